@@ -1,0 +1,41 @@
+# Flags that every target shares.
+add_library(llmprof_flags INTERFACE)
+target_compile_options(llmprof_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
+                                               -Wnon-virtual-dtor -Wold-style-cast -Wundef)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  # GCC 12 reports -Wrestrict inside its own std::string at -O3 (GCC bug 105651).
+  target_compile_options(llmprof_flags INTERFACE -Wno-restrict)
+endif()
+if(LLMPROF_WERROR)
+  target_compile_options(llmprof_flags INTERFACE -Werror)
+endif()
+if(LLMPROF_SANITIZE)
+  target_compile_options(llmprof_flags INTERFACE -fsanitize=${LLMPROF_SANITIZE} -fno-sanitize-recover=all
+                                                 -fno-omit-frame-pointer -g)
+  target_link_options(llmprof_flags INTERFACE -fsanitize=${LLMPROF_SANITIZE})
+endif()
+if(LLMPROF_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    message(FATAL_ERROR "LLMPROF_FUZZ needs clang (libFuzzer): configure with CXX=clang++ or the preset 'fuzz'")
+  endif()
+  # fuzzer-no-link instruments everything; only the fuzz targets link the libFuzzer main.
+  target_compile_options(llmprof_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+target_compile_definitions(llmprof_flags INTERFACE FMT_HEADER_ONLY=1 LLMPROF_VERSION="${PROJECT_VERSION}")
+if(CMAKE_BUILD_TYPE STREQUAL Debug AND NOT LLMPROF_FUZZ)
+  target_compile_definitions(llmprof_flags INTERFACE _GLIBCXX_ASSERTIONS=1)
+endif()
+
+# One room of the house: every .cc file in the folder, exported under src/ as the include root.
+function(llmprof_room name)
+  cmake_parse_arguments(ROOM "" "" "DEPENDS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  if(NOT sources)
+    add_library(llmprof_${name} INTERFACE)
+    return()
+  endif()
+  add_library(llmprof_${name} STATIC ${sources})
+  set_target_properties(llmprof_${name} PROPERTIES LINKER_LANGUAGE CXX)
+  target_include_directories(llmprof_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(llmprof_${name} PUBLIC ${ROOM_DEPENDS} PRIVATE llmprof_flags)
+endfunction()

@@ -1,0 +1,13 @@
+# Debian 12 packages; `./dev setup` installs them. docs/adr/0002-dependencies.md says why each one.
+find_package(Threads REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(simdjson REQUIRED)
+find_path(ZSTD_INCLUDE zstd.h REQUIRED)
+find_library(ZSTD_LIBRARY NAMES libzstd.a zstd REQUIRED)
+find_path(XXHASH_INCLUDE xxhash.h REQUIRED)
+find_path(EXPECTED_INCLUDE tl/expected.hpp REQUIRED)
+find_path(FMT_INCLUDE fmt/format.h REQUIRED)
+find_path(CLI11_INCLUDE CLI/CLI.hpp REQUIRED)
+add_library(llmprof_zstd INTERFACE)
+target_include_directories(llmprof_zstd SYSTEM INTERFACE ${ZSTD_INCLUDE})
+target_link_libraries(llmprof_zstd INTERFACE ${ZSTD_LIBRARY})

@@ -1,0 +1,90 @@
+// Counted anomalies. Bad data is not an error: it is counted here under a stable key, with a severity, a sentence, and
+// where the first ones were seen; everything readable is kept. The foot of every report lists them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace llmprof {
+
+enum class Severity : uint8_t { kInfo, kNotice, kDataLoss, kError };
+std::string_view name_of(Severity severity);
+
+// Every diagnostic, once: symbol, key, severity, sentence. `llmprof list diagnostics` prints this list.
+#define LLMPROF_DIAGNOSTICS(D)                                                                                        \
+  D(kTruncatedFile, "truncated-file", kError,                                                                         \
+    "The file ends in the middle of its content; the events before are kept.")                                        \
+  D(kTrailingData, "trailing-data", kNotice, "Bytes after the end of the document were ignored.")                     \
+  D(kMalformedEvent, "malformed-event", kDataLoss, "An event is not valid JSON; it was skipped.")                     \
+  D(kMissingField, "missing-field", kDataLoss,                                                                        \
+    "An event lacks a field it needs (name, ts, dur or category); it was skipped.")                                   \
+  D(kBadNumber, "bad-number", kDataLoss,                                                                              \
+    "A number is NaN, infinite, out of range or not a number; the event was skipped.")                                \
+  D(kNegativeDuration, "negative-duration", kDataLoss, "An event ends before it starts; it was skipped.")             \
+  D(kMissingDuration, "missing-duration", kNotice, "A complete event has no duration; it counts as 0 ns.")            \
+  D(kDuplicateEvent, "duplicate-event", kNotice, "The same event appears twice; only one was kept.")                  \
+  D(kUnknownCategory, "unknown-category", kInfo, "Events of a category llmprof does not know were ignored.")          \
+  D(kUnfinishedRange, "unfinished-range", kNotice, "A begin event has no end; it was ignored.")                       \
+  D(kUnsortedEvents, "unsorted-events", kInfo, "Events were out of time order and have been sorted.")                 \
+  D(kOverlapOnStream, "overlap-on-stream", kNotice,                                                                   \
+    "Activities overlap on one stream; busy time counts the overlap once.")                                           \
+  D(kOverlapOnThread, "overlap-on-thread", kNotice,                                                                   \
+    "Host ranges on one thread overlap without nesting; the later one was cut to fit.")                               \
+  D(kZeroTimestamp, "zero-timestamp", kDataLoss,                                                                      \
+    "GPU activities have no timing (start and end are 0); they were skipped.")                                        \
+  D(kUnlinkedKernel, "unlinked-kernel", kNotice, "GPU activities have no launching API call in the file.")            \
+  D(kUnlinkedLaunch, "unlinked-launch", kInfo, "Launch calls have no GPU activity in the file.")                      \
+  D(kNoOperatorForKernel, "no-operator-for-kernel", kInfo,                                                            \
+    "GPU activities were not launched from a recorded operator.")                                                     \
+  D(kLaunchAfterKernel, "launch-after-kernel", kNotice,                                                               \
+    "Kernels start before the call that launched them: the clocks of host and GPU disagree.")                         \
+  D(kBadShape, "bad-shape", kNotice,                                                                                  \
+    "The recorded input shapes of an operator could not be read; its FLOPs are unknown.")                             \
+  D(kLimitReached, "limit-reached", kDataLoss,                                                                        \
+    "A limit on untrusted input was reached (string length, nesting, count); the rest was cut.")                      \
+  D(kBadMetadata, "bad-metadata", kNotice, "A metadata field has an unexpected type and was ignored.")                \
+  D(kUnknownStage, "unknown-stage", kInfo, "GPU time could not be given to a stage and is listed as [unattributed].") \
+  D(kNoDeviceProperties, "no-device-properties", kNotice,                                                             \
+    "The file does not describe the GPU; name it with --gpu to get peaks.")                                           \
+  D(kDamagedBlock, "damaged-block", kError,                                                                           \
+    "A block of a llmprof trace file fails its checksum; its table was dropped.")                                     \
+  D(kUnknownTable, "unknown-table", kInfo,                                                                            \
+    "A llmprof trace file holds tables or columns this version does not know; they were ignored.")
+
+enum class DiagnosticId : uint8_t {
+#define LLMPROF_D(symbol, key, severity, text) symbol,
+  LLMPROF_DIAGNOSTICS(LLMPROF_D)
+#undef LLMPROF_D
+      kCount
+};
+
+struct DiagnosticInfo {
+  std::string_view key;
+  Severity severity;
+  std::string_view text;
+};
+constexpr size_t kDiagnosticCount = static_cast<size_t>(DiagnosticId::kCount);
+const std::array<DiagnosticInfo, kDiagnosticCount>& diagnostic_table();
+
+// Counts per diagnostic, with the first few places. Cheap to create: workers hold their own and are merged.
+class Diagnostics {
+ public:
+  // `where` is kept for the first kKeptPlaces of each kind, for example "byte 1234 (ts \"NaN\")".
+  void add(DiagnosticId id, std::string where = {}, uint64_t count = 1);
+  void merge(const Diagnostics& other);
+  uint64_t count(DiagnosticId id) const { return counts_[static_cast<size_t>(id)]; }
+  const std::vector<std::string>& places(DiagnosticId id) const { return places_[static_cast<size_t>(id)]; }
+  uint64_t total() const;
+  bool has(Severity at_least) const;
+
+  static constexpr size_t kKeptPlaces = 3;
+
+ private:
+  std::array<uint64_t, kDiagnosticCount> counts_{};
+  std::array<std::vector<std::string>, kDiagnosticCount> places_;
+};
+
+}  // namespace llmprof

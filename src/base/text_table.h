@@ -1,0 +1,49 @@
+// Tables for a terminal: columns sized to their content, numbers right-aligned, UTF-8 counted by character, cells cut
+// with an ellipsis when a maximum width is given. Also the number formats that every text report shares.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace llmprof {
+
+class TextTable {
+ public:
+  enum class Align : uint8_t { kLeft, kRight };
+  struct Column {
+    std::string header;
+    Align align = Align::kRight;
+    size_t max_width = 0;  // 0: no limit
+  };
+  explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  // Missing cells are empty; surplus cells are dropped.
+  void add_row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  // A rule before the next row (for totals).
+  void add_rule() { rules_.push_back(rows_.size()); }
+  bool empty() const { return rows_.empty(); }
+  std::string render(std::string_view indent = "  ", bool color = false) const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+  std::vector<size_t> rules_;
+};
+
+// Characters a UTF-8 text takes on a terminal (combining and wide characters count as one).
+size_t display_width(std::string_view text);
+// At most `width` characters, the last one an ellipsis if anything was cut.
+std::string ellipsize(std::string_view text, size_t width);
+// Control characters and escape sequences removed: names in traces are untrusted and go to a terminal.
+std::string printable(std::string_view text);
+
+std::string format_ms(double ms);             // "25.91 ms", "740 us", "3.2 s": 4 significant digits, unit by size
+std::string format_ns(int64_t ns);            // the same from nanoseconds
+std::string format_percent(double fraction);  // 0.423 -> "42.3 %"
+std::string format_count(double count);       // 1234567 -> "1,234,567"
+std::string format_si(double value, std::string_view unit);  // 7.2e12, "FLOP" -> "7.22 TFLOP"
+std::string format_bytes(double bytes);                      // decimal units, 1e9 bytes = 1 GB
+std::string format_fixed(double value, int decimals);
+
+}  // namespace llmprof

@@ -1,0 +1,348 @@
+// Every table of a Trace, once. The first half is what importers and collectors fill; the second half ("derived") is
+// what src/derive adds. Nothing else is stored about a recording. Times are int64 nanoseconds on the trace's own epoch
+// (Trace::base_unix_ns says where that epoch lies); names are handles into Trace::strings; a Row is an index into
+// the table that the column's sentence names, kNoRow where there is none.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/fields.h"
+#include "base/string_pool.h"
+
+namespace llmprof {
+
+// ---- enumerations stored as columns ------------------------------------------------------------------------------
+
+enum class AnnotationKind : uint8_t { kUser, kGpuUser, kNvtx };  // record_function, its GPU projection, NVTX
+enum class ApiLayer : uint8_t { kRuntime, kDriver };
+enum class GpuOpKind : uint8_t { kKernel, kMemcpy, kMemset };
+
+// What a GPU activity is for. Names and meanings: category_name(), docs/metrics.md; rules: src/derive/kernel_rules.cc.
+enum class Category : uint8_t {
+  kOther,
+  kGemm,
+  kAttention,
+  kNorm,
+  kRope,
+  kActivation,
+  kSoftmax,
+  kElementwise,
+  kEmbedding,
+  kKvCache,
+  kSampling,
+  kMoeRouting,
+  kQuantize,
+  kConvolution,
+  kCommunication,
+  kCopy,
+  kCount
+};
+std::string_view category_name(Category category);
+
+enum class StageKind : uint8_t { kOther, kPrefill, kDecode, kMixed, kVision };
+std::string_view stage_kind_name(StageKind kind);
+
+enum class StageSource : uint8_t { kDetected, kAnnotation, kNvtx };
+std::string_view stage_source_name(StageSource source);
+
+// Why the GPU was idle, judged by what the host thread that launched the next GPU activity was doing at that moment.
+enum class IdleCause : uint8_t {
+  kUnknown,           // no launching call known, or nothing recorded on its thread
+  kLaunchCall,        // inside a kernel or graph launch call
+  kOperatorDispatch,  // inside a recorded operator (framework code), not in an API call
+  kHostWork,          // between operators: Python or other host code; the frame is named where recorded
+  kLaunchLatency,     // the launch call had returned, the GPU had not started yet
+  kBlockingSync,      // inside a synchronising call, or in the host code right after it returned late
+  kCopy,              // inside a memory copy call that blocks the host
+  kAllocator,         // inside cudaMalloc, cudaFree and the like
+  kOtherApi,          // inside any other CUDA call
+  kGraphInternal,     // between two nodes of one CUDA graph launch
+  kProfiler,          // inside a recorded profiler overhead (buffer request, flush)
+  kNoWork,            // outside every stage: nothing was asked of the GPU
+  kCount
+};
+std::string_view idle_cause_name(IdleCause cause);
+
+// The kind of arithmetic a Work row describes.
+enum class WorkKind : uint8_t { kGemm, kAttention, kConvolution, kGather, kPointwise, kReduction };
+std::string_view work_kind_name(WorkKind kind);
+
+// Element types as they occur in shapes. kUnknown where the recording does not say.
+enum class DType : uint8_t {
+  kUnknown,
+  kFp64,
+  kFp32,
+  kTf32,
+  kFp16,
+  kBf16,
+  kFp8,
+  kInt8,
+  kInt4,
+  kInt16,
+  kInt32,
+  kInt64,
+  kBool,
+  kFp4,
+  kCount
+};
+std::string_view dtype_name(DType dtype);  // "bf16"
+double dtype_bytes(DType dtype);           // per element; 0 for kUnknown
+
+// ---- imported tables -----------------------------------------------------------------------------------------------
+
+#define LLMPROF_THREAD_COLUMNS(C)                           \
+  C(int64_t, process_id, "", "Operating system process id") \
+  C(int64_t, thread_id, "", "Operating system thread id")   \
+  C(StringId, name, "", "Thread name as recorded")
+LLMPROF_TABLE(Threads, "threads", "Host threads that appear in the recording", LLMPROF_THREAD_COLUMNS)
+
+#define LLMPROF_DEVICE_COLUMNS(C)                                            \
+  C(int32_t, device, "", "CUDA device ordinal in the recorded process")      \
+  C(StringId, name, "", "Device name as the driver reports it")              \
+  C(int32_t, sm_count, "", "Streaming multiprocessors")                      \
+  C(int32_t, compute_major, "", "Compute capability, major")                 \
+  C(int32_t, compute_minor, "", "Compute capability, minor")                 \
+  C(int64_t, memory_bytes, "bytes", "Global memory that the driver reports") \
+  C(int32_t, threads_per_sm_max, "", "Resident threads per SM")              \
+  C(int32_t, registers_per_sm, "", "32-bit registers per SM")                \
+  C(int64_t, shared_bytes_per_sm, "bytes", "Shared memory per SM")
+LLMPROF_TABLE(Devices, "devices", "GPUs described by the recording", LLMPROF_DEVICE_COLUMNS)
+
+#define LLMPROF_STREAM_COLUMNS(C)                          \
+  C(int32_t, device, "", "CUDA device ordinal")            \
+  C(int64_t, context, "", "CUDA context id, -1 if absent") \
+  C(int64_t, stream, "", "CUDA stream id")
+LLMPROF_TABLE(Streams, "streams", "CUDA streams with GPU activity", LLMPROF_STREAM_COLUMNS)
+
+// Distinct input descriptions of operators; thousands of operator calls share one row. The texts are JSON as recorded.
+#define LLMPROF_SIGNATURE_COLUMNS(C)                                             \
+  C(StringId, dims, "", "Input dimensions, JSON list of lists, empty if absent") \
+  C(StringId, types, "", "Input element types, JSON list of strings")            \
+  C(StringId, strides, "", "Input strides, JSON list of lists")                  \
+  C(StringId, concrete, "", "Values of scalar inputs, JSON list of strings")
+LLMPROF_TABLE(Signatures, "signatures", "Distinct input shapes and types of operators", LLMPROF_SIGNATURE_COLUMNS)
+
+#define LLMPROF_OP_COLUMNS(C)                                                                        \
+  C(int64_t, start_ns, "ns", "Start on the host")                                                    \
+  C(int64_t, dur_ns, "ns", "Duration on the host, children included")                                \
+  C(Row, thread, "", "Row in threads")                                                               \
+  C(StringId, name, "", "Operator name, for example aten::mm")                                       \
+  C(Row, signature, "", "Row in signatures")                                                         \
+  C(uint64_t, external_id, "", "Identifier that API calls and GPU activities refer to, 0 if absent") \
+  C(int64_t, sequence, "", "Autograd sequence number, -1 if absent")                                 \
+  C(double, recorded_flops, "FLOP", "FLOPs as the recorder estimated them, NaN if absent")
+LLMPROF_TABLE(Ops, "ops", "Operators that the framework ran on the host", LLMPROF_OP_COLUMNS)
+
+#define LLMPROF_ANNOTATION_COLUMNS(C)                                      \
+  C(int64_t, start_ns, "ns", "Start")                                      \
+  C(int64_t, dur_ns, "ns", "Duration")                                     \
+  C(Row, thread, "", "Row in threads; kNoRow for a projection on the GPU") \
+  C(StringId, name, "", "Text of the range")                               \
+  C(AnnotationKind, kind, "", "user, gpu-user or nvtx")                    \
+  C(uint64_t, external_id, "", "Identifier shared with operators, 0 if absent")
+LLMPROF_TABLE(Annotations, "annotations", "Ranges that the program named itself", LLMPROF_ANNOTATION_COLUMNS)
+
+#define LLMPROF_PYTHON_CALL_COLUMNS(C)                                 \
+  C(int64_t, start_ns, "ns", "Start")                                  \
+  C(int64_t, dur_ns, "ns", "Duration, callees included")               \
+  C(Row, thread, "", "Row in threads")                                 \
+  C(StringId, name, "", "file(line): function")                        \
+  C(int64_t, python_id, "", "Recorder's id of the call, -1 if absent") \
+  C(int64_t, parent_id, "", "Recorder's id of the caller, -1 if absent")
+LLMPROF_TABLE(PythonCalls, "python_calls", "Python functions seen by the recorder", LLMPROF_PYTHON_CALL_COLUMNS)
+
+#define LLMPROF_API_CALL_COLUMNS(C)                                                 \
+  C(int64_t, start_ns, "ns", "Start on the host")                                   \
+  C(int64_t, dur_ns, "ns", "Duration on the host")                                  \
+  C(Row, thread, "", "Row in threads")                                              \
+  C(StringId, name, "", "Function, for example cudaLaunchKernel")                   \
+  C(uint64_t, correlation, "", "Joins the GPU activities it launched, 0 if absent") \
+  C(uint64_t, external_id, "", "Operator that made the call, 0 if absent")          \
+  C(ApiLayer, layer, "", "runtime or driver")
+LLMPROF_TABLE(ApiCalls, "api_calls", "CUDA runtime and driver calls", LLMPROF_API_CALL_COLUMNS)
+
+// Distinct launch configurations; thousands of kernels share one row.
+#define LLMPROF_LAUNCH_CONFIG_COLUMNS(C)                                                                    \
+  C(int32_t, grid_x, "", "Grid, x")                                                                         \
+  C(int32_t, grid_y, "", "Grid, y")                                                                         \
+  C(int32_t, grid_z, "", "Grid, z")                                                                         \
+  C(int32_t, block_x, "", "Block, x")                                                                       \
+  C(int32_t, block_y, "", "Block, y")                                                                       \
+  C(int32_t, block_z, "", "Block, z")                                                                       \
+  C(int32_t, registers_per_thread, "", "Registers per thread, -1 if absent")                                \
+  C(int64_t, shared_bytes, "bytes", "Static and dynamic shared memory per block, -1 if absent")             \
+  C(float, occupancy_frac, "frac", "Occupancy estimated by the recorder from the resources, NaN if absent") \
+  C(float, blocks_per_sm, "", "Blocks per SM of the whole grid, NaN if absent")                             \
+  C(float, warps_per_sm, "", "Warps per SM of the whole grid, NaN if absent")
+LLMPROF_TABLE(LaunchConfigs, "launch_configs", "Distinct kernel launch configurations", LLMPROF_LAUNCH_CONFIG_COLUMNS)
+
+#define LLMPROF_GPU_OP_COLUMNS(C)                                                                \
+  C(int64_t, start_ns, "ns", "Start on the GPU")                                                 \
+  C(int64_t, dur_ns, "ns", "Duration on the GPU")                                                \
+  C(Row, stream, "", "Row in streams")                                                           \
+  C(StringId, name, "", "Kernel name, or the kind of copy")                                      \
+  C(Row, config, "", "Row in launch_configs; kNoRow for copies and memsets")                     \
+  C(uint64_t, correlation, "", "Joins the API call that launched it, 0 if absent")               \
+  C(uint64_t, external_id, "", "Operator that launched it, 0 if absent")                         \
+  C(uint64_t, graph_node, "", "Node id when replayed by a CUDA graph and recorded, 0 otherwise") \
+  C(int64_t, bytes, "bytes", "Bytes copied or set, -1 for kernels")                              \
+  C(GpuOpKind, kind, "", "kernel, memcpy or memset")
+LLMPROF_TABLE(GpuOps, "gpu_ops", "Kernels, copies and memsets on the GPU, sorted by start", LLMPROF_GPU_OP_COLUMNS)
+
+#define LLMPROF_COLLECTIVE_COLUMNS(C)                             \
+  C(Row, gpu_op, "", "Row in gpu_ops")                            \
+  C(StringId, name, "", "Collective, for example allreduce")      \
+  C(StringId, dtype, "", "Element type as recorded")              \
+  C(int64_t, in_elements, "", "Elements sent, -1 if absent")      \
+  C(int64_t, out_elements, "", "Elements received, -1 if absent") \
+  C(int32_t, group_size, "", "Ranks in the group, -1 if absent")
+LLMPROF_TABLE(Collectives, "collectives", "Communication kernels with their message sizes", LLMPROF_COLLECTIVE_COLUMNS)
+
+#define LLMPROF_SYNC_EVENT_COLUMNS(C)                          \
+  C(int64_t, start_ns, "ns", "Start")                          \
+  C(int64_t, dur_ns, "ns", "Duration")                         \
+  C(int32_t, device, "", "CUDA device ordinal, -1 if absent")  \
+  C(int64_t, stream, "", "CUDA stream id, -1 if absent")       \
+  C(StringId, name, "", "Kind of synchronisation as recorded") \
+  C(uint64_t, correlation, "", "API call that waited, 0 if absent")
+LLMPROF_TABLE(SyncEvents, "sync_events", "Synchronisation records of the GPU", LLMPROF_SYNC_EVENT_COLUMNS)
+
+#define LLMPROF_OVERHEAD_COLUMNS(C)                               \
+  C(int64_t, start_ns, "ns", "Start")                             \
+  C(int64_t, dur_ns, "ns", "Duration")                            \
+  C(Row, thread, "", "Row in threads, kNoRow if not tied to one") \
+  C(StringId, name, "", "What the profiler was doing")
+LLMPROF_TABLE(Overheads, "overheads", "Time the recorder itself took", LLMPROF_OVERHEAD_COLUMNS)
+
+#define LLMPROF_MEMORY_EVENT_COLUMNS(C)                                                   \
+  C(int64_t, time_ns, "ns", "When")                                                       \
+  C(Row, thread, "", "Row in threads")                                                    \
+  C(int32_t, device, "", "CUDA device ordinal, -1 for host memory")                       \
+  C(uint64_t, address, "", "Address of the block")                                        \
+  C(int64_t, bytes, "bytes", "Allocated if positive, freed if negative")                  \
+  C(int64_t, allocated_bytes, "bytes", "In use by tensors after the event, -1 if absent") \
+  C(int64_t, reserved_bytes, "bytes", "Held by the allocator after the event, -1 if absent")
+LLMPROF_TABLE(MemoryEvents, "memory_events", "Allocations and frees", LLMPROF_MEMORY_EVENT_COLUMNS)
+
+#define LLMPROF_COUNTER_COLUMNS(C)                            \
+  C(int64_t, time_ns, "ns", "When")                           \
+  C(int32_t, device, "", "CUDA device ordinal, -1 if absent") \
+  C(StringId, name, "", "Counter")                            \
+  C(double, value, "", "Value in the counter's own unit")
+LLMPROF_TABLE(Counters, "counters", "Counter samples over time", LLMPROF_COUNTER_COLUMNS)
+
+// ---- derived tables ------------------------------------------------------------------------------------------------
+
+// Parallel to ops.
+#define LLMPROF_OP_LINK_COLUMNS(C)                                        \
+  C(Row, parent, "", "Enclosing operator on the same thread, row in ops") \
+  C(int64_t, self_ns, "ns", "Duration without enclosed operators")
+LLMPROF_TABLE(OpLinks, "op_links", "Nesting of operators, parallel to ops", LLMPROF_OP_LINK_COLUMNS)
+
+// Parallel to api_calls.
+#define LLMPROF_API_LINK_COLUMNS(C) C(Row, op, "", "Innermost operator that made the call, row in ops")
+LLMPROF_TABLE(ApiLinks, "api_links", "Operators of API calls, parallel to api_calls", LLMPROF_API_LINK_COLUMNS)
+
+// Parallel to gpu_ops.
+#define LLMPROF_GPU_LINK_COLUMNS(C)                                                                    \
+  C(Row, api, "", "Call that launched it, row in api_calls")                                           \
+  C(Row, op, "", "Innermost operator that launched it, row in ops")                                    \
+  C(Row, work, "", "Arithmetic it carries, row in works; only one activity of an operator carries it") \
+  C(Row, step, "", "Step it belongs to, row in steps")                                                 \
+  C(Category, category, "", "What it is for")
+LLMPROF_TABLE(GpuLinks, "gpu_links", "Launches, operators and steps of GPU activities, parallel to gpu_ops",
+              LLMPROF_GPU_LINK_COLUMNS)
+
+// Distinct arithmetic shapes. GEMM: out[batch][m][n] = sum over k, m = tokens (rows of the activation), n = output
+// features, 2*batch*m*n*k FLOPs. Attention: batch sequences, m = new queries, n = keys attended, k = head size,
+// heads and kv_heads. Formulas: docs/formulas.md.
+#define LLMPROF_WORK_COLUMNS(C)                                                                  \
+  C(WorkKind, kind, "", "gemm, attention, convolution, gather, pointwise or reduction")          \
+  C(DType, dtype, "", "Element type of the arithmetic inputs")                                   \
+  C(DType, weight_dtype, "", "Element type of the second operand (weights or KV)")               \
+  C(int64_t, batch, "", "Independent problems; sequences for attention")                         \
+  C(int64_t, m, "", "Rows of the activation: tokens; queries per sequence for attention")        \
+  C(int64_t, n, "", "Output features; keys per sequence for attention")                          \
+  C(int64_t, k, "", "Reduction length; head size for attention")                                 \
+  C(int64_t, heads, "", "Query heads for attention, 0 otherwise")                                \
+  C(int64_t, kv_heads, "", "Key/value heads for attention, 0 otherwise")                         \
+  C(uint8_t, causal, "", "Attention: 1 if the causal mask was requested, else 0")                \
+  C(double, flops, "FLOP", "2 per multiply-add; attention counts the pairs that its mask keeps") \
+  C(double, flops_full, "FLOP", "The same without the causal mask; equal to flops for the rest") \
+  C(double, bytes, "bytes", "Least traffic: each operand read once, each result written once")   \
+  C(double, weight_bytes, "bytes", "Part of bytes that is weights (GEMM, convolution, gather)")  \
+  C(double, kv_bytes, "bytes", "Part of bytes that is keys and values (attention)")              \
+  C(StringId, shape, "", "Shape as text, for example M512 N4096 K4096")
+LLMPROF_TABLE(Works, "works", "Distinct arithmetic shapes with FLOPs and bytes", LLMPROF_WORK_COLUMNS)
+
+// One run of the model over some tokens: a prefill, a decode step, a mixed step, a vision encoder pass.
+#define LLMPROF_STEP_COLUMNS(C)                                                                                        \
+  C(StageKind, kind, "", "prefill, decode, mixed, vision or other")                                                    \
+  C(StageSource, source, "", "Who says so: an annotation, NVTX, or detection")                                         \
+  C(StringId, stage, "", "Stage name: the annotation's text, or the kind")                                             \
+  C(int32_t, device, "", "CUDA device ordinal")                                                                        \
+  C(int64_t, start_ns, "ns", "Start of the step's window; windows of one device do not overlap")                       \
+  C(int64_t, end_ns, "ns", "End of the step's window")                                                                 \
+  C(int64_t, host_start_ns, "ns", "Start of the first host activity of the step")                                      \
+  C(int64_t, gpu_start_ns, "ns", "Start of its first GPU activity")                                                    \
+  C(int64_t, gpu_end_ns, "ns", "End of its last GPU activity")                                                         \
+  C(int64_t, sync_ns, "ns", "End of the host call that waited for the step, -1 if none did")                           \
+  C(int64_t, new_tokens, "", "Tokens the step ran the model on, all sequences together, -1 if unknown")                \
+  C(int64_t, sequences, "", "Sequences in the step, -1 if unknown")                                                    \
+  C(int64_t, context, "", "Longest context attended, new tokens included, -1 if unknown")                              \
+  C(int64_t, output_tokens, "", "Tokens the step produced (one per sequence that finished its prompt), -1 if unknown") \
+  C(Row, annotation, "", "Row in annotations, kNoRow if detected")
+LLMPROF_TABLE(Steps, "steps", "Runs of the model: prefills, decode steps, vision passes, in time order",
+              LLMPROF_STEP_COLUMNS)
+
+// GPU idle time, cut so that each row has one cause and one step. Rows of one device do not overlap, and together with
+// the busy time they fill the window Trace::window of the device exactly.
+#define LLMPROF_GAP_COLUMNS(C)                                                         \
+  C(int32_t, device, "", "CUDA device ordinal")                                        \
+  C(int64_t, start_ns, "ns", "Start")                                                  \
+  C(int64_t, dur_ns, "ns", "Duration")                                                 \
+  C(IdleCause, cause, "", "Why the GPU was idle")                                      \
+  C(Row, step, "", "Row in steps, kNoRow outside every step")                          \
+  C(Row, op, "", "Operator the host was in, row in ops")                               \
+  C(Row, api, "", "API call the host was in, row in api_calls")                        \
+  C(Row, python, "", "Innermost Python function the host was in, row in python_calls") \
+  C(Row, next_gpu_op, "", "GPU activity that ended the gap, row in gpu_ops")
+LLMPROF_TABLE(Gaps, "gaps", "GPU idle time by cause", LLMPROF_GAP_COLUMNS)
+
+// Device timelines: maximal intervals in which at least one stream of the device was busy.
+#define LLMPROF_BUSY_COLUMNS(C)                 \
+  C(int32_t, device, "", "CUDA device ordinal") \
+  C(int64_t, start_ns, "ns", "Start")           \
+  C(int64_t, end_ns, "ns", "End")
+LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was busy, overlap counted once",
+              LLMPROF_BUSY_COLUMNS)
+
+// Visits every table: (member of Trace, type). Saving, loading, `llmprof list metrics` and the docs walk this.
+#define LLMPROF_IMPORTED_TABLES(T) \
+  T(Threads, threads)              \
+  T(Devices, devices)              \
+  T(Streams, streams)              \
+  T(Signatures, signatures)        \
+  T(Ops, ops)                      \
+  T(Annotations, annotations)      \
+  T(PythonCalls, python_calls)     \
+  T(ApiCalls, api_calls)           \
+  T(LaunchConfigs, launch_configs) \
+  T(GpuOps, gpu_ops)               \
+  T(Collectives, collectives)      \
+  T(SyncEvents, sync_events)       \
+  T(Overheads, overheads)          \
+  T(MemoryEvents, memory_events)   \
+  T(Counters, counters)
+#define LLMPROF_DERIVED_TABLES(T) \
+  T(OpLinks, op_links)            \
+  T(ApiLinks, api_links)          \
+  T(GpuLinks, gpu_links)          \
+  T(Works, works)                 \
+  T(Steps, steps)                 \
+  T(Gaps, gaps)                   \
+  T(BusyIntervals, busy_intervals)
+#define LLMPROF_TABLES(T) LLMPROF_IMPORTED_TABLES(T) LLMPROF_DERIVED_TABLES(T)
+
+}  // namespace llmprof

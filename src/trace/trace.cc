@@ -1,0 +1,60 @@
+#include "trace/trace.h"
+
+#include <array>
+
+namespace llmprof {
+namespace {
+
+template <class Enum, size_t N>
+std::string_view pick(const std::array<std::string_view, N>& names, Enum value) {
+  const size_t i = static_cast<size_t>(value);
+  return i < N ? names[i] : std::string_view("unknown");
+}
+
+}  // namespace
+
+std::string_view category_name(Category category) {
+  static constexpr std::array<std::string_view, static_cast<size_t>(Category::kCount)> kNames = {
+      "other",     "gemm",     "attention", "norm",        "rope",     "activation",  "softmax",       "elementwise",
+      "embedding", "kv-cache", "sampling",  "moe-routing", "quantize", "convolution", "communication", "copy"};
+  return pick(kNames, category);
+}
+
+std::string_view stage_kind_name(StageKind kind) {
+  static constexpr std::array<std::string_view, 5> kNames = {"other", "prefill", "decode", "mixed", "vision"};
+  return pick(kNames, kind);
+}
+
+std::string_view stage_source_name(StageSource source) {
+  static constexpr std::array<std::string_view, 3> kNames = {"detected", "annotation", "nvtx"};
+  return pick(kNames, source);
+}
+
+std::string_view idle_cause_name(IdleCause cause) {
+  static constexpr std::array<std::string_view, static_cast<size_t>(IdleCause::kCount)> kNames = {
+      "unknown", "launch-call", "operator-dispatch", "host-work",      "launch-latency", "blocking-sync",
+      "copy",    "allocator",   "other-api",         "graph-internal", "profiler",       "no-work"};
+  return pick(kNames, cause);
+}
+
+std::string_view work_kind_name(WorkKind kind) {
+  static constexpr std::array<std::string_view, 6> kNames = {"gemm",   "attention", "convolution",
+                                                             "gather", "pointwise", "reduction"};
+  return pick(kNames, kind);
+}
+
+std::string_view dtype_name(DType dtype) {
+  static constexpr std::array<std::string_view, static_cast<size_t>(DType::kCount)> kNames = {
+      "unknown", "fp64", "fp32",  "tf32",  "fp16",  "bf16", "fp8",
+      "int8",    "int4", "int16", "int32", "int64", "bool", "fp4"};
+  return pick(kNames, dtype);
+}
+
+double dtype_bytes(DType dtype) {
+  static constexpr std::array<double, static_cast<size_t>(DType::kCount)> kBytes = {0, 8,   4, 4, 2, 2, 1,
+                                                                                    1, 0.5, 2, 4, 8, 1, 0.5};
+  const size_t i = static_cast<size_t>(dtype);
+  return i < kBytes.size() ? kBytes[i] : 0;
+}
+
+}  // namespace llmprof
