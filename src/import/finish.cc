@@ -1,0 +1,146 @@
+// finish_import: sorts what the file gave out of order and drops what it gave twice.
+#include <algorithm>
+#include <numeric>
+
+#include "base/parallel.h"
+#include "import/importer.h"
+
+namespace llmprof {
+namespace {
+
+// Rearranges every column of `table` so that new row i is old row order[i].
+template <class Table>
+void permute(Table& table, const std::vector<Row>& order) {
+  table.for_each_column([&]<class T>(const FieldInfo&, std::vector<T>& column) {
+    std::vector<T> sorted(order.size());
+    for (size_t i = 0; i < order.size(); ++i) sorted[i] = column[order[i]];
+    column.swap(sorted);
+  });
+}
+
+// The rows in time order, enclosing ranges first; empty if they are so already.
+std::vector<Row> time_order(const std::vector<int64_t>& start, const std::vector<int64_t>* dur) {
+  const auto before = [&](Row a, Row b) {
+    if (start[a] != start[b]) return start[a] < start[b];
+    return dur != nullptr && (*dur)[a] > (*dur)[b];
+  };
+  bool sorted = true;
+  for (Row row = 1; row < start.size() && sorted; ++row) sorted = !before(row, row - 1);
+  if (sorted) return {};
+  std::vector<Row> order(start.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::stable_sort(order.begin(), order.end(), before);
+  return order;
+}
+
+// Rows that repeat an earlier row of the same start in every column, as equal(a, b) says. Rows must be sorted.
+template <class Equal>
+std::vector<Row> without_repeats(const std::vector<int64_t>& start, Equal&& equal) {
+  std::vector<Row> kept;
+  bool any = false;
+  constexpr Row kLookBack = 16;  // rows of one start; more than that are different things, not copies
+  for (Row row = 0; row < start.size(); ++row) {
+    bool repeat = false;
+    for (Row other = row; other-- > 0 && row - other <= kLookBack && start[other] == start[row] && !repeat;)
+      repeat = equal(other, row);
+    if (repeat && !any) {
+      any = true;
+      kept.resize(row);
+      std::iota(kept.begin(), kept.end(), 0U);
+    }
+    if (any && !repeat) kept.push_back(row);
+  }
+  return any ? kept : std::vector<Row>();
+}
+
+struct Counts {
+  uint64_t unsorted = 0, repeats = 0;
+};
+
+template <class Table, class Equal>
+Counts sort_and_clean(Table& table, const std::vector<int64_t>& start, const std::vector<int64_t>* dur, Equal&& equal) {
+  Counts counts;
+  if (const std::vector<Row> order = time_order(start, dur); !order.empty()) {
+    permute(table, order);
+    counts.unsorted = 1;
+  }
+  const size_t before = table.size();
+  if (const std::vector<Row> kept = without_repeats(start, equal); !kept.empty() && before != 0) {
+    permute(table, kept);
+    counts.repeats = before - kept.size();
+  }
+  return counts;
+}
+
+}  // namespace
+
+void finish_import(Trace& trace) {
+  GpuOps& gpu = trace.gpu_ops;
+  Ops& ops = trace.ops;
+  ApiCalls& api = trace.api_calls;
+  Annotations& notes = trace.annotations;
+  PythonCalls& python = trace.python_calls;
+  Counts counts[7];
+  const auto never = [](Row, Row) { return false; };
+  // Collectives refer to rows of gpu_ops, which may move: remember them by what does not change.
+  std::vector<Row> moved;
+  parallel_run({
+      [&] {
+        std::vector<Row> order = time_order(gpu.start_ns, &gpu.dur_ns);
+        if (!order.empty()) {
+          permute(gpu, order);
+          counts[0].unsorted = 1;
+        } else {
+          order.resize(trace.collectives.empty() ? 0 : gpu.size());
+          std::iota(order.begin(), order.end(), 0U);
+        }
+        const std::vector<Row> kept = without_repeats(gpu.start_ns, [&](Row a, Row b) {
+          return gpu.dur_ns[a] == gpu.dur_ns[b] && gpu.stream[a] == gpu.stream[b] && gpu.name[a] == gpu.name[b] &&
+                 gpu.correlation[a] == gpu.correlation[b] && gpu.graph_node[a] == gpu.graph_node[b];
+        });
+        if (!kept.empty()) {
+          counts[0].repeats = gpu.size() - kept.size();
+          permute(gpu, kept);
+          if (!order.empty()) {
+            std::vector<Row> both(kept.size());
+            for (size_t i = 0; i < kept.size(); ++i) both[i] = order[kept[i]];
+            order.swap(both);
+          }
+        }
+        if (trace.collectives.empty()) return;
+        moved.assign(std::max<size_t>(order.size() + counts[0].repeats, 1), kNoRow);
+        for (Row row = 0; row < order.size(); ++row) moved[order[row]] = row;
+      },
+      [&] {
+        counts[1] = sort_and_clean(ops, ops.start_ns, &ops.dur_ns, [&](Row a, Row b) {
+          return ops.dur_ns[a] == ops.dur_ns[b] && ops.thread[a] == ops.thread[b] && ops.name[a] == ops.name[b] &&
+                 ops.external_id[a] == ops.external_id[b] && ops.external_id[a] != 0;
+        });
+      },
+      [&] {
+        counts[2] = sort_and_clean(api, api.start_ns, &api.dur_ns, [&](Row a, Row b) {
+          return api.dur_ns[a] == api.dur_ns[b] && api.thread[a] == api.thread[b] && api.name[a] == api.name[b] &&
+                 api.correlation[a] == api.correlation[b] && api.correlation[a] != 0;
+        });
+      },
+      [&] { counts[3] = sort_and_clean(python, python.start_ns, &python.dur_ns, never); },
+      [&] { counts[4] = sort_and_clean(notes, notes.start_ns, &notes.dur_ns, never); },
+      [&] { counts[5] = sort_and_clean(trace.memory_events, trace.memory_events.time_ns, nullptr, never); },
+      [&] { counts[6] = sort_and_clean(trace.counters, trace.counters.time_ns, nullptr, never); },
+  });
+  std::vector<Row> kept;
+  for (Row row = 0; row < trace.collectives.size(); ++row) {
+    Row& gpu_op = trace.collectives.gpu_op[row];
+    gpu_op = gpu_op < moved.size() ? moved[gpu_op] : kNoRow;
+    if (gpu_op != kNoRow) kept.push_back(row);
+  }
+  if (kept.size() != trace.collectives.size()) permute(trace.collectives, kept);
+  static constexpr const char* kTables[7] = {"gpu_ops",     "ops",           "api_calls", "python_calls",
+                                             "annotations", "memory_events", "counters"};
+  for (size_t i = 0; i < 7; ++i) {
+    if (counts[i].unsorted != 0) trace.diagnostics.add(DiagnosticId::kUnsortedEvents, kTables[i]);
+    if (counts[i].repeats != 0) trace.diagnostics.add(DiagnosticId::kDuplicateEvent, kTables[i], counts[i].repeats);
+  }
+}
+
+}  // namespace llmprof

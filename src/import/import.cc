@@ -1,0 +1,64 @@
+// Opening files: which importer reads what, and what to say about a file that none can read.
+#include <algorithm>
+
+#include "import/importer.h"
+
+namespace llmprof {
+namespace {
+
+// What a file that no importer wants looks like, for the error message.
+std::string describe(std::string_view head) {
+  const auto starts = [&](std::string_view magic) { return head.starts_with(magic); };
+  if (starts("\x89PNG") || starts("\xFF\xD8\xFF") || starts("GIF8")) return "an image";
+  if (starts("%PDF")) return "a PDF document";
+  if (starts("PK\x03\x04")) return "a zip archive; unpack it and name the recording inside";
+  if (starts("SQLite format 3")) return "an SQLite database (Nsight Systems exports are not read yet)";
+  if (starts("\x7F"
+             "ELF"))
+    return "a program, not a recording";
+  if (starts("NVDR") || starts("PK")) return "an NVIDIA report file";
+  if (starts("<")) return "an HTML or XML document";
+  size_t at = 0;
+  while (at < head.size() && (head[at] == ' ' || head[at] == '\n' || head[at] == '\r' || head[at] == '\t')) ++at;
+  if (at < head.size() && (head[at] == '{' || head[at] == '['))
+    return "JSON without trace events (no \"traceEvents\" and no \"ph\")";
+  const size_t look = std::min<size_t>(head.size(), 512);
+  const bool binary = std::any_of(head.begin(), head.begin() + static_cast<std::ptrdiff_t>(look),
+                                  [](char c) { return static_cast<unsigned char>(c) < 9; });
+  return binary ? "binary data of an unknown kind" : "text of an unknown kind";
+}
+
+Result<const Importer*> importer_for(const InputFile& input) {
+  const Importer* best = nullptr;
+  int best_score = 0;
+  for (const Importer& importer : importers()) {
+    const int score = importer.sniff(input.head());
+    if (score > best_score) {
+      best = &importer;
+      best_score = score;
+    }
+  }
+  if (best != nullptr) return best;
+  return fail("expected a recording that llmprof can read, found " + describe(input.head()), input.name(),
+              "`llmprof list importers` names the formats; record with torch.profiler and export_chrome_trace()");
+}
+
+}  // namespace
+
+Result<Trace> import_files(const std::vector<std::string>& paths) {
+  if (paths.empty())
+    return fail("expected at least one recording, found none", {}, "llmprof analyze trace.json.gz", ExitCode::kUsage);
+  Trace trace;
+  for (const std::string& path : paths) {
+    LLMPROF_ASSIGN(InputFile input, InputFile::open(path));
+    LLMPROF_ASSIGN(const Importer* importer, importer_for(input));
+    LLMPROF_CHECK(importer->import(input, trace));
+    trace.source.kind = std::string(importer->name);
+    trace.source.files.push_back(path);
+    trace.source.bytes += input.stored_bytes();
+  }
+  finish_import(trace);
+  return trace;
+}
+
+}  // namespace llmprof

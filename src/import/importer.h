@@ -1,0 +1,36 @@
+// One importer per file format. An importer sniffs the first bytes of a file and, when asked, fills the imported tables
+// of a Trace. It knows nothing of derived tables, analyses or reports. Adding one: docs/howto/add-an-importer.md.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/input_file.h"
+#include "base/result.h"
+#include "trace/trace.h"
+
+namespace llmprof {
+
+struct Importer {
+  std::string_view name;         // "kineto"
+  std::string_view description;  // one line for `llmprof list importers`
+  // 0: not this format; higher: more certain. Looks only at `head`, the first bytes after decompression (at most 64
+  // KiB).
+  int (*sniff)(std::string_view head);
+  // Reads the whole input. Bad data is counted in trace.diagnostics; an error means nothing could be read.
+  Status (*import)(InputFile& input, Trace& trace);
+};
+
+// Every importer, in one constexpr array (registry.cc).
+std::span<const Importer> importers();
+
+// Opens, sniffs, imports and finishes (sorts, checks) each path into one Trace. Errors say what was expected, what the
+// file looks like instead, and what to do.
+Result<Trace> import_files(const std::vector<std::string>& paths);
+
+// Establishes the invariants of trace/trace.h after the last importer has run: sorts tables, drops exact duplicates.
+void finish_import(Trace& trace);
+
+}  // namespace llmprof
