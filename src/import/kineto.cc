@@ -20,11 +20,10 @@
 namespace llmprof::kineto {
 namespace {
 
-constexpr size_t kBlockBytes = 4 * 1024 * 1024;
-
 class Pipeline {
  public:
-  Pipeline(InputFile& input, Trace& trace) : input_(input), trace_(trace), merger_(trace) {
+  Pipeline(InputFile& input, Trace& trace, size_t block_bytes)
+      : input_(input), trace_(trace), merger_(trace), block_bytes_(block_bytes) {
     const std::string_view head = input.head();
     const char* p = head.data();
     if (head.starts_with("\xEF\xBB\xBF")) p += 3;
@@ -32,8 +31,7 @@ class Pipeline {
     bare_array_ = p < head.data() + head.size() && *p == '[';
   }
 
-  void run() {
-    const unsigned workers = std::min(worker_count(), 16U);
+  void run(unsigned workers) {
     blocks_in_flight_max_ = workers + 1;
     std::vector<std::jthread> threads;
     for (unsigned i = 1; i < workers; ++i) threads.emplace_back([this] { work(); });
@@ -63,7 +61,7 @@ class Pipeline {
     block->index = next_index_++;
     block->offset = read_bytes_ - carry_.size();
     std::vector<char>& bytes = block->bytes;
-    if (bytes.size() < kBlockBytes + json::kScanPadding) bytes.resize(kBlockBytes + json::kScanPadding);
+    if (bytes.size() < block_bytes_ + json::kScanPadding) bytes.resize(block_bytes_ + json::kScanPadding);
     if (bytes.size() < carry_.size() * 2 + json::kScanPadding) bytes.resize(carry_.size() * 2 + json::kScanPadding);
     std::copy(carry_.begin(), carry_.end(), bytes.begin());
     block->size = carry_.size();
@@ -136,7 +134,7 @@ class Pipeline {
     merged_bytes_ += block.consumed;
     // Once an eighth of a plain file is in, its rows are a fair sample of the rest.
     const uint64_t total = input_.compression() == InputFile::Compression::kNone ? input_.stored_bytes() : 0;
-    if (!reserved_ && total > 8 * kBlockBytes && merged_bytes_ >= total / 8) {
+    if (!reserved_ && total > 8 * block_bytes_ && merged_bytes_ >= total / 8) {
       reserved_ = true;
       reserve_tables(trace_, static_cast<double>(total) / static_cast<double>(merged_bytes_) * 1.03);
     }
@@ -154,6 +152,7 @@ class Pipeline {
   InputFile& input_;
   Trace& trace_;
   Merger merger_;
+  const size_t block_bytes_;
   bool bare_array_ = false;
 
   std::mutex read_mutex_;  // input_, carry_ and everything down to spare_
@@ -188,10 +187,14 @@ int sniff(std::string_view head) {
   return has_events ? 50 : 0;
 }
 
-Status import(InputFile& input, Trace& trace) {
-  Pipeline(input, trace).run();
+Status import_in_blocks(InputFile& input, Trace& trace, size_t block_bytes, unsigned workers) {
+  Pipeline(input, trace, block_bytes).run(workers);
   if (input.damaged()) trace.diagnostics.add(DiagnosticId::kTruncatedFile, input.damage());
   return {};
+}
+
+Status import(InputFile& input, Trace& trace) {
+  return import_in_blocks(input, trace, kBlockBytes, std::min(worker_count(), 16U));
 }
 
 }  // namespace llmprof::kineto
