@@ -1,0 +1,79 @@
+// `llmprof analyze PATH...`: import, derive, analyse, render.
+#include <cstdio>
+
+#include "analyze/analysis.h"
+#include "cli/command.h"
+#include "cli/pipeline.h"
+#include "trace/trace_file.h"
+
+namespace llmprof::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> paths;
+  std::vector<std::string> stages;
+  bool no_detect = false;
+  AnalyzeOptions analyze;
+  std::string sort = "total";
+  std::string save;
+  OutputOptions output;
+};
+
+int run(Options& options) {
+  DeriveOptions derive_options;
+  derive_options.detect_stages = !options.no_detect;
+  for (const std::string& text : options.stages) {
+    Result<StageRule> rule = parse_stage_rule(text);
+    if (!rule) return report_error(rule.error());
+    derive_options.stage_rules.push_back(std::move(*rule));
+  }
+  if (options.sort == "mean") options.analyze.sort = SortKey::kMean;
+  if (options.sort == "calls") options.analyze.sort = SortKey::kCalls;
+  if (options.sort == "name") options.analyze.sort = SortKey::kName;
+  if (options.output.effective_format() == "csv" && options.output.path.empty())
+    return report_error({"expected a folder for the CSV files, found no -o", "",
+                         "llmprof analyze " + options.paths.front() + " --format csv -o report", ExitCode::kUsage});
+  Result<Trace> trace = import_files(options.paths);
+  if (!trace) return report_error(trace.error());
+  if (!options.save.empty())
+    if (Status status = save_trace(*trace, options.save); !status) return report_error(status.error());
+  return analyze_and_print(*trace, derive_options, options.analyze, options.output);
+}
+
+}  // namespace
+
+void add_analyze(CLI::App& app, Action& action) {
+  const std::shared_ptr<Options> options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("analyze", "report on a recording: where the time went, why, and what to change");
+  command
+      ->add_option("PATH", options->paths,
+                   "recording: torch.profiler .json, .json.gz or .json.zst, or a llmprof trace file")
+      ->required()
+      ->type_name("");
+  command->add_option("--gpu", options->analyze.gpu, "GPU of the hardware table to compare with (llmprof list gpus)")
+      ->type_name("NAME");
+  command
+      ->add_option("--model", options->analyze.model, "model of the table or a config.json: FLOPs and bytes by formula")
+      ->type_name("ID|PATH");
+  command->add_option("--batch", options->analyze.batch, "sequences per step, if the recording does not tell")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  command
+      ->add_option("--context", options->analyze.context,
+                   "tokens a decode step attends to, if the recording does not tell")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+  command->add_option("--stage", options->stages, "ranges whose text matches REGEX are stage NAME (repeatable)")
+      ->type_name("NAME=REGEX");
+  command->add_flag("--no-detect", options->no_detect, "stages from annotations only");
+  command->add_option("--top", options->analyze.top, "rows of long tables, 0 for all")->capture_default_str();
+  command->add_option("--sort", options->sort, "operators and kernels by total, mean, calls or name")
+      ->check(CLI::IsMember({"total", "mean", "calls", "name"}))
+      ->capture_default_str();
+  command->add_option("--save", options->save, "also keep the recording in llmprof's own compact file")
+      ->type_name("PATH");
+  add_output_options(*command, options->output);
+  command->footer("Example:  llmprof analyze trace.json.gz --model llama-3.1-8b");
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace llmprof::cli

@@ -1,0 +1,38 @@
+// What the command line is made of: one file per command, listed in main.cc.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+
+#include "base/result.h"
+
+namespace llmprof::cli {
+
+// What main() runs once the arguments are parsed; returns the exit code.
+using Action = std::function<int()>;
+
+// Each adds its subcommand to `app` and sets `action` when that subcommand was chosen.
+void add_analyze(CLI::App& app, Action& action);
+void add_demo(CLI::App& app, Action& action);
+void add_list(CLI::App& app, Action& action);
+void add_model(CLI::App& app, Action& action);
+
+// Prints the error on stderr, as every command does, and gives its exit code.
+int report_error(const Error& error);
+
+// Options that mean the same everywhere.
+struct OutputOptions {
+  std::string format = "text";
+  std::string path;  // -o: a file, or a folder for csv
+  bool json = false, quiet = false, no_color = false;
+  // After parsing: --json is short for --format json.
+  std::string effective_format() const { return json ? "json" : format; }
+  bool color() const;  // only on a terminal, without --no-color and NO_COLOR, and not into a file
+};
+void add_output_options(CLI::App& command, OutputOptions& options);
+
+// Writes to the file, or to stdout if there is none; an error names the path.
+Status write_output(const std::string& text, const std::string& path);
+
+}  // namespace llmprof::cli

@@ -1,0 +1,54 @@
+// `llmprof model ID|config.json`: static analysis of a model for one workload.
+#include "cli/command.h"
+#include "model/model_report.h"
+
+namespace llmprof::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  OutputOptions output;
+};
+
+int run(const Options& options) {
+  const Result<ModelReport> report = report_model(options.model);
+  if (!report) return report_error(report.error());
+  const std::string format = options.output.effective_format();
+  const std::string text = format == "json"  ? to_json(*report) + "\n"
+                           : format == "csv" ? to_csv(*report)
+                                             : to_text(*report, options.output.color());
+  const Status status = write_output(text, options.output.path);
+  return status ? 0 : report_error(status.error());
+}
+
+}  // namespace
+
+void add_model(CLI::App& app, Action& action) {
+  const std::shared_ptr<Options> options = std::make_shared<Options>();
+  ModelOptions& model = options->model;
+  CLI::App* command =
+      app.add_subcommand("model", "parameters, FLOPs, bytes, KV cache and memory of a model, from its configuration");
+  command
+      ->add_option("MODEL", model.model, "name (llmprof list models), a Hugging Face config.json, or a folder with one")
+      ->required()
+      ->type_name("");
+  command->add_option("--batch", model.batch, "sequences")->capture_default_str();
+  command->add_option("--prompt", model.prompt, "new tokens per sequence in a prefill")->capture_default_str();
+  command->add_option("--prefix", model.prefix, "tokens already cached before them")->capture_default_str();
+  command->add_option("--context", model.context,
+                      "tokens that one decode step attends to, the new one included (default: prefix + prompt)");
+  command->add_option("--new", model.new_tokens, "tokens generated per sequence, for the KV cache")
+      ->capture_default_str();
+  command->add_option("--images", model.images, "images per sequence, for models with a vision tower")
+      ->capture_default_str();
+  command->add_option("--image-height", model.image_height, "pixels (default: the model's own)");
+  command->add_option("--image-width", model.image_width, "pixels (default: the model's own)");
+  command->add_option("--dtype", model.dtype, "element type of activations, bf16 by default");
+  command->add_option("--weights", model.weights, "weight format: bf16, fp8, int8, int4, mxfp4, nvfp4, ...");
+  command->add_option("--kv-dtype", model.kv_dtype, "element type of the KV cache");
+  add_output_options(*command, options->output);
+  command->footer("Example:  llmprof model llama-3.1-8b --batch 8 --prompt 512 --context 1024 --weights fp8");
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace llmprof::cli
