@@ -32,7 +32,7 @@ std::string_view name_of(Severity severity);
   D(kOverlapOnStream, "overlap-on-stream", kNotice,                                                                   \
     "Activities overlap on one stream; busy time counts the overlap once.")                                           \
   D(kOverlapOnThread, "overlap-on-thread", kNotice,                                                                   \
-    "Host ranges on one thread overlap without nesting; the later one was cut to fit.")                               \
+    "Host ranges on one thread overlap without nesting; the time they share counts for the later one.")               \
   D(kZeroTimestamp, "zero-timestamp", kDataLoss,                                                                      \
     "GPU activities have no timing (start and end are 0); they were skipped.")                                        \
   D(kUnlinkedKernel, "unlinked-kernel", kNotice, "GPU activities have no launching API call in the file.")            \

@@ -4,6 +4,7 @@
 
 #include "base/parallel.h"
 #include "import/importer.h"
+#include "trace/check_trace.h"
 
 namespace llmprof {
 namespace {
@@ -75,6 +76,7 @@ Counts sort_and_clean(Table& table, const std::vector<int64_t>& start, const std
 }  // namespace
 
 void finish_import(Trace& trace) {
+  check_trace(trace);
   GpuOps& gpu = trace.gpu_ops;
   Ops& ops = trace.ops;
   ApiCalls& api = trace.api_calls;

@@ -45,18 +45,25 @@ Result<const Importer*> importer_for(const InputFile& input) {
 
 }  // namespace
 
+Status import_input(InputFile& input, Trace& trace) {
+  LLMPROF_ASSIGN(const Importer* importer, importer_for(input));
+  LLMPROF_CHECK(importer->import(input, trace));
+  trace.source.kind = std::string(importer->name);
+  trace.source.files.push_back(input.name());
+  trace.source.bytes += input.stored_bytes();
+  return {};
+}
+
 Result<Trace> import_files(const std::vector<std::string>& paths) {
   if (paths.empty())
     return fail("expected at least one recording, found none", {}, "llmprof analyze trace.json.gz", ExitCode::kUsage);
+  // Device ordinals, correlation ids and clocks of two recordings have nothing to do with each other.
+  if (paths.size() > 1)
+    return fail("expected one recording, found " + std::to_string(paths.size()), paths[1],
+                "analyze them one by one; joining the recordings of several ranks is not supported", ExitCode::kUsage);
   Trace trace;
-  for (const std::string& path : paths) {
-    LLMPROF_ASSIGN(InputFile input, InputFile::open(path));
-    LLMPROF_ASSIGN(const Importer* importer, importer_for(input));
-    LLMPROF_CHECK(importer->import(input, trace));
-    trace.source.kind = std::string(importer->name);
-    trace.source.files.push_back(path);
-    trace.source.bytes += input.stored_bytes();
-  }
+  LLMPROF_ASSIGN(InputFile input, InputFile::open(paths.front()));
+  LLMPROF_CHECK(import_input(input, trace));
   finish_import(trace);
   return trace;
 }

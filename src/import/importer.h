@@ -26,8 +26,12 @@ struct Importer {
 // Every importer, in one constexpr array (registry.cc).
 std::span<const Importer> importers();
 
-// Opens, sniffs, imports and finishes (sorts, checks) each path into one Trace. Errors say what was expected, what the
-// file looks like instead, and what to do.
+// Sniffs and imports one open input into `trace`; the caller finishes. The importer that read it is named in
+// trace.source.
+Status import_input(InputFile& input, Trace& trace);
+
+// Opens, sniffs, imports and finishes (sorts, checks) one path. Errors say what was expected, what the file looks like
+// instead, and what to do. A list, because recordings of several tools will be joined; two traces cannot be.
 Result<Trace> import_files(const std::vector<std::string>& paths);
 
 // Establishes the invariants of trace/trace.h after the last importer has run: sorts tables, drops exact duplicates.

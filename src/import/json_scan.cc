@@ -94,12 +94,12 @@ bool micros_to_ns(std::string_view text, int64_t& ns) {
   const bool negative = p < end && *p == '-';
   if (negative) ++p;
   const char* first = p;
-  int64_t value = 0;
-  while (p < end && is_digit(*p)) value = value * 10 + (*p++ - '0');
+  uint64_t micros = 0;  // wraps for more than 19 digits, which are not used
+  while (p < end && is_digit(*p)) micros = micros * 10 + static_cast<uint64_t>(*p++ - '0');
   const std::ptrdiff_t whole = p - first;
-  constexpr int64_t kMicrosMax = INT64_MAX / 1000 - 1;
-  if (whole == 0 || whole > 16 || value > kMicrosMax) return scientific_to_ns(text, ns);
-  value *= 1000;
+  constexpr uint64_t kMicrosMax = INT64_MAX / 1000 - 1;
+  if (whole == 0 || whole > 16 || micros > kMicrosMax) return scientific_to_ns(text, ns);
+  int64_t value = static_cast<int64_t>(micros) * 1000;
   if (p < end && *p == '.') {
     ++p;
     int64_t unit = 100;

@@ -2,12 +2,15 @@
 
 #include "import/importer.h"
 #include "import/kineto.h"
+#include "import/trace_importer.h"
 
 namespace llmprof {
 
 std::span<const Importer> importers() {
   static constexpr std::array kImporters = {
       Importer{"kineto", "torch.profiler Chrome trace (.json, .json.gz, .json.zst)", kineto::sniff, kineto::import},
+      Importer{"llmprof", "llmprof's own trace file, written by `llmprof analyze --save`", trace_importer::sniff,
+               trace_importer::import},
   };
   return kImporters;
 }

@@ -1,0 +1,118 @@
+#include "cli/lists.h"
+
+#include <fmt/format.h>
+
+#include "analyze/analysis.h"
+#include "analyze/finding.h"
+#include "base/text_table.h"
+#include "derive/kernel_rules.h"
+#include "derive/op_rules.h"
+#include "hardware/hardware.h"
+#include "import/importer.h"
+#include "model/catalogue.h"
+#include "report/metrics_doc.h"
+#include "report/render.h"
+
+namespace llmprof::cli {
+namespace {
+
+using Align = TextTable::Align;
+
+TextTable::Column left(const char* header) { return {header, Align::kLeft, 0}; }
+TextTable::Column right(const char* header) { return {header, Align::kRight, 0}; }
+std::string number(const std::optional<double>& value, int decimals = 0) {
+  return value ? format_fixed(*value, decimals) : "-";
+}
+
+std::string list_importers(bool) {
+  TextTable table({left("importer"), left("reads")});
+  for (const Importer& importer : importers())
+    table.add_row({std::string(importer.name), std::string(importer.description)});
+  return table.render("");
+}
+
+std::string list_analyses(bool) {
+  TextTable table({left("analysis"), left("fills")});
+  for (const Analysis& analysis : analyses())
+    table.add_row({std::string(analysis.name), std::string(analysis.description)});
+  return table.render("");
+}
+
+std::string list_formats(bool) {
+  TextTable table({left("format"), left("what")});
+  for (const Renderer& renderer : renderers())
+    table.add_row({std::string(renderer.name), std::string(renderer.description)});
+  return table.render("");
+}
+
+std::string list_diagnostics(bool) {
+  TextTable table({left("diagnostic"), left("severity"), left("meaning")});
+  for (const DiagnosticInfo& info : diagnostic_table())
+    table.add_row({std::string(info.key), std::string(name_of(info.severity)), std::string(info.text)});
+  return table.render("");
+}
+
+std::string list_findings(bool) {
+  std::string out;
+  for (const FindingRule& rule : finding_rules()) {
+    out += fmt::format("{}\n", rule.id);
+    if (rule.look != nullptr) out += fmt::format("  when    {}\n", rule.when);
+    out += fmt::format("  needs   {}{}\n", rule.needs,
+                       rule.look == nullptr ? " (not in any recording that is read so far)" : "");
+    out += fmt::format("  advice  {}\n", rule.advice);
+  }
+  return out;
+}
+
+std::string list_gpus(bool) {
+  TextTable table({left("gpu"), left("architecture"), left("cc"), right("SMs"), right("bf16 TFLOPS"),
+                   right("fp8 TFLOPS"), right("memory GB"), right("GB/s"), right("W"), right("doubtful values")});
+  for (const GpuRow& row : gpu_rows())
+    table.add_row({row.sku, row.architecture, row.compute_capability, number(row.sm_count), number(row.bf16_tflops, 1),
+                   number(row.fp8_tflops, 1), number(row.mem_gb), number(row.mem_bw_gbs), number(row.tdp_w),
+                   std::to_string(row.doubtful_values)});
+  return table.render("") + "Dense rates of the data sheet; where each value is from: data/hardware.\n";
+}
+
+std::string list_models(bool) {
+  TextTable table({left("model"), left("architecture"), right("parameters"), right("active per token"),
+                   right("KV bytes/token"), left("what")});
+  for (const ModelRow& row : model_rows())
+    table.add_row({row.id, row.architecture, format_count(static_cast<double>(row.params)),
+                   format_count(static_cast<double>(row.active_per_token)), format_count(row.kv_bytes_per_token),
+                   row.what});
+  return table.render("") +
+         "KV cache at 16 bits. Any Hugging Face config.json works too: llmprof model path/to/config.json\n";
+}
+
+std::string list_rules(bool) {
+  TextTable table({left("category"), left("kernel name"), left("operator around it"), left("why")});
+  for (const KernelRule& rule : kernel_rules())
+    table.add_row({std::string(category_name(rule.category)), std::string(rule.kernel), std::string(rule.operators),
+                   std::string(rule.why)});
+  TextTable operators({left("operator"), left("work")});
+  for (const OpRule& rule : op_rules())
+    operators.add_row({std::string(rule.name), std::string(work_kind_name(work_kind_of(rule.kind)))});
+  return "What a kernel is for: the first rule that fits.\n\n" + table.render("") +
+         "\nOperators whose shapes give FLOPs and bytes.\n\n" + operators.render("");
+}
+
+std::string list_metrics(bool markdown) { return markdown ? metrics_markdown() : metrics_text(); }
+
+constexpr List kLists[] = {
+    {"importers", "file formats that analyze reads", list_importers},
+    {"analyses", "questions that analyze answers", list_analyses},
+    {"findings", "what analyze can find wrong, when, and what it advises", list_findings},
+    {"diagnostics", "what can be wrong with an input", list_diagnostics},
+    {"metrics", "every column of every table, with unit and meaning", list_metrics},
+    {"rules", "how kernels are classified and operators get FLOPs", list_rules},
+    {"formats", "output formats", list_formats},
+    {"gpus", "the hardware table", list_gpus},
+    {"models", "the model table", list_models},
+};
+
+}  // namespace
+
+std::span<const List> lists() { return kLists; }
+
+}  // namespace llmprof::cli

@@ -1,0 +1,15 @@
+#include "derive/derive.h"
+
+namespace llmprof {
+
+Status derive(Trace& trace, const DeriveOptions& options) {
+  link_launches(trace);
+  classify_gpu_ops(trace);
+  attach_work(trace);
+  find_busy(trace);
+  LLMPROF_CHECK(find_steps(trace, options));
+  attribute_idle(trace);
+  return {};
+}
+
+}  // namespace llmprof

@@ -1,0 +1,273 @@
+// Which GPU activity carries which arithmetic. Every operator call with a rule (op_rules.cc) that launched something
+// gives its work to exactly one activity, so sums over activities equal sums over operators:
+//
+//   - an activity belongs to the innermost operator with a rule around its launch;
+//   - an operator that only wraps another one with arithmetic (aten::linear around aten::mm) has none of its own;
+//   - of an operator's activities the one that does its kind of thing carries the work: the GEMM and not the sum of its
+//     split-K parts, the attention kernel and not its reduction; among equals the longest.
+#include <algorithm>
+#include <bit>
+#include <string>
+#include <vector>
+
+#include "derive/derive.h"
+#include "derive/flat_index.h"
+#include "derive/kernel_rules.h"
+#include "derive/op_rules.h"
+#include "derive/work_formulas.h"
+
+namespace llmprof {
+namespace {
+
+// Operators are looked at this far outwards from a launch; deeper nesting only occurs in damaged files.
+constexpr int kMaxDepth = 64;
+
+constexpr uint8_t bit(WorkKind kind) { return static_cast<uint8_t>(1U << static_cast<unsigned>(kind)); }
+constexpr uint8_t kMatrixKinds = bit(WorkKind::kGemm) | bit(WorkKind::kAttention) | bit(WorkKind::kConvolution);
+
+// What a kernel's name says beyond its category.
+struct KernelFacts {
+  bool known = false;
+  bool auxiliary = false;
+  KernelHint hint;
+};
+
+KernelFacts kernel_facts(std::string_view name) {
+  KernelFacts facts;
+  facts.known = true;
+  facts.auxiliary = is_auxiliary_kernel(name);
+  facts.hint.tf32 = name.find("tf32") != std::string_view::npos || name.find("s1688gemm") != std::string_view::npos;
+  // PyTorch's copying kernels are compiled per element size: OpaqueType<2u>, older ones OpaqueType<2>.
+  constexpr std::string_view kOpaque = "OpaqueType<";
+  if (const size_t at = name.find(kOpaque); at != std::string_view::npos) {
+    unsigned size = 0;
+    for (const char c : name.substr(at + kOpaque.size(), 2)) {
+      if (c < '0' || c > '9') break;
+      size = size * 10 + static_cast<unsigned>(c - '0');
+    }
+    if (size <= 16) facts.hint.element_bytes = static_cast<uint8_t>(size);
+  }
+  return facts;
+}
+
+bool same_kind(WorkKind work, Category category) {
+  switch (work) {
+    case WorkKind::kGemm:
+      return category == Category::kGemm;
+    case WorkKind::kAttention:
+      return category == Category::kAttention;
+    case WorkKind::kConvolution:
+      return category == Category::kConvolution || category == Category::kGemm;
+    case WorkKind::kGather:
+      return category == Category::kEmbedding;
+    default:
+      return category != Category::kCopy;
+  }
+}
+
+class WorkJoin {
+ public:
+  explicit WorkJoin(Trace& trace)
+      : trace_(trace),
+        rule_of_name_(trace.strings.size(), kUnseen),
+        kernels_(trace.strings.size()),
+        best_(trace.ops.size(), kNoRow),
+        inside_(trace.ops.size(), 0) {}
+
+  void run() {
+    trace_.works.clear();
+    trace_.gpu_links.work.assign(trace_.gpu_ops.size(), kNoRow);
+    for (size_t i = 0; i < trace_.gpu_ops.size(); ++i) offer(static_cast<Row>(i));
+    for (const Row owner : owners_) carry(owner);
+    const size_t kept = std::min<size_t>(bad_shapes_, bad_places_.size());
+    for (size_t i = 0; i < kept; ++i) trace_.diagnostics.add(DiagnosticId::kBadShape, bad_places_[i]);
+    if (bad_shapes_ > kept) trace_.diagnostics.add(DiagnosticId::kBadShape, {}, bad_shapes_ - kept);
+  }
+
+ private:
+  static constexpr int16_t kUnseen = -2;
+  static constexpr int16_t kNoRule = -1;
+
+  const OpRule* rule_of(Row op) {
+    const StringId name = trace_.ops.name[op];
+    if (index(name) >= rule_of_name_.size()) return nullptr;
+    int16_t& known = rule_of_name_[index(name)];
+    if (known == kUnseen) {
+      const OpRule* const rule = find_op_rule(trace_.text(name));
+      known = rule == nullptr ? kNoRule : static_cast<int16_t>(rule - op_rules().data());
+    }
+    return known == kNoRule ? nullptr : &op_rules()[static_cast<size_t>(known)];
+  }
+
+  const KernelFacts& kernel(Row gpu) {
+    const StringId name = trace_.gpu_ops.name[gpu];
+    KernelFacts& facts = kernels_[index(name) < kernels_.size() ? index(name) : 0];
+    if (!facts.known) facts = kernel_facts(trace_.text(name));
+    return facts;
+  }
+
+  // How well an activity fits the work of an operator; 0: not at all.
+  int fit(Row gpu, WorkKind kind) {
+    const bool is_kernel = trace_.gpu_ops.kind[gpu] == GpuOpKind::kKernel;
+    if (!is_kernel) return (bit(kind) & kMatrixKinds) != 0 ? 0 : 1;
+    const bool same = same_kind(kind, trace_.gpu_links.category[gpu]);
+    return (same ? 4 : 2) + (kernel(gpu).auxiliary ? 0 : 1);
+  }
+
+  void offer(Row gpu) {
+    Row op = trace_.gpu_links.op[gpu];
+    const OpRule* rule = nullptr;
+    int depth = 0;
+    for (; op != kNoRow && depth < kMaxDepth; ++depth, op = trace_.op_links.parent[op]) {
+      rule = rule_of(op);
+      if (rule != nullptr) break;
+    }
+    if (rule == nullptr || op == kNoRow) return;
+    const WorkKind kind = work_kind_of(rule->kind);
+    const int offered = fit(gpu, kind);
+    if (offered == 0) return;
+    Row& best = best_[op];
+    if (best == kNoRow) {
+      best = gpu;
+      owners_.push_back(op);
+      mark_outer(op, kind);
+      return;
+    }
+    const int standing = fit(best, kind);
+    if (offered > standing || (offered == standing && trace_.gpu_ops.dur_ns[gpu] > trace_.gpu_ops.dur_ns[best])) {
+      best = gpu;
+    }
+  }
+
+  // Tells the operators around `op` that arithmetic of this kind happens inside them. Stops where that is known.
+  void mark_outer(Row op, WorkKind kind) {
+    Row at = trace_.op_links.parent[op];
+    for (int depth = 0; at != kNoRow && depth < kMaxDepth && (inside_[at] & bit(kind)) == 0; ++depth) {
+      inside_[at] |= bit(kind);
+      at = trace_.op_links.parent[at];
+    }
+  }
+
+  bool only_wraps(Row owner, WorkKind kind) const {
+    if ((bit(kind) & kMatrixKinds) != 0) return (inside_[owner] & kMatrixKinds) != 0;
+    if (kind == WorkKind::kGather) return (inside_[owner] & bit(kind)) != 0;
+    return inside_[owner] != 0;
+  }
+
+  void carry(Row owner) {
+    const OpRule& rule = *rule_of(owner);
+    const Row signature = trace_.ops.signature[owner];
+    if (signature >= trace_.signatures.size() || only_wraps(owner, work_kind_of(rule.kind))) return;
+    const Row gpu = best_[owner];
+    const KernelHint hint = kernel(gpu).hint;
+    // Rule, hint and signature in one key: 9 bits, 6 bits, 32 bits.
+    const uint64_t rule_index = static_cast<uint64_t>(&rule - op_rules().data());
+    const uint64_t key = (rule_index + 1) << 48 | static_cast<uint64_t>(hint.element_bytes) << 40 |
+                         static_cast<uint64_t>(hint.tf32) << 39 | signature;
+    uint32_t& known = by_inputs_.find_or_insert(key, kUnknownYet);
+    if (known == kUnknownYet) known = make_work(rule, signature, hint);
+    if (known == kBad) {
+      add_bad_shape(owner, signature);
+    } else {
+      trace_.gpu_links.work[gpu] = known;
+    }
+  }
+
+  static constexpr uint32_t kUnknownYet = 0xFFFFFFFEU;
+  static constexpr uint32_t kBad = 0xFFFFFFFDU;
+
+  uint32_t make_work(const OpRule& rule, Row signature, const KernelHint& hint) {
+    const Signatures& table = trace_.signatures;
+    if (!shapes_.parse(trace_.text(table.dims[signature]), trace_.text(table.types[signature]),
+                       trace_.text(table.strides[signature]))) {
+      return kBad;
+    }
+    WorkShape work;
+    switch (compute_work(rule, shapes_, trace_.text(table.concrete[signature]), hint, work)) {
+      case WorkOutcome::kWork:
+        return append(work);
+      case WorkOutcome::kBadShape:
+        return kBad;
+      case WorkOutcome::kUnknown:
+        break;
+    }
+    return kNoRow;
+  }
+
+  // Row of an equal work, or a new one. Different signatures (strides, scalars) often mean the same arithmetic.
+  Row append(const WorkShape& work) {
+    const uint64_t fields[] = {static_cast<uint64_t>(work.kind) << 16 | static_cast<uint64_t>(work.dtype) << 8 |
+                                   static_cast<uint64_t>(work.weight_dtype),
+                               static_cast<uint64_t>(work.batch),
+                               static_cast<uint64_t>(work.m),
+                               static_cast<uint64_t>(work.n),
+                               static_cast<uint64_t>(work.k),
+                               static_cast<uint64_t>(work.heads) << 32 ^ static_cast<uint64_t>(work.kv_heads) << 1 ^
+                                   static_cast<uint64_t>(work.causal),
+                               std::bit_cast<uint64_t>(work.flops),
+                               std::bit_cast<uint64_t>(work.bytes),
+                               std::bit_cast<uint64_t>(work.weight_bytes)};
+    uint64_t hash = 1;
+    for (const uint64_t field : fields) {
+      hash = (hash ^ field) * 0x9E3779B97F4A7C15ULL;
+      hash ^= hash >> 29;
+    }
+    uint32_t& known = by_shape_.find_or_insert(hash | 1, kNoRow);
+    if (known != kNoRow && equal(known, work)) return known;
+    const Row row = static_cast<Row>(trace_.works.size());
+    Works& works = trace_.works;
+    works.kind.push_back(work.kind);
+    works.dtype.push_back(work.dtype);
+    works.weight_dtype.push_back(work.weight_dtype);
+    works.batch.push_back(work.batch);
+    works.m.push_back(work.m);
+    works.n.push_back(work.n);
+    works.k.push_back(work.k);
+    works.heads.push_back(work.heads);
+    works.kv_heads.push_back(work.kv_heads);
+    works.causal.push_back(work.causal ? 1 : 0);
+    works.flops.push_back(work.flops);
+    works.flops_full.push_back(work.flops_full);
+    works.bytes.push_back(work.bytes);
+    works.weight_bytes.push_back(work.weight_bytes);
+    works.kv_bytes.push_back(work.kv_bytes);
+    works.shape.push_back(trace_.strings.intern(shape_text(work)));
+    if (known == kNoRow) known = row;  // a second work with the same hash gets a row of its own each time
+    return row;
+  }
+
+  bool equal(Row row, const WorkShape& work) const {
+    const Works& w = trace_.works;
+    const auto same = [](double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); };
+    return w.kind[row] == work.kind && w.dtype[row] == work.dtype && w.weight_dtype[row] == work.weight_dtype &&
+           w.batch[row] == work.batch && w.m[row] == work.m && w.n[row] == work.n && w.k[row] == work.k &&
+           w.heads[row] == work.heads && w.kv_heads[row] == work.kv_heads && (w.causal[row] != 0) == work.causal &&
+           same(w.flops[row], work.flops) && same(w.bytes[row], work.bytes) &&
+           same(w.weight_bytes[row], work.weight_bytes) && same(w.kv_bytes[row], work.kv_bytes);
+  }
+
+  void add_bad_shape(Row owner, Row signature) {
+    if (bad_places_.size() < Diagnostics::kKeptPlaces) {
+      bad_places_.push_back(std::string(trace_.text(trace_.ops.name[owner]).substr(0, 80)) + " " +
+                            std::string(trace_.text(trace_.signatures.dims[signature]).substr(0, 120)));
+    }
+    ++bad_shapes_;
+  }
+
+  Trace& trace_;
+  std::vector<int16_t> rule_of_name_;
+  std::vector<KernelFacts> kernels_;
+  std::vector<Row> best_;        // by operator: the activity that fits its work best so far
+  std::vector<uint8_t> inside_;  // by operator: kinds of work of the operators inside it
+  std::vector<Row> owners_;      // operators with a rule and an activity
+  FlatMap by_inputs_, by_shape_;
+  SignatureShapes shapes_;
+  uint64_t bad_shapes_ = 0;
+  std::vector<std::string> bad_places_;
+};
+
+}  // namespace
+
+void attach_work(Trace& trace) { WorkJoin(trace).run(); }
+
+}  // namespace llmprof

@@ -1,0 +1,547 @@
+#include "derive/work_formulas.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+#include <utility>
+
+namespace llmprof {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+double size_bytes(double elements, DType dtype) {
+  const double each = dtype_bytes(dtype);
+  return each > 0 ? elements * each : kNaN;
+}
+double as_double(int64_t value) { return static_cast<double>(value); }
+
+// Everything a formula needs to see.
+struct Call {
+  const OpRule& rule;
+  const SignatureShapes& shapes;
+  std::string_view concrete;
+  KernelHint hint;
+
+  const Shape* tensor(int i) const { return i < 0 ? nullptr : shapes.tensor(i); }
+  // Bytes of input `i` read once; 0 if it is not a tensor.
+  double read(int i) const {
+    const Shape* const shape = tensor(i);
+    return shape == nullptr ? 0 : size_bytes(as_double(shape->distinct), shapes.dtype(i));
+  }
+  DType result_type(DType otherwise) const {
+    if (rule.result != DType::kUnknown) return rule.result;
+    if (rule.writes != 0) {
+      const DType written = shapes.dtype(__builtin_ctz(rule.writes));
+      if (written != DType::kUnknown) return written;
+    }
+    if (rule.out_type >= 0) {
+      const std::optional<int64_t> number = concrete_int(concrete, rule.out_type);
+      if (number && dtype_of_scalar_type(*number) != DType::kUnknown) return dtype_of_scalar_type(*number);
+    }
+    return otherwise;
+  }
+};
+
+// ---- GEMM
+// ------------------------------------------------------------------------------------------------------------
+
+struct Gemm {
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+};
+
+WorkOutcome finish_gemm(const Call& call, const Gemm& gemm, bool has_weights, WorkShape& out) {
+  const OpRule& rule = call.rule;
+  DType a = call.shapes.dtype(rule.a);
+  DType b = call.shapes.dtype(rule.b);
+  if (rule.kind == OpRuleKind::kInt4Linear) b = DType::kInt4;
+  if (rule.kind == OpRuleKind::kMv) std::swap(a, b);
+  int64_t k = gemm.k;
+  // Packed pairs of 4-bit numbers are recorded as one element.
+  if (a == DType::kFp4 && b == DType::kFp4) k *= 2;
+  if (call.hint.tf32 && a == DType::kFp32) a = DType::kTf32;
+  const double batch = as_double(gemm.batch);
+  const double m = as_double(gemm.m), n = as_double(gemm.n);
+  out.kind = WorkKind::kGemm;
+  out.dtype = a;
+  out.weight_dtype = b;
+  out.batch = gemm.batch;
+  out.m = gemm.m;
+  out.n = gemm.n;
+  out.k = k;
+  out.flops = out.flops_full = 2 * batch * m * n * as_double(k);
+  const double b_bytes = size_bytes(batch * n * as_double(k), b);
+  const DType result = call.result_type(call.shapes.dtype(rule.kind == OpRuleKind::kMv ? rule.b : rule.a));
+  out.bytes = size_bytes(batch * m * as_double(k), a) + b_bytes + size_bytes(batch * m * n, result) +
+              (rule.bias >= 0 ? call.read(rule.bias) : 0);
+  out.weight_bytes = has_weights ? b_bytes : 0;
+  return WorkOutcome::kWork;
+}
+
+WorkOutcome plain_gemm(const Call& call, WorkShape& out) {
+  const Shape* const a = call.tensor(call.rule.a);
+  const Shape* const b = call.tensor(call.rule.b);
+  if (a == nullptr || b == nullptr) return WorkOutcome::kBadShape;
+  Gemm gemm;
+  switch (call.rule.kind) {
+    case OpRuleKind::kMm:
+      if (a->rank != 2 || b->rank != 2 || a->back(1) != b->back(2)) return WorkOutcome::kBadShape;
+      gemm = {1, a->back(2), b->back(1), a->back(1)};
+      break;
+    case OpRuleKind::kLinear:
+      if (a->rank < 1 || b->rank < 1 || b->rank > 2 || a->back(1) != b->back(1)) return WorkOutcome::kBadShape;
+      gemm = {1, a->back(1) == 0 ? 0 : a->elements / a->back(1), b->back(2), a->back(1)};
+      break;
+    case OpRuleKind::kInt4Linear:
+      // The packed layout is [n/8, k/(tiles*16), 32, tiles/2] 32-bit words of 8 values each, so n k / 8 words.
+      if (a->rank != 2 || b->rank != 4 || (*b)[0] == 0 || b->elements % (*b)[0] != 0 ||
+          b->elements / (*b)[0] != a->back(1)) {
+        return WorkOutcome::kBadShape;
+      }
+      gemm = {1, a->back(2), (*b)[0] * 8, a->back(1)};
+      break;
+    case OpRuleKind::kMv:
+      if (a->rank != 2 || b->rank != 1 || a->back(1) != b->back(1)) return WorkOutcome::kBadShape;
+      gemm = {1, 1, a->back(2), a->back(1)};
+      break;
+    default:  // kBmm
+      if (a->rank != 3 || b->rank != 3 || (*a)[0] != (*b)[0] || a->back(1) != b->back(2)) return WorkOutcome::kBadShape;
+      gemm = {(*a)[0], a->back(2), b->back(1), a->back(1)};
+  }
+  return finish_gemm(call, gemm, call.rule.kind != OpRuleKind::kBmm, out);
+}
+
+// numpy's matmul: vectors are rows or columns, leading dimensions broadcast.
+WorkOutcome matmul(const Call& call, WorkShape& out) {
+  const Shape* const a = call.tensor(call.rule.a);
+  const Shape* const b = call.tensor(call.rule.b);
+  if (a == nullptr || b == nullptr || a->rank < 1 || b->rank < 1) return WorkOutcome::kBadShape;
+  const int64_t m = a->rank == 1 ? 1 : a->back(2);
+  const int64_t n = b->rank == 1 ? 1 : b->back(1);
+  if (a->back(1) != (b->rank == 1 ? b->back(1) : b->back(2))) return WorkOutcome::kBadShape;
+  if (b->rank <= 2) {
+    const int64_t rows = a->back(1) == 0 ? 0 : a->elements / a->back(1);
+    return finish_gemm(call, {1, rows, n, a->back(1)}, true, out);
+  }
+  int64_t batch = 1;
+  for (int i = 3; i <= std::max(a->rank, b->rank); ++i) {
+    const int64_t left = a->back(i), right = b->back(i);
+    if (left != right && left != 1 && right != 1) return WorkOutcome::kBadShape;
+    if (__builtin_mul_overflow(batch, std::max(left, right), &batch) || batch > kMaxElements) {
+      return WorkOutcome::kBadShape;
+    }
+  }
+  return finish_gemm(call, {batch, m, n, a->back(1)}, false, out);
+}
+
+WorkOutcome grouped_gemm(const Call& call, WorkShape& out) {
+  const Shape* const a = call.tensor(call.rule.a);
+  const Shape* const b = call.tensor(call.rule.b);
+  if (a == nullptr || b == nullptr) return WorkOutcome::kBadShape;
+  if (a->rank != 2 || b->rank != 3) return WorkOutcome::kUnknown;  // the other layouts group another dimension
+  if (a->back(1) != b->back(2)) return WorkOutcome::kBadShape;
+  const WorkOutcome done = finish_gemm(call, {1, a->back(2), b->back(1), a->back(1)}, true, out);
+  const double hit = as_double(std::min((*b)[0], out.m));
+  const double one = out.weight_bytes;
+  out.weight_bytes = hit * one;
+  out.bytes += (hit - 1) * one;
+  return done;
+}
+
+// ---- convolution
+// -----------------------------------------------------------------------------------------------------
+
+WorkOutcome convolution(const Call& call, WorkShape& out) {
+  const Shape* const input = call.tensor(call.rule.a);
+  const Shape* const weight = call.tensor(call.rule.b);
+  if (input == nullptr || weight == nullptr) return WorkOutcome::kBadShape;
+  if (call.rule.transposed >= 0 && concrete_bool(call.concrete, call.rule.transposed).value_or(false)) {
+    return WorkOutcome::kUnknown;
+  }
+  const int spatial = weight->rank - 2;
+  // An input without a batch dimension has one dimension less.
+  if (spatial < 1 || spatial > 3 || (input->rank != weight->rank && input->rank != weight->rank - 1)) {
+    return WorkOutcome::kBadShape;
+  }
+  const std::optional<IntList> stride = concrete_ints(call.concrete, call.rule.stride);
+  const std::optional<IntList> padding = concrete_ints(call.concrete, call.rule.padding);
+  const std::optional<IntList> dilation = concrete_ints(call.concrete, call.rule.dilation);
+  if (!stride || !padding || (call.rule.dilation >= 0 && !dilation)) return WorkOutcome::kUnknown;
+  double out_pixels = 1, kernel = 1;
+  for (int i = 0; i < spatial; ++i) {
+    const int64_t in = input->back(spatial - i);
+    const int64_t size = weight->back(spatial - i);
+    const int64_t step = stride->at(i), pad = padding->at(i), spread = dilation ? dilation->at(i) : 1;
+    constexpr int64_t kMax = 1 << 20;
+    if (step < 1 || step > kMax || pad < 0 || pad > kMax || spread < 1 || spread > kMax || size < 1 || size > kMax) {
+      return WorkOutcome::kBadShape;
+    }
+    const int64_t last = in + 2 * pad - spread * (size - 1) - 1;
+    if (last < 0) return WorkOutcome::kBadShape;
+    out_pixels *= as_double(last / step + 1);
+    kernel *= as_double(size);
+  }
+  const int64_t images = input->rank == weight->rank ? (*input)[0] : 1;
+  const double m = as_double(images) * out_pixels;
+  const double k = as_double((*weight)[1]) * kernel;
+  if (m > as_double(kMaxElements) || k > as_double(kMaxElements)) return WorkOutcome::kBadShape;
+  const DType type = call.shapes.dtype(call.rule.a);
+  out.kind = WorkKind::kConvolution;
+  out.dtype = call.hint.tf32 && type == DType::kFp32 ? DType::kTf32 : type;
+  out.weight_dtype = call.shapes.dtype(call.rule.b);
+  out.m = static_cast<int64_t>(m);
+  out.n = (*weight)[0];
+  out.k = static_cast<int64_t>(k);
+  out.flops = out.flops_full = 2 * m * as_double(out.n) * k;
+  out.weight_bytes = call.read(call.rule.b);
+  out.bytes = call.read(call.rule.a) + out.weight_bytes + size_bytes(m * as_double(out.n), type) +
+              (call.rule.bias >= 0 ? call.read(call.rule.bias) : 0);
+  return WorkOutcome::kWork;
+}
+
+// ---- attention
+// -------------------------------------------------------------------------------------------------------
+
+struct Heads {
+  int64_t batch = 1, heads = 1, kv_heads = 1, queries = 0, keys = 0, d = 0, dv = 0;
+};
+
+WorkOutcome finish_attention(const Call& call, const Heads& a, WorkShape& out) {
+  if (a.kv_heads < 1 || a.heads % a.kv_heads != 0) return WorkOutcome::kBadShape;
+  const OpRule& rule = call.rule;
+  const std::optional<bool> flag = concrete_bool(call.concrete, rule.causal);
+  const bool causal = flag ? *flag : concrete_int(call.concrete, rule.causal).value_or(0) != 0;
+  int64_t window = 0;
+  if (rule.window >= 0) {
+    const int64_t left = concrete_int(call.concrete, rule.window).value_or(-1);
+    if (left >= 0 && left < a.keys) window = left + 1;
+    if (window > 0 && !causal) return WorkOutcome::kUnknown;  // a window to both sides; the right side is not read
+  }
+  const double full = as_double(a.queries) * as_double(a.keys);
+  const double kept = causal ? causal_pairs(a.queries, a.keys, window) : full;
+  const double per_pair = 2 * as_double(a.batch) * as_double(a.heads) * as_double(a.d + a.dv);
+  const int64_t keys_read = window > 0 ? std::min(a.keys, window - 1 + a.queries) : a.keys;
+  out.kind = WorkKind::kAttention;
+  out.dtype = call.shapes.dtype(rule.a);
+  out.weight_dtype = call.shapes.dtype(rule.b);
+  out.batch = a.batch;
+  out.m = a.queries;
+  out.n = a.keys;
+  out.k = a.d;
+  out.heads = a.heads;
+  out.kv_heads = a.kv_heads;
+  out.causal = causal;
+  out.flops = per_pair * kept;
+  out.flops_full = per_pair * full;
+  const double rows = as_double(a.batch) * as_double(a.heads) * as_double(a.queries);
+  out.kv_bytes = size_bytes(as_double(a.batch) * as_double(a.kv_heads) * as_double(keys_read) * as_double(a.d + a.dv),
+                            out.weight_dtype);
+  out.bytes =
+      size_bytes(rows * as_double(a.d + a.dv), out.dtype) + out.kv_bytes + (rule.mask >= 0 ? call.read(rule.mask) : 0);
+  return WorkOutcome::kWork;
+}
+
+// Sequences packed one after another: lengths are known only if there is one, or if all are as long as the longest.
+WorkOutcome packed_attention(const Call& call, const Shape& q, const Shape& k, const Shape& v, WorkShape& out) {
+  const Shape* const cu = call.tensor(call.rule.cu);
+  if (cu == nullptr || cu->rank != 1 || (*cu)[0] < 2) return WorkOutcome::kBadShape;
+  // A leading dimension of 1 is usual where the batch has been folded into the tokens.
+  const int lead = q.rank - 3;
+  if (lead < 0 || lead > 1 || k.rank != q.rank || v.rank != q.rank || (lead == 1 && q[0] != 1)) {
+    return WorkOutcome::kUnknown;  // paged keys: the lengths are in a tensor
+  }
+  Heads a;
+  a.batch = (*cu)[0] - 1;
+  a.heads = q.back(2);
+  a.kv_heads = k.back(2);
+  a.d = q.back(1);
+  a.dv = v.back(1);
+  if (k.back(1) != a.d || v.back(3) != k.back(3)) return WorkOutcome::kBadShape;
+  if (a.batch > 1) {
+    const std::optional<int64_t> longest_q = concrete_int(call.concrete, call.rule.cu + 2);
+    const std::optional<int64_t> longest_k = concrete_int(call.concrete, call.rule.cu + 3);
+    const bool uniform = longest_q && longest_k && q.back(3) % a.batch == 0 && k.back(3) % a.batch == 0 &&
+                         q.back(3) / a.batch == *longest_q && k.back(3) / a.batch == *longest_k;
+    if (!uniform) return WorkOutcome::kUnknown;
+  }
+  a.queries = q.back(3) / a.batch;
+  a.keys = k.back(3) / a.batch;
+  return finish_attention(call, a, out);
+}
+
+WorkOutcome attention(const Call& call, WorkShape& out) {
+  const Shape* const q = call.tensor(call.rule.a);
+  const Shape* const k = call.tensor(call.rule.b);
+  const Shape* const v = call.tensor(call.rule.c);
+  if (q == nullptr || k == nullptr || v == nullptr) return WorkOutcome::kBadShape;
+  if (call.rule.cu >= 0 && call.tensor(call.rule.cu) != nullptr) return packed_attention(call, *q, *k, *v, out);
+  const bool token_first = call.rule.kind == OpRuleKind::kAttentionTokenFirst;
+  if (q->rank < (token_first ? 4 : 2) || k->rank != q->rank || v->rank != q->rank) return WorkOutcome::kBadShape;
+  const int tokens = token_first ? 3 : 2;
+  const int heads = token_first ? 2 : 3;
+  Heads a;
+  // Fewer than four dimensions: everything in front of the tokens is batch.
+  const bool has_heads = q->rank >= 4;
+  for (int i = has_heads ? 4 : 3; i <= q->rank; ++i) {
+    if (k->back(i) != q->back(i) || v->back(i) != q->back(i)) return WorkOutcome::kBadShape;
+    if (__builtin_mul_overflow(a.batch, q->back(i), &a.batch) || a.batch > kMaxElements) return WorkOutcome::kBadShape;
+  }
+  if (has_heads) {
+    a.heads = q->back(heads);
+    a.kv_heads = k->back(heads);
+    if (v->back(heads) != a.kv_heads) return WorkOutcome::kBadShape;
+  }
+  a.queries = q->back(tokens);
+  a.keys = k->back(tokens);
+  a.d = q->back(1);
+  a.dv = v->back(1);
+  if (k->back(1) != a.d || v->back(tokens) != a.keys) return WorkOutcome::kBadShape;
+  return finish_attention(call, a, out);
+}
+
+// ---- lookups, element by element, rows, movement
+// ---------------------------------------------------------------------
+
+void set_rows(WorkShape& out, const Shape& shape) {
+  out.n = shape.rank == 0 ? 1 : shape.back(1);
+  out.m = out.n == 0 ? 0 : shape.elements / out.n;
+}
+
+WorkOutcome gather(const Call& call, WorkShape& out) {
+  const Shape* const table = call.tensor(call.rule.a);
+  const Shape* const indices = call.tensor(call.rule.b);
+  if (table == nullptr || indices == nullptr || table->rank < 1) return WorkOutcome::kBadShape;
+  out.kind = WorkKind::kGather;
+  out.dtype = out.weight_dtype = call.shapes.dtype(call.rule.a);
+  if (call.rule.kind == OpRuleKind::kGatherElements) {
+    set_rows(out, *indices);
+  } else {
+    int64_t dim = concrete_int(call.concrete, call.rule.dim).value_or(0);
+    if (dim < 0) dim += table->rank;
+    if (dim < 0 || dim >= table->rank) return WorkOutcome::kBadShape;
+    const int64_t choices = (*table)[static_cast<int>(dim)];
+    out.m = indices->elements;
+    out.n = choices == 0 ? 0 : table->elements / choices;
+  }
+  const double moved = size_bytes(as_double(out.m) * as_double(out.n), out.dtype);
+  out.weight_bytes = moved;
+  out.bytes = 2 * moved + call.read(call.rule.b);
+  return WorkOutcome::kWork;
+}
+
+// The type of a result by PyTorch's promotion, as far as traffic needs it: the widest of the tensors that have
+// dimensions, of two 16-bit floats FP32.
+DType promoted(const SignatureShapes& shapes) {
+  static constexpr std::array<int, static_cast<size_t>(DType::kCount)> kOrder = {0, 12, 11, 11, 10, 9, 8,
+                                                                                 2, 1,  3,  4,  5,  0, 7};
+  DType best = DType::kUnknown;
+  bool best_has_dims = false;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const Shape* const shape = shapes.tensor(static_cast<int>(i));
+    const DType dtype = shapes.dtype(static_cast<int>(i));
+    if (shape == nullptr || dtype == DType::kUnknown) continue;
+    const bool has_dims = shape->rank > 0;
+    if (best != DType::kUnknown && best_has_dims && !has_dims) continue;
+    const bool halves =
+        (best == DType::kFp16 && dtype == DType::kBf16) || (best == DType::kBf16 && dtype == DType::kFp16);
+    if (best == DType::kUnknown || (has_dims && !best_has_dims)) {
+      best = dtype;
+    } else if (halves) {
+      best = DType::kFp32;
+    } else if (kOrder[static_cast<size_t>(dtype)] > kOrder[static_cast<size_t>(best)]) {
+      best = dtype;
+    }
+    best_has_dims |= has_dims;
+  }
+  return best;
+}
+
+WorkOutcome pointwise(const Call& call, WorkShape& out) {
+  Shape result;
+  bool any = false;
+  for (size_t i = 0; i < call.shapes.size(); ++i) {
+    const Shape* const shape = call.shapes.tensor(static_cast<int>(i));
+    if (shape == nullptr) continue;
+    any = true;
+    const int rank = std::max(result.rank, shape->rank);
+    Shape merged;
+    merged.rank = rank;
+    for (int d = 1; d <= rank; ++d) {
+      const int64_t left = result.back(d), right = shape->back(d);
+      if (left != right && left != 1 && right != 1) return WorkOutcome::kBadShape;
+      const int64_t size = left == 1 ? right : left;
+      merged.dims[static_cast<size_t>(rank - d)] = size;
+      if (__builtin_mul_overflow(merged.elements, size, &merged.elements)) return WorkOutcome::kBadShape;
+    }
+    if (merged.elements > kMaxElements) return WorkOutcome::kBadShape;
+    result = merged;
+    out.bytes += call.read(static_cast<int>(i));
+  }
+  if (!any) return WorkOutcome::kBadShape;
+  out.kind = WorkKind::kPointwise;
+  out.dtype = promoted(call.shapes);
+  set_rows(out, result);
+  const double written = as_double(result.elements);
+  out.flops = out.flops_full = written;
+  out.bytes += size_bytes(written, call.rule.kind == OpRuleKind::kCompare ? DType::kBool : out.dtype);
+  return WorkOutcome::kWork;
+}
+
+WorkOutcome masked_traffic(const Call& call, WorkShape& out) {
+  const OpRule& rule = call.rule;
+  const bool scatter = rule.kind == OpRuleKind::kScatter;
+  double written = 0;
+  const Shape* largest = nullptr;
+  for (int i = 0; i < 16; ++i) {
+    const bool reads = (rule.reads >> i & 1) != 0;
+    const bool writes = (rule.writes >> i & 1) != 0 || (scatter && reads);
+    if (!reads && !writes) continue;
+    const Shape* const shape = call.tensor(i);
+    if (shape == nullptr) {
+      // The first written tensor has to be there; others may be scalars.
+      if (writes) return WorkOutcome::kBadShape;
+      continue;
+    }
+    if (reads) out.bytes += call.read(i);
+    if (writes) {
+      out.bytes += size_bytes(as_double(shape->elements), call.shapes.dtype(i));
+      written += as_double(shape->elements);
+    }
+    if (writes && (largest == nullptr || shape->elements > largest->elements)) {
+      largest = shape;
+      out.dtype = call.shapes.dtype(i);
+    }
+  }
+  if (largest == nullptr) return WorkOutcome::kBadShape;
+  out.kind = WorkKind::kPointwise;
+  set_rows(out, *largest);
+  out.flops = out.flops_full = rule.kind == OpRuleKind::kInPlace ? written : 0;
+  return WorkOutcome::kWork;
+}
+
+WorkOutcome reduction(const Call& call, WorkShape& out) {
+  const Shape* const a = call.tensor(call.rule.a);
+  if (a == nullptr) return WorkOutcome::kBadShape;
+  out.kind = WorkKind::kReduction;
+  out.dtype = call.shapes.dtype(call.rule.a);
+  set_rows(out, *a);
+  out.flops = out.flops_full = as_double(a->elements);
+  if (call.rule.kind == OpRuleKind::kRowwise) {
+    for (size_t i = 0; i < call.shapes.size(); ++i) out.bytes += call.read(static_cast<int>(i));
+    out.bytes += size_bytes(as_double(a->elements), out.dtype);
+    return WorkOutcome::kWork;
+  }
+  int64_t left = a->elements;
+  const std::optional<IntList> dims = concrete_ints(call.concrete, call.rule.dim);
+  if (!dims || dims->count == 0) {
+    left = std::min<int64_t>(left, 1);
+  } else {
+    for (int i = 0; i < dims->count; ++i) {
+      int64_t dim = dims->values[static_cast<size_t>(i)];
+      if (dim < 0) dim += a->rank;
+      if (dim < 0 || dim >= std::max(a->rank, 1)) return WorkOutcome::kBadShape;
+      const int64_t size = a->rank == 0 ? 1 : (*a)[static_cast<int>(dim)];
+      left = size == 0 ? 0 : left / size;
+    }
+  }
+  out.bytes = call.read(call.rule.a) + size_bytes(as_double(left), out.dtype);
+  return WorkOutcome::kWork;
+}
+
+WorkOutcome concat(const Call& call, WorkShape& out) {
+  const Operand* const list = call.shapes.operand(call.rule.a);
+  if (list == nullptr || list->count == 0) return WorkOutcome::kBadShape;
+  int64_t elements = 0;
+  int64_t last = 0;
+  for (uint32_t i = 0; i < list->count; ++i) {
+    const Shape& shape = call.shapes.shape(list->first + i);
+    if (__builtin_add_overflow(elements, shape.elements, &elements) || elements > kMaxElements) {
+      return WorkOutcome::kBadShape;
+    }
+    if (shape.elements > 0) last = shape.back(1);
+  }
+  out.kind = WorkKind::kPointwise;
+  out.n = std::max<int64_t>(last, 1);
+  out.m = elements / out.n;
+  // The recorder says "TensorList" and no element type; the kernel's name holds the element size.
+  out.dtype = list->dtype;
+  const double each = call.hint.element_bytes > 0 ? call.hint.element_bytes : dtype_bytes(list->dtype);
+  out.bytes = each > 0 ? 2 * as_double(elements) * each : kNaN;
+  return WorkOutcome::kWork;
+}
+
+}  // namespace
+
+double causal_pairs(int64_t queries, int64_t keys, int64_t window) {
+  if (window <= 0) window = keys;
+  if (queries <= 1) return as_double(queries) * as_double(std::min(keys, window));
+  // Query i of S (from 1) sees min(P + i, w) keys; with more queries than keys the first ones see none.
+  const int64_t before = std::max<int64_t>(keys - queries, 0);
+  const int64_t seeing = std::min(queries, keys);
+  const int64_t growing = std::clamp<int64_t>(window - before, 0, seeing);
+  const double p = as_double(before), g = as_double(growing);
+  return g * p + g * (g + 1) / 2 + as_double(seeing - growing) * as_double(window);
+}
+
+WorkOutcome compute_work(const OpRule& rule, const SignatureShapes& shapes, std::string_view concrete,
+                         const KernelHint& hint, WorkShape& out) {
+  out = {};
+  if (shapes.size() == 0) return WorkOutcome::kUnknown;
+  const Call call{rule, shapes, concrete, hint};
+  switch (rule.kind) {
+    case OpRuleKind::kMm:
+    case OpRuleKind::kLinear:
+    case OpRuleKind::kInt4Linear:
+    case OpRuleKind::kBmm:
+    case OpRuleKind::kMv:
+      return plain_gemm(call, out);
+    case OpRuleKind::kMatmul:
+      return matmul(call, out);
+    case OpRuleKind::kGroupedMm:
+      return grouped_gemm(call, out);
+    case OpRuleKind::kConvolution:
+      return convolution(call, out);
+    case OpRuleKind::kAttention:
+    case OpRuleKind::kAttentionTokenFirst:
+      return attention(call, out);
+    case OpRuleKind::kAttentionOpaque:
+      return WorkOutcome::kUnknown;
+    case OpRuleKind::kGatherRows:
+    case OpRuleKind::kGatherElements:
+      return gather(call, out);
+    case OpRuleKind::kPointwise:
+    case OpRuleKind::kCompare:
+      return pointwise(call, out);
+    case OpRuleKind::kMove:
+    case OpRuleKind::kScatter:
+    case OpRuleKind::kInPlace:
+      return masked_traffic(call, out);
+    case OpRuleKind::kReduce:
+    case OpRuleKind::kRowwise:
+      return reduction(call, out);
+    case OpRuleKind::kConcat:
+      return concat(call, out);
+    case OpRuleKind::kCount:
+      break;
+  }
+  return WorkOutcome::kUnknown;
+}
+
+std::string shape_text(const WorkShape& work) {
+  switch (work.kind) {
+    case WorkKind::kGemm:
+    case WorkKind::kConvolution:
+      if (work.batch != 1) return fmt::format("B{} M{} N{} K{}", work.batch, work.m, work.n, work.k);
+      return fmt::format("M{} N{} K{}", work.m, work.n, work.k);
+    case WorkKind::kAttention:
+      return fmt::format("B{} H{}/{} Q{} KV{} D{}{}", work.batch, work.heads, work.kv_heads, work.m, work.n, work.k,
+                         work.causal ? " causal" : "");
+    default:
+      return fmt::format("{}x{}", work.m, work.n);
+  }
+}
+
+}  // namespace llmprof

@@ -1,0 +1,70 @@
+// The formulas behind the Works table: FLOPs and least traffic of one operator call from the shapes of its inputs.
+//
+//   GEMM         2 batch m n k FLOPs; bytes = a + b + result (+ bias), each once
+//   attention    2 heads (d + dv) pairs FLOPs; S queries that attend n = P + S keys keep S P + S (S + 1) / 2 pairs
+//   under
+//                a causal mask (query i sees P + i keys), S n without; with a window of w keys query i sees
+//                min(P + i, w). A single query sees every key. Where a mask *tensor* is given its content is not
+//                recorded: `flops` counts all pairs then, as `flops_full` always does. Bytes = q + k + v + result (+
+//                mask)
+//   convolution  2 N O prod(out) C/groups prod(kernel) FLOPs: a GEMM with m = N prod(out), n = O, k = C/groups
+//   prod(kernel) lookups      rows read and written once, indices read once, never the whole table; 0 FLOPs grouped
+//   GEMM every row meets one expert: 2 m n k FLOPs; at most min(experts, m) experts are read, and so many are
+//                counted, because the choice of the router is not recorded
+//   the rest     each input read once, each result written once; 1 FLOP per element where it computes at all
+//
+// Softmax inside attention, scales, biases and activations inside GEMMs are not counted (usual convention: model FLOPs
+// are multiply-adds). Expanded dimensions (stride 0) are read once.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "derive/op_rules.h"
+#include "derive/shapes.h"
+
+namespace llmprof {
+
+// What the kernel that carries the work adds to the shapes.
+struct KernelHint {
+  uint8_t element_bytes = 0;  // element size in the kernel's name, for operators whose types are not recorded; 0: none
+  bool tf32 = false;          // FP32 inputs are rounded to TF32
+
+  bool operator==(const KernelHint&) const = default;
+};
+
+// One row of Works before its text. Sizes in elements, bytes NaN where an element type is not recorded.
+struct WorkShape {
+  WorkKind kind = WorkKind::kPointwise;
+  DType dtype = DType::kUnknown;
+  DType weight_dtype = DType::kUnknown;
+  int64_t batch = 1;
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  bool causal = false;
+  double flops = 0;
+  double flops_full = 0;
+  double bytes = 0;
+  double weight_bytes = 0;
+  double kv_bytes = 0;
+};
+
+enum class WorkOutcome : uint8_t {
+  kWork,     // `out` is filled
+  kUnknown,  // valid, but the inputs do not tell (shapes not recorded, lengths in a cache)
+  kBadShape  // the shapes contradict the operator
+};
+
+WorkOutcome compute_work(const OpRule& rule, const SignatureShapes& shapes, std::string_view concrete,
+                         const KernelHint& hint, WorkShape& out);
+
+// (query, key) pairs that a causal mask keeps for S queries at the end of n keys; window 0: none.
+double causal_pairs(int64_t queries, int64_t keys, int64_t window = 0);
+
+// "M512 N4096 K4096", "B1 H32/8 Q512 KV512 D128 causal", "512x4096".
+std::string shape_text(const WorkShape& work);
+
+}  // namespace llmprof

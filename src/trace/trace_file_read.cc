@@ -1,0 +1,321 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+
+#include "base/parallel.h"
+#include "trace/check_trace.h"
+#include "trace/trace_block.h"
+#include "trace/trace_file.h"
+#include "trace/trace_file_layout.h"
+#include "trace/trace_file_tables.h"
+
+namespace llmprof {
+namespace {
+
+// One string pool may be as large as the budget allows; every other table is addressed by Row.
+constexpr uint64_t kRowsMax = kNoRow;
+
+// What a column holds when the file, written by an older llmprof, lacks it: the value tables.h uses for "absent".
+template <class T>
+T absent_value() {
+  if constexpr (std::is_same_v<T, Row>)
+    return kNoRow;
+  else if constexpr (std::is_floating_point_v<T>)
+    return std::numeric_limits<T>::quiet_NaN();
+  else if constexpr (std::is_integral_v<T> && std::is_signed_v<T>)
+    return T{-1};
+  else
+    return T{};
+}
+
+class Unpacker {
+ public:
+  Unpacker(std::span<const char> file, FileDirectory directory, Diagnostics& diagnostics)
+      : file_(file), directory_(std::move(directory)), diagnostics_(diagnostics) {
+    known_.resize(directory_.tables.size());
+    budget_ = unpacked_bytes_limit(file.size());
+    if (directory_.end > file.size())
+      diagnostics_.add(DiagnosticId::kTruncatedFile, fmt::format("byte {} of {}", file.size(), directory_.end));
+    if (directory_.end < file.size())
+      diagnostics_.add(DiagnosticId::kTrailingData, fmt::format("byte {}", directory_.end));
+  }
+
+  // Sizes the table and plans its blocks, or leaves it empty and says why. Filled by run().
+  template <class AnyTable>
+  void plan(AnyTable& table) {
+    const FileTable* entry = take(table.info().name);
+    if (entry == nullptr || entry->rows == 0) return;
+    const size_t first_job = jobs_.size();
+    const uint64_t budget_before = budget_;
+    std::string problem;
+    DiagnosticId id = DiagnosticId::kDamagedBlock;
+    size_t known_columns = 0;
+    if (!reserve_bytes(*entry, table, id, problem)) {
+      diagnostics_.add(id, problem);
+      return;
+    }
+    table.resize(entry->rows);
+    table.for_each_column([&](const FieldInfo& field, auto& column) {
+      using Value = typename std::decay_t<decltype(column)>::value_type;
+      const FileColumn* stored = find(*entry, field.name);
+      if (stored == nullptr) {
+        std::fill(column.begin(), column.end(), absent_value<Value>());
+        diagnostics_.add(DiagnosticId::kBadMetadata,
+                         fmt::format("{}.{}: not in the file, read as absent", entry->name, field.name));
+        return;
+      }
+      ++known_columns;
+      if (!problem.empty()) return;
+      if (stored->type != element_type_name<Value>()) {
+        problem = fmt::format("{}.{}: expected type {}, found {}", entry->name, field.name, element_type_name<Value>(),
+                              stored->type);
+        return;
+      }
+      plan_column(*entry, *stored, {reinterpret_cast<char*>(column.data()), column.size() * sizeof(Value)},
+                  sizeof(Value), problem);
+    });
+    if (known_columns < entry->columns.size())
+      diagnostics_.add(DiagnosticId::kUnknownTable,
+                       fmt::format("{}: {} columns", entry->name, entry->columns.size() - known_columns),
+                       entry->columns.size() - known_columns);
+    if (problem.empty()) {
+      drops_.push_back({first_job, jobs_.size(), [&table] { table.clear(); }});
+      return;
+    }
+    jobs_.resize(first_job);
+    budget_ = budget_before;
+    table.clear();
+    diagnostics_.add(DiagnosticId::kDamagedBlock, problem);
+  }
+
+  // Unpacks every planned block, then empties the tables that lost one.
+  void run() {
+    const auto unpack = [&](size_t i) {
+      Job& job = jobs_[i];
+      const std::span<const char> frame = file_.subspan(job.block.offset, job.block.bytes);
+      job.sound =
+          block_checksum(frame) == job.block.checksum && unpack_block(frame, job.width, job.encoding, job.values);
+    };
+    // Below this, starting threads takes longer than the work.
+    constexpr size_t kWorthThreads = size_t{1} << 18;
+    if (file_.size() < kWorthThreads)
+      for (size_t i = 0; i < jobs_.size(); ++i) unpack(i);
+    else
+      parallel_for(jobs_.size(), unpack);
+    for (const Drop& drop : drops_) {
+      for (size_t i = drop.first_job; i < drop.last_job; ++i) {
+        if (jobs_[i].sound) continue;
+        diagnostics_.add(DiagnosticId::kDamagedBlock,
+                         fmt::format("{} at byte {}", jobs_[i].name, jobs_[i].block.offset));
+        drop.clear();
+        break;
+      }
+    }
+    for (size_t i = 0; i < known_.size(); ++i)
+      if (!known_[i]) diagnostics_.add(DiagnosticId::kUnknownTable, fmt::format("table {}", directory_.tables[i].name));
+  }
+
+ private:
+  struct Job {
+    std::string name;
+    FileBlock block;
+    BlockEncoding encoding;
+    size_t width;
+    std::span<char> values;
+    bool sound = false;
+  };
+  struct Drop {
+    size_t first_job, last_job;
+    std::function<void()> clear;
+  };
+
+  // The first table of that name; a second one of the same name stays unknown.
+  const FileTable* take(std::string_view name) {
+    for (size_t i = 0; i < directory_.tables.size(); ++i) {
+      if (directory_.tables[i].name != name) continue;
+      known_[i] = true;
+      return &directory_.tables[i];
+    }
+    return nullptr;
+  }
+
+  static const FileColumn* find(const FileTable& table, std::string_view name) {
+    for (const FileColumn& column : table.columns)
+      if (column.name == name) return &column;
+    return nullptr;
+  }
+
+  // Checks everything that can be checked before memory is taken: row count, budget, blocks inside the file.
+  template <class AnyTable>
+  bool reserve_bytes(const FileTable& entry, AnyTable& table, DiagnosticId& id, std::string& problem) {
+    uint64_t row_bytes = 0;
+    bool inside = false, outside = false;
+    table.for_each_column([&](const FieldInfo& field, auto& column) {
+      row_bytes += sizeof(typename std::decay_t<decltype(column)>::value_type);
+      const FileColumn* stored = find(entry, field.name);
+      if (stored == nullptr) return;
+      inside = true;
+      for (const FileBlock& block : stored->blocks) outside = outside || block.offset + block.bytes > file_.size();
+    });
+    const bool fits = row_bytes == 1 || entry.rows < kRowsMax;
+    if (!fits || entry.rows > budget_ / row_bytes) {
+      id = DiagnosticId::kLimitReached;
+      problem = fmt::format("{}: {} rows in a file of {} bytes", entry.name, entry.rows, file_.size());
+      return false;
+    }
+    if (outside || !inside) {
+      problem = fmt::format("{}: {}", entry.name, outside ? "blocks behind the end of the file" : "no known column");
+      return false;
+    }
+    budget_ -= entry.rows * row_bytes;
+    return true;
+  }
+
+  void plan_column(const FileTable& entry, const FileColumn& stored, std::span<char> values, size_t width,
+                   std::string& problem) {
+    const std::optional<BlockEncoding> encoding = block_encoding_named(stored.encoding);
+    const uint64_t blocks = (entry.rows - 1) / directory_.chunk_rows + 1;
+    if (!encoding || stored.blocks.size() != blocks) {
+      problem = fmt::format("{}.{}: encoding {}, {} blocks for {} rows", entry.name, stored.name, stored.encoding,
+                            stored.blocks.size(), entry.rows);
+      return;
+    }
+    // blocks is at least 1, so chunk_rows * i below stays under rows, and its bytes within the budget.
+    for (size_t i = 0; i < stored.blocks.size(); ++i) {
+      const size_t at = i * directory_.chunk_rows * width;
+      const size_t bytes = directory_.chunk_rows >= entry.rows
+                               ? values.size()
+                               : std::min(values.size() - at, size_t{directory_.chunk_rows} * width);
+      jobs_.push_back({fmt::format("{}.{}", entry.name, stored.name), stored.blocks[i], *encoding, width,
+                       values.subspan(at, bytes)});
+    }
+  }
+
+  std::span<const char> file_;
+  FileDirectory directory_;
+  Diagnostics& diagnostics_;
+  std::vector<char> known_;
+  std::vector<Job> jobs_;
+  std::vector<Drop> drops_;
+  uint64_t budget_ = 0;
+};
+
+// Fills the pool; true if every string got the handle of its place, as in a file that save_trace() wrote.
+template <class Lengths, class Bytes>
+bool intern_all(const Lengths& lengths, const Bytes& bytes, StringPool& pool, std::vector<StringId>& handles) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.byte.data()), bytes.byte.size());
+  bool same = true;
+  size_t at = 0;
+  handles.assign(1, StringId::kEmpty);
+  for (const uint64_t length : lengths.length_bytes) {
+    if (length > text.size() - at) return false;
+    handles.push_back(pool.intern(text.substr(at, length)));
+    same = same && index(handles.back()) == handles.size() - 1;
+    at += length;
+  }
+  return same && at == text.size();
+}
+
+std::string text_of(const StringPool& texts, StringId id) { return std::string(texts.get(id)); }
+
+void restore(const TraceFileTables& file, const StringPool& texts, Trace& trace) {
+  if (!file.source.empty()) {
+    trace.source.kind = text_of(texts, file.source.kind[0]);
+    trace.source.bytes = file.source.content_bytes[0];
+    trace.base_unix_ns = file.source.base_unix_ns[0];
+  }
+  for (const StringId name : file.names.file) trace.source.files.push_back(text_of(texts, name));
+  for (size_t i = 0; i < file.metadata.size(); ++i)
+    trace.metadata[text_of(texts, file.metadata.key[i])] = text_of(texts, file.metadata.value[i]);
+  for (size_t i = 0; i < file.windows.size(); ++i) {
+    const Window window{file.windows.device[i], file.windows.start_ns[i], file.windows.end_ns[i]};
+    if (window.start_ns >= -kTimeNsMax && window.end_ns <= kTimeNsMax && window.start_ns <= window.end_ns)
+      trace.windows.push_back(window);
+    else
+      trace.diagnostics.add(DiagnosticId::kBadNumber, fmt::format("file_windows row {}", i));
+  }
+  const auto id_of = [&](StringId key) {
+    size_t i = 0;
+    while (i < kDiagnosticCount && diagnostic_table()[i].key != texts.get(key)) ++i;
+    return static_cast<DiagnosticId>(i);
+  };
+  for (size_t i = 0; i < file.diagnostics.size(); ++i) {
+    const DiagnosticId id = id_of(file.diagnostics.key[i]);
+    if (id != DiagnosticId::kCount)
+      trace.diagnostics.add(id, {}, file.diagnostics.count[i]);
+    else
+      trace.diagnostics.add(DiagnosticId::kUnknownTable, "diagnostic " + text_of(texts, file.diagnostics.key[i]));
+  }
+  for (size_t i = 0; i < file.places.size(); ++i) {
+    const DiagnosticId id = id_of(file.places.key[i]);
+    if (id != DiagnosticId::kCount) trace.diagnostics.add(id, text_of(texts, file.places.place[i]), 0);
+  }
+}
+
+// Handles as stored -> handles of the pool, for a file whose strings repeat or do not add up.
+void remap_strings(Trace& trace, const std::vector<StringId>& handles) {
+  trace.diagnostics.add(DiagnosticId::kBadMetadata, "file_strings: repeated strings or lengths that do not add up");
+  trace.for_each_table([&](auto& table) {
+    table.for_each_column([&](const FieldInfo&, auto& column) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(column)>, std::vector<StringId>>) {
+        for (StringId& id : column) id = index(id) < handles.size() ? handles[index(id)] : StringId::kEmpty;
+      }
+    });
+  });
+}
+
+}  // namespace
+
+Status read_trace(std::span<const char> bytes, Trace& trace) {
+  trace = Trace{};
+  LLMPROF_ASSIGN(FileDirectory directory, read_file_directory(bytes));
+  // What reading finds is reported behind what the file says was found while recording.
+  Diagnostics found;
+  TraceFileTables file;
+  Unpacker unpacker(bytes, std::move(directory), found);
+  file.for_each_table([&](auto& table) { unpacker.plan(table); });
+  trace.for_each_table([&](auto& table) { unpacker.plan(table); });
+  unpacker.run();
+
+  StringPool texts;
+  std::vector<StringId> handles;
+  if (!intern_all(file.texts, file.text_bytes, texts, handles))
+    found.add(DiagnosticId::kBadMetadata, "file_texts: repeated texts or lengths that do not add up");
+  restore(file, texts, trace);
+  if (!intern_all(file.strings, file.string_bytes, trace.strings, handles)) remap_strings(trace, handles);
+  trace.diagnostics.merge(found);
+  check_trace(trace);
+  return {};
+}
+
+Result<Trace> load_trace(const std::string& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> in(std::fopen(path.c_str(), "rb"), std::fclose);
+  const auto cannot_read = [&path](int error) {
+    return fail(fmt::format("expected a llmprof trace file, found: {}", std::strerror(error)), path,
+                "check the path and its permissions");
+  };
+  if (in == nullptr) return cannot_read(errno);
+  std::string bytes;
+  constexpr size_t kStep = size_t{1} << 20;
+  for (size_t got = kStep; got == kStep;) {
+    const size_t at = bytes.size();
+    bytes.resize(at + kStep);
+    got = std::fread(bytes.data() + at, 1, kStep, in.get());
+    bytes.resize(at + got);
+  }
+  if (std::ferror(in.get()) != 0) return cannot_read(errno);
+  Trace trace;
+  if (Status status = read_trace(bytes, trace); !status) {
+    status.error().where = status.error().where.empty() ? path : path + ", " + status.error().where;
+    return tl::unexpected<Error>(std::move(status.error()));
+  }
+  return trace;
+}
+
+}  // namespace llmprof
