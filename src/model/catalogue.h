@@ -1,0 +1,31 @@
+// Models by name: the table that ships with the program (data/models, one config.json each, built in) and config files.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "model/config.h"
+
+namespace llmprof {
+
+// By name from the shipped table: "meta-llama/Llama-3.1-8B" or "llama-3.1-8b"; case, dashes and dots do not matter.
+// Errors: unknown (with the nearest names), or fitting several models (with those).
+Result<ModelConfig> find_model(std::string_view name);
+
+// A path if it exists, ends in .json or is a folder that holds a config.json; else a name of the shipped table.
+Result<ModelConfig> load_model(std::string_view name_or_path);
+
+// The shipped models in the order of their names; `llmprof list models` prints them.
+struct ModelRow {
+  std::string id;
+  std::string architecture;
+  int64_t params = 0;
+  int64_t active_per_token = 0;
+  double kv_bytes_per_token = 0;  // 16-bit cache
+  std::string what;               // one line
+};
+std::vector<ModelRow> model_rows();
+
+}  // namespace llmprof

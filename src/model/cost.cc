@@ -1,0 +1,131 @@
+#include "model/cost.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace llmprof {
+namespace {
+
+constexpr int64_t kMaxBatch = 1 << 20;
+constexpr int64_t kMaxTokens = int64_t{1} << 26;  // per sequence and option, so that prefix + prompt stays below 2^27
+constexpr int64_t kMaxImageSide = 16384;
+
+Status check_range(std::string_view option, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return {};
+  return fail(fmt::format("expected {} to be from {} to {}, found {}", option, low, high, value), std::string(option),
+              "", ExitCode::kUsage);
+}
+
+}  // namespace
+
+int64_t Workload::cache_tokens() const { return std::max(decode_context(), prefix + prompt + new_tokens); }
+
+NumberFormat Workload::wide() const {
+  if (!weights.quantised()) return weights;
+  return activations.quantised() ? bf16_format() : activations;
+}
+
+std::string Workload::compute_format() const {
+  if (activations.bits == 8 && weights.bits == 8 && activations.floating == weights.floating) return activations.name;
+  return activations.quantised() ? wide().name : activations.name;
+}
+
+Status check_workload(const ModelConfig& config, const Workload& w) {
+  LLMPROF_CHECK(check_range("--batch", w.batch, 1, kMaxBatch));
+  LLMPROF_CHECK(check_range("--prompt", w.prompt, 1, kMaxTokens));
+  LLMPROF_CHECK(check_range("--prefix", w.prefix, 0, kMaxTokens));
+  LLMPROF_CHECK(check_range("--context", w.context, 0, 2 * kMaxTokens));
+  LLMPROF_CHECK(check_range("--new", w.new_tokens, 0, kMaxTokens));
+  LLMPROF_CHECK(check_range("--images", w.images, 0, kMaxBatch));
+  LLMPROF_CHECK(check_range("--image-height", w.image_height, 0, kMaxImageSide));
+  LLMPROF_CHECK(check_range("--image-width", w.image_width, 0, kMaxImageSide));
+  if (!config.vision && (w.image_height != 0 || w.image_width != 0))
+    return fail(fmt::format("{} takes no images", config.id), "--image-height, --image-width", "leave the options out",
+                ExitCode::kUsage);
+  return {};
+}
+
+std::string_view name_of(ModelStage stage) {
+  switch (stage) {
+    case ModelStage::kPrefill:
+      return "prefill";
+    case ModelStage::kDecode:
+      return "decode";
+    case ModelStage::kVision:
+      return "vision";
+  }
+  return "prefill";
+}
+
+int64_t attention_pairs(int64_t queries, int64_t prefix, int64_t window) {
+  if (window == 0) return queries * prefix + queries * (queries + 1) / 2;
+  // The first `ramp` queries see all keys before them, the others exactly `window`.
+  const int64_t ramp = std::clamp<int64_t>(window - prefix, 0, queries);
+  return ramp * prefix + ramp * (ramp + 1) / 2 + (queries - ramp) * std::min(window, prefix + queries);
+}
+
+int64_t visible_keys(int64_t queries, int64_t prefix, int64_t window) {
+  return queries + (window == 0 ? prefix : std::min(prefix, window - 1));
+}
+
+double expected_experts(int64_t experts, int64_t top_k, int64_t tokens) {
+  if (top_k >= experts) return static_cast<double>(experts);
+  if (tokens <= 1) return static_cast<double>(top_k * tokens);
+  const double all = static_cast<double>(experts);
+  return -all * std::expm1(static_cast<double>(tokens) * std::log1p(-static_cast<double>(top_k) / all));
+}
+
+double kv_bytes_per_token_and_layer(const ModelConfig& config, const NumberFormat& kv) {
+  const int64_t elements =
+      config.mla ? config.mla->kv_lora_rank + config.mla->qk_rope_dim : 2 * config.num_kv_heads * config.head_dim;
+  return static_cast<double>(elements) * kv.element_bytes();
+}
+
+double kv_bytes_per_token(const ModelConfig& config, const NumberFormat& kv) {
+  return static_cast<double>(config.num_layers()) * kv_bytes_per_token_and_layer(config, kv);
+}
+
+MemoryNeed memory_need(const ModelConfig& config, const Workload& w) {
+  MemoryNeed need;
+  need.weights_bytes = weight_bytes(config, w.weights, w.wide());
+  const double per_layer = kv_bytes_per_token_and_layer(config, w.kv);
+  const int64_t tokens = w.cache_tokens();
+  double windowed = 0, mlp_width = 0;
+  for (const LayerConfig& layer : config.layers) {
+    windowed += static_cast<double>(layer.window == 0 ? tokens : std::min(tokens, layer.window));
+    const MoeConfig moe = config.moe.value_or(MoeConfig());
+    const int64_t width =
+        layer.moe ? moe.top_k * moe.intermediate_size + moe.shared_intermediate_size : config.intermediate_size;
+    mlp_width = std::max(mlp_width, static_cast<double>(width));
+  }
+  const double batch = static_cast<double>(w.batch);
+  need.kv_bytes = batch * static_cast<double>(tokens) * static_cast<double>(config.num_layers()) * per_layer;
+  need.kv_bytes_windowed = batch * windowed * per_layer;
+  const double rows = batch * static_cast<double>(w.prompt);
+  need.activation_peak_bytes =
+      rows * (4 * static_cast<double>(config.hidden_size) + 2 * mlp_width) * w.activations.element_bytes() +
+      batch * static_cast<double>(config.vocab_size) * 4;
+  return need;
+}
+
+ImageGrid image_grid(const VisionConfig& v, const Workload& w) {
+  ImageGrid grid;
+  if (v.image_size != 0) {
+    grid.height_px = grid.width_px = v.image_size;
+  } else {
+    // To the nearest multiple of what becomes one token, as the models' image processors do.
+    const int64_t step = v.patch_size * v.merge;
+    const auto snap = [step](int64_t side) { return std::max<int64_t>(1, (side + step / 2) / step) * step; };
+    grid.height_px = snap(w.image_height != 0 ? w.image_height : kDefaultImageSide);
+    grid.width_px = snap(w.image_width != 0 ? w.image_width : kDefaultImageSide);
+  }
+  grid.rows = grid.height_px / v.patch_size;
+  grid.columns = grid.width_px / v.patch_size;
+  grid.patches = grid.rows * grid.columns + (v.class_token ? 1 : 0);
+  grid.tokens = v.tokens_per_image != 0 ? v.tokens_per_image : grid.rows * grid.columns / (v.merge * v.merge);
+  return grid;
+}
+
+}  // namespace llmprof

@@ -1,0 +1,128 @@
+// What one forward pass costs: the operator graph of a model for a given workload, with FLOPs and bytes per operator.
+//
+// Conventions (docs/formulas.md derives them and names the sources):
+// - FLOPs are those of matrix products, 2 per multiply-add; biases, norms, softmax and activations count 0.
+// - Attention is stated twice. "causal" counts the (query, key) pairs the model's mask lets through, sliding windows
+//   included; "full" counts every query against every key, as counters do that know no mask. Totals use causal.
+// - lm_head runs for the last token of each sequence only.
+// - Weights are read once per pass, KV once per sequence; of the experts, those expected to be hit.
+// - Activations are read and written once per operator, as the fused kernels of current engines do it: residual add
+//   with norm, gate with activation, attention without a score matrix.
+// Counts are exact in a double up to 2^53 (9.0e15) and correctly rounded beyond.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "model/config.h"
+#include "model/parameters.h"
+
+namespace llmprof {
+
+struct Workload {
+  int64_t batch = 1;       // sequences
+  int64_t prompt = 2048;   // new tokens per sequence in the prefill, image tokens included
+  int64_t prefix = 0;      // tokens already cached before them
+  int64_t context = 0;     // tokens one decode step attends to, the new one included; 0: prefix + prompt + 1
+  int64_t new_tokens = 1;  // generated per sequence; sizes the KV cache
+  int64_t images = 1;      // in the whole batch; ignored without a vision tower
+  int64_t image_height = 0, image_width = 0;  // pixels; 0: the tower's own size, or kDefaultImageSide
+  NumberFormat weights = bf16_format();
+  NumberFormat kv = bf16_format();
+  NumberFormat activations = bf16_format();
+
+  int64_t decode_context() const { return context != 0 ? context : prefix + prompt + 1; }
+  // Tokens per sequence the cache must hold.
+  int64_t cache_tokens() const;
+  // Of what is not quantised: the weight format if that has 16 bits or more, else the activations', but never below 16.
+  NumberFormat wide() const;
+  // The format the matrix units multiply in: weight-only quantisation computes in the activations' format.
+  std::string compute_format() const;
+};
+constexpr int64_t kDefaultImageSide = 1008;
+
+// Errors (usage): a count that is not positive or is over its limit, an image for a model that takes none.
+Status check_workload(const ModelConfig& config, const Workload& workload);
+
+enum class ModelStage : uint8_t { kPrefill, kDecode, kVision };
+std::string_view name_of(ModelStage stage);
+
+enum class OperatorKind : uint8_t { kLinear, kAttention, kLmHead, kNorm, kElementwise, kGather, kCacheWrite };
+
+struct Operator {
+  std::string name;    // "q_proj", "attention", "experts.down_proj"
+  int64_t layer = -1;  // -1: outside the layers
+  OperatorKind kind = OperatorKind::kLinear;
+  std::string shape;      // for people: "2048 x 4096 -> 1024"
+  double flops = 0;       // attention: causal
+  double flops_full = 0;  // attention: full; otherwise as flops
+  double weight_bytes = 0, kv_read_bytes = 0, kv_write_bytes = 0;
+  double activation_bytes = 0;  // read and written
+  double output_bytes = 0;      // of activation_bytes, the written part: the size of the result
+
+  double bytes() const { return weight_bytes + kv_read_bytes + kv_write_bytes + activation_bytes; }
+  double intensity() const { return bytes() > 0 ? flops / bytes() : 0; }  // FLOP/B
+};
+
+struct StageFlops {
+  double linear = 0, attention_causal = 0, attention_full = 0, lm_head = 0;
+  double total() const { return linear + attention_causal + lm_head; }
+};
+struct StageBytes {
+  double weights = 0, kv_read = 0, kv_write = 0, activations = 0;
+  double total() const { return weights + kv_read + kv_write + activations; }
+};
+
+struct StageCost {
+  ModelStage stage = ModelStage::kPrefill;
+  int64_t batch = 0;       // sequences, or images
+  int64_t new_tokens = 0;  // per sequence; patches per image
+  int64_t context = 0;     // keys the last token sees; patches per image
+  StageFlops flops;
+  StageBytes bytes;
+  std::vector<Operator> operators;  // in order of execution; their sums are the totals above
+
+  double intensity() const { return bytes.total() > 0 ? flops.total() / bytes.total() : 0; }
+};
+
+// One prefill of the whole batch, one decode step, one pass of the vision tower. The workload must have passed
+// check_workload; vision_cost needs a model with a tower.
+StageCost prefill_cost(const ModelConfig& config, const Workload& workload);
+StageCost decode_cost(const ModelConfig& config, const Workload& workload);
+StageCost vision_cost(const ModelConfig& config, const Workload& workload);
+
+// (query, key) pairs of one sequence: queries P+1 ... P+S, query i seeing min(i, window) keys; window 0 means all.
+// Without a window S*P + S(S+1)/2. Both at most 2^27, so the result fits.
+int64_t attention_pairs(int64_t queries, int64_t prefix, int64_t window);
+// Distinct keys those queries see.
+int64_t visible_keys(int64_t queries, int64_t prefix, int64_t window);
+// Distinct experts that `tokens` tokens are expected to hit when each picks top_k of `experts` uniformly and
+// independently: E (1 - (1 - k/E)^T). Between k and min(E, k*T).
+double expected_experts(int64_t experts, int64_t top_k, int64_t tokens);
+
+// One token in the caches of all layers. Every layer counts, sliding or not.
+double kv_bytes_per_token(const ModelConfig& config, const NumberFormat& kv);
+double kv_bytes_per_token_and_layer(const ModelConfig& config, const NumberFormat& kv);
+
+struct MemoryNeed {
+  double weights_bytes = 0;
+  double kv_bytes = 0;               // every layer keeps every token
+  double kv_bytes_windowed = 0;      // sliding layers keep their window only, as engines with a hybrid allocator do
+  double activation_peak_bytes = 0;  // rough: 4 residual-sized buffers, 2 of the MLP's width, logits in FP32
+  double total_bytes() const { return weights_bytes + kv_bytes + activation_peak_bytes; }
+};
+MemoryNeed memory_need(const ModelConfig& config, const Workload& workload);
+
+// Patches of one image per side and in all, and the tokens it becomes.
+struct ImageGrid {
+  int64_t height_px = 0, width_px = 0;  // after resizing
+  int64_t rows = 0, columns = 0;        // patches
+  int64_t patches = 0;                  // rows * columns and the class token, where there is one
+  int64_t tokens = 0;                   // given to the language model
+};
+ImageGrid image_grid(const VisionConfig& vision, const Workload& workload);
+
+}  // namespace llmprof

@@ -1,0 +1,57 @@
+// `llmprof model`: the static analysis of a model for one workload, and its three forms. No measurement is involved:
+// every number is derived from the config by the formulas of docs/formulas.md.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "model/config.h"
+#include "model/cost.h"
+#include "model/parameters.h"
+
+namespace llmprof {
+
+// What the command line says. Formats are names as typed; empty takes the model's own.
+struct ModelOptions {
+  std::string model;  // id of the shipped table, config.json, or a folder that holds one
+  int64_t batch = 1, prompt = 2048, prefix = 0, context = 0, new_tokens = 1;
+  int64_t images = 1, image_height = 0, image_width = 0;
+  std::string dtype;     // --dtype: of activations; empty: the config's torch_dtype, bf16 for an fp32 checkpoint
+  std::string weights;   // --weights; empty: the config's quantization_config, else as dtype
+  std::string kv_dtype;  // --kv-dtype; empty: as dtype
+};
+
+struct ModelReport {
+  ModelConfig config;
+  Params params;
+  Workload workload;
+  MemoryNeed memory;
+  double kv_bytes_per_token = 0;
+  std::vector<StageCost> stages;   // vision (with a tower and images), prefill, decode
+  std::vector<std::string> notes;  // what was assumed
+};
+
+// The entry point of the command. Errors: of load_model, a format that is not known, a workload out of range.
+Result<ModelReport> report_model(const ModelOptions& options);
+Result<ModelReport> report_model(ModelConfig config, const ModelOptions& options);
+
+// Schema llmprof.model/1.
+std::string to_json(const ModelReport& report);
+// A page for a terminal: the answer, the stages, then the operators with identical layers on one line.
+std::string to_text(const ModelReport& report, bool color = false);
+// The table of operators, one row per operator and layer.
+std::string to_csv(const ModelReport& report);
+
+// Operators of the same name and shape, together: one line for all layers that look alike.
+struct OperatorGroup {
+  const Operator* first = nullptr;  // into the stage
+  std::vector<int64_t> layers;      // of every member, in order
+  double flops = 0, bytes = 0;      // sums
+};
+// In order of first execution. Sums over the groups are the stage's totals.
+std::vector<OperatorGroup> group_operators(const StageCost& stage);
+
+}  // namespace llmprof

@@ -1,0 +1,150 @@
+// `llmprof model` for a terminal.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text_table.h"
+#include "model/model_report.h"
+
+namespace llmprof {
+namespace {
+
+std::string bold(std::string_view text, bool color) {
+  return color ? fmt::format("\033[1m{}\033[0m", text) : std::string(text);
+}
+
+// 8030261248 -> "8.03 B"
+std::string format_params(double count) {
+  if (count >= 1e12) return fmt::format("{:.2f} T", count / 1e12);
+  if (count >= 1e9) return fmt::format("{:.2f} B", count / 1e9);
+  if (count >= 1e6) return fmt::format("{:.1f} M", count / 1e6);
+  return format_count(count);
+}
+
+std::string describe_attention(const ModelConfig& c) {
+  std::string text;
+  if (c.mla)
+    text = fmt::format("{} heads, latent attention of rank {}", c.num_heads, c.mla->kv_lora_rank);
+  else if (c.num_kv_heads == c.num_heads)
+    text = fmt::format("{} heads of {}", c.num_heads, c.head_dim);
+  else
+    text = fmt::format("{} heads of {} on {} KV heads", c.num_heads, c.head_dim, c.num_kv_heads);
+  const int64_t windowed = c.windowed_layers();
+  if (windowed == 0) return text;
+  int64_t window = 0;
+  for (const LayerConfig& layer : c.layers) window = std::max(window, layer.window);
+  return text + fmt::format(", window {} in {} of {} layers", window, windowed, c.num_layers());
+}
+
+std::string describe_mlp(const ModelConfig& c) {
+  if (!c.moe) return fmt::format("MLP {}{}", c.intermediate_size, c.gated_mlp ? " (gated)" : "");
+  std::string text =
+      fmt::format("{} experts of {}, {} per token", c.moe->experts, c.moe->intermediate_size, c.moe->top_k);
+  if (c.moe->shared_intermediate_size != 0) text += fmt::format(", {} shared", c.moe->shared_experts);
+  const int64_t dense = c.num_layers() - c.moe_layers();
+  if (dense != 0) text += fmt::format(", dense in {} of {} layers", dense, c.num_layers());
+  return text;
+}
+
+std::string answer(const ModelReport& r, bool color) {
+  const ModelConfig& c = r.config;
+  const Workload& w = r.workload;
+  std::string out = bold(printable(c.id), color) + fmt::format("  {}\n", c.architecture);
+  out += fmt::format("  {} layers of {}, {}, {}, vocabulary {}\n\n", c.num_layers(), c.hidden_size,
+                     describe_attention(c), describe_mlp(c), format_count(static_cast<double>(c.vocab_size)));
+  const auto line = [&](std::string_view label, const std::string& value, const std::string& detail) {
+    out += fmt::format("  {:<14}{:>12}   {}\n", label, value, detail);
+  };
+  std::string detail = format_count(static_cast<double>(r.params.total));
+  if (r.params.active_per_token != r.params.total)
+    detail += fmt::format(", {} active per token", format_params(static_cast<double>(r.params.active_per_token)));
+  line("parameters", format_params(static_cast<double>(r.params.total)), detail);
+  line("weights", format_bytes(r.memory.weights_bytes), w.weights.name);
+  line("KV cache", format_bytes(r.memory.kv_bytes),
+       fmt::format("{} a token in {}, {} sequence{} of {} tokens", format_bytes(r.kv_bytes_per_token), w.kv.name,
+                   w.batch, w.batch == 1 ? "" : "s", w.cache_tokens()));
+  line("memory needed", format_bytes(r.memory.total_bytes()),
+       fmt::format("weights, KV cache and about {} of activations", format_bytes(r.memory.activation_peak_bytes)));
+  return out;
+}
+
+std::string stage_title(const StageCost& stage) {
+  switch (stage.stage) {
+    case ModelStage::kVision:
+      return fmt::format("vision, {} x {} patches", stage.batch, stage.new_tokens);
+    case ModelStage::kPrefill:
+      if (stage.context != stage.new_tokens)
+        return fmt::format("prefill, {} x {} tokens after {}", stage.batch, stage.new_tokens,
+                           stage.context - stage.new_tokens);
+      return fmt::format("prefill, {} x {} tokens", stage.batch, stage.new_tokens);
+    case ModelStage::kDecode:
+      break;
+  }
+  return fmt::format("decode step, {} x 1 at {}", stage.batch, stage.context);
+}
+
+std::string stage_table(const ModelReport& r, bool color) {
+  using Align = TextTable::Align;
+  TextTable table({{"stage", Align::kLeft},
+                   {"FLOPs"},
+                   {"linear"},
+                   {"attention"},
+                   {"(no mask)"},
+                   {"bytes"},
+                   {"weights"},
+                   {"KV"},
+                   {"activations"},
+                   {"FLOP/B"}});
+  for (const StageCost& stage : r.stages)
+    table.add_row({stage_title(stage), format_si(stage.flops.total(), ""),
+                   format_si(stage.flops.linear + stage.flops.lm_head, ""), format_si(stage.flops.attention_causal, ""),
+                   format_si(stage.flops.attention_full, ""), format_bytes(stage.bytes.total()),
+                   format_bytes(stage.bytes.weights), format_bytes(stage.bytes.kv_read + stage.bytes.kv_write),
+                   format_bytes(stage.bytes.activations), fmt::format("{:.4g}", stage.intensity())});
+  return table.render("  ", color);
+}
+
+// "0-31", "0,2..22", "28 layers" or "-"
+std::string layer_span(const std::vector<int64_t>& layers) {
+  if (layers.front() < 0) return "-";
+  if (layers.size() == 1) return fmt::format("{}", layers[0]);
+  const int64_t step = layers[1] - layers[0];
+  for (size_t i = 1; i < layers.size(); ++i)
+    if (layers[i] - layers[i - 1] != step) return fmt::format("{} layers", layers.size());
+  if (step == 1) return fmt::format("{}-{}", layers.front(), layers.back());
+  return fmt::format("{},{}..{}", layers[0], layers[1], layers.back());
+}
+
+std::string operator_table(const StageCost& stage, bool color) {
+  using Align = TextTable::Align;
+  TextTable table({{"operator", Align::kLeft},
+                   {"layers", Align::kLeft},
+                   {"shape", Align::kLeft, 64},
+                   {"FLOPs"},
+                   {"share"},
+                   {"bytes"},
+                   {"share"},
+                   {"FLOP/B"}});
+  const double flops = stage.flops.total(), bytes = stage.bytes.total();
+  for (const OperatorGroup& group : group_operators(stage))
+    table.add_row({group.first->name, layer_span(group.layers), group.first->shape,
+                   group.flops == 0 ? "" : format_si(group.flops, ""),
+                   group.flops == 0 || flops == 0 ? "" : format_percent(group.flops / flops), format_bytes(group.bytes),
+                   bytes == 0 ? "" : format_percent(group.bytes / bytes),
+                   group.flops == 0 ? "" : fmt::format("{:.4g}", group.flops / group.bytes)});
+  return table.render("  ", color);
+}
+
+}  // namespace
+
+std::string to_text(const ModelReport& report, bool color) {
+  std::string out = answer(report, color);
+  out += "\n" + stage_table(report, color);
+  for (const StageCost& stage : report.stages)
+    out += fmt::format("\n{}\n", bold(stage_title(stage), color)) + operator_table(stage, color);
+  if (!report.notes.empty()) out += "\n" + bold("notes", color) + "\n";
+  for (const std::string& note : report.notes) out += "  - " + printable(note) + "\n";
+  return out;
+}
+
+}  // namespace llmprof
