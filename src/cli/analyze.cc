@@ -14,6 +14,7 @@ struct Options {
   std::vector<std::string> stages;
   bool no_detect = false;
   AnalyzeOptions analyze;
+  std::optional<size_t> top;
   std::string sort = "total";
   std::string save;
   OutputOptions output;
@@ -27,6 +28,10 @@ int run(Options& options) {
     if (!rule) return report_error(rule.error());
     derive_options.stage_rules.push_back(std::move(*rule));
   }
+  // A page to read is shorter than a file to process.
+  constexpr size_t kTextRows = 12;
+  options.analyze.top =
+      options.top.value_or(options.output.effective_format() == "text" ? kTextRows : AnalyzeOptions().top);
   if (options.sort == "mean") options.analyze.sort = SortKey::kMean;
   if (options.sort == "calls") options.analyze.sort = SortKey::kCalls;
   if (options.sort == "name") options.analyze.sort = SortKey::kName;
@@ -65,7 +70,7 @@ void add_analyze(CLI::App& app, Action& action) {
   command->add_option("--stage", options->stages, "ranges whose text matches REGEX are stage NAME (repeatable)")
       ->type_name("NAME=REGEX");
   command->add_flag("--no-detect", options->no_detect, "stages from annotations only");
-  command->add_option("--top", options->analyze.top, "rows of long tables, 0 for all")->capture_default_str();
+  command->add_option("--top", options->top, "rows of long tables, 0 for all (default 12 in text, 30 elsewhere)");
   command->add_option("--sort", options->sort, "operators and kernels by total, mean, calls or name")
       ->check(CLI::IsMember({"total", "mean", "calls", "name"}))
       ->capture_default_str();

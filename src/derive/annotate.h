@@ -1,0 +1,31 @@
+// Ranges that the program named itself, as candidates for steps.
+#pragma once
+
+#include <vector>
+
+#include "base/result.h"
+#include "derive/derive.h"
+#include "derive/step_names.h"
+
+namespace llmprof {
+
+// A range on one host thread whose text names a stage. Ranges of one thread are disjoint and in time order: the
+// innermost match wins; a range around others of its kind is only their container; a range around others of another
+// kind (a prefill around its vision encoder) begins where the last of them ends.
+struct StageRange {
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+  Row thread = kNoRow;
+  Row annotation = kNoRow;
+  uint32_t name = 0;  // index into StageRanges::names
+};
+
+struct StageRanges {
+  std::vector<StepName> names;     // one per distinct text that names a stage
+  std::vector<StageRange> ranges;  // by thread, then by start
+};
+
+// Reads each distinct text once. Fails if a rule's regular expression does not compile.
+Result<StageRanges> find_stage_ranges(const Trace& trace, const std::vector<StageRule>& rules);
+
+}  // namespace llmprof

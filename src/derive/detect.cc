@@ -1,0 +1,448 @@
+#include "derive/detect.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "derive/detect_period.h"
+
+namespace llmprof {
+namespace {
+
+constexpr size_t kGraphNodesMin = 8;       // smaller graphs are pieces, not forward passes
+constexpr size_t kGraphNodesSurely = 200;  // this many nodes are a forward pass even if no attention is recognised
+constexpr size_t kTrailingMax = 64;        // launches after the last token choice that still belong to the step
+constexpr double kLeadInFrac = 0.25;       // launches before the first embedding belong to it within this share of it
+
+constexpr double kPauseFrac = 0.1;  // a pause of the host this long against the step separates it from before
+
+struct Segment {
+  size_t first = 0;
+  size_t last = 0;  // exclusive
+  bool vision = false;
+  bool continues = false;  // the language model after its vision encoder
+};
+
+// The launches of the main thread with what is known of each.
+struct Sequence {
+  const Trace& trace;
+  const HostCalls& calls;
+  Row thread;
+  std::vector<Row> gpu;
+  std::vector<int64_t> time_ns;
+  std::vector<uint32_t> heavy_before;  // GEMMs and attention before launch i; one longer than gpu
+  std::vector<uint8_t> samples;        // 1: part of choosing the next token
+
+  size_t size() const { return gpu.size(); }
+  Category category(size_t i) const { return trace.gpu_links.category[gpu[i]]; }
+  bool heavy(size_t i) const { return heavy_before[i + 1] > heavy_before[i]; }
+  uint32_t heavy_in(size_t from, size_t to) const { return from < to ? heavy_before[to] - heavy_before[from] : 0; }
+  size_t at_or_after(int64_t time) const {
+    return static_cast<size_t>(std::lower_bound(time_ns.begin(), time_ns.end(), time) - time_ns.begin());
+  }
+};
+
+Sequence make_sequence(const Trace& trace, const LaunchOrder& order, const HostCalls& calls) {
+  Sequence seq{trace, calls, order.main_thread, {}, {}, {}, {}};
+  seq.gpu.reserve(order.size());
+  seq.time_ns.reserve(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (order.thread[i] != order.main_thread) continue;
+    seq.gpu.push_back(order.gpu[i]);
+    seq.time_ns.push_back(order.time_ns[i]);
+  }
+  seq.heavy_before.resize(seq.size() + 1, 0);
+  for (size_t i = 0; i < seq.size(); ++i) {
+    const Category category = seq.category(i);
+    const bool heavy = category == Category::kGemm || category == Category::kAttention;
+    seq.heavy_before[i + 1] = seq.heavy_before[i] + (heavy ? 1 : 0);
+  }
+  seq.samples.resize(seq.size(), 0);
+  return seq;
+}
+
+void mark_samples(Sequence& seq, const std::vector<TokenEvent>& samplings) {
+  bool any = false;
+  for (const TokenEvent& event : samplings) {
+    if (event.thread != seq.thread) continue;
+    for (size_t i = seq.at_or_after(event.start_ns); i < seq.size() && seq.time_ns[i] < event.end_ns; ++i) {
+      seq.samples[i] = 1;
+      any = true;
+    }
+  }
+  if (any) return;
+  for (size_t i = 0; i < seq.size(); ++i) seq.samples[i] = seq.category(i) == Category::kSampling ? 1 : 0;
+}
+
+// First launches of CUDA graphs that hold a whole forward pass.
+std::vector<size_t> graph_starts(const Sequence& seq) {
+  std::vector<size_t> starts;
+  for (size_t i = 0; i < seq.size();) {
+    const Row api = seq.trace.gpu_links.api[seq.gpu[i]];
+    size_t end = i + 1;
+    size_t attention = seq.category(i) == Category::kAttention ? 1 : 0;
+    while (api != kNoRow && end < seq.size() && seq.trace.gpu_links.api[seq.gpu[end]] == api) {
+      attention += seq.category(end) == Category::kAttention ? 1 : 0;
+      ++end;
+    }
+    const size_t nodes = end - i;
+    if (nodes >= kGraphNodesSurely || (nodes >= kGraphNodesMin && attention >= 2)) starts.push_back(i);
+    i = end;
+  }
+  return starts;
+}
+
+// Launches that start a run of the model. Two of them with no GEMM or attention between are one start (token and
+// position tables; an embedding before a graph).
+std::vector<size_t> start_anchors(const Sequence& seq, const std::vector<TokenEvent>& embeddings) {
+  std::vector<size_t> all = graph_starts(seq);
+  for (const TokenEvent& event : embeddings) {
+    if (event.thread != seq.thread) continue;
+    const size_t i = seq.at_or_after(event.start_ns);
+    if (i < seq.size() && seq.time_ns[i] < event.end_ns) all.push_back(i);
+  }
+  std::sort(all.begin(), all.end());
+  std::vector<size_t> anchors;
+  for (const size_t i : all) {
+    if (anchors.empty() || seq.heavy_in(anchors.back(), i) > 0) anchors.push_back(i);
+  }
+  return anchors;
+}
+
+// Where a step whose last known work is launch `done` ends, given that launch `next` is surely not part of it: at the
+// first blocking call between the two, else at `next`. Returns the first launch that is not part of the step.
+size_t cut_between(const Sequence& seq, size_t done, size_t next) {
+  const int64_t to = next < seq.size() ? seq.time_ns[next] : std::numeric_limits<int64_t>::max();
+  const BlockingCall* call = seq.calls.first_blocking(seq.thread, seq.time_ns[done], to);
+  if (call == nullptr) return next;
+  // A copy back to the host that waits is itself the last launch of the step.
+  const size_t cut = static_cast<size_t>(std::upper_bound(seq.time_ns.begin(), seq.time_ns.end(), call->start_ns) -
+                                         seq.time_ns.begin());
+  return std::clamp(cut, done + 1, next);
+}
+
+// Last launch in [from, to) that chooses a token after any GEMM, else the last GEMM or attention, else `from`.
+size_t last_work(const Sequence& seq, size_t from, size_t to) {
+  for (size_t i = to; i-- > from;) {
+    if (seq.samples[i] != 0 || seq.heavy(i)) return i;
+  }
+  return from;
+}
+
+bool has_samples(const Sequence& seq, size_t from, size_t to) {
+  return std::find(seq.samples.begin() + static_cast<ptrdiff_t>(from), seq.samples.begin() + static_cast<ptrdiff_t>(to),
+                   uint8_t{1}) != seq.samples.begin() + static_cast<ptrdiff_t>(to);
+}
+
+// First launch of the first step: back from launch `at` over work that prepares it, no further than the blocking call
+// before it. Before an embedding that is copies of its input only (random numbers, for one, are the benchmark's own);
+// before a GEMM it is everything light, the unseen embedding included.
+size_t lead_in(const Sequence& seq, size_t at, int64_t step_host_ns, bool copies_only) {
+  const int64_t reach = seq.time_ns[at] - static_cast<int64_t>(kLeadInFrac * static_cast<double>(step_host_ns));
+  const BlockingCall* call = seq.calls.last_blocking_before(seq.thread, seq.time_ns[at]);
+  const int64_t from = call != nullptr ? std::max(reach, call->end_ns) : reach;
+  size_t first = at;
+  while (first > 0 && seq.time_ns[first - 1] >= from && !seq.heavy(first - 1) &&
+         (!copies_only || seq.category(first - 1) == Category::kCopy)) {
+    --first;
+  }
+  return first;
+}
+
+// End of the last step, after which there may be anything.
+size_t tail_end(const Sequence& seq, size_t first) {
+  size_t done = first;
+  bool sampled = false;
+  for (size_t i = first; i < seq.size() && !(sampled && seq.heavy(i)); ++i) {
+    if (seq.samples[i] != 0) sampled = true;
+    if (seq.samples[i] != 0 || (!sampled && seq.heavy(i))) done = i;
+  }
+  size_t next = seq.size();
+  if (sampled) {
+    next = done + 1;
+    while (next < seq.size() && next - done <= kTrailingMax && !seq.heavy(next)) ++next;
+  }
+  return cut_between(seq, done, next);
+}
+
+std::vector<Segment> segments_from_starts(const Sequence& seq, const std::vector<size_t>& anchors) {
+  std::vector<Segment> segments(anchors.size());
+  for (size_t i = 0; i < anchors.size(); ++i) {
+    const bool final = i + 1 == anchors.size();
+    segments[i].last = final ? tail_end(seq, anchors[i])
+                             : cut_between(seq, last_work(seq, anchors[i], anchors[i + 1]), anchors[i + 1]);
+    if (i + 1 < anchors.size()) segments[i + 1].first = segments[i].last;
+  }
+  const int64_t host_ns = seq.time_ns[segments[0].last - 1] - seq.time_ns[anchors[0]];
+  segments[0].first = lead_in(seq, anchors[0], host_ns, true);
+  return segments;
+}
+
+// A run of token-choosing launches with at least one GEMM or attention before it.
+std::vector<Segment> sampling_groups(const Sequence& seq, size_t from, size_t to) {
+  std::vector<Segment> groups;
+  size_t searched = from;
+  for (size_t i = from; i < to; ++i) {
+    if (seq.samples[i] == 0) continue;
+    if (seq.heavy_in(searched, i) > 0) {
+      groups.push_back({i, i + 1, false, false});
+    } else if (!groups.empty()) {
+      groups.back().last = i + 1;
+    }
+    searched = i;
+  }
+  return groups;
+}
+
+// Steps that end with a choice of tokens, within [from, to).
+std::vector<Segment> segments_from_ends(const Sequence& seq, size_t from, size_t to) {
+  std::vector<Segment> segments;
+  size_t first = from;
+  for (const Segment& group : sampling_groups(seq, from, to)) {
+    const size_t done = group.last - 1;
+    size_t next = group.last;
+    // Without a mark of the next step only copies still belong to this one.
+    while (next < to && seq.category(next) == Category::kCopy) ++next;
+    size_t limit = next;
+    while (limit < to && !seq.heavy(limit)) ++limit;
+    const size_t cut = cut_between(seq, done, limit);
+    segments.push_back({first, cut < limit ? cut : next, false, false});
+    first = segments.back().last;
+  }
+  if (!segments.empty() && from == 0) {
+    // What came before the first step's own work is not known to be part of it.
+    const int64_t host_ns = seq.time_ns[segments[0].last - 1] - seq.time_ns[segments[0].first];
+    size_t heavy = segments[0].first;
+    while (heavy < segments[0].last && !seq.heavy(heavy)) ++heavy;
+    if (heavy < segments[0].last) segments[0].first = lead_in(seq, heavy, host_ns, false);
+  }
+  return segments;
+}
+
+// A start may be missing (decode replays its embedding inside something opaque): split at the token choices.
+std::vector<Segment> split_at_samples(const Sequence& seq, const std::vector<Segment>& segments) {
+  std::vector<Segment> out;
+  for (const Segment& segment : segments) {
+    const std::vector<Segment> parts = segments_from_ends(seq, segment.first, segment.last);
+    uint32_t most = 0, least = std::numeric_limits<uint32_t>::max();
+    for (const Segment& part : parts) {
+      most = std::max(most, seq.heavy_in(part.first, part.last));
+      least = std::min(least, seq.heavy_in(part.first, part.last));
+    }
+    if (parts.size() < 2 || least < 4 || least * 4 < most) {
+      out.push_back(segment);
+      continue;
+    }
+    const size_t at = out.size();
+    out.insert(out.end(), parts.begin(), parts.end());
+    out[at].first = segment.first;
+    out.back().last = std::max(out.back().last, segment.last);
+  }
+  return out;
+}
+
+// Steps by the period of the kernel names. Work before the first period counts as a step of its own (the prompt, which
+// runs other kernels) if it holds at least half as many GEMMs and attentions as a period.
+std::vector<Segment> segments_from_period(const Sequence& seq) {
+  std::vector<Segment> segments;
+  for (const size_t start : period_starts(seq.trace, seq.gpu)) {
+    if (!segments.empty()) segments.back().last = start;
+    segments.push_back({start, seq.size(), false, false});
+  }
+  if (segments.size() < 2) return {};
+  // The last start opens a step that may be cut off; it counts only if it is as long as the one before.
+  const Segment before = segments[segments.size() - 2];
+  const size_t length = before.last - before.first;
+  if (segments.back().last - segments.back().first < length) {
+    segments.pop_back();
+  } else {
+    segments.back().last = segments.back().first + length;
+  }
+  const size_t first = segments[0].first;
+  const uint32_t heavy = seq.heavy_in(0, first);
+  if (heavy > 0 && heavy * 2 >= seq.heavy_in(before.first, before.last)) {
+    size_t begin = 0;
+    while (!seq.heavy(begin)) ++begin;
+    const int64_t host_ns = seq.time_ns[first - 1] - seq.time_ns[begin];
+    segments.insert(segments.begin(), {lead_in(seq, begin, host_ns, false), first, false, false});
+  }
+  return segments;
+}
+
+// Drops a last step that the recording cut off: no token choice where the others have one, and clearly shorter.
+void drop_partial_end(const Sequence& seq, std::vector<Segment>& segments) {
+  if (segments.size() < 2) return;
+  const Segment last = segments.back();
+  const Segment before = segments[segments.size() - 2];
+  if (has_samples(seq, last.first, last.last) || !has_samples(seq, before.first, before.last)) return;
+  if (seq.heavy_in(last.first, last.last) * 10 < seq.heavy_in(before.first, before.last) * 9) segments.pop_back();
+}
+
+// First convolution of a vision encoder: all convolutions come before the first attention (state-space models run one
+// in every layer). Returns `segment.last` if there is none.
+size_t first_convolution(const Sequence& seq, const Segment& segment) {
+  size_t convolution = segment.last, attention = segment.last;
+  for (size_t i = segment.first; i < segment.last; ++i) {
+    const Category category = seq.category(i);
+    if (category == Category::kConvolution) {
+      if (attention < segment.last) return segment.last;
+      if (convolution == segment.last) convolution = i;
+    }
+    if (category == Category::kAttention && attention == segment.last) attention = i;
+  }
+  return convolution;
+}
+
+struct AttentionShape {
+  int64_t heads = -1, head_size = -1;
+  bool causal = false;
+  bool known = false;
+};
+
+AttentionShape attention_shape(const Sequence& seq, size_t i) {
+  const Row work = seq.trace.gpu_links.work[seq.gpu[i]];
+  if (work == kNoRow || seq.trace.works.kind[work] != WorkKind::kAttention) return {};
+  return {seq.trace.works.heads[work], seq.trace.works.k[work], seq.trace.works.causal[work] != 0, true};
+}
+
+// Where the language model begins after a vision encoder: past the last GEMM that ran on the encoder's rows before the
+// first attention of another shape. `segment.last` if all attention is alike.
+size_t language_start(const Sequence& seq, const Segment& segment, size_t convolution) {
+  AttentionShape vision;
+  size_t last_vision = segment.last, first_language = segment.last;
+  for (size_t i = convolution; i < segment.last && first_language == segment.last; ++i) {
+    const AttentionShape shape = attention_shape(seq, i);
+    if (!shape.known) continue;
+    if (!vision.known) vision = shape;
+    const bool same =
+        shape.heads == vision.heads && shape.head_size == vision.head_size && shape.causal == vision.causal;
+    (same ? last_vision : first_language) = i;
+  }
+  if (last_vision == segment.last || first_language == segment.last || vision.causal) return segment.last;
+  int64_t language_rows = -1;
+  size_t start = first_language;
+  for (size_t i = first_language; i-- > last_vision + 1;) {
+    const Row work = seq.trace.gpu_links.work[seq.gpu[i]];
+    if (work == kNoRow || seq.trace.works.kind[work] != WorkKind::kGemm) continue;
+    const int64_t rows = seq.trace.works.m[work];
+    if (language_rows < 0) language_rows = rows;
+    if (rows != language_rows) return start;
+    start = i;
+  }
+  return start;
+}
+
+// Cuts the vision encoder off the segments that hold one, before or after the look-up of the text's embeddings.
+std::vector<Segment> split_vision(const Sequence& seq, const std::vector<Segment>& segments) {
+  std::vector<Segment> out;
+  for (const Segment& segment : segments) {
+    const size_t convolution = first_convolution(seq, segment);
+    const size_t language = convolution < segment.last ? language_start(seq, segment, convolution) : segment.last;
+    if (language < segment.last && language > convolution) {
+      out.push_back({segment.first, language, true, false});
+      out.push_back({language, segment.last, false, true});
+    } else {
+      out.push_back(segment);
+    }
+  }
+  return out;
+}
+
+// A vision encoder that ran before the first step of the language model.
+void add_vision_before(const Sequence& seq, std::vector<Segment>& segments) {
+  if (segments.empty() || segments[0].first == 0) return;
+  const Segment before{0, segments[0].first, true, false};
+  const size_t convolution = first_convolution(seq, before);
+  if (convolution >= before.last || seq.heavy_in(convolution, before.last) == 0) return;
+  const BlockingCall* call = seq.calls.last_blocking_before(seq.thread, seq.time_ns[convolution]);
+  size_t first = convolution;
+  while (first > 0 && !seq.heavy(first - 1) && (call == nullptr || seq.time_ns[first - 1] >= call->end_ns)) --first;
+  segments.insert(segments.begin(), {first, before.last, true, false});
+  segments[1].continues = segments[1].first == before.last;
+}
+
+// Outermost operator around a launch; kNoRow if it came from none.
+Row outermost_op(const Sequence& seq, size_t i) {
+  Row op = seq.trace.gpu_links.op[seq.gpu[i]];
+  const std::vector<Row>& parent = seq.trace.op_links.parent;
+  while (op != kNoRow && op < parent.size() && parent[op] != kNoRow) op = parent[op];
+  return op;
+}
+
+// When the host began with a step: at the first operator of the run of operators that leads to its first launch. The
+// first ones may launch nothing (a look-up of compiled code). A run ends where the host paused for longer than
+// kPauseFrac of the step, at the launch before, and at a blocking call.
+int64_t host_start(const Sequence& seq, const Segment& segment) {
+  const Ops& ops = seq.trace.ops;
+  const int64_t launch = seq.time_ns[segment.first];
+  const int64_t host_ns = seq.time_ns[segment.last - 1] - launch;
+  const int64_t pause = static_cast<int64_t>(kPauseFrac * static_cast<double>(host_ns));
+  int64_t after = launch - host_ns;
+  // The operator of the first launch belongs to the step even if it began before that.
+  const Row own = outermost_op(seq, segment.first);
+  if (own != kNoRow) after = std::min(after, ops.start_ns[own]);
+  if (segment.first > 0) {
+    const Row before = outermost_op(seq, segment.first - 1);
+    after = std::max(after, seq.time_ns[segment.first - 1]);
+    if (before != kNoRow && before != own) after = std::max(after, ops.start_ns[before] + ops.dur_ns[before]);
+  }
+  if (const BlockingCall* call = seq.calls.last_blocking_before(seq.thread, launch)) {
+    after = std::max(after, call->end_ns);
+  }
+  const std::vector<int64_t>& starts = ops.start_ns;
+  int64_t run_start = launch, run_end = after;
+  for (size_t i = static_cast<size_t>(std::lower_bound(starts.begin(), starts.end(), after) - starts.begin());
+       i < starts.size() && starts[i] < launch; ++i) {
+    if (ops.thread[i] != seq.thread) continue;
+    if (run_start == launch || starts[i] - run_end > pause) run_start = starts[i];
+    run_end = std::max(run_end, starts[i] + ops.dur_ns[i]);
+  }
+  return launch - run_end > pause ? launch : run_start;
+}
+
+std::vector<StepDraft> drafts_of(const Sequence& seq, int32_t device, const std::vector<Segment>& segments) {
+  std::vector<StepDraft> drafts;
+  drafts.reserve(segments.size());
+  for (const Segment& segment : segments) {
+    if (segment.first >= segment.last) continue;
+    StepDraft draft;
+    draft.device = device;
+    draft.thread = seq.thread;
+    if (segment.vision) {
+      draft.kind = StageKind::kVision;
+      draft.kind_known = true;
+    }
+    draft.begin_ns = seq.time_ns[segment.first];
+    draft.end_ns = segment.last < seq.size() ? seq.time_ns[segment.last] : seq.time_ns[segment.last - 1] + 1;
+    draft.host_start_ns = host_start(seq, segment);
+    draft.continues = segment.continues;
+    drafts.push_back(draft);
+  }
+  return drafts;
+}
+
+}  // namespace
+
+std::vector<StepDraft> detect_steps(const Trace& trace, const LaunchOrder& order, const HostCalls& calls,
+                                    const TokenEvents& events) {
+  Sequence seq = make_sequence(trace, order, calls);
+  if (seq.size() == 0) return {};
+  mark_samples(seq, events.samplings);
+  std::vector<Segment> segments;
+  const std::vector<size_t> anchors = start_anchors(seq, events.embeddings);
+  if (!anchors.empty()) {
+    segments = split_at_samples(seq, segments_from_starts(seq, anchors));
+    drop_partial_end(seq, segments);
+    // Eager steps before the first graph, with operators not recorded.
+    if (events.embeddings.empty()) {
+      const std::vector<Segment> before = segments_from_ends(seq, 0, segments[0].first);
+      segments.insert(segments.begin(), before.begin(), before.end());
+    }
+  } else {
+    segments = segments_from_ends(seq, 0, seq.size());
+  }
+  if (segments.empty()) segments = segments_from_period(seq);
+  add_vision_before(seq, segments);
+  return drafts_of(seq, order.device, split_vision(seq, segments));
+}
+
+}  // namespace llmprof

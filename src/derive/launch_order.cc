@@ -1,0 +1,88 @@
+#include "derive/launch_order.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+namespace llmprof {
+namespace {
+
+// Slot of each activity: 0 before every call, else 1 + row of the call it was launched by or follows.
+std::vector<uint32_t> launch_slots(const Trace& trace) {
+  const size_t count = trace.gpu_ops.size();
+  std::vector<uint32_t> slots(count);
+  std::vector<uint32_t> last_of_stream(trace.streams.size(), 0);
+  for (size_t i = 0; i < count; ++i) {
+    const Row api = i < trace.gpu_links.size() ? trace.gpu_links.api[i] : kNoRow;
+    uint32_t& last = last_of_stream[trace.gpu_ops.stream[i]];
+    if (api != kNoRow) last = api + 1;
+    slots[i] = last;
+  }
+  return slots;
+}
+
+void append(const Trace& trace, Row gpu, uint32_t slot, LaunchOrder& order) {
+  order.gpu.push_back(gpu);
+  order.time_ns.push_back(slot > 0 ? trace.api_calls.start_ns[slot - 1] : trace.gpu_ops.start_ns[gpu]);
+  order.thread.push_back(slot > 0 ? trace.api_calls.thread[slot - 1] : kNoRow);
+}
+
+void finish(LaunchOrder& order) {
+  for (size_t i = order.size(); i-- > 1;) order.time_ns[i - 1] = std::min(order.time_ns[i - 1], order.time_ns[i]);
+  std::unordered_map<Row, size_t> counts;
+  Row counted = kNoRow;
+  size_t run = 0;  // launches of one thread come in long runs
+  size_t most = 0;
+  const auto add_run = [&] {
+    if (counted == kNoRow) return;
+    const size_t count = counts[counted] += run;
+    if (count > most || (count == most && counted < order.main_thread)) {
+      most = count;
+      order.main_thread = counted;
+    }
+  };
+  for (const Row thread : order.thread) {
+    if (thread != counted) {
+      add_run();
+      counted = thread;
+      run = 0;
+    }
+    ++run;
+  }
+  add_run();
+}
+
+}  // namespace
+
+std::vector<LaunchOrder> order_launches(const Trace& trace) {
+  std::vector<LaunchOrder> orders;
+  const size_t count = trace.gpu_ops.size();
+  if (count == 0) return orders;
+  const std::vector<uint32_t> slots = launch_slots(trace);
+  std::vector<uint32_t> begins(trace.api_calls.size() + 2, 0);
+  for (const uint32_t slot : slots) ++begins[slot + 1];
+  for (size_t i = 1; i < begins.size(); ++i) begins[i] += begins[i - 1];
+  std::vector<Row> sorted(count);
+  for (size_t i = 0; i < count; ++i) sorted[begins[slots[i]]++] = static_cast<Row>(i);
+
+  std::map<int32_t, uint32_t> order_of_device;
+  for (const int32_t device : trace.streams.device) order_of_device.emplace(device, 0);
+  for (std::pair<const int32_t, uint32_t>& entry : order_of_device) {
+    entry.second = static_cast<uint32_t>(orders.size());
+    orders.emplace_back().device = entry.first;
+  }
+  std::vector<uint32_t> order_of_stream(trace.streams.size());
+  for (size_t s = 0; s < trace.streams.size(); ++s) order_of_stream[s] = order_of_device[trace.streams.device[s]];
+  if (orders.size() == 1) {
+    orders[0].gpu.reserve(count);
+    orders[0].time_ns.reserve(count);
+    orders[0].thread.reserve(count);
+  }
+  for (const Row gpu : sorted) append(trace, gpu, slots[gpu], orders[order_of_stream[trace.gpu_ops.stream[gpu]]]);
+  orders.erase(std::remove_if(orders.begin(), orders.end(), [](const LaunchOrder& o) { return o.gpu.empty(); }),
+               orders.end());
+  for (LaunchOrder& order : orders) finish(order);
+  return orders;
+}
+
+}  // namespace llmprof

@@ -1,0 +1,25 @@
+// GPU activities in the order in which the host launched them, per device. All nodes of one CUDA graph launch share
+// its time. An activity whose call is not in the recording follows the activity before it on its stream; with no calls
+// at all the order is that of execution and the times are those of the GPU.
+#pragma once
+
+#include <vector>
+
+#include "trace/trace.h"
+
+namespace llmprof {
+
+struct LaunchOrder {
+  int32_t device = 0;
+  Row main_thread = kNoRow;      // the thread that launched most
+  std::vector<Row> gpu;          // row in gpu_ops
+  std::vector<int64_t> time_ns;  // start of the launching call, never decreasing
+  std::vector<Row> thread;       // row in threads, kNoRow if unknown
+
+  size_t size() const { return gpu.size(); }
+};
+
+// One order per device with activity, by device ordinal. Linear in the activities and the calls.
+std::vector<LaunchOrder> order_launches(const Trace& trace);
+
+}  // namespace llmprof

@@ -1,0 +1,66 @@
+// A step while it is being found: its host range, then what its GPU activities and shapes say about it.
+#pragma once
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "derive/launch_order.h"
+#include "trace/trace.h"
+
+namespace llmprof {
+
+struct StepDraft {
+  int32_t device = 0;
+  Row thread = kNoRow;
+  StageSource source = StageSource::kDetected;
+  StageKind kind = StageKind::kOther;
+  bool kind_known = false;  // by the annotation or the structure; shapes decide otherwise
+  bool split = false;       // a piece of an annotation that spans several runs of the model
+  bool continues = false;   // the same run of the host as the step before (a prompt after its images)
+  std::string stage;        // empty: name it after its kind
+  Row annotation = kNoRow;
+
+  // Launches in [begin_ns, end_ns) on `thread` belong to the step; first activity of the host is at host_start_ns.
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  int64_t host_start_ns = 0;
+
+  // From the activities.
+  uint32_t launches = 0;
+  uint32_t graph_nodes = 0;  // launched by a CUDA graph
+  uint64_t names_hash = 0;   // of the kernel names, whatever their order
+  int64_t gpu_ns = 0;
+  int64_t gpu_start_ns = std::numeric_limits<int64_t>::max();
+  int64_t gpu_end_ns = std::numeric_limits<int64_t>::min();
+  int64_t last_launch_ns = std::numeric_limits<int64_t>::min();
+  bool samples = false;            // ran a sampling kernel
+  uint32_t decode_attentions = 0;  // attention kernels made for one query per sequence
+  uint32_t vector_gemms = 0;       // matrix-vector products
+  uint32_t heavy = 0;              // GEMM and attention kernels
+
+  // -1 unknown
+  int64_t new_tokens = -1, sequences = -1, context = -1, output_tokens = -1;
+  int64_t sync_ns = -1;
+  int64_t window_start_ns = 0, window_end_ns = 0;
+};
+
+// An operator that shows a batch of tokens: an embedding look-up or the choice of the next token.
+struct TokenEvent {
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+  Row thread = kNoRow;
+  int64_t sequences = -1;  // embedding: rows of a 2-D index; sampling: rows of the logits
+  int64_t tokens = -1;     // embedding: all indices
+  int64_t size = -1;       // vocabulary: rows of the table, columns of the logits
+};
+
+struct TokenEvents {
+  std::vector<TokenEvent> embeddings;  // of the largest table only
+  std::vector<TokenEvent> samplings;   // over the widest rows only
+};
+
+// Embedding and sampling operators by start. One look at each distinct name and signature.
+TokenEvents find_token_events(const Trace& trace);
+
+}  // namespace llmprof

@@ -1,0 +1,40 @@
+// What the text of a range says about one run of the model. Servers write the composition of each step into the name
+// of the range around it; the formats read here are those of vLLM (execute_*context_*generation_*), SGLang
+// (step[MODE bs=.. toks=..]), ATOM-style decode[bs=.. tok=..] and TensorRT-LLM (.. ctx reqs, .. gen reqs). Any other
+// text is judged by its words. Counts that the text does not hold are -1, never 0.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "trace/tables.h"
+
+namespace llmprof {
+
+struct StepName {
+  StageKind kind = StageKind::kOther;
+  std::string stage;            // name to group by: the kind, the server's mode, or the text without its counter
+  bool one_step = false;        // a server's step format: the range is exactly one run of the model
+  int64_t new_tokens = -1;      // tokens the model ran on, all sequences together
+  int64_t sequences = -1;       // requests in the step
+  int64_t output_tokens = -1;   // known for pure decode steps; a prompt chunk may or may not end its prompt
+  int64_t context = -1;         // longest context; known from sums only where there is one request
+  int64_t context_tokens = -1;  // prompt tokens among new_tokens
+};
+
+// The exact formats of servers. No value if the text is none of them.
+std::optional<StepName> parse_server_step(std::string_view text);
+
+// Judges the words of a text: prefill, context, extend, first token -> prefill; decode, generation, token step ->
+// decode; mixed; vision, visual, image, vit, patch, preprocess -> vision. Names that frameworks give to their own
+// ranges (optimizer, collectives, compiled regions, phases inside a step) are never stages.
+std::optional<StepName> parse_stage_words(std::string_view text);
+
+// parse_server_step, else parse_stage_words.
+std::optional<StepName> parse_step_name(std::string_view text);
+
+// The kind that a stage name asks for: its words, anything else is kOther.
+StageKind stage_kind_of(std::string_view name);
+
+}  // namespace llmprof

@@ -1,0 +1,236 @@
+#include "derive/step_shapes.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+namespace llmprof {
+namespace {
+
+constexpr int64_t kDraftTokensMax = 16;  // verification of drafted tokens runs at most this many per sequence
+
+constexpr int64_t kTokensMax = int64_t{1} << 40;
+
+// What the shapes of one step add up to.
+struct ShapeTally {
+  int64_t queries = -1;    // new tokens per sequence, from attention
+  int64_t sequences = -1;  // from attention
+  int64_t context = -1;
+  struct Rows {
+    int64_t m = -1;
+    uint32_t count = 0;
+  };
+  std::array<Rows, 6> gemm_rows{};  // the first few distinct m
+
+  void add_gemm(int64_t m) {
+    for (Rows& rows : gemm_rows) {
+      if (rows.count == 0) rows.m = m;
+      if (rows.m != m) continue;
+      ++rows.count;
+      return;
+    }
+  }
+  int64_t usual_rows() const {
+    Rows best;
+    for (const Rows& rows : gemm_rows) {
+      if (rows.count > best.count) best = rows;
+    }
+    return best.m;
+  }
+};
+
+// Spreads a handle over 64 bits (finaliser of MurmurHash3).
+uint64_t mixed(uint64_t h) {
+  h = (h + 1) * 0xff51afd7ed558ccdULL;
+  h = (h ^ (h >> 33)) * 0xc4ceb9fe1a85ec53ULL;
+  return h ^ (h >> 33);
+}
+
+// Kernels that exist only for one query per sequence.
+bool names_decode(std::string_view name) {
+  static constexpr std::array<std::string_view, 8> kParts{"splitkv",         "split_kv", "paged_attention", "gemv",
+                                                          "BatchDecodeWith", "mmha",     "flash_decod",     "decode"};
+  return std::any_of(kParts.begin(), kParts.end(),
+                     [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
+}
+
+void tally_works(const Trace& trace, const std::vector<LaunchOrder>& orders, std::vector<ShapeTally>& tallies) {
+  if (trace.works.empty()) return;
+  for (const LaunchOrder& order : orders) {
+    for (const Row gpu : order.gpu) {
+      const Row step = trace.gpu_links.step[gpu];
+      const Row work = trace.gpu_links.work[gpu];
+      if (step == kNoRow || work == kNoRow) continue;
+      ShapeTally& tally = tallies[step];
+      if (trace.works.kind[work] == WorkKind::kGemm) {
+        tally.add_gemm(trace.works.m[work]);
+      } else if (trace.works.kind[work] == WorkKind::kAttention) {
+        // The last attention of a step is the language model's, whatever ran before it.
+        tally.queries = trace.works.m[work];
+        tally.sequences = trace.works.batch[work];
+        tally.context = std::max(tally.context, trace.works.n[work]);
+      }
+    }
+  }
+}
+
+// Calls take(step, event) for the step of each device that an event's launches belong to: the last one to begin before
+// the event ends. Events are in time order; `steps` are by device and host time.
+template <class F>
+void for_events(std::vector<StepDraft>& steps, const std::vector<TokenEvent>& events, F&& take) {
+  std::map<std::pair<Row, int32_t>, std::vector<size_t>> lanes;
+  for (size_t i = 0; i < steps.size(); ++i) lanes[{steps[i].thread, steps[i].device}].push_back(i);
+  for (std::pair<const std::pair<Row, int32_t>, std::vector<size_t>>& lane : lanes) {
+    const std::vector<size_t>& mine = lane.second;
+    size_t next = 0;  // first step that begins after the event
+    for (const TokenEvent& event : events) {
+      if (event.thread != lane.first.first) continue;
+      while (next < mine.size() && steps[mine[next]].begin_ns < event.end_ns) ++next;
+      if (next > 0 && steps[mine[next - 1]].end_ns > event.start_ns) take(steps[mine[next - 1]], event);
+    }
+  }
+}
+
+// GPU time that a step without shapes usually takes: the median over those that repeat the kernels of another one.
+int64_t usual_gpu_ns(const std::vector<StepDraft>& steps, const std::unordered_map<uint64_t, uint32_t>& repeats) {
+  std::vector<int64_t> times;
+  for (const StepDraft& step : steps) {
+    if (repeats.at(step.names_hash) >= 2) times.push_back(step.gpu_ns);
+  }
+  if (times.empty()) return -1;
+  const std::vector<int64_t>::iterator middle = times.begin() + static_cast<ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+// Kernels for one query per sequence. A single matrix-vector product proves nothing: a prompt's last token alone goes
+// through the output layer.
+bool one_query(const StepDraft& step) {
+  return step.decode_attentions > 0 || (step.vector_gemms > 1 && step.vector_gemms >= step.heavy / 2);
+}
+
+// Kind by shapes.
+StageKind shaped_kind(const StepDraft& step, const StepDraft* before) {
+  if (step.new_tokens == step.sequences) return StageKind::kDecode;
+  const bool goes_on = before != nullptr && before->kind != StageKind::kPrefill && before->output_tokens > 0 &&
+                       step.output_tokens > before->output_tokens && step.new_tokens > step.output_tokens;
+  return goes_on ? StageKind::kMixed : StageKind::kPrefill;
+}
+
+// A longer step with other kernels, straight before steps that repeat each other: a prompt and the tokens after it.
+bool opens_repeats(const std::vector<StepDraft>& steps, size_t i, int64_t usual_ns,
+                   const std::unordered_map<uint64_t, uint32_t>& repeats) {
+  if (usual_ns < 0 || i + 1 >= steps.size() || steps[i + 1].device != steps[i].device) return false;
+  const StepDraft& next = steps[i + 1];
+  return repeats.at(steps[i].names_hash) == 1 && repeats.at(next.names_hash) >= 2 && steps[i].gpu_ns > usual_ns &&
+         steps[i].heavy > 1 && steps[i].heavy * 2 >= next.heavy;
+}
+
+}  // namespace
+
+void measure_steps(const Trace& trace, const std::vector<LaunchOrder>& orders, std::vector<StepDraft>& steps) {
+  constexpr uint8_t kUnjudged = 0xFF;
+  std::vector<uint8_t> decode_name(trace.strings.size(), kUnjudged);
+  for (const LaunchOrder& order : orders) {
+    Row previous_api = kNoRow;
+    for (size_t i = 0; i < order.size(); ++i) {
+      const Row gpu = order.gpu[i];
+      const Row api = trace.gpu_links.api[gpu];
+      const bool same_call = api != kNoRow && api == previous_api;
+      previous_api = api;
+      const Row row = trace.gpu_links.step[gpu];
+      if (row == kNoRow) continue;
+      StepDraft& step = steps[row];
+      const StringId name = trace.gpu_ops.name[gpu];
+      const Category category = trace.gpu_links.category[gpu];
+      ++step.launches;
+      if (same_call) ++step.graph_nodes;
+      // A sum, because parallel branches of a graph finish in any order; copies and memsets vary in name.
+      if (trace.gpu_ops.kind[gpu] == GpuOpKind::kKernel) step.names_hash += mixed(index(name));
+      step.gpu_ns += trace.gpu_ops.dur_ns[gpu];
+      step.gpu_start_ns = std::min(step.gpu_start_ns, trace.gpu_ops.start_ns[gpu]);
+      step.gpu_end_ns = std::max(step.gpu_end_ns, trace.end_of(gpu));
+      if (order.thread[i] == step.thread) step.last_launch_ns = std::max(step.last_launch_ns, order.time_ns[i]);
+      if (category == Category::kSampling) step.samples = true;
+      if (category != Category::kGemm && category != Category::kAttention) continue;
+      ++step.heavy;
+      uint8_t& verdict = decode_name[index(name)];
+      if (verdict == kUnjudged) verdict = names_decode(trace.text(name)) ? 1 : 0;
+      if (verdict == 1) ++(category == Category::kAttention ? step.decode_attentions : step.vector_gemms);
+    }
+  }
+}
+
+void count_tokens(const Trace& trace, const std::vector<LaunchOrder>& orders, const TokenEvents& events,
+                  std::vector<StepDraft>& steps) {
+  std::vector<ShapeTally> tallies(steps.size());
+  tally_works(trace, orders, tallies);
+  std::vector<int64_t> embedded(steps.size(), -1), chosen(steps.size(), -1), batch(steps.size(), -1);
+  for_events(steps, events.embeddings, [&](StepDraft& step, const TokenEvent& event) {
+    const size_t i = static_cast<size_t>(&step - steps.data());
+    if (embedded[i] < 0) {
+      embedded[i] = event.tokens;
+      batch[i] = event.sequences;
+    }
+  });
+  for_events(steps, events.samplings, [&](StepDraft& step, const TokenEvent& event) {
+    step.samples = true;
+    chosen[static_cast<size_t>(&step - steps.data())] = event.sequences;
+  });
+  for (size_t i = 0; i < steps.size(); ++i) {
+    StepDraft& step = steps[i];
+    const ShapeTally& tally = tallies[i];
+    if (step.kind == StageKind::kVision) {
+      if (step.new_tokens < 0) step.new_tokens = tally.usual_rows();
+      continue;
+    }
+    int64_t tokens = embedded[i];
+    if (tokens < 0 && tally.queries > 0 && tally.sequences > 0 && tally.queries <= kTokensMax / tally.sequences) {
+      tokens = tally.queries * tally.sequences;
+    }
+    if (tokens < 0) tokens = tally.usual_rows();
+    int64_t sequences = batch[i];
+    if (sequences < 0 && chosen[i] > 0 && (tokens < 0 || chosen[i] <= tokens)) sequences = chosen[i];
+    if (sequences < 0) sequences = tally.sequences;
+    if (step.new_tokens < 0) step.new_tokens = tokens;
+    if (step.sequences < 0) step.sequences = sequences;
+    if (step.context < 0) step.context = tally.context;
+    if (step.output_tokens < 0 && chosen[i] > 0) step.output_tokens = chosen[i];
+    if (step.output_tokens < 0 && step.samples) step.output_tokens = step.sequences;
+  }
+}
+
+void settle_kinds(std::vector<StepDraft>& steps) {
+  std::unordered_map<uint64_t, uint32_t> repeats;
+  for (const StepDraft& step : steps) ++repeats[step.names_hash];
+  const int64_t usual_ns = usual_gpu_ns(steps, repeats);
+  bool generates = false;  // a prompt was seen before the steps that repeat
+  for (size_t i = 0; i < steps.size(); ++i) {
+    StepDraft& step = steps[i];
+    const StepDraft* before = i > 0 && steps[i - 1].device == step.device ? &steps[i - 1] : nullptr;
+    if (before == nullptr) generates = false;
+    const bool shaped = step.new_tokens > 0 && step.sequences > 0;
+    const bool repeated = repeats[step.names_hash] >= 2;
+    if (step.kind_known) {
+      // A range called "generation" may hold the prompt as well.
+      const bool prompt = step.split && shaped && step.new_tokens / step.sequences > kDraftTokensMax;
+      if (prompt && step.kind == StageKind::kDecode) step.kind = StageKind::kPrefill;
+    } else if (shaped) {
+      step.kind = shaped_kind(step, before);
+    } else if (opens_repeats(steps, i, usual_ns, repeats)) {
+      step.kind = StageKind::kPrefill;
+      generates = true;
+    } else if (one_query(step) || (repeated && (step.samples || generates))) {
+      step.kind = StageKind::kDecode;
+    } else if (step.samples && step.heavy > 1 && usual_ns > 0 && step.gpu_ns > usual_ns) {
+      step.kind = StageKind::kPrefill;
+    }
+    if (step.kind == StageKind::kDecode && step.new_tokens < 0 && step.source == StageSource::kDetected) {
+      step.new_tokens = step.sequences;  // what makes it a decode step: one token per sequence
+    }
+  }
+}
+
+}  // namespace llmprof

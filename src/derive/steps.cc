@@ -1,0 +1,336 @@
+#include "derive/steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <unordered_map>
+
+#include "derive/annotate.h"
+#include "derive/detect.h"
+#include "derive/host_calls.h"
+#include "derive/launch_order.h"
+#include "derive/step_shapes.h"
+#include "derive/windows.h"
+
+namespace llmprof {
+namespace {
+
+constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
+
+bool by_device_and_host(const StepDraft& a, const StepDraft& b) {
+  return a.device != b.device ? a.device < b.device : a.begin_ns < b.begin_ns;
+}
+
+// End of the host time whose launches belong to a range: what follows it up to the host's wait for it (sampling often
+// runs after the range that a server opens around the model), but not into `next_ns`.
+int64_t adopt_until(const StageRange& range, int64_t next_ns, const std::vector<int64_t>& launches,
+                    const HostCalls& calls) {
+  const std::vector<int64_t>::const_iterator after = std::lower_bound(launches.begin(), launches.end(), range.end_ns);
+  if (after == launches.begin() || *(after - 1) < range.start_ns) return range.end_ns;
+  if (calls.first_blocking(range.thread, *(after - 1), range.end_ns) != nullptr) return range.end_ns;
+  if (const BlockingCall* call = calls.first_blocking(range.thread, range.end_ns, next_ns)) return call->start_ns + 1;
+  const int64_t length = range.end_ns - range.start_ns;
+  return next_ns - range.end_ns <= length ? next_ns : range.end_ns;
+}
+
+StepDraft draft_of(const StageRange& range, const StepName& name, AnnotationKind kind, int32_t device) {
+  StepDraft draft;
+  draft.device = device;
+  draft.thread = range.thread;
+  draft.source = kind == AnnotationKind::kNvtx ? StageSource::kNvtx : StageSource::kAnnotation;
+  draft.kind = name.kind;
+  draft.kind_known = true;
+  draft.stage = name.stage;
+  draft.annotation = range.annotation;
+  draft.begin_ns = range.start_ns;
+  draft.end_ns = range.end_ns;
+  draft.host_start_ns = range.start_ns;
+  draft.new_tokens = name.new_tokens;
+  draft.sequences = name.sequences;
+  draft.context = name.context;
+  draft.output_tokens = name.output_tokens;
+  return draft;
+}
+
+// Launch times on one device, by thread.
+using LaunchTimes = std::map<Row, std::vector<int64_t>>;
+LaunchTimes launch_times(const LaunchOrder& order) {
+  LaunchTimes times;
+  std::vector<int64_t>* of_thread = nullptr;
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (i == 0 || order.thread[i] != order.thread[i - 1]) of_thread = &times[order.thread[i]];
+    of_thread->push_back(order.time_ns[i]);
+  }
+  return times;
+}
+
+bool any_launch(const std::vector<int64_t>& launches, int64_t from, int64_t to) {
+  const std::vector<int64_t>::const_iterator it = std::lower_bound(launches.begin(), launches.end(), from);
+  return it != launches.end() && *it < to;
+}
+
+// Steps of one device from the ranges of one thread; a range that spans several detected steps is split at them.
+void draft_ranges(const Trace& trace, const StageRanges& stages, size_t first, size_t last, int32_t device,
+                  const std::vector<int64_t>& launches, const HostCalls& calls, const std::vector<StepDraft>& detected,
+                  std::vector<StepDraft>& out) {
+  const Row thread = stages.ranges[first].thread;
+  size_t at = 0;
+  for (size_t r = first; r < last; ++r) {
+    const StageRange& range = stages.ranges[r];
+    if (!any_launch(launches, range.start_ns, range.end_ns)) continue;
+    const StepName& name = stages.names[range.name];
+    const AnnotationKind kind = trace.annotations.kind[range.annotation];
+    while (at < detected.size() && detected[at].begin_ns < range.start_ns) ++at;
+    size_t inside = at;
+    while (inside < detected.size() && detected[inside].thread == thread && detected[inside].begin_ns < range.end_ns) {
+      ++inside;
+    }
+    // Work that follows the range is adopted up to the next range or the next step that no range covers.
+    int64_t next_ns = r + 1 < last ? stages.ranges[r + 1].start_ns : kForever;
+    if (inside < detected.size()) next_ns = std::min(next_ns, detected[inside].begin_ns);
+    StepDraft draft = draft_of(range, name, kind, device);
+    const int64_t end_ns = adopt_until(range, std::max(next_ns, range.end_ns), launches, calls);
+    if (name.one_step || inside - at < 2) {
+      draft.end_ns = end_ns;
+      out.push_back(draft);
+      continue;
+    }
+    draft.split = true;
+    for (size_t d = at; d < inside; ++d) {
+      StepDraft piece = draft;
+      if (d > at) {
+        piece.begin_ns = detected[d].begin_ns;
+        piece.host_start_ns = std::max(detected[d].host_start_ns, range.start_ns);
+      }
+      piece.end_ns = d + 1 < inside ? detected[d + 1].begin_ns : end_ns;
+      if (detected[d].kind == StageKind::kVision) piece.kind = StageKind::kVision;
+      out.push_back(piece);
+    }
+  }
+}
+
+// Detected steps that no annotated one touches, or touches only at an edge.
+void add_uncovered(const std::vector<StepDraft>& detected, const std::vector<StepDraft>& annotated,
+                   std::vector<StepDraft>& out) {
+  for (StepDraft step : detected) {
+    const int64_t length = step.end_ns - step.begin_ns;
+    int64_t covered = 0;
+    std::vector<StepDraft>::const_iterator it =
+        std::upper_bound(annotated.begin(), annotated.end(), step.begin_ns,
+                         [](int64_t time, const StepDraft& other) { return time < other.begin_ns; });
+    if (it != annotated.begin() && (it - 1)->end_ns > step.begin_ns) {
+      covered += std::min((it - 1)->end_ns, step.end_ns) - step.begin_ns;
+      step.begin_ns = step.host_start_ns = std::min((it - 1)->end_ns, step.end_ns);
+    }
+    const int64_t uncovered_end = it != annotated.end() ? std::min(step.end_ns, it->begin_ns) : step.end_ns;
+    covered += std::max<int64_t>(0, step.end_ns - std::max(uncovered_end, step.begin_ns));
+    step.end_ns = uncovered_end;
+    if (step.begin_ns < step.end_ns && covered <= length / 4) out.push_back(step);
+  }
+}
+
+std::vector<StepDraft> draft_device(const Trace& trace, const StageRanges& stages, const LaunchOrder& order,
+                                    const HostCalls& calls, const TokenEvents& events, bool detect) {
+  std::vector<StepDraft> detected;
+  if (detect) detected = detect_steps(trace, order, calls, events);
+  std::vector<StepDraft> annotated;
+  if (!stages.ranges.empty()) {
+    const LaunchTimes times = launch_times(order);
+    for (const std::pair<const Row, std::vector<int64_t>>& entry : times) {
+      const auto by_thread = [](const StageRange& range, Row thread) { return range.thread < thread; };
+      const std::vector<StageRange>::const_iterator first =
+          std::lower_bound(stages.ranges.begin(), stages.ranges.end(), entry.first, by_thread);
+      const std::vector<StageRange>::const_iterator last =
+          std::find_if(first, stages.ranges.end(), [&](const StageRange& r) { return r.thread != entry.first; });
+      if (first == last) continue;
+      draft_ranges(trace, stages, static_cast<size_t>(first - stages.ranges.begin()),
+                   static_cast<size_t>(last - stages.ranges.begin()), order.device, entry.second, calls, detected,
+                   annotated);
+    }
+  }
+  std::sort(annotated.begin(), annotated.end(), by_device_and_host);
+  std::vector<StepDraft> steps = annotated;
+  add_uncovered(detected, annotated, steps);
+  std::sort(steps.begin(), steps.end(), by_device_and_host);
+  return steps;
+}
+
+// Steps of one device, gpu_links.step by launch time: within its thread's own steps, or, for a thread that has none,
+// within whichever step was running on the host.
+void assign_launches(Trace& trace, const LaunchOrder& order, const std::vector<StepDraft>& steps, Row first_row) {
+  struct Lane {
+    std::vector<Row> steps;  // indices into `steps`
+    size_t at = 0;
+  };
+  std::unordered_map<Row, Lane> lanes;
+  Lane everything;  // for threads without steps of their own
+  for (Row i = 0; i < steps.size(); ++i) {
+    if (steps[i].thread != kNoRow) lanes[steps[i].thread].steps.push_back(i);
+    everything.steps.push_back(i);
+  }
+  Lane* lane = &everything;
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (i == 0 || order.thread[i] != order.thread[i - 1]) {
+      const std::unordered_map<Row, Lane>::iterator own = lanes.find(order.thread[i]);
+      lane = own != lanes.end() ? &own->second : &everything;
+    }
+    while (lane->at < lane->steps.size() && steps[lane->steps[lane->at]].end_ns <= order.time_ns[i]) ++lane->at;
+    const bool inside = lane->at < lane->steps.size() && steps[lane->steps[lane->at]].begin_ns <= order.time_ns[i];
+    trace.gpu_links.step[order.gpu[i]] = inside ? first_row + lane->steps[lane->at] : kNoRow;
+  }
+}
+
+// Keeps the steps with activity, in the order `before`; gpu_links.step follows.
+template <class Before>
+void reorder(Trace& trace, std::vector<StepDraft>& steps, Before&& before) {
+  std::vector<Row> kept;
+  for (Row i = 0; i < steps.size(); ++i) {
+    if (steps[i].launches > 0) kept.push_back(i);
+  }
+  std::stable_sort(kept.begin(), kept.end(), [&](Row a, Row b) { return before(steps[a], steps[b]); });
+  std::vector<Row> new_row(steps.size(), kNoRow);
+  std::vector<StepDraft> sorted;
+  sorted.reserve(kept.size());
+  for (const Row old : kept) {
+    new_row[old] = static_cast<Row>(sorted.size());
+    sorted.push_back(std::move(steps[old]));
+  }
+  for (Row& step : trace.gpu_links.step) {
+    if (step != kNoRow) step = new_row[step];
+  }
+  steps = std::move(sorted);
+}
+
+void set_device_windows(std::vector<StepDraft>& steps, const HostCalls& calls) {
+  for (size_t first = 0; first < steps.size();) {
+    size_t last = first;
+    while (last < steps.size() && steps[last].device == steps[first].device) ++last;
+    std::vector<StepDraft> mine(steps.begin() + static_cast<ptrdiff_t>(first),
+                                steps.begin() + static_cast<ptrdiff_t>(last));
+    set_windows(mine, calls);
+    std::move(mine.begin(), mine.end(), steps.begin() + static_cast<ptrdiff_t>(first));
+    first = last;
+  }
+}
+
+void write_steps(Trace& trace, const std::vector<StepDraft>& drafts) {
+  Steps& table = trace.steps;
+  table.clear();
+  table.resize(drafts.size());
+  for (size_t i = 0; i < drafts.size(); ++i) {
+    const StepDraft& draft = drafts[i];
+    table.kind[i] = draft.kind;
+    table.source[i] = draft.source;
+    table.stage[i] = trace.strings.intern(draft.stage.empty() ? stage_kind_name(draft.kind) : draft.stage);
+    table.device[i] = draft.device;
+    table.start_ns[i] = draft.window_start_ns;
+    table.end_ns[i] = draft.window_end_ns;
+    table.host_start_ns[i] = draft.host_start_ns;
+    table.gpu_start_ns[i] = draft.gpu_start_ns;
+    table.gpu_end_ns[i] = draft.gpu_end_ns;
+    table.sync_ns[i] = draft.sync_ns;
+    table.new_tokens[i] = draft.new_tokens;
+    table.sequences[i] = draft.sequences;
+    table.context[i] = draft.context;
+    table.output_tokens[i] = draft.output_tokens;
+    table.annotation[i] = draft.annotation;
+    const std::vector<Window>::iterator window =
+        std::lower_bound(trace.windows.begin(), trace.windows.end(), draft.device,
+                         [](const Window& w, int32_t device) { return w.device < device; });
+    if (window == trace.windows.end() || window->device != draft.device) continue;
+    window->start_ns = std::min(window->start_ns, draft.window_start_ns);
+    window->end_ns = std::max(window->end_ns, draft.window_end_ns);
+  }
+}
+
+void count_unattributed(Trace& trace) {
+  uint64_t count = 0;
+  int64_t outside_ns = 0, all_ns = 0;
+  for (size_t i = 0; i < trace.gpu_ops.size(); ++i) {
+    all_ns += trace.gpu_ops.dur_ns[i];
+    if (trace.gpu_links.step[i] != kNoRow) continue;
+    ++count;
+    outside_ns += trace.gpu_ops.dur_ns[i];
+  }
+  if (count == 0) return;
+  const double share = all_ns > 0 ? 100.0 * static_cast<double>(outside_ns) / static_cast<double>(all_ns) : 0.0;
+  trace.diagnostics.add(DiagnosticId::kUnknownStage, fmt::format("{:.1f} % of the GPU time", share), count);
+}
+
+}  // namespace
+
+TrainingEvidence training_evidence(const Trace& trace) {
+  TrainingEvidence evidence;
+  std::vector<uint8_t> verdicts(trace.strings.size(), 2);  // 2: not judged yet
+  const auto judge = [&](StringId id, uint64_t& counter, bool (*is_sign)(std::string_view)) {
+    uint8_t& verdict = verdicts[index(id)];
+    if (verdict == 2) {
+      verdict = is_sign(trace.text(id)) ? 1 : 0;
+      if (verdict == 1 && evidence.first_name.empty()) evidence.first_name = trace.text(id);
+    }
+    counter += verdict;
+  };
+  for (const StringId name : trace.ops.name) {
+    judge(name, evidence.backward_ops, [](std::string_view text) {
+      return text.find("autograd::engine::evaluate_function") != std::string_view::npos ||
+             text.find("_backward") != std::string_view::npos;
+    });
+  }
+  verdicts.assign(verdicts.size(), 2);
+  for (const StringId name : trace.annotations.name) {
+    judge(name, evidence.optimizer_steps, [](std::string_view text) { return text.substr(0, 10) == "Optimizer."; });
+  }
+  return evidence;
+}
+
+bool looks_like_training(const Trace& trace) { return training_evidence(trace).found(); }
+
+Status find_steps(Trace& trace, const DeriveOptions& options) {
+  trace.steps.clear();
+  LLMPROF_ASSIGN(const StageRanges stages, find_stage_ranges(trace, options.stage_rules));
+  // The passes before may not have run (a recording of copies only has nothing to classify).
+  const size_t known = trace.gpu_links.size();
+  trace.gpu_links.resize(trace.gpu_ops.size());
+  for (size_t i = known; i < trace.gpu_links.size(); ++i) {
+    trace.gpu_links.api[i] = trace.gpu_links.op[i] = trace.gpu_links.work[i] = kNoRow;
+  }
+  std::fill(trace.gpu_links.step.begin(), trace.gpu_links.step.end(), kNoRow);
+  if (trace.gpu_ops.empty()) return {};
+
+  const bool detect = options.detect_stages && !looks_like_training(trace);
+  const HostCalls calls(trace);
+  const TokenEvents events = find_token_events(trace);
+  const std::vector<LaunchOrder> orders = order_launches(trace);
+  std::vector<StepDraft> steps;
+  for (const LaunchOrder& order : orders) {
+    const std::vector<StepDraft> mine = draft_device(trace, stages, order, calls, events, detect);
+    assign_launches(trace, order, mine, static_cast<Row>(steps.size()));
+    steps.insert(steps.end(), mine.begin(), mine.end());
+  }
+  measure_steps(trace, orders, steps);
+  reorder(trace, steps, by_device_and_host);
+  count_tokens(trace, orders, events, steps);
+  settle_kinds(steps);
+  set_device_windows(steps, calls);
+  reorder(trace, steps, [](const StepDraft& a, const StepDraft& b) {
+    return a.window_start_ns != b.window_start_ns ? a.window_start_ns < b.window_start_ns : a.device < b.device;
+  });
+  write_steps(trace, steps);
+  count_unattributed(trace);
+  return {};
+}
+
+double step_coverage_frac(const Trace& trace, int32_t device) {
+  int64_t inside = 0, all = 0;
+  for (Row i = 0; i < trace.gpu_ops.size(); ++i) {
+    if (trace.device_of(i) != device) continue;
+    all += trace.gpu_ops.dur_ns[i];
+    if (trace.gpu_links.step[i] != kNoRow) inside += trace.gpu_ops.dur_ns[i];
+  }
+  return all > 0 ? static_cast<double>(inside) / static_cast<double>(all) : std::nan("");
+}
+
+}  // namespace llmprof

@@ -1,0 +1,48 @@
+// Steps: the runs of the model in a recording, from annotations and from detection, and small queries over the result.
+//
+// Always holds after find_steps: every GPU activity has at most one step (gpu_links.step), the one whose host range
+// launched it; windows of one device do not overlap; Steps is sorted by start and every step has GPU activity.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "derive/derive.h"
+
+namespace llmprof {
+
+// Signs that a recording is of training, where prefill and decode have no meaning.
+struct TrainingEvidence {
+  uint64_t backward_ops = 0;     // operators of the autograd engine, and *_backward
+  uint64_t optimizer_steps = 0;  // Optimizer.step, Optimizer.zero_grad
+  std::string first_name;        // the first of them
+  bool found() const { return backward_ops + optimizer_steps > 0; }
+};
+TrainingEvidence training_evidence(const Trace& trace);
+bool looks_like_training(const Trace& trace);
+
+// Busy time of a device within any interval, ns; O(log n) a query after one pass over busy_intervals. Holds a
+// reference to the trace.
+class BusyIndex {
+ public:
+  explicit BusyIndex(const Trace& trace);
+  int64_t busy_in(int32_t device, int64_t start_ns, int64_t end_ns) const;
+
+ private:
+  struct Device {
+    int32_t device = 0;
+    size_t first = 0;                // row in busy_intervals
+    std::vector<int64_t> before_ns;  // busy time before interval i
+  };
+  int64_t busy_before(const Device& device, int64_t time) const;
+  const Trace* trace_ = nullptr;
+  std::vector<Device> devices_;
+};
+
+// The same for a single question; linear in the busy intervals inside it.
+int64_t busy_in(const Trace& trace, int32_t device, int64_t start_ns, int64_t end_ns);
+
+// Share of the GPU time of a device that lies in steps, 0 to 1; NaN without GPU activity.
+double step_coverage_frac(const Trace& trace, int32_t device);
+
+}  // namespace llmprof

@@ -1,0 +1,70 @@
+#include "derive/windows.h"
+
+#include <algorithm>
+
+namespace llmprof {
+namespace {
+
+constexpr int64_t kPauseMinNs = 100'000'000;
+constexpr int64_t kPauseSteps = 10;
+// Host and GPU clocks are aligned to about a microsecond; a wait that ends this little before the GPU did is the one.
+constexpr int64_t kClockSlackNs = 10'000;
+
+// End of the first blocking call that starts between the step's last launch and the next step's first, and outlasts
+// the step on the GPU; -1 if there is none.
+int64_t find_sync(const StepDraft& step, int64_t next_begin_ns, const HostCalls& calls) {
+  int64_t from = step.last_launch_ns;
+  while (const BlockingCall* call = calls.first_blocking(step.thread, from, next_begin_ns)) {
+    if (call->end_ns + kClockSlackNs >= step.gpu_end_ns) return std::max(call->end_ns, step.gpu_end_ns);
+    from = call->start_ns + 1;
+  }
+  return -1;
+}
+
+bool makes_tokens(StageKind kind) {
+  return kind == StageKind::kPrefill || kind == StageKind::kDecode || kind == StageKind::kMixed;
+}
+
+// What the step would last on its own.
+int64_t own_start(const StepDraft& step) {
+  const bool decodes = step.kind == StageKind::kDecode || step.kind == StageKind::kMixed;
+  // A host that runs ahead queued the step long before the GPU came to it.
+  return decodes && step.sync_ns < 0 ? step.gpu_start_ns : step.host_start_ns;
+}
+
+int64_t median_length(const std::vector<StepDraft>& steps) {
+  std::vector<int64_t> lengths;
+  lengths.reserve(steps.size());
+  for (size_t i = 0; i < steps.size(); ++i) {
+    int64_t start = own_start(steps[i]);
+    if (i > 0) start = std::max(start, steps[i - 1].window_end_ns);
+    lengths.push_back(std::max<int64_t>(0, steps[i].window_end_ns - start));
+  }
+  std::nth_element(lengths.begin(), lengths.begin() + static_cast<ptrdiff_t>(lengths.size() / 2), lengths.end());
+  return lengths[lengths.size() / 2];
+}
+
+}  // namespace
+
+void set_windows(std::vector<StepDraft>& steps, const HostCalls& calls) {
+  if (steps.empty()) return;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const int64_t next = i + 1 < steps.size() ? steps[i + 1].begin_ns : std::numeric_limits<int64_t>::max();
+    steps[i].sync_ns = find_sync(steps[i], next, calls);
+    steps[i].window_end_ns = steps[i].sync_ns >= 0 ? steps[i].sync_ns : steps[i].gpu_end_ns;
+  }
+  const int64_t median_ns = std::min(median_length(steps), std::numeric_limits<int64_t>::max() / kPauseSteps);
+  const int64_t pause_ns = std::max(kPauseMinNs, kPauseSteps * median_ns);
+  int64_t previous_end = std::numeric_limits<int64_t>::min();
+  for (size_t i = 0; i < steps.size(); ++i) {
+    StepDraft& step = steps[i];
+    const bool decodes = step.kind == StageKind::kDecode || step.kind == StageKind::kMixed;
+    const bool follows = i > 0 && makes_tokens(steps[i - 1].kind) && own_start(step) - previous_end <= pause_ns;
+    const bool goes_on = i > 0 && step.continues && steps[i - 1].kind == StageKind::kVision;
+    step.window_start_ns = (decodes && follows) || goes_on ? previous_end : std::max(own_start(step), previous_end);
+    step.window_end_ns = std::max(step.window_end_ns, step.window_start_ns);
+    previous_end = step.window_end_ns;
+  }
+}
+
+}  // namespace llmprof

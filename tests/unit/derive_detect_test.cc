@@ -1,0 +1,357 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "derive/detect_period.h"
+#include "derive/steps.h"
+#include "derive_trace_builder.h"
+
+namespace llmprof {
+namespace {
+
+// A model of `layers` layers, run eagerly. Kernel names differ between prefill and decode as they do in reality.
+class Model {
+ public:
+  TraceBuilder b;
+  int layers = 4;
+  bool operators = true;
+  bool sampling = true;
+  bool sync = true;
+  int64_t time = 1000;  // of the host; every launch takes 100 ns and its kernel starts 20 ns after the call
+
+  void kernel(const std::string& name, std::string_view op = {}, std::string_view dims = {}) {
+    uint64_t id = 0;
+    if (operators && !op.empty()) id = b.op(op, time, 90, dims);
+    b.launch(name, time + 10, time + 30, 60, id);
+    time += 100;
+  }
+  void run(int64_t batch, int64_t tokens) {
+    const std::string size = tokens == 1 ? "_small" : "_large";
+    const std::string ids = "[" + std::to_string(batch) + ", " + std::to_string(tokens) + "]";
+    kernel("gather" + size, "aten::embedding", "[[32000, 64], " + ids + ", [], [], []]");
+    kernel("positions", "aten::arange");
+    for (int layer = 0; layer < layers; ++layer) {
+      kernel("norm", "aten::rms_norm");
+      kernel("gemm_qkv" + size, "aten::mm");
+      kernel("attn" + size, "aten::scaled_dot_product_attention");
+      kernel("gemm_out" + size, "aten::mm");
+      kernel("silu", "aten::silu");
+      kernel("gemm_down" + size, "aten::mm");
+    }
+    kernel("last_norm", "aten::rms_norm");
+    kernel("gemm_head", "aten::mm");
+    if (sampling) kernel("argmax", "aten::argmax", "[[" + std::to_string(batch) + ", 1, 32000], [], []]");
+    if (sync) {
+      b.api("cudaDeviceSynchronize", time, 50);
+      time += 60;
+    }
+    time += 40;
+  }
+  // A forward pass as one CUDA graph, then the choice of the token.
+  void replay(const std::string& node_prefix = "") {
+    const uint64_t call = b.api("cudaGraphLaunch", time, 40);
+    gpu_time = std::max(gpu_time, time + 20);
+    for (int layer = 0; layer < 40; ++layer) {
+      for (const char* name : {"norm", "gemm", "attn", "gemm2", "silu", "gemm3"}) {
+        b.gpu(node_prefix + name, gpu_time, 8, call);
+        gpu_time += 10;
+      }
+    }
+    time += 50;
+    if (!sampling) return;
+    b.gpu("argmax", gpu_time, 8, b.api("cudaLaunchKernel", time, 5));
+    time += 10;
+    b.gpu("Memcpy DtoD (Device -> Device)", gpu_time + 10, 2, b.api("cudaMemcpyAsync", time, 5));
+    gpu_time += 20;
+    time += 10;
+  }
+  int64_t gpu_time = 0;
+
+  std::vector<StageKind> kinds() const { return b.trace.steps.kind; }
+};
+
+using Kinds = std::vector<StageKind>;
+constexpr StageKind P = StageKind::kPrefill, D = StageKind::kDecode;
+
+TEST(Detect, EagerOperators) {
+  Model m;
+  m.run(2, 128);
+  for (int i = 0; i < 3; ++i) m.run(2, 1);
+  Trace& trace = m.b.derive_all();
+  ASSERT_EQ(m.kinds(), (Kinds{P, D, D, D}));
+  EXPECT_EQ(broken_invariant(trace), "");
+  EXPECT_EQ(trace.steps.source[0], StageSource::kDetected);
+  EXPECT_EQ(trace.steps.new_tokens[0], 256);
+  EXPECT_EQ(trace.steps.sequences[0], 2);
+  EXPECT_EQ(trace.steps.output_tokens[0], 2);
+  EXPECT_EQ(trace.steps.new_tokens[1], 2);
+  EXPECT_EQ(trace.steps.context[1], -1);  // no attention shapes
+  EXPECT_EQ(trace.steps.start_ns[0], 1000);
+  EXPECT_EQ(trace.steps.start_ns[1], trace.steps.end_ns[0]);
+  EXPECT_EQ(trace.steps.sync_ns[1], trace.steps.end_ns[1]);
+  EXPECT_EQ(trace.text(trace.steps.stage[1]), "decode");
+  EXPECT_DOUBLE_EQ(step_coverage_frac(trace, 0), 1.0);
+}
+
+TEST(Detect, WithoutWaitsTheEmbeddingOpensTheStep) {
+  Model m;
+  m.sync = false;
+  m.run(1, 128);
+  m.run(1, 1);
+  m.run(1, 1);
+  Trace& trace = m.b.derive_all();
+  ASSERT_EQ(m.kinds(), (Kinds{P, D, D}));
+  const size_t launches = trace.gpu_ops.size() / 3;
+  for (size_t i = 0; i < trace.gpu_ops.size(); ++i) ASSERT_EQ(trace.gpu_links.step[i], i / launches);
+}
+
+TEST(Detect, AttentionShapesGiveTheContext) {
+  Model m;
+  m.run(1, 128);
+  m.run(1, 1);
+  Trace& trace = m.b.build();
+  trace.works.resize(2);
+  for (const Row w : {0U, 1U}) {
+    trace.works.kind[w] = WorkKind::kAttention;
+    trace.works.batch[w] = 1;
+    trace.works.m[w] = w == 0 ? 128 : 1;
+    trace.works.n[w] = w == 0 ? 128 : 129;
+  }
+  for (size_t i = 0; i < trace.gpu_ops.size(); ++i) {
+    const std::string_view name = trace.text(trace.gpu_ops.name[i]);
+    if (name.substr(0, 4) == "attn") trace.gpu_links.work[i] = name == "attn_large" ? 0 : 1;
+  }
+  find_busy(trace);
+  ASSERT_TRUE(find_steps(trace, {}));
+  ASSERT_EQ(trace.steps.size(), 2U);
+  EXPECT_EQ(trace.steps.context[0], 128);
+  EXPECT_EQ(trace.steps.context[1], 129);
+}
+
+TEST(Detect, PositionTableIsNotAStep) {
+  Model m;
+  m.operators = true;
+  for (int i = 0; i < 3; ++i) {
+    m.kernel("gather2", "aten::embedding", "[[1024, 64], [1, 1], [], [], []]");
+    m.run(1, 1);
+  }
+  m.b.derive_all();
+  EXPECT_EQ(m.kinds(), (Kinds{D, D, D}));
+}
+
+TEST(Detect, KernelNamesAlone) {
+  Model m;
+  m.operators = false;
+  m.run(1, 128);
+  for (int i = 0; i < 4; ++i) m.run(1, 1);
+  Trace& trace = m.b.derive_all();
+  ASSERT_EQ(trace.steps.size(), 5U);
+  EXPECT_EQ(trace.steps.kind[1], D);
+  EXPECT_EQ(trace.steps.kind[4], D);
+  EXPECT_EQ(broken_invariant(trace), "");
+}
+
+TEST(Detect, OneVectorProductIsNotDecode) {
+  Model m;
+  m.operators = false;
+  for (const bool decode : {false, true}) {
+    m.kernel("gemm_a");
+    m.kernel(decode ? "attn_splitkv" : "attn");
+    m.kernel("gemm_b");
+    m.kernel("gemv_gemm_head");  // of the last token only
+    m.kernel("argmax");
+    m.time += 1000;
+  }
+  m.b.derive_all();
+  EXPECT_EQ(m.kinds(), (Kinds{StageKind::kOther, D}));
+}
+
+TEST(Detect, PeriodIsTheStepNotTheLayer) {
+  Model m;
+  m.operators = m.sampling = m.sync = false;
+  m.layers = 24;
+  for (int i = 0; i < 6; ++i) m.run(1, 1);
+  Trace& trace = m.b.build();
+  std::vector<Row> gpu(trace.gpu_ops.size());
+  for (Row i = 0; i < gpu.size(); ++i) gpu[i] = i;
+  const std::vector<size_t> starts = period_starts(trace, gpu);
+  ASSERT_EQ(starts.size(), 6U);
+  const size_t step = trace.gpu_ops.size() / 6;
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(starts[i], i * step);
+}
+
+TEST(Detect, NameOfEveryThirdStepIsNotThePeriod) {
+  Model m;
+  m.operators = m.sampling = m.sync = false;
+  for (int i = 0; i < 12; ++i) {
+    if (i % 3 == 0) m.kernel("new_cache_block");
+    m.run(1, 1);
+  }
+  Trace& trace = m.b.build();
+  std::vector<Row> gpu(trace.gpu_ops.size());
+  for (Row i = 0; i < gpu.size(); ++i) gpu[i] = i;
+  EXPECT_EQ(period_starts(trace, gpu).size(), 12U);
+}
+
+TEST(Detect, NoPeriodNoSteps) {
+  TraceBuilder b;
+  for (int i = 0; i < 50; ++i) b.launch("kernel" + std::to_string(i), i * 100, i * 100 + 20, 50);
+  Trace& trace = b.derive_all();
+  EXPECT_EQ(trace.steps.size(), 0U);
+  EXPECT_EQ(trace.diagnostics.count(DiagnosticId::kUnknownStage), 50U);
+}
+
+TEST(Detect, GraphReplays) {
+  Model m;
+  for (int i = 0; i < 4; ++i) m.replay();
+  m.b.api("cudaDeviceSynchronize", m.time, m.gpu_time + 5 - m.time);
+  Trace& trace = m.b.derive_all();
+  ASSERT_EQ(m.kinds(), (Kinds{D, D, D, D}));
+  EXPECT_EQ(broken_invariant(trace), "");
+  EXPECT_EQ(trace.steps.new_tokens[0], -1);
+  // The host runs ahead: the first step starts on the GPU, the others where the one before ended.
+  EXPECT_EQ(trace.steps.start_ns[0], trace.steps.gpu_start_ns[0]);
+  EXPECT_EQ(trace.steps.sync_ns[0], -1);
+  EXPECT_EQ(trace.steps.end_ns[0], trace.steps.gpu_end_ns[0]);
+  EXPECT_EQ(trace.steps.start_ns[1], trace.steps.end_ns[0]);
+  EXPECT_EQ(trace.steps.end_ns[3], m.gpu_time + 5);
+  // The copy of the token belongs to the step that chose it.
+  EXPECT_EQ(trace.gpu_links.step[241], 0U);
+  EXPECT_EQ(trace.gpu_links.step[242], 1U);
+}
+
+TEST(Detect, EagerPrefillThenGraphs) {
+  Model m;
+  m.layers = 40;
+  m.run(1, 128);
+  m.gpu_time = m.time;
+  for (int i = 0; i < 3; ++i) m.replay();
+  m.b.derive_all();
+  ASSERT_EQ(m.kinds().size(), 4U);
+  EXPECT_EQ(m.kinds()[0], P);
+  EXPECT_EQ(m.kinds()[1], D);
+  EXPECT_EQ(m.kinds()[3], D);
+}
+
+TEST(Detect, AnnotationAroundSeveralStepsIsSplit) {
+  Model m;
+  m.run(1, 128);
+  const int64_t start = m.time - 5;
+  for (int i = 0; i < 3; ++i) m.run(1, 1);
+  m.b.annotation("decode", start, m.time - start);
+  Trace& trace = m.b.derive_all();
+  ASSERT_EQ(m.kinds(), (Kinds{P, D, D, D}));
+  EXPECT_EQ(trace.steps.source[0], StageSource::kDetected);
+  EXPECT_EQ(trace.steps.source[1], StageSource::kAnnotation);
+  EXPECT_EQ(trace.steps.annotation[3], 0U);
+  EXPECT_EQ(broken_invariant(trace), "");
+}
+
+TEST(Detect, AnnotatedGenerationHoldsThePrompt) {
+  Model m;
+  const int64_t start = m.time - 5;
+  m.run(1, 128);
+  m.run(1, 1);
+  m.run(1, 1);
+  m.b.annotation("generation", start, m.time - start);
+  m.b.derive_all();
+  EXPECT_EQ(m.kinds(), (Kinds{P, D, D}));
+}
+
+TEST(Detect, CanBeSwitchedOff) {
+  Model m;
+  m.run(1, 128);
+  m.run(1, 1);
+  DeriveOptions options;
+  options.detect_stages = false;
+  EXPECT_EQ(m.b.derive_all(options).steps.size(), 0U);
+}
+
+TEST(Detect, TrainingHasNoStages) {
+  Model m;
+  m.run(1, 128);
+  m.kernel("gemm_backward", "autograd::engine::evaluate_function: MmBackward0");
+  m.run(1, 128);
+  EXPECT_EQ(m.b.derive_all().steps.size(), 0U);
+}
+
+TEST(Detect, CutOffLastStepIsLeftOut) {
+  Model m;
+  m.run(1, 128);
+  m.run(1, 1);
+  m.kernel("gather_small", "aten::embedding", "[[32000, 64], [1, 1], [], [], []]");
+  m.kernel("gemm_qkv_small", "aten::mm");
+  Trace& trace = m.b.derive_all();
+  EXPECT_EQ(m.kinds(), (Kinds{P, D}));
+  EXPECT_EQ(trace.diagnostics.count(DiagnosticId::kUnknownStage), 2U);
+}
+
+TEST(Detect, BatchThatGrowsIsMixed) {
+  Model m;
+  const auto step = [&](const std::string& tokens, const std::string& rows) {
+    m.kernel("gather", "aten::embedding", "[[32000, 64], [" + tokens + "], [], [], []]");
+    m.kernel("gemm", "aten::mm");
+    m.kernel("attn", "vllm::unified_attention");
+    m.kernel("argmax", "aten::argmax", "[[" + rows + ", 32000], [], []]");
+    m.b.api("cudaStreamSynchronize", m.time, 50);
+    m.time += 100;
+  };
+  step("4", "4");
+  step("260", "5");  // four go on, a prompt of 256 joins
+  step("5", "5");
+  Trace& trace = m.b.derive_all();
+  EXPECT_EQ(m.kinds(), (Kinds{D, StageKind::kMixed, D}));
+  EXPECT_EQ(trace.steps.sequences[1], 5);
+  EXPECT_EQ(trace.steps.new_tokens[1], 260);
+}
+
+TEST(Detect, VisionEncoderBeforeTheLanguageModel) {
+  Model m;
+  m.kernel("conv_patch", "aten::conv2d");
+  m.kernel("gemm_vit", "aten::mm");
+  m.kernel("attn_vit", "aten::scaled_dot_product_attention");
+  m.run(1, 300);
+  m.run(1, 1);
+  Trace& trace = m.b.derive_all();
+  EXPECT_EQ(m.kinds(), (Kinds{StageKind::kVision, P, D}));
+  EXPECT_EQ(trace.gpu_links.step[2], 0U);
+  EXPECT_EQ(trace.gpu_links.step[3], 1U);
+  EXPECT_EQ(trace.steps.start_ns[1], trace.steps.end_ns[0]);
+  EXPECT_EQ(broken_invariant(trace), "");
+}
+
+TEST(Detect, OperatorsBeforeTheFirstLaunchCount) {
+  Model m;
+  m.b.op("TorchDynamo Cache Lookup", m.time - 100, 95);
+  m.b.op("aten::old", m.time - 5000, 10);  // long before: something else
+  m.run(1, 128);
+  m.run(1, 1);
+  Trace& trace = m.b.derive_all();
+  EXPECT_EQ(trace.steps.start_ns[0], 900);
+}
+
+// Twenty times the steps may not take more than about twenty times as long: the median of three runs, with room for
+// noise that no quadratic pass would stay within.
+TEST(Detect, LinearInTheNumberOfSteps) {
+  const auto steps_of = [](int count) {
+    Model m;
+    m.operators = m.sampling = m.sync = false;
+    for (int i = 0; i < count; ++i) m.run(1, 1);
+    Trace& trace = m.b.build();
+    find_busy(trace);
+    std::vector<double> seconds;
+    for (int i = 0; i < 3; ++i) {
+      const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+      EXPECT_TRUE(find_steps(trace, {}));
+      seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+    EXPECT_EQ(trace.steps.size(), static_cast<size_t>(count));
+    std::sort(seconds.begin(), seconds.end());
+    return seconds[1];
+  };
+  const double small = steps_of(200);
+  EXPECT_LT(steps_of(4000), 20 * 6 * small + 0.01);
+}
+
+}  // namespace
+}  // namespace llmprof
