@@ -1,0 +1,70 @@
+// analyze(): from a derived Trace to a Report. Each question is a pure function of a const Context that fills its own
+// part of the Report; the list of questions is one constexpr array (registry.cc), printed by `llmprof list analyses`.
+// Adding one: docs/howto/add-an-analysis.md.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analyze/groups.h"
+#include "analyze/report_data.h"
+#include "base/result.h"
+#include "trace/trace.h"
+
+namespace llmprof {
+
+enum class SortKey : uint8_t { kTotal, kMean, kCalls, kName };
+
+struct AnalyzeOptions {
+  std::string gpu{};    // a name of the hardware table instead of the recorded device
+  std::string model{};  // an identifier of the model table or the path of a config.json; empty: recognise it
+  int64_t batch = 0;    // sequences; 0: as the recording tells
+  int64_t context = 0;  // tokens attended by a decode step; 0: as the recording tells
+  size_t top = 30;      // kernels, operators and roofline rows kept; 0 keeps all
+  SortKey sort = SortKey::kTotal;
+};
+
+// What every analysis may read. report.device is filled before the analyses run, `device` points to it.
+struct Context {
+  const Trace& trace;
+  const AnalyzeOptions& options;
+  const Groups& groups;
+  const DeviceReport* device;  // null if unknown
+};
+
+struct Analysis {
+  std::string_view name;
+  std::string_view description;
+  // Fills the parts of the report named in the description, and nothing else: analyses of one phase run side by side.
+  void (*run)(const Context&, Report&, std::vector<CannotTell>&);
+  int phase;  // phase 1 may read what phase 0 wrote
+};
+
+std::span<const Analysis> analyses();
+
+// Runs everything. `trace` must have been through derive(). Fails only on wrong options: an unknown GPU or model name.
+Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options = {});
+
+// Checks that totals add up: stages to windows, busy and idle to wall, categories, kernels and operators to the sum of
+// GPU durations. All equalities are exact.
+std::vector<ConservationCheck> check_conservation(const Trace& trace, const Report& report);
+
+// Mean, deviation and order statistics; empty for no samples. See Summary for the method.
+std::optional<Summary> summarize(std::vector<double> samples);
+
+// ---- the analyses, one file each ----
+void analyze_latency(const Context&, Report&, std::vector<CannotTell>&);
+void analyze_stages(const Context&, Report&, std::vector<CannotTell>&);
+void analyze_operators(const Context&, Report&, std::vector<CannotTell>&);
+void analyze_kernels(const Context&, Report&, std::vector<CannotTell>&);
+void analyze_categories(const Context&, Report&, std::vector<CannotTell>&);
+void analyze_idle(const Context&, Report&, std::vector<CannotTell>&);
+void analyze_host(const Context&, Report&, std::vector<CannotTell>&);
+void analyze_memory(const Context&, Report&, std::vector<CannotTell>&);
+void analyze_overhead(const Context&, Report&, std::vector<CannotTell>&);
+void analyze_coverage(const Context&, Report&, std::vector<CannotTell>&);
+void diagnose(const Context&, Report&, std::vector<CannotTell>&);
+
+}  // namespace llmprof

@@ -1,0 +1,84 @@
+// Where the GPU time goes, per stage: operation, time, share, bottleneck.
+#include <algorithm>
+#include <array>
+
+#include "analyze/analysis.h"
+#include "analyze/roof.h"
+
+namespace llmprof {
+namespace {
+
+constexpr size_t kCategories = static_cast<size_t>(Category::kCount);
+// A bottleneck is named if it holds for at least half of the category's time.
+constexpr double kBottleneckShareMin = 0.5;
+
+struct CategorySums {
+  int64_t kernels = 0, total_ns = 0;
+  double flops = 0, bytes = 0, roof_ns = 0, roofed_ns = 0;  // roofed: time of kernels with a known roof
+  bool work = false;
+  std::array<double, 6> bound_ns{};
+};
+
+}  // namespace
+
+void analyze_categories(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
+  const Groups& groups = context.groups;
+  const Works& works = context.trace.works;
+  std::vector<CategorySums> all(groups.stages.size() * kCategories);
+  for (uint32_t k = 0; k < groups.kernels.size(); ++k) {
+    const KernelKey& key = groups.kernel_keys.key(k);
+    const KernelSums& kernel = groups.kernels[k];
+    CategorySums& sums = all[key.stage * kCategories + static_cast<size_t>(key.category)];
+    const double total_ns = static_cast<double>(kernel.total_ns), calls = static_cast<double>(kernel.calls);
+    sums.kernels += kernel.calls;
+    sums.total_ns += kernel.total_ns;
+    sums.bound_ns[static_cast<size_t>(kernel_bound(key, kernel, works, context.device))] += total_ns;
+    if (key.work == kNoRow) continue;
+    sums.work = true;
+    const double flops = works.flops[key.work] * calls, bytes = works.bytes[key.work] * calls;
+    sums.flops += flops;
+    sums.bytes += bytes;
+    if (context.device == nullptr) continue;
+    const RoofPoint point = place_on_roof(flops, bytes, total_ns, calls, context.device->peak_of(works.dtype[key.work]),
+                                          context.device->bytes_per_s);
+    if (!point.roof_ns) continue;
+    sums.roof_ns += *point.roof_ns;
+    sums.roofed_ns += total_ns;
+  }
+  int64_t unknown_ns = 0;
+  for (uint32_t s = 0; s < groups.stages.size(); ++s) {
+    std::vector<CategoryRecord> rows;
+    for (size_t c = 0; c < kCategories; ++c) {
+      const CategorySums& sums = all[s * kCategories + c];
+      if (sums.kernels == 0) continue;
+      CategoryRecord& row = rows.emplace_back();
+      row.category = category_name(static_cast<Category>(c));
+      row.stage = stage_name(context.trace, groups, s);
+      row.device = groups.stages[s].device;
+      row.kernels = sums.kernels;
+      row.time_ms.ns = sums.total_ns;
+      const double total_ns = static_cast<double>(sums.total_ns);
+      row.share = groups.stages[s].gpu_ns > 0 ? total_ns / static_cast<double>(groups.stages[s].gpu_ns) : 0;
+      if (groups.stages[s].wall_ns > 0) row.wall_share = total_ns / static_cast<double>(groups.stages[s].wall_ns);
+      row.mean_us = total_ns / static_cast<double>(sums.kernels) / 1e3;
+      if (sums.work) {
+        row.flops = sums.flops;
+        row.bytes = sums.bytes;
+      }
+      if (sums.roofed_ns > 0) row.of_roof_frac = sums.roof_ns / sums.roofed_ns;
+      const auto most = std::max_element(sums.bound_ns.begin(), sums.bound_ns.end());
+      const Bound bound = static_cast<Bound>(most - sums.bound_ns.begin());
+      if (bound != Bound::kUnknown && *most >= kBottleneckShareMin * total_ns) row.bottleneck = bound_name(bound);
+      if (static_cast<Category>(c) == Category::kOther) unknown_ns += sums.total_ns;
+    }
+    std::stable_sort(rows.begin(), rows.end(),
+                     [](const CategoryRecord& a, const CategoryRecord& b) { return a.time_ms.ns > b.time_ms.ns; });
+    for (CategoryRecord& row : rows) report.categories.push_back(std::move(row));
+  }
+  if (groups.gpu_ns > 0 && unknown_ns * 20 > groups.gpu_ns)
+    cannot_tell.push_back({"What are the kernels listed as `other` for?",
+                           "no rule names them, and they take more than 5 % of the GPU time",
+                           "look at their names in kernels.csv"});
+}
+
+}  // namespace llmprof

@@ -1,0 +1,15 @@
+// The device of a recording and its ceilings: from the recorded properties and the hardware table.
+#pragma once
+
+#include "analyze/analysis.h"
+#include "base/diagnostics.h"
+
+namespace llmprof {
+
+// The device with most GPU time. options.gpu names another part of the hardware table; an unknown name is an error with
+// the nearest ones. A device that the recording does not describe, or that the table does not know, has no peaks: that
+// is noted under cannot_tell and counted, never guessed.
+Result<std::optional<DeviceReport>> describe_device(const Trace& trace, const AnalyzeOptions& options,
+                                                    Diagnostics& diagnostics, std::vector<CannotTell>& cannot_tell);
+
+}  // namespace llmprof

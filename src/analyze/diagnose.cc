@@ -1,0 +1,192 @@
+// Runs the rules, one after the other, and puts the findings in order of what they can bring.
+#include <algorithm>
+
+#include "analyze/finding.h"
+
+namespace llmprof {
+
+const char* name_of(FindingSeverity severity) {
+  switch (severity) {
+    case FindingSeverity::kInfo:
+      return "info";
+    case FindingSeverity::kMinor:
+      return "minor";
+    case FindingSeverity::kMajor:
+      return "major";
+    case FindingSeverity::kCritical:
+      return "critical";
+  }
+  return "info";
+}
+
+FindingSeverity severity_of(double gain_frac) {
+  if (gain_frac >= 0.30) return FindingSeverity::kCritical;
+  if (gain_frac >= 0.10) return FindingSeverity::kMajor;
+  if (gain_frac >= 0.03) return FindingSeverity::kMinor;
+  return FindingSeverity::kInfo;
+}
+
+int64_t StageView::host_idle_ns() const {
+  return group->idle_of(IdleCause::kLaunchCall) + group->idle_of(IdleCause::kOperatorDispatch) +
+         group->idle_of(IdleCause::kHostWork) + group->idle_of(IdleCause::kLaunchLatency) +
+         group->idle_of(IdleCause::kOtherApi);
+}
+
+std::string StageView::time_metric() const {
+  if (group->kind == StageKind::kDecode) return "TPOT (ms)";
+  if (group->kind == StageKind::kPrefill) return "TTFT (ms)";
+  return "time per step (ms)";
+}
+
+Finding& FindingContext::add(std::string_view id, const StageView* stage, std::string title, double gain_ns,
+                             FindingSeverity cap) const {
+  Finding& finding = out->emplace_back();
+  finding.id = id;
+  finding.stage = stage != nullptr ? stage->timing->name : "all";
+  finding.title = std::move(title);
+  finding.gain_ns = gain_ns;
+  finding.severity = std::min(cap, severity_of(window_ns > 0 ? gain_ns / window_ns : 0));
+  return finding;
+}
+
+namespace {
+
+// Reads a JSON list of dimensions such as [[[1,8,512,128],[1,8,1,128]],[]] and tells whether it appends a few tokens
+// to a cache: two tensors of equal rank >= 3 that differ in one dimension only, the first at least 8 times longer.
+bool appends_to_cache(std::string_view dims) {
+  if (dims.size() > 4096) return false;
+  std::vector<std::vector<int64_t>> lists;
+  size_t depth = 0;
+  int64_t number = -1;
+  const auto flush = [&] {
+    if (number >= 0 && !lists.empty()) lists.back().push_back(number);
+    number = -1;
+  };
+  for (const char c : dims) {
+    if (c == '[') {
+      if (++depth >= 3) lists.emplace_back();
+    } else if (c == ']') {
+      flush();
+      if (depth == 0) return false;
+      --depth;
+    } else if (c >= '0' && c <= '9') {
+      if (number > INT32_MAX) return false;
+      number = (number < 0 ? 0 : number) * 10 + (c - '0');
+    } else {
+      flush();
+    }
+  }
+  if (lists.size() != 2 || lists[0].size() != lists[1].size() || lists[0].size() < 3) return false;
+  size_t different = 0;
+  bool grows = false;
+  for (size_t d = 0; d < lists[0].size(); ++d) {
+    if (lists[0][d] == lists[1][d]) continue;
+    ++different;
+    grows = lists[1][d] > 0 && lists[0][d] >= 8 * lists[1][d];
+  }
+  return different == 1 && grows;
+}
+
+// GPU activities of operators that append to a cache by copying it.
+void add_cache_copies(const FindingContext& finding, std::vector<StageView*>& by_stage) {
+  const Trace& trace = finding.trace();
+  const StringId cat = trace.strings.find("aten::cat");
+  if (cat == StringId::kEmpty) return;
+  enum : uint8_t { kUnseen, kYes, kNo };
+  std::vector<uint8_t> verdicts(trace.signatures.size());
+  for (Row g = 0; g < trace.gpu_ops.size(); ++g) {
+    const Row op = trace.gpu_links.op[g];
+    if (op == kNoRow || trace.ops.name[op] != cat || trace.ops.signature[op] == kNoRow) continue;
+    uint8_t& verdict = verdicts[trace.ops.signature[op]];
+    if (verdict == kUnseen)
+      verdict = appends_to_cache(trace.text(trace.signatures.dims[trace.ops.signature[op]])) ? kYes : kNo;
+    StageView* stage = by_stage[finding.key(finding.context.groups.kernel_of[g]).stage];
+    if (verdict == kNo || stage == nullptr) continue;
+    stage->kv_copy_ns += trace.gpu_ops.dur_ns[g];
+    ++stage->kv_copies;
+  }
+}
+
+void add_long_gaps(const FindingContext& finding, std::vector<StageView*>& by_stage) {
+  const Gaps& gaps = finding.trace().gaps;
+  for (Row g = 0; g < gaps.size(); ++g) {
+    if (gaps.dur_ns[g] < kLongGapNs || gaps.step[g] == kNoRow) continue;
+    if (gaps.cause[g] != IdleCause::kHostWork && gaps.cause[g] != IdleCause::kOperatorDispatch) continue;
+    StageView* stage = by_stage[finding.context.groups.stage_of_step[gaps.step[g]]];
+    if (stage == nullptr) continue;
+    stage->long_host_ns += gaps.dur_ns[g];
+    ++stage->long_host_gaps;
+  }
+}
+
+}  // namespace
+
+FindingContext make_finding_context(const Context& context, const Report& report, std::vector<Finding>& out) {
+  FindingContext finding{context, report, {}, 0, &out};
+  const Groups& groups = context.groups;
+  for (const Window& window : context.trace.windows)
+    finding.window_ns += static_cast<double>(window.end_ns - window.start_ns);
+  // The report's rows stand in the order of the groups; empty unattributed ones are left out.
+  size_t row = 0;
+  std::vector<size_t> view_of(groups.stages.size(), SIZE_MAX);
+  for (uint32_t s = 0; s < groups.stages.size() && row < report.stages.size(); ++s) {
+    const StageGroup& group = groups.stages[s];
+    if (report.stages[row].device != group.device || report.stages[row].name != stage_name(context.trace, groups, s))
+      continue;
+    const StageTiming& timing = report.stages[row++];
+    if (group.unattributed || timing.wall_ms.ns <= 0 || timing.gpu_busy_ms.ns <= 0) continue;
+    StageView& view = finding.stages.emplace_back();
+    view_of[s] = finding.stages.size() - 1;
+    view.stage = s;
+    view.group = &group;
+    view.timing = &timing;
+  }
+  std::vector<StageView*> by_stage(groups.stages.size(), nullptr);
+  for (size_t s = 0; s < view_of.size(); ++s)
+    if (view_of[s] != SIZE_MAX) by_stage[s] = &finding.stages[view_of[s]];
+  for (uint32_t k = 0; k < groups.kernels.size(); ++k)
+    if (StageView* view = by_stage[groups.kernel_keys.key(k).stage]; view != nullptr) view->kernels.push_back(k);
+  for (const CategoryRecord& category : report.categories)
+    for (StageView& view : finding.stages)
+      if (view.timing->name == category.stage && view.timing->device == category.device)
+        view.categories.push_back(category);
+  add_cache_copies(finding, by_stage);
+  add_long_gaps(finding, by_stage);
+  return finding;
+}
+
+void diagnose(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
+  std::vector<Finding> found;
+  const FindingContext finding = make_finding_context(context, report, found);
+  for (const FindingRule& rule : finding_rules())
+    if (rule.look != nullptr) rule.look(finding);
+  // Ranks of one process repeat each other: the same finding on the same stage is told once, the largest.
+  std::stable_sort(found.begin(), found.end(), [](const Finding& a, const Finding& b) {
+    return a.severity != b.severity ? a.severity > b.severity : a.gain_ns > b.gain_ns;
+  });
+  for (Finding& candidate : found) {
+    const bool told = std::any_of(report.findings.begin(), report.findings.end(), [&](const Finding& other) {
+      return other.id == candidate.id && other.stage == candidate.stage;
+    });
+    if (!told) report.findings.push_back(std::move(candidate));
+  }
+  bool comm = false, routing = false, graphs = false;
+  for (const CategoryRecord& row : report.categories) {
+    comm |= row.category == category_name(Category::kCommunication);
+    routing |= row.category == category_name(Category::kMoeRouting);
+  }
+  for (const StageView& stage : finding.stages) graphs |= stage.graph_replay();
+  if (comm)
+    cannot_tell.push_back({"Do some ranks wait for others (rank-skew)?", "the recording holds one rank",
+                           "record every rank and compare their communication times"});
+  if (routing)
+    cannot_tell.push_back({"Are the experts loaded unevenly (moe-imbalance)?",
+                           "the recording does not say how many tokens each expert received",
+                           "log the router's token counts per expert"});
+  if (graphs)
+    cannot_tell.push_back({"Do CUDA graphs run padded batches (graph-padding)?",
+                           "a replay does not record how many of its sequences are real",
+                           "compare the server's running batch sizes with its capture sizes"});
+}
+
+}  // namespace llmprof

@@ -1,0 +1,311 @@
+// Findings about how kernels use the GPU: arithmetic, tensor cores, shapes, grids, fusion.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analyze/finding.h"
+#include "base/text_table.h"
+
+namespace llmprof {
+namespace {
+
+// Below these shares of a stage's GPU time a change would not be noticed.
+constexpr double kShareMin = 0.05;
+constexpr double kSmallKernelShareMin = 0.15;
+constexpr double kWaveShareMin = 0.10;
+// Kernels shorter than this are dominated by their fixed cost whatever their grid is.
+constexpr double kGridKernelNsMin = 10'000;
+// Fewer thread blocks than this share of the SMs leave most of the GPU without work.
+constexpr double kGridShareMin = 0.5;
+constexpr double kWaveEfficiencyMax = 0.75;
+
+const DeviceReport* device_of(const FindingContext& finding) { return finding.context.device; }
+
+const OperatorRecord* find_operator(const FindingContext& finding, const StageView& stage, std::string_view name) {
+  for (const OperatorRecord& row : finding.report.operators)
+    if (row.stage == stage.timing->name && row.name == name) return &row;
+  return nullptr;
+}
+
+bool is_pass_over_memory(Category category) {
+  switch (category) {
+    case Category::kNorm:
+    case Category::kRope:
+    case Category::kActivation:
+    case Category::kSoftmax:
+    case Category::kElementwise:
+    case Category::kKvCache:
+    case Category::kQuantize:
+    case Category::kCopy:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Thread blocks that fit on one SM at once, from the resources of the launch; 0 if the device's limits are unknown.
+int64_t blocks_per_sm(const Trace& trace, int32_t device, Row config) {
+  const LaunchConfigs& launch = trace.launch_configs;
+  for (Row d = 0; d < trace.devices.size(); ++d) {
+    if (trace.devices.device[d] != device) continue;
+    const int64_t threads = int64_t{launch.block_x[config]} * launch.block_y[config] * launch.block_z[config];
+    const int64_t registers = launch.registers_per_thread[config], shared = launch.shared_bytes[config];
+    if (threads <= 0 || trace.devices.threads_per_sm_max[d] <= 0 || registers < 0 || shared < 0) return 0;
+    int64_t fit = std::min<int64_t>(32, trace.devices.threads_per_sm_max[d] / threads);
+    // Registers are given to warps in units of 256 (8 per thread).
+    const int64_t rounded = (registers + 7) / 8 * 8;
+    if (rounded > 0 && trace.devices.registers_per_sm[d] > 0)
+      fit = std::min(fit, int64_t{trace.devices.registers_per_sm[d]} / (rounded * ((threads + 31) / 32 * 32)));
+    if (shared > 0 && trace.devices.shared_bytes_per_sm[d] > 0)
+      fit = std::min(fit, trace.devices.shared_bytes_per_sm[d] / (shared + 1024));  // 1 KiB per block is the system's
+    return fit;
+  }
+  return 0;
+}
+
+struct Grid {
+  double blocks = 0;
+  int64_t sms = 0;
+};
+Grid grid_of(const FindingContext& finding, const KernelKey& key) {
+  Grid grid;
+  if (key.config == kNoRow) return grid;
+  const LaunchConfigs& c = finding.trace().launch_configs;
+  grid.blocks = static_cast<double>(c.grid_x[key.config]) * c.grid_y[key.config] * c.grid_z[key.config];
+  const DeviceReport* device = device_of(finding);
+  if (device != nullptr && device->sm_count) grid.sms = *device->sm_count;
+  return grid;
+}
+
+}  // namespace
+
+void find_compute_bound(const FindingContext& finding) {
+  for (const StageView& stage : finding.stages) {
+    if (stage.timing->bound != "compute" || !stage.timing->mfu) continue;
+    const double mfu = *stage.timing->mfu;
+    Finding& out = finding.add("compute-bound", &stage,
+                               fmt::format("{}: arithmetic limits it, at {} of the data sheet's peak",
+                                           stage.timing->name, format_percent(mfu)),
+                               stage.wall_ns() * std::max(0.0, 1 - mfu), FindingSeverity::kMinor);
+    out.evidence = {
+        {"MFU", mfu, "frac", stage.timing->flops_provenance.value_or(provenance::kCounted)},
+        counted("arithmetic per step", stage.timing->flops.value_or(0) / stage.count(), "FLOP"),
+        measured("share of wall time in compute-bound kernels", stage.timing->bound_frac.value_or(0), "frac")};
+    out.advice = {
+        "Compute in a narrower type (FP8 doubles the peak of bf16 where the GPU has it).",
+        "Do less: reuse cached prefixes, shorten prompts; or split the work over more GPUs (tensor parallelism)."};
+    if (mfu < 0.5)
+      out.advice.push_back("The GEMMs stay far from the peak: longer or batched prompts give them larger matrices.");
+    out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()),
+                          stage.per_step_ms(stage.wall_ns() * std::min(1.0, mfu))};
+  }
+}
+
+void find_attention_unfused(const FindingContext& finding) {
+  for (const StageView& stage : finding.stages) {
+    // Attention written out is two batched products and a softmax per layer. Sampling alone runs one softmax a step, so
+    // several per step are asked for.
+    const OperatorRecord* softmax = find_operator(finding, stage, "aten::_softmax");
+    const OperatorRecord* bmm = find_operator(finding, stage, "aten::bmm");
+    const OperatorRecord* baddbmm = find_operator(finding, stage, "aten::baddbmm");
+    if (softmax == nullptr || (bmm == nullptr && baddbmm == nullptr)) continue;
+    const double products =
+        static_cast<double>((bmm != nullptr ? bmm->calls : 0) + (baddbmm != nullptr ? baddbmm->calls : 0));
+    const double softmaxes = static_cast<double>(softmax->calls);
+    if (softmaxes < 4 * stage.count() || products < 1.8 * softmaxes) continue;
+    double time_ns = static_cast<double>(softmax->gpu_self_ms.ns);
+    if (bmm != nullptr) time_ns += static_cast<double>(bmm->gpu_self_ms.ns);
+    if (baddbmm != nullptr) time_ns += static_cast<double>(baddbmm->gpu_self_ms.ns);
+    if (time_ns < kShareMin * stage.busy_ns()) continue;
+    Finding& out = finding.add("attention-unfused", &stage,
+                               fmt::format("{}: attention runs as separate products and softmax", stage.timing->name),
+                               time_ns / 2, FindingSeverity::kMajor);
+    out.evidence = {measured("softmax calls per step", softmaxes / stage.count(), "1"),
+                    measured("batched products per step", products / stage.count(), "1"),
+                    measured("their GPU time per step", stage.per_step_ms(time_ns), "ms"),
+                    measured("share of the stage's GPU time", time_ns / stage.busy_ns(), "frac")};
+    out.advice = {
+        "Use a fused attention kernel (attn_implementation=\"sdpa\" or \"flash_attention_2\"): the score matrix is "
+        "never written to memory, so both time and memory stop growing with its square."};
+  }
+}
+
+void find_tensor_cores_idle(const FindingContext& finding) {
+  const Works& works = finding.trace().works;
+  for (const StageView& stage : finding.stages) {
+    double time_ns = 0, worst_ns = 0;
+    StringId worst = StringId::kEmpty;
+    for (const uint32_t k : stage.kernels) {
+      const KernelKey& key = finding.key(k);
+      if (key.category != Category::kGemm && key.category != Category::kConvolution) continue;
+      const std::string_view name = finding.trace().text(key.name);
+      // simt and the classic sgemm/dgemm names are kernels without tensor instructions. tf32 in a name is one with.
+      const bool plain = name.find("simt") != std::string_view::npos || name.find("sgemm") != std::string_view::npos;
+      const bool tf32 = name.find("tf32") != std::string_view::npos || name.find("tensorop") != std::string_view::npos;
+      const bool wide = key.work == kNoRow || works.dtype[key.work] == DType::kFp32;
+      if (!plain || tf32 || !wide) continue;
+      const double total_ns = static_cast<double>(finding.sums(k).total_ns);
+      time_ns += total_ns;
+      if (total_ns > worst_ns) worst_ns = total_ns, worst = key.name;
+    }
+    if (time_ns < kShareMin * stage.busy_ns() || time_ns == 0) continue;
+    Finding& out = finding.add("tensor-cores-idle", &stage,
+                               fmt::format("{}: GEMMs run without tensor cores", stage.timing->name), time_ns / 2);
+    out.evidence = {
+        measured("time of FP32 GEMMs per step", stage.per_step_ms(time_ns), "ms"),
+        measured("share of the stage's GPU time", time_ns / stage.busy_ns(), "frac"),
+        measured("of it in " + ellipsize(printable(finding.trace().text(worst)), 60), worst_ns / 1e6, "ms")};
+    out.advice = {
+        "Cast weights and activations to bf16 or fp16; where FP32 must stay, allow TF32 "
+        "(torch.set_float32_matmul_precision(\"high\"))."};
+  }
+}
+
+void find_gemm_shape_misaligned(const FindingContext& finding) {
+  const Works& works = finding.trace().works;
+  for (const StageView& stage : finding.stages) {
+    double time_ns = 0, worst_ns = 0;
+    Row worst = kNoRow;
+    for (const uint32_t k : stage.kernels) {
+      const Row work = finding.key(k).work;
+      if (work == kNoRow || works.kind[work] != WorkKind::kGemm || works.m[work] < 16) continue;
+      const double width = dtype_bytes(works.dtype[work]);
+      if (width <= 0 || width > 2) continue;
+      // Tensor-core kernels load rows 16 bytes at a time; other sizes fall back to slower ones.
+      const int64_t multiple = static_cast<int64_t>(16 / width);
+      if (works.n[work] % multiple == 0 && works.k[work] % multiple == 0) continue;
+      const double total_ns = static_cast<double>(finding.sums(k).total_ns);
+      time_ns += total_ns;
+      if (total_ns > worst_ns) worst_ns = total_ns, worst = work;
+    }
+    if (worst == kNoRow || time_ns < kShareMin * stage.busy_ns()) continue;
+    Finding& out = finding.add("gemm-shape-misaligned", &stage,
+                               fmt::format("{}: matrix sizes are no multiples of 16 bytes", stage.timing->name),
+                               time_ns / 4, FindingSeverity::kMinor);
+    out.evidence = {
+        measured("time of such GEMMs per step", stage.per_step_ms(time_ns), "ms"),
+        measured("share of the stage's GPU time", time_ns / stage.busy_ns(), "frac"),
+        measured("of it for " + std::string(finding.trace().text(works.shape[worst])), worst_ns / 1e6, "ms")};
+    out.advice = {
+        "Pad vocabulary, hidden and head sizes to a multiple of 8 elements for 16-bit types (64 is better still)."};
+  }
+}
+
+void find_wave_quantization(const FindingContext& finding) {
+  for (const StageView& stage : finding.stages) {
+    double lost_ns = 0, time_ns = 0, worst_lost = 0;
+    Evidence worst_blocks, worst_waves;
+    for (const uint32_t k : stage.kernels) {
+      const KernelKey& key = finding.key(k);
+      const KernelSums& sums = finding.sums(k);
+      const Grid grid = grid_of(finding, key);
+      if (key.category != Category::kGemm && key.category != Category::kAttention) continue;
+      if (grid.sms <= 0 || static_cast<double>(sums.total_ns) < kGridKernelNsMin * static_cast<double>(sums.calls))
+        continue;
+      const int64_t resident = blocks_per_sm(finding.trace(), stage.group->device, key.config);
+      if (resident <= 0) continue;
+      const double waves = grid.blocks / static_cast<double>(grid.sms * resident);
+      if (waves <= 1 || waves > 8) continue;  // one wave is the best there is; after eight the last one hardly counts
+      const double efficiency = waves / std::ceil(waves);
+      if (efficiency > kWaveEfficiencyMax) continue;
+      const double total_ns = static_cast<double>(sums.total_ns), lost = total_ns * (1 - efficiency);
+      time_ns += total_ns;
+      lost_ns += lost;
+      if (lost > worst_lost) {
+        worst_lost = lost;
+        worst_blocks =
+            measured("thread blocks of " + ellipsize(printable(finding.trace().text(key.name)), 60), grid.blocks, "1");
+        worst_waves = {"waves they make on the GPU's SMs", waves, "1", provenance::kFormula};
+      }
+    }
+    if (time_ns < kWaveShareMin * stage.busy_ns() || time_ns == 0) continue;
+    Finding& out = finding.add("wave-quantization", &stage,
+                               fmt::format("{}: the last wave of thread blocks leaves SMs empty", stage.timing->name),
+                               lost_ns, FindingSeverity::kMinor);
+    out.evidence = {measured("time of such kernels per step", stage.per_step_ms(time_ns), "ms"),
+                    measured("share of the stage's GPU time", time_ns / stage.busy_ns(), "frac"), worst_blocks,
+                    worst_waves};
+    out.advice = {
+        "Choose token counts per step (chunk size, batch) whose tiles fill whole waves, or a library version "
+        "with stream-K or split-K kernels for these shapes."};
+    out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()),
+                          stage.per_step_ms(stage.wall_ns() - lost_ns)};
+  }
+}
+
+void find_low_occupancy(const FindingContext& finding) {
+  for (const StageView& stage : finding.stages) {
+    double time_ns = 0, worst_ns = 0, worst_blocks = 0;
+    int64_t sms = 0;
+    StringId worst = StringId::kEmpty;
+    for (const uint32_t k : stage.kernels) {
+      const KernelKey& key = finding.key(k);
+      const Grid grid = grid_of(finding, key);
+      const double total_ns = static_cast<double>(finding.sums(k).total_ns);
+      if (grid.sms <= 0 || grid.blocks <= 0 || grid.blocks >= kGridShareMin * static_cast<double>(grid.sms)) continue;
+      if (total_ns < kGridKernelNsMin * static_cast<double>(finding.sums(k).calls)) continue;
+      if (key.category == Category::kCommunication) continue;  // uses few SMs on purpose
+      time_ns += total_ns;
+      if (total_ns > worst_ns) worst_ns = total_ns, worst = key.name, worst_blocks = grid.blocks, sms = grid.sms;
+    }
+    if (time_ns < kShareMin * stage.busy_ns() || time_ns == 0) continue;
+    Finding& out =
+        finding.add("low-occupancy", &stage,
+                    fmt::format("{}: kernels start too few thread blocks to fill the GPU", stage.timing->name),
+                    time_ns / 2, FindingSeverity::kMajor);
+    out.evidence = {
+        measured("time of such kernels per step", stage.per_step_ms(time_ns), "ms"),
+        measured("share of the stage's GPU time", time_ns / stage.busy_ns(), "frac"),
+        measured("thread blocks of " + ellipsize(printable(finding.trace().text(worst)), 60), worst_blocks, "1"),
+        measured("SMs of the GPU", static_cast<double>(sms), "1")};
+    out.advice = {
+        "Give these kernels more parallel work: larger batch, split-KV attention (flash-decoding) for long "
+        "contexts, split-K GEMMs for few tokens."};
+  }
+}
+
+void find_small_kernels_unfused(const FindingContext& finding) {
+  for (const StageView& stage : finding.stages) {
+    double time_ns = 0, calls = 0, gemms = 0;
+    for (const uint32_t k : stage.kernels) {
+      const KernelKey& key = finding.key(k);
+      const KernelSums& sums = finding.sums(k);
+      if (key.category == Category::kGemm) gemms += static_cast<double>(sums.calls);
+      if (!is_pass_over_memory(key.category) || sums.kind != GpuOpKind::kKernel) continue;
+      if (static_cast<double>(sums.total_ns) >= kShortKernelNs * static_cast<double>(sums.calls)) continue;
+      time_ns += static_cast<double>(sums.total_ns);
+      calls += static_cast<double>(sums.calls);
+    }
+    // With fused norm, rotary and activation kernels a layer has about one such kernel per GEMM.
+    if (time_ns < kSmallKernelShareMin * stage.busy_ns() || calls < 1.5 * gemms || calls < 20 * stage.count()) continue;
+    const double graph_ns = static_cast<double>(stage.group->idle_of(IdleCause::kGraphInternal));
+    // What would stay: one fused kernel per GEMM. The rest goes, with its part of the pauses between graph nodes.
+    const double removed = calls - std::min(calls, gemms);
+    const double gain_ns =
+        time_ns * removed / calls + graph_ns * removed / std::max(1.0, static_cast<double>(stage.group->gpu_ops));
+    Finding& out = finding.add(
+        "small-kernels-unfused", &stage,
+        fmt::format("{}: {} short elementwise and norm kernels per step take {} of the GPU time", stage.timing->name,
+                    format_count(calls / stage.count()), format_percent(time_ns / stage.busy_ns())),
+        gain_ns);
+    out.evidence = {measured("kernels under 6 us for norms, rotary, activation, copies, elementwise, per step",
+                             calls / stage.count(), "1"),
+                    measured("their GPU time per step", stage.per_step_ms(time_ns), "ms"),
+                    measured("mean duration", time_ns / calls / 1e3, "us"),
+                    measured("GEMM kernels per step", gemms / stage.count(), "1")};
+    out.evidence.push_back({"fused kernels that the bound lets stay per step", std::min(calls, gemms) / stage.count(),
+                            "1", provenance::kFormula});
+    if (graph_ns > 0)
+      out.evidence.push_back(
+          measured("pauses between the nodes of the graph per step", stage.per_step_ms(graph_ns), "ms"));
+    out.advice = {
+        "Fuse them: torch.compile, or fused RMSNorm (with the residual add), rotary embedding, SiLU-and-multiply "
+        "and cache-write kernels as inference servers have them. Each kernel costs 1 to 3 us however little "
+        "it does."};
+    out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()),
+                          stage.per_step_ms(stage.wall_ns() - gain_ns)};
+  }
+}
+
+}  // namespace llmprof

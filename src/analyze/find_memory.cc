@@ -1,0 +1,268 @@
+// Findings about memory traffic, copies between host and device, and communication.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyze/finding.h"
+#include "base/text_table.h"
+
+namespace llmprof {
+namespace {
+
+// A cause must hold this share of the GPU time of a stage to be named as what binds its kernels.
+constexpr double kBindingShareMin = 0.40;
+constexpr double kKvShareMin = 0.25;
+constexpr double kCopyShareMin = 0.20;
+constexpr double kPageableShareMin = 0.02;
+constexpr double kCacheCopyShareMin = 0.01;
+constexpr double kWideShareMin = 0.10;
+
+double category_ns(const StageView& stage, Category category) {
+  for (const CategoryRecord& row : stage.categories)
+    if (row.category == category_name(category)) return static_cast<double>(row.time_ms.ns);
+  return 0;
+}
+
+// Sums over the kernels of a stage whose arithmetic is known and limited by memory.
+struct MemorySums {
+  double time_ns = 0, roof_ns = 0, bytes = 0, weight_bytes = 0, kv_bytes = 0;
+  double widest_ns = 0;
+  DType weight_dtype = DType::kUnknown;
+};
+
+MemorySums memory_kernels(const FindingContext& finding, const StageView& stage, WorkKind kind) {
+  MemorySums out;
+  const Works& works = finding.trace().works;
+  for (const uint32_t k : stage.kernels) {
+    const KernelKey& key = finding.key(k);
+    if (key.work == kNoRow || works.kind[key.work] != kind) continue;
+    const KernelSums& sums = finding.sums(k);
+    const double calls = static_cast<double>(sums.calls), total_ns = static_cast<double>(sums.total_ns);
+    const RoofPoint point =
+        place_on_roof(works.flops[key.work] * calls, works.bytes[key.work] * calls, total_ns, calls,
+                      finding.context.device->peak_of(works.dtype[key.work]), finding.context.device->bytes_per_s);
+    if (!point.roof_ns || point.compute_ns.value_or(0) > *point.memory_ns) continue;
+    out.time_ns += total_ns;
+    out.roof_ns += *point.roof_ns;
+    out.bytes += works.bytes[key.work] * calls;
+    out.weight_bytes += works.weight_bytes[key.work] * calls;
+    out.kv_bytes += works.kv_bytes[key.work] * calls;
+    if (total_ns > out.widest_ns) {
+      out.widest_ns = total_ns;
+      out.weight_dtype = works.weight_dtype[key.work];
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+void find_memory_bound_weights(const FindingContext& finding) {
+  if (finding.context.device == nullptr || !finding.context.device->bytes_per_s) return;
+  for (const StageView& stage : finding.stages) {
+    const MemorySums gemm = memory_kernels(finding, stage, WorkKind::kGemm);
+    const double weight_ns = gemm.bytes > 0 ? gemm.time_ns * gemm.weight_bytes / gemm.bytes : 0;
+    // Half of what the roof asks for is the least that makes "memory" the reason and not the fixed cost of kernels.
+    if (weight_ns < kBindingShareMin * stage.busy_ns() || gemm.roof_ns < 0.3 * gemm.time_ns) continue;
+    const double width = dtype_bytes(gemm.weight_dtype);
+    Finding& out = finding.add("memory-bound-weights", &stage,
+                               fmt::format("{}: {} of the GPU time reads weights", stage.timing->name,
+                                           format_percent(weight_ns / stage.busy_ns())),
+                               weight_ns / 2);
+    out.evidence = {measured("time of weight-reading GEMMs per step", stage.per_step_ms(gemm.time_ns), "ms"),
+                    measured("share of the stage's GPU time", gemm.time_ns / stage.busy_ns(), "frac"),
+                    counted("weights read per step", gemm.weight_bytes / stage.count(), "bytes"),
+                    counted("bandwidth reached by these GEMMs", gemm.bytes / gemm.time_ns, "GB/s"),
+                    {"share of data sheet bandwidth", gemm.roof_ns / gemm.time_ns, "frac", provenance::kDatasheet}};
+    if (width > 1) {
+      out.advice = {
+          fmt::format("Store weights narrower than {} (FP8 or INT8 halve the bytes of 16-bit weights, INT4 "
+                      "quarters them).",
+                      dtype_name(gemm.weight_dtype))};
+    } else {
+      out.advice = {"Store weights in 4 bits (INT4, MXFP4, NVFP4)."};
+    }
+    out.advice.push_back("Serve more sequences per step: the same weights are read once for all of them.");
+    out.advice.push_back("Speculative decoding checks several tokens per reading of the weights.");
+    out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()),
+                          stage.per_step_ms(stage.wall_ns() - weight_ns / 2)};
+    out.evidence.push_back(
+        {"bound assumes half the weight bytes at the same bandwidth", 0.5, "frac", provenance::kFormula});
+  }
+}
+
+void find_memory_bound_kv(const FindingContext& finding) {
+  if (finding.context.device == nullptr || !finding.context.device->bytes_per_s) return;
+  for (const StageView& stage : finding.stages) {
+    if (stage.group->kind != StageKind::kDecode && stage.group->kind != StageKind::kMixed) continue;
+    const MemorySums attention = memory_kernels(finding, stage, WorkKind::kAttention);
+    if (attention.time_ns < kKvShareMin * stage.busy_ns() || attention.roof_ns < 0.3 * attention.time_ns) continue;
+    const double kv_ns = attention.bytes > 0 ? attention.time_ns * attention.kv_bytes / attention.bytes : 0;
+    Finding& out = finding.add("memory-bound-kv", &stage,
+                               fmt::format("{}: {} of the GPU time reads the KV cache", stage.timing->name,
+                                           format_percent(kv_ns / stage.busy_ns())),
+                               kv_ns / 2);
+    out.evidence = {
+        measured("attention time per step", stage.per_step_ms(attention.time_ns), "ms"),
+        counted("KV cache read per step", attention.kv_bytes / stage.count(), "bytes"),
+        counted("bandwidth reached", attention.bytes / attention.time_ns, "GB/s"),
+        {"share of data sheet bandwidth", attention.roof_ns / attention.time_ns, "frac", provenance::kDatasheet}};
+    out.advice = {"Keep the cache in FP8: half the bytes.",
+                  "Models with fewer KV heads (GQA, MQA), latent attention or sliding windows read less per token."};
+    out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()),
+                          stage.per_step_ms(stage.wall_ns() - kv_ns / 2)};
+  }
+}
+
+void find_kv_cache_copy(const FindingContext& finding) {
+  for (const StageView& stage : finding.stages) {
+    const double copy_ns = static_cast<double>(stage.kv_copy_ns);
+    if (stage.kv_copies == 0 || copy_ns < kCacheCopyShareMin * stage.busy_ns()) continue;
+    Finding& out = finding.add(
+        "kv-cache-copy", &stage,
+        fmt::format("{}: every step copies the whole KV cache to append to it", stage.timing->name), copy_ns);
+    out.evidence = {measured("time of the copies per step", stage.per_step_ms(copy_ns), "ms"),
+                    measured("share of the stage's GPU time", copy_ns / stage.busy_ns(), "frac"),
+                    measured("copies per step", static_cast<double>(stage.kv_copies) / stage.count(), "1")};
+    if (stage.timing->context)
+      out.evidence.push_back(
+          counted("context, and the copies grow with it", static_cast<double>(*stage.timing->context), "tokens"));
+    out.advice = {
+        "Use a cache allocated once and written in place (StaticCache in Hugging Face transformers, a paged "
+        "cache in servers) instead of concatenating. It is also what CUDA graphs need."};
+    out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()),
+                          stage.per_step_ms(stage.wall_ns() - copy_ns)};
+  }
+}
+
+void find_pageable_copy(const FindingContext& finding) {
+  const Trace& trace = finding.trace();
+  double total_ns = 0, bytes = 0;
+  int64_t copies = 0;
+  for (uint32_t k = 0; k < finding.context.groups.kernels.size(); ++k) {
+    if (finding.sums(k).kind != GpuOpKind::kMemcpy) continue;
+    if (trace.text(finding.key(k).name).find("Pageable") == std::string_view::npos) continue;
+    total_ns += static_cast<double>(finding.sums(k).total_ns);
+    copies += finding.sums(k).calls;
+  }
+  if (total_ns < kPageableShareMin * finding.window_ns || copies == 0) return;
+  for (Row g = 0; g < trace.gpu_ops.size(); ++g)
+    if (trace.gpu_ops.kind[g] == GpuOpKind::kMemcpy && trace.gpu_ops.bytes[g] > 0 &&
+        trace.text(trace.gpu_ops.name[g]).find("Pageable") != std::string_view::npos)
+      bytes += static_cast<double>(trace.gpu_ops.bytes[g]);
+  Finding& out = finding.add("pageable-copy", nullptr, "copies use pageable host memory", total_ns / 2);
+  out.evidence = {measured("pageable copies", static_cast<double>(copies), "1"),
+                  measured("their time", total_ns / 1e6, "ms")};
+  if (bytes > 0) out.evidence.push_back(measured("rate", bytes / total_ns, "GB/s"));
+  out.advice = {
+      "Allocate host buffers pinned (pin_memory=True) and copy with non_blocking=True: faster, and the host "
+      "does not wait."};
+}
+
+void find_copy_bound(const FindingContext& finding) {
+  for (const StageView& stage : finding.stages) {
+    double kernels_ns = 0;  // copy engines only: kernels that copy inside the device are another matter
+    for (const uint32_t k : stage.kernels)
+      if (finding.sums(k).kind == GpuOpKind::kMemcpy) kernels_ns += static_cast<double>(finding.sums(k).total_ns);
+    const double copy_ns = kernels_ns + static_cast<double>(stage.group->idle_of(IdleCause::kCopy));
+    if (copy_ns < kCopyShareMin * stage.wall_ns()) continue;
+    Finding& out = finding.add(
+        "copy-bound", &stage,
+        fmt::format("{}: copies take {} of the time", stage.timing->name, format_percent(copy_ns / stage.wall_ns())),
+        copy_ns);
+    out.evidence = {measured("copies on the GPU per step", stage.per_step_ms(kernels_ns), "ms"),
+                    measured("idle behind blocking copies per step",
+                             stage.per_step_ms(static_cast<double>(stage.group->idle_of(IdleCause::kCopy))), "ms")};
+    out.advice = {
+        "Keep data on the device, copy once and early on a stream of its own, and overlap copies with kernels "
+        "(weights or cache offloaded to the host are read over PCIe every step)."};
+    out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()),
+                          stage.per_step_ms(stage.wall_ns() - copy_ns)};
+  }
+}
+
+void find_batch_too_small(const FindingContext& finding) {
+  if (finding.context.device == nullptr) return;
+  const Works& works = finding.trace().works;
+  for (const StageView& stage : finding.stages) {
+    if (stage.group->kind != StageKind::kDecode || !stage.timing->sequences || !stage.timing->dtype) continue;
+    const MemorySums gemm = memory_kernels(finding, stage, WorkKind::kGemm);
+    if (gemm.weight_dtype == DType::kUnknown || gemm.time_ns < kBindingShareMin * stage.busy_ns()) continue;
+    DType dtype = DType::kUnknown;
+    for (const uint32_t k : stage.kernels)
+      if (finding.key(k).work != kNoRow && works.kind[finding.key(k).work] == WorkKind::kGemm)
+        dtype = works.dtype[finding.key(k).work];
+    const OptDouble peak = finding.context.device->peak_of(dtype), bandwidth = finding.context.device->bytes_per_s;
+    if (!peak || !bandwidth) continue;
+    // Tokens per step at which reading the weights and computing with them take equally long: peak * width / (2 * BW).
+    const double crossover = *peak * dtype_bytes(gemm.weight_dtype) / (2 * *bandwidth);
+    const double sequences = static_cast<double>(*stage.timing->sequences);
+    if (sequences * 8 > crossover) continue;  // from an eighth on, attention and cache size decide the batch
+    Finding& out =
+        finding.add("batch-too-small", &stage,
+                    fmt::format("{}: with {} per step, reading the weights serves few tokens", stage.timing->name,
+                                sequences == 1 ? "1 sequence" : format_count(sequences) + " sequences"),
+                    0, FindingSeverity::kInfo);
+    out.evidence = {
+        counted("sequences per step", sequences, "1"),
+        {"tokens per step at which GEMMs become compute-bound", crossover, "tokens", provenance::kDatasheet},
+        counted("arithmetic intensity of the stage", stage.timing->intensity.value_or(0), "FLOP/byte")};
+    if (!stage.timing->intensity) out.evidence.pop_back();
+    out.advice = {
+        "If throughput counts more than the latency of one request, batch more sequences per step (continuous "
+        "batching): GEMM time hardly grows up to about that many tokens; KV cache memory is the limit."};
+  }
+}
+
+void find_dtype_wide(const FindingContext& finding) {
+  const Works& works = finding.trace().works;
+  for (const StageView& stage : finding.stages) {
+    double wide_ns = 0, weight_bytes = 0;
+    DType dtype = DType::kUnknown;
+    for (const uint32_t k : stage.kernels) {
+      const KernelKey& key = finding.key(k);
+      if (key.work == kNoRow || works.kind[key.work] != WorkKind::kGemm) continue;
+      if (dtype_bytes(works.weight_dtype[key.work]) < 4 || works.weight_bytes[key.work] <= 0) continue;
+      wide_ns += static_cast<double>(finding.sums(k).total_ns);
+      weight_bytes += works.weight_bytes[key.work] * static_cast<double>(finding.sums(k).calls);
+      dtype = works.weight_dtype[key.work];
+    }
+    if (wide_ns < kWideShareMin * stage.busy_ns() || wide_ns == 0) continue;
+    Finding& out = finding.add("dtype-wide", &stage,
+                               fmt::format("{}: weights are {}", stage.timing->name, dtype_name(dtype)), wide_ns / 2);
+    out.evidence = {measured("time of GEMMs with such weights per step", stage.per_step_ms(wide_ns), "ms"),
+                    measured("share of the stage's GPU time", wide_ns / stage.busy_ns(), "frac"),
+                    counted("such weights read per step", weight_bytes / stage.count(), "bytes")};
+    out.advice = {
+        "Load the model in bf16 or fp16 (torch_dtype=torch.bfloat16): half the bytes, and the tensor cores' "
+        "full rate."};
+    out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()),
+                          stage.per_step_ms(stage.wall_ns() - wide_ns / 2)};
+  }
+}
+
+void find_comm_bound(const FindingContext& finding) {
+  for (const StageView& stage : finding.stages) {
+    const double comm_ns = category_ns(stage, Category::kCommunication);
+    if (comm_ns < kCopyShareMin * stage.wall_ns()) continue;
+    Finding& out = finding.add("comm-bound", &stage,
+                               fmt::format("{}: communication takes {} of the time", stage.timing->name,
+                                           format_percent(comm_ns / stage.wall_ns())),
+                               comm_ns);
+    const double kernels = [&] {
+      for (const CategoryRecord& row : stage.categories)
+        if (row.category == category_name(Category::kCommunication)) return static_cast<double>(row.kernels);
+      return 0.0;
+    }();
+    out.evidence = {measured("communication per step", stage.per_step_ms(comm_ns), "ms"),
+                    measured("collectives per step", kernels / stage.count(), "1"),
+                    measured("mean duration", comm_ns / kernels / 1e3, "us")};
+    out.advice = {
+        "Use fewer GPUs per replica if the model fits, custom or fused all-reduce for small messages, and "
+        "overlap communication with computation. Time in a collective includes waiting for other ranks."};
+    out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()),
+                          stage.per_step_ms(stage.wall_ns() - comm_ns)};
+  }
+}
+
+}  // namespace llmprof

@@ -1,0 +1,105 @@
+// Findings: what is wrong, with numbers of this run, what to change, and how much that can bring at most. One function
+// and one row of the registry (finding_registry.cc) each; thresholds stand beside the rule with their reason.
+// A wrong finding costs more than a missing one: a rule that lacks its data says nothing here and, where a reader
+// would expect an answer, something under cannot_tell. Adding one: docs/howto/add-a-finding.md.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analyze/analysis.h"
+#include "analyze/roof.h"
+
+namespace llmprof {
+
+// One stage with everything the rules look at.
+struct StageView {
+  uint32_t stage = 0;  // row of Groups::stages
+  const StageGroup* group = nullptr;
+  const StageTiming* timing = nullptr;
+  std::vector<uint32_t> kernels;                 // rows of Groups::kernels
+  int64_t long_host_ns = 0, long_host_gaps = 0;  // single idle intervals of host work of at least kLongGapNs
+  int64_t kv_copy_ns = 0, kv_copies = 0;         // concatenations that copy a cache to append to it
+  std::vector<CategoryRecord> categories;
+
+  double wall_ns() const { return static_cast<double>(timing->wall_ms.ns); }
+  double busy_ns() const { return static_cast<double>(timing->gpu_busy_ms.ns); }
+  double count() const { return static_cast<double>(timing->count); }
+  double per_step_ms(double ns) const { return ns / count() / 1e6; }
+  bool graph_replay() const { return group->launches * 4 < group->gpu_ops; }
+  // Idle time because the host did not launch in time.
+  int64_t host_idle_ns() const;
+  // "TPOT" for decode, "TTFT" for prefill, "time per step" for the rest; all in ms.
+  std::string time_metric() const;
+};
+
+// A host gap at least this long is no launch overhead: dispatching one operator of an eager framework, Python code of
+// its module included, takes 5 to 40 us.
+constexpr int64_t kLongGapNs = 200'000;
+
+struct FindingContext {
+  const Context& context;
+  const Report& report;
+  std::vector<StageView> stages;  // with at least one step and some GPU time
+  double window_ns = 0;           // of all devices
+  std::vector<Finding>* out = nullptr;
+
+  const Trace& trace() const { return context.trace; }
+  const KernelKey& key(uint32_t kernel) const { return context.groups.kernel_keys.key(kernel); }
+  const KernelSums& sums(uint32_t kernel) const { return context.groups.kernels[kernel]; }
+  // Adds a finding whose severity follows from gain_ns / window_ns: critical from 30 %, major from 10 %, minor from
+  // 3 %, info below. `cap` lowers it.
+  Finding& add(std::string_view id, const StageView* stage, std::string title, double gain_ns,
+               FindingSeverity cap = FindingSeverity::kCritical) const;
+};
+
+struct FindingRule {
+  std::string_view id;
+  std::string_view when;   // the rule with its threshold and the reason for it
+  std::string_view needs;  // data it needs
+  std::string_view advice;
+  void (*look)(const FindingContext&);  // null: no recording that llmprof reads holds the evidence yet
+};
+std::span<const FindingRule> finding_rules();
+FindingSeverity severity_of(double gain_frac);
+
+FindingContext make_finding_context(const Context& context, const Report& report, std::vector<Finding>& out);
+
+// host
+void find_launch_bound(const FindingContext&);
+void find_cpu_bound_gap(const FindingContext&);
+void find_sync_bound(const FindingContext&);
+void find_allocator_churn(const FindingContext&);
+void find_host_preprocessing(const FindingContext&);
+void find_python_gc(const FindingContext&);
+void find_first_call_cost(const FindingContext&);
+void find_profiler_distortion(const FindingContext&);
+// memory and copies
+void find_memory_bound_weights(const FindingContext&);
+void find_memory_bound_kv(const FindingContext&);
+void find_kv_cache_copy(const FindingContext&);
+void find_pageable_copy(const FindingContext&);
+void find_copy_bound(const FindingContext&);
+void find_batch_too_small(const FindingContext&);
+void find_dtype_wide(const FindingContext&);
+void find_comm_bound(const FindingContext&);
+// kernels
+void find_compute_bound(const FindingContext&);
+void find_attention_unfused(const FindingContext&);
+void find_tensor_cores_idle(const FindingContext&);
+void find_gemm_shape_misaligned(const FindingContext&);
+void find_wave_quantization(const FindingContext&);
+void find_low_occupancy(const FindingContext&);
+void find_small_kernels_unfused(const FindingContext&);
+
+// Evidence in one line.
+inline Evidence measured(std::string metric, double value, std::string unit) {
+  return {std::move(metric), value, std::move(unit), provenance::kMeasured};
+}
+inline Evidence counted(std::string metric, double value, std::string unit) {
+  return {std::move(metric), value, std::move(unit), provenance::kCounted};
+}
+
+}  // namespace llmprof

@@ -1,0 +1,92 @@
+#include "analyze/finding.h"
+
+namespace llmprof {
+namespace {
+
+constexpr FindingRule kRules[] = {
+    {"launch-bound",
+     "idle time behind launches and dispatch is at least 25 % of the stage, and at most 60 us per launch call (more is "
+     "other host code). Severity of every finding: critical from 30 % of the recorded window, major from 10 %, minor "
+     "from 3 %, info below",
+     "GPU activities, launching calls and host operators", "CUDA graphs, fused operators, larger batches",
+     find_launch_bound},
+    {"cpu-bound-gap",
+     "single host gaps of 200 us or more, or more than 60 us of idle time per launch, are at least 10 % of the stage",
+     "GPU activities, host operators; Python stacks to name the code", "move host work off the launching thread",
+     find_cpu_bound_gap},
+    {"sync-bound", "idle time behind blocking synchronisation is at least 10 % of the stage",
+     "GPU activities and API calls", "keep results on the GPU, read back asynchronously", find_sync_bound},
+    {"memory-bound-weights",
+     "memory-limited GEMMs that read weights take at least 40 % of the stage's GPU time and reach at least 30 % of the "
+     "bandwidth (below, fixed costs are the reason)",
+     "recorded shapes and the GPU's bandwidth", "narrower weights, larger batches, speculative decoding",
+     find_memory_bound_weights},
+    {"memory-bound-kv",
+     "memory-limited attention takes at least 25 % of a decode stage's GPU time and reaches at least 30 % of the "
+     "bandwidth",
+     "recorded shapes and the GPU's bandwidth", "FP8 cache, fewer KV heads, latent attention", find_memory_bound_kv},
+    {"compute-bound", "kernels limited by arithmetic explain at least half of the stage's time",
+     "recorded shapes and the GPU's peaks", "narrower types, less work, more GPUs", find_compute_bound},
+    {"attention-unfused",
+     "at least 4 softmax operators a step with two batched products each, taking at least 5 % of the GPU time",
+     "host operators", "a fused attention kernel", find_attention_unfused},
+    {"tensor-cores-idle", "FP32 GEMM kernels without tensor instructions take at least 5 % of the stage's GPU time",
+     "kernel names", "16-bit types or TF32", find_tensor_cores_idle},
+    {"dtype-wide", "GEMMs with weights of 4 bytes or more take at least 10 % of the stage's GPU time", "recorded types",
+     "load the model in 16 bits", find_dtype_wide},
+    {"gemm-shape-misaligned",
+     "GEMMs of 16 rows or more whose n or k is no multiple of 16 bytes take at least 5 % of the stage's GPU time",
+     "recorded shapes", "pad dimensions", find_gemm_shape_misaligned},
+    {"wave-quantization",
+     "GEMM and attention kernels of 10 us or more, 1 to 8 waves and under 75 % wave efficiency take at least 10 % of "
+     "the "
+     "stage's GPU time",
+     "grids, resources of launches and the GPU's SM count", "token counts that fill waves", find_wave_quantization},
+    {"low-occupancy",
+     "kernels of 10 us or more with fewer thread blocks than half the SMs take at least 5 % of the stage's GPU time",
+     "grids and the GPU's SM count", "more parallel work: batch, split-KV, split-K", find_low_occupancy},
+    {"uncoalesced-access", "not decided", "memory counters per kernel (Nsight Compute)", "contiguous layouts", nullptr},
+    {"l2-thrash", "not decided", "L2 counters per kernel (Nsight Compute)", "smaller working sets, tile order",
+     nullptr},
+    {"small-kernels-unfused",
+     "norm, rotary, activation, copy and elementwise kernels under 6 us on average take at least 15 % of the stage's "
+     "GPU "
+     "time, at 1.5 or more per GEMM and 20 or more a step",
+     "GPU activities", "torch.compile, fused kernels", find_small_kernels_unfused},
+    {"kv-cache-copy",
+     "concatenations that append few tokens to something at least 8 times longer take at least 1 % of the GPU time",
+     "recorded shapes", "a static or paged cache", find_kv_cache_copy},
+    {"pageable-copy", "copies from or to pageable host memory take at least 2 % of the window", "GPU activities",
+     "pinned memory, non_blocking copies", find_pageable_copy},
+    {"copy-bound", "copies and idle time behind them are at least 20 % of the stage", "GPU activities and API calls",
+     "keep data on the device, overlap copies", find_copy_bound},
+    {"allocator-churn", "idle time behind cudaMalloc, cudaFree and the like is at least 1 % of the stage", "API calls",
+     "warm up, keep the allocator's cache", find_allocator_churn},
+    {"power-throttled", "not decided", "power and clock samples", "power limit, cooling", nullptr},
+    {"thermal-throttled", "not decided", "temperature and clock samples", "cooling", nullptr},
+    {"clock-drop", "not decided", "clock samples", "lock clocks to measure", nullptr},
+    {"comm-bound", "communication kernels take at least 20 % of the stage", "GPU activities",
+     "fewer GPUs, fused all-reduce, overlap", find_comm_bound},
+    {"rank-skew", "not decided", "recordings of all ranks", "balance the ranks", nullptr},
+    {"host-preprocessing", "idle time in tokenising or image-processing Python code is at least 5 % of the window",
+     "Python stacks", "prepare inputs elsewhere", find_host_preprocessing},
+    {"python-gc", "idle time inside gc.collect is at least 1 % of the window", "Python stacks",
+     "gc.freeze, collect between requests", find_python_gc},
+    {"first-call-cost",
+     "the first of at least 3 equal steps takes more than 1.5 times the median of the others, by 0.5 ms or more",
+     "steps", "warm up", find_first_call_cost},
+    {"graph-padding", "not decided", "running batch sizes beside the captured ones", "more capture sizes", nullptr},
+    {"moe-imbalance", "not decided", "token counts per expert", "balance experts", nullptr},
+    {"batch-too-small",
+     "decode GEMMs limited by memory take at least 40 % of the GPU time with under an eighth of the sequences at which "
+     "they become compute-bound",
+     "recorded shapes and the GPU's peaks", "continuous batching", find_batch_too_small},
+    {"profiler-distortion", "an eager decode stage waits for the host at least 25 % of the time", "host operators",
+     "compare with an unprofiled run", find_profiler_distortion},
+};
+
+}  // namespace
+
+std::span<const FindingRule> finding_rules() { return kRules; }
+
+}  // namespace llmprof

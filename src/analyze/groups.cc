@@ -1,0 +1,165 @@
+#include "analyze/groups.h"
+
+#include <algorithm>
+
+#include "base/parallel.h"
+
+namespace llmprof {
+namespace {
+
+struct StageKey {
+  int32_t device;
+  StringId name;
+  StageKind kind;
+  StageSource source;
+  friend bool operator==(const StageKey&, const StageKey&) = default;
+  uint64_t hash() const {
+    const uint64_t what = static_cast<uint64_t>(kind) << 8 | static_cast<uint64_t>(source);
+    return mix_bits((uint64_t{index(name)} << 32 | static_cast<uint32_t>(device)) ^ mix_bits(what));
+  }
+};
+
+void group_steps(const Trace& trace, Groups& groups) {
+  const Steps& steps = trace.steps;
+  FlatIndex<StageKey> index;
+  groups.stage_of_step.resize(steps.size());
+  for (Row s = 0; s < steps.size(); ++s) {
+    const uint32_t stage = index.add({steps.device[s], steps.stage[s], steps.kind[s], steps.source[s]});
+    if (stage == groups.stages.size()) {
+      StageGroup& group = groups.stages.emplace_back();
+      group.device = steps.device[s];
+      group.kind = steps.kind[s];
+      group.source = steps.source[s];
+      group.name = steps.stage[s];
+    }
+    groups.stage_of_step[s] = stage;
+    groups.stages[stage].steps.push_back(s);
+    groups.stages[stage].wall_ns += steps.end_ns[s] - steps.start_ns[s];
+  }
+  const auto add_outside = [&](int32_t device) {
+    StageGroup& group = groups.stages.emplace_back();
+    group.device = device;
+    group.unattributed = true;
+  };
+  for (const Window& window : trace.windows) add_outside(window.device);
+  if (trace.windows.empty()) add_outside(0);
+  for (const Window& window : trace.windows) {
+    const uint32_t outside = groups.unattributed(window.device);
+    int64_t wall = window.end_ns - window.start_ns;
+    for (const StageGroup& group : groups.stages)
+      if (!group.unattributed && group.device == window.device) wall -= group.wall_ns;
+    groups.stages[outside].wall_ns = wall;
+  }
+  groups.stage_of_stream.resize(trace.streams.size());
+  for (Row s = 0; s < trace.streams.size(); ++s)
+    groups.stage_of_stream[s] = groups.unattributed(trace.streams.device[s]);
+}
+
+// Busy time per stage: busy intervals cut at the windows of the steps. Both are sorted within a device.
+void add_busy(const Trace& trace, Groups& groups) {
+  const BusyIntervals& busy = trace.busy_intervals;
+  for (const Window& window : trace.windows) {
+    std::vector<Row> steps;
+    for (Row s = 0; s < trace.steps.size(); ++s)
+      if (trace.steps.device[s] == window.device) steps.push_back(s);
+    StageGroup& outside = groups.stages[groups.unattributed(window.device)];
+    size_t next = 0;  // first step that ends after the current interval starts
+    for (Row b = 0; b < busy.size(); ++b) {
+      if (busy.device[b] != window.device) continue;
+      const int64_t start = busy.start_ns[b], end = busy.end_ns[b];
+      int64_t rest = end - start;
+      while (next < steps.size() && trace.steps.end_ns[steps[next]] <= start) ++next;
+      for (size_t i = next; i < steps.size() && trace.steps.start_ns[steps[i]] < end; ++i) {
+        const int64_t inside =
+            std::min(end, trace.steps.end_ns[steps[i]]) - std::max(start, trace.steps.start_ns[steps[i]]);
+        if (inside <= 0) continue;
+        groups.stages[groups.stage_of_step[steps[i]]].busy_ns += inside;
+        rest -= inside;
+      }
+      outside.busy_ns += rest;
+    }
+  }
+}
+
+void add_idle(const Trace& trace, Groups& groups) {
+  const Gaps& gaps = trace.gaps;
+  for (Row g = 0; g < gaps.size(); ++g) {
+    const uint32_t stage =
+        gaps.step[g] == kNoRow ? groups.unattributed(gaps.device[g]) : groups.stage_of_step[gaps.step[g]];
+    groups.stages[stage].idle_ns += gaps.dur_ns[g];
+    groups.stages[stage].idle_by_cause[static_cast<size_t>(gaps.cause[g])] += gaps.dur_ns[g];
+  }
+}
+
+void find_host_intervals(const Trace& trace, Groups& groups) {
+  const Steps& steps = trace.steps;
+  std::vector<HostInterval>& host = groups.host;
+  for (Row s = 0; s < steps.size(); ++s) {
+    const int64_t end = std::max(std::max(steps.sync_ns[s], steps.end_ns[s]), steps.host_start_ns[s]);
+    host.push_back({steps.host_start_ns[s], end, groups.stage_of_step[s]});
+  }
+  std::stable_sort(host.begin(), host.end(),
+                   [](const HostInterval& a, const HostInterval& b) { return a.start_ns < b.start_ns; });
+  for (size_t i = 0; i + 1 < host.size(); ++i) host[i].end_ns = std::min(host[i].end_ns, host[i + 1].start_ns);
+}
+
+void group_kernels(const Trace& trace, Groups& groups) {
+  const GpuOps& ops = trace.gpu_ops;
+  const GpuLinks& links = trace.gpu_links;
+  std::vector<uint8_t> op_has_work(trace.ops.size()), launch_seen(trace.api_calls.size());
+  for (Row g = 0; g < ops.size(); ++g)
+    if (links.work[g] != kNoRow && links.op[g] != kNoRow) op_has_work[links.op[g]] = 1;
+  groups.kernel_of.resize(ops.size());
+  for (Row g = 0; g < ops.size(); ++g) {
+    const uint32_t stage =
+        links.step[g] == kNoRow ? groups.stage_of_stream[ops.stream[g]] : groups.stage_of_step[links.step[g]];
+    const uint32_t k = groups.kernel_keys.add({ops.name[g], ops.config[g], links.work[g], stage, links.category[g]});
+    if (k == groups.kernels.size()) groups.kernels.emplace_back().kind = ops.kind[g];
+    groups.kernel_of[g] = k;
+    KernelSums& sums = groups.kernels[k];
+    const int64_t dur = ops.dur_ns[g];
+    ++sums.calls;
+    sums.total_ns += dur;
+    sums.min_ns = std::min(sums.min_ns, dur);
+    sums.max_ns = std::max(sums.max_ns, dur);
+    if (links.work[g] != kNoRow || (links.op[g] != kNoRow && op_has_work[links.op[g]] != 0)) sums.covered_ns += dur;
+    StageGroup& group = groups.stages[stage];
+    ++group.gpu_ops;
+    group.gpu_ns += dur;
+    groups.gpu_ns += dur;
+    if (const Row api = links.api[g]; api != kNoRow && launch_seen[api] == 0) {
+      launch_seen[api] = 1;
+      ++group.launches;
+    }
+  }
+}
+
+}  // namespace
+
+uint32_t Groups::unattributed(int32_t device) const {
+  uint32_t first = 0;
+  for (uint32_t s = static_cast<uint32_t>(stages.size()); s-- > 0 && stages[s].unattributed;) {
+    if (stages[s].device == device) return s;
+    first = s;
+  }
+  return first;
+}
+
+Groups group_trace(const Trace& trace) {
+  Groups groups;
+  group_steps(trace, groups);
+  find_host_intervals(trace, groups);
+  // Each writes its own members of the rows.
+  parallel_run({[&] { group_kernels(trace, groups); },
+                [&] {
+                  add_busy(trace, groups);
+                  add_idle(trace, groups);
+                }});
+  return groups;
+}
+
+std::string_view stage_name(const Trace& trace, const Groups& groups, uint32_t stage) {
+  return groups.stages[stage].unattributed ? "[unattributed]" : trace.text(groups.stages[stage].name);
+}
+
+}  // namespace llmprof

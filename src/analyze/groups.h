@@ -1,0 +1,94 @@
+// Groupings that several analyses need, computed once in linear passes over the trace: which stage every step, GPU
+// activity, operator and API call belongs to, and the GPU activities grouped by name, launch, stage and arithmetic.
+// Everything here is small integers; texts are made only for rows that reach the report.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "analyze/flat_index.h"
+#include "trace/trace.h"
+
+namespace llmprof {
+
+// One row of the stage table: steps of one device with equal name, kind and source. Every device has one more row,
+// `unattributed`, for what lies outside every step.
+struct StageGroup {
+  int32_t device = 0;
+  StageKind kind = StageKind::kOther;
+  StageSource source = StageSource::kDetected;
+  StringId name = StringId::kEmpty;
+  bool unattributed = false;
+  std::vector<Row> steps;
+  int64_t wall_ns = 0, busy_ns = 0, idle_ns = 0;  // from the windows, the busy intervals and the gaps, independently
+  int64_t gpu_ns = 0;                             // sum of durations, overlap counted twice
+  int64_t gpu_ops = 0, launches = 0;
+  std::array<int64_t, static_cast<size_t>(IdleCause::kCount)> idle_by_cause{};
+  int64_t idle_of(IdleCause cause) const { return idle_by_cause[static_cast<size_t>(cause)]; }
+};
+
+struct KernelKey {
+  StringId name;
+  Row config;
+  Row work;
+  uint32_t stage;
+  Category category;
+  friend bool operator==(const KernelKey&, const KernelKey&) = default;
+  uint64_t hash() const {
+    const uint64_t a = uint64_t{index(name)} << 32 | config;
+    const uint64_t b = uint64_t{work} << 32 | uint64_t{stage} << 8 | static_cast<uint64_t>(category);
+    return mix_bits(a ^ mix_bits(b));
+  }
+};
+
+struct KernelSums {
+  int64_t calls = 0, total_ns = 0, min_ns = INT64_MAX, max_ns = 0;
+  int64_t covered_ns = 0;  // of activities whose operator has recorded arithmetic, on this or a sibling activity
+  GpuOpKind kind = GpuOpKind::kKernel;
+};
+
+// The part of the host's time that prepares a step: from the first host activity of the step to that of the next.
+struct HostInterval {
+  int64_t start_ns, end_ns;
+  uint32_t stage;
+};
+
+struct Groups {
+  std::vector<StageGroup> stages;         // by first step; the unattributed rows last, one per window
+  std::vector<uint32_t> stage_of_step;    // parallel to steps
+  std::vector<uint32_t> stage_of_stream;  // parallel to streams: the unattributed row of its device
+  FlatIndex<KernelKey> kernel_keys;       // group -> key
+  std::vector<KernelSums> kernels;        // parallel to kernel_keys
+  std::vector<uint32_t> kernel_of;        // parallel to gpu_ops
+  std::vector<HostInterval> host;         // sorted, disjoint
+  int64_t gpu_ns = 0;                     // sum of all durations
+
+  // Row of stages for "outside every step" of a device; the first unattributed row if the device has no window.
+  uint32_t unattributed(int32_t device) const;
+  bool is_unattributed(uint32_t stage) const { return stages[stage].unattributed; }
+};
+
+Groups group_trace(const Trace& trace);
+
+// Name of the stage as reports show it.
+std::string_view stage_name(const Trace& trace, const Groups& groups, uint32_t stage);
+
+// Walks the host intervals along with times that never decrease by much; returns the stage on the host at a time.
+class HostCursor {
+ public:
+  explicit HostCursor(const Groups& groups) : groups_(groups), outside_(groups.unattributed(INT32_MIN)) {}
+  uint32_t stage_at(int64_t time_ns) {
+    const std::vector<HostInterval>& host = groups_.host;
+    while (next_ > 0 && time_ns < host[next_ - 1].start_ns) --next_;
+    while (next_ < host.size() && host[next_].start_ns <= time_ns) ++next_;
+    return next_ > 0 && time_ns < host[next_ - 1].end_ns ? host[next_ - 1].stage : outside_;
+  }
+
+ private:
+  const Groups& groups_;
+  uint32_t outside_;
+  size_t next_ = 0;  // first interval that starts after the last time asked for
+};
+
+}  // namespace llmprof

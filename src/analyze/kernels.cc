@@ -1,0 +1,170 @@
+// Kernel top-k and the roofline table, both from the kernel groups.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "analyze/analysis.h"
+#include "analyze/roof.h"
+
+namespace llmprof {
+namespace {
+
+bool before(const Context& context, uint32_t a, uint32_t b) {
+  const Groups& groups = context.groups;
+  const KernelSums &x = groups.kernels[a], &y = groups.kernels[b];
+  switch (context.options.sort) {
+    case SortKey::kTotal:
+      break;
+    case SortKey::kMean:
+      if (x.total_ns * y.calls != y.total_ns * x.calls) return x.total_ns * y.calls > y.total_ns * x.calls;
+      break;
+    case SortKey::kCalls:
+      if (x.calls != y.calls) return x.calls > y.calls;
+      break;
+    case SortKey::kName: {
+      const StringId m = groups.kernel_keys.key(a).name, n = groups.kernel_keys.key(b).name;
+      if (m != n) return context.trace.text(m) < context.trace.text(n);
+      break;
+    }
+  }
+  return x.total_ns != y.total_ns ? x.total_ns > y.total_ns : a < b;
+}
+
+// Medians of the chosen groups: one pass collects their durations.
+std::vector<double> medians(const Context& context, const std::vector<uint32_t>& chosen) {
+  const Groups& groups = context.groups;
+  constexpr uint32_t kNone = 0xFFFFFFFFU;
+  std::vector<uint32_t> slot(groups.kernels.size(), kNone);
+  std::vector<std::vector<int64_t>> durations(chosen.size());
+  for (uint32_t i = 0; i < chosen.size(); ++i) {
+    slot[chosen[i]] = i;
+    durations[i].reserve(static_cast<size_t>(groups.kernels[chosen[i]].calls));
+  }
+  for (Row g = 0; g < context.trace.gpu_ops.size(); ++g)
+    if (const uint32_t i = slot[groups.kernel_of[g]]; i != kNone)
+      durations[i].push_back(context.trace.gpu_ops.dur_ns[g]);
+  std::vector<double> out(chosen.size());
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    std::vector<int64_t>& d = durations[i];
+    const size_t half = d.size() / 2;
+    std::nth_element(d.begin(), d.begin() + static_cast<std::ptrdiff_t>(half), d.end());
+    double median = static_cast<double>(d[half]);
+    if (d.size() % 2 == 0)
+      median =
+          (median + static_cast<double>(*std::max_element(d.begin(), d.begin() + static_cast<std::ptrdiff_t>(half)))) /
+          2;
+    out[i] = median;
+  }
+  return out;
+}
+
+KernelRecord kernel_record(const Context& context, uint32_t group, double median_ns) {
+  const Trace& trace = context.trace;
+  const KernelKey& key = context.groups.kernel_keys.key(group);
+  const KernelSums& sums = context.groups.kernels[group];
+  const double total_ns = static_cast<double>(sums.total_ns), calls = static_cast<double>(sums.calls);
+  KernelRecord row;
+  row.name = trace.text(key.name);
+  row.category = category_name(key.category);
+  row.stage = stage_name(trace, context.groups, key.stage);
+  row.device = context.groups.stages[key.stage].device;
+  row.calls = sums.calls;
+  row.total_ms.ns = sums.total_ns;
+  row.mean_ms = total_ns / calls / 1e6;
+  row.min_ms.ns = sums.min_ns;
+  row.p50_ms = median_ns / 1e6;
+  row.max_ms.ns = sums.max_ns;
+  row.share = context.groups.gpu_ns > 0 ? total_ns / static_cast<double>(context.groups.gpu_ns) : 0;
+  row.provenance = provenance::kMeasured;
+  if (key.config != kNoRow) {
+    const LaunchConfigs& c = trace.launch_configs;
+    const Row r = key.config;
+    row.grid = fmt::format("{}x{}x{}", c.grid_x[r], c.grid_y[r], c.grid_z[r]);
+    row.block = fmt::format("{}x{}x{}", c.block_x[r], c.block_y[r], c.block_z[r]);
+    if (c.occupancy_frac[r] >= 0) row.occupancy_frac = static_cast<double>(c.occupancy_frac[r]);
+    if (c.registers_per_thread[r] >= 0) row.registers_per_thread = c.registers_per_thread[r];
+    if (c.shared_bytes[r] >= 0) row.shared_bytes = c.shared_bytes[r];
+  }
+  const Bound bound = kernel_bound(key, sums, trace.works, context.device);
+  if (bound != Bound::kUnknown) row.bound = bound_name(bound);
+  if (key.work == kNoRow) return row;
+  const Works& works = trace.works;
+  row.provenance = provenance::kCounted;
+  row.shape = std::string(trace.text(works.shape[key.work]));
+  if (works.dtype[key.work] != DType::kUnknown) row.dtype = dtype_name(works.dtype[key.work]);
+  row.flops = works.flops[key.work] * calls;
+  row.bytes = works.bytes[key.work] * calls;
+  if (total_ns > 0) {
+    row.tflops = *row.flops / total_ns / 1e3;
+    row.gbs = *row.bytes / total_ns;
+  }
+  if (*row.bytes > 0) row.intensity = *row.flops / *row.bytes;
+  if (context.device != nullptr && total_ns > 0) {
+    const RoofPoint point = place_on_roof(*row.flops, *row.bytes, total_ns, calls,
+                                          context.device->peak_of(works.dtype[key.work]), context.device->bytes_per_s);
+    if (point.roof_ns) row.of_roof_frac = *point.roof_ns / total_ns;
+  }
+  return row;
+}
+
+RooflineRecord roofline_record(const Context& context, const KernelRecord& kernel, DType dtype) {
+  RooflineRecord row;
+  const double calls = static_cast<double>(kernel.calls);
+  row.name = kernel.name;
+  row.category = kernel.category;
+  row.stage = kernel.stage;
+  row.shape = kernel.shape.value_or("");
+  row.dtype = kernel.dtype.value_or("unknown");
+  row.calls = kernel.calls;
+  row.total_ms = kernel.total_ms;
+  row.flops = *kernel.flops / calls;
+  row.bytes = *kernel.bytes / calls;
+  row.intensity = kernel.intensity.value_or(0);
+  row.tflops = kernel.tflops.value_or(0);
+  row.gbs = kernel.gbs.value_or(0);
+  row.bound = kernel.bound;
+  row.of_roof_frac = kernel.of_roof_frac;
+  if (context.device == nullptr) return row;
+  const OptDouble peak = context.device->peak_of(dtype), bandwidth = context.device->bytes_per_s;
+  if (peak) row.peak_tflops = *peak / 1e12;
+  if (bandwidth) row.peak_gbs = *bandwidth / 1e9;
+  if (peak && bandwidth) {
+    row.ridge = *peak / *bandwidth;
+    row.attainable_tflops = std::min(*peak, row.intensity * *bandwidth) / 1e12;
+  }
+  // Operands that come from the L2 cache can beat the memory roof; nothing is left to gain then.
+  if (row.of_roof_frac) row.gain_ms = kernel.total_ms.ms() * std::max(0.0, 1 - *row.of_roof_frac);
+  return row;
+}
+
+}  // namespace
+
+void analyze_kernels(const Context& context, Report& report, std::vector<CannotTell>&) {
+  const Groups& groups = context.groups;
+  std::vector<uint32_t> order(groups.kernels.size());
+  std::iota(order.begin(), order.end(), 0U);
+  const size_t top = context.options.top == 0 ? order.size() : std::min(context.options.top, order.size());
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(top), order.end(),
+                    [&](uint32_t a, uint32_t b) { return before(context, a, b); });
+  // The roofline keeps the top rows with known arithmetic, which need not be among the top kernels.
+  std::vector<uint32_t> roofs;
+  for (uint32_t k = 0; k < groups.kernels.size(); ++k) {
+    const Row work = groups.kernel_keys.key(k).work;
+    if (work != kNoRow && context.trace.works.bytes[work] > 0 && groups.kernels[k].total_ns > 0) roofs.push_back(k);
+  }
+  std::sort(roofs.begin(), roofs.end(), [&](uint32_t a, uint32_t b) {
+    return groups.kernels[a].total_ns != groups.kernels[b].total_ns
+               ? groups.kernels[a].total_ns > groups.kernels[b].total_ns
+               : a < b;
+  });
+  if (context.options.top != 0 && roofs.size() > context.options.top) roofs.resize(context.options.top);
+  order.resize(top);
+  const std::vector<double> p50 = medians(context, order);
+  for (size_t i = 0; i < order.size(); ++i) report.kernels_topk.push_back(kernel_record(context, order[i], p50[i]));
+  for (const uint32_t k : roofs)
+    report.roofline.push_back(roofline_record(context, kernel_record(context, k, 0),
+                                              context.trace.works.dtype[groups.kernel_keys.key(k).work]));
+}
+
+}  // namespace llmprof

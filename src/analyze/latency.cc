@@ -1,0 +1,177 @@
+// TTFT, ITL, TPOT, tokens/s and warm-up from the steps. The definitions stand at Latency in report_data.h.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "analyze/analysis.h"
+
+namespace llmprof {
+
+std::optional<Summary> summarize(std::vector<double> samples) {
+  if (samples.empty()) return std::nullopt;
+  std::sort(samples.begin(), samples.end());
+  const size_t n = samples.size();
+  const auto quantile = [&](double p) {
+    const double position = static_cast<double>(n - 1) * p;
+    const size_t below = static_cast<size_t>(position);
+    const double part = position - static_cast<double>(below);
+    return below + 1 < n ? samples[below] + part * (samples[below + 1] - samples[below]) : samples[below];
+  };
+  Summary out;
+  out.n = static_cast<int64_t>(n);
+  double sum = 0, squares = 0;
+  for (const double x : samples) sum += x;
+  out.mean = sum / static_cast<double>(n);
+  for (const double x : samples) squares += (x - out.mean) * (x - out.mean);
+  if (n > 1) out.stddev = std::sqrt(squares / static_cast<double>(n - 1));
+  out.min = samples.front();
+  out.p50 = quantile(0.5);
+  out.p90 = quantile(0.9);
+  out.p99 = quantile(0.99);
+  out.max = samples.back();
+  return out;
+}
+
+namespace {
+
+constexpr double kFirstCallFactor = 1.5;  // below, a first step is within what steps vary anyway
+
+// Ranks of one process run the same steps on several devices; the device with the most steps stands for the run.
+int32_t main_device(const Steps& steps) {
+  std::map<int32_t, size_t> counts;
+  for (const int32_t device : steps.device) ++counts[device];
+  int32_t best = 0;
+  size_t most = 0;
+  for (const auto& [device, count] : counts)
+    if (count > most) best = device, most = count;
+  return best;
+}
+
+// Extra time of the first instance of each stage over the median of the others; absent if nothing can be compared.
+OptDouble warmup_ns(const Context& context, int32_t device) {
+  const Steps& steps = context.trace.steps;
+  OptDouble extra;
+  for (const StageGroup& group : context.groups.stages) {
+    // Prefills differ by prompt, so only decode and vision steps of equal token counts are comparable.
+    const bool comparable = group.kind == StageKind::kDecode || group.kind == StageKind::kVision;
+    if (group.unattributed || group.device != device || !comparable || group.steps.size() < 3) continue;
+    std::vector<double> rest;
+    const Row first = group.steps.front();
+    for (size_t i = 1; i < group.steps.size(); ++i) {
+      const Row s = group.steps[i];
+      if (steps.new_tokens[s] == steps.new_tokens[first])
+        rest.push_back(static_cast<double>(steps.end_ns[s] - steps.start_ns[s]));
+    }
+    if (rest.size() < 2) continue;
+    const double median = summarize(rest)->p50, own = static_cast<double>(steps.end_ns[first] - steps.start_ns[first]);
+    if (!extra) extra = 0;
+    if (own > kFirstCallFactor * median) *extra += own - median;
+  }
+  return extra;
+}
+
+// Samples of one device's steps, collected in time order.
+struct Samples {
+  std::vector<double> ttft, itl, tpot;
+  int64_t output_tokens = 0, model_ns = 0;
+  bool tokens_known = true;
+  bool interleaved = false;   // steps that serve a prompt and other requests: requests cannot be told apart
+  bool chunk_only = false;    // a chunk that did not finish its prompt
+  int64_t prompt_start = -1;  // of the request whose first token is still to come
+  double request_ms = 0;
+  int64_t request_steps = 0;
+
+  void close_request() {
+    if (request_steps > 0) tpot.push_back(request_ms / static_cast<double>(request_steps));
+    request_ms = 0;
+    request_steps = 0;
+  }
+  void prefill(int64_t start, int64_t end, bool gives_token) {
+    close_request();
+    if (prompt_start < 0) prompt_start = start;
+    chunk_only |= !gives_token;
+    if (!gives_token) return;
+    ttft.push_back(static_cast<double>(end - prompt_start) / 1e6);
+    prompt_start = -1;
+  }
+  void decode(int64_t start, int64_t end, bool mixed) {
+    // A decode step between the chunks of a prompt belongs to another request, and is part of this one's TTFT.
+    interleaved |= mixed || prompt_start >= 0;
+    if (mixed) prompt_start = -1;  // the prompt may end in here; its TTFT cannot be told
+    const double wall_ms = static_cast<double>(end - start) / 1e6;
+    itl.push_back(wall_ms);
+    request_ms += wall_ms;
+    ++request_steps;
+  }
+};
+
+Samples collect(const Steps& steps, int32_t device) {
+  Samples out;
+  for (Row s = 0; s < steps.size(); ++s) {
+    const StageKind kind = steps.kind[s];
+    if (steps.device[s] != device || kind == StageKind::kOther) continue;
+    const int64_t start = steps.start_ns[s], end = steps.end_ns[s];
+    if (kind == StageKind::kVision) {
+      if (out.prompt_start < 0) out.prompt_start = start;
+      continue;
+    }
+    out.model_ns += end - start;
+    out.tokens_known &= steps.output_tokens[s] >= 0;
+    out.output_tokens += std::max<int64_t>(0, steps.output_tokens[s]);
+    if (kind == StageKind::kPrefill) {
+      out.prefill(start, end, steps.output_tokens[s] != 0);
+    } else {
+      out.decode(start, end, kind == StageKind::kMixed);
+    }
+  }
+  out.close_request();
+  return out;
+}
+
+void explain_missing(const Samples& samples, const Latency& latency, std::vector<CannotTell>& cannot_tell) {
+  if (samples.ttft.empty())
+    cannot_tell.push_back(
+        {"What is TTFT?",
+         samples.interleaved ? "prompts are processed in mixed steps; the recording does not say which request is whose"
+         : samples.chunk_only ? "the recording holds only parts of a prompt (chunks without a first token)"
+                              : "no prefill lies inside the recording",
+         samples.interleaved ? "take TTFT from the server's request metrics"
+                             : "record from before the first prompt is submitted"});
+  if (samples.itl.empty())
+    cannot_tell.push_back({"What are TPOT and ITL?", "no decode step lies inside the recording",
+                           "record long enough to include several generated tokens"});
+  if (samples.interleaved)
+    cannot_tell.push_back({"What is TPOT of each request?",
+                           "steps serve several requests and the recording does not say which",
+                           "use ITL per step, or the server's request metrics"});
+  if (!latency.output_tokens_per_s && !samples.itl.empty())
+    cannot_tell.push_back({"How many tokens per second come out?", "the number of sequences in the steps is unknown",
+                           "record shapes (record_shapes=True)"});
+}
+
+}  // namespace
+
+void analyze_latency(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
+  const Steps& steps = context.trace.steps;
+  if (steps.empty()) {
+    cannot_tell.push_back(
+        {"What are TTFT and TPOT?", "no prefill or decode step was found in the recording",
+         "annotate the stages (torch.profiler.record_function(\"prefill\") and (\"decode\")), or name your own ranges "
+         "with --stage prefill=REGEX and --stage decode=REGEX"});
+    return;
+  }
+  const int32_t device = main_device(steps);
+  const Samples samples = collect(steps, device);
+  Latency latency;
+  latency.ttft_ms = summarize(samples.ttft);
+  latency.itl_ms = summarize(samples.itl);
+  if (!samples.interleaved) latency.tpot_ms = summarize(samples.tpot);
+  if (samples.tokens_known && samples.model_ns > 0 && samples.output_tokens > 0)
+    latency.output_tokens_per_s =
+        static_cast<double>(samples.output_tokens) / (static_cast<double>(samples.model_ns) / 1e9);
+  if (const OptDouble warmup = warmup_ns(context, device)) latency.warmup_ms = *warmup / 1e6;
+  explain_missing(samples, latency, cannot_tell);
+  report.latency = latency;
+}
+
+}  // namespace llmprof

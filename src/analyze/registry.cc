@@ -1,0 +1,93 @@
+#include <algorithm>
+
+#include "analyze/analysis.h"
+#include "analyze/ceilings.h"
+#include "analyze/workload.h"
+#include "base/parallel.h"
+
+namespace llmprof {
+namespace {
+
+// Fills: the parts of the Report it writes. Phase 1 reads what phase 0 wrote.
+constexpr Analysis kAnalyses[] = {
+    {"operators", "framework operators by name and stage (operators)", analyze_operators, 0},
+    {"latency", "TTFT, TPOT, ITL, tokens per second, warm-up (latency)", analyze_latency, 0},
+    {"stages", "time, FLOPs, MFU, MBU, place on the roofline and bound per stage (stages)", analyze_stages, 0},
+    {"kernels", "most expensive kernels, and kernels against the roofline (kernels_topk, roofline)", analyze_kernels,
+     0},
+    {"categories", "operation, time, share, bottleneck per stage (categories)", analyze_categories, 0},
+    {"idle", "GPU idle time by cause, and where the host was meanwhile (idle, idle_sites)", analyze_idle, 0},
+    {"host", "host time in operators, launches and waits against GPU time (host)", analyze_host, 0},
+    {"memory", "device memory peaks, allocating operators, timeline (memory)", analyze_memory, 0},
+    {"overhead", "what the recording itself says about its cost (overhead)", analyze_overhead, 0},
+    {"coverage", "how much of the recording the answers rest on (coverage)", analyze_coverage, 0},
+    {"workload", "the model by its configuration: FLOPs and bytes by formula, cross-check (model, stages)",
+     analyze_workload, 1},
+    {"diagnose", "findings with evidence, advice and bounds (findings)", diagnose, 2},
+};
+constexpr int kLastPhase = 2;
+
+void add_diagnostics(const Diagnostics& diagnostics, Report& report) {
+  for (size_t i = 0; i < kDiagnosticCount; ++i) {
+    const DiagnosticId id = static_cast<DiagnosticId>(i);
+    if (diagnostics.count(id) == 0) continue;
+    const DiagnosticInfo& info = diagnostic_table()[i];
+    DiagnosticRecord row;
+    row.key = info.key;
+    row.severity = name_of(info.severity);
+    row.count = static_cast<int64_t>(diagnostics.count(id));
+    row.text = info.text;
+    for (size_t p = 0; p < diagnostics.places(id).size(); ++p)
+      row.text += (p == 0 ? " First seen: " : "; ") + diagnostics.places(id)[p];
+    report.diagnostics.push_back(std::move(row));
+  }
+  std::stable_sort(
+      report.diagnostics.begin(), report.diagnostics.end(), [](const DiagnosticRecord& a, const DiagnosticRecord& b) {
+        const auto rank = [](const DiagnosticRecord& row) {
+          return row.severity == "error" ? 0 : row.severity == "data-loss" ? 1 : row.severity == "notice" ? 2 : 3;
+        };
+        return rank(a) < rank(b);
+      });
+}
+
+void describe_source(const Trace& trace, Report& report) {
+  report.source.kind = trace.source.kind;
+  report.source.files = trace.source.files;
+  int64_t start = INT64_MAX, end = INT64_MIN;
+  for (const Window& window : trace.windows) {
+    start = std::min(start, window.start_ns);
+    end = std::max(end, window.end_ns);
+  }
+  if (trace.windows.empty()) return;
+  report.source.duration_ms.ns = end - start;
+  if (trace.base_unix_ns != 0) report.source.start_unix_ns = trace.base_unix_ns + start;
+}
+
+}  // namespace
+
+std::span<const Analysis> analyses() { return kAnalyses; }
+
+Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
+  Report report;
+  report.tool_version = LLMPROF_VERSION;
+  Diagnostics diagnostics = trace.diagnostics;
+  std::vector<CannotTell> device_notes;
+  LLMPROF_ASSIGN(report.device, describe_device(trace, options, diagnostics, device_notes));
+  LLMPROF_CHECK(check_workload_options(options));
+  describe_source(trace, report);
+  const Groups groups = group_trace(trace);
+  const Context context{trace, options, groups, report.device ? &*report.device : nullptr};
+  std::vector<std::vector<CannotTell>> notes(std::size(kAnalyses));
+  for (int phase = 0; phase <= kLastPhase; ++phase)
+    parallel_for(std::size(kAnalyses), [&](size_t i) {
+      if (kAnalyses[i].phase == phase) kAnalyses[i].run(context, report, notes[i]);
+    });
+  report.cannot_tell = std::move(device_notes);
+  for (std::vector<CannotTell>& list : notes)
+    for (CannotTell& row : list) report.cannot_tell.push_back(std::move(row));
+  add_diagnostics(diagnostics, report);
+  report.conservation = check_conservation(trace, report);
+  return report;
+}
+
+}  // namespace llmprof

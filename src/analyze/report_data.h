@@ -1,0 +1,392 @@
+// Report: what the analyses found, in the form that every renderer walks. Plain rows of plain values; nothing here
+// refers to the Trace, so a Report outlives it. Row records are declared once (base/fields.h) with the name, unit and
+// sentence of every field: JSON, CSV, the text tables and docs/metrics.md walk those declarations.
+//
+// What always holds: a value that is not known is an empty optional, never 0, and Report::cannot_tell or
+// Report::diagnostics says why. Times of tables are totals over their instances. In every StageTiming busy + idle is
+// wall to the nanosecond, and the stages of a device, [unattributed] included, fill its window (check_conservation).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/diagnostics.h"
+#include "base/fields.h"
+#include "trace/tables.h"
+
+namespace llmprof {
+
+// A time that is exact in nanoseconds and is shown in milliseconds.
+struct Milliseconds {
+  int64_t ns = 0;
+  double ms() const { return static_cast<double>(ns) / 1e6; }
+  friend bool operator==(Milliseconds, Milliseconds) = default;
+};
+
+using OptDouble = std::optional<double>;
+using OptInt = std::optional<int64_t>;
+using OptText = std::optional<std::string>;
+
+// Where a number comes from. "measured" by the recorder; "counted" from recorded shapes; "formula" from the model's
+// configuration; "datasheet"; "clock": data sheet rate scaled to the SM clock seen.
+namespace provenance {
+inline constexpr const char* kMeasured = "measured";
+inline constexpr const char* kCounted = "counted";
+inline constexpr const char* kFormula = "formula";
+inline constexpr const char* kDatasheet = "datasheet";
+}  // namespace provenance
+
+inline constexpr const char* kUnattributed = "[unattributed]";
+
+// ---- rows --------------------------------------------------------------------------------------------------------
+
+#define LLMPROF_STAGE_TIMING_FIELDS(F)                                                                                 \
+  F(std::string, name, "", "Stage name: the annotation's text or the kind; [unattributed] is time outside every step") \
+  F(std::string, kind, "", "prefill, decode, mixed, vision or other")                                                  \
+  F(std::string, source, "", "Who says so: annotation, nvtx or detected")                                              \
+  F(int64_t, device, "", "CUDA device ordinal")                                                                        \
+  F(int64_t, count, "", "Instances (steps)")                                                                           \
+  F(OptInt, tokens, "", "Tokens that the model ran on, all instances together")                                        \
+  F(OptInt, output_tokens, "", "Tokens produced, all instances together")                                              \
+  F(OptInt, sequences, "", "Most sequences in one instance")                                                           \
+  F(OptInt, context, "", "Longest context attended, new tokens included")                                              \
+  F(Milliseconds, wall_ms, "ms", "Sum of the windows of the instances")                                                \
+  F(Milliseconds, gpu_busy_ms, "ms", "Part of wall in which any stream of the device was busy, overlap counted once")  \
+  F(Milliseconds, gpu_idle_ms, "ms", "The rest of wall, from the table of idle gaps")                                  \
+  F(OptDouble, gpu_busy_frac, "frac", "gpu_busy_ms / wall_ms")                                                         \
+  F(int64_t, kernels, "", "Kernels, copies and memsets")                                                               \
+  F(int64_t, launches, "", "Distinct API calls that launched them; one graph launch starts many kernels")              \
+  F(OptDouble, flops, "FLOP", "Arithmetic of GEMMs, convolutions and attention; causal attention counted causally")    \
+  F(OptDouble, flops_full_attention, "FLOP", "The same with attention counted without its causal mask")                \
+  F(OptText, flops_provenance, "", "counted (from recorded shapes) or formula (from the model)")                       \
+  F(OptDouble, flop_coverage_frac, "frac", "Share of GEMM, convolution and attention time whose shapes are recorded")  \
+  F(OptText, dtype, "", "Element type of most of the arithmetic")                                                      \
+  F(OptDouble, dram_bytes_model, "bytes", "Least traffic: operands of GEMMs, attention and gathers once per call")     \
+  F(OptDouble, weight_bytes, "bytes", "Part of dram_bytes_model that is weights")                                      \
+  F(OptDouble, kv_bytes, "bytes", "Part of dram_bytes_model that is keys and values")                                  \
+  F(OptDouble, dram_bytes_measured, "bytes", "Memory traffic by hardware counter")                                     \
+  F(OptDouble, tflops, "TFLOP/s", "flops / wall_ms")                                                                   \
+  F(OptDouble, mfu, "frac", "Arithmetic at data sheet peak of its type, as a share of wall_ms")                        \
+  F(OptDouble, mfu_at_clock, "frac", "The same at the peak of the SM clock seen")                                      \
+  F(OptDouble, mbu, "frac", "Weights touched and KV read at data sheet bandwidth, as a share of wall_ms")              \
+  F(OptDouble, intensity, "FLOP/byte", "flops / dram_bytes_model")                                                     \
+  F(OptDouble, roof_tflops, "TFLOP/s", "Attainable: min(peak, intensity x bandwidth)")                                 \
+  F(OptDouble, of_roof_frac, "frac", "tflops / roof_tflops")                                                           \
+  F(OptDouble, tensor_active_frac, "frac", "Tensor pipe active, by hardware counter")                                  \
+  F(OptDouble, sm_active_frac, "frac", "SMs active, by hardware counter")                                              \
+  F(OptDouble, dram_frac, "frac", "Memory interface active, by hardware counter")                                      \
+  F(OptDouble, l2_hit_frac, "frac", "L2 hit rate, by hardware counter")                                                \
+  F(OptText, bound, "", "compute, memory, overhead, sync, copy, comm or mixed: what most of wall_ms goes to")          \
+  F(OptDouble, bound_frac, "frac", "Share of wall_ms that the bound explains")                                         \
+  F(OptText, bound_detail, "", "The bound in words")                                                                   \
+  F(OptDouble, energy_j, "J", "Energy")
+LLMPROF_RECORD(StageTiming, "stages", "Time, work and distance from the hardware's limit per stage",
+               LLMPROF_STAGE_TIMING_FIELDS)
+
+#define LLMPROF_OPERATOR_FIELDS(F)                                                                                    \
+  F(std::string, name, "", "Operator")                                                                                \
+  F(std::string, stage, "", "Stage in whose host interval the calls started")                                         \
+  F(int64_t, calls, "", "Calls")                                                                                      \
+  F(int64_t, top_level_calls, "", "Calls not made by another operator")                                               \
+  F(Milliseconds, cpu_total_ms, "ms", "Host time, enclosed operators included; a call inside itself is counted once") \
+  F(Milliseconds, cpu_self_ms, "ms", "Host time without enclosed operators")                                          \
+  F(Milliseconds, gpu_total_ms, "ms", "GPU time of everything launched inside")                                       \
+  F(Milliseconds, gpu_self_ms, "ms", "GPU time launched by the operator itself, not by enclosed ones")                \
+  F(OptDouble, gpu_mean_ms, "ms", "gpu_total_ms / calls")                                                             \
+  F(OptText, shapes, "", "Input dimensions of the most frequent call")                                                \
+  F(int64_t, shape_count, "", "Distinct input descriptions among the calls")                                          \
+  F(OptDouble, flops, "FLOP", "Arithmetic launched by the operator itself")                                           \
+  F(OptDouble, memory_bytes, "bytes", "Least traffic of that arithmetic")
+LLMPROF_RECORD(OperatorRecord, "operators", "Framework operators by name and stage", LLMPROF_OPERATOR_FIELDS)
+
+#define LLMPROF_KERNEL_FIELDS(F)                                                                            \
+  F(std::string, name, "", "Kernel, or kind of copy")                                                       \
+  F(std::string, category, "", "What it is for")                                                            \
+  F(std::string, stage, "", "Stage")                                                                        \
+  F(int64_t, device, "", "CUDA device ordinal")                                                             \
+  F(int64_t, calls, "", "Times it ran")                                                                     \
+  F(Milliseconds, total_ms, "ms", "Sum of durations")                                                       \
+  F(double, mean_ms, "ms", "total_ms / calls")                                                              \
+  F(Milliseconds, min_ms, "ms", "Shortest")                                                                 \
+  F(double, p50_ms, "ms", "Median")                                                                         \
+  F(Milliseconds, max_ms, "ms", "Longest")                                                                  \
+  F(double, share, "frac", "Part of the GPU time of the whole recording")                                   \
+  F(OptText, grid, "", "Grid, x*y*z")                                                                       \
+  F(OptText, block, "", "Block, x*y*z")                                                                     \
+  F(OptText, shape, "", "Arithmetic shape from the operator that launched it")                              \
+  F(OptText, dtype, "", "Element type of the arithmetic")                                                   \
+  F(OptDouble, flops, "FLOP", "Arithmetic of all calls")                                                    \
+  F(OptDouble, bytes, "bytes", "Least traffic of all calls: each operand read once, each result written")   \
+  F(OptDouble, tflops, "TFLOP/s", "flops / total_ms")                                                       \
+  F(OptDouble, gbs, "GB/s", "bytes / total_ms")                                                             \
+  F(OptDouble, intensity, "FLOP/byte", "flops / bytes")                                                     \
+  F(OptText, bound, "", "compute or memory by intensity; latency if far from either roof")                  \
+  F(OptDouble, of_roof_frac, "frac", "Time at the roof, max(flops/peak, bytes/bandwidth), over time taken") \
+  F(OptDouble, occupancy_frac, "frac", "Occupancy that the recorder estimated from the resources")          \
+  F(OptInt, registers_per_thread, "", "Registers per thread")                                               \
+  F(OptInt, shared_bytes, "bytes", "Shared memory per block")                                               \
+  F(std::string, provenance, "", "measured times; counted if shapes give the arithmetic as well")
+LLMPROF_RECORD(KernelRecord, "kernels", "GPU activities grouped by name, launch, shape and stage",
+               LLMPROF_KERNEL_FIELDS)
+
+#define LLMPROF_CATEGORY_FIELDS(F)                                                                      \
+  F(std::string, category, "", "What the GPU time was for")                                             \
+  F(std::string, stage, "", "Stage")                                                                    \
+  F(int64_t, device, "", "CUDA device ordinal")                                                         \
+  F(int64_t, kernels, "", "Kernels, copies and memsets")                                                \
+  F(Milliseconds, time_ms, "ms", "Sum of durations")                                                    \
+  F(double, share, "frac", "Part of the GPU time of the stage")                                         \
+  F(OptDouble, wall_share, "frac", "Part of the stage's wall time")                                     \
+  F(double, mean_us, "us", "Mean duration")                                                             \
+  F(OptDouble, flops, "FLOP", "Arithmetic, where recorded shapes give it")                              \
+  F(OptDouble, bytes, "bytes", "Least traffic, where recorded shapes give it")                          \
+  F(OptDouble, of_roof_frac, "frac", "Time at the roof over time taken, kernels with known shape only") \
+  F(OptText, bottleneck, "", "compute, memory, latency (short kernels: fixed cost), copy (transfers) or comm")
+LLMPROF_RECORD(CategoryRecord, "categories", "Where the GPU time goes: operation, time, share, bottleneck",
+               LLMPROF_CATEGORY_FIELDS)
+
+#define LLMPROF_ROOFLINE_FIELDS(F)                                                                        \
+  F(std::string, name, "", "Kernel")                                                                      \
+  F(std::string, category, "", "What it is for")                                                          \
+  F(std::string, stage, "", "Stage")                                                                      \
+  F(std::string, shape, "", "Arithmetic shape")                                                           \
+  F(std::string, dtype, "", "Element type of the arithmetic")                                             \
+  F(int64_t, calls, "", "Times it ran")                                                                   \
+  F(Milliseconds, total_ms, "ms", "Sum of durations")                                                     \
+  F(double, flops, "FLOP", "Arithmetic of one call")                                                      \
+  F(double, bytes, "bytes", "Least traffic of one call")                                                  \
+  F(double, intensity, "FLOP/byte", "flops / bytes")                                                      \
+  F(double, tflops, "TFLOP/s", "Reached")                                                                 \
+  F(double, gbs, "GB/s", "Reached; above the memory's bandwidth where operands come from L2")             \
+  F(OptDouble, peak_tflops, "TFLOP/s", "Data sheet peak of the type")                                     \
+  F(OptDouble, peak_gbs, "GB/s", "Data sheet bandwidth")                                                  \
+  F(OptDouble, ridge, "FLOP/byte", "peak_tflops / peak_gbs: above it arithmetic limits, below it memory") \
+  F(OptDouble, attainable_tflops, "TFLOP/s", "min(peak, intensity x bandwidth)")                          \
+  F(OptDouble, of_roof_frac, "frac", "tflops / attainable_tflops (for gathers: of the bandwidth)")        \
+  F(OptText, bound, "", "compute or memory by intensity; latency if far from either roof")                \
+  F(OptDouble, gain_ms, "ms", "Time that would be saved at the roof: an upper bound for tuning this kernel")
+LLMPROF_RECORD(RooflineRecord, "roofline", "Kernels with known arithmetic against the roofline",
+               LLMPROF_ROOFLINE_FIELDS)
+
+#define LLMPROF_IDLE_FIELDS(F)                                                     \
+  F(std::string, cause, "", "Why the GPU was idle")                                \
+  F(std::string, stage, "", "Stage")                                               \
+  F(int64_t, device, "", "CUDA device ordinal")                                    \
+  F(int64_t, gaps, "", "Idle intervals")                                           \
+  F(Milliseconds, total_ms, "ms", "Idle time")                                     \
+  F(OptDouble, wall_share, "frac", "Part of the stage's wall time")                \
+  F(double, mean_us, "us", "Mean length")                                          \
+  F(OptText, top_operator, "", "Operator in which the host spent most of it")      \
+  F(OptDouble, top_operator_ms, "ms", "Idle time while the host was in it")        \
+  F(OptText, top_api, "", "CUDA call in which the host spent most of it")          \
+  F(OptDouble, top_api_ms, "ms", "Idle time while the host was in it")             \
+  F(OptText, top_python, "", "Python function in which the host spent most of it") \
+  F(OptDouble, top_python_ms, "ms", "Idle time while the host was in it")
+LLMPROF_RECORD(IdleRecord, "idle", "GPU idle time by cause and stage", LLMPROF_IDLE_FIELDS)
+
+#define LLMPROF_IDLE_SITE_FIELDS(F)                          \
+  F(std::string, stage, "", "Stage")                         \
+  F(int64_t, device, "", "CUDA device ordinal")              \
+  F(std::string, kind, "", "operator, api or python")        \
+  F(std::string, site, "", "Where the host was")             \
+  F(int64_t, gaps, "", "Idle intervals")                     \
+  F(Milliseconds, total_ms, "ms", "GPU idle time meanwhile") \
+  F(double, share, "frac", "Part of the idle time of the stage")
+LLMPROF_RECORD(IdleSiteRecord, "idle_sites", "Where the host was while the GPU idled", LLMPROF_IDLE_SITE_FIELDS)
+
+#define LLMPROF_HOST_FIELDS(F)                                                              \
+  F(std::string, stage, "", "Stage")                                                        \
+  F(int64_t, device, "", "CUDA device ordinal")                                             \
+  F(int64_t, operators, "", "Operator calls, enclosed ones included")                       \
+  F(Milliseconds, operators_ms, "ms", "Host time in operators, enclosed ones counted once") \
+  F(int64_t, launches, "", "API calls that launched GPU work")                              \
+  F(Milliseconds, launch_ms, "ms", "Host time in those calls")                              \
+  F(OptDouble, launch_mean_us, "us", "launch_ms / launches")                                \
+  F(int64_t, syncs, "", "API calls that wait for the GPU")                                  \
+  F(Milliseconds, sync_ms, "ms", "Host time in those calls")                                \
+  F(Milliseconds, gpu_busy_ms, "ms", "GPU time of the stage, overlap counted once")         \
+  F(OptDouble, host_per_gpu, "frac", "operators_ms / gpu_busy_ms: above 1 the host cannot keep the GPU busy")
+LLMPROF_RECORD(HostRecord, "host", "Host time against GPU time per stage", LLMPROF_HOST_FIELDS)
+
+#define LLMPROF_ALLOCATION_FIELDS(F)                        \
+  F(std::string, name, "", "Innermost operator, or [none]") \
+  F(int64_t, allocations, "", "Blocks allocated")           \
+  F(double, bytes, "bytes", "Bytes allocated, reused ones counted every time")
+LLMPROF_RECORD(AllocationRecord, "memory_operators", "Operators by device memory allocated", LLMPROF_ALLOCATION_FIELDS)
+
+#define LLMPROF_MEMORY_POINT_FIELDS(F)                           \
+  F(double, time_ms, "ms", "Since the start of the recording")   \
+  F(OptDouble, allocated_bytes, "bytes", "In use by tensors")    \
+  F(OptDouble, reserved_bytes, "bytes", "Held by the allocator") \
+  F(std::string, stage, "", "Stage on the host at that time")
+LLMPROF_RECORD(MemoryPoint, "memory", "Device memory over time, thinned out; extremes kept",
+               LLMPROF_MEMORY_POINT_FIELDS)
+
+#define LLMPROF_EVIDENCE_FIELDS(F)                 \
+  F(std::string, metric, "", "What was looked at") \
+  F(OptDouble, value, "", "Its value in this run") \
+  F(std::string, unit, "", "Unit of the value")    \
+  F(std::string, provenance, "", "measured, counted, formula, datasheet")
+LLMPROF_RECORD(Evidence, "evidence", "Numbers of this run behind a finding", LLMPROF_EVIDENCE_FIELDS)
+
+#define LLMPROF_BOUND_FIELDS(F)                                           \
+  F(std::string, metric, "", "Metric that the change could move at most") \
+  F(double, from, "", "Its value now")                                    \
+  F(double, to, "", "Best value that the change can reach")
+LLMPROF_RECORD(GainBound, "bound", "Upper bound of the gain", LLMPROF_BOUND_FIELDS)
+
+#define LLMPROF_CANNOT_TELL_FIELDS(F)                     \
+  F(std::string, question, "", "What cannot be answered") \
+  F(std::string, why, "", "Which data is missing")        \
+  F(std::string, how_to_find_out, "", "What to record or to pass")
+LLMPROF_RECORD(CannotTell, "cannot_tell", "What this recording does not answer", LLMPROF_CANNOT_TELL_FIELDS)
+
+#define LLMPROF_DIAGNOSTIC_FIELDS(F)                                    \
+  F(std::string, key, "", "Stable key, see `llmprof list diagnostics`") \
+  F(std::string, severity, "", "info, notice, data-loss or error")      \
+  F(int64_t, count, "", "Times it happened")                            \
+  F(std::string, text, "", "What it means, with the first places it was seen")
+LLMPROF_RECORD(DiagnosticRecord, "diagnostics", "Anomalies met while reading", LLMPROF_DIAGNOSTIC_FIELDS)
+
+#define LLMPROF_CHECK_FIELDS(F)                \
+  F(std::string, name, "", "What must add up") \
+  F(double, expected, "", "One side, in unit") \
+  F(double, actual, "", "The other side")      \
+  F(std::string, unit, "", "ns or rows")       \
+  F(bool, ok, "", "Equal, exactly")
+LLMPROF_RECORD(ConservationCheck, "conservation", "Totals that must add up exactly", LLMPROF_CHECK_FIELDS)
+
+#define LLMPROF_COVERAGE_FIELDS(F)            \
+  F(std::string, name, "", "What is covered") \
+  F(OptDouble, frac, "frac", "Share covered") \
+  F(std::string, text, "", "Share of what, and what lies outside")
+LLMPROF_RECORD(CoverageRecord, "coverage", "How much of the recording the answers rest on", LLMPROF_COVERAGE_FIELDS)
+
+// ---- single objects ------------------------------------------------------------------------------------------------
+
+// n, mean, sample standard deviation, order statistics. Percentiles interpolate linearly between closest ranks
+// (position (n-1)*p in the sorted samples, Hyndman and Fan's type 7). With one sample the deviation is not known.
+#define LLMPROF_SUMMARY_FIELDS(F)                                                  \
+  F(int64_t, n, "", "Samples")                                                     \
+  F(double, mean, "", "Arithmetic mean")                                           \
+  F(OptDouble, stddev, "", "Sample standard deviation (n-1); null for one sample") \
+  F(double, min, "", "Smallest")                                                   \
+  F(double, p50, "", "Median")                                                     \
+  F(double, p90, "", "90th percentile")                                            \
+  F(double, p99, "", "99th percentile")                                            \
+  F(double, max, "", "Largest")
+LLMPROF_RECORD(Summary, "summary", "Distribution of samples", LLMPROF_SUMMARY_FIELDS)
+
+// Definitions (docs/formulas.md):
+//   TTFT  from the start of the first prefill window of a request to the end of the window that produced its first
+//         token; windows of chunks and of a vision encoder directly before are part of it. Without the queue.
+//   ITL   window of one decode or mixed step, one sample per step.
+//   TPOT  per request: sum of its decode windows / tokens they produced per sequence, that is the mean of its ITLs.
+//         The first token is not included.
+//   output_tokens_per_s  tokens produced / sum of the windows of prefill, decode and mixed steps.
+struct Latency {
+  std::optional<Summary> ttft_ms, tpot_ms, itl_ms;
+  OptDouble output_tokens_per_s;
+  OptDouble warmup_ms;  // extra time of first instances over the median of the others, where it stands out; else 0
+};
+
+// One ceiling of the device. at_clock: scaled to the SM clock seen, absent when no clock is known.
+struct Peak {
+  std::string name;  // "bf16_tflops", "dram_gbs"
+  double value = 0;
+  std::string provenance;
+  OptDouble at_clock;
+};
+
+struct DeviceReport {
+  int64_t device = 0;
+  std::string name;  // as recorded
+  OptText sku;       // row of the hardware table
+  OptText compute_capability;
+  OptInt sm_count;
+  OptDouble memory_bytes;
+  std::optional<Summary> sm_clock_mhz;
+  std::vector<Peak> peaks;
+  // The same for look-up: FLOP/s per element type and bytes/s; empty where unknown.
+  std::array<OptDouble, static_cast<size_t>(DType::kCount)> flops_per_s;
+  OptDouble bytes_per_s;
+  OptDouble clock_scale;             // SM clock seen over the clock of the data sheet's peaks
+  std::vector<std::string> remarks;  // doubtful values and the like
+  OptDouble peak_of(DType dtype) const { return flops_per_s[static_cast<size_t>(dtype)]; }
+};
+
+struct ModelSummary {
+  std::string id;
+  std::string origin;  // "given" or "recognised"
+  std::string evidence;
+  OptDouble params;
+  OptText dtype;
+  OptDouble weight_bytes;
+  OptDouble kv_bytes_per_token;
+};
+
+struct MemoryReport {
+  OptDouble peak_allocated_bytes, peak_reserved_bytes, capacity_bytes;
+  OptDouble peak_time_ms;  // of allocated, since the start of the recording
+  OptText peak_stage;
+  int64_t events = 0, allocations = 0, frees = 0;
+  std::vector<AllocationRecord> operators;
+  std::vector<MemoryPoint> series;
+};
+
+// What recording cost. distortion_frac needs a run without the profiler to compare with.
+struct OverheadReport {
+  OptDouble distortion_frac, ci95;
+  std::string method;
+  Milliseconds recorded_ms;  // profiler activity that the recording itself lists
+  int64_t records = 0;
+};
+
+enum class FindingSeverity : uint8_t { kInfo, kMinor, kMajor, kCritical };
+const char* name_of(FindingSeverity severity);
+
+struct Finding {
+  std::string id;
+  FindingSeverity severity = FindingSeverity::kInfo;
+  std::string stage;  // or "all"
+  std::string title;
+  std::vector<Evidence> evidence;
+  std::vector<std::string> advice;
+  std::optional<GainBound> bound;
+  double gain_ns = 0;  // expected gain over the recording, for the order; an upper bound
+};
+
+struct SourceReport {
+  std::string kind;
+  std::vector<std::string> files;
+  OptInt start_unix_ns;
+  Milliseconds duration_ms;  // from the first to the last recorded event of the windows
+};
+
+struct Report {
+  std::string tool_version;
+  SourceReport source;
+  std::optional<DeviceReport> device;  // the one with most GPU time; rows of stages tell the ordinal
+  std::optional<ModelSummary> model;
+  std::optional<Latency> latency;
+  std::vector<StageTiming> stages;
+  std::vector<OperatorRecord> operators;
+  std::vector<KernelRecord> kernels_topk;
+  std::vector<CategoryRecord> categories;
+  std::vector<RooflineRecord> roofline;
+  std::vector<IdleRecord> idle;
+  std::vector<IdleSiteRecord> idle_sites;
+  std::vector<HostRecord> host;
+  std::optional<MemoryReport> memory;
+  std::optional<OverheadReport> overhead;
+  std::vector<Finding> findings;
+  std::vector<CannotTell> cannot_tell;
+  std::vector<DiagnosticRecord> diagnostics;
+  std::vector<ConservationCheck> conservation;
+  std::vector<CoverageRecord> coverage;
+};
+
+}  // namespace llmprof

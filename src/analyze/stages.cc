@@ -1,0 +1,188 @@
+// The stage table: time, work, MFU, MBU, place on the roofline, and what bounds each stage.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyze/analysis.h"
+#include "analyze/roof.h"
+#include "analyze/workload.h"
+
+namespace llmprof {
+namespace {
+
+// Below this share of GEMM, convolution and attention time with recorded shapes, a stage's FLOPs would be a lower bound
+// that reads like a total; they are left out. One unshaped helper GEMM per step stays well inside it.
+constexpr double kFlopCoverageMin = 0.95;
+// A bound is named if it explains at least half of the wall time; otherwise the stage is "mixed".
+constexpr double kBoundShareMin = 0.5;
+
+struct StageSums {
+  double flops = 0, flops_full = 0, bytes = 0, weight_bytes = 0, kv_bytes = 0;
+  double compute_ns = 0;  // arithmetic at peak
+  bool peaks_known = true;
+  std::array<double, static_cast<size_t>(DType::kCount)> flops_by_dtype{};
+  double arithmetic_ns = 0, covered_ns = 0, other_ns = 0;
+  std::array<double, 6> bound_ns{};  // kernel time by Bound
+};
+
+std::vector<StageSums> sum_stages(const Context& context) {
+  const Groups& groups = context.groups;
+  const Works& works = context.trace.works;
+  std::vector<StageSums> all(groups.stages.size());
+  for (uint32_t k = 0; k < groups.kernels.size(); ++k) {
+    const KernelKey& key = groups.kernel_keys.key(k);
+    const KernelSums& kernel = groups.kernels[k];
+    StageSums& sums = all[key.stage];
+    const double total_ns = static_cast<double>(kernel.total_ns), calls = static_cast<double>(kernel.calls);
+    sums.bound_ns[static_cast<size_t>(kernel_bound(key, kernel, works, context.device))] += total_ns;
+    if (key.category == Category::kGemm || key.category == Category::kAttention ||
+        key.category == Category::kConvolution) {
+      sums.arithmetic_ns += total_ns;
+      sums.covered_ns += static_cast<double>(kernel.covered_ns);
+    }
+    if (key.category == Category::kOther) sums.other_ns += total_ns;
+    if (key.work == kNoRow) continue;
+    const WorkKind kind = works.kind[key.work];
+    if (kind == WorkKind::kPointwise || kind == WorkKind::kReduction) continue;  // mostly served by the L2 cache
+    const double flops = works.flops[key.work] * calls;
+    sums.flops += flops;
+    sums.flops_full += works.flops_full[key.work] * calls;
+    sums.bytes += works.bytes[key.work] * calls;
+    sums.weight_bytes += works.weight_bytes[key.work] * calls;
+    sums.kv_bytes += works.kv_bytes[key.work] * calls;
+    const DType dtype = works.dtype[key.work];
+    sums.flops_by_dtype[static_cast<size_t>(dtype)] += flops;
+    const OptDouble peak = context.device != nullptr ? context.device->peak_of(dtype) : std::nullopt;
+    if (peak) {
+      sums.compute_ns += flops / *peak * 1e9;
+    } else if (flops > 0) {
+      sums.peaks_known = false;
+    }
+  }
+  return all;
+}
+
+void fill_tokens(const Steps& steps, const StageGroup& group, StageTiming& row) {
+  int64_t tokens = 0, output = 0, sequences = -1, longest = -1;
+  for (const Row s : group.steps) {
+    tokens = tokens < 0 || steps.new_tokens[s] < 0 ? -1 : tokens + steps.new_tokens[s];
+    output = output < 0 || steps.output_tokens[s] < 0 ? -1 : output + steps.output_tokens[s];
+    sequences = std::max(sequences, steps.sequences[s]);
+    longest = std::max(longest, steps.context[s]);
+  }
+  if (group.steps.empty()) return;
+  if (tokens >= 0) row.tokens = tokens;
+  if (output >= 0) row.output_tokens = output;
+  if (sequences >= 0) row.sequences = sequences;
+  if (longest >= 0) row.context = longest;
+}
+
+// Shares of the wall time by what they wait for; the largest names the bound.
+void decide_bound(const StageGroup& group, const StageSums& sums, StageTiming& row) {
+  const double gpu_ns = static_cast<double>(group.gpu_ns), busy_ns = static_cast<double>(group.busy_ns);
+  // Overlapping streams: durations are scaled to the busy time so that the shares add up to the wall time.
+  const double scale = gpu_ns > 0 ? busy_ns / gpu_ns : 0;
+  const auto busy = [&](Bound bound) { return sums.bound_ns[static_cast<size_t>(bound)] * scale; };
+  const auto idle = [&](IdleCause cause) { return static_cast<double>(group.idle_of(cause)); };
+  const double host = idle(IdleCause::kLaunchCall) + idle(IdleCause::kOperatorDispatch) + idle(IdleCause::kHostWork) +
+                      idle(IdleCause::kLaunchLatency) + idle(IdleCause::kAllocator) + idle(IdleCause::kOtherApi) +
+                      idle(IdleCause::kProfiler);
+  const double kernels = busy(Bound::kLatency) + idle(IdleCause::kGraphInternal);
+  struct Share {
+    const char* bound;
+    double ns;
+  };
+  const Share shares[] = {{"overhead", host + kernels},
+                          {"compute", busy(Bound::kCompute)},
+                          {"memory", busy(Bound::kMemory)},
+                          {"sync", idle(IdleCause::kBlockingSync)},
+                          {"copy", busy(Bound::kCopy) + idle(IdleCause::kCopy)},
+                          {"comm", busy(Bound::kComm)}};
+  const Share* best = &shares[0];
+  for (const Share& share : shares)
+    if (share.ns > best->ns) best = &share;
+  const double wall_ns = static_cast<double>(group.wall_ns - group.idle_of(IdleCause::kNoWork));
+  if (wall_ns <= 0) return;
+  row.bound_frac = best->ns / wall_ns;
+  if (best->ns < kBoundShareMin * wall_ns) {
+    row.bound = "mixed";
+    const Share* second = nullptr;
+    for (const Share& share : shares)
+      if (&share != best && (second == nullptr || share.ns > second->ns)) second = &share;
+    row.bound_detail = fmt::format("{} {:.0f} %, {} {:.0f} %", best->bound, 100 * best->ns / wall_ns, second->bound,
+                                   100 * second->ns / wall_ns);
+    return;
+  }
+  row.bound = best->bound;
+  if (best != &shares[0]) {
+    row.bound_detail = best->bound == std::string_view("memory")    ? "memory traffic"
+                       : best->bound == std::string_view("compute") ? "arithmetic"
+                       : best->bound == std::string_view("sync")    ? "the host waits for the GPU before launching more"
+                       : best->bound == std::string_view("copy")    ? "copies"
+                                                                    : "communication between GPUs";
+  } else if (host >= 2 * kernels) {
+    row.bound_detail = "the host launches more slowly than the GPU computes";
+  } else if (kernels >= 2 * host) {
+    row.bound_detail = "short kernels: fixed cost of each, and the pause between them";
+  } else {
+    row.bound_detail = "host launches and the fixed cost of short kernels";
+  }
+}
+
+}  // namespace
+
+void analyze_stages(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
+  const Groups& groups = context.groups;
+  const std::vector<StageSums> all = sum_stages(context);
+  bool counters_missing = false;
+  for (uint32_t s = 0; s < groups.stages.size(); ++s) {
+    const StageGroup& group = groups.stages[s];
+    if (group.unattributed && group.wall_ns == 0 && group.gpu_ops == 0) continue;
+    const StageSums& sums = all[s];
+    StageTiming row;
+    row.name = stage_name(context.trace, groups, s);
+    row.kind = stage_kind_name(group.kind);
+    row.source = stage_source_name(group.source);
+    row.device = group.device;
+    row.count = static_cast<int64_t>(group.steps.size());
+    row.wall_ms.ns = group.wall_ns;
+    row.gpu_busy_ms.ns = group.busy_ns;
+    row.gpu_idle_ms.ns = group.idle_ns;
+    if (group.wall_ns > 0) row.gpu_busy_frac = static_cast<double>(group.busy_ns) / static_cast<double>(group.wall_ns);
+    row.kernels = group.gpu_ops;
+    row.launches = group.launches;
+    fill_tokens(context.trace.steps, group, row);
+    if (sums.arithmetic_ns > 0) row.flop_coverage_frac = sums.covered_ns / sums.arithmetic_ns;
+    const bool nothing_hidden = sums.arithmetic_ns == 0 && group.gpu_ns > 0 &&
+                                sums.other_ns <= (1 - kFlopCoverageMin) * static_cast<double>(group.gpu_ns);
+    if (nothing_hidden || row.flop_coverage_frac.value_or(0) >= kFlopCoverageMin) {
+      row.flops = sums.flops;
+      row.flops_full_attention = sums.flops_full;
+      row.flops_provenance = provenance::kCounted;
+      row.dram_bytes_model = sums.bytes;
+      row.weight_bytes = sums.weight_bytes;
+      row.kv_bytes = sums.kv_bytes;
+      const auto most = std::max_element(sums.flops_by_dtype.begin(), sums.flops_by_dtype.end());
+      if (*most > 0) row.dtype = dtype_name(static_cast<DType>(most - sums.flops_by_dtype.begin()));
+    }
+    fill_stage_rates(context.device, sums.peaks_known ? OptDouble(sums.compute_ns) : std::nullopt, row);
+    decide_bound(group, sums, row);
+    counters_missing |= !group.unattributed;
+    report.stages.push_back(std::move(row));
+  }
+  if (counters_missing) {
+    cannot_tell.push_back({"What did the hardware counters say (tensor pipe, SM, DRAM and L2 activity)?",
+                           "a torch.profiler recording holds no counters",
+                           "profile a few kernels of interest with Nsight Compute (ncu --set full)"});
+    cannot_tell.push_back({"Which clock, power and temperature did the GPU run at, and was it throttled?",
+                           "the recording holds no clock, power or temperature samples; MFU is given at the data "
+                           "sheet's clock only",
+                           "run `nvidia-smi dmon -s pucvmet` beside the program"});
+  }
+  if (context.device == nullptr)
+    cannot_tell.push_back({"How far are the stages from the hardware's limit?",
+                           "the GPU of the recording is not known, so there are no peaks to compare with",
+                           "name it with --gpu; `llmprof list gpus` shows the names"});
+}
+
+}  // namespace llmprof

@@ -1,0 +1,268 @@
+#include "analyze/workload.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "base/text_table.h"
+#include "model/catalogue.h"
+#include "model/cost.h"
+
+namespace llmprof {
+namespace {
+
+// Weights counted from shapes and those of a model agree to rounding; helper GEMMs (rotary tables) stay below this.
+constexpr double kMatchTolerance = 0.002;
+constexpr size_t kDistinctWorkloads = 256;
+
+// What the GEMMs of one step of a stage multiply with.
+struct StepWeights {
+  double elements = 0;
+  int64_t widest_n = 0, widest_k = 0;  // the GEMM with most outputs: the lm_head
+  const StageTiming* stage = nullptr;
+};
+
+StepWeights weights_of_step(const Context& context, const Report& report) {
+  StepWeights best;
+  const Works& works = context.trace.works;
+  for (const StageKind kind : {StageKind::kDecode, StageKind::kPrefill}) {
+    for (const StageTiming& row : report.stages) {
+      if (row.kind != stage_kind_name(kind) || row.count == 0 || row.flop_coverage_frac.value_or(0) < 0.95) continue;
+      StepWeights sum;
+      sum.stage = &row;
+      for (uint32_t k = 0; k < context.groups.kernels.size(); ++k) {
+        const KernelKey& key = context.groups.kernel_keys.key(k);
+        const StageGroup& group = context.groups.stages[key.stage];
+        if (group.unattributed || key.work == kNoRow || works.kind[key.work] != WorkKind::kGemm) continue;
+        if (group.device != row.device || stage_name(context.trace, context.groups, key.stage) != row.name) continue;
+        if (works.batch[key.work] != 1) continue;
+        const double elements = static_cast<double>(works.n[key.work]) * static_cast<double>(works.k[key.work]);
+        sum.elements +=
+            elements * static_cast<double>(context.groups.kernels[k].calls) / static_cast<double>(row.count);
+        if (works.n[key.work] > sum.widest_n) {
+          sum.widest_n = works.n[key.work];
+          sum.widest_k = works.k[key.work];
+        }
+      }
+      if (sum.elements > best.elements) best = sum;
+    }
+    if (best.elements > 0) return best;
+  }
+  return best;
+}
+
+// Dense models whose matrices and vocabulary fit what the GEMMs of a step multiply with.
+std::optional<ModelConfig> recognise(const StepWeights& step, ModelSummary& model) {
+  std::optional<ModelConfig> found;
+  std::vector<std::string> others;
+  for (const ModelRow& row : model_rows()) {
+    Result<ModelConfig> config = find_model(row.id);
+    if (!config || config->moe || config->vocab_size != step.widest_n || config->hidden_size != step.widest_k) continue;
+    const Params params = count_params(*config);
+    const double expected = static_cast<double>(params.linear_per_token + params.lm_head);
+    if (std::fabs(step.elements / expected - 1) > kMatchTolerance) continue;
+    if (found) {
+      others.push_back(row.id);
+      continue;
+    }
+    found = std::move(*config);
+    model.evidence = fmt::format(
+        "the GEMMs of one {} step multiply with {} weights, the model has {} in its linear layers; the widest one is "
+        "{} x "
+        "{}, its vocabulary and hidden size",
+        step.stage->name, format_count(step.elements), format_count(expected), step.widest_n, step.widest_k);
+  }
+  for (const std::string& other : others) model.evidence += "; " + other + " fits as well";
+  return found;
+}
+
+struct StageWork {
+  double flops = 0, flops_full = 0, weights = 0, kv = 0, bytes = 0;
+  void add(const StageCost& cost, double times) {
+    flops += cost.flops.total() * times;
+    flops_full += (cost.flops.linear + cost.flops.attention_full + cost.flops.lm_head) * times;
+    weights += cost.bytes.weights * times;
+    kv += cost.bytes.kv_read * times;
+    bytes += cost.bytes.total() * times;
+  }
+};
+
+// Cost of all instances of a stage; empty if a count is unknown.
+std::optional<StageWork> stage_work(const Context& context, const ModelConfig& config, const StageGroup& group) {
+  const Steps& steps = context.trace.steps;
+  std::map<std::tuple<int64_t, int64_t, int64_t>, int64_t> workloads;  // batch, new tokens per sequence, context
+  for (const Row s : group.steps) {
+    const int64_t batch = context.options.batch > 0 ? context.options.batch : steps.sequences[s];
+    const int64_t seen =
+        context.options.context > 0 && steps.context[s] < 0 ? context.options.context : steps.context[s];
+    if (batch <= 0) return std::nullopt;
+    int64_t fresh = 1;
+    if (group.kind == StageKind::kPrefill) {
+      if (steps.new_tokens[s] <= 0) return std::nullopt;
+      fresh = std::max<int64_t>(1, steps.new_tokens[s] / batch);
+    } else if (seen <= 0) {
+      return std::nullopt;
+    }
+    ++workloads[{batch, fresh, std::max(seen, fresh)}];
+    if (workloads.size() > kDistinctWorkloads) return std::nullopt;
+  }
+  StageWork work;
+  for (const auto& [key, times] : workloads) {
+    Workload load;
+    load.batch = std::get<0>(key);
+    load.prompt = std::get<1>(key);
+    load.context = std::get<2>(key);
+    load.images = 0;
+    load.weights = config.dtype;
+    if (config.quantization && config.quantization->format) load.weights = *config.quantization->format;
+    if (group.kind == StageKind::kPrefill) load.prefix = load.context - load.prompt;
+    if (load.prefix < 0) return std::nullopt;
+    if (config.vision) load.images = 1;
+    if (!check_workload(config, load)) return std::nullopt;
+    work.add(group.kind == StageKind::kPrefill ? prefill_cost(config, load) : decode_cost(config, load),
+             static_cast<double>(times));
+  }
+  return work;
+}
+
+DType dtype_of(const ModelConfig& config) {
+  const std::string& name = config.dtype.name;
+  for (size_t d = 0; d < static_cast<size_t>(DType::kCount); ++d)
+    if (dtype_name(static_cast<DType>(d)) == name) return static_cast<DType>(d);
+  return DType::kUnknown;
+}
+
+// Rows that the lm_head was run on in all instances of a stage.
+int64_t lm_head_rows(const Context& context, const ModelConfig& config, uint32_t stage) {
+  const Works& works = context.trace.works;
+  int64_t rows = 0;
+  for (uint32_t k = 0; k < context.groups.kernels.size(); ++k) {
+    const KernelKey& key = context.groups.kernel_keys.key(k);
+    if (key.stage != stage || key.work == kNoRow || works.kind[key.work] != WorkKind::kGemm) continue;
+    if (works.n[key.work] != config.vocab_size || works.k[key.work] != config.hidden_size) continue;
+    rows += works.m[key.work] * context.groups.kernels[k].calls;
+  }
+  return rows;
+}
+
+void fill_by_formula(const Context& context, const ModelConfig& config, const StageWork& work, StageTiming& row) {
+  row.flops = work.flops;
+  row.flops_full_attention = work.flops_full;
+  row.flops_provenance = provenance::kFormula;
+  row.weight_bytes = work.weights;
+  row.kv_bytes = work.kv;
+  row.dram_bytes_model = work.bytes;
+  const DType dtype = dtype_of(config);
+  if (dtype != DType::kUnknown) row.dtype = dtype_name(dtype);
+  OptDouble compute_ns;
+  if (context.device != nullptr && context.device->peak_of(dtype))
+    compute_ns = work.flops / *context.device->peak_of(dtype) * 1e9;
+  fill_stage_rates(context.device, compute_ns, row);
+}
+
+// Stages that have no FLOPs in the end: why, and what to do.
+void explain_missing_flops(const Report& report, std::vector<CannotTell>& cannot_tell) {
+  for (const StageTiming& row : report.stages) {
+    if (row.flops || row.count == 0 || row.kernels == 0) continue;
+    std::string why = "no kernel of it was recognised as GEMM or attention";
+    if (row.flop_coverage_frac)
+      why = fmt::format("only {:.0f} % of its GEMM and attention time has recorded shapes{}",
+                        100 * *row.flop_coverage_frac,
+                        row.launches * 4 < row.kernels ? " (replay of a CUDA graph records none)" : "");
+    cannot_tell.push_back(
+        {fmt::format("How many FLOPs does {} do, and what are its MFU and MBU?", row.name), std::move(why),
+         "record with record_shapes=True; for CUDA graphs pass --model, and --batch and --context where "
+         "the recording does not tell them, to get FLOPs by formula"});
+  }
+}
+
+}  // namespace
+
+void fill_stage_rates(const DeviceReport* device, OptDouble compute_ns, StageTiming& row) {
+  const double wall_ns = static_cast<double>(row.wall_ms.ns);
+  if (!row.flops || wall_ns <= 0) return;
+  row.tflops = *row.flops / wall_ns / 1e3;
+  if (row.dram_bytes_model && *row.dram_bytes_model > 0) row.intensity = *row.flops / *row.dram_bytes_model;
+  if (device == nullptr) return;
+  const bool compute_known = compute_ns && *compute_ns > 0;
+  if (compute_known) {
+    row.mfu = *compute_ns / wall_ns;
+    if (device->clock_scale) row.mfu_at_clock = *row.mfu / *device->clock_scale;
+  }
+  if (!device->bytes_per_s || !row.weight_bytes) return;
+  row.mbu = (*row.weight_bytes + row.kv_bytes.value_or(0)) / *device->bytes_per_s * 1e9 / wall_ns;
+  if (compute_known && row.intensity) {
+    const double peak = *row.flops / (*compute_ns / 1e9);
+    row.roof_tflops = std::min(peak, *row.intensity * *device->bytes_per_s) / 1e12;
+    row.of_roof_frac = *row.tflops / *row.roof_tflops;
+  }
+}
+
+Status check_workload_options(const AnalyzeOptions& options) {
+  if (options.batch < 0 || options.context < 0)
+    return fail(fmt::format("--batch and --context must be positive, got {} and {}", options.batch, options.context),
+                {}, "leave them out to take them from the recording", ExitCode::kUsage);
+  if (options.model.empty()) return {};
+  const Result<ModelConfig> config = load_model(options.model);
+  if (!config) return tl::unexpected<Error>(config.error());
+  return {};
+}
+
+void analyze_workload(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
+  ModelSummary model;
+  std::optional<ModelConfig> config;
+  if (!context.options.model.empty()) {
+    Result<ModelConfig> loaded = load_model(context.options.model);  // was loaded once by check_workload_options
+    if (!loaded) return;
+    config = std::move(*loaded);
+    model.origin = "given";
+    model.evidence = "named by the user";
+  } else {
+    const StepWeights step = weights_of_step(context, report);
+    if (step.elements > 0) config = recognise(step, model);
+    model.origin = "recognised";
+  }
+  if (!config) {
+    cannot_tell.push_back({"Which model is it?",
+                           "no shipped model has the weights that the recorded GEMMs multiply with, or no shapes are "
+                           "recorded",
+                           "pass --model with a name of `llmprof list models` or a config.json"});
+    explain_missing_flops(report, cannot_tell);
+    return;
+  }
+  const Params params = count_params(*config);
+  model.id = config->id;
+  model.params = static_cast<double>(params.total);
+  model.dtype = config->dtype.name;
+  const NumberFormat wide = config->dtype;
+  const NumberFormat weights =
+      config->quantization && config->quantization->format ? *config->quantization->format : wide;
+  model.weight_bytes = weight_bytes(*config, weights, wide.quantised() ? bf16_format() : wide);
+  model.kv_bytes_per_token = kv_bytes_per_token(*config, bf16_format());
+  report.model = model;
+  size_t r = 0;
+  for (uint32_t s = 0; s < context.groups.stages.size() && r < report.stages.size(); ++s) {
+    const StageGroup& group = context.groups.stages[s];
+    StageTiming& row = report.stages[r];
+    if (row.device != group.device || row.name != stage_name(context.trace, context.groups, s)) continue;
+    ++r;
+    if (group.unattributed || (group.kind != StageKind::kPrefill && group.kind != StageKind::kDecode)) continue;
+    const std::optional<StageWork> work = stage_work(context, *config, group);
+    if (!work) continue;
+    if (row.flops) {
+      const double ratio = *row.flops / work->flops;
+      std::string text = "FLOPs counted from shapes over those of " + model.id + " by formula";
+      if (const int64_t rows = lm_head_rows(context, *config, s); rows > row.sequences.value_or(1) * row.count)
+        text += fmt::format("; the lm_head ran on {} rows, although only the last of each sequence is needed", rows);
+      report.coverage.push_back({"counted-over-formula: " + row.name, ratio, std::move(text)});
+    } else {
+      fill_by_formula(context, *config, *work, row);
+    }
+  }
+  explain_missing_flops(report, cannot_tell);
+}
+
+}  // namespace llmprof

@@ -1,0 +1,131 @@
+#include "report/metrics_doc.h"
+
+#include <fmt/format.h>
+
+#include "analyze/finding.h"
+#include "analyze/report_data.h"
+#include "base/diagnostics.h"
+#include "trace/tables.h"
+
+namespace llmprof {
+namespace {
+
+struct Section {
+  TableInfo info;
+  std::vector<FieldInfo> fields;
+};
+
+template <class Record>
+Section record_section() {
+  Section section{Record::info(), {}};
+  Record{}.for_each_field([&](const FieldInfo& field, const auto&) { section.fields.push_back(field); });
+  return section;
+}
+template <class Table>
+Section table_section() {
+  Section section{Table::info(), {}};
+  const Table table;
+  table.for_each_column([&](const FieldInfo& field, const auto&) { section.fields.push_back(field); });
+  return section;
+}
+
+std::vector<Section> report_sections() {
+  return {record_section<StageTiming>(),       record_section<OperatorRecord>(), record_section<KernelRecord>(),
+          record_section<CategoryRecord>(),    record_section<RooflineRecord>(), record_section<IdleRecord>(),
+          record_section<IdleSiteRecord>(),    record_section<HostRecord>(),     record_section<MemoryPoint>(),
+          record_section<AllocationRecord>(),  record_section<Summary>(),        record_section<Evidence>(),
+          record_section<GainBound>(),         record_section<CannotTell>(),     record_section<DiagnosticRecord>(),
+          record_section<ConservationCheck>(), record_section<CoverageRecord>()};
+}
+
+std::vector<Section> imported_sections() {
+  std::vector<Section> out;
+#define LLMPROF_SECTION(Type, name) out.push_back(table_section<Type>());
+  LLMPROF_IMPORTED_TABLES(LLMPROF_SECTION)
+  return out;
+}
+std::vector<Section> derived_sections() {
+  std::vector<Section> out;
+  LLMPROF_DERIVED_TABLES(LLMPROF_SECTION)
+#undef LLMPROF_SECTION
+  return out;
+}
+
+// Table cells may not hold a bare vertical bar.
+std::string cell(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
+  return out;
+}
+
+std::string markdown(const std::vector<Section>& sections) {
+  std::string out;
+  for (const Section& section : sections) {
+    out += fmt::format("### {}\n\n{}.\n\n| column | unit | meaning |\n|---|---|---|\n", section.info.name,
+                       section.info.doc);
+    for (const FieldInfo& field : section.fields)
+      out += fmt::format("| `{}` | {} | {} |\n", field.name, field.unit, cell(field.doc));
+    out += "\n";
+  }
+  return out;
+}
+
+std::string lines(const std::vector<Section>& sections) {
+  std::string out;
+  for (const Section& section : sections) {
+    out += fmt::format("{}: {}\n", section.info.name, section.info.doc);
+    for (const FieldInfo& field : section.fields) {
+      const std::string unit = field.unit.empty() ? std::string() : fmt::format(" [{}]", field.unit);
+      out += fmt::format("  {:<34} {}\n", std::string(field.name) + unit, field.doc);
+    }
+  }
+  return out;
+}
+
+template <class Enum>
+std::string names(std::string_view (*name)(Enum), size_t count) {
+  std::string out;
+  for (size_t i = 0; i < count; ++i) out += (i == 0 ? "`" : ", `") + std::string(name(static_cast<Enum>(i))) + "`";
+  return out;
+}
+
+}  // namespace
+
+std::string metrics_markdown() {
+  std::string out =
+      "# Metrics\n\n"
+      "Generated from the declarations in `src/analyze/report_data.h`, `src/trace/tables.h`, `src/base/diagnostics.h` "
+      "and "
+      "`src/analyze/finding_registry.cc`; do not edit. A value that is not known is null in JSON and empty in CSV. "
+      "Ratios "
+      "end in `_frac` and lie between 0 and 1; bytes and FLOPs are plain numbers; 1 GB/s is 1e9 bytes and 1 TFLOP/s "
+      "1e12 "
+      "FLOP per second.\n\n"
+      "## Report\n\nThe same names in `report.json` and in the CSV files.\n\n";
+  out += markdown(report_sections());
+  out += fmt::format(
+      "Latency: `ttft_ms` is measured from the start of the first prefill window of a request to the end of the window "
+      "that produced its first token, without the queue. `itl_ms` has one sample per decode or mixed step, its window. "
+      "`tpot_ms` has one sample per request, the mean of its decode windows; the first token is not included. "
+      "`output_tokens_per_s` is tokens produced over the sum of prefill, decode and mixed windows. Percentiles "
+      "interpolate "
+      "linearly between closest ranks (Hyndman and Fan, type 7); standard deviations are those of samples (n - 1).\n\n"
+      "## Names\n\nCategories of GPU activities: {}.\n\nCauses of idle time: {}.\n\n",
+      names(category_name, static_cast<size_t>(Category::kCount)),
+      names(idle_cause_name, static_cast<size_t>(IdleCause::kCount)));
+  out += "## Findings\n\n| id | when | needs | what to change |\n|---|---|---|---|\n";
+  for (const FindingRule& rule : finding_rules())
+    out += fmt::format("| `{}` | {} | {} | {} |\n", rule.id, cell(rule.when), cell(rule.needs), cell(rule.advice));
+  out += "\n## Diagnostics\n\n| key | severity | meaning |\n|---|---|---|\n";
+  for (const DiagnosticInfo& info : diagnostic_table())
+    out += fmt::format("| `{}` | {} | {} |\n", info.key, name_of(info.severity), cell(info.text));
+  out += "\n## Recording\n\nThe tables of a trace as importers and collectors fill them.\n\n" +
+         markdown(imported_sections());
+  out += "## Derived\n\nWhat llmprof adds to a recording before it analyses it.\n\n" + markdown(derived_sections());
+  while (out.ends_with("\n\n")) out.pop_back();
+  return out;
+}
+
+std::string metrics_text() { return lines(report_sections()) + lines(imported_sections()) + lines(derived_sections()); }
+
+}  // namespace llmprof

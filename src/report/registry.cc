@@ -1,0 +1,55 @@
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "report/render.h"
+
+namespace llmprof {
+namespace {
+
+std::vector<RenderedFile> text_file(const Report& report, const RenderOptions& options) {
+  return {{"report.txt", render_text(report, options)}};
+}
+std::vector<RenderedFile> json_file(const Report& report, const RenderOptions&) {
+  return {{"report.json", render_json(report)}};
+}
+std::vector<RenderedFile> csv_files(const Report& report, const RenderOptions&) { return render_csv(report); }
+
+constexpr Renderer kRenderers[] = {
+    {"text", "for a terminal: the answer first, then tables, findings and what cannot be told", false, text_file},
+    {"json", "schema llmprof.report/1, every key always present", false, json_file},
+    {"csv", "one file per table into a folder: stages.csv, kernels.csv, roofline.csv, ...", true, csv_files},
+};
+
+}  // namespace
+
+std::span<const Renderer> renderers() { return kRenderers; }
+
+const Renderer* find_renderer(std::string_view name) {
+  for (const Renderer& renderer : kRenderers)
+    if (renderer.name == name) return &renderer;
+  return nullptr;
+}
+
+Status write_files(const std::string& folder, const std::vector<RenderedFile>& files) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error && !std::filesystem::is_directory(folder))
+    return fail("expected a folder to write into, but it cannot be made: " + error.message(), folder,
+                "give another path with -o");
+  for (const RenderedFile& file : files) {
+    const std::string path = (std::filesystem::path(folder) / file.name).string();
+    std::FILE* out = std::fopen(path.c_str(), "wb");
+    if (out == nullptr)
+      return fail(std::string("cannot write: ") + std::strerror(errno), path, "check the folder's permissions");
+    const bool whole = std::fwrite(file.content.data(), 1, file.content.size(), out) == file.content.size();
+    const bool closed = std::fclose(out) == 0;
+    if (!whole || !closed)
+      return fail(std::string("could not write all of it: ") + std::strerror(errno), path, "check the free space");
+  }
+  return {};
+}
+
+}  // namespace llmprof

@@ -1,0 +1,125 @@
+// The text report: the answer first, then the tables it rests on, findings, limits, and the foot.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text_table.h"
+#include "report/text_parts.h"
+
+namespace llmprof {
+namespace {
+
+std::string file_name(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return printable(slash == std::string::npos ? path : path.substr(slash + 1));
+}
+
+std::string headline(const Report& report, const Ink& ink) {
+  std::string files;
+  for (const std::string& file : report.source.files) files += (files.empty() ? "" : ", ") + file_name(file);
+  std::string out = ink.bold(fmt::format("llmprof {}", report.tool_version)) + "  " + files + "\n";
+  std::string device = "unknown GPU";
+  if (report.device) {
+    device = printable(report.device->name);
+    if (report.device->sm_count) device += fmt::format(", {} SMs", *report.device->sm_count);
+    for (const Peak& peak : report.device->peaks) {
+      if (peak.name == "bf16_tflops") device += fmt::format(", bf16 {:.0f} TFLOP/s", peak.value);
+      if (peak.name == "dram_gbs") device += fmt::format(", {:.0f} GB/s", peak.value);
+    }
+  }
+  out += ink.dim(device);
+  if (report.model)
+    out += ink.dim((report.model->origin == "given" ? " · model " : " · looks like ") + printable(report.model->id));
+  out += ink.dim(" · " + format_ms(report.source.duration_ms.ms()) + " recorded");
+  return out + "\n\n";
+}
+
+std::string summary_cell(const std::optional<Summary>& summary, const char* unit) {
+  if (!summary) return "not in this recording";
+  std::string out = format_ms(summary->mean);
+  if (summary->n > 1)
+    out +=
+        fmt::format(" (n {}, sd {}, p50 {}, p99 {})", summary->n, summary->stddev ? format_ms(*summary->stddev) : "-",
+                    format_ms(summary->p50), format_ms(summary->p99));
+  return out + unit;
+}
+
+}  // namespace
+
+std::string percent_or_dash(const OptDouble& frac) { return frac ? format_percent(*frac) : "-"; }
+
+std::string bound_text(const GainBound& bound) {
+  static constexpr std::string_view kMs = " (ms)";
+  if (!bound.metric.ends_with(kMs)) return fmt::format("{} {:.4g} -> {:.4g}", bound.metric, bound.from, bound.to);
+  return fmt::format("{} {} -> {}", bound.metric.substr(0, bound.metric.size() - kMs.size()), format_ms(bound.from),
+                     format_ms(bound.to));
+}
+
+std::string wrap_text(std::string_view text, size_t width, std::string_view first, std::string_view rest) {
+  std::string out, line(first);
+  bool fresh = true;  // nothing but the indent on the line yet
+  for (size_t i = 0; i < text.size();) {
+    size_t stop = text.find(' ', i);
+    if (stop == std::string_view::npos) stop = text.size();
+    const std::string_view word = text.substr(i, stop - i);
+    if (!fresh && display_width(line) + 1 + display_width(word) > width) {
+      out += line + "\n";
+      line = rest;
+      fresh = true;
+    }
+    if (!fresh) line += ' ';
+    line += word;
+    fresh = false;
+    i = stop + 1;
+  }
+  return out + line + "\n";
+}
+
+std::string text_verdict(const Report& report, const RenderOptions& options, const Ink& ink) {
+  std::string out;
+  if (report.latency) {
+    const Latency& latency = *report.latency;
+    out += "  " + ink.bold("TTFT") + "  " + summary_cell(latency.ttft_ms, "") + "\n";
+    const bool per_request = latency.tpot_ms.has_value();
+    out += "  " + ink.bold(per_request ? "TPOT" : "ITL ") + "  " +
+           summary_cell(per_request ? latency.tpot_ms : latency.itl_ms, "");
+    if (per_request && latency.itl_ms && latency.itl_ms->n > 1)
+      out += ink.dim(fmt::format("  ITL n {}, {} to {}", latency.itl_ms->n, format_ms(latency.itl_ms->min),
+                                 format_ms(latency.itl_ms->max)));
+    out += "\n";
+    if (latency.output_tokens_per_s)
+      out += "  " + ink.bold("rate") + "  " + fmt::format("{:.1f} output tokens/s\n", *latency.output_tokens_per_s);
+  }
+  for (const StageTiming& stage : report.stages) {
+    if (stage.name == kUnattributed || !stage.bound || stage.count == 0) continue;
+    if (stage.wall_ms.ns * 50 < report.source.duration_ms.ns) continue;  // under 2 % of the recording
+    std::string line = fmt::format("{}: {}-bound", printable(stage.name), *stage.bound);
+    if (*stage.bound == "mixed") line = printable(stage.name) + ": mixed";
+    if (stage.bound_detail) line += ", " + *stage.bound_detail;
+    line += fmt::format("; GPU busy {}", percent_or_dash(stage.gpu_busy_frac));
+    if (stage.mfu) line += ", MFU " + format_percent(*stage.mfu);
+    if (stage.mbu) line += ", MBU " + format_percent(*stage.mbu);
+    out += wrap_text(line, options.width, "  ", "      ");
+  }
+  for (const Finding& finding : report.findings) {
+    if (finding.severity < FindingSeverity::kMinor || finding.advice.empty()) continue;
+    std::string line = finding.advice.front();
+    if (finding.bound) line += " At best " + bound_text(*finding.bound) + ".";
+    out += "  " + ink.accent("change first") + "\n" + wrap_text(line, options.width, "      ", "      ");
+    break;
+  }
+  return out.empty() ? out : out + "\n";
+}
+
+std::string render_text(const Report& report, const RenderOptions& given) {
+  RenderOptions options = given;
+  options.width = std::max<size_t>(80, options.width);
+  const Ink ink(options.color);
+  std::string out = headline(report, ink);
+  for (const auto part : {text_verdict, text_stages, text_where, text_idle, text_operators, text_kernels, text_roofline,
+                          text_memory, text_findings, text_cannot_tell, text_foot})
+    out += part(report, options, ink);
+  return out;
+}
+
+}  // namespace llmprof

@@ -1,0 +1,91 @@
+// Findings, limits and the foot of the text report.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/text_table.h"
+#include "report/text_parts.h"
+
+namespace llmprof {
+namespace {
+
+constexpr size_t kDiagnosticWidth = 240;  // places may quote long kernel names; JSON has them whole
+
+std::string value_text(const Evidence& e) {
+  if (!e.value) return "unknown";
+  if (e.unit == "frac") return format_percent(*e.value);
+  if (e.unit == "ms") return format_ms(*e.value);
+  if (e.unit == "us") return format_ms(*e.value / 1e3);
+  if (e.unit == "bytes") return format_bytes(*e.value);
+  if (e.unit == "FLOP") return format_si(*e.value, "FLOP");
+  const std::string number = std::fabs(*e.value) >= 1000 || *e.value == std::floor(*e.value)
+                                 ? format_count(*e.value)
+                                 : fmt::format("{:.3g}", *e.value);
+  return e.unit == "1" || e.unit.empty() ? number : number + " " + e.unit;
+}
+
+}  // namespace
+
+std::string text_findings(const Report& report, const RenderOptions& options, const Ink& ink) {
+  if (report.findings.empty()) return {};
+  std::string out = ink.bold("Findings") + "\n";
+  for (const Finding& finding : report.findings) {
+    out += wrap_text(fmt::format("[{}] {}", name_of(finding.severity), printable(finding.title)), options.width, "  ",
+                     "      ");
+    std::string evidence;
+    for (const Evidence& e : finding.evidence)
+      evidence += (evidence.empty() ? "" : "; ") + printable(e.metric) + " " + value_text(e) +
+                  (e.provenance == provenance::kMeasured ? "" : " (" + e.provenance + ")");
+    const std::string id = finding.id + ": ";
+    out += ink.dim(wrap_text(id + evidence, options.width, "      ", "      "));
+    if (finding.bound) out += wrap_text("at best " + bound_text(*finding.bound), options.width, "      ", "      ");
+    for (const std::string& advice : finding.advice) out += wrap_text(advice, options.width, "      > ", "        ");
+  }
+  return out + "\n";
+}
+
+std::string text_cannot_tell(const Report& report, const RenderOptions& options, const Ink& ink) {
+  if (report.cannot_tell.empty()) return {};
+  std::string out = ink.bold("This recording does not tell") + "\n";
+  for (const CannotTell& row : report.cannot_tell) {
+    out += wrap_text(printable(row.question), options.width, "  ", "      ");
+    out += ink.dim(wrap_text(printable(row.why + "; " + row.how_to_find_out), options.width, "      ", "      "));
+  }
+  return out + "\n";
+}
+
+std::string text_foot(const Report& report, const RenderOptions& options, const Ink& ink) {
+  std::string out;
+  std::string coverage;
+  for (const CoverageRecord& row : report.coverage)
+    if (row.frac && !row.name.starts_with("counted-over-formula"))
+      coverage += (coverage.empty() ? "" : ", ") + row.name + " " + format_percent(*row.frac);
+  if (!coverage.empty()) out += ink.dim(wrap_text("coverage: " + printable(coverage), options.width, "  ", "    "));
+  for (const CoverageRecord& row : report.coverage)
+    if (row.frac && row.name.starts_with("counted-over-formula"))
+      out += ink.dim(wrap_text(fmt::format("{}: {:.4f}, {}", printable(row.name), *row.frac, printable(row.text)),
+                               options.width, "  ", "    "));
+  size_t failed = 0;
+  for (const ConservationCheck& check : report.conservation) failed += !check.ok;
+  if (failed == 0) {
+    out += ink.dim(fmt::format("  conservation: {} of {} totals add up to the nanosecond\n", report.conservation.size(),
+                               report.conservation.size()));
+  } else {
+    for (const ConservationCheck& check : report.conservation)
+      if (!check.ok)
+        out += wrap_text(fmt::format("conservation: {} should be {:.0f} {}, is {:.0f}", printable(check.name),
+                                     check.expected, check.unit, check.actual),
+                         options.width, "  ", "    ");
+  }
+  if (report.diagnostics.empty()) {
+    out += ink.dim("  diagnostics: none\n");
+    return out;
+  }
+  for (const DiagnosticRecord& row : report.diagnostics)
+    out += ink.dim(wrap_text(fmt::format("{} {} x{}: {}", row.severity, row.key, row.count,
+                                         ellipsize(printable(row.text), kDiagnosticWidth)),
+                             options.width, "  ", "    "));
+  return out;
+}
+
+}  // namespace llmprof

@@ -1,0 +1,49 @@
+// The pieces of the text report. Each returns finished lines, or nothing if it has nothing to say.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "report/render.h"
+
+namespace llmprof {
+
+// Escape sequences, or nothing.
+class Ink {
+ public:
+  explicit Ink(bool on) : on_(on) {}
+  bool on() const { return on_; }
+  std::string bold(std::string_view text) const { return wrap("\033[1m", text); }
+  std::string dim(std::string_view text) const { return wrap("\033[2m", text); }
+  std::string accent(std::string_view text) const { return wrap("\033[1;36m", text); }
+
+ private:
+  std::string wrap(const char* code, std::string_view text) const {
+    return on_ ? code + std::string(text) + "\033[0m" : std::string(text);
+  }
+  bool on_;
+};
+
+// Breaks at blanks so that lines have at most `width` characters; the first line starts with `first`, others with
+// `rest`, both counted.
+std::string wrap_text(std::string_view text, size_t width, std::string_view first, std::string_view rest);
+
+// "-" for unknown.
+std::string percent_or_dash(const OptDouble& frac);
+
+// "TPOT 26.00 ms -> 6.335 ms"
+std::string bound_text(const GainBound& bound);
+
+std::string text_verdict(const Report& report, const RenderOptions& options, const Ink& ink);
+std::string text_stages(const Report& report, const RenderOptions& options, const Ink& ink);
+std::string text_where(const Report& report, const RenderOptions& options, const Ink& ink);
+std::string text_idle(const Report& report, const RenderOptions& options, const Ink& ink);
+std::string text_operators(const Report& report, const RenderOptions& options, const Ink& ink);
+std::string text_kernels(const Report& report, const RenderOptions& options, const Ink& ink);
+std::string text_roofline(const Report& report, const RenderOptions& options, const Ink& ink);
+std::string text_memory(const Report& report, const RenderOptions& options, const Ink& ink);
+std::string text_findings(const Report& report, const RenderOptions& options, const Ink& ink);
+std::string text_cannot_tell(const Report& report, const RenderOptions& options, const Ink& ink);
+std::string text_foot(const Report& report, const RenderOptions& options, const Ink& ink);
+
+}  // namespace llmprof

@@ -1,0 +1,263 @@
+// The tables of the text report.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text_table.h"
+#include "report/kernel_name.h"
+#include "report/text_parts.h"
+
+namespace llmprof {
+namespace {
+
+using Align = TextTable::Align;
+
+std::string title(const Ink& ink, std::string_view text, std::string_view note = {}) {
+  return ink.bold(text) + (note.empty() ? "" : "  " + ink.dim(note)) + "\n";
+}
+
+std::string number(const OptDouble& value, int decimals) { return value ? format_fixed(*value, decimals) : "-"; }
+
+// Stages worth a block of their own: at least 2 % of the recording, the longest first, at most four.
+std::vector<const StageTiming*> main_stages(const Report& report) {
+  std::vector<const StageTiming*> out;
+  for (const StageTiming& stage : report.stages)
+    if (stage.kernels > 0 && stage.wall_ms.ns * 50 >= report.source.duration_ms.ns) out.push_back(&stage);
+  std::stable_sort(out.begin(), out.end(),
+                   [](const StageTiming* a, const StageTiming* b) { return a->wall_ms.ns > b->wall_ms.ns; });
+  if (out.size() > 4) out.resize(4);
+  return out;
+}
+
+double per_instance(const StageTiming& stage, double total) {
+  return total / static_cast<double>(std::max<int64_t>(1, stage.count));
+}
+
+std::string cut_note(size_t shown, size_t all, const Ink& ink) {
+  return shown < all ? ink.dim(fmt::format("  ... {} more (--top, or --format csv)\n", all - shown)) : std::string();
+}
+
+// "[[1, 512, 4096], [4096, 4096], []]" -> "[1,512,4096] [4096,4096]"
+std::string short_shapes(const OptText& shapes) {
+  if (!shapes) return "-";
+  std::string out;
+  std::string_view text = *shapes;
+  if (text.starts_with('[') && text.ends_with(']')) text = text.substr(1, text.size() - 2);
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == ' ') continue;
+    if (text.substr(i, 2) == "[]") {
+      ++i;
+      continue;
+    }
+    if (text[i] == ',' && (out.empty() || out.back() == ']' || out.back() == ' ')) {
+      if (!out.empty() && out.back() == ']') out += ' ';
+      continue;
+    }
+    out += text[i];
+  }
+  while (!out.empty() && out.back() == ' ') out.pop_back();
+  return out.empty() ? "-" : printable(out);
+}
+
+std::string limit_of(const OptText& bound, const OptDouble& of_roof) {
+  if (!bound) return "-";
+  if (of_roof && (*bound == "memory" || *bound == "compute"))
+    return fmt::format("{}, {} of roof", *bound, format_percent(*of_roof));
+  return *bound;
+}
+
+}  // namespace
+
+std::string text_stages(const Report& report, const RenderOptions&, const Ink& ink) {
+  if (report.stages.empty()) return {};
+  TextTable table({{"stage", Align::kLeft, 28},
+                   {"n"},
+                   {"tokens"},
+                   {"wall"},
+                   {"per step"},
+                   {"GPU busy"},
+                   {"kernels"},
+                   {"launches"},
+                   {"TFLOP/s"},
+                   {"MFU"},
+                   {"MBU"},
+                   {"FLOP/B"},
+                   {"bound", Align::kLeft}});
+  int64_t wall = 0;
+  bool devices = false, detected = false;
+  for (const StageTiming& stage : report.stages) devices |= stage.device != report.stages.front().device;
+  for (const StageTiming& stage : report.stages) {
+    wall += stage.wall_ms.ns;
+    detected |= stage.source == "detected" && stage.name != kUnattributed;
+    std::string name = stage.name;
+    if (devices) name += fmt::format(" gpu{}", stage.device);
+    table.add_row({name, stage.count > 0 ? format_count(static_cast<double>(stage.count)) : "",
+                   stage.tokens ? format_count(static_cast<double>(*stage.tokens)) : "-", format_ns(stage.wall_ms.ns),
+                   stage.count > 0 ? format_ms(per_instance(stage, stage.wall_ms.ms())) : "",
+                   percent_or_dash(stage.gpu_busy_frac), format_count(static_cast<double>(stage.kernels)),
+                   format_count(static_cast<double>(stage.launches)), number(stage.tflops, 1),
+                   percent_or_dash(stage.mfu), percent_or_dash(stage.mbu), number(stage.intensity, 1),
+                   stage.bound.value_or("-")});
+  }
+  table.add_rule();
+  table.add_row({"window", "", "", format_ns(wall)});
+  return title(ink, "Stages",
+               detected ? "found by llmprof from token counts and kernel sequences, not annotated" : "as annotated") +
+         table.render("  ", ink.on()) + "\n";
+}
+
+std::string text_where(const Report& report, const RenderOptions& options, const Ink& ink) {
+  std::string out;
+  for (const StageTiming* stage : main_stages(report)) {
+    if (stage->name == kUnattributed) continue;
+    TextTable table({{"operation", Align::kLeft, 34},
+                     {"per step"},
+                     {"of wall"},
+                     {"of GPU"},
+                     {"kernels"},
+                     {"mean"},
+                     {"bottleneck", Align::kLeft, 40}});
+    size_t shown = 0, all = 0;
+    for (const CategoryRecord& row : report.categories) {
+      if (row.stage != stage->name || row.device != stage->device) continue;
+      if (++all > options.top) continue;
+      ++shown;
+      table.add_row({row.category, format_ms(per_instance(*stage, row.time_ms.ms())), percent_or_dash(row.wall_share),
+                     format_percent(row.share), format_count(per_instance(*stage, static_cast<double>(row.kernels))),
+                     format_ms(row.mean_us / 1e3), limit_of(row.bottleneck, row.of_roof_frac)});
+    }
+    table.add_rule();
+    for (const IdleRecord& row : report.idle) {
+      if (row.stage != stage->name || row.device != stage->device || row.wall_share.value_or(0) < 0.005) continue;
+      table.add_row({"GPU idle: " + row.cause, format_ms(per_instance(*stage, row.total_ms.ms())),
+                     percent_or_dash(row.wall_share), "", "", "", ""});
+    }
+    out += title(ink, "Where the time goes: " + printable(stage->name),
+                 fmt::format("{} step{} of {}", stage->count, stage->count == 1 ? "" : "s",
+                             format_ms(per_instance(*stage, stage->wall_ms.ms())))) +
+           table.render("  ", ink.on()) + cut_note(shown, all, ink) + "\n";
+  }
+  return out;
+}
+
+std::string text_idle(const Report& report, const RenderOptions& options, const Ink& ink) {
+  std::string out;
+  for (const StageTiming* stage : main_stages(report)) {
+    TextTable table({{"where the host was", Align::kLeft, options.width > 100 ? size_t{62} : size_t{44}},
+                     {"kind", Align::kLeft},
+                     {"gaps"},
+                     {"GPU idle"},
+                     {"of idle"}});
+    for (const char* kind : {"python", "operator", "api"}) {
+      size_t shown = 0;
+      for (const IdleSiteRecord& site : report.idle_sites) {
+        if (site.stage != stage->name || site.device != stage->device || site.kind != kind || site.share < 0.02 ||
+            ++shown > 4)
+          continue;
+        table.add_row({site.site, site.kind, format_count(static_cast<double>(site.gaps)), format_ns(site.total_ms.ns),
+                       format_percent(site.share)});
+      }
+    }
+    if (table.empty() || stage->gpu_idle_ms.ns * 20 < stage->wall_ms.ns) continue;
+    out += title(ink, "Host while the GPU idled: " + printable(stage->name),
+                 format_percent(1 - stage->gpu_busy_frac.value_or(0)) +
+                     " of the time idle; a place may count under "
+                     "several kinds") +
+           table.render("  ", ink.on()) + "\n";
+  }
+  return out;
+}
+
+std::string text_operators(const Report& report, const RenderOptions& options, const Ink& ink) {
+  if (report.operators.empty()) return {};
+  TextTable table({{"operator", Align::kLeft, 38},
+                   {"stage", Align::kLeft, 16},
+                   {"calls"},
+                   {"CPU"},
+                   {"CPU self"},
+                   {"GPU"},
+                   {"GPU self"},
+                   {"most frequent shapes", Align::kLeft, options.width > 100 ? size_t{34} : size_t{14}}});
+  size_t shown = 0;
+  for (const OperatorRecord& row : report.operators) {
+    if (++shown > options.top) break;
+    table.add_row({row.name, row.stage, format_count(static_cast<double>(row.calls)), format_ns(row.cpu_total_ms.ns),
+                   format_ns(row.cpu_self_ms.ns), format_ns(row.gpu_total_ms.ns), format_ns(row.gpu_self_ms.ns),
+                   short_shapes(row.shapes)});
+  }
+  return title(ink, "Operators", "totals hold enclosed operators, so rows overlap; self times do not") +
+         table.render("  ", ink.on()) + cut_note(options.top, report.operators.size(), ink) + "\n";
+}
+
+std::string text_kernels(const Report& report, const RenderOptions& options, const Ink& ink) {
+  if (report.kernels_topk.empty()) return {};
+  TextTable table({{"kernel", Align::kLeft, options.width > 100 ? size_t{50} : size_t{34}},
+                   {"stage", Align::kLeft, 12},
+                   {"calls"},
+                   {"total"},
+                   {"share"},
+                   {"p50"},
+                   {"grid"},
+                   {"limit", Align::kLeft, 24}});
+  size_t shown = 0;
+  for (const KernelRecord& row : report.kernels_topk) {
+    if (++shown > options.top) break;
+    table.add_row({short_kernel_name(row.name), row.stage, format_count(static_cast<double>(row.calls)),
+                   format_ns(row.total_ms.ns), format_percent(row.share), format_ms(row.p50_ms), row.grid.value_or("-"),
+                   limit_of(row.bound, row.of_roof_frac)});
+  }
+  return title(ink, "Kernels", "grouped by name, launch, shape and stage; full names in JSON and CSV") +
+         table.render("  ", ink.on()) + cut_note(options.top, report.kernels_topk.size(), ink) + "\n";
+}
+
+std::string text_roofline(const Report& report, const RenderOptions& options, const Ink& ink) {
+  if (report.roofline.empty()) return {};
+  TextTable table({{"kernel", Align::kLeft, options.width > 100 ? size_t{38} : size_t{24}},
+                   {"stage", Align::kLeft, 12},
+                   {"shape", Align::kLeft, 26},
+                   {"FLOP/B"},
+                   {"TFLOP/s"},
+                   {"GB/s"},
+                   {"of roof"},
+                   {"limit", Align::kLeft},
+                   {"could save"}});
+  size_t shown = 0;
+  for (const RooflineRecord& row : report.roofline) {
+    if (++shown > options.top) break;
+    table.add_row({short_kernel_name(row.name), row.stage, row.shape, format_fixed(row.intensity, 1),
+                   format_fixed(row.tflops, row.tflops >= 10 ? 0 : 2), format_fixed(row.gbs, 0),
+                   percent_or_dash(row.of_roof_frac), row.bound.value_or("-"),
+                   row.gain_ms ? format_ms(*row.gain_ms) : "-"});
+  }
+  std::string note = "kernels with known shapes against min(peak, intensity x bandwidth)";
+  for (const RooflineRecord& row : report.roofline)
+    if (row.ridge) {
+      note += fmt::format("; ridge of {} at {:.0f} FLOP/B", row.dtype, *row.ridge);
+      break;
+    }
+  return title(ink, "Roofline", note) + table.render("  ", ink.on()) +
+         cut_note(options.top, report.roofline.size(), ink) + "\n";
+}
+
+std::string text_memory(const Report& report, const RenderOptions& options, const Ink& ink) {
+  if (!report.memory) return {};
+  const MemoryReport& memory = *report.memory;
+  std::string line = "  peak ";
+  line += memory.peak_allocated_bytes ? format_bytes(*memory.peak_allocated_bytes) : "unknown";
+  line += " in tensors";
+  if (memory.peak_stage)
+    line += fmt::format(" ({}, at {})", printable(*memory.peak_stage), format_ms(memory.peak_time_ms.value_or(0)));
+  if (memory.peak_reserved_bytes) line += ", " + format_bytes(*memory.peak_reserved_bytes) + " held by the allocator";
+  if (memory.capacity_bytes) line += " of " + format_bytes(*memory.capacity_bytes);
+  line += "\n";
+  TextTable table({{"allocating operator", Align::kLeft, 44}, {"allocations"}, {"bytes"}});
+  size_t shown = 0;
+  for (const AllocationRecord& row : memory.operators) {
+    if (++shown > std::min<size_t>(5, options.top)) break;
+    table.add_row({row.name, format_count(static_cast<double>(row.allocations)), format_bytes(row.bytes)});
+  }
+  return title(ink, "Device memory", fmt::format("{} allocations, {} frees", memory.allocations, memory.frees)) + line +
+         table.render("  ", ink.on()) + "\n";
+}
+
+}  // namespace llmprof

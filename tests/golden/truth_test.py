@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""TTFT, TPOT and FLOPs against what is known of the recordings from elsewhere: the programs' own timers while they were
+recorded (inputs/truth.json and inputs/README.md) and closed forms (model/golden_flops.csv)."""
+
+import argparse
+import csv
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent
+INPUTS = ROOT / "inputs"
+# A timer starts and stops outside the first and the last recorded event: up to 0.1 ms of Python each way, and torch.compile
+# checks its guards before anything is recorded.
+TOLERANCE, SLACK_MS = 0.03, 0.15
+
+FAILURES = []
+
+
+def check(name, what, found, expected, tolerance, slack=0.0):
+    off = None if found is None else abs(found - expected)
+    good = off is not None and off <= tolerance * expected + slack
+    print(f"{'ok  ' if good else 'FAIL'} {name:34} {what:28} found {found!s:>22} expected {expected}")
+    if not good:
+        FAILURES.append((name, what))
+
+
+def report(binary, name, *more):
+    run = subprocess.run([binary, "analyze", str(INPUTS / f"{name}.json.gz"), "--json", *more], capture_output=True, check=True)
+    return json.loads(run.stdout)
+
+
+def steps(result, kind):
+    rows = [row for row in result["stages"] if row["kind"] == kind and row["name"] != "[unattributed]"]
+    return sum(row["count"] for row in rows), sum(row["wall_ms"] for row in rows), rows
+
+
+def timers(binary):
+    truth = json.loads((INPUTS / "truth.json").read_text())["programs"]
+    for name, kinds in truth.items():
+        if not set(kinds) & {"prefill", "decode", "mixed"} or name == "no_gpu_events":
+            continue
+        result = report(binary, name)
+        # The timer of a prefill of a vision-language model covers the vision tower.
+        vision_ms = steps(result, "vision")[1]
+        for kind, values in kinds.items():
+            count, wall, _ = steps(result, kind)
+            check(name, f"{kind} steps", count, len(values), 0)
+            wall += vision_ms if kind == "prefill" else 0
+            check(name, f"{kind} ms a step", round(wall / max(count, 1), 4), round(statistics.fmean(values), 4), TOLERANCE, SLACK_MS)
+
+
+def known(binary):
+    name = "kineto_llama-3.1-8b_unlabelled"
+    result = report(binary, name)
+    check(name, "prefill steps", steps(result, "prefill")[0], 1, 0)
+    check(name, "prefill tokens", steps(result, "prefill")[2][0]["tokens"], 512, 0)
+    check(name, "decode steps", steps(result, "decode")[0], 3, 0)
+    check(name, "TTFT ms", result["latency"]["ttft_ms"]["mean"], 27.1, 0.03)
+    check(name, "TPOT ms", result["latency"]["tpot_ms"]["mean"], 25.9, 0.03)
+    with open(ROOT / "model/golden_flops.csv") as file:
+        golden = {(row["model"], int(row["S_or_C"])): row for row in csv.DictReader(file)}
+    row = golden["meta-llama/Llama-3.1-8B", 512]
+    check(name, "prefill FLOPs", steps(result, "prefill")[2][0]["flops"], float(row["prefill_total"]), 0.001)
+    found = [finding for finding in result["findings"] if finding["stage"] == "decode"][0]
+    check(name, "decode is launch-bound", int(found["id"] == "launch-bound"), 1, 0)
+    check(name, "busy share in its evidence", int("24.4 %" in found["title"]), 1, 0)
+
+    name = "kineto_qwen2.5-0.5b_annotated"
+    for more in ((), ("--stage", "nothing=^$")):  # the second run must not change what annotations say
+        result = report(binary, name, *more)
+        check(name, "prefill steps", steps(result, "prefill")[0], 1, 0)
+        check(name, "decode steps", steps(result, "decode")[0], 4, 0)
+        # durations of the annotations in the recording itself
+        check(name, "TTFT ms", result["latency"]["ttft_ms"]["mean"], 27.017, 0.03)
+        check(name, "TPOT ms", result["latency"]["tpot_ms"]["mean"], statistics.fmean([22.950, 24.154, 23.198, 23.120]), 0.03)
+    # This program asked for the logits of all 512 prompt tokens, the closed form counts those of the last one.
+    row = golden["Qwen/Qwen2.5-0.5B", 512]
+    whole = float(row["prefill_total"]) + 511 * float(row["lm_head_flops_last_token"])
+    check(name, "prefill FLOPs", steps(result, "prefill")[2][0]["flops"], whole, 0.001)
+
+    name = "kineto_qwen2.5-0.5b_cuda_graph"
+    result = report(binary, name)
+    check(name, "decode steps", steps(result, "decode")[0], 4, 0)
+    check(name, "TPOT ms", result["latency"]["tpot_ms"]["mean"], 3.11, 0.03)
+    check(name, "not launch-bound", sum(f["id"] == "launch-bound" for f in result["findings"]), 0, 0)
+
+    name = "kineto_qwen2.5-0.5b_memory_stack"
+    result = report(binary, name)
+    check(name, "prefill tokens", steps(result, "prefill")[2][0]["tokens"], 128, 0)
+    check(name, "decode steps", steps(result, "decode")[0], 2, 0)
+    check(name, "TTFT ms", result["latency"]["ttft_ms"]["mean"], 33.624, 0.03)
+    check(name, "TPOT ms", result["latency"]["tpot_ms"]["mean"], statistics.fmean([28.697, 32.135]), 0.03)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--binary", required=True)
+    binary = parser.parse_args().binary
+    known(binary)
+    timers(binary)
+    print(f"{len(FAILURES)} failed")
+    return 1 if FAILURES else 0
+
+
+sys.exit(main())

@@ -1,0 +1,342 @@
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "analyze/finding.h"
+#include "analyze_recording.h"
+
+namespace llmprof {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+
+Report report_of(const AnalyzedRecording& run) {
+  Result<Report> report = analyze(run.trace);
+  EXPECT_TRUE(report) << report.error().text();
+  return report ? std::move(*report) : Report{};
+}
+
+// One decode step of 10 ms: `busy_ns` of kernels as described, the rest idle for one cause.
+struct StepPlan {
+  std::string_view kernel = "gemv";
+  Category category = Category::kGemm;
+  int64_t kernels = 100;
+  int64_t kernel_ns = 90'000;
+  IdleCause cause = IdleCause::kOperatorDispatch;
+  int64_t launches = -1;  // -1: one per kernel
+  Row work = kNoRow;
+  Row config = kNoRow;
+  Row op = kNoRow;
+};
+void add_step(AnalyzedRecording& run, int64_t start, const StepPlan& plan) {
+  const Row s = run.step(StageKind::kDecode, start, start + 10 * kMs, 1, 513);
+  const int64_t period = 10 * kMs / plan.kernels;
+  Row api = kNoRow;
+  for (int64_t k = 0; k < plan.kernels; ++k) {
+    const int64_t at = start + k * period;
+    if (plan.launches < 0 || k < plan.launches) api = run.api("cudaLaunchKernel", at, 100);
+    if (period > plan.kernel_ns) run.gap(plan.cause, at, period - plan.kernel_ns, s);
+    run.gpu(plan.kernel, plan.category, at + period - plan.kernel_ns, plan.kernel_ns,
+            {s, plan.op, api, plan.work, plan.config});
+    run.busy(at + period - plan.kernel_ns, at + period);
+  }
+}
+
+TEST(Findings, RegistryHoldsEveryIdOnce) {
+  std::set<std::string_view> ids;
+  for (const FindingRule& rule : finding_rules()) {
+    EXPECT_TRUE(ids.insert(rule.id).second) << rule.id;
+    EXPECT_FALSE(rule.needs.empty());
+    EXPECT_FALSE(rule.advice.empty());
+  }
+  for (const char* id : {"launch-bound",
+                         "cpu-bound-gap",
+                         "sync-bound",
+                         "memory-bound-weights",
+                         "memory-bound-kv",
+                         "compute-bound",
+                         "attention-unfused",
+                         "tensor-cores-idle",
+                         "dtype-wide",
+                         "gemm-shape-misaligned",
+                         "wave-quantization",
+                         "low-occupancy",
+                         "uncoalesced-access",
+                         "l2-thrash",
+                         "small-kernels-unfused",
+                         "kv-cache-copy",
+                         "pageable-copy",
+                         "copy-bound",
+                         "allocator-churn",
+                         "power-throttled",
+                         "thermal-throttled",
+                         "clock-drop",
+                         "comm-bound",
+                         "rank-skew",
+                         "host-preprocessing",
+                         "python-gc",
+                         "first-call-cost",
+                         "graph-padding",
+                         "moe-imbalance",
+                         "batch-too-small",
+                         "profiler-distortion"})
+    EXPECT_EQ(ids.count(id), 1U) << id;
+  EXPECT_EQ(ids.size(), 31U);
+}
+
+TEST(Findings, LaunchBoundGivesTheBusyTimeAsBound) {
+  const Report report = report_of(eager_run());
+  const Finding* finding = finding_of(report, "launch-bound", "decode");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, FindingSeverity::kCritical);  // 24 of 45 ms
+  ASSERT_TRUE(finding->bound);
+  EXPECT_EQ(finding->bound->metric, "TPOT (ms)");
+  EXPECT_DOUBLE_EQ(finding->bound->from, 10);
+  EXPECT_DOUBLE_EQ(finding->bound->to, 2);
+  EXPECT_DOUBLE_EQ(*finding->evidence[0].value, 0.2);
+  EXPECT_EQ(report.findings.front().id, "launch-bound");
+  EXPECT_EQ(finding_of(report, "cpu-bound-gap", "decode"), nullptr);
+  // The prefill waits 2 ms for its only launch: that is no launch overhead.
+  EXPECT_NE(finding_of(report, "cpu-bound-gap", "prefill"), nullptr);
+  EXPECT_EQ(finding_of(report, "launch-bound", "prefill"), nullptr);
+}
+
+TEST(Findings, BusyGraphReplayIsNotLaunchBound) {
+  AnalyzedRecording run;
+  run.window(0, 10 * kMs);
+  add_step(run, 0, {.kernels = 1000, .kernel_ns = 9500, .cause = IdleCause::kGraphInternal, .launches = 1});
+  const Report report = report_of(run);
+  EXPECT_EQ(finding_of(report, "launch-bound"), nullptr);
+  EXPECT_EQ(finding_of(report, "cpu-bound-gap"), nullptr);
+  EXPECT_EQ(finding_of(report, "profiler-distortion"), nullptr);
+}
+
+TEST(Findings, FewLongGapsAreHostWorkAndNotLaunches) {
+  AnalyzedRecording run;
+  run.window(0, 10 * kMs);
+  add_step(run, 0, {.kernels = 10, .kernel_ns = 400'000, .cause = IdleCause::kHostWork});
+  const Report report = report_of(run);
+  EXPECT_EQ(finding_of(report, "launch-bound"), nullptr);
+  const Finding* gap = finding_of(report, "cpu-bound-gap");
+  ASSERT_NE(gap, nullptr);
+  EXPECT_DOUBLE_EQ(gap->bound->to, 4);
+}
+
+TEST(Findings, SyncBound) {
+  AnalyzedRecording run;
+  run.window(0, 10 * kMs);
+  add_step(run, 0, {.kernels = 10, .kernel_ns = 800'000, .cause = IdleCause::kBlockingSync});
+  const Report report = report_of(run);
+  ASSERT_NE(finding_of(report, "sync-bound"), nullptr);
+  EXPECT_EQ(finding_of(report, "launch-bound"), nullptr);
+  EXPECT_EQ(finding_of(report, "sync-bound")->severity, FindingSeverity::kMajor);
+}
+
+TEST(Findings, WeightsBindDecodeAndSmallBatchesWasteThem) {
+  AnalyzedRecording run;
+  run.window(0, 10 * kMs);
+  // 117 MB of weights in 30 us: 81 % of the H200's 4.8 TB/s.
+  const Row work = run.gemm(DType::kBf16, 1, 14336, 4096);
+  add_step(run, 0, {.kernels = 330, .kernel_ns = 30'000, .work = work});
+  const Report report = report_of(run);
+  const Finding* finding = finding_of(report, "memory-bound-weights");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(*finding->evidence[4].value, 0.815, 0.01);
+  ASSERT_NE(finding_of(report, "batch-too-small"), nullptr);
+  EXPECT_EQ(finding_of(report, "compute-bound"), nullptr);
+  EXPECT_EQ(stage_of(report, "decode")->bound, "memory");
+}
+
+TEST(Findings, SlowGemmsAreNotMemoryBound) {
+  AnalyzedRecording run;
+  run.window(0, 10 * kMs);
+  const Row work = run.gemm(DType::kBf16, 1, 896, 896);  // 1.6 MB in 30 us: 1 % of the bandwidth
+  add_step(run, 0, {.kernels = 330, .kernel_ns = 30'000, .work = work});
+  EXPECT_EQ(finding_of(report_of(run), "memory-bound-weights"), nullptr);
+}
+
+TEST(Findings, WithoutAGpuNothingIsSaidAboutItsLimits) {
+  AnalyzedRecording run(false);
+  run.window(0, 10 * kMs);
+  const Row work = run.gemm(DType::kBf16, 1, 14336, 4096);
+  add_step(run, 0, {.kernels = 330, .kernel_ns = 30'000, .work = work, .config = run.config(8, 128)});
+  const Report report = report_of(run);
+  for (const char* id : {"memory-bound-weights", "memory-bound-kv", "compute-bound", "batch-too-small", "low-occupancy",
+                         "wave-quantization"})
+    EXPECT_EQ(finding_of(report, id), nullptr) << id;
+}
+
+TEST(Findings, CacheGrownByConcatenation) {
+  for (const bool grows : {true, false}) {
+    AnalyzedRecording run;
+    run.window(0, 10 * kMs);
+    const Row op =
+        run.op("aten::cat", 0, 10, kNoRow,
+               grows ? "[[[1, 8, 512, 128], [1, 8, 1, 128]], []]" : "[[[1, 32, 1, 64], [1, 32, 1, 64]], []]");
+    add_step(run, 0, {.kernel = "CatArrayBatchedCopy", .category = Category::kKvCache, .op = op});
+    EXPECT_EQ(finding_of(report_of(run), "kv-cache-copy") != nullptr, grows);
+  }
+}
+
+TEST(Findings, UnfusedAttentionIsSeenInTheOperators) {
+  for (const int softmaxes : {24, 1}) {  // one per layer, or the sampler's only
+    AnalyzedRecording run;
+    run.window(0, 10 * kMs);
+    const Row s = run.step(StageKind::kDecode, 0, 10 * kMs, 1, 513);
+    int64_t at = 0;
+    for (int layer = 0; layer < softmaxes; ++layer) {
+      for (const char* name : {"aten::bmm", "aten::_softmax", "aten::bmm"}) {
+        run.gpu(name, Category::kAttention, at, 100'000, {s, run.op(name, at, 1000)});
+        run.busy(at, at + 100'000);
+        at += 100'000;
+      }
+    }
+    run.gap(IdleCause::kUnknown, at, 10 * kMs - at, s);
+    EXPECT_EQ(finding_of(report_of(run), "attention-unfused") != nullptr, softmaxes == 24);
+  }
+}
+
+TEST(Findings, Fp32GemmsLeaveTensorCoresIdle) {
+  AnalyzedRecording run;
+  run.window(0, 10 * kMs);
+  add_step(run, 0, {.kernel = "cutlass_80_simt_sgemm_128x32", .work = run.gemm(DType::kFp32, 64, 4096, 4096)});
+  const Report report = report_of(run);
+  EXPECT_NE(finding_of(report, "tensor-cores-idle"), nullptr);
+  EXPECT_NE(finding_of(report, "dtype-wide"), nullptr);
+  AnalyzedRecording tf32;
+  tf32.window(0, 10 * kMs);
+  add_step(tf32, 0, {.kernel = "cutlass_80_tensorop_s1688gemm_tf32", .work = tf32.gemm(DType::kFp32, 64, 4096, 4096)});
+  EXPECT_EQ(finding_of(report_of(tf32), "tensor-cores-idle"), nullptr);
+}
+
+TEST(Findings, MisalignedShapes) {
+  for (const int64_t n : {int64_t{4097}, int64_t{4096}}) {
+    AnalyzedRecording run;
+    run.window(0, 10 * kMs);
+    add_step(run, 0, {.work = run.gemm(DType::kBf16, 512, n, 4096)});
+    EXPECT_EQ(finding_of(report_of(run), "gemm-shape-misaligned") != nullptr, n == 4097);
+  }
+}
+
+TEST(Findings, GridsAgainstTheNumberOfSms) {
+  const auto look = [](int32_t blocks, int32_t threads) {
+    AnalyzedRecording run;
+    run.window(0, 10 * kMs);
+    // 1024 threads of 32 registers: two blocks on an SM, 264 on the GPU.
+    add_step(run, 0, {.work = run.gemm(DType::kBf16, 512, 4096, 4096), .config = run.config(blocks, threads)});
+    return report_of(run);
+  };
+  const Report few = look(16, 128);
+  EXPECT_NE(finding_of(few, "low-occupancy"), nullptr);
+  EXPECT_EQ(finding_of(few, "wave-quantization"), nullptr);
+  const Report ragged = look(300, 1024);  // 1.14 waves
+  EXPECT_NE(finding_of(ragged, "wave-quantization"), nullptr);
+  EXPECT_EQ(finding_of(ragged, "low-occupancy"), nullptr);
+  EXPECT_EQ(finding_of(look(264, 1024), "wave-quantization"), nullptr);  // exactly one
+  EXPECT_EQ(finding_of(look(520, 1024), "wave-quantization"), nullptr);  // 1.97: nearly full
+}
+
+TEST(Findings, ManyShortKernels) {
+  AnalyzedRecording run;
+  run.window(0, 10 * kMs);
+  add_step(run, 0, {.kernel = "elementwise", .category = Category::kElementwise, .kernels = 2000, .kernel_ns = 2000});
+  EXPECT_NE(finding_of(report_of(run), "small-kernels-unfused"), nullptr);
+  AnalyzedRecording fused;
+  fused.window(0, 10 * kMs);
+  add_step(fused, 0,
+           {.kernel = "elementwise", .category = Category::kElementwise, .kernels = 200, .kernel_ns = 20'000});
+  EXPECT_EQ(finding_of(report_of(fused), "small-kernels-unfused"), nullptr);
+}
+
+TEST(Findings, CopiesFromPageableMemory) {
+  for (const char* name : {"Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pinned -> Device)"}) {
+    AnalyzedRecording run;
+    run.window(0, 10 * kMs);
+    const Row s = run.step(StageKind::kDecode, 0, 10 * kMs);
+    run.gpu(name, Category::kCopy, 0, 4 * kMs, {.step = s, .kind = GpuOpKind::kMemcpy});
+    run.busy(0, 4 * kMs);
+    run.gap(IdleCause::kUnknown, 4 * kMs, 6 * kMs, s);
+    const Report report = report_of(run);
+    EXPECT_EQ(finding_of(report, "pageable-copy") != nullptr,
+              std::string_view(name).find("Pageable") != std::string_view::npos);
+    EXPECT_NE(finding_of(report, "copy-bound"), nullptr);
+  }
+}
+
+TEST(Findings, CommunicationAndAllocator) {
+  AnalyzedRecording run;
+  run.window(0, 10 * kMs);
+  add_step(run, 0,
+           {.kernel = "ncclDevKernel_AllReduce", .category = Category::kCommunication, .cause = IdleCause::kAllocator});
+  run.api("cudaMalloc", 9 * kMs, 500'000);
+  const Report report = report_of(run);
+  EXPECT_NE(finding_of(report, "comm-bound"), nullptr);
+  const Finding* churn = finding_of(report, "allocator-churn");
+  ASSERT_NE(churn, nullptr);
+  EXPECT_EQ(churn->evidence[1].value, 1.0);
+  EXPECT_EQ(stage_of(report, "decode")->bound, "comm");
+}
+
+TEST(Findings, LongContextsBindDecodeToTheCache) {
+  AnalyzedRecording run;
+  run.window(0, 10 * kMs);
+  const Row work = run.work(WorkKind::kAttention, DType::kBf16, 4e8, 100e6);  // 100 MB in 30 us
+  run.trace.works.kv_bytes[work] = 99e6;
+  add_step(run, 0,
+           {.kernel = "flash_fwd_splitkv",
+            .category = Category::kAttention,
+            .kernels = 330,
+            .kernel_ns = 30'000,
+            .work = work});
+  const Report report = report_of(run);
+  const Finding* finding = finding_of(report, "memory-bound-kv");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->bound->to, 10 - 9.9 * 0.99 / 2, 1e-6);
+  EXPECT_EQ(finding_of(report, "memory-bound-weights"), nullptr);
+}
+
+TEST(Findings, PrefillAtThePeakIsComputeBound) {
+  AnalyzedRecording run;
+  run.window(0, 10 * kMs);
+  const Row s = run.step(StageKind::kPrefill, 0, 10 * kMs, 8192, 8192);
+  run.gpu("gemm", Category::kGemm, 0, 10 * kMs, {s, kNoRow, kNoRow, run.gemm(DType::kBf16, 8192, 28672, 16384)});
+  run.busy(0, 10 * kMs);
+  const Report report = report_of(run);
+  const Finding* finding = finding_of(report, "compute-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(*finding->evidence[0].value, 2.0 * 8192 * 28672 * 16384 / 0.01 / 989.4e12, 1e-6);
+  EXPECT_EQ(finding->severity, FindingSeverity::kMinor);  // capped: there is nothing wrong with it
+}
+
+TEST(Findings, PythonFramesNameTokenisingAndCollection) {
+  for (const char* frame :
+       {"transformers/tokenization_utils.py(9): encode", "<built-in method gc.collect>", "model.py(1): f"}) {
+    AnalyzedRecording run;
+    run.window(0, 10 * kMs);
+    const Row python = run.python(frame, 0, 4 * kMs);
+    run.gap(IdleCause::kNoWork, 0, 4 * kMs, kNoRow, kNoRow, python);
+    const Row s = run.step(StageKind::kPrefill, 4 * kMs, 10 * kMs);
+    run.gpu("k", Category::kNorm, 4 * kMs, 6 * kMs, {s});
+    run.busy(4 * kMs, 10 * kMs);
+    const Report report = report_of(run);
+    EXPECT_EQ(finding_of(report, "host-preprocessing") != nullptr,
+              std::string_view(frame).find("tokeniz") != std::string_view::npos);
+    EXPECT_EQ(finding_of(report, "python-gc") != nullptr,
+              std::string_view(frame).find("gc.collect") != std::string_view::npos);
+  }
+}
+
+TEST(Findings, OrderFollowsTheGain) {
+  const Report report = report_of(eager_run());
+  for (size_t i = 1; i < report.findings.size(); ++i) {
+    const Finding &a = report.findings[i - 1], &b = report.findings[i];
+    EXPECT_TRUE(a.severity > b.severity || (a.severity == b.severity && a.gain_ns >= b.gain_ns));
+  }
+  EXPECT_EQ(severity_of(0.30), FindingSeverity::kCritical);
+  EXPECT_EQ(severity_of(0.10), FindingSeverity::kMajor);
+  EXPECT_EQ(severity_of(0.03), FindingSeverity::kMinor);
+  EXPECT_EQ(severity_of(0.029), FindingSeverity::kInfo);
+}
+
+}  // namespace
+}  // namespace llmprof

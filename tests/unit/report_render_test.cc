@@ -1,0 +1,239 @@
+#include <gtest/gtest.h>
+#include <simdjson.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "analyze_recording.h"
+#include "base/csv.h"
+#include "base/text_table.h"
+#include "report/kernel_name.h"
+#include "report/metrics_doc.h"
+#include "report/render.h"
+#include "report/text_parts.h"
+
+namespace llmprof {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+
+// A run with everything: memory events, Python frames, a hostile name.
+Report full_report() {
+  AnalyzedRecording run = eager_run();
+  run.memory(kMs, 1000, 5000, 8000);
+  run.memory(2 * kMs, -1000, 4000, 8000);
+  const Row frame = run.python("model.py(3): \x1b[31mforward, \"x\"\n", 0, 40 * kMs);
+  run.trace.gaps.python[0] = frame;
+  run.trace.source.kind = "kineto";
+  run.trace.source.files = {"a folder/run, 1.json"};
+  run.trace.diagnostics.add(DiagnosticId::kBadNumber, "byte 7");
+  Result<Report> report = analyze(run.trace);
+  EXPECT_TRUE(report);
+  return report ? std::move(*report) : Report{};
+}
+
+void expect_keys(const simdjson::dom::element& object, std::initializer_list<const char*> keys, const char* what) {
+  for (const char* key : keys) EXPECT_FALSE(object[key].error()) << what << " lacks " << key;
+}
+
+TEST(Json, EveryKeyOfTheSchemaIsThere) {
+  simdjson::dom::parser parser;
+  const std::string text = render_json(full_report());
+  simdjson::dom::element root;
+  ASSERT_FALSE(parser.parse(text).get(root));
+  EXPECT_EQ(std::string_view(root["schema"]), "llmprof.report/1");
+  expect_keys(root, {"schema",      "tool_version", "source",     "device",    "model",        "latency",  "stages",
+                     "operators",   "kernels_topk", "categories", "telemetry", "memory",       "overhead", "findings",
+                     "cannot_tell", "diagnostics",  "roofline",   "idle",      "conservation", "coverage"},
+              "report");
+  expect_keys(root["source"], {"kind", "files", "start_unix_ns", "duration_ms"}, "source");
+  expect_keys(root["device"], {"name", "sku", "compute_capability", "sm_count", "sm_clock_mhz", "peaks"}, "device");
+  expect_keys(root["device"]["peaks"]["bf16_tflops"], {"value", "provenance"}, "peak");
+  expect_keys(root["latency"], {"ttft_ms", "tpot_ms", "itl_ms", "output_tokens_per_s", "warmup_ms"}, "latency");
+  expect_keys(root["latency"]["itl_ms"], {"n", "mean", "stddev", "min", "p50", "p90", "p99", "max"}, "itl_ms");
+  expect_keys(root["stages"].at(0),
+              {"name",
+               "kind",
+               "source",
+               "count",
+               "tokens",
+               "wall_ms",
+               "gpu_busy_ms",
+               "gpu_idle_ms",
+               "kernels",
+               "launches",
+               "flops",
+               "dram_bytes_model",
+               "dram_bytes_measured",
+               "tflops",
+               "mfu",
+               "mfu_at_clock",
+               "mbu",
+               "intensity",
+               "tensor_active_frac",
+               "sm_active_frac",
+               "dram_frac",
+               "l2_hit_frac",
+               "bound",
+               "energy_j"},
+              "stage");
+  expect_keys(root["operators"].at(0),
+              {"name", "stage", "calls", "cpu_total_ms", "cpu_self_ms", "gpu_total_ms", "gpu_mean_ms", "shapes",
+               "flops", "memory_bytes"},
+              "operator");
+  expect_keys(root["kernels_topk"].at(0),
+              {"name",   "category", "stage",     "calls", "total_ms",     "mean_ms",        "min_ms",    "p50_ms",
+               "max_ms", "share",    "grid",      "block", "shape",        "dtype",          "flops",     "bytes",
+               "tflops", "gbs",      "intensity", "bound", "of_roof_frac", "occupancy_frac", "provenance"},
+              "kernel");
+  const simdjson::dom::element finding = root["findings"].at(0);
+  expect_keys(finding, {"id", "severity", "stage", "title", "evidence", "advice", "bound"}, "finding");
+  expect_keys(finding["evidence"].at(0), {"metric", "value", "unit", "provenance"}, "evidence");
+  expect_keys(finding["bound"], {"metric", "from", "to"}, "bound");
+  expect_keys(root["cannot_tell"].at(0), {"question", "why", "how_to_find_out"}, "cannot_tell");
+  expect_keys(root["diagnostics"].at(0), {"key", "severity", "count", "text"}, "diagnostic");
+  EXPECT_TRUE(root["stages"].at(0)["energy_j"].is_null());
+  EXPECT_TRUE(root["latency"]["ttft_ms"]["stddev"].is_null());  // one sample
+  EXPECT_TRUE(root["telemetry"].is_null());
+  // Milliseconds hold the nanoseconds exactly.
+  EXPECT_EQ(double(root["stages"].at(1)["gpu_busy_ms"]), 6.0);
+}
+
+TEST(Json, AnEmptyReportHasTheSameKeys) {
+  simdjson::dom::parser parser;
+  simdjson::dom::element root;
+  const std::string text = render_json(Report{});
+  ASSERT_FALSE(parser.parse(text).get(root));
+  for (const char* key : {"device", "model", "latency", "memory", "overhead", "telemetry"})
+    EXPECT_TRUE(root[key].is_null()) << key;
+  for (const char* key : {"stages", "operators", "kernels_topk", "findings", "roofline", "idle"})
+    EXPECT_EQ(root[key].get_array().value().size(), 0U) << key;
+}
+
+TEST(Csv, TablesReadBackWithTheDeclaredNames) {
+  const Report report = full_report();
+  size_t seen = 0;
+  for (const RenderedFile& file : render_csv(report)) {
+    const Result<CsvTable> table = read_csv(file.content, file.name);
+    ASSERT_TRUE(table) << table.error().text();
+    if (file.name == "stages.csv") {
+      ++seen;
+      ASSERT_EQ(table->rows.size(), report.stages.size());
+      EXPECT_EQ(table->rows[1][*table->column("gpu_busy_ms")], "6");
+      EXPECT_EQ(table->rows[1][*table->column("energy_j")], "");
+      EXPECT_EQ(table->rows[1][*table->column("name")], "decode");
+    }
+    if (file.name == "idle.csv") {
+      ++seen;
+      // Quotes, commas and line ends of an untrusted name survive.
+      EXPECT_EQ(table->rows[0][*table->column("top_python")], "model.py(3): \x1b[31mforward, \"x\"\n");
+    }
+    if (file.name == "roofline.csv") {
+      ++seen;
+      EXPECT_EQ(table->rows.size(), report.roofline.size());
+    }
+    if (file.name == "findings.csv") {
+      ++seen;
+      EXPECT_EQ(table->rows.size(), report.findings.size());
+    }
+    if (file.name == "kernels.csv" || file.name == "operators.csv" || file.name == "categories.csv" ||
+        file.name == "memory.csv")
+      ++seen;
+  }
+  EXPECT_EQ(seen, 8U);
+}
+
+TEST(Csv, FilesAreWritten) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "llmprof_csv" / "deep";
+  ASSERT_TRUE(write_files(folder.string(), {{"a.csv", "x\r\n"}}));
+  std::ifstream in(folder / "a.csv", std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  EXPECT_EQ(text.str(), "x\r\n");
+  const Status wrong = write_files((folder / "a.csv").string(), {{"b.csv", ""}});
+  ASSERT_FALSE(wrong);
+  EXPECT_NE(wrong.error().text().find("a.csv"), std::string::npos);
+  std::filesystem::remove_all(folder.parent_path());
+}
+
+TEST(Text, AnswersFirstAndStaysInItsWidth) {
+  RenderOptions options;
+  options.width = 110;
+  const std::string text = render_text(full_report(), options);
+  const size_t ttft = text.find("TTFT"), tables = text.find("Stages"), findings = text.find("\nFindings");
+  ASSERT_NE(findings, std::string::npos);
+  EXPECT_LT(ttft, tables);
+  EXPECT_LT(tables, findings);
+  EXPECT_NE(text.find("totals add up"), std::string::npos);
+  EXPECT_NE(text.find("data-loss bad-number x1"), std::string::npos);
+  // No escape sequence of the recording and none of ours reaches the terminal.
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), 120U) << line;
+  options.color = true;
+  EXPECT_NE(render_text(full_report(), options).find("\x1b[1m"), std::string::npos);
+}
+
+TEST(Text, FailedConservationIsSaid) {
+  Report report = full_report();
+  report.conservation[0].ok = false;
+  EXPECT_NE(render_text(report, {}).find("conservation: device 0"), std::string::npos);
+}
+
+TEST(Text, WrapsAtBlanks) {
+  EXPECT_EQ(wrap_text("aa bb cc", 7, "> ", "  "), "> aa bb\n  cc\n");
+  EXPECT_EQ(wrap_text("averylongword b", 5, "", ""), "averylongword\nb\n");
+}
+
+TEST(KernelName, TemplateNoiseGoes) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"void at::native::vectorized_elementwise_kernel<8, at::native::(anonymous namespace)::silu_kernel(at::"
+       "TensorIteratorBase&)::{lambda()#1}::operator()() const::{lambda()#8}, std::array<char*, 2ul> >(int, float)",
+       "vectorized_elementwise_kernel<silu_kernel>"},
+      {"void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::BinaryFunctor<c10::"
+       "BFloat16, c10::BFloat16, c10::BFloat16, at::native::binary_internal::MulFunctor<float> > "
+       ">(at::TensorIterator&)",
+       "elementwise_kernel<MulFunctor>"},
+      {"void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float, float> > >(int)",
+       "reduce_kernel<MeanOps>"},
+      {"void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::(anonymous namespace)::OpaqueType<2u>, "
+       "unsigned int, 4>(int)",
+       "CatArrayBatchedCopy"},
+      {"void cutlass::Kernel2<cutlass_80_simt_sgemm_128x32_8x5_tn_align1>(cutlass_80_simt_sgemm_128x32::Params)",
+       "cutlass_80_simt_sgemm_128x32_8x5_tn_align1"},
+      {"void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16>(int)", "splitKreduce_kernel"},
+      {"nvjet_sm90_tst_64x8_64x16_2x1_v_bz_TNT", "nvjet_sm90_tst_64x8_64x16_2x1_v_bz_TNT"},
+      {"triton_poi_fused_add_mul_0", "triton_poi_fused_add_mul_0"},
+      {"Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pageable -> Device)"},
+      {"", ""},
+      {"<<<<((((", "<<<<(((("},
+      {"void f<a", "f"},
+  };
+  for (const auto& [full, expected] : cases) EXPECT_EQ(short_kernel_name(full), expected) << full;
+}
+
+TEST(MetricsDoc, HasASentenceForEveryColumn) {
+  const std::string doc = metrics_markdown();
+  for (const char* name : {"| `mfu_at_clock` |", "| `of_roof_frac` |", "### gpu_ops", "### steps", "| `launch-bound` |",
+                           "| `truncated-file` |", "`blocking-sync`", "`kv-cache`"})
+    EXPECT_NE(doc.find(name), std::string::npos) << name;
+  std::istringstream lines(doc);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("| `")) continue;
+    EXPECT_EQ(line.find("|  |\n"), std::string::npos) << line;
+    EXPECT_GT(line.size() - line.rfind("| ", line.size() - 2), 5U) << line;  // the last cell says something
+  }
+  EXPECT_NE(metrics_text().find("wall_ms [ms]"), std::string::npos);
+}
+
+TEST(Renderers, AreFoundByName) {
+  EXPECT_NE(find_renderer("text"), nullptr);
+  EXPECT_TRUE(find_renderer("csv")->folder);
+  EXPECT_EQ(find_renderer("docx"), nullptr);
+  for (const Renderer& renderer : renderers())
+    EXPECT_FALSE(renderer.render(full_report(), {}).empty()) << renderer.name;
+}
+
+}  // namespace
+}  // namespace llmprof
