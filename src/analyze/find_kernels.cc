@@ -19,6 +19,11 @@ constexpr double kGridKernelNsMin = 10'000;
 // Fewer thread blocks than this share of the SMs leave most of the GPU without work.
 constexpr double kGridShareMin = 0.5;
 constexpr double kWaveEfficiencyMax = 0.75;
+// The output layer: as wide as a vocabulary (Llama-2 has 32,000) and, unlike any projection inside a layer (3.5 times
+// the hidden size), many times wider than what goes in.
+constexpr int64_t kVocabularyMin = 30'000, kVocabularyPerHidden = 6;
+constexpr int64_t kLogitRowsPerSequence = 8;
+constexpr double kLogitShareMin = 0.01;
 
 const DeviceReport* device_of(const FindingContext& finding) { return finding.context.device; }
 
@@ -102,10 +107,52 @@ void find_compute_bound(const FindingContext& finding) {
   }
 }
 
+void find_logits_all_tokens(const FindingContext& finding) {
+  const Works& works = finding.trace().works;
+  for (const StageView& stage : finding.stages) {
+    const OptInt sequences = stage.timing->sequences;
+    if (stage.group->kind != StageKind::kPrefill || !sequences || *sequences < 1) continue;
+    double time_ns = 0, rows = 0, flops = 0;
+    int64_t calls = 0, width = 0;
+    for (const uint32_t k : stage.kernels) {
+      const Row work = finding.key(k).work;
+      if (work == kNoRow || works.kind[work] != WorkKind::kGemm || works.n[work] < kVocabularyMin ||
+          works.n[work] < kVocabularyPerHidden * works.k[work])
+        continue;
+      if (works.m[work] < kLogitRowsPerSequence * *sequences) continue;
+      const KernelSums& sums = finding.sums(k);
+      time_ns += static_cast<double>(sums.total_ns);
+      rows += static_cast<double>(works.m[work] * sums.calls);
+      flops += works.flops[work] * static_cast<double>(sums.calls);
+      calls += sums.calls;
+      width = works.n[work];
+    }
+    if (calls == 0 || time_ns < kLogitShareMin * stage.busy_ns()) continue;
+    const double needed = static_cast<double>(*sequences * calls);
+    Finding& out = finding.add(
+        "logits-all-tokens", &stage,
+        fmt::format("{}: the output layer runs for every prompt token, one per sequence is used", stage.timing->name),
+        time_ns * (1 - needed / rows));
+    out.evidence = {counted("tokens per step that get logits", rows / static_cast<double>(calls), "1"),
+                    counted("sequences per step", static_cast<double>(*sequences), "1"),
+                    counted("vocabulary", static_cast<double>(width), "1"),
+                    counted("arithmetic of it per step", flops / stage.count(), "FLOP"),
+                    measured("its time per step", stage.per_step_ms(time_ns), "ms"),
+                    measured("share of the stage's GPU time", time_ns / stage.busy_ns(), "frac")};
+    out.advice = {
+        "Ask for the logits of the last token only (logits_to_keep=1 in Hugging Face transformers; inference servers "
+        "do "
+        "so). It also saves the memory of tokens x vocabulary logits."};
+    const double wall_ms = stage.per_step_ms(stage.wall_ns());
+    out.bound = GainBound{stage.time_metric(), wall_ms, wall_ms - stage.per_step_ms(time_ns * (1 - needed / rows))};
+  }
+}
+
 void find_attention_unfused(const FindingContext& finding) {
   for (const StageView& stage : finding.stages) {
-    // Attention written out is two batched products and a softmax per layer. Sampling alone runs one softmax a step, so
-    // several per step are asked for.
+    // Attention written out is two batched products and a softmax per layer. Sampling runs a softmax too, one a step
+    // over [sequences, vocabulary]; that of attention runs several times a step, or over [sequences, heads, queries,
+    // keys].
     const OperatorRecord* softmax = find_operator(finding, stage, "aten::_softmax");
     const OperatorRecord* bmm = find_operator(finding, stage, "aten::bmm");
     const OperatorRecord* baddbmm = find_operator(finding, stage, "aten::baddbmm");
@@ -113,7 +160,11 @@ void find_attention_unfused(const FindingContext& finding) {
     const double products =
         static_cast<double>((bmm != nullptr ? bmm->calls : 0) + (baddbmm != nullptr ? baddbmm->calls : 0));
     const double softmaxes = static_cast<double>(softmax->calls);
-    if (softmaxes < 4 * stage.count() || products < 1.8 * softmaxes) continue;
+    const std::string_view shape = softmax->shapes ? std::string_view(*softmax->shapes) : std::string_view();
+    const bool of_scores =
+        std::count(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(std::min(shape.find(']'), shape.size())),
+                   ',') == 3;
+    if ((!of_scores && softmaxes < 4 * stage.count()) || products < 1.8 * softmaxes) continue;
     double time_ns = static_cast<double>(softmax->gpu_self_ms.ns);
     if (bmm != nullptr) time_ns += static_cast<double>(bmm->gpu_self_ms.ns);
     if (baddbmm != nullptr) time_ns += static_cast<double>(baddbmm->gpu_self_ms.ns);

@@ -87,6 +87,7 @@ void find_dtype_wide(const FindingContext&);
 void find_comm_bound(const FindingContext&);
 // kernels
 void find_compute_bound(const FindingContext&);
+void find_logits_all_tokens(const FindingContext&);
 void find_attention_unfused(const FindingContext&);
 void find_tensor_cores_idle(const FindingContext&);
 void find_gemm_shape_misaligned(const FindingContext&);

@@ -27,8 +27,12 @@ constexpr FindingRule kRules[] = {
      "recorded shapes and the GPU's bandwidth", "FP8 cache, fewer KV heads, latent attention", find_memory_bound_kv},
     {"compute-bound", "kernels limited by arithmetic explain at least half of the stage's time",
      "recorded shapes and the GPU's peaks", "narrower types, less work, more GPUs", find_compute_bound},
+    {"logits-all-tokens",
+     "a prefill multiplies at least 8 tokens per sequence with the output layer, taking at least 1 % of its GPU time",
+     "recorded shapes", "logits of the last token only", find_logits_all_tokens},
     {"attention-unfused",
-     "at least 4 softmax operators a step with two batched products each, taking at least 5 % of the GPU time",
+     "softmax over [sequences, heads, queries, keys], or at least 4 a step, with two batched products each, taking at "
+     "least 5 % of the GPU time",
      "host operators", "a fused attention kernel", find_attention_unfused},
     {"tensor-cores-idle", "FP32 GEMM kernels without tensor instructions take at least 5 % of the stage's GPU time",
      "kernel names", "16-bit types or TF32", find_tensor_cores_idle},

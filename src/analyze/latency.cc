@@ -1,9 +1,12 @@
 // TTFT, ITL, TPOT, tokens/s and warm-up from the steps. The definitions stand at Latency in report_data.h.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "analyze/analysis.h"
+#include "derive/steps.h"
 
 namespace llmprof {
 
@@ -153,6 +156,16 @@ void explain_missing(const Samples& samples, const Latency& latency, std::vector
 
 void analyze_latency(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
   const Steps& steps = context.trace.steps;
+  if (const TrainingEvidence training = training_evidence(context.trace); steps.empty() && training.found()) {
+    cannot_tell.push_back(
+        {"What are TTFT and TPOT?",
+         fmt::format(
+             "this is a recording of training ({} backward operators, {} optimizer steps, first: {}); prefill and "
+             "decode have no meaning in it",
+             training.backward_ops, training.optimizer_steps, training.first_name),
+         "record inference, under torch.inference_mode(); the tables of operators and kernels hold for training too"});
+    return;
+  }
   if (steps.empty()) {
     cannot_tell.push_back(
         {"What are TTFT and TPOT?", "no prefill or decode step was found in the recording",

@@ -90,6 +90,9 @@ std::string text_verdict(const Report& report, const RenderOptions& options, con
     if (latency.output_tokens_per_s)
       out += "  " + ink.bold("rate") + "  " + fmt::format("{:.1f} output tokens/s\n", *latency.output_tokens_per_s);
   }
+  if (!report.latency)  // then the reason is the answer
+    for (const CannotTell& item : report.cannot_tell)
+      if (item.question.starts_with("What are TTFT and TPOT")) out += wrap_text(item.why, options.width, "  ", "  ");
   for (const StageTiming& stage : report.stages) {
     if (stage.name == kUnattributed || !stage.bound || stage.count == 0) continue;
     if (stage.wall_ms.ns * 50 < report.source.duration_ms.ns) continue;  // under 2 % of the recording
