@@ -1,5 +1,6 @@
 #include "cli/pipeline.h"
 
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -37,9 +38,12 @@ void warn(const Trace& trace) {
     const DiagnosticInfo& info = diagnostic_table()[i];
     if (trace.diagnostics.count(id) == 0 || info.severity < Severity::kDataLoss) continue;
     const std::vector<std::string>& places = trace.diagnostics.places(id);
-    std::fprintf(stderr, "llmprof: %s: %s (%s times%s%s)\n", std::string(name_of(info.severity)).c_str(),
-                 std::string(info.text).c_str(), format_count(static_cast<double>(trace.diagnostics.count(id))).c_str(),
-                 places.empty() ? "" : ", first at ", places.empty() ? "" : printable(places.front()).c_str());
+    const uint64_t count = trace.diagnostics.count(id);
+    const std::string text =
+        fmt::format("llmprof: {}: {} ({} time{}{}{})\n", name_of(info.severity), info.text,
+                    format_count(static_cast<double>(count)), count == 1 ? "" : "s",
+                    places.empty() ? "" : ", first at ", places.empty() ? "" : printable(places.front()));
+    std::fputs(text.c_str(), stderr);
   }
 }
 

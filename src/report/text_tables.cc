@@ -84,11 +84,12 @@ std::string text_stages(const Report& report, const RenderOptions&, const Ink& i
                    {"FLOP/B"},
                    {"bound", Align::kLeft}});
   int64_t wall = 0;
-  bool devices = false, detected = false;
+  bool devices = false, any = false, detected = false;
   for (const StageTiming& stage : report.stages) devices |= stage.device != report.stages.front().device;
   for (const StageTiming& stage : report.stages) {
     wall += stage.wall_ms.ns;
-    detected |= stage.source == "detected" && stage.name != kUnattributed;
+    any |= stage.count > 0;
+    detected |= stage.source == "detected" && stage.count > 0;
     std::string name = stage.name;
     if (devices) name += fmt::format(" gpu{}", stage.device);
     table.add_row({name, stage.count > 0 ? format_count(static_cast<double>(stage.count)) : "",
@@ -102,7 +103,9 @@ std::string text_stages(const Report& report, const RenderOptions&, const Ink& i
   table.add_rule();
   table.add_row({"window", "", "", format_ns(wall)});
   return title(ink, "Stages",
-               detected ? "found by llmprof from token counts and kernel sequences, not annotated" : "as annotated") +
+               !any       ? "none was found"
+               : detected ? "found by llmprof from token counts and kernel sequences, not annotated"
+                          : "as annotated") +
          table.render("  ", ink.on()) + "\n";
 }
 
