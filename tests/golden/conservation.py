@@ -1,0 +1,217 @@
+"""Laws that every report.json obeys, checked without any code of llmprof.
+
+Times are compared in whole nanoseconds: JSON numbers are read as decimal text, never as binary floating point.
+"""
+
+import functools
+import gzip
+import json
+from decimal import Decimal
+
+REPORT_KEYS = ("schema tool_version source device model latency stages operators kernels_topk categories telemetry memory "
+               "overhead findings cannot_tell diagnostics").split()
+STAGE_KEYS = ("name kind source count tokens wall_ms gpu_busy_ms gpu_idle_ms kernels launches flops dram_bytes_model "
+              "dram_bytes_measured tflops mfu mfu_at_clock mbu intensity tensor_active_frac sm_active_frac dram_frac "
+              "l2_hit_frac bound energy_j").split()
+OPERATOR_KEYS = ("name stage calls cpu_total_ms cpu_self_ms gpu_total_ms gpu_mean_ms shapes flops memory_bytes").split()
+KERNEL_KEYS = ("name category stage calls total_ms mean_ms min_ms p50_ms max_ms share grid block shape dtype flops bytes "
+               "tflops gbs intensity bound of_roof_frac occupancy_frac provenance").split()
+FINDING_KEYS = "id severity stage title evidence advice bound".split()
+SUMMARY_KEYS = "n mean stddev min p50 p90 p99 max".split()
+MODEL_KEYS = "schema id architecture dtype params weights kv_cache memory stages operators".split()
+MODEL_STAGE_KEYS = "kind batch new_tokens context flops bytes intensity".split()
+
+STAGE_KINDS = {"prefill", "decode", "mixed", "vision", "other"}
+STAGE_SOURCES = {"nvtx", "annotation", "detected"}
+BOUNDS = {"compute", "memory", "overhead", "sync", "copy", "comm", "mixed", None}
+GPU_CATEGORIES = {"kernel", "gpu_memcpy", "gpu_memset"}
+
+
+class Broken(Exception):
+    pass
+
+
+def expect(condition, text):
+    if not condition:
+        raise Broken(text)
+
+
+def same(what, wanted, found):
+    expect(wanted == found, f"{what}: expected {wanted}, found {found}")
+
+
+def need_keys(what, row, keys):
+    missing = [key for key in keys if key not in row]
+    expect(not missing, f"{what} lacks {', '.join(missing)}")
+
+
+def ns_of(ms):
+    """A time in milliseconds as whole nanoseconds; a time that is none is a broken law itself."""
+    ns = Decimal(ms) * 1000000
+    whole = ns.to_integral_value()
+    expect(ns == whole, f"{ms} ms is not a whole number of nanoseconds")
+    return int(whole)
+
+
+def total_ns(rows, key):
+    return sum(ns_of(row[key]) for row in rows)
+
+
+def check_document(text, recordings):
+    document = json.loads(text, parse_float=Decimal, parse_constant=lambda word: expect(False, f"{word} is not JSON"))
+    schema = document.get("schema", "")
+    if schema == "llmprof.report/1":
+        check_report(document, recordings)
+    elif schema == "llmprof.model/1":
+        check_model(document)
+
+
+def check_report(report, recordings):
+    need_keys("the report", report, REPORT_KEYS)
+    stages, categories = report["stages"], report["categories"]
+    for stage in stages:
+        check_stage(stage)
+    for row in report["operators"]:
+        need_keys(f"operator {row.get('name')}", row, OPERATOR_KEYS)
+    for row in report["kernels_topk"]:
+        check_kernel(row)
+    for finding in report["findings"]:
+        check_finding(finding)
+    check_latency(report["latency"])
+    for row in report["cannot_tell"]:
+        need_keys("cannot_tell", row, ["question", "why", "how_to_find_out"])
+        expect(row["question"] and row["why"] and row["how_to_find_out"], "a cannot_tell row is empty")
+    for row in report["diagnostics"]:
+        need_keys("diagnostics", row, ["key", "severity", "count", "text"])
+    for row in report.get("conservation", []):
+        expect(row.get("ok", row.get("holds", True)), f"llmprof's own check failed: {row}")
+
+    devices = sorted({stage.get("device", 0) for stage in stages})
+    if len(devices) == 1:
+        same("stage walls against the window", ns_of(report["source"]["duration_ms"]), total_ns(stages, "wall_ms"))
+    same("kernels of categories against stages", sum(row["kernels"] for row in stages),
+         sum(row["kernels"] for row in categories))
+    check_shares(categories)
+    if "idle" in report:
+        same("idle by cause against idle of the stages", total_ns(stages, "gpu_idle_ms"), total_ns(report["idle"], "total_ms"))
+    kernels = report["kernels_topk"]
+    gpu_ns = total_ns(categories, "time_ms")
+    if sum(row["calls"] for row in kernels) == sum(row["kernels"] for row in categories):
+        same("kernels against categories", gpu_ns, total_ns(kernels, "total_ms"))
+    else:
+        expect(total_ns(kernels, "total_ms") <= gpu_ns, "the kernels listed take longer than all GPU activities")
+
+    damaged = any(row["severity"] in ("data-loss", "error") or row["key"] == "duplicate-event"
+                  for row in report["diagnostics"])
+    if report["source"]["kind"] == "kineto" and len(recordings) == 1 and not damaged:
+        check_against_recording(report, recordings[0])
+
+
+def check_stage(stage):
+    need_keys(f"stage {stage.get('name')}", stage, STAGE_KEYS)
+    name = stage["name"]
+    same(f"{name}: busy + idle against wall", ns_of(stage["wall_ms"]),
+         ns_of(stage["gpu_busy_ms"]) + ns_of(stage["gpu_idle_ms"]))
+    expect(ns_of(stage["gpu_idle_ms"]) >= 0 and ns_of(stage["gpu_busy_ms"]) >= 0, f"{name}: a negative time")
+    expect(stage["kind"] in STAGE_KINDS, f"{name}: unknown kind {stage['kind']}")
+    expect(stage["source"] in STAGE_SOURCES or name == "[unattributed]", f"{name}: unknown source {stage['source']}")
+    expect(stage["bound"] in BOUNDS, f"{name}: unknown bound {stage['bound']}")
+    for key in ("mfu", "mfu_at_clock", "mbu"):
+        expect(stage[key] is None or 0 <= stage[key] <= Decimal("1.1"), f"{name}: {key} is {stage[key]}")
+    wall_s = Decimal(stage["wall_ms"]) / 1000
+    if stage["flops"] is not None and stage["tflops"] is not None and wall_s:
+        rate = Decimal(stage["flops"]) / wall_s / 10**12
+        expect(abs(rate - Decimal(stage["tflops"])) <= abs(rate) / 10**6, f"{name}: tflops is not flops / wall")
+
+
+def check_kernel(row):
+    need_keys(f"kernel {row.get('name')}", row, KERNEL_KEYS)
+    name, calls, total = row["name"], row["calls"], Decimal(row["total_ms"])
+    expect(calls > 0, f"{name}: {calls} calls")
+    expect(abs(Decimal(row["mean_ms"]) * calls - total) <= total / 10**9 + Decimal("1e-9") * calls,
+           f"{name}: mean_ms x calls is not total_ms")
+    low, high = Decimal(row["min_ms"]), Decimal(row["max_ms"])
+    expect(low <= Decimal(row["p50_ms"]) <= high and low * calls <= total <= high * calls,
+           f"{name}: min, p50, max and total_ms contradict each other")
+
+
+def check_finding(finding):
+    need_keys(f"finding {finding.get('id')}", finding, FINDING_KEYS)
+    expect(finding["evidence"], f"finding {finding['id']} has no evidence")
+    expect(finding["advice"], f"finding {finding['id']} has no advice")
+    for row in finding["evidence"]:
+        need_keys(f"evidence of {finding['id']}", row, ["metric", "value", "unit", "provenance"])
+
+
+def check_latency(latency):
+    if latency is None:
+        return
+    need_keys("latency", latency, ["ttft_ms", "tpot_ms", "itl_ms", "output_tokens_per_s", "warmup_ms"])
+    for name in ("ttft_ms", "tpot_ms", "itl_ms"):
+        summary = latency[name]
+        if summary is None:
+            continue
+        need_keys(name, summary, SUMMARY_KEYS)
+        ordered = [summary[key] for key in ("min", "p50", "p90", "p99", "max")]
+        expect(ordered == sorted(ordered), f"{name}: percentiles out of order")
+        expect(summary["min"] <= summary["mean"] <= summary["max"], f"{name}: the mean is outside min..max")
+
+
+def check_shares(categories):
+    """Shares of a stage's categories are fractions of its GPU time and add up to 1."""
+    stages = {}
+    for row in categories:
+        stages.setdefault(row.get("stage"), []).append(row)
+    for stage, rows in stages.items():
+        if not total_ns(rows, "time_ms"):
+            continue
+        share = sum(Decimal(row["share"]) for row in rows)
+        expect(abs(share - 1) < Decimal("1e-9") * len(rows) + Decimal("1e-9"), f"shares of {stage} add up to {share}")
+
+
+def check_model(model):
+    need_keys("the model", model, MODEL_KEYS)
+    for stage in model["stages"]:
+        need_keys(f"stage {stage.get('kind')}", stage, MODEL_STAGE_KEYS)
+        flops, moved = stage["flops"], stage["bytes"]
+        same(f"{stage['kind']}: FLOPs", flops["total"], flops["linear"] + flops["attention_causal"] + flops["lm_head"])
+        same(f"{stage['kind']}: bytes", moved["total"],
+             moved["weights"] + moved["kv_read"] + moved["kv_write"] + moved["activations"])
+
+
+# ---- the recording itself ------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=2)
+def gpu_activities(path):
+    """(device, start_ns, dur_ns) of every GPU activity of a Kineto file."""
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+        events = json.load(file, parse_float=Decimal)["traceEvents"]
+    return [(event["args"]["device"], int(Decimal(event["ts"]) * 1000), int(Decimal(event["dur"]) * 1000))
+            for event in events if event.get("ph") == "X" and event.get("cat") in GPU_CATEGORIES]
+
+
+def busy_ns(activities):
+    """Time in which at least one activity ran, overlap counted once, and the span from the first to the last."""
+    busy = end = 0
+    ordered = sorted(activities)
+    for i, (start, dur) in enumerate(ordered):
+        if i == 0 or start > end:
+            busy += dur
+            end = start + dur
+        elif start + dur > end:
+            busy += start + dur - end
+            end = start + dur
+    return busy
+
+
+def check_against_recording(report, path):
+    activities = gpu_activities(path)
+    stages = report["stages"]
+    same("GPU activities in the recording", len(activities), sum(stage["kernels"] for stage in stages))
+    same("sum of GPU durations in the recording", sum(dur for _, _, dur in activities),
+         total_ns(report["categories"], "time_ms"))
+    for device in sorted({device for device, _, _ in activities}):
+        busy = busy_ns((start, dur) for at, start, dur in activities if at == device)
+        same(f"busy time of device {device}, overlap counted once", busy,
+             total_ns([stage for stage in stages if stage.get("device", 0) == device], "gpu_busy_ms"))

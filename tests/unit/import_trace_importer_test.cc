@@ -1,0 +1,94 @@
+// A real recording through llmprof's own file: nothing is lost on the way, and the file is small.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "import/importer.h"
+#include "import/kineto.h"
+#include "import/trace_importer.h"
+#include "trace/trace_file.h"
+
+namespace llmprof {
+namespace {
+
+const std::string kRecording =
+    std::string(LLMPROF_TEST_DATA) + "/golden/inputs/kineto_qwen2.5-0.5b_memory_stack.json.gz";
+
+std::map<std::string, std::string> columns_of(const Trace& trace) {
+  std::map<std::string, std::string> columns;
+  trace.for_each_table([&](const auto& table) {
+    table.for_each_column([&](const FieldInfo& field, const auto& column) {
+      using Value = typename std::decay_t<decltype(column)>::value_type;
+      columns[std::string(table.info().name) + "." + std::string(field.name)] =
+          std::string(reinterpret_cast<const char*>(column.data()), column.size() * sizeof(Value));
+    });
+  });
+  return columns;
+}
+
+class TraceImporter : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::path(testing::TempDir()) / "llmprof_trace_importer";
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string path(const char* name) const { return (folder_ / name).string(); }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(TraceImporter, ARealRecordingComesBackUnchangedAndSmall) {
+  const Result<Trace> trace = import_files({kRecording});
+  ASSERT_TRUE(trace) << trace.error().text();
+  ASSERT_TRUE(save_trace(*trace, path("a.llmprof")));
+  const Result<Trace> back = import_files({path("a.llmprof")});
+  ASSERT_TRUE(back) << back.error().text();
+  EXPECT_EQ(columns_of(*trace), columns_of(*back));
+  EXPECT_EQ(trace->base_unix_ns, back->base_unix_ns);
+  EXPECT_EQ(trace->diagnostics.total(), back->diagnostics.total());
+  EXPECT_EQ(back->source.kind, "llmprof");
+  EXPECT_EQ(back->source.files, std::vector<std::string>{path("a.llmprof")});
+  EXPECT_EQ(back->metadata.at("recorded_kind"), "kineto");
+  EXPECT_EQ(back->metadata.at("recorded_file_0"), kRecording);
+  // 14.1 MB of JSON, 0.90 MB gzipped: at most a fifth of the latter.
+  EXPECT_LT(std::filesystem::file_size(path("a.llmprof")) * 5, std::filesystem::file_size(kRecording));
+}
+
+TEST_F(TraceImporter, DerivedTablesAreNotTakenOver) {
+  Result<Trace> trace = import_files({kRecording});
+  ASSERT_TRUE(trace);
+  trace->busy_intervals.resize(3);
+  trace->windows = {{0, 1, 2}};
+  ASSERT_TRUE(save_trace(*trace, path("b.llmprof")));
+  const Result<Trace> back = import_files({path("b.llmprof")});
+  ASSERT_TRUE(back);
+  EXPECT_TRUE(back->busy_intervals.empty());
+  EXPECT_TRUE(back->windows.empty());
+}
+
+TEST_F(TraceImporter, ADamagedDirectoryIsAnErrorThatNamesTheFile) {
+  const Result<Trace> trace = import_files({kRecording});
+  ASSERT_TRUE(trace);
+  ASSERT_TRUE(save_trace(*trace, path("c.llmprof")));
+  std::fstream file(path("c.llmprof"), std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(100);
+  file.put('\0');
+  file.close();
+  const Result<Trace> back = import_files({path("c.llmprof")});
+  ASSERT_FALSE(back);
+  EXPECT_NE(back.error().where.find("c.llmprof"), std::string::npos) << back.error().text();
+  EXPECT_NE(back.error().what.find("checksum"), std::string::npos) << back.error().text();
+}
+
+TEST(TraceImporterSniff, KnowsItsMagicOnly) {
+  EXPECT_GT(trace_importer::sniff("LLMPROF\n\x01\x02"), kineto::sniff("LLMPROF\n\x01\x02"));
+  EXPECT_EQ(trace_importer::sniff("LLMPROF"), 0);
+  EXPECT_EQ(trace_importer::sniff("{\"traceEvents\": []}"), 0);
+}
+
+}  // namespace
+}  // namespace llmprof
