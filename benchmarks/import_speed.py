@@ -78,7 +78,7 @@ def machine():
         if line.startswith("model name"):
             model = line.partition(":")[2].strip()
             break
-    return {"cpu": model, "cores": os.cpu_count(), "python": platform.python_version(), "kernel": platform.release()}
+    return {"cpu": model, "cores": os.cpu_count(), "python": platform.python_version()}
 
 
 def report(row):

@@ -60,7 +60,8 @@ void find_launch_bound(const FindingContext& finding) {
         measured("host time lost per launch", idle_ns / launches / 1e3, "us"),
     };
     if (const IdleRecord* cause = top_cause(finding, stage); cause != nullptr)
-      out.evidence.push_back(measured(fmt::format("idle time of cause {}", cause->cause), cause->total_ms.ms(), "ms"));
+      out.evidence.push_back(measured(fmt::format("of it per step in {}", cause->cause),
+                                      stage.per_step_ms(static_cast<double>(cause->total_ms.ns)), "ms"));
     if (stage.graph_replay()) {
       out.advice = {
           "CUDA graphs are in use already: make them cover whole steps, and prepare the next step's inputs "

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "analyze/flat_index.h"
+#include "base/flat_index.h"
 #include "trace/trace.h"
 
 namespace llmprof {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/flat_index.h"
 #include "derive/derive.h"
-#include "derive/flat_index.h"
 #include "derive/kernel_rules.h"
 #include "derive/shapes.h"
 

@@ -15,7 +15,7 @@
 
 #include "base/parallel.h"
 #include "derive/derive.h"
-#include "derive/flat_index.h"
+#include "derive/id_index.h"
 
 namespace llmprof {
 namespace {
@@ -42,7 +42,7 @@ struct Anomaly {
 };
 
 std::string place(const Trace& trace, StringId name, int64_t start_ns) {
-  return std::string(trace.text(name).substr(0, 120)) + " at " + std::to_string(start_ns) + " ns";
+  return std::string(trace.text(name).substr(0, 48)) + " at " + std::to_string(start_ns) + " ns";
 }
 
 // ---- operators and API calls on one thread -------------------------------------------------------------------------

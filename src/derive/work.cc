@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "base/flat_index.h"
 #include "derive/derive.h"
-#include "derive/flat_index.h"
 #include "derive/kernel_rules.h"
 #include "derive/op_rules.h"
 #include "derive/work_formulas.h"

@@ -178,7 +178,7 @@ void parse_block(Block& block, State state, bool bare_array, bool last) {
     if (outcome == Outcome::kBad) {
       p = start;
       resync(block, p, end);
-      if (p < end) state = State::kEvents;
+      state = State::kEvents;  // also where the block ends here: the next one starts with what looks like an event
     }
     done = p;
   }

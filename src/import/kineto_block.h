@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/diagnostics.h"
-#include "import/row_index.h"
+#include "base/flat_index.h"
 #include "trace/tables.h"
 
 namespace llmprof::kineto {

@@ -96,7 +96,13 @@ std::string text_verdict(const Report& report, const RenderOptions& options, con
   for (const StageTiming& stage : report.stages) {
     if (stage.name == kUnattributed || !stage.bound || stage.count == 0) continue;
     if (stage.wall_ms.ns * 50 < report.source.duration_ms.ns) continue;  // under 2 % of the recording
-    std::string line = fmt::format("{}: {}-bound", printable(stage.name), *stage.bound);
+    // "overhead" is the schema's word for every bound that is neither arithmetic nor traffic; say which where it is
+    // known.
+    const bool launch = *stage.bound == "overhead" &&
+                        std::any_of(report.findings.begin(), report.findings.end(), [&](const Finding& finding) {
+                          return finding.id == "launch-bound" && finding.stage == stage.name;
+                        });
+    std::string line = fmt::format("{}: {}-bound", printable(stage.name), launch ? "launch" : *stage.bound);
     if (*stage.bound == "mixed") line = printable(stage.name) + ": mixed";
     if (stage.bound_detail) line += ", " + *stage.bound_detail;
     line += fmt::format("; GPU busy {}", percent_or_dash(stage.gpu_busy_frac));

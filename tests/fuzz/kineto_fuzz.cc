@@ -40,6 +40,28 @@ void check_imported(Trace& trace, bool save) {
   if (!again || *again != *packed) broken("saving", "changed the trace");
 }
 
+struct Rows {
+  size_t ops, api_calls, gpu_ops, annotations, python_calls;
+  int64_t gpu_ns = 0;
+  friend bool operator==(const Rows&, const Rows&) = default;
+};
+Rows rows_of(const Trace& trace) {
+  Rows rows{trace.ops.size(), trace.api_calls.size(), trace.gpu_ops.size(), trace.annotations.size(),
+            trace.python_calls.size()};
+  for (const int64_t dur_ns : trace.gpu_ops.dur_ns)
+    rows.gpu_ns = static_cast<int64_t>(static_cast<uint64_t>(rows.gpu_ns) + static_cast<uint64_t>(dur_ns));
+  return rows;
+}
+
+// Where the file is cut into blocks must not matter, however broken it is.
+void check_blocks(std::string_view bytes, const Trace& whole) {
+  Result<InputFile> input = InputFile::from_memory(bytes, "fuzz.json");
+  Trace cut;
+  if (!input || !kineto::import_in_blocks(*input, cut, 48 + bytes.size() % 200, 1)) return;
+  finish_import(cut);
+  if (rows_of(cut) != rows_of(whole)) broken("cut into small blocks", "the file gives other rows");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
@@ -52,6 +74,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Trace trace;
   if (!kineto::import(*input, trace)) return 0;
   finish_import(trace);
+  check_blocks(bytes, trace);
   // Saving takes longer than all the rest: one input in eight must do.
   check_imported(trace, size % 8 == 0);
   if (Status status = derive(trace); !status) broken("derive failed", status.error().text());

@@ -4,7 +4,7 @@
 #include <random>
 
 #include "derive/derive.h"
-#include "derive/flat_index.h"
+#include "derive/id_index.h"
 #include "derive_recording.h"
 
 namespace llmprof {

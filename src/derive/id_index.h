@@ -1,5 +1,5 @@
-// Two lookup structures for the hot passes: an open-addressing map from 64-bit keys to rows, and an index of a column
-// of identifiers that may repeat. Neither allocates per row. Key 0 and identifier 0 mean "absent" and are never stored.
+// An index of a column of identifiers that may repeat, such as correlation ids. Does not allocate per row. Identifier 0
+// means "absent" and is never stored.
 #pragma once
 
 #include <algorithm>
@@ -7,62 +7,9 @@
 #include <limits>
 #include <vector>
 
-#include "base/fields.h"
+#include "base/flat_index.h"
 
 namespace llmprof {
-
-// 64-bit key (not 0) -> u32. Linear probing in a power of two of slots, at most half full; amortised O(1).
-class FlatMap {
- public:
-  explicit FlatMap(size_t expected = 16) { slots_.resize(size_for(expected)); }
-
-  // Value of `key`, inserted as `fresh` if it is new.
-  uint32_t& find_or_insert(uint64_t key, uint32_t fresh) {
-    if ((used_ + 1) * 2 > slots_.size()) grow();
-    Slot& slot = slots_[place(key)];
-    if (slot.key == 0) {
-      slot = {key, fresh};
-      ++used_;
-    }
-    return slot.value;
-  }
-  // kNoRow if the key is not there.
-  uint32_t find(uint64_t key) const {
-    const Slot& slot = slots_[place(key)];
-    return slot.key == 0 ? kNoRow : slot.value;
-  }
-  size_t size() const { return used_; }
-
- private:
-  struct Slot {
-    uint64_t key = 0;
-    uint32_t value = kNoRow;
-  };
-  static size_t size_for(size_t expected) {
-    size_t size = 16;
-    while (size < expected * 2 + 2) size *= 2;
-    return size;
-  }
-  // First slot that holds `key` or is free. The finaliser of MurmurHash3 spreads consecutive identifiers.
-  size_t place(uint64_t key) const {
-    uint64_t h = key;
-    h = (h ^ (h >> 33)) * 0xff51afd7ed558ccdULL;
-    h = (h ^ (h >> 33)) * 0xc4ceb9fe1a85ec53ULL;
-    h ^= h >> 33;
-    size_t i = h & (slots_.size() - 1);
-    while (slots_[i].key != 0 && slots_[i].key != key) i = (i + 1) & (slots_.size() - 1);
-    return i;
-  }
-  void grow() {
-    std::vector<Slot> old(slots_.size() * 2);
-    old.swap(slots_);
-    for (const Slot& slot : old) {
-      if (slot.key != 0) slots_[place(slot.key)] = slot;
-    }
-  }
-  std::vector<Slot> slots_;
-  size_t used_ = 0;
-};
 
 // Rows by identifier: first(id), then next(row), in row order. A plain array where the identifiers are dense (they
 // count up in every known recorder), else a FlatMap.
