@@ -106,6 +106,11 @@ void Merger::map_shared_tables(const Block& block) {
 template <class Table>
 void Merger::append(Table& to, const Table& from) {
   if (from.empty()) return;
+  if (to.size() + from.size() >= kNoRow) {  // rows are 32-bit handles
+    trace_.diagnostics.add(DiagnosticId::kLimitReached, std::string(Table::info().name) + " has 2^32 rows",
+                           from.size());
+    return;
+  }
   for_each_column_pair(to, from, [&]<class T>(const FieldInfo& info, std::vector<T>& a, const std::vector<T>& b) {
     if constexpr (std::is_same_v<T, StringId>) {
       append_mapped(a, b, [&](StringId id) { return maps_.strings[index(id)]; });

@@ -2,6 +2,8 @@
 // sizes, and on damaged input.
 #include <gtest/gtest.h>
 #include <simdjson.h>
+#include <zlib.h>
+#include <zstd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -318,6 +320,35 @@ TEST(KinetoImport, CutCompressedFileIsReadable) {
   const Trace trace = import_text(bytes);
   EXPECT_GT(trace.ops.size(), 1000U);
   EXPECT_GE(trace.diagnostics.count(DiagnosticId::kTruncatedFile), 1U);
+}
+
+TEST(KinetoImport, ReadsZstdAndSeveralGzipMembers) {
+  const std::string text = content_of(kInputs + "two_streams.json.gz");
+  const std::string whole = fingerprint(import_text(text));
+  std::string packed(ZSTD_compressBound(text.size()), '\0');
+  packed.resize(ZSTD_compress(packed.data(), packed.size(), text.data(), text.size(), 3));
+  EXPECT_EQ(whole, fingerprint(import_text(packed)));
+  // Half of its only block gives nothing at all, which is an error and not an empty report.
+  const Result<InputFile> cut = InputFile::from_memory(std::string_view(packed).substr(0, packed.size() / 2), "cut");
+  ASSERT_FALSE(cut);
+  EXPECT_NE(cut.error().what.find("zstd"), std::string::npos) << cut.error().what;
+  // gzip files may be concatenated; `cat a.gz b.gz` is one file to every reader of the format.
+  const auto gzip = [](std::string_view part) {
+    std::string out(part.size() + 1024, '\0');
+    z_stream stream{};
+    constexpr int kGzipWindow = 15 + 16;
+    EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, kGzipWindow, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(part.data()));
+    stream.avail_in = static_cast<uInt>(part.size());
+    stream.next_out = reinterpret_cast<Bytef*>(out.data());
+    stream.avail_out = static_cast<uInt>(out.size());
+    EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+    out.resize(stream.total_out);
+    deflateEnd(&stream);
+    return out;
+  };
+  const std::string_view view = text;
+  EXPECT_EQ(whole, fingerprint(import_text(gzip(view.substr(0, 1000)) + gzip(view.substr(1000)))));
 }
 
 TEST(Sniff, KnowsKinetoFromOtherJson) {
