@@ -75,7 +75,7 @@ void analyze_categories(const Context& context, Report& report, std::vector<Cann
                      [](const CategoryRecord& a, const CategoryRecord& b) { return a.time_ms.ns > b.time_ms.ns; });
     for (CategoryRecord& row : rows) report.categories.push_back(std::move(row));
   }
-  if (groups.gpu_ns > 0 && unknown_ns * 20 > groups.gpu_ns)
+  if (groups.gpu_ns > 0 && unknown_ns > groups.gpu_ns / 20)
     cannot_tell.push_back({"What are the kernels listed as `other` for?",
                            "no rule names them, and they take more than 5 % of the GPU time",
                            "look at their names in kernels.csv"});

@@ -151,11 +151,11 @@ void analyze_idle(const Context& context, Report& report, std::vector<CannotTell
     for (IdleRecord& row : rows) report.idle.push_back(std::move(row));
   }
   add_sites(context, sums, report);
-  if (unknown_ns * 10 > idle_ns && idle_ns > 0)
+  if (unknown_ns > idle_ns / 10 && idle_ns > 0)
     cannot_tell.push_back({"Why was the GPU idle in the gaps of cause `unknown`?",
                            "the recording does not show what the launching thread did then",
                            "record CPU activity too (ProfilerActivity.CPU), with_stack=True for Python frames"});
-  if (context.trace.python_calls.empty() && host_ns * 20 > idle_ns)
+  if (context.trace.python_calls.empty() && host_ns > idle_ns / 20)
     cannot_tell.push_back({"Which Python code was the host in while the GPU idled?",
                            "the recording holds no Python stacks", "record with with_stack=True"});
 }

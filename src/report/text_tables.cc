@@ -22,7 +22,7 @@ std::string number(const OptDouble& value, int decimals) { return value ? format
 std::vector<const StageTiming*> main_stages(const Report& report) {
   std::vector<const StageTiming*> out;
   for (const StageTiming& stage : report.stages)
-    if (stage.kernels > 0 && stage.wall_ms.ns * 50 >= report.source.duration_ms.ns) out.push_back(&stage);
+    if (stage.kernels > 0 && stage.wall_ms.ns >= report.source.duration_ms.ns / 50) out.push_back(&stage);
   std::stable_sort(out.begin(), out.end(),
                    [](const StageTiming* a, const StageTiming* b) { return a->wall_ms.ns > b->wall_ms.ns; });
   if (out.size() > 4) out.resize(4);
@@ -161,7 +161,7 @@ std::string text_idle(const Report& report, const RenderOptions& options, const 
                        format_percent(site.share)});
       }
     }
-    if (table.empty() || stage->gpu_idle_ms.ns * 20 < stage->wall_ms.ns) continue;
+    if (table.empty() || stage->gpu_idle_ms.ns < stage->wall_ms.ns / 20) continue;
     out += title(ink, "Host while the GPU idled: " + printable(stage->name),
                  format_percent(1 - stage->gpu_busy_frac.value_or(0)) +
                      " of the time idle; a place may count under "
