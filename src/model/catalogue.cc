@@ -77,6 +77,13 @@ Result<ModelConfig> find_model(std::string_view name) {
     if (wanted == fold_name(ids[i])) return read_shipped(embedded_models()[i]);
     if (wanted == fold_name(without_organisation(ids[i]))) fitting.push_back(ids[i]);
   }
+  // "mixtral-8x7b" for Mixtral-8x7B-v0.1: the start of one name only. Reports show the whole name.
+  constexpr size_t kPrefixMin = 5;
+  if (fitting.empty() && wanted.size() >= kPrefixMin) {
+    for (const std::string& id : ids)
+      if (fold_name(without_organisation(id)).starts_with(wanted)) fitting.push_back(id);
+    if (fitting.size() > 1) fitting.clear();  // the nearest names are the better answer
+  }
   if (fitting.size() == 1) return find_model(fitting[0]);
   if (fitting.size() > 1)
     return fail(fmt::format("\"{}\" is the name of several models", name), "", "use " + join_or(fitting),

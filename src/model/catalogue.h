@@ -10,8 +10,9 @@
 
 namespace llmprof {
 
-// By name from the shipped table: "meta-llama/Llama-3.1-8B" or "llama-3.1-8b"; case, dashes and dots do not matter.
-// Errors: unknown (with the nearest names), or fitting several models (with those).
+// By name from the shipped table: "meta-llama/Llama-3.1-8B" or "llama-3.1-8b"; case, dashes and dots do not matter, and
+// the start of a name is enough if it is that of one model only. Errors: unknown (with the nearest names), or fitting
+// several models (with those).
 Result<ModelConfig> find_model(std::string_view name);
 
 // A path if it exists, ends in .json or is a folder that holds a config.json; else a name of the shipped table.

@@ -178,6 +178,9 @@ TEST(ModelCatalogue, AMissOffersTheNearestNames) {
   ASSERT_FALSE(config);
   EXPECT_TRUE(contains(config.error().text(), "meta-llama/Llama-3.1-8B"));
   EXPECT_EQ(config.error().exit_code, ExitCode::kUsage);
+  EXPECT_EQ(find_model("mixtral-8x7b")->id, "mistralai/Mixtral-8x7B-v0.1");  // the start of one name
+  EXPECT_FALSE(find_model("llama-3"));                                       // of several
+  EXPECT_FALSE(find_model("gpt"));                                           // too short to mean anything
   EXPECT_FALSE(find_model(""));
   EXPECT_FALSE(find_model(std::string(100'000, 'x')));
 }
