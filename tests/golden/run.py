@@ -102,6 +102,22 @@ def check_laws(arguments, folder, result):
             raise Failure(f"{name}: {broken}") from broken
 
 
+def check_laws_of_text(binary, arguments, folder, version, result):
+    """A page or a folder of tables holds the same report: its laws are checked on the JSON of the same command."""
+    if (arguments[:1] not in (["analyze"], ["demo"]) or result["exit"] not in (0, 3)
+            or result["stdout"].lstrip().startswith("{") or "--help" in arguments):
+        return
+    counts = re.findall(r"conservation: (\d+) of (\d+) totals", result["stdout"])
+    if not counts and not result["files"]:
+        raise Failure("the page does not say whether its totals add up")
+    for good, all_of_them in counts:
+        if good != all_of_them or good == "0":
+            raise Failure(f"only {good} of {all_of_them} totals add up")
+    if arguments[0] == "analyze":
+        words = [word for word in arguments if word not in ("--format", "csv", "-o", "{out}", "--format=csv")] + ["--json"]
+        check_laws(arguments, folder, run(binary, words, folder, 1, version))
+
+
 def recordings(arguments, folder):
     """The Kineto files named on the command line."""
     found = []
@@ -152,6 +168,7 @@ def run_case(binary, folder, version, updating):
             lines = difference(part, str(result[part]), str(threaded[part]))
             raise Failure(f"{part} depends on the number of threads (1 against 3):\n{lines}")
     check_laws(arguments, folder, result)
+    check_laws_of_text(binary, arguments, folder, version, result)
     if updating:
         update(folder, result)
     else:
