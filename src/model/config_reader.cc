@@ -16,6 +16,9 @@ Result<simdjson::dom::object> parse_object(simdjson::dom::parser& parser, std::s
   if (text.size() > kMaxConfigBytes)
     return fail(fmt::format("expected a config.json of at most {} bytes, found {}", kMaxConfigBytes, text.size()),
                 origin, "pass the model's config.json, not its weights or an index");
+  if (text.empty())  // its bytes may be null, which simdjson does not take
+    return fail("expected a model's config in JSON, found an empty file", origin,
+                "pass the config.json that lies beside the model's weights");
   simdjson::dom::element root;
   const simdjson::error_code code = parser.parse(text.data(), text.size()).get(root);
   if (code != simdjson::SUCCESS)

@@ -58,9 +58,10 @@ int64_t plain_ns(std::string_view text) {
   return std::strtoll((digits + fraction).c_str(), nullptr, 10);
 }
 
+// Sums wrap around: equal inputs have equal sums all the same.
 struct Totals {
-  int64_t count = 0, start_sum_ns = 0, dur_sum_ns = 0;
-  uint64_t id_sum = 0;
+  int64_t count = 0;
+  uint64_t start_sum_ns = 0, dur_sum_ns = 0, id_sum = 0;
   friend bool operator==(const Totals&, const Totals&) = default;
 };
 std::ostream& operator<<(std::ostream& out, const Totals& t) {
@@ -94,8 +95,8 @@ std::map<std::string, Totals> oracle(const std::string& text) {
     if (phase != "X") continue;
     Totals& total = totals[category];
     ++total.count;
-    total.start_sum_ns += start - 1000000000000000;  // keeps the sum of 40,000 starts in range
-    total.dur_sum_ns += dur;
+    total.start_sum_ns += static_cast<uint64_t>(start);
+    total.dur_sum_ns += static_cast<uint64_t>(dur);
     total.id_sum += id;
   }
   return totals;
@@ -106,8 +107,8 @@ Totals totals_of(const std::vector<int64_t>& start, const std::vector<int64_t>& 
   for (size_t row = 0; row < start.size(); ++row) {
     if (!keep(row)) continue;
     ++total.count;
-    total.start_sum_ns += start[row] - 1000000000000000;
-    total.dur_sum_ns += dur[row];
+    total.start_sum_ns += static_cast<uint64_t>(start[row]);
+    total.dur_sum_ns += static_cast<uint64_t>(dur[row]);
     total.id_sum += id_of(row);
   }
   return total;
