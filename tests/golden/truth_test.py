@@ -9,6 +9,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent
 INPUTS = ROOT / "inputs"
@@ -95,6 +96,29 @@ def known(binary):
     check(name, "TPOT ms", result["latency"]["tpot_ms"]["mean"], statistics.fmean([28.697, 32.135]), 0.03)
 
 
+# The models that tests/clients/record_kineto.py builds. FLOPs counted from recorded shapes and FLOPs by the model's formula
+# have nothing in common but the truth.
+LLAMA = dict(architectures=["LlamaForCausalLM"], hidden_size=4096, intermediate_size=14336, num_attention_heads=32, num_key_value_heads=8,
+             num_hidden_layers=2, vocab_size=128256, tie_word_embeddings=False)
+BUILT = {
+    "batched": dict(LLAMA, num_hidden_layers=4),
+    "item_per_step": LLAMA,
+    "serving_annotations": LLAMA,
+    "mixture_of_experts": dict(LLAMA, architectures=["MixtralForCausalLM"], vocab_size=32000, num_local_experts=8, num_experts_per_tok=2),
+}
+
+
+def formulas(binary):
+    for name, config in BUILT.items():
+        with tempfile.TemporaryDirectory(prefix="llmprof-truth-") as folder:
+            path = pathlib.Path(folder) / "config.json"
+            path.write_text(json.dumps(config))
+            result = report(binary, name, "--model", str(path))
+        ratios = {row["name"]: row["frac"] for row in result["coverage"] if row["name"].startswith("counted-over-formula")}
+        for kind in ("prefill", "decode"):
+            check(name, f"{kind} counted/formula", ratios.get(f"counted-over-formula: {kind}"), 1.0, 1e-6)
+
+
 # What each program does wrong, and what the others must not be accused of.
 PLANTED = {
     "unfused_attention": "attention-unfused",
@@ -121,6 +145,7 @@ def main():
     known(binary)
     timers(binary)
     planted(binary)
+    formulas(binary)
     print(f"{len(FAILURES)} failed")
     return 1 if FAILURES else 0
 
