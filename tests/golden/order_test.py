@@ -25,8 +25,8 @@ def split(text):
     return text[:start], events, text[end:]
 
 
-def report(binary, path):
-    return json.loads(subprocess.run([binary, "analyze", path, "--json"], capture_output=True, check=True).stdout)
+def report(binary, path, *more):
+    return json.loads(subprocess.run([binary, "analyze", path, "--json", *more], capture_output=True, check=True).stdout)
 
 
 def main():
@@ -46,8 +46,11 @@ def main():
                 path = pathlib.Path(folder) / f"{kind.replace(' ', '_')}.json"
                 path.write_text(head + ",\n".join(some) + tail)
                 found[kind] = report(binary, path)
+            own = pathlib.Path(folder) / "own.llmprof"
+            report(binary, pathlib.Path(folder) / "as_recorded.json", "--save", own)
+            found["saved"] = report(binary, own)
         counts = {row["key"]: row["count"] for row in found["doubled"]["diagnostics"]}
-        for kind in ("shuffled", "doubled"):
+        for kind in ("shuffled", "doubled", "saved"):
             differ = [key for key, value in found["as recorded"].items() if key not in MAY_DIFFER and found[kind][key] != value]
             print(f"{'FAIL' if differ else 'ok  '} {name:34} {kind:10} {len(events)} events {differ}")
             failed += bool(differ)
