@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The order of events in a file means nothing, and an event that stands there twice counts once: a shuffled and a partly
-doubled recording give the report of the recording itself, digit for digit."""
+doubled recording give the report of the recording itself, digit for digit. So does llmprof's own file of it."""
 
 import argparse
 import gzip
