@@ -38,6 +38,7 @@ std::string text_verdict(const Report& report, const RenderOptions& options, con
 std::string text_stages(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_where(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_idle(const Report& report, const RenderOptions& options, const Ink& ink);
+std::string text_host(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_operators(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_kernels(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_roofline(const Report& report, const RenderOptions& options, const Ink& ink);

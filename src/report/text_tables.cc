@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/text_table.h"
 #include "report/kernel_name.h"
@@ -169,6 +170,39 @@ std::string text_idle(const Report& report, const RenderOptions& options, const 
            table.render("  ", ink.on()) + "\n";
   }
   return out;
+}
+
+std::string text_host(const Report& report, const RenderOptions&, const Ink& ink) {
+  TextTable table({{"stage", Align::kLeft, 28},
+                   {"operators"},
+                   {"in operators"},
+                   {"launches"},
+                   {"in launches"},
+                   {"a launch"},
+                   {"waits"},
+                   {"in waits"},
+                   {"GPU busy"},
+                   {"host/GPU"}});
+  for (const HostRecord& row : report.host) {
+    // Per step where there are steps.
+    int64_t steps = 0;
+    for (const StageTiming& stage : report.stages)
+      if (stage.name == row.stage && stage.device == row.device) steps += stage.count;
+    if (steps == 0 || (row.operators == 0 && row.launches == 0)) continue;
+    const double n = static_cast<double>(steps);
+    const auto count = [n](int64_t total) {
+      const double each = static_cast<double>(total) / n;
+      return each >= 100 || each == std::floor(each) ? format_count(each) : format_fixed(each, 1);
+    };
+    const auto time = [n](Milliseconds total) { return format_ms(total.ms() / n); };
+    table.add_row({row.stage, count(row.operators), time(row.operators_ms), count(row.launches), time(row.launch_ms),
+                   row.launch_mean_us ? format_ms(*row.launch_mean_us / 1e3) : "-", count(row.syncs), time(row.sync_ms),
+                   time(row.gpu_busy_ms),
+                   row.host_per_gpu ? format_fixed(*row.host_per_gpu, *row.host_per_gpu < 1 ? 2 : 1) + "x" : "-"});
+  }
+  if (table.empty()) return {};
+  return title(ink, "Host against GPU", "per step; above 1x in the last column the host cannot keep the GPU busy") +
+         table.render("  ", ink.on()) + "\n";
 }
 
 std::string text_operators(const Report& report, const RenderOptions& options, const Ink& ink) {
