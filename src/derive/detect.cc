@@ -440,9 +440,12 @@ std::vector<StepDraft> detect_steps(const Trace& trace, const LaunchOrder& order
   } else {
     segments = segments_from_ends(seq, 0, seq.size());
   }
-  if (segments.empty()) segments = segments_from_period(seq);
+  const bool by_period = segments.empty();
+  if (by_period) segments = segments_from_period(seq);
   add_vision_before(seq, segments);
-  return drafts_of(seq, order.device, split_vision(seq, segments));
+  std::vector<StepDraft> drafts = drafts_of(seq, order.device, split_vision(seq, segments));
+  for (StepDraft& draft : drafts) draft.by_period = by_period;
+  return drafts;
 }
 
 }  // namespace llmprof

@@ -17,8 +17,10 @@ struct StepDraft {
   StageKind kind = StageKind::kOther;
   bool kind_known = false;  // by the annotation or the structure; shapes decide otherwise
   bool split = false;       // a piece of an annotation that spans several runs of the model
-  bool continues = false;   // the same run of the host as the step before (a prompt after its images)
-  std::string stage;        // empty: name it after its kind
+  bool by_period =
+      false;  // detected only because kernel names recur; layers recur too, so this is the weakest evidence
+  bool continues = false;  // the same run of the host as the step before (a prompt after its images)
+  std::string stage;       // empty: name it after its kind
   Row annotation = kNoRow;
 
   // Launches in [begin_ns, end_ns) on `thread` belong to the step; first activity of the host is at host_start_ns.

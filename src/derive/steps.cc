@@ -77,6 +77,8 @@ void draft_ranges(const Trace& trace, const StageRanges& stages, size_t first, s
                   const std::vector<int64_t>& launches, const HostCalls& calls, const std::vector<StepDraft>& detected,
                   std::vector<StepDraft>& out) {
   const Row thread = stages.ranges[first].thread;
+  std::vector<uint32_t> occurrences(stages.names.size());
+  for (size_t r = first; r < last; ++r) ++occurrences[stages.ranges[r].name];
   size_t at = 0;
   for (size_t r = first; r < last; ++r) {
     const StageRange& range = stages.ranges[r];
@@ -93,7 +95,11 @@ void draft_ranges(const Trace& trace, const StageRanges& stages, size_t first, s
     if (inside < detected.size()) next_ns = std::min(next_ns, detected[inside].begin_ns);
     StepDraft draft = draft_of(range, name, kind, device);
     const int64_t end_ns = adopt_until(range, std::max(next_ns, range.end_ns), launches, calls);
-    if (name.one_step || inside - at < 2) {
+    // What recurs inside a prompt, or inside every one of several ranges of one name, is layers.
+    const bool layers =
+        inside > at && detected[at].by_period &&
+        (draft.kind == StageKind::kPrefill || draft.kind == StageKind::kVision || occurrences[range.name] > 1);
+    if (name.one_step || inside - at < 2 || layers) {
       draft.end_ns = end_ns;
       out.push_back(draft);
       continue;

@@ -46,6 +46,12 @@ std::string summary_cell(const std::optional<Summary>& summary, const char* unit
 
 }  // namespace
 
+std::string stage_label(const Report& report, const StageTiming& stage) {
+  for (const StageTiming& other : report.stages)
+    if (other.device != stage.device) return fmt::format("{} gpu{}", printable(stage.name), stage.device);
+  return printable(stage.name);
+}
+
 std::string percent_or_dash(const OptDouble& frac) { return frac ? format_percent(*frac) : "-"; }
 
 std::string bound_text(const GainBound& bound) {
@@ -102,8 +108,8 @@ std::string text_verdict(const Report& report, const RenderOptions& options, con
                         std::any_of(report.findings.begin(), report.findings.end(), [&](const Finding& finding) {
                           return finding.id == "launch-bound" && finding.stage == stage.name;
                         });
-    std::string line = fmt::format("{}: {}-bound", printable(stage.name), launch ? "launch" : *stage.bound);
-    if (*stage.bound == "mixed") line = printable(stage.name) + ": mixed";
+    std::string line = fmt::format("{}: {}-bound", stage_label(report, stage), launch ? "launch" : *stage.bound);
+    if (*stage.bound == "mixed") line = stage_label(report, stage) + ": mixed";
     if (stage.bound_detail) line += ", " + *stage.bound_detail;
     line += fmt::format("; GPU busy {}", percent_or_dash(stage.gpu_busy_frac));
     if (stage.mfu) line += ", MFU " + format_percent(*stage.mfu);

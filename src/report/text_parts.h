@@ -28,6 +28,9 @@ class Ink {
 // `rest`, both counted.
 std::string wrap_text(std::string_view text, size_t width, std::string_view first, std::string_view rest);
 
+// Name of a stage, with its GPU where the report holds several.
+std::string stage_label(const Report& report, const StageTiming& stage);
+
 // "-" for unknown.
 std::string percent_or_dash(const OptDouble& frac);
 

@@ -85,14 +85,12 @@ std::string text_stages(const Report& report, const RenderOptions&, const Ink& i
                    {"FLOP/B"},
                    {"bound", Align::kLeft}});
   int64_t wall = 0;
-  bool devices = false, any = false, detected = false;
-  for (const StageTiming& stage : report.stages) devices |= stage.device != report.stages.front().device;
+  bool any = false, detected = false;
   for (const StageTiming& stage : report.stages) {
     wall += stage.wall_ms.ns;
     any |= stage.count > 0;
     detected |= stage.source == "detected" && stage.count > 0;
-    std::string name = stage.name;
-    if (devices) name += fmt::format(" gpu{}", stage.device);
+    const std::string name = stage_label(report, stage);
     table.add_row({name, stage.count > 0 ? format_count(static_cast<double>(stage.count)) : "",
                    stage.tokens ? format_count(static_cast<double>(*stage.tokens)) : "-", format_ns(stage.wall_ms.ns),
                    stage.count > 0 ? format_ms(per_instance(stage, stage.wall_ms.ms())) : "",
@@ -136,7 +134,7 @@ std::string text_where(const Report& report, const RenderOptions& options, const
       table.add_row({"GPU idle: " + row.cause, format_ms(per_instance(*stage, row.total_ms.ms())),
                      percent_or_dash(row.wall_share), "", "", "", ""});
     }
-    out += title(ink, "Where the time goes: " + printable(stage->name),
+    out += title(ink, "Where the time goes: " + stage_label(report, *stage),
                  fmt::format("{} step{} of {}", stage->count, stage->count == 1 ? "" : "s",
                              format_ms(per_instance(*stage, stage->wall_ms.ms())))) +
            table.render("  ", ink.on()) + cut_note(shown, all, ink) + "\n";
@@ -163,7 +161,7 @@ std::string text_idle(const Report& report, const RenderOptions& options, const 
       }
     }
     if (table.empty() || stage->gpu_idle_ms.ns < stage->wall_ms.ns / 20) continue;
-    out += title(ink, "Host while the GPU idled: " + printable(stage->name),
+    out += title(ink, "Host while the GPU idled: " + stage_label(report, *stage),
                  format_percent(1 - stage->gpu_busy_frac.value_or(0)) +
                      " of the time idle; a place may count under "
                      "several kinds") +

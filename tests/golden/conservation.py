@@ -158,10 +158,10 @@ def check_latency(latency):
 
 
 def check_shares(categories):
-    """Shares of a stage's categories are fractions of its GPU time and add up to 1."""
+    """Shares of the categories of a stage on one GPU are fractions of its GPU time and add up to 1."""
     stages = {}
     for row in categories:
-        stages.setdefault(row.get("stage"), []).append(row)
+        stages.setdefault((row.get("stage"), row.get("device")), []).append(row)
     for stage, rows in stages.items():
         if not total_ns(rows, "time_ms"):
             continue

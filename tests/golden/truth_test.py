@@ -96,6 +96,21 @@ def known(binary):
     check(name, "TPOT ms", result["latency"]["tpot_ms"]["mean"], statistics.fmean([28.697, 32.135]), 0.03)
 
 
+def two_gpus(binary):
+    name = "pipeline_two_gpus"  # its own timers: tests/golden/inputs/README.md
+    result = report(binary, name)
+    check(name, "TTFT ms", result["latency"]["ttft_ms"]["mean"], 5.297, TOLERANCE, SLACK_MS)
+    check(name, "TPOT ms", result["latency"]["tpot_ms"]["mean"], statistics.fmean([4.867, 7.276, 4.882]), TOLERANCE, SLACK_MS)
+    check(name, "devices with stages", len({row["device"] for row in result["stages"]}), 2, 0)
+    name = "tensor_parallel_rank0"  # layers recur inside its annotated steps and must not be taken for steps
+    result = report(binary, name)
+    check(name, "prefill steps", steps(result, "prefill")[0], 1, 0)
+    check(name, "prefill tokens", steps(result, "prefill")[2][0]["tokens"], 512, 0)
+    check(name, "decode steps", steps(result, "decode")[0], 3, 0)
+    check(name, "all-reduces", sum(row["kernels"] for row in result["categories"] if row["category"] == "communication"), 4 * 4 * 2, 0)
+    check(name, "comm-bound", sum(f["id"] == "comm-bound" and f["stage"] == "decode" for f in result["findings"]), 1, 0)
+
+
 # The models that tests/clients/record_kineto.py builds. FLOPs counted from recorded shapes and FLOPs by the model's formula
 # have nothing in common but the truth.
 LLAMA = dict(architectures=["LlamaForCausalLM"], hidden_size=4096, intermediate_size=14336, num_attention_heads=32, num_key_value_heads=8,
@@ -146,6 +161,7 @@ def main():
     timers(binary)
     planted(binary)
     formulas(binary)
+    two_gpus(binary)
     print(f"{len(FAILURES)} failed")
     return 1 if FAILURES else 0
 
