@@ -34,7 +34,11 @@ Arg arg_of(std::string_view key) {
     case 7:
       if (is(key, "context")) return Arg::kContext;
       break;
+    case 8:
+      if (is(key, "inDevice")) return Arg::kDevice;  // copies between GPUs: the one that runs it
+      break;
     case 9:
+      if (is(key, "inContext")) return Arg::kContext;
       if (is(key, "Python id")) return Arg::kPythonId;
       if (is(key, "Device Id")) return Arg::kDeviceId;
       break;

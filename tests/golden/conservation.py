@@ -187,7 +187,8 @@ def gpu_activities(path):
     """(device, start_ns, dur_ns) of every GPU activity of a Kineto file."""
     with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
         events = json.load(file, parse_float=Decimal)["traceEvents"]
-    return [(event["args"]["device"], int(Decimal(event["ts"]) * 1000), int(Decimal(event["dur"]) * 1000))
+    # Copies between GPUs name both ("fromDevice", "toDevice"); they run on that of their row.
+    return [(event["args"].get("device", event["pid"]), int(Decimal(event["ts"]) * 1000), int(Decimal(event["dur"]) * 1000))
             for event in events if event.get("ph") == "X" and event.get("cat") in GPU_CATEGORIES]
 
 
