@@ -36,7 +36,9 @@ const Renderer* find_renderer(std::string_view name) {
 Status write_files(const std::string& folder, const std::vector<RenderedFile>& files) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error && !std::filesystem::is_directory(folder))
+  // The overload without an error code would throw where even looking is not allowed.
+  std::error_code ignored;
+  if (error && !std::filesystem::is_directory(folder, ignored))
     return fail("expected a folder to write into, but it cannot be made: " + error.message(), folder,
                 "give another path with -o");
   for (const RenderedFile& file : files) {

@@ -157,6 +157,13 @@ TEST(Csv, FilesAreWritten) {
   std::filesystem::remove_all(folder.parent_path());
 }
 
+TEST(Csv, AFolderThatCannotEvenBeLookedAtIsAnError) {
+  // A name longer than file systems take fails like a folder without permission, also for root.
+  const Status status = write_files("/tmp/" + std::string(300, 'x'), {{"a.csv", "x\r\n"}});
+  ASSERT_FALSE(status);
+  EXPECT_NE(status.error().what.find("cannot be made"), std::string::npos) << status.error().what;
+}
+
 TEST(Text, AnswersFirstAndStaysInItsWidth) {
   RenderOptions options;
   options.width = 110;
