@@ -1,14 +1,14 @@
 # Flags that every target shares.
 add_library(llmprof_flags INTERFACE)
-target_compile_options(llmprof_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
-                                               -Wnon-virtual-dtor -Wold-style-cast -Wundef)
+set(LLMPROF_WARNINGS -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Wold-style-cast -Wundef)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   # GCC 12 reports -Wrestrict inside its own std::string at -O3 (GCC bug 105651).
-  target_compile_options(llmprof_flags INTERFACE -Wno-restrict)
+  list(APPEND LLMPROF_WARNINGS -Wno-restrict)
 endif()
 if(LLMPROF_WERROR)
-  target_compile_options(llmprof_flags INTERFACE -Werror)
+  list(APPEND LLMPROF_WARNINGS -Werror)
 endif()
+target_compile_options(llmprof_flags INTERFACE ${LLMPROF_WARNINGS})
 if(LLMPROF_SANITIZE)
   target_compile_options(llmprof_flags INTERFACE -fsanitize=${LLMPROF_SANITIZE} -fno-sanitize-recover=all
                                                  -fno-omit-frame-pointer -g)

@@ -24,6 +24,8 @@ struct AnalyzeOptions {
   int64_t context = 0;  // tokens attended by a decode step; 0: as the recording tells
   size_t top = 30;      // kernels, operators and roofline rows kept; 0 keeps all
   SortKey sort = SortKey::kTotal;
+  // A second run of the same program in light mode, derived; its step times tell what recording cost. Null: none.
+  const Trace* baseline = nullptr;
 };
 
 // What every analysis may read. report.device is filled before the analyses run, `device` points to it.
@@ -51,6 +53,20 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options = {});
 // GPU durations. All equalities are exact.
 std::vector<ConservationCheck> check_conservation(const Trace& trace, const Report& report);
 
+// Step times of one stage, ns, in time order.
+struct StageTimes {
+  std::string stage;  // name without suffixes of missing kernels
+  StageKind kind = StageKind::kOther;
+  std::vector<double> recorded_ns;    // steps whose kernels were recorded
+  std::vector<double> unrecorded_ns;  // steps in unrecorded time
+};
+std::vector<StageTimes> stage_times(const Trace& trace);
+
+// What recording did to step times: ratio of medians less 1, with a 95 % percentile bootstrap interval (1,000
+// resamples, fixed seed). Empty with fewer than 5 steps on either side. Method is left to the caller.
+std::optional<DistortionRecord> compare_step_times(const std::vector<double>& recorded_ns,
+                                                   const std::vector<double>& unrecorded_ns);
+
 // Mean, deviation and order statistics; empty for no samples. See Summary for the method.
 std::optional<Summary> summarize(std::vector<double> samples);
 
@@ -63,6 +79,7 @@ void analyze_categories(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_idle(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_host(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_memory(const Context&, Report&, std::vector<CannotTell>&);
+void analyze_telemetry(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_overhead(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_coverage(const Context&, Report&, std::vector<CannotTell>&);
 void diagnose(const Context&, Report&, std::vector<CannotTell>&);

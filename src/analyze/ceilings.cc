@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "analyze/counters.h"
 #include "base/text_table.h"
 #include "hardware/hardware.h"
 
@@ -20,6 +21,7 @@ int32_t busiest_device(const Trace& trace) {
   int64_t most = -1;
   for (const auto& [device, time] : by_device)
     if (time > most) best = device, most = time;
+  if (trace.gpu_ops.empty() && !trace.windows.empty()) best = trace.windows.front().device;
   return best;
 }
 
@@ -49,22 +51,44 @@ DType dtype_of(PeakType type) {
   return DType::kUnknown;
 }
 
+// The SM clock over the window of the device: by hardware counter, else as NVML read it.
+std::optional<Summary> observed_clock(const Trace& trace, int32_t ordinal) {
+  std::vector<double> clocks;
+  for (const Window& window : trace.windows) {
+    if (window.device != ordinal) continue;
+    CounterSums sums;
+    CounterSamples(trace, ordinal, {}).add(window.start_ns, window.end_ns, sums);
+    for (const float hz : sums.clocks_hz) clocks.push_back(static_cast<double>(hz) / 1e6);
+    if (clocks.empty()) NvmlReadings(trace, ordinal).sm_clock_mhz.collect(window.start_ns, window.end_ns, clocks);
+  }
+  return summarize(std::move(clocks));
+}
+
 void fill_peaks(const Gpu& gpu, DeviceReport& device) {
   device.sku = gpu.sku;
   if (!device.sm_count && gpu.sm_count) device.sm_count = static_cast<int64_t>(gpu.sm_count->value);
   if (!device.compute_capability && !gpu.compute_capability.empty()) device.compute_capability = gpu.compute_capability;
-  const auto add = [&](std::string name, const Sourced& value) {
+  const auto add = [&](std::string name, const Sourced& value, std::optional<PeakType> peak_type = {}) {
     device.peaks.push_back({name, value.value, value.provenance, {}});
     if (value.doubtful)
       device.remarks.push_back(fmt::format("{} of {} is doubtful: {}", name, gpu.sku, value.provenance));
+    if (!peak_type || !device.sm_clock_mhz) return;
+    if (const Known scaled = peak_tflops_at_clock(gpu, *peak_type, device.sm_clock_mhz->p50); scaled)
+      device.peaks.back().at_clock = scaled->value;
   };
   for (const PeakType type : kPeakTypes) {
     const Known peak = peak_tflops(gpu, type);
     if (!peak) continue;
     const bool whole = type == PeakType::kInt8 || type == PeakType::kInt4;
-    add(fmt::format("{}_{}", name_of(type), whole ? "tops" : "tflops"), *peak);
+    add(fmt::format("{}_{}", name_of(type), whole ? "tops" : "tflops"), *peak, type);
     if (const DType dtype = dtype_of(type); dtype != DType::kUnknown)
       device.flops_per_s[static_cast<size_t>(dtype)] = peak->value * 1e12;
+  }
+  if (gpu.boost_mhz) device.boost_mhz = gpu.boost_mhz->value;
+  if (gpu.tdp_w) device.tdp_w = gpu.tdp_w->value;
+  if (const Known clock = peak_clock_mhz(gpu, PeakType::kFp16); clock) {
+    device.peak_clock_mhz = clock->value;
+    if (device.sm_clock_mhz) device.clock_scale = device.sm_clock_mhz->p50 / clock->value;
   }
   if (const Known bandwidth = memory_bandwidth_gbs(gpu); bandwidth) {
     add("dram_gbs", *bandwidth);
@@ -90,6 +114,7 @@ Result<std::optional<DeviceReport>> describe_device(const Trace& trace, const An
     facts.cc_minor = std::max(0, row.compute_minor[d]);
   }
   device.name = facts.name;
+  device.sm_clock_mhz = observed_clock(trace, ordinal);
   if (facts.sm_count > 0) device.sm_count = facts.sm_count;
   if (facts.total_memory_bytes > 0) device.memory_bytes = static_cast<double>(facts.total_memory_bytes);
   if (facts.cc_major > 0) device.compute_capability = fmt::format("{}.{}", facts.cc_major, facts.cc_minor);

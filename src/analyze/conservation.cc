@@ -20,24 +20,28 @@ class Checks {
 
 void check_devices(const Trace& trace, const Report& report, Checks& checks) {
   for (const Window& window : trace.windows) {
-    int64_t wall = 0, busy = 0, idle = 0, busy_rows = 0, gap_rows = 0;
+    int64_t wall = 0, busy = 0, idle = 0, unrecorded = 0, busy_rows = 0, gap_rows = 0, unrecorded_rows = 0;
     for (const StageTiming& stage : report.stages) {
       if (stage.device != window.device) continue;
       wall += stage.wall_ms.ns;
       busy += stage.gpu_busy_ms.ns;
       idle += stage.gpu_idle_ms.ns;
+      unrecorded += stage.not_recorded_ms.ns;
     }
     for (Row b = 0; b < trace.busy_intervals.size(); ++b)
       if (trace.busy_intervals.device[b] == window.device)
         busy_rows += trace.busy_intervals.end_ns[b] - trace.busy_intervals.start_ns[b];
     for (Row g = 0; g < trace.gaps.size(); ++g)
-      if (trace.gaps.device[g] == window.device) gap_rows += trace.gaps.dur_ns[g];
+      if (trace.gaps.device[g] == window.device)
+        (trace.gaps.cause[g] == IdleCause::kNotRecorded ? unrecorded_rows : gap_rows) += trace.gaps.dur_ns[g];
     const std::string device = "device " + std::to_string(window.device) + ": ";
     const int64_t window_ns = window.end_ns - window.start_ns;
     checks.equal(device + "stage walls fill the window", window_ns, wall);
-    checks.equal(device + "busy and idle intervals fill the window", window_ns, busy_rows + gap_rows);
+    checks.equal(device + "busy and idle intervals fill the window", window_ns, busy_rows + gap_rows + unrecorded_rows);
     checks.equal(device + "busy time of the stages is that of the device", busy_rows, busy);
     checks.equal(device + "idle time of the stages is that of the device", gap_rows, idle);
+    if (unrecorded_rows > 0)
+      checks.equal(device + "time without recording of the stages is that of the device", unrecorded_rows, unrecorded);
   }
 }
 
@@ -48,7 +52,7 @@ std::vector<ConservationCheck> check_conservation(const Trace& trace, const Repo
   check_devices(trace, report, checks);
   int64_t split = 0, total = 0;
   for (const StageTiming& stage : report.stages) {
-    split += stage.gpu_busy_ms.ns + stage.gpu_idle_ms.ns == stage.wall_ms.ns;
+    split += stage.gpu_busy_ms.ns + stage.gpu_idle_ms.ns + stage.not_recorded_ms.ns == stage.wall_ms.ns;
     total += 1;
   }
   checks.equal("stages whose busy + idle is wall", total, split, "rows");
@@ -70,7 +74,8 @@ std::vector<ConservationCheck> check_conservation(const Trace& trace, const Repo
     if (trace.gpu_links.op[g] == kNoRow) no_op_ns += trace.gpu_ops.dur_ns[g];
   checks.equal("operators, and activities without one, are the sum of GPU durations", gpu_ns, op_ns + no_op_ns);
   for (const IdleRecord& row : report.idle) idle_ns += row.total_ms.ns;
-  for (const int64_t dur_ns : trace.gaps.dur_ns) gap_ns += dur_ns;
+  for (Row g = 0; g < trace.gaps.size(); ++g)
+    if (trace.gaps.cause[g] != IdleCause::kNotRecorded) gap_ns += trace.gaps.dur_ns[g];
   checks.equal("idle causes are the sum of the gaps", gap_ns, idle_ns);
   return checks.take();
 }

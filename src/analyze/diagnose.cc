@@ -1,7 +1,9 @@
 // Runs the rules, one after the other, and puts the findings in order of what they can bring.
 #include <algorithm>
+#include <map>
 
 #include "analyze/finding.h"
+#include "derive/host_calls.h"
 
 namespace llmprof {
 
@@ -40,6 +42,8 @@ std::string StageView::time_metric() const {
 
 Finding& FindingContext::add(std::string_view id, const StageView* stage, std::string title, double gain_ns,
                              FindingSeverity cap) const {
+  if (stage != nullptr && stage->group->wall_ns > 0)
+    gain_ns *= static_cast<double>(stage->group->all_wall_ns) / static_cast<double>(stage->group->wall_ns);
   Finding& finding = out->emplace_back();
   finding.id = id;
   finding.stage = stage != nullptr ? stage->timing->name : "all";
@@ -107,6 +111,91 @@ void add_cache_copies(const FindingContext& finding, std::vector<StageView*>& by
   }
 }
 
+// Without shapes of operators: concatenations take longer from step to step, because they copy what has grown. Needs
+// enough steps, a rank correlation with the step's number, and growth that is no noise.
+void add_growing_copies(const FindingContext& finding, std::vector<StageView*>& by_stage) {
+  constexpr size_t kStepsMin = 8;
+  constexpr double kRankCorrelationMin = 0.8, kGrowthMin = 1.1;
+  const Trace& trace = finding.trace();
+  std::map<uint32_t, std::map<Row, std::pair<int64_t, int64_t>>> by_step;  // stage -> step -> time, count
+  std::vector<uint8_t> verdicts(trace.strings.size());                     // 0 unseen, 1 a concatenation, 2 not
+  for (Row g = 0; g < trace.gpu_ops.size(); ++g) {
+    uint8_t& verdict = verdicts[index(trace.gpu_ops.name[g])];
+    if (verdict == 0)
+      verdict = trace.text(trace.gpu_ops.name[g]).find("CatArrayBatchedCopy") != std::string_view::npos ? 1 : 2;
+    const Row step = trace.gpu_links.step[g];
+    if (verdict != 1 || step == kNoRow || trace.steps.kind[step] != StageKind::kDecode) continue;
+    std::pair<int64_t, int64_t>& sums = by_step[finding.context.groups.stage_of_step[step]][step];
+    sums.first += trace.gpu_ops.dur_ns[g];
+    ++sums.second;
+  }
+  for (const auto& [stage, steps] : by_step) {
+    if (steps.size() < kStepsMin || by_stage[stage] == nullptr) continue;
+    std::vector<double> times;
+    int64_t total_ns = 0, count = 0;
+    for (const auto& [step, sums] : steps) {
+      times.push_back(static_cast<double>(sums.first));
+      total_ns += sums.first;
+      count += sums.second;
+    }
+    // Spearman: correlation of the ranks with 0, 1, 2, ...
+    std::vector<size_t> order(times.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return times[a] < times[b]; });
+    double squares = 0;
+    for (size_t rank = 0; rank < order.size(); ++rank) {
+      const double apart = static_cast<double>(rank) - static_cast<double>(order[rank]);
+      squares += apart * apart;
+    }
+    const double n = static_cast<double>(times.size());
+    const double correlation = 1 - 6 * squares / (n * (n * n - 1));
+    const size_t quarter = times.size() / 4;
+    double early = 0, late = 0;
+    for (size_t i = 0; i < quarter; ++i) {
+      early += times[i];
+      late += times[times.size() - 1 - i];
+    }
+    if (correlation < kRankCorrelationMin || late < kGrowthMin * early) continue;
+    by_stage[stage]->kv_copy_ns = total_ns;
+    by_stage[stage]->kv_copies = count;
+  }
+}
+
+// Gaps that begin while the host waits for the GPU in a blocking call: had it not waited, the next launch would have
+// been queued. Longer ones than kLongGapNs are host code, whatever came before them.
+void add_gaps_after_syncs(const FindingContext& finding, std::vector<StageView*>& by_stage) {
+  constexpr int64_t kClockSlackNs = 5'000;
+  const Trace& trace = finding.trace();
+  const Gaps& gaps = trace.gaps;
+  const HostCalls calls(trace);
+  for (Row first = 0, last = 0; first < gaps.size(); first = last) {
+    const Row next = gaps.next_gpu_op[first];
+    int64_t end = gaps.start_ns[first];
+    while (last < gaps.size() && gaps.device[last] == gaps.device[first] && gaps.next_gpu_op[last] == next &&
+           gaps.start_ns[last] == end) {
+      end += gaps.dur_ns[last];
+      ++last;
+    }
+    const int64_t start = gaps.start_ns[first];
+    const Row api = next != kNoRow ? trace.gpu_links.api[next] : kNoRow;
+    if (api == kNoRow || end - start >= kLongGapNs) continue;
+    const BlockingCall* call = calls.last_blocking_before(trace.api_calls.thread[api], trace.api_calls.start_ns[api]);
+    if (call == nullptr || call->start_ns > start + kClockSlackNs || call->end_ns < start - kClockSlackNs) continue;
+    bool counted = false;
+    for (Row g = first; g < last; ++g) {
+      StageView* stage =
+          gaps.step[g] != kNoRow ? by_stage[finding.context.groups.stage_of_step[gaps.step[g]]] : nullptr;
+      const bool host = gaps.cause[g] == IdleCause::kHostWork || gaps.cause[g] == IdleCause::kLaunchCall ||
+                        gaps.cause[g] == IdleCause::kLaunchLatency || gaps.cause[g] == IdleCause::kOtherApi ||
+                        gaps.cause[g] == IdleCause::kOperatorDispatch;
+      if (stage == nullptr || !host) continue;
+      stage->after_sync_ns += gaps.dur_ns[g];
+      if (!counted) ++stage->after_syncs;
+      counted = true;
+    }
+  }
+}
+
 void add_long_gaps(const FindingContext& finding, std::vector<StageView*>& by_stage) {
   const Gaps& gaps = finding.trace().gaps;
   for (Row g = 0; g < gaps.size(); ++g) {
@@ -116,6 +205,11 @@ void add_long_gaps(const FindingContext& finding, std::vector<StageView*>& by_st
     if (stage == nullptr) continue;
     stage->long_host_ns += gaps.dur_ns[g];
     ++stage->long_host_gaps;
+    const Row next = gaps.next_gpu_op[g];
+    if (next == kNoRow || finding.trace().gpu_ops.start_ns[next] != finding.trace().steps.gpu_start_ns[gaps.step[g]])
+      continue;
+    stage->boundary_ns += gaps.dur_ns[g];
+    ++stage->boundary_gaps;
   }
 }
 
@@ -134,7 +228,7 @@ FindingContext make_finding_context(const Context& context, const Report& report
     if (report.stages[row].device != group.device || report.stages[row].name != stage_name(context.trace, groups, s))
       continue;
     const StageTiming& timing = report.stages[row++];
-    if (group.unattributed || timing.wall_ms.ns <= 0 || timing.gpu_busy_ms.ns <= 0) continue;
+    if (group.unattributed || timing.wall_ms.ns <= 0 || timing.gpu_busy_ms.ns <= 0 || group.missing == 2) continue;
     StageView& view = finding.stages.emplace_back();
     view_of[s] = finding.stages.size() - 1;
     view.stage = s;
@@ -151,6 +245,10 @@ FindingContext make_finding_context(const Context& context, const Report& report
       if (view.timing->name == category.stage && view.timing->device == category.device)
         view.categories.push_back(category);
   add_cache_copies(finding, by_stage);
+  if (finding.live()) {
+    if (context.trace.ops.empty()) add_growing_copies(finding, by_stage);
+    add_gaps_after_syncs(finding, by_stage);
+  }
   add_long_gaps(finding, by_stage);
   return finding;
 }
@@ -175,7 +273,13 @@ void diagnose(const Context& context, Report& report, std::vector<CannotTell>& c
     comm |= row.category == category_name(Category::kCommunication);
     routing |= row.category == category_name(Category::kMoeRouting);
   }
-  for (const StageView& stage : finding.stages) graphs |= stage.graph_replay();
+  for (const StageView& stage : finding.stages) {
+    bool told = false;
+    for (const Row step : stage.group->steps)
+      told |= context.trace.steps.annotation[step] != kNoRow && context.trace.steps.gemm_rows[step] > 0 &&
+              context.trace.steps.new_tokens[step] > 0;
+    graphs |= stage.graph_replay() && !told;
+  }
   if (comm)
     cannot_tell.push_back({"Do some ranks wait for others (rank-skew)?", "the recording holds one rank",
                            "record every rank and compare their communication times"});

@@ -39,11 +39,21 @@ void add_sites(const FindingContext& finding, const StageView& stage, std::strin
   }
 }
 
+// Whether blocking calls, and not slow launching, empty the GPU's queue: the gaps after them make up most of what the
+// host costs. Told only of live recordings, whose API calls are as short as without them.
+bool waits_drain_the_gpu(const FindingContext& finding, const StageView& stage) {
+  return finding.live() && stage.after_sync_ns * 2 > stage.host_idle_ns() - stage.long_host_ns;
+}
+
+// Host code between steps is a finding of its own where no Python frame tells what it is.
+bool between_steps(const FindingContext& finding) { return finding.live() && finding.trace().python_calls.empty(); }
+
 }  // namespace
 
 void find_launch_bound(const FindingContext& finding) {
   for (const StageView& stage : finding.stages) {
-    const double idle_ns = static_cast<double>(stage.host_idle_ns() - stage.long_host_ns);
+    const double after_sync_ns = waits_drain_the_gpu(finding, stage) ? static_cast<double>(stage.after_sync_ns) : 0;
+    const double idle_ns = static_cast<double>(stage.host_idle_ns() - stage.long_host_ns) - after_sync_ns;
     const double launches = static_cast<double>(stage.group->launches);
     if (launches == 0 || idle_ns < kLaunchIdleMin * stage.wall_ns()) continue;
     if (idle_ns > kIdlePerLaunchNsMax * launches) continue;
@@ -86,8 +96,10 @@ void find_launch_bound(const FindingContext& finding) {
 
 void find_cpu_bound_gap(const FindingContext& finding) {
   for (const StageView& stage : finding.stages) {
-    double gap_ns = static_cast<double>(stage.long_host_ns);
-    const double host_ns = static_cast<double>(stage.host_idle_ns());
+    const int64_t elsewhere_ns = between_steps(finding) ? stage.boundary_ns : 0;
+    const int64_t elsewhere = between_steps(finding) ? stage.boundary_gaps : 0;
+    double gap_ns = static_cast<double>(stage.long_host_ns - elsewhere_ns);
+    const double host_ns = static_cast<double>(stage.host_idle_ns() - elsewhere_ns);
     const double launches = static_cast<double>(std::max<int64_t>(1, stage.group->launches));
     // Short rows of one long gap (cut by cause) add up to much idle time per launch.
     if (host_ns - gap_ns > kIdlePerLaunchNsMax * launches) gap_ns = host_ns;
@@ -96,8 +108,9 @@ void find_cpu_bound_gap(const FindingContext& finding) {
                                fmt::format("{}: the GPU waits {} of the time for host code between launches",
                                            stage.timing->name, format_percent(gap_ns / stage.wall_ns())),
                                gap_ns);
-    out.evidence = {measured("idle per step behind host code", stage.per_step_ms(gap_ns), "ms"),
-                    measured("single gaps of 200 us or more", static_cast<double>(stage.long_host_gaps), "1")};
+    out.evidence = {
+        measured("idle per step behind host code", stage.per_step_ms(gap_ns), "ms"),
+        measured("single gaps of 200 us or more", static_cast<double>(stage.long_host_gaps - elsewhere), "1")};
     add_sites(finding, stage, "python", 3, out);
     add_sites(finding, stage, "operator", 2, out);
     out.advice = {
@@ -110,13 +123,20 @@ void find_cpu_bound_gap(const FindingContext& finding) {
 
 void find_sync_bound(const FindingContext& finding) {
   for (const StageView& stage : finding.stages) {
-    const double sync_ns = static_cast<double>(stage.group->idle_of(IdleCause::kBlockingSync));
+    const double after_ns = waits_drain_the_gpu(finding, stage) ? static_cast<double>(stage.after_sync_ns) : 0;
+    const double sync_ns = static_cast<double>(stage.group->idle_of(IdleCause::kBlockingSync)) + after_ns;
     if (sync_ns < kGapShareMin * stage.wall_ns()) continue;
     Finding& out = finding.add("sync-bound", &stage,
                                fmt::format("{}: blocking synchronisation leaves the GPU idle {} of the time",
                                            stage.timing->name, format_percent(sync_ns / stage.wall_ns())),
                                sync_ns);
     out.evidence = {measured("idle per step behind synchronisation", stage.per_step_ms(sync_ns), "ms")};
+    if (after_ns > 0) {
+      out.evidence.push_back(
+          measured("of it after the wait, until the next launch reached the GPU", stage.per_step_ms(after_ns), "ms"));
+      out.evidence.push_back(measured("waits per step that left the GPU without work",
+                                      static_cast<double>(stage.after_syncs) / stage.count(), "1"));
+    }
     for (const HostRecord& host : finding.report.host)
       if (host.stage == stage.timing->name)
         out.evidence.push_back(
@@ -172,7 +192,45 @@ void find_allocator_churn(const FindingContext& finding) {
   }
 }
 
+// Live recordings without Python frames: the GPU waits before the first activity of a step, or outside every step, for
+// host code that is in no CUDA call.
+void find_host_between_steps(const FindingContext& finding) {
+  constexpr double kShareMin = 0.10;  // shorter pauses are what any scheduler needs
+  const Trace& trace = finding.trace();
+  const Gaps& gaps = trace.gaps;
+  double within_ns = 0, outside_ns = 0;
+  int64_t count = 0;
+  for (const StageView& stage : finding.stages) {
+    within_ns += static_cast<double>(stage.boundary_ns);
+    count += stage.boundary_gaps;
+  }
+  for (Row g = 0; g < gaps.size(); ++g) {
+    if (gaps.cause[g] != IdleCause::kNoWork || gaps.dur_ns[g] < kLongGapNs || gaps.next_gpu_op[g] == kNoRow) continue;
+    // Between two steps: before the first one the program starts, after the last one it ends.
+    const bool before_step = trace.gpu_links.step[gaps.next_gpu_op[g]] != kNoRow;
+    const bool first = trace.steps.empty() || gaps.start_ns[g] < trace.steps.start_ns[0];
+    if (!before_step || first) continue;
+    outside_ns += static_cast<double>(gaps.dur_ns[g]);
+    ++count;
+  }
+  const double total_ns = within_ns + outside_ns;
+  if (count == 0 || total_ns < kShareMin * finding.window_ns) return;
+  Finding& out = finding.add("host-preprocessing", nullptr,
+                             fmt::format("the GPU waits {} of the time for host code between steps",
+                                         format_percent(total_ns / finding.window_ns)),
+                             total_ns);
+  out.evidence = {measured("idle before the first activity of steps", within_ns / 1e6, "ms"),
+                  measured("idle outside every step", outside_ns / 1e6, "ms"),
+                  measured("such gaps of 200 us or more", static_cast<double>(count), "1"),
+                  measured("mean length", total_ns / static_cast<double>(count) / 1e6, "ms")};
+  out.advice = {
+      "Prepare the next inputs (tokenising, image processing, padding, scheduling) while the GPU works: in another "
+      "process or thread, or one step ahead.",
+      "If the program waits for requests there, nothing is lost; `llmprof run --torch` names the Python code."};
+}
+
 void find_host_preprocessing(const FindingContext& finding) {
+  if (between_steps(finding)) return find_host_between_steps(finding);
   // Only recorded Python frames can tell tokenising and image processing from any other wait.
   double total_ns = 0;
   std::vector<Evidence> evidence;
@@ -231,9 +289,38 @@ void find_first_call_cost(const FindingContext& finding) {
       "steps out of averages."};
 }
 
+namespace {
+
+// What a live recording says of its own cost.
+void find_measured_distortion(const FindingContext& finding) {
+  constexpr double kDistortionMin = 0.05;
+  const OverheadReport& overhead = *finding.report.overhead;
+  const double recorded_ns = static_cast<double>(overhead.recorded_ms.ns);
+  const bool slower = overhead.ci95 && (*overhead.ci95)[0] > kDistortionMin;
+  const bool busy = recorded_ns > kDistortionMin * finding.window_ns && recorded_ns > 0;
+  if (!slower && !busy) return;
+  Finding& out =
+      finding.add("profiler-distortion", nullptr, "recording changed the times it shows", 0, FindingSeverity::kInfo);
+  if (slower) out.severity = FindingSeverity::kMinor;
+  if (overhead.distortion_frac) {
+    out.evidence.push_back(
+        measured("step time with over without recording, less 1", *overhead.distortion_frac, "frac"));
+    out.evidence.push_back(measured("lower end of its 95 % interval", (*overhead.ci95)[0], "frac"));
+    out.evidence.push_back(measured("upper end", (*overhead.ci95)[1], "frac"));
+  }
+  out.evidence.push_back(measured("overhead that the recorder lists itself", recorded_ns / 1e6, "ms"));
+  out.advice = {
+      "Take step times from `llmprof run --mode light`, which records nothing per launch; GPU durations of this "
+      "recording are not affected by more than a few percent.",
+      "Record a window instead of the whole run (--capture-range, --steps)."};
+}
+
+}  // namespace
+
 void find_profiler_distortion(const FindingContext& finding) {
   const Trace& trace = finding.trace();
   if (!finding.report.overhead) return;
+  if (finding.live()) return find_measured_distortion(finding);
   const double recorded_ns = static_cast<double>(finding.report.overhead->recorded_ms.ns);
   for (const StageView& stage : finding.stages) {
     const double host_ns = static_cast<double>(stage.host_idle_ns());

@@ -97,6 +97,11 @@ void find_compute_bound(const FindingContext& finding) {
         {"MFU", mfu, "frac", stage.timing->flops_provenance.value_or(provenance::kCounted)},
         counted("arithmetic per step", stage.timing->flops.value_or(0) / stage.count(), "FLOP"),
         measured("share of wall time in compute-bound kernels", stage.timing->bound_frac.value_or(0), "frac")};
+    if (stage.timing->tensor_active_frac)
+      out.evidence.push_back(
+          measured("tensor pipe active, by hardware counter", *stage.timing->tensor_active_frac, "frac"));
+    if (stage.timing->mfu_at_clock)
+      out.evidence.push_back(measured("MFU at the clock it ran at", *stage.timing->mfu_at_clock, "frac"));
     out.advice = {
         "Compute in a narrower type (FP8 doubles the peak of bf16 where the GPU has it).",
         "Do less: reuse cached prefixes, shorten prompts; or split the work over more GPUs (tensor parallelism)."};
@@ -148,8 +153,48 @@ void find_logits_all_tokens(const FindingContext& finding) {
   }
 }
 
+namespace {
+
+// Without operators: several softmax kernels a step, with two batched products each.
+void find_attention_unfused_kernels(const FindingContext& finding, const StageView& stage) {
+  const Works& works = finding.trace().works;
+  double softmax_ns = 0, product_ns = 0, softmaxes = 0, products = 0;
+  for (const uint32_t k : stage.kernels) {
+    const KernelKey& key = finding.key(k);
+    const KernelSums& sums = finding.sums(k);
+    if (key.category == Category::kSoftmax) {
+      softmax_ns += static_cast<double>(sums.total_ns);
+      softmaxes += static_cast<double>(sums.calls);
+    } else if (key.work != kNoRow && works.kind[key.work] == WorkKind::kGemm && works.batch[key.work] > 1) {
+      product_ns += static_cast<double>(sums.total_ns);
+      products += static_cast<double>(sums.calls);
+    }
+  }
+  const double time_ns = softmax_ns + product_ns;
+  // One softmax a step may be that of sampling, which has no products of its own.
+  const double of_attention = softmaxes - stage.count();
+  const bool each = softmaxes >= 2 * stage.count() && products >= 1.8 * of_attention;
+  if (!each || products < stage.count() || time_ns < kShareMin * stage.busy_ns()) return;
+  Finding& out = finding.add("attention-unfused", &stage,
+                             fmt::format("{}: attention runs as separate products and softmax", stage.timing->name),
+                             time_ns / 2, FindingSeverity::kMajor);
+  out.evidence = {measured("softmax kernels per step", softmaxes / stage.count(), "1"),
+                  counted("batched products per step", products / stage.count(), "1"),
+                  measured("their GPU time per step", stage.per_step_ms(time_ns), "ms"),
+                  measured("share of the stage's GPU time", time_ns / stage.busy_ns(), "frac")};
+  out.advice = {
+      "Use a fused attention kernel (attn_implementation=\"sdpa\" or \"flash_attention_2\"): the score matrix is never "
+      "written to memory, so both time and memory stop growing with its square."};
+}
+
+}  // namespace
+
 void find_attention_unfused(const FindingContext& finding) {
   for (const StageView& stage : finding.stages) {
+    if (finding.trace().ops.empty()) {
+      find_attention_unfused_kernels(finding, stage);
+      continue;
+    }
     // Attention written out is two batched products and a softmax per layer. Sampling runs a softmax too, one a step
     // over [sequences, vocabulary]; that of attention runs several times a step, or over [sequences, heads, queries,
     // keys].
@@ -182,6 +227,38 @@ void find_attention_unfused(const FindingContext& finding) {
   }
 }
 
+namespace {
+
+constexpr int64_t kTensorRowsMin = 64;  // below, products are bound by memory and may go without tensor instructions
+
+// Time of GEMMs of many rows; the longest one.
+double wide_gemm_ns(const FindingContext& finding, const StageView& stage, StringId& worst, double& worst_ns) {
+  const Works& works = finding.trace().works;
+  double time_ns = 0;
+  for (const uint32_t k : stage.kernels) {
+    const KernelKey& key = finding.key(k);
+    if (key.work == kNoRow || works.kind[key.work] != WorkKind::kGemm || works.m[key.work] < kTensorRowsMin) continue;
+    const double total_ns = static_cast<double>(finding.sums(k).total_ns);
+    time_ns += total_ns;
+    if (total_ns > worst_ns) {
+      worst_ns = total_ns;
+      worst = key.name;
+    }
+  }
+  return time_ns;
+}
+
+// Whether the counter says that tensor cores did nothing although GEMMs of many rows take a third of the GPU time.
+bool tensor_pipe_rests(const FindingContext& finding, const StageView& stage) {
+  constexpr double kTensorActiveMax = 0.01, kGemmShareMin = 0.3;
+  if (stage.timing->tensor_active_frac.value_or(1) > kTensorActiveMax) return false;
+  StringId worst = StringId::kEmpty;
+  double worst_ns = 0;
+  return wide_gemm_ns(finding, stage, worst, worst_ns) >= kGemmShareMin * stage.busy_ns();
+}
+
+}  // namespace
+
 void find_tensor_cores_idle(const FindingContext& finding) {
   const Works& works = finding.trace().works;
   for (const StageView& stage : finding.stages) {
@@ -200,16 +277,54 @@ void find_tensor_cores_idle(const FindingContext& finding) {
       time_ns += total_ns;
       if (total_ns > worst_ns) worst_ns = total_ns, worst = key.name;
     }
+    // Products of many rows in a narrow type that leave the tensor pipe at rest, as the counter saw it.
+    const bool by_counter = tensor_pipe_rests(finding, stage);
+    if (by_counter) time_ns = std::max(time_ns, wide_gemm_ns(finding, stage, worst, worst_ns));
     if (time_ns < kShareMin * stage.busy_ns() || time_ns == 0) continue;
     Finding& out = finding.add("tensor-cores-idle", &stage,
                                fmt::format("{}: GEMMs run without tensor cores", stage.timing->name), time_ns / 2);
     out.evidence = {
-        measured("time of FP32 GEMMs per step", stage.per_step_ms(time_ns), "ms"),
+        measured(by_counter ? "time of such GEMMs per step" : "time of FP32 GEMMs per step", stage.per_step_ms(time_ns),
+                 "ms"),
         measured("share of the stage's GPU time", time_ns / stage.busy_ns(), "frac"),
         measured("of it in " + ellipsize(printable(finding.trace().text(worst)), 60), worst_ns / 1e6, "ms")};
     out.advice = {
         "Cast weights and activations to bf16 or fp16; where FP32 must stay, allow TF32 "
         "(torch.set_float32_matmul_precision(\"high\"))."};
+    if (stage.timing->tensor_active_frac)
+      out.evidence.push_back(
+          measured("tensor pipe active, by hardware counter", *stage.timing->tensor_active_frac, "frac"));
+  }
+}
+
+// A replayed graph computes as many rows as it was captured with. Only ranges that name the composition of each step
+// tell how many of them are real.
+void find_graph_padding(const FindingContext& finding) {
+  constexpr double kPaddedMin = 0.10;  // servers capture sizes in steps of 8 and accept this much
+  const Steps& steps = finding.trace().steps;
+  for (const StageView& stage : finding.stages) {
+    if (!stage.graph_replay() || stage.group->kind != StageKind::kDecode) continue;
+    double rows = 0, tokens = 0, counted_steps = 0;
+    for (const Row s : stage.group->steps) {
+      if (steps.annotation[s] == kNoRow || steps.gemm_rows[s] <= 0 || steps.new_tokens[s] <= 0) continue;
+      rows += static_cast<double>(steps.gemm_rows[s]);
+      tokens += static_cast<double>(std::min(steps.new_tokens[s], steps.gemm_rows[s]));
+      ++counted_steps;
+    }
+    if (counted_steps == 0 || rows - tokens < kPaddedMin * rows) continue;
+    const double padded = (rows - tokens) / rows;
+    Finding& out = finding.add("graph-padding", &stage,
+                               fmt::format("{}: {} of the rows that its graphs compute are padding", stage.timing->name,
+                                           format_percent(padded)),
+                               stage.busy_ns() * padded);
+    out.evidence = {counted("rows computed per step", rows / counted_steps, "1"),
+                    measured("tokens that the program names per step", tokens / counted_steps, "1"),
+                    counted("share of padding", padded, "frac")};
+    out.advice = {
+        "Capture graphs for more batch sizes (cuda_graph_sizes of an inference server), so that running batches are "
+        "rounded up less; or let the scheduler fill the batch."};
+    out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()),
+                          stage.per_step_ms(stage.wall_ns() - stage.busy_ns() * padded)};
   }
 }
 

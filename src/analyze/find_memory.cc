@@ -74,6 +74,12 @@ void find_memory_bound_weights(const FindingContext& finding) {
                     counted("weights read per step", gemm.weight_bytes / stage.count(), "bytes"),
                     counted("bandwidth reached by these GEMMs", gemm.bytes / gemm.time_ns, "GB/s"),
                     {"share of data sheet bandwidth", gemm.roof_ns / gemm.time_ns, "frac", provenance::kDatasheet}};
+    if (stage.timing->dram_frac)
+      out.evidence.push_back(
+          measured("memory interface active, by hardware counter", *stage.timing->dram_frac, "frac"));
+    if (stage.timing->dram_bytes_measured)
+      out.evidence.push_back(measured("memory traffic per step, by hardware counter",
+                                      *stage.timing->dram_bytes_measured / stage.count(), "bytes"));
     if (width > 1) {
       out.advice = {
           fmt::format("Store weights narrower than {} (FP8 or INT8 halve the bytes of 16-bit weights, INT4 "

@@ -11,6 +11,7 @@
 
 #include "analyze/analysis.h"
 #include "analyze/roof.h"
+#include "derive/recorded_spans.h"
 
 namespace llmprof {
 
@@ -22,6 +23,8 @@ struct StageView {
   std::vector<uint32_t> kernels;                 // rows of Groups::kernels
   int64_t long_host_ns = 0, long_host_gaps = 0;  // single idle intervals of host work of at least kLongGapNs
   int64_t kv_copy_ns = 0, kv_copies = 0;         // concatenations that copy a cache to append to it
+  int64_t boundary_ns = 0, boundary_gaps = 0;    // of the long ones, before the first activity of a step
+  int64_t after_sync_ns = 0, after_syncs = 0;    // short gaps that begin while the host waits for the GPU; live only
   std::vector<CategoryRecord> categories;
 
   double wall_ns() const { return static_cast<double>(timing->wall_ms.ns); }
@@ -47,10 +50,13 @@ struct FindingContext {
   std::vector<Finding>* out = nullptr;
 
   const Trace& trace() const { return context.trace; }
+  // Recorded by llmprof itself: rules go by API calls, kernels and library calls where there are no operators.
+  bool live() const { return is_live_recording(context.trace); }
   const KernelKey& key(uint32_t kernel) const { return context.groups.kernel_keys.key(kernel); }
   const KernelSums& sums(uint32_t kernel) const { return context.groups.kernels[kernel]; }
-  // Adds a finding whose severity follows from gain_ns / window_ns: critical from 30 %, major from 10 %, minor from
-  // 3 %, info below. `cap` lowers it.
+  // Adds a finding whose severity follows from gain_ns / window_ns, scaled up to all steps of the stage where the
+  // kernels of some were not recorded: critical from 30 %, major from 10 %, minor from 3 %, info below. `cap` lowers
+  // it.
   Finding& add(std::string_view id, const StageView* stage, std::string title, double gain_ns,
                FindingSeverity cap = FindingSeverity::kCritical) const;
 };
@@ -93,6 +99,11 @@ void find_tensor_cores_idle(const FindingContext&);
 void find_gemm_shape_misaligned(const FindingContext&);
 void find_wave_quantization(const FindingContext&);
 void find_low_occupancy(const FindingContext&);
+void find_graph_padding(const FindingContext&);
+// readings beside the program
+void find_power_throttled(const FindingContext&);
+void find_thermal_throttled(const FindingContext&);
+void find_clock_drop(const FindingContext&);
 void find_small_kernels_unfused(const FindingContext&);
 
 // Evidence in one line.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/parallel.h"
+#include "derive/steps.h"
 
 namespace llmprof {
 namespace {
@@ -12,9 +13,10 @@ struct StageKey {
   StringId name;
   StageKind kind;
   StageSource source;
+  uint8_t missing;
   friend bool operator==(const StageKey&, const StageKey&) = default;
   uint64_t hash() const {
-    const uint64_t what = static_cast<uint64_t>(kind) << 8 | static_cast<uint64_t>(source);
+    const uint64_t what = uint64_t{missing} << 16 | static_cast<uint64_t>(kind) << 8 | static_cast<uint64_t>(source);
     return mix_bits((uint64_t{index(name)} << 32 | static_cast<uint32_t>(device)) ^ mix_bits(what));
   }
 };
@@ -24,13 +26,15 @@ void group_steps(const Trace& trace, Groups& groups) {
   FlatIndex<StageKey> index;
   groups.stage_of_step.resize(steps.size());
   for (Row s = 0; s < steps.size(); ++s) {
-    const uint32_t stage = index.add({steps.device[s], steps.stage[s], steps.kind[s], steps.source[s]});
+    const uint32_t stage =
+        index.add({steps.device[s], steps.stage[s], steps.kind[s], steps.source[s], steps.missing[s]});
     if (stage == groups.stages.size()) {
       StageGroup& group = groups.stages.emplace_back();
       group.device = steps.device[s];
       group.kind = steps.kind[s];
       group.source = steps.source[s];
       group.name = steps.stage[s];
+      group.missing = steps.missing[s];
     }
     groups.stage_of_step[s] = stage;
     groups.stages[stage].steps.push_back(s);
@@ -86,8 +90,29 @@ void add_idle(const Trace& trace, Groups& groups) {
   for (Row g = 0; g < gaps.size(); ++g) {
     const uint32_t stage =
         gaps.step[g] == kNoRow ? groups.unattributed(gaps.device[g]) : groups.stage_of_step[gaps.step[g]];
-    groups.stages[stage].idle_ns += gaps.dur_ns[g];
+    (gaps.cause[g] == IdleCause::kNotRecorded ? groups.stages[stage].not_recorded_ns : groups.stages[stage].idle_ns) +=
+        gaps.dur_ns[g];
     groups.stages[stage].idle_by_cause[static_cast<size_t>(gaps.cause[g])] += gaps.dur_ns[g];
+  }
+}
+
+// Whether the library call has recorded sizes; then its activities are covered, whichever of them carries the work.
+bool library_call_known(const Trace& trace, Row call) {
+  const LibraryCalls& calls = trace.library_calls;
+  return call < calls.size() && calls.kind[call] != WorkKind::kAttention && calls.m[call] > 0 && calls.n[call] > 0 &&
+         calls.k[call] > 0;
+}
+
+// Wall time of stages together with that of their steps whose kernels are missing.
+void add_missing_walls(const Trace& trace, Groups& groups) {
+  for (StageGroup& group : groups.stages) {
+    group.all_wall_ns = group.wall_ns;
+    if (group.unattributed || group.missing != 0) continue;
+    const std::string_view name = trace.text(group.name);
+    for (const StageGroup& other : groups.stages) {
+      if (other.unattributed || other.missing == 0 || other.device != group.device) continue;
+      if (base_stage_name(trace.text(other.name)) == name) group.all_wall_ns += other.wall_ns;
+    }
   }
 }
 
@@ -122,7 +147,9 @@ void group_kernels(const Trace& trace, Groups& groups) {
     sums.total_ns += dur;
     sums.min_ns = std::min(sums.min_ns, dur);
     sums.max_ns = std::max(sums.max_ns, dur);
-    if (links.work[g] != kNoRow || (links.op[g] != kNoRow && op_has_work[links.op[g]] != 0)) sums.covered_ns += dur;
+    const bool by_operator = links.op[g] != kNoRow && op_has_work[links.op[g]] != 0;
+    if (links.work[g] != kNoRow || by_operator || library_call_known(trace, links.library_call[g]))
+      sums.covered_ns += dur;
     StageGroup& group = groups.stages[stage];
     ++group.gpu_ops;
     group.gpu_ns += dur;
@@ -148,6 +175,7 @@ uint32_t Groups::unattributed(int32_t device) const {
 Groups group_trace(const Trace& trace) {
   Groups groups;
   group_steps(trace, groups);
+  add_missing_walls(trace, groups);
   find_host_intervals(trace, groups);
   // Each writes its own members of the rows.
   parallel_run({[&] { group_kernels(trace, groups); },

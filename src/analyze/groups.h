@@ -22,6 +22,9 @@ struct StageGroup {
   bool unattributed = false;
   std::vector<Row> steps;
   int64_t wall_ns = 0, busy_ns = 0, idle_ns = 0;  // from the windows, the busy intervals and the gaps, independently
+  int64_t not_recorded_ns = 0;                    // gaps in which kernels were not recorded; not part of idle_ns
+  uint8_t missing = 0;                            // as Steps::missing; all steps of a group agree
+  int64_t all_wall_ns = 0;                        // with the groups of the same stage whose kernels are missing
   int64_t gpu_ns = 0;                             // sum of durations, overlap counted twice
   int64_t gpu_ops = 0, launches = 0;
   std::array<int64_t, static_cast<size_t>(IdleCause::kCount)> idle_by_cause{};
@@ -44,7 +47,7 @@ struct KernelKey {
 
 struct KernelSums {
   int64_t calls = 0, total_ns = 0, min_ns = INT64_MAX, max_ns = 0;
-  int64_t covered_ns = 0;  // of activities whose operator has recorded arithmetic, on this or a sibling activity
+  int64_t covered_ns = 0;
   GpuOpKind kind = GpuOpKind::kKernel;
 };
 

@@ -1,4 +1,4 @@
-// CPU overhead against GPU time, per stage; and what recording itself cost.
+// CPU overhead against GPU time, per stage; and how much of the recording the answers rest on.
 #include "analyze/analysis.h"
 #include "derive/host_calls.h"
 
@@ -46,18 +46,6 @@ void analyze_host(const Context& context, Report& report, std::vector<CannotTell
       row.host_per_gpu = static_cast<double>(row.operators_ms.ns) / static_cast<double>(row.gpu_busy_ms.ns);
     report.host.push_back(std::move(row));
   }
-}
-
-void analyze_overhead(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
-  OverheadReport overhead;
-  overhead.records = static_cast<int64_t>(context.trace.overheads.size());
-  for (const int64_t dur_ns : context.trace.overheads.dur_ns) overhead.recorded_ms.ns += dur_ns;
-  overhead.method =
-      "sum of the recorder's own overhead records; the cost of recording every operator and call is not among them";
-  report.overhead = overhead;
-  cannot_tell.push_back({"How much slower was the program because it was recorded?",
-                         "the recording does not contain an unrecorded run to compare with",
-                         "time the same requests without the profiler and compare with the stage table"});
 }
 
 // Shares of the recording that the answers rest on.

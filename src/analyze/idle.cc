@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "analyze/analysis.h"
+#include "derive/recorded_spans.h"
 
 namespace llmprof {
 namespace {
@@ -46,6 +47,7 @@ IdleSums sum_gaps(const Context& context) {
     const uint32_t stage = gaps.step[g] == kNoRow ? context.groups.unattributed(gaps.device[g])
                                                   : context.groups.stage_of_step[gaps.step[g]];
     const IdleCause cause = gaps.cause[g];
+    if (cause == IdleCause::kNotRecorded) continue;  // nobody knows whether the GPU was idle
     const int64_t dur_ns = gaps.dur_ns[g];
     Sums& sums = out.by_cause[stage * kCauses + static_cast<size_t>(cause)];
     ++sums.gaps;
@@ -154,10 +156,14 @@ void analyze_idle(const Context& context, Report& report, std::vector<CannotTell
   if (unknown_ns > idle_ns / 10 && idle_ns > 0)
     cannot_tell.push_back({"Why was the GPU idle in the gaps of cause `unknown`?",
                            "the recording does not show what the launching thread did then",
-                           "record CPU activity too (ProfilerActivity.CPU), with_stack=True for Python frames"});
+                           is_live_recording(context.trace)
+                               ? "record with `llmprof run --mode deep`, which adds every CUDA call"
+                               : "record CPU activity too (ProfilerActivity.CPU), with_stack=True for Python frames"});
   if (context.trace.python_calls.empty() && host_ns > idle_ns / 20)
     cannot_tell.push_back({"Which Python code was the host in while the GPU idled?",
-                           "the recording holds no Python stacks", "record with with_stack=True"});
+                           "the recording holds no Python stacks",
+                           is_live_recording(context.trace) ? "record with `llmprof run --torch`, which adds operators"
+                                                            : "record with with_stack=True"});
 }
 
 }  // namespace llmprof

@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "analyze/analysis.h"
+#include "analyze/counters.h"
 #include "analyze/roof.h"
 
 namespace llmprof {
@@ -161,7 +163,23 @@ void analyze_kernels(const Context& context, Report& report, std::vector<CannotT
   if (context.options.top != 0 && roofs.size() > context.options.top) roofs.resize(context.options.top);
   order.resize(top);
   const std::vector<double> p50 = medians(context, order);
-  for (size_t i = 0; i < order.size(); ++i) report.kernels_topk.push_back(kernel_record(context, order[i], p50[i]));
+  std::map<int32_t, std::vector<KernelCounters>> counters;
+  if (!context.trace.gpu_samples.empty())
+    for (const Window& window : context.trace.windows) {
+      const bool known = context.device != nullptr && context.device->device == window.device;
+      counters[window.device] =
+          kernel_counters(context.trace, groups, window.device, known ? context.device->bytes_per_s : std::nullopt);
+    }
+  for (size_t i = 0; i < order.size(); ++i) {
+    KernelRecord& row = report.kernels_topk.emplace_back(kernel_record(context, order[i], p50[i]));
+    const auto of_device = counters.find(static_cast<int32_t>(row.device));
+    if (of_device == counters.end()) continue;
+    const KernelCounters& sums = of_device->second[order[i]];
+    if (sums.samples < kKernelSamplesMin) continue;
+    row.counter_samples = sums.samples;
+    row.dram_bytes_per_s_measured = sums.dram_bytes_per_s.mean();
+    row.tensor_active_frac = sums.tensor_active.mean();
+  }
   for (const uint32_t k : roofs)
     report.roofline.push_back(roofline_record(context, kernel_record(context, k, 0),
                                               context.trace.works.dtype[groups.kernel_keys.key(k).work]));

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "analyze/analysis.h"
+#include "derive/recorded_spans.h"
 #include "derive/steps.h"
 
 namespace llmprof {
@@ -131,7 +132,7 @@ Samples collect(const Steps& steps, int32_t device) {
   return out;
 }
 
-void explain_missing(const Samples& samples, const Latency& latency, std::vector<CannotTell>& cannot_tell) {
+void explain_missing(const Samples& samples, const Latency& latency, bool live, std::vector<CannotTell>& cannot_tell) {
   if (samples.ttft.empty())
     cannot_tell.push_back(
         {"What is TTFT?",
@@ -149,7 +150,8 @@ void explain_missing(const Samples& samples, const Latency& latency, std::vector
                            "use ITL per step, or the server's request metrics"});
   if (!latency.output_tokens_per_s && !samples.itl.empty())
     cannot_tell.push_back({"How many tokens per second come out?", "the number of sequences in the steps is unknown",
-                           "record shapes (record_shapes=True)"});
+                           live ? "pass --batch, or name the composition of steps in NVTX ranges"
+                                : "record shapes (record_shapes=True)"});
 }
 
 }  // namespace
@@ -167,10 +169,14 @@ void analyze_latency(const Context& context, Report& report, std::vector<CannotT
     return;
   }
   if (steps.empty()) {
-    cannot_tell.push_back(
-        {"What are TTFT and TPOT?", "no prefill or decode step was found in the recording",
-         "annotate the stages (torch.profiler.record_function(\"prefill\") and (\"decode\")), or name your own ranges "
-         "with --stage prefill=REGEX and --stage decode=REGEX"});
+    cannot_tell.push_back({"What are TTFT and TPOT?", "no prefill or decode step was found in the recording",
+                           is_live_recording(context.trace)
+                               ? "annotate the stages (torch.cuda.nvtx.range(\"prefill\") and (\"decode_step\")), or "
+                                 "name your own ranges "
+                                 "with --stage prefill=REGEX and --stage decode=REGEX"
+                               : "annotate the stages (torch.profiler.record_function(\"prefill\") and (\"decode\")), "
+                                 "or name your own ranges "
+                                 "with --stage prefill=REGEX and --stage decode=REGEX"});
     return;
   }
   const int32_t device = main_device(steps);
@@ -183,7 +189,7 @@ void analyze_latency(const Context& context, Report& report, std::vector<CannotT
     latency.output_tokens_per_s =
         static_cast<double>(samples.output_tokens) / (static_cast<double>(samples.model_ns) / 1e9);
   if (const OptDouble warmup = warmup_ns(context, device)) latency.warmup_ms = *warmup / 1e6;
-  explain_missing(samples, latency, cannot_tell);
+  explain_missing(samples, latency, is_live_recording(context.trace), cannot_tell);
   report.latency = latency;
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "analyze/analysis.h"
+#include "derive/recorded_spans.h"
 
 namespace llmprof {
 namespace {
@@ -64,7 +65,11 @@ void analyze_memory(const Context& context, Report& report, std::vector<CannotTe
     if (events.device[e] >= 0 && (rows.empty() || events.device[e] == events.device[rows.front()])) rows.push_back(e);
   if (rows.empty()) {
     cannot_tell.push_back({"How much memory was used, when, and by what?",
-                           "the recording holds no device memory events", "record with profile_memory=True"});
+                           "the recording holds no device memory events",
+                           is_live_recording(trace) ? "record with `llmprof run --mode deep` for the driver's "
+                                                      "allocations; tensors are known to torch.profiler "
+                                                      "(profile_memory=True)"
+                                                    : "record with profile_memory=True"});
     return;
   }
   const int64_t origin_ns = trace.windows.empty() ? events.time_ns[rows.front()] : trace.windows.front().start_ns;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "analyze/analysis.h"
+#include "derive/recorded_spans.h"
 
 namespace llmprof {
 namespace {
@@ -106,8 +107,9 @@ Calls sum_calls(const Context& context) {
 void analyze_operators(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
   const Trace& trace = context.trace;
   if (trace.ops.empty()) {
-    cannot_tell.push_back({"Which operators does the time belong to?", "the recording holds no operators of the host",
-                           "record with ProfilerActivity.CPU as well"});
+    cannot_tell.push_back(
+        {"Which operators does the time belong to?", "the recording holds no operators of the host",
+         is_live_recording(trace) ? "record with `llmprof run --torch`" : "record with ProfilerActivity.CPU as well"});
     return;
   }
   const Calls calls = sum_calls(context);

@@ -3,8 +3,9 @@
 // sentence of every field: JSON, CSV, the text tables and docs/metrics.md walk those declarations.
 //
 // What always holds: a value that is not known is an empty optional, never 0, and Report::cannot_tell or
-// Report::diagnostics says why. Times of tables are totals over their instances. In every StageTiming busy + idle is
-// wall to the nanosecond, and the stages of a device, [unattributed] included, fill its window (check_conservation).
+// Report::diagnostics says why. Times of tables are totals over their instances. In every StageTiming busy + idle + not
+// recorded is wall to the nanosecond, and the stages of a device, [unattributed] included, fill its window
+// (check_conservation).
 #pragma once
 
 #include <array>
@@ -24,6 +25,13 @@ struct Milliseconds {
   int64_t ns = 0;
   double ms() const { return static_cast<double>(ns) / 1e6; }
   friend bool operator==(Milliseconds, Milliseconds) = default;
+};
+
+// The same where it may be unknown: ns is 0 then, so that sums of what is known stay right.
+struct KnownMilliseconds {
+  int64_t ns = 0;
+  bool known = true;
+  double ms() const { return static_cast<double>(ns) / 1e6; }
 };
 
 using OptDouble = std::optional<double>;
@@ -54,20 +62,24 @@ inline constexpr const char* kUnattributed = "[unattributed]";
   F(OptInt, sequences, "", "Most sequences in one instance")                                                           \
   F(OptInt, context, "", "Longest context attended, new tokens included")                                              \
   F(Milliseconds, wall_ms, "ms", "Sum of the windows of the instances")                                                \
-  F(Milliseconds, gpu_busy_ms, "ms", "Part of wall in which any stream of the device was busy, overlap counted once")  \
-  F(Milliseconds, gpu_idle_ms, "ms", "The rest of wall, from the table of idle gaps")                                  \
-  F(OptDouble, gpu_busy_frac, "frac", "gpu_busy_ms / wall_ms")                                                         \
+  F(KnownMilliseconds, gpu_busy_ms, "ms", "Part of wall in which any stream of the device was busy, overlap once")     \
+  F(KnownMilliseconds, gpu_idle_ms, "ms", "Idle part of wall, from the table of idle gaps")                            \
+  F(Milliseconds, not_recorded_ms, "ms", "Part of wall in which kernels were not recorded: neither busy nor idle")     \
+  F(OptDouble, gpu_busy_frac, "frac", "gpu_busy_ms / (wall_ms - not_recorded_ms)")                                     \
   F(int64_t, kernels, "", "Kernels, copies and memsets")                                                               \
   F(int64_t, launches, "", "Distinct API calls that launched them; one graph launch starts many kernels")              \
   F(OptDouble, flops, "FLOP", "Arithmetic of GEMMs, convolutions and attention; causal attention counted causally")    \
   F(OptDouble, flops_full_attention, "FLOP", "The same with attention counted without its causal mask")                \
   F(OptText, flops_provenance, "", "counted (from recorded shapes) or formula (from the model)")                       \
   F(OptDouble, flop_coverage_frac, "frac", "Share of GEMM, convolution and attention time whose shapes are recorded")  \
+  F(OptDouble, gemm_flops, "FLOP", "Part of the arithmetic that GEMMs with recorded shapes do")                        \
+  F(OptDouble, gemm_coverage_frac, "frac", "Share of GEMM time whose shapes are recorded")                             \
   F(OptText, dtype, "", "Element type of most of the arithmetic")                                                      \
   F(OptDouble, dram_bytes_model, "bytes", "Least traffic: operands of GEMMs, attention and gathers once per call")     \
   F(OptDouble, weight_bytes, "bytes", "Part of dram_bytes_model that is weights")                                      \
   F(OptDouble, kv_bytes, "bytes", "Part of dram_bytes_model that is keys and values")                                  \
-  F(OptDouble, dram_bytes_measured, "bytes", "Memory traffic by hardware counter")                                     \
+  F(OptDouble, dram_bytes_measured, "bytes", "Memory traffic by hardware counter, where it covers 90 % of wall")       \
+  F(OptDouble, dram_measured_over_model, "", "dram_bytes_measured / dram_bytes_model")                                 \
   F(OptDouble, tflops, "TFLOP/s", "flops / wall_ms")                                                                   \
   F(OptDouble, mfu, "frac", "Arithmetic at data sheet peak of its type, as a share of wall_ms")                        \
   F(OptDouble, mfu_at_clock, "frac", "The same at the peak of the SM clock seen")                                      \
@@ -78,11 +90,18 @@ inline constexpr const char* kUnattributed = "[unattributed]";
   F(OptDouble, tensor_active_frac, "frac", "Tensor pipe active, by hardware counter")                                  \
   F(OptDouble, sm_active_frac, "frac", "SMs active, by hardware counter")                                              \
   F(OptDouble, dram_frac, "frac", "Memory interface active, by hardware counter")                                      \
-  F(OptDouble, l2_hit_frac, "frac", "L2 hit rate, by hardware counter")                                                \
+  F(OptDouble, l2_hit_frac, "frac", "L2 hit rate while SMs were active, by hardware counter")                          \
+  F(OptDouble, gr_active_frac, "frac", "Compute engine active, by hardware counter")                                   \
+  F(OptText, counter_source, "", "pm-sampling or gpm")                                                                 \
+  F(OptInt, counter_samples, "", "Counter samples that overlap the instances")                                         \
+  F(OptDouble, counter_coverage_frac, "frac", "Share of wall that those samples cover")                                \
+  F(OptDouble, sm_clock_mhz, "MHz", "Median SM clock in the instances")                                                \
+  F(OptDouble, power_w, "W", "Mean board power in the instances")                                                      \
   F(OptText, bound, "", "compute, memory, overhead, sync, copy, comm or mixed: what most of wall_ms goes to")          \
   F(OptDouble, bound_frac, "frac", "Share of wall_ms that the bound explains")                                         \
   F(OptText, bound_detail, "", "The bound in words")                                                                   \
-  F(OptDouble, energy_j, "J", "Energy")
+  F(OptDouble, energy_j, "J", "Energy of the instances, where they last 2 s or more: the sensor is slow")              \
+  F(OptDouble, energy_per_token_j, "J", "energy_j / output_tokens, or / tokens where none is known")
 LLMPROF_RECORD(StageTiming, "stages", "Time, work and distance from the hardware's limit per stage",
                LLMPROF_STAGE_TIMING_FIELDS)
 
@@ -102,32 +121,35 @@ LLMPROF_RECORD(StageTiming, "stages", "Time, work and distance from the hardware
   F(OptDouble, memory_bytes, "bytes", "Least traffic of that arithmetic")
 LLMPROF_RECORD(OperatorRecord, "operators", "Framework operators by name and stage", LLMPROF_OPERATOR_FIELDS)
 
-#define LLMPROF_KERNEL_FIELDS(F)                                                                            \
-  F(std::string, name, "", "Kernel, or kind of copy")                                                       \
-  F(std::string, category, "", "What it is for")                                                            \
-  F(std::string, stage, "", "Stage")                                                                        \
-  F(int64_t, device, "", "CUDA device ordinal")                                                             \
-  F(int64_t, calls, "", "Times it ran")                                                                     \
-  F(Milliseconds, total_ms, "ms", "Sum of durations")                                                       \
-  F(double, mean_ms, "ms", "total_ms / calls")                                                              \
-  F(Milliseconds, min_ms, "ms", "Shortest")                                                                 \
-  F(double, p50_ms, "ms", "Median")                                                                         \
-  F(Milliseconds, max_ms, "ms", "Longest")                                                                  \
-  F(double, share, "frac", "Part of the GPU time of the whole recording")                                   \
-  F(OptText, grid, "", "Grid, x*y*z")                                                                       \
-  F(OptText, block, "", "Block, x*y*z")                                                                     \
-  F(OptText, shape, "", "Arithmetic shape from the operator that launched it")                              \
-  F(OptText, dtype, "", "Element type of the arithmetic")                                                   \
-  F(OptDouble, flops, "FLOP", "Arithmetic of all calls")                                                    \
-  F(OptDouble, bytes, "bytes", "Least traffic of all calls: each operand read once, each result written")   \
-  F(OptDouble, tflops, "TFLOP/s", "flops / total_ms")                                                       \
-  F(OptDouble, gbs, "GB/s", "bytes / total_ms")                                                             \
-  F(OptDouble, intensity, "FLOP/byte", "flops / bytes")                                                     \
-  F(OptText, bound, "", "compute or memory by intensity; latency if far from either roof")                  \
-  F(OptDouble, of_roof_frac, "frac", "Time at the roof, max(flops/peak, bytes/bandwidth), over time taken") \
-  F(OptDouble, occupancy_frac, "frac", "Occupancy that the recorder estimated from the resources")          \
-  F(OptInt, registers_per_thread, "", "Registers per thread")                                               \
-  F(OptInt, shared_bytes, "bytes", "Shared memory per block")                                               \
+#define LLMPROF_KERNEL_FIELDS(F)                                                                                \
+  F(std::string, name, "", "Kernel, or kind of copy")                                                           \
+  F(std::string, category, "", "What it is for")                                                                \
+  F(std::string, stage, "", "Stage")                                                                            \
+  F(int64_t, device, "", "CUDA device ordinal")                                                                 \
+  F(int64_t, calls, "", "Times it ran")                                                                         \
+  F(Milliseconds, total_ms, "ms", "Sum of durations")                                                           \
+  F(double, mean_ms, "ms", "total_ms / calls")                                                                  \
+  F(Milliseconds, min_ms, "ms", "Shortest")                                                                     \
+  F(double, p50_ms, "ms", "Median")                                                                             \
+  F(Milliseconds, max_ms, "ms", "Longest")                                                                      \
+  F(double, share, "frac", "Part of the GPU time of the whole recording")                                       \
+  F(OptText, grid, "", "Grid, x*y*z")                                                                           \
+  F(OptText, block, "", "Block, x*y*z")                                                                         \
+  F(OptText, shape, "", "Arithmetic shape from the operator that launched it")                                  \
+  F(OptText, dtype, "", "Element type of the arithmetic")                                                       \
+  F(OptDouble, flops, "FLOP", "Arithmetic of all calls")                                                        \
+  F(OptDouble, bytes, "bytes", "Least traffic of all calls: each operand read once, each result written")       \
+  F(OptDouble, tflops, "TFLOP/s", "flops / total_ms")                                                           \
+  F(OptDouble, gbs, "GB/s", "bytes / total_ms")                                                                 \
+  F(OptDouble, intensity, "FLOP/byte", "flops / bytes")                                                         \
+  F(OptText, bound, "", "compute or memory by intensity; latency if far from either roof")                      \
+  F(OptDouble, of_roof_frac, "frac", "Time at the roof, max(flops/peak, bytes/bandwidth), over time taken")     \
+  F(OptDouble, occupancy_frac, "frac", "Occupancy that the recorder estimated from the resources")              \
+  F(OptInt, registers_per_thread, "", "Registers per thread")                                                   \
+  F(OptInt, shared_bytes, "bytes", "Shared memory per block")                                                   \
+  F(OptDouble, dram_bytes_per_s_measured, "bytes/s", "Memory traffic by hardware counter, over many instances") \
+  F(OptDouble, tensor_active_frac, "frac", "Tensor pipe active by hardware counter, over many instances")       \
+  F(OptInt, counter_samples, "", "Counter samples that lie in instances of this kernel alone; at least 5")      \
   F(std::string, provenance, "", "measured times; counted if shapes give the arithmetic as well")
 LLMPROF_RECORD(KernelRecord, "kernels", "GPU activities grouped by name, launch, shape and stage",
                LLMPROF_KERNEL_FIELDS)
@@ -265,6 +287,39 @@ LLMPROF_RECORD(ConservationCheck, "conservation", "Totals that must add up exact
   F(std::string, text, "", "Share of what, and what lies outside")
 LLMPROF_RECORD(CoverageRecord, "coverage", "How much of the recording the answers rest on", LLMPROF_COVERAGE_FIELDS)
 
+#define LLMPROF_THROTTLE_FIELDS(F)                                                                                 \
+  F(std::string, reason, "", "power-cap, thermal-software, thermal-hardware, power-brake, sync-boost or hardware") \
+  F(double, frac, "frac", "Share of the window in which it held the clock down")                                   \
+  F(std::string, source, "", "counter: from the driver's cumulative time; samples: share of readings that showed it")
+LLMPROF_RECORD(ThrottleRecord, "throttle", "Why the GPU's clock was held down, and for how long",
+               LLMPROF_THROTTLE_FIELDS)
+
+#define LLMPROF_TELEMETRY_POINT_FIELDS(F)                                              \
+  F(double, time_ms, "ms", "Since the start of the recording, middle of the interval") \
+  F(OptDouble, power_w, "W", "Board power")                                            \
+  F(OptDouble, sm_clock_mhz, "MHz", "SM clock")                                        \
+  F(OptDouble, temperature_c, "C", "GPU temperature")                                  \
+  F(OptDouble, memory_used_bytes, "bytes", "Device memory in use, all processes")      \
+  F(OptDouble, gr_active_frac, "frac", "Compute engine active")                        \
+  F(OptDouble, sm_active_frac, "frac", "SMs active")                                   \
+  F(OptDouble, tensor_active_frac, "frac", "Tensor pipe active")                       \
+  F(OptDouble, dram_frac, "frac", "Memory interface active")
+LLMPROF_RECORD(TelemetryPoint, "telemetry",
+               "Power, clock, temperature and counters over time, means of equal intervals",
+               LLMPROF_TELEMETRY_POINT_FIELDS)
+
+#define LLMPROF_DISTORTION_FIELDS(F)                                                                      \
+  F(std::string, stage, "", "Stage, or the host event that recurs")                                       \
+  F(std::string, method, "", "within-run, beats or baseline")                                             \
+  F(double, distortion_frac, "frac", "Ratio of the median step times with and without recording, less 1") \
+  F(double, ci95_low_frac, "frac", "Lower end of its 95 % confidence interval (bootstrap)")               \
+  F(double, ci95_high_frac, "frac", "Upper end")                                                          \
+  F(int64_t, recorded_steps, "", "Steps with kernels recorded")                                           \
+  F(int64_t, unrecorded_steps, "", "Steps to compare with")                                               \
+  F(double, recorded_ms, "ms", "Their median with recording")                                             \
+  F(double, unrecorded_ms, "ms", "Their median without")
+LLMPROF_RECORD(DistortionRecord, "distortion", "What recording did to step times", LLMPROF_DISTORTION_FIELDS)
+
 // ---- single objects ------------------------------------------------------------------------------------------------
 
 // n, mean, sample standard deviation, order statistics. Percentiles interpolate linearly between closest ranks
@@ -314,6 +369,8 @@ struct DeviceReport {
   std::array<OptDouble, static_cast<size_t>(DType::kCount)> flops_per_s;
   OptDouble bytes_per_s;
   OptDouble clock_scale;             // SM clock seen over the clock of the data sheet's peaks
+  OptDouble peak_clock_mhz;          // the latter
+  OptDouble boost_mhz, tdp_w;        // data sheet
   std::vector<std::string> remarks;  // doubtful values and the like
   OptDouble peak_of(DType dtype) const { return flops_per_s[static_cast<size_t>(dtype)]; }
 };
@@ -337,12 +394,33 @@ struct MemoryReport {
   std::vector<MemoryPoint> series;
 };
 
-// What recording cost. distortion_frac needs a run without the profiler to compare with.
+// What recording cost. The headline is the decode stage's, or that of the stage with most steps; null, with a reason
+// under cannot_tell, where no steps without recording can be compared with.
 struct OverheadReport {
-  OptDouble distortion_frac, ci95;
+  OptDouble distortion_frac;
+  std::optional<std::array<double, 2>> ci95;  // of distortion_frac
+  std::string stage;                          // it is about; empty if unknown
   std::string method;
+  std::vector<DistortionRecord> stages;
   Milliseconds recorded_ms;  // profiler activity that the recording itself lists
   int64_t records = 0;
+};
+
+// Readings beside the program, over the window of one device.
+struct TelemetryReport {
+  int64_t device = 0;
+  Milliseconds window_ms;
+  int64_t nvml_samples = 0, counter_samples = 0;
+  OptText counter_source;  // pm-sampling or gpm
+  OptDouble counter_interval_us, counter_coverage_frac;
+  std::optional<Summary> power_w, sm_clock_mhz, memory_clock_mhz, temperature_c, memory_temperature_c;
+  OptText sm_clock_source;  // pm-sampling or nvml
+  OptDouble gpu_util_frac;  // mean of the driver's figure: any kernel ran
+  OptDouble energy_j, energy_per_token_j;
+  OptDouble memory_used_peak_bytes;
+  OptDouble pcie_rx_bytes_per_s, pcie_tx_bytes_per_s, nvlink_rx_bytes_per_s, nvlink_tx_bytes_per_s;  // means
+  std::vector<ThrottleRecord> throttle;
+  std::vector<TelemetryPoint> series;
 };
 
 enum class FindingSeverity : uint8_t { kInfo, kMinor, kMajor, kCritical };
@@ -380,6 +458,7 @@ struct Report {
   std::vector<IdleRecord> idle;
   std::vector<IdleSiteRecord> idle_sites;
   std::vector<HostRecord> host;
+  std::optional<TelemetryReport> telemetry;
   std::optional<MemoryReport> memory;
   std::optional<OverheadReport> overhead;
   std::vector<Finding> findings;

@@ -2,10 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "analyze/analysis.h"
 #include "analyze/roof.h"
+#include "analyze/telemetry.h"
 #include "analyze/workload.h"
+#include "derive/recorded_spans.h"
+#include "derive/whole_graphs.h"
 
 namespace llmprof {
 namespace {
@@ -22,6 +26,7 @@ struct StageSums {
   bool peaks_known = true;
   std::array<double, static_cast<size_t>(DType::kCount)> flops_by_dtype{};
   double arithmetic_ns = 0, covered_ns = 0, other_ns = 0;
+  double gemm_flops = 0, gemm_ns = 0, gemm_covered_ns = 0;
   std::array<double, 6> bound_ns{};  // kernel time by Bound
 };
 
@@ -29,6 +34,7 @@ std::vector<StageSums> sum_stages(const Context& context) {
   const Groups& groups = context.groups;
   const Works& works = context.trace.works;
   std::vector<StageSums> all(groups.stages.size());
+  const StringId whole_graph = whole_graph_name(context.trace);
   for (uint32_t k = 0; k < groups.kernels.size(); ++k) {
     const KernelKey& key = groups.kernel_keys.key(k);
     const KernelSums& kernel = groups.kernels[k];
@@ -40,12 +46,19 @@ std::vector<StageSums> sum_stages(const Context& context) {
       sums.arithmetic_ns += total_ns;
       sums.covered_ns += static_cast<double>(kernel.covered_ns);
     }
+    if (key.category == Category::kGemm) {
+      sums.gemm_ns += total_ns;
+      sums.gemm_covered_ns += static_cast<double>(kernel.covered_ns);
+    }
     if (key.category == Category::kOther) sums.other_ns += total_ns;
+    // Arithmetic inside, of unknown amount: without this the rest would read like the total.
+    if (whole_graph != StringId::kEmpty && key.name == whole_graph) sums.arithmetic_ns += total_ns;
     if (key.work == kNoRow) continue;
     const WorkKind kind = works.kind[key.work];
     if (kind == WorkKind::kPointwise || kind == WorkKind::kReduction) continue;  // mostly served by the L2 cache
     const double flops = works.flops[key.work] * calls;
     sums.flops += flops;
+    if (kind == WorkKind::kGemm) sums.gemm_flops += flops;
     sums.flops_full += works.flops_full[key.work] * calls;
     sums.bytes += works.bytes[key.work] * calls;
     sums.weight_bytes += works.weight_bytes[key.work] * calls;
@@ -62,19 +75,23 @@ std::vector<StageSums> sum_stages(const Context& context) {
   return all;
 }
 
-void fill_tokens(const Steps& steps, const StageGroup& group, StageTiming& row) {
+void fill_tokens(const Trace& trace, const StageGroup& group, StageTiming& row) {
+  const Steps& steps = trace.steps;
+  const bool live = is_live_recording(trace);  // contexts are counted there, and the longest may be among the unknown
   int64_t tokens = 0, output = 0, sequences = -1, longest = -1;
+  bool contexts_known = true;
   for (const Row s : group.steps) {
     tokens = tokens < 0 || steps.new_tokens[s] < 0 ? -1 : tokens + steps.new_tokens[s];
     output = output < 0 || steps.output_tokens[s] < 0 ? -1 : output + steps.output_tokens[s];
     sequences = std::max(sequences, steps.sequences[s]);
     longest = std::max(longest, steps.context[s]);
+    contexts_known &= steps.context[s] >= 0;
   }
   if (group.steps.empty()) return;
   if (tokens >= 0) row.tokens = tokens;
   if (output >= 0) row.output_tokens = output;
   if (sequences >= 0) row.sequences = sequences;
-  if (longest >= 0) row.context = longest;
+  if (longest >= 0 && (contexts_known || !live)) row.context = longest;
 }
 
 // Shares of the wall time by what they wait for; the largest names the bound.
@@ -101,7 +118,8 @@ void decide_bound(const StageGroup& group, const StageSums& sums, StageTiming& r
   const Share* best = &shares[0];
   for (const Share& share : shares)
     if (share.ns > best->ns) best = &share;
-  const double wall_ns = static_cast<double>(group.wall_ns - group.idle_of(IdleCause::kNoWork));
+  if (group.missing == 2) return;
+  const double wall_ns = static_cast<double>(group.wall_ns - group.idle_of(IdleCause::kNoWork) - group.not_recorded_ns);
   if (wall_ns <= 0) return;
   row.bound_frac = best->ns / wall_ns;
   if (best->ns < kBoundShareMin * wall_ns) {
@@ -134,7 +152,11 @@ void decide_bound(const StageGroup& group, const StageSums& sums, StageTiming& r
 void analyze_stages(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
   const Groups& groups = context.groups;
   const std::vector<StageSums> all = sum_stages(context);
-  bool counters_missing = false;
+  std::map<int32_t, DeviceReadings> readings;
+  if (!context.trace.gpu_samples.empty() || !context.trace.nvml_samples.empty())
+    for (const Window& window : context.trace.windows)
+      readings.try_emplace(window.device, context.trace, window.device, context.device);
+  int64_t unseen = 0;
   for (uint32_t s = 0; s < groups.stages.size(); ++s) {
     const StageGroup& group = groups.stages[s];
     if (group.unattributed && group.wall_ns == 0 && group.gpu_ops == 0) continue;
@@ -148,14 +170,21 @@ void analyze_stages(const Context& context, Report& report, std::vector<CannotTe
     row.wall_ms.ns = group.wall_ns;
     row.gpu_busy_ms.ns = group.busy_ns;
     row.gpu_idle_ms.ns = group.idle_ns;
-    if (group.wall_ns > 0) row.gpu_busy_frac = static_cast<double>(group.busy_ns) / static_cast<double>(group.wall_ns);
+    row.not_recorded_ms.ns = group.not_recorded_ns;
+    const int64_t recorded_ns = group.wall_ns - group.not_recorded_ns;
+    row.gpu_busy_ms.known = row.gpu_idle_ms.known = recorded_ns > 0 || group.wall_ns == 0;
+    if (recorded_ns > 0 && group.missing != 2)
+      row.gpu_busy_frac = static_cast<double>(group.busy_ns) / static_cast<double>(recorded_ns);
+    unseen += group.missing == 2 ? row.count : 0;
     row.kernels = group.gpu_ops;
     row.launches = group.launches;
-    fill_tokens(context.trace.steps, group, row);
+    fill_tokens(context.trace, group, row);
+    if (sums.gemm_flops > 0) row.gemm_flops = sums.gemm_flops;
+    if (sums.gemm_ns > 0) row.gemm_coverage_frac = sums.gemm_covered_ns / sums.gemm_ns;
     if (sums.arithmetic_ns > 0) row.flop_coverage_frac = sums.covered_ns / sums.arithmetic_ns;
-    const bool nothing_hidden = sums.arithmetic_ns == 0 && group.gpu_ns > 0 &&
+    const bool nothing_hidden = group.missing == 0 && sums.arithmetic_ns == 0 && group.gpu_ns > 0 &&
                                 sums.other_ns <= (1 - kFlopCoverageMin) * static_cast<double>(group.gpu_ns);
-    if (nothing_hidden || row.flop_coverage_frac.value_or(0) >= kFlopCoverageMin) {
+    if (group.missing != 2 && (nothing_hidden || row.flop_coverage_frac.value_or(0) >= kFlopCoverageMin)) {
       row.flops = sums.flops;
       row.flops_full_attention = sums.flops_full;
       row.flops_provenance = provenance::kCounted;
@@ -165,20 +194,19 @@ void analyze_stages(const Context& context, Report& report, std::vector<CannotTe
       const auto most = std::max_element(sums.flops_by_dtype.begin(), sums.flops_by_dtype.end());
       if (*most > 0) row.dtype = dtype_name(static_cast<DType>(most - sums.flops_by_dtype.begin()));
     }
+    if (const auto mine = readings.find(group.device); mine != readings.end() && !group.unattributed)
+      fill_stage_readings(context, mine->second, group, row);
     fill_stage_rates(context.device, sums.peaks_known ? OptDouble(sums.compute_ns) : std::nullopt, row);
     decide_bound(group, sums, row);
-    counters_missing |= !group.unattributed;
     report.stages.push_back(std::move(row));
   }
-  if (counters_missing) {
-    cannot_tell.push_back({"What did the hardware counters say (tensor pipe, SM, DRAM and L2 activity)?",
-                           "a torch.profiler recording holds no counters",
-                           "profile a few kernels of interest with Nsight Compute (ncu --set full)"});
-    cannot_tell.push_back({"Which clock, power and temperature did the GPU run at, and was it throttled?",
-                           "the recording holds no clock, power or temperature samples; MFU is given at the data "
-                           "sheet's clock only",
-                           "run `nvidia-smi dmon -s pucvmet` beside the program"});
-  }
+  if (unseen > 0)
+    cannot_tell.push_back({"What did the GPU do in the steps whose kernels are not recorded?",
+                           fmt::format("{} steps lie in time that was recorded without kernels; their times are those "
+                                       "of the program's ranges on the host, which are the GPU's only where the "
+                                       "program waits for it in every step",
+                                       unseen),
+                           "record in the default mode, or over the whole run (--delay 0, no --duration)"});
   if (context.device == nullptr)
     cannot_tell.push_back({"How far are the stages from the hardware's limit?",
                            "the GPU of the recording is not known, so there are no peaks to compare with",

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/text_table.h"
+#include "derive/recorded_spans.h"
 #include "model/catalogue.h"
 #include "model/cost.h"
 
@@ -30,7 +31,10 @@ StepWeights weights_of_step(const Context& context, const Report& report) {
   const Works& works = context.trace.works;
   for (const StageKind kind : {StageKind::kDecode, StageKind::kPrefill}) {
     for (const StageTiming& row : report.stages) {
-      if (row.kind != stage_kind_name(kind) || row.count == 0 || row.flop_coverage_frac.value_or(0) < 0.95) continue;
+      if (row.kind != stage_kind_name(kind) || row.count == 0) continue;
+      // The shapes of library calls cover every GEMM, though not attention.
+      const bool gemms = is_live_recording(context.trace) && row.gemm_coverage_frac.value_or(0) >= 0.99;
+      if (row.flop_coverage_frac.value_or(0) < 0.95 && !gemms) continue;
       StepWeights sum;
       sum.stage = &row;
       for (uint32_t k = 0; k < context.groups.kernels.size(); ++k) {
@@ -96,8 +100,10 @@ std::optional<StageWork> stage_work(const Context& context, const ModelConfig& c
   std::map<std::tuple<int64_t, int64_t, int64_t>, int64_t> workloads;  // batch, new tokens per sequence, context
   for (const Row s : group.steps) {
     const int64_t batch = context.options.batch > 0 ? context.options.batch : steps.sequences[s];
+    // A context that was counted from prompt and steps gives way to what the user says.
+    const bool counted = !context.trace.library_calls.empty();
     const int64_t seen =
-        context.options.context > 0 && steps.context[s] < 0 ? context.options.context : steps.context[s];
+        context.options.context > 0 && (steps.context[s] < 0 || counted) ? context.options.context : steps.context[s];
     if (batch <= 0) return std::nullopt;
     int64_t fresh = 1;
     if (group.kind == StageKind::kPrefill) {
@@ -164,18 +170,20 @@ void fill_by_formula(const Context& context, const ModelConfig& config, const St
 }
 
 // Stages that have no FLOPs in the end: why, and what to do.
-void explain_missing_flops(const Report& report, std::vector<CannotTell>& cannot_tell) {
+void explain_missing_flops(const Report& report, bool live, std::vector<CannotTell>& cannot_tell) {
   for (const StageTiming& row : report.stages) {
     if (row.flops || row.count == 0 || row.kernels == 0) continue;
     std::string why = "no kernel of it was recognised as GEMM or attention";
     if (row.flop_coverage_frac)
       why = fmt::format("only {:.0f} % of its GEMM and attention time has recorded shapes{}",
                         100 * *row.flop_coverage_frac,
-                        row.launches * 4 < row.kernels ? " (replay of a CUDA graph records none)" : "");
+                        row.launches * 4 < row.kernels && !live ? " (replay of a CUDA graph records none)" : "");
     cannot_tell.push_back(
         {fmt::format("How many FLOPs does {} do, and what are its MFU and MBU?", row.name), std::move(why),
-         "record with record_shapes=True; for CUDA graphs pass --model, and --batch and --context where "
-         "the recording does not tell them, to get FLOPs by formula"});
+         live
+             ? "pass --model, and --batch and --context where the recording does not tell them, to get FLOPs by formula"
+             : "record with record_shapes=True; for CUDA graphs pass --model, and --batch and --context where "
+               "the recording does not tell them, to get FLOPs by formula"});
   }
 }
 
@@ -185,12 +193,16 @@ void fill_stage_rates(const DeviceReport* device, OptDouble compute_ns, StageTim
   const double wall_ns = static_cast<double>(row.wall_ms.ns);
   if (!row.flops || wall_ns <= 0) return;
   row.tflops = *row.flops / wall_ns / 1e3;
+  if (row.dram_bytes_measured && row.dram_bytes_model && *row.dram_bytes_model > 0)
+    row.dram_measured_over_model = *row.dram_bytes_measured / *row.dram_bytes_model;
   if (row.dram_bytes_model && *row.dram_bytes_model > 0) row.intensity = *row.flops / *row.dram_bytes_model;
   if (device == nullptr) return;
   const bool compute_known = compute_ns && *compute_ns > 0;
   if (compute_known) {
     row.mfu = *compute_ns / wall_ns;
-    if (device->clock_scale) row.mfu_at_clock = *row.mfu / *device->clock_scale;
+    OptDouble scale = device->clock_scale;
+    if (row.sm_clock_mhz && device->peak_clock_mhz) scale = *row.sm_clock_mhz / *device->peak_clock_mhz;
+    if (scale && *scale > 0) row.mfu_at_clock = *row.mfu / *scale;
   }
   if (!device->bytes_per_s || !row.weight_bytes) return;
   row.mbu = (*row.weight_bytes + row.kv_bytes.value_or(0)) / *device->bytes_per_s * 1e9 / wall_ns;
@@ -230,7 +242,7 @@ void analyze_workload(const Context& context, Report& report, std::vector<Cannot
                            "no shipped model has the weights that the recorded GEMMs multiply with, or no shapes are "
                            "recorded",
                            "pass --model with a name of `llmprof list models` or a config.json"});
-    explain_missing_flops(report, cannot_tell);
+    explain_missing_flops(report, is_live_recording(context.trace), cannot_tell);
     return;
   }
   const Params params = count_params(*config);
@@ -262,7 +274,7 @@ void analyze_workload(const Context& context, Report& report, std::vector<Cannot
       fill_by_formula(context, *config, *work, row);
     }
   }
-  explain_missing_flops(report, cannot_tell);
+  explain_missing_flops(report, is_live_recording(context.trace), cannot_tell);
 }
 
 }  // namespace llmprof

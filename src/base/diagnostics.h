@@ -52,7 +52,36 @@ std::string_view name_of(Severity severity);
   D(kDamagedBlock, "damaged-block", kError,                                                                           \
     "A block of a llmprof trace file fails its checksum; its table was dropped.")                                     \
   D(kUnknownTable, "unknown-table", kInfo,                                                                            \
-    "A llmprof trace file holds tables or columns this version does not know; they were ignored.")
+    "A llmprof trace file holds tables or columns this version does not know; they were ignored.")                    \
+  D(kUnfinishedSpool, "unfinished-spool", kNotice,                                                                    \
+    "A watched process ended without closing its recording (killed, crashed or _exit); up to its last second is "     \
+    "missing.")                                                                                                       \
+  D(kDamagedSpoolBlock, "damaged-spool-block", kDataLoss,                                                             \
+    "A block of a recording fails its checksum; its records were dropped.")                                           \
+  D(kUnknownRecord, "unknown-record", kInfo,                                                                          \
+    "A recording holds kinds of records this version does not know; they were ignored.")                              \
+  D(kLostRecords, "lost-records", kDataLoss, "The recorder could not keep up or store; records are missing.")         \
+  D(kSpoolUnwritable, "spool-unwritable", kError,                                                                     \
+    "The output folder could not be written (full, read-only or removed); the recording stops there.")                \
+  D(kEdgeActivity, "edge-activity", kInfo,                                                                            \
+    "GPU activities in flight when recording paused were left out: the recorder does not know their true end.")       \
+  D(kNoCupti, "no-cupti", kError, "CUPTI could not be loaded in a watched process; its kernels were not recorded.")   \
+  D(kCuptiHeld, "cupti-held", kError,                                                                                 \
+    "Another tool already traces a watched process through CUPTI; its kernels were not recorded.")                    \
+  D(kSecondCuptiUser, "second-cupti-user", kDataLoss,                                                                 \
+    "Another tool used CUPTI in a watched process during the recording; kernels may be missing from then on.")        \
+  D(kForeignInjection, "foreign-injection", kNotice,                                                                  \
+    "CUDA_INJECTION64_PATH already named another tool; it was loaded as well.")                                       \
+  D(kForkedChild, "forked-child", kInfo,                                                                              \
+    "A process forked after CUDA had started; the child was left alone until it runs another program.")               \
+  D(kModeLowered, "mode-lowered", kNotice, "Recording cost more than its limit; a lighter mode was taken.")           \
+  D(kNoCounterPermission, "no-counter-permission", kNotice,                                                           \
+    "GPU counters are limited to administrators here; GPM or formulas stand in for them.")                            \
+  D(kCountersBusy, "counters-busy", kNotice, "Another profiler holds the GPU's counters; none were sampled.")         \
+  D(kNoCounters, "no-counters", kNotice, "Hardware counters could not be sampled.")                                   \
+  D(kCounterSamplesLost, "counter-samples-lost", kDataLoss, "Hardware counter samples were lost.")                    \
+  D(kNoNvml, "no-nvml", kNotice, "NVML is not available; power, clocks and throttling are unknown.")                  \
+  D(kRecorderNote, "recorder-note", kInfo, "The recorder left a remark.")
 
 enum class DiagnosticId : uint8_t {
 #define LLMPROF_D(symbol, key, severity, text) symbol,

@@ -14,9 +14,19 @@ using Action = std::function<int()>;
 
 // Each adds its subcommand to `app` and sets `action` when that subcommand was chosen.
 void add_analyze(CLI::App& app, Action& action);
+void add_counters(CLI::App& app, Action& action);  // hidden: `run` starts it beside the target
+void add_ctl(CLI::App& app, Action& action);
 void add_demo(CLI::App& app, Action& action);
+void add_doctor(CLI::App& app, Action& action);
 void add_list(CLI::App& app, Action& action);
 void add_model(CLI::App& app, Action& action);
+
+// The command line of the program that `run` starts: what follows "--", which no parser ever looks at.
+struct ProgramArguments {
+  bool separated = false;  // there was a "--"
+  std::vector<std::string> words;
+};
+void add_run(CLI::App& app, Action& action, const ProgramArguments& program);
 
 // Prints the error on stderr, as every command does, and gives its exit code.
 int report_error(const Error& error);

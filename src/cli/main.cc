@@ -1,8 +1,9 @@
 // The command line. Parsing is CLI11's; what a command does is in the file of its name.
-#include <csignal>
 #include <cstdio>
+#include <string_view>
 
 #include "base/nearest.h"
+#include "capture/launch/signals.h"
 #include "cli/command.h"
 
 namespace {
@@ -15,8 +16,12 @@ constexpr int kUsage = static_cast<int>(ExitCode::kUsage);
 std::vector<std::string> command_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    names.push_back(command->get_name());
+    if (!command->get_group().empty()) names.push_back(command->get_name());  // the hidden ones have no group
   return names;
+}
+
+bool has_command(const CLI::App& app, std::string_view name) {
+  return !app.get_subcommands([&](const CLI::App* command) { return command->get_name() == name; }).empty();
 }
 
 // An argument in the place of a command that is none: say which commands are near.
@@ -28,28 +33,47 @@ int unknown_command(const CLI::App& app, const std::string& given) {
   return kUsage;
 }
 
+// Cuts "-- CMD..." off the arguments of `run`.
+llmprof::cli::ProgramArguments split_program(int& argc, char** argv) {
+  llmprof::cli::ProgramArguments program;
+  if (argc < 2 || std::string_view(argv[1]) != "run") return program;
+  for (int i = 2; i < argc; ++i) {
+    if (std::string_view(argv[i]) != "--") continue;
+    program.separated = true;
+    program.words.assign(argv + i + 1, argv + argc);
+    argc = i;
+  }
+  return program;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // `llmprof ... | head` ends quietly; write_output sees EPIPE
+  llmprof::launch::ignore_write_signals();  // `llmprof ... | head` ends quietly; write_output sees EPIPE
   CLI::App app{
       "llmprof: where the time of LLM inference goes, how far it is from the hardware's limit, and what to change"};
   app.name("llmprof");
   app.set_version_flag("--version", "llmprof " LLMPROF_VERSION);
   app.require_subcommand(0, 1);
-  app.footer("Start with:  llmprof demo\nThen:        llmprof analyze trace.json.gz");
+  app.footer(
+      "Start with:  llmprof demo\nThen:        llmprof run -- python3 generate.py\nOr:          llmprof analyze "
+      "trace.json.gz");
   Action action;
+  const llmprof::cli::ProgramArguments program = split_program(argc, argv);
+  llmprof::cli::add_run(app, action, program);
   llmprof::cli::add_analyze(app, action);
   llmprof::cli::add_model(app, action);
   llmprof::cli::add_list(app, action);
   llmprof::cli::add_demo(app, action);
+  llmprof::cli::add_doctor(app, action);
+  llmprof::cli::add_ctl(app, action);
+  llmprof::cli::add_counters(app, action);
   if (argc == 1) {
     std::fputs(app.help().c_str(), stderr);
     return kUsage;
   }
   if (argv[1][0] != '-') {
-    const std::vector<std::string> names = command_names(app);
-    if (std::find(names.begin(), names.end(), argv[1]) == names.end()) return unknown_command(app, argv[1]);
+    if (!has_command(app, argv[1])) return unknown_command(app, argv[1]);
   }
   try {
     app.parse(argc, argv);

@@ -19,7 +19,19 @@ size_t terminal_width() {
   return RenderOptions().width;
 }
 
+// A program watched by `llmprof run` in light mode has ranges, counters and power to report on, and no kernels.
+bool can_report(const Trace& trace) {
+  if (!trace.gpu_ops.empty()) return true;
+  const bool watched = trace.source.kind == "capture";
+  return watched && (!trace.annotations.empty() || !trace.beats.empty() || !trace.graph_launches.empty() ||
+                     !trace.gpu_samples.empty() || !trace.nvml_samples.empty());
+}
+
 Error no_gpu_activity(const Trace& trace) {
+  if (trace.source.kind == "capture")
+    return {"expected a session with GPU work, found no kernel, range or sample in it",
+            trace.source.files.empty() ? "" : trace.source.files.front(),
+            "`llmprof doctor` says what works on this machine", ExitCode::kFailed};
   const std::string found = format_count(static_cast<double>(trace.ops.size())) + " operators, " +
                             format_count(static_cast<double>(trace.api_calls.size())) +
                             " CUDA calls and no GPU activity";
@@ -47,16 +59,30 @@ void warn(const Trace& trace) {
   }
 }
 
+// The run without kernel records that `llmprof run --baseline` left in the session folder: what profiling cost is
+// measured against it. None is no error: the report then says that the distortion is not known.
+std::optional<Trace> baseline_of(const Trace& trace, const DeriveOptions& options) {
+  if (trace.source.kind != "capture" || trace.source.files.empty()) return std::nullopt;
+  const std::string folder = trace.source.files.front() + "/baseline";
+  if (access((folder + "/session.json").c_str(), R_OK) != 0) return std::nullopt;
+  Result<Trace> baseline = import_files({folder});
+  if (!baseline || !derive(*baseline, options)) return std::nullopt;
+  return std::move(*baseline);
+}
+
 }  // namespace
 
 int analyze_and_print(Trace& trace, const DeriveOptions& derive_options, const AnalyzeOptions& analyze_options,
                       const OutputOptions& output) {
-  if (trace.gpu_ops.empty()) {
+  if (!can_report(trace)) {
     if (!output.quiet) warn(trace);
     return report_error(no_gpu_activity(trace));
   }
   if (Status status = derive(trace, derive_options); !status) return report_error(status.error());
-  const Result<Report> report = analyze(trace, analyze_options);
+  const std::optional<Trace> baseline = baseline_of(trace, derive_options);
+  AnalyzeOptions with_baseline = analyze_options;
+  if (baseline) with_baseline.baseline = &*baseline;
+  const Result<Report> report = analyze(trace, with_baseline);
   if (!report) return report_error(report.error());
   if (!output.quiet) warn(trace);
   const Renderer* renderer = find_renderer(output.effective_format());

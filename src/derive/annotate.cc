@@ -7,11 +7,23 @@
 #endif
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <regex>
 
 namespace llmprof {
 namespace {
+
+// Domains in which libraries name their own calls; their words do not name a stage of the program.
+constexpr std::array<std::string_view, 9> kLibraryDomains{"nccl", "cublas", "cudnn",    "cufft",  "cusolver",
+                                                          "cccl", "nvjpeg", "cutensor", "nvshmem"};
+
+bool is_library_domain(std::string_view domain) {
+  std::string small;
+  for (const char c : domain.substr(0, 16)) small += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return std::any_of(kLibraryDomains.begin(), kLibraryDomains.end(),
+                     [&](std::string_view name) { return std::string_view(small).substr(0, name.size()) == name; });
+}
 
 constexpr size_t kTextMax = 512;  // std::regex recurses on its input; longer texts are searched in their beginning
 
@@ -64,6 +76,7 @@ void flatten(std::vector<StageRange>& nested, const std::vector<StepName>& names
     bool container = false;    // holds a range of its own kind
     int64_t inner_end_ns = 0;  // end of the last range inside
     bool has_inner = false;
+    size_t first_flat = 0;  // steps from here on lie inside
   };
   std::vector<Open> open;
   std::vector<StageRange> flat;
@@ -75,6 +88,12 @@ void flatten(std::vector<StageRange>& nested, const std::vector<StepName>& names
       if (done.has_inner) range.start_ns = done.inner_end_ns;
       const bool step = !done.container && range.start_ns < range.end_ns;
       if (step) flat.push_back(range);
+      for (size_t i = done.first_flat; done.container && i < flat.size(); ++i) {
+        const bool same = names[flat[i].name].kind == names[range.name].kind;
+        if (!same || flat[i].outer_start_ns < flat[i].outer_end_ns) continue;
+        flat[i].outer_start_ns = done.range.start_ns;
+        flat[i].outer_end_ns = done.range.end_ns;
+      }
       if (!open.empty()) {
         Open& outer = open.back();
         outer.has_inner = true;
@@ -91,7 +110,7 @@ void flatten(std::vector<StageRange>& nested, const std::vector<StepName>& names
       range.start_ns = open.back().range.end_ns;
       close(range.start_ns);
     }
-    if (range.end_ns > range.start_ns) open.push_back({range, false, 0, false});
+    if (range.end_ns > range.start_ns) open.push_back({range, false, 0, false, flat.size()});
   }
   close(std::numeric_limits<int64_t>::max());
   std::sort(flat.begin(), flat.end(), [](const StageRange& a, const StageRange& b) { return a.start_ns < b.start_ns; });
@@ -127,6 +146,8 @@ Result<StageRanges> find_stage_ranges(const Trace& trace, const std::vector<Stag
   for (size_t i = 0; i < trace.annotations.size(); ++i) {
     const Row thread = trace.annotations.thread[i];
     if (trace.annotations.kind[i] == AnnotationKind::kGpuUser || thread >= by_thread.size()) continue;
+    const StringId domain = trace.annotations.domain[i];
+    if (domain != StringId::kEmpty && is_library_domain(trace.text(domain))) continue;
     uint32_t& name = name_of[index(trace.annotations.name[i])];
     if (name == kUnjudged) {
       name = kNotStage;
@@ -138,7 +159,7 @@ Result<StageRanges> find_stage_ranges(const Trace& trace, const std::vector<Stag
     if (name == kNotStage) continue;
     const int64_t start = trace.annotations.start_ns[i];
     by_thread[thread].push_back(
-        {start, start + trace.annotations.dur_ns[i], thread, static_cast<Row>(i), name - kFirst});
+        {start, start + trace.annotations.dur_ns[i], thread, static_cast<Row>(i), name - kFirst, 0, 0});
   }
   for (std::vector<StageRange>& nested : by_thread) flatten(nested, found.names, found.ranges);
   return found;

@@ -18,6 +18,9 @@ struct StageRange {
   Row thread = kNoRow;
   Row annotation = kNoRow;
   uint32_t name = 0;  // index into StageRanges::names
+  // The innermost range of the same kind around it (a loop around its steps); equal where there is none.
+  int64_t outer_start_ns = 0;
+  int64_t outer_end_ns = 0;
 };
 
 struct StageRanges {

@@ -1,9 +1,12 @@
 // derive(): from what a recording says to what the analyses need. Adds the derived tables of trace/tables.h and
-// Trace::windows; changes no imported row. The passes run in this order, each in a file of its own:
+// Trace::windows; changes no imported row, but for one move: graph launches recorded as a whole become GPU activities.
+// The passes run in this order, each in a file of its own:
 //
+//   graphs     graph launches without recorded nodes join the GPU activities, one each              whole_graphs.cc
 //   link       operators nest; API calls find their operator, GPU activities their call and operator   link.cc
 //   classify   GPU activities get a category by the rules in kernel_rules.cc                           classify.cc
-//   work       operators with known arithmetic give it to one GPU activity each                        work.cc
+//   library    GPU activities find the cuBLAS, cuBLASLt or cuDNN call that launched them         link_library.cc
+//   work       operators and library calls with known arithmetic give it to one GPU activity each      work.cc
 //   busy       when each device was busy, overlap counted once; the window of each device              busy.cc
 //   steps      annotations and detection cut the recording into prefills, decode steps, ...            steps.cc
 //   idle       every idle nanosecond gets one cause                                                    idle.cc
@@ -36,8 +39,10 @@ Result<StageRule> parse_stage_rule(std::string_view text);
 Status derive(Trace& trace, const DeriveOptions& options = {});
 
 // The passes, in order; public so that each can be tested and timed by itself.
+void fold_whole_graphs(Trace& trace);
 void link_launches(Trace& trace);
 void classify_gpu_ops(Trace& trace);
+void link_library_calls(Trace& trace);
 void attach_work(Trace& trace);
 void find_busy(Trace& trace);
 Status find_steps(Trace& trace, const DeriveOptions& options);

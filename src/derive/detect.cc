@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "derive/detect_period.h"
+#include "derive/whole_graphs.h"
 
 namespace llmprof {
 namespace {
@@ -50,14 +51,47 @@ Sequence make_sequence(const Trace& trace, const LaunchOrder& order, const HostC
     seq.gpu.push_back(order.gpu[i]);
     seq.time_ns.push_back(order.time_ns[i]);
   }
+  const StringId whole = whole_graph_name(trace);
   seq.heavy_before.resize(seq.size() + 1, 0);
   for (size_t i = 0; i < seq.size(); ++i) {
     const Category category = seq.category(i);
-    const bool heavy = category == Category::kGemm || category == Category::kAttention;
+    const bool heavy = category == Category::kGemm || category == Category::kAttention ||
+                       (whole != StringId::kEmpty && trace.gpu_ops.name[seq.gpu[i]] == whole);
     seq.heavy_before[i + 1] = seq.heavy_before[i] + (heavy ? 1 : 0);
   }
   seq.samples.resize(seq.size(), 0);
   return seq;
+}
+
+// Without a token choice that a rule recognises, the output layer ends a step: the widest GEMM with weights, if it is
+// as wide as a vocabulary and much wider than what goes in (a projection inside a layer has at most 3.5 times the
+// features on one side, 7 where gate and up are one matrix).
+void mark_output_layers(Sequence& seq) {
+  constexpr int64_t kVocabularyMin = 8192, kWiderMin = 7;
+  const Works& works = seq.trace.works;
+  const auto width_of = [&](size_t i) {
+    const Row work = seq.trace.gpu_links.work[seq.gpu[i]];
+    const bool weights = work != kNoRow && works.kind[work] == WorkKind::kGemm && works.batch[work] == 1;
+    return weights && works.n[work] > kWiderMin * works.k[work] ? works.n[work] : int64_t{-1};
+  };
+  int64_t widest = -1;
+  for (size_t i = 0; i < seq.size(); ++i) widest = std::max(widest, width_of(i));
+  if (widest < kVocabularyMin) return;
+  size_t unchosen = seq.size();  // output layer without a token choice after it so far
+  bool after = false;
+  for (size_t i = 0; i < seq.size(); ++i) {
+    if (seq.heavy(i)) {
+      if (unchosen < seq.size()) seq.samples[unchosen] = 1;
+      after = width_of(i) == widest;
+      unchosen = after ? i : seq.size();
+      seq.samples[i] = 0;
+    } else if (!after) {
+      seq.samples[i] = 0;
+    } else if (seq.samples[i] != 0) {
+      unchosen = seq.size();
+    }
+  }
+  if (unchosen < seq.size()) seq.samples[unchosen] = 1;
 }
 
 void mark_samples(Sequence& seq, const std::vector<TokenEvent>& samplings) {
@@ -71,11 +105,31 @@ void mark_samples(Sequence& seq, const std::vector<TokenEvent>& samplings) {
   }
   if (any) return;
   for (size_t i = 0; i < seq.size(); ++i) seq.samples[i] = seq.category(i) == Category::kSampling ? 1 : 0;
+  if (!seq.trace.library_calls.empty()) mark_output_layers(seq);
+}
+
+// Whether graphs that were recorded as a whole are forward passes: no GEMM or attention outside a graph runs between
+// most of them (graphs of single layers alternate with attention).
+bool whole_graphs_are_steps(const Sequence& seq, StringId whole) {
+  size_t graphs = 0, alone = 0;
+  bool eager = false;  // since the graph before
+  for (size_t i = 0; i < seq.size(); ++i) {
+    if (seq.trace.gpu_ops.name[seq.gpu[i]] != whole) {
+      eager |= seq.heavy(i) && seq.trace.gpu_ops.graph_node[seq.gpu[i]] == 0;
+      continue;
+    }
+    if (graphs > 0 && !eager) ++alone;
+    eager = false;
+    ++graphs;
+  }
+  return graphs > 0 && (graphs == 1 || alone * 2 >= graphs - 1);
 }
 
 // First launches of CUDA graphs that hold a whole forward pass.
 std::vector<size_t> graph_starts(const Sequence& seq) {
   std::vector<size_t> starts;
+  const StringId whole = whole_graph_name(seq.trace);
+  const bool whole_steps = whole != StringId::kEmpty && whole_graphs_are_steps(seq, whole);
   for (size_t i = 0; i < seq.size();) {
     const Row api = seq.trace.gpu_links.api[seq.gpu[i]];
     size_t end = i + 1;
@@ -85,6 +139,7 @@ std::vector<size_t> graph_starts(const Sequence& seq) {
       ++end;
     }
     const size_t nodes = end - i;
+    if (whole_steps && seq.trace.gpu_ops.name[seq.gpu[i]] == whole) starts.push_back(i);
     if (nodes >= kGraphNodesSurely || (nodes >= kGraphNodesMin && attention >= 2)) starts.push_back(i);
     i = end;
   }
@@ -273,6 +328,10 @@ void drop_partial_end(const Sequence& seq, std::vector<Segment>& segments) {
   if (segments.size() < 2) return;
   const Segment last = segments.back();
   const Segment before = segments[segments.size() - 2];
+  const StringId whole = whole_graph_name(seq.trace);
+  for (size_t i = last.first; whole != StringId::kEmpty && i < last.last; ++i) {
+    if (seq.trace.gpu_ops.name[seq.gpu[i]] == whole) return;  // what it chose is inside
+  }
   if (has_samples(seq, last.first, last.last) || !has_samples(seq, before.first, before.last)) return;
   if (seq.heavy_in(last.first, last.last) * 10 < seq.heavy_in(before.first, before.last) * 9) segments.pop_back();
 }

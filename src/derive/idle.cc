@@ -11,6 +11,7 @@
 #include "derive/derive.h"
 #include "derive/host_calls.h"
 #include "derive/host_timeline.h"
+#include "derive/recorded_spans.h"
 
 namespace llmprof {
 namespace {
@@ -148,10 +149,12 @@ struct Part {
 // The idle time of one part, left to right.
 class PartIdle {
  public:
-  PartIdle(const Trace& trace, const HostCalls& calls, const Timelines& rows, const Part& part, Gaps& gaps)
+  PartIdle(const Trace& trace, const HostCalls& calls, const Timelines& rows, const std::vector<TimeSpan>& unrecorded,
+           const Part& part, Gaps& gaps)
       : trace_(trace),
         calls_(calls),
         rows_(rows),
+        unrecorded_(unrecorded),
         part_(part),
         device_(part.window.device),
         gpu_(part.rows->gpu),
@@ -204,7 +207,9 @@ class PartIdle {
       piece.end_ns = end;
       piece.next_gpu_op = next;
       find_step(piece);
-      if (piece.step == kNoRow && !steps_.empty()) {
+      if (in_unrecorded(piece)) {
+        piece.cause = IdleCause::kNotRecorded;
+      } else if (piece.step == kNoRow && !steps_.empty()) {
         piece.cause = IdleCause::kNoWork;
       } else if (in_graph) {
         piece.cause = IdleCause::kGraphInternal;
@@ -215,6 +220,16 @@ class PartIdle {
       writer_.add(piece);
       time = piece.end_ns;
     }
+  }
+
+  // Whether kernels were not recorded at the start of the piece; shortens the piece to where that changes.
+  bool in_unrecorded(Piece& piece) {
+    while (at_span_ < unrecorded_.size() && unrecorded_[at_span_].end_ns <= piece.start_ns) ++at_span_;
+    if (at_span_ == unrecorded_.size()) return false;
+    const TimeSpan& span = unrecorded_[at_span_];
+    const bool inside = span.start_ns <= piece.start_ns;
+    piece.end_ns = std::min(piece.end_ns, inside ? span.end_ns : span.start_ns);
+    return inside;
   }
 
   // The step whose window holds the start of the piece; shortens the piece to where that changes.
@@ -292,6 +307,7 @@ class PartIdle {
   const Trace& trace_;
   const HostCalls& calls_;
   const Timelines& rows_;
+  const std::vector<TimeSpan>& unrecorded_;
   const Part part_;
   const int32_t device_;
   const std::vector<Row>& gpu_;
@@ -300,6 +316,7 @@ class PartIdle {
   Row line_thread_ = kNoRow;  // the timeline asked for last
   ThreadTimeline* line_ = nullptr;
   size_t at_step_ = 0;
+  size_t at_span_ = 0;
   size_t next_gpu_ = 0;  // in gpu_
   Row last_gpu_ = kNoRow;
   int64_t last_end_ns_ = std::numeric_limits<int64_t>::min();
@@ -336,7 +353,7 @@ std::vector<Part> make_parts(const Trace& trace, const std::vector<DeviceRows>& 
   std::vector<Part> parts;
   size_t first = 0;
   for (const Window& window : trace.windows) {
-    while (first < device.size() && device[first] != window.device) ++first;
+    while (first < device.size() && device[first] < window.device) ++first;
     size_t last = first;
     while (last < device.size() && device[last] == window.device) ++last;
     const size_t count = std::clamp<size_t>((last - first) / kPartIntervalsMin, 1, parts_max);
@@ -373,11 +390,12 @@ void attribute_idle(Trace& trace) {
   const Timelines rows(trace);
   const std::vector<DeviceRows> device_rows = rows_by_device(trace);
   const std::vector<Part> parts = make_parts(trace, device_rows);
+  const RecordedSpans recorded(trace);
   std::vector<Gaps> found(parts.size());
   parallel_for(parts.size(), [&](size_t i) {
     // The first part has room for all, so that the others are appended without moving it.
     found[i].reserve((i == 0 ? trace.busy_intervals.size() : parts[i].last - parts[i].first) * kPiecesPerGap);
-    PartIdle(trace, calls, rows, parts[i], found[i]).run();
+    PartIdle(trace, calls, rows, recorded.unrecorded(parts[i].window.device), parts[i], found[i]).run();
   });
   trace.gaps = std::move(found[0]);
   for (size_t i = 1; i < found.size(); ++i) append_gaps(trace.gaps, found[i]);

@@ -349,6 +349,7 @@ void link_launches(Trace& trace) {
   trace.gpu_links.resize(gpu_count);
   trace.gpu_links.work.assign(gpu_count, kNoRow);
   trace.gpu_links.step.assign(gpu_count, kNoRow);
+  trace.gpu_links.library_call.assign(gpu_count, kNoRow);
   trace.gpu_links.category.assign(gpu_count, Category::kOther);
 
   ThreadSweep sweep(trace);

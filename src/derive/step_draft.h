@@ -18,7 +18,8 @@ struct StepDraft {
   bool kind_known = false;  // by the annotation or the structure; shapes decide otherwise
   bool split = false;       // a piece of an annotation that spans several runs of the model
   bool by_period =
-      false;  // detected only because kernel names recur; layers recur too, so this is the weakest evidence
+      false;            // detected only because kernel names recur; layers recur too, so this is the weakest evidence
+  bool unseen = false;  // a range of the program in which kernels were not recorded; no activities
   bool continues = false;  // the same run of the host as the step before (a prompt after its images)
   std::string stage;       // empty: name it after its kind
   Row annotation = kNoRow;
@@ -31,6 +32,7 @@ struct StepDraft {
   // From the activities.
   uint32_t launches = 0;
   uint32_t graph_nodes = 0;  // launched by a CUDA graph
+  bool whole_graph = false;  // one of the activities is a graph launch without recorded nodes
   uint64_t names_hash = 0;   // of the kernel names, whatever their order
   int64_t gpu_ns = 0;
   int64_t gpu_start_ns = std::numeric_limits<int64_t>::max();
@@ -43,6 +45,8 @@ struct StepDraft {
 
   // -1 unknown
   int64_t new_tokens = -1, sequences = -1, context = -1, output_tokens = -1;
+  int64_t gemm_rows = -1;   // rows that most GEMMs ran on
+  int64_t logit_rows = -1;  // rows of the output layer, where the last GEMM is the widest
   int64_t sync_ns = -1;
   int64_t window_start_ns = 0, window_end_ns = 0;
 };

@@ -6,12 +6,15 @@
 #include <unordered_map>
 #include <utility>
 
+#include "derive/whole_graphs.h"
+
 namespace llmprof {
 namespace {
 
 constexpr int64_t kDraftTokensMax = 16;  // verification of drafted tokens runs at most this many per sequence
 
 constexpr int64_t kTokensMax = int64_t{1} << 40;
+constexpr int64_t kLogitsMin = 1000;  // an output layer has more features than any router or head has
 
 // What the shapes of one step add up to.
 struct ShapeTally {
@@ -22,7 +25,8 @@ struct ShapeTally {
     int64_t m = -1;
     uint32_t count = 0;
   };
-  std::array<Rows, 6> gemm_rows{};  // the first few distinct m
+  std::array<Rows, 6> gemm_rows{};                  // the first few distinct m
+  int64_t widest_n = -1, last_n = -1, last_m = -1;  // of the GEMMs with weights, in launch order
 
   void add_gemm(int64_t m) {
     for (Rows& rows : gemm_rows) {
@@ -32,6 +36,12 @@ struct ShapeTally {
       return;
     }
   }
+  void add_width(int64_t m, int64_t n) {
+    widest_n = std::max(widest_n, n);
+    last_n = n;
+    last_m = m;
+  }
+  int64_t logit_rows() const { return last_n >= kLogitsMin && last_n == widest_n ? last_m : -1; }
   int64_t usual_rows() const {
     Rows best;
     for (const Rows& rows : gemm_rows) {
@@ -58,6 +68,7 @@ bool names_decode(std::string_view name) {
 
 void tally_works(const Trace& trace, const std::vector<LaunchOrder>& orders, std::vector<ShapeTally>& tallies) {
   if (trace.works.empty()) return;
+  const bool live = !trace.library_calls.empty();
   for (const LaunchOrder& order : orders) {
     for (const Row gpu : order.gpu) {
       const Row step = trace.gpu_links.step[gpu];
@@ -65,7 +76,9 @@ void tally_works(const Trace& trace, const std::vector<LaunchOrder>& orders, std
       if (step == kNoRow || work == kNoRow) continue;
       ShapeTally& tally = tallies[step];
       if (trace.works.kind[work] == WorkKind::kGemm) {
+        if (live && trace.works.batch[work] != 1) continue;  // products of attention run on queries, not on tokens
         tally.add_gemm(trace.works.m[work]);
+        tally.add_width(trace.works.m[work], trace.works.n[work]);
       } else if (trace.works.kind[work] == WorkKind::kAttention) {
         // The last attention of a step is the language model's, whatever ran before it.
         tally.queries = trace.works.m[work];
@@ -97,7 +110,7 @@ void for_events(std::vector<StepDraft>& steps, const std::vector<TokenEvent>& ev
 int64_t usual_gpu_ns(const std::vector<StepDraft>& steps, const std::unordered_map<uint64_t, uint32_t>& repeats) {
   std::vector<int64_t> times;
   for (const StepDraft& step : steps) {
-    if (repeats.at(step.names_hash) >= 2) times.push_back(step.gpu_ns);
+    if (!step.unseen && repeats.at(step.names_hash) >= 2) times.push_back(step.gpu_ns);
   }
   if (times.empty()) return -1;
   const std::vector<int64_t>::iterator middle = times.begin() + static_cast<ptrdiff_t>(times.size() / 2);
@@ -128,11 +141,32 @@ bool opens_repeats(const std::vector<StepDraft>& steps, size_t i, int64_t usual_
          steps[i].heavy > 1 && steps[i].heavy * 2 >= next.heavy;
 }
 
+// Replays that were recorded as a whole are decode steps where replays that take about as long are.
+void settle_whole_graphs(std::vector<StepDraft>& steps) {
+  constexpr double kAlike = 0.25;
+  std::map<int32_t, std::vector<int64_t>> replays;  // GPU times of decode steps by graph, per device
+  for (const StepDraft& step : steps) {
+    if (step.kind == StageKind::kDecode && step.graph_nodes > 0) replays[step.device].push_back(step.gpu_ns);
+  }
+  for (std::pair<const int32_t, std::vector<int64_t>>& entry : replays) {
+    std::sort(entry.second.begin(), entry.second.end());
+  }
+  for (StepDraft& step : steps) {
+    const std::map<int32_t, std::vector<int64_t>>::const_iterator times = replays.find(step.device);
+    if (!step.whole_graph || step.kind_known || step.kind != StageKind::kOther || times == replays.end()) continue;
+    const int64_t slack = static_cast<int64_t>(kAlike * static_cast<double>(step.gpu_ns));
+    const std::vector<int64_t>::const_iterator at =
+        std::lower_bound(times->second.begin(), times->second.end(), step.gpu_ns - slack);
+    if (at != times->second.end() && *at <= step.gpu_ns + slack) step.kind = StageKind::kDecode;
+  }
+}
+
 }  // namespace
 
 void measure_steps(const Trace& trace, const std::vector<LaunchOrder>& orders, std::vector<StepDraft>& steps) {
   constexpr uint8_t kUnjudged = 0xFF;
   std::vector<uint8_t> decode_name(trace.strings.size(), kUnjudged);
+  const StringId whole = whole_graph_name(trace);
   for (const LaunchOrder& order : orders) {
     Row previous_api = kNoRow;
     for (size_t i = 0; i < order.size(); ++i) {
@@ -154,6 +188,7 @@ void measure_steps(const Trace& trace, const std::vector<LaunchOrder>& orders, s
       step.gpu_end_ns = std::max(step.gpu_end_ns, trace.end_of(gpu));
       if (order.thread[i] == step.thread) step.last_launch_ns = std::max(step.last_launch_ns, order.time_ns[i]);
       if (category == Category::kSampling) step.samples = true;
+      if (whole != StringId::kEmpty && name == whole) step.whole_graph = true;
       if (category != Category::kGemm && category != Category::kAttention) continue;
       ++step.heavy;
       uint8_t& verdict = decode_name[index(name)];
@@ -182,6 +217,8 @@ void count_tokens(const Trace& trace, const std::vector<LaunchOrder>& orders, co
   for (size_t i = 0; i < steps.size(); ++i) {
     StepDraft& step = steps[i];
     const ShapeTally& tally = tallies[i];
+    step.gemm_rows = tally.usual_rows();
+    if (!trace.library_calls.empty()) step.logit_rows = tally.logit_rows();
     if (step.kind == StageKind::kVision) {
       if (step.new_tokens < 0) step.new_tokens = tally.usual_rows();
       continue;
@@ -194,6 +231,10 @@ void count_tokens(const Trace& trace, const std::vector<LaunchOrder>& orders, co
     int64_t sequences = batch[i];
     if (sequences < 0 && chosen[i] > 0 && (tokens < 0 || chosen[i] <= tokens)) sequences = chosen[i];
     if (sequences < 0) sequences = tally.sequences;
+    if (sequences < 0 && !trace.library_calls.empty()) {
+      if (tokens == 1) sequences = 1;
+      if (step.logit_rows > 0 && step.logit_rows < tokens) sequences = step.logit_rows;
+    }
     if (step.new_tokens < 0) step.new_tokens = tokens;
     if (step.sequences < 0) step.sequences = sequences;
     if (step.context < 0) step.context = tally.context;
@@ -204,7 +245,7 @@ void count_tokens(const Trace& trace, const std::vector<LaunchOrder>& orders, co
 
 void settle_kinds(std::vector<StepDraft>& steps) {
   std::unordered_map<uint64_t, uint32_t> repeats;
-  for (const StepDraft& step : steps) ++repeats[step.names_hash];
+  for (const StepDraft& step : steps) repeats[step.names_hash] += step.unseen ? 0 : 1;
   const int64_t usual_ns = usual_gpu_ns(steps, repeats);
   bool generates = false;  // a prompt was seen before the steps that repeat
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -230,6 +271,46 @@ void settle_kinds(std::vector<StepDraft>& steps) {
     if (step.kind == StageKind::kDecode && step.new_tokens < 0 && step.source == StageSource::kDetected) {
       step.new_tokens = step.sequences;  // what makes it a decode step: one token per sequence
     }
+  }
+  settle_whole_graphs(steps);
+}
+
+void settle_sequences(const Trace& trace, const RecordedSpans& recorded, std::vector<StepDraft>& steps) {
+  if (!is_live_recording(trace)) return;
+  int64_t after = -1;  // sequences of the decode step that follows on the device
+  for (size_t i = steps.size(); i-- > 0;) {
+    StepDraft& step = steps[i];
+    if (i + 1 < steps.size() && steps[i + 1].device != step.device) after = -1;
+    if (step.kind == StageKind::kDecode) {
+      if (step.sequences < 0 && step.new_tokens > 0) step.sequences = step.new_tokens;
+      if (step.sequences > 0) after = step.sequences;
+    } else if (step.kind == StageKind::kPrefill && step.sequences < 0 && after > 0 && step.new_tokens % after == 0) {
+      step.sequences = after;
+    }
+    if (step.output_tokens < 0 && step.logit_rows > 0) step.output_tokens = step.sequences;
+  }
+
+  int64_t context = -1, sequences = -1;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    StepDraft& step = steps[i];
+    const StepDraft* before = i > 0 && steps[i - 1].device == step.device ? &steps[i - 1] : nullptr;
+    if (before == nullptr) context = -1;
+    const bool hidden = before != nullptr && step.source == StageSource::kDetected &&
+                        RecordedSpans::touches(recorded.unrecorded(step.device), before->begin_ns, step.begin_ns);
+    if (hidden) context = -1;
+    if (step.kind == StageKind::kPrefill) {
+      // A prompt whose part before produced nothing may be the rest of a longer one.
+      const bool rest = before != nullptr && before->kind == StageKind::kPrefill && before->output_tokens <= 0;
+      const bool whole = step.sequences > 0 && step.new_tokens > 0 && step.new_tokens % step.sequences == 0;
+      sequences = step.sequences;
+      context = whole && !rest && step.context <= 0 ? step.new_tokens / step.sequences : step.context;
+    } else if (step.kind == StageKind::kDecode) {
+      const bool goes_on = step.sequences < 0 || step.sequences == sequences;
+      context = context > 0 && goes_on ? context + 1 : -1;
+    } else if (step.kind != StageKind::kVision) {
+      context = -1;
+    }
+    if (step.context < 0 && step.kind != StageKind::kVision) step.context = context;
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "derive/recorded_spans.h"
 #include "derive/step_draft.h"
 
 namespace llmprof {
@@ -21,5 +22,11 @@ void count_tokens(const Trace& trace, const std::vector<LaunchOrder>& orders, co
 // are decode if they choose tokens or follow a longer step with other kernels, which is then the prefill; so are steps
 // with kernels made for one query per sequence. Anything else stays other. `steps` are by device and host time.
 void settle_kinds(std::vector<StepDraft>& steps);
+
+// For live recordings, whose shapes are those of library calls: sequences of steps that have none yet (a decode step
+// runs on one token of each; a prompt has those of the decode steps after it), tokens produced where an output layer
+// ran, and the context by counting: a prompt of S tokens per sequence is followed by S + 1, S + 2, ... That is told
+// only where every step since the prompt is known. Call after settle_kinds.
+void settle_sequences(const Trace& trace, const RecordedSpans& recorded, std::vector<StepDraft>& steps);
 
 }  // namespace llmprof

@@ -6,19 +6,23 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <unordered_map>
 
 #include "derive/annotate.h"
 #include "derive/detect.h"
 #include "derive/host_calls.h"
 #include "derive/launch_order.h"
+#include "derive/recorded_spans.h"
 #include "derive/step_shapes.h"
+#include "derive/unseen_steps.h"
+#include "derive/whole_graphs.h"
 #include "derive/windows.h"
 
 namespace llmprof {
 namespace {
 
-constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
+constexpr int64_t kForever = int64_t{1} << 62;
 
 bool by_device_and_host(const StepDraft& a, const StepDraft& b) {
   return a.device != b.device ? a.device < b.device : a.begin_ns < b.begin_ns;
@@ -194,7 +198,7 @@ template <class Before>
 void reorder(Trace& trace, std::vector<StepDraft>& steps, Before&& before) {
   std::vector<Row> kept;
   for (Row i = 0; i < steps.size(); ++i) {
-    if (steps[i].launches > 0) kept.push_back(i);
+    if (steps[i].launches > 0 || steps[i].unseen) kept.push_back(i);
   }
   std::stable_sort(kept.begin(), kept.end(), [&](Row a, Row b) { return before(steps[a], steps[b]); });
   std::vector<Row> new_row(steps.size(), kNoRow);
@@ -210,27 +214,116 @@ void reorder(Trace& trace, std::vector<StepDraft>& steps, Before&& before) {
   steps = std::move(sorted);
 }
 
-void set_device_windows(std::vector<StepDraft>& steps, const HostCalls& calls) {
+void set_device_windows(std::vector<StepDraft>& steps, const HostCalls& calls, const RecordedSpans& recorded) {
   for (size_t first = 0; first < steps.size();) {
     size_t last = first;
     while (last < steps.size() && steps[last].device == steps[first].device) ++last;
     std::vector<StepDraft> mine(steps.begin() + static_cast<ptrdiff_t>(first),
                                 steps.begin() + static_cast<ptrdiff_t>(last));
-    set_windows(mine, calls);
+    set_windows(mine, calls, recorded.unrecorded(mine.front().device));
     std::move(mine.begin(), mine.end(), steps.begin() + static_cast<ptrdiff_t>(first));
     first = last;
   }
 }
 
-void write_steps(Trace& trace, const std::vector<StepDraft>& drafts) {
+// 0 all kernels, 1 some CUDA graphs as a whole only, 2 kernels not recorded in all of the step.
+std::vector<uint8_t> missing_kernels(const Trace& trace, const RecordedSpans& recorded,
+                                     const std::vector<StepDraft>& drafts) {
+  std::vector<uint8_t> missing(drafts.size(), 0);
+  if (const StringId whole = whole_graph_name(trace); whole != StringId::kEmpty) {
+    for (Row gpu = 0; gpu < trace.gpu_ops.size(); ++gpu) {
+      if (trace.gpu_ops.name[gpu] == whole && trace.gpu_links.step[gpu] != kNoRow) {
+        missing[trace.gpu_links.step[gpu]] = 1;
+      }
+    }
+  }
+  for (size_t i = 0; i < drafts.size(); ++i) {
+    const StepDraft& draft = drafts[i];
+    const std::vector<TimeSpan>& spans = recorded.unrecorded(draft.device);
+    const int64_t host_end = std::max(draft.host_start_ns + 1, draft.last_launch_ns);
+    const bool touched = RecordedSpans::touches(spans, draft.window_start_ns, draft.window_end_ns) ||
+                         RecordedSpans::touches(spans, draft.host_start_ns, host_end);
+    if (draft.unseen || touched) missing[i] = 2;
+  }
+  return missing;
+}
+
+// A detected step that touches time in which kernels were not recorded may be two steps, or half of one.
+void drop_doubtful(Trace& trace, const RecordedSpans& recorded, std::vector<StepDraft>& drafts) {
+  const std::vector<uint8_t> missing = missing_kernels(trace, recorded, drafts);
+  for (size_t i = 0; i < drafts.size(); ++i) {
+    if (missing[i] == 2 && drafts[i].source == StageSource::kDetected) drafts[i].launches = 0;
+  }
+}
+
+// What complete decode steps of a stage agree on holds for its other steps as well.
+void inherit_tokens(const std::vector<uint8_t>& missing, std::vector<StepDraft>& drafts) {
+  struct Counts {
+    int64_t tokens = -1, sequences = -1, output = -1;
+    bool known = false, agreed = true;
+  };
+  std::map<std::string, Counts> stages;
+  for (size_t i = 0; i < drafts.size(); ++i) {
+    const StepDraft& draft = drafts[i];
+    if (missing[i] != 0 || draft.kind != StageKind::kDecode) continue;
+    Counts& counts = stages[draft.stage];
+    const bool same = counts.tokens == draft.new_tokens && counts.sequences == draft.sequences;
+    if (counts.known && !same) counts.agreed = false;
+    if (!counts.known) counts = {draft.new_tokens, draft.sequences, draft.output_tokens, true, true};
+  }
+  for (size_t i = 0; i < drafts.size(); ++i) {
+    StepDraft& draft = drafts[i];
+    const std::map<std::string, Counts>::const_iterator it = stages.find(draft.stage);
+    if (missing[i] == 0 || draft.kind != StageKind::kDecode || it == stages.end() || !it->second.agreed) continue;
+    if (draft.new_tokens < 0) draft.new_tokens = it->second.tokens;
+    if (draft.sequences < 0) draft.sequences = it->second.sequences;
+    if (draft.output_tokens < 0) draft.output_tokens = it->second.output;
+  }
+}
+
+// Extends the window of a device to the step; a device without activity gets its window from its steps.
+void widen_window(Trace& trace, const StepDraft& draft) {
+  const std::vector<Window>::iterator window =
+      std::lower_bound(trace.windows.begin(), trace.windows.end(), draft.device,
+                       [](const Window& w, int32_t device) { return w.device < device; });
+  if (window == trace.windows.end() || window->device != draft.device) {
+    trace.windows.insert(window, {draft.device, draft.window_start_ns, draft.window_end_ns});
+    return;
+  }
+  window->start_ns = std::min(window->start_ns, draft.window_start_ns);
+  window->end_ns = std::max(window->end_ns, draft.window_end_ns);
+}
+
+// A recording without activities and steps still has readings to report on, over the time in which it was made.
+void add_recorded_window(Trace& trace) {
+  const Recorded& table = trace.recorded;
+  if (table.empty() || !trace.windows.empty()) return;
+  int64_t start = table.start_ns[0], end = table.start_ns[0];
+  for (Row row = 0; row < table.size(); ++row) {
+    start = std::min(start, table.start_ns[row]);
+    end = std::max(end, table.start_ns[row] + table.dur_ns[row]);
+  }
+  if (start < end) trace.windows.push_back({trace.devices.empty() ? 0 : trace.devices.device.front(), start, end});
+}
+
+void write_steps(Trace& trace, const std::vector<uint8_t>& missing, const std::vector<StepDraft>& drafts) {
+  std::set<std::string> complete;
+  const auto name_of = [](const StepDraft& draft) {
+    return draft.stage.empty() ? std::string(stage_kind_name(draft.kind)) : draft.stage;
+  };
+  for (size_t i = 0; i < drafts.size(); ++i) {
+    if (missing[i] == 0) complete.insert(name_of(drafts[i]));
+  }
   Steps& table = trace.steps;
   table.clear();
   table.resize(drafts.size());
   for (size_t i = 0; i < drafts.size(); ++i) {
     const StepDraft& draft = drafts[i];
+    std::string name = name_of(draft);
+    if (missing[i] != 0 && complete.count(name) > 0) name += missing[i] == 1 ? kWholeGraphsSuffix : kNotRecordedSuffix;
     table.kind[i] = draft.kind;
     table.source[i] = draft.source;
-    table.stage[i] = trace.strings.intern(draft.stage.empty() ? stage_kind_name(draft.kind) : draft.stage);
+    table.stage[i] = trace.strings.intern(name);
     table.device[i] = draft.device;
     table.start_ns[i] = draft.window_start_ns;
     table.end_ns[i] = draft.window_end_ns;
@@ -242,13 +335,10 @@ void write_steps(Trace& trace, const std::vector<StepDraft>& drafts) {
     table.sequences[i] = draft.sequences;
     table.context[i] = draft.context;
     table.output_tokens[i] = draft.output_tokens;
+    table.gemm_rows[i] = draft.gemm_rows;
+    table.missing[i] = missing[i];
     table.annotation[i] = draft.annotation;
-    const std::vector<Window>::iterator window =
-        std::lower_bound(trace.windows.begin(), trace.windows.end(), draft.device,
-                         [](const Window& w, int32_t device) { return w.device < device; });
-    if (window == trace.windows.end() || window->device != draft.device) continue;
-    window->start_ns = std::min(window->start_ns, draft.window_start_ns);
-    window->end_ns = std::max(window->end_ns, draft.window_end_ns);
+    widen_window(trace, draft);
   }
 }
 
@@ -267,6 +357,15 @@ void count_unattributed(Trace& trace) {
 }
 
 }  // namespace
+
+std::string_view base_stage_name(std::string_view name) {
+  for (const std::string_view suffix : {kNotRecordedSuffix, kWholeGraphsSuffix}) {
+    if (name.size() > suffix.size() && name.substr(name.size() - suffix.size()) == suffix) {
+      name.remove_suffix(suffix.size());
+    }
+  }
+  return name;
+}
 
 TrainingEvidence training_evidence(const Trace& trace) {
   TrainingEvidence evidence;
@@ -302,9 +401,14 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   trace.gpu_links.resize(trace.gpu_ops.size());
   for (size_t i = known; i < trace.gpu_links.size(); ++i) {
     trace.gpu_links.api[i] = trace.gpu_links.op[i] = trace.gpu_links.work[i] = kNoRow;
+    trace.gpu_links.library_call[i] = kNoRow;
   }
   std::fill(trace.gpu_links.step.begin(), trace.gpu_links.step.end(), kNoRow);
-  if (trace.gpu_ops.empty()) return {};
+  const RecordedSpans recorded(trace);
+  if (trace.gpu_ops.empty() && (stages.ranges.empty() || trace.recorded.empty())) {
+    add_recorded_window(trace);
+    return {};
+  }
 
   const bool detect = options.detect_stages && !looks_like_training(trace);
   const HostCalls calls(trace);
@@ -316,15 +420,21 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
     assign_launches(trace, order, mine, static_cast<Row>(steps.size()));
     steps.insert(steps.end(), mine.begin(), mine.end());
   }
+  add_unseen_steps(trace, stages, orders, recorded, calls, steps);
   measure_steps(trace, orders, steps);
+  const auto by_window = [](const StepDraft& a, const StepDraft& b) {
+    return a.window_start_ns != b.window_start_ns ? a.window_start_ns < b.window_start_ns : a.device < b.device;
+  };
   reorder(trace, steps, by_device_and_host);
   count_tokens(trace, orders, events, steps);
   settle_kinds(steps);
-  set_device_windows(steps, calls);
-  reorder(trace, steps, [](const StepDraft& a, const StepDraft& b) {
-    return a.window_start_ns != b.window_start_ns ? a.window_start_ns < b.window_start_ns : a.device < b.device;
-  });
-  write_steps(trace, steps);
+  settle_sequences(trace, recorded, steps);
+  set_device_windows(steps, calls, recorded);
+  if (!trace.recorded.empty()) drop_doubtful(trace, recorded, steps);
+  reorder(trace, steps, by_window);
+  const std::vector<uint8_t> missing = missing_kernels(trace, recorded, steps);
+  inherit_tokens(missing, steps);
+  write_steps(trace, missing, steps);
   count_unattributed(trace);
   return {};
 }

@@ -1,15 +1,25 @@
 // Steps: the runs of the model in a recording, from annotations and from detection, and small queries over the result.
 //
 // Always holds after find_steps: every GPU activity has at most one step (gpu_links.step), the one whose host range
-// launched it; windows of one device do not overlap; Steps is sorted by start and every step has GPU activity.
+// launched it; windows of one device do not overlap; Steps is sorted by start, and every step has GPU activity or lies
+// where kernels were not recorded (Steps::missing, a range of the program then says when it ran).
+//
+// Steps with missing kernels have a stage of their own, "NAME [not recorded]" or "NAME [whole graphs]", wherever others
+// of their name are complete, so that sums over a stage are sums over complete steps.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "derive/derive.h"
 
 namespace llmprof {
+
+inline constexpr std::string_view kNotRecordedSuffix = " [not recorded]";
+inline constexpr std::string_view kWholeGraphsSuffix = " [whole graphs]";
+// The name without these suffixes.
+std::string_view base_stage_name(std::string_view name);
 
 // Signs that a recording is of training, where prefill and decode have no meaning.
 struct TrainingEvidence {

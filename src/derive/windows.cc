@@ -46,7 +46,7 @@ int64_t median_length(const std::vector<StepDraft>& steps) {
 
 }  // namespace
 
-void set_windows(std::vector<StepDraft>& steps, const HostCalls& calls) {
+void set_windows(std::vector<StepDraft>& steps, const HostCalls& calls, const std::vector<TimeSpan>& unrecorded) {
   if (steps.empty()) return;
   for (size_t i = 0; i < steps.size(); ++i) {
     const int64_t next = i + 1 < steps.size() ? steps[i + 1].begin_ns : std::numeric_limits<int64_t>::max();
@@ -59,7 +59,10 @@ void set_windows(std::vector<StepDraft>& steps, const HostCalls& calls) {
   for (size_t i = 0; i < steps.size(); ++i) {
     StepDraft& step = steps[i];
     const bool decodes = step.kind == StageKind::kDecode || step.kind == StageKind::kMixed;
-    const bool follows = i > 0 && makes_tokens(steps[i - 1].kind) && own_start(step) - previous_end <= pause_ns;
+    const bool cut_off = step.source == StageSource::kDetected && i > 0 &&
+                         RecordedSpans::touches(unrecorded, previous_end, own_start(step));
+    const bool follows =
+        i > 0 && !cut_off && makes_tokens(steps[i - 1].kind) && own_start(step) - previous_end <= pause_ns;
     const bool goes_on = i > 0 && step.continues && steps[i - 1].kind == StageKind::kVision;
     step.window_start_ns = (decodes && follows) || goes_on ? previous_end : std::max(own_start(step), previous_end);
     step.window_end_ns = std::max(step.window_end_ns, step.window_start_ns);

@@ -5,6 +5,10 @@
 //   - an operator that only wraps another one with arithmetic (aten::linear around aten::mm) has none of its own;
 //   - of an operator's activities the one that does its kind of thing carries the work: the GEMM and not the sum of its
 //     split-K parts, the attention kernel and not its reduction; among equals the longest.
+//
+// Where no operator tells, the call of a GPU math library does (GEMMs and convolutions; attention calls do not say what
+// their mask keeps). The same rule chooses the activity, and each replay of a CUDA graph counts by itself. An operator
+// that gives work to anything the library call launched wins: nothing is counted twice.
 #include <algorithm>
 #include <bit>
 #include <string>
@@ -72,13 +76,15 @@ class WorkJoin {
         rule_of_name_(trace.strings.size(), kUnseen),
         kernels_(trace.strings.size()),
         best_(trace.ops.size(), kNoRow),
-        inside_(trace.ops.size(), 0) {}
+        inside_(trace.ops.size(), 0),
+        carried_(trace.ops.size(), 0) {}
 
   void run() {
     trace_.works.clear();
     trace_.gpu_links.work.assign(trace_.gpu_ops.size(), kNoRow);
     for (size_t i = 0; i < trace_.gpu_ops.size(); ++i) offer(static_cast<Row>(i));
     for (const Row owner : owners_) carry(owner);
+    take_library_calls();
     const size_t kept = std::min<size_t>(bad_shapes_, bad_places_.size());
     for (size_t i = 0; i < kept; ++i) trace_.diagnostics.add(DiagnosticId::kBadShape, bad_places_[i]);
     if (bad_shapes_ > kept) trace_.diagnostics.add(DiagnosticId::kBadShape, {}, bad_shapes_ - kept);
@@ -170,7 +176,72 @@ class WorkJoin {
       add_bad_shape(owner, signature);
     } else {
       trace_.gpu_links.work[gpu] = known;
+      if (known != kNoRow && (bit(work_kind_of(rule.kind)) & kMatrixKinds) != 0) carried_[owner] = 1;
     }
+  }
+
+  // One library call, or one replay of the graph nodes that were captured under it.
+  struct LibraryRun {
+    Row call;
+    uint64_t launch;
+    friend bool operator==(const LibraryRun&, const LibraryRun&) = default;
+    uint64_t hash() const { return mix_bits(uint64_t{call} ^ mix_bits(launch)); }
+  };
+
+  void take_library_calls() {
+    const std::vector<Row>& calls = trace_.gpu_links.library_call;
+    if (trace_.library_calls.empty() || calls.size() != trace_.gpu_ops.size()) return;
+    FlatIndex<LibraryRun> runs;
+    std::vector<Row> best;
+    std::vector<uint8_t> told;  // by an operator
+    for (Row gpu = 0; gpu < calls.size(); ++gpu) {
+      const Row call = calls[gpu];
+      if (call == kNoRow) continue;
+      const uint32_t run = runs.add({call, trace_.gpu_ops.graph_node[gpu] != 0 ? launch_of(gpu) : 0});
+      if (run == best.size()) {
+        best.push_back(kNoRow);
+        told.push_back(0);
+      }
+      if (trace_.gpu_links.work[gpu] != kNoRow || operator_tells(gpu)) told[run] = 1;
+      const WorkKind kind = trace_.library_calls.kind[call];
+      const int offered = fit(gpu, kind);
+      if (offered == 0) continue;
+      const int standing = best[run] == kNoRow ? 0 : fit(best[run], kind);
+      if (offered > standing ||
+          (offered == standing && trace_.gpu_ops.dur_ns[gpu] > trace_.gpu_ops.dur_ns[best[run]])) {
+        best[run] = gpu;
+      }
+    }
+    for (uint32_t run = 0; run < best.size(); ++run) {
+      if (best[run] == kNoRow || (told[run] != 0 && !lacks_type(best[run]))) continue;
+      trace_.gpu_links.work[best[run]] = library_work(runs.key(run).call, kernel(best[run]).hint);
+    }
+  }
+
+  // An operator without recorded element types: the library call around the same launch knows them.
+  bool lacks_type(Row gpu) const {
+    const Row work = trace_.gpu_links.work[gpu];
+    return work != kNoRow && trace_.works.dtype[work] == DType::kUnknown;
+  }
+
+  uint64_t launch_of(Row gpu) const {
+    const Row api = trace_.gpu_links.api[gpu];
+    return api != kNoRow ? uint64_t{api} + 1 : trace_.gpu_ops.correlation[gpu] | uint64_t{1} << 63;
+  }
+
+  // Whether the innermost operator with arithmetic around the launch has given its work to an activity.
+  bool operator_tells(Row gpu) {
+    Row op = trace_.gpu_links.op[gpu];
+    for (int depth = 0; op != kNoRow && depth < kMaxDepth; ++depth, op = trace_.op_links.parent[op]) {
+      if (carried_[op] != 0) return true;
+      if (rule_of(op) != nullptr) return false;
+    }
+    return false;
+  }
+
+  Row library_work(Row call, const KernelHint& hint) {
+    WorkShape work;
+    return library_call_work(trace_.library_calls, call, hint, work) ? append(work) : kNoRow;
   }
 
   static constexpr uint32_t kUnknownYet = 0xFFFFFFFEU;
@@ -257,9 +328,10 @@ class WorkJoin {
   Trace& trace_;
   std::vector<int16_t> rule_of_name_;
   std::vector<KernelFacts> kernels_;
-  std::vector<Row> best_;        // by operator: the activity that fits its work best so far
-  std::vector<uint8_t> inside_;  // by operator: kinds of work of the operators inside it
-  std::vector<Row> owners_;      // operators with a rule and an activity
+  std::vector<Row> best_;         // by operator: the activity that fits its work best so far
+  std::vector<uint8_t> inside_;   // by operator: kinds of work of the operators inside it
+  std::vector<uint8_t> carried_;  // by operator: gave arithmetic to an activity
+  std::vector<Row> owners_;       // operators with a rule and an activity
   FlatMap by_inputs_, by_shape_;
   SignatureShapes shapes_;
   uint64_t bad_shapes_ = 0;

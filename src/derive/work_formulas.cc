@@ -530,6 +530,30 @@ WorkOutcome compute_work(const OpRule& rule, const SignatureShapes& shapes, std:
   return WorkOutcome::kUnknown;
 }
 
+bool library_call_work(const LibraryCalls& calls, Row call, const KernelHint& hint, WorkShape& out) {
+  out = {};
+  out.kind = calls.kind[call];
+  if (out.kind != WorkKind::kGemm && out.kind != WorkKind::kConvolution) return false;
+  const int64_t sizes[] = {calls.batch[call], calls.m[call], calls.n[call], calls.k[call]};
+  int64_t product = 1;
+  for (const int64_t size : sizes) {
+    if (size <= 0 || size > kMaxElements / product) return false;
+    product *= size;
+  }
+  out.batch = sizes[0];
+  out.m = sizes[1];
+  out.n = sizes[2];
+  out.k = sizes[3];
+  out.dtype = hint.tf32 && calls.dtype[call] == DType::kFp32 ? DType::kTf32 : calls.dtype[call];
+  out.weight_dtype = calls.weight_dtype[call];
+  const double batch = as_double(out.batch), m = as_double(out.m), n = as_double(out.n), k = as_double(out.k);
+  out.flops = out.flops_full = 2 * batch * m * n * k;
+  const double second = size_bytes(batch * n * k, out.weight_dtype);
+  out.bytes = size_bytes(batch * m * k, calls.dtype[call]) + second + size_bytes(batch * m * n, calls.out_dtype[call]);
+  out.weight_bytes = out.batch == 1 ? second : 0;
+  return true;
+}
+
 std::string shape_text(const WorkShape& work) {
   switch (work.kind) {
     case WorkKind::kGemm:

@@ -61,6 +61,10 @@ enum class WorkOutcome : uint8_t {
 WorkOutcome compute_work(const OpRule& rule, const SignatureShapes& shapes, std::string_view concrete,
                          const KernelHint& hint, WorkShape& out);
 
+// Work of a call of a math library (row of LibraryCalls): 2 batch m n k FLOPs, each operand once. False where a size or
+// what the call does is unknown; batched products have no weights, as for kBmm.
+bool library_call_work(const LibraryCalls& calls, Row call, const KernelHint& hint, WorkShape& out);
+
 // (query, key) pairs that a causal mask keeps for S queries at the end of n keys; window 0: none.
 double causal_pairs(int64_t queries, int64_t keys, int64_t window = 0);
 

@@ -1,5 +1,6 @@
 // finish_import: sorts what the file gave out of order and drops what it gave twice.
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "base/parallel.h"
@@ -58,6 +59,37 @@ struct Counts {
   uint64_t unsorted = 0, repeats = 0;
 };
 
+// Tables in time order of which nothing is ever dropped.
+template <class Table>
+Counts sort_by_time(Table& table, const std::vector<int64_t>& start, const std::vector<int64_t>* dur) {
+  Counts counts;
+  if (const std::vector<Row> order = time_order(start, dur); !order.empty()) {
+    permute(table, order);
+    counts.unsorted = 1;
+  }
+  return counts;
+}
+
+// Library calls by start; graph nodes, which point at them, by node.
+Counts sort_library(Trace& trace) {
+  Counts counts;
+  LibraryCalls& calls = trace.library_calls;
+  GraphNodes& nodes = trace.graph_nodes;
+  if (const std::vector<Row> order = time_order(calls.start_ns, &calls.dur_ns); !order.empty()) {
+    permute(calls, order);
+    counts.unsorted = 1;
+    std::vector<Row> moved(order.size());
+    for (Row row = 0; row < order.size(); ++row) moved[order[row]] = row;
+    for (Row& call : nodes.library_call) call = call < moved.size() ? moved[call] : kNoRow;
+  }
+  if (std::is_sorted(nodes.node.begin(), nodes.node.end())) return counts;
+  std::vector<Row> order(nodes.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::stable_sort(order.begin(), order.end(), [&](Row a, Row b) { return nodes.node[a] < nodes.node[b]; });
+  permute(nodes, order);
+  return counts;
+}
+
 template <class Table, class Equal>
 Counts sort_and_clean(Table& table, const std::vector<int64_t>& start, const std::vector<int64_t>* dur, Equal&& equal) {
   Counts counts;
@@ -82,7 +114,11 @@ void finish_import(Trace& trace) {
   ApiCalls& api = trace.api_calls;
   Annotations& notes = trace.annotations;
   PythonCalls& python = trace.python_calls;
-  Counts counts[7];
+  static constexpr const char* kTables[] = {"gpu_ops",        "ops",           "api_calls", "python_calls",
+                                            "annotations",    "memory_events", "counters",  "library_calls",
+                                            "graph_launches", "beats",         "recorded",  "gpu_samples",
+                                            "nvml_samples"};
+  Counts counts[std::size(kTables)];
   const auto never = [](Row, Row) { return false; };
   // Collectives refer to rows of gpu_ops, which may move: remember them by what does not change.
   std::vector<Row> moved;
@@ -129,6 +165,15 @@ void finish_import(Trace& trace) {
       [&] { counts[4] = sort_and_clean(notes, notes.start_ns, &notes.dur_ns, never); },
       [&] { counts[5] = sort_and_clean(trace.memory_events, trace.memory_events.time_ns, nullptr, never); },
       [&] { counts[6] = sort_and_clean(trace.counters, trace.counters.time_ns, nullptr, never); },
+      [&] { counts[7] = sort_library(trace); },
+      [&] {
+        GraphLaunches& launches = trace.graph_launches;
+        counts[8] = sort_by_time(launches, launches.start_ns, &launches.dur_ns);
+      },
+      [&] { counts[9] = sort_by_time(trace.beats, trace.beats.time_ns, nullptr); },
+      [&] { counts[10] = sort_by_time(trace.recorded, trace.recorded.start_ns, nullptr); },
+      [&] { counts[11] = sort_by_time(trace.gpu_samples, trace.gpu_samples.start_ns, nullptr); },
+      [&] { counts[12] = sort_by_time(trace.nvml_samples, trace.nvml_samples.time_ns, nullptr); },
   });
   std::vector<Row> kept;
   for (Row row = 0; row < trace.collectives.size(); ++row) {
@@ -137,9 +182,7 @@ void finish_import(Trace& trace) {
     if (gpu_op != kNoRow) kept.push_back(row);
   }
   if (kept.size() != trace.collectives.size()) permute(trace.collectives, kept);
-  static constexpr const char* kTables[7] = {"gpu_ops",     "ops",           "api_calls", "python_calls",
-                                             "annotations", "memory_events", "counters"};
-  for (size_t i = 0; i < 7; ++i) {
+  for (size_t i = 0; i < std::size(kTables); ++i) {
     if (counts[i].unsorted != 0) trace.diagnostics.add(DiagnosticId::kUnsortedEvents, kTables[i]);
     if (counts[i].repeats != 0) trace.diagnostics.add(DiagnosticId::kDuplicateEvent, kTables[i], counts[i].repeats);
   }

@@ -1,6 +1,7 @@
 // Opening files: which importer reads what, and what to say about a file that none can read.
 #include <algorithm>
 
+#include "import/capture.h"
 #include "import/importer.h"
 
 namespace llmprof {
@@ -62,8 +63,14 @@ Result<Trace> import_files(const std::vector<std::string>& paths) {
     return fail("expected one recording, found " + std::to_string(paths.size()), paths[1],
                 "analyze them one by one; joining the recordings of several ranks is not supported", ExitCode::kUsage);
   Trace trace;
-  LLMPROF_ASSIGN(InputFile input, InputFile::open(paths.front()));
-  LLMPROF_CHECK(import_input(input, trace));
+  if (capture::is_session(paths.front())) {
+    LLMPROF_CHECK(capture::import_session(paths.front(), trace));
+    trace.source.kind = "capture";
+    trace.source.files.push_back(paths.front());
+  } else {
+    LLMPROF_ASSIGN(InputFile input, InputFile::open(paths.front()));
+    LLMPROF_CHECK(import_input(input, trace));
+  }
   finish_import(trace);
   return trace;
 }

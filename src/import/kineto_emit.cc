@@ -336,6 +336,8 @@ void Emitter::add_complete(const Event& event, const char* at) {
       table.dur_ns.push_back(dur_ns);
       table.thread.push_back(kind == Kind::kAnnotation ? thread_of(event) : kNoRow);
       table.name.push_back(intern(event.name));
+      table.domain.push_back(StringId{});
+      table.payload.push_back(std::numeric_limits<double>::quiet_NaN());
       table.kind.push_back(kind == Kind::kAnnotation ? AnnotationKind::kUser : AnnotationKind::kGpuUser);
       table.external_id.push_back(uint_arg(event, Arg::kExternalId));
       return;

@@ -1,5 +1,6 @@
 #include <array>
 
+#include "import/capture.h"
 #include "import/importer.h"
 #include "import/kineto.h"
 #include "import/trace_importer.h"
@@ -11,6 +12,8 @@ std::span<const Importer> importers() {
       Importer{"kineto", "torch.profiler Chrome trace (.json, .json.gz, .json.zst)", kineto::sniff, kineto::import},
       Importer{"llmprof", "llmprof's own trace file, written by `llmprof analyze --save`", trace_importer::sniff,
                trace_importer::import},
+      Importer{"capture", "recording of `llmprof run`: its session folder, or one .spool file of it", capture::sniff,
+               capture::import},
   };
   return kImporters;
 }

@@ -68,12 +68,15 @@ void add_latency(const std::optional<Latency>& latency, std::vector<RenderedFile
 
 std::vector<RenderedFile> render_csv(const Report& report) {
   const MemoryReport memory = report.memory.value_or(MemoryReport{});
+  const TelemetryReport telemetry = report.telemetry.value_or(TelemetryReport{});
+  const OverheadReport overhead = report.overhead.value_or(OverheadReport{});
   std::vector<RenderedFile> files = {
       csv_file(report.stages),       csv_file(report.operators),   csv_file(report.kernels_topk),
       csv_file(report.categories),   csv_file(report.roofline),    csv_file(report.idle),
       csv_file(report.idle_sites),   csv_file(report.host),        csv_file(memory.series),
       csv_file(memory.operators),    csv_file(report.cannot_tell), csv_file(report.diagnostics),
-      csv_file(report.conservation), csv_file(report.coverage),
+      csv_file(report.conservation), csv_file(report.coverage),    csv_file(telemetry.series),
+      csv_file(telemetry.throttle),  csv_file(overhead.stages),
   };
   add_latency(report.latency, files);
   add_findings(report.findings, files);

@@ -17,6 +17,13 @@ inline void write_json(JsonWriter& json, int64_t value) { json.value(value); }
 inline void write_json(JsonWriter& json, double value) { json.value(value); }
 inline void write_json(JsonWriter& json, bool value) { json.value(value); }
 inline void write_json(JsonWriter& json, Milliseconds value) { json.value(value.ms()); }
+inline void write_json(JsonWriter& json, KnownMilliseconds value) {
+  if (value.known) {
+    json.value(value.ms());
+  } else {
+    json.null();
+  }
+}
 template <class T>
 void write_json(JsonWriter& json, const std::optional<T>& value) {
   if (value) {
@@ -53,6 +60,7 @@ inline std::string csv_text(int64_t value) { return std::to_string(value); }
 inline std::string csv_text(bool value) { return value ? "true" : "false"; }
 inline std::string csv_text(double value) { return std::isfinite(value) ? fmt::format("{}", value) : std::string(); }
 inline std::string csv_text(Milliseconds value) { return csv_text(value.ms()); }
+inline std::string csv_text(KnownMilliseconds value) { return value.known ? csv_text(value.ms()) : std::string(); }
 template <class T>
 std::string csv_text(const std::optional<T>& value) {
   return value ? csv_text(*value) : std::string();

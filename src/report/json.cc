@@ -101,6 +101,39 @@ void write_latency(JsonWriter& json, const std::optional<Latency>& latency) {
   json.end_object();
 }
 
+void write_telemetry(JsonWriter& json, const std::optional<TelemetryReport>& telemetry) {
+  json.key("telemetry");
+  if (!telemetry) {
+    json.null();
+    return;
+  }
+  json.begin_object();
+  json.field("device", telemetry->device);
+  json.field("window_ms", telemetry->window_ms.ms());
+  json.field("nvml_samples", telemetry->nvml_samples);
+  json.field("counter_samples", telemetry->counter_samples);
+  write_optional(json, "counter_source", telemetry->counter_source);
+  write_optional(json, "counter_interval_us", telemetry->counter_interval_us);
+  write_optional(json, "counter_coverage_frac", telemetry->counter_coverage_frac);
+  write_summary(json, "power_w", telemetry->power_w);
+  write_summary(json, "sm_clock_mhz", telemetry->sm_clock_mhz);
+  write_optional(json, "sm_clock_source", telemetry->sm_clock_source);
+  write_summary(json, "memory_clock_mhz", telemetry->memory_clock_mhz);
+  write_summary(json, "temperature_c", telemetry->temperature_c);
+  write_summary(json, "memory_temperature_c", telemetry->memory_temperature_c);
+  write_optional(json, "gpu_util_frac", telemetry->gpu_util_frac);
+  write_optional(json, "energy_j", telemetry->energy_j);
+  write_optional(json, "energy_per_token_j", telemetry->energy_per_token_j);
+  write_optional(json, "memory_used_peak_bytes", telemetry->memory_used_peak_bytes);
+  write_optional(json, "pcie_rx_bytes_per_s", telemetry->pcie_rx_bytes_per_s);
+  write_optional(json, "pcie_tx_bytes_per_s", telemetry->pcie_tx_bytes_per_s);
+  write_optional(json, "nvlink_rx_bytes_per_s", telemetry->nvlink_rx_bytes_per_s);
+  write_optional(json, "nvlink_tx_bytes_per_s", telemetry->nvlink_tx_bytes_per_s);
+  write_records(json, "throttle", telemetry->throttle);
+  write_records(json, "series", telemetry->series);
+  json.end_object();
+}
+
 void write_memory(JsonWriter& json, const std::optional<MemoryReport>& memory) {
   json.key("memory");
   if (!memory) {
@@ -129,8 +162,17 @@ void write_overhead(JsonWriter& json, const std::optional<OverheadReport>& overh
   }
   json.begin_object();
   write_optional(json, "distortion_frac", overhead->distortion_frac);
-  write_optional(json, "ci95", overhead->ci95);
+  json.key("ci95");
+  if (overhead->ci95) {
+    json.begin_array();
+    for (const double edge : *overhead->ci95) json.value(edge);
+    json.end_array();
+  } else {
+    json.null();
+  }
+  json.field("stage", overhead->stage);
   json.field("method", overhead->method);
+  write_records(json, "stages", overhead->stages);
   json.field("recorded_ms", overhead->recorded_ms.ms());
   json.field("records", overhead->records);
   json.end_object();
@@ -178,7 +220,7 @@ std::string render_json(const Report& report) {
   write_records(json, "idle", report.idle);
   write_records(json, "idle_sites", report.idle_sites);
   write_records(json, "host", report.host);
-  json.key("telemetry").null();  // no recording that llmprof reads holds samples; cannot_tell says how to get them
+  write_telemetry(json, report.telemetry);
   write_memory(json, report.memory);
   write_overhead(json, report.overhead);
   write_findings(json, report.findings);

@@ -52,6 +52,11 @@ std::string stage_label(const Report& report, const StageTiming& stage) {
   return printable(stage.name);
 }
 
+std::string busy_text(const StageTiming& stage) {
+  if (!stage.gpu_busy_frac && stage.gr_active_frac) return "~" + format_percent(*stage.gr_active_frac);
+  return percent_or_dash(stage.gpu_busy_frac);
+}
+
 std::string percent_or_dash(const OptDouble& frac) { return frac ? format_percent(*frac) : "-"; }
 
 std::string bound_text(const GainBound& bound) {
@@ -85,10 +90,12 @@ std::string text_verdict(const Report& report, const RenderOptions& options, con
   std::string out;
   if (report.latency) {
     const Latency& latency = *report.latency;
-    out += "  " + ink.bold("TTFT") + "  " + summary_cell(latency.ttft_ms, "") + "\n";
+    out += "  " + ink.bold("TTFT") + "  " + summary_cell(latency.ttft_ms, "") +
+           (latency.ttft_ms ? ink.dim(distortion_label(report, "prefill")) : "") + "\n";
     const bool per_request = latency.tpot_ms.has_value();
     out += "  " + ink.bold(per_request ? "TPOT" : "ITL ") + "  " +
-           summary_cell(per_request ? latency.tpot_ms : latency.itl_ms, "");
+           summary_cell(per_request ? latency.tpot_ms : latency.itl_ms, "") +
+           (latency.itl_ms ? ink.dim(distortion_label(report, "decode")) : "");
     if (per_request && latency.itl_ms && latency.itl_ms->n > 1)
       out += ink.dim(fmt::format("  ITL n {}, {} to {}", latency.itl_ms->n, format_ms(latency.itl_ms->min),
                                  format_ms(latency.itl_ms->max)));
@@ -111,7 +118,7 @@ std::string text_verdict(const Report& report, const RenderOptions& options, con
     std::string line = fmt::format("{}: {}-bound", stage_label(report, stage), launch ? "launch" : *stage.bound);
     if (*stage.bound == "mixed") line = stage_label(report, stage) + ": mixed";
     if (stage.bound_detail) line += ", " + *stage.bound_detail;
-    line += fmt::format("; GPU busy {}", percent_or_dash(stage.gpu_busy_frac));
+    line += fmt::format("; GPU busy {}", busy_text(stage));
     if (stage.mfu) line += ", MFU " + format_percent(*stage.mfu);
     if (stage.mbu) line += ", MBU " + format_percent(*stage.mbu);
     out += wrap_text(line, options.width, "  ", "      ");
@@ -131,8 +138,8 @@ std::string render_text(const Report& report, const RenderOptions& given) {
   options.width = std::max<size_t>(80, options.width);
   const Ink ink(options.color);
   std::string out = headline(report, ink);
-  for (const auto part : {text_verdict, text_stages, text_where, text_host, text_idle, text_operators, text_kernels,
-                          text_roofline, text_memory, text_findings, text_cannot_tell, text_foot})
+  for (const auto part : {text_verdict, text_stages, text_measured, text_where, text_host, text_idle, text_operators,
+                          text_kernels, text_roofline, text_memory, text_findings, text_cannot_tell, text_foot})
     out += part(report, options, ink);
   return out;
 }

@@ -34,12 +34,19 @@ std::string stage_label(const Report& report, const StageTiming& stage);
 // "-" for unknown.
 std::string percent_or_dash(const OptDouble& frac);
 
+// GPU busy share of a stage: from recorded activities; "~97 %" by hardware counter where those are missing.
+std::string busy_text(const StageTiming& stage);
+
 // "TPOT 26.00 ms -> 6.335 ms"
 std::string bound_text(const GainBound& bound);
+
+// " (recording cost +1.2 % [0.8, 1.6], within-run)" for the stage, or nothing if unknown.
+std::string distortion_label(const Report& report, const std::string& stage_kind);
 
 std::string text_verdict(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_stages(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_where(const Report& report, const RenderOptions& options, const Ink& ink);
+std::string text_measured(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_idle(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_host(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_operators(const Report& report, const RenderOptions& options, const Ink& ink);

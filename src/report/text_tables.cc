@@ -85,26 +85,29 @@ std::string text_stages(const Report& report, const RenderOptions&, const Ink& i
                    {"FLOP/B"},
                    {"bound", Align::kLeft}});
   int64_t wall = 0;
-  bool any = false, detected = false;
+  bool any = false, detected = false, by_counter = false;
   for (const StageTiming& stage : report.stages) {
     wall += stage.wall_ms.ns;
     any |= stage.count > 0;
     detected |= stage.source == "detected" && stage.count > 0;
     const std::string name = stage_label(report, stage);
+    const bool seen = stage.gpu_busy_ms.known;  // of kernels that were not recorded there is no count
+    by_counter |= busy_text(stage).starts_with('~');
     table.add_row({name, stage.count > 0 ? format_count(static_cast<double>(stage.count)) : "",
                    stage.tokens ? format_count(static_cast<double>(*stage.tokens)) : "-", format_ns(stage.wall_ms.ns),
-                   stage.count > 0 ? format_ms(per_instance(stage, stage.wall_ms.ms())) : "",
-                   percent_or_dash(stage.gpu_busy_frac), format_count(static_cast<double>(stage.kernels)),
-                   format_count(static_cast<double>(stage.launches)), number(stage.tflops, 1),
+                   stage.count > 0 ? format_ms(per_instance(stage, stage.wall_ms.ms())) : "", busy_text(stage),
+                   seen ? format_count(static_cast<double>(stage.kernels)) : "-",
+                   seen ? format_count(static_cast<double>(stage.launches)) : "-", number(stage.tflops, 1),
                    percent_or_dash(stage.mfu), percent_or_dash(stage.mbu), number(stage.intensity, 1),
                    stage.bound.value_or("-")});
   }
   table.add_rule();
   table.add_row({"window", "", "", format_ns(wall)});
   return title(ink, "Stages",
-               !any       ? "none was found"
-               : detected ? "found by llmprof from token counts and kernel sequences, not annotated"
-                          : "as annotated") +
+               !any         ? "none was found"
+               : detected   ? "found by llmprof from token counts and kernel sequences, not annotated"
+               : by_counter ? "as annotated; ~ by hardware counter"
+                            : "as annotated") +
          table.render("  ", ink.on()) + "\n";
 }
 

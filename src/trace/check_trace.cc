@@ -48,6 +48,10 @@ template <>
 constexpr size_t enumerators<DType>() {
   return static_cast<size_t>(DType::kCount);
 }
+template <>
+constexpr size_t enumerators<RecordingLevel>() {
+  return static_cast<size_t>(RecordingLevel::kDeep) + 1;
+}
 
 struct TableSize {
   std::string_view name;

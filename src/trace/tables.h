@@ -60,6 +60,7 @@ enum class IdleCause : uint8_t {
   kGraphInternal,     // between two nodes of one CUDA graph launch
   kProfiler,          // inside a recorded profiler overhead (buffer request, flush)
   kNoWork,            // outside every stage: nothing was asked of the GPU
+  kNotRecorded,       // kernels were not recorded then; no idle time, and never counted as such
   kCount
 };
 std::string_view idle_cause_name(IdleCause cause);
@@ -134,12 +135,14 @@ LLMPROF_TABLE(Signatures, "signatures", "Distinct input shapes and types of oper
   C(double, recorded_flops, "FLOP", "FLOPs as the recorder estimated them, NaN if absent")
 LLMPROF_TABLE(Ops, "ops", "Operators that the framework ran on the host", LLMPROF_OP_COLUMNS)
 
-#define LLMPROF_ANNOTATION_COLUMNS(C)                                      \
-  C(int64_t, start_ns, "ns", "Start")                                      \
-  C(int64_t, dur_ns, "ns", "Duration")                                     \
-  C(Row, thread, "", "Row in threads; kNoRow for a projection on the GPU") \
-  C(StringId, name, "", "Text of the range")                               \
-  C(AnnotationKind, kind, "", "user, gpu-user or nvtx")                    \
+#define LLMPROF_ANNOTATION_COLUMNS(C)                                            \
+  C(int64_t, start_ns, "ns", "Start")                                            \
+  C(int64_t, dur_ns, "ns", "Duration")                                           \
+  C(Row, thread, "", "Row in threads; kNoRow for a projection on the GPU")       \
+  C(StringId, name, "", "Text of the range")                                     \
+  C(StringId, domain, "", "NVTX domain, empty for the default one and the rest") \
+  C(AnnotationKind, kind, "", "user, gpu-user or nvtx")                          \
+  C(double, payload, "", "Number the program attached, NaN if none")             \
   C(uint64_t, external_id, "", "Identifier shared with operators, 0 if absent")
 LLMPROF_TABLE(Annotations, "annotations", "Ranges that the program named itself", LLMPROF_ANNOTATION_COLUMNS)
 
@@ -232,6 +235,112 @@ LLMPROF_TABLE(MemoryEvents, "memory_events", "Allocations and frees", LLMPROF_ME
   C(double, value, "", "Value in the counter's own unit")
 LLMPROF_TABLE(Counters, "counters", "Counter samples over time", LLMPROF_COUNTER_COLUMNS)
 
+// Calls of cuBLAS, cuBLASLt and cuDNN with their shapes, seen by hooks in the watched process. GEMM as
+// LLMPROF_WORK_COLUMNS has it: m tokens (rows of the activation), n output features, k reduction, 2*batch*m*n*k FLOPs.
+#define LLMPROF_LIBRARY_CALL_COLUMNS(C)                                                             \
+  C(int64_t, start_ns, "ns", "Start on the host")                                                   \
+  C(int64_t, dur_ns, "ns", "Duration on the host")                                                  \
+  C(Row, thread, "", "Row in threads")                                                              \
+  C(StringId, name, "", "Function, for example cublasLtMatmul")                                     \
+  C(WorkKind, kind, "", "gemm, attention or convolution")                                           \
+  C(DType, dtype, "", "Element type of the activation")                                             \
+  C(DType, weight_dtype, "", "Element type of the second operand")                                  \
+  C(DType, out_dtype, "", "Element type of the result")                                             \
+  C(int64_t, batch, "", "Independent problems")                                                     \
+  C(int64_t, m, "", "Rows of the activation: tokens, -1 if unknown")                                \
+  C(int64_t, n, "", "Output features, -1 if unknown")                                               \
+  C(int64_t, k, "", "Reduction length, -1 if unknown")                                              \
+  C(StringId, epilogue, "", "What the library fused behind it, for example BIAS; empty if nothing") \
+  C(StringId, detail, "", "Anything else the hook saw")
+LLMPROF_TABLE(LibraryCalls, "library_calls", "Calls of GPU math libraries with their shapes",
+              LLMPROF_LIBRARY_CALL_COLUMNS)
+
+// A node that was captured under a library call carries its shape into every replay.
+#define LLMPROF_GRAPH_NODE_COLUMNS(C)                           \
+  C(uint64_t, node, "", "Node id as gpu_ops.graph_node has it") \
+  C(Row, library_call, "", "Library call under which it was captured, row in library_calls")
+LLMPROF_TABLE(GraphNodes, "graph_nodes", "CUDA graph nodes captured under a library call, by node",
+              LLMPROF_GRAPH_NODE_COLUMNS)
+
+// A CUDA graph launch as a whole, where its nodes were not recorded.
+#define LLMPROF_GRAPH_LAUNCH_COLUMNS(C)           \
+  C(int64_t, start_ns, "ns", "Start on the GPU")  \
+  C(int64_t, dur_ns, "ns", "Duration on the GPU") \
+  C(Row, stream, "", "Row in streams")            \
+  C(uint64_t, graph, "", "Executable graph id")   \
+  C(uint64_t, correlation, "", "Joins the API call that launched it, 0 if absent")
+LLMPROF_TABLE(GraphLaunches, "graph_launches", "CUDA graph launches recorded as a whole", LLMPROF_GRAPH_LAUNCH_COLUMNS)
+
+// Host events that recur every step; seen at every level, so that step times are known where nothing else is recorded.
+#define LLMPROF_BEAT_COLUMNS(C)        \
+  C(int64_t, time_ns, "ns", "When")    \
+  C(Row, thread, "", "Row in threads") \
+  C(uint64_t, key, "", "Equal for the same graph or the same GEMM shape")
+LLMPROF_TABLE(Beats, "beats", "Graph launches and library calls on the host, at every recording level",
+              LLMPROF_BEAT_COLUMNS)
+
+// What was recorded when, per process. Rows of one process do not overlap and are in time order.
+enum class RecordingLevel : uint8_t { kOff, kLight, kDefault, kDeep };
+#define LLMPROF_RECORDED_COLUMNS(C)                                                       \
+  C(int64_t, start_ns, "ns", "Start")                                                     \
+  C(int64_t, dur_ns, "ns", "Duration")                                                    \
+  C(int64_t, process_id, "", "Operating system process id")                               \
+  C(RecordingLevel, level, "", "off, light (ranges only), default (kernels too) or deep") \
+  C(StringId, reason, "", "Why the level changed at the start")
+LLMPROF_TABLE(Recorded, "recorded", "How much was recorded, over time", LLMPROF_RECORDED_COLUMNS)
+
+// Hardware counters over one interval each, device-wide: they see every process on the GPU. NaN where not sampled.
+#define LLMPROF_GPU_SAMPLE_COLUMNS(C)                                                     \
+  C(int64_t, start_ns, "ns", "Start of the interval")                                     \
+  C(int64_t, dur_ns, "ns", "Length of the interval")                                      \
+  C(int32_t, device, "", "CUDA device ordinal, -1 if it is not one of the program's")     \
+  C(uint8_t, source, "", "0 PM sampling, 1 GPM")                                          \
+  C(float, gr_active_frac, "frac", "Graphics and compute engine active")                  \
+  C(float, sm_active_frac, "frac", "SMs with at least one warp")                          \
+  C(float, warps_active_frac, "frac", "Resident warps over the most an SM can hold")      \
+  C(float, instructions_frac, "frac", "Instructions issued over the peak")                \
+  C(float, tensor_active_frac, "frac", "Tensor pipe active")                              \
+  C(float, tensor_fp_frac, "frac", "Tensor pipe active with floating point operands")     \
+  C(float, tensor_int_frac, "frac", "Tensor pipe active with integer operands")           \
+  C(float, dram_read_frac, "frac", "Memory reads over the peak")                          \
+  C(float, dram_write_frac, "frac", "Memory writes over the peak")                        \
+  C(float, dram_active_frac, "frac", "Memory traffic over the peak (GPM: both ways)")     \
+  C(float, dram_read_bytes_per_s, "bytes/s", "Memory reads")                              \
+  C(float, dram_write_bytes_per_s, "bytes/s", "Memory writes")                            \
+  C(float, l2_hit_frac, "frac", "L2 sector hit rate")                                     \
+  C(float, pcie_read_bytes_per_s, "bytes/s", "PCIe reads by the GPU")                     \
+  C(float, pcie_write_bytes_per_s, "bytes/s", "PCIe writes by the GPU")                   \
+  C(float, nvlink_rx_bytes_per_s, "bytes/s", "NVLink received")                           \
+  C(float, nvlink_tx_bytes_per_s, "bytes/s", "NVLink sent")                               \
+  C(float, copy_engine_frac, "frac", "Any engine but the synchronous copy engine active") \
+  C(float, sm_clock_hz, "Hz", "Clock the SMs ran at")                                     \
+  C(float, ctas_launched, "", "Thread blocks started in the interval")
+LLMPROF_TABLE(GpuSamples, "gpu_samples", "Hardware counters over time", LLMPROF_GPU_SAMPLE_COLUMNS)
+
+// Readings of NVML. NaN or -1 where the device does not tell.
+#define LLMPROF_NVML_SAMPLE_COLUMNS(C)                                                            \
+  C(int64_t, time_ns, "ns", "When")                                                               \
+  C(int32_t, device, "", "CUDA device ordinal, -1 if it is not one of the program's")             \
+  C(float, gpu_util_frac, "frac", "Share of the driver's window in which any kernel ran")         \
+  C(float, memory_util_frac, "frac", "Share of the driver's window in which memory was accessed") \
+  C(float, sm_clock_mhz, "MHz", "SM clock")                                                       \
+  C(float, memory_clock_mhz, "MHz", "Memory clock")                                               \
+  C(float, power_w, "W", "Board power")                                                           \
+  C(double, energy_j, "J", "Energy since driver load")                                            \
+  C(float, temperature_c, "C", "GPU temperature")                                                 \
+  C(float, memory_temperature_c, "C", "Memory temperature")                                       \
+  C(int64_t, memory_used_bytes, "bytes", "Device memory in use, all processes")                   \
+  C(uint64_t, throttle_reasons, "", "Bits of nvmlDeviceGetCurrentClocksEventReasons")             \
+  C(int64_t, throttle_power_ns, "ns", "Cumulative time at the power cap")                         \
+  C(int64_t, throttle_thermal_sw_ns, "ns", "Cumulative time of software thermal slowdown")        \
+  C(int64_t, throttle_thermal_hw_ns, "ns", "Cumulative time of hardware thermal slowdown")        \
+  C(int64_t, throttle_brake_ns, "ns", "Cumulative time of the power brake")                       \
+  C(int64_t, throttle_sync_boost_ns, "ns", "Cumulative time of sync boost")                       \
+  C(float, pcie_rx_bytes_per_s, "bytes/s", "PCIe received")                                       \
+  C(float, pcie_tx_bytes_per_s, "bytes/s", "PCIe sent")
+LLMPROF_TABLE(NvmlSamples, "nvml_samples", "Power, clocks, temperature, throttling over time",
+              LLMPROF_NVML_SAMPLE_COLUMNS)
+
 // ---- derived tables ------------------------------------------------------------------------------------------------
 
 // Parallel to ops.
@@ -250,6 +359,7 @@ LLMPROF_TABLE(ApiLinks, "api_links", "Operators of API calls, parallel to api_ca
   C(Row, op, "", "Innermost operator that launched it, row in ops")                                    \
   C(Row, work, "", "Arithmetic it carries, row in works; only one activity of an operator carries it") \
   C(Row, step, "", "Step it belongs to, row in steps")                                                 \
+  C(Row, library_call, "", "Math library call that launched it, row in library_calls")                 \
   C(Category, category, "", "What it is for")
 LLMPROF_TABLE(GpuLinks, "gpu_links", "Launches, operators and steps of GPU activities, parallel to gpu_ops",
               LLMPROF_GPU_LINK_COLUMNS)
@@ -292,6 +402,8 @@ LLMPROF_TABLE(Works, "works", "Distinct arithmetic shapes with FLOPs and bytes",
   C(int64_t, sequences, "", "Sequences in the step, -1 if unknown")                                                    \
   C(int64_t, context, "", "Longest context attended, new tokens included, -1 if unknown")                              \
   C(int64_t, output_tokens, "", "Tokens the step produced (one per sequence that finished its prompt), -1 if unknown") \
+  C(int64_t, gemm_rows, "", "Rows that most GEMMs of the step were run on, -1 if unknown")                             \
+  C(uint8_t, missing, "", "0 all kernels are recorded, 1 CUDA graphs only as a whole, 2 kernels are not recorded")     \
   C(Row, annotation, "", "Row in annotations, kNoRow if detected")
 LLMPROF_TABLE(Steps, "steps", "Runs of the model: prefills, decode steps, vision passes, in time order",
               LLMPROF_STEP_COLUMNS)
@@ -334,7 +446,14 @@ LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was 
   T(SyncEvents, sync_events)       \
   T(Overheads, overheads)          \
   T(MemoryEvents, memory_events)   \
-  T(Counters, counters)
+  T(Counters, counters)            \
+  T(LibraryCalls, library_calls)   \
+  T(GraphNodes, graph_nodes)       \
+  T(GraphLaunches, graph_launches) \
+  T(Beats, beats)                  \
+  T(Recorded, recorded)            \
+  T(GpuSamples, gpu_samples)       \
+  T(NvmlSamples, nvml_samples)
 #define LLMPROF_DERIVED_TABLES(T) \
   T(OpLinks, op_links)            \
   T(ApiLinks, api_links)          \

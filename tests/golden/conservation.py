@@ -10,7 +10,7 @@ from decimal import Decimal
 
 REPORT_KEYS = ("schema tool_version source device model latency stages operators kernels_topk categories telemetry memory "
                "overhead findings cannot_tell diagnostics").split()
-STAGE_KEYS = ("name kind source count tokens wall_ms gpu_busy_ms gpu_idle_ms kernels launches flops dram_bytes_model "
+STAGE_KEYS = ("name kind source count tokens wall_ms gpu_busy_ms gpu_idle_ms not_recorded_ms kernels launches flops dram_bytes_model "
               "dram_bytes_measured tflops mfu mfu_at_clock mbu intensity tensor_active_frac sm_active_frac dram_frac "
               "l2_hit_frac bound energy_j").split()
 OPERATOR_KEYS = ("name stage calls cpu_total_ms cpu_self_ms gpu_total_ms gpu_mean_ms shapes flops memory_bytes").split()
@@ -46,7 +46,9 @@ def need_keys(what, row, keys):
 
 
 def ns_of(ms):
-    """A time in milliseconds as whole nanoseconds; a time that is none is a broken law itself."""
+    """A time in milliseconds as whole nanoseconds, 0 if unknown; a time that is none is a broken law itself."""
+    if ms is None:
+        return 0
     ns = Decimal(ms) * 1000000
     whole = ns.to_integral_value()
     expect(ns == whole, f"{ms} ms is not a whole number of nanoseconds")
@@ -110,12 +112,17 @@ def check_report(report, recordings):
 def check_stage(stage):
     need_keys(f"stage {stage.get('name')}", stage, STAGE_KEYS)
     name = stage["name"]
-    same(f"{name}: busy + idle against wall", ns_of(stage["wall_ms"]),
-         ns_of(stage["gpu_busy_ms"]) + ns_of(stage["gpu_idle_ms"]))
+    same(f"{name}: busy + idle + not recorded against wall", ns_of(stage["wall_ms"]),
+         ns_of(stage["gpu_busy_ms"]) + ns_of(stage["gpu_idle_ms"]) + ns_of(stage["not_recorded_ms"]))
+    for key in ("gpu_busy_ms", "gpu_idle_ms"):
+        expect(stage[key] is not None or stage["not_recorded_ms"] == stage["wall_ms"],
+               f"{name}: {key} is unknown although kernels were recorded")
     expect(ns_of(stage["gpu_idle_ms"]) >= 0 and ns_of(stage["gpu_busy_ms"]) >= 0, f"{name}: a negative time")
     expect(stage["kind"] in STAGE_KINDS, f"{name}: unknown kind {stage['kind']}")
     expect(stage["source"] in STAGE_SOURCES or name == "[unattributed]", f"{name}: unknown source {stage['source']}")
     expect(stage["bound"] in BOUNDS, f"{name}: unknown bound {stage['bound']}")
+    for key in ("tensor_active_frac", "sm_active_frac", "dram_frac", "l2_hit_frac", "counter_coverage_frac"):
+        expect(stage[key] is None or 0 <= stage[key] <= Decimal("1.05"), f"{name}: {key} is {stage[key]}")
     for key in ("mfu", "mfu_at_clock", "mbu"):
         expect(stage[key] is None or 0 <= stage[key] <= Decimal("1.1"), f"{name}: {key} is {stage[key]}")
     wall_s = Decimal(stage["wall_ms"]) / 1000

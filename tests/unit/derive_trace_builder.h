@@ -108,6 +108,59 @@ class TraceBuilder {
     trace.overheads.name[row] = trace.strings.intern(name);
   }
 
+  // ---- what a live recording adds ----
+  // A GEMM through a math library on the host during [start, start + dur).
+  Row library_call(int64_t start, int64_t dur, int64_t m, int64_t n, int64_t k, int64_t batch = 1,
+                   DType dtype = DType::kBf16, Row on_thread = 0) {
+    LibraryCalls& calls = trace.library_calls;
+    const Row row = static_cast<Row>(calls.size());
+    calls.resize(row + 1);
+    calls.start_ns[row] = start;
+    calls.dur_ns[row] = dur;
+    calls.thread[row] = on_thread;
+    calls.name[row] = trace.strings.intern("cublasGemmEx");
+    calls.kind[row] = WorkKind::kGemm;
+    calls.dtype[row] = calls.weight_dtype[row] = calls.out_dtype[row] = dtype;
+    calls.batch[row] = batch;
+    calls.m[row] = m;
+    calls.n[row] = n;
+    calls.k[row] = k;
+    return row;
+  }
+  void graph_node(uint64_t node, Row library_call) {
+    trace.graph_nodes.node.push_back(node);
+    trace.graph_nodes.library_call.push_back(library_call);
+  }
+  // A kernel that a graph replayed.
+  void node_kernel(std::string_view name, int64_t start, int64_t dur, uint64_t correlation, uint64_t node) {
+    gpu(name, start, dur, correlation);
+    trace.gpu_ops.graph_node.back() = node;
+  }
+  void graph_launch(int64_t start, int64_t dur, uint64_t correlation) {
+    GraphLaunches& graphs = trace.graph_launches;
+    const size_t row = graphs.size();
+    graphs.resize(row + 1);
+    graphs.start_ns[row] = start;
+    graphs.dur_ns[row] = dur;
+    graphs.stream[row] = 0;
+    graphs.graph[row] = 9;
+    graphs.correlation[row] = correlation;
+  }
+  void level(int64_t start, int64_t end, RecordingLevel level, int64_t process = 1) {
+    Recorded& table = trace.recorded;
+    const size_t row = table.size();
+    table.resize(row + 1);
+    table.start_ns[row] = start;
+    table.dur_ns[row] = end - start;
+    table.process_id[row] = process;
+    table.level[row] = level;
+  }
+  void beat(int64_t time, uint64_t key, Row on_thread = 0) {
+    trace.beats.time_ns.push_back(time);
+    trace.beats.thread.push_back(on_thread);
+    trace.beats.key.push_back(key);
+  }
+
   // Sorted tables with launches linked and categories by the words gemm, attn, argmax, conv and Memcpy in kernel names.
   Trace& build() {
     sort(trace.ops, trace.ops.start_ns, trace.ops.dur_ns);
@@ -115,6 +168,7 @@ class TraceBuilder {
     sort(trace.gpu_ops, trace.gpu_ops.start_ns, trace.gpu_ops.dur_ns);
     sort(trace.annotations, trace.annotations.start_ns, trace.annotations.dur_ns);
     sort(trace.python_calls, trace.python_calls.start_ns, trace.python_calls.dur_ns);
+    fold_whole_graphs(trace);
     link_launches(trace);
     for (size_t i = 0; i < trace.gpu_ops.size(); ++i) {
       const std::string_view name = trace.text(trace.gpu_ops.name[i]);
@@ -124,7 +178,12 @@ class TraceBuilder {
                                     : has("argmax") ? Category::kSampling
                                     : has("conv")   ? Category::kConvolution
                                     : has("Memcpy") ? Category::kCopy
+                                    : has("[CUDA")  ? Category::kOther
                                                     : Category::kElementwise;
+    }
+    if (!trace.library_calls.empty()) {
+      link_library_calls(trace);
+      attach_work(trace);
     }
     return trace;
   }

@@ -1,0 +1,179 @@
+#include "analyze/counters.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "analyze/groups.h"
+
+namespace llmprof {
+namespace {
+
+constexpr uint8_t kPmSampling = 0;
+constexpr double kInsideMin = 0.8;           // share of a sample in one kernel
+constexpr double kConcurrencyMax = 1.02;     // kernels that ran within a sample may add up to this much of it
+constexpr size_t kKernelsPerSampleMax = 32;  // more cannot leave 80 % to one
+
+double sum_of(float read, float write) { return static_cast<double>(read) + static_cast<double>(write); }
+
+}  // namespace
+
+CounterSamples::CounterSamples(const Trace& trace, int32_t device, OptDouble bytes_per_s)
+    : table_(trace.gpu_samples), bytes_per_s_(bytes_per_s) {
+  bool pm = false;
+  for (Row row = 0; row < table_.size(); ++row) {
+    if (table_.device[row] == device && table_.source[row] == kPmSampling && table_.dur_ns[row] > 0) pm = true;
+  }
+  gpm_ = !pm;
+  std::vector<int64_t> lengths;
+  for (Row row = 0; row < table_.size(); ++row) {
+    if (table_.device[row] != device || table_.dur_ns[row] <= 0) continue;
+    if ((table_.source[row] == kPmSampling) != pm) continue;
+    rows_.push_back(row);
+    lengths.push_back(table_.dur_ns[row]);
+  }
+  const auto before = [&](Row a, Row b) { return table_.start_ns[a] < table_.start_ns[b]; };
+  if (!std::is_sorted(rows_.begin(), rows_.end(), before)) std::stable_sort(rows_.begin(), rows_.end(), before);
+  if (lengths.empty()) return;
+  longest_ns_ = *std::max_element(lengths.begin(), lengths.end());
+  std::nth_element(lengths.begin(), lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 2), lengths.end());
+  interval_ns_ = lengths[lengths.size() / 2];
+}
+
+double CounterSamples::dram_frac(Row sample) const {
+  const double frac = sum_of(table_.dram_read_frac[sample], table_.dram_write_frac[sample]);
+  if (!std::isnan(frac) || !bytes_per_s_) return frac;
+  return sum_of(table_.dram_read_bytes_per_s[sample], table_.dram_write_bytes_per_s[sample]) / *bytes_per_s_;
+}
+
+double CounterSamples::dram_bytes_per_s(Row sample) const {
+  const double rate = sum_of(table_.dram_read_bytes_per_s[sample], table_.dram_write_bytes_per_s[sample]);
+  if (!std::isnan(rate) || !bytes_per_s_) return rate;
+  return sum_of(table_.dram_read_frac[sample], table_.dram_write_frac[sample]) * *bytes_per_s_;
+}
+
+void CounterSamples::add(int64_t start_ns, int64_t end_ns, CounterSums& sums) const {
+  std::vector<Row>::const_iterator it =
+      std::lower_bound(rows_.begin(), rows_.end(), start_ns - longest_ns_,
+                       [&](Row row, int64_t time) { return table_.start_ns[row] < time; });
+  for (; it != rows_.end() && table_.start_ns[*it] < end_ns; ++it) {
+    const Row row = *it;
+    const int64_t overlap =
+        std::min(end_ns, table_.start_ns[row] + table_.dur_ns[row]) - std::max(start_ns, table_.start_ns[row]);
+    if (overlap <= 0) continue;
+    const double ns = static_cast<double>(overlap);
+    ++sums.samples;
+    sums.covered_ns += ns;
+    sums.gr_active.add(static_cast<double>(table_.gr_active_frac[row]), ns);
+    const double sm = static_cast<double>(table_.sm_active_frac[row]);
+    sums.sm_active.add(sm, ns);
+    sums.tensor_active.add(static_cast<double>(table_.tensor_active_frac[row]), ns);
+    sums.dram.add(dram_frac(row), ns);
+    sums.dram_bytes_per_s.add(dram_bytes_per_s(row), ns);
+    // The rate of an idle cache says nothing.
+    sums.l2_hit.add(static_cast<double>(table_.l2_hit_frac[row]), sm >= 0 ? ns * sm : ns);
+    sums.pcie_read.add(static_cast<double>(table_.pcie_read_bytes_per_s[row]), ns);
+    sums.pcie_write.add(static_cast<double>(table_.pcie_write_bytes_per_s[row]), ns);
+    sums.nvlink_rx.add(static_cast<double>(table_.nvlink_rx_bytes_per_s[row]), ns);
+    sums.nvlink_tx.add(static_cast<double>(table_.nvlink_tx_bytes_per_s[row]), ns);
+    if (table_.sm_clock_hz[row] > 0) sums.clocks_hz.push_back(table_.sm_clock_hz[row]);
+  }
+}
+
+bool Readings::covers(int64_t start_ns, int64_t end_ns) const {
+  return times_.size() >= 2 && times_.front() - kReachNs <= start_ns && end_ns <= times_.back() + kReachNs;
+}
+
+double Readings::at(int64_t time_ns) const {
+  const std::vector<int64_t>::const_iterator it = std::lower_bound(times_.begin(), times_.end(), time_ns);
+  if (it == times_.begin()) return values_.front();
+  if (it == times_.end()) return values_.back();
+  const size_t i = static_cast<size_t>(it - times_.begin());
+  const double part = static_cast<double>(time_ns - times_[i - 1]) / static_cast<double>(times_[i] - times_[i - 1]);
+  return values_[i - 1] + part * (values_[i] - values_[i - 1]);
+}
+
+double Readings::integral(int64_t start_ns, int64_t end_ns) const {
+  double sum = 0, value = at(start_ns);
+  int64_t time = start_ns;
+  size_t i = static_cast<size_t>(std::upper_bound(times_.begin(), times_.end(), start_ns) - times_.begin());
+  while (time < end_ns) {
+    const int64_t next = i < times_.size() ? std::min(end_ns, times_[i]) : end_ns;
+    const double reached = at(next);
+    sum += (value + reached) / 2 * static_cast<double>(next - time) / 1e9;
+    time = next;
+    value = reached;
+    ++i;
+  }
+  return sum;
+}
+
+void Readings::collect(int64_t start_ns, int64_t end_ns, std::vector<double>& out) const {
+  size_t i = static_cast<size_t>(std::lower_bound(times_.begin(), times_.end(), start_ns) - times_.begin());
+  for (; i < times_.size() && times_[i] < end_ns; ++i) out.push_back(values_[i]);
+}
+
+NvmlReadings::NvmlReadings(const Trace& trace, int32_t device) {
+  const NvmlSamples& table = trace.nvml_samples;
+  for (Row row = 0; row < table.size(); ++row) {
+    if (table.device[row] == device) rows.push_back(row);
+  }
+  std::stable_sort(rows.begin(), rows.end(), [&](Row a, Row b) { return table.time_ns[a] < table.time_ns[b]; });
+  const auto add = [](Readings& readings, int64_t time_ns, double value) {
+    if (value >= 0) readings.add(time_ns, value);
+  };
+  int64_t last = INT64_MIN;
+  for (const Row row : rows) {
+    const int64_t time = table.time_ns[row];
+    if (time == last) continue;  // two readings of one moment: the first counts
+    last = time;
+    add(power_w, time, static_cast<double>(table.power_w[row]));
+    add(energy_j, time, table.energy_j[row]);
+    add(sm_clock_mhz, time, static_cast<double>(table.sm_clock_mhz[row]));
+    add(memory_clock_mhz, time, static_cast<double>(table.memory_clock_mhz[row]));
+    add(temperature_c, time, static_cast<double>(table.temperature_c[row]));
+    add(memory_temperature_c, time, static_cast<double>(table.memory_temperature_c[row]));
+    add(gpu_util_frac, time, static_cast<double>(table.gpu_util_frac[row]));
+    add(memory_used_bytes, time, static_cast<double>(table.memory_used_bytes[row]));
+    add(pcie_rx, time, static_cast<double>(table.pcie_rx_bytes_per_s[row]));
+    add(pcie_tx, time, static_cast<double>(table.pcie_tx_bytes_per_s[row]));
+  }
+}
+
+std::vector<KernelCounters> kernel_counters(const Trace& trace, const Groups& groups, int32_t device,
+                                            OptDouble bytes_per_s) {
+  std::vector<KernelCounters> out(groups.kernels.size());
+  if (trace.gpu_samples.empty()) return out;
+  const CounterSamples counters(trace, device, bytes_per_s);
+  if (counters.empty() || counters.gpm()) return out;
+  std::vector<Row> gpu;
+  for (Row row = 0; row < trace.gpu_ops.size(); ++row) {
+    if (trace.device_of(row) == device) gpu.push_back(row);
+  }
+  const GpuSamples& table = trace.gpu_samples;
+  size_t next = 0;  // first activity that starts at or after the end of the sample
+  for (const Row sample : counters.rows()) {
+    const int64_t start = table.start_ns[sample], end = start + table.dur_ns[sample];
+    while (next < gpu.size() && trace.gpu_ops.start_ns[gpu[next]] < end) ++next;
+    const double length = static_cast<double>(end - start);
+    double all = 0, most = 0;
+    Row longest = kNoRow;
+    size_t seen = 0;
+    for (size_t i = next; i-- > 0 && seen < kKernelsPerSampleMax; ++seen) {
+      const int64_t overlap = std::min(end, trace.end_of(gpu[i])) - std::max(start, trace.gpu_ops.start_ns[gpu[i]]);
+      if (overlap <= 0) continue;
+      const double ns = static_cast<double>(overlap);
+      all += ns;
+      if (ns <= most) continue;
+      most = ns;
+      longest = gpu[i];
+    }
+    if (longest == kNoRow || most < kInsideMin * length || all > kConcurrencyMax * length) continue;
+    KernelCounters& kernel = out[groups.kernel_of[longest]];
+    ++kernel.samples;
+    kernel.dram_bytes_per_s.add(counters.dram_bytes_per_s(sample), length);
+    kernel.tensor_active.add(static_cast<double>(table.tensor_active_frac[sample]), length);
+  }
+  return out;
+}
+
+}  // namespace llmprof

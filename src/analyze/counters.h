@@ -1,0 +1,102 @@
+// Readings beside the program, prepared for questions about intervals of time: hardware counters (gpu_samples) and NVML
+// (nvml_samples) of one device. Samples that overlap an interval partly count by the part that overlaps.
+#pragma once
+
+#include <vector>
+
+#include "analyze/report_data.h"
+#include "trace/trace.h"
+
+namespace llmprof {
+
+// Mean over time, of what was sampled.
+struct TimeMean {
+  double sum = 0, weight_ns = 0;
+  void add(double value, double ns) {
+    if (!(value >= 0)) return;  // NaN where not sampled
+    sum += value * ns;
+    weight_ns += ns;
+  }
+  OptDouble mean() const { return weight_ns > 0 ? OptDouble(sum / weight_ns) : std::nullopt; }
+};
+
+struct CounterSums {
+  int64_t samples = 0;
+  double covered_ns = 0;
+  TimeMean gr_active, sm_active, tensor_active, dram, dram_bytes_per_s, l2_hit;
+  TimeMean pcie_read, pcie_write, nvlink_rx, nvlink_tx;
+  std::vector<float> clocks_hz;
+};
+
+class CounterSamples {
+ public:
+  // PM samples of the device; GPM samples where there are none. bytes_per_s: the memory's bandwidth, which turns shares
+  // of the peak into bytes where the sampler gives only those.
+  CounterSamples(const Trace& trace, int32_t device, OptDouble bytes_per_s);
+
+  bool empty() const { return rows_.empty(); }
+  bool gpm() const { return gpm_; }
+  // "pm-sampling" or "gpm".
+  const char* source() const { return gpm_ ? "gpm" : "pm-sampling"; }
+  const std::vector<Row>& rows() const { return rows_; }  // by start
+  // Median length of a sample; 0 without samples.
+  int64_t interval_ns() const { return interval_ns_; }
+  // Adds what overlaps [start_ns, end_ns).
+  void add(int64_t start_ns, int64_t end_ns, CounterSums& sums) const;
+  // Memory traffic of one sample, NaN if not sampled.
+  double dram_bytes_per_s(Row sample) const;
+  double dram_frac(Row sample) const;
+
+ private:
+  const GpuSamples& table_;
+  OptDouble bytes_per_s_;
+  std::vector<Row> rows_;
+  bool gpm_ = false;
+  int64_t interval_ns_ = 0;
+  int64_t longest_ns_ = 0;
+};
+
+// A quantity that NVML reads now and then: linear between readings, constant for up to kReachNs beyond the first and
+// the last one, unknown further out.
+class Readings {
+ public:
+  static constexpr int64_t kReachNs = 250'000'000;  // sensors refresh every 100 ms; two of those and some
+
+  void add(int64_t time_ns, double value) {
+    times_.push_back(time_ns);
+    values_.push_back(value);
+  }
+  size_t size() const { return times_.size(); }
+  bool covers(int64_t start_ns, int64_t end_ns) const;
+  double at(int64_t time_ns) const;
+  // Integral over time, value x seconds. Only where covers().
+  double integral(int64_t start_ns, int64_t end_ns) const;
+  // Readings with a time in [start_ns, end_ns).
+  void collect(int64_t start_ns, int64_t end_ns, std::vector<double>& out) const;
+
+ private:
+  std::vector<int64_t> times_;
+  std::vector<double> values_;
+};
+
+struct NvmlReadings {
+  NvmlReadings(const Trace& trace, int32_t device);
+  std::vector<Row> rows;  // by time
+  Readings power_w, energy_j, sm_clock_mhz, memory_clock_mhz, temperature_c, memory_temperature_c, gpu_util_frac,
+      memory_used_bytes, pcie_rx, pcie_tx;
+};
+
+// Per kernel group (Groups::kernels): samples of which at least 80 % lie in instances of that kernel while no other
+// ran.
+struct KernelCounters {
+  int64_t samples = 0;
+  TimeMean dram_bytes_per_s, tensor_active;
+};
+struct Groups;
+std::vector<KernelCounters> kernel_counters(const Trace& trace, const Groups& groups, int32_t device,
+                                            OptDouble bytes_per_s);
+
+// Fewer samples are not shown for a kernel: 100 us samples next to kernels of similar length scatter.
+inline constexpr int64_t kKernelSamplesMin = 5;
+
+}  // namespace llmprof

@@ -1,0 +1,322 @@
+// What recording did to the program: step times with kernels recorded against step times without, within one run or
+// against a second one in light mode. Recorders that leave neither get no figure.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "analyze/analysis.h"
+#include "derive/host_calls.h"
+#include "derive/recorded_spans.h"
+#include "derive/steps.h"
+
+namespace llmprof {
+namespace {
+
+constexpr size_t kStepsMin = 5;     // on either side; the median of fewer says little
+constexpr size_t kStepsMax = 4000;  // more are thinned out evenly before resampling
+constexpr size_t kResamples = 1000;
+constexpr uint64_t kSeed = 0x6c6c6d70726f66;  // fixed: the same recording gives the same interval
+constexpr double kWaitsMin = 0.5;             // share of steps in which the host waits for the GPU
+constexpr double kEqualNeighbours = 0.8;      // times that were divided evenly, not observed one by one
+
+// Steele, Lea, Flood: Fast splittable pseudorandom number generators (SplitMix64).
+class Random {
+ public:
+  size_t below(size_t n) {
+    state_ += 0x9E3779B97F4A7C15ULL;
+    uint64_t z = state_;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+    z ^= z >> 31;
+    return static_cast<size_t>((z >> 32) * static_cast<uint64_t>(n) >> 32);
+  }
+
+ private:
+  uint64_t state_ = kSeed;
+};
+
+double median_of(std::vector<double>& values) {
+  const size_t half = values.size() / 2;
+  const std::vector<double>::iterator middle = values.begin() + static_cast<std::ptrdiff_t>(half);
+  std::nth_element(values.begin(), middle, values.end());
+  if (values.size() % 2 == 1) return *middle;
+  return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+std::vector<double> thinned(const std::vector<double>& values) {
+  if (values.size() <= kStepsMax) return values;
+  std::vector<double> out;
+  out.reserve(kStepsMax);
+  for (size_t i = 0; i < kStepsMax; ++i) out.push_back(values[i * values.size() / kStepsMax]);
+  return out;
+}
+
+double resampled_median(const std::vector<double>& values, Random& random, std::vector<double>& scratch) {
+  scratch.resize(values.size());
+  for (double& value : scratch) value = values[random.below(values.size())];
+  return median_of(scratch);
+}
+
+// Share of the steps of a stage after which the host waited for the GPU.
+double waits_frac(const Trace& trace, std::string_view stage) {
+  int64_t steps = 0, waits = 0;
+  for (Row s = 0; s < trace.steps.size(); ++s) {
+    if (trace.steps.missing[s] != 0 || base_stage_name(trace.text(trace.steps.stage[s])) != stage) continue;
+    ++steps;
+    waits += trace.steps.sync_ns[s] >= 0;
+  }
+  return steps > 0 ? static_cast<double>(waits) / static_cast<double>(steps) : 0;
+}
+
+// Host ranges are step times only if the host waits in every step, or if the time of a whole loop was divided.
+bool divided_evenly(const std::vector<double>& times_ns) {
+  size_t equal = 0;
+  for (size_t i = 1; i < times_ns.size(); ++i) equal += std::fabs(times_ns[i] - times_ns[i - 1]) <= 1;
+  return times_ns.size() > 1 &&
+         static_cast<double>(equal) >= kEqualNeighbours * static_cast<double>(times_ns.size() - 1);
+}
+
+struct Found {
+  std::vector<DistortionRecord> rows;
+  std::string reason;  // where rows is empty
+};
+
+void add_row(const std::string& stage, const char* method, const std::vector<double>& recorded_ns,
+             const std::vector<double>& unrecorded_ns, Found& found) {
+  std::optional<DistortionRecord> row = compare_step_times(recorded_ns, unrecorded_ns);
+  if (!row) {
+    found.reason = fmt::format("stage {} has {} steps with and {} without recording; {} of each are needed", stage,
+                               recorded_ns.size(), unrecorded_ns.size(), kStepsMin);
+    return;
+  }
+  row->stage = stage;
+  row->method = method;
+  found.rows.push_back(std::move(*row));
+}
+
+Found against_baseline(const Trace& trace, const Trace& baseline) {
+  Found found;
+  const std::vector<StageTimes> theirs = stage_times(baseline);
+  found.reason = "the baseline has no step of the same name as this run";
+  for (const StageTimes& mine : stage_times(trace)) {
+    const std::vector<StageTimes>::const_iterator other =
+        std::find_if(theirs.begin(), theirs.end(), [&](const StageTimes& t) { return t.stage == mine.stage; });
+    if (other == theirs.end()) continue;
+    const bool host_times = other->recorded_ns.size() < kStepsMin;
+    const std::vector<double>& plain = host_times ? other->unrecorded_ns : other->recorded_ns;
+    if (host_times && waits_frac(trace, mine.stage) < kWaitsMin && !divided_evenly(plain)) {
+      found.reason = "the host runs ahead of the GPU, so that the ranges of the baseline do not tell its step times";
+      continue;
+    }
+    add_row(mine.stage, "baseline", mine.recorded_ns, plain, found);
+  }
+  return found;
+}
+
+// Steps are compared from one window's length before the first unrecorded window on: further back lies the warm-up of
+// the program, which has no counterpart without recording.
+int64_t compared_from_ns(const Trace& trace) {
+  const Recorded& recorded = trace.recorded;
+  int64_t first_on = std::numeric_limits<int64_t>::max();
+  for (Row row = 0; row < recorded.size(); ++row)
+    if (recorded.level[row] >= RecordingLevel::kDefault) first_on = std::min(first_on, recorded.start_ns[row]);
+  int64_t first_off = std::numeric_limits<int64_t>::max(), length = 0;
+  for (Row row = 0; row < recorded.size(); ++row) {
+    if (recorded.level[row] >= RecordingLevel::kDefault || recorded.start_ns[row] <= first_on) continue;
+    if (recorded.start_ns[row] >= first_off) continue;
+    first_off = recorded.start_ns[row];
+    length = recorded.dur_ns[row];
+  }
+  return first_off == std::numeric_limits<int64_t>::max() ? first_off : first_off - length;
+}
+
+std::vector<StageTimes> stage_times_from(const Trace& trace, int64_t from_ns);
+
+Found within_run(const Trace& trace) {
+  Found found;
+  found.reason = "everything was recorded: no window without recording lies in the run";
+  bool unrecorded = false;
+  for (const RecordingLevel level : trace.recorded.level) unrecorded |= level < RecordingLevel::kDefault;
+  if (!unrecorded) return found;
+  found.reason = "no step lies in the windows without recording";
+  for (const StageTimes& times : stage_times_from(trace, compared_from_ns(trace))) {
+    if (!times.unrecorded_ns.empty()) add_row(times.stage, "within-run", times.recorded_ns, times.unrecorded_ns, found);
+  }
+  return found;
+}
+
+struct BeatIntervals {
+  std::vector<double> recorded_ns, unrecorded_ns;
+  size_t waits = 0;  // recorded intervals in which the host waited for the GPU
+};
+
+std::map<std::pair<Row, uint64_t>, BeatIntervals> beat_intervals(const Trace& trace) {
+  const Beats& beats = trace.beats;
+  const RecordedSpans recorded(trace);
+  const HostCalls calls(trace);
+  std::vector<Row> order(beats.size());
+  for (Row i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](Row a, Row b) { return beats.time_ns[a] < beats.time_ns[b]; });
+  std::map<std::pair<Row, uint64_t>, int64_t> last;
+  std::map<std::pair<Row, uint64_t>, BeatIntervals> out;
+  const int64_t from_ns = compared_from_ns(trace);
+  for (const Row row : order) {
+    const Row thread = beats.thread[row];
+    if (thread >= trace.threads.size()) continue;
+    const std::pair<Row, uint64_t> key{thread, beats.key[row]};
+    const int64_t to = beats.time_ns[row];
+    const auto known = last.find(key);
+    const int64_t from = known != last.end() ? known->second : to;
+    last[key] = to;
+    if (from >= to || from < from_ns) continue;
+    const std::vector<TimeSpan>& spans = recorded.unrecorded_process(trace.threads.process_id[thread]);
+    BeatIntervals& intervals = out[key];
+    if (!RecordedSpans::touches(spans, from, to)) {
+      intervals.recorded_ns.push_back(static_cast<double>(to - from));
+      intervals.waits += calls.first_blocking(thread, from, to) != nullptr;
+    } else if (std::any_of(spans.begin(), spans.end(),
+                           [&](const TimeSpan& span) { return span.start_ns <= from && to <= span.end_ns; })) {
+      intervals.unrecorded_ns.push_back(static_cast<double>(to - from));
+    }
+  }
+  return out;
+}
+
+// Steps without names: the distances of host events that recur every step.
+Found by_beats(const Trace& trace) {
+  Found found;
+  found.reason = "no recurring host event was seen often enough with and without recording";
+  const std::map<std::pair<Row, uint64_t>, BeatIntervals> all = beat_intervals(trace);
+  const BeatIntervals* best = nullptr;
+  const auto pairs = [](const BeatIntervals& i) { return std::min(i.recorded_ns.size(), i.unrecorded_ns.size()); };
+  for (const auto& [key, intervals] : all) {
+    if (best == nullptr || pairs(intervals) > pairs(*best)) best = &intervals;
+  }
+  if (best == nullptr || pairs(*best) < kStepsMin) return found;
+  if (static_cast<double>(best->waits) < kWaitsMin * static_cast<double>(best->recorded_ns.size())) {
+    found.reason = "the host runs ahead of the GPU, so that host events do not tell step times";
+    return found;
+  }
+  add_row("[recurring host event]", "beats", best->recorded_ns, best->unrecorded_ns, found);
+  return found;
+}
+
+const DistortionRecord* headline(const Trace& trace, const std::vector<DistortionRecord>& rows) {
+  const DistortionRecord* best = nullptr;
+  bool best_decodes = false;
+  for (const DistortionRecord& row : rows) {
+    bool decodes = false;
+    for (Row s = 0; s < trace.steps.size() && !decodes; ++s) {
+      decodes =
+          trace.steps.kind[s] == StageKind::kDecode && base_stage_name(trace.text(trace.steps.stage[s])) == row.stage;
+    }
+    const bool better = best == nullptr || (decodes && !best_decodes) ||
+                        (decodes == best_decodes && row.recorded_steps > best->recorded_steps);
+    if (!better) continue;
+    best = &row;
+    best_decodes = decodes;
+  }
+  return best;
+}
+
+}  // namespace
+
+std::optional<DistortionRecord> compare_step_times(const std::vector<double>& recorded_ns,
+                                                   const std::vector<double>& unrecorded_ns) {
+  if (recorded_ns.size() < kStepsMin || unrecorded_ns.size() < kStepsMin) return std::nullopt;
+  const std::vector<double> with = thinned(recorded_ns), without = thinned(unrecorded_ns);
+  std::vector<double> scratch = without;
+  const double plain = median_of(scratch);
+  scratch = with;
+  const double slowed = median_of(scratch);
+  if (plain <= 0) return std::nullopt;
+  Random random;
+  std::vector<double> ratios;
+  ratios.reserve(kResamples);
+  for (size_t i = 0; i < kResamples; ++i) {
+    const double a = resampled_median(with, random, scratch);
+    const double b = resampled_median(without, random, scratch);
+    if (b > 0) ratios.push_back(a / b - 1);
+  }
+  std::sort(ratios.begin(), ratios.end());
+  const auto quantile = [&](double p) {
+    return ratios[static_cast<size_t>(p * static_cast<double>(ratios.size() - 1) + 0.5)];
+  };
+  DistortionRecord row;
+  row.distortion_frac = slowed / plain - 1;
+  row.ci95_low_frac = quantile(0.025);
+  row.ci95_high_frac = quantile(0.975);
+  row.recorded_steps = static_cast<int64_t>(recorded_ns.size());
+  row.unrecorded_steps = static_cast<int64_t>(unrecorded_ns.size());
+  row.recorded_ms = slowed / 1e6;
+  row.unrecorded_ms = plain / 1e6;
+  return row;
+}
+
+std::vector<StageTimes> stage_times(const Trace& trace) {
+  return stage_times_from(trace, std::numeric_limits<int64_t>::min());
+}
+
+namespace {
+std::vector<StageTimes> stage_times_from(const Trace& trace, int64_t from_ns) {
+  const Steps& steps = trace.steps;
+  std::vector<StageTimes> out;
+  std::map<std::string_view, size_t> slots;
+  std::map<int32_t, Row> previous;
+  for (Row s = 0; s < steps.size(); ++s) {
+    const std::string_view name = base_stage_name(trace.text(steps.stage[s]));
+    const auto [slot, fresh] = slots.emplace(name, out.size());
+    if (fresh) out.push_back({std::string(name), steps.kind[s], {}, {}});
+    const std::map<int32_t, Row>::const_iterator before = previous.find(steps.device[s]);
+    // A window begins where the step before it ended, so that one must have been recorded alike.
+    const bool alike = before == previous.end() || steps.missing[before->second] == steps.missing[s];
+    previous[steps.device[s]] = s;
+    if (!alike || steps.missing[s] == 1 || steps.start_ns[s] < from_ns) continue;
+    StageTimes& times = out[slot->second];
+    (steps.missing[s] == 0 ? times.recorded_ns : times.unrecorded_ns)
+        .push_back(static_cast<double>(steps.end_ns[s] - steps.start_ns[s]));
+  }
+  return out;
+}
+
+}  // namespace
+
+void analyze_overhead(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
+  const Trace& trace = context.trace;
+  OverheadReport overhead;
+  overhead.records = static_cast<int64_t>(trace.overheads.size());
+  for (const int64_t dur_ns : trace.overheads.dur_ns) overhead.recorded_ms.ns += dur_ns;
+  overhead.method =
+      "sum of the recorder's own overhead records; the cost of recording every operator and call is not among them";
+  Found found;
+  found.reason = "the recording does not contain an unrecorded run to compare with";
+  if (context.options.baseline != nullptr) {
+    found = against_baseline(trace, *context.options.baseline);
+  } else if (!trace.recorded.empty()) {
+    found = within_run(trace);
+    if (found.rows.empty() && !trace.beats.empty()) {
+      Found beats = by_beats(trace);
+      if (!beats.rows.empty()) found = std::move(beats);
+    }
+  }
+  overhead.stages = std::move(found.rows);
+  if (const DistortionRecord* row = headline(trace, overhead.stages); row != nullptr) {
+    overhead.distortion_frac = row->distortion_frac;
+    overhead.ci95 = std::array<double, 2>{row->ci95_low_frac, row->ci95_high_frac};
+    overhead.stage = row->stage;
+    overhead.method = row->method;
+  } else {
+    const bool live = is_live_recording(trace);
+    cannot_tell.push_back({"How much slower was the program because it was recorded?", std::move(found.reason),
+                           live ? "record with `llmprof run --baseline -- COMMAND`, which runs it a second time in "
+                                  "light mode, or longer, so that windows are left unrecorded"
+                                : "time the same requests without the profiler and compare with the stage table, or "
+                                  "record with `llmprof run`, which states what it cost"});
+  }
+  report.overhead = std::move(overhead);
+}
+
+}  // namespace llmprof

@@ -1,0 +1,285 @@
+#include "analyze/telemetry.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace llmprof {
+namespace {
+
+constexpr size_t kSeriesPoints = 120;
+constexpr size_t kEnergyReadingsMin = 5;
+
+int64_t median_step_ns(const Steps& steps, const StageGroup& group) {
+  std::vector<int64_t> lengths;
+  lengths.reserve(group.steps.size());
+  for (const Row s : group.steps) lengths.push_back(steps.end_ns[s] - steps.start_ns[s]);
+  if (lengths.empty()) return 0;
+  const std::vector<int64_t>::iterator middle = lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 2);
+  std::nth_element(lengths.begin(), middle, lengths.end());
+  return *middle;
+}
+
+OptDouble median(std::vector<double> values) {
+  const std::optional<Summary> summary = summarize(std::move(values));
+  return summary ? OptDouble(summary->p50) : std::nullopt;
+}
+
+std::vector<double> in_mhz(const std::vector<float>& hz) {
+  std::vector<double> out;
+  out.reserve(hz.size());
+  for (const float value : hz) out.push_back(static_cast<double>(value) / 1e6);
+  return out;
+}
+
+void fill_power(const Steps& steps, const NvmlReadings& nvml, const StageGroup& group, StageTiming& row) {
+  double energy_j = 0, seconds = 0;
+  for (const Row s : group.steps) {
+    if (!nvml.power_w.covers(steps.start_ns[s], steps.end_ns[s])) return;
+    energy_j += nvml.power_w.integral(steps.start_ns[s], steps.end_ns[s]);
+    seconds += static_cast<double>(steps.end_ns[s] - steps.start_ns[s]) / 1e9;
+  }
+  if (group.steps.empty() || group.wall_ns < kEnergyStageNsMin) return;
+  row.energy_j = energy_j;
+  row.power_w = energy_j / seconds;
+  const OptInt tokens = row.output_tokens ? row.output_tokens : row.tokens;
+  if (tokens && *tokens > 0) row.energy_per_token_j = energy_j / static_cast<double>(*tokens);
+}
+
+// ---- throttling ----------------------------------------------------------------------------------------------------
+
+struct ThrottleKind {
+  const char* reason;
+  const std::vector<int64_t>* cumulative_ns;  // null: the driver keeps no counter
+  uint64_t bit;
+};
+
+std::vector<ThrottleRecord> throttling(const Trace& trace, const NvmlReadings& nvml, const Window& window) {
+  const NvmlSamples& table = trace.nvml_samples;
+  const std::array<ThrottleKind, 6> kinds = {{{"power-cap", &table.throttle_power_ns, 0x4},
+                                              {"thermal-software", &table.throttle_thermal_sw_ns, 0x20},
+                                              {"thermal-hardware", &table.throttle_thermal_hw_ns, 0x40},
+                                              {"power-brake", &table.throttle_brake_ns, 0x80},
+                                              {"sync-boost", &table.throttle_sync_boost_ns, 0x10},
+                                              {"hardware", nullptr, 0x8}}};
+  std::vector<Row> inside;
+  for (const Row row : nvml.rows) {
+    if (table.time_ns[row] >= window.start_ns && table.time_ns[row] < window.end_ns) inside.push_back(row);
+  }
+  std::vector<ThrottleRecord> out;
+  for (const ThrottleKind& kind : kinds) {
+    Readings counter;
+    for (const Row row : nvml.rows) {
+      if (kind.cumulative_ns != nullptr && (*kind.cumulative_ns)[row] >= 0)
+        counter.add(table.time_ns[row], static_cast<double>((*kind.cumulative_ns)[row]));
+    }
+    if (counter.covers(window.start_ns, window.end_ns)) {
+      const double held = counter.at(window.end_ns) - counter.at(window.start_ns);
+      const double frac = held / static_cast<double>(window.end_ns - window.start_ns);
+      out.push_back({kind.reason, std::clamp(frac, 0.0, 1.0), "counter"});
+    } else if (!inside.empty()) {
+      const auto shown = std::count_if(inside.begin(), inside.end(),
+                                       [&](Row row) { return (table.throttle_reasons[row] & kind.bit) != 0; });
+      out.push_back({kind.reason, static_cast<double>(shown) / static_cast<double>(inside.size()), "samples"});
+    }
+  }
+  return out;
+}
+
+// ---- the window as a whole -----------------------------------------------------------------------------------------
+
+std::optional<Summary> summary_in(const Readings& readings, const Window& window) {
+  std::vector<double> values;
+  readings.collect(window.start_ns, window.end_ns, values);
+  return summarize(std::move(values));
+}
+
+OptDouble mean_in(const Readings& readings, const Window& window) {
+  const std::optional<Summary> summary = summary_in(readings, window);
+  return summary ? OptDouble(summary->mean) : std::nullopt;
+}
+
+void fill_series(const DeviceReadings& readings, const Window& window, TelemetryReport& out) {
+  const int64_t length = window.end_ns - window.start_ns;
+  const NvmlReadings& nvml = readings.nvml;
+  for (size_t p = 0; p < kSeriesPoints; ++p) {
+    const auto edge = [&](size_t i) {
+      return window.start_ns + static_cast<int64_t>(static_cast<double>(length) * static_cast<double>(i) /
+                                                    static_cast<double>(kSeriesPoints));
+    };
+    const Window bucket{window.device, edge(p), edge(p + 1)};
+    if (bucket.end_ns <= bucket.start_ns) continue;
+    TelemetryPoint point;
+    point.time_ms = static_cast<double>((bucket.start_ns + bucket.end_ns) / 2 - window.start_ns) / 1e6;
+    point.power_w = mean_in(nvml.power_w, bucket);
+    point.sm_clock_mhz = mean_in(nvml.sm_clock_mhz, bucket);
+    point.temperature_c = mean_in(nvml.temperature_c, bucket);
+    point.memory_used_bytes = mean_in(nvml.memory_used_bytes, bucket);
+    CounterSums sums;
+    readings.counters.add(bucket.start_ns, bucket.end_ns, sums);
+    point.gr_active_frac = sums.gr_active.mean();
+    point.sm_active_frac = sums.sm_active.mean();
+    point.tensor_active_frac = sums.tensor_active.mean();
+    point.dram_frac = sums.dram.mean();
+    if (const OptDouble clock = median(in_mhz(sums.clocks_hz))) point.sm_clock_mhz = clock;
+    const bool any = point.power_w || point.sm_clock_mhz || point.temperature_c || point.memory_used_bytes ||
+                     point.gr_active_frac || point.sm_active_frac || point.dram_frac;
+    if (any) out.series.push_back(point);
+  }
+}
+
+void fill_counters(const DeviceReadings& readings, const Window& window, TelemetryReport& out) {
+  if (readings.counters.empty()) return;
+  CounterSums sums;
+  readings.counters.add(window.start_ns, window.end_ns, sums);
+  if (sums.samples == 0) return;
+  out.counter_samples = sums.samples;
+  out.counter_source = readings.counters.source();
+  out.counter_interval_us = static_cast<double>(readings.counters.interval_ns()) / 1e3;
+  out.counter_coverage_frac = std::min(1.0, sums.covered_ns / static_cast<double>(window.end_ns - window.start_ns));
+  if (!sums.clocks_hz.empty()) {
+    out.sm_clock_mhz = summarize(in_mhz(sums.clocks_hz));
+    out.sm_clock_source = readings.counters.source();
+  }
+  if (const OptDouble rate = sums.pcie_read.mean()) out.pcie_rx_bytes_per_s = rate;
+  if (const OptDouble rate = sums.pcie_write.mean()) out.pcie_tx_bytes_per_s = rate;
+  out.nvlink_rx_bytes_per_s = sums.nvlink_rx.mean();
+  out.nvlink_tx_bytes_per_s = sums.nvlink_tx.mean();
+}
+
+void fill_nvml(const Context& context, const DeviceReadings& readings, const Window& window, TelemetryReport& out) {
+  const NvmlReadings& nvml = readings.nvml;
+  for (const Row row : nvml.rows) {
+    const int64_t time = context.trace.nvml_samples.time_ns[row];
+    if (time >= window.start_ns && time < window.end_ns) ++out.nvml_samples;
+  }
+  out.power_w = summary_in(nvml.power_w, window);
+  out.sm_clock_mhz = summary_in(nvml.sm_clock_mhz, window);
+  if (out.sm_clock_mhz) out.sm_clock_source = "nvml";
+  out.memory_clock_mhz = summary_in(nvml.memory_clock_mhz, window);
+  out.temperature_c = summary_in(nvml.temperature_c, window);
+  out.memory_temperature_c = summary_in(nvml.memory_temperature_c, window);
+  out.gpu_util_frac = mean_in(nvml.gpu_util_frac, window);
+  if (const std::optional<Summary> used = summary_in(nvml.memory_used_bytes, window))
+    out.memory_used_peak_bytes = used->max;
+  out.pcie_rx_bytes_per_s = mean_in(nvml.pcie_rx, window);
+  out.pcie_tx_bytes_per_s = mean_in(nvml.pcie_tx, window);
+  out.throttle = throttling(context.trace, nvml, window);
+}
+
+void fill_energy(const Context& context, const DeviceReadings& readings, const Window& window, TelemetryReport& out) {
+  if (window.end_ns - window.start_ns < kEnergyStageNsMin) return;
+  const NvmlReadings& nvml = readings.nvml;
+  std::vector<double> counted;
+  nvml.energy_j.collect(window.start_ns, window.end_ns, counted);
+  if (counted.size() >= kEnergyReadingsMin && nvml.energy_j.covers(window.start_ns, window.end_ns)) {
+    out.energy_j = nvml.energy_j.at(window.end_ns) - nvml.energy_j.at(window.start_ns);
+  } else if (out.power_w && out.power_w->n >= static_cast<int64_t>(kEnergyReadingsMin) &&
+             nvml.power_w.covers(window.start_ns, window.end_ns)) {
+    out.energy_j = nvml.power_w.integral(window.start_ns, window.end_ns);
+  }
+  const Steps& steps = context.trace.steps;
+  int64_t tokens = 0;
+  for (Row s = 0; s < steps.size(); ++s) {
+    if (steps.device[s] != window.device || steps.kind[s] == StageKind::kVision) continue;
+    if (steps.output_tokens[s] < 0) return;
+    tokens += steps.output_tokens[s];
+  }
+  if (out.energy_j && tokens > 0) out.energy_per_token_j = *out.energy_j / static_cast<double>(tokens);
+}
+
+void explain_missing(const Context& context, const TelemetryReport& telemetry, const Window& window,
+                     std::vector<CannotTell>& cannot_tell) {
+  if (telemetry.counter_samples == 0)
+    cannot_tell.push_back({"What did the hardware counters say (tensor pipe, SM, DRAM and L2 activity)?",
+                           "the recording holds no counter samples",
+                           "`llmprof doctor` says whether counters may be read here; the diagnostics tell why not"});
+  if (telemetry.nvml_samples == 0)
+    cannot_tell.push_back({"Which power and temperature did the GPU run at, and was it throttled?",
+                           "the recording holds no readings of NVML",
+                           "`llmprof doctor` says whether NVML works here; longer runs get more readings"});
+  const int64_t window_ns = window.end_ns - window.start_ns;
+  if (telemetry.nvml_samples > 0 && !telemetry.energy_j)
+    cannot_tell.push_back({"How much energy did the run take?",
+                           window_ns < kEnergyStageNsMin
+                               ? "it is shorter than 2 s, and power sensors see 25 of every 100 ms"
+                               : "power was not read often enough or not over the whole window",
+                           "record 2 s or more"});
+  bool short_stage = false;
+  for (const StageGroup& group : context.groups.stages)
+    short_stage |= !group.unattributed && group.device == window.device && group.wall_ns < kEnergyStageNsMin;
+  if (telemetry.energy_j && short_stage)
+    cannot_tell.push_back({"How much energy did the short stages take?",
+                           "a stage of less than 2 s altogether is below what the power sensor can tell apart",
+                           "record more steps of it"});
+}
+
+}  // namespace
+
+DeviceReadings::DeviceReadings(const Trace& trace, int32_t device, const DeviceReport* report)
+    : counters(trace, device, report != nullptr && report->device == device ? report->bytes_per_s : std::nullopt),
+      nvml(trace, device) {}
+
+void fill_stage_readings(const Context& context, const DeviceReadings& readings, const StageGroup& group,
+                         StageTiming& row) {
+  const Steps& steps = context.trace.steps;
+  const bool too_coarse = readings.counters.gpm() && median_step_ns(steps, group) < readings.counters.interval_ns();
+  CounterSums sums;
+  if (!readings.counters.empty() && !too_coarse)
+    for (const Row s : group.steps) readings.counters.add(steps.start_ns[s], steps.end_ns[s], sums);
+  if (sums.samples > 0 && group.wall_ns > 0) {
+    row.counter_source = readings.counters.source();
+    row.counter_samples = sums.samples;
+    row.counter_coverage_frac = std::min(1.0, sums.covered_ns / static_cast<double>(group.wall_ns));
+    row.gr_active_frac = sums.gr_active.mean();
+    row.sm_active_frac = sums.sm_active.mean();
+    row.tensor_active_frac = sums.tensor_active.mean();
+    row.dram_frac = sums.dram.mean();
+    row.l2_hit_frac = sums.l2_hit.mean();
+    const OptDouble rate = sums.dram_bytes_per_s.mean();
+    // Uncovered time is taken to be like the rest; that is little, or no total is given.
+    if (rate && sums.dram_bytes_per_s.weight_ns >= kCounterCoverageMin * static_cast<double>(group.wall_ns))
+      row.dram_bytes_measured = *rate * static_cast<double>(group.wall_ns) / 1e9;
+    row.sm_clock_mhz = median(in_mhz(sums.clocks_hz));
+  }
+  if (!row.sm_clock_mhz) {
+    std::vector<double> clocks;
+    for (const Row s : group.steps) readings.nvml.sm_clock_mhz.collect(steps.start_ns[s], steps.end_ns[s], clocks);
+    row.sm_clock_mhz = median(std::move(clocks));
+  }
+  fill_power(steps, readings.nvml, group, row);
+}
+
+void analyze_telemetry(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
+  const Trace& trace = context.trace;
+  if ((trace.gpu_samples.empty() && trace.nvml_samples.empty()) || trace.windows.empty()) {
+    cannot_tell.push_back({"What did the hardware counters say (tensor pipe, SM, DRAM and L2 activity)?",
+                           "the recording holds no counters",
+                           "record with `llmprof run -- COMMAND`, which samples them beside the program; or profile a "
+                           "few kernels of interest with Nsight Compute (ncu --set full)"});
+    cannot_tell.push_back({"Which clock, power and temperature did the GPU run at, and was it throttled?",
+                           "the recording holds no clock, power or temperature samples; MFU is given at the data "
+                           "sheet's clock only",
+                           "record with `llmprof run -- COMMAND`"});
+    return;
+  }
+  const int32_t device =
+      context.device != nullptr ? static_cast<int32_t>(context.device->device) : trace.windows.front().device;
+  const std::vector<Window>::const_iterator at = std::find_if(
+      trace.windows.begin(), trace.windows.end(), [&](const Window& candidate) { return candidate.device == device; });
+  const Window window = at != trace.windows.end() ? *at : trace.windows.front();
+  const DeviceReadings readings(trace, window.device, context.device);
+  TelemetryReport telemetry;
+  telemetry.device = window.device;
+  telemetry.window_ms.ns = window.end_ns - window.start_ns;
+  fill_nvml(context, readings, window, telemetry);
+  fill_counters(readings, window, telemetry);
+  fill_energy(context, readings, window, telemetry);
+  fill_series(readings, window, telemetry);
+  explain_missing(context, telemetry, window, cannot_tell);
+  report.telemetry = std::move(telemetry);
+}
+
+}  // namespace llmprof

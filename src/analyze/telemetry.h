@@ -1,0 +1,26 @@
+// Hardware counters, clock, power and energy per stage: fills the counter fields of a row of the stage table.
+#pragma once
+
+#include "analyze/analysis.h"
+#include "analyze/counters.h"
+
+namespace llmprof {
+
+// Readings of one device, made once for all of its stages.
+struct DeviceReadings {
+  DeviceReadings(const Trace& trace, int32_t device, const DeviceReport* report);
+  CounterSamples counters;
+  NvmlReadings nvml;
+};
+
+// CounterSamples are means over time, memory traffic their integral; both from the samples that overlap the windows of
+// the steps. GPM samples (100 ms) only where the median step is at least as long as a sample.
+void fill_stage_readings(const Context& context, const DeviceReadings& readings, const StageGroup& group,
+                         StageTiming& row);
+
+// Energy of a stage needs this much of it: the power sensor of data centre GPUs sees 25 of every 100 ms.
+inline constexpr int64_t kEnergyStageNsMin = 2'000'000'000;
+// Below this share of the time covered by samples no total of memory traffic is given.
+inline constexpr double kCounterCoverageMin = 0.9;
+
+}  // namespace llmprof

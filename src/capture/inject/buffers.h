@@ -1,0 +1,20 @@
+// Host buffers for CUPTI's records: a bounded free list of zeroed memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace llmprof::inject {
+
+// The two callbacks that CUPTI gets.
+void buffer_requested(uint8_t** buffer, size_t* size, size_t* max_records);
+void buffer_completed(void* context, uint32_t stream, uint8_t* buffer, size_t size, size_t valid_size);
+
+// Decodes the buffers that have come in. CUPTI delivers them under locks that the program's launches need, so they are
+// only put aside then; the drain thread decodes them afterwards.
+void decode_completed();
+
+// After fork, in the child: the buffers belong to the parent.
+void abandon_buffers();
+
+}  // namespace llmprof::inject

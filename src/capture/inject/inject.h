@@ -1,0 +1,66 @@
+// What the parts of the injection library share: the level at which this process records, the one spool of the process,
+// and the clock. The library lives inside a program that knows nothing of it: nothing here throws, prints, exits or
+// waits for long, and everything is usable from any thread, also before main and while the process ends.
+#pragma once
+
+#include <time.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+
+#include "capture/spool/writer.h"
+
+namespace llmprof::inject {
+
+using spool::Level;
+
+// Nanoseconds of CLOCK_REALTIME, CUPTI's default clock; about 20 ns a call (vDSO).
+inline int64_t now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return int64_t{now.tv_sec} * 1000000000 + now.tv_nsec;
+}
+
+// The level right now. kOff before start() and after fork in the child; one relaxed load, for the hot paths.
+extern std::atomic<Level> current_level;
+inline Level level() { return current_level.load(std::memory_order_relaxed); }
+inline bool records_ranges() { return level() >= Level::kLight; }
+inline bool records_kernels() { return level() >= Level::kDefault; }
+
+// Reads the environment (session/control.h), opens the spool and starts the drain thread, once per process; whoever is
+// loaded first calls it (CUDA injection, NVTX injection, a hooked library call). False if this process is not watched.
+// Cheap once done.
+bool start();
+
+// Holds the lock of the process's spool while it exists. writer() is null when there is no spool (not watched, forked
+// child, disk full at open).
+class SpoolAccess {
+ public:
+  SpoolAccess();
+  ~SpoolAccess();
+  SpoolAccess(const SpoolAccess&) = delete;
+  SpoolAccess& operator=(const SpoolAccess&) = delete;
+  spool::Writer* writer() const { return writer_; }
+
+ private:
+  spool::Writer* writer_;
+};
+
+// Recurring host events (spool::Beat) so far, at every level: the pace of the program.
+extern std::atomic<uint64_t> beats_seen;
+
+// Leaves a diagnostic (a key of base/diagnostics.h) for the report, at most once per key and text.
+void note(std::string_view key, std::string_view text);
+
+// ---- windows (--capture-range, --steps) -------------------------------------------------------------------------
+
+// True if the opening and closing of ranges must be told to the two functions below, with or without a level.
+bool watches_ranges();
+void range_opened(std::string_view name);
+void range_closed(std::string_view name);
+
+// Linux thread id of the caller, cached per thread.
+int64_t thread_id();
+
+}  // namespace llmprof::inject

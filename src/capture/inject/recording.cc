@@ -1,0 +1,217 @@
+#include "capture/inject/recording.h"
+
+#include <pthread.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "capture/inject/activity.h"
+#include "capture/inject/process.h"
+
+namespace llmprof::inject {
+namespace {
+
+struct Plan {
+  Level mode = Level::kDefault;
+  bool gaps = false;
+  bool adapt = true;  // a mode that costs too much is given up
+  char capture_range[256] = {};
+  int64_t steps = 0;  // closings of the capture range (or of the most frequent range's name) after which to stop; 0: no
+};
+
+pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;  // of everything below
+Plan plan;
+bool cupti_ready = false;
+bool kernels_on = false;
+bool wrote_first = false;
+int64_t full_until_ns = 0;   // end of the full recording; 0 until kernels are first recorded
+int64_t window_edge_ns = 0;  // when the current window ends
+bool in_gap = false;
+int64_t window_ns = kRecordedNs;  // length of the recorded windows now
+std::atomic<int32_t> open_capture_ranges{0};
+std::atomic<int64_t> closed_steps{0};
+std::atomic<bool> watches{false};
+
+Level parse_level(const char* text) {
+  if (text == nullptr) return Level::kDefault;
+  if (std::strcmp(text, "light") == 0) return Level::kLight;
+  if (std::strcmp(text, "deep") == 0) return Level::kDeep;
+  return Level::kDefault;
+}
+
+struct Wanted {
+  Level level;
+  const char* reason;
+};
+
+// What the plan asks for at `now`, gaps aside.
+Wanted wanted_level(int64_t now) {
+  Level level = plan.mode;
+  const session::Control* control = control_page();
+  if (control != nullptr) {
+    const uint32_t wanted = control->wanted_level.load(std::memory_order_relaxed);
+    if (wanted < static_cast<uint32_t>(level)) level = static_cast<Level>(wanted);
+    const int64_t until = control->record_until_ns.load(std::memory_order_relaxed);
+    if (until != 0 && now >= until) return {Level::kOff, "duration"};
+    if (level == Level::kOff) return {Level::kOff, "control"};
+  }
+  if (plan.steps != 0 && closed_steps.load(std::memory_order_relaxed) >= plan.steps) return {Level::kOff, "steps"};
+  if (plan.capture_range[0] != '\0' && open_capture_ranges.load(std::memory_order_relaxed) <= 0)
+    return {Level::kOff, "capture-range"};
+  if (level > Level::kLight && !cupti_ready) level = Level::kLight;
+  return {level, "start"};
+}
+
+// The pace of the program in recorded and in unrecorded windows: what recording costs, seen from inside.
+struct Pace {
+  uint64_t beats = 0;
+  int64_t time_ns = 0;
+  double per_second() const {
+    return time_ns == 0 ? 0 : static_cast<double>(beats) * 1e9 / static_cast<double>(time_ns);
+  }
+};
+Pace recorded_pace, gap_pace;
+uint64_t window_first_beat = 0;
+int64_t window_start_ns = 0;
+
+constexpr double kDeepCostMost = 0.25;
+constexpr uint64_t kPaceBeats = 60;  // in either kind of window, before anything is concluded
+
+// At the end of a window: gives the deep mode up if the program runs that much slower under it. With `lock` held.
+void judge_cost(bool was_gap, int64_t now) {
+  const uint64_t beats = beats_seen.load(std::memory_order_relaxed);
+  if (window_start_ns != 0) {
+    Pace& pace = was_gap ? gap_pace : recorded_pace;
+    pace.beats += beats - window_first_beat;
+    pace.time_ns += now - window_start_ns;
+  }
+  window_first_beat = beats;
+  window_start_ns = now;
+  if (plan.mode != Level::kDeep || !plan.adapt) return;
+  if (recorded_pace.beats < kPaceBeats || gap_pace.beats < kPaceBeats) return;
+  const double cost = gap_pace.per_second() / recorded_pace.per_second() - 1;
+  if (cost <= kDeepCostMost) return;
+  plan.mode = Level::kDefault;
+  leave_deep_mode();
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "deep recording made the program %.0f %% slower; from then on the default mode was used", cost * 100);
+  note("mode-lowered", text);
+}
+
+// Moves between recorded and unrecorded windows. True while in a gap.
+bool follow_gaps(Level level, int64_t now) {
+  if (!plan.gaps || level < Level::kDefault) return false;
+  if (full_until_ns == 0) {
+    // The clock starts with the first kernel, not with the import of a framework.
+    if (recorded_kernels() != 0) full_until_ns = window_edge_ns = now + kFullNs;
+    return false;
+  }
+  if (now < window_edge_ns) return in_gap;
+  // The first window holds the warm-up: its pace says nothing.
+  if (window_start_ns != 0 || in_gap)
+    judge_cost(in_gap, now);
+  else
+    window_start_ns = now, window_first_beat = beats_seen.load(std::memory_order_relaxed);
+  in_gap = !in_gap;
+  // Windows grow, so that sooner or later one is longer than the program's longest step.
+  if (!in_gap && window_ns < kRecordedMostNs) window_ns += window_ns / 4;
+  window_edge_ns = now + (in_gap ? window_ns * kGapPerRecorded : window_ns);
+  return in_gap;
+}
+
+// With `lock` held.
+void apply(int64_t now) {
+  Wanted wanted = wanted_level(now);
+  if (follow_gaps(wanted.level, now)) wanted = {Level::kLight, "gap"};
+  const Level before = level();
+  if (wanted.level == before && wrote_first) return;
+  const bool kernels = wanted.level >= Level::kDefault;
+  // Records are switched on before and off after the level says so: what lies between is recorded, not missing.
+  if (kernels && !kernels_on) set_kernel_records(true);
+  const int64_t changed = now_ns();
+  current_level.store(wanted.level, std::memory_order_relaxed);
+  if (!kernels && kernels_on) set_kernel_records(false);
+  kernels_on = kernels;
+  wrote_first = true;
+  SpoolAccess access;
+  if (access.writer() == nullptr) return;
+  spool::LevelChange change;
+  change.time_ns = changed;
+  change.level = wanted.level;
+  change.reason = access.writer()->text(wanted.reason);
+  access.writer()->add(change);
+}
+
+}  // namespace
+
+Level deepest_level() { return plan.mode; }
+
+void begin_recording() {
+  pthread_mutex_lock(&lock);
+  plan = Plan();
+  plan.mode = parse_level(std::getenv(session::kEnvLevel));
+  const char* gaps = std::getenv(session::kEnvGaps);
+  plan.gaps = gaps != nullptr && std::strcmp(gaps, "auto") == 0;
+  const char* adapt = std::getenv(session::kEnvAdapt);
+  plan.adapt = adapt == nullptr || std::strcmp(adapt, "off") != 0;
+  const char* range = std::getenv(session::kEnvCaptureRange);
+  if (range != nullptr && std::strlen(range) < sizeof plan.capture_range)
+    std::memcpy(plan.capture_range, range, std::strlen(range) + 1);
+  const char* steps = std::getenv(session::kEnvSteps);
+  if (steps != nullptr) plan.steps = std::strtoll(steps, nullptr, 10);
+  watches.store(plan.capture_range[0] != '\0', std::memory_order_relaxed);
+  apply(now_ns());
+  pthread_mutex_unlock(&lock);
+}
+
+void activities_started() {
+  pthread_mutex_lock(&lock);
+  cupti_ready = true;
+  apply(now_ns());
+  pthread_mutex_unlock(&lock);
+}
+
+void follow_control() {
+  pthread_mutex_lock(&lock);
+  apply(now_ns());
+  pthread_mutex_unlock(&lock);
+}
+
+int64_t next_wake_ns(int64_t most) {
+  pthread_mutex_lock(&lock);
+  int64_t wait = most;
+  if (plan.gaps && full_until_ns != 0 && window_edge_ns != 0) {
+    const int64_t until_edge = window_edge_ns - now_ns();
+    if (until_edge < wait) wait = until_edge < 1'000'000 ? 1'000'000 : until_edge;
+  }
+  pthread_mutex_unlock(&lock);
+  return wait;
+}
+
+void abandon_recording() {
+  pthread_mutex_init(&lock, nullptr);
+  cupti_ready = kernels_on = wrote_first = in_gap = false;
+  full_until_ns = window_edge_ns = 0;
+  window_ns = kRecordedNs;
+  recorded_pace = gap_pace = Pace();
+  window_start_ns = 0;
+  open_capture_ranges.store(0);
+  closed_steps.store(0);
+}
+
+bool watches_ranges() { return watches.load(std::memory_order_relaxed); }
+
+void range_opened(std::string_view name) {
+  if (name != plan.capture_range) return;
+  if (open_capture_ranges.fetch_add(1) == 0) follow_control();
+}
+
+void range_closed(std::string_view name) {
+  if (name != plan.capture_range) return;
+  closed_steps.fetch_add(1);
+  if (open_capture_ranges.fetch_sub(1) == 1) follow_control();
+}
+
+}  // namespace llmprof::inject

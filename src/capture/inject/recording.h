@@ -1,0 +1,32 @@
+// When how much is recorded: the level follows the control page (delay, duration, ctl), the capture range, the number
+// of steps, and the unrecorded windows that keep the cost low and let it be measured.
+//
+// Unrecorded windows ("gaps", LLMPROF_GAPS=auto): recording each kernel and launch costs a launch-bound program up to a
+// fifth. After kFullNs of full recording, kernels and calls are recorded a third of the time, in windows of kRecordedNs
+// that grow to kRecordedMostNs; ranges, library calls and beats go on, so the steps inside and outside can be compared,
+// which is how the report knows the distortion.
+#pragma once
+
+#include "capture/inject/inject.h"
+
+namespace llmprof::inject {
+
+constexpr int64_t kFullNs = 3'000'000'000;
+constexpr int64_t kRecordedNs = 500'000'000;
+constexpr int64_t kRecordedMostNs = 5'000'000'000;
+constexpr int64_t kGapPerRecorded = 2;
+
+// Reads the plan from the environment and the control page; the level is set by the first follow_control().
+void begin_recording();
+// CUPTI is there (called by start_activities): levels above kLight may be taken.
+void activities_started();
+// Called by the drain thread: takes the level that the plan asks for now.
+void follow_control();
+// How long the drain thread may sleep, at most `most` nanoseconds: window edges need it earlier.
+int64_t next_wake_ns(int64_t most);
+// After fork, in the child.
+void abandon_recording();
+// The deepest level that this session can reach.
+Level deepest_level();
+
+}  // namespace llmprof::inject

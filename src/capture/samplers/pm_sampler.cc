@@ -1,0 +1,387 @@
+#include "capture/samplers/pm_sampler.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/text_table.h"
+#include "capture/samplers/clock.h"
+#include "capture/samplers/find_cupti.h"
+#include "capture/samplers/nvml_library.h"
+#include "capture/samplers/permissions.h"
+#include "capture/samplers/pm_session.h"
+#include "capture/samplers/sample_series.h"
+#include "capture/samplers/session_watch.h"
+#include "capture/spool/writer.h"
+
+namespace llmprof::samplers {
+namespace {
+
+using cupti_profiler::Code;
+
+constexpr int64_t kSecondNs = 1000000000;
+// Decoding that cannot reach the end of the buffer for so many drains in a row will overflow it sooner or later.
+constexpr int kBehindMax = 10;
+constexpr int kLastDrains = 20;
+constexpr int64_t kMergedMaxNs = kSecondNs;
+
+// What a failure is found out with, apart from CUPTI's own answer: the machine and NVML.
+Observations observe(const std::string& gpu_uuid, int gpu_index) {
+  Observations seen;
+  observe_machine(seen);
+  const Result<NvmlLibrary> nvml = NvmlLibrary::open();
+  if (!nvml) return seen;
+  seen.confidential = nvml->confidential();
+  for (const NvmlGpu& gpu : nvml->gpus()) {
+    if (gpu_uuid.empty() ? gpu.index != gpu_index : gpu.uuid != gpu_uuid) continue;
+    seen.mig = gpu.mig;
+    seen.virtualization = gpu.virtualization;
+    seen.gpm = gpu.gpm;
+  }
+  return seen;
+}
+
+int nvml_index(const std::string& gpu_uuid) {
+  const Result<NvmlLibrary> nvml = NvmlLibrary::open();
+  if (!nvml) return 0;
+  for (const NvmlGpu& gpu : nvml->gpus())
+    if (gpu.uuid == gpu_uuid) return gpu.index;
+  return 0;
+}
+
+struct Opened {
+  std::unique_ptr<CuptiProfilerLibrary> cupti;
+  PmDevice device;
+};
+
+// The first copy of CUPTI that can sample this GPU. A copy that is too new for the driver, too old for PM sampling or
+// does not know the chip makes way for the next; a missing permission or busy counters are the same for all.
+PmResult<Opened> open_device(const std::vector<std::string>& paths, size_t ordinal, size_t metrics_max,
+                             Observations& seen) {
+  PmFailure first;
+  bool tried = false;
+  seen.cupti_found = false;
+  seen.cupti_samples = false;
+  for (const std::string& path : paths) {
+    Result<CuptiProfilerLibrary> library = CuptiProfilerLibrary::open(path);
+    if (!library) continue;
+    seen.cupti_found = true;
+    if (!library->has_pm_sampling()) continue;
+    seen.cupti_samples = true;
+    Opened opened;
+    opened.cupti = std::make_unique<CuptiProfilerLibrary>(std::move(*library));
+    PmDevice support;
+    PmResult<PmDevice> device = open_pm_device(*opened.cupti, ordinal, &support, metrics_max);
+    seen.support_vgpu = support.support_vgpu;
+    seen.support_confidential = support.support_confidential;
+    seen.support_wsl = support.support_wsl;
+    seen.support_architecture = support.support_architecture;
+    if (device) {
+      opened.device = std::move(*device);
+      return opened;
+    }
+    if (!tried) first = device.error();
+    tried = true;
+    const Code code = device.error().code;
+    if (code != cupti_profiler::kNotInitialized && code != cupti_profiler::kInvalidChipName) break;
+  }
+  if (!tried) first = {cupti_profiler::kNotSupported, "", ""};
+  return tl::unexpected<PmFailure>(first);
+}
+
+std::optional<CudaDevice> find_device(const CudaDevices& all, const std::string& uuid, int index) {
+  for (const CudaDevice& device : all.devices)
+    if (uuid.empty() ? device.ordinal == index : device.uuid == uuid) return device;
+  return std::nullopt;
+}
+
+class CounterSampler {
+ public:
+  explicit CounterSampler(const CounterSamplerOptions& options) : options_(options), watch_(options.folder) {}
+  ~CounterSampler() { say_ready("unavailable"); }
+  CounterSampler(const CounterSampler&) = delete;
+  CounterSampler& operator=(const CounterSampler&) = delete;
+
+  bool open_spool();
+  void run();
+
+ private:
+  bool prepare();
+  bool begin_session(bool planned);
+  void end_session();
+  void loop();
+  bool drain();
+  void lengthen(const char* why);
+  void once_a_second();
+  void bound_file();
+  void report_lost();
+  void explain_failure(const PmFailure& failure);
+  void note(const char* key, const std::string& text, uint64_t count = 1) {
+    writer_.add(spool::Note{writer_.text(key), writer_.text(text), count});
+  }
+  void fact(const char* key, const std::string& value) {
+    writer_.add(spool::Fact{writer_.text(key), writer_.text(value)});
+  }
+  void say_ready(const std::string& line);
+  std::string gpu_label() const { return "GPU " + std::to_string(options_.gpu_index); }
+
+  CounterSamplerOptions options_;
+  SessionWatch watch_;
+  spool::Writer writer_;
+  Observations seen_;
+  Opened opened_;
+  std::unique_ptr<SampleSeries> series_;
+  std::unique_ptr<PmSession> session_;
+  int64_t interval_ns_ = 0;
+  int behind_ = 0;
+  uint32_t merges_ = 0;
+  bool ending_ = false;  // the session is being ended on purpose
+  bool over_ = false;    // no further session is possible
+};
+
+bool CounterSampler::open_spool() {
+  if (options_.gpu_index < 0) options_.gpu_index = nvml_index(options_.gpu_uuid);
+  const std::string folder = options_.folder + "/samples";
+  if (mkdir(folder.c_str(), 0777) == 0 || errno == EEXIST) {
+    const std::string path = folder + "/counters-" + std::to_string(options_.gpu_index) + ".spool";
+    if (writer_.open(path.c_str(), "counters")) return true;
+    errno = writer_.status().error;
+  }
+  std::fprintf(stderr, "llmprof: cannot write the counter samples below %s: %s\n", folder.c_str(),
+               std::strerror(errno));
+  return false;
+}
+
+void CounterSampler::say_ready(const std::string& line) {
+  if (options_.ready_fd < 0) return;
+  const std::string text = line + "\n";
+  const ssize_t written = write(options_.ready_fd, text.data(), text.size());
+  static_cast<void>(written);  // whoever asked may be gone
+  close(options_.ready_fd);
+  options_.ready_fd = -1;
+}
+
+void CounterSampler::explain_failure(const PmFailure& failure) {
+  seen_.counters_code = failure.call.empty() ? Observations::kNotTried : failure.code;
+  seen_.counters_call = failure.call;
+  const std::vector<Explanation> why = explain(seen_);
+  const char* key = "no-counters";
+  std::string text = failure.text;
+  if (!why.empty()) {
+    key = why.front().key;
+    text = why.front().message;
+    if (!why.front().advice.empty()) text += " To change that: " + why.front().advice + ".";
+  }
+  note(key, gpu_label() + ": " + text);
+  if (!failure.text.empty()) fact("counters_error", failure.text);
+  say_ready(std::string("unavailable ") + key);
+}
+
+bool CounterSampler::prepare() {
+  const Observations machine = observe(options_.gpu_uuid, options_.gpu_index);
+  seen_ = machine;
+  const Result<CudaDevices> devices = list_cuda_devices();
+  if (!devices) {
+    explain_failure({cupti_profiler::kUnknown, "cuInit", devices.error().what});
+    return false;
+  }
+  const std::optional<CudaDevice> device = find_device(*devices, options_.gpu_uuid, options_.gpu_index);
+  if (!device) {
+    explain_failure(
+        {cupti_profiler::kInvalidDevice, "cuDeviceGet", "the CUDA driver does not list the GPU " + options_.gpu_uuid});
+    return false;
+  }
+  std::vector<std::string> paths = {options_.cupti_path};
+  if (options_.cupti_path.empty()) paths = cupti_candidates(options_.program);
+  PmResult<Opened> opened = open_device(paths, static_cast<size_t>(device->ordinal), options_.metrics_max, seen_);
+  if (!opened) {
+    explain_failure(opened.error());
+    return false;
+  }
+  opened_ = std::move(*opened);
+  spool::MetricSetDef def;
+  std::string names;
+  for (const PmMetric& metric : opened_.device.set.metrics) {
+    if (def.count == static_cast<int32_t>(std::size(def.metrics))) break;
+    def.metrics[def.count++] = writer_.text(metric.column);
+    names += (names.empty() ? "" : ",") + std::string(metric.column) + "=" + metric.metric;
+  }
+  def.source = writer_.text("pm-sampling");
+  def.gpu_uuid = writer_.text(device->uuid);
+  series_ = std::make_unique<SampleSeries>(opened_.device.set.metrics, writer_.define(def),
+                                           [this](const spool::GpuSample& sample) { writer_.add(sample); });
+  fact("counters_gpu_uuid", device->uuid);
+  fact("counters_pci_bus", device->pci_bus);
+  fact("counters_chip", opened_.device.chip);
+  fact("counters_cupti", opened_.cupti->path());
+  fact("counters_cupti_version", cupti_version_text(opened_.cupti->version()));
+  fact("counters_metrics", names);
+  return true;
+}
+
+bool CounterSampler::begin_session(bool planned) {
+  PmSessionConfig config;
+  config.interval_ns = interval_ns_;
+  series_->begin_session(planned);
+  PmResult<std::unique_ptr<PmSession>> session = PmSession::start(*opened_.cupti, opened_.device, config);
+  if (!session) {
+    over_ = true;
+    explain_failure(session.error());
+    return false;
+  }
+  session_ = std::move(*session);
+  behind_ = 0;
+  fact("counters_interval_ns", std::to_string(interval_ns_));
+  fact("counters_started_ns", std::to_string(realtime_ns()));
+  say_ready("sampling " + opened_.device.chip + " " + std::to_string(opened_.device.set.metrics.size()));
+  return true;
+}
+
+void CounterSampler::end_session() {
+  if (session_ == nullptr) return;
+  ending_ = true;
+  session_->stop();
+  // All that is left, however far behind; a driver that never comes to an end must not hold the report.
+  for (int i = 0; i < kLastDrains && drain() && behind_ > 0; ++i) continue;
+  session_.reset();
+  ending_ = false;
+  series_->finish();
+  fact("counters_stopped_ns", std::to_string(realtime_ns()));
+}
+
+// False if the session is of no further use.
+bool CounterSampler::drain() {
+  const PmResult<PmDrain> drained = session_->drain(
+      [this](int64_t start_ns, int64_t end_ns, const double* values) { series_->add(start_ns, end_ns, values); });
+  if (!drained) {
+    explain_failure(drained.error());
+    over_ = true;
+    return false;
+  }
+  behind_ = drained->behind ? behind_ + 1 : 0;
+  if (drained->overflow) lengthen("the hardware buffer overflowed");
+  if (session_ != nullptr && behind_ >= kBehindMax && !ending_) lengthen("decoding could not keep up");
+  return session_ != nullptr;
+}
+
+// Restarts with twice the interval. The time between the sessions counts as lost samples.
+void CounterSampler::lengthen(const char* why) {
+  session_.reset();
+  report_lost();
+  if (ending_ || watch_.finished()) return;
+  const int64_t before_ns = interval_ns_;
+  interval_ns_ = std::min(interval_ns_ * 2, kIntervalMaxNs);
+  note("recorder-note", gpu_label() + ": " + why + " at an interval of " + format_ns(before_ns) +
+                            "; counters are sampled every " + format_ns(interval_ns_) + " from here on");
+  begin_session(false);
+}
+
+void CounterSampler::report_lost() {
+  const uint64_t lost = series_->take_lost();
+  if (lost == 0) return;
+  note("counter-samples-lost", gpu_label() + ": samples lost at an interval of " + format_ns(interval_ns_), lost);
+}
+
+// Half of the cap at full resolution, then half the rate at every further sixteenth of it.
+void CounterSampler::bound_file() {
+  const uint64_t bytes = writer_.status().bytes_written;
+  const uint64_t limit = options_.file_cap_bytes / 2 + merges_ * (options_.file_cap_bytes / 16);
+  const int64_t longer_ns = series_->last_duration_ns() * series_->merge() * 2;
+  if (bytes < limit || longer_ns > kMergedMaxNs) return;
+  ++merges_;
+  series_->set_merge(series_->merge() * 2);
+  note("recorder-note",
+       gpu_label() + ": the recording is long; counters are stored every " + format_ns(longer_ns) + " from here on");
+}
+
+void CounterSampler::once_a_second() {
+  report_lost();
+  writer_.flush();
+  bound_file();
+}
+
+void CounterSampler::loop() {
+  const int64_t period_ns = int64_t{std::max(options_.drain_ms, 1)} * 1000000;
+  int64_t tick_ns = monotonic_ns(), second_ns = tick_ns + kSecondNs;
+  while (!watch_.finished() && !over_ && writer_.status().open) {
+    const bool wanted = watch_.wanted();
+    if (wanted && session_ == nullptr && !begin_session(true)) break;
+    if (!wanted) end_session();
+    if (session_ != nullptr && !drain() && over_) break;
+    if (monotonic_ns() >= second_ns) {
+      once_a_second();
+      second_ns += kSecondNs;
+    }
+    // Behind: again at once. Otherwise to the next tick; a tick that was missed is not made up for.
+    tick_ns = std::max(tick_ns + period_ns, monotonic_ns());
+    if (behind_ == 0) sleep_until_monotonic(tick_ns);
+  }
+}
+
+void CounterSampler::run() {
+  writer_.add(spool::ClockReading{realtime_ns(), read_clock_ns(CLOCK_MONOTONIC_RAW), 0});
+  interval_ns_ = std::clamp(options_.interval_ns, kIntervalMinNs, kIntervalMaxNs);
+  if (prepare()) {
+    writer_.flush();
+    loop();
+    end_session();
+    report_lost();
+    fact("counters_samples", std::to_string(series_->added()));
+  }
+  writer_.close();
+}
+
+}  // namespace
+
+int run_counter_sampler(const CounterSamplerOptions& options) {
+  CounterSampler sampler(options);
+  if (!sampler.open_spool()) return 1;
+  sampler.run();
+  return 0;
+}
+
+CounterProbe probe_counters(const std::vector<std::string>& cupti_paths, const std::string& gpu_uuid, int gpu_index) {
+  CounterProbe probe;
+  const std::function<CounterProbe(const PmFailure&)> refuse = [&probe](const PmFailure& failure) {
+    probe.code = failure.code;
+    probe.call = failure.call;
+    probe.text = failure.text;
+    return probe;
+  };
+  const Result<CudaDevices> devices = list_cuda_devices();
+  if (!devices) return refuse({cupti_profiler::kUnknown, "cuInit", devices.error().what});
+  const std::optional<CudaDevice> device = find_device(*devices, gpu_uuid, gpu_index);
+  if (!device) return refuse({cupti_profiler::kInvalidDevice, "cuDeviceGet", "the CUDA driver does not list the GPU"});
+  Observations seen;
+  PmResult<Opened> opened = open_device(cupti_paths, static_cast<size_t>(device->ordinal), 0, seen);
+  probe.support_vgpu = seen.support_vgpu;
+  probe.support_confidential = seen.support_confidential;
+  probe.support_wsl = seen.support_wsl;
+  probe.support_architecture = seen.support_architecture;
+  if (!opened) return refuse(opened.error());
+  probe.chip = opened->device.chip;
+  probe.metrics = opened->device.set.metrics.size();
+  PmSessionConfig config;
+  config.interval_ns = 1000000;
+  config.max_samples = 100;
+  config.hardware_buffer_bytes = size_t{32} << 20U;
+  PmResult<std::unique_ptr<PmSession>> session = PmSession::start(*opened->cupti, opened->device, config);
+  if (!session) return refuse(session.error());
+  sleep_until_monotonic(monotonic_ns() + 50000000);
+  (*session)->stop();
+  const PmResult<PmDrain> drained = (*session)->drain([](int64_t, int64_t, const double*) {});
+  if (!drained) return refuse(drained.error());
+  probe.samples = drained->samples;
+  probe.code = cupti_profiler::kSuccess;
+  return probe;
+}
+
+}  // namespace llmprof::samplers

@@ -1,0 +1,64 @@
+#include "capture/samplers/session_watch.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "capture/samplers/clock.h"
+
+namespace llmprof::samplers {
+namespace {
+
+volatile std::sig_atomic_t terminated = 0;
+void on_terminate(int) { terminated = 1; }
+
+session::Control* map_control(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return nullptr;
+  struct stat info {};
+  void* page = MAP_FAILED;
+  if (fstat(fd, &info) == 0 && info.st_size >= static_cast<off_t>(sizeof(session::Control)))
+    page = mmap(nullptr, sizeof(session::Control), PROT_READ, MAP_SHARED, fd, 0);
+  close(fd);
+  if (page == MAP_FAILED) return nullptr;
+  session::Control* control = static_cast<session::Control*>(page);
+  if (control->magic == session::kControlMagic && control->version == session::kControlVersion) return control;
+  munmap(page, sizeof(session::Control));
+  return nullptr;
+}
+
+}  // namespace
+
+SessionWatch::SessionWatch(const std::string& folder) : control_(map_control(folder + "/control")), parent_(getppid()) {
+  terminated = 0;
+  struct sigaction action {};
+  action.sa_handler = on_terminate;
+  sigaction(SIGTERM, &action, nullptr);
+  // Ctrl-C reaches the whole foreground group; what it means is the target's to say.
+  action.sa_handler = SIG_IGN;
+  sigaction(SIGINT, &action, nullptr);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent_) terminated = 1;  // it died before the request
+}
+
+SessionWatch::~SessionWatch() {
+  if (control_ != nullptr) munmap(control_, sizeof(session::Control));
+}
+
+bool SessionWatch::finished() const {
+  if (terminated != 0 || getppid() != parent_) return true;
+  return control_ != nullptr && control_->finished.load(std::memory_order_acquire) != 0;
+}
+
+bool SessionWatch::wanted() const {
+  if (control_ == nullptr) return true;
+  const int64_t until_ns = control_->record_until_ns.load(std::memory_order_relaxed);
+  if (until_ns != 0 && realtime_ns() > until_ns) return false;
+  return control_->wanted_level.load(std::memory_order_acquire) != 0;
+}
+
+}  // namespace llmprof::samplers

@@ -1,0 +1,61 @@
+// The page of memory that a session shares between `llmprof run`, `llmprof ctl` and every watched process: a small file
+// "control" in the session folder, mapped by all. Fixed layout, lock-free; the version guards it.
+//
+// Who writes what: `run` creates it and sets the plan; `ctl` and `run` set wanted_level and raise command; every
+// watched process owns one slot and writes its progress there, at most every drain period. A process finds no free slot
+// when kSlots processes are watched; it records all the same, without progress.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace llmprof::session {
+
+constexpr uint64_t kControlMagic = 0x316C74634D4C4CULL;  // "LLMctl1"
+constexpr uint32_t kControlVersion = 1;
+constexpr uint32_t kSlots = 256;
+
+struct Slot {
+  std::atomic<int64_t> process_id;  // 0 free; set by compare-exchange
+  std::atomic<int64_t> heartbeat_ns;
+  std::atomic<uint64_t> kernels;
+  std::atomic<uint64_t> ranges;
+  std::atomic<uint64_t> bytes;
+  std::atomic<uint32_t> level;  // spool::Level it records at
+  std::atomic<uint32_t> state;  // SlotState
+};
+
+enum class SlotState : uint32_t { kStarting, kRecording, kNoCupti, kCuptiHeld, kNoSpool, kEnded };
+
+struct Control {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t size_bytes;
+  std::atomic<uint32_t> wanted_level;    // spool::Level; kOff while armed
+  std::atomic<uint32_t> command;         // raised by one at every change, so that a watcher sees it
+  std::atomic<uint32_t> finished;        // 1 once the target of `run` has ended
+  uint32_t planned_level;                // spool::Level that --mode names: what the delay and `ctl start` switch to
+  std::atomic<int64_t> record_until_ns;  // CLOCK_REALTIME; 0 for no end (--duration)
+  Slot slots[kSlots];
+};
+
+// Environment of the watched process. Everything else is in the session folder.
+constexpr const char* kEnvFolder = "LLMPROF_SESSION";              // absolute path of the session folder
+constexpr const char* kEnvLevel = "LLMPROF_LEVEL";                 // light, default or deep
+constexpr const char* kEnvCupti = "LLMPROF_CUPTI";                 // path of the libcupti to use; searched for if unset
+constexpr const char* kEnvCaptureRange = "LLMPROF_CAPTURE_RANGE";  // NVTX text: record only inside it
+constexpr const char* kEnvSteps = "LLMPROF_STEPS";                 // stop after this many closings of the step range
+constexpr const char* kEnvGaps = "LLMPROF_GAPS";    // auto or off: unrecorded windows that measure distortion
+constexpr const char* kEnvAdapt = "LLMPROF_ADAPT";  // auto or off: whether a mode that costs too much is lowered
+constexpr const char* kEnvNext = "LLMPROF_NEXT_INJECTION";  // a foreign CUDA_INJECTION64_PATH to load as well
+constexpr const char* kEnvTorch = "LLMPROF_TORCH";          // 1: operators of PyTorch (the hook module reads it)
+
+// Files of a session folder:
+//   session.json            what was run, how, when, how it ended; written by `run`
+//   control                 the page above
+//   spool/PID-START.spool   one per watched process; START is CLOCK_REALTIME ns at load
+//   samples/nvml.spool      NVML and GPM readings, all GPUs
+//   samples/counters-N.spool  hardware counters of NVML's GPU N
+//   samples/counters.log    what a counter sampler printed; only if it did
+
+}  // namespace llmprof::session

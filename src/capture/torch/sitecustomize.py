@@ -1,0 +1,112 @@
+"""Names PyTorch's operators for `llmprof run --torch`, in an unmodified program.
+
+This folder stands first on PYTHONPATH, so every Python of the run imports this file at its start. It waits until the
+program itself imports torch, then lets torch name each operator, with input shapes, as an NVTX range
+(torch.autograd.profiler.emit_nvtx), and each nn.Module's forward as a range in the domain "llmprof.module".
+libllmprof_inject.so turns both into rows of the trace. Nothing here may change or break the program: every failure is
+silent but for a line in the recording, and a sitecustomize of the user's own still runs.
+"""
+
+import os
+import sys
+
+
+def _run_next_sitecustomize():
+    """Another sitecustomize further down the path is the user's: it must run as if this one were not there."""
+    import importlib.machinery
+
+    here = os.path.dirname(os.path.abspath(__file__))
+    rest = [p for p in sys.path if os.path.abspath(p or ".") != here]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", rest)
+    if spec is None or spec.loader is None:
+        return
+    import importlib.util
+
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+def _name_modules(torch):
+    """Ranges for nn.Module.forward, named like the class; only leaves and containers that the program calls."""
+    from torch.nn.modules import module as modules
+
+    push = torch.cuda.nvtx.range_push
+    pop = torch.cuda.nvtx.range_pop
+
+    def before(module, _inputs):
+        push("[module] " + type(module).__name__)
+
+    def after(_module, _inputs, _outputs):
+        pop()
+
+    modules.register_module_forward_pre_hook(before)
+    # always_call: a forward that raises must not leave its range open
+    modules.register_module_forward_hook(after, always_call=True)
+
+
+def _name_operators(torch):
+    import atexit
+    import threading
+
+    def enable():
+        names = torch.autograd.profiler.emit_nvtx(enabled=True, record_shapes=True)
+        names.__enter__()
+        return names
+
+    names = enable()
+    # torch warns about observers that outlive it.
+    atexit.register(names.__exit__, None, None, None)
+    # The state belongs to one thread; threads started from now on get their own.
+    run = threading.Thread.run
+
+    def run_named(self):
+        try:
+            own = enable()
+        except Exception:
+            return run(self)
+        try:
+            run(self)
+        finally:
+            own.__exit__(None, None, None)
+
+    threading.Thread.run = run_named
+
+
+def _torch_imported(torch):
+    try:
+        if os.environ.get("LLMPROF_TORCH") == "1":
+            _name_operators(torch)
+            _name_modules(torch)
+    except Exception as error:  # a torch too old or too new for this: the program goes on without names
+        try:
+            torch.cuda.nvtx.mark("llmprof: operators of PyTorch are not named: %r" % (error,))
+        except Exception:
+            pass
+
+
+class _WaitForTorch:
+    """Finds torch like every other finder would, and learns when its import is complete."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch":
+            return None
+        import importlib.machinery
+
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def exec_module(module):
+            execute(module)
+            _torch_imported(module)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+if os.environ.get("LLMPROF_TORCH") == "1" and os.environ.get("LLMPROF_SESSION"):
+    sys.meta_path.insert(0, _WaitForTorch())
+_run_next_sitecustomize()

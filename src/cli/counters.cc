@@ -1,0 +1,29 @@
+// The hidden command by which `llmprof run` samples the hardware counters of one GPU in a process of its own.
+#include "capture/launch/sampling.h"
+#include "capture/samplers/pm_sampler.h"
+#include "cli/command.h"
+
+namespace llmprof::cli {
+
+void add_counters(CLI::App& app, Action& action) {
+  struct Options {
+    samplers::CounterSamplerOptions sampler;
+    int64_t interval_us = 100;
+  };
+  const std::shared_ptr<Options> options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(launch::kCountersCommand, "sample the hardware counters of one GPU");
+  command->group("");
+  command->add_option("--session", options->sampler.folder)->required();
+  command->add_option("--gpu", options->sampler.gpu_uuid)->required();
+  command->add_option("--program", options->sampler.program);
+  command->add_option("--interval-us", options->interval_us)->check(CLI::Range(int64_t{10}, int64_t{1000000}));
+  command->add_option("--ready-fd", options->sampler.ready_fd);
+  command->callback([options, &action] {
+    action = [options] {
+      options->sampler.interval_ns = options->interval_us * 1000;
+      return samplers::run_counter_sampler(options->sampler);
+    };
+  });
+}
+
+}  // namespace llmprof::cli

@@ -1,0 +1,187 @@
+// `llmprof ctl start|stop|status`: speaks to a `llmprof run` that is under way.
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "base/json_writer.h"
+#include "base/nearest.h"
+#include "base/text_table.h"
+#include "capture/launch/control_page.h"
+#include "capture/launch/session_folder.h"
+#include "capture/session/level.h"
+#include "cli/command.h"
+
+namespace llmprof::cli {
+namespace {
+
+using launch::ControlPage;
+using session::SlotState;
+
+struct Options {
+  std::string what;
+  std::string folder;
+  double duration_s = 0;
+  bool json = false;
+};
+
+const char* state_name(uint32_t state) {
+  switch (static_cast<SlotState>(state)) {
+    case SlotState::kStarting:
+      return "starting";
+    case SlotState::kRecording:
+      return "watched";
+    case SlotState::kNoCupti:
+      return "no CUPTI";
+    case SlotState::kCuptiHeld:
+      return "CUPTI held by another tool";
+    case SlotState::kNoSpool:
+      return "cannot write";
+    case SlotState::kEnded:
+      return "ended";
+  }
+  return "unknown";
+}
+
+// What session.json says; nothing of it is needed, so a file that cannot be read leaves the fields empty.
+struct Description {
+  std::string command;
+  int64_t start_unix_ns = 0;
+};
+Description describe(const std::string& folder) {
+  Description out;
+  simdjson::dom::parser parser;
+  simdjson::dom::element document;
+  if (parser.load(folder + "/session.json").get(document) != simdjson::SUCCESS) return out;
+  simdjson::dom::array words;
+  if (document["command"].get(words) == simdjson::SUCCESS)
+    for (const simdjson::dom::element word : words) {
+      std::string_view text;
+      if (word.get(text) == simdjson::SUCCESS) out.command += (out.command.empty() ? "" : " ") + printable(text);
+    }
+  if (document["start_unix_ns"].get(out.start_unix_ns) != simdjson::SUCCESS) out.start_unix_ns = 0;
+  return out;
+}
+
+std::string status_text(const std::string& folder, const session::Control& control) {
+  const Description description = describe(folder);
+  const launch::Progress progress = launch::progress_of(control);
+  const uint32_t level = control.wanted_level.load();
+  const int64_t now = launch::now_ns(), until = control.record_until_ns.load();
+  std::string out = fmt::format("session    {}\n", folder);
+  if (!description.command.empty()) out += fmt::format("program    {}\n", ellipsize(description.command, 90));
+  if (description.start_unix_ns != 0)
+    out +=
+        fmt::format("elapsed    {} s\n", format_fixed(static_cast<double>(now - description.start_unix_ns) * 1e-9, 1));
+  out += level == 0 ? fmt::format("recording  no (`llmprof ctl start` records at level {})\n",
+                                  session::level_name(control.planned_level))
+                    : fmt::format("recording  yes, at level {}{}\n", session::level_name(level),
+                                  until > now ? fmt::format(", for {} s more",
+                                                            format_fixed(static_cast<double>(until - now) * 1e-9, 1))
+                                              : "");
+  out +=
+      fmt::format("processes  {} watched, {} of them ended\n", progress.processes, progress.processes - progress.alive);
+  out +=
+      fmt::format("so far     {} kernels, {} ranges, {} on disk\n", format_count(static_cast<double>(progress.kernels)),
+                  format_count(static_cast<double>(progress.ranges)),
+                  format_bytes(static_cast<double>(launch::recorded_bytes(folder))));
+  using Align = TextTable::Align;
+  TextTable table(
+      {{"process"}, {"state", Align::kLeft}, {"level", Align::kLeft}, {"kernels"}, {"ranges"}, {"written"}});
+  for (const session::Slot& slot : control.slots) {
+    const int64_t process = slot.process_id.load();
+    if (process == 0) continue;
+    table.add_row({std::to_string(process), state_name(slot.state.load()), session::level_name(slot.level.load()),
+                   format_count(static_cast<double>(slot.kernels.load())),
+                   format_count(static_cast<double>(slot.ranges.load())),
+                   format_bytes(static_cast<double>(slot.bytes.load()))});
+  }
+  return table.empty() ? out : out + "\n" + table.render();
+}
+
+std::string status_json(const std::string& folder, const session::Control& control) {
+  const int64_t until = control.record_until_ns.load();
+  JsonWriter json;
+  json.begin_object();
+  json.field("schema", "llmprof.status/1").field("session", folder);
+  json.field("level", session::level_name(control.wanted_level.load()));
+  json.field("planned_level", session::level_name(control.planned_level));
+  json.field("record_until_unix_ns", until == 0 ? std::optional<int64_t>() : until);
+  json.field("bytes_on_disk", launch::recorded_bytes(folder));
+  json.key("processes").begin_array();
+  for (const session::Slot& slot : control.slots) {
+    const int64_t process = slot.process_id.load();
+    if (process == 0) continue;
+    json.begin_object();
+    json.field("process_id", process).field("state", state_name(slot.state.load()));
+    json.field("level", session::level_name(slot.level.load())).field("kernels", slot.kernels.load());
+    json.field("ranges", slot.ranges.load()).field("bytes", slot.bytes.load());
+    json.field("heartbeat_unix_ns", slot.heartbeat_ns.load());
+    json.end_object();
+  }
+  json.end_array();
+  json.end_object();
+  return json.take() + "\n";
+}
+
+Result<std::string> choose_session(const Options& options) {
+  if (!options.folder.empty()) {
+    LLMPROF_CHECK(ControlPage::open(options.folder));
+    if (launch::session_is_running(options.folder)) return options.folder;
+    return fail("expected a session that is running, found a finished one", options.folder,
+                "llmprof analyze " + options.folder);
+  }
+  const std::vector<std::string> running = launch::running_sessions();
+  if (running.empty())
+    return fail(
+        "expected a running session, found none of this user", {},
+        "start one: llmprof run -- PROGRAM; or name its folder: llmprof ctl " + options.what + " --session DIR");
+  if (running.size() > 1)
+    std::fprintf(stderr, "llmprof: notice: %zu sessions are running; this is the newest (--session names another)\n",
+                 running.size());
+  return running.front();
+}
+
+Status act(const Options& options) {
+  LLMPROF_ASSIGN(const std::string folder, choose_session(options));
+  LLMPROF_ASSIGN(const ControlPage page, ControlPage::open(folder));
+  if (options.what == "status")
+    return write_output(options.json ? status_json(folder, *page) : status_text(folder, *page), {});
+  if (options.what == "stop") {
+    page.set_level(spool::Level::kOff);
+    return write_output("stopped recording: " + folder + "\n", {});
+  }
+  const int64_t until = options.duration_s > 0 ? launch::now_ns() + std::llround(options.duration_s * 1e9) : int64_t{0};
+  page.set_level(static_cast<spool::Level>(page->planned_level), until);
+  return write_output(fmt::format("recording at level {}: {}\n", session::level_name(page->planned_level), folder), {});
+}
+
+int run(const Options& options) {
+  const std::vector<std::string> known = {"start", "stop", "status"};
+  if (std::find(known.begin(), known.end(), options.what) == known.end())
+    return report_error({"expected start, stop or status, found \"" + options.what + "\"", "",
+                         "llmprof ctl " + nearest_names(options.what, known, 1).front(), ExitCode::kUsage});
+  if (options.duration_s > 0 && options.what != "start")
+    return report_error({"--duration goes with `llmprof ctl start` only", "", "", ExitCode::kUsage});
+  const Status status = act(options);
+  return status ? 0 : report_error(status.error());
+}
+
+}  // namespace
+
+void add_ctl(CLI::App& app, Action& action) {
+  const std::shared_ptr<Options> options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("ctl", "start and stop recording in a running `llmprof run`, or look at it");
+  command->add_option("WHAT", options->what, "start, stop or status")->required()->type_name("");
+  command->add_option("--session", options->folder, "session folder (default: the newest that is running)")
+      ->type_name("DIR");
+  command->add_option("--duration", options->duration_s, "start: stop again after S seconds")
+      ->type_name("S")
+      ->check(CLI::Range(0.001, 1e6));
+  command->add_flag("--json", options->json, "status: as JSON");
+  command->footer("Example:  llmprof ctl start --duration 5");
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace llmprof::cli

@@ -1,0 +1,115 @@
+// `llmprof doctor`: what works here, what does not, and what to do about it.
+#include <algorithm>
+#include <functional>
+#include <sstream>
+
+#include "base/json_writer.h"
+#include "capture/launch/launch.h"
+#include "capture/samplers/doctor_report.h"
+#include "cli/command.h"
+
+namespace llmprof::cli {
+namespace {
+
+using samplers::Check;
+using samplers::CheckState;
+
+// Where the injection library is, or should be.
+std::string injection_path() {
+  const Result<std::string> library = launch::injection_library();
+  return library ? *library : library.error().where;
+}
+
+std::string conclusion(const samplers::DoctorReport& report) {
+  if (report.gpus == 0) {
+    return "No GPU can be used here, so nothing can be recorded. Recordings made elsewhere are analysed all the same "
+           "(llmprof analyze FILE), and models are computed from their configuration (llmprof model).";
+  }
+  const std::function<size_t(CheckState, const std::string&)> count = [&](CheckState state, const std::string& prefix) {
+    size_t found = 0;
+    for (const Check& check : report.checks) found += check.state == state && check.name.rfind(prefix, 0) == 0 ? 1 : 0;
+    return found;
+  };
+  if (count(CheckState::kWorks, "recorder") == 0)
+    return "llmprof run cannot work here: this installation lacks its recorder.";
+  if (count(CheckState::kWorks, "cupti") == 0 && count(CheckState::kLimited, "cupti") == 0)
+    return "llmprof run can measure power and clocks here; kernels only of programs that bring CUPTI with them.";
+  if (count(CheckState::kWorks, "counters of gpu ") == 0) return "llmprof run works here, without hardware counters.";
+  return "llmprof run works here, with hardware counters.";
+}
+
+std::string as_json(const samplers::DoctorReport& report) {
+  JsonWriter json;
+  json.begin_object().field("gpus", report.gpus).key("checks").begin_array();
+  for (const Check& check : report.checks) {
+    json.begin_object().field("name", check.name).field("state", check_state_name(check.state));
+    json.field("found", check.found);
+    if (!check.advice.empty()) json.field("advice", check.advice);
+    json.end_object();
+  }
+  json.end_array().field("conclusion", conclusion(report)).end_object();
+  return json.take() + "\n";
+}
+
+// Words wrapped at a readable width, the following lines indented.
+std::string wrapped(const std::string& text, size_t indent, size_t width) {
+  std::string out, line;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (!line.empty() && line.size() + 1 + word.size() > width) {
+      out += line + "\n" + std::string(indent, ' ');
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + word;
+  }
+  return out + line + "\n";
+}
+
+std::string as_text(const samplers::DoctorReport& report) {
+  size_t widest = 0;
+  for (const Check& check : report.checks) widest = std::max(widest, check.name.size());
+  const size_t indent = 2 + 9 + widest + 2;
+  constexpr size_t kWidth = 120;
+  std::string out;
+  for (const Check& check : report.checks) {
+    std::string head = "  " + std::string(check_state_name(check.state));
+    head.resize(2 + 9, ' ');
+    head += check.name;
+    head.resize(indent, ' ');
+    out += head + wrapped(check.found, indent, kWidth - indent);
+    if (!check.advice.empty())
+      out += std::string(indent, ' ') + wrapped("to do: " + check.advice, indent, kWidth - indent);
+  }
+  return out + "\n" + wrapped(conclusion(report), 0, kWidth);
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, Action& action) {
+  struct Options {
+    std::string format = "text";
+    bool json = false;
+    std::string program;
+  };
+  const std::shared_ptr<Options> options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("doctor", "what works on this machine, what does not, and what to do about it");
+  command->add_option("--format", options->format, "text or json")->check(CLI::IsMember({"text", "json"}));
+  command->add_flag("--json", options->json, "short for --format json");
+  command->add_option("--program", options->program,
+                      "program or interpreter that will be watched: its Python environment is searched for CUPTI");
+  command->footer("Example:  llmprof doctor --program /opt/venv/bin/python");
+  command->callback([options, &action] {
+    action = [options]() -> int {
+      samplers::DoctorOptions doctor;
+      doctor.program = options->program;
+      doctor.injection_path = injection_path();
+      const samplers::DoctorReport report = samplers::examine(doctor);
+      const bool json = options->json || options->format == "json";
+      const Status status = write_output(json ? as_json(report) : as_text(report), {});
+      return status ? 0 : report_error(status.error());
+    };
+  });
+}
+
+}  // namespace llmprof::cli

@@ -1,0 +1,341 @@
+// `llmprof run [options] -- CMD...`: a program under the collectors, then the report of what was recorded.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "analyze/analysis.h"
+#include "base/nearest.h"
+#include "base/text_table.h"
+#include "capture/launch/control_page.h"
+#include "capture/launch/environment.h"
+#include "capture/launch/launch.h"
+#include "capture/launch/session_folder.h"
+#include "capture/session/level.h"
+#include "cli/command.h"
+#include "cli/pipeline.h"
+#include "hardware/hardware.h"
+#include "model/catalogue.h"
+
+namespace llmprof::cli {
+namespace {
+
+struct Options {
+  launch::LaunchOptions launch;
+  std::string mode = "default", gaps = "auto", counters = "auto";
+  std::string folder;
+  bool no_adapt = false, baseline = false, no_report = false, no_detect = false;
+  std::vector<std::string> stages;
+  AnalyzeOptions analyze;
+  std::optional<size_t> top;
+  OutputOptions output;        // path is --report
+  int baseline_exit_code = 0;  // set if the baseline run is the last one
+};
+
+constexpr const char* kExample = "llmprof run -- python3 generate.py";
+
+tl::unexpected<Error> usage(std::string what, std::string advice) {
+  return fail(std::move(what), {}, std::move(advice), ExitCode::kUsage);
+}
+
+// What stands before the "--" and is no option of ours.
+Status check_rest(const CLI::App& command, const ProgramArguments& program) {
+  const std::vector<std::string> rest = command.remaining();
+  for (const std::string& word : rest) {
+    if (!word.starts_with("-") || word == "-") continue;
+    std::vector<std::string> names;
+    for (const CLI::Option* option : command.get_options()) names.push_back("--" + option->get_single_name());
+    const std::vector<std::string> near = nearest_names(word, names, 1);
+    return usage("no option " + word + " of llmprof run",
+                 near.empty() ? "llmprof run --help" : near.front() + "? All of them: llmprof run --help");
+  }
+  if (!program.separated) {
+    std::string line;
+    for (const std::string& word : rest) line += " " + word;
+    return usage(line.empty() ? "expected a program to run, found none"
+                              : "expected -- before the program, found \"" + rest.front() + "\"",
+                 line.empty() ? kExample : "llmprof run --" + line);
+  }
+  if (!rest.empty()) return usage("expected an option before --, found \"" + rest.front() + "\"", kExample);
+  if (program.words.empty()) return usage("expected a program behind --, found nothing", kExample);
+  return {};
+}
+
+Status check_nesting() {
+  const char* outer = std::getenv(session::kEnvFolder);
+  if (outer == nullptr || !launch::session_is_running(outer)) return {};
+  return fail("this is already inside a `llmprof run`: two cannot watch the same program", outer,
+              "keep one of the two; to start this one unwatched: env -u " + std::string(session::kEnvFolder) +
+                  " -u LD_PRELOAD llmprof run ...",
+              ExitCode::kUsage);
+}
+
+// Everything that can be wrong with the options must be said now, not when the program has run for an hour.
+Status check_options(Options& options, DeriveOptions& derive_options) {
+  derive_options.detect_stages = !options.no_detect;
+  const std::optional<spool::Level> level = session::parse_mode(options.mode);
+  if (!level)
+    return usage("expected a mode of light, default or deep, found \"" + options.mode + "\"",
+                 "--mode " + nearest_names(options.mode, {"light", "default", "deep"}, 1).front());
+  options.launch.level = *level;
+  // Operators are named in unrecorded windows too, so with them the recording has none.
+  options.launch.gaps = options.gaps == "auto" && !options.launch.torch;
+  options.launch.counters = options.counters == "auto";
+  options.launch.adapt = !options.no_adapt;
+  if (options.launch.armed && (options.launch.delay_s > 0 || options.launch.duration_s > 0))
+    return usage("--armed waits for `llmprof ctl start`; --delay and --duration do not go with it",
+                 "llmprof ctl start --duration SECONDS");
+  if (options.output.effective_format() == "csv" && options.output.path.empty() && !options.no_report)
+    return usage("expected a folder for the CSV files, found no --report",
+                 "llmprof run --format csv --report tables -- python3 generate.py");
+  for (const std::string& text : options.stages) {
+    LLMPROF_ASSIGN(StageRule rule, parse_stage_rule(text));
+    derive_options.stage_rules.push_back(std::move(rule));
+  }
+  if (!options.analyze.gpu.empty()) LLMPROF_CHECK(find_gpu(options.analyze.gpu));
+  if (!options.analyze.model.empty()) LLMPROF_CHECK(load_model(options.analyze.model));
+  return {};
+}
+
+void say(const Options& options, const std::string& text) {
+  if (!options.output.quiet) std::fprintf(stderr, "llmprof: %s\n", text.c_str());
+}
+
+std::string signal_name(int number) {
+  const char* name = sigabbrev_np(number);
+  return name != nullptr ? std::string("SIG") + name : "signal " + std::to_string(number);
+}
+
+// What the recorder met in the watched processes: without a report there is no foot that lists it.
+std::string diagnostics_text(const Trace& trace) {
+  std::string out;
+  for (size_t i = 0; i < kDiagnosticCount; ++i) {
+    const DiagnosticId id = static_cast<DiagnosticId>(i);
+    const DiagnosticInfo& info = diagnostic_table()[i];
+    if (trace.diagnostics.count(id) == 0 || info.severity < Severity::kNotice) continue;
+    const std::vector<std::string>& places = trace.diagnostics.places(id);
+    out += fmt::format("\n  - {}{}", info.text, places.empty() ? "" : " " + printable(places.front()));
+  }
+  return out;
+}
+
+// Nothing was recorded that a report could be about. Says why that may be.
+void say_nothing_seen(const Options& options, const launch::LaunchOutcome& outcome, const Trace& trace) {
+  const launch::LaunchOptions& plan = options.launch;
+  if (outcome.never_recorded && plan.armed) {
+    say(options, "nothing was recorded: the run was armed and no `llmprof ctl start` came");
+  } else if (outcome.never_recorded) {
+    say(options, fmt::format("nothing was recorded: the program ended before the --delay of {} s was over",
+                             format_fixed(plan.delay_s, 1)));
+  } else if (outcome.watched == 0) {
+    say(options,
+        "no GPU work seen: no process of the program started CUDA or used NVTX. If it should have:\n"
+        "  - does it find a GPU? `nvidia-smi`, CUDA_VISIBLE_DEVICES\n"
+        "  - did it start its work elsewhere (docker, ssh, sudo, env -i, a server that was running before)? Put\n"
+        "    `llmprof run --` in front of the process that computes\n"
+        "  - is that process static, setuid or built for musl? The injection library cannot get into it");
+  } else {
+    std::string text = fmt::format(
+        "no GPU work seen: {} process{} loaded the recorder, but no kernel, copy or range came.\n"
+        "  - did it only ask for the GPU (nvidia-smi, device count), or fork after starting CUDA?",
+        outcome.watched, outcome.watched == 1 ? "" : "es");
+    if (!plan.capture_range.empty())
+      text += "\n  - --capture-range \"" + plan.capture_range + "\" records only inside a range of that name";
+    say(options, text + diagnostics_text(trace));
+  }
+}
+
+bool saw_anything(const Trace& trace, const launch::LaunchOutcome& outcome) {
+  const bool work = !trace.gpu_ops.empty() || !trace.graph_launches.empty() || !trace.beats.empty() ||
+                    !trace.library_calls.empty() || !trace.annotations.empty();
+  // In light mode the counters alone tell about a program without ranges; they are device-wide, so that it used the
+  // GPU must be known from elsewhere.
+  return work || (outcome.watched > 0 && !trace.gpu_samples.empty());
+}
+
+void report(const Options& options, const DeriveOptions& derive_options, const launch::LaunchOutcome& outcome) {
+  const std::string& folder = options.launch.folder;
+  if (outcome.signal)
+    say(options, "the program was killed by " + signal_name(*outcome.signal) +
+                     "; the report covers what was on the disk by then");
+  if (!options.no_report) {
+    Result<Trace> trace = import_files({folder});
+    if (!trace) {
+      report_error(trace.error());
+    } else if (!saw_anything(*trace, outcome)) {
+      say_nothing_seen(options, outcome, *trace);
+    } else {
+      AnalyzeOptions analyze_options = options.analyze;
+      constexpr size_t kTextRows = 12;  // as `llmprof analyze` does
+      analyze_options.top =
+          options.top.value_or(options.output.effective_format() == "text" ? kTextRows : AnalyzeOptions().top);
+      analyze_and_print(*trace, derive_options, analyze_options, options.output);
+    }
+  }
+  say(options,
+      fmt::format("recording: {}  ({})", folder, format_bytes(static_cast<double>(launch::recorded_bytes(folder)))));
+}
+
+// The program once without the recording of kernels, in DIR/baseline: what profiling cost is measured against it.
+// False if the run must end here.
+Result<bool> run_baseline(Options& options) {
+  launch::LaunchOptions baseline = options.launch;
+  LLMPROF_ASSIGN(baseline.folder, launch::create_session_folder(options.launch.folder + "/baseline", {}, {}));
+  baseline.level = spool::Level::kLight;
+  baseline.armed = baseline.torch = false;
+  baseline.counters = false;
+  // The second run must find its input where the first found it; a pipe cannot be read twice.
+  const off_t input_at = lseek(STDIN_FILENO, 0, SEEK_CUR);
+  if (input_at < 0 && isatty(STDIN_FILENO) == 0)
+    say(options, "notice: standard input is a pipe: the baseline run reads it, the recorded run finds it at its end");
+  say(options, "baseline: running the program once in light mode");
+  LLMPROF_ASSIGN(const launch::LaunchOutcome outcome, launch::launch(baseline));
+  if (input_at >= 0) lseek(STDIN_FILENO, input_at, SEEK_SET);
+  if (outcome.interrupted || outcome.signal) {
+    say(options, "the baseline run was ended by a signal; the recorded run is not started");
+    options.baseline_exit_code = outcome.exit_code;
+    return false;
+  }
+  if (outcome.exit_code != 0) say(options, fmt::format("notice: the baseline run ended with {}", outcome.exit_code));
+  options.launch.baseline = "baseline";
+  say(options, "baseline: done; now the recorded run");
+  return true;
+}
+
+int run(Options& options, const CLI::App& command, const ProgramArguments& program) {
+  DeriveOptions derive_options;
+  launch::LaunchOptions& plan = options.launch;
+  const auto prepare = [&]() -> Status {
+    LLMPROF_CHECK(check_rest(command, program));
+    LLMPROF_CHECK(check_options(options, derive_options));
+    LLMPROF_CHECK(check_nesting());
+    plan.command = program.words;
+    LLMPROF_ASSIGN(plan.program, launch::find_program(plan.command.front(), std::getenv("PATH")));
+    LLMPROF_CHECK(launch::injection_library());
+    if (plan.torch) LLMPROF_CHECK(launch::torch_hook_folder());
+    LLMPROF_ASSIGN(plan.folder,
+                   launch::create_session_folder(options.folder, launch::short_name(plan.command), plan.name));
+    return {};
+  };
+  if (const Status prepared = prepare(); !prepared) return report_error(prepared.error());
+  plan.quiet = options.output.quiet;
+  plan.progress = !plan.quiet && isatty(STDERR_FILENO) == 1;
+  if (options.baseline) {
+    const Result<bool> go_on = run_baseline(options);
+    if (!go_on) return report_error(go_on.error());
+    if (!*go_on) return options.baseline_exit_code;
+  }
+  const Result<launch::LaunchOutcome> outcome = launch::launch(plan);
+  if (!outcome) return report_error(outcome.error());
+  report(options, derive_options, *outcome);
+  return outcome->exit_code;
+}
+
+void add_recording_options(CLI::App& command, Options& options) {
+  launch::LaunchOptions& plan = options.launch;
+  const std::string recording = "Recording";
+  command.add_option("--mode", options.mode, "light: ranges and counters; default: kernels too; deep: every CUDA call")
+      ->type_name("MODE")
+      ->capture_default_str()
+      ->group(recording);
+  command.add_option("--delay", plan.delay_s, "record nothing in the first S seconds")
+      ->type_name("S")
+      ->check(CLI::Range(0.0, 1e6))
+      ->group(recording);
+  command.add_option("--duration", plan.duration_s, "record for S seconds; the program runs on")
+      ->type_name("S")
+      ->check(CLI::Range(0.001, 1e6))
+      ->group(recording);
+  command.add_option("--capture-range", plan.capture_range, "record only inside NVTX ranges with this text")
+      ->type_name("TEXT")
+      ->group(recording);
+  command.add_option("--steps", plan.steps, "stop after N steps (closings of the capture range, or of the step range)")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+      ->group(recording);
+  command.add_flag("--armed", plan.armed, "record nothing until `llmprof ctl start`")->group(recording);
+  command.add_flag("--torch", plan.torch, "names, shapes and Python frames of PyTorch's operators")->group(recording);
+  command.add_flag("--baseline", options.baseline, "run the program once more, first, to measure what profiling costs")
+      ->group(recording);
+  command.add_option("--gaps", options.gaps, "auto: leave windows unrecorded, to measure what profiling costs; off")
+      ->check(CLI::IsMember({"auto", "off"}))
+      ->capture_default_str()
+      ->group(recording);
+  command.add_flag("--no-adapt", options.no_adapt, "keep the mode even if it costs too much")->group(recording);
+  command.add_option("--counters", options.counters, "auto: sample the GPU's hardware counters; off")
+      ->check(CLI::IsMember({"auto", "off"}))
+      ->capture_default_str()
+      ->group(recording);
+  command.add_option("--counter-interval-us", plan.counter_interval_us, "microseconds between counter samples")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{10}, int64_t{1000000}))
+      ->capture_default_str()
+      ->group(recording);
+  command.add_option("--name", plan.name, "a word for the session folder's name")->group(recording);
+  command
+      .add_option("-o,--output", options.folder,
+                  "session folder, new or empty (default ./llmprof-runs/PROGRAM-TIME[-NAME])")
+      ->type_name("DIR")
+      ->group(recording);
+}
+
+void add_report_options(CLI::App& command, Options& options) {
+  const std::string reporting = "Report";
+  command.add_option("--gpu", options.analyze.gpu, "GPU of the hardware table to compare with (llmprof list gpus)")
+      ->type_name("NAME")
+      ->group(reporting);
+  command
+      .add_option("--model", options.analyze.model, "model of the table or a config.json: FLOPs and bytes by formula")
+      ->type_name("ID|PATH")
+      ->group(reporting);
+  command.add_option("--batch", options.analyze.batch, "sequences per step, if the recording does not tell")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->group(reporting);
+  command
+      .add_option("--context", options.analyze.context,
+                  "tokens a decode step attends to, if the recording does not tell")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
+      ->group(reporting);
+  command.add_option("--stage", options.stages, "ranges whose text matches REGEX are stage NAME (repeatable)")
+      ->type_name("NAME=REGEX")
+      ->group(reporting);
+  command.add_option("--top", options.top, "rows of long tables, 0 for all (default 12 in text, 30 elsewhere)")
+      ->group(reporting);
+  command.add_option("--format", options.output.format, "text, json or csv")
+      ->check(CLI::IsMember({"text", "json", "csv"}))
+      ->capture_default_str()
+      ->group(reporting);
+  command.add_flag("--json", options.output.json, "short for --format json")->group(reporting);
+  command
+      .add_option("--report", options.output.path,
+                  "write the report to this file (csv: a folder) instead of standard output")
+      ->type_name("PATH")
+      ->group(reporting);
+  command.add_flag("--no-detect", options.no_detect, "stages from NVTX ranges only")->group(reporting);
+  command.add_flag("--no-report", options.no_report, "only record")->group(reporting);
+  command.add_flag("-q,--quiet", options.output.quiet, "no progress and no notices on standard error")
+      ->group(reporting);
+  command.add_flag("--no-color", options.output.no_color, "plain text, also on a terminal")->group(reporting);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Action& action, const ProgramArguments& program) {
+  const std::shared_ptr<Options> options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("run", "run a program under the collectors, then report on it");
+  command->allow_extras();
+  add_recording_options(*command, *options);
+  add_report_options(*command, *options);
+  command->footer(
+      "Usage:    llmprof run [OPTIONS] -- PROGRAM [ARGUMENTS]\n"
+      "The program's input, output, terminal, signals and exit code are its own.\n"
+      "Example:  llmprof run --model llama-3.1-8b -- python3 generate.py");
+  command->callback([options, command, &program, &action] {
+    action = [options, command, &program] { return run(*options, *command, program); };
+  });
+}
+
+}  // namespace llmprof::cli

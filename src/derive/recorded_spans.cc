@@ -1,0 +1,81 @@
+#include "derive/recorded_spans.h"
+
+#include <algorithm>
+#include <set>
+
+namespace llmprof {
+namespace {
+
+// Sorts and merges what overlaps or touches.
+void normalise(std::vector<TimeSpan>& spans) {
+  std::sort(spans.begin(), spans.end(), [](const TimeSpan& a, const TimeSpan& b) { return a.start_ns < b.start_ns; });
+  std::vector<TimeSpan> merged;
+  for (const TimeSpan& span : spans) {
+    if (span.end_ns <= span.start_ns) continue;
+    if (!merged.empty() && span.start_ns <= merged.back().end_ns) {
+      merged.back().end_ns = std::max(merged.back().end_ns, span.end_ns);
+    } else {
+      merged.push_back(span);
+    }
+  }
+  spans = std::move(merged);
+}
+
+// Processes whose calls launched something on each device.
+std::map<int32_t, std::set<int64_t>> processes_of_devices(const Trace& trace) {
+  std::map<int32_t, std::set<int64_t>> users;
+  const size_t count = std::min(trace.gpu_ops.size(), trace.gpu_links.size());
+  Row last_thread = kNoRow, last_stream = kNoRow;
+  for (Row gpu = 0; gpu < count; ++gpu) {
+    const Row api = trace.gpu_links.api[gpu];
+    if (api >= trace.api_calls.size()) continue;
+    const Row thread = trace.api_calls.thread[api], stream = trace.gpu_ops.stream[gpu];
+    if (thread >= trace.threads.size() || (thread == last_thread && stream == last_stream)) continue;
+    last_thread = thread;
+    last_stream = stream;
+    users[trace.streams.device[stream]].insert(trace.threads.process_id[thread]);
+  }
+  return users;
+}
+
+}  // namespace
+
+RecordedSpans::RecordedSpans(const Trace& trace) {
+  const Recorded& table = trace.recorded;
+  if (table.empty()) return;
+  for (Row row = 0; row < table.size(); ++row) {
+    if (table.level[row] >= RecordingLevel::kDefault) continue;
+    const TimeSpan span{table.start_ns[row], table.start_ns[row] + table.dur_ns[row]};
+    processes_[table.process_id[row]].push_back(span);
+    all_.push_back(span);
+  }
+  normalise(all_);
+  for (std::pair<const int64_t, std::vector<TimeSpan>>& entry : processes_) normalise(entry.second);
+  if (all_.empty()) return;
+  for (const std::pair<const int32_t, std::set<int64_t>>& entry : processes_of_devices(trace)) {
+    std::vector<TimeSpan>& spans = devices_[entry.first];
+    for (const int64_t process : entry.second) {
+      const std::vector<TimeSpan>& own = unrecorded_process(process);
+      spans.insert(spans.end(), own.begin(), own.end());
+    }
+    normalise(spans);
+  }
+}
+
+const std::vector<TimeSpan>& RecordedSpans::unrecorded(int32_t device) const {
+  const std::map<int32_t, std::vector<TimeSpan>>::const_iterator it = devices_.find(device);
+  return it != devices_.end() ? it->second : all_;
+}
+
+const std::vector<TimeSpan>& RecordedSpans::unrecorded_process(int64_t process_id) const {
+  const std::map<int64_t, std::vector<TimeSpan>>::const_iterator it = processes_.find(process_id);
+  return it != processes_.end() ? it->second : none_;
+}
+
+bool RecordedSpans::touches(const std::vector<TimeSpan>& spans, int64_t start_ns, int64_t end_ns) {
+  const std::vector<TimeSpan>::const_iterator it = std::upper_bound(
+      spans.begin(), spans.end(), start_ns, [](int64_t time, const TimeSpan& span) { return time < span.end_ns; });
+  return it != spans.end() && it->start_ns < end_ns;
+}
+
+}  // namespace llmprof

@@ -1,0 +1,41 @@
+// When kernels were not recorded although the program ran, per device: from the recording levels of the processes that
+// use it. A recording without levels (any other recorder) counts as recorded throughout. Before the first and after the
+// last level of a process nothing is known and nothing is claimed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "trace/trace.h"
+
+namespace llmprof {
+
+// Half-open.
+struct TimeSpan {
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+};
+
+class RecordedSpans {
+ public:
+  // Needs gpu_links (link_launches) to know which process uses which device; a device without linked activity is taken
+  // to be used by every process.
+  explicit RecordedSpans(const Trace& trace);
+
+  // Sorted, disjoint, not empty.
+  const std::vector<TimeSpan>& unrecorded(int32_t device) const;
+  const std::vector<TimeSpan>& unrecorded_process(int64_t process_id) const;
+  // Whether a span of the list overlaps [start_ns, end_ns); O(log n).
+  static bool touches(const std::vector<TimeSpan>& spans, int64_t start_ns, int64_t end_ns);
+
+ private:
+  std::map<int32_t, std::vector<TimeSpan>> devices_;
+  std::map<int64_t, std::vector<TimeSpan>> processes_;
+  std::vector<TimeSpan> all_, none_;
+};
+
+// A recording of llmprof's own recorder: it may hold no operators, and says what it recorded when.
+inline bool is_live_recording(const Trace& trace) { return !trace.recorded.empty() || !trace.library_calls.empty(); }
+
+}  // namespace llmprof

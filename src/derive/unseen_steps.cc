@@ -1,0 +1,185 @@
+#include "derive/unseen_steps.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <unordered_map>
+
+namespace llmprof {
+namespace {
+
+constexpr double kLoopTailFrac = 0.1;  // a loop that ends this share of it after its last step waited for the GPU
+
+// The device that a thread launches on most; that of its process where it launched nothing itself.
+class MainDevices {
+ public:
+  MainDevices(const Trace& trace, const std::vector<LaunchOrder>& orders) : trace_(trace) {
+    std::map<std::pair<Row, int32_t>, size_t> counts;
+    for (const LaunchOrder& order : orders) {
+      for (const Row thread : order.thread) ++counts[{thread, order.device}];
+    }
+    for (const std::pair<const std::pair<Row, int32_t>, size_t>& entry : counts) {
+      offer(threads_, entry.first.first, entry.first.second, entry.second);
+      offer(processes_, process_of(entry.first.first), entry.first.second, entry.second);
+    }
+    if (!orders.empty()) {
+      fallback_ = orders.front().device;
+    } else if (!trace.devices.empty()) {
+      fallback_ = trace.devices.device.front();
+    }
+  }
+
+  int32_t of(Row thread) const {
+    if (const auto it = threads_.find(thread); it != threads_.end()) return it->second.device;
+    if (const auto it = processes_.find(process_of(thread)); it != processes_.end()) return it->second.device;
+    return fallback_;
+  }
+  int64_t process_of(Row thread) const {
+    return thread < trace_.threads.size() ? trace_.threads.process_id[thread] : -1;
+  }
+
+ private:
+  struct Most {
+    int32_t device = 0;
+    size_t count = 0;
+  };
+  template <class Map, class Key>
+  static void offer(Map& map, Key key, int32_t device, size_t count) {
+    Most& most = map[key];
+    if (count > most.count) most = {device, count};
+  }
+  const Trace& trace_;
+  std::unordered_map<Row, Most> threads_;
+  std::unordered_map<int64_t, Most> processes_;
+  int32_t fallback_ = 0;
+};
+
+// Share of the recorded steps of each stage in which the host waits for the GPU; -1 where none is recorded.
+std::map<std::string, double> waiting_frac(const std::vector<StepDraft>& steps, const HostCalls& calls) {
+  std::map<std::string, std::pair<size_t, size_t>> counts;
+  for (const StepDraft& step : steps) {
+    if (step.annotation == kNoRow) continue;
+    std::pair<size_t, size_t>& count = counts[step.stage];
+    ++count.first;
+    if (calls.first_blocking(step.thread, step.begin_ns, step.end_ns) != nullptr) ++count.second;
+  }
+  std::map<std::string, double> out;
+  for (const auto& [stage, count] : counts) {
+    out[stage] = static_cast<double>(count.second) / static_cast<double>(count.first);
+  }
+  return out;
+}
+
+struct Unseen {
+  StageRange range;
+  bool evenly = false;
+};
+
+// Divides the time of an outer range evenly over its steps [first, last), if the host ran ahead in it.
+bool divide_evenly(std::vector<Unseen>& ranges, size_t first, size_t last) {
+  const int64_t start = ranges[first].range.outer_start_ns, end = ranges[first].range.outer_end_ns;
+  const int64_t count = static_cast<int64_t>(last - first);
+  const int64_t tail = end - ranges[last - 1].range.end_ns;
+  const int64_t inner = (ranges[last - 1].range.end_ns - ranges[first].range.start_ns) / count;
+  if (tail < inner || static_cast<double>(tail) < kLoopTailFrac * static_cast<double>(end - start)) return false;
+  for (size_t i = first; i < last; ++i) {
+    const int64_t at = static_cast<int64_t>(i - first);
+    const int64_t begin = start + (end - start) / count * at;
+    ranges[i].range.start_ns = begin;
+    ranges[i].range.end_ns = at + 1 == count ? end : begin + (end - start) / count;
+    ranges[i].evenly = true;
+  }
+  return true;
+}
+
+StepDraft draft_of(const StageRange& range, const StepName& name, AnnotationKind kind, int32_t device) {
+  StepDraft draft;
+  draft.device = device;
+  draft.thread = range.thread;
+  draft.source = kind == AnnotationKind::kNvtx ? StageSource::kNvtx : StageSource::kAnnotation;
+  draft.kind = name.kind;
+  draft.kind_known = true;
+  draft.unseen = true;
+  draft.stage = name.stage;
+  draft.annotation = range.annotation;
+  draft.begin_ns = draft.host_start_ns = draft.gpu_start_ns = draft.last_launch_ns = range.start_ns;
+  draft.end_ns = draft.gpu_end_ns = range.end_ns;
+  draft.new_tokens = name.new_tokens;
+  draft.sequences = name.sequences;
+  draft.context = name.context;
+  draft.output_tokens = name.output_tokens;
+  return draft;
+}
+
+// Ranges of one thread that touch unrecorded time and launched nothing.
+std::vector<Unseen> unseen_ranges(const StageRanges& stages, size_t first, size_t last,
+                                  const std::vector<TimeSpan>& spans, const std::vector<StepDraft>& steps) {
+  std::vector<Row> seen;
+  for (const StepDraft& step : steps) {
+    if (step.annotation != kNoRow && step.thread == stages.ranges[first].thread) seen.push_back(step.annotation);
+  }
+  std::sort(seen.begin(), seen.end());
+  std::vector<Unseen> out;
+  for (size_t r = first; r < last; ++r) {
+    const StageRange& range = stages.ranges[r];
+    if (!RecordedSpans::touches(spans, range.start_ns, range.end_ns)) continue;
+    if (!std::binary_search(seen.begin(), seen.end(), range.annotation)) out.push_back({range, false});
+  }
+  return out;
+}
+
+// Only one process can stand for a device whose users are unknown: the one with most ranges.
+int64_t busiest_process(const StageRanges& stages, const MainDevices& devices) {
+  std::map<int64_t, size_t> counts;
+  for (const StageRange& range : stages.ranges) ++counts[devices.process_of(range.thread)];
+  int64_t best = -1;
+  size_t most = 0;
+  for (const auto& [process, count] : counts) {
+    if (count > most) {
+      best = process;
+      most = count;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+void add_unseen_steps(const Trace& trace, const StageRanges& stages, const std::vector<LaunchOrder>& orders,
+                      const RecordedSpans& recorded, const HostCalls& calls, std::vector<StepDraft>& steps) {
+  if (trace.recorded.empty() || stages.ranges.empty()) return;
+  const MainDevices devices(trace, orders);
+  const std::map<std::string, double> waits = waiting_frac(steps, calls);
+  const int64_t only_process = orders.empty() ? busiest_process(stages, devices) : -1;
+  std::vector<StepDraft> found;
+  for (size_t first = 0, last = 0; first < stages.ranges.size(); first = last) {
+    const Row thread = stages.ranges[first].thread;
+    while (last < stages.ranges.size() && stages.ranges[last].thread == thread) ++last;
+    const int64_t process = devices.process_of(thread);
+    if (orders.empty() && process != only_process) continue;
+    const std::vector<TimeSpan>& spans = recorded.unrecorded_process(process);
+    std::vector<Unseen> ranges = unseen_ranges(stages, first, last, spans, steps);
+    std::map<int64_t, size_t> steps_of_outer;  // recorded ones included
+    for (size_t r = first; r < last; ++r) ++steps_of_outer[stages.ranges[r].outer_start_ns];
+    for (size_t i = 0, end = 0; i < ranges.size(); i = end) {
+      const StageRange& range = ranges[i].range;
+      end = i + 1;
+      const bool outer = range.outer_start_ns < range.outer_end_ns;
+      while (outer && end < ranges.size() && ranges[end].range.outer_start_ns == range.outer_start_ns &&
+             ranges[end].range.outer_end_ns == range.outer_end_ns) {
+        ++end;
+      }
+      if (outer && steps_of_outer[range.outer_start_ns] == end - i) divide_evenly(ranges, i, end);
+    }
+    for (const Unseen& unseen : ranges) {
+      const StepName& name = stages.names[unseen.range.name];
+      const std::map<std::string, double>::const_iterator waiting = waits.find(name.stage);
+      if (waiting != waits.end() && waiting->second < 0.5 && !unseen.evenly) continue;
+      found.push_back(
+          draft_of(unseen.range, name, trace.annotations.kind[unseen.range.annotation], devices.of(thread)));
+    }
+  }
+  steps.insert(steps.end(), found.begin(), found.end());
+}
+
+}  // namespace llmprof

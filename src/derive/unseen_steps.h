@@ -1,0 +1,24 @@
+// Steps in time that was recorded without kernels: ranges that the program named, with their host times only.
+#pragma once
+
+#include <vector>
+
+#include "derive/annotate.h"
+#include "derive/host_calls.h"
+#include "derive/launch_order.h"
+#include "derive/recorded_spans.h"
+#include "derive/step_draft.h"
+
+namespace llmprof {
+
+// Appends a draft for every stage range that touches unrecorded time of its process and launched nothing that was
+// recorded. Its times are those of the host, which are the step's only if the host waits for the GPU every step:
+//   - if most recorded steps of the stage do not wait, the ranges say nothing about the GPU and are left out, unless
+//   - the ranges lie in an outer range that lasts at least a step longer than the last of them (a loop that waits at
+//   its
+//     end) and that is not recorded at all: its time is then divided evenly over its steps, true for their mean.
+// `steps` are the drafts with recorded launches.
+void add_unseen_steps(const Trace& trace, const StageRanges& stages, const std::vector<LaunchOrder>& orders,
+                      const RecordedSpans& recorded, const HostCalls& calls, std::vector<StepDraft>& steps);
+
+}  // namespace llmprof

@@ -1,0 +1,264 @@
+// The visitor that turns the records of one spool into the tables of a SpoolTables. Private to capture_spool.cc
+// (definitions, samples, the end) and capture_events.cc (what the program did).
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+
+#include "base/flat_index.h"
+#include "capture/spool/reader.h"
+#include "import/capture_names.h"
+#include "import/capture_spool.h"
+#include "trace/check_trace.h"
+
+namespace llmprof::capture {
+
+constexpr float kNoFloat = std::numeric_limits<float>::quiet_NaN();
+constexpr double kNoDouble = std::numeric_limits<double>::quiet_NaN();
+constexpr int32_t kNotReady = 600;  // cudaErrorNotReady: the answer of a query, not a failure
+
+enum class Kind : uint8_t { kNothing, kText, kThread, kStream, kKernel, kApi, kLibrary, kMetricSet };
+
+struct KernelInfo {
+  StringId name;
+  Row stream, config;
+};
+struct ApiInfo {
+  StringId name;
+  ApiLayer layer;
+};
+struct MetricSet {
+  std::array<int8_t, spool::kMetricsMax> columns;  // index among the float columns of GpuSamples, -1 if unknown
+  uint8_t source;
+  StringId gpu_uuid;
+};
+struct LevelAt {
+  int64_t time_ns;
+  spool::Level level;
+  StringId reason;
+};
+struct OpenRange {
+  spool::RangeOpen record;
+  bool closed;
+};
+
+// CUPTI counts calls in 32 bits. Records come within 2^31 calls of each other, so the nearest continuation is right.
+class CorrelationUnwrapper {
+ public:
+  uint64_t operator()(uint32_t correlation, uint64_t process_index) {
+    if (correlation == 0) return 0;
+    if (started_)
+      last_ += static_cast<uint64_t>(int64_t{static_cast<int32_t>(correlation - static_cast<uint32_t>(last_))});
+    else
+      last_ = correlation;
+    started_ = true;
+    return qualified(last_ & 0xFFFFFFFFFFFFU, process_index);
+  }
+
+ private:
+  uint64_t last_ = 0;
+  bool started_ = false;
+};
+
+class SpoolReader {
+ public:
+  SpoolReader(SpoolTables& file, int64_t base_ns) : file_(file), trace_(file.part), base_ns_(base_ns) {
+    trace_.gpu_samples.for_each_column([&]<class T>(const FieldInfo& info, std::vector<T>& column) {
+      if constexpr (std::is_same_v<T, float>) {
+        sample_columns_.push_back(&column);
+        sample_names_.push_back(info.name);
+      }
+    });
+  }
+
+  void finish(const spool::ReadSummary& summary);
+
+  // ---- definitions ----
+  void operator()(const spool::TextDef& def) { define(def.id, Kind::kText, index(trace_.strings.intern(def.text))); }
+  void operator()(const spool::ThreadDef& def) {
+    define(def.id, Kind::kThread, add_thread(def.thread_id, text(def.name)));
+  }
+  void operator()(const spool::StreamDef& def) {
+    define(def.id, Kind::kStream, add_stream(std::max(def.device, 0), def.context, def.stream));
+  }
+  void operator()(const spool::ApiDef& def) {
+    apis_.push_back({text(def.name), def.layer == 0 ? ApiLayer::kRuntime : ApiLayer::kDriver});
+    define(def.id, Kind::kApi, static_cast<Row>(apis_.size() - 1));
+  }
+  void operator()(const spool::LibraryDef& def) {
+    libraries_.push_back(def);
+    define(def.id, Kind::kLibrary, static_cast<Row>(libraries_.size() - 1));
+  }
+  void operator()(const spool::KernelDef& def);
+  void operator()(const spool::MetricSetDef& def);
+  void operator()(const spool::DeviceDef& def);
+
+  // ---- events ----
+  void operator()(const spool::Kernel& r) {
+    const Row row = find(r.def, Kind::kKernel);
+    if (row != kNoRow)
+      add_gpu_op(r, GpuOpKind::kKernel, kernels_[row].stream, kernels_[row].name, kernels_[row].config, -1);
+    else
+      add_gpu_op(r, GpuOpKind::kKernel, unknown_stream(), trace_.strings.intern("[name lost]"), kNoRow, -1);
+  }
+  void operator()(const spool::Memcpy& r) {
+    const uint32_t key = uint32_t{r.copy_kind} << 16 | uint32_t{r.source_kind} << 8 | r.dest_kind;
+    if (key != copy_key_ || copy_name_ == StringId::kEmpty) copy_name_ = trace_.strings.intern(memcpy_name(r));
+    copy_key_ = key;
+    add_gpu_op(r, GpuOpKind::kMemcpy, stream(r.stream), copy_name_, kNoRow, r.bytes);
+  }
+  void operator()(const spool::Memset& r) {
+    add_gpu_op(r, GpuOpKind::kMemset, stream(r.stream), trace_.strings.intern("Memset (Device)"), kNoRow, r.bytes);
+  }
+  void operator()(const spool::GraphLaunch& r);
+  void operator()(const spool::ApiCall& r);
+  void operator()(const spool::Synchronization& r);
+  void operator()(const spool::Overhead& r);
+  void operator()(const spool::MemoryEvent& r);
+  void operator()(const spool::Range& r);
+  void operator()(const spool::RangeOpen& r);
+  void operator()(const spool::Mark& r);
+  void operator()(const spool::LibraryCall& r);
+  void operator()(const spool::GraphNode& r) {
+    if (r.node != 0) graph_nodes_.push_back(r);
+  }
+  void operator()(const spool::Beat& r);
+
+  // ---- the recording itself ----
+  void operator()(const spool::ClockReading& r);
+  void operator()(const spool::LevelChange& r) {
+    int64_t time_ns = 0;
+    if (moment(r.time_ns, time_ns)) levels_.push_back({time_ns, r.level, text(r.reason)});
+  }
+  void operator()(const spool::Note& r);
+  void operator()(const spool::Fact& r) {
+    file_.facts.emplace_back(std::string(trace_.text(text(r.key))), std::string(trace_.text(text(r.value))));
+  }
+  void operator()(const spool::NvmlSample& r);
+  void operator()(const spool::GpuSample& r);
+  void operator()(const spool::Closed& r);
+
+ private:
+  // One numbering serves all kinds. Ids are bounded by the reader: at most the bytes of the file.
+  void define(spool::Id id, Kind kind, Row row) {
+    if (id >= kinds_.size()) {
+      kinds_.resize(std::max<size_t>(size_t{id} + 1, kinds_.size() * 2), Kind::kNothing);
+      rows_.resize(kinds_.size(), kNoRow);
+    }
+    kinds_[id] = kind;
+    rows_[id] = row;
+  }
+  Row find(spool::Id id, Kind kind) const { return id < kinds_.size() && kinds_[id] == kind ? rows_[id] : kNoRow; }
+  StringId text(spool::Id id) const {
+    const Row row = find(id, Kind::kText);
+    return row == kNoRow ? StringId::kEmpty : static_cast<StringId>(row);
+  }
+  // The thread of a record; where its definition was lost, one that stands for the lost ones.
+  Row thread(spool::Id id) {
+    const Row row = find(id, Kind::kThread);
+    if (row != kNoRow) return row;
+    if (unknown_thread_ == kNoRow) unknown_thread_ = add_thread(-1, StringId::kEmpty);
+    return unknown_thread_;
+  }
+  Row stream(spool::Id id) {
+    const Row row = find(id, Kind::kStream);
+    return row != kNoRow ? row : unknown_stream();
+  }
+  Row unknown_stream() {
+    if (unknown_stream_ == kNoRow) unknown_stream_ = add_stream(0, -1, -1);
+    return unknown_stream_;
+  }
+  uint64_t correlation(uint32_t value) { return unwrap_(value, file_.process_index); }
+  uint64_t unique(uint64_t id) const { return qualified(id, file_.process_index); }
+
+  Row add_thread(int64_t thread_id, StringId name);
+  Row add_stream(int32_t device, int64_t context, int64_t stream);
+  Row add_config(const spool::KernelDef& def, int32_t device);
+  StringId kernel_name(spool::Id id);
+  void add_annotation(Row thread, StringId name, StringId domain, int64_t start_ns, int64_t dur_ns, double payload);
+  void close_open_ranges();
+  bool add_torch(Row on_thread, std::string_view text, int64_t start_ns, int64_t dur_ns);
+  Row signature(const std::string& dims);
+  void finish_levels();
+  void drop_unrecorded();
+  void finish_graph_nodes();
+  void finish_configs();
+  void finish_diagnostics(const spool::ReadSummary& summary);
+
+  void problem(DiagnosticId id, const char* what) {
+    trace_.diagnostics.add(id, trace_.diagnostics.count(id) < Diagnostics::kKeptPlaces
+                                   ? fmt::format("{}: {}", file_.name, what)
+                                   : std::string());
+  }
+  // Relative to the session; false (and counted) if it is no time.
+  bool moment(int64_t absolute_ns, int64_t& time_ns) {
+    if (absolute_ns < 0 || absolute_ns > kTimeNsMax) {
+      problem(DiagnosticId::kBadNumber, "time out of range");
+      return false;
+    }
+    time_ns = absolute_ns - base_ns_;
+    last_ns_ = std::max(last_ns_, time_ns);
+    return true;
+  }
+  bool span(int64_t absolute_start_ns, int64_t absolute_end_ns, int64_t& start_ns, int64_t& dur_ns) {
+    int64_t end_ns = 0;
+    if (!moment(absolute_start_ns, start_ns) || !moment(absolute_end_ns, end_ns)) return false;
+    dur_ns = end_ns - start_ns;
+    if (dur_ns < 0) problem(DiagnosticId::kNegativeDuration, "a record ends before it starts");
+    return dur_ns >= 0;
+  }
+
+  template <class Record>
+  void add_gpu_op(const Record& r, GpuOpKind kind, Row stream_row, StringId name, Row config, int64_t bytes) {
+    const uint64_t launch = correlation(r.correlation);
+    if (r.start_ns == 0 && r.end_ns == 0) return problem(DiagnosticId::kZeroTimestamp, "GPU activity");
+    int64_t start_ns = 0, dur_ns = 0;
+    if (!span(r.start_ns, r.end_ns, start_ns, dur_ns)) return;
+    GpuOps& gpu = trace_.gpu_ops;
+    gpu.start_ns.push_back(start_ns);
+    gpu.dur_ns.push_back(dur_ns);
+    gpu.stream.push_back(stream_row);
+    gpu.name.push_back(name);
+    gpu.config.push_back(config);
+    gpu.correlation.push_back(launch);
+    gpu.external_id.push_back(0);
+    gpu.graph_node.push_back(unique(r.graph_node));
+    gpu.bytes.push_back(bytes);
+    gpu.kind.push_back(kind);
+  }
+
+  SpoolTables& file_;
+  Trace& trace_;
+  int64_t base_ns_;
+  int64_t last_ns_ = std::numeric_limits<int64_t>::min();
+  CorrelationUnwrapper unwrap_;
+
+  std::map<StringId, Row> signatures_;
+
+  std::vector<Kind> kinds_;
+  std::vector<Row> rows_;
+  std::vector<KernelInfo> kernels_;
+  std::vector<ApiInfo> apis_;
+  std::vector<spool::LibraryDef> libraries_;
+  std::vector<MetricSet> metric_sets_;
+  std::map<spool::Id, StringId> kernel_names_;
+  RowIndex thread_index_, stream_index_, config_index_;
+  Row unknown_thread_ = kNoRow, unknown_stream_ = kNoRow;
+  uint32_t copy_key_ = 0;
+  StringId copy_name_ = StringId::kEmpty;
+
+  std::vector<std::vector<float>*> sample_columns_;
+  std::vector<std::string_view> sample_names_;
+  std::vector<LevelAt> levels_;
+  std::vector<OpenRange> open_ranges_;
+  FlatMap open_by_handle_;
+  FlatMap row_by_call_;
+  std::vector<spool::GraphNode> graph_nodes_;
+  std::map<std::pair<StringId, int32_t>, uint64_t> failures_;
+};
+
+}  // namespace llmprof::capture

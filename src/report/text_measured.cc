@@ -1,0 +1,100 @@
+// What was measured beside the program: counters, clock, power and energy per stage, throttling, and the cost of
+// recording.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text_table.h"
+#include "report/text_parts.h"
+
+namespace llmprof {
+namespace {
+
+using Align = TextTable::Align;
+
+std::string gigabytes(const OptDouble& bytes, double count) {
+  return bytes ? format_bytes(*bytes / std::max(1.0, count)) : "-";
+}
+
+std::string stage_rows(const Report& report, const Ink& ink) {
+  TextTable table({{"stage", Align::kLeft, 28},
+                   {"DRAM/step"},
+                   {"of formula"},
+                   {"DRAM"},
+                   {"tensor"},
+                   {"SM"},
+                   {"L2 hit"},
+                   {"clock"},
+                   {"MFU at it"},
+                   {"power"},
+                   {"J/token"},
+                   {"samples"}});
+  bool any = false;
+  for (const StageTiming& stage : report.stages) {
+    if (stage.count == 0 || (!stage.counter_samples && !stage.energy_j && !stage.sm_clock_mhz)) continue;
+    any = true;
+    table.add_row({stage_label(report, stage), gigabytes(stage.dram_bytes_measured, static_cast<double>(stage.count)),
+                   percent_or_dash(stage.dram_measured_over_model), percent_or_dash(stage.dram_frac),
+                   percent_or_dash(stage.tensor_active_frac), percent_or_dash(stage.sm_active_frac),
+                   percent_or_dash(stage.l2_hit_frac),
+                   stage.sm_clock_mhz ? fmt::format("{:.0f} MHz", *stage.sm_clock_mhz) : "-",
+                   percent_or_dash(stage.mfu_at_clock), stage.power_w ? fmt::format("{:.0f} W", *stage.power_w) : "-",
+                   stage.energy_per_token_j ? fmt::format("{:.3g}", *stage.energy_per_token_j) : "-",
+                   stage.counter_samples ? format_count(static_cast<double>(*stage.counter_samples)) : "-"});
+  }
+  if (!any) return {};
+  std::string note = "by hardware counter";
+  const TelemetryReport& telemetry = *report.telemetry;
+  if (telemetry.counter_source && telemetry.counter_interval_us)
+    note += fmt::format(", {} every {}", *telemetry.counter_source, format_ms(*telemetry.counter_interval_us / 1e3));
+  note += "; they see every process on the GPU";
+  return ink.bold("Measured") + "  " + ink.dim(note) + "\n" + table.render("  ", ink.on());
+}
+
+std::string window_lines(const TelemetryReport& telemetry, const RenderOptions& options) {
+  std::string line;
+  const auto add = [&](const std::string& part) { line += (line.empty() ? "" : ", ") + part; };
+  if (telemetry.power_w)
+    add(fmt::format("power {:.0f} W ({:.0f} to {:.0f})", telemetry.power_w->mean, telemetry.power_w->min,
+                    telemetry.power_w->max));
+  if (telemetry.energy_j) add(fmt::format("energy {:.4g} J", *telemetry.energy_j));
+  if (telemetry.energy_per_token_j) add(fmt::format("{:.3g} J per token", *telemetry.energy_per_token_j));
+  if (telemetry.sm_clock_mhz)
+    add(fmt::format("SM clock {:.0f} MHz ({:.0f} to {:.0f}, {})", telemetry.sm_clock_mhz->p50,
+                    telemetry.sm_clock_mhz->min, telemetry.sm_clock_mhz->max,
+                    telemetry.sm_clock_source.value_or("unknown")));
+  if (telemetry.temperature_c) add(fmt::format("{:.0f} C at most", telemetry.temperature_c->max));
+  if (telemetry.memory_used_peak_bytes)
+    add(format_bytes(*telemetry.memory_used_peak_bytes) + " of device memory in use at most");
+  std::string held;
+  for (const ThrottleRecord& row : telemetry.throttle)
+    if (row.frac > 0) held += fmt::format("{}{} {}", held.empty() ? "" : ", ", row.reason, format_percent(row.frac));
+  if (!telemetry.throttle.empty())
+    add(held.empty() ? "never throttled" : "clock held down: " + held + " of the window");
+  return line.empty() ? std::string() : wrap_text(line, options.width, "  ", "    ");
+}
+
+}  // namespace
+
+std::string distortion_label(const Report& report, const std::string& stage_kind) {
+  if (!report.overhead || !report.overhead->distortion_frac || !report.overhead->ci95) return {};
+  const OverheadReport& overhead = *report.overhead;
+  for (const DistortionRecord& row : overhead.stages) {
+    bool mine = false;
+    for (const StageTiming& stage : report.stages) mine |= stage.name == row.stage && stage.kind == stage_kind;
+    if (!mine && !(stage_kind == "decode" && row.method == "beats")) continue;
+    return fmt::format(" (recording cost {:+.1f} % [{:.1f}, {:.1f}], {})", 100 * row.distortion_frac,
+                       100 * row.ci95_low_frac, 100 * row.ci95_high_frac, row.method);
+  }
+  return {};
+}
+
+std::string text_measured(const Report& report, const RenderOptions& options, const Ink& ink) {
+  if (!report.telemetry) return {};
+  const std::string rows = stage_rows(report, ink);
+  const std::string window = window_lines(*report.telemetry, options);
+  if (rows.empty() && window.empty()) return {};
+  return (rows.empty() ? ink.bold("Measured") + "\n" : rows) + window + "\n";
+}
+
+}  // namespace llmprof

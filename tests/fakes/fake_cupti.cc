@@ -1,0 +1,255 @@
+// Environment: FAKE_CUPTI_SUBSCRIBE=N makes cuptiSubscribe fail with N; FAKE_CUPTI_VERSION=N is what cuptiGetVersion
+// says (default 130001). Like the real one it keeps what is not flushed, so a killed program loses it.
+#include "fake_cupti.h"
+
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "capture/abi/cupti_abi.h"
+
+namespace cupti = llmprof::cupti;
+
+#define EXPORT __attribute__((visibility("default")))
+
+namespace {
+
+constexpr size_t kKernelBytes = 216;  // CUpti_ActivityKernel10
+constexpr size_t kMemcpyBytes = 96;
+constexpr size_t kApiBytes = 40;
+
+struct Out {
+  uint8_t* buffer = nullptr;
+  size_t size = 0;
+  size_t used = 0;
+};
+
+pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+bool kinds[64];
+bool runtime_calls[2048];
+cupti::BufferRequest request = nullptr;
+cupti::BufferComplete complete = nullptr;
+cupti::CallbackFunction callback = nullptr;
+void* callback_user = nullptr;
+bool wanted[8][64];
+Out out;
+uint32_t next_correlation = 1;
+int handle;
+
+size_t size_of(uint32_t kind) {
+  if (kind == cupti::kConcurrentKernel) return kKernelBytes;
+  if (kind == cupti::kMemcpy) return kMemcpyBytes;
+  if (kind == cupti::kRuntime || kind == cupti::kDriver) return kApiBytes;
+  return 0;
+}
+
+uint64_t now() {
+  timespec time{};
+  clock_gettime(CLOCK_REALTIME, &time);
+  return static_cast<uint64_t>(time.tv_sec) * 1000000000U + static_cast<uint64_t>(time.tv_nsec);
+}
+
+void hand_over() {
+  if (out.buffer == nullptr) return;
+  const Out full = out;
+  out = Out();
+  complete(nullptr, 0, full.buffer, full.size, full.used);
+}
+
+// With the lock held. Records are as long as CUDA 13's, their tail zero.
+template <class Record>
+void append(const Record& record, size_t bytes) {
+  if (request == nullptr) return;
+  if (out.buffer != nullptr && out.used + bytes > out.size) hand_over();
+  if (out.buffer == nullptr) {
+    size_t records = 0;
+    request(&out.buffer, &out.size, &records);
+    out.used = 0;
+    if (out.buffer == nullptr || out.size < bytes) return;
+  }
+  std::memset(out.buffer + out.used, 0, bytes);
+  std::memcpy(out.buffer + out.used, &record, sizeof record < bytes ? sizeof record : bytes);
+  out.used += bytes;
+}
+
+void append_call(uint32_t cbid, uint32_t correlation, uint64_t start) {
+  if (!kinds[cupti::kRuntime] && !runtime_calls[cbid]) return;
+  cupti::ApiActivity call{};
+  call.kind = cupti::kRuntime;
+  call.cbid = cbid;
+  call.start = start;
+  call.end = now();
+  call.process = static_cast<uint32_t>(getpid());
+  call.thread = static_cast<uint32_t>(syscall(SYS_gettid));
+  call.correlation = correlation;
+  append(call, kApiBytes);
+}
+
+constexpr uint32_t kLaunchCall = 211;
+constexpr uint32_t kCopyCall = 41;
+constexpr uint32_t kNoiseCall = 17;  // cudaGetDevice: never worth a record
+
+}  // namespace
+
+extern "C" {
+
+EXPORT uint32_t fake_launch(const char* kernel, uint64_t start_ns, uint64_t duration_ns, uint32_t stream,
+                            uint64_t graph_node) {
+  const uint64_t called = now();
+  pthread_mutex_lock(&lock);
+  const uint32_t correlation = next_correlation++;
+  if (kinds[cupti::kConcurrentKernel]) {
+    cupti::KernelActivity record{};
+    record.kind = cupti::kConcurrentKernel;
+    record.registers_per_thread = 32;
+    record.start = start_ns;
+    record.end = start_ns + duration_ns;
+    record.context = 1;
+    record.stream = stream;
+    for (int i = 0; i < 3; ++i) record.grid[i] = record.block[i] = 1;
+    record.grid[0] = 8;
+    record.block[0] = 128;
+    record.correlation = correlation;
+    record.name = kernel;
+    record.graph_node = graph_node;
+    append(record, kKernelBytes);
+  }
+  append_call(kLaunchCall, correlation, called);
+  append_call(kNoiseCall, next_correlation++, now());
+  pthread_mutex_unlock(&lock);
+  return correlation;
+}
+
+EXPORT uint32_t fake_copy(uint64_t bytes, uint64_t start_ns, uint64_t duration_ns, bool pageable) {
+  const uint64_t called = now();
+  pthread_mutex_lock(&lock);
+  const uint32_t correlation = next_correlation++;
+  if (kinds[cupti::kMemcpy]) {
+    cupti::MemcpyActivity record{};
+    record.kind = cupti::kMemcpy;
+    record.copy_kind = 1;
+    record.source_kind = pageable ? 1 : 2;
+    record.dest_kind = 3;
+    record.bytes = bytes;
+    record.start = start_ns;
+    record.end = start_ns + duration_ns;
+    record.context = 1;
+    record.stream = 7;
+    record.correlation = correlation;
+    append(record, kMemcpyBytes);
+  }
+  append_call(kCopyCall, correlation, called);
+  pthread_mutex_unlock(&lock);
+  return correlation;
+}
+
+EXPORT void fake_graph_node(uint64_t node, uint64_t original) {
+  const uint32_t cbid = original == 0 ? cupti::kGraphNodeCreated : cupti::kGraphNodeCloned;
+  if (callback == nullptr || !wanted[cupti::kDomainResource][cbid]) return;
+  cupti::GraphData graph{};
+  graph.node = reinterpret_cast<void*>(node);
+  graph.original_node = reinterpret_cast<void*>(original);
+  cupti::ResourceData resource{};
+  resource.descriptor = &graph;
+  callback(callback_user, cupti::kDomainResource, cbid, &resource);
+}
+
+EXPORT int cuptiGetVersion(uint32_t* version) {
+  const char* text = std::getenv("FAKE_CUPTI_VERSION");
+  *version = text == nullptr ? cupti::kVersion13_0u1 : static_cast<uint32_t>(std::atoi(text));
+  return 0;
+}
+EXPORT int cuptiGetTimestamp(uint64_t* time) {
+  *time = now();
+  return 0;
+}
+EXPORT int cuptiSubscribe(void** subscriber, cupti::CallbackFunction function, void* user) {
+  if (const char* text = std::getenv("FAKE_CUPTI_SUBSCRIBE")) return std::atoi(text);
+  if (callback != nullptr) return cupti::kErrorMultipleSubscribers;
+  callback = function;
+  callback_user = user;
+  *subscriber = &handle;
+  return 0;
+}
+EXPORT int cuptiUnsubscribe(void*) {
+  callback = nullptr;
+  return 0;
+}
+EXPORT int cuptiEnableCallback(uint32_t enable, void* subscriber, uint32_t domain, uint32_t cbid) {
+  if (subscriber != &handle) return 1;
+  if (domain < 8 && cbid < 64) wanted[domain][cbid] = enable != 0;
+  return 0;
+}
+EXPORT int cuptiEnableDomain(uint32_t enable, void* subscriber, uint32_t domain) {
+  if (subscriber != &handle) return 1;
+  for (bool& one : wanted[domain]) one = enable != 0;
+  return 0;
+}
+EXPORT int cuptiActivityEnable(uint32_t kind) {
+  pthread_mutex_lock(&lock);
+  if (kind < 64) kinds[kind] = true;
+  pthread_mutex_unlock(&lock);
+  return 0;
+}
+EXPORT int cuptiActivityDisable(uint32_t kind) {
+  pthread_mutex_lock(&lock);
+  if (kind < 64) kinds[kind] = false;
+  pthread_mutex_unlock(&lock);
+  return 0;
+}
+EXPORT int cuptiActivityEnableRuntimeApi(uint32_t cbid, uint8_t enable) {
+  if (cbid < 2048) runtime_calls[cbid] = enable != 0;
+  return 0;
+}
+EXPORT int cuptiActivityEnableDriverApi(uint32_t, uint8_t) { return 0; }
+EXPORT int cuptiActivityRegisterCallbacks(cupti::BufferRequest requested, cupti::BufferComplete completed) {
+  request = requested;
+  complete = completed;
+  return 0;
+}
+EXPORT int cuptiActivityGetNextRecord(uint8_t* buffer, size_t valid_size, cupti::Activity** record) {
+  uint8_t* next = buffer;
+  if (*record != nullptr) next = reinterpret_cast<uint8_t*>(*record) + size_of((*record)->kind);
+  if (next >= buffer + valid_size) return 11;  // CUPTI_ERROR_MAX_LIMIT_REACHED of this call
+  *record = reinterpret_cast<cupti::Activity*>(next);
+  return size_of((*record)->kind) == 0 ? 21 : 0;
+}
+EXPORT int cuptiActivityGetNumDroppedRecords(void*, uint32_t, size_t* dropped) {
+  *dropped = 0;
+  return 0;
+}
+EXPORT int cuptiActivityFlushAll(uint32_t) {
+  pthread_mutex_lock(&lock);
+  hand_over();
+  pthread_mutex_unlock(&lock);
+  return 0;
+}
+EXPORT int cuptiActivitySetAttribute(uint32_t, size_t*, void*) { return 0; }
+EXPORT int cuptiActivityRegisterTimestampCallback(uint64_t (*)()) { return 0; }
+EXPORT int cuptiGetCallbackName(uint32_t domain, uint32_t cbid, const char** name) {
+  if (domain != cupti::kDomainRuntime) return 1;
+  if (cbid == kLaunchCall)
+    *name = "cudaLaunchKernel_v7000";
+  else if (cbid == kCopyCall)
+    *name = "cudaMemcpyAsync_v3020";
+  else if (cbid < 300)
+    *name = "cudaGetDevice_v3020";
+  else
+    return 1;
+  return 0;
+}
+EXPORT int cuptiGetGraphNodeId(void* node, uint64_t* id) {
+  *id = reinterpret_cast<uint64_t>(node);
+  return 0;
+}
+EXPORT int cuptiSetThreadIdType(uint32_t) { return 0; }
+EXPORT int cuptiGetResultString(int, const char** text) {
+  *text = "FAKE_ERROR";
+  return 0;
+}
+EXPORT int cuptiFinalize() { return 0; }
+
+}  // extern "C"

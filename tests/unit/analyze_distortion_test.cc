@@ -1,0 +1,199 @@
+// What recording cost: within a run, by host events, against a baseline.
+#include <gtest/gtest.h>
+
+#include "analyze_recording.h"
+
+namespace llmprof {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+
+std::vector<double> around(double centre, size_t n) {
+  std::vector<double> out;
+  for (size_t i = 0; i < n; ++i) out.push_back(centre * (1 + 0.002 * (static_cast<double>(i % 7) - 3)));
+  return out;
+}
+
+// Decode steps of `recorded_ns`, then ones of `plain_ns` that were not recorded; a wait after each recorded one.
+AnalyzedRecording two_halves(int64_t recorded_ns, int64_t plain_ns, int count = 20) {
+  AnalyzedRecording run;
+  run.trace.threads.process_id[0] = 1;
+  int64_t at = 0;
+  const auto add = [&](bool recorded, int64_t length) {
+    length += (at / kMs % 5) * 1000;
+    const Row step =
+        run.step(StageKind::kDecode, at, at + length, 1, 100, recorded ? "decode_step" : "decode_step [not recorded]");
+    run.trace.steps.missing[step] = recorded ? 0 : 2;
+    if (recorded) {
+      run.trace.steps.sync_ns[step] = at + length;
+      run.gpu("gemm", Category::kGemm, at, length, {step, kNoRow, kNoRow, kNoRow});
+      run.busy(at, at + length);
+    } else {
+      run.gap(IdleCause::kNotRecorded, at, length, step);
+    }
+    at += length;
+  };
+  for (int i = 0; i < count; ++i) add(true, recorded_ns);
+  const int64_t dark = at;
+  for (int i = 0; i < count; ++i) add(false, plain_ns);
+  run.window(0, at);
+  run.trace.recorded.resize(2);
+  for (size_t r = 0; r < 2; ++r) {
+    run.trace.recorded.start_ns[r] = r == 0 ? 0 : dark;
+    run.trace.recorded.dur_ns[r] = r == 0 ? dark : at - dark;
+    run.trace.recorded.process_id[r] = 1;
+    run.trace.recorded.level[r] = r == 0 ? RecordingLevel::kDefault : RecordingLevel::kLight;
+  }
+  return run;
+}
+
+Report report_of(const Trace& trace, const AnalyzeOptions& options = {}) {
+  Result<Report> report = analyze(trace, options);
+  EXPECT_TRUE(report.has_value());
+  return report ? std::move(*report) : Report();
+}
+
+TEST(Distortion, RatioOfMediansWithAnIntervalThatHoldsIt) {
+  const std::optional<DistortionRecord> row = compare_step_times(around(1.05e6, 60), around(1e6, 60));
+  ASSERT_TRUE(row.has_value());
+  EXPECT_NEAR(row->distortion_frac, 0.05, 1e-9);
+  EXPECT_LE(row->ci95_low_frac, 0.05);
+  EXPECT_GE(row->ci95_high_frac, 0.05);
+  EXPECT_LT(row->ci95_high_frac - row->ci95_low_frac, 0.01);
+  EXPECT_EQ(row->recorded_steps, 60);
+  EXPECT_NEAR(row->recorded_ms, 1.05, 1e-9);
+}
+
+TEST(Distortion, IsDeterministicAndNeedsFiveSteps) {
+  const std::vector<double> a = around(1.1e6, 9), b = around(1e6, 9);
+  EXPECT_EQ(compare_step_times(a, b)->ci95_low_frac, compare_step_times(a, b)->ci95_low_frac);
+  EXPECT_FALSE(compare_step_times(around(1, 4), b).has_value());
+  EXPECT_FALSE(compare_step_times(a, around(1, 4)).has_value());
+}
+
+TEST(Distortion, NoiseGivesAnIntervalAroundZero) {
+  const std::optional<DistortionRecord> row = compare_step_times(around(1e6, 50), around(1e6, 50));
+  EXPECT_LE(row->ci95_low_frac, 0);
+  EXPECT_GE(row->ci95_high_frac, 0);
+}
+
+TEST(Distortion, WithinOneRun) {
+  const AnalyzedRecording run = two_halves(1040'000, 1000'000);
+  const Report report = report_of(run.trace);
+  ASSERT_TRUE(report.overhead && report.overhead->distortion_frac);
+  EXPECT_NEAR(*report.overhead->distortion_frac, 0.04, 0.005);
+  EXPECT_EQ(report.overhead->method, "within-run");
+  EXPECT_EQ(report.overhead->stage, "decode_step");
+  ASSERT_EQ(report.overhead->stages.size(), 1U);
+  // Slower steps reach further back than the unrecorded window is long; the first of them counts as warm-up.
+  EXPECT_EQ(report.overhead->stages[0].recorded_steps, 19);
+  EXPECT_EQ(report.overhead->stages[0].unrecorded_steps, 19) << "the first one follows a recorded step";
+  EXPECT_EQ(finding_of(report, "profiler-distortion"), nullptr) << "under 5 %";
+  for (const ConservationCheck& check : report.conservation) EXPECT_TRUE(check.ok) << check.name;
+}
+
+TEST(Distortion, AboveFivePercentIsAFinding) {
+  const AnalyzedRecording run = two_halves(1200'000, 1000'000);
+  const Report report = report_of(run.trace);
+  const Finding* finding = finding_of(report, "profiler-distortion");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, FindingSeverity::kMinor);
+  EXPECT_EQ(finding->evidence[0].provenance, provenance::kMeasured);
+}
+
+TEST(Distortion, UnrecordedStagesHaveNoGpuFigures) {
+  const AnalyzedRecording run = two_halves(1040'000, 1000'000);
+  const Report report = report_of(run.trace);
+  const StageTiming* dark = stage_of(report, "decode_step [not recorded]");
+  ASSERT_NE(dark, nullptr);
+  EXPECT_FALSE(dark->gpu_busy_ms.known);
+  EXPECT_EQ(dark->not_recorded_ms.ns, dark->wall_ms.ns);
+  EXPECT_FALSE(dark->gpu_busy_frac || dark->flops || dark->bound);
+  EXPECT_TRUE(report.latency && report.latency->itl_ms);
+  EXPECT_EQ(report.latency->itl_ms->n, 40) << "their wall time is a step time all the same";
+  for (const IdleRecord& row : report.idle) EXPECT_NE(row.cause, "not-recorded");
+}
+
+TEST(Distortion, NoneIsExplained) {
+  AnalyzedRecording run = two_halves(1040'000, 1000'000, 3);
+  Report report = report_of(run.trace);
+  EXPECT_FALSE(report.overhead->distortion_frac.has_value());
+  const auto why = [&] {
+    for (const CannotTell& row : report.cannot_tell)
+      if (row.question.find("slower") != std::string::npos) return row.why;
+    return std::string();
+  };
+  EXPECT_NE(why().find("5 of each"), std::string::npos) << why();
+  run.trace.recorded.level[1] = RecordingLevel::kDefault;
+  report = report_of(run.trace);
+  EXPECT_NE(why().find("everything was recorded"), std::string::npos) << why();
+}
+
+TEST(Distortion, AgainstABaseline) {
+  const AnalyzedRecording run = two_halves(1100'000, 1000'000);
+  AnalyzedRecording light = two_halves(1, 1000'000);
+  // Only its unrecorded half: a run in light mode.
+  Trace& baseline = light.trace;
+  Steps kept;
+  kept.resize(0);
+  for (Row s = 20; s < baseline.steps.size(); ++s) {
+    size_t column_index = 0;
+    std::vector<const void*> columns;
+    baseline.steps.for_each_column([&](const FieldInfo&, const auto& column) { columns.push_back(&column); });
+    kept.for_each_column([&]<class T>(const FieldInfo&, std::vector<T>& column) {
+      column.push_back((*static_cast<const std::vector<T>*>(columns[column_index++]))[s]);
+    });
+  }
+  baseline.steps = kept;
+  AnalyzeOptions options;
+  options.baseline = &baseline;
+  const Report report = report_of(run.trace, options);
+  ASSERT_TRUE(report.overhead->distortion_frac.has_value());
+  EXPECT_EQ(report.overhead->method, "baseline");
+  EXPECT_NEAR(*report.overhead->distortion_frac, 0.10, 0.01);
+}
+
+TEST(Distortion, ABaselineWhoseHostRanAheadTellsNothing) {
+  AnalyzedRecording run = two_halves(1100'000, 1000'000);
+  for (int64_t& sync : run.trace.steps.sync_ns) sync = -1;
+  const AnalyzedRecording light = two_halves(1, 100'000);
+  Trace baseline_like = AnalyzedRecording().trace;
+  baseline_like.steps = light.trace.steps;
+  baseline_like.strings = StringPool();
+  for (Row s = 0; s < baseline_like.steps.size(); ++s) {
+    baseline_like.steps.missing[s] = 2;
+    baseline_like.steps.end_ns[s] += s % 7 * 13;  // observed one by one, not a loop's time divided
+    baseline_like.steps.stage[s] = baseline_like.strings.intern("decode_step");
+  }
+  AnalyzeOptions options;
+  options.baseline = &baseline_like;
+  const Report report = report_of(run.trace, options);
+  EXPECT_FALSE(report.overhead->distortion_frac.has_value());
+}
+
+TEST(Distortion, ByHostEventsWhereStepsHaveNoNames) {
+  AnalyzedRecording run = two_halves(1050'000, 1000'000);
+  Trace& trace = run.trace;
+  const int64_t dark = trace.recorded.start_ns[1], end = dark + trace.recorded.dur_ns[1];
+  trace.steps.clear();
+  for (Row& step : trace.gpu_links.step) step = kNoRow;
+  for (Row& step : trace.gaps.step) step = kNoRow;
+  for (int64_t at = 10; at < dark; at += 1'050'000) {
+    trace.beats.time_ns.push_back(at);
+    run.api("cudaStreamSynchronize", at + 100, 500'000);
+  }
+  for (int64_t at = dark + 10; at < end; at += 1'000'000) trace.beats.time_ns.push_back(at);
+  trace.beats.thread.assign(trace.beats.time_ns.size(), 0);
+  trace.beats.key.assign(trace.beats.time_ns.size(), 77);
+  Report report = report_of(trace);
+  ASSERT_TRUE(report.overhead->distortion_frac.has_value());
+  EXPECT_EQ(report.overhead->method, "beats");
+  EXPECT_NEAR(*report.overhead->distortion_frac, 0.05, 1e-6);
+  trace.api_calls.clear();  // a host that never waits
+  trace.api_links.clear();
+  report = report_of(trace);
+  EXPECT_FALSE(report.overhead->distortion_frac.has_value());
+}
+
+}  // namespace
+}  // namespace llmprof

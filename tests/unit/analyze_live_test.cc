@@ -1,0 +1,238 @@
+// Real Kineto recordings with everything taken away that a live recording does not have: the answers must stay. And
+// planted causes that only API calls, kernels and library calls show, each with a healthy twin.
+#include <gtest/gtest.h>
+
+#include "analyze_live_copy.h"
+#include "analyze_recording.h"
+#include "derive_trace_builder.h"
+
+namespace llmprof {
+namespace {
+
+constexpr int64_t kUs = 1000, kMs = 1'000'000;
+
+Report report_of(const Trace& trace, const AnalyzeOptions& options = {}) {
+  Result<Report> report = analyze(trace, options);
+  EXPECT_TRUE(report.has_value());
+  return report ? std::move(*report) : Report();
+}
+
+struct Both {
+  Report full, live;
+};
+Both both(const std::string& name) {
+  Trace trace = import_golden(name);
+  EXPECT_TRUE(derive(trace).has_value());
+  Both out;
+  out.full = report_of(trace);
+  make_live(trace);
+  EXPECT_TRUE(derive(trace).has_value());
+  out.live = report_of(trace);
+  for (const ConservationCheck& check : out.live.conservation) EXPECT_TRUE(check.ok) << name << ": " << check.name;
+  return out;
+}
+
+class SameAnswers : public testing::TestWithParam<const char*> {};
+
+TEST_P(SameAnswers, WithoutOperators) {
+  const Both reports = both(GetParam());
+  const StageTiming *full = stage_of(reports.full, "decode"), *live = stage_of(reports.live, "decode");
+  ASSERT_NE(full, nullptr);
+  ASSERT_NE(live, nullptr);
+  EXPECT_EQ(live->count, full->count);
+  EXPECT_EQ(live->tokens, full->tokens);
+  EXPECT_EQ(live->sequences, full->sequences);
+  EXPECT_EQ(live->output_tokens, full->output_tokens);
+  EXPECT_EQ(live->kernels, full->kernels);
+  EXPECT_NEAR(live->wall_ms.ms(), full->wall_ms.ms(), 0.01 * full->wall_ms.ms());
+  ASSERT_TRUE(live->gemm_flops && full->gemm_flops);
+  EXPECT_NEAR(*live->gemm_flops / *full->gemm_flops, 1, 1e-9) << "every product once";
+  EXPECT_GE(*live->gemm_coverage_frac, 0.99);
+  const StageTiming *prompt = stage_of(reports.full, "prefill"), *live_prompt = stage_of(reports.live, "prefill");
+  ASSERT_NE(live_prompt, nullptr);
+  EXPECT_EQ(live_prompt->tokens, prompt->tokens);
+  EXPECT_EQ(live_prompt->sequences, prompt->sequences);
+  EXPECT_NE(finding_of(reports.live, "launch-bound", "decode"), nullptr);
+}
+INSTANTIATE_TEST_SUITE_P(Golden, SameAnswers,
+                         testing::Values("kineto_llama-3.1-8b_unlabelled.json.gz", "batched.json.gz",
+                                         "fp32_weights.json.gz", "item_per_step.json.gz", "unfused_attention.json.gz",
+                                         "kineto_qwen2.5-0.5b_annotated.json.gz", "mixture_of_experts.json.gz"));
+
+TEST(LiveGolden, TheModelIsRecognisedAndTheContextCounted) {
+  const Both reports = both("kineto_llama-3.1-8b_unlabelled.json.gz");
+  ASSERT_TRUE(reports.live.model.has_value());
+  EXPECT_EQ(reports.live.model->id, reports.full.model->id);
+  EXPECT_EQ(stage_of(reports.live, "decode")->context, 515);
+  EXPECT_EQ(stage_of(reports.live, "decode")->flops_provenance, provenance::kFormula);
+  EXPECT_NEAR(*stage_of(reports.live, "decode")->flops / *stage_of(reports.full, "decode")->flops, 1, 1e-3);
+}
+
+TEST(LiveGolden, WideWeightsAndUnfusedAttentionAreFoundFromLibraryCalls) {
+  EXPECT_NE(finding_of(both("fp32_weights.json.gz").live, "dtype-wide", "prefill"), nullptr);
+  EXPECT_NE(finding_of(both("unfused_attention.json.gz").live, "attention-unfused", "prefill"), nullptr);
+  EXPECT_EQ(finding_of(both("item_per_step.json.gz").live, "attention-unfused"), nullptr);
+  EXPECT_EQ(finding_of(both("item_per_step.json.gz").live, "dtype-wide"), nullptr);
+}
+
+// ---- planted causes ------------------------------------------------------------------------------------------------
+
+// Decode steps of `kernels` launches; the GPU is busy `busy_us` per kernel, the host takes `host_us` per launch.
+struct Loop {
+  int steps = 10, kernels = 20;
+  int64_t busy = 100 * kUs, host = 10 * kUs;
+  bool sync_each = false;   // wait after every kernel
+  int64_t before_step = 0;  // host code before the first launch of a step
+  std::string kernel = "gemm_layer";
+  std::string name = "decode_step";
+  int64_t rows = 1;
+};
+
+Trace run_loop(const Loop& loop, bool graph = false) {
+  TraceBuilder b;
+  const Row call = graph ? b.library_call(0, 10, loop.rows, 4096, 4096) : kNoRow;
+  if (graph) b.graph_node(1, call);
+  int64_t host = 10 * kUs, gpu = 0;
+  for (int s = 0; s < loop.steps; ++s) {
+    const int64_t start = host;
+    host += loop.before_step;
+    uint64_t replay = graph ? b.api("cudaGraphLaunch", host, 8 * kUs) : 0;
+    for (int k = 0; k < loop.kernels; ++k) {
+      gpu = std::max(gpu, host + 8 * kUs);
+      if (graph) {
+        b.node_kernel(loop.kernel, gpu, loop.busy, replay, 1);
+      } else {
+        b.library_call(host, 6 * kUs, loop.rows, 4096, 4096);
+        b.gpu(loop.kernel, gpu, loop.busy, b.api("cudaLaunchKernel", host + kUs, 4 * kUs));
+      }
+      gpu += loop.busy;
+      host += graph ? kUs : loop.host;
+      if (loop.sync_each) {
+        b.api("cudaStreamSynchronize", host, std::max<int64_t>(kUs, gpu + 2 * kUs - host));
+        host = std::max(host + kUs, gpu + 2 * kUs) + 2 * kUs;
+      }
+    }
+    b.api("cudaStreamSynchronize", host, std::max<int64_t>(kUs, gpu + 2 * kUs - host));
+    host = std::max(host + kUs, gpu + 2 * kUs) + 2 * kUs;
+    b.annotation(loop.name, start, host - start - kUs, AnnotationKind::kNvtx);
+  }
+  b.level(-kMs, host + kMs, RecordingLevel::kDefault);
+  b.trace.devices = AnalyzedRecording().trace.devices;
+  b.trace.devices.name[0] = b.trace.strings.intern("NVIDIA H200");
+  b.derive_all();
+  return std::move(b.trace);
+}
+
+std::string first_finding(const Report& report) { return report.findings.empty() ? "" : report.findings[0].id; }
+
+void expect_whole(const Report& report) {
+  for (const ConservationCheck& check : report.conservation) EXPECT_TRUE(check.ok) << check.name;
+}
+
+TEST(LivePlanted, AHealthyLoopHasNoHostFinding) {
+  const Report report = report_of(run_loop({}));
+  expect_whole(report);
+  for (const char* id : {"launch-bound", "sync-bound", "cpu-bound-gap", "host-preprocessing", "graph-padding"})
+    EXPECT_EQ(finding_of(report, id), nullptr) << id;
+}
+
+TEST(LivePlanted, LaunchBound) {
+  Loop loop;
+  loop.busy = 4 * kUs;
+  loop.host = 12 * kUs;
+  const Report report = report_of(run_loop(loop));
+  expect_whole(report);
+  EXPECT_EQ(first_finding(report), "launch-bound");
+  EXPECT_EQ(finding_of(report, "sync-bound"), nullptr);
+}
+
+TEST(LivePlanted, AWaitAfterEveryKernel) {
+  Loop loop;
+  loop.busy = 30 * kUs;
+  loop.sync_each = true;
+  const Report report = report_of(run_loop(loop));
+  expect_whole(report);
+  EXPECT_EQ(first_finding(report), "sync-bound");
+  EXPECT_EQ(finding_of(report, "launch-bound"), nullptr) << "the gaps are those after the waits";
+}
+
+TEST(LivePlanted, HostCodeBeforeEveryStep) {
+  Loop loop;
+  loop.before_step = kMs;
+  const Report report = report_of(run_loop(loop));
+  expect_whole(report);
+  EXPECT_EQ(first_finding(report), "host-preprocessing");
+  EXPECT_EQ(finding_of(report, "cpu-bound-gap"), nullptr) << "told once";
+}
+
+TEST(LivePlanted, ReplaysOfPaddedBatches) {
+  Loop loop;
+  loop.rows = 8;
+  loop.name = "step[DECODE bs=5 toks=5]";
+  Report report = report_of(run_loop(loop, true));
+  expect_whole(report);
+  const Finding* finding = finding_of(report, "graph-padding");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(*finding->evidence[2].value, 3.0 / 8, 1e-9);
+  loop.rows = 5;
+  EXPECT_EQ(finding_of(report_of(run_loop(loop, true)), "graph-padding"), nullptr);
+}
+
+// Concatenations of a growing cache, next to ones of constant size.
+Trace cache_loop(bool grows) {
+  TraceBuilder b;
+  int64_t at = 10 * kUs;
+  for (int s = 0; s < 20; ++s) {
+    const int64_t start = at;
+    b.library_call(at, 6 * kUs, 1, 4096, 4096);
+    b.gpu("gemm_layer", at + 8 * kUs, 100 * kUs, b.api("cudaLaunchKernel", at + kUs, 4 * kUs));
+    const int64_t cat = 20 * kUs + (grows ? s * kUs : s % 3 * 100);
+    b.gpu("CatArrayBatchedCopy", at + 110 * kUs, cat, b.api("cudaLaunchKernel", at + 10 * kUs, 4 * kUs));
+    at += 120 * kUs + cat;
+    b.api("cudaStreamSynchronize", start + 20 * kUs, at - start - 25 * kUs);
+    b.annotation("decode_step", start, at - start - kUs, AnnotationKind::kNvtx);
+  }
+  b.level(-kMs, at + kMs, RecordingLevel::kDefault);
+  b.derive_all();
+  return std::move(b.trace);
+}
+
+TEST(LivePlanted, ConcatenationsThatGrowCopyACache) {
+  EXPECT_NE(finding_of(report_of(cache_loop(true)), "kv-cache-copy", "decode_step"), nullptr);
+  EXPECT_EQ(finding_of(report_of(cache_loop(false)), "kv-cache-copy"), nullptr);
+}
+
+TEST(LivePlanted, FindingsCountForStepsWhoseKernelsAreMissing) {
+  Loop loop;
+  loop.busy = 4 * kUs;
+  loop.host = 12 * kUs;
+  Trace trace = run_loop(loop);
+  const double all = finding_of(report_of(trace), "launch-bound")->gain_ns;
+  // The same steps, half of them not recorded.
+  for (Row s = 5; s < 10; ++s) {
+    trace.steps.missing[s] = 2;
+    trace.steps.stage[s] = trace.strings.intern("decode_step [not recorded]");
+  }
+  EXPECT_NEAR(finding_of(report_of(trace), "launch-bound")->gain_ns / all, 1, 0.1);
+}
+
+TEST(LiveLight, StepsAndLatencyFromRangesAlone) {
+  TraceBuilder b;
+  b.annotation("prefill", 0, 20 * kMs, AnnotationKind::kNvtx);
+  for (int64_t i = 0; i < 5; ++i) b.annotation("decode_step", (20 + 8 * i) * kMs, 8 * kMs - 100, AnnotationKind::kNvtx);
+  b.level(-kMs, 100 * kMs, RecordingLevel::kLight);
+  b.derive_all();
+  const Report report = report_of(b.trace);
+  expect_whole(report);
+  ASSERT_TRUE(report.latency && report.latency->ttft_ms && report.latency->tpot_ms);
+  EXPECT_NEAR(report.latency->ttft_ms->mean, 20, 1e-9);
+  EXPECT_NEAR(report.latency->tpot_ms->mean, 8, 1e-3);
+  const StageTiming* decode = stage_of(report, "decode_step");
+  ASSERT_NE(decode, nullptr);
+  EXPECT_EQ(decode->source, "nvtx");
+  EXPECT_FALSE(decode->gpu_busy_ms.known || decode->gpu_busy_frac || decode->tokens);
+  EXPECT_TRUE(report.findings.empty());
+}
+
+}  // namespace
+}  // namespace llmprof

@@ -1,0 +1,393 @@
+// Counters, power and clocks attached to stages and kernels.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "analyze/telemetry.h"
+#include "analyze_recording.h"
+#include "base/csv.h"
+#include "base/input_file.h"
+#include "derive/derive.h"
+
+namespace llmprof {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+// All metrics absent.
+size_t add_sample(Trace& trace, int64_t start, int64_t dur, uint8_t source = 0, int32_t device = 0) {
+  GpuSamples& table = trace.gpu_samples;
+  const size_t row = table.size();
+  table.for_each_column([&]<class T>(const FieldInfo&, std::vector<T>& column) {
+    if constexpr (std::is_same_v<T, float>) {
+      column.push_back(kNaN);
+    } else {
+      column.push_back(T{});
+    }
+  });
+  table.start_ns[row] = start;
+  table.dur_ns[row] = dur;
+  table.device[row] = device;
+  table.source[row] = source;
+  return row;
+}
+
+size_t add_reading(Trace& trace, int64_t time, float power_w = kNaN, double energy_j = std::nan("")) {
+  NvmlSamples& table = trace.nvml_samples;
+  const size_t row = table.size();
+  table.for_each_column([&]<class T>(const FieldInfo&, std::vector<T>& column) {
+    if constexpr (std::is_same_v<T, float>) {
+      column.push_back(kNaN);
+    } else if constexpr (std::is_same_v<T, int64_t>) {
+      column.push_back(-1);
+    } else {
+      column.push_back(T{});
+    }
+  });
+  table.time_ns[row] = time;
+  table.device[row] = 0;
+  table.power_w[row] = power_w;
+  table.energy_j[row] = energy_j;
+  return row;
+}
+
+Report report_of(const Trace& trace, const AnalyzeOptions& options = {}) {
+  Result<Report> report = analyze(trace, options);
+  EXPECT_TRUE(report.has_value());
+  return report ? std::move(*report) : Report();
+}
+
+TEST(CounterSamples, PartOfASampleCountsByItsPart) {
+  Trace trace;
+  GpuSamples& table = trace.gpu_samples;
+  table.sm_active_frac[add_sample(trace, 0, 100)] = 0.2F;
+  table.sm_active_frac[add_sample(trace, 100, 100)] = 0.8F;
+  add_sample(trace, 200, 100);                                      // not sampled: no weight
+  table.sm_active_frac[add_sample(trace, 100, 100, 0, 1)] = 1.0F;   // another GPU
+  table.sm_active_frac[add_sample(trace, 0, 1'000'000, 1)] = 1.0F;  // GPM gives way to PM sampling
+  const CounterSamples counters(trace, 0, {});
+  CounterSums sums;
+  counters.add(50, 250, sums);
+  EXPECT_EQ(sums.samples, 3);
+  EXPECT_EQ(sums.covered_ns, 200);
+  EXPECT_NEAR(*sums.sm_active.mean(), (0.2 * 50 + 0.8 * 100) / 150, 1e-6);
+  EXPECT_FALSE(sums.tensor_active.mean().has_value());
+}
+
+TEST(CounterSamples, SharesOfThePeakBecomeBytesAndBack) {
+  Trace trace;
+  const size_t row = add_sample(trace, 0, 100);
+  trace.gpu_samples.dram_read_frac[row] = 0.5F;
+  trace.gpu_samples.dram_write_frac[row] = 0.25F;
+  const size_t other = add_sample(trace, 100, 100);
+  trace.gpu_samples.dram_read_bytes_per_s[other] = 1e12F;
+  trace.gpu_samples.dram_write_bytes_per_s[other] = 0;
+  const CounterSamples counters(trace, 0, 4e12);
+  EXPECT_DOUBLE_EQ(counters.dram_bytes_per_s(0), 3e12);
+  EXPECT_NEAR(counters.dram_frac(1), 0.25, 1e-6);
+  EXPECT_TRUE(std::isnan(CounterSamples(trace, 0, {}).dram_bytes_per_s(0)));
+}
+
+TEST(Readings, IntegrateLinearlyAndStopWhereNothingIsKnown) {
+  Readings power;
+  power.add(1'000'000'000, 100);
+  power.add(2'000'000'000, 300);
+  EXPECT_DOUBLE_EQ(power.integral(1'000'000'000, 2'000'000'000), 200);
+  EXPECT_DOUBLE_EQ(power.integral(1'500'000'000, 2'000'000'000), (200 + 300) / 2.0 * 0.5);
+  EXPECT_TRUE(power.covers(900'000'000, 2'100'000'000));
+  EXPECT_FALSE(power.covers(100'000'000, 2'000'000'000));
+  EXPECT_DOUBLE_EQ(power.integral(900'000'000, 1'000'000'000), 10);  // constant beyond the first reading
+}
+
+// The eager run (prefill 10 ms, three decode steps of 10 ms) with 100 us samples over all of it.
+AnalyzedRecording sampled_run() {
+  AnalyzedRecording run = eager_run();
+  for (int64_t at = 0; at < 45 * kMs; at += kMs / 10) {
+    const size_t row = add_sample(run.trace, at, kMs / 10);
+    GpuSamples& t = run.trace.gpu_samples;
+    const bool prefill = at < 10 * kMs;
+    t.tensor_active_frac[row] = prefill ? 0.6F : 0.02F;
+    t.sm_active_frac[row] = prefill ? 0.9F : 0.25F;
+    t.gr_active_frac[row] = prefill ? 0.9F : 0.3F;
+    t.dram_read_bytes_per_s[row] = prefill ? 1e12F : 4e11F;
+    t.dram_write_bytes_per_s[row] = 0;
+    t.l2_hit_frac[row] = 0.5F;
+    t.sm_clock_hz[row] = 1.5e9F;
+  }
+  return run;
+}
+
+TEST(Telemetry, CountersBelongToTheStagesTheyOverlap) {
+  const AnalyzedRecording run = sampled_run();
+  const Report report = report_of(run.trace);
+  const StageTiming& prefill = *stage_of(report, "prefill");
+  const StageTiming& decode = *stage_of(report, "decode");
+  EXPECT_EQ(prefill.counter_samples, 100);
+  EXPECT_EQ(decode.counter_samples, 300);
+  EXPECT_NEAR(*prefill.tensor_active_frac, 0.6, 1e-6);
+  EXPECT_NEAR(*decode.tensor_active_frac, 0.02, 1e-6);
+  EXPECT_NEAR(*prefill.dram_bytes_measured, 1e12 * 0.010, 1e6);
+  EXPECT_NEAR(*decode.dram_bytes_measured, 4e11 * 0.030, 1e6);
+  EXPECT_NEAR(*decode.dram_measured_over_model, *decode.dram_bytes_measured / *decode.dram_bytes_model, 1e-12);
+  EXPECT_NEAR(*decode.l2_hit_frac, 0.5, 1e-6);
+  EXPECT_EQ(*decode.counter_coverage_frac, 1);
+  EXPECT_EQ(decode.counter_source, "pm-sampling");
+  EXPECT_NEAR(*decode.sm_clock_mhz, 1500, 0.1);
+  ASSERT_TRUE(report.telemetry.has_value());
+  EXPECT_EQ(report.telemetry->counter_samples, 450);
+  EXPECT_FALSE(report.telemetry->series.empty());
+  for (const ConservationCheck& check : report.conservation) EXPECT_TRUE(check.ok) << check.name;
+}
+
+TEST(Telemetry, MfuAtTheClockSeen) {
+  const AnalyzedRecording run = sampled_run();
+  const Report report = report_of(run.trace);
+  ASSERT_TRUE(report.device && report.device->peak_clock_mhz && report.device->sm_clock_mhz);
+  EXPECT_NEAR(report.device->sm_clock_mhz->p50, 1500, 0.1);
+  EXPECT_NEAR(*report.device->clock_scale, 1500 / *report.device->peak_clock_mhz, 1e-6);
+  const StageTiming& prefill = *stage_of(report, "prefill");
+  EXPECT_NEAR(*prefill.mfu_at_clock, *prefill.mfu * *report.device->peak_clock_mhz / 1500, 1e-6);
+  for (const Peak& peak : report.device->peaks)
+    if (peak.name == "bf16_tflops") {
+      EXPECT_NEAR(*peak.at_clock, peak.value * *report.device->clock_scale, 0.5);
+    }
+}
+
+TEST(Telemetry, HalfCoveredTrafficIsNoTotal) {
+  AnalyzedRecording run = eager_run();
+  for (int64_t at = 0; at < 45 * kMs; at += kMs) {
+    const size_t row = add_sample(run.trace, at, kMs / 2);
+    run.trace.gpu_samples.dram_read_bytes_per_s[row] = 1e12F;
+    run.trace.gpu_samples.dram_write_bytes_per_s[row] = 0;
+  }
+  const Report report = report_of(run.trace);
+  const StageTiming& decode = *stage_of(report, "decode");
+  EXPECT_NEAR(*decode.counter_coverage_frac, 0.5, 1e-9);
+  EXPECT_TRUE(decode.dram_frac.has_value());
+  EXPECT_FALSE(decode.dram_bytes_measured.has_value());
+}
+
+TEST(Telemetry, SlowSamplesAreNotGivenToShortSteps) {
+  AnalyzedRecording run = eager_run();
+  run.trace.gpu_samples.sm_active_frac[add_sample(run.trace, 0, 45 * kMs, 1)] = 0.5F;
+  const Report report = report_of(run.trace);
+  EXPECT_FALSE(stage_of(report, "decode")->sm_active_frac.has_value());
+  EXPECT_EQ(report.telemetry->counter_source, "gpm");
+}
+
+TEST(Telemetry, KernelsNeedFiveSamplesOfTheirOwn) {
+  AnalyzedRecording run = sampled_run();
+  Report report = report_of(run.trace);
+  const KernelRecord* big = nullptr;
+  for (const KernelRecord& row : report.kernels_topk)
+    if (row.name == "gemm_big") big = &row;
+  ASSERT_NE(big, nullptr);
+  EXPECT_EQ(big->counter_samples, 80);  // 8 ms of one kernel
+  EXPECT_NEAR(*big->tensor_active_frac, 0.6, 1e-6);
+  EXPECT_NEAR(*big->dram_bytes_per_s_measured, 1e12, 1e6);
+  for (const KernelRecord& row : report.kernels_topk) {
+    if (row.name != "gemv") continue;
+    EXPECT_FALSE(row.counter_samples.has_value()) << "10 us kernels fill no sample of 100 us";
+    EXPECT_FALSE(row.tensor_active_frac.has_value());
+  }
+}
+
+// One decode stage of 4 s at 500 W.
+AnalyzedRecording long_run() {
+  AnalyzedRecording run;
+  constexpr int64_t kStep = 1'000'000'000;
+  run.window(0, 4 * kStep);
+  for (int64_t s = 0; s < 4; ++s) {
+    const Row step = run.step(StageKind::kDecode, s * kStep, (s + 1) * kStep, 1, 100);
+    run.gpu("gemm", Category::kGemm, s * kStep, kStep, {step, kNoRow, kNoRow, run.gemm(DType::kBf16, 1, 4096, 4096)});
+  }
+  run.busy(0, 4 * kStep);
+  for (int64_t t = 0; t <= 40; ++t) {
+    const size_t row = add_reading(run.trace, t * kStep / 10, 500, 1000.0 + 50.0 * static_cast<double>(t));
+    NvmlSamples& n = run.trace.nvml_samples;
+    n.sm_clock_mhz[row] = 1200;
+    n.temperature_c[row] = 60;
+    n.memory_used_bytes[row] = 20'000'000'000 + t;
+    n.throttle_power_ns[row] = t * kStep / 20;  // half of the time
+    n.throttle_thermal_hw_ns[row] = 0;
+    n.throttle_reasons[row] = 0x20;
+  }
+  return run;
+}
+
+TEST(Telemetry, EnergyPowerAndThrottlingOverTheWindow) {
+  const AnalyzedRecording run = long_run();
+  const Report report = report_of(run.trace);
+  ASSERT_TRUE(report.telemetry.has_value());
+  const TelemetryReport& t = *report.telemetry;
+  EXPECT_NEAR(*t.energy_j, 2000, 1e-6);  // the counter's difference
+  EXPECT_NEAR(*t.energy_per_token_j, 500, 1e-6);
+  EXPECT_EQ(t.power_w->p50, 500);
+  EXPECT_EQ(t.sm_clock_source, "nvml");
+  EXPECT_EQ(*t.memory_used_peak_bytes, 20'000'000'039.0);
+  ASSERT_EQ(t.throttle.size(), 6U);
+  EXPECT_EQ(t.throttle[0].reason, "power-cap");
+  EXPECT_NEAR(t.throttle[0].frac, 0.5, 1e-9);
+  EXPECT_EQ(t.throttle[0].source, "counter");
+  EXPECT_EQ(t.throttle[1].reason, "thermal-software");
+  EXPECT_EQ(t.throttle[1].source, "samples") << "no counter: by the bits";
+  EXPECT_EQ(t.throttle[1].frac, 1);
+  EXPECT_EQ(t.throttle[2].frac, 0);
+  const StageTiming& decode = *stage_of(report, "decode");
+  EXPECT_NEAR(*decode.energy_j, 2000, 1e-6);
+  EXPECT_NEAR(*decode.power_w, 500, 1e-6);
+  EXPECT_NEAR(*decode.energy_per_token_j, 500, 1e-6);
+  EXPECT_EQ(*decode.sm_clock_mhz, 1200);
+}
+
+TEST(Telemetry, ShortStagesHaveNoEnergyAndSayWhy) {
+  AnalyzedRecording run = eager_run();
+  for (int64_t t = 0; t < 10; ++t) add_reading(run.trace, t * 5 * kMs, 400, 10.0 * static_cast<double>(t));
+  const Report report = report_of(run.trace);
+  EXPECT_FALSE(stage_of(report, "decode")->energy_j.has_value());
+  EXPECT_FALSE(report.telemetry->energy_j.has_value());
+  bool told = false;
+  for (const CannotTell& row : report.cannot_tell) told |= row.question.find("energy") != std::string::npos;
+  EXPECT_TRUE(told);
+}
+
+TEST(Telemetry, PowerAndClockFindings) {
+  AnalyzedRecording run = long_run();
+  Report report = report_of(run.trace);
+  const Finding* power = finding_of(report, "power-throttled");
+  ASSERT_NE(power, nullptr);  // 500 W of 700: the limit is set low
+  EXPECT_GE(power->severity, FindingSeverity::kMajor);
+  EXPECT_NE(finding_of(report, "thermal-throttled"), nullptr);
+  EXPECT_EQ(finding_of(report, "clock-drop"), nullptr) << "the cap explains it";
+
+  for (float& watt : run.trace.nvml_samples.power_w) watt = 695;
+  report = report_of(run.trace);
+  ASSERT_NE(finding_of(report, "power-throttled"), nullptr);
+  EXPECT_EQ(finding_of(report, "power-throttled")->severity, FindingSeverity::kInfo) << "the board's own limit";
+
+  for (int64_t& ns : run.trace.nvml_samples.throttle_power_ns) ns = 0;
+  for (uint64_t& bits : run.trace.nvml_samples.throttle_reasons) bits = 0;
+  report = report_of(run.trace);
+  EXPECT_EQ(finding_of(report, "power-throttled"), nullptr);
+  EXPECT_EQ(finding_of(report, "thermal-throttled"), nullptr);
+  EXPECT_NE(finding_of(report, "clock-drop", "decode"), nullptr);
+
+  for (float& mhz : run.trace.nvml_samples.sm_clock_mhz) mhz = 1980;
+  EXPECT_EQ(finding_of(report_of(run.trace), "clock-drop"), nullptr);
+}
+
+TEST(Telemetry, NothingSampledIsNullAndExplained) {
+  const Report report = report_of(eager_run().trace);
+  EXPECT_FALSE(report.telemetry.has_value());
+  const auto asks = [&](std::string_view word) {
+    for (const CannotTell& row : report.cannot_tell)
+      if (row.question.find(word) != std::string::npos) return true;
+    return false;
+  };
+  EXPECT_TRUE(asks("hardware counters"));
+  EXPECT_TRUE(asks("throttled"));
+}
+
+// ---- a real recording --------------------------------------------------------------------------------------------
+
+double number(const std::string& text) { return text.empty() ? std::nan("") : std::stod(text); }
+
+// Llama-3.1-8B in bf16, decode by CUDA graph on an H200: three replays with their kernels, and PM samples of 20 us that
+// another process took, on one clock. Shares are of the memory's 4.8 TB/s.
+Trace real_excerpt() {
+  Trace trace;
+  Result<InputFile> file = InputFile::open(std::string(LLMPROF_TEST_DATA) + "/unit/data/graph_decode_excerpt.csv.gz");
+  EXPECT_TRUE(file.has_value());
+  std::string text(1 << 20, '\0');
+  text.resize(file->read(text.data(), text.size()));
+  const Result<CsvTable> csv = read_csv(text, "graph_decode_excerpt.csv.gz");
+  EXPECT_TRUE(csv.has_value());
+  trace.threads.resize(1);
+  trace.threads.process_id[0] = 1;
+  trace.streams.resize(1);
+  trace.devices = AnalyzedRecording().trace.devices;
+  trace.devices.name[0] = trace.strings.intern("NVIDIA H200");
+  for (const std::vector<std::string>& row : csv->rows) {
+    const int64_t start = std::stoll(row[1]), dur = std::stoll(row[2]);
+    if (row[0] == "sample") {
+      const size_t s = add_sample(trace, start, dur);
+      const auto frac = [&](size_t column) { return static_cast<float>(number(row[column]) / 100); };
+      trace.gpu_samples.dram_read_frac[s] = frac(4);
+      trace.gpu_samples.dram_write_frac[s] = frac(5);
+      trace.gpu_samples.sm_active_frac[s] = frac(6);
+      trace.gpu_samples.tensor_active_frac[s] = frac(7);
+      trace.gpu_samples.gr_active_frac[s] = frac(8);
+      trace.gpu_samples.l2_hit_frac[s] = frac(9);
+      continue;
+    }
+    const uint64_t replay = std::stoull(row[3]) + 1;
+    if (row[0] == "decode_step") {
+      const size_t a = trace.annotations.size();
+      trace.annotations.resize(a + 1);
+      trace.annotations.start_ns[a] = start;
+      trace.annotations.dur_ns[a] = dur;
+      trace.annotations.name[a] = trace.strings.intern(row[0]);
+      trace.annotations.kind[a] = AnnotationKind::kNvtx;
+      const size_t c = trace.api_calls.size();
+      trace.api_calls.resize(c + 1);
+      trace.api_calls.start_ns[c] = start + 1000;
+      trace.api_calls.dur_ns[c] = dur - 2000;
+      trace.api_calls.name[c] = trace.strings.intern("cudaGraphLaunch");
+      trace.api_calls.correlation[c] = replay;
+      continue;
+    }
+    const size_t g = trace.gpu_ops.size();
+    trace.gpu_ops.resize(g + 1);
+    trace.gpu_ops.start_ns[g] = start;
+    trace.gpu_ops.dur_ns[g] = dur;
+    trace.gpu_ops.name[g] = trace.strings.intern(row[0]);
+    trace.gpu_ops.config[g] = kNoRow;
+    trace.gpu_ops.correlation[g] = replay;
+    trace.gpu_ops.graph_node[g] = 1 + g;
+    trace.gpu_ops.bytes[g] = -1;
+  }
+  trace.recorded.resize(1);
+  trace.recorded.start_ns[0] = -1'000'000'000;
+  trace.recorded.dur_ns[0] = 2'000'000'000;
+  trace.recorded.process_id[0] = 1;
+  trace.recorded.level[0] = RecordingLevel::kDefault;
+  return trace;
+}
+
+TEST(RealRecording, MeasuredTrafficOfADecodeStepIsThatOfTheWeights) {
+  Trace trace = real_excerpt();
+  ASSERT_TRUE(derive(trace).has_value());
+  ASSERT_EQ(trace.steps.size(), 3U);
+  const Report report = report_of(trace);
+  const StageTiming* decode = stage_of(report, "decode_step");
+  ASSERT_NE(decode, nullptr);
+  EXPECT_EQ(decode->count, 3);
+  EXPECT_NEAR(decode->wall_ms.ms() / 3, 8.1, 0.1);
+  ASSERT_TRUE(decode->dram_bytes_measured.has_value()) << *decode->counter_coverage_frac;
+  // 7.50 billion weights without the embedding, 2 bytes each; the KV cache of 600 tokens is 0.08 GB, activations
+  // little.
+  EXPECT_NEAR(*decode->dram_bytes_measured / 3, 15.5e9, 0.6e9);
+  EXPECT_NEAR(*decode->gr_active_frac, 1.0, 0.02);
+  EXPECT_LT(*decode->tensor_active_frac, 0.2);
+  for (const ConservationCheck& check : report.conservation) EXPECT_TRUE(check.ok) << check.name;
+}
+
+TEST(RealRecording, FormulaAndMeasurementAgreeOnceTheModelIsKnown) {
+  Trace trace = real_excerpt();
+  ASSERT_TRUE(derive(trace).has_value());
+  AnalyzeOptions options;
+  options.model = "llama-3.1-8b";
+  options.batch = 1;
+  options.context = 600;
+  const Report report = report_of(trace, options);
+  const StageTiming* decode = stage_of(report, "decode_step");
+  ASSERT_NE(decode, nullptr);
+  EXPECT_EQ(decode->flops_provenance, provenance::kFormula);
+  ASSERT_TRUE(decode->dram_measured_over_model.has_value());
+  EXPECT_NEAR(*decode->dram_measured_over_model, 1.0, 0.05);
+}
+
+}  // namespace
+}  // namespace llmprof

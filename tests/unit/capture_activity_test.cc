@@ -1,0 +1,237 @@
+// The injection library in a program that launches through a fabricated CUPTI: what is recorded, and what happens at
+// the ends of a process.
+#include <gtest/gtest.h>
+
+#include "capture_client.h"
+
+namespace llmprof {
+namespace {
+
+struct Counted {
+  std::map<spool::Id, std::string> texts{{0, ""}};
+  std::map<spool::Id, spool::KernelDef> kernel_defs;
+  std::map<spool::Id, spool::ApiDef> api_defs;
+  std::vector<spool::Kernel> kernels;
+  std::vector<spool::Memcpy> copies;
+  std::vector<spool::ApiCall> calls;
+  std::vector<spool::GraphNode> nodes;
+  std::vector<spool::LevelChange> levels;
+  std::vector<std::string> notes;
+  spool::ReadSummary summary;
+
+  void operator()(const spool::TextDef& def) { texts[def.id] = std::string(def.text); }
+  void operator()(const spool::KernelDef& def) { kernel_defs[def.id] = def; }
+  void operator()(const spool::ApiDef& def) { api_defs[def.id] = def; }
+  void operator()(const spool::Kernel& record) { kernels.push_back(record); }
+  void operator()(const spool::Memcpy& record) { copies.push_back(record); }
+  void operator()(const spool::ApiCall& record) { calls.push_back(record); }
+  void operator()(const spool::GraphNode& record) { nodes.push_back(record); }
+  void operator()(const spool::LevelChange& record) { levels.push_back(record); }
+  void operator()(const spool::Note& record) { notes.push_back(texts[record.key] + ": " + texts[record.text]); }
+  template <class Record>
+  void operator()(const Record&) {}
+
+  bool noted(const std::string& key) const {
+    for (const std::string& note : notes)
+      if (note.rfind(key + ": ", 0) == 0) return true;
+    return false;
+  }
+};
+
+struct ClientEnd {
+  int status = 0;  // of waitpid
+  std::string output;
+  std::vector<Counted> spools;
+
+  const Counted& only() const { return spools.at(0); }
+};
+
+// Runs cuda_client with `actions` and reads every spool it left.
+ClientEnd watch(const std::vector<std::string>& actions, const std::map<std::string, std::string>& environment = {}) {
+  char pattern[] = "/tmp/llmprof-activity-XXXXXX";
+  const std::string folder = mkdtemp(pattern);
+  std::filesystem::create_directories(folder + "/spool");
+  const std::string fakes = LLMPROF_FAKES;
+  const std::string library = std::filesystem::path(fakes).parent_path() / "lib/libllmprof_inject.so";
+  int pipe_ends[2];
+  EXPECT_EQ(pipe(pipe_ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(pipe_ends[1], STDOUT_FILENO);
+    close(pipe_ends[0]);
+    close(pipe_ends[1]);
+    setenv("LLMPROF_SESSION", folder.c_str(), 1);
+    setenv("LLMPROF_CUPTI", (fakes + "/hooks/libcupti.so.13").c_str(), 1);
+    setenv("LD_PRELOAD", library.c_str(), 1);
+    setenv("CUDA_INJECTION64_PATH", library.c_str(), 1);
+    for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
+    std::string program = fakes + "/cuda_client";
+    std::vector<std::string> words = actions;
+    std::vector<char*> arguments{program.data()};
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    execv(program.c_str(), arguments.data());
+    _exit(127);
+  }
+  close(pipe_ends[1]);
+  ClientEnd result;
+  char buffer[4096];
+  for (ssize_t size = 0; (size = read(pipe_ends[0], buffer, sizeof buffer)) > 0;)
+    result.output.append(buffer, static_cast<size_t>(size));
+  close(pipe_ends[0]);
+  waitpid(child, &result.status, 0);
+  for (const std::filesystem::directory_entry& entry : std::filesystem::directory_iterator(folder + "/spool")) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    Counted counted;
+    counted.summary = spool::read(bytes, counted);
+    result.spools.push_back(std::move(counted));
+  }
+  std::filesystem::remove_all(folder);
+  return result;
+}
+
+TEST(Activity, KernelsAndTheirLaunches) {
+  const ClientEnd result = watch({"launch=200"});
+  EXPECT_EQ(result.status, 0);
+  ASSERT_EQ(result.spools.size(), 1U);
+  const Counted& spool = result.only();
+  EXPECT_TRUE(spool.summary.closed);
+  ASSERT_EQ(spool.kernels.size(), 200U);
+  ASSERT_EQ(spool.calls.size(), 200U) << "calls not worth a record must not be recorded";
+  for (size_t i = 0; i < 200; ++i) {
+    EXPECT_EQ(spool.kernels[i].end_ns - spool.kernels[i].start_ns, 10'000);
+    EXPECT_EQ(spool.kernels[i].correlation, spool.calls[i].correlation);
+  }
+  const spool::KernelDef& def = spool.kernel_defs.at(spool.kernels[0].def);
+  EXPECT_EQ(spool.texts.at(def.name), "_Z6kernelPfi");
+  EXPECT_EQ(def.grid[0], 8);
+  EXPECT_EQ(def.block[0], 128);
+  EXPECT_EQ(spool.texts.at(spool.api_defs.at(spool.calls[0].def).name), "cudaLaunchKernel");
+}
+
+TEST(Activity, LightModeLeavesCuptiAlone) {
+  const ClientEnd result = watch({"launch=50"}, {{"LLMPROF_LEVEL", "light"}});
+  ASSERT_EQ(result.spools.size(), 1U);
+  EXPECT_TRUE(result.only().kernels.empty());
+  EXPECT_TRUE(result.only().calls.empty());
+}
+
+TEST(Activity, CopiesKeepTheKindOfMemory) {
+  const ClientEnd result = watch({"copy=4096"});
+  ASSERT_EQ(result.only().copies.size(), 1U);
+  EXPECT_EQ(result.only().copies[0].bytes, 4096);
+  EXPECT_EQ(result.only().copies[0].source_kind, 1);
+}
+
+TEST(Activity, ReplayedNodesAndTheirOrigins) {
+  const ClientEnd result = watch({"graph=4"});
+  const Counted& spool = result.only();
+  ASSERT_EQ(spool.kernels.size(), 12U);
+  EXPECT_EQ(spool.kernels[0].graph_node, 101U);
+  ASSERT_EQ(spool.nodes.size(), 3U) << "copies of nodes; no library call was open at capture";
+  EXPECT_EQ(spool.nodes[0].node, 101U);
+  EXPECT_EQ(spool.nodes[0].original, 1U);
+}
+
+TEST(Activity, UnrecordedWindowsHoldNoKernels) {
+  // Three seconds of full recording, then windows: the run must be longer.
+  const ClientEnd result =
+      watch({"launch=1", "sleep=3600", "launch=4000", "sleep=600", "launch=4000", "sleep=700", "launch=10"},
+            {{"LLMPROF_GAPS", "auto"}});
+  const Counted& spool = result.only();
+  ASSERT_GE(spool.levels.size(), 3U);
+  size_t in_gap = 0;
+  for (const spool::Kernel& kernel : spool.kernels) {
+    spool::Level level = spool::Level::kOff;
+    for (const spool::LevelChange& change : spool.levels)
+      if (change.time_ns <= kernel.start_ns) level = change.level;
+    if (level < spool::Level::kDefault) ++in_gap;
+  }
+  // The switch takes some microseconds, in which a launch may fall.
+  EXPECT_LE(in_gap, 20U);
+  EXPECT_LT(spool.kernels.size(), 8011U);
+}
+
+TEST(Activity, HeldCuptiIsNamedAndSurvived) {
+  const ClientEnd result = watch({"launch=20", "exit=3"}, {{"FAKE_CUPTI_SUBSCRIBE", "39"}});
+  EXPECT_EQ(WEXITSTATUS(result.status), 3);
+  EXPECT_TRUE(result.only().noted("cupti-held"));
+  EXPECT_TRUE(result.only().kernels.empty());
+}
+
+TEST(Activity, MissingCuptiIsNamed) {
+  const ClientEnd result =
+      watch({"launch=20"}, {{"LLMPROF_CUPTI", "/nonexistent/libcupti.so"}, {"FAKE_CUPTI_VERSION", "10"}});
+  // cuda_client has the fake loaded, which is found first and is too old here.
+  EXPECT_TRUE(result.only().noted("no-cupti"));
+  EXPECT_EQ(result.status, 0);
+}
+
+TEST(Activity, SecondClientAndWeBothGetTheRecords) {
+  const ClientEnd result = watch({"launch=30", "profiler", "launch=30"});
+  EXPECT_NE(result.output.find("subscribe 0"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("profiler saw 10"), std::string::npos) << result.output;
+  EXPECT_TRUE(result.only().noted("second-cupti-user"));
+  EXPECT_EQ(result.only().kernels.size(), 70U);
+}
+
+struct End {
+  const char* action;
+  int exit_code;  // -1 if killed
+  int signal;
+  bool closed;
+};
+
+class Ends : public testing::TestWithParam<End> {};
+
+TEST_P(Ends, WhatWasRecordedIsThere) {
+  const End& end = GetParam();
+  // Half a second and more before the end, so that a drain has happened.
+  const ClientEnd result = watch({"launch=300", "sleep=1200", end.action});
+  ASSERT_EQ(result.spools.size(), 1U);
+  if (end.exit_code >= 0) {
+    ASSERT_TRUE(WIFEXITED(result.status));
+    EXPECT_EQ(WEXITSTATUS(result.status), end.exit_code);
+  } else {
+    ASSERT_TRUE(WIFSIGNALED(result.status));
+    EXPECT_EQ(WTERMSIG(result.status), end.signal);
+  }
+  EXPECT_EQ(result.only().kernels.size(), 300U);
+  EXPECT_EQ(result.only().summary.closed, end.closed);
+  EXPECT_EQ(result.only().summary.damaged_blocks, 0U);
+}
+
+std::string name_of_end(const testing::TestParamInfo<End>& end) {
+  std::string name = end.param.action;
+  for (char& c : name)
+    if (c == '=') c = '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Activity, Ends,
+                         testing::Values(End{"exit=7", 7, 0, true}, End{"_exit=9", 9, 0, true},
+                                         End{"abort", -1, SIGABRT, false}, End{"segv", -1, SIGSEGV, false},
+                                         End{"kill", -1, SIGKILL, false}),
+                         name_of_end);
+
+TEST(Activity, ForkAfterCudaNeitherHangsNorRecordsTwice) {
+  const ClientEnd result = watch({"launch=50", "fork", "launch=50"});
+  EXPECT_NE(result.output.find("child 5"), std::string::npos) << result.output;
+  ASSERT_EQ(result.spools.size(), 1U);
+  EXPECT_EQ(result.only().kernels.size(), 100U);
+  EXPECT_TRUE(result.only().summary.closed);
+}
+
+TEST(Activity, ChildrenOfTheirOwnHaveASpoolOfTheirOwn) {
+  const ClientEnd result = watch({"launch=20", "forkexec", "spawn=30"});
+  EXPECT_NE(result.output.find("spawned 0"), std::string::npos) << result.output;
+  std::vector<size_t> kernels;
+  for (const Counted& spool : result.spools)
+    if (!spool.kernels.empty()) kernels.push_back(spool.kernels.size());
+  std::sort(kernels.begin(), kernels.end());
+  EXPECT_EQ(kernels, (std::vector<size_t>{20, 30}));
+}
+
+}  // namespace
+}  // namespace llmprof

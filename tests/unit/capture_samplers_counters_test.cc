@@ -1,0 +1,352 @@
+// The counter sampler's loop against a stand-in CUPTI: what is stored, what is dropped, what happens when the hardware
+// buffer overflows, decoding falls behind, permission is missing or another profiler is in the way.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <memory>
+#include <thread>
+
+#include "capture/samplers/clock.h"
+#include "capture/samplers/pm_sampler.h"
+#include "capture/samplers/sample_series.h"
+#include "capture/session/control.h"
+#include "capture_samplers_support.h"
+
+namespace llmprof::samplers {
+namespace {
+
+using testing::kFakeCupti;
+using testing::kFakeNvml;
+using testing::Settings;
+using testing::SpoolContent;
+using testing::TemporaryFolder;
+
+// Runs the sampler for a while in a process of its own, as the launcher does, and reads what it stored.
+struct SamplerRun {
+  int exit_code = -1;
+  std::string ready;  // what it wrote to its ready descriptor
+  SpoolContent spool;
+};
+
+class Counters : public ::testing::Test {
+ protected:
+  Counters() : settings_{{"LLMPROF_LIBCUDA", kFakeCupti}, {"LLMPROF_NVML", kFakeNvml}, {"CUDA_VISIBLE_DEVICES", "7"}} {
+    options_.folder = folder_.path();
+    options_.gpu_uuid = "GPU-00000000-0000-0000-0000-000000000000";
+    options_.cupti_path = kFakeCupti;
+    options_.interval_ns = 200000;
+  }
+
+  pid_t start(int& ready) {
+    int ends[2];
+    EXPECT_EQ(pipe(ends), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      close(ends[0]);
+      options_.ready_fd = ends[1];
+      _exit(run_counter_sampler(options_));
+    }
+    close(ends[1]);
+    ready = ends[0];
+    return child;
+  }
+
+  static std::string read_line(int fd) {
+    std::string text;
+    for (char c = 0; read(fd, &c, 1) == 1 && c != '\n';) text += c;
+    return text;
+  }
+
+  SamplerRun finish(pid_t child, int ready) {
+    SamplerRun run;
+    run.ready = read_line(ready);
+    close(ready);
+    if (run.ready.rfind("sampling", 0) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(length_ms_));
+    kill(child, SIGTERM);
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    run.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+    run.spool = testing::read_spool(folder_.path() + "/samples/counters-0.spool");
+    return run;
+  }
+
+  SamplerRun sample() {
+    int ready = -1;
+    const pid_t child = start(ready);
+    return finish(child, ready);
+  }
+
+  TemporaryFolder folder_;
+  Settings settings_;
+  CounterSamplerOptions options_;
+  int length_ms_ = 400;
+};
+
+TEST_F(Counters, StoresEverySampleButTheFirst) {
+  const SamplerRun run = sample();
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_EQ(run.ready, "sampling GH100 19");
+  const SpoolContent& spool = run.spool;
+  EXPECT_EQ(spool.role, "counters");
+  EXPECT_TRUE(spool.summary.closed);
+  EXPECT_EQ(spool.fact("counters_chip"), "GH100");
+  EXPECT_EQ(spool.fact("counters_interval_ns"), "200000");
+  EXPECT_EQ(spool.fact("counters_cupti_version"), "13.0.1");
+  EXPECT_TRUE(spool.notes.empty()) << spool.notes.front().second;
+  ASSERT_EQ(spool.sets.size(), 1U);
+  EXPECT_EQ(spool.text(spool.sets.begin()->second.gpu_uuid), options_.gpu_uuid);
+  ASSERT_GE(spool.counters.size(), 1500U);
+  EXPECT_EQ(std::to_string(spool.counters.size()), spool.fact("counters_samples"));
+  const int read = spool.column("pm-sampling", "dram_read_frac"),
+            active = spool.column("pm-sampling", "sm_active_frac");
+  ASSERT_EQ(read, 0);
+  ASSERT_EQ(active, 2);
+  size_t unknown = 0;
+  for (size_t i = 0; i < spool.counters.size(); ++i) {
+    const spool::GpuSample& sample = spool.counters[i];
+    EXPECT_EQ(sample.end_ns - sample.start_ns, 200000) << i;
+    if (i > 0) {
+      ASSERT_EQ(sample.start_ns, spool.counters[i - 1].end_ns) << i;
+    }
+    ASSERT_NEAR(sample.values[read], 0.01, 1e-5) << "percent became a fraction; the file rounds";
+    if (std::isnan(sample.values[active])) ++unknown;
+  }
+  EXPECT_NEAR(static_cast<double>(unknown), static_cast<double>(spool.counters.size()) / 10, 2)
+      << "a value that is not finite is unknown, and its sample stays";
+}
+
+TEST_F(Counters, AnOverflowDoublesTheIntervalAndIsCounted) {
+  settings_.set("FAKE_PM_OVERFLOW_AT", "5");
+  const SamplerRun run = sample();
+  EXPECT_EQ(run.exit_code, 0);
+  const SpoolContent& spool = run.spool;
+  ASSERT_GE(spool.counters.size(), 300U);
+  EXPECT_EQ(spool.counters.front().end_ns - spool.counters.front().start_ns, 200000);
+  EXPECT_EQ(spool.counters.back().end_ns - spool.counters.back().start_ns, 400000);
+  EXPECT_NE(spool.note("recorder-note").find("overflowed"), std::string::npos);
+  EXPECT_NE(spool.note("counter-samples-lost").find("GPU 0"), std::string::npos);
+  EXPECT_GE(spool.note_counts.at("counter-samples-lost"), 1U);
+}
+
+TEST_F(Counters, DecodingThatFallsBehindDoublesTheInterval) {
+  settings_.set("FAKE_PM_SLOW_BELOW", "700000");
+  const SamplerRun run = sample();
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_NE(run.spool.note("recorder-note").find("could not keep up"), std::string::npos);
+  ASSERT_FALSE(run.spool.counters.empty());
+  const spool::GpuSample& last = run.spool.counters.back();
+  EXPECT_EQ(last.end_ns - last.start_ns, 800000) << "doubled twice";
+}
+
+TEST_F(Counters, MissingSamplesAreCounted) {
+  settings_.set("FAKE_PM_GAP", "37");
+  const SamplerRun run = sample();
+  EXPECT_EQ(run.spool.note_counts.at("counter-samples-lost"), 37U);
+}
+
+TEST_F(Counters, ASessionThatCannotBeRestartedKeepsWhatItHas) {
+  settings_.set("FAKE_PM_OVERFLOW_AT", "5");
+  settings_.set("FAKE_PM_ENABLE_AGAIN", "26");
+  const SamplerRun run = sample();
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_FALSE(run.spool.counters.empty());
+  EXPECT_NE(run.spool.note("counters-busy").find("dcgmi"), std::string::npos);
+}
+
+TEST_F(Counters, MissingPermissionIsExplained) {
+  settings_.set("FAKE_PM_AVAILABILITY", "35");
+  const SamplerRun run = sample();
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_EQ(run.ready, "unavailable no-counter-permission");
+  const std::string note = run.spool.note("no-counter-permission");
+  EXPECT_NE(note.find("ERR_NVGPUCTRPERM"), std::string::npos) << note;
+  EXPECT_NE(note.find("GPM"), std::string::npos) << "what stands in is said: " << note;
+  EXPECT_NE(run.spool.fact("counters_error").find("cuptiPmSamplingGetCounterAvailability"), std::string::npos);
+  EXPECT_TRUE(run.spool.counters.empty());
+}
+
+TEST_F(Counters, ABusyGpuIsExplained) {
+  settings_.set("FAKE_PM_ENABLE", "26");
+  const SamplerRun run = sample();
+  EXPECT_EQ(run.ready, "unavailable counters-busy");
+  EXPECT_NE(run.spool.note("counters-busy").find("GPU 0"), std::string::npos);
+}
+
+TEST_F(Counters, AVirtualGpuWithoutProfilingIsExplained) {
+  settings_.set("FAKE_PM_VGPU", "2");
+  const SamplerRun run = sample();
+  EXPECT_EQ(run.ready, "unavailable no-counter-permission");
+  EXPECT_NE(run.spool.note("no-counter-permission").find("enable_profiling"), std::string::npos);
+}
+
+TEST_F(Counters, NoGpuAndNoCuptiAreExplained) {
+  settings_.set("FAKE_PM_GPUS", "0");
+  EXPECT_NE(sample().spool.note("no-counters").find("CUPTI error 999 from cuInit"), std::string::npos);
+  settings_.set("FAKE_PM_GPUS", "1");
+  options_.cupti_path = folder_.path() + "/libcupti.so";
+  const SamplerRun run = sample();
+  EXPECT_EQ(run.ready, "unavailable no-counters");
+  EXPECT_NE(run.spool.note("no-counters").find("No CUPTI library"), std::string::npos);
+}
+
+TEST_F(Counters, Ga100SamplesByClockCycles) {
+  settings_.set("FAKE_PM_CHIP", "GA100");  // the stand-in refuses the timer there
+  EXPECT_GE(sample().spool.counters.size(), 1000U);
+}
+
+TEST_F(Counters, TheFileGrowsMoreSlowlyNearItsCap) {
+  options_.file_cap_bytes = 40000;
+  length_ms_ = 2500;
+  const SamplerRun run = sample();
+  ASSERT_FALSE(run.spool.counters.empty());
+  const spool::GpuSample& last = run.spool.counters[run.spool.counters.size() - 2];
+  EXPECT_GE(last.end_ns - last.start_ns, 400000);
+  EXPECT_NE(run.spool.note("recorder-note").find("stored every"), std::string::npos);
+  EXPECT_EQ(run.spool.note_counts.count("counter-samples-lost"), 0U) << "merging loses nothing";
+  for (size_t i = 1; i < run.spool.counters.size(); ++i)
+    ASSERT_EQ(run.spool.counters[i].start_ns, run.spool.counters[i - 1].end_ns) << i;
+}
+
+TEST_F(Counters, AnUnwritableFolderIsTheOnlyFailure) {
+  options_.folder = "/proc/no-such-session";
+  options_.gpu_index = 0;
+  EXPECT_EQ(sample().exit_code, 1);
+}
+
+// The control page decides when is sampled and when the process ends.
+TEST_F(Counters, FollowsTheSession) {
+  const std::string path = folder_.path() + "/control";
+  const std::unique_ptr<session::Control> page = std::make_unique<session::Control>();
+  page->magic = session::kControlMagic;
+  page->version = session::kControlVersion;
+  page->size_bytes = sizeof(session::Control);
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT, 0600);
+  ASSERT_GE(fd, 0);
+  const auto store = [&](uint32_t level, uint32_t finished) {
+    page->wanted_level = level;
+    page->finished = finished;
+    ASSERT_EQ(pwrite(fd, page.get(), sizeof(session::Control), 0), static_cast<ssize_t>(sizeof(session::Control)));
+  };
+  store(0, 0);
+  int ready = -1;
+  const pid_t child = start(ready);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const int64_t asked_ns = realtime_ns();
+  store(1, 0);
+  EXPECT_EQ(read_line(ready), "sampling GH100 19");
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  store(0, 0);
+  const int64_t paused_ns = realtime_ns();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  store(1, 0);
+  const int64_t resumed_ns = realtime_ns();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  store(1, 1);
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  close(ready);
+  close(fd);
+  const SpoolContent spool = testing::read_spool(folder_.path() + "/samples/counters-0.spool");
+  ASSERT_FALSE(spool.counters.empty());
+  EXPECT_GE(spool.counters.front().start_ns, asked_ns);
+  const std::vector<int64_t> started = spool.fact_times("counters_started_ns");
+  const std::vector<int64_t> stopped = spool.fact_times("counters_stopped_ns");
+  ASSERT_EQ(started.size(), 2U);
+  ASSERT_EQ(stopped.size(), 2U);
+  EXPECT_GE(stopped[0], paused_ns);
+  EXPECT_GE(started[1], resumed_ns);
+  for (const spool::GpuSample& sample : spool.counters)
+    EXPECT_TRUE(sample.end_ns <= stopped[0] || sample.start_ns >= resumed_ns);
+  EXPECT_GE(spool.counters.back().end_ns, resumed_ns);
+  EXPECT_EQ(spool.note_counts.count("counter-samples-lost"), 0U) << "a pause is no loss";
+}
+
+TEST_F(Counters, ProbeTriesAndReportsTheFailingCall) {
+  const CounterProbe works = probe_counters({kFakeCupti}, options_.gpu_uuid, 0);
+  EXPECT_EQ(works.code, 0);
+  EXPECT_EQ(works.chip, "GH100");
+  EXPECT_EQ(works.metrics, 19U);
+  EXPECT_GT(works.samples, 20U);
+  settings_.set("FAKE_PM_AVAILABILITY", "35");
+  const CounterProbe denied = probe_counters({kFakeCupti}, options_.gpu_uuid, 0);
+  EXPECT_EQ(denied.code, 35);
+  EXPECT_EQ(denied.call, "cuptiPmSamplingGetCounterAvailability");
+  EXPECT_NE(denied.text.find("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35)"), std::string::npos);
+}
+
+// ---- the series alone
+// -------------------------------------------------------------------------------------------------
+
+std::vector<PmMetric> two_metrics() { return {{"sm_active_frac", "a", 0.01, false}, {"ctas_launched", "b", 1, true}}; }
+
+TEST(SampleSeries, MergesMeansByTimeAndAddsCounts) {
+  std::vector<spool::GpuSample> stored;
+  SampleSeries series(two_metrics(), 1, [&](const spool::GpuSample& sample) { stored.push_back(sample); });
+  series.set_merge(2);
+  const double dropped[] = {1, 1}, low[] = {10, 5}, high[] = {40, 7};
+  series.add(0, 100, dropped);
+  series.add(100, 200, low);
+  series.add(200, 500, high);
+  series.add(500, 600, low);
+  series.finish();
+  ASSERT_EQ(stored.size(), 2U);
+  EXPECT_EQ(stored[0].start_ns, 100);
+  EXPECT_EQ(stored[0].end_ns, 500);
+  EXPECT_FLOAT_EQ(stored[0].values[0], (0.10F * 100 + 0.40F * 300) / 400);
+  EXPECT_FLOAT_EQ(stored[0].values[1], 12);
+  EXPECT_EQ(stored[1].end_ns, 600);
+  EXPECT_EQ(series.take_lost(), 0U);
+}
+
+TEST(SampleSeries, NeverMergesAcrossAGap) {
+  std::vector<spool::GpuSample> stored;
+  SampleSeries series(two_metrics(), 1, [&](const spool::GpuSample& sample) { stored.push_back(sample); });
+  series.set_merge(4);
+  const double values[] = {10, 5};
+  series.add(0, 100, values);
+  series.add(100, 200, values);
+  series.add(600, 700, values);
+  series.finish();
+  ASSERT_EQ(stored.size(), 2U);
+  EXPECT_EQ(stored[0].end_ns, 200);
+  EXPECT_EQ(stored[1].start_ns, 600);
+  EXPECT_EQ(series.take_lost(), 4U);
+  EXPECT_EQ(series.take_lost(), 0U) << "told once";
+}
+
+TEST(SampleSeries, DropsWhatCannotBeTrue) {
+  size_t stored = 0;
+  SampleSeries series(two_metrics(), 1, [&](const spool::GpuSample&) { ++stored; });
+  const double values[] = {10, 5}, nothing[] = {NAN, INFINITY};
+  series.add(0, 100, values);
+  series.add(100, 200, nothing);
+  series.add(200, 200, values);
+  series.add(300, 250, values);
+  EXPECT_EQ(stored, 0U);
+  series.add(300, 400, values);
+  EXPECT_EQ(stored, 1U);
+}
+
+TEST(SampleSeries, ARestartCostsSamplesAndAPauseDoesNot) {
+  SampleSeries series(two_metrics(), 1, [](const spool::GpuSample&) {});
+  const double values[] = {10, 5};
+  series.add(0, 100, values);
+  series.add(100, 200, values);
+  series.begin_session(false);
+  series.add(0, 300, values);
+  series.add(500, 600, values);
+  EXPECT_EQ(series.take_lost(), 3U);
+  series.begin_session(true);
+  series.add(0, 10000, values);
+  series.add(20000, 20100, values);
+  EXPECT_EQ(series.take_lost(), 0U);
+}
+
+}  // namespace
+}  // namespace llmprof::samplers

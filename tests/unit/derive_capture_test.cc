@@ -1,0 +1,397 @@
+// Live recordings: library calls give kernels their shapes, levels say what was recorded when, steps without operators.
+#include <gtest/gtest.h>
+
+#include "derive/recorded_spans.h"
+#include "derive/steps.h"
+#include "derive/whole_graphs.h"
+#include "derive_trace_builder.h"
+
+namespace llmprof {
+namespace {
+
+constexpr int64_t kUs = 1000, kMs = 1'000'000;
+
+const Row* work_of(const Trace& trace, std::string_view kernel, size_t nth = 0) {
+  for (Row g = 0; g < trace.gpu_ops.size(); ++g) {
+    if (trace.text(trace.gpu_ops.name[g]) != kernel) continue;
+    if (nth-- == 0) return &trace.gpu_links.work[g];
+  }
+  return nullptr;
+}
+
+TEST(LibraryWork, TheKernelOfTheCallCarriesItAndItsPartsAreLinked) {
+  TraceBuilder b;
+  b.library_call(0, 100, 4, 4096, 1024);
+  b.launch("gemm_main", 10, 1000, 50);
+  b.launch("splitKreduce_kernel", 20, 1100, 500);  // longer, but only a part of it
+  b.launch("copy", 150, 1700, 10);                 // after the call
+  const Trace& trace = b.build();
+  ASSERT_NE(*work_of(trace, "gemm_main"), kNoRow);
+  EXPECT_EQ(*work_of(trace, "splitKreduce_kernel"), kNoRow);
+  EXPECT_EQ(*work_of(trace, "copy"), kNoRow);
+  EXPECT_EQ(trace.gpu_links.library_call, (std::vector<Row>{0, 0, kNoRow}));
+  const Row work = *work_of(trace, "gemm_main");
+  EXPECT_EQ(trace.works.flops[work], 2.0 * 4 * 4096 * 1024);
+  EXPECT_EQ(trace.works.weight_bytes[work], 2.0 * 4096 * 1024);
+  EXPECT_EQ(trace.works.bytes[work], 2.0 * (4096 * 1024 + 4 * 1024 + 4 * 4096));
+  EXPECT_EQ(trace.text(trace.works.shape[work]), "M4 N4096 K1024");
+}
+
+TEST(LibraryWork, BatchedProductsHaveNoWeightsAndAnotherThreadIsNotMeant) {
+  TraceBuilder b;
+  const Row other = b.thread();
+  b.library_call(0, 100, 16, 128, 64, 8);
+  b.library_call(0, 100, 1, 1, 1, 1, DType::kBf16, other);
+  b.launch("gemm_a", 10, 1000, 50);
+  const Trace& trace = b.build();
+  EXPECT_EQ(trace.works.weight_bytes[*work_of(trace, "gemm_a")], 0);
+  EXPECT_EQ(trace.works.flops[*work_of(trace, "gemm_a")], 2.0 * 8 * 16 * 128 * 64);
+}
+
+TEST(LibraryWork, OfNestedCallsTheInnermostCounts) {
+  TraceBuilder b;
+  b.library_call(0, 200, 1, 10, 10);
+  b.library_call(50, 50, 2, 20, 20);
+  b.launch("gemm_inner", 60, 1000, 50);
+  b.launch("gemm_outer", 120, 1100, 50);
+  const Trace& trace = b.build();
+  EXPECT_EQ(trace.works.m[*work_of(trace, "gemm_inner")], 2);
+  EXPECT_EQ(trace.works.m[*work_of(trace, "gemm_outer")], 1);
+}
+
+TEST(LibraryWork, UnknownSizesGiveNothing) {
+  TraceBuilder b;
+  b.library_call(0, 100, -1, 4096, 1024);
+  b.launch("gemm_main", 10, 1000, 50);
+  const Trace& trace = b.build();
+  EXPECT_EQ(*work_of(trace, "gemm_main"), kNoRow);
+  EXPECT_EQ(trace.gpu_links.library_call[0], 0U);
+}
+
+TEST(LibraryWork, AnOperatorThatTellsWins) {
+  TraceBuilder b;
+  const uint64_t mm = b.op("aten::mm", 0, 200, "[[4, 8], [8, 16]]");
+  b.trace.signatures.types[0] = b.trace.strings.intern("[\"c10::BFloat16\", \"c10::BFloat16\"]");
+  b.library_call(20, 100, 999, 999, 999);
+  b.launch("gemm_main", 30, 1000, 50, mm);
+  b.launch("splitKreduce_kernel", 40, 1100, 50, mm);
+  const Trace& trace = b.build();
+  ASSERT_NE(*work_of(trace, "gemm_main"), kNoRow);
+  EXPECT_EQ(trace.works.m[*work_of(trace, "gemm_main")], 4);
+  EXPECT_EQ(*work_of(trace, "splitKreduce_kernel"), kNoRow);
+  EXPECT_EQ(trace.works.size(), 1U);
+}
+
+TEST(LibraryWork, AnOperatorWithoutShapesLeavesItToTheCall) {
+  TraceBuilder b;
+  const uint64_t mm = b.op("aten::mm", 0, 200);
+  b.library_call(20, 100, 4, 16, 8);
+  b.launch("gemm_main", 30, 1000, 50, mm);
+  const Trace& trace = b.build();
+  ASSERT_NE(*work_of(trace, "gemm_main"), kNoRow);
+  EXPECT_EQ(trace.works.n[*work_of(trace, "gemm_main")], 16);
+}
+
+TEST(LibraryWork, EveryReplayOfAGraphCarriesTheShapesOfItsCapture) {
+  TraceBuilder b;
+  const Row call = b.library_call(0, 100, 1, 4096, 4096);  // at capture: launched nothing that ran
+  b.graph_node(501, call);
+  b.graph_node(502, call);
+  for (int64_t replay = 0; replay < 3; ++replay) {
+    const uint64_t launch = b.api("cudaGraphLaunch", 1000 + replay * 1000, 10);
+    b.node_kernel("gemm_node", 1100 + replay * 1000, 100, launch, 501);
+    b.node_kernel("splitKreduce_kernel", 1300 + replay * 1000, 20, launch, 502);
+    b.node_kernel("other", 1400 + replay * 1000, 20, launch, 503);
+  }
+  const Trace& trace = b.build();
+  double flops = 0;
+  for (const Row work : trace.gpu_links.work) flops += work == kNoRow ? 0 : trace.works.flops[work];
+  EXPECT_EQ(flops, 3 * 2.0 * 4096 * 4096);
+  for (size_t replay = 0; replay < 3; ++replay) EXPECT_NE(*work_of(trace, "gemm_node", replay), kNoRow);
+  EXPECT_EQ(*work_of(trace, "splitKreduce_kernel"), kNoRow);
+  EXPECT_EQ(*work_of(trace, "other"), kNoRow);
+}
+
+TEST(WholeGraphs, BecomeGpuTimeOnceAndInOrder) {
+  TraceBuilder b;
+  b.gpu("first", 100, 50, b.api("cudaLaunchKernel", 10, 5));
+  b.graph_launch(200, 1000, b.api("cudaGraphLaunch", 20, 5));
+  b.gpu("last", 1300, 50, b.api("cudaLaunchKernel", 30, 5));
+  const uint64_t nodes = b.api("cudaGraphLaunch", 40, 5);
+  b.node_kernel("node", 1400, 50, nodes, 7);
+  b.graph_launch(1400, 60, nodes);  // its nodes are known
+  Trace& trace = b.build();
+  find_busy(trace);
+  ASSERT_EQ(trace.gpu_ops.size(), 4U);
+  EXPECT_EQ(trace.text(trace.gpu_ops.name[1]), kWholeGraphName);
+  EXPECT_EQ(trace.gpu_links.api[1], 1U);
+  EXPECT_TRUE(trace.graph_launches.empty());
+  int64_t busy = 0;
+  for (Row i = 0; i < trace.busy_intervals.size(); ++i) {
+    busy += trace.busy_intervals.end_ns[i] - trace.busy_intervals.start_ns[i];
+  }
+  EXPECT_EQ(busy, 50 + 1000 + 50 + 50);
+  fold_whole_graphs(trace);
+  EXPECT_EQ(trace.gpu_ops.size(), 4U);
+}
+
+// A decode loop with an NVTX range and a wait per step; steps in [dark_from, dark_to) are not recorded.
+TraceBuilder annotated_loop(int steps, int dark_from, int dark_to, int64_t recorded_step = 1000 * kUs) {
+  TraceBuilder b;
+  const int64_t dark_step = 900 * kUs;
+  int64_t at = 0, dark_start = -1, dark_end = -1;
+  b.annotation("decode", 0, int64_t{100} * kMs, AnnotationKind::kNvtx);
+  for (int i = 0; i < steps; ++i) {
+    const bool dark = i >= dark_from && i < dark_to;
+    const int64_t length = dark ? dark_step : recorded_step;
+    b.annotation("decode_step", at, length - 10 * kUs, AnnotationKind::kNvtx);
+    if (i == dark_from) dark_start = at - 5 * kUs;
+    if (i == dark_to) dark_end = at - 5 * kUs;
+    if (!dark) {
+      b.library_call(at + 5 * kUs, 10 * kUs, 1, 4096, 4096);
+      b.launch("gemm_layer", at + 10 * kUs, at + 30 * kUs, 300 * kUs);
+      b.library_call(at + 25 * kUs, 10 * kUs, 1, 32000, 4096);
+      b.launch("gemm_head", at + 30 * kUs, at + 400 * kUs, 500 * kUs);
+      b.api("cudaStreamSynchronize", at + 50 * kUs, length - 80 * kUs);
+    }
+    at += length;
+  }
+  if (dark_start >= 0) {
+    b.level(-kMs, dark_start, RecordingLevel::kDefault);
+    b.level(dark_start, dark_end >= 0 ? dark_end : at, RecordingLevel::kLight);
+    if (dark_end >= 0) b.level(dark_end, at + kMs, RecordingLevel::kDefault);
+  } else {
+    b.level(-kMs, at + kMs, RecordingLevel::kDefault);
+  }
+  return b;
+}
+
+TEST(LiveSteps, InnerNvtxRangesAreTheSteps) {
+  TraceBuilder b = annotated_loop(4, -1, -1);
+  const Trace& trace = b.derive_all();
+  ASSERT_EQ(trace.steps.size(), 4U);
+  for (Row s = 0; s < 4; ++s) {
+    EXPECT_EQ(trace.text(trace.steps.stage[s]), "decode_step");
+    EXPECT_EQ(trace.steps.source[s], StageSource::kNvtx);
+    EXPECT_EQ(trace.steps.kind[s], StageKind::kDecode);
+    EXPECT_EQ(trace.steps.new_tokens[s], 1);
+    EXPECT_EQ(trace.steps.sequences[s], 1);
+    EXPECT_EQ(trace.steps.output_tokens[s], 1);
+    EXPECT_EQ(trace.steps.missing[s], 0);
+    EXPECT_EQ(trace.steps.context[s], -1) << "no prompt lies in the recording";
+  }
+  EXPECT_EQ(broken_invariant(trace), "");
+}
+
+TEST(LiveSteps, UnrecordedTimeIsNotIdleAndItsStepsStandApart) {
+  TraceBuilder b = annotated_loop(12, 4, 8);
+  const Trace& trace = b.derive_all();
+  EXPECT_EQ(broken_invariant(trace), "");
+  size_t complete = 0, missing = 0;
+  for (Row s = 0; s < trace.steps.size(); ++s) {
+    const std::string_view name = trace.text(trace.steps.stage[s]);
+    if (trace.steps.missing[s] == 0) {
+      EXPECT_EQ(name, "decode_step");
+      ++complete;
+    } else {
+      EXPECT_EQ(name, "decode_step [not recorded]");
+      EXPECT_EQ(base_stage_name(name), "decode_step");
+      EXPECT_EQ(trace.steps.new_tokens[s], 1) << "as every complete step of the stage";
+      ++missing;
+    }
+  }
+  EXPECT_EQ(complete + missing, 12U);
+  EXPECT_GE(missing, 4U);
+  EXPECT_LE(missing, 6U) << "a step at either edge may touch the window";
+  const RecordedSpans recorded(trace);
+  ASSERT_EQ(recorded.unrecorded(0).size(), 1U);
+  const TimeSpan dark = recorded.unrecorded(0)[0];
+  for (Row g = 0; g < trace.gaps.size(); ++g) {
+    const bool inside = trace.gaps.start_ns[g] >= dark.start_ns && trace.gaps.start_ns[g] < dark.end_ns;
+    EXPECT_EQ(trace.gaps.cause[g] == IdleCause::kNotRecorded, inside);
+    if (inside) {
+      EXPECT_LE(trace.gaps.start_ns[g] + trace.gaps.dur_ns[g], dark.end_ns);
+    }
+  }
+}
+
+TEST(LiveSteps, LightModeHasStepsWithoutAnyKernel) {
+  TraceBuilder b;
+  b.annotation("prefill", 0, 20 * kMs, AnnotationKind::kNvtx);
+  for (int64_t i = 0; i < 5; ++i) {
+    b.annotation("decode_step", (20 + 8 * i) * kMs, 8 * kMs - 100, AnnotationKind::kNvtx);
+  }
+  b.level(-kMs, 100 * kMs, RecordingLevel::kLight);
+  const Trace& trace = b.derive_all();
+  ASSERT_EQ(trace.steps.size(), 6U);
+  EXPECT_EQ(trace.text(trace.steps.stage[0]), "prefill") << "no suffix where nothing is complete";
+  EXPECT_EQ(trace.steps.end_ns[0], 20 * kMs);
+  EXPECT_EQ(trace.steps.end_ns[3] - trace.steps.start_ns[3], 8 * kMs);
+  ASSERT_EQ(trace.windows.size(), 1U);
+  EXPECT_EQ(trace.windows[0].end_ns, 60 * kMs - 100);
+  EXPECT_EQ(broken_invariant(trace), "");
+  for (const IdleCause cause : trace.gaps.cause) EXPECT_EQ(cause, IdleCause::kNotRecorded);
+}
+
+TEST(LiveSteps, WithoutRangesTheWindowIsTheRecording) {
+  TraceBuilder b;
+  b.level(5 * kMs, 100 * kMs, RecordingLevel::kLight);
+  const Trace& trace = b.derive_all();
+  EXPECT_TRUE(trace.steps.empty());
+  ASSERT_EQ(trace.windows.size(), 1U);
+  EXPECT_EQ(trace.windows[0].start_ns, 5 * kMs);
+  EXPECT_EQ(trace.windows[0].end_ns, 100 * kMs);
+  EXPECT_EQ(broken_invariant(trace), "");
+}
+
+TEST(LiveSteps, AHostThatRanAheadGivesTheTimeOfTheLoopEvenly) {
+  TraceBuilder b;
+  b.annotation("decode", 0, 80 * kMs, AnnotationKind::kNvtx);  // waits at its end
+  for (int64_t i = 0; i < 10; ++i) b.annotation("decode_step", i * kMs, 900 * kUs, AnnotationKind::kNvtx);
+  b.level(-kMs, 100 * kMs, RecordingLevel::kLight);
+  const Trace& trace = b.derive_all();
+  ASSERT_EQ(trace.steps.size(), 10U);
+  for (Row s = 0; s < 10; ++s) EXPECT_EQ(trace.steps.end_ns[s] - trace.steps.start_ns[s], 8 * kMs);
+}
+
+TEST(LiveSteps, RangesOfAHostThatRunsAheadAreLeftOut) {
+  TraceBuilder b;
+  for (int64_t i = 0; i < 12; ++i) {
+    b.annotation("decode_step", i * 100 * kUs, 90 * kUs, AnnotationKind::kNvtx);
+    if (i < 6) b.launch("gemm_layer", i * 100 * kUs + 10 * kUs, (i * 8 + 1) * kMs, 7 * kMs);
+  }
+  b.level(-kMs, 600 * kUs, RecordingLevel::kDefault);
+  b.level(600 * kUs, 100 * kMs, RecordingLevel::kLight);
+  const Trace& trace = b.derive_all();
+  size_t unseen = 0;
+  for (Row s = 0; s < trace.steps.size(); ++s) {
+    unseen += trace.steps.gpu_start_ns[s] == trace.steps.host_start_ns[s] ? 1 : 0;
+  }
+  EXPECT_EQ(unseen, 0U);
+  EXPECT_EQ(broken_invariant(trace), "");
+}
+
+TEST(LiveSteps, RangesOfLibrariesAreNoStages) {
+  TraceBuilder b = annotated_loop(2, -1, -1);
+  b.annotation("decode image", 0, 500 * kUs, AnnotationKind::kNvtx);
+  b.trace.annotations.domain.back() = b.trace.strings.intern("nvJPEG");
+  const Trace& trace = b.derive_all();
+  for (Row s = 0; s < trace.steps.size(); ++s) EXPECT_EQ(trace.text(trace.steps.stage[s]), "decode_step");
+}
+
+// Unlabelled: a prompt of 64 tokens for 2 sequences and 4 decode steps, all by library calls, the output layer last.
+TraceBuilder unlabelled(bool with_head = true) {
+  TraceBuilder b;
+  int64_t host = 0, gpu = 1000 * kUs;
+  const auto gemm = [&](int64_t m, int64_t n, int64_t k, std::string_view name, int64_t dur) {
+    b.library_call(host, 8 * kUs, m, n, k);
+    gpu = std::max(gpu, host + 10 * kUs);
+    b.launch(name, host + 2 * kUs, gpu, dur);
+    host += 10 * kUs;
+    gpu += dur + kUs;
+  };
+  for (int step = 0; step < 5; ++step) {
+    const int64_t m = step == 0 ? 128 : 2;
+    for (int layer = 0; layer < 4; ++layer) {
+      gemm(m, 3072, 1024, step == 0 ? "gemm_big" : "gemm_small", 50 * kUs);
+      b.launch(step == 0 ? "attn_prompt" : "attn_decode", host, gpu, 20 * kUs);
+      gpu += 21 * kUs;
+      host += 10 * kUs;
+      gemm(m, 1024, 4096, step == 0 ? "gemm_big2" : "gemm_small2", 50 * kUs);
+    }
+    if (with_head) gemm(2, 32000, 1024, "gemm_head", 60 * kUs);
+    b.api("cudaStreamSynchronize", host, gpu - host + 5 * kUs);
+    host = gpu + 10 * kUs;
+  }
+  b.level(-kMs, host + kMs, RecordingLevel::kDefault);
+  return b;
+}
+
+TEST(LiveSteps, AreFoundFromLibraryCallsAlone) {
+  TraceBuilder b = unlabelled();
+  const Trace& trace = b.derive_all();
+  ASSERT_EQ(trace.steps.size(), 5U);
+  EXPECT_EQ(trace.steps.kind[0], StageKind::kPrefill);
+  EXPECT_EQ(trace.steps.new_tokens[0], 128);
+  EXPECT_EQ(trace.steps.sequences[0], 2);
+  EXPECT_EQ(trace.steps.context[0], 64);
+  EXPECT_EQ(trace.steps.output_tokens[0], 2);
+  for (Row s = 1; s < 5; ++s) {
+    EXPECT_EQ(trace.steps.kind[s], StageKind::kDecode);
+    EXPECT_EQ(trace.steps.new_tokens[s], 2);
+    EXPECT_EQ(trace.steps.sequences[s], 2);
+    EXPECT_EQ(trace.steps.context[s], 64 + static_cast<int64_t>(s));
+  }
+  EXPECT_EQ(broken_invariant(trace), "");
+}
+
+TEST(LiveSteps, ADetectedStepThatMayBeHalfIsDropped) {
+  TraceBuilder b = unlabelled();
+  b.trace.recorded.clear();
+  const int64_t step_ns = 700 * kUs;  // about; the window cuts into a step whatever its exact length
+  b.level(-kMs, 3 * step_ns, RecordingLevel::kDefault);
+  b.level(3 * step_ns, 3 * step_ns + 100 * kUs, RecordingLevel::kLight);
+  b.level(3 * step_ns + 100 * kUs, 100 * kMs, RecordingLevel::kDefault);
+  const Trace& trace = b.derive_all();
+  const RecordedSpans recorded(trace);
+  ASSERT_FALSE(trace.steps.empty());
+  EXPECT_LT(trace.steps.size(), 5U);
+  for (Row s = 0; s < trace.steps.size(); ++s) {
+    EXPECT_EQ(trace.steps.missing[s], 0);
+    EXPECT_FALSE(RecordedSpans::touches(recorded.unrecorded(0), trace.steps.start_ns[s], trace.steps.end_ns[s]));
+  }
+  EXPECT_EQ(trace.steps.context[trace.steps.size() - 1], -1) << "steps may be missing in between";
+  EXPECT_EQ(broken_invariant(trace), "");
+}
+
+TEST(LiveSteps, ReplaysThatAreRecordedAsAWholeAreStepsOfTheirOwn) {
+  TraceBuilder b;
+  const Row layer = b.library_call(0, 10, 1, 4096, 4096), head = b.library_call(20, 10, 1, 32000, 4096);
+  b.graph_node(1, layer);
+  b.graph_node(2, head);
+  for (int64_t i = 0; i < 8; ++i) {
+    const int64_t at = (i + 1) * 10 * kMs;
+    const uint64_t launch = b.api("cudaGraphLaunch", at, 20 * kUs);
+    if (i % 2 == 0) {
+      for (int64_t k = 0; k < 10; ++k) b.node_kernel("gemm_layer", at + (100 + k * 700) * kUs, 600 * kUs, launch, 1);
+      b.node_kernel("attn_a", at + 7200 * kUs, 10 * kUs, launch, 3);
+      b.node_kernel("attn_b", at + 7300 * kUs, 10 * kUs, launch, 4);
+      b.node_kernel("gemm_head", at + 7400 * kUs, 100 * kUs, launch, 2);
+    } else {
+      b.graph_launch(at + 100 * kUs, 7200 * kUs, launch);
+    }
+    b.api("cudaStreamSynchronize", at + 50 * kUs, 8 * kMs);
+  }
+  b.level(-kMs, 200 * kMs, RecordingLevel::kDefault);
+  const Trace& trace = b.derive_all();
+  ASSERT_EQ(trace.steps.size(), 8U);
+  for (Row s = 0; s < 8; ++s) {
+    EXPECT_EQ(trace.steps.missing[s], s % 2);
+    EXPECT_EQ(trace.text(trace.steps.stage[s]), s % 2 == 0 ? "decode" : "decode [whole graphs]");
+    EXPECT_EQ(trace.steps.new_tokens[s], 1);
+  }
+  EXPECT_EQ(broken_invariant(trace), "");
+}
+
+TEST(RecordedSpans, BelongToTheProcessThatUsesTheDevice) {
+  TraceBuilder b;
+  const Row other = b.thread();
+  b.trace.threads.process_id[other] = 2;
+  const Row second = b.stream(1, 7);
+  b.gpu("gemm", 100, 50, b.api("cudaLaunchKernel", 10, 5));
+  b.gpu("gemm", 100, 50, b.api("cudaLaunchKernel", 10, 5, 0, other), second);
+  b.level(0, 1000, RecordingLevel::kDefault, 1);
+  b.level(0, 500, RecordingLevel::kOff, 2);
+  b.level(500, 700, RecordingLevel::kLight, 2);
+  b.level(700, 1000, RecordingLevel::kDeep, 2);
+  const Trace& trace = b.build();
+  const RecordedSpans recorded(trace);
+  EXPECT_TRUE(recorded.unrecorded(0).empty());
+  ASSERT_EQ(recorded.unrecorded(1).size(), 1U);
+  EXPECT_EQ(recorded.unrecorded(1)[0].end_ns, 700);
+  EXPECT_TRUE(RecordedSpans::touches(recorded.unrecorded(1), 699, 800));
+  EXPECT_FALSE(RecordedSpans::touches(recorded.unrecorded(1), 700, 800));
+}
+
+}  // namespace
+}  // namespace llmprof

@@ -1,0 +1,103 @@
+// Reports of live recordings: unknown is null and a dash, what was measured stands where it belongs.
+#include <gtest/gtest.h>
+#include <simdjson.h>
+
+#include "analyze_recording.h"
+#include "report/render.h"
+#include "report/text_parts.h"
+
+namespace llmprof {
+namespace {
+
+Report live_report() {
+  Report report;
+  report.source.kind = "capture";
+  report.source.duration_ms.ns = 100'000'000;
+  StageTiming& seen = report.stages.emplace_back();
+  seen.name = "decode_step";
+  seen.kind = "decode";
+  seen.source = "nvtx";
+  seen.count = 5;
+  seen.wall_ms.ns = 40'000'000;
+  seen.gpu_busy_ms.ns = 39'000'000;
+  seen.gpu_idle_ms.ns = 1'000'000;
+  seen.gpu_busy_frac = 0.975;
+  seen.counter_source = "pm-sampling";
+  seen.counter_samples = 400;
+  seen.dram_bytes_measured = 5 * 16e9;
+  seen.dram_measured_over_model = 1.02;
+  seen.dram_frac = 0.41;
+  seen.sm_clock_mhz = 1980;
+  StageTiming& dark = report.stages.emplace_back();
+  dark.name = "decode_step [not recorded]";
+  dark.kind = "decode";
+  dark.source = "nvtx";
+  dark.count = 5;
+  dark.wall_ms.ns = dark.not_recorded_ms.ns = 39'500'000;
+  dark.gpu_busy_ms.known = dark.gpu_idle_ms.known = false;
+  dark.gr_active_frac = 0.97;
+  Latency latency;
+  latency.tpot_ms = latency.itl_ms = summarize({8.0, 7.9, 8.1});
+  report.latency = latency;
+  TelemetryReport telemetry;
+  telemetry.counter_samples = 800;
+  telemetry.counter_source = "pm-sampling";
+  telemetry.counter_interval_us = 100;
+  telemetry.power_w = summarize({400, 420});
+  telemetry.energy_j = 1234;
+  telemetry.throttle = {{"power-cap", 0.25, "counter"}, {"thermal-hardware", 0, "counter"}};
+  telemetry.series.emplace_back().power_w = 400;
+  report.telemetry = telemetry;
+  OverheadReport overhead;
+  overhead.distortion_frac = 0.012;
+  overhead.ci95 = std::array<double, 2>{0.008, 0.016};
+  overhead.stage = "decode_step";
+  overhead.method = "within-run";
+  overhead.stages = {{"decode_step", "within-run", 0.012, 0.008, 0.016, 5, 5, 8.0, 7.9}};
+  report.overhead = overhead;
+  return report;
+}
+
+TEST(LiveReport, TextLabelsTimingsWithTheCostOfRecording) {
+  const std::string text = render_text(live_report(), {});
+  EXPECT_NE(text.find("(recording cost +1.2 % [0.8, 1.6], within-run)"), std::string::npos) << text;
+  EXPECT_EQ(distortion_label(live_report(), "prefill"), "");
+  EXPECT_NE(text.find("~97.0 %"), std::string::npos) << "busy by counter where kernels are missing";
+  EXPECT_NE(text.find("Measured"), std::string::npos);
+  EXPECT_NE(text.find("102"), std::string::npos);
+  EXPECT_NE(text.find("clock held down: power-cap 25.0 %"), std::string::npos) << text;
+  EXPECT_NE(text.find("1980 MHz"), std::string::npos);
+}
+
+TEST(LiveReport, JsonHasNullsForWhatIsNotKnown) {
+  simdjson::dom::parser parser;
+  const std::string text = render_json(live_report());
+  simdjson::dom::element root;
+  ASSERT_FALSE(parser.parse(text).get(root)) << text;
+  simdjson::dom::element dark = root["stages"].at(1);
+  EXPECT_TRUE(dark["gpu_busy_ms"].is_null());
+  EXPECT_TRUE(dark["gpu_idle_ms"].is_null());
+  EXPECT_EQ(double(dark["not_recorded_ms"]), 39.5);
+  EXPECT_EQ(double(root["telemetry"]["energy_j"]), 1234);
+  EXPECT_EQ(std::string_view(root["telemetry"]["throttle"].at(0)["reason"]), "power-cap");
+  EXPECT_TRUE(root["telemetry"]["temperature_c"].is_null());
+  EXPECT_EQ(double(root["overhead"]["ci95"].at(0)), 0.008);
+  EXPECT_EQ(double(root["overhead"]["stages"].at(0)["unrecorded_ms"]), 7.9);
+}
+
+TEST(LiveReport, CsvHasTheTablesOfReadings) {
+  std::vector<std::string> names;
+  for (const RenderedFile& file : render_csv(live_report())) {
+    names.push_back(file.name);
+    if (file.name == "throttle.csv") {
+      EXPECT_EQ(file.content, "reason,frac,source\npower-cap,0.25,counter\nthermal-hardware,0,counter\n");
+    }
+    if (file.name != "stages.csv") continue;
+    EXPECT_NE(file.content.find(",39.5,,,39.5,"), std::string::npos) << file.content;
+  }
+  for (const char* name : {"telemetry.csv", "throttle.csv", "distortion.csv"})
+    EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
+}
+
+}  // namespace
+}  // namespace llmprof
