@@ -111,8 +111,22 @@ void add_cache_copies(const FindingContext& finding, std::vector<StageView*>& by
   }
 }
 
-// Without shapes of operators: concatenations take longer from step to step, because they copy what has grown. Needs
-// enough steps, a rank correlation with the step's number, and growth that is no noise.
+// The bytes that a stage's activations have at most: rows times the widest output of its GEMMs, 4 bytes each.
+double activation_bytes(const FindingContext& finding, const StageView& stage) {
+  const Works& works = finding.trace().works;
+  double most = 0;
+  for (const uint32_t k : stage.kernels) {
+    const Row work = finding.key(k).work;
+    if (work == kNoRow || works.kind[work] != WorkKind::kGemm) continue;
+    most = std::max(
+        most, 4.0 * static_cast<double>(works.m[work]) * static_cast<double>(std::max(works.n[work], works.k[work])));
+  }
+  return most;
+}
+
+// Without shapes of operators a concatenation copies the cache if it takes so long that, at half the memory's
+// bandwidth, it moves many times what the step's activations hold; or if it takes longer from step to step, because it
+// copies what has grown (enough steps, a rank correlation with the step's number, and growth that is no noise).
 void add_growing_copies(const FindingContext& finding, std::vector<StageView*>& by_stage) {
   constexpr size_t kStepsMin = 8;
   constexpr double kRankCorrelationMin = 0.8, kGrowthMin = 1.1;
@@ -155,7 +169,15 @@ void add_growing_copies(const FindingContext& finding, std::vector<StageView*>& 
       early += times[i];
       late += times[times.size() - 1 - i];
     }
-    if (correlation < kRankCorrelationMin || late < kGrowthMin * early) continue;
+    const bool grows = correlation >= kRankCorrelationMin && late >= kGrowthMin * early;
+    const DeviceReport* device = finding.context.device;
+    const double activations = activation_bytes(finding, *by_stage[stage]);
+    const double moved =
+        device != nullptr && device->bytes_per_s
+            ? static_cast<double>(total_ns) / static_cast<double>(count) / 1e9 * *device->bytes_per_s / 2
+            : 0;
+    constexpr double kOverActivations = 8;
+    if (!grows && (activations <= 0 || moved < kOverActivations * activations)) continue;
     by_stage[stage]->kv_copy_ns = total_ns;
     by_stage[stage]->kv_copies = count;
   }

@@ -87,15 +87,19 @@ Grid grid_of(const FindingContext& finding, const KernelKey& key) {
 
 void find_compute_bound(const FindingContext& finding) {
   for (const StageView& stage : finding.stages) {
-    if (stage.timing->bound != "compute" || !stage.timing->mfu) continue;
-    const double mfu = *stage.timing->mfu;
+    if (stage.timing->bound != "compute" || (!stage.timing->mfu && !stage.timing->gemm_mfu)) continue;
+    // Attention without recorded shapes would add to it.
+    const bool whole = stage.timing->mfu.has_value();
+    const double mfu = whole ? *stage.timing->mfu : *stage.timing->gemm_mfu;
     Finding& out = finding.add("compute-bound", &stage,
-                               fmt::format("{}: arithmetic limits it, at {} of the data sheet's peak",
-                                           stage.timing->name, format_percent(mfu)),
+                               fmt::format("{}: arithmetic limits it, at {}{} of the data sheet's peak",
+                                           stage.timing->name, whole ? "" : "no less than ", format_percent(mfu)),
                                stage.wall_ns() * std::max(0.0, 1 - mfu), FindingSeverity::kMinor);
     out.evidence = {
-        {"MFU", mfu, "frac", stage.timing->flops_provenance.value_or(provenance::kCounted)},
-        counted("arithmetic per step", stage.timing->flops.value_or(0) / stage.count(), "FLOP"),
+        {whole ? "MFU" : "MFU of the GEMMs alone", mfu, "frac",
+         stage.timing->flops_provenance.value_or(provenance::kCounted)},
+        counted(whole ? "arithmetic per step" : "arithmetic of the GEMMs per step",
+                stage.timing->flops.value_or(stage.timing->gemm_flops.value_or(0)) / stage.count(), "FLOP"),
         measured("share of wall time in compute-bound kernels", stage.timing->bound_frac.value_or(0), "frac")};
     if (stage.timing->tensor_active_frac)
       out.evidence.push_back(

@@ -73,6 +73,7 @@ inline constexpr const char* kUnattributed = "[unattributed]";
   F(OptText, flops_provenance, "", "counted (from recorded shapes) or formula (from the model)")                       \
   F(OptDouble, flop_coverage_frac, "frac", "Share of GEMM, convolution and attention time whose shapes are recorded")  \
   F(OptDouble, gemm_flops, "FLOP", "Part of the arithmetic that GEMMs with recorded shapes do")                        \
+  F(OptDouble, gemm_mfu, "frac", "Those GEMMs at data sheet peak, as a share of wall_ms: MFU is at least this")        \
   F(OptDouble, gemm_coverage_frac, "frac", "Share of GEMM time whose shapes are recorded")                             \
   F(OptText, dtype, "", "Element type of most of the arithmetic")                                                      \
   F(OptDouble, dram_bytes_model, "bytes", "Least traffic: operands of GEMMs, attention and gathers once per call")     \

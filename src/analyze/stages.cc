@@ -27,6 +27,7 @@ struct StageSums {
   std::array<double, static_cast<size_t>(DType::kCount)> flops_by_dtype{};
   double arithmetic_ns = 0, covered_ns = 0, other_ns = 0;
   double gemm_flops = 0, gemm_ns = 0, gemm_covered_ns = 0;
+  double gemm_compute_ns = 0;        // part of compute_ns
   std::array<double, 6> bound_ns{};  // kernel time by Bound
 };
 
@@ -68,6 +69,7 @@ std::vector<StageSums> sum_stages(const Context& context) {
     const OptDouble peak = context.device != nullptr ? context.device->peak_of(dtype) : std::nullopt;
     if (peak) {
       sums.compute_ns += flops / *peak * 1e9;
+      if (kind == WorkKind::kGemm) sums.gemm_compute_ns += flops / *peak * 1e9;
     } else if (flops > 0) {
       sums.peaks_known = false;
     }
@@ -180,6 +182,8 @@ void analyze_stages(const Context& context, Report& report, std::vector<CannotTe
     row.launches = group.launches;
     fill_tokens(context.trace, group, row);
     if (sums.gemm_flops > 0) row.gemm_flops = sums.gemm_flops;
+    if (sums.gemm_compute_ns > 0 && recorded_ns > 0)
+      row.gemm_mfu = sums.gemm_compute_ns / static_cast<double>(recorded_ns);
     if (sums.gemm_ns > 0) row.gemm_coverage_frac = sums.gemm_covered_ns / sums.gemm_ns;
     if (sums.arithmetic_ns > 0) row.flop_coverage_frac = sums.covered_ns / sums.arithmetic_ns;
     const bool nothing_hidden = group.missing == 0 && sums.arithmetic_ns == 0 && group.gpu_ns > 0 &&
