@@ -46,13 +46,15 @@ struct ClientEnd {
   const Counted& only() const { return spools.at(0); }
 };
 
+std::string inject_library() { return std::filesystem::path(LLMPROF_FAKES).parent_path() / "lib/libllmprof_inject.so"; }
+
 // Runs cuda_client with `actions` and reads every spool it left.
 ClientEnd watch(const std::vector<std::string>& actions, const std::map<std::string, std::string>& environment = {}) {
   char pattern[] = "/tmp/llmprof-activity-XXXXXX";
   const std::string folder = mkdtemp(pattern);
   std::filesystem::create_directories(folder + "/spool");
   const std::string fakes = LLMPROF_FAKES;
-  const std::string library = std::filesystem::path(fakes).parent_path() / "lib/libllmprof_inject.so";
+  const std::string library = inject_library();
   int pipe_ends[2];
   EXPECT_EQ(pipe(pipe_ends), 0);
   const pid_t child = fork();
@@ -135,9 +137,9 @@ TEST(Activity, ReplayedNodesAndTheirOrigins) {
 }
 
 TEST(Activity, UnrecordedWindowsHoldNoKernels) {
-  // Three seconds of full recording, then windows: the run must be longer.
+  // A second of full recording, then windows: the run must be longer.
   const ClientEnd result =
-      watch({"launch=1", "sleep=3600", "launch=4000", "sleep=600", "launch=4000", "sleep=700", "launch=10"},
+      watch({"launch=1", "sleep=1600", "launch=4000", "sleep=600", "launch=4000", "sleep=700", "launch=10"},
             {{"LLMPROF_GAPS", "auto"}});
   const Counted& spool = result.only();
   ASSERT_GE(spool.levels.size(), 3U);
@@ -151,6 +153,15 @@ TEST(Activity, UnrecordedWindowsHoldNoKernels) {
   // The switch takes some microseconds, in which a launch may fall.
   EXPECT_LE(in_gap, 20U);
   EXPECT_LT(spool.kernels.size(), 8011U);
+}
+
+TEST(Activity, RareStagesEndAnUnrecordedWindow) {
+  // The first gap begins about 1.4 s after the first kernels are seen and lasts a second; the stage comes inside it.
+  const ClientEnd result = watch({"launch=10", "sleep=2000", "launch=10", "stage=50", "launch=10"},
+                                 {{"LLMPROF_GAPS", "auto"}, {"NVTX_INJECTION64_PATH", inject_library()}});
+  const Counted& spool = result.only();
+  ASSERT_GE(spool.levels.size(), 3U) << "recorded, gap, recorded again by the stage";
+  EXPECT_EQ(spool.kernels.size(), 70U) << "10 in the full recording, none in the gap, 50 of the stage and 10 after it";
 }
 
 TEST(Activity, HeldCuptiIsNamedAndSurvived) {

@@ -23,6 +23,7 @@ Cupti* api = nullptr;  // never destroyed
 cupti::Subscriber subscriber = nullptr;
 std::atomic<bool> active{false};
 std::atomic<bool> kernels_on{false};
+std::atomic<bool> flush_due{false};
 Level deepest_wanted = Level::kOff;
 // By layer (0 runtime, 1 driver) and callback id: calls whose records are kept.
 constexpr uint32_t kCallsMost = 2000;
@@ -139,8 +140,10 @@ bool subscribe() {
   return false;
 }
 
+// What is switched on and off together. Overhead records are among them because any kind that stays on keeps CUPTI in
+// the way of every launch.
 constexpr cupti::ActivityKind kKernelKinds[] = {cupti::kConcurrentKernel, cupti::kMemcpy, cupti::kMemcpy2,
-                                                cupti::kMemset};
+                                                cupti::kMemset, cupti::kOverhead};
 
 }  // namespace
 
@@ -151,7 +154,6 @@ bool keeps_call(bool runtime, uint32_t cbid) { return cbid < kCallsMost && kept_
 
 bool wants_kind(uint32_t kind) {
   if (!has_activities()) return false;
-  if (kind == cupti::kOverhead) return true;
   if (deepest_wanted == Level::kDeep && (kind == cupti::kSynchronization || kind == cupti::kMemory2)) return true;
   if (!kernels_on.load(std::memory_order_relaxed)) return false;
   for (const cupti::ActivityKind own : kKernelKinds)
@@ -212,7 +214,6 @@ bool start_activities(Level deepest) {
   choose_calls(cupti::kDomainDriver, false);
   // On before the first context even if nothing is recorded yet: calls that were never on cannot be switched on later.
   enable_api_calls();
-  api->cuptiActivityEnable(cupti::kOverhead);
   if (deepest == Level::kDeep) {
     api->cuptiActivityEnable(cupti::kMemory2);
     api->cuptiActivityEnable(cupti::kSynchronization);
@@ -251,6 +252,10 @@ bool has_activities() { return active.load(std::memory_order_acquire); }
 
 void flush_activities() {
   if (!active.load(std::memory_order_acquire) || other_client_active()) return;
+  // Once more after recording paused, for what was in flight; then there is nothing to flush.
+  const bool on = kernels_on.load(std::memory_order_relaxed);
+  if (!on && !flush_due.exchange(false, std::memory_order_relaxed)) return;
+  if (on) flush_due.store(true, std::memory_order_relaxed);
   api->cuptiActivityFlushAll(0);
   decode_completed();
 }

@@ -11,6 +11,7 @@
 #include "capture/inject/nvtx_names.h"
 #include "capture/inject/nvtx_payload.h"
 #include "capture/inject/quiet.h"
+#include "capture/inject/recording.h"
 #include "capture/inject/thread_events.h"
 #include "capture/session/control.h"
 
@@ -108,6 +109,10 @@ int push(const void* domain, const Message& message, const nvtx::EventAttributes
   ThreadLog* log = thread_log();
   if (log == nullptr) return nvtx::kNoPushPopTracking;
   NewRange range;
+  if (domain == nullptr && message.registered == nullptr && log->depth.load(std::memory_order_relaxed) == 0) {
+    Quiet quiet;
+    if (!quiet.nested()) outermost_range_opened(text_hash(message.text));
+  }
   open_range(*log, domain, message, range);
   if (range.record) range.payload = event != nullptr ? event_payload(domain, *event) : payload;
   return push_range(*log, range);

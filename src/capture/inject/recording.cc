@@ -33,6 +33,27 @@ std::atomic<int32_t> open_capture_ranges{0};
 std::atomic<int64_t> closed_steps{0};
 std::atomic<bool> watches{false};
 
+std::atomic<bool> has_gaps{false};
+
+// How often outermost ranges of a text were recorded. Without a lock; a full table leaves later texts to chance.
+struct RangeCount {
+  std::atomic<uint64_t> hash{0};
+  std::atomic<uint32_t> recorded{0};
+};
+constexpr size_t kRangeTexts = 256;
+RangeCount range_counts[kRangeTexts];
+
+RangeCount* count_of(uint64_t hash) {
+  hash |= 1;  // 0 is a free place
+  for (size_t i = 0; i < 8; ++i) {
+    RangeCount& place = range_counts[(hash + i) % kRangeTexts];
+    uint64_t known = place.hash.load(std::memory_order_relaxed);
+    if (known == hash) return &place;
+    if (known == 0 && (place.hash.compare_exchange_strong(known, hash) || known == hash)) return &place;
+  }
+  return nullptr;
+}
+
 Level parse_level(const char* text) {
   if (text == nullptr) return Level::kDefault;
   if (std::strcmp(text, "light") == 0) return Level::kLight;
@@ -146,6 +167,21 @@ void apply(int64_t now) {
 
 }  // namespace
 
+void outermost_range_opened(uint64_t hash) {
+  if (!has_gaps.load(std::memory_order_relaxed)) return;
+  RangeCount* const count = count_of(hash);
+  if (count == nullptr || count->recorded.load(std::memory_order_relaxed) >= kRareRecorded) return;
+  if (!records_kernels()) {
+    pthread_mutex_lock(&lock);
+    if (in_gap) {
+      window_edge_ns = 0;  // the gap ends here
+      apply(now_ns());
+    }
+    pthread_mutex_unlock(&lock);
+  }
+  if (records_kernels()) count->recorded.fetch_add(1, std::memory_order_relaxed);
+}
+
 Level deepest_level() { return plan.mode; }
 
 void begin_recording() {
@@ -154,6 +190,7 @@ void begin_recording() {
   plan.mode = parse_level(std::getenv(session::kEnvLevel));
   const char* gaps = std::getenv(session::kEnvGaps);
   plan.gaps = gaps != nullptr && std::strcmp(gaps, "auto") == 0;
+  has_gaps.store(plan.gaps, std::memory_order_relaxed);
   const char* adapt = std::getenv(session::kEnvAdapt);
   plan.adapt = adapt == nullptr || std::strcmp(adapt, "off") != 0;
   const char* range = std::getenv(session::kEnvCaptureRange);

@@ -4,17 +4,19 @@
 // Unrecorded windows ("gaps", LLMPROF_GAPS=auto): recording each kernel and launch costs a launch-bound program up to a
 // fifth. After kFullNs of full recording, kernels and calls are recorded a third of the time, in windows of kRecordedNs
 // that grow to kRecordedMostNs; ranges, library calls and beats go on, so the steps inside and outside can be compared,
-// which is how the report knows the distortion.
+// which is how the report knows the distortion. An outermost range whose text has not been recorded kRareRecorded times
+// ends an unrecorded window at once, so that a stage that comes once in a while is recorded when it comes.
 #pragma once
 
 #include "capture/inject/inject.h"
 
 namespace llmprof::inject {
 
-constexpr int64_t kFullNs = 3'000'000'000;
+constexpr int64_t kFullNs = 1'000'000'000;
 constexpr int64_t kRecordedNs = 500'000'000;
 constexpr int64_t kRecordedMostNs = 5'000'000'000;
 constexpr int64_t kGapPerRecorded = 2;
+constexpr uint32_t kRareRecorded = 5;
 
 // Reads the plan from the environment and the control page; the level is set by the first follow_control().
 void begin_recording();
@@ -24,6 +26,8 @@ void activities_started();
 void follow_control();
 // How long the drain thread may sleep, at most `most` nanoseconds: window edges need it earlier.
 int64_t next_wake_ns(int64_t most);
+// An outermost range was opened; `hash` stands for its text. A load and a compare where there are no windows.
+void outermost_range_opened(uint64_t hash);
 // After fork, in the child.
 void abandon_recording();
 // The deepest level that this session can reach.

@@ -146,6 +146,7 @@ inline void append(ThreadLog& log, const Event& event) {
 
 // The spool's id of a text; 0 for the empty one and where there is no spool.
 Id text_id(ThreadLog& log, std::string_view text);
+uint64_t text_hash(std::string_view text);
 
 // The spool's id of the calling thread.
 Id thread_def_id(ThreadLog& log);

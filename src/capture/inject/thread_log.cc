@@ -283,6 +283,8 @@ void empty_own_log(ThreadLog& log) {
   log.known_tail = log.tail.load(std::memory_order_relaxed);
 }
 
+uint64_t text_hash(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
+
 Id text_id(ThreadLog& log, std::string_view text) {
   if (text.empty()) return 0;
   uint64_t hash = XXH3_64bits(text.data(), text.size());

@@ -5,6 +5,7 @@
 //     launch=N      N kernels of 10 us, one every 20 us on the clock
 //     graph=N       captures a graph of 3 nodes and replays it N times
 //     copy=BYTES    a pageable copy
+//     stage=N       N kernels inside the range "prefill"
 //     sleep=MS      lets time pass
 //     profiler      a second CUPTI client records 10 kernels, as torch.profiler does
 //     fork          forks; the child launches nothing and exits with 5, the parent waits for it
@@ -24,6 +25,7 @@
 
 #include "capture/abi/cupti_abi.h"
 #include "fake_cupti.h"
+#include "nvtx_loader.h"
 
 namespace cupti = llmprof::cupti;
 
@@ -63,6 +65,16 @@ void launch(long count) {
     timespec pause{0, 10'000};
     nanosleep(&pause, nullptr);
   }
+}
+
+void stage(long count) {
+  static client::NvtxLoader nvtx;
+  static const bool attached = nvtx.attach();
+  using Push = int(const char*);
+  using Pop = int();
+  if (attached) nvtx.core<Push>(client::nvtx::kRangePushA)("prefill");
+  launch(count);
+  if (attached) nvtx.core<Pop>(client::nvtx::kRangePop)();
 }
 
 void graph(long replays) {
@@ -105,6 +117,8 @@ void act(const char* program, const std::string& action) {
   const long value = equal == std::string::npos ? 0 : std::atol(action.c_str() + equal + 1);
   if (name == "launch") {
     launch(value);
+  } else if (name == "stage") {
+    stage(value);
   } else if (name == "graph") {
     graph(value);
   } else if (name == "copy") {
