@@ -122,6 +122,8 @@ std::string text_where(const Report& report, const RenderOptions& options, const
                      {"kernels"},
                      {"mean"},
                      {"bottleneck", Align::kLeft, 40}});
+    // A few activities at the edges of unrecorded time say nothing of where it went.
+    if (stage->not_recorded_ms.ns * 2 > stage->wall_ms.ns) continue;
     size_t shown = 0, all = 0;
     for (const CategoryRecord& row : report.categories) {
       if (row.stage != stage->name || row.device != stage->device) continue;

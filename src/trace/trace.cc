@@ -32,9 +32,8 @@ std::string_view stage_source_name(StageSource source) {
 
 std::string_view idle_cause_name(IdleCause cause) {
   static constexpr std::array<std::string_view, static_cast<size_t>(IdleCause::kCount)> kNames = {
-      "unknown", "launch-call", "operator-dispatch", "host-work",      "launch-latency", "blocking-sync",
-      "copy",    "allocator",   "other-api",         "graph-internal", "profiler",       "no-work",
-      "not-recorded"};
+      "unknown",   "launch-call", "operator-dispatch", "host-work", "launch-latency", "blocking-sync", "copy",
+      "allocator", "other-api",   "graph-internal",    "profiler",  "no-work",        "not-recorded"};
   return pick(kNames, cause);
 }
 
