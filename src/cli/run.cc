@@ -88,6 +88,9 @@ Status check_options(Options& options, DeriveOptions& derive_options) {
   if (options.launch.armed && (options.launch.delay_s > 0 || options.launch.duration_s > 0))
     return usage("--armed waits for `llmprof ctl start`; --delay and --duration do not go with it",
                  "llmprof ctl start --duration SECONDS");
+  if (options.launch.steps > 0 && options.launch.capture_range.empty())
+    return usage("--steps counts closings of an NVTX range: expected --capture-range beside it, found none",
+                 "--capture-range decode_step --steps " + std::to_string(options.launch.steps));
   if (options.output.effective_format() == "csv" && options.output.path.empty() && !options.no_report)
     return usage("expected a folder for the CSV files, found no --report",
                  "llmprof run --format csv --report tables -- python3 generate.py");
@@ -252,7 +255,7 @@ void add_recording_options(CLI::App& command, Options& options) {
   command.add_option("--capture-range", plan.capture_range, "record only inside NVTX ranges with this text")
       ->type_name("TEXT")
       ->group(recording);
-  command.add_option("--steps", plan.steps, "stop after N steps (closings of the capture range, or of the step range)")
+  command.add_option("--steps", plan.steps, "stop after N steps: closings of the capture range")
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->group(recording);

@@ -106,6 +106,8 @@ USAGE = [
          stderr=("light, default or deep", "--mode deep")),
     Case("a negative delay", ["run", "--delay", "-1", "--", "true"], exit=2, stderr=("--delay",)),
     Case("no steps", ["run", "--steps", "0", "--", "true"], exit=2, stderr=("--steps",)),
+    Case("steps of no range", ["run", "--steps", "3", "--", "true"], exit=2,
+         stderr=("--steps counts closings", "--capture-range")),
     Case("a broken stage", ["run", "--stage", "x=(", "--", "true"], exit=2, stderr=("x=|stage",)),
     Case("an unknown model", ["run", "--model", "lama", "--", "true"], exit=2, stderr=("lama",),
          no_files=("llmprof-runs",)),

@@ -17,7 +17,7 @@ struct Plan {
   bool gaps = false;
   bool adapt = true;  // a mode that costs too much is given up
   char capture_range[256] = {};
-  int64_t steps = 0;  // closings of the capture range (or of the most frequent range's name) after which to stop; 0: no
+  int64_t steps = 0;  // closings of the capture range after which to stop; 0: no end
 };
 
 pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;  // of everything below
