@@ -1,175 +1,331 @@
 #!/usr/bin/env python3
 """What being recorded does to TPOT: llmprof in its three modes and torch.profiler against the same program alone.
 
-    python3 benchmarks/distortion.py [--rounds 3] [--cases a,b,c] [--state distortion.json] [--budget SECONDS]
+    python3 benchmarks/distortion.py [--cases a,b,c] [--rounds 8] [--instances 2] [--state distortion.json]
 
-A round runs every configuration once, in an order that is rotated from round to round, because the baseline itself
-drifts by some percent. Each process gives the median of its own step times (a host timer for the eager programs, CUDA
-events for the graph); compared are processes of the same round. Also: size of the recording, time from the end of the
-target to the printed report, kernels recorded.
+Processes of one program differ by some percent, and the machine drifts by more within seconds. So all configurations run
+side by side, --instances processes of each, all ready and waiting, and take turns on the GPU, in an order that is rotated
+from round to round. Before and after every turn an unprofiled process has a turn of its own: the median and the mean of
+the program's own step times (a host timer for the eager programs, CUDA events for the graph) are compared with the mean of
+these two neighbours. The unprofiled turns are compared with their neighbours in the same way: that is the noise. While a
+process waits, its recording is stopped (`llmprof ctl stop`) and its launcher too, so that nothing of it disturbs the
+others. The first round is warm-up and not counted.
+
+Then one whole run of the default mode and one of torch.profiler give the size of the recordings and the time from the
+end of the target to the printed report.
 
 Cases: (a) eager TinyLlama-1.1B, batch 1, the launch-bound worst case; (b) eager Llama-3.1-8B; (c) Llama-3.1-8B by CUDA
-graph. With --budget the run stops in time and goes on from --state when it is started again.
+graph.
 """
+import itertools
 import pathlib
+import random
+import select
+import shutil
+import signal
 import statistics
+import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/gpu"))
 import harness
 
 CASES = {
-    "a": dict(title="eager tinyllama-1.1b, batch 1", program="llm_eager.py",
-              words=["--model", "tinyllama-1.1b", "--prompt", "128", "--iters", "{iters}", "--new", "{new}"]),
-    "b": dict(title="eager llama-3.1-8b, batch 1", program="llm_eager.py",
-              words=["--model", "llama-3.1-8b", "--prompt", "128", "--iters", "{iters}", "--new", "{new}"]),
-    "c": dict(title="llama-3.1-8b by CUDA graph, batch 1", program="llm_cuda_graph.py",
-              words=["--model", "llama-3.1-8b", "--ctx", "512", "--rounds", "{iters}", "--steps", "{new}"]),
+    "a": dict(title="eager tinyllama-1.1b, batch 1", program="llm_eager.py", repeats=2,
+              words=["--model", "tinyllama-1.1b", "--prompt", "128", "--iters", "{repeats}", "--new", "64"]),
+    "b": dict(title="eager llama-3.1-8b, batch 1", program="llm_eager.py", repeats=2,
+              words=["--model", "llama-3.1-8b", "--prompt", "128", "--iters", "{repeats}", "--new", "64"]),
+    "c": dict(title="llama-3.1-8b by CUDA graph, batch 1", program="llm_cuda_graph.py", repeats=2,
+              words=["--model", "llama-3.1-8b", "--ctx", "512", "--rounds", "{repeats}", "--steps", "32"]),
 }
-CONFIGURATIONS = ("none", "light", "default", "deep", "torch")
+# What llmprof run is given; None: the program alone, or under torch.profiler.
+CONFIGURATIONS = {
+    "none": None,
+    "light": ["--mode", "light"],
+    "default": [],
+    "deep": ["--mode", "deep", "--no-adapt"],
+    "torch": None,
+    # Operators of PyTorch: llmprof's, and torch.profiler's with input shapes and Python stacks.
+    "torch-operators": ["--torch"],
+    "torch-full": None,
+    # To find out where a cost comes from; not part of the usual set.
+    "light-500us": ["--mode", "light", "--counter-interval-us", "500"],
+    "light-no-counters": ["--mode", "light", "--counters", "off"],
+    "default-no-counters": ["--counters", "off"],
+    "default-all": ["--gaps", "off"],
+    "armed": [],
+}
+USUAL = "none,light,default,deep,torch"
+# What torch.profiler takes of a turn's requests, one in so many: writing each of its files takes seconds.
+TRACED = {"torch": 2, "torch-full": 4}
 # At most this much of the median TPOT, per case.
 LIMITS = {"light": {"a": 0.01, "b": 0.01, "c": 0.01}, "default": {"a": 0.10, "b": 0.05, "c": 0.04},
           "deep": {"a": 0.25, "b": 0.25, "c": 0.25}}
 SIZE_RATIO_MIN, REPORT_SECONDS_MAX, REPORT_KERNELS = 50, 2.0, 250_000
-SECONDS_PER_RUN = {"none": 20, "light": 22, "default": 25, "deep": 30, "torch": 60}
+# `ctl start` is seen by the target's drain thread within 0.4 s, and the counter sampler is at work soon after.
+SETTLE_S = 0.9
 
 
-def measure(args, case, configuration):
-    spec = CASES[case]
-    words = [word.format(iters=args.iters, new=args.new) for word in spec["words"]]
-    command = [args.python, str(harness.WORKLOADS / spec["program"]), *words]
-    if configuration in ("light", "default", "deep"):
-        options = ["--mode", configuration, *args.options.split()]
-        outcome = harness.profile(args, options, command, f"{case}-{configuration}", stamped=True)
-    elif configuration == "none":
-        outcome = harness.execute(command, args.timeout)
+class Runner:
+    """One process that waits for its turns, under llmprof or not."""
+
+    def __init__(self, args, case, configuration, index, turns):
+        self.args, self.configuration, self.name = args, configuration, f"{configuration}.{index}"
+        spec = CASES[case]
+        words = [word.format(repeats=spec["repeats"]) for word in spec["words"]]
+        command = [args.python, str(harness.WORKLOADS / spec["program"]), *words, "--turns", str(turns)]
+        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="llmprof-distortion-"))
+        self.session = None
+        if configuration in TRACED:
+            command += ["--trace", str(self.scratch / "trace.json")]
+        if configuration == "torch-full":
+            command += ["--trace-full"]
+        options = CONFIGURATIONS[configuration]
+        if options is not None:
+            self.session = str(self.scratch / "session")
+            command = [args.llmprof, "run", "--quiet", "-o", self.session, "--report", str(self.scratch / "report.txt"),
+                       *options, "--", *command]
+        self.log = open(self.scratch / "log", "w+")
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True,
+                                        bufsize=1)
+        self.parked = False
+
+    def line(self, prefix, seconds):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            ready, _, _ = select.select([self.process.stdout], [], [], 1.0)
+            if not ready:
+                continue
+            text = self.process.stdout.readline()
+            if text.startswith(prefix):
+                return text
+            if not text:
+                break
+        self.log.seek(0)
+        raise RuntimeError(f"{self.name}: no {prefix} within {seconds:.0f} s; {self.log.read()[-500:]}")
+
+    def control(self, what):
+        subprocess.run([self.args.llmprof, "ctl", what, "--session", self.session], check=True, stdout=subprocess.DEVNULL)
+
+    def wait_ready(self):
+        self.line("READY", self.args.timeout)
+
+    def park(self):
+        if self.session is not None:
+            self.control("stop")
+            time.sleep(0.5)
+            self.process.send_signal(signal.SIGSTOP)  # the launcher, whose thread reads NVML; the target is its child
+
+    def unpark(self):
+        if self.session is None:
+            return
+        self.process.send_signal(signal.SIGCONT)
+        if self.configuration != "armed":
+            self.control("start")
+        time.sleep(SETTLE_S)
+
+    def turn(self, repeats):
+        self.process.stdin.write(f"{repeats}\n")
+        return harness.result_of(self.line("RESULT", self.args.timeout))
+
+    def end(self):
+        if self.session is not None:
+            self.process.send_signal(signal.SIGCONT)
+        try:
+            self.process.stdin.close()
+            self.process.wait(30)
+        except (subprocess.TimeoutExpired, BrokenPipeError):
+            self.process.kill()
+            self.process.wait()
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def rotated(values, by):
+    by %= len(values)
+    return values[by:] + values[:by]
+
+
+MEASURED = ("tpot_ms", "tpot_mean_ms", "ttft_ms")
+
+
+def take_turns(args, state, case, configurations):
+    """Rounds of turns; state CASE/turns is their list, each with its unprofiled neighbours."""
+    # The same for all, because the static cache of the graph is as long as all turns together.
+    most = (args.rounds + 1) * len(configurations) + 2
+    runners = [Runner(args, case, name, index, most) for index in range(args.instances) for name in configurations]
+    plain = itertools.cycle([runner for runner in runners if runner.configuration == "none"])
+    profiled = [runner for runner in runners if runner.configuration != "none"]
+    repeats = CASES[case]["repeats"]
+    begin = time.monotonic()
+    turns = []
+
+    def turn(runner, times):
+        runner.unpark()
+        result = runner.turn(times)
+        runner.park()
+        return {"name": runner.name, **{key: result[key] for key in MEASURED if result.get(key)}}
+
+    try:
+        for runner in runners:
+            runner.wait_ready()
+        for runner in runners:
+            runner.park()
+        print(f"({case}) {len(runners)} processes ready after {time.monotonic() - begin:.0f} s", flush=True)
+        before = turn(next(plain), repeats)
+        for i in range(args.rounds + 1):
+            if args.budget_left.spent(30 + len(profiled) * 5):
+                print(f"({case}) out of time after {i} rounds")
+                break
+            for runner in rotated(profiled, i * 5):
+                # torch.profiler has fewer requests, and only every fourth round.
+                if runner.configuration in TRACED and i % 4 != 1:
+                    continue
+                measured = turn(runner, max(1, repeats // TRACED.get(runner.configuration, 1)))
+                after = turn(next(plain), repeats)
+                if i > 0:
+                    turns.append({"round": i - 1, "before": before, "turn": measured, "after": after})
+                before = after
+        state.put(f"{case}/turns", turns)
+    finally:
+        for runner in runners:
+            runner.end()
+
+
+def interval(values):
+    """95 % confidence interval of the median, by resampling."""
+    if len(values) < 4:
+        return None
+    generator = random.Random(1)
+    medians = sorted(statistics.median(generator.choices(values, k=len(values))) for _ in range(2000))
+    return [medians[50], medians[1949]]
+
+
+def configuration_of(turn):
+    return turn["name"].rpartition(".")[0]
+
+
+def ratios(turns, configuration, key):
+    """Per turn, its time over the mean of its two neighbours, less one."""
+    if configuration == "none":
+        plain = [turns[0]["before"]] + [one["after"] for one in turns] if turns else []
+        triples = zip(plain, plain[1:], plain[2:])
     else:
-        with tempfile.TemporaryDirectory(prefix="llmprof-distortion-") as folder:
-            outcome = harness.execute([*command, "--trace", str(pathlib.Path(folder) / "trace.json")], args.timeout)
-    if outcome.failure() or outcome.result is None:
-        return {"error": outcome.failure() or "no RESULT line"}
-    out = {"tpot_ms": outcome.result["tpot_ms"], "tpot_mean_ms": outcome.result["tpot_mean_ms"],
-           "ttft_ms": outcome.result.get("ttft_ms"), "steps": outcome.result["steps"], "seconds": round(outcome.seconds, 2)}
-    if configuration == "torch":
-        out["bytes"] = outcome.result["trace_bytes"]
-    elif configuration != "none":
-        out["bytes"], out["report_s"] = outcome.session_bytes, outcome.report_s
-        if outcome.report is None:
-            return {"error": "no report: " + outcome.stderr.strip()[-300:]}
-        out["kernels"] = sum(stage["kernels"] for stage in outcome.report["stages"])
-        out["own_estimate"] = outcome.report["overhead"]
-        out["diagnostics"] = [entry["key"] for entry in outcome.report["diagnostics"]]
+        triples = [(one["before"], one["turn"], one["after"]) for one in turns
+                   if configuration_of(one["turn"]) == configuration]
+    return [here[key] / statistics.fmean((a[key], b[key])) - 1 for a, here, b in triples
+            if here.get(key) and a.get(key) and b.get(key)]
+
+
+def summarize(state, case, configurations):
+    summary = {"title": CASES[case]["title"], "configurations": {}}
+    turns = state.get(f"{case}/turns") or []
+    for name in configurations:
+        rows = [one["after"] if name == "none" else one["turn"] for one in turns
+                if name == "none" or configuration_of(one["turn"]) == name]
+        if not rows:
+            continue
+        row = {"tpot_ms": statistics.median(one["tpot_ms"] for one in rows), "turns": len(rows)}
+        for key, label in zip(MEASURED, ("distortion", "distortion_of_mean", "distortion_of_ttft")):
+            found = ratios(turns, name, key)
+            if found:
+                row[label] = {"median": statistics.median(found), "ci95": interval(found)}
+        limit = LIMITS.get(name, {}).get(case)
+        if limit is not None and "distortion" in row:
+            row["limit"], row["within_limit"] = limit, row["distortion"]["median"] <= limit
+        summary["configurations"][name] = row
+    sizes = state.get(f"{case}/sizes")
+    if sizes:
+        summary["sizes"] = sizes
+    return summary
+
+
+def measure_sizes(args, case):
+    """Whole runs of the default mode and of torch.profiler over the same work."""
+    spec, out = CASES[case], {}
+    command = [args.python, str(harness.WORKLOADS / spec["program"])] + [word.format(repeats=12) for word in spec["words"]]
+    outcome = harness.profile(args, [], command, f"{case}-default", stamped=True)
+    if outcome.failure() or outcome.report is None:
+        return {"error": outcome.failure() or "no report"}
+    out.update(bytes=outcome.session_bytes, report_s=outcome.report_s,
+               kernels=sum(stage["kernels"] for stage in outcome.report["stages"]), own_estimate=outcome.report["overhead"])
+    # Start-up costs do not grow with the kernels, so the time is scaled up only, never down.
+    out["report_s_per_250k_kernels"] = out["report_s"] * max(1.0, REPORT_KERNELS / max(1, out["kernels"]))
+    command = [args.python, str(harness.WORKLOADS / spec["program"])] + [word.format(repeats=2) for word in spec["words"]]
+    with tempfile.TemporaryDirectory(prefix="llmprof-distortion-") as folder:
+        outcome = harness.execute([*command, "--trace", str(pathlib.Path(folder) / "trace.json")], args.timeout)
+    if outcome.result:
+        out["torch_bytes"], out["torch_steps"] = outcome.result["trace_bytes"], outcome.result["steps"]
+        # A part of the run is not recorded: compared are the bytes of a kernel.
+        all_kernels = harness.profile(args, ["--gaps", "off"], command, f"{case}-all")
+        if all_kernels.report:
+            out["all_bytes"] = all_kernels.session_bytes
+            out["torch_over_all"] = out["torch_bytes"] / all_kernels.session_bytes
     return out
 
 
-def order(configurations, turn):
-    turn %= len(configurations)
-    return configurations[turn:] + configurations[:turn]
-
-
-def spread(values):
-    return {"median": statistics.median(values), "min": min(values), "max": max(values), "n": len(values)} if values else None
-
-
-def summarize(state, case, rounds, configurations):
-    def run(configuration, i):
-        found = state.get(f"{case}/{configuration}/{i}")
-        return found if found and "error" not in found else None
-
-    summary = {"title": CASES[case]["title"], "configurations": {}}
-    for configuration in configurations:
-        runs = [run(configuration, i) for i in range(rounds)]
-        done = [one for one in runs if one]
-        if not done:
-            continue
-        row = {"tpot_ms": spread([one["tpot_ms"] for one in done])}
-        # One number per round: both processes ran within a minute of each other.
-        ratios = [one["tpot_ms"] / run("none", i)["tpot_ms"] - 1 for i, one in enumerate(runs) if one and run("none", i)]
-        if configuration != "none" and ratios:
-            row["distortion"] = spread(ratios)
-            limit = LIMITS.get(configuration, {}).get(case)
-            if limit is not None:
-                row["limit"], row["within_limit"] = limit, row["distortion"]["median"] <= limit
-        for key in ("bytes", "report_s", "kernels"):
-            values = [one[key] for one in done if one.get(key) is not None]
-            if values:
-                row[key] = statistics.median(values)
-        summary["configurations"][configuration] = row
-    rows = summary["configurations"]
-    if "torch" in rows and "default" in rows and rows["default"].get("bytes"):
-        summary["torch_bytes_over_default"] = rows["torch"]["bytes"] / rows["default"]["bytes"]
-    # Start-up costs do not grow with the kernels, so only recordings of about that size say what one of that size takes.
-    if rows.get("default", {}).get("kernels", 0) >= 0.8 * REPORT_KERNELS:
-        scale = max(1.0, REPORT_KERNELS / rows["default"]["kernels"])
-        summary["report_s_per_250k_kernels"] = rows["default"]["report_s"] * scale
-    return summary
+def percent(row, key):
+    found = row.get(key)
+    if not found:
+        return ""
+    ci = found["ci95"]
+    return f"{found['median']:+.1%}" + (f" ({ci[0]:+.1%} .. {ci[1]:+.1%})" if ci else "")
 
 
 def show(summary):
     for case, out in summary.items():
         print(f"\n({case}) {out['title']}")
-        table = []
-        for name, row in out["configurations"].items():
-            distortion = row.get("distortion")
-            table.append([name, row["tpot_ms"]["median"],
-                          f"{distortion['median']:+.1%} ({distortion['min']:+.1%} .. {distortion['max']:+.1%})" if distortion else "",
-                          f"{row['limit']:.0%}" if "limit" in row else "", row["tpot_ms"]["n"],
-                          row["bytes"] / 1e6 if "bytes" in row else None, row.get("report_s"), row.get("kernels"),
-                          "" if "within_limit" not in row else "ok" if row["within_limit"] else "FAIL"])
-        harness.print_table(["", "TPOT ms", "distortion (min .. max)", "limit", "n", "MB", "report s", "kernels", ""], table)
-        if "torch_bytes_over_default" in out:
-            print(f"torch.profiler's file is {out['torch_bytes_over_default']:.0f} times larger than llmprof's recording")
-        if "report_s_per_250k_kernels" in out:
-            print(f"end of the target to the report, for 250,000 kernels: {out['report_s_per_250k_kernels']:.2f} s")
+        table = [[name, row["tpot_ms"], percent(row, "distortion"), f"{row['limit']:.0%}" if "limit" in row else "",
+                  percent(row, "distortion_of_mean"), percent(row, "distortion_of_ttft"), row["turns"],
+                  "" if "within_limit" not in row else "ok" if row["within_limit"] else "FAIL"]
+                 for name, row in out["configurations"].items()]
+        harness.print_table(["", "TPOT ms", "median TPOT (95 %)", "limit", "mean TPOT", "TTFT", "turns", ""], table)
+        sizes = out.get("sizes")
+        if sizes and "error" not in sizes:
+            print(f"end of the target to the report: {sizes['report_s']:.2f} s for {sizes['kernels']:,} kernels, "
+                  f"{sizes['report_s_per_250k_kernels']:.2f} s for 250,000")
+            if "torch_over_all" in sizes:
+                print(f"file of torch.profiler over llmprof's with every kernel: {sizes['torch_over_all']:.0f}")
 
 
 def main():
     parser = harness.arguments(__doc__, "distortion_results.json")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--instances", type=int, default=2, help="processes of each configuration")
     parser.add_argument("--cases", default="a,b,c")
-    parser.add_argument("--configurations", default=",".join(CONFIGURATIONS))
-    parser.add_argument("--new", type=int, default=64, help="steps per request or round")
-    parser.add_argument("--iters", type=int, default=3, help="requests or rounds per process")
-    parser.add_argument("--options", default="", help="further options of llmprof run, in one word")
-    parser.add_argument("--retry", action="store_true", help="run again what failed before")
+    parser.add_argument("--configurations", default=USUAL, help="of " + ",".join(CONFIGURATIONS))
+    parser.add_argument("--no-sizes", action="store_true", help="no whole runs for sizes and the time to the report")
     args = parser.parse_args()
-    cases = [case for case in args.cases.split(",") if case in CASES]
-    configurations = [name for name in args.configurations.split(",") if name in CONFIGURATIONS]
-    if not cases or not configurations:
-        parser.error(f"cases are {', '.join(CASES)}; configurations are {', '.join(CONFIGURATIONS)}")
-    budget, state = harness.Budget(args.budget), harness.State(args.state, args.fresh)
-    if state.data.get("settings", {"new": args.new, "iters": args.iters}) != {"new": args.new, "iters": args.iters}:
-        parser.error(f"{args.state} holds runs with {state.data['settings']}; use the same, --fresh or another --state")
-    state.save(machine=harness.machine(args.python), settings={"new": args.new, "iters": args.iters})
-    for i in range(args.rounds):
-        for turn, case in enumerate(cases):
-            for configuration in order(configurations, i + turn):
-                key = f"{case}/{configuration}/{i}"
-                known = state.get(key)
-                if known is not None and not (args.retry and "error" in known):
-                    continue
-                if budget.spent(SECONDS_PER_RUN[configuration]):
-                    continue
-                try:
-                    state.put(key, measure(args, case, configuration))
-                except OSError as error:
-                    state.put(key, {"error": str(error)})
-                done = state.get(key)
-                print(key, done.get("error") or f"{done['tpot_ms']:.3f} ms", f"({budget.left():.0f} s left)", flush=True)
-    summary = {case: summarize(state, case, args.rounds, configurations) for case in cases}
+    cases, configurations = args.cases.split(","), args.configurations.split(",")
+    if not set(cases) <= set(CASES) or not set(configurations) <= set(CONFIGURATIONS) or "none" not in configurations:
+        parser.error(f"cases are {', '.join(CASES)}; configurations are {', '.join(CONFIGURATIONS)}, none among them")
+    args.budget_left = harness.Budget(args.budget)
+    state = harness.State(args.state, args.fresh)
+    state.save(machine=harness.machine(args.python), settings={"rounds": args.rounds, "instances": args.instances})
+    failures = []
+    for case in cases:
+        try:
+            if f"{case}/turns" not in state:
+                take_turns(args, state, case, configurations)
+            if not args.no_sizes and f"{case}/sizes" not in state and not args.budget_left.spent(60):
+                state.put(f"{case}/sizes", measure_sizes(args, case))
+        except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+            failures.append(f"({case}) {error}")
+    summary = {case: summarize(state, case, configurations) for case in cases}
     show(summary)
-    missing = [f"{case}/{name}/{i}" for case in cases for name in configurations for i in range(args.rounds)
-               if "error" in (state.get(f"{case}/{name}/{i}") or {"error": "not run"})]
-    large = [out["torch_bytes_over_default"] for out in summary.values() if "torch_bytes_over_default" in out]
-    late = [out["report_s_per_250k_kernels"] for out in summary.values() if "report_s_per_250k_kernels" in out]
+    missing = [f"{case}/{name}" for case in cases for name in configurations
+               if name not in summary[case]["configurations"]]
+    sizes = [out["sizes"] for out in summary.values() if "sizes" in out]
     within = [row["within_limit"] for out in summary.values() for row in out["configurations"].values() if "within_limit" in row]
-    passed = not missing and all(within) and all(r >= SIZE_RATIO_MIN for r in large) and all(s <= REPORT_SECONDS_MAX for s in late)
-    state.save(summary=summary, missing=missing, passed=passed)
+    passed = not failures and not missing and all(within) and all(
+        "error" not in one and one["report_s_per_250k_kernels"] <= REPORT_SECONDS_MAX and
+        one.get("torch_over_all", 0) >= SIZE_RATIO_MIN for one in sizes)
+    state.save(summary=summary, missing=missing, failures=failures, passed=passed)
     harness.write_summary(args, state)
-    if missing:
-        print(f"\nmissing or failed: {', '.join(missing)}")
+    for line in failures + ([f"missing: {', '.join(missing)}"] if missing else []):
+        print(line)
     return 0 if passed else 1
 
 

@@ -67,6 +67,10 @@ std::vector<StageTimes> stage_times(const Trace& trace);
 std::optional<DistortionRecord> compare_step_times(const std::vector<double>& recorded_ns,
                                                    const std::vector<double>& unrecorded_ns);
 
+// The functions of a stack of launch_sites that say who launched: innermost first, joined by " < ", at most three: the
+// innermost that not every launch goes through, PyTorch's operator, and the first outside the usual libraries.
+std::string launch_site(std::string_view stack);
+
 // Mean, deviation and order statistics; empty for no samples. See Summary for the method.
 std::optional<Summary> summarize(std::vector<double> samples);
 
@@ -75,6 +79,7 @@ void analyze_latency(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_stages(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_operators(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_kernels(const Context&, Report&, std::vector<CannotTell>&);
+void analyze_launch_sites(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_categories(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_idle(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_host(const Context&, Report&, std::vector<CannotTell>&);

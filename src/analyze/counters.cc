@@ -9,9 +9,10 @@ namespace llmprof {
 namespace {
 
 constexpr uint8_t kPmSampling = 0;
-constexpr double kInsideMin = 0.8;           // share of a sample in one kernel
-constexpr double kConcurrencyMax = 1.02;     // kernels that ran within a sample may add up to this much of it
-constexpr size_t kKernelsPerSampleMax = 32;  // more cannot leave 80 % to one
+constexpr double kInsideMin = 0.8;              // share of a sample in one kernel
+constexpr double kConcurrencyMax = 1.02;        // kernels that ran within a sample may add up to this much of it
+constexpr double kFlopsPerFmaInstruction = 64;  // 32 lanes, a multiply-add counts as two; packed halves do it twice
+constexpr size_t kKernelsPerSampleMax = 32;     // more cannot leave 80 % to one
 
 double sum_of(float read, float write) { return static_cast<double>(read) + static_cast<double>(write); }
 
@@ -51,6 +52,12 @@ double CounterSamples::dram_bytes_per_s(Row sample) const {
   return sum_of(table_.dram_read_frac[sample], table_.dram_write_frac[sample]) * *bytes_per_s_;
 }
 
+double CounterSamples::fma_per_s(Row sample) const {
+  const double all = static_cast<double>(table_.fma_instructions_per_s[sample]);
+  if (!std::isnan(all)) return all;
+  return sum_of(table_.fma_heavy_instructions_per_s[sample], table_.fma_lite_instructions_per_s[sample]);
+}
+
 void CounterSamples::add(int64_t start_ns, int64_t end_ns, CounterSums& sums) const {
   std::vector<Row>::const_iterator it =
       std::lower_bound(rows_.begin(), rows_.end(), start_ns - longest_ns_,
@@ -75,8 +82,47 @@ void CounterSamples::add(int64_t start_ns, int64_t end_ns, CounterSums& sums) co
     sums.pcie_write.add(static_cast<double>(table_.pcie_write_bytes_per_s[row]), ns);
     sums.nvlink_rx.add(static_cast<double>(table_.nvlink_rx_bytes_per_s[row]), ns);
     sums.nvlink_tx.add(static_cast<double>(table_.nvlink_tx_bytes_per_s[row]), ns);
+    sums.tensor_cycles_per_s.add(
+        static_cast<double>(table_.tensor_active_frac[row]) * static_cast<double>(table_.sm_clock_hz[row]), ns);
+    const double fma = fma_per_s(row), half = static_cast<double>(table_.fma_half_instructions_per_s[row]);
+    sums.fma_per_s.add(fma, ns);
+    sums.fma_flops_per_s.add(kFlopsPerFmaInstruction * (fma + (half >= 0 ? half : 0)), ns);
     if (table_.sm_clock_hz[row] > 0) sums.clocks_hz.push_back(table_.sm_clock_hz[row]);
   }
+}
+
+OptDouble tensor_flops_per_cycle(std::string_view compute_capability, DType dtype) {
+  struct Pipe {
+    std::string_view capability;
+    double half, fp4, fp64;  // FLOP per SM and cycle; 0: not by this pipe
+  };
+  static constexpr Pipe kPipes[] = {{"7.0", 1024, 0, 0},        {"7.5", 1024, 4096, 0},     {"8.0", 2048, 8192, 128},
+                                    {"8.6", 1024, 4096, 0},     {"8.9", 1024, 4096, 0},     {"9.0", 4096, 16384, 256},
+                                    {"10.0", 8192, 32768, 128}, {"10.3", 8192, 49152, 128}, {"12.0", 1024, 4096, 0},
+                                    {"12.1", 1024, 4096, 0}};
+  for (const Pipe& pipe : kPipes) {
+    if (pipe.capability != compute_capability) continue;
+    const auto known = [](double rate) { return rate > 0 ? OptDouble(rate) : std::nullopt; };
+    switch (dtype) {
+      case DType::kFp16:
+      case DType::kBf16:
+      case DType::kFp32:
+        return pipe.half;
+      case DType::kTf32:
+        return pipe.half / 2;
+      case DType::kFp8:
+      case DType::kInt8:
+        return pipe.half * 2;
+      case DType::kInt4:
+      case DType::kFp4:
+        return known(pipe.fp4);
+      case DType::kFp64:
+        return known(pipe.fp64);
+      default:
+        return std::nullopt;
+    }
+  }
+  return std::nullopt;
 }
 
 bool Readings::covers(int64_t start_ns, int64_t end_ns) const {

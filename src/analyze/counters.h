@@ -2,6 +2,7 @@
 // (nvml_samples) of one device. Samples that overlap an interval partly count by the part that overlaps.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "analyze/report_data.h"
@@ -25,6 +26,9 @@ struct CounterSums {
   double covered_ns = 0;
   TimeMean gr_active, sm_active, tensor_active, dram, dram_bytes_per_s, l2_hit;
   TimeMean pcie_read, pcie_write, nvlink_rx, nvlink_tx;
+  TimeMean tensor_cycles_per_s;  // of one SM
+  TimeMean fma_per_s;            // warp instructions of the FMA pipes, all SMs
+  TimeMean fma_flops_per_s;      // what they do at most; packed halves count fully only where they are sampled
   std::vector<float> clocks_hz;
 };
 
@@ -46,6 +50,8 @@ class CounterSamples {
   // Memory traffic of one sample, NaN if not sampled.
   double dram_bytes_per_s(Row sample) const;
   double dram_frac(Row sample) const;
+  // Warp instructions of all FMA pipes of one sample, NaN if not all of them were sampled.
+  double fma_per_s(Row sample) const;
 
  private:
   const GpuSamples& table_;
@@ -55,6 +61,14 @@ class CounterSamples {
   int64_t interval_ns_ = 0;
   int64_t longest_ns_ = 0;
 };
+
+// What a cycle with an active tensor pipe does at most: multiply-adds of dense products, counted as two, of one SM.
+// FP16 and BF16: 1,024 (compute capability 7.x, 8.6, 8.9, 12.x), 2,048 (8.0), 4,096 (9.0), 8,192 (10.x), from the
+// peaks, SMs and clocks of data sheets (docs/formulas.md); TF32 half, 8 bits twice, 4 bits four times (six on 10.3),
+// FP64 128 (8.0, 10.x) and 256 (9.0). FP32 as BF16, of which libraries compose it; plain FP32 does not use the pipe.
+// Parts whose data sheet is capped below that (GeForce with FP32 accumulation, H20) have the same pipe. Empty: the part
+// or the type is not known.
+OptDouble tensor_flops_per_cycle(std::string_view compute_capability, DType dtype);
 
 // A quantity that NVML reads now and then: linear between readings, constant for up to kReachNs beyond the first and
 // the last one, unknown further out.

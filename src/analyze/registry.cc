@@ -15,6 +15,8 @@ constexpr Analysis kAnalyses[] = {
     {"stages", "time, FLOPs, MFU, MBU, place on the roofline and bound per stage (stages)", analyze_stages, 0},
     {"kernels", "most expensive kernels, and kernels against the roofline (kernels_topk, roofline)", analyze_kernels,
      0},
+    {"launch-sites", "call stacks at which the most expensive kernels were seen to be launched (launch_sites)",
+     analyze_launch_sites, 0},
     {"categories", "operation, time, share, bottleneck per stage (categories)", analyze_categories, 0},
     {"idle", "GPU idle time by cause, and where the host was meanwhile (idle, idle_sites)", analyze_idle, 0},
     {"host", "host time in operators, launches and waits against GPU time (host)", analyze_host, 0},

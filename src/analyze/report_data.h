@@ -81,6 +81,12 @@ inline constexpr const char* kUnattributed = "[unattributed]";
   F(OptDouble, kv_bytes, "bytes", "Part of dram_bytes_model that is keys and values")                                  \
   F(OptDouble, dram_bytes_measured, "bytes", "Memory traffic by hardware counter, where it covers 90 % of wall")       \
   F(OptDouble, dram_measured_over_model, "", "dram_bytes_measured / dram_bytes_model")                                 \
+  F(OptDouble, tensor_cycles, "cycles", "Cycles in which the tensor pipe was active, all SMs, by hardware counter")    \
+  F(OptDouble, fma_instructions, "", "Warp instructions of the FMA pipes, by hardware counter (deep mode)")            \
+  F(OptDouble, tensor_flops_measured, "FLOP", "At most: tensor_cycles at the full rate of the fastest element type")   \
+  F(OptDouble, fma_flops_measured, "FLOP", "At most: fma_instructions as 32 multiply-adds each, packed halves as 64")  \
+  F(OptDouble, flops_measured, "FLOP", "At most executed, tile padding included: tensor_flops + fma_flops_measured")   \
+  F(OptDouble, flops_measured_over_flops, "", "flops_measured / flops: at least 1 if the shapes tell the truth")       \
   F(OptDouble, tflops, "TFLOP/s", "flops / wall_ms")                                                                   \
   F(OptDouble, mfu, "frac", "Arithmetic at data sheet peak of its type, as a share of wall_ms")                        \
   F(OptDouble, mfu_at_clock, "frac", "The same at the peak of the SM clock seen")                                      \
@@ -233,6 +239,20 @@ LLMPROF_RECORD(IdleSiteRecord, "idle_sites", "Where the host was while the GPU i
   F(Milliseconds, gpu_busy_ms, "ms", "GPU time of the stage, overlap counted once")         \
   F(OptDouble, host_per_gpu, "frac", "operators_ms / gpu_busy_ms: above 1 the host cannot keep the GPU busy")
 LLMPROF_RECORD(HostRecord, "host", "Host time against GPU time per stage", LLMPROF_HOST_FIELDS)
+
+// A sample: of each function's 1st, 2nd, 4th, 8th, ... launch. It tells where a kernel was launched from, not how often
+// from each place.
+#define LLMPROF_LAUNCH_SITE_FIELDS(F)                                                                  \
+  F(std::string, kernel, "", "Kernel")                                                                 \
+  F(std::string, site, "", "Who launched it, innermost first, without what every launch goes through") \
+  F(int64_t, stacks, "", "Call stacks that show this site")                                            \
+  F(int64_t, kernel_stacks, "", "Call stacks taken of this kernel: its 1st, 2nd, 4th, ... launch")     \
+  F(int64_t, kernel_calls, "", "Times the kernel ran, graph replays included")                         \
+  F(Milliseconds, kernel_ms, "ms", "GPU time of the kernel, whatever the site")                        \
+  F(OptDouble, share, "frac", "Part of the GPU time of the whole recording")                           \
+  F(std::string, stack, "", "One such stack: frames as module!function, innermost first, one a line")
+LLMPROF_RECORD(LaunchSiteRecord, "launch_sites", "Where the most expensive kernels were seen to be launched from",
+               LLMPROF_LAUNCH_SITE_FIELDS)
 
 #define LLMPROF_ALLOCATION_FIELDS(F)                        \
   F(std::string, name, "", "Innermost operator, or [none]") \
@@ -456,6 +476,7 @@ struct Report {
   std::vector<KernelRecord> kernels_topk;
   std::vector<CategoryRecord> categories;
   std::vector<RooflineRecord> roofline;
+  std::vector<LaunchSiteRecord> launch_sites;  // empty but for deep recordings
   std::vector<IdleRecord> idle;
   std::vector<IdleSiteRecord> idle_sites;
   std::vector<HostRecord> host;

@@ -77,6 +77,27 @@ std::vector<StageSums> sum_stages(const Context& context) {
   return all;
 }
 
+// FLOP per SM and cycle of the fastest element type among the arithmetic: what the tensor pipe does at most.
+OptDouble tensor_rate(const DeviceReport* device, const StageSums& sums) {
+  OptDouble most;
+  if (device == nullptr || !device->compute_capability) return most;
+  for (size_t d = 0; d < sums.flops_by_dtype.size(); ++d) {
+    if (!(sums.flops_by_dtype[d] > 0)) continue;
+    if (static_cast<DType>(d) == DType::kUnknown) return std::nullopt;
+    const OptDouble rate = tensor_flops_per_cycle(*device->compute_capability, static_cast<DType>(d));
+    if (rate) most = std::max(most.value_or(0), *rate);
+  }
+  return most;
+}
+
+// The same over all stages: for those without recorded shapes, as steps in unrecorded time.
+OptDouble tensor_rate(const DeviceReport* device, const std::vector<StageSums>& all) {
+  StageSums together;
+  for (const StageSums& sums : all)
+    for (size_t d = 0; d < sums.flops_by_dtype.size(); ++d) together.flops_by_dtype[d] += sums.flops_by_dtype[d];
+  return tensor_rate(device, together);
+}
+
 void fill_tokens(const Trace& trace, const StageGroup& group, StageTiming& row) {
   const Steps& steps = trace.steps;
   const bool live = is_live_recording(trace);  // contexts are counted there, and the longest may be among the unknown
@@ -158,6 +179,7 @@ void analyze_stages(const Context& context, Report& report, std::vector<CannotTe
   if (!context.trace.gpu_samples.empty() || !context.trace.nvml_samples.empty())
     for (const Window& window : context.trace.windows)
       readings.try_emplace(window.device, context.trace, window.device, context.device);
+  const OptDouble any_rate = tensor_rate(context.device, all);
   int64_t unseen = 0;
   for (uint32_t s = 0; s < groups.stages.size(); ++s) {
     const StageGroup& group = groups.stages[s];
@@ -200,6 +222,8 @@ void analyze_stages(const Context& context, Report& report, std::vector<CannotTe
     }
     if (const auto mine = readings.find(group.device); mine != readings.end() && !group.unattributed)
       fill_stage_readings(context, mine->second, group, row);
+    const bool no_shapes = *std::max_element(sums.flops_by_dtype.begin(), sums.flops_by_dtype.end()) <= 0;
+    fill_measured_flops(no_shapes ? any_rate : tensor_rate(context.device, sums), row);
     fill_stage_rates(context.device, sums.peaks_known ? OptDouble(sums.compute_ns) : std::nullopt, row);
     decide_bound(group, sums, row);
     report.stages.push_back(std::move(row));

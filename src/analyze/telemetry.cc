@@ -11,6 +11,8 @@ namespace {
 
 constexpr size_t kSeriesPoints = 120;
 constexpr size_t kEnergyReadingsMin = 5;
+// Shapes that say more than was executed at most: beyond the part of a stage that samples may leave out.
+constexpr double kExecutedMin = 0.95;
 
 int64_t median_step_ns(const Steps& steps, const StageGroup& group) {
   std::vector<int64_t> lengths;
@@ -216,7 +218,68 @@ void explain_missing(const Context& context, const TelemetryReport& telemetry, c
                            "record more steps of it"});
 }
 
+// Total over a stage of a rate per second. Uncovered time is taken to be like the rest; that is little, or no total is
+// given.
+OptDouble total_of(const TimeMean& rate, const StageGroup& group) {
+  const double wall_ns = static_cast<double>(group.wall_ns);
+  const OptDouble mean = rate.mean();
+  if (!mean || rate.weight_ns < kCounterCoverageMin * wall_ns) return std::nullopt;
+  return *mean * wall_ns / 1e9;
+}
+
+OptInt sm_count(const Context& context, int64_t device) {
+  const Devices& table = context.trace.devices;
+  for (Row row = 0; row < table.size(); ++row)
+    if (table.device[row] == device && table.sm_count[row] > 0) return table.sm_count[row];
+  return context.device != nullptr && context.device->device == device ? context.device->sm_count : std::nullopt;
+}
+
+void fill_arithmetic(const Context& context, const CounterSums& sums, const StageGroup& group, StageTiming& row) {
+  const OptDouble cycles = total_of(sums.tensor_cycles_per_s, group);
+  const OptInt sms = sm_count(context, group.device);
+  if (cycles && sms) row.tensor_cycles = *cycles * static_cast<double>(*sms);
+  row.fma_instructions = total_of(sums.fma_per_s, group);
+  row.fma_flops_measured = total_of(sums.fma_flops_per_s, group);
+}
+
 }  // namespace
+
+void fill_measured_flops(OptDouble tensor_flops_per_cycle, StageTiming& row) {
+  if (!row.tensor_cycles) return;
+  if (*row.tensor_cycles == 0) {
+    row.tensor_flops_measured = 0;
+  } else if (tensor_flops_per_cycle) {
+    row.tensor_flops_measured = *row.tensor_cycles * *tensor_flops_per_cycle;
+  }
+  if (row.tensor_flops_measured && row.fma_flops_measured)
+    row.flops_measured = *row.tensor_flops_measured + *row.fma_flops_measured;
+}
+
+void explain_measured_flops(const Report& report, std::vector<CannotTell>& cannot_tell) {
+  bool told = false;
+  for (const StageTiming& row : report.stages) {
+    if (row.count == 0 || !row.counter_samples) continue;
+    if (row.flops && row.flops_measured && *row.flops_measured < kExecutedMin * *row.flops) {
+      cannot_tell.push_back(
+          {fmt::format("Does {} do the {:.4g} FLOP of its shapes or formula?", row.name, *row.flops),
+           fmt::format("by hardware counter it executed {:.4g} FLOP at most", *row.flops_measured),
+           "products with 2:4 sparsity and kernels that skip part of their work do less than their shapes say; for a "
+           "formula check --model, --batch and --context"});
+    }
+    if (row.flops_measured || told) continue;
+    told = true;  // one reason is enough: it is that of the mode, the chip or the GPU
+    const char* why = "the tensor pipe or the SM clock was not sampled, or over less than 90 % of its time";
+    const char* how = "`llmprof doctor` says whether counters may be read here";
+    if (row.tensor_cycles && !row.fma_instructions) {
+      why = "the instructions of the FMA pipes were not counted, or over less than 90 % of its time";
+      how = "record with `llmprof run --mode deep`";
+    } else if (row.tensor_cycles) {
+      why = "the element types of its arithmetic, or the rate of the GPU's tensor pipe, are not known";
+      how = "record shapes (mode default or deep), or pass --model";
+    }
+    cannot_tell.push_back({fmt::format("How many FLOPs did the hardware execute at most in {}?", row.name), why, how});
+  }
+}
 
 DeviceReadings::DeviceReadings(const Trace& trace, int32_t device, const DeviceReport* report)
     : counters(trace, device, report != nullptr && report->device == device ? report->bytes_per_s : std::nullopt),
@@ -238,11 +301,9 @@ void fill_stage_readings(const Context& context, const DeviceReadings& readings,
     row.tensor_active_frac = sums.tensor_active.mean();
     row.dram_frac = sums.dram.mean();
     row.l2_hit_frac = sums.l2_hit.mean();
-    const OptDouble rate = sums.dram_bytes_per_s.mean();
-    // Uncovered time is taken to be like the rest; that is little, or no total is given.
-    if (rate && sums.dram_bytes_per_s.weight_ns >= kCounterCoverageMin * static_cast<double>(group.wall_ns))
-      row.dram_bytes_measured = *rate * static_cast<double>(group.wall_ns) / 1e9;
+    row.dram_bytes_measured = total_of(sums.dram_bytes_per_s, group);
     row.sm_clock_mhz = median(in_mhz(sums.clocks_hz));
+    fill_arithmetic(context, sums, group, row);
   }
   if (!row.sm_clock_mhz) {
     std::vector<double> clocks;

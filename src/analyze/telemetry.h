@@ -18,6 +18,12 @@ struct DeviceReadings {
 void fill_stage_readings(const Context& context, const DeviceReadings& readings, const StageGroup& group,
                          StageTiming& row);
 
+// tensor_flops_measured, fma_flops_measured and flops_measured from the raw counts of the row. tensor_flops_per_cycle:
+// of the fastest element type that the stage's arithmetic has; not needed where the tensor pipe never ran.
+void fill_measured_flops(OptDouble tensor_flops_per_cycle, StageTiming& row);
+// Why stages with counter samples have no flops_measured, and stages that executed less than their shapes say.
+void explain_measured_flops(const Report& report, std::vector<CannotTell>& cannot_tell);
+
 // Energy of a stage needs this much of it: the power sensor of data centre GPUs sees 25 of every 100 ms.
 inline constexpr int64_t kEnergyStageNsMin = 2'000'000'000;
 // Below this share of the time covered by samples no total of memory traffic is given.

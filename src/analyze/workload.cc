@@ -7,6 +7,7 @@
 #include <map>
 #include <tuple>
 
+#include "analyze/telemetry.h"
 #include "base/text_table.h"
 #include "derive/recorded_spans.h"
 #include "model/catalogue.h"
@@ -166,6 +167,8 @@ void fill_by_formula(const Context& context, const ModelConfig& config, const St
   OptDouble compute_ns;
   if (context.device != nullptr && context.device->peak_of(dtype))
     compute_ns = work.flops / *context.device->peak_of(dtype) * 1e9;
+  if (!row.flops_measured && context.device != nullptr && context.device->compute_capability)
+    fill_measured_flops(tensor_flops_per_cycle(*context.device->compute_capability, dtype), row);
   fill_stage_rates(context.device, compute_ns, row);
 }
 
@@ -195,6 +198,7 @@ void fill_stage_rates(const DeviceReport* device, OptDouble compute_ns, StageTim
   row.tflops = *row.flops / wall_ns / 1e3;
   if (row.dram_bytes_measured && row.dram_bytes_model && *row.dram_bytes_model > 0)
     row.dram_measured_over_model = *row.dram_bytes_measured / *row.dram_bytes_model;
+  if (row.flops_measured && *row.flops > 0) row.flops_measured_over_flops = *row.flops_measured / *row.flops;
   if (row.dram_bytes_model && *row.dram_bytes_model > 0) row.intensity = *row.flops / *row.dram_bytes_model;
   if (device == nullptr) return;
   const bool compute_known = compute_ns && *compute_ns > 0;
@@ -243,6 +247,7 @@ void analyze_workload(const Context& context, Report& report, std::vector<Cannot
                            "recorded",
                            "pass --model with a name of `llmprof list models` or a config.json"});
     explain_missing_flops(report, is_live_recording(context.trace), cannot_tell);
+    explain_measured_flops(report, cannot_tell);
     return;
   }
   const Params params = count_params(*config);
@@ -275,6 +280,7 @@ void analyze_workload(const Context& context, Report& report, std::vector<Cannot
     }
   }
   explain_missing_flops(report, is_live_recording(context.trace), cannot_tell);
+  explain_measured_flops(report, cannot_tell);
 }
 
 }  // namespace llmprof

@@ -17,6 +17,7 @@ void add_counters(CLI::App& app, Action& action) {
   command->add_option("--gpu", options->sampler.gpu_uuid)->required();
   command->add_option("--program", options->sampler.program);
   command->add_option("--interval-us", options->interval_us)->check(CLI::Range(int64_t{10}, int64_t{1000000}));
+  command->add_flag("--operations", options->sampler.operations);
   command->add_option("--ready-fd", options->sampler.ready_fd);
   command->callback([options, &action] {
     action = [options] {

@@ -34,6 +34,19 @@ void SpoolReader::operator()(const spool::ApiCall& r) {
   if (r.result != 0 && r.result != kNotReady && failures_.size() < kFailuresMax) ++failures_[{info.name, r.result}];
 }
 
+void SpoolReader::operator()(const spool::LaunchSite& r) {
+  const uint64_t launch = correlation(r.correlation);
+  int64_t time_ns = 0;
+  if (!moment(r.time_ns, time_ns) || text(r.stack) == StringId::kEmpty) return;  // lost: it would say nothing
+  const StringId name = kernel_name(r.function);
+  LaunchSites& table = trace_.launch_sites;
+  table.time_ns.push_back(time_ns);
+  table.thread.push_back(thread(r.thread));
+  table.name.push_back(name != StringId::kEmpty ? name : trace_.strings.intern("[name lost]"));
+  table.correlation.push_back(launch);
+  table.stack.push_back(text(r.stack));
+}
+
 void SpoolReader::operator()(const spool::Synchronization& r) {
   const uint64_t launch = correlation(r.correlation);
   int64_t start_ns = 0, dur_ns = 0;

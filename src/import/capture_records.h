@@ -116,6 +116,7 @@ class SpoolReader {
   }
   void operator()(const spool::GraphLaunch& r);
   void operator()(const spool::ApiCall& r);
+  void operator()(const spool::LaunchSite& r);
   void operator()(const spool::Synchronization& r);
   void operator()(const spool::Overhead& r);
   void operator()(const spool::MemoryEvent& r);

@@ -117,7 +117,7 @@ void finish_import(Trace& trace) {
   static constexpr const char* kTables[] = {"gpu_ops",        "ops",           "api_calls", "python_calls",
                                             "annotations",    "memory_events", "counters",  "library_calls",
                                             "graph_launches", "beats",         "recorded",  "gpu_samples",
-                                            "nvml_samples"};
+                                            "nvml_samples",   "launch_sites"};
   Counts counts[std::size(kTables)];
   const auto never = [](Row, Row) { return false; };
   // Collectives refer to rows of gpu_ops, which may move: remember them by what does not change.
@@ -174,6 +174,7 @@ void finish_import(Trace& trace) {
       [&] { counts[10] = sort_by_time(trace.recorded, trace.recorded.start_ns, nullptr); },
       [&] { counts[11] = sort_by_time(trace.gpu_samples, trace.gpu_samples.start_ns, nullptr); },
       [&] { counts[12] = sort_by_time(trace.nvml_samples, trace.nvml_samples.time_ns, nullptr); },
+      [&] { counts[13] = sort_by_time(trace.launch_sites, trace.launch_sites.time_ns, nullptr); },
   });
   std::vector<Row> kept;
   for (Row row = 0; row < trace.collectives.size(); ++row) {

@@ -76,7 +76,7 @@ std::vector<RenderedFile> render_csv(const Report& report) {
       csv_file(report.idle_sites),   csv_file(report.host),        csv_file(memory.series),
       csv_file(memory.operators),    csv_file(report.cannot_tell), csv_file(report.diagnostics),
       csv_file(report.conservation), csv_file(report.coverage),    csv_file(telemetry.series),
-      csv_file(telemetry.throttle),  csv_file(overhead.stages),
+      csv_file(telemetry.throttle),  csv_file(overhead.stages),    csv_file(report.launch_sites),
   };
   add_latency(report.latency, files);
   add_findings(report.findings, files);

@@ -217,6 +217,7 @@ std::string render_json(const Report& report) {
   write_records(json, "kernels_topk", report.kernels_topk);
   write_records(json, "categories", report.categories);
   write_records(json, "roofline", report.roofline);
+  write_records(json, "launch_sites", report.launch_sites);
   write_records(json, "idle", report.idle);
   write_records(json, "idle_sites", report.idle_sites);
   write_records(json, "host", report.host);

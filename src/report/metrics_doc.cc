@@ -30,13 +30,13 @@ Section table_section() {
 }
 
 std::vector<Section> report_sections() {
-  return {record_section<StageTiming>(),       record_section<OperatorRecord>(),  record_section<KernelRecord>(),
-          record_section<CategoryRecord>(),    record_section<RooflineRecord>(),  record_section<IdleRecord>(),
-          record_section<IdleSiteRecord>(),    record_section<HostRecord>(),      record_section<MemoryPoint>(),
-          record_section<AllocationRecord>(),  record_section<Summary>(),         record_section<Evidence>(),
-          record_section<GainBound>(),         record_section<CannotTell>(),      record_section<DiagnosticRecord>(),
-          record_section<ConservationCheck>(), record_section<CoverageRecord>(),  record_section<TelemetryPoint>(),
-          record_section<ThrottleRecord>(),    record_section<DistortionRecord>()};
+  return {record_section<StageTiming>(),       record_section<OperatorRecord>(),   record_section<KernelRecord>(),
+          record_section<CategoryRecord>(),    record_section<RooflineRecord>(),   record_section<IdleRecord>(),
+          record_section<IdleSiteRecord>(),    record_section<HostRecord>(),       record_section<MemoryPoint>(),
+          record_section<AllocationRecord>(),  record_section<Summary>(),          record_section<Evidence>(),
+          record_section<GainBound>(),         record_section<CannotTell>(),       record_section<DiagnosticRecord>(),
+          record_section<ConservationCheck>(), record_section<CoverageRecord>(),   record_section<TelemetryPoint>(),
+          record_section<ThrottleRecord>(),    record_section<DistortionRecord>(), record_section<LaunchSiteRecord>()};
 }
 
 std::vector<Section> imported_sections() {

@@ -138,8 +138,9 @@ std::string render_text(const Report& report, const RenderOptions& given) {
   options.width = std::max<size_t>(80, options.width);
   const Ink ink(options.color);
   std::string out = headline(report, ink);
-  for (const auto part : {text_verdict, text_stages, text_measured, text_where, text_host, text_idle, text_operators,
-                          text_kernels, text_roofline, text_memory, text_findings, text_cannot_tell, text_foot})
+  for (const auto part :
+       {text_verdict, text_stages, text_measured, text_where, text_host, text_idle, text_operators, text_kernels,
+        text_launch_sites, text_roofline, text_memory, text_findings, text_cannot_tell, text_foot})
     out += part(report, options, ink);
   return out;
 }

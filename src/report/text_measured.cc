@@ -51,6 +51,27 @@ std::string stage_rows(const Report& report, const Ink& ink) {
   return ink.bold("Measured") + "  " + ink.dim(note) + "\n" + table.render("  ", ink.on());
 }
 
+// What was executed at most, beside what the shapes ask for: only where the recording holds the counters of deep mode.
+std::string arithmetic_rows(const Report& report, const Ink& ink) {
+  TextTable table(
+      {{"stage", Align::kLeft, 28}, {"tensor/step"}, {"FMA pipes/step"}, {"together"}, {"of shapes or formula"}});
+  bool any = false;
+  for (const StageTiming& stage : report.stages) {
+    if (stage.count == 0 || !stage.fma_flops_measured) continue;
+    any = true;
+    const auto per_step = [&stage](const OptDouble& flops) {
+      return flops ? format_si(*flops / static_cast<double>(stage.count), "FLOP") : "-";
+    };
+    table.add_row({stage_label(report, stage), per_step(stage.tensor_flops_measured),
+                   per_step(stage.fma_flops_measured), per_step(stage.flops_measured),
+                   stage.flops_measured_over_flops ? fmt::format("{:.2f}x", *stage.flops_measured_over_flops) : "-"});
+  }
+  if (!any) return {};
+  return "  " +
+         ink.dim("FLOP executed at most: active cycles and instructions at their full rate, tile padding included") +
+         "\n" + table.render("  ", ink.on());
+}
+
 std::string window_lines(const TelemetryReport& telemetry, const RenderOptions& options) {
   std::string line;
   const auto add = [&](const std::string& part) { line += (line.empty() ? "" : ", ") + part; };
@@ -94,7 +115,7 @@ std::string text_measured(const Report& report, const RenderOptions& options, co
   const std::string rows = stage_rows(report, ink);
   const std::string window = window_lines(*report.telemetry, options);
   if (rows.empty() && window.empty()) return {};
-  return (rows.empty() ? ink.bold("Measured") + "\n" : rows) + window + "\n";
+  return (rows.empty() ? ink.bold("Measured") + "\n" : rows) + arithmetic_rows(report, ink) + window + "\n";
 }
 
 }  // namespace llmprof

@@ -51,6 +51,7 @@ std::string text_idle(const Report& report, const RenderOptions& options, const 
 std::string text_host(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_operators(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_kernels(const Report& report, const RenderOptions& options, const Ink& ink);
+std::string text_launch_sites(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_roofline(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_memory(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_findings(const Report& report, const RenderOptions& options, const Ink& ink);

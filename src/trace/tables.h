@@ -271,6 +271,16 @@ LLMPROF_TABLE(GraphNodes, "graph_nodes", "CUDA graph nodes captured under a libr
   C(uint64_t, correlation, "", "Joins the API call that launched it, 0 if absent")
 LLMPROF_TABLE(GraphLaunches, "graph_launches", "CUDA graph launches recorded as a whole", LLMPROF_GRAPH_LAUNCH_COLUMNS)
 
+// Call stacks of some launches: of each function's 1st, 2nd, 4th, 8th, ... launch. A sample of where launches come
+// from, not a count of them.
+#define LLMPROF_LAUNCH_SITE_COLUMNS(C)                                                  \
+  C(int64_t, time_ns, "ns", "When")                                                     \
+  C(Row, thread, "", "Row in threads")                                                  \
+  C(StringId, name, "", "Kernel that was launched")                                     \
+  C(uint64_t, correlation, "", "Joins the API call in which it was taken, 0 if absent") \
+  C(StringId, stack, "", "Frames as module!function, innermost first, one a line; [python] for runs of the interpreter")
+LLMPROF_TABLE(LaunchSites, "launch_sites", "Call stacks of some kernel launches", LLMPROF_LAUNCH_SITE_COLUMNS)
+
 // Host events that recur every step; seen at every level, so that step times are known where nothing else is recorded.
 #define LLMPROF_BEAT_COLUMNS(C)        \
   C(int64_t, time_ns, "ns", "When")    \
@@ -302,6 +312,10 @@ LLMPROF_TABLE(Recorded, "recorded", "How much was recorded, over time", LLMPROF_
   C(float, tensor_active_frac, "frac", "Tensor pipe active")                              \
   C(float, tensor_fp_frac, "frac", "Tensor pipe active with floating point operands")     \
   C(float, tensor_int_frac, "frac", "Tensor pipe active with integer operands")           \
+  C(float, fma_instructions_per_s, "1/s", "Warp instructions of all FMA pipes")           \
+  C(float, fma_heavy_instructions_per_s, "1/s", "Of the pipe that has integers too")      \
+  C(float, fma_lite_instructions_per_s, "1/s", "Of the pipe without integers")            \
+  C(float, fma_half_instructions_per_s, "1/s", "Of all pipes, on packed halves")          \
   C(float, dram_read_frac, "frac", "Memory reads over the peak")                          \
   C(float, dram_write_frac, "frac", "Memory writes over the peak")                        \
   C(float, dram_active_frac, "frac", "Memory traffic over the peak (GPM: both ways)")     \
@@ -450,6 +464,7 @@ LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was 
   T(LibraryCalls, library_calls)   \
   T(GraphNodes, graph_nodes)       \
   T(GraphLaunches, graph_launches) \
+  T(LaunchSites, launch_sites)     \
   T(Beats, beats)                  \
   T(Recorded, recorded)            \
   T(GpuSamples, gpu_samples)       \

@@ -8,3 +8,8 @@ FAKE_EXPORT int cudaGraphLaunch(void* graph, void* stream) {
            static_cast<unsigned>(reinterpret_cast<uintptr_t>(stream)));
   return graph == nullptr ? 400 : 0;
 }
+
+FAKE_EXPORT int cudaStreamBeginCapture(void* stream, int mode) {
+  fake_log("cudaStreamBeginCapture %x %d", static_cast<unsigned>(reinterpret_cast<uintptr_t>(stream)), mode);
+  return 0;
+}

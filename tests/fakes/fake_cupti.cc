@@ -29,15 +29,16 @@ struct Out {
 
 pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 bool kinds[64];
-bool runtime_calls[2048];
 cupti::BufferRequest request = nullptr;
 cupti::BufferComplete complete = nullptr;
 cupti::CallbackFunction callback = nullptr;
 void* callback_user = nullptr;
-bool wanted[8][64];
+bool wanted[8][2048];
 Out out;
 uint32_t next_correlation = 1;
 int handle;
+thread_local bool in_callback = false;
+uint32_t finalized = 0;
 
 size_t size_of(uint32_t kind) {
   if (kind == cupti::kConcurrentKernel) return kKernelBytes;
@@ -75,8 +76,22 @@ void append(const Record& record, size_t bytes) {
   out.used += bytes;
 }
 
+// One end of a call, without the lock: the subscriber may take CUPTI out of the process here.
+void call_back(uint32_t domain, uint32_t cbid, const char* name, uint32_t correlation, cupti::ApiSite site) {
+  if (callback == nullptr || !wanted[domain][cbid]) return;
+  int result = 0;
+  cupti::CallbackData data{};
+  data.site = site;
+  data.function = name;
+  data.result = &result;
+  data.correlation = correlation;
+  in_callback = true;
+  callback(callback_user, domain, cbid, &data);
+  in_callback = false;
+}
+
 void append_call(uint32_t cbid, uint32_t correlation, uint64_t start) {
-  if (!kinds[cupti::kRuntime] && !runtime_calls[cbid]) return;
+  if (!kinds[cupti::kRuntime]) return;
   cupti::ApiActivity call{};
   call.kind = cupti::kRuntime;
   call.cbid = cbid;
@@ -89,7 +104,11 @@ void append_call(uint32_t cbid, uint32_t correlation, uint64_t start) {
 }
 
 constexpr uint32_t kLaunchCall = 211;
+constexpr uint32_t kDriverLaunchCall = 307;
 constexpr uint32_t kCopyCall = 41;
+constexpr const char* kLaunchName = "cudaLaunchKernel_v7000";
+constexpr const char* kDriverLaunchName = "cuLaunchKernel";
+constexpr const char* kCopyName = "cudaMemcpyAsync_v3020";
 constexpr uint32_t kNoiseCall = 17;  // cudaGetDevice: never worth a record
 
 }  // namespace
@@ -101,6 +120,10 @@ EXPORT uint32_t fake_launch(const char* kernel, uint64_t start_ns, uint64_t dura
   const uint64_t called = now();
   pthread_mutex_lock(&lock);
   const uint32_t correlation = next_correlation++;
+  pthread_mutex_unlock(&lock);
+  call_back(cupti::kDomainRuntime, kLaunchCall, kLaunchName, correlation, cupti::kApiEnter);
+  call_back(cupti::kDomainDriver, kDriverLaunchCall, kDriverLaunchName, correlation, cupti::kApiEnter);
+  pthread_mutex_lock(&lock);
   if (kinds[cupti::kConcurrentKernel]) {
     cupti::KernelActivity record{};
     record.kind = cupti::kConcurrentKernel;
@@ -120,6 +143,8 @@ EXPORT uint32_t fake_launch(const char* kernel, uint64_t start_ns, uint64_t dura
   append_call(kLaunchCall, correlation, called);
   append_call(kNoiseCall, next_correlation++, now());
   pthread_mutex_unlock(&lock);
+  call_back(cupti::kDomainDriver, kDriverLaunchCall, kDriverLaunchName, correlation, cupti::kApiExit);
+  call_back(cupti::kDomainRuntime, kLaunchCall, kLaunchName, correlation, cupti::kApiExit);
   return correlation;
 }
 
@@ -127,6 +152,9 @@ EXPORT uint32_t fake_copy(uint64_t bytes, uint64_t start_ns, uint64_t duration_n
   const uint64_t called = now();
   pthread_mutex_lock(&lock);
   const uint32_t correlation = next_correlation++;
+  pthread_mutex_unlock(&lock);
+  call_back(cupti::kDomainRuntime, kCopyCall, kCopyName, correlation, cupti::kApiEnter);
+  pthread_mutex_lock(&lock);
   if (kinds[cupti::kMemcpy]) {
     cupti::MemcpyActivity record{};
     record.kind = cupti::kMemcpy;
@@ -143,6 +171,7 @@ EXPORT uint32_t fake_copy(uint64_t bytes, uint64_t start_ns, uint64_t duration_n
   }
   append_call(kCopyCall, correlation, called);
   pthread_mutex_unlock(&lock);
+  call_back(cupti::kDomainRuntime, kCopyCall, kCopyName, correlation, cupti::kApiExit);
   return correlation;
 }
 
@@ -180,7 +209,7 @@ EXPORT int cuptiUnsubscribe(void*) {
 }
 EXPORT int cuptiEnableCallback(uint32_t enable, void* subscriber, uint32_t domain, uint32_t cbid) {
   if (subscriber != &handle) return 1;
-  if (domain < 8 && cbid < 64) wanted[domain][cbid] = enable != 0;
+  if (domain < 8 && cbid < 2048) wanted[domain][cbid] = enable != 0;
   return 0;
 }
 EXPORT int cuptiEnableDomain(uint32_t enable, void* subscriber, uint32_t domain) {
@@ -200,11 +229,6 @@ EXPORT int cuptiActivityDisable(uint32_t kind) {
   pthread_mutex_unlock(&lock);
   return 0;
 }
-EXPORT int cuptiActivityEnableRuntimeApi(uint32_t cbid, uint8_t enable) {
-  if (cbid < 2048) runtime_calls[cbid] = enable != 0;
-  return 0;
-}
-EXPORT int cuptiActivityEnableDriverApi(uint32_t, uint8_t) { return 0; }
 EXPORT int cuptiActivityRegisterCallbacks(cupti::BufferRequest requested, cupti::BufferComplete completed) {
   request = requested;
   complete = completed;
@@ -230,15 +254,17 @@ EXPORT int cuptiActivityFlushAll(uint32_t) {
 EXPORT int cuptiActivitySetAttribute(uint32_t, size_t*, void*) { return 0; }
 EXPORT int cuptiActivityRegisterTimestampCallback(uint64_t (*)()) { return 0; }
 EXPORT int cuptiGetCallbackName(uint32_t domain, uint32_t cbid, const char** name) {
-  if (domain != cupti::kDomainRuntime) return 1;
+  if (domain == cupti::kDomainDriver && cbid < 400) {
+    *name = cbid == kDriverLaunchCall ? kDriverLaunchName : "cuCtxGetCurrent";
+    return 0;
+  }
+  if (domain != cupti::kDomainRuntime || cbid >= 300) return 1;
   if (cbid == kLaunchCall)
-    *name = "cudaLaunchKernel_v7000";
+    *name = kLaunchName;
   else if (cbid == kCopyCall)
-    *name = "cudaMemcpyAsync_v3020";
-  else if (cbid < 300)
-    *name = "cudaGetDevice_v3020";
+    *name = kCopyName;
   else
-    return 1;
+    *name = "cudaGetDevice_v3020";
   return 0;
 }
 EXPORT int cuptiGetGraphNodeId(void* node, uint64_t* id) {
@@ -250,6 +276,22 @@ EXPORT int cuptiGetResultString(int, const char** text) {
   *text = "FAKE_ERROR";
   return 0;
 }
-EXPORT int cuptiFinalize() { return 0; }
+// As the real one: everything is forgotten, ids begin anew, records that were not flushed come with their names gone.
+// The real one corrupts memory outside a callback; this one says so.
+EXPORT int cuptiFinalize() {
+  if (!in_callback) std::abort();
+  pthread_mutex_lock(&lock);
+  if (complete != nullptr) hand_over();
+  std::memset(kinds, 0, sizeof kinds);
+  std::memset(wanted, 0, sizeof wanted);
+  callback = nullptr;
+  request = nullptr;
+  complete = nullptr;
+  next_correlation = 1;
+  ++finalized;
+  pthread_mutex_unlock(&lock);
+  return 0;
+}
+EXPORT uint32_t fake_finalized() { return finalized; }
 
 }  // extern "C"

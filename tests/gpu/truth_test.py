@@ -1,16 +1,25 @@
 #!/usr/bin/env python3
 """Truth: what llmprof reports of a program against torch.profiler, the program's own timers and the model's formula.
 
-    python3 tests/gpu/truth_test.py [--only NAME] [--repeats 2] [--state truth.json]
+    python3 tests/gpu/truth_test.py [--only NAME,NAME] [--repeats 3] [--state truth.json]
 
-For eager decode and decode by CUDA graph, processes of both kinds take turns:
-  counts      kernels of the stages, by name: equal to those of torch.profiler's trace, which is read here without llmprof
-  durations   mean per name within 1 %, for the names that hold most of the GPU time (each at least 1 % of it)
+For eager decode and decode by CUDA graph, --repeats processes of each kind take turns: llmprof, torch, llmprof, torch ...
+  counts      kernels of the stages, by name: equal to those of torch.profiler's traces, in every process; the traces are
+              read here without llmprof
+  durations   mean per name over all processes of a kind, for the names that hold most of the GPU time (each at least 1 %
+              of it): within 1 % of torch.profiler's, or within the spread that torch.profiler has against itself
   timers      TTFT and TPOT of the report within 1 % of the program's own, in the same process
   flops       GEMM FLOPs per decode step within 0.1 % of `llmprof model`, at least 99 % of GEMM time with a shape
+
+Spread is the largest relative difference between the mean of any one process and the mean of all processes of its kind.
+Both tools get the same hardware timestamps from CUPTI, so what differs is the program's process, not the clock: on an
+H200 the timestamps tick every 32 ns (`on_tick_frac` says how many of torch.profiler's durations are multiples of that,
+give or take the 1 ns of the conversion), which leaves a mean of n durations uncertain by 32 / sqrt(6 n) ns
+(`resolution_frac`).
 """
 import collections
 import json
+import math
 import pathlib
 import statistics
 import subprocess
@@ -21,6 +30,7 @@ import harness
 
 DURATION_TOLERANCE, TIMER_TOLERANCE, FLOP_TOLERANCE, SHAPED_MIN = 0.01, 0.01, 0.001, 0.99
 NAME_SHARE_MIN = 0.01
+TICK_NS, CONVERSION_NS = 32, 1
 CASES = {
     "eager": dict(program="llm_eager.py", model="llama-3.1-8b", context=512,
                   words=["--model", "llama-3.1-8b", "--prompt", "496", "--new", "32", "--iters", "2"]),
@@ -49,39 +59,78 @@ def kernels_of_report(report):
 
 
 def kernels_of_trace(path):
-    sums = collections.defaultdict(lambda: [0, 0.0])
+    """({name: (calls, total in us)}, share of the durations that are whole ticks of the GPU's timestamps)"""
+    sums, on_tick = collections.defaultdict(lambda: [0, 0.0]), 0
     with open(path) as file:
         for event in json.load(file)["traceEvents"]:
             if event.get("cat") == "kernel":
                 sums[compact(event["name"])][0] += 1
                 sums[compact(event["name"])][1] += event["dur"]
-    return {name: tuple(value) for name, value in sums.items()}
+                beyond_ns = round(1e3 * event["dur"]) % TICK_NS
+                on_tick += min(beyond_ns, TICK_NS - beyond_ns) <= CONVERSION_NS
+    kernels = {name: tuple(value) for name, value in sums.items()}
+    calls = sum(calls for calls, _ in kernels.values())
+    return kernels, on_tick / calls if calls else None
+
+
+def pooled(runs, name):
+    """(calls, mean in us) over all processes, and the largest relative distance of one process's mean from it; the
+    distance of a single process is unknown."""
+    seen = [run[name] for run in runs if name in run]
+    calls = sum(count for count, _ in seen)
+    mean = sum(us for _, us in seen) / calls
+    spread = max(abs(us / count / mean - 1) for count, us in seen) if len(seen) > 1 and mean > 0 else None
+    return calls, mean, spread
+
+
+def compare_name(ours, theirs, name, total_us):
+    calls, mean_us, spread = pooled(ours, name)
+    torch_calls, torch_mean_us, torch_spread = pooled(theirs, name)
+    difference = mean_us / torch_mean_us - 1
+    verdict = ("within-tolerance" if abs(difference) <= DURATION_TOLERANCE else
+               "within-torch-spread" if torch_spread is not None and abs(difference) <= torch_spread else "outside")
+    ticks_us = 1e-3 * TICK_NS / math.sqrt(6)
+    resolution = ticks_us * math.sqrt(1 / calls + 1 / torch_calls) / torch_mean_us
+    return {"name": name[:120], "calls": calls, "share": torch_calls * torch_mean_us / total_us, "mean_us": mean_us,
+            "torch_mean_us": torch_mean_us, "difference": difference, "torch_spread": torch_spread, "spread": spread,
+            "resolution_frac": resolution, "verdict": verdict}
+
+
+def count_verdicts(rows):
+    counts = collections.Counter(row["verdict"] for row in rows)
+    shares = {verdict: sum(row["share"] for row in rows if row["verdict"] == verdict) for verdict in counts}
+    return {"names": len(rows), "within_tolerance": counts["within-tolerance"],
+            "within_torch_spread_only": counts["within-torch-spread"], "outside": counts["outside"],
+            "time_share_within_tolerance": shares.get("within-tolerance", 0.0),
+            "time_share_within_torch_spread_only": shares.get("within-torch-spread", 0.0)}
+
+
+def other_counts(ours, theirs):
+    """{name: calls per process of llmprof, then of torch.profiler} where not all of them are the same."""
+    runs = [*ours, *theirs]
+    counts = {name: [run.get(name, (0,))[0] for run in runs] for name in set().union(*runs)}
+    return {name[:120]: [each[:len(ours)], each[len(ours):]] for name, each in counts.items() if len(set(each)) > 1}
 
 
 def compare_kernels(ours, theirs):
     """Each a list of {name: (calls, us)}, one per process."""
-    first, second = ours[0], theirs[0]
-    wrong = {name[:120]: [first.get(name, (0,))[0], second.get(name, (0,))[0]] for name in set(first) | set(second)
-             if first.get(name, (0,))[0] != second.get(name, (0,))[0]}
-    total_us = sum(us for _, us in second.values())
-
-    def mean_us(runs, name):
-        return statistics.fmean(run[name][1] / run[name][0] for run in runs if name in run)
-
-    rows = []
-    for name in set(first) & set(second):
-        share = second[name][1] / total_us
-        a, b = mean_us(ours, name), mean_us(theirs, name)
-        rows.append({"name": name[:120], "calls": first[name][0], "share": share, "mean_us": a, "torch_mean_us": b,
-                     "difference": a / b - 1})
-    rows.sort(key=lambda row: -row["share"])
+    wrong = other_counts(ours, theirs)
+    total_us = sum(us for run in theirs for _, us in run.values())
+    common = set().union(*ours) & set().union(*theirs)
+    rows = sorted((compare_name(ours, theirs, name, total_us) for name in common), key=lambda row: -row["share"])
     heavy = [row for row in rows if row["share"] >= NAME_SHARE_MIN]
     worst = max((abs(row["difference"]) for row in heavy), default=None)
-    return {"kernels": sum(calls for calls, _ in first.values()), "torch_kernels": sum(calls for calls, _ in second.values()),
-            "names": len(first), "names_with_other_count": wrong, "counts_equal": not wrong and bool(first),
-            "heavy_share": sum(row["share"] for row in heavy), "worst_difference_of_heavy_names": worst,
-            "durations_agree": worst is not None and worst <= DURATION_TOLERANCE,
-            "total_difference": sum(us for _, us in first.values()) / total_us - 1 if total_us else None, "heavy": heavy}
+    means = [sum(us for run in runs for _, us in run.values()) / len(runs) for runs in (ours, theirs)]
+    return {"processes": [len(ours), len(theirs)],
+            "kernels": [sum(calls for calls, _ in run.values()) for run in ours],
+            "torch_kernels": [sum(calls for calls, _ in run.values()) for run in theirs],
+            "names": len(common), "names_with_other_count": wrong, "counts_equal": not wrong and bool(common),
+            "tolerance": DURATION_TOLERANCE, "heavy_share": sum(row["share"] for row in heavy),
+            "worst_difference_of_heavy_names": worst,
+            "durations_agree": bool(heavy) and all(row["verdict"] != "outside" for row in heavy),
+            "heavy_names": count_verdicts(heavy), "all_names": count_verdicts(rows),
+            "total_difference": means[0] / means[1] - 1 if means[1] else None, "heavy": heavy,
+            "light_outside": [row for row in rows if row["share"] < NAME_SHARE_MIN and row["verdict"] == "outside"]}
 
 
 def compare_timers(runs):
@@ -117,7 +166,7 @@ def compare_flops(args, case, report):
             "gemm_time_with_shape_frac": stage["gemm_coverage_frac"],
             "gemm_kernels_that_carry_it_frac": shaped / total if total else None,
             "unshaped": sorted({row["name"][:120] for row in gemms if not row["shape"]}),
-            "agrees": abs(per_step / formula - 1) <= FLOP_TOLERANCE and 
+            "agrees": abs(per_step / formula - 1) <= FLOP_TOLERANCE and
             (stage["gemm_coverage_frac"] or 0) >= SHAPED_MIN}
 
 
@@ -138,7 +187,8 @@ def run_torch(args, case):
         outcome = harness.execute(command, args.timeout)
         if outcome.failure():
             return {"error": outcome.failure()}
-        return {"kernels": kernels_of_trace(trace), "result": outcome.result}
+        kernels, on_tick = kernels_of_trace(trace)
+        return {"kernels": kernels, "on_tick_frac": on_tick, "result": outcome.result}
 
 
 def judge(state, name, repeats):
@@ -147,48 +197,86 @@ def judge(state, name, repeats):
     done_ours = [run for run in ours if run and "error" not in run]
     done_theirs = [run for run in theirs if run and "error" not in run]
     errors = [run["error"] for run in [*ours, *theirs] if run and "error" in run]
+    missing = sum(run is None for run in [*ours, *theirs])
     if not done_ours or not done_theirs:
-        return {"passed": False, "errors": errors or ["not run"]}
-    out = {"errors": errors,
-           "against_torch_profiler": compare_kernels([run["kernels"] for run in done_ours], [run["kernels"] for run in done_theirs]),
-           "timers": compare_timers(done_ours), "flops": done_ours[0]["flops"],
-           "diagnostics": done_ours[0]["diagnostics"]}
+        return {"passed": False, "errors": errors or ["not run"], "runs_missing": missing}
+    out = {"errors": errors, "runs_missing": missing,
+           "against_torch_profiler": compare_kernels([run["kernels"] for run in done_ours],
+                                                     [run["kernels"] for run in done_theirs]),
+           "on_tick_frac": [run.get("on_tick_frac") for run in done_theirs],
+           "timers": compare_timers(done_ours), "flops": [run["flops"] for run in done_ours],
+           "diagnostics": sorted({key for run in done_ours for key in run["diagnostics"]})}
     checks = [out["against_torch_profiler"]["counts_equal"], out["against_torch_profiler"]["durations_agree"],
-              out["flops"]["agrees"], *[timer["agrees"] for timer in out["timers"].values()]]
-    out["passed"] = not errors and all(checks)
+              *[flops["agrees"] for flops in out["flops"]], *[timer["agrees"] for timer in out["timers"].values()]]
+    out["passed"] = not errors and not missing and all(checks)
     return out
 
 
-def main():
-    parser = harness.arguments(__doc__, "truth_results.json")
-    parser.add_argument("--only", default="", help="cases, comma between them: " + ", ".join(CASES))
-    parser.add_argument("--repeats", type=int, default=2)
-    args = parser.parse_args()
-    names = [name for name in CASES if not args.only or name in args.only.split(",")]
-    budget, state = harness.Budget(args.budget), harness.State(args.state, args.fresh)
-    state.save(machine=harness.machine(args.python))
-    for i in range(args.repeats):
-        for name in names:
-            for tool, work in (("llmprof", lambda: run_profiled(args, CASES[name], name)), ("torch", lambda: run_torch(args, CASES[name]))):
-                key = f"{name}/{tool}/{i}"
-                if key not in state and not budget.spent(SECONDS_PER_RUN):
-                    state.put(key, work())
-                    print(key, state.get(key).get("error", "done"), flush=True)
-    summary = {name: judge(state, name, args.repeats) for name in names}
+def worst(values):
+    known = [value for value in values if value is not None]
+    return max(known, key=abs) if known else None
+
+
+def show_names(name, kernels):
+    print(f"\n{name}: mean durations of the names with at least {NAME_SHARE_MIN:.0%} of the time, "
+          f"{kernels['processes'][0]} processes of llmprof and {kernels['processes'][1]} of torch.profiler")
+    harness.print_table(
+        ["kernel", "calls", "share", "us", "torch us", "difference", "torch's spread", "own spread", ""],
+        [[row["name"][:60], row["calls"], row["share"], row["mean_us"], row["torch_mean_us"], row["difference"],
+          row["torch_spread"], row["spread"], row["verdict"]] for row in kernels["heavy"]])
+    for which in ("heavy", "all"):
+        found = kernels[which + "_names"]
+        print(f"{which} names: {found['within_tolerance']} of {found['names']} within {DURATION_TOLERANCE:.0%}, "
+              f"{found['within_torch_spread_only']} more only within torch.profiler's own spread, {found['outside']} outside; "
+              f"{found['time_share_within_tolerance']:.1%} of the kernel time lies within {DURATION_TOLERANCE:.0%}")
+
+
+def show(summary):
     table = []
     for name, out in summary.items():
         if "against_torch_profiler" not in out:
             table.append([name, "; ".join(out["errors"])])
             continue
         kernels, flops = out["against_torch_profiler"], out["flops"]
+        show_names(name, kernels)
         timers = ", ".join(f"{key} {timer['worst_difference']:.2%}" for key, timer in out["timers"].items()
                            if timer["worst_difference"] is not None)
-        table.append([name, f"{kernels['kernels']} / {kernels['torch_kernels']}", len(kernels["names_with_other_count"]),
-                      kernels["worst_difference_of_heavy_names"], timers, flops.get("difference"),
-                      flops.get("gemm_time_with_shape_frac"), "ok" if out["passed"] else "FAIL"])
+        table.append([name, f"{kernels['kernels'][0]} / {kernels['torch_kernels'][0]}", len(kernels["names_with_other_count"]),
+                      kernels["worst_difference_of_heavy_names"], kernels["heavy_names"]["outside"], timers,
+                      worst([one.get("difference") for one in flops]),
+                      min((one.get("gemm_time_with_shape_frac") or 0.0 for one in flops), default=None), out["runs_missing"],
+                      "ok" if out["passed"] else "FAIL"])
+    header = ["case", "kernels / torch", "other counts", "worst duration", "outside", "timers", "flops", "shaped", "missing",
+              ""]
     if table:
-        harness.print_table(["case", "kernels / torch", "other counts", "worst duration", "timers", "flops", "shaped", ""],
-                            [row + [""] * (8 - len(row)) for row in table])
+        print()
+        harness.print_table(header, [row + [""] * (len(header) - len(row)) for row in table])
+
+
+def main():
+    parser = harness.arguments(__doc__, "truth_results.json")
+    parser.add_argument("--only", default="", help="cases, comma between them: " + ", ".join(CASES))
+    parser.add_argument("--repeats", type=int, default=3, help="processes of each kind; the spread needs two")
+    args = parser.parse_args()
+    only = [word for word in args.only.split(",") if word]
+    if args.repeats < 1 or not set(only) <= set(CASES):
+        parser.error(f"expected at least one repeat and cases of {', '.join(CASES)}, found {args.repeats} and {args.only!r}")
+    names = [name for name in CASES if not only or name in only]
+    budget, state = harness.Budget(args.budget), harness.State(args.state, args.fresh)
+    state.save(machine=harness.machine(args.python))
+    for i in range(args.repeats):
+        for name in names:
+            works = {"llmprof": lambda: run_profiled(args, CASES[name], name), "torch": lambda: run_torch(args, CASES[name])}
+            for tool, work in works.items():
+                key = f"{name}/{tool}/{i}"
+                if (key not in state or "error" in state.get(key)) and not budget.spent(SECONDS_PER_RUN):
+                    try:
+                        state.put(key, work())
+                    except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
+                        state.put(key, {"error": f"{type(error).__name__}: {error}"})
+                    print(key, state.get(key).get("error", "done"), flush=True)
+    summary = {name: judge(state, name, args.repeats) for name in names}
+    show(summary)
     state.save(summary=summary)
     harness.write_summary(args, state)
     return 0 if summary and all(out["passed"] for out in summary.values()) else 1

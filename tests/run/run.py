@@ -310,6 +310,16 @@ def scenario(function):
     return function
 
 
+@scenario
+def deep_mode_counts_arithmetic(bench):
+    for mode, wanted in (("default", False), ("deep", True)):
+        out = bench.work / mode
+        code, _, err = bench.run(["run", "--no-report", "--mode", mode, "-o", str(out), "--", "{client}"], env=FAKE_GPUS)
+        expect(code == 0, f"exit {code}: {err}")
+        found = b"fma_instructions_per_s" in (out / "samples/counters-0.spool").read_bytes()
+        expect(found == wanted, f"{mode}: instructions of the FMA pipes {'not ' if wanted else ''}sampled")
+
+
 # Counts a signal: says it is ready, then how often the signal came in the half second after the first one.
 COUNTER = """
 import signal, sys, time

@@ -141,6 +141,125 @@ TEST(Telemetry, CountersBelongToTheStagesTheyOverlap) {
   for (const ConservationCheck& check : report.conservation) EXPECT_TRUE(check.ok) << check.name;
 }
 
+// The same as deep mode samples it. At 1.5 GHz and 132 SMs, 60 % of the prefill's cycles are tensor cycles.
+AnalyzedRecording deep_run() {
+  AnalyzedRecording run = sampled_run();
+  GpuSamples& t = run.trace.gpu_samples;
+  for (size_t row = 0; row < t.size(); ++row) {
+    const bool prefill = t.start_ns[row] < 10 * kMs;
+    t.fma_instructions_per_s[row] = prefill ? 1e10F : 4e11F;
+    t.fma_half_instructions_per_s[row] = prefill ? 0.0F : 1e11F;
+  }
+  return run;
+}
+
+const CannotTell* cannot_tell_of(const Report& report, std::string_view part) {
+  for (const CannotTell& row : report.cannot_tell)
+    if (row.question.find(part) != std::string::npos) return &row;
+  return nullptr;
+}
+
+TEST(MeasuredFlops, AreActiveCyclesAndInstructionsAtTheirFullRate) {
+  const Report report = report_of(deep_run().trace);
+  const StageTiming& prefill = *stage_of(report, "prefill");
+  const StageTiming& decode = *stage_of(report, "decode");
+  EXPECT_NEAR(*prefill.tensor_cycles, 0.6 * 1.5e9 * 132 * 0.010, 1e3);
+  EXPECT_NEAR(*prefill.tensor_flops_measured / (*prefill.tensor_cycles * 4096), 1, 1e-12);
+  EXPECT_NEAR(*prefill.fma_instructions / (1e10 * 0.010), 1, 1e-6);
+  EXPECT_NEAR(*prefill.fma_flops_measured / (64 * 1e10 * 0.010), 1, 1e-6);
+  EXPECT_NEAR(*decode.fma_flops_measured / (64 * (4e11 + 1e11) * 0.030), 1, 1e-6) << "packed halves do two of each";
+  EXPECT_DOUBLE_EQ(*decode.flops_measured, *decode.tensor_flops_measured + *decode.fma_flops_measured);
+  EXPECT_DOUBLE_EQ(*decode.flops_measured_over_flops, *decode.flops_measured / *decode.flops);
+  EXPECT_EQ(cannot_tell_of(report, "the hardware execute"), nullptr);
+}
+
+// 2 x 512 x 14336 x 4096 FLOP in 10 ms: 1.2 % of the cycles at full rate could not do them.
+TEST(MeasuredFlops, ShapesThatSayMoreThanWasExecutedAreToldOf) {
+  AnalyzedRecording run = deep_run();
+  EXPECT_EQ(cannot_tell_of(report_of(run.trace), "FLOP of its shapes"), nullptr) << "0.6 of the cycles are enough";
+  GpuSamples& t = run.trace.gpu_samples;
+  for (size_t row = 0; row < 100; ++row) t.tensor_active_frac[row] = t.fma_instructions_per_s[row] = 0.0F;
+  for (size_t row = 0; row < 100; ++row) t.tensor_active_frac[row] = 0.001F;
+  const Report report = report_of(run.trace);
+  const StageTiming& prefill = *stage_of(report, "prefill");
+  EXPECT_LT(*prefill.flops_measured_over_flops, 1);
+  const CannotTell* told = cannot_tell_of(report, "Does prefill do the");
+  ASSERT_NE(told, nullptr);
+  EXPECT_NE(told->why.find("at most"), std::string::npos);
+  EXPECT_EQ(cannot_tell_of(report, "Does decode do the"), nullptr);
+}
+
+TEST(MeasuredFlops, AreAbsentWithAReason) {
+  const Report usual = report_of(sampled_run().trace);
+  EXPECT_TRUE(stage_of(usual, "prefill")->tensor_flops_measured.has_value()) << "every mode samples the tensor pipe";
+  EXPECT_FALSE(stage_of(usual, "prefill")->fma_flops_measured.has_value());
+  EXPECT_FALSE(stage_of(usual, "prefill")->flops_measured.has_value());
+  const CannotTell* told = cannot_tell_of(usual, "the hardware execute");
+  ASSERT_NE(told, nullptr);
+  EXPECT_NE(told->how_to_find_out.find("--mode deep"), std::string::npos);
+
+  AnalyzedRecording typeless = deep_run();
+  for (DType& dtype : typeless.trace.works.dtype) dtype = DType::kUnknown;
+  const Report report = report_of(typeless.trace);
+  EXPECT_TRUE(stage_of(report, "prefill")->tensor_cycles.has_value()) << "what was counted needs no type";
+  EXPECT_FALSE(stage_of(report, "prefill")->flops_measured.has_value());
+  told = cannot_tell_of(report, "the hardware execute");
+  ASSERT_NE(told, nullptr);
+  EXPECT_NE(told->why.find("element types"), std::string::npos);
+
+  AnalyzedRecording idle = deep_run();
+  for (DType& dtype : idle.trace.works.dtype) dtype = DType::kUnknown;
+  for (float& frac : idle.trace.gpu_samples.tensor_active_frac) frac = 0;
+  EXPECT_EQ(*stage_of(report_of(idle.trace), "prefill")->tensor_flops_measured, 0)
+      << "a pipe that never ran did nothing, whatever the type";
+}
+
+TEST(MeasuredFlops, HalfCoveredStagesHaveNoTotal) {
+  AnalyzedRecording run = eager_run();
+  for (int64_t at = 0; at < 45 * kMs; at += kMs) {
+    const size_t row = add_sample(run.trace, at, kMs / 2);
+    GpuSamples& t = run.trace.gpu_samples;
+    t.tensor_active_frac[row] = 0.5F;
+    t.sm_clock_hz[row] = 1.5e9F;
+    t.fma_instructions_per_s[row] = 1e10F;
+  }
+  const StageTiming decode = *stage_of(report_of(run.trace), "decode");
+  EXPECT_TRUE(decode.tensor_active_frac.has_value());
+  EXPECT_FALSE(decode.tensor_cycles.has_value());
+  EXPECT_FALSE(decode.fma_flops_measured.has_value());
+}
+
+TEST(MeasuredFlops, EachFmaPipeAloneAddsUpOnlyIfBothAreKnown) {
+  Trace trace;
+  GpuSamples& t = trace.gpu_samples;
+  t.fma_heavy_instructions_per_s[add_sample(trace, 0, 100)] = 3e9F;
+  t.fma_heavy_instructions_per_s[add_sample(trace, 100, 100)] = 3e9F;
+  t.fma_lite_instructions_per_s[1] = 1e9F;
+  const CounterSamples counters(trace, 0, {});
+  EXPECT_TRUE(std::isnan(counters.fma_per_s(0)));
+  EXPECT_DOUBLE_EQ(counters.fma_per_s(1), 4e9);
+}
+
+TEST(MeasuredFlops, RatesOfTheTensorPipeAreThoseOfTheDataSheets) {
+  struct Part {
+    const char* capability;
+    double sms, mhz, fp16_tflops;
+  };
+  for (const Part& part : {Part{"8.0", 108, 1410, 312}, Part{"8.6", 72, 1695, 125}, Part{"8.9", 142, 2490, 362},
+                           Part{"9.0", 132, 1830, 989.4}, Part{"12.0", 188, 2617, 503.8}}) {
+    const OptDouble rate = tensor_flops_per_cycle(part.capability, DType::kBf16);
+    ASSERT_TRUE(rate.has_value()) << part.capability;
+    EXPECT_NEAR(*rate * part.sms * part.mhz / 1e6 / part.fp16_tflops, 1, 0.01) << part.capability;
+    EXPECT_DOUBLE_EQ(*tensor_flops_per_cycle(part.capability, DType::kTf32), *rate / 2);
+    EXPECT_DOUBLE_EQ(*tensor_flops_per_cycle(part.capability, DType::kInt8), *rate * 2);
+    EXPECT_DOUBLE_EQ(*tensor_flops_per_cycle(part.capability, DType::kFp32), *rate) << "may be composed of BF16";
+  }
+  EXPECT_NEAR(*tensor_flops_per_cycle("9.0", DType::kFp64) * 132 * 1.98e9 / 66.9e12, 1, 0.01);
+  EXPECT_FALSE(tensor_flops_per_cycle("8.9", DType::kFp64).has_value()) << "not by the tensor pipe";
+  EXPECT_FALSE(tensor_flops_per_cycle("9.0", DType::kUnknown).has_value());
+  EXPECT_FALSE(tensor_flops_per_cycle("99.0", DType::kBf16).has_value());
+}
+
 TEST(Telemetry, MfuAtTheClockSeen) {
   const AnalyzedRecording run = sampled_run();
   const Report report = report_of(run.trace);

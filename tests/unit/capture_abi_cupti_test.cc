@@ -67,6 +67,11 @@ SAME(GraphActivity, stream, CUpti_ActivityGraphTrace2, streamId);
 SAME(ResourceData, descriptor, CUpti_ResourceData, resourceDescriptor);
 SAME(GraphData, node, CUpti_GraphData, node);
 SAME(GraphData, original_node, CUpti_GraphData, originalNode);
+SAME(CallbackData, site, CUpti_CallbackData, callbackSite);
+SAME(CallbackData, function, CUpti_CallbackData, functionName);
+SAME(CallbackData, result, CUpti_CallbackData, functionReturnValue);
+SAME(CallbackData, symbol, CUpti_CallbackData, symbolName);
+SAME(CallbackData, correlation, CUpti_CallbackData, correlationId);
 
 #define EQUAL(own, official) static_assert(static_cast<long>(ours::own) == static_cast<long>(official))
 EQUAL(kMemcpy, CUPTI_ACTIVITY_KIND_MEMCPY);
@@ -89,6 +94,8 @@ EQUAL(kGraphNodeCreated, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED);
 EQUAL(kGraphNodeCloned, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED);
 EQUAL(kOverheadLazyFunctionLoading, CUPTI_ACTIVITY_OVERHEAD_LAZY_FUNCTION_LOADING);
 EQUAL(kOverheadBufferRequest, CUPTI_ACTIVITY_OVERHEAD_ACTIVITY_BUFFER_REQUEST);
+EQUAL(kApiEnter, CUPTI_API_ENTER);
+EQUAL(kApiExit, CUPTI_API_EXIT);
 EQUAL(kObjectThread, CUPTI_ACTIVITY_OBJECT_THREAD);
 EQUAL(kErrorMaxLimitReached, CUPTI_ERROR_MAX_LIMIT_REACHED);
 EQUAL(kErrorInsufficientPrivileges, CUPTI_ERROR_INSUFFICIENT_PRIVILEGES);

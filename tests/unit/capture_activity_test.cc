@@ -109,7 +109,8 @@ TEST(Activity, KernelsAndTheirLaunches) {
   EXPECT_EQ(spool.texts.at(def.name), "_Z6kernelPfi");
   EXPECT_EQ(def.grid[0], 8);
   EXPECT_EQ(def.block[0], 128);
-  EXPECT_EQ(spool.texts.at(spool.api_defs.at(spool.calls[0].def).name), "cudaLaunchKernel");
+  EXPECT_EQ(spool.texts.at(spool.api_defs.at(spool.calls[0].def).name), "cuLaunchKernel")
+      << "one call a kernel, at the driver";
 }
 
 TEST(Activity, LightModeLeavesCuptiAlone) {
@@ -162,6 +163,71 @@ TEST(Activity, RareStagesEndAnUnrecordedWindow) {
   const Counted& spool = result.only();
   ASSERT_GE(spool.levels.size(), 3U) << "recorded, gap, recorded again by the stage";
   EXPECT_EQ(spool.kernels.size(), 70U) << "10 in the full recording, none in the gap, 50 of the stage and 10 after it";
+}
+
+TEST(Activity, ARareStageIsRecordedToItsEndAndNoFurther) {
+  // The stage lasts longer than a drain period; what comes 300 ms after it lies in a gap again.
+  const ClientEnd result = watch({"launch=10", "sleep=2000", "stage=20000", "sleep=300", "launch=500", "sleep=100"},
+                                 {{"LLMPROF_GAPS", "auto"}, {"NVTX_INJECTION64_PATH", inject_library()}});
+  EXPECT_EQ(result.only().kernels.size(), 20010U);
+}
+
+// How often CUPTI had been taken out of the process when the client said so.
+int times_detached(const ClientEnd& end) {
+  const size_t at = end.output.find("detached ");
+  return at == std::string::npos ? -1 : std::atoi(end.output.c_str() + at + 9);
+}
+
+std::vector<std::string> level_reasons(const Counted& spool) {
+  std::vector<std::string> reasons;
+  for (const spool::LevelChange& change : spool.levels) reasons.push_back(spool.texts.at(change.reason));
+  return reasons;
+}
+
+TEST(Activity, CuptiLeavesInUnrecordedWindowsAndComesBack) {
+  const ClientEnd result = watch({"launch=10", "sleep=1800", "launch=200", "sleep=900", "launch=100", "sleep=100",
+                                  "stage=20", "launch=20", "detached"},
+                                 {{"LLMPROF_GAPS", "auto"}, {"NVTX_INJECTION64_PATH", inject_library()}});
+  const Counted& spool = result.only();
+  EXPECT_GE(times_detached(result), 1) << result.output;
+  const std::vector<std::string> reasons = level_reasons(spool);
+  EXPECT_NE(std::find(reasons.begin(), reasons.end(), "detached"), reasons.end());
+  // Its ids began anew; the ones written did not, and every kernel still finds its call.
+  std::map<uint32_t, int> calls;
+  for (const spool::ApiCall& call : spool.calls) ++calls[call.correlation];
+  for (const auto& [correlation, count] : calls) EXPECT_EQ(count, 1) << correlation;
+  ASSERT_GT(spool.kernels.size(), 30U);
+  for (const spool::Kernel& kernel : spool.kernels) EXPECT_EQ(calls.count(kernel.correlation), 1U);
+}
+
+TEST(Activity, CuptiStaysOnceThereIsAGraph) {
+  const ClientEnd result =
+      watch({"capture", "launch=10", "sleep=1800", "launch=400", "detached"}, {{"LLMPROF_GAPS", "auto"}});
+  EXPECT_EQ(times_detached(result), 0) << result.output;
+  const ClientEnd nodes =
+      watch({"graph=1", "launch=10", "sleep=1800", "launch=400", "detached"}, {{"LLMPROF_GAPS", "auto"}});
+  EXPECT_EQ(times_detached(nodes), 0) << nodes.output;
+}
+
+TEST(Activity, CuptiIsBackBeforeACapture) {
+  const ClientEnd result =
+      watch({"launch=10", "sleep=1800", "launch=200", "detached", "capture", "graph=1"}, {{"LLMPROF_GAPS", "auto"}});
+  EXPECT_EQ(times_detached(result), 1) << result.output;
+  EXPECT_EQ(result.only().nodes.size(), 3U) << "the nodes of a graph that was captured after CUPTI had left";
+}
+
+TEST(Activity, ASecondClientBringsCuptiBack) {
+  const ClientEnd result =
+      watch({"launch=10", "sleep=1800", "launch=200", "detached", "profiler"}, {{"LLMPROF_GAPS", "auto"}});
+  EXPECT_EQ(times_detached(result), 1) << result.output;
+  EXPECT_NE(result.output.find("profiler saw 10"), std::string::npos) << result.output;
+  EXPECT_TRUE(result.only().noted("second-cupti-user"));
+}
+
+TEST(Activity, CuptiNeverLeavesWhereItsVersionCannot) {
+  const ClientEnd result = watch({"launch=10", "sleep=1800", "launch=400", "detached"},
+                                 {{"LLMPROF_GAPS", "auto"}, {"FAKE_CUPTI_VERSION", "23"}});
+  EXPECT_EQ(times_detached(result), 0) << result.output;
 }
 
 TEST(Activity, HeldCuptiIsNamedAndSurvived) {

@@ -13,6 +13,7 @@
 
 #include "capture/samplers/clock.h"
 #include "capture/samplers/pm_sampler.h"
+#include "capture/samplers/pm_session.h"
 #include "capture/samplers/sample_series.h"
 #include "capture/session/control.h"
 #include "capture_samplers_support.h"
@@ -86,6 +87,16 @@ class Counters : public ::testing::Test {
   CounterSamplerOptions options_;
   int length_ms_ = 400;
 };
+
+TEST_F(Counters, DeepModeCountsArithmeticToo) {
+  length_ms_ = 50;
+  options_.operations = true;
+  const SpoolContent spool = sample().spool;
+  EXPECT_GE(spool.column("pm-sampling", "fma_instructions_per_s"), 0);
+  EXPECT_GE(spool.column("pm-sampling", "fma_half_instructions_per_s"), 0);
+  EXPECT_NE(spool.fact("counters_metrics").find("tensor_active_frac=sm__pipe_tensor_cycles_active_realtime"),
+            std::string::npos);
+}
 
 TEST_F(Counters, StoresEverySampleButTheFirst) {
   const SamplerRun run = sample();
@@ -346,6 +357,44 @@ TEST(SampleSeries, ARestartCostsSamplesAndAPauseDoesNot) {
   series.add(0, 10000, values);
   series.add(20000, 20100, values);
   EXPECT_EQ(series.take_lost(), 0U);
+}
+
+// Decodings of `samples` that write a head and a record each.
+void decode(samplers::PmImageLayout& layout, const std::vector<size_t>& samples, size_t head, size_t record) {
+  for (const size_t count : samples) layout.observe(count, head + count * record);
+}
+
+TEST(PmImageLayout, IsLearntFromDecodingsOfDifferentLength) {
+  samplers::PmImageLayout layout;
+  decode(layout, {200, 200, 200}, 1000, 65000);
+  EXPECT_FALSE(layout.known()) << "one length says nothing";
+  decode(layout, {210, 190, 201, 203, 180, 220, 200, 200}, 1000, 65000);
+  EXPECT_FALSE(layout.known());
+  decode(layout, {199}, 1000, 65000);
+  ASSERT_TRUE(layout.known());
+  EXPECT_GE(layout.bytes_of(250), 1000 + 250 * 65000U) << "never less than was written";
+  EXPECT_LE(layout.bytes_of(250), 1000 + 252 * 65000U + 252) << "and not much more";
+}
+
+TEST(PmImageLayout, ColumnsInsteadOfRecordsCleanEverything) {
+  samplers::PmImageLayout layout;
+  // One array a counter: the last one begins near the end.
+  decode(layout, {200, 210, 190, 201, 203, 180, 220, 200, 200, 200}, 19'000'000, 8);
+  ASSERT_TRUE(layout.known());
+  EXPECT_GE(layout.bytes_of(200), 19'000'000U);
+}
+
+TEST(PmImageLayout, WhatDoesNotFitIsNotTrusted) {
+  samplers::PmImageLayout shrinks;
+  shrinks.observe(100, 5000);
+  shrinks.observe(200, 4000);
+  EXPECT_TRUE(shrinks.settled());
+  EXPECT_FALSE(shrinks.known());
+  samplers::PmImageLayout jumps;
+  decode(jumps, {100, 110, 120}, 0, 100);
+  jumps.observe(130, 50'000);
+  decode(jumps, {100, 110, 120, 100, 110, 120, 100, 110, 120}, 0, 100);
+  EXPECT_FALSE(jumps.known());
 }
 
 }  // namespace

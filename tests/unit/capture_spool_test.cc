@@ -60,7 +60,8 @@ MEMBERS(Kernel, a, b, c, d, e, f)
 MEMBERS(Memcpy, a, b, c, d, e, f, g, h, i, j)
 MEMBERS(Memset, a, b, c, d, e, f)
 MEMBERS(GraphLaunch, a, b, c, d, e)
-MEMBERS(ApiCall, a, b, c, d, e, f, g)
+MEMBERS(ApiCall, a, b, c, d, e, f)
+MEMBERS(LaunchSite, a, b, c, d, e)
 MEMBERS(Synchronization, a, b, c, d, e, f)
 MEMBERS(Overhead, a, b, c, d)
 MEMBERS(MemoryEvent, a, b, c, d, e, f, g)
@@ -139,9 +140,10 @@ bool same_record(Record a, Record b) {
       members(a));
 }
 
-using Any = std::variant<ThreadDef, StreamDef, KernelDef, ApiDef, LibraryDef, MetricSetDef, DeviceDef, Kernel, Memcpy,
-                         Memset, GraphLaunch, ApiCall, Synchronization, Overhead, MemoryEvent, Range, RangeOpen, Mark,
-                         LibraryCall, GraphNode, Beat, ClockReading, LevelChange, Note, Fact, NvmlSample, GpuSample>;
+using Any =
+    std::variant<ThreadDef, StreamDef, KernelDef, ApiDef, LibraryDef, MetricSetDef, DeviceDef, Kernel, Memcpy, Memset,
+                 GraphLaunch, ApiCall, Synchronization, Overhead, MemoryEvent, Range, RangeOpen, Mark, LibraryCall,
+                 GraphNode, Beat, ClockReading, LevelChange, Note, Fact, NvmlSample, GpuSample, LaunchSite>;
 
 struct Collector {
   std::vector<Any> records;
@@ -581,7 +583,7 @@ TEST_F(SpoolTest, BytesPerRecord) {
   const double api = size_of([&](int i) {
     host_ns += static_cast<int64_t>(2000 + random() % 12000);
     const int64_t end_ns = host_ns + static_cast<int64_t>(1500 + random() % 5000);
-    writer.add(ApiCall{static_cast<Id>(3 + i % 4), 2, host_ns, end_ns, static_cast<uint32_t>(i * 7), 0, 0});
+    writer.add(ApiCall{static_cast<Id>(3 + i % 4), 2, host_ns, end_ns, static_cast<uint32_t>(i * 7), 0});
     host_ns = end_ns;
   });
   MetricSetDef set;

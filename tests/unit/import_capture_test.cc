@@ -89,10 +89,13 @@ TEST_F(CaptureTest, OneProcessFillsTheTables) {
   const Id thread = writer.define(spool::ThreadDef{0, 4242, writer.text("python")});
   const Id launch = writer.define(spool::ApiDef{0, 0, 211, writer.text("cudaLaunchKernel")});
   writer.add(spool::LevelChange{kStart + 100, spool::Level::kDefault, writer.text("start")});
-  writer.add(spool::ApiCall{launch, thread, kStart + 1000, kStart + 3000, 17, 0, 0});
-  writer.add(spool::ApiCall{launch, thread, kStart + 500, kStart + 900, 16, 2, 0});
+  writer.add(spool::ApiCall{launch, thread, kStart + 1000, kStart + 3000, 17, 0});
+  writer.add(spool::ApiCall{launch, thread, kStart + 500, kStart + 900, 16, 2});
   writer.add(spool::Kernel{kernel(writer, "_ZN2at6native4fillEv", stream), kStart + 5000, kStart + 7000, 17, 0, 0});
   writer.add(spool::Kernel{kernel(writer, "gemm", stream), 0, 0, 18, 0, 0});
+  const Id filled = writer.text("_ZN2at6native4fillEv");
+  writer.add(spool::LaunchSite{kStart + 2000, thread, filled, writer.text("libx.so!second"), 17});
+  writer.add(spool::LaunchSite{kStart + 1500, thread, filled, writer.text("libx.so!f\n[python]"), 16});
   writer.add(spool::Memcpy{stream, 1, 1, 3, 1, 4096, kStart + 8000, kStart + 9000, 19, 0});
   writer.add(spool::Memset{stream, 512, kStart + 9500, kStart + 9600, 20, 0});
   writer.add(spool::GraphLaunch{stream, 5, kStart + 9700, kStart + 9800, 21});
@@ -168,6 +171,13 @@ TEST_F(CaptureTest, OneProcessFillsTheTables) {
   EXPECT_TRUE(std::isnan(trace.launch_configs.occupancy_frac[0]));
   EXPECT_FLOAT_EQ(trace.launch_configs.blocks_per_sm[0], 2.0F);
   EXPECT_FLOAT_EQ(trace.launch_configs.warps_per_sm[0], 8.0F);
+
+  ASSERT_EQ(trace.launch_sites.size(), 2U);  // in the order of time
+  EXPECT_EQ(trace.launch_sites.time_ns, (std::vector<int64_t>{1500, 2000}));
+  EXPECT_EQ(trace.launch_sites.thread[0], 0U);
+  EXPECT_EQ(trace.launch_sites.name[0], trace.gpu_ops.name[0]);  // joins the kernel by its readable name
+  EXPECT_EQ(trace.launch_sites.correlation, (std::vector<uint64_t>{16, 17}));
+  EXPECT_EQ(trace.text(trace.launch_sites.stack[0]), "libx.so!f\n[python]");
 
   ASSERT_EQ(trace.graph_launches.size(), 1U);
   EXPECT_EQ(trace.graph_launches.graph[0], 5U);
@@ -265,7 +275,9 @@ TEST_F(CaptureTest, SeveralProcessesAndSamplers) {
     def.function = writer.text("cublasSgemm_v2");
     writer.add(spool::LibraryCall{1, writer.define(def), thread, kStart + rank, kStart + rank + 5});
     writer.add(spool::GraphNode{9, 0, 1});
-    writer.add(spool::ApiCall{api, thread, kStart + rank, kStart + 10, 33, 0, 0});
+    writer.add(spool::ApiCall{api, thread, kStart + rank, kStart + 10, 33, 0});
+    writer.add(spool::LaunchSite{kStart + rank, thread, writer.text(rank == 0 ? "first" : "second"),
+                                 writer.text(rank == 0 ? "a!a" : "b!b"), 33});
     writer.add(spool::Kernel{kernel(writer, rank == 0 ? "first" : "second", stream), kStart + 20 + rank, kStart + 30,
                              33, 9, 1});
     writer.close();
@@ -312,6 +324,10 @@ TEST_F(CaptureTest, SeveralProcessesAndSamplers) {
     EXPECT_EQ(trace.device_of(row), static_cast<int32_t>(row));
     EXPECT_EQ(trace.gpu_ops.correlation[row], trace.api_calls.correlation[row]);
     EXPECT_EQ(trace.threads.thread_id[trace.api_calls.thread[row]], 100 + row);
+    EXPECT_EQ(trace.launch_sites.correlation[row], trace.api_calls.correlation[row]);
+    EXPECT_EQ(trace.launch_sites.thread[row], trace.api_calls.thread[row]);
+    EXPECT_EQ(trace.launch_sites.name[row], trace.gpu_ops.name[row]);
+    EXPECT_EQ(trace.text(trace.launch_sites.stack[row]), row == 0 ? "a!a" : "b!b");
     EXPECT_EQ(trace.gpu_ops.graph_node[row], trace.graph_nodes.node[row]);
     EXPECT_EQ(trace.library_calls.n[trace.graph_nodes.library_call[row]], row);
     EXPECT_EQ(trace.text(trace.library_calls.name[row]), "cublasSgemm_v2");
@@ -339,6 +355,7 @@ TEST_F(CaptureTest, SeveralProcessesAndSamplers) {
   ASSERT_TRUE(read_trace(*packed, back));
   EXPECT_EQ(back.gpu_samples.sm_active_frac, trace.gpu_samples.sm_active_frac);
   EXPECT_EQ(back.graph_nodes.library_call, trace.graph_nodes.library_call);
+  EXPECT_EQ(back.launch_sites.correlation, trace.launch_sites.correlation);
 }
 
 TEST_F(CaptureTest, CorrelationsGoOnBehindTheirWrap) {
@@ -363,7 +380,9 @@ TEST_F(CaptureTest, DefinitionsThatWereLost) {
   const Id def = kernel(writer, "k", stream);
   writer.flush();
   writer.add(spool::Kernel{def, kStart + 10, kStart + 20, 3, 0, 0});
-  writer.add(spool::ApiCall{77, thread, kStart + 1, kStart + 2, 3, 0, 0});
+  writer.add(spool::ApiCall{77, thread, kStart + 1, kStart + 2, 3, 0});
+  writer.add(spool::LaunchSite{kStart + 3, 88, 77, writer.text("libx.so!f"), 4});
+  writer.add(spool::LaunchSite{kStart + 4, 88, 77, 99, 5});
   writer.add(spool::Range{0, thread, 12, 0, kStart + 1, kStart + 2, spool::PayloadKind::kNone, 0, 0});
   writer.close();
   // The first block, with all the definitions, is damaged.
@@ -378,6 +397,9 @@ TEST_F(CaptureTest, DefinitionsThatWereLost) {
   ASSERT_EQ(trace.api_calls.size(), 1U);
   EXPECT_EQ(trace.threads.thread_id[trace.api_calls.thread[0]], -1);
   EXPECT_EQ(trace.annotations.size(), 1U);
+  ASSERT_EQ(trace.launch_sites.size(), 1U);  // the one whose stack is there
+  EXPECT_EQ(trace.text(trace.launch_sites.name[0]), "[name lost]");
+  EXPECT_EQ(trace.threads.thread_id[trace.launch_sites.thread[0]], -1);
   EXPECT_EQ(trace.diagnostics.count(DiagnosticId::kDamagedSpoolBlock), 1U);
 }
 

@@ -28,6 +28,10 @@ Report live_report() {
   seen.dram_measured_over_model = 1.02;
   seen.dram_frac = 0.41;
   seen.sm_clock_mhz = 1980;
+  seen.tensor_flops_measured = 5 * 80e9;
+  seen.fma_flops_measured = 5 * 4e9;
+  seen.flops_measured = 5 * 84e9;
+  seen.flops_measured_over_flops = 5.25;
   StageTiming& dark = report.stages.emplace_back();
   dark.name = "decode_step [not recorded]";
   dark.kind = "decode";
@@ -67,6 +71,9 @@ TEST(LiveReport, TextLabelsTimingsWithTheCostOfRecording) {
   EXPECT_NE(text.find("102"), std::string::npos);
   EXPECT_NE(text.find("clock held down: power-cap 25.0 %"), std::string::npos) << text;
   EXPECT_NE(text.find("1980 MHz"), std::string::npos);
+  EXPECT_NE(text.find("FLOP executed at most"), std::string::npos) << text;
+  EXPECT_NE(text.find("84.0 GFLOP"), std::string::npos) << text;
+  EXPECT_NE(text.find("5.25x"), std::string::npos) << text;
 }
 
 TEST(LiveReport, JsonHasNullsForWhatIsNotKnown) {
@@ -77,6 +84,8 @@ TEST(LiveReport, JsonHasNullsForWhatIsNotKnown) {
   simdjson::dom::element dark = root["stages"].at(1);
   EXPECT_TRUE(dark["gpu_busy_ms"].is_null());
   EXPECT_TRUE(dark["gpu_idle_ms"].is_null());
+  EXPECT_TRUE(dark["flops_measured"].is_null());
+  EXPECT_EQ(double(root["stages"].at(0)["flops_measured"]), 5 * 84e9);
   EXPECT_EQ(double(dark["not_recorded_ms"]), 39.5);
   EXPECT_EQ(double(root["telemetry"]["energy_j"]), 1234);
   EXPECT_EQ(std::string_view(root["telemetry"]["throttle"].at(0)["reason"]), "power-cap");

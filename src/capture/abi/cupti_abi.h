@@ -21,7 +21,7 @@ constexpr Result kErrorMultipleSubscribers = 39;
 constexpr uint32_t kVersion11_8 = 18;
 constexpr uint32_t kVersion12_0 = 19;
 constexpr uint32_t kVersion12_3 = 21;
-constexpr uint32_t kVersion12_5 = 23;        // cuptiActivityEnableRuntimeApi, cuptiActivityEnableDriverApi
+constexpr uint32_t kVersion12_6 = 24;        // cuptiFinalize leaves a usable process behind
 constexpr uint32_t kVersion12_9 = 27;        // a request for a buffer may be refused
 constexpr uint32_t kVersion13_0u1 = 130001;  // disabling kernels no longer deadlocks
 
@@ -280,6 +280,20 @@ struct GraphData {
   void* graph_exec;
 };
 
+// What a callback of the runtime's or the driver's domain receives.
+enum ApiSite : uint32_t { kApiEnter = 0, kApiExit = 1 };
+struct CallbackData {
+  uint32_t site;
+  const char* function;
+  const void* parameters;
+  void* result;        // at the exit, the call's return value
+  const char* symbol;  // of a launched kernel
+  void* context;
+  uint32_t context_uid;
+  uint64_t* shared;
+  uint32_t correlation;
+};
+
 using Subscriber = void*;
 using CallbackFunction = void (*)(void* user, uint32_t domain, uint32_t cbid, const void* data);
 using BufferRequest = void (*)(uint8_t** buffer, size_t* size, size_t* max_records);
@@ -306,8 +320,6 @@ using BufferComplete = void (*)(void* context, uint32_t stream, uint8_t* buffer,
   F(cuptiGetGraphNodeId, ::llmprof::cupti::Result(void*, uint64_t*))                                           \
   F(cuptiSetThreadIdType, ::llmprof::cupti::Result(uint32_t))                                                  \
   F(cuptiGetResultString, ::llmprof::cupti::Result(::llmprof::cupti::Result, const char**))
-#define LLMPROF_CUPTI_OPTIONAL_FUNCTIONS(F)                                     \
-  F(cuptiActivityEnableRuntimeApi, ::llmprof::cupti::Result(uint32_t, uint8_t)) \
-  F(cuptiActivityEnableDriverApi, ::llmprof::cupti::Result(uint32_t, uint8_t))
+#define LLMPROF_CUPTI_OPTIONAL_FUNCTIONS(F) F(cuptiFinalize, ::llmprof::cupti::Result())
 
 }  // namespace llmprof::cupti

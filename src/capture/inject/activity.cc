@@ -1,17 +1,19 @@
 #include "capture/inject/activity.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <time.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 
+#include "capture/inject/api_calls.h"
 #include "capture/inject/buffers.h"
 #include "capture/inject/cupti.h"
 #include "capture/inject/cupti_share.h"
 #include "capture/inject/decode.h"
+#include "capture/inject/graph_hooks.h"
 #include "capture/inject/graph_nodes.h"
 #include "capture/inject/process.h"
 #include "capture/inject/recording.h"
@@ -19,105 +21,96 @@
 namespace llmprof::inject {
 namespace {
 
+// After recording stopped, CUPTI is flushed this often until so many flushes in a row bring no kernel: then what was in
+// flight has come in.
+constexpr int64_t kSettleStepNs = 40'000'000;
+constexpr int kQuietFlushes = 2;
+
 Cupti* api = nullptr;  // never destroyed
 cupti::Subscriber subscriber = nullptr;
+// CUPTI was found and taken; it may be out of the process right now all the same.
 std::atomic<bool> active{false};
 std::atomic<bool> kernels_on{false};
 std::atomic<bool> flush_due{false};
 Level deepest_wanted = Level::kOff;
-// By layer (0 runtime, 1 driver) and callback id: calls whose records are kept.
-constexpr uint32_t kCallsMost = 2000;
-bool kept_calls[2][kCallsMost];
 std::atomic<bool> devices_described{false};
 std::atomic<bool> cuda_started{false};
 int64_t cuda_started_ns = 0;
 
-// The calls worth a record: what launches, copies, waits, allocates, loads code or builds graphs. Nine of ten calls of
-// a PyTorch program are none of these. Chosen by name, so that variants added by later CUDA versions are in.
-bool worth_recording(std::string_view name, bool runtime) {
-  const std::string_view prefix = runtime ? "cuda" : "cu";
-  if (name.substr(0, prefix.size()) != prefix) return false;
-  name.remove_prefix(prefix.size());
-  if (name.find("GetAttribute") != std::string_view::npos || name.find("Get") == 0) return false;
-  // Driver calls below the runtime are records of their own; those of copies and allocations would only repeat it, but
-  // launches through the driver alone (Triton, cuBLAS kernels loaded as libraries) have no runtime call.
-  static constexpr std::string_view kBoth[] = {"LaunchKernel", "LaunchCooperativeKernel", "GraphLaunch", "LaunchGrid"};
-  static constexpr std::string_view kRuntimeOnly[] = {"Launch_",
-                                                      "Memcpy",
-                                                      "Memset",
-                                                      "StreamSynchronize",
-                                                      "DeviceSynchronize",
-                                                      "EventSynchronize",
-                                                      "ThreadSynchronize",
-                                                      "Malloc",
-                                                      "Free",
-                                                      "HostAlloc",
-                                                      "HostRegister",
-                                                      "HostUnregister",
-                                                      "GraphInstantiate",
-                                                      "GraphExecUpdate",
-                                                      "GraphUpload",
-                                                      "MemPrefetch",
-                                                      "StreamEndCapture",
-                                                      "LibraryLoad"};
-  static constexpr std::string_view kDriverOnly[] = {"ModuleLoad", "LibraryLoad", "CtxSynchronize",   "MemCreate",
-                                                     "MemMap",     "MemUnmap",    "StreamSynchronize"};
-  for (const std::string_view start : kBoth)
-    if (name.substr(0, start.size()) == start) return true;
-  if (name == "Launch") return true;
-  if (runtime) {
-    for (const std::string_view start : kRuntimeOnly)
-      if (name.substr(0, start.size()) == start) return true;
-    return false;
+// Of being attached: whoever attaches, detaches, flushes or asks CUPTI for the time holds it.
+pthread_mutex_t attach_lock = PTHREAD_MUTEX_INITIALIZER;
+std::atomic<bool> attached{false};
+std::atomic<bool> stays_attached{false};                 // for good: graphs or a second client depend on it
+enum class Leaving : uint32_t { kNo, kSettling, kDue };  // kDue: the next end of a call takes CUPTI out
+std::atomic<Leaving> leaving{Leaving::kNo};
+int quiet_flushes = 0;
+
+class Locked {
+ public:
+  Locked() { pthread_mutex_lock(&attach_lock); }
+  ~Locked() { pthread_mutex_unlock(&attach_lock); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+};
+
+// What is switched on and off together. Synchronisation records are not among them: they make every launch of a
+// program a quarter slower, and go on doing so when they are off (docs/adr 10). The calls that wait are recorded.
+constexpr cupti::ActivityKind kKernelKinds[] = {cupti::kConcurrentKernel, cupti::kMemcpy, cupti::kMemcpy2,
+                                                cupti::kMemset, cupti::kOverhead};
+constexpr cupti::ActivityKind kDeepKinds[] = {cupti::kMemory2};
+
+// A graph that was captured under CUPTI does not survive its leaving (launches fail), and one that is captured without
+// it has no nodes in the recording. So it stays once a graph was seen, and leaves only where a capture cannot begin
+// unseen.
+bool may_detach() {
+  return api->cuptiFinalize != nullptr && api->version >= cupti::kVersion12_6 &&
+         !stays_attached.load(std::memory_order_relaxed) && capture_hooks_work();
+}
+
+// The level of detail is the recording's; these spans say when CUPTI was away, and the program as fast as alone.
+void write_level(const char* reason) {
+  SpoolAccess access;
+  if (access.writer() == nullptr) return;
+  spool::LevelChange change;
+  change.time_ns = now_ns();
+  change.level = level();
+  change.reason = access.writer()->text(reason);
+  access.writer()->add(change);
+}
+
+// At the end of a call, on the program's thread: the one place where CUPTI can be taken out while other threads use
+// CUDA. From any other place it corrupts memory.
+void detach_here() {
+  if (pthread_mutex_trylock(&attach_lock) != 0) return;  // the next call will do
+  const bool due = leaving.load(std::memory_order_relaxed) == Leaving::kDue && may_detach();
+  if (due) {
+    leaving.store(Leaving::kNo, std::memory_order_relaxed);
+    const cupti::Result result = api->cuptiFinalize();
+    attached.store(false, std::memory_order_relaxed);
+    subscriber = nullptr;
+    // Names in records that come now are gone; everything recorded has been decoded long before.
+    discard_completed();
+    if (result != cupti::kSuccess) stays_attached.store(true, std::memory_order_relaxed);
   }
-  for (const std::string_view start : kDriverOnly)
-    if (name.substr(0, start.size()) == start) return true;
-  return false;
-}
-
-// Looks through the callback ids that this version of CUPTI names.
-void choose_calls(uint32_t domain, bool runtime) {
-  int unnamed = 0;
-  for (uint32_t cbid = 1; cbid < kCallsMost && unnamed < 50; ++cbid) {
-    const char* name = nullptr;
-    if (api->cuptiGetCallbackName(domain, cbid, &name) != cupti::kSuccess || name == nullptr) {
-      ++unnamed;
-      continue;
-    }
-    unnamed = 0;
-    kept_calls[runtime ? 0 : 1][cbid] =
-        (runtime && deepest_wanted == Level::kDeep) || worth_recording(plain_call_name(name), runtime);
-  }
-}
-
-// CUDA 12.5 brought switches for single calls. Before, a kind is on or off as a whole, the decoder drops what is not
-// worth keeping, and the kind stays on: toggling it breaks the node records of graphs captured before.
-bool selective() {
-  return api->cuptiActivityEnableRuntimeApi != nullptr && api->cuptiActivityEnableDriverApi != nullptr;
-}
-
-void switch_calls(bool on) {
-  for (uint32_t cbid = 1; cbid < kCallsMost; ++cbid) {
-    if (kept_calls[0][cbid]) api->cuptiActivityEnableRuntimeApi(cbid, on ? 1 : 0);
-    if (kept_calls[1][cbid]) api->cuptiActivityEnableDriverApi(cbid, on ? 1 : 0);
-  }
-}
-
-void enable_api_calls() {
-  if (selective()) return switch_calls(true);
-  api->cuptiActivityEnable(cupti::kRuntime);
-  api->cuptiActivityEnable(cupti::kDriver);
+  pthread_mutex_unlock(&attach_lock);
+  if (due) write_level("detached");
 }
 
 void on_callback(void*, uint32_t domain, uint32_t cbid, const void* data) {
   if (domain == cupti::kDomainResource) {
     const cupti::ResourceData& resource = *static_cast<const cupti::ResourceData*>(data);
-    if (cbid == cupti::kGraphNodeCreated || cbid == cupti::kGraphNodeCloned)
+    if (cbid == cupti::kGraphNodeCreated || cbid == cupti::kGraphNodeCloned) {
+      stays_attached.store(true, std::memory_order_relaxed);
       graph_node_seen(*api, cbid == cupti::kGraphNodeCloned, resource);
+    }
     // The program ends its use of the GPU: everything has run, so a flush of the rest loses nothing.
     if (cbid == cupti::kContextDestroyStarting) api->cuptiActivityFlushAll(1);
   }
+  bool call_ended = false;
+  if (domain == cupti::kDomainRuntime || domain == cupti::kDomainDriver)
+    call_ended = on_api_callback(domain, cbid, *static_cast<const cupti::CallbackData*>(data));
   forward_callback(domain, cbid, data);
+  if (call_ended && leaving.load(std::memory_order_relaxed) == Leaving::kDue) detach_here();
 }
 
 bool subscribe() {
@@ -140,29 +133,68 @@ bool subscribe() {
   return false;
 }
 
-// What is switched on and off together. Overhead records are among them because any kind that stays on keeps CUPTI in
-// the way of every launch.
-constexpr cupti::ActivityKind kKernelKinds[] = {cupti::kConcurrentKernel, cupti::kMemcpy, cupti::kMemcpy2,
-                                                cupti::kMemset, cupti::kOverhead};
+// With attach_lock held. Subscribes and registers; nothing is recorded yet.
+bool attach() {
+  if (!subscribe()) return false;
+  // Our buffers come zeroed from the pool; CUPTI would otherwise clear them on the program's threads.
+  uint8_t zeroed = 1;
+  size_t size = sizeof zeroed;
+  api->cuptiActivitySetAttribute(cupti::kAttributeZeroedOutBuffer, &size, &zeroed);
+  api->cuptiSetThreadIdType(1);  // Linux tids
+  for (const uint32_t cbid : {cupti::kGraphNodeCreated, cupti::kGraphNodeCloned, cupti::kContextDestroyStarting})
+    api->cuptiEnableCallback(1, subscriber, cupti::kDomainResource, cbid);
+  const cupti::Result registered =
+      api->cuptiActivityRegisterCallbacks(shared_buffer_requested, shared_buffer_completed);
+  if (registered != cupti::kSuccess) {
+    char text[1024];
+    std::snprintf(text, sizeof text, "cuptiActivityRegisterCallbacks of %s: %s", api->path, api->text_of(registered));
+    note("no-cupti", text);
+    set_cupti_state(session::SlotState::kNoCupti);
+    return false;
+  }
+  enable_calls(*api, subscriber);
+  attached.store(true, std::memory_order_relaxed);
+  return true;
+}
+
+// With attach_lock held. False if CUPTI cannot be had back: nothing is recorded from here on.
+bool attach_again() {
+  leaving.store(Leaving::kNo, std::memory_order_relaxed);
+  if (attached.load(std::memory_order_relaxed)) return true;
+  continue_correlations();
+  if (attach()) return true;
+  stays_attached.store(true, std::memory_order_relaxed);
+  active.store(false, std::memory_order_release);
+  return false;
+}
+
+void switch_kind(cupti::ActivityKind kind, bool on) {
+  const cupti::Result result = on ? api->cuptiActivityEnable(kind) : api->cuptiActivityDisable(kind);
+  // Copies between devices have a kind of their own that old versions refuse beside kMemcpy: not needed there.
+  if (result == cupti::kSuccess || kind == cupti::kMemcpy2) return;
+  char text[256];
+  std::snprintf(text, sizeof text, "CUPTI refused to switch activity kind %u %s: %s", kind, on ? "on" : "off",
+                api->text_of(result));
+  note(result == cupti::kErrorInsufficientPrivileges ? "no-counter-permission" : "recorder-note", text);
+}
 
 }  // namespace
 
 const Cupti* loaded_cupti() { return api; }
 cupti::Subscriber own_subscriber() { return subscriber; }
 
-bool keeps_call(bool runtime, uint32_t cbid) { return cbid < kCallsMost && kept_calls[runtime ? 0 : 1][cbid]; }
-
 bool wants_kind(uint32_t kind) {
-  if (!has_activities()) return false;
-  if (deepest_wanted == Level::kDeep && (kind == cupti::kSynchronization || kind == cupti::kMemory2)) return true;
-  if (!kernels_on.load(std::memory_order_relaxed)) return false;
+  if (!has_activities() || !kernels_on.load(std::memory_order_relaxed)) return false;
   for (const cupti::ActivityKind own : kKernelKinds)
+    if (own == kind) return true;
+  if (deepest_wanted != Level::kDeep) return false;
+  for (const cupti::ActivityKind own : kDeepKinds)
     if (own == kind) return true;
   return false;
 }
 
 void enable_own_calls() {
-  if (has_activities()) enable_api_calls();
+  if (has_activities() && subscriber != nullptr) enable_calls(*api, subscriber);
 }
 
 bool start_activities(Level deepest) {
@@ -192,102 +224,110 @@ bool start_activities(Level deepest) {
       access.writer()->add(fact);
     }
   }
-  if (!subscribe()) return false;
-  // Our buffers come zeroed from the pool; CUPTI would otherwise clear them on the program's threads.
-  uint8_t zeroed = 1;
-  size_t size = sizeof zeroed;
-  api->cuptiActivitySetAttribute(cupti::kAttributeZeroedOutBuffer, &size, &zeroed);
-  api->cuptiSetThreadIdType(1);  // Linux tids
-  api->cuptiEnableCallback(1, subscriber, cupti::kDomainResource, cupti::kGraphNodeCreated);
-  api->cuptiEnableCallback(1, subscriber, cupti::kDomainResource, cupti::kGraphNodeCloned);
-  api->cuptiEnableCallback(1, subscriber, cupti::kDomainResource, cupti::kContextDestroyStarting);
-  const cupti::Result registered =
-      api->cuptiActivityRegisterCallbacks(shared_buffer_requested, shared_buffer_completed);
-  if (registered != cupti::kSuccess) {
-    char text[1024];
-    std::snprintf(text, sizeof text, "cuptiActivityRegisterCallbacks of %s: %s", api->path, api->text_of(registered));
-    note("no-cupti", text);
-    set_cupti_state(session::SlotState::kNoCupti);
-    return false;
+  {
+    const Locked locked;
+    choose_calls(*api, deepest);
+    if (!attach()) return false;
+    active.store(true, std::memory_order_release);
   }
-  choose_calls(cupti::kDomainRuntime, true);
-  choose_calls(cupti::kDomainDriver, false);
-  // On before the first context even if nothing is recorded yet: calls that were never on cannot be switched on later.
-  enable_api_calls();
-  if (deepest == Level::kDeep) {
-    api->cuptiActivityEnable(cupti::kMemory2);
-    api->cuptiActivityEnable(cupti::kSynchronization);
-  }
-  active.store(true, std::memory_order_release);
   activities_started();
   return true;
 }
 
 void set_kernel_records(bool on) {
   if (!active.load(std::memory_order_acquire)) return;
+  const Locked locked;
+  if (on && !attach_again()) return;
+  if (!attached.load(std::memory_order_relaxed)) return;
   kernels_on.store(on, std::memory_order_relaxed);
-  if (selective()) switch_calls(on);
-  for (const cupti::ActivityKind kind : kKernelKinds) {
-    const cupti::Result result = on ? api->cuptiActivityEnable(kind) : api->cuptiActivityDisable(kind);
-    // Copies between devices have a kind of their own that old versions refuse beside kMemcpy: not needed there.
-    if (result == cupti::kSuccess || kind == cupti::kMemcpy2) continue;
-    char text[256];
-    std::snprintf(text, sizeof text, "CUPTI refused to switch activity kind %u %s: %s", kind, on ? "on" : "off",
-                  api->text_of(result));
-    note(result == cupti::kErrorInsufficientPrivileges ? "no-counter-permission" : "recorder-note", text);
-  }
+  for (const cupti::ActivityKind kind : kKernelKinds) switch_kind(kind, on);
+  if (deepest_wanted == Level::kDeep)
+    for (const cupti::ActivityKind kind : kDeepKinds) switch_kind(kind, on);
+  quiet_flushes = 0;
+  leaving.store(!on && may_detach() ? Leaving::kSettling : Leaving::kNo, std::memory_order_relaxed);
+}
+
+void graph_call_seen() { stays_attached.store(true, std::memory_order_relaxed); }
+
+void keep_attached() {
+  if (stays_attached.exchange(true, std::memory_order_relaxed) || !active.load(std::memory_order_acquire)) return;
+  const Locked locked;  // a detaching under way is waited for
+  attach_again();
 }
 
 void leave_deep_mode() {
   if (!active.load(std::memory_order_acquire) || deepest_wanted != Level::kDeep) return;
-  if (selective()) switch_calls(false);
+  const Locked locked;
+  if (attached.load(std::memory_order_relaxed) && kernels_on.load(std::memory_order_relaxed))
+    for (const cupti::ActivityKind kind : kDeepKinds) switch_kind(kind, false);
   deepest_wanted = Level::kDefault;
-  choose_calls(cupti::kDomainRuntime, true);
-  if (selective() && kernels_on.load(std::memory_order_relaxed)) switch_calls(true);
-  api->cuptiActivityDisable(cupti::kMemory2);
-  api->cuptiActivityDisable(cupti::kSynchronization);
+  choose_calls(*api, deepest_wanted);
 }
 
 bool has_activities() { return active.load(std::memory_order_acquire); }
+
+int64_t flush_wait_ns(int64_t most) {
+  return leaving.load(std::memory_order_relaxed) == Leaving::kSettling && kSettleStepNs < most ? kSettleStepNs : most;
+}
 
 void flush_activities() {
   if (!active.load(std::memory_order_acquire) || other_client_active()) return;
   // Once more after recording paused, for what was in flight; then there is nothing to flush.
   const bool on = kernels_on.load(std::memory_order_relaxed);
-  if (!on && !flush_due.exchange(false, std::memory_order_relaxed)) return;
+  const bool settling = leaving.load(std::memory_order_relaxed) == Leaving::kSettling;
+  if (!on && !settling && !flush_due.exchange(false, std::memory_order_relaxed)) return;
   if (on) flush_due.store(true, std::memory_order_relaxed);
+  const Locked locked;
+  if (!attached.load(std::memory_order_relaxed)) return;
+  const uint64_t before = recorded_kernels();
   api->cuptiActivityFlushAll(0);
   decode_completed();
+  if (!settling || leaving.load(std::memory_order_relaxed) != Leaving::kSettling) return;
+  quiet_flushes = recorded_kernels() == before ? quiet_flushes + 1 : 0;
+  if (quiet_flushes >= kQuietFlushes) leaving.store(Leaving::kDue, std::memory_order_relaxed);
 }
 
 void finish_activities(bool orderly) {
   if (!active.load(std::memory_order_acquire)) return;
-  if (orderly) {
-    // Kernels in flight would be delivered without an end: wait for them if this thread has a live context.
-    if (void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD)) {
-      using GetCurrent = int (*)(void**);
-      using Synchronize = int (*)();
-      const GetCurrent current = reinterpret_cast<GetCurrent>(dlsym(driver, "cuCtxGetCurrent"));
-      const Synchronize synchronize = reinterpret_cast<Synchronize>(dlsym(driver, "cuCtxSynchronize"));
-      void* context = nullptr;
-      if (current != nullptr && synchronize != nullptr && current(&context) == 0 && context != nullptr) synchronize();
+  // Whoever holds the lock may be a thread that is gone: the end must not wait for it for good.
+  timespec until{};
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += 1;
+  if (pthread_mutex_timedlock(&attach_lock, &until) != 0) return;
+  if (attached.load(std::memory_order_relaxed)) {
+    if (orderly) {
+      // Kernels in flight would be delivered without an end: wait for them if this thread has a live context.
+      if (void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD)) {
+        using GetCurrent = int (*)(void**);
+        using Synchronize = int (*)();
+        const GetCurrent current = reinterpret_cast<GetCurrent>(dlsym(driver, "cuCtxGetCurrent"));
+        const Synchronize synchronize = reinterpret_cast<Synchronize>(dlsym(driver, "cuCtxSynchronize"));
+        void* context = nullptr;
+        if (current != nullptr && synchronize != nullptr && current(&context) == 0 && context != nullptr) synchronize();
+      }
+    }
+    api->cuptiActivityFlushAll(0);
+    if (orderly) api->cuptiActivityFlushAll(1);
+    decode_completed();
+    size_t dropped = 0;
+    if (orderly && api->cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) == cupti::kSuccess && dropped != 0) {
+      char text[128];
+      std::snprintf(text, sizeof text, "CUPTI dropped %zu activity records", dropped);
+      note("lost-records", text);
     }
   }
-  api->cuptiActivityFlushAll(0);
-  if (orderly) api->cuptiActivityFlushAll(1);
-  decode_completed();
-  size_t dropped = 0;
-  if (orderly && api->cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) == cupti::kSuccess && dropped != 0) {
-    char text[128];
-    std::snprintf(text, sizeof text, "CUPTI dropped %zu activity records", dropped);
-    note("lost-records", text);
-  }
   active.store(false, std::memory_order_release);
+  pthread_mutex_unlock(&attach_lock);
 }
 
 bool abandon_activities() {
   const bool traced = active.exchange(false);
+  pthread_mutex_init(&attach_lock, nullptr);
+  attached.store(false);
+  kernels_on.store(false);
+  leaving.store(Leaving::kNo);
   abandon_buffers();
+  abandon_calls();
   devices_described.store(false);
   cuda_started.store(false);
   return traced;
@@ -299,9 +339,11 @@ spool::ClockReading read_clocks() {
   clock_gettime(CLOCK_MONOTONIC_RAW, &raw);
   reading.realtime_ns = now_ns();
   reading.monotonic_raw_ns = int64_t{raw.tv_sec} * 1'000'000'000 + raw.tv_nsec;
+  if (!active.load(std::memory_order_acquire) || pthread_mutex_trylock(&attach_lock) != 0) return reading;
   uint64_t stamp = 0;
-  if (active.load(std::memory_order_acquire) && api->cuptiGetTimestamp(&stamp) == cupti::kSuccess)
+  if (attached.load(std::memory_order_relaxed) && api->cuptiGetTimestamp(&stamp) == cupti::kSuccess)
     reading.cupti_ns = static_cast<int64_t>(stamp);
+  pthread_mutex_unlock(&attach_lock);
   return reading;
 }
 

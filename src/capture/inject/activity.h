@@ -1,4 +1,9 @@
-// CUPTI's activity records: switching them on and off, and decoding their buffers into the spool.
+// CUPTI in the process: attached, its activity records switched on and off, taken out again, and its buffers decoded
+// into the spool.
+//
+// While records are off CUPTI is taken out of the process where that is safe (cuptiFinalize at the end of a call),
+// because a CUPTI that has recorded once slows every later launch, records or not: by a twelfth on eager TinyLlama
+// (docs/adr 10).
 #pragma once
 
 #include <cstdint>
@@ -18,11 +23,18 @@ void set_kernel_records(bool on);
 // True while CUPTI can record kernels.
 bool has_activities();
 
+// CUPTI stays from now on, and comes back if it is out: a graph is about to be captured, or another client wants it.
+void keep_attached();
+// The same, from inside one of its callbacks.
+void graph_call_seen();
+
 // Gives up what only the deep mode asks for.
 void leave_deep_mode();
 
 // Delivers what CUPTI has complete. Must be called without the spool's lock: buffers arrive on the calling thread too.
 void flush_activities();
+// When to flush next, at most `most` nanoseconds from now.
+int64_t flush_wait_ns(int64_t most);
 
 // At the end of the process: the last records.
 void finish_activities(bool orderly);
@@ -33,8 +45,7 @@ bool abandon_activities();
 // Tells the spool about the GPUs that this process sees, once CUDA is initialised.
 void describe_devices();
 
-// Whether a record of this call is kept; whether we need this activity kind on; switches our calls on (again).
-bool keeps_call(bool runtime, uint32_t cbid);
+// Whether we need this activity kind on; switches the callbacks of our calls on again after another client's change.
 bool wants_kind(uint32_t kind);
 void enable_own_calls();
 

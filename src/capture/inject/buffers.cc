@@ -89,6 +89,13 @@ void decode_completed() {
   }
 }
 
+void discard_completed() {
+  pthread_mutex_lock(&lock);
+  for (size_t i = 0; i < waiting_count; ++i) munmap(waiting[i].buffer, kBufferBytes);
+  waiting_count = 0;
+  pthread_mutex_unlock(&lock);
+}
+
 void abandon_buffers() {
   pthread_mutex_init(&lock, nullptr);
   kept_count = waiting_count = 0;

@@ -14,6 +14,9 @@ void buffer_completed(void* context, uint32_t stream, uint8_t* buffer, size_t si
 // only put aside then; the drain thread decodes them afterwards.
 void decode_completed();
 
+// Drops them undecoded: CUPTI has left, and with it the names that their records point to.
+void discard_completed();
+
 // After fork, in the child: the buffers belong to the parent.
 void abandon_buffers();
 

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "capture/inject/activity.h"
+#include "capture/inject/api_calls.h"
 #include "capture/inject/buffers.h"
 #include "capture/inject/export.h"
 #include "capture/inject/real_symbol.h"
@@ -75,8 +76,9 @@ void set_wants(uint32_t domain, uint32_t cbid, bool on) {
 }
 
 bool ours(uint32_t domain, uint32_t cbid) {
-  return domain == cupti::kDomainResource && (cbid == cupti::kGraphNodeCreated || cbid == cupti::kGraphNodeCloned ||
-                                              cbid == cupti::kContextDestroyStarting);
+  return wants_call(domain, cbid) ||
+         (domain == cupti::kDomainResource && (cbid == cupti::kGraphNodeCreated || cbid == cupti::kGraphNodeCloned ||
+                                               cbid == cupti::kContextDestroyStarting));
 }
 
 }  // namespace
@@ -166,6 +168,7 @@ extern "C" {
 LLMPROF_EXPORT cupti::Result cuptiSubscribe(cupti::Subscriber* handle, cupti::CallbackFunction callback, void* user) {
   LLMPROF_REAL(cuptiSubscribe, cupti::Result(cupti::Subscriber*, cupti::CallbackFunction, void*))
   if (!has_activities() || handle == nullptr) return real(handle, callback, user);
+  keep_attached();
   {
     const Locked locked;
     if (client.callback != nullptr) return cupti::kErrorMultipleSubscribers;
@@ -212,6 +215,7 @@ LLMPROF_EXPORT cupti::Result cuptiEnableDomain(uint32_t enable, cupti::Subscribe
   if (enable == 0 && domain == cupti::kDomainResource && api != nullptr)
     for (const uint32_t cbid : {cupti::kGraphNodeCreated, cupti::kGraphNodeCloned, cupti::kContextDestroyStarting})
       api->cuptiEnableCallback(1, own_subscriber(), domain, cbid);
+  if (enable == 0 && (domain == cupti::kDomainRuntime || domain == cupti::kDomainDriver)) enable_own_calls();
   return result;
 }
 
@@ -219,6 +223,7 @@ LLMPROF_EXPORT cupti::Result cuptiActivityRegisterCallbacks(cupti::BufferRequest
                                                             cupti::BufferComplete complete) {
   LLMPROF_REAL(cuptiActivityRegisterCallbacks, cupti::Result(cupti::BufferRequest, cupti::BufferComplete))
   if (!has_activities()) return real(request, complete);
+  keep_attached();
   {
     const Locked locked;
     client.request = request;
@@ -231,6 +236,7 @@ LLMPROF_EXPORT cupti::Result cuptiActivityRegisterCallbacks(cupti::BufferRequest
 LLMPROF_EXPORT cupti::Result cuptiActivityEnable(uint32_t kind) {
   LLMPROF_REAL(cuptiActivityEnable, cupti::Result(uint32_t))
   if (!has_activities()) return real(kind);
+  keep_attached();
   bool first = false;
   {
     const Locked locked;
@@ -255,7 +261,6 @@ LLMPROF_EXPORT cupti::Result cuptiActivityDisable(uint32_t kind) {
     last = client.kinds == 0;
   }
   const cupti::Result result = wants_kind(kind) ? cupti::kSuccess : real(kind);
-  if (kind == cupti::kRuntime || kind == cupti::kDriver) enable_own_calls();
   if (last && client_records.load(std::memory_order_relaxed)) {
     // It gets its buffers back while it still knows them.
     loaded_cupti()->cuptiActivityFlushAll(0);
@@ -267,6 +272,7 @@ LLMPROF_EXPORT cupti::Result cuptiActivityDisable(uint32_t kind) {
 LLMPROF_EXPORT cupti::Result cuptiActivityRegisterTimestampCallback(TimestampFunction clock) {
   LLMPROF_REAL(cuptiActivityRegisterTimestampCallback, cupti::Result(TimestampFunction))
   if (!has_activities()) return real(clock);
+  keep_attached();
   const cupti::Result result = real(clock);
   if (result == cupti::kSuccess && clock != nullptr) {
     anchor_foreign = clock();

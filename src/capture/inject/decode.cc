@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "capture/inject/activity.h"
+#include "capture/inject/api_calls.h"
 #include "capture/inject/cupti_share.h"
 #include "capture/inject/inject.h"
 
@@ -46,7 +47,7 @@ void add_kernel(const Cupti& api, const cupti::KernelActivity& kernel, spool::Wr
   record.def = writer.define(def);
   record.start_ns = to_ns(kernel.start);
   record.end_ns = to_ns(kernel.end);
-  record.correlation = kernel.correlation;
+  record.correlation = written_correlation(kernel.correlation);
   record.graph_node = kernel.graph_node;
   record.graph_id = kernel.graph_id;
   writer.add(record);
@@ -64,7 +65,7 @@ void add_copy(const Source& copy, spool::Writer& writer) {
   record.bytes = static_cast<int64_t>(copy.bytes);
   record.start_ns = to_ns(copy.start);
   record.end_ns = to_ns(copy.end);
-  record.correlation = copy.correlation;
+  record.correlation = written_correlation(copy.correlation);
   record.graph_node = copy.graph_node;
   writer.add(record);
 }
@@ -75,39 +76,8 @@ void add_memset(const cupti::MemsetActivity& memset, spool::Writer& writer) {
   record.bytes = static_cast<int64_t>(memset.bytes);
   record.start_ns = to_ns(memset.start);
   record.end_ns = to_ns(memset.end);
-  record.correlation = memset.correlation;
+  record.correlation = written_correlation(memset.correlation);
   record.graph_node = memset.graph_node;
-  writer.add(record);
-}
-
-void add_call(const Cupti& api, const cupti::ApiActivity& call, spool::Writer& writer) {
-  const bool runtime = call.kind == cupti::kRuntime;
-  if (!keeps_call(runtime, call.cbid)) return;
-  spool::ApiDef def;
-  def.layer = runtime ? 0 : 1;
-  def.cbid = call.cbid;
-  const char* name = nullptr;
-  if (api.cuptiGetCallbackName(runtime ? cupti::kDomainRuntime : cupti::kDomainDriver, call.cbid, &name) !=
-          cupti::kSuccess ||
-      name == nullptr)
-    name = runtime ? "[unknown runtime call]" : "[unknown driver call]";
-  def.name = writer.text(plain_call_name(name));
-  spool::ApiCall record;
-  record.def = writer.define(def);
-  record.thread = thread_definition(writer, call.thread);
-  record.start_ns = to_ns(call.start);
-  record.end_ns = to_ns(call.end);
-  record.correlation = call.correlation;
-  record.result = static_cast<int32_t>(call.result);
-  writer.add(record);
-}
-
-void add_synchronization(const cupti::SynchronizationActivity& sync, spool::Writer& writer) {
-  spool::Synchronization record;
-  record.kind = static_cast<uint8_t>(sync.type);
-  record.start_ns = to_ns(sync.start);
-  record.end_ns = to_ns(sync.end);
-  record.correlation = sync.correlation;
   writer.add(record);
 }
 
@@ -152,7 +122,7 @@ void add_memory(const cupti::MemoryActivity& memory, spool::Writer& writer) {
   record.memory_kind = static_cast<uint8_t>(memory.memory_kind);
   record.address = memory.address;
   record.bytes = memory.operation == 2 ? -static_cast<int64_t>(memory.bytes) : static_cast<int64_t>(memory.bytes);
-  record.correlation = memory.correlation;
+  record.correlation = written_correlation(memory.correlation);
   writer.add(record);
 }
 
@@ -162,29 +132,13 @@ void add_graph(const cupti::GraphActivity& graph, spool::Writer& writer) {
   record.graph_id = graph.graph_id;
   record.start_ns = to_ns(graph.start);
   record.end_ns = to_ns(graph.end);
-  record.correlation = graph.correlation;
+  record.correlation = written_correlation(graph.correlation);
   writer.add(record);
 }
 
 }  // namespace
 
 uint64_t recorded_kernels() { return kernel_count.load(std::memory_order_relaxed); }
-
-std::string_view plain_call_name(std::string_view name) {
-  const size_t version = name.rfind("_v");
-  if (version != std::string_view::npos && version + 2 < name.size() && name[version + 2] >= '0' &&
-      name[version + 2] <= '9') {
-    bool digits = true;
-    for (size_t i = version + 2; i < name.size(); ++i) digits = digits && name[i] >= '0' && name[i] <= '9';
-    // Driver calls keep a short suffix of their own (cuMemAlloc_v2); the runtime's carries a release (v7000).
-    if (digits) name = name.substr(0, version);
-  }
-  for (const std::string_view suffix : {"_ptsz", "_ptds"})
-    if (name.size() > suffix.size() && name.substr(name.size() - suffix.size()) == suffix)
-      name.remove_suffix(suffix.size());
-  while (!name.empty() && name.front() == '_') name.remove_prefix(1);  // __cudaLaunchKernel of CUDA 13
-  return name;
-}
 
 void decode(const Cupti& api, uint8_t* buffer, size_t valid_size, spool::Writer& writer) {
   cupti::Activity* record = nullptr;
@@ -202,13 +156,6 @@ void decode(const Cupti& api, uint8_t* buffer, size_t valid_size, spool::Writer&
         break;
       case cupti::kMemset:
         add_memset(*reinterpret_cast<const cupti::MemsetActivity*>(record), writer);
-        break;
-      case cupti::kRuntime:
-      case cupti::kDriver:
-        add_call(api, *reinterpret_cast<const cupti::ApiActivity*>(record), writer);
-        break;
-      case cupti::kSynchronization:
-        add_synchronization(*reinterpret_cast<const cupti::SynchronizationActivity*>(record), writer);
         break;
       case cupti::kOverhead:
         add_overhead(*reinterpret_cast<const cupti::OverheadActivity*>(record), writer);

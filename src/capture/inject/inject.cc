@@ -17,6 +17,7 @@
 #include <new>
 
 #include "capture/inject/activity.h"
+#include "capture/inject/launch_sites.h"
 #include "capture/inject/process.h"
 #include "capture/inject/recording.h"
 #include "capture/inject/thread_log.h"
@@ -29,8 +30,11 @@ std::atomic<uint64_t> beats_seen{0};
 
 namespace {
 
-// The drain thread writes this often, so a killed process loses less than a second with what CUPTI holds back.
+// The drain thread writes this often, so a killed process loses less than a second with what CUPTI holds back. While
+// calls are recorded it empties the threads' logs more often, so that none of them fills up and is emptied on its own
+// time.
 constexpr int64_t kDrainPeriodNs = 400'000'000;
+constexpr int64_t kEmptyPeriodNs = 100'000'000;
 constexpr int64_t kClockPeriodNs = 10'000'000'000;
 // How long the end of the process may wait for a lock that someone else holds.
 constexpr int64_t kEndWaitNs = 2'000'000'000;
@@ -55,6 +59,7 @@ struct Process {
   pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
   bool stop = false;
   int64_t next_clock_ns = 0;
+  int64_t next_flush_ns = 0;
   NoteSeen notes[kNotesMax] = {};
   size_t note_count = 0;
   bool ended = false;
@@ -146,13 +151,20 @@ void set_slot_state(session::SlotState state) {
 // One round of the drain thread. CUPTI's flush comes first and without the lock: it delivers buffers on this thread.
 void drain_once() {
   follow_control();
-  flush_activities();
-  describe_devices();
+  const int64_t now = now_ns();
+  const bool flush = now >= process->next_flush_ns || flush_wait_ns(kDrainPeriodNs) < kDrainPeriodNs;
+  if (flush) {
+    flush_activities();
+    describe_devices();
+  }
+  if (deepest_level() == Level::kDeep) resolve_launch_sites();
   SpoolAccess access;
   spool::Writer* writer = access.writer();
   if (writer == nullptr) return;
   drain_thread_logs(*writer);
-  const int64_t now = now_ns();
+  drain_launch_sites(*writer);
+  if (!flush) return;
+  process->next_flush_ns = now + kDrainPeriodNs - kEmptyPeriodNs / 2;
   if (now >= process->next_clock_ns) {
     process->next_clock_ns = now + kClockPeriodNs;
     writer->add(read_clocks());
@@ -174,7 +186,8 @@ void* drain_loop(void*) {
   while (!process->stop) {
     timespec until{};
     clock_gettime(CLOCK_REALTIME, &until);
-    const int64_t wanted = int64_t{until.tv_nsec} + next_wake_ns(kDrainPeriodNs);
+    const int64_t wanted =
+        int64_t{until.tv_nsec} + next_wake_ns(flush_wait_ns(records_kernels() ? kEmptyPeriodNs : kDrainPeriodNs));
     until.tv_sec += wanted / 1'000'000'000;
     until.tv_nsec = wanted % 1'000'000'000;
     pthread_cond_timedwait(&process->wake, &process->wake_lock, &until);
@@ -245,6 +258,7 @@ void after_fork_in_child() {
   process->note_count = 0;
   cached_thread_id = 0;
   abandon_thread_logs();
+  abandon_launch_sites();
   const bool traced = abandon_activities();
   abandon_recording();
   start_state.store(traced ? Start::kForkedChild : Start::kNotYet);
@@ -341,6 +355,11 @@ void end_process(bool orderly) {
   if (process->ended) return;
   stop_drain_thread();
   finish_activities(orderly);
+  if (orderly && deepest_level() == Level::kDeep) {
+    // Twice: what the first round finds out about modules names the frames of the second.
+    resolve_launch_sites();
+    resolve_launch_sites();
+  }
   timespec until{};
   clock_gettime(CLOCK_REALTIME, &until);
   until.tv_sec += kEndWaitNs / 1'000'000'000;
@@ -349,6 +368,7 @@ void end_process(bool orderly) {
   current_level.store(Level::kOff);
   if (process->writer != nullptr) {
     drain_thread_logs(*process->writer);
+    drain_launch_sites(*process->writer);
     process->writer->add(read_clocks());
     process->writer->close();
     if (process->slot != nullptr) {

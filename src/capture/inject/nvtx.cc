@@ -111,7 +111,7 @@ int push(const void* domain, const Message& message, const nvtx::EventAttributes
   NewRange range;
   if (domain == nullptr && message.registered == nullptr && log->depth.load(std::memory_order_relaxed) == 0) {
     Quiet quiet;
-    if (!quiet.nested()) outermost_range_opened(text_hash(message.text));
+    if (!quiet.nested() && outermost_range_opened(message.text)) thread_state.forces_window = true;
   }
   open_range(*log, domain, message, range);
   if (range.record) range.payload = event != nullptr ? event_payload(domain, *event) : payload;
@@ -121,7 +121,13 @@ int push(const void* domain, const Message& message, const nvtx::EventAttributes
 int pop(const void* domain, Payload payload = {}) {
   if (!watched()) return nvtx::kNoPushPopTracking;
   ThreadLog* log = thread_log();
-  return log != nullptr ? pop_range(*log, domain, payload) : nvtx::kNoPushPopTracking;
+  if (log == nullptr) return nvtx::kNoPushPopTracking;
+  const int level = pop_range(*log, domain, payload);
+  if (thread_state.forces_window && log->depth.load(std::memory_order_relaxed) == 0) {
+    thread_state.forces_window = false;
+    forcing_range_closed();
+  }
+  return level;
 }
 
 uint64_t start_range(const void* domain, const Message& message, const nvtx::EventAttributes* event,

@@ -29,6 +29,10 @@ int64_t full_until_ns = 0;   // end of the full recording; 0 until kernels are f
 int64_t window_edge_ns = 0;  // when the current window ends
 bool in_gap = false;
 int64_t window_ns = kRecordedNs;  // length of the recorded windows now
+int64_t paused_ns = 0;            // since when nothing is to be recorded (ctl, capture range); 0 while it is
+bool forced = false;              // the current window was begun by a rare stage, for which it lasts
+int64_t forced_until_ns = 0;      // at most
+std::atomic<int32_t> forcing_ranges{0};
 std::atomic<int32_t> open_capture_ranges{0};
 std::atomic<int64_t> closed_steps{0};
 std::atomic<bool> watches{false};
@@ -123,11 +127,26 @@ void judge_cost(bool was_gap, int64_t now) {
 
 // Moves between recorded and unrecorded windows. True while in a gap.
 bool follow_gaps(Level level, int64_t now) {
-  if (!plan.gaps || level < Level::kDefault) return false;
+  if (!plan.gaps) return false;
+  if (level < Level::kDefault) {
+    if (paused_ns == 0) paused_ns = now;
+    return false;
+  }
+  if (paused_ns != 0) {
+    // Windows go on where they stopped: a pause is part of none.
+    if (window_edge_ns != 0) window_edge_ns += now - paused_ns;
+    if (window_start_ns != 0) window_start_ns += now - paused_ns;
+    paused_ns = 0;
+  }
   if (full_until_ns == 0) {
     // The clock starts with the first kernel, not with the import of a framework.
     if (recorded_kernels() != 0) full_until_ns = window_edge_ns = now + kFullNs;
     return false;
+  }
+  if (forced) {
+    if (forcing_ranges.load(std::memory_order_relaxed) > 0 && now < forced_until_ns) return false;
+    forcing_ranges.store(0, std::memory_order_relaxed);  // one that never closes holds up no other
+    window_edge_ns = now;
   }
   if (now < window_edge_ns) return in_gap;
   // The first window holds the warm-up: its pace says nothing.
@@ -137,7 +156,8 @@ bool follow_gaps(Level level, int64_t now) {
     window_start_ns = now, window_first_beat = beats_seen.load(std::memory_order_relaxed);
   in_gap = !in_gap;
   // Windows grow, so that sooner or later one is longer than the program's longest step.
-  if (!in_gap && window_ns < kRecordedMostNs) window_ns += window_ns / 4;
+  if (!in_gap && window_ns < kRecordedMostNs && window_edge_ns != 0) window_ns += window_ns / 4;
+  forced = false;
   window_edge_ns = now + (in_gap ? window_ns * kGapPerRecorded : window_ns);
   return in_gap;
 }
@@ -167,19 +187,35 @@ void apply(int64_t now) {
 
 }  // namespace
 
-void outermost_range_opened(uint64_t hash) {
-  if (!has_gaps.load(std::memory_order_relaxed)) return;
+bool outermost_range_opened(std::string_view text) {
+  if (!has_gaps.load(std::memory_order_relaxed)) return false;
+  // "step 17" and "step 18" are one stage.
+  uint64_t hash = 1469598103934665603ULL;  // FNV-1a
+  for (const char c : text)
+    if (c < '0' || c > '9') hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
   RangeCount* const count = count_of(hash);
-  if (count == nullptr || count->recorded.load(std::memory_order_relaxed) >= kRareRecorded) return;
+  if (count == nullptr || count->recorded.load(std::memory_order_relaxed) >= kRareRecorded) return false;
+  bool forcing = false;
   if (!records_kernels()) {
     pthread_mutex_lock(&lock);
     if (in_gap) {
+      const int64_t now = now_ns();
       window_edge_ns = 0;  // the gap ends here
-      apply(now_ns());
+      apply(now);
+      forced = forcing = true;
+      forced_until_ns = now + kRecordedMostNs;
+      forcing_ranges.fetch_add(1, std::memory_order_relaxed);
     }
     pthread_mutex_unlock(&lock);
   }
   if (records_kernels()) count->recorded.fetch_add(1, std::memory_order_relaxed);
+  return forcing;
+}
+
+void forcing_range_closed() {
+  int32_t open = forcing_ranges.load(std::memory_order_relaxed);
+  while (open > 0 && !forcing_ranges.compare_exchange_weak(open, open - 1, std::memory_order_relaxed)) {
+  }
 }
 
 Level deepest_level() { return plan.mode; }
@@ -230,10 +266,12 @@ int64_t next_wake_ns(int64_t most) {
 void abandon_recording() {
   pthread_mutex_init(&lock, nullptr);
   cupti_ready = kernels_on = wrote_first = in_gap = false;
-  full_until_ns = window_edge_ns = 0;
+  full_until_ns = window_edge_ns = paused_ns = 0;
   window_ns = kRecordedNs;
   recorded_pace = gap_pace = Pace();
   window_start_ns = 0;
+  forced = false;
+  forcing_ranges.store(0);
   open_capture_ranges.store(0);
   closed_steps.store(0);
 }

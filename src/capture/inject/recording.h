@@ -2,11 +2,14 @@
 // of steps, and the unrecorded windows that keep the cost low and let it be measured.
 //
 // Unrecorded windows ("gaps", LLMPROF_GAPS=auto): recording each kernel and launch costs a launch-bound program up to a
-// fifth. After kFullNs of full recording, kernels and calls are recorded a third of the time, in windows of kRecordedNs
+// fifth. After kFullNs of full recording, kernels and calls are recorded a fifth of the time, in windows of kRecordedNs
 // that grow to kRecordedMostNs; ranges, library calls and beats go on, so the steps inside and outside can be compared,
-// which is how the report knows the distortion. An outermost range whose text has not been recorded kRareRecorded times
-// ends an unrecorded window at once, so that a stage that comes once in a while is recorded when it comes.
+// which is how the report knows the distortion. An outermost range whose text (digits aside) has not been recorded
+// kRareRecorded times ends an unrecorded window for as long as it is open, so that a stage that comes once in a while
+// is recorded when it comes. That costs it the time in which CUPTI comes back, so only the first ones do.
 #pragma once
+
+#include <string_view>
 
 #include "capture/inject/inject.h"
 
@@ -15,8 +18,8 @@ namespace llmprof::inject {
 constexpr int64_t kFullNs = 1'000'000'000;
 constexpr int64_t kRecordedNs = 500'000'000;
 constexpr int64_t kRecordedMostNs = 5'000'000'000;
-constexpr int64_t kGapPerRecorded = 2;
-constexpr uint32_t kRareRecorded = 5;
+constexpr int64_t kGapPerRecorded = 4;
+constexpr uint32_t kRareRecorded = 2;
 
 // Reads the plan from the environment and the control page; the level is set by the first follow_control().
 void begin_recording();
@@ -26,8 +29,10 @@ void activities_started();
 void follow_control();
 // How long the drain thread may sleep, at most `most` nanoseconds: window edges need it earlier.
 int64_t next_wake_ns(int64_t most);
-// An outermost range was opened; `hash` stands for its text. A load and a compare where there are no windows.
-void outermost_range_opened(uint64_t hash);
+// An outermost range was opened. A load and a compare where there are no windows. True if it ended an unrecorded
+// window: then its thread tells when it closes.
+bool outermost_range_opened(std::string_view text);
+void forcing_range_closed();
 // After fork, in the child.
 void abandon_recording();
 // The deepest level that this session can reach.

@@ -1,7 +1,7 @@
 // The hot half of thread_log.h: what NVTX callbacks and library hooks call. A thread's log is a ring of fixed-size
 // entries with one producer, its thread, and one consumer at a time, whoever holds the spool; so appending takes no
-// lock and no atomic read-modify-write. Bound: 2048 entries, 256 open ranges and two caches of definitions, about 160
-// KB for each thread that has events, allocated at its first one.
+// lock and no atomic read-modify-write. Bound: 16384 entries, 256 open ranges and two caches of definitions, a megabyte
+// of address space for each thread that has events, of which it touches what it fills between two drains.
 //
 // Texts and shapes become ids of the spool when they are seen: from the thread's cache, which needs one hash, or under
 // the spool's lock where the cache misses.
@@ -25,7 +25,7 @@ struct Payload {
   double value = 0;
 };
 
-enum class EventKind : uint8_t { kRange, kMark, kLibraryCall, kBeat };
+enum class EventKind : uint8_t { kRange, kMark, kLibraryCall, kBeat, kApiCall };
 
 struct Event {
   EventKind kind = EventKind::kRange;
@@ -35,14 +35,15 @@ struct Event {
   Id definition = 0;   // name, or library call definition
   Id domain = 0;
   Id thread = 0;        // 0: the log's own
-  uint64_t handle = 0;  // of the range, library call or beat
+  uint64_t handle = 0;  // of the range, library call or beat; of an API call its result << 32 | correlation id
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   double payload = 0;
 };
 static_assert(sizeof(Event) == 56);
 
-constexpr uint32_t kEventsMax = 2048;     // a power of two
+// A power of two. A program that launches 100,000 kernels a second fills half of it between two drains.
+constexpr uint32_t kEventsMax = 16384;
 constexpr uint32_t kDepthMax = 256;       // ranges open at once in one thread; deeper ones are counted, not recorded
 constexpr uint32_t kTextCacheSets = 256;  // of two entries each
 constexpr uint32_t kShapeCacheSize = 256;
@@ -108,7 +109,11 @@ struct ThreadState {
   uint64_t call = 0;          // library call that the thread is inside of
   int64_t call_start_ns = 0;  // 0 where nobody needed it yet
   bool call_asked = false;    // a graph node was captured under it
-  bool inside = false;        // the thread is inside the recorder: what it does there is not recorded
+  int64_t api_start_ns = 0;   // of the outermost CUDA call that the thread is in, and what it is
+  uint32_t api_correlation = 0;
+  uint32_t api_key = 0;
+  bool forces_window = false;  // its outermost range ended an unrecorded window
+  bool inside = false;         // the thread is inside the recorder: what it does there is not recorded
 };
 extern constinit thread_local ThreadState thread_state;
 

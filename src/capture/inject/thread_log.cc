@@ -102,6 +102,17 @@ void write_event(ThreadLog& log, const Event& event, spool::Writer& writer, Id o
       writer.add(call);
       break;
     }
+    case EventKind::kApiCall: {
+      spool::ApiCall call;
+      call.def = event.definition;
+      call.thread = own_thread;
+      call.start_ns = event.start_ns;
+      call.end_ns = event.end_ns;
+      call.correlation = static_cast<uint32_t>(event.handle);
+      call.result = static_cast<int32_t>(event.handle >> 32);
+      writer.add(call);
+      break;
+    }
     case EventKind::kBeat: {
       spool::Beat beat;
       beat.thread = own_thread;

@@ -164,6 +164,7 @@ Result<LaunchOutcome> Session::run() {
   sampling.session_folder = options_.folder;
   sampling.counters = options_.counters;
   sampling.counter_interval_us = options_.counter_interval_us;
+  sampling.operations = options_.level == spool::Level::kDeep;
   sampling.environment = target.entries;
   sampling.program = options_.program.path;
   sampling.wait_until_ready = !options_.armed && options_.delay_s <= 0;

@@ -93,10 +93,13 @@ void Sampling::start_counters(const SamplingOptions& options, const SignalRelay&
   Pipe ready;  // all samplers write to it and close it
   if (!ready.open()) return;
   for (const Gpu& gpu : visible) {
-    const Result<pid_t> helper = start_helper(
-        {kCountersCommand, "--session", options.session_folder, "--gpu", gpu.uuid, "--program", options.program,
-         "--interval-us", std::to_string(options.counter_interval_us), "--ready-fd", std::to_string(ready.write_end)},
-        options.session_folder + "/samples/counters.log", ready.write_end, signals);
+    const std::string interval_us = std::to_string(options.counter_interval_us);
+    std::vector<std::string> words = {kCountersCommand, "--session", options.session_folder, "--gpu", gpu.uuid};
+    words.insert(words.end(), {"--program", options.program, "--interval-us", interval_us});
+    words.insert(words.end(), {"--ready-fd", std::to_string(ready.write_end)});
+    if (options.operations) words.push_back("--operations");
+    const Result<pid_t> helper =
+        start_helper(words, options.session_folder + "/samples/counters.log", ready.write_end, signals);
     if (helper)
       helpers_.push_back(*helper);
     else

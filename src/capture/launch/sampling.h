@@ -16,13 +16,14 @@
 namespace llmprof::launch {
 
 // Hidden command of llmprof that samples the counters of one GPU:
-//   llmprof __counters --session DIR --gpu UUID --program PATH --interval-us N --ready-fd FD
+//   llmprof __counters --session DIR --gpu UUID --program PATH --interval-us N --ready-fd FD [--operations]
 constexpr const char* kCountersCommand = "__counters";
 
 struct SamplingOptions {
   std::string session_folder;
   bool counters = true;
   int64_t counter_interval_us = 100;
+  bool operations = false;               // deep mode: counters that bound the arithmetic
   bool wait_until_ready = true;          // false where recording begins later: the samplers sleep until then
   std::string program;                   // what will run: the counter samplers look for its CUPTI
   std::vector<std::string> environment;  // of the target: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are looked up

@@ -1,5 +1,7 @@
 #include "capture/samplers/pm_metrics.h"
 
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
 namespace llmprof::samplers {
@@ -13,12 +15,10 @@ std::string unknown_chip_advice() {
   return "use a newer CUPTI (the one of the CUDA toolkit that supports this GPU): --cupti PATH or LLMPROF_CUPTI";
 }
 
-}  // namespace
-
 // Facts: which names exist and fit into one pass was asked of the host half of CUPTI 13.0 for GA100, GA102, AD102,
 // GH100, GB100 and GB202. In none of them do lts__t_sector_hit_rate, sm__throughput or the plain
 // sm__inst_executed_realtime fit.
-const std::vector<PmCandidate>& pm_candidates() {
+const std::vector<PmCandidate>& broad_candidates() {
   static const std::vector<PmCandidate> candidates = {
       {"dram_read_frac", {"dram__read_throughput.avg.pct_of_peak_sustained_elapsed"}, kPercent},
       {"dram_write_frac", {"dram__write_throughput.avg.pct_of_peak_sustained_elapsed"}, kPercent},
@@ -46,16 +46,67 @@ const std::vector<PmCandidate>& pm_candidates() {
        kPercent},
       {"tensor_fp_frac",
        {"TPC.TriageCompute.sm__pipe_tensor_op_hmma_cycles_active_realtime.avg.pct_of_peak_sustained_elapsed",
-        "TPC.TriageCompute.sm__pipe_tensor_subpipe_hmma_cycles_active_realtime.avg.pct_of_peak_sustained_elapsed"},
+        "TPC.TriageCompute.sm__pipe_tensor_subpipe_hmma_cycles_active_realtime.avg.pct_of_peak_sustained_elapsed",
+        "sm__pipe_tensor_subpipe_hmma_cycles_active_realtime.avg.pct_of_peak_sustained_elapsed"},
        kPercent},
       {"tensor_int_frac",
        {"TPC.TriageCompute.sm__pipe_tensor_op_imma_cycles_active_realtime.avg.pct_of_peak_sustained_elapsed",
-        "TPC.TriageCompute.sm__pipe_tensor_subpipe_imma_cycles_active_realtime.avg.pct_of_peak_sustained_elapsed"},
+        "TPC.TriageCompute.sm__pipe_tensor_subpipe_imma_cycles_active_realtime.avg.pct_of_peak_sustained_elapsed",
+        "sm__pipe_tensor_subpipe_imma_cycles_active_realtime.avg.pct_of_peak_sustained_elapsed"},
        kPercent},
       {"copy_engine_frac", {"gpu__engine_cycles_active_any_syncce.avg.pct_of_peak_sustained_elapsed"}, kPercent},
       {"ctas_launched", {"gr__ctas_launched.sum"}, 1, true},
   };
   return candidates;
+}
+
+// Facts, asked of the same six chips. Counters of the FMA pipes, packed halves apart, fit beside the _realtime form of
+// the tensor counter, and except on GH100 and GB100 only without warps_active_frac. GH100 and GA100 have one counter
+// for all FMA pipes, the others one for each of the two; GA100 and GB202 cannot tell packed halves beside the rest;
+// GB100 gives up the split of the tensor pipe.
+std::vector<PmCandidate> operation_candidates() {
+  const std::vector<PmCandidate> fma = {
+      {"fma_instructions_per_s",
+       {"TPC.TriageCompute.sm__inst_executed_pipe_fma_realtime.sum.per_second",
+        "sm__inst_executed_pipe_fma_realtime.sum.per_second"},
+       1},
+      {"fma_heavy_instructions_per_s",
+       {"sm__inst_executed_pipe_fmaheavy_realtime.sum.per_second", "sm__inst_executed_pipe_fmaheavy.sum.per_second"},
+       1,
+       false,
+       "fma_instructions_per_s"},
+      {"fma_lite_instructions_per_s",
+       {"TPC.TriageCompute.sm__inst_executed_pipe_fmalite_realtime.sum.per_second",
+        "sm__inst_executed_pipe_fmalite_realtime.sum.per_second", "sm__inst_executed_pipe_fmalite.sum.per_second"},
+       1,
+       false,
+       "fma_instructions_per_s"},
+      {"fma_half_instructions_per_s", {"sm__inst_executed_pipe_fma_type_fp16.sum.per_second"}, 1},
+  };
+  std::vector<PmCandidate> candidates, last;
+  for (const PmCandidate& candidate : broad_candidates()) {
+    const std::string_view column = candidate.column;
+    if (column == "warps_active_frac") {
+      last.push_back(candidate);
+      continue;
+    }
+    candidates.push_back(candidate);
+    if (column == "tensor_active_frac") {
+      std::vector<const char*>& names = candidates.back().metrics;
+      names.insert(names.begin(), "sm__pipe_tensor_cycles_active_realtime.avg.pct_of_peak_sustained_elapsed");
+    } else if (column == "dram_write_bytes_per_s") {
+      candidates.insert(candidates.end(), fma.begin(), fma.end());
+    }
+  }
+  candidates.insert(candidates.end(), last.begin(), last.end());
+  return candidates;
+}
+
+}  // namespace
+
+const std::vector<PmCandidate>& pm_candidates(PmFocus focus) {
+  static const std::vector<PmCandidate> operations = operation_candidates();
+  return focus == PmFocus::kOperations ? operations : broad_candidates();
 }
 
 PmHost::PmHost(const CuptiProfilerLibrary& cupti, const std::string& chip, const uint8_t* availability)
@@ -91,13 +142,18 @@ size_t PmHost::passes(const std::vector<PmMetric>& metrics, std::vector<uint8_t>
 }
 
 Result<PmMetricSet> build_pm_metric_set(const CuptiProfilerLibrary& cupti, const std::string& chip,
-                                        const uint8_t* availability, size_t metrics_max) {
+                                        const uint8_t* availability, size_t metrics_max, PmFocus focus) {
   if (!cupti.has_host()) {
     return fail("expected a CUPTI that can schedule counters (CUDA 12.6 or later), found an older one", cupti.path(),
                 unknown_chip_advice());
   }
   PmMetricSet set;
-  for (const PmCandidate& candidate : pm_candidates()) {
+  const auto has = [&set](std::string_view column) {
+    return std::any_of(set.metrics.begin(), set.metrics.end(),
+                       [&](const PmMetric& metric) { return column == metric.column; });
+  };
+  for (const PmCandidate& candidate : pm_candidates(focus)) {
+    if (candidate.unless != nullptr && has(candidate.unless)) continue;
     if (metrics_max != 0 && set.metrics.size() == metrics_max) break;
     for (const char* metric : candidate.metrics) {
       PmHost host(cupti, chip, availability);

@@ -16,16 +16,22 @@
 
 namespace llmprof::samplers {
 
+// What a set is for. kOperations (deep mode) gives up warps_active_frac where it must, for the instructions of the FMA
+// pipes: beside the tensor pipe's active cycles they bound the arithmetic that was executed. No chip can sample
+// operation counts themselves (sm__ops_path_tensor_*, sm__sass_thread_inst_executed_op_*).
+enum class PmFocus : uint8_t { kBroad, kOperations };
+
 // One column of gpu_samples (trace/tables.h) and the metrics that can fill it, the preferred name first: names differ
 // between generations. The column's value is the metric's times scale.
 struct PmCandidate {
   const char* column;
   std::vector<const char*> metrics;
   double scale;
-  bool total = false;  // a count over the interval (adds up) rather than a mean or a rate
+  bool total = false;            // a count over the interval (adds up) rather than a mean or a rate
+  const char* unless = nullptr;  // left out where this column is in the set already
 };
 // In the order in which they are tried; the first ones matter most, because a full pass refuses what comes after.
-const std::vector<PmCandidate>& pm_candidates();
+const std::vector<PmCandidate>& pm_candidates(PmFocus focus = PmFocus::kBroad);
 
 struct PmMetric {
   const char* column;
@@ -43,7 +49,8 @@ struct PmMetricSet {
 // assume every counter of the chip; `metrics_max` 0: as many as fit. An error if the chip is unknown to this CUPTI or
 // not one metric can be sampled.
 Result<PmMetricSet> build_pm_metric_set(const CuptiProfilerLibrary& cupti, const std::string& chip,
-                                        const uint8_t* availability = nullptr, size_t metrics_max = 0);
+                                        const uint8_t* availability = nullptr, size_t metrics_max = 0,
+                                        PmFocus focus = PmFocus::kBroad);
 
 // A host object of CUPTI, released at the end of its scope.
 class PmHost {

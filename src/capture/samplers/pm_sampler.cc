@@ -1,5 +1,6 @@
 #include "capture/samplers/pm_sampler.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -64,7 +65,7 @@ struct Opened {
 
 // The first copy of CUPTI that can sample this GPU. A copy that is too new for the driver, too old for PM sampling or
 // does not know the chip makes way for the next; a missing permission or busy counters are the same for all.
-PmResult<Opened> open_device(const std::vector<std::string>& paths, size_t ordinal, size_t metrics_max,
+PmResult<Opened> open_device(const std::vector<std::string>& paths, size_t ordinal, size_t metrics_max, PmFocus focus,
                              Observations& seen) {
   PmFailure first;
   bool tried = false;
@@ -79,7 +80,7 @@ PmResult<Opened> open_device(const std::vector<std::string>& paths, size_t ordin
     Opened opened;
     opened.cupti = std::make_unique<CuptiProfilerLibrary>(std::move(*library));
     PmDevice support;
-    PmResult<PmDevice> device = open_pm_device(*opened.cupti, ordinal, &support, metrics_max);
+    PmResult<PmDevice> device = open_pm_device(*opened.cupti, ordinal, &support, metrics_max, focus);
     seen.support_vgpu = support.support_vgpu;
     seen.support_confidential = support.support_confidential;
     seen.support_wsl = support.support_wsl;
@@ -201,7 +202,8 @@ bool CounterSampler::prepare() {
   }
   std::vector<std::string> paths = {options_.cupti_path};
   if (options_.cupti_path.empty()) paths = cupti_candidates(options_.program);
-  PmResult<Opened> opened = open_device(paths, static_cast<size_t>(device->ordinal), options_.metrics_max, seen_);
+  PmResult<Opened> opened = open_device(paths, static_cast<size_t>(device->ordinal), options_.metrics_max,
+                                        options_.operations ? PmFocus::kOperations : PmFocus::kBroad, seen_);
   if (!opened) {
     explain_failure(opened.error());
     return false;
@@ -335,6 +337,10 @@ void CounterSampler::run() {
     end_session();
     report_lost();
     fact("counters_samples", std::to_string(series_->added()));
+    rusage used{};
+    if (getrusage(RUSAGE_SELF, &used) == 0)
+      fact("counters_cpu_ms", std::to_string((used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000 +
+                                             (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000));
   }
   writer_.close();
 }
@@ -361,7 +367,7 @@ CounterProbe probe_counters(const std::vector<std::string>& cupti_paths, const s
   const std::optional<CudaDevice> device = find_device(*devices, gpu_uuid, gpu_index);
   if (!device) return refuse({cupti_profiler::kInvalidDevice, "cuDeviceGet", "the CUDA driver does not list the GPU"});
   Observations seen;
-  PmResult<Opened> opened = open_device(cupti_paths, static_cast<size_t>(device->ordinal), 0, seen);
+  PmResult<Opened> opened = open_device(cupti_paths, static_cast<size_t>(device->ordinal), 0, PmFocus::kBroad, seen);
   probe.support_vgpu = seen.support_vgpu;
   probe.support_confidential = seen.support_confidential;
   probe.support_wsl = seen.support_wsl;

@@ -21,10 +21,11 @@ struct CounterSamplerOptions {
   int gpu_index = -1;    // N: NVML's index; -1: looked up by gpu_uuid. Which GPU, if gpu_uuid is empty
   std::string gpu_uuid;  // "GPU-..."
   int64_t interval_ns = 100000;
-  std::string cupti_path;  // empty: cupti_candidates(program)
-  std::string program;     // what is being watched, for that search
-  size_t metrics_max = 0;  // 0: as many as fit into one pass
-  int drain_ms = 20;       // how often the hardware buffer is emptied
+  std::string cupti_path;   // empty: cupti_candidates(program)
+  std::string program;      // what is being watched, for that search
+  size_t metrics_max = 0;   // 0: as many as fit into one pass
+  bool operations = false;  // the set of PmFocus::kOperations
+  int drain_ms = 20;        // how often the hardware buffer is emptied
   // When the file reaches half of this, two samples become one record, and again at every further sixteenth: 100 us
   // samples of 19 counters pass half in minutes, and hours stay near the cap. No record grows longer than a second.
   uint64_t file_cap_bytes = uint64_t{256} << 20U;

@@ -1,5 +1,6 @@
 #include "capture/samplers/pm_session.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -31,7 +32,7 @@ PmResult<std::vector<uint8_t>> read_availability(const CuptiProfilerLibrary& cup
 bool samples_by_cycles(const std::string& chip) { return chip == "GA100" || chip.rfind("TU", 0) == 0; }
 
 PmResult<PmDevice> open_pm_device(const CuptiProfilerLibrary& cupti, size_t device_index, PmDevice* seen_support,
-                                  size_t metrics_max) {
+                                  size_t metrics_max, PmFocus focus) {
   const CuptiProfilerApi& api = cupti.api();
   PmDevice device;
   device.device_index = device_index;
@@ -59,7 +60,7 @@ PmResult<PmDevice> open_pm_device(const CuptiProfilerLibrary& cupti, size_t devi
   PmResult<std::vector<uint8_t>> availability = read_availability(cupti, device_index);
   if (!availability) return tl::unexpected<PmFailure>(availability.error());
   device.availability = std::move(*availability);
-  Result<PmMetricSet> set = build_pm_metric_set(cupti, device.chip, device.availability.data(), metrics_max);
+  Result<PmMetricSet> set = build_pm_metric_set(cupti, device.chip, device.availability.data(), metrics_max, focus);
   if (!set) {
     const PmHost host(cupti, device.chip, device.availability.data());
     const bool known = host.status() == kSuccess;  // the chip is, and the device offers none of its counters
@@ -142,10 +143,46 @@ void PmSession::stop() {
   api_.pm_stop(&params);
 }
 
+void PmSession::clean_image() {
+  size_t bytes = pristine_.size();
+  if (layout_.known()) bytes = std::min(bytes, layout_.bytes_of(used_samples_));
+  std::memcpy(image_.data(), pristine_.data(), bytes);
+  used_samples_ = pristine_.size();  // all of it, until a decoding tells
+}
+
+void PmSession::learn_layout(size_t completed) {
+  used_samples_ = completed;
+  if (layout_.settled() || completed == 0) return;
+  size_t end = image_.size();
+  while (end > 0 && image_[end - 1] == pristine_[end - 1]) --end;
+  layout_.observe(completed, end);
+}
+
+void PmImageLayout::observe(size_t samples, size_t end) {
+  if (settled()) return;
+  if (first_samples_ == 0) {
+    first_samples_ = samples;
+    first_end_ = end;
+    return;
+  }
+  if (sample_bytes_ == 0) {
+    if (samples == first_samples_) return;
+    const bool more = samples > first_samples_;
+    if (more != (end > first_end_)) return refute();
+    const size_t bytes = more ? end - first_end_ : first_end_ - end;
+    const size_t count = more ? samples - first_samples_ : first_samples_ - samples;
+    sample_bytes_ = (bytes + count - 1) / count;
+    head_bytes_ = first_end_ > sample_bytes_ * first_samples_ ? first_end_ - sample_bytes_ * first_samples_ : 0;
+    return;
+  }
+  if (end > bytes_of(samples)) return refute();
+  ++agreed_;
+}
+
 PmResult<PmDrain> PmSession::drain(const PmSink& sink) {
   PmDrain result;
   for (int round = 0; round < kRounds; ++round) {
-    std::memcpy(image_.data(), pristine_.data(), pristine_.size());
+    clean_image();
     PmDecodeParams decode{};
     decode.struct_size = kPmDecodeSize;
     decode.object = object_;
@@ -168,6 +205,7 @@ PmResult<bool> PmSession::evaluate(const PmSink& sink, size_t& samples) {
   PmImageInfoParams info{kPmImageInfoSize, nullptr, image_.data(), image_.size(), 0, 0, 0};
   Code code = api_.pm_image_info(&info);
   if (code != kSuccess) return tl::unexpected<PmFailure>(failure(code, "cuptiPmSamplingGetCounterDataInfo"));
+  learn_layout(info.completed);
   for (size_t i = 0; i < info.completed; ++i) {
     PmSampleInfoParams sample{kPmSampleInfoSize, nullptr, object_, image_.data(), image_.size(), i, 0, 0};
     code = api_.pm_sample_info(&sample);

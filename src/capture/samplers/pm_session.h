@@ -40,14 +40,37 @@ bool samples_by_cycles(const std::string& chip);
 // Starts CUPTI's profiler in this process (cuptiProfilerInitialize; the CUDA driver must have started) and finds out
 // about the device. `seen_support` is filled as far as the calls got, also on failure. metrics_max 0: no limit.
 PmResult<PmDevice> open_pm_device(const CuptiProfilerLibrary& cupti, size_t device_index,
-                                  PmDevice* seen_support = nullptr, size_t metrics_max = 0);
+                                  PmDevice* seen_support = nullptr, size_t metrics_max = 0,
+                                  PmFocus focus = PmFocus::kBroad);
 
 struct PmSessionConfig {
   int64_t interval_ns = 100000;
-  // Image: about 18 KiB a sample with 4 metrics. 2000 samples are ten times what 20 ms hold at 100 us; with 20000 the
-  // decoder was seen to run out of memory.
-  uint32_t max_samples = 2000;
+  // Image: about 65 KiB a sample with 14 metrics, all of which must be clean before each decoding. 300 samples are half
+  // as many again as 20 ms hold at 100 us; with 20000 the decoder was seen to run out of memory.
+  uint32_t max_samples = 300;
   size_t hardware_buffer_bytes = size_t{256} << 20U;
+};
+
+// How far into an image so many samples reach, learnt from decodings: a head and one record a sample. An image must be
+// clean before each decoding, and it is large (65 KiB a sample with 14 metrics): cleaning all of it every 20 ms takes
+// most of a core.
+class PmImageLayout {
+ public:
+  // After a decoding of so many samples into a clean image: everything from byte `end` on is as it was.
+  void observe(size_t samples, size_t end);
+  bool known() const { return agreed_ >= kSure; }
+  bool settled() const { return known() || refuted_; }
+  // With room for one more, that may have been begun.
+  size_t bytes_of(size_t samples) const { return head_bytes_ + (samples + 2) * sample_bytes_; }
+
+ private:
+  static constexpr int kSure = 8;
+  void refute() { refuted_ = true; }
+
+  size_t first_samples_ = 0, first_end_ = 0;
+  size_t head_bytes_ = 0, sample_bytes_ = 0;
+  int agreed_ = 0;
+  bool refuted_ = false;
 };
 
 // One sample as CUPTI has it: values in the order of the set, times in CLOCK_REALTIME ns, nothing scaled or dropped.
@@ -86,7 +109,12 @@ class PmSession {
   PmHost host_;
   cupti_profiler::PmSamplingObject* object_ = nullptr;
   bool running_ = false;
+  void clean_image();
+  void learn_layout(size_t completed);
+
   std::vector<uint8_t> config_, image_, pristine_;
+  PmImageLayout layout_;
+  size_t used_samples_ = 0;  // of image_, since it was clean
   std::vector<const char*> names_;
   std::vector<double> values_;
 };

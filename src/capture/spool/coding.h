@@ -53,7 +53,8 @@ struct Closed {
   R(TextDef, 1) R(ThreadDef, 2) R(StreamDef, 3) R(KernelDef, 4) R(ApiDef, 5) R(LibraryDef, 6) R(MetricSetDef, 7)
 #define LLMPROF_SPOOL_WIDE(R) \
   R(DeviceDef, 16)            \
-  R(RangeOpen, 17) R(ClockReading, 18) R(LevelChange, 19) R(Note, 20) R(Fact, 21) R(NvmlSample, 22) R(Closed, 23)
+  R(RangeOpen, 17)            \
+  R(ClockReading, 18) R(LevelChange, 19) R(Note, 20) R(Fact, 21) R(NvmlSample, 22) R(Closed, 23) R(LaunchSite, 24)
 
 constexpr uint8_t kWideBit = 0x80;
 constexpr uint8_t kHotTagMask = 0x0F;
@@ -237,8 +238,9 @@ class Decoder {
   const uint8_t* at() const { return at_; }
   bool at_end() const { return at_ == end_; }
   bool bad() const { return bad_; }
-  uint8_t byte() { return *at_++; }            // only when not at_end()
-  void skip(uint64_t bytes) { at_ += bytes; }  // at most to the end
+  bool flags_left() const { return flags_ != 0; }  // set flags that the record has no use for
+  uint8_t byte() { return *at_++; }                // only when not at_end()
+  void skip(uint64_t bytes) { at_ += bytes; }      // at most to the end
   void begin_hot(uint8_t head) { flags_ = static_cast<uint8_t>((head & ~kWideBit) >> 4); }
   void begin_wide() { wide_ = true; }
 

@@ -64,7 +64,7 @@ inline bool read_hot(Decoder& in, uint8_t head, BlockState& state, Visitor& visi
   Record& last = last_of<Record>(state);
   in.begin_hot(head);
   code_one(in, record, last);
-  if (in.bad()) return false;
+  if (in.bad() || in.flags_left()) return false;
   last = record;
   visitor(static_cast<const Record&>(record));
   return true;

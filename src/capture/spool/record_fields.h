@@ -29,8 +29,7 @@ void code_one(C& c, R& r, const ApiCall& last) {
   c.above(r.end_ns, r.start_ns);
   c.delta(r.correlation, last.correlation);
   c.same(r.thread, last.thread);
-  c.same(r.result, last.result);
-  c.same(r.stack, last.stack);
+  c.same(r.result, last.result);  // the third flag is free: no writer has ever set it
 }
 
 template <class C, class R>
@@ -266,6 +265,15 @@ void code_one(C& c, R& r, const RangeOpen& last) {
   c.integer(r.domain);
   c.time(r.start_ns, last.start_ns);
   c.integer(r.process_wide);
+}
+
+template <class C, class R>
+void code_one(C& c, R& r, const LaunchSite& last) {
+  c.time(r.time_ns, last.time_ns);
+  c.integer(r.thread);
+  c.integer(r.function);
+  c.integer(r.stack);
+  c.integer(r.correlation);
 }
 
 template <class C, class R>

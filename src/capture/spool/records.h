@@ -135,7 +135,15 @@ struct ApiCall {
   int64_t start_ns = 0, end_ns = 0;
   uint32_t correlation = 0;
   int32_t result = 0;  // the call's return value
-  Id stack = 0;        // string, frames innermost first joined by '\n'; 0 where not taken
+};
+
+// A call stack taken at a launch. Only some launches have one: the 1st, 2nd, 4th, 8th, ... of each function.
+struct LaunchSite {
+  int64_t time_ns = 0;
+  Id thread = 0;
+  Id function = 0;  // string, as KernelDef::name has it
+  Id stack = 0;     // string: frames as module!function, innermost first, joined by '\n'
+  uint32_t correlation = 0;
 };
 
 struct Synchronization {

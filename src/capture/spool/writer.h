@@ -51,6 +51,7 @@ class Writer {
   void add(const Memset& record);
   void add(const GraphLaunch& record);
   void add(const ApiCall& record);
+  void add(const LaunchSite& record);
   void add(const Synchronization& record);
   void add(const Overhead& record);
   void add(const MemoryEvent& record);

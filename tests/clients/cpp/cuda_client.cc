@@ -4,6 +4,8 @@
 //   cuda_client [ACTION...]   each action in turn:
 //     launch=N      N kernels of 10 us, one every 20 us on the clock
 //     graph=N       captures a graph of 3 nodes and replays it N times
+//     capture       cudaStreamBeginCapture
+//     detached      prints how often CUPTI was taken out of the process so far
 //     copy=BYTES    a pageable copy
 //     stage=N       N kernels inside the range "prefill"
 //     sleep=MS      lets time pass
@@ -38,6 +40,7 @@ int cuptiActivityDisable(uint32_t);
 int cuptiActivityFlushAll(uint32_t);
 int cuptiActivityRegisterCallbacks(cupti::BufferRequest, cupti::BufferComplete);
 int cuptiActivityGetNextRecord(uint8_t*, size_t, cupti::Activity**);
+int cudaStreamBeginCapture(void*, int);
 }
 
 namespace {
@@ -121,6 +124,10 @@ void act(const char* program, const std::string& action) {
     stage(value);
   } else if (name == "graph") {
     graph(value);
+  } else if (name == "capture") {
+    cudaStreamBeginCapture(nullptr, 0);
+  } else if (name == "detached") {
+    std::printf("detached %u\n", fake_finalized());
   } else if (name == "copy") {
     fake_copy(static_cast<uint64_t>(value), now(), 1000, true);
   } else if (name == "sleep") {

@@ -9,7 +9,7 @@ import statistics
 import torch
 
 from models import MODELS, build, vocabulary
-from timing import print_result, stage, torch_profiler
+from timing import print_result, stage, take_turns, torch_profiler
 
 CAPTURE_WARM_UP = 3
 
@@ -22,7 +22,9 @@ def options():
     parser.add_argument("--ctx", type=int, default=512)
     parser.add_argument("--steps", type=int, default=32, help="steps of one round")
     parser.add_argument("--rounds", type=int, default=3, help="measured rounds")
+    parser.add_argument("--turns", type=int, default=0, help="at most so many turns, each asked for on stdin")
     parser.add_argument("--trace", default="", help="record the measured rounds with torch.profiler into this file")
+    parser.add_argument("--trace-full", action="store_true", help="with input shapes and Python stacks")
     return parser.parse_args()
 
 
@@ -32,7 +34,7 @@ def main():
     torch.manual_seed(0)
     model = build(args.model, args.layers)
     # The cache counts the steps it is asked for, those of the warm-up and of every replay included.
-    room = args.steps * (args.rounds + 1) + CAPTURE_WARM_UP + 8
+    room = args.steps * (args.rounds * max(args.turns, 1) + 1) + CAPTURE_WARM_UP + 8
     with torch.inference_mode():
         cache = StaticCache(config=model.config, max_batch_size=args.batch, max_cache_len=args.ctx + room, device="cuda",
                             dtype=torch.bfloat16)
@@ -68,10 +70,14 @@ def main():
             return [marks[i].elapsed_time(marks[i + 1]) for i in range(args.steps)]
 
         decode(measured=False)
-        with torch_profiler(args.trace):
-            steps = [ms for _ in range(args.rounds) for ms in decode(measured=True)]
-    print_result(args.trace, model=args.model, layers=args.layers, batch=args.batch, ctx=args.ctx,
-                 tpot_ms=statistics.median(steps), tpot_mean_ms=statistics.fmean(steps), steps=len(steps))
+
+        def measure(rounds):
+            with torch_profiler(args.trace, args.trace_full):
+                steps = [ms for _ in range(rounds) for ms in decode(measured=True)]
+            print_result(args.trace, model=args.model, layers=args.layers, batch=args.batch, ctx=args.ctx,
+                         tpot_ms=statistics.median(steps), tpot_mean_ms=statistics.fmean(steps), steps=len(steps))
+
+        take_turns(args.turns, measure, args.rounds)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,12 @@ import argparse
 import statistics
 import time
 
+START = time.perf_counter()
+
 import torch
 
 from models import MODELS, build, vocabulary
-from timing import print_result, stage, torch_profiler
+from timing import print_result, stage, take_turns, torch_profiler
 
 
 def options():
@@ -20,8 +22,11 @@ def options():
     parser.add_argument("--prompt", type=int, default=512)
     parser.add_argument("--new", type=int, default=32, help="decode steps per request")
     parser.add_argument("--iters", type=int, default=3, help="measured requests")
+    parser.add_argument("--seconds", type=float, default=0, help="go on with requests until the program is that old")
     parser.add_argument("--warmup", type=int, default=1)
+    parser.add_argument("--turns", type=int, default=0, help="at most so many turns, each asked for on stdin")
     parser.add_argument("--trace", default="", help="record the measured requests with torch.profiler into this file")
+    parser.add_argument("--trace-full", action="store_true", help="with input shapes and Python stacks")
     return parser.parse_args()
 
 
@@ -49,16 +54,23 @@ def main():
             token, cache = timed("decode_step", measured, step_ms,
                                  lambda: model(token, past_key_values=cache, use_cache=True))
 
+    def measure(requests):
+        ttft_ms.clear()
+        step_ms.clear()
+        with torch_profiler(args.trace, args.trace_full):
+            done = 0
+            while done < requests or time.perf_counter() - START < args.seconds:
+                generate(measured=True)
+                done += 1
+        print_result(args.trace, model=args.model, layers=args.layers, batch=args.batch, prompt=args.prompt,
+                     new=args.new, ttft_ms=statistics.median(ttft_ms), tpot_ms=statistics.median(step_ms),
+                     tpot_mean_ms=statistics.fmean(step_ms), steps=len(step_ms))
+
     with torch.inference_mode():
         for _ in range(args.warmup):
             generate(measured=False)
         torch.cuda.synchronize()
-        with torch_profiler(args.trace):
-            for _ in range(args.iters):
-                generate(measured=True)
-    print_result(args.trace, model=args.model, layers=args.layers, batch=args.batch, prompt=args.prompt, new=args.new,
-                 ttft_ms=statistics.median(ttft_ms), tpot_ms=statistics.median(step_ms),
-                 tpot_mean_ms=statistics.fmean(step_ms), steps=len(step_ms))
+        take_turns(args.turns, measure, args.iters)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,22 @@
-"""What both workloads share: the recording of a program by torch.profiler, stage ranges, the RESULT line."""
+"""What both workloads share: the recording of a program by torch.profiler, stage ranges, turns, the RESULT line."""
 import contextlib
 import json
 import os
+import sys
 
 from torch.cuda import nvtx
 
 
 @contextlib.contextmanager
-def torch_profiler(trace):
-    """Records into the file `trace` with torch.profiler's defaults; records nothing if it is empty."""
+def torch_profiler(trace, full=False):
+    """Records into the file `trace` with torch.profiler's defaults, or with shapes and Python stacks if `full`; records
+    nothing if `trace` is empty."""
     if not trace:
         yield
         return
     from torch.profiler import ProfilerActivity, profile
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recording:
+    activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    with profile(activities=activities, record_shapes=full, with_stack=full) as recording:
         yield
     recording.export_chrome_trace(trace)
 
@@ -21,6 +24,20 @@ def torch_profiler(trace):
 def stage(name, measured):
     """An NVTX range; warm-up runs are not measured and have none."""
     return nvtx.range(name) if measured else contextlib.nullcontext()
+
+
+def take_turns(turns, measure, times):
+    """measure(times) once. With `turns`, once for every number on stdin, of so many requests or rounds each: programs
+    that are all ready can then take turns on one GPU, and a comparison of them takes no account of its drift."""
+    if turns == 0:
+        measure(times)
+        return
+    print("READY", flush=True)
+    for _ in range(turns):
+        line = sys.stdin.readline()
+        if not line.strip():
+            return
+        measure(int(line))
 
 
 def print_result(trace, **values):

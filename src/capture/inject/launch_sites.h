@@ -1,0 +1,51 @@
+// Where kernels are launched from (deep mode): native call stacks, taken sparsely so that the cost vanishes after
+// warm-up. A function is sampled at its 1st, 2nd, 4th, 8th, ... launch.
+//
+// A stack is taken in three parts. On the program's thread only return addresses are collected: no lock, no allocation,
+// no system call but the clock's (vDSO); errno is kept, and a launch from inside (a signal handler) is left out. The
+// drain thread then turns addresses into lines (launch_symbols.h), which can take tens of milliseconds, so it must not
+// hold the spool's lock meanwhile; and hands the finished texts to the spool.
+//
+// Programs that switch stacks within a thread (greenlet, Boost.Context) are not sampled: such a stack cannot be walked
+// safely. Sampling therefore begins when resolve_launch_sites() has looked at the loaded modules for the first time.
+//
+// Bounds: kSamplesPerFunction of one function and kSamplesMax in all per process; kFramesMax frames; 4096 functions;
+// kPendingMax stacks not yet written (further ones are dropped and counted). 2.4 MB of memory, untouched until used,
+// and the indices of launch_symbols.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "capture/spool/writer.h"
+
+namespace llmprof::inject {
+
+constexpr uint32_t kSamplesPerFunction = 16;
+constexpr uint32_t kSamplesMax = 4096;
+constexpr size_t kPendingMax = 512;
+
+// On the launching thread, inside the launch. function_key: equal for launches of the same function. kernel_name: as
+// the driver has it; read during the call only. Nothing happens for a null name.
+void sample_launch_site(uint64_t function_key, const char* kernel_name, uint32_t correlation);
+
+// On the drain thread, in every round and once before the first launch, without the spool's lock: makes lines of what
+// was sampled. Not from _exit(): it calls the loader.
+void resolve_launch_sites();
+// With the spool's lock: writes what is resolved.
+void drain_launch_sites(spool::Writer& writer);
+
+// After fork, in the child: forgets everything, counts too.
+void abandon_launch_sites();
+
+struct LaunchSiteCounts {
+  uint64_t sampled = 0;  // stacks taken
+  uint64_t dropped = 0;  // wanted, but there was no room for them
+};
+LaunchSiteCounts launch_site_counts();
+
+// True for 1, 2, 4, ... up to kSamplesPerFunction such numbers.
+bool is_sampled_launch(uint32_t occurrence);
+
+}  // namespace llmprof::inject
