@@ -120,18 +120,50 @@ Found against_baseline(const Trace& trace, const Trace& baseline) {
 // the program, which has no counterpart without recording.
 int64_t compared_from_ns(const Trace& trace) {
   const Recorded& recorded = trace.recorded;
-  int64_t first_on = std::numeric_limits<int64_t>::max();
+  constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+  int64_t first_on = kNever;
   for (Row row = 0; row < recorded.size(); ++row)
     if (recorded.level[row] >= RecordingLevel::kDefault) first_on = std::min(first_on, recorded.start_ns[row]);
-  int64_t first_off = std::numeric_limits<int64_t>::max(), length = 0;
+  int64_t first_off = kNever;
   for (Row row = 0; row < recorded.size(); ++row) {
     if (recorded.level[row] >= RecordingLevel::kDefault || recorded.start_ns[row] <= first_on) continue;
-    if (recorded.start_ns[row] >= first_off) continue;
-    first_off = recorded.start_ns[row];
-    length = recorded.dur_ns[row];
+    first_off = std::min(first_off, recorded.start_ns[row]);
   }
-  return first_off == std::numeric_limits<int64_t>::max() ? first_off : first_off - length;
+  int64_t on_again = kNever, last_end = first_off;
+  for (Row row = 0; row < recorded.size(); ++row) {
+    last_end = std::max(last_end, recorded.start_ns[row] + recorded.dur_ns[row]);
+    if (recorded.level[row] >= RecordingLevel::kDefault && recorded.start_ns[row] >= first_off)
+      on_again = std::min(on_again, recorded.start_ns[row]);
+  }
+  return first_off == kNever ? kNever : first_off - (std::min(on_again, last_end) - first_off);
 }
+
+// When CUPTI was out of the process: only then a program runs as if it were alone. Where it never left, unrecorded
+// steps may be slowed too, and the method says so.
+class CuptiAway {
+ public:
+  explicit CuptiAway(const Trace& trace) {
+    const Recorded& recorded = trace.recorded;
+    for (Row row = 0; row < recorded.size(); ++row)
+      if (trace.text(recorded.reason[row]) == "detached")
+        spans_.push_back({recorded.start_ns[row], recorded.start_ns[row] + recorded.dur_ns[row]});
+    std::sort(spans_.begin(), spans_.end(),
+              [](const TimeSpan& a, const TimeSpan& b) { return a.start_ns < b.start_ns; });
+  }
+  bool ever() const { return !spans_.empty(); }
+  // Whether [start_ns, end_ns) counts as unrecorded.
+  bool counts(int64_t start_ns, int64_t end_ns) const {
+    if (spans_.empty()) return true;
+    const std::vector<TimeSpan>::const_iterator after =
+        std::upper_bound(spans_.begin(), spans_.end(), start_ns,
+                         [](int64_t time, const TimeSpan& span) { return time < span.start_ns; });
+    return after != spans_.begin() && end_ns <= std::prev(after)->end_ns;
+  }
+  const char* method() const { return ever() ? "within-run" : "within-run, CUPTI attached"; }
+
+ private:
+  std::vector<TimeSpan> spans_;
+};
 
 std::vector<StageTimes> stage_times_from(const Trace& trace, int64_t from_ns);
 
@@ -142,8 +174,9 @@ Found within_run(const Trace& trace) {
   for (const RecordingLevel level : trace.recorded.level) unrecorded |= level < RecordingLevel::kDefault;
   if (!unrecorded) return found;
   found.reason = "no step lies in the windows without recording";
+  const char* const method = CuptiAway(trace).method();
   for (const StageTimes& times : stage_times_from(trace, compared_from_ns(trace))) {
-    if (!times.unrecorded_ns.empty()) add_row(times.stage, "within-run", times.recorded_ns, times.unrecorded_ns, found);
+    if (!times.unrecorded_ns.empty()) add_row(times.stage, method, times.recorded_ns, times.unrecorded_ns, found);
   }
   return found;
 }
@@ -163,6 +196,7 @@ std::map<std::pair<Row, uint64_t>, BeatIntervals> beat_intervals(const Trace& tr
   std::map<std::pair<Row, uint64_t>, int64_t> last;
   std::map<std::pair<Row, uint64_t>, BeatIntervals> out;
   const int64_t from_ns = compared_from_ns(trace);
+  const CuptiAway away(trace);
   for (const Row row : order) {
     const Row thread = beats.thread[row];
     if (thread >= trace.threads.size()) continue;
@@ -179,6 +213,7 @@ std::map<std::pair<Row, uint64_t>, BeatIntervals> beat_intervals(const Trace& tr
       intervals.waits += calls.first_blocking(thread, from, to) != nullptr;
     } else if (std::any_of(spans.begin(), spans.end(),
                            [&](const TimeSpan& span) { return span.start_ns <= from && to <= span.end_ns; })) {
+      if (!away.counts(from, to)) continue;
       intervals.unrecorded_ns.push_back(static_cast<double>(to - from));
     }
   }
@@ -266,6 +301,7 @@ std::vector<StageTimes> stage_times_from(const Trace& trace, int64_t from_ns) {
   std::vector<StageTimes> out;
   std::map<std::string_view, size_t> slots;
   std::map<int32_t, Row> previous;
+  const CuptiAway away(trace);
   for (Row s = 0; s < steps.size(); ++s) {
     const std::string_view name = base_stage_name(trace.text(steps.stage[s]));
     const auto [slot, fresh] = slots.emplace(name, out.size());
@@ -275,6 +311,7 @@ std::vector<StageTimes> stage_times_from(const Trace& trace, int64_t from_ns) {
     const bool alike = before == previous.end() || steps.missing[before->second] == steps.missing[s];
     previous[steps.device[s]] = s;
     if (!alike || steps.missing[s] == 1 || steps.start_ns[s] < from_ns) continue;
+    if (steps.missing[s] != 0 && !away.counts(steps.start_ns[s], steps.end_ns[s])) continue;
     StageTimes& times = out[slot->second];
     (steps.missing[s] == 0 ? times.recorded_ns : times.unrecorded_ns)
         .push_back(static_cast<double>(steps.end_ns[s] - steps.start_ns[s]));

@@ -331,7 +331,7 @@ LLMPROF_RECORD(TelemetryPoint, "telemetry",
 
 #define LLMPROF_DISTORTION_FIELDS(F)                                                                      \
   F(std::string, stage, "", "Stage, or the host event that recurs")                                       \
-  F(std::string, method, "", "within-run, beats or baseline")                                             \
+  F(std::string, method, "", "within-run (CUPTI attached: it never left), beats or baseline")             \
   F(double, distortion_frac, "frac", "Ratio of the median step times with and without recording, less 1") \
   F(double, ci95_low_frac, "frac", "Lower end of its 95 % confidence interval (bootstrap)")               \
   F(double, ci95_high_frac, "frac", "Upper end")                                                          \

@@ -260,7 +260,7 @@ void add_recording_options(CLI::App& command, Options& options) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->group(recording);
   command.add_flag("--armed", plan.armed, "record nothing until `llmprof ctl start`")->group(recording);
-  command.add_flag("--torch", plan.torch, "names and shapes of PyTorch's operators, and their modules")
+  command.add_flag("--torch", plan.torch, "PyTorch's operators with shapes, modules, Python functions")
       ->group(recording);
   command.add_flag("--baseline", options.baseline, "run the program once more, first, to measure what profiling costs")
       ->group(recording);

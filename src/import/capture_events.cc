@@ -99,17 +99,21 @@ void SpoolReader::add_annotation(Row thread, StringId name, StringId domain, int
   table.external_id.push_back(0);
 }
 
-// With --torch, PyTorch names its operators ("aten::mm, sizes = [[1, 8], [8, 4]]") and the hook module its modules
-// ("[module] LlamaMLP") by ranges: they are operators and Python calls, not stages that the program named.
+// With --torch, PyTorch names its operators ("aten::mm, sizes = [[1, 8], [8, 4]]") and the hook module the program's
+// modules ("[module] LlamaMLP") and functions ("[python] model.py(12): forward") by ranges: they are operators and
+// Python calls, not stages that the program named.
 bool SpoolReader::add_torch(Row on_thread, std::string_view text, int64_t start_ns, int64_t dur_ns) {
   constexpr std::string_view kModule = "[module] ";
   constexpr std::string_view kSizes = ", sizes = ";
-  if (text.substr(0, kModule.size()) == kModule) {
+  constexpr std::string_view kPython = "[python] ";
+  const bool module = text.substr(0, kModule.size()) == kModule;
+  if (module || text.substr(0, kPython.size()) == kPython) {
     PythonCalls& calls = trace_.python_calls;
     calls.start_ns.push_back(start_ns);
     calls.dur_ns.push_back(dur_ns);
     calls.thread.push_back(on_thread);
-    calls.name.push_back(trace_.strings.intern("nn.Module: " + std::string(text.substr(kModule.size()))));
+    calls.name.push_back(module ? trace_.strings.intern("nn.Module: " + std::string(text.substr(kModule.size())))
+                                : trace_.strings.intern(text.substr(kPython.size())));
     calls.python_id.push_back(-1);
     calls.parent_id.push_back(-1);
     return true;

@@ -82,7 +82,7 @@ TEST(Distortion, WithinOneRun) {
   const Report report = report_of(run.trace);
   ASSERT_TRUE(report.overhead && report.overhead->distortion_frac);
   EXPECT_NEAR(*report.overhead->distortion_frac, 0.04, 0.005);
-  EXPECT_EQ(report.overhead->method, "within-run");
+  EXPECT_EQ(report.overhead->method, "within-run, CUPTI attached") << "nothing says that it left";
   EXPECT_EQ(report.overhead->stage, "decode_step");
   ASSERT_EQ(report.overhead->stages.size(), 1U);
   // Slower steps reach further back than the unrecorded window is long; the first of them counts as warm-up.
@@ -90,6 +90,29 @@ TEST(Distortion, WithinOneRun) {
   EXPECT_EQ(report.overhead->stages[0].unrecorded_steps, 19) << "the first one follows a recorded step";
   EXPECT_EQ(finding_of(report, "profiler-distortion"), nullptr) << "under 5 %";
   for (const ConservationCheck& check : report.conservation) EXPECT_TRUE(check.ok) << check.name;
+}
+
+TEST(Distortion, OnlyStepsWithoutCuptiCountWhereItLeft) {
+  AnalyzedRecording run = two_halves(1200'000, 1100'000);
+  // The second half of the unrecorded window runs without CUPTI and faster; the first half had records off only.
+  Trace& trace = run.trace;
+  const int64_t dark = trace.recorded.start_ns[1], end = dark + trace.recorded.dur_ns[1];
+  const int64_t left = dark + (end - dark) / 2;
+  trace.recorded.resize(3);
+  trace.recorded.dur_ns[1] = left - dark;
+  trace.recorded.start_ns[2] = left;
+  trace.recorded.dur_ns[2] = end - left;
+  trace.recorded.process_id[2] = 1;
+  trace.recorded.level[2] = RecordingLevel::kLight;
+  trace.recorded.reason[2] = trace.strings.intern("detached");
+  for (Row s = 0; s < trace.steps.size(); ++s)
+    if (trace.steps.start_ns[s] >= left) trace.steps.end_ns[s] = trace.steps.start_ns[s] + 1000'000;
+  const Report report = report_of(trace);
+  ASSERT_TRUE(report.overhead && report.overhead->distortion_frac);
+  EXPECT_EQ(report.overhead->method, "within-run");
+  EXPECT_NEAR(*report.overhead->distortion_frac, 0.2, 0.01) << "against 1.0 ms, not 1.1 ms";
+  EXPECT_LE(report.overhead->stages[0].unrecorded_steps, 11);
+  EXPECT_GE(report.overhead->stages[0].recorded_steps, 15) << "the comparison reaches back by the whole window";
 }
 
 TEST(Distortion, AboveFivePercentIsAFinding) {

@@ -72,7 +72,7 @@ inline std::filesystem::path build_folder() {
 
 enum class Watching { kNotLoaded, kLoaded, kWatched };
 
-// `command`: a program of the build's folder fakes/ and its arguments.
+// `command`: a program of the build's folder fakes/ and its arguments, or one with its whole path.
 inline ClientRun run_client(const std::string& command, Watching watching, const std::string& environment = "") {
   namespace fs = std::filesystem;
   std::string folder = (fs::temp_directory_path() / "llmprof_client_XXXXXX").string();
@@ -84,7 +84,7 @@ inline ClientRun run_client(const std::string& command, Watching watching, const
   std::string line = "env -u LD_PRELOAD -u LLMPROF_SESSION LLMPROF_FAKE_LOG=" + folder + "/fake.log " + environment;
   if (watching != Watching::kNotLoaded) line += " LD_PRELOAD=" + library + " NVTX_INJECTION64_PATH=" + library;
   if (watching == Watching::kWatched) line += " LLMPROF_SESSION=" + folder + " LLMPROF_LEVEL=light";
-  line += " " + (build_folder() / "fakes").string() + "/" + command;
+  line += " " + (command.front() == '/' ? "" : (build_folder() / "fakes").string() + "/") + command;
   if (FILE* pipe = popen(line.c_str(), "r")) {
     char buffer[4096];
     while (size_t size = fread(buffer, 1, sizeof(buffer), pipe)) run.output.append(buffer, size);

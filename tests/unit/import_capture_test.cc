@@ -260,6 +260,36 @@ TEST_F(CaptureTest, LibraryCallsAndTheirGraphNodes) {
 }
 
 // Two ranks that both call their GPU 0, and samplers that see three GPUs.
+TEST_F(CaptureTest, NamesOfTorchAreOperatorsAndPythonCalls) {
+  Writer writer;
+  open(writer, "spool/1-1.spool", "target");
+  const Id thread = writer.define(spool::ThreadDef{0, 4242, writer.text("python")});
+  writer.add(spool::LevelChange{kStart, spool::Level::kDefault, writer.text("start")});
+  int64_t at = kStart + 100;
+  for (const char* const text : {"[python] llama/modeling_llama.py(241): LlamaAttention.forward", "[module] LlamaMLP",
+                                 "aten::mm, sizes = [[1, 8], [8, 4]]", "aten::add", "decode_step"}) {
+    spool::Range range;
+    range.thread = thread;
+    range.name = writer.text(text);
+    range.start_ns = at;
+    range.end_ns = at + 50;
+    writer.add(range);
+    at += 100;
+  }
+  writer.close();
+
+  const Trace trace = import();
+  ASSERT_EQ(trace.python_calls.size(), 2U);
+  EXPECT_EQ(trace.text(trace.python_calls.name[0]), "llama/modeling_llama.py(241): LlamaAttention.forward");
+  EXPECT_EQ(trace.text(trace.python_calls.name[1]), "nn.Module: LlamaMLP");
+  ASSERT_EQ(trace.ops.size(), 2U);
+  EXPECT_EQ(trace.text(trace.ops.name[0]), "aten::mm");
+  EXPECT_EQ(trace.text(trace.signatures.dims[trace.ops.signature[0]]), "[[1, 8], [8, 4]]");
+  EXPECT_EQ(trace.text(trace.ops.name[1]), "aten::add");
+  ASSERT_EQ(trace.annotations.size(), 1U);
+  EXPECT_EQ(trace.text(trace.annotations.name[0]), "decode_step");
+}
+
 TEST_F(CaptureTest, SeveralProcessesAndSamplers) {
   const char* uuids[] = {kUuid0, kUuid1};
   for (int rank = 0; rank < 2; ++rank) {

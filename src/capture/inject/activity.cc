@@ -67,6 +67,15 @@ bool may_detach() {
          !stays_attached.load(std::memory_order_relaxed) && capture_hooks_work();
 }
 
+// CUPTI's count begins anew with each attaching.
+void report_dropped() {
+  size_t dropped = 0;
+  if (api->cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) != cupti::kSuccess || dropped == 0) return;
+  char text[128];
+  std::snprintf(text, sizeof text, "CUPTI dropped %zu activity records", dropped);
+  note("lost-records", text);
+}
+
 // The level of detail is the recording's; these spans say when CUPTI was away, and the program as fast as alone.
 void write_level(const char* reason) {
   SpoolAccess access;
@@ -85,6 +94,7 @@ void detach_here() {
   const bool due = leaving.load(std::memory_order_relaxed) == Leaving::kDue && may_detach();
   if (due) {
     leaving.store(Leaving::kNo, std::memory_order_relaxed);
+    report_dropped();
     const cupti::Result result = api->cuptiFinalize();
     attached.store(false, std::memory_order_relaxed);
     subscriber = nullptr;
@@ -309,12 +319,7 @@ void finish_activities(bool orderly) {
     api->cuptiActivityFlushAll(0);
     if (orderly) api->cuptiActivityFlushAll(1);
     decode_completed();
-    size_t dropped = 0;
-    if (orderly && api->cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) == cupti::kSuccess && dropped != 0) {
-      char text[128];
-      std::snprintf(text, sizeof text, "CUPTI dropped %zu activity records", dropped);
-      note("lost-records", text);
-    }
+    if (orderly) report_dropped();
   }
   active.store(false, std::memory_order_release);
   pthread_mutex_unlock(&attach_lock);

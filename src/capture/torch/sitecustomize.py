@@ -2,8 +2,8 @@
 
 This folder stands first on PYTHONPATH, so every Python of the run imports this file at its start. It waits until the
 program itself imports torch, then lets torch name each operator, with input shapes, as an NVTX range
-(torch.autograd.profiler.emit_nvtx), and each nn.Module's forward as a range in the domain "llmprof.module".
-libllmprof_inject.so turns both into rows of the trace. Nothing here may change or break the program: every failure is
+(torch.autograd.profiler.emit_nvtx), and tells libllmprof_inject.so of each nn.Module's forward and of the program's Python
+functions (llmprof_frames.py). All three become rows of the trace. Nothing here may change or break the program: every failure is
 silent but for a line in the recording, and a sitecustomize of the user's own still runs.
 """
 
@@ -27,21 +27,24 @@ def _run_next_sitecustomize():
     spec.loader.exec_module(module)
 
 
-def _name_modules(torch):
-    """Ranges for nn.Module.forward, named like the class; only leaves and containers that the program calls."""
+def _name_modules(torch, push, pop):
+    """nn.Module.forward, named like the class; the modules that the program calls, and those inside."""
     from torch.nn.modules import module as modules
 
-    push = torch.cuda.nvtx.range_push
-    pop = torch.cuda.nvtx.range_pop
+    texts = {}
 
     def before(module, _inputs):
-        push("[module] " + type(module).__name__)
+        kind = type(module)
+        text = texts.get(kind)
+        if text is None:
+            text = texts[kind] = ("[module] " + kind.__name__).encode("utf-8", "replace")
+        push(text)
 
     def after(_module, _inputs, _outputs):
         pop()
 
     modules.register_module_forward_pre_hook(before)
-    # always_call: a forward that raises must not leave its range open
+    # always_call: a forward that raises must not stay open
     modules.register_module_forward_hook(after, always_call=True)
 
 
@@ -76,8 +79,13 @@ def _name_operators(torch):
 def _torch_imported(torch):
     try:
         if os.environ.get("LLMPROF_TORCH") == "1":
+            import llmprof_frames
+
             _name_operators(torch)
-            _name_modules(torch)
+            recorder = llmprof_frames.recorder()
+            if recorder is not None:
+                _name_modules(torch, *recorder)
+                llmprof_frames.start(os.path.dirname(os.path.abspath(torch.__file__)))
     except Exception as error:  # a torch too old or too new for this: the program goes on without names
         try:
             torch.cuda.nvtx.mark("llmprof: operators of PyTorch are not named: %r" % (error,))

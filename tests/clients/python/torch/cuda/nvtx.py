@@ -1,0 +1,2 @@
+def mark(_text):
+    pass
