@@ -434,6 +434,7 @@ struct TelemetryReport {
   int64_t nvml_samples = 0, counter_samples = 0;
   OptText counter_source;  // pm-sampling or gpm
   OptDouble counter_interval_us, counter_coverage_frac;
+  OptDouble counter_clock_offset_us;  // kernel times minus counter times where they agree best (clock_offset.h)
   std::optional<Summary> power_w, sm_clock_mhz, memory_clock_mhz, temperature_c, memory_temperature_c;
   OptText sm_clock_source;  // pm-sampling or nvml
   OptDouble gpu_util_frac;  // mean of the driver's figure: any kernel ran

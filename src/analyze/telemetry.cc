@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 
+#include "analyze/clock_offset.h"
+
 namespace llmprof {
 namespace {
 
@@ -132,7 +134,7 @@ void fill_series(const DeviceReadings& readings, const Window& window, Telemetry
   }
 }
 
-void fill_counters(const DeviceReadings& readings, const Window& window, TelemetryReport& out) {
+void fill_counters(const Trace& trace, const DeviceReadings& readings, const Window& window, TelemetryReport& out) {
   if (readings.counters.empty()) return;
   CounterSums sums;
   readings.counters.add(window.start_ns, window.end_ns, sums);
@@ -141,6 +143,9 @@ void fill_counters(const DeviceReadings& readings, const Window& window, Telemet
   out.counter_source = readings.counters.source();
   out.counter_interval_us = static_cast<double>(readings.counters.interval_ns()) / 1e3;
   out.counter_coverage_frac = std::min(1.0, sums.covered_ns / static_cast<double>(window.end_ns - window.start_ns));
+  if (const std::optional<ClockOffset> offset =
+          counter_clock_offset(trace, static_cast<int32_t>(out.device), readings.counters))
+    out.counter_clock_offset_us = offset->offset_us;
   if (!sums.clocks_hz.empty()) {
     out.sm_clock_mhz = summarize(in_mhz(sums.clocks_hz));
     out.sm_clock_source = readings.counters.source();
@@ -336,7 +341,7 @@ void analyze_telemetry(const Context& context, Report& report, std::vector<Canno
   telemetry.device = window.device;
   telemetry.window_ms.ns = window.end_ns - window.start_ns;
   fill_nvml(context, readings, window, telemetry);
-  fill_counters(readings, window, telemetry);
+  fill_counters(context.trace, readings, window, telemetry);
   fill_energy(context, readings, window, telemetry);
   fill_series(readings, window, telemetry);
   explain_missing(context, telemetry, window, cannot_tell);

@@ -115,6 +115,7 @@ void write_telemetry(JsonWriter& json, const std::optional<TelemetryReport>& tel
   write_optional(json, "counter_source", telemetry->counter_source);
   write_optional(json, "counter_interval_us", telemetry->counter_interval_us);
   write_optional(json, "counter_coverage_frac", telemetry->counter_coverage_frac);
+  write_optional(json, "counter_clock_offset_us", telemetry->counter_clock_offset_us);
   write_summary(json, "power_w", telemetry->power_w);
   write_summary(json, "sm_clock_mhz", telemetry->sm_clock_mhz);
   write_optional(json, "sm_clock_source", telemetry->sm_clock_source);

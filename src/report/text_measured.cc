@@ -47,6 +47,8 @@ std::string stage_rows(const Report& report, const Ink& ink) {
   const TelemetryReport& telemetry = *report.telemetry;
   if (telemetry.counter_source && telemetry.counter_interval_us)
     note += fmt::format(", {} every {}", *telemetry.counter_source, format_ms(*telemetry.counter_interval_us / 1e3));
+  if (telemetry.counter_clock_offset_us)
+    note += fmt::format(", {:+.1f} us off the kernels' clock", *telemetry.counter_clock_offset_us);
   note += "; they see every process on the GPU";
   return ink.bold("Measured") + "  " + ink.dim(note) + "\n" + table.render("  ", ink.on());
 }
