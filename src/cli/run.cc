@@ -264,7 +264,7 @@ void add_recording_options(CLI::App& command, Options& options) {
       ->group(recording);
   command.add_flag("--baseline", options.baseline, "run the program once more, first, to measure what profiling costs")
       ->group(recording);
-  command.add_option("--gaps", options.gaps, "auto: leave windows unrecorded, to measure what profiling costs; off")
+  command.add_option("--gaps", options.gaps, "auto: leave windows unrecorded, to keep the cost low and know it; off")
       ->check(CLI::IsMember({"auto", "off"}))
       ->capture_default_str()
       ->group(recording);

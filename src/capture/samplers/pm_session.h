@@ -45,9 +45,9 @@ PmResult<PmDevice> open_pm_device(const CuptiProfilerLibrary& cupti, size_t devi
 
 struct PmSessionConfig {
   int64_t interval_ns = 100000;
-  // Image: about 65 KiB a sample with 14 metrics, all of which must be clean before each decoding. 300 samples are half
-  // as many again as 20 ms hold at 100 us; with 20000 the decoder was seen to run out of memory.
-  uint32_t max_samples = 300;
+  // An image of so many, 65 KiB a sample with 14 metrics: five times what 20 ms hold at 100 us, because a decoding that
+  // finds its image full may not go on where it stopped. With 20000 the decoder was seen to run out of memory.
+  uint32_t max_samples = 1000;
   size_t hardware_buffer_bytes = size_t{256} << 20U;
 };
 
