@@ -253,6 +253,12 @@ void CounterSampler::end_session() {
   session_->stop();
   // All that is left, however far behind; a driver that never comes to an end must not hold the report.
   for (int i = 0; i < kLastDrains && drain() && behind_ > 0; ++i) continue;
+  if (session_ != nullptr) {
+    const PmCost& cost = session_->cost();
+    fact("counters_clean_decode_evaluate_ms", std::to_string(cost.clean_ns / 1000000) + " " +
+                                                  std::to_string(cost.decode_ns / 1000000) + " " +
+                                                  std::to_string(cost.evaluate_ns / 1000000));
+  }
   session_.reset();
   ending_ = false;
   series_->finish();

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "capture/samplers/clock.h"
+
 namespace llmprof::samplers {
 namespace {
 
@@ -182,18 +184,24 @@ void PmImageLayout::observe(size_t samples, size_t end) {
 PmResult<PmDrain> PmSession::drain(const PmSink& sink) {
   PmDrain result;
   for (int round = 0; round < kRounds; ++round) {
+    const int64_t begin_ns = monotonic_ns();
     clean_image();
+    const int64_t cleaned_ns = monotonic_ns();
     PmDecodeParams decode{};
     decode.struct_size = kPmDecodeSize;
     decode.object = object_;
     decode.image = image_.data();
     decode.image_bytes = image_.size();
     const Code code = api_.pm_decode(&decode);
+    const int64_t decoded_ns = monotonic_ns();
+    cost_.clean_ns += cleaned_ns - begin_ns;
+    cost_.decode_ns += decoded_ns - cleaned_ns;
     if (code == kOutOfMemory || (code == kSuccess && decode.overflow != 0)) result.overflow = true;
     if (code != kSuccess && code != kOutOfMemory)
       return tl::unexpected<PmFailure>(failure(code, "cuptiPmSamplingDecodeData"));
     // What was decoded before the overflow is as good as any other.
     const PmResult<bool> evaluated = evaluate(sink, result.samples);
+    cost_.evaluate_ns += monotonic_ns() - decoded_ns;
     if (!evaluated && !result.overflow) return tl::unexpected<PmFailure>(evaluated.error());
     if (result.overflow || decode.stop_reason != kStopImageFull) return result;
   }

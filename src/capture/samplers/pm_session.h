@@ -73,6 +73,11 @@ class PmImageLayout {
   bool refuted_ = false;
 };
 
+// Where a sampler's time goes, ns.
+struct PmCost {
+  int64_t clean_ns = 0, decode_ns = 0, evaluate_ns = 0;
+};
+
 // One sample as CUPTI has it: values in the order of the set, times in CLOCK_REALTIME ns, nothing scaled or dropped.
 using PmSink = std::function<void(int64_t start_ns, int64_t end_ns, const double* values)>;
 
@@ -95,6 +100,8 @@ class PmSession {
   // Stops collecting; drain() still gives what is left.
   void stop();
 
+  const PmCost& cost() const { return cost_; }
+
   static constexpr int kRounds = 4;
 
  private:
@@ -102,6 +109,8 @@ class PmSession {
   PmResult<bool> begin(const PmSessionConfig& config);
   PmResult<bool> evaluate(const PmSink& sink, size_t& samples);
   PmFailure failure(cupti_profiler::Code code, const char* call) const;
+  void clean_image();
+  void learn_layout(size_t completed);
 
   const CuptiProfilerLibrary& cupti_;
   const CuptiProfilerApi& api_;
@@ -109,9 +118,7 @@ class PmSession {
   PmHost host_;
   cupti_profiler::PmSamplingObject* object_ = nullptr;
   bool running_ = false;
-  void clean_image();
-  void learn_layout(size_t completed);
-
+  PmCost cost_;
   std::vector<uint8_t> config_, image_, pristine_;
   PmImageLayout layout_;
   size_t used_samples_ = 0;  // of image_, since it was clean
