@@ -99,8 +99,7 @@ void add_idle(const Trace& trace, Groups& groups) {
 // Whether the library call has recorded sizes; then its activities are covered, whichever of them carries the work.
 bool library_call_known(const Trace& trace, Row call) {
   const LibraryCalls& calls = trace.library_calls;
-  return call < calls.size() && calls.kind[call] != WorkKind::kAttention && calls.m[call] > 0 && calls.n[call] > 0 &&
-         calls.k[call] > 0;
+  return call < calls.size() && calls.m[call] > 0 && calls.n[call] > 0 && calls.k[call] > 0;
 }
 
 // Wall time of stages together with that of their steps whose kernels are missing.

@@ -530,9 +530,49 @@ WorkOutcome compute_work(const OpRule& rule, const SignatureShapes& shapes, std:
   return WorkOutcome::kUnknown;
 }
 
+namespace {
+
+// Causal as a library says it: query i sees the keys up to i, so further keys are never read.
+bool library_attention_work(const LibraryCalls& calls, Row call, WorkShape& out) {
+  constexpr uint8_t kCausal = 1;
+  const int64_t heads = calls.heads[call], kv_heads = calls.kv_heads[call], value_size = calls.value_size[call];
+  if (calls.k[call] <= 0 || calls.k[call] > kMaxElements || value_size <= 0) return false;
+  const int64_t sizes[] = {calls.batch[call], heads, calls.m[call], calls.n[call], calls.k[call] + value_size};
+  int64_t product = 1;
+  for (const int64_t size : sizes) {
+    if (size <= 0 || size > kMaxElements / product) return false;
+    product *= size;
+  }
+  if (kv_heads <= 0 || heads % kv_heads != 0) return false;
+  out.batch = calls.batch[call];
+  out.m = calls.m[call];
+  out.n = calls.n[call];
+  out.k = calls.k[call];
+  out.heads = heads;
+  out.kv_heads = kv_heads;
+  out.causal = calls.mask[call] == kCausal;
+  out.dtype = calls.dtype[call];
+  out.weight_dtype = calls.weight_dtype[call];
+  const int64_t keys = out.causal ? std::min(out.m, out.n) : out.n;
+  const double queries = as_double(out.m), full = queries * as_double(out.n);
+  const double kept = out.causal ? causal_pairs(keys, keys) + (queries - as_double(keys)) * as_double(keys) : full;
+  const double batch_heads = as_double(out.batch) * as_double(heads);
+  const double per_pair = 2 * batch_heads * as_double(out.k + value_size);
+  out.flops = per_pair * kept;
+  out.flops_full = per_pair * full;
+  out.kv_bytes = size_bytes(
+      as_double(out.batch) * as_double(kv_heads) * as_double(keys) * as_double(out.k + value_size), out.weight_dtype);
+  out.bytes = size_bytes(batch_heads * queries * as_double(out.k), out.dtype) + out.kv_bytes +
+              size_bytes(batch_heads * queries * as_double(value_size), calls.out_dtype[call]);
+  return true;
+}
+
+}  // namespace
+
 bool library_call_work(const LibraryCalls& calls, Row call, const KernelHint& hint, WorkShape& out) {
   out = {};
   out.kind = calls.kind[call];
+  if (out.kind == WorkKind::kAttention) return library_attention_work(calls, call, out);
   if (out.kind != WorkKind::kGemm && out.kind != WorkKind::kConvolution) return false;
   const int64_t sizes[] = {calls.batch[call], calls.m[call], calls.n[call], calls.k[call]};
   int64_t product = 1;

@@ -62,7 +62,9 @@ WorkOutcome compute_work(const OpRule& rule, const SignatureShapes& shapes, std:
                          const KernelHint& hint, WorkShape& out);
 
 // Work of a call of a math library (row of LibraryCalls): 2 batch m n k FLOPs, each operand once. False where a size or
-// what the call does is unknown; batched products have no weights, as for kBmm.
+// what the call does is unknown; batched products have no weights, as for kBmm. Attention as above, except that a
+// causal mask of a library begins at the first key (query i of S sees i keys, of n keys min(S, n) are read); where a
+// mask is not known all pairs count, an upper bound.
 bool library_call_work(const LibraryCalls& calls, Row call, const KernelHint& hint, WorkShape& out);
 
 // (query, key) pairs that a causal mask keeps for S queries at the end of n keys; window 0: none.

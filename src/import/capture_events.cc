@@ -196,6 +196,10 @@ void SpoolReader::operator()(const spool::LibraryCall& r) {
   table.k.push_back(def.k);
   table.epilogue.push_back(text(def.epilogue));
   table.detail.push_back(text(def.detail));
+  table.heads.push_back(def.heads);
+  table.kv_heads.push_back(def.kv_heads);
+  table.value_size.push_back(def.value_size);
+  table.mask.push_back(std::min<uint8_t>(def.mask, 2));  // of later versions: not known here
 }
 
 void SpoolReader::operator()(const spool::Beat& r) {

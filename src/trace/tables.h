@@ -237,21 +237,26 @@ LLMPROF_TABLE(Counters, "counters", "Counter samples over time", LLMPROF_COUNTER
 
 // Calls of cuBLAS, cuBLASLt and cuDNN with their shapes, seen by hooks in the watched process. GEMM as
 // LLMPROF_WORK_COLUMNS has it: m tokens (rows of the activation), n output features, k reduction, 2*batch*m*n*k FLOPs.
-#define LLMPROF_LIBRARY_CALL_COLUMNS(C)                                                             \
-  C(int64_t, start_ns, "ns", "Start on the host")                                                   \
-  C(int64_t, dur_ns, "ns", "Duration on the host")                                                  \
-  C(Row, thread, "", "Row in threads")                                                              \
-  C(StringId, name, "", "Function, for example cublasLtMatmul")                                     \
-  C(WorkKind, kind, "", "gemm, attention or convolution")                                           \
-  C(DType, dtype, "", "Element type of the activation")                                             \
-  C(DType, weight_dtype, "", "Element type of the second operand")                                  \
-  C(DType, out_dtype, "", "Element type of the result")                                             \
-  C(int64_t, batch, "", "Independent problems")                                                     \
-  C(int64_t, m, "", "Rows of the activation: tokens, -1 if unknown")                                \
-  C(int64_t, n, "", "Output features, -1 if unknown")                                               \
-  C(int64_t, k, "", "Reduction length, -1 if unknown")                                              \
-  C(StringId, epilogue, "", "What the library fused behind it, for example BIAS; empty if nothing") \
-  C(StringId, detail, "", "Anything else the hook saw")
+// Attention likewise: m queries and n keys of each of batch sequences, k the head size.
+#define LLMPROF_LIBRARY_CALL_COLUMNS(C)                                                               \
+  C(int64_t, start_ns, "ns", "Start on the host")                                                     \
+  C(int64_t, dur_ns, "ns", "Duration on the host")                                                    \
+  C(Row, thread, "", "Row in threads")                                                                \
+  C(StringId, name, "", "Function, for example cublasLtMatmul")                                       \
+  C(WorkKind, kind, "", "gemm, attention or convolution")                                             \
+  C(DType, dtype, "", "Element type of the activation")                                               \
+  C(DType, weight_dtype, "", "Element type of the second operand; attention: of the keys and values") \
+  C(DType, out_dtype, "", "Element type of the result")                                               \
+  C(int64_t, batch, "", "Independent problems; attention: sequences")                                 \
+  C(int64_t, m, "", "Rows of the activation: tokens, -1 if unknown; attention: queries")              \
+  C(int64_t, n, "", "Output features, -1 if unknown; attention: keys")                                \
+  C(int64_t, k, "", "Reduction length, -1 if unknown; attention: head size")                          \
+  C(StringId, epilogue, "", "What the library fused behind it, for example BIAS; empty if nothing")   \
+  C(StringId, detail, "", "Anything else the hook saw")                                               \
+  C(int32_t, heads, "", "Attention: heads of the queries, 0 otherwise")                               \
+  C(int32_t, kv_heads, "", "Attention: heads of keys and values, 0 otherwise")                        \
+  C(int32_t, value_size, "", "Attention: numbers in a value, 0 otherwise")                            \
+  C(uint8_t, mask, "", "Attention: 0 none, 1 causal, query i sees the keys up to i, 2 one that is not known")
 LLMPROF_TABLE(LibraryCalls, "library_calls", "Calls of GPU math libraries with their shapes",
               LLMPROF_LIBRARY_CALL_COLUMNS)
 

@@ -77,7 +77,8 @@ void append(const Record& record, size_t bytes) {
 }
 
 // One end of a call, without the lock: the subscriber may take CUPTI out of the process here.
-void call_back(uint32_t domain, uint32_t cbid, const char* name, uint32_t correlation, cupti::ApiSite site) {
+void call_back(uint32_t domain, uint32_t cbid, const char* name, uint32_t correlation, cupti::ApiSite site,
+               const char* symbol = nullptr) {
   if (callback == nullptr || !wanted[domain][cbid]) return;
   int result = 0;
   cupti::CallbackData data{};
@@ -85,6 +86,7 @@ void call_back(uint32_t domain, uint32_t cbid, const char* name, uint32_t correl
   data.function = name;
   data.result = &result;
   data.correlation = correlation;
+  data.symbol = symbol;
   in_callback = true;
   callback(callback_user, domain, cbid, &data);
   in_callback = false;
@@ -106,6 +108,9 @@ void append_call(uint32_t cbid, uint32_t correlation, uint64_t start) {
 constexpr uint32_t kLaunchCall = 211;
 constexpr uint32_t kDriverLaunchCall = 307;
 constexpr uint32_t kCopyCall = 41;
+constexpr uint32_t kBeginCaptureCall = 272, kEndCaptureCall = 273;
+constexpr const char* kBeginCaptureName = "cudaStreamBeginCapture_v10000";
+constexpr const char* kEndCaptureName = "cudaStreamEndCapture_v10000";
 constexpr const char* kLaunchName = "cudaLaunchKernel_v7000";
 constexpr const char* kDriverLaunchName = "cuLaunchKernel";
 constexpr const char* kCopyName = "cudaMemcpyAsync_v3020";
@@ -122,7 +127,7 @@ EXPORT uint32_t fake_launch(const char* kernel, uint64_t start_ns, uint64_t dura
   const uint32_t correlation = next_correlation++;
   pthread_mutex_unlock(&lock);
   call_back(cupti::kDomainRuntime, kLaunchCall, kLaunchName, correlation, cupti::kApiEnter);
-  call_back(cupti::kDomainDriver, kDriverLaunchCall, kDriverLaunchName, correlation, cupti::kApiEnter);
+  call_back(cupti::kDomainDriver, kDriverLaunchCall, kDriverLaunchName, correlation, cupti::kApiEnter, kernel);
   pthread_mutex_lock(&lock);
   if (kinds[cupti::kConcurrentKernel]) {
     cupti::KernelActivity record{};
@@ -173,6 +178,16 @@ EXPORT uint32_t fake_copy(uint64_t bytes, uint64_t start_ns, uint64_t duration_n
   pthread_mutex_unlock(&lock);
   call_back(cupti::kDomainRuntime, kCopyCall, kCopyName, correlation, cupti::kApiExit);
   return correlation;
+}
+
+EXPORT void fake_capture(bool begins) {
+  const uint32_t cbid = begins ? kBeginCaptureCall : kEndCaptureCall;
+  const char* const name = begins ? kBeginCaptureName : kEndCaptureName;
+  pthread_mutex_lock(&lock);
+  const uint32_t correlation = next_correlation++;
+  pthread_mutex_unlock(&lock);
+  call_back(cupti::kDomainRuntime, cbid, name, correlation, cupti::kApiEnter);
+  call_back(cupti::kDomainRuntime, cbid, name, correlation, cupti::kApiExit);
 }
 
 EXPORT void fake_graph_node(uint64_t node, uint64_t original) {
@@ -263,6 +278,8 @@ EXPORT int cuptiGetCallbackName(uint32_t domain, uint32_t cbid, const char** nam
     *name = kLaunchName;
   else if (cbid == kCopyCall)
     *name = kCopyName;
+  else if (cbid == kBeginCaptureCall || cbid == kEndCaptureCall)
+    *name = cbid == kBeginCaptureCall ? kBeginCaptureName : kEndCaptureName;
   else
     *name = "cudaGetDevice_v3020";
   return 0;

@@ -16,6 +16,9 @@ uint32_t fake_copy(uint64_t bytes, uint64_t start_ns, uint64_t duration_ns, bool
 // A node is captured (original 0) or copied from another one; calls the subscriber's resource callback.
 void fake_graph_node(uint64_t node, uint64_t original);
 
+// cudaStreamBeginCapture or cudaStreamEndCapture as CUPTI sees it.
+void fake_capture(bool begins);
+
 // How often CUPTI was taken out of the process.
 uint32_t fake_finalized();
 

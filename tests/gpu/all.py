@@ -19,6 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Name, command, seconds on an H200.
 TESTS = [
     ("flops", ["tests/gpu/flops_test.py"], 70),
+    ("shapes", ["tests/gpu/shapes_test.py"], 130),
     ("torch_operators", ["tests/gpu/torch_operators_test.py"], 100),
     ("ncu_bytes", ["tests/gpu/ncu_bytes_test.py"], 120),
     ("faults", ["tests/gpu/faults_test.py", "--seconds", "15"], 300),

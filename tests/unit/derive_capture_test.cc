@@ -68,6 +68,69 @@ TEST(LibraryWork, UnknownSizesGiveNothing) {
   EXPECT_EQ(trace.gpu_links.library_call[0], 0U);
 }
 
+// Attention of 2 sequences, 32 heads over 8, through a library call; sizes as given.
+Row attention_call(TraceBuilder& b, int64_t m, int64_t n, int64_t k, int32_t value_size, uint8_t mask) {
+  const Row call = b.library_call(0, 100, m, n, k, 2);
+  b.trace.library_calls.kind[call] = WorkKind::kAttention;
+  b.trace.library_calls.heads[call] = 32;
+  b.trace.library_calls.kv_heads[call] = 8;
+  b.trace.library_calls.value_size[call] = value_size;
+  b.trace.library_calls.mask[call] = mask;
+  return call;
+}
+
+struct AttentionCase {
+  int64_t queries, keys;
+  uint8_t mask;
+  double pairs, keys_read;
+  const char* shape;
+};
+
+TEST(LibraryWork, AttentionCountsThePairsThatItsMaskKeeps) {
+  const AttentionCase cases[] = {
+      {128, 128, 0, 128 * 128, 128, "B2 H32/8 Q128 KV128 D64"},
+      {128, 128, 1, 128 * 129 / 2, 128, "B2 H32/8 Q128 KV128 D64 causal"},
+      {1, 513, 0, 513, 513, "B2 H32/8 Q1 KV513 D64"},
+      {4, 6, 1, 1 + 2 + 3 + 4, 4, "B2 H32/8 Q4 KV6 D64 causal"},      // the last two keys are never seen
+      {6, 4, 1, 1 + 2 + 3 + 4 * 3, 4, "B2 H32/8 Q6 KV4 D64 causal"},  // the last three queries see all
+      {128, 128, 2, 128 * 128, 128, "B2 H32/8 Q128 KV128 D64"},       // not known: an upper bound
+  };
+  for (const AttentionCase& c : cases) {
+    SCOPED_TRACE(c.shape);
+    TraceBuilder b;
+    attention_call(b, c.queries, c.keys, 64, 96, c.mask);
+    b.launch("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16", 10, 1000, 50);
+    b.launch("void cudnn::fusion::lean_reduction_kernel<false>", 20, 1100, 500);
+    const Trace& trace = b.build();
+    EXPECT_EQ(trace.gpu_links.work[1], kNoRow);
+    const Row work = trace.gpu_links.work[0];
+    ASSERT_NE(work, kNoRow);
+    EXPECT_EQ(trace.works.kind[work], WorkKind::kAttention);
+    EXPECT_EQ(trace.text(trace.works.shape[work]), c.shape);
+    EXPECT_EQ(trace.works.flops[work], 2 * 2 * 32 * (64 + 96) * c.pairs);
+    EXPECT_EQ(trace.works.flops_full[work], 2.0 * 2 * 32 * (64 + 96) * static_cast<double>(c.queries * c.keys));
+    EXPECT_EQ(trace.works.kv_bytes[work], 2.0 * 2 * 8 * c.keys_read * (64 + 96));
+    EXPECT_EQ(trace.works.bytes[work],
+              trace.works.kv_bytes[work] + 2.0 * 2 * 32 * static_cast<double>(c.queries) * (64 + 96));
+  }
+}
+
+TEST(LibraryWork, AttentionOfUnknownLengthsGivesNothing) {
+  struct Case {
+    int64_t m, n, k;
+    int32_t value_size;
+  };
+  for (const Case& c :
+       {Case{-1, -1, 64, 64}, {4, -1, 64, 64}, {4, 6, 64, 0}, {4, 6, INT64_MAX, 64}, {4, 6, -64, 128}}) {
+    TraceBuilder b;
+    attention_call(b, c.m, c.n, c.k, c.value_size, 0);
+    b.launch("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16", 10, 1000, 50);
+    const Trace& trace = b.build();
+    EXPECT_EQ(trace.gpu_links.work[0], kNoRow);
+    EXPECT_EQ(trace.gpu_links.library_call[0], 0U);
+  }
+}
+
 TEST(LibraryWork, AnOperatorThatTellsWins) {
   TraceBuilder b;
   const uint64_t mm = b.op("aten::mm", 0, 200, "[[4, 8], [8, 16]]");

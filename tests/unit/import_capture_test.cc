@@ -259,6 +259,45 @@ TEST_F(CaptureTest, LibraryCallsAndTheirGraphNodes) {
   EXPECT_EQ(trace.graph_nodes.library_call, (std::vector<Row>{1, 0, 1, 1}));
 }
 
+TEST_F(CaptureTest, AttentionCallsAreTakenAsTheyAre) {
+  Writer writer;
+  open(writer, "spool/1-1.spool", "target");
+  const Id thread = writer.define(spool::ThreadDef{0, 1, 0});
+  spool::LibraryDef def;
+  def.function = writer.text("cudnnBackendExecute");
+  def.kind = 1;
+  def.batch = 2;
+  def.m = 128;
+  def.n = 513;
+  def.k = 64;
+  def.heads = 32;
+  def.kv_heads = 8;
+  def.value_size = 96;
+  def.mask = 1;
+  def.type_a = 14;
+  def.type_b = 28;
+  def.type_d = 2;
+  writer.add(spool::LibraryCall{1, writer.define(def), thread, kStart + 1000, kStart + 1100});
+  def.mask = 77;  // of a later version
+  writer.add(spool::LibraryCall{2, writer.define(def), thread, kStart + 2000, kStart + 2100});
+  writer.close();
+  const Trace trace = import();
+  const LibraryCalls& calls = trace.library_calls;
+  ASSERT_EQ(calls.size(), 2U);
+  EXPECT_EQ(calls.kind[0], WorkKind::kAttention);
+  EXPECT_EQ(calls.batch[0], 2);
+  EXPECT_EQ(calls.m[0], 128);
+  EXPECT_EQ(calls.n[0], 513);
+  EXPECT_EQ(calls.k[0], 64);
+  EXPECT_EQ(calls.heads[0], 32);
+  EXPECT_EQ(calls.kv_heads[0], 8);
+  EXPECT_EQ(calls.value_size[0], 96);
+  EXPECT_EQ(calls.mask, (std::vector<uint8_t>{1, 2}));
+  EXPECT_EQ(calls.dtype[0], DType::kBf16);
+  EXPECT_EQ(calls.weight_dtype[0], DType::kFp8);
+  EXPECT_EQ(calls.out_dtype[0], DType::kFp16);
+}
+
 // Two ranks that both call their GPU 0, and samplers that see three GPUs.
 TEST_F(CaptureTest, NamesOfTorchAreOperatorsAndPythonCalls) {
   Writer writer;

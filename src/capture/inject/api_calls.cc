@@ -6,6 +6,7 @@
 
 #include "capture/inject/activity.h"
 #include "capture/inject/launch_sites.h"
+#include "capture/inject/library_logs.h"
 #include "capture/inject/quiet.h"
 #include "capture/inject/thread_events.h"
 
@@ -17,6 +18,7 @@ constexpr uint32_t kCallsMost = 2000;
 bool kept[2][kCallsMost];
 bool launches_kernel[kCallsMost];            // of the driver
 bool of_graphs[2][kCallsMost];               // launches or makes an executable graph
+LoggedStep steps[2][kCallsMost];             // what it is to a product known from a library's log
 std::atomic<Id> definitions[2][kCallsMost];  // in the spool; 0 until the first call
 
 // Added to CUPTI's ids. Other calls than ours draw ids too, and threads race for the maximum: leave room for both.
@@ -53,10 +55,12 @@ bool worth_recording(std::string_view name, bool runtime) {
                                                   "GraphExecUpdate",
                                                   "GraphUpload",
                                                   "MemPrefetch",
+                                                  "StreamBeginCapture",
                                                   "StreamEndCapture",
                                                   "LibraryLoad"};
-  static constexpr std::string_view kDriver[] = {"ModuleLoad", "LibraryLoad", "CtxSynchronize",   "MemCreate",
-                                                 "MemMap",     "MemUnmap",    "StreamSynchronize"};
+  static constexpr std::string_view kDriver[] = {
+      "ModuleLoad", "LibraryLoad",       "CtxSynchronize",     "MemCreate",       "MemMap",
+      "MemUnmap",   "StreamSynchronize", "StreamBeginCapture", "StreamEndCapture"};
   const auto begins = [name](std::string_view start) { return starts_with(name, start); };
   if (std::any_of(std::begin(kLaunches), std::end(kLaunches), begins)) return !runtime;
   return runtime ? std::any_of(std::begin(kRuntime), std::end(kRuntime), begins)
@@ -79,6 +83,14 @@ bool mere_question(std::string_view name) {
   for (const std::string_view part : kParts)
     if (contains(name, part)) return true;
   return false;
+}
+
+LoggedStep step_of(std::string_view name, bool runtime) {
+  if (contains(name, "GraphLaunch")) return LoggedStep::kGraphLaunch;
+  if (contains(name, "StreamBeginCapture")) return LoggedStep::kCaptureBegins;
+  if (contains(name, "StreamEndCapture")) return LoggedStep::kCaptureEnds;
+  if (contains(name, "Memcpy") || contains(name, "Memset") || contains(name, "Synchronize")) return LoggedStep::kCopy;
+  return !runtime && contains(name, "Launch") ? LoggedStep::kLaunch : LoggedStep::kOther;
 }
 
 Id definition_of(uint32_t layer, uint32_t cbid, const char* function) {
@@ -145,6 +157,7 @@ void choose_calls(const Cupti& api, Level deepest) {
       const std::string_view plain = plain_call_name(name);
       if (!runtime)
         launches_kernel[cbid] = contains(plain, "LaunchKernel") || contains(plain, "LaunchCooperativeKernel");
+      steps[runtime ? 0 : 1][cbid] = step_of(plain, runtime);
       of_graphs[runtime ? 0 : 1][cbid] = contains(plain, "GraphLaunch") || contains(plain, "GraphInstantiate");
       kept[runtime ? 0 : 1][cbid] =
           worth_recording(plain, runtime) ||
@@ -178,6 +191,7 @@ bool on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& 
     state.api_key = layer << 16 | cbid;
     if (layer == 1 && launches_kernel[cbid] && level() == Level::kDeep)
       sample_launch_site(0, data.symbol, written_correlation(data.correlation));
+    if (concerns_logged_calls(steps[layer][cbid])) logged_step_begins(steps[layer][cbid], data.symbol);
     state.api_start_ns = now_ns();
     return false;
   }
@@ -186,6 +200,7 @@ bool on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& 
   if (data.correlation > correlation_max.load(std::memory_order_relaxed))
     correlation_max.store(data.correlation, std::memory_order_relaxed);
   if (records_kernels()) record(layer, cbid, data, state.api_start_ns);
+  if (concerns_logged_calls(steps[layer][cbid])) logged_step_ends(steps[layer][cbid], now_ns());
   return true;
 }
 

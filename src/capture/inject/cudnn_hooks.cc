@@ -1,8 +1,7 @@
-// Hooks of cuDNN: the legacy convolution calls, whose descriptors tell their shapes. Operation graphs (the backend API,
-// attention among them) keep their shapes inside finalized plans that cannot be asked; those kernels are told apart by
-// their names instead.
-#include "capture/abi/cublas_abi.h"
+// Hooks of cuDNN: the legacy convolution calls, whose descriptors tell their shapes, and the backend API, whose plans
+// cannot be asked: what they were built from is followed from the calls that build them (cudnn_backend.h).
 #include "capture/abi/cudnn_abi.h"
+#include "capture/inject/cudnn_backend.h"
 #include "capture/inject/library_calls.h"
 
 namespace llmprof::inject {
@@ -19,30 +18,6 @@ RealSymbol get_groups{"cudnnGetConvolutionGroupCount", kLibrary};
 template <typename Pointer>
 Pointer function(RealSymbol& symbol) {
   return symbol.get<std::remove_pointer_t<Pointer>>();
-}
-
-// As cudaDataType_t, -1 for the ones that have no equal.
-int32_t element_type(int type) {
-  switch (type) {
-    case cudnn::kFloat:
-      return cublas::kR32F;
-    case cudnn::kDouble:
-      return cublas::kR64F;
-    case cudnn::kHalf:
-      return cublas::kR16F;
-    case cudnn::kInt8:
-      return cublas::kR8I;
-    case cudnn::kInt32:
-      return cublas::kR32I;
-    case cudnn::kBfloat16:
-      return cublas::kR16BF;
-    case cudnn::kFp8E4m3:
-      return cublas::kR8FE4M3;
-    case cudnn::kFp8E5m2:
-      return cublas::kR8FE5M2;
-    default:
-      return -1;
-  }
 }
 
 // As the matrix product it is: m output channels, n output positions of all images, k input channels of a group times
@@ -68,9 +43,9 @@ CallShape convolution_shape(const char* name, const void* x, const void* w, cons
     return shape;
   if (groups != nullptr && groups(convolution, &group_count) != cudnn::kSuccess) group_count = 1;
   if (count_x < 3 || count_x > kMax || count_w != count_x || count_y != count_x) return shape;
-  shape.type_a = element_type(type_w);
-  shape.type_b = element_type(type_x);
-  shape.type_d = element_type(type_y);
+  shape.type_a = cuda_type(type_w);
+  shape.type_b = cuda_type(type_x);
+  shape.type_d = cuda_type(type_y);
   shape.dimensions = static_cast<uint8_t>(count_x);
   shape.conv_groups = group_count;
   shape.m = dims_w[0];
@@ -107,5 +82,97 @@ LLMPROF_CALL_HOOK(cudnnConvolutionBiasActivationForward, kLibrary, cudnn::kNotIn
                   (handle, alpha1, x_desc, x, w_desc, w, conv_desc, algorithm, workspace, workspace_bytes, alpha2,
                    z_desc, z, bias_desc, bias, activation_desc, y_desc, y),
                   convolution_shape("cudnnConvolutionBiasActivationForward", x_desc, w_desc, conv_desc, y_desc))
+
+// ---- operation graphs --------------------------------------------------------------------------------------------
+// Descriptors are followed wherever the process is watched, also while nothing is recorded: plans are built once and
+// executed later. What a call returns and the program's errno are those of the real one.
+
+namespace {
+
+// False: the hook hands the call on and does nothing else.
+bool follows_descriptors() { return watched() && !thread_state.inside; }
+
+RealSymbol create_descriptor{"cudnnBackendCreateDescriptor", kLibrary};
+RealSymbol destroy_descriptor{"cudnnBackendDestroyDescriptor", kLibrary};
+RealSymbol set_attribute{"cudnnBackendSetAttribute", kLibrary};
+RealSymbol get_attribute{"cudnnBackendGetAttribute", kLibrary};
+RealSymbol finalize{"cudnnBackendFinalize", kLibrary};
+RealSymbol execute{"cudnnBackendExecute", kLibrary};
+RealSymbol populate_graph{"cudnnBackendPopulateCudaGraph", kLibrary};
+
+}  // namespace
+
+#define LLMPROF_BACKEND_HOOK(name, parameters)                           \
+  extern "C" __attribute__((visibility("default"))) int name parameters; \
+  extern "C" int name parameters
+
+LLMPROF_BACKEND_HOOK(cudnnBackendCreateDescriptor, (int type, void** descriptor)) {
+  auto* real = create_descriptor.get<int(int, void**)>();
+  if (real == nullptr) return cudnn::kNotInitialized;
+  const int status = real(type, descriptor);
+  if (status == cudnn::kSuccess && follows_descriptors() && descriptor != nullptr) backend_created(type, *descriptor);
+  return status;
+}
+
+LLMPROF_BACKEND_HOOK(cudnnBackendDestroyDescriptor, (void* descriptor)) {
+  auto* real = destroy_descriptor.get<int(void*)>();
+  if (real == nullptr) return cudnn::kNotInitialized;
+  // Before: afterwards another thread may be given the same address.
+  if (follows_descriptors()) backend_destroyed(descriptor);
+  return real(descriptor);
+}
+
+LLMPROF_BACKEND_HOOK(cudnnBackendSetAttribute,
+                     (void* descriptor, int attribute, int type, int64_t count, const void* elements)) {
+  auto* real = set_attribute.get<int(void*, int, int, int64_t, const void*)>();
+  if (real == nullptr) return cudnn::kNotInitialized;
+  const int status = real(descriptor, attribute, type, count, elements);
+  if (status == cudnn::kSuccess && follows_descriptors()) backend_set(descriptor, attribute, type, count, elements);
+  return status;
+}
+
+LLMPROF_BACKEND_HOOK(cudnnBackendGetAttribute, (const void* descriptor, int attribute, int type, int64_t requested,
+                                                int64_t* count, void* elements)) {
+  auto* real = get_attribute.get<int(const void*, int, int, int64_t, int64_t*, void*)>();
+  if (real == nullptr) return cudnn::kNotInitialized;
+  const int status = real(descriptor, attribute, type, requested, count, elements);
+  if (status == cudnn::kSuccess && type == cudnn::kTypeDescriptor && count != nullptr && follows_descriptors())
+    backend_got(descriptor, attribute, type, *count < requested ? *count : requested, elements);
+  return status;
+}
+
+LLMPROF_BACKEND_HOOK(cudnnBackendFinalize, (void* descriptor)) {
+  auto* real = finalize.get<int(void*)>();
+  if (real == nullptr) return cudnn::kNotInitialized;
+  const int status = real(descriptor);
+  if (status == cudnn::kSuccess && follows_descriptors()) backend_finalized(descriptor);
+  return status;
+}
+
+LLMPROF_BACKEND_HOOK(cudnnBackendExecute, (void* handle, void* plan, void* pack)) {
+  auto* real = execute.get<int(void*, void*, void*)>();
+  if (real == nullptr) return cudnn::kNotInitialized;
+  CallShape shape;
+  if (!hooks_calls() || !plan_shape(plan, pack, shape)) return real(handle, plan, pack);
+  CallScope scope{shape};
+  const int status = real(handle, plan, pack);
+  scope.end(status == cudnn::kSuccess);
+  return status;
+}
+
+// Puts the plan's kernels into a CUDA graph without a capture; its nodes belong to this call as captured ones do.
+LLMPROF_BACKEND_HOOK(cudnnBackendPopulateCudaGraph, (void* handle, void* plan, void* pack, void* graph)) {
+  auto* real = populate_graph.get<int(void*, void*, void*, void*)>();
+  if (real == nullptr) return cudnn::kNotInitialized;
+  CallShape shape;
+  if (!hooks_calls() || !plan_shape(plan, pack, shape)) return real(handle, plan, pack, graph);
+  shape.function = "cudnnBackendPopulateCudaGraph";
+  CallScope scope{shape};
+  const int status = real(handle, plan, pack, graph);
+  scope.end(status == cudnn::kSuccess);
+  return status;
+}
+
+#undef LLMPROF_BACKEND_HOOK
 
 }  // namespace llmprof::inject

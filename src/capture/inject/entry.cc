@@ -7,6 +7,7 @@
 #include "capture/inject/activity.h"
 #include "capture/inject/export.h"
 #include "capture/inject/inject.h"
+#include "capture/inject/library_logs.h"
 #include "capture/inject/recording.h"
 #include "capture/session/control.h"
 
@@ -40,7 +41,10 @@ std::atomic<bool> injected{false};
 extern "C" LLMPROF_EXPORT int InitializeInjection() {
   using namespace llmprof::inject;
   if (injected.exchange(true)) return 1;
-  if (start()) start_activities(deepest_level());
+  if (start()) {
+    start_activities(deepest_level());
+    follow_library_logs();
+  }
   start_next_injection();
   return 1;
 }

@@ -3,8 +3,6 @@
 // graph, before which CUPTI must be in the process, or be brought back (activity.h).
 #include "capture/inject/graph_hooks.h"
 
-#include <dlfcn.h>
-
 #include "capture/inject/activity.h"
 #include "capture/inject/library_calls.h"
 
@@ -65,8 +63,8 @@ bool capture_hooks_work() {
   // here.
   static RealSymbol runtime{"cudaStreamBeginCapture", "libcudart"};
   if (runtime.get<int(void*, int)>() == nullptr) return false;
-  static void* const found = dlsym(RTLD_DEFAULT, "cudaStreamBeginCapture");
-  return found == reinterpret_cast<void*>(&cudaStreamBeginCapture);
+  static const bool in_front = stands_in_front("cudaStreamBeginCapture");
+  return in_front;
 }
 
 LLMPROF_GRAPH_HOOK(cudaGraphLaunch, "libcudart")

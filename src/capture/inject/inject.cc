@@ -17,7 +17,9 @@
 #include <new>
 
 #include "capture/inject/activity.h"
+#include "capture/inject/cudnn_backend.h"
 #include "capture/inject/launch_sites.h"
+#include "capture/inject/library_logs.h"
 #include "capture/inject/process.h"
 #include "capture/inject/recording.h"
 #include "capture/inject/thread_log.h"
@@ -151,6 +153,7 @@ void set_slot_state(session::SlotState state) {
 // One round of the drain thread. CUPTI's flush comes first and without the lock: it delivers buffers on this thread.
 void drain_once() {
   follow_control();
+  if (has_activities()) follow_library_logs();
   const int64_t now = now_ns();
   const bool flush = now >= process->next_flush_ns || flush_wait_ns(kDrainPeriodNs) < kDrainPeriodNs;
   if (flush) {
@@ -259,6 +262,7 @@ void after_fork_in_child() {
   cached_thread_id = 0;
   abandon_thread_logs();
   abandon_launch_sites();
+  abandon_library_logs();
   const bool traced = abandon_activities();
   abandon_recording();
   start_state.store(traced ? Start::kForkedChild : Start::kNotYet);
@@ -354,6 +358,7 @@ void end_process(bool orderly) {
   if (static_cast<pid_t>(syscall(SYS_getpid)) != process->pid) return;  // a vfork child shares this memory
   if (process->ended) return;
   stop_drain_thread();
+  close_logged_call();
   finish_activities(orderly);
   if (orderly && deepest_level() == Level::kDeep) {
     // Twice: what the first round finds out about modules names the frames of the second.

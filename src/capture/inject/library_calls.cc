@@ -97,6 +97,10 @@ Id define(const CallShape& shape, spool::Writer& writer) {
   def.transpose_a = shape.transpose_a;
   def.transpose_b = shape.transpose_b;
   def.row_major = shape.row_major;
+  def.heads = shape.heads;
+  def.kv_heads = shape.kv_heads;
+  def.value_size = shape.value_size;
+  def.mask = shape.mask;
   if (shape.epilogue != 0 && shape.epilogue != 1) {
     char number[24];
     const char* name = epilogue_name(shape.epilogue);
@@ -110,6 +114,11 @@ Id define(const CallShape& shape, spool::Writer& writer) {
   size_t length = call_detail(shape, detail, sizeof(detail));
   if (length > 0) def.detail = writer.text({detail, length});
   return writer.define(def);
+}
+
+// A convolution's arrays are the larger half: hashed only where they are used.
+uint64_t hash_of(const CallShape& shape) {
+  return XXH3_64bits(&shape, shape.dimensions > 0 ? sizeof(CallShape) : offsetof(CallShape, input));
 }
 
 Id definition_id(ThreadLog& log, const CallShape& shape, uint64_t hash) {
@@ -142,15 +151,23 @@ size_t call_detail(const CallShape& shape, char* data, size_t size) {
     text.add_dims("dilation", shape.dilation, spatial);
     if (shape.conv_groups > 1) text.add(", %d groups", shape.conv_groups);
   }
+  if (shape.kind == kWorkAttention && shape.m < 0) {
+    text.add("lengths told at run time, at most %d queries", shape.queries_max);
+    if (shape.paged != 0)
+      text.add(", keys in pages");
+    else
+      text.add(" and %d keys", shape.keys_max);
+  }
+  if (shape.mask == kMaskUnknown) text.add(shape.m < 0 ? ", mask not known" : "mask not known, all pairs counted");
   return text.length();
 }
+
+Id call_definition(ThreadLog& log, const CallShape& shape) { return definition_id(log, shape, hash_of(shape)); }
 
 CallScope::CallScope(const CallShape& shape) {
   ThreadLog* log = thread_log();
   if (log == nullptr) return;
-  // A convolution's arrays are the larger half: hashed only where they are used.
-  size_t used = shape.dimensions > 0 ? sizeof(CallShape) : offsetof(CallShape, input);
-  shape_hash_ = XXH3_64bits(&shape, used);
+  shape_hash_ = hash_of(shape);
   definition_ = definition_id(*log, shape, shape_hash_);
   if (definition_ == 0) return;
   log_ = log;

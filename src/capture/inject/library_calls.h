@@ -27,20 +27,35 @@ struct CallShape {
   uint8_t row_major = 0;
   uint8_t gemv = 0;        // a matrix times a vector
   uint8_t dimensions = 0;  // of a convolution: how many of the arrays below are used
-  uint8_t unused[2] = {};
+  uint8_t mask = 0;        // of attention, kMask...
+  uint8_t unused = 0;
+  // Of attention: m queries, n keys, k the head size, batch sequences. Lengths that the kernel reads from tensors are
+  // unknown (-1) here; these are the greatest they may have.
+  int32_t heads = 0, kv_heads = 0, value_size = 0;
+  int32_t queries_max = 0, keys_max = 0;
+  int32_t paged = 0;                      // keys lie in pages, so that not even their greatest number is known
   int32_t input[5] = {}, filter[5] = {};  // of a convolution, batch or output channels first
   int32_t stride[3] = {}, padding[3] = {}, dilation[3] = {};
   int32_t conv_groups = 0;
 };
-static_assert(sizeof(CallShape) == 40 + 8 * 4 + 8 + 10 * 4 + 9 * 4 + 4);
+static_assert(sizeof(CallShape) == 40 + 8 * 4 + 8 + 6 * 4 + 10 * 4 + 9 * 4 + 4);
 
 // WorkKind of trace/tables.h, whose headers the injection library does not carry.
 constexpr uint8_t kWorkGemm = 0;
+constexpr uint8_t kWorkAttention = 1;
 constexpr uint8_t kWorkConvolution = 2;
+
+// LibraryDef::mask.
+constexpr uint8_t kMaskNone = 0;
+constexpr uint8_t kMaskCausal = 1;   // query i sees the keys up to i
+constexpr uint8_t kMaskUnknown = 2;  // there is one, what it hides is not known
 
 // The text of what a definition has no column for: "gemv", "a scale VEC128_32F", "3x3 filter stride 2". Into `text`,
 // cut to its size; returns the length.
 size_t call_detail(const CallShape& shape, char* text, size_t size);
+
+// The spool's id of a call's definition, from the thread's cache; 0 where there is no spool.
+Id call_definition(ThreadLog& log, const CallShape& shape);
 
 // The record of a call from construction to end(). Does nothing where the process is not watched or inside another one.
 class CallScope {

@@ -32,6 +32,21 @@ int look_in(dl_phdr_info* info, size_t, void* data) {
 
 }  // namespace
 
+bool stands_in_front(const char* name) {
+  // The program's search, not ours (RTLD_DEFAULT): a library that was opened privately finds its own functions as well.
+  void* const program = dlopen(nullptr, RTLD_LAZY | RTLD_NOLOAD);
+  if (program == nullptr) return false;
+  const void* const found = dlsym(program, name);
+  if (found == nullptr) dlerror();
+  dlclose(program);
+  // Compared by library: the address of a function of this library is, in this library too, that of whichever
+  // definition is found first.
+  static const char own = 0;
+  Dl_info where{}, here{};
+  return found != nullptr && dladdr(found, &where) != 0 && dladdr(&own, &here) != 0 &&
+         where.dli_fbase == here.dli_fbase;
+}
+
 void* RealSymbol::find() {
   Quiet quiet;
   void* address = dlsym(RTLD_NEXT, name_);

@@ -32,4 +32,8 @@ class RealSymbol {
   std::atomic<void*> address_{nullptr};
 };
 
+// True if the program's own calls of `name` come to the hook in this library: it was preloaded. Otherwise (it was only
+// opened by CUDA or NVTX) the program finds the real function first, or its libraries have it privately.
+bool stands_in_front(const char* name);
+
 }  // namespace llmprof::inject

@@ -227,6 +227,10 @@ void code_one(C& c, R& r, const LibraryDef&) {
   c.integer(r.row_major);
   c.integer(r.epilogue);
   c.integer(r.detail);
+  c.integer(r.heads);  // from here on not in the first files
+  c.integer(r.kv_heads);
+  c.integer(r.value_size);
+  c.integer(r.mask);
 }
 
 template <class C, class R>

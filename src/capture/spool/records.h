@@ -81,6 +81,10 @@ struct LibraryDef {
   uint8_t row_major = 0;                          // 1: the operands' order is row-major
   Id epilogue = 0;                                // string: BIAS, RELU_BIAS, GELU...; 0 for none
   Id detail = 0;                                  // string: anything else worth showing, as text
+  // Of attention: `batch` sequences of m queries and n keys (-1: told at run time), heads of k numbers, values of
+  // value_size numbers. type_a is of the queries, type_b of the keys, type_d of the result.
+  int32_t heads = 0, kv_heads = 0, value_size = 0;
+  uint8_t mask = 0;  // 0 none, 1 causal: query i sees the keys up to i, 2 there is one whose content is not known
 };
 
 // The meaning of the values of GpuSample records: names of struct fields in trace/tables.h (gpu_samples).

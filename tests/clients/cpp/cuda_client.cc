@@ -8,6 +8,13 @@
 //     detached      prints how often CUPTI was taken out of the process so far
 //     copy=BYTES    a pageable copy
 //     stage=N       N kernels inside the range "prefill"
+//     cublas        opens cuBLAS privately, as Python does; as the first action, before CUDA starts
+//     own           gives cuBLAS a log callback of the program's own
+//     gemm=N        N products of cuBLAS: each a kernel of its own, the reduction after it, and one that is not its own
+//     matmul=N      N products of cuBLASLt
+//     threads=N     N threads that end after a product each
+//     sgemv=N       N products of cuBLAS that it does not run through cuBLASLt
+//     shaped_graph  captures a graph: a product's node and one after it
 //     sleep=MS      lets time pass
 //     profiler      a second CUPTI client records 10 kernels, as torch.profiler does
 //     fork          forks; the child launches nothing and exits with 5, the parent waits for it
@@ -24,6 +31,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "capture/abi/cupti_abi.h"
 #include "fake_cupti.h"
@@ -87,6 +96,101 @@ void graph(long replays) {
     for (uint64_t node = 101; node <= 103; ++node) fake_launch("_Z4nodePf", now(), 5'000, 7, node);
 }
 
+// ---- products ----------------------------------------------------------------------------------------------------
+
+void* cublas = nullptr;
+
+template <typename Function>
+Function* in_cublas(const char* name) {
+  Function* const found = cublas == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(cublas, name));
+  if (found == nullptr) {
+    std::fprintf(stderr, "cuda_client: no %s; the action 'cublas' comes first\n", name);
+    std::exit(2);
+  }
+  return found;
+}
+
+void open_cublas() {
+  char program[4096];
+  const ssize_t size = readlink("/proc/self/exe", program, sizeof program);
+  std::string path(program, size > 0 ? static_cast<size_t>(size) : 0);
+  path = path.substr(0, path.rfind('/')) + "/hooks/libcublas.so.13";
+  cublas = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (cublas == nullptr) std::fprintf(stderr, "cuda_client: %s\n", dlerror());
+}
+
+void* at(uintptr_t address) { return reinterpret_cast<void*>(address); }
+
+void one_gemm() {
+  using GemmEx = int(void*, int, int, int, int, int, const void*, const void*, int, int, const void*, int, int,
+                     const void*, void*, int, int, int, int);
+  static GemmEx* const gemm = in_cublas<GemmEx>("cublasGemmEx");
+  gemm(at(0x10), 1, 0, 4096, 7, 2048, at(1), at(2), 14, 2048, at(3), 14, 2048, at(4), at(5), 14, 4096, 68, -1);
+  fake_launch("nvjet_sm90_tst_64x8_64x16_4x1_v_bz_splitK_TNT", now(), 1000, 7, 0);
+}
+
+void gemms(long count) {
+  for (long i = 0; i < count; ++i) {
+    one_gemm();
+    fake_launch("_ZN8cublasLt19splitKreduce_kernelILi32E", now(), 1000, 7, 0);
+    fake_launch("_ZN2at6native29vectorized_elementwise_kernelE", now(), 1000, 7, 0);
+  }
+}
+
+void matmuls(long count) {
+  void *a = nullptr, *b = nullptr, *d = nullptr, *compute = nullptr;
+  const auto layout = in_cublas<int(void**, int, uint64_t, uint64_t, int64_t)>("cublasLtMatrixLayoutCreate");
+  const auto set = in_cublas<int(void*, int, const void*, size_t)>("cublasLtMatmulDescSetAttribute");
+  layout(&a, 28, 1024, 4096, 1024);
+  layout(&b, 28, 1024, 16, 1024);
+  layout(&d, 14, 4096, 16, 4096);
+  in_cublas<int(void**, int, int)>("cublasLtMatmulDescCreate")(&compute, 68, 0);
+  const int transposed = 1, gelu_bias = 36, vec128 = 4;
+  set(compute, 3, &transposed, sizeof transposed);
+  set(compute, 7, &gelu_bias, sizeof gelu_bias);
+  set(compute, 31, &vec128, sizeof vec128);
+  set(compute, 32, &vec128, sizeof vec128);
+  using Matmul = int(void*, void*, const void*, const void*, void*, const void*, void*, const void*, const void*, void*,
+                     void*, void*, const void*, void*, size_t, void*);
+  const auto matmul = in_cublas<Matmul>("cublasLtMatmul");
+  for (long i = 0; i < count; ++i) {
+    matmul(at(1), compute, at(2), at(3), a, at(4), b, at(5), at(6), d, at(7), d, nullptr, at(8), 4096, at(9));
+    fake_launch("nvjet_sm90_qqtst_64x8", now(), 1000, 7, 0);
+  }
+}
+
+// As cuBLAS's matrix-vector kernels: only its own record tells of them.
+void alone(long count) {
+  using Sgemm =
+      int(void*, int, int, int, int, int, const void*, const void*, int, const void*, int, const void*, void*, int);
+  const auto sgemm = in_cublas<Sgemm>("cublasSgemm_v2");
+  for (long i = 0; i < count; ++i) {
+    sgemm(at(0x3F), 0, 0, 100, 1, 30, at(1), at(2), 30, at(3), 31, at(4), at(5), 101);
+    fake_launch("_ZN8internal5gemvx6kernelE", now(), 1000, 7, 0);
+  }
+}
+
+void threads(long count) {
+  for (long i = 0; i < count; ++i) std::thread(one_gemm).join();
+}
+
+void ignore_log(const char*) { std::printf("the program's own log\n"); }
+
+void shaped_graph() {
+  fake_capture(true);
+  using GemmEx = int(void*, int, int, int, int, int, const void*, const void*, int, int, const void*, int, int,
+                     const void*, void*, int, int, int, int);
+  in_cublas<GemmEx>("cublasGemmEx")(at(0x10), 1, 0, 512, 7, 2048, at(1), at(2), 14, 2048, at(3), 14, 2048, at(4), at(5),
+                                    14, 4096, 68, -1);
+  fake_graph_node(1, 0);
+  int mode = 0;
+  in_cublas<int(const void*, int*)>("cublasGetMathMode")(at(0x10), &mode);
+  fake_graph_node(2, 0);
+  fake_capture(false);
+  for (uint64_t node = 1; node <= 2; ++node) fake_graph_node(100 + node, node);
+  for (uint64_t node = 101; node <= 102; ++node) fake_launch("_Z4nodePf", now(), 5'000, 7, node);
+}
+
 void requested(uint8_t** buffer, size_t* size, size_t* records) {
   *size = 65536;
   *buffer = static_cast<uint8_t*>(std::calloc(1, *size));
@@ -130,6 +234,20 @@ void act(const char* program, const std::string& action) {
     std::printf("detached %u\n", fake_finalized());
   } else if (name == "copy") {
     fake_copy(static_cast<uint64_t>(value), now(), 1000, true);
+  } else if (name == "cublas") {
+    if (cublas == nullptr) open_cublas();
+  } else if (name == "own") {
+    in_cublas<int(void (*)(const char*))>("cublasSetLoggerCallback")(ignore_log);
+  } else if (name == "gemm") {
+    gemms(value);
+  } else if (name == "matmul") {
+    matmuls(value);
+  } else if (name == "sgemv") {
+    alone(value);
+  } else if (name == "threads") {
+    threads(value);
+  } else if (name == "shaped_graph") {
+    shaped_graph();
   } else if (name == "sleep") {
     usleep(static_cast<useconds_t>(value) * 1000);
   } else if (name == "profiler") {
@@ -167,6 +285,7 @@ void act(const char* program, const std::string& action) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], "cublas") == 0) open_cublas();
   initialise_cuda();
   for (int i = 1; i < argc; ++i) act(argv[0], argv[i]);
   return 0;

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "cudnn_calls.h"
 #include "fake_cudnn.h"
 #include "nvtx_calls.h"
 
@@ -119,6 +120,8 @@ int main(int argc, char** argv) {
   if (mode == "nvtx") return client::run_nvtx();
   if (mode == "threads") return client::run_threads();
   if (mode == "fork") return client::run_fork(call_cublas);
-  fprintf(stderr, "usage: hook_client gemm|nvtx|threads|fork\n");
+  if (mode == "cudnn") return client::run_cudnn();
+  if (mode == "cudnn-threads") return client::run_cudnn_threads();
+  fprintf(stderr, "usage: hook_client gemm|nvtx|threads|fork|cudnn|cudnn-threads\n");
   return 2;
 }
