@@ -294,7 +294,8 @@ EXPORT int cuptiGetResultString(int, const char** text) {
   return 0;
 }
 // As the real one: everything is forgotten, ids begin anew, records that were not flushed come with their names gone.
-// The real one corrupts memory outside a callback; this one says so.
+// It must be
+// called at the end of a call; this one insists.
 EXPORT int cuptiFinalize() {
   if (!in_callback) std::abort();
   pthread_mutex_lock(&lock);

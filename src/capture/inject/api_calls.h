@@ -1,7 +1,7 @@
 // Runtime and driver calls, seen through CUPTI's callbacks rather than its activity records. Measured on an H200
 // (docs/adr 10): records of calls that were not switched on before the first context cannot be switched on later;
 // callbacks can at any time. They also run on the program's thread at the call, which is where a call stack can be
-// taken and the only place where CUPTI may be taken out of the process again.
+// taken and the place where CUPTI may be taken out of the process again.
 //
 // They are never switched off: when the last one of a domain goes while other threads are inside calls, CUPTI corrupts
 // the heap. What must not be recorded is not written; that costs a launch about a tenth of a microsecond.
