@@ -8,7 +8,7 @@ namespace llmprof::cli {
 void add_counters(CLI::App& app, Action& action) {
   struct Options {
     samplers::CounterSamplerOptions sampler;
-    int64_t interval_us = 100;
+    int64_t interval_us = 0;
   };
   const std::shared_ptr<Options> options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(launch::kCountersCommand, "sample the hardware counters of one GPU");
@@ -16,7 +16,7 @@ void add_counters(CLI::App& app, Action& action) {
   command->add_option("--session", options->sampler.folder)->required();
   command->add_option("--gpu", options->sampler.gpu_uuid)->required();
   command->add_option("--program", options->sampler.program);
-  command->add_option("--interval-us", options->interval_us)->check(CLI::Range(int64_t{10}, int64_t{1000000}));
+  command->add_option("--interval-us", options->interval_us)->check(CLI::Range(int64_t{0}, int64_t{1000000}));
   command->add_flag("--operations", options->sampler.operations);
   command->add_option("--ready-fd", options->sampler.ready_fd);
   command->callback([options, &action] {

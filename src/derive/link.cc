@@ -11,6 +11,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/parallel.h"
@@ -133,10 +134,12 @@ class ThreadSweep {
 // ---- names of API calls
 // ----------------------------------------------------------------------------------------------
 
-enum class CallRole : uint8_t { kUnseen, kSync, kOther, kLaunch, kGraphLaunch, kMemcpy, kMemset };
+enum class CallRole : uint8_t { kUnseen, kSync, kOther, kBeginCapture, kEndCapture, kLaunch, kGraphLaunch, kMemcpy, kMemset };
 
 CallRole role_of_name(std::string_view name) {
   const auto has = [&](std::string_view piece) { return name.find(piece) != std::string_view::npos; };
+  if (has("BeginCapture")) return CallRole::kBeginCapture;
+  if (has("EndCapture")) return CallRole::kEndCapture;
   if (has("GraphLaunch")) return CallRole::kGraphLaunch;
   if (has("Launch") && !has("HostFunc")) return CallRole::kLaunch;
   if (has("Memcpy")) return CallRole::kMemcpy;
@@ -167,7 +170,7 @@ int fit(CallRole role, GpuOpKind kind) {
   if (role == CallRole::kLaunch) return kind == GpuOpKind::kKernel ? 4 : 2;
   if (role == CallRole::kMemcpy) return kind == GpuOpKind::kMemcpy ? 4 : 2;
   if (role == CallRole::kMemset) return kind == GpuOpKind::kMemset ? 4 : 2;
-  return role == CallRole::kOther ? 1 : 0;
+  return role == CallRole::kSync ? 0 : 1;
 }
 
 // ---- GPU activities and their calls
@@ -236,10 +239,37 @@ class CorrelationJoin {
     return best;
   }
 
+  // Launches while a stream is captured become nodes of a graph and run with it, not now.
+  void find_captures() {
+    const ApiCalls& calls = trace_.api_calls;
+    std::vector<int64_t> since(trace_.threads.size(), -1);
+    captures_.resize(trace_.threads.size());
+    for (size_t i = 0; i < calls.size(); ++i) {
+      const Row thread = calls.thread[i];
+      const CallRole role = roles_(static_cast<Row>(i));
+      if (thread >= since.size()) continue;
+      if (role == CallRole::kBeginCapture) {
+        since[thread] = calls.start_ns[i];
+      } else if (role == CallRole::kEndCapture && since[thread] >= 0) {
+        captures_[thread].push_back({std::exchange(since[thread], -1), calls.start_ns[i]});
+      }
+    }
+  }
+
+  bool captured(Row call) const {
+    const Row thread = trace_.api_calls.thread[call];
+    if (thread >= captures_.size()) return false;
+    const int64_t start = trace_.api_calls.start_ns[call];
+    return std::any_of(captures_[thread].begin(), captures_[thread].end(), [start](const Capture& capture) {
+      return capture.start_ns <= start && start <= capture.end_ns;
+    });
+  }
+
   void count_unused_launches() {
+    find_captures();
     for (size_t i = 0; i < used_.size(); ++i) {
       const Row call = static_cast<Row>(i);
-      if (used_[i] != 0 || roles_(call) < CallRole::kLaunch) continue;
+      if (used_[i] != 0 || roles_(call) < CallRole::kLaunch || captured(call)) continue;
       bool half_of_used = false;
       if (calls_.repeats()) {
         int tried = 0;
@@ -256,6 +286,10 @@ class CorrelationJoin {
   CallRoles roles_;
   IdIndex calls_;
   std::vector<uint8_t> used_;
+  struct Capture {
+    int64_t start_ns, end_ns;
+  };
+  std::vector<std::vector<Capture>> captures_;  // by thread
   Anomaly unlinked_kernels_, early_kernels_, unlinked_launches_;
 };
 
@@ -290,7 +324,8 @@ class IdentifierJoin {
       const Row api = trace_.gpu_links.api[i];
       if (api != kNoRow) op[i] = trace_.api_links.op[api];
       if (op[i] == kNoRow) op[i] = before_activity(static_cast<Row>(i));
-      if (op[i] == kNoRow) without_operator_.add(static_cast<Row>(i));
+      // A recording without operators has none for any kernel: not worth a word.
+      if (op[i] == kNoRow && !trace_.ops.empty()) without_operator_.add(static_cast<Row>(i));
     }
   }
 

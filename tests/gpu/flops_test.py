@@ -16,7 +16,7 @@ SOURCE = pathlib.Path(__file__).resolve().with_name("known_flops.cu")
 SLACK = 0.02     # of a lower edge: clocks and edges of samples
 CLOSE = 1.08     # kernels that do nothing else: loop counters and the first and last samples of a step
 LIBRARY = 1.35   # kernels of cuBLAS: pipelines that fill and drain, and scaling
-SECONDS = 3
+SECONDS = 6
 
 PRODUCTS = """
 import json, sys, time, torch

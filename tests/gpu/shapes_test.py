@@ -24,7 +24,8 @@ GRAPH = ["llm_cuda_graph.py", "--model", "tinyllama-1.1b", "--ctx", "256", "--st
 
 def cudnn(args):
     command = [args.python, str(harness.ROOT / "tests/gpu/cudnn_client.py")]
-    outcome = harness.profile(args, ["--gaps", "off"], command, "cudnn")
+    stages = [word for name in CUDNN for word in ("--stage", f"{name}=^{name}$")]
+    outcome = harness.profile(args, ["--gaps", "off", *stages], command, "cudnn")
     if outcome.failure() or outcome.report is None:
         return {"error": outcome.failure() or "no report: " + outcome.stderr[-300:]}
     rows = {}

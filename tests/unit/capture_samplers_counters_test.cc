@@ -359,42 +359,39 @@ TEST(SampleSeries, ARestartCostsSamplesAndAPauseDoesNot) {
   EXPECT_EQ(series.take_lost(), 0U);
 }
 
-// Decodings of `samples` that write a head and a record each.
-void decode(samplers::PmImageLayout& layout, const std::vector<size_t>& samples, size_t head, size_t record) {
-  for (const size_t count : samples) layout.observe(count, head + count * record);
-}
+// ---- how far into an image samples reach
+// -------------------------------------------------------------------------------------------------
 
-TEST(PmImageLayout, IsLearntFromDecodingsOfDifferentLength) {
-  samplers::PmImageLayout layout;
-  decode(layout, {200, 200, 200}, 1000, 65000);
-  EXPECT_FALSE(layout.known()) << "one length says nothing";
-  decode(layout, {210, 190, 201, 203, 180, 220, 200, 200}, 1000, 65000);
+constexpr size_t kRecord = 65000, kCapacity = 1000;
+
+TEST(PmImageLayout, IsBelievedAfterItHasHeldForPartsOfAnImage) {
+  PmImageLayout layout(1000 + kCapacity * kRecord, kCapacity);
+  for (int i = 0; i < 5; ++i) layout.observe(kCapacity, 1000 + kCapacity * kRecord);
+  EXPECT_FALSE(layout.known()) << "a full image says nothing";
+  for (const size_t samples : {200, 210, 190}) layout.observe(samples, 1000 + samples * kRecord);
   EXPECT_FALSE(layout.known());
-  decode(layout, {199}, 1000, 65000);
+  layout.observe(300, 1000 + 300 * kRecord);
   ASSERT_TRUE(layout.known());
-  EXPECT_GE(layout.bytes_of(250), 1000 + 250 * 65000U) << "never less than was written";
-  EXPECT_LE(layout.bytes_of(250), 1000 + 252 * 65000U + 252) << "and not much more";
+  EXPECT_GE(layout.bytes_of(250), 1000 + 250 * kRecord) << "never less than was written";
+  EXPECT_LE(layout.bytes_of(250), 1000 + 263 * kRecord) << "and not much more";
+  EXPECT_EQ(layout.bytes_of(kCapacity), 1000 + kCapacity * kRecord);
 }
 
-TEST(PmImageLayout, ColumnsInsteadOfRecordsCleanEverything) {
-  samplers::PmImageLayout layout;
+TEST(PmImageLayout, ColumnsInsteadOfRecordsAreNotBelieved) {
   // One array a counter: the last one begins near the end.
-  decode(layout, {200, 210, 190, 201, 203, 180, 220, 200, 200, 200}, 19'000'000, 8);
-  ASSERT_TRUE(layout.known());
-  EXPECT_GE(layout.bytes_of(200), 19'000'000U);
+  PmImageLayout layout(20'000'000, kCapacity);
+  for (int i = 0; i < 3; ++i) layout.observe(200, 4'000'000);
+  layout.observe(200, 19'000'000);
+  for (int i = 0; i < 8; ++i) layout.observe(200, 4'000'000);
+  EXPECT_TRUE(layout.settled());
+  EXPECT_FALSE(layout.known());
 }
 
-TEST(PmImageLayout, WhatDoesNotFitIsNotTrusted) {
-  samplers::PmImageLayout shrinks;
-  shrinks.observe(100, 5000);
-  shrinks.observe(200, 4000);
-  EXPECT_TRUE(shrinks.settled());
-  EXPECT_FALSE(shrinks.known());
-  samplers::PmImageLayout jumps;
-  decode(jumps, {100, 110, 120}, 0, 100);
-  jumps.observe(130, 50'000);
-  decode(jumps, {100, 110, 120, 100, 110, 120, 100, 110, 120}, 0, 100);
-  EXPECT_FALSE(jumps.known());
+TEST(CounterInterval, IsLongerWhereDecodingCostsMoreOrCpusAreFew) {
+  EXPECT_EQ(default_interval_ns(false, 16), 100000);
+  EXPECT_EQ(default_interval_ns(true, 16), 200000);
+  EXPECT_EQ(default_interval_ns(false, 4), 200000);
+  EXPECT_EQ(default_interval_ns(false, 2), 500000);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ struct LaunchOptions {
   int64_t steps = 0;          // end after so many steps; 0: no limit
   bool gaps = true, adapt = true, torch = false;
   bool counters = true;
-  int64_t counter_interval_us = 100;
+  int64_t counter_interval_us = 0;  // 0: by samplers::default_interval_ns()
   std::string baseline;   // relative path of the baseline's session folder, written to session.json; empty for none
   bool progress = false;  // a line on standard error, twice a second
   bool quiet = false;     // no notices on standard error

@@ -1,5 +1,6 @@
 #include "capture/samplers/pm_sampler.h"
 
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -29,9 +30,10 @@ namespace {
 using cupti_profiler::Code;
 
 constexpr int64_t kSecondNs = 1000000000;
-// Decoding that cannot reach the end of the buffer for so many drains in a row will overflow it sooner or later.
-constexpr int kBehindMax = 10;
-constexpr int kLastDrains = 20;
+// A thread that decodes nearly all the time collects more with every drain, until an image is full: so many such drains
+// in a row (20 to 100 ms each), or two with a full image, and the interval is lengthened.
+constexpr int kBehindMax = 8, kBehindFull = 4;
+constexpr double kBusyMax = 0.95;
 constexpr int64_t kMergedMaxNs = kSecondNs;
 
 // What a failure is found out with, apart from CUPTI's own answer: the machine and NVML.
@@ -56,6 +58,12 @@ int nvml_index(const std::string& gpu_uuid) {
   for (const NvmlGpu& gpu : nvml->gpus())
     if (gpu.uuid == gpu_uuid) return gpu.index;
   return 0;
+}
+
+int available_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
 struct Opened {
@@ -119,7 +127,9 @@ class CounterSampler {
   bool begin_session(bool planned);
   void end_session();
   void loop();
+  void close_session();
   bool drain();
+  PmSink sink();
   void lengthen(const char* why);
   void once_a_second();
   void bound_file();
@@ -144,8 +154,8 @@ class CounterSampler {
   int64_t interval_ns_ = 0;
   int behind_ = 0;
   uint32_t merges_ = 0;
-  bool ending_ = false;  // the session is being ended on purpose
-  bool over_ = false;    // no further session is possible
+  PmCost cost_;        // of the sessions that are over
+  bool over_ = false;  // no further session is possible
 };
 
 bool CounterSampler::open_spool() {
@@ -247,44 +257,48 @@ bool CounterSampler::begin_session(bool planned) {
   return true;
 }
 
+PmSink CounterSampler::sink() {
+  return [this](int64_t start_ns, int64_t end_ns, const double* values) { series_->add(start_ns, end_ns, values); };
+}
+
+void CounterSampler::close_session() {
+  static_cast<void>(session_->finish(sink()));  // what failed, failed before, or only lost the last samples
+  const PmCost cost = session_->cost();
+  cost_.clean_ns += cost.clean_ns;
+  cost_.decode_ns += cost.decode_ns;
+  cost_.evaluate_ns += cost.evaluate_ns;
+  session_.reset();
+}
+
 void CounterSampler::end_session() {
   if (session_ == nullptr) return;
-  ending_ = true;
-  session_->stop();
-  // All that is left, however far behind; a driver that never comes to an end must not hold the report.
-  for (int i = 0; i < kLastDrains && drain() && behind_ > 0; ++i) continue;
-  if (session_ != nullptr) {
-    const PmCost& cost = session_->cost();
-    fact("counters_clean_decode_evaluate_ms", std::to_string(cost.clean_ns / 1000000) + " " +
-                                                  std::to_string(cost.decode_ns / 1000000) + " " +
-                                                  std::to_string(cost.evaluate_ns / 1000000));
-  }
-  session_.reset();
-  ending_ = false;
+  close_session();
   series_->finish();
   fact("counters_stopped_ns", std::to_string(realtime_ns()));
 }
 
 // False if the session is of no further use.
 bool CounterSampler::drain() {
-  const PmResult<PmDrain> drained = session_->drain(
-      [this](int64_t start_ns, int64_t end_ns, const double* values) { series_->add(start_ns, end_ns, values); });
+  const PmResult<PmDrain> drained = session_->drain(sink());
   if (!drained) {
     explain_failure(drained.error());
     over_ = true;
     return false;
   }
-  behind_ = drained->behind ? behind_ + 1 : 0;
-  if (drained->overflow) lengthen("the hardware buffer overflowed");
-  if (session_ != nullptr && behind_ >= kBehindMax && !ending_) lengthen("decoding could not keep up");
+  behind_ = drained->full ? behind_ + kBehindFull : drained->busy_frac > kBusyMax ? behind_ + 1 : 0;
+  if (drained->overflow) {
+    lengthen("the hardware buffer overflowed");
+  } else if (behind_ >= kBehindMax) {
+    lengthen("decoding could not keep up");
+  }
   return session_ != nullptr;
 }
 
 // Restarts with twice the interval. The time between the sessions counts as lost samples.
 void CounterSampler::lengthen(const char* why) {
-  session_.reset();
+  close_session();
   report_lost();
-  if (ending_ || watch_.finished()) return;
+  if (watch_.finished()) return;
   const int64_t before_ns = interval_ns_;
   interval_ns_ = std::min(interval_ns_ * 2, kIntervalMaxNs);
   note("recorder-note", gpu_label() + ": " + why + " at an interval of " + format_ns(before_ns) +
@@ -328,21 +342,25 @@ void CounterSampler::loop() {
       once_a_second();
       second_ns += kSecondNs;
     }
-    // Behind: again at once. Otherwise to the next tick; a tick that was missed is not made up for.
+    // To the next tick; a tick that was missed is not made up for.
     tick_ns = std::max(tick_ns + period_ns, monotonic_ns());
-    if (behind_ == 0) sleep_until_monotonic(tick_ns);
+    sleep_until_monotonic(tick_ns);
   }
 }
 
 void CounterSampler::run() {
   writer_.add(spool::ClockReading{realtime_ns(), read_clock_ns(CLOCK_MONOTONIC_RAW), 0});
-  interval_ns_ = std::clamp(options_.interval_ns, kIntervalMinNs, kIntervalMaxNs);
+  interval_ns_ = options_.interval_ns != 0 ? std::clamp(options_.interval_ns, kIntervalMinNs, kIntervalMaxNs)
+                                           : default_interval_ns(options_.operations, available_cpus());
   if (prepare()) {
     writer_.flush();
     loop();
     end_session();
     report_lost();
     fact("counters_samples", std::to_string(series_->added()));
+    fact("counters_clean_decode_evaluate_ms", std::to_string(cost_.clean_ns / 1000000) + " " +
+                                                  std::to_string(cost_.decode_ns / 1000000) + " " +
+                                                  std::to_string(cost_.evaluate_ns / 1000000));
     rusage used{};
     if (getrusage(RUSAGE_SELF, &used) == 0)
       fact("counters_cpu_ms", std::to_string((used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000 +
@@ -352,6 +370,11 @@ void CounterSampler::run() {
 }
 
 }  // namespace
+
+int64_t default_interval_ns(bool operations, int cpus) {
+  if (cpus < 4) return 500000;
+  return operations || cpus < 8 ? 200000 : 100000;
+}
 
 int run_counter_sampler(const CounterSamplerOptions& options) {
   CounterSampler sampler(options);
@@ -388,8 +411,7 @@ CounterProbe probe_counters(const std::vector<std::string>& cupti_paths, const s
   PmResult<std::unique_ptr<PmSession>> session = PmSession::start(*opened->cupti, opened->device, config);
   if (!session) return refuse(session.error());
   sleep_until_monotonic(monotonic_ns() + 50000000);
-  (*session)->stop();
-  const PmResult<PmDrain> drained = (*session)->drain([](int64_t, int64_t, const double*) {});
+  const PmResult<PmDrain> drained = (*session)->finish([](int64_t, int64_t, const double*) {});
   if (!drained) return refuse(drained.error());
   probe.samples = drained->samples;
   probe.code = cupti_profiler::kSuccess;

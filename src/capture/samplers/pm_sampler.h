@@ -1,12 +1,13 @@
 // The hardware-counter sampler: a process of its own beside the target, one per GPU, because decoding takes most of a
 // core and must not share a process (or CUPTI's one subscription) with the program that is watched. `llmprof run`
-// starts the llmprof binary with a hidden command that calls run_counter_sampler().
+// starts the llmprof binary with a hidden command that calls run_counter_sampler(). It decodes in one thread and
+// evaluates in another (pm_evaluator.h).
 //
 // It samples while the session's control page wants recording (no page: always), and ends when the page says finished,
 // on SIGTERM, or when its parent dies; whatever was collected by then is decoded and stored. SIGINT is left to the
 // target. Everything that goes wrong is a Note in its spool: a missing permission, another profiler in the way, lost
-// samples, a lengthened interval. Bounds: the hardware buffer is 256 MB of pinned memory, the counter image about 90 MB
-// for a GH100.
+// samples, a lengthened interval. Bounds: the hardware buffer is 256 MB of pinned memory, four counter images take 230
+// to 280 MB for a GH100.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +18,10 @@
 namespace llmprof::samplers {
 
 struct CounterSamplerOptions {
-  std::string folder;    // the session folder; writes samples/counters-N.spool
-  int gpu_index = -1;    // N: NVML's index; -1: looked up by gpu_uuid. Which GPU, if gpu_uuid is empty
-  std::string gpu_uuid;  // "GPU-..."
-  int64_t interval_ns = 100000;
+  std::string folder;       // the session folder; writes samples/counters-N.spool
+  int gpu_index = -1;       // N: NVML's index; -1: looked up by gpu_uuid. Which GPU, if gpu_uuid is empty
+  std::string gpu_uuid;     // "GPU-..."
+  int64_t interval_ns = 0;  // 0: default_interval_ns()
   std::string cupti_path;   // empty: cupti_candidates(program)
   std::string program;      // what is being watched, for that search
   size_t metrics_max = 0;   // 0: as many as fit into one pass
@@ -37,6 +38,9 @@ struct CounterSamplerOptions {
 // The process's main function. 0 if samples or an explanation were stored, 1 if the spool could not be written.
 int run_counter_sampler(const CounterSamplerOptions& options);
 
+// 100 us where 1.2 cores for it are no burden. With the counters of arithmetic a sample of a busy H200 takes 150 us to
+// decode, so 200 us; on few CPUs longer still.
+int64_t default_interval_ns(bool operations, int cpus);
 constexpr int64_t kIntervalMinNs = 10000, kIntervalMaxNs = 100000000;
 
 // A short session (a few samples of the first metrics), for `llmprof doctor`. Call it in a process that may die.

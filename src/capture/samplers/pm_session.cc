@@ -1,7 +1,6 @@
 #include "capture/samplers/pm_session.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "capture/samplers/clock.h"
@@ -11,20 +10,16 @@ namespace {
 
 using namespace cupti_profiler;
 
-tl::unexpected<PmFailure> failed(const CuptiProfilerLibrary& cupti, Code code, const char* call) {
-  return tl::unexpected<PmFailure>(PmFailure{code, call, std::string(call) + ": " + cupti.describe(code)});
-}
-
 // The image of counters that this device and situation (MIG, virtual GPU) offer. Some drivers refuse it while anything
 // else samples; 35 here is the usual place where a missing permission shows.
 PmResult<std::vector<uint8_t>> read_availability(const CuptiProfilerLibrary& cupti, size_t device_index) {
   PmAvailabilityParams params{kPmAvailabilitySize, nullptr, device_index, 0, nullptr};
   Code code = cupti.api().pm_availability(&params);
-  if (code != kSuccess) return failed(cupti, code, "cuptiPmSamplingGetCounterAvailability");
+  if (code != kSuccess) return pm_failure(cupti, code, "cuptiPmSamplingGetCounterAvailability");
   std::vector<uint8_t> image(params.image_bytes);
   params.image = image.data();
   code = cupti.api().pm_availability(&params);
-  if (code != kSuccess) return failed(cupti, code, "cuptiPmSamplingGetCounterAvailability");
+  if (code != kSuccess) return pm_failure(cupti, code, "cuptiPmSamplingGetCounterAvailability");
   image.resize(params.image_bytes);
   return image;
 }
@@ -40,7 +35,7 @@ PmResult<PmDevice> open_pm_device(const CuptiProfilerLibrary& cupti, size_t devi
   device.device_index = device_index;
   InitializeParams initialize{kInitializeSize, nullptr};
   Code code = api.initialize(&initialize);
-  if (code != kSuccess) return failed(cupti, code, "cuptiProfilerInitialize");
+  if (code != kSuccess) return pm_failure(cupti, code, "cuptiProfilerInitialize");
   DeviceSupportedParams supported{};
   supported.struct_size = kDeviceSupportedSize;
   supported.device = static_cast<int>(device_index);
@@ -51,11 +46,11 @@ PmResult<PmDevice> open_pm_device(const CuptiProfilerLibrary& cupti, size_t devi
     device.support_wsl = supported.wsl;
     device.support_architecture = supported.architecture;
     if (seen_support != nullptr) *seen_support = device;
-    if (supported.is_supported == kUnsupported) return failed(cupti, kNotSupported, "cuptiProfilerDeviceSupported");
+    if (supported.is_supported == kUnsupported) return pm_failure(cupti, kNotSupported, "cuptiProfilerDeviceSupported");
   }
   ChipNameParams chip{kChipNameSize, nullptr, device_index, nullptr};
   code = api.chip_name(&chip);
-  if (code != kSuccess || chip.chip_name == nullptr) return failed(cupti, code, "cuptiDeviceGetChipName");
+  if (code != kSuccess || chip.chip_name == nullptr) return pm_failure(cupti, code, "cuptiDeviceGetChipName");
   device.chip = chip.chip_name;
   device.cycles_only = samples_by_cycles(device.chip);
   if (seen_support != nullptr) *seen_support = device;
@@ -76,17 +71,19 @@ PmResult<PmDevice> open_pm_device(const CuptiProfilerLibrary& cupti, size_t devi
 PmSession::PmSession(const CuptiProfilerLibrary& cupti, const PmDevice& device)
     : cupti_(cupti), api_(cupti.api()), device_(device), host_(cupti, device.chip, device.availability.data()) {
   for (const PmMetric& metric : device.set.metrics) names_.push_back(metric.metric);
-  values_.resize(names_.size());
 }
 
 PmSession::~PmSession() {
   stop();
+  evaluator_.reset();
   if (object_ == nullptr) return;
   PmObjectParams params{kPmObjectSize, nullptr, object_};
   api_.pm_disable(&params);
 }
 
-PmFailure PmSession::failure(Code code, const char* call) const { return failed(cupti_, code, call).value(); }
+tl::unexpected<PmFailure> PmSession::failure(Code code, const char* call) const {
+  return pm_failure(cupti_, code, call);
+}
 
 PmResult<std::unique_ptr<PmSession>> PmSession::start(const CuptiProfilerLibrary& cupti, const PmDevice& device,
                                                       const PmSessionConfig& config) {
@@ -97,7 +94,7 @@ PmResult<std::unique_ptr<PmSession>> PmSession::start(const CuptiProfilerLibrary
 }
 
 PmResult<bool> PmSession::begin(const PmSessionConfig& config) {
-  if (host_.get() == nullptr) return tl::unexpected<PmFailure>(failure(host_.status(), "cuptiProfilerHostInitialize"));
+  if (host_.get() == nullptr) return failure(host_.status(), "cuptiProfilerHostInitialize");
   Code code = kSuccess;
   if (host_.passes(device_.set.metrics, config_, code) != 1) {
     return tl::unexpected<PmFailure>(
@@ -105,7 +102,7 @@ PmResult<bool> PmSession::begin(const PmSessionConfig& config) {
   }
   PmEnableParams enable{kPmEnableSize, nullptr, device_.device_index, nullptr};
   code = api_.pm_enable(&enable);
-  if (code != kSuccess) return tl::unexpected<PmFailure>(failure(code, "cuptiPmSamplingEnable"));
+  if (code != kSuccess) return failure(code, "cuptiPmSamplingEnable");
   object_ = enable.object;
 
   PmSetConfigParams set{};
@@ -120,21 +117,22 @@ PmResult<bool> PmSession::begin(const PmSessionConfig& config) {
   set.trigger_mode = device_.cycles_only ? kTriggerSysclk : kTriggerTime;
   set.append_mode = kAppendKeepOldest;
   code = api_.pm_set_config(&set);
-  if (code != kSuccess) return tl::unexpected<PmFailure>(failure(code, "cuptiPmSamplingSetConfig"));
+  if (code != kSuccess) return failure(code, "cuptiPmSamplingSetConfig");
 
   PmImageSizeParams size{kPmImageSizeSize, nullptr, object_, names_.data(), names_.size(), config.max_samples, 0};
   code = api_.pm_image_size(&size);
-  if (code != kSuccess) return tl::unexpected<PmFailure>(failure(code, "cuptiPmSamplingGetCounterDataSize"));
-  pristine_.assign(size.image_bytes, 0);
-  PmImageInitializeParams initialize{kPmImageInitializeSize, nullptr, object_, pristine_.size(), pristine_.data()};
+  if (code != kSuccess) return failure(code, "cuptiPmSamplingGetCounterDataSize");
+  std::vector<uint8_t> pristine(size.image_bytes, 0);
+  PmImageInitializeParams initialize{kPmImageInitializeSize, nullptr, object_, pristine.size(), pristine.data()};
   code = api_.pm_image_initialize(&initialize);
-  if (code != kSuccess) return tl::unexpected<PmFailure>(failure(code, "cuptiPmSamplingCounterDataImageInitialize"));
-  image_ = pristine_;
+  if (code != kSuccess) return failure(code, "cuptiPmSamplingCounterDataImageInitialize");
+  evaluator_ = std::make_unique<PmEvaluator>(cupti_, host_, object_, names_, std::move(pristine), config.max_samples);
 
   PmObjectParams params{kPmObjectSize, nullptr, object_};
   code = api_.pm_start(&params);
-  if (code != kSuccess) return tl::unexpected<PmFailure>(failure(code, "cuptiPmSamplingStart"));
+  if (code != kSuccess) return failure(code, "cuptiPmSamplingStart");
   running_ = true;
+  drained_ns_ = monotonic_ns();
   return true;
 }
 
@@ -145,94 +143,68 @@ void PmSession::stop() {
   api_.pm_stop(&params);
 }
 
-void PmSession::clean_image() {
-  size_t bytes = pristine_.size();
-  if (layout_.known()) bytes = std::min(bytes, layout_.bytes_of(used_samples_));
-  std::memcpy(image_.data(), pristine_.data(), bytes);
-  used_samples_ = pristine_.size();  // all of it, until a decoding tells
+PmCost PmSession::cost() {
+  const PmEvaluator::Cost evaluated = evaluator_->cost();
+  return {evaluated.clean_ns, decode_ns_, evaluated.evaluate_ns};
 }
 
-void PmSession::learn_layout(size_t completed) {
-  used_samples_ = completed;
-  if (layout_.settled() || completed == 0) return;
-  size_t end = image_.size();
-  while (end > 0 && image_[end - 1] == pristine_[end - 1]) --end;
-  layout_.observe(completed, end);
-}
-
-void PmImageLayout::observe(size_t samples, size_t end) {
-  if (settled()) return;
-  if (first_samples_ == 0) {
-    first_samples_ = samples;
-    first_end_ = end;
-    return;
-  }
-  if (sample_bytes_ == 0) {
-    if (samples == first_samples_) return;
-    const bool more = samples > first_samples_;
-    if (more != (end > first_end_)) return refute();
-    const size_t bytes = more ? end - first_end_ : first_end_ - end;
-    const size_t count = more ? samples - first_samples_ : first_samples_ - samples;
-    sample_bytes_ = (bytes + count - 1) / count;
-    head_bytes_ = first_end_ > sample_bytes_ * first_samples_ ? first_end_ - sample_bytes_ * first_samples_ : 0;
-    return;
-  }
-  if (end > bytes_of(samples)) return refute();
-  ++agreed_;
+// One image; `samples` is not known before it has been evaluated.
+PmResult<PmDrain> PmSession::decode() {
+  PmDrain result;
+  PmEvaluator::Image& image = evaluator_->take();
+  PmDecodeParams decode{};
+  decode.struct_size = kPmDecodeSize;
+  decode.object = object_;
+  decode.image = image.bytes.data();
+  decode.image_bytes = image.bytes.size();
+  const int64_t begin_ns = monotonic_ns();
+  const Code code = api_.pm_decode(&decode);
+  decode_ns_ += monotonic_ns() - begin_ns;
+  // What was decoded before an overflow is as good as any other.
+  evaluator_->hand_over(image);
+  result.overflow = code == kOutOfMemory || (code == kSuccess && decode.overflow != 0);
+  if (code != kSuccess && code != kOutOfMemory) return failure(code, "cuptiPmSamplingDecodeData");
+  result.full = !result.overflow && decode.stop_reason == kStopImageFull;
+  return result;
 }
 
 PmResult<PmDrain> PmSession::drain(const PmSink& sink) {
   PmDrain result;
+  const int64_t begin_ns = monotonic_ns();
   for (int round = 0; round < kRounds; ++round) {
-    const int64_t begin_ns = monotonic_ns();
-    clean_image();
-    const int64_t cleaned_ns = monotonic_ns();
-    PmDecodeParams decode{};
-    decode.struct_size = kPmDecodeSize;
-    decode.object = object_;
-    decode.image = image_.data();
-    decode.image_bytes = image_.size();
-    const Code code = api_.pm_decode(&decode);
-    const int64_t decoded_ns = monotonic_ns();
-    cost_.clean_ns += cleaned_ns - begin_ns;
-    cost_.decode_ns += decoded_ns - cleaned_ns;
-    if (code == kOutOfMemory || (code == kSuccess && decode.overflow != 0)) result.overflow = true;
-    if (code != kSuccess && code != kOutOfMemory)
-      return tl::unexpected<PmFailure>(failure(code, "cuptiPmSamplingDecodeData"));
-    // What was decoded before the overflow is as good as any other.
-    const PmResult<bool> evaluated = evaluate(sink, result.samples);
-    cost_.evaluate_ns += monotonic_ns() - decoded_ns;
-    if (!evaluated && !result.overflow) return tl::unexpected<PmFailure>(evaluated.error());
-    if (result.overflow || decode.stop_reason != kStopImageFull) return result;
+    const PmResult<PmDrain> decoded = decode();
+    if (!decoded) return decoded;
+    result.overflow |= decoded->overflow;
+    result.full |= decoded->full;
+    if (!decoded->full) break;
   }
-  result.behind = true;
+  const int64_t end_ns = monotonic_ns();
+  const int64_t since_ns = end_ns - std::exchange(drained_ns_, end_ns);
+  result.busy_frac = static_cast<double>(end_ns - begin_ns) / static_cast<double>(std::max<int64_t>(since_ns, 1));
+  const PmResult<size_t> delivered = evaluator_->deliver(sink);
+  if (delivered) {
+    result.samples = *delivered;
+  } else if (!result.overflow) {
+    return tl::unexpected<PmFailure>(delivered.error());
+  }
   return result;
 }
 
-PmResult<bool> PmSession::evaluate(const PmSink& sink, size_t& samples) {
-  PmImageInfoParams info{kPmImageInfoSize, nullptr, image_.data(), image_.size(), 0, 0, 0};
-  Code code = api_.pm_image_info(&info);
-  if (code != kSuccess) return tl::unexpected<PmFailure>(failure(code, "cuptiPmSamplingGetCounterDataInfo"));
-  learn_layout(info.completed);
-  for (size_t i = 0; i < info.completed; ++i) {
-    PmSampleInfoParams sample{kPmSampleInfoSize, nullptr, object_, image_.data(), image_.size(), i, 0, 0};
-    code = api_.pm_sample_info(&sample);
-    if (code != kSuccess) return tl::unexpected<PmFailure>(failure(code, "cuptiPmSamplingCounterDataGetSampleInfo"));
-    HostEvaluateParams evaluate{};
-    evaluate.struct_size = kHostEvaluateSize;
-    evaluate.host = host_.get();
-    evaluate.image = image_.data();
-    evaluate.image_bytes = image_.size();
-    evaluate.range_index = i;
-    evaluate.names = names_.data();
-    evaluate.count = names_.size();
-    evaluate.values = values_.data();
-    code = api_.host_evaluate(&evaluate);
-    if (code != kSuccess) return tl::unexpected<PmFailure>(failure(code, "cuptiProfilerHostEvaluateToGpuValues"));
-    sink(static_cast<int64_t>(sample.start_ns), static_cast<int64_t>(sample.end_ns), values_.data());
-    ++samples;
+PmResult<PmDrain> PmSession::finish(const PmSink& sink) {
+  stop();
+  PmResult<PmDrain> result = PmDrain{};
+  size_t samples = 0;
+  // All that is left, however much; a driver that never comes to an end must not hold the report.
+  for (int i = 0; i < kLastDrains && result && (i == 0 || result->full); ++i) {
+    result = drain(sink);
+    if (result) samples += result->samples;
   }
-  return true;
+  evaluator_->wait();
+  const PmResult<size_t> rest = evaluator_->deliver(sink);
+  if (!result) return result;
+  if (!rest) return tl::unexpected<PmFailure>(rest.error());
+  result->samples = samples + *rest;
+  return result;
 }
 
 }  // namespace llmprof::samplers
