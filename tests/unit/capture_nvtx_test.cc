@@ -1,8 +1,8 @@
 // NVTX, from outside (hook_client under the built injection library) and the reading of payload schemas.
 #include <gtest/gtest.h>
 
-#include "capture/inject/nvtx_names.h"
-#include "capture/inject/nvtx_payload.h"
+#include "capture/inject/ranges/nvtx_names.h"
+#include "capture/inject/ranges/nvtx_payload.h"
 #include "capture_client.h"
 
 namespace llmprof::test {
