@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "capture/abi/cudnn_abi.h"
-#include "capture/inject/cudnn_backend.h"
-#include "capture/inject/cudnn_backend_table.h"
+#include "capture/inject/libraries/cudnn_backend.h"
+#include "capture/inject/libraries/cudnn_backend_table.h"
 
 namespace llmprof::test {
 namespace {

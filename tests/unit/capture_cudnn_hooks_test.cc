@@ -3,31 +3,17 @@
 
 #include <set>
 
-#include "capture_client.h"
+#include "capture_hook_client.h"
 
 namespace llmprof::test {
 namespace {
 
 constexpr int32_t kR16F = 2, kR16BF = 14;
 
-class CudnnHooks : public testing::Test {
+class CudnnHooks : public HookClient {
  protected:
-  static void SetUpTestSuite() { run_ = new ClientRun(run_client("hook_client cudnn", Watching::kWatched)); }
-  static void TearDownTestSuite() {
-    delete run_;
-    run_ = nullptr;
-  }
-  void SetUp() override {
-    ASSERT_EQ(run_->exit_code, 0);
-    ASSERT_EQ(run_->spools.size(), 1u);
-  }
-  static const ClientSpool& spool() { return run_->spools[0]; }
-  static const spool::LibraryDef& def(size_t call) { return spool().defs.at(spool().calls.at(call).def); }
-  static const std::string& text(spool::Id id) { return spool().texts.at(id); }
-
-  static ClientRun* run_;
+  static void SetUpTestSuite() { run_watched("hook_client cudnn"); }
 };
-ClientRun* CudnnHooks::run_ = nullptr;
 
 void expect_shape(const spool::LibraryDef& def, int kind, int64_t batch, int64_t m, int64_t n, int64_t k) {
   EXPECT_EQ(def.kind, kind);
@@ -37,18 +23,7 @@ void expect_shape(const spool::LibraryDef& def, int kind, int64_t batch, int64_t
   EXPECT_EQ(def.k, k);
 }
 
-TEST_F(CudnnHooks, TheProgramSeesNoDifference) {
-  ClientRun bare = run_client("hook_client cudnn", Watching::kNotLoaded);
-  ClientRun loaded = run_client("hook_client cudnn", Watching::kLoaded);
-  ASSERT_EQ(bare.exit_code, 0);
-  EXPECT_NE(bare.output.find("refused 5000 errno 77"), std::string::npos) << bare.output;
-  EXPECT_NE(bare.fake_log.find("populate 1 #"), std::string::npos) << bare.fake_log;
-  EXPECT_EQ(run_->output, bare.output);
-  EXPECT_EQ(run_->fake_log, bare.fake_log);  // every attribute arrived
-  EXPECT_EQ(loaded.output, bare.output);
-  EXPECT_EQ(loaded.fake_log, bare.fake_log);
-  EXPECT_TRUE(loaded.spools.empty());
-}
+TEST_F(CudnnHooks, TheProgramSeesNoDifference) { expect_no_difference("refused 5000 errno 77", "populate 1 #"); }
 
 // A convolution, three times attention, attention as one operation, a product, and nodes added to a graph. Not among
 // them: what was refused, sizes that the call overrides, a normalisation, a plan of nothing in place of a destroyed

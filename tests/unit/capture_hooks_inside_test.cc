@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "capture/inject/inject.h"
-#include "capture/inject/library_calls.h"
-#include "capture/inject/thread_log.h"
+#include "capture/inject/libraries/library_calls.h"
+#include "capture/inject/threads/thread_log.h"
 #include "capture_client.h"
 
 namespace llmprof::test {

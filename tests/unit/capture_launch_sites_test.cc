@@ -18,8 +18,8 @@
 #include <thread>
 #include <vector>
 
-#include "capture/inject/launch_sites.h"
-#include "capture/inject/launch_symbols.h"
+#include "capture/inject/launch_sites/launch_sites.h"
+#include "capture/inject/launch_sites/launch_symbols.h"
 #include "capture/spool/reader.h"
 #include "capture_launch_site_module.h"
 

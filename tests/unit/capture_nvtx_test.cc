@@ -1,36 +1,23 @@
 // NVTX, from outside (hook_client under the built injection library) and the reading of payload schemas.
 #include <gtest/gtest.h>
 
-#include "capture/inject/nvtx_names.h"
-#include "capture/inject/nvtx_payload.h"
-#include "capture_client.h"
+#include "capture/inject/ranges/nvtx_names.h"
+#include "capture/inject/ranges/nvtx_payload.h"
+#include "capture_hook_client.h"
 
 namespace llmprof::test {
 namespace {
 
 using spool::PayloadKind;
 
-class Nvtx : public testing::Test {
+class Nvtx : public HookClient {
  protected:
-  static void SetUpTestSuite() { run_ = new ClientRun(run_client("hook_client nvtx", Watching::kWatched)); }
-  static void TearDownTestSuite() {
-    delete run_;
-    run_ = nullptr;
-  }
-  void SetUp() override {
-    ASSERT_EQ(run_->exit_code, 0);
-    ASSERT_EQ(run_->spools.size(), 1u);
-  }
-  static const ClientSpool& spool() { return run_->spools[0]; }
-  static std::string text(spool::Id id) { return spool().texts.at(id); }
-
-  static ClientRun* run_;
+  static void SetUpTestSuite() { run_watched("hook_client nvtx"); }
 };
-ClientRun* Nvtx::run_ = nullptr;
 
 TEST_F(Nvtx, LevelsAreThoseOfTheirDomain) {
   // push outer, inner; push in the domain; pop, pop in the domain, pop, and one pop too many. errno stays.
-  EXPECT_EQ(run_->output,
+  EXPECT_EQ(run().output,
             "attached 1\nattached again 1\npayloads 1\nsame domain 1\n0 1 0 1 0 0 -1 errno 5\nschema 1\n");
 }
 

@@ -1,10 +1,9 @@
-// The GPUs of this process as the driver describes them, without creating a context.
+#include "capture/inject/devices.h"
+
 #include <dlfcn.h>
 
 #include <cstdio>
 #include <cstring>
-
-#include "capture/inject/decode.h"
 
 namespace llmprof::inject {
 namespace {

@@ -4,10 +4,10 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "capture/inject/activity.h"
+#include "capture/inject/cupti/activity.h"
 #include "capture/inject/export.h"
 #include "capture/inject/inject.h"
-#include "capture/inject/library_logs.h"
+#include "capture/inject/libraries/library_logs.h"
 #include "capture/inject/recording.h"
 #include "capture/session/control.h"
 

@@ -16,13 +16,15 @@
 #include <cstring>
 #include <new>
 
-#include "capture/inject/activity.h"
-#include "capture/inject/cudnn_backend.h"
-#include "capture/inject/launch_sites.h"
-#include "capture/inject/library_logs.h"
+#include "capture/inject/cupti/activity.h"
+#include "capture/inject/launch_sites/launch_sites.h"
+#include "capture/inject/libraries/cudnn_backend.h"
+#include "capture/inject/libraries/library_logs.h"
 #include "capture/inject/process.h"
+#include "capture/inject/ranges/nvtx_names.h"
+#include "capture/inject/ranges/nvtx_payload.h"
 #include "capture/inject/recording.h"
-#include "capture/inject/thread_log.h"
+#include "capture/inject/threads/thread_log.h"
 #include "capture/session/control.h"
 
 namespace llmprof::inject {
@@ -261,6 +263,8 @@ void after_fork_in_child() {
   process->note_count = 0;
   cached_thread_id = 0;
   abandon_thread_logs();
+  abandon_nvtx_names();
+  abandon_nvtx_schemas();
   abandon_launch_sites();
   abandon_library_logs();
   const bool traced = abandon_activities();

@@ -4,7 +4,7 @@
 #include <link.h>
 #include <string.h>
 
-#include "capture/inject/quiet.h"
+#include "capture/inject/threads/quiet.h"
 
 namespace llmprof::inject {
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "capture/inject/activity.h"
+#include "capture/inject/cupti/activity.h"
 #include "capture/inject/process.h"
 
 namespace llmprof::inject {

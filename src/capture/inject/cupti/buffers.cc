@@ -1,0 +1,104 @@
+#include "capture/inject/cupti/buffers.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "capture/inject/cupti/activity.h"
+
+namespace llmprof::inject {
+namespace {
+
+// 1 MiB holds 5,000 kernels. CUPTI gives each thread of the program one buffer for its calls, so larger ones would cost
+// memory for nothing, and a flush hands over partly filled ones anyway.
+constexpr size_t kBufferBytes = size_t{1} << 20;
+constexpr size_t kKept = 32;
+
+pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+uint8_t* kept[kKept];
+size_t kept_count = 0;
+
+struct Filled {
+  uint8_t* buffer = nullptr;
+  size_t valid_size = 0;
+};
+constexpr size_t kWaiting = 256;  // 256 MiB at most
+Filled waiting[kWaiting];
+size_t waiting_count = 0;
+
+void decode_and_keep(Filled filled) {
+  decode_buffer(filled.buffer, filled.valid_size);
+  // CUPTI expects zeroed memory; what lies behind the valid part never was anything else.
+  std::memset(filled.buffer, 0, filled.valid_size < kBufferBytes ? filled.valid_size : kBufferBytes);
+  bool keep = false;
+  pthread_mutex_lock(&lock);
+  if (kept_count < kKept) {
+    kept[kept_count++] = filled.buffer;
+    keep = true;
+  }
+  pthread_mutex_unlock(&lock);
+  if (!keep) munmap(filled.buffer, kBufferBytes);
+}
+
+}  // namespace
+
+void buffer_requested(uint8_t** buffer, size_t* size, size_t* max_records) {
+  uint8_t* memory = nullptr;
+  pthread_mutex_lock(&lock);
+  if (kept_count != 0) memory = kept[--kept_count];
+  pthread_mutex_unlock(&lock);
+  if (memory == nullptr) {
+    void* fresh = mmap(nullptr, kBufferBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    // Refusing a buffer drops records, which CUPTI counts; versions before 12.9 may not survive it, but neither does a
+    // program without a megabyte of memory.
+    memory = fresh == MAP_FAILED ? nullptr : static_cast<uint8_t*>(fresh);
+  }
+  *buffer = memory;
+  *size = memory == nullptr ? 0 : kBufferBytes;
+  *max_records = 0;
+}
+
+void buffer_completed(void*, uint32_t, uint8_t* buffer, size_t, size_t valid_size) {
+  if (buffer == nullptr) return;
+  bool full = false;
+  pthread_mutex_lock(&lock);
+  if (waiting_count < kWaiting)
+    waiting[waiting_count++] = {buffer, valid_size};
+  else
+    full = true;
+  pthread_mutex_unlock(&lock);
+  // The drain thread is that far behind only if it is starved of time: then whoever delivers does the work.
+  if (full) decode_and_keep({buffer, valid_size});
+}
+
+void decode_completed() {
+  for (;;) {
+    Filled next;
+    pthread_mutex_lock(&lock);
+    // Oldest first: times in the spool are coded as differences.
+    const bool any = waiting_count != 0;
+    if (any) {
+      next = waiting[0];
+      --waiting_count;
+      std::memmove(waiting, waiting + 1, waiting_count * sizeof(Filled));
+    }
+    pthread_mutex_unlock(&lock);
+    if (!any) return;
+    decode_and_keep(next);
+  }
+}
+
+void discard_completed() {
+  pthread_mutex_lock(&lock);
+  for (size_t i = 0; i < waiting_count; ++i) munmap(waiting[i].buffer, kBufferBytes);
+  waiting_count = 0;
+  pthread_mutex_unlock(&lock);
+}
+
+void abandon_buffers() {
+  pthread_mutex_init(&lock, nullptr);
+  kept_count = waiting_count = 0;
+}
+
+}  // namespace llmprof::inject

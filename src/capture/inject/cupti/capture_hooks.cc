@@ -1,0 +1,45 @@
+#include "capture/inject/cupti/capture_hooks.h"
+
+#include "capture/inject/cupti/activity.h"
+#include "capture/inject/real_symbol.h"
+#include "capture/inject/threads/thread_events.h"
+
+namespace llmprof::inject {
+
+namespace {
+
+// cudaErrorInitializationError and CUDA_ERROR_NOT_INITIALIZED are both 3.
+constexpr int kNotInitialized = 3;
+
+}  // namespace
+
+// Every graph begins with one of these, whatever is added to it later.
+#define LLMPROF_CAPTURE_HOOK(name, library, parameters, arguments)       \
+  extern "C" __attribute__((visibility("default"))) int name parameters; \
+  extern "C" int name parameters {                                       \
+    static constinit RealSymbol symbol{#name, library};                  \
+    auto* real = symbol.get<int parameters>();                           \
+    if (real == nullptr) return kNotInitialized;                         \
+    if (watched() && !thread_state.inside) keep_attached();              \
+    return real arguments;                                               \
+  }
+
+LLMPROF_CAPTURE_HOOK(cudaStreamBeginCapture, "libcudart", (void* stream, int mode), (stream, mode))
+LLMPROF_CAPTURE_HOOK(cudaStreamBeginCapture_ptsz, "libcudart", (void* stream, int mode), (stream, mode))
+LLMPROF_CAPTURE_HOOK(cudaGraphCreate, "libcudart", (void** graph, unsigned flags), (graph, flags))
+LLMPROF_CAPTURE_HOOK(cuStreamBeginCapture, "libcuda.so", (void* stream), (stream))
+LLMPROF_CAPTURE_HOOK(cuStreamBeginCapture_ptsz, "libcuda.so", (void* stream), (stream))
+LLMPROF_CAPTURE_HOOK(cuStreamBeginCapture_v2, "libcuda.so", (void* stream, int mode), (stream, mode))
+LLMPROF_CAPTURE_HOOK(cuStreamBeginCapture_v2_ptsz, "libcuda.so", (void* stream, int mode), (stream, mode))
+LLMPROF_CAPTURE_HOOK(cuGraphCreate, "libcuda.so", (void** graph, unsigned flags), (graph, flags))
+
+bool capture_hooks_work() {
+  // Where the library was not preloaded, or the runtime is part of the program, the program's calls do not come by
+  // here.
+  static RealSymbol runtime{"cudaStreamBeginCapture", "libcudart"};
+  if (runtime.get<int(void*, int)>() == nullptr) return false;
+  static const bool in_front = stands_in_front("cudaStreamBeginCapture");
+  return in_front;
+}
+
+}  // namespace llmprof::inject

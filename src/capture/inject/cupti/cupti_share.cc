@@ -1,0 +1,293 @@
+#include "capture/inject/cupti/cupti_share.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "capture/inject/cupti/activity.h"
+#include "capture/inject/cupti/api_calls.h"
+#include "capture/inject/cupti/buffers.h"
+#include "capture/inject/export.h"
+#include "capture/inject/real_symbol.h"
+
+namespace llmprof::inject {
+namespace {
+
+using TimestampFunction = uint64_t (*)();
+
+constexpr uint32_t kDomains = 8;
+constexpr uint32_t kCallbacks = 2048;
+constexpr size_t kForeignBuffers = 1024;
+
+// What the second client asked for.
+struct Client {
+  cupti::CallbackFunction callback = nullptr;
+  void* user = nullptr;
+  uint64_t wants[kDomains][kCallbacks / 64] = {};
+  cupti::BufferRequest request = nullptr;
+  cupti::BufferComplete complete = nullptr;
+  uint64_t kinds = 0;  // activity kinds it has on, by bit
+};
+
+pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+Client client;
+uint8_t* foreign_buffers[kForeignBuffers];  // handed out by the client; null where free
+std::atomic<bool> client_callbacks{false};
+std::atomic<bool> client_records{false};
+
+std::atomic<TimestampFunction> foreign_clock{nullptr};
+uint64_t anchor_foreign = 0;  // the foreign clock at the moment anchor_ns
+int64_t anchor_ns = 0;
+
+class Locked {
+ public:
+  Locked() { pthread_mutex_lock(&lock); }
+  ~Locked() { pthread_mutex_unlock(&lock); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+};
+
+// The handle that a second subscriber gets.
+cupti::Subscriber branch() { return &client; }
+
+void tell_who(const void* caller, const char* what) {
+  Dl_info info{};
+  const char* library = dladdr(caller, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "an unknown library";
+  const bool torch = std::strstr(library, "libtorch") != nullptr;
+  char text[768];
+  std::snprintf(text, sizeof text, "%s (%s) %s in process %lld; CUPTI was shared with it", library,
+                torch ? "torch.profiler" : "another profiler", what, static_cast<long long>(thread_id()));
+  note("second-cupti-user", text);
+}
+
+bool wants(uint32_t domain, uint32_t cbid) {
+  return domain < kDomains && cbid < kCallbacks && (client.wants[domain][cbid / 64] >> (cbid % 64) & 1) != 0;
+}
+
+void set_wants(uint32_t domain, uint32_t cbid, bool on) {
+  if (domain >= kDomains || cbid >= kCallbacks) return;
+  const uint64_t bit = uint64_t{1} << (cbid % 64);
+  if (on)
+    client.wants[domain][cbid / 64] |= bit;
+  else
+    client.wants[domain][cbid / 64] &= ~bit;
+}
+
+bool ours(uint32_t domain, uint32_t cbid) {
+  return wants_call(domain, cbid) ||
+         (domain == cupti::kDomainResource && (cbid == cupti::kGraphNodeCreated || cbid == cupti::kGraphNodeCloned ||
+                                               cbid == cupti::kContextDestroyStarting));
+}
+
+}  // namespace
+
+void shared_buffer_requested(uint8_t** buffer, size_t* size, size_t* max_records) {
+  if (client_records.load(std::memory_order_acquire)) {
+    cupti::BufferRequest request = nullptr;
+    {
+      const Locked locked;
+      request = client.request;
+    }
+    if (request != nullptr) {
+      request(buffer, size, max_records);
+      const Locked locked;
+      for (uint8_t*& slot : foreign_buffers) {
+        if (slot != nullptr) continue;
+        slot = *buffer;
+        return;
+      }
+      return;
+    }
+  }
+  buffer_requested(buffer, size, max_records);
+}
+
+void shared_buffer_completed(void* context, uint32_t stream, uint8_t* buffer, size_t size, size_t valid_size) {
+  cupti::BufferComplete complete = nullptr;
+  {
+    const Locked locked;
+    for (uint8_t*& slot : foreign_buffers) {
+      if (slot == nullptr || slot != buffer) continue;
+      slot = nullptr;
+      complete = client.complete;
+      break;
+    }
+  }
+  if (complete == nullptr) return buffer_completed(context, stream, buffer, size, valid_size);
+  if (buffer != nullptr) decode_buffer(buffer, valid_size);
+  complete(context, stream, buffer, size, valid_size);
+}
+
+void forward_callback(uint32_t domain, uint32_t cbid, const void* data) {
+  if (!client_callbacks.load(std::memory_order_acquire)) return;
+  cupti::CallbackFunction callback = nullptr;
+  void* user = nullptr;
+  {
+    const Locked locked;
+    if (!wants(domain, cbid)) return;
+    callback = client.callback;
+    user = client.user;
+  }
+  if (callback != nullptr) callback(user, domain, cbid, data);
+}
+
+bool other_client_active() { return client_records.load(std::memory_order_acquire); }
+
+int64_t record_time_ns(uint64_t time) {
+  const TimestampFunction clock = foreign_clock.load(std::memory_order_acquire);
+  if (clock == nullptr || time == 0) return static_cast<int64_t>(time);
+  // Records made before the clock was changed still carry nanoseconds of our time: within a day of now.
+  const int64_t now = now_ns();
+  constexpr int64_t kDayNs = int64_t{86400} * 1'000'000'000;
+  const int64_t as_is = static_cast<int64_t>(time);
+  if (as_is > now - kDayNs && as_is < now + kDayNs) return as_is;
+  const uint64_t foreign_now = clock();
+  if (foreign_now == anchor_foreign) return anchor_ns;
+  const double rate = static_cast<double>(now - anchor_ns) / static_cast<double>(foreign_now - anchor_foreign);
+  const double ticks =
+      time >= anchor_foreign ? static_cast<double>(time - anchor_foreign) : -static_cast<double>(anchor_foreign - time);
+  return anchor_ns + static_cast<int64_t>(ticks * rate);
+}
+
+}  // namespace llmprof::inject
+
+// ---- hooks ---------------------------------------------------------------------------------------------------------
+
+using namespace llmprof::inject;  // NOLINT: the hooks below are C functions at global scope
+namespace cupti = llmprof::cupti;
+
+#define LLMPROF_REAL(name, signature)                           \
+  static RealSymbol symbol(#name, "libcupti.so");               \
+  std::add_pointer_t<signature> real = symbol.get<signature>(); \
+  if (real == nullptr) return 15; /* CUPTI_ERROR_NOT_INITIALIZED: no libcupti */
+
+extern "C" {
+
+LLMPROF_EXPORT cupti::Result cuptiSubscribe(cupti::Subscriber* handle, cupti::CallbackFunction callback, void* user) {
+  LLMPROF_REAL(cuptiSubscribe, cupti::Result(cupti::Subscriber*, cupti::CallbackFunction, void*))
+  if (!has_activities() || handle == nullptr) return real(handle, callback, user);
+  keep_attached();
+  {
+    const Locked locked;
+    if (client.callback != nullptr) return cupti::kErrorMultipleSubscribers;
+    client.callback = callback;
+    client.user = user;
+    *handle = branch();
+  }
+  client_callbacks.store(true, std::memory_order_release);
+  tell_who(reinterpret_cast<const void*>(callback), "subscribed to CUPTI");
+  return cupti::kSuccess;
+}
+
+LLMPROF_EXPORT cupti::Result cuptiUnsubscribe(cupti::Subscriber handle) {
+  LLMPROF_REAL(cuptiUnsubscribe, cupti::Result(cupti::Subscriber))
+  if (handle != branch()) return real(handle);
+  client_callbacks.store(false, std::memory_order_release);
+  const Locked locked;
+  client.callback = nullptr;
+  std::memset(client.wants, 0, sizeof client.wants);
+  return cupti::kSuccess;
+}
+
+LLMPROF_EXPORT cupti::Result cuptiEnableCallback(uint32_t enable, cupti::Subscriber handle, uint32_t domain,
+                                                 uint32_t cbid) {
+  LLMPROF_REAL(cuptiEnableCallback, cupti::Result(uint32_t, cupti::Subscriber, uint32_t, uint32_t))
+  if (handle != branch()) return real(enable, handle, domain, cbid);
+  {
+    const Locked locked;
+    set_wants(domain, cbid, enable != 0);
+  }
+  if (enable == 0 && ours(domain, cbid)) return cupti::kSuccess;
+  return real(enable, own_subscriber(), domain, cbid);
+}
+
+LLMPROF_EXPORT cupti::Result cuptiEnableDomain(uint32_t enable, cupti::Subscriber handle, uint32_t domain) {
+  LLMPROF_REAL(cuptiEnableDomain, cupti::Result(uint32_t, cupti::Subscriber, uint32_t))
+  if (handle != branch()) return real(enable, handle, domain);
+  {
+    const Locked locked;
+    for (uint32_t cbid = 0; cbid < kCallbacks; ++cbid) set_wants(domain, cbid, enable != 0);
+  }
+  const cupti::Result result = real(enable, own_subscriber(), domain);
+  const Cupti* api = loaded_cupti();
+  if (enable == 0 && domain == cupti::kDomainResource && api != nullptr)
+    for (const uint32_t cbid : {cupti::kGraphNodeCreated, cupti::kGraphNodeCloned, cupti::kContextDestroyStarting})
+      api->cuptiEnableCallback(1, own_subscriber(), domain, cbid);
+  if (enable == 0 && (domain == cupti::kDomainRuntime || domain == cupti::kDomainDriver)) enable_own_calls();
+  return result;
+}
+
+LLMPROF_EXPORT cupti::Result cuptiActivityRegisterCallbacks(cupti::BufferRequest request,
+                                                            cupti::BufferComplete complete) {
+  LLMPROF_REAL(cuptiActivityRegisterCallbacks, cupti::Result(cupti::BufferRequest, cupti::BufferComplete))
+  if (!has_activities()) return real(request, complete);
+  keep_attached();
+  {
+    const Locked locked;
+    client.request = request;
+    client.complete = complete;
+  }
+  tell_who(reinterpret_cast<const void*>(complete), "records activities through CUPTI");
+  return cupti::kSuccess;
+}
+
+LLMPROF_EXPORT cupti::Result cuptiActivityEnable(uint32_t kind) {
+  LLMPROF_REAL(cuptiActivityEnable, cupti::Result(uint32_t))
+  if (!has_activities()) return real(kind);
+  keep_attached();
+  bool first = false;
+  {
+    const Locked locked;
+    if (kind < 64) client.kinds |= uint64_t{1} << kind;
+    first = client.request != nullptr && !client_records.load(std::memory_order_relaxed);
+  }
+  if (first) {
+    // The buffer that is being filled is ours: the client would miss what comes next. Its own ones are asked for after.
+    loaded_cupti()->cuptiActivityFlushAll(0);
+    client_records.store(true, std::memory_order_release);
+  }
+  return real(kind);
+}
+
+LLMPROF_EXPORT cupti::Result cuptiActivityDisable(uint32_t kind) {
+  LLMPROF_REAL(cuptiActivityDisable, cupti::Result(uint32_t))
+  if (!has_activities()) return real(kind);
+  bool last = false;
+  {
+    const Locked locked;
+    if (kind < 64) client.kinds &= ~(uint64_t{1} << kind);
+    last = client.kinds == 0;
+  }
+  const cupti::Result result = wants_kind(kind) ? cupti::kSuccess : real(kind);
+  if (last && client_records.load(std::memory_order_relaxed)) {
+    // It gets its buffers back while it still knows them.
+    loaded_cupti()->cuptiActivityFlushAll(0);
+    client_records.store(false, std::memory_order_release);
+  }
+  return result;
+}
+
+LLMPROF_EXPORT cupti::Result cuptiActivityRegisterTimestampCallback(TimestampFunction clock) {
+  LLMPROF_REAL(cuptiActivityRegisterTimestampCallback, cupti::Result(TimestampFunction))
+  if (!has_activities()) return real(clock);
+  keep_attached();
+  const cupti::Result result = real(clock);
+  if (result == cupti::kSuccess && clock != nullptr) {
+    anchor_foreign = clock();
+    anchor_ns = now_ns();
+    foreign_clock.store(clock, std::memory_order_release);
+  }
+  return result;
+}
+
+// A client that tears CUPTI down would take ours along.
+LLMPROF_EXPORT cupti::Result cuptiFinalize() {
+  LLMPROF_REAL(cuptiFinalize, cupti::Result())
+  if (!has_activities()) return real();
+  note("recorder-note", "cuptiFinalize by another CUPTI client was held back");
+  return cupti::kSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,33 @@
+// A second CUPTI client inside the process (torch.profiler above all). CUPTI serves one client per process; whoever
+// comes second gets an error or silently takes over the first one's buffers. The injection library is preloaded, so the
+// second client's calls come by here first: its subscription is a branch of ours, its buffers are read on their way to
+// it, and what it switches off stays on while we need it. Both get their records, and the report says who else was
+// there.
+//
+// Clients that look CUPTI up in a handle of their own (Triton's Proton) do not come by here; they get CUPTI's error.
+#pragma once
+
+#include <cstdint>
+
+#include "capture/inject/cupti/cupti.h"
+
+namespace llmprof::inject {
+
+// The process's CUPTI if it is open, and our subscription.
+const Cupti* loaded_cupti();
+cupti::Subscriber own_subscriber();
+
+// The callbacks that are registered with CUPTI: they pass on to the second client while it is recording.
+void shared_buffer_requested(uint8_t** buffer, size_t* size, size_t* max_records);
+void shared_buffer_completed(void* context, uint32_t stream, uint8_t* buffer, size_t size, size_t valid_size);
+
+// Hands a callback to the second client if it asked for it.
+void forward_callback(uint32_t domain, uint32_t cbid, const void* data);
+
+// True while the second client has activity kinds switched on: it flushes then, not we.
+bool other_client_active();
+
+// A record's time as CLOCK_REALTIME nanoseconds, also where the second client gave CUPTI a clock of its own.
+int64_t record_time_ns(uint64_t time);
+
+}  // namespace llmprof::inject

@@ -1,0 +1,12 @@
+// CUPTI's records as spool records.
+#pragma once
+
+#include "capture/inject/cupti/cupti.h"
+#include "capture/spool/writer.h"
+
+namespace llmprof::inject {
+
+// Writes every record of a buffer that the current level wants. With the spool locked.
+void decode(const Cupti& api, uint8_t* buffer, size_t valid_size, spool::Writer& writer);
+
+}  // namespace llmprof::inject

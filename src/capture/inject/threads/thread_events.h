@@ -1,0 +1,214 @@
+// The hot half of thread_log.h: what NVTX callbacks and library hooks call. A thread's log is a ring of fixed-size
+// entries with one producer, its thread, and one consumer at a time, whoever holds the spool; so appending takes no
+// lock and no atomic read-modify-write. Bound: 16384 entries, 256 open ranges and two caches of definitions, a megabyte
+// of address space for each thread that has events, of which it touches what it fills between two drains.
+//
+// Texts and shapes become ids of the spool when they are seen: from the thread's cache, which needs one hash, or under
+// the spool's lock where the cache misses.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+
+#include "capture/inject/inject.h"
+#include "capture/spool/records.h"
+#include "capture/spool/writer.h"
+
+namespace llmprof::inject {
+
+using spool::Id;
+using spool::PayloadKind;
+
+struct Payload {
+  PayloadKind kind = PayloadKind::kNone;
+  double value = 0;
+};
+
+enum class EventKind : uint8_t { kRange, kMark, kLibraryCall, kBeat, kApiCall };
+
+struct Event {
+  EventKind kind = EventKind::kRange;
+  PayloadKind payload_kind = PayloadKind::kNone;
+  uint8_t process_wide = 0;
+  int16_t depth = -1;  // of a push/pop range in its thread's stack
+  Id definition = 0;   // name, or library call definition
+  Id domain = 0;
+  Id thread = 0;        // 0: the log's own
+  uint64_t handle = 0;  // of the range, library call or beat; of an API call its result << 32 | correlation id
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+  double payload = 0;
+};
+static_assert(sizeof(Event) == 56);
+
+// A power of two. A program that launches 100,000 kernels a second fills half of it between two drains.
+constexpr uint32_t kEventsMax = 16384;
+constexpr uint32_t kDepthMax = 256;       // ranges open at once in one thread; deeper ones are counted, not recorded
+constexpr uint32_t kTextCacheSets = 256;  // of two entries each
+constexpr uint32_t kShapeCacheSize = 256;
+
+// A range between push and pop. The atomic members are read by whoever drains, as a sequence lock over handle.
+struct OpenRange {
+  std::atomic<uint64_t> handle;  // 0: nothing to read
+  std::atomic<int64_t> start_ns;
+  std::atomic<Id> name;
+  std::atomic<Id> domain;
+  const void* domain_key = nullptr;  // the domain's handle in the program
+  int32_t level = 0;                 // how many ranges of this domain are open below it
+  bool open = false;
+  bool recorded = false;
+  bool watched = false;
+  Payload payload;
+};
+
+struct CachedText {
+  uint64_t hash = 0;
+  Id id = 0;
+};
+
+struct CachedShape {
+  uint64_t hash = 0;
+  Id id = 0;
+};
+
+// The text of an open range, kept only while watches_ranges(). Its memory is reused by later ranges at this depth.
+struct WatchedText {
+  char* data = nullptr;
+  uint32_t size = 0;
+  uint32_t capacity = 0;
+};
+
+// Zero-filled memory is a valid, empty log.
+struct ThreadLog {
+  // Written by the thread.
+  alignas(64) std::atomic<uint32_t> head;
+  uint32_t known_tail;  // no event beyond it has been read; the real tail may be further
+  std::atomic<uint32_t> depth;
+  uint32_t too_deep;  // ranges open beyond kDepthMax
+  uint64_t last_handle;
+  std::atomic<bool> ended;
+  WatchedText* watched_texts;  // kDepthMax of them, null before the first
+  // Written by whoever drains, with the spool locked.
+  alignas(64) std::atomic<uint32_t> tail;
+  std::atomic<Id> thread_def;
+  ThreadLog* next;
+  int64_t thread_id;
+  char comm[16];
+  uint64_t announced[kDepthMax];  // handles written as RangeOpen and not closed since
+  // Written by the thread, read by whoever drains.
+  OpenRange open[kDepthMax];
+  Event events[kEventsMax];
+  // The thread's own.
+  CachedText texts[kTextCacheSets][2];
+  CachedShape shapes[kShapeCacheSize];
+};
+
+struct ThreadState {
+  ThreadLog* log = nullptr;
+  uint64_t call = 0;          // library call that the thread is inside of
+  int64_t call_start_ns = 0;  // 0 where nobody needed it yet
+  bool call_asked = false;    // a graph node was captured under it
+  int64_t api_start_ns = 0;   // of the outermost CUDA call that the thread is in, and what it is
+  uint32_t api_correlation = 0;
+  uint32_t api_key = 0;
+  bool forces_window = false;  // its outermost range ended an unrecorded window
+  bool inside = false;         // the thread is inside the recorder: what it does there is not recorded
+};
+extern constinit thread_local ThreadState thread_state;
+
+// False where this process is not watched. Decided by start() the first time, and again after fork in the child.
+enum class Watch : uint8_t { kUnknown, kNo, kYes };
+extern std::atomic<Watch> watch_state;
+bool decide_watch();
+inline bool watched() {
+  Watch state = watch_state.load(std::memory_order_relaxed);
+  return state == Watch::kYes || (state == Watch::kUnknown && decide_watch());
+}
+
+// The same where a wrong no would be for good: waits a little for a thread that is starting the recorder.
+bool wait_for_watch();
+
+// The calling thread's log; null where there is no memory.
+ThreadLog* make_thread_log();
+inline ThreadLog* thread_log() {
+  ThreadLog* log = thread_state.log;
+  return log != nullptr ? log : make_thread_log();
+}
+
+// Empties a full log of the calling thread; afterwards there is room.
+void empty_own_log(ThreadLog& log);
+
+inline void append(ThreadLog& log, const Event& event) {
+  uint32_t head = log.head.load(std::memory_order_relaxed);
+  if (head - log.known_tail == kEventsMax) {
+    log.known_tail = log.tail.load(std::memory_order_acquire);
+    if (head - log.known_tail == kEventsMax) empty_own_log(log);
+  }
+  log.events[head % kEventsMax] = event;
+  log.head.store(head + 1, std::memory_order_release);
+}
+
+// The spool's id of a text; 0 for the empty one and where there is no spool.
+Id text_id(ThreadLog& log, std::string_view text);
+uint64_t text_hash(std::string_view text);
+
+// The spool's id of the calling thread.
+Id thread_def_id(ThreadLog& log);
+
+// Gives a thread a name for the report: nvtxNameOsThread.
+void name_thread(int64_t thread_id, std::string_view name);
+
+// ---- ranges ------------------------------------------------------------------------------------------------------
+
+// Push and pop of the calling thread. `domain_key` separates the stacks of domains. A range is recorded if `record`;
+// pushing it otherwise only keeps the stack straight. Both return the range's level in its domain's stack, -1 if there
+// is none to pop.
+struct NewRange {
+  const void* domain_key = nullptr;
+  Id domain = 0;
+  Id name = 0;
+  Payload payload;
+  bool record = false;
+  bool watched = false;  // watched_text is told again when the range closes
+  std::string_view watched_text;
+};
+int push_range(ThreadLog& log, const NewRange& range);
+int pop_range(ThreadLog& log, const void* domain_key, Payload payload);
+
+// nvtxRangeStart and End: any thread may end what another started. 0 if it could not be kept: 4096 can be open at once.
+uint64_t start_process_range(ThreadLog& log, const NewRange& range);
+void end_process_range(ThreadLog& log, uint64_t id, Payload payload);
+// With the spool locked: writes RangeOpen for those that were open at `before_ns` already.
+void announce_process_ranges(spool::Writer& writer, int64_t before_ns);
+void abandon_process_ranges();
+
+// Leaves in the report how many ranges could not be kept; written with the next drain.
+void count_lost_range();
+
+inline void add_mark(ThreadLog& log, Id domain, Id name, Payload payload) {
+  Event event;
+  event.kind = EventKind::kMark;
+  event.definition = name;
+  event.domain = domain;
+  event.payload_kind = payload.kind;
+  event.payload = payload.value;
+  event.start_ns = now_ns();
+  append(log, event);
+}
+
+// ---- library calls -----------------------------------------------------------------------------------------------
+
+inline void add_beat(ThreadLog& log, uint64_t key, int64_t time_ns) {
+  Event event;
+  beats_seen.fetch_add(1, std::memory_order_relaxed);
+  event.kind = EventKind::kBeat;
+  event.handle = key;
+  event.start_ns = time_ns;
+  append(log, event);
+}
+
+// A number that no other event of the process has.
+inline uint64_t next_handle(ThreadLog& log) { return ++log.last_handle; }
+
+}  // namespace llmprof::inject
