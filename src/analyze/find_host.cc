@@ -209,16 +209,16 @@ void find_host_between_steps(const FindingContext& finding) {
     // Between two steps: before the first one the program starts, after the last one it ends.
     const bool before_step = trace.gpu_links.step[gaps.next_gpu_op[g]] != kNoRow;
     const bool first = trace.steps.empty() || gaps.start_ns[g] < trace.steps.start_ns[0];
-    if (!before_step || first) continue;
+    if (!before_step || first || finding.before_serving(gaps.device[g], gaps.start_ns[g])) continue;
     outside_ns += static_cast<double>(gaps.dur_ns[g]);
     ++count;
   }
   const double total_ns = within_ns + outside_ns;
-  if (count == 0 || total_ns < kShareMin * finding.window_ns) return;
+  if (count == 0 || total_ns < kShareMin * finding.recorded_ns) return;
   Finding& out = finding.add("host-preprocessing", nullptr,
                              fmt::format("the GPU waits {} of the time for host code between steps",
-                                         format_percent(total_ns / finding.window_ns)),
-                             total_ns);
+                                         format_percent(total_ns / finding.recorded_ns)),
+                             total_ns * finding.window_ns / finding.recorded_ns);
   out.evidence = {measured("idle before the first activity of steps", within_ns / 1e6, "ms"),
                   measured("idle outside every step", outside_ns / 1e6, "ms"),
                   measured("such gaps of 200 us or more", static_cast<double>(count), "1"),

@@ -4,6 +4,7 @@
 // would expect an answer, something under cannot_tell. Adding one: docs/howto/add-a-finding.md.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,10 +48,18 @@ struct FindingContext {
   const Report& report;
   std::vector<StageView> stages;  // with at least one step and some GPU time
   double window_ns = 0;           // of all devices
+  double recorded_ns = 0;         // of it, with kernels recorded
+  // Per device, where the program's ranges name stages: the start of the first. What was detected before it is loading
+  // and warm-up, and no stage to judge.
+  std::map<int32_t, int64_t> serving_from_ns;
   std::vector<Finding>* out = nullptr;
 
   const Trace& trace() const { return context.trace; }
   // Recorded by llmprof itself: rules go by API calls, kernels and library calls where there are no operators.
+  bool before_serving(int32_t device, int64_t time_ns) const {
+    const std::map<int32_t, int64_t>::const_iterator from = serving_from_ns.find(device);
+    return from != serving_from_ns.end() && time_ns < from->second;
+  }
   bool live() const { return is_live_recording(context.trace); }
   const KernelKey& key(uint32_t kernel) const { return context.groups.kernel_keys.key(kernel); }
   const KernelSums& sums(uint32_t kernel) const { return context.groups.kernels[kernel]; }

@@ -110,7 +110,14 @@ void add_missing_walls(const Trace& trace, Groups& groups) {
     const std::string_view name = trace.text(group.name);
     for (const StageGroup& other : groups.stages) {
       if (other.unattributed || other.missing == 0 || other.device != group.device) continue;
-      if (base_stage_name(trace.text(other.name)) == name) group.all_wall_ns += other.wall_ns;
+      if (base_stage_name(trace.text(other.name)) != name) continue;
+      // Ranges of the program belong to ranges of the program, not to detected steps that have the same name.
+      const bool closer = other.source != group.source &&
+                          std::any_of(groups.stages.begin(), groups.stages.end(), [&](const StageGroup& third) {
+                            return !third.unattributed && third.missing == 0 && third.device == group.device &&
+                                   third.source == other.source && trace.text(third.name) == name;
+                          });
+      if (!closer) group.all_wall_ns += other.wall_ns;
     }
   }
 }

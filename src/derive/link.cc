@@ -134,7 +134,17 @@ class ThreadSweep {
 // ---- names of API calls
 // ----------------------------------------------------------------------------------------------
 
-enum class CallRole : uint8_t { kUnseen, kSync, kOther, kBeginCapture, kEndCapture, kLaunch, kGraphLaunch, kMemcpy, kMemset };
+enum class CallRole : uint8_t {
+  kUnseen,
+  kSync,
+  kOther,
+  kBeginCapture,
+  kEndCapture,
+  kLaunch,
+  kGraphLaunch,
+  kMemcpy,
+  kMemset
+};
 
 CallRole role_of_name(std::string_view name) {
   const auto has = [&](std::string_view piece) { return name.find(piece) != std::string_view::npos; };

@@ -45,31 +45,45 @@ RecordedSpans::RecordedSpans(const Trace& trace) {
   if (table.empty()) return;
   for (Row row = 0; row < table.size(); ++row) {
     if (table.level[row] >= RecordingLevel::kDefault) continue;
-    const TimeSpan span{table.start_ns[row], table.start_ns[row] + table.dur_ns[row]};
-    processes_[table.process_id[row]].push_back(span);
-    all_.push_back(span);
-  }
-  normalise(all_);
-  for (std::pair<const int64_t, std::vector<TimeSpan>>& entry : processes_) normalise(entry.second);
-  if (all_.empty()) return;
-  for (const std::pair<const int32_t, std::set<int64_t>>& entry : processes_of_devices(trace)) {
-    std::vector<TimeSpan>& spans = devices_[entry.first];
-    for (const int64_t process : entry.second) {
-      const std::vector<TimeSpan>& own = unrecorded_process(process);
-      spans.insert(spans.end(), own.begin(), own.end());
+    Spans& process = processes_[table.process_id[row]];
+    const int64_t start = table.start_ns[row];
+    for (Spans* spans : {&process, &all_}) {
+      spans->unrecorded.push_back({start, start + table.dur_ns[row]});
+      spans->cut.push_back({start - table.cut_ns[row], start});
     }
-    normalise(spans);
+  }
+  const auto tidy = [](Spans& spans) {
+    normalise(spans.unrecorded);
+    normalise(spans.cut);
+  };
+  tidy(all_);
+  for (auto& entry : processes_) tidy(entry.second);
+  if (all_.unrecorded.empty()) return;
+  for (const std::pair<const int32_t, std::set<int64_t>>& entry : processes_of_devices(trace)) {
+    Spans& spans = devices_[entry.first];
+    for (const int64_t process : entry.second) {
+      const std::map<int64_t, Spans>::const_iterator own = processes_.find(process);
+      if (own == processes_.end()) continue;
+      spans.unrecorded.insert(spans.unrecorded.end(), own->second.unrecorded.begin(), own->second.unrecorded.end());
+      spans.cut.insert(spans.cut.end(), own->second.cut.begin(), own->second.cut.end());
+    }
+    tidy(spans);
   }
 }
 
 const std::vector<TimeSpan>& RecordedSpans::unrecorded(int32_t device) const {
-  const std::map<int32_t, std::vector<TimeSpan>>::const_iterator it = devices_.find(device);
-  return it != devices_.end() ? it->second : all_;
+  const std::map<int32_t, Spans>::const_iterator it = devices_.find(device);
+  return it != devices_.end() ? it->second.unrecorded : all_.unrecorded;
 }
 
 const std::vector<TimeSpan>& RecordedSpans::unrecorded_process(int64_t process_id) const {
-  const std::map<int64_t, std::vector<TimeSpan>>::const_iterator it = processes_.find(process_id);
-  return it != processes_.end() ? it->second : none_;
+  const std::map<int64_t, Spans>::const_iterator it = processes_.find(process_id);
+  return it != processes_.end() ? it->second.unrecorded : none_.unrecorded;
+}
+
+const std::vector<TimeSpan>& RecordedSpans::cut_launches(int32_t device) const {
+  const std::map<int32_t, Spans>::const_iterator it = devices_.find(device);
+  return it != devices_.end() ? it->second.cut : all_.cut;
 }
 
 bool RecordedSpans::touches(const std::vector<TimeSpan>& spans, int64_t start_ns, int64_t end_ns) {

@@ -26,13 +26,18 @@ class RecordedSpans {
   // Sorted, disjoint, not empty.
   const std::vector<TimeSpan>& unrecorded(int32_t device) const;
   const std::vector<TimeSpan>& unrecorded_process(int64_t process_id) const;
+  // Where the host launched what then ran into such time: of these launches some activities are missing.
+  const std::vector<TimeSpan>& cut_launches(int32_t device) const;
   // Whether a span of the list overlaps [start_ns, end_ns); O(log n).
   static bool touches(const std::vector<TimeSpan>& spans, int64_t start_ns, int64_t end_ns);
 
  private:
-  std::map<int32_t, std::vector<TimeSpan>> devices_;
-  std::map<int64_t, std::vector<TimeSpan>> processes_;
-  std::vector<TimeSpan> all_, none_;
+  struct Spans {
+    std::vector<TimeSpan> unrecorded, cut;
+  };
+  std::map<int32_t, Spans> devices_;
+  std::map<int64_t, Spans> processes_;
+  Spans all_, none_;
 };
 
 // A recording of llmprof's own recorder: it may hold no operators, and says what it recorded when.

@@ -240,9 +240,18 @@ std::vector<uint8_t> missing_kernels(const Trace& trace, const RecordedSpans& re
   for (size_t i = 0; i < drafts.size(); ++i) {
     const StepDraft& draft = drafts[i];
     const std::vector<TimeSpan>& spans = recorded.unrecorded(draft.device);
-    const int64_t host_end = std::max(draft.host_start_ns + 1, draft.last_launch_ns);
+    // What a range launches after its last recorded activity is not seen: the range itself says how long it goes on.
+    int64_t host_end = std::max(draft.host_start_ns + 1, draft.last_launch_ns);
+    if (draft.annotation != kNoRow) {
+      const Annotations& notes = trace.annotations;
+      const int64_t range_end = notes.start_ns[draft.annotation] + notes.dur_ns[draft.annotation];
+      host_end = std::max(host_end, std::min(draft.end_ns, range_end));
+    }
+    // A detected step ends where the next begins, and its last launches may be among the cut ones.
+    const int64_t cut_end = draft.annotation != kNoRow ? host_end : std::max(host_end, draft.end_ns);
     const bool touched = RecordedSpans::touches(spans, draft.window_start_ns, draft.window_end_ns) ||
-                         RecordedSpans::touches(spans, draft.host_start_ns, host_end);
+                         RecordedSpans::touches(spans, draft.host_start_ns, host_end) ||
+                         RecordedSpans::touches(recorded.cut_launches(draft.device), draft.host_start_ns, cut_end);
     if (draft.unseen || touched) missing[i] = 2;
   }
   return missing;

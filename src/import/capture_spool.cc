@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <unordered_map>
 
 #include "import/capture_records.h"
 
@@ -223,24 +224,30 @@ void SpoolReader::finish_levels() {
     table.process_id.push_back(file_.head.process_id);
     table.level.push_back(static_cast<RecordingLevel>(levels_[i].level));
     table.reason.push_back(levels_[i].reason);
+    table.cut_ns.push_back(0);
   }
 }
 
 // Where the recording of kernels was switched off, what was in flight comes without its true end (CUPTI stamps it with
 // the time of the next flush), and what starts later is recorded by chance: neither belongs to the recorded time.
 void SpoolReader::drop_unrecorded() {
-  const Recorded& levels = trace_.recorded;
+  Recorded& levels = trace_.recorded;
   GpuOps& ops = trace_.gpu_ops;
   std::vector<std::pair<int64_t, int64_t>> off;  // in time order, not overlapping
+  std::vector<Row> off_rows;
   bool was_on = false;
   for (Row row = 0; row < levels.size(); ++row) {
     const bool on = levels.level[row] >= RecordingLevel::kDefault;
-    if (was_on && !on) off.emplace_back(levels.start_ns[row], levels.start_ns[row] + levels.dur_ns[row]);
+    if (was_on && !on) {
+      off.emplace_back(levels.start_ns[row], levels.start_ns[row] + levels.dur_ns[row]);
+      off_rows.push_back(row);
+    }
     was_on = was_on || on;
   }
   if (off.empty()) return;
   std::vector<uint8_t> keep(ops.size(), 1);
   size_t dropped = 0;
+  std::unordered_map<uint64_t, Row> cut;  // correlation of a dropped activity -> row of levels that cut it
   for (Row row = 0; row < ops.size(); ++row) {
     const int64_t start_ns = ops.start_ns[row], end_ns = start_ns + ops.dur_ns[row];
     const auto after =
@@ -249,8 +256,16 @@ void SpoolReader::drop_unrecorded() {
     if (after == off.begin() || std::prev(after)->second <= start_ns) continue;
     keep[row] = 0;
     ++dropped;
+    cut.emplace(ops.correlation[row], off_rows[static_cast<size_t>(std::prev(after) - off.begin())]);
   }
   if (dropped == 0) return;
+  // Their launches may be long before: steps that hold one are not complete, wherever they end.
+  for (Row call = 0; call < trace_.api_calls.size(); ++call) {
+    const auto found = cut.find(trace_.api_calls.correlation[call]);
+    if (found == cut.end()) continue;
+    int64_t& cut_ns = levels.cut_ns[found->second];
+    cut_ns = std::max(cut_ns, levels.start_ns[found->second] - trace_.api_calls.start_ns[call]);
+  }
   ops.for_each_column([&]<class T>(const FieldInfo&, std::vector<T>& column) {
     size_t to = 0;
     for (size_t from = 0; from < column.size(); ++from)

@@ -301,7 +301,9 @@ enum class RecordingLevel : uint8_t { kOff, kLight, kDefault, kDeep };
   C(int64_t, dur_ns, "ns", "Duration")                                                    \
   C(int64_t, process_id, "", "Operating system process id")                               \
   C(RecordingLevel, level, "", "off, light (ranges only), default (kernels too) or deep") \
-  C(StringId, reason, "", "Why the level changed at the start")
+  C(StringId, reason, "", "Why the level changed at the start")                           \
+  C(int64_t, cut_ns, "ns",                                                                \
+    "Launches so long before the start lost activities that ran into time without kernels; 0: none")
 LLMPROF_TABLE(Recorded, "recorded", "How much was recorded, over time", LLMPROF_RECORDED_COLUMNS)
 
 // Hardware counters over one interval each, device-wide: they see every process on the GPU. NaN where not sampled.

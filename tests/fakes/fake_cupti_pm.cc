@@ -10,12 +10,13 @@
 //   FAKE_PM_METRICS          more metrics than this take two passes (48)
 //   FAKE_PM_OVERFLOW_AT      the decoding with this number finds the hardware buffer overflowed (1 is the first)
 //   FAKE_PM_GAP              so many samples are missing after the hundredth of each session
-//   FAKE_PM_SLOW_BELOW       at intervals below this many ns, decoding never comes to the end
+//   FAKE_PM_SLOW_BELOW       at intervals below this many ns, decoding takes long and never comes to the end
 //   FAKE_PM_VGPU             SupportLevel of vgpu (3)
 //   FAKE_PM_CRASH            1: cuptiPmSamplingEnable crashes
 // Values: metric i of a sample is i + 1; the third is not finite in every tenth sample; the first sample of a session
 // has no start and no values.
 #include <time.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdint>
@@ -286,6 +287,7 @@ Code cuptiPmSamplingDecodeData(own::PmDecodeParams* params) {
   store(params->image, head);
   params->stop_reason = slow || head.count == head.capacity ? own::kStopImageFull : own::kStopEndOfRecords;
   params->overflow = 0;
+  if (slow) usleep(20000);
   return ++decodes == number("FAKE_PM_OVERFLOW_AT", 0) ? own::kOutOfMemory : own::kSuccess;
 }
 Code cuptiPmSamplingGetCounterDataInfo(own::PmImageInfoParams* params) {

@@ -389,7 +389,7 @@ TEST(PmImageLayout, ColumnsInsteadOfRecordsAreNotBelieved) {
 
 TEST(CounterInterval, IsLongerWhereDecodingCostsMoreOrCpusAreFew) {
   EXPECT_EQ(default_interval_ns(false, 16), 100000);
-  EXPECT_EQ(default_interval_ns(true, 16), 200000);
+  EXPECT_EQ(default_interval_ns(true, 16), 500000);
   EXPECT_EQ(default_interval_ns(false, 4), 200000);
   EXPECT_EQ(default_interval_ns(false, 2), 500000);
 }

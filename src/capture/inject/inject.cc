@@ -267,6 +267,7 @@ void after_fork_in_child() {
   abandon_nvtx_schemas();
   abandon_launch_sites();
   abandon_library_logs();
+  abandon_cudnn_backend();
   const bool traced = abandon_activities();
   abandon_recording();
   start_state.store(traced ? Start::kForkedChild : Start::kNotYet);

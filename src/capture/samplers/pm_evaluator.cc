@@ -95,9 +95,10 @@ void PmEvaluator::work() {
     ++evaluating_;
     lock.unlock();
     const int64_t begin_ns = monotonic_ns();
-    const PmResult<size_t> samples = evaluate(image);
+    size_t populated = 0;
+    const PmResult<size_t> samples = evaluate(image, populated);
     const int64_t evaluated_ns = monotonic_ns();
-    clean(image, samples ? *samples : pristine_.size());
+    clean(image, populated);
     const int64_t cleaned_ns = monotonic_ns();
     lock.lock();
     cost_.evaluate_ns += evaluated_ns - begin_ns;
@@ -114,14 +115,16 @@ void PmEvaluator::work() {
   }
 }
 
-PmResult<size_t> PmEvaluator::evaluate(Image& image) {
+PmResult<size_t> PmEvaluator::evaluate(Image& image, size_t& populated) {
   const CuptiProfilerApi& api = cupti_.api();
   new_rows_.clear();
   new_values_.clear();
   PmImageInfoParams info{kPmImageInfoSize, nullptr, image.bytes.data(), image.bytes.size(), 0, 0, 0};
   Code code = api.pm_image_info(&info);
   if (code != kSuccess) return pm_failure(cupti_, code, "cuptiPmSamplingGetCounterDataInfo");
-  observe(image, info.completed);
+  // Also those that are not complete: what is left of them in the image would come back as samples of long ago.
+  populated = std::max(info.populated, info.completed);
+  observe(image, populated);
   for (size_t i = 0; i < info.completed; ++i) {
     PmSampleInfoParams sample{kPmSampleInfoSize, nullptr, object_, image.bytes.data(), image.bytes.size(), i, 0, 0};
     code = api.pm_sample_info(&sample);
@@ -146,9 +149,10 @@ PmResult<size_t> PmEvaluator::evaluate(Image& image) {
   return info.completed;
 }
 
-void PmEvaluator::clean(Image& image, size_t samples) {
-  const size_t bytes = layout_.known() ? layout_.bytes_of(samples) : pristine_.size();
-  std::memcpy(image.bytes.data(), pristine_.data(), std::min(bytes, pristine_.size()));
+void PmEvaluator::clean(Image& image, size_t populated) {
+  const bool known = layout_.known() && populated != 0;  // 0 also where CUPTI did not say
+  const size_t bytes = known ? layout_.bytes_of(populated) : pristine_.size();
+  std::memcpy(image.bytes.data(), pristine_.data(), bytes);
 }
 
 void PmEvaluator::observe(const Image& image, size_t samples) {

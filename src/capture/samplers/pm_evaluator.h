@@ -77,8 +77,8 @@ class PmEvaluator {
   static constexpr size_t kImages = 3;
 
   void work();
-  PmResult<size_t> evaluate(Image& image);
-  void clean(Image& image, size_t samples);
+  PmResult<size_t> evaluate(Image& image, size_t& populated);
+  void clean(Image& image, size_t populated);
   void observe(const Image& image, size_t samples);
 
   const CuptiProfilerLibrary& cupti_;

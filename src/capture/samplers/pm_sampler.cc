@@ -30,10 +30,11 @@ namespace {
 using cupti_profiler::Code;
 
 constexpr int64_t kSecondNs = 1000000000;
-// A thread that decodes nearly all the time collects more with every drain, until an image is full: so many such drains
-// in a row (20 to 100 ms each), or two with a full image, and the interval is lengthened.
-constexpr int kBehindMax = 8, kBehindFull = 4;
-constexpr double kBusyMax = 0.95;
+// A thread that decodes nearly all the time collects more with every drain, until an image is full and samples are
+// lost: so many such drains in a row (20 to 100 ms each), or one with a full image, and the interval is lengthened. An
+// image that is full because the sampler did not run for a while is no reason.
+constexpr int kBehindMax = 8;
+constexpr double kBusyMax = 0.95, kBusyFullMax = 0.7;
 constexpr int64_t kMergedMaxNs = kSecondNs;
 
 // What a failure is found out with, apart from CUPTI's own answer: the machine and NVML.
@@ -285,7 +286,8 @@ bool CounterSampler::drain() {
     over_ = true;
     return false;
   }
-  behind_ = drained->full ? behind_ + kBehindFull : drained->busy_frac > kBusyMax ? behind_ + 1 : 0;
+  behind_ = drained->busy_frac > kBusyMax ? behind_ + 1 : 0;
+  if (drained->full && drained->busy_frac > kBusyFullMax) behind_ = kBehindMax;
   if (drained->overflow) {
     lengthen("the hardware buffer overflowed");
   } else if (behind_ >= kBehindMax) {
@@ -372,8 +374,8 @@ void CounterSampler::run() {
 }  // namespace
 
 int64_t default_interval_ns(bool operations, int cpus) {
-  if (cpus < 4) return 500000;
-  return operations || cpus < 8 ? 200000 : 100000;
+  if (operations || cpus < 4) return 500000;
+  return cpus < 8 ? 200000 : 100000;
 }
 
 int run_counter_sampler(const CounterSamplerOptions& options) {

@@ -38,8 +38,8 @@ struct CounterSamplerOptions {
 // The process's main function. 0 if samples or an explanation were stored, 1 if the spool could not be written.
 int run_counter_sampler(const CounterSamplerOptions& options);
 
-// 100 us where 1.2 cores for it are no burden. With the counters of arithmetic a sample of a busy H200 takes 150 us to
-// decode, so 200 us; on few CPUs longer still.
+// 100 us where 1.2 cores for it are no burden, longer on few CPUs. With the counters of arithmetic a sample of a busy
+// H200 was seen to take 120 to 380 us to decode, so 500 us.
 int64_t default_interval_ns(bool operations, int cpus);
 constexpr int64_t kIntervalMinNs = 10000, kIntervalMaxNs = 100000000;
 
