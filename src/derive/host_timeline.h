@@ -70,12 +70,16 @@ class RangeCursor {
   }
   // Innermost range at the time of the last advance().
   Row innermost() const { return open_.empty() ? kNoRow : open_.back().row; }
-  // Innermost range that is open until `time` at least.
-  Row innermost_until(int64_t time) const {
-    for (size_t i = open_.size(); i-- > 0;) {
-      if (open_[i].end_ns >= time) return open_[i].row;
-    }
-    return kNoRow;
+  // Innermost range that fills more than half of [start, end); start: the time of the last advance().
+  Row innermost_of_most(int64_t start, int64_t end) const {
+    const int64_t half = (end - start) / 2;
+    Row found = kNoRow;
+    for (size_t i = open_.size(); i-- > 0 && found == kNoRow;)
+      if (std::min(open_[i].end_ns, end) - start > half) found = open_[i].row;
+    // Of ranges that begin later and are that long, each lies inside the one before.
+    for (const Row* row = next_; row != last_ && starts_[*row] < end - half; ++row)
+      if (std::min(starts_[*row] + durations_[*row], end) - starts_[*row] > half) found = *row;
+    return found;
   }
   // When innermost() changes next.
   int64_t next_change() const {

@@ -268,7 +268,7 @@ class PartIdle {
     piece.op = line.ops.innermost();
     piece.api = line.apis.innermost();
     line.python.advance(piece.start_ns);
-    piece.python = line.python.innermost_until(piece.end_ns);
+    piece.python = line.python.innermost_of_most(piece.start_ns, piece.end_ns);
     if (line.overhead.innermost() != kNoRow) {
       piece.cause = IdleCause::kProfiler;
     } else if (piece.api != kNoRow) {

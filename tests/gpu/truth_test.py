@@ -6,12 +6,16 @@
 For eager decode and decode by CUDA graph, --repeats processes of each kind take turns: llmprof, torch, llmprof, torch ...
   counts      kernels of the stages, by name: equal to those of torch.profiler's traces, in every process; the traces are
               read here without llmprof
-  durations   mean per name over all processes of a kind, for the names that hold most of the GPU time (each at least 1 %
-              of it): within 1 % of torch.profiler's, or within the spread that torch.profiler has against itself
+  durations   mean per name, for the names that hold most of the GPU time (each at least 1 % of it), twice:
+              in the same processes, which run the measured part first under llmprof alone and then under torch.profiler
+              inside it: within 1 %, or within the spread between processes of torch.profiler;
+              and between processes of one kind and of the other
   timers      TTFT and TPOT of the report within 1 % of the program's own, in the same process
   flops       GEMM FLOPs per decode step within 0.1 % of `llmprof model`, at least 99 % of GEMM time with a shape
 
-Spread is the largest relative difference between the mean of any one process and the mean of all processes of its kind.
+Each repeat allocates another amount of memory first, because the time of a kernel of a microsecond depends on where its
+operands lie, and a recorder changes that. Spread is the largest relative difference between the mean of any one process
+and the mean of all processes of its kind.
 Both tools get the same hardware timestamps from CUPTI, so what differs is the program's process, not the clock: on an
 H200 the timestamps tick every 32 ns (`on_tick_frac` says how many of torch.profiler's durations are multiples of that,
 give or take the 1 ns of the conversion), which leaves a mean of n durations uncertain by 32 / sqrt(6 n) ns
@@ -83,9 +87,10 @@ def pooled(runs, name):
     return calls, mean, spread
 
 
-def compare_name(ours, theirs, name, total_us):
+def compare_name(ours, theirs, spread_of, name, total_us):
     calls, mean_us, spread = pooled(ours, name)
-    torch_calls, torch_mean_us, torch_spread = pooled(theirs, name)
+    torch_calls, torch_mean_us, _ = pooled(theirs, name)
+    torch_spread = pooled(spread_of, name)[2]
     difference = mean_us / torch_mean_us - 1
     verdict = ("within-tolerance" if abs(difference) <= DURATION_TOLERANCE else
                "within-torch-spread" if torch_spread is not None and abs(difference) <= torch_spread else "outside")
@@ -112,12 +117,13 @@ def other_counts(ours, theirs):
     return {name[:120]: [each[:len(ours)], each[len(ours):]] for name, each in counts.items() if len(set(each)) > 1}
 
 
-def compare_kernels(ours, theirs):
-    """Each a list of {name: (calls, us)}, one per process."""
+def compare_kernels(ours, theirs, spread_of=None):
+    """Each a list of {name: (calls, us)}, one per process; `spread_of`: processes of torch.profiler alone."""
+    spread_of = spread_of or theirs
     wrong = other_counts(ours, theirs)
     total_us = sum(us for run in theirs for _, us in run.values())
-    common = set().union(*ours) & set().union(*theirs)
-    rows = sorted((compare_name(ours, theirs, name, total_us) for name in common), key=lambda row: -row["share"])
+    common = set().union(*ours) & set().union(*theirs) & set().union(*spread_of)
+    rows = sorted((compare_name(ours, theirs, spread_of, name, total_us) for name in common), key=lambda row: -row["share"])
     heavy = [row for row in rows if row["share"] >= NAME_SHARE_MIN]
     worst = max((abs(row["difference"]) for row in heavy), default=None)
     means = [sum(us for run in runs for _, us in run.values()) / len(runs) for runs in (ours, theirs)]
@@ -170,20 +176,25 @@ def compare_flops(args, case, report):
             (stage["gemm_coverage_frac"] or 0) >= SHAPED_MIN}
 
 
-def run_profiled(args, case, name):
-    command = [args.python, str(harness.WORKLOADS / case["program"]), *case["words"]]
-    outcome = harness.profile(args, ["--gaps", "off", "--no-adapt", "--no-detect", "--top", "0"], command, name)
-    if outcome.failure() or outcome.report is None or outcome.result is None:
-        return {"error": outcome.failure() or "no report or no RESULT line: " + outcome.stderr.strip()[-300:]}
-    return {"kernels": kernels_of_report(outcome.report), "latency": outcome.report["latency"], "result": outcome.result,
+def run_profiled(args, case, name, repeat):
+    with tempfile.TemporaryDirectory(prefix="llmprof-gpu-test-") as folder:
+        again = str(pathlib.Path(folder) / "again.json")
+        command = [args.python, str(harness.WORKLOADS / case["program"]), *case["words"], "--shift", str(repeat),
+                   "--trace-again", again]
+        outcome = harness.profile(args, ["--gaps", "off", "--no-adapt", "--no-detect", "--top", "0"], command, name)
+        if outcome.failure() or outcome.report is None or outcome.result is None:
+            return {"error": outcome.failure() or "no report or no RESULT line: " + outcome.stderr.strip()[-300:]}
+        torch_kernels, _ = kernels_of_trace(again)
+    return {"kernels": kernels_of_report(outcome.report), "torch_in_same_process": torch_kernels,
+            "latency": outcome.report["latency"], "result": outcome.result,
             "flops": compare_flops(args, case, outcome.report),
             "diagnostics": [d["key"] for d in outcome.report["diagnostics"]]}
 
 
-def run_torch(args, case):
+def run_torch(args, case, repeat):
     with tempfile.TemporaryDirectory(prefix="llmprof-gpu-test-") as folder:
         trace = str(pathlib.Path(folder) / "trace.json")
-        command = [args.python, str(harness.WORKLOADS / case["program"]), *case["words"], "--trace", trace]
+        command = [args.python, str(harness.WORKLOADS / case["program"]), *case["words"], "--shift", str(repeat), "--trace", trace]
         outcome = harness.execute(command, args.timeout)
         if outcome.failure():
             return {"error": outcome.failure()}
@@ -201,12 +212,16 @@ def judge(state, name, repeats):
     if not done_ours or not done_theirs:
         return {"passed": False, "errors": errors or ["not run"], "runs_missing": missing}
     out = {"errors": errors, "runs_missing": missing,
+           "in_the_same_processes": compare_kernels([run["kernels"] for run in done_ours],
+                                                    [run["torch_in_same_process"] for run in done_ours],
+                                                    [run["kernels"] for run in done_theirs]),
            "against_torch_profiler": compare_kernels([run["kernels"] for run in done_ours],
                                                      [run["kernels"] for run in done_theirs]),
            "on_tick_frac": [run.get("on_tick_frac") for run in done_theirs],
            "timers": compare_timers(done_ours), "flops": [run["flops"] for run in done_ours],
            "diagnostics": sorted({key for run in done_ours for key in run["diagnostics"]})}
-    checks = [out["against_torch_profiler"]["counts_equal"], out["against_torch_profiler"]["durations_agree"],
+    checks = [out["against_torch_profiler"]["counts_equal"], out["in_the_same_processes"]["counts_equal"],
+              out["in_the_same_processes"]["durations_agree"],
               *[flops["agrees"] for flops in out["flops"]], *[timer["agrees"] for timer in out["timers"].values()]]
     out["passed"] = not errors and not missing and all(checks)
     return out
@@ -217,9 +232,9 @@ def worst(values):
     return max(known, key=abs) if known else None
 
 
-def show_names(name, kernels):
+def show_names(name, kernels, where):
     print(f"\n{name}: mean durations of the names with at least {NAME_SHARE_MIN:.0%} of the time, "
-          f"{kernels['processes'][0]} processes of llmprof and {kernels['processes'][1]} of torch.profiler")
+          f"{kernels['processes'][0]} processes of llmprof and {kernels['processes'][1]} of torch.profiler, {where}")
     harness.print_table(
         ["kernel", "calls", "share", "us", "torch us", "difference", "torch's spread", "own spread", ""],
         [[row["name"][:60], row["calls"], row["share"], row["mean_us"], row["torch_mean_us"], row["difference"],
@@ -237,11 +252,13 @@ def show(summary):
         if "against_torch_profiler" not in out:
             table.append([name, "; ".join(out["errors"])])
             continue
-        kernels, flops = out["against_torch_profiler"], out["flops"]
-        show_names(name, kernels)
+        kernels, flops = out["in_the_same_processes"], out["flops"]
+        show_names(name, out["against_torch_profiler"], "each alone")
+        show_names(name, kernels, "in the same processes")
         timers = ", ".join(f"{key} {timer['worst_difference']:.2%}" for key, timer in out["timers"].items()
                            if timer["worst_difference"] is not None)
-        table.append([name, f"{kernels['kernels'][0]} / {kernels['torch_kernels'][0]}", len(kernels["names_with_other_count"]),
+        table.append([name, f"{kernels['kernels'][0]} / {out['against_torch_profiler']['torch_kernels'][0]}",
+                      len(kernels["names_with_other_count"]) + len(out["against_torch_profiler"]["names_with_other_count"]),
                       kernels["worst_difference_of_heavy_names"], kernels["heavy_names"]["outside"], timers,
                       worst([one.get("difference") for one in flops]),
                       min((one.get("gemm_time_with_shape_frac") or 0.0 for one in flops), default=None), out["runs_missing"],
@@ -266,7 +283,8 @@ def main():
     state.save(machine=harness.machine(args.python))
     for i in range(args.repeats):
         for name in names:
-            works = {"llmprof": lambda: run_profiled(args, CASES[name], name), "torch": lambda: run_torch(args, CASES[name])}
+            works = {"llmprof": lambda: run_profiled(args, CASES[name], name, i),
+                     "torch": lambda: run_torch(args, CASES[name], i)}
             for tool, work in works.items():
                 key = f"{name}/{tool}/{i}"
                 if (key not in state or "error" in state.get(key)) and not budget.spent(SECONDS_PER_RUN):

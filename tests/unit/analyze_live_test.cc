@@ -165,6 +165,35 @@ TEST(LivePlanted, HostCodeBeforeEveryStep) {
   EXPECT_EQ(finding_of(report, "cpu-bound-gap"), nullptr) << "told once";
 }
 
+// Warm-up that detection takes for a prompt: slow, and before the program's own ranges begin.
+Trace with_warm_up(bool named) {
+  Trace trace = run_loop({});
+  const int64_t begin = -1500 * kMs;
+  TraceBuilder b;
+  b.trace = std::move(trace);
+  if (named) b.annotation("prefill", begin, 800 * kMs, AnnotationKind::kNvtx);
+  for (int64_t i = 0; i < 3; ++i) {
+    const int64_t at = begin + i * 300 * kMs;
+    b.library_call(at, 6 * kUs, 512, 4096, 4096);
+    b.gpu("embedding", at + 8 * kUs, 10 * kUs, b.api("cudaLaunchKernel", at + kUs, 4 * kUs));
+    b.gpu("gemm_layer", at + 100 * kMs, 100 * kUs, b.api("cudaLaunchKernel", at + 100 * kMs - 9 * kUs, 4 * kUs));
+    b.gpu("argmax", at + 200 * kMs, 10 * kUs, b.api("cudaLaunchKernel", at + 200 * kMs - 9 * kUs, 4 * kUs));
+  }
+  b.trace.recorded = Recorded();
+  b.level(begin - kMs, 100 * kMs, RecordingLevel::kDefault);
+  b.derive_all();
+  return std::move(b.trace);
+}
+
+TEST(LivePlanted, WarmUpBeforeTheFirstNamedStageIsNotJudged) {
+  const Report named = report_of(with_warm_up(true));
+  EXPECT_NE(finding_of(named, "host-preprocessing"), nullptr) << "a stage of the program";
+  const Report report = report_of(with_warm_up(false));
+  expect_whole(report);
+  for (const char* id : {"cpu-bound-gap", "host-preprocessing", "launch-bound"})
+    EXPECT_EQ(finding_of(report, id), nullptr) << id;
+}
+
 TEST(LivePlanted, ReplaysOfPaddedBatches) {
   Loop loop;
   loop.rows = 8;

@@ -248,9 +248,25 @@ TEST(Activity, MissingCuptiIsNamed) {
 TEST(Activity, SecondClientAndWeBothGetTheRecords) {
   const ClientEnd result = watch({"launch=30", "profiler", "launch=30"});
   EXPECT_NE(result.output.find("subscribe 0"), std::string::npos) << result.output;
-  EXPECT_NE(result.output.find("profiler saw 10"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("profiler saw 10, 10 in its own time"), std::string::npos) << result.output;
   EXPECT_TRUE(result.only().noted("second-cupti-user"));
-  EXPECT_EQ(result.only().kernels.size(), 70U);
+  ASSERT_EQ(result.only().kernels.size(), 70U);
+  // One clock for all of ours, before and after.
+  const std::vector<spool::Kernel>& kernels = result.only().kernels;
+  for (const spool::Kernel& kernel : kernels) {
+    EXPECT_EQ(kernel.end_ns - kernel.start_ns, 10'000);
+    EXPECT_LT(std::abs(kernel.start_ns - kernels[0].start_ns), 10'000'000'000);
+  }
+}
+
+TEST(Activity, AClientThatGaveCuptiItsClockBeforeUsKeepsIt) {
+  const ClientEnd result = watch({"launch=30", "profiler", "launch=30"}, {{"CLOCK_BEFORE_CUDA", "1"}});
+  EXPECT_NE(result.output.find("profiler saw 10, 10 in its own time"), std::string::npos) << result.output;
+  ASSERT_EQ(result.only().kernels.size(), 70U);
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  for (const spool::Kernel& kernel : result.only().kernels)
+    EXPECT_LT(std::abs(kernel.start_ns / 1'000'000'000 - now.tv_sec), 60) << "ours are in real time";
 }
 
 struct End {

@@ -278,6 +278,41 @@ TEST(LiveSteps, UnrecordedTimeIsNotIdleAndItsStepsStandApart) {
   }
 }
 
+TEST(LiveSteps, AStepThatGoesOnWhereNothingIsRecordedIsNotComplete) {
+  TraceBuilder b;
+  for (int64_t i = 0; i < 6; ++i) {
+    b.annotation("prefill", i * 10 * kMs, 9 * kMs, AnnotationKind::kNvtx);
+    // Of the fourth, the second half ran into the window without kernels and is lost.
+    b.launch("gemm_layer", i * 10 * kMs + 10 * kUs, i * 10 * kMs + 20 * kUs, 4 * kMs);
+    if (i < 3) b.launch("gemm_layer", i * 10 * kMs + 30 * kUs, (i * 10 + 5) * kMs, 3 * kMs);
+    if (i < 3) b.api("cudaStreamSynchronize", i * 10 * kMs + 50 * kUs, 8 * kMs);
+    if (i == 3) break;
+  }
+  b.annotation("prefill", 40 * kMs, 9 * kMs, AnnotationKind::kNvtx);
+  b.level(-kMs, 35 * kMs, RecordingLevel::kDefault);
+  b.level(35 * kMs, 60 * kMs, RecordingLevel::kLight);
+  const Trace& trace = b.derive_all();
+  std::vector<int> missing;
+  for (const uint8_t one : trace.steps.missing) missing.push_back(one);
+  EXPECT_EQ(missing, (std::vector<int>{0, 0, 0, 2, 2}));
+}
+
+TEST(LiveSteps, AStepWhoseLaunchesWereCutIsNotComplete) {
+  // The host runs ahead: the range ends long before the window without kernels, into which its kernels ran.
+  TraceBuilder b;
+  for (int64_t i = 0; i < 4; ++i) {
+    b.annotation("prefill", i * 10 * kMs, 9 * kMs, AnnotationKind::kNvtx);
+    b.launch("gemm_layer", i * 10 * kMs + 10 * kUs, i * 10 * kMs + 20 * kUs, 4 * kMs);
+  }
+  b.level(-kMs, 60 * kMs, RecordingLevel::kDefault);
+  b.level(60 * kMs, 90 * kMs, RecordingLevel::kLight);
+  b.trace.recorded.cut_ns[1] = 60 * kMs - 30 * kMs - 100 * kUs;
+  const Trace& trace = b.derive_all();
+  ASSERT_EQ(trace.steps.size(), 4U);
+  EXPECT_EQ(trace.steps.missing[2], 0);
+  EXPECT_EQ(trace.steps.missing[3], 2) << "launches from 30.1 ms on lost their kernels";
+}
+
 TEST(LiveSteps, LightModeHasStepsWithoutAnyKernel) {
   TraceBuilder b;
   b.annotation("prefill", 0, 20 * kMs, AnnotationKind::kNvtx);

@@ -50,6 +50,23 @@ TEST(Idle, EveryCauseOfOneGap) {
   }
 }
 
+TEST(Idle, TheFunctionThatFillsMostOfAGapIsNamed) {
+  TraceBuilder b;
+  b.gpu("first", 0, 100, b.api("cudaLaunchKernel", -20, 10));
+  b.python("serve.py(1): loop", 0, 5000);
+  b.python("serve.py(9): request", 90, 3000);   // open when the gap begins, longer than it
+  b.python("text.py(3): tokenize", 120, 1700);  // begins a little later, ends a little earlier
+  b.python("text.py(20): merge", 300, 100);     // one of many short ones inside
+  b.gpu("second", 2010, 40, b.api("cudaLaunchKernel", 2000, 5));
+  Trace& trace = b.derive_all();
+  EXPECT_EQ(broken_invariant(trace), "");
+  Row work = 0;
+  while (work < trace.gaps.size() && trace.gaps.cause[work] != IdleCause::kHostWork) ++work;
+  ASSERT_LT(work, trace.gaps.size());
+  ASSERT_NE(trace.gaps.python[work], kNoRow);
+  EXPECT_EQ(trace.text(trace.python_calls.name[trace.gaps.python[work]]), "text.py(3): tokenize");
+}
+
 TEST(Idle, HostThatRanAheadLeavesOnlyLatency) {
   TraceBuilder b;
   b.gpu("a", 100, 50, b.api("cudaLaunchKernel", 0, 5));

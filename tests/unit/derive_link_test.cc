@@ -153,6 +153,17 @@ TEST(Link, AGraphLaunchOwnsEveryNode) {
   EXPECT_EQ(r.trace.diagnostics.count(DiagnosticId::kUnlinkedLaunch), 0U);
 }
 
+TEST(Link, LaunchesThatAreCapturedRunLater) {
+  Recording r;
+  r.call(0, 5, "cudaStreamBeginCapture_v10000", 1);
+  r.call(10, 5, "cudaLaunchKernel", 2);
+  r.call(20, 5, "cudaMemsetAsync", 3);
+  r.call(30, 5, "cudaStreamEndCapture", 4);
+  r.call(40, 5, "cudaLaunchKernel", 5);
+  link_launches(r.trace);
+  EXPECT_EQ(r.trace.diagnostics.count(DiagnosticId::kUnlinkedLaunch), 1U) << "the one after the capture";
+}
+
 TEST(Link, OneCorrelationOfSeveralCallsPrefersTheLaunch) {
   Recording r;
   r.call(0, 50, "cudaDeviceSynchronize", 4);

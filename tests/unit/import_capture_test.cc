@@ -213,6 +213,30 @@ TEST_F(CaptureTest, OneProcessFillsTheTables) {
   EXPECT_EQ(trace.diagnostics.count(DiagnosticId::kUnfinishedSpool), 0U);
 }
 
+TEST_F(CaptureTest, ActivitiesThatRunIntoAnUnrecordedWindowAreDroppedAndTheirLaunchesKnown) {
+  Writer writer;
+  open(writer, "spool/1-1.spool", "target");
+  add_device(writer, 0, kUuid0);
+  const Id stream = writer.define(spool::StreamDef{0, 0, 1, 7});
+  const Id thread = writer.define(spool::ThreadDef{0, 4242, writer.text("python")});
+  const Id launch = writer.define(spool::ApiDef{0, 0, 211, writer.text("cudaLaunchKernel")});
+  writer.add(spool::LevelChange{kStart, spool::Level::kDefault, writer.text("start")});
+  for (uint32_t i = 0; i < 4; ++i) {
+    writer.add(spool::ApiCall{launch, thread, kStart + 1000 + i * 100, kStart + 1050 + i * 100, i + 1, 0});
+    writer.add(
+        spool::Kernel{kernel(writer, "gemm", stream), kStart + 2000 + i * 1000, kStart + 2900 + i * 1000, i + 1, 0, 0});
+  }
+  writer.add(spool::LevelChange{kStart + 4500, spool::Level::kLight, writer.text("gap")});
+  writer.add(spool::Mark{thread, writer.text("end"), 0, kStart + 9000, spool::PayloadKind::kNone, 0});
+  writer.close();
+  const Trace trace = import();
+  EXPECT_EQ(trace.gpu_ops.size(), 2U) << "the third runs into the window, the fourth begins in it";
+  EXPECT_EQ(trace.diagnostics.count(DiagnosticId::kEdgeActivity), 2U);
+  ASSERT_EQ(trace.recorded.size(), 2U);
+  EXPECT_EQ(trace.recorded.cut_ns[0], 0);
+  EXPECT_EQ(trace.recorded.cut_ns[1], 4500 - 1200) << "launched at 1200 ns";
+}
+
 TEST_F(CaptureTest, LibraryCallsAndTheirGraphNodes) {
   Writer writer;
   open(writer, "spool/1-1.spool", "target");

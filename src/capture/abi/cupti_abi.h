@@ -33,6 +33,7 @@ enum ActivityKind : uint32_t {
   kRuntime = 5,
   kDevice = 8,
   kConcurrentKernel = 10,
+  kMarker = 12,
   kOverhead = 17,
   kMemcpy2 = 22,
   kSynchronization = 38,
@@ -264,6 +265,14 @@ struct alignas(8) DeviceActivity {
   const char* name;
 };
 
+// CUpti_ActivityMarker and Marker2.
+struct alignas(8) MarkerActivity {
+  uint32_t kind;
+  uint32_t flags;
+  uint64_t timestamp;
+  uint32_t id;
+};
+
 // What a resource callback receives.
 struct ResourceData {
   void* context;
@@ -295,6 +304,7 @@ struct CallbackData {
 };
 
 using Subscriber = void*;
+using TimestampFunction = uint64_t (*)();
 using CallbackFunction = void (*)(void* user, uint32_t domain, uint32_t cbid, const void* data);
 using BufferRequest = void (*)(uint8_t** buffer, size_t* size, size_t* max_records);
 using BufferComplete = void (*)(void* context, uint32_t stream, uint8_t* buffer, size_t size, size_t valid_size);
@@ -320,6 +330,8 @@ using BufferComplete = void (*)(void* context, uint32_t stream, uint8_t* buffer,
   F(cuptiGetGraphNodeId, ::llmprof::cupti::Result(void*, uint64_t*))                                           \
   F(cuptiSetThreadIdType, ::llmprof::cupti::Result(uint32_t))                                                  \
   F(cuptiGetResultString, ::llmprof::cupti::Result(::llmprof::cupti::Result, const char**))
-#define LLMPROF_CUPTI_OPTIONAL_FUNCTIONS(F) F(cuptiFinalize, ::llmprof::cupti::Result())
+#define LLMPROF_CUPTI_OPTIONAL_FUNCTIONS(F)    \
+  F(cuptiFinalize, ::llmprof::cupti::Result()) \
+  F(cuptiActivityRegisterTimestampCallback, ::llmprof::cupti::Result(::llmprof::cupti::TimestampFunction))
 
 }  // namespace llmprof::cupti

@@ -9,7 +9,7 @@ import statistics
 import torch
 
 from models import MODELS, build, vocabulary
-from timing import print_result, stage, take_turns, torch_profiler
+from timing import print_result, shift_memory, stage, take_turns, torch_profiler
 
 CAPTURE_WARM_UP = 3
 
@@ -24,6 +24,9 @@ def options():
     parser.add_argument("--rounds", type=int, default=3, help="measured rounds")
     parser.add_argument("--turns", type=int, default=0, help="at most so many turns, each asked for on stdin")
     parser.add_argument("--trace", default="", help="record the measured rounds with torch.profiler into this file")
+    parser.add_argument("--trace-again", default="", metavar="FILE",
+                        help="afterwards the same rounds once more, without ranges and with torch.profiler")
+    parser.add_argument("--shift", type=int, default=0, metavar="STEPS", help="have tensors lie elsewhere in memory")
     parser.add_argument("--trace-full", action="store_true", help="with input shapes and Python stacks")
     return parser.parse_args()
 
@@ -32,9 +35,11 @@ def main():
     args = options()
     from transformers import StaticCache
     torch.manual_seed(0)
+    shifted = shift_memory(args.shift)
     model = build(args.model, args.layers)
     # The cache counts the steps it is asked for, those of the warm-up and of every replay included.
-    room = args.steps * (args.rounds * max(args.turns, 1) + 1) + CAPTURE_WARM_UP + 8
+    again = args.rounds if args.trace_again else 0
+    room = args.steps * (args.rounds * max(args.turns, 1) + again + 1) + CAPTURE_WARM_UP + 8
     with torch.inference_mode():
         cache = StaticCache(config=model.config, max_batch_size=args.batch, max_cache_len=args.ctx + room, device="cuda",
                             dtype=torch.bfloat16)
@@ -78,6 +83,10 @@ def main():
                          tpot_ms=statistics.median(steps), tpot_mean_ms=statistics.fmean(steps), steps=len(steps))
 
         take_turns(args.turns, measure, args.rounds)
+        with torch_profiler(args.trace_again):
+            for _ in range(again):
+                decode(measured=False)
+    del shifted
 
 
 if __name__ == "__main__":

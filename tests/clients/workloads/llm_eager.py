@@ -11,7 +11,7 @@ START = time.perf_counter()
 import torch
 
 from models import MODELS, build, vocabulary
-from timing import print_result, stage, take_turns, torch_profiler
+from timing import print_result, shift_memory, stage, take_turns, torch_profiler
 
 
 def options():
@@ -26,6 +26,9 @@ def options():
     parser.add_argument("--warmup", type=int, default=1)
     parser.add_argument("--turns", type=int, default=0, help="at most so many turns, each asked for on stdin")
     parser.add_argument("--trace", default="", help="record the measured requests with torch.profiler into this file")
+    parser.add_argument("--trace-again", default="", metavar="FILE",
+                        help="afterwards the same requests once more, without ranges and with torch.profiler")
+    parser.add_argument("--shift", type=int, default=0, metavar="STEPS", help="have tensors lie elsewhere in memory")
     parser.add_argument("--trace-full", action="store_true", help="with input shapes and Python stacks")
     return parser.parse_args()
 
@@ -33,6 +36,7 @@ def options():
 def main():
     args = options()
     torch.manual_seed(0)
+    shifted = shift_memory(args.shift)
     model = build(args.model, args.layers)
     prompt = torch.randint(0, vocabulary(args.model), (args.batch, args.prompt), device="cuda")
     ttft_ms, step_ms = [], []
@@ -71,6 +75,10 @@ def main():
             generate(measured=False)
         torch.cuda.synchronize()
         take_turns(args.turns, measure, args.iters)
+        with torch_profiler(args.trace_again):
+            for _ in range(args.iters if args.trace_again else 0):
+                generate(measured=False)
+    del shifted
 
 
 if __name__ == "__main__":

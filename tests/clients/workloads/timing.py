@@ -21,6 +21,14 @@ def torch_profiler(trace, full=False):
     recording.export_chrome_trace(trace)
 
 
+def shift_memory(steps):
+    """Allocates memory, another amount for each number of steps, and returns it: small tensors that come later lie
+    elsewhere, and the time of a kernel of one microsecond depends on that by some percent."""
+    import torch
+    return [torch.empty(size, dtype=torch.uint8, device="cuda") for i in range(steps)
+            for size in (512 * (2 * i + 1), (2 * i + 3) << 20)]
+
+
 def stage(name, measured):
     """An NVTX range; warm-up runs are not measured and have none."""
     return nvtx.range(name) if measured else contextlib.nullcontext()

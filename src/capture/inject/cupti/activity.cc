@@ -11,6 +11,7 @@
 #include "capture/inject/cupti/api_calls.h"
 #include "capture/inject/cupti/buffers.h"
 #include "capture/inject/cupti/capture_hooks.h"
+#include "capture/inject/cupti/client_clock.h"
 #include "capture/inject/cupti/cupti.h"
 #include "capture/inject/cupti/cupti_share.h"
 #include "capture/inject/cupti/decode.h"
@@ -147,6 +148,7 @@ bool subscribe() {
 // With attach_lock held. Subscribes and registers; nothing is recorded yet.
 bool attach() {
   if (!subscribe()) return false;
+  take_clock_back(*api);
   // Our buffers come zeroed from the pool; CUPTI would otherwise clear them on the program's threads.
   uint8_t zeroed = 1;
   size_t size = sizeof zeroed;

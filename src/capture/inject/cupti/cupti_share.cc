@@ -9,13 +9,12 @@
 #include "capture/inject/cupti/activity.h"
 #include "capture/inject/cupti/api_calls.h"
 #include "capture/inject/cupti/buffers.h"
+#include "capture/inject/cupti/client_clock.h"
 #include "capture/inject/export.h"
 #include "capture/inject/real_symbol.h"
 
 namespace llmprof::inject {
 namespace {
-
-using TimestampFunction = uint64_t (*)();
 
 constexpr uint32_t kDomains = 8;
 constexpr uint32_t kCallbacks = 2048;
@@ -36,10 +35,6 @@ Client client;
 uint8_t* foreign_buffers[kForeignBuffers];  // handed out by the client; null where free
 std::atomic<bool> client_callbacks{false};
 std::atomic<bool> client_records{false};
-
-std::atomic<TimestampFunction> foreign_clock{nullptr};
-uint64_t anchor_foreign = 0;  // the foreign clock at the moment anchor_ns
-int64_t anchor_ns = 0;
 
 class Locked {
  public:
@@ -116,7 +111,10 @@ void shared_buffer_completed(void* context, uint32_t stream, uint8_t* buffer, si
     }
   }
   if (complete == nullptr) return buffer_completed(context, stream, buffer, size, valid_size);
-  if (buffer != nullptr) decode_buffer(buffer, valid_size);
+  if (buffer != nullptr) {
+    decode_buffer(buffer, valid_size);
+    stamp_for_client(*loaded_cupti(), buffer, valid_size);
+  }
   complete(context, stream, buffer, size, valid_size);
 }
 
@@ -134,22 +132,6 @@ void forward_callback(uint32_t domain, uint32_t cbid, const void* data) {
 }
 
 bool other_client_active() { return client_records.load(std::memory_order_acquire); }
-
-int64_t record_time_ns(uint64_t time) {
-  const TimestampFunction clock = foreign_clock.load(std::memory_order_acquire);
-  if (clock == nullptr || time == 0) return static_cast<int64_t>(time);
-  // Records made before the clock was changed still carry nanoseconds of our time: within a day of now.
-  const int64_t now = now_ns();
-  constexpr int64_t kDayNs = int64_t{86400} * 1'000'000'000;
-  const int64_t as_is = static_cast<int64_t>(time);
-  if (as_is > now - kDayNs && as_is < now + kDayNs) return as_is;
-  const uint64_t foreign_now = clock();
-  if (foreign_now == anchor_foreign) return anchor_ns;
-  const double rate = static_cast<double>(now - anchor_ns) / static_cast<double>(foreign_now - anchor_foreign);
-  const double ticks =
-      time >= anchor_foreign ? static_cast<double>(time - anchor_foreign) : -static_cast<double>(anchor_foreign - time);
-  return anchor_ns + static_cast<int64_t>(ticks * rate);
-}
 
 }  // namespace llmprof::inject
 
@@ -269,17 +251,25 @@ LLMPROF_EXPORT cupti::Result cuptiActivityDisable(uint32_t kind) {
   return result;
 }
 
-LLMPROF_EXPORT cupti::Result cuptiActivityRegisterTimestampCallback(TimestampFunction clock) {
-  LLMPROF_REAL(cuptiActivityRegisterTimestampCallback, cupti::Result(TimestampFunction))
-  if (!has_activities()) return real(clock);
-  keep_attached();
-  const cupti::Result result = real(clock);
-  if (result == cupti::kSuccess && clock != nullptr) {
-    anchor_foreign = clock();
-    anchor_ns = now_ns();
-    foreign_clock.store(clock, std::memory_order_release);
+LLMPROF_EXPORT cupti::Result cuptiActivityRegisterTimestampCallback(cupti::TimestampFunction clock) {
+  LLMPROF_REAL(cuptiActivityRegisterTimestampCallback, cupti::Result(cupti::TimestampFunction))
+  if (clock == nullptr) return real(clock);
+  if (has_activities()) {
+    keep_attached();
+    set_client_clock(clock);
+    return cupti::kSuccess;
   }
+  const cupti::Result result = real(clock);
+  if (result == cupti::kSuccess) clock_given_to_cupti(clock);
   return result;
+}
+
+LLMPROF_EXPORT cupti::Result cuptiGetTimestamp(uint64_t* time) {
+  LLMPROF_REAL(cuptiGetTimestamp, cupti::Result(uint64_t*))
+  const cupti::TimestampFunction clock = client_clock();
+  if (clock == nullptr || time == nullptr) return real(time);
+  *time = clock();
+  return cupti::kSuccess;
 }
 
 // A client that tears CUPTI down would take ours along.

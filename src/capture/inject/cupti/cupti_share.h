@@ -1,8 +1,8 @@
 // A second CUPTI client inside the process (torch.profiler above all). CUPTI serves one client per process; whoever
 // comes second gets an error or silently takes over the first one's buffers. The injection library is preloaded, so the
 // second client's calls come by here first: its subscription is a branch of ours, its buffers are read on their way to
-// it, and what it switches off stays on while we need it. Both get their records, and the report says who else was
-// there.
+// it, and what it switches off stays on while we need it (its clock: client_clock.h). Both get their records, and the
+// report says who else was there.
 //
 // Clients that look CUPTI up in a handle of their own (Triton's Proton) do not come by here; they get CUPTI's error.
 #pragma once
@@ -26,8 +26,5 @@ void forward_callback(uint32_t domain, uint32_t cbid, const void* data);
 
 // True while the second client has activity kinds switched on: it flushes then, not we.
 bool other_client_active();
-
-// A record's time as CLOCK_REALTIME nanoseconds, also where the second client gave CUPTI a clock of its own.
-int64_t record_time_ns(uint64_t time);
 
 }  // namespace llmprof::inject

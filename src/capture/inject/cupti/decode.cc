@@ -14,7 +14,7 @@ namespace {
 
 std::atomic<uint64_t> kernel_count{0};
 
-int64_t to_ns(uint64_t time) { return record_time_ns(time); }
+int64_t to_ns(uint64_t time) { return static_cast<int64_t>(time); }
 
 spool::Id stream_id(spool::Writer& writer, uint32_t device, uint32_t context, uint32_t stream) {
   spool::StreamDef def;
