@@ -40,6 +40,7 @@ def worker(rank):
 
 def torch_profiler():
     from torch.profiler import ProfilerActivity, profile
+    steps(50)  # it comes into a recording that is under way
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recording:
         steps(50)
     seen = sum(event.device_type.name == "CUDA" and "elementwise" in event.name for event in recording.events())
