@@ -6,7 +6,7 @@
 // It samples while the session's control page wants recording (no page: always), and ends when the page says finished,
 // on SIGTERM, or when its parent dies; whatever was collected by then is decoded and stored. SIGINT is left to the
 // target. Everything that goes wrong is a Note in its spool: a missing permission, another profiler in the way, lost
-// samples, a lengthened interval. Bounds: the hardware buffer is 256 MB of pinned memory, four counter images take 230
+// samples, a lengthened interval. Bounds: the hardware buffer is 128 MB of pinned memory, four counter images take 230
 // to 280 MB for a GH100.
 #pragma once
 

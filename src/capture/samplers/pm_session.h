@@ -41,7 +41,7 @@ struct PmSessionConfig {
   // decoding that finds its image full does not go on where it stopped. With 20000 the decoder was seen to run out of
   // memory.
   uint32_t max_samples = 1000;
-  size_t hardware_buffer_bytes = size_t{256} << 20U;
+  size_t hardware_buffer_bytes = size_t{128} << 20U;  // half a second at 100 us; larger ones take long to set up
 };
 
 // Where a sampler's time goes, ns.
