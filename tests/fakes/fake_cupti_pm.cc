@@ -11,6 +11,7 @@
 //   FAKE_PM_OVERFLOW_AT      the decoding with this number finds the hardware buffer overflowed (1 is the first)
 //   FAKE_PM_GAP              so many samples are missing after the hundredth of each session
 //   FAKE_PM_SLOW_BELOW       at intervals below this many ns, decoding takes long and never comes to the end
+//   FAKE_PM_SLOW_ABOVE       the same with more metrics than this
 //   FAKE_PM_VGPU             SupportLevel of vgpu (3)
 //   FAKE_PM_CRASH            1: cuptiPmSamplingEnable crashes
 // Values: metric i of a sample is i + 1; the third is not finite in every tenth sample; the first sample of a session
@@ -64,6 +65,7 @@ struct Session {
   std::vector<uint8_t> config_copy;
   int64_t interval_ns = 0, start_ns = 0, stop_ns = 0;
   uint64_t produced = 0;  // samples handed out
+  size_t metrics = 0;
 };
 Session session;
 int64_t enables = 0, decodes = 0;
@@ -241,6 +243,7 @@ Code cuptiPmSamplingSetConfig(own::PmSetConfigParams* params) {
 }
 Code cuptiPmSamplingGetCounterDataSize(own::PmImageSizeParams* params) {
   SIZED(own::kPmImageSizeSize);
+  session.metrics = params->count;
   params->image_bytes = sizeof(ImageHead) + params->max_samples * sizeof(Sample);
   return own::kSuccess;
 }
@@ -273,7 +276,9 @@ Code cuptiPmSamplingDecodeData(own::PmDecodeParams* params) {
   const int64_t until_ns = session.running ? now_ns() : session.stop_ns;
   const uint64_t interval_ns = static_cast<uint64_t>(session.interval_ns);
   const uint64_t ready = static_cast<uint64_t>(until_ns - session.start_ns) / interval_ns;
-  const bool slow = session.running && session.interval_ns < number("FAKE_PM_SLOW_BELOW", 0);
+  const bool slow =
+      session.running && (session.interval_ns < number("FAKE_PM_SLOW_BELOW", 0) ||
+                          static_cast<int64_t>(session.metrics) > number("FAKE_PM_SLOW_ABOVE", INT64_MAX));
   const uint64_t gap = static_cast<uint64_t>(number("FAKE_PM_GAP", 0));
   while (session.produced < ready && head.count < head.capacity) {
     if (gap != 0 && session.produced == 100) session.produced += gap;

@@ -133,6 +133,7 @@ TEST_F(Counters, StoresEverySampleButTheFirst) {
 
 TEST_F(Counters, AnOverflowDoublesTheIntervalAndIsCounted) {
   settings_.set("FAKE_PM_OVERFLOW_AT", "5");
+  options_.metrics_max = 9;  // the core, of which nothing is left out
   const SamplerRun run = sample();
   EXPECT_EQ(run.exit_code, 0);
   const SpoolContent& spool = run.spool;
@@ -144,14 +145,33 @@ TEST_F(Counters, AnOverflowDoublesTheIntervalAndIsCounted) {
   EXPECT_GE(spool.note_counts.at("counter-samples-lost"), 1U);
 }
 
+TEST_F(Counters, WhereDecodingFallsBehindTheLeastImportantCountersGoFirst) {
+  settings_.set("FAKE_PM_SLOW_ABOVE", "12");
+  length_ms_ = 1000;
+  const SamplerRun run = sample();
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_NE(run.spool.note("recorder-note").find("could not keep up"), std::string::npos);
+  EXPECT_NE(run.spool.note("recorder-note").find("l2_hit_frac"), std::string::npos) << "what is left out is said";
+  ASSERT_EQ(run.spool.sets.size(), 2U);
+  ASSERT_FALSE(run.spool.counters.empty());
+  const spool::GpuSample &first = run.spool.counters.front(), &last = run.spool.counters.back();
+  EXPECT_EQ(run.spool.sets.at(first.set).count, 19);
+  EXPECT_EQ(run.spool.sets.at(last.set).count, 9);
+  EXPECT_EQ(run.spool.text(run.spool.sets.at(last.set).metrics[8]), "dram_write_bytes_per_s");
+  EXPECT_EQ(last.end_ns - last.start_ns, 200000) << "the interval stays";
+  EXPECT_NEAR(last.values[0], 0.01, 1e-5);
+  EXPECT_GE(run.spool.note_counts.at("counter-samples-lost"), 1U) << "the time of the restart";
+}
+
 TEST_F(Counters, DecodingThatFallsBehindDoublesTheInterval) {
   settings_.set("FAKE_PM_SLOW_BELOW", "700000");
+  length_ms_ = 1500;
   const SamplerRun run = sample();
   EXPECT_EQ(run.exit_code, 0);
   EXPECT_NE(run.spool.note("recorder-note").find("could not keep up"), std::string::npos);
   ASSERT_FALSE(run.spool.counters.empty());
   const spool::GpuSample& last = run.spool.counters.back();
-  EXPECT_EQ(last.end_ns - last.start_ns, 800000) << "doubled twice";
+  EXPECT_EQ(last.end_ns - last.start_ns, 800000) << "fewer counters, then doubled twice";
 }
 
 TEST_F(Counters, MissingSamplesAreCounted) {
@@ -389,7 +409,7 @@ TEST(PmImageLayout, ColumnsInsteadOfRecordsAreNotBelieved) {
 
 TEST(CounterInterval, IsLongerWhereDecodingCostsMoreOrCpusAreFew) {
   EXPECT_EQ(default_interval_ns(false, 16), 100000);
-  EXPECT_EQ(default_interval_ns(true, 16), 500000);
+  EXPECT_EQ(default_interval_ns(true, 16), 200000);
   EXPECT_EQ(default_interval_ns(false, 4), 200000);
   EXPECT_EQ(default_interval_ns(false, 2), 500000);
 }

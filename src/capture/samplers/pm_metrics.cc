@@ -109,6 +109,17 @@ const std::vector<PmCandidate>& pm_candidates(PmFocus focus) {
   return focus == PmFocus::kOperations ? operations : broad_candidates();
 }
 
+size_t core_size(const PmMetricSet& set) {
+  static constexpr std::string_view kCore[] = {"dram_read_frac",    "dram_write_frac",       "sm_active_frac",
+                                               "warps_active_frac", "tensor_active_frac",    "gr_active_frac",
+                                               "sm_clock_hz",       "dram_read_bytes_per_s", "dram_write_bytes_per_s"};
+  const auto first_other = std::find_if(set.metrics.begin(), set.metrics.end(), [](const PmMetric& metric) {
+    const std::string_view column = metric.column;
+    return column.substr(0, 4) != "fma_" && std::find(std::begin(kCore), std::end(kCore), column) == std::end(kCore);
+  });
+  return std::max<size_t>(1, static_cast<size_t>(first_other - set.metrics.begin()));
+}
+
 PmHost::PmHost(const CuptiProfilerLibrary& cupti, const std::string& chip, const uint8_t* availability)
     : api_(&cupti.api()) {
   HostInitializeParams params{kHostInitializeSize, nullptr,      kProfilerTypePmSampling,

@@ -52,6 +52,10 @@ Result<PmMetricSet> build_pm_metric_set(const CuptiProfilerLibrary& cupti, const
                                         const uint8_t* availability = nullptr, size_t metrics_max = 0,
                                         PmFocus focus = PmFocus::kBroad);
 
+// How many metrics at the head of a set are its core: memory traffic, SMs, tensor pipe, clock and, where they were
+// asked for, the FMA pipes. What comes after them is given up first where decoding cannot keep up.
+size_t core_size(const PmMetricSet& set);
+
 // A host object of CUPTI, released at the end of its scope.
 class PmHost {
  public:

@@ -31,8 +31,8 @@ using cupti_profiler::Code;
 
 constexpr int64_t kSecondNs = 1000000000;
 // A thread that decodes nearly all the time collects more with every drain, until an image is full and samples are
-// lost: so many such drains in a row (20 to 100 ms each), or one with a full image, and the interval is lengthened. An
-// image that is full because the sampler did not run for a while is no reason.
+// lost: so many such drains in a row (20 to 100 ms each), or one with a full image, and there must be less to decode.
+// An image that is full because the sampler did not run for a while is no reason.
 constexpr int kBehindMax = 8;
 constexpr double kBusyMax = 0.95, kBusyFullMax = 0.7;
 constexpr int64_t kMergedMaxNs = kSecondNs;
@@ -131,7 +131,8 @@ class CounterSampler {
   void close_session();
   bool drain();
   PmSink sink();
-  void lengthen(const char* why);
+  void relieve(const char* why);
+  spool::Id define_metrics();
   void once_a_second();
   void bound_file();
   void report_lost();
@@ -150,6 +151,7 @@ class CounterSampler {
   spool::Writer writer_;
   Observations seen_;
   Opened opened_;
+  std::string uuid_;
   std::unique_ptr<SampleSeries> series_;
   std::unique_ptr<PmSession> session_;
   int64_t interval_ns_ = 0;
@@ -220,16 +222,11 @@ bool CounterSampler::prepare() {
     return false;
   }
   opened_ = std::move(*opened);
-  spool::MetricSetDef def;
+  uuid_ = device->uuid;
   std::string names;
-  for (const PmMetric& metric : opened_.device.set.metrics) {
-    if (def.count == static_cast<int32_t>(std::size(def.metrics))) break;
-    def.metrics[def.count++] = writer_.text(metric.column);
+  for (const PmMetric& metric : opened_.device.set.metrics)
     names += (names.empty() ? "" : ",") + std::string(metric.column) + "=" + metric.metric;
-  }
-  def.source = writer_.text("pm-sampling");
-  def.gpu_uuid = writer_.text(device->uuid);
-  series_ = std::make_unique<SampleSeries>(opened_.device.set.metrics, writer_.define(def),
+  series_ = std::make_unique<SampleSeries>(opened_.device.set.metrics, define_metrics(),
                                            [this](const spool::GpuSample& sample) { writer_.add(sample); });
   fact("counters_gpu_uuid", device->uuid);
   fact("counters_pci_bus", device->pci_bus);
@@ -238,6 +235,17 @@ bool CounterSampler::prepare() {
   fact("counters_cupti_version", cupti_version_text(opened_.cupti->version()));
   fact("counters_metrics", names);
   return true;
+}
+
+spool::Id CounterSampler::define_metrics() {
+  spool::MetricSetDef def;
+  for (const PmMetric& metric : opened_.device.set.metrics) {
+    if (def.count == static_cast<int32_t>(std::size(def.metrics))) break;
+    def.metrics[def.count++] = writer_.text(metric.column);
+  }
+  def.source = writer_.text("pm-sampling");
+  def.gpu_uuid = writer_.text(uuid_);
+  return writer_.define(def);
 }
 
 bool CounterSampler::begin_session(bool planned) {
@@ -289,22 +297,36 @@ bool CounterSampler::drain() {
   behind_ = drained->busy_frac > kBusyMax ? behind_ + 1 : 0;
   if (drained->full && drained->busy_frac > kBusyFullMax) behind_ = kBehindMax;
   if (drained->overflow) {
-    lengthen("the hardware buffer overflowed");
+    relieve("the hardware buffer overflowed");
   } else if (behind_ >= kBehindMax) {
-    lengthen("decoding could not keep up");
+    relieve("decoding could not keep up");
   }
   return session_ != nullptr;
 }
 
-// Restarts with twice the interval. The time between the sessions counts as lost samples.
-void CounterSampler::lengthen(const char* why) {
+// Restarts with less to decode. The time between the sessions counts as lost samples. First with fewer counters: on a
+// GPU that is busy everywhere a longer interval alone was seen to cost as much CPU time as before, because the hardware
+// writes by what it counts. The core of the set takes 0.65 of a CPU there, the whole set more than one.
+void CounterSampler::relieve(const char* why) {
   close_session();
   report_lost();
   if (watch_.finished()) return;
-  const int64_t before_ns = interval_ns_;
-  interval_ns_ = std::min(interval_ns_ * 2, kIntervalMaxNs);
-  note("recorder-note", gpu_label() + ": " + why + " at an interval of " + format_ns(before_ns) +
-                            "; counters are sampled every " + format_ns(interval_ns_) + " from here on");
+  const size_t core = core_size(opened_.device.set);
+  if (core < opened_.device.set.metrics.size()) {
+    std::string left_out;
+    for (size_t i = core; i < opened_.device.set.metrics.size(); ++i)
+      left_out += (left_out.empty() ? "" : ", ") + std::string(opened_.device.set.metrics[i].column);
+    opened_.device.set.metrics.resize(core);
+    const spool::Id set = define_metrics();
+    series_->change_metrics(opened_.device.set.metrics, set);
+    note("recorder-note", gpu_label() + ": " + why + " with all counters every " + format_ns(interval_ns_) +
+                              "; from here on without " + left_out);
+  } else {
+    const int64_t before_ns = interval_ns_;
+    interval_ns_ = std::min(interval_ns_ * 2, kIntervalMaxNs);
+    note("recorder-note", gpu_label() + ": " + why + " at an interval of " + format_ns(before_ns) +
+                              "; counters are sampled every " + format_ns(interval_ns_) + " from here on");
+  }
   begin_session(false);
 }
 
@@ -374,8 +396,8 @@ void CounterSampler::run() {
 }  // namespace
 
 int64_t default_interval_ns(bool operations, int cpus) {
-  if (operations || cpus < 4) return 500000;
-  return cpus < 8 ? 200000 : 100000;
+  if (cpus < 4) return 500000;
+  return operations || cpus < 8 ? 200000 : 100000;
 }
 
 int run_counter_sampler(const CounterSamplerOptions& options) {

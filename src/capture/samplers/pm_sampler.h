@@ -6,8 +6,8 @@
 // It samples while the session's control page wants recording (no page: always), and ends when the page says finished,
 // on SIGTERM, or when its parent dies; whatever was collected by then is decoded and stored. SIGINT is left to the
 // target. Everything that goes wrong is a Note in its spool: a missing permission, another profiler in the way, lost
-// samples, a lengthened interval. Bounds: the hardware buffer is 128 MB of pinned memory, four counter images take 230
-// to 280 MB for a GH100.
+// samples, fewer counters, a longer interval. Bounds: the hardware buffer is 128 MB of pinned memory, four counter
+// images take 230 to 280 MB for a GH100.
 #pragma once
 
 #include <cstddef>
@@ -38,8 +38,7 @@ struct CounterSamplerOptions {
 // The process's main function. 0 if samples or an explanation were stored, 1 if the spool could not be written.
 int run_counter_sampler(const CounterSamplerOptions& options);
 
-// 100 us where 1.2 cores for it are no burden, longer on few CPUs. With the counters of arithmetic a sample of a busy
-// H200 was seen to take 120 to 380 us to decode, so 500 us.
+// 100 us where 1.2 cores for it are no burden; longer with the counters of arithmetic, which are more, and on few CPUs.
 int64_t default_interval_ns(bool operations, int cpus);
 constexpr int64_t kIntervalMinNs = 10000, kIntervalMaxNs = 100000000;
 

@@ -19,6 +19,14 @@ void SampleSeries::begin_session(bool planned) {
   planned_gap_ = planned;
 }
 
+void SampleSeries::change_metrics(std::vector<PmMetric> metrics, spool::Id set) {
+  finish();
+  metrics_ = std::move(metrics);
+  set_ = set;
+  sums_.resize(metrics_.size());
+  weights_.resize(metrics_.size());
+}
+
 void SampleSeries::add(int64_t start_ns, int64_t end_ns, const double* values) {
   if (drop_next_) {
     drop_next_ = false;

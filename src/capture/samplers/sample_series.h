@@ -23,6 +23,8 @@ class SampleSeries {
   // A session begins: its first sample is dropped, because its start is stale. Time since the last sample counts as
   // lost unless `planned` (recording was paused).
   void begin_session(bool planned);
+  // Between two sessions: other metrics from here on, as records of the set `set`.
+  void change_metrics(std::vector<PmMetric> metrics, spool::Id set);
   // Raw values in the order of the metrics. Values that are not finite become NaN; a sample of nothing else is dropped.
   void add(int64_t start_ns, int64_t end_ns, const double* values);
   // Stores a half-merged record.
