@@ -81,8 +81,7 @@ Status check_options(Options& options, DeriveOptions& derive_options) {
     return usage("expected a mode of light, default or deep, found \"" + options.mode + "\"",
                  "--mode " + nearest_names(options.mode, {"light", "default", "deep"}, 1).front());
   options.launch.level = *level;
-  // Operators are named in unrecorded windows too, so with them the recording has none.
-  options.launch.gaps = options.gaps == "auto" && !options.launch.torch;
+  options.launch.gaps = options.gaps == "auto";
   options.launch.counters = options.counters == "auto";
   options.launch.adapt = !options.no_adapt;
   if (options.launch.armed && (options.launch.delay_s > 0 || options.launch.duration_s > 0))

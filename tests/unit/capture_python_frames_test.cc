@@ -11,10 +11,10 @@ namespace {
 using test::ClientRun;
 using test::ClientSpool;
 
-ClientRun run_python(const std::string& how) {
+ClientRun run_python(const std::string& how, const std::string& environment = "") {
   const std::string clients = LLMPROF_PYTHON_CLIENTS;
   return test::run_client("/usr/bin/env python3 " + clients + "/frames_client.py " + how, test::Watching::kWatched,
-                          "PYTHONDONTWRITEBYTECODE=1 LLMPROF_TORCH=1 PYTHONPATH=" +
+                          environment + " PYTHONDONTWRITEBYTECODE=1 LLMPROF_TORCH=1 PYTHONPATH=" +
                               (test::build_folder() / "share/llmprof/python").string() + ":" + clients);
 }
 
@@ -58,6 +58,17 @@ TEST_P(PythonFrames, FunctionsOfTheProgramAndItsModulesAreSeen) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, PythonFrames, testing::Values("profile", "monitoring"));
+
+TEST(PythonNames, OperatorsAreNotNamedWhereNothingIsRecorded) {
+  // The range never comes, so nothing is to be recorded; then the client itself asks for names.
+  const ClientRun run = run_python("windows", "LLMPROF_CAPTURE_RANGE=never");
+  EXPECT_EQ(run.output, "done on off on\n");
+}
+
+TEST(PythonNames, AnOldTorchIsSwitchedOnOnceAThread) {
+  const ClientRun run = run_python("old");
+  EXPECT_EQ(run.output, "done entered entered\n");
+}
 
 }  // namespace
 }  // namespace llmprof

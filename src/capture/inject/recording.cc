@@ -263,6 +263,17 @@ int64_t next_wake_ns(int64_t most) {
   return wait;
 }
 
+bool names_wanted() {
+  pthread_mutex_lock(&lock);
+  const int64_t now = now_ns();
+  bool wanted = wanted_level(now).level != Level::kOff;
+  // In light mode and before CUDA starts there are no windows.
+  if (wanted && plan.mode >= Level::kDefault && cupti_ready && level() < Level::kDefault)
+    wanted = in_gap && paused_ns == 0 && window_edge_ns - now < kNamesAheadNs;
+  pthread_mutex_unlock(&lock);
+  return wanted;
+}
+
 void abandon_recording() {
   pthread_mutex_init(&lock, nullptr);
   cupti_ready = kernels_on = wrote_first = in_gap = false;

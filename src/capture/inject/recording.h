@@ -20,6 +20,7 @@ constexpr int64_t kRecordedNs = 500'000'000;
 constexpr int64_t kRecordedMostNs = 5'000'000'000;
 constexpr int64_t kGapPerRecorded = 4;
 constexpr uint32_t kRareRecorded = 2;
+constexpr int64_t kNamesAheadNs = 30'000'000;
 
 // Reads the plan from the environment and the control page; the level is set by the first follow_control().
 void begin_recording();
@@ -33,6 +34,9 @@ int64_t next_wake_ns(int64_t most);
 // window: then its thread tells when it closes.
 bool outermost_range_opened(std::string_view text);
 void forcing_range_closed();
+// Whether --torch is to name operators, modules and functions: not in unrecorded windows, but again a little before
+// they end, because naming begins with the next module or function on each thread.
+bool names_wanted();
 // After fork, in the child.
 void abandon_recording();
 // The deepest level that this session can reach.

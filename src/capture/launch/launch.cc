@@ -112,7 +112,8 @@ void Session::describe(const TargetEnvironment& environment) {
   option(!options_.adapt, "adapt", "off");
   option(options_.torch, "torch", "yes");
   option(!options_.counters, "counters", "off");
-  option(options_.counters && options_.counter_interval_us != 0, "counter_interval_us", std::to_string(options_.counter_interval_us));
+  option(options_.counters && options_.counter_interval_us != 0, "counter_interval_us",
+         std::to_string(options_.counter_interval_us));
   if (const char* cupti = environment_value(environment.entries, session::kEnvCupti)) option(true, "cupti", cupti);
   record_.gpus = sampling_.gpus();
 }

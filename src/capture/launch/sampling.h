@@ -22,7 +22,7 @@ constexpr const char* kCountersCommand = "__counters";
 struct SamplingOptions {
   std::string session_folder;
   bool counters = true;
-  int64_t counter_interval_us = 0;  // 0: by samplers::default_interval_ns()
+  int64_t counter_interval_us = 0;       // 0: by samplers::default_interval_ns()
   bool operations = false;               // deep mode: counters that bound the arithmetic
   bool wait_until_ready = true;          // false where recording begins later: the samplers sleep until then
   std::string program;                   // what will run: the counter samplers look for its CUPTI

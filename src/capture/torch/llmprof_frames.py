@@ -6,6 +6,7 @@ operators and calls. Python 3.12 and later say so by sys.monitoring, which costs
 before, sys.setprofile is called for every function, which is slower.
 """
 
+import _thread
 import ctypes
 import os
 import sys
@@ -27,6 +28,51 @@ def recorder():
     return push, pop
 
 
+class Naming:
+    """Whether names are wanted: not while the recorder records no kernels. `on` is for every thread; operators are named
+    by thread, so each one follows at the next module or function that it comes to. operators: (switch on, switch off)
+    for the calling thread."""
+
+    def __init__(self, operators):
+        self.on = True
+        self.operators_on, self.operators_off = operators
+        self.here = threading.local()
+
+    def follow(self):
+        if getattr(self.here, "on", False) == self.on:
+            return
+        self.here.on = self.on
+        try:
+            (self.operators_on if self.on else self.operators_off)()
+        except Exception:
+            self.operators_on = self.operators_off = lambda: None
+
+    def leave(self):
+        """At the end of a thread: torch warns about observers that outlive it."""
+        if getattr(self.here, "on", False):
+            self.here.on = False
+            self.operators_off()
+
+    def _watch(self, wait):
+        while True:
+            self.on = bool(wait(int(self.on), 1000))
+
+    def watch(self):
+        """Has a thread of its own follow the recorder; it sleeps outside of the interpreter."""
+        try:
+            wait = ctypes.CDLL(None).llmprof_wait_names
+        except AttributeError:
+            return
+        wait.argtypes, wait.restype = [ctypes.c_int, ctypes.c_int], ctypes.c_int
+
+        def begin():
+            # Below threading.Thread: this is none of the program's threads.
+            _thread.start_new_thread(self._watch, (wait,))
+
+        begin()
+        os.register_at_fork(after_in_child=begin)
+
+
 def _folders():
     paths = sysconfig.get_paths()
     sites = {paths.get(name) for name in ("purelib", "platlib")}
@@ -34,7 +80,7 @@ def _folders():
     return ({os.path.join(path, "") for path in unwanted if path}, {os.path.join(path, "") for path in sites if path})
 
 
-class Naming:
+class Texts:
     """The text of a function, or b"" if it is not wanted. Asked once for each."""
 
     def __init__(self, torch_folder):
@@ -73,25 +119,27 @@ class _Open(threading.local):
         self.codes = []
 
 
-def by_monitoring(monitoring, naming, push, pop):
+def by_monitoring(monitoring, texts, naming, push, pop):
     tool = next((tool for tool in (monitoring.PROFILER_ID, 4, 3) if monitoring.get_tool(tool) is None), None)
     if tool is None:
         return False
     disable, open_here = monitoring.DISABLE, _Open()
 
     def started(code, _offset):
-        text = naming.text(code)
+        text = texts.text(code)
         if not text:
             return disable
-        open_here.codes.append(code)
-        push(text)
+        naming.follow()
+        if naming.on:
+            open_here.codes.append(code)
+            push(text)
 
     def ended(code, _offset, _value):
         codes = open_here.codes
         if codes and codes[-1] is code:
             codes.pop()
             pop()
-        elif not naming.text(code):
+        elif not texts.text(code):
             return disable
 
     def left(code, _offset, _exception):  # by an exception; this event cannot be disabled
@@ -109,17 +157,19 @@ def by_monitoring(monitoring, naming, push, pop):
     return True
 
 
-def by_profile(naming, push, pop):
+def by_profile(texts, naming, push, pop):
     if sys.getprofile() is not None:
         return False
     open_here = _Open()
 
     def event(frame, what, _argument):
         if what == "call":
-            text = naming.text(frame.f_code)
+            text = texts.text(frame.f_code)
             if text:
-                open_here.codes.append(frame.f_code)
-                push(text)
+                naming.follow()
+                if naming.on:
+                    open_here.codes.append(frame.f_code)
+                    push(text)
         elif what == "return":
             codes = open_here.codes
             if codes and codes[-1] is frame.f_code:
@@ -131,12 +181,9 @@ def by_profile(naming, push, pop):
     return True
 
 
-def start(torch_folder):
+def start(torch_folder, naming, push, pop):
     """True if functions are seen from now on."""
-    functions = recorder()
-    if functions is None:
-        return False
-    naming = Naming(torch_folder)
+    texts = Texts(torch_folder)
     if hasattr(sys, "monitoring"):
-        return by_monitoring(sys.monitoring, naming, *functions)
-    return by_profile(naming, *functions)
+        return by_monitoring(sys.monitoring, texts, naming, push, pop)
+    return by_profile(texts, naming, push, pop)

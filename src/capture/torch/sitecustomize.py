@@ -1,8 +1,8 @@
 """Names PyTorch's operators for `llmprof run --torch`, in an unmodified program.
 
 This folder stands first on PYTHONPATH, so every Python of the run imports this file at its start. It waits until the
-program itself imports torch, then lets torch name each operator, with input shapes, as an NVTX range
-(torch.autograd.profiler.emit_nvtx), and tells libllmprof_inject.so of each nn.Module's forward and of the program's Python
+program itself imports torch, then lets torch name each operator, with input shapes, as an NVTX range (as
+torch.autograd.profiler.emit_nvtx does), and tells libllmprof_inject.so of each nn.Module's forward and of the program's Python
 functions (llmprof_frames.py). All three become rows of the trace. Nothing here may change or break the program: every failure is
 silent but for a line in the recording, and a sitecustomize of the user's own still runs.
 """
@@ -27,51 +27,66 @@ def _run_next_sitecustomize():
     spec.loader.exec_module(module)
 
 
-def _name_modules(torch, push, pop):
+def _name_modules(naming, push, pop):
     """nn.Module.forward, named like the class; the modules that the program calls, and those inside."""
+    import threading
+
     from torch.nn.modules import module as modules
 
-    texts = {}
+    texts, here = {}, threading.local()
 
     def before(module, _inputs):
+        naming.follow()
+        if not naming.on:
+            return
         kind = type(module)
         text = texts.get(kind)
         if text is None:
             text = texts[kind] = ("[module] " + kind.__name__).encode("utf-8", "replace")
+        if not hasattr(here, "open"):
+            here.open = []
+        here.open.append(module)
         push(text)
 
-    def after(_module, _inputs, _outputs):
-        pop()
+    def after(module, _inputs, _outputs):
+        open_here = getattr(here, "open", None)  # one that began while names were not wanted is not ended
+        if open_here and open_here[-1] is module:
+            open_here.pop()
+            pop()
 
     modules.register_module_forward_pre_hook(before)
     # always_call: a forward that raises must not stay open
     modules.register_module_forward_hook(after, always_call=True)
 
 
-def _name_operators(torch):
+def _operators(torch):
+    """(switch on, switch off) of the names of operators, for the calling thread."""
+    profiler = torch.autograd.profiler
+    try:
+        # What emit_nvtx does, but for its two waits for the GPU, which a program in the middle of its work must not do.
+        options = (True, False, False, False, False, profiler._ExperimentalConfig())
+        config = profiler.ProfilerConfig(profiler.ProfilerState.NVTX, *options)
+        enable, disable = profiler._enable_profiler, profiler._disable_profiler
+        return (lambda: enable(config, set())), disable
+    except (AttributeError, TypeError):  # a torch whose internals are others: on once, and never off
+        return (lambda: profiler.emit_nvtx(enabled=True, record_shapes=True).__enter__()), lambda: None
+
+
+def _name_threads(naming):
     import atexit
     import threading
 
-    def enable():
-        names = torch.autograd.profiler.emit_nvtx(enabled=True, record_shapes=True)
-        names.__enter__()
-        return names
-
-    names = enable()
-    # torch warns about observers that outlive it.
-    atexit.register(names.__exit__, None, None, None)
+    naming.follow()
+    atexit.register(naming.leave)
     # The state belongs to one thread; threads started from now on get their own.
     run = threading.Thread.run
 
     def run_named(self):
-        try:
-            own = enable()
-        except Exception:
-            return run(self)
+        naming.follow()
         try:
             run(self)
         finally:
-            own.__exit__(None, None, None)
+            naming.leave()
 
     threading.Thread.run = run_named
 
@@ -81,11 +96,13 @@ def _torch_imported(torch):
         if os.environ.get("LLMPROF_TORCH") == "1":
             import llmprof_frames
 
-            _name_operators(torch)
+            naming = llmprof_frames.Naming(_operators(torch))
+            _name_threads(naming)
             recorder = llmprof_frames.recorder()
             if recorder is not None:
-                _name_modules(torch, *recorder)
-                llmprof_frames.start(os.path.dirname(os.path.abspath(torch.__file__)))
+                _name_modules(naming, *recorder)
+                llmprof_frames.start(os.path.dirname(os.path.abspath(torch.__file__)), naming, *recorder)
+                naming.watch()
     except Exception as error:  # a torch too old or too new for this: the program goes on without names
         try:
             torch.cuda.nvtx.mark("llmprof: operators of PyTorch are not named: %r" % (error,))

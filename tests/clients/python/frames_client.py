@@ -78,8 +78,26 @@ def work():
         pass
 
 
-work()
-thread = threading.Thread(target=work)
-thread.start()
-thread.join()
-print("done")
+def windows():
+    """Names are not wanted, and then wanted for a while: operators are switched with the next module or function."""
+    import time
+
+    naming = next(cell.cell_contents for cell in torch.nn.modules.module._before[0].__closure__
+                  if type(cell.cell_contents).__name__ == "Naming")
+    until = time.monotonic() + 5
+    while naming.on and time.monotonic() < until:
+        time.sleep(0.01)
+    work()
+    work()
+    naming.on = True
+    work()
+
+
+if "windows" in sys.argv:
+    windows()
+else:
+    work()
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+print("done", *(torch.autograd.profiler.switches if "windows" in sys.argv or "old" in sys.argv else []))
