@@ -4,6 +4,7 @@
 
 #include "analyze/finding.h"
 #include "derive/host_calls.h"
+#include "derive/steps.h"
 
 namespace llmprof {
 
@@ -249,12 +250,7 @@ FindingContext make_finding_context(const Context& context, const Report& report
     finding.window_ns += static_cast<double>(window.end_ns - window.start_ns);
     finding.recorded_ns += static_cast<double>(window.end_ns - window.start_ns - missing_ns);
   }
-  const Steps& steps = context.trace.steps;
-  for (Row s = 0; s < steps.size(); ++s) {
-    if (steps.source[s] == StageSource::kDetected) continue;
-    int64_t& from_ns = finding.serving_from_ns.try_emplace(steps.device[s], steps.start_ns[s]).first->second;
-    from_ns = std::min(from_ns, steps.start_ns[s]);
-  }
+  finding.serving_from_ns = serving_starts(context.trace.steps);
   // The report's rows stand in the order of the groups; empty unattributed ones are left out.
   size_t row = 0;
   std::vector<size_t> view_of(groups.stages.size(), SIZE_MAX);
@@ -264,10 +260,7 @@ FindingContext make_finding_context(const Context& context, const Report& report
       continue;
     const StageTiming& timing = report.stages[row++];
     if (group.unattributed || timing.wall_ms.ns <= 0 || timing.gpu_busy_ms.ns <= 0 || group.missing == 2) continue;
-    if (group.source == StageSource::kDetected && std::all_of(group.steps.begin(), group.steps.end(), [&](Row step) {
-          return finding.before_serving(group.device, steps.start_ns[step]);
-        }))
-      continue;
+    if (is_warm_up(context.trace.text(group.name))) continue;
     StageView& view = finding.stages.emplace_back();
     view_of[s] = finding.stages.size() - 1;
     view.stage = s;

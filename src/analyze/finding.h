@@ -46,12 +46,10 @@ constexpr int64_t kLongGapNs = 200'000;
 struct FindingContext {
   const Context& context;
   const Report& report;
-  std::vector<StageView> stages;  // with at least one step and some GPU time
-  double window_ns = 0;           // of all devices
-  double recorded_ns = 0;         // of it, with kernels recorded
-  // Per device, where the program's ranges name stages: the start of the first. What was detected before it is loading
-  // and warm-up, and no stage to judge.
-  std::map<int32_t, int64_t> serving_from_ns;
+  std::vector<StageView> stages;               // with at least one step and some GPU time
+  double window_ns = 0;                        // of all devices
+  double recorded_ns = 0;                      // of it, with kernels recorded
+  std::map<int32_t, int64_t> serving_from_ns;  // serving_starts(): what comes before is warm-up, and not judged
   std::vector<Finding>* out = nullptr;
 
   const Trace& trace() const { return context.trace; }

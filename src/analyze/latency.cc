@@ -109,11 +109,12 @@ struct Samples {
   }
 };
 
-Samples collect(const Steps& steps, int32_t device) {
+Samples collect(const Trace& trace, int32_t device) {
   Samples out;
+  const Steps& steps = trace.steps;
   for (Row s = 0; s < steps.size(); ++s) {
     const StageKind kind = steps.kind[s];
-    if (steps.device[s] != device || kind == StageKind::kOther) continue;
+    if (steps.device[s] != device || kind == StageKind::kOther || is_warm_up(trace.text(steps.stage[s]))) continue;
     const int64_t start = steps.start_ns[s], end = steps.end_ns[s];
     if (kind == StageKind::kVision) {
       if (out.prompt_start < 0) out.prompt_start = start;
@@ -180,7 +181,7 @@ void analyze_latency(const Context& context, Report& report, std::vector<CannotT
     return;
   }
   const int32_t device = main_device(steps);
-  const Samples samples = collect(steps, device);
+  const Samples samples = collect(context.trace, device);
   Latency latency;
   latency.ttft_ms = summarize(samples.ttft);
   latency.itl_ms = summarize(samples.itl);

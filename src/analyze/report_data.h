@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/diagnostics.h"
@@ -48,6 +49,8 @@ inline constexpr const char* kDatasheet = "datasheet";
 }  // namespace provenance
 
 inline constexpr const char* kUnattributed = "[unattributed]";
+// Whether a stage is what came before the program's first named stage (derive/steps.h): shown, and not judged.
+bool is_warm_up_stage(std::string_view name);
 
 // ---- rows --------------------------------------------------------------------------------------------------------
 

@@ -9,9 +9,13 @@
 #include "analyze/telemetry.h"
 #include "analyze/workload.h"
 #include "derive/recorded_spans.h"
+#include "derive/steps.h"
 #include "derive/whole_graphs.h"
 
 namespace llmprof {
+
+bool is_warm_up_stage(std::string_view name) { return is_warm_up(name); }
+
 namespace {
 
 // Below this share of GEMM, convolution and attention time with recorded shapes, a stage's FLOPs would be a lower bound

@@ -349,6 +349,12 @@ void write_steps(Trace& trace, const std::vector<uint8_t>& missing, const std::v
     table.annotation[i] = draft.annotation;
     widen_window(trace, draft);
   }
+  const std::map<int32_t, int64_t> serving = serving_starts(table);
+  for (Row i = 0; i < table.size(); ++i) {
+    const std::map<int32_t, int64_t>::const_iterator from = serving.find(table.device[i]);
+    if (from != serving.end() && table.source[i] == StageSource::kDetected && table.start_ns[i] < from->second)
+      table.stage[i] = trace.strings.intern(std::string(trace.text(table.stage[i])) + std::string(kWarmUpSuffix));
+  }
 }
 
 void count_unattributed(Trace& trace) {
@@ -366,6 +372,29 @@ void count_unattributed(Trace& trace) {
 }
 
 }  // namespace
+
+bool is_warm_up(std::string_view stage_name) { return stage_name.ends_with(kWarmUpSuffix); }
+
+std::map<int32_t, int64_t> serving_starts(const Steps& steps) {
+  struct Walls {
+    int64_t named_ns = 0, detected_ns = 0, first_ns = std::numeric_limits<int64_t>::max();
+  };
+  std::map<int32_t, Walls> devices;
+  for (Row s = 0; s < steps.size(); ++s) {
+    Walls& walls = devices[steps.device[s]];
+    const int64_t wall = steps.end_ns[s] - steps.start_ns[s];
+    if (steps.source[s] == StageSource::kDetected) {
+      walls.detected_ns += wall;
+    } else {
+      walls.named_ns += wall;
+      walls.first_ns = std::min(walls.first_ns, steps.start_ns[s]);
+    }
+  }
+  std::map<int32_t, int64_t> starts;
+  for (const auto& [device, walls] : devices)
+    if (walls.named_ns > walls.detected_ns) starts[device] = walls.first_ns;
+  return starts;
+}
 
 std::string_view base_stage_name(std::string_view name) {
   for (const std::string_view suffix : {kNotRecordedSuffix, kWholeGraphsSuffix}) {

@@ -23,7 +23,8 @@ std::string number(const OptDouble& value, int decimals) { return value ? format
 std::vector<const StageTiming*> main_stages(const Report& report) {
   std::vector<const StageTiming*> out;
   for (const StageTiming& stage : report.stages)
-    if (stage.kernels > 0 && stage.wall_ms.ns >= report.source.duration_ms.ns / 50) out.push_back(&stage);
+    if (stage.kernels > 0 && stage.wall_ms.ns >= report.source.duration_ms.ns / 50 && !is_warm_up_stage(stage.name))
+      out.push_back(&stage);
   std::stable_sort(out.begin(), out.end(),
                    [](const StageTiming* a, const StageTiming* b) { return a->wall_ms.ns > b->wall_ms.ns; });
   if (out.size() > 4) out.resize(4);
@@ -85,11 +86,12 @@ std::string text_stages(const Report& report, const RenderOptions&, const Ink& i
                    {"FLOP/B"},
                    {"bound", Align::kLeft}});
   int64_t wall = 0;
-  bool any = false, detected = false, by_counter = false;
+  bool any = false, detected = false, by_counter = false, warm_up = false;
   for (const StageTiming& stage : report.stages) {
     wall += stage.wall_ms.ns;
     any |= stage.count > 0;
-    detected |= stage.source == "detected" && stage.count > 0;
+    warm_up |= is_warm_up_stage(stage.name);
+    detected |= stage.source == "detected" && stage.count > 0 && !is_warm_up_stage(stage.name);
     const std::string name = stage_label(report, stage);
     const bool seen = stage.gpu_busy_ms.known;  // of kernels that were not recorded there is no count
     by_counter |= busy_text(stage).starts_with('~');
@@ -104,10 +106,10 @@ std::string text_stages(const Report& report, const RenderOptions&, const Ink& i
   table.add_rule();
   table.add_row({"window", "", "", format_ns(wall)});
   return title(ink, "Stages",
-               !any         ? "none was found"
-               : detected   ? "found by llmprof from token counts and kernel sequences, not annotated"
-               : by_counter ? "as annotated; ~ by hardware counter"
-                            : "as annotated") +
+               !any       ? "none was found"
+               : detected ? "found by llmprof from token counts and kernel sequences, not annotated"
+                          : std::string("as annotated") + (by_counter ? "; ~ by hardware counter" : "") +
+                                (warm_up ? "; warm-up is what was detected before the first of them" : "")) +
          table.render("  ", ink.on()) + "\n";
 }
 

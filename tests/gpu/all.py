@@ -3,7 +3,7 @@
 
     python3 tests/gpu/all.py [--llmprof build/bin/llmprof] [--folder gpu_results] [--budget SECONDS] [--only NAME,...]
 
-The short ones come first. Each keeps its runs in FOLDER/NAME.json and writes its summary to docs/results/h200_NAME.json
+The short ones come first. several_gpus needs two GPUs, the others one. Each keeps its runs in FOLDER/NAME.json and writes its summary to docs/results/h200_NAME.json
 (another GPU: --prefix). A second call does what the first left undone: a test that has passed is not
 repeated as long as the folder is there. One line a test at the end; 0 only if all passed.
 """
@@ -21,6 +21,7 @@ TESTS = [
     ("flops", ["tests/gpu/flops_test.py"], 70),
     ("shapes", ["tests/gpu/shapes_test.py"], 130),
     ("torch_operators", ["tests/gpu/torch_operators_test.py"], 100),
+    ("several_gpus", ["tests/gpu/several_gpus_test.py"], 90),
     ("ncu_bytes", ["tests/gpu/ncu_bytes_test.py"], 120),
     ("faults", ["tests/gpu/faults_test.py", "--seconds", "15"], 300),
     ("distortion", ["benchmarks/distortion.py", "--rounds", "8"], 900),

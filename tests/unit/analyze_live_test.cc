@@ -165,9 +165,12 @@ TEST(LivePlanted, HostCodeBeforeEveryStep) {
   EXPECT_EQ(finding_of(report, "cpu-bound-gap"), nullptr) << "told once";
 }
 
-// Warm-up that detection takes for a prompt: slow, and before the program's own ranges begin.
+// Warm-up that detection takes for a prompt: slow, and before the program's own ranges begin, which are most of its
+// time.
 Trace with_warm_up(bool named) {
-  Trace trace = run_loop({});
+  Loop loop;
+  loop.steps = 500;
+  Trace trace = run_loop(loop);
   const int64_t begin = -1500 * kMs;
   TraceBuilder b;
   b.trace = std::move(trace);
@@ -180,7 +183,7 @@ Trace with_warm_up(bool named) {
     b.gpu("argmax", at + 200 * kMs, 10 * kUs, b.api("cudaLaunchKernel", at + 200 * kMs - 9 * kUs, 4 * kUs));
   }
   b.trace.recorded = Recorded();
-  b.level(begin - kMs, 100 * kMs, RecordingLevel::kDefault);
+  b.level(begin - kMs, 2000 * kMs, RecordingLevel::kDefault);
   b.derive_all();
   return std::move(b.trace);
 }
@@ -190,6 +193,10 @@ TEST(LivePlanted, WarmUpBeforeTheFirstNamedStageIsNotJudged) {
   EXPECT_NE(finding_of(named, "host-preprocessing"), nullptr) << "a stage of the program";
   const Report report = report_of(with_warm_up(false));
   expect_whole(report);
+  EXPECT_TRUE(std::any_of(report.stages.begin(), report.stages.end(),
+                          [](const StageTiming& stage) { return stage.name.ends_with(" [warm-up]"); }));
+  ASSERT_TRUE(report.latency.has_value());
+  EXPECT_FALSE(report.latency->ttft_ms.has_value()) << "no prompt was served";
   for (const char* id : {"cpu-bound-gap", "host-preprocessing", "launch-bound"})
     EXPECT_EQ(finding_of(report, id), nullptr) << id;
 }
