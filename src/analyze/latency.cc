@@ -109,12 +109,18 @@ struct Samples {
   }
 };
 
+// Neither warm-up nor the steps into which the recorder's coming and going falls: their times are not the program's.
+bool counts(const Trace& trace, Row step) {
+  const std::string_view stage = trace.text(trace.steps.stage[step]);
+  return trace.steps.kind[step] != StageKind::kOther && !is_warm_up(stage) && !is_window_edge(stage);
+}
+
 Samples collect(const Trace& trace, int32_t device) {
   Samples out;
   const Steps& steps = trace.steps;
   for (Row s = 0; s < steps.size(); ++s) {
     const StageKind kind = steps.kind[s];
-    if (steps.device[s] != device || kind == StageKind::kOther || is_warm_up(trace.text(steps.stage[s]))) continue;
+    if (steps.device[s] != device || !counts(trace, s)) continue;
     const int64_t start = steps.start_ns[s], end = steps.end_ns[s];
     if (kind == StageKind::kVision) {
       if (out.prompt_start < 0) out.prompt_start = start;

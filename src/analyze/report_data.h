@@ -366,6 +366,7 @@ LLMPROF_RECORD(Summary, "summary", "Distribution of samples", LLMPROF_SUMMARY_FI
 //   TPOT  per request: sum of its decode windows / tokens they produced per sequence, that is the mean of its ITLs.
 //         The first token is not included.
 //   output_tokens_per_s  tokens produced / sum of the windows of prefill, decode and mixed steps.
+// Steps of warm-up and of window edges (derive/steps.h) count for none of them.
 struct Latency {
   std::optional<Summary> ttft_ms, tpot_ms, itl_ms;
   OptDouble output_tokens_per_s;

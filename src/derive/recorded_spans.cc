@@ -92,4 +92,10 @@ bool RecordedSpans::touches(const std::vector<TimeSpan>& spans, int64_t start_ns
   return it != spans.end() && it->start_ns < end_ns;
 }
 
+bool RecordedSpans::holds(const std::vector<TimeSpan>& spans, int64_t start_ns, int64_t end_ns) {
+  const std::vector<TimeSpan>::const_iterator it = std::upper_bound(
+      spans.begin(), spans.end(), start_ns, [](int64_t time, const TimeSpan& span) { return time < span.end_ns; });
+  return it != spans.end() && it->start_ns <= start_ns && end_ns <= it->end_ns;
+}
+
 }  // namespace llmprof

@@ -30,6 +30,8 @@ class RecordedSpans {
   const std::vector<TimeSpan>& cut_launches(int32_t device) const;
   // Whether a span of the list overlaps [start_ns, end_ns); O(log n).
   static bool touches(const std::vector<TimeSpan>& spans, int64_t start_ns, int64_t end_ns);
+  // Whether one span of the list holds all of it; O(log n).
+  static bool holds(const std::vector<TimeSpan>& spans, int64_t start_ns, int64_t end_ns);
 
  private:
   struct Spans {

@@ -315,7 +315,8 @@ void add_recorded_window(Trace& trace) {
   if (start < end) trace.windows.push_back({trace.devices.empty() ? 0 : trace.devices.device.front(), start, end});
 }
 
-void write_steps(Trace& trace, const std::vector<uint8_t>& missing, const std::vector<StepDraft>& drafts) {
+void write_steps(Trace& trace, const RecordedSpans& recorded, const std::vector<uint8_t>& missing,
+                 const std::vector<StepDraft>& drafts) {
   std::set<std::string> complete;
   const auto name_of = [](const StepDraft& draft) {
     return draft.stage.empty() ? std::string(stage_kind_name(draft.kind)) : draft.stage;
@@ -329,7 +330,11 @@ void write_steps(Trace& trace, const std::vector<uint8_t>& missing, const std::v
   for (size_t i = 0; i < drafts.size(); ++i) {
     const StepDraft& draft = drafts[i];
     std::string name = name_of(draft);
-    if (missing[i] != 0 && complete.count(name) > 0) name += missing[i] == 1 ? kWholeGraphsSuffix : kNotRecordedSuffix;
+    if (missing[i] != 0 && complete.count(name) > 0) {
+      const bool inside =
+          RecordedSpans::holds(recorded.unrecorded(draft.device), draft.host_start_ns, draft.window_end_ns);
+      name += missing[i] == 1 ? kWholeGraphsSuffix : inside ? kNotRecordedSuffix : kWindowEdgeSuffix;
+    }
     table.kind[i] = draft.kind;
     table.source[i] = draft.source;
     table.stage[i] = trace.strings.intern(name);
@@ -374,6 +379,7 @@ void count_unattributed(Trace& trace) {
 }  // namespace
 
 bool is_warm_up(std::string_view stage_name) { return stage_name.ends_with(kWarmUpSuffix); }
+bool is_window_edge(std::string_view stage_name) { return stage_name.ends_with(kWindowEdgeSuffix); }
 
 std::map<int32_t, int64_t> serving_starts(const Steps& steps) {
   struct Walls {
@@ -397,7 +403,7 @@ std::map<int32_t, int64_t> serving_starts(const Steps& steps) {
 }
 
 std::string_view base_stage_name(std::string_view name) {
-  for (const std::string_view suffix : {kNotRecordedSuffix, kWholeGraphsSuffix}) {
+  for (const std::string_view suffix : {kNotRecordedSuffix, kWholeGraphsSuffix, kWindowEdgeSuffix}) {
     if (name.size() > suffix.size() && name.substr(name.size() - suffix.size()) == suffix) {
       name.remove_suffix(suffix.size());
     }
@@ -472,7 +478,7 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   reorder(trace, steps, by_window);
   const std::vector<uint8_t> missing = missing_kernels(trace, recorded, steps);
   inherit_tokens(missing, steps);
-  write_steps(trace, missing, steps);
+  write_steps(trace, recorded, missing, steps);
   count_unattributed(trace);
   return {};
 }

@@ -5,9 +5,10 @@
 // where kernels were not recorded (Steps::missing, a range of the program then says when it ran).
 //
 // Steps with missing kernels have a stage of their own, "NAME [not recorded]" or "NAME [whole graphs]", wherever others
-// of their name are complete, so that sums over a stage are sums over complete steps. Likewise "NAME [warm-up]": where
-// ranges of the program name most of the time of its steps, what was detected before the first of them is loading,
-// warm-up and capture, and says nothing about serving.
+// of their name are complete, so that sums over a stage are sums over complete steps. "NAME [window edge]" are those of
+// which a part was recorded: the recorder's coming and going falls into them, so their times are nobody's. Likewise
+// "NAME [warm-up]": where ranges of the program name most of the time of its steps, what was detected before the first
+// of them is loading, warm-up and capture, and says nothing about serving.
 #pragma once
 
 #include <map>
@@ -21,11 +22,13 @@ namespace llmprof {
 
 inline constexpr std::string_view kNotRecordedSuffix = " [not recorded]";
 inline constexpr std::string_view kWholeGraphsSuffix = " [whole graphs]";
+inline constexpr std::string_view kWindowEdgeSuffix = " [window edge]";
 inline constexpr std::string_view kWarmUpSuffix = " [warm-up]";
 bool is_warm_up(std::string_view stage_name);
+bool is_window_edge(std::string_view stage_name);
 // Start of the first named step per device, where there is a warm-up in that sense to tell from serving.
 std::map<int32_t, int64_t> serving_starts(const Steps& steps);
-// The name without the first two suffixes.
+// The name without the first three suffixes.
 std::string_view base_stage_name(std::string_view name);
 
 // Signs that a recording is of training, where prefill and decode have no meaning.

@@ -224,6 +224,12 @@ TEST(Activity, ASecondClientBringsCuptiBack) {
   EXPECT_TRUE(result.only().noted("second-cupti-user"));
 }
 
+TEST(Activity, CuptiStaysWhereTheGpuIsBusyAnyway) {
+  const ClientEnd result = watch({"busy=3000", "detached"}, {{"LLMPROF_GAPS", "auto"}});
+  EXPECT_EQ(times_detached(result), 0) << result.output;
+  EXPECT_LT(result.only().kernels.size(), 2900U) << "there was a gap all the same";
+}
+
 TEST(Activity, CuptiNeverLeavesWhereItsVersionCannot) {
   const ClientEnd result = watch({"launch=10", "sleep=1800", "launch=400", "detached"},
                                  {{"LLMPROF_GAPS", "auto"}, {"FAKE_CUPTI_VERSION", "23"}});

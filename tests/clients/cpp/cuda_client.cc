@@ -80,6 +80,14 @@ void launch(long count) {
   }
 }
 
+// As many milliseconds in which the GPU has always something to do.
+void busy(long milliseconds) {
+  for (long i = 0; i < milliseconds; ++i) {
+    fake_launch("_Z4gemmPf", now(), 1'000'000, 7, 0);
+    usleep(950);
+  }
+}
+
 void stage(long count) {
   static client::NvtxLoader nvtx;
   static const bool attached = nvtx.attach();
@@ -240,6 +248,8 @@ void act(const char* program, const std::string& action) {
   const long value = equal == std::string::npos ? 0 : std::atol(action.c_str() + equal + 1);
   if (name == "launch") {
     launch(value);
+  } else if (name == "busy") {
+    busy(value);
   } else if (name == "stage") {
     stage(value);
   } else if (name == "graph") {

@@ -14,6 +14,23 @@ namespace {
 
 std::atomic<uint64_t> kernel_count{0};
 
+// Time in kernels by the time at which they began; with the spool's lock held.
+constexpr int64_t kSlotNs = 100'000'000;
+constexpr int64_t kSlots = 32, kSlotsAsked = 5;
+struct Slot {
+  int64_t number = -1;
+  int64_t kernel_ns = 0;
+};
+Slot slots[kSlots];
+
+void count_time(int64_t start_ns, int64_t end_ns) {
+  if (start_ns <= 0 || end_ns <= start_ns) return;
+  const int64_t number = start_ns / kSlotNs;
+  Slot& slot = slots[number % kSlots];
+  if (slot.number != number) slot = {number, 0};
+  slot.kernel_ns += end_ns - start_ns;
+}
+
 int64_t to_ns(uint64_t time) { return static_cast<int64_t>(time); }
 
 spool::Id stream_id(spool::Writer& writer, uint32_t device, uint32_t context, uint32_t stream) {
@@ -52,6 +69,7 @@ void add_kernel(const Cupti& api, const cupti::KernelActivity& kernel, spool::Wr
   record.graph_id = kernel.graph_id;
   writer.add(record);
   kernel_count.fetch_add(1, std::memory_order_relaxed);
+  count_time(record.start_ns, record.end_ns);
 }
 
 template <class Source>
@@ -137,6 +155,14 @@ void add_graph(const cupti::GraphActivity& graph, spool::Writer& writer) {
 }
 
 }  // namespace
+
+double gpu_busy_before(int64_t time_ns) {
+  const SpoolAccess access;
+  int64_t kernel_ns = 0;
+  for (int64_t number = time_ns / kSlotNs - kSlotsAsked; number < time_ns / kSlotNs; ++number)
+    if (const Slot& slot = slots[number % kSlots]; slot.number == number) kernel_ns += slot.kernel_ns;
+  return static_cast<double>(kernel_ns) / static_cast<double>(kSlotsAsked * kSlotNs);
+}
 
 uint64_t recorded_kernels() { return kernel_count.load(std::memory_order_relaxed); }
 
