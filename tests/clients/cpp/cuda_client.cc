@@ -80,10 +80,10 @@ void launch(long count) {
   }
 }
 
-// As many milliseconds in which the GPU has always something to do.
+// As many milliseconds at least in which the GPU has always something to do, however late this process is woken.
 void busy(long milliseconds) {
   for (long i = 0; i < milliseconds; ++i) {
-    fake_launch("_Z4gemmPf", now(), 1'000'000, 7, 0);
+    fake_launch("_Z4gemmPf", now(), 10'000'000, 7, 0);
     usleep(950);
   }
 }
