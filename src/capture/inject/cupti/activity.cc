@@ -46,7 +46,8 @@ std::atomic<bool> stays_attached{false};                 // for good: graphs or 
 enum class Leaving : uint32_t { kNo, kSettling, kDue };  // kDue: the next end of a call takes CUPTI out
 std::atomic<Leaving> leaving{Leaving::kNo};
 int quiet_flushes = 0;
-int64_t records_off_ns = 0;
+int64_t records_on_ns = 0, records_off_ns = 0;
+bool gpu_was_busy = false;  // at the end of the last window that was long enough to tell
 // A program that keeps the GPU busier than this does not feel that its launches are slower, but it would feel CUPTI's
 // leaving and coming back: an H200's host was seen to stand still for 90 and 200 ms with PyTorch's modules loaded.
 constexpr double kBusyStays = 0.85;
@@ -261,7 +262,7 @@ void set_kernel_records(bool on) {
   if (deepest_wanted == Level::kDeep)
     for (const cupti::ActivityKind kind : kDeepKinds) switch_kind(kind, on);
   quiet_flushes = 0;
-  records_off_ns = on ? 0 : now_ns();
+  (on ? records_on_ns : records_off_ns) = now_ns();
   leaving.store(!on && may_detach() ? Leaving::kSettling : Leaving::kNo, std::memory_order_relaxed);
 }
 
@@ -303,8 +304,9 @@ void flush_activities() {
   if (!settling || leaving.load(std::memory_order_relaxed) != Leaving::kSettling) return;
   quiet_flushes = recorded_kernels() == before ? quiet_flushes + 1 : 0;
   if (quiet_flushes < kQuietFlushes) return;
-  const bool busy = gpu_busy_before(records_off_ns) > kBusyStays;
-  leaving.store(busy ? Leaving::kNo : Leaving::kDue, std::memory_order_relaxed);
+  constexpr int64_t kTellsNs = 450'000'000;
+  if (records_off_ns - records_on_ns >= kTellsNs) gpu_was_busy = gpu_busy_before(records_off_ns) > kBusyStays;
+  leaving.store(gpu_was_busy ? Leaving::kNo : Leaving::kDue, std::memory_order_relaxed);
 }
 
 void finish_activities(bool orderly) {

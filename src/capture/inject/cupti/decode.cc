@@ -16,7 +16,7 @@ std::atomic<uint64_t> kernel_count{0};
 
 // Time in kernels by the time at which they began; with the spool's lock held.
 constexpr int64_t kSlotNs = 100'000'000;
-constexpr int64_t kSlots = 32, kSlotsAsked = 5;
+constexpr int64_t kSlots = 32, kSlotsAsked = 3;
 struct Slot {
   int64_t number = -1;
   int64_t kernel_ns = 0;
