@@ -303,7 +303,7 @@ std::vector<StageTimes> stage_times_from(const Trace& trace, int64_t from_ns) {
   std::map<int32_t, Row> previous;
   const CuptiAway away(trace);
   for (Row s = 0; s < steps.size(); ++s) {
-    const std::string_view name = base_stage_name(trace.text(steps.stage[s]));
+    const std::string_view stage = trace.text(steps.stage[s]), name = base_stage_name(stage);
     const auto [slot, fresh] = slots.emplace(name, out.size());
     if (fresh) out.push_back({std::string(name), steps.kind[s], {}, {}});
     const std::map<int32_t, Row>::const_iterator before = previous.find(steps.device[s]);
@@ -311,6 +311,7 @@ std::vector<StageTimes> stage_times_from(const Trace& trace, int64_t from_ns) {
     const bool alike = before == previous.end() || steps.missing[before->second] == steps.missing[s];
     previous[steps.device[s]] = s;
     if (!alike || steps.missing[s] == 1 || steps.start_ns[s] < from_ns) continue;
+    if (is_warm_up(stage) || is_window_edge(stage)) continue;
     if (steps.missing[s] != 0 && !away.counts(steps.start_ns[s], steps.end_ns[s])) continue;
     StageTimes& times = out[slot->second];
     (steps.missing[s] == 0 ? times.recorded_ns : times.unrecorded_ns)

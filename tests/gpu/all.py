@@ -3,9 +3,9 @@
 
     python3 tests/gpu/all.py [--llmprof build/bin/llmprof] [--folder gpu_results] [--budget SECONDS] [--only NAME,...]
 
-The short ones come first. several_gpus needs two GPUs, the others one. Each keeps its runs in FOLDER/NAME.json and writes its summary to docs/results/h200_NAME.json
-(another GPU: --prefix). A second call does what the first left undone: a test that has passed is not
-repeated as long as the folder is there. One line a test at the end; 0 only if all passed.
+The short ones come first. several_gpus needs two GPUs, the others one. Each keeps its runs in FOLDER/NAME.json and writes
+its summary to docs/results/h200_NAME.json (another GPU: --prefix). A second call does what the first left undone: a test
+that has passed is not repeated as long as the folder is there. One line a test at the end; 0 only if all passed.
 """
 import argparse
 import json

@@ -115,6 +115,26 @@ TEST(Distortion, OnlyStepsWithoutCuptiCountWhereItLeft) {
   EXPECT_GE(report.overhead->stages[0].recorded_steps, 15) << "the comparison reaches back by the whole window";
 }
 
+TEST(Distortion, StepsAtTheEdgeOfAWindowCountForNeitherSide) {
+  AnalyzedRecording run = two_halves(1200'000, 1000'000);
+  Trace& trace = run.trace;
+  const StringId edge = trace.strings.intern("decode_step [window edge]");
+  int64_t plain = 0, edges = 0;
+  for (Row s = 0; s < trace.steps.size(); ++s) {
+    if (trace.steps.missing[s] != 2) continue;
+    if (++plain % 3 != 0) continue;  // a third of them, as slow as a recorder that comes and goes makes them
+    trace.steps.stage[s] = edge;
+    trace.steps.start_ns[s] -= 900'000;
+    ++edges;
+  }
+  const Report report = report_of(trace);
+  ASSERT_TRUE(report.overhead && report.overhead->distortion_frac);
+  EXPECT_NEAR(*report.overhead->distortion_frac, 0.2, 0.01);
+  ASSERT_FALSE(report.overhead->stages.empty());
+  // The first after the recorded half is left out as well: its window begins in the other kind of time.
+  EXPECT_EQ(report.overhead->stages[0].unrecorded_steps, plain - edges - 1);
+}
+
 TEST(Distortion, AboveFivePercentIsAFinding) {
   const AnalyzedRecording run = two_halves(1200'000, 1000'000);
   const Report report = report_of(run.trace);

@@ -66,6 +66,16 @@ void add_device(Writer& writer, int32_t ordinal, const char* uuid) {
   writer.add(def);
 }
 
+// A device, a stream of it, a thread of the program and the call with which it launches.
+struct OneThread {
+  Id stream, thread, launch;
+};
+OneThread define_one_thread(Writer& writer) {
+  add_device(writer, 0, kUuid0);
+  return {writer.define(spool::StreamDef{0, 0, 1, 7}), writer.define(spool::ThreadDef{0, 4242, writer.text("python")}),
+          writer.define(spool::ApiDef{0, 0, 211, writer.text("cudaLaunchKernel")})};
+}
+
 Id kernel(Writer& writer, std::string_view name, Id stream) {
   spool::KernelDef def;
   def.name = writer.text(name);
@@ -84,10 +94,7 @@ Id kernel(Writer& writer, std::string_view name, Id stream) {
 TEST_F(CaptureTest, OneProcessFillsTheTables) {
   Writer writer;
   open(writer, "spool/1-1.spool", "target");
-  add_device(writer, 0, kUuid0);
-  const Id stream = writer.define(spool::StreamDef{0, 0, 1, 7});
-  const Id thread = writer.define(spool::ThreadDef{0, 4242, writer.text("python")});
-  const Id launch = writer.define(spool::ApiDef{0, 0, 211, writer.text("cudaLaunchKernel")});
+  const auto [stream, thread, launch] = define_one_thread(writer);
   writer.add(spool::LevelChange{kStart + 100, spool::Level::kDefault, writer.text("start")});
   writer.add(spool::ApiCall{launch, thread, kStart + 1000, kStart + 3000, 17, 0});
   writer.add(spool::ApiCall{launch, thread, kStart + 500, kStart + 900, 16, 2});
@@ -216,10 +223,7 @@ TEST_F(CaptureTest, OneProcessFillsTheTables) {
 TEST_F(CaptureTest, ActivitiesThatRunIntoAnUnrecordedWindowAreDroppedAndTheirLaunchesKnown) {
   Writer writer;
   open(writer, "spool/1-1.spool", "target");
-  add_device(writer, 0, kUuid0);
-  const Id stream = writer.define(spool::StreamDef{0, 0, 1, 7});
-  const Id thread = writer.define(spool::ThreadDef{0, 4242, writer.text("python")});
-  const Id launch = writer.define(spool::ApiDef{0, 0, 211, writer.text("cudaLaunchKernel")});
+  const auto [stream, thread, launch] = define_one_thread(writer);
   writer.add(spool::LevelChange{kStart, spool::Level::kDefault, writer.text("start")});
   for (uint32_t i = 0; i < 4; ++i) {
     writer.add(spool::ApiCall{launch, thread, kStart + 1000 + i * 100, kStart + 1050 + i * 100, i + 1, 0});
