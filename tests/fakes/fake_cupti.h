@@ -19,6 +19,9 @@ void fake_graph_node(uint64_t node, uint64_t original);
 // cudaStreamBeginCapture or cudaStreamEndCapture as CUPTI sees it.
 void fake_capture(bool begins);
 
+// While a kernel runs, a flush leaves the buffer that it is in where it is, unless it is forced.
+void fake_running(bool runs);
+
 // How often CUPTI was taken out of the process.
 uint32_t fake_finalized();
 

@@ -265,6 +265,12 @@ TEST(Activity, SecondClientAndWeBothGetTheRecords) {
   }
 }
 
+TEST(Activity, ASecondClientGetsTheRecordsOfABufferThatWasOursWhenItCame) {
+  const ClientEnd result = watch({"launch=30", "running=1", "profiler", "running=0", "launch=30"});
+  EXPECT_NE(result.output.find("profiler saw 10, 10 in its own time"), std::string::npos) << result.output;
+  EXPECT_EQ(result.only().kernels.size(), 70U);
+}
+
 TEST(Activity, AClientThatGaveCuptiItsClockBeforeUsKeepsIt) {
   const ClientEnd result = watch({"launch=30", "profiler", "launch=30"}, {{"CLOCK_BEFORE_CUDA", "1"}});
   EXPECT_NE(result.output.find("profiler saw 10, 10 in its own time"), std::string::npos) << result.output;

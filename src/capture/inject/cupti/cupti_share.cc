@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "capture/inject/cupti/activity.h"
 #include "capture/inject/cupti/api_calls.h"
@@ -33,8 +34,13 @@ struct Client {
 pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 Client client;
 uint8_t* foreign_buffers[kForeignBuffers];  // handed out by the client; null where free
+uint8_t* spare = nullptr;                   // one of the client's that CUPTI does not have
+size_t spare_size = 0;
 std::atomic<bool> client_callbacks{false};
 std::atomic<bool> client_records{false};
+std::atomic<int64_t> client_stopped_ns{0};  // 0: it never recorded, or still does
+// So long a client that has stopped is given to fetch its records by a flush of its own.
+constexpr int64_t kFetchesWithinNs = 10'000'000'000;
 
 class Locked {
  public:
@@ -76,6 +82,63 @@ bool ours(uint32_t domain, uint32_t cbid) {
                                                cbid == cupti::kContextDestroyStarting));
 }
 
+bool holds_buffers() {
+  const Locked locked;
+  if (spare != nullptr) return true;
+  for (const uint8_t* slot : foreign_buffers)
+    if (slot != nullptr) return true;
+  return false;
+}
+
+// torch.profiler looks for records only if it has handed out a buffer. So it is asked for one when it stops and CUPTI
+// has none, and gets it back when it flushes.
+void take_spare() {
+  cupti::BufferRequest request = nullptr;
+  {
+    const Locked locked;
+    if (spare == nullptr) request = client.request;
+  }
+  if (request == nullptr) return;
+  uint8_t* buffer = nullptr;
+  size_t size = 0, max_records = 0;
+  request(&buffer, &size, &max_records);
+  const Locked locked;
+  spare = buffer;
+  spare_size = size;
+}
+
+void return_spare() {
+  cupti::BufferComplete complete = nullptr;
+  uint8_t* buffer = nullptr;
+  {
+    const Locked locked;
+    complete = client.complete;
+    std::swap(buffer, spare);
+  }
+  if (buffer != nullptr && complete != nullptr) complete(nullptr, 0, buffer, spare_size, 0);
+}
+
+// A buffer of ours that CUPTI was still filling when the client began holds the first of its records (those from
+// before are not in the time it asks for).
+void copy_to_client(void* context, uint32_t stream, const uint8_t* buffer, size_t valid_size) {
+  cupti::BufferRequest request = nullptr;
+  cupti::BufferComplete complete = nullptr;
+  {
+    const Locked locked;
+    request = client.request;
+    complete = client.complete;
+  }
+  if (request == nullptr || complete == nullptr || valid_size == 0) return;
+  uint8_t* copy = nullptr;
+  size_t size = 0, max_records = 0;
+  request(&copy, &size, &max_records);
+  if (copy == nullptr) return;
+  const size_t copied = size < valid_size ? 0 : valid_size;
+  std::memcpy(copy, buffer, copied);
+  stamp_for_client(*loaded_cupti(), copy, copied);
+  complete(context, stream, copy, size, copied);
+}
+
 }  // namespace
 
 void shared_buffer_requested(uint8_t** buffer, size_t* size, size_t* max_records) {
@@ -87,6 +150,9 @@ void shared_buffer_requested(uint8_t** buffer, size_t* size, size_t* max_records
     }
     if (request != nullptr) {
       request(buffer, size, max_records);
+      if (*buffer == nullptr) return;
+      // CUPTI was told that buffers come zeroed, which is true of ours.
+      std::memset(*buffer, 0, *size);
       const Locked locked;
       for (uint8_t*& slot : foreign_buffers) {
         if (slot != nullptr) continue;
@@ -110,7 +176,10 @@ void shared_buffer_completed(void* context, uint32_t stream, uint8_t* buffer, si
       break;
     }
   }
-  if (complete == nullptr) return buffer_completed(context, stream, buffer, size, valid_size);
+  if (complete == nullptr) {
+    if (other_client_active() && buffer != nullptr) copy_to_client(context, stream, buffer, valid_size);
+    return buffer_completed(context, stream, buffer, size, valid_size);
+  }
   if (buffer != nullptr) {
     decode_buffer(buffer, valid_size);
     stamp_for_client(*loaded_cupti(), buffer, valid_size);
@@ -131,7 +200,14 @@ void forward_callback(uint32_t domain, uint32_t cbid, const void* data) {
   if (callback != nullptr) callback(user, domain, cbid, data);
 }
 
-bool other_client_active() { return client_records.load(std::memory_order_acquire); }
+bool other_client_active() {
+  if (client_records.load(std::memory_order_acquire)) return true;
+  const int64_t stopped_ns = client_stopped_ns.load(std::memory_order_acquire);
+  if (stopped_ns == 0) return false;
+  if (now_ns() - stopped_ns < kFetchesWithinNs && holds_buffers()) return true;
+  client_stopped_ns.store(0, std::memory_order_release);
+  return false;
+}
 
 }  // namespace llmprof::inject
 
@@ -226,8 +302,9 @@ LLMPROF_EXPORT cupti::Result cuptiActivityEnable(uint32_t kind) {
     first = client.request != nullptr && !client_records.load(std::memory_order_relaxed);
   }
   if (first) {
-    // The buffer that is being filled is ours: the client would miss what comes next. Its own ones are asked for after.
+    // What is full so far is ours alone. A buffer that CUPTI keeps because something in it still runs is copied later.
     loaded_cupti()->cuptiActivityFlushAll(0);
+    client_stopped_ns.store(0, std::memory_order_release);
     client_records.store(true, std::memory_order_release);
   }
   return real(kind);
@@ -244,10 +321,18 @@ LLMPROF_EXPORT cupti::Result cuptiActivityDisable(uint32_t kind) {
   }
   const cupti::Result result = wants_kind(kind) ? cupti::kSuccess : real(kind);
   if (last && client_records.load(std::memory_order_relaxed)) {
-    // It gets its buffers back while it still knows them.
-    loaded_cupti()->cuptiActivityFlushAll(0);
+    // No flush: torch.profiler looks for records only while CUPTI still holds a buffer of its own.
+    client_stopped_ns.store(now_ns(), std::memory_order_release);
     client_records.store(false, std::memory_order_release);
+    if (!holds_buffers()) take_spare();
   }
+  return result;
+}
+
+LLMPROF_EXPORT cupti::Result cuptiActivityFlushAll(uint32_t forced) {
+  LLMPROF_REAL(cuptiActivityFlushAll, cupti::Result(uint32_t))
+  const cupti::Result result = real(forced);
+  if (has_activities()) return_spare();
   return result;
 }
 

@@ -24,7 +24,8 @@ void shared_buffer_completed(void* context, uint32_t stream, uint8_t* buffer, si
 // Hands a callback to the second client if it asked for it.
 void forward_callback(uint32_t domain, uint32_t cbid, const void* data);
 
-// True while the second client has activity kinds switched on: it flushes then, not we.
+// True while the second client has activity kinds switched on, and after that until it has fetched its buffers (for ten
+// seconds at most): it flushes then, not we. What is recorded meanwhile reaches the disk when it does.
 bool other_client_active();
 
 }  // namespace llmprof::inject
