@@ -14,10 +14,11 @@ int status_of(int64_t m) { return m == 13 ? 7 : 0; }
 unsigned pointer(const void* p) { return static_cast<unsigned>(reinterpret_cast<uintptr_t>(p)); }
 
 // The logger as the real one is: every line of a record is one callback, the last three are one; setting a callback
-// switches it on; and only cublasLoggerConfigure switches it off.
+// switches it on; and only cublasLoggerConfigure switches it off, while a record that another thread is writing still
+// comes: here always the next product's.
 using LogCallback = void (*)(const char* message);
 LogCallback log_callback = nullptr;
-bool log_on = false;
+bool log_on = false, log_ends = false;
 
 __attribute__((format(printf, 1, 2))) void write_log(const char* format, ...) {
   if (!log_on || log_callback == nullptr) return;
@@ -46,6 +47,7 @@ void log_end(const void* handle) {
       "i!Process=1; Thread=140003274924160; GPU=0; Handle=POINTER (IN HEX:0x0x%x); StreamId=POINTER (IN HEX:0x(nil)) "
       "(defaultStream); MathMode=%s\ni! COMPILED WITH: GNU GCC/G++\n",
       pointer(handle), pointer(handle) == 0x3F ? "CUBLAS_TF32_TENSOR_OP_MATH" : "CUBLAS_DEFAULT_MATH");
+  if (log_ends) log_on = log_ends = false;
 }
 
 }  // namespace
@@ -53,6 +55,7 @@ void log_end(const void* handle) {
 FAKE_EXPORT int cublasSetLoggerCallback(LogCallback callback) {
   log_callback = callback;
   log_on = true;
+  log_ends = false;
   return 0;
 }
 FAKE_EXPORT int cublasGetLoggerCallback(LogCallback* callback) {
@@ -60,7 +63,8 @@ FAKE_EXPORT int cublasGetLoggerCallback(LogCallback* callback) {
   return 0;
 }
 FAKE_EXPORT int cublasLoggerConfigure(int on, int, int, const char*) {
-  log_on = on != 0;
+  log_on = log_on || on != 0;
+  log_ends = on == 0;
   return 0;
 }
 

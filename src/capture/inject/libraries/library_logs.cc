@@ -51,8 +51,11 @@ bool asked_front = false, hooks_in_front = false;
 bool cublas_given_up = false;
 
 std::atomic<int32_t> captures{0};
-// Counts the times that cuBLAS's log was switched: what a thread last read of it holds for one of them.
+// Counts the times that cuBLAS's log was switched: what a thread last read of it holds for one of them. And how many
+// copies of cuBLAS have it on. A line that was under way when the log was switched off comes afterwards, and the last
+// one of a thread must not be taken for a product that the thread is in from then on.
 std::atomic<uint32_t> cublas_period{0};
+std::atomic<int32_t> cublas_logs_on{0};
 std::atomic<uint64_t> cublas_products{0}, cublas_alone{0};
 
 // What a thread's log lines have told so far. Allocated at its first line, freed when the thread ends.
@@ -165,9 +168,10 @@ void on_cublas_text(const char* text) {
       thread->record_start_ns = now_ns();
     } else if (event == blas_log::CublasRecord::Event::kGemm) {
       open_call(*thread, thread->record.gemm(), began_before ? thread->record_start_ns : now_ns());
-      thread->in_cublas = true;
       thread->by_lt = false;
-      thread->period = cublas_period.load(std::memory_order_relaxed);
+      // In this order: whoever sees the period of a log that is off sees that it is off.
+      thread->period = cublas_period.load(std::memory_order_acquire);
+      thread->in_cublas = cublas_logs_on.load(std::memory_order_relaxed) > 0;
     }
   }
   errno = error;
@@ -244,7 +248,8 @@ void switch_log(Logger& logger, bool on) {
     symbol<int(int)>(logger, "cublasLtLoggerSetMask")(on ? kTraceMask : 0);
     return;
   }
-  cublas_period.fetch_add(1, std::memory_order_relaxed);
+  cublas_logs_on.fetch_add(on ? 1 : -1, std::memory_order_relaxed);
+  cublas_period.fetch_add(1, std::memory_order_release);
   if (on) {
     symbol<int(CublasCallback)>(logger, "cublasSetLoggerCallback")(on_cublas_text);
     symbol<int(int, int, int, const char*)>(logger, "cublasLoggerConfigure")(1, 0, 0, nullptr);
