@@ -273,6 +273,52 @@ TEST_F(SpoolTest, SamplesHoldTheValuesOfTheirSet) {
   EXPECT_EQ(back.end_ns, 100000);
 }
 
+TEST_F(SpoolTest, AnIdleSampleTakesTenBytesAndKeepsItsValues) {
+  Writer writer;
+  ASSERT_TRUE(writer.open(path("i.spool").c_str(), "counters"));
+  MetricSetDef set;
+  set.count = 20;
+  GpuSample sample;
+  sample.set = writer.define(set);
+  constexpr int kSamples = 1000;
+  for (int i = 0; i < kSamples; ++i) {
+    sample.start_ns = 1'700'000'000'000'000'000 + 100'000 * i;
+    sample.end_ns = sample.start_ns + 100'000;
+    sample.values[3] = 40e6F + 1e6F * static_cast<float>(i % 7);  // one counter has something to tell
+    sample.values[19] = std::numeric_limits<float>::quiet_NaN();
+    writer.add(sample);
+  }
+  writer.close();
+  const std::string bytes = content_of(path("i.spool"));
+  EXPECT_LT(bytes.size(), kSamples * 10U + 1000U);
+  Collector found;
+  read(bytes, found);
+  ASSERT_EQ(found.records.size(), kSamples + 1U);
+  for (int i = 0; i < kSamples; ++i) {
+    const GpuSample& back = std::get<GpuSample>(found.records[static_cast<size_t>(i) + 1]);
+    EXPECT_EQ(back.start_ns, 1'700'000'000'000'000'000 + 100'000 * i);
+    EXPECT_EQ(back.values[0], 0);
+    EXPECT_NEAR(back.values[3], 40e6F + 1e6F * static_cast<float>(i % 7), 2e3);
+    EXPECT_TRUE(std::isnan(back.values[19]));
+  }
+}
+
+// Files from before samples told which values changed.
+TEST_F(SpoolTest, SamplesOfAllValuesAreStillRead) {
+  Collector found;
+  read(content_of(std::string(LLMPROF_TEST_DATA) + "/unit/data/spool/dense_samples.spool"), found);
+  int64_t samples = 0;
+  for (const Any& record : found.records) {
+    const GpuSample* const sample = std::get_if<GpuSample>(&record);
+    if (sample == nullptr) continue;
+    EXPECT_NEAR(sample->values[0], 0.5 + 0.01 * static_cast<double>(samples), 1e-4);
+    EXPECT_EQ(sample->values[1], 0.25F);
+    EXPECT_EQ(sample->values[2], 1.0F);
+    ++samples;
+  }
+  EXPECT_EQ(samples, 20);
+}
+
 TEST_F(SpoolTest, TextsAreInternedAndCut) {
   Writer writer;
   ASSERT_TRUE(writer.open(path("t.spool").c_str(), "target"));

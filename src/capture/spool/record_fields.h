@@ -165,7 +165,19 @@ void code_one(C& c, R& r, const GpuSample& last) {
   c.delta(r.end_ns, static_cast<int64_t>(static_cast<uint64_t>(r.start_ns) + static_cast<uint64_t>(length)));
   c.same(r.set, last.set);
   const uint32_t count = c.metric_count(0);
-  for (uint32_t i = 0; i < count; ++i) c.rounded(r.values[i], last.values[i]);
+  // Most counters of an idle GPU stay at 0: which ones changed is told first. Files from before have all of them.
+  uint64_t changed = 0;
+  if constexpr (!C::kReads)
+    for (uint32_t i = 0; i < count; ++i)
+      if (quantise(r.values[i]) != quantise(last.values[i])) changed |= uint64_t{1} << i;
+  const bool sparse = c.flag(true);
+  if (sparse) c.integer(changed);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!sparse || (changed >> i & 1) != 0)
+      c.rounded(r.values[i], last.values[i]);
+    else if constexpr (C::kReads)
+      r.values[i] = restore(quantise(last.values[i]));
+  }
   if constexpr (C::kReads)
     for (uint32_t i = count; i < kMetricsMax; ++i) r.values[i] = std::numeric_limits<float>::quiet_NaN();
 }
