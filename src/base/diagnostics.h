@@ -79,6 +79,8 @@ std::string_view name_of(Severity severity);
     "GPU counters are limited to administrators here; GPM or formulas stand in for them.")                            \
   D(kCountersBusy, "counters-busy", kNotice, "Another profiler holds the GPU's counters; none were sampled.")         \
   D(kNoCounters, "no-counters", kNotice, "Hardware counters could not be sampled.")                                   \
+  D(kImpossibleCounter, "impossible-counter", kNotice,                                                                \
+    "A hardware counter gave a share far above 1; those values were left out.")                                       \
   D(kCounterSamplesLost, "counter-samples-lost", kDataLoss, "Hardware counter samples were lost.")                    \
   D(kNoNvml, "no-nvml", kNotice, "NVML is not available; power, clocks and throttling are unknown.")                  \
   D(kRecorderNote, "recorder-note", kInfo, "The recorder left a remark.")

@@ -364,6 +364,27 @@ TEST(SampleSeries, DropsWhatCannotBeTrue) {
   EXPECT_EQ(stored, 1U);
 }
 
+TEST(SampleSeries, SharesFarAboveOneAreLeftOutOfAMeanAndCounted) {
+  std::vector<spool::GpuSample> stored;
+  SampleSeries series(two_metrics(), 1, [&](const spool::GpuSample& sample) { stored.push_back(sample); });
+  series.set_merge(2);
+  const double usual[] = {96, 5}, impossible[] = {14370, 7}, edge[] = {104, 200};
+  series.add(0, 100, usual);
+  series.add(100, 200, usual);
+  series.add(200, 300, impossible);
+  series.add(300, 400, edge);
+  series.add(400, 500, edge);
+  ASSERT_EQ(stored.size(), 2U);
+  EXPECT_FLOAT_EQ(stored[0].values[0], 0.96F);
+  EXPECT_FLOAT_EQ(stored[0].values[1], 12) << "a count has no such limit";
+  EXPECT_FLOAT_EQ(stored[1].values[0], 1.04F) << "the edges of an interval";
+  const std::vector<std::pair<std::string_view, uint64_t>> told = series.take_impossible();
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].first, "sm_active_frac");
+  EXPECT_EQ(told[0].second, 1U);
+  EXPECT_TRUE(series.take_impossible().empty()) << "told once";
+}
+
 TEST(SampleSeries, ARestartCostsSamplesAndAPauseDoesNot) {
   SampleSeries series(two_metrics(), 1, [](const spool::GpuSample&) {});
   const double values[] = {10, 5};

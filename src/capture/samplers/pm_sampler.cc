@@ -30,11 +30,9 @@ namespace {
 using cupti_profiler::Code;
 
 constexpr int64_t kSecondNs = 1000000000;
-// A thread that decodes nearly all the time collects more with every drain, until an image is full and samples are
-// lost: so many such drains in a row (20 to 100 ms each), or one with a full image, and there must be less to decode.
-// An image that is full because the sampler did not run for a while is no reason.
-constexpr int kBehindMax = 8;
-constexpr double kBusyMax = 0.95, kBusyFullMax = 0.7;
+// Decoding that falls behind (pm_load.h) or fills an image must be given less to decode. An image that is full because
+// the sampler did not run for a while is no reason.
+constexpr double kBusyFullMax = 0.7;
 constexpr int64_t kMergedMaxNs = kSecondNs;
 
 // What a failure is found out with, apart from CUPTI's own answer: the machine and NVML.
@@ -132,6 +130,7 @@ class CounterSampler {
   bool drain();
   PmSink sink();
   void relieve(const char* why);
+  std::string keep_core();
   spool::Id define_metrics();
   void once_a_second();
   void bound_file();
@@ -155,7 +154,6 @@ class CounterSampler {
   std::unique_ptr<SampleSeries> series_;
   std::unique_ptr<PmSession> session_;
   int64_t interval_ns_ = 0;
-  int behind_ = 0;
   uint32_t merges_ = 0;
   PmCost cost_;        // of the sessions that are over
   bool over_ = false;  // no further session is possible
@@ -223,6 +221,14 @@ bool CounterSampler::prepare() {
   }
   opened_ = std::move(*opened);
   uuid_ = device->uuid;
+  // What deep mode counts is added up, and a total needs nearly all of its time. On a busy GPU the whole set is more
+  // than can be decoded; to find that out and restart was seen to lose 0.5 to 0.7 s of it.
+  const std::string left_out = options_.operations ? keep_core() : std::string();
+  if (!left_out.empty()) {
+    note("recorder-note",
+         gpu_label() + ": deep mode samples what FLOPs and memory traffic are counted with; with the " +
+             "rest, decoding could not keep up on a busy GPU. The other modes try to sample " + left_out);
+  }
   std::string names;
   for (const PmMetric& metric : opened_.device.set.metrics)
     names += (names.empty() ? "" : ",") + std::string(metric.column) + "=" + metric.metric;
@@ -259,7 +265,6 @@ bool CounterSampler::begin_session(bool planned) {
     return false;
   }
   session_ = std::move(*session);
-  behind_ = 0;
   fact("counters_interval_ns", std::to_string(interval_ns_));
   fact("counters_started_ns", std::to_string(realtime_ns()));
   say_ready("sampling " + opened_.device.chip + " " + std::to_string(opened_.device.set.metrics.size()));
@@ -294,11 +299,9 @@ bool CounterSampler::drain() {
     over_ = true;
     return false;
   }
-  behind_ = drained->busy_frac > kBusyMax ? behind_ + 1 : 0;
-  if (drained->full && drained->busy_frac > kBusyFullMax) behind_ = kBehindMax;
   if (drained->overflow) {
     relieve("the hardware buffer overflowed");
-  } else if (behind_ >= kBehindMax) {
+  } else if (drained->behind || (drained->full && drained->busy_frac > kBusyFullMax)) {
     relieve("decoding could not keep up");
   }
   return session_ != nullptr;
@@ -308,15 +311,13 @@ bool CounterSampler::drain() {
 // GPU that is busy everywhere a longer interval alone was seen to cost as much CPU time as before, because the hardware
 // writes by what it counts. The core of the set takes 0.65 of a CPU there, the whole set more than one.
 void CounterSampler::relieve(const char* why) {
+  const int64_t begin_ns = monotonic_ns();
   close_session();
+  const int64_t closed_ns = monotonic_ns();
   report_lost();
   if (watch_.finished()) return;
-  const size_t core = core_size(opened_.device.set);
-  if (core < opened_.device.set.metrics.size()) {
-    std::string left_out;
-    for (size_t i = core; i < opened_.device.set.metrics.size(); ++i)
-      left_out += (left_out.empty() ? "" : ", ") + std::string(opened_.device.set.metrics[i].column);
-    opened_.device.set.metrics.resize(core);
+  const std::string left_out = keep_core();
+  if (!left_out.empty()) {
     const spool::Id set = define_metrics();
     series_->change_metrics(opened_.device.set.metrics, set);
     note("recorder-note", gpu_label() + ": " + why + " with all counters every " + format_ns(interval_ns_) +
@@ -327,10 +328,26 @@ void CounterSampler::relieve(const char* why) {
     note("recorder-note", gpu_label() + ": " + why + " at an interval of " + format_ns(before_ns) +
                               "; counters are sampled every " + format_ns(interval_ns_) + " from here on");
   }
-  begin_session(false);
+  const int64_t opening_ns = monotonic_ns();
+  if (!begin_session(false)) return;
+  fact("counters_restart_close_open_ms", std::to_string((closed_ns - begin_ns) / 1000000) + " " +
+                                             std::to_string((monotonic_ns() - opening_ns) / 1000000));
+}
+
+// Leaves the core of the set, and returns the columns that went.
+std::string CounterSampler::keep_core() {
+  std::vector<PmMetric>& metrics = opened_.device.set.metrics;
+  const size_t core = core_size(opened_.device.set);
+  std::string left_out;
+  for (size_t i = core; i < metrics.size(); ++i)
+    left_out += (left_out.empty() ? "" : ", ") + std::string(metrics[i].column);
+  metrics.resize(core);
+  return left_out;
 }
 
 void CounterSampler::report_lost() {
+  for (const auto& [column, count] : series_->take_impossible())
+    note("impossible-counter", gpu_label() + ": " + std::string(column), count);
   const uint64_t lost = series_->take_lost();
   if (lost == 0) return;
   note("counter-samples-lost", gpu_label() + ": samples lost at an interval of " + format_ns(interval_ns_), lost);

@@ -133,6 +133,7 @@ PmResult<bool> PmSession::begin(const PmSessionConfig& config) {
   if (code != kSuccess) return failure(code, "cuptiPmSamplingStart");
   running_ = true;
   drained_ns_ = monotonic_ns();
+  load_ = PmLoad(drained_ns_, config.interval_ns * config.max_samples);
   return true;
 }
 
@@ -180,6 +181,8 @@ PmResult<PmDrain> PmSession::drain(const PmSink& sink) {
   }
   const int64_t end_ns = monotonic_ns();
   const int64_t since_ns = end_ns - std::exchange(drained_ns_, end_ns);
+  load_.drained(begin_ns, end_ns);
+  result.behind = load_.behind();
   result.busy_frac = static_cast<double>(end_ns - begin_ns) / static_cast<double>(std::max<int64_t>(since_ns, 1));
   const PmResult<size_t> delivered = evaluator_->deliver(sink);
   if (delivered) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "capture/samplers/pm_evaluator.h"
+#include "capture/samplers/pm_load.h"
 #include "capture/samplers/pm_metrics.h"
 #include "capture/samplers/pm_result.h"
 
@@ -52,6 +53,7 @@ struct PmCost {
 struct PmDrain {
   bool overflow = false;  // the hardware buffer was full: samples are lost and the session must be restarted
   bool full = false;      // an image was full: what did not fit is lost
+  bool behind = false;    // decoding cannot keep up: images will be full soon
   double busy_frac = 0;   // of the time since the drain before, spent decoding or waiting for an image
   size_t samples = 0;     // passed on
 };
@@ -88,6 +90,7 @@ class PmSession {
   bool running_ = false;
   int64_t decode_ns_ = 0;
   int64_t drained_ns_ = 0;  // end of the last drain, CLOCK_MONOTONIC
+  PmLoad load_{0, 0};
   std::vector<uint8_t> config_;
   std::vector<const char*> names_;
   std::unique_ptr<PmEvaluator> evaluator_;  // before host_ and object_ go

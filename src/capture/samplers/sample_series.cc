@@ -6,11 +6,20 @@
 #include <utility>
 
 namespace llmprof::samplers {
+namespace {
+
+// Units of a GPU do not begin and end an interval at quite the same moment: shares of 1.05, and seldom 1.2, are true.
+constexpr double kShareMax = 1.25;
+
+bool is_share(const PmMetric& metric) { return std::string_view(metric.column).ends_with("_frac"); }
+
+}  // namespace
 
 SampleSeries::SampleSeries(std::vector<PmMetric> metrics, spool::Id set, Store store)
     : metrics_(std::move(metrics)), set_(set), store_(std::move(store)) {
   sums_.resize(metrics_.size());
   weights_.resize(metrics_.size());
+  impossible_.assign(metrics_.size(), 0);
 }
 
 void SampleSeries::begin_session(bool planned) {
@@ -25,6 +34,7 @@ void SampleSeries::change_metrics(std::vector<PmMetric> metrics, spool::Id set) 
   set_ = set;
   sums_.resize(metrics_.size());
   weights_.resize(metrics_.size());
+  impossible_.assign(metrics_.size(), 0);
 }
 
 void SampleSeries::add(int64_t start_ns, int64_t end_ns, const double* values) {
@@ -54,6 +64,10 @@ void SampleSeries::add(int64_t start_ns, int64_t end_ns, const double* values) {
   end_ns_ = end_ns;
   for (size_t i = 0; i < metrics_.size(); ++i) {
     if (!std::isfinite(values[i])) continue;
+    if (is_share(metrics_[i]) && values[i] * metrics_[i].scale > kShareMax) {
+      ++impossible_[i];
+      continue;
+    }
     const double weight = metrics_[i].total ? 1.0 : static_cast<double>(duration_ns);
     sums_[i] += values[i] * metrics_[i].scale * weight;
     weights_[i] += weight;
@@ -80,6 +94,13 @@ void SampleSeries::finish() {
 void SampleSeries::set_merge(uint32_t factor) {
   finish();
   merge_ = std::max<uint32_t>(1, factor);
+}
+
+std::vector<std::pair<std::string_view, uint64_t>> SampleSeries::take_impossible() {
+  std::vector<std::pair<std::string_view, uint64_t>> found;
+  for (size_t i = 0; i < metrics_.size(); ++i)
+    if (impossible_[i] > 0) found.emplace_back(metrics_[i].column, std::exchange(impossible_[i], 0));
+  return found;
 }
 
 uint64_t SampleSeries::take_lost() { return std::exchange(lost_, 0); }
