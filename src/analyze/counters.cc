@@ -11,7 +11,7 @@ namespace {
 constexpr uint8_t kPmSampling = 0;
 constexpr double kInsideMin = 0.8;              // share of a sample in one kernel
 constexpr double kConcurrencyMax = 1.02;        // kernels that ran within a sample may add up to this much of it
-constexpr double kFlopsPerFmaInstruction = 64;  // 32 lanes, a multiply-add counts as two; packed halves do it twice
+constexpr double kFlopsPerFmaInstruction = 64;  // 32 lanes, a multiply-add counts as two
 constexpr size_t kKernelsPerSampleMax = 32;     // more cannot leave 80 % to one
 
 double sum_of(float read, float write) { return static_cast<double>(read) + static_cast<double>(write); }
@@ -84,9 +84,12 @@ void CounterSamples::add(int64_t start_ns, int64_t end_ns, CounterSums& sums) co
     sums.nvlink_tx.add(static_cast<double>(table_.nvlink_tx_bytes_per_s[row]), ns);
     sums.tensor_cycles_per_s.add(
         static_cast<double>(table_.tensor_active_frac[row]) * static_cast<double>(table_.sm_clock_hz[row]), ns);
+    // The one counter of all FMA pipes counts an instruction on packed halves twice by itself (measured on an H200);
+    // of counters for each pipe that is not known, so packed halves are added: it is an upper bound.
+    const bool one_counter = !std::isnan(table_.fma_instructions_per_s[row]);
     const double fma = fma_per_s(row), half = static_cast<double>(table_.fma_half_instructions_per_s[row]);
     sums.fma_per_s.add(fma, ns);
-    sums.fma_flops_per_s.add(kFlopsPerFmaInstruction * (fma + (half >= 0 ? half : 0)), ns);
+    sums.fma_flops_per_s.add(kFlopsPerFmaInstruction * (fma + (!one_counter && half >= 0 ? half : 0)), ns);
     if (table_.sm_clock_hz[row] > 0) sums.clocks_hz.push_back(table_.sm_clock_hz[row]);
   }
 }

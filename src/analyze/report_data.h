@@ -87,7 +87,7 @@ bool is_warm_up_stage(std::string_view name);
   F(OptDouble, tensor_cycles, "cycles", "Cycles in which the tensor pipe was active, all SMs, by hardware counter")    \
   F(OptDouble, fma_instructions, "", "Warp instructions of the FMA pipes, by hardware counter (deep mode)")            \
   F(OptDouble, tensor_flops_measured, "FLOP", "At most: tensor_cycles at the full rate of the fastest element type")   \
-  F(OptDouble, fma_flops_measured, "FLOP", "At most: fma_instructions as 32 multiply-adds each, packed halves as 64")  \
+  F(OptDouble, fma_flops_measured, "FLOP", "At most: fma_instructions as 32 multiply-adds each")                       \
   F(OptDouble, flops_measured, "FLOP", "At most executed, tile padding included: tensor_flops + fma_flops_measured")   \
   F(OptDouble, flops_measured_over_flops, "", "flops_measured / flops: at least 1 if the shapes tell the truth")       \
   F(OptDouble, tflops, "TFLOP/s", "flops / wall_ms")                                                                   \
@@ -171,7 +171,7 @@ LLMPROF_RECORD(KernelRecord, "kernels", "GPU activities grouped by name, launch,
   F(int64_t, kernels, "", "Kernels, copies and memsets")                                                \
   F(Milliseconds, time_ms, "ms", "Sum of durations")                                                    \
   F(double, share, "frac", "Part of the GPU time of the stage")                                         \
-  F(OptDouble, wall_share, "frac", "Part of the stage's wall time")                                     \
+  F(OptDouble, wall_share, "frac", "Part of the stage's recorded wall time")                            \
   F(double, mean_us, "us", "Mean duration")                                                             \
   F(OptDouble, flops, "FLOP", "Arithmetic, where recorded shapes give it")                              \
   F(OptDouble, bytes, "bytes", "Least traffic, where recorded shapes give it")                          \
@@ -209,7 +209,7 @@ LLMPROF_RECORD(RooflineRecord, "roofline", "Kernels with known arithmetic agains
   F(int64_t, device, "", "CUDA device ordinal")                                    \
   F(int64_t, gaps, "", "Idle intervals")                                           \
   F(Milliseconds, total_ms, "ms", "Idle time")                                     \
-  F(OptDouble, wall_share, "frac", "Part of the stage's wall time")                \
+  F(OptDouble, wall_share, "frac", "Part of the stage's recorded wall time")       \
   F(double, mean_us, "us", "Mean length")                                          \
   F(OptText, top_operator, "", "Operator in which the host spent most of it")      \
   F(OptDouble, top_operator_ms, "ms", "Idle time while the host was in it")        \
