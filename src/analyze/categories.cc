@@ -59,7 +59,8 @@ void analyze_categories(const Context& context, Report& report, std::vector<Cann
       row.time_ms.ns = sums.total_ns;
       const double total_ns = static_cast<double>(sums.total_ns);
       row.share = groups.stages[s].gpu_ns > 0 ? total_ns / static_cast<double>(groups.stages[s].gpu_ns) : 0;
-      if (groups.stages[s].wall_ns > 0) row.wall_share = total_ns / static_cast<double>(groups.stages[s].wall_ns);
+      const int64_t recorded_ns = groups.stages[s].wall_ns - groups.stages[s].not_recorded_ns;
+      if (recorded_ns > 0) row.wall_share = total_ns / static_cast<double>(recorded_ns);
       row.mean_us = total_ns / static_cast<double>(sums.kernels) / 1e3;
       if (sums.work) {
         row.flops = sums.flops;

@@ -43,8 +43,7 @@ std::string StageView::time_metric() const {
 
 Finding& FindingContext::add(std::string_view id, const StageView* stage, std::string title, double gain_ns,
                              FindingSeverity cap) const {
-  if (stage != nullptr && stage->group->wall_ns > 0)
-    gain_ns *= static_cast<double>(stage->group->all_wall_ns) / static_cast<double>(stage->group->wall_ns);
+  if (stage != nullptr) gain_ns = whole_ns(stage->stage, gain_ns);
   Finding& finding = out->emplace_back();
   finding.id = id;
   finding.stage = stage != nullptr ? stage->timing->name : "all";
@@ -219,18 +218,27 @@ void add_gaps_after_syncs(const FindingContext& finding, std::vector<StageView*>
   }
 }
 
-void add_long_gaps(const FindingContext& finding, std::vector<StageView*>& by_stage) {
-  const Gaps& gaps = finding.trace().gaps;
+void add_host_gaps(const FindingContext& finding, std::vector<StageView*>& by_stage) {
+  const Trace& trace = finding.trace();
+  const Gaps& gaps = trace.gaps;
   for (Row g = 0; g < gaps.size(); ++g) {
-    if (gaps.dur_ns[g] < kLongGapNs || gaps.step[g] == kNoRow) continue;
+    if (gaps.step[g] == kNoRow || finding.before_serving(gaps.device[g], gaps.start_ns[g])) continue;
     if (gaps.cause[g] != IdleCause::kHostWork && gaps.cause[g] != IdleCause::kOperatorDispatch) continue;
     StageView* stage = by_stage[finding.context.groups.stage_of_step[gaps.step[g]]];
     if (stage == nullptr) continue;
+    const bool prepares =
+        gaps.python[g] != kNoRow && prepares_inputs(trace.text(trace.python_calls.name[gaps.python[g]]));
+    const bool is_long = gaps.dur_ns[g] >= kLongGapNs;
+    if (prepares) stage->prepare_ns += gaps.dur_ns[g];
+    if (!is_long) continue;
+    if (prepares) {
+      stage->long_prepare_ns += gaps.dur_ns[g];
+      ++stage->long_prepare_gaps;
+    }
     stage->long_host_ns += gaps.dur_ns[g];
     ++stage->long_host_gaps;
     const Row next = gaps.next_gpu_op[g];
-    if (next == kNoRow || finding.trace().gpu_ops.start_ns[next] != finding.trace().steps.gpu_start_ns[gaps.step[g]])
-      continue;
+    if (next == kNoRow || trace.gpu_ops.start_ns[next] != trace.steps.gpu_start_ns[gaps.step[g]]) continue;
     stage->boundary_ns += gaps.dur_ns[g];
     ++stage->boundary_gaps;
   }
@@ -238,18 +246,17 @@ void add_long_gaps(const FindingContext& finding, std::vector<StageView*>& by_st
 
 }  // namespace
 
+bool prepares_inputs(std::string_view python_name) {
+  for (const std::string_view part : {"tokeniz", "image_process", "processing_"})
+    if (python_name.find(part) != std::string_view::npos) return true;
+  return false;
+}
+
 FindingContext make_finding_context(const Context& context, const Report& report, std::vector<Finding>& out) {
-  FindingContext finding{context, report, {}, 0, 0, {}, &out};
+  FindingContext finding{context, report, {}, 0, {}, &out};
   const Groups& groups = context.groups;
-  const RecordedSpans recorded(context.trace);
-  for (const Window& window : context.trace.windows) {
-    int64_t missing_ns = 0;
-    for (const TimeSpan& span : recorded.unrecorded(window.device))
-      missing_ns +=
-          std::max<int64_t>(0, std::min(span.end_ns, window.end_ns) - std::max(span.start_ns, window.start_ns));
+  for (const Window& window : context.trace.windows)
     finding.window_ns += static_cast<double>(window.end_ns - window.start_ns);
-    finding.recorded_ns += static_cast<double>(window.end_ns - window.start_ns - missing_ns);
-  }
   finding.serving_from_ns = serving_starts(context.trace.steps);
   // The report's rows stand in the order of the groups; empty unattributed ones are left out.
   size_t row = 0;
@@ -281,7 +288,7 @@ FindingContext make_finding_context(const Context& context, const Report& report
     if (context.trace.ops.empty()) add_growing_copies(finding, by_stage);
     add_gaps_after_syncs(finding, by_stage);
   }
-  add_long_gaps(finding, by_stage);
+  add_host_gaps(finding, by_stage);
   return finding;
 }
 

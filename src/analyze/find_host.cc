@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "analyze/finding.h"
 #include "base/text_table.h"
@@ -43,6 +44,36 @@ void add_sites(const FindingContext& finding, const StageView& stage, std::strin
 // host costs. Told only of live recordings, whose API calls are as short as without them.
 bool waits_drain_the_gpu(const FindingContext& finding, const StageView& stage) {
   return finding.live() && stage.after_sync_ns * 2 > stage.host_idle_ns() - stage.long_host_ns;
+}
+
+// GPU idle time behind Python functions of some kind, after the start of serving.
+struct PythonIdle {
+  double whole_ns = 0;                  // of the whole recording
+  std::map<StringId, double> sites_ns;  // of the recorded time, by function
+};
+PythonIdle idle_behind(const FindingContext& finding, bool (*wanted)(std::string_view)) {
+  const Trace& trace = finding.trace();
+  const Gaps& gaps = trace.gaps;
+  PythonIdle out;
+  for (Row g = 0; g < gaps.size(); ++g) {
+    if (gaps.python[g] == kNoRow || gaps.cause[g] == IdleCause::kNotRecorded) continue;
+    const StringId name = trace.python_calls.name[gaps.python[g]];
+    if (!wanted(trace.text(name)) || finding.before_serving(gaps.device[g], gaps.start_ns[g])) continue;
+    const Groups& groups = finding.context.groups;
+    const uint32_t stage =
+        gaps.step[g] != kNoRow ? groups.stage_of_step[gaps.step[g]] : groups.unattributed(gaps.device[g]);
+    const double gap_ns = static_cast<double>(gaps.dur_ns[g]);
+    // Of steps that are recorded in part, their like in complete ones stand for them.
+    if (groups.stages[stage].missing != 2) out.whole_ns += finding.whole_ns(stage, gap_ns);
+    out.sites_ns[name] += gap_ns;
+  }
+  return out;
+}
+
+// Less hides in the noise of start-up.
+bool tells_preparing(const FindingContext& finding, const PythonIdle& idle) {
+  constexpr double kShareMin = 0.05;
+  return !idle.sites_ns.empty() && idle.whole_ns >= kShareMin * finding.window_ns;
 }
 
 // Host code between steps is a finding of its own where no Python frame tells what it is.
@@ -95,10 +126,14 @@ void find_launch_bound(const FindingContext& finding) {
 }
 
 void find_cpu_bound_gap(const FindingContext& finding) {
+  // What host-preprocessing tells is not told again.
+  const bool between = between_steps(finding);
+  const bool preparing = !between && tells_preparing(finding, idle_behind(finding, prepares_inputs));
   for (const StageView& stage : finding.stages) {
-    const int64_t elsewhere_ns = between_steps(finding) ? stage.boundary_ns : 0;
-    const int64_t elsewhere = between_steps(finding) ? stage.boundary_gaps : 0;
-    double gap_ns = static_cast<double>(stage.long_host_ns - elsewhere_ns);
+    const int64_t elsewhere = between ? stage.boundary_gaps : preparing ? stage.long_prepare_gaps : 0;
+    const int64_t long_elsewhere_ns = between ? stage.boundary_ns : preparing ? stage.long_prepare_ns : 0;
+    const int64_t elsewhere_ns = between ? stage.boundary_ns : preparing ? stage.prepare_ns : 0;
+    double gap_ns = static_cast<double>(stage.long_host_ns - long_elsewhere_ns);
     const double host_ns = static_cast<double>(stage.host_idle_ns() - elsewhere_ns);
     const double launches = static_cast<double>(std::max<int64_t>(1, stage.group->launches));
     // Short rows of one long gap (cut by cause) add up to much idle time per launch.
@@ -138,7 +173,7 @@ void find_sync_bound(const FindingContext& finding) {
                                       static_cast<double>(stage.after_syncs) / stage.count(), "1"));
     }
     for (const HostRecord& host : finding.report.host)
-      if (host.stage == stage.timing->name)
+      if (host.stage == stage.timing->name && host.device == stage.timing->device)
         out.evidence.push_back(
             measured("synchronising calls per step", static_cast<double>(host.syncs) / stage.count(), "1"));
     for (const IdleRecord& row : finding.report.idle) {
@@ -181,9 +216,9 @@ void find_allocator_churn(const FindingContext& finding) {
         "allocator-churn", &stage,
         fmt::format("{}: device memory is allocated or freed through the driver while serving", stage.timing->name),
         idle_ns);
-    out.evidence = {measured("GPU idle behind allocation calls", idle_ns / 1e6, "ms"),
-                    measured("allocation calls", static_cast<double>(calls), "1"),
-                    measured("host time in them", static_cast<double>(call_ns) / 1e6, "ms")};
+    out.evidence = {measured("GPU idle behind allocation calls per step", stage.per_step_ms(idle_ns), "ms"),
+                    measured("allocation calls per step", static_cast<double>(calls) / stage.count(), "1"),
+                    measured("host time in them per step", stage.per_step_ms(static_cast<double>(call_ns)), "ms")};
     out.advice = {
         "Warm up with the largest shapes so that the caching allocator holds the memory beforehand, keep its "
         "cache (no empty_cache), and try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."};
@@ -198,10 +233,11 @@ void find_host_between_steps(const FindingContext& finding) {
   constexpr double kShareMin = 0.10;  // shorter pauses are what any scheduler needs
   const Trace& trace = finding.trace();
   const Gaps& gaps = trace.gaps;
-  double within_ns = 0, outside_ns = 0;
+  double within_ns = 0, outside_ns = 0, whole_ns = 0;
   int64_t count = 0;
   for (const StageView& stage : finding.stages) {
     within_ns += static_cast<double>(stage.boundary_ns);
+    whole_ns += finding.whole_ns(stage.stage, static_cast<double>(stage.boundary_ns));
     count += stage.boundary_gaps;
   }
   for (Row g = 0; g < gaps.size(); ++g) {
@@ -211,16 +247,18 @@ void find_host_between_steps(const FindingContext& finding) {
     const bool first = trace.steps.empty() || gaps.start_ns[g] < trace.steps.start_ns[0];
     if (!before_step || first || finding.before_serving(gaps.device[g], gaps.start_ns[g])) continue;
     outside_ns += static_cast<double>(gaps.dur_ns[g]);
+    whole_ns +=
+        finding.whole_ns(finding.context.groups.unattributed(gaps.device[g]), static_cast<double>(gaps.dur_ns[g]));
     ++count;
   }
   const double total_ns = within_ns + outside_ns;
-  if (count == 0 || total_ns < kShareMin * finding.recorded_ns) return;
+  if (count == 0 || whole_ns < kShareMin * finding.window_ns) return;
   Finding& out = finding.add("host-preprocessing", nullptr,
                              fmt::format("the GPU waits {} of the time for host code between steps",
-                                         format_percent(total_ns / finding.recorded_ns)),
-                             total_ns * finding.window_ns / finding.recorded_ns);
-  out.evidence = {measured("idle before the first activity of steps", within_ns / 1e6, "ms"),
-                  measured("idle outside every step", outside_ns / 1e6, "ms"),
+                                         format_percent(whole_ns / finding.window_ns)),
+                             whole_ns);
+  out.evidence = {measured("idle before the first activity of recorded steps", within_ns / 1e6, "ms"),
+                  measured("recorded idle time outside every step", outside_ns / 1e6, "ms"),
                   measured("such gaps of 200 us or more", static_cast<double>(count), "1"),
                   measured("mean length", total_ns / static_cast<double>(count) / 1e6, "ms")};
   out.advice = {
@@ -232,34 +270,33 @@ void find_host_between_steps(const FindingContext& finding) {
 void find_host_preprocessing(const FindingContext& finding) {
   if (between_steps(finding)) return find_host_between_steps(finding);
   // Only recorded Python frames can tell tokenising and image processing from any other wait.
-  double total_ns = 0;
-  std::vector<Evidence> evidence;
-  for (const IdleSiteRecord& site : finding.report.idle_sites) {
-    if (site.kind != "python") continue;
-    const bool hit = site.site.find("tokeniz") != std::string::npos ||
-                     site.site.find("image_process") != std::string::npos ||
-                     site.site.find("processing_") != std::string::npos;
-    if (!hit) continue;
-    total_ns += static_cast<double>(site.total_ms.ns);
-    evidence.push_back(measured("GPU idle while the host was in " + printable(site.site), site.total_ms.ms(), "ms"));
-  }
-  if (total_ns < 0.05 * finding.window_ns || evidence.empty()) return;  // smaller shares hide in the noise of start-up
-  Finding& out =
-      finding.add("host-preprocessing", nullptr, "the GPU waits for tokenising or image processing", total_ns);
-  out.evidence = std::move(evidence);
+  const PythonIdle idle = idle_behind(finding, prepares_inputs);
+  if (!tells_preparing(finding, idle)) return;
+  Finding& out = finding.add("host-preprocessing", nullptr,
+                             fmt::format("the GPU waits {} of the time for tokenising or image processing",
+                                         format_percent(idle.whole_ns / finding.window_ns)),
+                             idle.whole_ns);
+  for (const auto& [name, site_ns] : idle.sites_ns)
+    out.evidence.push_back(
+        measured("recorded GPU idle time while the host was in " + printable(std::string(finding.trace().text(name))),
+                 site_ns / 1e6, "ms"));
+  std::stable_sort(out.evidence.begin(), out.evidence.end(),
+                   [](const Evidence& a, const Evidence& b) { return a.value > b.value; });
+  constexpr size_t kSitesMost = 5;
+  if (out.evidence.size() > kSitesMost) out.evidence.resize(kSitesMost);
   out.advice = {
       "Prepare inputs in other processes while the GPU serves earlier requests, use the compiled tokeniser, "
       "and resize images on the GPU."};
 }
 
 void find_python_gc(const FindingContext& finding) {
-  double total_ns = 0;
-  for (const IdleSiteRecord& site : finding.report.idle_sites)
-    if (site.kind == "python" && site.site.find("gc.collect") != std::string::npos)
-      total_ns += static_cast<double>(site.total_ms.ns);
-  if (total_ns < kSmallShareMin * finding.window_ns || total_ns == 0) return;
-  Finding& out = finding.add("python-gc", nullptr, "the GPU waits for Python's garbage collector", total_ns);
-  out.evidence = {measured("GPU idle during gc.collect", total_ns / 1e6, "ms")};
+  const PythonIdle idle =
+      idle_behind(finding, [](std::string_view name) { return name.find("gc.collect") != std::string_view::npos; });
+  if (idle.whole_ns < kSmallShareMin * finding.window_ns || idle.whole_ns == 0) return;
+  double recorded_ns = 0;
+  for (const auto& [name, site_ns] : idle.sites_ns) recorded_ns += site_ns;
+  Finding& out = finding.add("python-gc", nullptr, "the GPU waits for Python's garbage collector", idle.whole_ns);
+  out.evidence = {measured("recorded GPU idle time during gc.collect", recorded_ns / 1e6, "ms")};
   out.advice = {"Call gc.freeze() after loading the model, and collect between requests instead of inside steps."};
 }
 
@@ -297,6 +334,7 @@ void find_measured_distortion(const FindingContext& finding) {
   const OverheadReport& overhead = *finding.report.overhead;
   const double recorded_ns = static_cast<double>(overhead.recorded_ms.ns);
   const bool slower = overhead.ci95 && (*overhead.ci95)[0] > kDistortionMin;
+  // Not scaled: most of it happens once, when CUPTI comes.
   const bool busy = recorded_ns > kDistortionMin * finding.window_ns && recorded_ns > 0;
   if (!slower && !busy) return;
   Finding& out =

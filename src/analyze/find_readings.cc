@@ -33,8 +33,10 @@ double clock_gain_ns(const FindingContext& finding, double frac) {
   if (device == nullptr || !device->boost_mhz || !telemetry.sm_clock_mhz) return 0;
   const double lost = std::max(0.0, 1 - telemetry.sm_clock_mhz->p50 / *device->boost_mhz);
   double busy_ns = 0;
-  for (const StageTiming& stage : finding.report.stages)
-    if (stage.device == telemetry.device) busy_ns += static_cast<double>(stage.gpu_busy_ms.ns);
+  const std::vector<StageGroup>& groups = finding.context.groups.stages;
+  for (uint32_t s = 0; s < groups.size(); ++s)
+    if (groups[s].device == telemetry.device && groups[s].missing != 2)
+      busy_ns += finding.whole_ns(s, static_cast<double>(groups[s].busy_ns));
   return busy_ns * lost * frac;
 }
 

@@ -26,8 +26,10 @@ struct StageView {
   int64_t kv_copy_ns = 0, kv_copies = 0;         // concatenations that copy a cache to append to it
   int64_t boundary_ns = 0, boundary_gaps = 0;    // of the long ones, before the first activity of a step
   int64_t after_sync_ns = 0, after_syncs = 0;    // short gaps that begin while the host waits for the GPU; live only
+  int64_t prepare_ns = 0, long_prepare_ns = 0, long_prepare_gaps = 0;  // behind functions that prepare inputs
   std::vector<CategoryRecord> categories;
 
+  // All of complete steps, so that shares and figures per step hold whatever part of the time was recorded.
   double wall_ns() const { return static_cast<double>(timing->wall_ms.ns); }
   double busy_ns() const { return static_cast<double>(timing->gpu_busy_ms.ns); }
   double count() const { return static_cast<double>(timing->count); }
@@ -39,6 +41,9 @@ struct StageView {
   std::string time_metric() const;
 };
 
+// Functions that prepare a model's inputs, by the names that frameworks give them.
+bool prepares_inputs(std::string_view python_name);
+
 // A host gap at least this long is no launch overhead: dispatching one operator of an eager framework, Python code of
 // its module included, takes 5 to 40 us.
 constexpr int64_t kLongGapNs = 200'000;
@@ -47,8 +52,7 @@ struct FindingContext {
   const Context& context;
   const Report& report;
   std::vector<StageView> stages;               // with at least one step and some GPU time
-  double window_ns = 0;                        // of all devices
-  double recorded_ns = 0;                      // of it, with kernels recorded
+  double window_ns = 0;                        // of all devices, recorded or not
   std::map<int32_t, int64_t> serving_from_ns;  // serving_starts(): what comes before is warm-up, and not judged
   std::vector<Finding>* out = nullptr;
 
@@ -58,12 +62,14 @@ struct FindingContext {
     const std::map<int32_t, int64_t>::const_iterator from = serving_from_ns.find(device);
     return from != serving_from_ns.end() && time_ns < from->second;
   }
+  // A sum over a stage's recorded part, scaled to the whole recording (Groups): what window_ns is compared with.
+  double whole_ns(uint32_t stage, double sum_ns) const { return sum_ns * context.groups.stages[stage].scale; }
   bool live() const { return is_live_recording(context.trace); }
   const KernelKey& key(uint32_t kernel) const { return context.groups.kernel_keys.key(kernel); }
   const KernelSums& sums(uint32_t kernel) const { return context.groups.kernels[kernel]; }
-  // Adds a finding whose severity follows from gain_ns / window_ns, scaled up to all steps of the stage where the
-  // kernels of some were not recorded: critical from 30 %, major from 10 %, minor from 3 %, info below. `cap` lowers
-  // it.
+  // Adds a finding whose severity follows from its saving over window_ns: critical from 30 %, major from 10 %, minor
+  // from 3 %, info below; `cap` lowers it. `gain_ns` of a stage is the sum over its complete steps and is scaled here;
+  // without a stage it is of the whole recording already (whole_ns).
   Finding& add(std::string_view id, const StageView* stage, std::string title, double gain_ns,
                FindingSeverity cap = FindingSeverity::kCritical) const;
 };

@@ -1,6 +1,7 @@
 #include "analyze/groups.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/parallel.h"
 #include "derive/steps.h"
@@ -102,23 +103,74 @@ bool library_call_known(const Trace& trace, Row call) {
   return call < calls.size() && calls.m[call] > 0 && calls.n[call] > 0 && calls.k[call] > 0;
 }
 
-// Wall time of stages together with that of their steps whose kernels are missing.
-void add_missing_walls(const Trace& trace, Groups& groups) {
-  for (StageGroup& group : groups.stages) {
-    group.all_wall_ns = group.wall_ns;
-    if (group.unattributed || group.missing != 0) continue;
-    const std::string_view name = trace.text(group.name);
-    for (const StageGroup& other : groups.stages) {
-      if (other.unattributed || other.missing == 0 || other.device != group.device) continue;
-      if (base_stage_name(trace.text(other.name)) != name) continue;
-      // Ranges of the program belong to ranges of the program, not to detected steps that have the same name.
-      const bool closer = other.source != group.source &&
-                          std::any_of(groups.stages.begin(), groups.stages.end(), [&](const StageGroup& third) {
-                            return !third.unattributed && third.missing == 0 && third.device == group.device &&
-                                   third.source == other.source && trace.text(third.name) == name;
-                          });
-      if (!closer) group.all_wall_ns += other.wall_ns;
+// Steps of the stage `group` whose kernels are missing.
+bool misses_steps_of(const Trace& trace, const Groups& groups, const StageGroup& group, const StageGroup& other) {
+  if (other.unattributed || other.missing == 0 || other.device != group.device || &other == &group) return false;
+  const std::string_view name = trace.text(group.name);
+  if (base_stage_name(trace.text(other.name)) != name) return false;
+  // Ranges of the program belong to ranges of the program, not to detected steps that have the same name.
+  return other.source == group.source ||
+         std::none_of(groups.stages.begin(), groups.stages.end(), [&](const StageGroup& third) {
+           return !third.unattributed && third.missing == 0 && third.device == group.device &&
+                  third.source == other.source && trace.text(third.name) == name;
+         });
+}
+
+// Time in which kernels were recorded and not, from `from_ns` to the end of the window, outside every step.
+struct OutsideSteps {
+  int64_t recorded_ns = 0, unrecorded_ns = 0;
+};
+OutsideSteps outside_steps(const Trace& trace, const Window& window, int64_t from_ns) {
+  OutsideSteps out;
+  const int64_t start_ns = std::max(from_ns, window.start_ns);
+  out.recorded_ns = window.end_ns - start_ns;
+  for (Row s = 0; s < trace.steps.size(); ++s)
+    if (trace.steps.device[s] == window.device)
+      out.recorded_ns -= std::max<int64_t>(0, trace.steps.end_ns[s] - std::max(start_ns, trace.steps.start_ns[s]));
+  for (Row g = 0; g < trace.gaps.size(); ++g) {
+    if (trace.gaps.device[g] != window.device || trace.gaps.step[g] != kNoRow) continue;
+    if (trace.gaps.cause[g] == IdleCause::kNotRecorded)
+      out.unrecorded_ns += std::max<int64_t>(
+          0, trace.gaps.start_ns[g] + trace.gaps.dur_ns[g] - std::max(start_ns, trace.gaps.start_ns[g]));
+  }
+  out.recorded_ns = std::max<int64_t>(0, out.recorded_ns - out.unrecorded_ns);
+  return out;
+}
+
+void find_scales(const Trace& trace, Groups& groups) {
+  const std::map<int32_t, int64_t> serving = serving_starts(trace.steps);
+  for (const Window& window : trace.windows) {
+    const auto from = serving.find(window.device);
+    const OutsideSteps outside = outside_steps(trace, window, from != serving.end() ? from->second : window.start_ns);
+    // All wall time of the stages, as far as it is known.
+    std::vector<std::pair<StageGroup*, double>> stages;
+    double alike_ns = static_cast<double>(outside.recorded_ns), unknown_ns = static_cast<double>(outside.unrecorded_ns);
+    for (StageGroup& group : groups.stages) {
+      if (group.unattributed || group.device != window.device || group.missing != 0 || group.wall_ns <= 0) continue;
+      if (is_warm_up(trace.text(group.name))) continue;
+      int64_t wall_ns = group.wall_ns, edge_ns = 0;
+      bool known = false;
+      for (const StageGroup& other : groups.stages) {
+        if (!misses_steps_of(trace, groups, group, other)) continue;
+        wall_ns += other.wall_ns;
+        known |= trace.text(other.name).ends_with(kNotRecordedSuffix);
+        if (is_window_edge(trace.text(other.name))) edge_ns += other.not_recorded_ns;
+      }
+      group.steps_unknown = !known;
+      // Where the next steps are not known, a step may seem to last until recording goes on.
+      if (group.steps_unknown) {
+        wall_ns -= edge_ns;
+        unknown_ns += static_cast<double>(edge_ns);
+        alike_ns += static_cast<double>(wall_ns);
+      }
+      stages.emplace_back(&group, static_cast<double>(wall_ns));
     }
+    const double more = alike_ns > 0 ? 1 + unknown_ns / alike_ns : 1;
+    for (const auto& [group, wall_ns] : stages) {
+      group->scale = wall_ns * (group->steps_unknown ? more : 1) / static_cast<double>(group->wall_ns);
+      group->steps_unknown &= unknown_ns > 0;
+    }
+    groups.stages[groups.unattributed(window.device)].scale = more;
   }
 }
 
@@ -181,7 +233,6 @@ uint32_t Groups::unattributed(int32_t device) const {
 Groups group_trace(const Trace& trace) {
   Groups groups;
   group_steps(trace, groups);
-  add_missing_walls(trace, groups);
   find_host_intervals(trace, groups);
   // Each writes its own members of the rows.
   parallel_run({[&] { group_kernels(trace, groups); },
@@ -189,6 +240,7 @@ Groups group_trace(const Trace& trace) {
                   add_busy(trace, groups);
                   add_idle(trace, groups);
                 }});
+  find_scales(trace, groups);
   return groups;
 }
 

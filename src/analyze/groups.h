@@ -24,7 +24,8 @@ struct StageGroup {
   int64_t wall_ns = 0, busy_ns = 0, idle_ns = 0;  // from the windows, the busy intervals and the gaps, independently
   int64_t not_recorded_ns = 0;                    // gaps in which kernels were not recorded; not part of idle_ns
   uint8_t missing = 0;                            // as Steps::missing; all steps of a group agree
-  int64_t all_wall_ns = 0;                        // with the groups of the same stage whose kernels are missing
+  double scale = 1;                               // from sums over the recorded part to the whole recording; see Groups
+  bool steps_unknown = false;                     // it may have steps in unrecorded time of which nothing is known
   int64_t gpu_ns = 0;                             // sum of durations, overlap counted twice
   int64_t gpu_ops = 0, launches = 0;
   std::array<int64_t, static_cast<size_t>(IdleCause::kCount)> idle_by_cause{};
@@ -57,6 +58,15 @@ struct HostInterval {
   uint32_t stage;
 };
 
+// Sums of a group are over recorded time: figures per step divide them by the complete steps they come from, shares by
+// the recorded time. What is to hold for the whole recording (what a finding would save) is the sum times the group's
+// `scale`, and only ever compared with the whole window:
+//   - a stage whose steps in unrecorded time are known by the program's ranges: wall time of all steps over that of the
+//     complete ones;
+//   - any other stage, and the time outside every step: unrecorded time that is in no known step is taken to hold the
+//     same mix of them as recorded time does. Only from the start of serving on, where there is a warm-up to tell from
+//     it: a program starts once. So the scale of the time outside every step is for what lies after that start;
+//   - what a warm-up holds: 1.
 struct Groups {
   std::vector<StageGroup> stages;         // by first step; the unattributed rows last, one per window
   std::vector<uint32_t> stage_of_step;    // parallel to steps

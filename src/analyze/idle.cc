@@ -140,8 +140,8 @@ void analyze_idle(const Context& context, Report& report, std::vector<CannotTell
       row.device = groups.stages[s].device;
       row.gaps = cause.gaps;
       row.total_ms.ns = cause.total_ns;
-      if (groups.stages[s].wall_ns > 0)
-        row.wall_share = static_cast<double>(cause.total_ns) / static_cast<double>(groups.stages[s].wall_ns);
+      const int64_t recorded_ns = groups.stages[s].wall_ns - groups.stages[s].not_recorded_ns;
+      if (recorded_ns > 0) row.wall_share = static_cast<double>(cause.total_ns) / static_cast<double>(recorded_ns);
       row.mean_us = static_cast<double>(cause.total_ns) / static_cast<double>(cause.gaps) / 1e3;
       name_top_sites(context, sums, s, static_cast<IdleCause>(c), row);
       idle_ns += cause.total_ns;

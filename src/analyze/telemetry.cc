@@ -176,6 +176,14 @@ void fill_nvml(const Context& context, const DeviceReadings& readings, const Win
   out.throttle = throttling(context.trace, nvml, window);
 }
 
+// Whether tokens of some steps are not counted, because nothing is known of the steps in unrecorded time.
+bool misses_tokens(const Groups& groups, int32_t device) {
+  constexpr double kMissingMost = 0.02;
+  return std::any_of(groups.stages.begin(), groups.stages.end(), [&](const StageGroup& group) {
+    return group.device == device && group.steps_unknown && group.scale > 1 + kMissingMost;
+  });
+}
+
 void fill_energy(const Context& context, const DeviceReadings& readings, const Window& window, TelemetryReport& out) {
   if (window.end_ns - window.start_ns < kEnergyStageNsMin) return;
   const NvmlReadings& nvml = readings.nvml;
@@ -187,6 +195,8 @@ void fill_energy(const Context& context, const DeviceReadings& readings, const W
              nvml.power_w.covers(window.start_ns, window.end_ns)) {
     out.energy_j = nvml.power_w.integral(window.start_ns, window.end_ns);
   }
+  // The energy is of the whole window; the tokens must be as well.
+  if (misses_tokens(context.groups, window.device)) return;
   const Steps& steps = context.trace.steps;
   int64_t tokens = 0;
   for (Row s = 0; s < steps.size(); ++s) {
@@ -214,6 +224,10 @@ void explain_missing(const Context& context, const TelemetryReport& telemetry, c
                                ? "it is shorter than 2 s, and power sensors see 25 of every 100 ms"
                                : "power was not read often enough or not over the whole window",
                            "record 2 s or more"});
+  if (telemetry.energy_j && misses_tokens(context.groups, window.device))
+    cannot_tell.push_back({"How much energy did a token take?",
+                           "the steps in time that was recorded without kernels, and their tokens, are not known",
+                           "record over the whole run (--gaps off)"});
   bool short_stage = false;
   for (const StageGroup& group : context.groups.stages)
     short_stage |= !group.unattributed && group.device == window.device && group.wall_ns < kEnergyStageNsMin;

@@ -193,7 +193,9 @@ void explain_missing_flops(const Report& report, bool live, std::vector<CannotTe
 }  // namespace
 
 void fill_stage_rates(const DeviceReport* device, OptDouble compute_ns, StageTiming& row) {
-  const double wall_ns = static_cast<double>(row.wall_ms.ns);
+  // What was counted was counted in recorded time; a formula holds for all of it.
+  const bool counted = row.flops_provenance == provenance::kCounted;
+  const double wall_ns = static_cast<double>(row.wall_ms.ns - (counted ? row.not_recorded_ms.ns : 0));
   if (!row.flops || wall_ns <= 0) return;
   row.tflops = *row.flops / wall_ns / 1e3;
   if (row.dram_bytes_measured && row.dram_bytes_model && *row.dram_bytes_model > 0)

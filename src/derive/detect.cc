@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "derive/detect_period.h"
 #include "derive/whole_graphs.h"
@@ -63,6 +64,30 @@ Sequence make_sequence(const Trace& trace, const LaunchOrder& order, const HostC
   return seq;
 }
 
+// Whether the products `at` are one in every layer, as wide as the output layer: the choice of a token follows some of
+// them, but not most, and between neighbours no kernel of attention runs twice, as one does where a model of several
+// layers lies between.
+bool of_every_layer(const Sequence& seq, const std::vector<size_t>& at) {
+  size_t chosen = 0, single = 0, several = 0;
+  std::map<StringId, size_t> attention;
+  for (size_t next = 0; next < at.size(); ++next) {
+    const size_t end = next + 1 < at.size() ? at[next + 1] : seq.size();
+    attention.clear();
+    size_t most = 0;
+    bool choice = false, other = false;
+    for (size_t i = at[next] + 1; i < end; ++i) {
+      choice |= !other && seq.samples[i] != 0;
+      other |= seq.heavy(i);
+      if (seq.category(i) == Category::kAttention || seq.category(i) == Category::kSoftmax)
+        most = std::max(most, ++attention[seq.trace.gpu_ops.name[seq.gpu[i]]]);
+    }
+    chosen += choice ? 1 : 0;
+    single += most == 1 ? 1 : 0;
+    several += most > 1 ? 1 : 0;
+  }
+  return chosen > 0 && chosen * 2 < at.size() && single > 0 && several * 10 <= single;
+}
+
 // Without a token choice that a rule recognises, the output layer ends a step: the widest GEMM with weights, if it is
 // as wide as a vocabulary and much wider than what goes in (a projection inside a layer has at most 3.5 times the
 // features on one side, 7 where gate and up are one matrix).
@@ -77,11 +102,15 @@ void mark_output_layers(Sequence& seq) {
   int64_t widest = -1;
   for (size_t i = 0; i < seq.size(); ++i) widest = std::max(widest, width_of(i));
   if (widest < kVocabularyMin) return;
+  std::vector<size_t> outputs;
+  for (size_t i = 0; i < seq.size(); ++i)
+    if (width_of(i) == widest) outputs.push_back(i);
+  const bool layers = of_every_layer(seq, outputs);
   size_t unchosen = seq.size();  // output layer without a token choice after it so far
   bool after = false;
   for (size_t i = 0; i < seq.size(); ++i) {
     if (seq.heavy(i)) {
-      if (unchosen < seq.size()) seq.samples[unchosen] = 1;
+      if (unchosen < seq.size() && !layers) seq.samples[unchosen] = 1;
       after = width_of(i) == widest;
       unchosen = after ? i : seq.size();
       seq.samples[i] = 0;
@@ -91,7 +120,7 @@ void mark_output_layers(Sequence& seq) {
       unchosen = seq.size();
     }
   }
-  if (unchosen < seq.size()) seq.samples[unchosen] = 1;
+  if (unchosen < seq.size() && !layers) seq.samples[unchosen] = 1;
 }
 
 void mark_samples(Sequence& seq, const std::vector<TokenEvent>& samplings) {

@@ -253,10 +253,12 @@ std::optional<StepName> parse_stage_words(std::string_view text) {
   for (const std::string_view prefix : kFrameworkPrefixes) {
     if (begins(small, prefix)) return {};
   }
-  const std::optional<StageKind> kind = kind_of_words(letter_words(small));
+  const std::vector<std::string_view> words = letter_words(small);
+  const std::optional<StageKind> kind = kind_of_words(words);
   if (!kind) return {};
   StepName step;
   step.kind = *kind;
+  step.says_step = std::find(words.begin(), words.end(), "step") != words.end();
   step.stage = without_counter(text);
   return step;
 }

@@ -16,6 +16,7 @@ struct StepName {
   StageKind kind = StageKind::kOther;
   std::string stage;            // name to group by: the kind, the server's mode, or the text without its counter
   bool one_step = false;        // a server's step format: the range is exactly one run of the model
+  bool says_step = false;       // the text calls itself a step: "decode_step", not "decode" or "decode_steps"
   int64_t new_tokens = -1;      // tokens the model ran on, all sequences together
   int64_t sequences = -1;       // requests in the step
   int64_t output_tokens = -1;   // known for pure decode steps; a prompt chunk may or may not end its prompt

@@ -103,7 +103,7 @@ void draft_ranges(const Trace& trace, const StageRanges& stages, size_t first, s
     const bool layers =
         inside > at && detected[at].by_period &&
         (draft.kind == StageKind::kPrefill || draft.kind == StageKind::kVision || occurrences[range.name] > 1);
-    if (name.one_step || inside - at < 2 || layers) {
+    if (name.one_step || name.says_step || inside - at < 2 || layers) {
       draft.end_ns = end_ns;
       out.push_back(draft);
       continue;
@@ -383,22 +383,28 @@ bool is_window_edge(std::string_view stage_name) { return stage_name.ends_with(k
 
 std::map<int32_t, int64_t> serving_starts(const Steps& steps) {
   struct Walls {
-    int64_t named_ns = 0, detected_ns = 0, first_ns = std::numeric_limits<int64_t>::max();
+    int64_t named_ns = 0, before_ns = 0, since_ns = 0;  // of named steps; of detected ones before and since the first
+    int64_t first_ns = std::numeric_limits<int64_t>::max(), last_ns = std::numeric_limits<int64_t>::min();
   };
   std::map<int32_t, Walls> devices;
   for (Row s = 0; s < steps.size(); ++s) {
+    if (steps.source[s] == StageSource::kDetected) continue;
     Walls& walls = devices[steps.device[s]];
-    const int64_t wall = steps.end_ns[s] - steps.start_ns[s];
-    if (steps.source[s] == StageSource::kDetected) {
-      walls.detected_ns += wall;
-    } else {
-      walls.named_ns += wall;
-      walls.first_ns = std::min(walls.first_ns, steps.start_ns[s]);
-    }
+    walls.named_ns += steps.end_ns[s] - steps.start_ns[s];
+    walls.first_ns = std::min(walls.first_ns, std::max(steps.start_ns[s], steps.host_start_ns[s]));
+    walls.last_ns = std::max(walls.last_ns, steps.end_ns[s]);
   }
+  for (Row s = 0; s < steps.size(); ++s) {
+    const std::map<int32_t, Walls>::iterator walls = devices.find(steps.device[s]);
+    if (walls == devices.end() || steps.source[s] != StageSource::kDetected) continue;
+    const bool before = steps.start_ns[s] < walls->second.first_ns;
+    (before ? walls->second.before_ns : walls->second.since_ns) += steps.end_ns[s] - steps.start_ns[s];
+  }
+  // The time in which ranges name the steps counts as a whole: in unrecorded time not every named step is known.
   std::map<int32_t, int64_t> starts;
   for (const auto& [device, walls] : devices)
-    if (walls.named_ns > walls.detected_ns) starts[device] = walls.first_ns;
+    if (walls.named_ns > walls.since_ns && walls.last_ns - walls.first_ns > walls.before_ns)
+      starts[device] = walls.first_ns;
   return starts;
 }
 

@@ -7,8 +7,9 @@
 // Steps with missing kernels have a stage of their own, "NAME [not recorded]" or "NAME [whole graphs]", wherever others
 // of their name are complete, so that sums over a stage are sums over complete steps. "NAME [window edge]" are those of
 // which a part was recorded: the recorder's coming and going falls into them, so their times are nobody's. Likewise
-// "NAME [warm-up]": where ranges of the program name most of the time of its steps, what was detected before the first
-// of them is loading, warm-up and capture, and says nothing about serving.
+// "NAME [warm-up]": where the time that the program names steps in is longer than that of the steps before, and most
+// steps in it are named, what was detected before the first of them is loading, warm-up and capture, and says nothing
+// about serving.
 #pragma once
 
 #include <map>
@@ -26,7 +27,8 @@ inline constexpr std::string_view kWindowEdgeSuffix = " [window edge]";
 inline constexpr std::string_view kWarmUpSuffix = " [warm-up]";
 bool is_warm_up(std::string_view stage_name);
 bool is_window_edge(std::string_view stage_name);
-// Start of the first named step per device, where there is a warm-up in that sense to tell from serving.
+// When the host began with the first named step per device, a pause before it aside, where there is a warm-up in that
+// sense to tell from serving.
 std::map<int32_t, int64_t> serving_starts(const Steps& steps);
 // The name without the first three suffixes.
 std::string_view base_stage_name(std::string_view name);

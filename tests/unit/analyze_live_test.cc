@@ -252,6 +252,144 @@ TEST(LivePlanted, FindingsCountForStepsWhoseKernelsAreMissing) {
   EXPECT_NEAR(finding_of(report_of(trace), "launch-bound")->gain_ns / all, 1, 0.1);
 }
 
+// ---- windows -------------------------------------------------------------------------------------------------------
+
+// A program that the recorder watches a fifth of the time. `request` runs one request at a time of the host and returns
+// when it ended; its launches are kept where kernels are recorded, its ranges always.
+class Watched {
+ public:
+  TraceBuilder b;
+  bool windows = true;
+  int64_t time = 0;
+  static constexpr int64_t kPeriod = 160 * kMs, kOn = 32 * kMs;  // gaps longer than any step
+  static constexpr int64_t kEnd = 6 * kPeriod;
+
+  bool recorded(int64_t at) const { return !windows || at % kPeriod < kOn; }
+  void launch(const char* kernel, int64_t call, int64_t start, int64_t dur, int64_t n = 4096, int64_t k = 4096) {
+    // What is in flight when recording ends is cut.
+    if (!recorded(call) || !recorded(start + dur) || call / kPeriod != (start + dur) / kPeriod) return;
+    if (n > 0) b.library_call(call - kUs, 6 * kUs, 1, n, k);
+    b.gpu(kernel, start, dur, b.api("cudaLaunchKernel", call, 4 * kUs));
+  }
+  void wait(int64_t from, int64_t until) {
+    if (recorded(from) && recorded(until) && from / kPeriod == until / kPeriod)
+      b.api("cudaStreamSynchronize", from, until - from);
+  }
+  Report report() {
+    for (int64_t at = -3 * kPeriod; at < time + kPeriod; at += kPeriod) {
+      const bool all = !windows || at < 0;
+      b.level(at, at + (all ? kPeriod : kOn), RecordingLevel::kDefault);
+      if (!all) b.level(at + kOn, at + kPeriod, RecordingLevel::kLight);
+    }
+    b.trace.devices = AnalyzedRecording().trace.devices;
+    b.trace.devices.name[0] = b.trace.strings.intern("NVIDIA H200");
+    b.derive_all();
+    Report out = report_of(b.trace);
+    expect_whole(out);
+    return out;
+  }
+};
+
+// Slow first calls without ranges, all of them recorded; then steps that nothing waits for, limited by their launches.
+Report unwaited_steps(bool windows) {
+  Watched w;
+  w.windows = windows;
+  for (int64_t i = 0; i < 3; ++i) {
+    const int64_t at = (-345 + i * 115) * kMs;
+    int64_t call = at;
+    for (const char* kernel : {"gather", "gemm_up", "gemm_down", "argmax"}) {
+      if (std::string_view(kernel).substr(0, 4) == "gemm") w.b.library_call(call - kUs, 6 * kUs, 1, 4096, 4096);
+      w.b.gpu(kernel, call + 8 * kUs, 4 * kUs, w.b.api("cudaLaunchKernel", call, 4 * kUs));
+      call += 38 * kMs;
+    }
+  }
+  w.time = 100 * kUs;
+  while (w.time < Watched::kEnd) {
+    for (int step = 0; step < 16; ++step) {
+      const int64_t start = w.time;
+      for (int k = 0; k < 20; ++k, w.time += 12 * kUs) w.launch("gemm_layer", w.time + kUs, w.time + 8 * kUs, 4 * kUs);
+      w.b.annotation("decode_step", start, w.time - start - kUs, AnnotationKind::kNvtx);
+    }
+    w.wait(w.time, w.time + 10 * kUs);
+    w.time += 60 * kUs;
+  }
+  return w.report();
+}
+
+TEST(LiveWindows, StepsThatNothingIsKnownOfCountLikeTheRecordedOnes) {
+  const Report whole = unwaited_steps(false), windows = unwaited_steps(true);
+  const StageTiming* stage = stage_of(windows, "decode_step");
+  ASSERT_NE(stage, nullptr);
+  ASSERT_EQ(stage_of(windows, "decode_step [not recorded]"), nullptr) << "nothing waits: their times are not the GPU's";
+  EXPECT_LT(stage->count * 4, stage_of(whole, "decode_step")->count);
+  for (const Report* report : {&whole, &windows}) {
+    EXPECT_EQ(first_finding(*report), "launch-bound");
+    EXPECT_EQ(finding_of(*report, "host-preprocessing"), nullptr) << "a program starts once";
+    const Finding* finding = finding_of(*report, "launch-bound", "decode_step");
+    ASSERT_NE(finding, nullptr);
+    EXPECT_EQ(finding->severity, FindingSeverity::kCritical);
+    EXPECT_NEAR(*finding->evidence[1].value, 20 * 0.004, 0.003) << finding->evidence[1].metric;
+    EXPECT_NEAR(*finding->evidence[2].value, 20 * 0.008, 0.01) << finding->evidence[2].metric;
+    EXPECT_NEAR(*finding->evidence[3].value, 20, 0.1) << finding->evidence[3].metric;
+  }
+  const double expected = finding_of(whole, "launch-bound", "decode_step")->gain_ns;
+  EXPECT_NEAR(finding_of(windows, "launch-bound", "decode_step")->gain_ns / expected, 1, 0.1);
+}
+
+// Waited steps, with host code between them that is in no range.
+Report pauses_between_steps(bool windows) {
+  Watched w;
+  w.windows = windows;
+  w.time = 100 * kUs;
+  while (w.time < Watched::kEnd) {
+    w.time += 400 * kUs;
+    const int64_t start = w.time;
+    for (int k = 0; k < 4; ++k)
+      w.launch("gemm_layer", start + (10 * k + 1) * kUs, start + (8 + 150 * k) * kUs, 150 * kUs);
+    w.wait(start + 50 * kUs, start + 610 * kUs);
+    w.time = start + 620 * kUs;
+    w.b.annotation("decode_step", start, w.time - start - kUs, AnnotationKind::kNvtx);
+  }
+  return w.report();
+}
+
+TEST(LiveWindows, PausesBetweenStepsCountTheSameWhateverIsRecorded) {
+  const Report whole = pauses_between_steps(false), windows = pauses_between_steps(true);
+  ASSERT_NE(stage_of(windows, "decode_step [not recorded]"), nullptr);
+  EXPECT_EQ(first_finding(whole), "host-preprocessing");
+  EXPECT_EQ(first_finding(windows), "host-preprocessing");
+  EXPECT_NEAR(windows.findings[0].gain_ns / whole.findings[0].gain_ns, 1, 0.1);
+  EXPECT_EQ(windows.findings[0].severity, FindingSeverity::kCritical) << "0.4 of 1.0 ms";
+}
+
+// Prompts that are tokenised inside their range, under --torch.
+Report tokenised_prompts(bool windows) {
+  Watched w;
+  w.windows = windows;
+  w.time = 100 * kUs;
+  while (w.time < Watched::kEnd) {
+    const int64_t start = w.time, ready = start + 600 * kUs;
+    if (w.recorded(start) && w.recorded(ready)) w.b.python("text.py(14): tokenize", start + kUs, 590 * kUs);
+    w.launch("embedding", start + kUs / 2, start + 5 * kUs, 2 * kUs, 0);
+    for (int k = 0; k < 4; ++k)
+      w.launch("gemm_layer", ready + (10 * k + 1) * kUs, ready + (8 + 80 * k) * kUs, 80 * kUs);
+    w.wait(ready + 50 * kUs, ready + 330 * kUs);
+    w.time = ready + 340 * kUs;
+    w.b.annotation("prefill", start, w.time - start - kUs, AnnotationKind::kNvtx);
+  }
+  return w.report();
+}
+
+TEST(LiveWindows, TokenisingIsNamedOnceAndFirst) {
+  for (const bool windows : {false, true}) {
+    const Report report = tokenised_prompts(windows);
+    EXPECT_EQ(first_finding(report), "host-preprocessing") << windows;
+    EXPECT_EQ(finding_of(report, "cpu-bound-gap"), nullptr) << "told once";
+    ASSERT_FALSE(report.findings.empty());
+    EXPECT_NEAR(report.findings[0].gain_ns / Watched::kEnd, 0.62, 0.08);
+  }
+}
+
 TEST(LiveLight, StepsAndLatencyFromRangesAlone) {
   TraceBuilder b;
   b.annotation("prefill", 0, 20 * kMs, AnnotationKind::kNvtx);

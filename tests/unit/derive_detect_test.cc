@@ -247,6 +247,51 @@ TEST(Detect, AnnotationAroundSeveralStepsIsSplit) {
   EXPECT_EQ(broken_invariant(trace), "");
 }
 
+TEST(Detect, ARangeThatCallsItselfAStepIsOne) {
+  Model m;
+  for (int i = 0; i < 3; ++i) {
+    const int64_t start = m.time - 5;
+    m.run(1, 1);
+    m.run(1, 1);  // a draft model and the one that checks it, for one
+    m.b.annotation("decode_step", start, m.time - start - 10);
+  }
+  m.b.derive_all();
+  EXPECT_EQ(m.kinds(), (Kinds{D, D, D}));
+}
+
+// Library calls tell the sizes of products. Joined gate and up projections have here as many outputs as the vocabulary.
+TEST(Detect, AProjectionAsWideAsTheVocabularyEndsNoStep) {
+  TraceBuilder b;
+  int64_t time = 1000;
+  const auto launch = [&](const char* kernel, int64_t n, int64_t k) {
+    if (n > 0) b.library_call(time, 40, 1, n, k);
+    b.launch(kernel, time + 10, time + 30, 30);
+    time += 50;
+  };
+  constexpr int kSteps = 5, kLayers = 6;
+  for (int step = 0; step < kSteps; ++step) {
+    launch("gather", 0, 0);
+    for (int layer = 0; layer < kLayers; ++layer) {
+      launch("gemm_qkv", 3072, 1024);
+      launch("attn", 0, 0);
+      launch("gemm_out", 1024, 1024);
+      launch("gemm_up", 8192, 1024);
+      launch("silu", 0, 0);
+      launch("gemm_down", 1024, 4096);
+    }
+    launch("gemm_head", 8192, 1024);
+    launch("argmax", 0, 0);
+  }
+  b.level(0, time, RecordingLevel::kDefault);
+  Trace& trace = b.derive_all();
+  ASSERT_EQ(trace.steps.size(), static_cast<size_t>(kSteps));
+  std::vector<int> launches(kSteps);
+  for (const Row step : trace.gpu_links.step)
+    if (step != kNoRow) ++launches[step];
+  for (int step = 1; step < kSteps; ++step)
+    EXPECT_GE(launches[static_cast<size_t>(step)], 6 * kLayers + 2) << "step " << step;
+}
+
 TEST(Detect, AnnotatedGenerationHoldsThePrompt) {
   Model m;
   const int64_t start = m.time - 5;
