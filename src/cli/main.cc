@@ -55,6 +55,8 @@ int main(int argc, char** argv) {
   app.name("llmprof");
   app.set_version_flag("--version", "llmprof " LLMPROF_VERSION);
   app.require_subcommand(0, 1);
+  // Of an option given twice the last counts: wrappers append theirs. Commands made below inherit it; lists keep all.
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.footer(
       "Start with:  llmprof demo\nThen:        llmprof run -- python3 generate.py\nOr:          llmprof analyze "
       "trace.json.gz");

@@ -154,6 +154,10 @@ ENVIRONMENT = [
                  options=["--mode", "deep", "--steps", "3", "--capture-range", "decode", "--gaps", "off",
                           "--no-adapt"]),
          stdout=b"deep 3 decode off off\n"),
+    Case("the last of an option given twice counts", watched("sh", "-c", "echo $LLMPROF_LEVEL $LLMPROF_GAPS",
+                                                             options=["--mode", "deep", "--gaps", "auto", "--gaps",
+                                                                      "off", "--mode", "light"]),
+         stdout=b"light off\n"),
     Case("an old session's variables", watched("sh", "-c", "echo \"[$LLMPROF_STEPS]\""),
          env={"LLMPROF_STEPS": "9", "LLMPROF_SESSION": "/gone"}, stdout=b"[]\n"),
 ]
