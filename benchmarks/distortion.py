@@ -255,14 +255,20 @@ def measure_sizes(args, case):
     out["report_s_per_250k_kernels"] = out["report_s"] * max(1.0, REPORT_KERNELS / max(1, out["kernels"]))
     command = [args.python, str(harness.WORKLOADS / spec["program"])] + [word.format(repeats=2) for word in spec["words"]]
     with tempfile.TemporaryDirectory(prefix="llmprof-distortion-") as folder:
-        outcome = harness.execute([*command, "--trace", str(pathlib.Path(folder) / "trace.json")], args.timeout)
-    if outcome.result:
+        trace = pathlib.Path(folder) / "trace.json"
+        outcome = harness.execute([*command, "--trace", str(trace)], args.timeout)
+        if outcome.result:
+            with open(trace) as file:
+                out["torch_kernels"] = sum(line.count('"cat": "kernel"') for line in file)
+    if outcome.result and out["torch_kernels"]:
         out["torch_bytes"], out["torch_steps"] = outcome.result["trace_bytes"], outcome.result["steps"]
-        # A part of the run is not recorded: compared are the bytes of a kernel.
+        # torch.profiler is off while the model loads and warms up, llmprof is not: compared are bytes a kernel, where
+        # everything else in llmprof's folder counts as well.
         all_kernels = harness.profile(args, ["--gaps", "off"], command, f"{case}-all")
         if all_kernels.report:
             out["all_bytes"] = all_kernels.session_bytes
-            out["torch_over_all"] = out["torch_bytes"] / all_kernels.session_bytes
+            out["all_kernels"] = sum(stage["kernels"] for stage in all_kernels.report["stages"])
+            out["torch_over_all"] = out["torch_bytes"] / out["torch_kernels"] / (out["all_bytes"] / out["all_kernels"])
     return out
 
 
@@ -287,7 +293,9 @@ def show(summary):
             print(f"end of the target to the report: {sizes['report_s']:.2f} s for {sizes['kernels']:,} kernels, "
                   f"{sizes['report_s_per_250k_kernels']:.2f} s for 250,000")
             if "torch_over_all" in sizes:
-                print(f"file of torch.profiler over llmprof's with every kernel: {sizes['torch_over_all']:.0f}")
+                print(f"bytes a kernel: {sizes['torch_bytes'] / sizes['torch_kernels']:.0f} by torch.profiler, "
+                      f"{sizes['all_bytes'] / sizes['all_kernels']:.1f} by llmprof, "
+                      f"{sizes['torch_over_all']:.0f} times fewer")
 
 
 def main():

@@ -12,7 +12,7 @@ import sys
 import harness
 
 CLOSE = 1e-6
-STEP_TOLERANCE = 0.25  # of a mean against a median: a first step may be slow
+STEP_TOLERANCE = 0.02  # of the mean against the program's own: a range ends a little before its timer
 CASES = {"all-visible": [], "one-visible": ["--one-visible"]}
 
 
@@ -54,8 +54,9 @@ def problems_of(name, found, gpus):
         flops = row["gemm_flops_per_step"]
         if not flops or abs(flops / truth["gemm_flops_per_step"] - 1) > CLOSE:
             problems.append(f"{where}: {flops} GEMM FLOPs a step, expected {truth['gemm_flops_per_step']}")
-        if abs(row["step_ms"] / truth["tpot_ms"] - 1) > STEP_TOLERANCE:
-            problems.append(f"{where}: a step of {row['step_ms']} ms, expected about {truth['tpot_ms']}")
+        # Rank 0 prints its own time; the others wait for it in every all-reduce.
+        if abs(row["step_ms"] / truth["tpot_mean_ms"] - 1) > STEP_TOLERANCE:
+            problems.append(f"{where}: a step of {row['step_ms']} ms, expected about {truth['tpot_mean_ms']}")
     return problems
 
 

@@ -7,7 +7,7 @@ For eager decode and decode by CUDA graph, --repeats processes of each kind take
   counts      kernels of the stages, by name: equal to those of torch.profiler's traces, in every process; the traces are
               read here without llmprof
   durations   mean per name, for the names that hold most of the GPU time (each at least 1 % of it), twice:
-              in the same processes, which run the measured part first under llmprof alone and then under torch.profiler
+              in the same processes, which run each request under llmprof alone and then once more under torch.profiler
               inside it: within 1 %, or within the spread between processes of torch.profiler;
               and between processes of one kind and of the other
   timers      TTFT and TPOT of the report within 1 % of the program's own, in the same process
@@ -75,6 +75,14 @@ def kernels_of_trace(path):
     kernels = {name: tuple(value) for name, value in sums.items()}
     calls = sum(calls for calls, _ in kernels.values())
     return kernels, on_tick / calls if calls else None
+
+
+def add_up(traces):
+    sums = collections.defaultdict(lambda: (0, 0.0))
+    for kernels in traces:
+        for name, (calls, us) in kernels.items():
+            sums[name] = (sums[name][0] + calls, sums[name][1] + us)
+    return dict(sums)
 
 
 def pooled(runs, name):
@@ -178,13 +186,14 @@ def compare_flops(args, case, report):
 
 def run_profiled(args, case, name, repeat):
     with tempfile.TemporaryDirectory(prefix="llmprof-gpu-test-") as folder:
-        again = str(pathlib.Path(folder) / "again.json")
+        again = pathlib.Path(folder) / "again"
+        again.mkdir()
         command = [args.python, str(harness.WORKLOADS / case["program"]), *case["words"], "--shift", str(repeat),
-                   "--trace-again", again]
+                   "--trace-again", str(again)]
         outcome = harness.profile(args, ["--gaps", "off", "--no-adapt", "--no-detect", "--top", "0"], command, name)
         if outcome.failure() or outcome.report is None or outcome.result is None:
             return {"error": outcome.failure() or "no report or no RESULT line: " + outcome.stderr.strip()[-300:]}
-        torch_kernels, _ = kernels_of_trace(again)
+        torch_kernels = add_up([kernels_of_trace(path)[0] for path in sorted(again.iterdir())])
     return {"kernels": kernels_of_report(outcome.report), "torch_in_same_process": torch_kernels,
             "latency": outcome.report["latency"], "result": outcome.result,
             "flops": compare_flops(args, case, outcome.report),

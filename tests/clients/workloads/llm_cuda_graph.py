@@ -9,7 +9,7 @@ import statistics
 import torch
 
 from models import MODELS, build, vocabulary
-from timing import print_result, shift_memory, stage, take_turns, torch_profiler
+from timing import print_result, shift_memory, stage, take_turns, torch_profiler, torch_profiler_again
 
 CAPTURE_WARM_UP = 3
 
@@ -24,8 +24,8 @@ def options():
     parser.add_argument("--rounds", type=int, default=3, help="measured rounds")
     parser.add_argument("--turns", type=int, default=0, help="at most so many turns, each asked for on stdin")
     parser.add_argument("--trace", default="", help="record the measured rounds with torch.profiler into this file")
-    parser.add_argument("--trace-again", default="", metavar="FILE",
-                        help="afterwards the same rounds once more, without ranges and with torch.profiler")
+    parser.add_argument("--trace-again", default="", metavar="FOLDER",
+                        help="after each of the rounds one more, without ranges and with torch.profiler")
     parser.add_argument("--shift", type=int, default=0, metavar="STEPS", help="have tensors lie elsewhere in memory")
     parser.add_argument("--trace-full", action="store_true", help="with input shapes and Python stacks")
     return parser.parse_args()
@@ -78,14 +78,16 @@ def main():
 
         def measure(rounds):
             with torch_profiler(args.trace, args.trace_full):
-                steps = [ms for _ in range(rounds) for ms in decode(measured=True)]
+                steps = []
+                for _ in range(rounds):
+                    steps += decode(measured=True)
+                    if args.trace_again:
+                        with torch_profiler_again(args.trace_again):
+                            decode(measured=False)
             print_result(args.trace, model=args.model, layers=args.layers, batch=args.batch, ctx=args.ctx,
                          tpot_ms=statistics.median(steps), tpot_mean_ms=statistics.fmean(steps), steps=len(steps))
 
         take_turns(args.turns, measure, args.rounds)
-        with torch_profiler(args.trace_again):
-            for _ in range(again):
-                decode(measured=False)
     del shifted
 
 

@@ -11,7 +11,7 @@ START = time.perf_counter()
 import torch
 
 from models import MODELS, build, vocabulary
-from timing import print_result, shift_memory, stage, take_turns, torch_profiler
+from timing import print_result, shift_memory, stage, take_turns, torch_profiler, torch_profiler_again
 
 
 def options():
@@ -26,8 +26,8 @@ def options():
     parser.add_argument("--warmup", type=int, default=1)
     parser.add_argument("--turns", type=int, default=0, help="at most so many turns, each asked for on stdin")
     parser.add_argument("--trace", default="", help="record the measured requests with torch.profiler into this file")
-    parser.add_argument("--trace-again", default="", metavar="FILE",
-                        help="afterwards the same requests once more, without ranges and with torch.profiler")
+    parser.add_argument("--trace-again", default="", metavar="FOLDER",
+                        help="after each of the requests one more, without ranges and with torch.profiler")
     parser.add_argument("--shift", type=int, default=0, metavar="STEPS", help="have tensors lie elsewhere in memory")
     parser.add_argument("--trace-full", action="store_true", help="with input shapes and Python stacks")
     return parser.parse_args()
@@ -66,6 +66,9 @@ def main():
             while done < requests or time.perf_counter() - START < args.seconds:
                 generate(measured=True)
                 done += 1
+                if args.trace_again:
+                    with torch_profiler_again(args.trace_again):
+                        generate(measured=False)
         print_result(args.trace, model=args.model, layers=args.layers, batch=args.batch, prompt=args.prompt,
                      new=args.new, ttft_ms=statistics.median(ttft_ms), tpot_ms=statistics.median(step_ms),
                      tpot_mean_ms=statistics.fmean(step_ms), steps=len(step_ms))
@@ -75,9 +78,6 @@ def main():
             generate(measured=False)
         torch.cuda.synchronize()
         take_turns(args.turns, measure, args.iters)
-        with torch_profiler(args.trace_again):
-            for _ in range(args.iters if args.trace_again else 0):
-                generate(measured=False)
     del shifted
 
 

@@ -65,5 +65,5 @@ with torch.inference_mode():
 flops = 2 * args.batch * args.layers * (hidden * 3 * part + part * hidden + 2 * hidden * inner)
 if rank == 0:
     print_result("", world=world, steps=args.steps, products_per_step=4 * args.layers, reduces_per_step=2 * args.layers,
-                 gemm_flops_per_step=flops, tpot_ms=statistics.median(times_ms))
+                 gemm_flops_per_step=flops, tpot_ms=statistics.median(times_ms), tpot_mean_ms=statistics.fmean(times_ms))
 dist.destroy_process_group()

@@ -21,6 +21,11 @@ def torch_profiler(trace, full=False):
     recording.export_chrome_trace(trace)
 
 
+def torch_profiler_again(folder):
+    """torch_profiler into the next file of `folder`."""
+    return torch_profiler(os.path.join(folder, f"again-{len(os.listdir(folder))}.json"))
+
+
 def shift_memory(steps):
     """Allocates memory, another amount for each number of steps, and returns it: small tensors that come later lie
     elsewhere, and the time of a kernel of one microsecond depends on that by some percent."""
