@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/dtype.h"
 #include "base/fields.h"
 #include "base/string_pool.h"
 
@@ -68,27 +69,6 @@ std::string_view idle_cause_name(IdleCause cause);
 // The kind of arithmetic a Work row describes.
 enum class WorkKind : uint8_t { kGemm, kAttention, kConvolution, kGather, kPointwise, kReduction };
 std::string_view work_kind_name(WorkKind kind);
-
-// Element types as they occur in shapes. kUnknown where the recording does not say.
-enum class DType : uint8_t {
-  kUnknown,
-  kFp64,
-  kFp32,
-  kTf32,
-  kFp16,
-  kBf16,
-  kFp8,
-  kInt8,
-  kInt4,
-  kInt16,
-  kInt32,
-  kInt64,
-  kBool,
-  kFp4,
-  kCount
-};
-std::string_view dtype_name(DType dtype);  // "bf16"
-double dtype_bytes(DType dtype);           // per element; 0 for kUnknown
 
 // ---- imported tables -----------------------------------------------------------------------------------------------
 

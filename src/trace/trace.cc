@@ -43,18 +43,4 @@ std::string_view work_kind_name(WorkKind kind) {
   return pick(kNames, kind);
 }
 
-std::string_view dtype_name(DType dtype) {
-  static constexpr std::array<std::string_view, static_cast<size_t>(DType::kCount)> kNames = {
-      "unknown", "fp64", "fp32",  "tf32",  "fp16",  "bf16", "fp8",
-      "int8",    "int4", "int16", "int32", "int64", "bool", "fp4"};
-  return pick(kNames, dtype);
-}
-
-double dtype_bytes(DType dtype) {
-  static constexpr std::array<double, static_cast<size_t>(DType::kCount)> kBytes = {0, 8,   4, 4, 2, 2, 1,
-                                                                                    1, 0.5, 2, 4, 8, 1, 0.5};
-  const size_t i = static_cast<size_t>(dtype);
-  return i < kBytes.size() ? kBytes[i] : 0;
-}
-
 }  // namespace llmprof

@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "capture/abi/nvml_abi.h"
-#include "capture/samplers/shared_library.h"
+#include "base/shared_library.h"
 
 namespace llmprof::samplers {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-namespace llmprof::samplers {
+namespace llmprof {
 
 class SharedLibrary {
  public:
@@ -60,4 +60,4 @@ class SharedLibrary {
   std::string error_;
 };
 
-}  // namespace llmprof::samplers
+}  // namespace llmprof

@@ -1,0 +1,99 @@
+#include "base/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+namespace llmprof {
+namespace {
+
+constexpr size_t kResamples = 1000;
+constexpr double kLow = 0.025, kHigh = 0.975;
+
+// splitmix64: small, and the same everywhere.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  size_t below(size_t n) {
+    state_ += 0x9E3779B97F4A7C15U;
+    uint64_t x = state_;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
+    x ^= x >> 31;
+    return static_cast<size_t>((static_cast<unsigned __int128>(x) * n) >> 64);
+  }
+
+ private:
+  uint64_t state_;
+};
+
+// Linear in n, and equal to median_of.
+double median_in_place(std::vector<double>& values) {
+  const size_t n = values.size(), upper = n / 2;
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(upper), values.end());
+  const double high = values[upper];
+  if (n % 2 == 1) return high;
+  return (*std::max_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(upper)) + high) / 2;
+}
+
+double resampled_median(const std::vector<double>& values, Random& random, std::vector<double>& scratch) {
+  scratch.resize(values.size());
+  for (double& value : scratch) value = values[random.below(values.size())];
+  return median_in_place(scratch);
+}
+
+Interval interval_of(std::vector<double> found) {
+  std::sort(found.begin(), found.end());
+  return {quantile_of_sorted(found, kLow), quantile_of_sorted(found, kHigh)};
+}
+
+}  // namespace
+
+double quantile_of_sorted(const std::vector<double>& sorted, double p) {
+  const double position = static_cast<double>(sorted.size() - 1) * p;
+  const size_t below = static_cast<size_t>(position);
+  if (below + 1 >= sorted.size()) return sorted.back();
+  return sorted[below] + (position - static_cast<double>(below)) * (sorted[below + 1] - sorted[below]);
+}
+
+double median_of(std::vector<double> values) { return median_in_place(values); }
+
+std::optional<SampleSummary> summarize_samples(std::vector<double> values) {
+  if (values.empty()) return std::nullopt;
+  std::sort(values.begin(), values.end());
+  SampleSummary out;
+  out.n = static_cast<int64_t>(values.size());
+  double sum = 0, squares = 0;
+  for (const double x : values) sum += x;
+  out.mean = sum / static_cast<double>(out.n);
+  for (const double x : values) squares += (x - out.mean) * (x - out.mean);
+  if (out.n > 1) out.stddev = std::sqrt(squares / static_cast<double>(out.n - 1));
+  out.min = values.front();
+  out.q1 = quantile_of_sorted(values, 0.25);
+  out.median = quantile_of_sorted(values, 0.5);
+  out.q3 = quantile_of_sorted(values, 0.75);
+  out.p90 = quantile_of_sorted(values, 0.9);
+  out.p99 = quantile_of_sorted(values, 0.99);
+  out.max = values.back();
+  return out;
+}
+
+Interval bootstrap_median(const std::vector<double>& values, uint64_t seed) {
+  Random random(seed);
+  std::vector<double> scratch, found(kResamples);
+  for (double& median : found) median = resampled_median(values, random, scratch);
+  return interval_of(std::move(found));
+}
+
+Interval bootstrap_median_ratio(const std::vector<double>& a, const std::vector<double>& b, uint64_t seed) {
+  Random random(seed);
+  std::vector<double> scratch, found;
+  found.reserve(kResamples);
+  for (size_t i = 0; i < kResamples; ++i) {
+    const double above = resampled_median(a, random, scratch), below = resampled_median(b, random, scratch);
+    if (below > 0) found.push_back(above / below);
+  }
+  return found.empty() ? Interval{} : interval_of(std::move(found));
+}
+
+}  // namespace llmprof

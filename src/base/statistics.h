@@ -1,0 +1,32 @@
+// Statistics of repeated measurements. Order statistics lie linearly between ranks: quantile(p) of n sorted values is
+// the value at rank p * (n - 1). Intervals are percentile bootstraps with a fixed seed, so a result can be repeated.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace llmprof {
+
+struct SampleSummary {
+  int64_t n = 0;
+  double mean = 0, stddev = 0;  // stddev of a sample (n - 1); 0 for one value
+  double min = 0, q1 = 0, median = 0, q3 = 0, p90 = 0, p99 = 0, max = 0;
+  // Interquartile range over the median; 0 where the median is 0.
+  double iqr_frac() const { return median > 0 ? (q3 - q1) / median : 0; }
+};
+// Empty for no values.
+std::optional<SampleSummary> summarize_samples(std::vector<double> values);
+
+double quantile_of_sorted(const std::vector<double>& sorted, double p);  // at least one value
+double median_of(std::vector<double> values);                            // at least one value
+
+struct Interval {
+  double low = 0, high = 0;
+};
+// 95 % of the medians of 1,000 resamples; at least one value each.
+Interval bootstrap_median(const std::vector<double>& values, uint64_t seed = 1);
+// The same of median(a) / median(b); values above 0.
+Interval bootstrap_median_ratio(const std::vector<double>& a, const std::vector<double>& b, uint64_t seed = 1);
+
+}  // namespace llmprof

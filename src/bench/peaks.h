@@ -1,0 +1,42 @@
+// `llmprof peaks`: the ceilings of a device, each measured by the protocol of `bench`.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "bench/protocol.h"
+#include "device/device.h"
+#include "hardware/measured.h"
+
+namespace llmprof::bench {
+
+struct PeaksOptions {
+  bool quick = false;
+  std::vector<DType> dtypes;  // empty: all that the device has
+};
+
+struct PeakRow {
+  std::string group;  // "flops", "bandwidth", "latency"
+  std::string name;   // dtype or kind
+  std::string path;   // "library", "registers"; empty for the others
+  CaseResult result;  // sustained timing, best of the shapes
+  double value = 0;   // TFLOP/s, GB/s or us
+  std::string shape;  // "8192x8192x8192", or bytes
+};
+
+struct Peaks {
+  device::DeviceIdentity device;
+  std::vector<PeakRow> rows;
+  std::vector<std::string> remarks;  // what is missing, and why
+  bool interrupted = false;
+};
+
+// Rows in the order of the report; `done` after each.
+Result<Peaks> measure_peaks(device::Device& device, const PeaksOptions& options, const std::atomic<bool>& stop,
+                            const std::function<void(const PeakRow&)>& done);
+MeasuredCeilings ceilings_of(const Peaks& peaks);
+
+}  // namespace llmprof::bench

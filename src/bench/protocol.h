@@ -1,0 +1,74 @@
+// How one case is measured: refused early, checked, the best candidate chosen, settled, timed in both regimes until the
+// statistics hold (docs/adr/0011-measuring-kernels.md says why each step is there).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/statistics.h"
+#include "device/device.h"
+#include "device/op.h"
+
+namespace llmprof::bench {
+
+enum class Regime : uint8_t { kCold, kSustained };
+std::string_view regime_name(Regime regime);
+
+enum class CaseStatus : uint8_t {
+  kPassed,
+  kMistrusted,  // the check could not tell: nearly all of the reference is zero or alike
+  kFailed,      // wrong results; not timed
+  kSkipped,
+  kUnsupported,
+  kOutOfMemory,
+  kInterrupted,
+  kError,
+  kCount
+};
+std::string_view case_status_name(CaseStatus status);
+
+struct Protocol {
+  double cold_min_s = 0.25, sustained_min_s = 0.6;
+  double settle_max_s = 3, wall_max_s = 15;
+  int samples_min = 10;
+  double rel_stdev_max = 0.005;    // good enough, or:
+  double noise_change_max = 0.05;  // the relative deviation itself changed by less than this over the window
+  int noise_window = 512;
+  bool cold = true, sustained = true;
+};
+
+// Times in one regime.
+struct Timing {
+  Regime regime = Regime::kSustained;
+  std::vector<double> samples_us;  // at most 512, evenly thinned; of one execution each
+  SampleSummary summary;           // over all samples that were kept
+  int launches_per_sample = 1, sets = 1;
+  int64_t throttled = 0;  // samples left out for it
+  bool settled = true;    // clock and power held still before
+  std::optional<double> clock_mhz, power_w, temperature_c;
+  std::vector<std::pair<std::string, double>> throttle_fracs;
+};
+
+struct CaseResult {
+  std::string operation;
+  device::OpParams params;
+  CaseStatus status = CaseStatus::kError;
+  std::string note;  // why not passed, in one sentence
+  std::string backend;
+  double gap_to_first_frac = 0;  // how much slower the library's own first choice was
+  device::Cost cost;
+  device::Check check;
+  std::vector<Timing> timings;  // of the regimes asked for; empty unless passed or mistrusted
+  int64_t memory_bytes = 0, peak_memory_bytes = 0;
+};
+
+// Never throws away what it knows: errors become a status and a note. `stop` is looked at between batches of at most
+// about 100 ms; what was in hand is dropped then (kInterrupted).
+CaseResult measure(device::Device& device, const device::Operation& operation, const device::OpParams& params,
+                   const Protocol& protocol, const std::atomic<bool>& stop);
+
+}  // namespace llmprof::bench

@@ -1,0 +1,114 @@
+// One device that is measured: a GPU or the CPU. What the bench room knows of it: memory, time, telemetry. Operations
+// (op.h) are prepared for one device and enqueue work on it.
+//
+// Implementations: cuda/ (driver API, NVRTC, cuBLASLt and cuDNN, all opened at run time), cpu/ (oneDNN, OpenBLAS, own
+// kernels), and a scripted one in the tests of bench. One thread uses a device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/result.h"
+
+namespace llmprof::device {
+
+enum class DeviceKind : uint8_t { kCpu, kCuda };
+
+struct LibraryVersion {
+  std::string name, version, path;  // "cuBLASLt", "13.1.0", "/usr/lib/..."
+};
+
+struct DeviceIdentity {
+  DeviceKind kind = DeviceKind::kCpu;
+  std::string key;           // names the file of its ceilings: the GPU's uuid; the CPU's name and threads
+  std::string name;          // as the driver or /proc/cpuinfo gives it
+  std::string uuid, driver;  // empty for a CPU
+  int ordinal = 0;           // CUDA ordinal
+  int cc_major = 0, cc_minor = 0;
+  int units = 0;             // SMs, or threads used
+  int64_t memory_bytes = 0;  // all of it
+  int64_t cache_bytes = 0;   // L2 of a GPU, last level of a CPU, all units together
+  double clock_max_mhz = 0;  // 0: unknown
+  std::vector<LibraryVersion> libraries;
+};
+
+// Memory of the device; freed with its owner. Outlives no Device.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  virtual void* address() const = 0;  // a device pointer on a GPU
+  virtual size_t bytes() const = 0;
+};
+
+// What a buffer is filled with: reproducible from (seed, index), and the same numbers on every device.
+struct Fill {
+  enum class Kind : uint8_t { kUniform, kPoison, kIndex } kind = Kind::kUniform;
+  DType dtype = DType::kFp32;  // of the elements; 8-bit types fill their whole range
+  uint64_t seed = 1;
+  int64_t below = 0;  // kIndex: 32-bit integers in [0, below)
+};                    // kUniform: [-1, 1); kPoison: all bits set (NaN, -1)
+
+// One timed repetition: `launches` executions, `us` for one of them.
+struct Sample {
+  double us = 0;
+  float clock_mhz = 0;  // of the units during it; NaN: unknown
+  uint8_t flags = 0;
+};
+enum SampleFlag : uint8_t { kThrottled = 1, kHostGap = 2 };
+
+struct TimingRequest {
+  // Executes the work once, on buffers of set `set` in [0, sets). Asynchronous on a GPU.
+  std::function<Status(int set)> enqueue;
+  int sets = 1;
+  int launches = 1;  // per sample
+  int samples = 1;
+  bool flush_cache = false;  // time_cold: empty the last-level cache before each sample
+};
+
+// Over a stretch of time. Unknown parts are absent.
+struct Telemetry {
+  std::optional<double> power_w, temperature_c, clock_mhz;
+  // Share of the readings with each reason why the clock was held down: "power cap", "thermal", ...
+  std::vector<std::pair<std::string, double>> throttle_fracs;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceIdentity& identity() const = 0;
+
+  // The error says what was asked for and what is free.
+  virtual Result<std::unique_ptr<Buffer>> allocate(size_t bytes) = 0;
+  virtual int64_t free_bytes() const = 0;
+  virtual int64_t peak_bytes() const = 0;  // of allocate, since reset_peak
+  virtual void reset_peak() = 0;
+  virtual Status fill(const Buffer& buffer, const Fill& fill) = 0;
+  virtual Status upload(const Buffer& buffer, size_t offset, const void* from, size_t bytes) = 0;
+  virtual Status download(const Buffer& buffer, size_t offset, void* to, size_t bytes) = 0;
+  virtual Status synchronize() = 0;
+
+  // Isolated: what a step after a pause sees. Each sample starts on an idle device.
+  virtual Result<std::vector<Sample>> time_cold(const TimingRequest& request) = 0;
+  // Back to back: what a loop sees. Nothing else runs between the samples of one call.
+  virtual Result<std::vector<Sample>> time_sustained(const TimingRequest& request) = 0;
+
+  // What was read since `since_ns` (CLOCK_MONOTONIC).
+  virtual Telemetry telemetry(int64_t since_ns) = 0;
+};
+
+// "cpu", "cuda:1", or "" for the first GPU, else the CPU. The error says what was tried, what is missing and what works
+// instead. `threads` 0: all that the process may use.
+struct OpenOptions {
+  std::string name;
+  int threads = 0;
+};
+Result<std::unique_ptr<Device>> open_device(const OpenOptions& options);
+
+}  // namespace llmprof::device

@@ -1,0 +1,48 @@
+// Ceilings that `llmprof peaks` measured on a device, kept in a file for later reports: one file per device, found
+// again by its key (the GPU's uuid and driver; a CPU's name and threads).
+//
+// Rates are in TFLOP/s (1e12), bandwidths in GB/s (1e9, bytes read plus bytes written), times in us.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "hardware/hardware.h"
+
+namespace llmprof {
+
+struct MeasuredRate {
+  double value = 0;
+  std::string how;  // shape and library, or bytes moved
+  double iqr_frac = 0;
+  double clock_mhz = 0;  // 0: unknown
+  double power_w = 0;    // 0: unknown
+};
+
+struct MeasuredCeilings {
+  std::string device_key, name, uuid, driver, tool_version;
+  int64_t unix_s = 0;
+  std::map<std::string, MeasuredRate> library_tflops;  // by dtype_name
+  std::map<std::string, MeasuredRate> unit_tflops;     // register-only kernels
+  std::map<std::string, MeasuredRate>
+      bandwidth_gbs;                               // "read", "write", "copy", "triad", "cache_read", "h2d_pinned", ...
+  std::map<std::string, MeasuredRate> latency_us;  // "launch_eager", "launch_graph_node", "sync", ...
+};
+
+// The memory ceiling that reports hold kernels against: the highest of read, write, copy and triad. Empty if none.
+std::optional<MeasuredRate> memory_ceiling(const MeasuredCeilings& ceilings);
+// FLOP/B from which arithmetic of the type is the limit; empty if either part is unknown.
+std::optional<double> measured_ridge(const MeasuredCeilings& ceilings, std::string_view dtype);
+
+// ${LLMPROF_HOME:-${XDG_STATE_HOME:-~/.local/state}/llmprof}/ceilings/KEY.json
+std::string ceilings_path(std::string_view device_key);
+Result<MeasuredCeilings> read_ceilings(const std::string& path);
+// Makes the folders, writes beside and renames.
+Status write_ceilings(const std::string& path, const MeasuredCeilings& ceilings);
+
+}  // namespace llmprof
