@@ -1,5 +1,6 @@
 #include "device/elements.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
