@@ -1,0 +1,94 @@
+// Element types and reductions; after prelude.cuh, or the test's stand-in for it.
+
+// Nearest e4m3, ties to even, too large becomes 448: the numbers of device/elements.h, on chips without the instruction
+// too.
+__device__ __forceinline__ u8 fp8_of(float v) {
+  const u32 sign = bits_of(v) >> 31 << 7;
+  const float magnitude = v < 0 ? -v : v;
+  if (!(magnitude < 464.0f)) return (u8)(sign | (magnitude != magnitude ? 0x7fu : 0x7eu));
+  // Below 2^-6 the unit of the last place stays 2^-9; adding and taking away 1.5 * 2^23 of those units rounds.
+  if (magnitude < 0.015625f) return (u8)(sign | (u32)rintf(magnitude * 512.0f));
+  const u32 bits = bits_of(magnitude);
+  const u32 rounded = bits + 0x7ffffu + ((bits >> 20) & 1u);
+  const u32 code = (rounded >> 20) - ((127u - 7u) << 3);
+  return (u8)(sign | (code > 0x7eu ? 0x7eu : code));
+}
+__device__ __forceinline__ float of_fp8(u8 v) {
+  const u32 magnitude = v & 0x7fu;
+  const float value = magnitude < 8 ? (float)magnitude * 0.001953125f : float_of((magnitude + ((127u - 7u) << 3)) << 20);
+  return (v & 0x80u) ? -value : value;
+}
+
+// An element type: how it lies in memory and what it is in arithmetic.
+struct Fp32 {
+  typedef float Stored;
+  static __device__ __forceinline__ float get(float v) { return v; }
+  static __device__ __forceinline__ float put(float v) { return v; }
+};
+struct Bf16 {
+  typedef u16 Stored;
+  static __device__ __forceinline__ float get(u16 v) { return float_of((u32)v << 16); }
+  static __device__ __forceinline__ u16 put(float v) { return bf16_of(v); }
+};
+struct Fp16 {
+  typedef u16 Stored;
+  static __device__ __forceinline__ float get(u16 v) { return of_fp16(v); }
+  static __device__ __forceinline__ u16 put(float v) { return fp16_of(v); }
+};
+struct Fp8 {
+  typedef u8 Stored;
+  static __device__ __forceinline__ float get(u8 v) { return of_fp8(v); }
+  static __device__ __forceinline__ u8 put(float v) { return fp8_of(v); }
+};
+
+// As many elements as 16 bytes hold.
+template <class T>
+struct Pack {
+  static constexpr int kCount = 16 / (int)sizeof(typename T::Stored);
+  union Bits {
+    Words words;
+    typename T::Stored elements[16 / sizeof(typename T::Stored)];
+  };
+  float v[kCount];
+  __device__ __forceinline__ void unpack(Words words) {
+    Bits bits;
+    bits.words = words;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) v[i] = T::get(bits.elements[i]);
+  }
+  __device__ __forceinline__ Words packed() const {
+    Bits bits;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) bits.elements[i] = T::put(v[i]);
+    return bits.words;
+  }
+};
+
+struct Sum {
+  static constexpr float kNone = 0;
+  static __device__ __forceinline__ float of(float a, float b) { return a + b; }
+};
+struct Max {
+  static constexpr float kNone = -3.4028234663852886e38f;
+  static __device__ __forceinline__ float of(float a, float b) { return a > b ? a : b; }
+};
+
+template <class Op>
+__device__ __forceinline__ float warp_reduce(float v) {
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) v = Op::of(v, shuffle_xor(v, lanes));
+  return v;
+}
+// Over the block, the same in every thread, always in the same order. `scratch` holds 32 floats and may be used again at
+// once.
+template <class Op>
+__device__ __forceinline__ float block_reduce(float v, float* scratch) {
+  v = warp_reduce<Op>(v);
+  const int warps = (int)blockDim.x / 32, lane = (int)threadIdx.x % 32;
+  if (warps == 1) return v;
+  if (lane == 0) scratch[threadIdx.x / 32] = v;
+  __syncthreads();
+  v = warp_reduce<Op>(lane < warps ? scratch[lane] : Op::kNone);
+  __syncthreads();
+  return v;
+}

@@ -1,0 +1,86 @@
+// What every kernel here is written with. It is put in front of a kernel's text before NVRTC compiles it; no header of
+// CUDA is used. All inline PTX of the memory-bound kernels is in this file, so that a test can compile the same kernels
+// for the CPU with its own version of it (tests/fakes/kernel_host.h).
+typedef unsigned char u8;
+typedef signed char i8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+static_assert(sizeof(u64) == 8 && sizeof(i64) == 8, "64 bits");
+
+struct alignas(16) Words {
+  u32 w[4];
+};
+
+// ---- memory: 16 bytes at a time, kept out of L1, which no kernel here reads twice from ----------------------------
+__device__ __forceinline__ Words load_stream(const void* at) {
+  Words v;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
+               : "l"(at));
+  return v;
+}
+// May be written by the same kernel, so not through the read-only path.
+__device__ __forceinline__ Words load_words(const void* at) {
+  Words v;
+  asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
+               : "l"(at)
+               : "memory");
+  return v;
+}
+__device__ __forceinline__ void store_words(void* at, Words v) {
+  asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(at), "r"(v.w[0]), "r"(v.w[1]), "r"(v.w[2]), "r"(v.w[3])
+               : "memory");
+}
+__device__ __forceinline__ void store_stream(void* at, Words v) {
+  asm volatile("st.global.cs.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(at), "r"(v.w[0]), "r"(v.w[1]), "r"(v.w[2]),
+               "r"(v.w[3])
+               : "memory");
+}
+
+// ---- numbers -------------------------------------------------------------------------------------------------------
+__device__ __forceinline__ u32 bits_of(float v) { return __float_as_uint(v); }
+__device__ __forceinline__ float float_of(u32 v) { return __uint_as_float(v); }
+__device__ __forceinline__ u16 bf16_of(float v) {
+  u16 r;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(v));
+  return r;
+}
+__device__ __forceinline__ u16 fp16_of(float v) {
+  u16 r;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(v));
+  return r;
+}
+__device__ __forceinline__ float of_fp16(u16 v) {
+  float r;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(v));
+  return r;
+}
+__device__ __forceinline__ float exp2_fast(float v) {
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
+  return r;
+}
+__device__ __forceinline__ float reciprocal(float v) { return __frcp_rn(v); }
+__device__ __forceinline__ float inverse_root(float v) { return __frsqrt_rn(v); }
+
+// ---- threads -------------------------------------------------------------------------------------------------------
+__device__ __forceinline__ float shuffle_xor(float v, int lanes) { return __shfl_xor_sync(0xffffffffu, v, lanes); }
+__device__ __forceinline__ u32 shuffle_xor(u32 v, int lanes) { return __shfl_xor_sync(0xffffffffu, v, lanes); }
+__device__ __forceinline__ u64 read_clock() {
+  u64 r;
+  asm volatile("mov.u64 %0, %%clock64;" : "=l"(r)::"memory");
+  return r;
+}
+__device__ __forceinline__ u64 read_global_timer() {
+  u64 r;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(r)::"memory");
+  return r;
+}
+__device__ __forceinline__ u32 read_sm() {
+  u32 r;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(r));
+  return r;
+}

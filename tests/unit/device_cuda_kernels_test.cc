@@ -1,0 +1,101 @@
+// Every kernel source is compiled for every generation that matters, where an NVRTC is found: a kernel that does not
+// compile is found here, without a GPU.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "device/cuda/compiler.h"
+#include "device/cuda/variants.h"
+
+namespace llmprof::device::cuda {
+namespace {
+
+class DeviceCudaKernels : public testing::Test {
+ protected:
+  void SetUp() override {
+    unsetenv(kEnvNvrtc);
+    Result<NvrtcLibrary> opened = open_nvrtc(0);
+    if (!opened) GTEST_SKIP() << "no NVRTC here, kernels are not compiled: " << opened.error().text();
+    nvrtc_ = std::move(*opened);
+  }
+  NvrtcLibrary nvrtc_;
+};
+
+TEST_F(DeviceCudaKernels, EverySourceCompilesForEveryGeneration) {
+  const std::vector<KernelSource> all = every_kernel();
+  ASSERT_FALSE(all.empty());
+  int compiled = 0;
+  for (const int chip : {80, 90, 100, 120}) {
+    const Result<Architecture> architecture = architecture_for(nvrtc_, chip / 10, chip % 10);
+    ASSERT_TRUE(architecture) << architecture.error().text();
+    for (const KernelSource& source : all) {
+      const Result<std::string> code = compile_kernel(nvrtc_, *architecture, source);
+      EXPECT_TRUE(code) << source.name << ": " << code.error().text();
+      if (code) {
+        EXPECT_GT(code->size(), 64U);
+        ++compiled;
+      }
+    }
+  }
+  RecordProperty("compiled", compiled);
+}
+
+TEST_F(DeviceCudaKernels, EverySourceIsListed) {
+  for (const std::string& name : kernel_source_names()) {
+    bool listed = false;
+    for (const KernelSource& source : every_kernel()) listed = listed || source.name == name;
+    EXPECT_TRUE(listed) << name << " has no row in every_kernel()";
+  }
+}
+
+TEST_F(DeviceCudaKernels, ABrokenKernelNamesItsError) {
+  const Result<std::string> code = compile_kernel(nvrtc_, {"sm_90a", true}, {"memory.cu", {"UNROLL=-)"}});
+  ASSERT_FALSE(code);
+  EXPECT_NE(code.error().what.find("memory.cu"), std::string::npos);
+  EXPECT_NE(code.error().what.find("error"), std::string::npos);
+}
+
+TEST_F(DeviceCudaKernels, TheCacheIsUsedAndDamageIsNot) {
+  const std::string folder = testing::TempDir() + "llmprof-kernel-cache";
+  std::filesystem::remove_all(folder);
+  setenv("XDG_CACHE_HOME", folder.c_str(), 1);
+  const KernelSource source{"timing.cu", {}};
+  const Architecture architecture{"sm_90a", true};
+  const Result<std::string> first = compile_kernel_cached(nvrtc_, architecture, source);
+  ASSERT_TRUE(first);
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(kernel_cache_folder())) files.push_back(entry.path());
+  ASSERT_EQ(files.size(), 1U) << "and no temporary file";
+  // Marked, so that reading it is told from compiling again.
+  { std::ofstream(files[0], std::ios::binary | std::ios::app) << "mark"; }
+  const Result<std::string> second = compile_kernel_cached(nvrtc_, architecture, source);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(*second, *first + "mark");
+  { std::ofstream(files[0], std::ios::binary | std::ios::trunc) << "cut"; }
+  const Result<std::string> third = compile_kernel_cached(nvrtc_, architecture, source);
+  ASSERT_TRUE(third);
+  EXPECT_EQ(*third, *first);
+  unsetenv("XDG_CACHE_HOME");
+  std::filesystem::remove_all(folder);
+}
+
+TEST(DeviceCudaArchitecture, FollowsTheChipAndTheCompiler) {
+  NvrtcLibrary nvrtc;
+  nvrtc.major = 13;
+  nvrtc.archs = {75, 80, 86, 89, 90, 100, 120};
+  EXPECT_EQ(architecture_for(nvrtc, 8, 0)->option, "sm_80");
+  EXPECT_EQ(architecture_for(nvrtc, 9, 0)->option, "sm_90a");
+  EXPECT_EQ(architecture_for(nvrtc, 10, 0)->option, "sm_100a");
+  const Result<Architecture> newer = architecture_for(nvrtc, 13, 0);
+  ASSERT_TRUE(newer);
+  EXPECT_EQ(newer->option, "compute_120");
+  EXPECT_FALSE(newer->cubin);
+  EXPECT_FALSE(architecture_for(nvrtc, 7, 5)) << "too old for our kernels";
+  nvrtc.archs = {100, 120};
+  EXPECT_FALSE(architecture_for(nvrtc, 9, 0)) << "too old for the compiler";
+}
+
+}  // namespace
+}  // namespace llmprof::device::cuda
