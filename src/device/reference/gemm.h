@@ -1,0 +1,29 @@
+// Matrix products in fp64 over sampled outputs.
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "device/op.h"
+
+namespace llmprof::device {
+
+// out[m,n] = scale * sum over k of a[m,k] * w[n,k], all row-major and dense: a linear layer.
+struct GemmOperands {
+  const Buffer& a;
+  const Buffer& w;
+  const Buffer& out;
+  int64_t m = 0, n = 0, k = 0;
+  DType dtype = DType::kFp32, out_dtype = DType::kFp32;
+  double scale = 1;
+};
+// 64 x 64 random rows and columns, the first and last among them (all outputs of a small product), computed from the
+// inputs as they lie in memory; and every output is looked at for having been written at all. `out` was poisoned before
+// the kernel ran.
+Result<Check> check_gemm(Device& device, const GemmOperands& operands, uint64_t seed);
+
+// The type that a product of `dtype` is stored in: int32 for int8, bf16 for fp8, else the same (fp32 for tf32).
+DType gemm_out_dtype(DType dtype);
+
+}  // namespace llmprof::device
