@@ -16,7 +16,7 @@ __device__ __forceinline__ double uniform_double(u64 hash) {
 }
 
 #define FILL(name, Stored, value)                                                       \
-  extern "C" __global__ void name(Stored* out, u64 count, u64 mixed_seed, u64 below) {  \
+  KERNEL void name(Stored* out, u64 count, u64 mixed_seed, u64 below) {  \
     const u64 step = (u64)gridDim.x * blockDim.x;                                       \
     for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {    \
       const u64 hash = element_hash(mixed_seed, i);                                     \

@@ -11,12 +11,14 @@
 #define WORD_INDEX (base + (u64)k * blockDim.x)
 
 // partial[block]: the sum of the block's 32-bit words modulo 2^32.
-extern "C" __global__ void memory_read(const Words* from, u64 count, u32* partial) {
+KERNEL void memory_read(const Words* from, u64 count, u32* partial) {
   u32 sum = 0;
   EACH_TILE {
     Words v[UNROLL];
-    EACH_WORD if (WORD_INDEX < count) v[k] = load_stream(from + WORD_INDEX);
-    else v[k].w[0] = v[k].w[1] = v[k].w[2] = v[k].w[3] = 0;
+    EACH_WORD {
+      v[k].w[0] = v[k].w[1] = v[k].w[2] = v[k].w[3] = 0;
+      if (WORD_INDEX < count) v[k] = load_stream(from + WORD_INDEX);
+    }
     EACH_WORD sum += v[k].w[0] + v[k].w[1] + v[k].w[2] + v[k].w[3];
   }
   __shared__ u32 sums[32];
@@ -31,22 +33,16 @@ extern "C" __global__ void memory_read(const Words* from, u64 count, u32* partia
   }
 }
 
-// Word j of the buffer (32 bits) becomes seed + j.
-extern "C" __global__ void memory_write(Words* to, u64 count, u32 seed) {
+// Every 32-bit word becomes `bits`.
+KERNEL void memory_write(Words* to, u64 count, u32 bits) {
+  Words v;
+  v.w[0] = v.w[1] = v.w[2] = v.w[3] = bits;
   EACH_TILE {
-    EACH_WORD if (WORD_INDEX < count) {
-      const u32 first = seed + 4 * (u32)WORD_INDEX;
-      Words v;
-      v.w[0] = first;
-      v.w[1] = first + 1;
-      v.w[2] = first + 2;
-      v.w[3] = first + 3;
-      store_stream(to + WORD_INDEX, v);
-    }
+    EACH_WORD if (WORD_INDEX < count) store_stream(to + WORD_INDEX, v);
   }
 }
 
-extern "C" __global__ void memory_copy(Words* to, const Words* from, u64 count) {
+KERNEL void memory_copy(Words* to, const Words* from, u64 count) {
   EACH_TILE {
     Words v[UNROLL];
     EACH_WORD if (WORD_INDEX < count) v[k] = load_stream(from + WORD_INDEX);
@@ -55,7 +51,7 @@ extern "C" __global__ void memory_copy(Words* to, const Words* from, u64 count) 
 }
 
 // a[i] = b[i] + scale * c[i], fp32, one rounding.
-extern "C" __global__ void memory_triad(Words* a, const Words* b, const Words* c, u64 count, float scale) {
+KERNEL void memory_triad(Words* a, const Words* b, const Words* c, u64 count, float scale) {
   EACH_TILE {
     Words x[UNROLL], y[UNROLL];
     EACH_WORD if (WORD_INDEX < count) {

@@ -9,6 +9,8 @@ typedef unsigned long long u64;
 typedef long long i64;
 static_assert(sizeof(u64) == 8 && sizeof(i64) == 8, "64 bits");
 
+#define KERNEL extern "C" __global__
+
 struct alignas(16) Words {
   u32 w[4];
 };

@@ -2,7 +2,7 @@
 
 // Slot of an SM: its cycle counter and the time of the whole GPU, taken together. More blocks than SMs are launched, so
 // that each SM gets one; where two meet, either pair is right.
-extern "C" __global__ void stamp(u64* slots, u32 sms) {
+KERNEL void stamp(u64* slots, u32 sms) {
   if (threadIdx.x != 0) return;
   const u32 sm = read_sm();
   if (sm >= sms) return;
@@ -17,7 +17,7 @@ extern "C" __global__ void stamp(u64* slots, u32 sms) {
 
 // Reads `count` x 16 bytes, which leaves L2 full of clean lines; `out` is written only if the numbers say so, which
 // they never do: the compiler cannot know.
-extern "C" __global__ void flush_read(const Words* from, u64 count, u32 never, u32* out) {
+KERNEL void flush_read(const Words* from, u64 count, u32 never, u32* out) {
   u32 sum = 0;
   const u64 step = (u64)gridDim.x * blockDim.x;
   for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
@@ -27,10 +27,10 @@ extern "C" __global__ void flush_read(const Words* from, u64 count, u32 never, u
   if (sum == never) *out = sum;
 }
 
-extern "C" __global__ void empty() {}
+KERNEL void empty() {}
 
 // Keeps the SMs busy for a stretch of the GPU's time; a clock measured over it is the clock of what ran just before.
-extern "C" __global__ void spin(u64 nanoseconds) {
+KERNEL void spin(u64 nanoseconds) {
   const u64 start = read_global_timer();
   while (read_global_timer() - start < nanoseconds) {
   }

@@ -1,0 +1,114 @@
+#include "device/cuda/telemetry.h"
+
+#include <chrono>
+#include <cmath>
+#include <map>
+
+#include "capture/samplers/clock.h"
+
+namespace llmprof::device::cuda {
+namespace {
+
+constexpr auto kPeriod = std::chrono::milliseconds(50);
+constexpr size_t kReadingsKept = 1200;
+
+// Mean of what is known; nothing if nothing is.
+class Mean {
+ public:
+  void add(double value) {
+    if (!std::isfinite(value)) return;
+    sum_ += value;
+    ++count_;
+  }
+  std::optional<double> value() const {
+    if (count_ == 0) return std::nullopt;
+    return sum_ / count_;
+  }
+
+ private:
+  double sum_ = 0;
+  int count_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::string> throttle_reason_names(uint64_t bits) {
+  // Bits of nvmlClocksEventReasons.
+  static constexpr struct {
+    uint64_t bit;
+    const char* name;
+  } kReasons[] = {{0x04, "power cap"},        {0x08, "hardware slowdown"}, {0x10, "sync boost"},
+                  {0x20, "software thermal"}, {0x40, "hardware thermal"},  {0x80, "power brake"}};
+  std::vector<std::string> names;
+  for (const auto& reason : kReasons)
+    if ((bits & reason.bit) != 0) names.emplace_back(reason.name);
+  return names;
+}
+
+TelemetryThread::TelemetryThread(const std::string& uuid) {
+  Result<samplers::NvmlLibrary> opened = samplers::NvmlLibrary::open();
+  if (!opened) {
+    why_none_ = opened.error().what;
+    return;
+  }
+  nvml_.emplace(std::move(*opened));
+  driver_version_ = nvml_->driver_version();
+  const std::vector<samplers::NvmlGpu> gpus = nvml_->gpus();
+  const samplers::NvmlGpu* found = gpus.size() == 1 ? gpus.data() : nullptr;
+  for (const samplers::NvmlGpu& gpu : gpus)
+    if (gpu.uuid == uuid) found = &gpu;
+  if (found == nullptr) {
+    why_none_ = "NVML does not list the GPU " + uuid;
+    return;
+  }
+  clock_max_mhz_ = found->sm_clock_max_mhz > 0 ? found->sm_clock_max_mhz : 0;
+  reader_.emplace(nvml_->api(), *found, nvml_->driver_major());
+  thread_ = std::thread([this] { run(); });
+}
+
+TelemetryThread::~TelemetryThread() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void TelemetryThread::run() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!stopping_) {
+    lock.unlock();
+    const Reading reading{samplers::monotonic_ns(), reader_->read()};
+    lock.lock();
+    readings_.push_back(reading);
+    if (readings_.size() > kReadingsKept) readings_.pop_front();
+    changed_.wait_for(lock, kPeriod, [this] { return stopping_; });
+  }
+}
+
+Telemetry TelemetryThread::since(int64_t monotonic_ns) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Mean power, temperature, clock;
+  std::map<std::string, int> reasons;
+  int count = 0;
+  for (size_t i = readings_.size(); i-- > 0;) {
+    const Reading& reading = readings_[i];
+    if (reading.monotonic_ns < monotonic_ns && count > 0) break;
+    ++count;
+    power.add(static_cast<double>(reading.sample.power_w));
+    temperature.add(static_cast<double>(reading.sample.temperature_c));
+    clock.add(static_cast<double>(reading.sample.sm_clock_mhz));
+    for (const std::string& name : throttle_reason_names(reading.sample.throttle_reasons)) ++reasons[name];
+    if (reading.monotonic_ns < monotonic_ns) break;
+  }
+  Telemetry telemetry;
+  telemetry.power_w = power.value();
+  telemetry.temperature_c = temperature.value();
+  telemetry.clock_mhz = clock.value();
+  for (const auto& [name, times] : reasons)
+    telemetry.throttle_fracs.emplace_back(name, static_cast<double>(times) / count);
+  return telemetry;
+}
+
+}  // namespace llmprof::device::cuda

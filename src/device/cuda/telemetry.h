@@ -1,0 +1,55 @@
+// Power, temperature and clocks of one GPU, read through NVML every 50 ms by a thread of its own. Without NVML there
+// are no readings.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "capture/samplers/nvml_library.h"
+#include "capture/samplers/nvml_reader.h"
+#include "device/device.h"
+
+namespace llmprof::device::cuda {
+
+class TelemetryThread {
+ public:
+  // `uuid` as CUDA has it, "GPU-...". Where NVML has no such GPU (MIG), the only one of the machine is taken.
+  explicit TelemetryThread(const std::string& uuid);
+  ~TelemetryThread();
+  TelemetryThread(const TelemetryThread&) = delete;
+  TelemetryThread& operator=(const TelemetryThread&) = delete;
+
+  const std::string& driver_version() const { return driver_version_; }  // empty: unknown
+  double clock_max_mhz() const { return clock_max_mhz_; }                // 0: unknown
+  const std::string& why_none() const { return why_none_; }              // empty: there are readings
+
+  // Means over the readings since then; the last one before, if there is none since.
+  Telemetry since(int64_t monotonic_ns);
+
+ private:
+  void run();
+
+  std::optional<samplers::NvmlLibrary> nvml_;
+  std::optional<samplers::NvmlReader> reader_;
+  std::string driver_version_, why_none_;
+  double clock_max_mhz_ = 0;
+  std::thread thread_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;
+  struct Reading {
+    int64_t monotonic_ns;
+    spool::NvmlSample sample;
+  };
+  std::deque<Reading> readings_;  // of the last minute
+};
+
+// Names of the reasons that hold a clock down, of the bits that NVML gives; "idle" and clocks set by the user are none.
+std::vector<std::string> throttle_reason_names(uint64_t bits);
+
+}  // namespace llmprof::device::cuda

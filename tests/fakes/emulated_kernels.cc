@@ -1,0 +1,195 @@
+#include "emulated_kernels.h"
+
+#include <ucontext.h>
+
+#include <map>
+#include <memory>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "device/elements.h"
+
+u16 bf16_of(float v) { return llmprof::device::to_bf16(v); }
+u16 fp16_of(float v) { return llmprof::device::to_fp16(v); }
+float of_fp16(u16 v) { return llmprof::device::from_fp16(v); }
+
+#include "device/cuda/kernels/common.cuh"
+
+namespace kernels_fill {
+#include "device/cuda/kernels/fill.cu"
+}
+namespace kernels_timing {
+#include "device/cuda/kernels/timing.cu"
+}
+#define UNROLL 2
+namespace kernels_memory_2 {
+#include "device/cuda/kernels/memory.cu"
+}
+#undef UNROLL
+#define UNROLL 4
+namespace kernels_memory_4 {
+#undef EACH_TILE
+#undef EACH_WORD
+#undef WORD_INDEX
+#include "device/cuda/kernels/memory.cu"
+}  // namespace kernels_memory_4
+#undef UNROLL
+#define UNROLL 8
+namespace kernels_memory_8 {
+#undef EACH_TILE
+#undef EACH_WORD
+#undef WORD_INDEX
+#include "device/cuda/kernels/memory.cu"
+}  // namespace kernels_memory_8
+#undef UNROLL
+
+namespace emulated {
+namespace {
+
+constexpr size_t kStackBytes = 64 << 10;
+
+struct Fiber {
+  ucontext_t context{};
+  std::unique_ptr<char[]> stack = std::make_unique<char[]>(kStackBytes);
+  Index3 thread;
+  bool done = true;
+  int waits_for = 0;  // 0 runs, 1 the block, 2 the warp
+};
+
+struct Block {
+  std::vector<Fiber> fibers;
+  ucontext_t scheduler{};
+  size_t current = 0, size = 0;
+  Index3 index, dimensions, grid;
+  std::vector<u32> exchange;
+  const std::function<void()>* work = nullptr;
+};
+Block block;
+u64 now_ns = 0, now_cycles = 0;
+int sm_count = 1;
+
+void enter() {
+  (*block.work)();
+  block.fibers[block.current].done = true;
+  // Falls back to the scheduler through uc_link.
+}
+
+void wait_for(int what) {
+  Fiber& fiber = block.fibers[block.current];
+  fiber.waits_for = what;
+  swapcontext(&fiber.context, &block.scheduler);
+}
+
+// Lets go of all threads of [first, last) if every one that still runs waits for `what`.
+void release(size_t first, size_t last, int what) {
+  for (size_t i = first; i < last; ++i)
+    if (!block.fibers[i].done && block.fibers[i].waits_for != what) return;
+  for (size_t i = first; i < last; ++i) block.fibers[i].waits_for = 0;
+}
+
+void run_block() {
+  size_t left = block.size;
+  for (size_t i = 0; i < block.size; ++i) {
+    Fiber& fiber = block.fibers[i];
+    fiber.done = false;
+    fiber.waits_for = 0;
+    fiber.thread = {static_cast<unsigned>(i), 0, 0};
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.get();
+    fiber.context.uc_stack.ss_size = kStackBytes;
+    fiber.context.uc_link = &block.scheduler;
+    makecontext(&fiber.context, enter, 0);
+  }
+  while (left > 0) {
+    for (size_t i = 0; i < block.size; ++i) {
+      Fiber& fiber = block.fibers[i];
+      if (fiber.done || fiber.waits_for != 0) continue;
+      block.current = i;
+      swapcontext(&block.scheduler, &fiber.context);
+      if (fiber.done) --left;
+    }
+    for (size_t warp = 0; warp < block.size; warp += 32) release(warp, std::min(warp + 32, block.size), 2);
+    release(0, block.size, 1);
+  }
+}
+
+template <class... Parameters>
+Launch bind(void (*kernel)(Parameters...)) {
+  return [kernel](void** parameters) -> std::function<void()> {
+    size_t i = 0;
+    // Braces: read in order.
+    std::tuple<Parameters...> values{*static_cast<Parameters*>(parameters[i++])...};
+    return [kernel, values] { std::apply(kernel, values); };
+  };
+}
+
+std::map<std::pair<std::string, std::string>, Launch> make_table() {
+  std::map<std::pair<std::string, std::string>, Launch> table;
+#define EMULATE(source, space, name) table[{source, #name}] = bind(space::name);
+  EMULATE("fill.cu", kernels_fill, fill_fp64)
+  EMULATE("fill.cu", kernels_fill, fill_fp32)
+  EMULATE("fill.cu", kernels_fill, fill_bf16)
+  EMULATE("fill.cu", kernels_fill, fill_fp16)
+  EMULATE("fill.cu", kernels_fill, fill_fp8)
+  EMULATE("fill.cu", kernels_fill, fill_int8)
+  EMULATE("fill.cu", kernels_fill, fill_index)
+  EMULATE("timing.cu", kernels_timing, stamp)
+  EMULATE("timing.cu", kernels_timing, flush_read)
+  EMULATE("timing.cu", kernels_timing, empty)
+#define EMULATE_MEMORY(unroll)                                                \
+  EMULATE("memory.cu UNROLL=" #unroll, kernels_memory_##unroll, memory_read)  \
+  EMULATE("memory.cu UNROLL=" #unroll, kernels_memory_##unroll, memory_write) \
+  EMULATE("memory.cu UNROLL=" #unroll, kernels_memory_##unroll, memory_copy)  \
+  EMULATE("memory.cu UNROLL=" #unroll, kernels_memory_##unroll, memory_triad)
+  EMULATE_MEMORY(2)
+  EMULATE_MEMORY(4)
+  EMULATE_MEMORY(8)
+  return table;
+}
+
+}  // namespace
+
+Index3& thread_index() { return block.fibers[block.current].thread; }
+Index3& block_index() { return block.index; }
+Index3& block_size() { return block.dimensions; }
+Index3& grid_size() { return block.grid; }
+void block_barrier() { wait_for(1); }
+u32 shuffle_xor_bits(u32 value, int lanes) {
+  block.exchange[block.current] = value;
+  wait_for(2);
+  const u32 other = block.exchange[block.current ^ static_cast<size_t>(lanes)];
+  wait_for(2);
+  return other;
+}
+u64 time_ns() { return now_ns; }
+u64 cycles() { return now_cycles; }
+u32 sm() { return block.index.x % static_cast<u32>(sm_count); }
+void set_time(u64 ns, u64 cycles, int sms) {
+  now_ns = ns;
+  now_cycles = cycles;
+  sm_count = sms;
+}
+
+void run(Index3 grid, Index3 size, const std::function<void()>& thread) {
+  block.size = size.x;
+  block.dimensions = size;
+  block.grid = grid;
+  block.work = &thread;
+  if (block.fibers.size() < block.size) block.fibers.resize(block.size);
+  block.exchange.assign(block.size, 0);
+  for (unsigned y = 0; y < grid.y; ++y) {
+    for (unsigned x = 0; x < grid.x; ++x) {
+      block.index = {x, y, 0};
+      run_block();
+    }
+  }
+}
+
+Launch find_kernel(const std::string& source_and_macros, const std::string& name) {
+  static const std::map<std::pair<std::string, std::string>, Launch> table = make_table();
+  const auto found = table.find({source_and_macros, name});
+  return found != table.end() ? found->second : Launch{};
+}
+
+}  // namespace emulated

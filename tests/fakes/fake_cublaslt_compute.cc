@@ -1,0 +1,192 @@
+// The part of fake_cuda that multiplies: cuBLASLt's calls on column-major matrices in host memory, in double.
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "device/abi/cublaslt_abi.h"
+#include "device/elements.h"
+#include "fake_cuda.h"
+
+using namespace llmprof;
+using namespace llmprof::cublaslt_abi;
+
+extern "C" int cuLaunchHostWork(void (*work)(void*), void* data);
+
+namespace {
+
+struct FakeDesc {
+  std::map<int, std::vector<char>> values;
+  int compute = 0, scale = 0;
+  template <class T>
+  T get(int attribute, T otherwise) const {
+    const auto found = values.find(attribute);
+    if (found == values.end()) return otherwise;
+    T value;
+    std::memcpy(&value, found->second.data(), sizeof value);
+    return value;
+  }
+};
+struct FakeLayout {
+  int type;
+  uint64_t rows, cols;
+  int64_t ld;
+};
+
+DType type_of(int type) {
+  switch (type) {
+    case cublas::kR64F:
+      return DType::kFp64;
+    case cublas::kR16F:
+      return DType::kFp16;
+    case cublas::kR16BF:
+      return DType::kBf16;
+    case cublas::kR8I:
+      return DType::kInt8;
+    case cublas::kR32I:
+      return DType::kInt32;
+    case cublas::kR8FE4M3:
+      return DType::kFp8;
+    default:
+      return DType::kFp32;
+  }
+}
+
+double tf32(double value) {
+  float narrow = static_cast<float>(value);
+  uint32_t bits;
+  std::memcpy(&bits, &narrow, 4);
+  bits = (bits + 0x1000u) & ~0x1fffu;
+  std::memcpy(&narrow, &bits, 4);
+  return static_cast<double>(narrow);
+}
+
+void put(DType type, void* at, uint64_t index, double value) {
+  const auto write = [&](auto v) { std::memcpy(static_cast<char*>(at) + index * sizeof v, &v, sizeof v); };
+  switch (type) {
+    case DType::kFp64:
+      return write(value);
+    case DType::kFp16:
+      return write(device::to_fp16(static_cast<float>(value)));
+    case DType::kBf16:
+      return write(device::to_bf16(static_cast<float>(value)));
+    case DType::kInt32:
+      return write(static_cast<int32_t>(value));
+    default:
+      return write(static_cast<float>(value));
+  }
+}
+
+struct Product {
+  FakeDesc desc;
+  FakeLayout a, b, d;
+  const void *a_data, *b_data;
+  void* d_data;
+  bool wrong;
+
+  void run() const {
+    const bool a_transposed = desc.get<int>(cublas::kMatmulTransA, 0) != 0;
+    const bool b_transposed = desc.get<int>(cublas::kMatmulTransB, 0) != 0;
+    const uint64_t depth = a_transposed ? a.rows : a.cols;
+    double scale = 1;
+    for (const int attribute : {kMatmulAScale, kMatmulBScale}) {
+      const float* factor = desc.get<const float*>(attribute, nullptr);
+      if (factor != nullptr) scale *= static_cast<double>(*factor);
+    }
+    const uint32_t epilogue = desc.get<uint32_t>(cublas::kMatmulEpilogue, kEpilogueDefault);
+    const void* bias = desc.get<const void*>(kMatmulBiasPointer, nullptr);
+    const bool round = desc.compute == cublas::kCompute32FFastTf32;
+    const auto at = [round](const FakeLayout& layout, const void* data, bool transposed, uint64_t row, uint64_t col) {
+      const uint64_t index =
+          transposed ? row * static_cast<uint64_t>(layout.ld) + col : col * static_cast<uint64_t>(layout.ld) + row;
+      const double value = device::element_at(type_of(layout.type), data, index);
+      return round ? tf32(value) : value;
+    };
+    for (uint64_t col = 0; col < d.cols - (wrong ? 1 : 0); ++col) {
+      for (uint64_t row = 0; row < d.rows; ++row) {
+        double sum = 0;
+        for (uint64_t k = 0; k < depth; ++k)
+          sum += at(a, a_data, a_transposed, row, k) * at(b, b_data, b_transposed, k, col);
+        sum *= scale;
+        if ((epilogue & kEpilogueBias) != 0) sum += device::element_at(type_of(d.type), bias, row);
+        if ((epilogue & kEpilogueGelu) != 0)
+          sum = 0.5 * sum * (1 + std::tanh(0.7978845608028654 * (sum + 0.044715 * sum * sum * sum)));
+        put(type_of(d.type), d_data, col * static_cast<uint64_t>(d.ld) + row, sum);
+      }
+    }
+  }
+};
+
+FakeDesc& desc_of(MatmulDesc desc) { return *reinterpret_cast<FakeDesc*>(desc); }
+FakeLayout& layout_of(Layout layout) { return *reinterpret_cast<FakeLayout*>(layout); }
+
+}  // namespace
+
+extern "C" {
+#pragma GCC visibility push(default)
+
+size_t cublasLtGetVersion() { return fake_cuda_script()->cublaslt_version; }
+Status cublasLtCreate(Handle* handle) {
+  *handle = reinterpret_cast<Handle>(fake_cuda_script());
+  return kSuccess;
+}
+Status cublasLtDestroy(Handle) { return kSuccess; }
+Status cublasLtMatmulDescCreate(MatmulDesc* desc, int compute, int scale) {
+  FakeDesc* made = new FakeDesc;
+  made->compute = compute;
+  made->scale = scale;
+  *desc = reinterpret_cast<MatmulDesc>(made);
+  return kSuccess;
+}
+Status cublasLtMatmulDescDestroy(MatmulDesc desc) {
+  delete &desc_of(desc);
+  return kSuccess;
+}
+Status cublasLtMatmulDescSetAttribute(MatmulDesc desc, int attribute, const void* value, size_t bytes) {
+  const char* from = static_cast<const char*>(value);
+  desc_of(desc).values[attribute].assign(from, from + bytes);
+  return kSuccess;
+}
+Status cublasLtMatrixLayoutCreate(Layout* layout, int type, uint64_t rows, uint64_t cols, int64_t ld) {
+  *layout = reinterpret_cast<Layout>(new FakeLayout{type, rows, cols, ld});
+  return kSuccess;
+}
+Status cublasLtMatrixLayoutDestroy(Layout layout) {
+  delete &layout_of(layout);
+  return kSuccess;
+}
+Status cublasLtMatrixLayoutSetAttribute(Layout, int, const void*, size_t) { return kSuccess; }
+Status cublasLtMatmulPreferenceCreate(Preference* preference) {
+  *preference = reinterpret_cast<Preference>(fake_cuda_script());
+  return kSuccess;
+}
+Status cublasLtMatmulPreferenceDestroy(Preference) { return kSuccess; }
+Status cublasLtMatmulPreferenceSetAttribute(Preference, int, const void*, size_t) { return kSuccess; }
+Status cublasLtMatmulAlgoGetHeuristic(Handle, MatmulDesc, Layout, Layout, Layout, Layout, Preference, int requested,
+                                      HeuristicResult* results, int* found) {
+  const FakeCudaScript& script = *fake_cuda_script();
+  *found = script.heuristic_status != 0 ? 0 : std::min(requested, script.algorithms);
+  for (int i = 0; i < *found; ++i) {
+    results[i] = HeuristicResult{};
+    results[i].algo.data[0] = static_cast<uint64_t>(i);
+  }
+  return static_cast<Status>(script.heuristic_status);
+}
+Status cublasLtMatmul(Handle, MatmulDesc desc, const void*, const void* a, Layout a_layout, const void* b,
+                      Layout b_layout, const void*, const void*, Layout, void* d, Layout d_layout, const Algo* algo,
+                      void*, size_t, Stream) {
+  const FakeCudaScript& script = *fake_cuda_script();
+  Product* product = new Product{desc_of(desc),
+                                 layout_of(a_layout),
+                                 layout_of(b_layout),
+                                 layout_of(d_layout),
+                                 a,
+                                 b,
+                                 d,
+                                 static_cast<int>(algo->data[0]) == script.wrong_algorithm};
+  const int result = cuLaunchHostWork([](void* data) { static_cast<Product*>(data)->run(); }, product);
+  return result == 0 ? kSuccess : kExecutionFailed;
+}
+
+#pragma GCC visibility pop
+}  // extern "C"

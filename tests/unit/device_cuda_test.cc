@@ -1,0 +1,317 @@
+// The GPU as a device, on a stand-in for NVIDIA's libraries: what is said when something is missing, memory, fills and
+// times.
+#include <cmath>
+#include <cstring>
+
+#include "device/elements.h"
+#include "device/fill.h"
+#include "device_cuda_support.h"
+
+namespace llmprof::device::cuda {
+namespace {
+
+class DeviceCuda : public FakeGpu {};
+
+TEST_F(DeviceCuda, SaysWhatIsMissing) {
+  setenv(kEnvCuda, "/nowhere/libcuda.so.1", 1);
+  EXPECT_TRUE(holds(refusal(), "expected the CUDA driver's library, found none")) << refusal();
+  EXPECT_TRUE(holds(refusal(), "--device cpu"));
+  setenv(kEnvCuda, LLMPROF_FAKE_CUDA, 1);
+  script_->version = 11040;
+  EXPECT_TRUE(holds(refusal(), "expected a driver for CUDA 12.0 or later, found one for CUDA 11.4")) << refusal();
+  script_->version = 12080;
+  script_->init_result = cuda_abi::kNoDevice;
+  EXPECT_TRUE(holds(refusal(), "no GPU (CUDA_ERROR_NO_DEVICE)")) << refusal();
+  EXPECT_TRUE(holds(refusal(), "CUDA_VISIBLE_DEVICES"));
+  script_->init_result = cuda_abi::kSystemDriverMismatch;
+  EXPECT_TRUE(holds(refusal(), "restart the machine")) << refusal();
+  script_->init_result = 0;
+  script_->devices = 0;
+  EXPECT_TRUE(holds(refusal(), "lists none")) << refusal();
+  script_->devices = 2;
+  EXPECT_TRUE(holds(refusal(2), "from 0 to 1, found 2")) << refusal(2);
+}
+
+TEST_F(DeviceCuda, KnowsItself) {
+  const DeviceIdentity identity = open().identity();
+  EXPECT_EQ(identity.kind, DeviceKind::kCuda);
+  EXPECT_EQ(identity.name, "NVIDIA Fake");
+  EXPECT_EQ(identity.uuid, "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f");
+  EXPECT_EQ(identity.key, identity.uuid);
+  EXPECT_EQ(identity.cc_major, 9);
+  EXPECT_EQ(identity.units, 4);
+  EXPECT_EQ(identity.cache_bytes, 1 << 16);
+  EXPECT_EQ(identity.memory_bytes, 1 << 30);
+  EXPECT_DOUBLE_EQ(identity.clock_max_mhz, 1000);
+  EXPECT_EQ(identity.driver, "CUDA 12.8") << "without NVML";
+  ASSERT_EQ(identity.libraries.size(), 2U);
+  EXPECT_EQ(identity.libraries[1].version, "12.8");
+}
+
+TEST_F(DeviceCuda, CompilersAndLibrariesOfAnotherMajorArePassedOver) {
+  script_->nvrtc_major = 13;
+  const Result<NvrtcLibrary> nvrtc = open_nvrtc(12080);
+  ASSERT_FALSE(nvrtc);
+  EXPECT_TRUE(holds(nvrtc.error().text(), "it is of CUDA 13, and the driver runs up to CUDA 12.8"));
+  EXPECT_TRUE(holds(nvrtc.error().text(), "nvidia-cuda-nvrtc"));
+  script_->cublaslt_version = 130100;
+  EXPECT_FALSE(open_cublaslt(12080));
+  EXPECT_TRUE(open_cublaslt(13000));
+}
+
+TEST_F(DeviceCuda, MemoryEndsWithASentence) {
+  CudaDevice& device = open();
+  const Result<std::unique_ptr<Buffer>> buffer = device.allocate(size_t{2} << 30);
+  ASSERT_FALSE(buffer);
+  EXPECT_TRUE(holds(buffer.error().what, "2.15 GB of GPU memory were asked for, 1.07 GB of 1.07 GB are free"))
+      << buffer.error().what;
+  EXPECT_TRUE(device.allocate(1000)) << "and that is all";
+}
+
+TEST_F(DeviceCuda, CountsWhatItHolds) {
+  CudaDevice& device = open();
+  {
+    const Result<std::unique_ptr<Buffer>> first = device.allocate(1000), second = device.allocate(2000);
+    ASSERT_TRUE(first && second);
+    EXPECT_EQ((*first)->bytes(), 1000U);
+    EXPECT_GE(device.peak_bytes(), 3000);
+  }
+  EXPECT_GE(device.peak_bytes(), 3000);
+  device.reset_peak();
+  EXPECT_EQ(device.peak_bytes(), 0);
+  device_.reset();
+  EXPECT_EQ(script_->allocations, script_->freed);
+}
+
+TEST_F(DeviceCuda, GuardsSeeAWriteBeyondTheEnd) {
+  CudaDevice& device = open();
+  const Result<std::unique_ptr<Buffer>> buffer = device.allocate(1000);
+  ASSERT_TRUE(buffer);
+  EXPECT_TRUE(device.check_guards(**buffer));
+  char* const bytes = static_cast<char*>((*buffer)->address());
+  ASSERT_TRUE(device.synchronize());
+  bytes[1003] = 0;
+  const Status behind = device.check_guards(**buffer);
+  ASSERT_FALSE(behind);
+  EXPECT_TRUE(holds(behind.error().what, "byte 3 behind the end of a buffer of 1000 bytes")) << behind.error().what;
+  bytes[1003] = static_cast<char>(0xa5);
+  bytes[-1] = 0;
+  EXPECT_FALSE(device.check_guards(**buffer));
+}
+
+TEST_F(DeviceCuda, FillsAreTheNumbersOfEveryDevice) {
+  CudaDevice& device = open();
+  constexpr size_t kCount = 70001;
+  for (const DType dtype :
+       {DType::kFp64, DType::kFp32, DType::kTf32, DType::kBf16, DType::kFp16, DType::kFp8, DType::kInt8}) {
+    const size_t bytes = kCount * static_cast<size_t>(dtype_bytes(dtype));
+    const Result<std::unique_ptr<Buffer>> buffer = device.allocate(bytes);
+    ASSERT_TRUE(buffer);
+    Fill fill;
+    fill.dtype = dtype;
+    fill.seed = 7;
+    ASSERT_TRUE(device.fill(**buffer, fill));
+    std::vector<char> found(bytes), expected(bytes);
+    ASSERT_TRUE(device.download(**buffer, 0, found.data(), bytes));
+    fill_elements(fill, 0, kCount, expected.data());
+    EXPECT_EQ(std::memcmp(found.data(), expected.data(), bytes), 0) << dtype_name(dtype);
+    EXPECT_TRUE(device.check_guards(**buffer));
+  }
+  const Result<std::unique_ptr<Buffer>> indices = device.allocate(4 * kCount);
+  Fill fill{Fill::Kind::kIndex, DType::kInt32, 3, 1000};
+  ASSERT_TRUE(device.fill(**indices, fill));
+  std::vector<int32_t> found(kCount), expected(kCount);
+  ASSERT_TRUE(device.download(**indices, 0, found.data(), 4 * kCount));
+  fill_elements(fill, 0, kCount, expected.data());
+  EXPECT_EQ(found, expected);
+  ASSERT_TRUE(device.fill(**indices, {Fill::Kind::kPoison, DType::kFp32, 1, 0}));
+  ASSERT_TRUE(device.download(**indices, 0, found.data(), 4 * kCount));
+  EXPECT_EQ(found.front(), -1);
+  EXPECT_EQ(found.back(), -1);
+}
+
+TEST_F(DeviceCuda, WithoutACompilerTheHostFills) {
+  setenv(kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
+  CudaDevice& device = open();
+  const Result<std::unique_ptr<Buffer>> buffer = device.allocate(4000);
+  ASSERT_TRUE(buffer);
+  ASSERT_TRUE(device.fill(**buffer, {Fill::Kind::kUniform, DType::kFp32, 5, 0}));
+  std::vector<float> found(1000), expected(1000);
+  ASSERT_TRUE(device.download(**buffer, 0, found.data(), 4000));
+  fill_elements({Fill::Kind::kUniform, DType::kFp32, 5, 0}, 0, 1000, expected.data());
+  EXPECT_EQ(found, expected);
+  EXPECT_EQ(script_->launches, 0U);
+  const Result<Kernel> kernel = device.context().kernel({"timing.cu", {}}, "stamp");
+  ASSERT_FALSE(kernel);
+  EXPECT_TRUE(holds(kernel.error().text(), "expected NVRTC")) << kernel.error().text();
+}
+
+TEST_F(DeviceCuda, AKernelThatDoesNotCompileIsTriedOnce) {
+  script_->compile_result = nvrtc_abi::kCompilation;
+  CudaDevice& device = open();
+  for (int i = 0; i < 2; ++i) {
+    const Result<Kernel> kernel = device.context().kernel({"timing.cu", {}}, "stamp");
+    ASSERT_FALSE(kernel);
+    EXPECT_TRUE(holds(kernel.error().what, "error: as scripted")) << kernel.error().what;
+  }
+  EXPECT_EQ(script_->compilations, 1U);
+}
+
+TEST_F(DeviceCuda, ABrokenContextSaysSoForEver) {
+  CudaDevice& device = open();
+  script_->fail_launch_after = 0;
+  script_->launch_result = cuda_abi::kIllegalAddress;
+  const Result<std::unique_ptr<Buffer>> buffer = device.allocate(4000);
+  const Status filled = device.fill(**buffer, {});
+  ASSERT_FALSE(filled);
+  EXPECT_TRUE(holds(filled.error().what, "a kernel used memory that is not its own (CUDA_ERROR_ILLEGAL_ADDRESS)"))
+      << filled.error().what;
+  EXPECT_TRUE(holds(filled.error().advice, "start again"));
+  script_->fail_launch_after = -1;
+  EXPECT_EQ(device.synchronize().error().what, filled.error().what);
+  EXPECT_FALSE(device.allocate(100));
+  EXPECT_TRUE(device.context().lost());
+}
+
+// Work that is one empty kernel; the stand-in lets each take kernel_ns.
+class DeviceCudaTimes : public FakeGpu {
+ protected:
+  TimingRequest request(int launches, int samples) {
+    const Result<Kernel> kernel = device_->context().kernel({"timing.cu", {}}, "empty");
+    EXPECT_TRUE(kernel);
+    Context& context = device_->context();
+    sets_seen_.clear();
+    TimingRequest request;
+    request.enqueue = [this, &context, empty = *kernel](int set) {
+      sets_seen_.push_back(set);
+      return context.launch(empty, 1, 32);
+    };
+    request.sets = 3;
+    request.launches = launches;
+    request.samples = samples;
+    return request;
+  }
+  std::vector<int> sets_seen_;
+};
+
+TEST_F(DeviceCudaTimes, ColdTrialsWaitBehindTheGate) {
+  CudaDevice& device = open();
+  TimingRequest cold = request(1, 40);
+  cold.flush_cache = true;
+  const Result<std::vector<Sample>> samples = device.time_cold(cold);
+  ASSERT_TRUE(samples) << samples.error().text();
+  ASSERT_EQ(samples->size(), 40U);
+  EXPECT_EQ(script_->waits, 3U) << "16 + 16 + 8";
+  for (const Sample& sample : *samples) {
+    EXPECT_NEAR(sample.us, 10, 1e-3) << "neither the flush nor the stamps";
+    EXPECT_NEAR(sample.clock_mhz, 1000, 1);
+    EXPECT_EQ(sample.flags, 0);
+  }
+  EXPECT_EQ(sets_seen_[1], 0);
+  EXPECT_EQ(sets_seen_[3], 2) << "each trial the next set";
+}
+
+TEST_F(DeviceCudaTimes, ShortWorkIsAGraphOfSeveral) {
+  CudaDevice& device = open();
+  const Result<std::vector<Sample>> samples = device.time_cold(request(8, 5));
+  ASSERT_TRUE(samples) << samples.error().text();
+  ASSERT_EQ(samples->size(), 5U);
+  EXPECT_EQ(script_->graph_launches, 5U);
+  for (const Sample& sample : *samples) EXPECT_NEAR(sample.us, 10, 1e-3) << "of one launch";
+}
+
+TEST_F(DeviceCudaTimes, SustainedReplaysAGraph) {
+  CudaDevice& device = open();
+  const Result<std::vector<Sample>> samples = device.time_sustained(request(20, 300));
+  ASSERT_TRUE(samples) << samples.error().text();
+  ASSERT_EQ(samples->size(), 300U);
+  EXPECT_EQ(script_->graph_launches, 302U) << "one more in each batch, not timed";
+  EXPECT_EQ(sets_seen_.size(), 21U) << "enqueued for the graph, once";
+  EXPECT_NEAR((*samples)[299].us, 10, 1e-3);
+  EXPECT_NEAR((*samples)[299].clock_mhz, 1000, 1);
+}
+
+TEST_F(DeviceCudaTimes, ASlowClockIsFlagged) {
+  CudaDevice& device = open();
+  script_->kernel_ns = 100000;
+  script_->slow_kernel_from = 46;  // 1 warm-up, then stamp, kernel, stamp a trial: within the 16th
+  const Result<std::vector<Sample>> samples = device.time_cold(request(1, 16));
+  ASSERT_TRUE(samples);
+  EXPECT_NEAR(samples->front().clock_mhz, 1000, 1);
+  EXPECT_EQ(samples->front().flags, 0);
+  EXPECT_LT(samples->back().clock_mhz, 750);
+  EXPECT_EQ(samples->back().flags, kThrottled);
+}
+
+TEST_F(DeviceCudaTimes, TheWatchdogLetsGo) {
+  CudaDevice& device = open();
+  device.timer().set_watchdog(std::chrono::milliseconds(50));
+  TimingRequest waiting = request(1, 2);
+  const std::function<Status(int)> launch = waiting.enqueue;
+  // Waits for the GPU without saying so: behind the gate that would be for ever.
+  waiting.enqueue = [&](int set) -> Status {
+    LLMPROF_CHECK(launch(set));
+    return device.synchronize();
+  };
+  const Result<std::vector<Sample>> samples = device.time_cold(waiting);
+  ASSERT_TRUE(samples) << samples.error().text();
+  for (const Sample& sample : *samples) EXPECT_EQ(sample.flags & kHostGap, kHostGap);
+}
+
+TEST_F(DeviceCudaTimes, WorkOfTheHostIsTimedByTheHost) {
+  CudaDevice& device = open();
+  TimingRequest host = request(4, 3);
+  const std::function<Status(int)> launch = host.enqueue;
+  host.enqueue = [&](int set) {
+    device.timer().mark_host_bound();
+    return launch(set);
+  };
+  for (const bool cold : {true, false}) {
+    const Result<std::vector<Sample>> samples = cold ? device.time_cold(host) : device.time_sustained(host);
+    ASSERT_TRUE(samples);
+    ASSERT_EQ(samples->size(), 3U);
+    EXPECT_GT((*samples)[0].us, 0);
+    EXPECT_TRUE(std::isnan((*samples)[0].clock_mhz));
+  }
+  EXPECT_EQ(script_->waits + script_->graph_launches, 0U);
+}
+
+TEST_F(DeviceCudaTimes, WithoutWaitsOnMemoryTheGapIsFlagged) {
+  CudaDevice& device = open();
+  script_->can_wait = false;
+  const Result<std::vector<Sample>> samples = device.time_cold(request(1, 4));
+  ASSERT_TRUE(samples);
+  EXPECT_EQ(samples->back().flags & kHostGap, kHostGap);
+}
+
+TEST_F(DeviceCudaTimes, WithoutACompilerTimesHaveNoClock) {
+  setenv(kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
+  CudaDevice& device = open();
+  const Result<std::unique_ptr<Buffer>> buffer = device.allocate(4096);
+  ASSERT_TRUE(buffer);
+  TimingRequest poisons;
+  poisons.enqueue = [&](int) { return device.fill(**buffer, {Fill::Kind::kPoison, DType::kFp32, 1, 0}); };
+  poisons.samples = 4;
+  poisons.flush_cache = true;
+  const Result<std::vector<Sample>> samples = device.time_cold(poisons);
+  ASSERT_TRUE(samples) << samples.error().text();
+  EXPECT_NEAR(samples->back().us, 1, 1e-3);
+  EXPECT_TRUE(std::isnan(samples->back().clock_mhz));
+}
+
+TEST_F(DeviceCudaTimes, AFailingEnqueueEndsTheGraph) {
+  CudaDevice& device = open();
+  TimingRequest failing = request(3, 3);
+  int calls = 0;
+  failing.enqueue = [&](int) -> Status {
+    if (++calls > 2) return fail("the third one fails");
+    return {};
+  };
+  const Result<std::vector<Sample>> samples = device.time_sustained(failing);
+  ASSERT_FALSE(samples);
+  EXPECT_EQ(samples.error().what, "the third one fails");
+  EXPECT_TRUE(device.time_sustained(request(2, 2))) << "the next one works";
+}
+
+}  // namespace
+}  // namespace llmprof::device::cuda
