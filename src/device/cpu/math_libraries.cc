@@ -26,13 +26,32 @@ OneDnn load_one_dnn() {
     table.missing = missing_sentence("oneDNN", "libdnnl2", library.error());
     return table;
   }
-#define X(name)                                  \
-  if (!library.load(table.name, #name)) {        \
-    table.missing = "this oneDNN has no " #name; \
-    return table;                                \
-  }
-  LLMPROF_DNNL_FUNCTIONS(X)
-#undef X
+  const auto take = [&](auto& function, const char* name) {
+    if (!library.load(function, name) && table.missing.empty())
+      table.missing = fmt::format("this oneDNN has no {}", name);
+  };
+  take(table.dnnl_version, "dnnl_version");
+  take(table.dnnl_engine_create, "dnnl_engine_create");
+  take(table.dnnl_engine_destroy, "dnnl_engine_destroy");
+  take(table.dnnl_stream_create, "dnnl_stream_create");
+  take(table.dnnl_stream_destroy, "dnnl_stream_destroy");
+  take(table.dnnl_stream_wait, "dnnl_stream_wait");
+  take(table.dnnl_memory_desc_init_by_tag, "dnnl_memory_desc_init_by_tag");
+  take(table.dnnl_memory_desc_init_by_strides, "dnnl_memory_desc_init_by_strides");
+  take(table.dnnl_memory_desc_get_size, "dnnl_memory_desc_get_size");
+  take(table.dnnl_memory_desc_equal, "dnnl_memory_desc_equal");
+  take(table.dnnl_memory_create, "dnnl_memory_create");
+  take(table.dnnl_memory_destroy, "dnnl_memory_destroy");
+  take(table.dnnl_matmul_desc_init, "dnnl_matmul_desc_init");
+  take(table.dnnl_primitive_desc_create, "dnnl_primitive_desc_create");
+  take(table.dnnl_primitive_desc_destroy, "dnnl_primitive_desc_destroy");
+  take(table.dnnl_primitive_desc_query_md, "dnnl_primitive_desc_query_md");
+  take(table.dnnl_primitive_desc_query, "dnnl_primitive_desc_query");
+  take(table.dnnl_primitive_create, "dnnl_primitive_create");
+  take(table.dnnl_primitive_execute, "dnnl_primitive_execute");
+  take(table.dnnl_primitive_destroy, "dnnl_primitive_destroy");
+  take(table.dnnl_reorder_primitive_desc_create, "dnnl_reorder_primitive_desc_create");
+  if (!table.missing.empty()) return table;
   library.keep_open();
   const dnnl_version_t* version = table.dnnl_version();
   table.version = fmt::format("{}.{}.{}", version->major, version->minor, version->patch);

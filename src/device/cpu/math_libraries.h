@@ -13,17 +13,27 @@ namespace llmprof::device::cpu {
 
 // The functions of libdnnl.so.2 that are used, by the types of its header.
 struct OneDnn {
-#define LLMPROF_DNNL_FUNCTIONS(X)                                                                               \
-  X(dnnl_version)                                                                                               \
-  X(dnnl_engine_create) X(dnnl_engine_destroy) X(dnnl_stream_create) X(dnnl_stream_destroy) X(dnnl_stream_wait) \
-      X(dnnl_memory_desc_init_by_tag) X(dnnl_memory_desc_init_by_strides) X(dnnl_memory_desc_get_size)          \
-          X(dnnl_memory_desc_equal) X(dnnl_memory_create) X(dnnl_memory_destroy) X(dnnl_matmul_desc_init)       \
-              X(dnnl_primitive_desc_create) X(dnnl_primitive_desc_destroy) X(dnnl_primitive_desc_query_md)      \
-                  X(dnnl_primitive_desc_query) X(dnnl_primitive_create) X(dnnl_primitive_execute)               \
-                      X(dnnl_primitive_destroy) X(dnnl_reorder_primitive_desc_create)
-#define X(name) decltype(&::name) name = nullptr;
-  LLMPROF_DNNL_FUNCTIONS(X)
-#undef X
+  decltype(&::dnnl_version) dnnl_version = nullptr;
+  decltype(&::dnnl_engine_create) dnnl_engine_create = nullptr;
+  decltype(&::dnnl_engine_destroy) dnnl_engine_destroy = nullptr;
+  decltype(&::dnnl_stream_create) dnnl_stream_create = nullptr;
+  decltype(&::dnnl_stream_destroy) dnnl_stream_destroy = nullptr;
+  decltype(&::dnnl_stream_wait) dnnl_stream_wait = nullptr;
+  decltype(&::dnnl_memory_desc_init_by_tag) dnnl_memory_desc_init_by_tag = nullptr;
+  decltype(&::dnnl_memory_desc_init_by_strides) dnnl_memory_desc_init_by_strides = nullptr;
+  decltype(&::dnnl_memory_desc_get_size) dnnl_memory_desc_get_size = nullptr;
+  decltype(&::dnnl_memory_desc_equal) dnnl_memory_desc_equal = nullptr;
+  decltype(&::dnnl_memory_create) dnnl_memory_create = nullptr;
+  decltype(&::dnnl_memory_destroy) dnnl_memory_destroy = nullptr;
+  decltype(&::dnnl_matmul_desc_init) dnnl_matmul_desc_init = nullptr;
+  decltype(&::dnnl_primitive_desc_create) dnnl_primitive_desc_create = nullptr;
+  decltype(&::dnnl_primitive_desc_destroy) dnnl_primitive_desc_destroy = nullptr;
+  decltype(&::dnnl_primitive_desc_query_md) dnnl_primitive_desc_query_md = nullptr;
+  decltype(&::dnnl_primitive_desc_query) dnnl_primitive_desc_query = nullptr;
+  decltype(&::dnnl_primitive_create) dnnl_primitive_create = nullptr;
+  decltype(&::dnnl_primitive_execute) dnnl_primitive_execute = nullptr;
+  decltype(&::dnnl_primitive_destroy) dnnl_primitive_destroy = nullptr;
+  decltype(&::dnnl_reorder_primitive_desc_create) dnnl_reorder_primitive_desc_create = nullptr;
   std::string version, path;
   std::string missing;  // why it cannot be used; empty if it can
 };

@@ -1,0 +1,29 @@
+// Operations on the CPU. `device` is a CpuDevice.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "device/op.h"
+
+namespace llmprof::device::cpu {
+
+// oneDNN with packed weights, oneDNN and OpenBLAS with weights as they lie.
+Result<std::unique_ptr<PreparedOp>> prepare_gemm(Device& device, const OpParams& params);
+// Own kernels with ordinary and streaming stores, in each width that the CPU has; the C library's memcpy and memset.
+Result<std::unique_ptr<PreparedOp>> prepare_memory(Device& device, const OpParams& params);
+// Multiply-adds on values that never leave the registers.
+Result<std::unique_ptr<PreparedOp>> prepare_registers(Device& device, const OpParams& params);
+
+// An empty body on every thread: variant fork_join.
+Result<std::unique_ptr<PreparedOp>> prepare_launch(Device& device, const OpParams& params);
+
+// Why this CPU cannot, in a sentence.
+std::optional<std::string> gemm_unsupported(const OpParams& params);
+std::optional<std::string> registers_unsupported(const OpParams& params);
+std::optional<std::string> launch_unsupported(const OpParams& params);
+
+}  // namespace llmprof::device::cpu
