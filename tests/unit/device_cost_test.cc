@@ -1,0 +1,51 @@
+// Costs by hand.
+#include <gtest/gtest.h>
+
+#include "device/cost.h"
+
+namespace llmprof::device {
+namespace {
+
+OpParams params_of(std::vector<std::pair<std::string_view, int64_t>> axes, DType dtype, std::string variant = {}) {
+  OpParams params;
+  params.axes = std::move(axes);
+  params.dtype = dtype;
+  params.variant = std::move(variant);
+  return params;
+}
+
+TEST(Cost, Gemm) {
+  const std::vector<std::pair<std::string_view, int64_t>> axes = {{"m", 16}, {"n", 4096}, {"k", 14336}};
+  Cost cost = gemm_cost(params_of(axes, DType::kBf16));
+  EXPECT_EQ(cost.flops, 1'879'048'192.0);
+  EXPECT_EQ(cost.read_bytes, 458'752.0 + 117'440'512.0);
+  EXPECT_EQ(cost.write_bytes, 131'072.0);
+  EXPECT_TRUE(cost.matrix);
+  // Integers are added up in 32 bits, 8-bit floats stored as bf16, TF32 lies in memory as FP32.
+  cost = gemm_cost(params_of(axes, DType::kInt8));
+  EXPECT_EQ(cost.read_bytes, 229'376.0 + 58'720'256.0);
+  EXPECT_EQ(cost.write_bytes, 262'144.0);
+  EXPECT_EQ(gemm_cost(params_of(axes, DType::kFp8)).write_bytes, 131'072.0);
+  EXPECT_EQ(gemm_cost(params_of(axes, DType::kTf32)).bytes(), gemm_cost(params_of(axes, DType::kFp32)).bytes());
+}
+
+TEST(Cost, Memory) {
+  const std::vector<std::pair<std::string_view, int64_t>> axes = {{"bytes", 4000}};
+  const auto cost = [&](const char* variant) { return memory_cost(params_of(axes, DType::kFp32, variant)); };
+  EXPECT_EQ(cost("read").read_bytes, 4000);
+  EXPECT_EQ(cost("read").write_bytes, 0);
+  EXPECT_EQ(cost("write").read_bytes, 0);
+  EXPECT_EQ(cost("write").write_bytes, 4000);
+  EXPECT_EQ(cost("copy").bytes(), 8000);
+  EXPECT_EQ(cost("triad").bytes(), 12'000);
+  EXPECT_EQ(cost("triad").flops, 2000);
+  EXPECT_EQ(memory_footprint(params_of(axes, DType::kFp32, "triad")), 12'000);
+}
+
+TEST(Cost, Registers) {
+  EXPECT_EQ(registers_cost(params_of({{"mflop", 3}}, DType::kFp64)).flops, 3e6);
+  EXPECT_EQ(registers_cost(params_of({{"mflop", 3}}, DType::kFp64)).bytes(), 0);
+}
+
+}  // namespace
+}  // namespace llmprof::device
