@@ -31,6 +31,7 @@ TEST_F(DeviceCudaKernels, EverySourceCompilesForEveryGeneration) {
     const Result<Architecture> architecture = architecture_for(nvrtc_, chip / 10, chip % 10);
     ASSERT_TRUE(architecture) << architecture.error().text();
     for (const KernelSource& source : all) {
+      if (chip < 89 && source.name == "registers.cu" && source.defines[0] == "KIND=Fp8Mma") continue;  // no such unit
       const Result<std::string> code = compile_kernel(nvrtc_, *architecture, source);
       EXPECT_TRUE(code) << source.name << ": " << code.error().text();
       if (code) {

@@ -7,6 +7,8 @@ namespace llmprof::device::cuda {
 std::vector<KernelSource> every_kernel() {
   std::vector<KernelSource> all = {{"fill.cu", {}}, {"timing.cu", {}}};
   for (const int unroll : {2, 4, 8}) all.push_back({"memory.cu", {fmt::format("UNROLL={}", unroll)}});
+  for (const char* kind : {"Fp64Mma", "Fp32Fma", "Tf32Mma", "Fp16Mma", "Bf16Mma", "Fp8Mma", "Int8Mma"})
+    all.push_back({"registers.cu", {std::string("KIND=") + kind}});
   return all;
 }
 

@@ -1,0 +1,154 @@
+// Operations of the GPU on the stand-in: own kernels and library calls really run, on the CPU, and are held against the
+// references; every candidate must pass, and what is broken on purpose must be seen.
+#include <cmath>
+
+#include "device/cuda/ops/cuda_op.h"
+#include "device/cuda/ops/ops.h"
+#include "device_cuda_support.h"
+
+namespace llmprof::device::cuda {
+namespace {
+
+using Prepare = Result<std::unique_ptr<PreparedOp>> (*)(Device&, const OpParams&);
+
+OpParams params_of(std::vector<std::pair<std::string_view, int64_t>> axes, DType dtype, std::string variant = {}) {
+  OpParams params;
+  params.axes = std::move(axes);
+  params.dtype = dtype;
+  params.variant = std::move(variant);
+  params.seed = 5;
+  return params;
+}
+
+class DeviceCudaOps : public FakeGpu {
+ protected:
+  // Prepares, checks every candidate, and returns how many there were.
+  size_t all_pass(Prepare prepare, const OpParams& params) {
+    Result<std::unique_ptr<PreparedOp>> op = prepare(*device_, params);
+    EXPECT_TRUE(op) << op.error().text();
+    if (!op) return 0;
+    for (size_t i = 0; i < (*op)->candidates().size(); ++i) {
+      const Result<Check> check = (*op)->check(i);
+      EXPECT_TRUE(check) << check.error().text();
+      if (!check) continue;
+      EXPECT_EQ(check->status, CheckStatus::kPassed) << (*op)->candidates()[i].backend << ": " << check->note << ", "
+                                                     << check->worst_over_tolerance << " of tolerance";
+    }
+    // The other sets are usable, and timing goes through.
+    EXPECT_TRUE((*op)->prepare_sets(3));
+    const Candidate& first = (*op)->candidates()[0];
+    const Result<std::vector<Sample>> samples = device_->time_sustained({first.enqueue, 3, 6, 2, false});
+    EXPECT_TRUE(samples) << samples.error().text();
+    return (*op)->candidates().size();
+  }
+  std::string refused(Prepare prepare, const OpParams& params) {
+    const Result<std::unique_ptr<PreparedOp>> op = prepare(*device_, params);
+    return op ? "it was prepared" : op.error().text();
+  }
+};
+
+TEST_F(DeviceCudaOps, ProductsOfEveryType) {
+  open();
+  for (const DType dtype : {DType::kFp64, DType::kFp32, DType::kTf32, DType::kFp16, DType::kBf16, DType::kInt8})
+    EXPECT_EQ(all_pass(prepare_gemm, params_of({{"m", 48}, {"n", 32}, {"k", 80}}, dtype)), 3U) << dtype_name(dtype);
+  EXPECT_EQ(all_pass(prepare_gemm, params_of({{"m", 48}, {"n", 32}, {"k", 80}}, DType::kFp8)), 6U)
+      << "with fast accumulation and without";
+  EXPECT_EQ(device_->identity().libraries.back().name, "cuBLASLt");
+}
+
+TEST_F(DeviceCudaOps, AWrongProductIsSeen) {
+  open();
+  script_->wrong_algorithm = 1;
+  Result<std::unique_ptr<PreparedOp>> op =
+      prepare_gemm(*device_, params_of({{"m", 48}, {"n", 32}, {"k", 80}}, DType::kBf16));
+  ASSERT_TRUE(op);
+  EXPECT_EQ((*op)->check(0)->status, CheckStatus::kPassed);
+  EXPECT_EQ((*op)->check(1)->status, CheckStatus::kFailed) << "a row of it is not written";
+}
+
+TEST_F(DeviceCudaOps, TheLibraryIsQuotedWhenItRefuses) {
+  open();
+  const OpParams params = params_of({{"m", 16}, {"n", 16}, {"k", 16}}, DType::kBf16);
+  script_->heuristic_status = cublaslt_abi::kNotSupported;
+  EXPECT_TRUE(holds(refused(prepare_gemm, params), "16 x 16 x 16 of bf16: cuBLASLt says not supported (15)"))
+      << refused(prepare_gemm, params);
+  script_->heuristic_status = 0;
+  script_->algorithms = 0;
+  EXPECT_TRUE(holds(refused(prepare_gemm, params), "has no algorithm"));
+}
+
+TEST_F(DeviceCudaOps, WithoutTheLibraryItsNameIsSaid) {
+  setenv(kEnvCublasLt, "/nowhere/libcublasLt.so", 1);
+  open();
+  const std::string text = refused(prepare_gemm, params_of({{"m", 16}, {"n", 16}, {"k", 16}}, DType::kBf16));
+  EXPECT_TRUE(holds(text, "expected cuBLASLt") && holds(text, "nvidia-cublas")) << text;
+}
+
+TEST_F(DeviceCudaOps, StreamsOverMemory) {
+  open();
+  // Not a multiple of any tile; one smaller than a tile.
+  for (const int64_t bytes : {int64_t{200 * 1024 + 48}, int64_t{4096}, int64_t{16}}) {
+    EXPECT_EQ(all_pass(prepare_memory, params_of({{"bytes", bytes}}, DType::kFp32, "read")), 6U) << bytes;
+    EXPECT_EQ(all_pass(prepare_memory, params_of({{"bytes", bytes}}, DType::kFp32, "write")), 7U) << bytes;
+    EXPECT_EQ(all_pass(prepare_memory, params_of({{"bytes", bytes}}, DType::kFp32, "copy")), 7U) << bytes;
+    EXPECT_EQ(all_pass(prepare_memory, params_of({{"bytes", bytes}}, DType::kFp32, "triad")), 6U) << bytes;
+  }
+  EXPECT_TRUE(holds(refused(prepare_memory, params_of({{"bytes", 1000}}, DType::kFp32, "copy")), "multiple of 16"));
+}
+
+TEST_F(DeviceCudaOps, LargeArraysAreComparedInWindows) {
+  script_->sms = 2;
+  open();
+  Result<std::unique_ptr<PreparedOp>> op =
+      prepare_memory(*device_, params_of({{"bytes", (20 << 20) + 16}}, DType::kFp32, "copy"));
+  ASSERT_TRUE(op);
+  const size_t driver = (*op)->candidates().size() - 1;
+  EXPECT_EQ((*op)->candidates()[driver].backend, "cuMemcpyDtoD");
+  const Result<Check> check = (*op)->check(driver);
+  ASSERT_TRUE(check);
+  EXPECT_EQ(check->status, CheckStatus::kPassed) << check->note;
+  EXPECT_EQ(check->compared, 8 * (2 << 20) / 4);
+  (*op)->candidates()[driver].enqueue = [](int) { return Status{}; };
+  EXPECT_EQ((*op)->check(driver)->status, CheckStatus::kFailed) << "nothing was written";
+}
+
+TEST_F(DeviceCudaOps, WithoutACompilerTheDriverCopies) {
+  setenv(kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
+  open();
+  EXPECT_EQ(all_pass(prepare_memory, params_of({{"bytes", 4096}}, DType::kFp32, "copy")), 1U);
+  EXPECT_TRUE(holds(refused(prepare_memory, params_of({{"bytes", 4096}}, DType::kFp32, "triad")), "expected NVRTC"));
+}
+
+TEST_F(DeviceCudaOps, CopiesToAndFromTheHost) {
+  open();
+  for (const char* variant : {"h2d", "d2h", "h2d_pageable", "d2h_pageable"})
+    EXPECT_EQ(all_pass(prepare_memcpy, params_of({{"bytes", 1 << 20}}, DType::kFp32, variant)), 1U) << variant;
+}
+
+TEST_F(DeviceCudaOps, LaunchesAndWaits) {
+  open();
+  for (const char* variant : {"eager", "graph_node", "stream_sync", "event_sync"})
+    EXPECT_EQ(all_pass(prepare_launch, params_of({}, DType::kUnknown, variant)), 1U) << variant;
+}
+
+TEST_F(DeviceCudaOps, SaysWhatAChipDoesNotHave) {
+  DeviceIdentity a100;
+  a100.name = "A100";
+  a100.cc_major = 8;
+  const OpParams fp8 = params_of({{"m", 16}, {"n", 16}, {"k", 16}}, DType::kFp8);
+  EXPECT_EQ(gemm_unsupported(a100, fp8).value_or(""), "A100 (8.0) has no fp8 matrix units; they come with 8.9");
+  EXPECT_TRUE(registers_unsupported(a100, fp8).has_value());
+  DeviceIdentity h200 = a100;
+  h200.cc_major = 9;
+  EXPECT_EQ(gemm_unsupported(h200, fp8), std::nullopt);
+  EXPECT_TRUE(gemm_unsupported(h200, params_of({{"m", 16}, {"n", 17}, {"k", 16}}, DType::kFp8)).has_value());
+  EXPECT_EQ(registers_unsupported(h200, fp8), std::nullopt);
+  DeviceIdentity v100 = a100;
+  v100.cc_major = 7;
+  EXPECT_TRUE(gemm_unsupported(v100, params_of({}, DType::kBf16)).has_value());
+  EXPECT_FALSE(gemm_unsupported(v100, params_of({}, DType::kFp16)).has_value());
+  EXPECT_TRUE(own_kernel_unsupported(v100, {}).has_value());
+}
+
+}  // namespace
+}  // namespace llmprof::device::cuda
