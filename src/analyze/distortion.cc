@@ -8,6 +8,7 @@
 #include <map>
 
 #include "analyze/analysis.h"
+#include "base/statistics.h"
 #include "derive/host_calls.h"
 #include "derive/recorded_spans.h"
 #include "derive/steps.h"
@@ -15,36 +16,11 @@
 namespace llmprof {
 namespace {
 
-constexpr size_t kStepsMin = 5;     // on either side; the median of fewer says little
-constexpr size_t kStepsMax = 4000;  // more are thinned out evenly before resampling
-constexpr size_t kResamples = 1000;
+constexpr size_t kStepsMin = 5;               // on either side; the median of fewer says little
+constexpr size_t kStepsMax = 4000;            // more are thinned out evenly before resampling
 constexpr uint64_t kSeed = 0x6c6c6d70726f66;  // fixed: the same recording gives the same interval
 constexpr double kWaitsMin = 0.5;             // share of steps in which the host waits for the GPU
 constexpr double kEqualNeighbours = 0.8;      // times that were divided evenly, not observed one by one
-
-// Steele, Lea, Flood: Fast splittable pseudorandom number generators (SplitMix64).
-class Random {
- public:
-  size_t below(size_t n) {
-    state_ += 0x9E3779B97F4A7C15ULL;
-    uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-    z ^= z >> 31;
-    return static_cast<size_t>((z >> 32) * static_cast<uint64_t>(n) >> 32);
-  }
-
- private:
-  uint64_t state_ = kSeed;
-};
-
-double median_of(std::vector<double>& values) {
-  const size_t half = values.size() / 2;
-  const std::vector<double>::iterator middle = values.begin() + static_cast<std::ptrdiff_t>(half);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
 
 std::vector<double> thinned(const std::vector<double>& values) {
   if (values.size() <= kStepsMax) return values;
@@ -52,12 +28,6 @@ std::vector<double> thinned(const std::vector<double>& values) {
   out.reserve(kStepsMax);
   for (size_t i = 0; i < kStepsMax; ++i) out.push_back(values[i * values.size() / kStepsMax]);
   return out;
-}
-
-double resampled_median(const std::vector<double>& values, Random& random, std::vector<double>& scratch) {
-  scratch.resize(values.size());
-  for (double& value : scratch) value = values[random.below(values.size())];
-  return median_of(scratch);
 }
 
 // Share of the steps of a stage after which the host waited for the GPU.
@@ -263,27 +233,13 @@ std::optional<DistortionRecord> compare_step_times(const std::vector<double>& re
                                                    const std::vector<double>& unrecorded_ns) {
   if (recorded_ns.size() < kStepsMin || unrecorded_ns.size() < kStepsMin) return std::nullopt;
   const std::vector<double> with = thinned(recorded_ns), without = thinned(unrecorded_ns);
-  std::vector<double> scratch = without;
-  const double plain = median_of(scratch);
-  scratch = with;
-  const double slowed = median_of(scratch);
+  const double plain = median_of(without), slowed = median_of(with);
   if (plain <= 0) return std::nullopt;
-  Random random;
-  std::vector<double> ratios;
-  ratios.reserve(kResamples);
-  for (size_t i = 0; i < kResamples; ++i) {
-    const double a = resampled_median(with, random, scratch);
-    const double b = resampled_median(without, random, scratch);
-    if (b > 0) ratios.push_back(a / b - 1);
-  }
-  std::sort(ratios.begin(), ratios.end());
-  const auto quantile = [&](double p) {
-    return ratios[static_cast<size_t>(p * static_cast<double>(ratios.size() - 1) + 0.5)];
-  };
+  const Interval ratio = bootstrap_median_ratio(with, without, kSeed);
   DistortionRecord row;
   row.distortion_frac = slowed / plain - 1;
-  row.ci95_low_frac = quantile(0.025);
-  row.ci95_high_frac = quantile(0.975);
+  row.ci95_low_frac = ratio.low - 1;
+  row.ci95_high_frac = ratio.high - 1;
   row.recorded_steps = static_cast<int64_t>(recorded_ns.size());
   row.unrecorded_steps = static_cast<int64_t>(unrecorded_ns.size());
   row.recorded_ms = slowed / 1e6;

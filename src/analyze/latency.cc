@@ -2,37 +2,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "analyze/analysis.h"
+#include "base/statistics.h"
 #include "derive/recorded_spans.h"
 #include "derive/steps.h"
 
 namespace llmprof {
 
 std::optional<Summary> summarize(std::vector<double> samples) {
-  if (samples.empty()) return std::nullopt;
-  std::sort(samples.begin(), samples.end());
-  const size_t n = samples.size();
-  const auto quantile = [&](double p) {
-    const double position = static_cast<double>(n - 1) * p;
-    const size_t below = static_cast<size_t>(position);
-    const double part = position - static_cast<double>(below);
-    return below + 1 < n ? samples[below] + part * (samples[below + 1] - samples[below]) : samples[below];
-  };
+  const std::optional<SampleSummary> found = summarize_samples(std::move(samples));
+  if (!found) return std::nullopt;
   Summary out;
-  out.n = static_cast<int64_t>(n);
-  double sum = 0, squares = 0;
-  for (const double x : samples) sum += x;
-  out.mean = sum / static_cast<double>(n);
-  for (const double x : samples) squares += (x - out.mean) * (x - out.mean);
-  if (n > 1) out.stddev = std::sqrt(squares / static_cast<double>(n - 1));
-  out.min = samples.front();
-  out.p50 = quantile(0.5);
-  out.p90 = quantile(0.9);
-  out.p99 = quantile(0.99);
-  out.max = samples.back();
+  out.n = found->n;
+  out.mean = found->mean;
+  if (found->n > 1) out.stddev = found->stddev;
+  out.min = found->min;
+  out.p50 = found->median;
+  out.p90 = found->p90;
+  out.p99 = found->p99;
+  out.max = found->max;
   return out;
 }
 
