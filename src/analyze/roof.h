@@ -1,33 +1,11 @@
-// The roofline: attainable rate = min(peak, intensity x bandwidth) (Williams, Waterman and Patterson, CACM 52(4),
-// 2009).
+// What limits what was recorded, by its place on the roofline (hardware/roofline.h).
 #pragma once
 
 #include "analyze/groups.h"
 #include "analyze/report_data.h"
+#include "hardware/roofline.h"
 
 namespace llmprof {
-
-// A kernel whose mean duration is below kShortKernelNs and that reaches less than kLatencyRoofFrac of its roof is
-// called latency-bound: launching, ramping up and draining one grid takes 1.5 to 3 us on current GPUs whatever it
-// computes, so under 6 us at least a quarter to a half of the time is that fixed cost and not the roof. So is any
-// kernel below kFarFromRoofFrac: neither arithmetic nor memory is what it waits for (one thread block, a chain of
-// dependent steps).
-inline constexpr double kShortKernelNs = 6000;
-inline constexpr double kLatencyRoofFrac = 0.25;
-inline constexpr double kFarFromRoofFrac = 0.10;
-
-enum class Bound : uint8_t { kUnknown, kCompute, kMemory, kLatency, kCopy, kComm };
-std::string_view bound_name(Bound bound);
-
-struct RoofPoint {
-  OptDouble compute_ns, memory_ns;  // time at peak and at bandwidth
-  OptDouble roof_ns;                // the larger; absent unless both ceilings are known (flops 0 needs only bandwidth)
-  Bound bound = Bound::kUnknown;
-};
-
-// Place of `flops` and `bytes`, done in `calls` kernels of total_ns altogether. Rates per second.
-RoofPoint place_on_roof(double flops, double bytes, double total_ns, double calls, OptDouble flops_per_s,
-                        OptDouble bytes_per_s);
 
 // What limits an activity: by its place on the roof where its arithmetic is known (`work` not kNoRow); else by nature:
 // copies, communication, short kernels (latency), and passes over memory (norm, elementwise, ...). A GEMM or attention

@@ -1,0 +1,230 @@
+#include "hardware/measured.h"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "base/json_writer.h"
+
+namespace llmprof {
+namespace {
+
+constexpr std::string_view kSchema = "llmprof.ceilings/1";
+constexpr int64_t kFileBytesMax = int64_t{1} << 20;
+constexpr size_t kRatesMax = 256;  // in one group
+constexpr size_t kTextBytesMax = 1024;
+constexpr size_t kFileNameMax = 200;
+constexpr std::string_view kAdvice = "measure again: llmprof peaks";
+
+using Rates = std::map<std::string, MeasuredRate>;
+struct Group {
+  const char* name;
+  Rates MeasuredCeilings::*rates;
+};
+constexpr Group kGroups[] = {{"library_tflops", &MeasuredCeilings::library_tflops},
+                             {"unit_tflops", &MeasuredCeilings::unit_tflops},
+                             {"bandwidth_gbs", &MeasuredCeilings::bandwidth_gbs},
+                             {"latency_us", &MeasuredCeilings::latency_us}};
+struct Text {
+  const char* name;
+  std::string MeasuredCeilings::*text;
+};
+constexpr Text kTexts[] = {{"device_key", &MeasuredCeilings::device_key},
+                           {"name", &MeasuredCeilings::name},
+                           {"uuid", &MeasuredCeilings::uuid},
+                           {"driver", &MeasuredCeilings::driver},
+                           {"tool_version", &MeasuredCeilings::tool_version}};
+
+void write_rate(JsonWriter& json, const MeasuredRate& rate) {
+  const auto known = [](double value) { return value > 0 ? std::optional<double>(value) : std::nullopt; };
+  json.begin_object();
+  json.field("value", rate.value).field("how", rate.how).field("iqr_frac", rate.iqr_frac);
+  json.field("clock_mhz", known(rate.clock_mhz)).field("power_w", known(rate.power_w));
+  json.end_object();
+}
+
+std::string to_text(const MeasuredCeilings& ceilings) {
+  JsonWriter json;
+  json.begin_object();
+  json.field("schema", kSchema);
+  for (const Text& text : kTexts) json.field(text.name, ceilings.*text.text);
+  json.field("unix_s", ceilings.unix_s);
+  for (const Group& group : kGroups) {
+    json.key(group.name).begin_object();
+    for (const auto& [name, rate] : ceilings.*group.rates) {
+      json.key(name);
+      write_rate(json, rate);
+    }
+    json.end_object();
+  }
+  json.end_object();
+  return json.take() + "\n";
+}
+
+tl::unexpected<Error> damaged(const std::string& path, const std::string& what) {
+  return fail("expected measured ceilings, found " + what, path, std::string(kAdvice));
+}
+
+std::optional<double> finite_number(simdjson::dom::element element) {
+  double value = 0;
+  if (element.get(value) != simdjson::SUCCESS || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+std::optional<std::string> short_text(simdjson::dom::element element) {
+  std::string_view text;
+  if (element.get(text) != simdjson::SUCCESS || text.size() > kTextBytesMax) return std::nullopt;
+  return std::string(text);
+}
+
+// A rate above 0; its other fields may be absent or null.
+std::optional<MeasuredRate> rate_of(simdjson::dom::element element) {
+  simdjson::dom::object object;
+  if (element.get(object) != simdjson::SUCCESS) return std::nullopt;
+  MeasuredRate rate;
+  for (const simdjson::dom::key_value_pair field : object) {
+    if (field.key == "how") {
+      const std::optional<std::string> how = short_text(field.value);
+      if (!how) return std::nullopt;
+      rate.how = *how;
+      continue;
+    }
+    double* const number = field.key == "value"       ? &rate.value
+                           : field.key == "iqr_frac"  ? &rate.iqr_frac
+                           : field.key == "clock_mhz" ? &rate.clock_mhz
+                           : field.key == "power_w"   ? &rate.power_w
+                                                      : nullptr;
+    if (number == nullptr || field.value.is_null()) continue;
+    const std::optional<double> value = finite_number(field.value);
+    if (!value || *value < 0) return std::nullopt;
+    *number = *value;
+  }
+  if (rate.value <= 0) return std::nullopt;
+  return rate;
+}
+
+Result<Rates> rates_of(simdjson::dom::element document, const Group& group, const std::string& path) {
+  simdjson::dom::object object;
+  if (document[group.name].get(object) != simdjson::SUCCESS)
+    return damaged(path, fmt::format("no object \"{}\"", group.name));
+  Rates rates;
+  for (const simdjson::dom::key_value_pair field : object) {
+    const std::optional<MeasuredRate> rate = rate_of(field.value);
+    if (!rate || field.key.size() > kTextBytesMax || rates.size() >= kRatesMax)
+      return damaged(path, fmt::format("\"{}\" without a value above 0 in {}", field.key.substr(0, 64), group.name));
+    rates[std::string(field.key)] = *rate;
+  }
+  return rates;
+}
+
+Result<std::string> read_small_file(const std::string& path) {
+  std::FILE* file = std::fopen(path.c_str(), "rb");
+  if (file == nullptr)
+    return fail(std::string("cannot read the measured ceilings: ") + std::strerror(errno), path, std::string(kAdvice));
+  std::string text(static_cast<size_t>(kFileBytesMax) + 1, '\0');
+  const size_t got = std::fread(text.data(), 1, text.size(), file);
+  const bool unreadable = std::ferror(file) != 0;
+  std::fclose(file);
+  if (unreadable) return fail("cannot read the measured ceilings", path, std::string(kAdvice));
+  if (got > static_cast<size_t>(kFileBytesMax)) return damaged(path, "a file of over 1 MiB");
+  text.resize(got);
+  return text;
+}
+
+Status make_folders(const std::string& file) {
+  for (size_t at = file.find('/', 1); at != std::string::npos; at = file.find('/', at + 1)) {
+    const std::string folder = file.substr(0, at);
+    if (mkdir(folder.c_str(), 0777) == 0 || errno == EEXIST) continue;
+    return fail(std::string("cannot make a folder for the measured ceilings: ") + std::strerror(errno), folder,
+                "set LLMPROF_HOME to a folder that you may write to, or pass --no-store");
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<MeasuredRate> memory_ceiling(const MeasuredCeilings& ceilings) {
+  std::optional<MeasuredRate> best;
+  for (const char* kind : {"read", "write", "copy", "triad"}) {
+    const Rates::const_iterator found = ceilings.bandwidth_gbs.find(kind);
+    if (found != ceilings.bandwidth_gbs.end() && (!best || found->second.value > best->value)) best = found->second;
+  }
+  return best;
+}
+
+std::optional<double> measured_ridge(const MeasuredCeilings& ceilings, std::string_view dtype) {
+  const Rates::const_iterator peak = ceilings.library_tflops.find(std::string(dtype));
+  const std::optional<MeasuredRate> memory = memory_ceiling(ceilings);
+  if (peak == ceilings.library_tflops.end() || !memory || memory->value <= 0) return std::nullopt;
+  return peak->second.value * 1e12 / (memory->value * 1e9);
+}
+
+std::string ceilings_path(std::string_view device_key) {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value != nullptr ? value : "");
+  };
+  std::string folder = variable("LLMPROF_HOME");
+  if (folder.empty()) {
+    const std::string state = variable("XDG_STATE_HOME");
+    folder = (state.empty() ? variable("HOME") + "/.local/state" : state) + "/llmprof";
+  }
+  std::string name;
+  for (const char c : device_key.substr(0, kFileNameMax)) {
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-';
+    name += plain ? c : '_';
+  }
+  return folder + "/ceilings/" + name + ".json";
+}
+
+Result<MeasuredCeilings> read_ceilings(const std::string& path) {
+  LLMPROF_ASSIGN(const std::string text, read_small_file(path));
+  simdjson::dom::parser parser;
+  simdjson::dom::element document;
+  if (const simdjson::error_code error = parser.parse(text).get(document); error != simdjson::SUCCESS)
+    return damaged(path, text.empty() ? "an empty file" : fmt::format("no JSON: {}", simdjson::error_message(error)));
+  std::string_view schema;
+  if (document["schema"].get(schema) != simdjson::SUCCESS) return damaged(path, "a JSON file without a schema");
+  if (schema != kSchema) return damaged(path, fmt::format("schema \"{}\"", schema.substr(0, 64)));
+  MeasuredCeilings ceilings;
+  for (const Text& text_field : kTexts) {
+    simdjson::dom::element element;
+    const bool there = document[text_field.name].get(element) == simdjson::SUCCESS;
+    const std::optional<std::string> value = there ? short_text(element) : std::nullopt;
+    if (!value) return damaged(path, fmt::format("no text \"{}\"", text_field.name));
+    ceilings.*text_field.text = *value;
+  }
+  if (document["unix_s"].get(ceilings.unix_s) != simdjson::SUCCESS) return damaged(path, "no time \"unix_s\"");
+  for (const Group& group : kGroups) {
+    LLMPROF_ASSIGN(ceilings.*group.rates, rates_of(document, group, path));
+  }
+  return ceilings;
+}
+
+Status write_ceilings(const std::string& path, const MeasuredCeilings& ceilings) {
+  LLMPROF_CHECK(make_folders(path));
+  const std::string text = to_text(ceilings), beside = fmt::format("{}.{}", path, getpid());
+  const auto failed = [&path](const char* why) {
+    return fail(std::string("cannot keep the measured ceilings: ") + why, path,
+                "set LLMPROF_HOME to a folder that you may write to, or pass --no-store");
+  };
+  std::FILE* file = std::fopen(beside.c_str(), "wb");
+  if (file == nullptr) return failed(std::strerror(errno));
+  const bool wrote = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  const bool closed = std::fclose(file) == 0;
+  if (wrote && closed && std::rename(beside.c_str(), path.c_str()) == 0) return {};
+  const int why = errno;
+  std::remove(beside.c_str());
+  return failed(std::strerror(why));
+}
+
+}  // namespace llmprof
