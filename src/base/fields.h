@@ -69,6 +69,11 @@ constexpr Row kNoRow = 0xFFFFFFFFU;
     FIELDS(LLMPROF_FIELD_MEMBER_)                                                    \
     static constexpr ::llmprof::TableInfo info() { return {table_name, table_doc}; } \
     template <class V>                                                               \
+    void for_each_field(V&& visitor) {                                               \
+      Type& self = *this;                                                            \
+      FIELDS(LLMPROF_COLUMN_VISIT_)                                                  \
+    }                                                                                \
+    template <class V>                                                               \
     void for_each_field(V&& visitor) const {                                         \
       const Type& self = *this;                                                      \
       FIELDS(LLMPROF_COLUMN_VISIT_)                                                  \

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,10 @@
 namespace llmprof::bench {
 
 struct PeaksOptions {
+  std::span<const device::Operation> operations;  // "gemm", "registers", "memory", "memcpy", "launch" are used
   bool quick = false;
-  std::vector<DType> dtypes;  // empty: all that the device has
+  std::vector<DType> dtypes;                                                       // empty: all that the device has
+  std::function<void(const std::string& what)> begin = [](const std::string&) {};  // before each row
 };
 
 struct PeakRow {
@@ -23,7 +26,7 @@ struct PeakRow {
   std::string name;   // dtype or kind
   std::string path;   // "library", "registers"; empty for the others
   CaseResult result;  // sustained timing, best of the shapes
-  double value = 0;   // TFLOP/s, GB/s or us
+  double value = 0;   // TFLOP/s, GB/s or us; 0 unless it was timed
   std::string shape;  // "8192x8192x8192", or bytes
 };
 
@@ -37,6 +40,7 @@ struct Peaks {
 // Rows in the order of the report; `done` after each.
 Result<Peaks> measure_peaks(device::Device& device, const PeaksOptions& options, const std::atomic<bool>& stop,
                             const std::function<void(const PeakRow&)>& done);
+// Rows that were timed. Those above what the data sheet allows at the clock they ran at are no records, and left out.
 MeasuredCeilings ceilings_of(const Peaks& peaks);
 
 }  // namespace llmprof::bench

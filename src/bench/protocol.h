@@ -39,6 +39,7 @@ struct Protocol {
   double noise_change_max = 0.05;  // the relative deviation itself changed by less than this over the window
   int noise_window = 512;
   bool cold = true, sustained = true;
+  int sets_max = 64;  // 1: one set of buffers, which stays in a cache that holds it
 };
 
 // Times in one regime.

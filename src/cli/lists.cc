@@ -4,9 +4,12 @@
 
 #include "analyze/analysis.h"
 #include "analyze/finding.h"
+#include "base/nearest.h"
 #include "base/text_table.h"
+#include "bench/rows.h"
 #include "derive/kernel_rules.h"
 #include "derive/op_rules.h"
+#include "device/op.h"
 #include "hardware/hardware.h"
 #include "import/importer.h"
 #include "model/catalogue.h"
@@ -97,7 +100,27 @@ std::string list_rules(bool) {
          "\nOperators whose shapes give FLOPs and bytes.\n\n" + operators.render("");
 }
 
-std::string list_metrics(bool markdown) { return markdown ? metrics_markdown() : metrics_text(); }
+std::string list_metrics(bool markdown) {
+  const std::vector<MetricSection> benchmarks = {
+      record_section<bench::PeakFlopsRow>(), record_section<bench::PeakBandwidthRow>(),
+      record_section<bench::PeakLatencyRow>(), record_section<bench::RidgeRow>(), record_section<bench::CaseRow>()};
+  return markdown ? metrics_markdown(benchmarks) : metrics_text(benchmarks);
+}
+
+std::string list_benchmarks(bool) {
+  std::string out;
+  for (const device::Operation& operation : device::operations()) {
+    out += fmt::format("{}\n  {}\n", operation.name, operation.title);
+    for (const device::Axis& axis : operation.axes)
+      out += fmt::format("  --{:<12} {:>10}  {}\n", axis.name, axis.usual, axis.doc);
+    std::vector<std::string> names(operation.variants.begin(), operation.variants.end());
+    if (!names.empty()) out += fmt::format("  --variant      {}\n", join_or(names));
+    names.clear();
+    for (const DType dtype : operation.dtypes) names.emplace_back(dtype_name(dtype));
+    if (!names.empty()) out += fmt::format("  --dtype        {}\n", join_or(names));
+  }
+  return out + "The first of a choice, and the value beside an axis, is what is taken unless told otherwise.\n";
+}
 
 constexpr List kLists[] = {
     {"importers", "file formats that analyze reads", list_importers},
@@ -109,6 +132,7 @@ constexpr List kLists[] = {
     {"formats", "output formats", list_formats},
     {"gpus", "the hardware table", list_gpus},
     {"models", "the model table", list_models},
+    {"benchmarks", "the operations that bench measures, with their axes", list_benchmarks},
 };
 
 }  // namespace

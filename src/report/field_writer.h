@@ -1,21 +1,14 @@
-// How a field of a record is written, by its type: the one place where optional becomes null and nanoseconds become
-// milliseconds. Shared by JSON and CSV.
+// How a field of a report's record is written, by its type: base/record_writer.h, and nanoseconds as milliseconds.
+// Shared by JSON and CSV.
 #pragma once
 
-#include <fmt/format.h>
-
-#include <cmath>
 #include <string>
 
 #include "analyze/report_data.h"
-#include "base/json_writer.h"
+#include "base/record_writer.h"
 
 namespace llmprof {
 
-inline void write_json(JsonWriter& json, const std::string& value) { json.value(value); }
-inline void write_json(JsonWriter& json, int64_t value) { json.value(value); }
-inline void write_json(JsonWriter& json, double value) { json.value(value); }
-inline void write_json(JsonWriter& json, bool value) { json.value(value); }
 inline void write_json(JsonWriter& json, Milliseconds value) { json.value(value.ms()); }
 inline void write_json(JsonWriter& json, KnownMilliseconds value) {
   if (value.known) {
@@ -24,46 +17,8 @@ inline void write_json(JsonWriter& json, KnownMilliseconds value) {
     json.null();
   }
 }
-template <class T>
-void write_json(JsonWriter& json, const std::optional<T>& value) {
-  if (value) {
-    write_json(json, *value);
-  } else {
-    json.null();
-  }
-}
 
-// The fields of a record into an object that is open already.
-template <class Record>
-void write_fields(JsonWriter& json, const Record& record) {
-  record.for_each_field([&](const FieldInfo& field, const auto& value) {
-    json.key(field.name);
-    write_json(json, value);
-  });
-}
-template <class Record>
-void write_record(JsonWriter& json, const Record& record) {
-  json.begin_object();
-  write_fields(json, record);
-  json.end_object();
-}
-template <class Record>
-void write_records(JsonWriter& json, std::string_view key, const std::vector<Record>& rows) {
-  json.key(key).begin_array();
-  for (const Record& row : rows) write_record(json, row);
-  json.end_array();
-}
-
-// As CSV text; unknown is an empty field.
-inline std::string csv_text(const std::string& value) { return value; }
-inline std::string csv_text(int64_t value) { return std::to_string(value); }
-inline std::string csv_text(bool value) { return value ? "true" : "false"; }
-inline std::string csv_text(double value) { return std::isfinite(value) ? fmt::format("{}", value) : std::string(); }
 inline std::string csv_text(Milliseconds value) { return csv_text(value.ms()); }
 inline std::string csv_text(KnownMilliseconds value) { return value.known ? csv_text(value.ms()) : std::string(); }
-template <class T>
-std::string csv_text(const std::optional<T>& value) {
-  return value ? csv_text(*value) : std::string();
-}
 
 }  // namespace llmprof

@@ -10,26 +10,15 @@
 namespace llmprof {
 namespace {
 
-struct Section {
-  TableInfo info;
-  std::vector<FieldInfo> fields;
-};
-
-template <class Record>
-Section record_section() {
-  Section section{Record::info(), {}};
-  Record{}.for_each_field([&](const FieldInfo& field, const auto&) { section.fields.push_back(field); });
-  return section;
-}
 template <class Table>
-Section table_section() {
-  Section section{Table::info(), {}};
+MetricSection table_section() {
+  MetricSection section{Table::info(), {}};
   const Table table;
   table.for_each_column([&](const FieldInfo& field, const auto&) { section.fields.push_back(field); });
   return section;
 }
 
-std::vector<Section> report_sections() {
+std::vector<MetricSection> report_sections() {
   return {record_section<StageTiming>(),       record_section<OperatorRecord>(),   record_section<KernelRecord>(),
           record_section<CategoryRecord>(),    record_section<RooflineRecord>(),   record_section<IdleRecord>(),
           record_section<IdleSiteRecord>(),    record_section<HostRecord>(),       record_section<MemoryPoint>(),
@@ -39,14 +28,14 @@ std::vector<Section> report_sections() {
           record_section<ThrottleRecord>(),    record_section<DistortionRecord>(), record_section<LaunchSiteRecord>()};
 }
 
-std::vector<Section> imported_sections() {
-  std::vector<Section> out;
+std::vector<MetricSection> imported_sections() {
+  std::vector<MetricSection> out;
 #define LLMPROF_SECTION(Type, name) out.push_back(table_section<Type>());
   LLMPROF_IMPORTED_TABLES(LLMPROF_SECTION)
   return out;
 }
-std::vector<Section> derived_sections() {
-  std::vector<Section> out;
+std::vector<MetricSection> derived_sections() {
+  std::vector<MetricSection> out;
   LLMPROF_DERIVED_TABLES(LLMPROF_SECTION)
 #undef LLMPROF_SECTION
   return out;
@@ -59,9 +48,9 @@ std::string cell(std::string_view text) {
   return out;
 }
 
-std::string markdown(const std::vector<Section>& sections) {
+std::string markdown(const std::vector<MetricSection>& sections) {
   std::string out;
-  for (const Section& section : sections) {
+  for (const MetricSection& section : sections) {
     out += fmt::format("### {}\n\n{}.\n\n| column | unit | meaning |\n|---|---|---|\n", section.info.name,
                        section.info.doc);
     for (const FieldInfo& field : section.fields)
@@ -71,9 +60,9 @@ std::string markdown(const std::vector<Section>& sections) {
   return out;
 }
 
-std::string lines(const std::vector<Section>& sections) {
+std::string lines(const std::vector<MetricSection>& sections) {
   std::string out;
-  for (const Section& section : sections) {
+  for (const MetricSection& section : sections) {
     out += fmt::format("{}: {}\n", section.info.name, section.info.doc);
     for (const FieldInfo& field : section.fields) {
       const std::string unit = field.unit.empty() ? std::string() : fmt::format(" [{}]", field.unit);
@@ -92,10 +81,11 @@ std::string names(std::string_view (*name)(Enum), size_t count) {
 
 }  // namespace
 
-std::string metrics_markdown() {
+std::string metrics_markdown(const std::vector<MetricSection>& benchmarks) {
   std::string out =
       "# Metrics\n\n"
-      "Generated from the declarations in `src/analyze/report_data.h`, `src/trace/tables.h`, `src/base/diagnostics.h` "
+      "Generated from the declarations in `src/analyze/report_data.h`, `src/trace/tables.h`, `src/bench/rows.h`, "
+      "`src/base/diagnostics.h` "
       "and "
       "`src/analyze/finding_registry.cc`; do not edit. A value that is not known is null in JSON and empty in CSV. "
       "Ratios "
@@ -123,10 +113,13 @@ std::string metrics_markdown() {
   out += "\n## Recording\n\nThe tables of a trace as importers and collectors fill them.\n\n" +
          markdown(imported_sections());
   out += "## Derived\n\nWhat llmprof adds to a recording before it analyses it.\n\n" + markdown(derived_sections());
+  out += "## Benchmarks\n\nRows of `llmprof peaks` and `llmprof bench`, in JSON and CSV.\n\n" + markdown(benchmarks);
   while (out.ends_with("\n\n")) out.pop_back();
   return out;
 }
 
-std::string metrics_text() { return lines(report_sections()) + lines(imported_sections()) + lines(derived_sections()); }
+std::string metrics_text(const std::vector<MetricSection>& benchmarks) {
+  return lines(report_sections()) + lines(imported_sections()) + lines(derived_sections()) + lines(benchmarks);
+}
 
 }  // namespace llmprof

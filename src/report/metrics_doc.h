@@ -3,11 +3,28 @@
 #pragma once
 
 #include <string>
+#include <vector>
+
+#include "base/fields.h"
 
 namespace llmprof {
 
-std::string metrics_markdown();
+// A table or a record, as it was declared.
+struct MetricSection {
+  TableInfo info;
+  std::vector<FieldInfo> fields;
+};
+template <class Record>
+MetricSection record_section() {
+  MetricSection section{Record::info(), {}};
+  const Record record{};
+  record.for_each_field([&](const FieldInfo& field, const auto&) { section.fields.push_back(field); });
+  return section;
+}
+
+// `benchmarks`: the records of rooms that this one does not know.
+std::string metrics_markdown(const std::vector<MetricSection>& benchmarks);
 // The same as plain lines "table.column [unit]  sentence".
-std::string metrics_text();
+std::string metrics_text(const std::vector<MetricSection>& benchmarks);
 
 }  // namespace llmprof

@@ -1,0 +1,115 @@
+#include "bench/candidates.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace llmprof::bench {
+namespace {
+
+constexpr int kRounds = 3;           // interleaved, so that a drift meets all candidates
+constexpr double kScreenUs = 5'000;  // of one candidate in one round
+constexpr int kScreenLaunchesMax = 5;
+constexpr size_t kFinalists = 3;
+constexpr double kFinalUs = 10'000;  // of one finalist in one round
+constexpr int kFinalLaunchesMax = 4096;
+
+struct Entry {
+  size_t position;
+  double once_us = 0;  // of the warm-up: what the rounds are sized by
+  std::vector<double> us;
+  double median() const { return median_of(us); }
+};
+
+int launches_for(double us, double budget_us, int most) {
+  return static_cast<int>(std::clamp(budget_us / std::max(us, 0.01), 1.0, static_cast<double>(most)));
+}
+
+Result<double> time_once(device::Device& device, const device::Candidate& candidate, int sets, int launches) {
+  LLMPROF_ASSIGN(const std::vector<device::Sample> samples,
+                 device.time_sustained({candidate.enqueue, sets, launches, 1, false}));
+  if (samples.empty()) return fail(fmt::format("the device gave no time of {}", candidate.backend));
+  return samples[0].us;
+}
+
+// Times of the entries, `kRounds` each; an entry that cannot be run any more loses its place.
+Status play_rounds(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index, int sets,
+                   double budget_us, int launches_max, std::vector<Entry>& entries, const std::atomic<bool>& stop) {
+  for (Entry& entry : entries) entry.us.clear();
+  for (int round = 0; round < kRounds; ++round) {
+    for (Entry& entry : entries) {
+      if (stop) return {};
+      const int launches = launches_for(entry.once_us, budget_us, launches_max);
+      LLMPROF_ASSIGN(const double us, time_once(device, op.candidates()[index[entry.position]], sets, launches));
+      entry.us.push_back(us);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+RightCandidates check_candidates(device::PreparedOp& op, const std::atomic<bool>& stop) {
+  RightCandidates out;
+  bool mistrusted = false, failed = false;
+  for (size_t i = 0; i < op.candidates().size() && !stop; ++i) {
+    const std::string& backend = op.candidates()[i].backend;
+    const auto leave_out = [&](const std::string& why) {
+      out.note += fmt::format("{}{}: {}", out.note.empty() ? "" : "; ", backend, why);
+    };
+    Result<device::Check> check = op.check(i);
+    if (!check) {
+      leave_out(check.error().what);
+      continue;
+    }
+    if (check->status == device::CheckStatus::kFailed) {
+      failed = true;
+      leave_out(fmt::format(
+          "wrong results, {}",
+          check->note.empty() ? fmt::format("{:.3g} times the tolerance", check->worst_over_tolerance) : check->note));
+      continue;
+    }
+    mistrusted |= check->status == device::CheckStatus::kMistrusted;
+    if (check->status == device::CheckStatus::kMistrusted && !check->note.empty()) leave_out(check->note);
+    out.index.push_back(i);
+    out.checks.push_back(*std::move(check));
+  }
+  out.status = out.index.empty() ? (failed ? CaseStatus::kFailed : CaseStatus::kError)
+               : mistrusted      ? CaseStatus::kMistrusted
+                                 : CaseStatus::kPassed;
+  return out;
+}
+
+Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index,
+                                int sets, const std::atomic<bool>& stop) {
+  std::vector<Entry> entries;
+  for (size_t i = 0; i < index.size() && !stop; ++i) {
+    const device::Candidate& candidate = op.candidates()[index[i]];
+    LLMPROF_CHECK(time_once(device, candidate, sets, 1));  // first calls load, compile and allocate
+    LLMPROF_ASSIGN(const double us, time_once(device, candidate, sets, 1));
+    entries.push_back({i, us, {us}});
+  }
+  if (stop) return Choice{};
+  const auto faster = [](const Entry& a, const Entry& b) { return a.median() < b.median(); };
+  if (entries.size() > 1) {
+    LLMPROF_CHECK(play_rounds(device, op, index, sets, kScreenUs, kScreenLaunchesMax, entries, stop));
+    if (stop) return Choice{};
+    std::stable_sort(entries.begin(), entries.end(), faster);
+    std::vector<Entry> finalists(entries.begin(),
+                                 entries.begin() + static_cast<std::ptrdiff_t>(std::min(kFinalists, entries.size())));
+    for (size_t i = finalists.size(); i < entries.size(); ++i)
+      if (entries[i].position == 0) finalists.push_back(entries[i]);
+    entries = std::move(finalists);
+    for (Entry& entry : entries) entry.once_us = entry.median();
+  }
+  LLMPROF_CHECK(play_rounds(device, op, index, sets, kFinalUs, kFinalLaunchesMax, entries, stop));
+  if (stop) return Choice{};
+  const std::vector<Entry>::const_iterator best = std::min_element(entries.begin(), entries.end(), faster);
+  Choice choice{best->position, best->median(), 0};
+  for (const Entry& entry : entries)
+    if (entry.position == 0 && choice.us > 0) choice.gap_frac = entry.median() / choice.us - 1;
+  return choice;
+}
+
+}  // namespace llmprof::bench

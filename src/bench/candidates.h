@@ -1,0 +1,29 @@
+// Which of the ways to do an operation is timed: only those whose results are right, and of these the fastest.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+#include "bench/protocol.h"
+
+namespace llmprof::bench {
+
+// A check of every candidate; those that may be timed, in the library's order.
+struct RightCandidates {
+  std::vector<size_t> index;
+  std::vector<device::Check> checks;  // of these
+  CaseStatus status = CaseStatus::kError;
+  std::string note;  // the candidates that were left out, and why
+};
+RightCandidates check_candidates(device::PreparedOp& op, const std::atomic<bool>& stop);
+
+struct Choice {
+  size_t position = 0;  // in RightCandidates::index
+  double us = 0;        // of one execution, roughly
+  double gap_frac = 0;  // how much slower the first of them was
+};
+// A quick round over all, a longer one over the three best and the first. Needs at least one.
+Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index,
+                                int sets, const std::atomic<bool>& stop);
+
+}  // namespace llmprof::bench

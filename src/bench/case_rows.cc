@@ -1,0 +1,154 @@
+#include "bench/case_rows.h"
+
+#include <fmt/format.h>
+
+#include "bench/data_sheet.h"
+#include "bench/peaks_report.h"
+#include "hardware/roofline.h"
+
+namespace llmprof::bench {
+namespace {
+
+constexpr double kMib = 1024.0 * 1024.0;
+
+std::string_view check_name(device::CheckStatus status) {
+  switch (status) {
+    case device::CheckStatus::kPassed:
+      return "passed";
+    case device::CheckStatus::kMistrusted:
+      return "mistrusted";
+    case device::CheckStatus::kFailed:
+      return "failed";
+    case device::CheckStatus::kSkipped:
+      break;
+  }
+  return "skipped";
+}
+
+// The type whose arithmetic does the work: the inputs' on matrix units, else FP32, in which row operators compute.
+std::string arithmetic_type(const CaseResult& result) {
+  const bool own = result.cost.matrix || result.cost.bytes() <= 0 || result.params.dtype == DType::kFp64;
+  return std::string(dtype_name(own ? result.params.dtype : DType::kFp32));
+}
+
+OptNumber rate_of(const std::map<std::string, MeasuredRate>& rates, const std::string& name) {
+  const std::map<std::string, MeasuredRate>::const_iterator found = rates.find(name);
+  return found != rates.end() ? OptNumber(found->second.value) : std::nullopt;
+}
+
+// TFLOP/s: matrix products are held against the library's best, other arithmetic against the units' own.
+OptNumber measured_tflops(const CaseResult& result, const MeasuredCeilings& measured) {
+  const std::string type = arithmetic_type(result);
+  const OptNumber library = rate_of(measured.library_tflops, type), units = rate_of(measured.unit_tflops, type);
+  if (result.cost.matrix) return library;
+  return units ? units : library;
+}
+
+void place(const CaseResult& result, const Ceilings& ceilings, double median_us, CaseRow& row) {
+  const auto per_s = [](const OptNumber& rate, double unit) { return rate ? OptNumber(*rate * unit) : std::nullopt; };
+  row.bound = bound_name(Bound::kUnknown);
+  if (ceilings.measured) {
+    const std::optional<MeasuredRate> memory = memory_ceiling(*ceilings.measured);
+    const RoofPoint point = place_on_roof(result.cost.flops, result.cost.bytes(), median_us * 1e3, 1,
+                                          per_s(measured_tflops(result, *ceilings.measured), 1e12),
+                                          memory ? OptNumber(memory->value * 1e9) : std::nullopt);
+    if (point.roof_ns) {
+      row.of_ceiling_frac = *point.roof_ns / (median_us * 1e3);
+      row.ceiling_kind = point.compute_ns && *point.compute_ns > *point.memory_ns ? arithmetic_type(result) : "memory";
+      row.bound = bound_name(point.bound);
+    }
+  }
+  const RoofPoint sheet = place_on_roof(result.cost.flops, result.cost.bytes(), median_us * 1e3, 1,
+                                        per_s(sheet_tflops(ceilings.sheet, arithmetic_type(result)), 1e12),
+                                        per_s(sheet_gbs(ceilings.sheet), 1e9));
+  if (sheet.roof_ns) row.of_datasheet_frac = *sheet.roof_ns / (median_us * 1e3);
+}
+
+void fill_timing(const CaseResult& result, const Timing& timing, const Ceilings& ceilings, CaseRow& row) {
+  const SampleSummary& s = timing.summary;
+  row.regime = regime_name(timing.regime);
+  row.n = s.n;
+  row.mean_us = s.mean;
+  if (s.n > 1) row.stddev_us = s.stddev;
+  row.median_us = s.median;
+  row.min_us = s.min;
+  row.q1_us = s.q1;
+  row.q3_us = s.q3;
+  row.max_us = s.max;
+  row.p90_us = s.p90;
+  row.p99_us = s.p99;
+  row.iqr_frac = s.iqr_frac();
+  row.launches_per_sample = timing.launches_per_sample;
+  row.sets = timing.sets;
+  row.settled = timing.settled;
+  row.throttled = timing.throttled;
+  row.sm_clock_mhz = timing.clock_mhz;
+  row.power_w = timing.power_w;
+  row.temperature_c = timing.temperature_c;
+  row.throttle = throttle_text(timing);
+  if (s.median <= 0) return;
+  if (result.cost.flops > 0) row.tflops = result.cost.flops / s.median / 1e6;
+  if (result.cost.bytes() > 0) row.gbs = result.cost.bytes() / s.median / 1e3;
+  place(result, ceilings, s.median, row);
+}
+
+CaseRow common_row(const CaseResult& result) {
+  CaseRow row;
+  row.name = result.operation;
+  row.variant = result.params.variant;
+  row.backend = result.backend;
+  row.shape = shape_text(result.params);
+  row.dtype = dtype_name(result.params.dtype);
+  row.status = case_status_name(result.status);
+  row.note = result.note;
+  row.flops = result.cost.flops;
+  row.bytes_read = result.cost.read_bytes;
+  row.bytes_written = result.cost.write_bytes;
+  row.bytes = result.cost.bytes();
+  if (result.cost.bytes() > 0) row.intensity = result.cost.intensity();
+  if (result.memory_bytes > 0) row.memory_mib = static_cast<double>(result.memory_bytes) / kMib;
+  if (result.peak_memory_bytes > 0) row.peak_memory_mib = static_cast<double>(result.peak_memory_bytes) / kMib;
+  if (!result.backend.empty()) row.gap_to_first_frac = result.gap_to_first_frac;
+  row.check_status = check_name(result.check.status);
+  row.check_compared = result.check.compared;
+  if (result.check.compared > 0) {
+    row.check_worst_over_tolerance = result.check.worst_over_tolerance;
+    row.check_rel_l2 = result.check.rel_l2;
+  }
+  row.bound = bound_name(Bound::kUnknown);
+  row.seed = static_cast<int64_t>(result.params.seed);
+  row.repro = repro_line(result.operation, result.params);
+  return row;
+}
+
+}  // namespace
+
+std::string CaseRecord::key() const {
+  return fmt::format("{} {} {} {} {} {}", row.name, row.variant, row.shape, row.dtype, row.regime, row.seed);
+}
+
+std::vector<CaseRecord> records_of(const CaseResult& result, const Ceilings& ceilings) {
+  std::vector<CaseRecord> out;
+  for (const Timing& timing : result.timings) {
+    out.push_back({common_row(result), timing.samples_us});
+    fill_timing(result, timing, ceilings, out.back().row);
+  }
+  if (out.empty()) out.push_back({common_row(result), {}});
+  return out;
+}
+
+std::string shape_text(const device::OpParams& params) {
+  std::string out;
+  for (const auto& [name, value] : params.axes) out += fmt::format("{}{}={}", out.empty() ? "" : " ", name, value);
+  return out;
+}
+
+std::string repro_line(const std::string& operation, const device::OpParams& params) {
+  std::string out = "llmprof bench " + operation;
+  for (const auto& [name, value] : params.axes) out += fmt::format(" --{} {}", name, value);
+  if (params.dtype != DType::kUnknown) out += fmt::format(" --dtype {}", dtype_name(params.dtype));
+  if (!params.variant.empty()) out += " --variant " + params.variant;
+  return out + fmt::format(" --seed {}", params.seed);
+}
+
+}  // namespace llmprof::bench

@@ -1,0 +1,69 @@
+#include "bench/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text_table.h"
+
+namespace llmprof::bench {
+namespace {
+
+constexpr int64_t kReservedBytesMax = int64_t{512} << 20;
+constexpr int64_t kReservedPart = 16;  // of what is free, on small devices
+
+void set_axis(device::OpParams& params, std::string_view axis, int64_t value) {
+  for (auto& [name, now] : params.axes)
+    if (name == axis) now = value;
+}
+
+}  // namespace
+
+int64_t reserved_bytes(const device::Device& device) {
+  return std::min(kReservedBytesMax, device.free_bytes() / kReservedPart);
+}
+
+std::string_view growing_axis(const device::Operation& operation, const device::OpParams& params) {
+  std::string_view best;
+  double most = 0;
+  for (const device::Axis& axis : operation.axes) {
+    const double growth = static_cast<double>(params.axis(axis.name)) / static_cast<double>(axis.usual);
+    if (growth > most) best = axis.name, most = growth;
+  }
+  return best;
+}
+
+std::optional<int64_t> largest_fitting(const device::Operation& operation, device::OpParams params,
+                                       std::string_view axis, int64_t bytes) {
+  const auto fits = [&](int64_t value) {
+    set_axis(params, axis, value);
+    return operation.footprint_bytes(params) <= bytes;
+  };
+  int64_t low = 1, high = params.axis(axis);
+  if (high < 1 || !fits(low)) return std::nullopt;
+  if (fits(high)) return high;
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+std::optional<std::string> does_not_fit(const device::Device& device, const device::Operation& operation,
+                                        const device::OpParams& params) {
+  const int64_t needed = operation.footprint_bytes(params), available = device.free_bytes() - reserved_bytes(device);
+  if (needed <= available) return std::nullopt;
+  std::string text = fmt::format("needs {}, {} of {} are free", format_bytes(static_cast<double>(needed)),
+                                 format_bytes(static_cast<double>(device.free_bytes())),
+                                 format_bytes(static_cast<double>(device.identity().memory_bytes)));
+  const std::string_view first = growing_axis(operation, params);
+  if (const std::optional<int64_t> fits = largest_fitting(operation, params, first, available))
+    return text + fmt::format("; the largest --{} that fits: {}", first, *fits);
+  for (const device::Axis& axis : operation.axes) {
+    if (const std::optional<int64_t> fits = largest_fitting(operation, params, axis.name, available))
+      return text + fmt::format("; the largest --{} that fits: {}", axis.name, *fits);
+  }
+  return text + "; no single axis makes it small enough";
+}
+
+}  // namespace llmprof::bench

@@ -1,0 +1,290 @@
+#include "bench/peaks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+
+#include "base/text_table.h"
+#include "bench/data_sheet.h"
+
+namespace llmprof::bench {
+namespace {
+
+using device::Device;
+using device::Operation;
+using device::OpParams;
+
+struct GemmShape {
+  int64_t m, n, k;
+  double flops() const { return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
+};
+// In growing order. The first ones tell how long the next will take.
+constexpr GemmShape kCudaShapes[] = {{4096, 4096, 4096}, {2048, 2048, 13312}, {8192, 8192, 8192}, {16384, 8192, 8192}};
+constexpr GemmShape kCpuShapes[] = {{1024, 1024, 1024}, {2048, 2048, 2048}, {4096, 4096, 4096}};
+constexpr double kLaunchMaxS = 0.5, kQuickLaunchMaxS = 0.15;  // of one product: ten are needed
+
+constexpr int64_t kCudaArrayBytes = int64_t{4} << 30, kCudaQuickArrayBytes = int64_t{1} << 30;
+constexpr int64_t kCpuArrayBytesMin = int64_t{256} << 20, kCpuQuickArrayBytesMin = int64_t{64} << 20;
+constexpr int64_t kCachesPerArray = 4;  // STREAM's rule: arrays of four times the last cache
+constexpr int64_t kFreePerArray = 8;    // three arrays, twice, and room
+constexpr std::string_view kMemoryKinds[] = {"read", "write", "copy", "triad"};
+constexpr int64_t kCopyBytes = int64_t{256} << 20;
+constexpr double kAboveSheet = 1.02;  // a rate that cannot be: the clock or the sheet is not what we think
+constexpr double kScreenS = 0.15, kQuickScreenS = 0.05;
+// Parts of the cache that hold the working set of its bandwidth: more than the caches before it, less than all of it.
+constexpr std::pair<int64_t, int64_t> kCacheParts[] = {{1, 4}, {3, 8}, {1, 2}, {5, 8}};
+
+const Operation* find(std::span<const Operation> operations, std::string_view name) {
+  for (const Operation& operation : operations)
+    if (operation.name == name) return &operation;
+  return nullptr;
+}
+
+bool has_way(const Device& device, const Operation& operation) {
+  return (device.identity().kind == device::DeviceKind::kCpu ? operation.prepare_cpu : operation.prepare_cuda) !=
+         nullptr;
+}
+
+double median_us(const CaseResult& result) { return result.timings.empty() ? 0 : result.timings[0].summary.median; }
+double tflops_of(const CaseResult& result) {
+  const double us = median_us(result);
+  return us > 0 ? result.cost.flops / us / 1e6 : 0;
+}
+double gbs_of(const CaseResult& result) {
+  const double us = median_us(result);
+  return us > 0 ? result.cost.bytes() / us / 1e3 : 0;
+}
+
+std::string shape_text(const GemmShape& shape) { return fmt::format("{}x{}x{}", shape.m, shape.n, shape.k); }
+
+class PeaksRun {
+ public:
+  PeaksRun(Device& device, const PeaksOptions& options, const std::atomic<bool>& stop,
+           const std::function<void(const PeakRow&)>& done)
+      : device_(device), options_(options), stop_(stop), done_(done) {
+    peaks_.device = device.identity();
+    full_.cold = false;
+    full_.sustained_min_s = options.quick ? 0.25 : 1.0;
+    full_.settle_max_s = options.quick ? 0.5 : 3.0;
+    full_.wall_max_s = options.quick ? 1.5 : 10.0;
+    full_.sets_max = 2;  // operands of peaks exceed the cache by far; a second set costs memory and shows nothing new
+    screen_ = full_;
+    screen_.sustained_min_s = options.quick ? kQuickScreenS : kScreenS;
+    screen_.settle_max_s = 0;
+    screen_.wall_max_s = 2 * kLaunchMaxS;
+    screen_.samples_min = 3;
+  }
+
+  Peaks take() && {
+    peaks_.interrupted = stop_;
+    return std::move(peaks_);
+  }
+  bool cpu() const { return device_.identity().kind == device::DeviceKind::kCpu; }
+
+  void flops(const Operation& gemm, const Operation* registers) {
+    std::vector<DType> dtypes = options_.dtypes;
+    if (dtypes.empty()) dtypes.assign(gemm.dtypes.begin(), gemm.dtypes.end());
+    for (const DType dtype : dtypes) {
+      if (stop_) return;
+      gemm_peak(gemm, dtype);
+      if (registers != nullptr && !stop_) register_peak(*registers, dtype);
+    }
+  }
+
+  void bandwidth(const Operation& memory) {
+    const int64_t bytes = array_bytes();
+    for (const std::string_view variant : kMemoryKinds) {
+      if (stop_) return;
+      options_.begin(fmt::format("memory {}", variant));
+      bandwidth_row(std::string(variant), memory, variant, bytes, full_);
+    }
+    if (!stop_ && device_.identity().cache_bytes > 0) cache(memory);
+  }
+
+  void copies(const Operation& memcpy) {
+    for (const std::string_view variant : memcpy.variants) {
+      if (stop_) return;
+      options_.begin(fmt::format("copy {}", variant));
+      bandwidth_row(std::string(variant), memcpy, variant, std::min(kCopyBytes, array_bytes()), full_);
+    }
+  }
+
+  void latencies(const Operation& launch) {
+    for (const std::string_view variant : launch.variants) {
+      if (stop_) return;
+      options_.begin(fmt::format("latency {}", variant));
+      const Result<OpParams> params = make_params(launch, DType::kUnknown, variant, {});
+      if (!params) continue;
+      CaseResult result = measure(device_, launch, *params, full_, stop_);
+      const double us = median_us(result);
+      add({"latency", std::string(variant), "", std::move(result), us, ""});
+    }
+  }
+
+  void remark(std::string text) { peaks_.remarks.push_back(std::move(text)); }
+
+ private:
+  int64_t array_bytes() const {
+    const int64_t wanted = cpu() ? std::max(options_.quick ? kCpuQuickArrayBytesMin : kCpuArrayBytesMin,
+                                            kCachesPerArray * device_.identity().cache_bytes)
+                                 : (options_.quick ? kCudaQuickArrayBytes : kCudaArrayBytes);
+    const int64_t bytes = std::min(wanted, device_.free_bytes() / kFreePerArray);
+    return std::max<int64_t>(bytes / 4096 * 4096, 4096);
+  }
+
+  // Interrupted rows are dropped, unsupported ones said only to those who asked for them.
+  void add(PeakRow row) {
+    if (row.result.status == CaseStatus::kInterrupted || stop_) return;
+    const std::string what = row.group == "flops" ? row.name + " " + row.path : row.name;
+    if (row.result.status == CaseStatus::kUnsupported) {
+      if (!options_.dtypes.empty() || row.group != "flops") remark(fmt::format("{}: {}", what, row.result.note));
+      return;
+    }
+    if (row.value <= 0 || !std::isfinite(row.value)) {
+      remark(fmt::format("{}: {}, {}", what, case_status_name(row.result.status), row.result.note));
+      return;
+    }
+    if (!row.result.note.empty()) remark(fmt::format("{}: {}", what, row.result.note));
+    if (const std::optional<double> share = of_sheet_at_clock(peaks_.device, row); share && *share > kAboveSheet)
+      remark(fmt::format("above-datasheet: {} reached {:.0f} % of the data sheet at the clock it ran at; not kept",
+                         what, *share * 100));
+    peaks_.rows.push_back(std::move(row));
+    done_(peaks_.rows.back());
+  }
+
+  CaseResult gemm_case(const Operation& gemm, DType dtype, const GemmShape& shape, const Protocol& protocol) {
+    const Result<OpParams> params = make_params(gemm, dtype, {}, {{"m", shape.m}, {"n", shape.n}, {"k", shape.k}});
+    if (params) return measure(device_, gemm, *params, protocol, stop_);
+    CaseResult result;
+    result.status = CaseStatus::kUnsupported;
+    result.note = params.error().what;
+    return result;
+  }
+
+  // A short look at every shape, and then the best one again under the whole protocol.
+  void gemm_peak(const Operation& gemm, DType dtype) {
+    options_.begin(fmt::format("{} matrix products", dtype_name(dtype)));
+    const std::span<const GemmShape> shapes = cpu() ? std::span<const GemmShape>(kCpuShapes) : kCudaShapes;
+    const double launch_max_s = options_.quick ? kQuickLaunchMaxS : kLaunchMaxS;
+    std::optional<GemmShape> best;
+    double best_tflops = 0;
+    CaseResult last;
+    for (const GemmShape& shape : shapes) {
+      if (best && shape.flops() / (best_tflops * 1e12) > launch_max_s) break;
+      last = gemm_case(gemm, dtype, shape, screen_);
+      if (stop_) return;
+      if (last.status == CaseStatus::kUnsupported) break;
+      if (tflops_of(last) <= best_tflops) continue;
+      best = shape;
+      best_tflops = tflops_of(last);
+    }
+    if (!best) return add({"flops", std::string(dtype_name(dtype)), "library", std::move(last), 0, ""});
+    CaseResult result = gemm_case(gemm, dtype, *best, full_);
+    const double tflops = tflops_of(result);
+    add({"flops", std::string(dtype_name(dtype)), "library", std::move(result), tflops, shape_text(*best)});
+  }
+
+  void register_peak(const Operation& registers, DType dtype) {
+    if (std::find(registers.dtypes.begin(), registers.dtypes.end(), dtype) == registers.dtypes.end()) return;
+    options_.begin(fmt::format("{} in registers", dtype_name(dtype)));
+    // A GPU does the usual amount in a microsecond.
+    std::vector<std::pair<std::string, int64_t>> changes;
+    if (!cpu()) changes.emplace_back("mflop", 1'000'000);
+    const Result<OpParams> params = make_params(registers, dtype, {}, changes);
+    if (!params) return;
+    CaseResult result = measure(device_, registers, *params, full_, stop_);
+    const double tflops = tflops_of(result);
+    add({"flops", std::string(dtype_name(dtype)), "registers", std::move(result), tflops, ""});
+  }
+
+  void bandwidth_row(const std::string& name, const Operation& operation, std::string_view variant, int64_t bytes,
+                     const Protocol& protocol) {
+    const Result<OpParams> params = make_params(operation, DType::kUnknown, variant, {{"bytes", bytes}});
+    if (!params) return remark(fmt::format("{}: {}", name, params.error().what));
+    CaseResult result = measure(device_, operation, *params, protocol, stop_);
+    const double gbs = gbs_of(result);
+    const std::string moved = format_bytes(result.cost.bytes());
+    add({"bandwidth", name, "", std::move(result), gbs, moved});
+  }
+
+  // Reads of a working set that stays in the last level of the cache: the best of a few sizes.
+  void cache(const Operation& memory) {
+    if (std::find(memory.variants.begin(), memory.variants.end(), "read") == memory.variants.end()) return;
+    options_.begin("cache");
+    Protocol screen = screen_;
+    screen.sets_max = 1;
+    int64_t best_bytes = 0;
+    double best_gbs = 0;
+    for (const auto& [part, of] : kCacheParts) {
+      const int64_t bytes = device_.identity().cache_bytes * part / of / 4096 * 4096;
+      const Result<OpParams> params = make_params(memory, DType::kUnknown, "read", {{"bytes", bytes}});
+      if (!params) continue;
+      const double gbs = gbs_of(measure(device_, memory, *params, screen, stop_));
+      if (stop_) return;
+      if (gbs > best_gbs) best_gbs = gbs, best_bytes = bytes;
+    }
+    Protocol protocol = full_;
+    protocol.sets_max = 1;
+    if (best_bytes > 0) bandwidth_row("cache_read", memory, "read", best_bytes, protocol);
+  }
+
+  Device& device_;
+  const PeaksOptions& options_;
+  const std::atomic<bool>& stop_;
+  const std::function<void(const PeakRow&)>& done_;
+  Protocol full_, screen_;
+  Peaks peaks_;
+};
+
+std::string backend_and(const std::string& shape, const std::string& backend) {
+  return shape.empty() ? backend : fmt::format("{}, {}", shape, backend);
+}
+
+}  // namespace
+
+Result<Peaks> measure_peaks(Device& device, const PeaksOptions& options, const std::atomic<bool>& stop,
+                            const std::function<void(const PeakRow&)>& done) {
+  const Operation* const gemm = find(options.operations, "gemm");
+  const Operation* const memory = find(options.operations, "memory");
+  if (gemm == nullptr || memory == nullptr) return fail("expected operations gemm and memory, found neither or one");
+  PeaksRun run(device, options, stop, done);
+  const auto usable = [&](const char* name) -> const Operation* {
+    const Operation* operation = find(options.operations, name);
+    return operation != nullptr && has_way(device, *operation) ? operation : nullptr;
+  };
+  run.flops(*gemm, usable("registers"));
+  run.bandwidth(*memory);
+  if (const Operation* memcpy = usable("memcpy")) run.copies(*memcpy);
+  if (const Operation* launch = usable("launch")) run.latencies(*launch);
+  if (run.cpu()) run.remark("data sheet: llmprof has none of CPUs, so there are no shares of it");
+  return std::move(run).take();
+}
+
+MeasuredCeilings ceilings_of(const Peaks& peaks) {
+  MeasuredCeilings out;
+  out.device_key = peaks.device.key;
+  out.name = peaks.device.name;
+  out.uuid = peaks.device.uuid;
+  out.driver = peaks.device.driver;
+  out.unix_s =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  for (const PeakRow& row : peaks.rows) {
+    if (row.result.timings.empty()) continue;
+    if (const std::optional<double> share = of_sheet_at_clock(peaks.device, row); share && *share > kAboveSheet)
+      continue;
+    const Timing& timing = row.result.timings[0];
+    const MeasuredRate rate = {row.value, backend_and(row.shape, row.result.backend), timing.summary.iqr_frac(),
+                               timing.clock_mhz.value_or(0), timing.power_w.value_or(0)};
+    if (row.group == "flops") {
+      (row.path == "library" ? out.library_tflops : out.unit_tflops)[row.name] = rate;
+    } else {
+      (row.group == "bandwidth" ? out.bandwidth_gbs : out.latency_us)[row.name] = rate;
+    }
+  }
+  return out;
+}
+
+}  // namespace llmprof::bench

@@ -1,0 +1,199 @@
+#include "bench/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/nearest.h"
+
+namespace llmprof::bench {
+namespace {
+
+using device::Operation;
+using Axes = std::vector<std::pair<std::string, int64_t>>;
+
+constexpr size_t kSweepValuesMax = 1000, kCasesMax = 10'000;
+
+bool parse_int(std::string_view text, int64_t& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty();
+}
+
+std::vector<std::string_view> split(std::string_view text, char at) {
+  std::vector<std::string_view> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(at, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+tl::unexpected<Error> bad_sweep(const std::string& text, const std::string& found) {
+  return fail(fmt::format("expected AXIS=1,2,4 or AXIS=FROM:TO:x2 or AXIS=FROM:TO:STEP, found {}", found),
+              "--sweep " + text, "--sweep m=1:4096:x2", ExitCode::kUsage);
+}
+
+// FROM:TO:x2 and FROM:TO:STEP; false if it is neither.
+bool range_of(std::string_view text, std::vector<int64_t>& values) {
+  const std::vector<std::string_view> parts = split(text, ':');
+  int64_t from = 0, to = 0, step = 0;
+  if (parts.size() != 3 || !parse_int(parts[0], from) || !parse_int(parts[1], to)) return false;
+  const bool factor = !parts[2].empty() && parts[2][0] == 'x';
+  if (!parse_int(factor ? parts[2].substr(1) : parts[2], step)) return false;
+  if (from < 1 || to < from || step < (factor ? 2 : 1)) return false;
+  for (int64_t value = from; value <= to && values.size() <= kSweepValuesMax;) {
+    values.push_back(value);
+    if (factor ? value > to / step : value > to - step) break;
+    value = factor ? value * step : value + step;
+  }
+  return true;
+}
+
+// Every combination of the sweeps' values, the last one fastest.
+std::vector<Axes> combinations(const Axes& fixed, const std::vector<Sweep>& sweeps) {
+  std::vector<Axes> out = {fixed};
+  for (const Sweep& sweep : sweeps) {
+    std::vector<Axes> next;
+    for (const Axes& axes : out) {
+      for (const int64_t value : sweep.values) {
+        next.push_back(axes);
+        next.back().emplace_back(sweep.axis, value);
+      }
+    }
+    out = std::move(next);
+  }
+  return out;
+}
+
+// Shapes of the default suite. Llama-3.1-8B's layers: qkv, o, gate and up, down, lm_head, as n x k.
+struct SuiteGemm {
+  int64_t m, n, k;
+};
+constexpr SuiteGemm kCudaGemms[] = {{8192, 8192, 8192},  {1, 6144, 4096},   {16, 6144, 4096},   {512, 6144, 4096},
+                                    {4096, 6144, 4096},  {1, 4096, 4096},   {16, 4096, 4096},   {512, 4096, 4096},
+                                    {4096, 4096, 4096},  {1, 28672, 4096},  {16, 28672, 4096},  {512, 28672, 4096},
+                                    {4096, 28672, 4096}, {1, 4096, 14336},  {16, 4096, 14336},  {512, 4096, 14336},
+                                    {4096, 4096, 14336}, {1, 128256, 4096}, {16, 128256, 4096}, {512, 128256, 4096},
+                                    {4096, 128256, 4096}};
+constexpr SuiteGemm kQuickGemms[] = {{8192, 8192, 8192}, {1, 4096, 4096}, {512, 4096, 14336}};
+// Of a model of about 0.5 B parameters, which a CPU can run.
+constexpr SuiteGemm kCpuGemms[] = {{1024, 1024, 1024}, {2048, 2048, 2048}, {1, 4096, 4096},
+                                   {16, 4096, 4096},   {128, 896, 4864},   {128, 4864, 896}};
+constexpr SuiteGemm kCpuQuickGemms[] = {{1024, 1024, 1024}, {1, 2048, 2048}, {16, 2048, 2048}};
+
+std::span<const SuiteGemm> suite_gemms(bool cpu, bool quick) {
+  if (cpu) return quick ? std::span<const SuiteGemm>(kCpuQuickGemms) : kCpuGemms;
+  return quick ? std::span<const SuiteGemm>(kQuickGemms) : kCudaGemms;
+}
+
+tl::unexpected<Error> too_many_cases() {
+  return fail(fmt::format("more than {} cases", kCasesMax), "--sweep", "fewer values", ExitCode::kUsage);
+}
+
+Status add_plan(const Operation& operation, DType dtype, std::string_view variant, const Axes& axes, uint64_t seed,
+                std::vector<CasePlan>& plans) {
+  LLMPROF_ASSIGN(device::OpParams params, device::make_params(operation, dtype, variant, axes));
+  params.seed = seed;
+  if (plans.size() >= kCasesMax) return too_many_cases();
+  plans.push_back({&operation, std::move(params)});
+  return {};
+}
+
+bool has_dtype(const Operation& operation, DType dtype) {
+  return std::find(operation.dtypes.begin(), operation.dtypes.end(), dtype) != operation.dtypes.end();
+}
+
+bool possible(const Operation& operation, const device::DeviceIdentity& device, const device::OpParams& params) {
+  const bool cpu = device.kind == device::DeviceKind::kCpu;
+  if ((cpu ? operation.prepare_cpu : operation.prepare_cuda) == nullptr) return false;
+  return operation.unsupported == nullptr || !operation.unsupported(device, params);
+}
+
+}  // namespace
+
+Result<Sweep> parse_sweep(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) return bad_sweep(text, "no AXIS=");
+  Sweep sweep{text.substr(0, equals), {}};
+  const std::string_view values = std::string_view(text).substr(equals + 1);
+  if (values.find(':') != std::string_view::npos) {
+    if (!range_of(values, sweep.values)) return bad_sweep(text, fmt::format("\"{}\"", values));
+  } else {
+    for (const std::string_view part : split(values, ',')) {
+      int64_t value = 0;
+      if (!parse_int(part, value) || value < 1) return bad_sweep(text, fmt::format("\"{}\"", part));
+      sweep.values.push_back(value);
+    }
+  }
+  if (sweep.values.size() > kSweepValuesMax) return bad_sweep(text, fmt::format("over {} values", kSweepValuesMax));
+  return sweep;
+}
+
+Result<const Operation*> operation_named(std::span<const Operation> operations, const std::string& name) {
+  std::vector<std::string> names;
+  for (const Operation& operation : operations) {
+    if (operation.name == name) return &operation;
+    names.emplace_back(operation.name);
+  }
+  const std::vector<std::string> near = nearest_names(name, names, 1);
+  return fail(
+      fmt::format("no benchmark \"{}\"", name), {},
+      near.empty() ? "llmprof list benchmarks" : "llmprof bench " + near[0] + "  (all: llmprof list benchmarks)",
+      ExitCode::kUsage);
+}
+
+Result<std::vector<CasePlan>> plan_cases(std::span<const Operation> operations, const Selection& selection) {
+  std::vector<CasePlan> plans;
+  size_t points = 1;
+  for (const Sweep& sweep : selection.sweeps) {
+    points *= sweep.values.size();
+    if (points > kCasesMax) return too_many_cases();
+  }
+  const std::vector<Axes> all_axes = combinations(selection.axes, selection.sweeps);
+  const std::vector<DType> dtypes = selection.dtypes.empty() ? std::vector{DType::kUnknown} : selection.dtypes;
+  const std::vector<std::string> variants =
+      selection.variants.empty() ? std::vector<std::string>{""} : selection.variants;
+  for (const std::string& name : selection.names) {
+    LLMPROF_ASSIGN(const Operation* operation, operation_named(operations, name));
+    for (const DType dtype : dtypes) {
+      for (const std::string& variant : variants) {
+        for (const Axes& axes : all_axes) {
+          LLMPROF_CHECK(add_plan(*operation, dtype, variant, axes, selection.seed, plans));
+        }
+      }
+    }
+  }
+  return plans;
+}
+
+Result<std::vector<CasePlan>> default_suite(std::span<const Operation> operations, const device::DeviceIdentity& device,
+                                            bool quick, uint64_t seed) {
+  const bool cpu = device.kind == device::DeviceKind::kCpu;
+  std::vector<CasePlan> plans;
+  for (const Operation& operation : operations) {
+    std::vector<CasePlan> own;
+    if (operation.name == "gemm") {
+      for (const DType dtype : {DType::kBf16, DType::kFp32}) {
+        if (!has_dtype(operation, dtype) || (!cpu && dtype == DType::kFp32)) continue;
+        for (const SuiteGemm& shape : suite_gemms(cpu, quick)) {
+          LLMPROF_CHECK(add_plan(operation, dtype, {}, {{"m", shape.m}, {"n", shape.n}, {"k", shape.k}}, seed, own));
+        }
+      }
+      for (const DType dtype : {DType::kFp8, DType::kInt8}) {
+        if (has_dtype(operation, dtype) && !cpu && !quick)
+          LLMPROF_CHECK(add_plan(operation, dtype, {}, {{"m", 4096}, {"n", 4096}, {"k", 4096}}, seed, own));
+      }
+    } else {
+      LLMPROF_CHECK(add_plan(operation, DType::kUnknown, {}, {}, seed, own));
+      for (size_t v = 1; v < operation.variants.size() && !quick; ++v)
+        LLMPROF_CHECK(add_plan(operation, DType::kUnknown, operation.variants[v], {}, seed, own));
+    }
+    for (CasePlan& plan : own)
+      if (possible(operation, device, plan.params)) plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+}  // namespace llmprof::bench

@@ -1,0 +1,48 @@
+// Which cases `llmprof bench` measures: those that were named, with every combination of the axes swept over; the
+// default suite; or those of an earlier run.
+#pragma once
+
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "device/op.h"
+
+namespace llmprof::bench {
+
+struct CasePlan {
+  const device::Operation* operation = nullptr;
+  device::OpParams params;
+};
+
+struct Sweep {
+  std::string axis;
+  std::vector<int64_t> values;
+};
+// "m=1,16,512", "m=1:4096:x2" (doubling), "m=16:128:16" (steps). At most 1,000 values.
+Result<Sweep> parse_sweep(const std::string& text);
+
+struct Selection {
+  std::vector<std::string> names;  // of operations
+  std::vector<std::pair<std::string, int64_t>> axes;
+  std::vector<Sweep> sweeps;
+  std::vector<DType> dtypes;  // empty: the operation's usual one
+  std::vector<std::string> variants;
+  uint64_t seed = 1;
+};
+// Errors: a name that no operation has, an axis, data type or variant that the operation does not have (each with the
+// nearest), more than 10,000 cases.
+Result<std::vector<CasePlan>> plan_cases(std::span<const device::Operation> operations, const Selection& selection);
+
+// Shapes of LLMs, as many as fit into minutes; operations without shapes of their own here are measured as they come,
+// once per variant.
+Result<std::vector<CasePlan>> default_suite(std::span<const device::Operation> operations,
+                                            const device::DeviceIdentity& device, bool quick, uint64_t seed);
+
+// The operation of that name; an error with the nearest names.
+Result<const device::Operation*> operation_named(std::span<const device::Operation> operations,
+                                                 const std::string& name);
+
+}  // namespace llmprof::bench

@@ -1,0 +1,158 @@
+#include "bench/protocol.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text_table.h"
+#include "bench/candidates.h"
+#include "bench/fit.h"
+#include "bench/timing.h"
+
+namespace llmprof::bench {
+namespace {
+
+using device::Device;
+using device::Operation;
+using device::OpParams;
+using device::PreparedOp;
+
+constexpr int kSetsMin = 2;
+constexpr int64_t kCachesRotated = 2;  // all sets together are so many times the cache
+
+using Prepare = Result<std::unique_ptr<PreparedOp>> (*)(Device&, const OpParams&);
+
+Prepare prepare_of(const Device& device, const Operation& operation) {
+  return device.identity().kind == device::DeviceKind::kCpu ? operation.prepare_cpu : operation.prepare_cuda;
+}
+
+std::string_view kind_name(const Device& device) {
+  return device.identity().kind == device::DeviceKind::kCpu ? "a CPU" : "CUDA";
+}
+
+std::string sentence_of(const Error& error) {
+  std::string text = error.what;
+  if (!error.where.empty()) text += fmt::format(" ({})", error.where);
+  if (!error.advice.empty()) text += "; " + error.advice;
+  return text;
+}
+
+// How many sets of buffers to rotate over: more than the cache holds, no more than half of what is free.
+int sets_for(const Device& device, const PreparedOp& op, int sets_max) {
+  const int64_t bytes = std::max<int64_t>(static_cast<int64_t>(op.bytes_per_set()), 1);
+  const int64_t wanted = (kCachesRotated * device.identity().cache_bytes + bytes - 1) / bytes;
+  const int64_t affordable = 1 + device.free_bytes() / 2 / bytes;  // the first exists already
+  return static_cast<int>(
+      std::clamp<int64_t>(std::min<int64_t>(std::max<int64_t>(wanted, kSetsMin), affordable), 1, sets_max));
+}
+
+CaseResult& end_as(CaseResult& result, CaseStatus status, std::string note) {
+  result.status = status;
+  result.timings.clear();
+  if (!note.empty()) result.note = std::move(note);
+  return result;
+}
+
+// Steps 5 to 10 of one case: from the chosen candidate to the timings. The status stays as the check left it.
+Status time_regimes(Device& device, const Work& work, const Protocol& protocol, const std::atomic<bool>& stop,
+                    CaseResult& result) {
+  LLMPROF_ASSIGN(const bool settled, settle(device, work, protocol, stop));
+  for (const Regime regime : {Regime::kCold, Regime::kSustained}) {
+    const bool cold = regime == Regime::kCold;
+    if (stop || !(cold ? protocol.cold : protocol.sustained)) continue;
+    LLMPROF_ASSIGN(Timing timing,
+                   cold ? time_cold(device, work, protocol, stop) : time_sustained(device, work, protocol, stop));
+    timing.settled = settled;
+    if (!stop) result.timings.push_back(std::move(timing));
+  }
+  return {};
+}
+
+void measure_prepared(Device& device, PreparedOp& op, const Protocol& protocol, const std::atomic<bool>& stop,
+                      CaseResult& result) {
+  const RightCandidates right = check_candidates(op, stop);
+  result.note = right.note;
+  result.status = right.status;
+  if (stop) return;
+  if (right.index.empty()) {
+    if (right.note.empty()) result.note = "there is no way to do it on this device";
+    return;
+  }
+  const int sets = sets_for(device, op, protocol.sets_max);
+  if (const Status prepared = op.prepare_sets(sets); !prepared) {
+    end_as(result, CaseStatus::kOutOfMemory, sentence_of(prepared.error()));
+    return;
+  }
+  const Result<Choice> choice = choose_candidate(device, op, right.index, sets, stop);
+  if (!choice) {
+    end_as(result, CaseStatus::kError, sentence_of(choice.error()));
+    return;
+  }
+  if (stop) return;
+  const device::Candidate& best = op.candidates()[right.index[choice->position]];
+  result.backend = best.backend;
+  result.check = right.checks[choice->position];
+  result.gap_to_first_frac = choice->gap_frac;
+  const Status timed = time_regimes(device, {best.enqueue, sets, choice->us}, protocol, stop, result);
+  if (!timed) end_as(result, CaseStatus::kError, sentence_of(timed.error()));
+}
+
+}  // namespace
+
+std::string_view regime_name(Regime regime) { return regime == Regime::kCold ? "cold" : "sustained"; }
+
+std::string_view case_status_name(CaseStatus status) {
+  switch (status) {
+    case CaseStatus::kPassed:
+      return "passed";
+    case CaseStatus::kMistrusted:
+      return "mistrusted";
+    case CaseStatus::kFailed:
+      return "failed";
+    case CaseStatus::kSkipped:
+      return "skipped";
+    case CaseStatus::kUnsupported:
+      return "unsupported";
+    case CaseStatus::kOutOfMemory:
+      return "out-of-memory";
+    case CaseStatus::kInterrupted:
+      return "interrupted";
+    case CaseStatus::kError:
+    case CaseStatus::kCount:
+      break;
+  }
+  return "error";
+}
+
+CaseResult measure(Device& device, const Operation& operation, const OpParams& params, const Protocol& protocol,
+                   const std::atomic<bool>& stop) {
+  CaseResult result;
+  result.operation = operation.name;
+  result.params = params;
+  result.cost = operation.cost(params);
+  if (stop) return end_as(result, CaseStatus::kInterrupted, {});
+  if (operation.unsupported != nullptr) {
+    if (const std::optional<std::string> why = operation.unsupported(device.identity(), params))
+      return end_as(result, CaseStatus::kUnsupported, *why);
+  }
+  const Prepare prepare = prepare_of(device, operation);
+  if (prepare == nullptr)
+    return end_as(result, CaseStatus::kUnsupported,
+                  fmt::format("{} is not measured on {}", operation.name, kind_name(device)));
+  if (const std::optional<std::string> why = does_not_fit(device, operation, params))
+    return end_as(result, CaseStatus::kOutOfMemory, *why);
+  device.reset_peak();
+  Result<std::unique_ptr<PreparedOp>> op = prepare(device, params);
+  if (!op) {
+    // Memory that others took in the meantime looks like any other error.
+    const bool memory = operation.footprint_bytes(params) > device.free_bytes();
+    return end_as(result, memory ? CaseStatus::kOutOfMemory : CaseStatus::kError, sentence_of(op.error()));
+  }
+  result.memory_bytes = static_cast<int64_t>((*op)->bytes_per_set());
+  measure_prepared(device, **op, protocol, stop, result);
+  result.peak_memory_bytes = device.peak_bytes();
+  if (stop) return end_as(result, CaseStatus::kInterrupted, {});
+  return result;
+}
+
+}  // namespace llmprof::bench

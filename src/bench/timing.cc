@@ -1,0 +1,187 @@
+#include "bench/timing.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+
+#include "bench/stop_rule.h"
+
+namespace llmprof::bench {
+namespace {
+
+constexpr size_t kSamplesKept = 512;
+constexpr double kBatchUs = 100'000;  // how long `stop` may go unseen
+constexpr double kWindowS = 0.25;     // of settling
+constexpr double kHoldsStill = 0.01;  // change between two windows
+constexpr double kShortUs = 20;       // below, one cold sample is several launches
+constexpr double kShortSampleUs = 40;
+constexpr int kShortLaunchesMin = 4, kShortLaunchesMax = 64;
+constexpr int kColdBatchMax = 16;          // trials queued at once
+constexpr double kReplayUs = 5'000;        // one sustained sample
+constexpr double kRotationUsMax = 50'000;  // longer ones need not visit every set in every sample
+constexpr int kReplayLaunchesMax = 4096;
+constexpr double kSlowClockFrac = 0.75;  // of the median clock: below, a cold sample was throttled
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+int64_t monotonic_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+int at_least_one(double count, int most) { return static_cast<int>(std::clamp(count, 1.0, static_cast<double>(most))); }
+
+std::optional<double> median_clock(const std::vector<device::Sample>& samples) {
+  std::vector<double> clocks;
+  for (const device::Sample& sample : samples)
+    if (std::isfinite(sample.clock_mhz) && sample.clock_mhz > 0) clocks.push_back(sample.clock_mhz);
+  if (clocks.empty()) return std::nullopt;
+  return median_of(std::move(clocks));
+}
+
+int cold_launches(const Work& work) {
+  if (work.us >= kShortUs) return 1;
+  return static_cast<int>(std::clamp(kShortSampleUs / std::max(work.us, 0.01), static_cast<double>(kShortLaunchesMin),
+                                     static_cast<double>(kShortLaunchesMax)));
+}
+
+// About 5 ms, and every set equally often where that is short enough.
+int sustained_launches(const Work& work) {
+  const int wanted = at_least_one(kReplayUs / std::max(work.us, 0.01), kReplayLaunchesMax);
+  if (work.us * work.sets > kRotationUsMax) return wanted;
+  return (wanted + work.sets - 1) / work.sets * work.sets;
+}
+
+// What a window of settling looked like.
+struct Window {
+  std::optional<double> clock_mhz, power_w;
+  double us = 0;
+
+  bool same_as(const Window& before) const {
+    const auto same = [](double a, double b) { return std::fabs(a - b) <= kHoldsStill * std::max(a, b); };
+    bool known = false, still = true;
+    if (clock_mhz && before.clock_mhz) known = true, still &= same(*clock_mhz, *before.clock_mhz);
+    if (power_w && before.power_w) known = true, still &= same(*power_w, *before.power_w);
+    return known ? still : same(us, before.us);
+  }
+};
+
+// Sets apart what the clock or the host spoiled, as long as enough samples stay.
+void keep_good_samples(std::vector<device::Sample>& samples, int samples_min, bool leave_out, Timing& timing) {
+  const std::optional<double> clock = median_clock(samples);
+  int64_t slow = 0;
+  for (device::Sample& sample : samples) {
+    if (clock && sample.clock_mhz < kSlowClockFrac * *clock) sample.flags |= device::kThrottled;
+    slow += (sample.flags & device::kThrottled) != 0;
+  }
+  if (slow > 0)
+    timing.throttle_fracs.emplace_back("clock held down in a sample",
+                                       static_cast<double>(slow) / static_cast<double>(samples.size()));
+  const auto spoiled = [](const device::Sample& sample) { return sample.flags != 0; };
+  const int64_t good = static_cast<int64_t>(samples.size()) - std::count_if(samples.begin(), samples.end(), spoiled);
+  if (!leave_out || good < samples_min) return;
+  timing.throttled = slow;
+  samples.erase(std::remove_if(samples.begin(), samples.end(), spoiled), samples.end());
+}
+
+void describe(device::Device& device, int64_t since_ns, const std::vector<device::Sample>& samples, Timing& timing) {
+  device::Telemetry telemetry = device.telemetry(since_ns);
+  const std::optional<double> clock = median_clock(samples);
+  timing.clock_mhz = clock ? clock : telemetry.clock_mhz;
+  timing.power_w = telemetry.power_w;
+  timing.temperature_c = telemetry.temperature_c;
+  for (std::pair<std::string, double>& reason : telemetry.throttle_fracs)
+    timing.throttle_fracs.push_back(std::move(reason));
+  std::vector<double> us;
+  us.reserve(samples.size());
+  for (const device::Sample& sample : samples) us.push_back(sample.us);
+  timing.samples_us = thin(us, kSamplesKept);
+  timing.summary = *summarize_samples(std::move(us));
+}
+
+using TimeBatch = Result<std::vector<device::Sample>> (device::Device::*)(const device::TimingRequest&);
+
+// The loop of both regimes. `batch_max` bounds what is queued at once.
+Result<Timing> take(device::Device& device, const Work& work, Regime regime, TimeBatch time_batch, int batch_max,
+                    const Protocol& protocol, const std::atomic<bool>& stop) {
+  Timing timing;
+  timing.regime = regime;
+  timing.sets = work.sets;
+  const bool cold = regime == Regime::kCold;
+  timing.launches_per_sample = cold ? cold_launches(work) : sustained_launches(work);
+  StopRule rule(protocol, cold ? protocol.cold_min_s : protocol.sustained_min_s);
+  std::vector<device::Sample> samples;
+  const int64_t since_ns = monotonic_ns();
+  const Clock::time_point start = Clock::now();
+  double sample_us = work.us * timing.launches_per_sample;  // as the wall clock sees it: with what lies between
+  do {
+    const int count = at_least_one(kBatchUs / std::max(sample_us, 0.01), batch_max);
+    const Clock::time_point before = Clock::now();
+    LLMPROF_ASSIGN(const std::vector<device::Sample> batch,
+                   (device.*time_batch)({work.enqueue, work.sets, timing.launches_per_sample, count, cold}));
+    if (batch.empty()) return fail("the device gave no times");
+    sample_us = std::max(seconds_since(before) * 1e6 / static_cast<double>(batch.size()), 0.01);
+    for (const device::Sample& sample : batch) rule.add(sample.us);
+    samples.insert(samples.end(), batch.begin(), batch.end());
+    if (stop) return Timing{};
+  } while (!rule.enough(seconds_since(start)));
+  keep_good_samples(samples, protocol.samples_min, cold, timing);
+  describe(device, since_ns, samples, timing);
+  return timing;
+}
+
+}  // namespace
+
+std::vector<double> thin(const std::vector<double>& values, size_t count) {
+  if (values.size() <= count) return values;
+  std::vector<double> out;
+  out.reserve(count);
+  for (size_t i = 0; i < count; ++i) out.push_back(values[i * values.size() / count]);
+  return out;
+}
+
+Result<bool> settle(device::Device& device, const Work& work, const Protocol& protocol, const std::atomic<bool>& stop) {
+  if (protocol.settle_max_s <= 0) return false;
+  const int launches = sustained_launches(work);
+  const double sample_us = std::max(work.us * launches, 0.01);
+  const double window_s = std::min(kWindowS, protocol.settle_max_s / 2);
+  std::optional<Window> last;
+  const Clock::time_point start = Clock::now();
+  while (!stop) {
+    const int64_t since_ns = monotonic_ns();
+    const Clock::time_point window_start = Clock::now();
+    std::vector<device::Sample> samples;
+    do {
+      const int count = at_least_one(kBatchUs / sample_us, kReplayLaunchesMax);
+      LLMPROF_ASSIGN(const std::vector<device::Sample> batch,
+                     device.time_sustained({work.enqueue, work.sets, launches, count, false}));
+      if (batch.empty()) return fail("the device gave no times");
+      samples.insert(samples.end(), batch.begin(), batch.end());
+    } while (!stop && seconds_since(window_start) < window_s);
+    const device::Telemetry telemetry = device.telemetry(since_ns);
+    Window now{median_clock(samples), telemetry.power_w, 0};
+    if (!now.clock_mhz) now.clock_mhz = telemetry.clock_mhz;
+    std::vector<double> us;
+    for (const device::Sample& sample : samples) us.push_back(sample.us);
+    now.us = median_of(std::move(us));
+    if (last && now.same_as(*last)) return true;
+    if (last && seconds_since(start) >= protocol.settle_max_s) return false;
+    last = now;
+  }
+  return false;
+}
+
+Result<Timing> time_cold(device::Device& device, const Work& work, const Protocol& protocol,
+                         const std::atomic<bool>& stop) {
+  return take(device, work, Regime::kCold, &device::Device::time_cold, kColdBatchMax, protocol, stop);
+}
+
+Result<Timing> time_sustained(device::Device& device, const Work& work, const Protocol& protocol,
+                              const std::atomic<bool>& stop) {
+  return take(device, work, Regime::kSustained, &device::Device::time_sustained, kReplayLaunchesMax, protocol, stop);
+}
+
+}  // namespace llmprof::bench

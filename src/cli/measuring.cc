@@ -1,0 +1,79 @@
+#include "cli/measuring.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "base/nearest.h"
+#include "base/text_table.h"
+
+namespace llmprof::cli {
+namespace {
+
+constexpr size_t kLineWidth = 100;
+
+std::vector<std::string> dtype_names() {
+  std::vector<std::string> names;
+  for (int i = 1; i < static_cast<int>(DType::kCount); ++i) names.emplace_back(dtype_name(static_cast<DType>(i)));
+  return names;
+}
+
+}  // namespace
+
+void add_device_options(CLI::App& command, DeviceOptions& options) {
+  command.add_option("--device", options.device, "cpu or cuda:N (default: the first GPU, else the CPU)")
+      ->type_name("NAME");
+  command.add_option("--threads", options.threads, "threads of a CPU (default: all that the process may use)")
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N");
+}
+
+Result<std::unique_ptr<device::Device>> open_measured_device(const DeviceOptions& options, bool quiet) {
+  LLMPROF_ASSIGN(std::unique_ptr<device::Device> device, device::open_device({options.device, options.threads}));
+  if (options.device.empty() && device->identity().kind == device::DeviceKind::kCpu && !quiet)
+    std::fputs("llmprof: no GPU can be used here (llmprof doctor says why): the CPU is measured\n", stderr);
+  return device;
+}
+
+Result<std::vector<DType>> parse_dtypes(const std::vector<std::string>& names) {
+  std::vector<DType> out;
+  for (const std::string& name : names) {
+    const std::optional<DType> dtype = parse_dtype(name);
+    if (!dtype)
+      return fail(fmt::format("expected a data type, found \"{}\"", name), "--dtype",
+                  "--dtype " + join_or(nearest_names(name, dtype_names(), 2)), ExitCode::kUsage);
+    out.push_back(*dtype);
+  }
+  return out;
+}
+
+Status check_writable(const std::string& path) {
+  if (path.empty()) return {};
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  struct stat there {};
+  const bool exists = stat(path.c_str(), &there) == 0;
+  if (exists ? access(path.c_str(), W_OK) == 0 : access(folder.c_str(), W_OK | X_OK) == 0) return {};
+  return fail(std::string("cannot write the output: ") + std::strerror(errno), path,
+              "choose a path in a folder that exists and that you may write to");
+}
+
+ProgressLine::ProgressLine(bool quiet) : on_(!quiet && isatty(STDERR_FILENO) == 1) {}
+
+void ProgressLine::show(const std::string& text) {
+  if (!on_) return;
+  std::fprintf(stderr, "\r\x1b[K%s", ellipsize(text, kLineWidth).c_str());
+  std::fflush(stderr);
+  shown_ = true;
+}
+
+void ProgressLine::clear() {
+  if (shown_) std::fputs("\r\x1b[K", stderr);
+  shown_ = false;
+}
+
+}  // namespace llmprof::cli

@@ -1,0 +1,44 @@
+// What `peaks` and `bench` have in common: opening the device, lists of data types, progress, and files that must be
+// writable before minutes are spent.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/result.h"
+#include "cli/command.h"
+#include "device/device.h"
+
+namespace llmprof::cli {
+
+struct DeviceOptions {
+  std::string device;
+  int threads = 0;
+};
+void add_device_options(CLI::App& command, DeviceOptions& options);
+// Says on stderr where the CPU was taken because there is no GPU.
+Result<std::unique_ptr<device::Device>> open_measured_device(const DeviceOptions& options, bool quiet);
+
+// "bf16,fp32"; an error names the nearest.
+Result<std::vector<DType>> parse_dtypes(const std::vector<std::string>& names);
+
+// Whether a file (or, for csv, a folder) could be written there; empty is standard output.
+Status check_writable(const std::string& path);
+
+// A line on stderr that is written over; only on a terminal, and not when quiet.
+class ProgressLine {
+ public:
+  explicit ProgressLine(bool quiet);
+  ~ProgressLine() { clear(); }
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+  void show(const std::string& text);
+  void clear();
+
+ private:
+  bool shown_ = false, on_;
+};
+
+}  // namespace llmprof::cli

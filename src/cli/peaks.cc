@@ -1,0 +1,108 @@
+// `llmprof peaks`: the measured ceilings of a device, kept for later reports.
+#include "bench/peaks.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "bench/peaks_report.h"
+#include "cli/command.h"
+#include "cli/interrupt.h"
+#include "cli/measuring.h"
+#include "device/op.h"
+#include "hardware/measured.h"
+
+namespace llmprof::cli {
+namespace {
+
+struct Options {
+  DeviceOptions device;
+  std::vector<std::string> dtypes;
+  bool quick = false, no_store = false;
+  OutputOptions output;
+};
+
+// The sentence about the ceilings file. Ceilings of a part of the data types join those that are kept already.
+std::string store(const bench::Peaks& peaks, const Options& options) {
+  if (options.no_store) return "not kept (--no-store)";
+  MeasuredCeilings ceilings = bench::ceilings_of(peaks);
+  ceilings.tool_version = LLMPROF_VERSION;
+  const std::string path = ceilings_path(ceilings.device_key);
+  if (const Result<MeasuredCeilings> before = read_ceilings(path); before && before->driver == ceilings.driver) {
+    ceilings.library_tflops.insert(before->library_tflops.begin(), before->library_tflops.end());
+    ceilings.unit_tflops.insert(before->unit_tflops.begin(), before->unit_tflops.end());
+    ceilings.bandwidth_gbs.insert(before->bandwidth_gbs.begin(), before->bandwidth_gbs.end());
+    ceilings.latency_us.insert(before->latency_us.begin(), before->latency_us.end());
+  }
+  if (peaks.rows.empty()) return "nothing was measured, so nothing is kept";
+  const Status status = write_ceilings(path, ceilings);
+  return status ? fmt::format("kept in {}; later reports use it", path) : "not kept: " + status.error().text();
+}
+
+Status write_csv(const bench::Peaks& peaks, const std::string& folder) {
+  if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
+    return fail(std::string("cannot make the folder: ") + std::strerror(errno), folder, {});
+  for (const auto& [name, text] : bench::peaks_csv(peaks)) {
+    LLMPROF_CHECK(write_output(text, fmt::format("{}/{}.csv", folder, name)));
+  }
+  return {};
+}
+
+Result<bench::Peaks> measure(const Options& options, device::Device& device, const std::atomic<bool>& stop) {
+  bench::PeaksOptions peaks;
+  peaks.operations = device::operations();
+  peaks.quick = options.quick;
+  LLMPROF_ASSIGN(peaks.dtypes, parse_dtypes(options.dtypes));
+  ProgressLine progress(options.output.quiet);
+  int done = 0;
+  peaks.begin = [&](const std::string& what) { progress.show(fmt::format("{} measured; now {}", done, what)); };
+  return bench::measure_peaks(device, peaks, stop, [&](const bench::PeakRow&) { ++done; });
+}
+
+Status check(const Options& options) {
+  LLMPROF_CHECK(parse_dtypes(options.dtypes));
+  if (options.output.effective_format() == "csv" && options.output.path.empty())
+    return fail("csv is several files, one per table: name a folder", "-o", "llmprof peaks --format csv -o peaks",
+                ExitCode::kUsage);
+  return check_writable(options.output.path);
+}
+
+int run(const Options& options) {
+  if (const Status status = check(options); !status) return report_error(status.error());
+  const Result<std::unique_ptr<device::Device>> device = open_measured_device(options.device, options.output.quiet);
+  if (!device) return report_error(device.error());
+  const Interrupt interrupt;
+  const Result<bench::Peaks> peaks = measure(options, **device, interrupt.flag());
+  if (!peaks) return report_error(peaks.error());
+  const std::string kept = store(*peaks, options), format = options.output.effective_format();
+  const Status written =
+      format == "csv"    ? write_csv(*peaks, options.output.path)
+      : format == "json" ? write_output(bench::peaks_json(*peaks, LLMPROF_VERSION), options.output.path)
+                         : write_output(bench::peaks_text(*peaks, kept, options.output.color()), options.output.path);
+  if (!written) return report_error(written.error());
+  if (format != "text" && !options.output.quiet) std::fprintf(stderr, "llmprof: %s\n", kept.c_str());
+  if (peaks->interrupted) return kInterruptedExit;
+  return peaks->rows.empty() ? static_cast<int>(ExitCode::kFailed) : 0;
+}
+
+}  // namespace
+
+void add_peaks(CLI::App& app, Action& action) {
+  const std::shared_ptr<Options> options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "peaks", "measure what this device can do at most: FLOP/s per data type, bandwidths, ridge points");
+  add_device_options(*command, options->device);
+  command->add_option("--dtype", options->dtypes, "data types of the arithmetic (default: all that the device has)")
+      ->delimiter(',')
+      ->type_name("LIST");
+  command->add_flag("--quick", options->quick, "shorter, and less exact");
+  command->add_flag("--no-store", options->no_store, "do not keep the ceilings for later reports");
+  add_output_options(*command, options->output);
+  command->footer("Example:  llmprof peaks --device cpu --quick");
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace llmprof::cli

@@ -1,0 +1,364 @@
+// Every branch of the protocol, on a device whose times are written down.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "bench/fit.h"
+#include "bench/protocol.h"
+#include "bench/stop_rule.h"
+#include "bench/timing.h"
+#include "bench_scripted.h"
+
+namespace llmprof::bench {
+namespace {
+
+using device::CheckStatus;
+using device::Sample;
+
+class BenchProtocol : public testing::Test {
+ protected:
+  void SetUp() override { g_op = ScriptedOp{}; }
+
+  CaseResult run(const std::vector<std::pair<std::string, int64_t>>& axes = {}) {
+    const Result<device::OpParams> params = device::make_params(scripted_gemm(), DType::kFp32, "", axes);
+    EXPECT_TRUE(params.has_value());
+    return measure(device_, scripted_gemm(), *params, protocol_, stop_);
+  }
+  static const Timing& of(const CaseResult& result, Regime regime) {
+    for (const Timing& timing : result.timings)
+      if (timing.regime == regime) return timing;
+    ADD_FAILURE() << "no " << regime_name(regime) << " timing";
+    static const Timing kNone;
+    return kNone;
+  }
+
+  ScriptedDevice device_;
+  Protocol protocol_ = fast_protocol();
+  std::atomic<bool> stop_{false};
+};
+
+TEST_F(BenchProtocol, BothRegimesOfAnEvenKernel) {
+  device_.script = [](const std::string&, bool cold, int64_t) { return Sample{cold ? 120.0 : 100.0, 1500, 0}; };
+  device_.readings = [] {
+    device::Telemetry t;
+    t.power_w = 400;
+    t.temperature_c = 50;
+    t.throttle_fracs = {{"power cap", 0.25}};
+    return t;
+  };
+  device_.peak = 1;
+  const CaseResult result = run();
+  EXPECT_EQ(result.status, CaseStatus::kPassed) << result.note;
+  ASSERT_EQ(result.timings.size(), 2U);
+  const Timing &cold = of(result, Regime::kCold), &sustained = of(result, Regime::kSustained);
+  EXPECT_DOUBLE_EQ(cold.summary.median, 120);
+  EXPECT_DOUBLE_EQ(sustained.summary.median, 100);
+  EXPECT_GE(cold.summary.n, 10);
+  EXPECT_TRUE(cold.settled);
+  EXPECT_DOUBLE_EQ(*sustained.clock_mhz, 1500);
+  EXPECT_DOUBLE_EQ(*sustained.power_w, 400);
+  EXPECT_DOUBLE_EQ(*sustained.temperature_c, 50);
+  ASSERT_EQ(sustained.throttle_fracs.size(), 1U);
+  EXPECT_EQ(sustained.throttle_fracs[0].first, "power cap");
+  EXPECT_EQ(result.backend, "only");
+  EXPECT_EQ(result.check.compared, 100);
+  EXPECT_DOUBLE_EQ(result.cost.flops, 2e9);
+  EXPECT_EQ(result.memory_bytes, int64_t{1} << 20);
+  // 2 x 8 MiB of cache in sets of 1 MiB.
+  EXPECT_EQ(g_op.prepared_sets, 16);
+  EXPECT_EQ(sustained.sets, 16);
+  EXPECT_EQ(sustained.launches_per_sample % 16, 0) << "every set equally often";
+  EXPECT_EQ(cold.launches_per_sample, 1);
+  for (const ScriptedDevice::Request& request : device_.requests) {
+    EXPECT_EQ(request.flush, request.cold);
+    EXPECT_LE(request.cold ? request.samples : 0, 16);
+  }
+}
+
+TEST_F(BenchProtocol, OnlyTheRegimeAskedFor) {
+  protocol_.cold = false;
+  const CaseResult result = run();
+  ASSERT_EQ(result.timings.size(), 1U);
+  EXPECT_EQ(result.timings[0].regime, Regime::kSustained);
+}
+
+TEST_F(BenchProtocol, ShortKernelsAreTimedSeveralAtOnce) {
+  device_.script = [](const std::string&, bool, int64_t) { return Sample{2, 1500, 0}; };
+  EXPECT_EQ(of(run(), Regime::kCold).launches_per_sample, 20) << "40 us of 2 us each";
+  device_.script = [](const std::string&, bool, int64_t) { return Sample{0.1, 1500, 0}; };
+  EXPECT_EQ(of(run(), Regime::kCold).launches_per_sample, 64);
+  device_.script = [](const std::string&, bool, int64_t) { return Sample{15, 1500, 0}; };
+  EXPECT_EQ(of(run(), Regime::kCold).launches_per_sample, 4);
+}
+
+TEST_F(BenchProtocol, LongKernelsAreTimedOneByOne) {
+  device_.script = [](const std::string&, bool, int64_t) { return Sample{80'000, 1500, 0}; };
+  const CaseResult result = run();
+  EXPECT_EQ(of(result, Regime::kSustained).launches_per_sample, 1);
+  EXPECT_GE(of(result, Regime::kSustained).summary.n, 10);
+}
+
+TEST_F(BenchProtocol, ThrottledColdSamplesAreLeftOutWhileEnoughStay) {
+  device_.script = [](const std::string&, bool, int64_t i) {
+    return i % 4 == 0 ? Sample{200, 900, 0} : Sample{100, 1500, 0};
+  };
+  const Timing cold = of(run(), Regime::kCold);
+  EXPECT_GT(cold.throttled, 0);
+  EXPECT_DOUBLE_EQ(cold.summary.max, 100) << "900 MHz is under 75 % of 1500";
+  ASSERT_FALSE(cold.throttle_fracs.empty());
+  EXPECT_NEAR(cold.throttle_fracs[0].second, 0.25, 0.08);
+}
+
+TEST_F(BenchProtocol, ThrottlingNeverEmptiesTheRow) {
+  device_.script = [](const std::string&, bool, int64_t) { return Sample{200, 1500, device::kThrottled}; };
+  const CaseResult result = run();
+  for (const Regime regime : {Regime::kCold, Regime::kSustained}) {
+    const Timing timing = of(result, regime);
+    EXPECT_EQ(timing.throttled, 0) << "none was left out";
+    EXPECT_GE(timing.summary.n, 10);
+    EXPECT_DOUBLE_EQ(timing.summary.median, 200);
+    ASSERT_FALSE(timing.throttle_fracs.empty()) << "but it is said";
+    EXPECT_DOUBLE_EQ(timing.throttle_fracs[0].second, 1);
+  }
+}
+
+TEST_F(BenchProtocol, SustainedSamplesAreKeptWhateverTheClock) {
+  device_.script = [](const std::string&, bool, int64_t i) {
+    return i % 4 == 0 ? Sample{200, 900, 0} : Sample{100, 1500, 0};
+  };
+  const Timing timing = of(run(), Regime::kSustained);
+  EXPECT_EQ(timing.throttled, 0);
+  EXPECT_DOUBLE_EQ(timing.summary.max, 200);
+}
+
+TEST_F(BenchProtocol, SamplesWithAHostGapAreNoThrottling) {
+  device_.script = [](const std::string&, bool, int64_t i) {
+    return i % 4 == 0 ? Sample{300, 1500, device::kHostGap} : Sample{100, 1500, 0};
+  };
+  const Timing cold = of(run(), Regime::kCold);
+  EXPECT_EQ(cold.throttled, 0);
+  EXPECT_TRUE(cold.throttle_fracs.empty());
+  EXPECT_DOUBLE_EQ(cold.summary.max, 100);
+}
+
+TEST_F(BenchProtocol, ASlowClockIsReportedAndNothingIsLeftOut) {
+  device_.script = [](const std::string&, bool, int64_t) { return Sample{300, 500, 0}; };
+  const Timing cold = of(run(), Regime::kCold);
+  EXPECT_EQ(cold.throttled, 0);
+  EXPECT_DOUBLE_EQ(*cold.clock_mhz, 500);
+}
+
+TEST_F(BenchProtocol, AnUnknownClockIsAbsent) {
+  device_.script = [](const std::string&, bool, int64_t) { return Sample{100, std::nanf(""), 0}; };
+  const Timing cold = of(run(), Regime::kCold);
+  EXPECT_FALSE(cold.clock_mhz.has_value());
+  EXPECT_FALSE(cold.power_w.has_value());
+  EXPECT_TRUE(cold.settled) << "its times hold still";
+}
+
+TEST_F(BenchProtocol, NoiseThatNeverSettlesEndsAtTheWallLimit) {
+  double us = 1;
+  device_.script = [&us](const std::string&, bool, int64_t) { return Sample{us *= 1.0005, std::nanf(""), 0}; };
+  protocol_.wall_max_s = 0.03;
+  const CaseResult result = run();
+  EXPECT_EQ(result.status, CaseStatus::kPassed);
+  EXPECT_FALSE(of(result, Regime::kCold).settled);
+  EXPECT_GE(of(result, Regime::kSustained).summary.n, 10);
+}
+
+TEST_F(BenchProtocol, PowerThatClimbsIsNotSettled) {
+  double power = 100;
+  device_.readings = [&power] {
+    device::Telemetry t;
+    t.power_w = power *= 1.1;
+    return t;
+  };
+  EXPECT_FALSE(of(run(), Regime::kCold).settled);
+}
+
+TEST_F(BenchProtocol, TheFastestRightCandidateIsTimed) {
+  g_op.ways = {{"first"}, {"second"}, {"third"}};
+  device_.script = [](const std::string& backend, bool, int64_t) {
+    return Sample{backend == "second" ? 80.0 : backend == "first" ? 100.0 : 130.0, 1500, 0};
+  };
+  const CaseResult result = run();
+  EXPECT_EQ(result.backend, "second");
+  EXPECT_NEAR(result.gap_to_first_frac, 0.25, 1e-9);
+  EXPECT_DOUBLE_EQ(of(result, Regime::kSustained).summary.median, 80);
+}
+
+TEST_F(BenchProtocol, TheGapIsKnownWhereTheFirstIsFarBehind) {
+  g_op.ways = {{"0"}, {"1"}, {"2"}, {"3"}, {"4"}};
+  device_.script = [](const std::string& backend, bool, int64_t) {
+    return Sample{200 - 10 * std::stod(backend), 1500, 0};
+  };
+  const CaseResult result = run();
+  EXPECT_EQ(result.backend, "4");
+  EXPECT_NEAR(result.gap_to_first_frac, 0.25, 1e-9);
+}
+
+TEST_F(BenchProtocol, AWrongCandidateIsNeverTimed) {
+  g_op.ways = {{"wrong", CheckStatus::kFailed}, {"right"}};
+  device_.script = [](const std::string& backend, bool, int64_t) {
+    return Sample{backend == "wrong" ? 1.0 : 100.0, 1500, 0};
+  };
+  const CaseResult result = run();
+  EXPECT_EQ(result.status, CaseStatus::kPassed);
+  EXPECT_EQ(result.backend, "right");
+  EXPECT_EQ(device_.timed.count("wrong"), 0U);
+  EXPECT_NE(result.note.find("wrong: wrong results, 40 times the tolerance"), std::string::npos) << result.note;
+}
+
+TEST_F(BenchProtocol, OnlyWrongCandidatesFailTheRow) {
+  g_op.ways = {{"wrong", CheckStatus::kFailed}};
+  const CaseResult result = run();
+  EXPECT_EQ(result.status, CaseStatus::kFailed);
+  EXPECT_TRUE(result.timings.empty());
+  EXPECT_TRUE(device_.timed.empty());
+}
+
+TEST_F(BenchProtocol, ACandidateThatCannotRunIsLeftOut) {
+  g_op.ways = {{"broken", CheckStatus::kPassed, true}, {"right"}};
+  CaseResult result = run();
+  EXPECT_EQ(result.backend, "right");
+  EXPECT_EQ(result.note, "broken: it cannot be launched");
+  g_op.ways = {{"broken", CheckStatus::kPassed, true}};
+  result = run();
+  EXPECT_EQ(result.status, CaseStatus::kError);
+  EXPECT_EQ(result.note, "broken: it cannot be launched");
+}
+
+TEST_F(BenchProtocol, MistrustedResultsAreTimedAndSaidSo) {
+  g_op.ways = {{"odd", CheckStatus::kMistrusted}};
+  const CaseResult result = run();
+  EXPECT_EQ(result.status, CaseStatus::kMistrusted);
+  EXPECT_EQ(result.timings.size(), 2U);
+}
+
+TEST_F(BenchProtocol, WhatDoesNotFitIsRefusedBeforeAnything) {
+  const CaseResult result = run({{"m", 2'000'000'000}});
+  EXPECT_EQ(result.status, CaseStatus::kOutOfMemory);
+  EXPECT_TRUE(device_.requests.empty());
+  // 4 (1024 m + 1024 n + m n) <= 16 GiB - 512 MiB with n = k = 1024: m <= 2031616 - 512.
+  EXPECT_NE(result.note.find("needs 16.4 TB"), std::string::npos) << result.note;
+  EXPECT_NE(result.note.find("the largest --m that fits: 2031104"), std::string::npos) << result.note;
+}
+
+TEST_F(BenchProtocol, TheAxisThatGrewIsTheOneToShrink) {
+  const CaseResult result = run({{"k", 4'000'000'000}, {"m", 2048}});
+  EXPECT_NE(result.note.find("the largest --k that fits"), std::string::npos) << result.note;
+  const CaseResult wide = run({{"m", 4'000'000}, {"n", 4'000'000}, {"k", 4'000'000}});
+  EXPECT_NE(wide.note.find("no single axis"), std::string::npos) << wide.note;
+}
+
+TEST_F(BenchProtocol, SetsStayWithinHalfOfWhatIsFree) {
+  g_op.set_bytes = size_t{4} << 20;
+  device_.who.cache_bytes = int64_t{4} << 30;
+  device_.free = int64_t{64} << 20;
+  run();
+  EXPECT_EQ(g_op.prepared_sets, 9) << "one that exists and 8 x 4 MiB";
+  g_op.set_bytes = 1024;
+  run();
+  EXPECT_EQ(g_op.prepared_sets, 64);
+}
+
+TEST_F(BenchProtocol, UnsupportedSaysWhy) {
+  g_op.unsupported = "it has no fp4 matrix units";
+  CaseResult result = run();
+  EXPECT_EQ(result.status, CaseStatus::kUnsupported);
+  EXPECT_EQ(result.note, "it has no fp4 matrix units");
+  g_op.unsupported.clear();
+  device_.who.kind = device::DeviceKind::kCpu;
+  result = run();
+  EXPECT_EQ(result.status, CaseStatus::kUnsupported);
+  EXPECT_EQ(result.note, "gemm is not measured on a CPU");
+}
+
+TEST_F(BenchProtocol, ErrorsOfTheDeviceBecomeANote) {
+  g_op.prepare_error = "libx.so was not found";
+  CaseResult result = run();
+  EXPECT_EQ(result.status, CaseStatus::kError);
+  EXPECT_EQ(result.note, "libx.so was not found");
+  g_op.prepare_error.clear();
+  device_.broken = true;
+  result = run();
+  EXPECT_EQ(result.status, CaseStatus::kError);
+  EXPECT_EQ(result.note, "an illegal address was accessed");
+  EXPECT_TRUE(result.timings.empty());
+}
+
+TEST_F(BenchProtocol, StoppedBetweenBatches) {
+  int batches = 0;
+  device_.on_batch = [&] { stop_ = ++batches >= 12; };
+  const CaseResult result = run();
+  EXPECT_EQ(result.status, CaseStatus::kInterrupted);
+  EXPECT_TRUE(result.timings.empty());
+  EXPECT_EQ(batches, 12) << "nothing more was queued";
+}
+
+TEST_F(BenchProtocol, StoppedAtAnyBatchNothingMoreIsQueued) {
+  int all = 0;
+  device_.on_batch = [&] { ++all; };
+  run();
+  for (int at = 1; at < std::min(all, 20); ++at) {
+    stop_ = false;
+    int batches = 0;
+    device_.on_batch = [&] { stop_ = ++batches >= at; };
+    EXPECT_EQ(run().status, CaseStatus::kInterrupted);
+    EXPECT_LE(batches, at + 1) << "at most the timed half of a warm-up";
+  }
+}
+
+TEST_F(BenchProtocol, StoppedBeforeItBegan) {
+  stop_ = true;
+  EXPECT_EQ(run().status, CaseStatus::kInterrupted);
+  EXPECT_TRUE(device_.requests.empty());
+}
+
+TEST_F(BenchProtocol, KeepsAtMost512SamplesAndSummarizesAll) {
+  protocol_.sustained_min_s = 0.02;
+  protocol_.wall_max_s = 0.05;
+  device_.script = [](const std::string&, bool, int64_t) { return Sample{5000, 1500, 0}; };
+  const Timing timing = of(run(), Regime::kSustained);
+  EXPECT_LE(timing.samples_us.size(), 512U);
+  EXPECT_GE(timing.summary.n, static_cast<int64_t>(timing.samples_us.size()));
+}
+
+TEST(BenchThin, IsEvenAndKeepsTheOrder) {
+  std::vector<double> values(1000);
+  std::iota(values.begin(), values.end(), 0);
+  const std::vector<double> kept = thin(values, 512);
+  ASSERT_EQ(kept.size(), 512U);
+  EXPECT_EQ(kept.front(), 0);
+  EXPECT_TRUE(std::is_sorted(kept.begin(), kept.end()));
+  for (size_t i = 1; i < kept.size(); ++i) EXPECT_LE(kept[i] - kept[i - 1], 2);
+  EXPECT_EQ(thin(values, 1000).size(), 1000U);
+}
+
+TEST(BenchStopRule, NeedsSamplesAndTime) {
+  Protocol protocol;
+  StopRule rule(protocol, 0.25);
+  for (int i = 0; i < 9; ++i) rule.add(100);
+  EXPECT_FALSE(rule.enough(1)) << "9 samples";
+  rule.add(100);
+  EXPECT_FALSE(rule.enough(0.2));
+  EXPECT_TRUE(rule.enough(0.3));
+}
+
+TEST(BenchStopRule, SpreadKeepsGoingUntilItIsStableOrTheWall) {
+  Protocol protocol;
+  StopRule rule(protocol, 0);
+  for (int i = 0; i < 63; ++i) rule.add(i % 2 == 0 ? 90 : 110);
+  EXPECT_FALSE(rule.enough(1)) << "10 % spread";
+  rule.add(110);
+  EXPECT_TRUE(rule.enough(1)) << "the same spread over the last half";
+  StopRule growing(protocol, 0);
+  double us = 100;
+  for (int i = 0; i < 400; ++i) growing.add(us *= 1.01);
+  EXPECT_FALSE(growing.enough(14.9));
+  EXPECT_TRUE(growing.enough(15));
+}
+
+}  // namespace
+}  // namespace llmprof::bench

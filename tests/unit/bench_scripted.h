@@ -1,0 +1,152 @@
+// A device whose times a test writes down, and operations on it. Nothing waits: wall limits are set small by the tests.
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "bench/protocol.h"
+#include "device/device.h"
+#include "device/op.h"
+
+namespace llmprof::bench {
+
+class ScriptedDevice : public device::Device {
+ public:
+  struct Request {
+    int sets, launches, samples;
+    bool cold, flush;
+  };
+  device::DeviceIdentity who;
+  int64_t free = int64_t{16} << 30, peak = 0;
+  // Time of sample number i (counted over all calls) on the backend that runs.
+  std::function<device::Sample(const std::string& backend, bool cold, int64_t i)> script;
+  std::function<device::Telemetry()> readings = [] { return device::Telemetry{}; };
+  std::function<void()> on_batch = [] {};  // after each timing call: raises the stop flag, for example
+  std::vector<Request> requests;
+  std::map<std::string, int64_t> timed;  // samples by backend
+  std::string running;                   // set by the candidate's enqueue
+  bool broken = false;                   // timing and synchronising fail
+
+  ScriptedDevice() {
+    who.kind = device::DeviceKind::kCuda;
+    who.key = "GPU-1";
+    who.name = "Scripted";
+    who.driver = "1.0";
+    who.units = 8;
+    who.cc_major = 9;
+    who.memory_bytes = int64_t{20} << 30;
+    who.cache_bytes = int64_t{8} << 20;
+    script = [](const std::string&, bool, int64_t) { return device::Sample{100, 1500, 0}; };
+  }
+  const device::DeviceIdentity& identity() const override { return who; }
+  Result<std::unique_ptr<device::Buffer>> allocate(size_t) override {
+    return fail("the scripted device has no memory");
+  }
+  int64_t free_bytes() const override { return free; }
+  int64_t peak_bytes() const override { return peak; }
+  void reset_peak() override { peak = 0; }
+  Status fill(const device::Buffer&, const device::Fill&) override { return {}; }
+  Status upload(const device::Buffer&, size_t, const void*, size_t) override { return {}; }
+  Status download(const device::Buffer&, size_t, void*, size_t) override { return {}; }
+  Status synchronize() override { return broken ? Status(fail("the device is lost")) : Status(); }
+  Result<std::vector<device::Sample>> time_cold(const device::TimingRequest& r) override { return time(r, true); }
+  Result<std::vector<device::Sample>> time_sustained(const device::TimingRequest& r) override { return time(r, false); }
+  device::Telemetry telemetry(int64_t) override { return readings(); }
+
+ private:
+  Result<std::vector<device::Sample>> time(const device::TimingRequest& request, bool cold) {
+    if (broken) return fail("an illegal address was accessed");
+    requests.push_back({request.sets, request.launches, request.samples, cold, request.flush_cache});
+    std::vector<device::Sample> out;
+    LLMPROF_CHECK(request.enqueue(0));
+    for (int i = 0; i < request.samples; ++i) out.push_back(script(running, cold, count_++));
+    timed[running] += request.samples;
+    on_batch();
+    return out;
+  }
+  int64_t count_ = 0;
+};
+
+// What the operation below is made of; one test at a time.
+struct ScriptedOp {
+  struct Way {
+    std::string backend;
+    device::CheckStatus check = device::CheckStatus::kPassed;
+    bool check_errors = false;
+  };
+  std::vector<Way> ways = {{"only"}};
+  std::string unsupported, prepare_error;
+  size_t set_bytes = size_t{1} << 20;
+  int64_t prepared_sets = 0;
+  double flops = 2e9, bytes = 1e6;
+  bool matrix = true;
+};
+inline ScriptedOp g_op;
+
+class ScriptedPrepared : public device::PreparedOp {
+ public:
+  explicit ScriptedPrepared(ScriptedDevice& device) {
+    for (const ScriptedOp::Way& way : g_op.ways)
+      candidates_.push_back({way.backend, [&device, way](int) -> Status {
+                               device.running = way.backend;
+                               return {};
+                             }});
+  }
+  std::vector<device::Candidate>& candidates() override { return candidates_; }
+  size_t bytes_per_set() const override { return g_op.set_bytes; }
+  Status prepare_sets(int sets) override {
+    g_op.prepared_sets = sets;
+    return {};
+  }
+  Result<device::Check> check(size_t candidate) override {
+    const ScriptedOp::Way& way = g_op.ways[candidate];
+    if (way.check_errors) return fail("it cannot be launched");
+    return device::Check{way.check, way.check == device::CheckStatus::kFailed ? 40.0 : 0.5, 1e-4, 100, ""};
+  }
+
+ private:
+  std::vector<device::Candidate> candidates_;
+};
+
+inline Result<std::unique_ptr<device::PreparedOp>> prepare_scripted(device::Device& device, const device::OpParams&) {
+  if (!g_op.prepare_error.empty()) return fail(g_op.prepare_error);
+  return std::make_unique<ScriptedPrepared>(dynamic_cast<ScriptedDevice&>(device));
+}
+
+inline const device::Operation& scripted_gemm() {
+  static constexpr device::Axis kAxes[] = {{"m", 1024, "rows"}, {"n", 1024, "columns"}, {"k", 1024, "inner"}};
+  static constexpr DType kDtypes[] = {DType::kFp32, DType::kBf16};
+  static constexpr std::string_view kVariants[] = {"plain", "bias"};
+  static const device::Operation kOperation = {
+      "gemm",
+      "matrix product",
+      kAxes,
+      kDtypes,
+      kVariants,
+      [](const device::OpParams&) {
+        return device::Cost{g_op.flops, g_op.bytes / 2, g_op.bytes / 2, g_op.matrix};
+      },
+      [](const device::OpParams& p) {
+        return 4 * (p.axis("m") * p.axis("k") + p.axis("n") * p.axis("k") + p.axis("m") * p.axis("n"));
+      },
+      [](const device::DeviceIdentity&, const device::OpParams&) -> std::optional<std::string> {
+        if (g_op.unsupported.empty()) return std::nullopt;
+        return g_op.unsupported;
+      },
+      nullptr,
+      prepare_scripted};
+  return kOperation;
+}
+
+// Milliseconds in place of seconds.
+inline Protocol fast_protocol() {
+  Protocol protocol;
+  protocol.cold_min_s = 0.0005;
+  protocol.sustained_min_s = 0.001;
+  protocol.settle_max_s = 0.01;
+  protocol.wall_max_s = 0.02;
+  return protocol;
+}
+
+}  // namespace llmprof::bench
