@@ -6,6 +6,15 @@
 
 #include "base/shared_library.h"
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+// At exit LeakSanitizer of clang 14 follows notes of its own about the thread-local storage of libraries opened at run
+// time, which are wrong for threads of libgomp, and crashes. Without these notes it does not.
+extern "C" const char* __asan_default_options();
+extern "C" const char* __asan_default_options() { return "intercept_tls_get_addr=0"; }
+#endif
+#endif
+
 namespace llmprof::device::cpu {
 namespace {
 
