@@ -44,6 +44,106 @@ namespace kernels_memory_8 {
 }  // namespace kernels_memory_8
 #undef UNROLL
 
+#define T Bf16
+namespace kernels_elementwise_Bf16 {
+#include "device/cuda/kernels/elementwise.cu"
+}
+#undef EACH_PACK
+#define ITEMS 1
+namespace kernels_rows_Bf16_1 {
+#include "device/cuda/kernels/rows.cu"
+}
+#undef ITEMS
+#undef EACH_ROW
+#undef EACH_ITEM
+#undef ITEM_INDEX
+#undef HAS_ITEM
+#define ITEMS 2
+namespace kernels_rows_Bf16_2 {
+#include "device/cuda/kernels/rows.cu"
+}
+#undef ITEMS
+#undef EACH_ROW
+#undef EACH_ITEM
+#undef ITEM_INDEX
+#undef HAS_ITEM
+#define ITEMS 4
+namespace kernels_rows_Bf16_4 {
+#include "device/cuda/kernels/rows.cu"
+}
+#undef ITEMS
+#undef EACH_ROW
+#undef EACH_ITEM
+#undef ITEM_INDEX
+#undef HAS_ITEM
+#undef T
+#define T Fp16
+namespace kernels_elementwise_Fp16 {
+#include "device/cuda/kernels/elementwise.cu"
+}
+#undef EACH_PACK
+#define ITEMS 1
+namespace kernels_rows_Fp16_1 {
+#include "device/cuda/kernels/rows.cu"
+}
+#undef ITEMS
+#undef EACH_ROW
+#undef EACH_ITEM
+#undef ITEM_INDEX
+#undef HAS_ITEM
+#define ITEMS 2
+namespace kernels_rows_Fp16_2 {
+#include "device/cuda/kernels/rows.cu"
+}
+#undef ITEMS
+#undef EACH_ROW
+#undef EACH_ITEM
+#undef ITEM_INDEX
+#undef HAS_ITEM
+#define ITEMS 4
+namespace kernels_rows_Fp16_4 {
+#include "device/cuda/kernels/rows.cu"
+}
+#undef ITEMS
+#undef EACH_ROW
+#undef EACH_ITEM
+#undef ITEM_INDEX
+#undef HAS_ITEM
+#undef T
+#define T Fp32
+namespace kernels_elementwise_Fp32 {
+#include "device/cuda/kernels/elementwise.cu"
+}
+#undef EACH_PACK
+#define ITEMS 1
+namespace kernels_rows_Fp32_1 {
+#include "device/cuda/kernels/rows.cu"
+}
+#undef ITEMS
+#undef EACH_ROW
+#undef EACH_ITEM
+#undef ITEM_INDEX
+#undef HAS_ITEM
+#define ITEMS 2
+namespace kernels_rows_Fp32_2 {
+#include "device/cuda/kernels/rows.cu"
+}
+#undef ITEMS
+#undef EACH_ROW
+#undef EACH_ITEM
+#undef ITEM_INDEX
+#undef HAS_ITEM
+#define ITEMS 4
+namespace kernels_rows_Fp32_4 {
+#include "device/cuda/kernels/rows.cu"
+}
+#undef ITEMS
+#undef EACH_ROW
+#undef EACH_ITEM
+#undef ITEM_INDEX
+#undef HAS_ITEM
+#undef T
+
 namespace emulated {
 namespace {
 
@@ -145,6 +245,24 @@ std::map<std::pair<std::string, std::string>, Launch> make_table() {
   EMULATE_MEMORY(2)
   EMULATE_MEMORY(4)
   EMULATE_MEMORY(8)
+#define EMULATE_ROWS(type, items)                                                               \
+  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, rmsnorm)          \
+  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, rmsnorm_residual) \
+  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, layernorm_gelu)   \
+  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, softmax)          \
+  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, softmax_long)     \
+  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, quantise)
+#define EMULATE_TYPE(type)                                                    \
+  EMULATE("elementwise.cu T=" #type, kernels_elementwise_##type, swiglu)      \
+  EMULATE("elementwise.cu T=" #type, kernels_elementwise_##type, rope)        \
+  EMULATE("elementwise.cu T=" #type, kernels_elementwise_##type, gather)      \
+  EMULATE("elementwise.cu T=" #type, kernels_elementwise_##type, scatter_two) \
+  EMULATE_ROWS(type, 1)                                                       \
+  EMULATE_ROWS(type, 2)                                                       \
+  EMULATE_ROWS(type, 4)
+  EMULATE_TYPE(Bf16)
+  EMULATE_TYPE(Fp16)
+  EMULATE_TYPE(Fp32)
   return table;
 }
 

@@ -23,6 +23,18 @@ class DeviceCudaKernels : public testing::Test {
   NvrtcLibrary nvrtc_;
 };
 
+// On 9.0 all sets of macros are compiled, on the others one of each kind: what differs between generations is which
+// instructions there are, and a quarter of the time is enough for that.
+bool compiled_on(int chip, const KernelSource& source) {
+  for (const std::string& define : source.defines) {
+    if (chip < 89 && define == "KIND=Fp8Mma") return false;  // no such unit
+    if (chip == 90) continue;
+    for (const char* spared : {"T=Fp16", "ITEMS=1", "ITEMS=2", "ITEMS=8", "UNROLL=2", "UNROLL=4"})
+      if (define == spared) return false;
+  }
+  return true;
+}
+
 TEST_F(DeviceCudaKernels, EverySourceCompilesForEveryGeneration) {
   const std::vector<KernelSource> all = every_kernel();
   ASSERT_FALSE(all.empty());
@@ -31,7 +43,7 @@ TEST_F(DeviceCudaKernels, EverySourceCompilesForEveryGeneration) {
     const Result<Architecture> architecture = architecture_for(nvrtc_, chip / 10, chip % 10);
     ASSERT_TRUE(architecture) << architecture.error().text();
     for (const KernelSource& source : all) {
-      if (chip < 89 && source.name == "registers.cu" && source.defines[0] == "KIND=Fp8Mma") continue;  // no such unit
+      if (!compiled_on(chip, source)) continue;
       const Result<std::string> code = compile_kernel(nvrtc_, *architecture, source);
       EXPECT_TRUE(code) << source.name << ": " << code.error().text();
       if (code) {

@@ -37,7 +37,7 @@ class DeviceCudaOps : public FakeGpu {
     // The other sets are usable, and timing goes through.
     EXPECT_TRUE((*op)->prepare_sets(3));
     const Candidate& first = (*op)->candidates()[0];
-    const Result<std::vector<Sample>> samples = device_->time_sustained({first.enqueue, 3, 6, 2, false});
+    const Result<std::vector<Sample>> samples = device_->time_sustained({first.enqueue, 3, 3, 1, false});
     EXPECT_TRUE(samples) << samples.error().text();
     return (*op)->candidates().size();
   }
@@ -129,6 +129,40 @@ TEST_F(DeviceCudaOps, LaunchesAndWaits) {
   open();
   for (const char* variant : {"eager", "graph_node", "stream_sync", "event_sync"})
     EXPECT_EQ(all_pass(prepare_launch, params_of({}, DType::kUnknown, variant)), 1U) << variant;
+}
+
+TEST_F(DeviceCudaOps, OperatorsOverRows) {
+  open();
+  for (const DType dtype : {DType::kBf16, DType::kFp16, DType::kFp32}) {
+    for (const int64_t hidden : {int64_t{8}, int64_t{264}, int64_t{1600}}) {
+      if (hidden == 1600 && dtype != DType::kBf16) continue;
+      const OpParams plain = params_of({{"tokens", 9}, {"hidden", hidden}}, dtype, "plain");
+      OpParams residual = plain;
+      residual.variant = "residual";
+      EXPECT_GE(all_pass(prepare_rmsnorm, plain), 1U) << dtype_name(dtype) << " " << hidden;
+      EXPECT_GE(all_pass(prepare_rmsnorm, residual), 1U) << dtype_name(dtype) << " " << hidden;
+      EXPECT_GE(all_pass(prepare_layernorm_gelu, plain), 1U) << dtype_name(dtype) << " " << hidden;
+      EXPECT_GE(all_pass(prepare_quantise, plain), 1U) << dtype_name(dtype) << " " << hidden;
+      EXPECT_GE(all_pass(prepare_softmax, params_of({{"rows", 9}, {"columns", hidden}}, dtype)), 1U)
+          << dtype_name(dtype) << " " << hidden;
+    }
+    // Longer than the registers of a block hold.
+    if (dtype == DType::kFp16) continue;
+    EXPECT_EQ(all_pass(prepare_softmax, params_of({{"rows", 2}, {"columns", 40960}}, dtype)), 2U) << dtype_name(dtype);
+  }
+  EXPECT_TRUE(holds(refused(prepare_rmsnorm, params_of({{"tokens", 2}, {"hidden", 12}}, DType::kBf16)),
+                    "hidden of bf16 must be a multiple of 8, found 12"));
+}
+
+TEST_F(DeviceCudaOps, OperatorsThatMoveEachElementOnce) {
+  open();
+  for (const DType dtype : {DType::kBf16, DType::kFp16, DType::kFp32}) {
+    EXPECT_GE(all_pass(prepare_swiglu, params_of({{"tokens", 70}, {"ffn", 88}}, dtype)), 2U);
+    EXPECT_GE(
+        all_pass(prepare_rope, params_of({{"tokens", 9}, {"heads", 6}, {"kv_heads", 2}, {"head_dim", 48}}, dtype)), 2U);
+    EXPECT_GE(all_pass(prepare_embedding, params_of({{"tokens", 37}, {"vocab", 101}, {"hidden", 72}}, dtype)), 2U);
+    EXPECT_GE(all_pass(prepare_kv_append, params_of({{"tokens", 37}, {"kv_heads", 3}, {"head_dim", 24}}, dtype)), 2U);
+  }
 }
 
 TEST_F(DeviceCudaOps, SaysWhatAChipDoesNotHave) {

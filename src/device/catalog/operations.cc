@@ -5,6 +5,7 @@
 #include "device/cpu/ops/ops.h"
 #include "device/cuda/ops/ops.h"
 #include "device/op.h"
+#include "device/row_costs.h"
 
 namespace llmprof::device {
 namespace {
@@ -20,6 +21,18 @@ constexpr std::array<std::string_view, 4> kMemoryVariants = {"copy", "read", "wr
 constexpr std::array kRegistersAxes = {Axis{"mflop", 1000, "millions of FLOPs in one execution, all units together"}};
 constexpr std::array kRegistersTypes = {DType::kFp32, DType::kFp64, DType::kTf32, DType::kFp16,
                                         DType::kBf16, DType::kFp8,  DType::kInt8};
+
+constexpr std::array kRowTypes = {DType::kBf16, DType::kFp16, DType::kFp32};
+constexpr Axis kTokens{"tokens", 8192, "rows"}, kHidden{"hidden", 4096, "elements of a row"};
+constexpr std::array kNormAxes = {kTokens, kHidden};
+constexpr std::array<std::string_view, 2> kRmsnormVariants = {"residual", "plain"};
+constexpr std::array kSoftmaxAxes = {Axis{"rows", 8192, "of scores"}, Axis{"columns", 4096, "of a row of scores"}};
+constexpr std::array kSwigluAxes = {kTokens, Axis{"ffn", 14336, "width of the layer: gate and up are twice that"}};
+constexpr std::array kRopeAxes = {kTokens, Axis{"heads", 32, "of the queries"}, Axis{"kv_heads", 8, "of the keys"},
+                                  Axis{"head_dim", 128, "elements of a head"}};
+constexpr std::array kEmbeddingAxes = {kTokens, Axis{"vocab", 128256, "rows of the table"}, kHidden};
+constexpr std::array kKvAppendAxes = {kTokens, Axis{"kv_heads", 8, "of keys and values"},
+                                      Axis{"head_dim", 128, "elements of a head"}};
 
 constexpr std::array kLaunchTypes = {DType::kFp32};
 constexpr std::array<std::string_view, 5> kLaunchVariants = {"fork_join", "eager", "graph_node", "stream_sync",
@@ -47,6 +60,11 @@ std::optional<std::string> unsupported_launch(const DeviceIdentity& device, cons
 std::optional<std::string> unsupported_memcpy(const DeviceIdentity& device, const OpParams&) {
   if (device.kind == DeviceKind::kCpu) return "copies between host and GPU need a GPU";
   return std::nullopt;
+}
+
+std::optional<std::string> unsupported_rows(const DeviceIdentity& device, const OpParams& params) {
+  if (device.kind == DeviceKind::kCpu) return "own kernels over rows are measured on GPUs only";
+  return cuda::own_kernel_unsupported(device, params);
 }
 
 // Bytes that cross the link, once: what its bandwidth is quoted as.
@@ -85,6 +103,78 @@ constexpr std::array kOperations = {
               unsupported_registers,
               cpu::prepare_registers,
               cuda::prepare_registers},
+    Operation{"rmsnorm", "RMSNorm of rows; residual: x is added to it before, and stored", kNormAxes, kRowTypes,
+              kRmsnormVariants, rmsnorm_cost, rmsnorm_footprint, unsupported_rows, nullptr, cuda::prepare_rmsnorm},
+    Operation{"layernorm_gelu",
+              "LayerNorm of rows, then GELU",
+              kNormAxes,
+              kRowTypes,
+              {},
+              layernorm_gelu_cost,
+              layernorm_gelu_footprint,
+              unsupported_rows,
+              nullptr,
+              cuda::prepare_layernorm_gelu},
+    Operation{"softmax",
+              "softmax of rows",
+              kSoftmaxAxes,
+              kRowTypes,
+              {},
+              softmax_cost,
+              softmax_footprint,
+              unsupported_rows,
+              nullptr,
+              cuda::prepare_softmax},
+    Operation{"swiglu",
+              "silu(gate) * up of rows that hold both",
+              kSwigluAxes,
+              kRowTypes,
+              {},
+              swiglu_cost,
+              swiglu_footprint,
+              unsupported_rows,
+              nullptr,
+              cuda::prepare_swiglu},
+    Operation{"rope",
+              "rotary positions of queries and keys, in place",
+              kRopeAxes,
+              kRowTypes,
+              {},
+              rope_cost,
+              rope_footprint,
+              unsupported_rows,
+              nullptr,
+              cuda::prepare_rope},
+    Operation{"embedding",
+              "rows of a table, gathered by index",
+              kEmbeddingAxes,
+              kRowTypes,
+              {},
+              embedding_cost,
+              embedding_footprint,
+              unsupported_rows,
+              nullptr,
+              cuda::prepare_embedding},
+    Operation{"kv_append",
+              "keys and values written to slots of a cache",
+              kKvAppendAxes,
+              kRowTypes,
+              {},
+              kv_append_cost,
+              kv_append_footprint,
+              unsupported_rows,
+              nullptr,
+              cuda::prepare_kv_append},
+    Operation{"quantise",
+              "rows to fp8 with a scale each",
+              kNormAxes,
+              kRowTypes,
+              {},
+              quantise_cost,
+              quantise_footprint,
+              unsupported_rows,
+              nullptr,
+              cuda::prepare_quantise},
     Operation{"memcpy", "copies between host and GPU; GB/s count the bytes once", kMemcpyAxes, kMemoryTypes,
               kMemcpyVariants, memcpy_cost, memcpy_footprint, unsupported_memcpy, nullptr, cuda::prepare_memcpy},
     Operation{"launch",

@@ -101,6 +101,11 @@ int Context::blocks_per_sm(const Kernel& kernel, unsigned threads, size_t shared
   return result == cuda_abi::kSuccess ? std::max(blocks, 1) : 1;
 }
 
+bool Context::fits(const Kernel& kernel, unsigned threads) {
+  int blocks = 0;
+  return api().occupancy(&blocks, kernel.function, static_cast<int>(threads), 0) != cuda_abi::kSuccess || blocks > 0;
+}
+
 Status Context::launch_list(const Kernel& kernel, unsigned grid_x, unsigned grid_y, unsigned threads,
                             unsigned shared_bytes, void** parameters) {
   const cuda_abi::Result result =

@@ -58,6 +58,8 @@ class Context {
   Result<Kernel> kernel(const KernelSource& source, const char* function);
   // How many blocks of so many threads an SM holds at once, at least 1.
   int blocks_per_sm(const Kernel& kernel, unsigned threads, size_t shared_bytes = 0);
+  // False if not even one: the registers of an SM do not suffice.
+  bool fits(const Kernel& kernel, unsigned threads);
   // Parameters must have exactly the types that the kernel declares.
   template <class... Parameters>
   Status launch(const Kernel& kernel, unsigned grid, unsigned threads, const Parameters&... parameters) {

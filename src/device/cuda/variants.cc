@@ -7,6 +7,10 @@ namespace llmprof::device::cuda {
 std::vector<KernelSource> every_kernel() {
   std::vector<KernelSource> all = {{"fill.cu", {}}, {"timing.cu", {}}};
   for (const int unroll : {2, 4, 8}) all.push_back({"memory.cu", {fmt::format("UNROLL={}", unroll)}});
+  for (const char* type : {"T=Bf16", "T=Fp16", "T=Fp32"}) {
+    all.push_back({"elementwise.cu", {type}});
+    for (const int items : {1, 2, 4, 8}) all.push_back({"rows.cu", {type, fmt::format("ITEMS={}", items)}});
+  }
   for (const char* kind : {"Fp64Mma", "Fp32Fma", "Tf32Mma", "Fp16Mma", "Bf16Mma", "Fp8Mma", "Int8Mma"})
     all.push_back({"registers.cu", {std::string("KIND=") + kind}});
   return all;

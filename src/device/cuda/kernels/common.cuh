@@ -13,6 +13,9 @@ __device__ __forceinline__ u8 fp8_of(float v) {
   const u32 code = (rounded >> 20) - ((127u - 7u) << 3);
   return (u8)(sign | (code > 0x7eu ? 0x7eu : code));
 }
+#ifndef LLMPROF_FP8_PAIR
+__device__ __forceinline__ u16 fp8_pair(float low, float high) { return (u16)(fp8_of(low) | fp8_of(high) << 8); }
+#endif
 __device__ __forceinline__ float of_fp8(u8 v) {
   const u32 magnitude = v & 0x7fu;
   const float value = magnitude < 8 ? (float)magnitude * 0.001953125f : float_of((magnitude + ((127u - 7u) << 3)) << 20);

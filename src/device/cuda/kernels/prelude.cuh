@@ -60,6 +60,15 @@ __device__ __forceinline__ float of_fp16(u16 v) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(v));
   return r;
 }
+// Two e4m3, the first in the low byte.
+#if __CUDA_ARCH__ >= 890
+#define LLMPROF_FP8_PAIR 1
+__device__ __forceinline__ u16 fp8_pair(float low, float high) {
+  u16 r;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(high), "f"(low));
+  return r;
+}
+#endif
 __device__ __forceinline__ float exp2_fast(float v) {
   float r;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));

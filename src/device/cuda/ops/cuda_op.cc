@@ -14,11 +14,15 @@ Status CudaOp::begin(std::vector<Array> arrays) {
 }
 
 Status CudaOp::fill_array(size_t set, size_t index) {
+  return device_.fill(*sets_[set][index], fill_of(static_cast<int>(set), index));
+}
+
+Fill CudaOp::fill_of(int set, size_t index) const {
   const Array& array = arrays_[index];
   Fill fill = array.fill;
   if (array.role == Role::kOutput) fill = {Fill::Kind::kPoison, DType::kInt8, 0, 0};
-  fill.seed = params_.seed * 1000003 + set * 101 + index;
-  return device_.fill(*sets_[set][index], fill);
+  fill.seed = params_.seed * 1000003 + static_cast<uint64_t>(set) * 101 + index;
+  return fill;
 }
 
 Status CudaOp::add_set() {
@@ -30,7 +34,7 @@ Status CudaOp::add_set() {
   }
   sets_.push_back(std::move(buffers));
   for (size_t index = 0; index < arrays_.size(); ++index) LLMPROF_CHECK(fill_array(sets_.size() - 1, index));
-  return {};
+  return set_made(static_cast<int>(sets_.size()) - 1);
 }
 
 Status CudaOp::prepare_sets(int sets) {

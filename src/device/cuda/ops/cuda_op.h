@@ -52,6 +52,10 @@ class CudaOp : public PreparedOp {
   Status begin(std::vector<Array> arrays);
   Buffer& array(int set, size_t index) const { return *sets_[static_cast<size_t>(set)][index]; }
   cuda_abi::DevicePtr at(int set, size_t index) const { return pointer_of(array(set, index)); }
+  // What an input, or an array that the work changes, was filled with.
+  Fill fill_of(int set, size_t index) const;
+  // A set was made and filled: for what no fill can give.
+  virtual Status set_made(int) { return {}; }
   // After the candidate ran once on set 0.
   virtual Result<Check> compare(size_t candidate) = 0;
   void add(std::string backend, std::function<Status(int set)> enqueue) {

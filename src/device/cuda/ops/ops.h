@@ -23,6 +23,24 @@ Result<std::unique_ptr<PreparedOp>> prepare_memcpy(Device& device, const OpParam
 // event_sync (a launch and waiting for it).
 Result<std::unique_ptr<PreparedOp>> prepare_launch(Device& device, const OpParams& params);
 
+// Own kernels over rows; dtypes bf16, fp16, fp32. Rows must be whole 16 bytes.
+// Axes tokens, hidden; variants plain, residual.
+Result<std::unique_ptr<PreparedOp>> prepare_rmsnorm(Device& device, const OpParams& params);
+// Axes tokens, hidden.
+Result<std::unique_ptr<PreparedOp>> prepare_layernorm_gelu(Device& device, const OpParams& params);
+// Axes rows, columns.
+Result<std::unique_ptr<PreparedOp>> prepare_softmax(Device& device, const OpParams& params);
+// To e4m3 with a scale per token. Axes tokens, hidden.
+Result<std::unique_ptr<PreparedOp>> prepare_quantise(Device& device, const OpParams& params);
+// Axes tokens, ffn: [tokens, 2 ffn] becomes [tokens, ffn].
+Result<std::unique_ptr<PreparedOp>> prepare_swiglu(Device& device, const OpParams& params);
+// In place. Axes tokens, heads, kv_heads, head_dim.
+Result<std::unique_ptr<PreparedOp>> prepare_rope(Device& device, const OpParams& params);
+// Axes tokens, vocab, hidden.
+Result<std::unique_ptr<PreparedOp>> prepare_embedding(Device& device, const OpParams& params);
+// Keys and values into slots of a cache four times as large. Axes tokens, kv_heads, head_dim.
+Result<std::unique_ptr<PreparedOp>> prepare_kv_append(Device& device, const OpParams& params);
+
 // Why this GPU cannot, in a sentence.
 std::optional<std::string> gemm_unsupported(const DeviceIdentity& device, const OpParams& params);
 std::optional<std::string> registers_unsupported(const DeviceIdentity& device, const OpParams& params);

@@ -1,0 +1,39 @@
+// What operators over rows cost: one FLOP per element read, as recordings are judged (derive/work_formulas.h), and the
+// least traffic, b bytes per element:
+//
+//   rmsnorm         2 T h b + h b; residual 4 T h b + h b
+//   layernorm_gelu  2 T h b + 2 h b
+//   softmax         2 R C b
+//   quantise        T h (b + 1) + 4 T
+//   swiglu          3 T f b
+//   rope            2 T (Hq + Hkv) D b + 4 T D
+//   embedding       2 T h b + 4 T
+//   kv_append       4 T Hkv D b + 4 T
+#pragma once
+
+#include <cstdint>
+
+#include "device/op.h"
+
+namespace llmprof::device {
+
+Cost rmsnorm_cost(const OpParams& params);
+Cost layernorm_gelu_cost(const OpParams& params);
+Cost softmax_cost(const OpParams& params);
+Cost quantise_cost(const OpParams& params);
+Cost swiglu_cost(const OpParams& params);
+Cost rope_cost(const OpParams& params);
+Cost embedding_cost(const OpParams& params);
+Cost kv_append_cost(const OpParams& params);
+
+// Bytes of a set; more than the traffic where not all of an array is touched.
+int64_t rmsnorm_footprint(const OpParams& params);
+int64_t layernorm_gelu_footprint(const OpParams& params);
+int64_t softmax_footprint(const OpParams& params);
+int64_t quantise_footprint(const OpParams& params);
+int64_t swiglu_footprint(const OpParams& params);
+int64_t rope_footprint(const OpParams& params);
+int64_t embedding_footprint(const OpParams& params);
+int64_t kv_append_footprint(const OpParams& params);
+
+}  // namespace llmprof::device
