@@ -63,7 +63,12 @@ std::optional<std::string> unsupported_memcpy(const DeviceIdentity& device, cons
 }
 
 std::optional<std::string> unsupported_rows(const DeviceIdentity& device, const OpParams& params) {
-  if (device.kind == DeviceKind::kCpu) return "own kernels over rows are measured on GPUs only";
+  if (device.kind == DeviceKind::kCpu) return cpu::rows_unsupported(params);
+  return cuda::own_kernel_unsupported(device, params);
+}
+
+std::optional<std::string> unsupported_moves(const DeviceIdentity& device, const OpParams& params) {
+  if (device.kind == DeviceKind::kCpu) return "this operation is measured on GPUs only";
   return cuda::own_kernel_unsupported(device, params);
 }
 
@@ -104,7 +109,8 @@ constexpr std::array kOperations = {
               cpu::prepare_registers,
               cuda::prepare_registers},
     Operation{"rmsnorm", "RMSNorm of rows; residual: x is added to it before, and stored", kNormAxes, kRowTypes,
-              kRmsnormVariants, rmsnorm_cost, rmsnorm_footprint, unsupported_rows, nullptr, cuda::prepare_rmsnorm},
+              kRmsnormVariants, rmsnorm_cost, rmsnorm_footprint, unsupported_rows, cpu::prepare_rmsnorm,
+              cuda::prepare_rmsnorm},
     Operation{"layernorm_gelu",
               "LayerNorm of rows, then GELU",
               kNormAxes,
@@ -113,7 +119,7 @@ constexpr std::array kOperations = {
               layernorm_gelu_cost,
               layernorm_gelu_footprint,
               unsupported_rows,
-              nullptr,
+              cpu::prepare_layernorm_gelu,
               cuda::prepare_layernorm_gelu},
     Operation{"softmax",
               "softmax of rows",
@@ -123,7 +129,7 @@ constexpr std::array kOperations = {
               softmax_cost,
               softmax_footprint,
               unsupported_rows,
-              nullptr,
+              cpu::prepare_softmax,
               cuda::prepare_softmax},
     Operation{"swiglu",
               "silu(gate) * up of rows that hold both",
@@ -133,7 +139,7 @@ constexpr std::array kOperations = {
               swiglu_cost,
               swiglu_footprint,
               unsupported_rows,
-              nullptr,
+              cpu::prepare_swiglu,
               cuda::prepare_swiglu},
     Operation{"rope",
               "rotary positions of queries and keys, in place",
@@ -142,7 +148,7 @@ constexpr std::array kOperations = {
               {},
               rope_cost,
               rope_footprint,
-              unsupported_rows,
+              unsupported_moves,
               nullptr,
               cuda::prepare_rope},
     Operation{"embedding",
@@ -152,7 +158,7 @@ constexpr std::array kOperations = {
               {},
               embedding_cost,
               embedding_footprint,
-              unsupported_rows,
+              unsupported_moves,
               nullptr,
               cuda::prepare_embedding},
     Operation{"kv_append",
@@ -162,7 +168,7 @@ constexpr std::array kOperations = {
               {},
               kv_append_cost,
               kv_append_footprint,
-              unsupported_rows,
+              unsupported_moves,
               nullptr,
               cuda::prepare_kv_append},
     Operation{"quantise",
@@ -172,7 +178,7 @@ constexpr std::array kOperations = {
               {},
               quantise_cost,
               quantise_footprint,
-              unsupported_rows,
+              unsupported_moves,
               nullptr,
               cuda::prepare_quantise},
     Operation{"memcpy", "copies between host and GPU; GB/s count the bytes once", kMemcpyAxes, kMemoryTypes,

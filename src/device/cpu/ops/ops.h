@@ -20,10 +20,19 @@ Result<std::unique_ptr<PreparedOp>> prepare_registers(Device& device, const OpPa
 
 // An empty body on every thread: variant fork_join.
 Result<std::unique_ptr<PreparedOp>> prepare_launch(Device& device, const OpParams& params);
+// Own kernels over rows; dtypes fp32 and bf16. Axes tokens, hidden; variants plain, residual.
+Result<std::unique_ptr<PreparedOp>> prepare_rmsnorm(Device& device, const OpParams& params);
+// Axes tokens, hidden.
+Result<std::unique_ptr<PreparedOp>> prepare_layernorm_gelu(Device& device, const OpParams& params);
+// Axes rows, columns.
+Result<std::unique_ptr<PreparedOp>> prepare_softmax(Device& device, const OpParams& params);
+// Axes tokens, ffn: [tokens, 2 ffn] becomes [tokens, ffn].
+Result<std::unique_ptr<PreparedOp>> prepare_swiglu(Device& device, const OpParams& params);
 
 // Why this CPU cannot, in a sentence.
 std::optional<std::string> gemm_unsupported(const OpParams& params);
 std::optional<std::string> registers_unsupported(const OpParams& params);
 std::optional<std::string> launch_unsupported(const OpParams& params);
+std::optional<std::string> rows_unsupported(const OpParams& params);
 
 }  // namespace llmprof::device::cpu
