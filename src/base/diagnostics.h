@@ -56,6 +56,8 @@ std::string_view name_of(Severity severity);
   D(kUnfinishedSpool, "unfinished-spool", kNotice,                                                                    \
     "A watched process ended without closing its recording (killed, crashed or _exit); up to its last second is "     \
     "missing.")                                                                                                       \
+  D(kUnreadableFile, "unreadable-file", kDataLoss,                                                                    \
+    "A file or folder of the recording could not be read; what it holds is missing.")                                 \
   D(kDamagedSpoolBlock, "damaged-spool-block", kDataLoss,                                                             \
     "A block of a recording fails its checksum; its records were dropped.")                                           \
   D(kUnknownRecord, "unknown-record", kInfo,                                                                          \
