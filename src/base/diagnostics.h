@@ -63,6 +63,8 @@ std::string_view name_of(Severity severity);
   D(kUnknownRecord, "unknown-record", kInfo,                                                                          \
     "A recording holds kinds of records this version does not know; they were ignored.")                              \
   D(kLostRecords, "lost-records", kDataLoss, "The recorder could not keep up or store; records are missing.")         \
+  D(kLaunchSitesDropped, "launch-sites-dropped", kNotice,                                                             \
+    "The recorder dropped call stacks of launches; launch sites may be missing.")                                     \
   D(kSpoolUnwritable, "spool-unwritable", kError,                                                                     \
     "The output folder could not be written (full, read-only or removed); the recording stops there.")                \
   D(kEdgeActivity, "edge-activity", kInfo,                                                                            \
