@@ -62,12 +62,12 @@ bool is_there(const fs::path& path) {
   return fs::symlink_status(path, error).type() != fs::file_type::not_found;
 }
 
-std::string advice_for(int why, const fs::path& path) {
+std::string advice_for(int why, const fs::path& root) {
   switch (why) {
     case EACCES:
     case EPERM:
-      return fmt::format("analyze as the user who recorded it, or make it yours: sudo chown -R $(id -u) {}",
-                         path.string());
+      return fmt::format("analyze as the user who recorded, or make the session yours: sudo chown -R $(id -u) {}",
+                         root.string());
     case ENOENT:
     case ELOOP:
       return "it is a link that leads nowhere; copy the session folder once more, links as files: cp -rL";
@@ -80,7 +80,7 @@ std::string advice_for(int why, const fs::path& path) {
 }
 
 // An error with the system's reason if the file (`flags` O_DIRECTORY: the folder) cannot be opened to be read.
-Status readable(const fs::path& path, int flags = 0) {
+Status readable(const fs::path& root, const fs::path& path, int flags = 0) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
   int why = fd < 0 ? errno : 0;
   struct stat info {};
@@ -88,7 +88,7 @@ Status readable(const fs::path& path, int flags = 0) {
   if (fd >= 0 && why == 0 && flags == 0 && S_ISDIR(info.st_mode)) why = EISDIR;
   if (fd >= 0) ::close(fd);
   if (why == 0) return {};
-  return fail(std::string("cannot be read: ") + std::strerror(why), path.string(), advice_for(why, path));
+  return fail(std::string("cannot be read: ") + std::strerror(why), path.string(), advice_for(why, root));
 }
 
 void add_unreadable(const Error& error, const fs::path& root, Trace& trace) {
@@ -102,7 +102,7 @@ void add_unreadable(const Error& error, const fs::path& root, Trace& trace) {
 void read_facts(const fs::path& root, Trace& trace) {
   const fs::path path = root / "session.json";
   if (!is_there(path)) return;
-  if (const Status status = readable(path); !status) return add_unreadable(status.error(), root, trace);
+  if (const Status status = readable(root, path); !status) return add_unreadable(status.error(), root, trace);
   Result<InputFile> input = InputFile::open(path.string());
   if (input && input->stored_bytes() > kSessionFactsBytesMax)
     return trace.diagnostics.add(
@@ -117,23 +117,24 @@ void read_facts(const fs::path& root, Trace& trace) {
   read_session_facts(*text, trace);
 }
 
-// Appends the spools of one folder, by name; an absent folder has none.
-Status add_spools(const fs::path& folder, std::vector<std::string>& paths) {
+// Appends the spools of one folder of the session, by name; an absent folder has none.
+Status add_spools(const fs::path& root, const char* name, std::vector<std::string>& paths) {
+  const fs::path folder = root / name;
   if (!is_there(folder)) return {};
-  LLMPROF_CHECK(readable(folder, O_DIRECTORY));
+  LLMPROF_CHECK(readable(root, folder, O_DIRECTORY));
   std::vector<std::string> found;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
     if (at->path().extension() == ".spool") found.push_back(at->path().string());
-  if (error) return fail("cannot be read: " + error.message(), folder.string(), advice_for(error.value(), folder));
+  if (error) return fail("cannot be read: " + error.message(), folder.string(), advice_for(error.value(), root));
   std::sort(found.begin(), found.end());
   paths.insert(paths.end(), found.begin(), found.end());
   return {};
 }
 
 // What keeps a file from being loaded; where it may not even be opened, with the system's reason.
-Status open_and_load(const std::string& path, SpoolTables& file) {
-  LLMPROF_CHECK(readable(path));
+Status open_and_load(const fs::path& root, const std::string& path, SpoolTables& file) {
+  LLMPROF_CHECK(readable(root, path));
   LLMPROF_ASSIGN(InputFile input, InputFile::open(path));
   return load(input, file);
 }
@@ -168,16 +169,15 @@ Status import_session(const std::string& folder, Trace& trace) {
   const fs::path root(folder);
   read_facts(root, trace);
   std::vector<std::string> paths;
-  LLMPROF_CHECK(add_spools(root / "spool", paths));
-  if (const Status samples = add_spools(root / "samples", paths); !samples)
-    add_unreadable(samples.error(), root, trace);
+  LLMPROF_CHECK(add_spools(root, "spool", paths));
+  if (const Status samples = add_spools(root, "samples", paths); !samples) add_unreadable(samples.error(), root, trace);
   if (paths.empty())
     return fail("expected spools in the session folder, found none", folder,
                 "nothing was recorded: is the program one that uses CUDA, and was the folder writable?");
   std::vector<SpoolTables> loaded(paths.size());
   std::vector<std::optional<Error>> problems(paths.size());
   parallel_for(paths.size(), [&](size_t i) {
-    const Status status = open_and_load(paths[i], loaded[i]);
+    const Status status = open_and_load(root, paths[i], loaded[i]);
     if (!status) problems[i] = status.error();
   });
   std::vector<SpoolTables> files;
@@ -185,7 +185,7 @@ Status import_session(const std::string& folder, Trace& trace) {
     trace.source.bytes += loaded[i].bytes.size();
     if (!problems[i])
       files.push_back(std::move(loaded[i]));
-    else if (!readable(paths[i]))
+    else if (!readable(root, paths[i]))
       add_unreadable(*problems[i], root, trace);
     else
       trace.diagnostics.add(DiagnosticId::kDamagedSpoolBlock,

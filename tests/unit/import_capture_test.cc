@@ -625,15 +625,16 @@ TEST_F(UnreadableCaptureTest, AFolderThatCannotBeListedIsAnError) {
 TEST_F(UnreadableCaptureTest, WithoutPermission) {
   if (geteuid() == 0) GTEST_SKIP() << "the superuser may read everything; the tests before this one hold for everybody";
   const std::string advice =
-      "cannot be read: Permission denied; analyze as the user who recorded it, or make it yours: sudo chown -R $(id "
-      "-u) ";
+      "cannot be read: Permission denied; analyze as the user who recorded, or make the session yours: sudo chown "
+      "-R $(id -u) " +
+      folder_.string();
   const auto forbidden = fs::perms::none;
   fs::permissions(folder_ / "session.json", forbidden);
-  EXPECT_EQ(unreadable(), "session.json " + advice + (folder_ / "session.json").string());
+  EXPECT_EQ(unreadable(), "session.json " + advice);
   fs::permissions(folder_ / "session.json", fs::perms::owner_all);
   add_spool("spool/2-1.spool");
   fs::permissions(folder_ / "spool/2-1.spool", forbidden);
-  EXPECT_EQ(unreadable(), "spool/2-1.spool " + advice + (folder_ / "spool/2-1.spool").string());
+  EXPECT_EQ(unreadable(), "spool/2-1.spool " + advice);
   for (const fs::path& folder : {folder_ / "spool", folder_}) {
     fs::permissions(folder, forbidden);
     const Result<Trace> trace = import_files({folder_.string()});
