@@ -71,6 +71,10 @@ std::optional<DistortionRecord> compare_step_times(const std::vector<double>& re
 // innermost that not every launch goes through, PyTorch's operator, and the first outside the usual libraries.
 std::string launch_site(std::string_view stack);
 
+// A sentence on how much of the GPU time without an operator (and idle time without a function before it) comes from
+// the beginning of recorded windows, where `llmprof run --torch` had not begun to name; empty for none.
+std::string unnamed_before_names(const Trace& trace);
+
 // Mean, deviation and order statistics; empty for no samples. See Summary for the method.
 std::optional<Summary> summarize(std::vector<double> samples);
 

@@ -32,7 +32,7 @@ constexpr Analysis kAnalyses[] = {
 };
 constexpr int kLastPhase = 2;
 
-void add_diagnostics(const Diagnostics& diagnostics, Report& report) {
+void add_diagnostics(const Trace& trace, const Diagnostics& diagnostics, Report& report) {
   for (size_t i = 0; i < kDiagnosticCount; ++i) {
     const DiagnosticId id = static_cast<DiagnosticId>(i);
     if (diagnostics.count(id) == 0) continue;
@@ -42,6 +42,7 @@ void add_diagnostics(const Diagnostics& diagnostics, Report& report) {
     row.severity = name_of(info.severity);
     row.count = static_cast<int64_t>(diagnostics.count(id));
     row.text = info.text;
+    if (id == DiagnosticId::kNoOperatorForKernel) row.text += unnamed_before_names(trace);
     for (size_t p = 0; p < diagnostics.places(id).size(); ++p)
       row.text += (p == 0 ? " First seen: " : "; ") + diagnostics.places(id)[p];
     report.diagnostics.push_back(std::move(row));
@@ -90,7 +91,7 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
   report.cannot_tell = std::move(device_notes);
   for (std::vector<CannotTell>& list : notes)
     for (CannotTell& row : list) report.cannot_tell.push_back(std::move(row));
-  add_diagnostics(diagnostics, report);
+  add_diagnostics(trace, diagnostics, report);
   report.conservation = check_conservation(trace, report);
   return report;
 }

@@ -56,11 +56,15 @@ std::string_view name_of(Severity severity);
   D(kUnfinishedSpool, "unfinished-spool", kNotice,                                                                    \
     "A watched process ended without closing its recording (killed, crashed or _exit); up to its last second is "     \
     "missing.")                                                                                                       \
+  D(kUnreadableFile, "unreadable-file", kDataLoss,                                                                    \
+    "A file or folder of the recording could not be read; what it holds is missing.")                                 \
   D(kDamagedSpoolBlock, "damaged-spool-block", kDataLoss,                                                             \
     "A block of a recording fails its checksum; its records were dropped.")                                           \
   D(kUnknownRecord, "unknown-record", kInfo,                                                                          \
     "A recording holds kinds of records this version does not know; they were ignored.")                              \
   D(kLostRecords, "lost-records", kDataLoss, "The recorder could not keep up or store; records are missing.")         \
+  D(kLaunchSitesDropped, "launch-sites-dropped", kNotice,                                                             \
+    "The recorder dropped call stacks of launches; launch sites may be missing.")                                     \
   D(kSpoolUnwritable, "spool-unwritable", kError,                                                                     \
     "The output folder could not be written (full, read-only or removed); the recording stops there.")                \
   D(kEdgeActivity, "edge-activity", kInfo,                                                                            \

@@ -20,9 +20,10 @@ int sniff(std::string_view head);
 // One spool file as a session of its own.
 Status import(InputFile& input, Trace& trace);
 
-// True for a folder with session.json or spool/ in it.
+// True for a folder with session.json or spool/ in it, or of which that cannot be told: import_session() says why.
 bool is_session(const std::string& path);
-// Every spool of the folder. An error means that there was none to read.
+// Every spool of the folder. An error means that there was none to read; what may not be read beside others is counted
+// (unreadable-file).
 Status import_session(const std::string& folder, Trace& trace);
 
 }  // namespace llmprof::capture

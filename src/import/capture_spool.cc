@@ -144,6 +144,9 @@ void SpoolReader::operator()(const spool::Note& r) {
     if (known) id = static_cast<DiagnosticId>(i);
   }
   if (!known && !key.empty()) where = fmt::format("{}: {}", key, where);
+  // One that is told again and again, with what was added since, is one place.
+  const std::vector<std::string>& places = trace_.diagnostics.places(id);
+  if (std::find(places.begin(), places.end(), where) != places.end()) where.clear();
   trace_.diagnostics.add(id, std::move(where), std::max<uint64_t>(r.count, 1));
 }
 

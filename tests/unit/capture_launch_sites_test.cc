@@ -22,6 +22,7 @@
 #include "capture/inject/launch_sites/launch_symbols.h"
 #include "capture/spool/reader.h"
 #include "capture_launch_site_module.h"
+#include "import/importer.h"
 
 namespace llmprof::inject {
 namespace {
@@ -36,14 +37,19 @@ struct SiteCollector {
   std::map<spool::Id, std::string> texts;
   std::map<spool::Id, int64_t> threads;
   std::vector<Site> sites;
+  std::map<std::string, uint64_t> dropped;  // by reason
   void operator()(const spool::TextDef& def) { texts[def.id] = std::string(def.text); }
   void operator()(const spool::ThreadDef& def) { threads[def.id] = def.thread_id; }
   void operator()(const spool::LaunchSite& r) {
     sites.push_back({texts.at(r.function), texts.at(r.stack), threads.at(r.thread), r.time_ns, r.correlation});
   }
+  void operator()(const spool::Note& r) {
+    if (texts.at(r.key) == "launch-sites-dropped") dropped[texts.at(r.text)] += r.count;
+  }
   template <class Record>
   void operator()(const Record&) {}
 };
+using Dropped = std::map<std::string, uint64_t>;
 
 class LaunchSiteTest : public testing::Test {
  protected:
@@ -58,22 +64,30 @@ class LaunchSiteTest : public testing::Test {
     abandon_launch_sites();
     std::filesystem::remove_all(folder_);
   }
-  // What is written when everything sampled so far is drained; `rounds` of resolving and draining.
-  std::vector<Site> drained(int rounds = 1) {
+  // `count` rounds of resolving and draining.
+  static auto rounds(int count) {
+    return [count](spool::Writer& writer) {
+      for (int i = 0; i < count; ++i) {
+        resolve_launch_sites();
+        drain_launch_sites(writer);
+      }
+    };
+  }
+  // What is written when everything sampled so far is drained.
+  std::vector<Site> drained(int count = 1) { return written(rounds(count)).sites; }
+  template <class Write>
+  SiteCollector written(Write&& write) {
     const std::string path = (folder_ / "sites.spool").string();
     spool::Writer writer;
     EXPECT_TRUE(writer.open(path.c_str(), "target"));
-    for (int i = 0; i < rounds; ++i) {
-      resolve_launch_sites();
-      drain_launch_sites(writer);
-    }
+    write(writer);
     writer.close();
     std::ifstream in(path, std::ios::binary);
     const std::string bytes{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
     SiteCollector found;
     const spool::ReadSummary summary = spool::read(bytes, found);
     EXPECT_EQ(summary.damaged_blocks + summary.unknown_records, 0U);
-    return found.sites;
+    return found;
   }
   std::filesystem::path folder_;
 };
@@ -161,8 +175,12 @@ TEST_F(LaunchSiteTest, WhatHasNoRoomIsDroppedAndCounted) {
   for (uint64_t key = 1; key <= kPendingMax + 10; ++key) sample_launch_site(key, "kernel", 0);
   EXPECT_EQ(launch_site_counts().sampled, kPendingMax);
   EXPECT_EQ(launch_site_counts().dropped, 10U);
-  EXPECT_EQ(drained(4).size(), kPendingMax);
-  EXPECT_TRUE(drained().empty());
+  const SiteCollector found = written(rounds(4));
+  EXPECT_EQ(found.sites.size(), kPendingMax);
+  EXPECT_EQ(found.dropped, (Dropped{{"512 stacks were waiting to be written", 10}}));
+  const SiteCollector again = written(rounds(4));
+  EXPECT_TRUE(again.sites.empty());
+  EXPECT_EQ(again.dropped, Dropped{}) << "told once";
   sample_launch_site(9999, "later", 5);
   const std::vector<Site> later = drained();
   ASSERT_EQ(later.size(), 1U);
@@ -171,16 +189,58 @@ TEST_F(LaunchSiteTest, WhatHasNoRoomIsDroppedAndCounted) {
 
 TEST_F(LaunchSiteTest, AProcessTakesAtMostFourThousand) {
   uint64_t key = 0;
-  size_t written = 0;
+  size_t count = 0;
+  Dropped dropped;
   for (int round = 0; round < 20; ++round) {
     for (int i = 0; i < 200; ++i) {
       ++key;
       for (int launch = 0; launch < 2; ++launch) sample_launch_site(key, "kernel", 0);
     }
-    written += drained(2).size();
+    const SiteCollector found = written(rounds(2));
+    count += found.sites.size();
+    for (const auto& [reason, stacks] : found.dropped) dropped[reason] += stacks;
   }
-  EXPECT_EQ(launch_site_counts().sampled + launch_site_counts().dropped, 20U * 400U - (20U * 400U - kSamplesMax));
-  EXPECT_EQ(written, launch_site_counts().sampled);
+  EXPECT_EQ(launch_site_counts().sampled, kSamplesMax);
+  EXPECT_EQ(count, kSamplesMax);
+  // The table of functions is full around some places before it is full.
+  EXPECT_GT(launch_site_counts().dropped, 20U * 400U * 9 / 10 - kSamplesMax);
+  EXPECT_LE(launch_site_counts().dropped, 20U * 400U - kSamplesMax);
+  EXPECT_EQ(dropped["the process had its 4096 stacks"], launch_site_counts().dropped);
+}
+
+TEST_F(LaunchSiteTest, FunctionsWithoutRoomInTheTableAreTold) {
+  for (uint64_t key = 1; key <= 5000; ++key) sample_launch_site(key, nullptr, 0);
+  EXPECT_EQ(written(drain_launch_sites).dropped, Dropped{}) << "no name, no launch";
+  for (uint64_t key = 1; key <= 5000; ++key) sample_launch_site(key, "kernel", 0);
+  const Dropped dropped = written(drain_launch_sites).dropped;
+  EXPECT_EQ(dropped.count("4096 functions are told apart, launches of others were not looked at"), 1U);
+}
+
+TEST_F(LaunchSiteTest, WhatIsNotResolvedAtTheEndIsTold) {
+  launch_silu();
+  resolve_launch_sites();
+  launch_silu();
+  const SiteCollector found = written(finish_launch_sites);
+  EXPECT_EQ(found.sites.size(), 1U);
+  EXPECT_EQ(found.dropped, (Dropped{{"the process ended before they were written", 1}}));
+}
+
+TEST_F(LaunchSiteTest, TheReportTellsWhatWasDropped) {
+  for (int round = 0; round < 2; ++round) {
+    for (uint64_t key = 1; key <= kPendingMax + 10; ++key)
+      sample_launch_site(1000 * static_cast<uint64_t>(round) + key, "kernel", 0);
+  }
+  written([](spool::Writer& writer) {
+    drain_launch_sites(writer);
+    sample_launch_site(7000, "kernel", 0);  // and one more, told later
+    drain_launch_sites(writer);
+  });
+  const Result<Trace> trace = import_files({(folder_ / "sites.spool").string()});
+  ASSERT_TRUE(trace) << trace.error().text();
+  EXPECT_EQ(trace->diagnostics.count(DiagnosticId::kLaunchSitesDropped), kPendingMax + 21);
+  EXPECT_EQ(trace->diagnostics.places(DiagnosticId::kLaunchSitesDropped),
+            std::vector<std::string>{"512 stacks were waiting to be written"});
+  EXPECT_EQ(trace->diagnostics.count(DiagnosticId::kRecorderNote), 0U);
 }
 
 TEST_F(LaunchSiteTest, LongNamesAreKeptAsTheSpoolKeepsThem) {

@@ -2,6 +2,7 @@
 // Whole runs are in tests/run.
 #include <elf.h>
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -280,6 +281,35 @@ TEST_F(Launch, RunningSessionsAreListedNewestFirstAndDeadOnesForgotten) {
   }
   EXPECT_TRUE(running_sessions().empty());
   unsetenv("XDG_RUNTIME_DIR");
+}
+
+// Whoever looks for sessions removes entries that lead to none: it must never come upon one that is being written.
+TEST_F(Launch, AnEntryAppearsWhole) {
+  const std::string runtime = (folder_ / "runtime").string();
+  const std::string entries = runtime + "/llmprof-" + std::to_string(geteuid());
+  ASSERT_TRUE(fs::create_directories(entries));
+  fs::permissions(entries, fs::perms::owner_all);
+  setenv("XDG_RUNTIME_DIR", runtime.c_str(), 1);
+  const int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+  ASSERT_GE(watch, 0);
+  ASSERT_GE(inotify_add_watch(watch, entries.c_str(), IN_CREATE | IN_MOVED_TO), 0);
+  { const RunningEntry entry((folder_ / "session").string()); }
+  unsetenv("XDG_RUNTIME_DIR");
+  alignas(inotify_event) char events[4096];
+  const ssize_t size = read(watch, events, sizeof events);
+  close(watch);
+  bool moved = false;
+  for (ssize_t at = 0; at < size;) {
+    const inotify_event& event = *reinterpret_cast<const inotify_event*>(events + at);
+    if (event.name != std::to_string(getpid())) {
+      EXPECT_EQ(event.name[0], '.') << event.name;
+    } else {
+      EXPECT_EQ(event.mask & IN_CREATE, 0U);
+      moved = true;
+    }
+    at += static_cast<ssize_t>(sizeof event) + event.len;
+  }
+  EXPECT_TRUE(moved);
 }
 
 TEST(LaunchLevels, Names) {

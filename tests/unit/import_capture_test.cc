@@ -1,5 +1,6 @@
 // The importer of `llmprof run`: sessions written with spool::Writer, read with import_files().
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -545,6 +546,114 @@ TEST_F(CaptureTest, DamagedSessionFacts) {
     EXPECT_EQ(trace.beats.size(), 1U);
     EXPECT_GT(trace.base_unix_ns, 0) << text;
   }
+}
+
+// Files that may not be read, made so that they hold for the superuser too.
+class UnreadableCaptureTest : public CaptureTest {
+ protected:
+  void SetUp() override {
+    CaptureTest::SetUp();
+    add_spool("spool/1-1.spool");
+  }
+  void add_spool(const std::string& name) {
+    Writer writer;
+    open(writer, name, "target");
+    writer.add(spool::Beat{0, 1, kStart});
+  }
+  // What the report says, once; nothing else is wrong.
+  std::string unreadable() const {
+    const Trace trace = import();
+    EXPECT_EQ(trace.beats.size(), 1U);
+    EXPECT_EQ(trace.diagnostics.count(DiagnosticId::kUnreadableFile), 1U);
+    EXPECT_EQ(trace.diagnostics.count(DiagnosticId::kBadMetadata), 0U);
+    EXPECT_EQ(trace.diagnostics.count(DiagnosticId::kDamagedSpoolBlock), 0U);
+    const std::vector<std::string>& places = trace.diagnostics.places(DiagnosticId::kUnreadableFile);
+    return places.empty() ? "" : places.front();
+  }
+  void replace_by_link(const char* name, const char* target) const {
+    fs::remove_all(folder_ / name);
+    fs::create_symlink(target, folder_ / name);
+  }
+};
+
+TEST_F(UnreadableCaptureTest, SessionFactsSayWhy) {
+  replace_by_link("session.json", "nowhere.json");
+  EXPECT_EQ(unreadable(),
+            "session.json cannot be read: No such file or directory; it is a link that leads nowhere; copy the session "
+            "folder once more, links as files: cp -rL");
+  replace_by_link("session.json", "session.json");
+  EXPECT_EQ(unreadable().substr(0, 65), "session.json cannot be read: Too many levels of symbolic links; i");
+  fs::remove(folder_ / "session.json");
+  EXPECT_EQ(import().diagnostics.count(DiagnosticId::kUnreadableFile), 0U) << "absent is not unreadable";
+  fs::create_directory(folder_ / "session.json");
+  EXPECT_EQ(unreadable(),
+            "session.json cannot be read: Is a directory; something else has its name; copy the session folder once "
+            "more");
+}
+
+TEST_F(UnreadableCaptureTest, SpoolsSayWhy) {
+  replace_by_link("spool/2-1.spool", "../gone/2-1.spool");
+  EXPECT_EQ(unreadable().substr(0, 64), "spool/2-1.spool cannot be read: No such file or directory; it is");
+  replace_by_link("spool/2-1.spool", "1-1.spool");  // a link that leads somewhere is as good as a file
+  EXPECT_EQ(import().beats.size(), 2U);
+  fs::remove(folder_ / "spool/2-1.spool");
+  replace_by_link("samples", "samples");
+  EXPECT_EQ(unreadable().substr(0, 59), "samples cannot be read: Too many levels of symbolic links; ");
+
+  // None that can be read.
+  replace_by_link("spool/1-1.spool", "gone.spool");
+  const Result<Trace> none = import_files({folder_.string()});
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().where, (folder_ / "spool/1-1.spool").string());
+  EXPECT_NE(none.error().text().find("No such file or directory; it is a link"), std::string::npos)
+      << none.error().text();
+}
+
+TEST_F(UnreadableCaptureTest, AFolderThatCannotBeListedIsAnError) {
+  // With and without a session.json beside it that says that this is a session.
+  replace_by_link("spool", "spool");
+  for (int round = 0; round < 2; ++round) {
+    const Result<Trace> trace = import_files({folder_.string()});
+    ASSERT_FALSE(trace);
+    EXPECT_EQ(trace.error().what, "cannot be read: Too many levels of symbolic links");
+    EXPECT_EQ(trace.error().where, (folder_ / "spool").string());
+    EXPECT_FALSE(trace.error().advice.empty());
+    fs::remove(folder_ / "session.json");
+  }
+}
+
+TEST_F(UnreadableCaptureTest, WithoutPermission) {
+  if (geteuid() == 0) GTEST_SKIP() << "the superuser may read everything; the tests before this one hold for everybody";
+  const std::string advice =
+      "cannot be read: Permission denied; analyze as the user who recorded, or make the session yours: sudo chown "
+      "-R $(id -u) " +
+      folder_.string();
+  const auto forbidden = fs::perms::none;
+  fs::permissions(folder_ / "session.json", forbidden);
+  EXPECT_EQ(unreadable(), "session.json " + advice);
+  fs::permissions(folder_ / "session.json", fs::perms::owner_all);
+  add_spool("spool/2-1.spool");
+  fs::permissions(folder_ / "spool/2-1.spool", forbidden);
+  EXPECT_EQ(unreadable(), "spool/2-1.spool " + advice);
+  for (const fs::path& folder : {folder_ / "spool", folder_}) {
+    fs::permissions(folder, forbidden);
+    const Result<Trace> trace = import_files({folder_.string()});
+    fs::permissions(folder, fs::perms::owner_all);
+    ASSERT_FALSE(trace);
+    EXPECT_EQ(trace.error().what, "cannot be read: Permission denied");
+    EXPECT_EQ(trace.error().where, (folder_ / "spool").string());
+  }
+}
+
+TEST_F(CaptureTest, SessionFactsThatAreNoneSayWhatTheyAre) {
+  {
+    Writer writer;
+    open(writer, "spool/1-1.spool", "target");
+    writer.add(spool::Beat{0, 1, kStart});
+  }
+  write_text("session.json", "");
+  EXPECT_EQ(import().diagnostics.places(DiagnosticId::kBadMetadata),
+            std::vector<std::string>{"session.json: the file is empty"});
 }
 
 TEST(CaptureNames, NumbersOfTheLibraries) {

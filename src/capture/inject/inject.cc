@@ -378,7 +378,7 @@ void end_process(bool orderly) {
   current_level.store(Level::kOff);
   if (process->writer != nullptr) {
     drain_thread_logs(*process->writer);
-    drain_launch_sites(*process->writer);
+    finish_launch_sites(*process->writer);
     process->writer->add(read_clocks());
     process->writer->close();
     if (process->slot != nullptr) {

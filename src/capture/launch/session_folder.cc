@@ -205,16 +205,17 @@ RunningEntry::RunningEntry(const std::string& session_folder) {
   const std::string folder = register_folder();
   mkdir(folder.c_str(), 0700);
   if (!is_ours(folder)) return;
-  const std::string path = fmt::format("{}/{}", folder, getpid());
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+  // Whoever looks for sessions removes entries that lead to none, so this one must never be seen half written.
+  const std::string path = fmt::format("{}/{}", folder, getpid()), fresh = fmt::format("{}/.{}", folder, getpid());
+  const int fd = open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return;
   const bool wrote =
       write(fd, session_folder.data(), session_folder.size()) == static_cast<ssize_t>(session_folder.size());
   close(fd);
-  if (wrote)
+  if (wrote && std::rename(fresh.c_str(), path.c_str()) == 0)
     path_ = path;
   else
-    unlink(path.c_str());
+    unlink(fresh.c_str());
 }
 
 RunningEntry::~RunningEntry() {
@@ -240,6 +241,7 @@ std::vector<std::string> running_sessions() {
   const std::string entries = register_folder();
   if (is_ours(entries))
     for (const std::string& name : names_in(entries)) {
+      if (name[0] == '.') continue;  // being written
       const std::string entry = entries + "/" + name;
       std::ifstream file(entry);
       const std::string folder{std::istreambuf_iterator<char>(file), {}};

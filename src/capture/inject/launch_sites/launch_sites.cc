@@ -53,7 +53,20 @@ Slot slots[kPendingMax];
 std::atomic<uint32_t> next_slot;
 std::atomic<uint32_t> pending;
 std::atomic<uint32_t> sampled;
-std::atomic<uint64_t> dropped;
+
+// Why a stack that was wanted is missing.
+enum Missing : uint32_t { kPendingFull, kProcessFull, kNamesFull, kFunctionsFull, kUnwritten, kMissingReasons };
+constexpr const char* kMissingTexts[kMissingReasons] = {
+    "512 stacks were waiting to be written",
+    "the process had its 4096 stacks",
+    "the names of functions filled 1 MiB",
+    "4096 functions are told apart, launches of others were not looked at",
+    "the process ended before they were written",
+};
+static_assert(kPendingMax == 512 && kSamplesMax == 4096 && kNameBytes == size_t{1} << 20 && kFunctionsMax == 4096);
+std::atomic<uint64_t> missing[kMissingReasons];  // stacks; kFunctionsFull: 1 if it happened
+uint64_t missing_told[kMissingReasons];          // of those, in the spool; under its lock
+
 enum Walking : uint32_t { kNotLooked, kMay, kMayNot };
 std::atomic<uint32_t> may_walk;
 thread_local bool inside = false;
@@ -131,12 +144,15 @@ _Unwind_Reason_Code add_frame(_Unwind_Context* context, void* data) {
 }
 
 void take_sample(Function& function, const char* kernel_name, uint32_t correlation) {
-  if (sampled.load(std::memory_order_relaxed) >= kSamplesMax) return;
+  if (sampled.load(std::memory_order_relaxed) >= kSamplesMax) {
+    missing[kProcessFull].fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
   Slot& slot = slots[next_slot.fetch_add(1, std::memory_order_relaxed) % kPendingMax];
   uint32_t expected = kFree;
   const char* const name = kept_name(function, kernel_name);
   if (name == nullptr || !slot.state.compare_exchange_strong(expected, kTaken, std::memory_order_acquire)) {
-    dropped.fetch_add(1, std::memory_order_relaxed);
+    missing[name == nullptr ? kNamesFull : kPendingFull].fetch_add(1, std::memory_order_relaxed);
     return;
   }
   sampled.fetch_add(1, std::memory_order_relaxed);
@@ -209,6 +225,22 @@ std::string_view line_of(uintptr_t address) {
   return {line_bytes + line.at, line.size};
 }
 
+// ---- into the spool ------------------------------------------------------------------------------------------------
+
+// What is missing since the last time. Not left to the end of the process, which may be killed.
+void tell_missing(spool::Writer& writer) {
+  for (uint32_t reason = 0; reason < kMissingReasons; ++reason) {
+    const uint64_t count = missing[reason].load(std::memory_order_relaxed);
+    if (count == missing_told[reason]) continue;
+    spool::Note note;
+    note.key = writer.text("launch-sites-dropped");
+    note.text = writer.text(kMissingTexts[reason]);
+    note.count = count - missing_told[reason];
+    writer.add(note);
+    missing_told[reason] = count;
+  }
+}
+
 }  // namespace
 
 bool is_sampled_launch(uint32_t occurrence) {
@@ -218,7 +250,11 @@ bool is_sampled_launch(uint32_t occurrence) {
 void sample_launch_site(uint64_t function_key, const char* kernel_name, uint32_t correlation) {
   if (kernel_name == nullptr || inside || may_walk.load(std::memory_order_relaxed) != kMay) return;
   Function* const function = function_of(function_key);
-  if (function == nullptr) return;
+  if (function == nullptr) {
+    // Which of its launches is the 1st, 2nd, 4th, ... is not known, so there is nothing to count.
+    if (missing[kFunctionsFull].load(std::memory_order_relaxed) == 0) missing[kFunctionsFull].store(1);
+    return;
+  }
   if (!is_sampled_launch(function->launches.fetch_add(1, std::memory_order_relaxed) + 1)) return;
   const int saved_errno = errno;
   inside = true;
@@ -248,6 +284,7 @@ void resolve_launch_sites() {
 }
 
 void drain_launch_sites(spool::Writer& writer) {
+  tell_missing(writer);
   if (pending.load(std::memory_order_relaxed) == 0) return;
   const Busy guard;
   if (!guard.mine()) return;
@@ -270,6 +307,12 @@ void drain_launch_sites(spool::Writer& writer) {
   texts_used = 0;
 }
 
+void finish_launch_sites(spool::Writer& writer) {
+  drain_launch_sites(writer);
+  missing[kUnwritten].fetch_add(pending.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  tell_missing(writer);
+}
+
 void abandon_launch_sites() {
   if (next_slot.load(std::memory_order_relaxed) != 0) {
     for (Function& function : functions) {
@@ -285,7 +328,8 @@ void abandon_launch_sites() {
   next_slot.store(0, std::memory_order_relaxed);
   pending.store(0, std::memory_order_relaxed);
   sampled.store(0, std::memory_order_relaxed);
-  dropped.store(0, std::memory_order_relaxed);
+  for (std::atomic<uint64_t>& count : missing) count.store(0, std::memory_order_relaxed);
+  memset(missing_told, 0, sizeof missing_told);
   busy.store(false, std::memory_order_relaxed);
   may_walk.store(kNotLooked, std::memory_order_relaxed);
   texts_used = 0;
@@ -294,7 +338,11 @@ void abandon_launch_sites() {
 }
 
 LaunchSiteCounts launch_site_counts() {
-  return {sampled.load(std::memory_order_relaxed), dropped.load(std::memory_order_relaxed)};
+  LaunchSiteCounts counts;
+  counts.sampled = sampled.load(std::memory_order_relaxed);
+  for (const Missing reason : {kPendingFull, kProcessFull, kNamesFull})
+    counts.dropped += missing[reason].load(std::memory_order_relaxed);
+  return counts;
 }
 
 }  // namespace llmprof::inject

@@ -10,8 +10,8 @@
 // safely. Sampling therefore begins when resolve_launch_sites() has looked at the loaded modules for the first time.
 //
 // Bounds: kSamplesPerFunction of one function and kSamplesMax in all per process; kFramesMax frames; 4096 functions;
-// kPendingMax stacks not yet written (further ones are dropped and counted). 2.4 MB of memory, untouched until used,
-// and the indices of launch_symbols.h.
+// kPendingMax stacks not yet written. What these bounds drop is counted and told in the spool (launch-sites-dropped).
+// 2.4 MB of memory, untouched until used, and the indices of launch_symbols.h.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +33,10 @@ void sample_launch_site(uint64_t function_key, const char* kernel_name, uint32_t
 // On the drain thread, in every round and once before the first launch, without the spool's lock: makes lines of what
 // was sampled. Not from _exit(): it calls the loader.
 void resolve_launch_sites();
-// With the spool's lock: writes what is resolved.
+// With the spool's lock: writes what is resolved, and how many stacks were dropped since the last time.
 void drain_launch_sites(spool::Writer& writer);
+// The same for the last time: what is not resolved by now is dropped.
+void finish_launch_sites(spool::Writer& writer);
 
 // After fork, in the child: forgets everything, counts too.
 void abandon_launch_sites();
