@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "bench/data_sheet.h"
+#include "bench/fit.h"
 #include "bench/peaks_report.h"
 #include "hardware/roofline.h"
 
@@ -44,6 +45,16 @@ OptNumber measured_tflops(const CaseResult& result, const MeasuredCeilings& meas
   return units ? units : library;
 }
 
+// Copies over a link are held against the link, where peaks measured it.
+void place_copy(const CaseResult& result, const Ceilings& ceilings, CaseRow& row) {
+  row.bound = bound_name(Bound::kCopy);
+  if (!ceilings.measured) return;
+  const OptNumber link = rate_of(ceilings.measured->bandwidth_gbs, result.params.variant);
+  if (!link || !row.gbs) return;
+  row.of_ceiling_frac = *row.gbs / *link;
+  row.ceiling_kind = result.params.variant;
+}
+
 void place(const CaseResult& result, const Ceilings& ceilings, double median_us, CaseRow& row) {
   const auto per_s = [](const OptNumber& rate, double unit) { return rate ? OptNumber(*rate * unit) : std::nullopt; };
   row.bound = bound_name(Bound::kUnknown);
@@ -52,7 +63,7 @@ void place(const CaseResult& result, const Ceilings& ceilings, double median_us,
     const RoofPoint point = place_on_roof(result.cost.flops, result.cost.bytes(), median_us * 1e3, 1,
                                           per_s(measured_tflops(result, *ceilings.measured), 1e12),
                                           memory ? OptNumber(memory->value * 1e9) : std::nullopt);
-    if (point.roof_ns) {
+    if (point.roof_ns && *point.roof_ns > 0) {
       row.of_ceiling_frac = *point.roof_ns / (median_us * 1e3);
       row.ceiling_kind = point.compute_ns && *point.compute_ns > *point.memory_ns ? arithmetic_type(result) : "memory";
       row.bound = bound_name(point.bound);
@@ -61,7 +72,7 @@ void place(const CaseResult& result, const Ceilings& ceilings, double median_us,
   const RoofPoint sheet = place_on_roof(result.cost.flops, result.cost.bytes(), median_us * 1e3, 1,
                                         per_s(sheet_tflops(ceilings.sheet, arithmetic_type(result)), 1e12),
                                         per_s(sheet_gbs(ceilings.sheet), 1e9));
-  if (sheet.roof_ns) row.of_datasheet_frac = *sheet.roof_ns / (median_us * 1e3);
+  if (sheet.roof_ns && *sheet.roof_ns > 0) row.of_datasheet_frac = *sheet.roof_ns / (median_us * 1e3);
 }
 
 void fill_timing(const CaseResult& result, const Timing& timing, const Ceilings& ceilings, CaseRow& row) {
@@ -89,7 +100,11 @@ void fill_timing(const CaseResult& result, const Timing& timing, const Ceilings&
   if (s.median <= 0) return;
   if (result.cost.flops > 0) row.tflops = result.cost.flops / s.median / 1e6;
   if (result.cost.bytes() > 0) row.gbs = result.cost.bytes() / s.median / 1e3;
-  place(result, ceilings, s.median, row);
+  if (result.operation == "memcpy") {
+    place_copy(result, ceilings, row);
+  } else {
+    place(result, ceilings, s.median, row);
+  }
 }
 
 CaseRow common_row(const CaseResult& result) {
@@ -145,7 +160,7 @@ std::string shape_text(const device::OpParams& params) {
 
 std::string repro_line(const std::string& operation, const device::OpParams& params) {
   std::string out = "llmprof bench " + operation;
-  for (const auto& [name, value] : params.axes) out += fmt::format(" --{} {}", name, value);
+  for (const auto& [name, value] : params.axes) out += fmt::format(" {} {}", option_of(name), value);
   if (params.dtype != DType::kUnknown) out += fmt::format(" --dtype {}", dtype_name(params.dtype));
   if (!params.variant.empty()) out += " --variant " + params.variant;
   return out + fmt::format(" --seed {}", params.seed);

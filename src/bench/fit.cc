@@ -12,12 +12,38 @@ namespace {
 constexpr int64_t kReservedBytesMax = int64_t{512} << 20;
 constexpr int64_t kReservedPart = 16;  // of what is free, on small devices
 
+constexpr int kHalvings = 40;
+
 void set_axis(device::OpParams& params, std::string_view axis, int64_t value) {
   for (auto& [name, now] : params.axes)
     if (name == axis) now = value;
 }
 
+// All axes made smaller by one factor, until it fits: " --m 54772 --n 54772".
+std::string fitting_axes(const device::Operation& operation, const device::OpParams& params, int64_t bytes) {
+  const auto scaled = [&](double factor) {
+    device::OpParams smaller = params;
+    for (auto& [name, value] : smaller.axes)
+      value = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(value) * factor));
+    return smaller;
+  };
+  double low = 0, high = 1;
+  for (int step = 0; step < kHalvings; ++step) {
+    const double middle = (low + high) / 2;
+    (operation.footprint_bytes(scaled(middle)) <= bytes ? low : high) = middle;
+  }
+  std::string out;
+  for (const auto& [name, value] : scaled(low).axes) out += fmt::format(" {} {}", option_of(name), value);
+  return out;
+}
+
 }  // namespace
+
+std::string option_of(std::string_view axis) {
+  std::string out = "--";
+  for (const char c : axis) out += c == '_' ? '-' : c;
+  return out;
+}
 
 int64_t reserved_bytes(const device::Device& device) {
   return std::min(kReservedBytesMax, device.free_bytes() / kReservedPart);
@@ -58,12 +84,12 @@ std::optional<std::string> does_not_fit(const device::Device& device, const devi
                                  format_bytes(static_cast<double>(device.identity().memory_bytes)));
   const std::string_view first = growing_axis(operation, params);
   if (const std::optional<int64_t> fits = largest_fitting(operation, params, first, available))
-    return text + fmt::format("; the largest --{} that fits: {}", first, *fits);
+    return text + fmt::format("; the largest {} that fits: {}", option_of(first), *fits);
   for (const device::Axis& axis : operation.axes) {
     if (const std::optional<int64_t> fits = largest_fitting(operation, params, axis.name, available))
-      return text + fmt::format("; the largest --{} that fits: {}", axis.name, *fits);
+      return text + fmt::format("; the largest {} that fits: {}", option_of(axis.name), *fits);
   }
-  return text + "; no single axis makes it small enough";
+  return text + "; it fits with" + fitting_axes(operation, params, available);
 }
 
 }  // namespace llmprof::bench

@@ -9,6 +9,9 @@
 
 namespace llmprof::bench {
 
+// The command line's name of an axis: "kv_heads" is "--kv-heads".
+std::string option_of(std::string_view axis);
+
 // Left to others on the device: other processes, libraries' workspaces, the buffer that empties the cache.
 int64_t reserved_bytes(const device::Device& device);
 

@@ -76,6 +76,11 @@ class PeaksRun {
     screen_.settle_max_s = 0;
     screen_.wall_max_s = 2 * kLaunchMaxS;
     screen_.samples_min = 3;
+    for (Protocol* protocol : {&full_, &screen_}) {
+      protocol->sustained_min_s *= options.time_factor;
+      protocol->settle_max_s *= options.time_factor;
+      protocol->wall_max_s *= options.time_factor;
+    }
   }
 
   Peaks take() && {
@@ -120,7 +125,8 @@ class PeaksRun {
       if (!params) continue;
       CaseResult result = measure(device_, launch, *params, full_, stop_);
       const double us = median_us(result);
-      add({"latency", std::string(variant), "", std::move(result), us, ""});
+      const bool starts = variant == "eager" || variant == "graph_node";
+      add({"latency", (starts ? "launch_" : "") + std::string(variant), "", std::move(result), us, ""});
     }
   }
 
@@ -140,7 +146,7 @@ class PeaksRun {
     if (row.result.status == CaseStatus::kInterrupted || stop_) return;
     const std::string what = row.group == "flops" ? row.name + " " + row.path : row.name;
     if (row.result.status == CaseStatus::kUnsupported) {
-      if (!options_.dtypes.empty() || row.group != "flops") remark(fmt::format("{}: {}", what, row.result.note));
+      if (!options_.dtypes.empty() && row.group == "flops") remark(fmt::format("{}: {}", what, row.result.note));
       return;
     }
     if (row.value <= 0 || !std::isfinite(row.value)) {

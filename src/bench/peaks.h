@@ -17,7 +17,8 @@ namespace llmprof::bench {
 struct PeaksOptions {
   std::span<const device::Operation> operations;  // "gemm", "registers", "memory", "memcpy", "launch" are used
   bool quick = false;
-  std::vector<DType> dtypes;                                                       // empty: all that the device has
+  std::vector<DType> dtypes;  // empty: all that the device has
+  double time_factor = 1;     // of every budget: tests shorten them
   std::function<void(const std::string& what)> begin = [](const std::string&) {};  // before each row
 };
 

@@ -94,14 +94,16 @@ std::string table_text(const std::vector<std::pair<std::string, Align>>& columns
 
 std::string flops_text(const PeakTables& tables, bool color) {
   std::vector<std::vector<std::string>> rows;
+  const bool small = std::all_of(tables.flops.begin(), tables.flops.end(),
+                                 [](const PeakFlopsRow& row) { return row.tflops.value_or(0) < 1; });
   for (const PeakFlopsRow& row : tables.flops)
-    rows.push_back({row.dtype, row.path, rate(row.tflops), percent(row.of_datasheet_frac), percent(row.of_clock_frac),
-                    percent(row.iqr_frac), cell(row.sm_clock_mhz, 0), cell(row.power_w, 0), row.throttle, row.shape,
-                    row.backend});
+    rows.push_back({row.dtype, row.path, rate(row.tflops.value_or(0) * (small ? 1e3 : 1)),
+                    percent(row.of_datasheet_frac), percent(row.of_clock_frac), percent(row.iqr_frac),
+                    cell(row.sm_clock_mhz, 0), cell(row.power_w, 0), row.throttle, row.shape, row.backend});
   if (rows.empty()) return "";
   return "\nArithmetic (a multiply-add is two FLOPs)\n" + table_text({{"dtype", Align::kLeft},
                                                                       {"by", Align::kLeft},
-                                                                      {"TFLOP/s", Align::kRight},
+                                                                      {small ? "GFLOP/s" : "TFLOP/s", Align::kRight},
                                                                       {"of sheet", Align::kRight},
                                                                       {"of clock", Align::kRight},
                                                                       {"IQR", Align::kRight},

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "base/nearest.h"
 
@@ -117,6 +118,7 @@ Result<Sweep> parse_sweep(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) return bad_sweep(text, "no AXIS=");
   Sweep sweep{text.substr(0, equals), {}};
+  std::replace(sweep.axis.begin(), sweep.axis.end(), '-', '_');
   const std::string_view values = std::string_view(text).substr(equals + 1);
   if (values.find(':') != std::string_view::npos) {
     if (!range_of(values, sweep.values)) return bad_sweep(text, fmt::format("\"{}\"", values));
@@ -164,6 +166,27 @@ Result<std::vector<CasePlan>> plan_cases(std::span<const Operation> operations, 
         }
       }
     }
+  }
+  return plans;
+}
+
+Result<std::vector<CasePlan>> plans_of(std::span<const Operation> operations, const std::vector<CaseRecord>& records) {
+  std::vector<CasePlan> plans;
+  std::set<std::string> seen;
+  for (const CaseRecord& record : records) {
+    CaseRecord any{record.row, {}};
+    any.row.regime.clear();
+    if (!seen.insert(any.key()).second) continue;
+    LLMPROF_ASSIGN(const Operation* operation, operation_named(operations, record.row.name));
+    Axes axes;
+    for (const std::string_view part : split(record.row.shape, ' ')) {
+      const size_t equals = part.find('=');
+      int64_t value = 0;
+      if (equals == std::string_view::npos || !parse_int(part.substr(equals + 1), value)) continue;
+      axes.emplace_back(part.substr(0, equals), value);
+    }
+    LLMPROF_CHECK(add_plan(*operation, parse_dtype(record.row.dtype).value_or(DType::kUnknown), record.row.variant,
+                           axes, static_cast<uint64_t>(record.row.seed), plans));
   }
   return plans;
 }

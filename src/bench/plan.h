@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "bench/case_rows.h"
 #include "device/op.h"
 
 namespace llmprof::bench {
@@ -40,6 +41,10 @@ Result<std::vector<CasePlan>> plan_cases(std::span<const device::Operation> oper
 // once per variant.
 Result<std::vector<CasePlan>> default_suite(std::span<const device::Operation> operations,
                                             const device::DeviceIdentity& device, bool quick, uint64_t seed);
+
+// The cases of an earlier run, each once. Error: an operation or axis that there is no more.
+Result<std::vector<CasePlan>> plans_of(std::span<const device::Operation> operations,
+                                       const std::vector<CaseRecord>& records);
 
 // The operation of that name; an error with the nearest names.
 Result<const device::Operation*> operation_named(std::span<const device::Operation> operations,

@@ -117,8 +117,10 @@ Result<Timing> take(device::Device& device, const Work& work, Regime regime, Tim
   const int64_t since_ns = monotonic_ns();
   const Clock::time_point start = Clock::now();
   double sample_us = work.us * timing.launches_per_sample;  // as the wall clock sees it: with what lies between
+  int count = 0;
   do {
-    const int count = at_least_one(kBatchUs / std::max(sample_us, 0.01), batch_max);
+    // Grows from one sample on: on a busy machine work takes many times what the first look at it took.
+    count = std::min(at_least_one(kBatchUs / std::max(sample_us, 0.01), batch_max), std::max(1, 2 * count));
     const Clock::time_point before = Clock::now();
     LLMPROF_ASSIGN(const std::vector<device::Sample> batch,
                    (device.*time_batch)({work.enqueue, work.sets, timing.launches_per_sample, count, cold}));
@@ -146,7 +148,8 @@ std::vector<double> thin(const std::vector<double>& values, size_t count) {
 Result<bool> settle(device::Device& device, const Work& work, const Protocol& protocol, const std::atomic<bool>& stop) {
   if (protocol.settle_max_s <= 0) return false;
   const int launches = sustained_launches(work);
-  const double sample_us = std::max(work.us * launches, 0.01);
+  double sample_us = std::max(work.us * launches, 0.01);
+  int count = 0;
   const double window_s = std::min(kWindowS, protocol.settle_max_s / 2);
   std::optional<Window> last;
   const Clock::time_point start = Clock::now();
@@ -155,10 +158,12 @@ Result<bool> settle(device::Device& device, const Work& work, const Protocol& pr
     const Clock::time_point window_start = Clock::now();
     std::vector<device::Sample> samples;
     do {
-      const int count = at_least_one(kBatchUs / sample_us, kReplayLaunchesMax);
+      count = std::min(at_least_one(kBatchUs / sample_us, kReplayLaunchesMax), std::max(1, 2 * count));
+      const Clock::time_point before = Clock::now();
       LLMPROF_ASSIGN(const std::vector<device::Sample> batch,
                      device.time_sustained({work.enqueue, work.sets, launches, count, false}));
       if (batch.empty()) return fail("the device gave no times");
+      sample_us = std::max(seconds_since(before) * 1e6 / static_cast<double>(batch.size()), 0.01);
       samples.insert(samples.end(), batch.begin(), batch.end());
     } while (!stop && seconds_since(window_start) < window_s);
     const device::Telemetry telemetry = device.telemetry(since_ns);

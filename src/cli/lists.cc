@@ -6,6 +6,8 @@
 #include "analyze/finding.h"
 #include "base/nearest.h"
 #include "base/text_table.h"
+#include "bench/compare.h"
+#include "bench/fit.h"
 #include "bench/rows.h"
 #include "derive/kernel_rules.h"
 #include "derive/op_rules.h"
@@ -102,8 +104,9 @@ std::string list_rules(bool) {
 
 std::string list_metrics(bool markdown) {
   const std::vector<MetricSection> benchmarks = {
-      record_section<bench::PeakFlopsRow>(), record_section<bench::PeakBandwidthRow>(),
-      record_section<bench::PeakLatencyRow>(), record_section<bench::RidgeRow>(), record_section<bench::CaseRow>()};
+      record_section<bench::PeakFlopsRow>(),   record_section<bench::PeakBandwidthRow>(),
+      record_section<bench::PeakLatencyRow>(), record_section<bench::RidgeRow>(),
+      record_section<bench::CaseRow>(),        record_section<bench::ComparisonRow>()};
   return markdown ? metrics_markdown(benchmarks) : metrics_text(benchmarks);
 }
 
@@ -112,7 +115,7 @@ std::string list_benchmarks(bool) {
   for (const device::Operation& operation : device::operations()) {
     out += fmt::format("{}\n  {}\n", operation.name, operation.title);
     for (const device::Axis& axis : operation.axes)
-      out += fmt::format("  --{:<12} {:>10}  {}\n", axis.name, axis.usual, axis.doc);
+      out += fmt::format("  {:<14} {:>10}  {}\n", bench::option_of(axis.name), axis.usual, axis.doc);
     std::vector<std::string> names(operation.variants.begin(), operation.variants.end());
     if (!names.empty()) out += fmt::format("  --variant      {}\n", join_or(names));
     names.clear();

@@ -66,6 +66,7 @@ int main(int argc, char** argv) {
   llmprof::cli::add_analyze(app, action);
   llmprof::cli::add_model(app, action);
   llmprof::cli::add_peaks(app, action);
+  llmprof::cli::add_bench(app, action);
   llmprof::cli::add_list(app, action);
   llmprof::cli::add_demo(app, action);
   llmprof::cli::add_doctor(app, action);

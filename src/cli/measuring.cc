@@ -5,8 +5,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <thread>
 
 #include "base/nearest.h"
 #include "base/text_table.h"
@@ -22,7 +25,34 @@ std::vector<std::string> dtype_names() {
   return names;
 }
 
+constexpr double kBusyCores = 0.2;
+constexpr std::chrono::milliseconds kBusyWindow{300};
+
+// Clock ticks of all cores since boot that were not idle; -1 where /proc does not say.
+double busy_ticks() {
+  std::ifstream stat("/proc/stat");
+  std::string cpu;
+  double user = 0, nice = 0, system = 0;
+  if (!(stat >> cpu >> user >> nice >> system)) return -1;
+  return user + nice + system;
+}
+
+// Cores that other processes keep busy; 0 where /proc does not say.
+double cores_busy_with_others() {
+  const double before = busy_ticks();
+  std::this_thread::sleep_for(kBusyWindow);
+  const double after = busy_ticks(), ticks_per_s = static_cast<double>(sysconf(_SC_CLK_TCK));
+  if (before < 0 || after < before || ticks_per_s <= 0) return 0;
+  return (after - before) / ticks_per_s / std::chrono::duration<double>(kBusyWindow).count();
+}
+
 }  // namespace
+
+void say_if_busy(const device::Device& device, bool quiet) {
+  if (quiet || device.identity().kind != device::DeviceKind::kCpu) return;
+  if (const double busy = cores_busy_with_others(); busy > kBusyCores)
+    std::fprintf(stderr, "llmprof: other programs keep %.1f cores busy: times will be longer and less even\n", busy);
+}
 
 void add_device_options(CLI::App& command, DeviceOptions& options) {
   command.add_option("--device", options.device, "cpu or cuda:N (default: the first GPU, else the CPU)")

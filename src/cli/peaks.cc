@@ -74,6 +74,7 @@ int run(const Options& options) {
   if (const Status status = check(options); !status) return report_error(status.error());
   const Result<std::unique_ptr<device::Device>> device = open_measured_device(options.device, options.output.quiet);
   if (!device) return report_error(device.error());
+  say_if_busy(**device, options.output.quiet);
   const Interrupt interrupt;
   const Result<bench::Peaks> peaks = measure(options, **device, interrupt.flag());
   if (!peaks) return report_error(peaks.error());

@@ -1,0 +1,218 @@
+#include "bench/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+
+#include "base/statistics.h"
+#include "hardware/roofline.h"
+
+namespace llmprof::bench {
+namespace {
+
+constexpr double kLongUs = 50, kMediumUs = 5;
+constexpr double kLongTolerance = 0.01, kMediumTolerance = 0.03, kShortTolerance = 0.05;
+constexpr int64_t kSamplesMin = 10;
+
+// Memory has a clock of its own, so the cycles of the units say nothing of kernels that wait for it.
+bool waits_for_units(const CaseRow& row) {
+  return row.bound != bound_name(Bound::kMemory) && row.bound != bound_name(Bound::kCopy);
+}
+
+struct Evidence {
+  double ratio = 1, tolerance = 0;
+  Interval interval;
+  OptNumber cycles;            // where they count and are known
+  bool cycles_wanted = false;  // they count
+  double needed() const { return cycles_wanted && !cycles ? 2 * tolerance : tolerance; }
+};
+
+Evidence gather(const CaseRecord& before, const CaseRecord& now) {
+  Evidence e;
+  e.ratio = *now.row.median_us / *before.row.median_us;
+  e.tolerance = tolerance_of(*before.row.median_us);
+  e.interval = bootstrap_median_ratio(now.samples_us, before.samples_us);
+  e.cycles_wanted = waits_for_units(now.row);
+  if (e.cycles_wanted && before.row.sm_clock_mhz && now.row.sm_clock_mhz && *before.row.sm_clock_mhz > 0)
+    e.cycles = e.ratio * *now.row.sm_clock_mhz / *before.row.sm_clock_mhz;
+  return e;
+}
+
+bool is_same(const Evidence& e) {
+  const double low = 1 - e.tolerance, high = 1 + e.tolerance;
+  return e.interval.low >= low && e.interval.high <= high && (!e.cycles || (*e.cycles >= low && *e.cycles <= high));
+}
+
+// Between the smallest value and the third quartile lies what a run usually gives.
+bool apart(const CaseRow& fast, const CaseRow& slow) { return *fast.q3_us < *slow.min_us; }
+
+std::string why_ambiguous(const Evidence& e, const CaseRow& before, const CaseRow& now) {
+  const bool faster = e.interval.high<1 - e.tolerance, slower = e.interval.low> 1 + e.tolerance;
+  const bool clocks = before.sm_clock_mhz && now.sm_clock_mhz && *before.sm_clock_mhz > 0;
+  const double clock_change = clocks ? *now.sm_clock_mhz / *before.sm_clock_mhz - 1 : 0;
+  if ((faster || slower) && e.cycles && (faster ? *e.cycles >= 1 - e.tolerance / 2 : *e.cycles <= 1 + e.tolerance / 2))
+    return fmt::format("clock differs {:+.1f} %: {} in cycles", clock_change * 100,
+                       std::abs(*e.cycles - 1) <= e.tolerance ? "equal" : "the other way round");
+  if ((faster || slower) && e.cycles_wanted && !e.cycles)
+    return fmt::format("the clock is unknown, and the difference is under {:.0f} %", e.needed() * 100);
+  if (faster || slower) return "the ranges of the samples overlap";
+  if (e.interval.low >= 1 - e.tolerance && e.interval.high <= 1 + e.tolerance)
+    return fmt::format("equal in time, but the clock differs {:+.1f} %", clock_change * 100);
+  return fmt::format("the ratio lies between {:.3f} and {:.3f}; {:.0f} % are asked for", e.interval.low,
+                     e.interval.high, e.tolerance * 100);
+}
+
+Comparison cannot(const CaseRecord& now, std::string reason) {
+  Comparison out;
+  out.verdict = Verdict::kCannotCompare;
+  out.row.name = now.row.name;
+  out.row.variant = now.row.variant;
+  out.row.shape = now.row.shape;
+  out.row.dtype = now.row.dtype;
+  out.row.regime = now.row.regime;
+  out.row.new_us = now.row.median_us;
+  out.row.verdict = verdict_name(out.verdict);
+  out.row.reason = std::move(reason);
+  return out;
+}
+
+bool has_times(const CaseRecord& record) {
+  return record.timed() && *record.row.median_us > 0 && record.row.q3_us && record.row.min_us &&
+         !record.samples_us.empty();
+}
+
+}  // namespace
+
+std::string_view verdict_name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kSame:
+      return "SAME";
+    case Verdict::kFast:
+      return "FAST";
+    case Verdict::kSlow:
+      return "SLOW";
+    case Verdict::kAmbiguous:
+      return "AMBIGUOUS";
+    case Verdict::kCannotCompare:
+    case Verdict::kCount:
+      break;
+  }
+  return "CANNOT-COMPARE";
+}
+
+double tolerance_of(double us) {
+  return us > kLongUs ? kLongTolerance : us > kMediumUs ? kMediumTolerance : kShortTolerance;
+}
+
+Comparison compare_records(const CaseRecord& before, const CaseRecord& now) {
+  if (!has_times(before) || !has_times(now))
+    return cannot(now, fmt::format("was {}, is {}", before.row.status, now.row.status));
+  Comparison out = cannot(now, {});
+  const Evidence e = gather(before, now);
+  out.row.old_us = before.row.median_us;
+  out.row.ratio = e.ratio;
+  out.row.ratio_low = e.interval.low;
+  out.row.ratio_high = e.interval.high;
+  if (before.row.sm_clock_mhz && now.row.sm_clock_mhz && *before.row.sm_clock_mhz > 0)
+    out.row.cycles_ratio = e.ratio * *now.row.sm_clock_mhz / *before.row.sm_clock_mhz;
+  out.verdict = Verdict::kAmbiguous;
+  const int64_t n = std::min(before.row.n, now.row.n);
+  if (n < kSamplesMin) {
+    out.row.reason = fmt::format("n {}", n);
+  } else if (is_same(e)) {
+    out.verdict = Verdict::kSame;
+    out.row.reason = fmt::format("within {:.0f} %", e.tolerance * 100);
+  } else if (e.interval.high < 1 - e.needed() && apart(now.row, before.row) &&
+             (!e.cycles || *e.cycles < 1 - e.tolerance / 2)) {
+    out.verdict = Verdict::kFast;
+    out.row.reason = fmt::format("{:.1f} % less time", (1 - e.ratio) * 100);
+  } else if (e.interval.low > 1 + e.needed() && apart(before.row, now.row) &&
+             (!e.cycles || *e.cycles > 1 + e.tolerance / 2)) {
+    out.verdict = Verdict::kSlow;
+    out.row.reason = fmt::format("{:.1f} % more time", (e.ratio - 1) * 100);
+  } else {
+    out.row.reason = why_ambiguous(e, before.row, now.row);
+    if (!before.row.settled || !now.row.settled) out.row.reason += "; not settled";
+  }
+  out.row.verdict = verdict_name(out.verdict);
+  return out;
+}
+
+std::vector<Comparison> compare_results(const ResultsFile& before, const ResultsFile& now) {
+  std::map<std::string, const CaseRecord*> earlier;
+  for (const CaseRecord& record : before.records) earlier.emplace(record.key(), &record);
+  std::vector<Comparison> out;
+  const bool other = before.facts.device_key != now.facts.device_key;
+  for (const CaseRecord& record : now.records) {
+    const std::map<std::string, const CaseRecord*>::const_iterator found = earlier.find(record.key());
+    if (other) {
+      out.push_back(cannot(record, "other device: " + before.facts.device_name));
+    } else if (found == earlier.end()) {
+      out.push_back(cannot(record, record.timed() ? "not in the earlier run" : "not timed: " + record.row.status));
+    } else {
+      out.push_back(compare_records(*found->second, record));
+    }
+  }
+  return out;
+}
+
+std::vector<std::string> changed_facts(const RunFacts& before, const RunFacts& now) {
+  std::vector<std::string> out;
+  const auto changed = [&out](const char* what, const std::string& a, const std::string& b) {
+    if (a != b) out.push_back(fmt::format("{} {} -> {}", what, a, b));
+  };
+  changed("driver", before.driver, now.driver);
+  changed("libraries", before.libraries, now.libraries);
+  changed("llmprof", before.tool_version, now.tool_version);
+  changed("protocol", before.protocol, now.protocol);
+  return out;
+}
+
+Result<FailOn> parse_fail_on(const std::vector<std::string>& words) {
+  FailOn gate;
+  for (const std::string& word : words) {
+    const std::string_view text = word;
+    if (text == "slow") {
+      gate.slow_frac = 0;
+    } else if (text == "ambiguous") {
+      gate.ambiguous = true;
+    } else if (text == "failed") {
+      gate.failed = true;
+    } else {
+      double percent = -1;
+      const bool shaped = text.starts_with("slow:") && text.ends_with("%");
+      const std::string_view number = shaped ? text.substr(5, text.size() - 6) : std::string_view{};
+      const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), percent);
+      if (!shaped || error != std::errc() || end != number.data() + number.size() || !(percent >= 0 && percent < 1e6))
+        return fail(fmt::format("expected slow, slow:N%, ambiguous or failed, found \"{}\"", word), "--fail-on",
+                    "--fail-on slow:5%", ExitCode::kUsage);
+      gate.slow_frac = percent / 100;
+    }
+  }
+  return gate;
+}
+
+std::string tripped(const FailOn& gate, const std::vector<Comparison>& comparisons,
+                    const std::vector<CaseRecord>& now) {
+  size_t slow = 0, ambiguous = 0, failed = 0;
+  for (const Comparison& c : comparisons) {
+    slow += c.verdict == Verdict::kSlow && gate.slow_frac && *c.row.ratio > 1 + *gate.slow_frac;
+    ambiguous += gate.ambiguous && c.verdict == Verdict::kAmbiguous;
+  }
+  for (const CaseRecord& record : now)
+    failed += gate.failed && (record.row.status == case_status_name(CaseStatus::kFailed) ||
+                              record.row.status == case_status_name(CaseStatus::kError));
+  std::string out;
+  const auto add = [&out](size_t count, const char* what) {
+    if (count > 0) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", count, what);
+  };
+  add(slow, "slower");
+  add(ambiguous, "ambiguous");
+  add(failed, "failed");
+  return out;
+}
+
+}  // namespace llmprof::bench

@@ -1,0 +1,80 @@
+#include "bench/runner.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <map>
+
+namespace llmprof::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kOverheadS = 0.5;  // filling, checking and choosing, roughly
+
+// What stays the same in all regimes of a case.
+std::string case_key(const CaseRecord& record) {
+  CaseRecord any{record.row, {}};
+  any.row.regime.clear();
+  return any.key();
+}
+std::string case_key(const CasePlan& plan) {
+  CaseRecord record;
+  record.row.name = plan.operation->name;
+  record.row.variant = plan.params.variant;
+  record.row.shape = shape_text(plan.params);
+  record.row.dtype = dtype_name(plan.params.dtype);
+  record.row.seed = static_cast<int64_t>(plan.params.seed);
+  return record.key();
+}
+
+bool worth_keeping(const CaseRecord& record) {
+  return record.row.status != case_status_name(CaseStatus::kInterrupted) &&
+         record.row.status != case_status_name(CaseStatus::kError);
+}
+
+}  // namespace
+
+double budget_s(const Protocol& protocol) {
+  return kOverheadS + protocol.settle_max_s / 4 + (protocol.cold ? protocol.cold_min_s : 0) +
+         (protocol.sustained ? protocol.sustained_min_s : 0);
+}
+
+Result<RunOutcome> run_cases(device::Device& device, const std::vector<CasePlan>& plans, const Protocol& protocol,
+                             const Ceilings& ceilings, const std::vector<CaseRecord>& earlier,
+                             const std::atomic<bool>& stop, const RunHooks& hooks) {
+  std::map<std::string, std::vector<CaseRecord>> known;
+  for (const CaseRecord& record : earlier)
+    if (worth_keeping(record)) known[case_key(record)].push_back(record);
+  RunOutcome out;
+  const Clock::time_point start = Clock::now();
+  for (size_t i = 0; i < plans.size(); ++i) {
+    if (const auto found = known.find(case_key(plans[i])); found != known.end()) {
+      out.records.insert(out.records.end(), found->second.begin(), found->second.end());
+      ++out.taken_over;
+      continue;
+    }
+    const double spent_s = std::chrono::duration<double>(Clock::now() - start).count();
+    const double each_s = out.measured > 0 ? spent_s / static_cast<double>(out.measured) : budget_s(protocol);
+    hooks.begin({i, plans.size(), &plans[i], each_s * static_cast<double>(plans.size() - i)});
+    const CaseResult result = measure(device, *plans[i].operation, plans[i].params, protocol, stop);
+    if (result.status == CaseStatus::kInterrupted) {
+      out.interrupted = true;
+      out.left = plans.size() - i;
+      return out;
+    }
+    const std::vector<CaseRecord> records = records_of(result, ceilings);
+    out.records.insert(out.records.end(), records.begin(), records.end());
+    ++out.measured;
+    LLMPROF_CHECK(hooks.done(records));
+    if (result.status != CaseStatus::kError) continue;
+    if (const Status well = device.synchronize(); !well) {
+      out.lost = fmt::format("{} ended the device's context: {}", records[0].row.repro, well.error().what);
+      out.left = plans.size() - i - 1;
+      return out;
+    }
+  }
+  return out;
+}
+
+}  // namespace llmprof::bench

@@ -1,0 +1,216 @@
+#include "bench/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+#include "base/text_table.h"
+
+namespace llmprof::bench {
+namespace {
+
+using Align = TextTable::Align;
+
+constexpr size_t kRateColumn = 5;  // of the table of cases
+constexpr double kPlateau = 0.95;  // of the best rate
+
+// All regimes of one case, as one line.
+struct Line {
+  const CaseRow* sustained = nullptr;
+  const CaseRow* cold = nullptr;
+  const CaseRow* any = nullptr;
+  const CaseRow& main() const { return sustained != nullptr ? *sustained : *any; }
+};
+
+std::vector<Line> lines_of(const std::vector<CaseRecord>& records) {
+  std::vector<Line> lines;
+  std::map<std::string, size_t> slots;
+  for (const CaseRecord& record : records) {
+    CaseRecord key{record.row, {}};
+    key.row.regime.clear();
+    const auto [slot, fresh] = slots.emplace(key.key(), lines.size());
+    if (fresh) lines.push_back({});
+    Line& line = lines[slot->second];
+    line.any = &record.row;
+    if (record.row.regime == "sustained") line.sustained = &record.row;
+    if (record.row.regime == "cold") line.cold = &record.row;
+  }
+  return lines;
+}
+
+std::string us_text(const OptNumber& us) { return us ? format_ms(*us / 1e3) : ""; }
+std::string percent(const OptNumber& fraction) { return fraction ? format_percent(*fraction) : ""; }
+std::string rate(const OptNumber& value) {
+  if (!value) return "";
+  return format_fixed(*value, *value >= 100 ? 0 : *value >= 10 ? 1 : *value >= 1 ? 2 : 3);
+}
+std::string whole(const OptNumber& value) { return value ? format_fixed(*value, 0) : ""; }
+
+std::vector<std::string> cells_of(const Line& line, bool small) {
+  const CaseRow& row = line.main();
+  std::string status = row.status;
+  if (row.status == "passed" && !row.settled && row.median_us) status = "not settled";
+  return {row.shape,
+          row.dtype,
+          us_text(row.median_us),
+          percent(row.iqr_frac),
+          line.sustained != nullptr && line.cold != nullptr ? us_text(line.cold->median_us) : "",
+          rate(row.tflops && small ? OptNumber(*row.tflops * 1e3) : row.tflops),
+          rate(row.gbs),
+          percent(row.of_ceiling_frac),
+          row.median_us ? row.bound : "",
+          whole(row.sm_clock_mhz),
+          whole(row.power_w),
+          status,
+          row.backend};
+}
+
+std::string group_of(const CaseRow& row) { return row.variant.empty() ? row.name : row.name + " " + row.variant; }
+
+std::string table_of(const std::vector<Line>& lines, bool color) {
+  static const std::vector<std::pair<const char*, Align>> kColumns = {
+      {"shape", Align::kLeft},  {"dtype", Align::kLeft},    {"median", Align::kRight}, {"IQR", Align::kRight},
+      {"cold", Align::kRight},  {"TFLOP/s", Align::kRight}, {"GB/s", Align::kRight},   {"of ceiling", Align::kRight},
+      {"bound", Align::kLeft},  {"MHz", Align::kRight},     {"W", Align::kRight},      {"status", Align::kLeft},
+      {"backend", Align::kLeft}};
+  // What a CPU does is better read in thousandths.
+  const bool small =
+      std::all_of(lines.begin(), lines.end(), [](const Line& line) { return line.main().tflops.value_or(0) < 1; });
+  std::vector<std::vector<std::string>> rows;
+  for (const Line& line : lines) rows.push_back(cells_of(line, small));
+  std::vector<TextTable::Column> columns;
+  std::vector<size_t> shown;
+  for (size_t c = 0; c < kColumns.size(); ++c) {
+    if (std::all_of(rows.begin(), rows.end(), [c](const auto& row) { return row[c].empty(); })) continue;
+    columns.push_back({small && c == kRateColumn ? "GFLOP/s" : kColumns[c].first, kColumns[c].second, 0});
+    shown.push_back(c);
+  }
+  TextTable table(columns);
+  for (const std::vector<std::string>& row : rows) {
+    std::vector<std::string> cells;
+    for (const size_t c : shown) cells.push_back(row[c]);
+    table.add_row(std::move(cells));
+  }
+  return table.render("  ", color);
+}
+
+// One point of a sweep.
+struct Point {
+  int64_t value = 0;
+  double rate = 0;
+  const CaseRow* row = nullptr;
+};
+
+// Takes "axis=VALUE" out of a shape; 0 if it is not there.
+int64_t take_axis(std::string& shape, const std::string& axis) {
+  const std::string name = " " + axis + "=";
+  std::string padded = " " + shape;
+  const size_t at = padded.find(name);
+  if (at == std::string::npos) return 0;
+  const size_t digits = at + name.size(), end = std::min(padded.find(' ', digits), padded.size());
+  int64_t value = 0;
+  std::from_chars(padded.data() + digits, padded.data() + end, value);
+  padded.erase(at, end - at);
+  shape = padded.empty() ? "" : padded.substr(1);
+  return value;
+}
+
+std::string plateau_of(const std::vector<Point>& points, const std::string& group, const std::string& axis) {
+  double best = 0;
+  for (const Point& point : points) best = std::max(best, point.rate);
+  size_t first = points.size();
+  while (first > 0 && points[first - 1].rate >= kPlateau * best) --first;
+  if (first == points.size())
+    return fmt::format("{}: throughput falls after its best at {} {}", group, axis,
+                       std::max_element(points.begin(), points.end(), [](const Point& a, const Point& b) {
+                         return a.rate < b.rate;
+                       })->value);
+  if (first + 1 == points.size())
+    return fmt::format("{}: throughput is still rising at {} {}", group, axis, points.back().value);
+  const CaseRow& at = *points[first].row;
+  std::string out = fmt::format("{}: throughput plateaus at {} {} ({:.2f} of the best)", group, axis,
+                                points[first].value, points[first].rate / best);
+  if (at.bound == "unknown") return out + "; measured ceilings would say why: llmprof peaks";
+  out += fmt::format(": {}-bound", at.bound);
+  if (at.of_ceiling_frac) out += fmt::format(", {:.2f} of the measured ceiling", *at.of_ceiling_frac);
+  size_t same = first;
+  while (same > 0 && points[same - 1].row->bound == at.bound) --same;
+  if (same > 0) out += fmt::format("; below {} {}-bound", points[same].value, points[same - 1].row->bound);
+  return out;
+}
+
+}  // namespace
+
+std::string cases_text(const std::vector<CaseRecord>& records, bool color) {
+  std::vector<std::pair<std::string, std::vector<Line>>> groups;
+  for (const Line& line : lines_of(records)) {
+    const std::string group = group_of(line.main());
+    const auto found = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == group; });
+    if (found == groups.end()) {
+      groups.push_back({group, {line}});
+    } else {
+      found->second.push_back(line);
+    }
+  }
+  std::string out, notes;
+  for (const auto& [group, lines] : groups) {
+    out += fmt::format("{}{}\n{}", out.empty() ? "" : "\n", group, table_of(lines, color));
+    for (const Line& line : lines)
+      if (!line.main().note.empty()) notes += fmt::format("  {} {}: {}\n", group, line.main().shape, line.main().note);
+  }
+  return out + (notes.empty() ? "" : "\nNotes\n" + notes);
+}
+
+std::string comparisons_text(const std::vector<Comparison>& comparisons, const std::vector<std::string>& changed,
+                             bool color) {
+  TextTable table({{"case", Align::kLeft, 0},
+                   {"dtype", Align::kLeft, 0},
+                   {"regime", Align::kLeft, 0},
+                   {"before", Align::kRight, 0},
+                   {"now", Align::kRight, 0},
+                   {"ratio", Align::kRight, 0},
+                   {"verdict", Align::kLeft, 0},
+                   {"why", Align::kLeft, 0}});
+  std::map<Verdict, size_t> counts;
+  for (const Comparison& c : comparisons) {
+    ++counts[c.verdict];
+    const std::string name = c.row.name + (c.row.variant.empty() ? "" : " " + c.row.variant) + " " + c.row.shape;
+    table.add_row({name, c.row.dtype, c.row.regime, us_text(c.row.old_us), us_text(c.row.new_us),
+                   c.row.ratio ? format_fixed(*c.row.ratio, 3) : "", c.row.verdict, c.row.reason});
+  }
+  std::string out = "Compared with the earlier run\n" + table.render("  ", color);
+  for (int v = 0; v < static_cast<int>(Verdict::kCount); ++v) {
+    const Verdict verdict = static_cast<Verdict>(v);
+    if (counts[verdict] > 0) out += fmt::format("  {} {}", counts[verdict], verdict_name(verdict));
+  }
+  out += "\n";
+  for (const std::string& change : changed) out += "  changed: " + change + "\n";
+  return out;
+}
+
+std::vector<std::string> plateau_sentences(const std::vector<CaseRecord>& records, const std::string& axis) {
+  std::vector<std::pair<std::string, std::vector<Point>>> groups;
+  for (const CaseRecord& record : records) {
+    const OptNumber throughput = record.row.tflops ? record.row.tflops : record.row.gbs;
+    if (record.row.regime != "sustained" || !throughput) continue;
+    std::string rest = record.row.shape;
+    const int64_t value = take_axis(rest, axis);
+    if (value == 0) continue;
+    const std::string group = group_of(record.row) + (rest.empty() ? "" : " " + rest) + " " + record.row.dtype;
+    size_t slot = 0;
+    while (slot < groups.size() && groups[slot].first != group) ++slot;
+    if (slot == groups.size()) groups.push_back({group, {}});
+    groups[slot].second.push_back({value, *throughput, &record.row});
+  }
+  std::vector<std::string> out;
+  for (auto& [group, points] : groups) {
+    if (points.size() < 3) continue;
+    std::sort(points.begin(), points.end(), [](const Point& a, const Point& b) { return a.value < b.value; });
+    out.push_back(plateau_of(points, group, axis));
+  }
+  return out;
+}
+
+}  // namespace llmprof::bench

@@ -1,0 +1,362 @@
+// `llmprof bench`: times of operations, alone and compared with an earlier run.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <map>
+
+#include "base/record_writer.h"
+#include "base/text_table.h"
+#include "bench/compare.h"
+#include "bench/data_sheet.h"
+#include "bench/fit.h"
+#include "bench/peaks_report.h"
+#include "bench/plan.h"
+#include "bench/results_file.h"
+#include "bench/runner.h"
+#include "bench/text.h"
+#include "cli/command.h"
+#include "cli/interrupt.h"
+#include "cli/measuring.h"
+#include "device/op.h"
+#include "hardware/measured.h"
+
+namespace llmprof::cli {
+namespace {
+
+constexpr double kSaidBeforeS = 60;  // longer runs say what they will take
+
+struct Options {
+  std::vector<std::string> names, dtypes, variants, sweeps, compare, fail_on;
+  std::map<std::string, int64_t> axes;  // 0: not given
+  DeviceOptions device;
+  std::string regime = "both", resume;
+  double min_time_s = 0;
+  size_t max_cases = 0;
+  uint64_t seed = 1;
+  bool quick = false, format_given = false;
+  OutputOptions output;
+
+  bool json_file() const { return !output.path.empty() && file_format() == "json"; }
+  // -o FILE.json is JSON unless a format was asked for; the page is then printed too.
+  std::string file_format() const {
+    const bool named = output.path.size() > 5 && output.path.substr(output.path.size() - 5) == ".json";
+    return !format_given && !output.json && named ? "json" : output.effective_format();
+  }
+};
+
+bench::Protocol protocol_of(const Options& options) {
+  bench::Protocol protocol;
+  if (options.quick) {
+    protocol.cold_min_s = 0.05;
+    protocol.sustained_min_s = 0.1;
+    protocol.settle_max_s = 0.25;
+    protocol.wall_max_s = 1.5;
+  }
+  if (options.min_time_s > 0) protocol.cold_min_s = protocol.sustained_min_s = options.min_time_s;
+  protocol.wall_max_s = std::max(protocol.wall_max_s, 2 * options.min_time_s);
+  protocol.cold = options.regime != "sustained";
+  protocol.sustained = options.regime != "cold";
+  return protocol;
+}
+
+Result<bench::Selection> selection_of(const Options& options) {
+  bench::Selection selection;
+  selection.names = options.names;
+  selection.variants = options.variants;
+  selection.seed = options.seed;
+  LLMPROF_ASSIGN(selection.dtypes, parse_dtypes(options.dtypes));
+  for (const std::string& text : options.sweeps) {
+    LLMPROF_ASSIGN(bench::Sweep sweep, bench::parse_sweep(text));
+    selection.sweeps.push_back(std::move(sweep));
+  }
+  for (const auto& [name, value] : options.axes)
+    if (value != 0) selection.axes.emplace_back(name, value);
+  return selection;
+}
+
+Result<std::vector<bench::CasePlan>> plan(const Options& options, const bench::Selection& selection,
+                                          const device::Device& device, const bench::ResultsFile* before) {
+  if (!options.names.empty()) return bench::plan_cases(device::operations(), selection);
+  if (before != nullptr) return bench::plans_of(device::operations(), before->records);
+  return bench::default_suite(device::operations(), device.identity(), options.quick, options.seed);
+}
+
+// What can be wrong with the command line is said before anything is opened.
+Status check(const Options& options) {
+  LLMPROF_ASSIGN(const bench::Selection selection, selection_of(options));
+  const bool shaped =
+      !selection.axes.empty() || !selection.sweeps.empty() || !selection.dtypes.empty() || !options.variants.empty();
+  if (options.names.empty() && shaped)
+    return fail("axes, sweeps, data types and variants belong to a benchmark, and none is named", {},
+                "llmprof bench gemm --m 512  (all: llmprof list benchmarks)", ExitCode::kUsage);
+  LLMPROF_CHECK(bench::plan_cases(device::operations(), selection));
+  LLMPROF_CHECK(bench::parse_fail_on(options.fail_on));
+  if (!options.fail_on.empty() && options.compare.empty() && options.fail_on != std::vector<std::string>{"failed"})
+    return fail("slow and ambiguous are verdicts of a comparison", "--fail-on", "--compare OLD.json", ExitCode::kUsage);
+  return check_writable(options.output.path);
+}
+
+// ---- the earlier part of an interrupted run
+
+Result<std::vector<bench::CaseRecord>> earlier_records(const Options& options, const bench::RunFacts& facts) {
+  if (options.resume.empty()) return std::vector<bench::CaseRecord>{};
+  const std::string journal = bench::journal_path(options.resume);
+  LLMPROF_ASSIGN(bench::ResultsFile found,
+                 bench::read_results(access(journal.c_str(), F_OK) == 0 ? journal : options.resume));
+  std::vector<std::string> changed = bench::changed_facts(found.facts, facts);
+  if (found.facts.device_key != facts.device_key)
+    changed.push_back(fmt::format("device {} -> {}", found.facts.device_name, facts.device_name));
+  if (!changed.empty())
+    return fail("the run to resume was made under other conditions: " + changed[0], options.resume,
+                "start anew without --resume, or with the same options", ExitCode::kUsage);
+  return std::move(found.records);
+}
+
+// ---- ceilings and notices
+
+bench::Ceilings ceilings_for(const device::DeviceIdentity& device, bool quiet) {
+  bench::Ceilings ceilings;
+  ceilings.sheet = bench::data_sheet_of(device);
+  const std::string path = ceilings_path(device.key);
+  if (access(path.c_str(), F_OK) != 0) {
+    if (!quiet)
+      std::fputs(
+          "llmprof: this device has no measured ceilings yet, so there is no share of them and no bound\n"
+          "  try:   llmprof peaks\n",
+          stderr);
+    return ceilings;
+  }
+  Result<MeasuredCeilings> found = read_ceilings(path);
+  if (found) {
+    ceilings.measured = *std::move(found);
+  } else if (!quiet) {
+    report_error(found.error());
+  }
+  return ceilings;
+}
+
+void say_before(const Options& options, const device::Device& device, size_t cases, const bench::Protocol& protocol) {
+  if (options.output.quiet) return;
+  const double expected_s = bench::budget_s(protocol) * static_cast<double>(cases);
+  if (expected_s > kSaidBeforeS)
+    std::fprintf(stderr, "llmprof: %zu cases, about %.0f min\n", cases, std::max(1.0, expected_s / 60));
+  say_if_busy(device, options.output.quiet);
+}
+
+std::string time_left(double seconds) {
+  return seconds < 90 ? fmt::format("{:.0f} s", seconds) : fmt::format("{:.0f} min", seconds / 60);
+}
+
+// ---- what is printed
+
+std::string page(const Options& options, const bench::ResultsFile& results, const device::DeviceIdentity& device) {
+  const bool color = options.output.color();
+  std::string out = bench::device_line(device) + "\n\n" + bench::cases_text(results.records, color);
+  for (const std::string& text : options.sweeps) {
+    for (const std::string& sentence : bench::plateau_sentences(results.records, bench::parse_sweep(text)->axis))
+      out += "\n" + sentence + "\n";
+  }
+  return out;
+}
+
+std::string in_format(const std::string& format, const Options& options, const bench::ResultsFile& results,
+                      const device::DeviceIdentity& device) {
+  if (format == "json") return bench::results_json(results, device);
+  if (format == "text") return page(options, results, device);
+  std::vector<bench::CaseRow> rows;
+  for (const bench::CaseRecord& record : results.records) rows.push_back(record.row);
+  return records_csv(rows);
+}
+
+Status print(const Options& options, const bench::ResultsFile& results, const device::DeviceIdentity& device) {
+  const std::string format = options.file_format();
+  LLMPROF_CHECK(write_output(in_format(format, options, results, device), options.output.path));
+  const bool page_too = !options.output.path.empty() && format != options.output.effective_format();
+  if (page_too && !options.output.quiet) return write_output(page(options, results, device), {});
+  return {};
+}
+
+// Prints the comparison; the exit code of its gate.
+Result<int> compare(const Options& options, const bench::ResultsFile& before, const bench::ResultsFile& now) {
+  const std::vector<bench::Comparison> comparisons = bench::compare_results(before, now);
+  const std::vector<std::string> changed = bench::changed_facts(before.facts, now.facts);
+  const std::string format = options.output.effective_format();
+  std::vector<bench::ComparisonRow> rows;
+  for (const bench::Comparison& comparison : comparisons) rows.push_back(comparison.row);
+  const bool alone = options.compare.size() == 2;  // measured results have taken stdout or the file already
+  if (format == "text") {
+    LLMPROF_CHECK(
+        write_output((alone ? "" : "\n") + bench::comparisons_text(comparisons, changed, options.output.color()),
+                     alone ? options.output.path : ""));
+  } else if (alone) {
+    JsonWriter json;
+    json.begin_object().field("schema", "llmprof.bench.comparison/1");
+    write_records(json, "rows", rows);
+    json.key("changed").begin_array();
+    for (const std::string& change : changed) json.value(change);
+    json.end_array().end_object();
+    LLMPROF_CHECK(write_output(format == "json" ? json.take() + "\n" : records_csv(rows), options.output.path));
+  } else {
+    std::fputs(bench::comparisons_text(comparisons, changed, false).c_str(), stderr);
+  }
+  LLMPROF_ASSIGN(const bench::FailOn gate, bench::parse_fail_on(options.fail_on));
+  const std::string tripped = bench::tripped(gate, comparisons, now.records);
+  if (tripped.empty()) return 0;
+  std::fprintf(stderr, "llmprof: --fail-on: %s\n", tripped.c_str());
+  return static_cast<int>(ExitCode::kGateTripped);
+}
+
+// ---- one run
+
+struct Run {
+  bench::ResultsFile results;
+  bench::RunOutcome outcome;
+  size_t planned = 0;
+};
+
+Result<Run> measure(const Options& options, device::Device& device, const bench::ResultsFile* before,
+                    const std::atomic<bool>& stop) {
+  Run run;
+  const bench::Protocol protocol = protocol_of(options);
+  run.results.facts = bench::facts_of(device.identity(), protocol, LLMPROF_VERSION);
+  LLMPROF_ASSIGN(const bench::Selection selection, selection_of(options));
+  LLMPROF_ASSIGN(std::vector<bench::CasePlan> plans, plan(options, selection, device, before));
+  if (options.max_cases > 0 && plans.size() > options.max_cases) plans.resize(options.max_cases);
+  run.planned = plans.size();
+  LLMPROF_ASSIGN(const std::vector<bench::CaseRecord> earlier, earlier_records(options, run.results.facts));
+  const bench::Ceilings ceilings = ceilings_for(device.identity(), options.output.quiet);
+  say_before(options, device, plans.size(), protocol);
+  std::optional<bench::Journal> journal;
+  if (options.json_file()) {
+    LLMPROF_ASSIGN(journal, bench::Journal::open(bench::journal_path(options.output.path), run.results.facts, earlier));
+  }
+  ProgressLine progress(options.output.quiet);
+  bench::RunHooks hooks;
+  hooks.begin = [&](const bench::RunProgress& at) {
+    progress.show(fmt::format("{} of {}  {} {}  {} left", at.done + 1, at.all, at.now->operation->name,
+                              bench::shape_text(at.now->params), time_left(at.left_s)));
+  };
+  hooks.done = [&](const std::vector<bench::CaseRecord>& records) -> Status {
+    for (const bench::CaseRecord& record : records)
+      if (journal) LLMPROF_CHECK(journal->add(record));
+    return {};
+  };
+  LLMPROF_ASSIGN(run.outcome, bench::run_cases(device, plans, protocol, ceilings, earlier, stop, hooks));
+  progress.clear();
+  run.results.records = run.outcome.records;
+  run.results.interrupted = run.outcome.left > 0;
+  LLMPROF_CHECK(print(options, run.results, device.identity()));
+  if (journal && !run.results.interrupted) journal->remove();
+  return run;
+}
+
+// The exit code of what was measured, and the sentences that go with it.
+int conclude(const Options& options, const Run& run) {
+  const size_t done = run.planned - run.outcome.left;
+  if (!run.outcome.lost.empty()) std::fprintf(stderr, "llmprof: %s\n", run.outcome.lost.c_str());
+  if (run.outcome.left > 0) {
+    std::fprintf(stderr, "llmprof: %s after %zu of %zu cases\n", run.outcome.interrupted ? "interrupted" : "ended",
+                 done, run.planned);
+    if (options.json_file())
+      std::fprintf(stderr, "  try:   the same command with --resume %s\n", options.output.path.c_str());
+  }
+  if (run.outcome.interrupted) return kInterruptedExit;
+  bool timed = false;
+  for (const bench::CaseRecord& record : run.outcome.records) timed |= record.timed();
+  if (!timed && !run.outcome.records.empty()) {
+    const bench::CaseRow& row = run.outcome.records[0].row;
+    std::fprintf(stderr, "llmprof: %s %s: %s, %s\n", row.name.c_str(), row.shape.c_str(), row.status.c_str(),
+                 row.note.c_str());
+  }
+  return timed && run.outcome.lost.empty() ? 0 : static_cast<int>(ExitCode::kFailed);
+}
+
+int run_bench(Options options) {
+  if (!options.resume.empty() && options.output.path.empty()) options.output.path = options.resume;
+  if (const Status status = check(options); !status) return report_error(status.error());
+  std::optional<bench::ResultsFile> before;
+  if (!options.compare.empty()) {
+    Result<bench::ResultsFile> found = bench::read_results(options.compare[0]);
+    if (!found) return report_error(found.error());
+    before = *std::move(found);
+  }
+  if (options.compare.size() == 2) {
+    const Result<bench::ResultsFile> now = bench::read_results(options.compare[1]);
+    if (!now) return report_error(now.error());
+    const Result<int> code = compare(options, *before, *now);
+    return code ? *code : report_error(code.error());
+  }
+  const Result<std::unique_ptr<device::Device>> device = open_measured_device(options.device, options.output.quiet);
+  if (!device) return report_error(device.error());
+  const Interrupt interrupt;
+  const Result<Run> run = measure(options, **device, before ? &*before : nullptr, interrupt.flag());
+  if (!run) return report_error(run.error());
+  const int code = conclude(options, *run);
+  if (code == kInterruptedExit) return code;
+  if (!before) {
+    const Result<bench::FailOn> gate = bench::parse_fail_on(options.fail_on);
+    return gate && !bench::tripped(*gate, {}, run->results.records).empty() ? static_cast<int>(ExitCode::kGateTripped)
+                                                                            : code;
+  }
+  const Result<int> gate = compare(options, *before, run->results);
+  if (!gate) return report_error(gate.error());
+  return code != 0 ? code : *gate;
+}
+
+// Every axis of every operation is an option.
+void add_axis_options(CLI::App& command, Options& options) {
+  std::map<std::string, std::string> users;
+  for (const device::Operation& operation : device::operations())
+    for (const device::Axis& axis : operation.axes)
+      users[std::string(axis.name)] +=
+          (users[std::string(axis.name)].empty() ? "" : ", ") + std::string(operation.name);
+  for (const auto& [axis, names] : users) {
+    options.axes[axis] = 0;
+    command.add_option(bench::option_of(axis), options.axes[axis], "axis of " + names)
+        ->check(CLI::PositiveNumber)
+        ->type_name("N")
+        ->group("Axes");
+  }
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Action& action) {
+  const std::shared_ptr<Options> options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "bench", "measure operations: times, FLOP/s, GB/s and what limits them, and compare with an earlier run");
+  command->add_option("NAME", options->names, "operations (llmprof list benchmarks); without any, the default suite")
+      ->type_name("");
+  add_axis_options(*command, *options);
+  command->add_option("--sweep", options->sweeps, "an axis through values: m=1,16,512 or m=1:4096:x2; several: product")
+      ->type_name("AXIS=LIST");
+  command->add_option("--dtype", options->dtypes, "data types")->delimiter(',')->type_name("LIST");
+  command->add_option("--variant", options->variants, "variants of the operation")->delimiter(',')->type_name("LIST");
+  command->add_option("--regime", options->regime, "cold, sustained or both")
+      ->check(CLI::IsMember({"cold", "sustained", "both"}))
+      ->capture_default_str();
+  add_device_options(*command, options->device);
+  command->add_option("--min-time", options->min_time_s, "seconds per case and regime, at least")
+      ->check(CLI::Range(0.001, 600.0));
+  command->add_option("--max-cases", options->max_cases, "measure only the first N")->check(CLI::PositiveNumber);
+  command->add_option("--seed", options->seed, "of the inputs")->capture_default_str();
+  command->add_flag("--quick", options->quick, "shorter, and less exact; a smaller default suite");
+  command->add_option("--resume", options->resume, "go on with an interrupted run that was writing this file")
+      ->type_name("FILE");
+  command->add_option("--compare", options->compare, "an earlier result; with a second one nothing is measured")
+      ->expected(1, 2)
+      ->type_name("OLD.json [NEW.json]");
+  command->add_option("--fail-on", options->fail_on, "exit code 4 on slow, slow:N%, ambiguous or failed")
+      ->delimiter(',')
+      ->type_name("LIST");
+  add_output_options(*command, options->output);
+  command->get_option("--output")->description("write to this file instead of standard output; FILE.json: as JSON");
+  command->footer("Example:  llmprof bench gemm --sweep m=1:4096:x2 --n 4096 --k 4096 --dtype bf16 -o gemm.json");
+  command->callback([options, command, &action] {
+    options->format_given = command->get_option("--format")->count() > 0;
+    action = [options] { return run_bench(*options); };
+  });
+}
+
+}  // namespace llmprof::cli
