@@ -16,248 +16,56 @@ using Words = uint32_t __attribute__((vector_size(64)));
 using Halves = uint16_t __attribute__((vector_size(32)));
 #define LLMPROF_INLINE [[gnu::always_inline]] inline
 
-struct Fp32 {
-  static constexpr size_t kBytes = 4;
-  LLMPROF_INLINE static void load(const char* from, size_t count, Floats& out) {
-    if (count != kLanes) out = Floats{};
-    std::memcpy(&out, from, count == kLanes ? 64 : 4 * count);
-  }
-  LLMPROF_INLINE static void store(char* to, size_t count, const Floats& value) {
-    std::memcpy(to, &value, count == kLanes ? 64 : 4 * count);
-  }
-  LLMPROF_INLINE static void round(Floats&) {}
-};
-
-struct Bf16 {
-  static constexpr size_t kBytes = 2;
-  LLMPROF_INLINE static void load(const char* from, size_t count, Floats& out) {
-    Halves halves{};
-    std::memcpy(&halves, from, count == kLanes ? 32 : 2 * count);
-    const Words words = __builtin_convertvector(halves, Words) << 16;
-    std::memcpy(&out, &words, 64);
-  }
-  LLMPROF_INLINE static void store(char* to, size_t count, const Floats& value) {
-    Words words;
-    std::memcpy(&words, &value, 64);
-    words = (words + 0x7fffU + ((words >> 16) & 1U)) >> 16;
-    const Halves halves = __builtin_convertvector(words, Halves);
-    std::memcpy(to, &halves, count == kLanes ? 32 : 2 * count);
-  }
-  // To what the type keeps.
-  LLMPROF_INLINE static void round(Floats& value) {
-    Words words;
-    std::memcpy(&words, &value, 64);
-    words = (words + 0x7fffU + ((words >> 16) & 1U)) & 0xffff0000U;
-    std::memcpy(&value, &words, 64);
-  }
-};
-
-LLMPROF_INLINE float sum_of(const Floats& lanes) {
-  float sum = 0;
-  for (int lane = 0; lane < kLanes; ++lane) sum += lanes[lane];
-  return sum;
-}
-
-// exp for arguments up to 88, as 2^n e^f with |f| <= ln 2 / 2 and a polynomial of degree 6 (relative error under 1e-7);
-// below -87 the smallest normal number, which is 0 for every use here.
-LLMPROF_INLINE void exponential(Floats& x) {
-  const Floats low = Floats{} - 87.0F, high = Floats{} + 88.0F;
-  x = x < low ? low : x;
-  x = x > high ? high : x;
-  const Floats rounder = Floats{} + 12582912.0F;  // 1.5 * 2^23: what is added to it is rounded to whole numbers
-  const Floats biased = x * 1.44269504F + rounder;
-  const Floats n = biased - rounder;
-  const Floats f = (x - n * 0.693359375F) - n * -2.12194440e-4F;
-  Floats p = f * (1.0F / 720) + 1.0F / 120;
-  p = p * f + 1.0F / 24;
-  p = p * f + 1.0F / 6;
-  p = p * f + 0.5F;
-  p = p * f * f + f + 1.0F;
-  Words bits;
-  std::memcpy(&bits, &biased, 64);
-  bits = (bits << 23) + 0x3f800000U;  // the low bits of `biased` are n
-  Floats scale;
-  std::memcpy(&scale, &bits, 64);
-  x = p * scale;
-}
-
-LLMPROF_INLINE size_t left_of(int64_t columns, int64_t column) {
-  return static_cast<size_t>(std::min<int64_t>(kLanes, columns - column));
-}
-
-template <class T>
-LLMPROF_INLINE void rmsnorm_rows(const RowArrays& of, int64_t first, int64_t last) {
-  const size_t row_bytes = static_cast<size_t>(of.columns) * T::kBytes;
-  const char* const gain = static_cast<const char*>(of.gain);
-  for (int64_t row = first; row < last; ++row) {
-    const size_t at = static_cast<size_t>(row) * row_bytes;
-    const char* x = static_cast<const char*>(of.x) + at;
-    char* const residual = of.residual != nullptr ? static_cast<char*>(of.residual) + at : nullptr;
-    Floats squares{};
-    for (int64_t column = 0; column < of.columns; column += kLanes) {
-      const size_t count = left_of(of.columns, column), offset = static_cast<size_t>(column) * T::kBytes;
-      Floats value;
-      T::load(x + offset, count, value);
-      if (residual != nullptr) {
-        Floats before;
-        T::load(residual + offset, count, before);
-        value += before;
-        T::round(value);
-        T::store(residual + offset, count, value);
-      }
-      squares += value * value;
-    }
-    if (residual != nullptr) x = residual;
-    const float scale = 1.0F / std::sqrt(sum_of(squares) / static_cast<float>(of.columns) + of.epsilon);
-    char* const out = static_cast<char*>(of.out) + at;
-    for (int64_t column = 0; column < of.columns; column += kLanes) {
-      const size_t count = left_of(of.columns, column), offset = static_cast<size_t>(column) * T::kBytes;
-      Floats value, weight;
-      T::load(x + offset, count, value);
-      T::load(gain + offset, count, weight);
-      T::store(out + offset, count, value * scale * weight);
-    }
-  }
-}
-
-// gelu by tanh: y / (1 + exp(-2 u)), u = sqrt(2 / pi) (y + 0.044715 y^3).
-LLMPROF_INLINE void gelu(Floats& y) {
-  Floats e = -1.5957691216F * (y + 0.044715F * y * y * y);
-  exponential(e);
-  y = y / (1.0F + e);
-}
-
-template <class T>
-LLMPROF_INLINE void layernorm_gelu_rows(const RowArrays& of, int64_t first, int64_t last) {
-  const size_t row_bytes = static_cast<size_t>(of.columns) * T::kBytes;
-  const auto columns = static_cast<float>(of.columns);
-  for (int64_t row = first; row < last; ++row) {
-    const char* const x = static_cast<const char*>(of.x) + static_cast<size_t>(row) * row_bytes;
-    Floats sums{};
-    for (int64_t column = 0; column < of.columns; column += kLanes) {
-      Floats value;
-      T::load(x + static_cast<size_t>(column) * T::kBytes, left_of(of.columns, column), value);
-      sums += value;
-    }
-    const float mean = sum_of(sums) / columns;
-    Floats squares{};
-    for (int64_t column = 0; column < of.columns; column += kLanes) {
-      const size_t count = left_of(of.columns, column);
-      Floats value;
-      T::load(x + static_cast<size_t>(column) * T::kBytes, count, value);
-      value -= mean;
-      for (size_t lane = count; lane < kLanes; ++lane) value[lane] = 0;
-      squares += value * value;
-    }
-    const float scale = 1.0F / std::sqrt(sum_of(squares) / columns + of.epsilon);
-    char* const out = static_cast<char*>(of.out) + static_cast<size_t>(row) * row_bytes;
-    for (int64_t column = 0; column < of.columns; column += kLanes) {
-      const size_t count = left_of(of.columns, column), offset = static_cast<size_t>(column) * T::kBytes;
-      Floats value, weight, shift;
-      T::load(x + offset, count, value);
-      T::load(static_cast<const char*>(of.gain) + offset, count, weight);
-      T::load(static_cast<const char*>(of.bias) + offset, count, shift);
-      value = (value - mean) * scale * weight + shift;
-      gelu(value);
-      T::store(out + offset, count, value);
-    }
-  }
-}
-
-template <class T>
-LLMPROF_INLINE void softmax_rows(const RowArrays& of, int64_t first, int64_t last) {
-  const size_t row_bytes = static_cast<size_t>(of.columns) * T::kBytes;
-  for (int64_t row = first; row < last; ++row) {
-    const char* const x = static_cast<const char*>(of.x) + static_cast<size_t>(row) * row_bytes;
-    char* const out = static_cast<char*>(of.out) + static_cast<size_t>(row) * row_bytes;
-    Floats most = Floats{} - std::numeric_limits<float>::infinity();
-    for (int64_t column = 0; column < of.columns; column += kLanes) {
-      const size_t count = left_of(of.columns, column);
-      Floats value;
-      T::load(x + static_cast<size_t>(column) * T::kBytes, count, value);
-      for (size_t lane = count; lane < kLanes; ++lane) value[lane] = value[0];
-      most = value > most ? value : most;
-    }
-    float top = most[0];
-    for (int lane = 1; lane < kLanes; ++lane) top = std::max(top, most[lane]);
-    // Twice the exponential rather than a row of fp32 between: the row is in the cache, and bf16 would round twice.
-    Floats sums{};
-    for (int64_t column = 0; column < of.columns; column += kLanes) {
-      const size_t count = left_of(of.columns, column);
-      Floats value;
-      T::load(x + static_cast<size_t>(column) * T::kBytes, count, value);
-      value -= top;
-      exponential(value);
-      for (size_t lane = count; lane < kLanes; ++lane) value[lane] = 0;
-      sums += value;
-    }
-    const float share = 1.0F / sum_of(sums);
-    for (int64_t column = 0; column < of.columns; column += kLanes) {
-      const size_t count = left_of(of.columns, column), offset = static_cast<size_t>(column) * T::kBytes;
-      Floats value;
-      T::load(x + offset, count, value);
-      value -= top;
-      exponential(value);
-      T::store(out + offset, count, value * share);
-    }
-  }
-}
-
-template <class T>
-LLMPROF_INLINE void swiglu_rows(const RowArrays& of, int64_t first, int64_t last) {
-  const size_t row_bytes = static_cast<size_t>(of.columns) * T::kBytes;
-  for (int64_t row = first; row < last; ++row) {
-    const char* const gates = static_cast<const char*>(of.x) + static_cast<size_t>(row) * 2 * row_bytes;
-    char* const out = static_cast<char*>(of.out) + static_cast<size_t>(row) * row_bytes;
-    for (int64_t column = 0; column < of.columns; column += kLanes) {
-      const size_t count = left_of(of.columns, column), offset = static_cast<size_t>(column) * T::kBytes;
-      Floats gate, up;
-      T::load(gates + offset, count, gate);
-      T::load(gates + row_bytes + offset, count, up);
-      Floats e = -gate;
-      exponential(e);
-      T::store(out + offset, count, gate / (1.0F + e) * up);
-    }
-  }
-}
-
-#define LLMPROF_ROW_KERNELS(WIDTH, TARGET, TYPE)                                                                       \
-  TARGET void rmsnorm_##WIDTH##_##TYPE(const RowArrays& of, int64_t first, int64_t last) {                             \
-    rmsnorm_rows<TYPE>(of, first, last);                                                                               \
-  }                                                                                                                    \
-  TARGET void layernorm_gelu_##WIDTH##_##TYPE(const RowArrays& of, int64_t first, int64_t last) {                      \
-    layernorm_gelu_rows<TYPE>(of, first, last);                                                                        \
-  }                                                                                                                    \
-  TARGET void softmax_##WIDTH##_##TYPE(const RowArrays& of, int64_t first, int64_t last) {                             \
-    softmax_rows<TYPE>(of, first, last);                                                                               \
-  }                                                                                                                    \
-  TARGET void swiglu_##WIDTH##_##TYPE(const RowArrays& of, int64_t first, int64_t last) {                              \
-    swiglu_rows<TYPE>(of, first, last);                                                                                \
-  }                                                                                                                    \
-  constexpr RowKernels k_##WIDTH##_##TYPE = {"own " #WIDTH, rmsnorm_##WIDTH##_##TYPE, layernorm_gelu_##WIDTH##_##TYPE, \
-                                             softmax_##WIDTH##_##TYPE, swiglu_##WIDTH##_##TYPE};
 #if defined(__x86_64__)
-LLMPROF_ROW_KERNELS(avx512, __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma"))), Fp32)
-LLMPROF_ROW_KERNELS(avx512, __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma"))), Bf16)
-LLMPROF_ROW_KERNELS(avx2, __attribute__((target("avx2,fma"))), Fp32)
-LLMPROF_ROW_KERNELS(avx2, __attribute__((target("avx2,fma"))), Bf16)
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,fma")
 #endif
-LLMPROF_ROW_KERNELS(plain, , Fp32)
-LLMPROF_ROW_KERNELS(plain, , Bf16)
+namespace avx512 {
+#include "device/cpu/ops/row_bodies.h"
+}
+#if defined(__clang__)
+#pragma clang attribute pop
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#endif
+namespace avx2 {
+#include "device/cpu/ops/row_bodies.h"
+}
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif
+namespace plain {
+#include "device/cpu/ops/row_bodies.h"
+}
+
+template <class Make32, class Make16>
+RowKernels of_type(DType dtype, const char* name, Make32 make32, Make16 make16) {
+  return dtype == DType::kBf16 ? make16(name) : make32(name);
+}
 
 }  // namespace
 
 std::vector<RowKernels> row_kernels(const Instructions& instructions, DType dtype) {
-  const bool narrow = dtype == DType::kBf16;
-  std::vector<RowKernels> kernels;
+  std::vector<RowKernels> all;
 #if defined(__x86_64__)
-  if (instructions.avx512) kernels.push_back(narrow ? k_avx512_Bf16 : k_avx512_Fp32);
-  if (instructions.avx2) kernels.push_back(narrow ? k_avx2_Bf16 : k_avx2_Fp32);
+  if (instructions.avx512)
+    all.push_back(of_type(dtype, "own AVX-512", avx512::kernels<avx512::Fp32>, avx512::kernels<avx512::Bf16>));
+  if (instructions.avx2)
+    all.push_back(of_type(dtype, "own AVX2", avx2::kernels<avx2::Fp32>, avx2::kernels<avx2::Bf16>));
 #else
   static_cast<void>(instructions);
 #endif
-  if (kernels.empty()) kernels.push_back(narrow ? k_plain_Bf16 : k_plain_Fp32);
-  return kernels;
+  if (all.empty()) all.push_back(of_type(dtype, "own plain", plain::kernels<plain::Fp32>, plain::kernels<plain::Bf16>));
+  return all;
 }
 
 }  // namespace llmprof::device::cpu
