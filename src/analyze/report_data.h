@@ -87,7 +87,7 @@ bool is_warm_up_stage(std::string_view name);
   F(OptDouble, tensor_cycles, "cycles", "Cycles in which the tensor pipe was active, all SMs, by hardware counter")    \
   F(OptDouble, fma_instructions, "", "Warp instructions of the FMA pipes, by hardware counter (deep mode)")            \
   F(OptDouble, tensor_flops_measured, "FLOP", "At most: tensor_cycles at the full rate of the fastest element type")   \
-  F(OptDouble, fma_flops_measured, "FLOP", "At most: fma_instructions as 32 multiply-adds each")                       \
+  F(OptDouble, fma_flops_measured, "FLOP", "At most: 32 multiply-adds an FMA instruction, 64 on packed halves")        \
   F(OptDouble, flops_measured, "FLOP", "At most executed, tile padding included: tensor_flops + fma_flops_measured")   \
   F(OptDouble, flops_measured_over_flops, "", "flops_measured / flops: at least 1 if the shapes tell the truth")       \
   F(OptDouble, tflops, "TFLOP/s", "flops / wall_ms")                                                                   \

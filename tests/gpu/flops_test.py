@@ -7,7 +7,6 @@ What llmprof gives is an upper bound, so it must never be below the truth; for k
 be close. Multiply-adds in single precision and on packed halves come from a CUDA program (compiled here with nvcc), as do
 tensor instructions that cannot fill the pipe; matrix products in BF16 and in single precision come from PyTorch.
 """
-import os
 import pathlib
 import sys
 import tempfile
@@ -101,8 +100,9 @@ def main():
     commands["product-fp32"] = lambda: products(args, 4096, "float32")
     commands["product-bf16"] = lambda: products(args, 8192, "bfloat16")
     # On a machine that has just started, CUPTI takes longer to load than the recorder waits for the counters.
-    harness.execute([args.llmprof, "run", "-q", "--mode", "deep", "-o", os.path.join(tempfile.mkdtemp(), "cold"), "--",
-                     *products(args, 1024, "float32")[:-1], "1"], args.timeout)
+    with tempfile.TemporaryDirectory(prefix="llmprof-gpu-test-") as folder:
+        harness.execute([args.llmprof, "run", "-q", "--mode", "deep", "-o", str(pathlib.Path(folder) / "cold"), "--",
+                         *products(args, 1024, "float32")[:-1], "1"], args.timeout)
     for name, command in commands.items():
         if (name not in state or "error" in state.get(name)) and not budget.spent(60):
             try:

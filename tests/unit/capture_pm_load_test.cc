@@ -1,26 +1,15 @@
-// The counter sampler under load: when decoding counts as too slow, and that deep mode does not lose a busy stretch to
-// finding out.
+// When decoding counts as too slow, and what is given up then. The sampler under load is in
+// capture_samplers_counters_test.cc.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <chrono>
-#include <csignal>
-#include <thread>
+#include <algorithm>
+#include <string>
 
 #include "capture/samplers/pm_load.h"
 #include "capture/samplers/pm_metrics.h"
-#include "capture/samplers/pm_sampler.h"
-#include "capture_samplers_support.h"
 
 namespace llmprof::samplers {
 namespace {
-
-using testing::kFakeCupti;
-using testing::kFakeNvml;
-using testing::Settings;
-using testing::SpoolContent;
-using testing::TemporaryFolder;
 
 constexpr int64_t kMs = 1000000, kPeriodNs = 20 * kMs;
 
@@ -92,48 +81,6 @@ TEST(PmLoad, TheCoreOfDeepModeHoldsWhatFlopsAreCountedWith) {
     rest += column == "l2_hit_frac" ? 1 : 0;
   }
   EXPECT_EQ(rest, 1U);
-}
-
-// A GPU on which more counters than the core's cannot be decoded in time.
-TEST(PmLoad, DeepModeSamplesABusyGpuWithoutARestart) {
-  const TemporaryFolder folder;
-  Settings settings{{"LLMPROF_LIBCUDA", kFakeCupti}, {"LLMPROF_NVML", kFakeNvml}, {"FAKE_PM_SLOW_ABOVE", "12"}};
-  CounterSamplerOptions options;
-  options.folder = folder.path();
-  options.gpu_uuid = "GPU-00000000-0000-0000-0000-000000000000";
-  options.cupti_path = kFakeCupti;
-  options.interval_ns = 200000;
-  options.operations = true;
-  int ready[2];
-  ASSERT_EQ(pipe(ready), 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    options.ready_fd = ready[1];
-    _exit(run_counter_sampler(options));
-  }
-  close(ready[1]);
-  char first = 0;
-  EXPECT_EQ(read(ready[0], &first, 1), 1);
-  std::this_thread::sleep_for(std::chrono::milliseconds(600));
-  kill(child, SIGTERM);
-  int status = -1;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  close(ready[0]);
-  EXPECT_EQ(status, 0);
-
-  const SpoolContent spool = testing::read_spool(folder.path() + "/samples/counters-0.spool");
-  EXPECT_EQ(spool.note_counts.count("counter-samples-lost"), 0U) << spool.note("counter-samples-lost");
-  ASSERT_EQ(spool.sets.size(), 1U);
-  ASSERT_GT(spool.counters.size(), 2000U);
-  for (size_t i = 1; i < spool.counters.size(); ++i)
-    ASSERT_EQ(spool.counters[i].start_ns, spool.counters[i - 1].end_ns) << i;
-  // What the FLOPs of a stage are computed from.
-  for (const char* column : {"sm_active_frac", "tensor_active_frac", "sm_clock_hz", "dram_read_bytes_per_s",
-                             "dram_write_bytes_per_s", "fma_instructions_per_s", "fma_half_instructions_per_s"})
-    EXPECT_GE(spool.column("pm-sampling", column), 0) << column;
-  const std::string note = spool.note("recorder-note");
-  EXPECT_NE(note.find("l2_hit_frac"), std::string::npos) << "what is left out is said: " << note;
-  EXPECT_EQ(note.find("fma_"), std::string::npos) << note;
 }
 
 }  // namespace

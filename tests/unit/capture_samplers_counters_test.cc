@@ -98,6 +98,28 @@ TEST_F(Counters, DeepModeCountsArithmeticToo) {
             std::string::npos);
 }
 
+// A GPU on which more counters than the core's cannot be decoded in time.
+TEST_F(Counters, DeepModeSamplesABusyGpuWithoutARestart) {
+  const Settings slow{{"FAKE_PM_SLOW_ABOVE", "12"}};
+  length_ms_ = 600;
+  options_.operations = true;
+  const SamplerRun run = sample();
+  EXPECT_EQ(run.exit_code, 0);
+  const SpoolContent& spool = run.spool;
+  EXPECT_EQ(spool.note_counts.count("counter-samples-lost"), 0U) << spool.note("counter-samples-lost");
+  ASSERT_EQ(spool.sets.size(), 1U);
+  ASSERT_GT(spool.counters.size(), 2000U);
+  for (size_t i = 1; i < spool.counters.size(); ++i)
+    ASSERT_EQ(spool.counters[i].start_ns, spool.counters[i - 1].end_ns) << i;
+  // What the FLOPs of a stage are computed from.
+  for (const char* column : {"sm_active_frac", "tensor_active_frac", "sm_clock_hz", "dram_read_bytes_per_s",
+                             "dram_write_bytes_per_s", "fma_instructions_per_s", "fma_half_instructions_per_s"})
+    EXPECT_GE(spool.column("pm-sampling", column), 0) << column;
+  const std::string note = spool.note("recorder-note");
+  EXPECT_NE(note.find("l2_hit_frac"), std::string::npos) << "what is left out is said: " << note;
+  EXPECT_EQ(note.find("fma_"), std::string::npos) << note;
+}
+
 TEST_F(Counters, StoresEverySampleButTheFirst) {
   const SamplerRun run = sample();
   EXPECT_EQ(run.exit_code, 0);

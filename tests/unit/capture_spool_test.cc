@@ -647,7 +647,7 @@ TEST_F(SpoolTest, BytesPerRecord) {
   });
   EXPECT_LE(kernel, 12.0);
   EXPECT_LE(api, 8.5);
-  EXPECT_LE(sample, 50.0);
+  EXPECT_LE(sample, 40.0);
   RecordProperty("kernel_bytes", std::to_string(kernel));
   RecordProperty("api_bytes", std::to_string(api));
   RecordProperty("sample_bytes", std::to_string(sample));
