@@ -17,7 +17,7 @@ KERNEL void swiglu(const Words* in, Words* out, u64 count, u32 packs) {
     up.unpack(up_words);
 #pragma unroll
     for (int e = 0; e < Pack<T>::kCount; ++e)
-      gate.v[e] *= up.v[e] * reciprocal(1.0f + exp2_fast(-1.4426950408889634f * gate.v[e]));
+      gate.v[e] *= up.v[e] * reciprocal_fast(1.0f + exp2_fast(-1.4426950408889634f * gate.v[e]));
     store_stream(out + p, gate.packed());
   }
 }

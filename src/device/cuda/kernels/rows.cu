@@ -101,7 +101,7 @@ KERNEL void layernorm_gelu(const Words* x, const Words* gain, const Words* bias,
         const float y = (a.v[e] - mean) * scale * g.v[e] + b.v[e];
         // tanh(u) = 2 / (1 + exp(-2 u)) - 1, so gelu(y) = y / (1 + exp(-2 u)).
         const float u2 = 1.5957691216057308f * (y + 0.044715f * y * y * y);
-        a.v[e] = y * reciprocal(1.0f + exp2_fast(-1.4426950408889634f * u2));
+        a.v[e] = y * reciprocal_fast(1.0f + exp2_fast(-1.4426950408889634f * u2));
       }
       store_stream(out + row * packs + ITEM_INDEX, a.packed());
     }

@@ -114,17 +114,8 @@ class RopeOp : public ElementwiseOp {
  protected:
   // A table of true angles: random ones would let the numbers grow with every execution.
   Status set_made(int set) override {
-    std::vector<float> table(static_cast<size_t>(tokens_ * head_));
-    const int64_t half = head_ / 2;
-    for (int64_t token = 0; token < tokens_; ++token) {
-      for (int64_t i = 0; i < half; ++i) {
-        const double angle =
-            static_cast<double>(token) * std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(head_));
-        table[static_cast<size_t>(token * head_ + i)] = static_cast<float>(std::cos(angle));
-        table[static_cast<size_t>(token * head_ + half + i)] = static_cast<float>(std::sin(angle));
-      }
-    }
-    return device_.upload(array(set, 2), 0, table.data(), table.size() * sizeof(float));
+    if (table_.empty()) make_table();
+    return device_.upload(array(set, 2), 0, table_.data(), table_.size() * sizeof(float));
   }
 
   Result<Check> compare(size_t) override {
@@ -146,7 +137,24 @@ class RopeOp : public ElementwiseOp {
   }
 
  private:
+  // Cosines, then sines, of each token: the same for every set.
+  void make_table() {
+    const int64_t half = head_ / 2;
+    std::vector<double> frequencies(static_cast<size_t>(half));
+    for (int64_t i = 0; i < half; ++i)
+      frequencies[static_cast<size_t>(i)] = std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(head_));
+    table_.resize(static_cast<size_t>(tokens_ * head_));
+    for (int64_t token = 0; token < tokens_; ++token) {
+      for (int64_t i = 0; i < half; ++i) {
+        const double angle = static_cast<double>(token) * frequencies[static_cast<size_t>(i)];
+        table_[static_cast<size_t>(token * head_ + i)] = static_cast<float>(std::cos(angle));
+        table_[static_cast<size_t>(token * head_ + half + i)] = static_cast<float>(std::sin(angle));
+      }
+    }
+  }
+
   int64_t tokens_ = 0, heads_ = 0, kv_heads_ = 0, head_ = 0;
+  std::vector<float> table_;
 };
 
 // out, table, index
