@@ -14,6 +14,7 @@ constexpr int kScreenLaunchesMax = 5;
 constexpr size_t kFinalists = 3;
 constexpr double kFinalUs = 10'000;  // of one finalist in one round
 constexpr int kFinalLaunchesMax = 4096;
+constexpr double kRunsPerTime = 3;  // of a timing: warm-up, the repetition that is not timed, and the one that is
 
 struct Entry {
   size_t position;
@@ -33,14 +34,30 @@ Result<double> time_once(device::Device& device, const device::Candidate& candid
   return samples[0].us;
 }
 
-// Times of the entries, `kRounds` each; an entry that cannot be run any more loses its place.
+struct Rounds {
+  int rounds = 0;  // 0: nothing is played
+  double each_us = 0;
+};
+// As many rounds as the budget allows for, up to kRounds, and what one entry may take in one of them.
+Rounds plan_rounds(const std::vector<Entry>& entries, double budget_us, double each_us_max) {
+  double once_us = 0;
+  for (const Entry& entry : entries) once_us += entry.once_us;
+  Rounds plan;
+  plan.rounds = static_cast<int>(std::clamp(budget_us / (kRunsPerTime * std::max(once_us, 1.0)), 0.0, double{kRounds}));
+  if (plan.rounds > 0)
+    plan.each_us = std::min(each_us_max, budget_us / (2.0 * plan.rounds * static_cast<double>(entries.size())));
+  return plan;
+}
+
+// Times of the entries, one in each round; an error if one cannot be run any more.
 Status play_rounds(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index, int sets,
-                   double budget_us, int launches_max, std::vector<Entry>& entries, const std::atomic<bool>& stop) {
-  for (Entry& entry : entries) entry.us.clear();
-  for (int round = 0; round < kRounds; ++round) {
+                   const Rounds& plan, int launches_max, std::vector<Entry>& entries, const std::atomic<bool>& stop) {
+  if (plan.rounds > 0)
+    for (Entry& entry : entries) entry.us.clear();
+  for (int round = 0; round < plan.rounds; ++round) {
     for (Entry& entry : entries) {
       if (stop) return {};
-      const int launches = launches_for(entry.once_us, budget_us, launches_max);
+      const int launches = launches_for(entry.once_us, plan.each_us, launches_max);
       LLMPROF_ASSIGN(const double us, time_once(device, op.candidates()[index[entry.position]], sets, launches));
       entry.us.push_back(us);
     }
@@ -82,18 +99,23 @@ RightCandidates check_candidates(device::PreparedOp& op, const std::atomic<bool>
 }
 
 Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index,
-                                int sets, const std::atomic<bool>& stop) {
+                                int sets, double budget_s, const std::atomic<bool>& stop) {
   std::vector<Entry> entries;
   for (size_t i = 0; i < index.size() && !stop; ++i) {
     const device::Candidate& candidate = op.candidates()[index[i]];
-    LLMPROF_CHECK(time_once(device, candidate, sets, 1));  // first calls load, compile and allocate
-    LLMPROF_ASSIGN(const double us, time_once(device, candidate, sets, 1));
+    LLMPROF_ASSIGN(double us, time_once(device, candidate, sets, 1));
+    // First calls load, compile and allocate; where they take long anyhow, the check has made them already.
+    if (us < kScreenUs) {
+      LLMPROF_ASSIGN(us, time_once(device, candidate, sets, 1));
+    }
     entries.push_back({i, us, {us}});
   }
   if (stop) return Choice{};
   const auto faster = [](const Entry& a, const Entry& b) { return a.median() < b.median(); };
+  const double half_us = budget_s * 1e6 / 2;
   if (entries.size() > 1) {
-    LLMPROF_CHECK(play_rounds(device, op, index, sets, kScreenUs, kScreenLaunchesMax, entries, stop));
+    LLMPROF_CHECK(play_rounds(device, op, index, sets, plan_rounds(entries, half_us, kScreenUs), kScreenLaunchesMax,
+                              entries, stop));
     if (stop) return Choice{};
     std::stable_sort(entries.begin(), entries.end(), faster);
     std::vector<Entry> finalists(entries.begin(),
@@ -103,7 +125,10 @@ Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, 
     entries = std::move(finalists);
     for (Entry& entry : entries) entry.once_us = entry.median();
   }
-  LLMPROF_CHECK(play_rounds(device, op, index, sets, kFinalUs, kFinalLaunchesMax, entries, stop));
+  // The times of slow candidates are good enough after one round, and those of one candidate alone size its batches.
+  Rounds last = plan_rounds(entries, half_us, kFinalUs);
+  last.rounds = std::max(last.rounds, 1);
+  LLMPROF_CHECK(play_rounds(device, op, index, sets, last, kFinalLaunchesMax, entries, stop));
   if (stop) return Choice{};
   const std::vector<Entry>::const_iterator best = std::min_element(entries.begin(), entries.end(), faster);
   Choice choice{best->position, best->median(), 0};

@@ -22,8 +22,9 @@ struct Choice {
   double us = 0;        // of one execution, roughly
   double gap_frac = 0;  // how much slower the first of them was
 };
-// A quick round over all, a longer one over the three best and the first. Needs at least one.
+// A quick round over all, a longer one over the three best and the first, within `budget_s` where candidates are fast
+// enough for it. Needs at least one.
 Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index,
-                                int sets, const std::atomic<bool>& stop);
+                                int sets, double budget_s, const std::atomic<bool>& stop);
 
 }  // namespace llmprof::bench

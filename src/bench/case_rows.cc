@@ -131,6 +131,13 @@ CaseRow common_row(const CaseResult& result) {
     row.check_rel_l2 = result.check.rel_l2;
   }
   row.bound = bound_name(Bound::kUnknown);
+  if (!result.backend.empty()) {
+    row.prepare_s = result.phases.prepare_s;
+    row.check_s = result.phases.check_s;
+    row.choose_s = result.phases.choose_s;
+    row.settle_s = result.phases.settle_s;
+    row.timing_s = result.phases.timing_s;
+  }
   row.seed = static_cast<int64_t>(result.params.seed);
   row.repro = repro_line(result.operation, result.params);
   return row;

@@ -9,6 +9,7 @@
 
 #include "base/text_table.h"
 #include "bench/data_sheet.h"
+#include "bench/plan.h"
 
 namespace llmprof::bench {
 namespace {
@@ -22,7 +23,7 @@ struct GemmShape {
   double flops() const { return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
 };
 // In growing order. The first ones tell how long the next will take.
-constexpr GemmShape kCudaShapes[] = {{4096, 4096, 4096}, {2048, 2048, 13312}, {8192, 8192, 8192}, {16384, 8192, 8192}};
+constexpr GemmShape kCudaShapes[] = {{2048, 2048, 13312}, {8192, 8192, 8192}, {16384, 8192, 8192}};
 constexpr GemmShape kCpuShapes[] = {{1024, 1024, 1024}, {2048, 2048, 2048}, {4096, 4096, 4096}};
 constexpr double kLaunchMaxS = 0.5, kQuickLaunchMaxS = 0.15;  // of one product: ten are needed
 
@@ -31,7 +32,7 @@ constexpr int64_t kCpuArrayBytesMin = int64_t{256} << 20, kCpuQuickArrayBytesMin
 constexpr int64_t kCachesPerArray = 4;  // STREAM's rule: arrays of four times the last cache
 constexpr int64_t kFreePerArray = 8;    // three arrays, twice, and room
 constexpr std::string_view kMemoryKinds[] = {"read", "write", "copy", "triad"};
-constexpr int64_t kCopyBytes = int64_t{256} << 20;
+constexpr int64_t kCopyBytes = int64_t{256} << 20, kQuickCopyBytes = int64_t{64} << 20;
 constexpr double kAboveSheet = 1.02;  // a rate that cannot be: the clock or the sheet is not what we think
 constexpr double kScreenS = 0.15, kQuickScreenS = 0.05;
 // Parts of the cache that hold the working set of its bandwidth: more than the caches before it, less than all of it.
@@ -58,6 +59,14 @@ double gbs_of(const CaseResult& result) {
   return us > 0 ? result.cost.bytes() / us / 1e3 : 0;
 }
 
+void add_phases(const Phases& from, Phases& to) {
+  to.prepare_s += from.prepare_s;
+  to.check_s += from.check_s;
+  to.choose_s += from.choose_s;
+  to.settle_s += from.settle_s;
+  to.timing_s += from.timing_s;
+}
+
 std::string shape_text(const GemmShape& shape) { return fmt::format("{}x{}x{}", shape.m, shape.n, shape.k); }
 
 class PeaksRun {
@@ -66,17 +75,23 @@ class PeaksRun {
            const std::function<void(const PeakRow&)>& done)
       : device_(device), options_(options), stop_(stop), done_(done) {
     peaks_.device = device.identity();
+    peaks_.quick = options.quick;
     full_.cold = false;
-    full_.sustained_min_s = options.quick ? 0.25 : 1.0;
-    full_.settle_max_s = options.quick ? 0.5 : 3.0;
-    full_.wall_max_s = options.quick ? 1.5 : 10.0;
+    full_.sustained_min_s = options.quick ? 0.1 : 0.5;
+    full_.settle_max_s = options.quick ? 0.1 : 2.0;
+    full_.wall_max_s = options.quick ? 1.0 : 5.0;
+    full_.choose_s = options.quick ? 0.1 : 0.3;
     full_.sets_max = 2;  // operands of peaks exceed the cache by far; a second set costs memory and shows nothing new
     screen_ = full_;
     screen_.sustained_min_s = options.quick ? kQuickScreenS : kScreenS;
     screen_.settle_max_s = 0;
     screen_.wall_max_s = 2 * kLaunchMaxS;
     screen_.samples_min = 3;
-    for (Protocol* protocol : {&full_, &screen_}) {
+    screen_.choose_s = 0.1;
+    small_ = full_;
+    small_.settle_max_s = std::min(full_.settle_max_s, 0.2);
+    small_.sustained_min_s = std::min(full_.sustained_min_s, 0.25);
+    for (Protocol* protocol : {&full_, &screen_, &small_}) {
       protocol->sustained_min_s *= options.time_factor;
       protocol->settle_max_s *= options.time_factor;
       protocol->wall_max_s *= options.time_factor;
@@ -110,10 +125,11 @@ class PeaksRun {
   }
 
   void copies(const Operation& memcpy) {
+    const int64_t copy_bytes = options_.quick ? kQuickCopyBytes : kCopyBytes;
     for (const std::string_view variant : memcpy.variants) {
       if (stop_) return;
       options_.begin(fmt::format("copy {}", variant));
-      bandwidth_row(std::string(variant), memcpy, variant, std::min(kCopyBytes, array_bytes()), full_);
+      bandwidth_row(std::string(variant), memcpy, variant, std::min(copy_bytes, array_bytes()), small_);
     }
   }
 
@@ -123,10 +139,10 @@ class PeaksRun {
       options_.begin(fmt::format("latency {}", variant));
       const Result<OpParams> params = make_params(launch, DType::kUnknown, variant, {});
       if (!params) continue;
-      CaseResult result = measure(device_, launch, *params, full_, stop_);
+      CaseResult result = measure(device_, launch, *params, small_, stop_);
       const double us = median_us(result);
       const bool starts = variant == "eager" || variant == "graph_node";
-      add({"latency", (starts ? "launch_" : "") + std::string(variant), "", std::move(result), us, ""});
+      add({"latency", (starts ? "launch_" : "") + std::string(variant), "", std::move(result), us, "", false});
     }
   }
 
@@ -170,40 +186,56 @@ class PeaksRun {
     return result;
   }
 
+  // The shapes to look at. A quick look at a GPU takes one: large where arithmetic is fast.
+  std::span<const GemmShape> shapes_for(DType dtype) const {
+    if (cpu()) return kCpuShapes;
+    if (!options_.quick) return kCudaShapes;
+    static constexpr GemmShape kSlow[] = {{4096, 4096, 4096}}, kFast[] = {{8192, 8192, 8192}};
+    const bool fast = dtype_bytes(dtype) <= 2 || dtype == DType::kTf32;
+    return fast ? std::span<const GemmShape>(kFast) : kSlow;
+  }
+
   // A short look at every shape, and then the best one again under the whole protocol.
   void gemm_peak(const Operation& gemm, DType dtype) {
     options_.begin(fmt::format("{} matrix products", dtype_name(dtype)));
-    const std::span<const GemmShape> shapes = cpu() ? std::span<const GemmShape>(kCpuShapes) : kCudaShapes;
+    const std::span<const GemmShape> shapes = shapes_for(dtype);
     const double launch_max_s = options_.quick ? kQuickLaunchMaxS : kLaunchMaxS;
     std::optional<GemmShape> best;
     double best_tflops = 0;
     CaseResult last;
+    spent_ = {};
     for (const GemmShape& shape : shapes) {
+      if (shapes.size() == 1) {
+        best = shape;
+        break;
+      }
       if (best && shape.flops() / (best_tflops * 1e12) > launch_max_s) break;
       last = gemm_case(gemm, dtype, shape, screen_);
       if (stop_) return;
       if (last.status == CaseStatus::kUnsupported) break;
+      add_phases(last.phases, spent_);
       if (tflops_of(last) <= best_tflops) continue;
       best = shape;
       best_tflops = tflops_of(last);
     }
-    if (!best) return add({"flops", std::string(dtype_name(dtype)), "library", std::move(last), 0, ""});
+    if (!best) return add({"flops", std::string(dtype_name(dtype)), "library", std::move(last), 0, "", false});
     CaseResult result = gemm_case(gemm, dtype, *best, full_);
+    add_phases(spent_, result.phases);
     const double tflops = tflops_of(result);
-    add({"flops", std::string(dtype_name(dtype)), "library", std::move(result), tflops, shape_text(*best)});
+    add({"flops", std::string(dtype_name(dtype)), "library", std::move(result), tflops, shape_text(*best), false});
   }
 
   void register_peak(const Operation& registers, DType dtype) {
     if (std::find(registers.dtypes.begin(), registers.dtypes.end(), dtype) == registers.dtypes.end()) return;
     options_.begin(fmt::format("{} in registers", dtype_name(dtype)));
-    // A GPU does the usual amount in a microsecond.
-    std::vector<std::pair<std::string, int64_t>> changes;
-    if (!cpu()) changes.emplace_back("mflop", 1'000'000);
-    const Result<OpParams> params = make_params(registers, dtype, {}, changes);
-    if (!params) return;
-    CaseResult result = measure(device_, registers, *params, full_, stop_);
+    const Result<CasePlan> plan = plan_case(registers, device_.identity(), dtype, {}, {});
+    if (!plan) return;
+    CaseResult result = measure(device_, registers, plan->params, full_, stop_);
     const double tflops = tflops_of(result);
-    add({"flops", std::string(dtype_name(dtype)), "registers", std::move(result), tflops, ""});
+    const PeakRow* const library = peaks_.rows.empty() ? nullptr : &peaks_.rows.back();
+    const bool below = library != nullptr && library->name == dtype_name(dtype) && library->path == "library" &&
+                       tflops < library->value;
+    add({"flops", std::string(dtype_name(dtype)), "registers", std::move(result), tflops, "", below});
   }
 
   void bandwidth_row(const std::string& name, const Operation& operation, std::string_view variant, int64_t bytes,
@@ -213,7 +245,7 @@ class PeaksRun {
     CaseResult result = measure(device_, operation, *params, protocol, stop_);
     const double gbs = gbs_of(result);
     const std::string moved = format_bytes(result.cost.bytes());
-    add({"bandwidth", name, "", std::move(result), gbs, moved});
+    add({"bandwidth", name, "", std::move(result), gbs, moved, false});
   }
 
   // Reads of a working set that stays in the last level of the cache: the best of a few sizes.
@@ -241,7 +273,8 @@ class PeaksRun {
   const PeaksOptions& options_;
   const std::atomic<bool>& stop_;
   const std::function<void(const PeakRow&)>& done_;
-  Protocol full_, screen_;
+  Protocol full_, screen_, small_;  // small: what takes no power
+  Phases spent_;                    // by the screens of the row in hand
   Peaks peaks_;
 };
 
@@ -278,12 +311,16 @@ MeasuredCeilings ceilings_of(const Peaks& peaks) {
   out.unix_s =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   for (const PeakRow& row : peaks.rows) {
-    if (row.result.timings.empty()) continue;
+    if (row.result.timings.empty() || row.below_library) continue;
     if (const std::optional<double> share = of_sheet_at_clock(peaks.device, row); share && *share > kAboveSheet)
       continue;
     const Timing& timing = row.result.timings[0];
-    const MeasuredRate rate = {row.value, backend_and(row.shape, row.result.backend), timing.summary.iqr_frac(),
-                               timing.clock_mhz.value_or(0), timing.power_w.value_or(0)};
+    const MeasuredRate rate = {row.value,
+                               backend_and(row.shape, row.result.backend),
+                               timing.summary.iqr_frac(),
+                               timing.clock_mhz.value_or(0),
+                               timing.power_w.value_or(0),
+                               peaks.quick};
     if (row.group == "flops") {
       (row.path == "library" ? out.library_tflops : out.unit_tflops)[row.name] = rate;
     } else {

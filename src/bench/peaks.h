@@ -29,19 +29,23 @@ struct PeakRow {
   CaseResult result;  // sustained timing, best of the shapes
   double value = 0;   // TFLOP/s, GB/s or us; 0 unless it was timed
   std::string shape;  // "8192x8192x8192", or bytes
+  // A registers row that stays under the library's: the instruction is not how the units reach their rate.
+  bool below_library = false;
 };
 
 struct Peaks {
   device::DeviceIdentity device;
   std::vector<PeakRow> rows;
   std::vector<std::string> remarks;  // what is missing, and why
+  bool quick = false;
   bool interrupted = false;
 };
 
 // Rows in the order of the report; `done` after each.
 Result<Peaks> measure_peaks(device::Device& device, const PeaksOptions& options, const std::atomic<bool>& stop,
                             const std::function<void(const PeakRow&)>& done);
-// Rows that were timed. Those above what the data sheet allows at the clock they ran at are no records, and left out.
+// Rows that were timed, without registers rows under the library's. Those above what the data sheet allows at the clock
+// they ran at are no records, and left out.
 MeasuredCeilings ceilings_of(const Peaks& peaks);
 
 }  // namespace llmprof::bench

@@ -26,6 +26,12 @@ void fill_common(const CaseResult& result, Row& row) {
   row.power_w = timing.power_w;
   row.temperature_c = timing.temperature_c;
   row.throttle = throttle_text(timing);
+  row.checked = result.check.compared;
+  row.prepare_s = result.phases.prepare_s;
+  row.check_s = result.phases.check_s;
+  row.choose_s = result.phases.choose_s;
+  row.settle_s = result.phases.settle_s;
+  row.timing_s = result.phases.timing_s;
 }
 
 void add_flops(const Peaks& peaks, const PeakRow& row, const std::optional<Gpu>& gpu, PeakTables& tables) {
@@ -35,6 +41,7 @@ void add_flops(const Peaks& peaks, const PeakRow& row, const std::optional<Gpu>&
   out.path = row.path;
   out.tflops = row.value;
   out.shape = row.shape;
+  if (row.below_library) out.backend += ", not the unit's limit";
   if (const OptNumber sheet = sheet_tflops(gpu, row.name)) out.of_datasheet_frac = row.value / *sheet;
   out.of_clock_frac = of_sheet_at_clock(peaks.device, row);
   if (row.path == "library") out.gap_to_first_frac = row.result.gap_to_first_frac;

@@ -12,7 +12,7 @@ namespace llmprof::bench {
 namespace {
 
 using device::Operation;
-using Axes = std::vector<std::pair<std::string, int64_t>>;
+using Axes = AxisValues;
 
 constexpr size_t kSweepValuesMax = 1000, kCasesMax = 10'000;
 
@@ -68,43 +68,29 @@ std::vector<Axes> combinations(const Axes& fixed, const std::vector<Sweep>& swee
   return out;
 }
 
-// Shapes of the default suite. Llama-3.1-8B's layers: qkv, o, gate and up, down, lm_head, as n x k.
-struct SuiteGemm {
-  int64_t m, n, k;
-};
-constexpr SuiteGemm kCudaGemms[] = {{8192, 8192, 8192},  {1, 6144, 4096},   {16, 6144, 4096},   {512, 6144, 4096},
-                                    {4096, 6144, 4096},  {1, 4096, 4096},   {16, 4096, 4096},   {512, 4096, 4096},
-                                    {4096, 4096, 4096},  {1, 28672, 4096},  {16, 28672, 4096},  {512, 28672, 4096},
-                                    {4096, 28672, 4096}, {1, 4096, 14336},  {16, 4096, 14336},  {512, 4096, 14336},
-                                    {4096, 4096, 14336}, {1, 128256, 4096}, {16, 128256, 4096}, {512, 128256, 4096},
-                                    {4096, 128256, 4096}};
-constexpr SuiteGemm kQuickGemms[] = {{8192, 8192, 8192}, {1, 4096, 4096}, {512, 4096, 14336}};
-// Of a model of about 0.5 B parameters, which a CPU can run.
-constexpr SuiteGemm kCpuGemms[] = {{1024, 1024, 1024}, {2048, 2048, 2048}, {1, 4096, 4096},
-                                   {16, 4096, 4096},   {128, 896, 4864},   {128, 4864, 896}};
-constexpr SuiteGemm kCpuQuickGemms[] = {{1024, 1024, 1024}, {1, 2048, 2048}, {16, 2048, 2048}};
-
-std::span<const SuiteGemm> suite_gemms(bool cpu, bool quick) {
-  if (cpu) return quick ? std::span<const SuiteGemm>(kCpuQuickGemms) : kCpuGemms;
-  return quick ? std::span<const SuiteGemm>(kQuickGemms) : kCudaGemms;
-}
-
 tl::unexpected<Error> too_many_cases() {
   return fail(fmt::format("more than {} cases", kCasesMax), "--sweep", "fewer values", ExitCode::kUsage);
 }
 
-Status add_plan(const Operation& operation, DType dtype, std::string_view variant, const Axes& axes, uint64_t seed,
-                std::vector<CasePlan>& plans) {
-  LLMPROF_ASSIGN(device::OpParams params, device::make_params(operation, dtype, variant, axes));
-  params.seed = seed;
-  if (plans.size() >= kCasesMax) return too_many_cases();
-  plans.push_back({&operation, std::move(params)});
-  return {};
+// What one execution needs on a GPU to be more than a start and an end.
+struct UsualOnGpu {
+  std::string_view operation, axis;
+  int64_t value;
+};
+constexpr UsualOnGpu kUsualOnGpus[] = {{"registers", "mflop", 1'000'000}};
+
+AxisValues with_usual(const Operation& operation, const device::DeviceIdentity& device, AxisValues axes) {
+  if (device.kind == device::DeviceKind::kCpu) return axes;
+  for (const UsualOnGpu& usual : kUsualOnGpus) {
+    if (usual.operation != operation.name) continue;
+    const bool given =
+        std::any_of(axes.begin(), axes.end(), [&](const auto& axis) { return axis.first == usual.axis; });
+    if (!given) axes.emplace_back(usual.axis, usual.value);
+  }
+  return axes;
 }
 
-bool has_dtype(const Operation& operation, DType dtype) {
-  return std::find(operation.dtypes.begin(), operation.dtypes.end(), dtype) != operation.dtypes.end();
-}
+}  // namespace
 
 bool possible(const Operation& operation, const device::DeviceIdentity& device, const device::OpParams& params) {
   const bool cpu = device.kind == device::DeviceKind::kCpu;
@@ -112,7 +98,28 @@ bool possible(const Operation& operation, const device::DeviceIdentity& device, 
   return operation.unsupported == nullptr || !operation.unsupported(device, params);
 }
 
-}  // namespace
+Result<CasePlan> plan_case(const Operation& operation, const device::DeviceIdentity& device, DType dtype,
+                           std::string_view variant, const AxisValues& axes) {
+  const AxisValues all = with_usual(operation, device, axes);
+  LLMPROF_ASSIGN(device::OpParams usual, device::make_params(operation, dtype, variant, all));
+  CasePlan plan{&operation, usual, {}};
+  if (possible(operation, device, usual)) return plan;
+  std::vector<std::string_view> variants(operation.variants.begin(), operation.variants.end());
+  if (variants.empty() || !variant.empty()) variants = {usual.variant};
+  std::vector<DType> dtypes(operation.dtypes.begin(), operation.dtypes.end());
+  if (dtype != DType::kUnknown) dtypes = {dtype};
+  for (const std::string_view one : variants) {
+    for (const DType type : dtypes) {
+      LLMPROF_ASSIGN(const device::OpParams params, device::make_params(operation, type, one, all));
+      if (!possible(operation, device, params)) continue;
+      plan.params = params;
+      if (type != usual.dtype) plan.chosen = fmt::format("{} in {}", operation.name, dtype_name(type));
+      if (one != usual.variant) plan.chosen += fmt::format("{} as {}", plan.chosen.empty() ? operation.name : "", one);
+      return plan;
+    }
+  }
+  return plan;  // its row will say why it is not supported
+}
 
 Result<Sweep> parse_sweep(const std::string& text) {
   const size_t equals = text.find('=');
@@ -146,7 +153,8 @@ Result<const Operation*> operation_named(std::span<const Operation> operations, 
       ExitCode::kUsage);
 }
 
-Result<std::vector<CasePlan>> plan_cases(std::span<const Operation> operations, const Selection& selection) {
+Result<std::vector<CasePlan>> plan_cases(std::span<const Operation> operations, const Selection& selection,
+                                         const device::DeviceIdentity* device) {
   std::vector<CasePlan> plans;
   size_t points = 1;
   for (const Sweep& sweep : selection.sweeps) {
@@ -157,12 +165,21 @@ Result<std::vector<CasePlan>> plan_cases(std::span<const Operation> operations, 
   const std::vector<DType> dtypes = selection.dtypes.empty() ? std::vector{DType::kUnknown} : selection.dtypes;
   const std::vector<std::string> variants =
       selection.variants.empty() ? std::vector<std::string>{""} : selection.variants;
+  const auto one = [&](const Operation& operation, DType dtype, const std::string& variant,
+                       const Axes& axes) -> Result<CasePlan> {
+    if (device != nullptr) return plan_case(operation, *device, dtype, variant, axes);
+    LLMPROF_ASSIGN(device::OpParams params, device::make_params(operation, dtype, variant, axes));
+    return CasePlan{&operation, std::move(params), {}};
+  };
   for (const std::string& name : selection.names) {
     LLMPROF_ASSIGN(const Operation* operation, operation_named(operations, name));
     for (const DType dtype : dtypes) {
       for (const std::string& variant : variants) {
         for (const Axes& axes : all_axes) {
-          LLMPROF_CHECK(add_plan(*operation, dtype, variant, axes, selection.seed, plans));
+          if (plans.size() >= kCasesMax) return too_many_cases();
+          LLMPROF_ASSIGN(CasePlan plan, one(*operation, dtype, variant, axes));
+          plan.params.seed = selection.seed;
+          plans.push_back(std::move(plan));
         }
       }
     }
@@ -185,36 +202,10 @@ Result<std::vector<CasePlan>> plans_of(std::span<const Operation> operations, co
       if (equals == std::string_view::npos || !parse_int(part.substr(equals + 1), value)) continue;
       axes.emplace_back(part.substr(0, equals), value);
     }
-    LLMPROF_CHECK(add_plan(*operation, parse_dtype(record.row.dtype).value_or(DType::kUnknown), record.row.variant,
-                           axes, static_cast<uint64_t>(record.row.seed), plans));
-  }
-  return plans;
-}
-
-Result<std::vector<CasePlan>> default_suite(std::span<const Operation> operations, const device::DeviceIdentity& device,
-                                            bool quick, uint64_t seed) {
-  const bool cpu = device.kind == device::DeviceKind::kCpu;
-  std::vector<CasePlan> plans;
-  for (const Operation& operation : operations) {
-    std::vector<CasePlan> own;
-    if (operation.name == "gemm") {
-      for (const DType dtype : {DType::kBf16, DType::kFp32}) {
-        if (!has_dtype(operation, dtype) || (!cpu && dtype == DType::kFp32)) continue;
-        for (const SuiteGemm& shape : suite_gemms(cpu, quick)) {
-          LLMPROF_CHECK(add_plan(operation, dtype, {}, {{"m", shape.m}, {"n", shape.n}, {"k", shape.k}}, seed, own));
-        }
-      }
-      for (const DType dtype : {DType::kFp8, DType::kInt8}) {
-        if (has_dtype(operation, dtype) && !cpu && !quick)
-          LLMPROF_CHECK(add_plan(operation, dtype, {}, {{"m", 4096}, {"n", 4096}, {"k", 4096}}, seed, own));
-      }
-    } else {
-      LLMPROF_CHECK(add_plan(operation, DType::kUnknown, {}, {}, seed, own));
-      for (size_t v = 1; v < operation.variants.size() && !quick; ++v)
-        LLMPROF_CHECK(add_plan(operation, DType::kUnknown, operation.variants[v], {}, seed, own));
-    }
-    for (CasePlan& plan : own)
-      if (possible(operation, device, plan.params)) plans.push_back(std::move(plan));
+    const DType dtype = parse_dtype(record.row.dtype).value_or(DType::kUnknown);
+    LLMPROF_ASSIGN(device::OpParams params, device::make_params(*operation, dtype, record.row.variant, axes));
+    params.seed = static_cast<uint64_t>(record.row.seed);
+    plans.push_back({operation, std::move(params), {}});
   }
   return plans;
 }

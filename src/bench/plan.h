@@ -16,7 +16,19 @@ namespace llmprof::bench {
 struct CasePlan {
   const device::Operation* operation = nullptr;
   device::OpParams params;
+  // What was taken because nobody asked for anything else and the device cannot do the usual; empty if it can.
+  std::string chosen;  // "launch as eager"
 };
+
+using AxisValues = std::vector<std::pair<std::string, int64_t>>;
+
+// Whether that kind of device has a way, and this one supports it.
+bool possible(const device::Operation& operation, const device::DeviceIdentity& device, const device::OpParams& params);
+
+// One case on that device. Where no variant or data type is asked for, the first that the device supports; axes that
+// are not given have their usual values, those of a GPU where it needs other ones. Errors: those of make_params.
+Result<CasePlan> plan_case(const device::Operation& operation, const device::DeviceIdentity& device, DType dtype,
+                           std::string_view variant, const AxisValues& axes);
 
 struct Sweep {
   std::string axis;
@@ -33,9 +45,11 @@ struct Selection {
   std::vector<std::string> variants;
   uint64_t seed = 1;
 };
+// Without a device the usual choices are taken, whether it has them or not: enough to see whether the words are right.
 // Errors: a name that no operation has, an axis, data type or variant that the operation does not have (each with the
 // nearest), more than 10,000 cases.
-Result<std::vector<CasePlan>> plan_cases(std::span<const device::Operation> operations, const Selection& selection);
+Result<std::vector<CasePlan>> plan_cases(std::span<const device::Operation> operations, const Selection& selection,
+                                         const device::DeviceIdentity* device = nullptr);
 
 // Shapes of LLMs, as many as fit into minutes; operations without shapes of their own here are measured as they come,
 // once per variant.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/text_table.h"
 #include "bench/candidates.h"
@@ -46,6 +47,19 @@ int sets_for(const Device& device, const PreparedOp& op, int sets_max) {
       std::clamp<int64_t>(std::min<int64_t>(std::max<int64_t>(wanted, kSetsMin), affordable), 1, sets_max));
 }
 
+// Adds the time of its life.
+class Watch {
+ public:
+  explicit Watch(double& seconds) : seconds_(seconds) {}
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  ~Watch() { seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  double& seconds_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
 CaseResult& end_as(CaseResult& result, CaseStatus status, std::string note) {
   result.status = status;
   result.timings.clear();
@@ -56,7 +70,12 @@ CaseResult& end_as(CaseResult& result, CaseStatus status, std::string note) {
 // Steps 5 to 10 of one case: from the chosen candidate to the timings. The status stays as the check left it.
 Status time_regimes(Device& device, const Work& work, const Protocol& protocol, const std::atomic<bool>& stop,
                     CaseResult& result) {
-  LLMPROF_ASSIGN(const bool settled, settle(device, work, protocol, stop));
+  bool settled = false;
+  {
+    const Watch watch(result.phases.settle_s);
+    LLMPROF_ASSIGN(settled, settle(device, work, protocol, stop));
+  }
+  const Watch watch(result.phases.timing_s);
   for (const Regime regime : {Regime::kCold, Regime::kSustained}) {
     const bool cold = regime == Regime::kCold;
     if (stop || !(cold ? protocol.cold : protocol.sustained)) continue;
@@ -70,7 +89,10 @@ Status time_regimes(Device& device, const Work& work, const Protocol& protocol, 
 
 void measure_prepared(Device& device, PreparedOp& op, const Protocol& protocol, const std::atomic<bool>& stop,
                       CaseResult& result) {
-  const RightCandidates right = check_candidates(op, stop);
+  const RightCandidates right = [&] {
+    const Watch watch(result.phases.check_s);
+    return check_candidates(op, stop);
+  }();
   result.note = right.note;
   result.status = right.status;
   if (stop) return;
@@ -79,11 +101,18 @@ void measure_prepared(Device& device, PreparedOp& op, const Protocol& protocol, 
     return;
   }
   const int sets = sets_for(device, op, protocol.sets_max);
-  if (const Status prepared = op.prepare_sets(sets); !prepared) {
+  const Status prepared = [&] {
+    const Watch watch(result.phases.prepare_s);
+    return op.prepare_sets(sets);
+  }();
+  if (!prepared) {
     end_as(result, CaseStatus::kOutOfMemory, sentence_of(prepared.error()));
     return;
   }
-  const Result<Choice> choice = choose_candidate(device, op, right.index, sets, stop);
+  const Result<Choice> choice = [&] {
+    const Watch watch(result.phases.choose_s);
+    return choose_candidate(device, op, right.index, sets, protocol.choose_s, stop);
+  }();
   if (!choice) {
     end_as(result, CaseStatus::kError, sentence_of(choice.error()));
     return;
@@ -142,7 +171,10 @@ CaseResult measure(Device& device, const Operation& operation, const OpParams& p
   if (const std::optional<std::string> why = does_not_fit(device, operation, params))
     return end_as(result, CaseStatus::kOutOfMemory, *why);
   device.reset_peak();
-  Result<std::unique_ptr<PreparedOp>> op = prepare(device, params);
+  Result<std::unique_ptr<PreparedOp>> op = [&] {
+    const Watch watch(result.phases.prepare_s);
+    return prepare(device, params);
+  }();
   if (!op) {
     // Memory that others took in the meantime looks like any other error.
     const bool memory = operation.footprint_bytes(params) > device.free_bytes();

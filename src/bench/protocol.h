@@ -39,7 +39,14 @@ struct Protocol {
   double noise_change_max = 0.05;  // the relative deviation itself changed by less than this over the window
   int noise_window = 512;
   bool cold = true, sustained = true;
-  int sets_max = 64;  // 1: one set of buffers, which stays in a cache that holds it
+  int sets_max = 64;      // 1: one set of buffers, which stays in a cache that holds it
+  double choose_s = 0.3;  // for choosing among candidates, roughly; slow ones are run a few times all the same
+};
+
+// Where the time of a case went, in seconds of the wall clock.
+struct Phases {
+  double prepare_s = 0;  // buffers, fills, compiling, the library's algorithms
+  double check_s = 0, choose_s = 0, settle_s = 0, timing_s = 0;
 };
 
 // Times in one regime.
@@ -65,6 +72,7 @@ struct CaseResult {
   device::Check check;
   std::vector<Timing> timings;  // of the regimes asked for; empty unless passed or mistrusted
   int64_t memory_bytes = 0, peak_memory_bytes = 0;
+  Phases phases;
 };
 
 // Never throws away what it knows: errors become a status and a note. `stop` is looked at between batches of at most

@@ -43,7 +43,8 @@ tl::unexpected<Error> unreadable(const std::string& path, const std::string& fou
   return fail("expected results of llmprof bench, found " + found, path, "llmprof bench -o FILE writes them");
 }
 
-// Fields of a row from JSON, by their type; false at the first that is missing or of another type.
+// Fields of a row from JSON, by their type; false at the first that is missing or of another type. Numbers that may be
+// unknown may be missing: files of earlier versions do not have all of them.
 class RowReader {
  public:
   explicit RowReader(simdjson::dom::object object) : object_(object) {}
@@ -53,7 +54,9 @@ class RowReader {
   void operator()(const FieldInfo& field, T& value) {
     simdjson::dom::element element;
     if (!wrong_.empty()) return;
-    if (object_[field.name].get(element) != simdjson::SUCCESS || !read(element, value)) wrong_ = field.name;
+    const bool there = object_[field.name].get(element) == simdjson::SUCCESS;
+    if (!there && std::is_same_v<T, OptNumber>) return;
+    if (!there || !read(element, value)) wrong_ = field.name;
   }
 
  private:

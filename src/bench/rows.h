@@ -11,15 +11,21 @@ namespace llmprof::bench {
 
 using OptNumber = std::optional<double>;
 
-#define LLMPROF_PEAK_COMMON_FIELDS(C)                                                                        \
-  C(std::string, backend, "", "library and algorithm, or the kernel of our own, that reached it")            \
-  C(std::string, status, "", "passed, mistrusted, failed, unsupported, out-of-memory, interrupted or error") \
-  C(int64_t, n, "", "samples of the sustained regime")                                                       \
-  C(OptNumber, iqr_frac, "frac", "interquartile range of the samples over their median")                     \
-  C(OptNumber, sm_clock_mhz, "MHz", "median clock of the SMs, or of a CPU's cores, during it")               \
-  C(OptNumber, power_w, "W", "mean power during it")                                                         \
-  C(OptNumber, temperature_c, "C", "temperature during it")                                                  \
-  C(std::string, throttle, "", "why the clock was held down, and in which share of the readings")
+#define LLMPROF_PEAK_COMMON_FIELDS(C)                                                                                \
+  C(std::string, backend, "", "library and algorithm, or the kernel of our own, that reached it")                    \
+  C(std::string, status, "", "passed, mistrusted, failed, unsupported, out-of-memory, interrupted or error")         \
+  C(int64_t, n, "", "samples of the sustained regime")                                                               \
+  C(OptNumber, iqr_frac, "frac", "interquartile range of the samples over their median")                             \
+  C(OptNumber, sm_clock_mhz, "MHz", "median clock of the SMs, or of a CPU's cores, during it")                       \
+  C(OptNumber, power_w, "W", "mean power during it")                                                                 \
+  C(OptNumber, temperature_c, "C", "temperature during it")                                                          \
+  C(std::string, throttle, "", "why the clock was held down, and in which share of the readings")                    \
+  C(int64_t, checked, "", "elements compared with the reference")                                                    \
+  C(OptNumber, prepare_s, "s", "wall time of all shapes tried: buffers, fills, compiling, the library's algorithms") \
+  C(OptNumber, check_s, "s", "wall time: checks of every candidate")                                                 \
+  C(OptNumber, choose_s, "s", "wall time: choosing the fastest candidate")                                           \
+  C(OptNumber, settle_s, "s", "wall time: until clock and power held still")                                         \
+  C(OptNumber, timing_s, "s", "wall time: the samples")
 
 #define LLMPROF_PEAK_FLOPS_FIELDS(C)                                                                            \
   C(std::string, dtype, "", "data type of the inputs")                                                          \
@@ -100,6 +106,11 @@ LLMPROF_RECORD(RidgeRow, "ridge", "Ridge points of the roofline", LLMPROF_RIDGE_
   C(OptNumber, check_worst_over_tolerance, "", "largest error over what the element may have")                        \
   C(OptNumber, check_rel_l2, "frac", "norm of the error over the norm of the reference")                              \
   C(int64_t, check_compared, "", "elements compared with the reference")                                              \
+  C(OptNumber, prepare_s, "s", "wall time of the case: buffers, fills, compiling, the library's algorithms")          \
+  C(OptNumber, check_s, "s", "wall time: running every candidate once and comparing with the reference")              \
+  C(OptNumber, choose_s, "s", "wall time: choosing the fastest candidate")                                            \
+  C(OptNumber, settle_s, "s", "wall time: until clock and power held still")                                          \
+  C(OptNumber, timing_s, "s", "wall time: the samples of all regimes")                                                \
   C(int64_t, seed, "", "of the inputs")                                                                               \
   C(std::string, repro, "", "the command that measures it again")
 LLMPROF_RECORD(CaseRow, "cases", "Measured cases, one row per regime", LLMPROF_CASE_FIELDS)

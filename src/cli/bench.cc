@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <map>
+#include <set>
 
 #include "base/record_writer.h"
 #include "base/text_table.h"
@@ -77,7 +78,7 @@ Result<bench::Selection> selection_of(const Options& options) {
 
 Result<std::vector<bench::CasePlan>> plan(const Options& options, const bench::Selection& selection,
                                           const device::Device& device, const bench::ResultsFile* before) {
-  if (!options.names.empty()) return bench::plan_cases(device::operations(), selection);
+  if (!options.names.empty()) return bench::plan_cases(device::operations(), selection, &device.identity());
   if (before != nullptr) return bench::plans_of(device::operations(), before->records);
   return bench::default_suite(device::operations(), device.identity(), options.quick, options.seed);
 }
@@ -134,6 +135,15 @@ bench::Ceilings ceilings_for(const device::DeviceIdentity& device, bool quiet) {
     report_error(found.error());
   }
   return ceilings;
+}
+
+// What was taken where the device cannot do the usual, once each.
+void say_choices(const Options& options, const std::vector<bench::CasePlan>& plans) {
+  std::set<std::string> said;
+  for (const bench::CasePlan& plan : plans) {
+    if (plan.chosen.empty() || options.output.quiet || !said.insert(plan.chosen).second) continue;
+    std::fprintf(stderr, "llmprof: this device cannot do the usual: %s is measured\n", plan.chosen.c_str());
+  }
 }
 
 void say_before(const Options& options, const device::Device& device, size_t cases, const bench::Protocol& protocol) {
@@ -224,6 +234,7 @@ Result<Run> measure(const Options& options, device::Device& device, const bench:
   LLMPROF_ASSIGN(std::vector<bench::CasePlan> plans, plan(options, selection, device, before));
   if (options.max_cases > 0 && plans.size() > options.max_cases) plans.resize(options.max_cases);
   run.planned = plans.size();
+  say_choices(options, plans);
   LLMPROF_ASSIGN(const std::vector<bench::CaseRecord> earlier, earlier_records(options, run.results.facts));
   const bench::Ceilings ceilings = ceilings_for(device.identity(), options.output.quiet);
   say_before(options, device, plans.size(), protocol);

@@ -31,15 +31,17 @@ std::string store(const bench::Peaks& peaks, const Options& options) {
   MeasuredCeilings ceilings = bench::ceilings_of(peaks);
   ceilings.tool_version = LLMPROF_VERSION;
   const std::string path = ceilings_path(ceilings.device_key);
-  if (const Result<MeasuredCeilings> before = read_ceilings(path); before && before->driver == ceilings.driver) {
-    ceilings.library_tflops.insert(before->library_tflops.begin(), before->library_tflops.end());
-    ceilings.unit_tflops.insert(before->unit_tflops.begin(), before->unit_tflops.end());
-    ceilings.bandwidth_gbs.insert(before->bandwidth_gbs.begin(), before->bandwidth_gbs.end());
-    ceilings.latency_us.insert(before->latency_us.begin(), before->latency_us.end());
+  int fuller = 0;
+  if (const Result<MeasuredCeilings> before = read_ceilings(path); before) {
+    MergedCeilings merged = merge_ceilings(*before, ceilings);
+    ceilings = std::move(merged.ceilings);
+    fuller = merged.fuller;
   }
   if (peaks.rows.empty()) return "nothing was measured, so nothing is kept";
   const Status status = write_ceilings(path, ceilings);
-  return status ? fmt::format("kept in {}; later reports use it", path) : "not kept: " + status.error().text();
+  if (!status) return "not kept: " + status.error().text();
+  const std::string some = fuller == 0 ? "" : fmt::format(", but {} that were measured in full before stay", fuller);
+  return fmt::format("kept in {}{}; later reports use it", path, some);
 }
 
 Status write_csv(const bench::Peaks& peaks, const std::string& folder) {

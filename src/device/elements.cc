@@ -1,6 +1,7 @@
 #include "device/elements.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -19,6 +20,15 @@ constexpr Format kFp8{3, -6};
 uint32_t magnitude_bits(float value, Format format) {
   const float magnitude = std::fabs(value);
   if (magnitude == 0) return 0;
+  uint32_t bits = 0;
+  std::memcpy(&bits, &magnitude, 4);
+  constexpr int kBias = 127, kMantissa = 23;
+  // A normal number of the format too: the same bits without the lowest, the exponent counted from another start.
+  if (static_cast<int>(bits >> kMantissa) >= kBias + format.least_exponent) {
+    const int dropped = kMantissa - format.mantissa;
+    bits += (1U << (dropped - 1)) - 1 + ((bits >> dropped) & 1U);
+    return (bits >> dropped) - (static_cast<uint32_t>(kBias + format.least_exponent - 1) << format.mantissa);
+  }
   const int exponent = std::max(std::ilogb(magnitude), format.least_exponent);
   // In units of the last place; carrying into the next exponent comes out right by itself.
   const auto units = static_cast<uint32_t>(std::nearbyint(std::ldexp(magnitude, format.mantissa - exponent)));
@@ -31,6 +41,17 @@ float magnitude_value(uint32_t bits, Format format) {
   const uint32_t units = exponent == 0 ? fraction : fraction + (1U << format.mantissa);
   const int scale = format.least_exponent - format.mantissa + (exponent == 0 ? 0 : static_cast<int>(exponent) - 1);
   return std::ldexp(static_cast<float>(units), scale);
+}
+
+// All numbers of a type of few bits: looking up is many times faster than making them.
+template <size_t kCount, class Bits, float (*kValue)(Bits)>
+const std::array<float, kCount>& table_of() {
+  static const std::array<float, kCount> table = [] {
+    std::array<float, kCount> values;
+    for (size_t bits = 0; bits < kCount; ++bits) values[bits] = kValue(static_cast<Bits>(bits));
+    return values;
+  }();
+  return table;
 }
 
 template <class T>
@@ -123,7 +144,26 @@ double element_at(DType dtype, const void* data, size_t index) {
 }
 
 void elements_to_double(DType dtype, const void* data, std::span<double> out) {
-  for (size_t i = 0; i < out.size(); ++i) out[i] = element_at(dtype, data, i);
+  const auto each = [&](const auto& value_of) {
+    for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<double>(value_of(i));
+  };
+  switch (dtype) {
+    case DType::kFp32:
+    case DType::kTf32:
+      return each([&](size_t i) { return read_at<float>(data, i); });
+    case DType::kBf16:
+      return each([&](size_t i) { return from_bf16(read_at<uint16_t>(data, i)); });
+    case DType::kFp16: {
+      const std::array<float, 0x10000>& table = table_of<0x10000, uint16_t, from_fp16>();
+      return each([&](size_t i) { return table[read_at<uint16_t>(data, i)]; });
+    }
+    case DType::kFp8: {
+      const std::array<float, 0x100>& table = table_of<0x100, uint8_t, from_fp8>();
+      return each([&](size_t i) { return table[read_at<uint8_t>(data, i)]; });
+    }
+    default:
+      return each([&](size_t i) { return element_at(dtype, data, i); });
+  }
 }
 
 bool is_poison(DType dtype, const void* data, size_t index) {
@@ -132,6 +172,49 @@ bool is_poison(DType dtype, const void* data, size_t index) {
   for (size_t i = 0; i < bytes; ++i)
     if (at[i] != 0xff) return false;
   return true;
+}
+
+namespace {
+
+// Blocks of many elements are looked at without a branch in them.
+template <class T>
+size_t next_ones(const void* data, size_t first, size_t count) {
+  constexpr size_t kBlock = 1024;
+  constexpr T kOnes = static_cast<T>(~T{0});
+  const char* const bytes = static_cast<const char*>(data);
+  for (size_t at = first; at < count;) {
+    const size_t end = std::min(at + kBlock, count);
+    bool any = false;
+    for (size_t i = at; i < end; ++i) {
+      T value;
+      std::memcpy(&value, bytes + i * sizeof(T), sizeof(T));
+      any |= value == kOnes;
+    }
+    if (any) {
+      for (size_t i = at; i < end; ++i)
+        if (read_at<T>(data, i) == kOnes) return i;
+    }
+    at = end;
+  }
+  return count;
+}
+
+}  // namespace
+
+size_t next_poison(DType dtype, const void* data, size_t first, size_t count) {
+  switch (static_cast<int>(dtype_bytes(dtype))) {
+    case 1:
+      return next_ones<uint8_t>(data, first, count);
+    case 2:
+      return next_ones<uint16_t>(data, first, count);
+    case 4:
+      return next_ones<uint32_t>(data, first, count);
+    case 8:
+      return next_ones<uint64_t>(data, first, count);
+    default:
+      while (first < count && !is_poison(dtype, data, first)) ++first;
+      return first;
+  }
 }
 
 }  // namespace llmprof::device

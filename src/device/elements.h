@@ -25,5 +25,7 @@ double element_at(DType dtype, const void* data, size_t index);
 void elements_to_double(DType dtype, const void* data, std::span<double> out);
 // All bits set: what kPoison leaves. -1 in an integer type.
 bool is_poison(DType dtype, const void* data, size_t index);
+// The first element of [first, count) that is poison, `count` if none is.
+size_t next_poison(DType dtype, const void* data, size_t first, size_t count);
 
 }  // namespace llmprof::device

@@ -48,7 +48,7 @@ void write_rate(JsonWriter& json, const MeasuredRate& rate) {
   const auto known = [](double value) { return value > 0 ? std::optional<double>(value) : std::nullopt; };
   json.begin_object();
   json.field("value", rate.value).field("how", rate.how).field("iqr_frac", rate.iqr_frac);
-  json.field("clock_mhz", known(rate.clock_mhz)).field("power_w", known(rate.power_w));
+  json.field("clock_mhz", known(rate.clock_mhz)).field("power_w", known(rate.power_w)).field("quick", rate.quick);
   json.end_object();
 }
 
@@ -96,6 +96,10 @@ std::optional<MeasuredRate> rate_of(simdjson::dom::element element) {
       const std::optional<std::string> how = short_text(field.value);
       if (!how) return std::nullopt;
       rate.how = *how;
+      continue;
+    }
+    if (field.key == "quick") {
+      if (field.value.get(rate.quick) != simdjson::SUCCESS) return std::nullopt;
       continue;
     }
     double* const number = field.key == "value"       ? &rate.value
@@ -166,6 +170,21 @@ std::optional<double> measured_ridge(const MeasuredCeilings& ceilings, std::stri
   const std::optional<MeasuredRate> memory = memory_ceiling(ceilings);
   if (peak == ceilings.library_tflops.end() || !memory || memory->value <= 0) return std::nullopt;
   return peak->second.value * 1e12 / (memory->value * 1e9);
+}
+
+MergedCeilings merge_ceilings(const MeasuredCeilings& before, const MeasuredCeilings& now) {
+  MergedCeilings out{now, 0};
+  if (before.driver != now.driver) return out;
+  for (const Group& group : kGroups) {
+    Rates& rates = out.ceilings.*group.rates;
+    for (const auto& [name, rate] : before.*group.rates) {
+      const auto [found, taken] = rates.try_emplace(name, rate);
+      if (taken || !found->second.quick || rate.quick) continue;
+      found->second = rate;
+      ++out.fuller;
+    }
+  }
+  return out;
 }
 
 std::string ceilings_path(std::string_view device_key) {

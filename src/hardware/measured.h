@@ -22,6 +22,7 @@ struct MeasuredRate {
   double iqr_frac = 0;
   double clock_mhz = 0;  // 0: unknown
   double power_w = 0;    // 0: unknown
+  bool quick = false;    // of a short look: gives way to a full measurement, never the other way round
 };
 
 struct MeasuredCeilings {
@@ -38,6 +39,14 @@ struct MeasuredCeilings {
 std::optional<MeasuredRate> memory_ceiling(const MeasuredCeilings& ceilings);
 // FLOP/B from which arithmetic of the type is the limit; empty if either part is unknown.
 std::optional<double> measured_ridge(const MeasuredCeilings& ceilings, std::string_view dtype);
+
+// What is to be kept of two measurements of one device: the rates of `now`, but those of `before` (of the same driver)
+// where `now` has none, or only a quick one in place of a full one.
+struct MergedCeilings {
+  MeasuredCeilings ceilings;
+  int fuller = 0;  // rates of `before` that a quick one of `now` did not replace
+};
+MergedCeilings merge_ceilings(const MeasuredCeilings& before, const MeasuredCeilings& now);
 
 // ${LLMPROF_HOME:-${XDG_STATE_HOME:-~/.local/state}/llmprof}/ceilings/KEY.json
 std::string ceilings_path(std::string_view device_key);

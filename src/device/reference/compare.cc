@@ -12,7 +12,7 @@
 namespace llmprof::device {
 namespace {
 
-constexpr size_t kReferencesKept = 100'000;
+constexpr size_t kReferencesKept = 20'000;
 
 // Share of the most frequent value.
 double share_alike(std::vector<double> values) {
@@ -137,6 +137,21 @@ Check Comparison::finish() {
     check.status = CheckStatus::kPassed;
   }
   return check;
+}
+
+std::vector<Window> compared_windows(int64_t size) {
+  constexpr int64_t kWindows = 64, kCount = kWindowed / kWindows;
+  if (size <= kWindowed) return {{0, size}};
+  std::vector<Window> windows;
+  const int64_t last = size - kCount, stride = last / (kWindows - 1);
+  for (int64_t i = 0; i < kWindows; ++i) {
+    // Moved by less than what lies between two windows.
+    const auto moved = static_cast<int64_t>(fill_hash(1, static_cast<uint64_t>(i)) %
+                                            static_cast<uint64_t>(std::max<int64_t>(stride - kCount, 1)));
+    const bool end = i == 0 || i + 1 == kWindows;
+    windows.push_back({i + 1 == kWindows ? last : stride * i + (end ? 0 : moved), kCount});
+  }
+  return windows;
 }
 
 std::vector<int64_t> sampled_indices(int64_t size, int64_t count, uint64_t seed) {

@@ -46,6 +46,15 @@ class Comparison {
   std::string first_wrong_, first_unwritten_;
 };
 
+// A part of an array.
+struct Window {
+  int64_t first = 0, count = 0;
+};
+// The whole of [0, size) if it has at most kWindowed elements; else 64 windows spread over it, both ends among them,
+// whose places are no multiples of anything.
+constexpr int64_t kWindowed = int64_t{1} << 20;
+std::vector<Window> compared_windows(int64_t size);
+
 // `count` numbers of [0, size), ascending and different, the first and the last among them; all of them if size is not
 // larger. Reproducible from the seed.
 std::vector<int64_t> sampled_indices(int64_t size, int64_t count, uint64_t seed);

@@ -3,18 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <vector>
 
+#include "base/parallel.h"
 #include "device/elements.h"
+#include "device/fill.h"
 #include "device/reference/compare.h"
 
 namespace llmprof::device {
 namespace {
 
 constexpr int64_t kPiece = int64_t{4} << 20;
+constexpr int64_t kSummed = int64_t{1} << 16;
 
 Status download_piece(Device& device, const Buffer& buffer, int64_t first, int64_t count, std::vector<float>& to) {
   to.resize(static_cast<size_t>(count));
@@ -57,10 +62,10 @@ Result<Check> check_read(Device& device, const Buffer& a, const Buffer& out, int
 Result<Check> check_write(Device& device, const Buffer& out, float value, int64_t count) {
   Comparison comparison(0);
   std::vector<float> written;
-  for (int64_t first = 0; first < count; first += kPiece) {
-    LLMPROF_CHECK(download_piece(device, out, first, std::min(kPiece, count - first), written));
+  for (const Window& window : compared_windows(count)) {
+    LLMPROF_CHECK(download_piece(device, out, window.first, window.count, written));
     for (size_t i = 0; i < written.size(); ++i)
-      compare_element(comparison, written, i, static_cast<double>(value), 0, first + static_cast<int64_t>(i));
+      compare_element(comparison, written, i, static_cast<double>(value), 0, window.first + static_cast<int64_t>(i));
   }
   Check check = comparison.finish();
   // One value everywhere is what was asked for, and it was not there before.
@@ -74,11 +79,12 @@ Result<Check> check_write(Device& device, const Buffer& out, float value, int64_
 Result<Check> check_copy(Device& device, const Buffer& a, const Buffer& out, int64_t count) {
   Comparison comparison(0);
   std::vector<float> source, written;
-  for (int64_t first = 0; first < count; first += kPiece) {
-    LLMPROF_CHECK(download_piece(device, a, first, std::min(kPiece, count - first), source));
-    LLMPROF_CHECK(download_piece(device, out, first, std::min(kPiece, count - first), written));
+  for (const Window& window : compared_windows(count)) {
+    LLMPROF_CHECK(download_piece(device, a, window.first, window.count, source));
+    LLMPROF_CHECK(download_piece(device, out, window.first, window.count, written));
     for (size_t i = 0; i < written.size(); ++i)
-      compare_element(comparison, written, i, static_cast<double>(source[i]), 0, first + static_cast<int64_t>(i));
+      compare_element(comparison, written, i, static_cast<double>(source[i]), 0,
+                      window.first + static_cast<int64_t>(i));
   }
   return comparison.finish();
 }
@@ -87,19 +93,33 @@ Result<Check> check_triad(Device& device, const Buffer& a, const Buffer& b, cons
                           int64_t count) {
   Comparison comparison(rel_l2_limit(DType::kFp32));
   std::vector<float> left, right, written;
-  for (int64_t first = 0; first < count; first += kPiece) {
-    LLMPROF_CHECK(download_piece(device, a, first, std::min(kPiece, count - first), left));
-    LLMPROF_CHECK(download_piece(device, b, first, std::min(kPiece, count - first), right));
-    LLMPROF_CHECK(download_piece(device, out, first, std::min(kPiece, count - first), written));
+  for (const Window& window : compared_windows(count)) {
+    LLMPROF_CHECK(download_piece(device, a, window.first, window.count, left));
+    LLMPROF_CHECK(download_piece(device, b, window.first, window.count, right));
+    LLMPROF_CHECK(download_piece(device, out, window.first, window.count, written));
     for (size_t i = 0; i < written.size(); ++i) {
       const double product = static_cast<double>(value) * static_cast<double>(right[i]);
       const double reference = static_cast<double>(left[i]) + product;
       // The product and the sum are rounded once each at most.
       const double tolerance = 0x1p-24 * (std::fabs(product) + std::fabs(reference)) * 1.001;
-      compare_element(comparison, written, i, reference, tolerance, first + static_cast<int64_t>(i));
+      compare_element(comparison, written, i, reference, tolerance, window.first + static_cast<int64_t>(i));
     }
   }
   return comparison.finish();
+}
+
+uint32_t sum_of_words(const Fill& fill, int64_t count) {
+  std::atomic<uint32_t> sum{0};
+  const auto pieces = static_cast<size_t>((count + kSummed - 1) / kSummed);
+  parallel_for(pieces, [&](size_t piece) {
+    const int64_t first = static_cast<int64_t>(piece) * kSummed;
+    std::vector<uint32_t> words(static_cast<size_t>(std::min(kSummed, count - first)));
+    fill_elements(fill, static_cast<uint64_t>(first), words.size(), words.data());
+    uint32_t part = 0;
+    for (const uint32_t word : words) part += word;
+    sum += part;
+  });
+  return sum;
 }
 
 }  // namespace llmprof::device

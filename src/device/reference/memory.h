@@ -1,4 +1,4 @@
-// What the memory kernels leave behind. Every element is looked at: the work is one pass over the arrays.
+// What the memory kernels leave behind: all of small arrays, windows spread over large ones (compared_windows).
 #pragma once
 
 #include <cstdint>
@@ -19,5 +19,8 @@ Result<Check> check_write(Device& device, const Buffer& out, float value, int64_
 Result<Check> check_copy(Device& device, const Buffer& a, const Buffer& out, int64_t count);
 Result<Check> check_triad(Device& device, const Buffer& a, const Buffer& b, const Buffer& out, float value,
                           int64_t count);
+
+// The sum of `count` words of a buffer as it was filled, made again by all threads instead of fetched.
+uint32_t sum_of_words(const Fill& fill, int64_t count);
 
 }  // namespace llmprof::device

@@ -10,7 +10,8 @@
 namespace llmprof::device {
 namespace {
 
-constexpr int64_t kRowsSampled = 64;
+// So many rows, or as many as have so many elements, but not fewer than some.
+constexpr int64_t kRowsSampled = 64, kElementsSampled = int64_t{1} << 18, kRowsSampledMin = 8;
 // Products of a few rounded factors: each adds one rounding.
 constexpr double kFactors = 4;
 
@@ -139,7 +140,8 @@ Result<Check> check_rows(Device& device, const Buffer& out, DType dtype, int64_t
   Comparison comparison(exact ? 0 : std::max(rel_l2_limit(dtype), rel_l2_limit(DType::kFp32)));
   const size_t bytes = static_cast<size_t>(static_cast<double>(columns) * dtype_bytes(dtype));
   std::vector<char> data(bytes);
-  for (const int64_t row : sampled_indices(rows, kRowsSampled, seed)) {
+  const int64_t sampled = std::clamp(kElementsSampled / columns, kRowsSampledMin, kRowsSampled);
+  for (const int64_t row : sampled_indices(rows, sampled, seed)) {
     LLMPROF_ASSIGN(const RowResult reference, expected(row));
     LLMPROF_CHECK(device.download(out, static_cast<size_t>(row) * bytes, data.data(), bytes));
     for (size_t i = 0; i < static_cast<size_t>(columns); ++i) {

@@ -36,8 +36,8 @@ RowReader rows_of(Device& device, const Buffer& buffer, DType dtype, int64_t col
 // Of a buffer as it was filled, whatever became of it.
 RowReader rows_as_filled(const Fill& fill, int64_t columns);
 
-// 64 rows, the first and the last among them: `out` against what `expected` says. Unwritten elements are poison.
-// `exact`: no rounding is allowed for.
+// 64 rows (fewer of over 4,096 elements, at least 8), the first and the last among them: `out` against what `expected`
+// says. Unwritten elements are poison. `exact`: no rounding is allowed for.
 Result<Check> check_rows(Device& device, const Buffer& out, DType dtype, int64_t columns, int64_t rows, uint64_t seed,
                          const std::function<Result<RowResult>(int64_t row)>& expected, bool exact = false);
 // The worse of both.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -223,7 +224,10 @@ class GemmOp : public PreparedOp {
     operands.k = shape_.k;
     operands.dtype = shape_.dtype;
     operands.out_dtype = shape_.out_dtype;
-    return check_gemm(device_, operands, seed_);
+    if (!expected_) {
+      LLMPROF_ASSIGN(expected_, expect_gemm(device_, operands, seed_));
+    }
+    return check_gemm(device_, operands, *expected_);
   }
 
  private:
@@ -243,6 +247,7 @@ class GemmOp : public PreparedOp {
   Shape shape_;
   uint64_t seed_;
   BufferSets sets_;
+  std::optional<GemmExpected> expected_;
   std::vector<std::unique_ptr<DnnlMatmul>> matmuls_;
   std::vector<Candidate> candidates_;
 };
