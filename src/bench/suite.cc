@@ -1,0 +1,161 @@
+// The default suite: shapes of LLMs, as many as fit into some minutes. A row is an operation, its variant and data type
+// ("-": the usual one) and axes; operations that have no row are measured as they come, once per variant.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "bench/plan.h"
+
+namespace llmprof::bench {
+namespace {
+
+using device::Operation;
+
+enum SuitePart : uint8_t { kGpu = 1, kGpuQuick = 2, kCpu = 4, kCpuQuick = 8 };
+
+struct SuiteRow {
+  std::string_view text;
+  uint8_t parts;
+};
+constexpr uint8_t kGpuBoth = kGpu | kGpuQuick, kCpuBoth = kCpu | kCpuQuick;
+
+// The products are those of Llama-3.1-8B's layers at 1, 16, 512 and 4,096 tokens: qkv, o, gate and up, down, lm_head.
+// Operators over rows come with more than the caches hold (268 MB a tensor) and with the 16 tokens of a decode step.
+constexpr SuiteRow kSuite[] = {
+    {"gemm - bf16 m=8192 n=8192 k=8192", kGpuBoth},
+    {"gemm - bf16 m=1 n=6144 k=4096", kGpu},
+    {"gemm - bf16 m=16 n=6144 k=4096", kGpu},
+    {"gemm - bf16 m=512 n=6144 k=4096", kGpu},
+    {"gemm - bf16 m=4096 n=6144 k=4096", kGpu},
+    {"gemm - bf16 m=1 n=4096 k=4096", kGpuBoth},
+    {"gemm - bf16 m=16 n=4096 k=4096", kGpu},
+    {"gemm - bf16 m=512 n=4096 k=4096", kGpu},
+    {"gemm - bf16 m=4096 n=4096 k=4096", kGpu},
+    {"gemm - bf16 m=1 n=28672 k=4096", kGpu},
+    {"gemm - bf16 m=16 n=28672 k=4096", kGpu},
+    {"gemm - bf16 m=512 n=28672 k=4096", kGpu},
+    {"gemm - bf16 m=4096 n=28672 k=4096", kGpu},
+    {"gemm - bf16 m=1 n=4096 k=14336", kGpu},
+    {"gemm - bf16 m=16 n=4096 k=14336", kGpu},
+    {"gemm - bf16 m=512 n=4096 k=14336", kGpuBoth},
+    {"gemm - bf16 m=4096 n=4096 k=14336", kGpu},
+    {"gemm - bf16 m=1 n=128256 k=4096", kGpu},
+    {"gemm - bf16 m=16 n=128256 k=4096", kGpu},
+    {"gemm - bf16 m=512 n=128256 k=4096", kGpu},
+    {"gemm - bf16 m=4096 n=128256 k=4096", kGpu},
+    {"gemm - fp8 m=4096 n=4096 k=4096", kGpu},
+    {"gemm - int8 m=4096 n=4096 k=4096", kGpu},
+    // Of a model of about 0.5 B parameters, which a CPU can run.
+    {"gemm - fp32 m=1024 n=1024 k=1024", kCpuBoth},
+    {"gemm - fp32 m=2048 n=2048 k=2048", kCpu},
+    {"gemm - fp32 m=1 n=4096 k=4096", kCpu},
+    {"gemm - fp32 m=16 n=4096 k=4096", kCpuBoth},
+    {"gemm - fp32 m=128 n=896 k=4864", kCpu},
+    {"gemm - fp32 m=128 n=4864 k=896", kCpu},
+    {"gemm - bf16 m=1024 n=1024 k=1024", kCpuBoth},
+    {"gemm - bf16 m=2048 n=2048 k=2048", kCpu},
+    {"gemm - bf16 m=1 n=4096 k=4096", kCpu},
+    {"gemm - bf16 m=16 n=4096 k=4096", kCpuBoth},
+    {"gemm - bf16 m=128 n=896 k=4864", kCpu},
+    {"gemm - bf16 m=128 n=4864 k=896", kCpu},
+    {"memory copy - bytes=1073741824", kGpuBoth},
+    {"memory read - bytes=1073741824", kGpu},
+    {"memory triad - bytes=1073741824", kGpu},
+    {"memory copy - bytes=134217728", kCpuBoth},
+    {"memory read - bytes=134217728", kCpu},
+    {"memory write - bytes=134217728", kCpu},
+    {"memory triad - bytes=134217728", kCpu},
+    {"registers - fp32", kCpuBoth},
+    {"rmsnorm residual bf16 tokens=16384 hidden=8192", kGpuBoth},
+    {"rmsnorm plain bf16 tokens=16384 hidden=8192", kGpu},
+    {"rmsnorm residual bf16 tokens=16 hidden=8192", kGpu},
+    {"rmsnorm residual bf16 tokens=512 hidden=4096", kCpuBoth},
+    {"rmsnorm residual bf16 tokens=16 hidden=4096", kCpu},
+    {"layernorm_gelu - bf16 tokens=16384 hidden=8192", kGpu},
+    {"layernorm_gelu - bf16 tokens=16 hidden=8192", kGpu},
+    {"layernorm_gelu - bf16 tokens=512 hidden=4096", kCpu},
+    {"softmax - bf16 rows=16384 columns=8192", kGpu},
+    {"softmax - bf16 rows=16 columns=128256", kGpu},
+    {"softmax - bf16 rows=512 columns=4096", kCpu},
+    {"swiglu - bf16 tokens=16384 ffn=8192", kGpu},
+    {"swiglu - bf16 tokens=16 ffn=14336", kGpu},
+    {"swiglu - bf16 tokens=128 ffn=14336", kCpuBoth},
+    {"rope - bf16 tokens=16384 heads=56 kv_heads=8 head_dim=128", kGpu},
+    {"rope - bf16 tokens=16 heads=32 kv_heads=8 head_dim=128", kGpu},
+    {"embedding - bf16 tokens=16384 vocab=128256 hidden=8192", kGpu},
+    {"embedding - bf16 tokens=16 vocab=128256 hidden=4096", kGpu},
+    {"kv_append - bf16 tokens=16384 kv_heads=8 head_dim=128", kGpu},
+    {"kv_append - bf16 tokens=16 kv_heads=8 head_dim=128", kGpu},
+    {"quantise - bf16 tokens=16384 hidden=8192", kGpu},
+    {"quantise - bf16 tokens=16 hidden=8192", kGpu},
+    {"memcpy h2d - bytes=67108864", kGpuBoth},
+    {"memcpy d2h - bytes=67108864", kGpu},
+    {"memcpy h2d_pageable - bytes=67108864", kGpu},
+    {"memcpy d2h_pageable - bytes=67108864", kGpu},
+    {"launch graph_node -", kGpuBoth},
+    {"launch eager -", kGpu},
+    {"launch stream_sync -", kGpu},
+    {"launch fork_join -", kCpuBoth},
+};
+
+struct Words {
+  std::string_view operation, variant;
+  DType dtype = DType::kUnknown;
+  std::vector<std::pair<std::string, int64_t>> axes;
+};
+Words words_of(std::string_view text) {
+  Words words;
+  for (size_t word = 0, begin = 0; begin < text.size(); ++word) {
+    const size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string_view part = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (word == 0) words.operation = part;
+    if (word == 1 && part != "-") words.variant = part;
+    if (word == 2 && part != "-") words.dtype = parse_dtype(std::string(part)).value_or(DType::kUnknown);
+    if (word < 3) continue;
+    const size_t equals = part.find('=');
+    int64_t value = 0;
+    std::from_chars(part.data() + equals + 1, part.data() + part.size(), value);
+    words.axes.emplace_back(part.substr(0, equals), value);
+  }
+  return words;
+}
+
+// Measured by peaks on a GPU, and not again here.
+bool is_ceiling_only(std::string_view name) { return name == "registers"; }
+
+}  // namespace
+
+Result<std::vector<CasePlan>> default_suite(std::span<const Operation> operations, const device::DeviceIdentity& device,
+                                            bool quick, uint64_t seed) {
+  const bool cpu = device.kind == device::DeviceKind::kCpu;
+  const uint8_t part = cpu ? (quick ? kCpuQuick : kCpu) : (quick ? kGpuQuick : kGpu);
+  std::vector<CasePlan> plans;
+  const auto add = [&](const Operation& operation, DType dtype, std::string_view variant,
+                       const AxisValues& axes) -> Status {
+    LLMPROF_ASSIGN(CasePlan plan, plan_case(operation, device, dtype, variant, axes));
+    plan.params.seed = seed;
+    if (possible(operation, device, plan.params)) plans.push_back(std::move(plan));
+    return {};
+  };
+  std::set<std::string_view> known;
+  for (const SuiteRow& row : kSuite) known.insert(words_of(row.text).operation);
+  for (const Operation& operation : operations) {
+    for (const SuiteRow& row : kSuite) {
+      const Words words = words_of(row.text);
+      if (words.operation != operation.name || (row.parts & part) == 0) continue;
+      const auto& types = operation.dtypes;
+      if (words.dtype != DType::kUnknown && std::find(types.begin(), types.end(), words.dtype) == types.end()) continue;
+      LLMPROF_CHECK(add(operation, words.dtype, words.variant, words.axes));
+    }
+    if (known.count(operation.name) != 0 || is_ceiling_only(operation.name)) continue;
+    LLMPROF_CHECK(add(operation, DType::kUnknown, {}, {}));
+    for (size_t v = 1; v < operation.variants.size() && !quick; ++v)
+      LLMPROF_CHECK(add(operation, DType::kUnknown, operation.variants[v], {}));
+  }
+  return plans;
+}
+
+}  // namespace llmprof::bench
