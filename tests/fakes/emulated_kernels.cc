@@ -13,6 +13,7 @@
 u16 bf16_of(float v) { return llmprof::device::to_bf16(v); }
 u16 fp16_of(float v) { return llmprof::device::to_fp16(v); }
 float of_fp16(u16 v) { return llmprof::device::from_fp16(v); }
+float of_bf16(u16 v) { return llmprof::device::from_bf16(v); }
 
 #include "device/cuda/kernels/common.cuh"
 
@@ -43,6 +44,9 @@ namespace kernels_memory_8 {
 #include "device/cuda/kernels/memory.cu"
 }  // namespace kernels_memory_8
 #undef UNROLL
+namespace kernels_attention {
+#include "device/cuda/kernels/attention_decode.cu"
+}
 
 #define T Bf16
 namespace kernels_elementwise_Bf16 {
@@ -149,6 +153,12 @@ namespace {
 
 constexpr size_t kStackBytes = 64 << 10;
 
+struct Fragments {
+  u32 a[4], b[2];
+};
+constexpr size_t kSharedBytes = 227 << 10;
+alignas(16) char shared_memory[kSharedBytes];
+
 struct Fiber {
   ucontext_t context{};
   std::unique_ptr<char[]> stack = std::make_unique<char[]>(kStackBytes);
@@ -163,6 +173,7 @@ struct Block {
   size_t current = 0, size = 0;
   Index3 index, dimensions, grid;
   std::vector<u32> exchange;
+  std::vector<Fragments> fragments;
   const std::function<void()>* work = nullptr;
 };
 Block block;
@@ -263,6 +274,24 @@ std::map<std::pair<std::string, std::string>, Launch> make_table() {
   EMULATE_TYPE(Bf16)
   EMULATE_TYPE(Fp16)
   EMULATE_TYPE(Fp32)
+#define EMULATE_DECODE(type, head, rows, stages, paged)                                                    \
+  table[{"attention_decode.cu T=" #type " HEAD=" #head " ROWS=" #rows " STAGES=" #stages " PAGED=" #paged, \
+         "attention_decode"}] = bind(kernels_attention::attention_decode_as<type, head, rows, stages, paged != 0>);
+#define EMULATE_DECODE_STAGES(type, head, rows, paged) \
+  EMULATE_DECODE(type, head, rows, 2, paged)           \
+  EMULATE_DECODE(type, head, rows, 3, paged)           \
+  EMULATE_DECODE(type, head, rows, 4, paged)
+#define EMULATE_DECODE_HEAD(type, head)    \
+  EMULATE_DECODE_STAGES(type, head, 8, 0)  \
+  EMULATE_DECODE_STAGES(type, head, 8, 1)  \
+  EMULATE_DECODE_STAGES(type, head, 16, 0) \
+  EMULATE_DECODE_STAGES(type, head, 16, 1)
+  EMULATE_DECODE_HEAD(Bf16, 64)
+  EMULATE_DECODE_HEAD(Bf16, 128)
+  EMULATE_DECODE_HEAD(Bf16, 256)
+  EMULATE_DECODE_HEAD(Fp16, 64)
+  EMULATE_DECODE_HEAD(Fp16, 128)
+  EMULATE_DECODE_HEAD(Fp16, 256)
   return table;
 }
 
@@ -280,6 +309,25 @@ u32 shuffle_xor_bits(u32 value, int lanes) {
   wait_for(2);
   return other;
 }
+void mma(float* c, const u32 (&a)[4], const u32 (&b)[2], float (*number)(u16)) {
+  const size_t lane = block.current % 32, warp = block.current - lane;
+  Fragments& mine = block.fragments[block.current];
+  std::copy(a, a + 4, mine.a);
+  std::copy(b, b + 2, mine.b);
+  wait_for(2);
+  const auto half = [&](u32 word, size_t k) { return number(static_cast<u16>(k % 2 == 0 ? word : word >> 16)); };
+  // Elements k and k + 8 of a row of a, or a column of b, lie in the same lane.
+  for (size_t i = 0; i < 4; ++i) {
+    const size_t row = lane / 4, column = lane % 4 * 2 + i % 2;
+    for (size_t k = 0; k < 16; ++k) {
+      const Fragments& left = block.fragments[warp + row * 4 + k % 8 / 2];
+      const Fragments& right = block.fragments[warp + column * 4 + k % 8 / 2];
+      c[i] += half(left.a[k / 8 * 2 + i / 2], k) * half(right.b[k / 8], k);
+    }
+  }
+  wait_for(2);
+}
+Words* dynamic_shared() { return reinterpret_cast<Words*>(shared_memory); }
 u64 time_ns() { return now_ns; }
 u64 cycles() { return now_cycles; }
 u32 sm() { return block.index.x % static_cast<u32>(sm_count); }
@@ -296,6 +344,7 @@ void run(Index3 grid, Index3 size, const std::function<void()>& thread) {
   block.work = &thread;
   if (block.fibers.size() < block.size) block.fibers.resize(block.size);
   block.exchange.assign(block.size, 0);
+  block.fragments.assign(block.size, {});
   for (unsigned y = 0; y < grid.y; ++y) {
     for (unsigned x = 0; x < grid.x; ++x) {
       block.index = {x, y, 0};

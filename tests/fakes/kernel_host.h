@@ -21,6 +21,7 @@ typedef long long i64;
 #define __forceinline__ inline
 #define __shared__ static  // one block at a time
 #define __restrict__ __restrict
+#define __launch_bounds__(...)
 
 struct alignas(16) Words {
   u32 w[4];
@@ -36,6 +37,8 @@ Index3& block_size();
 Index3& grid_size();
 void block_barrier();
 u32 shuffle_xor_bits(u32 value, int lanes);
+void mma(float* c, const u32 (&a)[4], const u32 (&b)[2], float (*number)(u16));
+Words* dynamic_shared();  // as large as a block may have
 u64 time_ns();
 u64 cycles();
 u32 sm();
@@ -79,9 +82,29 @@ u16 fp16_of(float v);
 float of_fp16(u16 v);
 inline float exp2_fast(float v) { return std::exp2(v); }
 inline float reciprocal(float v) { return 1.0f / v; }
+inline float reciprocal_fast(float v) { return 1.0f / v; }
 inline float inverse_root(float v) { return 1.0f / std::sqrt(v); }
 inline float shuffle_xor(float v, int lanes) { return float_of(emulated::shuffle_xor_bits(bits_of(v), lanes)); }
 inline u32 shuffle_xor(u32 v, int lanes) { return emulated::shuffle_xor_bits(v, lanes); }
 inline u64 read_clock() { return emulated::cycles(); }
 inline u64 read_global_timer() { return emulated::time_ns(); }
 inline u32 read_sm() { return emulated::sm(); }
+
+float of_bf16(u16 v);
+inline void mma_bf16(float* c, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+  emulated::mma(c, {a0, a1, a2, a3}, {b0, b1}, of_bf16);
+}
+inline void mma_fp16(float* c, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+  emulated::mma(c, {a0, a1, a2, a3}, {b0, b1}, of_fp16);
+}
+inline u32 two_bf16(float low, float high) { return bf16_of(low) | static_cast<u32>(bf16_of(high)) << 16; }
+inline u32 two_fp16(float low, float high) { return fp16_of(low) | static_cast<u32>(fp16_of(high)) << 16; }
+inline u32 low_halves(u32 a, u32 b) { return (a & 0xffffu) | b << 16; }
+inline u32 high_halves(u32 a, u32 b) { return a >> 16 | (b & 0xffff0000u); }
+inline void copy_async(Words* to, const void* from) { *to = load_stream(from); }
+inline void copies_close() {}
+template <int kOpen>
+inline void copies_arrived() {}
+inline Words load_fresh(const void* at) { return load_stream(at); }
+inline float load_fresh_number(const float* at) { return *at; }
+#define DYNAMIC_SHARED(name) Words* const name = emulated::dynamic_shared()

@@ -1,6 +1,7 @@
 // Every operation that can be measured: a row each.
 #include <array>
 
+#include "device/attention_costs.h"
 #include "device/cost.h"
 #include "device/cpu/ops/ops.h"
 #include "device/cuda/ops/ops.h"
@@ -33,6 +34,13 @@ constexpr std::array kRopeAxes = {kTokens, Axis{"heads", 32, "of the queries"}, 
 constexpr std::array kEmbeddingAxes = {kTokens, Axis{"vocab", 128256, "rows of the table"}, kHidden};
 constexpr std::array kKvAppendAxes = {kTokens, Axis{"kv_heads", 8, "of keys and values"},
                                       Axis{"head_dim", 128, "elements of a head"}};
+
+constexpr std::array kAttentionTypes = {DType::kBf16, DType::kFp16};
+constexpr Axis kHeads{"heads", 32, "of the queries"}, kKvHeads{"kv_heads", 8, "of keys and values"},
+    kHeadDim{"head_dim", 128, "elements of a head: 64, 128 or 256"};
+constexpr std::array kDecodeAxes = {Axis{"batch", 32, "sequences, a new token each"}, kHeads, kKvHeads, kHeadDim,
+                                    Axis{"context", 4096, "keys of each sequence"}};
+constexpr std::array<std::string_view, 2> kDecodeVariants = {"contiguous", "paged"};
 
 constexpr std::array kLaunchTypes = {DType::kFp32};
 constexpr std::array<std::string_view, 5> kLaunchVariants = {"fork_join", "eager", "graph_node", "stream_sync",
@@ -70,6 +78,11 @@ std::optional<std::string> unsupported_rows(const DeviceIdentity& device, const 
 std::optional<std::string> unsupported_moves(const DeviceIdentity& device, const OpParams& params) {
   if (device.kind == DeviceKind::kCpu) return "this operation is measured on GPUs only";
   return cuda::own_kernel_unsupported(device, params);
+}
+
+std::optional<std::string> unsupported_attention_decode(const DeviceIdentity& device, const OpParams& params) {
+  if (device.kind == DeviceKind::kCpu) return "this operation is measured on GPUs only";
+  return cuda::attention_decode_unsupported(device, params);
 }
 
 // Bytes that cross the link, once: what its bandwidth is quoted as.
@@ -181,6 +194,9 @@ constexpr std::array kOperations = {
               unsupported_moves,
               nullptr,
               cuda::prepare_quantise},
+    Operation{"attention_decode", "attention of one new query per sequence over the cache", kDecodeAxes,
+              kAttentionTypes, kDecodeVariants, attention_decode_cost, attention_decode_footprint,
+              unsupported_attention_decode, nullptr, cuda::prepare_attention_decode},
     Operation{"memcpy", "copies between host and GPU; GB/s count the bytes once", kMemcpyAxes, kMemoryTypes,
               kMemcpyVariants, memcpy_cost, memcpy_footprint, unsupported_memcpy, nullptr, cuda::prepare_memcpy},
     Operation{"launch",

@@ -11,6 +11,19 @@ std::vector<KernelSource> every_kernel() {
     all.push_back({"elementwise.cu", {type}});
     for (const int items : {1, 2, 4, 8}) all.push_back({"rows.cu", {type, fmt::format("ITEMS={}", items)}});
   }
+  for (const char* type : {"T=Bf16", "T=Fp16"}) {
+    for (const int head : {64, 128, 256}) {
+      for (const int rows : {8, 16}) {
+        for (const int stages : {2, 3, 4}) {
+          if (head == 256 && stages == 4) continue;  // more shared memory than there is
+          for (const int paged : {0, 1})
+            all.push_back({"attention_decode.cu",
+                           {type, fmt::format("HEAD={}", head), fmt::format("ROWS={}", rows),
+                            fmt::format("STAGES={}", stages), fmt::format("PAGED={}", paged)}});
+        }
+      }
+    }
+  }
   for (const char* kind : {"Fp64Mma", "Fp32Fma", "Tf32Mma", "Fp16Mma", "Bf16Mma", "Fp8Mma", "Int8Mma"})
     all.push_back({"registers.cu", {std::string("KIND=") + kind}});
   return all;

@@ -75,6 +75,12 @@ __device__ __forceinline__ float exp2_fast(float v) {
   return r;
 }
 __device__ __forceinline__ float reciprocal(float v) { return __frcp_rn(v); }
+// For every element: one instruction, within 1 ulp, where the rounded one takes a dozen (half the time of GELU).
+__device__ __forceinline__ float reciprocal_fast(float v) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
+  return r;
+}
 __device__ __forceinline__ float inverse_root(float v) { return __frsqrt_rn(v); }
 
 // ---- threads -------------------------------------------------------------------------------------------------------
@@ -95,3 +101,60 @@ __device__ __forceinline__ u32 read_sm() {
   asm volatile("mov.u32 %0, %%smid;" : "=r"(r));
   return r;
 }
+
+// ---- tile products of a warp, and copies that go on in the background -----------------------------------------------
+// c[16][8] += a[16][16] b[16][8], in the register layout of mma.m16n8k16: lane l holds a[l/4 (+8)][2 (l%4) ..+1 (+8)],
+// b[2 (l%4) ..+1 (+8)][l/4], c[l/4 (+8)][2 (l%4) ..+1].
+__device__ __forceinline__ void mma_bf16(float* c, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+__device__ __forceinline__ void mma_fp16(float* c, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+// Two elements in a word, the first in the low half.
+__device__ __forceinline__ u32 two_bf16(float low, float high) {
+  u32 r;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
+__device__ __forceinline__ u32 two_fp16(float low, float high) {
+  u32 r;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
+// The low halves of both words, or the high ones: {of a, of b}.
+__device__ __forceinline__ u32 low_halves(u32 a, u32 b) { return __byte_perm(a, b, 0x5410); }
+__device__ __forceinline__ u32 high_halves(u32 a, u32 b) { return __byte_perm(a, b, 0x7632); }
+
+// 16 bytes from memory to shared memory; there after copies_arrived, for the thread that asked.
+__device__ __forceinline__ void copy_async(Words* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from)
+               : "memory");
+}
+__device__ __forceinline__ void copies_close() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// All copies but those of the last kOpen closed groups.
+template <int kOpen>
+__device__ __forceinline__ void copies_arrived() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
+}
+// What another block wrote: past L1.
+__device__ __forceinline__ Words load_fresh(const void* at) {
+  Words v;
+  asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
+               : "l"(at)
+               : "memory");
+  return v;
+}
+__device__ __forceinline__ float load_fresh_number(const float* at) {
+  float v;
+  asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(v) : "l"(at) : "memory");
+  return v;
+}
+#define DYNAMIC_SHARED(name) extern __shared__ Words name[]

@@ -41,9 +41,14 @@ Result<std::unique_ptr<PreparedOp>> prepare_embedding(Device& device, const OpPa
 // Keys and values into slots of a cache four times as large. Axes tokens, kv_heads, head_dim.
 Result<std::unique_ptr<PreparedOp>> prepare_kv_append(Device& device, const OpParams& params);
 
+// Own kernels, keys split over blocks in several ways. Axes batch, heads, kv_heads, head_dim, context; variants
+// contiguous ([sequence][head][token] of a cache), paged ([page][token][head], pages of 16 in no order).
+Result<std::unique_ptr<PreparedOp>> prepare_attention_decode(Device& device, const OpParams& params);
+
 // Why this GPU cannot, in a sentence.
 std::optional<std::string> gemm_unsupported(const DeviceIdentity& device, const OpParams& params);
 std::optional<std::string> registers_unsupported(const DeviceIdentity& device, const OpParams& params);
+std::optional<std::string> attention_decode_unsupported(const DeviceIdentity& device, const OpParams& params);
 std::optional<std::string> own_kernel_unsupported(const DeviceIdentity& device, const OpParams& params);
 
 }  // namespace llmprof::device::cuda

@@ -1,0 +1,121 @@
+// Attention on the stand-in: every candidate is held against the reference, and what is broken on purpose must be seen.
+#include <cmath>
+
+#include "device/attention_costs.h"
+#include "device/cuda/ops/cuda_op.h"
+#include "device/cuda/ops/ops.h"
+#include "device/elements.h"
+#include "device/reference/attention.h"
+#include "device_cuda_support.h"
+
+namespace llmprof::device::cuda {
+namespace {
+
+OpParams decode_params(int64_t batch, int64_t heads, int64_t kv_heads, int64_t head, int64_t context, DType dtype,
+                       std::string variant) {
+  OpParams params;
+  params.axes = {{"batch", batch}, {"heads", heads}, {"kv_heads", kv_heads}, {"head_dim", head}, {"context", context}};
+  params.dtype = dtype;
+  params.variant = std::move(variant);
+  params.seed = 3;
+  return params;
+}
+
+class DeviceCudaAttention : public FakeGpu {
+ protected:
+  // Checks every candidate, twice, since the second execution finds what the first left behind; how many there were.
+  size_t all_pass(const OpParams& params) {
+    Result<std::unique_ptr<PreparedOp>> op = prepare_attention_decode(*device_, params);
+    EXPECT_TRUE(op) << op.error().text();
+    if (!op) return 0;
+    for (size_t i = 0; i < 2 * (*op)->candidates().size(); ++i) {
+      const size_t candidate = i / 2;
+      const Result<Check> check = (*op)->check(candidate);
+      EXPECT_TRUE(check) << check.error().text();
+      if (!check) continue;
+      EXPECT_EQ(check->status, CheckStatus::kPassed)
+          << (*op)->candidates()[candidate].backend << ": " << check->note << ", " << check->worst_over_tolerance;
+    }
+    return (*op)->candidates().size();
+  }
+};
+
+TEST_F(DeviceCudaAttention, DecodesEveryHeadAndLayout) {
+  script_->sms = 1;
+  open();
+  for (const int64_t head : {64, 128, 256}) {
+    // Contexts of no whole tiles and pages.
+    EXPECT_GE(all_pass(decode_params(1, 1, 1, head, 75, DType::kBf16, "paged")), 2U) << head;
+    EXPECT_GE(all_pass(decode_params(2, 4, 1, head, 90, DType::kFp16, "contiguous")), 2U) << head;
+  }
+}
+
+TEST_F(DeviceCudaAttention, DecodesGroupsOfEverySize) {
+  script_->sms = 1;
+  open();
+  for (const int64_t group : {3, 8, 16, 20})
+    EXPECT_GE(all_pass(decode_params(1, 2 * group, 2, 64, 49, DType::kBf16, "contiguous")), 1U) << group;
+}
+
+TEST_F(DeviceCudaAttention, DecodesOneKey) {
+  script_->sms = 1;
+  open();
+  EXPECT_GE(all_pass(decode_params(1, 4, 1, 128, 1, DType::kBf16, "contiguous")), 1U);
+  EXPECT_GE(all_pass(decode_params(1, 4, 1, 128, 1, DType::kFp16, "paged")), 1U);
+}
+
+TEST_F(DeviceCudaAttention, WhatIsNotWrittenIsSeen) {
+  script_->sms = 1;
+  open();
+  Result<std::unique_ptr<PreparedOp>> op =
+      prepare_attention_decode(*device_, decode_params(1, 4, 1, 64, 40, DType::kBf16, "contiguous"));
+  ASSERT_TRUE(op);
+  ASSERT_EQ((*op)->check(0)->status, CheckStatus::kPassed);
+  (*op)->candidates()[0].enqueue = [](int) { return Status{}; };
+  EXPECT_EQ((*op)->check(0)->status, CheckStatus::kFailed) << "nothing was written";
+}
+
+// Results of `context` keys held against the reference of one key more or fewer.
+TEST_F(DeviceCudaAttention, ALostKeyIsSeen) {
+  open();
+  AttentionShape shape;
+  shape.heads = 4;
+  shape.head_dim = 64;
+  shape.keys = 700;
+  Result<std::unique_ptr<Buffer>> q = device_->allocate(4 * 64 * 2), out = device_->allocate(4 * 64 * 2);
+  Result<std::unique_ptr<Buffer>> k = device_->allocate(700 * 64 * 2), v = device_->allocate(700 * 64 * 2);
+  ASSERT_TRUE(q && out && k && v);
+  for (Buffer* buffer : {q->get(), k->get(), v->get()})
+    ASSERT_TRUE(device_->fill(*buffer, {Fill::Kind::kUniform, DType::kBf16, 7, 0}));
+  const auto expect = [&](const AttentionShape& of) {
+    return *expect_attention(*device_, of, **q, dense_heads(*device_, **k, of), dense_heads(*device_, **v, of), 1);
+  };
+  const AttentionExpected expected = expect(shape);
+  ASSERT_EQ(expected.rows.size(), 4U);
+  const auto write = [&](const AttentionExpected& values) {
+    std::vector<uint16_t> bits;
+    for (const AttentionRow& row : values.values)
+      for (const double value : row.out) bits.push_back(to_bf16(static_cast<float>(value)));
+    ASSERT_TRUE(device_->upload(**out, 0, bits.data(), bits.size() * 2));
+  };
+  write(expected);
+  EXPECT_EQ(check_attention(*device_, shape, **out, expected)->status, CheckStatus::kPassed);
+  shape.keys = 699;
+  write(expect(shape));
+  EXPECT_EQ(check_attention(*device_, shape, **out, expected)->status, CheckStatus::kFailed);
+}
+
+TEST_F(DeviceCudaAttention, SaysWhatItDoesNotTake) {
+  DeviceIdentity h200;
+  h200.cc_major = 9;
+  const auto why = [&](int64_t heads, int64_t kv_heads, int64_t head) {
+    return attention_decode_unsupported(h200, decode_params(1, heads, kv_heads, head, 16, DType::kBf16, "paged"))
+        .value_or("");
+  };
+  EXPECT_EQ(why(32, 8, 128), "");
+  EXPECT_TRUE(holds(why(32, 8, 96), "64, 128 and 256")) << why(32, 8, 96);
+  EXPECT_TRUE(holds(why(32, 5, 64), "32 is none of 5")) << why(32, 5, 64);
+}
+
+}  // namespace
+}  // namespace llmprof::device::cuda
