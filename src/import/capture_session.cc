@@ -164,6 +164,8 @@ void Joiner::add_devices(const SpoolTables& file) {
     to.threads_per_sm_max.push_back(from.threads_per_sm_max[row]);
     to.registers_per_sm.push_back(from.registers_per_sm[row]);
     to.shared_bytes_per_sm.push_back(from.shared_bytes_per_sm[row]);
+    to.uuid.push_back(strings_[index(from.uuid[row])]);
+    to.kind.push_back(from.kind[row]);
   }
 }
 

@@ -103,6 +103,8 @@ void SpoolReader::operator()(const spool::DeviceDef& def) {
   devices.threads_per_sm_max.push_back(def.threads_per_sm_max);
   devices.registers_per_sm.push_back(def.registers_per_sm);
   devices.shared_bytes_per_sm.push_back(def.shared_bytes_per_sm);
+  devices.uuid.push_back(text(def.uuid));
+  devices.kind.push_back(ProcessorKind::kGpu);
   file_.device_uuids.push_back(text(def.uuid));
 }
 

@@ -177,6 +177,8 @@ void add_device(Trace& trace, simdjson::dom::object properties) {
   devices.threads_per_sm_max.push_back(small("maxThreadsPerMultiprocessor"));
   devices.registers_per_sm.push_back(small("regsPerMultiprocessor"));
   devices.shared_bytes_per_sm.push_back(number("sharedMemPerMultiprocessor", -1));
+  devices.uuid.push_back(StringId::kEmpty);
+  devices.kind.push_back(ProcessorKind::kGpu);
 }
 
 // False if the text is no list of objects.

@@ -21,6 +21,10 @@ constexpr size_t enumerators<ApiLayer>() {
   return static_cast<size_t>(ApiLayer::kDriver) + 1;
 }
 template <>
+constexpr size_t enumerators<ProcessorKind>() {
+  return static_cast<size_t>(ProcessorKind::kCpu) + 1;
+}
+template <>
 constexpr size_t enumerators<GpuOpKind>() {
   return static_cast<size_t>(GpuOpKind::kMemset) + 1;
 }

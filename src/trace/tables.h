@@ -17,6 +17,7 @@ namespace llmprof {
 
 enum class AnnotationKind : uint8_t { kUser, kGpuUser, kNvtx };  // record_function, its GPU projection, NVTX
 enum class ApiLayer : uint8_t { kRuntime, kDriver };
+enum class ProcessorKind : uint8_t { kGpu, kCpu };  // a device that work ran on
 enum class GpuOpKind : uint8_t { kKernel, kMemcpy, kMemset };
 
 // What a GPU activity is for. Names and meanings: category_name(), docs/metrics.md; rules: src/derive/kernel_rules.cc.
@@ -78,16 +79,19 @@ std::string_view work_kind_name(WorkKind kind);
   C(StringId, name, "", "Thread name as recorded")
 LLMPROF_TABLE(Threads, "threads", "Host threads that appear in the recording", LLMPROF_THREAD_COLUMNS)
 
-#define LLMPROF_DEVICE_COLUMNS(C)                                            \
-  C(int32_t, device, "", "CUDA device ordinal in the recorded process")      \
-  C(StringId, name, "", "Device name as the driver reports it")              \
-  C(int32_t, sm_count, "", "Streaming multiprocessors")                      \
-  C(int32_t, compute_major, "", "Compute capability, major")                 \
-  C(int32_t, compute_minor, "", "Compute capability, minor")                 \
-  C(int64_t, memory_bytes, "bytes", "Global memory that the driver reports") \
-  C(int32_t, threads_per_sm_max, "", "Resident threads per SM")              \
-  C(int32_t, registers_per_sm, "", "32-bit registers per SM")                \
-  C(int64_t, shared_bytes_per_sm, "bytes", "Shared memory per SM")
+#define LLMPROF_DEVICE_COLUMNS(C)                                                                                 \
+  C(int32_t, device, "", "CUDA device ordinal in the recorded process")                                           \
+  C(StringId, name, "", "Device name as the driver reports it")                                                   \
+  C(int32_t, sm_count, "", "Streaming multiprocessors")                                                           \
+  C(int32_t, compute_major, "", "Compute capability, major")                                                      \
+  C(int32_t, compute_minor, "", "Compute capability, minor")                                                      \
+  C(int64_t, memory_bytes, "bytes", "Global memory that the driver reports")                                      \
+  C(int32_t, threads_per_sm_max, "", "Resident threads per SM")                                                   \
+  C(int32_t, registers_per_sm, "", "32-bit registers per SM")                                                     \
+  C(int64_t, shared_bytes_per_sm, "bytes", "Shared memory per SM")                                                \
+  C(StringId, uuid, "", "Key of its measured ceilings: a GPU's uuid, a CPU's name and threads; empty if unknown") \
+  C(ProcessorKind, kind, "",                                                                                      \
+    "gpu, or cpu where the recorded program ran its model on the CPU; SMs are its threads then")
 LLMPROF_TABLE(Devices, "devices", "GPUs described by the recording", LLMPROF_DEVICE_COLUMNS)
 
 #define LLMPROF_STREAM_COLUMNS(C)                          \
