@@ -56,6 +56,12 @@ Cost kv_append_cost(const OpParams& params) {
   return cost;
 }
 
+Cost sampling_cost(const OpParams& params) {
+  const double rows = axis(params, "batch"), all = rows * axis(params, "vocab");
+  if (params.variant == "greedy") return cost_of(params, all, 0, 0, 4 * rows);
+  return cost_of(params, all, 0, 4 * rows, 8 * rows);
+}
+
 int64_t rmsnorm_footprint(const OpParams& params) { return static_cast<int64_t>(rmsnorm_cost(params).bytes()); }
 int64_t layernorm_gelu_footprint(const OpParams& params) {
   return static_cast<int64_t>(layernorm_gelu_cost(params).bytes());
@@ -72,6 +78,10 @@ int64_t embedding_footprint(const OpParams& params) {
 int64_t kv_append_footprint(const OpParams& params) {
   const double row = axis(params, "kv_heads") * axis(params, "head_dim") * dtype_bytes(params.dtype);
   return static_cast<int64_t>(axis(params, "tokens") * (10 * row + 4));
+}
+
+int64_t sampling_footprint(const OpParams& params) {
+  return static_cast<int64_t>(sampling_cost(params).bytes()) + 12 * params.axis("batch");
 }
 
 }  // namespace llmprof::device

@@ -9,6 +9,7 @@
 //   rope            2 T (Hq + Hkv) D b + 4 T D
 //   embedding       2 T h b + 4 T
 //   kv_append       4 T Hkv D b + 4 T
+//   sampling        B V b + 4 B (greedy), B V b + 12 B
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,7 @@ Cost swiglu_cost(const OpParams& params);
 Cost rope_cost(const OpParams& params);
 Cost embedding_cost(const OpParams& params);
 Cost kv_append_cost(const OpParams& params);
+Cost sampling_cost(const OpParams& params);
 
 // Bytes of a set; more than the traffic where not all of an array is touched.
 int64_t rmsnorm_footprint(const OpParams& params);
@@ -35,5 +37,6 @@ int64_t swiglu_footprint(const OpParams& params);
 int64_t rope_footprint(const OpParams& params);
 int64_t embedding_footprint(const OpParams& params);
 int64_t kv_append_footprint(const OpParams& params);
+int64_t sampling_footprint(const OpParams& params);
 
 }  // namespace llmprof::device

@@ -52,6 +52,9 @@ namespace kernels_attention {
 namespace kernels_elementwise_Bf16 {
 #include "device/cuda/kernels/elementwise.cu"
 }
+namespace kernels_sampling_Bf16 {
+#include "device/cuda/kernels/sampling.cu"
+}
 #undef EACH_PACK
 #define ITEMS 1
 namespace kernels_rows_Bf16_1 {
@@ -85,6 +88,9 @@ namespace kernels_rows_Bf16_4 {
 namespace kernels_elementwise_Fp16 {
 #include "device/cuda/kernels/elementwise.cu"
 }
+namespace kernels_sampling_Fp16 {
+#include "device/cuda/kernels/sampling.cu"
+}
 #undef EACH_PACK
 #define ITEMS 1
 namespace kernels_rows_Fp16_1 {
@@ -117,6 +123,9 @@ namespace kernels_rows_Fp16_4 {
 #define T Fp32
 namespace kernels_elementwise_Fp32 {
 #include "device/cuda/kernels/elementwise.cu"
+}
+namespace kernels_sampling_Fp32 {
+#include "device/cuda/kernels/sampling.cu"
 }
 #undef EACH_PACK
 #define ITEMS 1
@@ -268,6 +277,8 @@ std::map<std::pair<std::string, std::string>, Launch> make_table() {
   EMULATE("elementwise.cu T=" #type, kernels_elementwise_##type, rope)        \
   EMULATE("elementwise.cu T=" #type, kernels_elementwise_##type, gather)      \
   EMULATE("elementwise.cu T=" #type, kernels_elementwise_##type, scatter_two) \
+  EMULATE("sampling.cu T=" #type, kernels_sampling_##type, sample_greedy)     \
+  EMULATE("sampling.cu T=" #type, kernels_sampling_##type, sample_top)        \
   EMULATE_ROWS(type, 1)                                                       \
   EMULATE_ROWS(type, 2)                                                       \
   EMULATE_ROWS(type, 4)

@@ -165,6 +165,22 @@ TEST_F(DeviceCudaOps, OperatorsThatMoveEachElementOnce) {
   }
 }
 
+TEST_F(DeviceCudaOps, TokensAreDrawn) {
+  open();
+  for (const DType dtype : {DType::kBf16, DType::kFp16, DType::kFp32}) {
+    // Values repeat where there are few of them, so that the last of the k largest has equals.
+    for (const int64_t k : {int64_t{1}, int64_t{50}, int64_t{1000}}) {
+      if (k != 50 && dtype != DType::kBf16) continue;  // the sort is the same for all, and slow here
+      const OpParams params = params_of({{"batch", 2}, {"vocab", 2504}, {"k", k}}, dtype, "top_k_top_p");
+      EXPECT_EQ(all_pass(prepare_sampling, params), 1U) << dtype_name(dtype) << " " << k;
+    }
+    EXPECT_EQ(all_pass(prepare_sampling, params_of({{"batch", 3}, {"vocab", 72}, {"k", 1}}, dtype, "greedy")), 2U);
+    EXPECT_EQ(all_pass(prepare_sampling, params_of({{"batch", 3}, {"vocab", 72}, {"k", 72}}, dtype)), 1U);
+  }
+  EXPECT_TRUE(holds(refused(prepare_sampling, params_of({{"batch", 1}, {"vocab", 64}, {"k", 65}}, DType::kBf16)),
+                    "k can be at most 64, found 65"));
+}
+
 TEST_F(DeviceCudaOps, SaysWhatAChipDoesNotHave) {
   DeviceIdentity a100;
   a100.name = "A100";

@@ -42,6 +42,10 @@ constexpr std::array kDecodeAxes = {Axis{"batch", 32, "sequences, a new token ea
                                     Axis{"context", 4096, "keys of each sequence"}};
 constexpr std::array<std::string_view, 2> kDecodeVariants = {"contiguous", "paged"};
 
+constexpr std::array kSamplingAxes = {Axis{"batch", 32, "rows of logits"}, Axis{"vocab", 128256, "logits of a row"},
+                                      Axis{"k", 50, "so many of the most likely tokens are kept, at most 1024"}};
+constexpr std::array<std::string_view, 2> kSamplingVariants = {"top_k_top_p", "greedy"};
+
 constexpr std::array kLaunchTypes = {DType::kFp32};
 constexpr std::array<std::string_view, 5> kLaunchVariants = {"fork_join", "eager", "graph_node", "stream_sync",
                                                              "event_sync"};
@@ -197,6 +201,10 @@ constexpr std::array kOperations = {
     Operation{"attention_decode", "attention of one new query per sequence over the cache", kDecodeAxes,
               kAttentionTypes, kDecodeVariants, attention_decode_cost, attention_decode_footprint,
               unsupported_attention_decode, nullptr, cuda::prepare_attention_decode},
+    Operation{"sampling",
+              "a token drawn from each row of logits: top-k, then top-p 0.9 at temperature 0.8; or the largest",
+              kSamplingAxes, kRowTypes, kSamplingVariants, sampling_cost, sampling_footprint, unsupported_moves,
+              nullptr, cuda::prepare_sampling},
     Operation{"memcpy", "copies between host and GPU; GB/s count the bytes once", kMemcpyAxes, kMemoryTypes,
               kMemcpyVariants, memcpy_cost, memcpy_footprint, unsupported_memcpy, nullptr, cuda::prepare_memcpy},
     Operation{"launch",

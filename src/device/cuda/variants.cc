@@ -9,6 +9,7 @@ std::vector<KernelSource> every_kernel() {
   for (const int unroll : {2, 4, 8}) all.push_back({"memory.cu", {fmt::format("UNROLL={}", unroll)}});
   for (const char* type : {"T=Bf16", "T=Fp16", "T=Fp32"}) {
     all.push_back({"elementwise.cu", {type}});
+    all.push_back({"sampling.cu", {type}});
     for (const int items : {1, 2, 4, 8}) all.push_back({"rows.cu", {type, fmt::format("ITEMS={}", items)}});
   }
   for (const char* type : {"T=Bf16", "T=Fp16"}) {

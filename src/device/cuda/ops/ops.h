@@ -44,6 +44,8 @@ Result<std::unique_ptr<PreparedOp>> prepare_kv_append(Device& device, const OpPa
 // Own kernels, keys split over blocks in several ways. Axes batch, heads, kv_heads, head_dim, context; variants
 // contiguous ([sequence][head][token] of a cache), paged ([page][token][head], pages of 16 in no order).
 Result<std::unique_ptr<PreparedOp>> prepare_attention_decode(Device& device, const OpParams& params);
+// A token per row of logits. Axes batch, vocab, k; variants top_k_top_p (0.9 of the weight, temperature 0.8), greedy.
+Result<std::unique_ptr<PreparedOp>> prepare_sampling(Device& device, const OpParams& params);
 
 // Why this GPU cannot, in a sentence.
 std::optional<std::string> gemm_unsupported(const DeviceIdentity& device, const OpParams& params);

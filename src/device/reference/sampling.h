@@ -1,0 +1,26 @@
+// Drawing a token from logits, in fp64.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "device/reference/rows.h"
+
+namespace llmprof::device {
+
+struct SamplingRule {
+  int64_t k = 50;  // so many of the most likely tokens
+  double top_p = 0.9, temperature = 0.8;
+};
+
+// Whether `token`, drawn with `draw` of [0, 1) and given this probability, is one that the rule allows: why not, or
+// nothing. Among equal logits any may be the one, and where sums in single precision may fall to either side of a
+// boundary, both are right.
+std::optional<std::string> sampling_wrong(const Row& logits, const SamplingRule& rule, double draw, int64_t token,
+                                          double probability);
+
+// Index of the largest, the lowest of several.
+int64_t argmax(const Row& logits);
+
+}  // namespace llmprof::device

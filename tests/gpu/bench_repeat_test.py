@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""The default suite of `llmprof bench`, twice: do two runs agree, and how long does one take?
+
+    python3 tests/gpu/bench_repeat_test.py [--state bench_repeat.json]
+
+Medians of kernels that take more than 50 us must agree within 1 %, of those over 5 us within 3 %; a run may take 300
+seconds; `llmprof bench --compare` of the two must call nothing faster or slower. The regimes are judged by themselves.
+"""
+import json
+import pathlib
+import sys
+import tempfile
+
+import harness
+
+CLASSES = [(50.0, 0.01), (5.0, 0.03)]  # over so many us: within
+
+
+def tolerance(us):
+    return next((limit for above, limit in CLASSES if us > above), None)
+
+
+def key_of(row):
+    return " ".join(str(row[field]) for field in ("name", "variant", "shape", "dtype", "regime")).replace("  ", " ")
+
+
+def suite(args, path):
+    outcome = harness.execute([args.llmprof, "bench", "--device", "cuda:0", "-q", "-o", str(path)], args.timeout)
+    if not path.exists():
+        return None, outcome.failure() or "no result"
+    report = json.loads(path.read_text())
+    for row in report["cases"]:
+        row.pop("samples_us", None)
+    return {"seconds": outcome.seconds, "code": outcome.returncode, "cases": report["cases"]}, None
+
+
+def judge(first, second):
+    rows = {key_of(row): row for row in first["cases"] if row.get("median_us")}
+    compared, outside, free = [], [], 0
+    for row in second["cases"]:
+        old = rows.get(key_of(row))
+        if old is None or not row.get("median_us"):
+            continue
+        ratio = row["median_us"] / old["median_us"]
+        limit = tolerance(old["median_us"])
+        if limit is None:
+            free += 1
+            continue
+        entry = {"case": key_of(row), "us": old["median_us"], "ratio": ratio, "limit": limit,
+                 "clock_ratio": (row.get("sm_clock_mhz") or 0) / (old.get("sm_clock_mhz") or 1),
+                 "backends": [old["backend"], row["backend"]], "settled": [old["settled"], row["settled"]]}
+        compared.append(entry)
+        if abs(ratio - 1) > limit:
+            outside.append(entry)
+    return compared, outside, free
+
+
+def main():
+    parser = harness.arguments(__doc__, "bench_repeat.json")
+    parser.set_defaults(timeout=330)
+    args = parser.parse_args()
+    budget, state = harness.Budget(args.budget), harness.State(args.state, args.fresh)
+    state.save(machine=harness.machine(args.python))
+    problems = []
+    with tempfile.TemporaryDirectory(prefix="llmprof-gpu-test-") as folder:
+        for name in ("first", "second"):
+            if name not in state and not budget.spent(60):
+                result, error = suite(args, pathlib.Path(folder) / f"{name}.json")
+                if result is None:
+                    problems.append(f"{name}: {error}")
+                else:
+                    state.put(name, result)
+    first, second = state.get("first"), state.get("second")
+    summary = {}
+    if first and second:
+        compared, outside, free = judge(first, second)
+        for run in (first, second):
+            if run["seconds"] > 300:
+                problems.append(f"the suite took {run['seconds']:.0f} s")
+            bad = [key_of(row) + ": " + row["status"] for row in run["cases"] if row["status"] in ("failed", "error")]
+            problems += bad
+        problems += [f"{entry['case']}: {entry['ratio']:.4f} of the first run, within {entry['limit']} expected"
+                     for entry in outside]
+        worst = max(compared, key=lambda entry: abs(entry["ratio"] - 1) / entry["limit"], default=None)
+        summary = {"seconds": [first["seconds"], second["seconds"]], "rows": len(second["cases"]),
+                   "compared": len(compared), "under_5_us": free, "outside": outside, "worst": worst}
+        print(f"{len(compared)} rows compared, {len(outside)} outside, {free} under 5 us; "
+              f"{first['seconds']:.0f} and {second['seconds']:.0f} s")
+        for entry in sorted(compared, key=lambda e: -abs(e["ratio"] - 1) / e["limit"])[:15]:
+            print(f"  {entry['ratio'] - 1:+.2%} of {entry['limit']:.0%}  clock {entry['clock_ratio'] - 1:+.2%}  "
+                  f"{entry['us']:.1f} us  {entry['case']}  {entry['backends']} {entry['settled']}")
+    else:
+        problems.append("not both runs are there")
+    state.save(summary=summary, problems=problems, passed=not problems)
+    harness.write_summary(args, state)
+    print(json.dumps({"passed": not problems, "problems": problems[:20]}))
+    return 0 if not problems else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
