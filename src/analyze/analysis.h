@@ -11,6 +11,7 @@
 #include "analyze/groups.h"
 #include "analyze/report_data.h"
 #include "base/result.h"
+#include "hardware/measured.h"
 #include "trace/trace.h"
 
 namespace llmprof {
@@ -26,6 +27,10 @@ struct AnalyzeOptions {
   SortKey sort = SortKey::kTotal;
   // A second run of the same program in light mode, derived; its step times tell what recording cost. Null: none.
   const Trace* baseline = nullptr;
+  // Measured ceilings to choose from: those of the recorded device are taken, by its uuid, else by its name if only one
+  // of them has it. `given`: the first is taken whatever it was measured on, and a difference is remarked on.
+  std::vector<MeasuredCeilings> measured{};
+  bool measured_given = false;
 };
 
 // What every analysis may read. report.device is filled before the analyses run, `device` points to it.

@@ -39,8 +39,8 @@ void analyze_categories(const Context& context, Report& report, std::vector<Cann
     sums.flops += flops;
     sums.bytes += bytes;
     if (context.device == nullptr) continue;
-    const RoofPoint point = place_on_roof(flops, bytes, total_ns, calls, context.device->peak_of(works.dtype[key.work]),
-                                          context.device->bytes_per_s);
+    const RoofPoint point = place_on_roof(flops, bytes, total_ns, calls, context.device->roof_of(works.dtype[key.work]),
+                                          context.device->roof_bytes_per_s());
     if (!point.roof_ns) continue;
     sums.roof_ns += *point.roof_ns;
     sums.roofed_ns += total_ns;

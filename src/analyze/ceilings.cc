@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <ctime>
 #include <map>
 
 #include "analyze/counters.h"
@@ -69,7 +70,7 @@ void fill_peaks(const Gpu& gpu, DeviceReport& device) {
   if (!device.sm_count && gpu.sm_count) device.sm_count = static_cast<int64_t>(gpu.sm_count->value);
   if (!device.compute_capability && !gpu.compute_capability.empty()) device.compute_capability = gpu.compute_capability;
   const auto add = [&](std::string name, const Sourced& value, std::optional<PeakType> peak_type = {}) {
-    device.peaks.push_back({name, value.value, value.provenance, {}});
+    device.peaks.push_back({name, value.value, value.provenance, {}, {}, ""});
     if (value.doubtful)
       device.remarks.push_back(fmt::format("{} of {} is doubtful: {}", name, gpu.sku, value.provenance));
     if (!peak_type || !device.sm_clock_mhz) return;
@@ -96,6 +97,74 @@ void fill_peaks(const Gpu& gpu, DeviceReport& device) {
   }
 }
 
+std::string day_of(int64_t unix_s) {
+  const std::time_t time = static_cast<std::time_t>(unix_s);
+  std::tm day{};
+  if (gmtime_r(&time, &day) == nullptr) return "an unknown day";
+  return fmt::format("{:04}-{:02}-{:02}", day.tm_year + 1900, day.tm_mon + 1, day.tm_mday);
+}
+
+// The ceilings of this device among those of the options; null if there are none that are certainly its.
+const MeasuredCeilings* choose_measured(const AnalyzeOptions& options, const std::string& name, const std::string& key,
+                                        DeviceReport& device) {
+  if (options.measured_given) {
+    if (options.measured.empty()) return nullptr;
+    const MeasuredCeilings& given = options.measured.front();
+    if (!name.empty() && given.name != name)
+      device.remarks.push_back(fmt::format("the measured ceilings are those of {}, recorded was {}", given.name, name));
+    return &given;
+  }
+  if (!options.gpu.empty()) return nullptr;  // another part is asked about
+  const MeasuredCeilings* same_name = nullptr;
+  int named = 0;
+  for (const MeasuredCeilings& one : options.measured) {
+    if (!key.empty() && one.device_key == key) return &one;
+    if (one.name != name || name.empty()) continue;
+    same_name = &one;
+    ++named;
+  }
+  // A recording that says which one it was, and it was none of these: measured on its neighbour.
+  if (named != 1) return nullptr;
+  device.remarks.push_back(key.empty() ? fmt::format("the recording does not say which {} it ran on: measured on {}",
+                                                     name, same_name->device_key)
+                                       : fmt::format("measured on another {}, {}", name, same_name->device_key));
+  return same_name;
+}
+
+Peak& peak_named(const std::string& name, DeviceReport& device) {
+  for (Peak& peak : device.peaks)
+    if (peak.name == name) return peak;
+  device.peaks.push_back({name, 0, "", {}, {}, ""});
+  return device.peaks.back();
+}
+
+// Measured beside the data sheet's; in its place where there is none.
+void fill_measured(const MeasuredCeilings& measured, DeviceReport& device) {
+  device.measured_by = fmt::format("llmprof peaks on {}{}", day_of(measured.unix_s),
+                                   measured.driver.empty() ? "" : ", driver " + measured.driver);
+  const auto put = [&](const std::string& name, const MeasuredRate& rate, double unit, OptDouble& sheet,
+                       OptDouble& roof) {
+    roof = rate.value * unit;
+    Peak& peak = peak_named(name, device);
+    peak.measured = rate.value;
+    peak.how = fmt::format("{}{}", rate.how, rate.quick ? ", a quick look" : "");
+    if (sheet) return;
+    sheet = roof;
+    peak.value = rate.value;
+    peak.provenance = fmt::format("measured: {}", *device.measured_by);
+  };
+  for (const PeakType type : kPeakTypes) {
+    const DType dtype = dtype_of(type);
+    const auto found = measured.library_tflops.find(std::string(dtype_name(dtype)));
+    if (dtype == DType::kUnknown || found == measured.library_tflops.end()) continue;
+    const size_t index = static_cast<size_t>(dtype);
+    put(fmt::format("{}_{}", name_of(type), type == PeakType::kInt8 ? "tops" : "tflops"), found->second, 1e12,
+        device.flops_per_s[index], device.measured_flops_per_s[index]);
+  }
+  if (const std::optional<MeasuredRate> memory = memory_ceiling(measured))
+    put("dram_gbs", *memory, 1e9, device.bytes_per_s, device.measured_bytes_per_s);
+}
+
 }  // namespace
 
 Result<std::optional<DeviceReport>> describe_device(const Trace& trace, const AnalyzeOptions& options,
@@ -104,16 +173,21 @@ Result<std::optional<DeviceReport>> describe_device(const Trace& trace, const An
   const int32_t ordinal = busiest_device(trace);
   device.device = ordinal;
   DeviceFacts facts;
+  std::string key;
+  bool cpu = false;
   for (Row d = 0; d < trace.devices.size(); ++d) {
     if (trace.devices.device[d] != ordinal) continue;
     const Devices& row = trace.devices;
     facts.name = trace.text(row.name[d]);
+    key = trace.text(row.uuid[d]);
+    cpu = row.kind[d] == ProcessorKind::kCpu;
     facts.sm_count = std::max(0, row.sm_count[d]);
     facts.total_memory_bytes = std::max<int64_t>(0, row.memory_bytes[d]);
     facts.cc_major = std::max(0, row.compute_major[d]);
     facts.cc_minor = std::max(0, row.compute_minor[d]);
   }
   device.name = facts.name;
+  const MeasuredCeilings* const measured = choose_measured(options, facts.name, key, device);
   device.sm_clock_mhz = observed_clock(trace, ordinal);
   if (facts.sm_count > 0) device.sm_count = facts.sm_count;
   if (facts.total_memory_bytes > 0) device.memory_bytes = static_cast<double>(facts.total_memory_bytes);
@@ -126,19 +200,27 @@ Result<std::optional<DeviceReport>> describe_device(const Trace& trace, const An
     if (device.sm_count && gpu.sm_count && static_cast<double>(*device.sm_count) != gpu.sm_count->value)
       device.remarks.push_back(
           fmt::format("the recording says {} SMs, {} has {:.0f}", *device.sm_count, gpu.sku, gpu.sm_count->value));
+    if (measured != nullptr) fill_measured(*measured, device);
     return std::optional<DeviceReport>(std::move(device));
   }
   if (facts.name.empty()) {
     diagnostics.add(DiagnosticId::kNoDeviceProperties);
     return std::optional<DeviceReport>{};
   }
-  const Result<Gpu> gpu = detect_gpu(facts);
-  if (gpu) {
-    fill_peaks(*gpu, device);
-  } else {
-    cannot_tell.push_back({"What are the peaks of " + facts.name + "?", gpu.error().what,
-                           gpu.error().advice.empty() ? "name a similar part with --gpu" : gpu.error().advice});
+  if (!cpu) {
+    const Result<Gpu> gpu = detect_gpu(facts);
+    if (gpu) {
+      fill_peaks(*gpu, device);
+    } else if (measured == nullptr) {
+      cannot_tell.push_back({"What are the peaks of " + facts.name + "?", gpu.error().what,
+                             gpu.error().advice.empty() ? "name a similar part with --gpu" : gpu.error().advice});
+    }
+  } else if (measured == nullptr) {
+    cannot_tell.push_back({"What are the peaks of " + facts.name + "?",
+                           "there are no data sheets of CPUs here, and it has no measured ceilings yet",
+                           "llmprof peaks --device cpu"});
   }
+  if (measured != nullptr) fill_measured(*measured, device);
   return std::optional<DeviceReport>(std::move(device));
 }
 

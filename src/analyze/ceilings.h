@@ -8,7 +8,8 @@ namespace llmprof {
 
 // The device with most GPU time. options.gpu names another part of the hardware table; an unknown name is an error with
 // the nearest ones. A device that the recording does not describe, or that the table does not know, has no peaks: that
-// is noted under cannot_tell and counted, never guessed.
+// is noted under cannot_tell and counted, never guessed. Ceilings that were measured on it (options.measured) are put
+// beside those of the data sheet, and in their place where there is none: for CPUs, and for GPUs not in the table.
 Result<std::optional<DeviceReport>> describe_device(const Trace& trace, const AnalyzeOptions& options,
                                                     Diagnostics& diagnostics, std::vector<CannotTell>& cannot_tell);
 

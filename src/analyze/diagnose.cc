@@ -173,8 +173,8 @@ void add_growing_copies(const FindingContext& finding, std::vector<StageView*>& 
     const DeviceReport* device = finding.context.device;
     const double activations = activation_bytes(finding, *by_stage[stage]);
     const double moved =
-        device != nullptr && device->bytes_per_s
-            ? static_cast<double>(total_ns) / static_cast<double>(count) / 1e9 * *device->bytes_per_s / 2
+        device != nullptr && device->roof_bytes_per_s()
+            ? static_cast<double>(total_ns) / static_cast<double>(count) / 1e9 * *device->roof_bytes_per_s() / 2
             : 0;
     constexpr double kOverActivations = 8;
     if (!grows && (activations <= 0 || moved < kOverActivations * activations)) continue;

@@ -38,9 +38,9 @@ MemorySums memory_kernels(const FindingContext& finding, const StageView& stage,
     if (key.work == kNoRow || works.kind[key.work] != kind) continue;
     const KernelSums& sums = finding.sums(k);
     const double calls = static_cast<double>(sums.calls), total_ns = static_cast<double>(sums.total_ns);
-    const RoofPoint point =
-        place_on_roof(works.flops[key.work] * calls, works.bytes[key.work] * calls, total_ns, calls,
-                      finding.context.device->peak_of(works.dtype[key.work]), finding.context.device->bytes_per_s);
+    const RoofPoint point = place_on_roof(works.flops[key.work] * calls, works.bytes[key.work] * calls, total_ns, calls,
+                                          finding.context.device->roof_of(works.dtype[key.work]),
+                                          finding.context.device->roof_bytes_per_s());
     if (!point.roof_ns || point.compute_ns.value_or(0) > *point.memory_ns) continue;
     out.time_ns += total_ns;
     out.roof_ns += *point.roof_ns;
@@ -58,7 +58,7 @@ MemorySums memory_kernels(const FindingContext& finding, const StageView& stage,
 }  // namespace
 
 void find_memory_bound_weights(const FindingContext& finding) {
-  if (finding.context.device == nullptr || !finding.context.device->bytes_per_s) return;
+  if (finding.context.device == nullptr || !finding.context.device->roof_bytes_per_s()) return;
   for (const StageView& stage : finding.stages) {
     const MemorySums gemm = memory_kernels(finding, stage, WorkKind::kGemm);
     const double weight_ns = gemm.bytes > 0 ? gemm.time_ns * gemm.weight_bytes / gemm.bytes : 0;
@@ -98,7 +98,7 @@ void find_memory_bound_weights(const FindingContext& finding) {
 }
 
 void find_memory_bound_kv(const FindingContext& finding) {
-  if (finding.context.device == nullptr || !finding.context.device->bytes_per_s) return;
+  if (finding.context.device == nullptr || !finding.context.device->roof_bytes_per_s()) return;
   for (const StageView& stage : finding.stages) {
     if (stage.group->kind != StageKind::kDecode && stage.group->kind != StageKind::kMixed) continue;
     const MemorySums attention = memory_kernels(finding, stage, WorkKind::kAttention);
@@ -203,7 +203,8 @@ void find_batch_too_small(const FindingContext& finding) {
     for (const uint32_t k : stage.kernels)
       if (finding.key(k).work != kNoRow && works.kind[finding.key(k).work] == WorkKind::kGemm)
         dtype = works.dtype[finding.key(k).work];
-    const OptDouble peak = finding.context.device->peak_of(dtype), bandwidth = finding.context.device->bytes_per_s;
+    const DeviceReport& device = *finding.context.device;
+    const OptDouble peak = device.roof_of(dtype), bandwidth = device.roof_bytes_per_s();
     if (!peak || !bandwidth) continue;
     // Tokens per step at which reading the weights and computing with them take equally long: peak * width / (2 * BW).
     const double crossover = *peak * dtype_bytes(gemm.weight_dtype) / (2 * *bandwidth);
@@ -216,7 +217,7 @@ void find_batch_too_small(const FindingContext& finding) {
                     0, FindingSeverity::kInfo);
     out.evidence = {
         counted("sequences per step", sequences, "1"),
-        {"tokens per step at which GEMMs become compute-bound", crossover, "tokens", provenance::kDatasheet},
+        {"tokens per step at which GEMMs become compute-bound", crossover, "tokens", device.roof_provenance()},
         counted("arithmetic intensity of the stage", stage.timing->intensity.value_or(0), "FLOP/byte")};
     if (!stage.timing->intensity) out.evidence.pop_back();
     out.advice = {

@@ -103,8 +103,9 @@ KernelRecord kernel_record(const Context& context, uint32_t group, double median
   }
   if (*row.bytes > 0) row.intensity = *row.flops / *row.bytes;
   if (context.device != nullptr && total_ns > 0) {
-    const RoofPoint point = place_on_roof(*row.flops, *row.bytes, total_ns, calls,
-                                          context.device->peak_of(works.dtype[key.work]), context.device->bytes_per_s);
+    const RoofPoint point =
+        place_on_roof(*row.flops, *row.bytes, total_ns, calls, context.device->roof_of(works.dtype[key.work]),
+                      context.device->roof_bytes_per_s());
     if (point.roof_ns) row.of_roof_frac = *point.roof_ns / total_ns;
   }
   return row;
@@ -128,7 +129,7 @@ RooflineRecord roofline_record(const Context& context, const KernelRecord& kerne
   row.bound = kernel.bound;
   row.of_roof_frac = kernel.of_roof_frac;
   if (context.device == nullptr) return row;
-  const OptDouble peak = context.device->peak_of(dtype), bandwidth = context.device->bytes_per_s;
+  const OptDouble peak = context.device->roof_of(dtype), bandwidth = context.device->roof_bytes_per_s();
   if (peak) row.peak_tflops = *peak / 1e12;
   if (bandwidth) row.peak_gbs = *bandwidth / 1e9;
   if (peak && bandwidth) {

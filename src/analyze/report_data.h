@@ -373,12 +373,16 @@ struct Latency {
   OptDouble warmup_ms;  // extra time of first instances over the median of the others, where it stands out; else 0
 };
 
-// One ceiling of the device. at_clock: scaled to the SM clock seen, absent when no clock is known.
+// One ceiling of the device. at_clock: scaled to the SM clock seen, absent when no clock is known. measured: what
+// `llmprof peaks` reached, in the same unit, absent where it was not measured; how: with what and when. Where there is
+// no data sheet, value is the measured one too, and its provenance says so.
 struct Peak {
   std::string name;  // "bf16_tflops", "dram_gbs"
   double value = 0;
   std::string provenance;
   OptDouble at_clock;
+  OptDouble measured;
+  std::string how;
 };
 
 struct DeviceReport {
@@ -393,11 +397,23 @@ struct DeviceReport {
   // The same for look-up: FLOP/s per element type and bytes/s; empty where unknown.
   std::array<OptDouble, static_cast<size_t>(DType::kCount)> flops_per_s;
   OptDouble bytes_per_s;
-  OptDouble clock_scale;             // SM clock seen over the clock of the data sheet's peaks
-  OptDouble peak_clock_mhz;          // the latter
-  OptDouble boost_mhz, tdp_w;        // data sheet
+  // What was measured (hardware/measured.h): library products per element type, the best of the memory kernels.
+  std::array<OptDouble, static_cast<size_t>(DType::kCount)> measured_flops_per_s;
+  OptDouble measured_bytes_per_s;
+  OptText measured_by;         // "llmprof peaks on 2026-11-21, driver 580.159.04"; absent: nothing measured is used
+  OptDouble clock_scale;       // SM clock seen over the clock of the data sheet's peaks
+  OptDouble peak_clock_mhz;    // the latter
+  OptDouble boost_mhz, tdp_w;  // data sheet
   std::vector<std::string> remarks;  // doubtful values and the like
+  // MFU and MBU are shares of these: the data sheet's where there is one.
   OptDouble peak_of(DType dtype) const { return flops_per_s[static_cast<size_t>(dtype)]; }
+  // The roof that kernels are held against: measured where known.
+  OptDouble roof_of(DType dtype) const {
+    const OptDouble& measured = measured_flops_per_s[static_cast<size_t>(dtype)];
+    return measured ? measured : peak_of(dtype);
+  }
+  OptDouble roof_bytes_per_s() const { return measured_bytes_per_s ? measured_bytes_per_s : bytes_per_s; }
+  const char* roof_provenance() const { return measured_by ? provenance::kMeasured : provenance::kDatasheet; }
 };
 
 struct ModelSummary {

@@ -8,7 +8,7 @@ Bound kernel_bound(const KernelKey& key, const KernelSums& sums, const Works& wo
   const double total_ns = static_cast<double>(sums.total_ns), calls = static_cast<double>(sums.calls);
   if (key.work != kNoRow && device != nullptr) {
     const RoofPoint point = place_on_roof(works.flops[key.work] * calls, works.bytes[key.work] * calls, total_ns, calls,
-                                          device->peak_of(works.dtype[key.work]), device->bytes_per_s);
+                                          device->roof_of(works.dtype[key.work]), device->roof_bytes_per_s());
     if (point.bound != Bound::kUnknown) return point.bound;
   }
   const bool arithmetic = key.category == Category::kGemm || key.category == Category::kAttention ||

@@ -26,7 +26,8 @@ constexpr double kBoundShareMin = 0.5;
 
 struct StageSums {
   double flops = 0, flops_full = 0, bytes = 0, weight_bytes = 0, kv_bytes = 0;
-  double compute_ns = 0;  // arithmetic at peak
+  double compute_ns = 0;       // arithmetic at peak
+  double roof_compute_ns = 0;  // at the roof: measured where known
   bool peaks_known = true;
   std::array<double, static_cast<size_t>(DType::kCount)> flops_by_dtype{};
   double arithmetic_ns = 0, covered_ns = 0, other_ns = 0;
@@ -73,6 +74,7 @@ std::vector<StageSums> sum_stages(const Context& context) {
     const OptDouble peak = context.device != nullptr ? context.device->peak_of(dtype) : std::nullopt;
     if (peak) {
       sums.compute_ns += flops / *peak * 1e9;
+      sums.roof_compute_ns += flops / *context.device->roof_of(dtype) * 1e9;
       if (kind == WorkKind::kGemm) sums.gemm_compute_ns += flops / *peak * 1e9;
     } else if (flops > 0) {
       sums.peaks_known = false;
@@ -228,7 +230,8 @@ void analyze_stages(const Context& context, Report& report, std::vector<CannotTe
       fill_stage_readings(context, mine->second, group, row);
     const bool no_shapes = *std::max_element(sums.flops_by_dtype.begin(), sums.flops_by_dtype.end()) <= 0;
     fill_measured_flops(no_shapes ? any_rate : tensor_rate(context.device, sums), row);
-    fill_stage_rates(context.device, sums.peaks_known ? OptDouble(sums.compute_ns) : std::nullopt, row);
+    fill_stage_rates(context.device,
+                     sums.peaks_known ? ComputeTimes{sums.compute_ns, sums.roof_compute_ns} : ComputeTimes{}, row);
     decide_bound(group, sums, row);
     report.stages.push_back(std::move(row));
   }

@@ -164,12 +164,14 @@ void fill_by_formula(const Context& context, const ModelConfig& config, const St
   row.dram_bytes_model = work.bytes;
   const DType dtype = dtype_of(config);
   if (dtype != DType::kUnknown) row.dtype = dtype_name(dtype);
-  OptDouble compute_ns;
+  ComputeTimes compute;
   if (context.device != nullptr && context.device->peak_of(dtype))
-    compute_ns = work.flops / *context.device->peak_of(dtype) * 1e9;
+    compute.at_peak_ns = work.flops / *context.device->peak_of(dtype) * 1e9;
+  if (context.device != nullptr && context.device->roof_of(dtype))
+    compute.at_roof_ns = work.flops / *context.device->roof_of(dtype) * 1e9;
   if (!row.flops_measured && context.device != nullptr && context.device->compute_capability)
     fill_measured_flops(tensor_flops_per_cycle(*context.device->compute_capability, dtype), row);
-  fill_stage_rates(context.device, compute_ns, row);
+  fill_stage_rates(context.device, compute, row);
 }
 
 // Stages that have no FLOPs in the end: why, and what to do.
@@ -192,7 +194,7 @@ void explain_missing_flops(const Report& report, bool live, std::vector<CannotTe
 
 }  // namespace
 
-void fill_stage_rates(const DeviceReport* device, OptDouble compute_ns, StageTiming& row) {
+void fill_stage_rates(const DeviceReport* device, const ComputeTimes& compute, StageTiming& row) {
   // What was counted was counted in recorded time; a formula holds for all of it.
   const bool counted = row.flops_provenance == provenance::kCounted;
   const double wall_ns = static_cast<double>(row.wall_ms.ns - (counted ? row.not_recorded_ms.ns : 0));
@@ -203,18 +205,19 @@ void fill_stage_rates(const DeviceReport* device, OptDouble compute_ns, StageTim
   if (row.flops_measured && *row.flops > 0) row.flops_measured_over_flops = *row.flops_measured / *row.flops;
   if (row.dram_bytes_model && *row.dram_bytes_model > 0) row.intensity = *row.flops / *row.dram_bytes_model;
   if (device == nullptr) return;
-  const bool compute_known = compute_ns && *compute_ns > 0;
-  if (compute_known) {
-    row.mfu = *compute_ns / wall_ns;
+  if (compute.at_peak_ns && *compute.at_peak_ns > 0) {
+    row.mfu = *compute.at_peak_ns / wall_ns;
     OptDouble scale = device->clock_scale;
     if (row.sm_clock_mhz && device->peak_clock_mhz) scale = *row.sm_clock_mhz / *device->peak_clock_mhz;
     if (scale && *scale > 0) row.mfu_at_clock = *row.mfu / *scale;
   }
-  if (!device->bytes_per_s || !row.weight_bytes) return;
-  row.mbu = (*row.weight_bytes + row.kv_bytes.value_or(0)) / *device->bytes_per_s * 1e9 / wall_ns;
-  if (compute_known && row.intensity) {
-    const double peak = *row.flops / (*compute_ns / 1e9);
-    row.roof_tflops = std::min(peak, *row.intensity * *device->bytes_per_s) / 1e12;
+  if (!row.weight_bytes) return;
+  if (device->bytes_per_s)
+    row.mbu = (*row.weight_bytes + row.kv_bytes.value_or(0)) / *device->bytes_per_s * 1e9 / wall_ns;
+  const OptDouble bandwidth = device->roof_bytes_per_s();
+  if (bandwidth && compute.at_roof_ns && *compute.at_roof_ns > 0 && row.intensity) {
+    const double peak = *row.flops / (*compute.at_roof_ns / 1e9);
+    row.roof_tflops = std::min(peak, *row.intensity * *bandwidth) / 1e12;
     row.of_roof_frac = *row.tflops / *row.roof_tflops;
   }
 }

@@ -11,8 +11,11 @@ Status check_workload_options(const AnalyzeOptions& options);
 
 void analyze_workload(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell);
 
-// Sets tflops, mfu, mbu, intensity and the place on the roofline from flops and bytes of the row. compute_ns is the
-// arithmetic's time at peak; empty if a peak is unknown.
-void fill_stage_rates(const DeviceReport* device, OptDouble compute_ns, StageTiming& row);
+// The arithmetic's time at the peaks that MFU is a share of, and at the roof; empty if one of the types has none.
+struct ComputeTimes {
+  OptDouble at_peak_ns, at_roof_ns;
+};
+// Sets tflops, mfu, mbu, intensity and the place on the roofline from flops and bytes of the row.
+void fill_stage_rates(const DeviceReport* device, const ComputeTimes& compute, StageTiming& row);
 
 }  // namespace llmprof

@@ -169,7 +169,8 @@ RunFacts facts_of(const device::DeviceIdentity& device, const Protocol& protocol
   return facts;
 }
 
-std::string results_json(const ResultsFile& results, const device::DeviceIdentity& device) {
+std::string results_json(const ResultsFile& results, const device::DeviceIdentity& device,
+                         const std::vector<ModelStepRow>& steps) {
   JsonWriter json;
   json.begin_object().field("schema", kSchema);
   json.key("device");
@@ -179,6 +180,7 @@ std::string results_json(const ResultsFile& results, const device::DeviceIdentit
   json.key("cases").begin_array();
   for (const CaseRecord& record : results.records) write_case(json, record);
   json.end_array();
+  if (!steps.empty()) write_records(json, "model_steps", steps);
   json.end_object();
   return json.take() + "\n";
 }

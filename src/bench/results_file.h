@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "bench/case_rows.h"
+#include "bench/presets.h"
 #include "bench/protocol.h"
 #include "device/device.h"
 
@@ -29,7 +30,9 @@ struct ResultsFile {
   std::vector<CaseRecord> records;
 };
 
-std::string results_json(const ResultsFile& results, const device::DeviceIdentity& device);
+// `steps`: of a model, in a list of their own; nothing reads them again.
+std::string results_json(const ResultsFile& results, const device::DeviceIdentity& device,
+                         const std::vector<ModelStepRow>& steps = {});
 
 // A results file, or a journal, whose last line may be cut. Errors say what was expected and found.
 Result<ResultsFile> read_results(const std::string& path);

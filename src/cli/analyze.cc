@@ -14,6 +14,7 @@ struct Options {
   std::vector<std::string> stages;
   bool no_detect = false;
   AnalyzeOptions analyze;
+  CeilingsOption ceilings;
   std::optional<size_t> top;
   std::string sort = "total";
   std::string save;
@@ -28,6 +29,8 @@ int run(Options& options) {
     if (!rule) return report_error(rule.error());
     derive_options.stage_rules.push_back(std::move(*rule));
   }
+  if (const Status status = choose_ceilings(options.ceilings, options.analyze); !status)
+    return report_error(status.error());
   // A page to read is shorter than a file to process.
   constexpr size_t kTextRows = 12;
   options.analyze.top =
@@ -56,6 +59,7 @@ void add_analyze(CLI::App& app, Action& action) {
                    "recording: torch.profiler .json, .json.gz or .json.zst, or a llmprof trace file")
       ->required()
       ->type_name("");
+  add_ceilings_option(*command, options->ceilings);
   command->add_option("--gpu", options->analyze.gpu, "GPU of the hardware table to compare with (llmprof list gpus)")
       ->type_name("NAME");
   command

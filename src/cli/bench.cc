@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <set>
@@ -13,6 +14,7 @@
 #include "bench/fit.h"
 #include "bench/peaks_report.h"
 #include "bench/plan.h"
+#include "bench/presets.h"
 #include "bench/results_file.h"
 #include "bench/runner.h"
 #include "bench/text.h"
@@ -21,6 +23,7 @@
 #include "cli/measuring.h"
 #include "device/op.h"
 #include "hardware/measured.h"
+#include "model/catalogue.h"
 
 namespace llmprof::cli {
 namespace {
@@ -29,7 +32,8 @@ constexpr double kSaidBeforeS = 60;  // longer runs say what they will take
 
 struct Options {
   std::vector<std::string> names, dtypes, variants, sweeps, compare, fail_on;
-  std::map<std::string, int64_t> axes;  // 0: not given
+  std::map<std::string, std::vector<int64_t>> axes;  // several values: a sweep
+  std::string model;
   DeviceOptions device;
   std::string regime = "both", resume;
   double min_time_s = 0;
@@ -71,9 +75,46 @@ Result<bench::Selection> selection_of(const Options& options) {
     LLMPROF_ASSIGN(bench::Sweep sweep, bench::parse_sweep(text));
     selection.sweeps.push_back(std::move(sweep));
   }
-  for (const auto& [name, value] : options.axes)
-    if (value != 0) selection.axes.emplace_back(name, value);
+  for (const auto& [name, values] : options.axes) {
+    if (values.size() == 1) selection.axes.emplace_back(name, values[0]);
+    if (values.size() > 1) selection.sweeps.push_back({name, values});
+  }
   return selection;
+}
+
+// Lengths that a model's steps are made of.
+constexpr const char* kModelAxes[] = {"batch", "prompt", "context"};
+
+Result<bench::Preset> preset_for(const Options& options, const device::DeviceIdentity& device) {
+  LLMPROF_ASSIGN(const ModelConfig model, load_model(options.model));
+  bench::PresetOptions lengths;
+  lengths.seed = options.seed;
+  const auto values_of = [&](const char* axis, std::vector<int64_t>& to) {
+    const auto found = options.axes.find(axis);
+    if (found != options.axes.end() && !found->second.empty()) to = found->second;
+  };
+  values_of("batch", lengths.batches);
+  values_of("prompt", lengths.prompts);
+  values_of("context", lengths.contexts);
+  return bench::preset_of(device::operations(), device, model, lengths);
+}
+
+Status check_model(const Options& options) {
+  if (!options.names.empty())
+    return fail(fmt::format("--model takes every operation of a model, and {} is named too", options.names[0]),
+                "--model", "leave one of the two out", ExitCode::kUsage);
+  if (!options.sweeps.empty() || !options.variants.empty() || !options.dtypes.empty())
+    return fail("a model's shapes and data types follow from its config", "--model",
+                "--batch 1,8,32 --prompt 512,2048 --context 8192", ExitCode::kUsage);
+  for (const auto& [name, values] : options.axes) {
+    const bool known = std::find(std::begin(kModelAxes), std::end(kModelAxes), name) != std::end(kModelAxes);
+    if (!values.empty() && !known)
+      return fail(fmt::format("{} follows from the model's config", bench::option_of(name)), "--model",
+                  "--batch, --prompt or --context", ExitCode::kUsage);
+  }
+  const Result<ModelConfig> model = load_model(options.model);
+  if (!model) return tl::unexpected<Error>(model.error());
+  return check_writable(options.output.path);
 }
 
 Result<std::vector<bench::CasePlan>> plan(const Options& options, const bench::Selection& selection,
@@ -85,6 +126,7 @@ Result<std::vector<bench::CasePlan>> plan(const Options& options, const bench::S
 
 // What can be wrong with the command line is said before anything is opened.
 Status check(const Options& options) {
+  if (!options.model.empty()) return check_model(options);
   LLMPROF_ASSIGN(const bench::Selection selection, selection_of(options));
   const bool shaped =
       !selection.axes.empty() || !selection.sweeps.empty() || !selection.dtypes.empty() || !options.variants.empty();
@@ -160,26 +202,37 @@ std::string time_left(double seconds) {
 
 // ---- what is printed
 
-std::string page(const Options& options, const bench::ResultsFile& results, const device::DeviceIdentity& device) {
+struct Results {
+  bench::ResultsFile file;
+  std::optional<bench::Preset> preset;
+};
+
+std::string page(const Options& options, const Results& results, const device::DeviceIdentity& device) {
   const bool color = options.output.color();
-  std::string out = bench::device_line(device) + "\n\n" + bench::cases_text(results.records, color);
-  for (const std::string& text : options.sweeps) {
-    for (const std::string& sentence : bench::plateau_sentences(results.records, bench::parse_sweep(text)->axis))
-      out += "\n" + sentence + "\n";
-  }
+  const std::vector<bench::CaseRecord>& records = results.file.records;
+  std::string out = bench::device_line(device) + "\n\n" + bench::cases_text(records, color);
+  if (results.preset)
+    return out + "\n" + bench::model_steps_text(*results.preset, bench::model_steps(*results.preset, records), color);
+  const Result<bench::Selection> selection = selection_of(options);
+  if (!selection) return out;
+  for (const bench::Sweep& sweep : selection->sweeps)
+    for (const std::string& sentence : bench::plateau_sentences(records, sweep.axis)) out += "\n" + sentence + "\n";
   return out;
 }
 
-std::string in_format(const std::string& format, const Options& options, const bench::ResultsFile& results,
+std::string in_format(const std::string& format, const Options& options, const Results& results,
                       const device::DeviceIdentity& device) {
-  if (format == "json") return bench::results_json(results, device);
+  if (format == "json")
+    return bench::results_json(results.file, device,
+                               results.preset ? bench::model_steps(*results.preset, results.file.records)
+                                              : std::vector<bench::ModelStepRow>{});
   if (format == "text") return page(options, results, device);
   std::vector<bench::CaseRow> rows;
-  for (const bench::CaseRecord& record : results.records) rows.push_back(record.row);
+  for (const bench::CaseRecord& record : results.file.records) rows.push_back(record.row);
   return records_csv(rows);
 }
 
-Status print(const Options& options, const bench::ResultsFile& results, const device::DeviceIdentity& device) {
+Status print(const Options& options, const Results& results, const device::DeviceIdentity& device) {
   const std::string format = options.file_format();
   LLMPROF_CHECK(write_output(in_format(format, options, results, device), options.output.path));
   const bool page_too = !options.output.path.empty() && format != options.output.effective_format();
@@ -221,6 +274,7 @@ Result<int> compare(const Options& options, const bench::ResultsFile& before, co
 
 struct Run {
   bench::ResultsFile results;
+  std::optional<bench::Preset> preset;
   bench::RunOutcome outcome;
   size_t planned = 0;
 };
@@ -230,8 +284,14 @@ Result<Run> measure(const Options& options, device::Device& device, const bench:
   Run run;
   const bench::Protocol protocol = protocol_of(options);
   run.results.facts = bench::facts_of(device.identity(), protocol, LLMPROF_VERSION);
-  LLMPROF_ASSIGN(const bench::Selection selection, selection_of(options));
-  LLMPROF_ASSIGN(std::vector<bench::CasePlan> plans, plan(options, selection, device, before));
+  std::vector<bench::CasePlan> plans;
+  if (options.model.empty()) {
+    LLMPROF_ASSIGN(const bench::Selection selection, selection_of(options));
+    LLMPROF_ASSIGN(plans, plan(options, selection, device, before));
+  } else {
+    LLMPROF_ASSIGN(run.preset, preset_for(options, device.identity()));
+    plans = run.preset->plans;
+  }
   if (options.max_cases > 0 && plans.size() > options.max_cases) plans.resize(options.max_cases);
   run.planned = plans.size();
   say_choices(options, plans);
@@ -257,7 +317,7 @@ Result<Run> measure(const Options& options, device::Device& device, const bench:
   progress.clear();
   run.results.records = run.outcome.records;
   run.results.interrupted = run.outcome.left > 0;
-  LLMPROF_CHECK(print(options, run.results, device.identity()));
+  LLMPROF_CHECK(print(options, {run.results, run.preset}, device.identity()));
   if (journal && !run.results.interrupted) journal->remove();
   return run;
 }
@@ -322,12 +382,14 @@ void add_axis_options(CLI::App& command, Options& options) {
     for (const device::Axis& axis : operation.axes)
       users[std::string(axis.name)] +=
           (users[std::string(axis.name)].empty() ? "" : ", ") + std::string(operation.name);
+  for (const char* axis : kModelAxes) users[axis] += (users[axis].empty() ? "" : ", ") + std::string("--model");
   for (const auto& [axis, names] : users) {
-    options.axes[axis] = 0;
     command.add_option(bench::option_of(axis), options.axes[axis], "axis of " + names)
         ->check(CLI::PositiveNumber)
-        ->type_name("N")
-        ->group("Axes");
+        ->delimiter(',')
+        ->allow_extra_args(false)
+        ->type_name("N,...")
+        ->group("Axes (several values: a sweep)");
   }
 }
 
@@ -344,6 +406,10 @@ void add_bench(CLI::App& app, Action& action) {
       ->type_name("AXIS=LIST");
   command->add_option("--dtype", options->dtypes, "data types")->delimiter(',')->type_name("LIST");
   command->add_option("--variant", options->variants, "variants of the operation")->delimiter(',')->type_name("LIST");
+  command
+      ->add_option("--model", options->model,
+                   "every operation of a model (llmprof list models, or a config.json), and the sums of its steps")
+      ->type_name("ID");
   command->add_option("--regime", options->regime, "cold, sustained or both")
       ->check(CLI::IsMember({"cold", "sustained", "both"}))
       ->capture_default_str();

@@ -71,6 +71,7 @@ int run(const OutputOptions& output) {
       options.context = recording.context;
     }
     options.top = 8;
+    options.measured = kept_ceilings();
     const int code = analyze_and_print(trace, {}, options, output);
     if (code != 0) return code;
     if (!text) return 0;  // one document: the first recording

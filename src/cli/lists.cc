@@ -8,6 +8,7 @@
 #include "base/text_table.h"
 #include "bench/compare.h"
 #include "bench/fit.h"
+#include "bench/presets.h"
 #include "bench/rows.h"
 #include "derive/kernel_rules.h"
 #include "derive/op_rules.h"
@@ -106,7 +107,8 @@ std::string list_metrics(bool markdown) {
   const std::vector<MetricSection> benchmarks = {
       record_section<bench::PeakFlopsRow>(),   record_section<bench::PeakBandwidthRow>(),
       record_section<bench::PeakLatencyRow>(), record_section<bench::RidgeRow>(),
-      record_section<bench::CaseRow>(),        record_section<bench::ComparisonRow>()};
+      record_section<bench::CaseRow>(),        record_section<bench::ModelStepRow>(),
+      record_section<bench::ComparisonRow>()};
   return markdown ? metrics_markdown(benchmarks) : metrics_text(benchmarks);
 }
 

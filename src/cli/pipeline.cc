@@ -72,6 +72,27 @@ std::optional<Trace> baseline_of(const Trace& trace, const DeriveOptions& option
 
 }  // namespace
 
+void add_ceilings_option(CLI::App& command, CeilingsOption& option) {
+  command
+      .add_option("--ceilings", option.choice,
+                  "what kernels are held against: auto (measured by llmprof peaks, else the data sheet), datasheet, or "
+                  "a file of llmprof peaks")
+      ->type_name("auto|datasheet|FILE")
+      ->capture_default_str();
+}
+
+Status choose_ceilings(const CeilingsOption& option, AnalyzeOptions& options) {
+  if (option.choice == "datasheet") return {};
+  if (option.choice == "auto") {
+    options.measured = kept_ceilings();
+    return {};
+  }
+  LLMPROF_ASSIGN(MeasuredCeilings given, read_ceilings(option.choice));
+  options.measured = {std::move(given)};
+  options.measured_given = true;
+  return {};
+}
+
 int analyze_and_print(Trace& trace, const DeriveOptions& derive_options, const AnalyzeOptions& analyze_options,
                       const OutputOptions& output) {
   if (!can_report(trace)) {

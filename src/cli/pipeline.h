@@ -8,6 +8,15 @@
 
 namespace llmprof::cli {
 
+// --ceilings auto|datasheet|FILE.
+struct CeilingsOption {
+  std::string choice = "auto";
+};
+void add_ceilings_option(CLI::App& command, CeilingsOption& option);
+// auto: all that are kept here, of which analyze() takes those of the recorded device. The error names a FILE that
+// cannot be read.
+Status choose_ceilings(const CeilingsOption& option, AnalyzeOptions& options);
+
 // Derives, analyses and prints. Exit code 3 when the input had error-level diagnostics, even though a report was
 // printed.
 int analyze_and_print(Trace& trace, const DeriveOptions& derive_options, const AnalyzeOptions& analyze_options,

@@ -30,6 +30,7 @@ struct Options {
   bool no_adapt = false, baseline = false, no_report = false, no_detect = false;
   std::vector<std::string> stages;
   AnalyzeOptions analyze;
+  CeilingsOption ceilings;
   std::optional<size_t> top;
   OutputOptions output;        // path is --report
   int baseline_exit_code = 0;  // set if the baseline run is the last one
@@ -76,6 +77,7 @@ Status check_nesting() {
 // Everything that can be wrong with the options must be said now, not when the program has run for an hour.
 Status check_options(Options& options, DeriveOptions& derive_options) {
   derive_options.detect_stages = !options.no_detect;
+  LLMPROF_CHECK(choose_ceilings(options.ceilings, options.analyze));
   const std::optional<spool::Level> level = session::parse_mode(options.mode);
   if (!level)
     return usage("expected a mode of light, default or deep, found \"" + options.mode + "\"",
@@ -288,6 +290,7 @@ void add_recording_options(CLI::App& command, Options& options) {
 
 void add_report_options(CLI::App& command, Options& options) {
   const std::string reporting = "Report";
+  add_ceilings_option(command, options.ceilings);
   command.add_option("--gpu", options.analyze.gpu, "GPU of the hardware table to compare with (llmprof list gpus)")
       ->type_name("NAME")
       ->group(reporting);

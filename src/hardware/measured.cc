@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "base/json_writer.h"
@@ -227,6 +228,24 @@ Result<MeasuredCeilings> read_ceilings(const std::string& path) {
     LLMPROF_ASSIGN(ceilings.*group.rates, rates_of(document, group, path));
   }
   return ceilings;
+}
+
+std::vector<MeasuredCeilings> kept_ceilings() {
+  constexpr size_t kFilesMax = 64;
+  const std::string any = ceilings_path("x");
+  std::error_code none;
+  std::vector<std::string> paths;
+  for (std::filesystem::directory_iterator at(std::filesystem::path(any).parent_path(), none), end; at != end;
+       at.increment(none)) {
+    if (none) break;
+    if (at->path().extension() == ".json") paths.push_back(at->path().string());
+  }
+  std::sort(paths.begin(), paths.end());
+  if (paths.size() > kFilesMax) paths.resize(kFilesMax);
+  std::vector<MeasuredCeilings> all;
+  for (const std::string& path : paths)
+    if (Result<MeasuredCeilings> one = read_ceilings(path)) all.push_back(*std::move(one));
+  return all;
 }
 
 Status write_ceilings(const std::string& path, const MeasuredCeilings& ceilings) {

@@ -51,6 +51,8 @@ MergedCeilings merge_ceilings(const MeasuredCeilings& before, const MeasuredCeil
 // ${LLMPROF_HOME:-${XDG_STATE_HOME:-~/.local/state}/llmprof}/ceilings/KEY.json
 std::string ceilings_path(std::string_view device_key);
 Result<MeasuredCeilings> read_ceilings(const std::string& path);
+// All that are kept here, at most 64, in the order of their files' names; files that are damaged are left out.
+std::vector<MeasuredCeilings> kept_ceilings();
 // Makes the folders, writes beside and renames.
 Status write_ceilings(const std::string& path, const MeasuredCeilings& ceilings);
 

@@ -60,9 +60,14 @@ void write_device(JsonWriter& json, const std::optional<DeviceReport>& device) {
     json.field("value", peak.value);
     json.field("provenance", peak.provenance);
     write_optional(json, "at_clock", peak.at_clock);
+    if (peak.measured) {
+      json.field("measured", *peak.measured);
+      json.field("how", peak.how);
+    }
     json.end_object();
   }
   json.end_object();
+  if (device->measured_by) json.field("measured_by", *device->measured_by);
   json.key("remarks").begin_array();
   for (const std::string& remark : device->remarks) json.value(remark);
   json.end_array();

@@ -14,6 +14,15 @@ std::string file_name(const std::string& path) {
   return printable(slash == std::string::npos ? path : path.substr(slash + 1));
 }
 
+// "989 TFLOP/s (measured 724)"; "0.53 TFLOP/s measured" where there is no data sheet.
+std::string ceiling_text(const Peak& peak, const char* unit) {
+  const auto figure = [](double value) { return format_fixed(value, value >= 10 ? 0 : 2); };
+  std::string text = figure(peak.value) + " " + unit;
+  if (!peak.measured) return text;
+  if (peak.provenance.rfind("measured", 0) == 0) return text + " measured";
+  return text + fmt::format(" (measured {})", figure(*peak.measured));
+}
+
 std::string headline(const Report& report, const Ink& ink) {
   std::string files;
   for (const std::string& file : report.source.files) files += (files.empty() ? "" : ", ") + file_name(file);
@@ -23,8 +32,8 @@ std::string headline(const Report& report, const Ink& ink) {
     device = printable(report.device->name);
     if (report.device->sm_count) device += fmt::format(", {} SMs", *report.device->sm_count);
     for (const Peak& peak : report.device->peaks) {
-      if (peak.name == "bf16_tflops") device += fmt::format(", bf16 {:.0f} TFLOP/s", peak.value);
-      if (peak.name == "dram_gbs") device += fmt::format(", {:.0f} GB/s", peak.value);
+      if (peak.name == "bf16_tflops") device += ", bf16 " + ceiling_text(peak, "TFLOP/s");
+      if (peak.name == "dram_gbs") device += ", " + ceiling_text(peak, "GB/s");
     }
   }
   out += ink.dim(device);

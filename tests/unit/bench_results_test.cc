@@ -1,10 +1,13 @@
 // Plans, runs, results files and the sentence of a sweep.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "bench/case_rows.h"
 #include "bench/peaks.h"
@@ -263,7 +266,12 @@ TEST_F(BenchRun, DamagedAndForeignResultsSayWhatIsWrong) {
   EXPECT_NE(error_of("x").find("no JSON"), std::string::npos);
   EXPECT_NE(error_of("[]").find("no schema"), std::string::npos);
   EXPECT_NE(error_of(replaced("bench/1", "peaks/1")).find("llmprof.peaks/1"), std::string::npos);
-  EXPECT_NE(error_of(replaced("\"median_us\"", "\"median\"")).find("median_us"), std::string::npos);
+  EXPECT_NE(error_of(replaced("\"median_us\":", "\"median_us\": [], \"x\":")).find("median_us"), std::string::npos);
+  EXPECT_NE(error_of(replaced("\"shape\"", "\"form\"")).find("shape"), std::string::npos);
+  // Files of earlier versions do not say everything that may be unknown.
+  const Result<ResultsFile> older = parse_results(replaced("\"settle_s\"", "\"other\""), "");
+  ASSERT_TRUE(older.has_value()) << older.error().text();
+  EXPECT_FALSE(older->records[0].row.settle_s.has_value());
   EXPECT_NE(error_of(replaced("\"settled\": true", "\"settled\": 1")).find("settled"), std::string::npos);
   EXPECT_NE(error_of(replaced("\"samples_us\"", "\"samples\"")).find("samples_us"), std::string::npos);
   for (size_t length = 1; length + 2 < good.size(); length += 97)
@@ -276,6 +284,79 @@ TEST_F(BenchRun, CasesOfAnEarlierRunAreTheSameCases) {
   ASSERT_TRUE(again.has_value());
   ASSERT_EQ(again->size(), 2U);
   EXPECT_EQ(run(*again, outcome.records).taken_over, 2U);
+}
+
+TEST_F(BenchRun, RowsSayWhereTheTimeOfTheCaseWent) {
+  device_.on_batch = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
+  const std::vector<CaseRecord> records = run(plans({1})).records;
+  ASSERT_EQ(records.size(), 2U);
+  for (const CaseRecord& record : records) {
+    EXPECT_GT(*record.row.choose_s, 0.0005) << "two batches at least";
+    EXPECT_GT(*record.row.settle_s, 0.001);
+    EXPECT_GT(*record.row.timing_s, 0.001);
+    EXPECT_LT(*record.row.prepare_s, 0.0005);
+  }
+  g_op.unsupported = "not here";
+  EXPECT_FALSE(run(plans({1})).records[0].row.check_s.has_value());
+}
+
+// ---- what is measured on a device that cannot do the usual
+
+device::Operation picky() {
+  device::Operation op = scripted_gemm();
+  op.unsupported = [](const device::DeviceIdentity&, const device::OpParams& p) -> std::optional<std::string> {
+    if (p.variant == "bias" && p.dtype == DType::kBf16) return std::nullopt;
+    return "only bias in bf16";
+  };
+  return op;
+}
+
+TEST_F(BenchRun, WithoutAChoiceTheFirstThatTheDeviceHas) {
+  const device::Operation op = picky();
+  Result<CasePlan> plan = plan_case(op, device_.who, DType::kUnknown, "", {{"m", 3}});
+  ASSERT_TRUE(plan.has_value());
+  EXPECT_EQ(plan->params.variant, "bias");
+  EXPECT_EQ(plan->params.dtype, DType::kBf16);
+  EXPECT_EQ(plan->params.axis("m"), 3);
+  EXPECT_EQ(plan->chosen, "gemm in bf16 as bias");
+  // What was asked for is not replaced: its row says why it cannot be.
+  plan = plan_case(op, device_.who, DType::kFp32, "", {});
+  EXPECT_EQ(plan->params.dtype, DType::kFp32);
+  EXPECT_EQ(plan->chosen, "");
+  plan = plan_case(op, device_.who, DType::kUnknown, "plain", {});
+  EXPECT_EQ(plan->params.variant, "plain");
+  plan = plan_case(scripted_gemm(), device_.who, DType::kUnknown, "", {});
+  EXPECT_EQ(plan->chosen, "") << "the usual is there";
+  EXPECT_FALSE(plan_case(op, device_.who, DType::kUnknown, "", {{"hidden", 3}}).has_value());
+}
+
+TEST_F(BenchRun, RegistersGetEnoughWorkForAGpuUnlessToldOtherwise) {
+  static constexpr device::Axis kAxes[] = {{"mflop", 1000, "work"}};
+  device::Operation op = scripted_gemm();
+  op.name = "registers";
+  op.axes = kAxes;
+  EXPECT_EQ(plan_case(op, device_.who, DType::kUnknown, "", {})->params.axis("mflop"), 1'000'000);
+  EXPECT_EQ(plan_case(op, device_.who, DType::kUnknown, "", {{"mflop", 7}})->params.axis("mflop"), 7);
+  device_.who.kind = device::DeviceKind::kCpu;
+  EXPECT_EQ(plan_case(op, device_.who, DType::kUnknown, "", {})->params.axis("mflop"), 1000);
+}
+
+TEST_F(BenchRun, TheSuiteHasItsShapesAndOthersOncePerVariant) {
+  device::Operation other = scripted_gemm();
+  other.name = "something";
+  const std::vector<device::Operation> operations = {scripted_gemm(), other};
+  const std::vector<CasePlan> suite = *default_suite(operations, device_.who, false, 4);
+  std::vector<std::string> shapes;
+  size_t others = 0;
+  for (const CasePlan& plan : suite) {
+    EXPECT_EQ(plan.params.seed, 4U);
+    others += plan.operation->name == "something";
+    shapes.push_back(shape_text(plan.params));
+  }
+  EXPECT_EQ(others, 2U);
+  EXPECT_EQ(suite.size(), 23U) << "21 products in bf16; this operation has no fp8 and no int8";
+  EXPECT_EQ(std::count(shapes.begin(), shapes.end(), "m=16 n=28672 k=4096"), 1);
+  EXPECT_LT(default_suite(operations, device_.who, true, 1)->size(), 6U);
 }
 
 // ---- sweeps
@@ -389,6 +470,32 @@ TEST_F(BenchRun, PeaksOfAKnownGpuHaveBothRidgesAndDoubtAboveTheSheet) {
   bool said = false;
   for (const std::string& remark : peaks->remarks) said |= remark.find("above-datasheet") == 0;
   EXPECT_TRUE(said);
+}
+
+TEST_F(BenchRun, RegistersUnderTheLibraryAreNotTheUnitsLimit) {
+  static constexpr device::Axis kAxes[] = {{"mflop", 1000, "work"}};
+  device::Operation registers = scripted_gemm();
+  registers.name = "registers";
+  registers.axes = kAxes;
+  const std::vector<device::Operation> operations = {scripted_gemm(), scripted_memory(), registers};
+  PeaksOptions options;
+  options.operations = operations;
+  options.quick = true;
+  options.time_factor = 0.01;
+  options.dtypes = {DType::kBf16};
+  g_op.flops = 2e12;
+  for (const bool below : {true, false}) {
+    // The library comes first, the registers row next.
+    bool library = true;
+    device_.script = [&](const std::string&, bool, int64_t) {
+      return device::Sample{library ? 10'000.0 : below ? 12'000.0 : 9'000.0, 1500, 0};
+    };
+    const Result<Peaks> peaks = measure_peaks(device_, options, stop_, [&](const PeakRow&) { library = false; });
+    const MeasuredCeilings ceilings = ceilings_of(*peaks);
+    EXPECT_EQ(ceilings.unit_tflops.count("bf16"), below ? 0U : 1U);
+    EXPECT_EQ(peaks_text(*peaks, "", false).find("not the unit's limit") != std::string::npos, below);
+    EXPECT_TRUE(ceilings.library_tflops.at("bf16").quick);
+  }
 }
 
 TEST_F(BenchRun, InterruptedPeaksKeepTheirRows) {

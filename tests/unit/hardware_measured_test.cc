@@ -107,6 +107,29 @@ TEST_F(Measured, TheCeilingIsTheHighestOfMemoryAndNotOfTheCache) {
   EXPECT_FALSE(measured_ridge(c, "bf16").has_value());
 }
 
+TEST_F(Measured, AQuickLookDoesNotReplaceAFullMeasurement) {
+  const MeasuredCeilings full = some_ceilings();
+  MeasuredCeilings quick = full;
+  quick.library_tflops["bf16"] = {700, "8192x8192x8192", 0.1, 0, 0, true};
+  quick.library_tflops["fp8"] = {1300, "8192x8192x8192", 0.1, 0, 0, true};
+  quick.bandwidth_gbs.erase("copy");
+  const MergedCeilings merged = merge_ceilings(full, quick);
+  EXPECT_EQ(merged.ceilings.library_tflops.at("bf16").value, 788.25);
+  EXPECT_EQ(merged.ceilings.library_tflops.at("fp8").value, 1300);
+  EXPECT_EQ(merged.ceilings.bandwidth_gbs.at("copy").value, 4300) << "not measured this time";
+  EXPECT_EQ(merged.fuller, 1);
+  EXPECT_EQ(merge_ceilings(quick, full).ceilings.library_tflops.at("bf16").value, 788.25);
+  EXPECT_EQ(merge_ceilings(quick, full).fuller, 0);
+  quick.driver = "590.1";
+  EXPECT_EQ(merge_ceilings(full, quick).ceilings.library_tflops.at("bf16").value, 700) << "another driver";
+  EXPECT_EQ(merge_ceilings(full, quick).ceilings.bandwidth_gbs.count("copy"), 0U);
+  // And the file knows which is which.
+  const std::string path = folder_ + "/quick.json";
+  ASSERT_TRUE(write_ceilings(path, quick).has_value());
+  EXPECT_TRUE(read_ceilings(path)->library_tflops.at("fp8").quick);
+  EXPECT_FALSE(read_ceilings(path)->bandwidth_gbs.at("read").quick);
+}
+
 TEST_F(Measured, DamagedAndForeignFilesSayWhatIsWrong) {
   const std::string good = good_text();
   const auto error_of = [this](const std::string& text) {

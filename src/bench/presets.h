@@ -1,0 +1,62 @@
+// Every operation of a model at given batch sizes and lengths, as cases: the shapes that one layer, the embedding and
+// the head run with, each once however many layers share it, and what they add up to per step.
+//
+// Steps are those of a serving engine that runs requests of one length together: one prefill of the whole batch per
+// prompt length, one decode step per context. Projections that engines join are one product here too (q, k, v; gate and
+// up). Formulas of the costs: those of the operations.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/fields.h"
+#include "bench/plan.h"
+#include "bench/rows.h"
+#include "model/config.h"
+
+namespace llmprof::bench {
+
+#define LLMPROF_MODEL_STEP_FIELDS(C)                                                                  \
+  C(std::string, step, "", "prefill or decode, with batch and tokens")                                \
+  C(std::string, part, "", "part of the model: qkv, o, gate_up, down, lm_head, attention, norm, ...") \
+  C(std::string, name, "", "operation that stands for it")                                            \
+  C(std::string, variant, "", "variant of the operation")                                             \
+  C(std::string, shape, "", "the axes and their values")                                              \
+  C(std::string, dtype, "", "data type of the inputs")                                                \
+  C(int64_t, calls, "", "in one step: layers that have it")                                           \
+  C(OptNumber, us, "us", "median of one call, sustained; cold where only that was measured")          \
+  C(OptNumber, total_us, "us", "of all calls of the step")                                            \
+  C(OptNumber, share_frac, "frac", "of the step's sum")                                               \
+  C(std::string, bound, "", "compute, memory, latency or unknown, by the measured roofline")
+LLMPROF_RECORD(ModelStepRow, "model_steps", "Parts of a model's steps, measured one by one", LLMPROF_MODEL_STEP_FIELDS)
+
+struct PresetOptions {
+  std::vector<int64_t> batches = {1}, prompts = {2048};
+  std::vector<int64_t> contexts;  // of decode steps; empty: as long as the prompts
+  uint64_t seed = 1;
+};
+
+struct Preset {
+  struct Part {
+    size_t step = 0, plan = 0;
+    std::string name;
+    int64_t calls = 1;
+  };
+  std::string model;
+  std::vector<std::string> steps;    // "prefill 8 x 512", "decode 8 x 2048"
+  std::vector<CasePlan> plans;       // different ones, those of the first step first
+  std::vector<Part> parts;           // step by step, in the order of execution
+  std::vector<std::string> remarks;  // what of the model has no operation here
+};
+
+// Errors: lengths that are not positive, more than 10,000 cases, a data type that no operation has.
+Result<Preset> preset_of(std::span<const device::Operation> operations, const device::DeviceIdentity& device,
+                         const ModelConfig& model, const PresetOptions& options);
+
+// The parts with the times of `records`; parts that were not timed have none, and their step has no sum then.
+std::vector<ModelStepRow> model_steps(const Preset& preset, const std::vector<CaseRecord>& records);
+// A table per step with its sum.
+std::string model_steps_text(const Preset& preset, const std::vector<ModelStepRow>& rows, bool color);
+
+}  // namespace llmprof::bench
