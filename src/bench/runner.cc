@@ -57,12 +57,13 @@ Result<RunOutcome> run_cases(device::Device& device, const std::vector<CasePlan>
     const double spent_s = std::chrono::duration<double>(Clock::now() - start).count();
     const double each_s = out.measured > 0 ? spent_s / static_cast<double>(out.measured) : budget_s(protocol);
     hooks.begin({i, plans.size(), &plans[i], each_s * static_cast<double>(plans.size() - i)});
-    const CaseResult result = measure(device, *plans[i].operation, plans[i].params, protocol, stop);
+    CaseResult result = measure(device, *plans[i].operation, plans[i].params, protocol, stop);
     if (result.status == CaseStatus::kInterrupted) {
       out.interrupted = true;
       out.left = plans.size() - i;
       return out;
     }
+    if (!hooks.note.empty()) result.note += (result.note.empty() ? "" : "; ") + hooks.note;
     const std::vector<CaseRecord> records = records_of(result, ceilings);
     out.records.insert(out.records.end(), records.begin(), records.end());
     ++out.measured;

@@ -22,6 +22,7 @@ struct RunProgress {
 };
 
 struct RunHooks {
+  std::string note;                                                           // added to every row that is measured
   std::function<void(const RunProgress&)> begin = [](const RunProgress&) {};  // before each case
   std::function<Status(const std::vector<CaseRecord>&)> done = [](const std::vector<CaseRecord>&) { return Status(); };
 };

@@ -188,12 +188,11 @@ void say_choices(const Options& options, const std::vector<bench::CasePlan>& pla
   }
 }
 
-void say_before(const Options& options, const device::Device& device, size_t cases, const bench::Protocol& protocol) {
+void say_before(const Options& options, size_t cases, const bench::Protocol& protocol) {
   if (options.output.quiet) return;
   const double expected_s = bench::budget_s(protocol) * static_cast<double>(cases);
   if (expected_s > kSaidBeforeS)
     std::fprintf(stderr, "llmprof: %zu cases, about %.0f min\n", cases, std::max(1.0, expected_s / 60));
-  say_if_busy(device, options.output.quiet);
 }
 
 std::string time_left(double seconds) {
@@ -297,13 +296,15 @@ Result<Run> measure(const Options& options, device::Device& device, const bench:
   say_choices(options, plans);
   LLMPROF_ASSIGN(const std::vector<bench::CaseRecord> earlier, earlier_records(options, run.results.facts));
   const bench::Ceilings ceilings = ceilings_for(device.identity(), options.output.quiet);
-  say_before(options, device, plans.size(), protocol);
+  say_before(options, plans.size(), protocol);
+  LLMPROF_ASSIGN(const std::string busy, refuse_if_busy(device, options.device.busy_ok, options.output.quiet));
   std::optional<bench::Journal> journal;
   if (options.json_file()) {
     LLMPROF_ASSIGN(journal, bench::Journal::open(bench::journal_path(options.output.path), run.results.facts, earlier));
   }
   ProgressLine progress(options.output.quiet);
   bench::RunHooks hooks;
+  if (!busy.empty()) hooks.note = "measured while " + busy;
   hooks.begin = [&](const bench::RunProgress& at) {
     progress.show(fmt::format("{} of {}  {} {}  {} left", at.done + 1, at.all, at.now->operation->name,
                               bench::shape_text(at.now->params), time_left(at.left_s)));

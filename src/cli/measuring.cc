@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <thread>
 
@@ -27,6 +28,12 @@ std::vector<std::string> dtype_names() {
 
 constexpr double kBusyCores = 0.2;
 constexpr std::chrono::milliseconds kBusyWindow{300};
+
+// The driver's own memory on a GPU and one process's context, with room; and what more than that is called use.
+constexpr int64_t kOwnGpuBytes = int64_t{2} << 30, kBusyGpuBytes = int64_t{1} << 30;
+constexpr double kBusyGpuFrac = 0.05;
+constexpr std::chrono::milliseconds kBusyGpuWindow{300};
+constexpr int kBusyGpuLooks = 5;
 
 // Clock ticks of all cores since boot that were not idle; -1 where /proc does not say.
 double busy_ticks() {
@@ -48,10 +55,40 @@ double cores_busy_with_others() {
 
 }  // namespace
 
-void say_if_busy(const device::Device& device, bool quiet) {
-  if (quiet || device.identity().kind != device::DeviceKind::kCpu) return;
-  if (const double busy = cores_busy_with_others(); busy > kBusyCores)
-    std::fprintf(stderr, "llmprof: other programs keep %.1f cores busy: times will be longer and less even\n", busy);
+std::string busy_with_others(device::Device& device) {
+  if (device.identity().kind == device::DeviceKind::kCpu) {
+    const double cores = cores_busy_with_others();
+    return cores > kBusyCores ? fmt::format("other programs keep {:.1f} cores busy", cores) : "";
+  }
+  device::Telemetry readings;
+  // What has just ended still shows for about a second.
+  for (int look = 0; look < kBusyGpuLooks; ++look) {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    std::this_thread::sleep_for(kBusyGpuWindow);
+    readings = device.telemetry(int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec);
+    if (readings.busy_frac.value_or(0) <= kBusyGpuFrac) break;
+  }
+  const int64_t others = readings.used_bytes.value_or(0) - kOwnGpuBytes;
+  const bool running = readings.busy_frac.value_or(0) > kBusyGpuFrac, holding = others > kBusyGpuBytes;
+  std::string text;
+  if (running) text = fmt::format("kernels of other programs run {:.0f} % of the time", *readings.busy_frac * 100);
+  if (holding)
+    text += fmt::format("{}other programs hold about {} of its memory", running ? ", and " : "",
+                        format_bytes(static_cast<double>(others)));
+  return text;
+}
+
+Result<std::string> refuse_if_busy(device::Device& device, bool busy_ok, bool quiet) {
+  std::string busy = busy_with_others(device);
+  if (busy.empty()) return busy;
+  const bool gpu = device.identity().kind == device::DeviceKind::kCuda;
+  if (gpu && !busy_ok)
+    return fail(fmt::format("this GPU is in use: {}", busy), fmt::format("cuda:{}", device.identity().ordinal),
+                "nvidia-smi shows who; end them, take another GPU with --device, or measure all the same with "
+                "--busy-ok, which marks every row");
+  if (!quiet) std::fprintf(stderr, "llmprof: %s: times will be longer and less even\n", busy.c_str());
+  return busy;
 }
 
 void add_device_options(CLI::App& command, DeviceOptions& options) {
@@ -60,6 +97,7 @@ void add_device_options(CLI::App& command, DeviceOptions& options) {
   command.add_option("--threads", options.threads, "threads of a CPU (default: all that the process may use)")
       ->check(CLI::Range(1, 4096))
       ->type_name("N");
+  command.add_flag("--busy-ok", options.busy_ok, "measure a GPU that others use, too; its rows say so");
 }
 
 Result<std::unique_ptr<device::Device>> open_measured_device(const DeviceOptions& options, bool quiet) {

@@ -16,6 +16,7 @@ namespace llmprof::cli {
 struct DeviceOptions {
   std::string device;
   int threads = 0;
+  bool busy_ok = false;
 };
 void add_device_options(CLI::App& command, DeviceOptions& options);
 // Says on stderr where the CPU was taken because there is no GPU.
@@ -24,8 +25,13 @@ Result<std::unique_ptr<device::Device>> open_measured_device(const DeviceOptions
 // "bf16,fp32"; an error names the nearest.
 Result<std::vector<DType>> parse_dtypes(const std::vector<std::string>& names);
 
-// A notice on stderr if other processes keep the CPU busy that is to be measured. Takes 0.3 s of a CPU, none of a GPU.
-void say_if_busy(const device::Device& device, bool quiet);
+// What other processes do on the device that is to be measured, in words; empty if they do nothing to speak of, or if
+// nothing tells. Takes 0.3 s of a CPU, 0.3 s of an idle GPU and 1.5 s of a busy one, on which nothing of ours may be
+// running.
+std::string busy_with_others(device::Device& device);
+// Before anything is measured: a busy CPU is said on stderr; a busy GPU is an error unless `busy_ok`, then said too.
+// The words, for the rows.
+Result<std::string> refuse_if_busy(device::Device& device, bool busy_ok, bool quiet);
 
 // Whether a file (or, for csv, a folder) could be written there; empty is standard output.
 Status check_writable(const std::string& path);

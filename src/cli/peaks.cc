@@ -76,10 +76,12 @@ int run(const Options& options) {
   if (const Status status = check(options); !status) return report_error(status.error());
   const Result<std::unique_ptr<device::Device>> device = open_measured_device(options.device, options.output.quiet);
   if (!device) return report_error(device.error());
-  say_if_busy(**device, options.output.quiet);
+  const Result<std::string> busy = refuse_if_busy(**device, options.device.busy_ok, options.output.quiet);
+  if (!busy) return report_error(busy.error());
   const Interrupt interrupt;
-  const Result<bench::Peaks> peaks = measure(options, **device, interrupt.flag());
+  Result<bench::Peaks> peaks = measure(options, **device, interrupt.flag());
   if (!peaks) return report_error(peaks.error());
+  if (!busy->empty()) peaks->remarks.push_back("measured while " + *busy);
   const std::string kept = store(*peaks, options), format = options.output.effective_format();
   const Status written =
       format == "csv"    ? write_csv(*peaks, options.output.path)

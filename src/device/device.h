@@ -77,6 +77,10 @@ struct Telemetry {
   std::optional<double> power_w, temperature_c, clock_mhz;
   // Share of the readings with each reason why the clock was held down: "power cap", "thermal", ...
   std::vector<std::pair<std::string, double>> throttle_fracs;
+  // Of a GPU, whoever uses it: share of the time that kernels ran, and memory in use. The driver's own and this
+  // process's are part of both.
+  std::optional<double> busy_frac;
+  std::optional<int64_t> used_bytes;
 };
 
 class Device {

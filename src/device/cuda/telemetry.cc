@@ -89,7 +89,7 @@ void TelemetryThread::run() {
 
 Telemetry TelemetryThread::since(int64_t monotonic_ns) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  Mean power, temperature, clock;
+  Mean power, temperature, clock, busy, used;
   std::map<std::string, int> reasons;
   int count = 0;
   for (size_t i = readings_.size(); i-- > 0;) {
@@ -99,6 +99,8 @@ Telemetry TelemetryThread::since(int64_t monotonic_ns) {
     power.add(static_cast<double>(reading.sample.power_w));
     temperature.add(static_cast<double>(reading.sample.temperature_c));
     clock.add(static_cast<double>(reading.sample.sm_clock_mhz));
+    busy.add(static_cast<double>(reading.sample.gpu_util_frac));
+    if (reading.sample.memory_used_bytes >= 0) used.add(static_cast<double>(reading.sample.memory_used_bytes));
     for (const std::string& name : throttle_reason_names(reading.sample.throttle_reasons)) ++reasons[name];
     if (reading.monotonic_ns < monotonic_ns) break;
   }
@@ -106,6 +108,8 @@ Telemetry TelemetryThread::since(int64_t monotonic_ns) {
   telemetry.power_w = power.value();
   telemetry.temperature_c = temperature.value();
   telemetry.clock_mhz = clock.value();
+  telemetry.busy_frac = busy.value();
+  if (const std::optional<double> bytes = used.value()) telemetry.used_bytes = static_cast<int64_t>(*bytes);
   for (const auto& [name, times] : reasons)
     telemetry.throttle_fracs.emplace_back(name, static_cast<double>(times) / count);
   return telemetry;
