@@ -206,11 +206,18 @@ std::string ceilings_path(std::string_view device_key) {
   return folder + "/ceilings/" + name + ".json";
 }
 
+std::string ceilings_text(const MeasuredCeilings& ceilings) { return to_text(ceilings); }
+
 Result<MeasuredCeilings> read_ceilings(const std::string& path) {
   LLMPROF_ASSIGN(const std::string text, read_small_file(path));
+  return parse_ceilings(text, path);
+}
+
+Result<MeasuredCeilings> parse_ceilings(std::string_view text, const std::string& path) {
   simdjson::dom::parser parser;
   simdjson::dom::element document;
-  if (const simdjson::error_code error = parser.parse(text).get(document); error != simdjson::SUCCESS)
+  if (const simdjson::error_code error = parser.parse(text.data(), text.size()).get(document);
+      error != simdjson::SUCCESS)
     return damaged(path, text.empty() ? "an empty file" : fmt::format("no JSON: {}", simdjson::error_message(error)));
   std::string_view schema;
   if (document["schema"].get(schema) != simdjson::SUCCESS) return damaged(path, "a JSON file without a schema");

@@ -51,6 +51,10 @@ MergedCeilings merge_ceilings(const MeasuredCeilings& before, const MeasuredCeil
 // ${LLMPROF_HOME:-${XDG_STATE_HOME:-~/.local/state}/llmprof}/ceilings/KEY.json
 std::string ceilings_path(std::string_view device_key);
 Result<MeasuredCeilings> read_ceilings(const std::string& path);
+// The same of text; `path` is for errors only.
+Result<MeasuredCeilings> parse_ceilings(std::string_view text, const std::string& path);
+// As write_ceilings writes it.
+std::string ceilings_text(const MeasuredCeilings& ceilings);
 // All that are kept here, at most 64, in the order of their files' names; files that are damaged are left out.
 std::vector<MeasuredCeilings> kept_ceilings();
 // Makes the folders, writes beside and renames.
