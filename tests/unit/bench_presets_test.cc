@@ -159,7 +159,7 @@ TEST(BenchPreset, StepsAddUpAndMissingPartsLeaveNoSum) {
   // 1 embedding, 65 norms, 4 products, rope, kv_append, attention and swiglu in each of 32 layers, 1 head: 10 us each.
   EXPECT_DOUBLE_EQ(decode_us, 10 * (1 + 65 + 8 * 32 + 1));
   EXPECT_NEAR(share, 1, 1e-12);
-  EXPECT_NE(model_steps_text(made, rows, false).find("decode 1 x 128: 3.23 ms altogether"), std::string::npos)
+  EXPECT_NE(model_steps_text(made, rows, false).find("decode 1 x 128: 3.230 ms altogether"), std::string::npos)
       << model_steps_text(made, rows, false);
   records.pop_back();
   records.pop_back();  // the last plan: a part of decode

@@ -1,0 +1,97 @@
+// The default suite and a model's cases on the operations that there are: every row names axes, types and variants that
+// exist, fits the device it is meant for, and the whole stays within minutes.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "bench/fit.h"
+#include "bench/presets.h"
+#include "bench/runner.h"
+#include "model/catalogue.h"
+
+namespace llmprof::bench {
+namespace {
+
+device::DeviceIdentity h200() {
+  device::DeviceIdentity identity;
+  identity.kind = device::DeviceKind::kCuda;
+  identity.name = "NVIDIA H200";
+  identity.cc_major = 9;
+  identity.units = 132;
+  identity.memory_bytes = 150'000'000'000;
+  identity.cache_bytes = 60 << 20;
+  return identity;
+}
+device::DeviceIdentity cpu() {
+  device::DeviceIdentity identity;
+  identity.kind = device::DeviceKind::kCpu;
+  identity.name = "a CPU";
+  identity.units = 2;
+  return identity;
+}
+
+std::set<std::string> names_of(const std::vector<CasePlan>& plans) {
+  std::set<std::string> names;
+  for (const CasePlan& plan : plans) names.emplace(plan.operation->name);
+  return names;
+}
+
+TEST(BenchSuite, EveryRowExistsAndFits) {
+  for (const bool quick : {false, true}) {
+    for (const device::DeviceIdentity& device : {h200(), cpu()}) {
+      const bool gpu = device.kind == device::DeviceKind::kCuda;
+      const Result<std::vector<CasePlan>> plans = default_suite(device::operations(), device, quick, 1);
+      ASSERT_TRUE(plans.has_value()) << plans.error().text();
+      std::set<std::string> seen;
+      for (const CasePlan& plan : *plans) {
+        const std::string what =
+            std::string(plan.operation->name) + " " + plan.params.variant + " " + shape_text(plan.params);
+        EXPECT_TRUE(seen.insert(what + std::string(dtype_name(plan.params.dtype))).second) << what << " twice";
+        EXPECT_TRUE(possible(*plan.operation, device, plan.params)) << what;
+        EXPECT_LE(plan.operation->footprint_bytes(plan.params), gpu ? int64_t{16} << 30 : int64_t{1} << 30) << what;
+        EXPECT_EQ(plan.chosen, "") << what << ": the suite names what the device has";
+      }
+      const double seconds = budget_s(Protocol{}) * static_cast<double>(plans->size());
+      EXPECT_LT(seconds, quick ? 40 : gpu ? 200 : 120) << plans->size() << " cases";
+    }
+  }
+}
+
+TEST(BenchSuite, WhatIsMeasuredWhere) {
+  const std::set<std::string> gpu = names_of(*default_suite(device::operations(), h200(), false, 1));
+  for (const char* name : {"gemm", "memory", "rmsnorm", "attention", "attention_decode", "conv2d", "lstm", "launch"})
+    EXPECT_EQ(gpu.count(name), 1U) << name;
+  EXPECT_EQ(gpu.count("registers"), 0U) << "peaks has it";
+  const std::set<std::string> host = names_of(*default_suite(device::operations(), cpu(), false, 1));
+  for (const char* name : {"gemm", "memory", "registers", "rmsnorm", "softmax", "swiglu", "launch"})
+    EXPECT_EQ(host.count(name), 1U) << name;
+  EXPECT_EQ(host.count("memcpy"), 0U);
+}
+
+TEST(BenchSuite, EveryOperationHasADefaultOnItsDevices) {
+  for (const device::Operation& operation : device::operations()) {
+    for (const device::DeviceIdentity& device : {h200(), cpu()}) {
+      const bool has = device.kind == device::DeviceKind::kCpu ? operation.prepare_cpu != nullptr
+                                                               : operation.prepare_cuda != nullptr;
+      const Result<CasePlan> plan = plan_case(operation, device, DType::kUnknown, "", {});
+      ASSERT_TRUE(plan.has_value()) << plan.error().text();
+      EXPECT_EQ(possible(operation, device, plan->params), has) << operation.name << " on " << device.name;
+    }
+  }
+}
+
+TEST(BenchSuite, AModelIsMeasuredWhole) {
+  const Result<ModelConfig> llama = load_model("llama-3.1-8b");
+  const Result<Preset> preset = preset_of(device::operations(), h200(), *llama, {{1, 8, 32}, {512, 2048}, {}, 1});
+  ASSERT_TRUE(preset.has_value()) << preset.error().text();
+  EXPECT_TRUE(preset->remarks.empty()) << preset->remarks.front();
+  EXPECT_EQ(preset->steps.size(), 12U);
+  for (size_t step = 0; step < preset->steps.size(); ++step) {
+    int64_t parts = 0;
+    for (const Preset::Part& part : preset->parts) parts += part.step == step;
+    EXPECT_EQ(parts, 13) << preset->steps[step];
+  }
+}
+
+}  // namespace
+}  // namespace llmprof::bench
