@@ -20,8 +20,12 @@ struct FakeCudaScript {
   int compile_result = 0;
   // cuBLASLt.
   size_t cublaslt_version = 120804;
-  int algorithms = 3, wrong_algorithm = -1;  // one that leaves its last column unwritten
+  int algorithms = 3, wrong_algorithm = -1;  // one that leaves its last column or row unwritten
   int heuristic_status = 0;
+  // cuDNN; `algorithms` plans of each heuristic, those of the fallback numbered from 100 on.
+  size_t cudnn_version = 91400;
+  int cudnn_status = 0, cudnn_refused_plan = -1;
+  int64_t cudnn_descriptors = 0;  // that were made and not destroyed
   // Seen.
   uint64_t launches = 0, compilations = 0, graph_launches = 0, allocations = 0, freed = 0, waits = 0;
 };

@@ -57,12 +57,12 @@ def cases():
                 "causal": False})
     yield ("conv2d-resnet-3x3", "conv2d", 0.95,
            ["conv2d", "--batch", "32", "--height", "56", "--width", "56", "--in", "256", "--out", "256", "--kernel", "3",
-            "--stride", "1", "--padding", "1", "--dtype", "bf16"],
+            "--stride", "1", "--variant", "same", "--dtype", "bf16"],
            {"kind": "conv2d", "batch": 32, "height": 56, "width": 56, "in": 256, "out": 256, "kernel": 3, "stride": 1,
             "padding": 1})
     yield ("conv2d-vit-patch", "conv2d", 0.95,
            ["conv2d", "--batch", "32", "--height", "336", "--width", "336", "--in", "8", "--out", "1024", "--kernel",
-            "14", "--stride", "14", "--padding", "0", "--dtype", "bf16"],
+            "14", "--stride", "14", "--variant", "valid", "--dtype", "bf16"],
            {"kind": "conv2d", "batch": 32, "height": 336, "width": 336, "in": 8, "out": 1024, "kernel": 14,
             "stride": 14, "padding": 0})
     yield ("lstm-1024", "lstm", 0.95,

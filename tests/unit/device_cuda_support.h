@@ -16,7 +16,7 @@ namespace llmprof::device::cuda {
 class FakeGpu : public testing::Test {
  protected:
   void SetUp() override {
-    for (const char* variable : {kEnvCuda, kEnvNvrtc, kEnvCublasLt}) setenv(variable, LLMPROF_FAKE_CUDA, 1);
+    for (const char* variable : {kEnvCuda, kEnvNvrtc, kEnvCublasLt, kEnvCudnn}) setenv(variable, LLMPROF_FAKE_CUDA, 1);
     setenv("LLMPROF_NVML", "/nowhere/libnvidia-ml.so", 1);
     cache_ = testing::TempDir() + "llmprof-fake-cache";
     std::filesystem::remove_all(cache_);
@@ -28,7 +28,7 @@ class FakeGpu : public testing::Test {
   }
   void TearDown() override {
     device_.reset();
-    for (const char* variable : {kEnvCuda, kEnvNvrtc, kEnvCublasLt, "LLMPROF_NVML", "XDG_CACHE_HOME"})
+    for (const char* variable : {kEnvCuda, kEnvNvrtc, kEnvCublasLt, kEnvCudnn, "LLMPROF_NVML", "XDG_CACHE_HOME"})
       unsetenv(variable);
     std::filesystem::remove_all(cache_);
   }

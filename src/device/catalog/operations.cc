@@ -5,6 +5,7 @@
 #include "device/cost.h"
 #include "device/cpu/ops/ops.h"
 #include "device/cuda/ops/ops.h"
+#include "device/library_costs.h"
 #include "device/op.h"
 #include "device/row_costs.h"
 
@@ -40,7 +41,27 @@ constexpr Axis kHeads{"heads", 32, "of the queries"}, kKvHeads{"kv_heads", 8, "o
     kHeadDim{"head_dim", 128, "elements of a head: 64, 128 or 256"};
 constexpr std::array kDecodeAxes = {Axis{"batch", 32, "sequences, a new token each"}, kHeads, kKvHeads, kHeadDim,
                                     Axis{"context", 4096, "keys of each sequence"}};
+constexpr std::array kAttentionAxes = {Axis{"batch", 1, "sequences"},
+                                       kHeads,
+                                       kKvHeads,
+                                       kHeadDim,
+                                       Axis{"prompt", 4096, "queries of each sequence"},
+                                       Axis{"context", 1, "keys of each sequence, if more than the prompt"}};
+constexpr std::array<std::string_view, 2> kAttentionVariants = {"causal", "full"};
 constexpr std::array<std::string_view, 2> kDecodeVariants = {"contiguous", "paged"};
+
+constexpr std::array kLibraryTypes = {DType::kBf16, DType::kFp16, DType::kTf32};
+constexpr std::array kConvAxes = {Axis{"batch", 32, "images"},
+                                  Axis{"height", 56, "of an image"},
+                                  Axis{"width", 56, "of an image"},
+                                  Axis{"in", 256, "channels of the images"},
+                                  Axis{"out", 256, "channels of the result"},
+                                  Axis{"kernel", 3, "height and width of a filter"},
+                                  Axis{"stride", 1, "of the filters"}};
+constexpr std::array<std::string_view, 2> kConvVariants = {"same", "valid"};
+constexpr std::array kLstmAxes = {Axis{"batch", 64, "sequences"}, Axis{"tokens", 128, "steps of a sequence"},
+                                  Axis{"input", 1024, "elements of an input"},
+                                  Axis{"hidden", 1024, "elements of the state"}, Axis{"layers", 1, "one on another"}};
 
 constexpr std::array kSamplingAxes = {Axis{"batch", 32, "rows of logits"}, Axis{"vocab", 128256, "logits of a row"},
                                       Axis{"k", 50, "so many of the most likely tokens are kept, at most 1024"}};
@@ -82,6 +103,21 @@ std::optional<std::string> unsupported_rows(const DeviceIdentity& device, const 
 std::optional<std::string> unsupported_moves(const DeviceIdentity& device, const OpParams& params) {
   if (device.kind == DeviceKind::kCpu) return "this operation is measured on GPUs only";
   return cuda::own_kernel_unsupported(device, params);
+}
+
+std::optional<std::string> unsupported_attention(const DeviceIdentity& device, const OpParams& params) {
+  if (device.kind == DeviceKind::kCpu) return "this operation is measured on GPUs only";
+  return cuda::attention_unsupported(device, params);
+}
+
+std::optional<std::string> unsupported_conv2d(const DeviceIdentity& device, const OpParams& params) {
+  if (device.kind == DeviceKind::kCpu) return "this operation is measured on GPUs only";
+  return cuda::conv2d_unsupported(device, params);
+}
+
+std::optional<std::string> unsupported_lstm(const DeviceIdentity& device, const OpParams& params) {
+  if (device.kind == DeviceKind::kCpu) return "this operation is measured on GPUs only";
+  return cuda::lstm_unsupported(device, params);
 }
 
 std::optional<std::string> unsupported_attention_decode(const DeviceIdentity& device, const OpParams& params) {
@@ -198,9 +234,23 @@ constexpr std::array kOperations = {
               unsupported_moves,
               nullptr,
               cuda::prepare_quantise},
+    Operation{"attention", "attention of a prompt over its keys", kAttentionAxes, kAttentionTypes, kAttentionVariants,
+              attention_cost, attention_footprint, unsupported_attention, nullptr, cuda::prepare_attention},
     Operation{"attention_decode", "attention of one new query per sequence over the cache", kDecodeAxes,
               kAttentionTypes, kDecodeVariants, attention_decode_cost, attention_decode_footprint,
               unsupported_attention_decode, nullptr, cuda::prepare_attention_decode},
+    Operation{"conv2d", "convolution of images, channels last; same: padded by half a filter", kConvAxes, kLibraryTypes,
+              kConvVariants, conv2d_cost, conv2d_footprint, unsupported_conv2d, nullptr, cuda::prepare_conv2d},
+    Operation{"lstm",
+              "LSTM layers over sequences",
+              kLstmAxes,
+              kLibraryTypes,
+              {},
+              lstm_cost,
+              lstm_footprint,
+              unsupported_lstm,
+              nullptr,
+              cuda::prepare_lstm},
     Operation{"sampling",
               "a token drawn from each row of logits: top-k, then top-p 0.9 at temperature 0.8; or the largest",
               kSamplingAxes, kRowTypes, kSamplingVariants, sampling_cost, sampling_footprint, unsupported_moves,

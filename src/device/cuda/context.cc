@@ -37,6 +37,7 @@ Result<std::unique_ptr<Context>> Context::open(int ordinal) {
 }
 
 Context::~Context() {
+  if (cudnn_ && *cudnn_) (*cudnn_)->library.api.destroy((*cudnn_)->handle);
   if (cublaslt_ && *cublaslt_) {
     (*cublaslt_)->library.api.destroy((*cublaslt_)->handle);
     api().memory_free((*cublaslt_)->workspace);
@@ -132,6 +133,31 @@ Result<const CublasLt*> Context::cublaslt() {
   }
   if (!*cublaslt_) return tl::unexpected<Error>(cublaslt_->error());
   return &**cublaslt_;
+}
+
+Result<const Cudnn*> Context::cudnn() {
+  if (!cudnn_) {
+    // Where they are missing cuDNN may still find its own.
+    static_cast<void>(nvrtc());
+    static_cast<void>(cublaslt());
+    Result<CudnnLibrary> library = open_cudnn(driver_.version);
+    if (!library) {
+      cudnn_ = Result<Cudnn>(tl::unexpected<Error>(std::move(library.error())));
+    } else {
+      Cudnn cudnn;
+      cudnn.library = std::move(*library);
+      const cudnn_abi::Api& functions = cudnn.library.api;
+      int status = functions.create(&cudnn.handle);
+      if (status == cudnn_abi::kSuccess)
+        status = functions.set_stream(cudnn.handle, reinterpret_cast<cudnn_abi::Stream>(stream_));
+      if (status != cudnn_abi::kSuccess)
+        return fail(fmt::format("cuDNN did not start: {} ({})", functions.status_name(status), status),
+                    cudnn.library.about.path);
+      cudnn_ = Result<Cudnn>(std::move(cudnn));
+    }
+  }
+  if (!*cudnn_) return tl::unexpected<Error>(cudnn_->error());
+  return &**cudnn_;
 }
 
 }  // namespace llmprof::device::cuda

@@ -64,6 +64,7 @@ std::string file_of(void* address, const std::string& otherwise) {
 struct Wanted {
   std::string title, comes_with;
   LibrarySearch search;
+  std::vector<const char*> versions = {".13", ".12", ""};  // behind the file's name, where only the loader knows it
 };
 
 Wanted wanted_nvrtc() {
@@ -88,12 +89,24 @@ Wanted wanted_cublaslt() {
   return wanted;
 }
 
+Wanted wanted_cudnn() {
+  Wanted wanted;
+  wanted.title = "cuDNN 9";
+  wanted.comes_with = "it comes with PyTorch for CUDA (package nvidia-cudnn)";
+  wanted.search.file = "libcudnn.so";
+  wanted.search.variable = kEnvCudnn;
+  wanted.search.package_folders = {"nvidia/cudnn/lib", "torch/lib"};
+  wanted.search.toolkit_folders = {"lib64", "targets/x86_64-linux/lib"};
+  wanted.versions = {".9"};
+  return wanted;
+}
+
 // Files to try: where it usually lies, then the names that only the loader knows.
-std::vector<std::string> files_to_try(const LibrarySearch& search) {
-  const char* chosen = std::getenv(search.variable.c_str());
+std::vector<std::string> files_to_try(const Wanted& wanted) {
+  const char* chosen = std::getenv(wanted.search.variable.c_str());
   if (chosen != nullptr && *chosen != '\0') return {chosen};
-  std::vector<std::string> files = find_library(search);
-  for (const char* version : {".13", ".12", ""}) files.push_back(search.file + version);
+  std::vector<std::string> files = find_library(wanted.search);
+  for (const char* version : wanted.versions) files.push_back(wanted.search.file + version);
   return files;
 }
 
@@ -101,7 +114,7 @@ std::vector<std::string> files_to_try(const LibrarySearch& search) {
 template <class Load>
 Status open_first(const Wanted& wanted, Load load) {
   std::string objection, where;
-  for (const std::string& path : files_to_try(wanted.search)) {
+  for (const std::string& path : files_to_try(wanted)) {
     const Opened opened = open_file(path);
     std::string found = opened.handle == nullptr ? opened.error : load(opened);
     if (opened.handle != nullptr && found.empty()) return {};
@@ -160,6 +173,25 @@ std::string load_cublaslt(const Opened& opened, int driver_version, CublasLtLibr
   lt.about = {"cuBLASLt", fmt::format("{}.{}.{}", lt.version / 10000, lt.version / 100 % 100, lt.version % 100),
               file_of(reinterpret_cast<void*>(lt.api.heuristic), opened.path)};
   return too_new(static_cast<int>(lt.version / 10000), driver_version);
+}
+
+std::string load_cudnn(const Opened& opened, int driver_version, CudnnLibrary& cudnn) {
+  std::string missing;
+#define LLMPROF_LOOK_UP(member, name, parameters) look_up(opened, #name, cudnn.api.member, missing);
+  LLMPROF_CUDNN_FUNCTIONS(LLMPROF_LOOK_UP)
+#undef LLMPROF_LOOK_UP
+  look_up(opened, "cudnnGetVersion", cudnn.api.version, missing);
+  look_up(opened, "cudnnGetCudartVersion", cudnn.api.cudart_version, missing);
+  look_up(opened, "cudnnGetErrorString", cudnn.api.status_name, missing);
+  look_up(opened, "cudnnGetLastErrorString", cudnn.api.last_error, missing);
+  if (cudnn.api.version != nullptr && (cudnn.version = cudnn.api.version()) < 90000)
+    return fmt::format("it is cuDNN {}.{}", cudnn.version / 1000, cudnn.version / 100 % 10);
+  if (!missing.empty()) return "it has no " + missing;
+  // Of a function that is never hooked.
+  cudnn.about = {"cuDNN",
+                 fmt::format("{}.{}.{}", cudnn.version / 10000, cudnn.version / 100 % 100, cudnn.version % 100),
+                 file_of(reinterpret_cast<void*>(cudnn.api.version), opened.path)};
+  return too_new(static_cast<int>(cudnn.api.cudart_version() / 1000), driver_version);
 }
 
 }  // namespace
@@ -311,6 +343,13 @@ Result<CublasLtLibrary> open_cublaslt(int driver_version) {
   const auto load = [&](const Opened& opened) { return load_cublaslt(opened, driver_version, lt); };
   LLMPROF_CHECK(open_first(wanted_cublaslt(), load));
   return lt;
+}
+
+Result<CudnnLibrary> open_cudnn(int driver_version) {
+  CudnnLibrary cudnn;
+  const auto load = [&](const Opened& opened) { return load_cudnn(opened, driver_version, cudnn); };
+  LLMPROF_CHECK(open_first(wanted_cudnn(), load));
+  return cudnn;
 }
 
 }  // namespace llmprof::device::cuda

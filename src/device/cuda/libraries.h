@@ -1,4 +1,4 @@
-// The CUDA driver, NVRTC and cuBLASLt, opened at run time. Nothing is opened twice in a process; a library stays
+// The CUDA driver, NVRTC, cuBLASLt and cuDNN, opened at run time. Nothing is opened twice in a process; a library stays
 // mapped, as all of them keep threads and exit handlers.
 //
 // Functions are those of the copy that was opened, except where the recorder of `llmprof run` has a hook: the hook is
@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "device/abi/cublaslt_abi.h"
 #include "device/abi/cuda_abi.h"
+#include "device/abi/cudnn_graph_abi.h"
 #include "device/abi/nvrtc_abi.h"
 #include "device/device.h"
 
@@ -21,6 +22,7 @@ namespace llmprof::device::cuda {
 constexpr const char* kEnvCuda = "LLMPROF_CUDA";
 constexpr const char* kEnvNvrtc = "LLMPROF_NVRTC";
 constexpr const char* kEnvCublasLt = "LLMPROF_CUBLASLT";
+constexpr const char* kEnvCudnn = "LLMPROF_CUDNN";
 
 struct DriverLibrary {
   cuda_abi::Api api;
@@ -45,6 +47,14 @@ struct CublasLtLibrary {
   LibraryVersion about;
 };
 Result<CublasLtLibrary> open_cublaslt(int driver_version);
+
+struct CudnnLibrary {
+  cudnn_abi::Api api;
+  size_t version = 0;  // 91400
+  LibraryVersion about;
+};
+// Of major version 9. NVRTC and cuBLASLt should be open already: cuDNN then finds the same copies by their names.
+Result<CudnnLibrary> open_cudnn(int driver_version);
 
 // "CUDA 12.8" of 12080.
 std::string cuda_version_text(int version);

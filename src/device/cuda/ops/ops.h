@@ -44,13 +44,23 @@ Result<std::unique_ptr<PreparedOp>> prepare_kv_append(Device& device, const OpPa
 // Own kernels, keys split over blocks in several ways. Axes batch, heads, kv_heads, head_dim, context; variants
 // contiguous ([sequence][head][token] of a cache), paged ([page][token][head], pages of 16 in no order).
 Result<std::unique_ptr<PreparedOp>> prepare_attention_decode(Device& device, const OpParams& params);
+// cuDNN: plans of its heuristics. Axes batch, heads, kv_heads, head_dim, prompt, context; variants causal, full.
+Result<std::unique_ptr<PreparedOp>> prepare_attention(Device& device, const OpParams& params);
+// cuDNN: plans of its heuristics; channels last. Axes batch, height, width, in, out, kernel, stride; variants same,
+// valid.
+Result<std::unique_ptr<PreparedOp>> prepare_conv2d(Device& device, const OpParams& params);
+// cuDNN: its algorithms. Axes batch, tokens, input, hidden, layers.
+Result<std::unique_ptr<PreparedOp>> prepare_lstm(Device& device, const OpParams& params);
 // A token per row of logits. Axes batch, vocab, k; variants top_k_top_p (0.9 of the weight, temperature 0.8), greedy.
 Result<std::unique_ptr<PreparedOp>> prepare_sampling(Device& device, const OpParams& params);
 
 // Why this GPU cannot, in a sentence.
 std::optional<std::string> gemm_unsupported(const DeviceIdentity& device, const OpParams& params);
 std::optional<std::string> registers_unsupported(const DeviceIdentity& device, const OpParams& params);
+std::optional<std::string> attention_unsupported(const DeviceIdentity& device, const OpParams& params);
 std::optional<std::string> attention_decode_unsupported(const DeviceIdentity& device, const OpParams& params);
+std::optional<std::string> conv2d_unsupported(const DeviceIdentity& device, const OpParams& params);
+std::optional<std::string> lstm_unsupported(const DeviceIdentity& device, const OpParams& params);
 std::optional<std::string> own_kernel_unsupported(const DeviceIdentity& device, const OpParams& params);
 
 }  // namespace llmprof::device::cuda

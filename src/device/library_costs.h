@@ -1,0 +1,33 @@
+// What operations by libraries cost, each operand once; b bytes per element:
+//
+//   conv2d   2 N K P Q C R S FLOPs (R S the filter, P Q the result); b (N C H W + K C R S + N K P Q) bytes
+//   lstm     2 T B 4 H (I + H) FLOPs per layer (I is H behind the first); weights and biases once, b T B (I + H) bytes
+#pragma once
+
+#include <cstdint>
+
+#include "device/op.h"
+
+namespace llmprof::device {
+
+// Axes batch, height, width, in, out, kernel (of a square filter), stride; variants same (half a filter of
+// padding on each side), valid (none).
+struct ConvSizes {
+  int64_t batch, channels, height, width, filters, kernel, stride, padding;
+  explicit ConvSizes(const OpParams& params);
+  int64_t out_height() const { return (height + 2 * padding - kernel) / stride + 1; }
+  int64_t out_width() const { return (width + 2 * padding - kernel) / stride + 1; }
+};
+Cost conv2d_cost(const OpParams& params);
+int64_t conv2d_footprint(const OpParams& params);
+
+// Axes batch, tokens, input, hidden, layers.
+struct LstmSizes {
+  int64_t steps, batch, input, hidden, layers;
+  explicit LstmSizes(const OpParams& params);
+  int64_t weights() const;  // of the matrices and two biases of each gate
+};
+Cost lstm_cost(const OpParams& params);
+int64_t lstm_footprint(const OpParams& params);
+
+}  // namespace llmprof::device

@@ -1,0 +1,27 @@
+// LSTM layers in fp64, one sequence at a time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "base/dtype.h"
+#include "device/reference/rows.h"
+
+namespace llmprof::device {
+
+// Gates in the order input, forget, cell, output; first the matrices of the inputs, then those of the state before,
+// each [hidden][size of what it is multiplied with], with a bias each.
+struct LstmLayer {
+  std::array<std::vector<float>, 8> matrices, biases;
+};
+// Outputs of the last layer for each step, from zeros:
+//   c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c'), each of i, f, g, o = W x + R h + both biases.
+// What a layer hands on is rounded to `dtype`, as it is stored.
+std::vector<Row> lstm_outputs(const std::vector<LstmLayer>& layers, const std::vector<Row>& inputs, DType dtype);
+
+// What an element in (-1, 1) may be off by: rounded at every step, and rounding fed back; a wrong gate is off by
+// tenths.
+double lstm_tolerance(DType dtype);
+
+}  // namespace llmprof::device
