@@ -18,7 +18,8 @@ __device__ __forceinline__ u16 fp8_pair(float low, float high) { return (u16)(fp
 #endif
 __device__ __forceinline__ float of_fp8(u8 v) {
   const u32 magnitude = v & 0x7fu;
-  const float value = magnitude < 8 ? (float)magnitude * 0.001953125f : float_of((magnitude + ((127u - 7u) << 3)) << 20);
+  const float value =
+      magnitude < 8 ? (float)magnitude * 0.001953125f : float_of((magnitude + ((127u - 7u) << 3)) << 20);
   return (v & 0x80u) ? -value : value;
 }
 
@@ -32,11 +33,13 @@ struct Bf16 {
   typedef u16 Stored;
   static __device__ __forceinline__ float get(u16 v) { return float_of((u32)v << 16); }
   static __device__ __forceinline__ u16 put(float v) { return bf16_of(v); }
+  static __device__ __forceinline__ u32 put_two(float low, float high) { return two_bf16(low, high); }
 };
 struct Fp16 {
   typedef u16 Stored;
   static __device__ __forceinline__ float get(u16 v) { return of_fp16(v); }
   static __device__ __forceinline__ u16 put(float v) { return fp16_of(v); }
+  static __device__ __forceinline__ u32 put_two(float low, float high) { return two_fp16(low, high); }
 };
 struct Fp8 {
   typedef u8 Stored;
@@ -61,8 +64,13 @@ struct Pack {
   }
   __device__ __forceinline__ Words packed() const {
     Bits bits;
+    if constexpr (kCount == 8) {  // two in one instruction
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) bits.elements[i] = T::put(v[i]);
+      for (int i = 0; i < 4; ++i) bits.words.w[i] = T::put_two(v[2 * i], v[2 * i + 1]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) bits.elements[i] = T::put(v[i]);
+    }
     return bits.words;
   }
 };
@@ -76,14 +84,18 @@ struct Max {
   static __device__ __forceinline__ float of(float a, float b) { return a > b ? a : b; }
 };
 
+struct TwoSums {
+  float first, second;
+};
+
 template <class Op>
 __device__ __forceinline__ float warp_reduce(float v) {
 #pragma unroll
   for (int lanes = 16; lanes > 0; lanes /= 2) v = Op::of(v, shuffle_xor(v, lanes));
   return v;
 }
-// Over the block, the same in every thread, always in the same order. `scratch` holds 32 floats and may be used again at
-// once.
+// Over the block, the same in every thread, always in the same order. `scratch` holds 32 floats and may be used again
+// at once.
 template <class Op>
 __device__ __forceinline__ float block_reduce(float v, float* scratch) {
   v = warp_reduce<Op>(v);
@@ -92,6 +104,22 @@ __device__ __forceinline__ float block_reduce(float v, float* scratch) {
   if (lane == 0) scratch[threadIdx.x / 32] = v;
   __syncthreads();
   v = warp_reduce<Op>(lane < warps ? scratch[lane] : Op::kNone);
+  __syncthreads();
+  return v;
+}
+// Two sums for the barriers of one. `scratch` holds 64 floats.
+__device__ __forceinline__ TwoSums block_sums(TwoSums v, float* scratch) {
+  v.first = warp_reduce<Sum>(v.first);
+  v.second = warp_reduce<Sum>(v.second);
+  const int warps = (int)blockDim.x / 32, lane = (int)threadIdx.x % 32;
+  if (warps == 1) return v;
+  if (lane == 0) {
+    scratch[threadIdx.x / 32] = v.first;
+    scratch[32 + threadIdx.x / 32] = v.second;
+  }
+  __syncthreads();
+  v.first = warp_reduce<Sum>(lane < warps ? scratch[lane] : 0.0f);
+  v.second = warp_reduce<Sum>(lane < warps ? scratch[32 + lane] : 0.0f);
   __syncthreads();
   return v;
 }

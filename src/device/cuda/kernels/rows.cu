@@ -1,5 +1,5 @@
-// Operators over rows: a block takes a row, then the next of the grid. A thread keeps ITEMS packs of 16 bytes of its row
-// in registers, so memory is read once. `packs` is the length of a row in packs; blockDim.x * ITEMS covers it.
+// Operators over rows: a block takes a row, then the next of the grid. A thread keeps ITEMS packs of 16 bytes of its
+// row in registers, so memory is read once. `packs` is the length of a row in packs; blockDim.x * ITEMS covers it.
 //
 // Macros: T (Bf16, Fp16, Fp32), ITEMS.
 
@@ -70,27 +70,30 @@ KERNEL void rmsnorm_residual(const Words* x, Words* residual, const Words* gain,
 // y = (x - mean) / sqrt(variance + epsilon) * gain + bias; out = gelu(y) by tanh.
 KERNEL void layernorm_gelu(const Words* x, const Words* gain, const Words* bias, Words* out, u64 rows, u32 packs,
                            float epsilon) {
-  __shared__ float scratch[32];
-  const float count = (float)(packs * Pack<T>::kCount);
+  __shared__ float scratch[64];
+  const float share = reciprocal((float)(packs * Pack<T>::kCount));
   EACH_ROW {
     RowOfPacks in;
     in.load(x + row * packs, packs);
-    float sum = 0;
+    // Moments about the row's first element, so that a mean far from zero costs no digits: one pass and one reduction.
+    Pack<T> head;
+    head.unpack(load_words(x + row * packs));
+    const float shift = head.v[0];
+    TwoSums sums = {0, 0};
     EACH_ITEM if (HAS_ITEM) {
       Pack<T> a;
       a.unpack(in.words[i]);
 #pragma unroll
-      for (int e = 0; e < Pack<T>::kCount; ++e) sum += a.v[e];
+      for (int e = 0; e < Pack<T>::kCount; ++e) {
+        const float d = a.v[e] - shift;
+        sums.first += d;
+        sums.second += d * d;
+      }
     }
-    const float mean = block_reduce<Sum>(sum, scratch) / count;
-    float squares = 0;
-    EACH_ITEM if (HAS_ITEM) {
-      Pack<T> a;
-      a.unpack(in.words[i]);
-#pragma unroll
-      for (int e = 0; e < Pack<T>::kCount; ++e) squares += (a.v[e] - mean) * (a.v[e] - mean);
-    }
-    const float scale = inverse_root(block_reduce<Sum>(squares, scratch) / count + epsilon);
+    sums = block_sums(sums, scratch);
+    const float offset = sums.first * share, mean = offset + shift;
+    const float variance = sums.second * share - offset * offset;
+    const float scale = inverse_root((variance > 0 ? variance : 0) + epsilon);
     EACH_ITEM if (HAS_ITEM) {
       Pack<T> a, g, b;
       a.unpack(in.words[i]);
@@ -98,10 +101,10 @@ KERNEL void layernorm_gelu(const Words* x, const Words* gain, const Words* bias,
       b.unpack(load_words(bias + ITEM_INDEX));
 #pragma unroll
       for (int e = 0; e < Pack<T>::kCount; ++e) {
-        const float y = (a.v[e] - mean) * scale * g.v[e] + b.v[e];
-        // tanh(u) = 2 / (1 + exp(-2 u)) - 1, so gelu(y) = y / (1 + exp(-2 u)).
-        const float u2 = 1.5957691216057308f * (y + 0.044715f * y * y * y);
-        a.v[e] = y * reciprocal_fast(1.0f + exp2_fast(-1.4426950408889634f * u2));
+        const float y = (a.v[e] - mean) * (scale * g.v[e]) + b.v[e];
+        // tanh(u) = 2 / (1 + exp(-2 u)) - 1, so gelu(y) = y / (1 + exp(-2 u)), u = sqrt(2 / pi) (y + 0.044715 y^3).
+        const float power = y * (-2.302208198f - 0.1029432397f * (y * y));
+        a.v[e] = y * reciprocal_fast(1.0f + exp2_fast(power));
       }
       store_stream(out + row * packs + ITEM_INDEX, a.packed());
     }
