@@ -289,9 +289,9 @@ std::map<std::pair<std::string, std::string>, Launch> make_table() {
   table[{"attention_decode.cu T=" #type " HEAD=" #head " ROWS=" #rows " STAGES=" #stages " PAGED=" #paged, \
          "attention_decode"}] = bind(kernels_attention::attention_decode_as<type, head, rows, stages, paged != 0>);
 #define EMULATE_DECODE_STAGES(type, head, rows, paged) \
+  EMULATE_DECODE(type, head, rows, 1, paged)           \
   EMULATE_DECODE(type, head, rows, 2, paged)           \
-  EMULATE_DECODE(type, head, rows, 3, paged)           \
-  EMULATE_DECODE(type, head, rows, 4, paged)
+  EMULATE_DECODE(type, head, rows, 3, paged)
 #define EMULATE_DECODE_HEAD(type, head)    \
   EMULATE_DECODE_STAGES(type, head, 8, 0)  \
   EMULATE_DECODE_STAGES(type, head, 8, 1)  \
@@ -313,6 +313,7 @@ Index3& block_index() { return block.index; }
 Index3& block_size() { return block.dimensions; }
 Index3& grid_size() { return block.grid; }
 void block_barrier() { wait_for(1); }
+void warp_barrier() { wait_for(2); }
 u32 shuffle_xor_bits(u32 value, int lanes) {
   block.exchange[block.current] = value;
   wait_for(2);

@@ -29,7 +29,7 @@ bool compiled_on(int chip, const KernelSource& source) {
   for (const std::string& define : source.defines) {
     if (chip < 89 && define == "KIND=Fp8Mma") return false;  // no such unit
     if (chip == 90) continue;
-    for (const char* spared : {"T=Fp16", "ITEMS=1", "ITEMS=2", "ITEMS=8", "UNROLL=2", "UNROLL=4", "STAGES=2", "STAGES=4", "PAGED=0"})
+    for (const char* spared : {"T=Fp16", "ITEMS=1", "ITEMS=2", "ITEMS=8", "UNROLL=2", "UNROLL=4", "STAGES=2", "PAGED=0"})
       if (define == spared) return false;
   }
   return true;

@@ -2,9 +2,9 @@
 //
 // A block takes one sequence, one key head and a stretch of the keys; its rows are the query heads of that key head, in
 // the 16 rows of mma.m16n8k16. Each warp walks over tiles of its own and keeps STAGES - 1 of them on their way into
-// shared memory. A thread copies exactly the 16-byte pieces that it multiplies itself: the order of the elements within
-// a product is free, so pieces are dealt out such that the fragments need no transposition across threads, and no
-// barrier is needed until the end. Then warps are summed through shared memory, and where keys are split over blocks the
+// shared memory; with STAGES 1 the next tile comes straight into the registers that this one leaves. A thread copies
+// exactly the 16-byte pieces that it multiplies itself: the order of the elements within a product is free, so pieces are
+// dealt out such that the fragments need no transposition across threads, and no barrier is needed until the end. Then warps are summed through shared memory, and where keys are split over blocks the
 // last of them to finish sums all.
 //
 // Macros: T (Bf16, Fp16), HEAD (64, 128, 256), ROWS (8, 16), STAGES, PAGED (0, 1).
@@ -81,7 +81,9 @@ struct KeyTiles {
     if (kPaged) return pages[group] * outer + token * token_stride;
     return (group_first + token) * token_stride;
   }
-  __device__ __forceinline__ void fetch(Words* slot, u32 first) const {
+  // Piece by piece: take(which of the thread's pieces, where it lies).
+  template <class Take>
+  __device__ __forceinline__ void each_key_piece(u32 first, const Take& take) const {
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
       const u32 start = group_start(first, group);
@@ -89,18 +91,31 @@ struct KeyTiles {
       for (int half = 0; half < 2; ++half) {
         const u16* row = k + offset(start, group, 8u * (u32)half + lane / 4) + lane % 4 * 8;
 #pragma unroll
-        for (int c = 0; c < kHead / 32; ++c)
-          copy_async(slot + (((group * 2 + half) * (kHead / 32) + c) * 32 + (int)lane), row + c * 32);
+        for (int c = 0; c < kHead / 32; ++c) take((group * 2 + half) * (kHead / 32) + c, row + c * 32);
       }
+    }
+  }
+  template <class Take>
+  __device__ __forceinline__ void each_value_piece(u32 first, const Take& take) const {
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) {
+      const u32 start = group_start(first, group);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const u32 key = lane % 4 * 2 + (u32)(i % 2) + (u32)(i / 2) * 8;
         const u16* row = v + offset(start, group, key) + lane / 4 * 8;
 #pragma unroll
-        for (int h = 0; h < kHead / 64; ++h)
-          copy_async(slot + ((kWords + (group * 4 + i) * (kHead / 64) + h) * 32 + (int)lane), row + h * 64);
+        for (int h = 0; h < kHead / 64; ++h) take((group * 4 + i) * (kHead / 64) + h, row + h * 64);
       }
     }
+  }
+  // Where a lane's piece of V lies among those of its warp: the pieces of a row of 128 bytes are neighbours, and lanes
+  // that read together use all banks.
+  static __device__ __forceinline__ u32 value_place(u32 lane) { return lane % 4 * 8 + ((lane / 4) ^ (lane % 4 * 2)); }
+  __device__ __forceinline__ void fetch(Words* slot, u32 first) const {
+    each_key_piece(first, [&](int i, const u16* at) { copy_async(slot + i * 32 + (int)lane, at); });
+    Words* const values = slot + kWords * 32 + (int)value_place(lane);
+    each_value_piece(first, [&](int i, const u16* at) { copy_async(values + i * 32, at); });
   }
 };
 
@@ -151,15 +166,16 @@ struct RowSums {
       }
     }
   }
-  // 16 keys: their weights in s[0], s[1], their values in four rows of pieces.
-  __device__ __forceinline__ void add(const float (&s0)[4], const float (&s1)[4], const Words* values) {
+  // 16 keys: their weights in s0 and s1; values(i): the thread's pieces of four rows.
+  template <class Values>
+  __device__ __forceinline__ void add(const float (&s0)[4], const float (&s1)[4], const Values& values) {
     const u32 a0 = Tile::two(s0[0], s0[1]), a2 = Tile::two(s1[0], s1[1]);
     const u32 a1 = kHigh ? Tile::two(s0[2], s0[3]) : 0, a3 = kHigh ? Tile::two(s1[2], s1[3]) : 0;
 #pragma unroll
     for (int h = 0; h < kHead / 64; ++h) {
       Words w[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) w[i] = values[(i * (kHead / 64) + h) * 32];
+      for (int i = 0; i < 4; ++i) w[i] = values(i * (kHead / 64) + h);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         Tile::mma(o[h * 8 + 2 * j], a0, a1, a2, a3, low_halves(w[0].w[j], w[1].w[j]),
@@ -289,7 +305,21 @@ __device__ __forceinline__ void attention_decode_as(const u16* q, const u16* k, 
   const u32 begin = split * split_keys + warp * Tiles::kKeys, step = warps * Tiles::kKeys;
   const u32 end = context - split * split_keys < split_keys ? context : (split + 1) * split_keys;
   Words* const slots = pool + (u64)warp * (kStages * 2 * Tiles::kWords * 32);
+  // Of the tile at hand, where it does not go through shared memory.
+  constexpr bool kDirect = kStages == 1;
+  Words keys[kDirect ? Tiles::kWords : 1], values[kDirect ? Tiles::kWords : 1];
+  const auto load_keys = [&](u32 first) {
+    tiles.each_key_piece(first, [&](int i, const u16* at) { keys[kDirect ? i : 0] = load_stream(at); });
+  };
+  const auto load_values = [&](u32 first) {
+    tiles.each_value_piece(first, [&](int i, const u16* at) { values[kDirect ? i : 0] = load_stream(at); });
+  };
   tiles.look_up(begin);
+  if (kDirect && begin < end) {
+    load_keys(begin);
+    load_values(begin);
+    tiles.look_up(begin + step);
+  }
 #pragma unroll
   for (int stage = 0; stage < kStages - 1; ++stage) {
     const u32 first = begin + (u32)stage * step;
@@ -320,15 +350,19 @@ __device__ __forceinline__ void attention_decode_as(const u16* q, const u16* k, 
   Sums row_sums;
   row_sums.clear();
   int stage = 0;
+  const Words* const value_slot = slots + Tiles::kWords * 32 + Tiles::value_place(lane);
   for (u32 first = begin; first < end; first += step) {
-    copies_arrived<kStages - 2>();
-    const u32 ahead = first + (kStages - 1) * step;
-    const int free = stage == 0 ? kStages - 1 : stage - 1;
-    if (ahead < end) {
-      tiles.fetch(slots + free * (2 * Tiles::kWords * 32), ahead);
-      tiles.look_up(ahead + step);
+    if (!kDirect) {
+      copies_arrived<kDirect ? 0 : kStages - 2>();
+      const u32 ahead = first + (kStages - 1) * step;
+      const int free = stage == 0 ? kStages - 1 : stage - 1;
+      if (ahead < end) {
+        tiles.fetch(slots + free * (2 * Tiles::kWords * 32), ahead);
+        tiles.look_up(ahead + step);
+      }
+      copies_close();
     }
-    copies_close();
+    const u32 next = first + step;
     const Words* const slot = slots + stage * (2 * Tiles::kWords * 32) + lane;
     float s[Tiles::kKeys / 8][4] = {};
 #pragma unroll
@@ -337,11 +371,12 @@ __device__ __forceinline__ void attention_decode_as(const u16* q, const u16* k, 
       const Words high = !kHigh ? none : kHeld ? held[kHeld ? c : 0][1] : queries[(kHeld ? 0 : c) * 64 + 32 + (int)lane];
 #pragma unroll
       for (int n = 0; n < (int)Tiles::kKeys / 8; ++n) {
-        const Words key = slot[(n * kPieces + c) * 32];
+        const Words key = kDirect ? keys[kDirect ? n * kPieces + c : 0] : slot[(n * kPieces + c) * 32];
         Tile::mma(s[n], low.w[0], high.w[0], low.w[1], high.w[1], key.w[0], key.w[1]);
         Tile::mma(s[n], low.w[2], high.w[2], low.w[3], high.w[3], key.w[2], key.w[3]);
       }
     }
+    if (kDirect && next < end) load_keys(next);
     if (first + Tiles::kKeys > end) {
 #pragma unroll
       for (int n = 0; n < (int)Tiles::kKeys / 8; ++n) {
@@ -352,8 +387,16 @@ __device__ __forceinline__ void attention_decode_as(const u16* q, const u16* k, 
     }
     row_sums.weigh(s, scale);
 #pragma unroll
-    for (int g = 0; g < Tiles::kGroups; ++g)
-      row_sums.add(s[2 * g], s[2 * g + 1], slot + (Tiles::kWords + g * 4 * (kHead / 64)) * 32);
+    for (int g = 0; g < Tiles::kGroups; ++g) {
+      const int base = g * 4 * (kHead / 64);
+      row_sums.add(s[2 * g], s[2 * g + 1], [&](int i) {
+        return kDirect ? values[kDirect ? base + i : 0] : value_slot[(stage * 2 * Tiles::kWords + base + i) * 32];
+      });
+    }
+    if (kDirect && next < end) {
+      load_values(next);
+      tiles.look_up(next + step);
+    }
     stage = stage == kStages - 1 ? 0 : stage + 1;
   }
 

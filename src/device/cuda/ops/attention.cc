@@ -1,16 +1,10 @@
-// Attention of a prompt over its keys by cuDNN: the graph that PyTorch's frontend composes too. Scores, scale, mask,
-// softmax and the second product are operations of one graph, which cuDNN runs as one kernel.
-//
-// What cuDNN (9.19) looks for: keys as [batch][heads][head][keys] by their strides; all tensors between operations in
-// fp32 but the weights, which have the type of the values; the logarithm of the sums is part of the pattern although
-// nothing reads it.
-#include "device/reference/attention.h"
-
+// Attention of a prompt over its keys by cuDNN.
 #include <fmt/format.h>
 
 #include <limits>
 
 #include "device/attention_costs.h"
+#include "device/cuda/ops/cudnn_attention.h"
 #include "device/cuda/ops/cudnn_op.h"
 #include "device/cuda/ops/ops.h"
 
@@ -46,7 +40,7 @@ class AttentionOp : public CudnnOp {
                          {"keys", keys, Role::kInput, numbers},
                          {"values", keys, Role::kInput, numbers}}));
     graph_.emplace(*cudnn);
-    return add_plans(*graph_, describe(*graph_), kPlans, kOffered);
+    return add_plans(*graph_, describe_attention(*graph_, shape_), kPlans, kOffered);
   }
 
  protected:
@@ -60,66 +54,6 @@ class AttentionOp : public CudnnOp {
   }
 
  private:
-  using Tensor = CudnnGraph::Tensor;
-
-  // The graph, and which array is which of its tensors.
-  std::vector<std::pair<Tensor, size_t>> describe(CudnnGraph& graph) const {
-    const int64_t batch = shape_.batch, heads = shape_.heads, kv = shape_.kv_heads, head = shape_.head_dim;
-    const int64_t queries = shape_.queries, keys = shape_.keys;
-    const int type = cudnn_type(params_.dtype).value_or(cudnn::kBfloat16);
-    const CudnnGraph::Sizes query_dims = {batch, heads, queries, head},
-                            query_strides = {heads * queries * head, queries * head, head, 1};
-    const CudnnGraph::Sizes scores = {batch, heads, queries, keys}, sums = {batch, heads, queries, 1};
-    const Tensor q = graph.in_memory(params_.dtype, query_dims, query_strides);
-    const Tensor k = graph.in_memory(params_.dtype, {batch, kv, head, keys}, {kv * keys * head, keys * head, 1, head});
-    const Tensor v = graph.in_memory(params_.dtype, {batch, kv, keys, head}, {kv * keys * head, keys * head, head, 1});
-    const Tensor out = graph.in_memory(params_.dtype, query_dims, query_strides);
-    const auto inner = [&](const CudnnGraph::Sizes& dims) { return graph.between(cudnn::kFloat, dims); };
-
-    const Tensor dots = inner(scores), scaled = inner(scores);
-    graph.matmul(q, k, dots);
-    graph.pointwise({.mode = cudnn::kMultiply, .b = graph.number(static_cast<float>(shape_.scale()))}, dots, scaled);
-    const Tensor seen = shape_.causal ? mask(graph, scaled, scores) : scaled;
-    const Tensor most = inner(sums), shifted = inner(scores), weights = inner(scores), sum = inner(sums);
-    graph.reduce(cudnn_abi::kReduceMax, seen, most);
-    graph.pointwise({.mode = cudnn_abi::kSubtract, .b = most}, seen, shifted);
-    graph.pointwise({.mode = cudnn::kExp}, shifted, weights);
-    graph.reduce(cudnn_abi::kReduceAdd, weights, sum);
-    const Tensor log = inner(sums), unused = inner(sums);
-    graph.pointwise({.mode = cudnn_abi::kLog}, sum, log);
-    graph.pointwise({.mode = cudnn::kAdd, .b = log}, most, unused);
-    const Tensor shares = graph.between(type, scores);
-    graph.pointwise({.mode = cudnn_abi::kDivide, .b = sum}, weights, shares);
-    graph.matmul(shares, v, out);
-    return {{out, 0}, {q, 1}, {k, 2}, {v, 3}};
-  }
-
-  // Query i sees the keys up to keys - queries + i.
-  Tensor mask(CudnnGraph& graph, Tensor scores, const CudnnGraph::Sizes& dims) const {
-    const auto index = [&] { return graph.between(cudnn::kInt32, dims); };
-    Tensor row = index();
-    const Tensor column = index(), sees = graph.between(cudnn_abi::kBoolean, dims);
-    graph.pointwise({.mode = cudnn::kGenIndex, .axis = 2}, scores, row);
-    graph.pointwise({.mode = cudnn::kGenIndex, .axis = 3}, scores, column);
-    if (shape_.keys != shape_.queries) {
-      const Tensor plus = index(), minus = index();
-      graph.pointwise(
-          {.mode = cudnn::kAdd, .precision = cudnn::kInt32, .b = graph.number(static_cast<int32_t>(shape_.keys))}, row,
-          plus);
-      graph.pointwise({.mode = cudnn_abi::kSubtract,
-                       .precision = cudnn::kInt32,
-                       .b = graph.number(static_cast<int32_t>(shape_.queries))},
-                      plus, minus);
-      row = minus;
-    }
-    graph.pointwise({.mode = cudnn::kCompareGe, .precision = cudnn_abi::kBoolean, .b = column}, row, sees);
-    const Tensor masked = graph.between(cudnn::kFloat, dims);
-    graph.pointwise(
-        {.mode = cudnn::kBinarySelect, .b = graph.number(std::numeric_limits<float>::lowest()), .test = sees}, scores,
-        masked);
-    return masked;
-  }
-
   AttentionShape shape_;
   std::optional<CudnnGraph> graph_;
   AttentionExpected expected_;

@@ -1,4 +1,5 @@
-// Attention of one new query per sequence over the cache, by own kernels: keys split over blocks in several ways.
+// Attention of one new query per sequence over the cache: own kernels, keys split over blocks in several ways, and,
+// where the cache is contiguous, plans of cuDNN.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,30 +9,31 @@
 #include <set>
 
 #include "device/attention_costs.h"
-#include "device/cuda/ops/cuda_op.h"
+#include "device/cuda/ops/cudnn_attention.h"
+#include "device/cuda/ops/cudnn_op.h"
 #include "device/cuda/ops/ops.h"
 #include "device/reference/attention.h"
 
 namespace llmprof::device::cuda {
 namespace {
 
-// Warps of a block, and how many tiles each keeps in shared memory.
+// Warps of a block, and how many tiles each keeps in shared memory; 1: none, its registers hold them.
 struct BlockShape {
   unsigned warps;
   int stages;
 };
-constexpr BlockShape kBlockShapes[] = {{4, 3}, {8, 3}, {4, 2}, {4, 4}, {8, 2}};
+constexpr BlockShape kBlockShapes[] = {{8, 1}, {4, 1}, {8, 3}, {4, 3}, {4, 2}};
 // Blocks per place for one: more of them even out the end, fewer need less summing.
 constexpr int64_t kWaves[] = {1, 2, 4};
-constexpr int64_t kSplitsMax = 512;
-constexpr size_t kOffered = 6;
-constexpr int kScreenRounds = 3;
-constexpr size_t kSharedMax = size_t{227} << 10;
+constexpr int64_t kSplitsMax = 256;
+constexpr size_t kPlans = 3, kOffered = 6;
+constexpr size_t kSharedMax = size_t{216} << 10;
+constexpr size_t kSharedStatic = 11 << 10;  // queries of a long head, and sums of rows
 
 // out, q, keys, values [, table]
-class AttentionDecodeOp : public CudaOp {
+class AttentionDecodeOp : public CudnnOp {
  public:
-  using CudaOp::CudaOp;
+  using CudnnOp::CudnnOp;
 
   Status prepare() {
     shape_.batch = params_.axis("batch");
@@ -61,12 +63,12 @@ class AttentionDecodeOp : public CudaOp {
                         Role::kInput,
                         {Fill::Kind::kIndex, DType::kInt32, 1, shape_.batch * pages_}});
     LLMPROF_CHECK(begin(std::move(arrays)));
-    for (const BlockShape& block : kBlockShapes) LLMPROF_CHECK(add_splits(block));
-    if (candidates().empty())
-      return fail(
-          fmt::format("{} has too little shared memory for heads of {}", device_.identity().name, shape_.head_dim));
-    LLMPROF_CHECK(make_parts());
-    return keep_fastest();
+    const Status own = add_own();
+    if (context_.lost()) return own;
+    const Status library = paged_ ? fail("cuDNN is not asked for pages") : add_cudnn();
+    if (context_.lost()) return library;
+    if (candidates().empty()) return own;
+    return library ? Status{} : keep_fastest(kOffered);
   }
 
  protected:
@@ -116,12 +118,31 @@ class AttentionDecodeOp : public CudaOp {
     };
   }
 
+  Status add_own() {
+    for (const BlockShape& block : kBlockShapes) LLMPROF_CHECK(add_splits(block));
+    if (candidates().empty())
+      return fail(
+          fmt::format("{} has too little shared memory for heads of {}", device_.identity().name, shape_.head_dim));
+    return make_parts();
+  }
+
+  Status add_cudnn() {
+    LLMPROF_ASSIGN(const Cudnn* const cudnn, open_cudnn_of_device());
+    graph_.emplace(*cudnn);
+    return add_plans(*graph_, describe_attention(*graph_, shape_), kPlans, kOffered);
+  }
+
   Status add_splits(const BlockShape& block) {
     const int64_t tile = shape_.head_dim >= 128 ? 16 : 32;
-    const size_t shared = block.warps * static_cast<size_t>(block.stages) * static_cast<size_t>(tile) *
-                          static_cast<size_t>(shape_.head_dim) * 4;
+    const size_t head = static_cast<size_t>(shape_.head_dim), rows = static_cast<size_t>(rows_);
+    // Registers do not hold a tile of a long head beside its sums.
+    if (block.stages == 1 && shape_.head_dim > 128) return {};
+    // The tiles; the sums of each warp; or what the last block needs: weights of each split, and sums of its threads.
+    const size_t tiles = block.stages == 1 ? 0 : block.warps * static_cast<size_t>(block.stages * tile) * head * 4;
+    const size_t shared = std::max({tiles, block.warps * rows * head * 4,
+                                    rows * static_cast<size_t>(kSplitsMax) * 4 + 16 + block.warps * 32 * 16});
     const size_t most = static_cast<size_t>(std::max(context_.attribute(cuda_abi::kSharedBytesPerBlockOptin), 0));
-    if (shared > (most > 0 ? most - 4096 : kSharedMax)) return {};
+    if (shared > (most > 0 ? most - kSharedStatic : kSharedMax)) return {};
     const char* const type = params_.dtype == DType::kFp16 ? "T=Fp16" : "T=Bf16";
     LLMPROF_ASSIGN(const Kernel kernel,
                    context_.kernel({"attention_decode.cu",
@@ -141,7 +162,9 @@ class AttentionDecodeOp : public CudaOp {
       const int64_t splits = (shape_.keys + keys - 1) / keys;
       if (row_blocks_ * splits > 0x7fffffff || !tried.insert(splits).second) continue;
       splits_most_ = std::max(splits_most_, splits);
-      add(fmt::format("own {} warps, {} stages, {} split{}", block.warps, block.stages, splits, splits > 1 ? "s" : ""),
+      add(fmt::format("own {} warps, {}, {} split{}", block.warps,
+                      block.stages == 1 ? std::string("registers") : fmt::format("{} stages", block.stages), splits,
+                      splits > 1 ? "s" : ""),
           [this, kernel, block, splits, keys, shared](int set) {
             return run(kernel, block, static_cast<uint32_t>(splits), static_cast<uint32_t>(keys), shared, set);
           });
@@ -187,31 +210,13 @@ class AttentionDecodeOp : public CudaOp {
                           "clearing counters");
   }
 
-  // Those that a short screen finds fastest. What is offered is checked before it is timed in earnest.
-  Status keep_fastest() {
-    std::vector<Candidate>& all = candidates();
-    std::vector<std::pair<double, size_t>> order;
-    for (size_t i = 0; i < all.size(); ++i) {
-      LLMPROF_ASSIGN(const std::vector<Sample> samples,
-                     device_.time_cold({all[i].enqueue, 1, 1, kScreenRounds, false}));
-      double us = samples[0].us;
-      for (const Sample& sample : samples) us = std::min(us, sample.us);
-      order.emplace_back(us, i);
-    }
-    std::sort(order.begin(), order.end());
-    order.resize(std::min(order.size(), kOffered));
-    std::vector<Candidate> kept;
-    for (const auto& [us, i] : order) kept.push_back(std::move(all[i]));
-    all = std::move(kept);
-    return {};
-  }
-
   AttentionShape shape_;
   bool paged_ = false;
   int64_t group_ = 1, rows_ = 8, row_blocks_ = 1, pages_ = 0, splits_most_ = 1;
   std::vector<int32_t> table_of_set0_;
   std::unique_ptr<Buffer> parts_, mosts_, sums_, counters_;
   AttentionExpected expected_;
+  std::optional<CudnnGraph> graph_;
 };
 
 }  // namespace

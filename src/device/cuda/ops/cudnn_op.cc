@@ -61,13 +61,13 @@ Status CudnnOp::keep_fastest(size_t offered) {
     const Result<std::vector<Sample>> samples = device_.time_cold({all[i].enqueue, 1, 1, kScreenRounds, false});
     if (!samples) {
       if (context_.lost()) return tl::unexpected<Error>(samples.error());
-      continue;  // a plan that is refused after all
+      continue;  // refused after all
     }
     double us = (*samples)[0].us;
     for (const Sample& sample : *samples) us = std::min(us, sample.us);
     order.emplace_back(us, i);
   }
-  if (order.empty()) return fail("no plan of cuDNN ran");
+  if (order.empty()) return fail("none of the ways to do it ran");
   std::stable_sort(order.begin() + 1, order.end());
   order.resize(std::min(order.size(), offered));
   std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.second < b.second; });

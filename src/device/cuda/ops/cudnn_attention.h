@@ -1,0 +1,21 @@
+// Attention as a graph of cuDNN, the one that PyTorch's frontend composes too: scores, scale, mask, softmax and the
+// second product are its operations, and cuDNN runs it as one kernel.
+//
+// What cuDNN (9.14, 9.19) looks for: keys as [batch][heads][head][keys] by their strides; all tensors between
+// operations in fp32 but the weights, which have the type of the values; the logarithm of the sums is part of the
+// pattern although nothing reads it.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "device/cuda/cudnn_graph.h"
+#include "device/reference/attention.h"
+
+namespace llmprof::device::cuda {
+
+// All dense: queries and output [batch][heads][queries][head_dim], keys and values [batch][kv_heads][keys][head_dim].
+// Returns the tensors in memory with their places among the arrays: 0 output, 1 queries, 2 keys, 3 values.
+std::vector<std::pair<CudnnGraph::Tensor, size_t>> describe_attention(CudnnGraph& graph, const AttentionShape& shape);
+
+}  // namespace llmprof::device::cuda
