@@ -180,7 +180,7 @@ Result<std::optional<DeviceReport>> describe_device(const Trace& trace, const An
     const Devices& row = trace.devices;
     facts.name = trace.text(row.name[d]);
     key = trace.text(row.uuid[d]);
-    cpu = row.kind[d] == ProcessorKind::kCpu;
+    cpu = device.cpu = row.kind[d] == ProcessorKind::kCpu;
     facts.sm_count = std::max(0, row.sm_count[d]);
     facts.total_memory_bytes = std::max<int64_t>(0, row.memory_bytes[d]);
     facts.cc_major = std::max(0, row.compute_major[d]);

@@ -388,6 +388,7 @@ struct Peak {
 struct DeviceReport {
   int64_t device = 0;
   std::string name;  // as recorded
+  bool cpu = false;  // the program ran its model on the CPU: host and device are one, and SMs are threads
   OptText sku;       // row of the hardware table
   OptText compute_capability;
   OptInt sm_count;

@@ -22,6 +22,7 @@ void add_doctor(CLI::App& app, Action& action);
 void add_list(CLI::App& app, Action& action);
 void add_model(CLI::App& app, Action& action);
 void add_peaks(CLI::App& app, Action& action);
+void add_workload(CLI::App& app, Action& action);
 
 // The command line of the program that `run` starts: what follows "--", which no parser ever looks at.
 struct ProgramArguments {

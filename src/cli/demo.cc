@@ -1,9 +1,19 @@
-// `llmprof demo`: the main job on two real recordings that are compiled into the program, with a word on what to look
-// at.
+// `llmprof demo`: the main job, first on a run that is recorded here and now, then on two real recordings of a GPU that
+// are compiled into the program, each with a word on what to look at.
+#include <fmt/format.h>
+
 #include <cstdio>
 
+#include "base/text_table.h"
+#include "bench/peaks.h"
+#include "bench/peaks_report.h"
 #include "cli/command.h"
+#include "cli/interrupt.h"
+#include "cli/measuring.h"
 #include "cli/pipeline.h"
+#include "cli/reference_run.h"
+#include "device/op.h"
+#include "workload/cpu_backend.h"
 
 // The recordings (data/demo), placed by the assembler: compilers are slow with megabytes of literals.
 #define LLMPROF_EMBED_BYTES(symbol, path)                                                                            \
@@ -52,8 +62,81 @@ std::vector<Recording> recordings() {
   };
 }
 
-int run(const OutputOptions& output) {
+Status say(const std::string& text) { return write_output(text, {}); }
+
+// Shorter than `llmprof peaks --quick`: a demo should begin with what it is about.
+constexpr double kCeilingsTimeFactor = 0.5;
+
+// The ceilings of this CPU that are kept from before, else a quick look, which is not kept.
+Result<std::vector<MeasuredCeilings>> ceilings_here(device::Device& device, DType dtype, const std::atomic<bool>& stop,
+                                                    ProgressLine& progress) {
+  std::vector<MeasuredCeilings> kept = kept_ceilings();
+  for (const MeasuredCeilings& one : kept)
+    if (one.device_key == device.identity().key) return kept;
+  bench::PeaksOptions options;
+  options.operations = device::operations();
+  options.quick = true;
+  options.time_factor = kCeilingsTimeFactor;
+  options.dtypes = {DType::kFp32};
+  if (dtype != DType::kFp32) options.dtypes.push_back(dtype);
+  options.begin = [&](const std::string& what) { progress.show("what this CPU can do at most: " + what); };
+  const Result<bench::Peaks> peaks = bench::measure_peaks(device, options, stop, [](const bench::PeakRow&) {});
+  progress.clear();
+  if (!peaks) return tl::unexpected<Error>(peaks.error());
+  if (peaks->interrupted) return fail("interrupted");
+  kept.push_back(bench::ceilings_of(*peaks));
+  return kept;
+}
+
+// What is said before the live run where there is a GPU.
+std::string word_on_gpu() {
+  const Result<std::unique_ptr<device::Device>> device = device::open_device({});
+  if (!device || (*device)->identity().kind == device::DeviceKind::kCpu) return {};
+  return fmt::format(
+      "        There is a GPU here ({}). The workload runs on CPUs; for the GPU:  llmprof run -- python3 generate.py\n",
+      printable((*device)->identity().name));
+}
+
+// The reference workload on this machine's CPU, recorded and analysed. An error is why that could not be done.
+Status live(const OutputOptions& output, const std::atomic<bool>& stop) {
+  if (!output.quiet)
+    LLMPROF_CHECK(
+        say("\nlive    A small vision-language model with random weights (llmprof workload --size small) on this "
+            "machine's CPU,\n        recorded while it ran.\n" +
+            word_on_gpu() + "\n"));
+  ProgressLine progress(output.quiet);
+  AnalyzeOptions options;
+  options.top = 8;
+  {
+    LLMPROF_ASSIGN(const std::unique_ptr<device::Device> cpu, device::open_device({"cpu", 0}));
+    LLMPROF_CHECK(refuse_if_busy(*cpu, true, output.quiet));
+    LLMPROF_ASSIGN(options.measured, ceilings_here(*cpu, workload::cpu_dtype(), stop, progress));
+  }
+  ReferenceRunOptions reference;
+  reference.size = workload::find_size(reference.size_name);
+  reference.record = true;
+  LLMPROF_ASSIGN(ReferenceRun done,
+                 run_reference(reference, {}, stop, [&](const std::string& what) { progress.show(what); }));
+  progress.clear();
+  if (done.result.interrupted) return fail("interrupted");
+  if (analyze_and_print(*done.trace, {}, options, output) != 0) return fail("its recording could not be analysed");
+  if (output.quiet) return {};
+  return say(fmt::format(
+      "By its own clock: TTFT {}, TPOT {}. Look at: prefill is bound by arithmetic and decode by memory, because a "
+      "decode\nstep reads every weight for one token; the shares are of ceilings measured on this machine.\n",
+      format_ms(done.result.ttft_ms()), format_ms(done.result.tpot_ms())));
+}
+
+int run(const OutputOptions& output, bool recorded_only) {
   const bool text = output.effective_format() == "text";
+  if (text && !recorded_only && output.path.empty()) {
+    const Interrupt interrupt;
+    if (const Status status = live(output, interrupt.flag()); !status) {
+      const Status told = say(fmt::format("The live part ends here: {}\n", status.error().text()));
+      if (!told) return report_error(told.error());
+      if (interrupt.flag().load()) return kInterruptedExit;
+    }
+  }
   for (const Recording& recording : recordings()) {
     if (text && !output.quiet) {
       const Status status = write_output(std::string("\n") + recording.before + "\n", {});
@@ -88,12 +171,17 @@ int run(const OutputOptions& output) {
 }  // namespace
 
 void add_demo(CLI::App& app, Action& action) {
-  const std::shared_ptr<OutputOptions> options = std::make_shared<OutputOptions>();
-  CLI::App* command =
-      app.add_subcommand("demo", "the whole of it on two recordings that ship with llmprof; needs no GPU");
-  add_output_options(*command, *options);
+  struct Options {
+    OutputOptions output;
+    bool recorded = false;
+  };
+  const std::shared_ptr<Options> options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "demo", "the whole of it: a run on this machine, then two recordings that ship with llmprof; needs no GPU");
+  command->add_flag("--recorded", options->recorded, "only the recordings; nothing is run or measured here");
+  add_output_options(*command, options->output);
   command->footer("Example:  llmprof demo");
-  command->callback([options, &action] { action = [options] { return run(*options); }; });
+  command->callback([options, &action] { action = [options] { return run(options->output, options->recorded); }; });
 }
 
 }  // namespace llmprof::cli

@@ -67,6 +67,7 @@ int main(int argc, char** argv) {
   llmprof::cli::add_model(app, action);
   llmprof::cli::add_peaks(app, action);
   llmprof::cli::add_bench(app, action);
+  llmprof::cli::add_workload(app, action);
   llmprof::cli::add_list(app, action);
   llmprof::cli::add_demo(app, action);
   llmprof::cli::add_doctor(app, action);

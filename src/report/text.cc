@@ -142,6 +142,18 @@ std::string text_verdict(const Report& report, const RenderOptions& options, con
   return out.empty() ? out : out + "\n";
 }
 
+namespace {
+
+// Texts speak of a GPU. In the recording of a CPU that device is the CPU and its SMs are threads; columns stay aligned.
+std::string cpu_words(std::string text) {
+  for (size_t at = text.find("GPU"); at != std::string::npos; at = text.find("GPU", at)) text[at] = 'C';
+  for (size_t at = text.find(" SMs"); at != std::string::npos; at = text.find(" SMs", at))
+    text.replace(at, 4, " threads");
+  return text;
+}
+
+}  // namespace
+
 std::string render_text(const Report& report, const RenderOptions& given) {
   RenderOptions options = given;
   options.width = std::max<size_t>(80, options.width);
@@ -151,7 +163,7 @@ std::string render_text(const Report& report, const RenderOptions& given) {
        {text_verdict, text_stages, text_measured, text_where, text_host, text_idle, text_operators, text_kernels,
         text_launch_sites, text_roofline, text_memory, text_findings, text_cannot_tell, text_foot})
     out += part(report, options, ink);
-  return out;
+  return report.device && report.device->cpu ? cpu_words(std::move(out)) : out;
 }
 
 }  // namespace llmprof

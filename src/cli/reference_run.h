@@ -1,0 +1,43 @@
+// The reference workload from options to result, as `workload` and `demo` run it.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/result.h"
+#include "trace/trace.h"
+#include "workload/run.h"
+
+namespace llmprof::cli {
+
+struct ReferenceRunOptions {
+  std::string size_name = "small";
+  const workload::Size* size = nullptr;           // of that name; must be set
+  int threads = 0;                                // 0: all that the process may use
+  DType dtype = DType::kUnknown;                  // unknown: what the CPU is fastest in
+  int64_t batch = 1, prompt = 0, new_tokens = 0;  // 0: as the size has it
+  uint64_t seed = 1;
+  bool record = false;
+  std::string dump_folder;
+};
+
+struct ReferenceRun {
+  const workload::Size* size = nullptr;
+  workload::ModelOptions options;
+  device::DeviceIdentity device;
+  DType dtype = DType::kUnknown;
+  int64_t setup_ns = 0;  // weights and compiled products
+  workload::RunResult result;
+  std::optional<Trace> trace;
+};
+
+// `begin` is told what is done next.
+Result<ReferenceRun> run_reference(const ReferenceRunOptions& options,
+                                   const std::vector<workload::StageListener*>& listeners,
+                                   const std::atomic<bool>& stop, const std::function<void(const std::string&)>& begin);
+
+}  // namespace llmprof::cli

@@ -1,0 +1,175 @@
+// `llmprof workload`: the reference workload, run and timed by its own clock.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "base/json_writer.h"
+#include "base/nearest.h"
+#include "base/text_table.h"
+#include "cli/command.h"
+#include "cli/interrupt.h"
+#include "cli/measuring.h"
+#include "cli/reference_run.h"
+#include "trace/trace_file.h"
+#include "workload/nvtx_client.h"
+
+namespace llmprof::cli {
+namespace {
+
+namespace wl = llmprof::workload;
+
+struct Options {
+  std::string device = "cpu", dtype = "auto", record, dump;
+  ReferenceRunOptions run;
+  OutputOptions output;
+};
+
+std::string tokens_text(const std::vector<int32_t>& tokens) {
+  constexpr size_t kShown = 12;
+  std::string text = fmt::format(
+      "{}", fmt::join(tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(std::min(kShown, tokens.size())), " "));
+  return tokens.size() > kShown ? text + " ..." : text;
+}
+
+std::string to_text(const ReferenceRun& run) {
+  const wl::RunResult& result = run.result;
+  const wl::ParameterCount parameters = wl::count_parameters(*run.size);
+  std::string out =
+      fmt::format("reference workload, size {}: {} parameters in {}, on {} ({} thread{})\n", run.size->name,
+                  format_si(static_cast<double>(parameters.vision + parameters.decoder), ""), dtype_name(run.dtype),
+                  run.device.name, run.device.units, run.device.units == 1 ? "" : "s");
+  out += fmt::format("{} sequence{} of {} image and {} text tokens, {} new, seed {}; ready after {}\n\n",
+                     run.options.sequences, run.options.sequences == 1 ? "" : "s", run.size->vision.tokens(),
+                     run.options.prompt, result.token_ns.size(), run.options.seed, format_ns(run.setup_ns));
+  TextTable table({{"stage", TextTable::Align::kLeft}, {"tokens"}, {"time"}, {"tokens/s"}});
+  const auto row = [&](std::string_view stage, int64_t tokens) {
+    const int64_t ns = result.stage_ns(stage);
+    if (ns == 0) return;
+    table.add_row({std::string(stage), tokens > 0 ? format_count(static_cast<double>(tokens)) : "-", format_ns(ns),
+                   tokens > 0 ? format_count(static_cast<double>(tokens) * 1e9 / static_cast<double>(ns)) : "-"});
+  };
+  row(wl::kPreprocess, 0);
+  row(wl::kEncoder, run.size->vision.patches());
+  row(wl::kProjector, run.size->vision.tokens());
+  row(wl::kPrefill, run.options.sequences * run.options.tokens(*run.size));
+  row(wl::kDecode, run.options.sequences * static_cast<int64_t>(result.token_ns.size() - 1));
+  out += table.render();
+  out += fmt::format("\nTTFT {}  (preprocessing included)\n", format_ms(result.ttft_ms()));
+  if (result.token_ns.size() > 1)
+    out += fmt::format("TPOT {}, {} tokens/s\n", format_ms(result.tpot_ms()), format_fixed(result.tokens_per_s(), 1));
+  out += fmt::format("tokens  {}\n", tokens_text(result.tokens.front()));
+  if (result.interrupted) out += "interrupted: what was finished by then is above\n";
+  return out;
+}
+
+std::string to_json(const ReferenceRun& run) {
+  const wl::RunResult& result = run.result;
+  const wl::ParameterCount parameters = wl::count_parameters(*run.size);
+  JsonWriter json;
+  json.begin_object().field("tool", "llmprof " LLMPROF_VERSION).field("size", run.size->name);
+  json.field("device", run.device.name).field("device_key", run.device.key).field("threads", run.device.units);
+  json.field("dtype", dtype_name(run.dtype)).field("seed", run.options.seed);
+  json.field("vision_parameters", parameters.vision).field("decoder_parameters", parameters.decoder);
+  json.field("batch", run.options.sequences).field("image_tokens", run.size->vision.tokens());
+  json.field("prompt_tokens", run.options.prompt).field("new_tokens", static_cast<int64_t>(result.token_ns.size()));
+  json.field("setup_ms", static_cast<double>(run.setup_ns) / 1e6).field("ttft_ms", result.ttft_ms());
+  const bool decoded = result.token_ns.size() > 1;
+  json.field("tpot_ms", decoded ? std::optional<double>(result.tpot_ms()) : std::nullopt);
+  json.field("tokens_per_s", decoded ? std::optional<double>(result.tokens_per_s()) : std::nullopt);
+  json.key("stages").begin_array();
+  for (const wl::RunResult::Stage& stage : result.stages)
+    json.begin_object()
+        .field("stage", stage.name)
+        .field("start_ms", static_cast<double>(stage.start_ns - result.stages.front().start_ns) / 1e6)
+        .field("ms", static_cast<double>(stage.end_ns - stage.start_ns) / 1e6)
+        .end_object();
+  json.end_array().key("tokens").begin_array();
+  for (const std::vector<int32_t>& sequence : result.tokens) {
+    json.begin_array();
+    for (const int32_t token : sequence) json.value(token);
+    json.end_array();
+  }
+  json.end_array().field("interrupted", result.interrupted).end_object();
+  return json.take() + "\n";
+}
+
+Status settle(Options& options) {
+  options.run.size = wl::find_size(options.run.size_name);
+  std::vector<std::string> names;
+  for (const wl::Size& size : wl::sizes()) names.emplace_back(size.name);
+  if (options.run.size == nullptr)
+    return fail(fmt::format("expected a size, found \"{}\"", options.run.size_name), "--size",
+                "--size " + join_or(nearest_names(options.run.size_name, names, 2)), ExitCode::kUsage);
+  if (options.device != "cpu")
+    return fail(fmt::format("expected the device cpu, found \"{}\": the workload runs on CPUs only", options.device),
+                "--device", "--device cpu; on GPUs `llmprof bench --model llama-3.1-8b` runs every shape of a model",
+                ExitCode::kUsage);
+  if (options.dtype != "auto") {
+    LLMPROF_ASSIGN(const std::vector<DType> dtypes, parse_dtypes({options.dtype}));
+    options.run.dtype = dtypes.front();
+  }
+  for (const std::string* const path : {&options.record, &options.output.path}) LLMPROF_CHECK(check_writable(*path));
+  if (options.output.effective_format() == "csv")
+    return fail("expected text or json, found csv", "--format", "--format json", ExitCode::kUsage);
+  return {};
+}
+
+int run(Options& options) {
+  if (const Status status = settle(options); !status) return report_error(status.error());
+  options.run.record = !options.record.empty();
+  options.run.dump_folder = options.dump;
+  const Interrupt interrupt;
+  ProgressLine progress(options.output.quiet);
+  wl::NvtxStages nvtx;
+  const Result<ReferenceRun> done =
+      run_reference(options.run, {&nvtx}, interrupt.flag(), [&](const std::string& what) { progress.show(what); });
+  progress.clear();
+  if (!done) return report_error(done.error());
+  if (done->trace) {
+    if (const Status status = save_trace(*done->trace, options.record); !status) return report_error(status.error());
+  }
+  const bool json = options.output.effective_format() == "json";
+  if (const Status written = write_output(json ? to_json(*done) : to_text(*done), options.output.path); !written)
+    return report_error(written.error());
+  if (done->trace && !options.output.quiet)
+    std::fprintf(stderr, "llmprof: recorded in %s; look at it with  llmprof analyze %s\n", options.record.c_str(),
+                 options.record.c_str());
+  return done->result.interrupted ? kInterruptedExit : 0;
+}
+
+}  // namespace
+
+void add_workload(CLI::App& app, Action& action) {
+  const std::shared_ptr<Options> options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "workload", "run the reference workload: a picture and a prompt through a small model with random weights");
+  std::string list;
+  for (const wl::Size& size : wl::sizes()) list += fmt::format("{}{}", list.empty() ? "" : ", ", size.name);
+  command->add_option("--size", options->run.size_name, "model and how much of it: " + list)
+      ->type_name("NAME")
+      ->capture_default_str();
+  command->add_option("--device", options->device, "where it runs; CPUs only")
+      ->type_name("NAME")
+      ->capture_default_str();
+  command->add_option("--threads", options->run.threads, "threads (default: all that the process may use)")
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N");
+  command->add_option("--dtype", options->dtype, "fp32 or bf16; auto: bf16 where the CPU has instructions for it")
+      ->type_name("TYPE")
+      ->capture_default_str();
+  command->add_option("--batch", options->run.batch, "sequences")->check(CLI::Range(1, 1024))->capture_default_str();
+  command->add_option("--prompt", options->run.prompt, "text tokens of each sequence (default: as the size has it)")
+      ->check(CLI::Range(1, 131072));
+  command->add_option("--new", options->run.new_tokens, "tokens to make (default: as the size has it)")
+      ->check(CLI::Range(1, 131072));
+  command->add_option("--seed", options->run.seed, "of the weights")->capture_default_str();
+  command->add_option("--record", options->record, "keep a recording of the run, for `llmprof analyze`")
+      ->type_name("FILE");
+  command->add_option("--dump", options->dump, "write weights and results, to check them by another program")
+      ->type_name("FOLDER");
+  add_output_options(*command, options->output);
+  command->footer("Example:  llmprof workload --size small --record run.llmprof");
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace llmprof::cli

@@ -1,0 +1,41 @@
+#include "workload/bundle.h"
+
+#include <charconv>
+#include <string_view>
+
+#define LLMPROF_EMBED_BYTES(symbol, path)                                                                            \
+  asm(".section .rodata\n.global " #symbol "\n" #symbol ":\n.incbin \"" path "\"\n.global " #symbol "_end\n" #symbol \
+      "_end:\n.byte 0\n.previous\n");                                                                                \
+  extern "C" const char symbol[], symbol##_end[];
+
+LLMPROF_EMBED_BYTES(llmprof_workload_image, LLMPROF_WORKLOAD_FOLDER "/image.png")
+LLMPROF_EMBED_BYTES(llmprof_workload_prompt, LLMPROF_WORKLOAD_FOLDER "/prompt.txt")
+
+namespace llmprof::workload {
+
+std::span<const uint8_t> bundle_image() {
+  return {reinterpret_cast<const uint8_t*>(llmprof_workload_image),
+          static_cast<size_t>(llmprof_workload_image_end - llmprof_workload_image)};
+}
+
+std::vector<int32_t> bundle_prompt() {
+  std::vector<int32_t> ids;
+  const char* at = llmprof_workload_prompt;
+  while (at < llmprof_workload_prompt_end) {
+    int32_t id = 0;
+    const std::from_chars_result read = std::from_chars(at, llmprof_workload_prompt_end, id);
+    if (read.ec == std::errc()) ids.push_back(id);
+    at = read.ptr + 1;
+  }
+  return ids;
+}
+
+std::vector<int32_t> prompt_of(int sequence, int64_t count, int64_t vocabulary) {
+  static const std::vector<int32_t> all = bundle_prompt();
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < count; ++i)
+    ids.push_back(static_cast<int32_t>(all[static_cast<size_t>(i + sequence) % all.size()] % vocabulary));
+  return ids;
+}
+
+}  // namespace llmprof::workload

@@ -1,0 +1,254 @@
+#include "workload/recording.h"
+
+#include <fmt/format.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <limits>
+
+namespace llmprof::workload {
+namespace {
+
+using Dims = std::vector<std::vector<int64_t>>;
+
+// "[[4, 8], [], [8]]": an empty list for an input that is no tensor.
+std::string dims_text(const Dims& inputs) {
+  std::string text = "[";
+  for (const std::vector<int64_t>& dims : inputs)
+    text += fmt::format("{}[{}]", text.size() > 1 ? ", " : "", fmt::join(dims, ", "));
+  return text + "]";
+}
+
+std::string_view type_text(DType dtype) {
+  if (dtype == DType::kBf16) return "c10::BFloat16";
+  return dtype == DType::kInt32 ? "int" : "float";
+}
+
+// One for each of `inputs`: tensors are of the given types in turn (the last for the rest), others have none.
+std::string types_text(const Dims& inputs, const std::vector<DType>& dtypes) {
+  std::string text = "[";
+  size_t tensor = 0;
+  for (const std::vector<int64_t>& dims : inputs) {
+    if (text.size() > 1) text += ", ";
+    text += dims.empty() ? "\"\"" : fmt::format("\"{}\"", type_text(dtypes[std::min(tensor++, dtypes.size() - 1)]));
+  }
+  return text + "]";
+}
+
+std::vector<int64_t> dims_of(const Tensor& tensor) { return {tensor.rows, tensor.columns}; }
+
+Recording::Call call_of(std::string_view name, std::string_view kernel, const Dims& inputs,
+                        const std::vector<DType>& dtypes, std::string concrete = {}) {
+  return {name, kernel, dims_text(inputs), types_text(inputs, dtypes), std::move(concrete), -1};
+}
+
+}  // namespace
+
+Recording::Recording(const device::DeviceIdentity& device) {
+  trace_.source.kind = "llmprof";
+  trace_.threads.resize(1);
+  trace_.threads.process_id[0] = getpid();
+  trace_.threads.thread_id[0] = syscall(SYS_gettid);
+  trace_.threads.name[0] = trace_.strings.intern("workload");
+  Devices& devices = trace_.devices;
+  devices.resize(1);
+  devices.device[0] = 0;
+  devices.name[0] = trace_.strings.intern(device.name);
+  devices.sm_count[0] = device.units;
+  devices.compute_major[0] = devices.compute_minor[0] = -1;
+  devices.memory_bytes[0] = device.memory_bytes > 0 ? device.memory_bytes : -1;
+  devices.threads_per_sm_max[0] = devices.registers_per_sm[0] = -1;
+  devices.shared_bytes_per_sm[0] = -1;
+  devices.uuid[0] = trace_.strings.intern(device.key);
+  devices.kind[0] = device.kind == device::DeviceKind::kCpu ? ProcessorKind::kCpu : ProcessorKind::kGpu;
+  trace_.streams.resize(1);
+  trace_.streams.device[0] = 0;
+  trace_.streams.context[0] = -1;
+  trace_.streams.stream[0] = 0;
+}
+
+void Recording::begin(std::string_view stage) {
+  Annotations& notes = trace_.annotations;
+  open_.push_back(static_cast<Row>(notes.size()));
+  notes.start_ns.push_back(clock_ns());
+  notes.dur_ns.push_back(0);
+  notes.thread.push_back(0);
+  notes.name.push_back(trace_.strings.intern(stage));
+  notes.domain.push_back(StringId::kEmpty);
+  notes.kind.push_back(AnnotationKind::kUser);
+  notes.payload.push_back(std::numeric_limits<double>::quiet_NaN());
+  notes.external_id.push_back(0);
+}
+
+void Recording::end() {
+  if (open_.empty()) return;
+  const Row row = open_.back();
+  open_.pop_back();
+  trace_.annotations.dur_ns[row] = clock_ns() - trace_.annotations.start_ns[row];
+}
+
+void Recording::host_operator(std::string_view name, int64_t start_ns, int64_t end_ns) {
+  const std::string full = "llmprof::" + std::string(name);
+  add({full, name, {}, {}, {}, -1}, start_ns, end_ns);
+}
+
+Row Recording::signature(const Call& call) {
+  if (call.dims.empty()) return kNoRow;
+  const std::string key = call.dims + call.types + call.concrete;
+  const auto [at, added] = signatures_.emplace(key, static_cast<Row>(trace_.signatures.size()));
+  if (added) {
+    Signatures& table = trace_.signatures;
+    table.dims.push_back(trace_.strings.intern(call.dims));
+    table.types.push_back(trace_.strings.intern(call.types));
+    table.strides.push_back(StringId::kEmpty);
+    table.concrete.push_back(trace_.strings.intern(call.concrete));
+  }
+  return at->second;
+}
+
+// An operator, the call that ran it, and what ran: all three at the same time, because the CPU is host and device.
+void Recording::add(const Call& call, int64_t start_ns, int64_t end_ns) {
+  const uint64_t id = trace_.ops.size() + 1;
+  const int64_t dur_ns = end_ns - start_ns;
+  Ops& ops = trace_.ops;
+  ops.start_ns.push_back(start_ns);
+  ops.dur_ns.push_back(dur_ns);
+  ops.thread.push_back(0);
+  ops.name.push_back(trace_.strings.intern(call.name));
+  ops.signature.push_back(signature(call));
+  ops.external_id.push_back(id);
+  ops.sequence.push_back(-1);
+  ops.recorded_flops.push_back(std::numeric_limits<double>::quiet_NaN());
+  ApiCalls& calls = trace_.api_calls;
+  calls.start_ns.push_back(start_ns);
+  calls.dur_ns.push_back(dur_ns);
+  calls.thread.push_back(0);
+  calls.name.push_back(trace_.strings.intern("execute"));
+  calls.correlation.push_back(id);
+  calls.external_id.push_back(id);
+  calls.layer.push_back(ApiLayer::kRuntime);
+  GpuOps& activities = trace_.gpu_ops;
+  activities.start_ns.push_back(start_ns);
+  activities.dur_ns.push_back(dur_ns);
+  activities.stream.push_back(0);
+  activities.name.push_back(trace_.strings.intern(call.kernel));
+  activities.config.push_back(kNoRow);
+  activities.correlation.push_back(id);
+  activities.external_id.push_back(id);
+  activities.graph_node.push_back(0);
+  activities.bytes.push_back(-1);
+  activities.kind.push_back(GpuOpKind::kKernel);
+}
+
+Trace Recording::take(const std::vector<std::pair<std::string, std::string>>& facts) {
+  while (!open_.empty()) end();
+  int64_t first = std::numeric_limits<int64_t>::max();
+  for (const std::vector<int64_t>* const starts : {&trace_.annotations.start_ns, &trace_.ops.start_ns})
+    if (!starts->empty()) first = std::min(first, starts->front());
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  trace_.base_unix_ns = int64_t{now.tv_sec} * 1000000000 + now.tv_nsec - (clock_ns() - first);
+  for (std::vector<int64_t>* const starts :
+       {&trace_.annotations.start_ns, &trace_.ops.start_ns, &trace_.api_calls.start_ns, &trace_.gpu_ops.start_ns})
+    for (int64_t& start : *starts) start -= first;
+  for (const auto& [key, value] : facts) trace_.metadata[key] = value;
+  return std::move(trace_);
+}
+
+// ---- operators
+// -------------------------------------------------------------------------------------------------------
+
+template <class Body>
+Status RecordedBackend::noted(const Recording::Call& call, Body&& body) {
+  const int64_t start = clock_ns();
+  const Status status = body();
+  recording_.add(call, start, clock_ns());
+  return status;
+}
+
+Status RecordedBackend::apply(const Linear& linear, const Tensor& x, const Tensor& out) {
+  Dims inputs = {dims_of(x), {linear.out, linear.in}, {}};
+  if (linear.bias) inputs[2] = {linear.out};
+  return noted(
+      call_of("aten::linear", x.dtype == DType::kBf16 ? "onednn_matmul_bf16" : "onednn_matmul_fp32", inputs, {x.dtype}),
+      [&] { return to_.apply(linear, x, out); });
+}
+
+Status RecordedBackend::gather(const Tensor& table, const Tensor& ids, const Tensor& out) {
+  return noted(call_of("aten::index_select", "gather_rows", {dims_of(table), {}, {out.rows}},
+                       {table.dtype, DType::kInt32}, "[\"\", \"0\", \"\"]"),
+               [&] { return to_.gather(table, ids, out); });
+}
+
+Status RecordedBackend::copy(const Tensor& x, const Tensor& out) {
+  return noted(call_of("aten::copy_", "copy_rows", {dims_of(out), dims_of(x)}, {x.dtype}),
+               [&] { return to_.copy(x, out); });
+}
+
+Status RecordedBackend::add(const Tensor& x, const Tensor& to) {
+  return noted(call_of("aten::add_", "add_elements", {dims_of(to), dims_of(x)}, {x.dtype}),
+               [&] { return to_.add(x, to); });
+}
+
+Status RecordedBackend::rmsnorm(const Tensor& x, const Tensor* residual, const Tensor& gain, const Tensor& out) {
+  const std::vector<int64_t> weights = {gain.columns};
+  const Recording::Call call =
+      residual == nullptr
+          ? call_of("_C::rms_norm", "rms_norm", {dims_of(out), dims_of(x), weights}, {x.dtype})
+          : call_of("_C::fused_add_rms_norm", "add_rms_norm", {dims_of(x), dims_of(*residual), weights}, {x.dtype});
+  return noted(call, [&] { return to_.rmsnorm(x, residual, gain, out); });
+}
+
+Status RecordedBackend::layernorm(const Tensor& x, const Tensor& gain, const Tensor& bias, const Tensor& out) {
+  return noted(call_of("aten::layer_norm", "layer_norm", {dims_of(x), {}, {gain.columns}, {bias.columns}}, {x.dtype}),
+               [&] { return to_.layernorm(x, gain, bias, out); });
+}
+
+Status RecordedBackend::gelu(const Tensor& x, const Tensor& out) {
+  return noted(call_of("aten::gelu", "gelu", {dims_of(x)}, {x.dtype}), [&] { return to_.gelu(x, out); });
+}
+
+Status RecordedBackend::swiglu(const Tensor& x, const Tensor& out) {
+  return noted(call_of("_C::silu_and_mul", "swiglu", {dims_of(out), dims_of(x)}, {x.dtype}),
+               [&] { return to_.swiglu(x, out); });
+}
+
+// vLLM's operator of this name takes positions, queries, keys: here both lie in one tensor, keys behind queries.
+Status RecordedBackend::rope(const Tensor& x, int64_t heads, int64_t head_size, const Tensor& angles,
+                             const Tensor& positions) {
+  return noted(call_of("_C::rotary_embedding", "rotary", {{positions.columns}, {x.rows, heads * head_size}},
+                       {DType::kInt32, x.dtype}),
+               [&] { return to_.rope(x, heads, head_size, angles, positions); });
+}
+
+Status RecordedBackend::append(const Tensor& qkv, int64_t query_width, const Tensor& positions, int64_t sequences,
+                               const Cache& cache) {
+  const int64_t width = (qkv.columns - query_width) / 2;
+  return noted(
+      call_of("_C_cache_ops::reshape_and_cache", "store_kv_cache", {{qkv.rows, width}, {qkv.rows, width}}, {qkv.dtype}),
+      [&] { return to_.append(qkv, query_width, positions, sequences, cache); });
+}
+
+Status RecordedBackend::attention(const AttentionCall& call) {
+  const std::vector<int64_t> q = {call.sequences, call.heads, call.queries, call.head_size},
+                             kv = {call.sequences, call.kv_heads, call.keys, call.head_size};
+  const bool causal = call.positions.has_value() && call.queries > 1;
+  return noted(
+      call_of("aten::scaled_dot_product_attention", "attention_kernel", {q, kv, kv, {}, {}, {}, {}, {}},
+              {call.out.dtype},
+              fmt::format("[\"\", \"\", \"\", \"\", \"0.\", \"{}\", \"\", \"True\"]", causal ? "True" : "False")),
+      [&] { return to_.attention(call); });
+}
+
+Status RecordedBackend::merge(const Tensor& x, int64_t merge, const Tensor& out) {
+  return noted(call_of("llmprof::merge_patches", "merge_patches", {dims_of(x)}, {x.dtype}),
+               [&] { return to_.merge(x, merge, out); });
+}
+
+Status RecordedBackend::argmax(const Tensor& x, const Tensor& out) {
+  return noted(call_of("aten::argmax", "argmax", {dims_of(x), {}, {}}, {x.dtype}, "[\"\", \"1\", \"False\"]"),
+               [&] { return to_.argmax(x, out); });
+}
+
+}  // namespace llmprof::workload
