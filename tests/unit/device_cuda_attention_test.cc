@@ -57,6 +57,27 @@ TEST_F(DeviceCudaAttention, DecodesGroupsOfEverySize) {
     EXPECT_GE(all_pass(decode_params(1, 2 * group, 2, 64, 49, DType::kBf16, "contiguous")), 1U) << group;
 }
 
+TEST_F(DeviceCudaAttention, OffersEveryWay) {
+  script_->sms = 1;
+  open();
+  const auto ways = [&](int64_t head, const char* variant) {
+    std::string names;
+    Result<std::unique_ptr<PreparedOp>> op =
+        prepare_attention_decode(*device_, decode_params(1, 2, 1, head, 64, DType::kBf16, variant));
+    EXPECT_TRUE(op) << op.error().text();
+    if (op)
+      for (const Candidate& candidate : (*op)->candidates()) names += candidate.backend + "; ";
+    return names;
+  };
+  const std::string contiguous = ways(128, "contiguous"), paged = ways(128, "paged"), wide = ways(256, "paged");
+  EXPECT_TRUE(holds(contiguous, "registers") && holds(contiguous, "stages")) << contiguous;
+  EXPECT_FALSE(holds(paged, "cuDNN")) << paged;
+  EXPECT_FALSE(holds(wide, "registers")) << wide;
+  setenv(kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
+  open();
+  EXPECT_TRUE(holds(ways(128, "contiguous"), "cuDNN A #0")) << "without a compiler the library is left";
+}
+
 TEST_F(DeviceCudaAttention, DecodesOneKey) {
   script_->sms = 1;
   open();

@@ -1,6 +1,6 @@
 // The functions of cuDNN (9) that build operation graphs and recurrent networks and run them, and the attributes that
 // only a caller sets; descriptors and attributes that the recorder knows too are in capture/abi/cudnn_abi.h.
-// tests/unit/device_cudnn_abi_test.cc holds it against the official headers where they are installed.
+// tests/unit/device_cuda_cudnn_abi_test.cc holds it against the official headers where they are installed.
 #pragma once
 
 #include <cstddef>
