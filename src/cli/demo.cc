@@ -121,10 +121,13 @@ Status live(const OutputOptions& output, const std::atomic<bool>& stop) {
   if (done.result.interrupted) return fail("interrupted");
   if (analyze_and_print(*done.trace, {}, options, output) != 0) return fail("its recording could not be analysed");
   if (output.quiet) return {};
-  return say(fmt::format(
-      "By its own clock: TTFT {}, TPOT {}. Look at: prefill is bound by arithmetic and decode by memory, because a "
-      "decode\nstep reads every weight for one token; the shares are of ceilings measured on this machine.\n",
-      format_ms(done.result.ttft_ms()), format_ms(done.result.tpot_ms())));
+  return say(
+      fmt::format("By its own clock: TTFT {}, TPOT {}. Look at: what bounds prefill, which multiplies many tokens with "
+                  "each weight, "
+                  "and\ndecode, which reads every weight for one token, as shares of ceilings measured on this "
+                  "machine. Where other "
+                  "programs\nkeep it busy, threads that wait for each other show as overhead.\n",
+                  format_ms(done.result.ttft_ms()), format_ms(done.result.tpot_ms())));
 }
 
 int run(const OutputOptions& output, bool recorded_only) {

@@ -159,11 +159,12 @@ std::string render_text(const Report& report, const RenderOptions& given) {
   options.width = std::max<size_t>(80, options.width);
   const Ink ink(options.color);
   std::string out = headline(report, ink);
+  const bool cpu = report.device && report.device->cpu;
   for (const auto part :
        {text_verdict, text_stages, text_measured, text_where, text_host, text_idle, text_operators, text_kernels,
         text_launch_sites, text_roofline, text_memory, text_findings, text_cannot_tell, text_foot})
-    out += part(report, options, ink);
-  return report.device && report.device->cpu ? cpu_words(std::move(out)) : out;
+    if (!cpu || part != text_host) out += part(report, options, ink);  // the host is the device there
+  return cpu ? cpu_words(std::move(out)) : out;
 }
 
 }  // namespace llmprof

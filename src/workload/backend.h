@@ -87,9 +87,10 @@ class Backend {
   virtual Status layernorm(const Tensor& x, const Tensor& gain, const Tensor& bias, const Tensor& out) = 0;
   virtual Status gelu(const Tensor& x, const Tensor& out) = 0;    // by tanh
   virtual Status swiglu(const Tensor& x, const Tensor& out) = 0;  // x is [rows, 2 columns], gates first
-  // Rotates the first `heads` heads of each row of `x` in place. angles fp32 [positions, head_size]: cosines of the
-  // first half, then sines; element i of a head is paired with i + head_size / 2.
-  virtual Status rope(const Tensor& x, int64_t heads, int64_t head_size, const Tensor& angles,
+  // Rotates the first `heads` heads of each row of `x`, queries, and the `kv_heads` behind them, keys, in place. angles
+  // fp32 [positions, head_size]: cosines of the first half, then sines; element i of a head is paired with i +
+  // head_size / 2.
+  virtual Status rope(const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head_size, const Tensor& angles,
                       const Tensor& positions) = 0;
   // Keys and values of `qkv` rows (behind query_width elements) into the cache, at their positions.
   virtual Status append(const Tensor& qkv, int64_t query_width, const Tensor& positions, int64_t sequences,

@@ -142,10 +142,10 @@ class CpuBackend : public Backend {
     return {};
   }
 
-  Status rope(const Tensor& x, int64_t heads, int64_t head_size, const Tensor& angles,
+  Status rope(const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head_size, const Tensor& angles,
               const Tensor& positions) override {
     share(x.rows, rows_share(x.columns), [&](int64_t first, int64_t last) {
-      kernels_.rope(x, heads, head_size, static_cast<const float*>(angles.data),
+      kernels_.rope(x, heads + kv_heads, head_size, static_cast<const float*>(angles.data),
                     static_cast<const int32_t*>(positions.data), first, last);
     });
     return {};
@@ -289,7 +289,8 @@ DType cpu_dtype() { return device::cpu::cpu_instructions().bf16() ? DType::kBf16
 
 Result<std::unique_ptr<Backend>> open_cpu_backend(int threads, DType dtype) {
   if (dtype != DType::kFp32 && dtype != DType::kBf16)
-    return fail(fmt::format("expected fp32 or bf16, found {}", dtype_name(dtype)), "--dtype", {}, ExitCode::kUsage);
+    return fail(fmt::format("expected fp32 or bf16, found {}", dtype_name(dtype)), "--dtype", "--dtype bf16",
+                ExitCode::kUsage);
   if (dtype == DType::kBf16 && !device::cpu::cpu_instructions().bf16())
     return fail("this CPU has no instructions for bf16 products (AVX512-BF16 or AMX)", "--dtype", "--dtype fp32");
   LLMPROF_ASSIGN(std::unique_ptr<device::Device> device, device::cpu::open_cpu(threads));

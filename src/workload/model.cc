@@ -258,7 +258,7 @@ Status Model::layers(const DecoderTensors& t, int64_t keys, const std::string& n
                          : backend_.rmsnorm(t.branch, &t.x, layer.norm1, t.normed));
     if (i > 0) LLMPROF_CHECK(show(name + ".layer." + std::to_string(i - 1), t.x));
     LLMPROF_CHECK(backend_.apply(layer.qkv, t.normed, t.qkv));
-    LLMPROF_CHECK(backend_.rope(t.qkv, c.heads + c.kv_heads, c.head_size, angles_, t.positions));
+    LLMPROF_CHECK(backend_.rope(t.qkv, c.heads, c.kv_heads, c.head_size, angles_, t.positions));
     LLMPROF_CHECK(backend_.append(t.qkv, c.query_width(), t.positions, options_.sequences, layer.cache));
     LLMPROF_CHECK(backend_.attention(attention));
     LLMPROF_CHECK(backend_.apply(layer.out, t.mixed, t.branch));

@@ -214,12 +214,13 @@ Status RecordedBackend::swiglu(const Tensor& x, const Tensor& out) {
                [&] { return to_.swiglu(x, out); });
 }
 
-// vLLM's operator of this name takes positions, queries, keys: here both lie in one tensor, keys behind queries.
-Status RecordedBackend::rope(const Tensor& x, int64_t heads, int64_t head_size, const Tensor& angles,
+// vLLM's operator of this name takes positions, queries and keys; here both lie in one tensor.
+Status RecordedBackend::rope(const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head_size, const Tensor& angles,
                              const Tensor& positions) {
-  return noted(call_of("_C::rotary_embedding", "rotary", {{positions.columns}, {x.rows, heads * head_size}},
+  return noted(call_of("_C::rotary_embedding", "rotary",
+                       {{positions.columns}, {x.rows, heads * head_size}, {x.rows, kv_heads * head_size}},
                        {DType::kInt32, x.dtype}),
-               [&] { return to_.rope(x, heads, head_size, angles, positions); });
+               [&] { return to_.rope(x, heads, kv_heads, head_size, angles, positions); });
 }
 
 Status RecordedBackend::append(const Tensor& qkv, int64_t query_width, const Tensor& positions, int64_t sequences,

@@ -71,7 +71,7 @@ class RecordedBackend : public Backend {
   Status layernorm(const Tensor& x, const Tensor& gain, const Tensor& bias, const Tensor& out) override;
   Status gelu(const Tensor& x, const Tensor& out) override;
   Status swiglu(const Tensor& x, const Tensor& out) override;
-  Status rope(const Tensor& x, int64_t heads, int64_t head_size, const Tensor& angles,
+  Status rope(const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head_size, const Tensor& angles,
               const Tensor& positions) override;
   Status append(const Tensor& qkv, int64_t query_width, const Tensor& positions, int64_t sequences,
                 const Cache& cache) override;

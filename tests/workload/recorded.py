@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Recordings of the reference workload, by itself and by `llmprof run`: what reports say agrees with the workload's own
+clock and with formulas, and bad use is answered."""
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+PARTS = []
+
+
+def part(function):
+    PARTS.append(function)
+    return function
+
+
+class Tool:
+    def __init__(self, binary, folder):
+        self.binary, self.folder = binary, folder
+        self.env = {**os.environ, "LLMPROF_HOME": str(folder / "home")}
+
+    def run(self, *words, code=0):
+        done = subprocess.run([self.binary, *words], capture_output=True, text=True, env=self.env, cwd=self.folder,
+                              check=False)
+        assert done.returncode == code, (words, done.returncode, done.stdout[-2000:], done.stderr[-2000:])
+        return done
+
+    def json(self, *words):
+        return json.loads(self.run(*words).stdout)
+
+
+def near(found, expected, share, what):
+    assert abs(found - expected) <= share * abs(expected), (what, found, expected)
+
+
+def stages_of(report):
+    return {stage["name"]: stage for stage in report["stages"]}
+
+
+@part
+def report_agrees_with_the_run(tool):
+    run = tool.json("workload", "--size", "tiny", "--new", "12", "--batch", "2", "--record", "run.llmprof", "--json")
+    report = tool.json("analyze", "run.llmprof", "--json")
+    stages = stages_of(report)
+    assert list(dict.fromkeys(s["stage"] for s in run["stages"])) == [
+        "preprocess", "vision encoder", "vision projector", "prefill", "decode"]
+    for name in ("preprocess", "vision encoder", "vision projector", "prefill", "decode"):
+        assert name in stages, (name, list(stages))
+    assert stages["decode"]["count"] == 11, stages["decode"]["count"]
+    # 2 sequences of 28 tokens: 2 FLOPs a weight and token, and the products of attention.
+    h, f, layers, q, kv, vocabulary, size, tokens = 64, 176, 2, 64, 32, 512, 16, 28
+    weights = layers * (h * (q + 2 * kv) + q * h + 3 * h * f)
+    pairs = tokens * (tokens + 1) // 2
+    expected = 2 * 2 * (weights * tokens + vocabulary * h) + 2 * layers * 4 * (q // size) * size * pairs
+    near(stages["prefill"]["flops"], expected, 1e-9, "FLOPs of prefill")
+    latency = report["latency"]
+    near(latency["ttft_ms"]["p50"], run["ttft_ms"], 0.05, "TTFT")
+    near(latency["tpot_ms"]["mean"], run["tpot_ms"], 0.10, "TPOT")
+    assert all(check["ok"] for check in report["conservation"]), report["conservation"]
+    assert not report["diagnostics"], report["diagnostics"]
+
+
+@part
+def same_tokens_on_any_number_of_threads(tool):
+    runs = [tool.json("workload", "--size", "tiny", "--seed", "3", "--threads", str(n), "--json")["tokens"]
+            for n in (1, 2)]
+    assert runs[0] == runs[1], runs
+    other = tool.json("workload", "--size", "tiny", "--seed", "4", "--json")["tokens"]
+    assert other != runs[0]
+
+
+@part
+def one_token_has_no_tpot(tool):
+    run = tool.json("workload", "--size", "tiny", "--new", "1", "--json")
+    assert run["tpot_ms"] is None and run["new_tokens"] == 1
+    text = tool.run("workload", "--size", "tiny", "--new", "1").stdout
+    assert "TTFT" in text and "TPOT" not in text
+
+
+@part
+def watched_run_sees_the_stages(tool):
+    tool.run("run", "--no-report", "-o", "session", "--", tool.binary, "workload", "--size", "tiny", "--new", "5")
+    tool.run("analyze", "session", "--save", "session.llmprof", "--json", "-o", "session.json")
+    text = (tool.folder / "session.json").read_text()
+    assert '"decode"' in text and '"prefill"' in text, text[:3000]
+
+
+@part
+def bad_use(tool):
+    for words, code, says in (
+            (("--size", "smal"), 2, "--size small"),
+            (("--device", "cuda:0"), 2, "CPUs only"),
+            (("--dtype", "fp16"), 2, "expected fp32 or bf16, found fp16"),
+            (("--dtype", "b16"), 2, "bf16"),
+            (("--batch", "0"), 2, "--batch"),
+            (("--threads", "4000"), 1, "threads"),
+            (("--size", "tiny", "--record", "missing/run.llmprof"), 1, "missing/run.llmprof"),
+            (("--size", "tiny", "--dump", "missing/dump"), 1, "missing/dump"),
+            (("--size", "large", "--batch", "1024", "--prompt", "131072"), 1, "are free"),
+            (("--format", "csv", "-o", "x"), 2, "json")):
+        done = tool.run("workload", *words, code=code)
+        assert says in done.stderr, (words, done.stderr)
+        assert "try:" in done.stderr, (words, done.stderr)
+
+
+@part
+def demo_is_live(tool):
+    done = tool.run("demo")
+    text = done.stdout
+    assert "The live part ends here" not in text, text
+    live, rest = text.split("1 of 2", 1)
+    for word in ("preprocess", "vision encoder", "prefill", "decode", "TTFT", "TPOT", "MFU"):
+        assert word in live, (word, live)
+    assert "Llama-3.1-8B" in rest and "2 of 2" in rest
+    assert not (tool.folder / "home" / "ceilings").exists()  # a quick look is not kept
+    recorded = tool.run("demo", "--recorded").stdout
+    assert recorded.strip() == ("1 of 2" + rest).strip()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--binary", required=True, type=os.path.abspath)
+    parser.add_argument("--inject", help="built before this runs")
+    parser.add_argument("parts", nargs="*")
+    options = parser.parse_args()
+    failed = 0
+    for function in PARTS:
+        if options.parts and function.__name__ not in options.parts:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                function(Tool(options.binary, pathlib.Path(folder)))
+                print("ok    ", function.__name__)
+            except AssertionError as error:
+                if "could not be opened" in str(error):
+                    print("skipped: oneDNN is missing")
+                    return 77
+                failed += 1
+                print("FAILED", function.__name__, error)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
