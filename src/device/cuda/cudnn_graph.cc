@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstring>
+#include <utility>
 
 namespace llmprof::device::cuda {
 namespace {
@@ -233,12 +234,9 @@ Result<std::vector<CudnnPlan>> CudnnGraph::plans(size_t most) {
   std::vector<CudnnPlan> plans;
   if (refused_) return tl::unexpected<Error>(*refused_);
   add_plans(graph, cudnn_abi::kHeuristicsA, "A", most, plans);
-  if (plans.size() < most) {
-    std::optional<Error> first = std::move(refused_);
-    refused_.reset();
-    add_plans(graph, cudnn_abi::kHeuristicsFallback, "fallback", most, plans);
-    if (first) refused_ = std::move(first);
-  }
+  std::optional<Error> first = std::exchange(refused_, std::nullopt);
+  if (plans.empty()) add_plans(graph, cudnn_abi::kHeuristicsFallback, "fallback", most, plans);
+  if (first) refused_ = std::move(first);
   const std::optional<Error> why = std::move(refused_);
   refused_.reset();
   if (!plans.empty()) return plans;

@@ -59,7 +59,8 @@ class CudnnGraph {
   // Filters [out channels, channels, height, width]; the same padding on both sides of each axis.
   void convolve(Tensor x, Tensor filters, Tensor out, const Sizes& padding, const Sizes& stride);
 
-  // Plans that cuDNN accepts: of its heuristic's choice, then of those that it falls back to, `most` in all.
+  // Plans that cuDNN accepts, at most `most`: of its heuristic's choice, or if there are none of those that it falls
+  // back to. Each may be compiled first, for half a second.
   Result<std::vector<CudnnPlan>> plans(size_t most);
 
   // What an execution is given: memory by tensor, and scratch memory as large as the plans ask for.
