@@ -59,13 +59,15 @@ void place(const CaseResult& result, const Ceilings& ceilings, double median_us,
   const auto per_s = [](const OptNumber& rate, double unit) { return rate ? OptNumber(*rate * unit) : std::nullopt; };
   row.bound = bound_name(Bound::kUnknown);
   if (ceilings.measured) {
-    const std::optional<MeasuredRate> memory = memory_ceiling(*ceilings.measured);
+    const double writes = result.cost.bytes() > 0 ? result.cost.write_bytes / result.cost.bytes() : 0;
+    const OptNumber memory = memory_ceiling_for(*ceilings.measured, writes);
     const RoofPoint point = place_on_roof(result.cost.flops, result.cost.bytes(), median_us * 1e3, 1,
-                                          per_s(measured_tflops(result, *ceilings.measured), 1e12),
-                                          memory ? OptNumber(memory->value * 1e9) : std::nullopt);
+                                          per_s(measured_tflops(result, *ceilings.measured), 1e12), per_s(memory, 1e9));
     if (point.roof_ns && *point.roof_ns > 0) {
       row.of_ceiling_frac = *point.roof_ns / (median_us * 1e3);
-      row.ceiling_kind = point.compute_ns && *point.compute_ns > *point.memory_ns ? arithmetic_type(result) : "memory";
+      row.ceiling_kind = point.compute_ns && *point.compute_ns > *point.memory_ns
+                             ? arithmetic_type(result)
+                             : fmt::format("memory, {:.0f} % writes", writes * 100);
       row.bound = bound_name(point.bound);
     }
   }
@@ -92,6 +94,7 @@ void fill_timing(const CaseResult& result, const Timing& timing, const Ceilings&
   row.launches_per_sample = timing.launches_per_sample;
   row.sets = timing.sets;
   row.settled = timing.settled;
+  row.drifting = timing.drifting;
   row.throttled = timing.throttled;
   row.sm_clock_mhz = timing.clock_mhz;
   row.power_w = timing.power_w;

@@ -78,8 +78,8 @@ class PeaksRun {
     peaks_.quick = options.quick;
     full_.cold = false;
     full_.sustained_min_s = options.quick ? 0.1 : 0.5;
-    full_.settle_max_s = options.quick ? 0.1 : 2.0;
-    full_.wall_max_s = options.quick ? 1.0 : 5.0;
+    full_.settle_max_s = options.quick ? 0.1 : 1.0;
+    full_.wall_max_s = options.quick ? 0.25 : 1.2;
     full_.choose_s = options.quick ? 0.1 : 0.3;
     full_.sets_max = 2;  // operands of peaks exceed the cache by far; a second set costs memory and shows nothing new
     screen_ = full_;
@@ -89,8 +89,9 @@ class PeaksRun {
     screen_.samples_min = 3;
     screen_.choose_s = 0.1;
     small_ = full_;
-    small_.settle_max_s = std::min(full_.settle_max_s, 0.2);
+    small_.settle_max_s = options.quick ? 0 : 0.2;
     small_.sustained_min_s = std::min(full_.sustained_min_s, 0.25);
+    small_.wall_max_s = std::min(full_.wall_max_s, 0.5);
     for (Protocol* protocol : {&full_, &screen_, &small_}) {
       protocol->sustained_min_s *= options.time_factor;
       protocol->settle_max_s *= options.time_factor;

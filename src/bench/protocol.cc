@@ -153,6 +153,15 @@ std::string_view case_status_name(CaseStatus status) {
   return "error";
 }
 
+Protocol suite_protocol() {
+  Protocol protocol;
+  protocol.cold_min_s = 0.2;
+  protocol.sustained_min_s = 0.5;
+  protocol.settle_max_s = 0.4;
+  protocol.wall_max_s = 0.7;
+  return protocol;
+}
+
 CaseResult measure(Device& device, const Operation& operation, const OpParams& params, const Protocol& protocol,
                    const std::atomic<bool>& stop) {
   CaseResult result;

@@ -33,7 +33,7 @@ std::string_view case_status_name(CaseStatus status);
 
 struct Protocol {
   double cold_min_s = 0.25, sustained_min_s = 0.6;
-  double settle_max_s = 3, wall_max_s = 15;
+  double settle_max_s = 1.5, wall_max_s = 3;  // the latter of each regime
   int samples_min = 10;
   double rel_stdev_max = 0.005;    // good enough, or:
   double noise_change_max = 0.05;  // the relative deviation itself changed by less than this over the window
@@ -42,6 +42,9 @@ struct Protocol {
   int sets_max = 64;      // 1: one set of buffers, which stays in a cache that holds it
   double choose_s = 0.3;  // for choosing among candidates, roughly; slow ones are run a few times all the same
 };
+
+// Of many cases together: none of them takes much over two seconds, converged or not.
+Protocol suite_protocol();
 
 // Where the time of a case went, in seconds of the wall clock.
 struct Phases {
@@ -57,6 +60,7 @@ struct Timing {
   int launches_per_sample = 1, sets = 1;
   int64_t throttled = 0;  // samples left out for it
   bool settled = true;    // clock and power held still before
+  bool drifting = false;  // the spread still changed when the time was over
   std::optional<double> clock_mhz, power_w, temperature_c;
   std::vector<std::pair<std::string, double>> throttle_fracs;
 };

@@ -55,7 +55,7 @@ class RowReader {
     simdjson::dom::element element;
     if (!wrong_.empty()) return;
     const bool there = object_[field.name].get(element) == simdjson::SUCCESS;
-    if (!there && std::is_same_v<T, OptNumber>) return;
+    if (!there && (std::is_same_v<T, OptNumber> || field.name == "drifting")) return;
     if (!there || !read(element, value)) wrong_ = field.name;
   }
 

@@ -83,6 +83,7 @@ LLMPROF_RECORD(RidgeRow, "ridge", "Ridge points of the roofline", LLMPROF_RIDGE_
   C(int64_t, launches_per_sample, "", "executions in one sample; times are of one execution")                         \
   C(int64_t, sets, "", "sets of buffers that the executions rotate over")                                             \
   C(bool, settled, "", "clock and power, or the times, held still before")                                            \
+  C(bool, drifting, "", "the spread of the samples still changed when the regime's time was over")                    \
   C(int64_t, throttled, "", "samples left out because the clock was held down")                                       \
   C(OptNumber, flops, "", "FLOPs of one execution, a multiply-add as two")                                            \
   C(OptNumber, bytes_read, "bytes", "least traffic, each operand once")                                               \
@@ -92,7 +93,8 @@ LLMPROF_RECORD(RidgeRow, "ridge", "Ridge points of the roofline", LLMPROF_RIDGE_
   C(OptNumber, gbs, "GB/s", "bytes over the median")                                                                  \
   C(OptNumber, intensity, "FLOP/B", "FLOPs over bytes")                                                               \
   C(OptNumber, of_ceiling_frac, "frac", "time at the measured roof over the median")                                  \
-  C(std::string, ceiling_kind, "", "the measured ceiling it is held against: a data type's arithmetic, or memory")    \
+  C(std::string, ceiling_kind, "",                                                                                    \
+    "the measured ceiling it is held against: a data type's arithmetic, or memory at its mix of reads and writes")    \
   C(OptNumber, of_datasheet_frac, "frac", "the same with the data sheet's roof")                                      \
   C(std::string, bound, "", "compute, memory, latency or unknown, by the measured roofline")                          \
   C(OptNumber, memory_mib, "MiB", "buffers of one set")                                                               \

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 
@@ -10,7 +11,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kOverheadS = 0.5;  // filling, checking and choosing, roughly
+constexpr double kOverheadS = 0.45;  // filling, checking and choosing, roughly
+constexpr double kSettleS = 0.5;     // the same of settling
 
 // What stays the same in all regimes of a case.
 std::string case_key(const CaseRecord& record) {
@@ -36,7 +38,7 @@ bool worth_keeping(const CaseRecord& record) {
 }  // namespace
 
 double budget_s(const Protocol& protocol) {
-  return kOverheadS + protocol.settle_max_s / 4 + (protocol.cold ? protocol.cold_min_s : 0) +
+  return kOverheadS + std::min(protocol.settle_max_s, kSettleS) + (protocol.cold ? protocol.cold_min_s : 0) +
          (protocol.sustained ? protocol.sustained_min_s : 0);
 }
 

@@ -33,8 +33,7 @@ bool StopRule::noise_is_stable() const {
 
 bool StopRule::enough(double spent_s) const {
   if (spent_s >= protocol_.wall_max_s) return true;
-  if (n_ < protocol_.samples_min || spent_s < min_s_) return false;
-  return rel_stdev() <= protocol_.rel_stdev_max || noise_is_stable();
+  return spent_s >= min_s_ && converged();
 }
 
 }  // namespace llmprof::bench

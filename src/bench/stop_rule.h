@@ -16,6 +16,10 @@ class StopRule {
   void add(double us);
   // `spent_s` since the first sample. True at the latest when the wall limit is over.
   bool enough(double spent_s) const;
+  // The deviation is small, or does not change any more.
+  bool converged() const {
+    return n_ >= protocol_.samples_min && (rel_stdev() <= protocol_.rel_stdev_max || noise_is_stable());
+  }
 
  private:
   double rel_stdev() const;

@@ -51,6 +51,7 @@ std::string whole(const OptNumber& value) { return value ? format_fixed(*value, 
 std::vector<std::string> cells_of(const Line& line, bool small) {
   const CaseRow& row = line.main();
   std::string status = row.status;
+  if (row.status == "passed" && row.drifting) status = "drifting";
   if (row.status == "passed" && !row.settled && row.median_us) status = "not settled";
   return {row.shape,
           row.dtype,

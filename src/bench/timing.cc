@@ -130,6 +130,7 @@ Result<Timing> take(device::Device& device, const Work& work, Regime regime, Tim
     samples.insert(samples.end(), batch.begin(), batch.end());
     if (stop) return Timing{};
   } while (!rule.enough(seconds_since(start)));
+  timing.drifting = !rule.converged();
   keep_good_samples(samples, protocol.samples_min, cold, timing);
   describe(device, since_ns, samples, timing);
   return timing;

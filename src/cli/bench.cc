@@ -51,12 +51,12 @@ struct Options {
 };
 
 bench::Protocol protocol_of(const Options& options) {
-  bench::Protocol protocol;
+  bench::Protocol protocol = options.names.empty() ? bench::suite_protocol() : bench::Protocol{};
   if (options.quick) {
     protocol.cold_min_s = 0.05;
     protocol.sustained_min_s = 0.1;
     protocol.settle_max_s = 0.25;
-    protocol.wall_max_s = 1.5;
+    protocol.wall_max_s = 0.5;
   }
   if (options.min_time_s > 0) protocol.cold_min_s = protocol.sustained_min_s = options.min_time_s;
   protocol.wall_max_s = std::max(protocol.wall_max_s, 2 * options.min_time_s);

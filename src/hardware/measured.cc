@@ -166,6 +166,23 @@ std::optional<MeasuredRate> memory_ceiling(const MeasuredCeilings& ceilings) {
   return best;
 }
 
+std::optional<double> memory_ceiling_for(const MeasuredCeilings& ceilings, double write_frac) {
+  constexpr std::pair<const char*, double> kMixes[] = {
+      {"read", 0.0}, {"triad", 1.0 / 3}, {"copy", 0.5}, {"write", 1.0}};
+  std::optional<std::pair<double, double>> below, above;  // mix and GB/s
+  for (const auto& [kind, mix] : kMixes) {
+    const Rates::const_iterator found = ceilings.bandwidth_gbs.find(kind);
+    if (found == ceilings.bandwidth_gbs.end()) continue;
+    if (mix <= write_frac) below = {mix, found->second.value};
+    if (mix >= write_frac && !above) above = {mix, found->second.value};
+  }
+  if (!below || !above)
+    return below ? std::optional(below->second) : above ? std::optional(above->second) : std::nullopt;
+  if (above->first <= below->first) return below->second;
+  const double part = (write_frac - below->first) / (above->first - below->first);
+  return below->second + part * (above->second - below->second);
+}
+
 std::optional<double> measured_ridge(const MeasuredCeilings& ceilings, std::string_view dtype) {
   const Rates::const_iterator peak = ceilings.library_tflops.find(std::string(dtype));
   const std::optional<MeasuredRate> memory = memory_ceiling(ceilings);

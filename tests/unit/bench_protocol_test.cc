@@ -167,6 +167,15 @@ TEST_F(BenchProtocol, NoiseThatNeverSettlesEndsAtTheWallLimit) {
   EXPECT_GE(of(result, Regime::kSustained).summary.n, 10);
 }
 
+TEST_F(BenchProtocol, ASpreadThatStillGrowsAtTheWallIsSaid) {
+  protocol_.wall_max_s = 0.03;
+  double us = 1;
+  device_.script = [&us](const std::string&, bool, int64_t) { return Sample{us *= 1.0005, 1500, 0}; };
+  for (const Timing& timing : run().timings) EXPECT_TRUE(timing.drifting);
+  device_.script = [](const std::string&, bool, int64_t) { return Sample{100, 1500, 0}; };
+  for (const Timing& timing : run().timings) EXPECT_FALSE(timing.drifting);
+}
+
 TEST_F(BenchProtocol, PowerThatClimbsIsNotSettled) {
   double power = 100;
   device_.readings = [&power] {
