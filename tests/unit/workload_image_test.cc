@@ -90,7 +90,7 @@ TEST(Png, EveryDamageIsSeen) {
   const Result<Image> image = decode_png(good, "here");
   ASSERT_TRUE(image);
   for (size_t at = 0; at < good.size(); ++at) {
-    for (const uint8_t change : {1, 32, 255}) {
+    for (const int change : {1, 32, 255}) {
       Bytes bad = good;
       bad[at] = static_cast<uint8_t>(bad[at] ^ change);
       EXPECT_NE(error_of(bad), "") << at;
