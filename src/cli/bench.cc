@@ -386,7 +386,7 @@ void add_axis_options(CLI::App& command, Options& options) {
   for (const char* axis : kModelAxes) users[axis] += (users[axis].empty() ? "" : ", ") + std::string("--model");
   for (const auto& [axis, names] : users) {
     command.add_option(bench::option_of(axis), options.axes[axis], "axis of " + names)
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 48))
         ->delimiter(',')
         ->allow_extra_args(false)
         ->type_name("N,...")

@@ -358,6 +358,7 @@ TEST(BenchStopRule, NeedsSamplesAndTime) {
 
 TEST(BenchStopRule, SpreadKeepsGoingUntilItIsStableOrTheWall) {
   Protocol protocol;
+  protocol.wall_max_s = 15;
   StopRule rule(protocol, 0);
   for (int i = 0; i < 63; ++i) rule.add(i % 2 == 0 ? 90 : 110);
   EXPECT_FALSE(rule.enough(1)) << "10 % spread";
