@@ -36,6 +36,7 @@ Index3& block_index();
 Index3& block_size();
 Index3& grid_size();
 void block_barrier();
+void warp_barrier();
 u32 shuffle_xor_bits(u32 value, int lanes);
 void mma(float* c, const u32 (&a)[4], const u32 (&b)[2], float (*number)(u16));
 Words* dynamic_shared();  // as large as a block may have
@@ -51,6 +52,7 @@ void run(Index3 grid, Index3 block, const std::function<void()>& thread);
 #define blockDim (emulated::block_size())
 #define gridDim (emulated::grid_size())
 inline void __syncthreads() { emulated::block_barrier(); }
+inline void sync_warp() { emulated::warp_barrier(); }
 inline void __threadfence() {}
 inline u32 atomicAdd(u32* at, u32 value) {
   const u32 before = *at;

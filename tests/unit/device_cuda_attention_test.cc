@@ -57,6 +57,14 @@ TEST_F(DeviceCudaAttention, DecodesGroupsOfEverySize) {
     EXPECT_GE(all_pass(decode_params(1, 2 * group, 2, 64, 49, DType::kBf16, "contiguous")), 1U) << group;
 }
 
+// So many sequences that keys are not split: every shape of block is offered, and its warps take several tiles each.
+TEST_F(DeviceCudaAttention, KeepsTilesOnTheirWay) {
+  script_->sms = 1;
+  open();
+  EXPECT_GE(all_pass(decode_params(8, 2, 1, 64, 264, DType::kBf16, "contiguous")), 5U);
+  EXPECT_GE(all_pass(decode_params(8, 9, 1, 128, 140, DType::kFp16, "paged")), 5U);
+}
+
 TEST_F(DeviceCudaAttention, OffersEveryWay) {
   script_->sms = 1;
   open();

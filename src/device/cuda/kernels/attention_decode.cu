@@ -2,9 +2,9 @@
 //
 // A block takes one sequence, one key head and a stretch of the keys; its rows are the query heads of that key head, in
 // the 16 rows of mma.m16n8k16. Each warp walks over tiles of its own and keeps STAGES - 1 of them on their way into
-// shared memory; with STAGES 1 the next tile comes straight into the registers that this one leaves. A thread copies
-// exactly the 16-byte pieces that it multiplies itself: the order of the elements within a product is free, so pieces are
-// dealt out such that the fragments need no transposition across threads, and no barrier is needed until the end. Then warps are summed through shared memory, and where keys are split over blocks the
+// shared memory; with STAGES 1 the next tile comes straight into the registers that this one leaves. The order of the
+// elements within a product is free, so 16-byte pieces are dealt out such that a thread multiplies pieces as they lie:
+// the fragments need no transposition across threads, and warps need no barrier until the end. Then warps are summed through shared memory, and where keys are split over blocks the
 // last of them to finish sums all.
 //
 // Macros: T (Bf16, Fp16), HEAD (64, 128, 256), ROWS (8, 16), STAGES, PAGED (0, 1).
@@ -109,13 +109,24 @@ struct KeyTiles {
       }
     }
   }
-  // Where a lane's piece of V lies among those of its warp: the pieces of a row of 128 bytes are neighbours, and lanes
-  // that read together use all banks.
-  static __device__ __forceinline__ u32 value_place(u32 lane) { return lane % 4 * 8 + ((lane / 4) ^ (lane % 4 * 2)); }
+  // Through shared memory neighbouring lanes copy neighbouring pieces, 128 bytes of a row for eight of them, to where the
+  // lane that multiplies a piece looks. Places are such that lanes that write or read together use all banks.
+  static __device__ __forceinline__ u32 key_place(u32 reader, u32 chunk) { return reader ^ (chunk % 2 * 4); }
+  static __device__ __forceinline__ u32 value_place(u32 reader) {
+    return reader % 4 * 8 + ((reader / 4) ^ (reader % 4 * 2));
+  }
   __device__ __forceinline__ void fetch(Words* slot, u32 first) const {
-    each_key_piece(first, [&](int i, const u16* at) { copy_async(slot + i * 32 + (int)lane, at); });
-    Words* const values = slot + kWords * 32 + (int)value_place(lane);
-    each_value_piece(first, [&](int i, const u16* at) { copy_async(values + i * 32, at); });
+    constexpr int kLines = kHead / 64;  // of a row
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      const int group = i * 4 / kLines / 16;
+      const u32 line = (u32)i * 4 + lane / 8, key = line / kLines % 16, h = line % kLines, piece = lane % 8;
+      const u64 at = offset(group_start(first, group), group, key) + h * 64 + piece * 8;
+      const u32 chunk = 2 * h + piece / 4, key_row = ((u32)group * 2 + key / 8) * (kHead / 32) + chunk;
+      copy_async(slot + (key_row * 32 + key_place(key % 8 * 4 + piece % 4, chunk)), k + at);
+      const u32 value_row = ((u32)group * 4 + key % 2 + key / 8 * 2) * kLines + h;
+      copy_async(slot + ((kWords + value_row) * 32 + value_place(piece * 4 + key % 8 / 2)), v + at);
+    }
   }
 };
 
@@ -354,6 +365,7 @@ __device__ __forceinline__ void attention_decode_as(const u16* q, const u16* k, 
   for (u32 first = begin; first < end; first += step) {
     if (!kDirect) {
       copies_arrived<kDirect ? 0 : kStages - 2>();
+      sync_warp();  // of all lanes; and all have read what is overwritten next
       const u32 ahead = first + (kStages - 1) * step;
       const int free = stage == 0 ? kStages - 1 : stage - 1;
       if (ahead < end) {
@@ -363,7 +375,7 @@ __device__ __forceinline__ void attention_decode_as(const u16* q, const u16* k, 
       copies_close();
     }
     const u32 next = first + step;
-    const Words* const slot = slots + stage * (2 * Tiles::kWords * 32) + lane;
+    const Words* const slot = slots + stage * (2 * Tiles::kWords * 32);
     float s[Tiles::kKeys / 8][4] = {};
 #pragma unroll
     for (int c = 0; c < kPieces; ++c) {
@@ -371,7 +383,7 @@ __device__ __forceinline__ void attention_decode_as(const u16* q, const u16* k, 
       const Words high = !kHigh ? none : kHeld ? held[kHeld ? c : 0][1] : queries[(kHeld ? 0 : c) * 64 + 32 + (int)lane];
 #pragma unroll
       for (int n = 0; n < (int)Tiles::kKeys / 8; ++n) {
-        const Words key = kDirect ? keys[kDirect ? n * kPieces + c : 0] : slot[(n * kPieces + c) * 32];
+        const Words key = kDirect ? keys[kDirect ? n * kPieces + c : 0] : slot[(n * kPieces + c) * 32 + (int)Tiles::key_place(lane, (u32)c)];
         Tile::mma(s[n], low.w[0], high.w[0], low.w[1], high.w[1], key.w[0], key.w[1]);
         Tile::mma(s[n], low.w[2], high.w[2], low.w[3], high.w[3], key.w[2], key.w[3]);
       }

@@ -132,13 +132,16 @@ __device__ __forceinline__ u32 two_fp16(float low, float high) {
 __device__ __forceinline__ u32 low_halves(u32 a, u32 b) { return __byte_perm(a, b, 0x5410); }
 __device__ __forceinline__ u32 high_halves(u32 a, u32 b) { return __byte_perm(a, b, 0x7632); }
 
-// 16 bytes from memory to shared memory; there after copies_arrived, for the thread that asked.
+// 16 bytes from memory to shared memory; there after copies_arrived, for the thread that asked. Eight neighbouring lanes
+// should ask for 128 neighbouring bytes: they are one request then.
 __device__ __forceinline__ void copy_async(Words* to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from)
                : "memory");
 }
 __device__ __forceinline__ void copies_close() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// All copies but those of the last kOpen closed groups.
+// What the lanes of a warp wrote before it, each of them sees after it.
+__device__ __forceinline__ void sync_warp() { __syncwarp(); }
+// All copies of this thread but those of the last kOpen closed groups.
 template <int kOpen>
 __device__ __forceinline__ void copies_arrived() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
