@@ -119,6 +119,7 @@ Status live(const OutputOptions& output, const std::atomic<bool>& stop) {
                  run_reference(reference, {}, stop, [&](const std::string& what) { progress.show(what); }));
   progress.clear();
   if (done.result.interrupted) return fail("interrupted");
+  done.trace->source.files = {"the reference workload"};
   if (analyze_and_print(*done.trace, {}, options, output) != 0) return fail("its recording could not be analysed");
   if (output.quiet) return {};
   return say(

@@ -96,7 +96,7 @@ def bad_use(tool):
             (("--dtype", "fp16"), 2, "expected fp32 or bf16, found fp16"),
             (("--dtype", "b16"), 2, "bf16"),
             (("--batch", "0"), 2, "--batch"),
-            (("--threads", "4000"), 1, "threads"),
+            (("--threads", "4000"), 2, "threads"),
             (("--size", "tiny", "--record", "missing/run.llmprof"), 1, "missing/run.llmprof"),
             (("--size", "tiny", "--dump", "missing/dump"), 1, "missing/dump"),
             (("--size", "large", "--batch", "1024", "--prompt", "131072"), 1, "are free"),
