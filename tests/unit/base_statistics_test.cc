@@ -82,8 +82,8 @@ TEST(Statistics, RatioWithoutAPositiveDivisorIsEmpty) {
 }
 
 // Of 200 experiments a 95 % interval misses about 10. Of the median of 25 draws a percentile bootstrap comes out
-// between 93 and 97 %; the bounds here are three standard deviations (1.5 %) and more away from that, and still exclude an
-// interval of half or twice the width.
+// between 93 and 97 %; the bounds here are three standard deviations (1.5 %) and more away from that, and still exclude
+// an interval of half or twice the width.
 constexpr int kExperiments = 200;
 constexpr double kCoverageMin = 0.87, kCoverageMax = 0.995;
 

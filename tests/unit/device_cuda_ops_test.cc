@@ -4,6 +4,7 @@
 
 #include "device/cuda/ops/cuda_op.h"
 #include "device/cuda/ops/ops.h"
+#include "device/reference/compare.h"
 #include "device_cuda_support.h"
 
 namespace llmprof::device::cuda {
@@ -107,7 +108,7 @@ TEST_F(DeviceCudaOps, LargeArraysAreComparedInWindows) {
   const Result<Check> check = (*op)->check(driver);
   ASSERT_TRUE(check);
   EXPECT_EQ(check->status, CheckStatus::kPassed) << check->note;
-  EXPECT_EQ(check->compared, 8 * (2 << 20) / 4);
+  EXPECT_EQ(check->compared, kWindowed) << "64 windows";
   (*op)->candidates()[driver].enqueue = [](int) { return Status{}; };
   EXPECT_EQ((*op)->check(driver)->status, CheckStatus::kFailed) << "nothing was written";
 }

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "capture/abi/nvml_abi.h"
 #include "base/shared_library.h"
+#include "capture/abi/nvml_abi.h"
 
 namespace llmprof::samplers {
 

@@ -142,7 +142,8 @@ class RopeOp : public ElementwiseOp {
     const int64_t half = head_ / 2;
     std::vector<double> frequencies(static_cast<size_t>(half));
     for (int64_t i = 0; i < half; ++i)
-      frequencies[static_cast<size_t>(i)] = std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(head_));
+      frequencies[static_cast<size_t>(i)] =
+          std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(head_));
     table_.resize(static_cast<size_t>(tokens_ * head_));
     for (int64_t token = 0; token < tokens_; ++token) {
       for (int64_t i = 0; i < half; ++i) {
