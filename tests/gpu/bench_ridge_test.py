@@ -90,7 +90,9 @@ def busy(args, env):
 
 
 def main():
-    args = harness.arguments(__doc__, "bench_ridge.json").parse_args()
+    parser = harness.arguments(__doc__, "bench_ridge.json")
+    parser.set_defaults(timeout=240)
+    args = parser.parse_args()
     budget, state = harness.Budget(args.budget), harness.State(args.state, args.fresh)
     state.save(machine=harness.machine(args.python))
     with tempfile.TemporaryDirectory(prefix="llmprof-gpu-test-") as folder:
@@ -107,7 +109,7 @@ def main():
                                                      "400000", "--k", "400000", "--dtype", "bf16"], 1, ["fit"])),
             ("no-such-type", lambda: misuse(args, env, ["bench", "gemm", "--device", "cuda:0", "--dtype", "fp4"], 2,
                                             ["fp4"])),
-            ("no-such-gpu", lambda: misuse(args, env, ["bench", "gemm", "--device", "cuda:9"], 1, ["cuda:9"])),
+            ("no-such-gpu", lambda: misuse(args, env, ["bench", "gemm", "--device", "cuda:9"], 1, ["gpu number", "cuda_visible_devices"])),
             ("hidden-gpu", lambda: misuse(args, {**env, "CUDA_VISIBLE_DEVICES": ""}, ["bench", "gemm", "--device",
                                                                                       "cuda:0"], 1, ["--device cpu"])),
             ("busy", lambda: busy(args, env)),
