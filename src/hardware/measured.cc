@@ -231,11 +231,12 @@ Result<MeasuredCeilings> read_ceilings(const std::string& path) {
 }
 
 Result<MeasuredCeilings> parse_ceilings(std::string_view text, const std::string& path) {
+  if (text.empty()) return damaged(path, "an empty file");  // its data may be null, which the parser does not take
   simdjson::dom::parser parser;
   simdjson::dom::element document;
   if (const simdjson::error_code error = parser.parse(text.data(), text.size()).get(document);
       error != simdjson::SUCCESS)
-    return damaged(path, text.empty() ? "an empty file" : fmt::format("no JSON: {}", simdjson::error_message(error)));
+    return damaged(path, fmt::format("no JSON: {}", simdjson::error_message(error)));
   std::string_view schema;
   if (document["schema"].get(schema) != simdjson::SUCCESS) return damaged(path, "a JSON file without a schema");
   if (schema != kSchema) return damaged(path, fmt::format("schema \"{}\"", schema.substr(0, 64)));

@@ -477,6 +477,7 @@ TEST_F(BenchRun, RegistersUnderTheLibraryAreNotTheUnitsLimit) {
   device::Operation registers = scripted_gemm();
   registers.name = "registers";
   registers.axes = kAxes;
+  registers.footprint_bytes = [](const device::OpParams&) -> int64_t { return 4096; };
   const std::vector<device::Operation> operations = {scripted_gemm(), scripted_memory(), registers};
   PeaksOptions options;
   options.operations = operations;
