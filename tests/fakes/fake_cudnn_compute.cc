@@ -388,14 +388,16 @@ int cudnnBackendExecute(Handle, Descriptor plan, Descriptor pack) {
     numbers[id] = integer ? static_cast<float>(*static_cast<const int32_t*>(addresses[id]))
                           : *static_cast<const float*>(addresses[id]);
   }
-  Execution* const execution =
-      new Execution{graph, addresses, numbers, config.index == fake_cuda_script()->wrong_algorithm};
+  // A captured graph may run it any number of times, so it stays to the end.
+  static std::vector<std::unique_ptr<Execution>> kept;
+  kept.push_back(std::make_unique<Execution>(
+      Execution{graph, addresses, numbers, config.index == fake_cuda_script()->wrong_algorithm}));
   return cuLaunchHostWork(
       [](void* data) {
         const Execution& of = *static_cast<Execution*>(data);
         Interpreter(*of.graph, of.addresses, of.numbers).run(of.wrong);
       },
-      execution);
+      kept.back().get());
 }
 
 #pragma GCC visibility pop

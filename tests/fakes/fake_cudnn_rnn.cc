@@ -2,6 +2,7 @@
 // algorithm wants: the persistent one has the biases in front.
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -196,9 +197,11 @@ int cudnnRNNForward(Handle, RnnDescriptor rnn, int, const int32_t* lengths, RnnD
   const FakeRnn& of = *reinterpret_cast<FakeRnn*>(rnn);
   if (lengths == nullptr || workspace_bytes < 1000 || weight_bytes != of.size() * element_bytes(of.type))
     return kBadParameter;
-  Forward* const forward =
-      new Forward{of, *reinterpret_cast<FakeData*>(x_layout), *reinterpret_cast<FakeData*>(y_layout), x, weights, y};
-  return cuLaunchHostWork([](void* data) { static_cast<Forward*>(data)->run(); }, forward);
+  // A graph may run it any number of times, so it stays to the end.
+  static std::vector<std::unique_ptr<Forward>> kept;
+  kept.push_back(std::make_unique<Forward>(
+      Forward{of, *reinterpret_cast<FakeData*>(x_layout), *reinterpret_cast<FakeData*>(y_layout), x, weights, y}));
+  return cuLaunchHostWork([](void* data) { static_cast<Forward*>(data)->run(); }, kept.back().get());
 }
 
 #pragma GCC visibility pop
