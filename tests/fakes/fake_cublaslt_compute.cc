@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "device/abi/cublaslt_abi.h"
@@ -176,15 +177,12 @@ Status cublasLtMatmul(Handle, MatmulDesc desc, const void*, const void* a, Layou
                       Layout b_layout, const void*, const void*, Layout, void* d, Layout d_layout, const Algo* algo,
                       void*, size_t, Stream) {
   const FakeCudaScript& script = *fake_cuda_script();
-  Product* product = new Product{desc_of(desc),
-                                 layout_of(a_layout),
-                                 layout_of(b_layout),
-                                 layout_of(d_layout),
-                                 a,
-                                 b,
-                                 d,
-                                 static_cast<int>(algo->data[0]) == script.wrong_algorithm};
-  const int result = cuLaunchHostWork([](void* data) { static_cast<Product*>(data)->run(); }, product);
+  // A captured graph may run it any number of times, so it stays to the end.
+  static std::vector<std::unique_ptr<Product>> kept;
+  kept.push_back(
+      std::make_unique<Product>(Product{desc_of(desc), layout_of(a_layout), layout_of(b_layout), layout_of(d_layout), a,
+                                        b, d, static_cast<int>(algo->data[0]) == script.wrong_algorithm}));
+  const int result = cuLaunchHostWork([](void* data) { static_cast<Product*>(data)->run(); }, kept.back().get());
   return result == 0 ? kSuccess : kExecutionFailed;
 }
 
