@@ -1,48 +1,7 @@
-// The kernels of cpu_kernels.cc, included once for each width of vectors behind device/cpu/ops/row_bodies.h, in the
-// same namespace and for the same target.
+// The kernels of cpu_kernels.cc, included by device/cpu/ops/vector_targets.h once for each width of vectors, with those
+// of device/cpu/ops/row_bodies.h before them.
 
-// In halves, so that the additions do not wait for each other.
-LLMPROF_INLINE float quick_sum(const Floats& lanes) {
-  Quads parts[4];
-  std::memcpy(parts, &lanes, 64);
-  const Quads sum = (parts[0] + parts[1]) + (parts[2] + parts[3]);
-  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
-}
-
-template <class T>
-void layernorm_rows(const RowArrays& of, int64_t first, int64_t last) {
-  const size_t row_bytes = static_cast<size_t>(of.columns) * T::kBytes;
-  const auto columns = static_cast<float>(of.columns);
-  for (int64_t row = first; row < last; ++row) {
-    const char* const x = static_cast<const char*>(of.x) + static_cast<size_t>(row) * row_bytes;
-    Floats sums{};
-    for (int64_t column = 0; column < of.columns; column += kLanes) {
-      Floats value;
-      T::load(x + static_cast<size_t>(column) * T::kBytes, left_of(of.columns, column), value);
-      sums += value;
-    }
-    const float mean = quick_sum(sums) / columns;
-    Floats squares{};
-    for (int64_t column = 0; column < of.columns; column += kLanes) {
-      const size_t count = left_of(of.columns, column);
-      Floats value;
-      T::load(x + static_cast<size_t>(column) * T::kBytes, count, value);
-      value -= mean;
-      if (count != kLanes) keep_first(value, count, 0);
-      squares += value * value;
-    }
-    const float scale = 1.0F / std::sqrt(quick_sum(squares) / columns + of.epsilon);
-    char* const out = static_cast<char*>(of.out) + static_cast<size_t>(row) * row_bytes;
-    for (int64_t column = 0; column < of.columns; column += kLanes) {
-      const size_t count = left_of(of.columns, column), offset = static_cast<size_t>(column) * T::kBytes;
-      Floats value, weight, shift;
-      T::load(x + offset, count, value);
-      T::load(static_cast<const char*>(of.gain) + offset, count, weight);
-      T::load(static_cast<const char*>(of.bias) + offset, count, shift);
-      T::store(out + offset, count, (value - mean) * scale * weight + shift);
-    }
-  }
-}
+#include "device/cpu/ops/row_bodies.h"
 
 template <class T>
 void add_elements(const void* x, void* to, int64_t first, int64_t last) {
@@ -113,7 +72,7 @@ LLMPROF_INLINE float softmax_of(float* scores, int64_t count) {
     std::memcpy(scores + j, &value, 64);
     sums += value;
   }
-  return 1.0F / quick_sum(sums);
+  return 1.0F / sum_of(sums);
 }
 
 // One query at a time: its keys and values are small enough for the cache that the queries before left them in.
@@ -145,7 +104,7 @@ void attention_queries(const AttentionCall& of, float* scores, int64_t first, in
         T::load(key + static_cast<size_t>(part * kLanes) * T::kBytes, left_of(of.head_size, part * kLanes), value);
         products += q[part] * value;
       }
-      scores[j] = quick_sum(products);
+      scores[j] = sum_of(products);
     }
     const float share = softmax_of(scores, keys);
     for (int64_t j = 0; j < keys; ++j) {
@@ -166,5 +125,5 @@ void attention_queries(const AttentionCall& of, float* scores, int64_t first, in
 
 template <class T>
 CpuKernels all_kernels() {
-  return {layernorm_rows<T>, add_elements<T>, gelu_elements<T>, rope_rows<T>, attention_queries<T>};
+  return {layernorm_rows<T, false>, add_elements<T>, gelu_elements<T>, rope_rows<T>, attention_queries<T>};
 }

@@ -5,52 +5,13 @@
 #include <cstring>
 #include <limits>
 
-// As in device/cpu/ops/row_kernels.cc: vectors are taken apart for the target of the function that they stand in.
 namespace llmprof::workload {
 namespace {
 
 using device::cpu::RowArrays;
 using device::cpu::RowKernels;
-constexpr int kLanes = 16;
-using Floats = float __attribute__((vector_size(64)));
-using Quads = float __attribute__((vector_size(16)));
-using Words = uint32_t __attribute__((vector_size(64)));
-using Halves = uint16_t __attribute__((vector_size(32)));
-#define LLMPROF_INLINE [[gnu::always_inline]] inline
-
-#if defined(__x86_64__)
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,fma")
-#endif
-namespace avx512 {
-#include "device/cpu/ops/row_bodies.h"
-#include "workload/cpu_bodies.h"
-}  // namespace avx512
-#if defined(__clang__)
-#pragma clang attribute pop
-#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
-#else
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
-#endif
-namespace avx2 {
-#include "device/cpu/ops/row_bodies.h"
-#include "workload/cpu_bodies.h"
-}  // namespace avx2
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
-#endif
-namespace plain {
-#include "device/cpu/ops/row_bodies.h"
-#include "workload/cpu_bodies.h"
-}  // namespace plain
+#define LLMPROF_BODIES "workload/cpu_bodies.h"
+#include "device/cpu/ops/vector_targets.h"
 
 }  // namespace
 

@@ -7,8 +7,8 @@ namespace llmprof::workload {
 namespace {
 
 using device::cpu::dnnl_ok;
-
-dnnl_data_type_t dnnl_type(DType dtype) { return dtype == DType::kBf16 ? dnnl_bf16 : dnnl_f32; }
+using device::cpu::dnnl_type;
+using device::cpu::DnnlHandle;
 
 }  // namespace
 
@@ -24,7 +24,7 @@ Result<std::unique_ptr<CpuLinears>> CpuLinears::open() {
 
 Result<int> CpuLinears::add(const Tensor& plain, const Tensor& bias, DType out_dtype, std::span<const int64_t> rows,
                             const Allocate& allocate) {
-  Item item{{}, {}, Owned<dnnl_memory_t>(lib_.dnnl_memory_destroy), {}};
+  Item item{{}, {}, DnnlHandle<dnnl_memory_t>(lib_.dnnl_memory_destroy), {}};
   const dnnl_dims_t w_dims = {plain.columns, plain.rows}, bias_dims = {1, plain.rows};
   const dnnl_data_type_t type = dnnl_type(plain.dtype);
   if (bias.data != nullptr) {
@@ -41,7 +41,7 @@ Result<int> CpuLinears::add(const Tensor& plain, const Tensor& bias, DType out_d
       if (product) product->weights = known;
     }
     if (!product) {
-      Weights weights{{}, Owned<dnnl_memory_t>(lib_.dnnl_memory_destroy)};
+      Weights weights{{}, DnnlHandle<dnnl_memory_t>(lib_.dnnl_memory_destroy)};
       LLMPROF_CHECK(dnnl_ok(lib_.dnnl_memory_desc_init_by_tag(&weights.layout, 2, w_dims, type, dnnl_format_tag_any),
                             "describe the weights"));
       LLMPROF_ASSIGN(product, compile(item, count, plain, out_dtype, weights.layout));
@@ -59,7 +59,7 @@ Result<int> CpuLinears::add(const Tensor& plain, const Tensor& bias, DType out_d
 
 Result<std::optional<CpuLinears::Product>> CpuLinears::compile(const Item& item, int64_t rows, const Tensor& plain,
                                                                DType out_dtype, dnnl_memory_desc_t& layout) const {
-  Product product{Owned<dnnl_primitive_t>(lib_.dnnl_primitive_destroy), {}, {}, 0};
+  Product product{DnnlHandle<dnnl_primitive_t>(lib_.dnnl_primitive_destroy), {}, {}, 0};
   const dnnl_dims_t in_dims = {rows, plain.columns}, out_dims = {rows, plain.rows};
   LLMPROF_CHECK(
       dnnl_ok(std::max(lib_.dnnl_memory_desc_init_by_tag(&product.source, 2, in_dims, dnnl_type(plain.dtype), dnnl_ab),
@@ -71,7 +71,7 @@ Result<std::optional<CpuLinears::Product>> CpuLinears::compile(const Item& item,
                                          item.bias.get() != nullptr ? &item.bias_layout : nullptr, &product.out),
               "describe this product"));
   const bool free_choice = layout.format_kind == dnnl_format_kind_any;
-  Owned<dnnl_primitive_desc_t> description(lib_.dnnl_primitive_desc_destroy);
+  DnnlHandle<dnnl_primitive_desc_t> description(lib_.dnnl_primitive_desc_destroy);
   const dnnl_status_t found =
       lib_.dnnl_primitive_desc_create(description.out(), &operation, nullptr, engine_.get(), nullptr);
   if (found == dnnl_unimplemented && !free_choice) return std::optional<Product>();
@@ -88,7 +88,7 @@ Result<std::optional<CpuLinears::Product>> CpuLinears::compile(const Item& item,
   return std::optional<Product>(std::move(product));
 }
 
-Status CpuLinears::memory(Owned<dnnl_memory_t>& made, const dnnl_memory_desc_t& layout, void* address) const {
+Status CpuLinears::memory(DnnlHandle<dnnl_memory_t>& made, const dnnl_memory_desc_t& layout, void* address) const {
   return dnnl_ok(lib_.dnnl_memory_create(made.out(), &layout, engine_.get(), address), "take a buffer");
 }
 
@@ -97,10 +97,10 @@ Status CpuLinears::pack(const Tensor& plain, const Weights& to) const {
   dnnl_memory_desc_t from_layout{};
   LLMPROF_CHECK(dnnl_ok(lib_.dnnl_memory_desc_init_by_strides(&from_layout, 2, dims, dnnl_type(plain.dtype), strides),
                         "pack the weights"));
-  Owned<dnnl_memory_t> from(lib_.dnnl_memory_destroy);
+  DnnlHandle<dnnl_memory_t> from(lib_.dnnl_memory_destroy);
   LLMPROF_CHECK(memory(from, from_layout, plain.data));
-  Owned<dnnl_primitive_desc_t> description(lib_.dnnl_primitive_desc_destroy);
-  Owned<dnnl_primitive_t> reorder(lib_.dnnl_primitive_destroy);
+  DnnlHandle<dnnl_primitive_desc_t> description(lib_.dnnl_primitive_desc_destroy);
+  DnnlHandle<dnnl_primitive_t> reorder(lib_.dnnl_primitive_destroy);
   LLMPROF_CHECK(dnnl_ok(lib_.dnnl_reorder_primitive_desc_create(description.out(), &from_layout, engine_.get(),
                                                                 &to.layout, engine_.get(), nullptr),
                         "pack the weights"));
@@ -115,7 +115,7 @@ Status CpuLinears::run(int id, const Tensor& x, const Tensor& out) {
   const std::map<int64_t, Product>::const_iterator found = item.products.find(x.rows);
   if (found == item.products.end()) return fail("a product with a number of rows that was not prepared");
   const Product& product = found->second;
-  Owned<dnnl_memory_t> from(lib_.dnnl_memory_destroy), to(lib_.dnnl_memory_destroy);
+  DnnlHandle<dnnl_memory_t> from(lib_.dnnl_memory_destroy), to(lib_.dnnl_memory_destroy);
   LLMPROF_CHECK(memory(from, product.source, x.data));
   LLMPROF_CHECK(memory(to, product.out, out.data));
   const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, from.get()},

@@ -2,9 +2,11 @@
 // it wants them for others where it cannot use the same. Everything is compiled when a product is made.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
-#include <utility>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "device/cpu/math_libraries.h"
@@ -12,32 +14,10 @@
 
 namespace llmprof::workload {
 
-// A handle of oneDNN with the function that frees it.
-template <class Handle>
-class Owned {
- public:
-  using Free = dnnl_status_t (*)(Handle);
-  explicit Owned(Free free) : free_(free) {}
-  Owned(Owned&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)), free_(other.free_) {}
-  Owned& operator=(Owned&& other) noexcept {
-    std::swap(handle_, other.handle_);
-    std::swap(free_, other.free_);
-    return *this;
-  }
-  Owned(const Owned&) = delete;
-  Owned& operator=(const Owned&) = delete;
-  ~Owned() {
-    if (handle_ != nullptr) free_(handle_);
-  }
-  Handle get() const { return handle_; }
-  Handle* out() { return &handle_; }
-
- private:
-  Handle handle_ = nullptr;
-  Free free_;
-};
-
 class CpuLinears {
+  template <class Handle>
+  using DnnlHandle = device::cpu::DnnlHandle<Handle>;
+
  public:
   // Error: why oneDNN cannot be used.
   static Result<std::unique_ptr<CpuLinears>> open();
@@ -52,18 +32,18 @@ class CpuLinears {
 
  private:
   struct Product {  // for one number of rows
-    Owned<dnnl_primitive_t> primitive;
+    DnnlHandle<dnnl_primitive_t> primitive;
     dnnl_memory_desc_t source{}, out{};
     size_t weights = 0;  // index in the item's
   };
   struct Weights {
     dnnl_memory_desc_t layout{};
-    Owned<dnnl_memory_t> memory;
+    DnnlHandle<dnnl_memory_t> memory;
   };
   struct Item {
     std::map<int64_t, Product> products;
     std::vector<Weights> weights;
-    Owned<dnnl_memory_t> bias;
+    DnnlHandle<dnnl_memory_t> bias;
     dnnl_memory_desc_t bias_layout{};
   };
   // For weights that lie as `layout` says; its format may be "any", and then becomes what oneDNN chose. Empty if it has
@@ -71,11 +51,11 @@ class CpuLinears {
   Result<std::optional<Product>> compile(const Item& item, int64_t rows, const Tensor& plain, DType out_dtype,
                                          dnnl_memory_desc_t& layout) const;
   Status pack(const Tensor& plain, const Weights& to) const;
-  Status memory(Owned<dnnl_memory_t>& made, const dnnl_memory_desc_t& layout, void* address) const;
+  Status memory(DnnlHandle<dnnl_memory_t>& made, const dnnl_memory_desc_t& layout, void* address) const;
 
   const device::cpu::OneDnn& lib_ = device::cpu::one_dnn();
-  Owned<dnnl_engine_t> engine_{lib_.dnnl_engine_destroy};
-  Owned<dnnl_stream_t> stream_{lib_.dnnl_stream_destroy};
+  DnnlHandle<dnnl_engine_t> engine_{lib_.dnnl_engine_destroy};
+  DnnlHandle<dnnl_stream_t> stream_{lib_.dnnl_stream_destroy};
   std::vector<Item> items_;
 };
 

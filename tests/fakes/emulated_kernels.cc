@@ -27,134 +27,29 @@ namespace kernels_timing {
 namespace kernels_memory_2 {
 #include "device/cuda/kernels/memory.cu"
 }
-#undef UNROLL
+#include "emulated_undef.h"
 #define UNROLL 4
 namespace kernels_memory_4 {
-#undef EACH_TILE
-#undef EACH_WORD
-#undef WORD_INDEX
 #include "device/cuda/kernels/memory.cu"
-}  // namespace kernels_memory_4
-#undef UNROLL
+}
+#include "emulated_undef.h"
 #define UNROLL 8
 namespace kernels_memory_8 {
-#undef EACH_TILE
-#undef EACH_WORD
-#undef WORD_INDEX
 #include "device/cuda/kernels/memory.cu"
-}  // namespace kernels_memory_8
-#undef UNROLL
+}
+#include "emulated_undef.h"
 namespace kernels_attention {
 #include "device/cuda/kernels/attention_decode.cu"
 }
 
 #define T Bf16
-namespace kernels_elementwise_Bf16 {
-#include "device/cuda/kernels/elementwise.cu"
-}
-namespace kernels_sampling_Bf16 {
-#include "device/cuda/kernels/sampling.cu"
-}
-#undef EACH_PACK
-#define ITEMS 1
-namespace kernels_rows_Bf16_1 {
-#include "device/cuda/kernels/rows.cu"
-}
-#undef ITEMS
-#undef EACH_ROW
-#undef EACH_ITEM
-#undef ITEM_INDEX
-#undef HAS_ITEM
-#define ITEMS 2
-namespace kernels_rows_Bf16_2 {
-#include "device/cuda/kernels/rows.cu"
-}
-#undef ITEMS
-#undef EACH_ROW
-#undef EACH_ITEM
-#undef ITEM_INDEX
-#undef HAS_ITEM
-#define ITEMS 4
-namespace kernels_rows_Bf16_4 {
-#include "device/cuda/kernels/rows.cu"
-}
-#undef ITEMS
-#undef EACH_ROW
-#undef EACH_ITEM
-#undef ITEM_INDEX
-#undef HAS_ITEM
+#include "emulated_type.h"
 #undef T
 #define T Fp16
-namespace kernels_elementwise_Fp16 {
-#include "device/cuda/kernels/elementwise.cu"
-}
-namespace kernels_sampling_Fp16 {
-#include "device/cuda/kernels/sampling.cu"
-}
-#undef EACH_PACK
-#define ITEMS 1
-namespace kernels_rows_Fp16_1 {
-#include "device/cuda/kernels/rows.cu"
-}
-#undef ITEMS
-#undef EACH_ROW
-#undef EACH_ITEM
-#undef ITEM_INDEX
-#undef HAS_ITEM
-#define ITEMS 2
-namespace kernels_rows_Fp16_2 {
-#include "device/cuda/kernels/rows.cu"
-}
-#undef ITEMS
-#undef EACH_ROW
-#undef EACH_ITEM
-#undef ITEM_INDEX
-#undef HAS_ITEM
-#define ITEMS 4
-namespace kernels_rows_Fp16_4 {
-#include "device/cuda/kernels/rows.cu"
-}
-#undef ITEMS
-#undef EACH_ROW
-#undef EACH_ITEM
-#undef ITEM_INDEX
-#undef HAS_ITEM
+#include "emulated_type.h"
 #undef T
 #define T Fp32
-namespace kernels_elementwise_Fp32 {
-#include "device/cuda/kernels/elementwise.cu"
-}
-namespace kernels_sampling_Fp32 {
-#include "device/cuda/kernels/sampling.cu"
-}
-#undef EACH_PACK
-#define ITEMS 1
-namespace kernels_rows_Fp32_1 {
-#include "device/cuda/kernels/rows.cu"
-}
-#undef ITEMS
-#undef EACH_ROW
-#undef EACH_ITEM
-#undef ITEM_INDEX
-#undef HAS_ITEM
-#define ITEMS 2
-namespace kernels_rows_Fp32_2 {
-#include "device/cuda/kernels/rows.cu"
-}
-#undef ITEMS
-#undef EACH_ROW
-#undef EACH_ITEM
-#undef ITEM_INDEX
-#undef HAS_ITEM
-#define ITEMS 4
-namespace kernels_rows_Fp32_4 {
-#include "device/cuda/kernels/rows.cu"
-}
-#undef ITEMS
-#undef EACH_ROW
-#undef EACH_ITEM
-#undef ITEM_INDEX
-#undef HAS_ITEM
+#include "emulated_type.h"
 #undef T
 
 namespace emulated {

@@ -17,6 +17,7 @@
 #include "bench/runner.h"
 #include "bench/text.h"
 #include "bench_scripted.h"
+#include "temporary_folder.h"
 
 namespace llmprof::bench {
 namespace {
@@ -92,13 +93,7 @@ TEST(BenchPlan, MisuseNamesTheNearest) {
 
 class BenchRun : public testing::Test {
  protected:
-  void SetUp() override {
-    g_op = ScriptedOp{};
-    char folder[] = "/tmp/llmprof-bench-XXXXXX";
-    ASSERT_NE(mkdtemp(folder), nullptr);
-    folder_ = folder;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void SetUp() override { g_op = ScriptedOp{}; }
 
   static std::vector<CasePlan> plans(const std::vector<int64_t>& m) {
     Selection selection;
@@ -119,7 +114,8 @@ class BenchRun : public testing::Test {
   std::atomic<bool> stop_{false};
   Ceilings ceilings_;
   RunHooks hooks_;
-  std::string folder_;
+  const TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
 };
 
 TEST_F(BenchRun, RowsCarryRatesAndTheirCommand) {

@@ -23,6 +23,7 @@
 #include "capture/spool/reader.h"
 #include "capture_launch_site_module.h"
 #include "import/importer.h"
+#include "temporary_folder.h"
 
 namespace llmprof::inject {
 namespace {
@@ -54,16 +55,10 @@ using Dropped = std::map<std::string, uint64_t>;
 class LaunchSiteTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string folder = (std::filesystem::temp_directory_path() / "llmprof-sites-XXXXXX").string();
-    ASSERT_NE(mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
     abandon_launch_sites();
     resolve_launch_sites();
   }
-  void TearDown() override {
-    abandon_launch_sites();
-    std::filesystem::remove_all(folder_);
-  }
+  void TearDown() override { abandon_launch_sites(); }
   // `count` rounds of resolving and draining.
   static auto rounds(int count) {
     return [count](spool::Writer& writer) {
@@ -89,7 +84,8 @@ class LaunchSiteTest : public testing::Test {
     EXPECT_EQ(summary.damaged_blocks + summary.unknown_records, 0U);
     return found;
   }
-  std::filesystem::path folder_;
+  const TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 std::vector<std::string> lines_of(const std::string& text) {

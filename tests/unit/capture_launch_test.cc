@@ -18,6 +18,7 @@
 #include "capture/launch/sampling.h"
 #include "capture/launch/session_folder.h"
 #include "capture/session/level.h"
+#include "temporary_folder.h"
 
 namespace llmprof::launch {
 namespace {
@@ -27,18 +28,13 @@ using Gpu = SessionRecord::Gpu;
 
 class Launch : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "llmprof-launch-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
   void write(const std::string& name, const std::string& bytes, int mode = 0755) const {
     std::ofstream(path(name), std::ios::binary) << bytes;
     chmod(path(name).c_str(), static_cast<mode_t>(mode));
   }
-  fs::path folder_;
+  const TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST(LaunchNames, ShortNameOfACommand) {

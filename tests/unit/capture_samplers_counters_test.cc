@@ -25,7 +25,6 @@ using testing::kFakeCupti;
 using testing::kFakeNvml;
 using testing::Settings;
 using testing::SpoolContent;
-using testing::TemporaryFolder;
 
 // Runs the sampler for a while in a process of its own, as the launcher does, and reads what it stored.
 struct SamplerRun {

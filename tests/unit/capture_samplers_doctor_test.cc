@@ -23,7 +23,6 @@ namespace {
 using testing::kFakeCupti;
 using testing::kFakeNvml;
 using testing::Settings;
-using testing::TemporaryFolder;
 
 void write_file(const std::string& path, const std::string& text) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());

@@ -18,7 +18,6 @@ namespace {
 using testing::kFakeNvml;
 using testing::Settings;
 using testing::SpoolContent;
-using testing::TemporaryFolder;
 
 NvmlReader first_reader(const NvmlLibrary& nvml) {
   return NvmlReader(nvml.api(), nvml.gpus().front(), nvml.driver_major());

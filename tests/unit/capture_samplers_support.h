@@ -1,4 +1,4 @@
-// What the sampler tests share: a folder of their own, settings of the stand-in libraries, and a spool read back.
+// What the sampler tests share: settings of the stand-in libraries, and a spool read back.
 #pragma once
 
 #include <dlfcn.h>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "capture/spool/reader.h"
+#include "temporary_folder.h"
 
 namespace llmprof::samplers::testing {
 
@@ -38,24 +39,6 @@ class Settings {
 
  private:
   std::vector<std::string> names_;
-};
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "llmprof-samplers-XXXXXX").string();
-    path_ = mkdtemp(name.data()) != nullptr ? name : std::string();
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
 };
 
 // A function of a stand-in library that is none of the real one's.

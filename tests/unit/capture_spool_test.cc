@@ -22,6 +22,7 @@
 
 #include "capture/spool/reader.h"
 #include "capture/spool/writer.h"
+#include "temporary_folder.h"
 
 namespace llmprof::spool {
 namespace {
@@ -33,14 +34,9 @@ std::string content_of(const std::string& path) {
 
 class SpoolTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string folder = (std::filesystem::temp_directory_path() / "llmprof-spool-XXXXXX").string();
-    ASSERT_NE(mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
-  std::filesystem::path folder_;
+  const TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 // Every member of a record. The number of names must equal the number of members, so none can be forgotten.

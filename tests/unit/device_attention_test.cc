@@ -7,17 +7,10 @@
 #include "device/library_costs.h"
 #include "device/reference/attention.h"
 #include "device/reference/lstm.h"
+#include "device_params.h"
 
 namespace llmprof::device {
 namespace {
-
-OpParams params_of(std::vector<std::pair<std::string_view, int64_t>> axes, DType dtype, std::string variant = {}) {
-  OpParams params;
-  params.axes = std::move(axes);
-  params.dtype = dtype;
-  params.variant = std::move(variant);
-  return params;
-}
 
 TEST(DeviceAttentionCosts, Decode) {
   OpParams params =

@@ -2,17 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "device/cost.h"
+#include "device_params.h"
 
 namespace llmprof::device {
 namespace {
-
-OpParams params_of(std::vector<std::pair<std::string_view, int64_t>> axes, DType dtype, std::string variant = {}) {
-  OpParams params;
-  params.axes = std::move(axes);
-  params.dtype = dtype;
-  params.variant = std::move(variant);
-  return params;
-}
 
 TEST(Cost, Gemm) {
   const std::vector<std::pair<std::string_view, int64_t>> axes = {{"m", 16}, {"n", 4096}, {"k", 14336}};

@@ -8,20 +8,12 @@
 #include "device/cpu/ops/ops.h"
 #include "device/cpu/ops/row_kernels.h"
 #include "device/reference/rows.h"
+#include "device_params.h"
 
 namespace llmprof::device {
 namespace {
 
 using Prepare = Result<std::unique_ptr<PreparedOp>> (*)(Device&, const OpParams&);
-
-OpParams params_of(std::string_view rows_axis, int64_t rows, std::string_view columns_axis, int64_t columns,
-                   DType dtype, std::string variant) {
-  OpParams params;
-  params.axes = {{rows_axis, rows}, {columns_axis, columns}};
-  params.dtype = dtype;
-  params.variant = std::move(variant);
-  return params;
-}
 
 class CpuRows : public testing::TestWithParam<DType> {
  protected:
@@ -31,7 +23,7 @@ class CpuRows : public testing::TestWithParam<DType> {
     // Less than a vector, one that ends inside a vector, and whole ones.
     for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{3, 7}, {65, 1003}, {130, 4096}}) {
       Result<std::unique_ptr<PreparedOp>> op =
-          prepare(**device, params_of(rows_axis, rows, columns_axis, columns, GetParam(), variant));
+          prepare(**device, params_of({{rows_axis, rows}, {columns_axis, columns}}, GetParam(), variant));
       ASSERT_TRUE(op) << op.error().text();
       for (size_t i = 0; i < (*op)->candidates().size(); ++i) {
         // Twice: what the work changes in place is as it was for each check.

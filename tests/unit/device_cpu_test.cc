@@ -16,6 +16,7 @@
 #include "device/reference/compare.h"
 #include "device/reference/gemm.h"
 #include "device/reference/memory.h"
+#include "temporary_folder.h"
 
 namespace llmprof::device {
 namespace {
@@ -157,20 +158,15 @@ TEST(CpuTeam, SharesCoverEverythingOnce) {
 // A folder that stands in for the root of the file system.
 class FakeRoot {
  public:
-  FakeRoot() {
-    char pattern[] = "/tmp/llmprof-facts-XXXXXX";
-    path_ = mkdtemp(pattern);
-  }
-  ~FakeRoot() { std::filesystem::remove_all(path_); }
   void write(const std::string& file, const std::string& text) const {
-    const std::filesystem::path at = path_ + file;
+    const std::filesystem::path at = path() + file;
     std::filesystem::create_directories(at.parent_path());
     std::ofstream(at) << text;
   }
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return folder_.path(); }
 
  private:
-  std::string path_;
+  TemporaryFolder folder_;
 };
 
 TEST(CpuFacts, OfAMachine) {

@@ -13,31 +13,15 @@ namespace {
 
 OpParams decode_params(int64_t batch, int64_t heads, int64_t kv_heads, int64_t head, int64_t context, DType dtype,
                        std::string variant) {
-  OpParams params;
-  params.axes = {{"batch", batch}, {"heads", heads}, {"kv_heads", kv_heads}, {"head_dim", head}, {"context", context}};
-  params.dtype = dtype;
-  params.variant = std::move(variant);
-  params.seed = 3;
-  return params;
+  return params_of(
+      {{"batch", batch}, {"heads", heads}, {"kv_heads", kv_heads}, {"head_dim", head}, {"context", context}}, dtype,
+      std::move(variant));
 }
 
-class DeviceCudaAttention : public FakeGpu {
+class DeviceCudaAttention : public FakeGpuOps {
  protected:
-  // Checks every candidate, twice, since the second execution finds what the first left behind; how many there were.
-  size_t all_pass(const OpParams& params) {
-    Result<std::unique_ptr<PreparedOp>> op = prepare_attention_decode(*device_, params);
-    EXPECT_TRUE(op) << op.error().text();
-    if (!op) return 0;
-    for (size_t i = 0; i < 2 * (*op)->candidates().size(); ++i) {
-      const size_t candidate = i / 2;
-      const Result<Check> check = (*op)->check(candidate);
-      EXPECT_TRUE(check) << check.error().text();
-      if (!check) continue;
-      EXPECT_EQ(check->status, CheckStatus::kPassed)
-          << (*op)->candidates()[candidate].backend << ": " << check->note << ", " << check->worst_over_tolerance;
-    }
-    return (*op)->candidates().size();
-  }
+  // Twice, since the second execution finds what the first left behind.
+  size_t all_pass(const OpParams& params) { return FakeGpuOps::all_pass(prepare_attention_decode, params, 2); }
 };
 
 TEST_F(DeviceCudaAttention, DecodesEveryHeadAndLayout) {

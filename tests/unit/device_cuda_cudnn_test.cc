@@ -11,16 +11,6 @@
 namespace llmprof::device::cuda {
 namespace {
 
-using Prepare = Result<std::unique_ptr<PreparedOp>> (*)(Device&, const OpParams&);
-
-OpParams params_of(std::vector<std::pair<std::string_view, int64_t>> axes, DType dtype, std::string variant = {}) {
-  OpParams params;
-  params.axes = std::move(axes);
-  params.dtype = dtype;
-  params.variant = std::move(variant);
-  params.seed = 11;
-  return params;
-}
 OpParams attention_params(int64_t heads, int64_t kv_heads, int64_t prompt, int64_t context, DType dtype,
                           std::string variant) {
   return params_of({{"batch", 2},
@@ -40,30 +30,7 @@ OpParams lstm_params(int64_t input, int64_t layers, DType dtype) {
   return params_of({{"batch", 3}, {"tokens", 6}, {"input", input}, {"hidden", 12}, {"layers", layers}}, dtype);
 }
 
-class DeviceCudaCudnn : public FakeGpu {
- protected:
-  size_t all_pass(Prepare prepare, const OpParams& params) {
-    Result<std::unique_ptr<PreparedOp>> op = prepare(*device_, params);
-    EXPECT_TRUE(op) << op.error().text();
-    if (!op) return 0;
-    for (size_t i = 0; i < (*op)->candidates().size(); ++i) {
-      const Result<Check> check = (*op)->check(i);
-      EXPECT_TRUE(check) << check.error().text();
-      if (!check) continue;
-      EXPECT_EQ(check->status, CheckStatus::kPassed)
-          << (*op)->candidates()[i].backend << ": " << check->note << ", " << check->worst_over_tolerance;
-    }
-    EXPECT_TRUE((*op)->prepare_sets(3));
-    const Result<std::vector<Sample>> samples =
-        device_->time_sustained({(*op)->candidates()[0].enqueue, 3, 3, 1, false});
-    EXPECT_TRUE(samples) << samples.error().text();
-    return (*op)->candidates().size();
-  }
-  std::string refused(Prepare prepare, const OpParams& params) {
-    const Result<std::unique_ptr<PreparedOp>> op = prepare(*device_, params);
-    return op ? "it was prepared" : op.error().text();
-  }
-};
+class DeviceCudaCudnn : public FakeGpuOps {};
 
 TEST_F(DeviceCudaCudnn, AttentionOfAPrompt) {
   open();

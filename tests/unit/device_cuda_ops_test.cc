@@ -10,43 +10,7 @@
 namespace llmprof::device::cuda {
 namespace {
 
-using Prepare = Result<std::unique_ptr<PreparedOp>> (*)(Device&, const OpParams&);
-
-OpParams params_of(std::vector<std::pair<std::string_view, int64_t>> axes, DType dtype, std::string variant = {}) {
-  OpParams params;
-  params.axes = std::move(axes);
-  params.dtype = dtype;
-  params.variant = std::move(variant);
-  params.seed = 5;
-  return params;
-}
-
-class DeviceCudaOps : public FakeGpu {
- protected:
-  // Prepares, checks every candidate, and returns how many there were.
-  size_t all_pass(Prepare prepare, const OpParams& params) {
-    Result<std::unique_ptr<PreparedOp>> op = prepare(*device_, params);
-    EXPECT_TRUE(op) << op.error().text();
-    if (!op) return 0;
-    for (size_t i = 0; i < (*op)->candidates().size(); ++i) {
-      const Result<Check> check = (*op)->check(i);
-      EXPECT_TRUE(check) << check.error().text();
-      if (!check) continue;
-      EXPECT_EQ(check->status, CheckStatus::kPassed) << (*op)->candidates()[i].backend << ": " << check->note << ", "
-                                                     << check->worst_over_tolerance << " of tolerance";
-    }
-    // The other sets are usable, and timing goes through.
-    EXPECT_TRUE((*op)->prepare_sets(3));
-    const Candidate& first = (*op)->candidates()[0];
-    const Result<std::vector<Sample>> samples = device_->time_sustained({first.enqueue, 3, 3, 1, false});
-    EXPECT_TRUE(samples) << samples.error().text();
-    return (*op)->candidates().size();
-  }
-  std::string refused(Prepare prepare, const OpParams& params) {
-    const Result<std::unique_ptr<PreparedOp>> op = prepare(*device_, params);
-    return op ? "it was prepared" : op.error().text();
-  }
-};
+class DeviceCudaOps : public FakeGpuOps {};
 
 TEST_F(DeviceCudaOps, ProductsOfEveryType) {
   open();

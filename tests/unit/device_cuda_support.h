@@ -5,11 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "device/cuda/cuda_device.h"
+#include "device/op.h"
+#include "device_params.h"
 #include "fakes/fake_cuda.h"
+#include "temporary_folder.h"
 
 namespace llmprof::device::cuda {
 
@@ -18,9 +22,7 @@ class FakeGpu : public testing::Test {
   void SetUp() override {
     for (const char* variable : {kEnvCuda, kEnvNvrtc, kEnvCublasLt, kEnvCudnn}) setenv(variable, LLMPROF_FAKE_CUDA, 1);
     setenv("LLMPROF_NVML", "/nowhere/libnvidia-ml.so", 1);
-    cache_ = testing::TempDir() + "llmprof-fake-cache";
-    std::filesystem::remove_all(cache_);
-    setenv("XDG_CACHE_HOME", cache_.c_str(), 1);
+    setenv("XDG_CACHE_HOME", cache_.path().c_str(), 1);
     void* const library = dlopen(LLMPROF_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(library, nullptr) << dlerror();
     reinterpret_cast<void (*)()>(dlsym(library, "fake_cuda_reset"))();
@@ -30,7 +32,6 @@ class FakeGpu : public testing::Test {
     device_.reset();
     for (const char* variable : {kEnvCuda, kEnvNvrtc, kEnvCublasLt, kEnvCudnn, "LLMPROF_NVML", "XDG_CACHE_HOME"})
       unsetenv(variable);
-    std::filesystem::remove_all(cache_);
   }
   CudaDevice& open() {
     Result<std::unique_ptr<CudaDevice>> opened = CudaDevice::open(0);
@@ -46,7 +47,42 @@ class FakeGpu : public testing::Test {
 
   FakeCudaScript* script_ = nullptr;
   std::unique_ptr<CudaDevice> device_;
-  std::string cache_;
+
+ private:
+  const TemporaryFolder cache_;
+};
+
+// Operations on it: each candidate is checked against the reference.
+class FakeGpuOps : public FakeGpu {
+ protected:
+  using Prepare = Result<std::unique_ptr<PreparedOp>> (*)(Device&, const OpParams&);
+
+  // Prepares, checks every candidate so many times, and returns how many there were.
+  size_t all_pass(Prepare prepare, const OpParams& params, int times = 1) {
+    Result<std::unique_ptr<PreparedOp>> op = prepare(*device_, params);
+    EXPECT_TRUE(op) << op.error().text();
+    if (!op) return 0;
+    const std::vector<Candidate>& candidates = (*op)->candidates();
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      for (int turn = 0; turn < times; ++turn) {
+        const Result<Check> check = (*op)->check(i);
+        EXPECT_TRUE(check) << check.error().text();
+        if (!check) continue;
+        EXPECT_EQ(check->status, CheckStatus::kPassed)
+            << candidates[i].backend << ": " << check->note << ", " << check->worst_over_tolerance << " of tolerance";
+      }
+    }
+    // The other sets are usable, and timing goes through.
+    EXPECT_TRUE((*op)->prepare_sets(3));
+    const Result<std::vector<Sample>> samples = device_->time_sustained({candidates[0].enqueue, 3, 3, 1, false});
+    EXPECT_TRUE(samples) << samples.error().text();
+    return candidates.size();
+  }
+  // Why it is not prepared.
+  std::string refused(Prepare prepare, const OpParams& params) {
+    const Result<std::unique_ptr<PreparedOp>> op = prepare(*device_, params);
+    return op ? "it was prepared" : op.error().text();
+  }
 };
 
 inline bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }

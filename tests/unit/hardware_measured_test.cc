@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "hardware/measured.h"
+#include "temporary_folder.h"
 
 namespace llmprof {
 namespace {
@@ -33,15 +34,6 @@ MeasuredCeilings some_ceilings() {
 
 class Measured : public testing::Test {
  protected:
-  void SetUp() override {
-    char folder[] = "/tmp/llmprof-measured-XXXXXX";
-    ASSERT_NE(mkdtemp(folder), nullptr);
-    folder_ = folder;
-  }
-  void TearDown() override {
-    fs::permissions(folder_, fs::perms::owner_all);
-    fs::remove_all(folder_);
-  }
   std::string file(const std::string& text) const {
     const std::string path = folder_ + "/file.json";
     std::ofstream(path) << text;
@@ -54,7 +46,8 @@ class Measured : public testing::Test {
     text << std::ifstream(path).rdbuf();
     return text.str();
   }
-  std::string folder_;
+  const TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
 };
 
 TEST_F(Measured, RoundTrip) {

@@ -12,6 +12,7 @@
 #include "import/capture.h"
 #include "import/capture_names.h"
 #include "import/importer.h"
+#include "temporary_folder.h"
 #include "trace/check_trace.h"
 #include "trace/trace_file.h"
 
@@ -29,15 +30,11 @@ constexpr const char* kUuid1 = "GPU-11111111-1111-1111-1111-111111111111";
 class CaptureTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string folder = (fs::temp_directory_path() / "llmprof-session-XXXXXX").string();
-    ASSERT_NE(mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
     fs::create_directory(folder_ / "spool");
     fs::create_directory(folder_ / "samples");
     write_text("session.json", R"({"command": ["python", "serve.py"], "mode": "default", "exit_status": 0,
       "start_unix_ns": 1795217989000000000, "gpus": [{"name": "NVIDIA H200", "sm_count": 132}], "nothing": null})");
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   void write_text(const char* name, std::string_view text) const { std::ofstream(folder_ / name) << text; }
   void open(Writer& writer, const std::string& name, std::string_view role) const {
@@ -53,7 +50,8 @@ class CaptureTest : public testing::Test {
     return std::move(*trace);
   }
 
-  fs::path folder_;
+  const TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 void add_device(Writer& writer, int32_t ordinal, const char* uuid) {

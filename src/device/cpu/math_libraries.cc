@@ -119,6 +119,19 @@ const OneDnn& one_dnn() {
   return table;
 }
 
+dnnl_data_type_t dnnl_type(DType dtype) {
+  switch (dtype) {
+    case DType::kBf16:
+      return dnnl_bf16;
+    case DType::kInt8:
+      return dnnl_s8;
+    case DType::kInt32:
+      return dnnl_s32;
+    default:
+      return dnnl_f32;
+  }
+}
+
 Status dnnl_ok(dnnl_status_t status, const char* what) {
   if (status == dnnl_success) return {};
   return fail(fmt::format("oneDNN could not {}: {}", what, dnnl_status_name(status)));

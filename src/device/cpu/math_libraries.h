@@ -6,7 +6,9 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
+#include "base/dtype.h"
 #include "base/result.h"
 
 namespace llmprof::device::cpu {
@@ -41,6 +43,33 @@ struct OneDnn {
 const OneDnn& one_dnn();
 // "oneDNN could not do X: unimplemented"; nothing if `status` is success.
 Status dnnl_ok(dnnl_status_t status, const char* what);
+// bf16, int8 and int32 as they are; fp32 for every other type.
+dnnl_data_type_t dnnl_type(DType dtype);
+
+// A handle of oneDNN, which are plain pointers, with the function that frees it.
+template <class Handle>
+class DnnlHandle {
+ public:
+  using Free = dnnl_status_t (*)(Handle);
+  explicit DnnlHandle(Free free) : free_(free) {}
+  DnnlHandle(DnnlHandle&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)), free_(other.free_) {}
+  DnnlHandle& operator=(DnnlHandle&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    std::swap(free_, other.free_);
+    return *this;
+  }
+  DnnlHandle(const DnnlHandle&) = delete;
+  DnnlHandle& operator=(const DnnlHandle&) = delete;
+  ~DnnlHandle() {
+    if (handle_ != nullptr) free_(handle_);
+  }
+  Handle get() const { return handle_; }
+  Handle* out() { return &handle_; }
+
+ private:
+  Handle handle_ = nullptr;
+  Free free_;
+};
 
 // Declared by us: enough of the CBLAS interface. Row-major, 32-bit sizes.
 struct OpenBlas {

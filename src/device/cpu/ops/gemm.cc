@@ -15,44 +15,7 @@
 namespace llmprof::device::cpu {
 namespace {
 
-// A handle of oneDNN, which are plain pointers, with the function that frees it.
-template <class Handle>
-class Owned {
- public:
-  using Free = dnnl_status_t (*)(Handle);
-  explicit Owned(Free free) : free_(free) {}
-  Owned(Owned&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)), free_(other.free_) {}
-  Owned& operator=(Owned&& other) noexcept {
-    std::swap(handle_, other.handle_);
-    std::swap(free_, other.free_);
-    return *this;
-  }
-  Owned(const Owned&) = delete;
-  Owned& operator=(const Owned&) = delete;
-  ~Owned() {
-    if (handle_ != nullptr) free_(handle_);
-  }
-  Handle get() const { return handle_; }
-  Handle* out() { return &handle_; }
-
- private:
-  Handle handle_ = nullptr;
-  Free free_;
-};
-using Memory = Owned<dnnl_memory_t>;
-
-dnnl_data_type_t dnnl_type(DType dtype) {
-  switch (dtype) {
-    case DType::kBf16:
-      return dnnl_bf16;
-    case DType::kInt8:
-      return dnnl_s8;
-    case DType::kInt32:
-      return dnnl_s32;
-    default:
-      return dnnl_f32;
-  }
-}
+using Memory = DnnlHandle<dnnl_memory_t>;
 
 struct Shape {
   int64_t m, n, k;
@@ -122,7 +85,7 @@ class DnnlMatmul {
     dnnl_matmul_desc_t operation{};
     LLMPROF_CHECK(dnnl_ok(lib_.dnnl_matmul_desc_init(&operation, &source_, packed_ ? &any : &plain_, nullptr, &out_),
                           "describe this product"));
-    Owned<dnnl_primitive_desc_t> description(lib_.dnnl_primitive_desc_destroy);
+    DnnlHandle<dnnl_primitive_desc_t> description(lib_.dnnl_primitive_desc_destroy);
     LLMPROF_CHECK(dnnl_ok(
         lib_.dnnl_primitive_desc_create(description.out(), &operation, nullptr, engine_.get(), nullptr), "multiply"));
     const dnnl_memory_desc_t* chosen = lib_.dnnl_primitive_desc_query_md(description.get(), dnnl_query_weights_md, 0);
@@ -138,11 +101,11 @@ class DnnlMatmul {
   Status pack(const Buffer& w, const Memory& to) {
     Memory from(lib_.dnnl_memory_destroy);
     LLMPROF_CHECK(memory(from, plain_, w.address()));
-    Owned<dnnl_primitive_desc_t> description(lib_.dnnl_primitive_desc_destroy);
+    DnnlHandle<dnnl_primitive_desc_t> description(lib_.dnnl_primitive_desc_destroy);
     LLMPROF_CHECK(dnnl_ok(lib_.dnnl_reorder_primitive_desc_create(description.out(), &plain_, engine_.get(), &weights_,
                                                                   engine_.get(), nullptr),
                           "pack the weights"));
-    Owned<dnnl_primitive_t> reorder(lib_.dnnl_primitive_destroy);
+    DnnlHandle<dnnl_primitive_t> reorder(lib_.dnnl_primitive_destroy);
     LLMPROF_CHECK(dnnl_ok(lib_.dnnl_primitive_create(reorder.out(), description.get()), "pack the weights"));
     const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, from.get()}, {DNNL_ARG_TO, to.get()}};
     LLMPROF_CHECK(dnnl_ok(lib_.dnnl_primitive_execute(reorder.get(), stream_.get(), 2, arguments), "pack the weights"));
@@ -151,9 +114,9 @@ class DnnlMatmul {
 
   const OneDnn& lib_ = one_dnn();
   bool packed_;
-  Owned<dnnl_engine_t> engine_{lib_.dnnl_engine_destroy};
-  Owned<dnnl_stream_t> stream_{lib_.dnnl_stream_destroy};
-  Owned<dnnl_primitive_t> primitive_{lib_.dnnl_primitive_destroy};
+  DnnlHandle<dnnl_engine_t> engine_{lib_.dnnl_engine_destroy};
+  DnnlHandle<dnnl_stream_t> stream_{lib_.dnnl_stream_destroy};
+  DnnlHandle<dnnl_primitive_t> primitive_{lib_.dnnl_primitive_destroy};
   dnnl_memory_desc_t source_{}, out_{}, plain_{}, weights_{};
   std::vector<Set> sets_;
 };

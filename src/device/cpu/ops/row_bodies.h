@@ -1,5 +1,5 @@
-// The operators of row_kernels.cc, included once for each width of vectors, each time in a namespace and with a target
-// of its own: vectors are taken apart for the target of the function that they stand in, before it is inlined.
+// The operators of row_kernels.cc, included by vector_targets.h once for each width of vectors: vectors are taken apart
+// for the target of the function that they stand in, before it is inlined.
 
 struct Fp32 {
   static constexpr size_t kBytes = 4;
@@ -56,10 +56,12 @@ LLMPROF_INLINE void keep_first(Floats& value, size_t count, float rest) {
   value = lanes < static_cast<uint32_t>(count) ? value : others;
 }
 
+// In halves, so that the additions do not wait for each other.
 LLMPROF_INLINE float sum_of(const Floats& lanes) {
-  float sum = 0;
-  for (int lane = 0; lane < kLanes; ++lane) sum += lanes[lane];
-  return sum;
+  Quads parts[4];
+  std::memcpy(parts, &lanes, 64);
+  const Quads sum = (parts[0] + parts[1]) + (parts[2] + parts[3]);
+  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
 // exp for arguments up to 88, as 2^n e^f with |f| <= ln 2 / 2 and a polynomial of degree 6 (relative error under 1e-7);
@@ -131,8 +133,8 @@ LLMPROF_INLINE void gelu(Floats& y) {
   y = y / (1.0F + e);
 }
 
-template <class T>
-void layernorm_gelu_rows(const RowArrays& of, int64_t first, int64_t last) {
+template <class T, bool kThenGelu>
+void layernorm_rows(const RowArrays& of, int64_t first, int64_t last) {
   const size_t row_bytes = static_cast<size_t>(of.columns) * T::kBytes;
   const auto columns = static_cast<float>(of.columns);
   for (int64_t row = first; row < last; ++row) {
@@ -162,7 +164,7 @@ void layernorm_gelu_rows(const RowArrays& of, int64_t first, int64_t last) {
       T::load(static_cast<const char*>(of.gain) + offset, count, weight);
       T::load(static_cast<const char*>(of.bias) + offset, count, shift);
       value = (value - mean) * scale * weight + shift;
-      gelu(value);
+      if constexpr (kThenGelu) gelu(value);
       T::store(out + offset, count, value);
     }
   }
@@ -227,5 +229,5 @@ void swiglu_rows(const RowArrays& of, int64_t first, int64_t last) {
 
 template <class T>
 RowKernels kernels(std::string_view name) {
-  return {name, rmsnorm_rows<T>, layernorm_gelu_rows<T>, softmax_rows<T>, swiglu_rows<T>};
+  return {name, rmsnorm_rows<T>, layernorm_rows<T, true>, softmax_rows<T>, swiglu_rows<T>};
 }

@@ -5,47 +5,11 @@
 #include <cstring>
 #include <limits>
 
-// Vectors of GCC and clang: sixteen lanes become one, two or four registers, as the target has them. They are never
-// passed by value, which would depend on the target.
 namespace llmprof::device::cpu {
 namespace {
 
-constexpr int kLanes = 16;
-using Floats = float __attribute__((vector_size(64)));
-using Words = uint32_t __attribute__((vector_size(64)));
-using Halves = uint16_t __attribute__((vector_size(32)));
-#define LLMPROF_INLINE [[gnu::always_inline]] inline
-
-#if defined(__x86_64__)
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,fma")
-#endif
-namespace avx512 {
-#include "device/cpu/ops/row_bodies.h"
-}
-#if defined(__clang__)
-#pragma clang attribute pop
-#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
-#else
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
-#endif
-namespace avx2 {
-#include "device/cpu/ops/row_bodies.h"
-}
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
-#endif
-namespace plain {
-#include "device/cpu/ops/row_bodies.h"
-}
+#define LLMPROF_BODIES "device/cpu/ops/row_bodies.h"
+#include "device/cpu/ops/vector_targets.h"
 
 template <class Make32, class Make16>
 RowKernels of_type(DType dtype, const char* name, Make32 make32, Make16 make16) {

@@ -4,8 +4,8 @@
 // the 16 rows of mma.m16n8k16. Each warp walks over tiles of its own and keeps STAGES - 1 of them on their way into
 // shared memory; with STAGES 1 the next tile comes straight into the registers that this one leaves. The order of the
 // elements within a product is free, so 16-byte pieces are dealt out such that a thread multiplies pieces as they lie:
-// the fragments need no transposition across threads, and warps need no barrier until the end. Then warps are summed through shared memory, and where keys are split over blocks the
-// last of them to finish sums all.
+// the fragments need no transposition across threads, and warps need no barrier until the end. Then warps are summed
+// through shared memory, and where keys are split over blocks the last of them to finish sums all.
 //
 // Macros: T (Bf16, Fp16), HEAD (64, 128, 256), ROWS (8, 16), STAGES, PAGED (0, 1).
 
@@ -34,7 +34,8 @@ struct TileOf<Fp16> {
 };
 
 // Strides are in elements. Contiguous: keys of one sequence and head are at sequence * outer + head * head_stride + key
-// * token_stride. Paged: page table[sequence * pages + key / 16] * outer + head * head_stride + key % 16 * token_stride.
+// * token_stride. Paged: page table[sequence * pages + key / 16] * outer + head * head_stride + key % 16 *
+// token_stride.
 struct Cache {
   const u16* k;
   const u16* v;
@@ -45,7 +46,7 @@ struct Cache {
 template <int kHead, int kStages, bool kPaged>
 struct KeyTiles {
   static constexpr u32 kKeys = kHead >= 128 ? 16 : 32;
-  static constexpr int kGroups = kKeys / 16;              // each is a page, or lies in one
+  static constexpr int kGroups = kKeys / 16;               // each is a page, or lies in one
   static constexpr int kWords = (int)kKeys * kHead / 256;  // pieces of 16 bytes per thread, of K and of V
 
   const u16 *k, *v;
@@ -109,8 +110,8 @@ struct KeyTiles {
       }
     }
   }
-  // Through shared memory neighbouring lanes copy neighbouring pieces, 128 bytes of a row for eight of them, to where the
-  // lane that multiplies a piece looks. Places are such that lanes that write or read together use all banks.
+  // Through shared memory neighbouring lanes copy neighbouring pieces, 128 bytes of a row for eight of them, to where
+  // the lane that multiplies a piece looks. Places are such that lanes that write or read together use all banks.
   static __device__ __forceinline__ u32 key_place(u32 reader, u32 chunk) { return reader ^ (chunk % 2 * 4); }
   static __device__ __forceinline__ u32 value_place(u32 reader) {
     return reader % 4 * 8 + ((reader / 4) ^ (reader % 4 * 2));
@@ -189,8 +190,7 @@ struct RowSums {
       for (int i = 0; i < 4; ++i) w[i] = values(i * (kHead / 64) + h);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        Tile::mma(o[h * 8 + 2 * j], a0, a1, a2, a3, low_halves(w[0].w[j], w[1].w[j]),
-                  low_halves(w[2].w[j], w[3].w[j]));
+        Tile::mma(o[h * 8 + 2 * j], a0, a1, a2, a3, low_halves(w[0].w[j], w[1].w[j]), low_halves(w[2].w[j], w[3].w[j]));
         Tile::mma(o[h * 8 + 2 * j + 1], a0, a1, a2, a3, high_halves(w[0].w[j], w[1].w[j]),
                   high_halves(w[2].w[j], w[3].w[j]));
       }
@@ -283,11 +283,11 @@ __device__ __forceinline__ void sum_splits(const float* parts, const float* most
 }
 
 // q and out: [sequence][heads][kHead]; heads is kv_heads * group. Blocks: for each sequence, key head and kRows query
-// heads of it, `splits` blocks of split_keys keys each, a multiple of the tile. parts: [row block][split][kRows][kHead],
-// mosts and sums: [row block][split][kRows], counters: zero, and zero again afterwards.
+// heads of it, `splits` blocks of split_keys keys each, a multiple of the tile. parts: [row
+// block][split][kRows][kHead], mosts and sums: [row block][split][kRows], counters: zero, and zero again afterwards.
 template <class Type, int kHead, int kRows, int kStages, bool kPaged>
-__device__ __forceinline__ void attention_decode_as(const u16* q, const u16* k, const u16* v, const u32* table, u16* out,
-                                                    u64 outer, u64 head_stride, u64 token_stride, u32 context,
+__device__ __forceinline__ void attention_decode_as(const u16* q, const u16* k, const u16* v, const u32* table,
+                                                    u16* out, u64 outer, u64 head_stride, u64 token_stride, u32 context,
                                                     u32 kv_heads, u32 group, u32 splits, u32 split_keys, float scale,
                                                     float* parts, float* mosts, float* sums, u32* counters) {
   typedef KeyTiles<kHead, kStages, kPaged> Tiles;
@@ -380,10 +380,13 @@ __device__ __forceinline__ void attention_decode_as(const u16* q, const u16* k, 
 #pragma unroll
     for (int c = 0; c < kPieces; ++c) {
       const Words low = kHeld ? held[kHeld ? c : 0][0] : queries[(kHeld ? 0 : c) * 64 + (int)lane];
-      const Words high = !kHigh ? none : kHeld ? held[kHeld ? c : 0][1] : queries[(kHeld ? 0 : c) * 64 + 32 + (int)lane];
+      const Words high = !kHigh  ? none
+                         : kHeld ? held[kHeld ? c : 0][1]
+                                 : queries[(kHeld ? 0 : c) * 64 + 32 + (int)lane];
 #pragma unroll
       for (int n = 0; n < (int)Tiles::kKeys / 8; ++n) {
-        const Words key = kDirect ? keys[kDirect ? n * kPieces + c : 0] : slot[(n * kPieces + c) * 32 + (int)Tiles::key_place(lane, (u32)c)];
+        const Words key = kDirect ? keys[kDirect ? n * kPieces + c : 0]
+                                  : slot[(n * kPieces + c) * 32 + (int)Tiles::key_place(lane, (u32)c)];
         Tile::mma(s[n], low.w[0], high.w[0], low.w[1], high.w[1], key.w[0], key.w[1]);
         Tile::mma(s[n], low.w[2], high.w[2], low.w[3], high.w[3], key.w[2], key.w[3]);
       }
@@ -450,8 +453,8 @@ __device__ __forceinline__ void attention_decode_as(const u16* q, const u16* k, 
   __threadfence();
   if (threadIdx.x == 0) counters[row_block] = 0;
   const u64 part = (u64)row_block * splits;
-  sum_splits<Type, kHead, kRows>(parts + part * (kRows * kHead), mosts + part * kRows, sums + part * kRows, splits, used,
-                                 out + row_at * kHead, shared);
+  sum_splits<Type, kHead, kRows>(parts + part * (kRows * kHead), mosts + part * kRows, sums + part * kRows, splits,
+                                 used, out + row_at * kHead, shared);
 }
 
 #ifdef HEAD

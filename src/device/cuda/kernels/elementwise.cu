@@ -2,8 +2,8 @@
 //
 // Macros: T (Bf16, Fp16, Fp32).
 
-#define EACH_PACK                                                    \
-  const u64 step = (u64)gridDim.x * blockDim.x;                      \
+#define EACH_PACK                               \
+  const u64 step = (u64)gridDim.x * blockDim.x; \
   for (u64 p = (u64)blockIdx.x * blockDim.x + threadIdx.x; p < count; p += step)
 
 // in: rows of gate, then up, `packs` each; out[row] = silu(gate) * up. `count` = rows * packs.

@@ -15,13 +15,13 @@ __device__ __forceinline__ double uniform_double(u64 hash) {
   return (double)((i64)(hash >> 11) - (1ll << 52)) * 2.220446049250313e-16;
 }
 
-#define FILL(name, Stored, value)                                                       \
-  KERNEL void name(Stored* out, u64 count, u64 mixed_seed, u64 below) {  \
-    const u64 step = (u64)gridDim.x * blockDim.x;                                       \
-    for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {    \
-      const u64 hash = element_hash(mixed_seed, i);                                     \
-      out[i] = (Stored)(value);                                                         \
-    }                                                                                   \
+#define FILL(name, Stored, value)                                                    \
+  KERNEL void name(Stored* out, u64 count, u64 mixed_seed, u64 below) {              \
+    const u64 step = (u64)gridDim.x * blockDim.x;                                    \
+    for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) { \
+      const u64 hash = element_hash(mixed_seed, i);                                  \
+      out[i] = (Stored)(value);                                                      \
+    }                                                                                \
   }
 FILL(fill_fp64, double, uniform_double(hash))
 FILL(fill_fp32, float, uniform(hash))

@@ -37,9 +37,7 @@ KERNEL void memory_read(const Words* from, u64 count, u32* partial) {
 KERNEL void memory_write(Words* to, u64 count, u32 bits) {
   Words v;
   v.w[0] = v.w[1] = v.w[2] = v.w[3] = bits;
-  EACH_TILE {
-    EACH_WORD if (WORD_INDEX < count) store_stream(to + WORD_INDEX, v);
-  }
+  EACH_TILE { EACH_WORD if (WORD_INDEX < count) store_stream(to + WORD_INDEX, v); }
 }
 
 KERNEL void memory_copy(Words* to, const Words* from, u64 count) {

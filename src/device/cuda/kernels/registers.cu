@@ -1,8 +1,9 @@
-// Multiply-adds whose operands never leave the registers: what the units themselves can do. Inputs are random bits in the
-// type's range, so that the power is that of work; each warp keeps CHAINS independent sums, more than the latency needs.
+// Multiply-adds whose operands never leave the registers: what the units themselves can do. Inputs are random bits in
+// the type's range, so that the power is that of work; each warp keeps CHAINS independent sums, more than the latency
+// needs.
 //
-// Macros: KIND, one of the functions below, e.g. KIND=Bf16Mma. The sums grow by the same product each time, so twice the
-// iterations give twice the sum: that is what the check looks at.
+// Macros: KIND, one of the functions below, e.g. KIND=Bf16Mma. The sums grow by the same product each time, so twice
+// the iterations give twice the sum: that is what the check looks at.
 
 __device__ __forceinline__ u32 random_bits(u32 at) {
   at = (at ^ (at >> 16)) * 0x7feb352du;
@@ -80,10 +81,9 @@ struct Int8Mma {
   typedef int Sum;
   static __device__ __forceinline__ u32 word(u32 at) { return random_bits(at); }
   static __device__ __forceinline__ void step(int* c, const u32* a, const u32* b) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   }
 };
 // Double precision has matrix units from 8.0 on; where a chip has few of them the ordinary units are as fast.
