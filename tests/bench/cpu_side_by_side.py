@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """The CPU's figures of llmprof beside those of the same libraries called directly, and of a plain OpenMP STREAM.
 
-Both sides are measured in turns, in five rounds, and the best median of each side counts: what disturbs a machine only
-makes it slower. If llmprof is below the wanted share then, more rounds follow, up to --rounds-max; more of the same
-cannot raise a figure that is really lower.
+Both sides are measured in turns, in five rounds, and the medians over the rounds are compared, with a bootstrap interval
+of 99 %. If llmprof is below the wanted share then, more rounds follow, up to --rounds-max. It has failed where the whole
+interval is below the share: on a machine shared with others a case whose weights just fit the last cache differs by a
+fifth from one process to the next, for both sides.
 """
 
 import argparse
 import json
 import os
 import pathlib
+import random
+import statistics
 import subprocess
 import sys
 
@@ -44,7 +47,7 @@ def last_level_cache_bytes():
 class Case:
     def __init__(self, name, unit, direct, ours):
         self.name, self.unit, self.direct, self.ours = name, unit, direct, ours
-        self.best_direct, self.best_ours = ("", 0.0), ("", 0.0)
+        self.rates_direct, self.rates_ours = {}, {}  # of each library or kernel, one a round
         self.rounds = 0
         self.unsupported = None
 
@@ -57,23 +60,39 @@ class Case:
 
     def measure_direct(self):
         for backend, rate in direct_rates(run(*self.direct)).items():
-            self.best_direct = max(self.best_direct, (backend, rate), key=lambda pair: pair[1])
+            self.rates_direct.setdefault(backend, []).append(rate)
 
     def measure_ours(self):
         backend, *rates = run(*self.ours).rstrip("\n").split("\t")
         if backend == "unsupported":
             self.unsupported = rates[0]
             return
-        rate = float(rates[0 if self.unit == "GFLOP/s" else 1])
-        self.best_ours = max(self.best_ours, (backend, rate), key=lambda pair: pair[1])
+        self.rates_ours.setdefault(backend, []).append(float(rates[0 if self.unit == "GFLOP/s" else 1]))
+
+    @staticmethod
+    def best(rates):
+        """The backend with the highest median, and that median."""
+        return max(((backend, statistics.median(values)) for backend, values in rates.items()),
+                   key=lambda pair: pair[1], default=("", 0.0))
 
     def ratio(self):
-        return self.best_ours[1] / self.best_direct[1] if self.best_direct[1] > 0 else 0.0
+        direct = self.best(self.rates_direct)[1]
+        return self.best(self.rates_ours)[1] / direct if direct > 0 else 0.0
+
+    def interval(self, repeats=2000):
+        """Of the ratio of medians, 99 %, by resampling each side's rounds."""
+        ours, direct = (rates[self.best(rates)[0]] for rates in (self.rates_ours, self.rates_direct))
+        draw = random.Random(7)
+        ratios = sorted(statistics.median(draw.choices(ours, k=len(ours))) /
+                        statistics.median(draw.choices(direct, k=len(direct))) for _ in range(repeats))
+        return ratios[repeats // 200], ratios[-1 - repeats // 200]
 
     def row(self):
-        return {"case": self.name, "unit": self.unit, "llmprof": self.best_ours[1], "llmprof_backend": self.best_ours[0],
-                "direct": self.best_direct[1], "direct_backend": self.best_direct[0], "ratio": round(self.ratio(), 4),
-                "rounds": self.rounds}
+        (ours_backend, ours), (direct_backend, direct) = self.best(self.rates_ours), self.best(self.rates_direct)
+        low, high = self.interval()
+        return {"case": self.name, "unit": self.unit, "llmprof": round(ours, 2), "llmprof_backend": ours_backend,
+                "direct": round(direct, 2), "direct_backend": direct_backend, "ratio": round(self.ratio(), 4),
+                "low": round(low, 4), "high": round(high, 4), "rounds": self.rounds}
 
 
 def cases(folder, seconds):
@@ -109,16 +128,19 @@ def main():
             case.round()
 
     failed = False
-    print(f"{'case':24} {'llmprof':>10} {'direct':>10}  ratio  rounds  unit")
+    print(f"{'case':24} {'llmprof':>10} {'direct':>10}  ratio  {'99 %':14}  rounds  unit")
     for case in measured:
         if case.unsupported:
             print(f"{case.name:24} unsupported: {case.unsupported}")
             failed = True
             continue
-        missed = case.ratio() < arguments.share
+        row = case.row()
+        missed = row["high"] < arguments.share
         failed = failed or missed
-        print(f"{case.name:24} {case.best_ours[1]:10.2f} {case.best_direct[1]:10.2f}  {case.ratio():.3f}  {case.rounds:6}  "
-              f"{case.unit} ({case.best_ours[0]}; {case.best_direct[0]}){'  BELOW ' + str(arguments.share) if missed else ''}")
+        verdict = f"  BELOW {arguments.share}" if missed else "  cannot tell" if row["ratio"] < arguments.share else ""
+        print(f"{row['case']:24} {row['llmprof']:10.2f} {row['direct']:10.2f}  {row['ratio']:.3f}  "
+              f"{row['low']:.3f} to {row['high']:.3f}  {row['rounds']:6}  "
+              f"{row['unit']} ({row['llmprof_backend']}; {row['direct_backend']}){verdict}")
     if arguments.out:
         arguments.out.write_text(json.dumps({"rows": [case.row() for case in measured if not case.unsupported],
                                              "load_average": os.getloadavg()[0], "threads": os.cpu_count()}, indent=1) + "\n")
