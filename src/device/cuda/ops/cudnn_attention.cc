@@ -34,17 +34,25 @@ Tensor mask(CudnnGraph& graph, const AttentionShape& shape, Tensor scores, const
 
 }  // namespace
 
-std::vector<std::pair<CudnnGraph::Tensor, size_t>> describe_attention(CudnnGraph& graph, const AttentionShape& shape) {
+AttentionStrides dense_strides(const AttentionShape& shape) {
+  const int64_t head = shape.head_dim;
+  const CudnnGraph::Sizes queries = {shape.heads * shape.queries * head, shape.queries * head, head, 1},
+                          keys = {shape.kv_heads * shape.keys * head, shape.keys * head, head, 1};
+  return {queries, keys, keys, queries};
+}
+
+std::vector<std::pair<CudnnGraph::Tensor, size_t>> describe_attention(CudnnGraph& graph, const AttentionShape& shape,
+                                                                      const AttentionStrides& strides) {
   const int64_t batch = shape.batch, heads = shape.heads, kv = shape.kv_heads, head = shape.head_dim;
   const int64_t queries = shape.queries, keys = shape.keys;
   const int type = cudnn_type(shape.dtype).value_or(cudnn::kBfloat16);
-  const CudnnGraph::Sizes query_dims = {batch, heads, queries, head},
-                          query_strides = {heads * queries * head, queries * head, head, 1};
+  const CudnnGraph::Sizes query_dims = {batch, heads, queries, head}, &of_keys = strides.keys;
   const CudnnGraph::Sizes scores = {batch, heads, queries, keys}, sums = {batch, heads, queries, 1};
-  const Tensor q = graph.in_memory(shape.dtype, query_dims, query_strides);
-  const Tensor k = graph.in_memory(shape.dtype, {batch, kv, head, keys}, {kv * keys * head, keys * head, 1, head});
-  const Tensor v = graph.in_memory(shape.dtype, {batch, kv, keys, head}, {kv * keys * head, keys * head, head, 1});
-  const Tensor out = graph.in_memory(shape.dtype, query_dims, query_strides);
+  const Tensor q = graph.in_memory(shape.dtype, query_dims, strides.queries);
+  const Tensor k =
+      graph.in_memory(shape.dtype, {batch, kv, head, keys}, {of_keys[0], of_keys[1], of_keys[3], of_keys[2]});
+  const Tensor v = graph.in_memory(shape.dtype, {batch, kv, keys, head}, strides.values);
+  const Tensor out = graph.in_memory(shape.dtype, query_dims, strides.out);
   const auto inner = [&](const CudnnGraph::Sizes& dims) { return graph.between(cudnn::kFloat, dims); };
 
   const Tensor dots = inner(scores), scaled = inner(scores);

@@ -14,8 +14,19 @@
 
 namespace llmprof::device::cuda {
 
-// All dense: queries and output [batch][heads][queries][head_dim], keys and values [batch][kv_heads][keys][head_dim].
+// Strides in elements: of a sequence, a head, a token, an element.
+struct AttentionStrides {
+  CudnnGraph::Sizes queries, keys, values, out;
+};
+// Queries and output [batch][heads][queries][head_dim], keys and values [batch][kv_heads][keys][head_dim].
+AttentionStrides dense_strides(const AttentionShape& shape);
+
 // Returns the tensors in memory with their places among the arrays: 0 output, 1 queries, 2 keys, 3 values.
-std::vector<std::pair<CudnnGraph::Tensor, size_t>> describe_attention(CudnnGraph& graph, const AttentionShape& shape);
+std::vector<std::pair<CudnnGraph::Tensor, size_t>> describe_attention(CudnnGraph& graph, const AttentionShape& shape,
+                                                                      const AttentionStrides& strides);
+inline std::vector<std::pair<CudnnGraph::Tensor, size_t>> describe_attention(CudnnGraph& graph,
+                                                                             const AttentionShape& shape) {
+  return describe_attention(graph, shape, dense_strides(shape));
+}
 
 }  // namespace llmprof::device::cuda
