@@ -14,6 +14,9 @@ constexpr int kScreenLaunchesMax = 5;
 constexpr size_t kFinalists = 3;
 constexpr double kFinalUs = 10'000;  // of one finalist in one round
 constexpr int kFinalLaunchesMax = 4096;
+constexpr int kAgainRounds = 2;
+// Of one finalist in one round, thrice (kRunsPerTime): power is held to its limit over some tens of milliseconds.
+constexpr double kAgainUs = 40'000;
 constexpr double kRunsPerTime = 3;  // of a timing: warm-up, the repetition that is not timed, and the one that is
 
 struct Entry {
@@ -65,6 +68,18 @@ Status play_rounds(device::Device& device, device::PreparedOp& op, const std::ve
   return {};
 }
 
+bool faster(const Entry& a, const Entry& b) { return a.median() < b.median(); }
+
+Choice best_of(const std::vector<Entry>& entries) {
+  const Entry& best = *std::min_element(entries.begin(), entries.end(), faster);
+  Choice choice{best.position, best.median(), 0, {}};
+  for (const Entry& entry : entries) {
+    choice.finalists.push_back(entry.position);
+    if (entry.position == 0 && choice.us > 0) choice.gap_frac = entry.median() / choice.us - 1;
+  }
+  return choice;
+}
+
 }  // namespace
 
 RightCandidates check_candidates(device::PreparedOp& op, const std::atomic<bool>& stop) {
@@ -111,7 +126,6 @@ Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, 
     entries.push_back({i, us, {us}});
   }
   if (stop) return Choice{};
-  const auto faster = [](const Entry& a, const Entry& b) { return a.median() < b.median(); };
   const double half_us = budget_s * 1e6 / 2;
   if (entries.size() > 1) {
     LLMPROF_CHECK(play_rounds(device, op, index, sets, plan_rounds(entries, half_us, kScreenUs), kScreenLaunchesMax,
@@ -130,11 +144,17 @@ Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, 
   last.rounds = std::max(last.rounds, 1);
   LLMPROF_CHECK(play_rounds(device, op, index, sets, last, kFinalLaunchesMax, entries, stop));
   if (stop) return Choice{};
-  const std::vector<Entry>::const_iterator best = std::min_element(entries.begin(), entries.end(), faster);
-  Choice choice{best->position, best->median(), 0};
-  for (const Entry& entry : entries)
-    if (entry.position == 0 && choice.us > 0) choice.gap_frac = entry.median() / choice.us - 1;
-  return choice;
+  return best_of(entries);
+}
+
+Result<Choice> choose_again(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index, int sets,
+                            const Choice& before, const std::atomic<bool>& stop) {
+  if (before.finalists.size() < 2) return before;
+  std::vector<Entry> entries;
+  for (const size_t position : before.finalists) entries.push_back({position, before.us, {}});
+  LLMPROF_CHECK(play_rounds(device, op, index, sets, {kAgainRounds, kAgainUs}, kFinalLaunchesMax, entries, stop));
+  if (stop) return before;
+  return best_of(entries);
 }
 
 }  // namespace llmprof::bench

@@ -67,14 +67,26 @@ CaseResult& end_as(CaseResult& result, CaseStatus status, std::string note) {
   return result;
 }
 
-// Steps 5 to 10 of one case: from the chosen candidate to the timings. The status stays as the check left it.
-Status time_regimes(Device& device, const Work& work, const Protocol& protocol, const std::atomic<bool>& stop,
-                    CaseResult& result) {
-  bool settled = false;
-  {
-    const Watch watch(result.phases.settle_s);
-    LLMPROF_ASSIGN(settled, settle(device, work, protocol, stop));
+bool held_down(const device::Telemetry& telemetry) {
+  return std::any_of(telemetry.throttle_fracs.begin(), telemetry.throttle_fracs.end(),
+                     [](const auto& reason) { return reason.second > 0; });
+}
+
+// Warm: clock and power hold still, and the candidate is the one that is fastest then.
+Result<bool> settle_choice(Device& device, PreparedOp& op, const RightCandidates& right, int sets,
+                           const Protocol& protocol, const std::atomic<bool>& stop, Choice& choice) {
+  const int64_t start_ns = monotonic_ns();
+  const Work work{op.candidates()[right.index[choice.position]].enqueue, sets, choice.us};
+  LLMPROF_ASSIGN(const bool settled, settle(device, work, protocol, stop));
+  if (!stop && held_down(device.telemetry(start_ns))) {
+    LLMPROF_ASSIGN(choice, choose_again(device, op, right.index, sets, choice, stop));
   }
+  return settled;
+}
+
+// Both regimes of one case. The status stays as the check left it.
+Status time_regimes(Device& device, const Work& work, bool settled, const Protocol& protocol,
+                    const std::atomic<bool>& stop, CaseResult& result) {
   const Watch watch(result.phases.timing_s);
   for (const Regime regime : {Regime::kCold, Regime::kSustained}) {
     const bool cold = regime == Regime::kCold;
@@ -109,7 +121,7 @@ void measure_prepared(Device& device, PreparedOp& op, const Protocol& protocol, 
     end_as(result, CaseStatus::kOutOfMemory, sentence_of(prepared.error()));
     return;
   }
-  const Result<Choice> choice = [&] {
+  Result<Choice> choice = [&] {
     const Watch watch(result.phases.choose_s);
     return choose_candidate(device, op, right.index, sets, protocol.choose_s, stop);
   }();
@@ -118,11 +130,19 @@ void measure_prepared(Device& device, PreparedOp& op, const Protocol& protocol, 
     return;
   }
   if (stop) return;
+  const Result<bool> settled = [&] {
+    const Watch watch(result.phases.settle_s);
+    return settle_choice(device, op, right, sets, protocol, stop, *choice);
+  }();
+  if (!settled) {
+    end_as(result, CaseStatus::kError, sentence_of(settled.error()));
+    return;
+  }
   const device::Candidate& best = op.candidates()[right.index[choice->position]];
   result.backend = best.backend;
   result.check = right.checks[choice->position];
   result.gap_to_first_frac = choice->gap_frac;
-  const Status timed = time_regimes(device, {best.enqueue, sets, choice->us}, protocol, stop, result);
+  const Status timed = time_regimes(device, {best.enqueue, sets, choice->us}, *settled, protocol, stop, result);
   if (!timed) end_as(result, CaseStatus::kError, sentence_of(timed.error()));
 }
 

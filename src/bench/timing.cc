@@ -26,12 +26,6 @@ constexpr double kSlowClockFrac = 0.75;  // of the median clock: below, a cold s
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-int64_t monotonic_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
 int at_least_one(double count, int most) { return static_cast<int>(std::clamp(count, 1.0, static_cast<double>(most))); }
 
 std::optional<double> median_clock(const std::vector<device::Sample>& samples) {
@@ -144,6 +138,12 @@ std::vector<double> thin(const std::vector<double>& values, size_t count) {
   out.reserve(count);
   for (size_t i = 0; i < count; ++i) out.push_back(values[i * values.size() / count]);
   return out;
+}
+
+int64_t monotonic_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
 Result<bool> settle(device::Device& device, const Work& work, const Protocol& protocol, const std::atomic<bool>& stop) {

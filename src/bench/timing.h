@@ -13,6 +13,8 @@ struct Work {
   double us = 0;  // of one execution, roughly: sizes batches and graphs
 };
 
+int64_t monotonic_ns();  // what Device::telemetry counts from
+
 // Runs the work until clock and power hold still (the times themselves where the device tells neither), at most
 // `settle_max_s`. False: they did not.
 Result<bool> settle(device::Device& device, const Work& work, const Protocol& protocol, const std::atomic<bool>& stop);

@@ -200,6 +200,29 @@ TEST_F(BenchProtocol, TheFastestRightCandidateIsTimed) {
   EXPECT_DOUBLE_EQ(of(result, Regime::kSustained).summary.median, 80);
 }
 
+// Cold, "hot" wins; where the power limit holds the clock down, it loses more than "cool".
+TEST_F(BenchProtocol, TheFastestUnderThePowerLimitIsTimed) {
+  g_op.ways = {{"slow"}, {"hot"}, {"cool"}};
+  bool warm = false;
+  device_.readings = [&] {
+    warm = true;
+    device::Telemetry telemetry;
+    telemetry.throttle_fracs = {{"power cap", 0.5}};
+    return telemetry;
+  };
+  device_.script = [&](const std::string& backend, bool, int64_t) {
+    const double us = backend == "slow" ? 130 : backend == "cool" ? 105 : warm ? 120 : 100;
+    return device::Sample{us, 1500, 0};
+  };
+  const CaseResult limited = run();
+  EXPECT_EQ(limited.backend, "cool");
+  EXPECT_NEAR(limited.gap_to_first_frac, 130.0 / 105 - 1, 1e-9);
+  // Without a limit the choice stands.
+  warm = false;
+  device_.readings = [] { return device::Telemetry{}; };
+  EXPECT_EQ(run().backend, "hot");
+}
+
 TEST_F(BenchProtocol, TheGapIsKnownWhereTheFirstIsFarBehind) {
   g_op.ways = {{"0"}, {"1"}, {"2"}, {"3"}, {"4"}};
   device_.script = [](const std::string& backend, bool, int64_t) {
