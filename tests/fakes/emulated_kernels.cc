@@ -42,6 +42,10 @@ namespace kernels_attention {
 #include "device/cuda/kernels/attention_decode.cu"
 }
 
+namespace kernels_workload_attention {
+#include "device/cuda/kernels/workload_attention.cu"
+}
+
 #define T Bf16
 #include "emulated_type.h"
 #undef T
@@ -149,6 +153,8 @@ std::map<std::pair<std::string, std::string>, Launch> make_table() {
   EMULATE("fill.cu", kernels_fill, fill_fp8)
   EMULATE("fill.cu", kernels_fill, fill_int8)
   EMULATE("fill.cu", kernels_fill, fill_index)
+  EMULATE("fill.cu", kernels_fill, fill_scaled_fp32)
+  EMULATE("fill.cu", kernels_fill, fill_scaled_bf16)
   EMULATE("timing.cu", kernels_timing, stamp)
   EMULATE("timing.cu", kernels_timing, flush_read)
   EMULATE("timing.cu", kernels_timing, empty)
@@ -180,6 +186,26 @@ std::map<std::pair<std::string, std::string>, Launch> make_table() {
   EMULATE_TYPE(Bf16)
   EMULATE_TYPE(Fp16)
   EMULATE_TYPE(Fp32)
+#define EMULATE_WORKLOAD(type)                                            \
+  EMULATE("workload.cu T=" #type, kernels_workload_##type, add_into)      \
+  EMULATE("workload.cu T=" #type, kernels_workload_##type, gelu)          \
+  EMULATE("workload.cu T=" #type, kernels_workload_##type, layernorm)     \
+  EMULATE("workload.cu T=" #type, kernels_workload_##type, rotate)        \
+  EMULATE("workload.cu T=" #type, kernels_workload_##type, append)        \
+  EMULATE("workload.cu T=" #type, kernels_workload_##type, merge_patches) \
+  EMULATE("workload.cu T=" #type, kernels_workload_##type, advance)
+  EMULATE_WORKLOAD(Bf16)
+  EMULATE_WORKLOAD(Fp32)
+#define EMULATE_ATTEND(type, head)                                     \
+  table[{"workload_attention.cu T=" #type " HEAD=" #head, "attend"}] = \
+      bind(kernels_workload_attention::attend_as<type, head>);
+#define EMULATE_ATTEND_TYPE(type) \
+  EMULATE_ATTEND(type, 16)        \
+  EMULATE_ATTEND(type, 32)        \
+  EMULATE_ATTEND(type, 64)        \
+  EMULATE_ATTEND(type, 128)
+  EMULATE_ATTEND_TYPE(Bf16)
+  EMULATE_ATTEND_TYPE(Fp32)
 #define EMULATE_DECODE(type, head, rows, stages, paged)                                                    \
   table[{"attention_decode.cu T=" #type " HEAD=" #head " ROWS=" #rows " STAGES=" #stages " PAGED=" #paged, \
          "attention_decode"}] = bind(kernels_attention::attention_decode_as<type, head, rows, stages, paged != 0>);

@@ -8,6 +8,9 @@ namespace EMULATED_NAME(kernels_elementwise_, T) {
 namespace EMULATED_NAME(kernels_sampling_, T) {
 #include "device/cuda/kernels/sampling.cu"
 }
+namespace EMULATED_NAME(kernels_workload_, T) {
+#include "device/cuda/kernels/workload.cu"
+}
 #define ITEMS 1
 namespace EMULATED_NAME(EMULATED_NAME(kernels_rows_, T), _1) {
 #include "device/cuda/kernels/rows.cu"

@@ -83,8 +83,12 @@ u16 bf16_of(float v);
 u16 fp16_of(float v);
 float of_fp16(u16 v);
 inline float exp2_fast(float v) { return std::exp2(v); }
+inline float multiply_rounded(float a, float b) { return a * b; }
+inline float add_rounded(float a, float b) { return a + b; }
+inline Words unrelated(Words v) { return v; }
 inline float reciprocal(float v) { return 1.0f / v; }
 inline float reciprocal_fast(float v) { return 1.0f / v; }
+inline float inverse_root_fast(float v) { return 1.0f / std::sqrt(v); }
 inline float inverse_root(float v) { return 1.0f / std::sqrt(v); }
 inline float shuffle_xor(float v, int lanes) { return float_of(emulated::shuffle_xor_bits(bits_of(v), lanes)); }
 inline u32 shuffle_xor(u32 v, int lanes) { return emulated::shuffle_xor_bits(v, lanes); }

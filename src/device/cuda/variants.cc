@@ -25,6 +25,11 @@ std::vector<KernelSource> every_kernel() {
       }
     }
   }
+  for (const char* type : {"T=Bf16", "T=Fp32"}) {
+    all.push_back({"workload.cu", {type}});
+    for (const int head : {16, 32, 64, 128})
+      all.push_back({"workload_attention.cu", {type, fmt::format("HEAD={}", head)}});
+  }
   for (const char* kind : {"Fp64Mma", "Fp32Fma", "Tf32Mma", "Fp16Mma", "Bf16Mma", "Fp8Mma", "Int8Mma"})
     all.push_back({"registers.cu", {std::string("KIND=") + kind}});
   return all;

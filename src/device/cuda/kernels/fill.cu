@@ -30,3 +30,15 @@ FILL(fill_fp16, u16, fp16_of(uniform(hash)))
 FILL(fill_fp8, u8, fp8_of(448.0f * uniform(hash)))
 FILL(fill_int8, u8, hash >> 56)
 FILL(fill_index, int, ((hash >> 32) * below) >> 32)
+
+// offset + scale * u, both rounded, as a CPU without fused multiply-adds has it: weights of the reference workload.
+#define FILL_SCALED(name, Stored, put)                                                                        \
+  KERNEL void name(Stored* out, u64 count, u64 mixed_seed, float scale, float offset) {                       \
+    const u64 step = (u64)gridDim.x * blockDim.x;                                                             \
+    for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {                          \
+      const float value = add_rounded(offset, multiply_rounded(scale, uniform(element_hash(mixed_seed, i)))); \
+      out[i] = put(value);                                                                                    \
+    }                                                                                                         \
+  }
+FILL_SCALED(fill_scaled_fp32, float, )
+FILL_SCALED(fill_scaled_bf16, u16, bf16_of)
