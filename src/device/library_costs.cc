@@ -1,5 +1,7 @@
 #include "device/library_costs.h"
 
+#include <fmt/format.h>
+
 namespace llmprof::device {
 
 ConvSizes::ConvSizes(const OpParams& params)
@@ -11,6 +13,11 @@ ConvSizes::ConvSizes(const OpParams& params)
       kernel(params.axis("kernel")),
       stride(params.axis("stride")),
       padding(params.variant == "same" ? kernel / 2 : 0) {}
+
+std::optional<std::string> filter_too_large(const ConvSizes& of) {
+  if (of.height + 2 * of.padding >= of.kernel && of.width + 2 * of.padding >= of.kernel) return std::nullopt;
+  return fmt::format("a filter of {} x {} does not fit an image of {} x {}", of.kernel, of.kernel, of.height, of.width);
+}
 
 Cost conv2d_cost(const OpParams& params) {
   const ConvSizes of(params);

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "device/op.h"
 
@@ -18,6 +20,8 @@ struct ConvSizes {
   int64_t out_height() const { return (height + 2 * padding - kernel) / stride + 1; }
   int64_t out_width() const { return (width + 2 * padding - kernel) / stride + 1; }
 };
+// Why such images cannot be convolved, or nothing.
+std::optional<std::string> filter_too_large(const ConvSizes& of);
 Cost conv2d_cost(const OpParams& params);
 int64_t conv2d_footprint(const OpParams& params);
 

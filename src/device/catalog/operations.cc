@@ -50,7 +50,7 @@ constexpr std::array kAttentionAxes = {Axis{"batch", 1, "sequences"},
 constexpr std::array<std::string_view, 2> kAttentionVariants = {"causal", "full"};
 constexpr std::array<std::string_view, 2> kDecodeVariants = {"contiguous", "paged"};
 
-constexpr std::array kLibraryTypes = {DType::kBf16, DType::kFp16, DType::kTf32};
+constexpr std::array kLibraryTypes = {DType::kBf16, DType::kFp16, DType::kTf32, DType::kFp32};
 constexpr std::array kConvAxes = {Axis{"batch", 32, "images"},
                                   Axis{"height", 56, "of an image"},
                                   Axis{"width", 56, "of an image"},
@@ -111,12 +111,12 @@ std::optional<std::string> unsupported_attention(const DeviceIdentity& device, c
 }
 
 std::optional<std::string> unsupported_conv2d(const DeviceIdentity& device, const OpParams& params) {
-  if (device.kind == DeviceKind::kCpu) return "this operation is measured on GPUs only";
+  if (device.kind == DeviceKind::kCpu) return cpu::conv2d_unsupported(params);
   return cuda::conv2d_unsupported(device, params);
 }
 
 std::optional<std::string> unsupported_lstm(const DeviceIdentity& device, const OpParams& params) {
-  if (device.kind == DeviceKind::kCpu) return "this operation is measured on GPUs only";
+  if (device.kind == DeviceKind::kCpu) return cpu::library_unsupported(params);
   return cuda::lstm_unsupported(device, params);
 }
 
@@ -240,7 +240,8 @@ constexpr std::array kOperations = {
               kAttentionTypes, kDecodeVariants, attention_decode_cost, attention_decode_footprint,
               unsupported_attention_decode, nullptr, cuda::prepare_attention_decode},
     Operation{"conv2d", "convolution of images, channels last; same: padded by half a filter", kConvAxes, kLibraryTypes,
-              kConvVariants, conv2d_cost, conv2d_footprint, unsupported_conv2d, nullptr, cuda::prepare_conv2d},
+              kConvVariants, conv2d_cost, conv2d_footprint, unsupported_conv2d, cpu::prepare_conv2d,
+              cuda::prepare_conv2d},
     Operation{"lstm",
               "LSTM layers over sequences",
               kLstmAxes,
@@ -249,7 +250,7 @@ constexpr std::array kOperations = {
               lstm_cost,
               lstm_footprint,
               unsupported_lstm,
-              nullptr,
+              cpu::prepare_lstm,
               cuda::prepare_lstm},
     Operation{"sampling",
               "a token drawn from each row of logits: top-k, then top-p 0.9 at temperature 0.8; or the largest",

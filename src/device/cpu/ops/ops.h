@@ -29,6 +29,15 @@ Result<std::unique_ptr<PreparedOp>> prepare_softmax(Device& device, const OpPara
 // Axes tokens, ffn: [tokens, 2 ffn] becomes [tokens, ffn].
 Result<std::unique_ptr<PreparedOp>> prepare_swiglu(Device& device, const OpParams& params);
 
+// oneDNN, channels last; dtypes fp32 and bf16. Axes batch, height, width, in, out, kernel, stride; variants same,
+// valid.
+Result<std::unique_ptr<PreparedOp>> prepare_conv2d(Device& device, const OpParams& params);
+// oneDNN; dtypes fp32 and bf16. Axes batch, tokens, input, hidden, layers.
+Result<std::unique_ptr<PreparedOp>> prepare_lstm(Device& device, const OpParams& params);
+// Why this CPU cannot, in a sentence: what oneDNN alone does, and convolutions.
+std::optional<std::string> library_unsupported(const OpParams& params);
+std::optional<std::string> conv2d_unsupported(const OpParams& params);
+
 // Why this CPU cannot, in a sentence.
 std::optional<std::string> gemm_unsupported(const OpParams& params);
 std::optional<std::string> registers_unsupported(const OpParams& params);

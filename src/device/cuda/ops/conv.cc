@@ -63,15 +63,17 @@ Result<std::unique_ptr<PreparedOp>> prepare_conv2d(Device& device, const OpParam
   return prepare_as<ConvOp>(device, params);
 }
 
+std::optional<std::string> fp32_of_cudnn_unsupported(const OpParams& params) {
+  if (params.dtype != DType::kFp32) return std::nullopt;
+  return "fp32 is measured on CPUs only: what cuDNN does with fp32 tensors on the matrix units is --dtype tf32";
+}
+
 std::optional<std::string> conv2d_unsupported(const DeviceIdentity& device, const OpParams& params) {
+  if (std::optional<std::string> why = fp32_of_cudnn_unsupported(params)) return why;
   if (params.dtype != DType::kFp16 && device.cc_major < 8)
     return fmt::format("{} ({}.{}) has no {} matrix units; they come with 8.0", device.name, device.cc_major,
                        device.cc_minor, dtype_name(params.dtype));
-  const ConvSizes of(params);
-  if (of.height + 2 * of.padding < of.kernel || of.width + 2 * of.padding < of.kernel)
-    return fmt::format("a filter of {} x {} does not fit an image of {} x {}", of.kernel, of.kernel, of.height,
-                       of.width);
-  return std::nullopt;
+  return filter_too_large(ConvSizes(params));
 }
 
 }  // namespace llmprof::device::cuda

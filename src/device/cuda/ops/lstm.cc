@@ -13,7 +13,6 @@
 #include "device/elements.h"
 #include "device/fill.h"
 #include "device/library_costs.h"
-#include "device/reference/compare.h"
 
 namespace llmprof::device::cuda {
 namespace {
@@ -27,8 +26,6 @@ struct Algorithm {
 constexpr Algorithm kAlgorithms[] = {{dnn::kRnnStandard, "standard"},
                                      {dnn::kRnnPersistStatic, "persistent"},
                                      {dnn::kRnnPersistStaticSmall, "persistent, small"}};
-// Multiply-adds of the reference: so many cost a tenth of a second or two.
-constexpr int64_t kTerms = 200'000'000;
 
 // out, x, weights, lengths
 class LstmOp : public CudaOp {
@@ -89,34 +86,10 @@ class LstmOp : public CudaOp {
     return device_.upload(array(set, 2), 0, weights_.data(), weights_.size());
   }
 
-  // The first steps of the first and the last sequence, as many as the reference can do; and that all was written.
   Result<Check> compare(size_t candidate) override {
-    const int64_t terms = 2 * of_.weights(), steps = std::clamp<int64_t>(kTerms / terms, 2, of_.steps);
     LLMPROF_ASSIGN(const std::vector<LstmLayer> layers, layers_of(*ways_[candidate]));
-    const RowReader x = rows_of(device_, array(0, 1), params_.dtype, of_.input);
-    const RowReader out = rows_of(device_, array(0, 0), params_.dtype, of_.hidden);
-    Comparison comparison(4 * std::max(rel_l2_limit(params_.dtype), rel_l2_limit(DType::kTf32)));
-    const double tolerance = lstm_tolerance(params_.dtype);
-    for (const int64_t sequence : sampled_indices(of_.batch, 2, params_.seed)) {
-      std::vector<Row> inputs;
-      for (int64_t step = 0; step < steps; ++step) {
-        LLMPROF_ASSIGN(Row row, x(step * of_.batch + sequence));
-        inputs.push_back(std::move(row));
-      }
-      const std::vector<Row> expected = lstm_outputs(layers, inputs, params_.dtype);
-      for (int64_t step = 0; step < steps; ++step) {
-        LLMPROF_ASSIGN(const Row got, out(step * of_.batch + sequence));
-        for (size_t i = 0; i < got.size(); ++i)
-          comparison.add(got[i], expected[static_cast<size_t>(step)][i], tolerance,
-                         (step * of_.batch + sequence) * of_.hidden + static_cast<int64_t>(i));
-      }
-    }
-    for (const int64_t row : sampled_indices(of_.steps * of_.batch, 256, params_.seed)) {
-      LLMPROF_ASSIGN(const Row got, out(row));
-      for (size_t i = 0; i < got.size(); ++i)
-        if (!(std::fabs(got[i]) <= 1)) comparison.add_unwritten(row * of_.hidden + static_cast<int64_t>(i));
-    }
-    return comparison.finish();
+    const LstmOperands operands{array(0, 1), array(0, 0), of_.steps, of_.batch, of_.input, of_.hidden, params_.dtype};
+    return check_lstm(device_, operands, layers, params_.seed);
   }
 
  private:
@@ -256,6 +229,7 @@ Result<std::unique_ptr<PreparedOp>> prepare_lstm(Device& device, const OpParams&
 }
 
 std::optional<std::string> lstm_unsupported(const DeviceIdentity& device, const OpParams& params) {
+  if (std::optional<std::string> why = fp32_of_cudnn_unsupported(params)) return why;
   if (params.dtype != DType::kFp16 && device.cc_major < 8)
     return fmt::format("{} ({}.{}) has no {} matrix units; they come with 8.0", device.name, device.cc_major,
                        device.cc_minor, dtype_name(params.dtype));

@@ -59,6 +59,8 @@ std::optional<std::string> gemm_unsupported(const DeviceIdentity& device, const 
 std::optional<std::string> registers_unsupported(const DeviceIdentity& device, const OpParams& params);
 std::optional<std::string> attention_unsupported(const DeviceIdentity& device, const OpParams& params);
 std::optional<std::string> attention_decode_unsupported(const DeviceIdentity& device, const OpParams& params);
+// cuDNN multiplies fp32 tensors in tf32, which is a type of its own here.
+std::optional<std::string> fp32_of_cudnn_unsupported(const OpParams& params);
 std::optional<std::string> conv2d_unsupported(const DeviceIdentity& device, const OpParams& params);
 std::optional<std::string> lstm_unsupported(const DeviceIdentity& device, const OpParams& params);
 std::optional<std::string> own_kernel_unsupported(const DeviceIdentity& device, const OpParams& params);

@@ -1,0 +1,50 @@
+// What every operation by oneDNN needs beside its own descriptor: the CPU as an engine, buffers as memory, reorders,
+// and primitives that have run when the call returns.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/cpu/math_libraries.h"
+
+namespace llmprof::device::cpu {
+
+using DnnlMemory = DnnlHandle<dnnl_memory_t>;
+
+// One way of oneDNN to do an operation, compiled.
+struct DnnlPrimitive {
+  std::string name;  // as the library calls it: "brgconv:avx512_core_bf16"
+  DnnlHandle<dnnl_primitive_desc_t> description{one_dnn().dnnl_primitive_desc_destroy};
+  DnnlHandle<dnnl_primitive_t> primitive{one_dnn().dnnl_primitive_destroy};
+
+  // Of weights number `index`, as the library chose it; lives as long as this does. Error: it does not say.
+  Result<const dnnl_memory_desc_t*> weights(int index = 0) const;
+};
+
+class DnnlEngine {
+ public:
+  // Error: oneDNN cannot be opened.
+  static Result<std::unique_ptr<DnnlEngine>> open();
+
+  // Up to `most` ways to do what `operation` (a descriptor of the library) says, its own choice first. Those that the
+  // library calls its reference, which are slower by orders of magnitude, only where there is no other. Error: none.
+  Result<std::vector<DnnlPrimitive>> ways(const_dnnl_op_desc_t operation, size_t most, const char* what) const;
+  Result<DnnlMemory> memory(const dnnl_memory_desc_t& layout, void* address) const;
+  // From one layout to another, at these addresses.
+  Status reorder(const dnnl_memory_desc_t& from, void* from_address, const dnnl_memory_desc_t& to,
+                 void* to_address) const;
+  Status run(const DnnlPrimitive& primitive, std::span<const dnnl_exec_arg_t> arguments, const char* what) const {
+    return run(primitive.primitive.get(), arguments, what);
+  }
+
+ private:
+  Status run(dnnl_primitive_t primitive, std::span<const dnnl_exec_arg_t> arguments, const char* what) const;
+
+  const OneDnn& lib_ = one_dnn();
+  DnnlHandle<dnnl_engine_t> engine_{lib_.dnnl_engine_destroy};
+  DnnlHandle<dnnl_stream_t> stream_{lib_.dnnl_stream_destroy};
+};
+
+}  // namespace llmprof::device::cpu
