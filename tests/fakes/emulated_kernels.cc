@@ -41,6 +41,9 @@ namespace kernels_memory_8 {
 namespace kernels_attention {
 #include "device/cuda/kernels/attention_decode.cu"
 }
+namespace kernels_prompt {
+#include "device/cuda/kernels/attention.cu"
+}
 
 namespace kernels_workload_attention {
 #include "device/cuda/kernels/workload_attention.cu"
@@ -82,6 +85,7 @@ struct Block {
   Index3 index, dimensions, grid;
   std::vector<u32> exchange;
   std::vector<Fragments> fragments;
+  std::vector<const Words*> rows;
   const std::function<void()>* work = nullptr;
 };
 Block block;
@@ -166,12 +170,13 @@ std::map<std::pair<std::string, std::string>, Launch> make_table() {
   EMULATE_MEMORY(2)
   EMULATE_MEMORY(4)
   EMULATE_MEMORY(8)
-#define EMULATE_ROWS(type, items)                                                               \
-  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, rmsnorm)          \
-  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, rmsnorm_residual) \
-  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, layernorm_gelu)   \
-  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, softmax)          \
-  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, softmax_long)     \
+#define EMULATE_ROWS(type, items)                                                                   \
+  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, rmsnorm)              \
+  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, rmsnorm_residual)     \
+  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, layernorm_gelu)       \
+  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, layernorm_gelu_stays) \
+  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, softmax)              \
+  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, softmax_long)         \
   EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, quantise)
 #define EMULATE_TYPE(type)                                                    \
   EMULATE("elementwise.cu T=" #type, kernels_elementwise_##type, swiglu)      \
@@ -224,6 +229,19 @@ std::map<std::pair<std::string, std::string>, Launch> make_table() {
   EMULATE_DECODE_HEAD(Fp16, 64)
   EMULATE_DECODE_HEAD(Fp16, 128)
   EMULATE_DECODE_HEAD(Fp16, 256)
+#define EMULATE_PROMPT(type, head, rows, keys, warps)                                                           \
+  table[{"attention.cu T=" #type " HEAD=" #head " ROWS=" #rows " KEYS=" #keys " WARPS=" #warps, "attention"}] = \
+      bind(kernels_prompt::PromptTile<type, head, rows, keys, warps>::run);
+#define EMULATE_PROMPTS(type)          \
+  EMULATE_PROMPT(type, 64, 32, 64, 4)  \
+  EMULATE_PROMPT(type, 64, 16, 64, 8)  \
+  EMULATE_PROMPT(type, 128, 32, 64, 4) \
+  EMULATE_PROMPT(type, 128, 32, 32, 4) \
+  EMULATE_PROMPT(type, 128, 16, 64, 8) \
+  EMULATE_PROMPT(type, 256, 16, 32, 4) \
+  EMULATE_PROMPT(type, 256, 16, 64, 8)
+  EMULATE_PROMPTS(Bf16)
+  EMULATE_PROMPTS(Fp16)
   return table;
 }
 
@@ -260,6 +278,20 @@ void mma(float* c, const u32 (&a)[4], const u32 (&b)[2], float (*number)(u16)) {
   }
   wait_for(2);
 }
+void matrices(u32 (&m)[4], const Words* row, bool turned) {
+  const size_t lane = block.current % 32, warp = block.current - lane;
+  block.rows[block.current] = row;
+  wait_for(2);
+  for (size_t j = 0; j < 4; ++j) {
+    const auto element = [&](size_t of_row, size_t column) {
+      const u32 word = block.rows[warp + 8 * j + of_row]->w[column / 2];
+      return column % 2 == 0 ? word & 0xffffu : word >> 16;
+    };
+    const size_t a = lane / 4, b = lane % 4 * 2;
+    m[j] = turned ? element(b, a) | element(b + 1, a) << 16 : element(a, b) | element(a, b + 1) << 16;
+  }
+  wait_for(2);
+}
 Words* dynamic_shared() { return reinterpret_cast<Words*>(shared_memory); }
 u64 time_ns() { return now_ns; }
 u64 cycles() { return now_cycles; }
@@ -278,6 +310,7 @@ void run(Index3 grid, Index3 size, const std::function<void()>& thread) {
   if (block.fibers.size() < block.size) block.fibers.resize(block.size);
   block.exchange.assign(block.size, 0);
   block.fragments.assign(block.size, {});
+  block.rows.assign(block.size, nullptr);
   for (unsigned y = 0; y < grid.y; ++y) {
     for (unsigned x = 0; x < grid.x; ++x) {
       block.index = {x, y, 0};

@@ -9,3 +9,4 @@
 #undef HAS_ITEM
 #undef ITEMS
 #undef UNROLL
+#undef LAYERNORM_BOUNDS

@@ -39,6 +39,8 @@ void block_barrier();
 void warp_barrier();
 u32 shuffle_xor_bits(u32 value, int lanes);
 void mma(float* c, const u32 (&a)[4], const u32 (&b)[2], float (*number)(u16));
+// Lane l gets what the row of lane 8 j + l / 4 holds for it, of each j; turned: of rows 2 (l % 4) and the next.
+void matrices(u32 (&m)[4], const Words* row, bool turned);
 Words* dynamic_shared();  // as large as a block may have
 u64 time_ns();
 u64 cycles();
@@ -107,6 +109,11 @@ inline u32 two_bf16(float low, float high) { return bf16_of(low) | static_cast<u
 inline u32 two_fp16(float low, float high) { return fp16_of(low) | static_cast<u32>(fp16_of(high)) << 16; }
 inline u32 low_halves(u32 a, u32 b) { return (a & 0xffffu) | b << 16; }
 inline u32 high_halves(u32 a, u32 b) { return a >> 16 | (b & 0xffff0000u); }
+inline u32 shared_at(const Words* place) { return static_cast<u32>(16 * (place - emulated::dynamic_shared())); }
+inline Words* of_shared(u32 at) { return emulated::dynamic_shared() + at / 16; }
+inline void load_matrices(u32 (&m)[4], u32 row_at) { emulated::matrices(m, of_shared(row_at), false); }
+inline void load_matrices_turned(u32 (&m)[4], u32 row_at) { emulated::matrices(m, of_shared(row_at), true); }
+inline void copy_async(u32 to_at, const void* from) { *of_shared(to_at) = load_stream(from); }
 inline void copy_async(Words* to, const void* from) { *to = load_stream(from); }
 inline void copies_close() {}
 template <int kOpen>

@@ -18,6 +18,17 @@ OpParams decode_params(int64_t batch, int64_t heads, int64_t kv_heads, int64_t h
       std::move(variant));
 }
 
+OpParams prompt_params(int64_t batch, int64_t heads, int64_t kv_heads, int64_t head, int64_t prompt, int64_t context,
+                       DType dtype, std::string variant) {
+  return params_of({{"batch", batch},
+                    {"heads", heads},
+                    {"kv_heads", kv_heads},
+                    {"head_dim", head},
+                    {"prompt", prompt},
+                    {"context", context}},
+                   dtype, std::move(variant));
+}
+
 class DeviceCudaAttention : public FakeGpuOps {
  protected:
   // Twice, since the second execution finds what the first left behind.
@@ -75,6 +86,19 @@ TEST_F(DeviceCudaAttention, DecodesOneKey) {
   open();
   EXPECT_GE(all_pass(decode_params(1, 4, 1, 128, 1, DType::kBf16, "contiguous")), 1U);
   EXPECT_GE(all_pass(decode_params(1, 4, 1, 128, 1, DType::kFp16, "paged")), 1U);
+}
+
+// Own kernels alone, since there is no cuDNN: prompts of no whole blocks and tiles, keys before the prompt, one query.
+TEST_F(DeviceCudaAttention, OwnKernelsTakePrompts) {
+  setenv(kEnvCudnn, "/nowhere/libcudnn.so", 1);
+  open();
+  const auto passed = [&](const OpParams& params) { return FakeGpuOps::all_pass(prepare_attention, params); };
+  EXPECT_EQ(passed(prompt_params(2, 2, 1, 64, 131, 1, DType::kBf16, "causal")), 2U);
+  EXPECT_EQ(passed(prompt_params(1, 2, 1, 64, 20, 90, DType::kFp16, "full")), 2U);
+  EXPECT_EQ(passed(prompt_params(1, 2, 1, 128, 77, 150, DType::kFp16, "causal")), 3U);
+  EXPECT_EQ(passed(prompt_params(1, 1, 1, 256, 70, 1, DType::kBf16, "causal")), 1U);
+  EXPECT_EQ(passed(prompt_params(1, 3, 3, 64, 1, 40, DType::kFp16, "causal")), 2U);
+  EXPECT_TRUE(holds(refused(prepare_attention, prompt_params(1, 1, 1, 96, 8, 1, DType::kBf16, "full")), "libcudnn"));
 }
 
 TEST_F(DeviceCudaAttention, WhatIsNotWrittenIsSeen) {

@@ -4,7 +4,10 @@
 
 #include "device/cuda/ops/cuda_op.h"
 #include "device/cuda/ops/ops.h"
+#include "device/elements.h"
+#include "device/fill.h"
 #include "device/reference/compare.h"
+#include "device/reference/rows.h"
 #include "device_cuda_support.h"
 
 namespace llmprof::device::cuda {
@@ -117,6 +120,40 @@ TEST_F(DeviceCudaOps, OperatorsOverRows) {
   }
   EXPECT_TRUE(holds(refused(prepare_rmsnorm, params_of({{"tokens", 2}, {"hidden", 12}}, DType::kBf16)),
                     "hidden of bf16 must be a multiple of 8, found 12"));
+}
+
+// Rows about 0 and about 200 standard deviations from it, by both kernels, with full and partly empty blocks.
+TEST_F(DeviceCudaOps, LayernormKeepsItsDigitsFarFromZero) {
+  open();
+  Context& context = device_->context();
+  for (const bool stays : {false, true}) {
+    const Kernel kernel =
+        *context.kernel({"rows.cu", {"T=Fp16", "ITEMS=2"}}, stays ? "layernorm_gelu_stays" : "layernorm_gelu");
+    for (const int64_t columns : {int64_t{512}, int64_t{488}}) {
+      constexpr int64_t kRows = 5;
+      const size_t elements = static_cast<size_t>(kRows * columns);
+      const Fill numbers{Fill::Kind::kUniform, DType::kFp32, 3, 0};
+      std::vector<float> uniform(elements + 2 * static_cast<size_t>(columns));
+      fill_elements(numbers, 0, uniform.size(), uniform.data());
+      std::vector<uint16_t> bits;
+      for (size_t i = 0; i < uniform.size(); ++i)
+        bits.push_back(to_fp16(i >= elements                                 ? uniform[i]
+                               : (i / static_cast<size_t>(columns)) % 2 == 0 ? uniform[i]
+                                                                             : 120 + uniform[i]));
+      const std::unique_ptr<Buffer> in = *device_->allocate(bits.size() * 2), out = *device_->allocate(elements * 2);
+      ASSERT_TRUE(device_->upload(*in, 0, bits.data(), bits.size() * 2));
+      const cuda_abi::DevicePtr x = pointer_of(*in), gain = x + elements * 2, bias = gain + columns * 2;
+      ASSERT_TRUE(context.launch(kernel, stays ? 2 : kRows, 32, x, gain, bias, pointer_of(*out), uint64_t{kRows},
+                                 static_cast<uint32_t>(columns / 8), 1e-5F));
+      const RowReader rows = rows_of(*device_, *in, DType::kFp16, columns);
+      const Row g = *rows(kRows), b = *rows(kRows + 1);
+      const Result<Check> check =
+          check_rows(*device_, *out, DType::kFp16, columns, kRows, 1,
+                     [&](int64_t row) -> Result<RowResult> { return layernorm_gelu_row(*rows(row), g, b, 1e-5); });
+      ASSERT_TRUE(check);
+      EXPECT_EQ(check->status, CheckStatus::kPassed) << columns << ": " << check->note;
+    }
+  }
 }
 
 TEST_F(DeviceCudaOps, OperatorsThatMoveEachElementOnce) {

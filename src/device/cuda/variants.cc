@@ -30,6 +30,17 @@ std::vector<KernelSource> every_kernel() {
     for (const int head : {16, 32, 64, 128})
       all.push_back({"workload_attention.cu", {type, fmt::format("HEAD={}", head)}});
   }
+  struct Prompt {
+    int head, rows, keys, warps;
+  };
+  for (const char* type : {"T=Bf16", "T=Fp16"}) {
+    for (const Prompt& shape :
+         {Prompt{64, 32, 64, 4}, Prompt{64, 16, 64, 8}, Prompt{128, 32, 64, 4}, Prompt{128, 32, 32, 4},
+          Prompt{128, 16, 64, 8}, Prompt{256, 16, 32, 4}, Prompt{256, 16, 64, 8}})
+      all.push_back({"attention.cu",
+                     {type, fmt::format("HEAD={}", shape.head), fmt::format("ROWS={}", shape.rows),
+                      fmt::format("KEYS={}", shape.keys), fmt::format("WARPS={}", shape.warps)}});
+  }
   for (const char* kind : {"Fp64Mma", "Fp32Fma", "Tf32Mma", "Fp16Mma", "Bf16Mma", "Fp8Mma", "Int8Mma"})
     all.push_back({"registers.cu", {std::string("KIND=") + kind}});
   return all;

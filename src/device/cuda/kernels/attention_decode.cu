@@ -12,27 +12,6 @@
 constexpr u32 kPageTokens = 16;
 constexpr float kNoScore = -1.0e30f;
 
-struct Bf16Tile {
-  static __device__ __forceinline__ void mma(float* c, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
-    mma_bf16(c, a0, a1, a2, a3, b0, b1);
-  }
-  static __device__ __forceinline__ u32 two(float low, float high) { return two_bf16(low, high); }
-};
-struct Fp16Tile {
-  static __device__ __forceinline__ void mma(float* c, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
-    mma_fp16(c, a0, a1, a2, a3, b0, b1);
-  }
-  static __device__ __forceinline__ u32 two(float low, float high) { return two_fp16(low, high); }
-};
-template <class Type>
-struct TileOf {
-  typedef Bf16Tile Tile;
-};
-template <>
-struct TileOf<Fp16> {
-  typedef Fp16Tile Tile;
-};
-
 // Strides are in elements. Contiguous: keys of one sequence and head are at sequence * outer + head * head_stride + key
 // * token_stride. Paged: page table[sequence * pages + key / 16] * outer + head * head_stride + key % 16 *
 // token_stride.
@@ -134,7 +113,6 @@ struct KeyTiles {
 // Largest score, sum of the exponentials and weighted values of the rows of a warp, as its lanes hold them.
 template <class Type, int kHead, int kRows>
 struct RowSums {
-  typedef typename TileOf<Type>::Tile Tile;
   static constexpr bool kHigh = kRows > 8;
   float o[kHead / 8][4];
   float most[2], sum[2];
@@ -181,8 +159,8 @@ struct RowSums {
   // 16 keys: their weights in s0 and s1; values(i): the thread's pieces of four rows.
   template <class Values>
   __device__ __forceinline__ void add(const float (&s0)[4], const float (&s1)[4], const Values& values) {
-    const u32 a0 = Tile::two(s0[0], s0[1]), a2 = Tile::two(s1[0], s1[1]);
-    const u32 a1 = kHigh ? Tile::two(s0[2], s0[3]) : 0, a3 = kHigh ? Tile::two(s1[2], s1[3]) : 0;
+    const u32 a0 = Type::put_two(s0[0], s0[1]), a2 = Type::put_two(s1[0], s1[1]);
+    const u32 a1 = kHigh ? Type::put_two(s0[2], s0[3]) : 0, a3 = kHigh ? Type::put_two(s1[2], s1[3]) : 0;
 #pragma unroll
     for (int h = 0; h < kHead / 64; ++h) {
       Words w[4];
@@ -190,8 +168,8 @@ struct RowSums {
       for (int i = 0; i < 4; ++i) w[i] = values(i * (kHead / 64) + h);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        Tile::mma(o[h * 8 + 2 * j], a0, a1, a2, a3, low_halves(w[0].w[j], w[1].w[j]), low_halves(w[2].w[j], w[3].w[j]));
-        Tile::mma(o[h * 8 + 2 * j + 1], a0, a1, a2, a3, high_halves(w[0].w[j], w[1].w[j]),
+        Type::mma(o[h * 8 + 2 * j], a0, a1, a2, a3, low_halves(w[0].w[j], w[1].w[j]), low_halves(w[2].w[j], w[3].w[j]));
+        Type::mma(o[h * 8 + 2 * j + 1], a0, a1, a2, a3, high_halves(w[0].w[j], w[1].w[j]),
                   high_halves(w[2].w[j], w[3].w[j]));
       }
     }
@@ -240,7 +218,6 @@ struct Four {
 template <class Type, int kHead, int kRows>
 __device__ __forceinline__ void sum_splits(const float* parts, const float* mosts, const float* sums, u32 splits,
                                            u32 used, u16* out, float* scratch) {
-  typedef typename TileOf<Type>::Tile Tile;
   const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
   float* const weights = scratch;  // [row][split]
   for (u32 row = warp; row < used; row += warps) {
@@ -275,8 +252,8 @@ __device__ __forceinline__ void sum_splits(const float* parts, const float* most
     }
     if (share == 0) {
       u32* const words = (u32*)(out + item * 4);
-      words[0] = Tile::two(all.v[0], all.v[1]);
-      words[1] = Tile::two(all.v[2], all.v[3]);
+      words[0] = Type::put_two(all.v[0], all.v[1]);
+      words[1] = Type::put_two(all.v[2], all.v[3]);
     }
     if (shares > 1) break;
   }
@@ -292,7 +269,6 @@ __device__ __forceinline__ void attention_decode_as(const u16* q, const u16* k, 
                                                     float* parts, float* mosts, float* sums, u32* counters) {
   typedef KeyTiles<kHead, kStages, kPaged> Tiles;
   typedef RowSums<Type, kHead, kRows> Sums;
-  typedef typename TileOf<Type>::Tile Tile;
   constexpr int kPieces = kHead / 32;
   constexpr bool kHigh = kRows > 8;
   constexpr u32 kWarpsMax = 16;
@@ -387,8 +363,8 @@ __device__ __forceinline__ void attention_decode_as(const u16* q, const u16* k, 
       for (int n = 0; n < (int)Tiles::kKeys / 8; ++n) {
         const Words key = kDirect ? keys[kDirect ? n * kPieces + c : 0]
                                   : slot[(n * kPieces + c) * 32 + (int)Tiles::key_place(lane, (u32)c)];
-        Tile::mma(s[n], low.w[0], high.w[0], low.w[1], high.w[1], key.w[0], key.w[1]);
-        Tile::mma(s[n], low.w[2], high.w[2], low.w[3], high.w[3], key.w[2], key.w[3]);
+        Type::mma(s[n], low.w[0], high.w[0], low.w[1], high.w[1], key.w[0], key.w[1]);
+        Type::mma(s[n], low.w[2], high.w[2], low.w[3], high.w[3], key.w[2], key.w[3]);
       }
     }
     if (kDirect && next < end) load_keys(next);
@@ -433,8 +409,8 @@ __device__ __forceinline__ void attention_decode_as(const u16* q, const u16* k, 
     if (splits == 1) {
       const float whole = reciprocal(sum);
       u32* const words = (u32*)(out + row_at * kHead + item * 4);
-      words[0] = Tile::two(all.v[0] * whole, all.v[1] * whole);
-      words[1] = Tile::two(all.v[2] * whole, all.v[3] * whole);
+      words[0] = Type::put_two(all.v[0] * whole, all.v[1] * whole);
+      words[1] = Type::put_two(all.v[2] * whole, all.v[3] * whole);
     } else {
       const u64 part = (u64)row_block * splits + split;
       store_words(parts + part * (kRows * kHead) + item * 4, all.words());

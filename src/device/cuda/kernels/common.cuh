@@ -33,13 +33,26 @@ struct Bf16 {
   typedef u16 Stored;
   static __device__ __forceinline__ float get(u16 v) { return float_of((u32)v << 16); }
   static __device__ __forceinline__ u16 put(float v) { return bf16_of(v); }
+  // Of a word: one instruction each, where taking the half first is two.
+  static __device__ __forceinline__ float low(u32 word) { return float_of(word << 16); }
+  static __device__ __forceinline__ float high(u32 word) { return float_of(word & 0xffff0000u); }
   static __device__ __forceinline__ u32 put_two(float low, float high) { return two_bf16(low, high); }
+  static constexpr u32 kOnes = 0x3f803f80u;  // two of 1
+  static __device__ __forceinline__ void mma(float* c, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+    mma_bf16(c, a0, a1, a2, a3, b0, b1);
+  }
 };
 struct Fp16 {
   typedef u16 Stored;
   static __device__ __forceinline__ float get(u16 v) { return of_fp16(v); }
   static __device__ __forceinline__ u16 put(float v) { return fp16_of(v); }
+  static __device__ __forceinline__ float low(u32 word) { return of_fp16((u16)word); }
+  static __device__ __forceinline__ float high(u32 word) { return of_fp16((u16)(word >> 16)); }
   static __device__ __forceinline__ u32 put_two(float low, float high) { return two_fp16(low, high); }
+  static constexpr u32 kOnes = 0x3c003c00u;
+  static __device__ __forceinline__ void mma(float* c, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+    mma_fp16(c, a0, a1, a2, a3, b0, b1);
+  }
 };
 struct Fp8 {
   typedef u8 Stored;
@@ -57,10 +70,18 @@ struct Pack {
   };
   float v[kCount];
   __device__ __forceinline__ void unpack(Words words) {
-    Bits bits;
-    bits.words = words;
+    if constexpr (kCount == 8) {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) v[i] = T::get(bits.elements[i]);
+      for (int i = 0; i < 4; ++i) {
+        v[2 * i] = T::low(words.w[i]);
+        v[2 * i + 1] = T::high(words.w[i]);
+      }
+    } else {
+      Bits bits;
+      bits.words = words;
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) v[i] = T::get(bits.elements[i]);
+    }
   }
   __device__ __forceinline__ Words packed() const {
     Bits bits;
@@ -107,10 +128,9 @@ __device__ __forceinline__ float block_reduce(float v, float* scratch) {
   __syncthreads();
   return v;
 }
-// Two sums for the barriers of one. `scratch` holds 64 floats.
+// Two sums of the block from those of its warps, with one barrier: the next call must be given other 64 floats, the one
+// after it may have these again.
 __device__ __forceinline__ TwoSums block_sums(TwoSums v, float* scratch) {
-  v.first = warp_reduce<Sum>(v.first);
-  v.second = warp_reduce<Sum>(v.second);
   const int warps = (int)blockDim.x / 32, lane = (int)threadIdx.x % 32;
   if (warps == 1) return v;
   if (lane == 0) {
@@ -120,6 +140,5 @@ __device__ __forceinline__ TwoSums block_sums(TwoSums v, float* scratch) {
   __syncthreads();
   v.first = warp_reduce<Sum>(lane < warps ? scratch[lane] : 0.0f);
   v.second = warp_reduce<Sum>(lane < warps ? scratch[32 + lane] : 0.0f);
-  __syncthreads();
   return v;
 }

@@ -143,12 +143,29 @@ __device__ __forceinline__ u32 two_fp16(float low, float high) {
 __device__ __forceinline__ u32 low_halves(u32 a, u32 b) { return __byte_perm(a, b, 0x5410); }
 __device__ __forceinline__ u32 high_halves(u32 a, u32 b) { return __byte_perm(a, b, 0x7632); }
 
-// 16 bytes from memory to shared memory; there after copies_arrived, for the thread that asked. Eight neighbouring
-// lanes should ask for 128 neighbouring bytes: they are one request then.
-__device__ __forceinline__ void copy_async(Words* to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from)
+// A place in shared memory as a number of bytes, which offsets are added to.
+__device__ __forceinline__ u32 shared_at(const Words* place) { return (u32)__cvta_generic_to_shared(place); }
+// Four matrices of 8 x 8 elements of 16 bits from shared memory; lane l names row l % 8 of matrix l / 8. Of each, lane
+// l gets elements 2 (l % 4) and the next of row l / 4; turned: of column l / 4.
+__device__ __forceinline__ void load_matrices(u32 (&m)[4], u32 row_at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"(row_at)
                : "memory");
 }
+__device__ __forceinline__ void load_matrices_turned(u32 (&m)[4], u32 row_at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"(row_at)
+               : "memory");
+}
+
+// 16 bytes from memory to shared memory; there after copies_arrived, for the thread that asked. Eight neighbouring
+// lanes should ask for 128 neighbouring bytes: they are one request then.
+__device__ __forceinline__ void copy_async(u32 to_at, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to_at), "l"(from) : "memory");
+}
+__device__ __forceinline__ void copy_async(Words* to, const void* from) { copy_async(shared_at(to), from); }
 __device__ __forceinline__ void copies_close() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // What the lanes of a warp wrote before it, each of them sees after it.
 __device__ __forceinline__ void sync_warp() { __syncwarp(); }

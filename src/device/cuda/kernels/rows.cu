@@ -67,48 +67,166 @@ KERNEL void rmsnorm_residual(const Words* x, Words* residual, const Words* gain,
   }
 }
 
-// y = (x - mean) / sqrt(variance + epsilon) * gain + bias; out = gelu(y) by tanh.
-KERNEL void layernorm_gelu(const Words* x, const Words* gain, const Words* bias, Words* out, u64 rows, u32 packs,
-                           float epsilon) {
-  __shared__ float scratch[64];
-  const float share = reciprocal((float)(packs * Pack<T>::kCount));
-  EACH_ROW {
-    RowOfPacks in;
-    in.load(x + row * packs, packs);
-    // Moments about the row's first element, so that a mean far from zero costs no digits: one pass and one reduction.
-    Pack<T> head;
-    head.unpack(load_words(x + row * packs));
-    const float shift = head.v[0];
-    TwoSums sums = {0, 0};
-    EACH_ITEM if (HAS_ITEM) {
-      Pack<T> a;
-      a.unpack(in.words[i]);
+// Sum and sum of squares of what the lanes of a warp hold. 16-bit elements by tile products, since three instructions
+// then do for eight elements what takes 32 otherwise: with a pack as a 16 x 16 tile A, the rows of A times ones are
+// sums, and the diagonal of A times its own transpose (half of it at a time: a lane's words of A are its words of the
+// transpose too) is sums of squares. Products are exact in fp32.
+struct TileMoments {
+  float sum[4], low[4], high[4];
+  __device__ __forceinline__ TileMoments() {
 #pragma unroll
-      for (int e = 0; e < Pack<T>::kCount; ++e) {
-        const float d = a.v[e] - shift;
-        sums.first += d;
-        sums.second += d * d;
-      }
-    }
-    sums = block_sums(sums, scratch);
-    const float offset = sums.first * share, mean = offset + shift;
-    const float variance = sums.second * share - offset * offset;
-    const float scale = inverse_root((variance > 0 ? variance : 0) + epsilon);
-    EACH_ITEM if (HAS_ITEM) {
-      Pack<T> a, g, b;
-      a.unpack(in.words[i]);
-      g.unpack(load_words(gain + ITEM_INDEX));
-      b.unpack(load_words(bias + ITEM_INDEX));
+    for (int i = 0; i < 4; ++i) sum[i] = low[i] = high[i] = 0;
+  }
+  template <class Type>
+  __device__ __forceinline__ void add(Words words) {
+    const u32* const w = words.w;
+    Type::mma(sum, w[0], w[1], w[2], w[3], Type::kOnes, Type::kOnes);
+    Type::mma(low, w[0], w[1], w[2], w[3], w[0], w[2]);
+    Type::mma(high, w[0], w[1], w[2], w[3], w[1], w[3]);
+  }
+  __device__ __forceinline__ TwoSums of_warp() const {
+    const u32 lane = threadIdx.x % 32, row = lane / 4;
+    const float odd = low[1] + high[3], even = low[0] + high[2];
+    TwoSums v = {sum[0] + sum[2], lane % 4 != row / 2 ? 0.0f : row % 2 != 0 ? odd : even};
 #pragma unroll
-      for (int e = 0; e < Pack<T>::kCount; ++e) {
-        const float y = (a.v[e] - mean) * (scale * g.v[e]) + b.v[e];
-        // tanh(u) = 2 / (1 + exp(-2 u)) - 1, so gelu(y) = y / (1 + exp(-2 u)), u = sqrt(2 / pi) (y + 0.044715 y^3).
-        const float power = y * (-2.302208198f - 0.1029432397f * (y * y));
-        a.v[e] = y * reciprocal_fast(1.0f + exp2_fast(power));
-      }
-      store_stream(out + row * packs + ITEM_INDEX, a.packed());
+    for (int lanes = 4; lanes <= 16; lanes *= 2) v.first += shuffle_xor(v.first, lanes);
+    v.second = warp_reduce<Sum>(v.second);
+    return v;
+  }
+};
+
+// Sums of x - shift and of its square.
+template <bool kFull>
+__device__ __forceinline__ TwoSums moments_about(float shift, const RowOfPacks& in, u32 packs) {
+  TwoSums sums = {0, 0};
+  EACH_ITEM if (kFull || HAS_ITEM) {
+    Pack<T> a;
+    a.unpack(unrelated(in.words[i]));  // or all elements would be kept in registers for what follows
+#pragma unroll
+    for (int e = 0; e < Pack<T>::kCount; ++e) {
+      const float d = a.v[e] - shift;
+      sums.first += d;
+      sums.second += d * d;
     }
   }
+  return {warp_reduce<Sum>(sums.first), warp_reduce<Sum>(sums.second)};
+}
+
+struct Moments {
+  float mean, variance;
+};
+// `scratch`: 128 floats, not those of the call before.
+template <bool kFull>
+__device__ __forceinline__ Moments moments_of(const RowOfPacks& in, const Words* row, u32 packs, float* scratch) {
+  const float share = reciprocal_fast((float)(packs * Pack<T>::kCount));
+  Moments moments;
+  float shift;
+  if constexpr (Pack<T>::kCount == 8) {
+    TileMoments tiles;
+    EACH_ITEM {
+      Words words = {};
+      if (kFull || HAS_ITEM) words = in.words[i];
+      tiles.add<T>(words);
+    }
+    const TwoSums sums = block_sums(tiles.of_warp(), scratch);
+    moments.mean = sums.first * share;
+    const float square = sums.second * share;
+    moments.variance = square - moments.mean * moments.mean;
+    // A mean far from zero costs digits; such rows are summed again, about it.
+    if (!(square > 64 * moments.variance)) return moments;
+    shift = moments.mean;
+  } else {
+    Pack<T> head;
+    head.unpack(load_words(row));
+    shift = head.v[0];
+  }
+  const TwoSums sums = block_sums(moments_about<kFull>(shift, in, packs), scratch + 64);
+  const float offset = sums.first * share, variance = sums.second * share - offset * offset;
+  moments.mean = offset + shift;
+  moments.variance = variance > 0 ? variance : 0;
+  return moments;
+}
+
+// tanh(u) = 2 / (1 + exp(-2 u)) - 1, so gelu(y) = y / (1 + exp(-2 u)), u = sqrt(2 / pi) (y + 0.044715 y^3). Two at a
+// time share a reciprocal, of which an SM does few: the product of what each would be divided by must stay finite,
+// hence the bound; at it gelu(y) is -1e-18. tanh.approx would be one instruction for all, and is off by 2^-11 of y,
+// more than a bf16 may be where gelu(y) is small.
+__device__ __forceinline__ float gelu_divisor(float y) {
+  const float power = y * (-2.302208198f - 0.1029432397f * (y * y));
+  return 1.0f + exp2_fast(power < 60.0f ? power : 60.0f);
+}
+__device__ __forceinline__ void gelu_two(float& a, float& b) {
+  const float below_a = gelu_divisor(a), below_b = gelu_divisor(b);
+  const float inverse = reciprocal_fast(below_a * below_b);
+  a = a * below_b * inverse;
+  b = b * below_a * inverse;
+}
+
+// y = (x - mean) / sqrt(variance + epsilon) * gain + bias; out = gelu(y) by tanh. kFull: the block's threads have an
+// item each, every time. kStays: blocks take several rows, and read the next while they work on one.
+template <bool kFull, bool kStays>
+__device__ __forceinline__ void layernorm_gelu_as(const Words* x, const Words* gain, const Words* bias, Words* out,
+                                                  u64 rows, u32 packs, float epsilon, float* scratch) {
+  // There are registers for as many beside the rows.
+  constexpr bool kKept = kStays && ITEMS == 1;
+  RowOfPacks gains, biases, in, next;
+  const auto load = [&](RowOfPacks& to, const Words* from) {
+    EACH_ITEM if (kFull || HAS_ITEM) to.words[i] = load_stream(from + ITEM_INDEX);
+  };
+  if (kKept) {
+    load(gains, gain);
+    load(biases, bias);
+  }
+  if (kStays && blockIdx.x < rows) load(next, x + (u64)blockIdx.x * packs);
+  u32 turn = 0;
+  EACH_ROW {
+    const Words* const row_x = x + row * packs;
+    if (!kStays) load(in, row_x);
+    if (kStays) in = next;
+    if (kStays && row + gridDim.x < rows) load(next, row_x + (u64)gridDim.x * packs);
+    const Moments moments = moments_of<kFull>(in, row_x, packs, scratch + turn * 128);
+    const float scale = inverse_root_fast(moments.variance + epsilon), offset = -moments.mean * scale;
+    Words* const row_out = out + row * packs;
+    EACH_ITEM if (kFull || HAS_ITEM) {
+      Pack<T> a, g, b;
+      a.unpack(in.words[i]);
+      g.unpack(kKept ? gains.words[i] : load_words(gain + ITEM_INDEX));
+      b.unpack(kKept ? biases.words[i] : load_words(bias + ITEM_INDEX));
+#pragma unroll
+      for (int e = 0; e < Pack<T>::kCount; ++e) {
+        // One instruction less, where the elements have no digits that it could lose.
+        const float normal = Pack<T>::kCount == 8 ? a.v[e] * scale + offset : (a.v[e] - moments.mean) * scale;
+        a.v[e] = normal * g.v[e] + b.v[e];
+      }
+#pragma unroll
+      for (int e = 0; e < Pack<T>::kCount; e += 2) gelu_two(a.v[e], a.v[e + 1]);
+      store_stream(row_out + ITEM_INDEX, a.packed());
+    }
+    turn ^= 1;
+  }
+}
+
+// Registers for two blocks of 512 threads or four of 256 in an SM, where the compiler would take more.
+#if ITEMS == 2 || ITEMS == 4
+#define LAYERNORM_BOUNDS __launch_bounds__(512, 2)
+#else
+#define LAYERNORM_BOUNDS
+#endif
+KERNEL void LAYERNORM_BOUNDS layernorm_gelu(const Words* x, const Words* gain, const Words* bias, Words* out, u64 rows,
+                                            u32 packs, float epsilon) {
+  __shared__ float scratch[2 * 128];
+  if (packs == ITEMS * blockDim.x)
+    layernorm_gelu_as<true, false>(x, gain, bias, out, rows, packs, epsilon, scratch);
+  else
+    layernorm_gelu_as<false, false>(x, gain, bias, out, rows, packs, epsilon, scratch);
+}
+KERNEL void LAYERNORM_BOUNDS layernorm_gelu_stays(const Words* x, const Words* gain, const Words* bias, Words* out,
+                                                  u64 rows, u32 packs, float epsilon) {
+  __shared__ float scratch[2 * 128];
+  if (packs == ITEMS * blockDim.x)
+    layernorm_gelu_as<true, true>(x, gain, bias, out, rows, packs, epsilon, scratch);
+  else
+    layernorm_gelu_as<false, true>(x, gain, bias, out, rows, packs, epsilon, scratch);
 }
 
 KERNEL void softmax(const Words* x, Words* out, u64 rows, u32 packs) {

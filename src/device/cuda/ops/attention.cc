@@ -1,7 +1,8 @@
-// Attention of a prompt over its keys by cuDNN.
+// Attention of a prompt over its keys: plans of cuDNN, and own kernels, which are all there is where cuDNN is missing.
 #include <fmt/format.h>
 
 #include <limits>
+#include <numbers>
 
 #include "device/attention_costs.h"
 #include "device/cuda/ops/cudnn_attention.h"
@@ -12,6 +13,17 @@ namespace llmprof::device::cuda {
 namespace {
 
 constexpr size_t kPlans = 8, kOffered = 4;
+
+// Blocks of own kernels: queries of a warp, keys of a tile, warps.
+struct PromptShape {
+  int64_t head;
+  int rows, keys, warps;
+  int64_t shared_bytes() const { return 2 * head * (rows * warps + 2 * 2 * keys); }
+};
+constexpr PromptShape kPromptShapes[] = {{64, 32, 64, 4},  {64, 16, 64, 8},  {128, 32, 64, 4}, {128, 32, 32, 4},
+                                         {128, 16, 64, 8}, {256, 16, 32, 4}, {256, 16, 64, 8}};
+// Where the driver does not tell what a block may have: the least of the chips that own kernels are for.
+constexpr int64_t kSharedLeast = 99 << 10;
 
 // out, q, keys, values
 class AttentionOp : public CudnnOp {
@@ -29,7 +41,6 @@ class AttentionOp : public CudnnOp {
     shape_.keys = attention_keys(params_);
     shape_.dtype = params_.dtype;
     shape_.causal = params_.variant == "causal";
-    LLMPROF_ASSIGN(const Cudnn* const cudnn, open_cudnn_of_device());
     const Fill numbers{Fill::Kind::kUniform, params_.dtype, 1, 0};
     const size_t element = static_cast<size_t>(dtype_bytes(params_.dtype));
     const size_t queries =
@@ -39,8 +50,12 @@ class AttentionOp : public CudnnOp {
                          {"q", queries, Role::kInput, numbers},
                          {"keys", keys, Role::kInput, numbers},
                          {"values", keys, Role::kInput, numbers}}));
-    graph_.emplace(*cudnn);
-    return add_plans(*graph_, describe_attention(*graph_, shape_), kPlans, kOffered);
+    const Status library = add_cudnn();
+    if (context_.lost()) return library;
+    const Status own = add_own();
+    if (context_.lost()) return own;
+    if (!candidates().empty()) return {};
+    return library ? own : library;
   }
 
  protected:
@@ -54,6 +69,48 @@ class AttentionOp : public CudnnOp {
   }
 
  private:
+  Status add_cudnn() {
+    LLMPROF_ASSIGN(const Cudnn* const cudnn, open_cudnn_of_device());
+    graph_.emplace(*cudnn);
+    return add_plans(*graph_, describe_attention(*graph_, shape_), kPlans, kOffered);
+  }
+
+  Status add_own() {
+    const int told = context_.attribute(cuda_abi::kSharedBytesPerBlockOptin);
+    for (const PromptShape& shape : kPromptShapes) {
+      if (shape.head != shape_.head_dim || shape.shared_bytes() > (told > 0 ? told : kSharedLeast)) continue;
+      const int64_t block_rows = shape.rows * shape.warps, heads = shape_.batch * shape_.heads;
+      const int64_t blocks = (shape_.queries + block_rows - 1) / block_rows * heads;
+      if (blocks > std::numeric_limits<int32_t>::max()) continue;
+      LLMPROF_ASSIGN(const Kernel kernel,
+                     context_.kernel({"attention.cu",
+                                      {params_.dtype == DType::kFp16 ? "T=Fp16" : "T=Bf16",
+                                       fmt::format("HEAD={}", shape.head), fmt::format("ROWS={}", shape.rows),
+                                       fmt::format("KEYS={}", shape.keys), fmt::format("WARPS={}", shape.warps)}},
+                                     "attention"));
+      LLMPROF_CHECK(
+          context_.check(context_.api().function_set(kernel.function, cuda_abi::kFunctionMaxDynamicSharedBytes,
+                                                     static_cast<int>(shape.shared_bytes())),
+                         "asking for shared memory"));
+      add(fmt::format("own {} warps of {} rows, {} keys", shape.warps, shape.rows, shape.keys),
+          [this, kernel, shape, blocks](int set) { return run(kernel, shape, static_cast<unsigned>(blocks), set); });
+    }
+    return {};
+  }
+
+  Status run(const Kernel& kernel, const PromptShape& shape, unsigned blocks, int set) {
+    cuda_abi::DevicePtr out = at(set, 0), q = at(set, 1), k = at(set, 2), v = at(set, 3);
+    uint32_t heads = static_cast<uint32_t>(shape_.batch * shape_.heads);
+    uint32_t group = static_cast<uint32_t>(shape_.heads / shape_.kv_heads);
+    uint32_t queries = static_cast<uint32_t>(shape_.queries), keys = static_cast<uint32_t>(shape_.keys);
+    uint32_t causal = shape_.causal ? 1 : 0;
+    // The kernel's exponentials are of two.
+    float scale = static_cast<float>(shape_.scale() * std::numbers::log2e);
+    void* list[] = {&q, &k, &v, &out, &heads, &group, &queries, &keys, &causal, &scale, nullptr};
+    return context_.launch_list(kernel, blocks, 1, static_cast<unsigned>(shape.warps) * 32,
+                                static_cast<unsigned>(shape.shared_bytes()), list);
+  }
+
   AttentionShape shape_;
   std::optional<CudnnGraph> graph_;
   AttentionExpected expected_;
@@ -67,8 +124,8 @@ Result<std::unique_ptr<PreparedOp>> prepare_attention(Device& device, const OpPa
 
 std::optional<std::string> attention_unsupported(const DeviceIdentity& device, const OpParams& params) {
   if (device.cc_major < 8)
-    return fmt::format("{} ({}.{}) has no fused attention in cuDNN; it comes with 8.0", device.name, device.cc_major,
-                       device.cc_minor);
+    return fmt::format("{} ({}.{}) has no fused attention, neither cuDNN's nor own; it comes with 8.0", device.name,
+                       device.cc_major, device.cc_minor);
   const int64_t heads = params.axis("heads"), kv_heads = params.axis("kv_heads");
   if (params.axis("head_dim") % 8 != 0)
     return fmt::format("cuDNN takes heads of a multiple of 8 elements, head_dim is {}", params.axis("head_dim"));

@@ -60,17 +60,18 @@ class RowsOp : public CudaOp {
   Fill number_fill() const { return {Fill::Kind::kUniform, params_.dtype, 1, 0}; }
 
   using Run = std::function<Status(const Kernel& kernel, unsigned grid, unsigned threads, int set)>;
-  // The kernel with every number of packs per thread that fits a row.
-  Status add_shapes(const char* name, const Run& run) {
+  // The kernel with every number of packs per thread that fits a row. `stays`: the one for blocks that take several
+  // rows, if that is another.
+  Status add_shapes(const char* name, const Run& run, const char* stays = nullptr) {
     for (const int items : kItems) {
       const unsigned threads = threads_for(items);
       if (threads > kThreadsMax || (items > 1 && threads_for(items / 2) == kThreadsMin)) continue;
       if (items == 8 && threads_for(4) <= kThreadsMax / 2) continue;
-      LLMPROF_ASSIGN(const Kernel kernel,
-                     context_.kernel({"rows.cu", {type_macro(params_.dtype), fmt::format("ITEMS={}", items)}}, name));
-      if (!context_.fits(kernel, threads)) continue;
-      add_grid(kernel, items, threads, false, run);
-      add_grid(kernel, items, threads, true, run);
+      const KernelSource source{"rows.cu", {type_macro(params_.dtype), fmt::format("ITEMS={}", items)}};
+      for (const bool persistent : {false, true}) {
+        LLMPROF_ASSIGN(const Kernel kernel, context_.kernel(source, persistent && stays != nullptr ? stays : name));
+        if (context_.fits(kernel, threads)) add_grid(kernel, items, threads, persistent, run);
+      }
     }
     if (!candidates().empty()) return {};
     return fail(fmt::format("rows of {} elements do not fit the registers of a block", columns_), {},
@@ -155,10 +156,13 @@ class LayernormGeluOp : public RowsOp {
   Status prepare() {
     LLMPROF_CHECK(set_shape("tokens", "hidden"));
     LLMPROF_CHECK(begin({matrix("out", Role::kOutput), matrix("x", Role::kInput), vector("gain"), vector("bias")}));
-    return add_shapes("layernorm_gelu", [this](const Kernel& kernel, unsigned grid, unsigned threads, int set) {
-      return context_.launch(kernel, grid, threads, at(set, 1), at(set, 2), at(set, 3), at(set, 0), row_count(), packs_,
-                             kEpsilon);
-    });
+    return add_shapes(
+        "layernorm_gelu",
+        [this](const Kernel& kernel, unsigned grid, unsigned threads, int set) {
+          return context_.launch(kernel, grid, threads, at(set, 1), at(set, 2), at(set, 3), at(set, 0), row_count(),
+                                 packs_, kEpsilon);
+        },
+        "layernorm_gelu_stays");
   }
 
  protected:
