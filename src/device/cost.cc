@@ -5,39 +5,7 @@ namespace {
 
 double axis(const OpParams& params, std::string_view name) { return static_cast<double>(params.axis(name)); }
 
-// As gemm_out_dtype of the reference has it.
-double out_bytes(DType dtype) {
-  switch (dtype) {
-    case DType::kInt8:
-    case DType::kTf32:
-      return 4;
-    case DType::kFp8:
-    case DType::kFp4:
-      return 2;
-    default:
-      return dtype_bytes(dtype);
-  }
-}
-
 }  // namespace
-
-Cost gemm_cost(const OpParams& params) {
-  const double m = axis(params, "m"), n = axis(params, "n"), k = axis(params, "k");
-  const double bytes = dtype_bytes(params.dtype);
-  Cost cost;
-  cost.flops = 2 * m * n * k;
-  cost.read_bytes = (m * k + n * k) * bytes;
-  cost.write_bytes = m * n * out_bytes(params.dtype);
-  cost.matrix = true;
-  return cost;
-}
-
-int64_t gemm_footprint(const OpParams& params) {
-  const Cost cost = gemm_cost(params);
-  // Libraries keep a copy of the weights in a layout of their own.
-  const double packed = axis(params, "n") * axis(params, "k") * dtype_bytes(params.dtype);
-  return static_cast<int64_t>(cost.bytes() + packed);
-}
 
 Cost memory_cost(const OpParams& params) {
   const double bytes = axis(params, "bytes");

@@ -1,8 +1,6 @@
-// What operations cost: FLOPs, with a multiply-add as two, and the least traffic, each operand once. The formulas are
-// those that recordings are judged by (derive/work_formulas.h), so that a kernel is held to the same measure here and
-// there.
+// What operations cost that measure the device itself: FLOPs, with a multiply-add as two, and the least traffic, each
+// operand once.
 //
-//   gemm        2 m n k FLOPs; reads m k + n k elements, writes m n
 //   memory      bytes of one array: read n, write n, copy n + n, triad 2 n + n with 2 FLOPs per element
 //   registers   the FLOPs that were asked for; no memory
 #pragma once
@@ -13,10 +11,8 @@
 
 namespace llmprof::device {
 
-Cost gemm_cost(const OpParams& params);       // axes m, n, k
 Cost memory_cost(const OpParams& params);     // axis bytes; variants read, write, copy, triad; fp32
 Cost registers_cost(const OpParams& params);  // axis mflop
-int64_t gemm_footprint(const OpParams& params);
 int64_t memory_footprint(const OpParams& params);
 int64_t registers_footprint(const OpParams& params);
 

@@ -20,6 +20,9 @@ float of_bf16(u16 v) { return llmprof::device::from_bf16(v); }
 namespace kernels_fill {
 #include "device/cuda/kernels/fill.cu"
 }
+namespace kernels_product {
+#include "device/cuda/kernels/product.cu"
+}
 namespace kernels_timing {
 #include "device/cuda/kernels/timing.cu"
 }
@@ -159,6 +162,8 @@ std::map<std::pair<std::string, std::string>, Launch> make_table() {
   EMULATE("fill.cu", kernels_fill, fill_index)
   EMULATE("fill.cu", kernels_fill, fill_scaled_fp32)
   EMULATE("fill.cu", kernels_fill, fill_scaled_bf16)
+  EMULATE("product.cu", kernels_product, scale_sums_int32)
+  EMULATE("product.cu", kernels_product, scale_sums_fp32)
   EMULATE("timing.cu", kernels_timing, stamp)
   EMULATE("timing.cu", kernels_timing, flush_read)
   EMULATE("timing.cu", kernels_timing, empty)

@@ -1,4 +1,5 @@
-// The part of fake_cuda that multiplies: cuBLASLt's calls on column-major matrices in host memory, in double.
+// The part of fake_cuda that multiplies: calls of cuBLASLt and cuBLAS on column-major matrices in host memory, in
+// double.
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -32,6 +33,8 @@ struct FakeLayout {
   int type;
   uint64_t rows, cols;
   int64_t ld;
+  int32_t batch = 1;
+  int64_t stride = 0;  // in elements
 };
 
 DType type_of(int type) {
@@ -78,22 +81,36 @@ void put(DType type, void* at, uint64_t index, double value) {
   }
 }
 
+const void* element(const FakeLayout& layout, const void* data, int64_t product) {
+  const double bytes = dtype_bytes(type_of(layout.type));
+  return static_cast<const char*>(data) + static_cast<int64_t>(static_cast<double>(product * layout.stride) * bytes);
+}
+
 struct Product {
   FakeDesc desc;
   FakeLayout a, b, d;
-  const void *a_data, *b_data;
+  const void *a_data, *b_data, *c_data;
   void* d_data;
-  bool wrong;
+  bool adds_c, wrong;
 
   void run() const {
+    for (int64_t product = 0; product < d.batch; ++product)
+      run_one(element(a, a_data, product), element(b, b_data, product), element(d, c_data, product),
+              const_cast<void*>(element(d, d_data, product)));
+  }
+
+  // What a row or column is multiplied by, beside one factor for all.
+  double scale_of(int attribute, int mode, uint64_t index) const {
+    const float* factor = desc.get<const float*>(attribute, nullptr);
+    if (factor == nullptr) return 1;
+    return static_cast<double>(desc.get<int32_t>(mode, cublas::kScaleScalar) == cublas::kScaleOuterVec ? factor[index]
+                                                                                                       : *factor);
+  }
+
+  void run_one(const void* a_data, const void* b_data, const void* c_data, void* d_data) const {
     const bool a_transposed = desc.get<int>(cublas::kMatmulTransA, 0) != 0;
     const bool b_transposed = desc.get<int>(cublas::kMatmulTransB, 0) != 0;
     const uint64_t depth = a_transposed ? a.rows : a.cols;
-    double scale = 1;
-    for (const int attribute : {kMatmulAScale, kMatmulBScale}) {
-      const float* factor = desc.get<const float*>(attribute, nullptr);
-      if (factor != nullptr) scale *= static_cast<double>(*factor);
-    }
     const uint32_t epilogue = desc.get<uint32_t>(cublas::kMatmulEpilogue, kEpilogueDefault);
     const void* bias = desc.get<const void*>(kMatmulBiasPointer, nullptr);
     const bool round = desc.compute == cublas::kCompute32FFastTf32;
@@ -108,8 +125,11 @@ struct Product {
         double sum = 0;
         for (uint64_t k = 0; k < depth; ++k)
           sum += at(a, a_data, a_transposed, row, k) * at(b, b_data, b_transposed, k, col);
-        sum *= scale;
-        if ((epilogue & kEpilogueBias) != 0) sum += device::element_at(type_of(d.type), bias, row);
+        sum *= scale_of(kMatmulAScale, cublas::kMatmulAScaleMode, row) *
+               scale_of(kMatmulBScale, cublas::kMatmulBScaleMode, col);
+        if (adds_c) sum += device::element_at(type_of(d.type), c_data, col * static_cast<uint64_t>(d.ld) + row);
+        if ((epilogue & kEpilogueBias) != 0)
+          sum += device::element_at(type_of(desc.get<int32_t>(kMatmulBiasType, d.type)), bias, row);
         if ((epilogue & kEpilogueGelu) != 0)
           sum = 0.5 * sum * (1 + std::tanh(0.7978845608028654 * (sum + 0.044715 * sum * sum * sum)));
         put(type_of(d.type), d_data, col * static_cast<uint64_t>(d.ld) + row, sum);
@@ -117,6 +137,14 @@ struct Product {
     }
   }
 };
+
+Status launch(Product product) {
+  // A captured graph may run it any number of times, so it stays to the end.
+  static std::vector<std::unique_ptr<Product>> kept;
+  kept.push_back(std::make_unique<Product>(std::move(product)));
+  const int result = cuLaunchHostWork([](void* data) { static_cast<Product*>(data)->run(); }, kept.back().get());
+  return result == 0 ? kSuccess : kExecutionFailed;
+}
 
 FakeDesc& desc_of(MatmulDesc desc) { return *reinterpret_cast<FakeDesc*>(desc); }
 FakeLayout& layout_of(Layout layout) { return *reinterpret_cast<FakeLayout*>(layout); }
@@ -156,7 +184,12 @@ Status cublasLtMatrixLayoutDestroy(Layout layout) {
   delete &layout_of(layout);
   return kSuccess;
 }
-Status cublasLtMatrixLayoutSetAttribute(Layout, int, const void*, size_t) { return kSuccess; }
+Status cublasLtMatrixLayoutSetAttribute(Layout layout, int attribute, const void* value, size_t bytes) {
+  FakeLayout& of = layout_of(layout);
+  if (attribute == cublas::kLayoutBatchCount && bytes == sizeof of.batch) std::memcpy(&of.batch, value, bytes);
+  if (attribute == kLayoutBatchStride && bytes == sizeof of.stride) std::memcpy(&of.stride, value, bytes);
+  return kSuccess;
+}
 Status cublasLtMatmulPreferenceCreate(Preference* preference) {
   *preference = reinterpret_cast<Preference>(fake_cuda_script());
   return kSuccess;
@@ -174,16 +207,51 @@ Status cublasLtMatmulAlgoGetHeuristic(Handle, MatmulDesc, Layout, Layout, Layout
   return static_cast<Status>(script.heuristic_status);
 }
 Status cublasLtMatmul(Handle, MatmulDesc desc, const void*, const void* a, Layout a_layout, const void* b,
-                      Layout b_layout, const void*, const void*, Layout, void* d, Layout d_layout, const Algo* algo,
-                      void*, size_t, Stream) {
+                      Layout b_layout, const void* beta, const void* c, Layout, void* d, Layout d_layout,
+                      const Algo* algo, void*, size_t, Stream) {
   const FakeCudaScript& script = *fake_cuda_script();
-  // A captured graph may run it any number of times, so it stays to the end.
-  static std::vector<std::unique_ptr<Product>> kept;
-  kept.push_back(
-      std::make_unique<Product>(Product{desc_of(desc), layout_of(a_layout), layout_of(b_layout), layout_of(d_layout), a,
-                                        b, d, static_cast<int>(algo->data[0]) == script.wrong_algorithm}));
-  const int result = cuLaunchHostWork([](void* data) { static_cast<Product*>(data)->run(); }, kept.back().get());
-  return result == 0 ? kSuccess : kExecutionFailed;
+  const float zero = 0;
+  const bool adds_c = desc_of(desc).scale == cublas::kR32F && std::memcmp(beta, &zero, sizeof zero) != 0;
+  return launch({desc_of(desc), layout_of(a_layout), layout_of(b_layout), layout_of(d_layout), a, b, c, d, adds_c,
+                 static_cast<int>(algo->data[0]) == script.wrong_algorithm});
+}
+
+// cuBLAS: groups of matrices, whose sizes the host has and whose addresses lie on the device.
+int cublasCreate_v2(void** handle) {
+  *handle = fake_cuda_script();
+  return kSuccess;
+}
+int cublasDestroy_v2(void*) { return kSuccess; }
+int cublasGetVersion_v2(void*, int* version) {
+  *version = 120804;
+  return kSuccess;
+}
+int cublasSetStream_v2(void*, void*) { return kSuccess; }
+int cublasSetWorkspace_v2(void*, void*, size_t) { return kSuccess; }
+int cublasGemmGroupedBatchedEx(void*, const int* a_transposes, const int* b_transposes, const int* m, const int* n,
+                               const int* k, const void*, const void* const* a, int a_type, const int* lda,
+                               const void* const* b, int b_type, const int* ldb, const void*, void* const* c,
+                               int c_type, const int* ldc, int groups, const int* group_size, int) {
+  const auto layout = [](int type, int rows, int cols, int ld) {
+    return FakeLayout{type, static_cast<uint64_t>(rows), static_cast<uint64_t>(cols), ld};
+  };
+  for (int group = 0, matrix = 0; group < groups; ++group) {
+    FakeDesc desc;
+    const auto set = [&](int attribute, int value) {
+      const char* from = reinterpret_cast<const char*>(&value);
+      desc.values[attribute].assign(from, from + sizeof value);
+    };
+    set(cublas::kMatmulTransA, a_transposes[group]);
+    set(cublas::kMatmulTransB, b_transposes[group]);
+    const bool a_across = a_transposes[group] != 0, b_across = b_transposes[group] != 0;
+    const FakeLayout left = layout(a_type, a_across ? k[group] : m[group], a_across ? m[group] : k[group], lda[group]);
+    const FakeLayout right = layout(b_type, b_across ? n[group] : k[group], b_across ? k[group] : n[group], ldb[group]);
+    for (int i = 0; i < group_size[group]; ++i, ++matrix)
+      if (launch({desc, left, right, layout(c_type, m[group], n[group], ldc[group]), a[matrix], b[matrix], c[matrix],
+                  c[matrix], false, false}) != kSuccess)
+        return kExecutionFailed;
+  }
+  return kSuccess;
 }
 
 #pragma GCC visibility pop

@@ -7,21 +7,6 @@
 namespace llmprof::device {
 namespace {
 
-TEST(Cost, Gemm) {
-  const std::vector<std::pair<std::string_view, int64_t>> axes = {{"m", 16}, {"n", 4096}, {"k", 14336}};
-  Cost cost = gemm_cost(params_of(axes, DType::kBf16));
-  EXPECT_EQ(cost.flops, 1'879'048'192.0);
-  EXPECT_EQ(cost.read_bytes, 458'752.0 + 117'440'512.0);
-  EXPECT_EQ(cost.write_bytes, 131'072.0);
-  EXPECT_TRUE(cost.matrix);
-  // Integers are added up in 32 bits, 8-bit floats stored as bf16, TF32 lies in memory as FP32.
-  cost = gemm_cost(params_of(axes, DType::kInt8));
-  EXPECT_EQ(cost.read_bytes, 229'376.0 + 58'720'256.0);
-  EXPECT_EQ(cost.write_bytes, 262'144.0);
-  EXPECT_EQ(gemm_cost(params_of(axes, DType::kFp8)).write_bytes, 131'072.0);
-  EXPECT_EQ(gemm_cost(params_of(axes, DType::kTf32)).bytes(), gemm_cost(params_of(axes, DType::kFp32)).bytes());
-}
-
 TEST(Cost, Memory) {
   const std::vector<std::pair<std::string_view, int64_t>> axes = {{"bytes", 4000}};
   const auto cost = [&](const char* variant) { return memory_cost(params_of(axes, DType::kFp32, variant)); };

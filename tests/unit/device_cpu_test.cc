@@ -311,11 +311,8 @@ class WrongGemm : public testing::Test {
   }
   float* out() { return static_cast<float*>(out_->address()); }
   Check check() {
-    GemmOperands operands{*a_, *w_, *out_};
-    operands.m = kM;
-    operands.n = kN;
-    operands.k = kK;
-    const Result<Check> check = check_gemm(*device_, operands, 5);
+    const Product product{{0, kM}, kN, kK};
+    const Result<Check> check = check_gemm(*device_, {*a_, *w_, *out_, product}, 5);
     EXPECT_TRUE(check);
     return *check;
   }

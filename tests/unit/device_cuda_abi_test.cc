@@ -6,6 +6,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "device/abi/cublas_abi.h"
 #include "device/abi/cublaslt_abi.h"
 #include "device/abi/cuda_abi.h"
 #include "device/abi/nvrtc_abi.h"
@@ -17,6 +18,10 @@
 #if __has_include(<nvrtc.h>)
 #define LLMPROF_HAS_NVRTC 1
 #include <nvrtc.h>
+#endif
+#if __has_include(<cublas_v2.h>)
+#define LLMPROF_HAS_CUBLAS
+#include <cublas_v2.h>
 #endif
 #if __has_include(<cublasLt.h>)
 #define LLMPROF_HAS_CUBLASLT 1
@@ -122,6 +127,16 @@ LLMPROF_SAME(nvrtc_abi::kOutOfMemory, NVRTC_ERROR_OUT_OF_MEMORY);
 LLMPROF_SAME(nvrtc_abi::kInvalidOption, NVRTC_ERROR_INVALID_OPTION);
 LLMPROF_SAME(nvrtc_abi::kCompilation, NVRTC_ERROR_COMPILATION);
 LLMPROF_SAME(nvrtc_abi::kBuiltinFailure, NVRTC_ERROR_BUILTIN_OPERATION_FAILURE);
+#endif
+
+#ifdef LLMPROF_HAS_CUBLAS
+#define LLMPROF_COMPARE(member, name, parameters) \
+  static_assert(SameFunction<decltype(cublas_abi::Api::member), decltype(&name)>::value, #name);
+LLMPROF_CUBLAS_FUNCTIONS(LLMPROF_COMPARE)
+#if CUBLAS_VERSION >= 120500
+LLMPROF_CUBLAS_GROUPED(LLMPROF_COMPARE)
+#endif
+#undef LLMPROF_COMPARE
 #endif
 
 #ifdef LLMPROF_HAS_CUBLASLT

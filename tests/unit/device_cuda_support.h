@@ -20,7 +20,8 @@ namespace llmprof::device::cuda {
 class FakeGpu : public testing::Test {
  protected:
   void SetUp() override {
-    for (const char* variable : {kEnvCuda, kEnvNvrtc, kEnvCublasLt, kEnvCudnn}) setenv(variable, LLMPROF_FAKE_CUDA, 1);
+    for (const char* variable : {kEnvCuda, kEnvNvrtc, kEnvCublasLt, kEnvCublas, kEnvCudnn})
+      setenv(variable, LLMPROF_FAKE_CUDA, 1);
     setenv("LLMPROF_NVML", "/nowhere/libnvidia-ml.so", 1);
     setenv("XDG_CACHE_HOME", cache_.path().c_str(), 1);
     void* const library = dlopen(LLMPROF_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
@@ -30,7 +31,8 @@ class FakeGpu : public testing::Test {
   }
   void TearDown() override {
     device_.reset();
-    for (const char* variable : {kEnvCuda, kEnvNvrtc, kEnvCublasLt, kEnvCudnn, "LLMPROF_NVML", "XDG_CACHE_HOME"})
+    for (const char* variable :
+         {kEnvCuda, kEnvNvrtc, kEnvCublasLt, kEnvCublas, kEnvCudnn, "LLMPROF_NVML", "XDG_CACHE_HOME"})
       unsetenv(variable);
   }
   CudaDevice& open() {

@@ -1,4 +1,6 @@
 // Every operation that can be measured: a row each.
+#include <fmt/format.h>
+
 #include <array>
 
 #include "device/attention_costs.h"
@@ -7,6 +9,7 @@
 #include "device/cuda/ops/ops.h"
 #include "device/library_costs.h"
 #include "device/op.h"
+#include "device/product.h"
 #include "device/row_costs.h"
 
 namespace llmprof::device {
@@ -17,6 +20,16 @@ constexpr std::array kGemmAxes = {Axis{"m", 4096, "rows of the activations: toke
                                   Axis{"k", 4096, "columns of both: inputs"}};
 constexpr std::array kGemmTypes = {DType::kBf16, DType::kFp32, DType::kTf32, DType::kFp16,
                                    DType::kFp64, DType::kFp8,  DType::kInt8};
+constexpr std::array<std::string_view, 4> kGemmVariants = {"plain", "bias", "bias_gelu", "residual"};
+constexpr std::array kBatchedAxes = {Axis{"batch", 32, "products"}, Axis{"m", 512, "rows of each"},
+                                     Axis{"n", 512, "outputs of each"}, Axis{"k", 128, "inputs of each"}};
+constexpr std::array kBatchedTypes = {DType::kBf16, DType::kFp32, DType::kTf32, DType::kFp16};
+constexpr std::array kW8a8Types = {DType::kFp8, DType::kInt8};
+constexpr std::array kGroupedAxes = {Axis{"rows", 4096, "of all groups: tokens times the experts of each"},
+                                     Axis{"groups", 8, "weights of their own: experts"}, Axis{"n", 14336, "outputs"},
+                                     Axis{"k", 4096, "inputs"}};
+constexpr std::array kGroupedTypes = {DType::kBf16, DType::kFp16, DType::kFp32};
+constexpr std::array<std::string_view, 2> kGroupedVariants = {"even", "skewed"};
 constexpr std::array kMemoryAxes = {Axis{"bytes", 256 << 20, "of each array"}};
 constexpr std::array kMemoryTypes = {DType::kFp32};
 constexpr std::array<std::string_view, 4> kMemoryVariants = {"copy", "read", "write", "triad"};
@@ -74,7 +87,25 @@ constexpr std::array kMemcpyAxes = {Axis{"bytes", 256 << 20, "of one copy"}};
 constexpr std::array<std::string_view, 4> kMemcpyVariants = {"h2d", "d2h", "h2d_pageable", "d2h_pageable"};
 
 std::optional<std::string> unsupported_gemm(const DeviceIdentity& device, const OpParams& params) {
+  const bool cpu = device.kind == DeviceKind::kCpu;
+  if (auto why = cpu ? cpu::gemm_unsupported(params) : cuda::gemm_unsupported(device, params)) return why;
+  return cpu ? cpu::gemm_epilogue_unsupported(params) : cuda::gemm_epilogue_unsupported(params);
+}
+
+std::optional<std::string> unsupported_batched(const DeviceIdentity& device, const OpParams& params) {
   if (device.kind == DeviceKind::kCpu) return cpu::gemm_unsupported(params);
+  return cuda::gemm_unsupported(device, params);
+}
+
+std::optional<std::string> unsupported_w8a8(const DeviceIdentity& device, const OpParams& params) {
+  if (device.kind == DeviceKind::kCpu) return cpu::gemm_unsupported(params);
+  return cuda::gemm_w8a8_unsupported(device, params);
+}
+
+std::optional<std::string> unsupported_grouped(const DeviceIdentity& device, const OpParams& params) {
+  if (params.axis("groups") > 4096) return fmt::format("at most 4096 groups, found {}", params.axis("groups"));
+  if (device.kind == DeviceKind::kCpu) return cpu::gemm_unsupported(params);
+  if (params.dtype == DType::kFp32) return "groups are multiplied in bf16 and fp16 on a GPU";
   return cuda::gemm_unsupported(device, params);
 }
 
@@ -138,16 +169,32 @@ Cost launch_cost(const OpParams&) { return {}; }
 int64_t launch_footprint(const OpParams&) { return 0; }
 
 constexpr std::array kOperations = {
-    Operation{"gemm",
-              "linear layer: activations [m, k] times weights [n, k]",
-              kGemmAxes,
-              kGemmTypes,
-              {},
-              gemm_cost,
-              gemm_footprint,
-              unsupported_gemm,
-              cpu::prepare_gemm,
+    Operation{"gemm", "linear layer: activations [m, k] times weights [n, k]", kGemmAxes, kGemmTypes, kGemmVariants,
+              product_cost_of<gemm_product>, product_footprint_of<gemm_product>, unsupported_gemm, cpu::prepare_gemm,
               cuda::prepare_gemm},
+    Operation{"gemm_batched",
+              "products of one shape side by side",
+              kBatchedAxes,
+              kBatchedTypes,
+              {},
+              product_cost_of<gemm_batched_product>,
+              product_footprint_of<gemm_batched_product>,
+              unsupported_batched,
+              cpu::prepare_gemm_batched,
+              cuda::prepare_gemm_batched},
+    Operation{"gemm_w8a8",
+              "linear layer in 8 bits with a scale per row of activations and weights, to bf16",
+              kGemmAxes,
+              kW8a8Types,
+              {},
+              product_cost_of<gemm_w8a8_product>,
+              product_footprint_of<gemm_w8a8_product>,
+              unsupported_w8a8,
+              cpu::prepare_gemm_w8a8,
+              cuda::prepare_gemm_w8a8},
+    Operation{"gemm_grouped", "linear layers of experts, each with rows of its own", kGroupedAxes, kGroupedTypes,
+              kGroupedVariants, product_cost_of<gemm_grouped_product>, product_footprint_of<gemm_grouped_product>,
+              unsupported_grouped, cpu::prepare_gemm_grouped, cuda::prepare_gemm_grouped},
     Operation{"memory", "arrays read, written, copied, or two of them combined", kMemoryAxes, kMemoryTypes,
               kMemoryVariants, memory_cost, memory_footprint, unsupported_memory, cpu::prepare_memory,
               cuda::prepare_memory},

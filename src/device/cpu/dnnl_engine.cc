@@ -21,11 +21,11 @@ Result<std::unique_ptr<DnnlEngine>> DnnlEngine::open() {
   return made;
 }
 
-Result<std::vector<DnnlPrimitive>> DnnlEngine::ways(const_dnnl_op_desc_t operation, size_t most,
-                                                    const char* what) const {
+Result<std::vector<DnnlPrimitive>> DnnlEngine::ways(const_dnnl_op_desc_t operation, size_t most, const char* what,
+                                                    const_dnnl_primitive_attr_t attributes) const {
   DnnlHandle<dnnl_primitive_desc_iterator_t> iterator(lib_.dnnl_primitive_desc_iterator_destroy);
   LLMPROF_CHECK(dnnl_ok(
-      lib_.dnnl_primitive_desc_iterator_create(iterator.out(), operation, nullptr, engine_.get(), nullptr), what));
+      lib_.dnnl_primitive_desc_iterator_create(iterator.out(), operation, attributes, engine_.get(), nullptr), what));
   std::vector<DnnlPrimitive> all;
   do {
     DnnlPrimitive way;

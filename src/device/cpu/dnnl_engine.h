@@ -29,8 +29,10 @@ class DnnlEngine {
   static Result<std::unique_ptr<DnnlEngine>> open();
 
   // Up to `most` ways to do what `operation` (a descriptor of the library) says, its own choice first. Those that the
-  // library calls its reference, which are slower by orders of magnitude, only where there is no other. Error: none.
-  Result<std::vector<DnnlPrimitive>> ways(const_dnnl_op_desc_t operation, size_t most, const char* what) const;
+  // library calls its reference, which are slower by orders of magnitude, only where there is no other. `attributes`:
+  // what is done behind it; null: nothing. Error: none.
+  Result<std::vector<DnnlPrimitive>> ways(const_dnnl_op_desc_t operation, size_t most, const char* what,
+                                          const_dnnl_primitive_attr_t attributes = nullptr) const;
   Result<DnnlMemory> memory(const dnnl_memory_desc_t& layout, void* address) const;
   // From one layout to another, at these addresses.
   Status reorder(const dnnl_memory_desc_t& from, void* from_address, const dnnl_memory_desc_t& to,

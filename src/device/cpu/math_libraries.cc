@@ -66,6 +66,13 @@ OneDnn load_one_dnn() {
   take(table.dnnl_primitive_execute, "dnnl_primitive_execute");
   take(table.dnnl_primitive_destroy, "dnnl_primitive_destroy");
   take(table.dnnl_reorder_primitive_desc_create, "dnnl_reorder_primitive_desc_create");
+  take(table.dnnl_primitive_attr_create, "dnnl_primitive_attr_create");
+  take(table.dnnl_primitive_attr_destroy, "dnnl_primitive_attr_destroy");
+  take(table.dnnl_primitive_attr_set_post_ops, "dnnl_primitive_attr_set_post_ops");
+  take(table.dnnl_post_ops_create, "dnnl_post_ops_create");
+  take(table.dnnl_post_ops_destroy, "dnnl_post_ops_destroy");
+  take(table.dnnl_post_ops_append_eltwise, "dnnl_post_ops_append_eltwise");
+  take(table.dnnl_post_ops_append_binary, "dnnl_post_ops_append_binary");
   if (!table.missing.empty()) return table;
   library.keep_open();
   const dnnl_version_t* version = table.dnnl_version();

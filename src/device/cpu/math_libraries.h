@@ -42,6 +42,13 @@ struct OneDnn {
   decltype(&::dnnl_primitive_execute) dnnl_primitive_execute = nullptr;
   decltype(&::dnnl_primitive_destroy) dnnl_primitive_destroy = nullptr;
   decltype(&::dnnl_reorder_primitive_desc_create) dnnl_reorder_primitive_desc_create = nullptr;
+  decltype(&::dnnl_primitive_attr_create) dnnl_primitive_attr_create = nullptr;
+  decltype(&::dnnl_primitive_attr_destroy) dnnl_primitive_attr_destroy = nullptr;
+  decltype(&::dnnl_primitive_attr_set_post_ops) dnnl_primitive_attr_set_post_ops = nullptr;
+  decltype(&::dnnl_post_ops_create) dnnl_post_ops_create = nullptr;
+  decltype(&::dnnl_post_ops_destroy) dnnl_post_ops_destroy = nullptr;
+  decltype(&::dnnl_post_ops_append_eltwise) dnnl_post_ops_append_eltwise = nullptr;
+  decltype(&::dnnl_post_ops_append_binary) dnnl_post_ops_append_binary = nullptr;
   std::string version, path;
   std::string missing;  // why it cannot be used; empty if it can
 };

@@ -38,6 +38,7 @@ Result<std::unique_ptr<Context>> Context::open(int ordinal) {
 
 Context::~Context() {
   if (cudnn_ && *cudnn_) (*cudnn_)->library.api.destroy((*cudnn_)->handle);
+  if (cublas_ && *cublas_) (*cublas_)->library.api.destroy((*cublas_)->handle);
   if (cublaslt_ && *cublaslt_) {
     (*cublaslt_)->library.api.destroy((*cublaslt_)->handle);
     api().memory_free((*cublaslt_)->workspace);
@@ -133,6 +134,32 @@ Result<const CublasLt*> Context::cublaslt() {
   }
   if (!*cublaslt_) return tl::unexpected<Error>(cublaslt_->error());
   return &**cublaslt_;
+}
+
+Result<const Cublas*> Context::cublas() {
+  if (!cublas_) {
+    LLMPROF_ASSIGN(const CublasLt* lt, cublaslt());
+    Result<CublasLibrary> library = open_cublas();
+    if (!library) {
+      cublas_ = Result<Cublas>(tl::unexpected<Error>(std::move(library.error())));
+    } else {
+      Cublas cublas;
+      cublas.library = std::move(*library);
+      const cublas_abi::Api& functions = cublas.library.api;
+      int version = 0, status = functions.create(&cublas.handle);
+      if (status == cublas::kSuccess)
+        status = functions.set_stream(cublas.handle, reinterpret_cast<cublas_abi::Stream>(stream_));
+      if (status == cublas::kSuccess)
+        status = functions.set_workspace(cublas.handle, reinterpret_cast<void*>(lt->workspace), lt->workspace_bytes);
+      if (status == cublas::kSuccess) status = functions.version(cublas.handle, &version);
+      if (status != cublas::kSuccess)
+        return fail(fmt::format("cuBLAS did not start: status {}", status), cublas.library.about.path);
+      cublas.library.about.version = fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+      cublas_ = Result<Cublas>(std::move(cublas));
+    }
+  }
+  if (!*cublas_) return tl::unexpected<Error>(cublas_->error());
+  return &**cublas_;
 }
 
 Result<const Cudnn*> Context::cudnn() {

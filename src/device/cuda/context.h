@@ -1,5 +1,5 @@
-// One GPU as operations see it: its primary context, one stream, own kernels, cuBLASLt and cuDNN. Opened with the
-// driver alone; the others are opened when they are first asked for, so that each missing library costs only what
+// One GPU as operations see it: its primary context, one stream, own kernels, cuBLASLt, cuBLAS and cuDNN. Opened with
+// the driver alone; the others are opened when they are first asked for, so that each missing library costs only what
 // needs it.
 //
 // One thread uses a context, and it is current on that thread. Everything is enqueued on stream().
@@ -29,6 +29,12 @@ struct CublasLt {
   cublaslt_abi::Handle handle = nullptr;
   cuda_abi::DevicePtr workspace = 0;
   size_t workspace_bytes = 0;
+};
+
+// cuBLAS with its handle, on the context's stream and with cuBLASLt's workspace; freed with its context.
+struct Cublas {
+  CublasLibrary library;
+  cublas_abi::Handle handle = nullptr;
 };
 
 // cuDNN with its handle, on the context's stream; freed with its context.
@@ -77,6 +83,7 @@ class Context {
 
   Result<const NvrtcLibrary*> nvrtc();
   Result<const CublasLt*> cublaslt();
+  Result<const Cublas*> cublas();
   Result<const Cudnn*> cudnn();
 
  private:
@@ -90,6 +97,7 @@ class Context {
   std::optional<Error> lost_;
   std::optional<Result<NvrtcLibrary>> nvrtc_;
   std::optional<Result<CublasLt>> cublaslt_;
+  std::optional<Result<Cublas>> cublas_;
   std::optional<Result<Cudnn>> cudnn_;
   std::map<std::string, cuda_abi::Module> modules_;
   std::map<std::string, Error> broken_;  // sources that do not compile: said again, not tried again

@@ -89,6 +89,14 @@ Wanted wanted_cublaslt() {
   return wanted;
 }
 
+Wanted wanted_cublas() {
+  Wanted wanted = wanted_cublaslt();
+  wanted.title = "cuBLAS, NVIDIA's library of linear algebra";
+  wanted.search.file = "libcublas.so";
+  wanted.search.variable = kEnvCublas;
+  return wanted;
+}
+
 Wanted wanted_cudnn() {
   Wanted wanted;
   wanted.title = "cuDNN 9";
@@ -173,6 +181,20 @@ std::string load_cublaslt(const Opened& opened, int driver_version, CublasLtLibr
   lt.about = {"cuBLASLt", fmt::format("{}.{}.{}", lt.version / 10000, lt.version / 100 % 100, lt.version % 100),
               file_of(reinterpret_cast<void*>(lt.api.heuristic), opened.path)};
   return too_new(static_cast<int>(lt.version / 10000), driver_version);
+}
+
+std::string load_cublas(const Opened& opened, CublasLibrary& cublas) {
+  std::string missing, optional;
+#define LLMPROF_LOOK_UP(member, name, parameters) look_up(opened, #name, cublas.api.member, missing);
+  LLMPROF_CUBLAS_FUNCTIONS(LLMPROF_LOOK_UP)
+#undef LLMPROF_LOOK_UP
+#define LLMPROF_LOOK_UP(member, name, parameters) look_up(opened, #name, cublas.api.member, optional);
+  LLMPROF_CUBLAS_GROUPED(LLMPROF_LOOK_UP)
+#undef LLMPROF_LOOK_UP
+  if (!missing.empty()) return "it has no " + missing;
+  // Of a function that is never hooked.
+  cublas.about = {"cuBLAS", "", file_of(reinterpret_cast<void*>(cublas.api.set_workspace), opened.path)};
+  return {};
 }
 
 std::string load_cudnn(const Opened& opened, int driver_version, CudnnLibrary& cudnn) {
@@ -343,6 +365,13 @@ Result<CublasLtLibrary> open_cublaslt(int driver_version) {
   const auto load = [&](const Opened& opened) { return load_cublaslt(opened, driver_version, lt); };
   LLMPROF_CHECK(open_first(wanted_cublaslt(), load));
   return lt;
+}
+
+Result<CublasLibrary> open_cublas() {
+  CublasLibrary cublas;
+  const auto load = [&](const Opened& opened) { return load_cublas(opened, cublas); };
+  LLMPROF_CHECK(open_first(wanted_cublas(), load));
+  return cublas;
 }
 
 Result<CudnnLibrary> open_cudnn(int driver_version) {

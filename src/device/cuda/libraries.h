@@ -1,5 +1,5 @@
-// The CUDA driver, NVRTC, cuBLASLt and cuDNN, opened at run time. Nothing is opened twice in a process; a library stays
-// mapped, as all of them keep threads and exit handlers.
+// The CUDA driver, NVRTC, cuBLASLt, cuBLAS and cuDNN, opened at run time. Nothing is opened twice in a process; a
+// library stays mapped, as all of them keep threads and exit handlers.
 //
 // Functions are those of the copy that was opened, except where the recorder of `llmprof run` has a hook: the hook is
 // called then, so that a recorded benchmark shows its library calls as every program does.
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "device/abi/cublas_abi.h"
 #include "device/abi/cublaslt_abi.h"
 #include "device/abi/cuda_abi.h"
 #include "device/abi/cudnn_graph_abi.h"
@@ -22,6 +23,7 @@ namespace llmprof::device::cuda {
 constexpr const char* kEnvCuda = "LLMPROF_CUDA";
 constexpr const char* kEnvNvrtc = "LLMPROF_NVRTC";
 constexpr const char* kEnvCublasLt = "LLMPROF_CUBLASLT";
+constexpr const char* kEnvCublas = "LLMPROF_CUBLAS";
 constexpr const char* kEnvCudnn = "LLMPROF_CUDNN";
 
 struct DriverLibrary {
@@ -47,6 +49,13 @@ struct CublasLtLibrary {
   LibraryVersion about;
 };
 Result<CublasLtLibrary> open_cublaslt(int driver_version);
+
+struct CublasLibrary {
+  cublas_abi::Api api;
+  LibraryVersion about;  // the version is told with a handle only
+};
+// cuBLASLt should be open already: cuBLAS then finds the same copy by its name.
+Result<CublasLibrary> open_cublas();
 
 struct CudnnLibrary {
   cudnn_abi::Api api;

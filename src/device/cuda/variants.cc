@@ -5,7 +5,7 @@
 namespace llmprof::device::cuda {
 
 std::vector<KernelSource> every_kernel() {
-  std::vector<KernelSource> all = {{"fill.cu", {}}, {"timing.cu", {}}};
+  std::vector<KernelSource> all = {{"fill.cu", {}}, {"product.cu", {}}, {"timing.cu", {}}};
   for (const int unroll : {2, 4, 8}) all.push_back({"memory.cu", {fmt::format("UNROLL={}", unroll)}});
   for (const char* type : {"T=Bf16", "T=Fp16", "T=Fp32"}) {
     all.push_back({"elementwise.cu", {type}});

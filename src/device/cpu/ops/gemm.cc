@@ -1,8 +1,10 @@
+// Matrix products by oneDNN and OpenBLAS.
 #include "device/reference/gemm.h"
 
 #include <fmt/format.h>
 
 #include <limits>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -10,153 +12,133 @@
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/math_libraries.h"
 #include "device/cpu/ops/buffer_sets.h"
+#include "device/cpu/ops/dnnl_matmul.h"
 #include "device/cpu/ops/ops.h"
+#include "device/cpu/ops/scale_sums.h"
 
 namespace llmprof::device::cpu {
 namespace {
 
-using Memory = DnnlHandle<dnnl_memory_t>;
+// Buffers of a set, the latter three only of products that have them.
+enum : size_t { kA, kW, kOut, kBias, kResidual, kRowScales, kColumnScales };
 
-struct Shape {
-  int64_t m, n, k;
-  DType dtype, out_dtype;
-};
+size_t bytes_of(int64_t rows, int64_t columns, DType dtype) {
+  return static_cast<size_t>(rows) * static_cast<size_t>(columns) * static_cast<size_t>(dtype_bytes(dtype));
+}
 
-// One matmul of oneDNN with its buffers, of each set. `packed`: weights in the layout that oneDNN chooses, made from
-// those of the set when it is prepared; else as they lie, [n, k].
-class DnnlMatmul {
+// What a product does not have is one number: indices stay the same.
+std::vector<BufferPlan> buffers_of(const Product& product, uint64_t seed) {
+  const int64_t rows = product.rows(), n = product.n, k = product.k;
+  const auto vector = [&](bool has, int64_t of_rows, int64_t columns, DType dtype, uint64_t number) {
+    return BufferPlan{has ? bytes_of(of_rows, columns, dtype) : sizeof(float), has ? dtype : DType::kFp32, false,
+                      seed + number};
+  };
+  return {{bytes_of(rows, k, product.dtype), product.dtype, false, seed},
+          {bytes_of(product.groups() * n, k, product.dtype), product.dtype, false, seed + 1},
+          {bytes_of(rows, n, product.out_dtype), product.out_dtype, true, seed},
+          vector(product.bias, 1, n, product.out_dtype, 2),
+          vector(product.residual, rows, n, product.out_dtype, 3),
+          vector(product.scales, rows, 1, DType::kFp32, 4),
+          vector(product.scales, 1, n, DType::kFp32, 5)};
+}
+
+// What all of the family have.
+class ProductOp : public PreparedOp {
  public:
-  static Result<std::unique_ptr<DnnlMatmul>> make(const Shape& shape, bool packed) {
-    auto matmul = std::make_unique<DnnlMatmul>(packed);
-    LLMPROF_CHECK(matmul->prepare(shape));
-    return matmul;
-  }
-  explicit DnnlMatmul(bool packed) : packed_(packed) {}
+  ProductOp(CpuDevice& device, Product product, uint64_t seed)
+      : device_(device), product_(std::move(product)), seed_(seed), sets_(device, buffers_of(product_, seed)) {}
 
-  size_t packed_bytes() const { return packed_ ? lib_.dnnl_memory_desc_get_size(&weights_) : 0; }
-  // The layout that was chosen is the one that the weights have anyway.
-  bool as_they_lie() const { return lib_.dnnl_memory_desc_equal(&weights_, &plain_) != 0; }
+  std::vector<Candidate>& candidates() override { return candidates_; }
+  size_t bytes_per_set() const override { return sets_.bytes_per_set(); }
 
-  Status add_set(Device& device, const Buffer& a, const Buffer& w, const Buffer& out) {
-    Set set{Memory(lib_.dnnl_memory_destroy), Memory(lib_.dnnl_memory_destroy), Memory(lib_.dnnl_memory_destroy),
-            nullptr};
-    LLMPROF_CHECK(memory(set.a, source_, a.address()));
-    LLMPROF_CHECK(memory(set.out, out_, out.address()));
-    if (packed_) {
-      LLMPROF_ASSIGN(set.packed, device.allocate(packed_bytes()));
-      LLMPROF_CHECK(memory(set.w, weights_, set.packed->address()));
-      LLMPROF_CHECK(pack(w, set.w));
-    } else {
-      LLMPROF_CHECK(memory(set.w, weights_, w.address()));
+  Status prepare_sets(int sets) override {
+    for (int set = sets_.count(); set < sets; ++set) {
+      LLMPROF_CHECK(sets_.grow(set + 1));
+      LLMPROF_CHECK(set_made(set));
     }
-    sets_.push_back(std::move(set));
     return {};
   }
 
-  Status run(int index) {
-    const Set& set = sets_[static_cast<size_t>(index)];
-    const dnnl_exec_arg_t arguments[] = {
-        {DNNL_ARG_SRC, set.a.get()}, {DNNL_ARG_WEIGHTS, set.w.get()}, {DNNL_ARG_DST, set.out.get()}};
-    LLMPROF_CHECK(dnnl_ok(lib_.dnnl_primitive_execute(primitive_.get(), stream_.get(), 3, arguments), "multiply"));
-    return dnnl_ok(lib_.dnnl_stream_wait(stream_.get()), "wait for its stream");
+  Result<Check> check(size_t candidate) override {
+    LLMPROF_CHECK(sets_.poison(0));
+    LLMPROF_CHECK(candidates_[candidate].enqueue(0));
+    GemmOperands operands{sets_.at(0, kA), sets_.at(0, kW), sets_.at(0, kOut), product_};
+    if (product_.bias) operands.bias = &sets_.at(0, kBias);
+    if (product_.residual) operands.residual = &sets_.at(0, kResidual);
+    if (product_.scales) operands.row_scales = &sets_.at(0, kRowScales);
+    if (product_.scales) operands.column_scales = &sets_.at(0, kColumnScales);
+    if (!expected_) {
+      LLMPROF_ASSIGN(expected_, expect_gemm(device_, operands, seed_));
+    }
+    return check_gemm(device_, operands, *expected_);
   }
+
+ protected:
+  virtual Status set_made(int set) = 0;
+
+  MatmulShape shape_of(int64_t batch, int64_t rows) const {
+    MatmulShape shape;
+    shape.batch = batch;
+    shape.m = rows;
+    shape.n = product_.n;
+    shape.k = product_.k;
+    shape.dtype = product_.dtype;
+    shape.out_dtype = product_.scales ? gemm_out_dtype(product_.dtype) : product_.out_dtype;
+    shape.bias = product_.bias;
+    shape.gelu = product_.gelu;
+    shape.residual = product_.residual;
+    return shape;
+  }
+  // Of a set, from row `row` of group `group` on.
+  MatmulOperands operands_of(int set, int64_t group, int64_t row) const {
+    const auto at = [&](size_t index, int64_t rows, int64_t columns, DType dtype) {
+      return sets_.data<char>(set, index) + bytes_of(rows, columns, dtype);
+    };
+    MatmulOperands operands;
+    operands.a = at(kA, row, product_.k, product_.dtype);
+    operands.w = at(kW, group * product_.n, product_.k, product_.dtype);
+    operands.out = at(kOut, row, product_.n, product_.out_dtype);
+    if (product_.bias) operands.bias = sets_.data<char>(set, kBias);
+    if (product_.residual) operands.residual = at(kResidual, row, product_.n, product_.out_dtype);
+    return operands;
+  }
+
+  CpuDevice& device_;
+  Product product_;
+  uint64_t seed_;
+  BufferSets sets_;
+  std::vector<Candidate> candidates_;
 
  private:
-  struct Set {
-    Memory a, w, out;
-    std::unique_ptr<Buffer> packed;
-  };
-
-  Status prepare(const Shape& shape) {
-    LLMPROF_CHECK(dnnl_ok(lib_.dnnl_engine_create(engine_.out(), dnnl_cpu, 0), "open the CPU"));
-    LLMPROF_CHECK(
-        dnnl_ok(lib_.dnnl_stream_create(stream_.out(), engine_.get(), dnnl_stream_default_flags), "make a stream"));
-    const dnnl_dims_t a_dims = {shape.m, shape.k}, w_dims = {shape.k, shape.n}, out_dims = {shape.m, shape.n};
-    const dnnl_dims_t w_strides = {1, shape.k};
-    const dnnl_data_type_t type = dnnl_type(shape.dtype);
-    dnnl_memory_desc_t any{};
-    const Status described =
-        dnnl_ok(std::max({lib_.dnnl_memory_desc_init_by_tag(&source_, 2, a_dims, type, dnnl_ab),
-                          lib_.dnnl_memory_desc_init_by_tag(&out_, 2, out_dims, dnnl_type(shape.out_dtype), dnnl_ab),
-                          lib_.dnnl_memory_desc_init_by_strides(&plain_, 2, w_dims, type, w_strides),
-                          lib_.dnnl_memory_desc_init_by_tag(&any, 2, w_dims, type, dnnl_format_tag_any)}),
-                "describe the matrices");
-    LLMPROF_CHECK(described);
-    dnnl_matmul_desc_t operation{};
-    LLMPROF_CHECK(dnnl_ok(lib_.dnnl_matmul_desc_init(&operation, &source_, packed_ ? &any : &plain_, nullptr, &out_),
-                          "describe this product"));
-    DnnlHandle<dnnl_primitive_desc_t> description(lib_.dnnl_primitive_desc_destroy);
-    LLMPROF_CHECK(dnnl_ok(
-        lib_.dnnl_primitive_desc_create(description.out(), &operation, nullptr, engine_.get(), nullptr), "multiply"));
-    const dnnl_memory_desc_t* chosen = lib_.dnnl_primitive_desc_query_md(description.get(), dnnl_query_weights_md, 0);
-    if (chosen == nullptr) return fail("oneDNN does not say how it wants the weights");
-    weights_ = *chosen;
-    return dnnl_ok(lib_.dnnl_primitive_create(primitive_.out(), description.get()), "compile this product");
-  }
-
-  Status memory(Memory& made, const dnnl_memory_desc_t& description, void* address) {
-    return dnnl_ok(lib_.dnnl_memory_create(made.out(), &description, engine_.get(), address), "take a buffer");
-  }
-
-  Status pack(const Buffer& w, const Memory& to) {
-    Memory from(lib_.dnnl_memory_destroy);
-    LLMPROF_CHECK(memory(from, plain_, w.address()));
-    DnnlHandle<dnnl_primitive_desc_t> description(lib_.dnnl_primitive_desc_destroy);
-    LLMPROF_CHECK(dnnl_ok(lib_.dnnl_reorder_primitive_desc_create(description.out(), &plain_, engine_.get(), &weights_,
-                                                                  engine_.get(), nullptr),
-                          "pack the weights"));
-    DnnlHandle<dnnl_primitive_t> reorder(lib_.dnnl_primitive_destroy);
-    LLMPROF_CHECK(dnnl_ok(lib_.dnnl_primitive_create(reorder.out(), description.get()), "pack the weights"));
-    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, from.get()}, {DNNL_ARG_TO, to.get()}};
-    LLMPROF_CHECK(dnnl_ok(lib_.dnnl_primitive_execute(reorder.get(), stream_.get(), 2, arguments), "pack the weights"));
-    return dnnl_ok(lib_.dnnl_stream_wait(stream_.get()), "wait for its stream");
-  }
-
-  const OneDnn& lib_ = one_dnn();
-  bool packed_;
-  DnnlHandle<dnnl_engine_t> engine_{lib_.dnnl_engine_destroy};
-  DnnlHandle<dnnl_stream_t> stream_{lib_.dnnl_stream_destroy};
-  DnnlHandle<dnnl_primitive_t> primitive_{lib_.dnnl_primitive_destroy};
-  dnnl_memory_desc_t source_{}, out_{}, plain_{}, weights_{};
-  std::vector<Set> sets_;
+  std::optional<GemmExpected> expected_;
 };
 
-// Buffers of a set: a [m, k], w [n, k], out [m, n].
-std::vector<BufferPlan> buffers_of(const Shape& shape, uint64_t seed) {
-  const auto bytes = [](int64_t rows, int64_t columns, DType dtype) {
-    return static_cast<size_t>(rows) * static_cast<size_t>(columns) * static_cast<size_t>(dtype_bytes(dtype));
-  };
-  return {{bytes(shape.m, shape.k, shape.dtype), shape.dtype, false, seed},
-          {bytes(shape.n, shape.k, shape.dtype), shape.dtype, false, seed + 1},
-          {bytes(shape.m, shape.n, shape.out_dtype), shape.out_dtype, true, seed}};
-}
-
-class GemmOp : public PreparedOp {
+// One product, or a batch of them of one shape.
+class MatmulOp : public ProductOp {
  public:
-  GemmOp(CpuDevice& device, const Shape& shape, uint64_t seed)
-      : device_(device), shape_(shape), seed_(seed), sets_(device, buffers_of(shape, seed)) {}
+  using ProductOp::ProductOp;
 
   // Error only if there is no way at all.
-  Status choose() {
+  Status prepare() {
     std::string why;
-    if (shape_.dtype != DType::kFp64 && one_dnn().missing.empty()) {
+    if (product_.dtype != DType::kFp64 && one_dnn().missing.empty()) {
       for (const bool packed : {true, false}) {
-        Result<std::unique_ptr<DnnlMatmul>> matmul = DnnlMatmul::make(shape_, packed);
+        Result<std::unique_ptr<DnnlMatmul>> matmul =
+            DnnlMatmul::make(shape_of(product_.groups(), product_.rows_of(0)), packed);
         if (!matmul) {
           why = matmul.error().what;
           continue;
         }
         // Once is enough if both are the same.
         if (!packed && !matmuls_.empty() && matmuls_[0]->as_they_lie()) continue;
-        DnnlMatmul* const at = matmul->get();
-        matmuls_.push_back(std::move(*matmul));
-        candidates_.push_back({packed ? "oneDNN, packed weights" : "oneDNN", [at](int set) { return at->run(set); }});
+        add(packed ? "oneDNN, packed weights" : "oneDNN", std::move(*matmul));
       }
-    } else if (shape_.dtype != DType::kFp64) {
+    } else if (product_.dtype != DType::kFp64) {
       why = one_dnn().missing;
     }
-    const bool fits = std::max({shape_.m, shape_.n, shape_.k}) <= std::numeric_limits<int>::max();
-    if (shape_.dtype == DType::kFp64 || shape_.dtype == DType::kFp32) {
+    const bool plain = !product_.bias && !product_.residual;
+    const bool fits = std::max({product_.rows(), product_.n, product_.k}) <= std::numeric_limits<int>::max();
+    if (plain && (product_.dtype == DType::kFp64 || product_.dtype == DType::kFp32)) {
       if (open_blas().missing.empty() && fits)
         candidates_.push_back({"OpenBLAS", [this](int set) { return run_open_blas(set); }});
       else
@@ -166,54 +148,152 @@ class GemmOp : public PreparedOp {
     return prepare_sets(1);
   }
 
-  std::vector<Candidate>& candidates() override { return candidates_; }
-  size_t bytes_per_set() const override { return sets_.bytes_per_set(); }
-
-  Status prepare_sets(int sets) override {
-    for (int set = sets_.count(); set < sets; ++set) {
-      LLMPROF_CHECK(sets_.grow(set + 1));
-      for (const std::unique_ptr<DnnlMatmul>& matmul : matmuls_)
-        LLMPROF_CHECK(matmul->add_set(device_, sets_.at(set, 0), sets_.at(set, 1), sets_.at(set, 2)));
+ protected:
+  Status set_made(int set) override {
+    if (product_.scales) LLMPROF_CHECK(fill_scales(set));
+    for (const std::unique_ptr<DnnlMatmul>& matmul : matmuls_) {
+      MatmulOperands operands = operands_of(set, 0, 0);
+      if (product_.scales) operands.out = sums_->address();
+      LLMPROF_CHECK(matmul->add_set(device_, operands));
     }
     return {};
-  }
-
-  Result<Check> check(size_t candidate) override {
-    LLMPROF_CHECK(sets_.poison(0));
-    LLMPROF_CHECK(candidates_[candidate].enqueue(0));
-    GemmOperands operands{sets_.at(0, 0), sets_.at(0, 1), sets_.at(0, 2)};
-    operands.m = shape_.m;
-    operands.n = shape_.n;
-    operands.k = shape_.k;
-    operands.dtype = shape_.dtype;
-    operands.out_dtype = shape_.out_dtype;
-    if (!expected_) {
-      LLMPROF_ASSIGN(expected_, expect_gemm(device_, operands, seed_));
-    }
-    return check_gemm(device_, operands, *expected_);
   }
 
  private:
-  Status run_open_blas(int set) {
-    const OpenBlas& blas = open_blas();
-    const int m = static_cast<int>(shape_.m), n = static_cast<int>(shape_.n), k = static_cast<int>(shape_.k);
-    if (shape_.dtype == DType::kFp64)
-      blas.cblas_dgemm(OpenBlas::kRowMajor, OpenBlas::kAsIs, OpenBlas::kTransposed, m, n, k, 1,
-                       sets_.data<double>(set, 0), k, sets_.data<double>(set, 1), k, 0, sets_.data<double>(set, 2), n);
-    else
-      blas.cblas_sgemm(OpenBlas::kRowMajor, OpenBlas::kAsIs, OpenBlas::kTransposed, m, n, k, 1,
-                       sets_.data<float>(set, 0), k, sets_.data<float>(set, 1), k, 0, sets_.data<float>(set, 2), n);
+  void add(const char* name, std::unique_ptr<DnnlMatmul> made) {
+    DnnlMatmul* const matmul = made.get();
+    matmuls_.push_back(std::move(made));
+    if (!product_.scales) {
+      candidates_.push_back({name, [matmul](int set) { return matmul->run(set); }});
+      return;
+    }
+    for (const ScaleKernel& scale : scale_kernels(device_.instructions()))
+      candidates_.push_back({fmt::format("{}, {} scaling", name, scale.name), [this, matmul, scale](int set) -> Status {
+                               LLMPROF_CHECK(matmul->run(set));
+                               run_scale(scale, set);
+                               return {};
+                             }});
+  }
+
+  // 0.5 to 1 of what brings the whole range of int8 to +-1; and the sums, which all sets share.
+  Status fill_scales(int set) {
+    if (!sums_) {
+      LLMPROF_ASSIGN(sums_, device_.allocate(bytes_of(product_.rows(), product_.n, DType::kInt32)));
+    }
+    for (const size_t index : {kRowScales, kColumnScales}) {
+      float* const scales = sets_.data<float>(set, index);
+      const int64_t count = index == kRowScales ? product_.rows() : product_.n;
+      for (int64_t i = 0; i < count; ++i) scales[i] = (0.75F + 0.25F * scales[i]) / 127.0F;
+    }
     return {};
   }
 
-  CpuDevice& device_;
-  Shape shape_;
-  uint64_t seed_;
-  BufferSets sets_;
-  std::optional<GemmExpected> expected_;
+  void run_scale(const ScaleKernel& kernel, int set) {
+    const ScaledSums arrays{static_cast<const int32_t*>(sums_->address()), sets_.data<float>(set, kRowScales),
+                            sets_.data<float>(set, kColumnScales), sets_.data<uint16_t>(set, kOut), product_.n};
+    const int threads = device_.team().threads();
+    device_.team().run([&](int thread) {
+      const auto [first, last] = share_of(static_cast<size_t>(product_.rows()), 1, thread, threads);
+      kernel.run(arrays, static_cast<int64_t>(first), static_cast<int64_t>(last));
+    });
+  }
+
+  Status run_open_blas(int set) {
+    const OpenBlas& blas = open_blas();
+    const int m = static_cast<int>(product_.rows_of(0)), n = static_cast<int>(product_.n),
+              k = static_cast<int>(product_.k);
+    for (int64_t group = 0; group < product_.groups(); ++group) {
+      const MatmulOperands at = operands_of(set, group, product_.first_row[static_cast<size_t>(group)]);
+      if (product_.dtype == DType::kFp64)
+        blas.cblas_dgemm(OpenBlas::kRowMajor, OpenBlas::kAsIs, OpenBlas::kTransposed, m, n, k, 1,
+                         static_cast<double*>(at.a), k, static_cast<double*>(at.w), k, 0, static_cast<double*>(at.out),
+                         n);
+      else
+        blas.cblas_sgemm(OpenBlas::kRowMajor, OpenBlas::kAsIs, OpenBlas::kTransposed, m, n, k, 1,
+                         static_cast<float*>(at.a), k, static_cast<float*>(at.w), k, 0, static_cast<float*>(at.out), n);
+    }
+    return {};
+  }
+
   std::vector<std::unique_ptr<DnnlMatmul>> matmuls_;
-  std::vector<Candidate> candidates_;
+  std::unique_ptr<Buffer> sums_;
 };
+
+// Groups with rows of their own, one after the other.
+class GroupedOp : public ProductOp {
+ public:
+  using ProductOp::ProductOp;
+
+  Status prepare() {
+    std::string why;
+    for (const bool packed : {true, false}) {
+      Way way;
+      bool refused = false;
+      // Groups of as many rows share a product; their weights are sets of it.
+      for (int64_t group = 0; group < product_.groups(); ++group) {
+        const int64_t rows = product_.rows_of(group);
+        if (rows == 0) continue;
+        std::unique_ptr<DnnlMatmul>& matmul = way.by_rows[rows];
+        if (matmul == nullptr) {
+          Result<std::unique_ptr<DnnlMatmul>> made = DnnlMatmul::make(shape_of(1, rows), packed);
+          if (!made) {
+            why = made.error().what;
+            refused = true;
+            break;
+          }
+          matmul = std::move(*made);
+        }
+        way.groups.push_back(group);
+      }
+      if (way.groups.empty() || refused) continue;
+      if (!packed && !ways_.empty() && ways_[0].by_rows.begin()->second->as_they_lie()) continue;
+      const size_t index = ways_.size();
+      ways_.push_back(std::move(way));
+      candidates_.push_back({packed ? "oneDNN, one by one, packed weights" : "oneDNN, one by one",
+                             [this, index](int set) { return run(ways_[index], set); }});
+    }
+    if (candidates_.empty()) return fail("no library here can multiply these matrices: " + why);
+    return prepare_sets(1);
+  }
+
+ protected:
+  Status set_made(int set) override {
+    for (Way& way : ways_) {
+      for (const int64_t group : way.groups) {
+        LLMPROF_CHECK(way.of(product_, group)
+                          .add_set(device_, operands_of(set, group, product_.first_row[static_cast<size_t>(group)])));
+      }
+    }
+    return {};
+  }
+
+ private:
+  struct Way {
+    std::map<int64_t, std::unique_ptr<DnnlMatmul>> by_rows;
+    std::vector<int64_t> groups;  // those that have rows
+    DnnlMatmul& of(const Product& product, int64_t group) { return *by_rows.at(product.rows_of(group)); }
+  };
+
+  // Sets of a product are those of all its groups, set after set.
+  Status run(Way& way, int set) {
+    std::map<int64_t, int> of_shape, done;
+    for (const int64_t group : way.groups) ++of_shape[product_.rows_of(group)];
+    for (const int64_t group : way.groups) {
+      const int64_t rows = product_.rows_of(group);
+      LLMPROF_CHECK(way.of(product_, group).run(set * of_shape[rows] + done[rows]++));
+    }
+    return {};
+  }
+
+  std::vector<Way> ways_;
+};
+
+template <class Op>
+Result<std::unique_ptr<PreparedOp>> prepare_product(Device& device, const OpParams& params, Product product) {
+  auto op = std::make_unique<Op>(static_cast<CpuDevice&>(device), std::move(product), params.seed);
+  LLMPROF_CHECK(op->prepare());
+  return std::unique_ptr<PreparedOp>(std::move(op));
+}
 
 }  // namespace
 
@@ -241,11 +321,23 @@ std::optional<std::string> gemm_unsupported(const OpParams& params) {
   return std::nullopt;
 }
 
+std::optional<std::string> gemm_epilogue_unsupported(const OpParams& params) {
+  if (params.variant == "plain" || params.dtype == DType::kFp32 || params.dtype == DType::kBf16) return std::nullopt;
+  return fmt::format("{} of {} products is not measured on CPUs; of fp32 and bf16 it is", params.variant,
+                     dtype_name(params.dtype));
+}
+
 Result<std::unique_ptr<PreparedOp>> prepare_gemm(Device& device, const OpParams& params) {
-  const Shape shape{params.axis("m"), params.axis("n"), params.axis("k"), params.dtype, gemm_out_dtype(params.dtype)};
-  auto op = std::make_unique<GemmOp>(static_cast<CpuDevice&>(device), shape, params.seed);
-  LLMPROF_CHECK(op->choose());
-  return std::unique_ptr<PreparedOp>(std::move(op));
+  return prepare_product<MatmulOp>(device, params, gemm_product(params));
+}
+Result<std::unique_ptr<PreparedOp>> prepare_gemm_batched(Device& device, const OpParams& params) {
+  return prepare_product<MatmulOp>(device, params, gemm_batched_product(params));
+}
+Result<std::unique_ptr<PreparedOp>> prepare_gemm_w8a8(Device& device, const OpParams& params) {
+  return prepare_product<MatmulOp>(device, params, gemm_w8a8_product(params));
+}
+Result<std::unique_ptr<PreparedOp>> prepare_gemm_grouped(Device& device, const OpParams& params) {
+  return prepare_product<GroupedOp>(device, params, gemm_grouped_product(params));
 }
 
 }  // namespace llmprof::device::cpu

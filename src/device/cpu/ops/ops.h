@@ -11,8 +11,12 @@
 
 namespace llmprof::device::cpu {
 
-// oneDNN with packed weights, oneDNN and OpenBLAS with weights as they lie.
+// oneDNN with packed weights, oneDNN and OpenBLAS with weights as they lie; axes and variants in device/product.h. Row
+// and column scales by an own kernel behind the product; groups one by one.
 Result<std::unique_ptr<PreparedOp>> prepare_gemm(Device& device, const OpParams& params);
+Result<std::unique_ptr<PreparedOp>> prepare_gemm_batched(Device& device, const OpParams& params);
+Result<std::unique_ptr<PreparedOp>> prepare_gemm_w8a8(Device& device, const OpParams& params);
+Result<std::unique_ptr<PreparedOp>> prepare_gemm_grouped(Device& device, const OpParams& params);
 // Own kernels with ordinary and streaming stores, in each width that the CPU has; the C library's memcpy and memset.
 Result<std::unique_ptr<PreparedOp>> prepare_memory(Device& device, const OpParams& params);
 // Multiply-adds on values that never leave the registers.
@@ -40,6 +44,7 @@ std::optional<std::string> conv2d_unsupported(const OpParams& params);
 
 // Why this CPU cannot, in a sentence.
 std::optional<std::string> gemm_unsupported(const OpParams& params);
+std::optional<std::string> gemm_epilogue_unsupported(const OpParams& params);  // of the variant
 std::optional<std::string> registers_unsupported(const OpParams& params);
 std::optional<std::string> launch_unsupported(const OpParams& params);
 std::optional<std::string> rows_unsupported(const OpParams& params);

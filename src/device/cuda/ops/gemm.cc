@@ -1,22 +1,20 @@
-// Matrix products by cuBLASLt. Row-major out[m,n] = a[m,k] w[n,k]^T is, in its column-major terms, an n x m product of
-// the transposed weights with the activations: the form ("TN") that 8-bit types need and PyTorch's linear layers use.
+// Matrix products by cuBLASLt, and by cuBLAS where groups have rows of their own.
 #include "device/reference/gemm.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
-#include <numeric>
+#include <map>
 #include <optional>
 
 #include "device/cuda/ops/cuda_op.h"
+#include "device/cuda/ops/lt_product.h"
 #include "device/cuda/ops/ops.h"
+#include "device/fill.h"
 
 namespace llmprof::device::cuda {
 namespace {
-
-namespace lt = cublaslt_abi;
 
 constexpr int kRequested = 32;
 // The first choice and the fastest of the others are offered; more would cost more checking than they bring.
@@ -27,180 +25,58 @@ constexpr double kScreenUs = 150'000;
 constexpr size_t kScreenedMin = 4;
 // An algorithm that takes so much longer than the best one is not looked at again.
 constexpr double kHopeless = 1.3;
+// The first cuBLASLt that scales rows and columns of fp8 products.
+constexpr size_t kVectorScalesVersion = 120900;
+constexpr unsigned kScaleThreads = 256;
+constexpr int64_t kScalePack = 8;  // outputs of one thread
 
-struct Types {
-  int in, out, compute, scale;
-};
-std::optional<Types> types_of(DType dtype) {
-  switch (dtype) {
-    case DType::kFp64:
-      return Types{cublas::kR64F, cublas::kR64F, cublas::kCompute64F, cublas::kR64F};
-    case DType::kFp32:
-      return Types{cublas::kR32F, cublas::kR32F, cublas::kCompute32F, cublas::kR32F};
-    case DType::kTf32:
-      return Types{cublas::kR32F, cublas::kR32F, cublas::kCompute32FFastTf32, cublas::kR32F};
-    case DType::kFp16:
-      return Types{cublas::kR16F, cublas::kR16F, cublas::kCompute32F, cublas::kR32F};
-    case DType::kBf16:
-      return Types{cublas::kR16BF, cublas::kR16BF, cublas::kCompute32F, cublas::kR32F};
-    case DType::kFp8:
-      return Types{cublas::kR8FE4M3, cublas::kR16BF, cublas::kCompute32F, cublas::kR32F};
-    case DType::kInt8:
-      return Types{cublas::kR8I, cublas::kR32I, lt::kCompute32I, cublas::kR32I};
-    default:
-      return std::nullopt;
-  }
+size_t bytes_of(int64_t rows, int64_t columns, double element) {
+  return static_cast<size_t>(static_cast<double>(rows) * static_cast<double>(columns) * element);
 }
 
-Status lt_check(lt::Status status, std::string_view doing) {
-  if (status == lt::kSuccess) return {};
-  return fail(fmt::format("{}: cuBLASLt says {}", doing, cublaslt_status_text(status)));
-}
-
-// One and zero in the type that scales: cuBLASLt reads them from the host at the call.
-struct Factors {
-  double one64 = 1, zero64 = 0;
-  float one32 = 1, zero32 = 0;
-  int32_t one_int = 1, zero_int = 0;
-  const void* one(int type) const {
-    return type == cublas::kR64F   ? static_cast<const void*>(&one64)
-           : type == cublas::kR32I ? static_cast<const void*>(&one_int)
-                                   : &one32;
-  }
-  const void* zero(int type) const {
-    return type == cublas::kR64F   ? static_cast<const void*>(&zero64)
-           : type == cublas::kR32I ? static_cast<const void*>(&zero_int)
-                                   : &zero32;
-  }
-};
-constexpr Factors kFactors;
-
-// Handles of one product; freed together.
-class Plan {
+// What all of the family have: activations, weights, output and residual in sets; vectors of a product once.
+class ProductOp : public CudaOp {
  public:
-  explicit Plan(const lt::Api& api) : api_(api) {}
-  Plan(const Plan&) = delete;
-  Plan& operator=(const Plan&) = delete;
-  ~Plan() {
-    for (const lt::Layout layout : {w, a, out})
-      if (layout != nullptr) api_.layout_destroy(layout);
-    if (desc != nullptr) api_.desc_destroy(desc);
-  }
-  template <class T>
-  Status set(int attribute, T value) {
-    return lt_check(api_.desc_set(desc, attribute, &value, sizeof value), "describing the product");
-  }
-  lt::MatmulDesc desc = nullptr;
-  lt::Layout w = nullptr, a = nullptr, out = nullptr;
-
- private:
-  const lt::Api& api_;
-};
-
-class GemmOp : public CudaOp {
- public:
-  using CudaOp::CudaOp;
-
-  Status prepare() {
-    m_ = params_.axis("m");
-    n_ = params_.axis("n");
-    k_ = params_.axis("k");
-    const std::optional<Types> types = types_of(params_.dtype);
-    if (!types) return fail(fmt::format("products of {} are not measured on a GPU", dtype_name(params_.dtype)));
-    types_ = *types;
-    LLMPROF_ASSIGN(lt_, context_.cublaslt());
-    device_.note_library(lt_->library.about);
-    const double in_bytes = dtype_bytes(params_.dtype), out_bytes = dtype_bytes(gemm_out_dtype(params_.dtype));
-    const Fill numbers{Fill::Kind::kUniform, params_.dtype, 1, 0};
-    LLMPROF_CHECK(begin({{"a", bytes_of(m_, k_, in_bytes), Role::kInput, numbers},
-                         {"w", bytes_of(n_, k_, in_bytes), Role::kInput, numbers},
-                         {"out", bytes_of(m_, n_, out_bytes), Role::kOutput, {}}}));
-    if (params_.dtype == DType::kFp8) LLMPROF_CHECK(make_scales());
-    LLMPROF_CHECK(add_algorithms(false));
-    // Sums in fewer bits between promotions: faster, and what fp8 inference usually runs.
-    if (params_.dtype == DType::kFp8) LLMPROF_CHECK(add_algorithms(true));
-    return keep_fastest();
-  }
+  ProductOp(Device& device, const OpParams& params, Product product)
+      : CudaOp(device, params), product_(std::move(product)) {}
 
  protected:
+  enum : size_t { kA, kW, kOut, kResidual };
+
+  Status begin_product() {
+    LLMPROF_ASSIGN(lt_, context_.cublaslt());
+    device_.note_library(lt_->library.about);
+    const double in = dtype_bytes(product_.dtype), out = dtype_bytes(product_.out_dtype);
+    const int64_t rows = product_.rows(), n = product_.n, k = product_.k;
+    const Fill numbers{Fill::Kind::kUniform, product_.dtype, 1, 0};
+    const Fill outputs{Fill::Kind::kUniform, product_.out_dtype, 1, 0};
+    std::vector<Array> arrays = {{"a", bytes_of(rows, k, in), Role::kInput, numbers},
+                                 {"w", bytes_of(product_.groups() * n, k, in), Role::kInput, numbers},
+                                 {"out", bytes_of(rows, n, out), Role::kOutput, {}}};
+    if (product_.residual) arrays.push_back({"residual", bytes_of(rows, n, out), Role::kInput, outputs});
+    LLMPROF_CHECK(begin(std::move(arrays)));
+    if (product_.bias) {
+      LLMPROF_ASSIGN(bias_, device_.allocate(bytes_of(n, 1, out)));
+      LLMPROF_CHECK(device_.fill(*bias_, {Fill::Kind::kUniform, product_.out_dtype, params_.seed + 11, 0}));
+    }
+    if (product_.scales) {
+      LLMPROF_CHECK(make_scales(row_scales_, rows, params_.seed + 12));
+      LLMPROF_CHECK(make_scales(column_scales_, n, params_.seed + 13));
+    }
+    return {};
+  }
+
   Result<Check> compare(size_t) override {
-    const GemmOperands operands{array(0, 0),
-                                array(0, 1),
-                                array(0, 2),
-                                m_,
-                                n_,
-                                k_,
-                                params_.dtype,
-                                gemm_out_dtype(params_.dtype),
-                                static_cast<double>(scale_) * static_cast<double>(scale_)};
+    GemmOperands operands{array(0, kA), array(0, kW), array(0, kOut), product_};
+    operands.scale = static_cast<double>(scale_) * static_cast<double>(scale_);
+    operands.bias = bias_.get();
+    operands.residual = product_.residual ? &array(0, kResidual) : nullptr;
+    operands.row_scales = row_scales_.get();
+    operands.column_scales = column_scales_.get();
     if (!expected_) {
       LLMPROF_ASSIGN(expected_, expect_gemm(device_, operands, params_.seed));
     }
     return check_gemm(device_, operands, *expected_);
-  }
-
- private:
-  static size_t bytes_of(int64_t rows, int64_t columns, double element) {
-    return static_cast<size_t>(static_cast<double>(rows) * static_cast<double>(columns) * element);
-  }
-
-  // fp8 inputs fill their range of +-448; scaled back to +-1 the outputs fit bf16.
-  Status make_scales() {
-    Result<std::unique_ptr<Buffer>> buffer = device_.allocate(256);
-    if (!buffer) return tl::unexpected<Error>(std::move(buffer.error()));
-    scale_buffer_ = std::move(*buffer);
-    scale_ = 1.0F / 448.0F;
-    return device_.upload(*scale_buffer_, 0, &scale_, sizeof scale_);
-  }
-
-  Result<std::shared_ptr<Plan>> make_plan(bool fast_accumulation) {
-    const lt::Api& api = lt_->library.api;
-    std::shared_ptr<Plan> plan = std::make_shared<Plan>(api);
-    LLMPROF_CHECK(lt_check(api.desc_create(&plan->desc, types_.compute, types_.scale), "describing the product"));
-    LLMPROF_CHECK(plan->set<int32_t>(cublas::kMatmulTransA, cublas::kOpT));
-    LLMPROF_CHECK(plan->set<int32_t>(cublas::kMatmulTransB, cublas::kOpN));
-    if (params_.dtype == DType::kFp8) {
-      const void* const scale = scale_buffer_->address();
-      LLMPROF_CHECK(plan->set<const void*>(lt::kMatmulAScale, scale));
-      LLMPROF_CHECK(plan->set<const void*>(lt::kMatmulBScale, scale));
-      LLMPROF_CHECK(plan->set<int8_t>(lt::kMatmulFastAccum, fast_accumulation ? 1 : 0));
-    }
-    const uint64_t m = static_cast<uint64_t>(m_), n = static_cast<uint64_t>(n_), k = static_cast<uint64_t>(k_);
-    LLMPROF_CHECK(lt_check(api.layout_create(&plan->w, types_.in, k, n, k_), "describing the weights"));
-    LLMPROF_CHECK(lt_check(api.layout_create(&plan->a, types_.in, k, m, k_), "describing the activations"));
-    LLMPROF_CHECK(lt_check(api.layout_create(&plan->out, types_.out, n, m, n_), "describing the output"));
-    return plan;
-  }
-
-  Status add_algorithms(bool fast_accumulation) {
-    const lt::Api& api = lt_->library.api;
-    LLMPROF_ASSIGN(const std::shared_ptr<Plan> plan, make_plan(fast_accumulation));
-    lt::Preference preference = nullptr;
-    LLMPROF_CHECK(lt_check(api.preference_create(&preference), "asking for algorithms"));
-    const uint64_t workspace = lt_->workspace_bytes;
-    api.preference_set(preference, lt::kPreferenceWorkspaceBytes, &workspace, sizeof workspace);
-    std::array<lt::HeuristicResult, kRequested> results{};
-    int found = 0;
-    const lt::Status status = api.heuristic(lt_->handle, plan->desc, plan->w, plan->a, plan->out, plan->out, preference,
-                                            kRequested, results.data(), &found);
-    api.preference_destroy(preference);
-    const std::string what = fmt::format("{} x {} x {} of {}", m_, n_, k_, dtype_name(params_.dtype));
-    LLMPROF_CHECK(lt_check(status, "choosing an algorithm for " + what));
-    if (found == 0) return fail("cuBLASLt has no algorithm for " + what);
-    for (int i = 0; i < found; ++i) {
-      const lt::HeuristicResult& result = results[static_cast<size_t>(i)];
-      if (result.state != lt::kSuccess || result.workspace_bytes > workspace) continue;
-      add(fmt::format("cuBLASLt #{}{}", i, fast_accumulation ? " fast accumulation" : ""),
-          [this, plan, algo = result.algo](int set) {
-            const lt::Status ran = lt_->library.api.matmul(
-                lt_->handle, plan->desc, kFactors.one(types_.scale), array(set, 1).address(), plan->w,
-                array(set, 0).address(), plan->a, kFactors.zero(types_.scale), array(set, 2).address(), plan->out,
-                array(set, 2).address(), plan->out, &algo, reinterpret_cast<void*>(lt_->workspace),
-                lt_->workspace_bytes, reinterpret_cast<lt::Stream>(context_.stream()));
-            return ran == lt::kSuccess ? Status{} : lt_check(ran, "multiplying");
-          });
-    }
-    return {};
   }
 
   // The first choice stays first; of the others those that a short screen finds fastest, in the heuristic's order.
@@ -237,18 +113,242 @@ class GemmOp : public CudaOp {
     return {};
   }
 
-  int64_t m_ = 0, n_ = 0, k_ = 0;
-  Types types_{};
+  Product product_;
   const CublasLt* lt_ = nullptr;
+  std::unique_ptr<Buffer> bias_, row_scales_, column_scales_;
+  float scale_ = 1;  // of both inputs, where it is one number
+
+ private:
+  // 0.5 to 1 of what brings the whole range of the type to +-1.
+  Status make_scales(std::unique_ptr<Buffer>& made, int64_t count, uint64_t seed) {
+    const float range = product_.dtype == DType::kFp8 ? 448.0F : 127.0F;
+    std::vector<float> scales(static_cast<size_t>(count));
+    for (size_t i = 0; i < scales.size(); ++i) scales[i] = (0.75F + 0.25F * fill_uniform(fill_hash(seed, i))) / range;
+    LLMPROF_ASSIGN(made, device_.allocate(scales.size() * sizeof(float)));
+    return device_.upload(*made, 0, scales.data(), scales.size() * sizeof(float));
+  }
+
   std::optional<GemmExpected> expected_;
-  std::unique_ptr<Buffer> scale_buffer_;
-  float scale_ = 1;
 };
+
+// One product, or a batch of them of one shape.
+class LtOp : public ProductOp {
+ public:
+  using ProductOp::ProductOp;
+
+  Status prepare() {
+    LLMPROF_CHECK(begin_product());
+    if (product_.scales) {
+      LLMPROF_CHECK(add_scaled());
+      return keep_fastest();
+    }
+    LtShape shape = shape_of(product_.out_dtype);
+    if (bias_) shape.bias = bias_->address();
+    shape.gelu = product_.gelu;
+    shape.residual = product_.residual;
+    if (product_.dtype == DType::kFp8) {
+      LLMPROF_CHECK(make_scale());
+      shape.scales = LtScales::kOne;
+      shape.w_scale = shape.a_scale = scale_buffer_->address();
+    }
+    LLMPROF_CHECK(add_algorithms(shape, ""));
+    // Faster, and what fp8 inference usually runs.
+    if (product_.dtype == DType::kFp8) {
+      shape.fast_accumulation = true;
+      LLMPROF_CHECK(add_algorithms(shape, " fast accumulation"));
+    }
+    return keep_fastest();
+  }
+
+ private:
+  LtShape shape_of(DType out) const {
+    LtShape shape;
+    shape.m = product_.rows_of(0);
+    shape.n = product_.n;
+    shape.k = product_.k;
+    shape.dtype = product_.dtype;
+    shape.out_dtype = out;
+    shape.batch = product_.groups();
+    return shape;
+  }
+
+  // fp8 inputs fill their range of +-448; scaled back to +-1 the outputs fit bf16.
+  Status make_scale() {
+    scale_ = 1.0F / 448.0F;
+    LLMPROF_ASSIGN(scale_buffer_, device_.allocate(256));
+    return device_.upload(*scale_buffer_, 0, &scale_, sizeof scale_);
+  }
+
+  Status add_algorithms(const LtShape& shape, std::string_view how) {
+    LLMPROF_ASSIGN(const std::shared_ptr<LtProduct> made, LtProduct::make(context_, *lt_, shape));
+    LLMPROF_ASSIGN(const std::vector<cublaslt_abi::Algo> algorithms, made->algorithms(kRequested));
+    for (size_t i = 0; i < algorithms.size(); ++i)
+      add(fmt::format("cuBLASLt #{}{}", i, how), [this, made, algo = algorithms[i]](int set) {
+        return made->run(algo, array(set, kA).address(), array(set, kW).address(),
+                         product_.residual ? array(set, kResidual).address() : nullptr, array(set, kOut).address());
+      });
+    return {};
+  }
+
+  // Scales of rows and columns: by cuBLASLt where it can, of fp8; else its sums and a kernel of our own.
+  Status add_scaled() {
+    const bool fp8 = product_.dtype == DType::kFp8;
+    if (fp8 && lt_->library.version >= kVectorScalesVersion) {
+      LtShape shape = shape_of(product_.out_dtype);
+      shape.scales = LtScales::kVectors;
+      shape.w_scale = column_scales_->address();
+      shape.a_scale = row_scales_->address();
+      shape.fast_accumulation = true;
+      // Not of every chip and shape; the sums are, so that this is no error.
+      static_cast<void>(add_algorithms(shape, " scaled"));
+    }
+    const DType sums = fp8 ? DType::kFp32 : DType::kInt32;
+    LtShape shape = shape_of(sums);
+    shape.fast_accumulation = fp8;
+    LLMPROF_ASSIGN(const std::shared_ptr<LtProduct> made, LtProduct::make(context_, *lt_, shape));
+    LLMPROF_ASSIGN(const std::vector<cublaslt_abi::Algo> algorithms, made->algorithms(kRequested));
+    LLMPROF_ASSIGN(sums_, device_.allocate(bytes_of(product_.rows(), product_.n, 4)));
+    LLMPROF_ASSIGN(const Kernel kernel,
+                   context_.kernel({"product.cu", {}}, fp8 ? "scale_sums_fp32" : "scale_sums_int32"));
+    const uint64_t count = static_cast<uint64_t>(product_.rows() * product_.n / kScalePack);
+    const uint32_t packs = static_cast<uint32_t>(product_.n / kScalePack);
+    const unsigned grid = static_cast<unsigned>(
+        std::min<uint64_t>((count + kScaleThreads - 1) / kScaleThreads, std::numeric_limits<int32_t>::max()));
+    for (size_t i = 0; i < algorithms.size(); ++i)
+      add(fmt::format("cuBLASLt #{}, own scaling", i), [=, this, algo = algorithms[i]](int set) -> Status {
+        LLMPROF_CHECK(made->run(algo, array(set, kA).address(), array(set, kW).address(), nullptr, sums_->address()));
+        return context_.launch(kernel, grid, kScaleThreads, pointer_of(*sums_), pointer_of(*row_scales_),
+                               pointer_of(*column_scales_), at(set, kOut), count, packs);
+      });
+    return {};
+  }
+
+  std::unique_ptr<Buffer> scale_buffer_, sums_;
+};
+
+// Groups with rows of their own: by cuBLAS in one call, and one product after the other.
+class GroupedOp : public ProductOp {
+ public:
+  using ProductOp::ProductOp;
+
+  Status prepare() {
+    LLMPROF_CHECK(begin_product());
+    LLMPROF_CHECK(add_one_by_one());
+    // A cuBLAS that is missing, or older than its grouped products, leaves the others.
+    if (Result<const Cublas*> cublas = context_.cublas(); cublas && (*cublas)->library.api.grouped != nullptr) {
+      cublas_ = *cublas;
+      device_.note_library(cublas_->library.about);
+      add("cuBLAS grouped", [this](int set) { return run_grouped(set); });
+    }
+    return {};
+  }
+
+ protected:
+  Status set_made(int set) override {
+    // Where each group's operands begin, for cuBLAS to read on the device: weights, activations, outputs.
+    std::vector<const char*> addresses;
+    for (const size_t index : {kW, kA, kOut}) {
+      const double bytes = dtype_bytes(index == kOut ? product_.out_dtype : product_.dtype);
+      for (const int64_t group : groups()) {
+        const int64_t row = index == kW ? group * product_.n : product_.first_row[static_cast<size_t>(group)];
+        addresses.push_back(static_cast<const char*>(array(set, index).address()) +
+                            bytes_of(row, index == kOut ? product_.n : product_.k, bytes));
+      }
+    }
+    LLMPROF_ASSIGN(std::unique_ptr<Buffer> buffer, device_.allocate(addresses.size() * sizeof(void*)));
+    LLMPROF_CHECK(device_.upload(*buffer, 0, addresses.data(), addresses.size() * sizeof(void*)));
+    addresses_.push_back(std::move(buffer));
+    return {};
+  }
+
+ private:
+  // Those that have rows.
+  std::vector<int64_t> groups() const {
+    std::vector<int64_t> some;
+    for (int64_t g = 0; g < product_.groups(); ++g)
+      if (product_.rows_of(g) > 0) some.push_back(g);
+    return some;
+  }
+
+  // The heuristic's first algorithm for each number of rows.
+  Status add_one_by_one() {
+    struct Part {
+      std::shared_ptr<LtProduct> product;
+      cublaslt_abi::Algo algo;
+      size_t a, w, out;  // bytes
+    };
+    std::map<int64_t, Part> by_rows;
+    std::vector<Part> parts;
+    for (const int64_t group : groups()) {
+      const int64_t rows = product_.rows_of(group), first = product_.first_row[static_cast<size_t>(group)];
+      auto found = by_rows.find(rows);
+      if (found == by_rows.end()) {
+        LtShape shape{rows, product_.n, product_.k, product_.dtype, product_.out_dtype};
+        LLMPROF_ASSIGN(const std::shared_ptr<LtProduct> made, LtProduct::make(context_, *lt_, shape));
+        LLMPROF_ASSIGN(const std::vector<cublaslt_abi::Algo> algorithms, made->algorithms(1));
+        found = by_rows.emplace(rows, Part{made, algorithms[0], 0, 0, 0}).first;
+      }
+      Part part = found->second;
+      const double in = dtype_bytes(product_.dtype), out = dtype_bytes(product_.out_dtype);
+      part.a = bytes_of(first, product_.k, in);
+      part.w = bytes_of(group * product_.n, product_.k, in);
+      part.out = bytes_of(first, product_.n, out);
+      parts.push_back(std::move(part));
+    }
+    add("cuBLASLt, one by one", [this, parts](int set) -> Status {
+      const auto place = [&](size_t index, size_t offset) {
+        return static_cast<char*>(array(set, index).address()) + offset;
+      };
+      for (const Part& part : parts)
+        LLMPROF_CHECK(
+            part.product->run(part.algo, place(kA, part.a), place(kW, part.w), nullptr, place(kOut, part.out)));
+      return {};
+    });
+    return {};
+  }
+
+  Status run_grouped(int set) {
+    const std::vector<int64_t> some = groups();
+    const size_t count = some.size();
+    const std::vector<int> transposed(count, cublas::kOpT), plain(count, cublas::kOpN), one(count, 1),
+        n(count, static_cast<int>(product_.n)), k(count, static_cast<int>(product_.k));
+    std::vector<int> rows;
+    for (const int64_t group : some) rows.push_back(static_cast<int>(product_.rows_of(group)));
+    const std::vector<float> ones(count, 1), zeros(count, 0);
+    const auto* const address = static_cast<void**>(addresses_[static_cast<size_t>(set)]->address());
+    const int type = product_.dtype == DType::kFp16 ? cublas::kR16F : cublas::kR16BF;
+    const int status = cublas_->library.api.grouped(
+        cublas_->handle, transposed.data(), plain.data(), n.data(), rows.data(), k.data(), ones.data(), address, type,
+        k.data(), address + count, type, k.data(), zeros.data(), const_cast<void**>(address) + 2 * count, type,
+        n.data(), static_cast<int>(count), one.data(), cublas::kCompute32F);
+    if (status == cublas::kSuccess) return {};
+    return fail(fmt::format("multiplying groups: cuBLAS says status {}", status));
+  }
+
+  const Cublas* cublas_ = nullptr;
+  std::vector<std::unique_ptr<Buffer>> addresses_;  // of each set
+};
+
+template <class Op>
+Result<std::unique_ptr<PreparedOp>> prepare_product(Device& device, const OpParams& params, Product product) {
+  auto op = std::make_unique<Op>(device, params, std::move(product));
+  LLMPROF_CHECK(op->prepare());
+  return std::unique_ptr<PreparedOp>(std::move(op));
+}
 
 }  // namespace
 
 Result<std::unique_ptr<PreparedOp>> prepare_gemm(Device& device, const OpParams& params) {
-  return prepare_as<GemmOp>(device, params);
+  return prepare_product<LtOp>(device, params, gemm_product(params));
+}
+Result<std::unique_ptr<PreparedOp>> prepare_gemm_batched(Device& device, const OpParams& params) {
+  return prepare_product<LtOp>(device, params, gemm_batched_product(params));
+}
+Result<std::unique_ptr<PreparedOp>> prepare_gemm_w8a8(Device& device, const OpParams& params) {
+  return prepare_product<LtOp>(device, params, gemm_w8a8_product(params));
+}
+Result<std::unique_ptr<PreparedOp>> prepare_gemm_grouped(Device& device, const OpParams& params) {
+  return prepare_product<GroupedOp>(device, params, gemm_grouped_product(params));
 }
 
 std::optional<std::string> gemm_unsupported(const DeviceIdentity& device, const OpParams& params) {
@@ -257,19 +357,21 @@ std::optional<std::string> gemm_unsupported(const DeviceIdentity& device, const 
     return fmt::format("{} ({}.{}) has no {} matrix units; they come with {}", device.name, device.cc_major,
                        device.cc_minor, what, from);
   };
+  // Of those of m, n and k that the operation has.
+  const auto not_multiple = [&](std::initializer_list<std::string_view> axes,
+                                int64_t of) -> std::optional<std::string> {
+    for (const auto& [axis, value] : params.axes)
+      if (std::find(axes.begin(), axes.end(), axis) != axes.end() && value % of != 0)
+        return fmt::format("{} products need multiples of {}, {} is {}", dtype_name(params.dtype), of, axis, value);
+    return std::nullopt;
+  };
   switch (params.dtype) {
     case DType::kFp8:
       if (cc < 89) return lacks("fp8", "8.9");
-      for (const char* axis : {"m", "n", "k"})
-        if (params.axis(axis) % 16 != 0)
-          return fmt::format("fp8 products need multiples of 16, {} is {}", axis, params.axis(axis));
-      return std::nullopt;
+      return not_multiple({"m", "n", "k"}, 16);
     case DType::kInt8:
       if (cc < 75) return lacks("int8", "7.5");
-      for (const char* axis : {"n", "k"})
-        if (params.axis(axis) % 4 != 0)
-          return fmt::format("int8 products need multiples of 4, {} is {}", axis, params.axis(axis));
-      return std::nullopt;
+      return not_multiple({"n", "k"}, 4);
     case DType::kBf16:
     case DType::kTf32:
       if (cc < 80) return lacks(dtype_name(params.dtype), "8.0");
@@ -283,6 +385,20 @@ std::optional<std::string> gemm_unsupported(const DeviceIdentity& device, const 
     default:
       return fmt::format("products of {} are not measured on a GPU", dtype_name(params.dtype));
   }
+}
+
+std::optional<std::string> gemm_epilogue_unsupported(const OpParams& params) {
+  if (params.variant == "plain" || params.dtype == DType::kBf16 || params.dtype == DType::kFp16) return std::nullopt;
+  if (params.variant == "residual" && params.dtype != DType::kInt8 && params.dtype != DType::kFp8) return std::nullopt;
+  return fmt::format("{} of {} products is not measured on a GPU; of bf16 and fp16 it is", params.variant,
+                     dtype_name(params.dtype));
+}
+
+std::optional<std::string> gemm_w8a8_unsupported(const DeviceIdentity& device, const OpParams& params) {
+  if (const std::optional<std::string> why = gemm_unsupported(device, params)) return why;
+  if (params.axis("n") % kScalePack != 0)
+    return fmt::format("its own scaling moves {} outputs at once, n is {}", kScalePack, params.axis("n"));
+  return own_kernel_unsupported(device, params);
 }
 
 }  // namespace llmprof::device::cuda

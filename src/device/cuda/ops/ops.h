@@ -11,8 +11,13 @@
 
 namespace llmprof::device::cuda {
 
-// cuBLASLt: its first choice, then the fastest of the others that its heuristic names. Axes m, n, k.
+// cuBLASLt: its first choice, then the fastest of the others that its heuristic names; axes and variants in
+// device/product.h. Row and column scales by cuBLASLt, or by an own kernel behind it.
 Result<std::unique_ptr<PreparedOp>> prepare_gemm(Device& device, const OpParams& params);
+Result<std::unique_ptr<PreparedOp>> prepare_gemm_batched(Device& device, const OpParams& params);
+Result<std::unique_ptr<PreparedOp>> prepare_gemm_w8a8(Device& device, const OpParams& params);
+// cuBLAS, all groups in one call, and cuBLASLt one by one; bf16 and fp16.
+Result<std::unique_ptr<PreparedOp>> prepare_gemm_grouped(Device& device, const OpParams& params);
 // Own kernels in six shapes, and the driver's copy and fill. Axis bytes; variants copy, read, write, triad.
 Result<std::unique_ptr<PreparedOp>> prepare_memory(Device& device, const OpParams& params);
 // Multiply-adds that never leave the registers. Axis mflop.
@@ -56,6 +61,8 @@ Result<std::unique_ptr<PreparedOp>> prepare_sampling(Device& device, const OpPar
 
 // Why this GPU cannot, in a sentence.
 std::optional<std::string> gemm_unsupported(const DeviceIdentity& device, const OpParams& params);
+std::optional<std::string> gemm_epilogue_unsupported(const OpParams& params);  // of the variant
+std::optional<std::string> gemm_w8a8_unsupported(const DeviceIdentity& device, const OpParams& params);
 std::optional<std::string> registers_unsupported(const DeviceIdentity& device, const OpParams& params);
 std::optional<std::string> attention_unsupported(const DeviceIdentity& device, const OpParams& params);
 std::optional<std::string> attention_decode_unsupported(const DeviceIdentity& device, const OpParams& params);

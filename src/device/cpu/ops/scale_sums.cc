@@ -1,0 +1,30 @@
+#include "device/cpu/ops/scale_sums.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "device/cpu/ops/row_kernels.h"
+
+namespace llmprof::device::cpu {
+namespace {
+
+#define LLMPROF_BODIES "device/cpu/ops/scale_bodies.h"
+#include "device/cpu/ops/vector_targets.h"
+
+}  // namespace
+
+std::vector<ScaleKernel> scale_kernels(const Instructions& instructions) {
+  std::vector<ScaleKernel> all;
+#if defined(__x86_64__)
+  if (instructions.avx512) all.push_back({"own AVX-512", avx512::scale_sums});
+  if (instructions.avx2) all.push_back({"own AVX2", avx2::scale_sums});
+#else
+  static_cast<void>(instructions);
+#endif
+  if (all.empty()) all.push_back({"own plain", plain::scale_sums});
+  return all;
+}
+
+}  // namespace llmprof::device::cpu

@@ -1,0 +1,74 @@
+// The GEMM family on a GPU, by stand-ins for cuBLASLt and cuBLAS that compute.
+#include "device/cuda/ops/ops.h"
+#include "device/product.h"
+#include "device_cuda_support.h"
+
+namespace llmprof::device::cuda {
+namespace {
+
+class DeviceCudaProducts : public FakeGpuOps {};
+
+TEST_F(DeviceCudaProducts, EveryEpilogue) {
+  open();
+  for (const DType dtype : {DType::kFp16, DType::kBf16})
+    for (const char* variant : {"plain", "bias", "bias_gelu", "residual"})
+      EXPECT_EQ(all_pass(prepare_gemm, params_of({{"m", 24}, {"n", 32}, {"k", 40}}, dtype, variant)), 3U) << variant;
+  EXPECT_EQ(all_pass(prepare_gemm, params_of({{"m", 24}, {"n", 32}, {"k", 40}}, DType::kFp32, "residual")), 3U);
+}
+
+TEST_F(DeviceCudaProducts, AnEpilogueThatIsNotMeasuredIsSaid) {
+  const auto why = [](DType dtype, const char* variant) {
+    return gemm_epilogue_unsupported(params_of({{"m", 16}, {"n", 16}, {"k", 16}}, dtype, variant)).value_or("");
+  };
+  EXPECT_EQ(why(DType::kBf16, "bias_gelu"), "");
+  EXPECT_EQ(why(DType::kInt8, "plain"), "");
+  EXPECT_EQ(why(DType::kInt8, "residual"),
+            "residual of int8 products is not measured on a GPU; of bf16 and fp16 it is");
+  EXPECT_TRUE(holds(why(DType::kFp32, "bias"), "bias of fp32"));
+}
+
+TEST_F(DeviceCudaProducts, Batches) {
+  open();
+  for (const DType dtype : {DType::kBf16, DType::kFp32, DType::kTf32})
+    EXPECT_EQ(all_pass(prepare_gemm_batched, params_of({{"batch", 3}, {"m", 16}, {"n", 24}, {"k", 32}}, dtype)), 3U);
+}
+
+TEST_F(DeviceCudaProducts, ScalesByTheLibraryOrByAKernel) {
+  script_->cublaslt_version = 120905;
+  open();
+  const auto params = [](DType dtype) { return params_of({{"m", 48}, {"n", 32}, {"k", 80}}, dtype); };
+  EXPECT_EQ(all_pass(prepare_gemm_w8a8, params(DType::kFp8)), 6U) << "scaled by cuBLASLt, and behind it";
+  EXPECT_EQ(all_pass(prepare_gemm_w8a8, params(DType::kInt8)), 3U);
+  const std::vector<std::string> libraries = {"cuBLASLt #0, own scaling"};
+  Result<std::unique_ptr<PreparedOp>> op = prepare_gemm_w8a8(*device_, params(DType::kInt8));
+  ASSERT_TRUE(op);
+  EXPECT_EQ((*op)->candidates()[0].backend, libraries[0]);
+}
+
+TEST_F(DeviceCudaProducts, OlderLibrariesDoNotScaleRows) {
+  open();
+  EXPECT_EQ(all_pass(prepare_gemm_w8a8, params_of({{"m", 48}, {"n", 32}, {"k", 80}}, DType::kFp8)), 3U);
+}
+
+TEST_F(DeviceCudaProducts, Groups) {
+  open();
+  for (const DType dtype : {DType::kBf16, DType::kFp16})
+    for (const char* variant : {"even", "skewed"})
+      EXPECT_EQ(all_pass(prepare_gemm_grouped,
+                         params_of({{"rows", 41}, {"groups", 6}, {"n", 24}, {"k", 40}}, dtype, variant)),
+                2U);
+  EXPECT_EQ(all_pass(prepare_gemm_grouped,
+                     params_of({{"rows", 3}, {"groups", 8}, {"n", 24}, {"k", 40}}, DType::kBf16, "even")),
+            2U);
+}
+
+TEST_F(DeviceCudaProducts, GroupsWithoutCublasGoOneByOne) {
+  setenv(kEnvCublas, "/nowhere/libcublas.so", 1);
+  open();
+  EXPECT_EQ(all_pass(prepare_gemm_grouped,
+                     params_of({{"rows", 16}, {"groups", 2}, {"n", 24}, {"k", 40}}, DType::kBf16, "even")),
+            1U);
+}
+
+}  // namespace
+}  // namespace llmprof::device::cuda

@@ -1,0 +1,227 @@
+// The GEMM family: costs by hand, and on the CPU against the reference.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "device/cpu/cpu_device.h"
+#include "device/cpu/ops/ops.h"
+#include "device/product.h"
+#include "device/reference/gemm.h"
+#include "device_params.h"
+
+namespace llmprof::device {
+namespace {
+
+using Axes = std::vector<std::pair<std::string_view, int64_t>>;
+
+TEST(Product, CostOfALinearLayer) {
+  const Axes axes = {{"m", 16}, {"n", 4096}, {"k", 14336}};
+  const auto cost_of = [&](DType dtype, const char* variant = "plain") {
+    return product_cost_of<gemm_product>(params_of(axes, dtype, variant));
+  };
+  const Cost plain = cost_of(DType::kBf16);
+  EXPECT_EQ(plain.flops, 1'879'048'192.0);
+  EXPECT_EQ(plain.read_bytes, 458'752.0 + 117'440'512.0);
+  EXPECT_EQ(plain.write_bytes, 131'072.0);
+  EXPECT_TRUE(plain.matrix);
+  // Integers are added up in 32 bits, 8-bit floats stored as bf16, TF32 lies in memory as FP32.
+  EXPECT_EQ(cost_of(DType::kInt8).read_bytes, 229'376.0 + 58'720'256.0);
+  EXPECT_EQ(cost_of(DType::kInt8).write_bytes, 262'144.0);
+  EXPECT_EQ(cost_of(DType::kFp8).write_bytes, 131'072.0);
+  EXPECT_EQ(cost_of(DType::kTf32).bytes(), cost_of(DType::kFp32).bytes());
+  // A bias is a vector, a residual a matrix; neither counts as FLOPs.
+  EXPECT_EQ(cost_of(DType::kBf16, "bias_gelu").read_bytes, plain.read_bytes + 2 * 4096);
+  EXPECT_EQ(cost_of(DType::kBf16, "residual").read_bytes, plain.read_bytes + plain.write_bytes);
+  EXPECT_EQ(cost_of(DType::kBf16, "residual").flops, plain.flops);
+}
+
+TEST(Product, CostOfScales) {
+  const OpParams params = params_of({{"m", 16}, {"n", 4096}, {"k", 1024}}, DType::kInt8);
+  const Cost cost = product_cost_of<gemm_w8a8_product>(params);
+  EXPECT_EQ(cost.read_bytes, 16.0 * 1024 + 4096.0 * 1024 + 4 * (16 + 4096));
+  EXPECT_EQ(cost.write_bytes, 2.0 * 16 * 4096) << "bf16, unlike the sums";
+  EXPECT_GE(product_footprint_of<gemm_w8a8_product>(params), static_cast<int64_t>(cost.bytes()) + 4 * 16 * 4096);
+}
+
+TEST(Product, ABatchCostsAsManyProducts) {
+  const OpParams one = params_of({{"m", 24}, {"n", 40}, {"k", 56}}, DType::kFp16, "plain");
+  const OpParams many = params_of({{"batch", 7}, {"m", 24}, {"n", 40}, {"k", 56}}, DType::kFp16);
+  EXPECT_EQ(product_cost_of<gemm_batched_product>(many).flops, 7 * product_cost_of<gemm_product>(one).flops);
+  EXPECT_EQ(product_cost_of<gemm_batched_product>(many).bytes(), 7 * product_cost_of<gemm_product>(one).bytes());
+}
+
+TEST(Product, RowsOfGroups) {
+  const auto rows_of = [](int64_t rows, int64_t groups, const char* variant) {
+    const Product product = gemm_grouped_product(
+        params_of({{"rows", rows}, {"groups", groups}, {"n", 8}, {"k", 8}}, DType::kBf16, variant));
+    EXPECT_EQ(product.rows(), rows);
+    EXPECT_EQ(product.groups(), groups);
+    std::vector<int64_t> each;
+    for (int64_t g = 0; g < groups; ++g) each.push_back(product.rows_of(g));
+    return each;
+  };
+  EXPECT_EQ(rows_of(10, 4, "even"), (std::vector<int64_t>{3, 3, 2, 2}));
+  // 12 of 1 + 1/2 + 1/3 + 1/4 = 25/12: 5.76, 2.88, 1.92, 1.44.
+  EXPECT_EQ(rows_of(12, 4, "skewed"), (std::vector<int64_t>{6, 3, 2, 1}));
+  for (const int64_t count : rows_of(1000, 256, "skewed")) EXPECT_GE(count, 0);
+  // Weights of a group without rows are not read.
+  const OpParams few = params_of({{"rows", 2}, {"groups", 4}, {"n", 8}, {"k", 16}}, DType::kBf16, "even");
+  EXPECT_EQ(product_cost_of<gemm_grouped_product>(few).read_bytes, 2.0 * (2 * 16 + 2 * 8 * 16));
+}
+
+class CpuProducts : public testing::Test {
+ protected:
+  using Prepare = Result<std::unique_ptr<PreparedOp>> (*)(Device&, const OpParams&);
+  void SetUp() override { device_ = std::move(*cpu::open_cpu(0)); }
+
+  // Every candidate is right; how many there were.
+  size_t all_pass(Prepare prepare, const OpParams& params) {
+    Result<std::unique_ptr<PreparedOp>> op = prepare(*device_, params);
+    EXPECT_TRUE(op) << op.error().text();
+    if (!op) return 0;
+    for (size_t i = 0; i < (*op)->candidates().size(); ++i) {
+      const Result<Check> check = (*op)->check(i);
+      EXPECT_TRUE(check) << check.error().text();
+      if (!check) continue;
+      EXPECT_EQ(check->status, CheckStatus::kPassed)
+          << (*op)->candidates()[i].backend << ": " << check->note << ", " << check->worst_over_tolerance;
+    }
+    // Other sets have weights and outputs of their own.
+    EXPECT_TRUE((*op)->prepare_sets(3));
+    for (const Candidate& candidate : (*op)->candidates()) EXPECT_TRUE(candidate.enqueue(2));
+    return (*op)->candidates().size();
+  }
+  static bool can(DType dtype) {
+    return !cpu::gemm_unsupported(params_of({{"m", 1}, {"n", 1}, {"k", 1}}, dtype, "plain"));
+  }
+
+  std::unique_ptr<Device> device_;
+};
+
+TEST_F(CpuProducts, EveryEpilogue) {
+  for (const DType dtype : {DType::kFp32, DType::kBf16}) {
+    if (!can(dtype)) continue;
+    for (const char* variant : {"plain", "bias", "bias_gelu", "residual"})
+      EXPECT_GE(all_pass(cpu::prepare_gemm, params_of({{"m", 33}, {"n", 70}, {"k", 129}}, dtype, variant)), 1U)
+          << dtype_name(dtype) << " " << variant;
+  }
+}
+
+TEST_F(CpuProducts, Batches) {
+  for (const DType dtype : {DType::kFp32, DType::kBf16}) {
+    if (!can(dtype)) continue;
+    EXPECT_GE(all_pass(cpu::prepare_gemm_batched, params_of({{"batch", 5}, {"m", 17}, {"n", 24}, {"k", 40}}, dtype)),
+              1U);
+  }
+}
+
+TEST_F(CpuProducts, ScalesOfRowsAndColumns) {
+  if (!can(DType::kInt8)) GTEST_SKIP() << "no int8 products on this CPU";
+  for (const int64_t n : {64, 71})
+    EXPECT_GE(all_pass(cpu::prepare_gemm_w8a8, params_of({{"m", 19}, {"n", n}, {"k", 96}}, DType::kInt8)), 1U);
+}
+
+TEST_F(CpuProducts, Groups) {
+  for (const DType dtype : {DType::kFp32, DType::kBf16}) {
+    if (!can(dtype)) continue;
+    for (const char* variant : {"even", "skewed"})
+      EXPECT_GE(all_pass(cpu::prepare_gemm_grouped,
+                         params_of({{"rows", 41}, {"groups", 6}, {"n", 24}, {"k", 40}}, dtype, variant)),
+                1U)
+          << variant;
+    // More groups than rows.
+    EXPECT_GE(all_pass(cpu::prepare_gemm_grouped,
+                       params_of({{"rows", 3}, {"groups", 8}, {"n", 24}, {"k", 40}}, dtype, "even")),
+              1U);
+  }
+}
+
+// Each part of a product left out is seen.
+class WrongProduct : public testing::Test {
+ protected:
+  static constexpr int64_t kM = 24, kN = 20, kK = 32;
+
+  void SetUp() override {
+    device_ = std::move(*cpu::open_cpu(0));
+    a_ = filled(kM * kK, 1);
+    w_ = filled(2 * kN * kK, 2);
+    bias_ = filled(kN, 3);
+    residual_ = filled(kM * kN, 4);
+    row_scales_ = filled(kM, 5);
+    column_scales_ = filled(kN, 6);
+    out_ = filled(kM * kN, 7);
+  }
+  std::unique_ptr<Buffer> filled(int64_t elements, uint64_t seed) {
+    std::unique_ptr<Buffer> buffer = std::move(*device_->allocate(static_cast<size_t>(elements) * 4));
+    EXPECT_TRUE(device_->fill(*buffer, {Fill::Kind::kUniform, DType::kFp32, seed, 0}));
+    return buffer;
+  }
+  static const float* data(const std::unique_ptr<Buffer>& of) { return static_cast<const float*>(of->address()); }
+
+  // What of the product is computed; all of it is asked for.
+  struct Does {
+    bool scales = true, bias = true, gelu = true, residual = true, group = true;
+  };
+  CheckStatus status_of(const Product& product, const Does& does) {
+    for (int64_t i = 0; i < kM; ++i)
+      for (int64_t j = 0; j < kN; ++j) {
+        const bool second = does.group && product.groups() == 2 && i >= product.first_row[1];
+        double sum = 0;
+        for (int64_t k = 0; k < kK; ++k)
+          sum += static_cast<double>(data(a_)[i * kK + k]) *
+                 static_cast<double>(data(w_)[((second ? kN : 0) + j) * kK + k]);
+        if (product.scales && does.scales)
+          sum *= static_cast<double>(data(row_scales_)[i]) * static_cast<double>(data(column_scales_)[j]);
+        if (product.bias && does.bias) sum += static_cast<double>(data(bias_)[j]);
+        if (product.gelu && does.gelu)
+          sum = 0.5 * sum * (1 + std::tanh(0.7978845608028654 * (sum + 0.044715 * sum * sum * sum)));
+        if (product.residual && does.residual) sum += static_cast<double>(data(residual_)[i * kN + j]);
+        static_cast<float*>(out_->address())[i * kN + j] = static_cast<float>(sum);
+      }
+    GemmOperands operands{*a_, *w_, *out_, product};
+    if (product.bias) operands.bias = bias_.get();
+    if (product.residual) operands.residual = residual_.get();
+    if (product.scales) operands.row_scales = row_scales_.get(), operands.column_scales = column_scales_.get();
+    const Result<Check> check = check_gemm(*device_, operands, 5);
+    EXPECT_TRUE(check);
+    return check->status;
+  }
+  static Product product() { return {{0, kM}, kN, kK}; }
+
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Buffer> a_, w_, bias_, residual_, row_scales_, column_scales_, out_;
+};
+
+TEST_F(WrongProduct, Bias) {
+  Product of = product();
+  of.bias = true;
+  EXPECT_EQ(status_of(of, {}), CheckStatus::kPassed);
+  EXPECT_EQ(status_of(of, {.bias = false}), CheckStatus::kFailed);
+  of.gelu = true;
+  EXPECT_EQ(status_of(of, {}), CheckStatus::kPassed);
+  EXPECT_EQ(status_of(of, {.gelu = false}), CheckStatus::kFailed);
+}
+
+TEST_F(WrongProduct, Residual) {
+  Product of = product();
+  of.residual = true;
+  EXPECT_EQ(status_of(of, {}), CheckStatus::kPassed);
+  EXPECT_EQ(status_of(of, {.residual = false}), CheckStatus::kFailed);
+}
+
+TEST_F(WrongProduct, Scales) {
+  Product of = product();
+  of.scales = true;
+  EXPECT_EQ(status_of(of, {}), CheckStatus::kPassed);
+  EXPECT_EQ(status_of(of, {.scales = false}), CheckStatus::kFailed);
+}
+
+TEST_F(WrongProduct, WeightsOfAnotherGroup) {
+  Product of = product();
+  of.first_row = {0, 9, kM};
+  EXPECT_EQ(status_of(of, {}), CheckStatus::kPassed);
+  EXPECT_EQ(status_of(of, {.group = false}), CheckStatus::kFailed);
+}
+
+}  // namespace
+}  // namespace llmprof::device
