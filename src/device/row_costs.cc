@@ -34,6 +34,12 @@ Cost quantise_cost(const OpParams& params) {
   const double tokens = axis(params, "tokens"), all = tokens * axis(params, "hidden");
   return cost_of(params, all, 0, 0, all + 4 * tokens);
 }
+Cost dequantise_cost(const OpParams& params) {
+  const double tokens = axis(params, "tokens"), all = tokens * axis(params, "hidden");
+  Cost cost = cost_of(params, 0, all, all + 4 * tokens);
+  cost.flops = all;
+  return cost;
+}
 Cost swiglu_cost(const OpParams& params) {
   const double all = axis(params, "tokens") * axis(params, "ffn");
   return cost_of(params, 2 * all, all);
@@ -68,6 +74,7 @@ int64_t layernorm_gelu_footprint(const OpParams& params) {
 }
 int64_t softmax_footprint(const OpParams& params) { return static_cast<int64_t>(softmax_cost(params).bytes()); }
 int64_t quantise_footprint(const OpParams& params) { return static_cast<int64_t>(quantise_cost(params).bytes()); }
+int64_t dequantise_footprint(const OpParams& params) { return static_cast<int64_t>(dequantise_cost(params).bytes()); }
 int64_t swiglu_footprint(const OpParams& params) { return static_cast<int64_t>(swiglu_cost(params).bytes()); }
 int64_t rope_footprint(const OpParams& params) { return static_cast<int64_t>(rope_cost(params).bytes()); }
 int64_t embedding_footprint(const OpParams& params) {

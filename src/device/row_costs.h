@@ -5,6 +5,7 @@
 //   layernorm_gelu  2 T h b + 2 h b
 //   softmax         2 R C b
 //   quantise        T h (b + 1) + 4 T
+//   dequantise      T h (b + 1) + 4 T
 //   swiglu          3 T f b
 //   rope            2 T (Hq + Hkv) D b + 4 T D
 //   embedding       2 T h b + 4 T
@@ -22,6 +23,7 @@ Cost rmsnorm_cost(const OpParams& params);
 Cost layernorm_gelu_cost(const OpParams& params);
 Cost softmax_cost(const OpParams& params);
 Cost quantise_cost(const OpParams& params);
+Cost dequantise_cost(const OpParams& params);  // b of the result
 Cost swiglu_cost(const OpParams& params);
 Cost rope_cost(const OpParams& params);
 Cost embedding_cost(const OpParams& params);
@@ -33,6 +35,7 @@ int64_t rmsnorm_footprint(const OpParams& params);
 int64_t layernorm_gelu_footprint(const OpParams& params);
 int64_t softmax_footprint(const OpParams& params);
 int64_t quantise_footprint(const OpParams& params);
+int64_t dequantise_footprint(const OpParams& params);
 int64_t swiglu_footprint(const OpParams& params);
 int64_t rope_footprint(const OpParams& params);
 int64_t embedding_footprint(const OpParams& params);

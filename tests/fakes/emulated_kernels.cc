@@ -187,6 +187,7 @@ std::map<std::pair<std::string, std::string>, Launch> make_table() {
   EMULATE("elementwise.cu T=" #type, kernels_elementwise_##type, swiglu)      \
   EMULATE("elementwise.cu T=" #type, kernels_elementwise_##type, rope)        \
   EMULATE("elementwise.cu T=" #type, kernels_elementwise_##type, gather)      \
+  EMULATE("elementwise.cu T=" #type, kernels_elementwise_##type, dequantise)  \
   EMULATE("elementwise.cu T=" #type, kernels_elementwise_##type, scatter_two) \
   EMULATE("sampling.cu T=" #type, kernels_sampling_##type, sample_greedy)     \
   EMULATE("sampling.cu T=" #type, kernels_sampling_##type, sample_top)        \

@@ -160,6 +160,7 @@ TEST_F(DeviceCudaOps, OperatorsThatMoveEachElementOnce) {
   open();
   for (const DType dtype : {DType::kBf16, DType::kFp16, DType::kFp32}) {
     EXPECT_GE(all_pass(prepare_swiglu, params_of({{"tokens", 70}, {"ffn", 88}}, dtype)), 2U);
+    EXPECT_GE(all_pass(prepare_dequantise, params_of({{"tokens", 70}, {"hidden", 88}}, dtype)), 2U);
     EXPECT_GE(
         all_pass(prepare_rope, params_of({{"tokens", 9}, {"heads", 6}, {"kv_heads", 2}, {"head_dim", 48}}, dtype)), 2U);
     EXPECT_GE(all_pass(prepare_embedding, params_of({{"tokens", 37}, {"vocab", 101}, {"hidden", 72}}, dtype)), 2U);

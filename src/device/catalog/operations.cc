@@ -131,6 +131,11 @@ std::optional<std::string> unsupported_rows(const DeviceIdentity& device, const 
   return cuda::own_kernel_unsupported(device, params);
 }
 
+std::optional<std::string> unsupported_rope(const DeviceIdentity& device, const OpParams& params) {
+  if (device.kind == DeviceKind::kCpu) return cpu::rope_unsupported(params);
+  return cuda::own_kernel_unsupported(device, params);
+}
+
 std::optional<std::string> unsupported_moves(const DeviceIdentity& device, const OpParams& params) {
   if (device.kind == DeviceKind::kCpu) return "this operation is measured on GPUs only";
   return cuda::own_kernel_unsupported(device, params);
@@ -248,8 +253,8 @@ constexpr std::array kOperations = {
               {},
               rope_cost,
               rope_footprint,
-              unsupported_moves,
-              nullptr,
+              unsupported_rope,
+              cpu::prepare_rope,
               cuda::prepare_rope},
     Operation{"embedding",
               "rows of a table, gathered by index",
@@ -258,8 +263,8 @@ constexpr std::array kOperations = {
               {},
               embedding_cost,
               embedding_footprint,
-              unsupported_moves,
-              nullptr,
+              unsupported_rows,
+              cpu::prepare_embedding,
               cuda::prepare_embedding},
     Operation{"kv_append",
               "keys and values written to slots of a cache",
@@ -268,8 +273,8 @@ constexpr std::array kOperations = {
               {},
               kv_append_cost,
               kv_append_footprint,
-              unsupported_moves,
-              nullptr,
+              unsupported_rows,
+              cpu::prepare_kv_append,
               cuda::prepare_kv_append},
     Operation{"quantise",
               "rows to fp8 with a scale each",
@@ -278,9 +283,19 @@ constexpr std::array kOperations = {
               {},
               quantise_cost,
               quantise_footprint,
-              unsupported_moves,
-              nullptr,
+              unsupported_rows,
+              cpu::prepare_quantise,
               cuda::prepare_quantise},
+    Operation{"dequantise",
+              "rows of fp8 with a scale each made wide: the data type is that of the result",
+              kNormAxes,
+              kRowTypes,
+              {},
+              dequantise_cost,
+              dequantise_footprint,
+              unsupported_rows,
+              cpu::prepare_dequantise,
+              cuda::prepare_dequantise},
     Operation{"attention", "attention of a prompt over its keys", kAttentionAxes, kAttentionTypes, kAttentionVariants,
               attention_cost, attention_footprint, unsupported_attention, nullptr, cuda::prepare_attention},
     Operation{"attention_decode", "attention of one new query per sequence over the cache", kDecodeAxes,

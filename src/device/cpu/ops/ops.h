@@ -33,6 +33,17 @@ Result<std::unique_ptr<PreparedOp>> prepare_softmax(Device& device, const OpPara
 // Axes tokens, ffn: [tokens, 2 ffn] becomes [tokens, ffn].
 Result<std::unique_ptr<PreparedOp>> prepare_swiglu(Device& device, const OpParams& params);
 
+// Axes tokens, heads, kv_heads, head_dim (even).
+Result<std::unique_ptr<PreparedOp>> prepare_rope(Device& device, const OpParams& params);
+std::optional<std::string> rope_unsupported(const OpParams& params);
+// Axes tokens, vocab, hidden.
+Result<std::unique_ptr<PreparedOp>> prepare_embedding(Device& device, const OpParams& params);
+// Axes tokens, kv_heads, head_dim.
+Result<std::unique_ptr<PreparedOp>> prepare_kv_append(Device& device, const OpParams& params);
+// Axes tokens, hidden; the data type is that of the rows that are not fp8.
+Result<std::unique_ptr<PreparedOp>> prepare_quantise(Device& device, const OpParams& params);
+Result<std::unique_ptr<PreparedOp>> prepare_dequantise(Device& device, const OpParams& params);
+
 // oneDNN, channels last; dtypes fp32 and bf16. Axes batch, height, width, in, out, kernel, stride; variants same,
 // valid.
 Result<std::unique_ptr<PreparedOp>> prepare_conv2d(Device& device, const OpParams& params);

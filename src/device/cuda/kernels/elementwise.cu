@@ -62,6 +62,19 @@ KERNEL void gather(const Words* table, const int* index, Words* out, u64 count, 
   }
 }
 
+// out[row] = in[row] * scales[row], `in` of e4m3. `count` = rows * packs of the result.
+KERNEL void dequantise(const u8* in, const float* scales, Words* out, u64 count, u32 packs) {
+  EACH_PACK {
+    constexpr int kCount = Pack<T>::kCount;
+    const u64 codes = kCount == 8 ? ((const u64*)in)[p] : ((const u32*)in)[p];
+    const float scale = scales[p / packs];
+    Pack<T> a;
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) a.v[e] = of_fp8((u8)(codes >> 8 * e)) * scale;
+    store_stream(out + p, a.packed());
+  }
+}
+
 // keys[slot[row]] = k[row], and the same of values.
 KERNEL void scatter_two(const Words* k, const Words* v, const int* slot, Words* keys, Words* values, u64 count,
                         u32 packs) {

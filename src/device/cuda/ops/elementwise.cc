@@ -1,14 +1,12 @@
-// Operators that move each element once, by own kernels: SwiGLU, rotary positions, gather and append.
+// Operators that move each element once, by own kernels: SwiGLU, rotary positions, gather, append, and rows of fp8 made
+// wide again.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 
 #include "device/cuda/ops/cuda_op.h"
 #include "device/cuda/ops/ops.h"
-#include "device/elements.h"
-#include "device/fill.h"
+#include "device/reference/moves.h"
 #include "device/reference/rows.h"
 
 namespace llmprof::device::cuda {
@@ -112,48 +110,22 @@ class RopeOp : public ElementwiseOp {
   }
 
  protected:
-  // A table of true angles: random ones would let the numbers grow with every execution.
   Status set_made(int set) override {
-    if (table_.empty()) make_table();
+    if (table_.empty()) table_ = rope_table(tokens_, head_);
     return device_.upload(array(set, 2), 0, table_.data(), table_.size() * sizeof(float));
   }
 
   Result<Check> compare(size_t) override {
-    Check all;
-    all.status = CheckStatus::kPassed;
-    const RowReader table = rows_of(device_, array(0, 2), DType::kFp32, head_);
-    for (const size_t index : {size_t{0}, size_t{1}}) {
-      const int64_t columns = (index == 0 ? heads_ : kv_heads_) * head_;
-      const RowReader before = rows_as_filled(fill_of(0, index), columns);
-      LLMPROF_ASSIGN(const Check part, check_rows(device_, array(0, index), params_.dtype, columns, tokens_,
-                                                  params_.seed, [&](int64_t row) -> Result<RowResult> {
-                                                    LLMPROF_ASSIGN(const Row values, before(row));
-                                                    LLMPROF_ASSIGN(const Row angles, table(row));
-                                                    return rope_row(values, angles, head_);
-                                                  }));
-      all = worse_of(all, part);
-    }
-    return all;
+    const auto part = [&](size_t index) {
+      return check_rope(device_, array(0, index), fill_of(0, index), array(0, 2), tokens_,
+                        index == 0 ? heads_ : kv_heads_, head_, params_.seed);
+    };
+    LLMPROF_ASSIGN(const Check queries, part(0));
+    LLMPROF_ASSIGN(const Check keys, part(1));
+    return worse_of(queries, keys);
   }
 
  private:
-  // Cosines, then sines, of each token: the same for every set.
-  void make_table() {
-    const int64_t half = head_ / 2;
-    std::vector<double> frequencies(static_cast<size_t>(half));
-    for (int64_t i = 0; i < half; ++i)
-      frequencies[static_cast<size_t>(i)] =
-          std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(head_));
-    table_.resize(static_cast<size_t>(tokens_ * head_));
-    for (int64_t token = 0; token < tokens_; ++token) {
-      for (int64_t i = 0; i < half; ++i) {
-        const double angle = static_cast<double>(token) * frequencies[static_cast<size_t>(i)];
-        table_[static_cast<size_t>(token * head_ + i)] = static_cast<float>(std::cos(angle));
-        table_[static_cast<size_t>(token * head_ + half + i)] = static_cast<float>(std::sin(angle));
-      }
-    }
-  }
-
   int64_t tokens_ = 0, heads_ = 0, kv_heads_ = 0, head_ = 0;
   std::vector<float> table_;
 };
@@ -183,16 +155,8 @@ class EmbeddingOp : public ElementwiseOp {
 
  protected:
   Result<Check> compare(size_t) override {
-    const RowReader table = rows_of(device_, array(0, 1), params_.dtype, hidden_);
-    const RowReader index = rows_of(device_, array(0, 2), DType::kInt32, 1);
-    return check_rows(
-        device_, array(0, 0), params_.dtype, hidden_, tokens_, params_.seed,
-        [&](int64_t row) -> Result<RowResult> {
-          LLMPROF_ASSIGN(const Row at_row, index(row));
-          LLMPROF_ASSIGN(const Row values, table(static_cast<int64_t>(at_row[0])));
-          return RowResult{values, Row(values.size(), 0)};
-        },
-        true);
+    return check_gathered(device_, array(0, 0), array(0, 1), array(0, 2), params_.dtype, hidden_, tokens_,
+                          params_.seed);
   }
 
  private:
@@ -224,55 +188,53 @@ class KvAppendOp : public ElementwiseOp {
   }
 
  protected:
-  static constexpr int64_t kSlotsPerToken = 4;
-
-  // Each slot once: two tokens in one slot would leave it to chance which of them is there.
   Status set_made(int set) override {
-    int64_t stride = slots_ * 5 / 8 + 1;
-    while (std::gcd(stride, slots_) != 1) ++stride;
-    std::vector<int32_t> slot(static_cast<size_t>(tokens_));
-    for (int64_t token = 0; token < tokens_; ++token)
-      slot[static_cast<size_t>(token)] = static_cast<int32_t>((token * stride + set) % slots_);
-    slot_of_set0_ = set == 0 ? slot : slot_of_set0_;
-    return device_.upload(array(set, 4), 0, slot.data(), slot.size() * sizeof(int32_t));
+    const std::vector<int32_t> slots = append_slots(tokens_, set);
+    return device_.upload(array(set, 4), 0, slots.data(), slots.size() * sizeof(int32_t));
   }
 
   Result<Check> compare(size_t) override {
-    Check all;
-    all.status = CheckStatus::kPassed;
-    for (const size_t index : {size_t{0}, size_t{1}}) {
-      const RowReader in = rows_of(device_, array(0, index + 2), params_.dtype, columns_);
-      LLMPROF_ASSIGN(const Check part, check_appended(array(0, index), in));
-      all = worse_of(all, part);
-    }
-    return all;
+    const std::vector<int32_t> slots = append_slots(tokens_, 0);
+    const auto part = [&](size_t index) {
+      return check_appended(device_, array(0, index), array(0, index + 2), slots, params_.dtype, columns_);
+    };
+    LLMPROF_ASSIGN(const Check keys, part(0));
+    LLMPROF_ASSIGN(const Check values, part(1));
+    return worse_of(keys, values);
   }
 
  private:
-  // 64 tokens or more are in their slots, bit by bit.
-  Result<Check> check_appended(const Buffer& cache, const RowReader& in) {
-    std::vector<char> row(static_cast<size_t>(columns_) * element_bytes());
-    Check check;
-    check.status = CheckStatus::kPassed;
-    const int64_t step = std::max<int64_t>(tokens_ / 64, 1);
-    for (int64_t token = 0; token < tokens_; token += step) {
-      LLMPROF_ASSIGN(const Row expected, in(token));
-      const int64_t slot = slot_of_set0_[static_cast<size_t>(token)];
-      LLMPROF_CHECK(device_.download(cache, static_cast<size_t>(slot) * row.size(), row.data(), row.size()));
-      for (size_t i = 0; i < expected.size(); ++i) {
-        ++check.compared;
-        if (element_at(params_.dtype, row.data(), i) == expected[i]) continue;
-        check.status = CheckStatus::kFailed;
-        check.worst_over_tolerance = INFINITY;
-        check.note = fmt::format("element {} of token {} is not in slot {}", i, token, slot);
-        return check;
-      }
-    }
-    return check;
+  int64_t tokens_ = 0, columns_ = 0, slots_ = 0;
+};
+
+// out, codes, scales
+class DequantiseOp : public ElementwiseOp {
+ public:
+  using ElementwiseOp::ElementwiseOp;
+  Status prepare() {
+    rows_ = params_.axis("tokens");
+    columns_ = params_.axis("hidden");
+    LLMPROF_ASSIGN(const uint32_t packs, packs_of("hidden", columns_));
+    const size_t elements = static_cast<size_t>(rows_ * columns_);
+    LLMPROF_CHECK(
+        begin({{"out", elements * element_bytes(), Role::kOutput, {}},
+               {"codes", elements, Role::kInput, {Fill::Kind::kUniform, DType::kFp8, 1, 0}},
+               {"scales", static_cast<size_t>(rows_) * 4, Role::kInput, {Fill::Kind::kUniform, DType::kFp32, 1, 0}}}));
+    const uint64_t count = static_cast<uint64_t>(rows_) * packs;
+    return add_walks("dequantise", count,
+                     [this, count, packs](const Kernel& kernel, unsigned grid, unsigned threads, int set) {
+                       return context_.launch(kernel, grid, threads, at(set, 1), at(set, 2), at(set, 0), count, packs);
+                     });
   }
 
-  int64_t tokens_ = 0, columns_ = 0, slots_ = 0;
-  std::vector<int32_t> slot_of_set0_;
+ protected:
+  Result<Check> compare(size_t) override {
+    return check_dequantised(device_, array(0, 0), params_.dtype, {array(0, 1), array(0, 2), rows_, columns_},
+                             params_.seed);
+  }
+
+ private:
+  int64_t rows_ = 0, columns_ = 0;
 };
 
 }  // namespace
@@ -288,6 +250,9 @@ Result<std::unique_ptr<PreparedOp>> prepare_embedding(Device& device, const OpPa
 }
 Result<std::unique_ptr<PreparedOp>> prepare_kv_append(Device& device, const OpParams& params) {
   return prepare_as<KvAppendOp>(device, params);
+}
+Result<std::unique_ptr<PreparedOp>> prepare_dequantise(Device& device, const OpParams& params) {
+  return prepare_as<DequantiseOp>(device, params);
 }
 
 }  // namespace llmprof::device::cuda

@@ -37,6 +37,7 @@ Result<std::unique_ptr<PreparedOp>> prepare_layernorm_gelu(Device& device, const
 Result<std::unique_ptr<PreparedOp>> prepare_softmax(Device& device, const OpParams& params);
 // To e4m3 with a scale per token. Axes tokens, hidden.
 Result<std::unique_ptr<PreparedOp>> prepare_quantise(Device& device, const OpParams& params);
+Result<std::unique_ptr<PreparedOp>> prepare_dequantise(Device& device, const OpParams& params);
 // Axes tokens, ffn: [tokens, 2 ffn] becomes [tokens, ffn].
 Result<std::unique_ptr<PreparedOp>> prepare_swiglu(Device& device, const OpParams& params);
 // In place. Axes tokens, heads, kv_heads, head_dim.

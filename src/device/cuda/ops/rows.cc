@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "device/cuda/ops/cuda_op.h"
 #include "device/cuda/ops/ops.h"
 #include "device/reference/compare.h"
+#include "device/reference/moves.h"
 
 namespace llmprof::device::cuda {
 namespace {
@@ -18,7 +18,6 @@ constexpr float kEpsilon = 1e-5F;
 // Eight only where four would take blocks of more than 512 threads, for which there may not be the registers.
 constexpr int kItems[] = {1, 2, 4, 8};
 constexpr unsigned kThreadsMin = 32, kThreadsMax = 1024;
-constexpr float kFp8Largest = 448;
 
 const char* type_macro(DType dtype) {
   switch (dtype) {
@@ -223,30 +222,8 @@ class QuantiseOp : public RowsOp {
 
  protected:
   Result<Check> compare(size_t) override {
-    const RowReader x = rows_of(device_, array(0, 1), params_.dtype, columns_);
-    const auto scale_of = [](const Row& values) {
-      double most = 0;
-      for (const double value : values) most = std::max(most, std::fabs(value));
-      return most > 0 ? most / static_cast<double>(kFp8Largest) : 1;
-    };
-    LLMPROF_ASSIGN(const Check scales, check_rows(device_, array(0, 2), DType::kFp32, 1, rows_, params_.seed,
-                                                  [&](int64_t row) -> Result<RowResult> {
-                                                    LLMPROF_ASSIGN(const Row values, x(row));
-                                                    const double scale = scale_of(values);
-                                                    return RowResult{{scale}, {scale}};
-                                                  }));
-    LLMPROF_ASSIGN(const Check codes, check_rows(device_, array(0, 0), DType::kFp8, columns_, rows_, params_.seed,
-                                                 [&](int64_t row) -> Result<RowResult> {
-                                                   LLMPROF_ASSIGN(const Row values, x(row));
-                                                   const double scale = scale_of(values);
-                                                   RowResult result;
-                                                   for (const double value : values) {
-                                                     result.out.push_back(value / scale);
-                                                     result.terms.push_back(std::fabs(value / scale));
-                                                   }
-                                                   return result;
-                                                 }));
-    return worse_of(codes, scales);
+    return check_quantised(device_, array(0, 1), params_.dtype, {array(0, 0), array(0, 2), rows_, columns_},
+                           params_.seed);
   }
 };
 
