@@ -93,7 +93,10 @@ struct Values {
 };
 
 DType dtype_of(int type) {
-  return type == cudnn::kHalf ? DType::kFp16 : type == cudnn::kBfloat16 ? DType::kBf16 : DType::kFp32;
+  return type == cudnn::kHalf       ? DType::kFp16
+         : type == cudnn::kBfloat16 ? DType::kBf16
+         : type == cudnn::kInt32    ? DType::kInt32
+                                    : DType::kFp32;
 }
 float rounded(int type, float value) {
   if (type == cudnn::kHalf) return device::from_fp16(device::to_fp16(value));
@@ -112,6 +115,7 @@ class Interpreter {
       if (operation->type == cudnn::kOpMatmul) matmul(*operation);
       if (operation->type == cudnn::kOpPointwise) pointwise(*operation);
       if (operation->type == cudnn::kOpReduction) reduce(*operation);
+      if (operation->type == cudnn::kOpPagedCacheLoad) load_pages(*operation);
       if (operation->type == cudnn::kOpConvolutionForward) convolve(*operation);
     }
   }
@@ -203,11 +207,38 @@ class Interpreter {
                   : mode == cudnn::kExp          ? std::exp(left)
                   : mode == kLog                 ? std::log(left)
                   : mode == cudnn::kCompareGe    ? static_cast<float>(left >= right)
+                  : mode == kCompareLess         ? static_cast<float>(left < right)
+                  : mode == kAnd                 ? static_cast<float>(left != 0 && right != 0)
                   : mode == cudnn::kGenIndex     ? static_cast<float>(index % static_cast<size_t>(y.dims[axis]))
                   : mode == cudnn::kBinarySelect ? (t.at(i, y.dims) != 0 ? left : right)
                                                  : NAN;
     }
     write(*operation.descriptor(cudnn::kOpPointwiseY), std::move(y));
+  }
+  // Keys turned or values as they are, by the strides of the result.
+  void load_pages(const FakeDescriptor& operation) {
+    const Values pages = read(*operation.descriptor(kOpPagedCacheLoadContainer));
+    const Values table = read(*operation.descriptor(kOpPagedCacheLoadTable));
+    const Values lengths = read(*operation.descriptor(kOpPagedCacheLoadLengths));
+    const FakeDescriptor& out = *operation.descriptor(kOpPagedCacheLoadY);
+    Values y(dims(out));
+    const bool turned = out.all<int64_t>(kTensorStrides)[2] == 1;
+    const int64_t heads = y.dims[1], head = y.dims[turned ? 2 : 3], keys = y.dims[turned ? 3 : 2];
+    const int64_t tokens = pages.dims[2];
+    for (int64_t i = 0; i < static_cast<int64_t>(y.data.size()); ++i) {
+      const int64_t element = turned ? i / keys % head : i % head, key = turned ? i % keys : i / head % keys;
+      const int64_t row = i / (head * keys), sequence = row / heads;
+      // What lies behind the end of a sequence nobody may look at.
+      float value = NAN;
+      if (static_cast<float>(key) < lengths.data[static_cast<size_t>(sequence)]) {
+        const size_t entry = static_cast<size_t>(sequence * table.dims[2] + key / tokens);
+        const int64_t page = static_cast<int64_t>(table.data[entry]);
+        value =
+            pages.data[static_cast<size_t>(((page * heads + row % heads) * tokens + key % tokens) * head + element)];
+      }
+      y.data[static_cast<size_t>(i)] = value;
+    }
+    write(out, std::move(y));
   }
   // Over the last dimension.
   void reduce(const FakeDescriptor& operation) {
@@ -257,18 +288,26 @@ class Interpreter {
 
 // What makes cuDNN find no kernel for a graph.
 std::string objection(const FakeDescriptor& graph) {
-  int products = 0, logs = 0;
+  int products = 0, logs = 0, loads = 0, bounds = 0;
   for (const FakeDescriptor* operation : graph.descriptors(cudnn::kGraphOperations)) {
     if (operation->type == cudnn::kOpPointwise &&
         operation->descriptor(cudnn::kOpPointwiseDescriptor)->one<int>(cudnn::kPointwiseMode) == kLog)
       ++logs;
+    if (operation->type == cudnn::kOpPointwise &&
+        operation->descriptor(cudnn::kOpPointwiseDescriptor)->one<int>(cudnn::kPointwiseMode) == kCompareLess)
+      ++bounds;
+    if (operation->type == cudnn::kOpPagedCacheLoad) ++loads;
     if (operation->type != cudnn::kOpMatmul) continue;
     ++products;
+    if (loads > 0 && !operation->has(cudnn::kOpMatmulM))
+      return "a product of pages is not told how many rows there are";
     if (operation->descriptor(cudnn::kOpMatmulA)->one<int>(cudnn::kTensorDataType) !=
         operation->descriptor(cudnn::kOpMatmulB)->one<int>(cudnn::kTensorDataType))
       return "the operands of a product have different types";
   }
   if (products == 2 && logs != 1) return "the pattern of attention is not complete";
+  if (loads > 0 && fake_cuda_script()->cudnn_version < 90500) return "caches of pages come with 9.5";
+  if (loads > 0 && bounds != 2) return "caches of pages need a mask of the lengths";
   return {};
 }
 

@@ -74,11 +74,23 @@ TEST_F(DeviceCudaAttention, OffersEveryWay) {
   };
   const std::string contiguous = ways(128, "contiguous"), paged = ways(128, "paged"), wide = ways(256, "paged");
   EXPECT_TRUE(holds(contiguous, "registers") && holds(contiguous, "stages")) << contiguous;
-  EXPECT_FALSE(holds(paged, "cuDNN")) << paged;
   EXPECT_FALSE(holds(wide, "registers")) << wide;
   setenv(kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
   open();
   EXPECT_TRUE(holds(ways(128, "contiguous"), "cuDNN A #0")) << "without a compiler the library is left";
+  EXPECT_TRUE(holds(ways(128, "paged"), "cuDNN A #0"));
+}
+
+TEST_F(DeviceCudaAttention, CudnnTakesPages) {
+  setenv(kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
+  open();
+  EXPECT_EQ(all_pass(decode_params(3, 4, 2, 64, 75, DType::kBf16, "paged")), 3U);
+  EXPECT_EQ(all_pass(decode_params(1, 4, 1, 256, 33, DType::kFp16, "paged")), 3U);
+  EXPECT_EQ(script_->cudnn_descriptors, 0) << "descriptors that were never destroyed";
+  script_->cudnn_version = 90400;
+  open();
+  EXPECT_TRUE(holds(refused(prepare_attention_decode, decode_params(1, 4, 1, 64, 33, DType::kFp16, "paged")),
+                    "expected NVRTC"));
 }
 
 TEST_F(DeviceCudaAttention, DecodesOneKey) {

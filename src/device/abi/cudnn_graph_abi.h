@@ -58,6 +58,11 @@ constexpr int kReductionType = 1601;
 constexpr int kOpReductionX = 1610;
 constexpr int kOpReductionY = 1611;
 constexpr int kOpReductionDescriptor = 1612;
+// Since 9.5: the keys or values of a sequence out of a cache of pages, each where the sequence's table says.
+constexpr int kOpPagedCacheLoadContainer = 1950;
+constexpr int kOpPagedCacheLoadY = 1951;
+constexpr int kOpPagedCacheLoadLengths = 1952;
+constexpr int kOpPagedCacheLoadTable = 1953;
 // cudnnBackendHeurMode_t
 constexpr int kHeuristicsA = 3;
 constexpr int kHeuristicsFallback = 2;
@@ -65,6 +70,8 @@ constexpr int kHeuristicsFallback = 2;
 constexpr int kDivide = 6;
 constexpr int kSubtract = 9;
 constexpr int kLog = 15;
+constexpr int kCompareLess = 304;
+constexpr int kAnd = 400;
 // cudnnReduceTensorOp_t
 constexpr int kReduceAdd = 0;
 constexpr int kReduceMax = 3;

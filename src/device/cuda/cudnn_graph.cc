@@ -44,6 +44,8 @@ std::optional<int> cudnn_type(DType dtype) {
       return cudnn::kHalf;
     case DType::kBf16:
       return cudnn::kBfloat16;
+    case DType::kInt32:
+      return cudnn::kInt32;
     default:
       return std::nullopt;
   }
@@ -107,8 +109,9 @@ CudnnGraph::Tensor CudnnGraph::add_tensor(int type, const Sizes& dims, const Siz
 CudnnGraph::Tensor CudnnGraph::in_memory(DType dtype, const Sizes& dims, const Sizes& strides) {
   return add_tensor(cudnn_type(dtype).value_or(cudnn::kFloat), dims, strides, false, false);
 }
-CudnnGraph::Tensor CudnnGraph::between(int type, const Sizes& dims) {
-  return add_tensor(type, dims, dense(dims), true, false);
+CudnnGraph::Tensor CudnnGraph::between(int type, const Sizes& dims) { return between(type, dims, dense(dims)); }
+CudnnGraph::Tensor CudnnGraph::between(int type, const Sizes& dims, const Sizes& strides) {
+  return add_tensor(type, dims, strides, true, false);
 }
 CudnnGraph::Tensor CudnnGraph::add_number(int type, const void* value) {
   const Tensor tensor = add_tensor(type, {1, 1, 1, 1}, {1, 1, 1, 1}, false, true);
@@ -119,7 +122,7 @@ CudnnGraph::Tensor CudnnGraph::add_number(int type, const void* value) {
 CudnnGraph::Tensor CudnnGraph::number(float value) { return add_number(cudnn::kFloat, &value); }
 CudnnGraph::Tensor CudnnGraph::number(int32_t value) { return add_number(cudnn::kInt32, &value); }
 
-void CudnnGraph::matmul(Tensor a, Tensor b, Tensor out) {
+void CudnnGraph::matmul(Tensor a, Tensor b, Tensor out, const Extents& extents) {
   const CudnnDescriptor kind = create(cudnn_abi::kMatmul, "describing a product");
   set_int(kind, cudnn_abi::kMatmulType, cudnn::kTypeDataType, cudnn::kFloat);
   finalize(kind);
@@ -129,6 +132,9 @@ void CudnnGraph::matmul(Tensor a, Tensor b, Tensor out) {
   set_tensor(operation, cudnn::kOpMatmulA, a);
   set_tensor(operation, cudnn::kOpMatmulB, b);
   set_tensor(operation, cudnn::kOpMatmulC, out);
+  set_tensor(operation, cudnn::kOpMatmulM, extents.m);
+  set_tensor(operation, cudnn::kOpMatmulN, extents.n);
+  set_tensor(operation, cudnn::kOpMatmulK, extents.k);
   keep_operation(operation);
 }
 
@@ -158,6 +164,15 @@ void CudnnGraph::reduce(int mode, Tensor x, Tensor out) {
   set_descriptor(operation, cudnn_abi::kOpReductionDescriptor, kind);
   set_tensor(operation, cudnn_abi::kOpReductionX, x);
   set_tensor(operation, cudnn_abi::kOpReductionY, out);
+  keep_operation(operation);
+}
+
+void CudnnGraph::load_pages(Tensor pages, Tensor table, Tensor lengths, Tensor out) {
+  const CudnnDescriptor operation = create(cudnn::kOpPagedCacheLoad, "describing a cache of pages");
+  set_tensor(operation, cudnn_abi::kOpPagedCacheLoadContainer, pages);
+  set_tensor(operation, cudnn_abi::kOpPagedCacheLoadTable, table);
+  set_tensor(operation, cudnn_abi::kOpPagedCacheLoadLengths, lengths);
+  set_tensor(operation, cudnn_abi::kOpPagedCacheLoadY, out);
   keep_operation(operation);
 }
 

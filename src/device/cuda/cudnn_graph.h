@@ -43,12 +43,18 @@ class CudnnGraph {
   Tensor in_memory(DType dtype, const Sizes& dims, const Sizes& strides);
   // Exists only between operations. `type` of cuDNN's enumeration: also booleans.
   Tensor between(int type, const Sizes& dims);
+  Tensor between(int type, const Sizes& dims, const Sizes& strides);
   // One number, handed over with each execution.
   Tensor number(float value);
   Tensor number(int32_t value);
 
   // Operations; sums in fp32.
-  void matmul(Tensor a, Tensor b, Tensor out);
+  // How much of a product there is for each entry of the batch: int32 in memory; 0: all of it.
+  struct Extents {
+    Tensor m = 0, n = 0, k = 0;
+  };
+  void matmul(Tensor a, Tensor b, Tensor out) { matmul(a, b, out, {}); }
+  void matmul(Tensor a, Tensor b, Tensor out, const Extents& extents);
   struct Pointwise {
     int mode, precision = cudnn::kFloat;
     int64_t axis = -1;       // of an index
@@ -56,6 +62,10 @@ class CudnnGraph {
   };
   void pointwise(const Pointwise& what, Tensor x, Tensor out);
   void reduce(int mode, Tensor x, Tensor out);
+  // `pages` [pages, heads, tokens of a page, head] become `out`, [batch, heads, keys, head] or [batch, heads, head,
+  // keys] by its strides; `table` [batch, 1, pages of a sequence, 1] and `lengths` [batch, 1, 1, 1]: int32 in memory.
+  // Since cuDNN 9.5.
+  void load_pages(Tensor pages, Tensor table, Tensor lengths, Tensor out);
   // Filters [out channels, channels, height, width]; the same padding on both sides of each axis.
   void convolve(Tensor x, Tensor filters, Tensor out, const Sizes& padding, const Sizes& stride);
 

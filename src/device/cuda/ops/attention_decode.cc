@@ -1,5 +1,5 @@
-// Attention of one new query per sequence over the cache: own kernels, keys split over blocks in several ways, and,
-// where the cache is contiguous, plans of cuDNN.
+// Attention of one new query per sequence over the cache: own kernels, keys split over blocks in several ways, and
+// plans of cuDNN, of a cache of pages from 9.5 on.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ constexpr size_t kPlans = 3, kOffered = 6;
 constexpr size_t kSharedMax = size_t{216} << 10;
 constexpr size_t kSharedStatic = 11 << 10;  // queries of a long head, and sums of rows
 
-// out, q, keys, values [, table]
+// out, q, keys, values [, table, queries and keys of each sequence]
 class AttentionDecodeOp : public CudnnOp {
  public:
   using CudnnOp::CudnnOp;
@@ -57,15 +57,19 @@ class AttentionDecodeOp : public CudnnOp {
                                  {"q", queries, Role::kInput, numbers},
                                  {"keys", cache, Role::kInput, numbers},
                                  {"values", cache, Role::kInput, numbers}};
-    if (paged_)
-      arrays.push_back({"table",
-                        static_cast<size_t>(shape_.batch * pages_) * 4,
-                        Role::kInput,
-                        {Fill::Kind::kIndex, DType::kInt32, 1, shape_.batch * pages_}});
+    if (paged_) {
+      const auto integers = [&](const char* name, int64_t count) {  // what they are is uploaded
+        const Fill fill{Fill::Kind::kIndex, DType::kInt32, 1, 1};
+        arrays.push_back({name, static_cast<size_t>(count) * sizeof(int32_t), Role::kInput, fill});
+      };
+      integers("table", shape_.batch * pages_);
+      integers("query_lengths", shape_.batch);
+      integers("key_lengths", shape_.batch);
+    }
     LLMPROF_CHECK(begin(std::move(arrays)));
     const Status own = add_own();
     if (context_.lost()) return own;
-    const Status library = paged_ ? fail("cuDNN is not asked for pages") : add_cudnn();
+    const Status library = add_cudnn();
     if (context_.lost()) return library;
     if (candidates().empty()) return own;
     return library ? Status{} : keep_fastest(kOffered);
@@ -81,7 +85,13 @@ class AttentionDecodeOp : public CudnnOp {
     std::vector<int32_t> table(static_cast<size_t>(all));
     for (int64_t i = 0; i < all; ++i) table[static_cast<size_t>(i)] = static_cast<int32_t>((i * stride + set) % all);
     if (set == 0) table_of_set0_ = table;
-    return device_.upload(array(set, 4), 0, table.data(), table.size() * sizeof(int32_t));
+    const auto upload = [&](size_t index, const std::vector<int32_t>& values) {
+      return device_.upload(array(set, index), 0, values.data(), values.size() * sizeof(int32_t));
+    };
+    const size_t sequences = static_cast<size_t>(shape_.batch);
+    LLMPROF_CHECK(upload(4, table));
+    LLMPROF_CHECK(upload(5, std::vector<int32_t>(sequences, 1)));
+    return upload(6, std::vector<int32_t>(sequences, static_cast<int32_t>(shape_.keys)));
   }
 
   Result<Check> compare(size_t) override {
@@ -129,7 +139,10 @@ class AttentionDecodeOp : public CudnnOp {
   Status add_cudnn() {
     LLMPROF_ASSIGN(const Cudnn* const cudnn, open_cudnn_of_device());
     graph_.emplace(*cudnn);
-    return add_plans(*graph_, describe_attention(*graph_, shape_), kPlans, kOffered);
+    if (!paged_) return add_plans(*graph_, describe_attention(*graph_, shape_), kPlans, kOffered);
+    if (cudnn->library.version < kPagedSince)
+      return fail(fmt::format("cuDNN takes caches of pages from 9.5 on, this is {}", cudnn->library.about.version));
+    return add_plans(*graph_, describe_paged_attention(*graph_, shape_, kPageTokens), kPlans, kOffered);
   }
 
   Status add_splits(const BlockShape& block) {

@@ -29,4 +29,11 @@ inline std::vector<std::pair<CudnnGraph::Tensor, size_t>> describe_attention(Cud
   return describe_attention(graph, shape, dense_strides(shape));
 }
 
+// The same over a cache of pages, [page][token][kv_head][element], not causal. Arrays 0 to 3 as above, 4 the tables
+// [sequence][page], 5 and 6 the numbers of queries and of keys of each sequence; all int32.
+constexpr size_t kPagedSince = 90500;  // cuDNN 9.5
+std::vector<std::pair<CudnnGraph::Tensor, size_t>> describe_paged_attention(CudnnGraph& graph,
+                                                                            const AttentionShape& shape,
+                                                                            int64_t page_tokens);
+
 }  // namespace llmprof::device::cuda
