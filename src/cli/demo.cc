@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 
 #include "base/text_table.h"
 #include "bench/peaks.h"
@@ -12,8 +14,10 @@
 #include "cli/measuring.h"
 #include "cli/pipeline.h"
 #include "cli/reference_run.h"
+#include "cli/run_program.h"
 #include "device/op.h"
 #include "workload/cpu_backend.h"
+#include "workload/cuda_backend.h"
 
 // The recordings (data/demo), placed by the assembler: compilers are slow with megabytes of literals.
 #define LLMPROF_EMBED_BYTES(symbol, path)                                                                            \
@@ -64,6 +68,10 @@ std::vector<Recording> recordings() {
 
 Status say(const std::string& text) { return write_output(text, {}); }
 
+// On a GPU the smaller sizes are over before there is much to see; this one is a second, in 3 GB.
+constexpr const char *kGpuSize = "base", *kSmallGpuSize = "small";
+constexpr int64_t kGpuSizeBytes = int64_t{4} << 30;
+
 // Shorter than `llmprof peaks --quick`: a demo should begin with what it is about.
 constexpr double kCeilingsTimeFactor = 0.5;
 
@@ -88,22 +96,70 @@ Result<std::vector<MeasuredCeilings>> ceilings_here(device::Device& device, DTyp
   return kept;
 }
 
-// What is said before the live run where there is a GPU.
-std::string word_on_gpu() {
-  const Result<std::unique_ptr<device::Device>> device = device::open_device({});
-  if (!device || (*device)->identity().kind == device::DeviceKind::kCpu) return {};
-  return fmt::format(
-      "        There is a GPU here ({}). The workload runs on CPUs; for the GPU:  llmprof run -- python3 generate.py\n",
-      printable((*device)->identity().name));
+struct UsableGpu {
+  std::string name, size;  // of the GPU, and of the workload that fits it
+};
+// The GPU that the workload would run on; the error is why there is none.
+Result<UsableGpu> usable_gpu(const OutputOptions& output) {
+  LLMPROF_ASSIGN(const std::unique_ptr<device::Device> gpu, device::open_device({"cuda:0", 0}));
+  LLMPROF_CHECK(workload::check_cuda_libraries(*gpu));
+  LLMPROF_CHECK(refuse_if_busy(*gpu, true, output.quiet));
+  return UsableGpu{gpu->identity().name, gpu->free_bytes() >= kGpuSizeBytes ? kGpuSize : kSmallGpuSize};
+}
+
+// A folder that goes with its owner.
+class PassingFolder {
+ public:
+  PassingFolder() {
+    std::error_code error;
+    std::string path = (std::filesystem::temp_directory_path(error) / "llmprof-demo-XXXXXX").string();
+    if (!error && mkdtemp(path.data()) != nullptr) path_ = path;
+  }
+  PassingFolder(const PassingFolder&) = delete;
+  PassingFolder& operator=(const PassingFolder&) = delete;
+  ~PassingFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }  // empty: it could not be made
+
+ private:
+  std::string path_;
+};
+
+// The reference workload on the GPU, as `llmprof run -- llmprof workload --device cuda:0` records it.
+Status live_on_gpu(const UsableGpu& gpu, const OutputOptions& output) {
+  if (!output.quiet)
+    LLMPROF_CHECK(say(
+        fmt::format("\nlive    A small vision-language model with random weights on this machine's GPU ({}), "
+                    "recorded while it runs:\n        llmprof run -- llmprof workload --device cuda:0 --size {}\n\n",
+                    printable(gpu.name), gpu.size)));
+  const PassingFolder folder;
+  if (folder.path().empty()) return fail("no folder for temporary files can be made", {}, "set TMPDIR to one");
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return fail("this program's own path is not known: " + error.message(), "/proc/self/exe");
+  ProgramRun what;
+  what.words = {self.string(), "workload", "--device", "cuda:0", "--size", gpu.size};
+  what.folder = folder.path() + "/session";
+  what.top = 8;
+  what.output = output;
+  LLMPROF_ASSIGN(const int code, record_and_report(what));
+  if (code != 0) return fail(fmt::format("the workload ended with {} on the GPU", code));
+  if (output.quiet) return {};
+  return say(
+      "Look at: TTFT and TPOT beside the workload's own above. Prefill multiplies many tokens with each weight; a "
+      "step\n"
+      "of decode reads every weight for one token, and is one CUDA graph (launched one by one:  --decode eager).\n");
 }
 
 // The reference workload on this machine's CPU, recorded and analysed. An error is why that could not be done.
-Status live(const OutputOptions& output, const std::atomic<bool>& stop) {
+Status live_on_cpu(const std::string& why_no_gpu, const OutputOptions& output, const std::atomic<bool>& stop) {
   if (!output.quiet)
     LLMPROF_CHECK(
         say("\nlive    A small vision-language model with random weights (llmprof workload --size small) on this "
             "machine's CPU,\n        recorded while it ran.\n" +
-            word_on_gpu() + "\n"));
+            fmt::format("        (Not on a GPU: {})\n\n", printable(why_no_gpu))));
   ProgressLine progress(output.quiet);
   AnalyzeOptions options;
   options.top = 8;
@@ -113,6 +169,7 @@ Status live(const OutputOptions& output, const std::atomic<bool>& stop) {
     LLMPROF_ASSIGN(options.measured, ceilings_here(*cpu, workload::cpu_dtype(), stop, progress));
   }
   ReferenceRunOptions reference;
+  reference.device = "cpu";
   reference.size = workload::find_size(reference.size_name);
   reference.record = true;
   LLMPROF_ASSIGN(ReferenceRun done,
@@ -134,8 +191,14 @@ Status live(const OutputOptions& output, const std::atomic<bool>& stop) {
 int run(const OutputOptions& output, bool recorded_only) {
   const bool text = output.effective_format() == "text";
   if (text && !recorded_only && output.path.empty()) {
+    std::string why_no_gpu;
+    if (const Result<UsableGpu> gpu = usable_gpu(output); !gpu)
+      why_no_gpu = gpu.error().what;
+    else if (const Status status = live_on_gpu(*gpu, output); !status)
+      why_no_gpu = status.error().what;
     const Interrupt interrupt;
-    if (const Status status = live(output, interrupt.flag()); !status) {
+    const Status status = why_no_gpu.empty() ? Status() : live_on_cpu(why_no_gpu, output, interrupt.flag());
+    if (!status) {
       const Status told = say(fmt::format("The live part ends here: {}\n", status.error().text()));
       if (!told) return report_error(told.error());
       if (interrupt.flag().load()) return kInterruptedExit;

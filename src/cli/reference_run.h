@@ -16,9 +16,11 @@ namespace llmprof::cli {
 
 struct ReferenceRunOptions {
   std::string size_name = "small";
-  const workload::Size* size = nullptr;           // of that name; must be set
-  int threads = 0;                                // 0: all that the process may use
-  DType dtype = DType::kUnknown;                  // unknown: what the CPU is fastest in
+  const workload::Size* size = nullptr;  // of that name; must be set
+  std::string device;                    // "cpu", "cuda:1"; empty: the first GPU that can be used, else the CPU
+  int threads = 0;                       // of a CPU; 0: all that the process may use
+  bool eager = false;                    // decode steps on a GPU: launched one by one, not as a graph
+  DType dtype = DType::kUnknown;         // unknown: what the device is fastest in
   int64_t batch = 1, prompt = 0, new_tokens = 0;  // 0: as the size has it
   uint64_t seed = 1;
   bool record = false;
@@ -29,6 +31,9 @@ struct ReferenceRun {
   const workload::Size* size = nullptr;
   workload::ModelOptions options;
   device::DeviceIdentity device;
+  std::string why_cpu;             // why the CPU was taken where none was named
+  bool graph = false;              // decode steps were replayed
+  std::vector<std::string> notes;  // of the backend
   DType dtype = DType::kUnknown;
   int64_t setup_ns = 0;  // weights and compiled products
   workload::RunResult result;

@@ -17,6 +17,7 @@
 #include "capture/session/level.h"
 #include "cli/command.h"
 #include "cli/pipeline.h"
+#include "cli/run_program.h"
 #include "hardware/hardware.h"
 #include "model/catalogue.h"
 
@@ -28,6 +29,7 @@ struct Options {
   std::string mode = "default", gaps = "auto", counters = "auto";
   std::string folder;
   bool no_adapt = false, baseline = false, no_report = false, no_detect = false;
+  bool forgotten = false;  // the session folder is another's and does not stay
   std::vector<std::string> stages;
   AnalyzeOptions analyze;
   CeilingsOption ceilings;
@@ -179,8 +181,9 @@ void report(const Options& options, const DeriveOptions& derive_options, const l
       analyze_and_print(*trace, derive_options, analyze_options, options.output);
     }
   }
-  say(options,
-      fmt::format("recording: {}  ({})", folder, format_bytes(static_cast<double>(launch::recorded_bytes(folder)))));
+  if (!options.forgotten)
+    say(options,
+        fmt::format("recording: {}  ({})", folder, format_bytes(static_cast<double>(launch::recorded_bytes(folder)))));
 }
 
 // The program once without the recording of kernels, in DIR/baseline: what profiling cost is measured against it.
@@ -209,30 +212,35 @@ Result<bool> run_baseline(Options& options) {
   return true;
 }
 
+// All that must be there before the program is started.
+Status prepare_launch(Options& options) {
+  launch::LaunchOptions& plan = options.launch;
+  LLMPROF_CHECK(check_nesting());
+  LLMPROF_ASSIGN(plan.program, launch::find_program(plan.command.front(), std::getenv("PATH")));
+  LLMPROF_CHECK(launch::injection_library());
+  if (plan.torch) LLMPROF_CHECK(launch::torch_hook_folder());
+  LLMPROF_ASSIGN(plan.folder,
+                 launch::create_session_folder(options.folder, launch::short_name(plan.command), plan.name));
+  plan.quiet = options.output.quiet;
+  plan.progress = !plan.quiet && isatty(STDERR_FILENO) == 1;
+  return {};
+}
+
 int run(Options& options, const CLI::App& command, const ProgramArguments& program) {
   DeriveOptions derive_options;
-  launch::LaunchOptions& plan = options.launch;
   const auto prepare = [&]() -> Status {
     LLMPROF_CHECK(check_rest(command, program));
     LLMPROF_CHECK(check_options(options, derive_options));
-    LLMPROF_CHECK(check_nesting());
-    plan.command = program.words;
-    LLMPROF_ASSIGN(plan.program, launch::find_program(plan.command.front(), std::getenv("PATH")));
-    LLMPROF_CHECK(launch::injection_library());
-    if (plan.torch) LLMPROF_CHECK(launch::torch_hook_folder());
-    LLMPROF_ASSIGN(plan.folder,
-                   launch::create_session_folder(options.folder, launch::short_name(plan.command), plan.name));
-    return {};
+    options.launch.command = program.words;
+    return prepare_launch(options);
   };
   if (const Status prepared = prepare(); !prepared) return report_error(prepared.error());
-  plan.quiet = options.output.quiet;
-  plan.progress = !plan.quiet && isatty(STDERR_FILENO) == 1;
   if (options.baseline) {
     const Result<bool> go_on = run_baseline(options);
     if (!go_on) return report_error(go_on.error());
     if (!*go_on) return options.baseline_exit_code;
   }
-  const Result<launch::LaunchOutcome> outcome = launch::launch(plan);
+  const Result<launch::LaunchOutcome> outcome = launch::launch(options.launch);
   if (!outcome) return report_error(outcome.error());
   report(options, derive_options, *outcome);
   return outcome->exit_code;
@@ -329,6 +337,21 @@ void add_report_options(CLI::App& command, Options& options) {
 }
 
 }  // namespace
+
+Result<int> record_and_report(const ProgramRun& what) {
+  Options options;
+  DeriveOptions derive_options;
+  options.launch.command = what.words;
+  options.folder = what.folder;
+  options.forgotten = true;
+  options.top = what.top;
+  options.output = what.output;
+  LLMPROF_CHECK(check_options(options, derive_options));
+  LLMPROF_CHECK(prepare_launch(options));
+  LLMPROF_ASSIGN(const launch::LaunchOutcome outcome, launch::launch(options.launch));
+  report(options, derive_options, outcome);
+  return outcome.exit_code;
+}
 
 void add_run(CLI::App& app, Action& action, const ProgramArguments& program) {
   const std::shared_ptr<Options> options = std::make_shared<Options>();

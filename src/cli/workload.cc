@@ -19,7 +19,7 @@ namespace {
 namespace wl = llmprof::workload;
 
 struct Options {
-  std::string device = "cpu", dtype = "auto", record, dump;
+  std::string dtype = "auto", decode, record, dump;
   ReferenceRunOptions run;
   OutputOptions output;
 };
@@ -31,13 +31,22 @@ std::string tokens_text(const std::vector<int32_t>& tokens) {
   return tokens.size() > kShown ? text + " ..." : text;
 }
 
+bool on_gpu(const ReferenceRun& run) { return run.device.kind == device::DeviceKind::kCuda; }
+
+// "AMD EPYC 9554 (16 threads)", "NVIDIA H200 (cuda:0; decode steps as a CUDA graph)".
+std::string device_text(const ReferenceRun& run) {
+  if (!on_gpu(run))
+    return fmt::format("{} ({} thread{})", run.device.name, run.device.units, run.device.units == 1 ? "" : "s");
+  return fmt::format("{} (cuda:{}; decode steps {})", run.device.name, run.device.ordinal,
+                     run.graph ? "as a CUDA graph" : "eager");
+}
+
 std::string to_text(const ReferenceRun& run) {
   const wl::RunResult& result = run.result;
   const wl::ParameterCount parameters = wl::count_parameters(*run.size);
-  std::string out =
-      fmt::format("reference workload, size {}: {} parameters in {}, on {} ({} thread{})\n", run.size->name,
-                  format_si(static_cast<double>(parameters.vision + parameters.decoder), ""), dtype_name(run.dtype),
-                  run.device.name, run.device.units, run.device.units == 1 ? "" : "s");
+  std::string out = fmt::format("reference workload, size {}: {} parameters in {}, on {}\n", run.size->name,
+                                format_si(static_cast<double>(parameters.vision + parameters.decoder), ""),
+                                dtype_name(run.dtype), device_text(run));
   out += fmt::format("{} sequence{} of {} image and {} text tokens, {} new, seed {}; ready after {}\n\n",
                      run.options.sequences, run.options.sequences == 1 ? "" : "s", run.size->vision.tokens(),
                      run.options.prompt, result.token_ns.size(), run.options.seed, format_ns(run.setup_ns));
@@ -58,6 +67,7 @@ std::string to_text(const ReferenceRun& run) {
   if (result.token_ns.size() > 1)
     out += fmt::format("TPOT {}, {} tokens/s\n", format_ms(result.tpot_ms()), format_fixed(result.tokens_per_s(), 1));
   out += fmt::format("tokens  {}\n", tokens_text(result.tokens.front()));
+  for (const std::string& note : run.notes) out += "note: " + note + "\n";
   if (result.interrupted) out += "interrupted: what was finished by then is above\n";
   return out;
 }
@@ -67,7 +77,11 @@ std::string to_json(const ReferenceRun& run) {
   const wl::ParameterCount parameters = wl::count_parameters(*run.size);
   JsonWriter json;
   json.begin_object().field("tool", "llmprof " LLMPROF_VERSION).field("size", run.size->name);
-  json.field("device", run.device.name).field("device_key", run.device.key).field("threads", run.device.units);
+  json.field("device", run.device.name).field("device_key", run.device.key);
+  if (on_gpu(run))
+    json.field("ordinal", run.device.ordinal).field("decode", run.graph ? "graph" : "eager");
+  else
+    json.field("threads", run.device.units);
   json.field("dtype", dtype_name(run.dtype)).field("seed", run.options.seed);
   json.field("vision_parameters", parameters.vision).field("decoder_parameters", parameters.decoder);
   json.field("batch", run.options.sequences).field("image_tokens", run.size->vision.tokens());
@@ -89,6 +103,10 @@ std::string to_json(const ReferenceRun& run) {
     for (const int32_t token : sequence) json.value(token);
     json.end_array();
   }
+  json.end_array().key("libraries").begin_object();
+  for (const device::LibraryVersion& library : run.device.libraries) json.field(library.name, library.version);
+  json.end_object().key("notes").begin_array();
+  for (const std::string& note : run.notes) json.value(note);
   json.end_array().field("interrupted", result.interrupted).end_object();
   return json.take() + "\n";
 }
@@ -100,9 +118,10 @@ Status settle(Options& options) {
   if (options.run.size == nullptr)
     return fail(fmt::format("expected a size, found \"{}\"", options.run.size_name), "--size",
                 "--size " + join_or(nearest_names(options.run.size_name, names, 2)), ExitCode::kUsage);
-  if (options.device != "cpu")
-    return fail(fmt::format("expected the device cpu, found \"{}\": the workload runs on CPUs only", options.device),
-                "--device", "--device cpu; on GPUs `llmprof bench --model llama-3.1-8b` runs every shape of a model",
+  if (!options.record.empty() && options.run.device.empty()) options.run.device = "cpu";
+  options.run.eager = options.decode == "eager";
+  if (options.decode == "graph" && options.run.device == "cpu")
+    return fail("a CPU has no graphs: its decode steps are eager", "--decode", "--device cuda:0, or no --decode",
                 ExitCode::kUsage);
   if (options.dtype != "auto") {
     LLMPROF_ASSIGN(const std::vector<DType> dtypes, parse_dtypes({options.dtype}));
@@ -125,6 +144,8 @@ int run(Options& options) {
       run_reference(options.run, {&nvtx}, interrupt.flag(), [&](const std::string& what) { progress.show(what); });
   progress.clear();
   if (!done) return report_error(done.error());
+  if (!done->why_cpu.empty() && !options.output.quiet)
+    std::fprintf(stderr, "llmprof: no GPU can be used here, the CPU is: %s\n", printable(done->why_cpu).c_str());
   if (done->trace) {
     if (const Status status = save_trace(*done->trace, options.record); !status) return report_error(status.error());
   }
@@ -148,13 +169,21 @@ void add_workload(CLI::App& app, Action& action) {
   command->add_option("--size", options->run.size_name, "model and how much of it: " + list)
       ->type_name("NAME")
       ->capture_default_str();
-  command->add_option("--device", options->device, "where it runs; CPUs only")
-      ->type_name("NAME")
-      ->capture_default_str();
-  command->add_option("--threads", options->run.threads, "threads (default: all that the process may use)")
+  command
+      ->add_option("--device", options->run.device,
+                   "cpu or cuda:N (default: the first GPU, else the CPU; with --record the CPU)")
+      ->type_name("NAME");
+  command->add_option("--threads", options->run.threads, "threads of a CPU (default: all that the process may use)")
       ->check(CLI::Range(1, 4096))
       ->type_name("N");
-  command->add_option("--dtype", options->dtype, "fp32 or bf16; auto: bf16 where the CPU has instructions for it")
+  command
+      ->add_option("--decode", options->decode,
+                   "decode steps on a GPU: graph, recorded once and replayed (default), or eager, launch by launch")
+      ->check(CLI::IsMember({"graph", "eager"}))
+      ->type_name("HOW");
+  command
+      ->add_option("--dtype", options->dtype,
+                   "fp32 or bf16; auto: bf16 on GPUs and on CPUs that have instructions for it (tiny: fp32)")
       ->type_name("TYPE")
       ->capture_default_str();
   command->add_option("--batch", options->run.batch, "sequences")->check(CLI::Range(1, 1024))->capture_default_str();
@@ -163,12 +192,14 @@ void add_workload(CLI::App& app, Action& action) {
   command->add_option("--new", options->run.new_tokens, "tokens to make (default: as the size has it)")
       ->check(CLI::Range(1, 131072));
   command->add_option("--seed", options->run.seed, "of the weights")->capture_default_str();
-  command->add_option("--record", options->record, "keep a recording of the run, for `llmprof analyze`")
+  command->add_option("--record", options->record, "on a CPU, keep a recording of the run, for `llmprof analyze`")
       ->type_name("FILE");
   command->add_option("--dump", options->dump, "write weights and results, to check them by another program")
       ->type_name("FOLDER");
   add_output_options(*command, options->output);
-  command->footer("Example:  llmprof workload --size small --record run.llmprof");
+  command->footer(
+      "Examples:  llmprof workload --device cpu --size small --record run.llmprof\n"
+      "           llmprof run -- llmprof workload --device cuda:0 --size base");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }
 

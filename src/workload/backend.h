@@ -2,14 +2,17 @@
 // (cpu_backend.h) is one implementation; RecordedBackend (recording.h) is another that passes everything on and notes
 // what ran when.
 //
-// Operators are asynchronous where the device is; download waits. Shapes are the caller's: an implementation may rely
-// on those that each operator's sentence gives.
+// Operators are asynchronous where the device is; download and wait wait. Shapes are the caller's: an implementation
+// may rely on those that each operator's sentence gives.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/dtype.h"
 #include "base/result.h"
@@ -49,10 +52,13 @@ struct Heads {
 
 struct AttentionCall {
   int64_t sequences = 0, queries = 0, keys = 0;  // queries of each sequence, and keys that the last one sees
+  // How many keys there is room for; a call that repeatable() keeps may see more than `keys` at a later time, up to it.
+  int64_t capacity = 0;
   int64_t heads = 0, kv_heads = 0, head_size = 0;
   Heads q, k, v;
   Tensor out;                       // [sequences * queries, heads * head_size]
   std::optional<Tensor> positions;  // int32 [1, sequences * queries]: query r sees keys 0 to positions[r]; none: all
+  bool causal = false;              // the positions of each sequence are 0, 1, 2, ...
 };
 
 // Keys or values of one layer: [sequences, kv_heads, capacity, head_size].
@@ -74,8 +80,19 @@ class Backend {
   // Prepares everything that takes time for activations of each number of rows in `rows`; no others may come.
   virtual Result<Linear> linear(int64_t in, int64_t out, const Numbers& w, const std::optional<Numbers>& bias,
                                 DType out_dtype, std::span<const int64_t> rows) = 0;
+  // Everything of this call that takes time but itself. Its tensors may hold anything and do afterwards.
+  virtual Status prepare(const AttentionCall&) { return {}; }
   virtual Status upload(const Tensor& to, const void* from) = 0;  // elements of to.dtype
   virtual Status download(const Tensor& from, void* to) = 0;
+  virtual Status wait() { return {}; }  // until all that was asked for is done
+
+  // ---- operators that come again and again in the same order on the same tensors
+  using Work = std::function<Status()>;
+  // What does the same as `body`, which lives on: itself, or a record of its operators that the device runs by itself.
+  virtual Result<Work> repeatable(Work body) { return body; }
+  // repeatable() calls `body` once, for the record, and nothing is done then: no results to be looked at inside of it.
+  virtual bool records() const { return false; }
+  virtual std::vector<std::string> notes() const { return {}; }  // on how it works here, in sentences
 
   // ---- operators; x and out are [rows, columns] of dtype() unless said otherwise
   virtual Status apply(const Linear& linear, const Tensor& x, const Tensor& out) = 0;
@@ -101,6 +118,7 @@ class Backend {
   virtual Status merge(const Tensor& x, int64_t merge, const Tensor& out) = 0;
   // The first highest of each row: x fp32, out int32 [1, rows].
   virtual Status argmax(const Tensor& x, const Tensor& out) = 0;
+  virtual Status advance(const Tensor& numbers) = 0;  // each int32 one more
 };
 
 }  // namespace llmprof::workload

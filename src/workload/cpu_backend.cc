@@ -221,6 +221,12 @@ class CpuBackend : public Backend {
     return {};
   }
 
+  Status advance(const Tensor& numbers) override {
+    int32_t* const first = static_cast<int32_t*>(numbers.data);
+    std::for_each(first, first + numbers.elements(), [](int32_t& number) { ++number; });
+    return {};
+  }
+
  private:
   static size_t bytes_of(const Tensor& tensor) {
     return static_cast<size_t>(tensor.elements()) * static_cast<size_t>(dtype_bytes(tensor.dtype));

@@ -68,7 +68,9 @@ class Model::Maker {
     LLMPROF_CHECK(linear(model_.head_, "head", c.hidden, c.vocabulary, false, {&sequences, 1}, DType::kFp32));
     LLMPROF_CHECK(angles(capacity));
     LLMPROF_CHECK(activations(model_.prefill_, sequences * tokens));
-    return activations(model_.decode_, sequences);
+    LLMPROF_CHECK(activations(model_.decode_, sequences));
+    model_.decode_.tokens = model_.prefill_.tokens;
+    return {};
   }
 
  private:
@@ -149,11 +151,19 @@ Result<std::unique_ptr<Model>> Model::make(Backend& backend, const Size& size, c
   Maker maker(*model);
   LLMPROF_CHECK(maker.vision());
   LLMPROF_CHECK(maker.decoder());
+  LLMPROF_CHECK(model->prepare());
   return model;
 }
 
-Status Model::encode(const std::vector<float>& patches) {
-  const VisionConfig& c = size_.vision;
+Status Model::prepare() {
+  LLMPROF_CHECK(backend_.prepare(vision_attention()));
+  LLMPROF_CHECK(backend_.prepare(decoder_attention(prefill_, options_.tokens(size_), decoder_.front().cache)));
+  LLMPROF_CHECK(backend_.prepare(decoder_attention(decode_, options_.tokens(size_) + 1, decoder_.front().cache)));
+  LLMPROF_ASSIGN(repeat_step_, backend_.repeatable([this] { return decode_step(); }));
+  return backend_.wait();
+}
+
+Status Model::load(const std::vector<float>& patches) {
   if (backend_.dtype() == DType::kBf16) {
     std::vector<uint16_t> rounded;
     rounded.reserve(patches.size());
@@ -162,23 +172,33 @@ Status Model::encode(const std::vector<float>& patches) {
   } else {
     LLMPROF_CHECK(backend_.upload(v_.patches, patches.data()));
   }
-  LLMPROF_CHECK(show("patches", v_.patches));
-  LLMPROF_CHECK(backend_.apply(patch_embedding_, v_.patches, v_.x));
-  LLMPROF_CHECK(backend_.add(position_embedding_, v_.x));
+  LLMPROF_CHECK(backend_.wait());
+  return show("patches", v_.patches);
+}
+
+AttentionCall Model::vision_attention() const {
+  const VisionConfig& c = size_.vision;
   AttentionCall attention;
   attention.sequences = 1;
-  attention.queries = attention.keys = c.patches();
+  attention.queries = attention.keys = attention.capacity = c.patches();
   attention.heads = attention.kv_heads = c.heads;
   attention.head_size = c.head_size();
   const auto heads_at = [&](int64_t first) {
     return Heads{static_cast<const char*>(v_.qkv.data) +
                      static_cast<size_t>(first) * static_cast<size_t>(dtype_bytes(v_.qkv.dtype)),
-                 0, 3 * c.hidden, c.head_size()};
+                 c.patches() * 3 * c.hidden, 3 * c.hidden, c.head_size()};
   };
   attention.q = heads_at(0);
   attention.k = heads_at(c.hidden);
   attention.v = heads_at(2 * c.hidden);
   attention.out = v_.mixed;
+  return attention;
+}
+
+Status Model::encode() {
+  LLMPROF_CHECK(backend_.apply(patch_embedding_, v_.patches, v_.x));
+  LLMPROF_CHECK(backend_.add(position_embedding_, v_.x));
+  const AttentionCall attention = vision_attention();
   for (size_t i = 0; i < vision_.size(); ++i) {
     const VisionLayer& layer = vision_[i];
     LLMPROF_CHECK(backend_.layernorm(v_.x, layer.norm1_gain, layer.norm1_bias, v_.normed));
@@ -193,7 +213,8 @@ Status Model::encode(const std::vector<float>& patches) {
     LLMPROF_CHECK(backend_.add(v_.normed, v_.x));
     LLMPROF_CHECK(show("vision." + std::to_string(i), v_.x));
   }
-  return backend_.layernorm(v_.x, vision_norm_gain_, vision_norm_bias_, v_.normed);
+  LLMPROF_CHECK(backend_.layernorm(v_.x, vision_norm_gain_, vision_norm_bias_, v_.normed));
+  return backend_.wait();
 }
 
 Status Model::project() {
@@ -201,6 +222,7 @@ Status Model::project() {
   LLMPROF_CHECK(backend_.apply(project1_, v_.merged, v_.joined));
   LLMPROF_CHECK(backend_.gelu(v_.joined, v_.joined_act));
   LLMPROF_CHECK(backend_.apply(project2_, v_.joined_act, v_.image));
+  LLMPROF_CHECK(backend_.wait());
   return show("image", v_.image);
 }
 
@@ -222,45 +244,71 @@ Result<std::vector<int32_t>> Model::prefill(const std::vector<int32_t>& prompt) 
   }
   LLMPROF_CHECK(layers(prefill_, tokens, "prefill"));
   LLMPROF_CHECK(backend_.gather(prefill_.normed, prefill_.last, prefill_.last_normed));
-  return next_tokens(prefill_, prefill_.last_normed, "prefill");
+  LLMPROF_CHECK(backend_.apply(head_, prefill_.last_normed, prefill_.logits));
+  LLMPROF_CHECK(backend_.argmax(prefill_.logits, prefill_.tokens));
+  return tokens_of(prefill_, "prefill");
 }
 
 Result<std::vector<int32_t>> Model::decode(int64_t step) {
-  const int64_t position = options_.tokens(size_) + step;
-  const std::vector<int32_t> positions(static_cast<size_t>(options_.sequences), static_cast<int32_t>(position));
-  LLMPROF_CHECK(backend_.upload(decode_.positions, positions.data()));
-  const Tensor& before = step == 0 ? prefill_.tokens : decode_.tokens;
-  LLMPROF_CHECK(backend_.gather(embedding_, before, decode_.x));
-  const std::string name = "decode." + std::to_string(step);
-  LLMPROF_CHECK(layers(decode_, position + 1, name));
-  return next_tokens(decode_, decode_.normed, name);
+  step_ = step;
+  if (step == 0) {
+    const std::vector<int32_t> positions(static_cast<size_t>(options_.sequences),
+                                         static_cast<int32_t>(options_.tokens(size_)));
+    LLMPROF_CHECK(backend_.upload(decode_.positions, positions.data()));
+  }
+  LLMPROF_CHECK(repeat_step_());
+  return tokens_of(decode_, "decode." + std::to_string(step));
 }
 
-// The residual stream lies in t.x; what a branch adds to it is added where the next norm reads it.
-Status Model::layers(const DecoderTensors& t, int64_t keys, const std::string& name) {
+// The same operators on the same tensors at each step: positions and tokens are read and written where they lie.
+Status Model::decode_step() {
+  LLMPROF_CHECK(backend_.gather(embedding_, decode_.tokens, decode_.x));
+  LLMPROF_CHECK(layers(decode_, options_.tokens(size_) + step_ + 1, "decode." + std::to_string(step_)));
+  LLMPROF_CHECK(backend_.apply(head_, decode_.normed, decode_.logits));
+  LLMPROF_CHECK(backend_.argmax(decode_.logits, decode_.tokens));
+  return backend_.advance(decode_.positions);
+}
+
+Result<std::vector<int32_t>> Model::tokens_of(const DecoderTensors& t, const std::string& name) {
+  std::vector<int32_t> tokens(static_cast<size_t>(options_.sequences));
+  LLMPROF_CHECK(backend_.download(t.tokens, tokens.data()));
+  LLMPROF_CHECK(show(name + ".logits", t.logits));
+  return tokens;
+}
+
+AttentionCall Model::decoder_attention(const DecoderTensors& t, int64_t keys, const Cache& cache) const {
   const DecoderConfig& c = size_.decoder;
   AttentionCall attention;
   attention.sequences = options_.sequences;
   attention.queries = t.x.rows / options_.sequences;
   attention.keys = keys;
+  attention.capacity = cache.capacity;
   attention.heads = c.heads;
   attention.kv_heads = c.kv_heads;
   attention.head_size = c.head_size;
   attention.out = t.mixed;
   attention.positions = t.positions;
+  attention.causal = attention.queries == keys;
   attention.q = {t.qkv.data, attention.queries * t.qkv.columns, t.qkv.columns, c.head_size};
+  const int64_t head = cache.capacity * c.head_size;
+  attention.k = {cache.keys.data, c.kv_heads * head, c.head_size, head};
+  attention.v = {cache.values.data, c.kv_heads * head, c.head_size, head};
+  return attention;
+}
+
+// The residual stream lies in t.x; what a branch adds to it is added where the next norm reads it.
+Status Model::layers(const DecoderTensors& t, int64_t keys, const std::string& name) {
+  const DecoderConfig& c = size_.decoder;
+  const bool shown = &t == &prefill_ || !backend_.records();
   for (size_t i = 0; i < decoder_.size(); ++i) {
     const DecoderLayer& layer = decoder_[i];
-    const int64_t head = layer.cache.capacity * c.head_size;
-    attention.k = {layer.cache.keys.data, c.kv_heads * head, c.head_size, head};
-    attention.v = {layer.cache.values.data, c.kv_heads * head, c.head_size, head};
     LLMPROF_CHECK(i == 0 ? backend_.rmsnorm(t.x, nullptr, layer.norm1, t.normed)
                          : backend_.rmsnorm(t.branch, &t.x, layer.norm1, t.normed));
-    if (i > 0) LLMPROF_CHECK(show(name + ".layer." + std::to_string(i - 1), t.x));
+    if (i > 0 && shown) LLMPROF_CHECK(show(name + ".layer." + std::to_string(i - 1), t.x));
     LLMPROF_CHECK(backend_.apply(layer.qkv, t.normed, t.qkv));
     LLMPROF_CHECK(backend_.rope(t.qkv, c.heads, c.kv_heads, c.head_size, angles_, t.positions));
     LLMPROF_CHECK(backend_.append(t.qkv, c.query_width(), t.positions, options_.sequences, layer.cache));
-    LLMPROF_CHECK(backend_.attention(attention));
+    LLMPROF_CHECK(backend_.attention(decoder_attention(t, keys, layer.cache)));
     LLMPROF_CHECK(backend_.apply(layer.out, t.mixed, t.branch));
     LLMPROF_CHECK(backend_.rmsnorm(t.branch, &t.x, layer.norm2, t.normed));
     LLMPROF_CHECK(backend_.apply(layer.gate_up, t.normed, t.gate_up));
@@ -268,15 +316,6 @@ Status Model::layers(const DecoderTensors& t, int64_t keys, const std::string& n
     LLMPROF_CHECK(backend_.apply(layer.down, t.active, t.branch));
   }
   return backend_.rmsnorm(t.branch, &t.x, final_norm_, t.normed);
-}
-
-Result<std::vector<int32_t>> Model::next_tokens(const DecoderTensors& t, const Tensor& last, const std::string& name) {
-  LLMPROF_CHECK(backend_.apply(head_, last, t.logits));
-  LLMPROF_CHECK(show(name + ".logits", t.logits));
-  LLMPROF_CHECK(backend_.argmax(t.logits, t.tokens));
-  std::vector<int32_t> tokens(static_cast<size_t>(options_.sequences));
-  LLMPROF_CHECK(backend_.download(t.tokens, tokens.data()));
-  return tokens;
 }
 
 }  // namespace llmprof::workload

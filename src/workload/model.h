@@ -30,12 +30,14 @@ class Model {
   static Result<std::unique_ptr<Model>> make(Backend& backend, const Size& size, const ModelOptions& options,
                                              const Inspector& inspector);
 
-  // patches: fp32 [vision.patches(), vision.patch_values()] on the host. Fills the image's tokens.
-  Status encode(const std::vector<float>& patches);
+  // patches: fp32 [vision.patches(), vision.patch_values()] on the host.
+  Status load(const std::vector<float>& patches);
+  // The image's tokens from them. Both wait until it is done.
+  Status encode();
   Status project();
   // The prompt of each sequence, [sequences, prompt]; fills the cache and gives each sequence's first token.
   Result<std::vector<int32_t>> prefill(const std::vector<int32_t>& prompt);
-  // One token of each sequence further: step 0 takes what prefill gave.
+  // One token of each sequence further: step 0 takes what prefill gave, then 1, 2, ...
   Result<std::vector<int32_t>> decode(int64_t step);
 
  private:
@@ -61,8 +63,13 @@ class Model {
 
   Model(Backend& backend, const Size& size, const ModelOptions& options, const Inspector& inspector)
       : backend_(backend), size_(size), options_(options), inspector_(inspector) {}
+  AttentionCall vision_attention() const;
+  AttentionCall decoder_attention(const DecoderTensors& t, int64_t keys, const Cache& cache) const;
+  Status prepare();
+  // `name`: of the results that are shown.
   Status layers(const DecoderTensors& t, int64_t keys, const std::string& name);
-  Result<std::vector<int32_t>> next_tokens(const DecoderTensors& t, const Tensor& last, const std::string& name);
+  Status decode_step();
+  Result<std::vector<int32_t>> tokens_of(const DecoderTensors& t, const std::string& name);
   Status show(const std::string& name, const Tensor& tensor) const {
     return inspector_.result ? inspector_.result(name, tensor) : Status();
   }
@@ -76,7 +83,9 @@ class Model {
   std::vector<VisionLayer> vision_;
   std::vector<DecoderLayer> decoder_;
   VisionTensors v_;
-  DecoderTensors prefill_, decode_;
+  DecoderTensors prefill_, decode_;  // with the same tokens
+  int64_t step_ = 0;
+  Backend::Work repeat_step_;
 };
 
 }  // namespace llmprof::workload

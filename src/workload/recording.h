@@ -60,8 +60,11 @@ class RecordedBackend : public Backend {
                         std::span<const int64_t> rows) override {
     return to_.linear(in, out, w, bias, out_dtype, rows);
   }
+  Status prepare(const AttentionCall& call) override { return to_.prepare(call); }
   Status upload(const Tensor& to, const void* from) override { return to_.upload(to, from); }
   Status download(const Tensor& from, void* to) override { return to_.download(from, to); }
+  Status wait() override { return to_.wait(); }
+  std::vector<std::string> notes() const override { return to_.notes(); }
 
   Status apply(const Linear& linear, const Tensor& x, const Tensor& out) override;
   Status gather(const Tensor& table, const Tensor& ids, const Tensor& out) override;
@@ -78,6 +81,8 @@ class RecordedBackend : public Backend {
   Status attention(const AttentionCall& call) override;
   Status merge(const Tensor& x, int64_t merge, const Tensor& out) override;
   Status argmax(const Tensor& x, const Tensor& out) override;
+  // Counting is no operator that a report should know.
+  Status advance(const Tensor& numbers) override { return to_.advance(numbers); }
 
  private:
   template <class Body>

@@ -79,14 +79,14 @@ Result<RunResult> run_model(Model& model, const Size& size, const ModelOptions& 
                             const std::vector<StageListener*>& listeners, HostListener* host,
                             const std::atomic<bool>& stop) {
   RunResult result;
-  std::vector<float> patches;
   {
     const StageScope scope(result, listeners, kPreprocess);
-    LLMPROF_ASSIGN(patches, preprocess(size.vision, host));
+    LLMPROF_ASSIGN(const std::vector<float> patches, preprocess(size.vision, host));
+    LLMPROF_CHECK(model.load(patches));
   }
   {
     const StageScope scope(result, listeners, kEncoder);
-    LLMPROF_CHECK(model.encode(patches));
+    LLMPROF_CHECK(model.encode());
   }
   {
     const StageScope scope(result, listeners, kProjector);

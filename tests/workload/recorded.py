@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Recordings of the reference workload, by itself and by `llmprof run`: what reports say agrees with the workload's own
-clock and with formulas, and bad use is answered."""
+clock and with formulas, and bad use is answered. GPUs are hidden; --stand-in is a library in place of all of NVIDIA's."""
 import argparse
 import json
 import os
@@ -18,18 +18,24 @@ def part(function):
 
 
 class Tool:
-    def __init__(self, binary, folder):
-        self.binary, self.folder = binary, folder
-        self.env = {**os.environ, "LLMPROF_HOME": str(folder / "home")}
+    def __init__(self, binary, folder, stand_in):
+        self.binary, self.folder, self.stand_in = binary, folder, stand_in
+        self.env = {**os.environ, "LLMPROF_HOME": str(folder / "home"), "LLMPROF_CUDA": "/nowhere/libcuda.so.1",
+                    "XDG_CACHE_HOME": str(folder / "cache")}
 
-    def run(self, *words, code=0):
-        done = subprocess.run([self.binary, *words], capture_output=True, text=True, env=self.env, cwd=self.folder,
-                              check=False)
+    def run(self, *words, code=0, env=None):
+        done = subprocess.run([self.binary, *words], capture_output=True, text=True, env={**self.env, **(env or {})},
+                              cwd=self.folder, check=False)
         assert done.returncode == code, (words, done.returncode, done.stdout[-2000:], done.stderr[-2000:])
         return done
 
-    def json(self, *words):
-        return json.loads(self.run(*words).stdout)
+    def json(self, *words, env=None):
+        return json.loads(self.run(*words, env=env).stdout)
+
+    def gpu(self):
+        """A GPU that is not there."""
+        names = ("LLMPROF_CUDA", "LLMPROF_NVRTC", "LLMPROF_CUBLASLT", "LLMPROF_CUDNN")
+        return {**dict.fromkeys(names, self.stand_in), "LLMPROF_NVML": "/nowhere/libnvidia-ml.so"}
 
 
 def near(found, expected, share, what):
@@ -92,7 +98,9 @@ def watched_run_sees_the_stages(tool):
 def bad_use(tool):
     for words, code, says in (
             (("--size", "smal"), 2, "--size small"),
-            (("--device", "cuda:0"), 2, "CPUs only"),
+            (("--device", "cuda:0"), 1, "expected the CUDA driver's library"),
+            (("--device", "gpu7"), 2, "no device \"gpu7\""),
+            (("--device", "cpu", "--decode", "graph"), 2, "a CPU has no graphs"),
             (("--dtype", "fp16"), 2, "expected fp32 or bf16, found fp16"),
             (("--dtype", "b16"), 2, "bf16"),
             (("--batch", "0"), 2, "--batch"),
@@ -107,10 +115,51 @@ def bad_use(tool):
 
 
 @part
+def without_a_gpu_the_cpu_is_taken(tool):
+    done = tool.run("workload", "--size", "tiny", "--new", "2")
+    assert "no GPU can be used here, the CPU is: expected the CUDA driver's library" in done.stderr, done.stderr
+    for words in (("--device", "cpu"), ("--quiet",)):
+        assert tool.run("workload", "--size", "tiny", "--new", "2", *words).stderr == ""
+
+
+@part
+def a_gpu_makes_the_tokens_of_the_cpu(tool):
+    words = ("workload", "--size", "tiny", "--seed", "3", "--new", "5", "--json")
+    cpu = tool.json(*words)
+    graph, eager = (tool.json(*words, *more, env=tool.gpu()) for more in ((), ("--device", "cuda:0", "--decode", "eager")))
+    assert graph["device"] == eager["device"] == "NVIDIA Fake" != cpu["device"]
+    assert (graph["decode"], eager["decode"]) == ("graph", "eager") and "cuBLASLt" in graph["libraries"]
+    assert graph["tokens"] == eager["tokens"] == cpu["tokens"], (graph["tokens"], eager["tokens"], cpu["tokens"])
+    text = tool.run(*words[:-1], env=tool.gpu()).stdout
+    assert "on NVIDIA Fake (cuda:0; decode steps as a CUDA graph)" in text, text
+
+
+@part
+def bad_use_of_a_gpu(tool):
+    for words, code, says in (
+            (("--size", "base"), 1, "of GPU memory"),
+            (("--size", "tiny", "--device", "cuda:1"), 1, "expected a GPU number from 0 to 0, found 1"),
+            (("--size", "tiny", "--device", "cuda:0", "--record", "run.llmprof"), 2, "llmprof run -- llmprof workload"),
+            (("--size", "tiny", "--dtype", "fp16"), 2, "expected fp32 or bf16, found fp16")):
+        done = tool.run("workload", *words, code=code, env=tool.gpu())
+        assert says in done.stderr and "try:" in done.stderr, (words, done.stderr)
+    # Only the CPU records itself, so it is taken where no device is named.
+    assert tool.json("workload", "--size", "tiny", "--record", "run.llmprof", "--json", env=tool.gpu())["threads"] > 0
+    # Without cuDNN it still runs, and says what that costs.
+    run = tool.json("workload", "--size", "tiny", "--dtype", "bf16", "--new", "3", "--json",
+                    env={**tool.gpu(), "LLMPROF_CUDNN": "/nowhere/libcudnn.so.9"})
+    assert "cuDNN 9" in run["notes"][0], run["notes"]
+    missing = tool.run("workload", "--size", "tiny", "--device", "cuda:0", code=1,
+                       env={**tool.gpu(), "LLMPROF_CUBLASLT": "/nowhere/libcublasLt.so"})
+    assert "expected cuBLASLt" in missing.stderr, missing.stderr
+
+
+@part
 def demo_is_live(tool):
     done = tool.run("demo")
     text = done.stdout
     assert "The live part ends here" not in text, text
+    assert "Not on a GPU: expected the CUDA driver's library" in text, text
     live, rest = text.split("1 of 2", 1)
     for word in ("preprocess", "vision encoder", "prefill", "decode", "TTFT", "TPOT", "MFU"):
         assert word in live, (word, live)
@@ -124,6 +173,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--binary", required=True, type=os.path.abspath)
     parser.add_argument("--inject", help="built before this runs")
+    parser.add_argument("--stand-in", required=True, type=os.path.abspath)
     parser.add_argument("parts", nargs="*")
     options = parser.parse_args()
     failed = 0
@@ -132,7 +182,7 @@ def main():
             continue
         with tempfile.TemporaryDirectory() as folder:
             try:
-                function(Tool(options.binary, pathlib.Path(folder)))
+                function(Tool(options.binary, pathlib.Path(folder), options.stand_in))
                 print("ok    ", function.__name__)
             except AssertionError as error:
                 if "could not be opened" in str(error):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does a run of `llmprof workload --size tiny` again, in double precision and in another language, and compares.
 
-    reference.py --binary LLMPROF --image image.png [--batch N] [--dtype fp32|bf16]
+    reference.py --binary LLMPROF --image image.png [--batch N] [--dtype fp32|bf16] [--device cuda:0 [--decode eager]]
 
 Shares nothing with llmprof but the dump's format: reads the picture and the dumped weights, and computes everything else
 itself: PNG, resize, patches, vision encoder, projector, decoder with its cache, greedy choice. Python's standard library
@@ -11,6 +11,7 @@ import argparse
 import array
 import json
 import math
+import os
 import pathlib
 import struct
 import subprocess
@@ -278,6 +279,15 @@ def compare(dump, image):
     return all(v <= bound for v in errors.values()) and (manifest["dtype"] != "fp32" or different == 0)
 
 
+def environment(stand_in, folder):
+    if stand_in is None:
+        return None
+    names = ("LLMPROF_CUDA", "LLMPROF_NVRTC", "LLMPROF_CUBLASLT", "LLMPROF_CUDNN")
+    # Its kernels must not be taken for real ones later.
+    return {**os.environ, **dict.fromkeys(names, stand_in), "LLMPROF_NVML": "/nowhere/libnvidia-ml.so",
+            "XDG_CACHE_HOME": folder + "/cache"}
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--binary", required=True)
@@ -286,11 +296,16 @@ def main():
     parser.add_argument("--dtype", default="fp32")
     parser.add_argument("--threads", default="2")
     parser.add_argument("--seed", default="2")  # not 1, whose tokens are all the same
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--decode", default="graph", help="on a GPU")
+    parser.add_argument("--stand-in", help="a library in place of all of NVIDIA's")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         command = [options.binary, "workload", "--size", "tiny", "--dump", folder, "--batch", options.batch,
-                   "--dtype", options.dtype, "--threads", options.threads, "--seed", options.seed]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+                   "--dtype", options.dtype, "--seed", options.seed, "--device", options.device]
+        command += ["--threads", options.threads] if options.device == "cpu" else ["--decode", options.decode]
+        done = subprocess.run(command, capture_output=True, text=True, check=False,
+                              env=environment(options.stand_in, folder))
         if done.returncode != 0:
             if "bf16 products" in done.stderr or "could not be opened" in done.stderr:
                 print("skipped: " + done.stderr.strip())
