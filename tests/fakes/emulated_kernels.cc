@@ -23,6 +23,9 @@ namespace kernels_fill {
 namespace kernels_product {
 #include "device/cuda/kernels/product.cu"
 }
+namespace kernels_routing {
+#include "device/cuda/kernels/routing.cu"
+}
 namespace kernels_timing {
 #include "device/cuda/kernels/timing.cu"
 }
@@ -61,6 +64,15 @@ namespace kernels_workload_attention {
 #define T Fp32
 #include "emulated_type.h"
 #undef T
+
+// registers.cu is inline PTX throughout. These keep what it promises: sums that grow by the same each time.
+namespace kernels_registers {
+static void registers(u32 iterations, float* out) {
+  const u32 thread = blockIdx.x * blockDim.x + threadIdx.x;
+  out[thread] = static_cast<float>(iterations) * (1.0f + static_cast<float>(thread % 7));
+}
+static void registers_of_groups(u32 iterations, float* out) { registers(iterations, out); }
+}  // namespace kernels_registers
 
 namespace emulated {
 namespace {
@@ -172,6 +184,10 @@ std::map<std::pair<std::string, std::string>, Launch> make_table() {
   EMULATE("memory.cu UNROLL=" #unroll, kernels_memory_##unroll, memory_write) \
   EMULATE("memory.cu UNROLL=" #unroll, kernels_memory_##unroll, memory_copy)  \
   EMULATE("memory.cu UNROLL=" #unroll, kernels_memory_##unroll, memory_triad)
+  for (const char* kind : {"Fp64Mma", "Fp32Fma", "Tf32Mma", "Fp16Mma", "Bf16Mma", "Fp8Mma", "Int8Mma"})
+    EMULATE(std::string("registers.cu KIND=") + kind, kernels_registers, registers)
+  for (const char* group : {"Tf32Group", "Fp16Group", "Bf16Group", "Fp8Group", "Int8Group"})
+    EMULATE(std::string("registers.cu GROUP=") + group, kernels_registers, registers_of_groups)
   EMULATE_MEMORY(2)
   EMULATE_MEMORY(4)
   EMULATE_MEMORY(8)
@@ -197,18 +213,18 @@ std::map<std::pair<std::string, std::string>, Launch> make_table() {
   EMULATE_TYPE(Bf16)
   EMULATE_TYPE(Fp16)
   EMULATE_TYPE(Fp32)
-#define EMULATE_WORKLOAD(type)                                            \
-  EMULATE("workload.cu T=" #type, kernels_workload_##type, add_into)      \
-  EMULATE("workload.cu T=" #type, kernels_workload_##type, gelu)          \
-  EMULATE("workload.cu T=" #type, kernels_workload_##type, layernorm)     \
-  EMULATE("workload.cu T=" #type, kernels_workload_##type, rotate)        \
-  EMULATE("workload.cu T=" #type, kernels_workload_##type, append)        \
-  EMULATE("workload.cu T=" #type, kernels_workload_##type, merge_patches) \
+#define EMULATE_WORKLOAD(type)                                               \
+  EMULATE("workload.cu T=" #type, kernels_workload_##type, add_into)         \
+  EMULATE("workload.cu T=" #type, kernels_workload_##type, gelu)             \
+  EMULATE("workload.cu T=" #type, kernels_workload_##type, layernorm)        \
+  EMULATE("workload.cu T=" #type, kernels_workload_##type, rotary_positions) \
+  EMULATE("workload.cu T=" #type, kernels_workload_##type, store_kv_cache)   \
+  EMULATE("workload.cu T=" #type, kernels_workload_##type, merge_patches)    \
   EMULATE("workload.cu T=" #type, kernels_workload_##type, advance)
   EMULATE_WORKLOAD(Bf16)
   EMULATE_WORKLOAD(Fp32)
-#define EMULATE_ATTEND(type, head)                                     \
-  table[{"workload_attention.cu T=" #type " HEAD=" #head, "attend"}] = \
+#define EMULATE_ATTEND(type, head)                                        \
+  table[{"workload_attention.cu T=" #type " HEAD=" #head, "attention"}] = \
       bind(kernels_workload_attention::attend_as<type, head>);
 #define EMULATE_ATTEND_TYPE(type) \
   EMULATE_ATTEND(type, 16)        \
@@ -217,6 +233,18 @@ std::map<std::pair<std::string, std::string>, Launch> make_table() {
   EMULATE_ATTEND(type, 128)
   EMULATE_ATTEND_TYPE(Bf16)
   EMULATE_ATTEND_TYPE(Fp32)
+#define EMULATE_ROUTING(type, each)                                                                                   \
+  table[{"routing.cu T=" #type " LANES_EACH=" #each, "route_top"}] = bind(kernels_routing::route_top_as<type, each>); \
+  table[{"routing.cu T=" #type " LANES_EACH=" #each, "route_few"}] = bind(kernels_routing::route_few_as<type, each>); \
+  table[{"routing.cu T=" #type " LANES_EACH=" #each, "route_offsets"}] = bind(kernels_routing::route_offsets_as);     \
+  table[{"routing.cu T=" #type " LANES_EACH=" #each, "route_order"}] = bind(kernels_routing::route_order_as);
+#define EMULATE_ROUTING_TYPE(type) \
+  EMULATE_ROUTING(type, 1)         \
+  EMULATE_ROUTING(type, 4)         \
+  EMULATE_ROUTING(type, 32)
+  EMULATE_ROUTING_TYPE(Bf16)
+  EMULATE_ROUTING_TYPE(Fp16)
+  EMULATE_ROUTING_TYPE(Fp32)
 #define EMULATE_DECODE(type, head, rows, stages, paged)                                                    \
   table[{"attention_decode.cu T=" #type " HEAD=" #head " ROWS=" #rows " STAGES=" #stages " PAGED=" #paged, \
          "attention_decode"}] = bind(kernels_attention::attention_decode_as<type, head, rows, stages, paged != 0>);

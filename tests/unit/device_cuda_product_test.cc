@@ -1,4 +1,6 @@
-// The GEMM family on a GPU, by stand-ins for cuBLASLt and cuBLAS that compute.
+// The GEMM family and what routes tokens to it on a GPU, by stand-ins for cuBLASLt and cuBLAS that compute.
+#include <array>
+
 #include "device/cuda/ops/ops.h"
 #include "device/product.h"
 #include "device_cuda_support.h"
@@ -60,6 +62,23 @@ TEST_F(DeviceCudaProducts, Groups) {
   EXPECT_EQ(all_pass(prepare_gemm_grouped,
                      params_of({{"rows", 3}, {"groups", 8}, {"n", 24}, {"k", 40}}, DType::kBf16, "even")),
             2U);
+}
+
+TEST_F(DeviceCudaProducts, RoutingOfTokens) {
+  open();
+  const auto params = [](DType dtype, int64_t tokens, int64_t experts, int64_t k) {
+    return params_of({{"tokens", tokens}, {"experts", experts}, {"k", k}}, dtype);
+  };
+  // Twice: what is counted is zero again behind it.
+  EXPECT_EQ(all_pass(prepare_moe_routing, params(DType::kBf16, 67, 100, 4), 2), 2U);
+  EXPECT_EQ(all_pass(prepare_moe_routing, params(DType::kFp16, 1, 8, 2)), 2U);
+  EXPECT_EQ(all_pass(prepare_moe_routing, params(DType::kFp32, 5, 3, 3)), 2U);
+  EXPECT_EQ(all_pass(prepare_moe_routing, params(DType::kBf16, 9, 600, 8)), 2U);
+  // More slots than one block puts in order.
+  Result<std::unique_ptr<PreparedOp>> many = prepare_moe_routing(*device_, params(DType::kBf16, 1100, 32, 8));
+  ASSERT_TRUE(many) << many.error().text();
+  EXPECT_EQ((*many)->candidates().size(), 1U);
+  EXPECT_EQ((*many)->check(0)->status, CheckStatus::kPassed);
 }
 
 TEST_F(DeviceCudaProducts, GroupsWithoutCublasGoOneByOne) {

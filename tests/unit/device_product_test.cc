@@ -1,12 +1,16 @@
-// The GEMM family: costs by hand, and on the CPU against the reference.
+// The GEMM family and what routes tokens to it: costs by hand, and on the CPU against the reference.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
 
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/ops/ops.h"
 #include "device/product.h"
 #include "device/reference/gemm.h"
+#include "device/routing.h"
 #include "device_params.h"
 
 namespace llmprof::device {
@@ -134,6 +138,66 @@ TEST_F(CpuProducts, Groups) {
                        params_of({{"rows", 3}, {"groups", 8}, {"n", 24}, {"k", 40}}, dtype, "even")),
               1U);
   }
+}
+
+TEST_F(CpuProducts, RoutingOfTokens) {
+  for (const DType dtype : {DType::kFp32, DType::kBf16})
+    for (const auto& [tokens, experts, k] : {std::array<int64_t, 3>{1, 8, 2}, {67, 60, 4}, {300, 128, 8}, {5, 3, 3}})
+      EXPECT_EQ(
+          all_pass(cpu::prepare_moe_routing, params_of({{"tokens", tokens}, {"experts", experts}, {"k", k}}, dtype)),
+          1U);
+}
+
+// A routing that is right, and each of its outputs made wrong.
+TEST_F(CpuProducts, WrongRoutingIsSeen) {
+  constexpr int64_t kTokens = 40, kExperts = 16, kK = 4;
+  const auto filled = [&](int64_t count, Fill::Kind kind) {
+    std::unique_ptr<Buffer> buffer = std::move(*device_->allocate(static_cast<size_t>(count) * 4));
+    EXPECT_TRUE(device_->fill(*buffer, {kind, DType::kFp32, 3, 0}));
+    return buffer;
+  };
+  const auto logits = filled(kTokens * kExperts, Fill::Kind::kUniform), ids = filled(kTokens * kK, Fill::Kind::kPoison),
+             weights = filled(kTokens * kK, Fill::Kind::kPoison), offsets = filled(kExperts + 1, Fill::Kind::kPoison),
+             order = filled(kTokens * kK, Fill::Kind::kPoison);
+  const Routing routing{*logits, *ids, *weights, *offsets, *order, DType::kFp32, kTokens, kExperts, kK};
+  const auto integers = [](const std::unique_ptr<Buffer>& of) { return static_cast<int32_t*>(of->address()); };
+  const auto status = [&] { return check_routing(*device_, routing)->status; };
+  EXPECT_EQ(status(), CheckStatus::kFailed) << "nothing is written";
+  std::vector<std::vector<int32_t>> slots(kExperts);
+  for (int64_t token = 0; token < kTokens; ++token) {
+    const float* const row = static_cast<const float*>(logits->address()) + token * kExperts;
+    std::vector<int32_t> sorted(kExperts);
+    std::iota(sorted.begin(), sorted.end(), 0);
+    std::sort(sorted.begin(), sorted.end(), [&](int32_t a, int32_t b) { return row[a] > row[b]; });
+    double sum = 0;
+    for (int64_t i = 0; i < kK; ++i) sum += std::exp(static_cast<double>(row[sorted[static_cast<size_t>(i)]]));
+    for (int64_t i = 0; i < kK; ++i) {
+      const int32_t expert = sorted[static_cast<size_t>(i)];
+      integers(ids)[token * kK + i] = expert;
+      static_cast<float*>(weights->address())[token * kK + i] =
+          static_cast<float>(std::exp(static_cast<double>(row[expert])) / sum);
+      slots[static_cast<size_t>(expert)].push_back(static_cast<int32_t>(token * kK + i));
+    }
+  }
+  int32_t place = 0;
+  for (int64_t expert = 0; expert < kExperts; ++expert) {
+    integers(offsets)[expert] = place;
+    for (const int32_t slot : slots[static_cast<size_t>(expert)]) integers(order)[place++] = slot;
+  }
+  integers(offsets)[kExperts] = place;
+  EXPECT_EQ(status(), CheckStatus::kPassed) << check_routing(*device_, routing)->note;
+  const auto broken_by = [&](auto change) {
+    change();
+    const CheckStatus broken = status();
+    change();
+    return broken;
+  };
+  EXPECT_EQ(broken_by([&] { std::swap(integers(ids)[4], integers(ids)[5]); }), CheckStatus::kFailed);
+  EXPECT_EQ(broken_by([&] { integers(offsets)[3] ^= 1; }), CheckStatus::kFailed);
+  EXPECT_EQ(broken_by([&] { std::swap(integers(order)[0], integers(order)[place - 1]); }), CheckStatus::kFailed);
+  float* const weight = static_cast<float*>(weights->address()) + 7;
+  EXPECT_EQ(broken_by([&] { *weight = -*weight; }), CheckStatus::kFailed);
+  EXPECT_EQ(status(), CheckStatus::kPassed);
 }
 
 // Each part of a product left out is seen.

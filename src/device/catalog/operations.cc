@@ -10,6 +10,7 @@
 #include "device/library_costs.h"
 #include "device/op.h"
 #include "device/product.h"
+#include "device/routing.h"
 #include "device/row_costs.h"
 
 namespace llmprof::device {
@@ -30,6 +31,8 @@ constexpr std::array kGroupedAxes = {Axis{"rows", 4096, "of all groups: tokens t
                                      Axis{"k", 4096, "inputs"}};
 constexpr std::array kGroupedTypes = {DType::kBf16, DType::kFp16, DType::kFp32};
 constexpr std::array<std::string_view, 2> kGroupedVariants = {"even", "skewed"};
+constexpr std::array kRoutingAxes = {Axis{"tokens", 4096, "rows of logits"}, Axis{"experts", 128, "logits of a row"},
+                                     Axis{"k", 8, "experts of a token"}};
 constexpr std::array kMemoryAxes = {Axis{"bytes", 256 << 20, "of each array"}};
 constexpr std::array kMemoryTypes = {DType::kFp32};
 constexpr std::array<std::string_view, 4> kMemoryVariants = {"copy", "read", "write", "triad"};
@@ -107,6 +110,12 @@ std::optional<std::string> unsupported_grouped(const DeviceIdentity& device, con
   if (device.kind == DeviceKind::kCpu) return cpu::gemm_unsupported(params);
   if (params.dtype == DType::kFp32) return "groups are multiplied in bf16 and fp16 on a GPU";
   return cuda::gemm_unsupported(device, params);
+}
+
+std::optional<std::string> unsupported_routing(const DeviceIdentity& device, const OpParams& params) {
+  if (auto why = routing_unsupported(params)) return why;
+  if (device.kind == DeviceKind::kCpu) return cpu::rows_unsupported(params);
+  return cuda::own_kernel_unsupported(device, params);
 }
 
 std::optional<std::string> unsupported_memory(const DeviceIdentity&, const OpParams&) { return std::nullopt; }
@@ -200,6 +209,16 @@ constexpr std::array kOperations = {
     Operation{"gemm_grouped", "linear layers of experts, each with rows of its own", kGroupedAxes, kGroupedTypes,
               kGroupedVariants, product_cost_of<gemm_grouped_product>, product_footprint_of<gemm_grouped_product>,
               unsupported_grouped, cpu::prepare_gemm_grouped, cuda::prepare_gemm_grouped},
+    Operation{"moe_routing",
+              "experts of each token, their weights, and rows in the order of experts",
+              kRoutingAxes,
+              kRowTypes,
+              {},
+              routing_cost,
+              routing_footprint,
+              unsupported_routing,
+              cpu::prepare_moe_routing,
+              cuda::prepare_moe_routing},
     Operation{"memory", "arrays read, written, copied, or two of them combined", kMemoryAxes, kMemoryTypes,
               kMemoryVariants, memory_cost, memory_footprint, unsupported_memory, cpu::prepare_memory,
               cuda::prepare_memory},

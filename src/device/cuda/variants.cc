@@ -10,6 +10,8 @@ std::vector<KernelSource> every_kernel() {
   for (const char* type : {"T=Bf16", "T=Fp16", "T=Fp32"}) {
     all.push_back({"elementwise.cu", {type}});
     all.push_back({"sampling.cu", {type}});
+    for (const int each : {1, 2, 4, 8, 16, 32})
+      all.push_back({"routing.cu", {type, fmt::format("LANES_EACH={}", each)}});
     for (const int items : {1, 2, 4, 8}) all.push_back({"rows.cu", {type, fmt::format("ITEMS={}", items)}});
   }
   for (const char* type : {"T=Bf16", "T=Fp16"}) {
@@ -43,6 +45,9 @@ std::vector<KernelSource> every_kernel() {
   }
   for (const char* kind : {"Fp64Mma", "Fp32Fma", "Tf32Mma", "Fp16Mma", "Bf16Mma", "Fp8Mma", "Int8Mma"})
     all.push_back({"registers.cu", {std::string("KIND=") + kind}});
+  // Of 9.0 alone.
+  for (const char* group : {"Tf32Group", "Fp16Group", "Bf16Group", "Fp8Group", "Int8Group"})
+    all.push_back({"registers.cu", {std::string("GROUP=") + group}});
   return all;
 }
 

@@ -17,6 +17,8 @@ Result<std::unique_ptr<PreparedOp>> prepare_gemm(Device& device, const OpParams&
 Result<std::unique_ptr<PreparedOp>> prepare_gemm_batched(Device& device, const OpParams& params);
 Result<std::unique_ptr<PreparedOp>> prepare_gemm_w8a8(Device& device, const OpParams& params);
 Result<std::unique_ptr<PreparedOp>> prepare_gemm_grouped(Device& device, const OpParams& params);
+// Own; dtypes fp32 and bf16. Axes tokens, experts, k.
+Result<std::unique_ptr<PreparedOp>> prepare_moe_routing(Device& device, const OpParams& params);
 // Own kernels with ordinary and streaming stores, in each width that the CPU has; the C library's memcpy and memset.
 Result<std::unique_ptr<PreparedOp>> prepare_memory(Device& device, const OpParams& params);
 // Multiply-adds on values that never leave the registers.

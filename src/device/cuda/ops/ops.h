@@ -60,6 +60,9 @@ Result<std::unique_ptr<PreparedOp>> prepare_lstm(Device& device, const OpParams&
 // A token per row of logits. Axes batch, vocab, k; variants top_k_top_p (0.9 of the weight, temperature 0.8), greedy.
 Result<std::unique_ptr<PreparedOp>> prepare_sampling(Device& device, const OpParams& params);
 
+// Own kernels: three, or one block for few tokens. Axes tokens, experts, k.
+Result<std::unique_ptr<PreparedOp>> prepare_moe_routing(Device& device, const OpParams& params);
+
 // Why this GPU cannot, in a sentence.
 std::optional<std::string> gemm_unsupported(const DeviceIdentity& device, const OpParams& params);
 std::optional<std::string> gemm_epilogue_unsupported(const OpParams& params);  // of the variant
