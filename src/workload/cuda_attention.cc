@@ -118,7 +118,7 @@ Result<CudaAttention::Own> CudaAttention::make_own(const AttentionCall& call) {
       own.kernel,
       context.kernel({"workload_attention.cu",
                       {dtype_ == DType::kBf16 ? "T=Bf16" : "T=Fp32", fmt::format("HEAD={}", call.head_size)}},
-                     "attend"));
+                     "attention"));
   const int64_t units = call.sequences * call.queries * call.heads, keys = std::max(call.keys, call.capacity);
   const int64_t wanted = (kWaves * context.sms() + units - 1) / units;
   const int64_t splits = std::clamp<int64_t>(std::min(wanted, keys / kSplitKeysMin), 1, kSplitsMax);

@@ -54,8 +54,8 @@ Result<Kernels> load_kernels(Context& context, DType dtype) {
   LLMPROF_ASSIGN(all.add, context.kernel({"workload.cu", {type}}, "add_into"));
   LLMPROF_ASSIGN(all.gelu, context.kernel({"workload.cu", {type}}, "gelu"));
   LLMPROF_ASSIGN(all.layernorm, context.kernel({"workload.cu", {type}}, "layernorm"));
-  LLMPROF_ASSIGN(all.rotate, context.kernel({"workload.cu", {type}}, "rotate"));
-  LLMPROF_ASSIGN(all.append, context.kernel({"workload.cu", {type}}, "append"));
+  LLMPROF_ASSIGN(all.rotate, context.kernel({"workload.cu", {type}}, "rotary_positions"));
+  LLMPROF_ASSIGN(all.append, context.kernel({"workload.cu", {type}}, "store_kv_cache"));
   LLMPROF_ASSIGN(all.merge, context.kernel({"workload.cu", {type}}, "merge_patches"));
   LLMPROF_ASSIGN(all.advance, context.kernel({"workload.cu", {type}}, "advance"));
   LLMPROF_ASSIGN(all.swiglu, context.kernel({"elementwise.cu", {type}}, "swiglu"));

@@ -95,7 +95,19 @@ constexpr Named kKernels[] = {
     {Category::kCommunication, "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"},
     {Category::kCommunication, "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)"},
     {Category::kCopy, "void at::native::elementwise_kernel<128, 4, at::native::direct_copy_kernel_cuda()>"},
+    // llmprof's own, of its reference workload.
+    {Category::kAttention, "attention"},
+    {Category::kRope, "rotary_positions"},
+    {Category::kKvCache, "store_kv_cache"},
+    {Category::kNorm, "rmsnorm_residual"},
+    {Category::kNorm, "layernorm"},
+    {Category::kActivation, "swiglu"},
+    {Category::kSampling, "sample_greedy"},
+    {Category::kEmbedding, "gather"},
+    {Category::kElementwise, "add_into"},
     {Category::kOther, "my_company_kernel_v3"},
+    {Category::kOther, "my_gather"},
+    {Category::kOther, "add_into_v2"},
     {Category::kOther, "void selective_scan_fwd_kernel<Selective_Scan_fwd_kernel_traits<128>>()"},
 };
 

@@ -67,7 +67,8 @@ KERNEL void layernorm(const Words* x, const Words* gain, const Words* bias, Word
 
 // Rotates the first `heads` heads of each row in place, as `rope` of elementwise.cu does; `angles` is [positions, 2,
 // head / 2] of fp32: cosines, then sines. `count` = rows * heads * half, half and row_packs in packs.
-KERNEL void rotate(Words* x, const float* angles, const int* positions, u64 count, u32 heads, u32 half, u32 row_packs) {
+KERNEL void rotary_positions(Words* x, const float* angles, const int* positions, u64 count, u32 heads, u32 half,
+                             u32 row_packs) {
   for (u64 p = first_index(); p < count; p += index_step()) {
     const u64 row = p / (heads * half);
     const u32 inside = (u32)(p % (heads * half)), head = inside / half, place = inside % half;
@@ -96,8 +97,8 @@ KERNEL void rotate(Words* x, const float* angles, const int* positions, u64 coun
 
 // Keys and values of each row of `qkv`, behind query_packs, into [sequence][head][capacity] of heads, at the row's
 // position; a sequence has `tokens` rows. `count` = rows * kv_heads * head_packs.
-KERNEL void append(const Words* qkv, const int* positions, Words* keys, Words* values, u64 count, u32 row_packs,
-                   u32 query_packs, u32 head_packs, u32 kv_heads, u32 tokens, u32 capacity) {
+KERNEL void store_kv_cache(const Words* qkv, const int* positions, Words* keys, Words* values, u64 count, u32 row_packs,
+                           u32 query_packs, u32 head_packs, u32 kv_heads, u32 tokens, u32 capacity) {
   for (u64 p = first_index(); p < count; p += index_step()) {
     const u64 row = p / (kv_heads * head_packs);
     const u32 inside = (u32)(p % (kv_heads * head_packs)), head = inside / head_packs, place = inside % head_packs;

@@ -147,9 +147,9 @@ __device__ __forceinline__ void attend_as(const typename Type::Stored* q, const 
 
 #ifdef HEAD
 KERNEL void __launch_bounds__(256)
-    attend(const T::Stored* q, const T::Stored* k, const T::Stored* v, const int* positions, T::Stored* out,
-           u64 q_sequence, u64 q_token, u64 q_head, u64 k_sequence, u64 k_token, u64 k_head, u32 queries, u32 keys,
-           u32 heads, u32 group, u32 splits, float scale, float* parts, u32* counters) {
+    attention(const T::Stored* q, const T::Stored* k, const T::Stored* v, const int* positions, T::Stored* out,
+              u64 q_sequence, u64 q_token, u64 q_head, u64 k_sequence, u64 k_token, u64 k_head, u32 queries, u32 keys,
+              u32 heads, u32 group, u32 splits, float scale, float* parts, u32* counters) {
   attend_as<T, HEAD>(q, k, v, positions, out, q_sequence, q_token, q_head, k_sequence, k_token, k_head, queries, keys,
                      heads, group, splits, scale, parts, counters);
 }
