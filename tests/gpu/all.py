@@ -24,6 +24,8 @@ TESTS = [
     ("torch_operators", ["tests/gpu/torch_operators_test.py"], 100),
     ("several_gpus", ["tests/gpu/several_gpus_test.py"], 90),
     ("bench_torch", ["tests/gpu/bench_torch_test.py"], 300),
+    ("bench_own_attention", ["tests/gpu/bench_own_attention_test.py"], 120),
+    ("bench_sanitizer", ["tests/gpu/bench_sanitizer_test.py"], 400),
     ("bench_ridge", ["tests/gpu/bench_ridge_test.py"], 240),
     ("bench_repeat", ["tests/gpu/bench_repeat_test.py"], 400),
     ("ncu_bytes", ["tests/gpu/ncu_bytes_test.py"], 120),

@@ -168,6 +168,30 @@ TEST_F(DeviceCudaOps, OperatorsThatMoveEachElementOnce) {
   }
 }
 
+TEST_F(DeviceCudaOps, RegistersByEveryInstruction) {
+  script_->sms = 2;
+  script_->cc_major = 9;
+  script_->cc_minor = 0;
+  open();
+  const auto names = [&](DType dtype, int64_t mflop) {
+    const Result<std::unique_ptr<PreparedOp>> op = prepare_registers(*device_, params_of({{"mflop", mflop}}, dtype));
+    std::string all;
+    if (!op) return op.error().text();
+    for (const Candidate& candidate : (*op)->candidates()) all += candidate.backend + "; ";
+    return all;
+  };
+  for (const DType dtype : {DType::kBf16, DType::kFp16, DType::kTf32, DType::kFp8, DType::kInt8}) {
+    EXPECT_EQ(names(dtype, 10'000), "own wgmma; own mma.sync; ") << dtype_name(dtype);
+    EXPECT_EQ(all_pass(prepare_registers, params_of({{"mflop", 10'000}}, dtype)), 2U) << dtype_name(dtype);
+  }
+  EXPECT_EQ(names(DType::kFp32, 10'000), "own fma; ");
+  EXPECT_EQ(names(DType::kFp64, 10'000), "own mma.sync; ");
+  EXPECT_TRUE(holds(names(DType::kBf16, 10), "too few to tell"));
+  script_->cc_major = 8;
+  open();
+  EXPECT_EQ(names(DType::kBf16, 10'000), "own mma.sync; ");
+}
+
 TEST_F(DeviceCudaOps, TokensAreDrawn) {
   open();
   for (const DType dtype : {DType::kBf16, DType::kFp16, DType::kFp32}) {

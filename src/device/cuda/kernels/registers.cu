@@ -1,6 +1,7 @@
 // Multiply-adds whose operands never leave the registers: what the units themselves can do. Inputs are random bits in
 // the type's range, so that the power is that of work; each warp keeps CHAINS independent sums, more than the latency
-// needs.
+// needs. The matrix units of 9.0 reach their rate only by wgmma, which four warps issue together and whose right
+// operand lies in shared memory: registers_of_groups.
 //
 // Macros: KIND, one of the functions below, e.g. KIND=Bf16Mma. The sums grow by the same product each time, so twice
 // the iterations give twice the sum: that is what the check looks at.
@@ -118,6 +119,7 @@ struct Fp32Fma {
   }
 };
 
+#ifdef KIND
 // out[thread]: the sum of all the thread's sums.
 KERNEL void registers(u32 iterations, float* out) {
   typedef KIND Kind;
@@ -147,3 +149,89 @@ KERNEL void registers(u32 iterations, float* out) {
   }
   out[thread] = all;
 }
+#endif
+
+#if defined(GROUP) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
+// D[64][256] += A[64][K] B[K][256] of a group of four warps: A in four registers per thread, B where `b` describes it.
+// 32 bytes of K in every type.
+#define SUMS_4(kind, i) kind(c[i]), kind(c[i + 1]), kind(c[i + 2]), kind(c[i + 3])
+#define SUMS_16(kind, i) SUMS_4(kind, i), SUMS_4(kind, i + 4), SUMS_4(kind, i + 8), SUMS_4(kind, i + 12)
+#define SUMS_128(kind)                                                                                             \
+  SUMS_16(kind, 0), SUMS_16(kind, 16), SUMS_16(kind, 32), SUMS_16(kind, 48), SUMS_16(kind, 64), SUMS_16(kind, 80), \
+      SUMS_16(kind, 96), SUMS_16(kind, 112)
+#define GROUP_STEP(what, factors, kind)                                                                         \
+  asm volatile("{ .reg .pred adds; setp.ne.b32 adds, %133, 0; wgmma.mma_async.sync.aligned." what               \
+               " {"                                                                                             \
+               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                         \
+               "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "               \
+               "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "               \
+               "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "               \
+               "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "               \
+               "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "               \
+               "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "   \
+               "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127" \
+               "}, {%128, %129, %130, %131}, %132, adds" factors "; }"                                          \
+               : SUMS_128(kind)                                                                                 \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1))
+
+struct Bf16Group : Bf16Mma {
+  static __device__ __forceinline__ void step(float* c, const u32* a, u64 b) {
+    GROUP_STEP("m64n256k16.f32.bf16.bf16", ", 1, 1, 0", "+f");
+  }
+};
+struct Fp16Group : Fp16Mma {
+  static __device__ __forceinline__ void step(float* c, const u32* a, u64 b) {
+    GROUP_STEP("m64n256k16.f32.f16.f16", ", 1, 1, 0", "+f");
+  }
+};
+struct Tf32Group : Tf32Mma {
+  static __device__ __forceinline__ void step(float* c, const u32* a, u64 b) {
+    GROUP_STEP("m64n256k8.f32.tf32.tf32", ", 1, 1", "+f");
+  }
+};
+struct Fp8Group : Fp8Mma {
+  static __device__ __forceinline__ void step(float* c, const u32* a, u64 b) {
+    GROUP_STEP("m64n256k32.f32.e4m3.e4m3", ", 1, 1", "+f");
+  }
+};
+struct Int8Group : Int8Mma {
+  static __device__ __forceinline__ void step(int* c, const u32* a, u64 b) {
+    GROUP_STEP("m64n256k32.s32.s8.s8", "", "+r");
+  }
+};
+
+// out[thread]: the sum of all the thread's sums. Macro: GROUP, one of the above. Blocks of 256.
+KERNEL void __launch_bounds__(256) registers_of_groups(u32 iterations, float* out) {
+  typedef GROUP Group;
+  constexpr u32 kTiles = 4, kTileWords = 256 * 32 / 16;  // B's: 256 columns of 32 bytes
+  __shared__ alignas(128) Words tiles[kTiles * kTileWords];
+  const u32 thread = blockIdx.x * blockDim.x + threadIdx.x;
+  for (u32 i = threadIdx.x; i < kTiles * kTileWords; i += blockDim.x) {
+    Words words;
+    for (u32 w = 0; w < 4; ++w) words.w[w] = Group::word((blockIdx.x * kTiles * kTileWords + i) * 4 + w + (1u << 24));
+    tiles[i] = words;
+  }
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  __syncthreads();
+  u32 a[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) a[i] = Group::word(thread * 64 + (u32)i);
+  typename Group::Sum c[128];
+#pragma unroll
+  for (int i = 0; i < 128; ++i) c[i] = 0;
+  // Pieces of 8 columns by 16 bytes follow one another, the two of 32 bytes first: 128 bytes to the next along K, 256
+  // along the columns; all in units of 16 bytes.
+  const u64 described = (shared_at(tiles) >> 4) | (u64)(128 >> 4) << 16 | (u64)(256 >> 4) << 32;
+  for (u32 i = 0; i < iterations; ++i) {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+    for (u32 tile = 0; tile < kTiles; ++tile) Group::step(c, a, described + tile * kTileWords);
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  }
+  float all = 0;
+#pragma unroll
+  for (int i = 0; i < 128; ++i) all += (float)c[i];
+  out[thread] = all;
+}
+#endif

@@ -158,11 +158,14 @@ KERNEL void sample_top(const Words* logits, const float* draws, u32* tokens, flo
   });
   __syncthreads();
 
-  // Sorted: the largest key first, the lowest index first among equals.
-  for (u32 size = 2; size <= kMostKept; size *= 2) {
+  // Sorted: the largest key first, the lowest index first among equals. As many places as k, rounded up to a power of
+  // two; those behind k hold the least key.
+  u32 places = 1;
+  while (places < k) places *= 2;
+  for (u32 size = 2; size <= places; size *= 2) {
     for (u32 step = size / 2; step > 0; step /= 2) {
       const u32 other = thread ^ step;
-      if (other > thread) {
+      if (other > thread && thread < places) {
         const bool first =
             keys[thread] > keys[other] || (keys[thread] == keys[other] && indices[thread] < indices[other]);
         if (first == ((thread & size) != 0)) {
@@ -184,15 +187,15 @@ KERNEL void sample_top(const Words* logits, const float* draws, u32* tokens, flo
   const float mine = thread < k ? exp2_fast((value_of_key(keys[thread]) - most) * factor) : 0;
   sums[thread] = mine;
   __syncthreads();
-  for (u32 step = 1; step < kMostKept; step *= 2) {
-    next[thread] = sums[thread] + (thread >= step ? sums[thread - step] : 0);
+  for (u32 step = 1; step < places; step *= 2) {
+    if (thread < places) next[thread] = sums[thread] + (thread >= step ? sums[thread - step] : 0);
     __syncthreads();
     float* const done = next;
     next = sums;
     sums = done;
   }
-  const float enough = top_p * sums[kMostKept - 1];
-  const float before = thread > 0 ? sums[thread - 1] : 0;
+  const float enough = top_p * sums[places - 1];
+  const float before = thread > 0 && thread < places ? sums[thread - 1] : 0;
   if (thread < k && before < enough && (sums[thread] >= enough || thread + 1 == k)) parts[0] = sums[thread];
   __syncthreads();
   const float kept = parts[0], draw = (draws[blockIdx.x] * 0.5f + 0.5f) * kept;
