@@ -52,9 +52,9 @@ constexpr std::array kEmbeddingAxes = {kTokens, Axis{"vocab", 128256, "rows of t
 constexpr std::array kKvAppendAxes = {kTokens, Axis{"kv_heads", 8, "of keys and values"},
                                       Axis{"head_dim", 128, "elements of a head"}};
 
-constexpr std::array kAttentionTypes = {DType::kBf16, DType::kFp16};
+constexpr std::array kAttentionTypes = {DType::kBf16, DType::kFp16, DType::kFp32};
 constexpr Axis kHeads{"heads", 32, "of the queries"}, kKvHeads{"kv_heads", 8, "of keys and values"},
-    kHeadDim{"head_dim", 128, "elements of a head: 64, 128 or 256"};
+    kHeadDim{"head_dim", 128, "elements of a head; on a GPU 64, 128 or 256"};
 constexpr std::array kDecodeAxes = {Axis{"batch", 32, "sequences, a new token each"}, kHeads, kKvHeads, kHeadDim,
                                     Axis{"context", 4096, "keys of each sequence"}};
 constexpr std::array kAttentionAxes = {Axis{"batch", 1, "sequences"},
@@ -150,8 +150,11 @@ std::optional<std::string> unsupported_moves(const DeviceIdentity& device, const
   return cuda::own_kernel_unsupported(device, params);
 }
 
+constexpr const char* kAttentionFp32 = "attention in fp32 is measured on CPUs only: GPUs do it in bf16 and fp16";
+
 std::optional<std::string> unsupported_attention(const DeviceIdentity& device, const OpParams& params) {
-  if (device.kind == DeviceKind::kCpu) return "this operation is measured on GPUs only";
+  if (device.kind == DeviceKind::kCpu) return cpu::attention_unsupported(params);
+  if (params.dtype == DType::kFp32) return kAttentionFp32;
   return cuda::attention_unsupported(device, params);
 }
 
@@ -166,7 +169,8 @@ std::optional<std::string> unsupported_lstm(const DeviceIdentity& device, const 
 }
 
 std::optional<std::string> unsupported_attention_decode(const DeviceIdentity& device, const OpParams& params) {
-  if (device.kind == DeviceKind::kCpu) return "this operation is measured on GPUs only";
+  if (device.kind == DeviceKind::kCpu) return cpu::attention_unsupported(params);
+  if (params.dtype == DType::kFp32) return kAttentionFp32;
   return cuda::attention_decode_unsupported(device, params);
 }
 
@@ -316,10 +320,11 @@ constexpr std::array kOperations = {
               cpu::prepare_dequantise,
               cuda::prepare_dequantise},
     Operation{"attention", "attention of a prompt over its keys", kAttentionAxes, kAttentionTypes, kAttentionVariants,
-              attention_cost, attention_footprint, unsupported_attention, nullptr, cuda::prepare_attention},
+              attention_cost, attention_footprint, unsupported_attention, cpu::prepare_attention,
+              cuda::prepare_attention},
     Operation{"attention_decode", "attention of one new query per sequence over the cache", kDecodeAxes,
               kAttentionTypes, kDecodeVariants, attention_decode_cost, attention_decode_footprint,
-              unsupported_attention_decode, nullptr, cuda::prepare_attention_decode},
+              unsupported_attention_decode, cpu::prepare_attention_decode, cuda::prepare_attention_decode},
     Operation{"conv2d", "convolution of images, channels last; same: padded by half a filter", kConvAxes, kLibraryTypes,
               kConvVariants, conv2d_cost, conv2d_footprint, unsupported_conv2d, cpu::prepare_conv2d,
               cuda::prepare_conv2d},

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
+#include "device/attention_costs.h"
 #include "device/elements.h"
 #include "device/reference/compare.h"
 
@@ -69,6 +72,33 @@ HeadReader dense_heads(Device& device, const Buffer& buffer, const AttentionShap
     const int64_t elements = shape.keys * shape.head_dim;
     return download_floats(device, buffer, shape.dtype, (sequence * shape.kv_heads + kv_head) * elements, elements);
   };
+}
+
+HeadReader paged_heads(Device& device, const Buffer& buffer, const AttentionShape& shape, std::vector<int32_t> table) {
+  return [&device, &buffer, shape, table = std::move(table)](int64_t sequence,
+                                                             int64_t kv_head) -> Result<std::vector<float>> {
+    const int64_t pages = (shape.keys + kPageTokens - 1) / kPageTokens, token_size = shape.kv_heads * shape.head_dim;
+    std::vector<float> rows;
+    for (int64_t i = 0; i < pages; ++i) {
+      const int64_t page = table[static_cast<size_t>(sequence * pages + i)];
+      LLMPROF_ASSIGN(
+          const std::vector<float> whole,
+          download_floats(device, buffer, shape.dtype, page * kPageTokens * token_size, kPageTokens * token_size));
+      for (int64_t token = 0; token < std::min(kPageTokens, shape.keys - i * kPageTokens); ++token) {
+        const auto from = whole.begin() + token * token_size + kv_head * shape.head_dim;
+        rows.insert(rows.end(), from, from + shape.head_dim);
+      }
+    }
+    return rows;
+  };
+}
+
+std::vector<int32_t> page_table(int64_t pages, int set) {
+  int64_t stride = pages * 5 / 8 + 1;
+  while (std::gcd(stride, pages) != 1) ++stride;
+  std::vector<int32_t> table(static_cast<size_t>(pages));
+  for (int64_t i = 0; i < pages; ++i) table[static_cast<size_t>(i)] = static_cast<int32_t>((i * stride + set) % pages);
+  return table;
 }
 
 Result<AttentionExpected> expect_attention(Device& device, const AttentionShape& shape, const Buffer& q,

@@ -46,6 +46,12 @@ Result<std::unique_ptr<PreparedOp>> prepare_kv_append(Device& device, const OpPa
 Result<std::unique_ptr<PreparedOp>> prepare_quantise(Device& device, const OpParams& params);
 Result<std::unique_ptr<PreparedOp>> prepare_dequantise(Device& device, const OpParams& params);
 
+// Axes batch, heads, kv_heads, head_dim, prompt, context; variants causal, full.
+Result<std::unique_ptr<PreparedOp>> prepare_attention(Device& device, const OpParams& params);
+// Axes batch, heads, kv_heads, head_dim, context; variants contiguous, paged.
+Result<std::unique_ptr<PreparedOp>> prepare_attention_decode(Device& device, const OpParams& params);
+std::optional<std::string> attention_unsupported(const OpParams& params);
+
 // oneDNN, channels last; dtypes fp32 and bf16. Axes batch, height, width, in, out, kernel, stride; variants same,
 // valid.
 Result<std::unique_ptr<PreparedOp>> prepare_conv2d(Device& device, const OpParams& params);
