@@ -71,8 +71,8 @@ class Builder {
     } else {
       LLMPROF_CHECK(add_attention(step, layers));
     }
-    if (layers > moe) LLMPROF_CHECK(add_mlp(rows, layers - moe));
-    if (moe > 0) remark(fmt::format("the experts of {} layers have no operation here", moe));
+    if (layers > moe) LLMPROF_CHECK(add_mlp("", rows, m.intermediate_size, layers - moe));
+    if (moe > 0) LLMPROF_CHECK(add_experts(rows, moe));
     LLMPROF_CHECK(product("lm_head", step.batch, m.vocab_size, h, 1, dtype_));
     return part("sampling", "sampling", {}, dtype_, 1, {{"batch", step.batch}, {"vocab", m.vocab_size}});
   }
@@ -142,17 +142,41 @@ class Builder {
     return product("o", rows, m.hidden_size, heads * dim, layers, product_dtype_);
   }
 
-  Status add_mlp(int64_t rows, int64_t layers) {
+  Status add_activation(const std::string& name, int64_t rows, int64_t f, int64_t layers) {
+    if (model_.gated_mlp) return part(name, "swiglu", {}, dtype_, layers, {{"tokens", rows}, {"ffn", f}});
+    remark("the activation between the layers of the MLP has no operation here: engines join it to the product");
+    return {};
+  }
+
+  // `of` is in front of the parts' names.
+  Status add_mlp(const std::string& of, int64_t rows, int64_t f, int64_t layers) {
     const ModelConfig& m = model_;
-    const int64_t f = m.intermediate_size;
-    LLMPROF_CHECK(
-        product(m.gated_mlp ? "gate_up" : "up", rows, m.gated_mlp ? 2 * f : f, m.hidden_size, layers, product_dtype_));
-    if (m.gated_mlp) {
-      LLMPROF_CHECK(part("swiglu", "swiglu", {}, dtype_, layers, {{"tokens", rows}, {"ffn", f}}));
-    } else {
-      remark("the activation between the layers of the MLP has no operation here: engines join it to the product");
-    }
-    return product("down", rows, m.hidden_size, f, layers, product_dtype_);
+    LLMPROF_CHECK(product(of + (m.gated_mlp ? "gate_up" : "up"), rows, m.gated_mlp ? 2 * f : f, m.hidden_size, layers,
+                          product_dtype_));
+    LLMPROF_CHECK(add_activation(of + "swiglu", rows, f, layers));
+    return product(of + "down", rows, m.hidden_size, f, layers, product_dtype_);
+  }
+
+  // Rows are shared out evenly: what the weights of a step cost depends on how many experts get one.
+  Status add_experts(int64_t rows, int64_t layers) {
+    const ModelConfig& m = model_;
+    const MoeConfig& moe = *m.moe;
+    const int64_t routed = rows * moe.top_k, f = moe.intermediate_size;
+    if (product_dtype_ != dtype_)
+      remark(fmt::format("grouped products of experts are measured in {}", dtype_name(dtype_)));
+    const auto grouped = [&](const std::string& name, int64_t n, int64_t k) {
+      return part("experts' " + name, "gemm_grouped", "even", dtype_, layers,
+                  {{"rows", routed}, {"groups", moe.experts}, {"n", n}, {"k", k}});
+    };
+    LLMPROF_CHECK(product("router", rows, moe.experts, m.hidden_size, layers, dtype_));
+    LLMPROF_CHECK(part("routing", "moe_routing", {}, dtype_, layers,
+                       {{"tokens", rows}, {"experts", moe.experts}, {"k", moe.top_k}}));
+    LLMPROF_CHECK(grouped(m.gated_mlp ? "gate_up" : "up", m.gated_mlp ? 2 * f : f, m.hidden_size));
+    LLMPROF_CHECK(add_activation("experts' swiglu", routed, f, layers));
+    LLMPROF_CHECK(grouped("down", m.hidden_size, f));
+    remark("rows gathered for the experts, and their results weighted and added, have no operation here");
+    if (moe.shared_intermediate_size > 0) LLMPROF_CHECK(add_mlp("shared ", rows, moe.shared_intermediate_size, layers));
+    return {};
   }
 
   std::span<const Operation> operations_;

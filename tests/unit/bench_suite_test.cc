@@ -8,6 +8,7 @@
 #include "bench/presets.h"
 #include "bench/runner.h"
 #include "model/catalogue.h"
+#include "model/cost.h"
 
 namespace llmprof::bench {
 namespace {
@@ -59,11 +60,13 @@ TEST(BenchSuite, EveryRowExistsAndFits) {
 
 TEST(BenchSuite, WhatIsMeasuredWhere) {
   const std::set<std::string> gpu = names_of(*default_suite(device::operations(), h200(), false, 1));
-  for (const char* name : {"gemm", "memory", "rmsnorm", "attention", "attention_decode", "conv2d", "lstm", "launch"})
+  for (const char* name : {"gemm", "gemm_batched", "gemm_w8a8", "gemm_grouped", "moe_routing", "memory", "rmsnorm",
+                           "attention", "attention_decode", "conv2d", "lstm", "launch"})
     EXPECT_EQ(gpu.count(name), 1U) << name;
   EXPECT_EQ(gpu.count("registers"), 0U) << "peaks has it";
   const std::set<std::string> host = names_of(*default_suite(device::operations(), cpu(), false, 1));
-  for (const char* name : {"gemm", "memory", "registers", "rmsnorm", "softmax", "swiglu", "launch"})
+  for (const char* name :
+       {"gemm", "gemm_grouped", "moe_routing", "memory", "registers", "rmsnorm", "softmax", "swiglu", "launch"})
     EXPECT_EQ(host.count(name), 1U) << name;
   EXPECT_EQ(host.count("memcpy"), 0U);
 }
@@ -90,6 +93,32 @@ TEST(BenchSuite, AModelIsMeasuredWhole) {
     int64_t parts = 0;
     for (const Preset::Part& part : preset->parts) parts += part.step == step;
     EXPECT_EQ(parts, 13) << preset->steps[step];
+  }
+}
+
+// The products of a step have the FLOPs that `llmprof model` counts, those of experts too.
+TEST(BenchSuite, ExpertsAreMeasured) {
+  for (const char* name : {"mixtral-8x7b", "qwen3-30b-a3b"}) {
+    const Result<ModelConfig> model = load_model(name);
+    ASSERT_TRUE(model.has_value()) << name;
+    const Result<Preset> preset = preset_of(device::operations(), h200(), *model, {{4}, {256}, {}, 1});
+    ASSERT_TRUE(preset.has_value()) << preset.error().text();
+    Workload workload;
+    workload.batch = 4;
+    workload.prompt = workload.context = 256;
+    for (const size_t step : {size_t{0}, size_t{1}}) {
+      const StageCost cost = step == 0 ? prefill_cost(*model, workload) : decode_cost(*model, workload);
+      double flops = 0;
+      for (const Preset::Part& part : preset->parts) {
+        const CasePlan& plan = preset->plans[part.plan];
+        if (part.step != step || plan.operation->name.substr(0, 4) != "gemm") continue;
+        flops += plan.operation->cost(plan.params).flops * static_cast<double>(part.calls);
+      }
+      EXPECT_EQ(flops, cost.flops.linear + cost.flops.lm_head) << name << " " << step;
+    }
+    // What is left to the caller to add.
+    ASSERT_GE(preset->remarks.size(), 1U);
+    EXPECT_NE(preset->remarks.back().find("weighted and added"), std::string::npos) << preset->remarks.back();
   }
 }
 
