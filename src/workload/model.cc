@@ -157,7 +157,8 @@ Result<std::unique_ptr<Model>> Model::make(Backend& backend, const Size& size, c
 
 Status Model::prepare() {
   LLMPROF_CHECK(backend_.prepare(vision_attention()));
-  LLMPROF_CHECK(backend_.prepare(decoder_attention(prefill_, options_.tokens(size_), decoder_.front().cache)));
+  for (const DecoderLayer& layer : decoder_)
+    LLMPROF_CHECK(backend_.prepare(decoder_attention(prefill_, options_.tokens(size_), layer.cache)));
   LLMPROF_CHECK(backend_.prepare(decoder_attention(decode_, options_.tokens(size_) + 1, decoder_.front().cache)));
   LLMPROF_ASSIGN(repeat_step_, backend_.repeatable([this] { return decode_step(); }));
   return backend_.wait();
