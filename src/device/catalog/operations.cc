@@ -145,8 +145,8 @@ std::optional<std::string> unsupported_rope(const DeviceIdentity& device, const 
   return cuda::own_kernel_unsupported(device, params);
 }
 
-std::optional<std::string> unsupported_moves(const DeviceIdentity& device, const OpParams& params) {
-  if (device.kind == DeviceKind::kCpu) return "this operation is measured on GPUs only";
+std::optional<std::string> unsupported_sampling(const DeviceIdentity& device, const OpParams& params) {
+  if (device.kind == DeviceKind::kCpu) return cpu::sampling_unsupported(params);
   return cuda::own_kernel_unsupported(device, params);
 }
 
@@ -340,8 +340,8 @@ constexpr std::array kOperations = {
               cuda::prepare_lstm},
     Operation{"sampling",
               "a token drawn from each row of logits: top-k, then top-p 0.9 at temperature 0.8; or the largest",
-              kSamplingAxes, kRowTypes, kSamplingVariants, sampling_cost, sampling_footprint, unsupported_moves,
-              nullptr, cuda::prepare_sampling},
+              kSamplingAxes, kRowTypes, kSamplingVariants, sampling_cost, sampling_footprint, unsupported_sampling,
+              cpu::prepare_sampling, cuda::prepare_sampling},
     Operation{"memcpy", "copies between host and GPU; GB/s count the bytes once", kMemcpyAxes, kMemoryTypes,
               kMemcpyVariants, memcpy_cost, memcpy_footprint, unsupported_memcpy, nullptr, cuda::prepare_memcpy},
     Operation{"launch",

@@ -6,10 +6,13 @@
 #include <cmath>
 #include <functional>
 
+#include "device/reference/compare.h"
+
 namespace llmprof::device {
 namespace {
 
 // Of sums of up to 1,024 terms and of exponentials, in single precision.
+constexpr int64_t kCheckedRows = 16;
 constexpr double kSlack = 1e-5;
 
 }  // namespace
@@ -48,6 +51,34 @@ std::optional<std::string> sampling_wrong(const Row& logits, const SamplingRule&
   if (!(probability >= low * (1 - kSlack) - 1e-9 && probability <= high * (1 + kSlack) + 1e-9))
     return fmt::format("token {} has probability {:.6f} to {:.6f}, found {:.6f}", token, low, high, probability);
   return std::nullopt;
+}
+
+Result<Check> check_drawn(Device& device, const Drawn& drawn, const SamplingRule* rule, uint64_t seed) {
+  const RowReader logits = rows_of(device, drawn.logits, drawn.dtype, drawn.vocabulary);
+  Check check;
+  check.status = CheckStatus::kPassed;
+  for (const int64_t row : sampled_indices(drawn.batch, kCheckedRows, seed)) {
+    int32_t token = 0;
+    float probability = 0, draw = 0;
+    const size_t offset = 4 * static_cast<size_t>(row);
+    LLMPROF_CHECK(device.download(drawn.token, offset, &token, 4));
+    LLMPROF_CHECK(device.download(drawn.probability, offset, &probability, 4));
+    LLMPROF_CHECK(device.download(drawn.draw, offset, &draw, 4));
+    LLMPROF_ASSIGN(const Row values, logits(row));
+    ++check.compared;
+    std::optional<std::string> wrong;
+    if (rule != nullptr)
+      wrong =
+          sampling_wrong(values, *rule, 0.5 * static_cast<double>(draw) + 0.5, token, static_cast<double>(probability));
+    else if (const int64_t best = argmax(values); best != token)
+      wrong = fmt::format("token {} is the most likely, found {}", best, token);
+    if (!wrong) continue;
+    check.status = CheckStatus::kFailed;
+    check.worst_over_tolerance = 2;
+    check.note = fmt::format("row {}: {}", row, *wrong);
+    break;
+  }
+  return check;
 }
 
 }  // namespace llmprof::device

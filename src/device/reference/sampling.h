@@ -23,4 +23,16 @@ std::optional<std::string> sampling_wrong(const Row& logits, const SamplingRule&
 // Index of the largest, the lowest of several.
 int64_t argmax(const Row& logits);
 
+// What was drawn from rows of logits.
+struct Drawn {
+  const Buffer& token;        // int32 of each row
+  const Buffer& probability;  // fp32; not written by the greedy rule
+  const Buffer& logits;       // [batch][vocabulary]
+  const Buffer& draw;         // fp32 in [-1, 1) of each row: a draw of [0, 1) is half of it and a half
+  int64_t batch = 1, vocabulary = 1;
+  DType dtype = DType::kFp32;
+};
+// 16 rows, the first and the last among them. Without a rule the largest must have been taken.
+Result<Check> check_drawn(Device& device, const Drawn& drawn, const SamplingRule* rule, uint64_t seed);
+
 }  // namespace llmprof::device

@@ -242,18 +242,17 @@ LLMPROF_INLINE void dots(const float* q, int64_t padded, const char* key, int64_
   for (int r = 0; r < kRows; ++r) scores[r * stride] = sum_of(sums[r]);
 }
 
-// values[r] += weights[r][j] * row j, for kRows rows and kVectors vectors of each.
+// values[r] += weights[r][j] * row j, for kRows rows and kVectors vectors of each, from element d on.
 template <class T, int kRows, int kVectors>
-LLMPROF_INLINE void add_weighted(const AttentionArrays& of, int64_t sequence, int64_t kv_head, int64_t first,
-                                 int64_t count, int64_t d, const float* weights, float* values, int64_t padded) {
+LLMPROF_INLINE void add_weighted(const char* const* rows, int64_t count, int64_t head, int64_t d, const float* weights,
+                                 float* values, int64_t padded) {
   Floats sums[kRows][kVectors];
   for (int r = 0; r < kRows; ++r)
     for (int v = 0; v < kVectors; ++v) std::memcpy(&sums[r][v], values + r * padded + d + v * kLanes, 64);
   for (int64_t j = 0; j < count; ++j) {
-    const char* const from = row_at<T>(of, of.v, sequence, kv_head, first + j);
     Floats parts[kVectors];
     for (int v = 0; v < kVectors; ++v)
-      T::load(from + static_cast<size_t>(d + v * kLanes) * T::kBytes, left_of(of.head_dim, d + v * kLanes), parts[v]);
+      T::load(rows[j] + static_cast<size_t>(d + v * kLanes) * T::kBytes, left_of(head, d + v * kLanes), parts[v]);
     for (int r = 0; r < kRows; ++r) {
       const Floats weight = Floats{} + weights[r * kKeysAtOnce + j];
       for (int v = 0; v < kVectors; ++v) sums[r][v] += weight * parts[v];
@@ -264,13 +263,12 @@ LLMPROF_INLINE void add_weighted(const AttentionArrays& of, int64_t sequence, in
 }
 
 template <class T, int kRows>
-LLMPROF_INLINE void add_weighted_rows(const AttentionArrays& of, int64_t sequence, int64_t kv_head, int64_t first,
-                                      int64_t count, const float* weights, float* values, int64_t padded) {
+LLMPROF_INLINE void add_weighted_rows(const char* const* rows, int64_t count, int64_t head, const float* weights,
+                                      float* values, int64_t padded) {
   int64_t d = 0;
   for (; d + kTileVectors * kLanes <= padded; d += kTileVectors * kLanes)
-    add_weighted<T, kRows, kTileVectors>(of, sequence, kv_head, first, count, d, weights, values, padded);
-  for (; d < padded; d += kLanes)
-    add_weighted<T, kRows, 1>(of, sequence, kv_head, first, count, d, weights, values, padded);
+    add_weighted<T, kRows, kTileVectors>(rows, count, head, d, weights, values, padded);
+  for (; d < padded; d += kLanes) add_weighted<T, kRows, 1>(rows, count, head, d, weights, values, padded);
 }
 
 template <class T>
@@ -297,23 +295,27 @@ void attention_few(const AttentionArrays& of, const AttentionPlan& plan, int64_t
   const int64_t end = std::min(keys, all * (split + 1) / plan.splits * kKeysAtOnce);
   for (int64_t key = begin; key < end; key += kKeysAtOnce) {
     const int64_t count = std::min(kKeysAtOnce, end - key);
+    const char *key_rows[kKeysAtOnce], *value_rows[kKeysAtOnce];
     for (int64_t j = 0; j < count; ++j) {
-      const char* const at = row_at<T>(of, of.k, sequence, kv_head, key + j);
+      key_rows[j] = row_at<T>(of, of.k, sequence, kv_head, key + j);
+      value_rows[j] = row_at<T>(of, of.v, sequence, kv_head, key + j);
+    }
+    for (int64_t j = 0; j < count; ++j) {
       int64_t r = 0;
       for (; r + kAtOnce <= rows; r += kAtOnce)
-        dots<T, kAtOnce>(q + r * padded, padded, at, of.head_dim, scores + r * kKeysAtOnce + j, kKeysAtOnce);
+        dots<T, kAtOnce>(q + r * padded, padded, key_rows[j], of.head_dim, scores + r * kKeysAtOnce + j, kKeysAtOnce);
       for (; r < rows; ++r)
-        dots<T, 1>(q + r * padded, padded, at, of.head_dim, scores + r * kKeysAtOnce + j, kKeysAtOnce);
+        dots<T, 1>(q + r * padded, padded, key_rows[j], of.head_dim, scores + r * kKeysAtOnce + j, kKeysAtOnce);
     }
     for (int64_t row = 0; row < rows; ++row)
       weigh(scores + row * kKeysAtOnce, std::min(count, keys_seen(of, sequence, row % of.queries) - key),
             {most + row, sums + row, values + row * padded}, padded);
     int64_t r = 0;
     for (; r + kAtOnce <= rows; r += kAtOnce)
-      add_weighted_rows<T, kAtOnce>(of, sequence, kv_head, key, count, scores + r * kKeysAtOnce, values + r * padded,
+      add_weighted_rows<T, kAtOnce>(value_rows, count, of.head_dim, scores + r * kKeysAtOnce, values + r * padded,
                                     padded);
     for (; r < rows; ++r)
-      add_weighted_rows<T, 1>(of, sequence, kv_head, key, count, scores + r * kKeysAtOnce, values + r * padded, padded);
+      add_weighted_rows<T, 1>(value_rows, count, of.head_dim, scores + r * kKeysAtOnce, values + r * padded, padded);
   }
   if (plan.splits > 1) return;
   for (int64_t row = 0; row < rows; ++row)

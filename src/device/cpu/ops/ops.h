@@ -52,6 +52,10 @@ Result<std::unique_ptr<PreparedOp>> prepare_attention(Device& device, const OpPa
 Result<std::unique_ptr<PreparedOp>> prepare_attention_decode(Device& device, const OpParams& params);
 std::optional<std::string> attention_unsupported(const OpParams& params);
 
+// Axes batch, vocab, k; variants top_k_top_p, greedy.
+Result<std::unique_ptr<PreparedOp>> prepare_sampling(Device& device, const OpParams& params);
+std::optional<std::string> sampling_unsupported(const OpParams& params);
+
 // oneDNN, channels last; dtypes fp32 and bf16. Axes batch, height, width, in, out, kernel, stride; variants same,
 // valid.
 Result<std::unique_ptr<PreparedOp>> prepare_conv2d(Device& device, const OpParams& params);

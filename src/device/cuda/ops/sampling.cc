@@ -8,14 +8,12 @@
 
 #include "device/cuda/ops/cuda_op.h"
 #include "device/cuda/ops/ops.h"
-#include "device/reference/compare.h"
 
 namespace llmprof::device::cuda {
 namespace {
 
 constexpr unsigned kThreads = 1024;
 constexpr int64_t kMostKept = 1024, kVocabularyMax = 1 << 24;
-constexpr int64_t kCheckedRows = 16;
 
 // token, probability, logits, draw
 class SamplingOp : public CudaOp {
@@ -69,30 +67,8 @@ class SamplingOp : public CudaOp {
 
  protected:
   Result<Check> compare(size_t) override {
-    const RowReader logits = rows_of(device_, array(0, 2), params_.dtype, vocabulary_);
-    Check check;
-    check.status = CheckStatus::kPassed;
-    for (const int64_t row : sampled_indices(batch_, std::min(batch_, kCheckedRows), params_.seed)) {
-      uint32_t token = 0;
-      float probability = 0, draw = 0;
-      const size_t offset = 4 * static_cast<size_t>(row);
-      LLMPROF_CHECK(device_.download(array(0, 0), offset, &token, 4));
-      LLMPROF_CHECK(device_.download(array(0, 1), offset, &probability, 4));
-      LLMPROF_CHECK(device_.download(array(0, 3), offset, &draw, 4));
-      LLMPROF_ASSIGN(const Row values, logits(row));
-      ++check.compared;
-      std::optional<std::string> wrong;
-      if (!greedy_)
-        wrong = sampling_wrong(values, rule_, 0.5 * static_cast<double>(draw) + 0.5, token, probability);
-      else if (const int64_t best = argmax(values); best != static_cast<int64_t>(token))
-        wrong = fmt::format("token {} is the most likely, found {}", best, token);
-      if (!wrong) continue;
-      check.status = CheckStatus::kFailed;
-      check.worst_over_tolerance = 2;
-      check.note = fmt::format("row {}: {}", row, *wrong);
-      break;
-    }
-    return check;
+    const Drawn drawn{array(0, 0), array(0, 1), array(0, 2), array(0, 3), batch_, vocabulary_, params_.dtype};
+    return check_drawn(device_, drawn, greedy_ ? nullptr : &rule_, params_.seed);
   }
 
  private:
