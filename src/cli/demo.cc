@@ -68,9 +68,8 @@ std::vector<Recording> recordings() {
 
 Status say(const std::string& text) { return write_output(text, {}); }
 
-// On a GPU the smaller sizes are over before there is much to see; this one is a second, in 3 GB.
-constexpr const char *kGpuSize = "base", *kSmallGpuSize = "small";
-constexpr int64_t kGpuSizeBytes = int64_t{4} << 30;
+// On a GPU the smaller sizes are over before there is much to see; the first is a second, in 3 GB.
+constexpr std::string_view kGpuSizes[] = {"base", "small", "tiny"};
 
 // Shorter than `llmprof peaks --quick`: a demo should begin with what it is about.
 constexpr double kCeilingsTimeFactor = 0.5;
@@ -104,7 +103,10 @@ Result<UsableGpu> usable_gpu(const OutputOptions& output) {
   LLMPROF_ASSIGN(const std::unique_ptr<device::Device> gpu, device::open_device({"cuda:0", 0}));
   LLMPROF_CHECK(workload::check_cuda_libraries(*gpu));
   LLMPROF_CHECK(refuse_if_busy(*gpu, true, output.quiet));
-  return UsableGpu{gpu->identity().name, gpu->free_bytes() >= kGpuSizeBytes ? kGpuSize : kSmallGpuSize};
+  for (const std::string_view size : kGpuSizes)
+    if (fits_gpu(*workload::find_size(size), gpu->free_bytes()))
+      return UsableGpu{gpu->identity().name, std::string(size)};
+  return fail(fmt::format("only {} of GPU memory are free", format_bytes(static_cast<double>(gpu->free_bytes()))));
 }
 
 // A folder that goes with its owner.

@@ -13,7 +13,7 @@ namespace {
 
 namespace wl = llmprof::workload;
 
-constexpr double kGpuWorkspaceBytes = 512e6;  // of cuBLASLt and cuDNN, slabs that are not full, what sets up products
+constexpr double kGpuWorkspaceBytes = 300e6;  // of cuBLASLt and cuDNN, slabs that are not full, what sets up products
 
 // Weights, cache and activations, with a fifth for what oneDNN keeps twice, or workspaces of a GPU's libraries.
 double bytes_needed(const wl::Size& size, const wl::ModelOptions& options, DType dtype, bool gpu) {
@@ -39,11 +39,13 @@ Status check_memory(const wl::Backend& backend, const wl::Size& size, const wl::
               "--size", "a smaller --size, --batch or --prompt");
 }
 
-// Small sizes are for checking, and fp32 tells most about what is computed.
-DType chosen_dtype(const ReferenceRunOptions& options, bool gpu) {
-  if (options.dtype != DType::kUnknown) return options.dtype;
-  if (options.size->name == "tiny") return DType::kFp32;
+// The smallest size is for checking, and fp32 tells most about what is computed.
+DType usual_dtype(const wl::Size& size, bool gpu) {
+  if (size.name == "tiny") return DType::kFp32;
   return gpu ? DType::kBf16 : wl::cpu_dtype();
+}
+DType chosen_dtype(const ReferenceRunOptions& options, bool gpu) {
+  return options.dtype != DType::kUnknown ? options.dtype : usual_dtype(*options.size, gpu);
 }
 
 Result<std::unique_ptr<wl::Backend>> open_gpu(const ReferenceRunOptions& options, const std::string& name) {
@@ -72,6 +74,11 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ReferenceRun& ru
 }
 
 }  // namespace
+
+bool fits_gpu(const wl::Size& size, int64_t free_bytes) {
+  const wl::ModelOptions usual = {1, size.prompt, size.new_tokens, 1};
+  return bytes_needed(size, usual, usual_dtype(size, true), true) <= static_cast<double>(free_bytes);
+}
 
 Result<ReferenceRun> run_reference(const ReferenceRunOptions& options, const std::vector<wl::StageListener*>& listeners,
                                    const std::atomic<bool>& stop,

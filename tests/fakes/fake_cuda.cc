@@ -26,7 +26,14 @@ using namespace llmprof::cuda_abi;
 
 namespace {
 
-FakeCudaScript script;
+// A program that is started, not loaded by a test, is told by its environment.
+FakeCudaScript script_of_environment() {
+  FakeCudaScript script;
+  if (const char* const bytes = std::getenv("FAKE_CUDA_MEMORY_BYTES"))
+    script.memory_bytes = std::strtoull(bytes, nullptr, 10);
+  return script;
+}
+FakeCudaScript script = script_of_environment();
 using Work = std::function<void()>;
 
 // An operation of a stream: work, or a wait on a word.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Recordings of the reference workload, by itself and by `llmprof run`: what reports say agrees with the workload's own
-clock and with formulas, and bad use is answered. GPUs are hidden; --stand-in is a library in place of all of NVIDIA's."""
+clock and with formulas, and bad use is answered. GPUs are hidden; --stand-in is a folder of libraries in place of NVIDIA's."""
 import argparse
 import json
 import os
@@ -33,9 +33,10 @@ class Tool:
         return json.loads(self.run(*words, env=env).stdout)
 
     def gpu(self):
-        """A GPU that is not there."""
+        """A GPU that is not there. Its libraries have names by which the recorder knows them."""
+        driver = str(self.stand_in / "libcuda.so.1")
         names = ("LLMPROF_CUDA", "LLMPROF_NVRTC", "LLMPROF_CUBLASLT", "LLMPROF_CUDNN")
-        return {**dict.fromkeys(names, self.stand_in), "LLMPROF_NVML": "/nowhere/libnvidia-ml.so"}
+        return {**dict.fromkeys(names, driver), "LLMPROF_CUBLASLT": str(self.stand_in / "libcublasLt.so.13"), "LLMPROF_NVML": "/nowhere/libnvidia-ml.so"}
 
 
 def near(found, expected, share, what):
@@ -155,6 +156,32 @@ def bad_use_of_a_gpu(tool):
 
 
 @part
+def watched_run_on_a_gpu_has_its_times(tool):
+    """Ranges and times only: what runs on a GPU that is not there, nobody records."""
+    for decode in ("graph", "eager"):
+        done = tool.run("run", "--report", f"{decode}.json", "--json", "-o", decode, "--", tool.binary, "workload",
+                        "--size", "tiny", "--device", "cuda:0", "--decode", decode, "--json", env=tool.gpu())
+        run, report = json.loads(done.stdout), json.loads((tool.folder / f"{decode}.json").read_text())
+        counts = {name: stage["count"] for name, stage in stages_of(report).items()}
+        for name, count in {"preprocess": 1, "vision encoder": 1, "vision projector": 1, "prefill": 1, "decode": 7}.items():
+            assert counts.get(name) == count, (decode, counts)
+        near(report["latency"]["ttft_ms"]["p50"], run["ttft_ms"], 0.01, "TTFT")
+        near(report["latency"]["tpot_ms"]["mean"], run["tpot_ms"], 0.01, "TPOT")
+
+
+@part
+def demo_runs_on_a_gpu(tool):
+    text = tool.run("demo", env={**tool.gpu(), "FAKE_CUDA_MEMORY_BYTES": "420000000"}).stdout
+    live, rest = text.split("1 of 2", 1)
+    assert "this machine's GPU (NVIDIA Fake)" in live and "--device cuda:0 --size tiny" in live, live
+    for word in ("on NVIDIA Fake (cuda:0", "Stages", "vision encoder", "prefill", "decode", "TTFT", "TPOT", "Look at"):
+        assert word in live, (word, live)
+    assert "CPU" not in live and "2 of 2" in rest, live
+    text = tool.run("demo", env={**tool.gpu(), "FAKE_CUDA_MEMORY_BYTES": "300000000"}).stdout
+    assert "Not on a GPU: only" in text, text[:2000]
+
+
+@part
 def demo_is_live(tool):
     done = tool.run("demo")
     text = done.stdout
@@ -173,7 +200,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--binary", required=True, type=os.path.abspath)
     parser.add_argument("--inject", help="built before this runs")
-    parser.add_argument("--stand-in", required=True, type=os.path.abspath)
+    parser.add_argument("--stand-in", required=True, type=lambda path: pathlib.Path(path).resolve())
     parser.add_argument("parts", nargs="*")
     options = parser.parse_args()
     failed = 0
