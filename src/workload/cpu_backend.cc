@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "device/cpu/cpu_device.h"
+#include "device/cpu/ops/attention_kernels.h"
+#include "device/cpu/ops/move_kernels.h"
+#include "device/cpu/ops/sampling_kernels.h"
 #include "device/elements.h"
 #include "device/fill.h"
 #include "workload/cpu_kernels.h"
@@ -21,8 +25,7 @@ using device::cpu::RowArrays;
 constexpr size_t kAlignment = 64;
 constexpr size_t kSlabBytes = size_t{16} << 20;  // small tensors share pages
 // Less work than waking a thread is worth is done by the calling one.
-constexpr int64_t kElementShare = 8192;     // elements that a thread takes at least
-constexpr int64_t kProductShare = 1 << 16;  // products of attention, likewise
+constexpr int64_t kElementShare = 8192;  // elements that a thread takes at least
 
 void fill_numbers(const Numbers& numbers, DType dtype, int64_t first, int64_t last, void* out) {
   const uint64_t mixed = device::fill_mix(numbers.seed);
@@ -44,7 +47,10 @@ class CpuBackend : public Backend {
         linears_(std::move(linears)),
         dtype_(dtype),
         rows_(device::cpu::row_kernels(cpu_.instructions(), dtype).front()),
-        kernels_(cpu_kernels(cpu_.instructions(), dtype)) {}
+        moves_(device::cpu::move_kernels(cpu_.instructions(), dtype).front()),
+        largest_(device::cpu::sampling_kernels(cpu_.instructions(), DType::kFp32).front().largest),
+        kernels_(cpu_kernels(cpu_.instructions(), dtype)),
+        attention_(cpu_.team(), device::cpu::attention_kernels(cpu_.instructions(), dtype).front()) {}
 
   const device::DeviceIdentity& identity() const override { return cpu_.identity(); }
   DType dtype() const override { return dtype_; }
@@ -145,8 +151,9 @@ class CpuBackend : public Backend {
   Status rope(const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head_size, const Tensor& angles,
               const Tensor& positions) override {
     share(x.rows, rows_share(x.columns), [&](int64_t first, int64_t last) {
-      kernels_.rope(x, heads + kv_heads, head_size, static_cast<const float*>(angles.data),
-                    static_cast<const int32_t*>(positions.data), first, last);
+      moves_.rope({x.data, static_cast<const float*>(angles.data), static_cast<const int32_t*>(positions.data),
+                   x.columns, heads + kv_heads, head_size},
+                  first, last);
     });
     return {};
   }
@@ -174,23 +181,23 @@ class CpuBackend : public Backend {
   }
 
   Status attention(const AttentionCall& call) override {
-    if (call.head_size > kHeadSizeMax)
-      return fail(fmt::format("heads of {} numbers, and at most {} are possible", call.head_size, kHeadSizeMax));
-    const size_t scores = static_cast<size_t>(call.keys + 31) / 16 * 16;  // no two threads on one cache line
-    if (scores_.size() < scores * static_cast<size_t>(cpu_.team().threads()))
-      scores_.resize(scores * static_cast<size_t>(cpu_.team().threads()));
-    // Later queries of a prompt see more keys: threads take turns of small parts.
-    const int64_t units = call.sequences * call.heads * call.queries, threads = cpu_.team().threads();
-    const int64_t part = std::max<int64_t>(1, std::min<int64_t>(16, units / threads));
-    if (units * call.keys * call.head_size < kProductShare) {
-      kernels_.attention(call, scores_.data(), 0, units);
-      return {};
-    }
-    cpu_.team().run([&](int thread) {
-      float* const mine = scores_.data() + static_cast<size_t>(thread) * scores;
-      for (int64_t first = thread * part; first < units; first += threads * part)
-        kernels_.attention(call, mine, first, std::min(units, first + part));
-    });
+    const auto at = [](const Heads& heads) {
+      return device::cpu::HeadsAt{heads.data, heads.sequence, heads.head, heads.token};
+    };
+    device::cpu::AttentionArrays arrays;
+    arrays.q = at(call.q);
+    arrays.k = at(call.k);
+    arrays.v = at(call.v);
+    arrays.out = {call.out.data, call.queries * call.out.columns, call.head_size, call.out.columns};
+    arrays.sequences = call.sequences;
+    arrays.heads = call.heads;
+    arrays.kv_heads = call.kv_heads;
+    arrays.head_dim = call.head_size;
+    arrays.queries = call.queries;
+    arrays.keys = call.keys;
+    arrays.positions = call.positions ? static_cast<const int32_t*>(call.positions->data) : nullptr;
+    arrays.scale = 1 / std::sqrt(static_cast<float>(call.head_size));
+    attention_.run(arrays);
     return {};
   }
 
@@ -214,8 +221,7 @@ class CpuBackend : public Backend {
     share(x.rows, rows_share(x.columns), [&](int64_t first, int64_t last) {
       for (int64_t row = first; row < last; ++row) {
         const float* const values = static_cast<const float*>(x.data) + row * x.columns;
-        static_cast<int32_t*>(out.data)[row] =
-            static_cast<int32_t>(std::max_element(values, values + x.columns) - values);
+        static_cast<int32_t*>(out.data)[row] = largest_(values, 0, x.columns).token;
       }
     });
     return {};
@@ -285,8 +291,10 @@ class CpuBackend : public Backend {
   std::unique_ptr<CpuLinears> linears_;
   DType dtype_;
   device::cpu::RowKernels rows_;
+  device::cpu::MoveKernels moves_;
+  decltype(device::cpu::SamplingKernels::largest) largest_;
   CpuKernels kernels_;
-  std::vector<float> scores_;
+  device::cpu::AttentionRunner attention_;
 };
 
 }  // namespace
