@@ -39,15 +39,10 @@ struct Options {
   double min_time_s = 0;
   size_t max_cases = 0;
   uint64_t seed = 1;
-  bool quick = false, format_given = false;
+  bool quick = false;
   OutputOptions output;
 
-  bool json_file() const { return !output.path.empty() && file_format() == "json"; }
-  // -o FILE.json is JSON unless a format was asked for; the page is then printed too.
-  std::string file_format() const {
-    const bool named = output.path.size() > 5 && output.path.substr(output.path.size() - 5) == ".json";
-    return !format_given && !output.json && named ? "json" : output.effective_format();
-  }
+  bool json_file() const { return !output.path.empty() && output.effective_format() == "json"; }
 };
 
 bench::Protocol protocol_of(const Options& options) {
@@ -232,10 +227,10 @@ std::string in_format(const std::string& format, const Options& options, const R
 }
 
 Status print(const Options& options, const Results& results, const device::DeviceIdentity& device) {
-  const std::string format = options.file_format();
-  LLMPROF_CHECK(write_output(in_format(format, options, results, device), options.output.path));
-  const bool page_too = !options.output.path.empty() && format != options.output.effective_format();
-  if (page_too && !options.output.quiet) return write_output(page(options, results, device), {});
+  LLMPROF_CHECK(
+      write_output(in_format(options.output.effective_format(), options, results, device), options.output.path));
+  // What a name alone made JSON is printed too.
+  if (options.output.json_by_name() && !options.output.quiet) return write_output(page(options, results, device), {});
   return {};
 }
 
@@ -429,12 +424,10 @@ void add_bench(CLI::App& app, Action& action) {
       ->delimiter(',')
       ->type_name("LIST");
   add_output_options(*command, options->output);
-  command->get_option("--output")->description("write to this file instead of standard output; FILE.json: as JSON");
+  command->get_option("--output")
+      ->description("write to this file instead of standard output; FILE.json: as JSON, beside the page");
   command->footer("Example:  llmprof bench gemm --sweep m=1:4096:x2 --n 4096 --k 4096 --dtype bf16 -o gemm.json");
-  command->callback([options, command, &action] {
-    options->format_given = command->get_option("--format")->count() > 0;
-    action = [options] { return run_bench(*options); };
-  });
+  command->callback([options, &action] { action = [options] { return run_bench(*options); }; });
 }
 
 }  // namespace llmprof::cli

@@ -36,11 +36,14 @@ int report_error(const Error& error);
 
 // Options that mean the same everywhere.
 struct OutputOptions {
-  std::string format = "text";
-  std::string path;  // -o: a file, or a folder for csv
+  std::string format;  // empty: none was asked for
+  std::string path;    // -o: a file, or a folder for csv
   bool json = false, quiet = false, no_color = false;
-  // After parsing: --json is short for --format json.
-  std::string effective_format() const { return json ? "json" : format; }
+  // After parsing: --json is short for --format json, and FILE.json is JSON unless another format was asked for.
+  std::string effective_format() const { return json || json_by_name() ? "json" : format.empty() ? "text" : format; }
+  bool json_by_name() const {
+    return format.empty() && !json && path.size() > 5 && path.substr(path.size() - 5) == ".json";
+  }
   bool color() const;  // only on a terminal, without --no-color and NO_COLOR, and not into a file
 };
 void add_output_options(CLI::App& command, OutputOptions& options);

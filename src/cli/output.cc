@@ -22,9 +22,11 @@ bool OutputOptions::color() const {
 void add_output_options(CLI::App& command, OutputOptions& options) {
   command.add_option("--format", options.format, "text, json or csv")
       ->check(CLI::IsMember({"text", "json", "csv"}))
-      ->capture_default_str();
+      ->default_str("text");
   command.add_flag("--json", options.json, "short for --format json");
-  command.add_option("-o,--output", options.path, "write to this file (csv: a folder) instead of standard output")
+  command
+      .add_option("-o,--output", options.path,
+                  "write to this file (csv: a folder) instead of standard output; FILE.json: as JSON")
       ->type_name("PATH");
   command.add_flag("-q,--quiet", options.quiet, "no progress and no warnings on standard error");
   command.add_flag("--no-color", options.no_color, "plain text, also on a terminal");

@@ -321,12 +321,12 @@ void add_report_options(CLI::App& command, Options& options) {
       ->group(reporting);
   command.add_option("--format", options.output.format, "text, json or csv")
       ->check(CLI::IsMember({"text", "json", "csv"}))
-      ->capture_default_str()
+      ->default_str("text")
       ->group(reporting);
   command.add_flag("--json", options.output.json, "short for --format json")->group(reporting);
   command
       .add_option("--report", options.output.path,
-                  "write the report to this file (csv: a folder) instead of standard output")
+                  "write the report to this file (csv: a folder) instead of standard output; FILE.json: as JSON")
       ->type_name("PATH")
       ->group(reporting);
   command.add_flag("--no-detect", options.no_detect, "stages from NVTX ranges only")->group(reporting);
