@@ -1,5 +1,7 @@
 #include "workload/nvtx_client.h"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <string>
 
@@ -45,8 +47,15 @@ NvtxStages::NvtxStages() {
   if (pop_ == nullptr) push_ = nullptr;
 }
 
-void NvtxStages::begin(std::string_view stage) {
-  if (push_ != nullptr) push_(std::string(stage).c_str());
+void NvtxStages::begin(std::string_view stage, const StageWork& work) {
+  if (push_ == nullptr) return;
+  std::string text(stage);
+  const int64_t seen = work.sequences * work.context;
+  if (work.tokens > work.sequences)
+    text += fmt::format("[bs={} tok={} c_sk={}]", work.sequences, work.tokens, seen);
+  else if (work.sequences > 0)
+    text += fmt::format("[bs={} g_sk={}]", work.sequences, seen);
+  push_(text.c_str());
 }
 
 void NvtxStages::end() {

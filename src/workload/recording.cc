@@ -68,7 +68,7 @@ Recording::Recording(const device::DeviceIdentity& device) {
   trace_.streams.stream[0] = 0;
 }
 
-void Recording::begin(std::string_view stage) {
+void Recording::begin(std::string_view stage, const StageWork&) {
   Annotations& notes = trace_.annotations;
   open_.push_back(static_cast<Row>(notes.size()));
   notes.start_ns.push_back(clock_ns());

@@ -19,7 +19,7 @@ class Recording : public StageListener, public HostListener {
  public:
   explicit Recording(const device::DeviceIdentity& device);
 
-  void begin(std::string_view stage) override;
+  void begin(std::string_view stage, const StageWork& work) override;
   void end() override;
   void host_operator(std::string_view name, int64_t start_ns, int64_t end_ns) override;
 

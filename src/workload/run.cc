@@ -11,9 +11,10 @@ namespace {
 // Tells everybody, and keeps the times.
 class StageScope {
  public:
-  StageScope(RunResult& result, const std::vector<StageListener*>& listeners, std::string_view name)
+  StageScope(RunResult& result, const std::vector<StageListener*>& listeners, std::string_view name,
+             const StageWork& work = {})
       : result_(result), listeners_(listeners) {
-    for (StageListener* const listener : listeners_) listener->begin(name);
+    for (StageListener* const listener : listeners_) listener->begin(name, work);
     result_.stages.push_back({name, clock_ns(), 0});
   }
   StageScope(const StageScope&) = delete;
@@ -92,13 +93,14 @@ Result<RunResult> run_model(Model& model, const Size& size, const ModelOptions& 
     const StageScope scope(result, listeners, kProjector);
     LLMPROF_CHECK(model.project());
   }
+  const int64_t tokens = options.tokens(size);
   std::vector<int32_t> prompt;
   for (int sequence = 0; sequence < options.sequences; ++sequence) {
     const std::vector<int32_t> mine = prompt_of(sequence, options.prompt, size.decoder.vocabulary);
     prompt.insert(prompt.end(), mine.begin(), mine.end());
   }
   {
-    const StageScope scope(result, listeners, kPrefill);
+    const StageScope scope(result, listeners, kPrefill, {options.sequences, options.sequences * tokens, tokens});
     LLMPROF_ASSIGN(const std::vector<int32_t> first, model.prefill(prompt));
     take_tokens(first, result);
   }
@@ -107,7 +109,7 @@ Result<RunResult> run_model(Model& model, const Size& size, const ModelOptions& 
       result.interrupted = true;
       break;
     }
-    const StageScope scope(result, listeners, kDecode);
+    const StageScope scope(result, listeners, kDecode, {options.sequences, options.sequences, tokens + step + 1});
     LLMPROF_ASSIGN(const std::vector<int32_t> next, model.decode(step));
     take_tokens(next, result);
   }

@@ -165,6 +165,7 @@ def watched_run_on_a_gpu_has_its_times(tool):
         counts = {name: stage["count"] for name, stage in stages_of(report).items()}
         for name, count in {"preprocess": 1, "vision encoder": 1, "vision projector": 1, "prefill": 1, "decode": 7}.items():
             assert counts.get(name) == count, (decode, counts)
+        assert stages_of(report)["prefill"]["tokens"] == 28 and stages_of(report)["decode"]["tokens"] == 7
         near(report["latency"]["ttft_ms"]["p50"], run["ttft_ms"], 0.01, "TTFT")
         near(report["latency"]["tpot_ms"]["mean"], run["tpot_ms"], 0.01, "TPOT")
 
