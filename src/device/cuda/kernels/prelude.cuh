@@ -160,6 +160,116 @@ __device__ __forceinline__ void load_matrices_turned(u32 (&m)[4], u32 row_at) {
                : "memory");
 }
 
+// ---- 9.0: products of four warps together, which go on in the background -------------------------------------------
+// c[64][N] of a group of four warps, in the layout of mma: warp w holds rows 16 w on. Shared memory is told of by
+// descriptors; what threads wrote there they must share first, and all must have shared it. Between group_open and
+// group_wait nothing else may touch the numbers.
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define LLMPROF_GROUPS 1
+__device__ __forceinline__ void share_with_units() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void group_open() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void group_close() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Until all but the last kOpen closed ones are done, whose numbers are c.
+template <int kOpen, int kCount>
+__device__ __forceinline__ void group_wait(float (&c)[kCount]) {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kOpen) : "memory");
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(c[i])::"memory");  // what comes from c comes after
+}
+#define GROUP_4(kind, i) kind(c[i]), kind(c[i + 1]), kind(c[i + 2]), kind(c[i + 3])
+#define GROUP_16(kind, i) GROUP_4(kind, i), GROUP_4(kind, i + 4), GROUP_4(kind, i + 8), GROUP_4(kind, i + 12)
+#define GROUP_32(kind) GROUP_16(kind, 0), GROUP_16(kind, 16)
+#define GROUP_64(kind) GROUP_32(kind), GROUP_16(kind, 32), GROUP_16(kind, 48)
+#define GROUP_128(kind) GROUP_64(kind), GROUP_16(kind, 64), GROUP_16(kind, 80), GROUP_16(kind, 96), GROUP_16(kind, 112)
+#define GROUP_NAMES_32                                                     \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define GROUP_NAMES_64                                                               \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define GROUP_NAMES_128                                                                          \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                       \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "             \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "             \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "             \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "             \
+  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "             \
+  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+__device__ __forceinline__ void group_bf16_shared(float (&c)[32], u64 a, u64 b, bool adds) {
+  asm volatile(
+      "{ .reg .pred adds; setp.ne.b32 adds, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "{" GROUP_NAMES_32 "}, %32, %33, adds, 1, 1, 0, 0; }"
+      : GROUP_32("+f")
+      : "l"(a), "l"(b), "r"((int)adds));
+}
+__device__ __forceinline__ void group_bf16_shared(float (&c)[64], u64 a, u64 b, bool adds) {
+  asm volatile(
+      "{ .reg .pred adds; setp.ne.b32 adds, %66, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+      "{" GROUP_NAMES_64 "}, %64, %65, adds, 1, 1, 0, 0; }"
+      : GROUP_64("+f")
+      : "l"(a), "l"(b), "r"((int)adds));
+}
+__device__ __forceinline__ void group_bf16_turned(float (&c)[32], const u32 (&a)[4], u64 b) {
+  asm volatile(
+      "{ .reg .pred adds; setp.ne.b32 adds, %37, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "{" GROUP_NAMES_32 "}, {%32, %33, %34, %35}, %36, adds, 1, 1, 1; }"
+      : GROUP_32("+f")
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));
+}
+__device__ __forceinline__ void group_bf16_turned(float (&c)[64], const u32 (&a)[4], u64 b) {
+  asm volatile(
+      "{ .reg .pred adds; setp.ne.b32 adds, %69, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+      "{" GROUP_NAMES_64 "}, {%64, %65, %66, %67}, %68, adds, 1, 1, 1; }"
+      : GROUP_64("+f")
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));
+}
+__device__ __forceinline__ void group_bf16_turned(float (&c)[128], const u32 (&a)[4], u64 b) {
+  asm volatile(
+      "{ .reg .pred adds; setp.ne.b32 adds, %133, 0; wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
+      "{" GROUP_NAMES_128 "}, {%128, %129, %130, %131}, %132, adds, 1, 1, 1; }"
+      : GROUP_128("+f")
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));
+}
+__device__ __forceinline__ void group_fp16_shared(float (&c)[32], u64 a, u64 b, bool adds) {
+  asm volatile(
+      "{ .reg .pred adds; setp.ne.b32 adds, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" GROUP_NAMES_32
+      "}, %32, %33, adds, 1, 1, 0, 0; }"
+      : GROUP_32("+f")
+      : "l"(a), "l"(b), "r"((int)adds));
+}
+__device__ __forceinline__ void group_fp16_shared(float (&c)[64], u64 a, u64 b, bool adds) {
+  asm volatile(
+      "{ .reg .pred adds; setp.ne.b32 adds, %66, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
+      "{" GROUP_NAMES_64 "}, %64, %65, adds, 1, 1, 0, 0; }"
+      : GROUP_64("+f")
+      : "l"(a), "l"(b), "r"((int)adds));
+}
+__device__ __forceinline__ void group_fp16_turned(float (&c)[32], const u32 (&a)[4], u64 b) {
+  asm volatile(
+      "{ .reg .pred adds; setp.ne.b32 adds, %37, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" GROUP_NAMES_32
+      "}, {%32, %33, %34, %35}, %36, adds, 1, 1, 1; }"
+      : GROUP_32("+f")
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));
+}
+__device__ __forceinline__ void group_fp16_turned(float (&c)[64], const u32 (&a)[4], u64 b) {
+  asm volatile(
+      "{ .reg .pred adds; setp.ne.b32 adds, %69, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
+      "{" GROUP_NAMES_64 "}, {%64, %65, %66, %67}, %68, adds, 1, 1, 1; }"
+      : GROUP_64("+f")
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));
+}
+__device__ __forceinline__ void group_fp16_turned(float (&c)[128], const u32 (&a)[4], u64 b) {
+  asm volatile(
+      "{ .reg .pred adds; setp.ne.b32 adds, %133, 0; wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 "
+      "{" GROUP_NAMES_128 "}, {%128, %129, %130, %131}, %132, adds, 1, 1, 1; }"
+      : GROUP_128("+f")
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));
+}
+#endif
+
 // 16 bytes from memory to shared memory; there after copies_arrived, for the thread that asked. Eight neighbouring
 // lanes should ask for 128 neighbouring bytes: they are one request then.
 __device__ __forceinline__ void copy_async(u32 to_at, const void* from) {

@@ -22,6 +22,13 @@ struct PromptShape {
 };
 constexpr PromptShape kPromptShapes[] = {{64, 32, 64, 4},  {64, 16, 64, 8},  {128, 32, 64, 4}, {128, 32, 32, 4},
                                          {128, 16, 64, 8}, {256, 16, 32, 4}, {256, 16, 64, 8}};
+// By wgmma, on 9.0: two groups of four warps, 64 queries each; two tiles of keys, three of values.
+struct GroupShape {
+  int64_t head, keys;
+  int64_t shared_bytes() const { return 2 * head * (kRows + 5 * keys) + 1024; }
+  static constexpr int64_t kRows = 128;
+};
+constexpr GroupShape kGroupShapes[] = {{64, 128}, {128, 128}, {256, 64}};
 // Where the driver does not tell what a block may have: the least of the chips that own kernels are for.
 constexpr int64_t kSharedLeast = 99 << 10;
 
@@ -76,29 +83,50 @@ class AttentionOp : public CudnnOp {
   }
 
   Status add_own() {
+    if (context_.cc() == 90) {
+      for (const GroupShape& shape : kGroupShapes) {
+        if (shape.head != shape_.head_dim) continue;
+        const Status added = add_kernel(
+            fmt::format("own wgmma, 2 x 64 rows, {} keys", shape.keys),
+            {"attention_groups.cu", {type(), fmt::format("HEAD={}", shape.head), fmt::format("KEYS={}", shape.keys)}},
+            "attention_groups", {GroupShape::kRows, 256, shape.shared_bytes()});
+        if (context_.lost()) return added;  // else the others do
+      }
+    }
     const int told = context_.attribute(cuda_abi::kSharedBytesPerBlockOptin);
     for (const PromptShape& shape : kPromptShapes) {
       if (shape.head != shape_.head_dim || shape.shared_bytes() > (told > 0 ? told : kSharedLeast)) continue;
-      const int64_t block_rows = shape.rows * shape.warps, heads = shape_.batch * shape_.heads;
-      const int64_t blocks = (shape_.queries + block_rows - 1) / block_rows * heads;
-      if (blocks > std::numeric_limits<int32_t>::max()) continue;
-      LLMPROF_ASSIGN(const Kernel kernel,
-                     context_.kernel({"attention.cu",
-                                      {params_.dtype == DType::kFp16 ? "T=Fp16" : "T=Bf16",
-                                       fmt::format("HEAD={}", shape.head), fmt::format("ROWS={}", shape.rows),
-                                       fmt::format("KEYS={}", shape.keys), fmt::format("WARPS={}", shape.warps)}},
-                                     "attention"));
-      LLMPROF_CHECK(
-          context_.check(context_.api().function_set(kernel.function, cuda_abi::kFunctionMaxDynamicSharedBytes,
-                                                     static_cast<int>(shape.shared_bytes())),
-                         "asking for shared memory"));
-      add(fmt::format("own {} warps of {} rows, {} keys", shape.warps, shape.rows, shape.keys),
-          [this, kernel, shape, blocks](int set) { return run(kernel, shape, static_cast<unsigned>(blocks), set); });
+      LLMPROF_CHECK(add_kernel(
+          fmt::format("own {} warps of {} rows, {} keys", shape.warps, shape.rows, shape.keys),
+          {"attention.cu",
+           {type(), fmt::format("HEAD={}", shape.head), fmt::format("ROWS={}", shape.rows),
+            fmt::format("KEYS={}", shape.keys), fmt::format("WARPS={}", shape.warps)}},
+          "attention", {shape.rows * shape.warps, static_cast<unsigned>(shape.warps) * 32, shape.shared_bytes()}));
     }
     return {};
   }
 
-  Status run(const Kernel& kernel, const PromptShape& shape, unsigned blocks, int set) {
+  const char* type() const { return params_.dtype == DType::kFp16 ? "T=Fp16" : "T=Bf16"; }
+
+  struct Block {
+    int64_t rows;
+    unsigned threads;
+    int64_t shared_bytes;
+  };
+  Status add_kernel(std::string name, const KernelSource& source, const char* function, const Block& block) {
+    const int64_t heads = shape_.batch * shape_.heads;
+    const int64_t blocks = (shape_.queries + block.rows - 1) / block.rows * heads;
+    if (blocks > std::numeric_limits<int32_t>::max()) return {};
+    LLMPROF_ASSIGN(const Kernel kernel, context_.kernel(source, function));
+    LLMPROF_CHECK(context_.check(context_.api().function_set(kernel.function, cuda_abi::kFunctionMaxDynamicSharedBytes,
+                                                             static_cast<int>(block.shared_bytes)),
+                                 "asking for shared memory"));
+    add(std::move(name),
+        [this, kernel, block, blocks](int set) { return run(kernel, block, static_cast<unsigned>(blocks), set); });
+    return {};
+  }
+
+  Status run(const Kernel& kernel, const Block& block, unsigned blocks, int set) {
     cuda_abi::DevicePtr out = at(set, 0), q = at(set, 1), k = at(set, 2), v = at(set, 3);
     uint32_t heads = static_cast<uint32_t>(shape_.batch * shape_.heads);
     uint32_t group = static_cast<uint32_t>(shape_.heads / shape_.kv_heads);
@@ -107,8 +135,7 @@ class AttentionOp : public CudnnOp {
     // The kernel's exponentials are of two.
     float scale = static_cast<float>(shape_.scale() * std::numbers::log2e);
     void* list[] = {&q, &k, &v, &out, &heads, &group, &queries, &keys, &causal, &scale, nullptr};
-    return context_.launch_list(kernel, blocks, 1, static_cast<unsigned>(shape.warps) * 32,
-                                static_cast<unsigned>(shape.shared_bytes()), list);
+    return context_.launch_list(kernel, blocks, 1, block.threads, static_cast<unsigned>(block.shared_bytes), list);
   }
 
   AttentionShape shape_;
