@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "device/cuda/context.h"
+#include "device/cuda/ops/lt_product.h"
 #include "workload/backend.h"
 
 namespace llmprof::workload {
@@ -17,9 +18,6 @@ class CudaLinears {
  public:
   // Error: why cuBLASLt cannot be used.
   static Result<std::unique_ptr<CudaLinears>> open(device::cuda::Context& context);
-  ~CudaLinears();
-  CudaLinears(const CudaLinears&) = delete;
-  CudaLinears& operator=(const CudaLinears&) = delete;
 
   const device::LibraryVersion& about() const { return lt_.library.about; }
   // `weights` [out, in] and `bias` [1, out] (data null: none) stay where they are. A new shape is multiplied once, by
@@ -30,23 +28,19 @@ class CudaLinears {
   Status run(int id, const Tensor& x, const Tensor& out);
 
  private:
-  struct Shape {  // of all layers that have it
-    cublaslt_abi::Layout weights = nullptr, in = nullptr, out = nullptr;
+  struct Way {
+    std::shared_ptr<device::cuda::LtProduct> product;
     cublaslt_abi::Algo algo{};
   };
   struct Item {
     Tensor weights;
-    cublaslt_abi::MatmulDesc description = nullptr;
-    std::map<int64_t, const Shape*> shapes;  // by rows
+    std::map<int64_t, Way> ways;  // by rows
   };
   CudaLinears(device::cuda::Context& context, const device::cuda::CublasLt& lt) : context_(context), lt_(lt) {}
-  Status describe(Item& item, const Tensor& bias) const;
-  Status choose(const Item& item, int64_t rows, DType out_dtype, Shape& shape) const;
-  Status multiply(const Item& item, const Shape& shape, const void* x, void* out) const;
 
   device::cuda::Context& context_;
   const device::cuda::CublasLt& lt_;
-  std::map<std::string, Shape> shapes_;
+  std::map<std::string, cublaslt_abi::Algo> algorithms_;  // by shape: all layers that have it take the same
   std::vector<Item> items_;
 };
 
