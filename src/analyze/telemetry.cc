@@ -335,6 +335,12 @@ void fill_stage_readings(const Context& context, const DeviceReadings& readings,
 void analyze_telemetry(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
   const Trace& trace = context.trace;
   if ((trace.gpu_samples.empty() && trace.nvml_samples.empty()) || trace.windows.empty()) {
+    if (context.device != nullptr && context.device->cpu) {
+      cannot_tell.push_back({"Which clock and power did the CPU run at, and how much memory traffic was there?",
+                             "runs on a CPU are recorded without clock, power or counters",
+                             "`llmprof bench --device cpu` shows the clock of each case; perf stat reads counters"});
+      return;
+    }
     cannot_tell.push_back({"What did the hardware counters say (tensor pipe, SM, DRAM and L2 activity)?",
                            "the recording holds no counters",
                            "record with `llmprof run -- COMMAND`, which samples them beside the program; or profile a "

@@ -131,6 +131,12 @@ std::string format_si(double value, std::string_view unit) {
 
 std::string format_bytes(double bytes) { return format_si(bytes, "B"); }
 
+std::string format_rate(double value) {
+  int decimals = 0;
+  for (double least = 100; least > 0.001 && std::fabs(value) < least; least /= 10) ++decimals;
+  return format_fixed(value, value == 0 ? 0 : decimals);
+}
+
 std::string format_fixed(double value, int decimals) {
   return std::isfinite(value) ? fmt::format("{:.{}f}", value, decimals) : "-";
 }

@@ -45,5 +45,6 @@ std::string format_count(double count);       // 1234567 -> "1,234,567"
 std::string format_si(double value, std::string_view unit);  // 7.2e12, "FLOP" -> "7.22 TFLOP"
 std::string format_bytes(double bytes);                      // decimal units, 1e9 bytes = 1 GB
 std::string format_fixed(double value, int decimals);
+std::string format_rate(double value);  // three figures: 1979, 17.5, 0.178, 0.0021
 
 }  // namespace llmprof

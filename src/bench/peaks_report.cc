@@ -74,11 +74,7 @@ void add_ridges(const Peaks& peaks, const std::optional<Gpu>& gpu, PeakTables& t
 
 std::string cell(const OptNumber& value, int decimals) { return value ? format_fixed(*value, decimals) : ""; }
 std::string percent(const OptNumber& fraction) { return fraction ? format_percent(*fraction) : ""; }
-// Three figures, whatever the size.
-std::string rate(const OptNumber& value) {
-  if (!value) return "";
-  return format_fixed(*value, *value >= 100 ? 0 : *value >= 10 ? 1 : *value >= 1 ? 2 : 3);
-}
+std::string rate(const OptNumber& value) { return value ? format_rate(*value) : ""; }
 
 // Columns that no row fills are left out: a CPU has no data sheet and no power.
 std::string table_text(const std::vector<std::pair<std::string, Align>>& columns,
@@ -99,10 +95,15 @@ std::string table_text(const std::vector<std::pair<std::string, Align>>& columns
   return table.render("  ", color);
 }
 
+// What a CPU does is better read in thousandths.
+template <class Row>
+bool are_small(const std::vector<Row>& rows) {
+  return std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.tflops.value_or(0) < 1; });
+}
+
 std::string flops_text(const PeakTables& tables, bool color) {
   std::vector<std::vector<std::string>> rows;
-  const bool small = std::all_of(tables.flops.begin(), tables.flops.end(),
-                                 [](const PeakFlopsRow& row) { return row.tflops.value_or(0) < 1; });
+  const bool small = are_small(tables.flops);
   for (const PeakFlopsRow& row : tables.flops)
     rows.push_back({row.dtype, row.path, rate(row.tflops.value_or(0) * (small ? 1e3 : 1)),
                     percent(row.of_datasheet_frac), percent(row.of_clock_frac), percent(row.iqr_frac),
@@ -151,9 +152,11 @@ std::string latency_text(const PeakTables& tables, bool color) {
 std::string ridge_text(const PeakTables& tables) {
   if (tables.ridge.empty()) return "";
   std::string out = "\nRidge point (from here on arithmetic is the limit, below it memory)\n";
+  // As in the table of arithmetic.
+  const bool small = are_small(tables.ridge);
   for (const RidgeRow& row : tables.ridge)
-    out += fmt::format("  {:<6} {:>6} FLOP/B = {} TFLOP/s / {} GB/s  {}\n", row.dtype, rate(row.flop_per_byte),
-                       rate(row.tflops), rate(row.gbs),
+    out += fmt::format("  {:<6} {:>6} FLOP/B = {} {}FLOP/s / {} GB/s  {}\n", row.dtype, rate(row.flop_per_byte),
+                       rate(*row.tflops * (small ? 1e3 : 1)), small ? "G" : "T", rate(row.gbs),
                        row.provenance == "datasheet" ? "data sheet" : row.provenance.c_str());
   return out;
 }

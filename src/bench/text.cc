@@ -42,10 +42,7 @@ std::vector<Line> lines_of(const std::vector<CaseRecord>& records) {
 
 std::string us_text(const OptNumber& us) { return us ? format_ms(*us / 1e3) : ""; }
 std::string percent(const OptNumber& fraction) { return fraction ? format_percent(*fraction) : ""; }
-std::string rate(const OptNumber& value) {
-  if (!value) return "";
-  return format_fixed(*value, *value >= 100 ? 0 : *value >= 10 ? 1 : *value >= 1 ? 2 : 3);
-}
+std::string rate(const OptNumber& value) { return value ? format_rate(*value) : ""; }
 std::string whole(const OptNumber& value) { return value ? format_fixed(*value, 0) : ""; }
 
 std::vector<std::string> cells_of(const Line& line, bool small) {

@@ -99,9 +99,9 @@ std::string text_stages(const Report& report, const RenderOptions&, const Ink& i
                    stage.tokens ? format_count(static_cast<double>(*stage.tokens)) : "-", format_ns(stage.wall_ms.ns),
                    stage.count > 0 ? format_ms(per_instance(stage, stage.wall_ms.ms())) : "", busy_text(stage),
                    seen ? format_count(static_cast<double>(stage.kernels)) : "-",
-                   seen ? format_count(static_cast<double>(stage.launches)) : "-", number(stage.tflops, 1),
-                   percent_or_dash(stage.mfu), percent_or_dash(stage.mbu), number(stage.intensity, 1),
-                   stage.bound.value_or("-")});
+                   seen ? format_count(static_cast<double>(stage.launches)) : "-",
+                   stage.tflops ? format_rate(*stage.tflops) : "-", percent_or_dash(stage.mfu),
+                   percent_or_dash(stage.mbu), number(stage.intensity, 1), stage.bound.value_or("-")});
   }
   table.add_rule();
   table.add_row({"window", "", "", format_ns(wall)});
@@ -267,9 +267,8 @@ std::string text_roofline(const Report& report, const RenderOptions& options, co
   for (const RooflineRecord& row : report.roofline) {
     if (++shown > options.top) break;
     table.add_row({short_kernel_name(row.name), row.stage, row.shape, format_fixed(row.intensity, 1),
-                   format_fixed(row.tflops, row.tflops >= 10 ? 0 : 2), format_fixed(row.gbs, 0),
-                   percent_or_dash(row.of_roof_frac), row.bound.value_or("-"),
-                   row.gain_ms ? format_ms(*row.gain_ms) : "-"});
+                   format_rate(row.tflops), format_rate(row.gbs), percent_or_dash(row.of_roof_frac),
+                   row.bound.value_or("-"), row.gain_ms ? format_ms(*row.gain_ms) : "-"});
   }
   std::string note = "kernels with known shapes against min(peak, intensity x bandwidth)";
   for (const RooflineRecord& row : report.roofline)

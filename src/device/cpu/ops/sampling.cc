@@ -37,7 +37,7 @@ class SamplingOp : public OwnOp {
     const int64_t threads = device.team().threads();
     parts_ = batch_ >= threads ? 1 : std::min((threads + batch_ - 1) / batch_, vocabulary_ / kPart + 1);
     found_.resize(static_cast<size_t>(batch_ * parts_));
-    for (std::vector<Logit>& found : found_) found.reserve(static_cast<size_t>(2 * rule_.k + 16));
+    for (std::vector<Logit>& found : found_) found.reserve(static_cast<size_t>((2 * rule_.k + 16) * parts_));
     for (const SamplingKernels& kernels : sampling_kernels(device.instructions(), params.dtype))
       add(kernels.name, [this, kernels](int set) { run(kernels, set); });
   }
