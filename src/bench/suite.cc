@@ -194,6 +194,9 @@ Result<std::vector<CasePlan>> default_suite(std::span<const Operation> operation
       if (words.operation != operation.name || (row.parts & part) == 0) continue;
       const auto& types = operation.dtypes;
       if (words.dtype != DType::kUnknown && std::find(types.begin(), types.end(), words.dtype) == types.end()) continue;
+      const auto& variants = operation.variants;
+      if (!words.variant.empty() && std::find(variants.begin(), variants.end(), words.variant) == variants.end())
+        continue;
       LLMPROF_CHECK(add(operation, words.dtype, words.variant, words.axes));
     }
     if (known.count(operation.name) != 0 || is_ceiling_only(operation.name)) continue;
