@@ -65,8 +65,7 @@ Result<RunOutcome> run_cases(device::Device& device, const std::vector<CasePlan>
       out.left = plans.size() - i;
       return out;
     }
-    if (!hooks.note.empty() && !result.timings.empty())
-      result.note += (result.note.empty() ? "" : "; ") + hooks.note;
+    if (!hooks.note.empty() && !result.timings.empty()) result.note += (result.note.empty() ? "" : "; ") + hooks.note;
     const std::vector<CaseRecord> records = records_of(result, ceilings);
     out.records.insert(out.records.end(), records.begin(), records.end());
     ++out.measured;
