@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/embed_bytes.h"
 #include "base/text_table.h"
 #include "bench/peaks.h"
 #include "bench/peaks_report.h"
@@ -19,12 +20,7 @@
 #include "workload/cpu_backend.h"
 #include "workload/cuda_backend.h"
 
-// The recordings (data/demo), placed by the assembler: compilers are slow with megabytes of literals.
-#define LLMPROF_EMBED_BYTES(symbol, path)                                                                            \
-  asm(".section .rodata\n.global " #symbol "\n" #symbol ":\n.incbin \"" path "\"\n.global " #symbol "_end\n" #symbol \
-      "_end:\n.byte 0\n.previous\n");                                                                                \
-  extern "C" const char symbol[], symbol##_end[];
-
+// The recordings (data/demo).
 LLMPROF_EMBED_BYTES(llmprof_demo_eager, LLMPROF_DEMO_FOLDER "/kineto_llama-3.1-8b_unlabelled.json.gz")
 LLMPROF_EMBED_BYTES(llmprof_demo_graph, LLMPROF_DEMO_FOLDER "/kineto_qwen2.5-0.5b_cuda_graph.json.gz")
 

@@ -3,10 +3,7 @@
 #include <charconv>
 #include <string_view>
 
-#define LLMPROF_EMBED_BYTES(symbol, path)                                                                            \
-  asm(".section .rodata\n.global " #symbol "\n" #symbol ":\n.incbin \"" path "\"\n.global " #symbol "_end\n" #symbol \
-      "_end:\n.byte 0\n.previous\n");                                                                                \
-  extern "C" const char symbol[], symbol##_end[];
+#include "base/embed_bytes.h"
 
 LLMPROF_EMBED_BYTES(llmprof_workload_image, LLMPROF_WORKLOAD_FOLDER "/image.png")
 LLMPROF_EMBED_BYTES(llmprof_workload_prompt, LLMPROF_WORKLOAD_FOLDER "/prompt.txt")

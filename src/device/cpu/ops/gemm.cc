@@ -11,9 +11,9 @@
 
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/math_libraries.h"
-#include "device/cpu/ops/buffer_sets.h"
 #include "device/cpu/ops/dnnl_matmul.h"
 #include "device/cpu/ops/ops.h"
+#include "device/cpu/ops/own_op.h"
 #include "device/cpu/ops/scale_sums.h"
 
 namespace llmprof::device::cpu {
@@ -43,38 +43,23 @@ std::vector<BufferPlan> buffers_of(const Product& product, uint64_t seed) {
 }
 
 // What all of the family have.
-class ProductOp : public PreparedOp {
+class ProductOp : public OwnOp {
  public:
-  ProductOp(CpuDevice& device, Product product, uint64_t seed)
-      : device_(device), product_(std::move(product)), seed_(seed), sets_(device, buffers_of(product_, seed)) {}
+  ProductOp(CpuDevice& device, const OpParams& params, Product product)
+      : OwnOp(device, params, buffers_of(product, params.seed)), product_(std::move(product)) {}
 
-  std::vector<Candidate>& candidates() override { return candidates_; }
-  size_t bytes_per_set() const override { return sets_.bytes_per_set(); }
-
-  Status prepare_sets(int sets) override {
-    for (int set = sets_.count(); set < sets; ++set) {
-      LLMPROF_CHECK(sets_.grow(set + 1));
-      LLMPROF_CHECK(set_made(set));
-    }
-    return {};
-  }
-
-  Result<Check> check(size_t candidate) override {
-    LLMPROF_CHECK(sets_.poison(0));
-    LLMPROF_CHECK(candidates_[candidate].enqueue(0));
+ protected:
+  Result<Check> compare() override {
     GemmOperands operands{sets_.at(0, kA), sets_.at(0, kW), sets_.at(0, kOut), product_};
     if (product_.bias) operands.bias = &sets_.at(0, kBias);
     if (product_.residual) operands.residual = &sets_.at(0, kResidual);
     if (product_.scales) operands.row_scales = &sets_.at(0, kRowScales);
     if (product_.scales) operands.column_scales = &sets_.at(0, kColumnScales);
     if (!expected_) {
-      LLMPROF_ASSIGN(expected_, expect_gemm(device_, operands, seed_));
+      LLMPROF_ASSIGN(expected_, expect_gemm(device_, operands, params_.seed));
     }
     return check_gemm(device_, operands, *expected_);
   }
-
- protected:
-  virtual Status set_made(int set) = 0;
 
   MatmulShape shape_of(int64_t batch, int64_t rows) const {
     MatmulShape shape;
@@ -103,11 +88,7 @@ class ProductOp : public PreparedOp {
     return operands;
   }
 
-  CpuDevice& device_;
   Product product_;
-  uint64_t seed_;
-  BufferSets sets_;
-  std::vector<Candidate> candidates_;
 
  private:
   std::optional<GemmExpected> expected_;
@@ -131,7 +112,7 @@ class MatmulOp : public ProductOp {
         }
         // Once is enough if both are the same.
         if (!packed && !matmuls_.empty() && matmuls_[0]->as_they_lie()) continue;
-        add(packed ? "oneDNN, packed weights" : "oneDNN", std::move(*matmul));
+        add_matmul(packed ? "oneDNN, packed weights" : "oneDNN", std::move(*matmul));
       }
     } else if (product_.dtype != DType::kFp64) {
       why = one_dnn().missing;
@@ -140,11 +121,11 @@ class MatmulOp : public ProductOp {
     const bool fits = std::max({product_.rows(), product_.n, product_.k}) <= std::numeric_limits<int>::max();
     if (plain && (product_.dtype == DType::kFp64 || product_.dtype == DType::kFp32)) {
       if (open_blas().missing.empty() && fits)
-        candidates_.push_back({"OpenBLAS", [this](int set) { return run_open_blas(set); }});
+        add_fallible("OpenBLAS", [this](int set) { return run_open_blas(set); });
       else
         why += (why.empty() ? "" : "; ") + open_blas().missing;
     }
-    if (candidates_.empty()) return fail("no library here can multiply these matrices: " + why);
+    if (candidates().empty()) return fail("no library here can multiply these matrices: " + why);
     return prepare_sets(1);
   }
 
@@ -160,19 +141,19 @@ class MatmulOp : public ProductOp {
   }
 
  private:
-  void add(const char* name, std::unique_ptr<DnnlMatmul> made) {
+  void add_matmul(const char* name, std::unique_ptr<DnnlMatmul> made) {
     DnnlMatmul* const matmul = made.get();
     matmuls_.push_back(std::move(made));
     if (!product_.scales) {
-      candidates_.push_back({name, [matmul](int set) { return matmul->run(set); }});
+      add_fallible(name, [matmul](int set) { return matmul->run(set); });
       return;
     }
     for (const ScaleKernel& scale : scale_kernels(device_.instructions()))
-      candidates_.push_back({fmt::format("{}, {} scaling", name, scale.name), [this, matmul, scale](int set) -> Status {
-                               LLMPROF_CHECK(matmul->run(set));
-                               run_scale(scale, set);
-                               return {};
-                             }});
+      add_fallible(fmt::format("{}, {} scaling", name, scale.name), [this, matmul, scale](int set) -> Status {
+        LLMPROF_CHECK(matmul->run(set));
+        run_scale(scale, set);
+        return {};
+      });
   }
 
   // 0.5 to 1 of what brings the whole range of int8 to +-1; and the sums, which all sets share.
@@ -191,11 +172,7 @@ class MatmulOp : public ProductOp {
   void run_scale(const ScaleKernel& kernel, int set) {
     const ScaledSums arrays{static_cast<const int32_t*>(sums_->address()), sets_.data<float>(set, kRowScales),
                             sets_.data<float>(set, kColumnScales), sets_.data<uint16_t>(set, kOut), product_.n};
-    const int threads = device_.team().threads();
-    device_.team().run([&](int thread) {
-      const auto [first, last] = share_of(static_cast<size_t>(product_.rows()), 1, thread, threads);
-      kernel.run(arrays, static_cast<int64_t>(first), static_cast<int64_t>(last));
-    });
+    share(product_.rows(), [&](int64_t first, int64_t last) { kernel.run(arrays, first, last); });
   }
 
   Status run_open_blas(int set) {
@@ -249,10 +226,10 @@ class GroupedOp : public ProductOp {
       if (!packed && !ways_.empty() && ways_[0].by_rows.begin()->second->as_they_lie()) continue;
       const size_t index = ways_.size();
       ways_.push_back(std::move(way));
-      candidates_.push_back({packed ? "oneDNN, one by one, packed weights" : "oneDNN, one by one",
-                             [this, index](int set) { return run(ways_[index], set); }});
+      add_fallible(packed ? "oneDNN, one by one, packed weights" : "oneDNN, one by one",
+                   [this, index](int set) { return run(ways_[index], set); });
     }
-    if (candidates_.empty()) return fail("no library here can multiply these matrices: " + why);
+    if (candidates().empty()) return fail("no library here can multiply these matrices: " + why);
     return prepare_sets(1);
   }
 
@@ -290,7 +267,7 @@ class GroupedOp : public ProductOp {
 
 template <class Op>
 Result<std::unique_ptr<PreparedOp>> prepare_product(Device& device, const OpParams& params, Product product) {
-  auto op = std::make_unique<Op>(static_cast<CpuDevice&>(device), std::move(product), params.seed);
+  auto op = std::make_unique<Op>(static_cast<CpuDevice&>(device), params, std::move(product));
   LLMPROF_CHECK(op->prepare());
   return std::unique_ptr<PreparedOp>(std::move(op));
 }

@@ -1,4 +1,4 @@
-// What operations by own kernels share: buffers of each set, rows shared out over the team, and the order of a check.
+// What operations on the CPU share: buffers of each set, rows shared out over the team, and the order of a check.
 #pragma once
 
 #include <functional>
@@ -41,10 +41,13 @@ class OwnOp : public PreparedOp {
   virtual Result<Check> compare() = 0;
 
   void add(std::string_view name, std::function<void(int set)> run) {
-    candidates_.push_back({std::string(name), [run = std::move(run)](int set) {
-                             run(set);
-                             return Status();
-                           }});
+    add_fallible(std::string(name), [run = std::move(run)](int set) {
+      run(set);
+      return Status();
+    });
+  }
+  void add_fallible(std::string name, std::function<Status(int set)> run) {
+    candidates_.push_back({std::move(name), std::move(run)});
   }
   template <class T>
   Status upload(int set, size_t buffer, const std::vector<T>& values) {

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "device/cpu/cpu_device.h"
-#include "device/cpu/ops/buffer_sets.h"
 #include "device/cpu/ops/ops.h"
+#include "device/cpu/ops/own_op.h"
 #include "device/elements.h"
 
 namespace llmprof::device::cpu {
@@ -14,29 +14,21 @@ namespace {
 
 enum : size_t { kIds, kWeights, kOffsets, kOrder, kLogits };
 
-class RoutingOp : public PreparedOp {
+class RoutingOp : public OwnOp {
  public:
   RoutingOp(CpuDevice& device, const OpParams& params)
-      : device_(device),
-        dtype_(params.dtype),
+      : OwnOp(device, params, plan(params)),
         tokens_(params.axis("tokens")),
         experts_(params.axis("experts")),
         k_(params.axis("k")),
-        sets_(device, plan(params)),
         counts_(static_cast<size_t>(device.team().threads()), std::vector<int32_t>(static_cast<size_t>(experts_))) {
-    candidates_.push_back({"own", [this](int set) {
-                             run(set);
-                             return Status();
-                           }});
+    add("own", [this](int set) { run(set); });
   }
-  std::vector<Candidate>& candidates() override { return candidates_; }
-  size_t bytes_per_set() const override { return sets_.bytes_per_set(); }
-  Status prepare_sets(int sets) override { return sets_.grow(sets); }
-  Result<Check> check(size_t candidate) override {
-    LLMPROF_CHECK(sets_.poison(0));
-    LLMPROF_CHECK(candidates_[candidate].enqueue(0));
+
+ protected:
+  Result<Check> compare() override {
     return check_routing(device_, {sets_.at(0, kLogits), sets_.at(0, kIds), sets_.at(0, kWeights),
-                                   sets_.at(0, kOffsets), sets_.at(0, kOrder), dtype_, tokens_, experts_, k_});
+                                   sets_.at(0, kOffsets), sets_.at(0, kOrder), params_.dtype, tokens_, experts_, k_});
   }
 
  private:
@@ -113,7 +105,7 @@ class RoutingOp : public PreparedOp {
   }
 
   void read_row(int set, int64_t token, std::vector<float>& row) const {
-    if (dtype_ == DType::kFp32) {
+    if (params_.dtype == DType::kFp32) {
       const float* const from = sets_.data<float>(set, kLogits) + token * experts_;
       row.assign(from, from + experts_);
       return;
@@ -122,20 +114,14 @@ class RoutingOp : public PreparedOp {
     for (size_t i = 0; i < row.size(); ++i) row[i] = from_bf16(from[i]);
   }
 
-  CpuDevice& device_;
-  DType dtype_;
   int64_t tokens_, experts_, k_;
-  BufferSets sets_;
   std::vector<std::vector<int32_t>> counts_;  // of each thread
-  std::vector<Candidate> candidates_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<PreparedOp>> prepare_moe_routing(Device& device, const OpParams& params) {
-  auto op = std::make_unique<RoutingOp>(static_cast<CpuDevice&>(device), params);
-  LLMPROF_CHECK(op->prepare_sets(1));
-  return std::unique_ptr<PreparedOp>(std::move(op));
+  return prepare_own<RoutingOp>(device, params);
 }
 
 }  // namespace llmprof::device::cpu

@@ -162,3 +162,27 @@ __device__ __forceinline__ TwoSums block_sums(TwoSums v, float* scratch) {
   v.second = warp_reduce<Sum>(lane < warps ? scratch[32 + lane] : 0.0f);
   return v;
 }
+
+// A pack of the first half of a head, `half` packs long, and that `half` packs behind it, rotated in place: (a cos - b
+// sin, b cos + a sin). The sines lie behind the head's cosines.
+template <class T>
+__device__ __forceinline__ void rotate_pack(Words* first, u32 half, const float* cosines) {
+  const float* const sines = cosines + (u64)half * Pack<T>::kCount;
+  Pack<T> a, b;
+  a.unpack(load_words(first));
+  b.unpack(load_words(first + half));
+#pragma unroll
+  for (int e = 0; e < Pack<T>::kCount; e += 4) {
+    Pack<Fp32> c, s;
+    c.unpack(load_words(cosines + e));
+    s.unpack(load_words(sines + e));
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const float low = a.v[e + j], high = b.v[e + j];
+      a.v[e + j] = low * c.v[j] - high * s.v[j];
+      b.v[e + j] = high * c.v[j] + low * s.v[j];
+    }
+  }
+  store_words(first, a.packed());
+  store_words(first + half, b.packed());
+}

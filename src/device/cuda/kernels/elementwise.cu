@@ -33,24 +33,7 @@ KERNEL void rope(Words* q, Words* k, const float* table, u64 count, u32 heads, u
     Words* first = head < heads ? q + ((token * heads + head) * 2) * half + place
                                 : k + ((token * kv_heads + (head - heads)) * 2) * half + place;
     const float* cosines = table + (token * 2 * half + place) * Pack<T>::kCount;
-    const float* sines = cosines + (u64)half * Pack<T>::kCount;
-    Pack<T> a, b;
-    a.unpack(load_words(first));
-    b.unpack(load_words(first + half));
-#pragma unroll
-    for (int e = 0; e < Pack<T>::kCount; e += 4) {
-      Pack<Fp32> c, s;
-      c.unpack(load_words(cosines + e));
-      s.unpack(load_words(sines + e));
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const float x = a.v[e + j], y = b.v[e + j];
-        a.v[e + j] = x * c.v[j] - y * s.v[j];
-        b.v[e + j] = y * c.v[j] + x * s.v[j];
-      }
-    }
-    store_words(first, a.packed());
-    store_words(first + half, b.packed());
+    rotate_pack<T>(first, half, cosines);
   }
 }
 

@@ -74,24 +74,7 @@ KERNEL void rotary_positions(Words* x, const float* angles, const int* positions
     const u32 inside = (u32)(p % (heads * half)), head = inside / half, place = inside % half;
     Words* const first = x + row * row_packs + head * 2 * half + place;
     const float* const cosines = angles + ((u64)positions[row] * 2 * half + place) * Pack<T>::kCount;
-    const float* const sines = cosines + (u64)half * Pack<T>::kCount;
-    Pack<T> a, b;
-    a.unpack(load_words(first));
-    b.unpack(load_words(first + half));
-#pragma unroll
-    for (int e = 0; e < Pack<T>::kCount; e += 4) {
-      Pack<Fp32> c, s;
-      c.unpack(load_words(cosines + e));
-      s.unpack(load_words(sines + e));
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const float low = a.v[e + j], high = b.v[e + j];
-        a.v[e + j] = low * c.v[j] - high * s.v[j];
-        b.v[e + j] = high * c.v[j] + low * s.v[j];
-      }
-    }
-    store_words(first, a.packed());
-    store_words(first + half, b.packed());
+    rotate_pack<T>(first, half, cosines);
   }
 }
 
