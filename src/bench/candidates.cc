@@ -14,15 +14,19 @@ constexpr int kScreenLaunchesMax = 5;
 constexpr size_t kFinalists = 3;
 constexpr double kFinalUs = 10'000;  // of one finalist in one round
 constexpr int kFinalLaunchesMax = 4096;
-constexpr int kAgainRounds = 2;
-// Of one finalist in one round, thrice (kRunsPerTime): power is held to its limit over some tens of milliseconds.
-constexpr double kAgainUs = 40'000;
+// Of the finalists under a limit. A round of them is shorter than a turn of the power's control, several are longer;
+// what a finalist's own power makes of the clock shows after some tens of milliseconds.
+constexpr int kAgainRounds = 5, kAgainRoundsAll = 2;
+constexpr double kAgainLost = 0.03;  // slower by this after the rounds of all: not worth more of them
+constexpr double kAgainSampleUs = 10'000;
+constexpr int kAgainSamples = 12, kAgainSamplesSkipped = 2;
 constexpr double kRunsPerTime = 3;  // of a timing: warm-up, the repetition that is not timed, and the one that is
 
 struct Entry {
   size_t position;
   double once_us = 0;  // of the warm-up: what the rounds are sized by
   std::vector<double> us;
+  bool lost = false;
   double median() const { return median_of(us); }
 };
 
@@ -66,6 +70,18 @@ Status play_rounds(device::Device& device, device::PreparedOp& op, const std::ve
     }
   }
   return {};
+}
+
+// A stretch long enough for the clock to follow; its beginning, which has the clock of the one before, is left out.
+Result<double> time_held(device::Device& device, const device::Candidate& candidate, int sets, double once_us) {
+  const int launches = launches_for(once_us, kAgainSampleUs, kFinalLaunchesMax);
+  LLMPROF_ASSIGN(const std::vector<device::Sample> samples,
+                 device.time_sustained({candidate.enqueue, sets, launches, kAgainSamples, false}));
+  std::vector<double> us;
+  for (size_t i = std::min<size_t>(kAgainSamplesSkipped, samples.size() / 2); i < samples.size(); ++i)
+    us.push_back(samples[i].us);
+  if (us.empty()) return fail(fmt::format("the device gave no time of {}", candidate.backend));
+  return median_of(std::move(us));
 }
 
 bool faster(const Entry& a, const Entry& b) { return a.median() < b.median(); }
@@ -152,8 +168,18 @@ Result<Choice> choose_again(device::Device& device, device::PreparedOp& op, cons
   if (before.finalists.size() < 2) return before;
   std::vector<Entry> entries;
   for (const size_t position : before.finalists) entries.push_back({position, before.us, {}});
-  LLMPROF_CHECK(play_rounds(device, op, index, sets, {kAgainRounds, kAgainUs}, kFinalLaunchesMax, entries, stop));
-  if (stop) return before;
+  for (int round = 0; round < kAgainRounds; ++round) {
+    for (Entry& entry : entries) {
+      if (stop) return before;
+      if (entry.lost) continue;
+      LLMPROF_ASSIGN(const double us, time_held(device, op.candidates()[index[entry.position]], sets, entry.once_us));
+      entry.us.push_back(us);
+    }
+    if (round + 1 != kAgainRoundsAll) continue;
+    const double best_us = std::min_element(entries.begin(), entries.end(), faster)->median();
+    for (Entry& entry : entries) entry.lost = entry.median() > (1 + kAgainLost) * best_us;
+    if (std::count_if(entries.begin(), entries.end(), [](const Entry& entry) { return !entry.lost; }) == 1) break;
+  }
   return best_of(entries);
 }
 

@@ -67,11 +67,6 @@ CaseResult& end_as(CaseResult& result, CaseStatus status, std::string note) {
   return result;
 }
 
-bool held_down(const device::Telemetry& telemetry) {
-  return std::any_of(telemetry.throttle_fracs.begin(), telemetry.throttle_fracs.end(),
-                     [](const auto& reason) { return reason.second > 0; });
-}
-
 // Warm: clock and power hold still, and the candidate is the one that is fastest then.
 Result<bool> settle_choice(Device& device, PreparedOp& op, const RightCandidates& right, int sets,
                            const Protocol& protocol, const std::atomic<bool>& stop, Choice& choice) {

@@ -33,17 +33,21 @@ std::string_view case_status_name(CaseStatus status);
 
 struct Protocol {
   double cold_min_s = 0.25, sustained_min_s = 0.6;
-  double settle_max_s = 1.5, wall_max_s = 3;  // the latter of each regime
+  double settle_max_s = 1.5, wall_max_s = 3;  // the latter of each regime, where the clock is not held down
   int samples_min = 10;
   double rel_stdev_max = 0.005;    // good enough, or:
   double noise_change_max = 0.05;  // the relative deviation itself changed by less than this over the window
   int noise_window = 512;
+  // Of a regime at least, where the clock is held down and the times are not quiet: the control of power moves the
+  // clock up and down in turns of about a second, and a part of a turn is off by one to three percent.
+  double held_down_s = 2.2;
+  double cold_duty_max = 1.0 / 3;  // of a GPU in the cold regime; it rests for the remainder
   bool cold = true, sustained = true;
   int sets_max = 64;      // 1: one set of buffers, which stays in a cache that holds it
   double choose_s = 0.3;  // for choosing among candidates, roughly; slow ones are run a few times all the same
 };
 
-// Of many cases together: none of them takes much over two seconds, converged or not.
+// Of many cases together: none of them takes much over two seconds, converged or not, or twice that at a power limit.
 Protocol suite_protocol();
 
 // Where the time of a case went, in seconds of the wall clock.

@@ -31,7 +31,8 @@ bool StopRule::noise_is_stable() const {
                      [&](double before) { return std::fabs(before - now) <= protocol_.noise_change_max * now; });
 }
 
-bool StopRule::enough(double spent_s) const {
+bool StopRule::enough(double spent_s, bool held_down) const {
+  if (held_down && !quiet() && spent_s < protocol_.held_down_s) return false;
   if (spent_s >= protocol_.wall_max_s) return true;
   return spent_s >= min_s_ && converged();
 }

@@ -14,15 +14,15 @@ class StopRule {
   StopRule(const Protocol& protocol, double min_s) : protocol_(protocol), min_s_(min_s) {}
 
   void add(double us);
-  // `spent_s` since the first sample. True at the latest when the wall limit is over.
-  bool enough(double spent_s) const;
+  // `spent_s` since the first sample. True at the latest when the wall limit is over. `held_down`: the device does not
+  // run at the clock it would.
+  bool enough(double spent_s, bool held_down) const;
   // The deviation is small, or does not change any more.
-  bool converged() const {
-    return n_ >= protocol_.samples_min && (rel_stdev() <= protocol_.rel_stdev_max || noise_is_stable());
-  }
+  bool converged() const { return n_ >= protocol_.samples_min && (quiet() || noise_is_stable()); }
 
  private:
   double rel_stdev() const;
+  bool quiet() const { return rel_stdev() <= protocol_.rel_stdev_max; }
   bool noise_is_stable() const;
 
   const Protocol& protocol_;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <thread>
 
 #include "bench/stop_rule.h"
 
@@ -17,7 +18,9 @@ constexpr double kHoldsStill = 0.01;  // change between two windows
 constexpr double kShortUs = 20;       // below, one cold sample is several launches
 constexpr double kShortSampleUs = 40;
 constexpr int kShortLaunchesMin = 4, kShortLaunchesMax = 64;
-constexpr int kColdBatchMax = 16;          // trials queued at once
+constexpr int kColdBatchMax = 16;        // trials queued at once
+constexpr double kColdBatchUs = 10'000;  // between two rests
+constexpr double kRestMaxS = 0.25;
 constexpr double kReplayUs = 5'000;        // one sustained sample
 constexpr double kRotationUsMax = 50'000;  // longer ones need not visit every set in every sample
 constexpr int kReplayLaunchesMax = 4096;
@@ -98,13 +101,21 @@ void describe(device::Device& device, int64_t since_ns, const std::vector<device
 
 using TimeBatch = Result<std::vector<device::Sample>> (device::Device::*)(const device::TimingRequest&);
 
-// The loop of both regimes. `batch_max` bounds what is queued at once.
+// A GPU that is kept busy by one isolated trial after the other reaches its power limit, as if they were not isolated.
+void rest(const device::Device& device, double busy_s, double duty_max) {
+  if (device.identity().kind == device::DeviceKind::kCpu || duty_max <= 0 || duty_max >= 1) return;
+  const double rest_s = std::min(busy_s * (1 / duty_max - 1), kRestMaxS);
+  std::this_thread::sleep_for(std::chrono::duration<double>(rest_s));
+}
+
+// The loop of both regimes. At most `batch_max` samples, or about `batch_us`, are queued at once.
 Result<Timing> take(device::Device& device, const Work& work, Regime regime, TimeBatch time_batch, int batch_max,
                     const Protocol& protocol, const std::atomic<bool>& stop) {
   Timing timing;
   timing.regime = regime;
   timing.sets = work.sets;
   const bool cold = regime == Regime::kCold;
+  const double batch_us = cold ? kColdBatchUs : kBatchUs;
   timing.launches_per_sample = cold ? cold_launches(work) : sustained_launches(work);
   StopRule rule(protocol, cold ? protocol.cold_min_s : protocol.sustained_min_s);
   std::vector<device::Sample> samples;
@@ -114,16 +125,18 @@ Result<Timing> take(device::Device& device, const Work& work, Regime regime, Tim
   int count = 0;
   do {
     // Grows from one sample on: on a busy machine work takes many times what the first look at it took.
-    count = std::min(at_least_one(kBatchUs / std::max(sample_us, 0.01), batch_max), std::max(1, 2 * count));
+    count = std::min(at_least_one(batch_us / std::max(sample_us, 0.01), batch_max), std::max(1, 2 * count));
     const Clock::time_point before = Clock::now();
     LLMPROF_ASSIGN(const std::vector<device::Sample> batch,
                    (device.*time_batch)({work.enqueue, work.sets, timing.launches_per_sample, count, cold}));
     if (batch.empty()) return fail("the device gave no times");
-    sample_us = std::max(seconds_since(before) * 1e6 / static_cast<double>(batch.size()), 0.01);
+    const double busy_s = seconds_since(before);
+    sample_us = std::max(busy_s * 1e6 / static_cast<double>(batch.size()), 0.01);
     for (const device::Sample& sample : batch) rule.add(sample.us);
     samples.insert(samples.end(), batch.begin(), batch.end());
     if (stop) return Timing{};
-  } while (!rule.enough(seconds_since(start)));
+    if (cold) rest(device, busy_s, protocol.cold_duty_max);
+  } while (!rule.enough(seconds_since(start), held_down(device.telemetry(since_ns))));
   timing.drifting = !rule.converged();
   keep_good_samples(samples, protocol.samples_min, cold, timing);
   describe(device, since_ns, samples, timing);
@@ -144,6 +157,11 @@ int64_t monotonic_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+bool held_down(const device::Telemetry& telemetry) {
+  return std::any_of(telemetry.throttle_fracs.begin(), telemetry.throttle_fracs.end(),
+                     [](const auto& reason) { return reason.second > 0; });
 }
 
 Result<bool> settle(device::Device& device, const Work& work, const Protocol& protocol, const std::atomic<bool>& stop) {

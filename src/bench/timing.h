@@ -15,6 +15,9 @@ struct Work {
 
 int64_t monotonic_ns();  // what Device::telemetry counts from
 
+// The clock was not what it would have been, for whatever reason.
+bool held_down(const device::Telemetry& telemetry);
+
 // Runs the work until clock and power hold still (the times themselves where the device tells neither), at most
 // `settle_max_s`. False: they did not.
 Result<bool> settle(device::Device& device, const Work& work, const Protocol& protocol, const std::atomic<bool>& stop);

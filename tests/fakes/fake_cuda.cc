@@ -48,6 +48,7 @@ struct State {
   size_t used = 0;
   std::deque<Step> queue;
   std::vector<Step>* capture = nullptr;
+  bool capture_lost = false;
   Result lost = kSuccess;
   uint64_t executed = 0;  // kernels
   double now_ns = 1e9, cycles = 1e9;
@@ -264,7 +265,12 @@ Result cuStreamCreate(Stream* stream, unsigned) {
   return kSuccess;
 }
 Result cuStreamDestroy_v2(Stream) { return kSuccess; }
-Result cuStreamSynchronize(Stream) { return advance(true); }
+// A stream that is being captured cannot be waited for, and its capture is lost by it.
+Result cuStreamSynchronize(Stream) {
+  if (state.capture == nullptr) return advance(true);
+  state.capture_lost = true;
+  return kCaptureUnsupported;
+}
 Result cuStreamWaitValue32_v2(Stream, DevicePtr at, uint32_t value, unsigned) {
   if (!script.can_wait) return kNotSupported;
   ++script.waits;
@@ -272,13 +278,15 @@ Result cuStreamWaitValue32_v2(Stream, DevicePtr at, uint32_t value, unsigned) {
 }
 Result cuStreamBeginCapture_v2(Stream, int) {
   state.capture = new std::vector<Step>;
+  state.capture_lost = false;
   return kSuccess;
 }
 Result cuStreamEndCapture(Stream, Graph* graph) {
-  *graph = reinterpret_cast<Graph>(new FakeGraph{std::move(*state.capture)});
+  const bool lost = state.capture_lost;
+  *graph = lost ? nullptr : reinterpret_cast<Graph>(new FakeGraph{std::move(*state.capture)});
   delete state.capture;
   state.capture = nullptr;
-  return kSuccess;
+  return lost ? kCaptureInvalidated : kSuccess;
 }
 Result cuGraphInstantiateWithFlags(GraphExec* exec, Graph graph, unsigned long long) {
   *exec = reinterpret_cast<GraphExec>(new FakeGraph{*reinterpret_cast<FakeGraph*>(graph)});

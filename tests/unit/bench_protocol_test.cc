@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
+#include <thread>
 
 #include "bench/fit.h"
 #include "bench/protocol.h"
@@ -223,6 +225,41 @@ TEST_F(BenchProtocol, TheFastestUnderThePowerLimitIsTimed) {
   EXPECT_EQ(run().backend, "hot");
 }
 
+// A turn of the power's control meets all finalists.
+TEST_F(BenchProtocol, TheChoiceUnderALimitOutlastsASwing) {
+  g_op.ways = {{"steady"}, {"better"}, {"hopeless"}};
+  bool warm = false;
+  device_.readings = [&] {
+    warm = true;
+    device::Telemetry telemetry;
+    telemetry.throttle_fracs = {{"power cap", 1}};
+    return telemetry;
+  };
+  int calls = 0;
+  device_.on_batch = [&] { ++calls; };
+  // In one call of six the clock is low, and always for "better" at first.
+  device_.script = [&](const std::string& backend, bool, int64_t) {
+    const double us = backend == "hopeless" ? 110 : backend == "better" ? 98 : 100;
+    return Sample{warm && calls % 6 == 1 ? us * 1.05 : us, 1500, 0};
+  };
+  EXPECT_EQ(run().backend, "better");
+}
+
+// Trials that follow each other without a pause are not isolated: the power limit is reached.
+TEST_F(BenchProtocol, AGpuRestsBetweenIsolatedTrials) {
+  protocol_.wall_max_s = 0.1;
+  protocol_.sustained = false;
+  double busy_s = 0;
+  device_.on_batch = [&] {
+    if (device_.requests.empty() || !device_.requests.back().cold) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    busy_s += 0.002;
+  };
+  const CaseResult result = run();
+  EXPECT_GT(busy_s, 0);
+  EXPECT_GT(result.phases.timing_s, 2.9 * busy_s);
+}
+
 TEST_F(BenchProtocol, TheGapIsKnownWhereTheFirstIsFarBehind) {
   g_op.ways = {{"0"}, {"1"}, {"2"}, {"3"}, {"4"}};
   device_.script = [](const std::string& backend, bool, int64_t) {
@@ -376,10 +413,10 @@ TEST(BenchStopRule, NeedsSamplesAndTime) {
   Protocol protocol;
   StopRule rule(protocol, 0.25);
   for (int i = 0; i < 9; ++i) rule.add(100);
-  EXPECT_FALSE(rule.enough(1)) << "9 samples";
+  EXPECT_FALSE(rule.enough(1, false)) << "9 samples";
   rule.add(100);
-  EXPECT_FALSE(rule.enough(0.2));
-  EXPECT_TRUE(rule.enough(0.3));
+  EXPECT_FALSE(rule.enough(0.2, false));
+  EXPECT_TRUE(rule.enough(0.3, false));
 }
 
 TEST(BenchStopRule, SpreadKeepsGoingUntilItIsStableOrTheWall) {
@@ -387,14 +424,29 @@ TEST(BenchStopRule, SpreadKeepsGoingUntilItIsStableOrTheWall) {
   protocol.wall_max_s = 15;
   StopRule rule(protocol, 0);
   for (int i = 0; i < 63; ++i) rule.add(i % 2 == 0 ? 90 : 110);
-  EXPECT_FALSE(rule.enough(1)) << "10 % spread";
+  EXPECT_FALSE(rule.enough(1, false)) << "10 % spread";
   rule.add(110);
-  EXPECT_TRUE(rule.enough(1)) << "the same spread over the last half";
+  EXPECT_TRUE(rule.enough(1, false)) << "the same spread over the last half";
   StopRule growing(protocol, 0);
   double us = 100;
   for (int i = 0; i < 400; ++i) growing.add(us *= 1.01);
-  EXPECT_FALSE(growing.enough(14.9));
-  EXPECT_TRUE(growing.enough(15));
+  EXPECT_FALSE(growing.enough(14.9, false));
+  EXPECT_TRUE(growing.enough(15, false));
+}
+
+// The control of power swings: part of a swing is no measurement, unless the times do not follow it.
+TEST(BenchStopRule, WhereTheClockIsHeldDownWholeTurnsAreTaken) {
+  Protocol protocol;
+  protocol.wall_max_s = 0.7;
+  StopRule rule(protocol, 0.5);
+  for (int i = 0; i < 200; ++i) rule.add(i % 2 == 0 ? 97 : 103);
+  EXPECT_TRUE(rule.enough(0.7, false));
+  EXPECT_FALSE(rule.enough(0.7, true));
+  EXPECT_FALSE(rule.enough(2.1, true));
+  EXPECT_TRUE(rule.enough(2.3, true));
+  StopRule quiet(protocol, 0.5);
+  for (int i = 0; i < 200; ++i) quiet.add(i % 2 == 0 ? 99.9 : 100.1);
+  EXPECT_TRUE(quiet.enough(0.6, true));
 }
 
 }  // namespace

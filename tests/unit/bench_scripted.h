@@ -145,6 +145,7 @@ inline Protocol fast_protocol() {
   protocol.cold_min_s = 0.0005;
   protocol.sustained_min_s = 0.001;
   protocol.settle_max_s = 0.01;
+  protocol.held_down_s = 0.01;
   protocol.wall_max_s = 0.02;
   return protocol;
 }

@@ -1,7 +1,9 @@
 // The GPU as a device, on a stand-in for NVIDIA's libraries: what is said when something is missing, memory, fills and
 // times.
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <thread>
 
 #include "device/elements.h"
 #include "device/fill.h"
@@ -256,6 +258,23 @@ TEST_F(DeviceCudaTimes, TheWatchdogLetsGo) {
   const Result<std::vector<Sample>> samples = device.time_cold(waiting);
   ASSERT_TRUE(samples) << samples.error().text();
   for (const Sample& sample : *samples) EXPECT_EQ(sample.flags & kHostGap, kHostGap);
+}
+
+// So many kernels that launching them outlasts the watchdog, as a full queue would.
+TEST_F(DeviceCudaTimes, WhatDoesNotFitTheQueueIsTakenAsAGraph) {
+  CudaDevice& device = open();
+  device.timer().set_watchdog(std::chrono::milliseconds(50));
+  TimingRequest slow = request(1, 5);
+  const std::function<Status(int)> launch = slow.enqueue;
+  slow.enqueue = [&](int set) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    return launch(set);
+  };
+  const Result<std::vector<Sample>> samples = device.time_cold(slow);
+  ASSERT_TRUE(samples) << samples.error().text();
+  ASSERT_EQ(samples->size(), 5U);
+  for (const Sample& sample : *samples) EXPECT_EQ(sample.flags & kHostGap, 0);
+  EXPECT_EQ(script_->graph_launches, 5U);
 }
 
 TEST_F(DeviceCudaTimes, WorkOfTheHostIsTimedByTheHost) {

@@ -50,6 +50,8 @@ enum Result : int {
   kNotSupported = 801,
   kSystemNotReady = 802,
   kSystemDriverMismatch = 803,
+  kCaptureUnsupported = 900,
+  kCaptureInvalidated = 901,
   kUnknown = 999,
 };
 

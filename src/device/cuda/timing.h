@@ -2,8 +2,8 @@
 //
 // Cold: up to 16 trials are queued behind a wait on a word of host memory, which occupies no SM, and let go at once, so
 // the host is not in the times. Before each trial twice the L2 is read, which leaves clean lines. A watchdog lets go
-// after two seconds whatever happens: work that waits for the GPU inside `enqueue` would never return otherwise; such
-// samples carry kHostGap.
+// after two seconds whatever happens: work that waits for the GPU inside `enqueue` would never return otherwise, and
+// work of very many kernels fills the queue. The latter is taken again as a graph; what cannot be one carries kHostGap.
 // Sustained: a CUDA graph of the launches, replayed with three replays always queued; events around each.
 // Work that says it waits for the host by itself (mark_host_bound: copies of pageable memory, synchronisation) is timed
 // by the host's clock in both regimes.
@@ -46,8 +46,8 @@ class Timer {
   Status prepare(size_t stamps, bool flush);
   Status stamp(size_t index);
   Status flush();
-  Status cold_batch(const TimingRequest& request, Replay& replay, size_t first, size_t count,
-                    std::vector<Sample>& samples);
+  Result<bool> cold_batch(const TimingRequest& request, Replay& replay, size_t first, size_t count,
+                          std::vector<Sample>& samples);
   Status queue_trials(const TimingRequest& request, Replay& replay, size_t first, size_t count);
   Status read_samples(size_t count, int launches, bool between_stamps, bool gap, std::vector<Sample>& samples);
   double clock_mhz(const std::vector<uint64_t>& slots, size_t from, size_t to) const;
