@@ -17,6 +17,7 @@ constexpr int kFinalLaunchesMax = 4096;
 // Of the finalists under a limit. A round of them is shorter than a turn of the power's control, several are longer;
 // what a finalist's own power makes of the clock shows after some tens of milliseconds.
 constexpr int kAgainRounds = 5, kAgainRoundsAll = 2;
+constexpr double kAgainLongS = 1;    // who measures for less than a turn wants no more than the rounds of all
 constexpr double kAgainLost = 0.03;  // slower by this after the rounds of all: not worth more of them
 constexpr double kAgainSampleUs = 10'000;
 constexpr int kAgainSamples = 12, kAgainSamplesSkipped = 2;
@@ -164,11 +165,12 @@ Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, 
 }
 
 Result<Choice> choose_again(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index, int sets,
-                            const Choice& before, const std::atomic<bool>& stop) {
+                            const Choice& before, double held_down_s, const std::atomic<bool>& stop) {
   if (before.finalists.size() < 2) return before;
   std::vector<Entry> entries;
   for (const size_t position : before.finalists) entries.push_back({position, before.us, {}});
-  for (int round = 0; round < kAgainRounds; ++round) {
+  const int rounds = held_down_s < kAgainLongS ? kAgainRoundsAll : kAgainRounds;
+  for (int round = 0; round < rounds; ++round) {
     for (Entry& entry : entries) {
       if (stop) return before;
       if (entry.lost) continue;

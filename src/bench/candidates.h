@@ -28,8 +28,9 @@ struct Choice {
 Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index,
                                 int sets, double budget_s, const std::atomic<bool>& stop);
 // The finalists again, now that the device is warm: where it is held to a power limit, an algorithm that needs less
-// power for the same product runs at a higher clock, and another one wins.
+// power for the same product runs at a higher clock, and another one wins. `held_down_s` as in Protocol: a short one
+// makes it a quick look.
 Result<Choice> choose_again(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index, int sets,
-                            const Choice& before, const std::atomic<bool>& stop);
+                            const Choice& before, double held_down_s, const std::atomic<bool>& stop);
 
 }  // namespace llmprof::bench

@@ -81,21 +81,25 @@ class PeaksRun {
     full_.settle_max_s = options.quick ? 0.1 : 1.0;
     full_.wall_max_s = options.quick ? 0.25 : 1.2;
     full_.choose_s = options.quick ? 0.1 : 0.3;
+    full_.held_down_s = options.quick ? 0.1 : Protocol{}.held_down_s;
     full_.sets_max = 2;  // operands of peaks exceed the cache by far; a second set costs memory and shows nothing new
     screen_ = full_;
     screen_.sustained_min_s = options.quick ? kQuickScreenS : kScreenS;
     screen_.settle_max_s = 0;
     screen_.wall_max_s = 2 * kLaunchMaxS;
+    screen_.held_down_s = 0;
     screen_.samples_min = 3;
     screen_.choose_s = 0.1;
     small_ = full_;
     small_.settle_max_s = options.quick ? 0 : 0.2;
     small_.sustained_min_s = std::min(full_.sustained_min_s, 0.25);
     small_.wall_max_s = std::min(full_.wall_max_s, 0.5);
+    small_.held_down_s = 0;
     for (Protocol* protocol : {&full_, &screen_, &small_}) {
       protocol->sustained_min_s *= options.time_factor;
       protocol->settle_max_s *= options.time_factor;
       protocol->wall_max_s *= options.time_factor;
+      protocol->held_down_s *= options.time_factor;
     }
   }
 

@@ -74,7 +74,7 @@ Result<bool> settle_choice(Device& device, PreparedOp& op, const RightCandidates
   const Work work{op.candidates()[right.index[choice.position]].enqueue, sets, choice.us};
   LLMPROF_ASSIGN(const bool settled, settle(device, work, protocol, stop));
   if (!stop && held_down(device.telemetry(start_ns))) {
-    LLMPROF_ASSIGN(choice, choose_again(device, op, right.index, sets, choice, stop));
+    LLMPROF_ASSIGN(choice, choose_again(device, op, right.index, sets, choice, protocol.held_down_s, stop));
   }
   return settled;
 }

@@ -227,6 +227,8 @@ TEST_F(BenchProtocol, TheFastestUnderThePowerLimitIsTimed) {
 
 // A turn of the power's control meets all finalists.
 TEST_F(BenchProtocol, TheChoiceUnderALimitOutlastsASwing) {
+  protocol_.held_down_s = 1;
+  protocol_.cold = protocol_.sustained = false;
   g_op.ways = {{"steady"}, {"better"}, {"hopeless"}};
   bool warm = false;
   device_.readings = [&] {
