@@ -79,17 +79,18 @@ Result<bool> settle_choice(Device& device, PreparedOp& op, const RightCandidates
   return settled;
 }
 
-// Both regimes of one case. The status stays as the check left it.
+// Both regimes of one case. The sustained one first: the device is warm from settling, and rests are part of the other.
+// The status stays as the check left it.
 Status time_regimes(Device& device, const Work& work, bool settled, const Protocol& protocol,
                     const std::atomic<bool>& stop, CaseResult& result) {
   const Watch watch(result.phases.timing_s);
-  for (const Regime regime : {Regime::kCold, Regime::kSustained}) {
+  for (const Regime regime : {Regime::kSustained, Regime::kCold}) {
     const bool cold = regime == Regime::kCold;
     if (stop || !(cold ? protocol.cold : protocol.sustained)) continue;
     LLMPROF_ASSIGN(Timing timing,
                    cold ? time_cold(device, work, protocol, stop) : time_sustained(device, work, protocol, stop));
     timing.settled = settled;
-    if (!stop) result.timings.push_back(std::move(timing));
+    if (!stop) result.timings.insert(result.timings.begin(), std::move(timing));
   }
   return {};
 }

@@ -21,6 +21,7 @@ constexpr int kShortLaunchesMin = 4, kShortLaunchesMax = 64;
 constexpr int kColdBatchMax = 16;        // trials queued at once
 constexpr double kColdBatchUs = 10'000;  // between two rests
 constexpr double kRestMaxS = 0.25;
+constexpr double kHeldDownFrac = 0.5;      // of the readings: the limit is reached now and then by isolated trials, too
 constexpr double kReplayUs = 5'000;        // one sustained sample
 constexpr double kRotationUsMax = 50'000;  // longer ones need not visit every set in every sample
 constexpr int kReplayLaunchesMax = 4096;
@@ -119,6 +120,7 @@ Result<Timing> take(device::Device& device, const Work& work, Regime regime, Tim
   timing.launches_per_sample = cold ? cold_launches(work) : sustained_launches(work);
   StopRule rule(protocol, cold ? protocol.cold_min_s : protocol.sustained_min_s);
   std::vector<device::Sample> samples;
+  if (cold) rest(device, protocol.cold_min_s / 4, protocol.cold_duty_max);  // from what ran before
   const int64_t since_ns = monotonic_ns();
   const Clock::time_point start = Clock::now();
   double sample_us = work.us * timing.launches_per_sample;  // as the wall clock sees it: with what lies between
@@ -136,7 +138,7 @@ Result<Timing> take(device::Device& device, const Work& work, Regime regime, Tim
     samples.insert(samples.end(), batch.begin(), batch.end());
     if (stop) return Timing{};
     if (cold) rest(device, busy_s, protocol.cold_duty_max);
-  } while (!rule.enough(seconds_since(start), held_down(device.telemetry(since_ns))));
+  } while (!rule.enough(seconds_since(start), held_down(device.telemetry(since_ns), kHeldDownFrac)));
   timing.drifting = !rule.converged();
   keep_good_samples(samples, protocol.samples_min, cold, timing);
   describe(device, since_ns, samples, timing);
@@ -159,9 +161,9 @@ int64_t monotonic_ns() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-bool held_down(const device::Telemetry& telemetry) {
+bool held_down(const device::Telemetry& telemetry, double more_than_frac) {
   return std::any_of(telemetry.throttle_fracs.begin(), telemetry.throttle_fracs.end(),
-                     [](const auto& reason) { return reason.second > 0; });
+                     [&](const auto& reason) { return reason.second > more_than_frac; });
 }
 
 Result<bool> settle(device::Device& device, const Work& work, const Protocol& protocol, const std::atomic<bool>& stop) {

@@ -15,8 +15,8 @@ struct Work {
 
 int64_t monotonic_ns();  // what Device::telemetry counts from
 
-// The clock was not what it would have been, for whatever reason.
-bool held_down(const device::Telemetry& telemetry);
+// The clock was not what it would have been, for one reason, in more than such a share of the readings.
+bool held_down(const device::Telemetry& telemetry, double more_than_frac = 0);
 
 // Runs the work until clock and power hold still (the times themselves where the device tells neither), at most
 // `settle_max_s`. False: they did not.
