@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+
+#include "bench/timing.h"
 
 namespace llmprof::bench {
 namespace {
@@ -16,11 +19,15 @@ constexpr double kFinalUs = 10'000;  // of one finalist in one round
 constexpr int kFinalLaunchesMax = 4096;
 // Of the finalists under a limit. A round of them is shorter than a turn of the power's control, several are longer;
 // what a finalist's own power makes of the clock shows after some tens of milliseconds.
-constexpr int kAgainRounds = 5, kAgainRoundsAll = 2;
+constexpr int kAgainRounds = 6, kAgainRoundsAll = 2;
 constexpr double kAgainLongS = 1;    // who measures for less than a turn wants no more than the rounds of all
 constexpr double kAgainLost = 0.03;  // slower by this after the rounds of all: not worth more of them
 constexpr double kAgainSampleUs = 10'000;
 constexpr int kAgainSamples = 12, kAgainSamplesSkipped = 2;
+// Of the finalists in isolation: batches in turn, as many as there is time for.
+constexpr int kColdRounds = 8, kColdRoundsMin = 2, kColdTrialsMax = 8;
+constexpr double kColdEntryUs = 2'000;  // of one finalist in one round, without what lies between
+constexpr double kColdChooseS = 0.25;
 constexpr double kRunsPerTime = 3;  // of a timing: warm-up, the repetition that is not timed, and the one that is
 
 struct Entry {
@@ -181,6 +188,32 @@ Result<Choice> choose_again(device::Device& device, device::PreparedOp& op, cons
     const double best_us = std::min_element(entries.begin(), entries.end(), faster)->median();
     for (Entry& entry : entries) entry.lost = entry.median() > (1 + kAgainLost) * best_us;
     if (std::count_if(entries.begin(), entries.end(), [](const Entry& entry) { return !entry.lost; }) == 1) break;
+  }
+  return best_of(entries);
+}
+
+Result<Choice> choose_cold(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index, int sets,
+                           const Choice& warm, double duty_max, const std::atomic<bool>& stop) {
+  if (warm.finalists.size() < 2) return warm;
+  using Clock = std::chrono::steady_clock;
+  std::vector<Entry> entries;
+  for (const size_t position : warm.finalists) entries.push_back({position, warm.us, {}});
+  const Clock::time_point start = Clock::now();
+  const auto spent_s = [&](Clock::time_point since) {
+    return std::chrono::duration<double>(Clock::now() - since).count();
+  };
+  for (int round = 0; round < kColdRounds && (round < kColdRoundsMin || spent_s(start) < kColdChooseS); ++round) {
+    for (Entry& entry : entries) {
+      if (stop) return warm;
+      const Work work{op.candidates()[index[entry.position]].enqueue, sets, entry.once_us};
+      const int trials = launches_for(entry.once_us, kColdEntryUs, kColdTrialsMax);
+      const Clock::time_point before = Clock::now();
+      LLMPROF_ASSIGN(const std::vector<device::Sample> samples,
+                     device.time_cold({work.enqueue, sets, cold_launches(work), trials, true}));
+      for (const device::Sample& sample : samples) entry.us.push_back(sample.us);
+      if (samples.empty()) return fail("the device gave no times");
+      rest(device, spent_s(before), duty_max);
+    }
   }
   return best_of(entries);
 }

@@ -33,4 +33,8 @@ Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, 
 Result<Choice> choose_again(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index, int sets,
                             const Choice& before, double held_down_s, const std::atomic<bool>& stop);
 
+// The finalists again, isolated: an algorithm that wins in a loop, where power is short, may lose on an idle device.
+Result<Choice> choose_cold(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index, int sets,
+                           const Choice& warm, double duty_max, const std::atomic<bool>& stop);
+
 }  // namespace llmprof::bench

@@ -77,6 +77,14 @@ void place(const CaseResult& result, const Ceilings& ceilings, double median_us,
   if (sheet.roof_ns && *sheet.roof_ns > 0) row.of_datasheet_frac = *sheet.roof_ns / (median_us * 1e3);
 }
 
+void fill_check(const device::Check& check, CaseRow& row) {
+  row.check_status = check_name(check.status);
+  row.check_compared = check.compared;
+  if (check.compared == 0) return;
+  row.check_worst_over_tolerance = check.worst_over_tolerance;
+  row.check_rel_l2 = check.rel_l2;
+}
+
 void fill_timing(const CaseResult& result, const Timing& timing, const Ceilings& ceilings, CaseRow& row) {
   const SampleSummary& s = timing.summary;
   row.regime = regime_name(timing.regime);
@@ -94,6 +102,9 @@ void fill_timing(const CaseResult& result, const Timing& timing, const Ceilings&
   row.launches_per_sample = timing.launches_per_sample;
   row.sets = timing.sets;
   row.settled = timing.settled;
+  row.backend = timing.backend;
+  row.gap_to_first_frac = timing.gap_to_first_frac;
+  fill_check(timing.check, row);
   row.drifting = timing.drifting;
   row.throttled = timing.throttled;
   row.sm_clock_mhz = timing.clock_mhz;
@@ -114,7 +125,6 @@ CaseRow common_row(const CaseResult& result) {
   CaseRow row;
   row.name = result.operation;
   row.variant = result.params.variant;
-  row.backend = result.backend;
   row.shape = shape_text(result.params);
   row.dtype = dtype_name(result.params.dtype);
   row.status = case_status_name(result.status);
@@ -126,13 +136,7 @@ CaseRow common_row(const CaseResult& result) {
   if (result.cost.bytes() > 0) row.intensity = result.cost.intensity();
   if (result.memory_bytes > 0) row.memory_mib = static_cast<double>(result.memory_bytes) / kMib;
   if (result.peak_memory_bytes > 0) row.peak_memory_mib = static_cast<double>(result.peak_memory_bytes) / kMib;
-  if (!result.backend.empty()) row.gap_to_first_frac = result.gap_to_first_frac;
-  row.check_status = check_name(result.check.status);
-  row.check_compared = result.check.compared;
-  if (result.check.compared > 0) {
-    row.check_worst_over_tolerance = result.check.worst_over_tolerance;
-    row.check_rel_l2 = result.check.rel_l2;
-  }
+  fill_check(result.check, row);
   row.bound = bound_name(Bound::kUnknown);
   if (!result.backend.empty()) {
     row.prepare_s = result.phases.prepare_s;

@@ -81,15 +81,26 @@ Result<bool> settle_choice(Device& device, PreparedOp& op, const RightCandidates
 
 // Both regimes of one case. The sustained one first: the device is warm from settling, and rests are part of the other.
 // The status stays as the check left it.
-Status time_regimes(Device& device, const Work& work, bool settled, const Protocol& protocol,
-                    const std::atomic<bool>& stop, CaseResult& result) {
-  const Watch watch(result.phases.timing_s);
+Status time_regimes(Device& device, PreparedOp& op, const RightCandidates& right, int sets, const Choice& warm,
+                    bool settled, const Protocol& protocol, const std::atomic<bool>& stop, CaseResult& result) {
   for (const Regime regime : {Regime::kSustained, Regime::kCold}) {
     const bool cold = regime == Regime::kCold;
     if (stop || !(cold ? protocol.cold : protocol.sustained)) continue;
+    Choice choice = warm;
+    if (cold) {
+      const Watch watch(result.phases.choose_s);
+      LLMPROF_ASSIGN(choice, choose_cold(device, op, right.index, sets, warm, protocol.cold_duty_max, stop));
+      if (stop) continue;
+    }
+    const Watch watch(result.phases.timing_s);
+    const device::Candidate& best = op.candidates()[right.index[choice.position]];
+    const Work work{best.enqueue, sets, choice.us};
     LLMPROF_ASSIGN(Timing timing,
                    cold ? time_cold(device, work, protocol, stop) : time_sustained(device, work, protocol, stop));
     timing.settled = settled;
+    timing.backend = best.backend;
+    timing.gap_to_first_frac = choice.gap_frac;
+    timing.check = right.checks[choice.position];
     if (!stop) result.timings.insert(result.timings.begin(), std::move(timing));
   }
   return {};
@@ -134,11 +145,10 @@ void measure_prepared(Device& device, PreparedOp& op, const Protocol& protocol, 
     end_as(result, CaseStatus::kError, sentence_of(settled.error()));
     return;
   }
-  const device::Candidate& best = op.candidates()[right.index[choice->position]];
-  result.backend = best.backend;
+  result.backend = op.candidates()[right.index[choice->position]].backend;
   result.check = right.checks[choice->position];
   result.gap_to_first_frac = choice->gap_frac;
-  const Status timed = time_regimes(device, {best.enqueue, sets, choice->us}, *settled, protocol, stop, result);
+  const Status timed = time_regimes(device, op, right, sets, *choice, *settled, protocol, stop, result);
   if (!timed) end_as(result, CaseStatus::kError, sentence_of(timed.error()));
 }
 

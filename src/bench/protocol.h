@@ -59,6 +59,9 @@ struct Phases {
 // Times in one regime.
 struct Timing {
   Regime regime = Regime::kSustained;
+  std::string backend;             // the candidate that is fastest in this regime
+  double gap_to_first_frac = 0;    // how much slower than it the library's own first choice was
+  device::Check check;             // of that candidate
   std::vector<double> samples_us;  // at most 512, evenly thinned; of one execution each
   SampleSummary summary;           // over all samples that were kept
   int launches_per_sample = 1, sets = 1;
@@ -74,10 +77,11 @@ struct CaseResult {
   device::OpParams params;
   CaseStatus status = CaseStatus::kError;
   std::string note;  // why not passed, in one sentence
+  // Of the candidate that is fastest back to back; isolated, it may be another.
   std::string backend;
-  double gap_to_first_frac = 0;  // how much slower the library's own first choice was
-  device::Cost cost;
+  double gap_to_first_frac = 0;
   device::Check check;
+  device::Cost cost;
   std::vector<Timing> timings;  // of the regimes asked for; empty unless passed or mistrusted
   int64_t memory_bytes = 0, peak_memory_bytes = 0;
   Phases phases;

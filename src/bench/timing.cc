@@ -40,12 +40,6 @@ std::optional<double> median_clock(const std::vector<device::Sample>& samples) {
   return median_of(std::move(clocks));
 }
 
-int cold_launches(const Work& work) {
-  if (work.us >= kShortUs) return 1;
-  return static_cast<int>(std::clamp(kShortSampleUs / std::max(work.us, 0.01), static_cast<double>(kShortLaunchesMin),
-                                     static_cast<double>(kShortLaunchesMax)));
-}
-
 // About 5 ms, and every set equally often where that is short enough.
 int sustained_launches(const Work& work) {
   const int wanted = at_least_one(kReplayUs / std::max(work.us, 0.01), kReplayLaunchesMax);
@@ -102,13 +96,6 @@ void describe(device::Device& device, int64_t since_ns, const std::vector<device
 
 using TimeBatch = Result<std::vector<device::Sample>> (device::Device::*)(const device::TimingRequest&);
 
-// A GPU that is kept busy by one isolated trial after the other reaches its power limit, as if they were not isolated.
-void rest(const device::Device& device, double busy_s, double duty_max) {
-  if (device.identity().kind == device::DeviceKind::kCpu || duty_max <= 0 || duty_max >= 1) return;
-  const double rest_s = std::min(busy_s * (1 / duty_max - 1), kRestMaxS);
-  std::this_thread::sleep_for(std::chrono::duration<double>(rest_s));
-}
-
 // The loop of both regimes. At most `batch_max` samples, or about `batch_us`, are queued at once.
 Result<Timing> take(device::Device& device, const Work& work, Regime regime, TimeBatch time_batch, int batch_max,
                     const Protocol& protocol, const std::atomic<bool>& stop) {
@@ -159,6 +146,18 @@ int64_t monotonic_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+int cold_launches(const Work& work) {
+  if (work.us >= kShortUs) return 1;
+  return static_cast<int>(std::clamp(kShortSampleUs / std::max(work.us, 0.01), static_cast<double>(kShortLaunchesMin),
+                                     static_cast<double>(kShortLaunchesMax)));
+}
+
+void rest(const device::Device& device, double busy_s, double duty_max) {
+  if (device.identity().kind == device::DeviceKind::kCpu || duty_max <= 0 || duty_max >= 1) return;
+  const double rest_s = std::min(busy_s * (1 / duty_max - 1), kRestMaxS);
+  std::this_thread::sleep_for(std::chrono::duration<double>(rest_s));
 }
 
 bool held_down(const device::Telemetry& telemetry, double more_than_frac) {

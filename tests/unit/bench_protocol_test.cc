@@ -6,6 +6,7 @@
 #include <numeric>
 #include <thread>
 
+#include "bench/case_rows.h"
 #include "bench/fit.h"
 #include "bench/protocol.h"
 #include "bench/stop_rule.h"
@@ -260,6 +261,27 @@ TEST_F(BenchProtocol, AGpuRestsBetweenIsolatedTrials) {
   const CaseResult result = run();
   EXPECT_GT(busy_s, 0);
   EXPECT_GT(result.phases.timing_s, 2.9 * busy_s);
+}
+
+// Each regime has its own fastest, and its rows say which.
+TEST_F(BenchProtocol, IsolatedAnotherCandidateMayBeTheFastest) {
+  g_op.ways = {{"loop", CheckStatus::kMistrusted}, {"alone"}};
+  device_.script = [](const std::string& backend, bool cold, int64_t) {
+    return Sample{backend == "loop" ? 100.0 : cold ? 90.0 : 110.0, 1500, 0};
+  };
+  const CaseResult result = run();
+  EXPECT_EQ(result.backend, "loop");
+  EXPECT_EQ(of(result, Regime::kSustained).backend, "loop");
+  EXPECT_EQ(of(result, Regime::kSustained).check.status, CheckStatus::kMistrusted);
+  const Timing& cold = of(result, Regime::kCold);
+  EXPECT_EQ(cold.backend, "alone");
+  EXPECT_EQ(cold.check.status, CheckStatus::kPassed);
+  EXPECT_DOUBLE_EQ(cold.summary.median, 90);
+  EXPECT_NEAR(cold.gap_to_first_frac, 100.0 / 90 - 1, 1e-9);
+  const std::vector<CaseRecord> records = records_of(result, {});
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_EQ(records[0].row.backend, "alone");
+  EXPECT_EQ(records[1].row.backend, "loop");
 }
 
 TEST_F(BenchProtocol, TheGapIsKnownWhereTheFirstIsFarBehind) {
