@@ -14,17 +14,21 @@ constexpr int64_t kReservedPart = 16;  // of what is free, on small devices
 
 constexpr int kHalvings = 40;
 
+// What is advised must be taken by the kernels too, which want whole packs and tiles of the larger axes.
+constexpr int64_t kTile = 64, kTiledFrom = 256;
+int64_t in_tiles(int64_t value) { return value < kTiledFrom ? value : value / kTile * kTile; }
+
 void set_axis(device::OpParams& params, std::string_view axis, int64_t value) {
   for (auto& [name, now] : params.axes)
     if (name == axis) now = value;
 }
 
-// All axes made smaller by one factor, until it fits: " --m 54772 --n 54772".
+// All axes made smaller by one factor, until it fits: " --m 54720 --n 54720".
 std::string fitting_axes(const device::Operation& operation, const device::OpParams& params, int64_t bytes) {
   const auto scaled = [&](double factor) {
     device::OpParams smaller = params;
     for (auto& [name, value] : smaller.axes)
-      value = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(value) * factor));
+      value = in_tiles(std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(value) * factor)));
     return smaller;
   };
   double low = 0, high = 1;
@@ -84,10 +88,10 @@ std::optional<std::string> does_not_fit(const device::Device& device, const devi
                                  format_bytes(static_cast<double>(device.identity().memory_bytes)));
   const std::string_view first = growing_axis(operation, params);
   if (const std::optional<int64_t> fits = largest_fitting(operation, params, first, available))
-    return text + fmt::format("; the largest {} that fits: {}", option_of(first), *fits);
+    return text + fmt::format("; the largest {} that fits: {}", option_of(first), in_tiles(*fits));
   for (const device::Axis& axis : operation.axes) {
     if (const std::optional<int64_t> fits = largest_fitting(operation, params, axis.name, available))
-      return text + fmt::format("; the largest {} that fits: {}", option_of(axis.name), *fits);
+      return text + fmt::format("; the largest {} that fits: {}", option_of(axis.name), in_tiles(*fits));
   }
   return text + "; it fits with" + fitting_axes(operation, params, available);
 }

@@ -39,7 +39,7 @@ Result<RunOutcome> run_cases(device::Device& device, const std::vector<CasePlan>
                              const Ceilings& ceilings, const std::vector<CaseRecord>& earlier,
                              const std::atomic<bool>& stop, const RunHooks& hooks);
 
-// What one case takes by its budgets.
-double budget_s(const Protocol& protocol);
+// What one case takes by its budgets, on the average.
+double budget_s(const Protocol& protocol, device::DeviceKind kind);
 
 }  // namespace llmprof::bench

@@ -184,9 +184,9 @@ void say_choices(const Options& options, const std::vector<bench::CasePlan>& pla
   }
 }
 
-void say_before(const Options& options, size_t cases, const bench::Protocol& protocol) {
+void say_before(const Options& options, size_t cases, const bench::Protocol& protocol, device::DeviceKind kind) {
   if (options.output.quiet) return;
-  const double expected_s = bench::budget_s(protocol) * static_cast<double>(cases);
+  const double expected_s = bench::budget_s(protocol, kind) * static_cast<double>(cases);
   if (expected_s > kSaidBeforeS)
     std::fprintf(stderr, "llmprof: %zu cases, about %.0f min\n", cases, std::max(1.0, expected_s / 60));
 }
@@ -292,7 +292,7 @@ Result<Run> measure(const Options& options, device::Device& device, const bench:
   say_choices(options, plans);
   LLMPROF_ASSIGN(const std::vector<bench::CaseRecord> earlier, earlier_records(options, run.results.facts));
   const bench::Ceilings ceilings = ceilings_for(device.identity(), options.output.quiet);
-  say_before(options, plans.size(), protocol);
+  say_before(options, plans.size(), protocol, device.identity().kind);
   LLMPROF_ASSIGN(const std::string busy, refuse_if_busy(device, options.device.busy_ok, options.output.quiet));
   std::optional<bench::Journal> journal;
   if (options.json_file()) {

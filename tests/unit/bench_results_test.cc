@@ -199,7 +199,7 @@ TEST_F(BenchRun, TimeLeftComesFromBudgetsAndThenFromTheCases) {
   hooks_.begin = [&](const RunProgress& at) { left.push_back(at.left_s); };
   run(plans({1, 2, 4}));
   ASSERT_EQ(left.size(), 3U);
-  EXPECT_NEAR(left[0], 3 * budget_s(fast_protocol()), 1e-9);
+  EXPECT_NEAR(left[0], 3 * budget_s(fast_protocol(), device::DeviceKind::kCuda), 1e-9);
   EXPECT_LT(left[2], left[0]) << "milliseconds each";
 }
 
