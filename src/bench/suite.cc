@@ -46,6 +46,7 @@ constexpr SuiteRow kSuite[] = {
     {"gemm - bf16 m=512 n=128256 k=4096", kGpu},
     {"gemm - bf16 m=4096 n=128256 k=4096", kGpu},
     {"gemm - fp8 m=4096 n=4096 k=4096", kGpu},
+    {"gemm - fp4 m=4096 n=4096 k=4096", kGpu},
     {"gemm - int8 m=4096 n=4096 k=4096", kGpu},
     {"gemm bias_gelu bf16 m=4096 n=16384 k=4096", kGpu},
     {"gemm residual bf16 m=512 n=4096 k=4096", kGpu},

@@ -105,6 +105,12 @@ float from_fp8(uint8_t bits) {
   return (bits & 0x80U) != 0 ? -value : value;
 }
 
+float from_fp4(uint8_t bits) {
+  constexpr std::array<float, 8> kMagnitudes = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
+  const float value = kMagnitudes[bits & 7U];
+  return (bits & 8U) != 0 ? -value : value;
+}
+
 bool has_elements(DType dtype) {
   switch (dtype) {
     case DType::kFp64:
@@ -113,6 +119,7 @@ bool has_elements(DType dtype) {
     case DType::kFp16:
     case DType::kBf16:
     case DType::kFp8:
+    case DType::kFp4:
     case DType::kInt8:
     case DType::kInt32:
       return true;
@@ -120,6 +127,15 @@ bool has_elements(DType dtype) {
       return false;
   }
 }
+
+namespace {
+
+float half_byte(const void* data, size_t index) {
+  const uint8_t two = read_at<uint8_t>(data, index / 2);
+  return from_fp4(static_cast<uint8_t>(index % 2 == 0 ? two & 0xfU : two >> 4U));
+}
+
+}  // namespace
 
 double element_at(DType dtype, const void* data, size_t index) {
   switch (dtype) {
@@ -134,6 +150,8 @@ double element_at(DType dtype, const void* data, size_t index) {
       return static_cast<double>(from_bf16(read_at<uint16_t>(data, index)));
     case DType::kFp8:
       return static_cast<double>(from_fp8(read_at<uint8_t>(data, index)));
+    case DType::kFp4:
+      return static_cast<double>(half_byte(data, index));
     case DType::kInt8:
       return read_at<int8_t>(data, index);
     case DType::kInt32:
@@ -161,6 +179,8 @@ void elements_to_double(DType dtype, const void* data, std::span<double> out) {
       const std::array<float, 0x100>& table = table_of<0x100, uint8_t, from_fp8>();
       return each([&](size_t i) { return table[read_at<uint8_t>(data, i)]; });
     }
+    case DType::kFp4:
+      return each([&](size_t i) { return half_byte(data, i); });
     default:
       return each([&](size_t i) { return element_at(dtype, data, i); });
   }

@@ -17,8 +17,11 @@ uint8_t to_fp8(float value);
 float from_bf16(uint16_t bits);
 float from_fp16(uint16_t bits);
 float from_fp8(uint8_t bits);
+// e2m1, in the low four bits: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives. Two lie in a byte, the first in its low
+// half.
+float from_fp4(uint8_t bits);
 
-// fp64, fp32, tf32, fp16, bf16, fp8, int8, int32.
+// fp64, fp32, tf32, fp16, bf16, fp8, fp4, int8, int32.
 bool has_elements(DType dtype);
 // Of a type that has_elements. `data` need not be aligned.
 double element_at(DType dtype, const void* data, size_t index);

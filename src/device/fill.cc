@@ -33,6 +33,7 @@ void fill_uniform_elements(const Fill& fill, uint64_t first, size_t count, void*
     case DType::kFp8:
       return each<uint8_t>(fill, first, count, out, [](uint64_t hash) { return to_fp8(448 * fill_uniform(hash)); });
     case DType::kInt8:
+    case DType::kFp4:
       return each<uint8_t>(fill, first, count, out, [](uint64_t hash) { return static_cast<uint8_t>(hash >> 56); });
     default:
       return;
@@ -58,10 +59,12 @@ Status check_fill(const Fill& fill) {
   return {};
 }
 
+size_t fill_unit_bytes(DType dtype) { return dtype == DType::kFp4 ? 1 : static_cast<size_t>(dtype_bytes(dtype)); }
+
 void fill_elements(const Fill& fill, uint64_t first, size_t count, void* out) {
   switch (fill.kind) {
     case Fill::Kind::kPoison:
-      std::memset(out, 0xff, count * static_cast<size_t>(dtype_bytes(fill.dtype)));
+      std::memset(out, 0xff, count * fill_unit_bytes(fill.dtype));
       return;
     case Fill::Kind::kIndex:
       return each<int32_t>(fill, first, count, out, [&](uint64_t hash) { return fill_index(hash, fill.below); });

@@ -11,6 +11,7 @@
 //   fp8 (e4m3)        448 * u rounded to nearest, ties to even: the whole range
 //   fp64              double(int64(hash >> 11) - 2^52) * 2^-52: multiples of 2^-52 in [-1, 1), exact
 //   int8              the top eight bits of the hash as a signed number: the whole range
+//   fp4 (e2m1)        the top eight bits of the hash, i being the index of the byte: two elements of the whole range
 // kIndex              int32((hash >> 32) * below >> 32), in [0, below)
 // kPoison             all bits set
 #pragma once
@@ -45,7 +46,9 @@ constexpr int32_t fill_index(uint64_t hash, int64_t below) {
 
 // Error: a kind and type that have no numbers here, kIndex of anything but int32 or with `below` outside [1, 2^31).
 Status check_fill(const Fill& fill);
-// Elements [first, first + count) of a buffer filled with `fill`, which check_fill accepts, written to `out`.
+// What one hash makes: an element, of fp4 two.
+size_t fill_unit_bytes(DType dtype);
+// Units [first, first + count) of a buffer filled with `fill`, which check_fill accepts, written to `out`.
 void fill_elements(const Fill& fill, uint64_t first, size_t count, void* out);
 
 }  // namespace llmprof::device

@@ -69,10 +69,15 @@ Product gemm_grouped_product(const OpParams& params) {
   return product_of(params, std::move(first_row));
 }
 
+namespace {
+constexpr double kFp4FactorBytes = 1.0 / 16;  // of an element: an e4m3 factor for 16
+}  // namespace
+
 Cost product_cost(const Product& product) {
   const double rows = static_cast<double>(product.rows()), n = static_cast<double>(product.n),
                k = static_cast<double>(product.k);
-  const double in_bytes = dtype_bytes(product.dtype), out_bytes = dtype_bytes(product.out_dtype);
+  const double in_bytes = dtype_bytes(product.dtype) + (product.dtype == DType::kFp4 ? kFp4FactorBytes : 0),
+               out_bytes = dtype_bytes(product.out_dtype);
   double weights = 0;
   for (int64_t g = 0; g < product.groups(); ++g) weights += product.rows_of(g) > 0 ? n * k : 0;
   Cost cost;

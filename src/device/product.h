@@ -3,7 +3,7 @@
 // judged by (derive/work_formulas.h), so that a kernel is held to the same measure here and there.
 //
 //   gemm          axes m, n, k; variants plain, bias, bias_gelu, residual. 2 m n k FLOPs; reads m k + n k elements,
-//                 a bias of n, a residual of m n; writes m n
+//                 a bias of n, a residual of m n; writes m n. An element of fp4 has 1/16 byte of its block's factor
 //   gemm_batched  axes batch, m, n, k: `batch` times that
 //   gemm_w8a8     axes m, n, k: int8 or fp8 with an fp32 scale per row of the activations and of the weights, to bf16
 //   gemm_grouped  axes rows, groups, n, k; variants even, skewed. 2 rows n k FLOPs; weights of every group that has

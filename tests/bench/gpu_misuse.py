@@ -68,8 +68,11 @@ def main():
         expect("what does not fit is refused with what would", rows[0]["status"] == "out-of-memory" and
                "fits" in rows[0]["note"] and "m" in rows[0]["note"], err, rows)
 
-        code, out, err = bench.run("gemm", "--device", "cuda:0", "--dtype", "fp4")
-        expect("a type that is not offered is told with those that are", code == 2 and "fp4" in err and "bf16" in err, err)
+        code, out, err = bench.run("gemm", "--device", "cuda:0", "--dtype", "int32")
+        expect("a type that is not offered is told with those that are", code == 2 and "int32" in err and "bf16" in err, err)
+        _, rows, err = one_case(bench, "--m", "64", "--n", "64", "--k", "64", "--dtype", "fp4")
+        expect("a type that this chip does not multiply is told with the chip that does",
+               rows[0]["status"] == "unsupported" and "come with 10.0" in rows[0]["note"], rows)
         _, rows, err = one_case(bench, "--m", "24", "--n", "16", "--k", "16", "--dtype", "fp8")
         expect("a shape that the type cannot have is told", rows[0]["status"] == "unsupported" and
                "multiples of 16" in rows[0]["note"], err, rows)

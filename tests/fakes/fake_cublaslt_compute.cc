@@ -51,6 +51,8 @@ DType type_of(int type) {
       return DType::kInt32;
     case cublas::kR8FE4M3:
       return DType::kFp8;
+    case cublas::kR4FE2M1:
+      return DType::kFp4;
     default:
       return DType::kFp32;
   }
@@ -102,9 +104,18 @@ struct Product {
   // What a row or column is multiplied by, beside one factor for all.
   double scale_of(int attribute, int mode, uint64_t index) const {
     const float* factor = desc.get<const float*>(attribute, nullptr);
-    if (factor == nullptr) return 1;
+    if (factor == nullptr || desc.get<int32_t>(mode, 0) == cublas::kScaleVec16Ue4m3) return 1;
     return static_cast<double>(desc.get<int32_t>(mode, cublas::kScaleScalar) == cublas::kScaleOuterVec ? factor[index]
                                                                                                        : *factor);
+  }
+
+  // Of 16 elements along the depth. Factors lie in tiles of 128 rows by 4: (row % 32, row / 32 % 4, factor % 4).
+  double block_scale(int attribute, int mode, uint64_t row, uint64_t k, uint64_t depth) const {
+    if (desc.get<int32_t>(mode, 0) != cublas::kScaleVec16Ue4m3) return 1;
+    const uint64_t factor = k / 16, tiles = (depth + 63) / 64;
+    const uint64_t tile = row / 128 * tiles + factor / 4;
+    const uint64_t at = tile * 512 + row % 32 * 16 + row / 32 % 4 * 4 + factor % 4;
+    return static_cast<double>(device::from_fp8(desc.get<const uint8_t*>(attribute, nullptr)[at]));
   }
 
   void run_one(const void* a_data, const void* b_data, const void* c_data, void* d_data) const {
@@ -124,7 +135,10 @@ struct Product {
       for (uint64_t row = 0; row < d.rows; ++row) {
         double sum = 0;
         for (uint64_t k = 0; k < depth; ++k)
-          sum += at(a, a_data, a_transposed, row, k) * at(b, b_data, b_transposed, k, col);
+          sum += at(a, a_data, a_transposed, row, k) *
+                 block_scale(kMatmulAScale, cublas::kMatmulAScaleMode, row, k, depth) *
+                 at(b, b_data, b_transposed, k, col) *
+                 block_scale(kMatmulBScale, cublas::kMatmulBScaleMode, col, k, depth);
         sum *= scale_of(kMatmulAScale, cublas::kMatmulAScaleMode, row) *
                scale_of(kMatmulBScale, cublas::kMatmulBScaleMode, col);
         if (adds_c) sum += device::element_at(type_of(d.type), c_data, col * static_cast<uint64_t>(d.ld) + row);

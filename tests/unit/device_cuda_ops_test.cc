@@ -220,6 +220,12 @@ TEST_F(DeviceCudaOps, SaysWhatAChipDoesNotHave) {
   EXPECT_EQ(gemm_unsupported(h200, fp8), std::nullopt);
   EXPECT_TRUE(gemm_unsupported(h200, params_of({{"m", 16}, {"n", 17}, {"k", 16}}, DType::kFp8)).has_value());
   EXPECT_EQ(registers_unsupported(h200, fp8), std::nullopt);
+  const OpParams fp4 = params_of({{"m", 16}, {"n", 32}, {"k", 64}}, DType::kFp4);
+  EXPECT_TRUE(holds(gemm_unsupported(h200, fp4).value_or(""), "has no fp4 matrix units; they come with 10.0"));
+  DeviceIdentity b200 = a100;
+  b200.cc_major = 10;
+  EXPECT_EQ(gemm_unsupported(b200, fp4), std::nullopt);
+  EXPECT_TRUE(gemm_unsupported(b200, params_of({{"m", 16}, {"n", 32}, {"k", 48}}, DType::kFp4)).has_value());
   DeviceIdentity v100 = a100;
   v100.cc_major = 7;
   EXPECT_TRUE(gemm_unsupported(v100, params_of({}, DType::kBf16)).has_value());

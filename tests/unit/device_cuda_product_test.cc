@@ -1,6 +1,7 @@
 // The GEMM family and what routes tokens to it on a GPU, by stand-ins for cuBLASLt and cuBLAS that compute.
 #include <array>
 
+#include "device/cuda/ops/lt_product.h"
 #include "device/cuda/ops/ops.h"
 #include "device/product.h"
 #include "device_cuda_support.h"
@@ -45,6 +46,24 @@ TEST_F(DeviceCudaProducts, ScalesByTheLibraryOrByAKernel) {
   Result<std::unique_ptr<PreparedOp>> op = prepare_gemm_w8a8(*device_, params(DType::kInt8));
   ASSERT_TRUE(op);
   EXPECT_EQ((*op)->candidates()[0].backend, libraries[0]);
+}
+
+TEST_F(DeviceCudaProducts, Fp4InBlocks) {
+  script_->cc_major = 10;
+  script_->cublaslt_version = 120905;
+  open();
+  // Rows beyond one tile of factors, and a last tile that is not full.
+  EXPECT_EQ(all_pass(prepare_gemm, params_of({{"m", 136}, {"n", 160}, {"k", 96}}, DType::kFp4)), 3U);
+  EXPECT_EQ(block_scale_bytes(136, 96), 256U * 8);
+  EXPECT_EQ(block_scale_bytes(128, 64), 128U * 4);
+}
+
+TEST_F(DeviceCudaProducts, Fp4NeedsALibraryThatHasIt) {
+  script_->cc_major = 10;
+  script_->cublaslt_version = 120600;
+  open();
+  EXPECT_TRUE(holds(refused(prepare_gemm, params_of({{"m", 16}, {"n", 32}, {"k", 64}}, DType::kFp4)),
+                    "fp4 products need cuBLASLt 12.8"));
 }
 
 TEST_F(DeviceCudaProducts, OlderLibrariesDoNotScaleRows) {

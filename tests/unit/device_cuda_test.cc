@@ -105,8 +105,8 @@ TEST_F(DeviceCuda, FillsAreTheNumbersOfEveryDevice) {
   CudaDevice& device = open();
   constexpr size_t kCount = 70001;
   for (const DType dtype :
-       {DType::kFp64, DType::kFp32, DType::kTf32, DType::kBf16, DType::kFp16, DType::kFp8, DType::kInt8}) {
-    const size_t bytes = kCount * static_cast<size_t>(dtype_bytes(dtype));
+       {DType::kFp64, DType::kFp32, DType::kTf32, DType::kBf16, DType::kFp16, DType::kFp8, DType::kFp4, DType::kInt8}) {
+    const size_t bytes = kCount * fill_unit_bytes(dtype);
     const Result<std::unique_ptr<Buffer>> buffer = device.allocate(bytes);
     ASSERT_TRUE(buffer);
     Fill fill;

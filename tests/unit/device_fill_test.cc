@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <vector>
 
 #include "device/elements.h"
@@ -22,9 +23,10 @@ TEST(Fill, HashIsSplitmix) {
 TEST(Fill, AnyPieceIsTheSame) {
   Fill fill;
   fill.seed = 42;
-  for (const DType dtype : {DType::kFp64, DType::kFp32, DType::kBf16, DType::kFp16, DType::kFp8, DType::kInt8}) {
+  for (const DType dtype :
+       {DType::kFp64, DType::kFp32, DType::kBf16, DType::kFp16, DType::kFp8, DType::kFp4, DType::kInt8}) {
     fill.dtype = dtype;
-    const auto bytes = static_cast<size_t>(dtype_bytes(dtype));
+    const size_t bytes = fill_unit_bytes(dtype);
     std::vector<char> whole(1000 * bytes), piece(10 * bytes);
     fill_elements(fill, 0, 1000, whole.data());
     fill_elements(fill, 500, 10, piece.data());
@@ -46,6 +48,28 @@ TEST(Fill, UniformIsSpreadOverItsRange) {
   // Four standard errors of the mean of 1e5 draws are 0.0073, of the mean square 0.0038.
   EXPECT_NEAR(sum / 1e5, 0, 0.0073);
   EXPECT_NEAR(squares / 1e5, 1.0 / 3, 0.0038);
+}
+
+// Each of the sixteen codes as often as the others, in both halves of a byte.
+TEST(Fill, Fp4IsTheWholeRange) {
+  Fill fill;
+  fill.dtype = DType::kFp4;
+  constexpr size_t kBytes = 80'000;
+  std::vector<uint8_t> bytes(kBytes);
+  fill_elements(fill, 0, kBytes, bytes.data());
+  std::vector<double> values(2 * kBytes);
+  elements_to_double(DType::kFp4, bytes.data(), values);
+  std::map<double, int> low, high;
+  for (size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(values[i], element_at(DType::kFp4, bytes.data(), i));
+    ++(i % 2 == 0 ? low : high)[values[i]];
+  }
+  // 5,000 of each code, 10,000 of zero, which has two; four standard deviations are 270 and 380.
+  for (const std::map<double, int>& seen : {low, high}) {
+    ASSERT_EQ(seen.size(), 15U);
+    for (const auto& [value, count] : seen) EXPECT_NEAR(count, value == 0 ? 10'000 : 5'000, 400) << value;
+    EXPECT_EQ(seen.begin()->first, -6);
+  }
 }
 
 TEST(Fill, SeedsDiffer) {

@@ -32,6 +32,8 @@ TEST(Product, CostOfALinearLayer) {
   EXPECT_EQ(cost_of(DType::kInt8).read_bytes, 229'376.0 + 58'720'256.0);
   EXPECT_EQ(cost_of(DType::kInt8).write_bytes, 262'144.0);
   EXPECT_EQ(cost_of(DType::kFp8).write_bytes, 131'072.0);
+  EXPECT_EQ(cost_of(DType::kFp4).write_bytes, 131'072.0);
+  EXPECT_DOUBLE_EQ(cost_of(DType::kFp4).read_bytes, 0.5625 * cost_of(DType::kFp8).read_bytes) << "as NVFP4 is stored";
   EXPECT_EQ(cost_of(DType::kTf32).bytes(), cost_of(DType::kFp32).bytes());
   // A bias is a vector, a residual a matrix; neither counts as FLOPs.
   EXPECT_EQ(cost_of(DType::kBf16, "bias_gelu").read_bytes, plain.read_bytes + 2 * 4096);

@@ -20,7 +20,7 @@ constexpr std::array kGemmAxes = {Axis{"m", 4096, "rows of the activations: toke
                                   Axis{"n", 4096, "rows of the weights: outputs"},
                                   Axis{"k", 4096, "columns of both: inputs"}};
 constexpr std::array kGemmTypes = {DType::kBf16, DType::kFp32, DType::kTf32, DType::kFp16,
-                                   DType::kFp64, DType::kFp8,  DType::kInt8};
+                                   DType::kFp64, DType::kFp8,  DType::kFp4,  DType::kInt8};
 constexpr std::array<std::string_view, 4> kGemmVariants = {"plain", "bias", "bias_gelu", "residual"};
 constexpr std::array kBatchedAxes = {Axis{"batch", 32, "products"}, Axis{"m", 512, "rows of each"},
                                      Axis{"n", 512, "outputs of each"}, Axis{"k", 128, "inputs of each"}};

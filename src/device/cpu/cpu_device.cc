@@ -138,7 +138,7 @@ Status CpuDevice::fill(const Buffer& buffer, const Fill& fill) {
     });
     return {};
   }
-  const auto size = static_cast<size_t>(dtype_bytes(fill.dtype));
+  const size_t size = fill_unit_bytes(fill.dtype);
   team_.run([&](int thread) {
     const auto [first, last] = share_of(buffer.bytes() / size, 4096, thread, team_.threads());
     fill_elements(fill, first, last - first, static_cast<char*>(buffer.address()) + first * size);

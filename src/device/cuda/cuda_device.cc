@@ -41,7 +41,8 @@ const char* fill_kernel_name(const Fill& fill) {
     case DType::kFp8:
       return "fill_fp8";
     case DType::kInt8:
-      return "fill_int8";
+    case DType::kFp4:
+      return "fill_int8";  // of fp4 a byte of two
     default:
       return "fill_fp32";
   }
@@ -155,7 +156,7 @@ Status CudaDevice::check_guards(const Buffer& buffer) {
 }
 
 Status CudaDevice::fill_by_host(const Buffer& buffer, const Fill& fill, size_t count) {
-  const size_t element = static_cast<size_t>(dtype_bytes(fill.dtype));
+  const size_t element = fill_unit_bytes(fill.dtype);
   const size_t chunk = kHostChunk / element;
   std::vector<char> numbers(std::min(count, chunk) * element);
   for (size_t first = 0; first < count; first += chunk) {
@@ -171,7 +172,7 @@ Status CudaDevice::fill(const Buffer& buffer, const Fill& fill) {
   if (fill.kind == Fill::Kind::kPoison)
     return context_->check(context_->api().set_d8(pointer_of(buffer), 0xff, buffer.bytes(), context_->stream()),
                            "poisoning a buffer");
-  const size_t count = buffer.bytes() / static_cast<size_t>(dtype_bytes(fill.dtype));
+  const size_t count = buffer.bytes() / fill_unit_bytes(fill.dtype);
   if (count == 0) return {};
   const Result<Kernel> kernel = context_->kernel({"fill.cu", {}}, fill_kernel_name(fill));
   if (!kernel) return context_->lost() ? tl::unexpected<Error>(kernel.error()) : fill_by_host(buffer, fill, count);

@@ -40,6 +40,7 @@ Rounding rounding_of(DType compute, DType out) {
       rounding.input = 6 * 0x1p-11;
       break;
     case DType::kFp8:
+    case DType::kFp4:
       rounding.sum = 0x1p-14;
       break;
     case DType::kInt8:
@@ -83,6 +84,7 @@ double rel_l2_limit(DType compute) {
     case DType::kBf16:
       return 1e-2;
     case DType::kFp8:
+    case DType::kFp4:
       return 3e-2;
     default:
       return 0;

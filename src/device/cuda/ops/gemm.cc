@@ -27,6 +27,7 @@ constexpr size_t kScreenedMin = 4;
 constexpr double kHopeless = 1.3;
 // The first cuBLASLt that scales rows and columns of fp8 products.
 constexpr size_t kVectorScalesVersion = 120900;
+constexpr size_t kBlockScalesVersion = 120800;  // and those of blocks, of fp4
 constexpr unsigned kScaleThreads = 256;
 constexpr int64_t kScalePack = 8;  // outputs of one thread
 
@@ -151,6 +152,12 @@ class LtOp : public ProductOp {
       shape.scales = LtScales::kOne;
       shape.w_scale = shape.a_scale = scale_buffer_->address();
     }
+    if (product_.dtype == DType::kFp4) {
+      LLMPROF_CHECK(make_block_scales());
+      shape.scales = LtScales::kBlocks;
+      shape.w_scale = w_blocks_->address();
+      shape.a_scale = a_blocks_->address();
+    }
     LLMPROF_CHECK(add_algorithms(shape, ""));
     // Faster, and what fp8 inference usually runs.
     if (product_.dtype == DType::kFp8) {
@@ -177,6 +184,21 @@ class LtOp : public ProductOp {
     scale_ = 1.0F / 448.0F;
     LLMPROF_ASSIGN(scale_buffer_, device_.allocate(256));
     return device_.upload(*scale_buffer_, 0, &scale_, sizeof scale_);
+  }
+
+  // All factors are 0.5, so that the order of the tiles does not matter; the product is a quarter.
+  Status make_block_scales() {
+    if (lt_->library.version < kBlockScalesVersion)
+      return fail(fmt::format("fp4 products need cuBLASLt 12.8, found {}", lt_->library.about.version), {},
+                  "install a newer PyTorch or CUDA toolkit", ExitCode::kUsage);
+    constexpr uint8_t kHalf = 0x30;  // e4m3
+    scale_ = 0.5F;
+    for (const auto& [buffer, rows] : {std::pair(&w_blocks_, product_.n), std::pair(&a_blocks_, product_.rows())}) {
+      const std::vector<uint8_t> factors(block_scale_bytes(rows, product_.k), kHalf);
+      LLMPROF_ASSIGN(*buffer, device_.allocate(factors.size()));
+      LLMPROF_CHECK(device_.upload(**buffer, 0, factors.data(), factors.size()));
+    }
+    return {};
   }
 
   Status add_algorithms(const LtShape& shape, std::string_view how) {
@@ -223,7 +245,7 @@ class LtOp : public ProductOp {
     return {};
   }
 
-  std::unique_ptr<Buffer> scale_buffer_, sums_;
+  std::unique_ptr<Buffer> scale_buffer_, sums_, w_blocks_, a_blocks_;
 };
 
 // Groups with rows of their own: by cuBLAS in one call, and one product after the other.
@@ -381,7 +403,8 @@ std::optional<std::string> gemm_unsupported(const DeviceIdentity& device, const 
     case DType::kFp16:
       return std::nullopt;
     case DType::kFp4:
-      return cc < 100 ? lacks("fp4", "10.0") : std::string("fp4 products with block scales are not measured");
+      if (cc < 100) return lacks("fp4", "10.0");
+      return not_multiple({"n", "k"}, 32);
     default:
       return fmt::format("products of {} are not measured on a GPU", dtype_name(params.dtype));
   }
@@ -389,7 +412,8 @@ std::optional<std::string> gemm_unsupported(const DeviceIdentity& device, const 
 
 std::optional<std::string> gemm_epilogue_unsupported(const OpParams& params) {
   if (params.variant == "plain" || params.dtype == DType::kBf16 || params.dtype == DType::kFp16) return std::nullopt;
-  if (params.variant == "residual" && params.dtype != DType::kInt8 && params.dtype != DType::kFp8) return std::nullopt;
+  const bool narrow = params.dtype == DType::kInt8 || params.dtype == DType::kFp8 || params.dtype == DType::kFp4;
+  if (params.variant == "residual" && !narrow) return std::nullopt;
   return fmt::format("{} of {} products is not measured on a GPU; of bf16 and fp16 it is", params.variant,
                      dtype_name(params.dtype));
 }

@@ -22,6 +22,8 @@ std::optional<int> data_type(DType dtype) {
       return cublas::kR16BF;
     case DType::kFp8:
       return cublas::kR8FE4M3;
+    case DType::kFp4:
+      return cublas::kR4FE2M1;
     case DType::kInt8:
       return cublas::kR8I;
     case DType::kInt32:
@@ -72,6 +74,11 @@ constexpr Factors kFactors;
 
 }  // namespace
 
+size_t block_scale_bytes(int64_t rows, int64_t k) {
+  const int64_t factors = (k + 15) / 16;
+  return static_cast<size_t>((rows + 127) / 128 * 128 * ((factors + 3) / 4 * 4));
+}
+
 template <class T>
 Status LtProduct::set(int attribute, T value) {
   return lt_check(lt_.library.api.desc_set(desc_, attribute, &value, sizeof value), "describing the product");
@@ -121,9 +128,10 @@ Status LtProduct::describe() {
     LLMPROF_CHECK(set<const void*>(lt::kMatmulAScale, shape_.w_scale));
     LLMPROF_CHECK(set<const void*>(lt::kMatmulBScale, shape_.a_scale));
   }
-  if (shape_.scales == LtScales::kVectors) {
-    LLMPROF_CHECK(set<int32_t>(cublas::kMatmulAScaleMode, cublas::kScaleOuterVec));
-    LLMPROF_CHECK(set<int32_t>(cublas::kMatmulBScaleMode, cublas::kScaleOuterVec));
+  if (shape_.scales == LtScales::kVectors || shape_.scales == LtScales::kBlocks) {
+    const int mode = shape_.scales == LtScales::kVectors ? cublas::kScaleOuterVec : cublas::kScaleVec16Ue4m3;
+    LLMPROF_CHECK(set<int32_t>(cublas::kMatmulAScaleMode, mode));
+    LLMPROF_CHECK(set<int32_t>(cublas::kMatmulBScaleMode, mode));
   }
   if (shape_.dtype == DType::kFp8) LLMPROF_CHECK(set<int8_t>(lt::kMatmulFastAccum, shape_.fast_accumulation ? 1 : 0));
   LLMPROF_CHECK(layout(w_, *in, shape_.k, shape_.n, "weights"));

@@ -12,7 +12,8 @@
 
 namespace llmprof::device::cuda {
 
-enum class LtScales : uint8_t { kNone, kOne, kVectors };
+// kBlocks: an e4m3 factor for 16 elements along k, in the tiles that the matrix units want (block_scale_bytes).
+enum class LtScales : uint8_t { kNone, kOne, kVectors, kBlocks };
 
 struct LtShape {
   int64_t m = 0, n = 0, k = 0;
@@ -21,11 +22,14 @@ struct LtShape {
   const void* bias = nullptr;  // [n] of out_dtype
   bool gelu = false;           // by tanh; with a bias only
   bool residual = false;       // out is added to what run() is given
-  // fp32 of the device: one number each, or a vector each ([n] of the weights, [m] of the activations).
+  // Of the device. fp32: one number each, or a vector each ([n] of the weights, [m] of the activations); or blocks.
   LtScales scales = LtScales::kNone;
   const void *w_scale = nullptr, *a_scale = nullptr;
   bool fast_accumulation = false;  // of fp8: sums in fewer bits between promotions
 };
+
+// Factors of a [rows, k] operand with kBlocks: tiles of 128 rows by 4 factors, the last ones padded.
+size_t block_scale_bytes(int64_t rows, int64_t k);
 
 class LtProduct {
  public:
