@@ -122,6 +122,37 @@ constexpr const char* kLaunchName = "cudaLaunchKernel_v7000";
 constexpr const char* kDriverLaunchName = "cuLaunchKernel";
 constexpr const char* kCopyName = "cudaMemcpyAsync_v3020";
 constexpr uint32_t kNoiseCall = 17;  // cudaGetDevice: never worth a record
+constexpr uint32_t kDriverCopyCall = 279;
+constexpr const char* kDriverCopyName = "cuMemcpyHtoDAsync_v2";
+
+uint32_t copy(uint64_t bytes, uint64_t start_ns, uint64_t duration_ns, bool pageable, bool by_runtime) {
+  const uint64_t called = now();
+  pthread_mutex_lock(&lock);
+  const uint32_t correlation = next_correlation++;
+  pthread_mutex_unlock(&lock);
+  if (by_runtime) call_back(cupti::kDomainRuntime, kCopyCall, kCopyName, correlation, cupti::kApiEnter);
+  call_back(cupti::kDomainDriver, kDriverCopyCall, kDriverCopyName, correlation, cupti::kApiEnter);
+  pthread_mutex_lock(&lock);
+  if (kinds[cupti::kMemcpy]) {
+    cupti::MemcpyActivity record{};
+    record.kind = cupti::kMemcpy;
+    record.copy_kind = 1;
+    record.source_kind = pageable ? 1 : 2;
+    record.dest_kind = 3;
+    record.bytes = bytes;
+    record.start = start_ns;
+    record.end = start_ns + duration_ns;
+    record.context = 1;
+    record.stream = 7;
+    record.correlation = correlation;
+    append(record, kMemcpyBytes);
+  }
+  if (by_runtime) append_call(kCopyCall, correlation, called);
+  pthread_mutex_unlock(&lock);
+  call_back(cupti::kDomainDriver, kDriverCopyCall, kDriverCopyName, correlation, cupti::kApiExit);
+  if (by_runtime) call_back(cupti::kDomainRuntime, kCopyCall, kCopyName, correlation, cupti::kApiExit);
+  return correlation;
+}
 
 }  // namespace
 
@@ -162,30 +193,11 @@ EXPORT uint32_t fake_launch(const char* kernel, uint64_t start_ns, uint64_t dura
 }
 
 EXPORT uint32_t fake_copy(uint64_t bytes, uint64_t start_ns, uint64_t duration_ns, bool pageable) {
-  const uint64_t called = now();
-  pthread_mutex_lock(&lock);
-  const uint32_t correlation = next_correlation++;
-  pthread_mutex_unlock(&lock);
-  call_back(cupti::kDomainRuntime, kCopyCall, kCopyName, correlation, cupti::kApiEnter);
-  pthread_mutex_lock(&lock);
-  if (kinds[cupti::kMemcpy]) {
-    cupti::MemcpyActivity record{};
-    record.kind = cupti::kMemcpy;
-    record.copy_kind = 1;
-    record.source_kind = pageable ? 1 : 2;
-    record.dest_kind = 3;
-    record.bytes = bytes;
-    record.start = start_ns;
-    record.end = start_ns + duration_ns;
-    record.context = 1;
-    record.stream = 7;
-    record.correlation = correlation;
-    append(record, kMemcpyBytes);
-  }
-  append_call(kCopyCall, correlation, called);
-  pthread_mutex_unlock(&lock);
-  call_back(cupti::kDomainRuntime, kCopyCall, kCopyName, correlation, cupti::kApiExit);
-  return correlation;
+  return copy(bytes, start_ns, duration_ns, pageable, true);
+}
+
+EXPORT uint32_t fake_driver_copy(uint64_t bytes, uint64_t start_ns, uint64_t duration_ns) {
+  return copy(bytes, start_ns, duration_ns, false, false);
 }
 
 EXPORT void fake_capture(bool begins) {
@@ -287,7 +299,9 @@ EXPORT int cuptiActivityRegisterTimestampCallback(uint64_t (*function)()) {
 }
 EXPORT int cuptiGetCallbackName(uint32_t domain, uint32_t cbid, const char** name) {
   if (domain == cupti::kDomainDriver && cbid < 400) {
-    *name = cbid == kDriverLaunchCall ? kDriverLaunchName : "cuCtxGetCurrent";
+    *name = cbid == kDriverLaunchCall ? kDriverLaunchName
+            : cbid == kDriverCopyCall ? kDriverCopyName
+                                      : "cuCtxGetCurrent";
     return 0;
   }
   if (domain != cupti::kDomainRuntime || cbid >= 300) return 1;

@@ -10,8 +10,9 @@ extern "C" {
 // correlation id.
 uint32_t fake_launch(const char* kernel, uint64_t start_ns, uint64_t duration_ns, uint32_t stream, uint64_t graph_node);
 
-// A copy of `bytes` from host to device.
+// A copy of `bytes` from host to device, by the runtime (which calls the driver) or by the driver.
 uint32_t fake_copy(uint64_t bytes, uint64_t start_ns, uint64_t duration_ns, bool pageable);
+uint32_t fake_driver_copy(uint64_t bytes, uint64_t start_ns, uint64_t duration_ns);
 
 // A node is captured (original 0) or copied from another one; calls the subscriber's resource callback.
 void fake_graph_node(uint64_t node, uint64_t original);
