@@ -188,6 +188,28 @@ def watched_run_on_a_gpu_has_its_times(tool):
 
 
 @part
+def recorded_kernels_on_a_gpu_give_the_times_too(tool):
+    """With CUPTI's records of what the stand-in for the driver runs."""
+    cupti = {**tool.gpu(), "FAKE_CUDA_CUPTI": str(tool.stand_in.parent / "hooks/libcupti.so.13")}
+    for decode in ("graph", "eager"):
+        done = tool.run("run", "--gaps", "off", "--report", f"{decode}.json", "--json", "-o", decode, "--", tool.binary,
+                        "workload", "--size", "tiny", "--device", "cuda:0", "--decode", decode, "--json", env=cupti)
+        run, report = json.loads(done.stdout), json.loads((tool.folder / f"{decode}.json").read_text())
+        stages = stages_of(report)
+        for name, count in {"preprocess": 1, "vision encoder": 1, "vision projector": 1, "prefill": 1, "decode": 7}.items():
+            assert stages[name]["count"] == count and stages[name]["kernels"] >= count, (decode, stages[name])
+        # What preprocessing does on the GPU is its copy, and the copies of the prompt are no part of the projector.
+        assert stages["preprocess"]["kernels"] == 1 and stages["vision projector"]["kernels"] == 4, (decode, stages)
+        latency = report["latency"]
+        assert latency["ttft_ms"]["n"] == 1, latency
+        near(latency["ttft_ms"]["p50"], run["ttft_ms"], 0.01, "TTFT")
+        near(latency["tpot_ms"]["mean"], run["tpot_ms"], 0.01, "TPOT")
+        ms = sum(stage["ms"] for stage in run["stages"] if stage["stage"] in ("prefill", "decode"))
+        near(latency["output_tokens_per_s"], 8e3 / ms, 0.01, "tokens/s")
+        assert all(check["ok"] for check in report["conservation"]), report["conservation"]
+
+
+@part
 def demo_runs_on_a_gpu(tool):
     text = tool.run("demo", env={**tool.gpu(), "FAKE_CUDA_MEMORY_BYTES": "420000000"}).stdout
     live, rest = text.split("1 of 2", 1)
