@@ -3,7 +3,7 @@
 // Always holds after find_steps: every GPU activity has at most one step (gpu_links.step), the one whose host range
 // launched it; windows of one device do not overlap; Steps is sorted by start, and every step has GPU activity, or lies
 // where kernels were not recorded (Steps::missing, a range of the program then says when it ran), or is a stage of the
-// program before a prompt in which nothing was launched (host_stages.h).
+// program before a prompt in which nothing was launched (host_stages.h; its gpu_start_ns and gpu_end_ns are its end).
 //
 // Steps with missing kernels have a stage of their own, "NAME [not recorded]" or "NAME [whole graphs]", wherever others
 // of their name are complete, so that sums over a stage are sums over complete steps. "NAME [window edge]" are those of
