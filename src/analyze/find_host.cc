@@ -227,13 +227,15 @@ void find_allocator_churn(const FindingContext& finding) {
   }
 }
 
-// Live recordings without Python frames: the GPU waits before the first activity of a step, or outside every step, for
-// host code that is in no CUDA call.
+// Live recordings without Python frames: the GPU waits before the first activity of a step, outside every step, or in a
+// stage of the program that launches nothing, for host code that is in no CUDA call.
 void find_host_between_steps(const FindingContext& finding) {
   constexpr double kShareMin = 0.10;  // shorter pauses are what any scheduler needs
   const Trace& trace = finding.trace();
   const Gaps& gaps = trace.gaps;
+  const std::vector<StageGroup>& groups = finding.context.groups.stages;
   double within_ns = 0, outside_ns = 0, whole_ns = 0;
+  std::map<uint32_t, double> alone_ns;  // stages without GPU activity
   int64_t count = 0;
   for (const StageView& stage : finding.stages) {
     within_ns += static_cast<double>(stage.boundary_ns);
@@ -241,6 +243,13 @@ void find_host_between_steps(const FindingContext& finding) {
     count += stage.boundary_gaps;
   }
   for (Row g = 0; g < gaps.size(); ++g) {
+    const uint32_t stage = gaps.step[g] != kNoRow ? finding.context.groups.stage_of_step[gaps.step[g]] : UINT32_MAX;
+    if (gaps.cause[g] == IdleCause::kHostWork && stage != UINT32_MAX && groups[stage].gpu_ops == 0 &&
+        gaps.dur_ns[g] >= kLongGapNs && !finding.before_serving(gaps.device[g], gaps.start_ns[g])) {
+      alone_ns[stage] += static_cast<double>(gaps.dur_ns[g]);
+      whole_ns += finding.whole_ns(stage, static_cast<double>(gaps.dur_ns[g]));
+      ++count;
+    }
     if (gaps.cause[g] != IdleCause::kNoWork || gaps.dur_ns[g] < kLongGapNs || gaps.next_gpu_op[g] == kNoRow) continue;
     // Between two steps: before the first one the program starts, after the last one it ends.
     const bool before_step = trace.gpu_links.step[gaps.next_gpu_op[g]] != kNoRow;
@@ -251,7 +260,8 @@ void find_host_between_steps(const FindingContext& finding) {
         finding.whole_ns(finding.context.groups.unattributed(gaps.device[g]), static_cast<double>(gaps.dur_ns[g]));
     ++count;
   }
-  const double total_ns = within_ns + outside_ns;
+  double total_ns = within_ns + outside_ns;
+  for (const auto& [stage, ns] : alone_ns) total_ns += ns;
   if (count == 0 || whole_ns < kShareMin * finding.window_ns) return;
   Finding& out = finding.add("host-preprocessing", nullptr,
                              fmt::format("the GPU waits {} of the time for host code between steps",
@@ -261,6 +271,10 @@ void find_host_between_steps(const FindingContext& finding) {
                   measured("recorded idle time outside every step", outside_ns / 1e6, "ms"),
                   measured("such gaps of 200 us or more", static_cast<double>(count), "1"),
                   measured("mean length", total_ns / static_cast<double>(count) / 1e6, "ms")};
+  for (const auto& [stage, ns] : alone_ns)
+    out.evidence.push_back(measured(fmt::format("idle in {}, which launches nothing",
+                                                printable(std::string(finding.trace().text(groups[stage].name)))),
+                                    ns / 1e6, "ms"));
   out.advice = {
       "Prepare the next inputs (tokenising, image processing, padding, scheduling) while the GPU works: in another "
       "process or thread, or one step ahead.",

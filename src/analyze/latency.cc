@@ -69,9 +69,12 @@ struct Samples {
   std::vector<double> ttft, itl, tpot;
   int64_t output_tokens = 0, model_ns = 0;
   bool tokens_known = true;
-  bool interleaved = false;   // steps that serve a prompt and other requests: requests cannot be told apart
-  bool chunk_only = false;    // a chunk that did not finish its prompt
-  int64_t prompt_start = -1;  // of the request whose first token is still to come
+  bool interleaved = false;          // steps that serve a prompt and other requests: requests cannot be told apart
+  bool chunk_only = false;           // a chunk that did not finish its prompt
+  int64_t prompt_start = -1;         // of the request whose first token is still to come
+  bool prompt_disturbed = false;     // a part of that request is at a window edge: its time is not the program's
+  bool at_edges = false;             // so it was of some prompt
+  bool first_token_unknown = false;  // of a prompt whose sequences are known: did it end?
   double request_ms = 0;
   int64_t request_steps = 0;
 
@@ -85,13 +88,21 @@ struct Samples {
     if (prompt_start < 0) prompt_start = start;
     chunk_only |= !gives_token;
     if (!gives_token) return;
-    ttft.push_back(static_cast<double>(end - prompt_start) / 1e6);
+    if (!prompt_disturbed) ttft.push_back(static_cast<double>(end - prompt_start) / 1e6);
+    prompt_start = -1;
+    prompt_disturbed = false;
+  }
+  // A step before a first token that cannot be timed: neither can that token.
+  void disturbed_prompt(bool gives_token) {
+    close_request();
+    at_edges = true;
+    prompt_disturbed = !gives_token;
     prompt_start = -1;
   }
   void decode(int64_t start, int64_t end, bool mixed) {
     // A decode step between the chunks of a prompt belongs to another request, and is part of this one's TTFT.
-    interleaved |= mixed || prompt_start >= 0;
-    if (mixed) prompt_start = -1;  // the prompt may end in here; its TTFT cannot be told
+    interleaved |= mixed || prompt_start >= 0 || prompt_disturbed;
+    if (mixed) prompt_start = -1, prompt_disturbed = false;  // the prompt may end in here; its TTFT cannot be told
     const double wall_ms = static_cast<double>(end - start) / 1e6;
     itl.push_back(wall_ms);
     request_ms += wall_ms;
@@ -99,18 +110,19 @@ struct Samples {
   }
 };
 
-// Neither warm-up nor the steps into which the recorder's coming and going falls: their times are not the program's.
-bool counts(const Trace& trace, Row step) {
-  const std::string_view stage = trace.text(trace.steps.stage[step]);
-  return trace.steps.kind[step] != StageKind::kOther && !is_warm_up(stage) && !is_window_edge(stage);
-}
-
 Samples collect(const Trace& trace, int32_t device) {
   Samples out;
   const Steps& steps = trace.steps;
   for (Row s = 0; s < steps.size(); ++s) {
     const StageKind kind = steps.kind[s];
-    if (steps.device[s] != device || !counts(trace, s)) continue;
+    const std::string_view stage = trace.text(steps.stage[s]);
+    if (steps.device[s] != device || kind == StageKind::kOther || is_warm_up(stage)) continue;
+    // The recorder's coming and going falls into these: their times are not the program's.
+    if (is_window_edge(stage)) {
+      if (kind == StageKind::kVision) out.disturbed_prompt(false);
+      if (kind == StageKind::kPrefill) out.disturbed_prompt(steps.output_tokens[s] != 0);
+      continue;
+    }
     const int64_t start = steps.start_ns[s], end = steps.end_ns[s];
     if (kind == StageKind::kVision) {
       if (out.prompt_start < 0) out.prompt_start = start;
@@ -118,6 +130,7 @@ Samples collect(const Trace& trace, int32_t device) {
     }
     out.model_ns += end - start;
     out.tokens_known &= steps.output_tokens[s] >= 0;
+    out.first_token_unknown |= kind == StageKind::kPrefill && steps.output_tokens[s] < 0 && steps.sequences[s] > 0;
     out.output_tokens += std::max<int64_t>(0, steps.output_tokens[s]);
     if (kind == StageKind::kPrefill) {
       out.prefill(start, end, steps.output_tokens[s] != 0);
@@ -134,6 +147,7 @@ void explain_missing(const Samples& samples, const Latency& latency, bool live, 
     cannot_tell.push_back(
         {"What is TTFT?",
          samples.interleaved ? "prompts are processed in mixed steps; the recording does not say which request is whose"
+         : samples.at_edges  ? "in every prompt of the recording a recorded window begins or ends"
          : samples.chunk_only ? "the recording holds only parts of a prompt (chunks without a first token)"
                               : "no prefill lies inside the recording",
          samples.interleaved ? "take TTFT from the server's request metrics"
@@ -146,7 +160,10 @@ void explain_missing(const Samples& samples, const Latency& latency, bool live, 
                            "steps serve several requests and the recording does not say which",
                            "use ITL per step, or the server's request metrics"});
   if (!latency.output_tokens_per_s && !samples.itl.empty())
-    cannot_tell.push_back({"How many tokens per second come out?", "the number of sequences in the steps is unknown",
+    cannot_tell.push_back({"How many tokens per second come out?",
+                           samples.first_token_unknown
+                               ? "the recording does not say whether the steps of prompts ended them"
+                               : "the number of sequences in the steps is unknown",
                            live ? "pass --batch, or name the composition of steps in NVTX ranges"
                                 : "record shapes (record_shapes=True)"});
 }

@@ -361,7 +361,8 @@ LLMPROF_RECORD(Summary, "summary", "Distribution of samples", LLMPROF_SUMMARY_FI
 
 // Definitions (docs/formulas.md):
 //   TTFT  from the start of the first prefill window of a request to the end of the window that produced its first
-//         token; windows of chunks and of a vision encoder directly before are part of it. Without the queue.
+//         token; windows of chunks and of vision stages directly before are part of it, those that the CPU does alone
+//         included (preprocess), where a range of the program names them. Without the queue.
 //   ITL   window of one decode or mixed step, one sample per step.
 //   TPOT  per request: sum of its decode windows / tokens they produced per sequence, that is the mean of its ITLs.
 //         The first token is not included.

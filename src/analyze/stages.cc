@@ -167,6 +167,8 @@ void decide_bound(const StageGroup& group, const StageSums& sums, StageTiming& r
                        : best->bound == std::string_view("sync")    ? "the host waits for the GPU before launching more"
                        : best->bound == std::string_view("copy")    ? "copies"
                                                                     : "communication between GPUs";
+  } else if (group.gpu_ops == 0) {
+    row.bound_detail = "nothing runs on the GPU meanwhile";
   } else if (host >= 2 * kernels) {
     row.bound_detail = "the host launches more slowly than the GPU computes";
   } else if (kernels >= 2 * host) {

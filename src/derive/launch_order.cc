@@ -1,11 +1,15 @@
 #include "derive/launch_order.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <unordered_map>
 
 namespace llmprof {
 namespace {
+
+// What was queued behind other work begins within this after it; longer, and the stream had nothing to do.
+constexpr int64_t kQueuedMaxNs = 20'000;
 
 // Slot of each activity: 0 before every call, else 1 + row of the call it was launched by or follows.
 std::vector<uint32_t> launch_slots(const Trace& trace) {
@@ -21,9 +25,25 @@ std::vector<uint32_t> launch_slots(const Trace& trace) {
   return slots;
 }
 
-void append(const Trace& trace, Row gpu, uint32_t slot, LaunchOrder& order) {
+// What was last launched on a stream: its time, and the end of everything until then.
+struct LastOfStream {
+  int64_t time_ns = 0;
+  int64_t end_ns = std::numeric_limits<int64_t>::max();
+};
+
+void append(const Trace& trace, Row gpu, uint32_t slot, LastOfStream& last, LaunchOrder& order) {
+  const int64_t start = trace.gpu_ops.start_ns[gpu], end = trace.end_of(gpu);
+  const bool linked = gpu < trace.gpu_links.size() && trace.gpu_links.api[gpu] != kNoRow;
+  const bool first = last.end_ns == std::numeric_limits<int64_t>::max();
+  if (slot == 0)
+    last.time_ns = start;
+  else if (linked || first)
+    last.time_ns = trace.api_calls.start_ns[slot - 1];
+  else if (start > last.end_ns && start - last.end_ns > kQueuedMaxNs)
+    last.time_ns = start;
+  last.end_ns = first ? end : std::max(last.end_ns, end);
   order.gpu.push_back(gpu);
-  order.time_ns.push_back(slot > 0 ? trace.api_calls.start_ns[slot - 1] : trace.gpu_ops.start_ns[gpu]);
+  order.time_ns.push_back(last.time_ns);
   order.thread.push_back(slot > 0 ? trace.api_calls.thread[slot - 1] : kNoRow);
 }
 
@@ -78,7 +98,11 @@ std::vector<LaunchOrder> order_launches(const Trace& trace) {
     orders[0].time_ns.reserve(count);
     orders[0].thread.reserve(count);
   }
-  for (const Row gpu : sorted) append(trace, gpu, slots[gpu], orders[order_of_stream[trace.gpu_ops.stream[gpu]]]);
+  std::vector<LastOfStream> last(trace.streams.size());
+  for (const Row gpu : sorted) {
+    const Row stream = trace.gpu_ops.stream[gpu];
+    append(trace, gpu, slots[gpu], last[stream], orders[order_of_stream[stream]]);
+  }
   orders.erase(std::remove_if(orders.begin(), orders.end(), [](const LaunchOrder& o) { return o.gpu.empty(); }),
                orders.end());
   for (LaunchOrder& order : orders) finish(order);

@@ -1,6 +1,7 @@
 // GPU activities in the order in which the host launched them, per device. All nodes of one CUDA graph launch share
-// its time. An activity whose call is not in the recording follows the activity before it on its stream; with no calls
-// at all the order is that of execution and the times are those of the GPU.
+// its time. An activity whose call is not in the recording follows the activity before it on its stream and shares its
+// time, unless the stream was idle before it: then it was launched when it began, or before the next launch that is
+// known. With no calls at all the order is that of execution and the times are those of the GPU.
 #pragma once
 
 #include <vector>

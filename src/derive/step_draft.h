@@ -20,6 +20,7 @@ struct StepDraft {
   bool by_period =
       false;            // detected only because kernel names recur; layers recur too, so this is the weakest evidence
   bool unseen = false;  // a range of the program in which kernels were not recorded; no activities
+  bool host_only = false;  // a range of the program in which nothing was launched; no activities either
   bool continues = false;  // the same run of the host as the step before (a prompt after its images)
   std::string stage;       // empty: name it after its kind
   Row annotation = kNoRow;
@@ -45,6 +46,7 @@ struct StepDraft {
 
   // -1 unknown
   int64_t new_tokens = -1, sequences = -1, context = -1, output_tokens = -1;
+  int64_t attended = -1;    // contexts of all sequences together, as the annotation has it
   int64_t gemm_rows = -1;   // rows that most GEMMs ran on
   int64_t logit_rows = -1;  // rows of the output layer, where the last GEMM is the widest
   int64_t sync_ns = -1;

@@ -69,6 +69,7 @@ StepName compose(const Phase& context, const Phase& generation) {
   const bool tokens_known = (!prompts || context.tokens >= 0) && (!decodes || generation.tokens >= 0);
   if (tokens_known) step.new_tokens = (prompts ? context.tokens : 0) + (decodes ? generation.tokens : 0);
   if (prompts) step.context_tokens = context.tokens;
+  if (prompts != decodes) step.attended = prompts ? context.attended : generation.attended;
   if (step.sequences == 1) step.context = prompts ? context.attended : generation.attended;
   // With more tokens than requests the step verifies drafts, and how many it accepted is not in the name.
   if (step.kind == StageKind::kDecode && generation.tokens == generation.requests) {

@@ -21,6 +21,7 @@ struct StepName {
   int64_t sequences = -1;       // requests in the step
   int64_t output_tokens = -1;   // known for pure decode steps; a prompt chunk may or may not end its prompt
   int64_t context = -1;         // longest context; known from sums only where there is one request
+  int64_t attended = -1;        // contexts of all requests together, for steps of one phase
   int64_t context_tokens = -1;  // prompt tokens among new_tokens
 };
 

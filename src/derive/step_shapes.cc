@@ -314,4 +314,15 @@ void settle_sequences(const Trace& trace, const RecordedSpans& recorded, std::ve
   }
 }
 
+void settle_prompts(std::vector<StepDraft>& steps) {
+  for (size_t i = 0; i + 1 < steps.size(); ++i) {
+    StepDraft& prompt = steps[i];
+    const StepDraft& next = steps[i + 1];
+    if (prompt.kind != StageKind::kPrefill || prompt.output_tokens >= 0) continue;
+    if (next.kind != StageKind::kDecode || next.device != prompt.device || prompt.sequences <= 0) continue;
+    const bool same = next.sequences == prompt.sequences && next.attended == prompt.attended + prompt.sequences;
+    if (same && prompt.attended > 0) prompt.output_tokens = prompt.sequences;
+  }
+}
+
 }  // namespace llmprof

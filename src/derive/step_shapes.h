@@ -29,4 +29,8 @@ void settle_kinds(std::vector<StepDraft>& steps);
 // only where every step since the prompt is known. Call after settle_kinds.
 void settle_sequences(const Trace& trace, const RecordedSpans& recorded, std::vector<StepDraft>& steps);
 
+// Tokens of prompts whose annotation does not say whether they ended: if the decode step that follows on the device has
+// as many sequences, each with one more token of context, they are the same ones, and each prompt gave its first token.
+void settle_prompts(std::vector<StepDraft>& steps);
+
 }  // namespace llmprof

@@ -12,6 +12,7 @@
 #include "derive/annotate.h"
 #include "derive/detect.h"
 #include "derive/host_calls.h"
+#include "derive/host_stages.h"
 #include "derive/launch_order.h"
 #include "derive/recorded_spans.h"
 #include "derive/step_shapes.h"
@@ -55,6 +56,7 @@ StepDraft draft_of(const StageRange& range, const StepName& name, AnnotationKind
   draft.new_tokens = name.new_tokens;
   draft.sequences = name.sequences;
   draft.context = name.context;
+  draft.attended = name.attended;
   draft.output_tokens = name.output_tokens;
   return draft;
 }
@@ -198,7 +200,7 @@ template <class Before>
 void reorder(Trace& trace, std::vector<StepDraft>& steps, Before&& before) {
   std::vector<Row> kept;
   for (Row i = 0; i < steps.size(); ++i) {
-    if (steps[i].launches > 0 || steps[i].unseen) kept.push_back(i);
+    if (steps[i].launches > 0 || steps[i].unseen || steps[i].host_only) kept.push_back(i);
   }
   std::stable_sort(kept.begin(), kept.end(), [&](Row a, Row b) { return before(steps[a], steps[b]); });
   std::vector<Row> new_row(steps.size(), kNoRow);
@@ -239,6 +241,7 @@ std::vector<uint8_t> missing_kernels(const Trace& trace, const RecordedSpans& re
   }
   for (size_t i = 0; i < drafts.size(); ++i) {
     const StepDraft& draft = drafts[i];
+    if (draft.host_only) continue;
     const std::vector<TimeSpan>& spans = recorded.unrecorded(draft.device);
     // What a range launches after its last recorded activity is not seen: the range itself says how long it goes on.
     int64_t host_end = std::max(draft.host_start_ns + 1, draft.last_launch_ns);
@@ -381,15 +384,32 @@ void count_unattributed(Trace& trace) {
 bool is_warm_up(std::string_view stage_name) { return stage_name.ends_with(kWarmUpSuffix); }
 bool is_window_edge(std::string_view stage_name) { return stage_name.ends_with(kWindowEdgeSuffix); }
 
+namespace {
+
+// Bit 1 for prompts, 2 for tokens made.
+uint8_t token_kinds(StageKind kind) {
+  if (kind == StageKind::kMixed) return 3;
+  return kind == StageKind::kPrefill ? 1 : kind == StageKind::kDecode ? 2 : 0;
+}
+
+}  // namespace
+
 std::map<int32_t, int64_t> serving_starts(const Steps& steps) {
   struct Walls {
     int64_t named_ns = 0, before_ns = 0, since_ns = 0;  // of named steps; of detected ones before and since the first
     int64_t first_ns = std::numeric_limits<int64_t>::max(), last_ns = std::numeric_limits<int64_t>::min();
+    size_t named = 0, before = 0;
+    uint8_t named_kinds = 0, before_kinds = 0;
+    bool serves_by_time() const { return last_ns - first_ns > before_ns; }
+    // The program says which its prompts and its tokens are, and has more of them.
+    bool serves_by_kind() const { return named > before && (before_kinds & ~named_kinds) == 0; }
   };
   std::map<int32_t, Walls> devices;
   for (Row s = 0; s < steps.size(); ++s) {
     if (steps.source[s] == StageSource::kDetected) continue;
     Walls& walls = devices[steps.device[s]];
+    ++walls.named;
+    walls.named_kinds |= token_kinds(steps.kind[s]);
     walls.named_ns += steps.end_ns[s] - steps.start_ns[s];
     walls.first_ns = std::min(walls.first_ns, std::max(steps.start_ns[s], steps.host_start_ns[s]));
     walls.last_ns = std::max(walls.last_ns, steps.end_ns[s]);
@@ -399,11 +419,14 @@ std::map<int32_t, int64_t> serving_starts(const Steps& steps) {
     if (walls == devices.end() || steps.source[s] != StageSource::kDetected) continue;
     const bool before = steps.start_ns[s] < walls->second.first_ns;
     (before ? walls->second.before_ns : walls->second.since_ns) += steps.end_ns[s] - steps.start_ns[s];
+    if (!before) continue;
+    ++walls->second.before;
+    walls->second.before_kinds |= token_kinds(steps.kind[s]);
   }
   // The time in which ranges name the steps counts as a whole: in unrecorded time not every named step is known.
   std::map<int32_t, int64_t> starts;
   for (const auto& [device, walls] : devices)
-    if (walls.named_ns > walls.since_ns && walls.last_ns - walls.first_ns > walls.before_ns)
+    if (walls.named_ns > walls.since_ns && (walls.serves_by_time() || walls.serves_by_kind()))
       starts[device] = walls.first_ns;
   return starts;
 }
@@ -479,6 +502,9 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   count_tokens(trace, orders, events, steps);
   settle_kinds(steps);
   settle_sequences(trace, recorded, steps);
+  settle_prompts(steps);
+  add_host_stages(trace, stages, recorded, steps);
+  reorder(trace, steps, by_device_and_host);
   set_device_windows(steps, calls, recorded);
   if (!trace.recorded.empty()) drop_doubtful(trace, recorded, steps);
   reorder(trace, steps, by_window);

@@ -1,15 +1,17 @@
 // Steps: the runs of the model in a recording, from annotations and from detection, and small queries over the result.
 //
 // Always holds after find_steps: every GPU activity has at most one step (gpu_links.step), the one whose host range
-// launched it; windows of one device do not overlap; Steps is sorted by start, and every step has GPU activity or lies
-// where kernels were not recorded (Steps::missing, a range of the program then says when it ran).
+// launched it; windows of one device do not overlap; Steps is sorted by start, and every step has GPU activity, or lies
+// where kernels were not recorded (Steps::missing, a range of the program then says when it ran), or is a stage of the
+// program before a prompt in which nothing was launched (host_stages.h; its gpu_start_ns and gpu_end_ns are its end).
 //
 // Steps with missing kernels have a stage of their own, "NAME [not recorded]" or "NAME [whole graphs]", wherever others
 // of their name are complete, so that sums over a stage are sums over complete steps. "NAME [window edge]" are those of
 // which a part was recorded: the recorder's coming and going falls into them, so their times are nobody's. Likewise
-// "NAME [warm-up]": where the time that the program names steps in is longer than that of the steps before, and most
-// steps in it are named, what was detected before the first of them is loading, warm-up and capture, and says nothing
-// about serving.
+// "NAME [warm-up]": what was detected before the first step that the program names is loading, warm-up and capture, and
+// says nothing about serving, where most of the time since then is in named steps, and
+//   - the time in which the program names steps is longer than the steps before, or
+//   - it names more steps than there are before, and of the kinds that those have: prompts, if they hold prompts.
 #pragma once
 
 #include <map>

@@ -107,6 +107,7 @@ StepDraft draft_of(const StageRange& range, const StepName& name, AnnotationKind
   draft.new_tokens = name.new_tokens;
   draft.sequences = name.sequences;
   draft.context = name.context;
+  draft.attended = name.attended;
   draft.output_tokens = name.output_tokens;
   return draft;
 }

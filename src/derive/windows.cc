@@ -49,6 +49,10 @@ int64_t median_length(const std::vector<StepDraft>& steps) {
 void set_windows(std::vector<StepDraft>& steps, const HostCalls& calls, const std::vector<TimeSpan>& unrecorded) {
   if (steps.empty()) return;
   for (size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].host_only) {
+      steps[i].window_end_ns = steps[i].end_ns;
+      continue;
+    }
     const int64_t next = i + 1 < steps.size() ? steps[i + 1].begin_ns : std::numeric_limits<int64_t>::max();
     steps[i].sync_ns = find_sync(steps[i], next, calls);
     steps[i].window_end_ns = steps[i].sync_ns >= 0 ? steps[i].sync_ns : steps[i].gpu_end_ns;

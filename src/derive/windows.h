@@ -1,5 +1,6 @@
 // From the activities of the steps to their windows: the times a user would measure. A decode step lasts from the end
-// of the step before it, so that the host's work between steps counts; a prefill lasts from its first host activity.
+// of the step before it, so that the host's work between steps counts; a prefill lasts from its first host activity,
+// and a stage that launched nothing as long as the program's range.
 #pragma once
 
 #include <vector>

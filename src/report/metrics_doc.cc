@@ -96,7 +96,10 @@ std::string metrics_markdown(const std::vector<MetricSection>& benchmarks) {
   out += markdown(report_sections());
   out += fmt::format(
       "Latency: `ttft_ms` is measured from the start of the first prefill window of a request to the end of the window "
-      "that produced its first token, without the queue. `itl_ms` has one sample per decode or mixed step, its window. "
+      "that produced its first token, without the queue; windows of vision stages directly before are part of it, "
+      "those "
+      "that the CPU does alone included, where a range of the program names them. `itl_ms` has one sample per decode "
+      "or mixed step, its window. "
       "`tpot_ms` has one sample per request, the mean of its decode windows; the first token is not included. "
       "`output_tokens_per_s` is tokens produced over the sum of prefill, decode and mixed windows. Percentiles "
       "interpolate "

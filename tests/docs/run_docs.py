@@ -44,7 +44,9 @@ def check_commands(page, text, binary, problems):
         for line in runnable(text):
             count += 1
             expected = re.search(r"#\s*exit (\d+)", line)
-            environment = {"PATH": f"{binary.parent}:/usr/bin:/bin", "HOME": folder, "LC_ALL": "C.UTF-8"}
+            # It sees no program that is watched meanwhile.
+            environment = {"PATH": f"{binary.parent}:/usr/bin:/bin", "HOME": folder, "XDG_RUNTIME_DIR": folder,
+                           "LC_ALL": "C.UTF-8"}
             done = subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=folder, env=environment, capture_output=True,
                                   text=True, timeout=120, check=False)
             code = int(expected.group(1)) if expected else 0

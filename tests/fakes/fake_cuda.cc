@@ -20,6 +20,7 @@
 #include "device/abi/nvrtc_abi.h"
 #include "device/elements.h"
 #include "emulated_kernels.h"
+#include "fake_cuda_records.h"
 
 using namespace llmprof;
 using namespace llmprof::cuda_abi;
@@ -35,12 +36,15 @@ FakeCudaScript script_of_environment() {
 }
 FakeCudaScript script = script_of_environment();
 using Work = std::function<void()>;
+using fake_records::Activity;
+using fake_records::Call;
 
 // An operation of a stream: work, or a wait on a word.
 struct Step {
   Work work;
   const volatile uint32_t* word = nullptr;
   uint32_t value = 0;
+  Activity activity = {};
 };
 
 struct State {
@@ -75,7 +79,9 @@ Result advance(bool wait) {
     }
     const Step step = std::move(state.queue.front());
     state.queue.pop_front();
+    const uint64_t start_ns = fake_records::now_ns();
     if (step.work) step.work();
+    fake_records::ran(step.activity, start_ns);
   }
   return state.lost;
 }
@@ -83,14 +89,18 @@ Result advance(bool wait) {
 Result enqueue(Step step) {
   if (state.lost != kSuccess) return state.lost;
   if (state.capture != nullptr) {
+    fake_records::captured(step.activity);
     state.capture->push_back(std::move(step));
     return kSuccess;
   }
+  fake_records::launched_now(step.activity);
   state.queue.push_back(std::move(step));
   advance(false);
   return kSuccess;
 }
-Result enqueue(Work work) { return enqueue(Step{std::move(work), nullptr, 0}); }
+Result enqueue(Work work, const Activity& activity = {}) {
+  return enqueue(Step{std::move(work), nullptr, 0, activity});
+}
 
 // True if the bytes lie in one allocation; else the context is lost.
 bool inside(uint64_t at, size_t bytes) {
@@ -108,6 +118,7 @@ struct FakeModule {
   std::string source;
 };
 struct FakeFunction {
+  std::string name;
   emulated::Launch launch;
 };
 struct FakeGraph {
@@ -133,7 +144,10 @@ void fake_cuda_reset() {
   state.capture = nullptr;
 }
 
-Result cuInit(unsigned) { return static_cast<Result>(script.init_result); }
+Result cuInit(unsigned) {
+  fake_records::start();
+  return static_cast<Result>(script.init_result);
+}
 Result cuDriverGetVersion(int* version) {
   *version = script.version;
   return kSuccess;
@@ -230,16 +244,22 @@ Result cuMemFreeHost(void* address) {
   return kSuccess;
 }
 Result cuMemcpyHtoDAsync_v2(DevicePtr to, const void* from, size_t bytes, Stream) {
-  return enqueue([=] {
-    pass(1000);
-    if (inside(to, bytes)) std::memcpy(pointer(to), from, bytes);
-  });
+  const Call call("cuMemcpyHtoDAsync_v2");
+  return enqueue(
+      [=] {
+        pass(1000);
+        if (inside(to, bytes)) std::memcpy(pointer(to), from, bytes);
+      },
+      {Activity::Kind::kCopyToDevice, "", bytes});
 }
 Result cuMemcpyDtoHAsync_v2(void* to, DevicePtr from, size_t bytes, Stream) {
-  return enqueue([=] {
-    pass(1000);
-    if (inside(from, bytes)) std::memcpy(to, pointer(from), bytes);
-  });
+  const Call call("cuMemcpyDtoHAsync_v2");
+  return enqueue(
+      [=] {
+        pass(1000);
+        if (inside(from, bytes)) std::memcpy(to, pointer(from), bytes);
+      },
+      {Activity::Kind::kCopyToHost, "", bytes});
 }
 Result cuMemcpyDtoDAsync_v2(DevicePtr to, DevicePtr from, size_t bytes, Stream) {
   return enqueue([=] {
@@ -267,6 +287,7 @@ Result cuStreamCreate(Stream* stream, unsigned) {
 Result cuStreamDestroy_v2(Stream) { return kSuccess; }
 // A stream that is being captured cannot be waited for, and its capture is lost by it.
 Result cuStreamSynchronize(Stream) {
+  const Call call("cuStreamSynchronize");
   if (state.capture == nullptr) return advance(true);
   state.capture_lost = true;
   return kCaptureUnsupported;
@@ -277,11 +298,13 @@ Result cuStreamWaitValue32_v2(Stream, DevicePtr at, uint32_t value, unsigned) {
   return enqueue(Step{{}, static_cast<const volatile uint32_t*>(pointer(at)), value});
 }
 Result cuStreamBeginCapture_v2(Stream, int) {
+  const Call call("cuStreamBeginCapture_v2");
   state.capture = new std::vector<Step>;
   state.capture_lost = false;
   return kSuccess;
 }
 Result cuStreamEndCapture(Stream, Graph* graph) {
+  const Call call("cuStreamEndCapture");
   const bool lost = state.capture_lost;
   *graph = lost ? nullptr : reinterpret_cast<Graph>(new FakeGraph{std::move(*state.capture)});
   delete state.capture;
@@ -289,11 +312,14 @@ Result cuStreamEndCapture(Stream, Graph* graph) {
   return lost ? kCaptureInvalidated : kSuccess;
 }
 Result cuGraphInstantiateWithFlags(GraphExec* exec, Graph graph, unsigned long long) {
-  *exec = reinterpret_cast<GraphExec>(new FakeGraph{*reinterpret_cast<FakeGraph*>(graph)});
+  FakeGraph* const made = new FakeGraph{*reinterpret_cast<FakeGraph*>(graph)};
+  for (Step& step : made->steps) step.activity = fake_records::copied_node(step.activity);
+  *exec = reinterpret_cast<GraphExec>(made);
   return kSuccess;
 }
 Result cuGraphUpload(GraphExec, Stream) { return kSuccess; }
 Result cuGraphLaunch(GraphExec exec, Stream) {
+  const Call call("cuGraphLaunch");
   ++script.graph_launches;
   for (const Step& step : reinterpret_cast<FakeGraph*>(exec)->steps) {
     const Result result = enqueue(Step{step});
@@ -340,7 +366,7 @@ Result cuModuleUnload(Module module) {
 Result cuModuleGetFunction(Function* function, Module module, const char* name) {
   emulated::Launch launch = emulated::find_kernel(reinterpret_cast<FakeModule*>(module)->source, name);
   if (!launch) return kInvalidValue;
-  functions.push_back(std::make_unique<FakeFunction>(FakeFunction{std::move(launch)}));
+  functions.push_back(std::make_unique<FakeFunction>(FakeFunction{name, std::move(launch)}));
   *function = reinterpret_cast<Function>(functions.back().get());
   return kSuccess;
 }
@@ -358,22 +384,29 @@ Result cuLaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsig
   if (grid_x == 0 || grid_y == 0 || block_x == 0 || block_x > 1024) return kInvalidValue;
   ++script.launches;
   // Values are those of the call, not of the time it runs.
-  const Work thread = reinterpret_cast<FakeFunction*>(function)->launch(parameters);
-  return enqueue([=] {
-    emulated::set_time(static_cast<u64>(state.now_ns), static_cast<u64>(state.cycles), script.sms);
-    ++state.executed;
-    emulated::run({grid_x, grid_y, 1}, {block_x, 1, 1}, thread);
-    pass(static_cast<double>(script.kernel_ns));
-  });
+  const FakeFunction& kernel = *reinterpret_cast<FakeFunction*>(function);
+  const Work thread = kernel.launch(parameters);
+  const Call call("cuLaunchKernel");
+  return enqueue(
+      [=] {
+        emulated::set_time(static_cast<u64>(state.now_ns), static_cast<u64>(state.cycles), script.sms);
+        ++state.executed;
+        emulated::run({grid_x, grid_y, 1}, {block_x, 1, 1}, thread);
+        pass(static_cast<double>(script.kernel_ns));
+      },
+      {Activity::Kind::kKernel, kernel.name.c_str()});
 }
 
 // For the part that multiplies: a launch whose work is given. The data is kept for the graphs that may repeat it.
 int cuLaunchHostWork(void (*work)(void*), void* data) {
   ++script.launches;
-  return enqueue([=] {
-    work(data);
-    pass(static_cast<double>(script.kernel_ns));
-  });
+  const Call call("cuLaunchKernel");
+  return enqueue(
+      [=] {
+        work(data);
+        pass(static_cast<double>(script.kernel_ns));
+      },
+      {Activity::Kind::kKernel, "library_gemm_kernel"});
 }
 
 // ---- NVRTC: the "cubin" names the source and its macros ------------------------------------------------------------

@@ -122,6 +122,72 @@ constexpr const char* kLaunchName = "cudaLaunchKernel_v7000";
 constexpr const char* kDriverLaunchName = "cuLaunchKernel";
 constexpr const char* kCopyName = "cudaMemcpyAsync_v3020";
 constexpr uint32_t kNoiseCall = 17;  // cudaGetDevice: never worth a record
+constexpr uint32_t kDriverCopyCall = 279;
+constexpr const char* kDriverCopyName = "cuMemcpyHtoDAsync_v2";
+
+struct DriverCall {
+  uint32_t cbid;
+  const char* name;
+};
+constexpr DriverCall kDriverCalls[] = {{kDriverLaunchCall, kDriverLaunchName},
+                                       {kDriverCopyCall, kDriverCopyName},
+                                       {282, "cuMemcpyDtoHAsync_v2"},
+                                       {126, "cuStreamSynchronize"},
+                                       {390, "cuGraphLaunch"},
+                                       {391, "cuStreamBeginCapture_v2"},
+                                       {392, "cuStreamEndCapture"}};
+
+const DriverCall* driver_call(uint32_t cbid) {
+  for (const DriverCall& call : kDriverCalls)
+    if (call.cbid == cbid) return &call;
+  return nullptr;
+}
+
+void driver_call_back(const char* name, uint32_t correlation, cupti::ApiSite site) {
+  for (const DriverCall& call : kDriverCalls)
+    if (std::strcmp(call.name, name) == 0)
+      return call_back(cupti::kDomainDriver, call.cbid, call.name, correlation, site);
+  std::abort();
+}
+
+template <class Record>
+void fill_ran(Record& record, uint64_t start_ns, uint64_t end_ns, uint32_t correlation, uint64_t graph_node) {
+  record.start = start_ns;
+  record.end = end_ns;
+  record.context = 1;
+  record.stream = 7;
+  record.correlation = correlation;
+  record.graph_node = graph_node;
+}
+
+uint32_t copy(uint64_t bytes, uint64_t start_ns, uint64_t duration_ns, bool pageable, bool by_runtime) {
+  const uint64_t called = now();
+  pthread_mutex_lock(&lock);
+  const uint32_t correlation = next_correlation++;
+  pthread_mutex_unlock(&lock);
+  if (by_runtime) call_back(cupti::kDomainRuntime, kCopyCall, kCopyName, correlation, cupti::kApiEnter);
+  call_back(cupti::kDomainDriver, kDriverCopyCall, kDriverCopyName, correlation, cupti::kApiEnter);
+  pthread_mutex_lock(&lock);
+  if (kinds[cupti::kMemcpy]) {
+    cupti::MemcpyActivity record{};
+    record.kind = cupti::kMemcpy;
+    record.copy_kind = 1;
+    record.source_kind = pageable ? 1 : 2;
+    record.dest_kind = 3;
+    record.bytes = bytes;
+    record.start = start_ns;
+    record.end = start_ns + duration_ns;
+    record.context = 1;
+    record.stream = 7;
+    record.correlation = correlation;
+    append(record, kMemcpyBytes);
+  }
+  if (by_runtime) append_call(kCopyCall, correlation, called);
+  pthread_mutex_unlock(&lock);
+  call_back(cupti::kDomainDriver, kDriverCopyCall, kDriverCopyName, correlation, cupti::kApiExit);
+  if (by_runtime) call_back(cupti::kDomainRuntime, kCopyCall, kCopyName, correlation, cupti::kApiExit);
+  return correlation;
+}
 
 }  // namespace
 
@@ -162,30 +228,56 @@ EXPORT uint32_t fake_launch(const char* kernel, uint64_t start_ns, uint64_t dura
 }
 
 EXPORT uint32_t fake_copy(uint64_t bytes, uint64_t start_ns, uint64_t duration_ns, bool pageable) {
-  const uint64_t called = now();
+  return copy(bytes, start_ns, duration_ns, pageable, true);
+}
+
+EXPORT uint32_t fake_driver_copy(uint64_t bytes, uint64_t start_ns, uint64_t duration_ns) {
+  return copy(bytes, start_ns, duration_ns, false, false);
+}
+
+EXPORT uint64_t fake_now() { return now(); }
+
+EXPORT uint32_t fake_call_begins(const char* name) {
   pthread_mutex_lock(&lock);
   const uint32_t correlation = next_correlation++;
   pthread_mutex_unlock(&lock);
-  call_back(cupti::kDomainRuntime, kCopyCall, kCopyName, correlation, cupti::kApiEnter);
+  driver_call_back(name, correlation, cupti::kApiEnter);
+  return correlation;
+}
+
+EXPORT void fake_call_ends(const char* name, uint32_t correlation) {
+  driver_call_back(name, correlation, cupti::kApiExit);
+}
+
+EXPORT void fake_kernel_ran(const char* kernel, uint64_t start_ns, uint64_t end_ns, uint32_t correlation,
+                            uint64_t graph_node) {
+  pthread_mutex_lock(&lock);
+  if (kinds[cupti::kConcurrentKernel]) {
+    cupti::KernelActivity record{};
+    record.kind = cupti::kConcurrentKernel;
+    record.registers_per_thread = 32;
+    for (int i = 0; i < 3; ++i) record.grid[i] = record.block[i] = 1;
+    record.name = kernel;
+    fill_ran(record, start_ns, end_ns, correlation, graph_node);
+    append(record, kKernelBytes);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+EXPORT void fake_copy_ran(uint64_t bytes, bool to_device, uint64_t start_ns, uint64_t end_ns, uint32_t correlation,
+                          uint64_t graph_node) {
   pthread_mutex_lock(&lock);
   if (kinds[cupti::kMemcpy]) {
     cupti::MemcpyActivity record{};
     record.kind = cupti::kMemcpy;
-    record.copy_kind = 1;
-    record.source_kind = pageable ? 1 : 2;
-    record.dest_kind = 3;
+    record.copy_kind = to_device ? 1 : 2;
+    record.source_kind = to_device ? 2 : 3;
+    record.dest_kind = to_device ? 3 : 2;
     record.bytes = bytes;
-    record.start = start_ns;
-    record.end = start_ns + duration_ns;
-    record.context = 1;
-    record.stream = 7;
-    record.correlation = correlation;
+    fill_ran(record, start_ns, end_ns, correlation, graph_node);
     append(record, kMemcpyBytes);
   }
-  append_call(kCopyCall, correlation, called);
   pthread_mutex_unlock(&lock);
-  call_back(cupti::kDomainRuntime, kCopyCall, kCopyName, correlation, cupti::kApiExit);
-  return correlation;
 }
 
 EXPORT void fake_capture(bool begins) {
@@ -287,7 +379,8 @@ EXPORT int cuptiActivityRegisterTimestampCallback(uint64_t (*function)()) {
 }
 EXPORT int cuptiGetCallbackName(uint32_t domain, uint32_t cbid, const char** name) {
   if (domain == cupti::kDomainDriver && cbid < 400) {
-    *name = cbid == kDriverLaunchCall ? kDriverLaunchName : "cuCtxGetCurrent";
+    const DriverCall* const call = driver_call(cbid);
+    *name = call != nullptr ? call->name : "cuCtxGetCurrent";
     return 0;
   }
   if (domain != cupti::kDomainRuntime || cbid >= 300) return 1;

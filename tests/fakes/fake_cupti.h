@@ -10,8 +10,18 @@ extern "C" {
 // correlation id.
 uint32_t fake_launch(const char* kernel, uint64_t start_ns, uint64_t duration_ns, uint32_t stream, uint64_t graph_node);
 
-// A copy of `bytes` from host to device.
+// A copy of `bytes` from host to device, by the runtime (which calls the driver) or by the driver.
 uint32_t fake_copy(uint64_t bytes, uint64_t start_ns, uint64_t duration_ns, bool pageable);
+uint32_t fake_driver_copy(uint64_t bytes, uint64_t start_ns, uint64_t duration_ns);
+
+// For a driver that runs its work itself (fake_cuda.cc): a call of it, by the name that CUPTI has for it; what ran on
+// its GPU, in the time of CUPTI's clock, launched by that call.
+uint64_t fake_now();
+uint32_t fake_call_begins(const char* name);
+void fake_call_ends(const char* name, uint32_t correlation);
+void fake_kernel_ran(const char* kernel, uint64_t start_ns, uint64_t end_ns, uint32_t correlation, uint64_t graph_node);
+void fake_copy_ran(uint64_t bytes, bool to_device, uint64_t start_ns, uint64_t end_ns, uint32_t correlation,
+                   uint64_t graph_node);
 
 // A node is captured (original 0) or copied from another one; calls the subscriber's resource callback.
 void fake_graph_node(uint64_t node, uint64_t original);

@@ -73,6 +73,43 @@ TEST(Latency, VisionBeforeThePromptBelongsToTtft) {
   EXPECT_DOUBLE_EQ(latency_of(run).ttft_ms->mean, 12);
 }
 
+TEST(Latency, APromptWithAPartAtAWindowEdgeHasNoTtft) {
+  for (const bool edge : {false, true}) {
+    AnalyzedRecording run;
+    run.window(0, 60 * kMs);
+    run.step(StageKind::kVision, 0, 4 * kMs, -1, -1, edge ? "vision [window edge]" : "vision");
+    run.step(StageKind::kPrefill, 5 * kMs, 12 * kMs, 600, 600, "prefill");
+    run.step(StageKind::kDecode, 12 * kMs, 14 * kMs, 1, 601, "decode");
+    run.step(StageKind::kVision, 20 * kMs, 24 * kMs, -1, -1, "vision");
+    run.step(StageKind::kPrefill, 25 * kMs, 35 * kMs, 600, 600, edge ? "prefill [window edge]" : "prefill");
+    run.step(StageKind::kDecode, 35 * kMs, 37 * kMs, 1, 601, "decode");
+    run.step(StageKind::kVision, 40 * kMs, 44 * kMs, -1, -1, "vision");
+    run.step(StageKind::kPrefill, 45 * kMs, 54 * kMs, 600, 600, "prefill");
+    const Latency latency = latency_of(run);
+    EXPECT_EQ(latency.ttft_ms->n, edge ? 1 : 3);
+    EXPECT_DOUBLE_EQ(latency.ttft_ms->max, edge ? 14 : 15);
+    ASSERT_TRUE(latency.tpot_ms);  // requests can still be told apart
+    EXPECT_EQ(latency.tpot_ms->n, 2);
+  }
+}
+
+TEST(Latency, SaysWhyTheRateIsUnknown) {
+  AnalyzedRecording run;
+  run.window(0, 20 * kMs);
+  const Row prompt = run.step(StageKind::kPrefill, 0, 10 * kMs, 600, 600);
+  run.step(StageKind::kDecode, 10 * kMs, 20 * kMs, 1, 601);
+  run.trace.steps.output_tokens[prompt] = -1;
+  const Result<Report> report = analyze(run.trace);
+  ASSERT_TRUE(report);
+  EXPECT_FALSE(report->latency->output_tokens_per_s);
+  for (const CannotTell& row : report->cannot_tell) {
+    if (row.question != "How many tokens per second come out?") continue;
+    EXPECT_EQ(row.why, "the recording does not say whether the steps of prompts ended them");
+    return;
+  }
+  FAIL() << "not told";
+}
+
 TEST(Latency, MixedStepsGiveItlButNoTpot) {
   AnalyzedRecording run;
   run.window(0, 20 * kMs);

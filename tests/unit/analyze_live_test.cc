@@ -4,6 +4,7 @@
 
 #include "analyze_live_copy.h"
 #include "analyze_recording.h"
+#include "derive_named_request.h"
 #include "derive_trace_builder.h"
 
 namespace llmprof {
@@ -199,6 +200,57 @@ TEST(LivePlanted, WarmUpBeforeTheFirstNamedStageIsNotJudged) {
   EXPECT_FALSE(report.latency->ttft_ms.has_value()) << "no prompt was served";
   for (const char* id : {"cpu-bound-gap", "host-preprocessing", "launch-bound"})
     EXPECT_EQ(finding_of(report, id), nullptr) << id;
+}
+
+TEST(LiveRequest, ItsTimesAreThoseOfTheProgramsOwnClock) {
+  for (const NamedRequest::Copies copies :
+       {NamedRequest::Copies::kNone, NamedRequest::Copies::kCallsUnknown, NamedRequest::Copies::kRecorded}) {
+    SCOPED_TRACE(static_cast<int>(copies));
+    NamedRequest request;
+    request.copies = copies;
+    TraceBuilder b = request.build();
+    b.derive_all();
+    const Report report = report_of(b.trace);
+    expect_whole(report);
+    ASSERT_TRUE(report.latency && report.latency->ttft_ms && report.latency->tpot_ms);
+    EXPECT_EQ(report.latency->ttft_ms->n, 1) << "tuning is no request";
+    const double ttft_ms = static_cast<double>(NamedRequest::kTtftNs) / 1e6;
+    EXPECT_NEAR(report.latency->ttft_ms->p50, ttft_ms, 0.01 * ttft_ms);
+    const double tpot_ms = static_cast<double>(NamedRequest::kStepNs) / 1e6;
+    EXPECT_NEAR(report.latency->tpot_ms->mean, tpot_ms, 0.01 * tpot_ms);
+    ASSERT_TRUE(report.latency->output_tokens_per_s);
+    const double seconds =
+        static_cast<double>(NamedRequest::kPromptNs + request.decode_steps * NamedRequest::kStepNs) / 1e9;
+    const double rate = static_cast<double>(1 + request.decode_steps) / seconds;
+    EXPECT_NEAR(*report.latency->output_tokens_per_s, rate, 0.01 * rate);
+    const StageTiming* prepare = stage_of(report, "preprocess");
+    ASSERT_NE(prepare, nullptr);
+    EXPECT_NEAR(prepare->wall_ms.ms(), static_cast<double>(NamedRequest::kPrepareNs) / 1e6, 0.05);
+    EXPECT_EQ(prepare->bound, copies == NamedRequest::Copies::kNone ? "overhead" : prepare->bound);
+  }
+}
+
+TEST(LiveRequest, WhatTheCpuPreparesAloneIsToldAsWaiting) {
+  NamedRequest request;
+  request.decode_steps = 3;
+  request.tuning_ns = 30 * kMs;
+  TraceBuilder b = request.build();
+  b.derive_all();
+  const Report report = report_of(b.trace);
+  expect_whole(report);
+  const StageTiming* prepare = stage_of(report, "preprocess");
+  ASSERT_NE(prepare, nullptr);
+  EXPECT_EQ(prepare->kernels, 0);
+  EXPECT_EQ(prepare->gpu_busy_frac, 0.0);
+  EXPECT_EQ(prepare->bound_detail, "nothing runs on the GPU meanwhile");
+  const Finding* finding = finding_of(report, "host-preprocessing");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_GE(finding->gain_ns, 0.95 * static_cast<double>(NamedRequest::kPrepareNs));
+  EXPECT_TRUE(std::any_of(finding->evidence.begin(), finding->evidence.end(), [](const Evidence& row) {
+    return row.metric == "idle in preprocess, which launches nothing";
+  }));
+  for (const CannotTell& row : report.cannot_tell)
+    EXPECT_EQ(row.question.find("FLOPs does preprocess"), std::string::npos);
 }
 
 TEST(LivePlanted, ReplaysOfPaddedBatches) {

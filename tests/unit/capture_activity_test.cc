@@ -127,6 +127,18 @@ TEST(Activity, CopiesKeepTheKindOfMemory) {
   EXPECT_EQ(result.only().copies[0].source_kind, 1);
 }
 
+TEST(Activity, ACopyHasOneCallTheOneThatTheProgramMade) {
+  for (const auto& [action, name] :
+       {std::pair("copy=64", "cudaMemcpyAsync"), std::pair("driver_copy=64", "cuMemcpyHtoDAsync")}) {
+    const ClientEnd result = watch({action});
+    const Counted& spool = result.only();
+    ASSERT_EQ(spool.copies.size(), 1U) << action;
+    ASSERT_EQ(spool.calls.size(), 1U) << action;
+    EXPECT_EQ(spool.texts.at(spool.api_defs.at(spool.calls[0].def).name), name);
+    EXPECT_EQ(spool.calls[0].correlation, spool.copies[0].correlation);
+  }
+}
+
 TEST(Activity, ReplayedNodesAndTheirOrigins) {
   const ClientEnd result = watch({"graph=4"});
   const Counted& spool = result.only();

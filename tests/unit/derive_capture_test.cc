@@ -1,9 +1,11 @@
 // Live recordings: library calls give kernels their shapes, levels say what was recorded when, steps without operators.
 #include <gtest/gtest.h>
 
+#include "derive/launch_order.h"
 #include "derive/recorded_spans.h"
 #include "derive/steps.h"
 #include "derive/whole_graphs.h"
+#include "derive_named_request.h"
 #include "derive_trace_builder.h"
 
 namespace llmprof {
@@ -474,6 +476,125 @@ TEST(LiveSteps, ReplaysThatAreRecordedAsAWholeAreStepsOfTheirOwn) {
     EXPECT_EQ(trace.steps.new_tokens[s], 1);
   }
   EXPECT_EQ(broken_invariant(trace), "");
+}
+
+std::vector<std::string> stage_names(const Trace& trace) {
+  std::vector<std::string> names;
+  for (Row s = 0; s < trace.steps.size(); ++s)
+    if (const std::string name(trace.text(trace.steps.stage[s])); names.empty() || names.back() != name)
+      names.push_back(name);
+  return names;
+}
+
+TEST(NamedRequest, BeginsWithWhatTheCpuPreparesWhateverIsCopied) {
+  for (const NamedRequest::Copies copies :
+       {NamedRequest::Copies::kNone, NamedRequest::Copies::kCallsUnknown, NamedRequest::Copies::kRecorded}) {
+    SCOPED_TRACE(static_cast<int>(copies));
+    NamedRequest request;
+    request.copies = copies;
+    TraceBuilder b = request.build();
+    const Trace& trace = b.derive_all();
+    EXPECT_EQ(broken_invariant(trace), "");
+    ASSERT_EQ(stage_names(trace),
+              (std::vector<std::string>{"prefill [warm-up]", "preprocess", "vision encoder", "prefill", "decode"}));
+    EXPECT_EQ(trace.steps.kind[1], StageKind::kVision);
+    EXPECT_EQ(trace.steps.source[1], StageSource::kNvtx);
+    EXPECT_EQ(trace.steps.missing[1], 0);
+    EXPECT_NEAR(static_cast<double>(trace.steps.start_ns[1]), 0, 2 * kUs);
+    EXPECT_LE(trace.steps.end_ns[0], -15 * kMs) << "a copy of the request is none of the tuning before it";
+    EXPECT_EQ(trace.windows[0].start_ns, trace.steps.start_ns[0]);
+  }
+}
+
+TEST(NamedRequest, WithoutLaunchesBeforeItTheWindowBeginsWithIt) {
+  NamedRequest request;
+  TraceBuilder b = request.build();
+  b.trace.gpu_ops.clear();
+  b.trace.library_calls.clear();
+  b.trace.api_calls.clear();
+  b.launch("gemm_rows", NamedRequest::kTtftNs - kMs, NamedRequest::kTtftNs - kMs + 10 * kUs, 500 * kUs);
+  const Trace& trace = b.derive_all();
+  EXPECT_EQ(broken_invariant(trace), "");
+  // The vision encoder launched nothing either.
+  ASSERT_EQ(stage_names(trace), (std::vector<std::string>{"preprocess", "vision encoder", "prefill"}));
+  EXPECT_EQ(trace.windows[0].start_ns, trace.steps.start_ns[0]);
+  EXPECT_EQ(trace.steps.end_ns[0] - trace.steps.start_ns[0], NamedRequest::kPrepareNs - 2 * kUs);
+}
+
+TEST(NamedRequest, WarmUpMayTakeLongerIfTheProgramNamesPromptsAndTokens) {
+  NamedRequest request;
+  request.tuning_ns = 4000 * kMs;
+  request.decode_steps = 3;
+  TraceBuilder b = request.build();
+  EXPECT_EQ(stage_names(b.derive_all()).front(), "prefill [warm-up]");
+  // Named tokens alone: the prompt before them may well be theirs.
+  TraceBuilder tokens = request.build();
+  for (StringId& name : tokens.trace.annotations.name)
+    if (!tokens.trace.text(name).starts_with("decode")) name = tokens.trace.strings.intern("part of it");
+  EXPECT_EQ(stage_names(tokens.derive_all()).front(), "prefill");
+}
+
+// Of which only the ranges tell how many tokens they are over, and `prefill` is the name of the prompt's.
+std::vector<int64_t> outputs_of_prompts(int64_t sequences, std::string_view prefill) {
+  NamedRequest request;
+  request.sequences = sequences;
+  TraceBuilder b = request.build();
+  b.trace.library_calls.clear();
+  for (StringId& name : b.trace.gpu_ops.name)
+    if (b.trace.text(name) == "argmax") name = b.trace.strings.intern("pick");
+  for (StringId& name : b.trace.annotations.name)
+    if (!prefill.empty() && b.trace.text(name).starts_with("prefill")) name = b.trace.strings.intern(prefill);
+  const Trace& trace = b.derive_all();
+  std::vector<int64_t> outputs;
+  for (Row s = 0; s < trace.steps.size(); ++s)
+    if (trace.steps.annotation[s] != kNoRow && trace.steps.kind[s] == StageKind::kPrefill)
+      outputs.push_back(trace.steps.output_tokens[s]);
+  return outputs;
+}
+
+TEST(NamedRequest, PromptsThatGoOnAsTokensHaveGivenTheirFirst) {
+  EXPECT_EQ(outputs_of_prompts(1, {}), (std::vector<int64_t>{1}));
+  EXPECT_EQ(outputs_of_prompts(4, {}), (std::vector<int64_t>{4}));
+  for (const char* another :
+       {"prefill[bs=4 tok=9 c_sk=9]", "prefill[bs=3 tok=2048 c_sk=2048]", "prefill[bs=4 tok=2048]"})
+    EXPECT_EQ(outputs_of_prompts(4, another), (std::vector<int64_t>{-1})) << another;
+}
+
+TEST(HostStages, ARangeBeforeADecodeStepOrOfAnotherThreadIsNone) {
+  for (const bool other_thread : {false, true}) {
+    TraceBuilder b = annotated_loop(4, -1, -1);
+    const Row thread = other_thread ? b.thread() : 0;
+    b.annotation("preprocess", -10 * kMs, 5 * kMs, AnnotationKind::kNvtx, thread);
+    const Trace& trace = b.derive_all();
+    EXPECT_EQ(stage_names(trace), (std::vector<std::string>{"decode_step"}));
+  }
+}
+
+TEST(HostStages, WhereRecordingStoppedNothingIsKnownOfLaunches) {
+  NamedRequest request;
+  TraceBuilder b = request.build();
+  b.trace.recorded.clear();
+  b.level(-1000 * kMs, 2 * kMs, RecordingLevel::kDefault);
+  b.level(2 * kMs, 3 * kMs, RecordingLevel::kLight);
+  b.level(3 * kMs, 1000 * kMs, RecordingLevel::kDefault);
+  const Trace& trace = b.derive_all();
+  EXPECT_EQ(broken_invariant(trace), "");
+  ASSERT_EQ(stage_names(trace)[1], "preprocess");
+  EXPECT_EQ(trace.steps.missing[1], 2);
+}
+
+TEST(LaunchOrder, AnActivityOfUnknownCallOnAnIdleStreamWasLaunchedWhenItBegan) {
+  TraceBuilder b;
+  b.launch("gemm", 0, 10 * kUs, 100 * kUs);
+  b.gpu("Memcpy queued", 112 * kUs, 5 * kUs);  // right behind the kernel
+  b.gpu("Memcpy later", 900 * kUs, 5 * kUs);   // the stream had nothing to do
+  b.gpu("Memcpy behind it", 906 * kUs, 5 * kUs);
+  b.launch("gemm", 1000 * kUs, 1010 * kUs, 100 * kUs);
+  b.gpu("Memcpy late", 1500 * kUs, 5 * kUs);  // launched before the next, which waited for something else
+  b.launch("gemm", 1200 * kUs, 1600 * kUs, 100 * kUs);
+  const std::vector<LaunchOrder> orders = order_launches(b.build());
+  ASSERT_EQ(orders.size(), 1U);
+  EXPECT_EQ(orders[0].time_ns, (std::vector<int64_t>{0, 0, 900 * kUs, 900 * kUs, 1000 * kUs, 1200 * kUs, 1200 * kUs}));
 }
 
 TEST(RecordedSpans, BelongToTheProcessThatUsesTheDevice) {

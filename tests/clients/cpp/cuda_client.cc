@@ -7,6 +7,7 @@
 //     capture       cudaStreamBeginCapture
 //     detached      prints how often CUPTI was taken out of the process so far
 //     copy=BYTES    a pageable copy
+//     driver_copy=BYTES  a copy by the driver, as programs make it that have no runtime
 //     stage=N       N kernels inside the range "prefill"
 //     cublas        opens cuBLAS privately, as Python does; as the first action, before CUDA starts
 //     own           gives cuBLAS a log callback of the program's own
@@ -282,6 +283,8 @@ void act(const char* program, const std::string& action) {
     std::printf("detached %u\n", fake_finalized());
   } else if (name == "copy") {
     fake_copy(static_cast<uint64_t>(value), now(), 1000, true);
+  } else if (name == "driver_copy") {
+    fake_driver_copy(static_cast<uint64_t>(value), now(), 1000);
   } else if (name == "cublas") {
     if (cublas == nullptr) open_cublas();
   } else if (name == "own") {

@@ -38,7 +38,8 @@ bool worth_recording(std::string_view name, bool runtime) {
   name.remove_prefix(prefix.size());
   if (contains(name, "GetAttribute") || starts_with(name, "Get")) return false;
   // Launches are taken at the driver: every kernel has exactly one there, whether the program called the runtime, the
-  // driver (Triton, cuBLAS) or the driver through the runtime. All else is taken where the program calls it.
+  // driver (Triton, cuBLAS) or the driver through the runtime. All else is taken where the program calls it, the
+  // runtime or the driver: on_api_callback passes over a driver call below a runtime call.
   static constexpr std::string_view kLaunches[] = {"Launch", "GraphLaunch"};
   static constexpr std::string_view kRuntime[] = {"Memcpy",
                                                   "Memset",
@@ -59,8 +60,11 @@ bool worth_recording(std::string_view name, bool runtime) {
                                                   "StreamEndCapture",
                                                   "LibraryLoad"};
   static constexpr std::string_view kDriver[] = {
-      "ModuleLoad", "LibraryLoad",       "CtxSynchronize",     "MemCreate",       "MemMap",
-      "MemUnmap",   "StreamSynchronize", "StreamBeginCapture", "StreamEndCapture"};
+      "Memcpy",          "Memset",      "StreamSynchronize",  "CtxSynchronize",   "EventSynchronize",
+      "MemAlloc",        "MemFree",     "MemHostAlloc",       "MemHostRegister",  "MemHostUnregister",
+      "MemCreate",       "MemMap",      "MemUnmap",           "MemPrefetch",      "GraphInstantiate",
+      "GraphExecUpdate", "GraphUpload", "StreamBeginCapture", "StreamEndCapture", "ModuleLoad",
+      "LibraryLoad"};
   const auto begins = [name](std::string_view start) { return starts_with(name, start); };
   if (std::any_of(std::begin(kLaunches), std::end(kLaunches), begins)) return !runtime;
   return runtime ? std::any_of(std::begin(kRuntime), std::end(kRuntime), begins)
