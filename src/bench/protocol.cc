@@ -182,8 +182,8 @@ std::string_view case_status_name(CaseStatus status) {
 Protocol suite_protocol() {
   Protocol protocol;
   protocol.cold_min_s = 0.2;
-  protocol.sustained_min_s = 0.5;
-  protocol.settle_max_s = 0.4;
+  protocol.sustained_min_s = 0.4;
+  protocol.settle_max_s = 0.3;
   protocol.wall_max_s = 0.7;
   return protocol;
 }
