@@ -69,6 +69,7 @@ class DeviceCudaExactRows : public FakeGpuOps {
                                           static_cast<unsigned>(form.threads), x, gain, bias, pointer_of(*out),
                                           static_cast<uint32_t>(rows), kEpsilon));
     EXPECT_TRUE(device_->context().synchronize());
+    EXPECT_TRUE(device_->check_guards(*out)) << "written beyond the rows";
     const int64_t width = static_cast<int64_t>(columns);
     const RowReader all = rows_of(*device_, *in, dtype, width);
     const Row g = *all(rows), b = *all(rows + 1);

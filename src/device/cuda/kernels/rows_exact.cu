@@ -3,8 +3,10 @@
 // the SM, as many as MIN_BLOCKS leaves registers for. On a chip at its power limit each instruction costs clock, so
 // there are as few as can be: sizes are constants, and rows that a block has at once share what gain and bias take.
 //
+// A launch has a block for every ROWS rows, of under 2^32 packs in all.
+//
 // Macros: T (Bf16, Fp16), ITEMS, THREADS (32 to 256), ROWS (1, 2), SHARED (1: two elements share a reciprocal),
-// MIN_BLOCKS. All rows of a launch: blocks are as many as there are pairs, or rows.
+// MIN_BLOCKS.
 #define EACH_ITEM _Pragma("unroll") for (int i = 0; i < kItems; ++i)
 #define EACH_ROW _Pragma("unroll") for (int r = 0; r < kRows; ++r)
 #define EACH_ELEMENT _Pragma("unroll") for (int e = 0; e < 8; ++e)
@@ -130,7 +132,7 @@ struct ExactRows {
     // A second row behind the last one is that row again.
     const u32 row = blockIdx.x * kRows;
     const u32 next = kRows == 1 || row + 1 == rows ? 0 : kPacks;
-    const u64 at = (u64)row * kPacks + threadIdx.x;
+    const u32 at = row * kPacks + threadIdx.x;
     Words words[kRows][kItems];
     EACH_ROW EACH_ITEM words[r][i] = load_stream(x + at + r * next + i * kThreads);
     // The first are there when the sums are.
@@ -156,7 +158,7 @@ struct ExactRows {
       scale[r] = inverse_root_fast(variance + epsilon) * kSigma;
       offset[r] = -mean * scale[r];
     }
-    out += at;
+    Words* const to = out + at;
     EACH_ITEM {
       Pack<Type> g, b, a;
       g.unpack(gains);
@@ -168,7 +170,7 @@ struct ExactRows {
         a.unpack(words[r][i]);
         float z[8];
         EACH_ELEMENT z[e] = (a.v[e] * scale[r] + offset[r]) * g.v[e] + b.v[e];
-        store_stream(out + r * next + i * kThreads, gelu_of(z));
+        store_stream(to + r * next + i * kThreads, gelu_of(z));
       }
     }
   }

@@ -179,7 +179,7 @@ class LayernormGeluOp : public RowsOp {
   };
   // Those that fit the length of a row; of two packs a thread only where four do not.
   Status add_exact_shapes() {
-    if (element_bytes_ != 2 || rows_ > 0x7fffffff) return {};
+    if (element_bytes_ != 2 || rows_ * packs_ > 0xffffffff) return {};
     for (const Exact& form : {Exact{8, 1, 0, 96}, Exact{8, 1, 0, 72}, Exact{8, 1, 1, 96}, Exact{8, 2, 0, 128},
                               Exact{4, 1, 0, 64}, Exact{2, 1, 0, 48}}) {
       const unsigned threads = packs_ / form.items;
