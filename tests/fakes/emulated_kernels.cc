@@ -211,13 +211,13 @@ std::map<std::pair<std::string, std::string>, Launch> make_table() {
          " MIN_BLOCKS=" #blocks,                                                                          \
          "layernorm_gelu_exact"}] = bind(kernels_exact::ExactRows<type, items, threads, rows, shared != 0>::run);
 #define EMULATE_EXACT_TYPE(type)       \
-  EMULATE_EXACT(type, 8, 32, 1, 0, 21) \
+  EMULATE_EXACT(type, 8, 32, 1, 0, 20) \
   EMULATE_EXACT(type, 8, 32, 1, 0, 28) \
-  EMULATE_EXACT(type, 8, 32, 1, 1, 21) \
+  EMULATE_EXACT(type, 8, 32, 1, 1, 20) \
   EMULATE_EXACT(type, 8, 32, 2, 0, 16) \
-  EMULATE_EXACT(type, 8, 96, 1, 0, 7)  \
+  EMULATE_EXACT(type, 8, 96, 1, 0, 6)  \
   EMULATE_EXACT(type, 8, 96, 1, 0, 9)  \
-  EMULATE_EXACT(type, 8, 96, 1, 1, 7)  \
+  EMULATE_EXACT(type, 8, 96, 1, 1, 6)  \
   EMULATE_EXACT(type, 8, 96, 2, 0, 5)  \
   EMULATE_EXACT(type, 8, 128, 1, 0, 5) \
   EMULATE_EXACT(type, 8, 128, 1, 0, 7) \
@@ -227,7 +227,7 @@ std::map<std::pair<std::string, std::string>, Launch> make_table() {
   EMULATE_EXACT(type, 4, 64, 1, 0, 16) \
   EMULATE_EXACT(type, 4, 192, 1, 0, 5) \
   EMULATE_EXACT(type, 4, 256, 1, 0, 4) \
-  EMULATE_EXACT(type, 2, 96, 1, 0, 14)
+  EMULATE_EXACT(type, 2, 96, 1, 0, 13)
   EMULATE_EXACT_TYPE(Bf16)
   EMULATE_EXACT_TYPE(Fp16)
 #define EMULATE_TYPE(type)                                                    \
