@@ -53,6 +53,10 @@ namespace kernels_groups {
 namespace kernels_prompt {
 #include "device/cuda/kernels/attention.cu"
 }
+namespace kernels_exact {
+#include "device/cuda/kernels/rows_exact.cu"
+}
+#include "emulated_undef.h"
 
 namespace kernels_workload_attention {
 #include "device/cuda/kernels/workload_attention.cu"
@@ -194,14 +198,38 @@ std::map<std::pair<std::string, std::string>, Launch> make_table() {
   EMULATE_MEMORY(2)
   EMULATE_MEMORY(4)
   EMULATE_MEMORY(8)
-#define EMULATE_ROWS(type, items)                                                                   \
-  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, rmsnorm)              \
-  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, rmsnorm_residual)     \
-  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, layernorm_gelu)       \
-  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, layernorm_gelu_stays) \
-  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, softmax)              \
-  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, softmax_long)         \
+#define EMULATE_ROWS(type, items)                                                               \
+  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, rmsnorm)          \
+  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, rmsnorm_residual) \
+  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, layernorm_gelu)   \
+  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, softmax)          \
+  EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, softmax_long)     \
   EMULATE("rows.cu T=" #type " ITEMS=" #items, kernels_rows_##type##_##items, quantise)
+// Only these lengths of rows. How many blocks an SM is to hold is no matter here.
+#define EMULATE_EXACT(type, items, threads, rows, shared, blocks)                                         \
+  table[{"rows_exact.cu T=" #type " ITEMS=" #items " THREADS=" #threads " ROWS=" #rows " SHARED=" #shared \
+         " MIN_BLOCKS=" #blocks,                                                                          \
+         "layernorm_gelu_exact"}] = bind(kernels_exact::ExactRows<type, items, threads, rows, shared != 0>::run);
+#define EMULATE_EXACT_TYPE(type)       \
+  EMULATE_EXACT(type, 8, 32, 1, 0, 20) \
+  EMULATE_EXACT(type, 8, 32, 1, 0, 28) \
+  EMULATE_EXACT(type, 8, 32, 1, 1, 20) \
+  EMULATE_EXACT(type, 8, 32, 2, 0, 16) \
+  EMULATE_EXACT(type, 8, 96, 1, 0, 6)  \
+  EMULATE_EXACT(type, 8, 96, 1, 0, 9)  \
+  EMULATE_EXACT(type, 8, 96, 1, 1, 6)  \
+  EMULATE_EXACT(type, 8, 96, 2, 0, 5)  \
+  EMULATE_EXACT(type, 8, 128, 1, 0, 5) \
+  EMULATE_EXACT(type, 8, 128, 1, 0, 7) \
+  EMULATE_EXACT(type, 8, 128, 1, 1, 5) \
+  EMULATE_EXACT(type, 8, 128, 2, 0, 4) \
+  EMULATE_EXACT(type, 4, 32, 1, 0, 32) \
+  EMULATE_EXACT(type, 4, 64, 1, 0, 16) \
+  EMULATE_EXACT(type, 4, 192, 1, 0, 5) \
+  EMULATE_EXACT(type, 4, 256, 1, 0, 4) \
+  EMULATE_EXACT(type, 2, 96, 1, 0, 13)
+  EMULATE_EXACT_TYPE(Bf16)
+  EMULATE_EXACT_TYPE(Fp16)
 #define EMULATE_TYPE(type)                                                    \
   EMULATE("elementwise.cu T=" #type, kernels_elementwise_##type, swiglu)      \
   EMULATE("elementwise.cu T=" #type, kernels_elementwise_##type, rope)        \

@@ -7,6 +7,7 @@
 #undef EACH_ITEM
 #undef ITEM_INDEX
 #undef HAS_ITEM
+#undef EACH_ELEMENT
 #undef ITEMS
 #undef UNROLL
 #undef LAYERNORM_BOUNDS

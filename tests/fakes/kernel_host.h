@@ -71,6 +71,7 @@ inline Words load_stream(const void* at) {
   return v;
 }
 inline Words load_words(const void* at) { return load_stream(at); }
+inline Words load_gain(const void* at) { return load_stream(at); }
 inline void store_words(void* at, Words v) { std::memcpy(at, &v, 16); }
 inline void store_stream(void* at, Words v) { std::memcpy(at, &v, 16); }
 
@@ -108,6 +109,8 @@ inline void mma_bf16(float* c, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
 inline void mma_fp16(float* c, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
   emulated::mma(c, {a0, a1, a2, a3}, {b0, b1}, of_fp16);
 }
+inline void mma_short_bf16(float* c, u32 a0, u32 a1, u32 b) { emulated::mma(c, {a0, a1, 0, 0}, {b, 0}, of_bf16); }
+inline void mma_short_fp16(float* c, u32 a0, u32 a1, u32 b) { emulated::mma(c, {a0, a1, 0, 0}, {b, 0}, of_fp16); }
 inline u32 two_bf16(float low, float high) { return bf16_of(low) | static_cast<u32>(bf16_of(high)) << 16; }
 inline u32 two_fp16(float low, float high) { return fp16_of(low) | static_cast<u32>(fp16_of(high)) << 16; }
 inline u32 low_halves(u32 a, u32 b) { return (a & 0xffffu) | b << 16; }

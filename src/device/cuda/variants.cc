@@ -16,6 +16,18 @@ std::vector<KernelSource> every_kernel() {
       all.push_back({"routing.cu", {type, fmt::format("LANES_EACH={}", each)}});
     for (const int items : {1, 2, 4, 8}) all.push_back({"rows.cu", {type, fmt::format("ITEMS={}", items)}});
   }
+  struct Exact {
+    int items, threads, rows, shared, blocks;
+  };
+  // Of rows of 8192, where registers are scarcest, and of some with a number of warps that is no power of two.
+  for (const char* type : {"T=Bf16", "T=Fp16"}) {
+    for (const Exact& shape : {Exact{8, 128, 1, 0, 5}, Exact{8, 128, 1, 0, 7}, Exact{8, 128, 1, 1, 5},
+                               Exact{8, 128, 2, 0, 4}, Exact{4, 256, 1, 0, 4}, Exact{2, 224, 1, 0, 5}})
+      all.push_back({"rows_exact.cu",
+                     {type, fmt::format("ITEMS={}", shape.items), fmt::format("THREADS={}", shape.threads),
+                      fmt::format("ROWS={}", shape.rows), fmt::format("SHARED={}", shape.shared),
+                      fmt::format("MIN_BLOCKS={}", shape.blocks)}});
+  }
   for (const char* type : {"T=Bf16", "T=Fp16"}) {
     for (const int head : {64, 128, 256}) {
       for (const int rows : {8, 16}) {

@@ -37,10 +37,11 @@ struct Bf16 {
   static __device__ __forceinline__ float low(u32 word) { return float_of(word << 16); }
   static __device__ __forceinline__ float high(u32 word) { return float_of(word & 0xffff0000u); }
   static __device__ __forceinline__ u32 put_two(float low, float high) { return two_bf16(low, high); }
-  static constexpr u32 kOnes = 0x3f803f80u;  // two of 1
+  static constexpr u32 kOnes = 0x3f803f80u, kHalves = 0x3f003f00u;  // two of 1, of 1/2
   static __device__ __forceinline__ void mma(float* c, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
     mma_bf16(c, a0, a1, a2, a3, b0, b1);
   }
+  static __device__ __forceinline__ void mma_short(float* c, u32 a0, u32 a1, u32 b) { mma_short_bf16(c, a0, a1, b); }
 #ifdef LLMPROF_GROUPS
   template <int kCount>
   static __device__ __forceinline__ void group_shared(float (&c)[kCount], u64 a, u64 b, bool adds) {
@@ -59,10 +60,11 @@ struct Fp16 {
   static __device__ __forceinline__ float low(u32 word) { return of_fp16((u16)word); }
   static __device__ __forceinline__ float high(u32 word) { return of_fp16((u16)(word >> 16)); }
   static __device__ __forceinline__ u32 put_two(float low, float high) { return two_fp16(low, high); }
-  static constexpr u32 kOnes = 0x3c003c00u;
+  static constexpr u32 kOnes = 0x3c003c00u, kHalves = 0x38003800u;
   static __device__ __forceinline__ void mma(float* c, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
     mma_fp16(c, a0, a1, a2, a3, b0, b1);
   }
+  static __device__ __forceinline__ void mma_short(float* c, u32 a0, u32 a1, u32 b) { mma_short_fp16(c, a0, a1, b); }
 #ifdef LLMPROF_GROUPS
   template <int kCount>
   static __device__ __forceinline__ void group_shared(float (&c)[kCount], u64 a, u64 b, bool adds) {

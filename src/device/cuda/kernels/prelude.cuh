@@ -15,12 +15,20 @@ struct alignas(16) Words {
   u32 w[4];
 };
 
-// ---- memory: 16 bytes at a time, kept out of L1, which no kernel here reads twice from ----------------------------
+// ---- memory: 16 bytes at a time, kept out of L1, which few kernels here read twice from ----------------------------
 __device__ __forceinline__ Words load_stream(const void* at) {
   Words v;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
                : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
                : "l"(at));
+  return v;
+}
+// The same words for every row: read once and again, so the last to leave L1. Nothing may write them meanwhile.
+__device__ __forceinline__ Words load_gain(const void* at) {
+  Words v;
+  asm("ld.global.nc.L1::evict_last.v4.u32 {%0,%1,%2,%3}, [%4];"
+      : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
+      : "l"(at));
   return v;
 }
 // May be written by the same kernel, so not through the read-only path.
@@ -127,6 +135,17 @@ __device__ __forceinline__ void mma_fp16(float* c, u32 a0, u32 a1, u32 a2, u32 a
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+// c[16][8] += a[16][8] b[8][8] of mma.m16n8k8: a[l/4 (+8)][2 (l%4) ..+1], b[2 (l%4) ..+1][l/4], c as above.
+__device__ __forceinline__ void mma_short_bf16(float* c, u32 a0, u32 a1, u32 b) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a0), "r"(a1), "r"(b));
+}
+__device__ __forceinline__ void mma_short_fp16(float* c, u32 a0, u32 a1, u32 b) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a0), "r"(a1), "r"(b));
 }
 // Two elements in a word, the first in the low half.
 __device__ __forceinline__ u32 two_bf16(float low, float high) {

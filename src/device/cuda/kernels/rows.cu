@@ -147,59 +147,39 @@ __device__ __forceinline__ Moments moments_of(const RowOfPacks& in, const Words*
   return moments;
 }
 
-// tanh(u) = 2 / (1 + exp(-2 u)) - 1, so gelu(y) = y / (1 + exp(-2 u)), u = sqrt(2 / pi) (y + 0.044715 y^3). Two at a
-// time share a reciprocal, of which an SM does few: the product of what each would be divided by must stay finite,
-// hence the bound; at it gelu(y) is -1e-18. tanh.approx would be one instruction for all, and is off by 2^-11 of y,
-// more than a bf16 may be where gelu(y) is small.
-__device__ __forceinline__ float gelu_divisor(float y) {
-  const float power = y * (-2.302208198f - 0.1029432397f * (y * y));
-  return 1.0f + exp2_fast(power < 60.0f ? power : 60.0f);
-}
-__device__ __forceinline__ void gelu_two(float& a, float& b) {
-  const float below_a = gelu_divisor(a), below_b = gelu_divisor(b);
-  const float inverse = reciprocal_fast(below_a * below_b);
-  a = a * below_b * inverse;
-  b = b * below_a * inverse;
+// tanh(u) = 2 / (1 + exp(-2 u)) - 1, so gelu(y) = y / (1 + exp(-2 u)), u = sqrt(2 / pi) (y + 0.044715 y^3). A
+// reciprocal for each element, though an SM does few of them: one for two elements takes four instructions more, a
+// bound for the exponents among them, since the product of what each is divided by must stay finite, and was 2 % slower
+// on an H200 at its power limit. Here an infinite power gives 0. tanh.approx would be one instruction for all, and is
+// off by 2^-11 of y, more than a bf16 may be where gelu(y) is small.
+__device__ __forceinline__ float gelu_of(float y) {
+  return y * reciprocal_fast(1.0f + exp2_fast(y * (-2.302208198f - 0.1029432397f * (y * y))));
 }
 
 // y = (x - mean) / sqrt(variance + epsilon) * gain + bias; out = gelu(y) by tanh. kFull: the block's threads have an
-// item each, every time. kStays: blocks take several rows, and read the next while they work on one.
-template <bool kFull, bool kStays>
+// item each, every time.
+template <bool kFull>
 __device__ __forceinline__ void layernorm_gelu_as(const Words* x, const Words* gain, const Words* bias, Words* out,
                                                   u64 rows, u32 packs, float epsilon, float* scratch) {
-  // There are registers for as many beside the rows.
-  constexpr bool kKept = kStays && ITEMS == 1;
-  RowOfPacks gains, biases, in, next;
-  const auto load = [&](RowOfPacks& to, const Words* from) {
-    EACH_ITEM if (kFull || HAS_ITEM) to.words[i] = load_stream(from + ITEM_INDEX);
-  };
-  if (kKept) {
-    load(gains, gain);
-    load(biases, bias);
-  }
-  if (kStays && blockIdx.x < rows) load(next, x + (u64)blockIdx.x * packs);
   u32 turn = 0;
   EACH_ROW {
     const Words* const row_x = x + row * packs;
-    if (!kStays) load(in, row_x);
-    if (kStays) in = next;
-    if (kStays && row + gridDim.x < rows) load(next, row_x + (u64)gridDim.x * packs);
+    RowOfPacks in;
+    EACH_ITEM if (kFull || HAS_ITEM) in.words[i] = load_stream(row_x + ITEM_INDEX);
     const Moments moments = moments_of<kFull>(in, row_x, packs, scratch + turn * 128);
     const float scale = inverse_root_fast(moments.variance + epsilon), offset = -moments.mean * scale;
     Words* const row_out = out + row * packs;
     EACH_ITEM if (kFull || HAS_ITEM) {
       Pack<T> a, g, b;
       a.unpack(in.words[i]);
-      g.unpack(kKept ? gains.words[i] : load_words(gain + ITEM_INDEX));
-      b.unpack(kKept ? biases.words[i] : load_words(bias + ITEM_INDEX));
+      g.unpack(load_words(gain + ITEM_INDEX));
+      b.unpack(load_words(bias + ITEM_INDEX));
 #pragma unroll
       for (int e = 0; e < Pack<T>::kCount; ++e) {
         // One instruction less, where the elements have no digits that it could lose.
         const float normal = Pack<T>::kCount == 8 ? a.v[e] * scale + offset : (a.v[e] - moments.mean) * scale;
-        a.v[e] = normal * g.v[e] + b.v[e];
+        a.v[e] = gelu_of(normal * g.v[e] + b.v[e]);
       }
-#pragma unroll
-      for (int e = 0; e < Pack<T>::kCount; e += 2) gelu_two(a.v[e], a.v[e + 1]);
       store_stream(row_out + ITEM_INDEX, a.packed());
     }
     turn ^= 1;
@@ -216,17 +196,9 @@ KERNEL void LAYERNORM_BOUNDS layernorm_gelu(const Words* x, const Words* gain, c
                                             u32 packs, float epsilon) {
   __shared__ float scratch[2 * 128];
   if (packs == ITEMS * blockDim.x)
-    layernorm_gelu_as<true, false>(x, gain, bias, out, rows, packs, epsilon, scratch);
+    layernorm_gelu_as<true>(x, gain, bias, out, rows, packs, epsilon, scratch);
   else
-    layernorm_gelu_as<false, false>(x, gain, bias, out, rows, packs, epsilon, scratch);
-}
-KERNEL void LAYERNORM_BOUNDS layernorm_gelu_stays(const Words* x, const Words* gain, const Words* bias, Words* out,
-                                                  u64 rows, u32 packs, float epsilon) {
-  __shared__ float scratch[2 * 128];
-  if (packs == ITEMS * blockDim.x)
-    layernorm_gelu_as<true, true>(x, gain, bias, out, rows, packs, epsilon, scratch);
-  else
-    layernorm_gelu_as<false, true>(x, gain, bias, out, rows, packs, epsilon, scratch);
+    layernorm_gelu_as<false>(x, gain, bias, out, rows, packs, epsilon, scratch);
 }
 
 KERNEL void softmax(const Words* x, Words* out, u64 rows, u32 packs) {

@@ -1,5 +1,5 @@
 // Operators over rows by own kernels: normalisations, softmax, quantisation. Each is offered with one to four packs of
-// 16 bytes per thread, and with blocks that stay.
+// 16 bytes per thread, and with blocks that stay; LayerNorm also by kernels made for the length of its rows.
 #include "device/reference/rows.h"
 
 #include <fmt/format.h>
@@ -59,18 +59,16 @@ class RowsOp : public CudaOp {
   Fill number_fill() const { return {Fill::Kind::kUniform, params_.dtype, 1, 0}; }
 
   using Run = std::function<Status(const Kernel& kernel, unsigned grid, unsigned threads, int set)>;
-  // The kernel with every number of packs per thread that fits a row. `stays`: the one for blocks that take several
-  // rows, if that is another.
-  Status add_shapes(const char* name, const Run& run, const char* stays = nullptr) {
+  // The kernel with every number of packs per thread that fits a row.
+  Status add_shapes(const char* name, const Run& run) {
     for (const int items : kItems) {
       const unsigned threads = threads_for(items);
       if (threads > kThreadsMax || (items > 1 && threads_for(items / 2) == kThreadsMin)) continue;
       if (items == 8 && threads_for(4) <= kThreadsMax / 2) continue;
-      const KernelSource source{"rows.cu", {type_macro(params_.dtype), fmt::format("ITEMS={}", items)}};
-      for (const bool persistent : {false, true}) {
-        LLMPROF_ASSIGN(const Kernel kernel, context_.kernel(source, persistent && stays != nullptr ? stays : name));
-        if (context_.fits(kernel, threads)) add_grid(kernel, items, threads, persistent, run);
-      }
+      LLMPROF_ASSIGN(const Kernel kernel,
+                     context_.kernel({"rows.cu", {type_macro(params_.dtype), fmt::format("ITEMS={}", items)}}, name));
+      if (!context_.fits(kernel, threads)) continue;
+      for (const bool persistent : {false, true}) add_grid(kernel, items, threads, persistent, run);
     }
     if (!candidates().empty()) return {};
     return fail(fmt::format("rows of {} elements do not fit the registers of a block", columns_), {},
@@ -155,13 +153,11 @@ class LayernormGeluOp : public RowsOp {
   Status prepare() {
     LLMPROF_CHECK(set_shape("tokens", "hidden"));
     LLMPROF_CHECK(begin({matrix("out", Role::kOutput), matrix("x", Role::kInput), vector("gain"), vector("bias")}));
-    return add_shapes(
-        "layernorm_gelu",
-        [this](const Kernel& kernel, unsigned grid, unsigned threads, int set) {
-          return context_.launch(kernel, grid, threads, at(set, 1), at(set, 2), at(set, 3), at(set, 0), row_count(),
-                                 packs_, kEpsilon);
-        },
-        "layernorm_gelu_stays");
+    LLMPROF_CHECK(add_shapes("layernorm_gelu", [this](const Kernel& kernel, unsigned grid, unsigned threads, int set) {
+      return context_.launch(kernel, grid, threads, at(set, 1), at(set, 2), at(set, 3), at(set, 0), row_count(), packs_,
+                             kEpsilon);
+    }));
+    return add_exact_shapes();
   }
 
  protected:
@@ -174,6 +170,39 @@ class LayernormGeluOp : public RowsOp {
                         LLMPROF_ASSIGN(const Row values, x(row));
                         return layernorm_gelu_row(values, gain, bias, static_cast<double>(kEpsilon));
                       });
+  }
+
+ private:
+  // A form of rows_exact.cu. `warps`: so many an SM is to hold, which leaves a thread 96 registers of 20, 72 of 28, 128
+  // of 16, 64 of 32 and 48 of 40: each quarter of an SM has 512 for each lane, handed out by eights.
+  struct Exact {
+    unsigned items, rows, shared, warps;
+  };
+  // Those that fit the length of a row; of two packs a thread only where four do not.
+  Status add_exact_shapes() {
+    if (element_bytes_ != 2 || rows_ * packs_ > 0xffffffff) return {};
+    for (const Exact& form : {Exact{8, 1, 0, 20}, Exact{8, 1, 0, 28}, Exact{8, 1, 1, 20}, Exact{8, 2, 0, 16},
+                              Exact{4, 1, 0, 32}, Exact{2, 1, 0, 40}}) {
+      const unsigned threads = packs_ / form.items;
+      if (packs_ % (form.items * 32) != 0 || threads > 256 || (form.items == 2 && packs_ % 128 == 0)) continue;
+      LLMPROF_CHECK(add_exact(form, threads));
+    }
+    return {};
+  }
+  Status add_exact(const Exact& form, unsigned threads) {
+    const unsigned blocks = form.warps * 32 / threads;
+    const std::vector<std::string> defines = {
+        type_macro(params_.dtype),         fmt::format("ITEMS={}", form.items),   fmt::format("THREADS={}", threads),
+        fmt::format("ROWS={}", form.rows), fmt::format("SHARED={}", form.shared), fmt::format("MIN_BLOCKS={}", blocks)};
+    LLMPROF_ASSIGN(const Kernel kernel, context_.kernel({"rows_exact.cu", defines}, "layernorm_gelu_exact"));
+    const unsigned rows = static_cast<unsigned>(rows_), grid = (rows + form.rows - 1) / form.rows;
+    add(fmt::format("own {} x 16 B, {} threads a row, tight, {} blocks{}{}", form.items, threads, blocks,
+                    form.rows == 2 ? " of two rows" : "", form.shared != 0 ? ", shared reciprocals" : ""),
+        [this, kernel, grid, threads, rows](int set) {
+          return context_.launch(kernel, grid, threads, at(set, 1), at(set, 2), at(set, 3), at(set, 0), uint32_t{rows},
+                                 kEpsilon);
+        });
+    return {};
   }
 };
 
