@@ -24,9 +24,8 @@ constexpr double kAgainLongS = 1;    // who measures for less than a turn wants 
 constexpr double kAgainLost = 0.03;  // slower by this after the rounds of all: not worth more of them
 constexpr double kAgainSampleUs = 10'000;
 constexpr int kAgainSamples = 12, kAgainSamplesSkipped = 2;
-// Of the finalists in isolation: batches in turn, as many as there is time for.
-constexpr int kColdRounds = 8, kColdRoundsMin = 2, kColdTrialsMax = 8;
-constexpr double kColdEntryUs = 2'000;  // of one finalist in one round, without what lies between
+// Of the finalists in isolation: batches in turn, as large and as many as there is time for.
+constexpr int kColdRounds = 8, kColdTrialsMax = 8;
 constexpr double kColdChooseS = 0.25;
 constexpr double kRunsPerTime = 3;  // of a timing: warm-up, the repetition that is not timed, and the one that is
 
@@ -202,16 +201,19 @@ Result<Choice> choose_cold(device::Device& device, device::PreparedOp& op, const
   const auto spent_s = [&](Clock::time_point since) {
     return std::chrono::duration<double>(Clock::now() - since).count();
   };
-  for (int round = 0; round < kColdRounds && (round < kColdRoundsMin || spent_s(start) < kColdChooseS); ++round) {
+  double trial_s = kColdChooseS;  // with what lies between; the first batches are of one trial
+  for (int round = 0; round < kColdRounds && (round == 0 || spent_s(start) < kColdChooseS); ++round) {
     for (Entry& entry : entries) {
       if (stop) return warm;
       const Work work{op.candidates()[index[entry.position]].enqueue, sets, entry.once_us};
-      const int trials = launches_for(entry.once_us, kColdEntryUs, kColdTrialsMax);
+      const double each_s = kColdChooseS / (kColdRounds * static_cast<double>(entries.size()));
+      const int trials = launches_for(trial_s * 1e6, each_s * 1e6, kColdTrialsMax);
       const Clock::time_point before = Clock::now();
       LLMPROF_ASSIGN(const std::vector<device::Sample> samples,
                      device.time_cold({work.enqueue, sets, cold_launches(work), trials, true}));
       for (const device::Sample& sample : samples) entry.us.push_back(sample.us);
       if (samples.empty()) return fail("the device gave no times");
+      trial_s = spent_s(before) / trials;
       rest(device, spent_s(before), duty_max);
     }
   }

@@ -53,6 +53,7 @@ bench::Protocol protocol_of(const Options& options) {
     protocol.settle_max_s = 0.25;
     protocol.wall_max_s = 0.5;
     protocol.held_down_s = 0.25;
+    protocol.choose_s = 0.1;
   }
   if (options.min_time_s > 0) protocol.cold_min_s = protocol.sustained_min_s = options.min_time_s;
   protocol.wall_max_s = std::max(protocol.wall_max_s, 2 * options.min_time_s);
