@@ -26,18 +26,12 @@ std::map<Row, Lane> lanes_of(const std::vector<StepDraft>& steps) {
   return lanes;
 }
 
-StepDraft draft_of(const StageRange& range, const StepName& name, AnnotationKind kind, int32_t device) {
-  StepDraft draft;
-  draft.device = device;
-  draft.thread = range.thread;
-  draft.source = kind == AnnotationKind::kNvtx ? StageSource::kNvtx : StageSource::kAnnotation;
-  draft.kind = name.kind;
-  draft.kind_known = true;
+// The GPU has no part in it.
+StepDraft host_draft_of(const StageRange& range, const StepName& name, AnnotationKind kind, int32_t device) {
+  StepDraft draft = draft_of_range(range, name, kind, device);
   draft.host_only = true;
-  draft.stage = name.stage;
-  draft.annotation = range.annotation;
-  draft.begin_ns = draft.host_start_ns = draft.last_launch_ns = range.start_ns;
-  draft.end_ns = draft.gpu_start_ns = draft.gpu_end_ns = range.end_ns;
+  draft.last_launch_ns = range.start_ns;
+  draft.gpu_start_ns = draft.gpu_end_ns = range.end_ns;
   return draft;
 }
 
@@ -63,7 +57,7 @@ void add_host_stages(const Trace& trace, const StageRanges& stages, const Record
       const bool launches = steps[next].begin_ns < range.end_ns;
       if (launches || !before_first_token(steps[next].kind)) continue;
       if (RecordedSpans::touches(unrecorded, range.start_ns, range.end_ns)) continue;
-      found.push_back(draft_of(range, name, trace.annotations.kind[range.annotation], lane.device));
+      found.push_back(host_draft_of(range, name, trace.annotations.kind[range.annotation], lane.device));
     }
   }
   steps.insert(steps.end(), found.begin(), found.end());

@@ -53,6 +53,11 @@ struct StepDraft {
   int64_t window_start_ns = 0, window_end_ns = 0;
 };
 
+struct StageRange;
+struct StepName;
+// The step of a range that the program named; what it launched is to be found.
+StepDraft draft_of_range(const StageRange& range, const StepName& name, AnnotationKind kind, int32_t device);
+
 // An operator that shows a batch of tokens: an embedding look-up or the choice of the next token.
 struct TokenEvent {
   int64_t start_ns = 0;

@@ -41,26 +41,6 @@ int64_t adopt_until(const StageRange& range, int64_t next_ns, const std::vector<
   return next_ns - range.end_ns <= length ? next_ns : range.end_ns;
 }
 
-StepDraft draft_of(const StageRange& range, const StepName& name, AnnotationKind kind, int32_t device) {
-  StepDraft draft;
-  draft.device = device;
-  draft.thread = range.thread;
-  draft.source = kind == AnnotationKind::kNvtx ? StageSource::kNvtx : StageSource::kAnnotation;
-  draft.kind = name.kind;
-  draft.kind_known = true;
-  draft.stage = name.stage;
-  draft.annotation = range.annotation;
-  draft.begin_ns = range.start_ns;
-  draft.end_ns = range.end_ns;
-  draft.host_start_ns = range.start_ns;
-  draft.new_tokens = name.new_tokens;
-  draft.sequences = name.sequences;
-  draft.context = name.context;
-  draft.attended = name.attended;
-  draft.output_tokens = name.output_tokens;
-  return draft;
-}
-
 // Launch times on one device, by thread.
 using LaunchTimes = std::map<Row, std::vector<int64_t>>;
 LaunchTimes launch_times(const LaunchOrder& order) {
@@ -99,7 +79,7 @@ void draft_ranges(const Trace& trace, const StageRanges& stages, size_t first, s
     // Work that follows the range is adopted up to the next range or the next step that no range covers.
     int64_t next_ns = r + 1 < last ? stages.ranges[r + 1].start_ns : kForever;
     if (inside < detected.size()) next_ns = std::min(next_ns, detected[inside].begin_ns);
-    StepDraft draft = draft_of(range, name, kind, device);
+    StepDraft draft = draft_of_range(range, name, kind, device);
     const int64_t end_ns = adopt_until(range, std::max(next_ns, range.end_ns), launches, calls);
     // What recurs inside a prompt, or inside every one of several ranges of one name, is layers.
     const bool layers =

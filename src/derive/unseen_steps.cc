@@ -92,23 +92,12 @@ bool divide_evenly(std::vector<Unseen>& ranges, size_t first, size_t last) {
   return true;
 }
 
-StepDraft draft_of(const StageRange& range, const StepName& name, AnnotationKind kind, int32_t device) {
-  StepDraft draft;
-  draft.device = device;
-  draft.thread = range.thread;
-  draft.source = kind == AnnotationKind::kNvtx ? StageSource::kNvtx : StageSource::kAnnotation;
-  draft.kind = name.kind;
-  draft.kind_known = true;
+// The GPU is taken to have worked all the while.
+StepDraft unseen_draft_of(const StageRange& range, const StepName& name, AnnotationKind kind, int32_t device) {
+  StepDraft draft = draft_of_range(range, name, kind, device);
   draft.unseen = true;
-  draft.stage = name.stage;
-  draft.annotation = range.annotation;
-  draft.begin_ns = draft.host_start_ns = draft.gpu_start_ns = draft.last_launch_ns = range.start_ns;
-  draft.end_ns = draft.gpu_end_ns = range.end_ns;
-  draft.new_tokens = name.new_tokens;
-  draft.sequences = name.sequences;
-  draft.context = name.context;
-  draft.attended = name.attended;
-  draft.output_tokens = name.output_tokens;
+  draft.gpu_start_ns = draft.last_launch_ns = range.start_ns;
+  draft.gpu_end_ns = range.end_ns;
   return draft;
 }
 
@@ -177,7 +166,7 @@ void add_unseen_steps(const Trace& trace, const StageRanges& stages, const std::
       const std::map<std::string, double>::const_iterator waiting = waits.find(name.stage);
       if (waiting != waits.end() && waiting->second < 0.5 && !unseen.evenly) continue;
       found.push_back(
-          draft_of(unseen.range, name, trace.annotations.kind[unseen.range.annotation], devices.of(thread)));
+          unseen_draft_of(unseen.range, name, trace.annotations.kind[unseen.range.annotation], devices.of(thread)));
     }
   }
   steps.insert(steps.end(), found.begin(), found.end());
