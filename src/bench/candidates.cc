@@ -14,20 +14,25 @@ namespace {
 constexpr int kRounds = 3;           // interleaved, so that a drift meets all candidates
 constexpr double kScreenUs = 5'000;  // of one candidate in one round
 constexpr int kScreenLaunchesMax = 5;
-constexpr size_t kFinalists = 3;
+constexpr size_t kFinalists = 4;
 constexpr double kFinalUs = 10'000;  // of one finalist in one round
 constexpr int kFinalLaunchesMax = 4096;
-// Of the finalists under a limit. A round of them is shorter than a turn of the power's control, several are longer;
-// what a finalist's own power makes of the clock shows after some tens of milliseconds.
-constexpr int kAgainRounds = 6, kAgainRoundsAll = 2;
-constexpr double kAgainLongS = 1;    // who measures for less than a turn wants no more than the rounds of all
-constexpr double kAgainLost = 0.03;  // slower by this after the rounds of all: not worth more of them
+// Of the finalists under a limit: a whole turn of the power's control for each. In shorter stretches all have the clock
+// that their mixture leaves, so one that needs more power than the others looks faster than it is, by up to 5 percent
+// on an H200.
+constexpr double kAgainLost = 0.08;   // slower by this before there was a limit: not worth a turn
+constexpr int kAgainQuickRounds = 2;  // where there is no time for turns
 constexpr double kAgainSampleUs = 10'000;
 constexpr int kAgainSamples = 12, kAgainSamplesSkipped = 2;
 // Of the finalists in isolation: batches in turn, as large and as many as there is time for.
 constexpr int kColdRounds = 8, kColdTrialsMax = 8;
 constexpr double kColdChooseS = 0.25;
+constexpr double kColdTie = 0.02;  // as near as this: as much again
+constexpr int64_t kLookBackNs = 300'000'000;
 constexpr double kRunsPerTime = 3;  // of a timing: warm-up, the repetition that is not timed, and the one that is
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 struct Entry {
   size_t position;
@@ -91,13 +96,31 @@ Result<double> time_held(device::Device& device, const device::Candidate& candid
   return median_of(std::move(us));
 }
 
+// As it is at its own clock: over a whole turn, whose parts differ, so the mean.
+Result<double> time_turn(device::Device& device, const device::Candidate& candidate, int sets, double once_us,
+                         double turn_s, const std::atomic<bool>& stop) {
+  const int launches = launches_for(once_us, kAgainSampleUs, kFinalLaunchesMax);
+  const Clock::time_point start = Clock::now();
+  double sum_us = 0;
+  int64_t count = 0;
+  do {
+    LLMPROF_ASSIGN(const std::vector<device::Sample> samples,
+                   device.time_sustained({candidate.enqueue, sets, launches, kAgainSamples, false}));
+    for (const device::Sample& sample : samples) sum_us += sample.us;
+    count += static_cast<int64_t>(samples.size());
+    if (samples.empty()) return fail(fmt::format("the device gave no time of {}", candidate.backend));
+  } while (!stop && seconds_since(start) < turn_s);
+  return sum_us / static_cast<double>(count);
+}
+
 bool faster(const Entry& a, const Entry& b) { return a.median() < b.median(); }
 
-Choice best_of(const std::vector<Entry>& entries) {
-  const Entry& best = *std::min_element(entries.begin(), entries.end(), faster);
-  Choice choice{best.position, best.median(), 0, {}};
+// Of at least one; the entries may be in any order.
+Choice best_of(std::vector<Entry> entries) {
+  std::stable_sort(entries.begin(), entries.end(), faster);
+  Choice choice{entries[0].position, entries[0].median(), 0, {}};
   for (const Entry& entry : entries) {
-    choice.finalists.push_back(entry.position);
+    choice.finalists.push_back({entry.position, entry.median()});
     if (entry.position == 0 && choice.us > 0) choice.gap_frac = entry.median() / choice.us - 1;
   }
   return choice;
@@ -171,53 +194,71 @@ Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, 
 }
 
 Result<Choice> choose_again(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index, int sets,
-                            const Choice& before, double held_down_s, const std::atomic<bool>& stop) {
+                            const Choice& before, const Protocol& protocol, const std::atomic<bool>& stop) {
   if (before.finalists.size() < 2) return before;
+  const bool quick = protocol.held_down_s < protocol.turn_s;
   std::vector<Entry> entries;
-  for (const size_t position : before.finalists) entries.push_back({position, before.us, {}});
-  const int rounds = held_down_s < kAgainLongS ? kAgainRoundsAll : kAgainRounds;
-  for (int round = 0; round < rounds; ++round) {
+  for (const Finalist& finalist : before.finalists) {
+    // The first of all candidates has its turn too if it is near: its gap is told.
+    if (finalist.us <= (1 + kAgainLost) * before.us) entries.push_back({finalist.position, before.us, {}});
+  }
+  if (entries.size() < 2) return before;
+  for (int round = 0; round < (quick ? kAgainQuickRounds : 1); ++round) {
     for (Entry& entry : entries) {
       if (stop) return before;
-      if (entry.lost) continue;
-      LLMPROF_ASSIGN(const double us, time_held(device, op.candidates()[index[entry.position]], sets, entry.once_us));
+      const device::Candidate& candidate = op.candidates()[index[entry.position]];
+      LLMPROF_ASSIGN(const double us, quick ? time_held(device, candidate, sets, entry.once_us)
+                                            : time_turn(device, candidate, sets, entry.once_us, protocol.turn_s, stop));
       entry.us.push_back(us);
     }
-    if (round + 1 != kAgainRoundsAll) continue;
-    const double best_us = std::min_element(entries.begin(), entries.end(), faster)->median();
-    for (Entry& entry : entries) entry.lost = entry.median() > (1 + kAgainLost) * best_us;
-    if (std::count_if(entries.begin(), entries.end(), [](const Entry& entry) { return !entry.lost; }) == 1) break;
   }
-  return best_of(entries);
+  Choice choice = best_of(entries);
+  // Those that were far behind stay so.
+  for (const Finalist& finalist : before.finalists) {
+    if (finalist.us <= (1 + kAgainLost) * before.us) continue;
+    choice.finalists.push_back(finalist);
+    if (finalist.position == 0) choice.gap_frac = finalist.us / before.us - 1;
+  }
+  return choice;
 }
 
 Result<Choice> choose_cold(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index, int sets,
-                           const Choice& warm, double duty_max, const std::atomic<bool>& stop) {
+                           const Choice& warm, const Protocol& protocol, const std::atomic<bool>& stop) {
   if (warm.finalists.size() < 2) return warm;
-  using Clock = std::chrono::steady_clock;
   std::vector<Entry> entries;
-  for (const size_t position : warm.finalists) entries.push_back({position, warm.us, {}});
-  const Clock::time_point start = Clock::now();
-  const auto spent_s = [&](Clock::time_point since) {
-    return std::chrono::duration<double>(Clock::now() - since).count();
-  };
+  for (const Finalist& finalist : warm.finalists) entries.push_back({finalist.position, warm.us, {}});
   double trial_s = kColdChooseS;  // with what lies between; the first batches are of one trial
-  for (int round = 0; round < kColdRounds && (round == 0 || spent_s(start) < kColdChooseS); ++round) {
-    for (Entry& entry : entries) {
-      if (stop) return warm;
-      const Work work{op.candidates()[index[entry.position]].enqueue, sets, entry.once_us};
-      const double each_s = kColdChooseS / (kColdRounds * static_cast<double>(entries.size()));
-      const int trials = launches_for(trial_s * 1e6, each_s * 1e6, kColdTrialsMax);
-      const Clock::time_point before = Clock::now();
-      LLMPROF_ASSIGN(const std::vector<device::Sample> samples,
-                     device.time_cold({work.enqueue, sets, cold_launches(work), trials, true}));
-      for (const device::Sample& sample : samples) entry.us.push_back(sample.us);
-      if (samples.empty()) return fail("the device gave no times");
-      trial_s = spent_s(before) / trials;
-      rest(device, spent_s(before), duty_max);
+  const auto rounds = [&]() -> Status {
+    const Clock::time_point start = Clock::now();
+    for (int round = 0; round < kColdRounds && (round == 0 || seconds_since(start) < kColdChooseS); ++round) {
+      for (Entry& entry : entries) {
+        if (stop) return {};
+        const Work work{op.candidates()[index[entry.position]].enqueue, sets, entry.once_us};
+        const double each_s = kColdChooseS / (kColdRounds * static_cast<double>(entries.size()));
+        const int trials = launches_for(trial_s * 1e6, each_s * 1e6, kColdTrialsMax);
+        const Clock::time_point before = Clock::now();
+        LLMPROF_ASSIGN(const std::vector<device::Sample> samples,
+                       device.time_cold({work.enqueue, sets, cold_launches(work), trials, true}));
+        for (const device::Sample& sample : samples) entry.us.push_back(sample.us);
+        if (samples.empty()) return fail("the device gave no times");
+        trial_s = seconds_since(before) / trials;
+        rest(device, seconds_since(before), protocol.cold_duty_max);
+      }
     }
+    return {};
+  };
+  // A GPU that was held down has less than its clock for a moment.
+  if (held_down(device.telemetry(monotonic_ns() - kLookBackNs))) rest(device, kColdChooseS, protocol.cold_duty_max);
+  LLMPROF_CHECK(rounds());
+  if (stop) return warm;
+  Choice choice = best_of(entries);
+  const auto near = [&](const Entry& entry) { return entry.median() <= (1 + kColdTie) * choice.us; };
+  if (std::count_if(entries.begin(), entries.end(), near) > 1) {
+    LLMPROF_CHECK(rounds());
+    if (stop) return warm;
+    choice = best_of(entries);
   }
-  return best_of(entries);
+  return choice;
 }
 
 }  // namespace llmprof::bench

@@ -17,24 +17,28 @@ struct RightCandidates {
 };
 RightCandidates check_candidates(device::PreparedOp& op, const std::atomic<bool>& stop);
 
-struct Choice {
-  size_t position = 0;            // in RightCandidates::index
-  double us = 0;                  // of one execution, roughly
-  double gap_frac = 0;            // how much slower the first of them was
-  std::vector<size_t> finalists;  // positions that were compared at last, the first of all among them
+struct Finalist {
+  size_t position = 0;  // in RightCandidates::index
+  double us = 0;        // of one execution, roughly
 };
-// A quick round over all, a longer one over the three best and the first, within `budget_s` where candidates are fast
+struct Choice {
+  size_t position = 0;              // in RightCandidates::index
+  double us = 0;                    // of one execution, roughly
+  double gap_frac = 0;              // how much slower the first of them was
+  std::vector<Finalist> finalists;  // compared at last, the fastest first; the first of all candidates is among them
+};
+// A quick round over all, a longer one over the best four and the first, within `budget_s` where candidates are fast
 // enough for it. Needs at least one.
 Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index,
                                 int sets, double budget_s, const std::atomic<bool>& stop);
 // The finalists again, now that the device is warm: where it is held to a power limit, an algorithm that needs less
-// power for the same product runs at a higher clock, and another one wins. `held_down_s` as in Protocol: a short one
-// makes it a quick look.
+// power for the same product runs at a higher clock, and another one wins. With a `held_down_s` of less than a turn it
+// is a quick look.
 Result<Choice> choose_again(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index, int sets,
-                            const Choice& before, double held_down_s, const std::atomic<bool>& stop);
+                            const Choice& before, const Protocol& protocol, const std::atomic<bool>& stop);
 
 // The finalists again, isolated: an algorithm that wins in a loop, where power is short, may lose on an idle device.
 Result<Choice> choose_cold(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index, int sets,
-                           const Choice& warm, double duty_max, const std::atomic<bool>& stop);
+                           const Choice& warm, const Protocol& protocol, const std::atomic<bool>& stop);
 
 }  // namespace llmprof::bench

@@ -38,9 +38,9 @@ struct Protocol {
   double rel_stdev_max = 0.005;    // good enough, or:
   double noise_change_max = 0.05;  // the relative deviation itself changed by less than this over the window
   int noise_window = 512;
-  // Of a regime at least, where the clock is held down and the times are not quiet: the control of power moves the
-  // clock up and down in turns of about a second, and a part of a turn is off by one to three percent.
-  double held_down_s = 2.2;
+  // At a limit of power the control moves the clock up and down in turns of about a second, and a part of a turn is off
+  // by one to three percent: at least one turn is taken then, and whole turns where the times follow the clock.
+  double turn_s = 1, held_down_s = 2;
   double cold_duty_max = 1.0 / 3;  // of a GPU in the cold regime; it rests for the remainder
   bool cold = true, sustained = true;
   int sets_max = 64;      // 1: one set of buffers, which stays in a cache that holds it
@@ -65,6 +65,9 @@ struct Timing {
   std::vector<double> samples_us;  // at most 512, evenly thinned; of one execution each
   SampleSummary summary;           // over all samples that were kept
   int launches_per_sample = 1, sets = 1;
+  // Where the clock swings, a sample is the mean of stretches that are spread over the whole regime, so that each has
+  // seen the same clocks; this is what the single stretches spread by: (p95 - p5) / median.
+  std::optional<double> swing_frac;
   int64_t throttled = 0;  // samples left out for it
   bool settled = true;    // clock and power held still before
   bool drifting = false;  // the spread still changed when the time was over

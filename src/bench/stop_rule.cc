@@ -31,10 +31,16 @@ bool StopRule::noise_is_stable() const {
                      [&](double before) { return std::fabs(before - now) <= protocol_.noise_change_max * now; });
 }
 
-bool StopRule::enough(double spent_s, bool held_down) const {
-  if (held_down && !quiet() && spent_s < protocol_.held_down_s) return false;
+double StopRule::least_s(bool limited) const {
+  if (!limited) return 0;
+  return quiet() ? std::min(protocol_.turn_s, protocol_.held_down_s) : protocol_.held_down_s;
+}
+
+bool StopRule::done(double spent_s, bool limited) const {
   if (spent_s >= protocol_.wall_max_s) return true;
-  return spent_s >= min_s_ && converged();
+  if (spent_s < min_s_) return false;
+  // Whole turns have been taken, and more would be a part of one.
+  return (limited && n_ >= protocol_.samples_min) || converged();
 }
 
 }  // namespace llmprof::bench

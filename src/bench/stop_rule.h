@@ -14,15 +14,18 @@ class StopRule {
   StopRule(const Protocol& protocol, double min_s) : protocol_(protocol), min_s_(min_s) {}
 
   void add(double us);
-  // `spent_s` since the first sample. True at the latest when the wall limit is over. `held_down`: the device does not
-  // run at the clock it would.
-  bool enough(double spent_s, bool held_down) const;
+  // `spent_s` since the first sample. True at the latest when the wall limit is over, or what `limited` asks for:
+  // whether the device is at a limit of power or temperature.
+  bool enough(double spent_s, bool limited) const { return spent_s >= least_s(limited) && done(spent_s, limited); }
+  // Seconds that are taken in any case, as it looks now.
+  double least_s(bool limited) const;
   // The deviation is small, or does not change any more.
   bool converged() const { return n_ >= protocol_.samples_min && (quiet() || noise_is_stable()); }
+  bool quiet() const { return rel_stdev() <= protocol_.rel_stdev_max; }
 
  private:
+  bool done(double spent_s, bool limited) const;
   double rel_stdev() const;
-  bool quiet() const { return rel_stdev() <= protocol_.rel_stdev_max; }
   bool noise_is_stable() const;
 
   const Protocol& protocol_;

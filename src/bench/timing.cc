@@ -21,9 +21,12 @@ constexpr int kShortLaunchesMin = 4, kShortLaunchesMax = 64;
 constexpr int kColdBatchMax = 16;        // trials queued at once
 constexpr double kColdBatchUs = 10'000;  // between two rests
 constexpr double kRestMaxS = 0.25;
-constexpr double kHeldDownFrac = 0.5;      // of the readings: the limit is reached now and then by isolated trials, too
-constexpr double kReplayUs = 5'000;        // one sustained sample
-constexpr double kRotationUsMax = 50'000;  // longer ones need not visit every set in every sample
+constexpr double kHeldDownFrac = 0.5;  // of the readings: the limit is reached now and then by isolated trials, too
+// Of the power limit: the control looks at about a second, and what draws so much will be held down before long.
+constexpr double kNearLimitFrac = 0.93;
+constexpr size_t kStretches = 8, kStretchesMin = 4;  // of one sample where the clock swings
+constexpr double kReplayUs = 5'000;                  // one sustained sample
+constexpr double kRotationUsMax = 50'000;            // longer ones need not visit every set in every sample
 constexpr int kReplayLaunchesMax = 4096;
 constexpr double kSlowClockFrac = 0.75;  // of the median clock: below, a cold sample was throttled
 
@@ -79,6 +82,35 @@ void keep_good_samples(std::vector<device::Sample>& samples, int samples_min, bo
   samples.erase(std::remove_if(samples.begin(), samples.end(), spoiled), samples.end());
 }
 
+bool limited(const device::Telemetry& telemetry) {
+  if (held_down(telemetry, kHeldDownFrac)) return true;
+  return telemetry.power_w && telemetry.power_limit_w &&
+         *telemetry.power_w >= kNearLimitFrac * *telemetry.power_limit_w;
+}
+
+// Each sample becomes the mean of stretches spread evenly over the regime. The median of the single ones lies in one
+// or the other half of a swing, by chance.
+void spread_over_turns(std::vector<device::Sample>& samples, int samples_min, Timing& timing) {
+  const size_t stretches = std::min(kStretches, samples.size() / static_cast<size_t>(std::max(samples_min, 1)));
+  if (stretches < kStretchesMin) return;
+  std::vector<double> us;
+  for (const device::Sample& sample : samples) us.push_back(sample.us);
+  std::sort(us.begin(), us.end());
+  timing.swing_frac = (quantile_of_sorted(us, 0.95) - quantile_of_sorted(us, 0.05)) / quantile_of_sorted(us, 0.5);
+  std::vector<device::Sample> spread(samples.size() / stretches);
+  for (size_t i = 0; i < spread.size(); ++i) {
+    double time = 0, clock = 0;
+    for (size_t part = 0; part < stretches; ++part) {
+      const device::Sample& sample = samples[i + part * spread.size()];
+      time += sample.us / static_cast<double>(stretches);
+      clock += static_cast<double>(sample.clock_mhz) / static_cast<double>(stretches);
+    }
+    spread[i] = {time, static_cast<float>(clock), 0};
+  }
+  timing.launches_per_sample *= static_cast<int>(stretches);
+  samples = std::move(spread);
+}
+
 void describe(device::Device& device, int64_t since_ns, const std::vector<device::Sample>& samples, Timing& timing) {
   device::Telemetry telemetry = device.telemetry(since_ns);
   const std::optional<double> clock = median_clock(samples);
@@ -112,9 +144,12 @@ Result<Timing> take(device::Device& device, const Work& work, Regime regime, Tim
   const Clock::time_point start = Clock::now();
   double sample_us = work.us * timing.launches_per_sample;  // as the wall clock sees it: with what lies between
   int count = 0;
+  bool at_limit = false;
+  double left_us = batch_us;
   do {
     // Grows from one sample on: on a busy machine work takes many times what the first look at it took.
-    count = std::min(at_least_one(batch_us / std::max(sample_us, 0.01), batch_max), std::max(1, 2 * count));
+    count = std::min(at_least_one(std::min(batch_us, left_us) / std::max(sample_us, 0.01), batch_max),
+                     std::max(1, 2 * count));
     const Clock::time_point before = Clock::now();
     LLMPROF_ASSIGN(const std::vector<device::Sample> batch,
                    (device.*time_batch)({work.enqueue, work.sets, timing.launches_per_sample, count, cold}));
@@ -125,9 +160,13 @@ Result<Timing> take(device::Device& device, const Work& work, Regime regime, Tim
     samples.insert(samples.end(), batch.begin(), batch.end());
     if (stop) return Timing{};
     if (cold) rest(device, busy_s, protocol.cold_duty_max);
-  } while (!rule.enough(seconds_since(start), held_down(device.telemetry(since_ns), kHeldDownFrac)));
+    at_limit = limited(device.telemetry(since_ns));
+    const double more_us = (rule.least_s(at_limit) - seconds_since(start)) * 1e6;
+    left_us = more_us > 0 ? more_us : batch_us;
+  } while (!rule.enough(seconds_since(start), at_limit));
   timing.drifting = !rule.converged();
   keep_good_samples(samples, protocol.samples_min, cold, timing);
+  if (!cold && at_limit && !rule.quiet()) spread_over_turns(samples, protocol.samples_min, timing);
   describe(device, since_ns, samples, timing);
   return timing;
 }

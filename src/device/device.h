@@ -75,6 +75,7 @@ struct TimingRequest {
 // Over a stretch of time. Unknown parts are absent.
 struct Telemetry {
   std::optional<double> power_w, temperature_c, clock_mhz;
+  std::optional<double> power_limit_w;
   // Share of the readings with each reason why the clock was held down: "power cap", "thermal", ...
   std::vector<std::pair<std::string, double>> throttle_fracs;
   // Of a GPU, whoever uses it: share of the time that kernels ran, and memory in use. The driver's own and this

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <map>
 #include <numeric>
 #include <thread>
 
@@ -219,18 +221,19 @@ TEST_F(BenchProtocol, TheFastestUnderThePowerLimitIsTimed) {
   };
   const CaseResult limited = run();
   EXPECT_EQ(limited.backend, "cool");
-  EXPECT_NEAR(limited.gap_to_first_frac, 130.0 / 105 - 1, 1e-9);
+  EXPECT_NEAR(limited.gap_to_first_frac, 0.3, 1e-9) << "so far behind before that it had no turn";
   // Without a limit the choice stands.
   warm = false;
   device_.readings = [] { return device::Telemetry{}; };
   EXPECT_EQ(run().backend, "hot");
 }
 
-// A turn of the power's control meets all finalists.
-TEST_F(BenchProtocol, TheChoiceUnderALimitOutlastsASwing) {
-  protocol_.held_down_s = 1;
+// In a mixture all finalists have the same clock, and "hungry", which needs more power, looks best; over a turn of its
+// own it pays for that.
+TEST_F(BenchProtocol, EachFinalistHasATurnOfItsOwnUnderALimit) {
+  protocol_.turn_s = 0.004;
   protocol_.cold = protocol_.sustained = false;
-  g_op.ways = {{"steady"}, {"better"}, {"hopeless"}};
+  g_op.ways = {{"first"}, {"hungry"}, {"frugal"}, {"hopeless"}};
   bool warm = false;
   device_.readings = [&] {
     warm = true;
@@ -238,14 +241,58 @@ TEST_F(BenchProtocol, TheChoiceUnderALimitOutlastsASwing) {
     telemetry.throttle_fracs = {{"power cap", 1}};
     return telemetry;
   };
-  int calls = 0;
-  device_.on_batch = [&] { ++calls; };
-  // In one call of six the clock is low, and always for "better" at first.
-  device_.script = [&](const std::string& backend, bool, int64_t) {
-    const double us = backend == "hopeless" ? 110 : backend == "better" ? 98 : 100;
-    return Sample{warm && calls % 6 == 1 ? us * 1.05 : us, 1500, 0};
+  std::string last;
+  int in_a_row = 0;
+  std::map<std::string, int> longest;
+  device_.script = [&](const std::string& backend, bool, int64_t i) {
+    in_a_row = backend == last ? in_a_row + 1 : 0;
+    last = backend;
+    if (warm) longest[backend] = std::max(longest[backend], in_a_row);
+    if (backend == "hopeless") return Sample{130, 1500, 0};
+    const bool alone = warm && in_a_row > 20;
+    const double swing = i % 2 == 0 ? 1.02 : 0.98;
+    const double us = backend == "first" ? 104 : backend == "hungry" ? (alone ? 106 : 100) : (alone ? 101 : 103);
+    return Sample{us * swing, 1500, 0};
   };
-  EXPECT_EQ(run().backend, "better");
+  device_.on_batch = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
+  const CaseResult result = run();
+  EXPECT_EQ(result.backend, "frugal");
+  EXPECT_NEAR(result.gap_to_first_frac, 0.03, 0.01);
+  EXPECT_GT(longest["frugal"], 40);
+  EXPECT_LT(longest["hopeless"], 40);
+  protocol_.held_down_s = 0.001;  // a quick look has no time for turns
+  EXPECT_EQ(run().backend, "hungry");
+}
+
+// The clock is high for one half of each turn and low for the other: the median of single stretches would be that of
+// whichever half has one more. What draws nearly all of the power it may have is at the limit before it is held down.
+TEST_F(BenchProtocol, WhereTheClockSwingsASampleHasSeenWholeTurns) {
+  protocol_.cold = false;
+  protocol_.turn_s = 0.01;
+  protocol_.held_down_s = 0.02;
+  double power = 690;
+  device_.readings = [&] {
+    device::Telemetry telemetry;
+    telemetry.power_w = power;
+    telemetry.power_limit_w = 700;
+    return telemetry;
+  };
+  device_.on_batch = [] { std::this_thread::sleep_for(std::chrono::microseconds(200)); };
+  device_.script = [](const std::string&, bool, int64_t i) {
+    return i / 3 % 2 == 0 ? Sample{90, 1600, 0} : Sample{110, 1400, 0};
+  };
+  const Timing timing = of(run(), Regime::kSustained);
+  EXPECT_NEAR(timing.summary.median, 100, 4);
+  EXPECT_GE(timing.summary.n, 10);
+  ASSERT_TRUE(timing.swing_frac.has_value());
+  EXPECT_NEAR(*timing.swing_frac, 0.2, 0.03);
+  EXPECT_EQ(timing.launches_per_sample % 8, 0);
+  const std::vector<CaseRecord> records = records_of(run(), {});
+  EXPECT_TRUE(records[0].row.swing_frac.has_value());
+  power = 500;
+  const Timing free = of(run(), Regime::kSustained);
+  EXPECT_FALSE(free.swing_frac.has_value());
+  EXPECT_NEAR(std::fabs(free.summary.median - 100), 10, 1e-6);
 }
 
 // Trials that follow each other without a pause are not isolated: the power limit is reached.
@@ -459,18 +506,29 @@ TEST(BenchStopRule, SpreadKeepsGoingUntilItIsStableOrTheWall) {
 }
 
 // The control of power swings: part of a swing is no measurement, unless the times do not follow it.
-TEST(BenchStopRule, WhereTheClockIsHeldDownWholeTurnsAreTaken) {
+TEST(BenchStopRule, AtALimitWholeTurnsAreTaken) {
   Protocol protocol;
   protocol.wall_max_s = 0.7;
   StopRule rule(protocol, 0.5);
   for (int i = 0; i < 200; ++i) rule.add(i % 2 == 0 ? 97 : 103);
   EXPECT_TRUE(rule.enough(0.7, false));
   EXPECT_FALSE(rule.enough(0.7, true));
-  EXPECT_FALSE(rule.enough(2.1, true));
-  EXPECT_TRUE(rule.enough(2.3, true));
+  EXPECT_FALSE(rule.enough(1.9, true));
+  EXPECT_TRUE(rule.enough(2, true));
   StopRule quiet(protocol, 0.5);
   for (int i = 0; i < 200; ++i) quiet.add(i % 2 == 0 ? 99.9 : 100.1);
-  EXPECT_TRUE(quiet.enough(0.6, true));
+  EXPECT_TRUE(quiet.enough(0.6, false));
+  EXPECT_FALSE(quiet.enough(0.6, true)) << "it may be held down before the turn is over";
+  EXPECT_TRUE(quiet.enough(1, true));
+  protocol.held_down_s = 0.25;
+  EXPECT_TRUE(rule.enough(0.7, true)) << "a quick look";
+  EXPECT_TRUE(quiet.enough(0.5, true));
+  protocol.held_down_s = 2;
+  protocol.wall_max_s = 20;
+  StopRule longer(protocol, 5);
+  for (int i = 0; i < 200; ++i) longer.add(100 + i);
+  EXPECT_FALSE(longer.enough(4, true)) << "whoever asks for more gets it";
+  EXPECT_TRUE(longer.enough(5, true));
 }
 
 }  // namespace

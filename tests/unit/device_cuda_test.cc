@@ -209,8 +209,8 @@ TEST_F(DeviceCudaTimes, ColdTrialsWaitBehindTheGate) {
     EXPECT_NEAR(sample.clock_mhz, 1000, 1);
     EXPECT_EQ(sample.flags, 0);
   }
-  EXPECT_EQ(sets_seen_[1], 0);
-  EXPECT_EQ(sets_seen_[3], 2) << "each trial the next set";
+  EXPECT_EQ(sets_seen_[2], 0) << "behind a warm-up and the look at how many kernels it is";
+  EXPECT_EQ(sets_seen_[4], 2) << "each trial the next set";
 }
 
 TEST_F(DeviceCudaTimes, ShortWorkIsAGraphOfSeveral) {
@@ -260,21 +260,25 @@ TEST_F(DeviceCudaTimes, TheWatchdogLetsGo) {
   for (const Sample& sample : *samples) EXPECT_EQ(sample.flags & kHostGap, kHostGap);
 }
 
-// So many kernels that launching them outlasts the watchdog, as a full queue would.
-TEST_F(DeviceCudaTimes, WhatDoesNotFitTheQueueIsTakenAsAGraph) {
+// Launched one by one, some trials would be in the queue as a whole and some would not: all are graphs, however many
+// trials are asked for at once.
+TEST_F(DeviceCudaTimes, ManyKernelsAreTimedAsAGraph) {
   CudaDevice& device = open();
-  device.timer().set_watchdog(std::chrono::milliseconds(50));
-  TimingRequest slow = request(1, 5);
-  const std::function<Status(int)> launch = slow.enqueue;
-  slow.enqueue = [&](int set) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(60));
-    return launch(set);
-  };
-  const Result<std::vector<Sample>> samples = device.time_cold(slow);
-  ASSERT_TRUE(samples) << samples.error().text();
-  ASSERT_EQ(samples->size(), 5U);
-  for (const Sample& sample : *samples) EXPECT_EQ(sample.flags & kHostGap, 0);
-  EXPECT_EQ(script_->graph_launches, 5U);
+  const TimingRequest one = request(1, 1);
+  for (const int samples : {1, 5}) {
+    for (const int kernels : {31, 32}) {
+      TimingRequest many = request(1, samples);
+      many.enqueue = [&](int set) -> Status {
+        for (int i = 0; i < kernels; ++i) LLMPROF_CHECK(one.enqueue(set));
+        return {};
+      };
+      const auto before = script_->graph_launches;
+      const Result<std::vector<Sample>> times = device.time_cold(many);
+      ASSERT_TRUE(times) << times.error().text();
+      EXPECT_EQ(times->size(), static_cast<size_t>(samples));
+      EXPECT_EQ(script_->graph_launches - before, kernels == 32 ? static_cast<unsigned>(samples) : 0U);
+    }
+  }
 }
 
 TEST_F(DeviceCudaTimes, WorkOfTheHostIsTimedByTheHost) {

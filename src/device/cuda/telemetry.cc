@@ -62,6 +62,7 @@ TelemetryThread::TelemetryThread(const std::string& uuid) {
     return;
   }
   clock_max_mhz_ = found->sm_clock_max_mhz > 0 ? found->sm_clock_max_mhz : 0;
+  if (found->power_limit_w > 0) power_limit_w_ = found->power_limit_w;
   reader_.emplace(nvml_->api(), *found, nvml_->driver_major());
   thread_ = std::thread([this] { run(); });
 }
@@ -106,6 +107,7 @@ Telemetry TelemetryThread::since(int64_t monotonic_ns) {
   }
   Telemetry telemetry;
   telemetry.power_w = power.value();
+  telemetry.power_limit_w = power_limit_w_;
   telemetry.temperature_c = temperature.value();
   telemetry.clock_mhz = clock.value();
   telemetry.busy_frac = busy.value();

@@ -38,6 +38,7 @@ class TelemetryThread {
   std::optional<samplers::NvmlReader> reader_;
   std::string driver_version_, why_none_;
   double clock_max_mhz_ = 0;
+  std::optional<double> power_limit_w_;
   std::thread thread_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -14,6 +14,9 @@ namespace {
 
 constexpr size_t kColdBatch = 16;
 constexpr size_t kReplaysQueued = 3;
+// From so many on, one execution is timed as a graph: launched one by one, they are in the queue or not by the number
+// of trials that are queued at once, and the host is in some of the times.
+constexpr size_t kManyNodes = 32;
 constexpr size_t kSustainedBatch = 256;  // samples between two looks at the stamps
 constexpr double kStampNsMin = 50'000;   // shorter stretches: the clock of the whole batch
 constexpr double kSlowClockFrac = 0.75;  // of the batch's median clock
@@ -70,8 +73,8 @@ struct Timer::Replay {
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
 
-  // One graph of all launches, rotating over the sets.
-  Status capture(const TimingRequest& request) {
+  // One graph of all launches, rotating over the sets; none if it would have fewer than `nodes_min` nodes.
+  Status capture(const TimingRequest& request, size_t nodes_min = 0) {
     const cuda_abi::Api& api = context_.api();
     LLMPROF_CHECK(context_.check(api.capture_begin(context_.stream(), cuda_abi::kCaptureRelaxed), "starting a graph"));
     Status enqueued;
@@ -83,9 +86,13 @@ struct Timer::Replay {
       return enqueued;
     }
     LLMPROF_CHECK(context_.check(ended, "ending a graph"));
-    const cuda_abi::Result made = api.graph_instantiate(&exec, graph, 0);
+    size_t nodes = 0;
+    cuda_abi::Result made = nodes_min > 0 ? api.graph_nodes(graph, nullptr, &nodes) : cuda_abi::kSuccess;
+    const bool wanted = nodes >= nodes_min;
+    if (made == cuda_abi::kSuccess && wanted) made = api.graph_instantiate(&exec, graph, 0);
     api.graph_destroy(graph);
     LLMPROF_CHECK(context_.check(made, "making a graph runnable"));
+    if (!wanted) return {};
     return context_.check(api.graph_upload(exec, context_.stream()), "uploading a graph");
   }
   Status launch() { return context_.check(context_.api().graph_launch(exec, context_.stream()), "launching a graph"); }
@@ -255,9 +262,8 @@ Status Timer::queue_trials(const TimingRequest& request, Replay& replay, size_t 
   return {};
 }
 
-// True: the watchdog had to let go.
-Result<bool> Timer::cold_batch(const TimingRequest& request, Replay& replay, size_t first, size_t count,
-                               std::vector<Sample>& samples) {
+Status Timer::cold_batch(const TimingRequest& request, Replay& replay, size_t first, size_t count,
+                         std::vector<Sample>& samples) {
   const cuda_abi::Api& api = context_.api();
   LLMPROF_CHECK(prepare(2 * count, request.flush_cache));
   LLMPROF_CHECK(context_.synchronize());
@@ -270,24 +276,21 @@ Result<bool> Timer::cold_batch(const TimingRequest& request, Replay& replay, siz
   const Status queued = queue_trials(request, replay, first, count);
   const bool bitten = watchdog.release();
   LLMPROF_CHECK(queued);
-  LLMPROF_CHECK(read_samples(count, request.launches, false, bitten || !gated, samples));
-  return bitten;
+  return read_samples(count, request.launches, false, bitten || !gated, samples);
 }
 
 Result<std::vector<Sample>> Timer::cold(const TimingRequest& request) {
   LLMPROF_ASSIGN(const bool host_bound, warm_up(request));
   if (host_bound) return by_host(request);
+  // A graph has the buffers of one set where it is one launch; the flush makes them as cold as those of the next.
   Replay replay(context_);
-  if (request.launches > 1) LLMPROF_CHECK(replay.capture(request));
+  const Status captured = replay.capture(request, request.launches > 1 ? 0 : kManyNodes);
+  if (request.launches > 1) LLMPROF_CHECK(captured);  // one launch that cannot be captured is timed without
   std::vector<Sample> samples;
   const size_t wanted = static_cast<size_t>(request.samples);
   while (samples.size() < wanted) {
-    const size_t before = samples.size();
-    LLMPROF_ASSIGN(const bool bitten,
-                   cold_batch(request, replay, before, std::min(kColdBatch, wanted - before), samples));
-    // Work of so many kernels that they do not fit the stream's queue: the host is in the times. A graph is one entry;
-    // it has the buffers of one set, which the flush makes as cold as those of the next.
-    if (bitten && replay.exec == nullptr && replay.capture(request)) samples.resize(before);
+    const size_t count = std::min(kColdBatch, wanted - samples.size());
+    LLMPROF_CHECK(cold_batch(request, replay, samples.size(), count, samples));
   }
   return samples;
 }

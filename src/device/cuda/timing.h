@@ -46,8 +46,8 @@ class Timer {
   Status prepare(size_t stamps, bool flush);
   Status stamp(size_t index);
   Status flush();
-  Result<bool> cold_batch(const TimingRequest& request, Replay& replay, size_t first, size_t count,
-                          std::vector<Sample>& samples);
+  Status cold_batch(const TimingRequest& request, Replay& replay, size_t first, size_t count,
+                    std::vector<Sample>& samples);
   Status queue_trials(const TimingRequest& request, Replay& replay, size_t first, size_t count);
   Status read_samples(size_t count, int launches, bool between_stamps, bool gap, std::vector<Sample>& samples);
   double clock_mhz(const std::vector<uint64_t>& slots, size_t from, size_t to) const;
