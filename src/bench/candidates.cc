@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "bench/timing.h"
@@ -31,14 +30,10 @@ constexpr double kColdTie = 0.02;  // as near as this: as much again
 constexpr int64_t kLookBackNs = 300'000'000;
 constexpr double kRunsPerTime = 3;  // of a timing: warm-up, the repetition that is not timed, and the one that is
 
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
 struct Entry {
   size_t position;
   double once_us = 0;  // of the warm-up: what the rounds are sized by
   std::vector<double> us;
-  bool lost = false;
   double median() const { return median_of(us); }
 };
 

@@ -104,6 +104,7 @@ void fill_timing(const CaseResult& result, const Timing& timing, const Ceilings&
   row.sets = timing.sets;
   row.settled = timing.settled;
   row.backend = timing.backend;
+  if (!timing.note.empty()) row.note += (row.note.empty() ? "" : "; ") + timing.note;
   row.gap_to_first_frac = timing.gap_to_first_frac;
   fill_check(timing.check, row);
   row.drifting = timing.drifting;

@@ -20,9 +20,8 @@ using device::PreparedOp;
 
 constexpr int kSetsMin = 2;
 constexpr int64_t kCachesRotated = 2;  // all sets together are so many times the cache
-// Of a GPU so many, while they are not more than this: the bandwidth of one array depends on where it lies. Two arrays
-// of 235 MB were read at 3,960 to 4,330 GB/s by the same kernel of different processes on an H200.
-constexpr int64_t kSetsOfGpu = 8, kGpuBytesRotated = int64_t{2} << 30;
+constexpr int kStretches = 3;          // of the isolated trials
+constexpr double kAgainPart = 5;       // of the loop's time, each time that it is taken up again
 
 using Prepare = Result<std::unique_ptr<PreparedOp>> (*)(Device&, const OpParams&);
 
@@ -44,9 +43,7 @@ std::string sentence_of(const Error& error) {
 // How many sets of buffers to rotate over: more than the cache holds, no more than half of what is free.
 int sets_for(const Device& device, const PreparedOp& op, int sets_max) {
   const int64_t bytes = std::max<int64_t>(static_cast<int64_t>(op.bytes_per_set()), 1);
-  int64_t wanted = (kCachesRotated * device.identity().cache_bytes + bytes - 1) / bytes;
-  if (device.identity().kind == device::DeviceKind::kCuda)
-    wanted = std::max(wanted, std::min(kSetsOfGpu, kGpuBytesRotated / bytes));
+  const int64_t wanted = (kCachesRotated * device.identity().cache_bytes + bytes - 1) / bytes;
   const int64_t affordable = 1 + device.free_bytes() / 2 / bytes;  // the first exists already
   return static_cast<int>(
       std::clamp<int64_t>(std::min<int64_t>(std::max<int64_t>(wanted, kSetsMin), affordable), 1, sets_max));
@@ -84,30 +81,55 @@ Result<bool> settle_choice(Device& device, PreparedOp& op, const RightCandidates
   return settled;
 }
 
+// Isolated trials in several stretches, with the loop taken up again between them: a kernel that has two speeds changes
+// them when it is left and taken up, if at all. Where the device is at its limit the loop has taken whole turns, and a
+// stretch after rests would not be of them.
+Status take_cold(const Device& device, RegimeTimer& alone, RegimeTimer* loop, const Protocol& protocol,
+                 const std::atomic<bool>& stop) {
+  if (loop != nullptr && !loop->limited() && device.identity().kind == device::DeviceKind::kCuda) {
+    for (int i = 1; i < kStretches && !stop; ++i) {
+      LLMPROF_CHECK(alone.take_for(protocol.cold_min_s / kStretches));
+      if (!stop) LLMPROF_CHECK(loop->take_for(protocol.sustained_min_s / kAgainPart));
+    }
+  }
+  return stop ? Status() : alone.take_enough();
+}
+
 // Both regimes of one case. The sustained one first: the device is warm from settling, and rests are part of the other.
 // The status stays as the check left it.
 Status time_regimes(Device& device, PreparedOp& op, const RightCandidates& right, int sets, const Choice& warm,
                     bool settled, const Protocol& protocol, const std::atomic<bool>& stop, CaseResult& result) {
-  for (const Regime regime : {Regime::kSustained, Regime::kCold}) {
-    const bool cold = regime == Regime::kCold;
-    if (stop || !(cold ? protocol.cold : protocol.sustained)) continue;
-    Choice choice = warm;
-    if (cold) {
-      const Watch watch(result.phases.choose_s);
-      LLMPROF_ASSIGN(choice, choose_cold(device, op, right.index, sets, warm, protocol, stop));
-      if (stop) continue;
-    }
-    const Watch watch(result.phases.timing_s);
-    const device::Candidate& best = op.candidates()[right.index[choice.position]];
-    const Work work{best.enqueue, sets, choice.us};
-    LLMPROF_ASSIGN(Timing timing,
-                   cold ? time_cold(device, work, protocol, stop) : time_sustained(device, work, protocol, stop));
+  const auto timer = [&](const Choice& choice, Regime regime) {
+    return RegimeTimer(device, {op.candidates()[right.index[choice.position]].enqueue, sets, choice.us}, regime,
+                       protocol, stop);
+  };
+  const auto finish = [&](RegimeTimer& taken, const Choice& choice) {
+    Timing timing = taken.finish();
     timing.settled = settled;
-    timing.backend = best.backend;
+    timing.backend = op.candidates()[right.index[choice.position]].backend;
     timing.gap_to_first_frac = choice.gap_frac;
     timing.check = right.checks[choice.position];
-    if (!stop) result.timings.insert(result.timings.begin(), std::move(timing));
+    result.timings.push_back(std::move(timing));
+  };
+  std::optional<RegimeTimer> loop, alone;
+  Choice isolated = warm;
+  if (protocol.sustained && !stop) {
+    const Watch watch(result.phases.timing_s);
+    loop.emplace(timer(warm, Regime::kSustained));
+    LLMPROF_CHECK(loop->take_enough());
   }
+  if (protocol.cold && !stop) {
+    const Watch watch(result.phases.choose_s);
+    LLMPROF_ASSIGN(isolated, choose_cold(device, op, right.index, sets, warm, protocol, stop));
+  }
+  if (protocol.cold && !stop) {
+    const Watch watch(result.phases.timing_s);
+    alone.emplace(timer(isolated, Regime::kCold));
+    LLMPROF_CHECK(take_cold(device, *alone, loop ? &*loop : nullptr, protocol, stop));
+  }
+  if (stop) return {};
+  if (alone) finish(*alone, isolated);
+  if (loop) finish(*loop, warm);
   return {};
 }
 
@@ -187,7 +209,7 @@ std::string_view case_status_name(CaseStatus status) {
 Protocol suite_protocol() {
   Protocol protocol;
   protocol.cold_min_s = 0.2;
-  protocol.sustained_min_s = 0.4;
+  protocol.sustained_min_s = 0.3;
   protocol.settle_max_s = 0.3;
   protocol.wall_max_s = 0.7;
   return protocol;

@@ -60,13 +60,14 @@ struct Phases {
 struct Timing {
   Regime regime = Regime::kSustained;
   std::string backend;             // the candidate that is fastest in this regime
+  std::string note;                // what was left out
   double gap_to_first_frac = 0;    // how much slower than it the library's own first choice was
   device::Check check;             // of that candidate
   std::vector<double> samples_us;  // at most 512, evenly thinned; of one execution each
   SampleSummary summary;           // over all samples that were kept
   int launches_per_sample = 1, sets = 1;
-  // Where the clock swings, a sample is the mean of stretches that are spread over the whole regime, so that each has
-  // seen the same clocks; this is what the single stretches spread by: (p95 - p5) / median.
+  // Where the clock swings, a sample is the mean of replays that are spread over the whole regime, so that each has
+  // seen the same clocks; this is what the single ones spread by: (p95 - p5) / median.
   std::optional<double> swing_frac;
   int64_t throttled = 0;  // samples left out for it
   bool settled = true;    // clock and power held still before

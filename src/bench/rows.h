@@ -82,8 +82,8 @@ LLMPROF_RECORD(RidgeRow, "ridge", "Ridge points of the roofline", LLMPROF_RIDGE_
   C(OptNumber, iqr_frac, "frac", "interquartile range over the median")                                               \
   C(int64_t, launches_per_sample, "", "executions in one sample; times are of one execution")                         \
   C(OptNumber, swing_frac, "frac",                                                                                    \
-    "5th to 95th percentile over the median of the single stretches, where the clock swings at a power limit and a "  \
-    "sample is the mean of stretches spread over the regime")                                                         \
+    "5th to 95th percentile over the median of single replays, where the clock swings at a power limit and a sample " \
+    "is the mean of replays spread over the regime")                                                                  \
   C(int64_t, sets, "", "sets of buffers that the executions rotate over")                                             \
   C(bool, settled, "", "clock and power, or the times, held still before")                                            \
   C(bool, drifting, "", "the spread of the samples still changed when the regime's time was over")                    \

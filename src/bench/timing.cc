@@ -1,12 +1,11 @@
 #include "bench/timing.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <ctime>
 #include <thread>
-
-#include "bench/stop_rule.h"
 
 namespace llmprof::bench {
 namespace {
@@ -24,14 +23,14 @@ constexpr double kRestMaxS = 0.25;
 constexpr double kHeldDownFrac = 0.5;  // of the readings: the limit is reached now and then by isolated trials, too
 // Of the power limit: the control looks at about a second, and what draws so much will be held down before long.
 constexpr double kNearLimitFrac = 0.93;
-constexpr size_t kStretches = 8, kStretchesMin = 4;  // of one sample where the clock swings
-constexpr double kReplayUs = 5'000;                  // one sustained sample
-constexpr double kRotationUsMax = 50'000;            // longer ones need not visit every set in every sample
+constexpr size_t kSpread = 8, kSpreadMin = 4;  // of one sample where the clock swings
+// Stretches whose medians differ by more, and whose quartiles are apart, have two speeds. Isolated trials scatter more.
+constexpr double kOtherSpeed = 0.03, kOtherSpeedCold = 0.05;
+constexpr size_t kSpeedSamplesMin = 3;
+constexpr double kReplayUs = 5'000;        // one sustained sample
+constexpr double kRotationUsMax = 50'000;  // longer ones need not visit every set in every sample
 constexpr int kReplayLaunchesMax = 4096;
 constexpr double kSlowClockFrac = 0.75;  // of the median clock: below, a cold sample was throttled
-
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 int at_least_one(double count, int most) { return static_cast<int>(std::clamp(count, 1.0, static_cast<double>(most))); }
 
@@ -82,37 +81,36 @@ void keep_good_samples(std::vector<device::Sample>& samples, int samples_min, bo
   samples.erase(std::remove_if(samples.begin(), samples.end(), spoiled), samples.end());
 }
 
-bool limited(const device::Telemetry& telemetry) {
+bool at_limit(const device::Telemetry& telemetry) {
   if (held_down(telemetry, kHeldDownFrac)) return true;
   return telemetry.power_w && telemetry.power_limit_w &&
          *telemetry.power_w >= kNearLimitFrac * *telemetry.power_limit_w;
 }
 
-// Each sample becomes the mean of stretches spread evenly over the regime. The median of the single ones lies in one
-// or the other half of a swing, by chance.
+// Each sample becomes the mean of replays spread evenly over the regime. The median of the single ones lies in one or
+// the other half of a swing, by chance.
 void spread_over_turns(std::vector<device::Sample>& samples, int samples_min, Timing& timing) {
-  const size_t stretches = std::min(kStretches, samples.size() / static_cast<size_t>(std::max(samples_min, 1)));
-  if (stretches < kStretchesMin) return;
+  const size_t count = std::min(kSpread, samples.size() / static_cast<size_t>(std::max(samples_min, 1)));
+  if (count < kSpreadMin) return;
   std::vector<double> us;
   for (const device::Sample& sample : samples) us.push_back(sample.us);
   std::sort(us.begin(), us.end());
   timing.swing_frac = (quantile_of_sorted(us, 0.95) - quantile_of_sorted(us, 0.05)) / quantile_of_sorted(us, 0.5);
-  std::vector<device::Sample> spread(samples.size() / stretches);
+  std::vector<device::Sample> spread(samples.size() / count);
   for (size_t i = 0; i < spread.size(); ++i) {
     double time = 0, clock = 0;
-    for (size_t part = 0; part < stretches; ++part) {
+    for (size_t part = 0; part < count; ++part) {
       const device::Sample& sample = samples[i + part * spread.size()];
-      time += sample.us / static_cast<double>(stretches);
-      clock += static_cast<double>(sample.clock_mhz) / static_cast<double>(stretches);
+      time += sample.us / static_cast<double>(count);
+      clock += static_cast<double>(sample.clock_mhz) / static_cast<double>(count);
     }
     spread[i] = {time, static_cast<float>(clock), 0};
   }
-  timing.launches_per_sample *= static_cast<int>(stretches);
+  timing.launches_per_sample *= static_cast<int>(count);
   samples = std::move(spread);
 }
 
-void describe(device::Device& device, int64_t since_ns, const std::vector<device::Sample>& samples, Timing& timing) {
-  device::Telemetry telemetry = device.telemetry(since_ns);
+void describe(device::Telemetry telemetry, const std::vector<device::Sample>& samples, Timing& timing) {
   const std::optional<double> clock = median_clock(samples);
   timing.clock_mhz = clock ? clock : telemetry.clock_mhz;
   timing.power_w = telemetry.power_w;
@@ -126,49 +124,10 @@ void describe(device::Device& device, int64_t since_ns, const std::vector<device
   timing.summary = *summarize_samples(std::move(us));
 }
 
-using TimeBatch = Result<std::vector<device::Sample>> (device::Device::*)(const device::TimingRequest&);
-
-// The loop of both regimes. At most `batch_max` samples, or about `batch_us`, are queued at once.
-Result<Timing> take(device::Device& device, const Work& work, Regime regime, TimeBatch time_batch, int batch_max,
-                    const Protocol& protocol, const std::atomic<bool>& stop) {
-  Timing timing;
-  timing.regime = regime;
-  timing.sets = work.sets;
-  const bool cold = regime == Regime::kCold;
-  const double batch_us = cold ? kColdBatchUs : kBatchUs;
-  timing.launches_per_sample = cold ? cold_launches(work) : sustained_launches(work);
-  StopRule rule(protocol, cold ? protocol.cold_min_s : protocol.sustained_min_s);
-  std::vector<device::Sample> samples;
-  if (cold) rest(device, protocol.cold_min_s / 4, protocol.cold_duty_max);  // from what ran before
-  const int64_t since_ns = monotonic_ns();
-  const Clock::time_point start = Clock::now();
-  double sample_us = work.us * timing.launches_per_sample;  // as the wall clock sees it: with what lies between
-  int count = 0;
-  bool at_limit = false;
-  double left_us = batch_us;
-  do {
-    // Grows from one sample on: on a busy machine work takes many times what the first look at it took.
-    count = std::min(at_least_one(std::min(batch_us, left_us) / std::max(sample_us, 0.01), batch_max),
-                     std::max(1, 2 * count));
-    const Clock::time_point before = Clock::now();
-    LLMPROF_ASSIGN(const std::vector<device::Sample> batch,
-                   (device.*time_batch)({work.enqueue, work.sets, timing.launches_per_sample, count, cold}));
-    if (batch.empty()) return fail("the device gave no times");
-    const double busy_s = seconds_since(before);
-    sample_us = std::max(busy_s * 1e6 / static_cast<double>(batch.size()), 0.01);
-    for (const device::Sample& sample : batch) rule.add(sample.us);
-    samples.insert(samples.end(), batch.begin(), batch.end());
-    if (stop) return Timing{};
-    if (cold) rest(device, busy_s, protocol.cold_duty_max);
-    at_limit = limited(device.telemetry(since_ns));
-    const double more_us = (rule.least_s(at_limit) - seconds_since(start)) * 1e6;
-    left_us = more_us > 0 ? more_us : batch_us;
-  } while (!rule.enough(seconds_since(start), at_limit));
-  timing.drifting = !rule.converged();
-  keep_good_samples(samples, protocol.samples_min, cold, timing);
-  if (!cold && at_limit && !rule.quiet()) spread_over_turns(samples, protocol.samples_min, timing);
-  describe(device, since_ns, samples, timing);
-  return timing;
+SampleSummary summary_of(const std::vector<device::Sample>& samples, size_t first, size_t last) {
+  std::vector<double> us;
+  for (size_t i = first; i < last; ++i) us.push_back(samples[i].us);
+  return *summarize_samples(std::move(us));
 }
 
 }  // namespace
@@ -180,6 +139,8 @@ std::vector<double> thin(const std::vector<double>& values, size_t count) {
   for (size_t i = 0; i < count; ++i) out.push_back(values[i * values.size() / count]);
   return out;
 }
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 int64_t monotonic_ns() {
   timespec now{};
@@ -238,14 +199,108 @@ Result<bool> settle(device::Device& device, const Work& work, const Protocol& pr
   return false;
 }
 
-Result<Timing> time_cold(device::Device& device, const Work& work, const Protocol& protocol,
-                         const std::atomic<bool>& stop) {
-  return take(device, work, Regime::kCold, &device::Device::time_cold, kColdBatchMax, protocol, stop);
+RegimeTimer::RegimeTimer(device::Device& device, Work work, Regime regime, const Protocol& protocol,
+                         const std::atomic<bool>& stop)
+    : device_(device),
+      work_(std::move(work)),
+      protocol_(protocol),
+      stop_(stop),
+      rule_(protocol, regime == Regime::kCold ? protocol.cold_min_s : protocol.sustained_min_s) {
+  timing_.regime = regime;
+  timing_.sets = work_.sets;
+  timing_.launches_per_sample = cold() ? cold_launches(work_) : sustained_launches(work_);
+  sample_us_ = work_.us * timing_.launches_per_sample;
 }
 
-Result<Timing> time_sustained(device::Device& device, const Work& work, const Protocol& protocol,
-                              const std::atomic<bool>& stop) {
-  return take(device, work, Regime::kSustained, &device::Device::time_sustained, kReplayLaunchesMax, protocol, stop);
+Status RegimeTimer::take_enough() { return take(0, true); }
+Status RegimeTimer::take_for(double seconds) { return take(seconds, false); }
+
+// At most so many samples, or about so many microseconds of them, are queued at once.
+Status RegimeTimer::take(double seconds, bool until_enough) {
+  const double batch_us = cold() ? kColdBatchUs : kBatchUs;
+  const int batch_max = cold() ? kColdBatchMax : kReplayLaunchesMax;
+  if (cold()) rest(device_, protocol_.cold_min_s / 4, protocol_.cold_duty_max);  // from what ran before
+  stretches_.push_back({samples_.size(), 0, {}});
+  Stretch& stretch = stretches_.back();
+  const int64_t since_ns = monotonic_ns();
+  const Clock::time_point start = Clock::now();
+  const double before_s = spent_s_;
+  int count = 0;
+  double left_us = until_enough ? batch_us : seconds * 1e6;
+  bool more = true;
+  while (more) {
+    // Grows from one sample on: on a busy machine work takes many times what the first look at it took.
+    count = std::min(at_least_one(std::min(batch_us, left_us) / std::max(sample_us_, 0.01), batch_max),
+                     std::max(1, 2 * count));
+    const Clock::time_point before = Clock::now();
+    const device::TimingRequest request{work_.enqueue, work_.sets, timing_.launches_per_sample, count, cold()};
+    LLMPROF_ASSIGN(const std::vector<device::Sample> batch,
+                   cold() ? device_.time_cold(request) : device_.time_sustained(request));
+    if (batch.empty()) return fail("the device gave no times");
+    const double busy_s = seconds_since(before);
+    // As the wall clock sees it: with what lies between.
+    sample_us_ = std::max(busy_s * 1e6 / static_cast<double>(batch.size()), 0.01);
+    for (const device::Sample& sample : batch) rule_.add(sample.us);
+    samples_.insert(samples_.end(), batch.begin(), batch.end());
+    if (stop_) return {};
+    if (cold()) rest(device_, busy_s, protocol_.cold_duty_max);
+    stretch.seconds = seconds_since(start);
+    spent_s_ = before_s + stretch.seconds;
+    stretch.telemetry = device_.telemetry(since_ns);
+    if (stretches_.size() == 1) limited_ = at_limit(stretch.telemetry);
+    const double least_s = until_enough ? rule_.least_s(limited_) - spent_s_ : seconds - stretch.seconds;
+    left_us = least_s > 0 ? least_s * 1e6 : batch_us;
+    more = until_enough ? !rule_.enough(spent_s_, limited_) : least_s > 0;
+  }
+  return {};
+}
+
+// Some kernels have two speeds, each of them steady for seconds: the same product of a vector by a matrix of 235 MB
+// took 55.7 us in most processes and 60.7 in others on an H200, in PyTorch as here. The faster one is given, since any
+// of the stretches may be the slower, and the other one is told.
+void RegimeTimer::keep_fastest_speed() {
+  const bool by_host = std::any_of(samples_.begin(), samples_.end(),
+                                   [](const device::Sample& sample) { return std::isnan(sample.clock_mhz); });
+  if (stretches_.size() < 2 || by_host) return;
+  const auto end_of = [this](size_t i) {
+    return i + 1 < stretches_.size() ? stretches_[i + 1].first : samples_.size();
+  };
+  std::vector<SampleSummary> speeds;
+  for (size_t i = 0; i < stretches_.size(); ++i) speeds.push_back(summary_of(samples_, stretches_[i].first, end_of(i)));
+  const SampleSummary fastest =
+      *std::min_element(speeds.begin(), speeds.end(), [](const auto& a, const auto& b) { return a.median < b.median; });
+  const double other = cold() ? kOtherSpeedCold : kOtherSpeed;
+  const auto slower = [&](const SampleSummary& speed) {
+    return speed.n >= static_cast<int64_t>(kSpeedSamplesMin) && speed.median > (1 + other) * fastest.median &&
+           speed.q1 > fastest.q3;
+  };
+  std::vector<device::Sample> kept, left_out;
+  size_t count = 0;
+  for (size_t i = 0; i < speeds.size(); ++i) {
+    count += slower(speeds[i]);
+    std::vector<device::Sample>& to = slower(speeds[i]) ? left_out : kept;
+    to.insert(to.end(), samples_.begin() + static_cast<std::ptrdiff_t>(stretches_[i].first),
+              samples_.begin() + static_cast<std::ptrdiff_t>(end_of(i)));
+  }
+  if (count == 0 || kept.size() < static_cast<size_t>(protocol_.samples_min)) return;
+  timing_.note = fmt::format("{}: two speeds, {:.4g} us in {} of {} stretches left out", regime_name(timing_.regime),
+                             summary_of(left_out, 0, left_out.size()).median, count, speeds.size());
+  samples_ = std::move(kept);
+}
+
+Timing RegimeTimer::finish() {
+  timing_.drifting = !rule_.converged();
+  if (!cold() && limited_ && !rule_.quiet()) {
+    keep_good_samples(samples_, protocol_.samples_min, false, timing_);
+    spread_over_turns(samples_, protocol_.samples_min, timing_);
+  } else {
+    keep_fastest_speed();
+    keep_good_samples(samples_, protocol_.samples_min, cold(), timing_);
+  }
+  const Stretch& longest = *std::max_element(stretches_.begin(), stretches_.end(),
+                                             [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
+  describe(longest.telemetry, samples_, timing_);
+  return timing_;
 }
 
 }  // namespace llmprof::bench

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 
 #include "bench/protocol.h"
+#include "bench/stop_rule.h"
 
 namespace llmprof::bench {
 
@@ -13,6 +15,8 @@ struct Work {
   double us = 0;  // of one execution, roughly: sizes batches and graphs
 };
 
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start);
 int64_t monotonic_ns();  // what Device::telemetry counts from
 
 // The clock was not what it would have been, for one reason, in more than such a share of the readings.
@@ -28,11 +32,41 @@ void rest(const device::Device& device, double busy_s, double duty_max);
 // `settle_max_s`. False: they did not.
 Result<bool> settle(device::Device& device, const Work& work, const Protocol& protocol, const std::atomic<bool>& stop);
 
-// Empty samples only if `stop` came first.
-Result<Timing> time_cold(device::Device& device, const Work& work, const Protocol& protocol,
-                         const std::atomic<bool>& stop);
-Result<Timing> time_sustained(device::Device& device, const Work& work, const Protocol& protocol,
-                              const std::atomic<bool>& stop);
+// The samples of one regime, taken in one stretch or in several with other things between them.
+class RegimeTimer {
+ public:
+  RegimeTimer(device::Device& device, Work work, Regime regime, const Protocol& protocol,
+              const std::atomic<bool>& stop);
+  // Until the samples of all stretches are enough.
+  Status take_enough();
+  // For so long, and one batch at least.
+  Status take_for(double seconds);
+  // The device was at a limit of power or temperature in the first stretch.
+  bool limited() const { return limited_; }
+  // Once there is a stretch; not after `stop`.
+  Timing finish();
+
+ private:
+  struct Stretch {
+    size_t first;  // sample
+    double seconds;
+    device::Telemetry telemetry;
+  };
+  bool cold() const { return timing_.regime == Regime::kCold; }
+  Status take(double seconds, bool until_enough);
+  void keep_fastest_speed();
+
+  device::Device& device_;
+  Work work_;
+  const Protocol& protocol_;
+  const std::atomic<bool>& stop_;
+  StopRule rule_;
+  Timing timing_;
+  std::vector<device::Sample> samples_;
+  std::vector<Stretch> stretches_;
+  double spent_s_ = 0, sample_us_ = 0;
+  bool limited_ = false;
+};
 
 // At most `count`, evenly spread, the order kept.
 std::vector<double> thin(const std::vector<double>& values, size_t count);

@@ -295,6 +295,72 @@ TEST_F(BenchProtocol, WhereTheClockSwingsASampleHasSeenWholeTurns) {
   EXPECT_NEAR(std::fabs(free.summary.median - 100), 10, 1e-6);
 }
 
+// The loop is taken up again between isolated trials; a kernel may come back at another speed. Which of the two it has
+// at first is chance, so the faster one is given and the other one told.
+TEST_F(BenchProtocol, OfTwoSpeedsTheFasterIsGivenAndTheOtherTold) {
+  for (const int slow_stretch : {0, 1, 2, -1}) {
+    int stretch = 0;
+    bool in_cold = false, choosing = true;
+    device_.readings = [&] {
+      choosing = false;
+      return device::Telemetry{};
+    };
+    device_.script = [&](const std::string&, bool cold, int64_t i) {
+      if (choosing) return Sample{100, 1500, 0};
+      if (in_cold && !cold) ++stretch;
+      in_cold = cold;
+      const double noise = 0.1 * static_cast<double>(i % 3 - 1);
+      return Sample{(cold ? 120 : stretch == slow_stretch ? 109 : 100) + noise, 1500, 0};
+    };
+    const CaseResult result = run();
+    const Timing& timing = of(result, Regime::kSustained);
+    EXPECT_NEAR(timing.summary.median, 100, 0.2) << slow_stretch;
+    EXPECT_LT(timing.summary.max, 101);
+    EXPECT_EQ(stretch, 2);
+    EXPECT_EQ(timing.note, slow_stretch < 0 ? "" : "sustained: two speeds, 109 us in 1 of 3 stretches left out");
+    EXPECT_EQ(of(result, Regime::kCold).note, "");
+    const std::vector<CaseRecord> records = records_of(result, {});
+    EXPECT_EQ(records[1].row.note, timing.note);
+    EXPECT_EQ(records[0].row.note, "");
+  }
+}
+
+// Noise is no second speed, nor is anything that the host's clock took.
+TEST_F(BenchProtocol, NoiseIsNoSecondSpeed) {
+  int stretch = 0;
+  bool in_cold = false, host = false;
+  device_.script = [&](const std::string&, bool cold, int64_t i) {
+    if (in_cold && !cold) ++stretch;
+    in_cold = cold;
+    if (host) return Sample{stretch == 1 ? 150.0 : 100.0, std::nanf(""), 0};
+    return Sample{(stretch == 1 ? 104 : 100) + 8.0 * static_cast<double>(i % 3), 1500, 0};
+  };
+  EXPECT_EQ(of(run(), Regime::kSustained).note, "");
+  EXPECT_EQ(stretch, 2);
+  stretch = 0;
+  host = true;
+  EXPECT_EQ(of(run(), Regime::kSustained).note, "");
+}
+
+// Whole turns are not joined by parts of others; a CPU's times are taken in one go.
+TEST_F(BenchProtocol, AtALimitTheLoopIsNotTakenUpAgain) {
+  protocol_.turn_s = 0.002;
+  protocol_.held_down_s = 0.004;
+  for (const bool limited : {false, true}) {
+    device_.requests.clear();
+    device_.readings = [&] {
+      device::Telemetry telemetry;
+      if (limited) telemetry.throttle_fracs = {{"power cap", 1}};
+      return telemetry;
+    };
+    run();
+    int changes = 0;
+    for (size_t i = 1; i < device_.requests.size(); ++i)
+      changes += device_.requests[i].cold != device_.requests[i - 1].cold;
+    EXPECT_EQ(changes, limited ? 1 : 5);
+  }
+}
+
 // Trials that follow each other without a pause are not isolated: the power limit is reached.
 TEST_F(BenchProtocol, AGpuRestsBetweenIsolatedTrials) {
   protocol_.wall_max_s = 0.1;
