@@ -49,7 +49,8 @@ std::vector<std::string> cells_of(const Line& line, bool small) {
   const CaseRow& row = line.main();
   std::string status = row.status;
   if (row.status == "passed" && row.drifting) status = "drifting";
-  if (row.status == "passed" && !row.settled && row.median_us) status = "not settled";
+  // Where the clock swings it never holds still, and whole swings were taken.
+  if (row.status == "passed" && !row.settled && row.median_us && !row.swing_frac) status = "not settled";
   return {row.shape,
           row.dtype,
           us_text(row.median_us),
@@ -139,6 +140,31 @@ std::string plateau_of(const std::vector<Point>& points, const std::string& grou
   return out;
 }
 
+// What either regime left out.
+std::string notes_of(const std::string& group, const Line& line) {
+  const CaseRow& row = line.main();
+  std::string text = row.note;
+  if (line.cold != nullptr && line.cold != &row && line.cold->note != row.note)
+    text += (text.empty() ? "" : "; ") + line.cold->note;
+  return text.empty() ? "" : fmt::format("  {} {}: {}\n", group, row.shape, text);
+}
+
+// How much of the spread the samples do not show.
+std::string swing_note(const std::vector<CaseRecord>& records) {
+  double most = 0;
+  int count = 0;
+  for (const CaseRecord& record : records) {
+    count += record.row.swing_frac.has_value();
+    most = std::max(most, record.row.swing_frac.value_or(0));
+  }
+  if (count == 0) return {};
+  return fmt::format(
+      "  the clock swings at the device's limit in {} row{}: samples are means over whole swings, single replays "
+      "spread "
+      "by up to {}\n",
+      count, count == 1 ? "" : "s", format_percent(most));
+}
+
 }  // namespace
 
 std::string cases_text(const std::vector<CaseRecord>& records, bool color) {
@@ -155,9 +181,9 @@ std::string cases_text(const std::vector<CaseRecord>& records, bool color) {
   std::string out, notes;
   for (const auto& [group, lines] : groups) {
     out += fmt::format("{}{}\n{}", out.empty() ? "" : "\n", group, table_of(lines, color));
-    for (const Line& line : lines)
-      if (!line.main().note.empty()) notes += fmt::format("  {} {}: {}\n", group, line.main().shape, line.main().note);
+    for (const Line& line : lines) notes += notes_of(group, line);
   }
+  notes += swing_note(records);
   return out + (notes.empty() ? "" : "\nNotes\n" + notes);
 }
 

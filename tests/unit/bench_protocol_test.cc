@@ -12,6 +12,7 @@
 #include "bench/fit.h"
 #include "bench/protocol.h"
 #include "bench/stop_rule.h"
+#include "bench/text.h"
 #include "bench/timing.h"
 #include "bench_scripted.h"
 
@@ -289,6 +290,8 @@ TEST_F(BenchProtocol, WhereTheClockSwingsASampleHasSeenWholeTurns) {
   EXPECT_EQ(timing.launches_per_sample % 8, 0);
   const std::vector<CaseRecord> records = records_of(run(), {});
   EXPECT_TRUE(records[0].row.swing_frac.has_value());
+  EXPECT_NE(cases_text(records, false).find("in 1 row: samples are means over whole swings"), std::string::npos)
+      << cases_text(records, false);
   power = 500;
   const Timing free = of(run(), Regime::kSustained);
   EXPECT_FALSE(free.swing_frac.has_value());
@@ -321,6 +324,7 @@ TEST_F(BenchProtocol, OfTwoSpeedsTheFasterIsGivenAndTheOtherTold) {
     EXPECT_EQ(of(result, Regime::kCold).note, "");
     const std::vector<CaseRecord> records = records_of(result, {});
     EXPECT_EQ(records[1].row.note, timing.note);
+    EXPECT_EQ(cases_text(records, false).find("two speeds") != std::string::npos, slow_stretch >= 0);
     EXPECT_EQ(records[0].row.note, "");
   }
 }
