@@ -20,8 +20,9 @@ using device::PreparedOp;
 
 constexpr int kSetsMin = 2;
 constexpr int64_t kCachesRotated = 2;  // all sets together are so many times the cache
-constexpr int kStretches = 3;          // of the isolated trials
-constexpr double kAgainPart = 5;       // of the loop's time, each time that it is taken up again
+constexpr int kStretches = 3;          // of either regime
+constexpr double kPauseS = 0.05, kAgainMinS = 0.25;
+constexpr double kAgainPart = 5;  // of the loop's time, each time that it is taken up again
 
 using Prepare = Result<std::unique_ptr<PreparedOp>> (*)(Device&, const OpParams&);
 
@@ -81,16 +82,29 @@ Result<bool> settle_choice(Device& device, PreparedOp& op, const RightCandidates
   return settled;
 }
 
-// Isolated trials in several stretches, with the loop taken up again between them: a kernel that has two speeds changes
-// them when it is left and taken up, if at all. Where the device is at its limit the loop has taken whole turns, and a
-// stretch after rests would not be of them.
+// Whether a kernel may turn out to have two speeds: it changes them when it is left and taken up again, if at all.
+// Where the device is at its limit the loop has taken whole turns, and a stretch after rests would not be of them.
+bool taken_again(const Device& device, const RegimeTimer& loop) {
+  return !loop.limited() && device.identity().kind == device::DeviceKind::kCuda;
+}
+
+// The loop alone, with rests between its stretches; not for a quick look.
+Status take_loop_again(const Device& device, RegimeTimer& loop, const Protocol& protocol,
+                       const std::atomic<bool>& stop) {
+  if (!taken_again(device, loop) || protocol.sustained_min_s < kAgainMinS) return {};
+  for (int i = 1; i < kStretches && !stop; ++i) {
+    rest(device, kPauseS, protocol.cold_duty_max);
+    LLMPROF_CHECK(loop.take_for(protocol.sustained_min_s / kAgainPart));
+  }
+  return {};
+}
+
+// Isolated trials in several stretches, with the loop taken up again between them.
 Status take_cold(const Device& device, RegimeTimer& alone, RegimeTimer* loop, const Protocol& protocol,
                  const std::atomic<bool>& stop) {
-  if (loop != nullptr && !loop->limited() && device.identity().kind == device::DeviceKind::kCuda) {
-    for (int i = 1; i < kStretches && !stop; ++i) {
-      LLMPROF_CHECK(alone.take_for(protocol.cold_min_s / kStretches));
-      if (!stop) LLMPROF_CHECK(loop->take_for(protocol.sustained_min_s / kAgainPart));
-    }
+  for (int i = 1; i < kStretches && loop != nullptr && taken_again(device, *loop) && !stop; ++i) {
+    LLMPROF_CHECK(alone.take_for(protocol.cold_min_s / kStretches));
+    if (!stop) LLMPROF_CHECK(loop->take_for(protocol.sustained_min_s / kAgainPart));
   }
   return stop ? Status() : alone.take_enough();
 }
@@ -117,6 +131,7 @@ Status time_regimes(Device& device, PreparedOp& op, const RightCandidates& right
     const Watch watch(result.phases.timing_s);
     loop.emplace(timer(warm, Regime::kSustained));
     LLMPROF_CHECK(loop->take_enough());
+    if (!protocol.cold) LLMPROF_CHECK(take_loop_again(device, *loop, protocol, stop));
   }
   if (protocol.cold && !stop) {
     const Watch watch(result.phases.choose_s);

@@ -34,6 +34,7 @@ constexpr int64_t kOwnGpuBytes = int64_t{2} << 30, kBusyGpuBytes = int64_t{1} <<
 constexpr double kBusyGpuFrac = 0.05;
 constexpr std::chrono::milliseconds kBusyGpuWindow{300};
 constexpr int kBusyGpuLooks = 5;
+constexpr size_t kProcessesNamed = 4;
 
 // Clock ticks of all cores since boot that were not idle; -1 where /proc does not say.
 double busy_ticks() {
@@ -51,6 +52,19 @@ double cores_busy_with_others() {
   const double after = busy_ticks(), ticks_per_s = static_cast<double>(sysconf(_SC_CLK_TCK));
   if (before < 0 || after < before || ticks_per_s <= 0) return 0;
   return (after - before) / ticks_per_s / std::chrono::duration<double>(kBusyWindow).count();
+}
+
+// "python3 (12), process 34": of those that this machine or container knows, the name as well.
+std::string process_names(const std::vector<int64_t>& pids) {
+  std::string text;
+  for (size_t i = 0; i < std::min(pids.size(), kProcessesNamed); ++i) {
+    std::string name;
+    std::getline(std::ifstream(fmt::format("/proc/{}/comm", pids[i])), name);
+    text += fmt::format("{}{}", i == 0 ? "" : ", ",
+                        name.empty() ? fmt::format("process {}", pids[i]) : fmt::format("{} ({})", name, pids[i]));
+  }
+  if (pids.size() > kProcessesNamed) text += fmt::format(" and {} more", pids.size() - kProcessesNamed);
+  return text;
 }
 
 }  // namespace
@@ -76,7 +90,9 @@ std::string busy_with_others(device::Device& device) {
   if (holding)
     text += fmt::format("{}other programs hold about {} of its memory", running ? ", and " : "",
                         format_bytes(static_cast<double>(others)));
-  return text;
+  if (text.empty()) return text;
+  const std::string names = process_names(device.other_processes());
+  return names.empty() ? text : fmt::format("{}: {}", text, names);
 }
 
 Result<std::string> refuse_if_busy(device::Device& device, bool busy_ok, bool quiet) {

@@ -106,6 +106,9 @@ class Device {
 
   // What was read since `since_ns` (CLOCK_MONOTONIC).
   virtual Telemetry telemetry(int64_t since_ns) = 0;
+  // Process numbers of the other programs on a GPU, as its driver counts them; empty where it does not tell, as in
+  // most containers.
+  virtual std::vector<int64_t> other_processes() { return {}; }
 };
 
 // "cpu", "cuda:1", or "" for the first GPU, else the CPU. The error says what was tried, what is missing and what works

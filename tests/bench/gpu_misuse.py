@@ -85,6 +85,7 @@ def main():
         busy = {"LLMPROF_NVML": arguments.nvml}
         code, out, err = bench.run("gemm", "--device", "cuda:0", "--m", "16", *SMALL, **busy)
         expect("a busy GPU is refused", code == 1 and "in use" in err and "--busy-ok" in err and not out, code, err, out)
+        expect("it says who uses it", f"({os.getpid()}), process 4194303" in err, os.getpid(), err)
         code, rows, err = one_case(bench, "--m", "16", "--busy-ok", *SMALL, **busy)
         expect("--busy-ok measures it and marks the rows", code == 0 and
                all("other programs" in row["note"] for row in rows), err, rows)

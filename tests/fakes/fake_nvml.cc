@@ -9,6 +9,7 @@
 // Values are fixed, so that a test can tell units from each other. fake_nvml_gpm_shortest_ns() says how close together
 // two GPM samples of one GPU were taken.
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -114,6 +115,15 @@ Return nvmlDeviceGetEnforcedPowerLimit(Device, unsigned* milliwatts) {
 Return nvmlDeviceGetUtilizationRates(Device, Utilization* utilization) {
   NEEDS("nvmlDeviceGetUtilizationRates");
   *utilization = {90, 40};
+  return kSuccess;
+}
+// Two others beside the caller: a process that is there, and one of another container.
+Return nvmlDeviceGetComputeRunningProcesses_v3(Device, unsigned* count, ProcessInfo* processes) {
+  NEEDS("nvmlDeviceGetComputeRunningProcesses_v3");
+  *count = 3;
+  processes[0] = {static_cast<unsigned>(getpid()), 1 << 30, ~0U, ~0U};
+  processes[1] = {static_cast<unsigned>(getppid()), 1 << 30, ~0U, ~0U};
+  processes[2] = {4194303, 1 << 30, ~0U, ~0U};
   return kSuccess;
 }
 Return nvmlDeviceGetClockInfo(Device, int type, unsigned* mhz) {

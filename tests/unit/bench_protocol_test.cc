@@ -329,6 +329,27 @@ TEST_F(BenchProtocol, OfTwoSpeedsTheFasterIsGivenAndTheOtherTold) {
   }
 }
 
+TEST_F(BenchProtocol, TheLoopAloneIsTakenUpAgainToo) {
+  protocol_.cold = false;
+  protocol_.sustained_min_s = 0.3;
+  protocol_.cold_duty_max = 0.1;
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point last = Clock::now();
+  int stretch = 0;
+  device_.on_batch = [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    last = Clock::now();
+  };
+  device_.script = [&](const std::string&, bool, int64_t i) {
+    if (Clock::now() - last > std::chrono::milliseconds(200)) ++stretch;
+    last = Clock::now();
+    return Sample{(stretch == 0 ? 109 : 100) + 0.1 * static_cast<double>(i % 3 - 1), 1500, 0};
+  };
+  const Timing timing = of(run(), Regime::kSustained);
+  EXPECT_NEAR(timing.summary.median, 100, 0.2);
+  EXPECT_EQ(timing.note, "sustained: two speeds, 109 us in 1 of 3 stretches left out");
+}
+
 // Noise is no second speed, nor is anything that the host's clock took.
 TEST_F(BenchProtocol, NoiseIsNoSecondSpeed) {
   int stretch = 0;

@@ -126,6 +126,7 @@ TEST(ProfilerAbi, MatchesTheCuptiHeaders) { GTEST_SKIP() << "CUPTI's headers are
 namespace ours = llmprof::nvml;
 static_assert(sizeof(ours::Utilization) == sizeof(nvmlUtilization_t));
 static_assert(sizeof(ours::Memory) == sizeof(nvmlMemory_t));
+static_assert(sizeof(ours::ProcessInfo) == sizeof(nvmlProcessInfo_t));
 static_assert(sizeof(ours::PciInfo) == sizeof(nvmlPciInfo_t));
 static_assert(offsetof(ours::PciInfo, bus_id) == offsetof(nvmlPciInfo_t, busId));
 static_assert(sizeof(ours::FieldValue) == sizeof(nvmlFieldValue_t));

@@ -123,6 +123,13 @@ struct ConfidentialState {
 // nvmlGpuVirtualizationMode_t of nvmlDeviceGetVirtualizationMode.
 constexpr int kVirtualizationNone = 0, kVirtualizationPassthrough = 1, kVirtualizationVgpu = 2;
 
+// nvmlProcessInfo_t of nvmlDeviceGetComputeRunningProcesses_v3 (and _v2). `pid` as the driver's own namespace counts.
+struct ProcessInfo {
+  unsigned pid;
+  unsigned long long used_bytes;  // all bits: unknown
+  unsigned gpu_instance, compute_instance;
+};
+
 using InitFn = Return (*)();
 using ShutdownFn = Return (*)();
 using ErrorStringFn = const char* (*)(Return);
@@ -134,6 +141,7 @@ using DeviceGetTextFn = Return (*)(Device, char*, unsigned);
 using DeviceGetPciFn = Return (*)(Device, PciInfo*);
 using DeviceGetMemoryFn = Return (*)(Device, Memory*);
 using DeviceGetUnsignedFn = Return (*)(Device, unsigned*);
+using DeviceGetProcessesFn = Return (*)(Device, unsigned*, ProcessInfo*);
 using DeviceGetUtilizationFn = Return (*)(Device, Utilization*);
 using DeviceGetTypedFn = Return (*)(Device, int, unsigned*);
 using DeviceGetULongLongFn = Return (*)(Device, unsigned long long*);
@@ -148,6 +156,7 @@ using GpmSampleGetFn = Return (*)(Device, GpmSample);
 using GpmMetricsGetFn = Return (*)(GpmMetricsGet*);
 
 static_assert(sizeof(Utilization) == 8 && sizeof(Memory) == 24 && sizeof(PciInfo) == 68 && sizeof(FieldValue) == 40);
+static_assert(sizeof(ProcessInfo) == 24);
 static_assert(sizeof(GpmSupport) == 8 && sizeof(GpmMetric) == 40 && offsetof(GpmMetricsGet, metrics) == 24);
 
 }  // namespace llmprof::nvml

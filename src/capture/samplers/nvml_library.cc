@@ -21,6 +21,7 @@ void load_api(const SharedLibrary& library, NvmlApi& api) {
   library.load(api.power_usage, "nvmlDeviceGetPowerUsage");
   library.load(api.power_limit, "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit");
   library.load(api.utilization, "nvmlDeviceGetUtilizationRates");
+  library.load(api.processes, "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2");
   library.load(api.clock, "nvmlDeviceGetClockInfo");
   library.load(api.clock_max, "nvmlDeviceGetMaxClockInfo");
   library.load(api.temperature, "nvmlDeviceGetTemperature");

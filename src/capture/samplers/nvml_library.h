@@ -28,6 +28,7 @@ struct NvmlApi {
   nvml::DeviceGetMemoryFn memory = nullptr;
   nvml::DeviceGetUnsignedFn power_usage = nullptr, power_limit = nullptr;
   nvml::DeviceGetUtilizationFn utilization = nullptr;
+  nvml::DeviceGetProcessesFn processes = nullptr;
   nvml::DeviceGetTypedFn clock = nullptr, temperature = nullptr, clock_max = nullptr;
   nvml::DeviceGetULongLongFn energy = nullptr, throttle_reasons = nullptr;
   nvml::DeviceGetFieldsFn fields = nullptr;

@@ -33,6 +33,7 @@ class CudaDevice : public Device {
     return timer_->sustained(request);
   }
   Telemetry telemetry(int64_t since_ns) override { return telemetry_->since(since_ns); }
+  std::vector<int64_t> other_processes() override { return telemetry_->other_processes(); }
 
   Context& context() { return *context_; }
   Timer& timer() { return *timer_; }

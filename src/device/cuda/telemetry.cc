@@ -1,5 +1,8 @@
 #include "device/cuda/telemetry.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <map>
@@ -11,6 +14,7 @@ namespace {
 
 constexpr auto kPeriod = std::chrono::milliseconds(50);
 constexpr size_t kReadingsKept = 1200;
+constexpr unsigned kProcessesMax = 256;
 
 // Mean of what is known; nothing if nothing is.
 class Mean {
@@ -63,6 +67,7 @@ TelemetryThread::TelemetryThread(const std::string& uuid) {
   }
   clock_max_mhz_ = found->sm_clock_max_mhz > 0 ? found->sm_clock_max_mhz : 0;
   if (found->power_limit_w > 0) power_limit_w_ = found->power_limit_w;
+  gpu_ = found->device;
   reader_.emplace(nvml_->api(), *found, nvml_->driver_major());
   thread_ = std::thread([this] { run(); });
 }
@@ -86,6 +91,17 @@ void TelemetryThread::run() {
     if (readings_.size() > kReadingsKept) readings_.pop_front();
     changed_.wait_for(lock, kPeriod, [this] { return stopping_; });
   }
+}
+
+std::vector<int64_t> TelemetryThread::other_processes() const {
+  std::vector<int64_t> others;
+  if (gpu_ == nullptr || nvml_->api().processes == nullptr) return others;
+  std::vector<nvml::ProcessInfo> all(kProcessesMax);
+  unsigned count = kProcessesMax;
+  if (nvml_->api().processes(gpu_, &count, all.data()) != nvml::kSuccess) return others;
+  for (unsigned i = 0; i < std::min(count, kProcessesMax); ++i)
+    if (all[i].pid != static_cast<unsigned>(getpid())) others.push_back(all[i].pid);
+  return others;
 }
 
 Telemetry TelemetryThread::since(int64_t monotonic_ns) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "capture/samplers/nvml_library.h"
 #include "capture/samplers/nvml_reader.h"
@@ -30,12 +31,14 @@ class TelemetryThread {
 
   // Means over the readings since then; the last one before, if there is none since.
   Telemetry since(int64_t monotonic_ns);
+  std::vector<int64_t> other_processes() const;
 
  private:
   void run();
 
   std::optional<samplers::NvmlLibrary> nvml_;
   std::optional<samplers::NvmlReader> reader_;
+  nvml::Device gpu_ = nullptr;
   std::string driver_version_, why_none_;
   double clock_max_mhz_ = 0;
   std::optional<double> power_limit_w_;
