@@ -95,7 +95,7 @@ Result<double> time_held(device::Device& device, const device::Candidate& candid
 Result<double> time_turn(device::Device& device, const device::Candidate& candidate, int sets, double once_us,
                          double turn_s, const std::atomic<bool>& stop) {
   const int launches = launches_for(once_us, kAgainSampleUs, kFinalLaunchesMax);
-  const Clock::time_point start = Clock::now();
+  const Stopwatch turn(device);
   double sum_us = 0;
   int64_t count = 0;
   do {
@@ -104,7 +104,7 @@ Result<double> time_turn(device::Device& device, const device::Candidate& candid
     for (const device::Sample& sample : samples) sum_us += sample.us;
     count += static_cast<int64_t>(samples.size());
     if (samples.empty()) return fail(fmt::format("the device gave no time of {}", candidate.backend));
-  } while (!stop && seconds_since(start) < turn_s);
+  } while (!stop && turn.seconds() < turn_s);
   return sum_us / static_cast<double>(count);
 }
 
@@ -224,26 +224,27 @@ Result<Choice> choose_cold(device::Device& device, device::PreparedOp& op, const
   for (const Finalist& finalist : warm.finalists) entries.push_back({finalist.position, warm.us, {}});
   double trial_s = kColdChooseS;  // with what lies between; the first batches are of one trial
   const auto rounds = [&]() -> Status {
-    const Clock::time_point start = Clock::now();
-    for (int round = 0; round < kColdRounds && (round == 0 || seconds_since(start) < kColdChooseS); ++round) {
+    const Stopwatch all(device);
+    for (int round = 0; round < kColdRounds && (round == 0 || all.seconds() < kColdChooseS); ++round) {
       for (Entry& entry : entries) {
         if (stop) return {};
         const Work work{op.candidates()[index[entry.position]].enqueue, sets, entry.once_us};
         const double each_s = kColdChooseS / (kColdRounds * static_cast<double>(entries.size()));
         const int trials = launches_for(trial_s * 1e6, each_s * 1e6, kColdTrialsMax);
-        const Clock::time_point before = Clock::now();
+        const Stopwatch each(device);
         LLMPROF_ASSIGN(const std::vector<device::Sample> samples,
                        device.time_cold({work.enqueue, sets, cold_launches(work), trials, true}));
         for (const device::Sample& sample : samples) entry.us.push_back(sample.us);
         if (samples.empty()) return fail("the device gave no times");
-        trial_s = seconds_since(before) / trials;
-        rest(device, seconds_since(before), protocol.cold_duty_max);
+        const double busy_s = each.seconds();
+        trial_s = busy_s / trials;
+        rest(device, busy_s, protocol.cold_duty_max);
       }
     }
     return {};
   };
   // A GPU that was held down has less than its clock for a moment.
-  if (held_down(device.telemetry(monotonic_ns() - kLookBackNs))) rest(device, kColdChooseS, protocol.cold_duty_max);
+  if (held_down(device.telemetry(device.now_ns() - kLookBackNs))) rest(device, kColdChooseS, protocol.cold_duty_max);
   LLMPROF_CHECK(rounds());
   if (stop) return warm;
   Choice choice = best_of(entries);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/text_table.h"
 #include "bench/candidates.h"
@@ -53,14 +52,14 @@ int sets_for(const Device& device, const PreparedOp& op, int sets_max) {
 // Adds the time of its life.
 class Watch {
  public:
-  explicit Watch(double& seconds) : seconds_(seconds) {}
+  Watch(const Device& device, double& seconds) : watch_(device), seconds_(seconds) {}
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
-  ~Watch() { seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  ~Watch() { seconds_ += watch_.seconds(); }
 
  private:
+  Stopwatch watch_;
   double& seconds_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 CaseResult& end_as(CaseResult& result, CaseStatus status, std::string note) {
@@ -73,7 +72,7 @@ CaseResult& end_as(CaseResult& result, CaseStatus status, std::string note) {
 // Warm: clock and power hold still, and the candidate is the one that is fastest then.
 Result<bool> settle_choice(Device& device, PreparedOp& op, const RightCandidates& right, int sets,
                            const Protocol& protocol, const std::atomic<bool>& stop, Choice& choice) {
-  const int64_t start_ns = monotonic_ns();
+  const int64_t start_ns = device.now_ns();
   const Work work{op.candidates()[right.index[choice.position]].enqueue, sets, choice.us};
   LLMPROF_ASSIGN(const bool settled, settle(device, work, protocol, stop));
   if (!stop && held_down(device.telemetry(start_ns))) {
@@ -128,17 +127,17 @@ Status time_regimes(Device& device, PreparedOp& op, const RightCandidates& right
   std::optional<RegimeTimer> loop, alone;
   Choice isolated = warm;
   if (protocol.sustained && !stop) {
-    const Watch watch(result.phases.timing_s);
+    const Watch watch(device, result.phases.timing_s);
     loop.emplace(timer(warm, Regime::kSustained));
     LLMPROF_CHECK(loop->take_enough());
     if (!protocol.cold) LLMPROF_CHECK(take_loop_again(device, *loop, protocol, stop));
   }
   if (protocol.cold && !stop) {
-    const Watch watch(result.phases.choose_s);
+    const Watch watch(device, result.phases.choose_s);
     LLMPROF_ASSIGN(isolated, choose_cold(device, op, right.index, sets, warm, protocol, stop));
   }
   if (protocol.cold && !stop) {
-    const Watch watch(result.phases.timing_s);
+    const Watch watch(device, result.phases.timing_s);
     alone.emplace(timer(isolated, Regime::kCold));
     LLMPROF_CHECK(take_cold(device, *alone, loop ? &*loop : nullptr, protocol, stop));
   }
@@ -151,7 +150,7 @@ Status time_regimes(Device& device, PreparedOp& op, const RightCandidates& right
 void measure_prepared(Device& device, PreparedOp& op, const Protocol& protocol, const std::atomic<bool>& stop,
                       CaseResult& result) {
   const RightCandidates right = [&] {
-    const Watch watch(result.phases.check_s);
+    const Watch watch(device, result.phases.check_s);
     return check_candidates(op, stop);
   }();
   result.note = right.note;
@@ -163,7 +162,7 @@ void measure_prepared(Device& device, PreparedOp& op, const Protocol& protocol, 
   }
   const int sets = sets_for(device, op, protocol.sets_max);
   const Status prepared = [&] {
-    const Watch watch(result.phases.prepare_s);
+    const Watch watch(device, result.phases.prepare_s);
     return op.prepare_sets(sets);
   }();
   if (!prepared) {
@@ -171,7 +170,7 @@ void measure_prepared(Device& device, PreparedOp& op, const Protocol& protocol, 
     return;
   }
   Result<Choice> choice = [&] {
-    const Watch watch(result.phases.choose_s);
+    const Watch watch(device, result.phases.choose_s);
     return choose_candidate(device, op, right.index, sets, protocol.choose_s, stop);
   }();
   if (!choice) {
@@ -180,7 +179,7 @@ void measure_prepared(Device& device, PreparedOp& op, const Protocol& protocol, 
   }
   if (stop) return;
   const Result<bool> settled = [&] {
-    const Watch watch(result.phases.settle_s);
+    const Watch watch(device, result.phases.settle_s);
     return settle_choice(device, op, right, sets, protocol, stop, *choice);
   }();
   if (!settled) {
@@ -249,7 +248,7 @@ CaseResult measure(Device& device, const Operation& operation, const OpParams& p
     return end_as(result, CaseStatus::kOutOfMemory, *why);
   device.reset_peak();
   Result<std::unique_ptr<PreparedOp>> op = [&] {
-    const Watch watch(result.phases.prepare_s);
+    const Watch watch(device, result.phases.prepare_s);
     return prepare(device, params);
   }();
   if (!op) {

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <map>
+
+#include "bench/timing.h"
 
 namespace llmprof::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr double kOverheadS = 0.45;    // filling, checking and choosing, roughly
 constexpr double kSettleS = 0.5;       // the same of settling
@@ -51,14 +50,14 @@ Result<RunOutcome> run_cases(device::Device& device, const std::vector<CasePlan>
   for (const CaseRecord& record : earlier)
     if (worth_keeping(record)) known[case_key(record)].push_back(record);
   RunOutcome out;
-  const Clock::time_point start = Clock::now();
+  const Stopwatch all(device);
   for (size_t i = 0; i < plans.size(); ++i) {
     if (const auto found = known.find(case_key(plans[i])); found != known.end()) {
       out.records.insert(out.records.end(), found->second.begin(), found->second.end());
       ++out.taken_over;
       continue;
     }
-    const double spent_s = std::chrono::duration<double>(Clock::now() - start).count();
+    const double spent_s = all.seconds();
     const double each_s =
         out.measured > 0 ? spent_s / static_cast<double>(out.measured) : budget_s(protocol, device.identity().kind);
     hooks.begin({i, plans.size(), &plans[i], each_s * static_cast<double>(plans.size() - i)});

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ctime>
-#include <thread>
 
 namespace llmprof::bench {
 namespace {
@@ -140,14 +138,6 @@ std::vector<double> thin(const std::vector<double>& values, size_t count) {
   return out;
 }
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-int64_t monotonic_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
 int cold_launches(const Work& work) {
   if (work.us >= kShortUs) return 1;
   return static_cast<int>(std::clamp(kShortSampleUs / std::max(work.us, 0.01), static_cast<double>(kShortLaunchesMin),
@@ -156,8 +146,7 @@ int cold_launches(const Work& work) {
 
 void rest(const device::Device& device, double busy_s, double duty_max) {
   if (device.identity().kind == device::DeviceKind::kCpu || duty_max <= 0 || duty_max >= 1) return;
-  const double rest_s = std::min(busy_s * (1 / duty_max - 1), kRestMaxS);
-  std::this_thread::sleep_for(std::chrono::duration<double>(rest_s));
+  device.pause(std::min(busy_s * (1 / duty_max - 1), kRestMaxS));
 }
 
 bool held_down(const device::Telemetry& telemetry, double more_than_frac) {
@@ -172,28 +161,27 @@ Result<bool> settle(device::Device& device, const Work& work, const Protocol& pr
   int count = 0;
   const double window_s = std::min(kWindowS, protocol.settle_max_s / 2);
   std::optional<Window> last;
-  const Clock::time_point start = Clock::now();
+  const Stopwatch all(device);
   while (!stop) {
-    const int64_t since_ns = monotonic_ns();
-    const Clock::time_point window_start = Clock::now();
+    const Stopwatch window(device);
     std::vector<device::Sample> samples;
     do {
       count = std::min(at_least_one(kBatchUs / sample_us, kReplayLaunchesMax), std::max(1, 2 * count));
-      const Clock::time_point before = Clock::now();
+      const Stopwatch each(device);
       LLMPROF_ASSIGN(const std::vector<device::Sample> batch,
                      device.time_sustained({work.enqueue, work.sets, launches, count, false}));
       if (batch.empty()) return fail("the device gave no times");
-      sample_us = std::max(seconds_since(before) * 1e6 / static_cast<double>(batch.size()), 0.01);
+      sample_us = std::max(each.seconds() * 1e6 / static_cast<double>(batch.size()), 0.01);
       samples.insert(samples.end(), batch.begin(), batch.end());
-    } while (!stop && seconds_since(window_start) < window_s);
-    const device::Telemetry telemetry = device.telemetry(since_ns);
+    } while (!stop && window.seconds() < window_s);
+    const device::Telemetry telemetry = device.telemetry(window.start_ns());
     Window now{median_clock(samples), telemetry.power_w, 0};
     if (!now.clock_mhz) now.clock_mhz = telemetry.clock_mhz;
     std::vector<double> us;
     for (const device::Sample& sample : samples) us.push_back(sample.us);
     now.us = median_of(std::move(us));
     if (last && now.same_as(*last)) return true;
-    if (last && seconds_since(start) >= protocol.settle_max_s) return false;
+    if (last && all.seconds() >= protocol.settle_max_s) return false;
     last = now;
   }
   return false;
@@ -222,8 +210,7 @@ Status RegimeTimer::take(double seconds, bool until_enough) {
   if (cold()) rest(device_, protocol_.cold_min_s / 4, protocol_.cold_duty_max);  // from what ran before
   stretches_.push_back({samples_.size(), 0, {}});
   Stretch& stretch = stretches_.back();
-  const int64_t since_ns = monotonic_ns();
-  const Clock::time_point start = Clock::now();
+  const Stopwatch all(device_);
   const double before_s = spent_s_;
   int count = 0;
   double left_us = until_enough ? batch_us : seconds * 1e6;
@@ -232,21 +219,21 @@ Status RegimeTimer::take(double seconds, bool until_enough) {
     // Grows from one sample on: on a busy machine work takes many times what the first look at it took.
     count = std::min(at_least_one(std::min(batch_us, left_us) / std::max(sample_us_, 0.01), batch_max),
                      std::max(1, 2 * count));
-    const Clock::time_point before = Clock::now();
+    const Stopwatch each(device_);
     const device::TimingRequest request{work_.enqueue, work_.sets, timing_.launches_per_sample, count, cold()};
     LLMPROF_ASSIGN(const std::vector<device::Sample> batch,
                    cold() ? device_.time_cold(request) : device_.time_sustained(request));
     if (batch.empty()) return fail("the device gave no times");
-    const double busy_s = seconds_since(before);
+    const double busy_s = each.seconds();
     // As the wall clock sees it: with what lies between.
     sample_us_ = std::max(busy_s * 1e6 / static_cast<double>(batch.size()), 0.01);
     for (const device::Sample& sample : batch) rule_.add(sample.us);
     samples_.insert(samples_.end(), batch.begin(), batch.end());
     if (stop_) return {};
     if (cold()) rest(device_, busy_s, protocol_.cold_duty_max);
-    stretch.seconds = seconds_since(start);
+    stretch.seconds = all.seconds();
     spent_s_ = before_s + stretch.seconds;
-    stretch.telemetry = device_.telemetry(since_ns);
+    stretch.telemetry = device_.telemetry(all.start_ns());
     if (stretches_.size() == 1) limited_ = at_limit(stretch.telemetry);
     const double least_s = until_enough ? rule_.least_s(limited_) - spent_s_ : seconds - stretch.seconds;
     left_us = least_s > 0 ? least_s * 1e6 : batch_us;

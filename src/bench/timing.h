@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 
 #include "bench/protocol.h"
 #include "bench/stop_rule.h"
@@ -15,9 +14,17 @@ struct Work {
   double us = 0;  // of one execution, roughly: sizes batches and graphs
 };
 
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start);
-int64_t monotonic_ns();  // what Device::telemetry counts from
+// Seconds of a device's clock since it was made.
+class Stopwatch {
+ public:
+  explicit Stopwatch(const device::Device& device) : device_(&device), start_ns_(device.now_ns()) {}
+  double seconds() const { return static_cast<double>(device_->now_ns() - start_ns_) * 1e-9; }
+  int64_t start_ns() const { return start_ns_; }
+
+ private:
+  const device::Device* device_;
+  int64_t start_ns_;
+};
 
 // The clock was not what it would have been, for one reason, in more than such a share of the readings.
 bool held_down(const device::Telemetry& telemetry, double more_than_frac = 0);

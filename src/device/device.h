@@ -104,8 +104,12 @@ class Device {
   // Back to back: what a loop sees. Nothing else runs between the samples of one call.
   virtual Result<std::vector<Sample>> time_sustained(const TimingRequest& request) = 0;
 
-  // What was read since `since_ns` (CLOCK_MONOTONIC).
+  // What was read since `since_ns` of its clock.
   virtual Telemetry telemetry(int64_t since_ns) = 0;
+  // The clock that everything around the timings is counted by, CLOCK_MONOTONIC, and a rest of the caller on it. A
+  // scripted device has one of its own: what the protocol does by the clock is the same on a machine of any speed.
+  virtual int64_t now_ns() const;
+  virtual void pause(double seconds) const;
   // Process numbers of the other programs on a GPU, as its driver counts them; empty where it does not tell, as in
   // most containers.
   virtual std::vector<int64_t> other_processes() { return {}; }

@@ -2,11 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <map>
 #include <numeric>
-#include <thread>
 
 #include "bench/case_rows.h"
 #include "bench/fit.h"
@@ -40,7 +38,7 @@ class BenchProtocol : public testing::Test {
   }
 
   ScriptedDevice device_;
-  Protocol protocol_ = fast_protocol();
+  Protocol protocol_;
   std::atomic<bool> stop_{false};
 };
 
@@ -166,7 +164,6 @@ TEST_F(BenchProtocol, AnUnknownClockIsAbsent) {
 TEST_F(BenchProtocol, NoiseThatNeverSettlesEndsAtTheWallLimit) {
   double us = 1;
   device_.script = [&us](const std::string&, bool, int64_t) { return Sample{us *= 1.0005, std::nanf(""), 0}; };
-  protocol_.wall_max_s = 0.03;
   const CaseResult result = run();
   EXPECT_EQ(result.status, CaseStatus::kPassed);
   EXPECT_FALSE(of(result, Regime::kCold).settled);
@@ -174,8 +171,6 @@ TEST_F(BenchProtocol, NoiseThatNeverSettlesEndsAtTheWallLimit) {
 }
 
 TEST_F(BenchProtocol, ASpreadThatStillGrowsAtTheWallIsSaid) {
-  protocol_.wall_max_s = 0.03;
-  // However few samples a slow machine takes until then.
   protocol_.rel_stdev_max = 1e-9;
   protocol_.noise_change_max = 0;
   double us = 1;
@@ -232,7 +227,6 @@ TEST_F(BenchProtocol, TheFastestUnderThePowerLimitIsTimed) {
 // In a mixture all finalists have the same clock, and "hungry", which needs more power, looks best; over a turn of its
 // own it pays for that.
 TEST_F(BenchProtocol, EachFinalistHasATurnOfItsOwnUnderALimit) {
-  protocol_.turn_s = 0.004;
   protocol_.cold = protocol_.sustained = false;
   g_op.ways = {{"first"}, {"hungry"}, {"frugal"}, {"hopeless"}};
   bool warm = false;
@@ -251,17 +245,16 @@ TEST_F(BenchProtocol, EachFinalistHasATurnOfItsOwnUnderALimit) {
     if (warm) longest[backend] = std::max(longest[backend], in_a_row);
     if (backend == "hopeless") return Sample{130, 1500, 0};
     const bool alone = warm && in_a_row > 20;
-    const double swing = i % 2 == 0 ? 1.02 : 0.98;
+    const double swing = !warm ? 1 : i % 2 == 0 ? 1.02 : 0.98;
     const double us = backend == "first" ? 104 : backend == "hungry" ? (alone ? 106 : 100) : (alone ? 101 : 103);
     return Sample{us * swing, 1500, 0};
   };
-  device_.on_batch = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
   const CaseResult result = run();
   EXPECT_EQ(result.backend, "frugal");
-  EXPECT_NEAR(result.gap_to_first_frac, 0.03, 0.01);
-  EXPECT_GT(longest["frugal"], 40);
+  EXPECT_NEAR(result.gap_to_first_frac, 0.026, 0.001) << "20 samples at 103 us, the others of the turn at 101";
+  EXPECT_GT(longest["frugal"], 90) << "a second of samples of 10 ms";
   EXPECT_LT(longest["hopeless"], 40);
-  protocol_.held_down_s = 0.001;  // a quick look has no time for turns
+  protocol_.held_down_s = 0.5;  // a quick look has no time for turns
   EXPECT_EQ(run().backend, "hungry");
 }
 
@@ -269,8 +262,6 @@ TEST_F(BenchProtocol, EachFinalistHasATurnOfItsOwnUnderALimit) {
 // whichever half has one more. What draws nearly all of the power it may have is at the limit before it is held down.
 TEST_F(BenchProtocol, WhereTheClockSwingsASampleHasSeenWholeTurns) {
   protocol_.cold = false;
-  protocol_.turn_s = 0.01;
-  protocol_.held_down_s = 0.02;
   double power = 690;
   device_.readings = [&] {
     device::Telemetry telemetry;
@@ -278,12 +269,11 @@ TEST_F(BenchProtocol, WhereTheClockSwingsASampleHasSeenWholeTurns) {
     telemetry.power_limit_w = 700;
     return telemetry;
   };
-  device_.on_batch = [] { std::this_thread::sleep_for(std::chrono::microseconds(200)); };
-  device_.script = [](const std::string&, bool, int64_t i) {
-    return i / 3 % 2 == 0 ? Sample{90, 1600, 0} : Sample{110, 1400, 0};
+  device_.script = [&](const std::string&, bool, int64_t) {
+    return device_.now_ns() / 500'000'000 % 2 == 0 ? Sample{90, 1600, 0} : Sample{110, 1400, 0};
   };
   const Timing timing = of(run(), Regime::kSustained);
-  EXPECT_NEAR(timing.summary.median, 100, 4);
+  EXPECT_NEAR(timing.summary.median, 99, 1) << "in equal times more samples are fast";
   EXPECT_GE(timing.summary.n, 10);
   ASSERT_TRUE(timing.swing_frac.has_value());
   EXPECT_NEAR(*timing.swing_frac, 0.2, 0.03);
@@ -331,18 +321,11 @@ TEST_F(BenchProtocol, OfTwoSpeedsTheFasterIsGivenAndTheOtherTold) {
 
 TEST_F(BenchProtocol, TheLoopAloneIsTakenUpAgainToo) {
   protocol_.cold = false;
-  protocol_.sustained_min_s = 0.3;
-  protocol_.cold_duty_max = 0.1;
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point last = Clock::now();
+  int64_t last_ns = device_.now_ns();
   int stretch = 0;
-  device_.on_batch = [&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    last = Clock::now();
-  };
   device_.script = [&](const std::string&, bool, int64_t i) {
-    if (Clock::now() - last > std::chrono::milliseconds(200)) ++stretch;
-    last = Clock::now();
+    if (device_.now_ns() - last_ns > 90'000'000) ++stretch;  // a rest
+    last_ns = device_.now_ns();
     return Sample{(stretch == 0 ? 109 : 100) + 0.1 * static_cast<double>(i % 3 - 1), 1500, 0};
   };
   const Timing timing = of(run(), Regime::kSustained);
@@ -369,8 +352,6 @@ TEST_F(BenchProtocol, NoiseIsNoSecondSpeed) {
 
 // Whole turns are not joined by parts of others; a CPU's times are taken in one go.
 TEST_F(BenchProtocol, AtALimitTheLoopIsNotTakenUpAgain) {
-  protocol_.turn_s = 0.002;
-  protocol_.held_down_s = 0.004;
   for (const bool limited : {false, true}) {
     device_.requests.clear();
     device_.readings = [&] {
@@ -388,17 +369,11 @@ TEST_F(BenchProtocol, AtALimitTheLoopIsNotTakenUpAgain) {
 
 // Trials that follow each other without a pause are not isolated: the power limit is reached.
 TEST_F(BenchProtocol, AGpuRestsBetweenIsolatedTrials) {
-  protocol_.wall_max_s = 0.1;
   protocol_.sustained = false;
-  double busy_s = 0;
-  device_.on_batch = [&] {
-    if (device_.requests.empty() || !device_.requests.back().cold) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    busy_s += 0.002;
-  };
   const CaseResult result = run();
-  EXPECT_GT(busy_s, 0);
-  EXPECT_GT(result.phases.timing_s, 2.9 * busy_s);
+  EXPECT_GT(device_.busy_cold_s, 0);
+  EXPECT_NEAR(result.phases.timing_s, 3 * device_.busy_cold_s + protocol_.cold_min_s / 2, 1e-6)
+      << "a third of the time, after a rest from what ran before";
 }
 
 // Each regime has its own fastest, and its rows say which.
@@ -552,12 +527,9 @@ TEST_F(BenchProtocol, StoppedBeforeItBegan) {
 }
 
 TEST_F(BenchProtocol, KeepsAtMost512SamplesAndSummarizesAll) {
-  protocol_.sustained_min_s = 0.02;
-  protocol_.wall_max_s = 0.05;
-  device_.script = [](const std::string&, bool, int64_t) { return Sample{5000, 1500, 0}; };
-  const Timing timing = of(run(), Regime::kSustained);
-  EXPECT_LE(timing.samples_us.size(), 512U);
-  EXPECT_GE(timing.summary.n, static_cast<int64_t>(timing.samples_us.size()));
+  const Timing timing = of(run(), Regime::kCold);
+  EXPECT_EQ(timing.samples_us.size(), 512U);
+  EXPECT_NEAR(static_cast<double>(timing.summary.n), 833, 16) << "a third of a quarter second, 100 us each";
 }
 
 TEST(BenchThin, IsEvenAndKeepsTheOrder) {

@@ -1,4 +1,5 @@
-// A device whose times a test writes down, and operations on it. Nothing waits: wall limits are set small by the tests.
+// A device whose times a test writes down, and operations on it. Its clock is moved by those times and by rests alone,
+// so that nothing waits and every test does the same on a machine of any speed.
 #pragma once
 
 #include <cmath>
@@ -24,6 +25,7 @@ class ScriptedDevice : public device::Device {
   std::function<device::Telemetry()> readings = [] { return device::Telemetry{}; };
   std::function<void()> on_batch = [] {};  // after each timing call: raises the stop flag, for example
   std::vector<Request> requests;
+  double busy_cold_s = 0;                // of isolated trials
   std::map<std::string, int64_t> timed;  // samples by backend
   std::string running;                   // set by the candidate's enqueue
   bool broken = false;                   // timing and synchronising fail
@@ -53,6 +55,8 @@ class ScriptedDevice : public device::Device {
   Result<std::vector<device::Sample>> time_cold(const device::TimingRequest& r) override { return time(r, true); }
   Result<std::vector<device::Sample>> time_sustained(const device::TimingRequest& r) override { return time(r, false); }
   device::Telemetry telemetry(int64_t) override { return readings(); }
+  int64_t now_ns() const override { return now_ns_; }
+  void pause(double seconds) const override { now_ns_ += static_cast<int64_t>(seconds * 1e9); }
 
  private:
   Result<std::vector<device::Sample>> time(const device::TimingRequest& request, bool cold) {
@@ -60,12 +64,18 @@ class ScriptedDevice : public device::Device {
     requests.push_back({request.sets, request.launches, request.samples, cold, request.flush_cache});
     std::vector<device::Sample> out;
     LLMPROF_CHECK(request.enqueue(0));
-    for (int i = 0; i < request.samples; ++i) out.push_back(script(running, cold, count_++));
+    const int64_t begin_ns = now_ns_;
+    for (int i = 0; i < request.samples; ++i) {
+      out.push_back(script(running, cold, count_++));
+      now_ns_ += static_cast<int64_t>(out.back().us * 1e3 * request.launches);
+    }
+    if (cold) busy_cold_s += static_cast<double>(now_ns_ - begin_ns) * 1e-9;
     timed[running] += request.samples;
     on_batch();
     return out;
   }
   int64_t count_ = 0;
+  mutable int64_t now_ns_ = 1'000'000'000;  // resting changes nothing but the time
 };
 
 // What the operation below is made of; one test at a time.
@@ -137,17 +147,6 @@ inline const device::Operation& scripted_gemm() {
       nullptr,
       prepare_scripted};
   return kOperation;
-}
-
-// Milliseconds in place of seconds.
-inline Protocol fast_protocol() {
-  Protocol protocol;
-  protocol.cold_min_s = 0.0005;
-  protocol.sustained_min_s = 0.001;
-  protocol.settle_max_s = 0.01;
-  protocol.held_down_s = 0.01;
-  protocol.wall_max_s = 0.02;
-  return protocol;
 }
 
 }  // namespace llmprof::bench

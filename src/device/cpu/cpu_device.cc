@@ -21,7 +21,7 @@ constexpr int64_t kUsualCache = int64_t{32} << 20;
 // Telemetry of a long run: older clocks are dropped.
 constexpr size_t kClocksKept = 1 << 16;
 
-int64_t now_ns(clockid_t clock) {
+int64_t read_clock_ns(clockid_t clock) {
   timespec time{};
   clock_gettime(clock, &time);
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
@@ -73,7 +73,7 @@ float measured_clock_mhz() {
   // Twice, because an interrupt makes one of them too long.
   for (int turn = 0; turn < 2; ++turn) {
     uint64_t value = 3;
-    const int64_t start = now_ns(CLOCK_MONOTONIC_RAW);
+    const int64_t start = read_clock_ns(CLOCK_MONOTONIC_RAW);
     for (int step = 0; step < kSteps / 8; ++step)
       asm volatile(
           "imul %0, %0\n\timul %0, %0\n\timul %0, %0\n\timul %0, %0\n\t"
@@ -81,7 +81,7 @@ float measured_clock_mhz() {
           : "+r"(value)
           :
           : "cc");
-    const int64_t ns = now_ns(CLOCK_MONOTONIC_RAW) - start;
+    const int64_t ns = read_clock_ns(CLOCK_MONOTONIC_RAW) - start;
     if (ns > 0) best = std::max(best, 3.0F * kSteps * 1000 / static_cast<float>(ns));
   }
   return best > 0 ? best : std::numeric_limits<float>::quiet_NaN();
@@ -174,15 +174,15 @@ Status CpuDevice::flush_cache() {
 }
 
 Result<Sample> CpuDevice::time_once(const TimingRequest& request, int64_t first_launch) {
-  const int64_t start = now_ns(CLOCK_MONOTONIC_RAW);
+  const int64_t start = read_clock_ns(CLOCK_MONOTONIC_RAW);
   for (int launch = 0; launch < request.launches; ++launch)
     LLMPROF_CHECK(request.enqueue(static_cast<int>((first_launch + launch) % request.sets)));
-  const int64_t ns = now_ns(CLOCK_MONOTONIC_RAW) - start;
+  const int64_t ns = read_clock_ns(CLOCK_MONOTONIC_RAW) - start;
   Sample sample;
   sample.us = static_cast<double>(ns) * 1e-3 / request.launches;
   sample.clock_mhz = measured_clock_mhz();
   if (clocks_.size() >= kClocksKept) clocks_.erase(clocks_.begin(), clocks_.begin() + kClocksKept / 2);
-  if (!std::isnan(sample.clock_mhz)) clocks_.emplace_back(now_ns(CLOCK_MONOTONIC), sample.clock_mhz);
+  if (!std::isnan(sample.clock_mhz)) clocks_.emplace_back(now_ns(), sample.clock_mhz);
   return sample;
 }
 
