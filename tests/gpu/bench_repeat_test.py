@@ -2,19 +2,25 @@
 """The default suite of `llmprof bench`, twice: do two runs agree, and how long does one take?
 
     python3 tests/gpu/bench_repeat_test.py [--state bench_repeat.json]
+    python3 tests/gpu/bench_repeat_test.py --kernel "gemm --m 1 --n 28672 --k 4096 --dtype bf16" --times 16
 
 Medians of kernels that take more than 50 us must agree within 1 %, of those over 5 us within 3 %; a run may take 300
 seconds; `llmprof bench --compare` of the two must call no kernel faster or slower. The regimes are judged by themselves.
 Rows whose time is the host's (launches, synchronisation, copies between host and device) are no kernels: how far they
 moved is printed, and nothing is asked of them.
+
+With --kernel one case is measured in many processes instead: the largest and the smallest median of each regime must be
+within the same limits. That shows kernels that have two speeds, which two runs may miss.
 """
 import json
 import pathlib
+import shlex
 import sys
 import tempfile
 
 import harness
 
+PHASES = ["prepare_s", "check_s", "choose_s", "settle_s", "timing_s"]
 CLASSES = [(50.0, 0.01), (5.0, 0.03)]  # over so many us: within
 
 
@@ -30,14 +36,24 @@ def key_of(row):
     return " ".join(str(row[field]) for field in ("name", "variant", "shape", "dtype", "regime")).replace("  ", " ")
 
 
-def suite(args, path):
-    outcome = harness.execute([args.llmprof, "bench", "--device", "cuda:0", "-q", "-o", str(path)], args.timeout)
+def bench(args, path, what=()):
+    outcome = harness.execute([args.llmprof, "bench", *what, "--device", "cuda:0", "-q", "-o", str(path)], args.timeout)
     if not path.exists():
         return None, outcome.failure() or "no result"
     report = json.loads(path.read_text())
     for row in report["cases"]:
         row.pop("samples_us", None)
     return {"seconds": outcome.seconds, "code": outcome.returncode, "cases": report["cases"]}, None
+
+
+def phases(cases):
+    """Seconds of a run by phase, and its slowest cases: both regimes of a case carry the same."""
+    each = {}
+    for row in cases:
+        each[key_of({**row, "regime": ""})] = {name: row.get(name) or 0 for name in PHASES}
+    slowest = sorted(each, key=lambda key: -sum(each[key].values()))[:10]
+    return {"cases": len(each), **{name: round(sum(case[name] for case in each.values()), 1) for name in PHASES},
+            "slowest": {key: round(sum(each[key].values()), 1) for key in slowest}}
 
 
 def judge(first, second):
@@ -76,17 +92,58 @@ def verdicts(args, folder):
                                          if row["verdict"] in ("FAST", "SLOW")]}
 
 
+def many_processes(args, budget, state):
+    """One case again and again: the medians of each regime, and what the rows say of other speeds."""
+    problems, medians, notes = [], {}, {}
+    with tempfile.TemporaryDirectory(prefix="llmprof-gpu-test-") as folder:
+        for i in range(args.times):
+            name = f"{args.kernel} {i}"
+            if name not in state and not budget.spent(10):
+                result, error = bench(args, pathlib.Path(folder) / f"{i}.json", shlex.split(args.kernel))
+                if result is None:
+                    problems.append(f"{name}: {error}")
+                    continue
+                state.put(name, result)
+            for row in (state.get(name) or {"cases": []})["cases"]:
+                if row.get("median_us"):
+                    medians.setdefault(key_of(row), []).append(row["median_us"])
+                    if row.get("note"):
+                        notes.setdefault(key_of(row), []).append(row["note"])
+    for key, values in medians.items():
+        low, high = min(values), max(values)
+        print(f"{key}: {low:.2f} to {high:.2f} us in {len(values)} processes ({high / low - 1:.2%}), "
+              f"{len(notes.get(key, []))} with a note")
+        for note in sorted(set(notes.get(key, []))):
+            print(f"  {note}")
+        if len(values) < args.times:
+            problems.append(f"{key}: {len(values)} of {args.times} processes")
+        if (limit := tolerance(low)) and high / low - 1 > limit:
+            problems.append(f"{key}: medians differ by {high / low - 1:.2%}, within {limit:.0%} expected")
+    if not medians:
+        problems.append("nothing was measured")
+    summary = {"kernel": args.kernel, "medians_us": {key: sorted(values) for key, values in medians.items()},
+               "notes": notes}
+    state.save(summary=summary, problems=problems, passed=not problems)
+    harness.write_summary(args, state)
+    print(json.dumps({"passed": not problems, "problems": problems[:20]}))
+    return 0 if not problems else 1
+
+
 def main():
     parser = harness.arguments(__doc__, "bench_repeat.json")
+    parser.add_argument("--kernel", metavar="ARGUMENTS", help="only this case of `llmprof bench`, --times times")
+    parser.add_argument("--times", type=int, default=16)
     parser.set_defaults(timeout=330)
     args = parser.parse_args()
     budget, state = harness.Budget(args.budget), harness.State(args.state, args.fresh)
     state.save(machine=harness.machine(args.python))
+    if args.kernel:
+        return many_processes(args, budget, state)
     problems = []
     with tempfile.TemporaryDirectory(prefix="llmprof-gpu-test-") as folder:
         for name in ("first", "second"):
             if name not in state and not budget.spent(60):
-                result, error = suite(args, pathlib.Path(folder) / f"{name}.json")
+                result, error = bench(args, pathlib.Path(folder) / f"{name}.json")
                 if result is None:
                     problems.append(f"{name}: {error}")
                 else:
@@ -107,7 +164,7 @@ def main():
         problems += [f"{entry['case']}: {entry['ratio']:.4f} of the first run, within {entry['limit']} expected"
                      for entry in outside]
         worst = max(compared, key=lambda entry: abs(entry["ratio"] - 1) / entry["limit"], default=None)
-        summary = {"seconds": [first["seconds"], second["seconds"]], "rows": len(second["cases"]),
+        summary = {"seconds": [first["seconds"], second["seconds"]], "phases": phases(second["cases"]), "rows": len(second["cases"]),
                    "compared": len(compared), "under_5_us": free, "outside": outside, "worst": worst, "host": host,
                    "verdicts": (state.get("compare") or {}).get("counts")}
         print(f"{len(compared)} rows compared, {len(outside)} outside, {free} under 5 us; "
