@@ -162,10 +162,8 @@ class Builder {
     const ModelConfig& m = model_;
     const MoeConfig& moe = *m.moe;
     const int64_t routed = rows * moe.top_k, f = moe.intermediate_size;
-    if (product_dtype_ != dtype_)
-      remark(fmt::format("grouped products of experts are measured in {}", dtype_name(dtype_)));
     const auto grouped = [&](const std::string& name, int64_t n, int64_t k) {
-      return part("experts' " + name, "gemm_grouped", "even", dtype_, layers,
+      return part("experts' " + name, "gemm_grouped", "even", product_dtype_, layers,
                   {{"rows", routed}, {"groups", moe.experts}, {"n", n}, {"k", k}});
     };
     LLMPROF_CHECK(product("router", rows, moe.experts, m.hidden_size, layers, dtype_));

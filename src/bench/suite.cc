@@ -113,7 +113,6 @@ constexpr SuiteRow kSuite[] = {
     {"quantise - bf16 tokens=512 hidden=4096", kCpu},
     {"dequantise - bf16 tokens=512 hidden=4096", kCpu},
     {"attention causal bf16 batch=1 heads=32 kv_heads=8 head_dim=128 prompt=4096", kGpuBoth},
-    {"attention causal bf16 batch=4 heads=32 kv_heads=8 head_dim=128 prompt=2048", kGpu},
     {"attention causal bf16 batch=1 heads=32 kv_heads=8 head_dim=128 prompt=16384", kGpu},
     {"attention causal bf16 batch=1 heads=32 kv_heads=8 head_dim=64 prompt=4096", kGpu},
     {"attention full bf16 batch=1 heads=16 kv_heads=16 head_dim=64 prompt=4096", kGpu},

@@ -207,7 +207,8 @@ Status RegimeTimer::take_for(double seconds) { return take(seconds, false); }
 Status RegimeTimer::take(double seconds, bool until_enough) {
   const double batch_us = cold() ? kColdBatchUs : kBatchUs;
   const int batch_max = cold() ? kColdBatchMax : kReplayLaunchesMax;
-  if (cold()) rest(device_, protocol_.cold_min_s / 4, protocol_.cold_duty_max);  // from what ran before
+  // From what ran before: settling and a whole regime, or a short stretch of it.
+  if (cold()) rest(device_, protocol_.cold_min_s / (stretches_.empty() ? 4 : 8), protocol_.cold_duty_max);
   stretches_.push_back({samples_.size(), 0, {}});
   Stretch& stretch = stretches_.back();
   const Stopwatch all(device_);

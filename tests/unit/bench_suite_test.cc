@@ -122,5 +122,20 @@ TEST(BenchSuite, ExpertsAreMeasured) {
   }
 }
 
+// Prompts and decode steps: one row of activations is a shape of fp8 products like any other.
+TEST(BenchSuite, WeightsInFp8AreMultipliedInFp8) {
+  const Result<ModelConfig> model = load_model("deepseek-v3");
+  ASSERT_TRUE(model.has_value());
+  const Result<Preset> preset = preset_of(device::operations(), h200(), *model, {{1}, {256}, {}, 1});
+  ASSERT_TRUE(preset.has_value()) << preset.error().text();
+  std::set<std::string> in_fp8;
+  for (const CasePlan& plan : preset->plans) {
+    if (plan.params.dtype != DType::kFp8) continue;
+    in_fp8.insert(std::string(plan.operation->name));
+    EXPECT_EQ(plan.operation->unsupported(h200(), plan.params), std::nullopt) << shape_text(plan.params);
+  }
+  EXPECT_EQ(in_fp8, (std::set<std::string>{"gemm", "gemm_grouped"}));
+}
+
 }  // namespace
 }  // namespace llmprof::bench

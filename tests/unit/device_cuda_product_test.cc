@@ -48,6 +48,18 @@ TEST_F(DeviceCudaProducts, ScalesByTheLibraryOrByAKernel) {
   EXPECT_EQ((*op)->candidates()[0].backend, libraries[0]);
 }
 
+// A decode step has one row of activations for each sequence.
+TEST_F(DeviceCudaProducts, AnyNumberOfRowsInFp8) {
+  open();
+  const auto params = [](int64_t m, int64_t n, int64_t k) {
+    return params_of({{"m", m}, {"n", n}, {"k", k}}, DType::kFp8);
+  };
+  for (const int64_t m : {1, 7, 33}) EXPECT_EQ(all_pass(prepare_gemm, params(m, 32, 48)), 6U) << m;
+  EXPECT_FALSE(gemm_unsupported(device_->identity(), params(1, 32, 48)).has_value());
+  EXPECT_EQ(gemm_unsupported(device_->identity(), params(1, 40, 48)), "fp8 products need multiples of 16, n is 40");
+  EXPECT_EQ(gemm_unsupported(device_->identity(), params(1, 32, 24)), "fp8 products need multiples of 16, k is 24");
+}
+
 TEST_F(DeviceCudaProducts, Fp4InBlocks) {
   script_->cc_major = 10;
   script_->cublaslt_version = 120905;
@@ -81,6 +93,11 @@ TEST_F(DeviceCudaProducts, Groups) {
   EXPECT_EQ(all_pass(prepare_gemm_grouped,
                      params_of({{"rows", 3}, {"groups", 8}, {"n", 24}, {"k", 40}}, DType::kBf16, "even")),
             2U);
+  for (const char* variant : {"even", "skewed"})
+    EXPECT_EQ(all_pass(prepare_gemm_grouped,
+                       params_of({{"rows", 41}, {"groups", 6}, {"n", 32}, {"k", 48}}, DType::kFp8, variant)),
+              1U)
+        << "one by one";
 }
 
 TEST_F(DeviceCudaProducts, RoutingOfTokens) {

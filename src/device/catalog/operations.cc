@@ -29,7 +29,7 @@ constexpr std::array kW8a8Types = {DType::kFp8, DType::kInt8};
 constexpr std::array kGroupedAxes = {Axis{"rows", 4096, "of all groups: tokens times the experts of each"},
                                      Axis{"groups", 8, "weights of their own: experts"}, Axis{"n", 14336, "outputs"},
                                      Axis{"k", 4096, "inputs"}};
-constexpr std::array kGroupedTypes = {DType::kBf16, DType::kFp16, DType::kFp32};
+constexpr std::array kGroupedTypes = {DType::kBf16, DType::kFp16, DType::kFp8, DType::kFp32};
 constexpr std::array<std::string_view, 2> kGroupedVariants = {"even", "skewed"};
 constexpr std::array kRoutingAxes = {Axis{"tokens", 4096, "rows of logits"}, Axis{"experts", 128, "logits of a row"},
                                      Axis{"k", 8, "experts of a token"}};
@@ -108,7 +108,7 @@ std::optional<std::string> unsupported_w8a8(const DeviceIdentity& device, const 
 std::optional<std::string> unsupported_grouped(const DeviceIdentity& device, const OpParams& params) {
   if (params.axis("groups") > 4096) return fmt::format("at most 4096 groups, found {}", params.axis("groups"));
   if (device.kind == DeviceKind::kCpu) return cpu::gemm_unsupported(params);
-  if (params.dtype == DType::kFp32) return "groups are multiplied in bf16 and fp16 on a GPU";
+  if (params.dtype == DType::kFp32) return "groups are multiplied in bf16, fp16 and fp8 on a GPU";
   return cuda::gemm_unsupported(device, params);
 }
 

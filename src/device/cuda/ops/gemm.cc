@@ -114,9 +114,21 @@ class ProductOp : public CudaOp {
     return {};
   }
 
+  // fp8 inputs fill their range of +-448; scaled back to +-1 the outputs fit bf16.
+  Status add_one_scale(LtShape& shape) {
+    if (!scale_buffer_) {
+      scale_ = 1.0F / 448.0F;
+      LLMPROF_ASSIGN(scale_buffer_, device_.allocate(256));
+      LLMPROF_CHECK(device_.upload(*scale_buffer_, 0, &scale_, sizeof scale_));
+    }
+    shape.scales = LtScales::kOne;
+    shape.w_scale = shape.a_scale = scale_buffer_->address();
+    return {};
+  }
+
   Product product_;
   const CublasLt* lt_ = nullptr;
-  std::unique_ptr<Buffer> bias_, row_scales_, column_scales_;
+  std::unique_ptr<Buffer> bias_, row_scales_, column_scales_, scale_buffer_;
   float scale_ = 1;  // of both inputs, where it is one number
 
  private:
@@ -147,11 +159,7 @@ class LtOp : public ProductOp {
     if (bias_) shape.bias = bias_->address();
     shape.gelu = product_.gelu;
     shape.residual = product_.residual;
-    if (product_.dtype == DType::kFp8) {
-      LLMPROF_CHECK(make_scale());
-      shape.scales = LtScales::kOne;
-      shape.w_scale = shape.a_scale = scale_buffer_->address();
-    }
+    if (product_.dtype == DType::kFp8) LLMPROF_CHECK(add_one_scale(shape));
     if (product_.dtype == DType::kFp4) {
       LLMPROF_CHECK(make_block_scales());
       shape.scales = LtScales::kBlocks;
@@ -177,13 +185,6 @@ class LtOp : public ProductOp {
     shape.out_dtype = out;
     shape.batch = product_.groups();
     return shape;
-  }
-
-  // fp8 inputs fill their range of +-448; scaled back to +-1 the outputs fit bf16.
-  Status make_scale() {
-    scale_ = 1.0F / 448.0F;
-    LLMPROF_ASSIGN(scale_buffer_, device_.allocate(256));
-    return device_.upload(*scale_buffer_, 0, &scale_, sizeof scale_);
   }
 
   // All factors are 0.5, so that the order of the tiles does not matter; the product is a quarter.
@@ -245,10 +246,10 @@ class LtOp : public ProductOp {
     return {};
   }
 
-  std::unique_ptr<Buffer> scale_buffer_, sums_, w_blocks_, a_blocks_;
+  std::unique_ptr<Buffer> sums_, w_blocks_, a_blocks_;
 };
 
-// Groups with rows of their own: by cuBLAS in one call, and one product after the other.
+// Groups with rows of their own: by cuBLAS in one call, which has no 8-bit types, and one product after the other.
 class GroupedOp : public ProductOp {
  public:
   using ProductOp::ProductOp;
@@ -257,6 +258,7 @@ class GroupedOp : public ProductOp {
     LLMPROF_CHECK(begin_product());
     LLMPROF_CHECK(add_one_by_one());
     // A cuBLAS that is missing, or older than its grouped products, leaves the others.
+    if (product_.dtype == DType::kFp8) return {};
     if (Result<const Cublas*> cublas = context_.cublas(); cublas && (*cublas)->library.api.grouped != nullptr) {
       cublas_ = *cublas;
       device_.note_library(cublas_->library.about);
@@ -306,6 +308,10 @@ class GroupedOp : public ProductOp {
       auto found = by_rows.find(rows);
       if (found == by_rows.end()) {
         LtShape shape{rows, product_.n, product_.k, product_.dtype, product_.out_dtype};
+        if (product_.dtype == DType::kFp8) {
+          LLMPROF_CHECK(add_one_scale(shape));
+          shape.fast_accumulation = true;
+        }
         LLMPROF_ASSIGN(const std::shared_ptr<LtProduct> made, LtProduct::make(context_, *lt_, shape));
         LLMPROF_ASSIGN(const std::vector<cublaslt_abi::Algo> algorithms, made->algorithms(1));
         found = by_rows.emplace(rows, Part{made, algorithms[0], 0, 0, 0}).first;
@@ -390,7 +396,7 @@ std::optional<std::string> gemm_unsupported(const DeviceIdentity& device, const 
   switch (params.dtype) {
     case DType::kFp8:
       if (cc < 89) return lacks("fp8", "8.9");
-      return not_multiple({"m", "n", "k"}, 16);
+      return not_multiple({"n", "k"}, 16);  // rows of activations begin at multiples of k bytes, however many they are
     case DType::kInt8:
       if (cc < 75) return lacks("int8", "7.5");
       return not_multiple({"n", "k"}, 4);
