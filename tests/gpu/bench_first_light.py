@@ -39,7 +39,9 @@ CASES = [
     ("gemm", ["--m", "512", "--dtype", "bf16", "--variant", "bias,bias_gelu,residual"]),
     ("gemm_batched", ["--dtype", "bf16,tf32"]),
     ("gemm_w8a8", ["--m", "512", "--dtype", "fp8,int8"]),
-    ("gemm_grouped", ["--dtype", "bf16", "--variant", "even,skewed"]),
+    ("gemm", ["--m", "1,7,16,100", "--dtype", "fp8"]),
+    ("gemm_w8a8", ["--m", "1,7", "--dtype", "fp8,int8"]),
+    ("gemm_grouped", ["--dtype", "bf16,fp8", "--variant", "even,skewed"]),
     ("gemm_grouped", ["--dtype", "bf16", "--rows", "256", "--groups", "128", "--n", "1536", "--k", "2048"]),
     ("moe_routing", ["--tokens", "32,4096"]),
 ]
