@@ -1,7 +1,7 @@
-// The kernels of attention_kernels.cc, included by vector_targets.h once for each width of vectors, with those of
-// row_bodies.h before them. Rows are those of a group: row = head of the group * queries + query.
+// The kernels of attention_kernels.cc, included by vector_targets.h once for each width of vectors. Rows are those of a
+// group: row = head of the group * queries + query.
 
-#include "device/cpu/ops/row_bodies.h"
+#include "device/cpu/ops/vector_bodies.h"
 
 // What stays in registers: so many rows times vectors of sums, beside the vectors that they are multiplied with.
 #if LLMPROF_VECTOR_BITS == 512
@@ -12,15 +12,6 @@ constexpr int kTileRows = 3, kTileVectors = 2;
 constexpr int kTileRows = 2, kTileVectors = 1;
 #endif
 constexpr int64_t kChunkRows = 24;  // rows whose scores are made, weighted and used before the next
-
-LLMPROF_INLINE float largest_of(const Floats& lanes) {
-  Quads parts[4];
-  std::memcpy(parts, &lanes, 64);
-  Quads most = parts[0] > parts[1] ? parts[0] : parts[1];
-  const Quads other = parts[2] > parts[3] ? parts[2] : parts[3];
-  most = most > other ? most : other;
-  return std::max(std::max(most[0], most[1]), std::max(most[2], most[3]));
-}
 
 template <class T>
 LLMPROF_INLINE const char* row_at(const AttentionArrays& of, const HeadsAt& heads, int64_t sequence, int64_t head,
@@ -272,6 +263,11 @@ LLMPROF_INLINE void add_weighted_rows(const char* const* rows, int64_t count, in
 }
 
 template <class T>
+LLMPROF_INLINE void fetch_ahead(const char* row, int64_t head) {
+  for (size_t line = 0; line < static_cast<size_t>(head) * T::kBytes; line += 64) __builtin_prefetch(row + line);
+}
+
+template <class T>
 void attention_few(const AttentionArrays& of, const AttentionPlan& plan, int64_t unit, float* scratch) {
   constexpr int kAtOnce = kTileRows > 4 ? 4 : kTileRows;
   const int64_t split = unit % plan.splits, kv_head = unit / plan.splits % of.kv_heads,
@@ -293,14 +289,23 @@ void attention_few(const AttentionArrays& of, const AttentionPlan& plan, int64_t
   const int64_t all = (keys + kKeysAtOnce - 1) / kKeysAtOnce;
   const int64_t begin = all * split / plan.splits * kKeysAtOnce;
   const int64_t end = std::min(keys, all * (split + 1) / plan.splits * kKeysAtOnce);
-  for (int64_t key = begin; key < end; key += kKeysAtOnce) {
-    const int64_t count = std::min(kKeysAtOnce, end - key);
-    const char *key_rows[kKeysAtOnce], *value_rows[kKeysAtOnce];
-    for (int64_t j = 0; j < count; ++j) {
-      key_rows[j] = row_at<T>(of, of.k, sequence, kv_head, key + j);
-      value_rows[j] = row_at<T>(of, of.v, sequence, kv_head, key + j);
+  // Where the rows of this block and of the next one are: a cache of pages has those of other heads between them, and
+  // the hardware fetches ahead only what lies behind each other.
+  const char* blocks[2][2][kKeysAtOnce];
+  const auto find_rows = [&](int64_t key, const char*(&found)[2][kKeysAtOnce]) {
+    for (int64_t j = 0; j < std::min(kKeysAtOnce, end - key); ++j) {
+      found[0][j] = row_at<T>(of, of.k, sequence, kv_head, key + j);
+      found[1][j] = row_at<T>(of, of.v, sequence, kv_head, key + j);
     }
+  };
+  if (begin < end) find_rows(begin, blocks[0]);
+  for (int64_t key = begin, block = 0; key < end; key += kKeysAtOnce, block ^= 1) {
+    const int64_t count = std::min(kKeysAtOnce, end - key), next = std::min(kKeysAtOnce, end - key - kKeysAtOnce);
+    const char *const *const key_rows = blocks[block][0], *const *const value_rows = blocks[block][1];
+    find_rows(key + kKeysAtOnce, blocks[block ^ 1]);
     for (int64_t j = 0; j < count; ++j) {
+      if (j < next)
+        for (const char* row : {blocks[block ^ 1][0][j], blocks[block ^ 1][1][j]}) fetch_ahead<T>(row, of.head_dim);
       int64_t r = 0;
       for (; r + kAtOnce <= rows; r += kAtOnce)
         dots<T, kAtOnce>(q + r * padded, padded, key_rows[j], of.head_dim, scores + r * kKeysAtOnce + j, kKeysAtOnce);

@@ -6,6 +6,10 @@
 #include <cstring>
 #include <limits>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include "device/cpu/ops/row_kernels.h"
 
 namespace llmprof::device::cpu {

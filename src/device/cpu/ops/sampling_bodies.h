@@ -1,7 +1,6 @@
-// The kernels of sampling_kernels.cc, included by vector_targets.h once for each width of vectors, with those of
-// row_bodies.h before them.
+// The kernels of sampling_kernels.cc, included by vector_targets.h once for each width of vectors.
 
-#include "device/cpu/ops/row_bodies.h"
+#include "device/cpu/ops/vector_bodies.h"
 
 // Whether any lane of `value` is above.
 LLMPROF_INLINE bool any_above(const Floats& value, float limit) {

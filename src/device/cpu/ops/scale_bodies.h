@@ -1,5 +1,5 @@
 // The kernel of scale_sums.cc, included by vector_targets.h once for each width of vectors.
-#include "device/cpu/ops/row_bodies.h"
+#include "device/cpu/ops/vector_bodies.h"
 
 inline void scale_sums(const ScaledSums& arrays, int64_t first_row, int64_t last_row) {
   using Integers = int32_t __attribute__((vector_size(64)));

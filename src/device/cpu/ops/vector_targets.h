@@ -10,6 +10,8 @@ using Quads = float __attribute__((vector_size(16)));
 using Words = uint32_t __attribute__((vector_size(64)));
 using Halves = uint16_t __attribute__((vector_size(32)));
 #define LLMPROF_INLINE [[gnu::always_inline]] inline
+// The body of each_vector.
+#define LLMPROF_EACH [&](int64_t column, size_t count, [[maybe_unused]] int slot) __attribute__((always_inline))
 
 #if defined(__x86_64__)
 #if defined(__clang__)
@@ -48,4 +50,5 @@ namespace plain {
 }
 #undef LLMPROF_VECTOR_BITS
 #undef LLMPROF_BODIES
+#undef LLMPROF_EACH
 #undef LLMPROF_INLINE
