@@ -2,15 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <ctime>
 #include <map>
 
 #include "analyze/counters.h"
+#include "analyze/roof.h"
 #include "base/text_table.h"
 #include "hardware/hardware.h"
 
 namespace llmprof {
 namespace {
+
+constexpr double kAboveCeiling = 1.05;     // of what was measured: further above than runs differ by
+constexpr double kCeilingShareMin = 0.01;  // of the GPU time, in products of a type
 
 // The device that did most of the work; the first described one if there is no GPU activity.
 int32_t busiest_device(const Trace& trace) {
@@ -222,6 +227,33 @@ Result<std::optional<DeviceReport>> describe_device(const Trace& trace, const An
   }
   if (measured != nullptr) fill_measured(*measured, device);
   return std::optional<DeviceReport>(std::move(device));
+}
+
+void check_ceilings(const Context& context, Diagnostics& diagnostics) {
+  if (context.device == nullptr) return;
+  // All products of a type together: a single short one may seem faster by the grain of its timestamps.
+  std::array<double, static_cast<size_t>(DType::kCount)> flops{}, ns{};
+  const Works& works = context.trace.works;
+  for (uint32_t k = 0; k < context.groups.kernels.size(); ++k) {
+    const KernelKey& key = context.groups.kernel_keys.key(k);
+    const KernelSums& sums = context.groups.kernels[k];
+    if (key.work == kNoRow || key.category != Category::kGemm ||
+        context.groups.stages[key.stage].device != context.device->device ||
+        kernel_bound(key, sums, works, context.device) != Bound::kCompute)
+      continue;
+    const auto dtype = static_cast<size_t>(works.dtype[key.work]);
+    flops[dtype] += works.flops[key.work] * static_cast<double>(sums.calls);
+    ns[dtype] += static_cast<double>(sums.total_ns);
+  }
+  for (size_t dtype = 0; dtype < flops.size(); ++dtype) {
+    const OptDouble& ceiling = context.device->measured_flops_per_s[dtype];
+    if (!ceiling || ns[dtype] < kCeilingShareMin * static_cast<double>(context.groups.gpu_ns)) continue;
+    const double reached = flops[dtype] / ns[dtype] * 1e9;
+    if (reached > kAboveCeiling * *ceiling)
+      diagnostics.add(DiagnosticId::kAboveCeiling,
+                      fmt::format("{}: {:.3g} TFLOP/s, measured ceiling {:.3g}", dtype_name(static_cast<DType>(dtype)),
+                                  reached / 1e12, *ceiling / 1e12));
+  }
 }
 
 }  // namespace llmprof

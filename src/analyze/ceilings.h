@@ -13,4 +13,7 @@ namespace llmprof {
 Result<std::optional<DeviceReport>> describe_device(const Trace& trace, const AnalyzeOptions& options,
                                                     Diagnostics& diagnostics, std::vector<CannotTell>& cannot_tell);
 
+// Counts the data types whose compute-bound products ran faster than their measured ceiling, which then is none.
+void check_ceilings(const Context& context, Diagnostics& diagnostics);
+
 }  // namespace llmprof

@@ -91,10 +91,11 @@ void find_compute_bound(const FindingContext& finding) {
     // Attention without recorded shapes would add to it.
     const bool whole = stage.timing->mfu.has_value();
     const double mfu = whole ? *stage.timing->mfu : *stage.timing->gemm_mfu;
-    Finding& out = finding.add("compute-bound", &stage,
-                               fmt::format("{}: arithmetic limits it, at {}{} of the data sheet's peak",
-                                           stage.timing->name, whole ? "" : "no less than ", format_percent(mfu)),
-                               stage.wall_ns() * std::max(0.0, 1 - mfu), FindingSeverity::kMinor);
+    Finding& out = finding.add(
+        "compute-bound", &stage,
+        fmt::format("{}: arithmetic limits it, at {}{} of the {} peak", stage.timing->name,
+                    whole ? "" : "no less than ", format_percent(mfu), finding.context.device->peak_source()),
+        stage.wall_ns() * std::max(0.0, 1 - mfu), FindingSeverity::kMinor);
     out.evidence = {
         {whole ? "MFU" : "MFU of the GEMMs alone", mfu, "frac",
          stage.timing->flops_provenance.value_or(provenance::kCounted)},

@@ -55,6 +55,13 @@ MemorySums memory_kernels(const FindingContext& finding, const StageView& stage,
   return out;
 }
 
+Evidence share_of_bandwidth(const FindingContext& finding, const MemorySums& sums) {
+  const char* const from = finding.context.device->bandwidth_provenance();
+  const bool measured = from == std::string_view(provenance::kMeasured);
+  return {measured ? "share of measured bandwidth" : "share of data sheet bandwidth", sums.roof_ns / sums.time_ns,
+          "frac", from};
+}
+
 }  // namespace
 
 void find_memory_bound_weights(const FindingContext& finding) {
@@ -73,7 +80,7 @@ void find_memory_bound_weights(const FindingContext& finding) {
                     measured("share of the stage's GPU time", gemm.time_ns / stage.busy_ns(), "frac"),
                     counted("weights read per step", gemm.weight_bytes / stage.count(), "bytes"),
                     counted("bandwidth reached by these GEMMs", gemm.bytes / gemm.time_ns, "GB/s"),
-                    {"share of data sheet bandwidth", gemm.roof_ns / gemm.time_ns, "frac", provenance::kDatasheet}};
+                    share_of_bandwidth(finding, gemm)};
     if (stage.timing->dram_frac)
       out.evidence.push_back(
           measured("memory interface active, by hardware counter", *stage.timing->dram_frac, "frac"));
@@ -108,11 +115,10 @@ void find_memory_bound_kv(const FindingContext& finding) {
                                fmt::format("{}: {} of the GPU time reads the KV cache", stage.timing->name,
                                            format_percent(kv_ns / stage.busy_ns())),
                                kv_ns / 2);
-    out.evidence = {
-        measured("attention time per step", stage.per_step_ms(attention.time_ns), "ms"),
-        counted("KV cache read per step", attention.kv_bytes / stage.count(), "bytes"),
-        counted("bandwidth reached", attention.bytes / attention.time_ns, "GB/s"),
-        {"share of data sheet bandwidth", attention.roof_ns / attention.time_ns, "frac", provenance::kDatasheet}};
+    out.evidence = {measured("attention time per step", stage.per_step_ms(attention.time_ns), "ms"),
+                    counted("KV cache read per step", attention.kv_bytes / stage.count(), "bytes"),
+                    counted("bandwidth reached", attention.bytes / attention.time_ns, "GB/s"),
+                    share_of_bandwidth(finding, attention)};
     out.advice = {"Keep the cache in FP8: half the bytes.",
                   "Models with fewer KV heads (GQA, MQA), latent attention or sliding windows read less per token."};
     out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()),

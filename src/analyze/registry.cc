@@ -88,6 +88,7 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
     parallel_for(std::size(kAnalyses), [&](size_t i) {
       if (kAnalyses[i].phase == phase) kAnalyses[i].run(context, report, notes[i]);
     });
+  check_ceilings(context, diagnostics);
   report.cannot_tell = std::move(device_notes);
   for (std::vector<CannotTell>& list : notes)
     for (CannotTell& row : list) report.cannot_tell.push_back(std::move(row));

@@ -416,6 +416,12 @@ struct DeviceReport {
   }
   OptDouble roof_bytes_per_s() const { return measured_bytes_per_s ? measured_bytes_per_s : bytes_per_s; }
   const char* roof_provenance() const { return measured_by ? provenance::kMeasured : provenance::kDatasheet; }
+  // Of the bandwidth that kernels are held against.
+  const char* bandwidth_provenance() const {
+    return measured_bytes_per_s ? provenance::kMeasured : provenance::kDatasheet;
+  }
+  // Whose peaks MFU and MBU are shares of, to say "of the data sheet's peak".
+  const char* peak_source() const { return sku ? "data sheet's" : "measured"; }
 };
 
 struct ModelSummary {

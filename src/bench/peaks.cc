@@ -34,6 +34,8 @@ constexpr int64_t kFreePerArray = 8;    // three arrays, twice, and room
 constexpr std::string_view kMemoryKinds[] = {"read", "write", "copy", "triad"};
 constexpr int64_t kCopyBytes = int64_t{256} << 20, kQuickCopyBytes = int64_t{64} << 20;
 constexpr double kAboveSheet = 1.02;  // a rate that cannot be: the clock or the sheet is not what we think
+constexpr int kCpuTurns = 4;
+constexpr double kAsFast = 0.98;  // of the short look
 constexpr double kScreenS = 0.15, kQuickScreenS = 0.05;
 // Parts of the cache that hold the working set of its bandwidth: more than the caches before it, less than all of it.
 constexpr std::pair<int64_t, int64_t> kCacheParts[] = {{1, 4}, {3, 8}, {1, 2}, {5, 8}};
@@ -207,7 +209,7 @@ class PeaksRun {
     const double launch_max_s = options_.quick ? kQuickLaunchMaxS : kLaunchMaxS;
     std::optional<GemmShape> best;
     double best_tflops = 0;
-    CaseResult last;
+    CaseResult last, screened;
     spent_ = {};
     for (const GemmShape& shape : shapes) {
       if (shapes.size() == 1) {
@@ -222,12 +224,31 @@ class PeaksRun {
       if (tflops_of(last) <= best_tflops) continue;
       best = shape;
       best_tflops = tflops_of(last);
+      screened = last;
     }
     if (!best) return add({"flops", std::string(dtype_name(dtype)), "library", std::move(last), 0, "", false});
     CaseResult result = gemm_case(gemm, dtype, *best, full_);
+    if (cpu())
+      result = fastest(std::move(result), std::move(screened), [&] { return gemm_case(gemm, dtype, *best, full_); });
     add_phases(spent_, result.phases);
     const double tflops = tflops_of(result);
     add({"flops", std::string(dtype_name(dtype)), "library", std::move(result), tflops, shape_text(*best), false});
+  }
+
+  // A ceiling is the most that can be reached. A CPU shares its caches, and often its cores, with programs that are not
+  // seen here, and that can only slow it down: where the whole protocol is behind the short look, it has some more
+  // turns, and the fastest of all counts. What a GPU does in a short look is not what it keeps up under its power
+  // limit.
+  CaseResult fastest(CaseResult result, CaseResult screened, const std::function<CaseResult()>& again) {
+    for (int turn = 1; turn < kCpuTurns && !stop_ && tflops_of(result) < kAsFast * tflops_of(screened); ++turn) {
+      CaseResult next = again();
+      add_phases(tflops_of(next) > tflops_of(result) ? result.phases : next.phases, spent_);
+      if (tflops_of(next) > tflops_of(result)) result = std::move(next);
+    }
+    if (tflops_of(screened) <= tflops_of(result) || stop_) return result;
+    add_phases(result.phases, spent_);
+    screened.phases = {};  // counted with the short looks
+    return screened;
   }
 
   void register_peak(const Operation& registers, DType dtype) {

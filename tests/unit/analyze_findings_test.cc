@@ -309,6 +309,33 @@ TEST(Findings, PrefillAtThePeakIsComputeBound) {
   EXPECT_EQ(finding->severity, FindingSeverity::kMinor);  // capped: there is nothing wrong with it
 }
 
+// A ceiling that products of the recording beat was measured on a slower machine, and the report says so.
+TEST(Findings, WhatBeatsTheMeasuredCeilingIsSaid) {
+  AnalyzedRecording run;
+  run.window(0, 10 * kMs);
+  const Row s = run.step(StageKind::kPrefill, 0, 10 * kMs, 8192, 8192);
+  run.gpu("gemm", Category::kGemm, 0, 10 * kMs, {s, kNoRow, kNoRow, run.gemm(DType::kBf16, 8192, 28672, 16384)});
+  run.busy(0, 10 * kMs);
+  for (const double ceiling : {600.0, 760.0}) {  // of 770 TFLOP/s
+    AnalyzeOptions options;
+    options.measured_given = true;
+    options.measured.emplace_back();
+    options.measured[0].library_tflops["bf16"] = {ceiling, "", 0, 0, 0};
+    options.measured[0].bandwidth_gbs["read"] = {4500, "", 0, 0, 0};
+    const Result<Report> report = analyze(run.trace, options);
+    ASSERT_TRUE(report) << report.error().text();
+    std::string said;
+    for (const DiagnosticRecord& row : report->diagnostics)
+      if (row.key == "above-ceiling") said = row.text;
+    if (ceiling < 700)
+      EXPECT_NE(said.find("bf16: 770 TFLOP/s, measured ceiling 600"), std::string::npos) << said;
+    else
+      EXPECT_EQ(said, "");
+    // Shares of the peak stay those of the data sheet.
+    EXPECT_NE(finding_of(*report, "compute-bound")->title.find("of the data sheet's peak"), std::string::npos);
+  }
+}
+
 TEST(Findings, PythonFramesNameTokenisingAndCollection) {
   for (const char* frame :
        {"transformers/tokenization_utils.py(9): encode", "<built-in method gc.collect>", "model.py(1): f"}) {

@@ -501,6 +501,38 @@ TEST_F(BenchRun, RegistersUnderTheLibraryAreNotTheUnitsLimit) {
   }
 }
 
+int g_products = 0;  // measured so far
+
+// Other programs can only slow a CPU down: a ceiling under what a short look has reached is none.
+TEST_F(BenchRun, ACeilingOfABusyCpuIsTakenAgain) {
+  device::Operation gemm = scripted_gemm(), memory = scripted_memory();
+  gemm.prepare_cpu = [](device::Device& device, const device::OpParams& params) {
+    ++g_products;
+    return prepare_scripted(device, params);
+  };
+  memory.prepare_cpu = prepare_scripted;
+  const std::vector<device::Operation> operations = {gemm, memory};
+  device_.who.kind = device::DeviceKind::kCpu;
+  PeaksOptions options;
+  options.operations = operations;
+  options.dtypes = {DType::kBf16};
+  constexpr int kShapes = 3;
+  for (const int disturbed : {0, 1, 2, 9}) {
+    g_products = 0;
+    device_.script = [&](const std::string&, bool, int64_t) {
+      const bool slow = g_products > kShapes && g_products <= kShapes + disturbed;
+      return device::Sample{slow ? 150.0 : 100.0, 1500, 0};
+    };
+    int products = 0;
+    const Result<Peaks> peaks = measure_peaks(device_, options, stop_, [&](const PeakRow& row) {
+      if (row.group == "flops") products = g_products;
+    });
+    ASSERT_TRUE(peaks.has_value());
+    EXPECT_EQ(products, kShapes + std::min(disturbed + 1, 4)) << disturbed;
+    EXPECT_DOUBLE_EQ(ceilings_of(*peaks).library_tflops.at("bf16").value, 20) << disturbed;
+  }
+}
+
 TEST_F(BenchRun, InterruptedPeaksKeepTheirRows) {
   const std::vector<device::Operation> operations = {scripted_gemm(), scripted_memory()};
   PeaksOptions options;
