@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <optional>
 
 #include "bench/timing.h"
 
@@ -16,13 +18,18 @@ constexpr int kScreenLaunchesMax = 5;
 constexpr size_t kFinalists = 4;
 constexpr double kFinalUs = 10'000;  // of one finalist in one round
 constexpr int kFinalLaunchesMax = 4096;
-// Of the finalists under a limit: a whole turn of the power's control for each. In shorter stretches all have the clock
-// that their mixture leaves, so one that needs more power than the others looks faster than it is, by up to 5 percent
-// on an H200.
-constexpr double kAgainLost = 0.08;   // slower by this before there was a limit: not worth a turn
+// Of the finalists under a limit: a stretch of its own for each, after the tenth of a second that the power's control takes
+// to answer another kernel. Mixed, all have the clock that their mixture leaves, so one that needs more power than the
+// others looks faster than it is, by up to 5 percent on an H200. Those that are near after a short look, at the same part
+// of the control's turn, have a whole turn; those tied after that another one, since a turn is good to half a percent.
+// Slower by this before there was a limit: not worth a turn. One that was 8 % behind has won one.
+constexpr double kAgainLost = 0.15;
 constexpr int kAgainQuickRounds = 2;  // where there is no time for turns
 constexpr double kAgainSampleUs = 10'000;
 constexpr int kAgainSamples = 12, kAgainSamplesSkipped = 2;
+constexpr int kTurnBatch = 5;  // samples that are queued at once
+constexpr double kAnswerS = 0.1, kLookS = 0.25;
+constexpr double kNear = 0.02, kTied = 0.005;
 // Of the finalists in isolation: batches in turn, as large and as many as there is time for.
 constexpr int kColdRounds = 8, kColdTrialsMax = 8;
 constexpr double kColdChooseS = 0.25;
@@ -91,21 +98,25 @@ Result<double> time_held(device::Device& device, const device::Candidate& candid
   return median_of(std::move(us));
 }
 
-// As it is at its own clock: over a whole turn, whose parts differ, so the mean.
-Result<double> time_turn(device::Device& device, const device::Candidate& candidate, int sets, double once_us,
-                         double turn_s, const std::atomic<bool>& stop) {
+// The mean over so many seconds, as it is at its own clock.
+Result<double> time_alone(device::Device& device, const device::Candidate& candidate, int sets, double once_us,
+                          double seconds, const std::atomic<bool>& stop) {
   const int launches = launches_for(once_us, kAgainSampleUs, kFinalLaunchesMax);
-  const Stopwatch turn(device);
-  double sum_us = 0;
-  int64_t count = 0;
-  do {
-    LLMPROF_ASSIGN(const std::vector<device::Sample> samples,
-                   device.time_sustained({candidate.enqueue, sets, launches, kAgainSamples, false}));
-    for (const device::Sample& sample : samples) sum_us += sample.us;
-    count += static_cast<int64_t>(samples.size());
-    if (samples.empty()) return fail(fmt::format("the device gave no time of {}", candidate.backend));
-  } while (!stop && turn.seconds() < turn_s);
-  return sum_us / static_cast<double>(count);
+  double mean_us = 0;
+  for (const double part_s : {kAnswerS, seconds}) {
+    const Stopwatch part(device);
+    double sum_us = 0;
+    int64_t count = 0;
+    do {
+      LLMPROF_ASSIGN(const std::vector<device::Sample> samples,
+                     device.time_sustained({candidate.enqueue, sets, launches, kTurnBatch, false}));
+      for (const device::Sample& sample : samples) sum_us += sample.us;
+      count += static_cast<int64_t>(samples.size());
+      if (samples.empty()) return fail(fmt::format("the device gave no time of {}", candidate.backend));
+    } while (!stop && part.seconds() < part_s);
+    mean_us = sum_us / static_cast<double>(count);
+  }
+  return mean_us;
 }
 
 bool faster(const Entry& a, const Entry& b) { return a.median() < b.median(); }
@@ -117,6 +128,70 @@ Choice best_of(std::vector<Entry> entries) {
   for (const Entry& entry : entries) {
     choice.finalists.push_back({entry.position, entry.median()});
     if (entry.position == 0 && choice.us > 0) choice.gap_frac = entry.median() / choice.us - 1;
+  }
+  return choice;
+}
+
+// Leaves those within `near` of the fastest, in their order; the others are returned.
+std::vector<Entry> keep_near(std::vector<Entry>& entries, double near) {
+  const double best_us = std::min_element(entries.begin(), entries.end(), faster)->median();
+  const auto behind = std::stable_partition(entries.begin(), entries.end(),
+                                            [&](const Entry& entry) { return entry.median() <= (1 + near) * best_us; });
+  std::vector<Entry> others(std::make_move_iterator(behind), std::make_move_iterator(entries.end()));
+  entries.erase(behind, entries.end());
+  return others;
+}
+
+// Two rounds of short stretches. Nothing after `stop`.
+Result<std::optional<Choice>> choose_quickly(device::Device& device, device::PreparedOp& op,
+                                             const std::vector<size_t>& index, int sets, std::vector<Entry> entries,
+                                             const std::atomic<bool>& stop) {
+  for (int round = 0; round < kAgainQuickRounds; ++round) {
+    for (Entry& entry : entries) {
+      if (stop) return std::nullopt;
+      LLMPROF_ASSIGN(const double us, time_held(device, op.candidates()[index[entry.position]], sets, entry.once_us));
+      entry.us.push_back(us);
+    }
+  }
+  return best_of(std::move(entries));
+}
+
+// A look at each, a turn for those that are near, another one for those that are tied. Nothing after `stop`.
+Result<std::optional<Choice>> choose_by_turns(device::Device& device, device::PreparedOp& op,
+                                              const std::vector<size_t>& index, int sets, std::vector<Entry> entries,
+                                              double turn_s, const std::atomic<bool>& stop) {
+  const auto time = [&](double once_us, size_t position, double seconds) {
+    return time_alone(device, op.candidates()[index[position]], sets, once_us, seconds, stop);
+  };
+  const auto time_each = [&](double seconds) -> Status {
+    for (Entry& entry : entries) {
+      if (stop) return {};
+      LLMPROF_ASSIGN(const double us, time(entry.once_us, entry.position, seconds));
+      entry.us.push_back(us);
+    }
+    return {};
+  };
+  LLMPROF_CHECK(time_each(kLookS));
+  if (stop) return std::nullopt;
+  const Choice look = best_of(entries);
+  std::vector<Entry> behind = keep_near(entries, kNear);
+  if (entries.size() > 1) {
+    for (Entry& entry : entries) entry.us.clear();
+    LLMPROF_CHECK(time_each(turn_s));
+    if (stop) return std::nullopt;
+    const std::vector<Entry> slower = keep_near(entries, kTied);
+    if (entries.size() > 1) LLMPROF_CHECK(time_each(turn_s));
+    if (stop) return std::nullopt;
+    // A tie that fell apart may leave one of these the fastest.
+    entries.insert(entries.end(), slower.begin(), slower.end());
+  }
+  Choice choice = best_of(entries);
+  // What is timed next finds the clock that it had here.
+  LLMPROF_CHECK(time(choice.us, choice.position, 0));
+  std::stable_sort(behind.begin(), behind.end(), faster);
+  for (const Entry& entry : behind) {
+    choice.finalists.push_back({entry.position, entry.median()});
+    if (entry.position == 0) choice.gap_frac = look.gap_frac;
   }
   return choice;
 }
@@ -191,27 +266,22 @@ Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, 
 Result<Choice> choose_again(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index, int sets,
                             const Choice& before, const Protocol& protocol, const std::atomic<bool>& stop) {
   if (before.finalists.size() < 2) return before;
-  const bool quick = protocol.held_down_s < protocol.turn_s;
   std::vector<Entry> entries;
   for (const Finalist& finalist : before.finalists) {
     // The first of all candidates has its turn too if it is near: its gap is told.
     if (finalist.us <= (1 + kAgainLost) * before.us) entries.push_back({finalist.position, before.us, {}});
   }
   if (entries.size() < 2) return before;
-  for (int round = 0; round < (quick ? kAgainQuickRounds : 1); ++round) {
-    for (Entry& entry : entries) {
-      if (stop) return before;
-      const device::Candidate& candidate = op.candidates()[index[entry.position]];
-      LLMPROF_ASSIGN(const double us, quick ? time_held(device, candidate, sets, entry.once_us)
-                                            : time_turn(device, candidate, sets, entry.once_us, protocol.turn_s, stop));
-      entry.us.push_back(us);
-    }
-  }
-  Choice choice = best_of(entries);
+  const bool quick = protocol.held_down_s < protocol.turn_s;
+  LLMPROF_ASSIGN(std::optional<Choice> chosen,
+                 quick ? choose_quickly(device, op, index, sets, std::move(entries), stop)
+                       : choose_by_turns(device, op, index, sets, std::move(entries), protocol.turn_s, stop));
+  if (!chosen) return before;
+  Choice choice = *std::move(chosen);
   // Those that were far behind stay so.
   for (const Finalist& finalist : before.finalists) {
     if (finalist.us <= (1 + kAgainLost) * before.us) continue;
-    choice.finalists.push_back(finalist);
+    choice.finalists.push_back({finalist.position, finalist.us, false});
     if (finalist.position == 0) choice.gap_frac = finalist.us / before.us - 1;
   }
   return choice;

@@ -20,12 +20,13 @@ RightCandidates check_candidates(device::PreparedOp& op, const std::atomic<bool>
 struct Finalist {
   size_t position = 0;  // in RightCandidates::index
   double us = 0;        // of one execution, roughly
+  bool compared = true;  // at last; not where it was too far behind before
 };
 struct Choice {
   size_t position = 0;              // in RightCandidates::index
   double us = 0;                    // of one execution, roughly
   double gap_frac = 0;              // how much slower the first of them was
-  std::vector<Finalist> finalists;  // compared at last, the fastest first; the first of all candidates is among them
+  std::vector<Finalist> finalists;  // the fastest first; the first of all candidates is among them
 };
 // A quick round over all, a longer one over the best four and the first, within `budget_s` where candidates are fast
 // enough for it. Needs at least one.

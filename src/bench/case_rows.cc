@@ -106,6 +106,8 @@ void fill_timing(const CaseResult& result, const Timing& timing, const Ceilings&
   row.backend = timing.backend;
   if (!timing.note.empty()) row.note += (row.note.empty() ? "" : "; ") + timing.note;
   row.gap_to_first_frac = timing.gap_to_first_frac;
+  for (const auto& [backend, us] : timing.compared)
+    row.compared += fmt::format("{}{}: {:.4g}", row.compared.empty() ? "" : "; ", backend, us);
   fill_check(timing.check, row);
   row.drifting = timing.drifting;
   row.throttled = timing.throttled;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -62,6 +63,8 @@ struct Timing {
   std::string backend;             // the candidate that is fastest in this regime
   std::string note;                // what was left out
   double gap_to_first_frac = 0;    // how much slower than it the library's own first choice was
+  // Those compared last in this regime with their times, roughly, in us: the fastest first. Of one alone, itself.
+  std::vector<std::pair<std::string, double>> compared;
   device::Check check;             // of that candidate
   std::vector<double> samples_us;  // at most 512, evenly thinned; of one execution each
   SampleSummary summary;           // over all samples that were kept

@@ -44,7 +44,7 @@ tl::unexpected<Error> unreadable(const std::string& path, const std::string& fou
 }
 
 // Fields of a row from JSON, by their type; false at the first that is missing or of another type. Numbers that may be
-// unknown may be missing: files of earlier versions do not have all of them.
+// unknown may be missing, and fields added since: files of earlier versions do not have all of them.
 class RowReader {
  public:
   explicit RowReader(simdjson::dom::object object) : object_(object) {}
@@ -55,7 +55,7 @@ class RowReader {
     simdjson::dom::element element;
     if (!wrong_.empty()) return;
     const bool there = object_[field.name].get(element) == simdjson::SUCCESS;
-    if (!there && (std::is_same_v<T, OptNumber> || field.name == "drifting")) return;
+    if (!there && (std::is_same_v<T, OptNumber> || field.name == "drifting" || field.name == "compared")) return;
     if (!there || !read(element, value)) wrong_ = field.name;
   }
 

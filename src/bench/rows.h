@@ -107,6 +107,7 @@ LLMPROF_RECORD(RidgeRow, "ridge", "Ridge points of the roofline", LLMPROF_RIDGE_
   C(OptNumber, temperature_c, "C", "temperature")                                                                     \
   C(std::string, throttle, "", "why the clock was held down, and in which share of the readings")                     \
   C(OptNumber, gap_to_first_frac, "frac", "how much slower the library's own first choice was")                       \
+  C(std::string, compared, "", "candidates compared last in this regime, the fastest first, with rough times in us")  \
   C(std::string, check_status, "", "passed, mistrusted, failed or skipped")                                           \
   C(OptNumber, check_worst_over_tolerance, "", "largest error over what the element may have")                        \
   C(OptNumber, check_rel_l2, "frac", "norm of the error over the norm of the reference")                              \

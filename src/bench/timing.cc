@@ -26,7 +26,7 @@ constexpr size_t kSpread = 8, kSpreadMin = 4;  // of one sample where the clock 
 constexpr double kOtherSpeed = 0.03, kOtherSpeedCold = 0.05;
 constexpr size_t kSpeedSamplesMin = 3;
 constexpr double kReplayUs = 5'000;        // one sustained sample
-constexpr double kRotationUsMax = 50'000;  // longer ones need not visit every set in every sample
+constexpr double kRotationUsMax = 20'000;  // longer ones need not visit every set in every sample
 constexpr int kReplayLaunchesMax = 4096;
 constexpr double kSlowClockFrac = 0.75;  // of the median clock: below, a cold sample was throttled
 

@@ -3,10 +3,11 @@
 
     python3 tests/gpu/bench_torch_test.py [--only gemm,memory,attention,conv2d,lstm,rows] [--state bench_torch.json]
 
-Each case is timed by torch, by llmprof and by torch again, and compared with the mean of torch's two times, because the
-clock of a GPU at its power limit moves by several percent within seconds. Both are timed the same way: a CUDA graph of
-several executions over rotated inputs that do not fit the L2 cache together, events around each replay, uniform random
-inputs, the median. Torch has every way of doing it that it offers: both layouts of the weights, every backend of scaled
+Each case is timed by torch, by llmprof and by torch again, and compared with the mean of torch's two times. Where llmprof
+found the GPU at its power limit, the last of torch's times counts alone and lasts as long as llmprof's, whole turns of the
+power's control: a part of one is off by one to three percent. Both are timed the same way: a CUDA graph of several
+executions over as many sets of inputs, 4 GiB together, events around each replay, uniform random inputs, the median (the
+mean at the power limit). Torch has every way of doing it that it offers: both layouts of the weights, every backend of scaled
 dot-product attention (with grouped heads, and with keys and values repeated), cuDNN's benchmark mode; the fastest counts.
 
 Goals: products of matrices 0.98 of torch, copy and read 0.99, attention, conv2d and LSTM 0.95. Row kernels (RMSNorm,
@@ -86,10 +87,10 @@ L2 = torch.cuda.get_device_properties(0).L2_cache_size
 def uniform(*shape, dtype=torch.bfloat16):
     return torch.empty(*shape, dtype=dtype, device="cuda").uniform_(-1, 1)
 
-def sets_for(size):
-    return max(2, min(64, -(-2 * L2 // size)))
+def sets_for(size):  # as many as llmprof rotates over
+    return max(2, min(64, -(-max(2 * L2, 4 << 30) // size)))
 
-def time_us(call, sets, seconds):
+def time_us(call, sets, seconds, turns):
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for i in range(sets): call(i)
@@ -98,20 +99,22 @@ def time_us(call, sets, seconds):
         for i in range(sets): call(i)
         stream.synchronize()
         once = (time.perf_counter() - begin) / sets
-        launches = max(sets, min(2000, int(5e-3 / once)))
-        launches -= launches % sets
+        launches = max(1, min(2000, int(5e-3 / once)))
+        if once * sets < 20e-3: launches = -(-launches // sets) * sets
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=stream):
             for i in range(launches): call(i % sets)
         graph.replay(); stream.synchronize()
+        if turns:  # at the power limit: a second to settle, then whole turns of its control
+            seconds = 3
         times, end = [], time.perf_counter() + seconds
-        settle = time.perf_counter() + seconds / 2
+        settle = time.perf_counter() + (1 if turns else seconds / 2)
         while time.perf_counter() < end or len(times) < 5:
             a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             a.record(stream); graph.replay(); b.record(stream); b.synchronize()
             if time.perf_counter() > settle: times.append(a.elapsed_time(b) * 1000 / launches)
     del graph
-    return statistics.median(times)
+    return statistics.mean(times) if turns else statistics.median(times)
 
 def ways(case):
     kind = case["kind"]
@@ -178,7 +181,7 @@ for line in sys.stdin:
             if request["only"] and name != request["only"]:
                 continue
             try:
-                answer[name] = time_us(call, count, request["seconds"])
+                answer[name] = time_us(call, count, request["seconds"], request["turns"])
             except Exception as error:
                 answer[name] = None
                 answer["error " + name] = str(error)[:200]
@@ -193,8 +196,8 @@ class Torch:
         self.child = subprocess.Popen([python, "-c", TORCH], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.machine = json.loads(self.child.stdout.readline())
 
-    def time(self, case, seconds, only=None):
-        self.child.stdin.write(json.dumps({"case": case, "seconds": seconds, "only": only}) + "\n")
+    def time(self, case, seconds, only=None, turns=False):
+        self.child.stdin.write(json.dumps({"case": case, "seconds": seconds, "only": only, "turns": turns}) + "\n")
         self.child.stdin.flush()
         answer = self.child.stdout.readline()
         if not answer:
@@ -230,9 +233,12 @@ def compare(args, torch, options, case):
     row, error = ours(args, options)
     if row is None:
         return {"error": error, "torch_us": before, "torch_way": best, "torch_ways": first}
-    after = torch.time(case, args.seconds, best)[best]
-    torch_us = (before + after) / 2
+    # At a power limit part of a second is off by one to three percent, and ours has taken whole turns.
+    turns = row["swing_frac"] is not None
+    after = torch.time(case, args.seconds, best, turns)[best]
+    torch_us = after if turns else (before + after) / 2
     return {"us": row["median_us"], "torch_us": torch_us, "torch_drift": after / before - 1, "torch_way": best,
+            "turns": turns,
             "torch_ways": first, "of_torch": torch_us / row["median_us"], "backend": row["backend"],
             "tflops": row["tflops"], "gbs": row["gbs"], "status": row["status"], "check": row["check_status"],
             "sm_clock_mhz": row["sm_clock_mhz"], "power_w": row["power_w"], "settled": row["settled"]}
