@@ -18,11 +18,11 @@ constexpr int kScreenLaunchesMax = 5;
 constexpr size_t kFinalists = 4;
 constexpr double kFinalUs = 10'000;  // of one finalist in one round
 constexpr int kFinalLaunchesMax = 4096;
-// Of the finalists under a limit: a stretch of its own for each, after the tenth of a second that the power's control takes
-// to answer another kernel. Mixed, all have the clock that their mixture leaves, so one that needs more power than the
-// others looks faster than it is, by up to 5 percent on an H200. Those that are near after a short look, at the same part
-// of the control's turn, have a whole turn; those tied after that another one, since a turn is good to half a percent.
-// Slower by this before there was a limit: not worth a turn. One that was 8 % behind has won one.
+// Of the finalists under a limit: a stretch of its own for each, after the tenth of a second that the power's control
+// takes to answer another kernel. Mixed, all have the clock that their mixture leaves, so one that needs more power
+// than the others looks faster than it is, by up to 5 percent on an H200. Those that are near after a short look, at
+// the same part of the control's turn, have a whole turn; those tied after that another one, since a turn is good to
+// half a percent. Slower by this before there was a limit: not worth a turn. One that was 8 % behind has won one.
 constexpr double kAgainLost = 0.15;
 constexpr int kAgainQuickRounds = 2;  // where there is no time for turns
 constexpr double kAgainSampleUs = 10'000;

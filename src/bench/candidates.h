@@ -18,8 +18,8 @@ struct RightCandidates {
 RightCandidates check_candidates(device::PreparedOp& op, const std::atomic<bool>& stop);
 
 struct Finalist {
-  size_t position = 0;  // in RightCandidates::index
-  double us = 0;        // of one execution, roughly
+  size_t position = 0;   // in RightCandidates::index
+  double us = 0;         // of one execution, roughly
   bool compared = true;  // at last; not where it was too far behind before
 };
 struct Choice {

@@ -19,10 +19,10 @@ using device::PreparedOp;
 
 constexpr int kSetsMin = 2;
 constexpr int64_t kCachesRotated = 2;  // all sets together are so many times the cache
-// ... and on a GPU at least so much, as the weights of a model: one matrix of 235 MB is read up to 1.5 % faster or slower
-// than the mean of many, by where its pages happen to lie.
+// ... and on a GPU at least so much, as the weights of a model: one matrix of 235 MB is read up to 1.5 % faster or
+// slower than the mean of many, by where its pages happen to lie.
 constexpr int64_t kPagesRotatedBytes = int64_t{4} << 30;
-constexpr int kStretches = 3;          // of either regime
+constexpr int kStretches = 3;  // of either regime
 constexpr double kPauseS = 0.05, kAgainMinS = 0.25;
 constexpr double kAgainPart = 5;  // of the loop's time, each time that it is taken up again
 
@@ -127,7 +127,8 @@ Status time_regimes(Device& device, PreparedOp& op, const RightCandidates& right
     timing.backend = op.candidates()[right.index[choice.position]].backend;
     timing.gap_to_first_frac = choice.gap_frac;
     for (const Finalist& finalist : choice.finalists)
-      if (finalist.compared) timing.compared.emplace_back(op.candidates()[right.index[finalist.position]].backend, finalist.us);
+      if (finalist.compared)
+        timing.compared.emplace_back(op.candidates()[right.index[finalist.position]].backend, finalist.us);
     timing.check = right.checks[choice.position];
     result.timings.push_back(std::move(timing));
   };

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -442,7 +443,11 @@ nvrtc_abi::Result nvrtcDestroyProgram(nvrtc_abi::Program* program) {
   return nvrtc_abi::kSuccess;
 }
 nvrtc_abi::Result nvrtcCompileProgram(nvrtc_abi::Program program, int count, const char* const* options) {
-  ++script.compilations;
+  {
+    static std::mutex counting;  // sources are compiled side by side
+    const std::lock_guard<std::mutex> lock(counting);
+    ++script.compilations;
+  }
   const std::string define = "--define-macro=";
   for (int i = 0; i < count; ++i) {
     const std::string option = options[i];

@@ -227,8 +227,9 @@ TEST_F(BenchProtocol, TheFastestUnderThePowerLimitIsTimed) {
   EXPECT_EQ(run().backend, "hot");
 }
 
-// In a mixture all finalists have the same clock, and "hungry", which needs more power, looks best; alone, once the control
-// has answered, it pays for that. "second" is behind after a look, "first" after a turn, "even" is tied with the winner.
+// In a mixture all finalists have the same clock, and "hungry", which needs more power, looks best; alone, once the
+// control has answered, it pays for that. "second" is behind after a look, "first" after a turn, "even" is tied with
+// the winner.
 TEST_F(BenchProtocol, EachFinalistHasATurnOfItsOwnUnderALimit) {
   protocol_.cold = protocol_.sustained = false;
   g_op.ways = {{"first"}, {"hungry"}, {"frugal"}, {"even"}, {"second"}, {"hopeless"}};
@@ -248,9 +249,10 @@ TEST_F(BenchProtocol, EachFinalistHasATurnOfItsOwnUnderALimit) {
     const bool answered = warm && in_a_row >= 10;  // of 10 ms
     if (warm) longest[backend] = std::max(longest[backend], in_a_row + 1);
     alone[backend] += answered;
-    const std::map<std::string, std::pair<double, double>> us = {  // mixed, alone
-        {"first", {102, 102.5}}, {"hungry", {98, 104}},    {"frugal", {101, 101}},
-        {"even", {101, 101.4}}, {"second", {100, 105}}, {"hopeless", {130, 130}}};
+    const std::map<std::string, std::pair<double, double>> us = {// mixed, alone
+                                                                 {"first", {102, 102.5}}, {"hungry", {98, 104}},
+                                                                 {"frugal", {101, 101}},  {"even", {101, 101.4}},
+                                                                 {"second", {100, 105}},  {"hopeless", {130, 130}}};
     const double swing = !warm ? 1 : i % 2 == 0 ? 1.02 : 0.98;
     return Sample{(answered ? us.at(backend).second : us.at(backend).first) * swing, 1500, 0};
   };

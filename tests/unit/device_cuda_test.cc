@@ -159,6 +159,33 @@ TEST_F(DeviceCuda, AKernelThatDoesNotCompileIsTriedOnce) {
   EXPECT_EQ(script_->compilations, 1U);
 }
 
+TEST_F(DeviceCuda, KernelsAreCompiledAheadOnce) {
+  Context& context = open().context();
+  const std::vector<KernelSource> walks = {{"memory.cu", {"UNROLL=2"}},
+                                           {"memory.cu", {"UNROLL=4"}},
+                                           {"memory.cu", {"UNROLL=8"}},
+                                           {"memory.cu", {"UNROLL=4"}}};
+  context.compile_ahead(walks);
+  EXPECT_EQ(script_->compilations, 3U);
+  for (const KernelSource& walk : walks) EXPECT_TRUE(context.kernel(walk, "memory_copy"));
+  context.compile_ahead(walks);
+  EXPECT_EQ(script_->compilations, 3U);
+  // Another process finds them in the cache; what does not compile is said where it is asked for.
+  device_.reset();
+  script_->compile_result = nvrtc_abi::kCompilation;
+  Context& again = open().context();
+  again.compile_ahead({walks[0], walks[1], {"elementwise.cu", {"T=Bf16"}}, {"no_such.cu", {}}});
+  EXPECT_EQ(script_->compilations, 4U);
+  EXPECT_TRUE(again.kernel(walks[1], "memory_copy"));
+  for (int i = 0; i < 2; ++i) {
+    const Result<Kernel> wrong = again.kernel({"elementwise.cu", {"T=Bf16"}}, "swiglu");
+    ASSERT_FALSE(wrong);
+    EXPECT_TRUE(holds(wrong.error().what, "error: as scripted")) << wrong.error().what;
+  }
+  EXPECT_FALSE(again.kernel({"no_such.cu", {}}, "any"));
+  EXPECT_EQ(script_->compilations, 4U);
+}
+
 TEST_F(DeviceCuda, ABrokenContextSaysSoForEver) {
   CudaDevice& device = open();
   script_->fail_launch_after = 0;

@@ -3,12 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "base/parallel.h"
 
 namespace llmprof::device::cuda {
 namespace {
 
 // What PyTorch gives cuBLASLt on Hopper is 32 MiB; twice that keeps every algorithm of the heuristic.
 constexpr size_t kWorkspaceBytes = size_t{64} << 20;
+
+std::string key_of(const KernelSource& source) {
+  std::string key = source.name;
+  for (const std::string& define : source.defines) key += " " + define;
+  return key;
+}
 
 }  // namespace
 
@@ -73,22 +82,46 @@ Result<const NvrtcLibrary*> Context::nvrtc() {
   return &**nvrtc_;
 }
 
+void Context::compile_ahead(const std::vector<KernelSource>& sources) {
+  std::map<std::string, const KernelSource*> missing;
+  for (const KernelSource& source : sources) {
+    const std::string key = key_of(source);
+    if (!modules_.count(key) && !compiled_.count(key) && !broken_.count(key)) missing.emplace(key, &source);
+  }
+  if (missing.size() < 2) return;
+  const Result<const NvrtcLibrary*> compiler = nvrtc();
+  if (!compiler) return;
+  const Result<Architecture> architecture = architecture_for(**compiler, cc_major_, cc_minor_);
+  if (!architecture) return;
+  const std::vector<std::pair<std::string, const KernelSource*>> jobs(missing.begin(), missing.end());
+  std::vector<Result<std::string>> codes(jobs.size());
+  parallel_for(jobs.size(),
+               [&](size_t i) { codes[i] = compile_kernel_cached(**compiler, *architecture, *jobs[i].second); });
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    if (codes[i])
+      compiled_.emplace(jobs[i].first, *std::move(codes[i]));
+    else
+      broken_.emplace(jobs[i].first, std::move(codes[i].error()));
+  }
+}
+
 Result<Kernel> Context::kernel(const KernelSource& source, const char* function) {
-  std::string key = source.name;
-  for (const std::string& define : source.defines) key += " " + define;
+  const std::string key = key_of(source);
   const auto broken = broken_.find(key);
   if (broken != broken_.end()) return tl::unexpected<Error>(broken->second);
   if (modules_.find(key) == modules_.end()) {
-    LLMPROF_ASSIGN(const NvrtcLibrary* compiler, nvrtc());
-    LLMPROF_ASSIGN(const Architecture architecture, architecture_for(*compiler, cc_major_, cc_minor_));
-    Result<std::string> code = compile_kernel_cached(*compiler, architecture, source);
-    if (!code) {
-      broken_.emplace(key, code.error());
-      return tl::unexpected<Error>(std::move(code.error()));
+    auto code = compiled_.find(key);
+    if (code == compiled_.end()) {
+      LLMPROF_ASSIGN(const NvrtcLibrary* compiler, nvrtc());
+      LLMPROF_ASSIGN(const Architecture architecture, architecture_for(*compiler, cc_major_, cc_minor_));
+      Result<std::string> made = compile_kernel_cached(*compiler, architecture, source);
+      if (!made) return tl::unexpected<Error>(broken_.emplace(key, std::move(made.error())).first->second);
+      code = compiled_.emplace(key, *std::move(made)).first;
     }
     cuda_abi::Module module = nullptr;
-    LLMPROF_CHECK(check(api().module_load(&module, code->data()), "loading the kernels of " + source.name));
+    LLMPROF_CHECK(check(api().module_load(&module, code->second.data()), "loading the kernels of " + source.name));
     modules_.emplace(key, module);
+    compiled_.erase(code);
   }
   Kernel kernel;
   kernel.name = function;

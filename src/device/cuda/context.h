@@ -66,6 +66,9 @@ class Context {
   bool lost() const { return lost_.has_value(); }
   Status synchronize();
 
+  // Compiles those that kernel() is about to be asked for, side by side: NVRTC takes half a second and more for each.
+  // What does not compile is said by kernel().
+  void compile_ahead(const std::vector<KernelSource>& sources);
   // Compiled, or from the cache, and loaded; once per source and macros.
   Result<Kernel> kernel(const KernelSource& source, const char* function);
   // How many blocks of so many threads an SM holds at once, at least 1.
@@ -100,7 +103,8 @@ class Context {
   std::optional<Result<Cublas>> cublas_;
   std::optional<Result<Cudnn>> cudnn_;
   std::map<std::string, cuda_abi::Module> modules_;
-  std::map<std::string, Error> broken_;  // sources that do not compile: said again, not tried again
+  std::map<std::string, std::string> compiled_;  // ahead, and not loaded yet
+  std::map<std::string, Error> broken_;          // sources that do not compile: said again, not tried again
 };
 
 }  // namespace llmprof::device::cuda

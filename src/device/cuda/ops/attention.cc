@@ -82,27 +82,36 @@ class AttentionOp : public CudnnOp {
     return add_plans(*graph_, describe_attention(*graph_, shape_), kPlans, kOffered);
   }
 
+  KernelSource source_of(const GroupShape& shape) const {
+    return {"attention_groups.cu", {type(), fmt::format("HEAD={}", shape.head), fmt::format("KEYS={}", shape.keys)}};
+  }
+  KernelSource source_of(const PromptShape& shape) const {
+    return {"attention.cu",
+            {type(), fmt::format("HEAD={}", shape.head), fmt::format("ROWS={}", shape.rows),
+             fmt::format("KEYS={}", shape.keys), fmt::format("WARPS={}", shape.warps)}};
+  }
   Status add_own() {
-    if (context_.cc() == 90) {
-      for (const GroupShape& shape : kGroupShapes) {
-        if (shape.head != shape_.head_dim) continue;
-        const Status added = add_kernel(
-            fmt::format("own wgmma, 2 x 64 rows, {} keys", shape.keys),
-            {"attention_groups.cu", {type(), fmt::format("HEAD={}", shape.head), fmt::format("KEYS={}", shape.keys)}},
-            "attention_groups", {GroupShape::kRows, 256, shape.shared_bytes()});
-        if (context_.lost()) return added;  // else the others do
-      }
-    }
     const int told = context_.attribute(cuda_abi::kSharedBytesPerBlockOptin);
-    for (const PromptShape& shape : kPromptShapes) {
-      if (shape.head != shape_.head_dim || shape.shared_bytes() > (told > 0 ? told : kSharedLeast)) continue;
-      LLMPROF_CHECK(add_kernel(
-          fmt::format("own {} warps of {} rows, {} keys", shape.warps, shape.rows, shape.keys),
-          {"attention.cu",
-           {type(), fmt::format("HEAD={}", shape.head), fmt::format("ROWS={}", shape.rows),
-            fmt::format("KEYS={}", shape.keys), fmt::format("WARPS={}", shape.warps)}},
-          "attention", {shape.rows * shape.warps, static_cast<unsigned>(shape.warps) * 32, shape.shared_bytes()}));
+    std::vector<GroupShape> groups;
+    std::vector<PromptShape> prompts;
+    std::vector<KernelSource> sources;
+    for (const GroupShape& shape : kGroupShapes)
+      if (context_.cc() == 90 && shape.head == shape_.head_dim) groups.push_back(shape);
+    for (const PromptShape& shape : kPromptShapes)
+      if (shape.head == shape_.head_dim && shape.shared_bytes() <= (told > 0 ? told : kSharedLeast))
+        prompts.push_back(shape);
+    for (const GroupShape& shape : groups) sources.push_back(source_of(shape));
+    for (const PromptShape& shape : prompts) sources.push_back(source_of(shape));
+    context_.compile_ahead(sources);
+    for (const GroupShape& shape : groups) {
+      const Status added = add_kernel(fmt::format("own wgmma, 2 x 64 rows, {} keys", shape.keys), source_of(shape),
+                                      "attention_groups", {GroupShape::kRows, 256, shape.shared_bytes()});
+      if (context_.lost()) return added;  // else the others do
     }
+    for (const PromptShape& shape : prompts)
+      LLMPROF_CHECK(add_kernel(
+          fmt::format("own {} warps of {} rows, {} keys", shape.warps, shape.rows, shape.keys), source_of(shape),
+          "attention", {shape.rows * shape.warps, static_cast<unsigned>(shape.warps) * 32, shape.shared_bytes()}));
     return {};
   }
 

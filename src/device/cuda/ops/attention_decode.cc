@@ -129,6 +129,10 @@ class AttentionDecodeOp : public CudnnOp {
   }
 
   Status add_own() {
+    std::vector<KernelSource> sources;
+    for (const BlockShape& block : kBlockShapes)
+      if (shared_bytes(block)) sources.push_back(source_of(block));
+    context_.compile_ahead(sources);
     for (const BlockShape& block : kBlockShapes) LLMPROF_CHECK(add_splits(block));
     if (candidates().empty())
       return fail(
@@ -145,23 +149,32 @@ class AttentionDecodeOp : public CudnnOp {
     return add_plans(*graph_, describe_paged_attention(*graph_, shape_, kPageTokens), kPlans, kOffered);
   }
 
-  Status add_splits(const BlockShape& block) {
-    const int64_t tile = shape_.head_dim >= 128 ? 16 : 32;
+  int64_t tile() const { return shape_.head_dim >= 128 ? 16 : 32; }  // keys
+  KernelSource source_of(const BlockShape& block) const {
+    return {"attention_decode.cu",
+            {params_.dtype == DType::kFp16 ? "T=Fp16" : "T=Bf16", fmt::format("HEAD={}", shape_.head_dim),
+             fmt::format("ROWS={}", rows_), fmt::format("STAGES={}", block.stages),
+             fmt::format("PAGED={}", paged_ ? 1 : 0)}};
+  }
+  // Of a block; absent if it does not fit.
+  std::optional<size_t> shared_bytes(const BlockShape& block) const {
     const size_t head = static_cast<size_t>(shape_.head_dim), rows = static_cast<size_t>(rows_);
     // Registers do not hold a tile of a long head beside its sums.
-    if (block.stages == 1 && shape_.head_dim > 128) return {};
+    if (block.stages == 1 && shape_.head_dim > 128) return std::nullopt;
     // The tiles; the sums of each warp; or what the last block needs: weights of each split, and sums of its threads.
-    const size_t tiles = block.stages == 1 ? 0 : block.warps * static_cast<size_t>(block.stages * tile) * head * 4;
+    const size_t tiles = block.stages == 1 ? 0 : block.warps * static_cast<size_t>(block.stages * tile()) * head * 4;
     const size_t shared = std::max({tiles, block.warps * rows * head * 4,
                                     rows * static_cast<size_t>(kSplitsMax) * 4 + 16 + block.warps * 32 * 16});
     const size_t most = static_cast<size_t>(std::max(context_.attribute(cuda_abi::kSharedBytesPerBlockOptin), 0));
-    if (shared > (most > 0 ? most - kSharedStatic : kSharedMax)) return {};
-    const char* const type = params_.dtype == DType::kFp16 ? "T=Fp16" : "T=Bf16";
-    LLMPROF_ASSIGN(const Kernel kernel,
-                   context_.kernel({"attention_decode.cu",
-                                    {type, fmt::format("HEAD={}", shape_.head_dim), fmt::format("ROWS={}", rows_),
-                                     fmt::format("STAGES={}", block.stages), fmt::format("PAGED={}", paged_ ? 1 : 0)}},
-                                   "attention_decode"));
+    if (shared > (most > 0 ? most - kSharedStatic : kSharedMax)) return std::nullopt;
+    return shared;
+  }
+
+  Status add_splits(const BlockShape& block) {
+    const std::optional<size_t> fitting = shared_bytes(block);
+    if (!fitting) return {};
+    const size_t shared = *fitting;
+    LLMPROF_ASSIGN(const Kernel kernel, context_.kernel(source_of(block), "attention_decode"));
     LLMPROF_CHECK(context_.check(context_.api().function_set(kernel.function, cuda_abi::kFunctionMaxDynamicSharedBytes,
                                                              static_cast<int>(shared)),
                                  "asking for shared memory"));
@@ -171,7 +184,7 @@ class AttentionDecodeOp : public CudnnOp {
     for (const int64_t waves : kWaves) {
       const int64_t wanted = std::clamp<int64_t>(waves * resident / row_blocks_, 1, kSplitsMax);
       // Whole tiles, and no block without any.
-      const int64_t keys = ((shape_.keys + wanted - 1) / wanted + tile - 1) / tile * tile;
+      const int64_t keys = ((shape_.keys + wanted - 1) / wanted + tile() - 1) / tile() * tile();
       const int64_t splits = (shape_.keys + keys - 1) / keys;
       if (row_blocks_ * splits > 0x7fffffff || !tried.insert(splits).second) continue;
       splits_most_ = std::max(splits_most_, splits);

@@ -46,6 +46,9 @@ class MemoryOp : public CudaOp {
                         : variant_ == "copy"  ? std::vector<Array>{out, a}
                                               : std::vector<Array>{out, a, b}));
     std::optional<Error> why;
+    std::vector<KernelSource> sources;
+    for (const Walk& walk : kWalks) sources.push_back(source_of(walk));
+    context_.compile_ahead(sources);
     for (const Walk& walk : kWalks) {
       const Status added = add_walk(walk, words);
       if (!added) why = added.error();
@@ -65,12 +68,13 @@ class MemoryOp : public CudaOp {
   }
 
  private:
+  static KernelSource source_of(const Walk& walk) { return {"memory.cu", {fmt::format("UNROLL={}", walk.unroll)}}; }
   Status add_walk(const Walk& walk, uint64_t words) {
     const char* name = variant_ == "read"    ? "memory_read"
                        : variant_ == "write" ? "memory_write"
                        : variant_ == "copy"  ? "memory_copy"
                                              : "memory_triad";
-    LLMPROF_ASSIGN(const Kernel kernel, context_.kernel({"memory.cu", {fmt::format("UNROLL={}", walk.unroll)}}, name));
+    LLMPROF_ASSIGN(const Kernel kernel, context_.kernel(source_of(walk), name));
     const uint64_t tile = static_cast<uint64_t>(walk.threads) * static_cast<uint64_t>(walk.unroll);
     uint64_t grid = std::min((words + tile - 1) / tile, kGridMax);
     if (walk.persistent)

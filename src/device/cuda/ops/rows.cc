@@ -61,12 +61,23 @@ class RowsOp : public CudaOp {
   using Run = std::function<Status(const Kernel& kernel, unsigned grid, unsigned threads, int set)>;
   // The kernel with every number of packs per thread that fits a row.
   Status add_shapes(const char* name, const Run& run) {
+    struct Shape {
+      int items;
+      unsigned threads;
+    };
+    std::vector<Shape> shapes;
+    std::vector<KernelSource> sources;
     for (const int items : kItems) {
       const unsigned threads = threads_for(items);
       if (threads > kThreadsMax || (items > 1 && threads_for(items / 2) == kThreadsMin)) continue;
       if (items == 8 && threads_for(4) <= kThreadsMax / 2) continue;
-      LLMPROF_ASSIGN(const Kernel kernel,
-                     context_.kernel({"rows.cu", {type_macro(params_.dtype), fmt::format("ITEMS={}", items)}}, name));
+      shapes.push_back({items, threads});
+      sources.push_back({"rows.cu", {type_macro(params_.dtype), fmt::format("ITEMS={}", items)}});
+    }
+    context_.compile_ahead(sources);
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      const auto [items, threads] = shapes[i];
+      LLMPROF_ASSIGN(const Kernel kernel, context_.kernel(sources[i], name));
       if (!context_.fits(kernel, threads)) continue;
       for (const bool persistent : {false, true}) add_grid(kernel, items, threads, persistent, run);
     }
@@ -181,20 +192,26 @@ class LayernormGeluOp : public RowsOp {
   // Those that fit the length of a row; of two packs a thread only where four do not.
   Status add_exact_shapes() {
     if (element_bytes_ != 2 || rows_ * packs_ > 0xffffffff) return {};
+    std::vector<Exact> forms;
+    std::vector<KernelSource> sources;
     for (const Exact& form : {Exact{8, 1, 0, 20}, Exact{8, 1, 0, 28}, Exact{8, 1, 1, 20}, Exact{8, 2, 0, 16},
                               Exact{4, 1, 0, 32}, Exact{2, 1, 0, 40}}) {
       const unsigned threads = packs_ / form.items;
       if (packs_ % (form.items * 32) != 0 || threads > 256 || (form.items == 2 && packs_ % 128 == 0)) continue;
-      LLMPROF_CHECK(add_exact(form, threads));
+      forms.push_back(form);
+      sources.push_back({"rows_exact.cu",
+                         {type_macro(params_.dtype), fmt::format("ITEMS={}", form.items),
+                          fmt::format("THREADS={}", threads), fmt::format("ROWS={}", form.rows),
+                          fmt::format("SHARED={}", form.shared), fmt::format("MIN_BLOCKS={}", blocks_of(form))}});
     }
+    context_.compile_ahead(sources);
+    for (size_t i = 0; i < forms.size(); ++i) LLMPROF_CHECK(add_exact(forms[i], sources[i]));
     return {};
   }
-  Status add_exact(const Exact& form, unsigned threads) {
-    const unsigned blocks = form.warps * 32 / threads;
-    const std::vector<std::string> defines = {
-        type_macro(params_.dtype),         fmt::format("ITEMS={}", form.items),   fmt::format("THREADS={}", threads),
-        fmt::format("ROWS={}", form.rows), fmt::format("SHARED={}", form.shared), fmt::format("MIN_BLOCKS={}", blocks)};
-    LLMPROF_ASSIGN(const Kernel kernel, context_.kernel({"rows_exact.cu", defines}, "layernorm_gelu_exact"));
+  unsigned blocks_of(const Exact& form) const { return form.warps * 32 / (packs_ / form.items); }
+  Status add_exact(const Exact& form, const KernelSource& source) {
+    const unsigned threads = packs_ / form.items, blocks = blocks_of(form);
+    LLMPROF_ASSIGN(const Kernel kernel, context_.kernel(source, "layernorm_gelu_exact"));
     const unsigned rows = static_cast<unsigned>(rows_), grid = (rows + form.rows - 1) / form.rows;
     add(fmt::format("own {} x 16 B, {} threads a row, tight, {} blocks{}{}", form.items, threads, blocks,
                     form.rows == 2 ? " of two rows" : "", form.shared != 0 ? ", shared reciprocals" : ""),
