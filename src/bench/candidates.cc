@@ -22,14 +22,16 @@ constexpr int kFinalLaunchesMax = 4096;
 // takes to answer another kernel. Mixed, all have the clock that their mixture leaves, so one that needs more power
 // than the others looks faster than it is, by up to 5 percent on an H200. Those that are near after a short look, at
 // the same part of the control's turn, have a whole turn; those tied after that another one, since a turn is good to
-// half a percent. Slower by this before there was a limit: not worth a turn. One that was 8 % behind has won one.
+// half a percent.
+constexpr double kAnswerS = 0.1, kLookS = 0.25;
+constexpr double kNear = 0.02, kTied = 0.005;
+constexpr int kTurnBatch = 5;  // samples that are queued at once
+// Slower by this before there was a limit: not worth a look. With 8 % two of four convolutions had a turn in one run,
+// by the time it took, and all in the next, whose winner was 1.6 % faster.
 constexpr double kAgainLost = 0.15;
 constexpr int kAgainQuickRounds = 2;  // where there is no time for turns
 constexpr double kAgainSampleUs = 10'000;
 constexpr int kAgainSamples = 12, kAgainSamplesSkipped = 2;
-constexpr int kTurnBatch = 5;  // samples that are queued at once
-constexpr double kAnswerS = 0.1, kLookS = 0.25;
-constexpr double kNear = 0.02, kTied = 0.005;
 // Of the finalists in isolation: batches in turn, as large and as many as there is time for.
 constexpr int kColdRounds = 8, kColdTrialsMax = 8;
 constexpr double kColdChooseS = 0.25;

@@ -27,6 +27,7 @@ TESTS = [
     ("bench_own_attention", ["tests/gpu/bench_own_attention_test.py"], 120),
     ("bench_sanitizer", ["tests/gpu/bench_sanitizer_test.py"], 400),
     ("bench_ridge", ["tests/gpu/bench_ridge_test.py"], 240),
+    ("bench_noise", ["tests/gpu/bench_noise_look.py"], 60),
     ("bench_speeds", ["tests/gpu/bench_repeat_test.py", "--kernel", "gemm --m 1 --n 28672 --k 4096 --dtype bf16"], 60),
     ("bench_repeat", ["tests/gpu/bench_repeat_test.py"], 580),
     ("ncu_bytes", ["tests/gpu/ncu_bytes_test.py"], 120),

@@ -4,8 +4,8 @@
     python3 tests/gpu/bench_torch_test.py [--only gemm,memory,attention,conv2d,lstm,rows] [--state bench_torch.json]
 
 Each case is timed by torch, by llmprof and by torch again, and compared with the mean of torch's two times. Where llmprof
-found the GPU at its power limit, the last of torch's times counts alone and lasts as long as llmprof's, whole turns of the
-power's control: a part of one is off by one to three percent. Both are timed the same way: a CUDA graph of several
+found the GPU at its power limit, torch is timed again for as long as llmprof was, over whole turns of the power's control
+(a part of one is off by one to three percent), in every way that was near its best, and the fastest of these counts. Both are timed the same way: a CUDA graph of several
 executions over as many sets of inputs, 4 GiB together, events around each replay, uniform random inputs, the median (the
 mean at the power limit). Torch has every way of doing it that it offers: both layouts of the weights, every backend of scaled
 dot-product attention (with grouped heads, and with keys and values repeated), cuDNN's benchmark mode; the fastest counts.
@@ -25,6 +25,7 @@ PREFILL = [("prefill-1x4096", 1, 32, 8, 128, 4096), ("prefill-4x2048", 4, 32, 8,
            ("prefill-1x16384", 1, 32, 8, 128, 16384)]  # batch, heads, heads of keys, head size, tokens
 DECODE = [("decode-1x8192", 1, 32, 8, 128, 8192), ("decode-32x4096", 32, 32, 8, 128, 4096),
           ("decode-16x8192", 16, 64, 8, 128, 8192)]
+NEAR = 0.1  # of torch's fastest way in a short look: a way that gets its turns at a power limit
 ROWS = [("rmsnorm", ["--tokens", "16384", "--hidden", "8192"]),
         ("layernorm_gelu", ["--tokens", "16384", "--hidden", "8192"]),
         ("softmax", ["--rows", "16384", "--columns", "8192"]),
@@ -129,15 +130,16 @@ def ways(case):
         yield "mm(x, w)", lambda i: torch.mm(x[i], w[i], out=out[i]), count
     elif kind in ("copy", "read"):
         n = case["bytes"] // 4
-        x = [uniform(n, dtype=torch.float32) for _ in range(2)]
+        count = sets_for(case["bytes"] * (2 if kind == "copy" else 1))
+        x = [uniform(n, dtype=torch.float32) for _ in range(count)]
         if kind == "copy":
-            y = [torch.empty_like(x[0]) for _ in range(2)]
-            yield "copy_", lambda i: y[i].copy_(x[i]), 2
-            yield "add", lambda i: torch.add(x[i], 1.0, out=y[i]), 2
+            y = [torch.empty_like(x[0]) for _ in range(count)]
+            yield "copy_", lambda i: y[i].copy_(x[i]), count
+            yield "add", lambda i: torch.add(x[i], 1.0, out=y[i]), count
         else:
             s = torch.empty((), device="cuda")
-            yield "sum", lambda i: torch.sum(x[i], dim=0, out=s), 2
-            yield "amax", lambda i: torch.amax(x[i], dim=0, out=s), 2
+            yield "sum", lambda i: torch.sum(x[i], dim=0, out=s), count
+            yield "amax", lambda i: torch.amax(x[i], dim=0, out=s), count
     elif kind == "sdpa":
         b, h, kv, d = case["batch"], case["heads"], case["kv"], case["size"]
         size = 2 * b * d * (2 * kv * case["keys"] + 2 * h * case["queries"])
@@ -233,13 +235,19 @@ def compare(args, torch, options, case):
     row, error = ours(args, options)
     if row is None:
         return {"error": error, "torch_us": before, "torch_way": best, "torch_ways": first}
-    # At a power limit part of a second is off by one to three percent, and ours has taken whole turns.
-    turns = row["swing_frac"] is not None
-    after = torch.time(case, args.seconds, best, turns)[best]
-    torch_us = after if turns else (before + after) / 2
-    return {"us": row["median_us"], "torch_us": torch_us, "torch_drift": after / before - 1, "torch_way": best,
-            "turns": turns,
-            "torch_ways": first, "of_torch": torch_us / row["median_us"], "backend": row["backend"],
+    result = {}
+    if row["swing_frac"] is not None:  # ours has taken whole turns
+        near = [name for name, us in first.items() if isinstance(us, float) and us <= (1 + NEAR) * first[best]]
+        over_turns = {name: torch.time(case, args.seconds, name, True)[name] for name in near}
+        best = min(near, key=lambda name: over_turns[name])
+        torch_us = over_turns[best]
+        result["torch_over_turns"] = over_turns
+    else:
+        after = torch.time(case, args.seconds, best)[best]
+        torch_us = (before + after) / 2
+        result["torch_drift"] = after / before - 1
+    return {**result, "us": row["median_us"], "torch_us": torch_us, "torch_way": best, "torch_ways": first,
+            "of_torch": torch_us / row["median_us"], "backend": row["backend"],
             "tflops": row["tflops"], "gbs": row["gbs"], "status": row["status"], "check": row["check_status"],
             "sm_clock_mhz": row["sm_clock_mhz"], "power_w": row["power_w"], "settled": row["settled"]}
 

@@ -67,8 +67,10 @@ TEST_F(DeviceCudaKernels, EverySourceCompilesForEveryGeneration) {
   parallel_for(jobs.size(),
                [&](size_t i) { jobs[i].code = compile_kernel(nvrtc_, jobs[i].architecture, *jobs[i].source); });
   for (const Job& job : jobs) {
-    ASSERT_TRUE(job.code) << job.source->name << ": " << job.code.error().text();
-    EXPECT_GT(job.code->size(), 64U) << job.source->name;
+    EXPECT_TRUE(job.code) << job.source->name << ": " << job.code.error().text();
+    if (job.code) {
+      EXPECT_GT(job.code->size(), 64U) << job.source->name;
+    }
   }
   RecordProperty("compiled", static_cast<int>(jobs.size()));
 }
