@@ -18,13 +18,12 @@ constexpr int kScreenLaunchesMax = 5;
 constexpr size_t kFinalists = 4;
 constexpr double kFinalUs = 10'000;  // of one finalist in one round
 constexpr int kFinalLaunchesMax = 4096;
-// Of the finalists under a limit: a stretch of its own for each, after the tenth of a second that the power's control
-// takes to answer another kernel. Mixed, all have the clock that their mixture leaves, so one that needs more power
-// than the others looks faster than it is, by up to 5 percent on an H200. Those that are near after a short look, at
-// the same part of the control's turn, have a whole turn; those tied after that another one, since a turn is good to
-// half a percent.
-constexpr double kAnswerS = 0.1, kLookS = 0.25;
-constexpr double kNear = 0.02, kTied = 0.005;
+// Under a limit: a stretch of its own for each, after the tenth of a second that the power's control takes to answer
+// another kernel. Mixed, all have the clock that their mixture leaves, so one that needs more power than the others
+// looks faster than it is, by up to 5 percent on an H200. Those that are near after a short look, at the same part of
+// the control's turn, have a whole turn.
+constexpr double kAnswerS = 0.1, kLookS = 0.15;
+constexpr double kNear = 0.025;
 constexpr int kTurnBatch = 5;  // samples that are queued at once
 // Slower by this before there was a limit: not worth a look. With 8 % two of four convolutions had a turn in one run,
 // by the time it took, and all in the next, whose winner was 1.6 % faster.
@@ -126,7 +125,7 @@ bool faster(const Entry& a, const Entry& b) { return a.median() < b.median(); }
 // Of at least one; the entries may be in any order.
 Choice best_of(std::vector<Entry> entries) {
   std::stable_sort(entries.begin(), entries.end(), faster);
-  Choice choice{entries[0].position, entries[0].median(), 0, {}};
+  Choice choice{entries[0].position, entries[0].median(), 0, {}, {}};
   for (const Entry& entry : entries) {
     choice.finalists.push_back({entry.position, entry.median()});
     if (entry.position == 0 && choice.us > 0) choice.gap_frac = entry.median() / choice.us - 1;
@@ -158,7 +157,7 @@ Result<std::optional<Choice>> choose_quickly(device::Device& device, device::Pre
   return best_of(std::move(entries));
 }
 
-// A look at each, a turn for those that are near, another one for those that are tied. Nothing after `stop`.
+// A look at each, a turn for those that are near. Nothing after `stop`.
 Result<std::optional<Choice>> choose_by_turns(device::Device& device, device::PreparedOp& op,
                                               const std::vector<size_t>& index, int sets, std::vector<Entry> entries,
                                               double turn_s, const std::atomic<bool>& stop) {
@@ -181,11 +180,6 @@ Result<std::optional<Choice>> choose_by_turns(device::Device& device, device::Pr
     for (Entry& entry : entries) entry.us.clear();
     LLMPROF_CHECK(time_each(turn_s));
     if (stop) return std::nullopt;
-    const std::vector<Entry> slower = keep_near(entries, kTied);
-    if (entries.size() > 1) LLMPROF_CHECK(time_each(turn_s));
-    if (stop) return std::nullopt;
-    // A tie that fell apart may leave one of these the fastest.
-    entries.insert(entries.end(), slower.begin(), slower.end());
   }
   Choice choice = best_of(entries);
   // What is timed next finds the clock that it had here.
@@ -234,6 +228,7 @@ RightCandidates check_candidates(device::PreparedOp& op, const std::atomic<bool>
 Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index,
                                 int sets, double budget_s, const std::atomic<bool>& stop) {
   std::vector<Entry> entries;
+  std::vector<Finalist> screened;
   for (size_t i = 0; i < index.size() && !stop; ++i) {
     const device::Candidate& candidate = op.candidates()[index[i]];
     LLMPROF_ASSIGN(double us, time_once(device, candidate, sets, 1));
@@ -252,8 +247,12 @@ Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, 
     std::stable_sort(entries.begin(), entries.end(), faster);
     std::vector<Entry> finalists(entries.begin(),
                                  entries.begin() + static_cast<std::ptrdiff_t>(std::min(kFinalists, entries.size())));
-    for (size_t i = finalists.size(); i < entries.size(); ++i)
-      if (entries[i].position == 0) finalists.push_back(entries[i]);
+    for (size_t i = finalists.size(); i < entries.size(); ++i) {
+      if (entries[i].position == 0)
+        finalists.push_back(entries[i]);
+      else
+        screened.push_back({entries[i].position, entries[i].median(), false});
+    }
     entries = std::move(finalists);
     for (Entry& entry : entries) entry.once_us = entry.median();
   }
@@ -262,19 +261,24 @@ Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, 
   last.rounds = std::max(last.rounds, 1);
   LLMPROF_CHECK(play_rounds(device, op, index, sets, last, kFinalLaunchesMax, entries, stop));
   if (stop) return Choice{};
-  return best_of(entries);
+  Choice choice = best_of(entries);
+  choice.screened = std::move(screened);
+  return choice;
 }
 
 Result<Choice> choose_again(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index, int sets,
                             const Choice& before, const Protocol& protocol, const std::atomic<bool>& stop) {
   if (before.finalists.size() < 2) return before;
-  std::vector<Entry> entries;
-  for (const Finalist& finalist : before.finalists) {
-    // The first of all candidates has its turn too if it is near: its gap is told.
-    if (finalist.us <= (1 + kAgainLost) * before.us) entries.push_back({finalist.position, before.us, {}});
-  }
-  if (entries.size() < 2) return before;
   const bool quick = protocol.held_down_s < protocol.turn_s;
+  std::vector<Entry> entries;
+  const auto add_near = [&](const std::vector<Finalist>& of) {
+    for (const Finalist& one : of)
+      if (one.us <= (1 + kAgainLost) * before.us) entries.push_back({one.position, before.us, {}});
+  };
+  add_near(before.finalists);
+  // The quick round saw mixed clocks: of eight products of 4096 x 28672 the fastest by itself was not among four.
+  if (!quick) add_near(before.screened);
+  if (entries.size() < 2) return before;
   LLMPROF_ASSIGN(std::optional<Choice> chosen,
                  quick ? choose_quickly(device, op, index, sets, std::move(entries), stop)
                        : choose_by_turns(device, op, index, sets, std::move(entries), protocol.turn_s, stop));
@@ -293,14 +297,16 @@ Result<Choice> choose_cold(device::Device& device, device::PreparedOp& op, const
                            const Choice& warm, const Protocol& protocol, const std::atomic<bool>& stop) {
   if (warm.finalists.size() < 2) return warm;
   std::vector<Entry> entries;
-  for (const Finalist& finalist : warm.finalists) entries.push_back({finalist.position, warm.us, {}});
+  for (const Finalist& finalist : warm.finalists)
+    if (entries.size() < kFinalists || finalist.position == 0) entries.push_back({finalist.position, warm.us, {}});
   double trial_s = kColdChooseS;  // with what lies between; the first batches are of one trial
   const auto rounds = [&]() -> Status {
     const Stopwatch all(device);
     for (int round = 0; round < kColdRounds && (round == 0 || all.seconds() < kColdChooseS); ++round) {
       for (Entry& entry : entries) {
         if (stop) return {};
-        const Work work{op.candidates()[index[entry.position]].enqueue, sets, entry.once_us};
+        const Work work =
+            Work{op.candidates()[index[entry.position]].enqueue, sets, entry.once_us}.from(entry.us.size());
         const double each_s = kColdChooseS / (kColdRounds * static_cast<double>(entries.size()));
         const int trials = launches_for(trial_s * 1e6, each_s * 1e6, kColdTrialsMax);
         const Stopwatch each(device);

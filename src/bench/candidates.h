@@ -27,14 +27,15 @@ struct Choice {
   double us = 0;                    // of one execution, roughly
   double gap_frac = 0;              // how much slower the first of them was
   std::vector<Finalist> finalists;  // the fastest first; the first of all candidates is among them
+  std::vector<Finalist> screened;   // those that did not get so far, with the times of a quick round
 };
 // A quick round over all, a longer one over the best four and the first, within `budget_s` where candidates are fast
 // enough for it. Needs at least one.
 Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index,
                                 int sets, double budget_s, const std::atomic<bool>& stop);
-// The finalists again, now that the device is warm: where it is held to a power limit, an algorithm that needs less
-// power for the same product runs at a higher clock, and another one wins. With a `held_down_s` of less than a turn it
-// is a quick look.
+// All that were near again, now that the device is warm: where it is held to a power limit, an algorithm that needs
+// less power for the same product runs at a higher clock, and another one wins. With a `held_down_s` of less than a
+// turn it is a quick look at the finalists.
 Result<Choice> choose_again(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index, int sets,
                             const Choice& before, const Protocol& protocol, const std::atomic<bool>& stop);
 

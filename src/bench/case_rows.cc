@@ -104,7 +104,6 @@ void fill_timing(const CaseResult& result, const Timing& timing, const Ceilings&
   row.sets = timing.sets;
   row.settled = timing.settled;
   row.backend = timing.backend;
-  if (!timing.note.empty()) row.note += (row.note.empty() ? "" : "; ") + timing.note;
   row.gap_to_first_frac = timing.gap_to_first_frac;
   for (const auto& [backend, us] : timing.compared)
     row.compared += fmt::format("{}{}: {:.4g}", row.compared.empty() ? "" : "; ", backend, us);

@@ -22,9 +22,6 @@ constexpr int64_t kCachesRotated = 2;  // all sets together are so many times th
 // ... and on a GPU at least so much, as the weights of a model: one matrix of 235 MB is read up to 1.5 % faster or
 // slower than the mean of many, by where its pages happen to lie.
 constexpr int64_t kPagesRotatedBytes = int64_t{4} << 30;
-constexpr int kStretches = 3;  // of either regime
-constexpr double kPauseS = 0.05, kAgainMinS = 0.25;
-constexpr double kAgainPart = 5;  // of the loop's time, each time that it is taken up again
 
 using Prepare = Result<std::unique_ptr<PreparedOp>> (*)(Device&, const OpParams&);
 
@@ -80,37 +77,10 @@ Result<bool> settle_choice(Device& device, PreparedOp& op, const RightCandidates
   const int64_t start_ns = device.now_ns();
   const Work work{op.candidates()[right.index[choice.position]].enqueue, sets, choice.us};
   LLMPROF_ASSIGN(const bool settled, settle(device, work, protocol, stop));
-  if (!stop && held_down(device.telemetry(start_ns))) {
+  if (!stop && mostly_held_down(device.telemetry(start_ns))) {
     LLMPROF_ASSIGN(choice, choose_again(device, op, right.index, sets, choice, protocol, stop));
   }
   return settled;
-}
-
-// Whether a kernel may turn out to have two speeds: it changes them when it is left and taken up again, if at all.
-// Where the device is at its limit the loop has taken whole turns, and a stretch after rests would not be of them.
-bool taken_again(const Device& device, const RegimeTimer& loop) {
-  return !loop.limited() && device.identity().kind == device::DeviceKind::kCuda;
-}
-
-// The loop alone, with rests between its stretches; not for a quick look.
-Status take_loop_again(const Device& device, RegimeTimer& loop, const Protocol& protocol,
-                       const std::atomic<bool>& stop) {
-  if (!taken_again(device, loop) || protocol.sustained_min_s < kAgainMinS) return {};
-  for (int i = 1; i < kStretches && !stop; ++i) {
-    rest(device, kPauseS, protocol.cold_duty_max);
-    LLMPROF_CHECK(loop.take_for(protocol.sustained_min_s / kAgainPart));
-  }
-  return {};
-}
-
-// Isolated trials in several stretches, with the loop taken up again between them.
-Status take_cold(const Device& device, RegimeTimer& alone, RegimeTimer* loop, const Protocol& protocol,
-                 const std::atomic<bool>& stop) {
-  for (int i = 1; i < kStretches && loop != nullptr && taken_again(device, *loop) && !stop; ++i) {
-    LLMPROF_CHECK(alone.take_for(protocol.cold_min_s / kStretches));
-    if (!stop) LLMPROF_CHECK(loop->take_for(protocol.sustained_min_s / kAgainPart));
-  }
-  return stop ? Status() : alone.take_enough();
 }
 
 // Both regimes of one case. The sustained one first: the device is warm from settling, and rests are part of the other.
@@ -137,8 +107,7 @@ Status time_regimes(Device& device, PreparedOp& op, const RightCandidates& right
   if (protocol.sustained && !stop) {
     const Watch watch(device, result.phases.timing_s);
     loop.emplace(timer(warm, Regime::kSustained));
-    LLMPROF_CHECK(loop->take_enough());
-    if (!protocol.cold) LLMPROF_CHECK(take_loop_again(device, *loop, protocol, stop));
+    LLMPROF_CHECK(loop->take());
   }
   if (protocol.cold && !stop) {
     const Watch watch(device, result.phases.choose_s);
@@ -147,7 +116,7 @@ Status time_regimes(Device& device, PreparedOp& op, const RightCandidates& right
   if (protocol.cold && !stop) {
     const Watch watch(device, result.phases.timing_s);
     alone.emplace(timer(isolated, Regime::kCold));
-    LLMPROF_CHECK(take_cold(device, *alone, loop ? &*loop : nullptr, protocol, stop));
+    LLMPROF_CHECK(alone->take());
   }
   if (stop) return {};
   if (alone) finish(*alone, isolated);
@@ -232,7 +201,7 @@ Protocol suite_protocol() {
   Protocol protocol;
   protocol.cold_min_s = 0.2;
   protocol.sustained_min_s = 0.3;
-  protocol.settle_max_s = 0.3;
+  protocol.settle_max_s = 0.2;
   protocol.wall_max_s = 0.7;
   return protocol;
 }

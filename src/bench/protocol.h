@@ -61,7 +61,6 @@ struct Phases {
 struct Timing {
   Regime regime = Regime::kSustained;
   std::string backend;           // the candidate that is fastest in this regime
-  std::string note;              // what was left out
   double gap_to_first_frac = 0;  // how much slower than it the library's own first choice was
   // Those compared last in this regime with their times, roughly, in us: the fastest first. Of one alone, itself.
   std::vector<std::pair<std::string, double>> compared;

@@ -140,15 +140,6 @@ std::string plateau_of(const std::vector<Point>& points, const std::string& grou
   return out;
 }
 
-// What either regime left out.
-std::string notes_of(const std::string& group, const Line& line) {
-  const CaseRow& row = line.main();
-  std::string text = row.note;
-  if (line.cold != nullptr && line.cold != &row && line.cold->note != row.note)
-    text += (text.empty() ? "" : "; ") + line.cold->note;
-  return text.empty() ? "" : fmt::format("  {} {}: {}\n", group, row.shape, text);
-}
-
 // How much of the spread the samples do not show.
 std::string swing_note(const std::vector<CaseRecord>& records) {
   double most = 0;
@@ -181,7 +172,9 @@ std::string cases_text(const std::vector<CaseRecord>& records, bool color) {
   std::string out, notes;
   for (const auto& [group, lines] : groups) {
     out += fmt::format("{}{}\n{}", out.empty() ? "" : "\n", group, table_of(lines, color));
-    for (const Line& line : lines) notes += notes_of(group, line);
+    for (const Line& line : lines)
+      if (const CaseRow& row = line.main(); !row.note.empty())
+        notes += fmt::format("  {} {}: {}\n", group, row.shape, row.note);
   }
   notes += swing_note(records);
   return out + (notes.empty() ? "" : "\nNotes\n" + notes);

@@ -22,11 +22,8 @@ constexpr double kHeldDownFrac = 0.5;  // of the readings: the limit is reached 
 // Of the power limit: the control looks at about a second, and what draws so much will be held down before long.
 constexpr double kNearLimitFrac = 0.93;
 constexpr size_t kSpread = 8, kSpreadMin = 4;  // of one sample where the clock swings
-// Stretches whose medians differ by more, and whose quartiles are apart, have two speeds. Isolated trials scatter more.
-constexpr double kOtherSpeed = 0.03, kOtherSpeedCold = 0.05;
-constexpr size_t kSpeedSamplesMin = 3;
-constexpr double kReplayUs = 5'000;        // one sustained sample
-constexpr double kRotationUsMax = 20'000;  // longer ones need not visit every set in every sample
+constexpr double kReplayUs = 5'000;            // one sustained sample
+constexpr double kRotationUsMax = 20'000;      // longer ones need not visit every set in every sample
 constexpr int kReplayLaunchesMax = 4096;
 constexpr double kSlowClockFrac = 0.75;  // of the median clock: below, a cold sample was throttled
 
@@ -79,8 +76,14 @@ void keep_good_samples(std::vector<device::Sample>& samples, int samples_min, bo
   samples.erase(std::remove_if(samples.begin(), samples.end(), spoiled), samples.end());
 }
 
+bool held_down_more_than(const device::Telemetry& telemetry, double frac) {
+  return std::any_of(telemetry.throttle_fracs.begin(), telemetry.throttle_fracs.end(),
+                     [&](const auto& reason) { return reason.second > frac; });
+}
+
+// Held down, or so near the limit of power that it will be before long.
 bool at_limit(const device::Telemetry& telemetry) {
-  if (held_down(telemetry, kHeldDownFrac)) return true;
+  if (mostly_held_down(telemetry)) return true;
   return telemetry.power_w && telemetry.power_limit_w &&
          *telemetry.power_w >= kNearLimitFrac * *telemetry.power_limit_w;
 }
@@ -122,12 +125,6 @@ void describe(device::Telemetry telemetry, const std::vector<device::Sample>& sa
   timing.summary = *summarize_samples(std::move(us));
 }
 
-SampleSummary summary_of(const std::vector<device::Sample>& samples, size_t first, size_t last) {
-  std::vector<double> us;
-  for (size_t i = first; i < last; ++i) us.push_back(samples[i].us);
-  return *summarize_samples(std::move(us));
-}
-
 }  // namespace
 
 std::vector<double> thin(const std::vector<double>& values, size_t count) {
@@ -136,6 +133,11 @@ std::vector<double> thin(const std::vector<double>& values, size_t count) {
   out.reserve(count);
   for (size_t i = 0; i < count; ++i) out.push_back(values[i * values.size() / count]);
   return out;
+}
+
+Work Work::from(size_t set) const {
+  const int first = static_cast<int>(set % static_cast<size_t>(sets));
+  return {[enqueue = enqueue, first, sets = sets](int i) { return enqueue((first + i) % sets); }, sets, us};
 }
 
 int cold_launches(const Work& work) {
@@ -149,10 +151,8 @@ void rest(const device::Device& device, double busy_s, double duty_max) {
   device.pause(std::min(busy_s * (1 / duty_max - 1), kRestMaxS));
 }
 
-bool held_down(const device::Telemetry& telemetry, double more_than_frac) {
-  return std::any_of(telemetry.throttle_fracs.begin(), telemetry.throttle_fracs.end(),
-                     [&](const auto& reason) { return reason.second > more_than_frac; });
-}
+bool held_down(const device::Telemetry& telemetry) { return held_down_more_than(telemetry, 0); }
+bool mostly_held_down(const device::Telemetry& telemetry) { return held_down_more_than(telemetry, kHeldDownFrac); }
 
 Result<bool> settle(device::Device& device, const Work& work, const Protocol& protocol, const std::atomic<bool>& stop) {
   if (protocol.settle_max_s <= 0) return false;
@@ -197,97 +197,51 @@ RegimeTimer::RegimeTimer(device::Device& device, Work work, Regime regime, const
   timing_.regime = regime;
   timing_.sets = work_.sets;
   timing_.launches_per_sample = cold() ? cold_launches(work_) : sustained_launches(work_);
-  sample_us_ = work_.us * timing_.launches_per_sample;
 }
 
-Status RegimeTimer::take_enough() { return take(0, true); }
-Status RegimeTimer::take_for(double seconds) { return take(seconds, false); }
-
 // At most so many samples, or about so many microseconds of them, are queued at once.
-Status RegimeTimer::take(double seconds, bool until_enough) {
+Status RegimeTimer::take() {
   const double batch_us = cold() ? kColdBatchUs : kBatchUs;
   const int batch_max = cold() ? kColdBatchMax : kReplayLaunchesMax;
-  // From what ran before: settling and a whole regime, or a short stretch of it.
-  if (cold()) rest(device_, protocol_.cold_min_s / (stretches_.empty() ? 4 : 8), protocol_.cold_duty_max);
-  stretches_.push_back({samples_.size(), 0, {}});
-  Stretch& stretch = stretches_.back();
+  // From what ran before: settling and a whole regime.
+  if (cold()) rest(device_, protocol_.cold_min_s / 4, protocol_.cold_duty_max);
   const Stopwatch all(device_);
-  const double before_s = spent_s_;
+  double sample_us = work_.us * timing_.launches_per_sample, left_us = batch_us;
   int count = 0;
-  double left_us = until_enough ? batch_us : seconds * 1e6;
   bool more = true;
   while (more) {
     // Grows from one sample on: on a busy machine work takes many times what the first look at it took.
-    count = std::min(at_least_one(std::min(batch_us, left_us) / std::max(sample_us_, 0.01), batch_max),
+    count = std::min(at_least_one(std::min(batch_us, left_us) / std::max(sample_us, 0.01), batch_max),
                      std::max(1, 2 * count));
     const Stopwatch each(device_);
-    const device::TimingRequest request{work_.enqueue, work_.sets, timing_.launches_per_sample, count, cold()};
+    const Work work = work_.from(samples_.size() * static_cast<size_t>(timing_.launches_per_sample));
+    const device::TimingRequest request{work.enqueue, work.sets, timing_.launches_per_sample, count, cold()};
     LLMPROF_ASSIGN(const std::vector<device::Sample> batch,
                    cold() ? device_.time_cold(request) : device_.time_sustained(request));
     if (batch.empty()) return fail("the device gave no times");
     const double busy_s = each.seconds();
     // As the wall clock sees it: with what lies between.
-    sample_us_ = std::max(busy_s * 1e6 / static_cast<double>(batch.size()), 0.01);
+    sample_us = std::max(busy_s * 1e6 / static_cast<double>(batch.size()), 0.01);
     for (const device::Sample& sample : batch) rule_.add(sample.us);
     samples_.insert(samples_.end(), batch.begin(), batch.end());
     if (stop_) return {};
     if (cold()) rest(device_, busy_s, protocol_.cold_duty_max);
-    stretch.seconds = all.seconds();
-    spent_s_ = before_s + stretch.seconds;
-    stretch.telemetry = device_.telemetry(all.start_ns());
-    if (stretches_.size() == 1) limited_ = at_limit(stretch.telemetry);
-    const double least_s = until_enough ? rule_.least_s(limited_) - spent_s_ : seconds - stretch.seconds;
+    const double spent_s = all.seconds();
+    telemetry_ = device_.telemetry(all.start_ns());
+    limited_ = at_limit(telemetry_);
+    const double least_s = rule_.least_s(limited_) - spent_s;
     left_us = least_s > 0 ? least_s * 1e6 : batch_us;
-    more = until_enough ? !rule_.enough(spent_s_, limited_) : least_s > 0;
+    more = !rule_.enough(spent_s, limited_);
   }
   return {};
 }
 
-// Some kernels have two speeds, each of them steady for seconds: the same product of a vector by a matrix of 235 MB
-// took 55.7 us in most processes and 60.7 in others on an H200, in PyTorch as here. The faster one is given, since any
-// of the stretches may be the slower, and the other one is told.
-void RegimeTimer::keep_fastest_speed() {
-  const bool by_host = std::any_of(samples_.begin(), samples_.end(),
-                                   [](const device::Sample& sample) { return std::isnan(sample.clock_mhz); });
-  if (stretches_.size() < 2 || by_host) return;
-  const auto end_of = [this](size_t i) {
-    return i + 1 < stretches_.size() ? stretches_[i + 1].first : samples_.size();
-  };
-  std::vector<SampleSummary> speeds;
-  for (size_t i = 0; i < stretches_.size(); ++i) speeds.push_back(summary_of(samples_, stretches_[i].first, end_of(i)));
-  const SampleSummary fastest =
-      *std::min_element(speeds.begin(), speeds.end(), [](const auto& a, const auto& b) { return a.median < b.median; });
-  const double other = cold() ? kOtherSpeedCold : kOtherSpeed;
-  const auto slower = [&](const SampleSummary& speed) {
-    return speed.n >= static_cast<int64_t>(kSpeedSamplesMin) && speed.median > (1 + other) * fastest.median &&
-           speed.q1 > fastest.q3;
-  };
-  std::vector<device::Sample> kept, left_out;
-  size_t count = 0;
-  for (size_t i = 0; i < speeds.size(); ++i) {
-    count += slower(speeds[i]);
-    std::vector<device::Sample>& to = slower(speeds[i]) ? left_out : kept;
-    to.insert(to.end(), samples_.begin() + static_cast<std::ptrdiff_t>(stretches_[i].first),
-              samples_.begin() + static_cast<std::ptrdiff_t>(end_of(i)));
-  }
-  if (count == 0 || kept.size() < static_cast<size_t>(protocol_.samples_min)) return;
-  timing_.note = fmt::format("{}: two speeds, {:.4g} us in {} of {} stretches left out", regime_name(timing_.regime),
-                             summary_of(left_out, 0, left_out.size()).median, count, speeds.size());
-  samples_ = std::move(kept);
-}
-
 Timing RegimeTimer::finish() {
   timing_.drifting = !rule_.converged();
-  if (!cold() && limited_ && !rule_.quiet()) {
-    keep_good_samples(samples_, protocol_.samples_min, false, timing_);
-    spread_over_turns(samples_, protocol_.samples_min, timing_);
-  } else {
-    keep_fastest_speed();
-    keep_good_samples(samples_, protocol_.samples_min, cold(), timing_);
-  }
-  const Stretch& longest = *std::max_element(stretches_.begin(), stretches_.end(),
-                                             [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
-  describe(longest.telemetry, samples_, timing_);
+  const bool swings = !cold() && limited_ && !rule_.quiet();
+  keep_good_samples(samples_, protocol_.samples_min, cold(), timing_);
+  if (swings) spread_over_turns(samples_, protocol_.samples_min, timing_);
+  describe(telemetry_, samples_, timing_);
   return timing_;
 }
 

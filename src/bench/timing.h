@@ -12,6 +12,9 @@ struct Work {
   std::function<Status(int set)> enqueue;
   int sets = 1;
   double us = 0;  // of one execution, roughly: sizes batches and graphs
+
+  // The same, beginning with another set: requests of few executions visit all of them in turn.
+  Work from(size_t set) const;
 };
 
 // Seconds of a device's clock since it was made.
@@ -26,8 +29,9 @@ class Stopwatch {
   int64_t start_ns_;
 };
 
-// The clock was not what it would have been, for one reason, in more than such a share of the readings.
-bool held_down(const device::Telemetry& telemetry, double more_than_frac = 0);
+// The clock was not what it would have been, for one reason, in some of the readings or in most of them.
+bool held_down(const device::Telemetry& telemetry);
+bool mostly_held_down(const device::Telemetry& telemetry);
 
 // Executions in one cold sample: several where one is too short to be timed by itself.
 int cold_launches(const Work& work);
@@ -44,24 +48,13 @@ class RegimeTimer {
  public:
   RegimeTimer(device::Device& device, Work work, Regime regime, const Protocol& protocol,
               const std::atomic<bool>& stop);
-  // Until the samples of all stretches are enough.
-  Status take_enough();
-  // For so long, and one batch at least.
-  Status take_for(double seconds);
-  // The device was at a limit of power or temperature in the first stretch.
-  bool limited() const { return limited_; }
-  // Once there is a stretch; not after `stop`.
+  // Until there are samples enough.
+  Status take();
+  // Once they are taken; not after `stop`.
   Timing finish();
 
  private:
-  struct Stretch {
-    size_t first;  // sample
-    double seconds;
-    device::Telemetry telemetry;
-  };
   bool cold() const { return timing_.regime == Regime::kCold; }
-  Status take(double seconds, bool until_enough);
-  void keep_fastest_speed();
 
   device::Device& device_;
   Work work_;
@@ -70,8 +63,7 @@ class RegimeTimer {
   StopRule rule_;
   Timing timing_;
   std::vector<device::Sample> samples_;
-  std::vector<Stretch> stretches_;
-  double spent_s_ = 0, sample_us_ = 0;
+  device::Telemetry telemetry_;
   bool limited_ = false;
 };
 

@@ -207,7 +207,7 @@ TEST_F(BenchProtocol, TheFastestUnderThePowerLimitIsTimed) {
   device_.readings = [&] {
     warm = true;
     device::Telemetry telemetry;
-    telemetry.throttle_fracs = {{"power cap", 0.5}};
+    telemetry.throttle_fracs = {{"power cap", 0.6}};
     return telemetry;
   };
   device_.script = [&](const std::string& backend, bool, int64_t) {
@@ -221,16 +221,22 @@ TEST_F(BenchProtocol, TheFastestUnderThePowerLimitIsTimed) {
   ASSERT_EQ(loop.compared.size(), 2U);
   EXPECT_EQ(loop.compared[0].first, "cool");
   EXPECT_NEAR(loop.compared[1].second, 120, 1e-9);
-  // Without a limit the choice stands.
-  warm = false;
-  device_.readings = [] { return device::Telemetry{}; };
-  EXPECT_EQ(run().backend, "hot");
+  // Without a limit, or where it is reached now and then, the choice stands.
+  for (const double frac : {0.0, 0.4}) {
+    device_.readings = [frac] {
+      device::Telemetry telemetry;
+      telemetry.throttle_fracs = {{"power cap", frac}};
+      return telemetry;
+    };
+    warm = false;
+    EXPECT_EQ(run().backend, "hot") << frac;
+  }
 }
 
-// In a mixture all finalists have the same clock, and "hungry", which needs more power, looks best; alone, once the
-// control has answered, it pays for that. "second" is behind after a look, "first" after a turn, "even" is tied with
-// the winner.
-TEST_F(BenchProtocol, EachFinalistHasATurnOfItsOwnUnderALimit) {
+// In a mixture all candidates have the same clock, and "hungry", which needs more power, looks best; alone, once the
+// control has answered, it pays for that. "frugal" was not even among the finalists. "second" is behind after a look,
+// "first" and "even" after a turn.
+TEST_F(BenchProtocol, EachThatIsNearHasATurnOfItsOwnUnderALimit) {
   protocol_.cold = protocol_.sustained = false;
   g_op.ways = {{"first"}, {"hungry"}, {"frugal"}, {"even"}, {"second"}, {"hopeless"}};
   bool warm = false;
@@ -251,7 +257,7 @@ TEST_F(BenchProtocol, EachFinalistHasATurnOfItsOwnUnderALimit) {
     alone[backend] += answered;
     const std::map<std::string, std::pair<double, double>> us = {// mixed, alone
                                                                  {"first", {102, 102.5}}, {"hungry", {98, 104}},
-                                                                 {"frugal", {101, 101}},  {"even", {101, 101.4}},
+                                                                 {"frugal", {103, 101}},  {"even", {101, 101.4}},
                                                                  {"second", {100, 105}},  {"hopeless", {130, 130}}};
     const double swing = !warm ? 1 : i % 2 == 0 ? 1.02 : 0.98;
     return Sample{(answered ? us.at(backend).second : us.at(backend).first) * swing, 1500, 0};
@@ -259,14 +265,18 @@ TEST_F(BenchProtocol, EachFinalistHasATurnOfItsOwnUnderALimit) {
   const CaseResult result = run();
   EXPECT_EQ(result.backend, "frugal");
   EXPECT_NEAR(result.gap_to_first_frac, 0.015, 0.001) << "without the first samples, which have another's clock";
-  EXPECT_NEAR(longest["frugal"], 110, 6) << "a second of samples of 10 ms, and a tenth to answer";
-  EXPECT_NEAR(alone["frugal"], 25 + 100 + 100, 12) << "a look, a turn, and one more for the tie";
-  EXPECT_NEAR(alone["even"], 25 + 100 + 100, 12);
-  EXPECT_NEAR(alone["first"], 25 + 100, 12);
-  EXPECT_NEAR(alone["second"], 25, 6);
+  EXPECT_NEAR(longest["even"], 110, 6) << "a second of samples of 10 ms, and a tenth to answer";
+  EXPECT_NEAR(alone["frugal"], 15 + 100 + 15, 12) << "a look, a turn, and once more before it is timed";
+  EXPECT_NEAR(alone["even"], 15 + 100, 12);
+  EXPECT_NEAR(alone["first"], 15 + 100, 12);
+  EXPECT_NEAR(alone["second"], 15, 6);
   EXPECT_EQ(alone["hopeless"], 0);
-  protocol_.held_down_s = 0.5;  // a quick look has no time for turns
-  EXPECT_EQ(run().backend, "hungry");
+  // A quick look has no time for turns, nor for more than the finalists.
+  protocol_.held_down_s = 0.5;
+  warm = false;
+  longest.clear();
+  EXPECT_NE(run().backend, "frugal");
+  EXPECT_LT(longest["even"], 30);
 }
 
 // The clock is high for one half of each turn and low for the other: the median of single stretches would be that of
@@ -299,85 +309,6 @@ TEST_F(BenchProtocol, WhereTheClockSwingsASampleHasSeenWholeTurns) {
   EXPECT_NEAR(std::fabs(free.summary.median - 100), 10, 1e-6);
 }
 
-// The loop is taken up again between isolated trials; a kernel may come back at another speed. Which of the two it has
-// at first is chance, so the faster one is given and the other one told.
-TEST_F(BenchProtocol, OfTwoSpeedsTheFasterIsGivenAndTheOtherTold) {
-  for (const int slow_stretch : {0, 1, 2, -1}) {
-    int stretch = 0;
-    bool in_cold = false, choosing = true;
-    device_.readings = [&] {
-      choosing = false;
-      return device::Telemetry{};
-    };
-    device_.script = [&](const std::string&, bool cold, int64_t i) {
-      if (choosing) return Sample{100, 1500, 0};
-      if (in_cold && !cold) ++stretch;
-      in_cold = cold;
-      const double noise = 0.1 * static_cast<double>(i % 3 - 1);
-      return Sample{(cold ? 120 : stretch == slow_stretch ? 109 : 100) + noise, 1500, 0};
-    };
-    const CaseResult result = run();
-    const Timing& timing = of(result, Regime::kSustained);
-    EXPECT_NEAR(timing.summary.median, 100, 0.2) << slow_stretch;
-    EXPECT_LT(timing.summary.max, 101);
-    EXPECT_EQ(stretch, 2);
-    EXPECT_EQ(timing.note, slow_stretch < 0 ? "" : "sustained: two speeds, 109 us in 1 of 3 stretches left out");
-    EXPECT_EQ(of(result, Regime::kCold).note, "");
-    const std::vector<CaseRecord> records = records_of(result, {});
-    EXPECT_EQ(records[1].row.note, timing.note);
-    EXPECT_EQ(cases_text(records, false).find("two speeds") != std::string::npos, slow_stretch >= 0);
-    EXPECT_EQ(records[0].row.note, "");
-  }
-}
-
-TEST_F(BenchProtocol, TheLoopAloneIsTakenUpAgainToo) {
-  protocol_.cold = false;
-  int64_t last_ns = device_.now_ns();
-  int stretch = 0;
-  device_.script = [&](const std::string&, bool, int64_t i) {
-    if (device_.now_ns() - last_ns > 90'000'000) ++stretch;  // a rest
-    last_ns = device_.now_ns();
-    return Sample{(stretch == 0 ? 109 : 100) + 0.1 * static_cast<double>(i % 3 - 1), 1500, 0};
-  };
-  const Timing timing = of(run(), Regime::kSustained);
-  EXPECT_NEAR(timing.summary.median, 100, 0.2);
-  EXPECT_EQ(timing.note, "sustained: two speeds, 109 us in 1 of 3 stretches left out");
-}
-
-// Noise is no second speed, nor is anything that the host's clock took.
-TEST_F(BenchProtocol, NoiseIsNoSecondSpeed) {
-  int stretch = 0;
-  bool in_cold = false, host = false;
-  device_.script = [&](const std::string&, bool cold, int64_t i) {
-    if (in_cold && !cold) ++stretch;
-    in_cold = cold;
-    if (host) return Sample{stretch == 1 ? 150.0 : 100.0, std::nanf(""), 0};
-    return Sample{(stretch == 1 ? 104 : 100) + 8.0 * static_cast<double>(i % 3), 1500, 0};
-  };
-  EXPECT_EQ(of(run(), Regime::kSustained).note, "");
-  EXPECT_EQ(stretch, 2);
-  stretch = 0;
-  host = true;
-  EXPECT_EQ(of(run(), Regime::kSustained).note, "");
-}
-
-// Whole turns are not joined by parts of others; a CPU's times are taken in one go.
-TEST_F(BenchProtocol, AtALimitTheLoopIsNotTakenUpAgain) {
-  for (const bool limited : {false, true}) {
-    device_.requests.clear();
-    device_.readings = [&] {
-      device::Telemetry telemetry;
-      if (limited) telemetry.throttle_fracs = {{"power cap", 1}};
-      return telemetry;
-    };
-    run();
-    int changes = 0;
-    for (size_t i = 1; i < device_.requests.size(); ++i)
-      changes += device_.requests[i].cold != device_.requests[i - 1].cold;
-    EXPECT_EQ(changes, limited ? 1 : 5);
-  }
-}
-
 // Trials that follow each other without a pause are not isolated: the power limit is reached.
 TEST_F(BenchProtocol, AGpuRestsBetweenIsolatedTrials) {
   protocol_.sustained = false;
@@ -385,6 +316,18 @@ TEST_F(BenchProtocol, AGpuRestsBetweenIsolatedTrials) {
   EXPECT_GT(device_.busy_cold_s, 0);
   EXPECT_NEAR(result.phases.timing_s, 3 * device_.busy_cold_s + protocol_.cold_min_s / 2, 1e-6)
       << "a third of the time, after a rest from what ran before";
+}
+
+// Requests are of a few trials each; all of them together have visited every set as often.
+TEST_F(BenchProtocol, IsolatedTrialsVisitAllSets) {
+  protocol_.sustained = false;
+  g_op.set_bytes = size_t{100} << 20;
+  const CaseResult result = run();
+  ASSERT_EQ(of(result, Regime::kCold).sets, 41);
+  EXPECT_EQ(device_.isolated.size(), 41U);
+  const auto [least, most] = std::minmax_element(device_.isolated.begin(), device_.isolated.end(),
+                                                 [](const auto& a, const auto& b) { return a.second < b.second; });
+  EXPECT_LE(most->second - least->second, 1);
 }
 
 // Each regime has its own fastest, and its rows say which.

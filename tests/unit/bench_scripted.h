@@ -27,7 +27,9 @@ class ScriptedDevice : public device::Device {
   std::vector<Request> requests;
   double busy_cold_s = 0;                // of isolated trials
   std::map<std::string, int64_t> timed;  // samples by backend
+  std::map<int, int64_t> isolated;       // samples by set, of isolated trials
   std::string running;                   // set by the candidate's enqueue
+  int running_set = 0;                   // as well
   bool broken = false;                   // timing and synchronising fail
 
   ScriptedDevice() {
@@ -66,7 +68,9 @@ class ScriptedDevice : public device::Device {
     LLMPROF_CHECK(request.enqueue(0));
     const int64_t begin_ns = now_ns_;
     for (int i = 0; i < request.samples; ++i) {
+      if (cold) LLMPROF_CHECK(request.enqueue(i % request.sets));
       out.push_back(script(running, cold, count_++));
+      if (cold) ++isolated[running_set];
       now_ns_ += static_cast<int64_t>(out.back().us * 1e3 * request.launches);
     }
     if (cold) busy_cold_s += static_cast<double>(now_ns_ - begin_ns) * 1e-9;
@@ -98,8 +102,9 @@ class ScriptedPrepared : public device::PreparedOp {
  public:
   explicit ScriptedPrepared(ScriptedDevice& device) {
     for (const ScriptedOp::Way& way : g_op.ways)
-      candidates_.push_back({way.backend, [&device, way](int) -> Status {
+      candidates_.push_back({way.backend, [&device, way](int set) -> Status {
                                device.running = way.backend;
+                               device.running_set = set;
                                return {};
                              }});
   }
