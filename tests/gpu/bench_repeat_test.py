@@ -10,8 +10,9 @@ Rows whose time is the host's (launches, synchronisation, copies between host an
 moved is printed, and nothing is asked of them.
 
 With --kernel one case is measured in many processes instead: the largest and the smallest median of each regime must be
-within the same limits. That shows kernels that have two speeds, which two runs may miss.
+within the same limits. That shows what differs between processes, which two runs may miss.
 """
+import contextlib
 import json
 import pathlib
 import shlex
@@ -34,6 +35,14 @@ def tolerance(us):
 
 def key_of(row):
     return " ".join(str(row[field]) for field in ("name", "variant", "shape", "dtype", "regime")).replace("  ", " ")
+
+
+def folder_for(args):
+    """Where the results of `llmprof bench` lie meanwhile: what a run that was cut off had is left with --keep."""
+    if not args.keep:
+        return tempfile.TemporaryDirectory(prefix="llmprof-gpu-test-")
+    pathlib.Path(args.keep).mkdir(parents=True, exist_ok=True)
+    return contextlib.nullcontext(args.keep)
 
 
 def bench(args, path, what=()):
@@ -95,7 +104,7 @@ def verdicts(args, folder):
 def many_processes(args, budget, state):
     """One case again and again: the medians of each regime, and what the rows say of other speeds."""
     problems, medians, notes = [], {}, {}
-    with tempfile.TemporaryDirectory(prefix="llmprof-gpu-test-") as folder:
+    with folder_for(args) as folder:
         for i in range(args.times):
             name = f"{args.kernel} {i}"
             if name not in state and not budget.spent(10):
@@ -140,7 +149,7 @@ def main():
     if args.kernel:
         return many_processes(args, budget, state)
     problems = []
-    with tempfile.TemporaryDirectory(prefix="llmprof-gpu-test-") as folder:
+    with folder_for(args) as folder:
         for name in ("first", "second"):
             if name not in state and not budget.spent(60):
                 result, error = bench(args, pathlib.Path(folder) / f"{name}.json")
