@@ -34,8 +34,7 @@ constexpr int kAgainSamples = 12, kAgainSamplesSkipped = 2;
 // Of the finalists in isolation: batches in turn, as large and as many as there is time for.
 constexpr int kColdRounds = 8, kColdTrialsMax = 8;
 constexpr double kColdChooseS = 0.25;
-constexpr double kColdTie = 0.02;  // as near as this: as much again
-constexpr int64_t kLookBackNs = 300'000'000;
+constexpr double kColdTie = 0.02;   // as near as this: as much again
 constexpr double kRunsPerTime = 3;  // of a timing: warm-up, the repetition that is not timed, and the one that is
 
 struct Entry {

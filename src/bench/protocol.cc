@@ -77,7 +77,9 @@ Result<bool> settle_choice(Device& device, PreparedOp& op, const RightCandidates
   const int64_t start_ns = device.now_ns();
   const Work work{op.candidates()[right.index[choice.position]].enqueue, sets, choice.us};
   LLMPROF_ASSIGN(const bool settled, settle(device, work, protocol, stop));
-  if (!stop && mostly_held_down(device.telemetry(start_ns))) {
+  // As it is in the end: the first second may have passed before the control acted.
+  const int64_t since_ns = std::max(start_ns, device.now_ns() - kLookBackNs);
+  if (!stop && mostly_held_down(device.telemetry(since_ns))) {
     LLMPROF_ASSIGN(choice, choose_again(device, op, right.index, sets, choice, protocol, stop));
   }
   return settled;

@@ -21,6 +21,7 @@ constexpr double kRestMaxS = 0.25;
 constexpr double kHeldDownFrac = 0.5;  // of the readings: the limit is reached now and then by isolated trials, too
 // Of the power limit: the control looks at about a second, and what draws so much will be held down before long.
 constexpr double kNearLimitFrac = 0.93;
+constexpr double kControlS = 1;                // so that is no standstill before
 constexpr size_t kSpread = 8, kSpreadMin = 4;  // of one sample where the clock swings
 constexpr double kReplayUs = 5'000;            // one sustained sample
 constexpr double kRotationUsMax = 20'000;      // longer ones need not visit every set in every sample
@@ -180,7 +181,8 @@ Result<bool> settle(device::Device& device, const Work& work, const Protocol& pr
     std::vector<double> us;
     for (const device::Sample& sample : samples) us.push_back(sample.us);
     now.us = median_of(std::move(us));
-    if (last && now.same_as(*last)) return true;
+    const bool about_to_fall = at_limit(telemetry) && !mostly_held_down(telemetry) && all.seconds() < kControlS;
+    if (last && now.same_as(*last) && !about_to_fall) return true;
     if (last && all.seconds() >= protocol.settle_max_s) return false;
     last = now;
   }

@@ -29,6 +29,9 @@ class Stopwatch {
   int64_t start_ns_;
 };
 
+constexpr int64_t kLookBackNs =
+    300'000'000;  // for how the device is now: several readings, less than a turn of its control
+
 // The clock was not what it would have been, for one reason, in some of the readings or in most of them.
 bool held_down(const device::Telemetry& telemetry);
 bool mostly_held_down(const device::Telemetry& telemetry);
@@ -40,7 +43,7 @@ int cold_launches(const Work& work);
 void rest(const device::Device& device, double busy_s, double duty_max);
 
 // Runs the work until clock and power hold still (the times themselves where the device tells neither), at most
-// `settle_max_s`. False: they did not.
+// `settle_max_s`. False: they did not. Near the power limit the control has had its second to act.
 Result<bool> settle(device::Device& device, const Work& work, const Protocol& protocol, const std::atomic<bool>& stop);
 
 // The samples of one regime, taken in one stretch or in several with other things between them.

@@ -70,10 +70,10 @@ inline Words load_stream(const void* at) {
   std::memcpy(&v, at, 16);
   return v;
 }
+inline Words load_past_l1(const void* at) { return load_stream(at); }
 inline Words load_words(const void* at) { return load_stream(at); }
 inline Words load_gain(const void* at) { return load_stream(at); }
 inline void store_words(void* at, Words v) { std::memcpy(at, &v, 16); }
-inline void store_stream(void* at, Words v) { std::memcpy(at, &v, 16); }
 
 inline u32 bits_of(float v) {
   u32 r;

@@ -249,7 +249,8 @@ def compare(args, torch, options, case):
     return {**result, "us": row["median_us"], "torch_us": torch_us, "torch_way": best, "torch_ways": first,
             "of_torch": torch_us / row["median_us"], "backend": row["backend"],
             "tflops": row["tflops"], "gbs": row["gbs"], "status": row["status"], "check": row["check_status"],
-            "sm_clock_mhz": row["sm_clock_mhz"], "power_w": row["power_w"], "settled": row["settled"]}
+            "sm_clock_mhz": row["sm_clock_mhz"], "power_w": row["power_w"], "throttle": row["throttle"],
+            "settled": row["settled"], "settle_s": row["settle_s"], "compared": row["compared"]}
 
 
 def against_ceiling(args, options):

@@ -233,6 +233,26 @@ TEST_F(BenchProtocol, TheFastestUnderThePowerLimitIsTimed) {
   }
 }
 
+// The control of power looks at about a second: before it acts, all that it reads holds still.
+TEST_F(BenchProtocol, NearThePowerLimitSettlingWaitsForItsControl) {
+  protocol_.cold = false;
+  g_op.ways = {{"hot"}, {"cool"}};
+  int64_t first_ns = 0;
+  const auto limited = [&] { return first_ns > 0 && device_.now_ns() - first_ns > 800'000'000; };
+  device_.readings = [&] {
+    if (first_ns == 0) first_ns = device_.now_ns();
+    device::Telemetry telemetry;
+    telemetry.power_w = 695;
+    telemetry.power_limit_w = 700;
+    telemetry.throttle_fracs = {{"power cap", limited() ? 1 : 0}};
+    return telemetry;
+  };
+  device_.script = [&](const std::string& backend, bool, int64_t) {
+    return Sample{backend == "cool" ? 105.0 : limited() ? 120.0 : 100.0, 1500, 0};
+  };
+  EXPECT_EQ(run().backend, "cool");
+}
+
 // In a mixture all candidates have the same clock, and "hungry", which needs more power, looks best; alone, once the
 // control has answered, it pays for that. "frugal" was not even among the finalists. "second" is behind after a look,
 // "first" and "even" after a turn.

@@ -56,10 +56,10 @@ TEST_F(DeviceCudaOps, StreamsOverMemory) {
   open();
   // Not a multiple of any tile; one smaller than a tile.
   for (const int64_t bytes : {int64_t{200 * 1024 + 48}, int64_t{4096}, int64_t{16}}) {
-    EXPECT_EQ(all_pass(prepare_memory, params_of({{"bytes", bytes}}, DType::kFp32, "read")), 6U) << bytes;
-    EXPECT_EQ(all_pass(prepare_memory, params_of({{"bytes", bytes}}, DType::kFp32, "write")), 7U) << bytes;
-    EXPECT_EQ(all_pass(prepare_memory, params_of({{"bytes", bytes}}, DType::kFp32, "copy")), 7U) << bytes;
-    EXPECT_EQ(all_pass(prepare_memory, params_of({{"bytes", bytes}}, DType::kFp32, "triad")), 6U) << bytes;
+    EXPECT_EQ(all_pass(prepare_memory, params_of({{"bytes", bytes}}, DType::kFp32, "read")), 7U) << bytes;
+    EXPECT_EQ(all_pass(prepare_memory, params_of({{"bytes", bytes}}, DType::kFp32, "write")), 8U) << bytes;
+    EXPECT_EQ(all_pass(prepare_memory, params_of({{"bytes", bytes}}, DType::kFp32, "copy")), 8U) << bytes;
+    EXPECT_EQ(all_pass(prepare_memory, params_of({{"bytes", bytes}}, DType::kFp32, "triad")), 7U) << bytes;
   }
   EXPECT_TRUE(holds(refused(prepare_memory, params_of({{"bytes", 1000}}, DType::kFp32, "copy")), "multiple of 16"));
 }

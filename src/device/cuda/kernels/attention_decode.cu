@@ -296,10 +296,10 @@ __device__ __forceinline__ void attention_decode_as(const u16* q, const u16* k, 
   constexpr bool kDirect = kStages == 1;
   Words keys[kDirect ? Tiles::kWords : 1], values[kDirect ? Tiles::kWords : 1];
   const auto load_keys = [&](u32 first) {
-    tiles.each_key_piece(first, [&](int i, const u16* at) { keys[kDirect ? i : 0] = load_stream(at); });
+    tiles.each_key_piece(first, [&](int i, const u16* at) { keys[kDirect ? i : 0] = load_past_l1(at); });
   };
   const auto load_values = [&](u32 first) {
-    tiles.each_value_piece(first, [&](int i, const u16* at) { values[kDirect ? i : 0] = load_stream(at); });
+    tiles.each_value_piece(first, [&](int i, const u16* at) { values[kDirect ? i : 0] = load_past_l1(at); });
   };
   tiles.look_up(begin);
   if (kDirect && begin < end) {
@@ -325,7 +325,7 @@ __device__ __forceinline__ void attention_decode_as(const u16* q, const u16* k, 
     for (int half = 0; half < 2; ++half) {
       const u32 row = lane / 4 + 8u * (u32)half;
       const bool there = row < used && (kHigh || half == 0);
-      const Words words = there ? load_stream(q + (row_at + row) * kHead + (u32)c * 32 + lane % 4 * 8) : none;
+      const Words words = there ? load_past_l1(q + (row_at + row) * kHead + (u32)c * 32 + lane % 4 * 8) : none;
       if (kHeld)
         held[c][half] = words;
       else if (warp == 0)

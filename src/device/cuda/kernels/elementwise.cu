@@ -18,7 +18,7 @@ KERNEL void swiglu(const Words* in, Words* out, u64 count, u32 packs) {
 #pragma unroll
     for (int e = 0; e < Pack<T>::kCount; ++e)
       gate.v[e] *= up.v[e] * reciprocal_fast(1.0f + exp2_fast(-1.4426950408889634f * gate.v[e]));
-    store_stream(out + p, gate.packed());
+    store_words(out + p, gate.packed());
   }
 }
 
@@ -41,7 +41,7 @@ KERNEL void rope(Words* q, Words* k, const float* table, u64 count, u32 heads, u
 KERNEL void gather(const Words* table, const int* index, Words* out, u64 count, u32 packs) {
   EACH_PACK {
     const u64 row = p / packs, column = p % packs;
-    store_stream(out + p, load_stream(table + (u64)index[row] * packs + column));
+    store_words(out + p, load_stream(table + (u64)index[row] * packs + column));
   }
 }
 
@@ -54,7 +54,7 @@ KERNEL void dequantise(const u8* in, const float* scales, Words* out, u64 count,
     Pack<T> a;
 #pragma unroll
     for (int e = 0; e < kCount; ++e) a.v[e] = of_fp8((u8)(codes >> 8 * e)) * scale;
-    store_stream(out + p, a.packed());
+    store_words(out + p, a.packed());
   }
 }
 
@@ -64,7 +64,7 @@ KERNEL void scatter_two(const Words* k, const Words* v, const int* slot, Words* 
   EACH_PACK {
     const u64 row = p / packs, column = p % packs, to = (u64)slot[row] * packs + column;
     const Words key = load_stream(k + p), value = load_stream(v + p);
-    store_stream(keys + to, key);
-    store_stream(values + to, value);
+    store_words(keys + to, key);
+    store_words(values + to, value);
   }
 }

@@ -17,7 +17,7 @@ KERNEL void memory_read(const Words* from, u64 count, u32* partial) {
     Words v[UNROLL];
     EACH_WORD {
       v[k].w[0] = v[k].w[1] = v[k].w[2] = v[k].w[3] = 0;
-      if (WORD_INDEX < count) v[k] = load_stream(from + WORD_INDEX);
+      if (WORD_INDEX < count) v[k] = load_past_l1(from + WORD_INDEX);
     }
     EACH_WORD sum += v[k].w[0] + v[k].w[1] + v[k].w[2] + v[k].w[3];
   }
@@ -37,14 +37,14 @@ KERNEL void memory_read(const Words* from, u64 count, u32* partial) {
 KERNEL void memory_write(Words* to, u64 count, u32 bits) {
   Words v;
   v.w[0] = v.w[1] = v.w[2] = v.w[3] = bits;
-  EACH_TILE { EACH_WORD if (WORD_INDEX < count) store_stream(to + WORD_INDEX, v); }
+  EACH_TILE { EACH_WORD if (WORD_INDEX < count) store_words(to + WORD_INDEX, v); }
 }
 
 KERNEL void memory_copy(Words* to, const Words* from, u64 count) {
   EACH_TILE {
     Words v[UNROLL];
     EACH_WORD if (WORD_INDEX < count) v[k] = load_stream(from + WORD_INDEX);
-    EACH_WORD if (WORD_INDEX < count) store_stream(to + WORD_INDEX, v[k]);
+    EACH_WORD if (WORD_INDEX < count) store_words(to + WORD_INDEX, v[k]);
   }
 }
 
@@ -59,7 +59,7 @@ KERNEL void memory_triad(Words* a, const Words* b, const Words* c, u64 count, fl
     EACH_WORD if (WORD_INDEX < count) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) x[k].w[i] = bits_of(fmaf(scale, float_of(y[k].w[i]), float_of(x[k].w[i])));
-      store_stream(a + WORD_INDEX, x[k]);
+      store_words(a + WORD_INDEX, x[k]);
     }
   }
 }

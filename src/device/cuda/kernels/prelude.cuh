@@ -15,8 +15,19 @@ struct alignas(16) Words {
   u32 w[4];
 };
 
-// ---- memory: 16 bytes at a time, kept out of L1, which few kernels here read twice from ----------------------------
+// ---- memory: 16 bytes at a time -------------------------------------------------------------------------------------
+// Read only, and by this thread alone. Plain on purpose in whatever also writes a stream: past L1 (no_allocate), with
+// plain stores, a sum of two arrays took 797 us on an H200 instead of 734, and with stores of .cs one or the other, by
+// whether another GPU of the machine was starting (docs/adr/0011-measuring-kernels.md).
 __device__ __forceinline__ Words load_stream(const void* at) {
+  Words v;
+  asm volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
+               : "l"(at));
+  return v;
+}
+// The same, kept out of L1: for kernels that write next to nothing.
+__device__ __forceinline__ Words load_past_l1(const void* at) {
   Words v;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
                : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
@@ -42,10 +53,6 @@ __device__ __forceinline__ Words load_words(const void* at) {
 }
 __device__ __forceinline__ void store_words(void* at, Words v) {
   asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(at), "r"(v.w[0]), "r"(v.w[1]), "r"(v.w[2]), "r"(v.w[3])
-               : "memory");
-}
-__device__ __forceinline__ void store_stream(void* at, Words v) {
-  asm volatile("st.global.cs.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(at), "r"(v.w[0]), "r"(v.w[1]), "r"(v.w[2]), "r"(v.w[3])
                : "memory");
 }
 

@@ -33,7 +33,7 @@ __device__ __forceinline__ void write_rmsnorm(const RowOfPacks& in, const Words*
     g.unpack(load_words(gain + ITEM_INDEX));
 #pragma unroll
     for (int e = 0; e < Pack<T>::kCount; ++e) x.v[e] *= scale * g.v[e];
-    store_stream(out + ITEM_INDEX, x.packed());
+    store_words(out + ITEM_INDEX, x.packed());
   }
 }
 
@@ -61,7 +61,7 @@ KERNEL void rmsnorm_residual(const Words* x, Words* residual, const Words* gain,
 #pragma unroll
       for (int e = 0; e < Pack<T>::kCount; ++e) a.v[e] += b.v[e];
       in.words[i] = a.packed();
-      store_stream(residual + row * packs + ITEM_INDEX, in.words[i]);
+      store_words(residual + row * packs + ITEM_INDEX, in.words[i]);
     }
     write_rmsnorm(in, gain, out + row * packs, packs, epsilon, scratch);
   }
@@ -180,7 +180,7 @@ __device__ __forceinline__ void layernorm_gelu_as(const Words* x, const Words* g
         const float normal = Pack<T>::kCount == 8 ? a.v[e] * scale + offset : (a.v[e] - moments.mean) * scale;
         a.v[e] = gelu_of(normal * g.v[e] + b.v[e]);
       }
-      store_stream(row_out + ITEM_INDEX, a.packed());
+      store_words(row_out + ITEM_INDEX, a.packed());
     }
     turn ^= 1;
   }
@@ -227,7 +227,7 @@ KERNEL void softmax(const Words* x, Words* out, u64 rows, u32 packs) {
       a.unpack(in.words[i]);
 #pragma unroll
       for (int e = 0; e < Pack<T>::kCount; ++e) a.v[e] = exp2_fast((a.v[e] - most) * 1.4426950408889634f) * scale;
-      store_stream(out + row * packs + ITEM_INDEX, a.packed());
+      store_words(out + row * packs + ITEM_INDEX, a.packed());
     }
   }
 }
@@ -265,7 +265,7 @@ KERNEL void softmax_long(const Words* x, Words* out, u64 rows, u32 packs) {
         a.unpack(words[i]);
 #pragma unroll
         for (int e = 0; e < Pack<T>::kCount; ++e) a.v[e] = exp2_fast((a.v[e] - all) * 1.4426950408889634f) * scale;
-        store_stream(out + row * packs + base + ITEM_INDEX, a.packed());
+        store_words(out + row * packs + base + ITEM_INDEX, a.packed());
       }
     }
   }

@@ -170,7 +170,7 @@ struct ExactRows {
         a.unpack(words[r][i]);
         float z[8];
         EACH_ELEMENT z[e] = (a.v[e] * scale[r] + offset[r]) * g.v[e] + b.v[e];
-        store_stream(to + r * next + i * kThreads, gelu_of(z));
+        store_words(to + r * next + i * kThreads, gelu_of(z));
       }
     }
   }

@@ -21,7 +21,7 @@ KERNEL void flush_read(const Words* from, u64 count, u32 never, u32* out) {
   u32 sum = 0;
   const u64 step = (u64)gridDim.x * blockDim.x;
   for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
-    const Words v = load_stream(from + i);
+    const Words v = load_past_l1(from + i);
     sum |= v.w[0] | v.w[1] | v.w[2] | v.w[3];
   }
   if (sum == never) *out = sum;

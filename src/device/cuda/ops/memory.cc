@@ -19,8 +19,9 @@ struct Walk {
   unsigned threads;
   bool persistent;
 };
-constexpr Walk kWalks[] = {{4, 256, false},  {8, 256, false}, {4, 512, false},
+constexpr Walk kWalks[] = {{4, 256, false},  {8, 256, false}, {4, 512, false}, {2, 128, false},
                            {2, 1024, false}, {4, 512, true},  {8, 256, true}};
+constexpr uint64_t kTileMin = 2 * 128;  // words of a block's step, the least of kWalks
 constexpr uint64_t kGridMax = 0x7fffffff;
 constexpr float kScale = 0.4F;  // of the triad
 constexpr float kWritten = 0.75F;
@@ -36,7 +37,7 @@ class MemoryOp : public CudaOp {
                   ExitCode::kUsage);
     variant_ = params_.variant.empty() ? "copy" : params_.variant;
     const uint64_t words = bytes_ / 16;
-    const uint64_t partials = (words + 2 * 256 - 1) / (2 * 256);
+    const uint64_t partials = (words + kTileMin - 1) / kTileMin;
     const Fill numbers{Fill::Kind::kUniform, DType::kFp32, 1, 0};
     const Array a{"a", bytes_, Role::kInput, numbers}, b{"b", bytes_, Role::kInput, numbers},
         out{"out", bytes_, Role::kOutput, {}},
