@@ -155,7 +155,16 @@ void rest(const device::Device& device, double busy_s, double duty_max) {
 bool held_down(const device::Telemetry& telemetry) { return held_down_more_than(telemetry, 0); }
 bool mostly_held_down(const device::Telemetry& telemetry) { return held_down_more_than(telemetry, kHeldDownFrac); }
 
-Result<bool> settle(device::Device& device, const Work& work, const Protocol& protocol, const std::atomic<bool>& stop) {
+Status keep_busy(device::Device& device, const Work& work, int64_t until_ns, const std::atomic<bool>& stop) {
+  const int launches = sustained_launches(work);
+  const int count = at_least_one(kBatchUs / 2 / std::max(work.us * launches, 0.01), kReplayLaunchesMax);
+  while (!stop && device.now_ns() < until_ns)
+    LLMPROF_CHECK(device.time_sustained({work.enqueue, work.sets, launches, count, false}));
+  return {};
+}
+
+Result<bool> settle(device::Device& device, const Work& work, const Protocol& protocol, int64_t acted_ns,
+                    const std::atomic<bool>& stop) {
   if (protocol.settle_max_s <= 0) return false;
   const int launches = sustained_launches(work);
   double sample_us = std::max(work.us * launches, 0.01);
@@ -181,7 +190,7 @@ Result<bool> settle(device::Device& device, const Work& work, const Protocol& pr
     std::vector<double> us;
     for (const device::Sample& sample : samples) us.push_back(sample.us);
     now.us = median_of(std::move(us));
-    const bool about_to_fall = at_limit(telemetry) && !mostly_held_down(telemetry) && all.seconds() < kControlS;
+    const bool about_to_fall = at_limit(telemetry) && !mostly_held_down(telemetry) && device.now_ns() < acted_ns;
     if (last && now.same_as(*last) && !about_to_fall) return true;
     if (last && all.seconds() >= protocol.settle_max_s) return false;
     last = now;
@@ -189,13 +198,15 @@ Result<bool> settle(device::Device& device, const Work& work, const Protocol& pr
   return false;
 }
 
-RegimeTimer::RegimeTimer(device::Device& device, Work work, Regime regime, const Protocol& protocol,
+RegimeTimer::RegimeTimer(device::Device& device, Work work, Regime regime, const Protocol& protocol, int64_t acted_ns,
                          const std::atomic<bool>& stop)
     : device_(device),
       work_(std::move(work)),
       protocol_(protocol),
       stop_(stop),
-      rule_(protocol, regime == Regime::kCold ? protocol.cold_min_s : protocol.sustained_min_s) {
+      acted_ns_(acted_ns),
+      min_s_(regime == Regime::kCold ? protocol.cold_min_s : protocol.sustained_min_s) {
+  rule_.emplace(protocol_, min_s_);
   timing_.regime = regime;
   timing_.sets = work_.sets;
   timing_.launches_per_sample = cold() ? cold_launches(work_) : sustained_launches(work_);
@@ -207,7 +218,8 @@ Status RegimeTimer::take() {
   const int batch_max = cold() ? kColdBatchMax : kReplayLaunchesMax;
   // From what ran before: settling and a whole regime.
   if (cold()) rest(device_, protocol_.cold_min_s / 4, protocol_.cold_duty_max);
-  const Stopwatch all(device_);
+  bool acted = cold() || device_.now_ns() >= acted_ns_;
+  Stopwatch all(device_);
   double sample_us = work_.us * timing_.launches_per_sample, left_us = batch_us;
   int count = 0;
   bool more = true;
@@ -224,23 +236,33 @@ Status RegimeTimer::take() {
     const double busy_s = each.seconds();
     // As the wall clock sees it: with what lies between.
     sample_us = std::max(busy_s * 1e6 / static_cast<double>(batch.size()), 0.01);
-    for (const device::Sample& sample : batch) rule_.add(sample.us);
+    for (const device::Sample& sample : batch) rule_->add(sample.us);
     samples_.insert(samples_.end(), batch.begin(), batch.end());
     if (stop_) return {};
     if (cold()) rest(device_, busy_s, protocol_.cold_duty_max);
+    if (!acted && device_.now_ns() >= acted_ns_) {
+      acted = true;
+      if (mostly_held_down(device_.telemetry(device_.now_ns() - kLookBackNs))) {
+        samples_.clear();
+        rule_.emplace(protocol_, min_s_);
+        all = Stopwatch(device_);
+        left_us = batch_us;
+        continue;
+      }
+    }
     const double spent_s = all.seconds();
     telemetry_ = device_.telemetry(all.start_ns());
     limited_ = at_limit(telemetry_);
-    const double least_s = rule_.least_s(limited_) - spent_s;
+    const double least_s = rule_->least_s(limited_) - spent_s;
     left_us = least_s > 0 ? least_s * 1e6 : batch_us;
-    more = !rule_.enough(spent_s, limited_);
+    more = !rule_->enough(spent_s, limited_);
   }
   return {};
 }
 
 Timing RegimeTimer::finish() {
-  timing_.drifting = !rule_.converged();
-  const bool swings = !cold() && limited_ && !rule_.quiet();
+  timing_.drifting = !rule_->converged();
+  const bool swings = !cold() && limited_ && !rule_->quiet();
   keep_good_samples(samples_, protocol_.samples_min, cold(), timing_);
   if (swings) spread_over_turns(samples_, protocol_.samples_min, timing_);
   describe(telemetry_, samples_, timing_);

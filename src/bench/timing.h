@@ -29,8 +29,8 @@ class Stopwatch {
   int64_t start_ns_;
 };
 
-constexpr int64_t kLookBackNs =
-    300'000'000;  // for how the device is now: several readings, less than a turn of its control
+// For how the device is now: several readings, less than a turn of its control.
+constexpr int64_t kLookBackNs = 300'000'000;
 
 // The clock was not what it would have been, for one reason, in some of the readings or in most of them.
 bool held_down(const device::Telemetry& telemetry);
@@ -43,13 +43,17 @@ int cold_launches(const Work& work);
 void rest(const device::Device& device, double busy_s, double duty_max);
 
 // Runs the work until clock and power hold still (the times themselves where the device tells neither), at most
-// `settle_max_s`. False: they did not. Near the power limit the control has had its second to act.
-Result<bool> settle(device::Device& device, const Work& work, const Protocol& protocol, const std::atomic<bool>& stop);
+// `settle_max_s`. False: they did not. Near the power limit nothing holds still before the control acts, at `acted_ns`.
+Result<bool> settle(device::Device& device, const Work& work, const Protocol& protocol, int64_t acted_ns,
+                    const std::atomic<bool>& stop);
+// Runs the work until then.
+Status keep_busy(device::Device& device, const Work& work, int64_t until_ns, const std::atomic<bool>& stop);
 
-// The samples of one regime, taken in one stretch or in several with other things between them.
+// The samples of one regime. The control of power goes too far at first: of a device that is held down, sustained
+// samples from before `acted_ns` do not count.
 class RegimeTimer {
  public:
-  RegimeTimer(device::Device& device, Work work, Regime regime, const Protocol& protocol,
+  RegimeTimer(device::Device& device, Work work, Regime regime, const Protocol& protocol, int64_t acted_ns,
               const std::atomic<bool>& stop);
   // Until there are samples enough.
   Status take();
@@ -63,7 +67,9 @@ class RegimeTimer {
   Work work_;
   const Protocol& protocol_;
   const std::atomic<bool>& stop_;
-  StopRule rule_;
+  int64_t acted_ns_;
+  double min_s_;
+  std::optional<StopRule> rule_;
   Timing timing_;
   std::vector<device::Sample> samples_;
   device::Telemetry telemetry_;

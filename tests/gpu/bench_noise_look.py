@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Sources of noise that the protocol of `llmprof bench` has an answer to (docs/adr/0011-measuring-kernels.md), by
-PyTorch alone. A look, not a verdict: it passes if all were measured.
+PyTorch and CuPy alone. A look, not a verdict: it passes if all were measured.
 
     python3 tests/gpu/bench_noise_look.py [--summary noise.json]
 
@@ -11,9 +11,8 @@ control: products of 8192 x 8192 back to back, of random numbers (A), of ones, w
 numbers with the other layout (C), one after the other: how soon the power's control answers another kernel, and how the
 times move after that. Means of five graphs of six products each, about 50 ms.
 
-placement: a sum and a copy of arrays of 268 MB, in several processes, some of which have taken and given back other memory
-before: arrays one behind the other, and each of them moved by a distance of its own, of 128 KiB or of 2 MiB to some. How far
-sets of arrays differ in one process, and how far the processes do.
+neighbour: a sum of two arrays of 1 GiB in a loop while another GPU of the machine is started and let go again and again (with
+nothing else on it), by three ways to load and store: past L1 and .cs, past L1 and plain, plain and plain. Needs two GPUs.
 """
 import json
 import sys
@@ -84,55 +83,67 @@ for name, seconds in (("A", 3), ("B", 2), ("A", 2.5), ("C", 2.5), ("A", 1.5), ("
 print(json.dumps({"played": played}))
 """
 
-PLACEMENT = r"""
-import json, os, random, sys, time
-os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
-import torch
-torch.set_grad_enabled(False)
-SEED, SETS, ARRAYS, BYTES, ROOM, LAUNCHES = int(sys.argv[1]), 6, 3, 1 << 28, 1 << 26, 4
-luck = random.Random(SEED)
-def take(size): return torch.empty(size, device="cuda", dtype=torch.uint8)
-kept = []
-if SEED:  # holes of many sizes
-    blocks = [take(luck.randrange(1 << 21, 1 << 30)) for _ in range(40)]
-    luck.shuffle(blocks)
-    kept = blocks[:8]
-    del blocks
+NEIGHBOUR = r"""
+import json, os, subprocess, sys, threading, time
+os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+import cupy
+WORDS, UNROLL, THREADS, LAUNCHES = (1 << 30) // 16, 8, 256, 7
+TEXT = r'''
+extern "C" __global__ void sum(uint4* to, const uint4* a, const uint4* b, unsigned long long count) {
+  const unsigned long long base = (unsigned long long)blockIdx.x * blockDim.x * UNROLL + threadIdx.x;
+  uint4 x[UNROLL], y[UNROLL];
+#pragma unroll
+  for (int k = 0; k < UNROLL; ++k) {
+    const uint4 *p = a + base + k * blockDim.x, *q = b + base + k * blockDim.x;
+    asm volatile("ld.global.nc" LOAD ".v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(x[k].x), "=r"(x[k].y), "=r"(x[k].z), "=r"(x[k].w) : "l"(p));
+    asm volatile("ld.global.nc" LOAD ".v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(y[k].x), "=r"(y[k].y), "=r"(y[k].z), "=r"(y[k].w) : "l"(q));
+  }
+#pragma unroll
+  for (int k = 0; k < UNROLL; ++k)
+    asm volatile("st.global" STORE ".v4.u32 [%0], {%1,%2,%3,%4};" :: "l"(to + base + k * blockDim.x), "r"(x[k].x + y[k].x),
+                 "r"(x[k].y + y[k].y), "r"(x[k].z + y[k].z), "r"(x[k].w + y[k].w) : "memory");
+}
+'''
+WAYS = {"past L1, .cs": (".L1::no_allocate", ".cs"), "past L1, plain": (".L1::no_allocate", ""), "plain, plain": ("", "")}
+START = ("import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); cuda.cuInit(0); context = ctypes.c_void_p();"
+         "cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)")
 
-def mean_us(call, sets, seconds=0.1):
+def loop_us(kernel, arrays, seconds):
     times, end = [], time.time() + seconds
     while time.time() < end:
-        first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        first, last = cupy.cuda.Event(), cupy.cuda.Event()
         first.record()
-        for i in range(LAUNCHES * len(sets)): call(*sets[i % len(sets)])
+        for _ in range(LAUNCHES): kernel((WORDS // UNROLL // THREADS,), (THREADS,), (*arrays, cupy.uint64(WORDS)))
         last.record(); last.synchronize()
-        times.append(first.elapsed_time(last) * 1000 / LAUNCHES / len(sets))
-    return sorted(times)[len(times) // 2]
+        times.append(cupy.cuda.get_elapsed_time(first, last) * 1000 / LAUNCHES)
+    parts = [sorted(times[i:i + 20]) for i in range(0, len(times) - 19, 20)]
+    return [round(part[10], 1) for part in parts]
 
-CALLS = {"sum": lambda a, b, c: torch.add(a, b, out=c), "copy": lambda a, b, c: c.copy_(a)}
-found = {}
-for name, step in (("in a row", 0), ("moved by 128 KiB", 1 << 17), ("moved by 2 MiB", 1 << 21)):
-    raw = [take(BYTES + ROOM) for _ in range(SETS * ARRAYS)]
-    views = [block[k: k + BYTES].view(torch.bfloat16) for block, k in
-             ((block, step * luck.randrange(ROOM // step) if step else 0) for block in raw)]
-    for view in views: view.uniform_(-1, 1)
-    sets = [views[i:i + ARRAYS] for i in range(0, len(views), ARRAYS)]
-    for call in CALLS.values(): mean_us(call, sets, 0.05)
-    found[name] = {what: {"all": round(mean_us(call, sets), 2), "sets": [round(mean_us(call, [s], 0.04), 2) for s in sets]}
-                   for what, call in CALLS.items()}
-    del raw, views, sets
+if len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.strip().splitlines()) < 2:
+    print(json.dumps({"skipped": "needs two GPUs"}))
+    sys.exit()
+arrays = [cupy.random.randint(0, 1 << 30, WORDS * 4, dtype=cupy.int32).view(cupy.uint32) for _ in range(3)]
+found, stop = {}, threading.Event()
+def restart_the_other():
+    while not stop.is_set():
+        subprocess.run([sys.executable, "-c", START], env={**os.environ, "CUDA_VISIBLE_DEVICES": "1"})
+for when in ("alone", "while another GPU starts"):
+    thread = threading.Thread(target=restart_the_other, daemon=True)
+    if when != "alone": thread.start()
+    for name, (load, store) in WAYS.items():
+        kernel = cupy.RawKernel(TEXT, "sum", ("-DUNROLL=%d" % UNROLL, '-DLOAD="%s"' % load, '-DSTORE="%s"' % store))
+        loop_us(kernel, arrays, 0.3)
+        found.setdefault(name, {})[when] = loop_us(kernel, arrays, 1.5 if when == "alone" else 4)
+stop.set()
+thread.join()
 print(json.dumps(found))
 """
-PLACEMENT_SEEDS = [0, 0, 1, 2, 3, 4]
 
 
-def print_placements(processes):
-    for name in processes[0]:
-        for what in processes[0][name]:
-            alls = [found[name][what]["all"] for found in processes]
-            within = max(max(found[name][what]["sets"]) / min(found[name][what]["sets"]) - 1 for found in processes)
-            print(f"{what} of arrays {name}: {min(alls):.2f} to {max(alls):.2f} us by process ({max(alls) / min(alls) - 1:.2%}), "
-                  f"sets of one process within {within:.2%}")
+def print_neighbour(found):
+    for name, by_when in found.items():
+        for when, times in by_when.items():
+            print(f"{name}, {when}: {min(times)} to {max(times)} us")
 
 
 def main():
@@ -140,12 +151,11 @@ def main():
     budget, state = harness.Budget(args.budget), harness.State(args.state, args.fresh)
     state.save(machine=harness.machine(args.python))
     problems = []
-    parts = {"pages": (PAGES, []), "control": (CONTROL, []),
-             **{f"placement {i}": (PLACEMENT, [str(seed)]) for i, seed in enumerate(PLACEMENT_SEEDS)}}
-    for name, (program, words) in parts.items():
+    parts = {"pages": PAGES, "control": CONTROL, "neighbour": NEIGHBOUR}
+    for name, program in parts.items():
         if name in state or budget.spent(30):
             continue
-        outcome = harness.execute([args.python, "-c", program, *words], args.timeout)
+        outcome = harness.execute([args.python, "-c", program], args.timeout)
         if outcome.returncode == 0:
             state.put(name, json.loads(outcome.stdout.strip().splitlines()[-1]))
         else:
@@ -158,8 +168,8 @@ def main():
               f"{max(max(times) / min(times) - 1 for times in by_matrix):.2%}")
     for part in (state.get("control") or {"played": []})["played"]:
         print(part["product"], *part["us"][:12], "...")
-    if processes := [state.get(name) for name in parts if name.startswith("placement") and name in state]:
-        print_placements(processes)
+    if (neighbour := state.get("neighbour")) is not None:
+        print_neighbour(neighbour) if "skipped" not in neighbour else print("neighbour:", neighbour["skipped"])
     state.save(summary=state.results(), problems=problems, missing=missing, passed=not problems and not missing)
     harness.write_summary(args, state)
     print(json.dumps({"passed": not problems and not missing, "problems": problems, "missing": missing}))

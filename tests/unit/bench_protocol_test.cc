@@ -253,6 +253,33 @@ TEST_F(BenchProtocol, NearThePowerLimitSettlingWaitsForItsControl) {
   EXPECT_EQ(run().backend, "cool");
 }
 
+// The control goes too far when it first acts, a second after load began: neither a look at a candidate nor a sample of
+// a row is taken then.
+TEST_F(BenchProtocol, TheFirstActOfThePowersControlIsInNoSample) {
+  protocol_.cold = false;
+  const auto at = [&](double s) { return static_cast<double>(device_.now_ns()) * 1e-9 >= s; };
+  device_.readings = [&] {
+    device::Telemetry telemetry;
+    telemetry.throttle_fracs = {{"power cap", at(0.4) ? 1 : 0}};
+    return telemetry;
+  };
+  device_.script = [&](const std::string& backend, bool, int64_t) {
+    const bool too_far = at(0.9) && !at(1.2);
+    return Sample{(backend == "even" ? 102.0 : 100.0) * (too_far ? 1.3 : 1), 1500, 0};
+  };
+  g_op.ways = {{"one"}};
+  const Timing alone = of(run(), Regime::kSustained);
+  EXPECT_NEAR(alone.summary.max, 100, 1e-6);
+  EXPECT_TRUE(at(1.3 + 1));
+  for (const bool even_first : {false, true}) {
+    device_.restart();
+    g_op.ways = even_first ? decltype(g_op.ways){{"even"}, {"one"}} : decltype(g_op.ways){{"one"}, {"even"}};
+    const CaseResult result = run();
+    EXPECT_EQ(result.backend, "one");
+    EXPECT_NEAR(of(result, Regime::kSustained).compared[1].second, 102, 0.01);
+  }
+}
+
 // In a mixture all candidates have the same clock, and "hungry", which needs more power, looks best; alone, once the
 // control has answered, it pays for that. "frugal" was not even among the finalists. "second" is behind after a look,
 // "first" and "even" after a turn.

@@ -58,6 +58,7 @@ class ScriptedDevice : public device::Device {
   Result<std::vector<device::Sample>> time_sustained(const device::TimingRequest& r) override { return time(r, false); }
   device::Telemetry telemetry(int64_t) override { return readings(); }
   int64_t now_ns() const override { return now_ns_; }
+  void restart() { now_ns_ = 0; }
   void pause(double seconds) const override { now_ns_ += static_cast<int64_t>(seconds * 1e9); }
 
  private:
