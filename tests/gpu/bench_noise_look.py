@@ -12,7 +12,8 @@ numbers with the other layout (C), one after the other: how soon the power's con
 times move after that. Means of five graphs of six products each, about 50 ms.
 
 neighbour: a sum of two arrays of 1 GiB in a loop while another GPU of the machine is started and let go again and again (with
-nothing else on it), by three ways to load and store: past L1 and .cs, past L1 and plain, plain and plain. Needs two GPUs.
+nothing else on it), by three ways to load and store: past L1 and .cs, past L1 and plain, plain and plain. Skipped, and
+said so, without two GPUs and CuPy.
 """
 import json
 import sys
@@ -86,7 +87,14 @@ print(json.dumps({"played": played}))
 NEIGHBOUR = r"""
 import json, os, subprocess, sys, threading, time
 os.environ["CUDA_VISIBLE_DEVICES"] = "0"
-import cupy
+if len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.strip().splitlines()) < 2:
+    print(json.dumps({"skipped": "needs two GPUs"}))
+    sys.exit()
+try:
+    import cupy
+except ImportError:
+    print(json.dumps({"skipped": "needs CuPy"}))
+    sys.exit()
 WORDS, UNROLL, THREADS, LAUNCHES = (1 << 30) // 16, 8, 256, 7
 TEXT = r'''
 extern "C" __global__ void sum(uint4* to, const uint4* a, const uint4* b, unsigned long long count) {
@@ -119,9 +127,6 @@ def loop_us(kernel, arrays, seconds):
     parts = [sorted(times[i:i + 20]) for i in range(0, len(times) - 19, 20)]
     return [round(part[10], 1) for part in parts]
 
-if len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.strip().splitlines()) < 2:
-    print(json.dumps({"skipped": "needs two GPUs"}))
-    sys.exit()
 arrays = [cupy.random.randint(0, 1 << 30, WORDS * 4, dtype=cupy.int32).view(cupy.uint32) for _ in range(3)]
 found, stop = {}, threading.Event()
 def restart_the_other():
