@@ -21,7 +21,6 @@ constexpr double kRestMaxS = 0.25;
 constexpr double kHeldDownFrac = 0.5;  // of the readings: the limit is reached now and then by isolated trials, too
 // Of the power limit: the control looks at about a second, and what draws so much will be held down before long.
 constexpr double kNearLimitFrac = 0.93;
-constexpr double kControlS = 1;                // so that is no standstill before
 constexpr size_t kSpread = 8, kSpreadMin = 4;  // of one sample where the clock swings
 constexpr double kReplayUs = 5'000;            // one sustained sample
 constexpr double kRotationUsMax = 20'000;      // longer ones need not visit every set in every sample
