@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
+#include <memory>
 #include <optional>
 
 #include "bench/timing.h"
@@ -20,11 +22,12 @@ constexpr double kFinalUs = 10'000;  // of one finalist in one round
 constexpr int kFinalLaunchesMax = 4096;
 // Under a limit: a stretch of its own for each, after the tenth of a second that the power's control takes to answer
 // another kernel. Mixed, all have the clock that their mixture leaves, so one that needs more power than the others
-// looks faster than it is, by up to 5 percent on an H200. Those that are near after a short look, at the same part of
-// the control's turn, have a whole turn.
-constexpr double kAnswerS = 0.1, kLookS = 0.15;
+// looks faster than it is, by up to 5 percent on an H200. Those that are near after a short look, clear of the
+// control's first acts, have a whole turn.
+constexpr double kAnswerS = 0.1, kLookS = 0.12;
 constexpr double kNear = 0.025;
-constexpr int kTurnBatch = 5;  // samples that are queued at once
+constexpr size_t kTurnsMax = 3;
+constexpr int kTurnBatch = 10;  // samples that are queued at once
 // Slower by this before there was a limit: not worth a look. With 8 % two of four convolutions had a turn in one run,
 // by the time it took, and all in the next, whose winner was 1.6 % faster.
 constexpr double kAgainLost = 0.15;
@@ -88,7 +91,7 @@ Status play_rounds(device::Device& device, device::PreparedOp& op, const std::ve
 
 // A stretch long enough for the clock to follow; its beginning, which has the clock of the one before, is left out.
 Result<double> time_held(device::Device& device, const device::Candidate& candidate, int sets, double once_us) {
-  const int launches = launches_for(once_us, kAgainSampleUs, kFinalLaunchesMax);
+  const int launches = loop_launches({candidate.enqueue, sets, once_us}, kAgainSampleUs);
   LLMPROF_ASSIGN(const std::vector<device::Sample> samples,
                  device.time_sustained({candidate.enqueue, sets, launches, kAgainSamples, false}));
   std::vector<double> us;
@@ -98,25 +101,39 @@ Result<double> time_held(device::Device& device, const device::Candidate& candid
   return median_of(std::move(us));
 }
 
-// The mean over so many seconds, as it is at its own clock.
+// A stretch of one candidate by itself.
+struct Stretch {
+  double seconds = 0;    // at least
+  PowerControl control;  // whose acts it avoids
+};
+// The mean over it, as it is at its own clock: what comes before the control has answered is not in it.
 Result<double> time_alone(device::Device& device, const device::Candidate& candidate, int sets, double once_us,
-                          double seconds, const std::atomic<bool>& stop) {
-  const int launches = launches_for(once_us, kAgainSampleUs, kFinalLaunchesMax);
-  double mean_us = 0;
-  for (const double part_s : {kAnswerS, seconds}) {
-    const Stopwatch part(device);
+                          const Stretch& stretch, const std::atomic<bool>& stop) {
+  const int launches = loop_launches({candidate.enqueue, sets, once_us}, kAgainSampleUs);
+  const double sample_s = std::max(once_us * launches, 0.01) * 1e-6;
+  LLMPROF_ASSIGN(const std::unique_ptr<device::Loop> loop, device.loop({candidate.enqueue, sets, launches, 1, false}));
+  // Of at least one sample, and until nothing is left.
+  const auto mean_while = [&](const std::function<int64_t()>& left_ns) -> Result<double> {
     double sum_us = 0;
     int64_t count = 0;
     do {
-      LLMPROF_ASSIGN(const std::vector<device::Sample> samples,
-                     device.time_sustained({candidate.enqueue, sets, launches, kTurnBatch, false}));
+      const double left_s = static_cast<double>(left_ns()) * 1e-9;
+      const int queued = static_cast<int>(std::clamp(left_s / sample_s, 1.0, double{kTurnBatch}));
+      LLMPROF_ASSIGN(const std::vector<device::Sample> samples, loop->time(queued));
       for (const device::Sample& sample : samples) sum_us += sample.us;
       count += static_cast<int64_t>(samples.size());
       if (samples.empty()) return fail(fmt::format("the device gave no time of {}", candidate.backend));
-    } while (!stop && part.seconds() < part_s);
-    mean_us = sum_us / static_cast<double>(count);
-  }
-  return mean_us;
+    } while (!stop && left_ns() > 0);
+    return sum_us / static_cast<double>(count);
+  };
+  const auto in_ns = [&](double seconds) { return device.now_ns() + static_cast<int64_t>(seconds * 1e9); };
+  const int64_t answered_ns = in_ns(kAnswerS);
+  LLMPROF_CHECK(mean_while([&] {
+    const int64_t now_ns = device.now_ns();
+    return stretch.control.clear_from(std::max(answered_ns, now_ns), stretch.seconds) - now_ns;
+  }));
+  const int64_t end_ns = in_ns(stretch.seconds);
+  return mean_while([&] { return end_ns - device.now_ns(); });
 }
 
 bool faster(const Entry& a, const Entry& b) { return a.median() < b.median(); }
@@ -156,33 +173,39 @@ Result<std::optional<Choice>> choose_quickly(device::Device& device, device::Pre
   return best_of(std::move(entries));
 }
 
-// A look at each, a turn for those that are near. Nothing after `stop`.
+// A look at each, a turn for the first of those that are near. Nothing after `stop`.
 Result<std::optional<Choice>> choose_by_turns(device::Device& device, device::PreparedOp& op,
                                               const std::vector<size_t>& index, int sets, std::vector<Entry> entries,
-                                              double turn_s, const std::atomic<bool>& stop) {
-  const auto time = [&](double once_us, size_t position, double seconds) {
-    return time_alone(device, op.candidates()[index[position]], sets, once_us, seconds, stop);
+                                              double turn_s, const PowerControl& control,
+                                              const std::atomic<bool>& stop) {
+  const auto time = [&](double once_us, size_t position, const Stretch& stretch) {
+    return time_alone(device, op.candidates()[index[position]], sets, once_us, stretch, stop);
   };
-  const auto time_each = [&](double seconds) -> Status {
+  const auto time_each = [&](const Stretch& stretch) -> Status {
     for (Entry& entry : entries) {
       if (stop) return {};
-      LLMPROF_ASSIGN(const double us, time(entry.once_us, entry.position, seconds));
+      LLMPROF_ASSIGN(const double us, time(entry.once_us, entry.position, stretch));
       entry.us.push_back(us);
     }
     return {};
   };
-  LLMPROF_CHECK(time_each(kLookS));
+  LLMPROF_CHECK(time_each({kLookS, control}));
   if (stop) return std::nullopt;
   const Choice look = best_of(entries);
   std::vector<Entry> behind = keep_near(entries, kNear);
+  if (entries.size() > kTurnsMax) {
+    std::stable_sort(entries.begin(), entries.end(), faster);
+    std::move(entries.begin() + kTurnsMax, entries.end(), std::back_inserter(behind));
+    entries.resize(kTurnsMax);
+  }
   if (entries.size() > 1) {
     for (Entry& entry : entries) entry.us.clear();
-    LLMPROF_CHECK(time_each(turn_s));
+    LLMPROF_CHECK(time_each({turn_s, {}}));
     if (stop) return std::nullopt;
   }
   Choice choice = best_of(entries);
   // What is timed next finds the clock that it had here.
-  LLMPROF_CHECK(time(choice.us, choice.position, 0));
+  LLMPROF_CHECK(time(choice.us, choice.position, {}));
   std::stable_sort(behind.begin(), behind.end(), faster);
   for (const Entry& entry : behind) {
     choice.finalists.push_back({entry.position, entry.median()});
@@ -266,7 +289,8 @@ Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, 
 }
 
 Result<Choice> choose_again(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index, int sets,
-                            const Choice& before, const Protocol& protocol, const std::atomic<bool>& stop) {
+                            const Choice& before, const Protocol& protocol, const PowerControl& control,
+                            const std::atomic<bool>& stop) {
   if (before.finalists.size() < 2) return before;
   const bool quick = protocol.held_down_s < protocol.turn_s;
   std::vector<Entry> entries;
@@ -280,7 +304,7 @@ Result<Choice> choose_again(device::Device& device, device::PreparedOp& op, cons
   if (entries.size() < 2) return before;
   LLMPROF_ASSIGN(std::optional<Choice> chosen,
                  quick ? choose_quickly(device, op, index, sets, std::move(entries), stop)
-                       : choose_by_turns(device, op, index, sets, std::move(entries), protocol.turn_s, stop));
+                       : choose_by_turns(device, op, index, sets, std::move(entries), protocol.turn_s, control, stop));
   if (!chosen) return before;
   Choice choice = *std::move(chosen);
   // Those that were far behind stay so.

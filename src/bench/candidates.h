@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 
+#include "bench/power_control.h"
 #include "bench/protocol.h"
 
 namespace llmprof::bench {
@@ -37,7 +38,8 @@ Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, 
 // less power for the same product runs at a higher clock, and another one wins. With a `held_down_s` of less than a
 // turn it is a quick look at the finalists.
 Result<Choice> choose_again(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index, int sets,
-                            const Choice& before, const Protocol& protocol, const std::atomic<bool>& stop);
+                            const Choice& before, const Protocol& protocol, const PowerControl& control,
+                            const std::atomic<bool>& stop);
 
 // The finalists again, isolated: an algorithm that wins in a loop, where power is short, may lose on an idle device.
 Result<Choice> choose_cold(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index, int sets,

@@ -107,6 +107,7 @@ void fill_timing(const CaseResult& result, const Timing& timing, const Ceilings&
   row.gap_to_first_frac = timing.gap_to_first_frac;
   for (const auto& [backend, us] : timing.compared)
     row.compared += fmt::format("{}{}: {:.4g}", row.compared.empty() ? "" : "; ", backend, us);
+  row.disturbed_us = timing.disturbed_us;
   fill_check(timing.check, row);
   row.drifting = timing.drifting;
   row.throttled = timing.throttled;

@@ -39,9 +39,9 @@ struct Protocol {
   double rel_stdev_max = 0.005;    // good enough, or:
   double noise_change_max = 0.05;  // the relative deviation itself changed by less than this over the window
   int noise_window = 512;
-  // At a limit of power the control moves the clock up and down in turns of about a second, and a part of a turn is off
-  // by one to three percent: at least one turn is taken then, and whole turns where the times follow the clock.
-  double turn_s = 1, held_down_s = 2;
+  // At a limit of power the control moves the clock up and down in turns of 0.92 s, and a part of a turn is off by one
+  // to three percent: at least one turn is taken then, and whole turns where the times follow the clock.
+  double turn_s = 0.92, held_down_s = 1.84;
   double cold_duty_max = 1.0 / 3;  // of a GPU in the cold regime; it rests for the remainder
   bool cold = true, sustained = true;
   int sets_max = 64;      // 1: one set of buffers, which stays in a cache that holds it
@@ -72,6 +72,8 @@ struct Timing {
   // seen the same clocks; this is what the single ones spread by: (p95 - p5) / median.
   std::optional<double> swing_frac;
   int64_t throttled = 0;  // samples left out for it
+  // The median of a stretch that was left out: slower than this one and than the look before it, at the same clock.
+  std::optional<double> disturbed_us;
   bool settled = true;    // clock and power held still before
   bool drifting = false;  // the spread still changed when the time was over
   std::optional<double> clock_mhz, power_w, temperature_c;

@@ -108,6 +108,8 @@ LLMPROF_RECORD(RidgeRow, "ridge", "Ridge points of the roofline", LLMPROF_RIDGE_
   C(std::string, throttle, "", "why the clock was held down, and in which share of the readings")                     \
   C(OptNumber, gap_to_first_frac, "frac", "how much slower the library's own first choice was")                       \
   C(std::string, compared, "", "candidates compared last in this regime, the fastest first, with rough times in us")  \
+  C(OptNumber, disturbed_us, "us",                                                                                    \
+    "median of a stretch left out: slower by over 1 % than this and than the look before")                            \
   C(std::string, check_status, "", "passed, mistrusted, failed or skipped")                                           \
   C(OptNumber, check_worst_over_tolerance, "", "largest error over what the element may have")                        \
   C(OptNumber, check_rel_l2, "frac", "norm of the error over the norm of the reference")                              \

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace llmprof::bench {
 namespace {
@@ -35,13 +36,6 @@ std::optional<double> median_clock(const std::vector<device::Sample>& samples) {
     if (std::isfinite(sample.clock_mhz) && sample.clock_mhz > 0) clocks.push_back(sample.clock_mhz);
   if (clocks.empty()) return std::nullopt;
   return median_of(std::move(clocks));
-}
-
-// About 5 ms, and every set equally often where that is short enough.
-int sustained_launches(const Work& work) {
-  const int wanted = at_least_one(kReplayUs / std::max(work.us, 0.01), kReplayLaunchesMax);
-  if (work.us * work.sets > kRotationUsMax) return wanted;
-  return (wanted + work.sets - 1) / work.sets * work.sets;
 }
 
 // What a window of settling looked like.
@@ -140,6 +134,12 @@ Work Work::from(size_t set) const {
   return {[enqueue = enqueue, first, sets = sets](int i) { return enqueue((first + i) % sets); }, sets, us};
 }
 
+int loop_launches(const Work& work, double sample_us) {
+  const int wanted = at_least_one(sample_us / std::max(work.us, 0.01), kReplayLaunchesMax);
+  if (work.us * work.sets > kRotationUsMax) return wanted;
+  return (wanted + work.sets - 1) / work.sets * work.sets;
+}
+
 int cold_launches(const Work& work) {
   if (work.us >= kShortUs) return 1;
   return static_cast<int>(std::clamp(kShortSampleUs / std::max(work.us, 0.01), static_cast<double>(kShortLaunchesMin),
@@ -155,21 +155,22 @@ bool held_down(const device::Telemetry& telemetry) { return held_down_more_than(
 bool mostly_held_down(const device::Telemetry& telemetry) { return held_down_more_than(telemetry, kHeldDownFrac); }
 
 Status keep_busy(device::Device& device, const Work& work, int64_t until_ns, const std::atomic<bool>& stop) {
-  const int launches = sustained_launches(work);
+  const int launches = loop_launches(work, kReplayUs);
   const int count = at_least_one(kBatchUs / 2 / std::max(work.us * launches, 0.01), kReplayLaunchesMax);
-  while (!stop && device.now_ns() < until_ns)
-    LLMPROF_CHECK(device.time_sustained({work.enqueue, work.sets, launches, count, false}));
+  LLMPROF_ASSIGN(const std::unique_ptr<device::Loop> loop, device.loop({work.enqueue, work.sets, launches, 1, false}));
+  while (!stop && device.now_ns() < until_ns) LLMPROF_CHECK(loop->time(count));
   return {};
 }
 
-Result<bool> settle(device::Device& device, const Work& work, const Protocol& protocol, int64_t acted_ns,
+Result<bool> settle(device::Device& device, const Work& work, const Protocol& protocol, const PowerControl& control,
                     const std::atomic<bool>& stop) {
   if (protocol.settle_max_s <= 0) return false;
-  const int launches = sustained_launches(work);
+  const int launches = loop_launches(work, kReplayUs);
   double sample_us = std::max(work.us * launches, 0.01);
   int count = 0;
   const double window_s = std::min(kWindowS, protocol.settle_max_s / 2);
   std::optional<Window> last;
+  LLMPROF_ASSIGN(const std::unique_ptr<device::Loop> loop, device.loop({work.enqueue, work.sets, launches, 1, false}));
   const Stopwatch all(device);
   while (!stop) {
     const Stopwatch window(device);
@@ -177,8 +178,7 @@ Result<bool> settle(device::Device& device, const Work& work, const Protocol& pr
     do {
       count = std::min(at_least_one(kBatchUs / sample_us, kReplayLaunchesMax), std::max(1, 2 * count));
       const Stopwatch each(device);
-      LLMPROF_ASSIGN(const std::vector<device::Sample> batch,
-                     device.time_sustained({work.enqueue, work.sets, launches, count, false}));
+      LLMPROF_ASSIGN(const std::vector<device::Sample> batch, loop->time(count));
       if (batch.empty()) return fail("the device gave no times");
       sample_us = std::max(each.seconds() * 1e6 / static_cast<double>(batch.size()), 0.01);
       samples.insert(samples.end(), batch.begin(), batch.end());
@@ -189,7 +189,8 @@ Result<bool> settle(device::Device& device, const Work& work, const Protocol& pr
     std::vector<double> us;
     for (const device::Sample& sample : samples) us.push_back(sample.us);
     now.us = median_of(std::move(us));
-    const bool about_to_fall = at_limit(telemetry) && !mostly_held_down(telemetry) && device.now_ns() < acted_ns;
+    const bool about_to_fall =
+        at_limit(telemetry) && !mostly_held_down(telemetry) && device.now_ns() < control.acted_ns();
     if (last && now.same_as(*last) && !about_to_fall) return true;
     if (last && all.seconds() >= protocol.settle_max_s) return false;
     last = now;
@@ -197,18 +198,24 @@ Result<bool> settle(device::Device& device, const Work& work, const Protocol& pr
   return false;
 }
 
-RegimeTimer::RegimeTimer(device::Device& device, Work work, Regime regime, const Protocol& protocol, int64_t acted_ns,
-                         const std::atomic<bool>& stop)
+RegimeTimer::RegimeTimer(device::Device& device, Work work, Regime regime, const Protocol& protocol,
+                         const PowerControl& control, const std::atomic<bool>& stop)
     : device_(device),
       work_(std::move(work)),
       protocol_(protocol),
       stop_(stop),
-      acted_ns_(acted_ns),
+      control_(control),
       min_s_(regime == Regime::kCold ? protocol.cold_min_s : protocol.sustained_min_s) {
   rule_.emplace(protocol_, min_s_);
   timing_.regime = regime;
   timing_.sets = work_.sets;
-  timing_.launches_per_sample = cold() ? cold_launches(work_) : sustained_launches(work_);
+  timing_.launches_per_sample = cold() ? cold_launches(work_) : loop_launches(work_, kReplayUs);
+}
+
+// All sets in turn, whatever the sizes of the batches.
+Result<std::vector<device::Sample>> RegimeTimer::isolated(int count) {
+  const Work work = work_.from(samples_.size() * static_cast<size_t>(timing_.launches_per_sample));
+  return device_.time_cold({work.enqueue, work.sets, timing_.launches_per_sample, count, true});
 }
 
 // At most so many samples, or about so many microseconds of them, are queued at once.
@@ -217,7 +224,11 @@ Status RegimeTimer::take() {
   const int batch_max = cold() ? kColdBatchMax : kReplayLaunchesMax;
   // From what ran before: settling and a whole regime.
   if (cold()) rest(device_, protocol_.cold_min_s / 4, protocol_.cold_duty_max);
-  bool acted = cold() || device_.now_ns() >= acted_ns_;
+  std::unique_ptr<device::Loop> loop;
+  if (!cold()) {
+    LLMPROF_ASSIGN(loop, device_.loop({work_.enqueue, work_.sets, timing_.launches_per_sample, 1, false}));
+  }
+  bool acted = cold() || device_.now_ns() >= control_.acted_ns();
   Stopwatch all(device_);
   double sample_us = work_.us * timing_.launches_per_sample, left_us = batch_us;
   int count = 0;
@@ -227,10 +238,7 @@ Status RegimeTimer::take() {
     count = std::min(at_least_one(std::min(batch_us, left_us) / std::max(sample_us, 0.01), batch_max),
                      std::max(1, 2 * count));
     const Stopwatch each(device_);
-    const Work work = work_.from(samples_.size() * static_cast<size_t>(timing_.launches_per_sample));
-    const device::TimingRequest request{work.enqueue, work.sets, timing_.launches_per_sample, count, cold()};
-    LLMPROF_ASSIGN(const std::vector<device::Sample> batch,
-                   cold() ? device_.time_cold(request) : device_.time_sustained(request));
+    LLMPROF_ASSIGN(const std::vector<device::Sample> batch, cold() ? isolated(count) : loop->time(count));
     if (batch.empty()) return fail("the device gave no times");
     const double busy_s = each.seconds();
     // As the wall clock sees it: with what lies between.
@@ -239,7 +247,7 @@ Status RegimeTimer::take() {
     samples_.insert(samples_.end(), batch.begin(), batch.end());
     if (stop_) return {};
     if (cold()) rest(device_, busy_s, protocol_.cold_duty_max);
-    if (!acted && device_.now_ns() >= acted_ns_) {
+    if (!acted && device_.now_ns() >= control_.acted_ns()) {
       acted = true;
       if (mostly_held_down(device_.telemetry(device_.now_ns() - kLookBackNs))) {
         samples_.clear();
@@ -257,6 +265,12 @@ Status RegimeTimer::take() {
     more = !rule_->enough(spent_s, limited_);
   }
   return {};
+}
+
+double RegimeTimer::median_us() const {
+  std::vector<double> us;
+  for (const device::Sample& sample : samples_) us.push_back(sample.us);
+  return us.empty() ? std::numeric_limits<double>::quiet_NaN() : median_of(std::move(us));
 }
 
 Timing RegimeTimer::finish() {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "bench/power_control.h"
 #include "bench/protocol.h"
 #include "bench/stop_rule.h"
 
@@ -36,6 +37,8 @@ constexpr int64_t kLookBackNs = 300'000'000;
 bool held_down(const device::Telemetry& telemetry);
 bool mostly_held_down(const device::Telemetry& telemetry);
 
+// Executions in one sample of a loop: about so long, and every set equally often where that is short enough.
+int loop_launches(const Work& work, double sample_us);
 // Executions in one cold sample: several where one is too short to be timed by itself.
 int cold_launches(const Work& work);
 // After so long a stretch of isolated trials. A GPU that takes one after the other reaches its power limit, as if they
@@ -43,31 +46,36 @@ int cold_launches(const Work& work);
 void rest(const device::Device& device, double busy_s, double duty_max);
 
 // Runs the work until clock and power hold still (the times themselves where the device tells neither), at most
-// `settle_max_s`. False: they did not. Near the power limit nothing holds still before the control acts, at `acted_ns`.
-Result<bool> settle(device::Device& device, const Work& work, const Protocol& protocol, int64_t acted_ns,
+// `settle_max_s`. False: they did not. Near the power limit nothing holds still before the control has acted.
+Result<bool> settle(device::Device& device, const Work& work, const Protocol& protocol, const PowerControl& control,
                     const std::atomic<bool>& stop);
 // Runs the work until then.
 Status keep_busy(device::Device& device, const Work& work, int64_t until_ns, const std::atomic<bool>& stop);
 
 // The samples of one regime. The control of power goes too far at first: of a device that is held down, sustained
-// samples from before `acted_ns` do not count.
+// samples from before it has acted do not count.
 class RegimeTimer {
  public:
-  RegimeTimer(device::Device& device, Work work, Regime regime, const Protocol& protocol, int64_t acted_ns,
+  RegimeTimer(device::Device& device, Work work, Regime regime, const Protocol& protocol, const PowerControl& control,
               const std::atomic<bool>& stop);
   // Until there are samples enough.
   Status take();
+  // Of what was taken; not a number before.
+  double median_us() const;
+  // At a limit, what was seen before tells nothing: the clock was another.
+  bool comparable() const { return cold() || !limited_; }
   // Once they are taken; not after `stop`.
   Timing finish();
 
  private:
   bool cold() const { return timing_.regime == Regime::kCold; }
+  Result<std::vector<device::Sample>> isolated(int count);
 
   device::Device& device_;
   Work work_;
   const Protocol& protocol_;
   const std::atomic<bool>& stop_;
-  int64_t acted_ns_;
+  PowerControl control_;
   double min_s_;
   std::optional<StopRule> rule_;
   Timing timing_;

@@ -12,6 +12,11 @@ int64_t Device::now_ns() const {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
+Result<std::vector<Sample>> Device::time_sustained(const TimingRequest& request) {
+  LLMPROF_ASSIGN(const std::unique_ptr<Loop> once, loop(request));
+  return once->time(request.samples);
+}
+
 void Device::pause(double seconds) const { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
 }  // namespace llmprof::device

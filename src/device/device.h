@@ -84,6 +84,15 @@ struct Telemetry {
   std::optional<int64_t> used_bytes;
 };
 
+// Work made ready to run back to back. What has to be made for it (on a GPU, graphs) is made once: a GPU that idles
+// between two stretches has more power left for them than a program that never pauses. Ends before its device.
+class Loop {
+ public:
+  virtual ~Loop() = default;
+  // So many samples, at least one; nothing else runs between them. The sets go on where the last ones ended.
+  virtual Result<std::vector<Sample>> time(int samples) = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -101,8 +110,10 @@ class Device {
 
   // Isolated: what a step after a pause sees. Each sample starts on an idle device.
   virtual Result<std::vector<Sample>> time_cold(const TimingRequest& request) = 0;
-  // Back to back: what a loop sees. Nothing else runs between the samples of one call.
-  virtual Result<std::vector<Sample>> time_sustained(const TimingRequest& request) = 0;
+  // Back to back: what a loop sees. `samples` of the request is not looked at.
+  virtual Result<std::unique_ptr<Loop>> loop(const TimingRequest& request) = 0;
+  // The samples of one loop that is not gone on with.
+  Result<std::vector<Sample>> time_sustained(const TimingRequest& request);
 
   // What was read since `since_ns` of its clock.
   virtual Telemetry telemetry(int64_t since_ns) = 0;

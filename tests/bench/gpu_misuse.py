@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`llmprof bench` on a GPU, used badly: what does not fit, a data type that the chip lacks, no GPU, a GPU that others use,
-Ctrl-C in the middle. On stand-ins for NVIDIA's libraries, whose kernels run on the CPU.
+Ctrl-C in the middle. And at its power limit, by the real clock: what waits for the power's control must end. On stand-ins for
+NVIDIA's libraries, whose kernels run on the CPU.
 """
 
 import argparse
@@ -89,6 +90,12 @@ def main():
         code, rows, err = one_case(bench, "--m", "16", "--busy-ok", *SMALL, **busy)
         expect("--busy-ok measures it and marks the rows", code == 0 and
                all("other programs" in row["note"] for row in rows), err, rows)
+
+        # This NVML says that the power cap holds the clock down.
+        code, rows, err = one_case(bench, "--m", "16", "--n", "16", "--k", "16", "--dtype", "bf16", "--busy-ok", **busy)
+        expect("at a power limit the candidates are compared in turns", code == 0 and
+               all(row["status"] == "passed" and "power cap" in row["throttle"] and row["compared"].count(";") > 0
+                   for row in rows), err, rows)
 
         interrupted(bench, home / "kept.json")
     return 1 if failures else 0

@@ -55,13 +55,29 @@ class ScriptedDevice : public device::Device {
   Status download(const device::Buffer&, size_t, void*, size_t) override { return {}; }
   Status synchronize() override { return broken ? Status(fail("the device is lost")) : Status(); }
   Result<std::vector<device::Sample>> time_cold(const device::TimingRequest& r) override { return time(r, true); }
-  Result<std::vector<device::Sample>> time_sustained(const device::TimingRequest& r) override { return time(r, false); }
+  Result<std::unique_ptr<device::Loop>> loop(const device::TimingRequest& request) override {
+    return std::unique_ptr<device::Loop>(std::make_unique<ScriptedLoop>(*this, request));
+  }
   device::Telemetry telemetry(int64_t) override { return readings(); }
-  int64_t now_ns() const override { return now_ns_; }
+  // As of any clock, no two readings are the same.
+  int64_t now_ns() const override { return ++now_ns_; }
   void restart() { now_ns_ = 0; }
   void pause(double seconds) const override { now_ns_ += static_cast<int64_t>(seconds * 1e9); }
 
  private:
+  class ScriptedLoop : public device::Loop {
+   public:
+    ScriptedLoop(ScriptedDevice& device, device::TimingRequest request)
+        : device_(device), request_(std::move(request)) {}
+    Result<std::vector<device::Sample>> time(int samples) override {
+      request_.samples = samples;
+      return device_.time(request_, false);
+    }
+
+   private:
+    ScriptedDevice& device_;
+    device::TimingRequest request_;
+  };
   Result<std::vector<device::Sample>> time(const device::TimingRequest& request, bool cold) {
     if (broken) return fail("an illegal address was accessed");
     requests.push_back({request.sets, request.launches, request.samples, cold, request.flush_cache});

@@ -251,13 +251,31 @@ TEST_F(DeviceCudaTimes, ShortWorkIsAGraphOfSeveral) {
 
 TEST_F(DeviceCudaTimes, SustainedReplaysAGraph) {
   CudaDevice& device = open();
-  const Result<std::vector<Sample>> samples = device.time_sustained(request(20, 300));
+  const Result<std::vector<Sample>> samples = device.time_sustained(request(21, 300));
   ASSERT_TRUE(samples) << samples.error().text();
   ASSERT_EQ(samples->size(), 300U);
   EXPECT_EQ(script_->graph_launches, 302U) << "one more in each batch, not timed";
-  EXPECT_EQ(sets_seen_.size(), 21U) << "enqueued for the graph, once";
+  EXPECT_EQ(sets_seen_.size(), 22U) << "enqueued for the graph, once";
   EXPECT_NEAR((*samples)[299].us, 10, 1e-3);
   EXPECT_NEAR((*samples)[299].clock_mhz, 1000, 1);
+}
+
+// Graphs are made once and when they are needed; where one does not visit all sets, the next goes on.
+TEST_F(DeviceCudaTimes, ALoopGoesOnWithTheNextSet) {
+  CudaDevice& device = open();
+  const Result<std::unique_ptr<Loop>> loop = device.loop(request(5, 1));
+  ASSERT_TRUE(loop);
+  EXPECT_TRUE(sets_seen_.empty());
+  ASSERT_TRUE((*loop)->time(1));
+  EXPECT_EQ(sets_seen_, (std::vector<int>{0, 0, 1, 2, 0, 1})) << "a warm-up, and a graph";
+  ASSERT_TRUE((*loop)->time(4));
+  EXPECT_EQ(sets_seen_, (std::vector<int>{0, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2}));
+  const Result<std::vector<Sample>> more = (*loop)->time(10);
+  ASSERT_TRUE(more);
+  EXPECT_EQ(more->size(), 10U);
+  EXPECT_EQ(sets_seen_.size(), 16U) << "all are there";
+  EXPECT_EQ(script_->graph_launches, 2U + 5U + 11U);
+  EXPECT_FALSE((*loop)->time(0));
 }
 
 TEST_F(DeviceCudaTimes, ASlowClockIsFlagged) {

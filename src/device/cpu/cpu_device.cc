@@ -196,13 +196,27 @@ Result<std::vector<Sample>> CpuDevice::time_cold(const TimingRequest& request) {
   return samples;
 }
 
-Result<std::vector<Sample>> CpuDevice::time_sustained(const TimingRequest& request) {
-  std::vector<Sample> samples;
-  for (int sample = 0; sample < request.samples; ++sample) {
-    LLMPROF_ASSIGN(const Sample taken, time_once(request, int64_t{sample} * request.launches));
-    samples.push_back(taken);
+class CpuDevice::CpuLoop : public Loop {
+ public:
+  CpuLoop(CpuDevice& device, TimingRequest request) : device_(device), request_(std::move(request)) {}
+  Result<std::vector<Sample>> time(int samples) override {
+    std::vector<Sample> taken;
+    for (int sample = 0; sample < samples; ++sample) {
+      LLMPROF_ASSIGN(const Sample one, device_.time_once(request_, launched_));
+      launched_ += request_.launches;
+      taken.push_back(one);
+    }
+    return taken;
   }
-  return samples;
+
+ private:
+  CpuDevice& device_;
+  TimingRequest request_;
+  int64_t launched_ = 0;
+};
+
+Result<std::unique_ptr<Loop>> CpuDevice::loop(const TimingRequest& request) {
+  return std::unique_ptr<Loop>(std::make_unique<CpuLoop>(*this, request));
 }
 
 Telemetry CpuDevice::telemetry(int64_t since_ns) {

@@ -32,7 +32,7 @@ class CpuDevice : public Device {
   Status download(const Buffer& buffer, size_t offset, void* to, size_t bytes) override;
   Status synchronize() override { return {}; }
   Result<std::vector<Sample>> time_cold(const TimingRequest& request) override;
-  Result<std::vector<Sample>> time_sustained(const TimingRequest& request) override;
+  Result<std::unique_ptr<Loop>> loop(const TimingRequest& request) override;
   // The mean clock of the samples taken since; power and temperature are not read.
   Telemetry telemetry(int64_t since_ns) override;
 
@@ -44,6 +44,7 @@ class CpuDevice : public Device {
   };
 
  private:
+  class CpuLoop;
   Status flush_cache();
   Result<Sample> time_once(const TimingRequest& request, int64_t first_launch);
 

@@ -29,9 +29,7 @@ class CudaDevice : public Device {
   Status download(const Buffer& buffer, size_t offset, void* to, size_t bytes) override;
   Status synchronize() override { return context_->synchronize(); }
   Result<std::vector<Sample>> time_cold(const TimingRequest& request) override { return timer_->cold(request); }
-  Result<std::vector<Sample>> time_sustained(const TimingRequest& request) override {
-    return timer_->sustained(request);
-  }
+  Result<std::unique_ptr<Loop>> loop(const TimingRequest& request) override { return timer_->loop(request); }
   Telemetry telemetry(int64_t since_ns) override { return telemetry_->since(since_ns); }
   std::vector<int64_t> other_processes() override { return telemetry_->other_processes(); }
 

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <limits>
 #include <mutex>
+#include <numeric>
 #include <thread>
 
 #include "base/statistics.h"
@@ -27,6 +28,8 @@ constexpr float kUnknownClock = std::numeric_limits<float>::quiet_NaN();
 double host_us() {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
+
+int set_of(const TimingRequest& request, int64_t launch) { return static_cast<int>(launch % request.sets); }
 
 // Lets go of the gate when it is told to, when time is up, or when it goes out of scope.
 class Watchdog {
@@ -73,12 +76,13 @@ struct Timer::Replay {
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
 
-  // One graph of all launches, rotating over the sets; none if it would have fewer than `nodes_min` nodes.
-  Status capture(const TimingRequest& request, size_t nodes_min = 0) {
+  // One graph of all launches, rotating over the sets from that of launch `first`; none if it would have fewer than
+  // `nodes_min` nodes.
+  Status capture(const TimingRequest& request, size_t nodes_min = 0, int64_t first = 0) {
     const cuda_abi::Api& api = context_.api();
     LLMPROF_CHECK(context_.check(api.capture_begin(context_.stream(), cuda_abi::kCaptureRelaxed), "starting a graph"));
     Status enqueued;
-    for (int i = 0; i < request.launches && enqueued; ++i) enqueued = request.enqueue(i % request.sets);
+    for (int i = 0; i < request.launches && enqueued; ++i) enqueued = request.enqueue(set_of(request, first + i));
     cuda_abi::Graph graph = nullptr;
     const cuda_abi::Result ended = api.capture_end(context_.stream(), &graph);
     if (!enqueued) {
@@ -121,11 +125,11 @@ Result<bool> Timer::warm_up(const TimingRequest& request) {
   return host_bound_;
 }
 
-Result<std::vector<Sample>> Timer::by_host(const TimingRequest& request) {
+Result<std::vector<Sample>> Timer::by_host(const TimingRequest& request, int64_t first) {
   std::vector<Sample> samples;
   for (int i = 0; i < request.samples; ++i) {
     const double start = host_us();
-    for (int launch = 0; launch < request.launches; ++launch) LLMPROF_CHECK(request.enqueue(launch % request.sets));
+    for (int launch = 0; launch < request.launches; ++launch) LLMPROF_CHECK(request.enqueue(set_of(request, first++)));
     LLMPROF_CHECK(context_.synchronize());
     samples.push_back({(host_us() - start) / request.launches, kUnknownClock, 0});
   }
@@ -295,31 +299,75 @@ Result<std::vector<Sample>> Timer::cold(const TimingRequest& request) {
   return samples;
 }
 
-Result<std::vector<Sample>> Timer::sustained(const TimingRequest& request) {
-  LLMPROF_ASSIGN(const bool host_bound, warm_up(request));
-  if (host_bound) return by_host(request);
-  const cuda_abi::Api& api = context_.api();
-  Replay replay(context_);
-  LLMPROF_CHECK(replay.capture(request));
-  std::vector<Sample> samples;
-  const size_t wanted = static_cast<size_t>(request.samples);
-  while (samples.size() < wanted) {
-    const size_t count = std::min(kSustainedBatch, wanted - samples.size());
-    LLMPROF_CHECK(prepare(count + 1, false));
+class Timer::CudaLoop : public Loop {
+ public:
+  CudaLoop(Timer& timer, TimingRequest request)
+      : timer_(timer),
+        request_(std::move(request)),
+        graphs_(static_cast<size_t>(request_.sets / std::gcd(request_.sets, request_.launches))) {}
+
+  Result<std::vector<Sample>> time(int samples) override {
+    if (samples < 1) return fail("a timing needs at least one sample");
+    if (!warm_) {
+      LLMPROF_ASSIGN(host_bound_, timer_.warm_up(request_));
+      warm_ = true;
+    }
+    std::vector<Sample> taken;
+    if (host_bound_) {
+      request_.samples = samples;
+      LLMPROF_ASSIGN(taken, timer_.by_host(request_, replayed_ * request_.launches));
+      replayed_ += samples;
+      return taken;
+    }
+    const size_t wanted = static_cast<size_t>(samples);
+    // Before any of them runs.
+    for (size_t i = 0; i < std::min(wanted, graphs_.size()); ++i)
+      LLMPROF_CHECK(make(replayed_ + static_cast<int64_t>(i)));
+    while (taken.size() < wanted) LLMPROF_CHECK(take(std::min(kSustainedBatch, wanted - taken.size()), taken));
+    return taken;
+  }
+
+ private:
+  std::unique_ptr<Replay>& graph(int64_t replay) { return graphs_[static_cast<size_t>(replay) % graphs_.size()]; }
+
+  Status make(int64_t replay) {
+    std::unique_ptr<Replay>& made = graph(replay);
+    if (made != nullptr) return {};
+    auto making = std::make_unique<Replay>(timer_.context_);
+    LLMPROF_CHECK(making->capture(request_, 0, replay * request_.launches));
+    made = std::move(making);
+    return {};
+  }
+
+  Status take(size_t count, std::vector<Sample>& taken) {
+    Context& context = timer_.context_;
+    const cuda_abi::Api& api = context.api();
+    const std::vector<cuda_abi::Event>& events = timer_.events_;
+    LLMPROF_CHECK(timer_.prepare(count + 1, false));
     // Not timed: the GPU comes out of the pause before it.
-    LLMPROF_CHECK(replay.launch());
-    LLMPROF_CHECK(stamp(0));
+    LLMPROF_CHECK(graph(replayed_)->launch());
+    LLMPROF_CHECK(timer_.stamp(0));
     for (size_t i = 0; i < count; ++i) {
       if (i >= kReplaysQueued)
-        LLMPROF_CHECK(context_.check(api.event_synchronize(events_[2 * (i - kReplaysQueued) + 1]), "waiting"));
-      LLMPROF_CHECK(context_.check(api.event_record(events_[2 * i], context_.stream()), "recording an event"));
-      LLMPROF_CHECK(replay.launch());
-      LLMPROF_CHECK(context_.check(api.event_record(events_[2 * i + 1], context_.stream()), "recording an event"));
-      LLMPROF_CHECK(stamp(i + 1));
+        LLMPROF_CHECK(context.check(api.event_synchronize(events[2 * (i - kReplaysQueued) + 1]), "waiting"));
+      LLMPROF_CHECK(context.check(api.event_record(events[2 * i], context.stream()), "recording an event"));
+      LLMPROF_CHECK(graph(replayed_++)->launch());
+      LLMPROF_CHECK(context.check(api.event_record(events[2 * i + 1], context.stream()), "recording an event"));
+      LLMPROF_CHECK(timer_.stamp(i + 1));
     }
-    LLMPROF_CHECK(read_samples(count, request.launches, true, false, samples));
+    return timer_.read_samples(count, request_.launches, true, false, taken);
   }
-  return samples;
+
+  Timer& timer_;
+  TimingRequest request_;
+  std::vector<std::unique_ptr<Replay>> graphs_;
+  bool warm_ = false, host_bound_ = false;
+  int64_t replayed_ = 0;
+};
+
+Result<std::unique_ptr<Loop>> Timer::loop(const TimingRequest& request) {
+  if (request.sets < 1 || request.launches < 1) return fail("a timing needs at least one set and one launch");
+  return std::unique_ptr<Loop>(std::make_unique<CudaLoop>(*this, request));
 }
 
 }  // namespace llmprof::device::cuda

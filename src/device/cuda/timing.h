@@ -4,7 +4,8 @@
 // the host is not in the times. Before each trial twice the L2 is read, which leaves clean lines. A watchdog lets go
 // after two seconds whatever happens: work that waits for the GPU inside `enqueue` would never return otherwise, and
 // work of very many kernels fills the queue. The latter is taken again as a graph; what cannot be one carries kHostGap.
-// Sustained: a CUDA graph of the launches, replayed with three replays always queued; events around each.
+// A loop: CUDA graphs of the launches, which take turns where one does not visit every set, replayed with three replays
+// always queued; events around each. They are made when they are first needed.
 // Work that says it waits for the host by itself (mark_host_bound: copies of pageable memory, synchronisation) is timed
 // by the host's clock in both regimes.
 //
@@ -14,6 +15,7 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <vector>
 
 #include "base/result.h"
@@ -32,7 +34,7 @@ class Timer {
   Timer& operator=(const Timer&) = delete;
 
   Result<std::vector<Sample>> cold(const TimingRequest& request);
-  Result<std::vector<Sample>> sustained(const TimingRequest& request);
+  Result<std::unique_ptr<Loop>> loop(const TimingRequest& request);
   // Called by work inside `enqueue`: it returns when the GPU is done, or its time is the host's.
   void mark_host_bound() { host_bound_ = true; }
   void set_watchdog(std::chrono::milliseconds after) { watchdog_ = after; }
@@ -41,8 +43,10 @@ class Timer {
 
  private:
   struct Replay;  // a graph of the request's launches
+  class CudaLoop;
   Result<bool> warm_up(const TimingRequest& request);
-  Result<std::vector<Sample>> by_host(const TimingRequest& request);
+  // From this launch on.
+  Result<std::vector<Sample>> by_host(const TimingRequest& request, int64_t first = 0);
   Status prepare(size_t stamps, bool flush);
   Status stamp(size_t index);
   Status flush();
