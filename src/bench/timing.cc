@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace llmprof::bench {
 namespace {
@@ -136,7 +137,13 @@ Work Work::from(size_t set) const {
 
 int loop_launches(const Work& work, double sample_us) {
   const int wanted = at_least_one(sample_us / std::max(work.us, 0.01), kReplayLaunchesMax);
-  if (work.us * work.sets > kRotationUsMax) return wanted;
+  if (work.us * work.sets > kRotationUsMax) {
+    // A loop keeps as many graphs as it takes to visit every set: few where the two have a factor in common.
+    int best = wanted;
+    for (int launches = wanted; 2 * launches >= wanted; --launches)
+      if (std::gcd(launches, work.sets) > std::gcd(best, work.sets)) best = launches;
+    return best;
+  }
   return (wanted + work.sets - 1) / work.sets * work.sets;
 }
 

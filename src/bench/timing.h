@@ -37,7 +37,8 @@ constexpr int64_t kLookBackNs = 300'000'000;
 bool held_down(const device::Telemetry& telemetry);
 bool mostly_held_down(const device::Telemetry& telemetry);
 
-// Executions in one sample of a loop: about so long, and every set equally often where that is short enough.
+// Executions in one sample of a loop: about so long, and every set equally often where that is short enough; else half
+// as long, if the sets are visited in fewer samples then.
 int loop_launches(const Work& work, double sample_us);
 // Executions in one cold sample: several where one is too short to be timed by itself.
 int cold_launches(const Work& work);

@@ -651,6 +651,19 @@ TEST_F(BenchProtocol, KeepsAtMost512SamplesAndSummarizesAll) {
   EXPECT_NEAR(static_cast<double>(timing.summary.n), 833, 16) << "a third of a quarter second, 100 us each";
 }
 
+TEST(BenchLoopLaunches, VisitEverySetInFewSamples) {
+  const auto launches = [](double us, int sets) {
+    return loop_launches({[](int) { return Status(); }, sets, us}, 5000);
+  };
+  EXPECT_EQ(launches(100, 64), 64) << "each set in every sample";
+  EXPECT_EQ(launches(10, 64), 512);
+  EXPECT_EQ(launches(0, 1), 4096);
+  EXPECT_EQ(launches(900, 64), 4) << "5 would take 64 samples";
+  EXPECT_EQ(launches(700, 32), 4) << "of 7, 6, 5 and 4";
+  EXPECT_EQ(launches(1600, 13), 3) << "nothing in common";
+  EXPECT_EQ(launches(60'000, 4), 1);
+}
+
 TEST(BenchThin, IsEvenAndKeepsTheOrder) {
   std::vector<double> values(1000);
   std::iota(values.begin(), values.end(), 0);
