@@ -111,7 +111,8 @@ Result<double> time_alone(device::Device& device, const device::Candidate& candi
                           const Stretch& stretch, const std::atomic<bool>& stop) {
   const int launches = loop_launches({candidate.enqueue, sets, once_us}, kAgainSampleUs);
   const double sample_s = std::max(once_us * launches, 0.01) * 1e-6;
-  LLMPROF_ASSIGN(const std::unique_ptr<device::Loop> loop, device.loop({candidate.enqueue, sets, launches, 1, false}));
+  LLMPROF_ASSIGN(const std::unique_ptr<device::Repetitions> loop,
+                 device.loop({candidate.enqueue, sets, launches, 1, false}));
   // Of at least one sample, and until nothing is left.
   const auto mean_while = [&](const std::function<int64_t()>& left_ns) -> Result<double> {
     double sum_us = 0;
@@ -322,20 +323,24 @@ Result<Choice> choose_cold(device::Device& device, device::PreparedOp& op, const
   std::vector<Entry> entries;
   for (const Finalist& finalist : warm.finalists)
     if (entries.size() < kFinalists || finalist.position == 0) entries.push_back({finalist.position, warm.us, {}});
+  std::vector<std::unique_ptr<device::Repetitions>> trials_of;
+  for (const Entry& entry : entries) {
+    const Work work{op.candidates()[index[entry.position]].enqueue, sets, entry.once_us};
+    LLMPROF_ASSIGN(std::unique_ptr<device::Repetitions> trials,
+                   device.trials({work.enqueue, sets, cold_launches(work), 1, true}));
+    trials_of.push_back(std::move(trials));
+  }
   double trial_s = kColdChooseS;  // with what lies between; the first batches are of one trial
   const auto rounds = [&]() -> Status {
     const Stopwatch all(device);
     for (int round = 0; round < kColdRounds && (round == 0 || all.seconds() < kColdChooseS); ++round) {
-      for (Entry& entry : entries) {
+      for (size_t i = 0; i < entries.size(); ++i) {
         if (stop) return {};
-        const Work work =
-            Work{op.candidates()[index[entry.position]].enqueue, sets, entry.once_us}.from(entry.us.size());
         const double each_s = kColdChooseS / (kColdRounds * static_cast<double>(entries.size()));
         const int trials = launches_for(trial_s * 1e6, each_s * 1e6, kColdTrialsMax);
         const Stopwatch each(device);
-        LLMPROF_ASSIGN(const std::vector<device::Sample> samples,
-                       device.time_cold({work.enqueue, sets, cold_launches(work), trials, true}));
-        for (const device::Sample& sample : samples) entry.us.push_back(sample.us);
+        LLMPROF_ASSIGN(const std::vector<device::Sample> samples, trials_of[i]->time(trials));
+        for (const device::Sample& sample : samples) entries[i].us.push_back(sample.us);
         if (samples.empty()) return fail("the device gave no times");
         const double busy_s = each.seconds();
         trial_s = busy_s / trials;

@@ -130,11 +130,6 @@ std::vector<double> thin(const std::vector<double>& values, size_t count) {
   return out;
 }
 
-Work Work::from(size_t set) const {
-  const int first = static_cast<int>(set % static_cast<size_t>(sets));
-  return {[enqueue = enqueue, first, sets = sets](int i) { return enqueue((first + i) % sets); }, sets, us};
-}
-
 int loop_launches(const Work& work, double sample_us) {
   const int wanted = at_least_one(sample_us / std::max(work.us, 0.01), kReplayLaunchesMax);
   if (work.us * work.sets > kRotationUsMax) {
@@ -164,7 +159,8 @@ bool mostly_held_down(const device::Telemetry& telemetry) { return held_down_mor
 Status keep_busy(device::Device& device, const Work& work, int64_t until_ns, const std::atomic<bool>& stop) {
   const int launches = loop_launches(work, kReplayUs);
   const int count = at_least_one(kBatchUs / 2 / std::max(work.us * launches, 0.01), kReplayLaunchesMax);
-  LLMPROF_ASSIGN(const std::unique_ptr<device::Loop> loop, device.loop({work.enqueue, work.sets, launches, 1, false}));
+  LLMPROF_ASSIGN(const std::unique_ptr<device::Repetitions> loop,
+                 device.loop({work.enqueue, work.sets, launches, 1, false}));
   while (!stop && device.now_ns() < until_ns) LLMPROF_CHECK(loop->time(count));
   return {};
 }
@@ -177,7 +173,8 @@ Result<bool> settle(device::Device& device, const Work& work, const Protocol& pr
   int count = 0;
   const double window_s = std::min(kWindowS, protocol.settle_max_s / 2);
   std::optional<Window> last;
-  LLMPROF_ASSIGN(const std::unique_ptr<device::Loop> loop, device.loop({work.enqueue, work.sets, launches, 1, false}));
+  LLMPROF_ASSIGN(const std::unique_ptr<device::Repetitions> loop,
+                 device.loop({work.enqueue, work.sets, launches, 1, false}));
   const Stopwatch all(device);
   while (!stop) {
     const Stopwatch window(device);
@@ -219,22 +216,15 @@ RegimeTimer::RegimeTimer(device::Device& device, Work work, Regime regime, const
   timing_.launches_per_sample = cold() ? cold_launches(work_) : loop_launches(work_, kReplayUs);
 }
 
-// All sets in turn, whatever the sizes of the batches.
-Result<std::vector<device::Sample>> RegimeTimer::isolated(int count) {
-  const Work work = work_.from(samples_.size() * static_cast<size_t>(timing_.launches_per_sample));
-  return device_.time_cold({work.enqueue, work.sets, timing_.launches_per_sample, count, true});
-}
-
 // At most so many samples, or about so many microseconds of them, are queued at once.
 Status RegimeTimer::take() {
   const double batch_us = cold() ? kColdBatchUs : kBatchUs;
   const int batch_max = cold() ? kColdBatchMax : kReplayLaunchesMax;
   // From what ran before: settling and a whole regime.
   if (cold()) rest(device_, protocol_.cold_min_s / 4, protocol_.cold_duty_max);
-  std::unique_ptr<device::Loop> loop;
-  if (!cold()) {
-    LLMPROF_ASSIGN(loop, device_.loop({work_.enqueue, work_.sets, timing_.launches_per_sample, 1, false}));
-  }
+  const device::TimingRequest request{work_.enqueue, work_.sets, timing_.launches_per_sample, 1, cold()};
+  LLMPROF_ASSIGN(const std::unique_ptr<device::Repetitions> repetitions,
+                 cold() ? device_.trials(request) : device_.loop(request));
   bool acted = cold() || device_.now_ns() >= control_.acted_ns();
   Stopwatch all(device_);
   double sample_us = work_.us * timing_.launches_per_sample, left_us = batch_us;
@@ -245,7 +235,7 @@ Status RegimeTimer::take() {
     count = std::min(at_least_one(std::min(batch_us, left_us) / std::max(sample_us, 0.01), batch_max),
                      std::max(1, 2 * count));
     const Stopwatch each(device_);
-    LLMPROF_ASSIGN(const std::vector<device::Sample> batch, cold() ? isolated(count) : loop->time(count));
+    LLMPROF_ASSIGN(const std::vector<device::Sample> batch, repetitions->time(count));
     if (batch.empty()) return fail("the device gave no times");
     const double busy_s = each.seconds();
     // As the wall clock sees it: with what lies between.

@@ -13,9 +13,6 @@ struct Work {
   std::function<Status(int set)> enqueue;
   int sets = 1;
   double us = 0;  // of one execution, roughly: sizes batches and graphs
-
-  // The same, beginning with another set: requests of few executions visit all of them in turn.
-  Work from(size_t set) const;
 };
 
 // Seconds of a device's clock since it was made.
@@ -70,7 +67,6 @@ class RegimeTimer {
 
  private:
   bool cold() const { return timing_.regime == Regime::kCold; }
-  Result<std::vector<device::Sample>> isolated(int count);
 
   device::Device& device_;
   Work work_;

@@ -12,8 +12,13 @@ int64_t Device::now_ns() const {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
+Result<std::vector<Sample>> Device::time_cold(const TimingRequest& request) {
+  LLMPROF_ASSIGN(const std::unique_ptr<Repetitions> once, trials(request));
+  return once->time(request.samples);
+}
+
 Result<std::vector<Sample>> Device::time_sustained(const TimingRequest& request) {
-  LLMPROF_ASSIGN(const std::unique_ptr<Loop> once, loop(request));
+  LLMPROF_ASSIGN(const std::unique_ptr<Repetitions> once, loop(request));
   return once->time(request.samples);
 }
 

@@ -67,9 +67,9 @@ struct TimingRequest {
   // Executes the work once, on buffers of set `set` in [0, sets). Asynchronous on a GPU.
   std::function<Status(int set)> enqueue;
   int sets = 1;
-  int launches = 1;  // per sample
-  int samples = 1;
-  bool flush_cache = false;  // time_cold: empty the last-level cache before each sample
+  int launches = 1;          // per sample
+  int samples = 1;           // of time_cold and time_sustained
+  bool flush_cache = false;  // trials: empty the last-level cache before each sample
 };
 
 // Over a stretch of time. Unknown parts are absent.
@@ -84,11 +84,11 @@ struct Telemetry {
   std::optional<int64_t> used_bytes;
 };
 
-// Work made ready to run back to back. What has to be made for it (on a GPU, graphs) is made once: a GPU that idles
-// between two stretches has more power left for them than a program that never pauses. Ends before its device.
-class Loop {
+// Work made ready to be timed again and again. What has to be made for it (on a GPU, graphs) is made once: a GPU that
+// idles between two stretches has more power left for them than a program that never pauses. Ends before its device.
+class Repetitions {
  public:
-  virtual ~Loop() = default;
+  virtual ~Repetitions() = default;
   // So many samples, at least one; nothing else runs between them. The sets go on where the last ones ended.
   virtual Result<std::vector<Sample>> time(int samples) = 0;
 };
@@ -109,10 +109,11 @@ class Device {
   virtual Status synchronize() = 0;
 
   // Isolated: what a step after a pause sees. Each sample starts on an idle device.
-  virtual Result<std::vector<Sample>> time_cold(const TimingRequest& request) = 0;
-  // Back to back: what a loop sees. `samples` of the request is not looked at.
-  virtual Result<std::unique_ptr<Loop>> loop(const TimingRequest& request) = 0;
-  // The samples of one loop that is not gone on with.
+  virtual Result<std::unique_ptr<Repetitions>> trials(const TimingRequest& request) = 0;
+  // Back to back: what a loop sees.
+  virtual Result<std::unique_ptr<Repetitions>> loop(const TimingRequest& request) = 0;
+  // The samples of the request, of trials or a loop that are not gone on with.
+  Result<std::vector<Sample>> time_cold(const TimingRequest& request);
   Result<std::vector<Sample>> time_sustained(const TimingRequest& request);
 
   // What was read since `since_ns` of its clock.

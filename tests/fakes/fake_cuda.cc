@@ -313,10 +313,6 @@ Result cuStreamEndCapture(Stream, Graph* graph) {
   state.capture = nullptr;
   return lost ? kCaptureInvalidated : kSuccess;
 }
-Result cuGraphGetNodes(Graph graph, GraphNode*, size_t* count) {
-  *count = reinterpret_cast<FakeGraph*>(graph)->steps.size();
-  return kSuccess;
-}
 Result cuGraphInstantiateWithFlags(GraphExec* exec, Graph graph, unsigned long long) {
   FakeGraph* const made = new FakeGraph{*reinterpret_cast<FakeGraph*>(graph)};
   for (Step& step : made->steps) step.activity = fake_records::copied_node(step.activity);

@@ -54,9 +54,11 @@ class ScriptedDevice : public device::Device {
   Status upload(const device::Buffer&, size_t, const void*, size_t) override { return {}; }
   Status download(const device::Buffer&, size_t, void*, size_t) override { return {}; }
   Status synchronize() override { return broken ? Status(fail("the device is lost")) : Status(); }
-  Result<std::vector<device::Sample>> time_cold(const device::TimingRequest& r) override { return time(r, true); }
-  Result<std::unique_ptr<device::Loop>> loop(const device::TimingRequest& request) override {
-    return std::unique_ptr<device::Loop>(std::make_unique<ScriptedLoop>(*this, request));
+  Result<std::unique_ptr<device::Repetitions>> trials(const device::TimingRequest& request) override {
+    return std::unique_ptr<device::Repetitions>(std::make_unique<ScriptedRepetitions>(*this, request, true));
+  }
+  Result<std::unique_ptr<device::Repetitions>> loop(const device::TimingRequest& request) override {
+    return std::unique_ptr<device::Repetitions>(std::make_unique<ScriptedRepetitions>(*this, request, false));
   }
   device::Telemetry telemetry(int64_t) override { return readings(); }
   // As of any clock, no two readings are the same.
@@ -65,27 +67,30 @@ class ScriptedDevice : public device::Device {
   void pause(double seconds) const override { now_ns_ += static_cast<int64_t>(seconds * 1e9); }
 
  private:
-  class ScriptedLoop : public device::Loop {
+  class ScriptedRepetitions : public device::Repetitions {
    public:
-    ScriptedLoop(ScriptedDevice& device, device::TimingRequest request)
-        : device_(device), request_(std::move(request)) {}
+    ScriptedRepetitions(ScriptedDevice& device, device::TimingRequest request, bool cold)
+        : device_(device), request_(std::move(request)), cold_(cold) {}
     Result<std::vector<device::Sample>> time(int samples) override {
       request_.samples = samples;
-      return device_.time(request_, false);
+      return device_.time(request_, cold_, launched_);
     }
 
    private:
     ScriptedDevice& device_;
     device::TimingRequest request_;
+    bool cold_;
+    int64_t launched_ = 0;
   };
-  Result<std::vector<device::Sample>> time(const device::TimingRequest& request, bool cold) {
+  Result<std::vector<device::Sample>> time(const device::TimingRequest& request, bool cold, int64_t& launched) {
     if (broken) return fail("an illegal address was accessed");
     requests.push_back({request.sets, request.launches, request.samples, cold, request.flush_cache});
     std::vector<device::Sample> out;
     LLMPROF_CHECK(request.enqueue(0));
     const int64_t begin_ns = now_ns_;
     for (int i = 0; i < request.samples; ++i) {
-      if (cold) LLMPROF_CHECK(request.enqueue(i % request.sets));
+      if (cold) LLMPROF_CHECK(request.enqueue(static_cast<int>(launched % request.sets)));
+      launched += request.launches;
       out.push_back(script(running, cold, count_++));
       if (cold) ++isolated[running_set];
       now_ns_ += static_cast<int64_t>(out.back().us * 1e3 * request.launches);

@@ -236,8 +236,8 @@ TEST_F(DeviceCudaTimes, ColdTrialsWaitBehindTheGate) {
     EXPECT_NEAR(sample.clock_mhz, 1000, 1);
     EXPECT_EQ(sample.flags, 0);
   }
-  EXPECT_EQ(sets_seen_[2], 0) << "behind a warm-up and the look at how many kernels it is";
-  EXPECT_EQ(sets_seen_[4], 2) << "each trial the next set";
+  EXPECT_EQ(sets_seen_, (std::vector<int>{0, 0, 1, 2})) << "a warm-up, and a graph of each set";
+  EXPECT_EQ(script_->graph_launches, 40U);
 }
 
 TEST_F(DeviceCudaTimes, ShortWorkIsAGraphOfSeveral) {
@@ -263,7 +263,7 @@ TEST_F(DeviceCudaTimes, SustainedReplaysAGraph) {
 // Graphs are made once and when they are needed; where one does not visit all sets, the next goes on.
 TEST_F(DeviceCudaTimes, ALoopGoesOnWithTheNextSet) {
   CudaDevice& device = open();
-  const Result<std::unique_ptr<Loop>> loop = device.loop(request(5, 1));
+  const Result<std::unique_ptr<Repetitions>> loop = device.loop(request(5, 1));
   ASSERT_TRUE(loop);
   EXPECT_TRUE(sets_seen_.empty());
   ASSERT_TRUE((*loop)->time(1));
@@ -305,25 +305,36 @@ TEST_F(DeviceCudaTimes, TheWatchdogLetsGo) {
   for (const Sample& sample : *samples) EXPECT_EQ(sample.flags & kHostGap, kHostGap);
 }
 
-// Launched one by one, some trials would be in the queue as a whole and some would not: all are graphs, however many
-// trials are asked for at once.
-TEST_F(DeviceCudaTimes, ManyKernelsAreTimedAsAGraph) {
+// Of one launch each, of several: what is timed next begins where the last ended, with graphs that are there already.
+TEST_F(DeviceCudaTimes, TrialsGoOnWithTheNextSet) {
   CudaDevice& device = open();
-  const TimingRequest one = request(1, 1);
-  for (const int samples : {1, 5}) {
-    for (const int kernels : {31, 32}) {
-      TimingRequest many = request(1, samples);
-      many.enqueue = [&](int set) -> Status {
-        for (int i = 0; i < kernels; ++i) LLMPROF_CHECK(one.enqueue(set));
-        return {};
-      };
-      const auto before = script_->graph_launches;
-      const Result<std::vector<Sample>> times = device.time_cold(many);
-      ASSERT_TRUE(times) << times.error().text();
-      EXPECT_EQ(times->size(), static_cast<size_t>(samples));
-      EXPECT_EQ(script_->graph_launches - before, kernels == 32 ? static_cast<unsigned>(samples) : 0U);
-    }
-  }
+  const Result<std::unique_ptr<Repetitions>> single = device.trials(request(1, 1));
+  ASSERT_TRUE(single);
+  EXPECT_TRUE(sets_seen_.empty());
+  ASSERT_TRUE((*single)->time(2));
+  EXPECT_EQ(sets_seen_, (std::vector<int>{0, 0, 1}));
+  ASSERT_TRUE((*single)->time(3));
+  EXPECT_EQ(sets_seen_, (std::vector<int>{0, 0, 1, 2}));
+  EXPECT_FALSE((*single)->time(0));
+  const Result<std::unique_ptr<Repetitions>> several = device.trials(request(2, 1));
+  ASSERT_TRUE(several);
+  ASSERT_TRUE((*several)->time(1));
+  ASSERT_TRUE((*several)->time(1));
+  EXPECT_EQ(sets_seen_, (std::vector<int>{0, 0, 1, 2, 0}));
+}
+
+// Not one by one: some would be in the queue as a whole and some would not.
+TEST_F(DeviceCudaTimes, WorkOfManyKernelsIsOneGraph) {
+  CudaDevice& device = open();
+  TimingRequest many = request(1, 5);
+  many.enqueue = [one = many.enqueue](int set) -> Status {
+    for (int i = 0; i < 100; ++i) LLMPROF_CHECK(one(set));
+    return {};
+  };
+  const Result<std::vector<Sample>> times = device.time_cold(many);
+  ASSERT_TRUE(times) << times.error().text();
+  EXPECT_EQ(script_->graph_launches, 5U);
+  EXPECT_NEAR(times->back().us, 1000, 1e-3);
 }
 
 TEST_F(DeviceCudaTimes, WorkOfTheHostIsTimedByTheHost) {

@@ -17,7 +17,6 @@ using Module = struct ModuleHandle*;
 using Function = struct FunctionHandle*;
 using Graph = struct GraphHandle*;
 using GraphExec = struct GraphExecHandle*;
-using GraphNode = struct GraphNodeHandle*;
 struct Uuid {
   unsigned char bytes[16];
 };
@@ -107,7 +106,6 @@ constexpr int kFunctionMaxDynamicSharedBytes = 8;
   F(stream_wait_value, cuStreamWaitValue32, "_v2", (Stream stream, DevicePtr at, uint32_t value, unsigned flags))  \
   F(capture_begin, cuStreamBeginCapture, "_v2", (Stream stream, int mode))                                         \
   F(capture_end, cuStreamEndCapture, "", (Stream stream, Graph * graph))                                           \
-  F(graph_nodes, cuGraphGetNodes, "", (Graph graph, GraphNode * nodes, size_t * count))                            \
   F(graph_instantiate, cuGraphInstantiate, "WithFlags", (GraphExec * exec, Graph graph, unsigned long long flags)) \
   F(graph_upload, cuGraphUpload, "", (GraphExec exec, Stream stream))                                              \
   F(graph_launch, cuGraphLaunch, "", (GraphExec exec, Stream stream))                                              \

@@ -186,22 +186,14 @@ Result<Sample> CpuDevice::time_once(const TimingRequest& request, int64_t first_
   return sample;
 }
 
-Result<std::vector<Sample>> CpuDevice::time_cold(const TimingRequest& request) {
-  std::vector<Sample> samples;
-  for (int sample = 0; sample < request.samples; ++sample) {
-    if (request.flush_cache) LLMPROF_CHECK(flush_cache());
-    LLMPROF_ASSIGN(const Sample taken, time_once(request, int64_t{sample} * request.launches));
-    samples.push_back(taken);
-  }
-  return samples;
-}
-
-class CpuDevice::CpuLoop : public Loop {
+class CpuDevice::CpuRepetitions : public Repetitions {
  public:
-  CpuLoop(CpuDevice& device, TimingRequest request) : device_(device), request_(std::move(request)) {}
+  CpuRepetitions(CpuDevice& device, TimingRequest request, bool flush)
+      : device_(device), request_(std::move(request)), flush_(flush) {}
   Result<std::vector<Sample>> time(int samples) override {
     std::vector<Sample> taken;
     for (int sample = 0; sample < samples; ++sample) {
+      if (flush_) LLMPROF_CHECK(device_.flush_cache());
       LLMPROF_ASSIGN(const Sample one, device_.time_once(request_, launched_));
       launched_ += request_.launches;
       taken.push_back(one);
@@ -212,11 +204,16 @@ class CpuDevice::CpuLoop : public Loop {
  private:
   CpuDevice& device_;
   TimingRequest request_;
+  bool flush_;
   int64_t launched_ = 0;
 };
 
-Result<std::unique_ptr<Loop>> CpuDevice::loop(const TimingRequest& request) {
-  return std::unique_ptr<Loop>(std::make_unique<CpuLoop>(*this, request));
+Result<std::unique_ptr<Repetitions>> CpuDevice::trials(const TimingRequest& request) {
+  return std::unique_ptr<Repetitions>(std::make_unique<CpuRepetitions>(*this, request, request.flush_cache));
+}
+
+Result<std::unique_ptr<Repetitions>> CpuDevice::loop(const TimingRequest& request) {
+  return std::unique_ptr<Repetitions>(std::make_unique<CpuRepetitions>(*this, request, false));
 }
 
 Telemetry CpuDevice::telemetry(int64_t since_ns) {

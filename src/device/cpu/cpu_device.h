@@ -31,8 +31,8 @@ class CpuDevice : public Device {
   Status upload(const Buffer& buffer, size_t offset, const void* from, size_t bytes) override;
   Status download(const Buffer& buffer, size_t offset, void* to, size_t bytes) override;
   Status synchronize() override { return {}; }
-  Result<std::vector<Sample>> time_cold(const TimingRequest& request) override;
-  Result<std::unique_ptr<Loop>> loop(const TimingRequest& request) override;
+  Result<std::unique_ptr<Repetitions>> trials(const TimingRequest& request) override;
+  Result<std::unique_ptr<Repetitions>> loop(const TimingRequest& request) override;
   // The mean clock of the samples taken since; power and temperature are not read.
   Telemetry telemetry(int64_t since_ns) override;
 
@@ -44,7 +44,7 @@ class CpuDevice : public Device {
   };
 
  private:
-  class CpuLoop;
+  class CpuRepetitions;
   Status flush_cache();
   Result<Sample> time_once(const TimingRequest& request, int64_t first_launch);
 

@@ -28,8 +28,8 @@ class CudaDevice : public Device {
   Status upload(const Buffer& buffer, size_t offset, const void* from, size_t bytes) override;
   Status download(const Buffer& buffer, size_t offset, void* to, size_t bytes) override;
   Status synchronize() override { return context_->synchronize(); }
-  Result<std::vector<Sample>> time_cold(const TimingRequest& request) override { return timer_->cold(request); }
-  Result<std::unique_ptr<Loop>> loop(const TimingRequest& request) override { return timer_->loop(request); }
+  Result<std::unique_ptr<Repetitions>> trials(const TimingRequest& request) override { return timer_->trials(request); }
+  Result<std::unique_ptr<Repetitions>> loop(const TimingRequest& request) override { return timer_->loop(request); }
   Telemetry telemetry(int64_t since_ns) override { return telemetry_->since(since_ns); }
   std::vector<int64_t> other_processes() override { return telemetry_->other_processes(); }
 

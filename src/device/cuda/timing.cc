@@ -15,9 +15,6 @@ namespace {
 
 constexpr size_t kColdBatch = 16;
 constexpr size_t kReplaysQueued = 3;
-// From so many on, one execution is timed as a graph: launched one by one, they are in the queue or not by the number
-// of trials that are queued at once, and the host is in some of the times.
-constexpr size_t kManyNodes = 32;
 constexpr size_t kSustainedBatch = 256;  // samples between two looks at the stamps
 constexpr double kStampNsMin = 50'000;   // shorter stretches: the clock of the whole batch
 constexpr double kSlowClockFrac = 0.75;  // of the batch's median clock
@@ -27,6 +24,11 @@ constexpr float kUnknownClock = std::numeric_limits<float>::quiet_NaN();
 
 double host_us() {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+Status check_request(const TimingRequest& request) {
+  if (request.sets < 1 || request.launches < 1) return fail("a timing needs at least one set and one launch");
+  return {};
 }
 
 int set_of(const TimingRequest& request, int64_t launch) { return static_cast<int>(launch % request.sets); }
@@ -68,43 +70,74 @@ class Watchdog {
 
 }  // namespace
 
-struct Timer::Replay {
-  explicit Replay(Context& context) : context_(context) {}
-  ~Replay() {
-    if (exec != nullptr) context_.api().graph_exec_destroy(exec);
-  }
-  Replay(const Replay&) = delete;
-  Replay& operator=(const Replay&) = delete;
-
-  // One graph of all launches, rotating over the sets from that of launch `first`; none if it would have fewer than
-  // `nodes_min` nodes.
-  Status capture(const TimingRequest& request, size_t nodes_min = 0, int64_t first = 0) {
-    const cuda_abi::Api& api = context_.api();
-    LLMPROF_CHECK(context_.check(api.capture_begin(context_.stream(), cuda_abi::kCaptureRelaxed), "starting a graph"));
-    Status enqueued;
-    for (int i = 0; i < request.launches && enqueued; ++i) enqueued = request.enqueue(set_of(request, first + i));
+// One replayable graph of launches.
+class Timer::Graph {
+ public:
+  // `enqueue` may fail in the middle; nothing is captured any more then.
+  static Result<std::unique_ptr<Graph>> capture(Context& context, const std::function<Status()>& enqueue) {
+    const cuda_abi::Api& api = context.api();
+    LLMPROF_CHECK(context.check(api.capture_begin(context.stream(), cuda_abi::kCaptureRelaxed), "starting a graph"));
+    const Status enqueued = enqueue();
     cuda_abi::Graph graph = nullptr;
-    const cuda_abi::Result ended = api.capture_end(context_.stream(), &graph);
+    const cuda_abi::Result ended = api.capture_end(context.stream(), &graph);
     if (!enqueued) {
       if (graph != nullptr) api.graph_destroy(graph);
-      return enqueued;
+      return tl::unexpected<Error>(enqueued.error());
     }
-    LLMPROF_CHECK(context_.check(ended, "ending a graph"));
-    size_t nodes = 0;
-    cuda_abi::Result made = nodes_min > 0 ? api.graph_nodes(graph, nullptr, &nodes) : cuda_abi::kSuccess;
-    const bool wanted = nodes >= nodes_min;
-    if (made == cuda_abi::kSuccess && wanted) made = api.graph_instantiate(&exec, graph, 0);
+    LLMPROF_CHECK(context.check(ended, "ending a graph"));
+    auto made = std::make_unique<Graph>(context);
+    const cuda_abi::Result instantiated = api.graph_instantiate(&made->exec_, graph, 0);
     api.graph_destroy(graph);
-    LLMPROF_CHECK(context_.check(made, "making a graph runnable"));
-    if (!wanted) return {};
-    return context_.check(api.graph_upload(exec, context_.stream()), "uploading a graph");
+    LLMPROF_CHECK(context.check(instantiated, "making a graph runnable"));
+    LLMPROF_CHECK(context.check(api.graph_upload(made->exec_, context.stream()), "uploading a graph"));
+    return made;
   }
-  Status launch() { return context_.check(context_.api().graph_launch(exec, context_.stream()), "launching a graph"); }
+  explicit Graph(Context& context) : context_(context) {}
+  ~Graph() {
+    if (exec_ != nullptr) context_.api().graph_exec_destroy(exec_);
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
 
-  cuda_abi::GraphExec exec = nullptr;
+  Status launch() { return context_.check(context_.api().graph_launch(exec_, context_.stream()), "launching a graph"); }
 
  private:
   Context& context_;
+  cuda_abi::GraphExec exec_ = nullptr;
+};
+
+// Of a request: they take turns where one does not visit every set.
+class Timer::Graphs {
+ public:
+  Graphs(Context& context, const TimingRequest& request)
+      : context_(context),
+        request_(request),
+        graphs_(static_cast<size_t>(request.sets / std::gcd(request.sets, request.launches))) {}
+
+  // Those of `count` repetitions from this one on that are not there yet.
+  Status make(int64_t first, size_t count) {
+    const int64_t end = first + static_cast<int64_t>(std::min(count, graphs_.size()));
+    for (int64_t repetition = first; repetition < end; ++repetition) {
+      std::unique_ptr<Graph>& graph = of(repetition);
+      if (graph != nullptr) continue;
+      LLMPROF_ASSIGN(graph, Graph::capture(context_, [&] { return enqueue(repetition); }));
+    }
+    return {};
+  }
+  Status launch(int64_t repetition) { return of(repetition)->launch(); }
+  // Without one.
+  Status enqueue(int64_t repetition) const {
+    for (int i = 0; i < request_.launches; ++i)
+      LLMPROF_CHECK(request_.enqueue(set_of(request_, repetition * request_.launches + i)));
+    return {};
+  }
+
+ private:
+  std::unique_ptr<Graph>& of(int64_t repetition) { return graphs_[static_cast<size_t>(repetition) % graphs_.size()]; }
+
+  Context& context_;
+  const TimingRequest& request_;
+  std::vector<std::unique_ptr<Graph>> graphs_;
 };
 
 Timer::~Timer() {
@@ -113,27 +146,6 @@ Timer::~Timer() {
   if (gate_ != nullptr) api.host_free(const_cast<uint32_t*>(gate_));
   if (flush_ != 0) api.memory_free(flush_);
   if (stamps_ != 0) api.memory_free(stamps_);
-}
-
-// One execution that is not timed: libraries load their kernels at the first. True: its time is the host's.
-Result<bool> Timer::warm_up(const TimingRequest& request) {
-  if (request.sets < 1 || request.launches < 1 || request.samples < 1)
-    return fail("a timing needs at least one set, one launch and one sample");
-  host_bound_ = false;
-  LLMPROF_CHECK(request.enqueue(0));
-  LLMPROF_CHECK(context_.synchronize());
-  return host_bound_;
-}
-
-Result<std::vector<Sample>> Timer::by_host(const TimingRequest& request, int64_t first) {
-  std::vector<Sample> samples;
-  for (int i = 0; i < request.samples; ++i) {
-    const double start = host_us();
-    for (int launch = 0; launch < request.launches; ++launch) LLMPROF_CHECK(request.enqueue(set_of(request, first++)));
-    LLMPROF_CHECK(context_.synchronize());
-    samples.push_back({(host_us() - start) / request.launches, kUnknownClock, 0});
-  }
-  return samples;
 }
 
 // Events for so many stamps, the gate, the flush buffer; kernels where there is a compiler.
@@ -249,125 +261,145 @@ Status Timer::read_samples(size_t count, int launches, bool between_stamps, bool
   return {};
 }
 
-Status Timer::queue_trials(const TimingRequest& request, Replay& replay, size_t first, size_t count) {
-  const cuda_abi::Api& api = context_.api();
-  for (size_t i = 0; i < count; ++i) {
-    if (request.flush_cache) LLMPROF_CHECK(flush());
-    LLMPROF_CHECK(stamp(2 * i));
-    LLMPROF_CHECK(context_.check(api.event_record(events_[2 * i], context_.stream()), "recording an event"));
-    if (replay.exec != nullptr) {
-      LLMPROF_CHECK(replay.launch());
-    } else {
-      LLMPROF_CHECK(request.enqueue(static_cast<int>((first + i) % static_cast<size_t>(request.sets))));
-    }
-    LLMPROF_CHECK(context_.check(api.event_record(events_[2 * i + 1], context_.stream()), "recording an event"));
-    LLMPROF_CHECK(stamp(2 * i + 1));
-  }
-  return {};
-}
-
-Status Timer::cold_batch(const TimingRequest& request, Replay& replay, size_t first, size_t count,
-                         std::vector<Sample>& samples) {
-  const cuda_abi::Api& api = context_.api();
-  LLMPROF_CHECK(prepare(2 * count, request.flush_cache));
-  LLMPROF_CHECK(context_.synchronize());
-  *gate_ = 0;
-  // Host memory that is mapped has the same address on the GPU.
-  const cuda_abi::DevicePtr gate = reinterpret_cast<cuda_abi::DevicePtr>(gate_);
-  // A driver may refuse to wait on memory; then the host races ahead of the GPU, which is right for all but the first.
-  const bool gated = api.stream_wait_value(context_.stream(), gate, 1, cuda_abi::kWaitValueGeq) == cuda_abi::kSuccess;
-  Watchdog watchdog(gate_, watchdog_);
-  const Status queued = queue_trials(request, replay, first, count);
-  const bool bitten = watchdog.release();
-  LLMPROF_CHECK(queued);
-  return read_samples(count, request.launches, false, bitten || !gated, samples);
-}
-
-Result<std::vector<Sample>> Timer::cold(const TimingRequest& request) {
-  LLMPROF_ASSIGN(const bool host_bound, warm_up(request));
-  if (host_bound) return by_host(request);
-  // A graph has the buffers of one set where it is one launch; the flush makes them as cold as those of the next.
-  Replay replay(context_);
-  const Status captured = replay.capture(request, request.launches > 1 ? 0 : kManyNodes);
-  if (request.launches > 1) LLMPROF_CHECK(captured);  // one launch that cannot be captured is timed without
-  std::vector<Sample> samples;
-  const size_t wanted = static_cast<size_t>(request.samples);
-  while (samples.size() < wanted) {
-    const size_t count = std::min(kColdBatch, wanted - samples.size());
-    LLMPROF_CHECK(cold_batch(request, replay, samples.size(), count, samples));
-  }
-  return samples;
-}
-
-class Timer::CudaLoop : public Loop {
+// What trials and loops have in common.
+class Timer::CudaRepetitions : public Repetitions {
  public:
-  CudaLoop(Timer& timer, TimingRequest request)
+  CudaRepetitions(Timer& timer, TimingRequest request, size_t batch)
       : timer_(timer),
+        context_(timer.context_),
+        api_(timer.context_.api()),
         request_(std::move(request)),
-        graphs_(static_cast<size_t>(request_.sets / std::gcd(request_.sets, request_.launches))) {}
+        graphs_(timer.context_, request_),
+        batch_(batch) {}
 
   Result<std::vector<Sample>> time(int samples) override {
     if (samples < 1) return fail("a timing needs at least one sample");
-    if (!warm_) {
-      LLMPROF_ASSIGN(host_bound_, timer_.warm_up(request_));
-      warm_ = true;
-    }
+    if (!warm_) LLMPROF_CHECK(warm_up());
     std::vector<Sample> taken;
+    const size_t wanted = static_cast<size_t>(samples);
     if (host_bound_) {
-      request_.samples = samples;
-      LLMPROF_ASSIGN(taken, timer_.by_host(request_, replayed_ * request_.launches));
-      replayed_ += samples;
+      while (taken.size() < wanted) LLMPROF_CHECK(take_by_host(taken));
       return taken;
     }
-    const size_t wanted = static_cast<size_t>(samples);
-    // Before any of them runs.
-    for (size_t i = 0; i < std::min(wanted, graphs_.size()); ++i)
-      LLMPROF_CHECK(make(replayed_ + static_cast<int64_t>(i)));
-    while (taken.size() < wanted) LLMPROF_CHECK(take(std::min(kSustainedBatch, wanted - taken.size()), taken));
+    LLMPROF_CHECK(prepare(wanted));
+    while (taken.size() < wanted) LLMPROF_CHECK(take(std::min(batch_, wanted - taken.size()), taken));
     return taken;
   }
 
- private:
-  std::unique_ptr<Replay>& graph(int64_t replay) { return graphs_[static_cast<size_t>(replay) % graphs_.size()]; }
+ protected:
+  // Before any of so many repetitions runs.
+  virtual Status prepare(size_t count) = 0;
+  virtual Status take(size_t count, std::vector<Sample>& taken) = 0;
+  Status record(size_t event) {
+    return context_.check(api_.event_record(timer_.events_[event], context_.stream()), "recording an event");
+  }
 
-  Status make(int64_t replay) {
-    std::unique_ptr<Replay>& made = graph(replay);
-    if (made != nullptr) return {};
-    auto making = std::make_unique<Replay>(timer_.context_);
-    LLMPROF_CHECK(making->capture(request_, 0, replay * request_.launches));
-    made = std::move(making);
+  Timer& timer_;
+  Context& context_;
+  const cuda_abi::Api& api_;
+  TimingRequest request_;
+  Graphs graphs_;
+  int64_t repeated_ = 0;
+
+ private:
+  // One execution that is not timed: libraries load their kernels at the first.
+  Status warm_up() {
+    timer_.host_bound_ = false;
+    LLMPROF_CHECK(request_.enqueue(0));
+    LLMPROF_CHECK(context_.synchronize());
+    host_bound_ = timer_.host_bound_;
+    warm_ = true;
+    return {};
+  }
+  Status take_by_host(std::vector<Sample>& taken) {
+    const double start = host_us();
+    LLMPROF_CHECK(graphs_.enqueue(repeated_++));
+    LLMPROF_CHECK(context_.synchronize());
+    taken.push_back({(host_us() - start) / request_.launches, kUnknownClock, 0});
     return {};
   }
 
-  Status take(size_t count, std::vector<Sample>& taken) {
-    Context& context = timer_.context_;
-    const cuda_abi::Api& api = context.api();
-    const std::vector<cuda_abi::Event>& events = timer_.events_;
+  size_t batch_;
+  bool warm_ = false, host_bound_ = false;
+};
+
+class Timer::Trials : public CudaRepetitions {
+ public:
+  Trials(Timer& timer, TimingRequest request) : CudaRepetitions(timer, std::move(request), kColdBatch) {}
+
+ private:
+  Status prepare(size_t count) override {
+    if (!as_graphs_) return {};
+    const Status made = graphs_.make(repeated_, count);
+    if (made || request_.launches > 1) return made;
+    as_graphs_ = false;  // one launch that cannot be captured is timed without
+    return context_.synchronize();
+  }
+
+  Status take(size_t count, std::vector<Sample>& taken) override {
+    LLMPROF_CHECK(timer_.prepare(2 * count, request_.flush_cache));
+    LLMPROF_CHECK(context_.synchronize());
+    *timer_.gate_ = 0;
+    // Host memory that is mapped has the same address on the GPU.
+    const cuda_abi::DevicePtr gate = reinterpret_cast<cuda_abi::DevicePtr>(timer_.gate_);
+    // A driver may refuse to wait on memory; then the host races ahead of the GPU, which is right for all but the
+    // first.
+    const bool gated =
+        api_.stream_wait_value(context_.stream(), gate, 1, cuda_abi::kWaitValueGeq) == cuda_abi::kSuccess;
+    Watchdog watchdog(timer_.gate_, timer_.watchdog_);
+    const Status queued = queue(count);
+    const bool bitten = watchdog.release();
+    LLMPROF_CHECK(queued);
+    return timer_.read_samples(count, request_.launches, false, bitten || !gated, taken);
+  }
+
+  Status queue(size_t count) {
+    for (size_t i = 0; i < count; ++i, ++repeated_) {
+      if (request_.flush_cache) LLMPROF_CHECK(timer_.flush());
+      LLMPROF_CHECK(timer_.stamp(2 * i));
+      LLMPROF_CHECK(record(2 * i));
+      LLMPROF_CHECK(as_graphs_ ? graphs_.launch(repeated_) : graphs_.enqueue(repeated_));
+      LLMPROF_CHECK(record(2 * i + 1));
+      LLMPROF_CHECK(timer_.stamp(2 * i + 1));
+    }
+    return {};
+  }
+
+  bool as_graphs_ = true;
+};
+
+class Timer::BackToBack : public CudaRepetitions {
+ public:
+  BackToBack(Timer& timer, TimingRequest request) : CudaRepetitions(timer, std::move(request), kSustainedBatch) {}
+
+ private:
+  Status prepare(size_t count) override { return graphs_.make(repeated_, count); }
+
+  Status take(size_t count, std::vector<Sample>& taken) override {
     LLMPROF_CHECK(timer_.prepare(count + 1, false));
     // Not timed: the GPU comes out of the pause before it.
-    LLMPROF_CHECK(graph(replayed_)->launch());
+    LLMPROF_CHECK(graphs_.launch(repeated_));
     LLMPROF_CHECK(timer_.stamp(0));
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; ++i, ++repeated_) {
       if (i >= kReplaysQueued)
-        LLMPROF_CHECK(context.check(api.event_synchronize(events[2 * (i - kReplaysQueued) + 1]), "waiting"));
-      LLMPROF_CHECK(context.check(api.event_record(events[2 * i], context.stream()), "recording an event"));
-      LLMPROF_CHECK(graph(replayed_++)->launch());
-      LLMPROF_CHECK(context.check(api.event_record(events[2 * i + 1], context.stream()), "recording an event"));
+        LLMPROF_CHECK(context_.check(api_.event_synchronize(timer_.events_[2 * (i - kReplaysQueued) + 1]), "waiting"));
+      LLMPROF_CHECK(record(2 * i));
+      LLMPROF_CHECK(graphs_.launch(repeated_));
+      LLMPROF_CHECK(record(2 * i + 1));
       LLMPROF_CHECK(timer_.stamp(i + 1));
     }
     return timer_.read_samples(count, request_.launches, true, false, taken);
   }
-
-  Timer& timer_;
-  TimingRequest request_;
-  std::vector<std::unique_ptr<Replay>> graphs_;
-  bool warm_ = false, host_bound_ = false;
-  int64_t replayed_ = 0;
 };
 
-Result<std::unique_ptr<Loop>> Timer::loop(const TimingRequest& request) {
-  if (request.sets < 1 || request.launches < 1) return fail("a timing needs at least one set and one launch");
-  return std::unique_ptr<Loop>(std::make_unique<CudaLoop>(*this, request));
+Result<std::unique_ptr<Repetitions>> Timer::trials(const TimingRequest& request) {
+  LLMPROF_CHECK(check_request(request));
+  return std::unique_ptr<Repetitions>(std::make_unique<Trials>(*this, request));
+}
+
+Result<std::unique_ptr<Repetitions>> Timer::loop(const TimingRequest& request) {
+  LLMPROF_CHECK(check_request(request));
+  return std::unique_ptr<Repetitions>(std::make_unique<BackToBack>(*this, request));
 }
 
 }  // namespace llmprof::device::cuda

@@ -1,11 +1,13 @@
 // Times of work on one GPU (docs/adr/0011-measuring-kernels.md).
 //
-// Cold: up to 16 trials are queued behind a wait on a word of host memory, which occupies no SM, and let go at once, so
-// the host is not in the times. Before each trial twice the L2 is read, which leaves clean lines. A watchdog lets go
-// after two seconds whatever happens: work that waits for the GPU inside `enqueue` would never return otherwise, and
-// work of very many kernels fills the queue. The latter is taken again as a graph; what cannot be one carries kHostGap.
-// A loop: CUDA graphs of the launches, which take turns where one does not visit every set, replayed with three replays
-// always queued; events around each. They are made when they are first needed.
+// A sample is the replay of a CUDA graph between two events. Graphs are made when they are first needed, one for each
+// set, or as many as it takes to visit every set where a sample is several launches.
+// Trials: up to 16 are queued behind a wait on a word of host memory, which occupies no SM, and let go at once, so the
+// host is not in the times. Before each twice the L2 is read, which leaves clean lines. Launched without a graph, a
+// trial takes 0.2 to 1.5 us more as long as another two are queued behind it (docs/adr/0011-measuring-kernels.md). A
+// watchdog lets go after two seconds whatever happens: work that waits for the GPU inside `enqueue`, which cannot be a
+// graph, would never return otherwise; its samples carry kHostGap.
+// A loop: three replays are always queued.
 // Work that says it waits for the host by itself (mark_host_bound: copies of pageable memory, synchronisation) is timed
 // by the host's clock in both regimes.
 //
@@ -33,8 +35,8 @@ class Timer {
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
 
-  Result<std::vector<Sample>> cold(const TimingRequest& request);
-  Result<std::unique_ptr<Loop>> loop(const TimingRequest& request);
+  Result<std::unique_ptr<Repetitions>> trials(const TimingRequest& request);
+  Result<std::unique_ptr<Repetitions>> loop(const TimingRequest& request);
   // Called by work inside `enqueue`: it returns when the GPU is done, or its time is the host's.
   void mark_host_bound() { host_bound_ = true; }
   void set_watchdog(std::chrono::milliseconds after) { watchdog_ = after; }
@@ -42,17 +44,14 @@ class Timer {
   int64_t bytes_held() const { return bytes_held_; }
 
  private:
-  struct Replay;  // a graph of the request's launches
-  class CudaLoop;
-  Result<bool> warm_up(const TimingRequest& request);
-  // From this launch on.
-  Result<std::vector<Sample>> by_host(const TimingRequest& request, int64_t first = 0);
+  class Graph;
+  class Graphs;
+  class CudaRepetitions;
+  class Trials;
+  class BackToBack;
   Status prepare(size_t stamps, bool flush);
   Status stamp(size_t index);
   Status flush();
-  Status cold_batch(const TimingRequest& request, Replay& replay, size_t first, size_t count,
-                    std::vector<Sample>& samples);
-  Status queue_trials(const TimingRequest& request, Replay& replay, size_t first, size_t count);
   Status read_samples(size_t count, int launches, bool between_stamps, bool gap, std::vector<Sample>& samples);
   double clock_mhz(const std::vector<uint64_t>& slots, size_t from, size_t to) const;
 

@@ -90,9 +90,10 @@ class ProductOp : public CudaOp {
     for (size_t i = 0; i < all.size(); ++i) {
       if (order.size() >= kScreenedMin && spent > kScreenUs) break;
       us[i] = std::numeric_limits<double>::infinity();
+      LLMPROF_ASSIGN(const std::unique_ptr<Repetitions> trials, device_.trials({all[i].enqueue, 1, 1, 1, false}));
       for (const int rounds : {1, kScreenRounds - 1}) {
         if (us[i] > kHopeless * best && rounds > 1) break;
-        const Result<std::vector<Sample>> samples = device_.time_cold({all[i].enqueue, 1, 1, rounds, false});
+        const Result<std::vector<Sample>> samples = trials->time(rounds);
         if (!samples) {
           if (context_.lost()) return tl::unexpected<Error>(samples.error());
           break;  // an algorithm that is refused after all
