@@ -11,6 +11,9 @@ control: products of 8192 x 8192 back to back, of random numbers (A), of ones, w
 numbers with the other layout (C), one after the other: how soon the power's control answers another kernel, and how the
 times move after that. Means of five graphs of six products each, about 50 ms.
 
+queue: 16 trials of a product of 512 x 4096 x 4096 queued behind a wait on a word of memory and let go at once, L2 emptied
+before each, 64 sets of inputs; launched directly and as CUDA graphs, in turn: medians by the trial's place in the queue.
+
 neighbour: a sum of two arrays of 1 GiB in a loop while another GPU of the machine is started and let go again and again (with
 nothing else on it), by three ways to load and store: past L1 and .cs, past L1 and plain, plain and plain. Skipped, and
 said so, without two GPUs and CuPy.
@@ -84,6 +87,55 @@ for name, seconds in (("A", 3), ("B", 2), ("A", 2.5), ("C", 2.5), ("A", 1.5), ("
 print(json.dumps({"played": played}))
 """
 
+QUEUE = r"""
+import ctypes, json, threading, torch
+torch.set_grad_enabled(False)
+M, N, K, SETS, TRIALS, BATCHES = 512, 4096, 4096, 64, 16, 60
+cuda = ctypes.CDLL("libcuda.so.1")
+def randn(*shape): return torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
+sets = [(randn(M, K), randn(K, N), torch.empty(M, N, device="cuda", dtype=torch.bfloat16)) for _ in range(SETS)]
+flushed = torch.zeros(32 << 20, device="cuda")  # 128 MiB
+gate = torch.zeros(1, dtype=torch.int32).pin_memory()
+stream = torch.cuda.Stream()
+
+def product(i):
+    a, b, out = sets[i % SETS]
+    torch.mm(a, b, out=out)
+
+def graph_of(i):
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream): product(i)
+    return graph
+
+def batch_us(run, first):
+    events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(TRIALS)]
+    torch.cuda.synchronize()
+    gate[0] = 0
+    watchdog = threading.Timer(2, lambda: gate.fill_(1))
+    watchdog.start()
+    assert cuda.cuStreamWaitValue32_v2(ctypes.c_void_p(stream.cuda_stream), ctypes.c_uint64(gate.data_ptr()), 1, 0) == 0
+    for i, (a, b) in enumerate(events):
+        flushed.sum(); flushed.sum()
+        a.record(stream); run(first + i); b.record(stream)
+    gate[0] = 1
+    watchdog.cancel()
+    torch.cuda.synchronize()
+    return [a.elapsed_time(b) * 1000 for a, b in events]
+
+with torch.cuda.stream(stream):
+    for i in range(3): product(i)
+    flushed.sum()
+    torch.cuda.synchronize()
+    graphs = [graph_of(i) for i in range(SETS)]
+    ways = {"launched": product, "as a graph": lambda i: graphs[i % SETS].replay()}
+    times = {name: [] for name in ways}
+    for batch in range(BATCHES):
+        for name, run in ways.items(): times[name].append(batch_us(run, batch * TRIALS))
+median = lambda values: round(sorted(values)[len(values) // 2], 2)
+print(json.dumps({name: {"by_place_us": [median(place) for place in zip(*batches)],
+                         "by_batch_us": [median(batch[2:14]) for batch in batches]} for name, batches in times.items()}))
+"""
+
 NEIGHBOUR = r"""
 import json, os, subprocess, sys, threading, time
 os.environ["CUDA_VISIBLE_DEVICES"] = "0"
@@ -152,12 +204,15 @@ def print_neighbour(found):
 
 
 def main():
-    args = harness.arguments(__doc__, "bench_noise.json").parse_args()
+    parts = {"pages": PAGES, "control": CONTROL, "queue": QUEUE, "neighbour": NEIGHBOUR}
+    parser = harness.arguments(__doc__, "bench_noise.json")
+    parser.add_argument("--parts", nargs="+", choices=parts, help="only these")
+    args = parser.parse_args()
     budget, state = harness.Budget(args.budget), harness.State(args.state, args.fresh)
     state.save(machine=harness.machine(args.python))
     problems = []
-    parts = {"pages": PAGES, "control": CONTROL, "neighbour": NEIGHBOUR}
-    for name, program in parts.items():
+    for name in args.parts or parts:
+        program = parts[name]
         if name in state or budget.spent(30):
             continue
         outcome = harness.execute([args.python, "-c", program], args.timeout)
@@ -165,7 +220,7 @@ def main():
             state.put(name, json.loads(outcome.stdout.strip().splitlines()[-1]))
         else:
             problems.append(f"{name}: {outcome.failure()}")
-    missing = [name for name in parts if name not in state]
+    missing = [name for name in args.parts or parts if name not in state]
     if (pages := state.get("pages")) is not None:
         by_matrix = list(zip(*pages["rounds_us"]))
         means = [sum(times) / len(times) for times in by_matrix]
@@ -173,6 +228,8 @@ def main():
               f"{max(max(times) / min(times) - 1 for times in by_matrix):.2%}")
     for part in (state.get("control") or {"played": []})["played"]:
         print(part["product"], *part["us"][:12], "...")
+    for way, found in (state.get("queue") or {}).items():
+        print(f"queued, {way}: by place", *found["by_place_us"])
     if (neighbour := state.get("neighbour")) is not None:
         print_neighbour(neighbour) if "skipped" not in neighbour else print("neighbour:", neighbour["skipped"])
     state.save(summary=state.results(), problems=problems, missing=missing, passed=not problems and not missing)
