@@ -7,6 +7,8 @@
 
 namespace llmprof::bench {
 
+constexpr double kPowerTurnS = 0.92;  // between two acts
+
 class PowerControl {
  public:
   // Load began, of a device whose control is waited for.

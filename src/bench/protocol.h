@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "base/statistics.h"
+#include "bench/power_control.h"
 #include "device/device.h"
 #include "device/op.h"
 
@@ -41,7 +42,7 @@ struct Protocol {
   int noise_window = 512;
   // At a limit of power the control moves the clock up and down in turns of 0.92 s, and a part of a turn is off by one
   // to three percent: at least one turn is taken then, and whole turns where the times follow the clock.
-  double turn_s = 0.92, held_down_s = 1.84;
+  double turn_s = kPowerTurnS, held_down_s = 2 * kPowerTurnS;
   double cold_duty_max = 1.0 / 3;  // of a GPU in the cold regime; it rests for the remainder
   bool cold = true, sustained = true;
   int sets_max = 64;      // 1: one set of buffers, which stays in a cache that holds it

@@ -323,18 +323,25 @@ TEST_F(DeviceCudaTimes, TrialsGoOnWithTheNextSet) {
   EXPECT_EQ(sets_seen_, (std::vector<int>{0, 0, 1, 2, 0}));
 }
 
-// Not one by one: some would be in the queue as a whole and some would not.
-TEST_F(DeviceCudaTimes, WorkOfManyKernelsIsOneGraph) {
+// Not one by one: some would be in the queue as a whole and some would not. However many trials are asked for at once,
+// and however few kernels there are.
+TEST_F(DeviceCudaTimes, WorkOfAnyNumberOfKernelsIsOneGraph) {
   CudaDevice& device = open();
-  TimingRequest many = request(1, 5);
-  many.enqueue = [one = many.enqueue](int set) -> Status {
-    for (int i = 0; i < 100; ++i) LLMPROF_CHECK(one(set));
-    return {};
-  };
-  const Result<std::vector<Sample>> times = device.time_cold(many);
-  ASSERT_TRUE(times) << times.error().text();
-  EXPECT_EQ(script_->graph_launches, 5U);
-  EXPECT_NEAR(times->back().us, 1000, 1e-3);
+  for (const int samples : {1, 5}) {
+    for (const int kernels : {1, 31, 100}) {
+      TimingRequest many = request(1, samples);
+      many.enqueue = [one = many.enqueue, kernels](int set) -> Status {
+        for (int i = 0; i < kernels; ++i) LLMPROF_CHECK(one(set));
+        return {};
+      };
+      const auto before = script_->graph_launches;
+      const Result<std::vector<Sample>> times = device.time_cold(many);
+      ASSERT_TRUE(times) << times.error().text();
+      ASSERT_EQ(times->size(), static_cast<size_t>(samples));
+      EXPECT_EQ(script_->graph_launches - before, static_cast<unsigned>(samples));
+      EXPECT_NEAR(times->back().us, 10.0 * kernels, 1e-3);
+    }
+  }
 }
 
 TEST_F(DeviceCudaTimes, WorkOfTheHostIsTimedByTheHost) {
