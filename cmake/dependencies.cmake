@@ -1,7 +1,8 @@
 # Debian 12 packages; `./dev setup` installs them. docs/adr/0002-dependencies.md says why each one.
 find_package(Threads REQUIRED)
-find_package(ZLIB REQUIRED)
-find_package(simdjson REQUIRED)
+# What is not glibc is linked statically, so that the program starts on systems of other ages (ADR 15).
+find_path(ZLIB_INCLUDE zlib.h REQUIRED)
+find_library(ZLIB_ARCHIVE NAMES libz.a z REQUIRED)
 find_path(ZSTD_INCLUDE zstd.h REQUIRED)
 find_library(ZSTD_LIBRARY NAMES libzstd.a zstd REQUIRED)
 find_path(XXHASH_INCLUDE xxhash.h REQUIRED)
@@ -10,6 +11,9 @@ find_path(FMT_INCLUDE fmt/format.h REQUIRED)
 find_path(CLI11_INCLUDE CLI/CLI.hpp REQUIRED)
 # Declarations only: oneDNN itself is opened at run time, as OpenBLAS (libopenblas0-openmp) is.
 find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.h REQUIRED)
+add_library(llmprof_zlib INTERFACE)
+target_include_directories(llmprof_zlib SYSTEM INTERFACE ${ZLIB_INCLUDE})
+target_link_libraries(llmprof_zlib INTERFACE ${ZLIB_ARCHIVE})
 add_library(llmprof_zstd INTERFACE)
 target_include_directories(llmprof_zstd SYSTEM INTERFACE ${ZSTD_INCLUDE})
 target_link_libraries(llmprof_zstd INTERFACE ${ZSTD_LIBRARY})

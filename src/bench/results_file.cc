@@ -1,13 +1,13 @@
 #include "bench/results_file.h"
 
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
+#include "base/json_document.h"
 #include "base/record_writer.h"
 #include "bench/peaks_report.h"
 
@@ -47,59 +47,53 @@ tl::unexpected<Error> unreadable(const std::string& path, const std::string& fou
 // unknown may be missing, and fields added since: files of earlier versions do not have all of them.
 class RowReader {
  public:
-  explicit RowReader(simdjson::dom::object object) : object_(object) {}
+  explicit RowReader(JsonValue object) : object_(object) {}
   const std::string& wrong() const { return wrong_; }
 
   template <class T>
   void operator()(const FieldInfo& field, T& value) {
-    simdjson::dom::element element;
     if (!wrong_.empty()) return;
-    const bool there = object_[field.name].get(element) == simdjson::SUCCESS;
+    const std::optional<JsonValue> there = object_.find(field.name);
     if (!there && (std::is_same_v<T, OptNumber> || field.name == "drifting" || field.name == "compared")) return;
-    if (!there || !read(element, value)) wrong_ = field.name;
+    if (!there || !read(*there, value)) wrong_ = field.name;
   }
 
  private:
-  static bool read(simdjson::dom::element element, std::string& value) {
+  static bool read(JsonValue json, std::string& value) {
     std::string_view text;
-    if (element.get(text) != simdjson::SUCCESS || text.size() > kTextBytesMax) return false;
+    if (!json.read(text) || text.size() > kTextBytesMax) return false;
     value = text;
     return true;
   }
-  static bool read(simdjson::dom::element element, int64_t& value) { return element.get(value) == simdjson::SUCCESS; }
-  static bool read(simdjson::dom::element element, bool& value) { return element.get(value) == simdjson::SUCCESS; }
-  static bool read(simdjson::dom::element element, OptNumber& value) {
-    double number = 0;
-    if (element.is_null()) return true;
-    if (element.get(number) != simdjson::SUCCESS || !std::isfinite(number)) return false;
-    value = number;
-    return true;
+  static bool read(JsonValue json, int64_t& value) { return json.read(value); }
+  static bool read(JsonValue json, bool& value) { return json.read(value); }
+  static bool read(JsonValue json, OptNumber& value) {
+    value = json.number();
+    return value || json.is_null();
   }
 
-  simdjson::dom::object object_;
+  JsonValue object_;
   std::string wrong_;
 };
 
-Result<CaseRecord> case_of(simdjson::dom::element element, const std::string& path) {
-  simdjson::dom::object object;
-  if (element.get(object) != simdjson::SUCCESS) return unreadable(path, "a case that is no object");
+Result<CaseRecord> case_of(JsonValue object, const std::string& path) {
+  if (!object.is_object()) return unreadable(path, "a case that is no object");
   CaseRecord record;
   RowReader reader(object);
   record.row.for_each_field(reader);
   if (!reader.wrong().empty()) return unreadable(path, fmt::format("a case without a valid \"{}\"", reader.wrong()));
-  simdjson::dom::array samples;
-  if (object["samples_us"].get(samples) != simdjson::SUCCESS || samples.size() > kSamplesMax)
+  const JsonValue samples = object["samples_us"];
+  if (!samples.is_array() || samples.size() > kSamplesMax)
     return unreadable(path, "a case without a valid \"samples_us\"");
-  for (const simdjson::dom::element sample : samples) {
-    double us = 0;
-    if (sample.get(us) != simdjson::SUCCESS || !std::isfinite(us) || us < 0)
-      return unreadable(path, "a sample that is no time");
-    record.samples_us.push_back(us);
+  for (const JsonValue sample : samples.entries()) {
+    const std::optional<double> us = sample.number();
+    if (!us || *us < 0) return unreadable(path, "a sample that is no time");
+    record.samples_us.push_back(*us);
   }
   return record;
 }
 
-Result<RunFacts> facts_of(simdjson::dom::element document, const std::string& path) {
+Result<RunFacts> facts_of(JsonValue document, const std::string& path) {
   RunFacts facts;
   const std::pair<const char*, std::string*> fields[] = {
       {"tool_version", &facts.tool_version}, {"device_key", &facts.device_key},
@@ -107,34 +101,29 @@ Result<RunFacts> facts_of(simdjson::dom::element document, const std::string& pa
       {"libraries", &facts.libraries},       {"protocol", &facts.protocol}};
   for (const auto& [name, value] : fields) {
     std::string_view text;
-    if (document[name].get(text) != simdjson::SUCCESS || text.size() > kTextBytesMax)
+    if (!document[name].read(text) || text.size() > kTextBytesMax)
       return unreadable(path, fmt::format("no text \"{}\"", name));
     *value = text;
   }
   return facts;
 }
 
-std::string_view schema_of(simdjson::dom::element document) {
-  std::string_view schema;
-  return document["schema"].get(schema) == simdjson::SUCCESS ? schema : std::string_view{};
-}
+std::string_view schema_of(JsonValue document) { return document["schema"].text().value_or(std::string_view()); }
 
 // Line by line; a last line without its end was being written when the run ended.
 Result<ResultsFile> parse_journal(const std::string& text, const std::string& path) {
   ResultsFile out;
   out.interrupted = true;
-  simdjson::dom::parser parser;
   bool first = true;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = text.find('\n', begin);
     if (end == std::string::npos) break;
-    simdjson::dom::element document;
-    if (parser.parse(text.data() + begin, end - begin).get(document) != simdjson::SUCCESS)
-      return unreadable(path, fmt::format("a line that is no JSON, at byte {}", begin));
+    const Result<JsonDocument> line = JsonDocument::parse({text.data() + begin, end - begin});
+    if (!line) return unreadable(path, fmt::format("a line that is no JSON, at byte {}", begin));
     if (first) {
-      LLMPROF_ASSIGN(out.facts, facts_of(document, path));
+      LLMPROF_ASSIGN(out.facts, facts_of(line->root(), path));
     } else {
-      LLMPROF_ASSIGN(CaseRecord record, case_of(document, path));
+      LLMPROF_ASSIGN(CaseRecord record, case_of(line->root(), path));
       if (out.records.size() >= kRecordsMax) return unreadable(path, "too many cases");
       out.records.push_back(std::move(record));
     }
@@ -148,9 +137,8 @@ Result<ResultsFile> parse_journal(const std::string& text, const std::string& pa
 bool is_journal(const std::string& text) {
   const size_t end = text.find('\n');
   if (end == std::string::npos || end > kTextBytesMax * 8) return false;
-  simdjson::dom::parser parser;
-  simdjson::dom::element document;
-  return parser.parse(text.data(), end).get(document) == simdjson::SUCCESS && schema_of(document) == kJournalSchema;
+  const Result<JsonDocument> document = JsonDocument::parse({text.data(), end});
+  return document && schema_of(document->root()) == kJournalSchema;
 }
 
 }  // namespace
@@ -189,21 +177,18 @@ std::string results_json(const ResultsFile& results, const device::DeviceIdentit
 Result<ResultsFile> parse_results(const std::string& text, const std::string& path) {
   if (text.empty()) return unreadable(path, "an empty file");
   if (is_journal(text)) return parse_journal(text, path);
-  simdjson::dom::parser parser;
-  simdjson::dom::element document;
-  if (const simdjson::error_code error = parser.parse(text).get(document); error != simdjson::SUCCESS)
-    return unreadable(path, fmt::format("no JSON: {}", simdjson::error_message(error)));
+  const Result<JsonDocument> parsed = JsonDocument::parse(text);
+  if (!parsed) return unreadable(path, "no JSON: " + parsed.error().what);
+  const JsonValue document = parsed->root();
   const std::string_view schema = schema_of(document);
   if (schema != kSchema)
     return unreadable(path, schema.empty() ? "no schema" : fmt::format("schema \"{}\"", schema.substr(0, 64)));
   ResultsFile out;
   LLMPROF_ASSIGN(out.facts, facts_of(document, path));
-  simdjson::dom::array cases;
-  if (document["interrupted"].get(out.interrupted) != simdjson::SUCCESS ||
-      document["cases"].get(cases) != simdjson::SUCCESS)
+  if (!document["interrupted"].read(out.interrupted) || !document["cases"].is_array())
     return unreadable(path, "no list \"cases\"");
-  for (const simdjson::dom::element element : cases) {
-    LLMPROF_ASSIGN(CaseRecord record, case_of(element, path));
+  for (const JsonValue one : document["cases"].entries()) {
+    LLMPROF_ASSIGN(CaseRecord record, case_of(one, path));
     if (out.records.size() >= kRecordsMax) return unreadable(path, "too many cases");
     out.records.push_back(std::move(record));
   }

@@ -1,10 +1,12 @@
 // `llmprof ctl start|stop|status`: speaks to a `llmprof run` that is under way.
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <cmath>
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 
+#include "base/json_document.h"
 #include "base/json_writer.h"
 #include "base/nearest.h"
 #include "base/text_table.h"
@@ -51,16 +53,14 @@ struct Description {
 };
 Description describe(const std::string& folder) {
   Description out;
-  simdjson::dom::parser parser;
-  simdjson::dom::element document;
-  if (parser.load(folder + "/session.json").get(document) != simdjson::SUCCESS) return out;
-  simdjson::dom::array words;
-  if (document["command"].get(words) == simdjson::SUCCESS)
-    for (const simdjson::dom::element word : words) {
-      std::string_view text;
-      if (word.get(text) == simdjson::SUCCESS) out.command += (out.command.empty() ? "" : " ") + printable(text);
-    }
-  if (document["start_unix_ns"].get(out.start_unix_ns) != simdjson::SUCCESS) out.start_unix_ns = 0;
+  std::ifstream file(folder + "/session.json", std::ios::binary);
+  const std::string json{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const Result<JsonDocument> document = JsonDocument::parse(json);
+  if (!document) return out;
+  for (const JsonValue word : document->root()["command"].entries())
+    if (const std::optional<std::string_view> text = word.text())
+      out.command += (out.command.empty() ? "" : " ") + printable(*text);
+  document->root()["start_unix_ns"].read(out.start_unix_ns);
   return out;
 }
 

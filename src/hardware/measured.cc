@@ -1,7 +1,6 @@
 #include "hardware/measured.h"
 
 #include <fmt/format.h>
-#include <simdjson.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/json_document.h"
 #include "base/json_writer.h"
 
 namespace llmprof {
@@ -75,41 +75,34 @@ tl::unexpected<Error> damaged(const std::string& path, const std::string& what) 
   return fail("expected measured ceilings, found " + what, path, std::string(kAdvice));
 }
 
-std::optional<double> finite_number(simdjson::dom::element element) {
-  double value = 0;
-  if (element.get(value) != simdjson::SUCCESS || !std::isfinite(value)) return std::nullopt;
-  return value;
-}
-
-std::optional<std::string> short_text(simdjson::dom::element element) {
-  std::string_view text;
-  if (element.get(text) != simdjson::SUCCESS || text.size() > kTextBytesMax) return std::nullopt;
-  return std::string(text);
+std::optional<std::string> short_text(JsonValue value) {
+  const std::optional<std::string_view> text = value.text();
+  if (!text || text->size() > kTextBytesMax) return std::nullopt;
+  return std::string(*text);
 }
 
 // A rate above 0; its other fields may be absent or null.
-std::optional<MeasuredRate> rate_of(simdjson::dom::element element) {
-  simdjson::dom::object object;
-  if (element.get(object) != simdjson::SUCCESS) return std::nullopt;
+std::optional<MeasuredRate> rate_of(JsonValue object) {
+  if (!object.is_object()) return std::nullopt;
   MeasuredRate rate;
-  for (const simdjson::dom::key_value_pair field : object) {
-    if (field.key == "how") {
+  for (const JsonMember field : object.members()) {
+    if (field.name == "how") {
       const std::optional<std::string> how = short_text(field.value);
       if (!how) return std::nullopt;
       rate.how = *how;
       continue;
     }
-    if (field.key == "quick") {
-      if (field.value.get(rate.quick) != simdjson::SUCCESS) return std::nullopt;
+    if (field.name == "quick") {
+      if (!field.value.read(rate.quick)) return std::nullopt;
       continue;
     }
-    double* const number = field.key == "value"       ? &rate.value
-                           : field.key == "iqr_frac"  ? &rate.iqr_frac
-                           : field.key == "clock_mhz" ? &rate.clock_mhz
-                           : field.key == "power_w"   ? &rate.power_w
-                                                      : nullptr;
+    double* const number = field.name == "value"       ? &rate.value
+                           : field.name == "iqr_frac"  ? &rate.iqr_frac
+                           : field.name == "clock_mhz" ? &rate.clock_mhz
+                           : field.name == "power_w"   ? &rate.power_w
+                                                       : nullptr;
     if (number == nullptr || field.value.is_null()) continue;
-    const std::optional<double> value = finite_number(field.value);
+    const std::optional<double> value = field.value.number();
     if (!value || *value < 0) return std::nullopt;
     *number = *value;
   }
@@ -117,16 +110,15 @@ std::optional<MeasuredRate> rate_of(simdjson::dom::element element) {
   return rate;
 }
 
-Result<Rates> rates_of(simdjson::dom::element document, const Group& group, const std::string& path) {
-  simdjson::dom::object object;
-  if (document[group.name].get(object) != simdjson::SUCCESS)
-    return damaged(path, fmt::format("no object \"{}\"", group.name));
+Result<Rates> rates_of(JsonValue document, const Group& group, const std::string& path) {
+  const JsonValue object = document[group.name];
+  if (!object.is_object()) return damaged(path, fmt::format("no object \"{}\"", group.name));
   Rates rates;
-  for (const simdjson::dom::key_value_pair field : object) {
+  for (const JsonMember field : object.members()) {
     const std::optional<MeasuredRate> rate = rate_of(field.value);
-    if (!rate || field.key.size() > kTextBytesMax || rates.size() >= kRatesMax)
-      return damaged(path, fmt::format("\"{}\" without a value above 0 in {}", field.key.substr(0, 64), group.name));
-    rates[std::string(field.key)] = *rate;
+    if (!rate || field.name.size() > kTextBytesMax || rates.size() >= kRatesMax)
+      return damaged(path, fmt::format("\"{}\" without a value above 0 in {}", field.name.substr(0, 64), group.name));
+    rates[std::string(field.name)] = *rate;
   }
   return rates;
 }
@@ -231,24 +223,20 @@ Result<MeasuredCeilings> read_ceilings(const std::string& path) {
 }
 
 Result<MeasuredCeilings> parse_ceilings(std::string_view text, const std::string& path) {
-  if (text.empty()) return damaged(path, "an empty file");  // its data may be null, which the parser does not take
-  simdjson::dom::parser parser;
-  simdjson::dom::element document;
-  if (const simdjson::error_code error = parser.parse(text.data(), text.size()).get(document);
-      error != simdjson::SUCCESS)
-    return damaged(path, fmt::format("no JSON: {}", simdjson::error_message(error)));
+  if (text.empty()) return damaged(path, "an empty file");
+  const Result<JsonDocument> parsed = JsonDocument::parse(text);
+  if (!parsed) return damaged(path, "no JSON: " + parsed.error().what);
+  const JsonValue document = parsed->root();
   std::string_view schema;
-  if (document["schema"].get(schema) != simdjson::SUCCESS) return damaged(path, "a JSON file without a schema");
+  if (!document["schema"].read(schema)) return damaged(path, "a JSON file without a schema");
   if (schema != kSchema) return damaged(path, fmt::format("schema \"{}\"", schema.substr(0, 64)));
   MeasuredCeilings ceilings;
   for (const Text& text_field : kTexts) {
-    simdjson::dom::element element;
-    const bool there = document[text_field.name].get(element) == simdjson::SUCCESS;
-    const std::optional<std::string> value = there ? short_text(element) : std::nullopt;
+    const std::optional<std::string> value = short_text(document[text_field.name]);
     if (!value) return damaged(path, fmt::format("no text \"{}\"", text_field.name));
     ceilings.*text_field.text = *value;
   }
-  if (document["unix_s"].get(ceilings.unix_s) != simdjson::SUCCESS) return damaged(path, "no time \"unix_s\"");
+  if (!document["unix_s"].read(ceilings.unix_s)) return damaged(path, "no time \"unix_s\"");
   for (const Group& group : kGroups) {
     LLMPROF_ASSIGN(ceilings.*group.rates, rates_of(document, group, path));
   }

@@ -1,13 +1,13 @@
 #include "import/capture_session.h"
 
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include "base/flat_index.h"
+#include "base/json_document.h"
 #include "base/parallel.h"
 #include "trace/check_trace.h"
 
@@ -20,16 +20,22 @@ constexpr size_t kFactBytesMax = 4096;
 // ---- session.json
 // ----------------------------------------------------------------------------------------------------
 
-bool scalar_text(simdjson::dom::element element, std::string& text) {
-  switch (element.type()) {
-    case simdjson::dom::element_type::STRING:
-      text = std::string(std::string_view(element));
+bool scalar_text(JsonValue value, std::string& text) {
+  switch (value.kind()) {
+    case JsonKind::kText:
+      text = std::string(value.text().value_or(std::string_view()));
       return true;
-    case simdjson::dom::element_type::INT64:
-    case simdjson::dom::element_type::UINT64:
-    case simdjson::dom::element_type::DOUBLE:
-    case simdjson::dom::element_type::BOOL:
-      text = simdjson::minify(element);
+    case JsonKind::kInteger:
+      text = fmt::format("{}", value.integer().value_or(0));
+      return true;
+    case JsonKind::kNatural:
+      text = fmt::format("{}", value.natural().value_or(0));
+      return true;
+    case JsonKind::kReal:
+      text = fmt::format("{}", value.number().value_or(0));
+      return true;
+    case JsonKind::kBool:
+      text = value.boolean().value_or(false) ? "true" : "false";
       return true;
     default:
       return false;
@@ -41,22 +47,17 @@ void add_fact(Trace& trace, const std::string& key, std::string value) {
   trace.metadata[key.substr(0, 256)] = value.substr(0, kFactBytesMax);
 }
 
-void flatten(Trace& trace, const std::string& key, simdjson::dom::element element, int depth) {
+void flatten(Trace& trace, const std::string& key, JsonValue value, int depth) {
   constexpr int kDepthMax = 4;
   std::string text;
-  if (scalar_text(element, text)) return add_fact(trace, key, std::move(text));
+  if (scalar_text(value, text)) return add_fact(trace, key, std::move(text));
   if (depth >= kDepthMax) return;
-  simdjson::dom::object object;
-  if (element.get(object) == simdjson::SUCCESS) {
-    for (const simdjson::dom::key_value_pair field : object)
-      flatten(trace, (key.empty() ? "" : key + ".") + std::string(field.key), field.value, depth + 1);
-    return;
-  }
-  simdjson::dom::array array;
-  if (element.get(array) != simdjson::SUCCESS) return;
+  for (const JsonMember field : value.members())
+    flatten(trace, (key.empty() ? "" : key + ".") + std::string(field.name), field.value, depth + 1);
+  if (!value.is_array()) return;
   std::string joined;
   size_t at = 0;
-  for (const simdjson::dom::element item : array) {
+  for (const JsonValue item : value.entries()) {
     if (scalar_text(item, text))
       joined += (joined.empty() ? "" : " ") + text;
     else
@@ -274,15 +275,13 @@ bool plausible_time(int64_t ns) { return ns > 0 && ns < kTimeNsMax; }
 }  // namespace
 
 void read_session_facts(std::string_view json, Trace& trace) {
-  simdjson::dom::parser parser;
-  simdjson::dom::object object;
-  if (parser.parse(json.data(), json.size()).get(object) != simdjson::SUCCESS)
+  const Result<JsonDocument> document = JsonDocument::parse(json);
+  if (!document || !document->root().is_object())
     return trace.diagnostics.add(DiagnosticId::kBadMetadata, "session.json: expected a JSON object");
-  for (const simdjson::dom::key_value_pair field : object) {
-    int64_t start_ns = 0;
-    if (field.key == "start_unix_ns" && field.value.get(start_ns) == simdjson::SUCCESS && plausible_time(start_ns))
-      trace.base_unix_ns = start_ns;
-    flatten(trace, std::string(field.key), field.value, 0);
+  for (const JsonMember field : document->root().members()) {
+    const std::optional<int64_t> number = field.value.integer();
+    if (field.name == "start_unix_ns" && number && plausible_time(*number)) trace.base_unix_ns = *number;
+    flatten(trace, std::string(field.name), field.value, 0);
   }
 }
 

@@ -1,9 +1,8 @@
 #include "import/kineto_merge.h"
 
-#include <simdjson.h>
-
 #include <type_traits>
 
+#include "base/json_document.h"
 #include "import/json_scan.h"
 
 namespace llmprof::kineto {
@@ -156,17 +155,13 @@ void reserve_tables(Trace& trace, double factor) {
 
 namespace {
 
-void add_device(Trace& trace, simdjson::dom::object properties) {
-  const auto number = [&](std::string_view key, int64_t absent) {
-    int64_t value = 0;
-    return properties[key].get(value) == simdjson::SUCCESS ? value : absent;
-  };
+void add_device(Trace& trace, JsonValue properties) {
+  const auto number = [&](std::string_view key, int64_t absent) { return properties[key].integer().value_or(absent); };
   const auto small = [&](std::string_view key) {
     const int64_t value = number(key, -1);
     return value >= 0 && value <= INT32_MAX ? static_cast<int32_t>(value) : -1;
   };
-  std::string_view name;
-  if (properties["name"].get(name) != simdjson::SUCCESS) name = {};
+  const std::string_view name = properties["name"].text().value_or(std::string_view());
   Devices& devices = trace.devices;
   devices.device.push_back(small("id"));
   devices.name.push_back(trace.strings.intern(name.substr(0, 256)));
@@ -183,12 +178,10 @@ void add_device(Trace& trace, simdjson::dom::object properties) {
 
 // False if the text is no list of objects.
 bool read_devices(Trace& trace, const std::string& text) {
-  simdjson::dom::parser parser;
-  simdjson::dom::array list;
-  if (parser.parse(text).get(list) != simdjson::SUCCESS) return false;
-  for (const simdjson::dom::element element : list) {
-    simdjson::dom::object properties;
-    if (element.get(properties) != simdjson::SUCCESS) return false;
+  const Result<JsonDocument> document = JsonDocument::parse(text);
+  if (!document || !document->root().is_array()) return false;
+  for (const JsonValue properties : document->root().entries()) {
+    if (!properties.is_object()) return false;
     if (trace.devices.size() < 1024) add_device(trace, properties);
   }
   return true;

@@ -11,24 +11,21 @@
 namespace llmprof {
 namespace {
 
-Result<simdjson::dom::object> parse_object(simdjson::dom::parser& parser, std::string_view text,
-                                           const std::string& origin) {
+Result<JsonDocument> parse_object(std::string_view text, const std::string& origin) {
   if (text.size() > kMaxConfigBytes)
     return fail(fmt::format("expected a config.json of at most {} bytes, found {}", kMaxConfigBytes, text.size()),
                 origin, "pass the model's config.json, not its weights or an index");
-  if (text.empty())  // its bytes may be null, which simdjson does not take
+  if (text.empty())
     return fail("expected a model's config in JSON, found an empty file", origin,
                 "pass the config.json that lies beside the model's weights");
-  simdjson::dom::element root;
-  const simdjson::error_code code = parser.parse(text.data(), text.size()).get(root);
-  if (code != simdjson::SUCCESS)
-    return fail(fmt::format("expected a model's config in JSON: {}", simdjson::error_message(code)), origin,
+  Result<JsonDocument> document = JsonDocument::parse(text);
+  if (!document)
+    return fail("expected a model's config in JSON: " + document.error().what, origin,
                 "pass the config.json that lies beside the model's weights");
-  simdjson::dom::object object;
-  if (root.get(object) != simdjson::SUCCESS)
+  if (!document->root().is_object())
     return fail("expected a JSON object at the top of the config", origin,
                 "pass the config.json that lies beside the model's weights");
-  return object;
+  return document;
 }
 
 Result<const Family*> choose_family(const JsonFields& root) {
@@ -131,9 +128,8 @@ int64_t ModelConfig::moe_layers() const {
 }
 
 Result<ModelConfig> read_config(std::string_view json_text, std::string origin) {
-  simdjson::dom::parser parser;
-  LLMPROF_ASSIGN(const simdjson::dom::object object, parse_object(parser, json_text, origin));
-  const JsonFields root(object, origin);
+  LLMPROF_ASSIGN(const JsonDocument document, parse_object(json_text, origin));
+  const JsonFields root(document.root(), origin);
   LLMPROF_ASSIGN(const Family* const family, choose_family(root));
 
   ModelConfig config;

@@ -9,47 +9,43 @@ namespace {
 
 constexpr size_t kMaxText = 256;
 
-// What an element is, for the "found" part of an error.
-std::string describe(const simdjson::dom::element& element) {
-  using simdjson::dom::element_type;
-  switch (element.type()) {
-    case element_type::ARRAY:
+// What a value is, for the "found" part of an error.
+std::string describe(JsonValue value) {
+  switch (value.kind()) {
+    case JsonKind::kArray:
       return "a list";
-    case element_type::OBJECT:
+    case JsonKind::kObject:
       return "an object";
-    case element_type::STRING:
+    case JsonKind::kText:
       return "a text";
-    case element_type::BOOL:
-      return bool(element.get<bool>().value_unsafe()) ? "true" : "false";
-    case element_type::INT64:
-      return fmt::format("{}", element.get<int64_t>().value_unsafe());
-    case element_type::UINT64:
-      return fmt::format("{}", element.get<uint64_t>().value_unsafe());
-    case element_type::DOUBLE:
-      return fmt::format("{}", element.get<double>().value_unsafe());
-    case element_type::NULL_VALUE:
+    case JsonKind::kBool:
+      return value.boolean().value_or(false) ? "true" : "false";
+    case JsonKind::kInteger:
+      return fmt::format("{}", value.integer().value_or(0));
+    case JsonKind::kNatural:
+      return fmt::format("{}", value.natural().value_or(0));
+    case JsonKind::kReal:
+      return fmt::format("{}", value.number().value_or(0));
+    case JsonKind::kNull:
       break;
   }
   return "null";
 }
 
 // Python writes 4096.0 for 4096 now and then; other fractions are no integers.
-std::optional<int64_t> as_integer(const simdjson::dom::element& element) {
-  int64_t whole = 0;
-  if (element.get(whole) == simdjson::SUCCESS) return whole;
-  double number = 0;
-  if (element.is<double>() && element.get(number) == simdjson::SUCCESS && number == std::floor(number) &&
-      std::fabs(number) < 9e15)
-    return static_cast<int64_t>(number);
+std::optional<int64_t> as_integer(JsonValue value) {
+  if (const std::optional<int64_t> whole = value.integer()) return whole;
+  if (value.kind() != JsonKind::kReal) return std::nullopt;
+  const double number = value.number().value_or(0);
+  if (number == std::floor(number) && std::fabs(number) < 9e15) return static_cast<int64_t>(number);
   return std::nullopt;
 }
 
 }  // namespace
 
-std::optional<simdjson::dom::element> JsonFields::find(std::string_view name) const {
-  simdjson::dom::element element;
-  if (object_.at_key(name).get(element) != simdjson::SUCCESS || element.is_null()) return std::nullopt;
-  return element;
+std::optional<JsonValue> JsonFields::find(std::string_view name) const {
+  const std::optional<JsonValue> value = object_.find(name);
+  return value && !value->is_null() ? value : std::nullopt;
 }
 
 tl::unexpected<Error> JsonFields::missing(std::string_view name) const {
@@ -64,7 +60,7 @@ tl::unexpected<Error> JsonFields::wrong(std::string_view name, std::string_view 
 }
 
 Result<int64_t> JsonFields::integer(std::string_view name, int64_t low, int64_t high) const {
-  const std::optional<simdjson::dom::element> element = find(name);
+  const std::optional<JsonValue> element = find(name);
   if (!element) {
     for (const FieldDefault& known : defaults_)
       if (known.name == name) return known.value;
@@ -83,40 +79,38 @@ Result<int64_t> JsonFields::integer_or(std::string_view name, int64_t low, int64
 }
 
 Result<bool> JsonFields::boolean_or(std::string_view name, bool fallback) const {
-  const std::optional<simdjson::dom::element> element = find(name);
+  const std::optional<JsonValue> element = find(name);
   if (!element) return fallback;
   bool flag = false;
-  if (element->get(flag) != simdjson::SUCCESS) return wrong(name, "true or false", describe(*element));
+  if (!element->read(flag)) return wrong(name, "true or false", describe(*element));
   return flag;
 }
 
 Result<std::string> JsonFields::string_or(std::string_view name, std::string_view fallback) const {
-  const std::optional<simdjson::dom::element> element = find(name);
+  const std::optional<JsonValue> element = find(name);
   if (!element) return std::string(fallback);
   std::string_view text;
-  if (element->get(text) != simdjson::SUCCESS) return wrong(name, "a text", describe(*element));
+  if (!element->read(text)) return wrong(name, "a text", describe(*element));
   if (text.size() > kMaxText)
     return wrong(name, fmt::format("a text of at most {} bytes", kMaxText), fmt::format("{} bytes", text.size()));
   return std::string(text);
 }
 
 Result<std::optional<JsonFields>> JsonFields::object(std::string_view name) const {
-  const std::optional<simdjson::dom::element> element = find(name);
+  const std::optional<JsonValue> element = find(name);
   if (!element) return std::optional<JsonFields>();
-  simdjson::dom::object nested;
-  if (element->get(nested) != simdjson::SUCCESS) return wrong(name, "an object", describe(*element));
-  return std::optional<JsonFields>(JsonFields(nested, origin_, full_name(name) + "."));
+  if (!element->is_object()) return wrong(name, "an object", describe(*element));
+  return std::optional<JsonFields>(JsonFields(*element, origin_, full_name(name) + "."));
 }
 
 Result<std::optional<std::vector<std::string>>> JsonFields::strings(std::string_view name, size_t limit) const {
-  const std::optional<simdjson::dom::element> element = find(name);
+  const std::optional<JsonValue> element = find(name);
   if (!element) return std::optional<std::vector<std::string>>();
-  simdjson::dom::array list;
-  if (element->get(list) != simdjson::SUCCESS) return wrong(name, "a list of texts", describe(*element));
+  if (!element->is_array()) return wrong(name, "a list of texts", describe(*element));
   std::vector<std::string> out;
-  for (const simdjson::dom::element entry : list) {
+  for (const JsonValue entry : element->entries()) {
     std::string_view text;
-    if (entry.get(text) != simdjson::SUCCESS) return wrong(name, "a list of texts", "a list with " + describe(entry));
+    if (!entry.read(text)) return wrong(name, "a list of texts", "a list with " + describe(entry));
     if (out.size() == limit)
       return wrong(name, fmt::format("a list of at most {} texts", limit), fmt::format("more than {}", limit));
     out.emplace_back(text.substr(0, kMaxText));
@@ -125,12 +119,11 @@ Result<std::optional<std::vector<std::string>>> JsonFields::strings(std::string_
 }
 
 Result<std::optional<std::vector<int64_t>>> JsonFields::integers(std::string_view name, size_t limit) const {
-  const std::optional<simdjson::dom::element> element = find(name);
+  const std::optional<JsonValue> element = find(name);
   if (!element) return std::optional<std::vector<int64_t>>();
-  simdjson::dom::array list;
-  if (element->get(list) != simdjson::SUCCESS) return wrong(name, "a list of whole numbers", describe(*element));
+  if (!element->is_array()) return wrong(name, "a list of whole numbers", describe(*element));
   std::vector<int64_t> out;
-  for (const simdjson::dom::element entry : list) {
+  for (const JsonValue entry : element->entries()) {
     const std::optional<int64_t> number = as_integer(entry);
     if (!number) return wrong(name, "a list of whole numbers", "a list with " + describe(entry));
     if (out.size() == limit)

@@ -2,8 +2,6 @@
 // Inside the model room only.
 #pragma once
 
-#include <simdjson.h>
-
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -11,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json_document.h"
 #include "base/result.h"
 
 namespace llmprof {
@@ -25,13 +24,13 @@ struct FieldDefault {
 class JsonFields {
  public:
   // `path` is put before field names in errors: "" or "text_config.".
-  JsonFields(simdjson::dom::object object, std::string origin, std::string path = {})
+  JsonFields(JsonValue object, std::string origin, std::string path = {})
       : object_(object), origin_(std::move(origin)), path_(std::move(path)) {}
 
   void set_defaults(std::span<const FieldDefault> defaults) { defaults_ = defaults; }
 
   // The element of that name, unless it is absent or null.
-  std::optional<simdjson::dom::element> find(std::string_view name) const;
+  std::optional<JsonValue> find(std::string_view name) const;
   bool has(std::string_view name) const { return find(name).has_value(); }
 
   // An integer in [low, high]. A missing field is an error, or `fallback` where one is given.
@@ -52,7 +51,7 @@ class JsonFields {
   tl::unexpected<Error> wrong(std::string_view name, std::string_view expected, std::string_view found) const;
 
  private:
-  simdjson::dom::object object_;
+  JsonValue object_;
   std::string origin_;
   std::string path_;
   std::span<const FieldDefault> defaults_;

@@ -1,19 +1,15 @@
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <charconv>
 #include <cstring>
 
+#include "base/json_document.h"
 #include "trace/trace_file.h"
 #include "trace/trace_file_layout.h"
 
 namespace llmprof {
 namespace {
 
-using simdjson::dom::array;
-using simdjson::dom::element;
-
-constexpr size_t kDirectoryDepth = 16;
 constexpr const char* kOtherCopy = "record or convert again, or use another copy of the file";
 
 tl::unexpected<Error> bad_directory(const std::string& what) {
@@ -21,23 +17,23 @@ tl::unexpected<Error> bad_directory(const std::string& what) {
 }
 
 // False if the member is missing or of another type.
-bool read_text(element object, const char* key, std::string& out) {
+bool read_text(JsonValue object, const char* key, std::string& out) {
   std::string_view text;
-  if (object[key].get(text) != simdjson::SUCCESS) return false;
+  if (!object[key].read(text)) return false;
   out = text;
   return true;
 }
-bool read_number(element object, const char* key, uint64_t& out) { return object[key].get(out) == simdjson::SUCCESS; }
-bool read_hex(element object, const char* key, uint64_t& out) {
+bool read_number(JsonValue object, const char* key, uint64_t& out) { return object[key].read(out); }
+bool read_hex(JsonValue object, const char* key, uint64_t& out) {
   std::string_view text;
-  if (object[key].get(text) != simdjson::SUCCESS || text.size() != 16) return false;
+  if (!object[key].read(text) || text.size() != 16) return false;
   const std::from_chars_result end = std::from_chars(text.data(), text.data() + text.size(), out, 16);
   return end.ec == std::errc() && end.ptr == text.data() + text.size();
 }
 
 // Blocks lie one behind the other in the order of the directory; `end` moves on.
-bool read_blocks(array list, uint64_t& end, std::vector<FileBlock>& blocks) {
-  for (const element item : list) {
+bool read_blocks(JsonValue list, uint64_t& end, std::vector<FileBlock>& blocks) {
+  for (const JsonValue item : list.entries()) {
     FileBlock block{end, 0, 0};
     if (!read_number(item, "bytes", block.bytes) || !read_hex(item, "xxh3", block.checksum)) return false;
     if (block.bytes > UINT64_MAX / 2 - end) return false;
@@ -47,16 +43,16 @@ bool read_blocks(array list, uint64_t& end, std::vector<FileBlock>& blocks) {
   return true;
 }
 
-bool read_table(element item, FileDirectory& directory) {
+bool read_table(JsonValue item, FileDirectory& directory) {
   FileTable table;
-  array columns;
+  const JsonValue columns = item["columns"];
   if (!read_text(item, "name", table.name) || !read_number(item, "rows", table.rows)) return false;
-  if (item["columns"].get(columns) != simdjson::SUCCESS) return false;
-  for (const element entry : columns) {
+  if (!columns.is_array()) return false;
+  for (const JsonValue entry : columns.entries()) {
     FileColumn column;
-    array blocks;
+    const JsonValue blocks = entry["blocks"];
     if (!read_text(entry, "name", column.name) || !read_text(entry, "type", column.type) ||
-        !read_text(entry, "encoding", column.encoding) || entry["blocks"].get(blocks) != simdjson::SUCCESS ||
+        !read_text(entry, "encoding", column.encoding) || !blocks.is_array() ||
         !read_blocks(blocks, directory.end, column.blocks))
       return false;
     table.columns.push_back(std::move(column));
@@ -85,18 +81,13 @@ Result<FileDirectory> read_file_directory(std::span<const char> file) {
         fmt::format("expected version {} of the llmprof trace file, found version {}", kTraceFileVersion, head.version),
         {}, "read it with the llmprof that wrote it, or a newer one");
 
-  simdjson::dom::parser parser;
-  if (parser.allocate(head.directory_bytes + 1, kDirectoryDepth) != simdjson::SUCCESS)
-    return bad_directory("no memory to read it");
-  const simdjson::padded_string text(file.data() + sizeof head, head.directory_bytes);
-  element root;
-  array tables;
+  const Result<JsonDocument> document = JsonDocument::parse({file.data() + sizeof head, head.directory_bytes});
+  const JsonValue root = document ? document->root() : JsonValue();
   FileDirectory directory;
   directory.end = sizeof head + head.directory_bytes;
-  if (parser.parse(text).get(root) != simdjson::SUCCESS || !read_number(root, "chunk_rows", directory.chunk_rows) ||
-      directory.chunk_rows == 0 || root["tables"].get(tables) != simdjson::SUCCESS)
+  if (!read_number(root, "chunk_rows", directory.chunk_rows) || directory.chunk_rows == 0 || !root["tables"].is_array())
     return bad_directory("other JSON than llmprof writes");
-  for (const element item : tables)
+  for (const JsonValue item : root["tables"].entries())
     if (!read_table(item, directory)) return bad_directory("an incomplete table entry");
   return directory;
 }
