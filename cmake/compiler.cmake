@@ -26,6 +26,10 @@ if(CMAKE_BUILD_TYPE STREQUAL Debug AND NOT LLMPROF_FUZZ)
   target_compile_definitions(llmprof_flags INTERFACE _GLIBCXX_ASSERTIONS=1)
 endif()
 
+# What ships runs where another C++ library lives, or an older one: it carries its own (ADR 15). libgcc stays shared: a
+# static one asks for glibc 2.35. Sections that nothing uses go, because some of libstdc++ ask for glibc 2.36.
+set(LLMPROF_OWN_CXX_LIBRARY -static-libstdc++ -Wl,--gc-sections)
+
 # One room of the house: every .cc file in the folder, exported under src/ as the include root.
 function(llmprof_room name)
   cmake_parse_arguments(ROOM "" "" "DEPENDS" ${ARGN})

@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
   CLI::App app{
       "llmprof: where the time of LLM inference goes, how far it is from the hardware's limit, and what to change"};
   app.name("llmprof");
-  app.set_version_flag("--version", "llmprof " LLMPROF_VERSION);
+  app.set_version_flag("-V,--version", "llmprof " LLMPROF_VERSION);
   app.require_subcommand(0, 1);
   // Of an option given twice the last counts: wrappers append theirs. Commands made below inherit it; lists keep all.
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
@@ -73,6 +73,7 @@ int main(int argc, char** argv) {
   llmprof::cli::add_doctor(app, action);
   llmprof::cli::add_ctl(app, action);
   llmprof::cli::add_counters(app, action);
+  llmprof::cli::add_completion(app, action);
   if (argc == 1) {
     std::fputs(app.help().c_str(), stderr);
     return kUsage;
