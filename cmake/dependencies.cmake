@@ -9,6 +9,7 @@ find_path(XXHASH_INCLUDE xxhash.h REQUIRED)
 find_path(EXPECTED_INCLUDE tl/expected.hpp REQUIRED)
 find_path(FMT_INCLUDE fmt/format.h REQUIRED)
 find_path(CLI11_INCLUDE CLI/CLI.hpp REQUIRED)
+find_path(NLOHMANN_JSON_INCLUDE nlohmann/json.hpp REQUIRED)
 # Declarations only: oneDNN itself is opened at run time, as OpenBLAS (libopenblas0-openmp) is.
 find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.h REQUIRED)
 add_library(llmprof_zlib INTERFACE)

@@ -1,6 +1,7 @@
 // A JSON text of moderate size, read whole: configs, metadata, directories of files, results. (Recordings have a
-// scanner of their own, import/json_scan.h.) Strict as RFC 8259 is, and bounded: nesting is limited and never recursed
-// into, and memory is in proportion to the text. Of equal keys of an object the first counts.
+// scanner of their own, import/json_scan.h.) Read by nlohmann's parser, kept in two vectors. Strict as RFC 8259 is, and
+// bounded: nesting is limited and never recursed into, and memory is in proportion to the text. Of equal keys of an
+// object the first counts.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +40,7 @@ class JsonDocument {
 
  private:
   friend class JsonValue;
-  friend class JsonParser;
+  friend class JsonBuilder;
   std::vector<JsonNode> nodes_;
   std::string bytes_;  // of all texts, escapes replaced
 };
