@@ -140,12 +140,48 @@ Result<Sweep> parse_sweep(const std::string& text) {
   return sweep;
 }
 
+namespace {
+constexpr Alias kAliases[] = {{"matmul", "gemm"},
+                              {"mm", "gemm"},
+                              {"linear", "gemm"},
+                              {"dense", "gemm"},
+                              {"addmm", "gemm"},
+                              {"bmm", "gemm_batched"},
+                              {"scaled_mm", "gemm_w8a8"},
+                              {"w8a8", "gemm_w8a8"},
+                              {"grouped_mm", "gemm_grouped"},
+                              {"router", "moe_routing"},
+                              {"bandwidth", "memory"},
+                              {"stream", "memory"},
+                              {"silu_and_mul", "swiglu"},
+                              {"rotary", "rope"},
+                              {"flash", "attention"},
+                              {"flash_attention", "attention"},
+                              {"sdpa", "attention"},
+                              {"scaled_dot_product_attention", "attention"},
+                              {"prefill_attention", "attention"},
+                              {"flash_decoding", "attention_decode"},
+                              {"paged_attention", "attention_decode"},
+                              {"decode_attention", "attention_decode"},
+                              {"conv", "conv2d"},
+                              {"convolution", "conv2d"},
+                              {"quantize", "quantise"},
+                              {"dequantize", "dequantise"}};
+}  // namespace
+
+std::span<const Alias> aliases() { return kAliases; }
+
 Result<const Operation*> operation_named(std::span<const Operation> operations, const std::string& name) {
   std::vector<std::string> names;
+  const std::string folded = fold_name(name);  // "RMSNorm", "rms-norm", "rms_norm"
+  std::string_view meant;
+  for (const Alias& alias : kAliases)
+    if (fold_name(alias.word) == folded) meant = alias.operation;
   for (const Operation& operation : operations) {
-    if (operation.name == name) return &operation;
+    if (operation.name == name || fold_name(operation.name) == folded || operation.name == meant) return &operation;
     names.emplace_back(operation.name);
   }
+  for (const Alias& alias : kAliases) names.emplace_back(alias.word);
   const std::vector<std::string> near = nearest_names(name, names, 1);
   return fail(
       fmt::format("no benchmark \"{}\"", name), {},

@@ -60,7 +60,13 @@ Result<std::vector<CasePlan>> default_suite(std::span<const device::Operation> o
 Result<std::vector<CasePlan>> plans_of(std::span<const device::Operation> operations,
                                        const std::vector<CaseRecord>& records);
 
-// The operation of that name; an error with the nearest names.
+// Other words for an operation: what frameworks, papers and other tools call it. `matmul` is measured as gemm.
+struct Alias {
+  std::string_view word, operation;
+};
+std::span<const Alias> aliases();
+
+// The operation of that name, or of that other word for it; an error with the nearest names.
 Result<const device::Operation*> operation_named(std::span<const device::Operation> operations,
                                                  const std::string& name);
 

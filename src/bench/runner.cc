@@ -68,7 +68,8 @@ Result<RunOutcome> run_cases(device::Device& device, const std::vector<CasePlan>
       return out;
     }
     if (!hooks.note.empty() && !result.timings.empty()) result.note += (result.note.empty() ? "" : "; ") + hooks.note;
-    const std::vector<CaseRecord> records = records_of(result, ceilings);
+    std::vector<CaseRecord> records = records_of(result, ceilings);
+    for (CaseRecord& record : records) record.row.repro += hooks.options;
     out.records.insert(out.records.end(), records.begin(), records.end());
     ++out.measured;
     LLMPROF_CHECK(hooks.done(records));

@@ -22,7 +22,8 @@ struct RunProgress {
 };
 
 struct RunHooks {
-  std::string note;                                                           // added to every row that is measured
+  std::string note;     // added to every row that is measured
+  std::string options;  // of the command line, behind the repro line of every row: what the case itself does not say
   std::function<void(const RunProgress&)> begin = [](const RunProgress&) {};  // before each case
   std::function<Status(const std::vector<CaseRecord>&)> done = [](const std::vector<CaseRecord>&) { return Status(); };
 };

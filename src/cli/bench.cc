@@ -39,14 +39,15 @@ struct Options {
   double min_time_s = 0;
   size_t max_cases = 0;
   uint64_t seed = 1;
-  bool quick = false;
+  bool quick = false, suite_time = false;
   OutputOptions output;
 
   bool json_file() const { return !output.path.empty() && output.effective_format() == "json"; }
 };
 
 bench::Protocol protocol_of(const Options& options) {
-  bench::Protocol protocol = options.names.empty() ? bench::suite_protocol() : bench::Protocol{};
+  const bool together = options.names.empty() || options.suite_time;
+  bench::Protocol protocol = together ? bench::suite_protocol() : bench::Protocol{};
   if (options.quick) {
     protocol.cold_min_s = 0.05;
     protocol.sustained_min_s = 0.1;
@@ -268,6 +269,29 @@ Result<int> compare(const Options& options, const bench::ResultsFile& before, co
 
 // ---- one run
 
+// What a repro line needs beside the case: the device, and whatever changes how long and in which regimes it is
+// measured. A row of a suite or a model is measured by their shorter times, which a named case has only if told so.
+std::string measuring_options(const Options& options, const device::DeviceIdentity& device) {
+  const bool cpu = device.kind == device::DeviceKind::kCpu;
+  std::string out = cpu ? fmt::format(" --device cpu --threads {}", device.units)
+                        : fmt::format(" --device cuda:{}", device.ordinal);
+  if (options.regime != "both") out += " --regime " + options.regime;
+  if (options.names.empty() || options.suite_time) out += " --suite-time";
+  if (options.quick) out += " --quick";
+  if (options.min_time_s > 0) out += fmt::format(" --min-time {}", options.min_time_s);
+  if (options.device.busy_ok) out += " --busy-ok";
+  return out;
+}
+
+// Which operation another word was taken for.
+void say_aliases(const Options& options) {
+  for (const std::string& name : options.names) {
+    const Result<const device::Operation*> operation = bench::operation_named(device::operations(), name);
+    if (operation && (*operation)->name != name && !options.output.quiet)
+      std::fprintf(stderr, "llmprof: %s is measured as %s\n", name.c_str(), std::string((*operation)->name).c_str());
+  }
+}
+
 struct Run {
   bench::ResultsFile results;
   std::optional<bench::Preset> preset;
@@ -302,6 +326,7 @@ Result<Run> measure(const Options& options, device::Device& device, const bench:
   ProgressLine progress(options.output.quiet);
   bench::RunHooks hooks;
   if (!busy.empty()) hooks.note = "measured while " + busy;
+  hooks.options = measuring_options(options, device.identity());
   hooks.begin = [&](const bench::RunProgress& at) {
     progress.show(fmt::format("{} of {}  {} {}  {} left", at.done + 1, at.all, at.now->operation->name,
                               bench::shape_text(at.now->params), time_left(at.left_s)));
@@ -344,6 +369,7 @@ int conclude(const Options& options, const Run& run) {
 int run_bench(Options options) {
   if (!options.resume.empty() && options.output.path.empty()) options.output.path = options.resume;
   if (const Status status = check(options); !status) return report_error(status.error());
+  say_aliases(options);
   std::optional<bench::ResultsFile> before;
   if (!options.compare.empty()) {
     Result<bench::ResultsFile> found = bench::read_results(options.compare[0]);
@@ -417,6 +443,7 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--max-cases", options->max_cases, "measure only the first N")->check(CLI::PositiveNumber);
   command->add_option("--seed", options->seed, "of the inputs")->capture_default_str();
   command->add_flag("--quick", options->quick, "shorter, and less exact; a smaller default suite");
+  command->add_flag("--suite-time", options->suite_time, "measure a named case as briefly as the default suite does");
   command->add_option("--resume", options->resume, "go on with an interrupted run that was writing this file")
       ->type_name("FILE");
   command->add_option("--compare", options->compare, "an earlier result; with a second one nothing is measured")

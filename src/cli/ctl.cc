@@ -161,7 +161,7 @@ int run(const Options& options) {
   const std::vector<std::string> known = {"start", "stop", "status"};
   if (std::find(known.begin(), known.end(), options.what) == known.end())
     return report_error({"expected start, stop or status, found \"" + options.what + "\"", "",
-                         "llmprof ctl " + nearest_names(options.what, known, 1).front(), ExitCode::kUsage});
+                         "llmprof ctl " + nearest_or_all(options.what, known), ExitCode::kUsage});
   if (options.duration_s > 0 && options.what != "start")
     return report_error({"--duration goes with `llmprof ctl start` only", "", "", ExitCode::kUsage});
   const Status status = act(options);

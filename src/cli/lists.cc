@@ -8,6 +8,7 @@
 #include "base/text_table.h"
 #include "bench/compare.h"
 #include "bench/fit.h"
+#include "bench/plan.h"
 #include "bench/presets.h"
 #include "bench/rows.h"
 #include "derive/kernel_rules.h"
@@ -115,7 +116,10 @@ std::string list_metrics(bool markdown) {
 std::string list_benchmarks(bool) {
   std::string out;
   for (const device::Operation& operation : device::operations()) {
-    out += fmt::format("{}\n  {}\n", operation.name, operation.title);
+    std::string also;
+    for (const bench::Alias& alias : bench::aliases())
+      if (alias.operation == operation.name) also += fmt::format("{}{}", also.empty() ? "" : ", ", alias.word);
+    out += fmt::format("{}{}\n  {}\n", operation.name, also.empty() ? "" : "  (also: " + also + ")", operation.title);
     for (const device::Axis& axis : operation.axes)
       out += fmt::format("  {:<14} {:>10}  {}\n", bench::option_of(axis.name), axis.usual, axis.doc);
     std::vector<std::string> names(operation.variants.begin(), operation.variants.end());

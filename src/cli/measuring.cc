@@ -20,6 +20,20 @@ namespace {
 
 constexpr size_t kLineWidth = 100;
 
+// As PyTorch and configurations spell them.
+struct Spelling {
+  std::string_view typed, name;
+};
+constexpr Spelling kSpellings[] = {{"bfloat16", "bf16"}, {"float16", "fp16"}, {"half", "fp16"},
+                                   {"float32", "fp32"},  {"float", "fp32"},   {"float64", "fp64"},
+                                   {"double", "fp64"},   {"fp8_e4m3", "fp8"}, {"float8_e4m3fn", "fp8"}};
+
+std::string_view usual_spelling(std::string_view typed) {
+  for (const Spelling& spelling : kSpellings)
+    if (spelling.typed == typed) return spelling.name;
+  return typed;
+}
+
 std::vector<std::string> dtype_names() {
   std::vector<std::string> names;
   for (int i = 1; i < static_cast<int>(DType::kCount); ++i) names.emplace_back(dtype_name(static_cast<DType>(i)));
@@ -126,10 +140,11 @@ Result<std::unique_ptr<device::Device>> open_measured_device(const DeviceOptions
 Result<std::vector<DType>> parse_dtypes(const std::vector<std::string>& names) {
   std::vector<DType> out;
   for (const std::string& name : names) {
-    const std::optional<DType> dtype = parse_dtype(name);
+    const std::optional<DType> dtype = parse_dtype(usual_spelling(name));
+    const std::vector<std::string> near = nearest_names(name, dtype_names(), 2);
     if (!dtype)
       return fail(fmt::format("expected a data type, found \"{}\"", name), "--dtype",
-                  "--dtype " + join_or(nearest_names(name, dtype_names(), 2)), ExitCode::kUsage);
+                  "--dtype " + join_or(near.empty() ? dtype_names() : near), ExitCode::kUsage);
     out.push_back(*dtype);
   }
   return out;

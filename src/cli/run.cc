@@ -83,7 +83,7 @@ Status check_options(Options& options, DeriveOptions& derive_options) {
   const std::optional<spool::Level> level = session::parse_mode(options.mode);
   if (!level)
     return usage("expected a mode of light, default or deep, found \"" + options.mode + "\"",
-                 "--mode " + nearest_names(options.mode, {"light", "default", "deep"}, 1).front());
+                 "--mode " + nearest_or_all(options.mode, {"light", "default", "deep"}));
   options.launch.level = *level;
   options.launch.gaps = options.gaps == "auto";
   options.launch.counters = options.counters == "auto";

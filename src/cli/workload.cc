@@ -117,7 +117,7 @@ Status settle(Options& options) {
   for (const wl::Size& size : wl::sizes()) names.emplace_back(size.name);
   if (options.run.size == nullptr)
     return fail(fmt::format("expected a size, found \"{}\"", options.run.size_name), "--size",
-                "--size " + join_or(nearest_names(options.run.size_name, names, 2)), ExitCode::kUsage);
+                "--size " + nearest_or_all(options.run.size_name, names), ExitCode::kUsage);
   if (!options.record.empty() && options.run.device.empty()) options.run.device = "cpu";
   options.run.eager = options.decode == "eager";
   if (options.decode == "graph" && options.run.device == "cpu")

@@ -16,6 +16,12 @@ std::vector<std::string> axis_names(const Operation& operation) {
   return names;
 }
 
+std::vector<std::string> axis_options(const Operation& operation) {
+  std::vector<std::string> names;
+  for (const Axis& axis : operation.axes) names.push_back("--" + std::string(axis.name));
+  return names;
+}
+
 }  // namespace
 
 int64_t OpParams::axis(std::string_view name) const {
@@ -35,7 +41,7 @@ Result<OpParams> make_params(const Operation& operation, DType dtype, std::strin
     if (found == params.axes.end()) {
       const std::vector<std::string> near = nearest_names(name, axis_names(operation), 2);
       return fail(fmt::format("{} has no axis \"{}\"", operation.name, name), {},
-                  near.empty() ? "--" + join_or(axis_names(operation)) : "--" + near[0], ExitCode::kUsage);
+                  join_or(near.empty() ? axis_options(operation) : std::vector<std::string>{"--" + near[0]}), ExitCode::kUsage);
     }
     if (value < 1)
       return fail(fmt::format("expected a {} of 1 or more, found {}", name, value), {}, {}, ExitCode::kUsage);

@@ -100,17 +100,19 @@ Result<Gpu> find_gpu(std::string_view name) {
     return fail(fmt::format("\"{}\" fits several GPUs", name.substr(0, kMaxName)), "--gpu",
                 "use " + join_or(skus_of(found)), ExitCode::kUsage);
   return fail(fmt::format("no GPU called \"{}\" in the table", name.substr(0, kMaxName)), "--gpu",
-              fmt::format("did you mean {}? `llmprof list gpus` shows the table", join_or(nearest_skus(name))),
+              did_you_mean(nearest_skus(name)) + "`llmprof list gpus` shows the table",
               ExitCode::kUsage);
 }
 
 Result<Gpu> detect_gpu(const DeviceFacts& facts) {
   if (facts.name.empty()) return fail("the recording does not name its GPU", "", std::string(kAdvice));
   const std::vector<const Gpu*> named = by_device_name(fold_device(facts.name));
-  if (named.empty())
-    return fail(fmt::format("the GPU \"{}\" is not in the table; nearest are {}", facts.name.substr(0, kMaxName),
-                            join_or(nearest_skus(facts.name))),
+  if (named.empty()) {
+    const std::vector<std::string> near = nearest_skus(facts.name);
+    return fail(fmt::format("the GPU \"{}\" is not in the table{}", facts.name.substr(0, kMaxName),
+                            near.empty() ? std::string() : "; nearest are " + join_or(near)),
                 "", std::string(kAdvice));
+  }
   std::vector<const Gpu*> fitting;
   std::string why;
   for (const Gpu* gpu : named) {
