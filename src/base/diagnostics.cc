@@ -31,6 +31,12 @@ void Diagnostics::add(DiagnosticId id, std::string where, uint64_t count) {
   if (!where.empty() && places_[i].size() < kKeptPlaces) places_[i].push_back(std::move(where));
 }
 
+void Diagnostics::explain(DiagnosticId id, const std::string& cause) {
+  std::vector<std::string>& places = places_[static_cast<size_t>(id)];
+  if (count(id) == 0 || places.empty()) return add(id, cause, count(id) == 0 ? 1 : 0);
+  places.front() += ": " + cause;
+}
+
 void Diagnostics::merge(const Diagnostics& other) {
   for (size_t i = 0; i < kDiagnosticCount; ++i) {
     counts_[i] += other.counts_[i];

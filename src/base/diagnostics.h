@@ -89,6 +89,10 @@ std::string_view name_of(Severity severity);
   D(kImpossibleCounter, "impossible-counter", kNotice,                                                                \
     "A hardware counter gave a share far above 1; those values were left out.")                                       \
   D(kCounterSamplesLost, "counter-samples-lost", kDataLoss, "Hardware counter samples were lost.")                    \
+  D(kOtherGpu, "option-other-gpu", kNotice, "--gpu names another part than the one that was recorded.")               \
+  D(kModelDoesNotFit, "option-model-unfit", kNotice, "--model names a model that does not fit the recording.")        \
+  D(kOptionDoubtful, "option-doubtful", kNotice,                                                                      \
+    "An option changes nothing here, or contradicts what was recorded.")                                              \
   D(kNoNvml, "no-nvml", kNotice, "NVML is not available; power, clocks and throttling are unknown.")                  \
   D(kRecorderNote, "recorder-note", kInfo, "The recorder left a remark.")
 
@@ -98,6 +102,11 @@ enum class DiagnosticId : uint8_t {
 #undef LLMPROF_D
       kCount
 };
+
+// About what was asked for, not about the input: reports say it first.
+constexpr bool is_about_options(DiagnosticId id) {
+  return id == DiagnosticId::kOtherGpu || id == DiagnosticId::kModelDoesNotFit || id == DiagnosticId::kOptionDoubtful;
+}
 
 struct DiagnosticInfo {
   std::string_view key;
@@ -112,6 +121,8 @@ class Diagnostics {
  public:
   // `where` is kept for the first kKeptPlaces of each kind, for example "byte 1234 (ts \"NaN\")".
   void add(DiagnosticId id, std::string where = {}, uint64_t count = 1);
+  // Why: joined to the first place of what is counted already, or counted as one.
+  void explain(DiagnosticId id, const std::string& cause);
   void merge(const Diagnostics& other);
   uint64_t count(DiagnosticId id) const { return counts_[static_cast<size_t>(id)]; }
   const std::vector<std::string>& places(DiagnosticId id) const { return places_[static_cast<size_t>(id)]; }

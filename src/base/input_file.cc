@@ -14,7 +14,8 @@
 namespace llmprof {
 namespace {
 constexpr size_t kStoredChunkBytes = 256 * 1024;
-}
+constexpr std::string_view kStandardInput = "standard input";
+}  // namespace
 
 struct InputFile::State {
   std::string name;
@@ -73,7 +74,7 @@ struct InputFile::State {
     size_t got = 0;
     while (got < capacity && !done) {
       if (!refill()) {
-        if (!gzip_member_done) damage = "the gzip stream ends before its end mark";
+        if (!gzip_member_done) damage = "the gzip file is truncated (it ends before its end mark)";
         done = true;
         break;
       }
@@ -96,7 +97,7 @@ struct InputFile::State {
       if (rc == Z_STREAM_END) {
         gzip_member_done = true;
       } else if (rc != Z_OK && rc != Z_BUF_ERROR) {
-        damage = std::string("the gzip stream is corrupt: ") + (gzip.msg != nullptr ? gzip.msg : "bad data");
+        damage = std::string("the gzip file is corrupt: ") + (gzip.msg != nullptr ? gzip.msg : "bad data");
         done = true;
       }
     }
@@ -107,7 +108,7 @@ struct InputFile::State {
     size_t got = 0;
     while (got < capacity && !done) {
       if (!refill()) {
-        if (zstd_hint != 0) damage = "the zstd stream ends inside a frame";
+        if (zstd_hint != 0) damage = "the zstd file is truncated (it ends inside a frame)";
         done = true;
         break;
       }
@@ -117,7 +118,7 @@ struct InputFile::State {
       got += out.pos;
       chunk_at += in.pos;
       if (ZSTD_isError(rc)) {
-        damage = std::string("the zstd stream is corrupt: ") + ZSTD_getErrorName(rc);
+        damage = std::string("the zstd file is corrupt: ") + ZSTD_getErrorName(rc);
         done = true;
         break;
       }
@@ -143,6 +144,9 @@ struct InputFile::State {
     std::string magic(4, '\0');
     const size_t got = read_stored(magic.data(), magic.size());
     magic.resize(got);
+    if (!damage.empty()) return fail(damage, name);
+    if (got == 0 && name == kStandardInput)
+      return fail("standard input is empty", "", "check the command before the pipe: it wrote nothing");
     if (got == 0)
       return fail("the file is empty", name, "record again, or check that the recorder finished writing the file");
     const auto byte = [&](size_t i) { return static_cast<unsigned char>(magic[i]); };
@@ -170,7 +174,7 @@ struct InputFile::State {
     head.resize(kHeadBytes);
     head.resize(read(head.data(), kHeadBytes));
     if (head.empty())
-      return fail(damage.empty() ? "the file holds nothing after decompression" : damage, name,
+      return fail(damage.empty() ? "the file holds nothing after unpacking" : damage, name,
                   "the file is damaged or was cut while it was copied; copy or record it again");
     return {};
   }
@@ -183,8 +187,13 @@ InputFile::~InputFile() = default;
 
 Result<InputFile> InputFile::open(const std::string& path) {
   std::unique_ptr<State> state = std::make_unique<State>();
-  state->name = path;
-  state->fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool standard_input = path == "-";
+  state->name = standard_input ? std::string(kStandardInput) : path;
+  if (standard_input && isatty(STDIN_FILENO) == 1)
+    return fail("expected a file on standard input, found a terminal", "-", "pipe it in:  llmprof ... - < FILE",
+                ExitCode::kUsage);
+  // A duplicate: who closes this one leaves the process its own.
+  state->fd = standard_input ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (state->fd < 0) {
     const int why = errno;
     if (why == ENOENT) return fail("there is no such file", path, "check the path; `ls` shows what is there");

@@ -1,4 +1,4 @@
-// A file to read from front to back, decompressed on the way: plain, gzip or zstd by its first bytes. Memory use does
+// A file, or standard input, to read from front to back, decompressed on the way: plain, gzip or zstd by its first bytes. Memory use does
 // not depend on the size of the file. Not thread-safe; callers that read from several threads hold a lock around
 // read().
 #pragma once
@@ -16,7 +16,7 @@ class InputFile {
  public:
   enum class Compression : uint8_t { kNone, kGzip, kZstd };
 
-  // Errors: missing, a directory, not readable, empty. Each says what to do.
+  // "-" is standard input. Errors: missing, a directory, a terminal, not readable, empty. Each says what to do.
   static Result<InputFile> open(const std::string& path);
   // The same over bytes in memory (tests and fuzzing). The bytes must outlive the object.
   static Result<InputFile> from_memory(std::string_view bytes, std::string name);

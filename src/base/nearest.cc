@@ -21,8 +21,8 @@ Distance distance(std::string_view wanted, std::string_view name) {
     above.swap(row);
     row[0] = i;
     for (size_t j = 1; j <= name.size(); ++j) {
-      row[j] =
-          std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (wanted[i - 1] == name[j - 1] ? size_t{0} : size_t{1})});
+      row[j] = std::min(
+          {above[j] + 1, row[j - 1] + 1, above[j - 1] + (wanted[i - 1] == name[j - 1] ? size_t{0} : size_t{1})});
       if (i > 1 && j > 1 && wanted[i - 1] == name[j - 2] && wanted[i - 2] == name[j - 1])
         row[j] = std::min(row[j], before[j - 2] + 1);
     }

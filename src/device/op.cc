@@ -16,10 +16,13 @@ std::vector<std::string> axis_names(const Operation& operation) {
   return names;
 }
 
-std::vector<std::string> axis_options(const Operation& operation) {
-  std::vector<std::string> names;
-  for (const Axis& axis : operation.axes) names.push_back("--" + std::string(axis.name));
-  return names;
+// As the command line spells them: "--head-dim".
+std::string as_options(std::vector<std::string> axes) {
+  for (std::string& axis : axes) {
+    std::replace(axis.begin(), axis.end(), '_', '-');
+    axis.insert(0, "--");
+  }
+  return join_or(axes);
 }
 
 }  // namespace
@@ -41,7 +44,7 @@ Result<OpParams> make_params(const Operation& operation, DType dtype, std::strin
     if (found == params.axes.end()) {
       const std::vector<std::string> near = nearest_names(name, axis_names(operation), 2);
       return fail(fmt::format("{} has no axis \"{}\"", operation.name, name), {},
-                  join_or(near.empty() ? axis_options(operation) : std::vector<std::string>{"--" + near[0]}), ExitCode::kUsage);
+                  as_options(near.empty() ? axis_names(operation) : near), ExitCode::kUsage);
     }
     if (value < 1)
       return fail(fmt::format("expected a {} of 1 or more, found {}", name, value), {}, {}, ExitCode::kUsage);

@@ -40,6 +40,11 @@ Result<const Importer*> importer_for(const InputFile& input) {
     }
   }
   if (best != nullptr) return best;
+  // A cut or corrupt archive says little about what was in it: what is wrong with it comes first.
+  if (input.damaged())
+    return fail("expected a recording that llmprof can read, found that " + input.damage() +
+                    "; what could be unpacked is " + describe(input.head()),
+                input.name(), "it was cut while it was written or copied: copy or record it again");
   return fail("expected a recording that llmprof can read, found " + describe(input.head()), input.name(),
               "`llmprof list importers` names the formats; record with torch.profiler and export_chrome_trace()");
 }

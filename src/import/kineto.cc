@@ -189,7 +189,7 @@ int sniff(std::string_view head) {
 
 Status import_in_blocks(InputFile& input, Trace& trace, size_t block_bytes, unsigned workers) {
   Pipeline(input, trace, block_bytes).run(workers);
-  if (input.damaged()) trace.diagnostics.add(DiagnosticId::kTruncatedFile, input.damage());
+  if (input.damaged()) trace.diagnostics.explain(DiagnosticId::kTruncatedFile, input.damage());
   return {};
 }
 

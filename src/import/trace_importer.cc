@@ -40,7 +40,7 @@ Status import(InputFile& input, Trace& trace) {
     status.error().where = input.name();
     return status;
   }
-  if (input.damaged()) trace.diagnostics.add(DiagnosticId::kTruncatedFile, input.damage());
+  if (input.damaged()) trace.diagnostics.explain(DiagnosticId::kTruncatedFile, input.damage());
 #define LLMPROF_CLEAR(Type, name) trace.name.clear();
   LLMPROF_DERIVED_TABLES(LLMPROF_CLEAR)
 #undef LLMPROF_CLEAR

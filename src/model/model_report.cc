@@ -82,7 +82,7 @@ void add_notes(ModelReport& report) {
 }  // namespace
 
 Result<ModelReport> report_model(const ModelOptions& options) {
-  LLMPROF_ASSIGN(ModelConfig config, load_model(options.model));
+  LLMPROF_ASSIGN(ModelConfig config, options.model == "-" ? read_model_from_input() : load_model(options.model));
   return report_model(std::move(config), options);
 }
 
