@@ -2,6 +2,7 @@
 
 #include "analyze/analysis.h"
 #include "analyze/ceilings.h"
+#include "analyze/given_options.h"
 #include "analyze/workload.h"
 #include "base/parallel.h"
 
@@ -44,7 +45,7 @@ void add_diagnostics(const Trace& trace, const Diagnostics& diagnostics, Report&
     row.text = info.text;
     if (id == DiagnosticId::kNoOperatorForKernel) row.text += unnamed_before_names(trace);
     for (size_t p = 0; p < diagnostics.places(id).size(); ++p)
-      row.text += (p == 0 ? " First seen: " : "; ") + diagnostics.places(id)[p];
+      row.text += (is_about_options(id) ? " " : p == 0 ? " First seen: " : "; ") + diagnostics.places(id)[p];
     report.diagnostics.push_back(std::move(row));
   }
   std::stable_sort(
@@ -89,6 +90,7 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
       if (kAnalyses[i].phase == phase) kAnalyses[i].run(context, report, notes[i]);
     });
   check_ceilings(context, diagnostics);
+  check_given_options(context, report, diagnostics);
   report.cannot_tell = std::move(device_notes);
   for (std::vector<CannotTell>& list : notes)
     for (CannotTell& row : list) report.cannot_tell.push_back(std::move(row));

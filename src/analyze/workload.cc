@@ -20,12 +20,7 @@ namespace {
 constexpr double kMatchTolerance = 0.002;
 constexpr size_t kDistinctWorkloads = 256;
 
-// What the GEMMs of one step of a stage multiply with.
-struct StepWeights {
-  double elements = 0;
-  int64_t widest_n = 0, widest_k = 0;  // the GEMM with most outputs: the lm_head
-  const StageTiming* stage = nullptr;
-};
+}  // namespace
 
 StepWeights weights_of_step(const Context& context, const Report& report) {
   StepWeights best;
@@ -59,6 +54,8 @@ StepWeights weights_of_step(const Context& context, const Report& report) {
   return best;
 }
 
+namespace {
+
 // Dense models whose matrices and vocabulary fit what the GEMMs of a step multiply with.
 std::optional<ModelConfig> recognise(const StepWeights& step, ModelSummary& model) {
   std::optional<ModelConfig> found;
@@ -84,6 +81,18 @@ std::optional<ModelConfig> recognise(const StepWeights& step, ModelSummary& mode
   return found;
 }
 
+}  // namespace
+
+std::string recognised_model(const Context& context, const Report& report) {
+  const StepWeights step = weights_of_step(context, report);
+  ModelSummary model;
+  if (step.elements <= 0) return {};
+  const std::optional<ModelConfig> found = recognise(step, model);
+  return found ? found->id : std::string();
+}
+
+namespace {
+
 struct StageWork {
   double flops = 0, flops_full = 0, weights = 0, kv = 0, bytes = 0;
   void add(const StageCost& cost, double times) {
@@ -103,8 +112,9 @@ std::optional<StageWork> stage_work(const Context& context, const ModelConfig& c
     const int64_t batch = context.options.batch > 0 ? context.options.batch : steps.sequences[s];
     // A context that was counted from prompt and steps gives way to what the user says.
     const bool counted = !context.trace.library_calls.empty();
-    const int64_t seen =
-        context.options.context > 0 && (steps.context[s] < 0 || counted) ? context.options.context : steps.context[s];
+    // It is the context of a decode step: what a prompt attends to does not follow from it.
+    const bool given = group.kind == StageKind::kDecode && context.options.context > 0;
+    const int64_t seen = given && (steps.context[s] < 0 || counted) ? context.options.context : steps.context[s];
     if (batch <= 0) return std::nullopt;
     int64_t fresh = 1;
     if (group.kind == StageKind::kPrefill) {
@@ -127,7 +137,6 @@ std::optional<StageWork> stage_work(const Context& context, const ModelConfig& c
     if (config.quantization && config.quantization->format) load.weights = *config.quantization->format;
     if (group.kind == StageKind::kPrefill) load.prefix = load.context - load.prompt;
     if (load.prefix < 0) return std::nullopt;
-    if (config.vision) load.images = 1;
     if (!check_workload(config, load)) return std::nullopt;
     work.add(group.kind == StageKind::kPrefill ? prefill_cost(config, load) : decode_cost(config, load),
              static_cast<double>(times));

@@ -9,6 +9,16 @@ namespace llmprof {
 // Errors: an unknown model name (with the nearest), a config file that cannot be read, negative counts.
 Status check_workload_options(const AnalyzeOptions& options);
 
+// What the GEMMs of one step of a stage multiply with, where the shapes of (nearly) all of them are recorded.
+struct StepWeights {
+  double elements = 0;                 // 0: no stage's shapes are known
+  int64_t widest_n = 0, widest_k = 0;  // the GEMM with most outputs: the lm_head
+  const StageTiming* stage = nullptr;  // a row of the report
+};
+StepWeights weights_of_step(const Context& context, const Report& report);
+// The shipped model that has those weights; empty if none has.
+std::string recognised_model(const Context& context, const Report& report);
+
 void analyze_workload(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell);
 
 // The arithmetic's time at the peaks that MFU is a share of, and at the roof; empty if one of the types has none.

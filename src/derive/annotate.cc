@@ -51,9 +51,12 @@ bool matches(const std::regex& regex, std::string_view text) {
   }
 }
 
-std::optional<StepName> name_of_text(std::string_view text, const std::vector<CompiledRule>& rules) {
-  for (const CompiledRule& rule : rules) {
+std::optional<StepName> name_of_text(std::string_view text, const std::vector<CompiledRule>& rules,
+                                     std::vector<size_t>& matched) {
+  for (size_t i = 0; i < rules.size(); ++i) {
+    const CompiledRule& rule = rules[i];
     if (!matches(rule.regex, text)) continue;
+    ++matched[i];
     StepName step = rule.step;
     // Counts that a server wrote into the text hold under the user's name as well.
     if (const std::optional<StepName> counted = parse_server_step(text)) {
@@ -117,7 +120,38 @@ void flatten(std::vector<StageRange>& nested, const std::vector<StepName>& names
   out.insert(out.end(), flat.begin(), flat.end());
 }
 
+// Numbers are counters: "decode step 17" and "decode step 18" are one text.
+std::string without_counters(std::string_view text) {
+  std::string out;
+  for (const char c : text.substr(0, 60)) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit)
+      out += c;
+    else if (out.empty() || out.back() != '#')
+      out += '#';
+  }
+  return out;
+}
+
 }  // namespace
+
+std::string range_texts(const Trace& trace) {
+  constexpr size_t kShown = 4;
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < trace.annotations.size() && texts.size() <= kShown; ++i) {
+    const StringId domain = trace.annotations.domain[i];
+    if (trace.annotations.kind[i] == AnnotationKind::kGpuUser) continue;
+    if (domain != StringId::kEmpty && is_library_domain(trace.text(domain))) continue;
+    std::string text = without_counters(trace.text(trace.annotations.name[i]));
+    if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(std::move(text));
+  }
+  if (texts.empty()) return "the program names no ranges";
+  const bool more = texts.size() > kShown;
+  if (more) texts.pop_back();
+  std::string out = "its ranges are";
+  for (size_t i = 0; i < texts.size(); ++i) out += (i == 0 ? " \"" : ", \"") + texts[i] + "\"";
+  return out + (more ? ", ..." : "");
+}
 
 Result<StageRule> parse_stage_rule(std::string_view text) {
   const size_t equals = text.find('=');
@@ -140,6 +174,7 @@ Result<StageRanges> find_stage_ranges(const Trace& trace, const std::vector<Stag
     compiled.push_back({step, std::move(regex)});
   }
   StageRanges found;
+  found.matched.resize(rules.size());
   constexpr uint32_t kUnjudged = 0, kNotStage = 1, kFirst = 2;
   std::vector<uint32_t> name_of(trace.annotations.empty() ? 0 : trace.strings.size(), kUnjudged);
   std::vector<std::vector<StageRange>> by_thread(trace.threads.size());
@@ -151,7 +186,7 @@ Result<StageRanges> find_stage_ranges(const Trace& trace, const std::vector<Stag
     uint32_t& name = name_of[index(trace.annotations.name[i])];
     if (name == kUnjudged) {
       name = kNotStage;
-      if (std::optional<StepName> step = name_of_text(trace.text(trace.annotations.name[i]), compiled)) {
+      if (std::optional<StepName> step = name_of_text(trace.text(trace.annotations.name[i]), compiled, found.matched)) {
         name = kFirst + static_cast<uint32_t>(found.names.size());
         found.names.push_back(std::move(*step));
       }

@@ -1,6 +1,7 @@
 // Ranges that the program named itself, as candidates for steps.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -26,7 +27,11 @@ struct StageRange {
 struct StageRanges {
   std::vector<StepName> names;     // one per distinct text that names a stage
   std::vector<StageRange> ranges;  // by thread, then by start
+  std::vector<size_t> matched;     // distinct texts of each rule of the user
 };
+
+// What the program calls its ranges, for a person: "its ranges are "prefill", "decode #"".
+std::string range_texts(const Trace& trace);
 
 // Reads each distinct text once. Fails if a rule's regular expression does not compile.
 Result<StageRanges> find_stage_ranges(const Trace& trace, const std::vector<StageRule>& rules);

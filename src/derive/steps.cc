@@ -446,6 +446,26 @@ TrainingEvidence training_evidence(const Trace& trace) {
 
 bool looks_like_training(const Trace& trace) { return training_evidence(trace).found(); }
 
+namespace {
+
+// Rules of the user that made no stage.
+void tell_idle_rules(Trace& trace, const DeriveOptions& options, const StageRanges& stages) {
+  for (size_t i = 0; i < options.stage_rules.size(); ++i) {
+    const StageRule& rule = options.stage_rules[i];
+    const bool made = std::any_of(trace.steps.name.begin(), trace.steps.name.end(),
+                                  [&](StringId name) { return base_stage_name(trace.text(name)) == rule.name; });
+    if (made && stages.matched[i] > 0) continue;
+    trace.diagnostics.add(
+        DiagnosticId::kOptionDoubtful,
+        "--stage " + rule.name + "=" + rule.regex + ": " +
+            (stages.matched[i] == 0 ? "no range has such a text; " + range_texts(trace)
+                                    : "the ranges that it names hold no steps: no GPU work was launched in them") +
+            ".");
+  }
+}
+
+}  // namespace
+
 Status find_steps(Trace& trace, const DeriveOptions& options) {
   trace.steps.clear();
   LLMPROF_ASSIGN(const StageRanges stages, find_stage_ranges(trace, options.stage_rules));
@@ -491,6 +511,7 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   const std::vector<uint8_t> missing = missing_kernels(trace, recorded, steps);
   inherit_tokens(missing, steps);
   write_steps(trace, recorded, missing, steps);
+  tell_idle_rules(trace, options, stages);
   count_unattributed(trace);
   return {};
 }

@@ -100,8 +100,12 @@ Result<Gpu> find_gpu(std::string_view name) {
     return fail(fmt::format("\"{}\" fits several GPUs", name.substr(0, kMaxName)), "--gpu",
                 "use " + join_or(skus_of(found)), ExitCode::kUsage);
   return fail(fmt::format("no GPU called \"{}\" in the table", name.substr(0, kMaxName)), "--gpu",
-              did_you_mean(nearest_skus(name)) + "`llmprof list gpus` shows the table",
-              ExitCode::kUsage);
+              did_you_mean(nearest_skus(name)) + "`llmprof list gpus` shows the table", ExitCode::kUsage);
+}
+
+bool may_call_itself(std::string_view sku, std::string_view device_name) {
+  const std::vector<const Gpu*> named = by_device_name(fold_device(device_name));
+  return std::any_of(named.begin(), named.end(), [&](const Gpu* gpu) { return gpu->sku == sku; });
 }
 
 Result<Gpu> detect_gpu(const DeviceFacts& facts) {

@@ -52,6 +52,9 @@ const std::vector<Gpu>& gpu_table();
 // enough.
 Result<Gpu> find_gpu(std::string_view name);
 
+// Whether devices of that GPU report this name ("NVIDIA H200" for "H200-SXM-141GB").
+bool may_call_itself(std::string_view sku, std::string_view device_name);
+
 // What a recording or the driver says of a device. 0 or empty: not said.
 struct DeviceFacts {
   std::string name;  // "NVIDIA H200"
