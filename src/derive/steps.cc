@@ -453,7 +453,7 @@ void tell_idle_rules(Trace& trace, const DeriveOptions& options, const StageRang
   for (size_t i = 0; i < options.stage_rules.size(); ++i) {
     const StageRule& rule = options.stage_rules[i];
     const bool made = std::any_of(trace.steps.name.begin(), trace.steps.name.end(),
-                                  [&](StringId name) { return base_stage_name(trace.text(name)) == rule.name; });
+                                  [&](StringId name) { return trace.text(name).starts_with(rule.name); });
     if (made && stages.matched[i] > 0) continue;
     trace.diagnostics.add(
         DiagnosticId::kOptionDoubtful,

@@ -11,14 +11,14 @@
 namespace llmprof {
 
 // By name from the shipped table: "meta-llama/Llama-3.1-8B" or "llama-3.1-8b"; case, dashes and dots do not matter, and
-// the start of a name is enough if it is that of one model only. What was fine-tuned from a shipped model has its layers:
-// "meta-llama/Llama-3.1-8B-Instruct" and "Meta-Llama-3.1-8B" are the shape of "meta-llama/Llama-3.1-8B", with a note
-// that says so. Errors: unknown (with the nearest names), or fitting several models (with those).
+// the start of a name is enough if it is that of one model only. What was fine-tuned from a shipped model has its
+// layers: "meta-llama/Llama-3.1-8B-Instruct" and "Meta-Llama-3.1-8B" are the shape of "meta-llama/Llama-3.1-8B", with a
+// note that says so. Errors: unknown (with the nearest names), or fitting several models (with those).
 Result<ModelConfig> find_model(std::string_view name);
 
 // A path if it exists: a config.json (plain, gzip or zstd) or a folder that holds one, of the Hugging Face cache too
-// (models--ORGANISATION--NAME, or a snapshot in it). Else a name of the shipped table, or of a model whose config lies in
-// the Hugging Face cache of this machine.
+// (models--ORGANISATION--NAME, or a snapshot in it). Else a name of the shipped table, or of a model whose config lies
+// in the Hugging Face cache of this machine.
 Result<ModelConfig> load_model(std::string_view name_or_path);
 
 // A config on standard input, in the same forms. Read once: what loads a model more often than that cannot take it.

@@ -85,6 +85,8 @@ struct QuantizationConfig {
   std::string method;                  // as in the file, for example "fp8", "awq", "mxfp4"
   std::optional<NumberFormat> format;  // absent: a method llmprof does not know; weights need --weights
   bool attention_kept = false;         // attention stays at 16 bits (gpt-oss)
+  // What the inputs of its products are quantised to as they run (W8A8); absent: weights only (W8A16, W4A16).
+  std::optional<NumberFormat> activations;
 };
 
 struct ModelConfig {

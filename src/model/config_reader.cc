@@ -82,12 +82,40 @@ Result<std::optional<NumberFormat>> quantised_format(const JsonFields& q, const 
   return format ? std::optional<NumberFormat>(*format) : std::nullopt;
 }
 
+// The format that inputs are multiplied in, where the method quantises them too.
+Result<std::optional<NumberFormat>> quantised_inputs(const JsonFields& q, const std::string& method) {
+  std::string name;
+  if (method == "fp8" || method == "fbgemm_fp8") name = "fp8";
+  if (method == "modelopt") {
+    LLMPROF_ASSIGN(const std::string algorithm, q.string_or("quant_algo", ""));
+    if (algorithm == "NVFP4") name = "nvfp4";
+    if (algorithm == "FP8") name = "fp8";
+  }
+  if (method == "compressed-tensors") {
+    LLMPROF_ASSIGN(const std::optional<JsonFields> groups, q.object("config_groups"));
+    if (!groups) return std::optional<NumberFormat>();
+    LLMPROF_ASSIGN(const std::optional<JsonFields> group, groups->object("group_0"));
+    if (!group) return std::optional<NumberFormat>();
+    LLMPROF_ASSIGN(const std::optional<JsonFields> inputs, group->object("input_activations"));
+    if (!inputs) return std::optional<NumberFormat>();
+    LLMPROF_ASSIGN(const int64_t bits, inputs->integer_or("num_bits", 1, 64, 0));
+    LLMPROF_ASSIGN(const std::string type, inputs->string_or("type", "int"));
+    if (bits == 8) name = type == "float" ? "fp8" : "int8";
+    if (bits == 4 && type == "float") name = "nvfp4";
+  }
+  const Result<NumberFormat> format = parse_weight_format(name, "");
+  return format ? std::optional<NumberFormat>(*format) : std::nullopt;
+}
+
 Status read_quantization(const JsonFields& root, ModelConfig& config) {
   LLMPROF_ASSIGN(const std::optional<JsonFields> q, root.object("quantization_config"));
   if (!q) return {};
   QuantizationConfig& quantization = config.quantization.emplace();
   LLMPROF_ASSIGN(quantization.method, q->string_or("quant_method", "unnamed"));
   LLMPROF_ASSIGN(quantization.format, quantised_format(*q, quantization.method));
+  if (quantization.format) {
+    LLMPROF_ASSIGN(quantization.activations, quantised_inputs(*q, quantization.method));
+  }
   LLMPROF_ASSIGN(const std::optional<std::vector<std::string>> kept, q->strings("modules_to_not_convert", 65536));
   if (kept)
     quantization.attention_kept = std::any_of(kept->begin(), kept->end(), [](const std::string& name) {

@@ -28,9 +28,48 @@ NumberFormat Workload::wide() const {
 }
 
 std::string Workload::compute_format() const {
+  if (inputs) return inputs->name;
   if (activations.bits == 8 && weights.bits == 8 && activations.floating == weights.floating) return activations.name;
   return activations.quantised() ? wide().name : activations.name;
 }
+
+std::string Workload::scheme() const {
+  const bool narrow = inputs || activations.quantised();
+  const int multiplied = inputs                                           ? inputs->bits
+                         : narrow && compute_format() == activations.name ? activations.bits
+                                                                          : wide().bits;
+  return fmt::format("W{}A{}", weights.bits, multiplied);
+}
+
+namespace {
+
+// The tokens of its images are part of the prompt.
+Status check_images(const ModelConfig& config, const Workload& w) {
+  if (!config.vision || w.images == 0) return {};
+  const ImageGrid grid = image_grid(*config.vision, w);
+  if (w.images * grid.tokens <= w.prompt) return {};
+  return fail(
+      fmt::format("{} image{} of {} x {} pixels {} {} tokens of the prompt, found a prompt of {}", w.images,
+                  w.images == 1 ? "" : "s", grid.height_px, grid.width_px, w.images == 1 ? "is" : "are",
+                  w.images * grid.tokens, w.prompt),
+      "--prompt",
+      fmt::format("--prompt {} or more, smaller images (--image-height, --image-width), or --images 0 for text only",
+                  w.images * grid.tokens + 1),
+      ExitCode::kUsage);
+}
+
+// Inputs of 8 bits need weights that the matrix units multiply with them.
+Status check_inputs(const Workload& w) {
+  if (!w.inputs || !w.inputs->quantised()) return {};
+  const bool same_kind = w.weights.floating == w.inputs->floating;
+  if (w.weights.quantised() && (same_kind ? w.weights.bits <= w.inputs->bits : w.weights.bits < w.inputs->bits))
+    return {};
+  return fail(fmt::format("inputs in {} are multiplied with quantised weights of the same kind, found weights in {}",
+                          w.inputs->name, w.weights.name),
+              "--activations", fmt::format("--weights {0} --activations {0}", w.inputs->name), ExitCode::kUsage);
+}
+
+}  // namespace
 
 Status check_workload(const ModelConfig& config, const Workload& w) {
   LLMPROF_CHECK(check_range("--batch", w.batch, 1, kMaxBatch));
@@ -44,7 +83,8 @@ Status check_workload(const ModelConfig& config, const Workload& w) {
   if (!config.vision && (w.image_height != 0 || w.image_width != 0))
     return fail(fmt::format("{} takes no images", config.id), "--image-height, --image-width", "leave the options out",
                 ExitCode::kUsage);
-  return {};
+  LLMPROF_CHECK(check_inputs(w));
+  return check_images(config, w);
 }
 
 std::string_view name_of(ModelStage stage) {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,23 +29,29 @@ struct Workload {
   int64_t prefix = 0;      // tokens already cached before them
   int64_t context = 0;     // tokens one decode step attends to, the new one included; 0: prefix + prompt + 1
   int64_t new_tokens = 1;  // generated per sequence; sizes the KV cache
-  int64_t images = 1;      // in the whole batch; ignored without a vision tower
+  int64_t images = 1;      // of each sequence; ignored without a vision tower
   int64_t image_height = 0, image_width = 0;  // pixels; 0: the tower's own size, or kDefaultImageSide
   NumberFormat weights = bf16_format();
   NumberFormat kv = bf16_format();
   NumberFormat activations = bf16_format();
+  // What the inputs of quantised products are quantised to before they are multiplied (W8A8); absent: only the weights
+  // are quantised (W8A16), and the products run in the activations' format.
+  std::optional<NumberFormat> inputs;
 
   int64_t decode_context() const { return context != 0 ? context : prefix + prompt + 1; }
   // Tokens per sequence the cache must hold.
   int64_t cache_tokens() const;
   // Of what is not quantised: the weight format if that has 16 bits or more, else the activations', but never below 16.
   NumberFormat wide() const;
-  // The format the matrix units multiply in: weight-only quantisation computes in the activations' format.
+  // The format the matrix units multiply quantised weights in: weight-only quantisation computes in the activations'.
   std::string compute_format() const;
+  // "W8A8", "W8A16", "W4A16": bits of the weights and of what they are multiplied with.
+  std::string scheme() const;
 };
 constexpr int64_t kDefaultImageSide = 1008;
 
-// Errors (usage): a count that is not positive or is over its limit, an image for a model that takes none.
+// Errors (usage): a count that is not positive or is over its limit, an image for a model that takes none, images that
+// become more tokens than the prompt has.
 Status check_workload(const ModelConfig& config, const Workload& workload);
 
 enum class ModelStage : uint8_t { kPrefill, kDecode, kVision };
@@ -56,9 +63,10 @@ struct Operator {
   std::string name;    // "q_proj", "attention", "experts.down_proj"
   int64_t layer = -1;  // -1: outside the layers
   OperatorKind kind = OperatorKind::kLinear;
-  std::string shape;      // for people: "2048 x 4096 -> 1024"
-  double flops = 0;       // attention: causal
-  double flops_full = 0;  // attention: full; otherwise as flops
+  bool quantised = false;  // its weights are of those that are quantised, if any are
+  std::string shape;       // for people: "2048 x 4096 -> 1024"
+  double flops = 0;        // attention: causal
+  double flops_full = 0;   // attention: full; otherwise as flops
   double weight_bytes = 0, kv_read_bytes = 0, kv_write_bytes = 0;
   double activation_bytes = 0;  // read and written
   double output_bytes = 0;      // of activation_bytes, the written part: the size of the result
@@ -78,7 +86,7 @@ struct StageBytes {
 
 struct StageCost {
   ModelStage stage = ModelStage::kPrefill;
-  int64_t batch = 0;       // sequences, or images
+  int64_t batch = 0;       // sequences, or images of all sequences
   int64_t new_tokens = 0;  // per sequence; patches per image
   int64_t context = 0;     // keys the last token sees; patches per image
   StageFlops flops;

@@ -50,6 +50,17 @@ Result<NumberFormat> choose_weights(const ModelConfig& config, const ModelOption
       ExitCode::kUsage);
 }
 
+Result<std::optional<NumberFormat>> choose_inputs(const ModelConfig& config, const ModelOptions& options,
+                                                  const NumberFormat& weights) {
+  if (!options.activations.empty()) {
+    LLMPROF_ASSIGN(NumberFormat format, parse_weight_format(options.activations, "--activations"));
+    return format.quantised() ? std::optional<NumberFormat>(std::move(format)) : std::nullopt;
+  }
+  // What the checkpoint says holds for the weights that it has.
+  const bool own = config.quantization && config.quantization->format && *config.quantization->format == weights;
+  return own ? config.quantization->activations : std::nullopt;
+}
+
 void add_notes(ModelReport& report) {
   const ModelConfig& c = report.config;
   const Workload& w = report.workload;
@@ -62,12 +73,14 @@ void add_notes(ModelReport& report) {
   if (c.max_position != 0 && w.cache_tokens() > c.max_position)
     report.notes.push_back(
         fmt::format("{} tokens are more than the model's {} positions", w.cache_tokens(), c.max_position));
-  if (w.weights.bits < w.activations.bits) {
+  if (w.weights.bits < w.activations.bits || w.inputs) {
     const bool attention_kept = c.quantization && c.quantization->attention_kept;
-    report.notes.push_back(
-        fmt::format("weights in {} are multiplied in {}; {}embedding, lm_head, norms, biases, routers and the vision "
-                    "tower stay in {}",
-                    w.weights.name, w.compute_format(), attention_kept ? "attention, " : "", w.wide().name));
+    report.notes.push_back(fmt::format(
+        "{}: weights in {} are multiplied in {}{}; {}embedding, lm_head, norms, biases, routers and the "
+        "vision tower stay in {}",
+        w.scheme(), w.weights.name, w.compute_format(),
+        w.inputs ? ", their inputs quantised as they come" : " (weights only; --activations quantises inputs)",
+        attention_kept ? "attention, " : "", w.wide().name));
   }
   if (c.moe)
     report.notes.emplace_back(
@@ -95,11 +108,15 @@ Result<ModelReport> report_model(ModelConfig config, const ModelOptions& options
   w.prefix = options.prefix;
   w.context = options.context;
   w.new_tokens = options.new_tokens;
-  w.images = options.images;
+  w.images = options.images.value_or(1);
+  if (!config.vision && options.images.value_or(0) != 0)
+    return fail(fmt::format("{} takes no images, found --images {}", config.id, *options.images), "--images",
+                "leave the option out; `llmprof list models` says which models have a vision tower", ExitCode::kUsage);
   w.image_height = options.image_height;
   w.image_width = options.image_width;
   LLMPROF_ASSIGN(w.activations, choose_activations(config, options, report));
   LLMPROF_ASSIGN(w.weights, choose_weights(config, options, w.activations));
+  LLMPROF_ASSIGN(w.inputs, choose_inputs(config, options, w.weights));
   w.kv = w.activations;
   if (!options.kv_dtype.empty()) {
     LLMPROF_ASSIGN(w.kv, parse_plain_format(options.kv_dtype, "--kv-dtype"));
@@ -113,6 +130,10 @@ Result<ModelReport> report_model(ModelConfig config, const ModelOptions& options
   report.stages.push_back(prefill_cost(config, w));
   report.stages.push_back(decode_cost(config, w));
   report.config = std::move(config);
+  if (!options.gpu.empty()) {
+    LLMPROF_ASSIGN(const Gpu gpu, find_gpu(options.gpu));
+    report.on_gpu = hold_against(gpu, w, report.memory, report.stages);
+  }
   add_notes(report);
   return report;
 }
@@ -201,7 +222,8 @@ std::string to_json(const ModelReport& report) {
   write_params(json, report.params);
   json.key("weights").begin_object().field("dtype", w.weights.name);
   count_field(json, "bytes", report.memory.weights_bytes);
-  json.field("unquantised_dtype", w.wide().name).field("compute_dtype", w.compute_format()).end_object();
+  json.field("unquantised_dtype", w.wide().name).field("compute_dtype", w.compute_format());
+  json.field("scheme", w.scheme()).end_object();
   json.key("kv_cache").begin_object().field("dtype", w.kv.name);
   count_field(json, "bytes_per_token", report.kv_bytes_per_token);
   count_field(json, "bytes", report.memory.kv_bytes);
@@ -214,7 +236,12 @@ std::string to_json(const ModelReport& report) {
   count_field(json, "total_bytes", report.memory.total_bytes());
   json.end_object().key("stages").begin_array();
   for (const StageCost& stage : report.stages) write_stage(json, stage);
-  json.end_array().key("operators").begin_array();
+  json.end_array().key("gpu");
+  if (report.on_gpu)
+    write_json(json, *report.on_gpu);
+  else
+    json.null();
+  json.key("operators").begin_array();
   for (const StageCost& stage : report.stages)
     for (const Operator& op : stage.operators) write_operator(json, op, stage.stage);
   json.end_array().key("notes").begin_array();

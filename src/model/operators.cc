@@ -14,6 +14,7 @@ StageBuilder::StageBuilder(ModelStage stage, const Workload& workload)
     : weights_(workload.weights),
       wide_(workload.wide()),
       kv_(workload.kv),
+      inputs_(workload.inputs),
       activation_bytes_(workload.activations.element_bytes()),
       kv_bytes_(workload.kv.element_bytes()) {
   cost_.stage = stage;
@@ -33,12 +34,19 @@ void StageBuilder::set_activations(Operator& op, double read_elements, double wr
   op.activation_bytes = (read_elements + written_elements) * activation_bytes_;
 }
 
+double StageBuilder::input_passes(const Tensor& tensor) const {
+  if (!inputs_ || !tensor.quantised) return 1;
+  return inputs_->effective_bytes(tensor.in) / activation_bytes_;
+}
+
 void StageBuilder::add_linear(const Tensor& tensor, int64_t rows) {
   Operator& op = add(tensor.name, tensor.part == TensorPart::kLmHead ? OperatorKind::kLmHead : OperatorKind::kLinear,
                      fmt::format("{} x {} -> {}", rows, tensor.in, tensor.out));
+  op.quantised = tensor.quantised;
   op.flops = op.flops_full = 2 * as_double(rows) * as_double(tensor.matrix_elements());
   op.weight_bytes = tensor.copy_bytes(weights_, wide_);
-  set_activations(op, as_double(rows) * as_double(tensor.in), as_double(rows) * as_double(tensor.out));
+  set_activations(op, as_double(rows) * as_double(tensor.in) * input_passes(tensor),
+                  as_double(rows) * as_double(tensor.out));
 }
 
 void StageBuilder::add_expert_linear(const Tensor& tensor, int64_t rows) {
@@ -47,9 +55,10 @@ void StageBuilder::add_expert_linear(const Tensor& tensor, int64_t rows) {
   Operator& op = add(tensor.name, OperatorKind::kLinear,
                      fmt::format("{} x {} -> {} on {:.4g} of {} experts", rows * tensor.used, tensor.in, tensor.out,
                                  hit, tensor.copies));
+  op.quantised = tensor.quantised;
   op.flops = op.flops_full = 2 * routed * as_double(tensor.matrix_elements());
   op.weight_bytes = hit * tensor.copy_bytes(weights_, wide_);
-  set_activations(op, routed * as_double(tensor.in), routed * as_double(tensor.out));
+  set_activations(op, routed * as_double(tensor.in) * input_passes(tensor), routed * as_double(tensor.out));
 }
 
 void StageBuilder::add_pointwise(std::string name, OperatorKind kind, int64_t rows, int64_t width, double read,
@@ -126,7 +135,10 @@ void add_standard_attention(StageBuilder& b, const Pass& pass, const LayerConfig
   add_cache_write(b, pass);
   Operator& op = add_attention_core(b, pass, layer.window, c.num_kv_heads, c.head_dim, c.head_dim);
   const double heads = as_double(pass.rows()) * as_double(c.num_heads * c.head_dim);
-  b.set_activations(op, heads, heads);
+  double written = heads;
+  for (const Tensor& tensor : tensors)
+    if (tensor.name == "o_proj") written *= b.input_passes(tensor);
+  b.set_activations(op, heads, written);
   op.kv_read_bytes = as_double(pass.batch) * as_double(visible_keys(pass.queries, pass.prefix, layer.window)) *
                      kv_bytes_per_token_and_layer(c, b.kv_format());
 }
@@ -189,7 +201,7 @@ void add_mlp(StageBuilder& b, const Pass& pass, const LayerConfig& layer, const 
     if (last) {
       const std::string prefix = tensor.name.substr(0, tensor.name.find('.') + 1);
       b.add_pointwise(prefix + "activation", OperatorKind::kElementwise, pass.rows() * (expert ? tensor.used : 1),
-                      tensor.in, read, 1, nullptr);
+                      tensor.in, read, b.input_passes(tensor), nullptr);
     }
     if (expert)
       b.add_expert_linear(tensor, pass.rows());
@@ -209,20 +221,29 @@ void add_layer(StageBuilder& b, const Pass& pass, int64_t index) {
   const bool four = c.norms_per_layer == 4;
   b.set_layer(index);
   // A norm that takes in the residual reads and writes two tensors; one between two additions, one.
-  const auto add_norm = [&](std::string_view name, double passes) {
+  const auto add_norm = [&](std::string_view name, double passes, double result = 1) {
     for (const Tensor& tensor : tensors)
       if (tensor.name == name)
-        b.add_pointwise(tensor.name, OperatorKind::kNorm, pass.rows(), c.hidden_size, passes, passes, &tensor);
+        b.add_pointwise(tensor.name, OperatorKind::kNorm, pass.rows(), c.hidden_size, passes, passes - 1 + result,
+                        &tensor);
   };
-  add_norm("input_layernorm", index == 0 ? 1 : 2);
+  // What the norm before a part writes: quantised if that part multiplies it so. Experts are chosen by a router that is
+  // not, so there it stays wide.
+  const auto result_for = [&](TensorPart part) {
+    for (const Tensor& tensor : tensors)
+      if (tensor.part == part && tensor.linear) return b.input_passes(tensor);
+    return 1.0;
+  };
+  const double for_mlp = layer.moe ? 1 : result_for(TensorPart::kMlp);
+  add_norm("input_layernorm", index == 0 ? 1 : 2, result_for(TensorPart::kAttention));
   if (c.mla)
     add_latent_attention(b, pass, tensors);
   else
     add_standard_attention(b, pass, layer, tensors);
   for (const Tensor& tensor : tensors)
     if (tensor.name == "o_proj") b.add_linear(tensor, pass.rows());
-  add_norm("post_attention_layernorm", four ? 1 : 2);
-  add_norm("pre_feedforward_layernorm", 2);
+  add_norm("post_attention_layernorm", four ? 1 : 2, four ? 1 : for_mlp);
+  add_norm("pre_feedforward_layernorm", 2, for_mlp);
   add_mlp(b, pass, layer, tensors);
   add_norm("post_feedforward_layernorm", 1);
 }

@@ -59,7 +59,9 @@ std::string answer(const ModelReport& r, bool color) {
   if (r.params.active_per_token != r.params.total)
     detail += fmt::format(", {} active per token", format_params(static_cast<double>(r.params.active_per_token)));
   line("parameters", format_params(static_cast<double>(r.params.total)), detail);
-  line("weights", format_bytes(r.memory.weights_bytes), w.weights.name);
+  line("weights", format_bytes(r.memory.weights_bytes),
+       w.weights.quantised() ? fmt::format("{}, {}: multiplied in {}", w.weights.name, w.scheme(), w.compute_format())
+                             : w.weights.name);
   line("KV cache", format_bytes(r.memory.kv_bytes),
        fmt::format("{} a token in {}, {} sequence{} of {} tokens", format_bytes(r.kv_bytes_per_token), w.kv.name,
                    w.batch, w.batch == 1 ? "" : "s", w.cache_tokens()));
@@ -81,6 +83,32 @@ std::string stage_title(const StageCost& stage) {
       break;
   }
   return fmt::format("decode step, {} x 1 at {}", stage.batch, stage.context);
+}
+
+// What the data sheet allows at most: a bound, and said to be one.
+std::string gpu_lines(const ModelReport& r) {
+  const GpuFit& fit = *r.on_gpu;
+  std::string out;
+  const auto line = [&](const std::string& label, const std::string& text) {
+    out += fmt::format("  {:<34}{}\n", label, text);
+  };
+  const std::string need = format_bytes(r.memory.total_bytes());
+  if (!fit.memory_bytes)
+    line("memory", fmt::format("{} needed; the table does not know what it has", need));
+  else if (fit.gpus_at_least == 1)
+    line("memory", fmt::format("fits: {} of {}; CUDA context, graphs and workspaces come on top", need,
+                               format_bytes(*fit.memory_bytes)));
+  else
+    line("memory", fmt::format("does not fit: {} of {}, at least {} of them", need, format_bytes(*fit.memory_bytes),
+                               fit.gpus_at_least));
+  for (size_t i = 0; i < fit.stages.size(); ++i) {
+    const StageBound& bound = fit.stages[i];
+    std::string text = bound.least_ms() ? fmt::format("at least {} ({})", format_ms(*bound.least_ms()), bound.limit())
+                                        : std::string("unknown");
+    for (const std::string& reason : bound.unknown) text += "; " + reason;
+    line(stage_title(r.stages[i]), text);
+  }
+  return out + "  " + fit.basis + "\n";
 }
 
 std::string stage_table(const ModelReport& r, bool color) {
@@ -139,6 +167,7 @@ std::string operator_table(const StageCost& stage, bool color) {
 
 std::string to_text(const ModelReport& report, bool color) {
   std::string out = answer(report, color);
+  if (report.on_gpu) out += "\n" + bold("on " + report.on_gpu->gpu, color) + "  (data sheet)\n" + gpu_lines(report);
   out += "\n" + stage_table(report, color);
   for (const StageCost& stage : report.stages)
     out += fmt::format("\n{}\n", bold(stage_title(stage), color)) + operator_table(stage, color);

@@ -29,6 +29,10 @@ class StageBuilder {
   // The totals are the sums over the operators.
   StageCost finish();
 
+  // Bytes per element of what this tensor is multiplied with, over those of an activation: below 1 where inputs are
+  // quantised. The operator before it writes them so, as fused kernels do (norm, gate or attention with quantisation).
+  double input_passes(const Tensor& tensor) const;
+
   double kv_bytes() const { return kv_bytes_; }
   double wide_bytes() const { return wide_.element_bytes(); }
   double copy_bytes(const Tensor& tensor) const { return tensor.copy_bytes(weights_, wide_); }
@@ -37,6 +41,7 @@ class StageBuilder {
  private:
   StageCost cost_;
   NumberFormat weights_, wide_, kv_;
+  std::optional<NumberFormat> inputs_;
   double activation_bytes_, kv_bytes_;
   int64_t layer_ = -1;
 };

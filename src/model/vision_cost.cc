@@ -84,22 +84,23 @@ StageCost vision_cost(const ModelConfig& config, const Workload& w) {
   if (!config.vision) return b.finish();
   const VisionConfig& v = *config.vision;
   const ImageGrid grid = image_grid(v, w);
-  const int64_t rows = w.images * grid.patches;
+  const int64_t images = w.images * w.batch;
+  const int64_t rows = images * grid.patches;
   for (const Tensor& tensor : vision_tensors(config)) {
-    if (tensor.name == "patch_embed") b.add_linear(tensor, w.images * grid.rows * grid.columns);
+    if (tensor.name == "patch_embed") b.add_linear(tensor, images * grid.rows * grid.columns);
     if (tensor.name == "position_embedding")
       b.add_pointwise("vision.position_embedding", OperatorKind::kElementwise, rows, v.hidden_size, 1, 1, &tensor);
     if (tensor.name == "pre_layernorm")
       b.add_pointwise("vision.pre_layernorm", OperatorKind::kNorm, rows, v.hidden_size, 1, 1, &tensor);
   }
-  for (int64_t layer = 0; layer < v.depth; ++layer) add_block(b, v, grid, w.images, layer);
+  for (int64_t layer = 0; layer < v.depth; ++layer) add_block(b, v, grid, images, layer);
   b.set_layer(-1);
   for (const Tensor& tensor : vision_tensors(config))
     if (tensor.name == "post_layernorm")
       b.add_pointwise("vision.post_layernorm", OperatorKind::kNorm, rows, v.hidden_size, 1, 1, &tensor);
-  add_projector(b, v, grid, w.images);
+  add_projector(b, v, grid, images);
   StageCost cost = b.finish();
-  cost.batch = w.images;
+  cost.batch = images;
   cost.new_tokens = cost.context = grid.patches;
   return cost;
 }

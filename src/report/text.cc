@@ -23,6 +23,24 @@ std::string ceiling_text(const Peak& peak, const char* unit) {
   return text + fmt::format(" (measured {})", figure(*peak.measured));
 }
 
+// Keys of diagnostics about what was asked for: the reader must know them before any number.
+bool is_about_options(const DiagnosticRecord& row) { return row.key.starts_with("option-"); }
+
+std::string warnings(const Report& report, const RenderOptions& options, const Ink& ink) {
+  std::string out;
+  for (const DiagnosticRecord& row : report.diagnostics)
+    if (is_about_options(row))
+      out += wrap_text(ink.accent("warning") + " " + printable(row.text), options.width, "  ", "      ");
+  return out.empty() ? out : out + "\n";
+}
+
+// What the recorded device is held against, where that is another part: "NVIDIA H200, 132 SMs, held against A100".
+std::string held_against(const Report& report) {
+  const bool other = std::any_of(report.diagnostics.begin(), report.diagnostics.end(),
+                                 [](const DiagnosticRecord& row) { return row.key == "option-other-gpu"; });
+  return other && report.device->sku ? ", held against " + printable(*report.device->sku) + " (--gpu):" : std::string();
+}
+
 std::string headline(const Report& report, const Ink& ink) {
   std::string files;
   for (const std::string& file : report.source.files) files += (files.empty() ? "" : ", ") + file_name(file);
@@ -31,9 +49,14 @@ std::string headline(const Report& report, const Ink& ink) {
   if (report.device) {
     device = printable(report.device->name);
     if (report.device->sm_count) device += fmt::format(", {} SMs", *report.device->sm_count);
+    const std::string other = held_against(report);
+    device += other;
+    bool first = !other.empty();
     for (const Peak& peak : report.device->peaks) {
-      if (peak.name == "bf16_tflops") device += ", bf16 " + ceiling_text(peak, "TFLOP/s");
-      if (peak.name == "dram_gbs") device += ", " + ceiling_text(peak, "GB/s");
+      if (peak.name != "bf16_tflops" && peak.name != "dram_gbs") continue;
+      device += first ? " " : ", ";
+      first = false;
+      device += peak.name == "dram_gbs" ? ceiling_text(peak, "GB/s") : "bf16 " + ceiling_text(peak, "TFLOP/s");
     }
   }
   out += ink.dim(device);
@@ -158,7 +181,7 @@ std::string render_text(const Report& report, const RenderOptions& given) {
   RenderOptions options = given;
   options.width = std::max<size_t>(80, options.width);
   const Ink ink(options.color);
-  std::string out = headline(report, ink);
+  std::string out = headline(report, ink) + warnings(report, options, ink);
   const bool cpu = report.device && report.device->cpu;
   for (const auto part :
        {text_verdict, text_stages, text_measured, text_where, text_host, text_idle, text_operators, text_kernels,

@@ -82,9 +82,10 @@ std::string text_foot(const Report& report, const RenderOptions& options, const 
     return out;
   }
   for (const DiagnosticRecord& row : report.diagnostics)
-    out += ink.dim(wrap_text(fmt::format("{} {} x{}: {}", row.severity, row.key, row.count,
-                                         ellipsize(printable(row.text), kDiagnosticWidth)),
-                             options.width, "  ", "    "));
+    if (!row.key.starts_with("option-"))  // said at the top, in full
+      out += ink.dim(wrap_text(fmt::format("{} {} x{}: {}", row.severity, row.key, row.count,
+                                           ellipsize(printable(row.text), kDiagnosticWidth)),
+                               options.width, "  ", "    "));
   return out;
 }
 
