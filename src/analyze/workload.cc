@@ -134,7 +134,10 @@ std::optional<StageWork> stage_work(const Context& context, const ModelConfig& c
     load.context = std::get<2>(key);
     load.images = 0;
     load.weights = config.dtype;
-    if (config.quantization && config.quantization->format) load.weights = *config.quantization->format;
+    if (config.quantization && config.quantization->format) {
+      load.weights = *config.quantization->format;
+      load.inputs = config.quantization->activations;
+    }
     if (group.kind == StageKind::kPrefill) load.prefix = load.context - load.prompt;
     if (load.prefix < 0) return std::nullopt;
     if (!check_workload(config, load)) return std::nullopt;

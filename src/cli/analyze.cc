@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "analyze/analysis.h"
+#include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/pipeline.h"
 #include "trace/trace_file.h"
@@ -55,8 +56,9 @@ void add_analyze(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("analyze", "report on a recording: where the time went, why, and what to change");
   command
-      ->add_option("PATH", options->paths,
-                   "recording: torch.profiler .json, .json.gz or .json.zst, or a llmprof trace file")
+      ->add_option(
+          "PATH", options->paths,
+          "recording: torch.profiler .json, .json.gz or .json.zst, a llmprof trace file, or - for standard input")
       ->required()
       ->type_name("");
   add_ceilings_option(*command, options->ceilings);
@@ -65,18 +67,21 @@ void add_analyze(CLI::App& app, Action& action) {
   command
       ->add_option("--model", options->analyze.model, "model of the table or a config.json: FLOPs and bytes by formula")
       ->type_name("ID|PATH");
-  command->add_option("--batch", options->analyze.batch, "sequences per step, if the recording does not tell")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  command
+      ->add_option("--batch", options->analyze.batch,
+                   "sequences per step, for FLOPs by formula; goes before what the recording tells")
+      ->check(whole_number(1, int64_t{1} << 20));
   command
       ->add_option("--context", options->analyze.context,
                    "tokens a decode step attends to, if the recording does not tell")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+      ->check(whole_number(1, int64_t{1} << 30));
   command->add_option("--stage", options->stages, "ranges whose text matches REGEX are stage NAME (repeatable)")
       ->type_name("NAME=REGEX");
   command->add_flag("--no-detect", options->no_detect, "stages from annotations only");
-  command->add_option("--top", options->top, "rows of long tables, 0 for all (default 12 in text, 30 elsewhere)");
+  command->add_option("--top", options->top, "rows of long tables, 0 for all (default 12 in text, 30 elsewhere)")
+      ->check(whole_number(0, int64_t{1} << 40));
   command->add_option("--sort", options->sort, "operators and kernels by total, mean, calls or name")
-      ->check(CLI::IsMember({"total", "mean", "calls", "name"}))
+      ->check(one_of({"total", "mean", "calls", "name"}))
       ->capture_default_str();
   command->add_option("--save", options->save, "also keep the recording in llmprof's own compact file")
       ->type_name("PATH");

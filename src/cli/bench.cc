@@ -18,6 +18,7 @@
 #include "bench/results_file.h"
 #include "bench/runner.h"
 #include "bench/text.h"
+#include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/measuring.h"
@@ -273,8 +274,8 @@ Result<int> compare(const Options& options, const bench::ResultsFile& before, co
 // measured. A row of a suite or a model is measured by their shorter times, which a named case has only if told so.
 std::string measuring_options(const Options& options, const device::DeviceIdentity& device) {
   const bool cpu = device.kind == device::DeviceKind::kCpu;
-  std::string out = cpu ? fmt::format(" --device cpu --threads {}", device.units)
-                        : fmt::format(" --device cuda:{}", device.ordinal);
+  std::string out =
+      cpu ? fmt::format(" --device cpu --threads {}", device.units) : fmt::format(" --device cuda:{}", device.ordinal);
   if (options.regime != "both") out += " --regime " + options.regime;
   if (options.names.empty() || options.suite_time) out += " --suite-time";
   if (options.quick) out += " --quick";
@@ -409,7 +410,7 @@ void add_axis_options(CLI::App& command, Options& options) {
   for (const char* axis : kModelAxes) users[axis] += (users[axis].empty() ? "" : ", ") + std::string("--model");
   for (const auto& [axis, names] : users) {
     command.add_option(bench::option_of(axis), options.axes[axis], "axis of " + names)
-        ->check(CLI::Range(int64_t{1}, int64_t{1} << 48))
+        ->check(whole_number(1, int64_t{1} << 48))
         ->delimiter(',')
         ->allow_extra_args(false)
         ->type_name("N,...")
@@ -435,12 +436,13 @@ void add_bench(CLI::App& app, Action& action) {
                    "every operation of a model (llmprof list models, or a config.json), and the sums of its steps")
       ->type_name("ID");
   command->add_option("--regime", options->regime, "cold, sustained or both")
-      ->check(CLI::IsMember({"cold", "sustained", "both"}))
+      ->check(one_of({"cold", "sustained", "both"}))
       ->capture_default_str();
   add_device_options(*command, options->device);
   command->add_option("--min-time", options->min_time_s, "seconds per case and regime, at least")
-      ->check(CLI::Range(0.001, 600.0));
-  command->add_option("--max-cases", options->max_cases, "measure only the first N")->check(CLI::PositiveNumber);
+      ->check(decimal_number(0.001, 600.0));
+  command->add_option("--max-cases", options->max_cases, "measure only the first N")
+      ->check(whole_number(1, int64_t{1} << 40));
   command->add_option("--seed", options->seed, "of the inputs")->capture_default_str();
   command->add_flag("--quick", options->quick, "shorter, and less exact; a smaller default suite");
   command->add_flag("--suite-time", options->suite_time, "measure a named case as briefly as the default suite does");

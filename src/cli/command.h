@@ -48,6 +48,8 @@ struct OutputOptions {
   bool color() const;  // only on a terminal, without --no-color and NO_COLOR, and not into a file
 };
 void add_output_options(CLI::App& command, OutputOptions& options);
+// --json beside a --format of another kind is an error, before anything runs; for commands with options of their own.
+void refuse_two_formats(CLI::App& command, const bool& json, const std::string& format);
 
 // Writes to the file, or to stdout if there is none; an error names the path.
 Status write_output(const std::string& text, const std::string& path);

@@ -1,6 +1,7 @@
 // The hidden command by which `llmprof run` samples the hardware counters of one GPU in a process of its own.
 #include "capture/launch/sampling.h"
 #include "capture/samplers/pm_sampler.h"
+#include "cli/checks.h"
 #include "cli/command.h"
 
 namespace llmprof::cli {
@@ -16,7 +17,7 @@ void add_counters(CLI::App& app, Action& action) {
   command->add_option("--session", options->sampler.folder)->required();
   command->add_option("--gpu", options->sampler.gpu_uuid)->required();
   command->add_option("--program", options->sampler.program);
-  command->add_option("--interval-us", options->interval_us)->check(CLI::Range(int64_t{0}, int64_t{1000000}));
+  command->add_option("--interval-us", options->interval_us)->check(whole_number(0, int64_t{1000000}));
   command->add_flag("--operations", options->sampler.operations);
   command->add_option("--ready-fd", options->sampler.ready_fd);
   command->callback([options, &action] {

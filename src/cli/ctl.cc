@@ -13,6 +13,7 @@
 #include "capture/launch/control_page.h"
 #include "capture/launch/session_folder.h"
 #include "capture/session/level.h"
+#include "cli/checks.h"
 #include "cli/command.h"
 
 namespace llmprof::cli {
@@ -178,7 +179,7 @@ void add_ctl(CLI::App& app, Action& action) {
       ->type_name("DIR");
   command->add_option("--duration", options->duration_s, "start: stop again after S seconds")
       ->type_name("S")
-      ->check(CLI::Range(0.001, 1e6));
+      ->check(decimal_number(0.001, 1e6));
   command->add_flag("--json", options->json, "status: as JSON");
   command->footer("Example:  llmprof ctl start --duration 5");
   command->callback([options, &action] { action = [options] { return run(*options); }; });

@@ -6,6 +6,7 @@
 #include "base/json_writer.h"
 #include "capture/launch/launch.h"
 #include "capture/samplers/doctor_report.h"
+#include "cli/checks.h"
 #include "cli/command.h"
 
 namespace llmprof::cli {
@@ -87,15 +88,16 @@ std::string as_text(const samplers::DoctorReport& report) {
 
 void add_doctor(CLI::App& app, Action& action) {
   struct Options {
-    std::string format = "text";
+    std::string format;
     bool json = false;
     std::string program;
   };
   const std::shared_ptr<Options> options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("doctor", "what works on this machine, what does not, and what to do about it");
-  command->add_option("--format", options->format, "text or json")->check(CLI::IsMember({"text", "json"}));
+  command->add_option("--format", options->format, "text or json")->check(one_of({"text", "json"}));
   command->add_flag("--json", options->json, "short for --format json");
+  refuse_two_formats(*command, options->json, options->format);
   command->add_option("--program", options->program,
                       "program or interpreter that will be watched: its Python environment is searched for CUPTI");
   command->footer("Example:  llmprof doctor --program /opt/venv/bin/python");

@@ -1,9 +1,11 @@
 // The command line. Parsing is CLI11's; what a command does is in the file of its name.
+#include <algorithm>
 #include <cstdio>
 #include <string_view>
 
 #include "base/nearest.h"
 #include "capture/launch/signals.h"
+#include "cli/checks.h"
 #include "cli/command.h"
 
 namespace {
@@ -78,17 +80,21 @@ int main(int argc, char** argv) {
     std::fputs(app.help().c_str(), stderr);
     return kUsage;
   }
-  if (argv[1][0] != '-') {
-    if (!has_command(app, argv[1])) return unknown_command(app, argv[1]);
+  // What people type first: `llmprof help [COMMAND]` and `llmprof version`.
+  const std::string_view first = argv[1];
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (first == "help")
+    words = argc > 2 ? std::vector<std::string>{argv[2], "--help"} : std::vector<std::string>{"--help"};
+  if (first == "version") words = {"--version"};
+  if (words[0].empty() || words[0][0] != '-') {
+    if (!has_command(app, words[0])) return unknown_command(app, words[0]);
   }
   try {
-    app.parse(argc, argv);
+    std::reverse(words.begin(), words.end());  // as CLI11 takes them
+    app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    std::string command = "llmprof";
-    for (const CLI::App* chosen : app.get_subcommands()) command += " " + chosen->get_name();
-    std::fprintf(stderr, "llmprof: %s\n  try:   %s --help\n", error.what(), command.c_str());
-    return kUsage;
+    return llmprof::cli::report_error(llmprof::cli::command_line_error(app, error));
   }
   return action ? action() : kUsage;
 }

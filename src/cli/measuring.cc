@@ -14,6 +14,7 @@
 
 #include "base/nearest.h"
 #include "base/text_table.h"
+#include "cli/checks.h"
 
 namespace llmprof::cli {
 namespace {
@@ -125,7 +126,7 @@ void add_device_options(CLI::App& command, DeviceOptions& options) {
   command.add_option("--device", options.device, "cpu or cuda:N (default: the first GPU, else the CPU)")
       ->type_name("NAME");
   command.add_option("--threads", options.threads, "threads of a CPU (default: all that the process may use)")
-      ->check(CLI::Range(1, 4096))
+      ->check(whole_number(1, 4096))
       ->type_name("N");
   command.add_flag("--busy-ok", options.busy_ok, "measure a GPU that others use, too; its rows say so");
 }

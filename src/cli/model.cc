@@ -1,4 +1,5 @@
 // `llmprof model ID|config.json`: static analysis of a model for one workload.
+#include "cli/checks.h"
 #include "cli/command.h"
 #include "model/model_report.h"
 
@@ -29,22 +30,38 @@ void add_model(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("model", "parameters, FLOPs, bytes, KV cache and memory of a model, from its configuration");
   command
-      ->add_option("MODEL", model.model, "name (llmprof list models), a Hugging Face config.json, or a folder with one")
+      ->add_option("MODEL", model.model,
+                   "name (llmprof list models), a Hugging Face config.json, a folder with one, or - for standard input")
       ->required()
       ->type_name("");
-  command->add_option("--batch", model.batch, "sequences")->capture_default_str();
-  command->add_option("--prompt", model.prompt, "new tokens per sequence in a prefill")->capture_default_str();
-  command->add_option("--prefix", model.prefix, "tokens already cached before them")->capture_default_str();
-  command->add_option("--context", model.context,
-                      "tokens that one decode step attends to, the new one included (default: prefix + prompt)");
+  const CLI::Validator count = whole_number(1, int64_t{1} << 40), or_none = whole_number(0, int64_t{1} << 40);
+  command->add_option("--batch", model.batch, "sequences")->check(count)->capture_default_str();
+  command->add_option("--prompt", model.prompt, "new tokens per sequence in a prefill")
+      ->check(count)
+      ->capture_default_str();
+  command->add_option("--prefix", model.prefix, "tokens already cached before them")
+      ->check(or_none)
+      ->capture_default_str();
+  command
+      ->add_option("--context", model.context,
+                   "tokens that one decode step attends to, the new one included (default: prefix + prompt + 1)")
+      ->check(or_none);
   command->add_option("--new", model.new_tokens, "tokens generated per sequence, for the KV cache")
+      ->check(or_none)
       ->capture_default_str();
-  command->add_option("--images", model.images, "images per sequence, for models with a vision tower")
-      ->capture_default_str();
-  command->add_option("--image-height", model.image_height, "pixels (default: the model's own)");
-  command->add_option("--image-width", model.image_width, "pixels (default: the model's own)");
+  command->add_option("--images", model.images, "images per sequence, for models with a vision tower (default: 1)")
+      ->check(or_none);
+  command->add_option("--image-height", model.image_height, "pixels (default: the model's own)")->check(or_none);
+  command->add_option("--image-width", model.image_width, "pixels (default: the model's own)")->check(or_none);
   command->add_option("--dtype", model.dtype, "element type of activations, bf16 by default");
   command->add_option("--weights", model.weights, "weight format: bf16, fp8, int8, int4, mxfp4, nvfp4, ...");
+  command
+      ->add_option("--activations", model.activations,
+                   "what inputs of quantised layers are quantised to: --weights fp8 --activations fp8 is W8A8; without "
+                   "it, weights only (W8A16), unless the config says otherwise")
+      ->type_name("FORMAT");
+  command->add_option("--gpu", model.gpu, "hold it against this GPU's data sheet: does it fit, least times (a bound)")
+      ->type_name("NAME");
   command->add_option("--kv-dtype", model.kv_dtype, "element type of the KV cache");
   add_output_options(*command, options->output);
   command->footer("Example:  llmprof model llama-3.1-8b --batch 8 --prompt 512 --context 1024 --weights fp8");

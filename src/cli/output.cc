@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "cli/checks.h"
 #include "cli/command.h"
 
 namespace llmprof::cli {
@@ -19,11 +20,19 @@ bool OutputOptions::color() const {
   return !no_color && path.empty() && (no == nullptr || *no == '\0') && isatty(STDOUT_FILENO) == 1;
 }
 
+void refuse_two_formats(CLI::App& command, const bool& json, const std::string& format) {
+  command.parse_complete_callback([&json, &format] {
+    if (json && !format.empty() && format != "json")
+      throw CLI::ValidationError("--json", "expected one format, found --json and --format " + format);
+  });
+}
+
 void add_output_options(CLI::App& command, OutputOptions& options) {
   command.add_option("--format", options.format, "text, json or csv")
-      ->check(CLI::IsMember({"text", "json", "csv"}))
+      ->check(one_of({"text", "json", "csv"}))
       ->default_str("text");
   command.add_flag("--json", options.json, "short for --format json");
+  refuse_two_formats(command, options.json, options.format);
   command
       .add_option("-o,--output", options.path,
                   "write to this file (csv: a folder) instead of standard output; FILE.json: as JSON")

@@ -15,6 +15,7 @@
 #include "capture/launch/launch.h"
 #include "capture/launch/session_folder.h"
 #include "capture/session/level.h"
+#include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/pipeline.h"
 #include "cli/run_program.h"
@@ -255,18 +256,18 @@ void add_recording_options(CLI::App& command, Options& options) {
       ->group(recording);
   command.add_option("--delay", plan.delay_s, "record nothing in the first S seconds")
       ->type_name("S")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(decimal_number(0.0, 1e6))
       ->group(recording);
   command.add_option("--duration", plan.duration_s, "record for S seconds; the program runs on")
       ->type_name("S")
-      ->check(CLI::Range(0.001, 1e6))
+      ->check(decimal_number(0.001, 1e6))
       ->group(recording);
   command.add_option("--capture-range", plan.capture_range, "record only inside NVTX ranges with this text")
       ->type_name("TEXT")
       ->group(recording);
   command.add_option("--steps", plan.steps, "stop after N steps: closings of the capture range")
       ->type_name("N")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+      ->check(whole_number(1, int64_t{1} << 40))
       ->group(recording);
   command.add_flag("--armed", plan.armed, "record nothing until `llmprof ctl start`")->group(recording);
   command.add_flag("--torch", plan.torch, "PyTorch's operators with shapes, modules, Python functions")
@@ -274,19 +275,19 @@ void add_recording_options(CLI::App& command, Options& options) {
   command.add_flag("--baseline", options.baseline, "run the program once more, first, to measure what profiling costs")
       ->group(recording);
   command.add_option("--gaps", options.gaps, "auto: leave windows unrecorded, to keep the cost low and know it; off")
-      ->check(CLI::IsMember({"auto", "off"}))
+      ->check(one_of({"auto", "off"}))
       ->capture_default_str()
       ->group(recording);
   command.add_flag("--no-adapt", options.no_adapt, "keep the mode even if it costs too much")->group(recording);
   command.add_option("--counters", options.counters, "auto: sample the GPU's hardware counters; off")
-      ->check(CLI::IsMember({"auto", "off"}))
+      ->check(one_of({"auto", "off"}))
       ->capture_default_str()
       ->group(recording);
   command
       .add_option("--counter-interval-us", plan.counter_interval_us,
                   "microseconds between counter samples (default 100; longer in deep mode and on fewer than 8 CPUs)")
       ->type_name("N")
-      ->check(CLI::Range(int64_t{10}, int64_t{1000000}))
+      ->check(whole_number(10, int64_t{1000000}))
       ->group(recording);
   command.add_option("--name", plan.name, "a word for the session folder's name")->group(recording);
   command
@@ -306,24 +307,28 @@ void add_report_options(CLI::App& command, Options& options) {
       .add_option("--model", options.analyze.model, "model of the table or a config.json: FLOPs and bytes by formula")
       ->type_name("ID|PATH")
       ->group(reporting);
-  command.add_option("--batch", options.analyze.batch, "sequences per step, if the recording does not tell")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+  command
+      .add_option("--batch", options.analyze.batch,
+                  "sequences per step, for FLOPs by formula; goes before what the recording tells")
+      ->check(whole_number(1, int64_t{1} << 20))
       ->group(reporting);
   command
       .add_option("--context", options.analyze.context,
                   "tokens a decode step attends to, if the recording does not tell")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
+      ->check(whole_number(1, int64_t{1} << 30))
       ->group(reporting);
   command.add_option("--stage", options.stages, "ranges whose text matches REGEX are stage NAME (repeatable)")
       ->type_name("NAME=REGEX")
       ->group(reporting);
   command.add_option("--top", options.top, "rows of long tables, 0 for all (default 12 in text, 30 elsewhere)")
+      ->check(whole_number(0, int64_t{1} << 40))
       ->group(reporting);
   command.add_option("--format", options.output.format, "text, json or csv")
-      ->check(CLI::IsMember({"text", "json", "csv"}))
+      ->check(one_of({"text", "json", "csv"}))
       ->default_str("text")
       ->group(reporting);
   command.add_flag("--json", options.output.json, "short for --format json")->group(reporting);
+  refuse_two_formats(command, options.output.json, options.output.format);
   command
       .add_option("--report", options.output.path,
                   "write the report to this file (csv: a folder) instead of standard output; FILE.json: as JSON")

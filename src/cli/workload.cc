@@ -6,6 +6,7 @@
 #include "base/json_writer.h"
 #include "base/nearest.h"
 #include "base/text_table.h"
+#include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/measuring.h"
@@ -174,23 +175,23 @@ void add_workload(CLI::App& app, Action& action) {
                    "cpu or cuda:N (default: the first GPU, else the CPU; with --record the CPU)")
       ->type_name("NAME");
   command->add_option("--threads", options->run.threads, "threads of a CPU (default: all that the process may use)")
-      ->check(CLI::Range(1, 4096))
+      ->check(whole_number(1, 4096))
       ->type_name("N");
   command
       ->add_option("--decode", options->decode,
                    "decode steps on a GPU: graph, recorded once and replayed (default), or eager, launch by launch")
-      ->check(CLI::IsMember({"graph", "eager"}))
+      ->check(one_of({"graph", "eager"}))
       ->type_name("HOW");
   command
       ->add_option("--dtype", options->dtype,
                    "fp32 or bf16; auto: bf16 on GPUs and on CPUs that have instructions for it (tiny: fp32)")
       ->type_name("TYPE")
       ->capture_default_str();
-  command->add_option("--batch", options->run.batch, "sequences")->check(CLI::Range(1, 1024))->capture_default_str();
+  command->add_option("--batch", options->run.batch, "sequences")->check(whole_number(1, 1024))->capture_default_str();
   command->add_option("--prompt", options->run.prompt, "text tokens of each sequence (default: as the size has it)")
-      ->check(CLI::Range(1, 131072));
+      ->check(whole_number(1, 131072));
   command->add_option("--new", options->run.new_tokens, "tokens to make (default: as the size has it)")
-      ->check(CLI::Range(1, 131072));
+      ->check(whole_number(1, 131072));
   command->add_option("--seed", options->run.seed, "of the weights")->capture_default_str();
   command->add_option("--record", options->record, "on a CPU, keep a recording of the run, for `llmprof analyze`")
       ->type_name("FILE");
