@@ -9,30 +9,65 @@
 
 namespace llmprof::cli {
 
+namespace {
+
+// {"schema": "llmprof.list/1", "list": "gpus", "rows": [...]}
+std::string list_as_json(const List& list) {
+  JsonWriter json;
+  json.begin_object().field("schema", "llmprof.list/1").field("list", list.name).key("rows").begin_array();
+  list.write(json);
+  json.end_array().end_object();
+  return json.take() + "\n";
+}
+
+// Without a name: which lists there are.
+std::string lists_as_json() {
+  JsonWriter json;
+  json.begin_object().field("schema", "llmprof.list/1").field("list", "lists").key("rows").begin_array();
+  for (const List& list : lists())
+    json.begin_object().field("name", list.name).field("what", list.description).end_object();
+  json.end_array().end_object();
+  return json.take() + "\n";
+}
+
+std::string lists_as_text() {
+  TextTable table({{"list", TextTable::Align::kLeft, 0}, {"what", TextTable::Align::kLeft, 0}});
+  for (const List& list : lists()) table.add_row({std::string(list.name), std::string(list.description)});
+  return table.render("");
+}
+
+}  // namespace
+
 void add_list(CLI::App& app, Action& action) {
   struct Options {
     std::string what;
-    bool markdown = false;
+    bool markdown = false, json = false;
   };
   const std::shared_ptr<Options> options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("list", "print what llmprof knows: importers, analyses, findings, GPUs, models, ...");
   std::string names;
   for (const List& list : lists()) names += (names.empty() ? "" : ", ") + std::string(list.name);
-  command->add_option("WHAT", options->what, "one of: " + names)->required()->type_name("WHAT");
+  command->add_option("WHAT", options->what, "one of: " + names)->type_name("WHAT");
   command->add_flag("--markdown", options->markdown, "as a Markdown document (metrics only)");
+  command->add_flag("--json", options->json, "as JSON");
   command->footer("Example:  llmprof list gpus");
   command->callback([options, names, &action] {
     action = [options, names]() -> int {
       std::vector<std::string> all;
+      if (options->what.empty()) {
+        const Status status = write_output(options->json ? lists_as_json() : lists_as_text(), {});
+        return status ? 0 : report_error(status.error());
+      }
       for (const List& list : lists()) {
         all.emplace_back(list.name);
         if (list.name != options->what) continue;
-        const Status status = write_output(list.print(options->markdown), {});
+        const Status status = write_output(options->json ? list_as_json(list) : list.print(options->markdown), {});
         return status ? 0 : report_error(status.error());
       }
+      const std::vector<std::string> near = nearest_names(options->what, all, 1);
       return report_error({"expected one of " + names + ", found \"" + options->what + "\"", "",
-                           "llmprof list " + nearest_names(options->what, all, 1).front(), ExitCode::kUsage});
+                           near.empty() ? "llmprof list" : "llmprof list " + near.front(), ExitCode::kUsage});
     };
   });
 }

@@ -104,12 +104,15 @@ std::string list_rules(bool) {
          "\nOperators whose shapes give FLOPs and bytes.\n\n" + operators.render("");
 }
 
+std::vector<MetricSection> benchmark_sections() {
+  return {record_section<bench::PeakFlopsRow>(),   record_section<bench::PeakBandwidthRow>(),
+          record_section<bench::PeakLatencyRow>(), record_section<bench::RidgeRow>(),
+          record_section<bench::CaseRow>(),        record_section<bench::ModelStepRow>(),
+          record_section<bench::ComparisonRow>()};
+}
+
 std::string list_metrics(bool markdown) {
-  const std::vector<MetricSection> benchmarks = {
-      record_section<bench::PeakFlopsRow>(),   record_section<bench::PeakBandwidthRow>(),
-      record_section<bench::PeakLatencyRow>(), record_section<bench::RidgeRow>(),
-      record_section<bench::CaseRow>(),        record_section<bench::ModelStepRow>(),
-      record_section<bench::ComparisonRow>()};
+  const std::vector<MetricSection> benchmarks = benchmark_sections();
   return markdown ? metrics_markdown(benchmarks) : metrics_text(benchmarks);
 }
 
@@ -131,17 +134,123 @@ std::string list_benchmarks(bool) {
   return out + "The first of a choice, and the value beside an axis, is what is taken unless told otherwise.\n";
 }
 
+// ---- the same for programs
+
+void write_importers(JsonWriter& json) {
+  for (const Importer& importer : importers())
+    json.begin_object().field("name", importer.name).field("reads", importer.description).end_object();
+}
+
+void write_analyses(JsonWriter& json) {
+  for (const Analysis& analysis : analyses())
+    json.begin_object().field("name", analysis.name).field("fills", analysis.description).end_object();
+}
+
+void write_formats(JsonWriter& json) {
+  for (const Renderer& renderer : renderers())
+    json.begin_object().field("name", renderer.name).field("what", renderer.description).end_object();
+}
+
+void write_diagnostics(JsonWriter& json) {
+  for (const DiagnosticInfo& info : diagnostic_table())
+    json.begin_object()
+        .field("key", info.key)
+        .field("severity", name_of(info.severity))
+        .field("meaning", info.text)
+        .end_object();
+}
+
+void write_findings(JsonWriter& json) {
+  for (const FindingRule& rule : finding_rules())
+    json.begin_object()
+        .field("id", rule.id)
+        .field("looked_for", rule.look != nullptr)
+        .field("when", rule.when)
+        .field("needs", rule.needs)
+        .field("advice", rule.advice)
+        .end_object();
+}
+
+void write_gpus(JsonWriter& json) {
+  for (const GpuRow& row : gpu_rows())
+    json.begin_object()
+        .field("name", row.sku)
+        .field("architecture", row.architecture)
+        .field("compute_capability", row.compute_capability)
+        .field("sm_count", row.sm_count)
+        .field("bf16_tflops", row.bf16_tflops)
+        .field("fp8_tflops", row.fp8_tflops)
+        .field("memory_gb", row.mem_gb)
+        .field("memory_gbs", row.mem_bw_gbs)
+        .field("tdp_w", row.tdp_w)
+        .field("doubtful_values", row.doubtful_values)
+        .end_object();
+}
+
+void write_models(JsonWriter& json) {
+  for (const ModelRow& row : model_rows())
+    json.begin_object()
+        .field("name", row.id)
+        .field("architecture", row.architecture)
+        .field("parameters", row.params)
+        .field("active_per_token", row.active_per_token)
+        .field("kv_bytes_per_token", row.kv_bytes_per_token)
+        .field("what", row.what)
+        .end_object();
+}
+
+void write_rules(JsonWriter& json) {
+  for (const KernelRule& rule : kernel_rules())
+    json.begin_object()
+        .field("category", category_name(rule.category))
+        .field("kernel", rule.kernel)
+        .field("operator", rule.operators)
+        .field("why", rule.why)
+        .end_object();
+}
+
+void write_metrics(JsonWriter& json) {
+  for (const MetricSection& section : metric_sections(benchmark_sections()))
+    for (const FieldInfo& field : section.fields)
+      json.begin_object()
+          .field("table", section.info.name)
+          .field("name", field.name)
+          .field("unit", field.unit)
+          .field("meaning", field.doc)
+          .end_object();
+}
+
+void write_benchmarks(JsonWriter& json) {
+  for (const device::Operation& operation : device::operations()) {
+    json.begin_object().field("name", operation.name).field("what", operation.title).key("also").begin_array();
+    for (const bench::Alias& alias : bench::aliases())
+      if (alias.operation == operation.name) json.value(alias.word);
+    json.end_array().key("axes").begin_array();
+    for (const device::Axis& axis : operation.axes)
+      json.begin_object()
+          .field("option", bench::option_of(axis.name))
+          .field("usual", axis.usual)
+          .field("what", axis.doc)
+          .end_object();
+    json.end_array().key("variants").begin_array();
+    for (const std::string_view variant : operation.variants) json.value(variant);
+    json.end_array().key("dtypes").begin_array();
+    for (const DType dtype : operation.dtypes) json.value(dtype_name(dtype));
+    json.end_array().end_object();
+  }
+}
+
 constexpr List kLists[] = {
-    {"importers", "file formats that analyze reads", list_importers},
-    {"analyses", "questions that analyze answers", list_analyses},
-    {"findings", "what analyze can find wrong, when, and what it advises", list_findings},
-    {"diagnostics", "what can be wrong with an input", list_diagnostics},
-    {"metrics", "every column of every table, with unit and meaning", list_metrics},
-    {"rules", "how kernels are classified and operators get FLOPs", list_rules},
-    {"formats", "output formats", list_formats},
-    {"gpus", "the hardware table", list_gpus},
-    {"models", "the model table", list_models},
-    {"benchmarks", "the operations that bench measures, with their axes", list_benchmarks},
+    {"importers", "file formats that analyze reads", list_importers, write_importers},
+    {"analyses", "questions that analyze answers", list_analyses, write_analyses},
+    {"findings", "what analyze can find wrong, when, and what it advises", list_findings, write_findings},
+    {"diagnostics", "what can be wrong with an input", list_diagnostics, write_diagnostics},
+    {"metrics", "every column of every table, with unit and meaning", list_metrics, write_metrics},
+    {"rules", "how kernels are classified and operators get FLOPs", list_rules, write_rules},
+    {"formats", "output formats", list_formats, write_formats},
+    {"gpus", "the hardware table", list_gpus, write_gpus},
+    {"models", "the model table", list_models, write_models},
+    {"benchmarks", "the operations that bench measures, with their axes", list_benchmarks, write_benchmarks},
 };
 
 }  // namespace

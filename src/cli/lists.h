@@ -5,12 +5,16 @@
 #include <string>
 #include <string_view>
 
+#include "base/json_writer.h"
+
 namespace llmprof::cli {
 
 struct List {
   std::string_view name;
   std::string_view description;
   std::string (*print)(bool markdown);
+  // The same as an array of objects, numbers as numbers and what is not known as null.
+  void (*write)(JsonWriter& json);
 };
 std::span<const List> lists();
 

@@ -59,6 +59,24 @@ void warn(const Trace& trace) {
   }
 }
 
+// Options that do not fit stand at the top of a page; whoever reads a file or a pipe is told here.
+void warn_of_options(const Report& report) {
+  for (const DiagnosticRecord& row : report.diagnostics)
+    if (row.key.starts_with("option-"))
+      std::fprintf(stderr, "llmprof: %s: %s\n", row.severity.c_str(), printable(row.text).c_str());
+}
+
+Status print(const Report& report, size_t top, const OutputOptions& output) {
+  const Renderer* renderer = find_renderer(output.effective_format());
+  if (renderer == nullptr) return fail("no such format: " + output.effective_format(), {}, {}, ExitCode::kUsage);
+  RenderOptions options;
+  options.color = output.color();
+  options.width = terminal_width();
+  options.top = top == 0 ? SIZE_MAX : top;
+  const std::vector<RenderedFile> files = renderer->render(report, options);
+  return renderer->folder ? write_files(output.path, files) : write_output(files.front().content, output.path);
+}
+
 // The run without kernel records that `llmprof run --baseline` left in the session folder: what profiling cost is
 // measured against it. None is no error: the report then says that the distortion is not known.
 std::optional<Trace> baseline_of(const Trace& trace, const DeriveOptions& options) {
@@ -93,6 +111,15 @@ Status choose_ceilings(const CeilingsOption& option, AnalyzeOptions& options) {
   return {};
 }
 
+int print_empty_report(Trace& trace, const std::string& why, const std::string& advice, const OutputOptions& output) {
+  if (const Status status = derive(trace); !status) return report_error(status.error());
+  Result<Report> report = analyze(trace);
+  if (!report) return report_error(report.error());
+  report->cannot_tell.insert(report->cannot_tell.begin(), {"Where did the time go?", why, advice});
+  const Status written = print(*report, 0, output);
+  return written ? 0 : report_error(written.error());
+}
+
 int analyze_and_print(Trace& trace, const DeriveOptions& derive_options, const AnalyzeOptions& analyze_options,
                       const OutputOptions& output) {
   if (!can_report(trace)) {
@@ -106,17 +133,9 @@ int analyze_and_print(Trace& trace, const DeriveOptions& derive_options, const A
   const Result<Report> report = analyze(trace, with_baseline);
   if (!report) return report_error(report.error());
   if (!output.quiet) warn(trace);
-  const Renderer* renderer = find_renderer(output.effective_format());
-  if (renderer == nullptr)
-    return report_error({"no such format: " + output.effective_format(), "", "", ExitCode::kUsage});
-  RenderOptions options;
-  options.color = output.color();
-  options.width = terminal_width();
-  options.top = analyze_options.top == 0 ? SIZE_MAX : analyze_options.top;
-  const std::vector<RenderedFile> files = renderer->render(*report, options);
-  const Status written =
-      renderer->folder ? write_files(output.path, files) : write_output(files.front().content, output.path);
-  if (!written) return report_error(written.error());
+  if (!output.quiet && (output.effective_format() != "text" || !output.path.empty())) warn_of_options(*report);
+  if (const Status written = print(*report, analyze_options.top, output); !written)
+    return report_error(written.error());
   return static_cast<int>(trace.diagnostics.has(Severity::kError) ? ExitCode::kInputErrors : ExitCode::kOk);
 }
 

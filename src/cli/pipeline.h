@@ -17,6 +17,10 @@ void add_ceilings_option(CLI::App& command, CeilingsOption& option);
 // cannot be read.
 Status choose_ceilings(const CeilingsOption& option, AnalyzeOptions& options);
 
+// The report of a recording in which there is nothing to report on, for programs that read it: every key is there, and
+// `cannot_tell` begins with why. Text has its own words for that (on standard error).
+int print_empty_report(Trace& trace, const std::string& why, const std::string& advice, const OutputOptions& output);
+
 // Derives, analyses and prints. Exit code 3 when the input had error-level diagnostics, even though a report was
 // printed.
 int analyze_and_print(Trace& trace, const DeriveOptions& derive_options, const AnalyzeOptions& analyze_options,

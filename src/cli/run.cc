@@ -129,30 +129,53 @@ std::string diagnostics_text(const Trace& trace) {
   return out;
 }
 
-// Nothing was recorded that a report could be about. Says why that may be.
-void say_nothing_seen(const Options& options, const launch::LaunchOutcome& outcome, const Trace& trace) {
+// Why nothing was recorded that a report could be about, and what may help.
+struct NothingSeen {
+  std::string why, advice;
+};
+NothingSeen nothing_seen(const Options& options, const launch::LaunchOutcome& outcome, const Trace& trace) {
   const launch::LaunchOptions& plan = options.launch;
-  if (outcome.never_recorded && plan.armed) {
-    say(options, "nothing was recorded: the run was armed and no `llmprof ctl start` came");
-  } else if (outcome.never_recorded) {
-    say(options, fmt::format("nothing was recorded: the program ended before the --delay of {} s was over",
-                             format_fixed(plan.delay_s, 1)));
-  } else if (outcome.watched == 0) {
-    say(options,
-        "no GPU work seen: no process of the program started CUDA or used NVTX. If it should have:\n"
-        "  - does it find a GPU? `nvidia-smi`, CUDA_VISIBLE_DEVICES\n"
-        "  - did it start its work elsewhere (docker, ssh, sudo, env -i, a server that was running before)? Put\n"
-        "    `llmprof run --` in front of the process that computes\n"
-        "  - is that process static, setuid or built for musl? The injection library cannot get into it");
-  } else {
-    std::string text = fmt::format(
-        "no GPU work seen: {} process{} loaded the recorder, but no kernel, copy or range came.\n"
-        "  - did it only ask for the GPU (nvidia-smi, device count), or fork after starting CUDA?",
-        outcome.watched, outcome.watched == 1 ? "" : "es");
-    if (!plan.capture_range.empty())
-      text += "\n  - --capture-range \"" + plan.capture_range + "\" records only inside a range of that name";
-    say(options, text + diagnostics_text(trace));
+  if (outcome.never_recorded && plan.armed)
+    return {"nothing was recorded: the run was armed and no `llmprof ctl start` came", ""};
+  if (outcome.never_recorded)
+    return {fmt::format("nothing was recorded: the program ended before the --delay of {} s was over",
+                        format_fixed(plan.delay_s, 1)),
+            ""};
+  if (outcome.watched == 0)
+    return {"no GPU work seen: no process of the program started CUDA or used NVTX. If it should have:",
+            "\n  - does it find a GPU? `nvidia-smi`, CUDA_VISIBLE_DEVICES\n"
+            "  - did it start its work elsewhere (docker, ssh, sudo, env -i, a server that was running before)? Put\n"
+            "    `llmprof run --` in front of the process that computes\n"
+            "  - is that process static, setuid or built for musl? The injection library cannot get into it"};
+  std::string advice = "\n  - did it only ask for the GPU (nvidia-smi, device count), or fork after starting CUDA?";
+  if (!plan.capture_range.empty())
+    advice += "\n  - --capture-range \"" + plan.capture_range + "\" records only inside a range of that name";
+  return {fmt::format("no GPU work seen: {} process{} loaded the recorder, but no kernel, copy or range came.",
+                      outcome.watched, outcome.watched == 1 ? "" : "es"),
+          advice + diagnostics_text(trace)};
+}
+
+// A list for a terminal as one line: "does it find a GPU? ...; did it start its work elsewhere ...".
+std::string on_one_line(std::string_view list) {
+  std::string out;
+  for (const char c : list) {
+    const bool blank = c == '\n' || c == ' ';
+    if (blank && (out.empty() || out.back() == ' ')) continue;
+    out += blank ? ' ' : c;
   }
+  if (out.starts_with("- ")) out.erase(0, 2);
+  for (size_t at = out.find(" - "); at != std::string::npos; at = out.find(" - ", at)) out.replace(at, 3, "; ");
+  return out;
+}
+
+// On standard error; whoever asked for JSON or CSV gets that, with the same in it.
+void say_nothing_seen(const Options& options, const launch::LaunchOutcome& outcome, Trace& trace) {
+  const NothingSeen seen = nothing_seen(options, outcome, trace);
+  say(options, seen.why + seen.advice);
+  if (options.output.effective_format() == "text") return;
+  std::string why = seen.why;
+  if (const size_t question = why.find(". If it should have:"); question != std::string::npos) why.resize(question);
+  print_empty_report(trace, why, on_one_line(seen.advice), options.output);
 }
 
 bool saw_anything(const Trace& trace, const launch::LaunchOutcome& outcome) {

@@ -121,6 +121,13 @@ std::string metrics_markdown(const std::vector<MetricSection>& benchmarks) {
   return out;
 }
 
+std::vector<MetricSection> metric_sections(const std::vector<MetricSection>& benchmarks) {
+  std::vector<MetricSection> all = report_sections();
+  for (const std::vector<MetricSection>& part : {imported_sections(), derived_sections(), benchmarks})
+    all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
 std::string metrics_text(const std::vector<MetricSection>& benchmarks) {
   return lines(report_sections()) + lines(imported_sections()) + lines(derived_sections()) + lines(benchmarks);
 }

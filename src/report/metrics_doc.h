@@ -22,6 +22,8 @@ MetricSection record_section() {
   return section;
 }
 
+// All of them, in the order of the document.
+std::vector<MetricSection> metric_sections(const std::vector<MetricSection>& benchmarks);
 // `benchmarks`: the records of rooms that this one does not know.
 std::string metrics_markdown(const std::vector<MetricSection>& benchmarks);
 // The same as plain lines "table.column [unit]  sentence".
