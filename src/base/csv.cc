@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <unordered_set>
+
+#include "base/printable.h"
 
 namespace llmprof {
 namespace {
@@ -128,8 +131,57 @@ Result<CsvTable> read_csv(std::string_view text, const std::string& origin, cons
   return table;
 }
 
-void append_csv_field(std::string& out, std::string_view field) {
-  if (field.find_first_of(",\"\r\n") == std::string_view::npos) {
+namespace {
+
+bool is_number(std::string_view field) {
+  double value = 0;
+  const std::from_chars_result got = std::from_chars(field.data(), field.data() + field.size(), value);
+  return got.ec == std::errc() && got.ptr == field.data() + field.size();
+}
+
+// With what spreadsheets begin a formula, or what they pass over before one; the last four are the wide forms. A carriage
+// return is escaped, and so begins nothing.
+constexpr std::u32string_view kFormulaStarts = U"=+-@\t\n\uFF1D\uFF0B\uFF0D\uFF20";
+
+bool looks_like_formula(std::string_view field) {
+  const size_t at = field.find_first_not_of('\'');
+  if (at == std::string_view::npos || is_number(field)) return false;
+  const Glyph glyph = first_glyph(field.substr(at));
+  return glyph.valid && kFormulaStarts.find(glyph.code) != std::u32string_view::npos;
+}
+
+// "\uXXXX" or "\UXXXXXXXX" at the start of a text.
+bool looks_escaped(std::string_view text) {
+  if (text.size() < 2 || text[0] != '\\' || (text[1] != 'u' && text[1] != 'U')) return false;
+  const size_t digits = text[1] == 'u' ? 4 : 8;
+  return text.size() >= 2 + digits &&
+         text.substr(2, digits).find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
+}
+
+std::string harmless(std::string_view field) {
+  std::string out;
+  out.reserve(field.size() + 1);
+  if (looks_like_formula(field)) out += '\'';
+  while (!field.empty()) {
+    const Glyph glyph = first_glyph(field);
+    if (!glyph.valid) {
+      out += "\xEF\xBF\xBD";
+    } else if (glyph.code == '\n' || glyph.code == '\t' || (!is_harmful(glyph.code) && !looks_escaped(field))) {
+      out += field.substr(0, glyph.bytes);
+    } else {
+      const uint32_t code = glyph.code;
+      out += code < 0x10000 ? fmt::format("\\u{:04x}", code) : fmt::format("\\U{:08x}", code);
+    }
+    field.remove_prefix(glyph.bytes);
+  }
+  return out;
+}
+
+}  // namespace
+
+void append_csv_field(std::string& out, std::string_view given) {
+  const std::string field = harmless(given);
+  if (field.find_first_of(",\"\r\n") == std::string::npos) {
     out += field;
     return;
   }

@@ -32,7 +32,15 @@ struct CsvTable {
 // quote, a limit reached; each says on which line.
 Result<CsvTable> read_csv(std::string_view text, const std::string& origin, const CsvLimits& limits = {});
 
-// Appends one field, quoted only if it must be.
+// Appends one field, quoted only if it must be, and made harmless, because tables are opened in spreadsheets and
+// printed on terminals:
+// - A text that a spreadsheet would take for a formula, one that begins with = + - @ (their wide forms too), a tab or a
+//   line feed, gets an apostrophe before it. So does a text that begins with apostrophes and then one of these, so that
+//   taking one of the apostrophes away before these gives every text back. Numbers stay numbers.
+// - Characters that are harmful in text (base/printable.h) become \uXXXX or \UXXXXXXXX, a carriage return among them;
+// line
+//   feeds and tabs stay. A backslash that something like that follows is written \u005c. Bytes that are no UTF-8 become
+//   U+FFFD, as in JSON.
 void append_csv_field(std::string& out, std::string_view field);
 // Appends a whole row with its line end.
 void append_csv_row(std::string& out, const std::vector<std::string>& fields);

@@ -4,50 +4,42 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/printable.h"
+
 namespace llmprof {
 namespace {
 
-// Length of the valid UTF-8 sequence at the start of `text`, or 0.
-size_t utf8_length(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  size_t length = 0;
-  unsigned low = 0x80, high = 0xBF;
-  if (first >= 0xC2 && first <= 0xDF) {
-    length = 2;
-  } else if (first >= 0xE0 && first <= 0xEF) {
-    length = 3;
-    if (first == 0xE0) low = 0xA0;
-    if (first == 0xED) high = 0x9F;
-  } else if (first >= 0xF0 && first <= 0xF4) {
-    length = 4;
-    if (first == 0xF0) low = 0x90;
-    if (first == 0xF4) high = 0x8F;
+// "\u001b", in two halves beyond the basic plane.
+void append_unicode_escape(std::string& out, char32_t code) {
+  static constexpr std::string_view kHex = "0123456789abcdef";
+  if (code >= 0x10000) {
+    append_unicode_escape(out, 0xD800 + ((code - 0x10000) >> 10));
+    code = 0xDC00 + ((code - 0x10000) & 0x3FF);
   }
-  if (length == 0 || length > text.size() || byte(1) < low || byte(1) > high) return 0;
-  for (size_t i = 2; i < length; ++i)
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  return length;
+  out += "\\u";
+  for (const int shift : {12, 8, 4, 0}) out += kHex[(code >> shift) & 15];
 }
 
 }  // namespace
 
 void append_json_string(std::string& out, std::string_view text) {
-  static constexpr std::string_view kHex = "0123456789abcdef";
   out += '"';
   for (size_t i = 0; i < text.size();) {
-    const unsigned char c = static_cast<unsigned char>(text[i]);
-    if (c >= 0x80) {
-      const size_t length = utf8_length(text.substr(i));
-      if (length == 0) {
-        out += "\xEF\xBF\xBD";
-        ++i;
-      } else {
-        out.append(text.substr(i, length));
-        i += length;
-      }
+    const Glyph glyph = first_glyph(text.substr(i));
+    i += glyph.bytes;
+    if (!glyph.valid) {
+      out += "\xEF\xBF\xBD";
       continue;
     }
+    // An escape says the same as the character, and is harmless where JSON is printed.
+    if (glyph.code >= 0x80) {
+      if (is_harmful(glyph.code))
+        append_unicode_escape(out, glyph.code);
+      else
+        out.append(text.substr(i - glyph.bytes, glyph.bytes));
+      continue;
+    }
+    const unsigned char c = static_cast<unsigned char>(glyph.code);
     switch (c) {
       case '"':
         out += "\\\"";
@@ -66,14 +58,11 @@ void append_json_string(std::string& out, std::string_view text) {
         break;
       default:
         if (c < 0x20 || c == 0x7F) {
-          out += "\\u00";
-          out += kHex[c >> 4];
-          out += kHex[c & 15];
+          append_unicode_escape(out, c);
         } else {
           out += static_cast<char>(c);
         }
     }
-    ++i;
   }
   out += '"';
 }

@@ -1,5 +1,6 @@
-// Tables for a terminal: columns sized to their content, numbers right-aligned, UTF-8 counted by character, cells cut
-// with an ellipsis when a maximum width is given. Also the number formats that every text report shares.
+// Tables for a terminal: columns sized to their content, numbers right-aligned. Where the page has a width, a table
+// fits in it: names are cut, prose is broken into lines, and then the columns that are needed least go, as the table's
+// declaration says; a line below it names them. Also the number formats that every text report shares.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +8,22 @@
 #include <string_view>
 #include <vector>
 
+#include "base/page.h"
+#include "base/printable.h"
+
 namespace llmprof {
 
 class TextTable {
  public:
   enum class Align : uint8_t { kLeft, kRight };
+  // Which columns go first where there is no room for all: the highest number; of equals the last. 0 never goes.
+  using Drop = uint8_t;
   struct Column {
     std::string header;
     Align align = Align::kRight;
     size_t max_width = 0;  // 0: no limit
+    Drop drop = 0;
+    bool prose = false;  // sentences: broken into lines where there is no room, never cut
   };
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
   // Missing cells are empty; surplus cells are dropped.
@@ -23,20 +31,13 @@ class TextTable {
   // A rule before the next row (for totals).
   void add_rule() { rules_.push_back(rows_.size()); }
   bool empty() const { return rows_.empty(); }
-  std::string render(std::string_view indent = "  ", bool color = false) const;
+  std::string render(std::string_view indent = "  ", const TextStyle& style = {}) const;
 
  private:
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;
   std::vector<size_t> rules_;
 };
-
-// Characters a UTF-8 text takes on a terminal (combining and wide characters count as one).
-size_t display_width(std::string_view text);
-// At most `width` characters, the last one an ellipsis if anything was cut.
-std::string ellipsize(std::string_view text, size_t width);
-// Control characters and escape sequences removed: names in traces are untrusted and go to a terminal.
-std::string printable(std::string_view text);
 
 std::string format_ms(double ms);             // "25.91 ms", "740 us", "3.2 s": 4 significant digits, unit by size
 std::string format_ns(int64_t ns);            // the same from nanoseconds
