@@ -77,13 +77,13 @@ std::string percent(const OptNumber& fraction) { return fraction ? format_percen
 std::string rate(const OptNumber& value) { return value ? format_rate(*value) : ""; }
 
 // Columns that no row fills are left out: a CPU has no data sheet and no power.
-std::string table_text(const std::vector<std::pair<std::string, Align>>& columns,
-                       const std::vector<std::vector<std::string>>& rows, bool color) {
+std::string table_text(const std::vector<TextTable::Column>& columns, const std::vector<std::vector<std::string>>& rows,
+                       const TextStyle& style) {
   std::vector<TextTable::Column> shown;
   std::vector<size_t> index;
   for (size_t c = 0; c < columns.size(); ++c) {
     if (c > 0 && std::all_of(rows.begin(), rows.end(), [c](const auto& row) { return row[c].empty(); })) continue;
-    shown.push_back({columns[c].first, columns[c].second, 0});
+    shown.push_back(columns[c]);
     index.push_back(c);
   }
   TextTable table(shown);
@@ -92,7 +92,7 @@ std::string table_text(const std::vector<std::pair<std::string, Align>>& columns
     for (const size_t c : index) cells.push_back(row[c]);
     table.add_row(std::move(cells));
   }
-  return table.render("  ", color);
+  return table.render("  ", style);
 }
 
 // What a CPU does is better read in thousandths.
@@ -101,7 +101,7 @@ bool are_small(const std::vector<Row>& rows) {
   return std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.tflops.value_or(0) < 1; });
 }
 
-std::string flops_text(const PeakTables& tables, bool color) {
+std::string flops_text(const PeakTables& tables, const TextStyle& style) {
   std::vector<std::vector<std::string>> rows;
   const bool small = are_small(tables.flops);
   for (const PeakFlopsRow& row : tables.flops)
@@ -110,20 +110,20 @@ std::string flops_text(const PeakTables& tables, bool color) {
                     cell(row.sm_clock_mhz, 0), cell(row.power_w, 0), row.throttle, row.shape, row.backend});
   if (rows.empty()) return "";
   return "\nArithmetic (a multiply-add is two FLOPs)\n" + table_text({{"dtype", Align::kLeft},
-                                                                      {"by", Align::kLeft},
+                                                                      {"by", Align::kLeft, 0, 1},
                                                                       {small ? "GFLOP/s" : "TFLOP/s", Align::kRight},
-                                                                      {"of sheet", Align::kRight},
-                                                                      {"of clock", Align::kRight},
-                                                                      {"IQR", Align::kRight},
-                                                                      {"MHz", Align::kRight},
-                                                                      {"W", Align::kRight},
-                                                                      {"limited by", Align::kLeft},
-                                                                      {"shape", Align::kLeft},
-                                                                      {"backend", Align::kLeft}},
-                                                                     rows, color);
+                                                                      {"of sheet", Align::kRight, 0, 2},
+                                                                      {"of clock", Align::kRight, 0, 3},
+                                                                      {"IQR", Align::kRight, 0, 4},
+                                                                      {"MHz", Align::kRight, 0, 6},
+                                                                      {"W", Align::kRight, 0, 5},
+                                                                      {"limited by", Align::kLeft, 0, 3},
+                                                                      {"shape", Align::kLeft, 0, 8},
+                                                                      {"backend", Align::kLeft, 0, 7}},
+                                                                     rows, style);
 }
 
-std::string bandwidth_text(const PeakTables& tables, bool color) {
+std::string bandwidth_text(const PeakTables& tables, const TextStyle& style) {
   std::vector<std::vector<std::string>> rows;
   for (const PeakBandwidthRow& row : tables.bandwidth)
     rows.push_back({row.kind, rate(row.gbs), percent(row.of_datasheet_frac), percent(row.iqr_frac),
@@ -132,21 +132,21 @@ std::string bandwidth_text(const PeakTables& tables, bool color) {
   if (rows.empty()) return "";
   return "\nMemory (bytes read plus written, 1 GB = 1e9 bytes)\n" + table_text({{"kind", Align::kLeft},
                                                                                 {"GB/s", Align::kRight},
-                                                                                {"of sheet", Align::kRight},
-                                                                                {"IQR", Align::kRight},
-                                                                                {"MHz", Align::kRight},
-                                                                                {"W", Align::kRight},
-                                                                                {"moved", Align::kRight},
-                                                                                {"backend", Align::kLeft}},
-                                                                               rows, color);
+                                                                                {"of sheet", Align::kRight, 0, 2},
+                                                                                {"IQR", Align::kRight, 0, 4},
+                                                                                {"MHz", Align::kRight, 0, 6},
+                                                                                {"W", Align::kRight, 0, 5},
+                                                                                {"moved", Align::kRight, 0, 7},
+                                                                                {"backend", Align::kLeft, 0, 7}},
+                                                                               rows, style);
 }
 
-std::string latency_text(const PeakTables& tables, bool color) {
+std::string latency_text(const PeakTables& tables, const TextStyle& style) {
   std::vector<std::vector<std::string>> rows;
   for (const PeakLatencyRow& row : tables.latency) rows.push_back({row.kind, cell(row.us, 2), percent(row.iqr_frac)});
   if (rows.empty()) return "";
   return "\nFixed costs\n" +
-         table_text({{"kind", Align::kLeft}, {"us", Align::kRight}, {"IQR", Align::kRight}}, rows, color);
+         table_text({{"kind", Align::kLeft}, {"us", Align::kRight}, {"IQR", Align::kRight, 0, 4}}, rows, style);
 }
 
 std::string ridge_text(const PeakTables& tables) {
@@ -200,10 +200,10 @@ std::string device_line(const device::DeviceIdentity& device) {
   return out;
 }
 
-std::string peaks_text(const Peaks& peaks, const std::string& kept, bool color) {
+std::string peaks_text(const Peaks& peaks, const std::string& kept, const TextStyle& style) {
   const PeakTables tables = tables_of(peaks);
   std::string out = device_line(peaks.device) + "\n";
-  out += flops_text(tables, color) + bandwidth_text(tables, color) + latency_text(tables, color) + ridge_text(tables);
+  out += flops_text(tables, style) + bandwidth_text(tables, style) + latency_text(tables, style) + ridge_text(tables);
   if (!peaks.remarks.empty()) out += "\nRemarks\n";
   for (const std::string& remark : peaks.remarks) out += "  " + remark + "\n";
   if (peaks.interrupted) out += "\nInterrupted: what was measured until then.\n";

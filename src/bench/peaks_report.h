@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/json_writer.h"
+#include "base/page.h"
 #include "bench/peaks.h"
 #include "bench/rows.h"
 
@@ -20,7 +21,7 @@ struct PeakTables {
 PeakTables tables_of(const Peaks& peaks);
 
 // `kept` names the ceilings file, or says why there is none.
-std::string peaks_text(const Peaks& peaks, const std::string& kept, bool color);
+std::string peaks_text(const Peaks& peaks, const std::string& kept, const TextStyle& style);
 std::string peaks_json(const Peaks& peaks, const std::string& tool_version);
 // One table after the other under their names: "flops", "bandwidth", "latency", "ridge".
 std::vector<std::pair<std::string, std::string>> peaks_csv(const Peaks& peaks);

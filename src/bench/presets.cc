@@ -250,16 +250,16 @@ std::vector<ModelStepRow> model_steps(const Preset& preset, const std::vector<Ca
   return out;
 }
 
-std::string model_steps_text(const Preset& preset, const std::vector<ModelStepRow>& rows, bool color) {
+std::string model_steps_text(const Preset& preset, const std::vector<ModelStepRow>& rows, const TextStyle& style) {
   std::string out = fmt::format("{}, part by part\n", preset.model);
   for (size_t step = 0; step < preset.steps.size(); ++step) {
     TextTable table({{preset.steps[step], Align::kLeft, 0},
-                     {"operation", Align::kLeft, 0},
-                     {"calls", Align::kRight, 0},
-                     {"each", Align::kRight, 0},
-                     {"all", Align::kRight, 0},
-                     {"share", Align::kRight, 0},
-                     {"bound", Align::kLeft, 0}});
+                     {"operation", Align::kLeft, 0, 4, true},
+                     {"calls", Align::kRight, 0, 2},
+                     {"each", Align::kRight, 0, 3},
+                     {"all"},
+                     {"share"},
+                     {"bound", Align::kLeft, 0, 1}});
     double sum = 0;
     bool whole = true;
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -270,7 +270,7 @@ std::string model_steps_text(const Preset& preset, const std::vector<ModelStepRo
       sum += row.total_us.value_or(0);
       whole &= row.total_us.has_value();
     }
-    out += "\n" + table.render("  ", color);
+    out += "\n" + table.render("  ", style);
     out += whole ? fmt::format("  {}: {} altogether, without what starts and joins the parts\n", preset.steps[step],
                                format_ms(sum / 1e3))
                  : fmt::format("  {}: parts were not timed, so there is no sum\n", preset.steps[step]);

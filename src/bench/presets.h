@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/fields.h"
+#include "base/page.h"
 #include "bench/plan.h"
 #include "bench/rows.h"
 #include "model/config.h"
@@ -57,6 +58,6 @@ Result<Preset> preset_of(std::span<const device::Operation> operations, const de
 // The parts with the times of `records`; parts that were not timed have none, and their step has no sum then.
 std::vector<ModelStepRow> model_steps(const Preset& preset, const std::vector<CaseRecord>& records);
 // A table per step with its sum.
-std::string model_steps_text(const Preset& preset, const std::vector<ModelStepRow>& rows, bool color);
+std::string model_steps_text(const Preset& preset, const std::vector<ModelStepRow>& rows, const TextStyle& style);
 
 }  // namespace llmprof::bench

@@ -68,12 +68,13 @@ std::vector<std::string> cells_of(const Line& line, bool small) {
 
 std::string group_of(const CaseRow& row) { return row.variant.empty() ? row.name : row.name + " " + row.variant; }
 
-std::string table_of(const std::vector<Line>& lines, bool color) {
-  static const std::vector<std::pair<const char*, Align>> kColumns = {
-      {"shape", Align::kLeft},  {"dtype", Align::kLeft},    {"median", Align::kRight}, {"IQR", Align::kRight},
-      {"cold", Align::kRight},  {"TFLOP/s", Align::kRight}, {"GB/s", Align::kRight},   {"of ceiling", Align::kRight},
-      {"bound", Align::kLeft},  {"MHz", Align::kRight},     {"W", Align::kRight},      {"status", Align::kLeft},
-      {"backend", Align::kLeft}};
+std::string table_of(const std::vector<Line>& lines, const TextStyle& style) {
+  static const std::vector<TextTable::Column> kColumns = {
+      {"shape", Align::kLeft, 0, 0, true}, {"dtype", Align::kLeft, 0, 2},       {"median"},
+      {"IQR", Align::kRight, 0, 6},        {"cold", Align::kRight, 0, 5},       {"TFLOP/s", Align::kRight, 0, 2},
+      {"GB/s", Align::kRight, 0, 3},       {"of ceiling", Align::kRight, 0, 1}, {"bound", Align::kLeft, 0, 4},
+      {"MHz", Align::kRight, 0, 8},        {"W", Align::kRight, 0, 7},          {"status", Align::kLeft},
+      {"backend", Align::kLeft, 0, 9}};
   // What a CPU does is better read in thousandths.
   const bool small =
       std::all_of(lines.begin(), lines.end(), [](const Line& line) { return line.main().tflops.value_or(0) < 1; });
@@ -83,7 +84,8 @@ std::string table_of(const std::vector<Line>& lines, bool color) {
   std::vector<size_t> shown;
   for (size_t c = 0; c < kColumns.size(); ++c) {
     if (std::all_of(rows.begin(), rows.end(), [c](const auto& row) { return row[c].empty(); })) continue;
-    columns.push_back({small && c == kRateColumn ? "GFLOP/s" : kColumns[c].first, kColumns[c].second, 0});
+    columns.push_back(kColumns[c]);
+    if (small && c == kRateColumn) columns.back().header = "GFLOP/s";
     shown.push_back(c);
   }
   TextTable table(columns);
@@ -92,7 +94,7 @@ std::string table_of(const std::vector<Line>& lines, bool color) {
     for (const size_t c : shown) cells.push_back(row[c]);
     table.add_row(std::move(cells));
   }
-  return table.render("  ", color);
+  return table.render("  ", style);
 }
 
 // One point of a sweep.
@@ -158,7 +160,7 @@ std::string swing_note(const std::vector<CaseRecord>& records) {
 
 }  // namespace
 
-std::string cases_text(const std::vector<CaseRecord>& records, bool color) {
+std::string cases_text(const std::vector<CaseRecord>& records, const TextStyle& style) {
   std::vector<std::pair<std::string, std::vector<Line>>> groups;
   for (const Line& line : lines_of(records)) {
     const std::string group = group_of(line.main());
@@ -171,7 +173,7 @@ std::string cases_text(const std::vector<CaseRecord>& records, bool color) {
   }
   std::string out, notes;
   for (const auto& [group, lines] : groups) {
-    out += fmt::format("{}{}\n{}", out.empty() ? "" : "\n", group, table_of(lines, color));
+    out += fmt::format("{}{}\n{}", out.empty() ? "" : "\n", group, table_of(lines, style));
     for (const Line& line : lines)
       if (const CaseRow& row = line.main(); !row.note.empty())
         notes += fmt::format("  {} {}: {}\n", group, row.shape, row.note);
@@ -181,15 +183,15 @@ std::string cases_text(const std::vector<CaseRecord>& records, bool color) {
 }
 
 std::string comparisons_text(const std::vector<Comparison>& comparisons, const std::vector<std::string>& changed,
-                             bool color) {
-  TextTable table({{"case", Align::kLeft, 0},
-                   {"dtype", Align::kLeft, 0},
-                   {"regime", Align::kLeft, 0},
-                   {"before", Align::kRight, 0},
-                   {"now", Align::kRight, 0},
-                   {"ratio", Align::kRight, 0},
-                   {"verdict", Align::kLeft, 0},
-                   {"why", Align::kLeft, 0}});
+                             const TextStyle& style) {
+  TextTable table({{"case", Align::kLeft, 0, 0, true},
+                   {"dtype", Align::kLeft, 0, 4},
+                   {"regime", Align::kLeft, 0, 1},
+                   {"before", Align::kRight, 0, 6},
+                   {"now", Align::kRight, 0, 5},
+                   {"ratio"},
+                   {"verdict", Align::kLeft},
+                   {"why", Align::kLeft, 0, 2, true}});
   std::map<Verdict, size_t> counts;
   for (const Comparison& c : comparisons) {
     ++counts[c.verdict];
@@ -197,7 +199,7 @@ std::string comparisons_text(const std::vector<Comparison>& comparisons, const s
     table.add_row({name, c.row.dtype, c.row.regime, us_text(c.row.old_us), us_text(c.row.new_us),
                    c.row.ratio ? format_fixed(*c.row.ratio, 3) : "", c.row.verdict, c.row.reason});
   }
-  std::string out = "Compared with the earlier run\n" + table.render("  ", color);
+  std::string out = "Compared with the earlier run\n" + table.render("  ", style);
   for (int v = 0; v < static_cast<int>(Verdict::kCount); ++v) {
     const Verdict verdict = static_cast<Verdict>(v);
     if (counts[verdict] > 0) out += fmt::format("  {} {}", counts[verdict], verdict_name(verdict));

@@ -4,15 +4,16 @@
 #include <string>
 #include <vector>
 
+#include "base/page.h"
 #include "bench/case_rows.h"
 #include "bench/compare.h"
 #include "bench/plan.h"
 
 namespace llmprof::bench {
 
-std::string cases_text(const std::vector<CaseRecord>& records, bool color);
+std::string cases_text(const std::vector<CaseRecord>& records, const TextStyle& style);
 std::string comparisons_text(const std::vector<Comparison>& comparisons, const std::vector<std::string>& changed,
-                             bool color);
+                             const TextStyle& style);
 
 // Where the throughput of a sweep over `axis` stops rising, and what limits it from there on: one sentence per
 // operation, variant, data type and setting of the other axes. Needs three values.

@@ -3,11 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <set>
 
 #include "base/record_writer.h"
+#include "base/terminal.h"
 #include "base/text_table.h"
 #include "bench/compare.h"
 #include "bench/data_sheet.h"
@@ -163,10 +163,9 @@ bench::Ceilings ceilings_for(const device::DeviceIdentity& device, bool quiet) {
   const std::string path = ceilings_path(device.key);
   if (access(path.c_str(), F_OK) != 0) {
     if (!quiet)
-      std::fputs(
-          "llmprof: this device has no measured ceilings yet, so there is no share of them and no bound\n"
-          "  try:   llmprof peaks\n",
-          stderr);
+      complain(
+          "this device has no measured ceilings yet, so there is no share of them and no bound\n"
+          "  try:   llmprof peaks");
     return ceilings;
   }
   Result<MeasuredCeilings> found = read_ceilings(path);
@@ -183,7 +182,7 @@ void say_choices(const Options& options, const std::vector<bench::CasePlan>& pla
   std::set<std::string> said;
   for (const bench::CasePlan& plan : plans) {
     if (plan.chosen.empty() || options.output.quiet || !said.insert(plan.chosen).second) continue;
-    std::fprintf(stderr, "llmprof: this device cannot do the usual: %s is measured\n", plan.chosen.c_str());
+    complain(fmt::format("this device cannot do the usual: {} is measured", plan.chosen));
   }
 }
 
@@ -191,7 +190,7 @@ void say_before(const Options& options, size_t cases, const bench::Protocol& pro
   if (options.output.quiet) return;
   const double expected_s = bench::budget_s(protocol, kind) * static_cast<double>(cases);
   if (expected_s > kSaidBeforeS)
-    std::fprintf(stderr, "llmprof: %zu cases, about %.0f min\n", cases, std::max(1.0, expected_s / 60));
+    complain(fmt::format("{} cases, about {:.0f} min", cases, std::max(1.0, expected_s / 60)));
 }
 
 std::string time_left(double seconds) {
@@ -205,17 +204,26 @@ struct Results {
   std::optional<bench::Preset> preset;
 };
 
+// Of measured results: what -o made JSON by its name is printed as a page all the same.
+TextStyle page_style(const Options& options) {
+  OutputOptions output = options.output;
+  if (output.json_by_name()) output.path.clear();
+  return output.style();
+}
+
 std::string page(const Options& options, const Results& results, const device::DeviceIdentity& device) {
-  const bool color = options.output.color();
+  const TextStyle style = page_style(options);
   const std::vector<bench::CaseRecord>& records = results.file.records;
-  std::string out = bench::device_line(device) + "\n\n" + bench::cases_text(records, color);
+  std::string out = bench::device_line(device) + "\n\n" + bench::cases_text(records, style);
   if (results.preset)
-    return out + "\n" + bench::model_steps_text(*results.preset, bench::model_steps(*results.preset, records), color);
+    return finish_page(
+        out + "\n" + bench::model_steps_text(*results.preset, bench::model_steps(*results.preset, records), style),
+        style);
   const Result<bench::Selection> selection = selection_of(options);
-  if (!selection) return out;
+  if (!selection) return finish_page(out, style);
   for (const bench::Sweep& sweep : selection->sweeps)
     for (const std::string& sentence : bench::plateau_sentences(records, sweep.axis)) out += "\n" + sentence + "\n";
-  return out;
+  return finish_page(out, style);
 }
 
 std::string in_format(const std::string& format, const Options& options, const Results& results,
@@ -248,8 +256,8 @@ Result<int> compare(const Options& options, const bench::ResultsFile& before, co
   const bool alone = options.compare.size() == 2;  // measured results have taken stdout or the file already
   if (format == "text") {
     LLMPROF_CHECK(
-        write_output((alone ? "" : "\n") + bench::comparisons_text(comparisons, changed, options.output.color()),
-                     alone ? options.output.path : ""));
+        write_page((alone ? "" : "\n") + bench::comparisons_text(comparisons, changed, options.output.style()),
+                   options.output.style(), alone ? options.output.path : ""));
   } else if (alone) {
     JsonWriter json;
     json.begin_object().field("schema", "llmprof.bench.comparison/1");
@@ -259,12 +267,12 @@ Result<int> compare(const Options& options, const bench::ResultsFile& before, co
     json.end_array().end_object();
     LLMPROF_CHECK(write_output(format == "json" ? json.take() + "\n" : records_csv(rows), options.output.path));
   } else {
-    std::fputs(bench::comparisons_text(comparisons, changed, false).c_str(), stderr);
+    print_error(bench::comparisons_text(comparisons, changed, TextStyle{false, locale_charset()}));
   }
   LLMPROF_ASSIGN(const bench::FailOn gate, bench::parse_fail_on(options.fail_on));
   const std::string tripped = bench::tripped(gate, comparisons, now.records);
   if (tripped.empty()) return 0;
-  std::fprintf(stderr, "llmprof: --fail-on: %s\n", tripped.c_str());
+  complain("--fail-on: " + tripped);
   return static_cast<int>(ExitCode::kGateTripped);
 }
 
@@ -289,7 +297,7 @@ void say_aliases(const Options& options) {
   for (const std::string& name : options.names) {
     const Result<const device::Operation*> operation = bench::operation_named(device::operations(), name);
     if (operation && (*operation)->name != name && !options.output.quiet)
-      std::fprintf(stderr, "llmprof: %s is measured as %s\n", name.c_str(), std::string((*operation)->name).c_str());
+      complain(fmt::format("{} is measured as {}", name, (*operation)->name));
   }
 }
 
@@ -349,20 +357,18 @@ Result<Run> measure(const Options& options, device::Device& device, const bench:
 // The exit code of what was measured, and the sentences that go with it.
 int conclude(const Options& options, const Run& run) {
   const size_t done = run.planned - run.outcome.left;
-  if (!run.outcome.lost.empty()) std::fprintf(stderr, "llmprof: %s\n", run.outcome.lost.c_str());
+  if (!run.outcome.lost.empty()) complain(run.outcome.lost);
   if (run.outcome.left > 0) {
-    std::fprintf(stderr, "llmprof: %s after %zu of %zu cases\n", run.outcome.interrupted ? "interrupted" : "ended",
-                 done, run.planned);
-    if (options.json_file())
-      std::fprintf(stderr, "  try:   the same command with --resume %s\n", options.output.path.c_str());
+    complain(
+        fmt::format("{} after {} of {} cases", run.outcome.interrupted ? "interrupted" : "ended", done, run.planned));
+    if (options.json_file()) print_error("  try:   the same command with --resume " + options.output.path + "\n");
   }
   if (run.outcome.interrupted) return kInterruptedExit;
   bool timed = false;
   for (const bench::CaseRecord& record : run.outcome.records) timed |= record.timed();
   if (!timed && !run.outcome.records.empty()) {
     const bench::CaseRow& row = run.outcome.records[0].row;
-    std::fprintf(stderr, "llmprof: %s %s: %s, %s\n", row.name.c_str(), row.shape.c_str(), row.status.c_str(),
-                 row.note.c_str());
+    complain(fmt::format("{} {}: {}, {}", row.name, row.shape, row.status, row.note));
   }
   return timed && run.outcome.lost.empty() ? 0 : static_cast<int>(ExitCode::kFailed);
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "base/page.h"
 #include "base/result.h"
 
 namespace llmprof::cli {
@@ -40,18 +41,28 @@ struct OutputOptions {
   std::string format;  // empty: none was asked for
   std::string path;    // -o: a file, or a folder for csv
   bool json = false, quiet = false, no_color = false;
+  std::string color = "auto";
+  bool full = false;  // every column of every table, however wide
   // After parsing: --json is short for --format json, and FILE.json is JSON unless another format was asked for.
   std::string effective_format() const { return json || json_by_name() ? "json" : format.empty() ? "text" : format; }
   bool json_by_name() const {
     return format.empty() && !json && path.size() > 5 && path.substr(path.size() - 5) == ".json";
   }
-  bool color() const;  // only on a terminal, without --no-color and NO_COLOR, and not into a file
+  // How text is laid out for whoever reads it: a terminal, a pipe or a file.
+  TextStyle style() const;
 };
 void add_output_options(CLI::App& command, OutputOptions& options);
 // --json beside a --format of another kind is an error, before anything runs; for commands with options of their own.
 void refuse_two_formats(CLI::App& command, const bool& json, const std::string& format);
 
+// The same for a command without these options: standard output.
+TextStyle output_style();
+
 // Writes to the file, or to stdout if there is none; an error names the path.
 Status write_output(const std::string& text, const std::string& path);
+// A page of text rather than data: goes through finish_page() (base/page.h).
+Status write_page(const std::string& text, const TextStyle& style, const std::string& path = {});
+// "llmprof: TEXT" and a line end on standard error, through print_error() (base/terminal.h).
+void complain(const std::string& text);
 
 }  // namespace llmprof::cli

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstdio>
 #include <fstream>
 #include <iterator>
 
@@ -60,18 +59,19 @@ Description describe(const std::string& folder) {
   if (!document) return out;
   for (const JsonValue word : document->root()["command"].entries())
     if (const std::optional<std::string_view> text = word.text())
-      out.command += (out.command.empty() ? "" : " ") + printable(*text);
+      out.command += (out.command.empty() ? "" : " ") + std::string(*text);
   document->root()["start_unix_ns"].read(out.start_unix_ns);
   return out;
 }
 
-std::string status_text(const std::string& folder, const session::Control& control) {
+std::string status_text(const std::string& folder, const session::Control& control, const TextStyle& style) {
   const Description description = describe(folder);
   const launch::Progress progress = launch::progress_of(control);
   const uint32_t level = control.wanted_level.load();
   const int64_t now = launch::now_ns(), until = control.record_until_ns.load();
   std::string out = fmt::format("session    {}\n", folder);
-  if (!description.command.empty()) out += fmt::format("program    {}\n", ellipsize(description.command, 90));
+  if (!description.command.empty())
+    out += fmt::format("program    {}\n", ellipsize(printable(description.command, style.charset), 90, style.charset));
   if (description.start_unix_ns != 0)
     out +=
         fmt::format("elapsed    {} s\n", format_fixed(static_cast<double>(now - description.start_unix_ns) * 1e-9, 1));
@@ -88,8 +88,12 @@ std::string status_text(const std::string& folder, const session::Control& contr
                   format_count(static_cast<double>(progress.ranges)),
                   format_bytes(static_cast<double>(launch::recorded_bytes(folder))));
   using Align = TextTable::Align;
-  TextTable table(
-      {{"process"}, {"state", Align::kLeft}, {"level", Align::kLeft}, {"kernels"}, {"ranges"}, {"written"}});
+  TextTable table({{"process"},
+                   {"state", Align::kLeft},
+                   {"level", Align::kLeft, 0, 2},
+                   {"kernels", Align::kRight, 0, 1},
+                   {"ranges", Align::kRight, 0, 3},
+                   {"written", Align::kRight, 0, 4}});
   for (const session::Slot& slot : control.slots) {
     const int64_t process = slot.process_id.load();
     if (process == 0) continue;
@@ -98,7 +102,7 @@ std::string status_text(const std::string& folder, const session::Control& contr
                    format_count(static_cast<double>(slot.ranges.load())),
                    format_bytes(static_cast<double>(slot.bytes.load()))});
   }
-  return table.empty() ? out : out + "\n" + table.render();
+  return table.empty() ? out : out + "\n" + table.render("  ", style);
 }
 
 std::string status_json(const std::string& folder, const session::Control& control) {
@@ -139,8 +143,8 @@ Result<std::string> choose_session(const Options& options) {
         "expected a running session, found none of this user", {},
         "start one: llmprof run -- PROGRAM; or name its folder: llmprof ctl " + options.what + " --session DIR");
   if (running.size() > 1)
-    std::fprintf(stderr, "llmprof: notice: %zu sessions are running; this is the newest (--session names another)\n",
-                 running.size());
+    complain(
+        fmt::format("notice: {} sessions are running; this is the newest (--session names another)", running.size()));
   return running.front();
 }
 
@@ -148,14 +152,16 @@ Status act(const Options& options) {
   LLMPROF_ASSIGN(const std::string folder, choose_session(options));
   LLMPROF_ASSIGN(const ControlPage page, ControlPage::open(folder));
   if (options.what == "status")
-    return write_output(options.json ? status_json(folder, *page) : status_text(folder, *page), {});
+    return options.json ? write_output(status_json(folder, *page), {})
+                        : write_page(status_text(folder, *page, output_style()), output_style());
   if (options.what == "stop") {
     page.set_level(spool::Level::kOff);
-    return write_output("stopped recording: " + folder + "\n", {});
+    return write_page("stopped recording: " + folder + "\n", output_style());
   }
   const int64_t until = options.duration_s > 0 ? launch::now_ns() + std::llround(options.duration_s * 1e9) : int64_t{0};
   page.set_level(static_cast<spool::Level>(page->planned_level), until);
-  return write_output(fmt::format("recording at level {}: {}\n", session::level_name(page->planned_level), folder), {});
+  return write_page(fmt::format("recording at level {}: {}\n", session::level_name(page->planned_level), folder),
+                    output_style());
 }
 
 int run(const Options& options) {

@@ -2,7 +2,6 @@
 // are compiled into the program, each with a word on what to look at.
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
@@ -32,6 +31,7 @@ struct Recording {
   std::string_view bytes;
   const char* model;  // given to the analysis where the recording holds no shapes
   int64_t context;    // likewise
+  const char* label;
   const char* before;
   const char* after;
 };
@@ -41,28 +41,56 @@ std::vector<Recording> recordings() {
     return std::string_view(from, static_cast<size_t>(to - from));
   };
   return {
-      {"kineto_llama-3.1-8b_unlabelled.json.gz", bytes(llmprof_demo_eager, llmprof_demo_eager_end), "", 0,
-       "1 of 2  Llama-3.1-8B as a first script runs it: Hugging Face, eager, batch 1, recorded with torch.profiler on "
-       "an H200.\n"
-       "        Nothing in the recording says what is prefill and what is decode; llmprof finds the steps itself.\n",
+      {"kineto_llama-3.1-8b_unlabelled.json.gz", bytes(llmprof_demo_eager, llmprof_demo_eager_end), "", 0, "1 of 2",
+       "Llama-3.1-8B as a first script runs it: Hugging Face, eager, batch 1, recorded with torch.profiler on an H200. "
+       "Nothing in the recording says what is prefill and what is decode; llmprof finds the steps itself.",
        "Look at: the stage table. Decode waits for the host most of the time (busy share), so a faster GPU would "
-       "change\n"
-       "nothing; the bound under the first finding says what a CUDA graph could give at most. The idle table says "
-       "where\n"
-       "the host was meanwhile.\n"},
+       "change nothing; the bound under the first finding says what a CUDA graph could give at most. The idle table "
+       "says where the host was meanwhile."},
       {"kineto_qwen2.5-0.5b_cuda_graph.json.gz", bytes(llmprof_demo_graph, llmprof_demo_graph_end), "qwen2.5-0.5b", 512,
-       "2 of 2  Qwen2.5-0.5B with one CUDA graph per decode step, batch 1, context 512. A replayed graph records no "
-       "shapes,\n"
-       "        so FLOPs and bytes come from the model's configuration (--model qwen2.5-0.5b --batch 1 --context "
-       "512).\n",
+       "2 of 2",
+       "Qwen2.5-0.5B with one CUDA graph per decode step, batch 1, context 512. A replayed graph records no shapes, so "
+       "FLOPs and bytes come from the model's configuration (--model qwen2.5-0.5b --batch 1 --context 512).",
        "Look at: the same stage with launching solved. What the GPU still waits for are the pauses between the nodes "
-       "of the\n"
-       "graph (graph-internal), and most of its time goes to kernels too short to use it; fusing them is the next "
-       "step.\n"},
+       "of the graph (graph-internal), and most of its time goes to kernels too short to use it; fusing them is the "
+       "next step."},
   };
 }
 
-Status say(const std::string& text) { return write_output(text, {}); }
+// Paragraphs: what it says between the reports.
+class Guide {
+ public:
+  explicit Guide(const OutputOptions& output) : style_(output.style()) {}
+
+  // A label and, beside it, a text; what follows the line feeds in it begins a line.
+  Status begin(const std::string& label, const std::string& text) const {
+    std::string out = "\n";
+    constexpr size_t kBeside = 8;
+    std::string first = label;
+    first.resize(kBeside, ' ');
+    for (const std::string& line : lines_of(text)) {
+      out += wrap_text(line, width(), first, std::string(kBeside, ' '));
+      first.assign(kBeside, ' ');
+    }
+    return write_page(out + "\n", style_);
+  }
+  Status say(const std::string& text) const { return write_page(wrap_text(text, width(), "", ""), style_); }
+
+ private:
+  static std::vector<std::string> lines_of(const std::string& text) {
+    std::vector<std::string> lines;
+    for (size_t at = 0; at <= text.size();) {
+      const size_t end = std::min(text.find('\n', at), text.size());
+      lines.push_back(text.substr(at, end - at));
+      at = end + 1;
+    }
+    return lines;
+  }
+  size_t width() const { return style_.fit ? style_.width : kUsualWidth; }
+
+  static constexpr size_t kUsualWidth = 120;
+  TextStyle style_;
+};
 
 // On a GPU the smaller sizes are over before there is much to see; the first is a second, in 3 GB.
 constexpr std::string_view kGpuSizes[] = {"base", "small", "tiny"};
@@ -126,12 +154,12 @@ class PassingFolder {
 };
 
 // The reference workload on the GPU, as `llmprof run -- llmprof workload --device cuda:0` records it.
-Status live_on_gpu(const UsableGpu& gpu, const OutputOptions& output) {
+Status live_on_gpu(const UsableGpu& gpu, const OutputOptions& output, const Guide& guide) {
   if (!output.quiet)
-    LLMPROF_CHECK(say(
-        fmt::format("\nlive    A small vision-language model with random weights on this machine's GPU ({}), "
-                    "recorded while it runs:\n        llmprof run -- llmprof workload --device cuda:0 --size {}\n\n",
-                    printable(gpu.name), gpu.size)));
+    LLMPROF_CHECK(guide.begin(
+        "live", fmt::format("A small vision-language model with random weights on this machine's GPU ({}), recorded "
+                            "while it runs:\nllmprof run -- llmprof workload --device cuda:0 --size {}",
+                            printable(gpu.name), gpu.size)));
   const PassingFolder folder;
   if (folder.path().empty()) return fail("no folder for temporary files can be made", {}, "set TMPDIR to one");
   std::error_code error;
@@ -145,19 +173,19 @@ Status live_on_gpu(const UsableGpu& gpu, const OutputOptions& output) {
   LLMPROF_ASSIGN(const int code, record_and_report(what));
   if (code != 0) return fail(fmt::format("the workload ended with {} on the GPU", code));
   if (output.quiet) return {};
-  return say(
-      "Look at: TTFT and TPOT beside the workload's own above. Prefill multiplies many tokens with each weight; a "
-      "step\n"
-      "of decode reads every weight for one token, and is one CUDA graph (launched one by one:  --decode eager).\n");
+  return guide.say(
+      "Look at: TTFT and TPOT beside the workload's own above. Prefill multiplies many tokens with each weight; a step "
+      "of decode reads every weight for one token, and is one CUDA graph (launched one by one:  --decode eager).");
 }
 
 // The reference workload on this machine's CPU, recorded and analysed. An error is why that could not be done.
-Status live_on_cpu(const std::string& why_no_gpu, const OutputOptions& output, const std::atomic<bool>& stop) {
+Status live_on_cpu(const std::string& why_no_gpu, const OutputOptions& output, const Guide& guide,
+                   const std::atomic<bool>& stop) {
   if (!output.quiet)
-    LLMPROF_CHECK(
-        say("\nlive    A small vision-language model with random weights (llmprof workload --size small) on this "
-            "machine's CPU,\n        recorded while it ran.\n" +
-            fmt::format("        (Not on a GPU: {})\n\n", printable(why_no_gpu))));
+    LLMPROF_CHECK(guide.begin("live",
+                              "A small vision-language model with random weights (llmprof workload --size small) on "
+                              "this machine's CPU, recorded while it ran.\n" +
+                                  fmt::format("(Not on a GPU: {})", printable(why_no_gpu))));
   ProgressLine progress(output.quiet);
   AnalyzeOptions options;
   options.top = 8;
@@ -177,34 +205,34 @@ Status live_on_cpu(const std::string& why_no_gpu, const OutputOptions& output, c
   done.trace->source.files = {"the reference workload"};
   if (analyze_and_print(*done.trace, {}, options, output) != 0) return fail("its recording could not be analysed");
   if (output.quiet) return {};
-  return say(
+  return guide.say(
       fmt::format("By its own clock: TTFT {}, TPOT {}. Look at: what bounds prefill, which multiplies many tokens with "
-                  "each weight, "
-                  "and\ndecode, which reads every weight for one token, as shares of ceilings measured on this "
-                  "machine. Where other "
-                  "programs\nkeep it busy, threads that wait for each other show as overhead.\n",
+                  "each weight, and decode, which reads every weight for one token, as shares of ceilings measured on "
+                  "this machine. Where other programs keep it busy, threads that wait for each other show as overhead.",
                   format_ms(done.result.ttft_ms()), format_ms(done.result.tpot_ms())));
 }
 
 int run(const OutputOptions& output, bool recorded_only) {
   const bool text = output.effective_format() == "text";
+  const Guide guide(output);
   if (text && !recorded_only && output.path.empty()) {
     std::string why_no_gpu;
     if (const Result<UsableGpu> gpu = usable_gpu(output); !gpu)
       why_no_gpu = gpu.error().what;
-    else if (const Status status = live_on_gpu(*gpu, output); !status)
+    else if (const Status status = live_on_gpu(*gpu, output, guide); !status)
       why_no_gpu = status.error().what;
     const Interrupt interrupt;
-    const Status status = why_no_gpu.empty() ? Status() : live_on_cpu(why_no_gpu, output, interrupt.flag());
+    const Status status = why_no_gpu.empty() ? Status() : live_on_cpu(why_no_gpu, output, guide, interrupt.flag());
     if (!status) {
-      const Status told = say(fmt::format("The live part ends here: {}\n", status.error().text()));
+      const Status told =
+          write_page(fmt::format("The live part ends here: {}\n", status.error().text()), output.style());
       if (!told) return report_error(told.error());
       if (interrupt.flag().load()) return kInterruptedExit;
     }
   }
   for (const Recording& recording : recordings()) {
     if (text && !output.quiet) {
-      const Status status = write_output(std::string("\n") + recording.before + "\n", {});
+      const Status status = guide.begin(recording.label, recording.before);
       if (!status) return report_error(status.error());
     }
     Result<InputFile> input = InputFile::from_memory(recording.bytes, recording.name);
@@ -223,14 +251,15 @@ int run(const OutputOptions& output, bool recorded_only) {
     const int code = analyze_and_print(trace, {}, options, output);
     if (code != 0) return code;
     if (!text) return 0;  // one document: the first recording
-    if (!output.quiet)
-      if (Status status = write_output(std::string(recording.after) + "\n", {}); !status)
-        return report_error(status.error());
+    if (output.quiet) continue;
+    Status status = guide.say(recording.after);
+    if (status) status = guide.say("");
+    if (!status) return report_error(status.error());
   }
-  if (!output.quiet)
-    std::fputs("Your own: record with torch.profiler (record_shapes=True), then  llmprof analyze trace.json.gz\n",
-               stdout);
-  return 0;
+  if (output.quiet) return 0;
+  const Status status =
+      guide.say("Your own: record with torch.profiler (record_shapes=True), then  llmprof analyze trace.json.gz");
+  return status ? 0 : report_error(status.error());
 }
 
 }  // namespace

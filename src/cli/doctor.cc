@@ -1,7 +1,6 @@
 // `llmprof doctor`: what works here, what does not, and what to do about it.
 #include <algorithm>
 #include <functional>
-#include <sstream>
 
 #include "base/json_writer.h"
 #include "capture/launch/launch.h"
@@ -52,36 +51,27 @@ std::string as_json(const samplers::DoctorReport& report) {
   return json.take() + "\n";
 }
 
-// Words wrapped at a readable width, the following lines indented.
-std::string wrapped(const std::string& text, size_t indent, size_t width) {
-  std::string out, line;
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    if (!line.empty() && line.size() + 1 + word.size() > width) {
-      out += line + "\n" + std::string(indent, ' ');
-      line.clear();
-    }
-    line += (line.empty() ? "" : " ") + word;
-  }
-  return out + line + "\n";
-}
-
-std::string as_text(const samplers::DoctorReport& report) {
+std::string as_text(const samplers::DoctorReport& report, const TextStyle& style) {
+  constexpr size_t kUsualWidth = 120, kState = 9, kLeastText = 30;
+  const size_t width = style.fit ? style.width : kUsualWidth;
   size_t widest = 0;
   for (const Check& check : report.checks) widest = std::max(widest, check.name.size());
-  const size_t indent = 2 + 9 + widest + 2;
-  constexpr size_t kWidth = 120;
+  // On a narrow terminal what was found stands below the name.
+  const size_t beside = 2 + kState + widest + 2;
+  const bool below = beside + kLeastText > width;
+  const std::string indent(below ? 6 : beside, ' ');
   std::string out;
   for (const Check& check : report.checks) {
     std::string head = "  " + std::string(check_state_name(check.state));
-    head.resize(2 + 9, ' ');
+    head.resize(2 + kState, ' ');
     head += check.name;
-    head.resize(indent, ' ');
-    out += head + wrapped(check.found, indent, kWidth - indent);
+    if (below) out += head + "\n";
+    head.resize(indent.size(), ' ');
+    out += wrap_text(printable(check.found, style.charset), width, below ? indent : head, indent);
     if (!check.advice.empty())
-      out += std::string(indent, ' ') + wrapped("to do: " + check.advice, indent, kWidth - indent);
+      out += wrap_text("to do: " + printable(check.advice, style.charset), width, indent, indent);
   }
-  return out + "\n" + wrapped(conclusion(report), 0, kWidth);
+  return out + "\n" + wrap_text(conclusion(report), width, "", "");
 }
 
 }  // namespace
@@ -108,7 +98,8 @@ void add_doctor(CLI::App& app, Action& action) {
       doctor.injection_path = injection_path();
       const samplers::DoctorReport report = samplers::examine(doctor);
       const bool json = options->json || options->format == "json";
-      const Status status = write_output(json ? as_json(report) : as_text(report), {});
+      const TextStyle style = output_style();
+      const Status status = json ? write_output(as_json(report), {}) : write_page(as_text(report, style), style);
       return status ? 0 : report_error(status.error());
     };
   });

@@ -62,7 +62,14 @@ void add_list(CLI::App& app, Action& action) {
       for (const List& list : lists()) {
         all.emplace_back(list.name);
         if (list.name != options->what) continue;
-        const Status status = write_output(options->json ? list_as_json(list) : list.print(options->markdown), {});
+        if (options->json) {
+          const Status status = write_output(list_as_json(list), {});
+          return status ? 0 : report_error(status.error());
+        }
+        TextStyle style = output_style();
+        style.more = "a wider terminal, or | less -S";
+        const Status status =
+            options->markdown ? write_output(list.print(true, style), {}) : write_page(list.print(false, style), style);
         return status ? 0 : report_error(status.error());
       }
       const std::vector<std::string> near = nearest_names(options->what, all, 1);

@@ -25,41 +25,42 @@ namespace {
 
 using Align = TextTable::Align;
 
-TextTable::Column left(const char* header) { return {header, Align::kLeft, 0}; }
-TextTable::Column right(const char* header) { return {header, Align::kRight, 0}; }
+TextTable::Column left(const char* header, TextTable::Drop drop = 0) { return {header, Align::kLeft, 0, drop}; }
+TextTable::Column right(const char* header, TextTable::Drop drop = 0) { return {header, Align::kRight, 0, drop}; }
+TextTable::Column prose(const char* header) { return {header, Align::kLeft, 0, 0, true}; }
 std::string number(const std::optional<double>& value, int decimals = 0) {
   return value ? format_fixed(*value, decimals) : "-";
 }
 
-std::string list_importers(bool) {
-  TextTable table({left("importer"), left("reads")});
+std::string list_importers(bool, const TextStyle& style) {
+  TextTable table({left("importer"), prose("reads")});
   for (const Importer& importer : importers())
     table.add_row({std::string(importer.name), std::string(importer.description)});
-  return table.render("");
+  return table.render("", style);
 }
 
-std::string list_analyses(bool) {
-  TextTable table({left("analysis"), left("fills")});
+std::string list_analyses(bool, const TextStyle& style) {
+  TextTable table({left("analysis"), prose("fills")});
   for (const Analysis& analysis : analyses())
     table.add_row({std::string(analysis.name), std::string(analysis.description)});
-  return table.render("");
+  return table.render("", style);
 }
 
-std::string list_formats(bool) {
-  TextTable table({left("format"), left("what")});
+std::string list_formats(bool, const TextStyle& style) {
+  TextTable table({left("format"), prose("what")});
   for (const Renderer& renderer : renderers())
     table.add_row({std::string(renderer.name), std::string(renderer.description)});
-  return table.render("");
+  return table.render("", style);
 }
 
-std::string list_diagnostics(bool) {
-  TextTable table({left("diagnostic"), left("severity"), left("meaning")});
+std::string list_diagnostics(bool, const TextStyle& style) {
+  TextTable table({left("diagnostic"), left("severity"), prose("meaning")});
   for (const DiagnosticInfo& info : diagnostic_table())
     table.add_row({std::string(info.key), std::string(name_of(info.severity)), std::string(info.text)});
-  return table.render("");
+  return table.render("", style);
 }
 
-std::string list_findings(bool) {
+std::string list_findings(bool, const TextStyle&) {
   std::string out;
   for (const FindingRule& rule : finding_rules()) {
     out += fmt::format("{}\n", rule.id);
@@ -71,37 +72,38 @@ std::string list_findings(bool) {
   return out;
 }
 
-std::string list_gpus(bool) {
-  TextTable table({left("gpu"), left("architecture"), left("cc"), right("SMs"), right("bf16 TFLOPS"),
-                   right("fp8 TFLOPS"), right("memory GB"), right("GB/s"), right("W"), right("doubtful values")});
+std::string list_gpus(bool, const TextStyle& style) {
+  TextTable table({left("gpu"), left("architecture", 3), left("cc", 5), right("SMs", 4), right("bf16 TFLOPS"),
+                   right("fp8 TFLOPS", 1), right("memory GB"), right("GB/s"), right("W", 2),
+                   right("doubtful values", 6)});
   for (const GpuRow& row : gpu_rows())
     table.add_row({row.sku, row.architecture, row.compute_capability, number(row.sm_count), number(row.bf16_tflops, 1),
                    number(row.fp8_tflops, 1), number(row.mem_gb), number(row.mem_bw_gbs), number(row.tdp_w),
                    std::to_string(row.doubtful_values)});
-  return table.render("") + "Dense rates of the data sheet; where each value is from: data/hardware.\n";
+  return table.render("", style) + "Dense rates of the data sheet; where each value is from: data/hardware.\n";
 }
 
-std::string list_models(bool) {
-  TextTable table({left("model"), left("architecture"), right("parameters"), right("active per token"),
-                   right("KV bytes/token"), left("what")});
+std::string list_models(bool, const TextStyle& style) {
+  TextTable table({left("model"), left("architecture", 3), right("parameters"), right("active per token", 2),
+                   right("KV bytes/token", 1), prose("what")});
   for (const ModelRow& row : model_rows())
     table.add_row({row.id, row.architecture, format_count(static_cast<double>(row.params)),
                    format_count(static_cast<double>(row.active_per_token)), format_count(row.kv_bytes_per_token),
                    row.what});
-  return table.render("") +
+  return table.render("", style) +
          "KV cache at 16 bits. Any Hugging Face config.json works too: llmprof model path/to/config.json\n";
 }
 
-std::string list_rules(bool) {
-  TextTable table({left("category"), left("kernel name"), left("operator around it"), left("why")});
+std::string list_rules(bool, const TextStyle& style) {
+  TextTable table({left("category"), prose("kernel name"), prose("operator around it"), prose("why")});
   for (const KernelRule& rule : kernel_rules())
     table.add_row({std::string(category_name(rule.category)), std::string(rule.kernel), std::string(rule.operators),
                    std::string(rule.why)});
   TextTable operators({left("operator"), left("work")});
   for (const OpRule& rule : op_rules())
     operators.add_row({std::string(rule.name), std::string(work_kind_name(work_kind_of(rule.kind)))});
-  return "What a kernel is for: the first rule that fits.\n\n" + table.render("") +
-         "\nOperators whose shapes give FLOPs and bytes.\n\n" + operators.render("");
+  return "What a kernel is for: the first rule that fits.\n\n" + table.render("", style) +
+         "\nOperators whose shapes give FLOPs and bytes.\n\n" + operators.render("", style);
 }
 
 std::vector<MetricSection> benchmark_sections() {
@@ -111,12 +113,12 @@ std::vector<MetricSection> benchmark_sections() {
           record_section<bench::ComparisonRow>()};
 }
 
-std::string list_metrics(bool markdown) {
+std::string list_metrics(bool markdown, const TextStyle&) {
   const std::vector<MetricSection> benchmarks = benchmark_sections();
   return markdown ? metrics_markdown(benchmarks) : metrics_text(benchmarks);
 }
 
-std::string list_benchmarks(bool) {
+std::string list_benchmarks(bool, const TextStyle&) {
   std::string out;
   for (const device::Operation& operation : device::operations()) {
     std::string also;

@@ -1,6 +1,7 @@
 // The command line. Parsing is CLI11's; what a command does is in the file of its name.
 #include <algorithm>
 #include <cstdio>
+#include <sstream>
 #include <string_view>
 
 #include "base/nearest.h"
@@ -29,9 +30,8 @@ bool has_command(const CLI::App& app, std::string_view name) {
 // An argument in the place of a command that is none: say which commands are near.
 int unknown_command(const CLI::App& app, const std::string& given) {
   const std::vector<std::string> near = llmprof::nearest_names(given, command_names(app), 2);
-  std::fprintf(stderr, "llmprof: expected a command, found \"%s\"\n", given.c_str());
-  if (!near.empty()) std::fprintf(stderr, "  try:   llmprof %s\n", near[0].c_str());
-  std::fprintf(stderr, "  all:   llmprof --help\n");
+  llmprof::cli::complain("expected a command, found \"" + given + "\"" +
+                         (near.empty() ? "" : "\n  try:   llmprof " + near[0]) + "\n  all:   llmprof --help");
   return kUsage;
 }
 
@@ -93,7 +93,12 @@ int main(int argc, char** argv) {
     std::reverse(words.begin(), words.end());  // as CLI11 takes them
     app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    if (error.get_exit_code() == 0) {  // --help, --version
+      std::ostringstream text;
+      app.exit(error, text, text);
+      const llmprof::Status written = llmprof::cli::write_page(text.str(), llmprof::cli::output_style());
+      return written ? 0 : llmprof::cli::report_error(written.error());
+    }
     return llmprof::cli::report_error(llmprof::cli::command_line_error(app, error));
   }
   return action ? action() : kUsage;

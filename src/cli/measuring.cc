@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -13,6 +14,7 @@
 #include <thread>
 
 #include "base/nearest.h"
+#include "base/terminal.h"
 #include "base/text_table.h"
 #include "cli/checks.h"
 
@@ -118,7 +120,7 @@ Result<std::string> refuse_if_busy(device::Device& device, bool busy_ok, bool qu
     return fail(fmt::format("this GPU is in use: {}", busy), fmt::format("cuda:{}", device.identity().ordinal),
                 "nvidia-smi shows who; end them, take another GPU with --device, or measure all the same with "
                 "--busy-ok, which marks every row");
-  if (!quiet) std::fprintf(stderr, "llmprof: %s: times will be longer and less even\n", busy.c_str());
+  if (!quiet) complain(busy + ": times will be longer and less even");
   return busy;
 }
 
@@ -134,7 +136,7 @@ void add_device_options(CLI::App& command, DeviceOptions& options) {
 Result<std::unique_ptr<device::Device>> open_measured_device(const DeviceOptions& options, bool quiet) {
   LLMPROF_ASSIGN(std::unique_ptr<device::Device> device, device::open_device({options.device, options.threads}));
   if (options.device.empty() && device->identity().kind == device::DeviceKind::kCpu && !quiet)
-    std::fputs("llmprof: no GPU can be used here (llmprof doctor says why): the CPU is measured\n", stderr);
+    complain("no GPU can be used here (llmprof doctor says why): the CPU is measured");
   return device;
 }
 
@@ -162,11 +164,15 @@ Status check_writable(const std::string& path) {
               "choose a path in a folder that exists and that you may write to");
 }
 
-ProgressLine::ProgressLine(bool quiet) : on_(!quiet && isatty(STDERR_FILENO) == 1) {}
+ProgressLine::ProgressLine(bool quiet) : on_(!quiet && can_redraw(STDERR_FILENO)) {}
 
 void ProgressLine::show(const std::string& text) {
   if (!on_) return;
-  std::fprintf(stderr, "\r\x1b[K%s", ellipsize(text, kLineWidth).c_str());
+  // One column stays free: a full line would make some terminals begin the next one, which is then not written over.
+  const Charset charset = locale_charset();
+  const size_t width = std::max(terminal_width(STDERR_FILENO).value_or(kLineWidth + 1), kLeastWidth) - 1;
+  const std::string line = ellipsize(printable(text, charset), std::min(width, kLineWidth), charset);
+  std::fprintf(stderr, "\r\x1b[K%s", line.c_str());
   std::fflush(stderr);
   shown_ = true;
 }

@@ -15,9 +15,10 @@ int run(const Options& options) {
   const Result<ModelReport> report = report_model(options.model);
   if (!report) return report_error(report.error());
   const std::string format = options.output.effective_format();
-  const std::string text = format == "json"  ? to_json(*report) + "\n"
-                           : format == "csv" ? to_csv(*report)
-                                             : to_text(*report, options.output.color());
+  const std::string text = format == "json" ? to_json(*report) + "\n"
+                           : format == "csv"
+                               ? to_csv(*report)
+                               : finish_page(to_text(*report, options.output.style()), options.output.style());
   const Status status = write_output(text, options.output.path);
   return status ? 0 : report_error(status.error());
 }

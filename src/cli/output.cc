@@ -2,22 +2,49 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
+#include "base/terminal.h"
 #include "cli/checks.h"
 #include "cli/command.h"
 
 namespace llmprof::cli {
 
 int report_error(const Error& error) {
-  std::fprintf(stderr, "llmprof: %s\n", error.text().c_str());
+  Error shown = error;
+  shown.where = printable(error.where);  // a name with a line feed in it must not look like another message
+  complain(shown.text());
   return static_cast<int>(error.exit_code);
 }
 
-bool OutputOptions::color() const {
-  const char* no = std::getenv("NO_COLOR");
-  return !no_color && path.empty() && (no == nullptr || *no == '\0') && isatty(STDOUT_FILENO) == 1;
+void complain(const std::string& text) { print_error("llmprof: " + text + "\n"); }
+
+namespace {
+
+constexpr int kNoTerminal = -1;
+
+TextStyle style_for(int fd, bool full, ColorChoice color) {
+  TextStyle style;
+  style.charset = locale_charset();
+  style.color = use_color(color, fd);
+  const std::optional<size_t> width = terminal_width(fd);
+  if (width) style.width = *width;
+  style.fit = width.has_value() && !full;
+  return style;
+}
+
+}  // namespace
+
+TextStyle output_style() { return style_for(STDOUT_FILENO, false, ColorChoice::kNever); }
+
+TextStyle OutputOptions::style() const {
+  // A file is no terminal: colours only if they are asked for in so many words.
+  const ColorChoice choice = color == "always"                               ? ColorChoice::kAlways
+                             : no_color || color == "never" || !path.empty() ? ColorChoice::kNever
+                                                                             : ColorChoice::kAuto;
+  TextStyle style = style_for(path.empty() ? STDOUT_FILENO : kNoTerminal, full, choice);
+  style.more = "--full, --format csv, wider terminal";
+  return style;
 }
 
 void refuse_two_formats(CLI::App& command, const bool& json, const std::string& format) {
@@ -38,7 +65,19 @@ void add_output_options(CLI::App& command, OutputOptions& options) {
                   "write to this file (csv: a folder) instead of standard output; FILE.json: as JSON")
       ->type_name("PATH");
   command.add_flag("-q,--quiet", options.quiet, "no progress and no warnings on standard error");
-  command.add_flag("--no-color", options.no_color, "plain text, also on a terminal");
+  command.add_flag("--full", options.full, "text: every column of every table, however wide the terminal");
+  command
+      .add_option(
+          "--color", options.color,
+          "bold and dim text: auto (on a terminal, as NO_COLOR, CLICOLOR_FORCE and TERM have it), always, never")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->type_name("WHEN")
+      ->capture_default_str();
+  command.add_flag("--no-color", options.no_color, "short for --color never");
+}
+
+Status write_page(const std::string& text, const TextStyle& style, const std::string& path) {
+  return write_output(finish_page(text, style), path);
 }
 
 Status write_output(const std::string& text, const std::string& path) {

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
 #include "bench/peaks_report.h"
@@ -83,12 +82,13 @@ int run(const Options& options) {
   if (!peaks) return report_error(peaks.error());
   if (!busy->empty()) peaks->remarks.push_back("measured while " + *busy);
   const std::string kept = store(*peaks, options), format = options.output.effective_format();
-  const Status written =
-      format == "csv"    ? write_csv(*peaks, options.output.path)
-      : format == "json" ? write_output(bench::peaks_json(*peaks, LLMPROF_VERSION), options.output.path)
-                         : write_output(bench::peaks_text(*peaks, kept, options.output.color()), options.output.path);
+  const TextStyle style = options.output.style();
+  const Status written = format == "csv" ? write_csv(*peaks, options.output.path)
+                         : format == "json"
+                             ? write_output(bench::peaks_json(*peaks, LLMPROF_VERSION), options.output.path)
+                             : write_page(bench::peaks_text(*peaks, kept, style), style, options.output.path);
   if (!written) return report_error(written.error());
-  if (format != "text" && !options.output.quiet) std::fprintf(stderr, "llmprof: %s\n", kept.c_str());
+  if (format != "text" && !options.output.quiet) complain(kept);
   if (peaks->interrupted) return kInterruptedExit;
   return peaks->rows.empty() ? static_cast<int>(ExitCode::kFailed) : 0;
 }

@@ -1,23 +1,13 @@
 #include "cli/pipeline.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
-
-#include <cstdio>
 
 #include "base/text_table.h"
 #include "report/render.h"
 
 namespace llmprof::cli {
 namespace {
-
-// Columns of the terminal, 110 where there is none.
-size_t terminal_width() {
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return RenderOptions().width;
-}
 
 // A program watched by `llmprof run` in light mode has ranges, counters and power to report on, and no kernels.
 bool can_report(const Trace& trace) {
@@ -51,11 +41,9 @@ void warn(const Trace& trace) {
     if (trace.diagnostics.count(id) == 0 || info.severity < Severity::kDataLoss) continue;
     const std::vector<std::string>& places = trace.diagnostics.places(id);
     const uint64_t count = trace.diagnostics.count(id);
-    const std::string text =
-        fmt::format("llmprof: {}: {} ({} time{}{}{})\n", name_of(info.severity), info.text,
-                    format_count(static_cast<double>(count)), count == 1 ? "" : "s",
-                    places.empty() ? "" : ", first at ", places.empty() ? "" : printable(places.front()));
-    std::fputs(text.c_str(), stderr);
+    complain(fmt::format("{}: {} ({} time{}{}{})", name_of(info.severity), info.text,
+                         format_count(static_cast<double>(count)), count == 1 ? "" : "s",
+                         places.empty() ? "" : ", first at ", places.empty() ? "" : printable(places.front())));
   }
 }
 
@@ -63,16 +51,13 @@ void warn(const Trace& trace) {
 void warn_of_options(const Report& report) {
   for (const DiagnosticRecord& row : report.diagnostics)
     if (row.key.starts_with("option-"))
-      std::fprintf(stderr, "llmprof: %s: %s\n", row.severity.c_str(), printable(row.text).c_str());
+      complain(row.severity + ": " + printable(row.text));
 }
 
 Status print(const Report& report, size_t top, const OutputOptions& output) {
   const Renderer* renderer = find_renderer(output.effective_format());
   if (renderer == nullptr) return fail("no such format: " + output.effective_format(), {}, {}, ExitCode::kUsage);
-  RenderOptions options;
-  options.color = output.color();
-  options.width = terminal_width();
-  options.top = top == 0 ? SIZE_MAX : top;
+  const RenderOptions options{output.style(), top == 0 ? SIZE_MAX : top};
   const std::vector<RenderedFile> files = renderer->render(report, options);
   return renderer->folder ? write_files(output.path, files) : write_output(files.front().content, output.path);
 }

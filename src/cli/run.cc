@@ -3,12 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "analyze/analysis.h"
 #include "base/nearest.h"
+#include "base/terminal.h"
 #include "base/text_table.h"
 #include "capture/launch/control_page.h"
 #include "capture/launch/environment.h"
@@ -108,7 +108,7 @@ Status check_options(Options& options, DeriveOptions& derive_options) {
 }
 
 void say(const Options& options, const std::string& text) {
-  if (!options.output.quiet) std::fprintf(stderr, "llmprof: %s\n", text.c_str());
+  if (!options.output.quiet) complain(text);
 }
 
 std::string signal_name(int number) {
@@ -246,7 +246,7 @@ Status prepare_launch(Options& options) {
   LLMPROF_ASSIGN(plan.folder,
                  launch::create_session_folder(options.folder, launch::short_name(plan.command), plan.name));
   plan.quiet = options.output.quiet;
-  plan.progress = !plan.quiet && isatty(STDERR_FILENO) == 1;
+  plan.progress = !plan.quiet && can_redraw(STDERR_FILENO);
   return {};
 }
 

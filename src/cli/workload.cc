@@ -1,8 +1,6 @@
 // `llmprof workload`: the reference workload, run and timed by its own clock.
 #include <fmt/format.h>
 
-#include <cstdio>
-
 #include "base/json_writer.h"
 #include "base/nearest.h"
 #include "base/text_table.h"
@@ -42,7 +40,7 @@ std::string device_text(const ReferenceRun& run) {
                      run.graph ? "as a CUDA graph" : "eager");
 }
 
-std::string to_text(const ReferenceRun& run) {
+std::string to_text(const ReferenceRun& run, const TextStyle& style) {
   const wl::RunResult& result = run.result;
   const wl::ParameterCount parameters = wl::count_parameters(*run.size);
   std::string out = fmt::format("reference workload, size {}: {} parameters in {}, on {}\n", run.size->name,
@@ -51,7 +49,10 @@ std::string to_text(const ReferenceRun& run) {
   out += fmt::format("{} sequence{} of {} image and {} text tokens, {} new, seed {}; ready after {}\n\n",
                      run.options.sequences, run.options.sequences == 1 ? "" : "s", run.size->vision.tokens(),
                      run.options.prompt, result.token_ns.size(), run.options.seed, format_ns(run.setup_ns));
-  TextTable table({{"stage", TextTable::Align::kLeft}, {"tokens"}, {"time"}, {"tokens/s"}});
+  TextTable table({{"stage", TextTable::Align::kLeft},
+                   {"tokens", TextTable::Align::kRight, 0, 2},
+                   {"time"},
+                   {"tokens/s", TextTable::Align::kRight, 0, 1}});
   const auto row = [&](std::string_view stage, int64_t tokens) {
     const int64_t ns = result.stage_ns(stage);
     if (ns == 0) return;
@@ -63,14 +64,14 @@ std::string to_text(const ReferenceRun& run) {
   row(wl::kProjector, run.size->vision.tokens());
   row(wl::kPrefill, run.options.sequences * run.options.tokens(*run.size));
   row(wl::kDecode, run.options.sequences * static_cast<int64_t>(result.token_ns.size() - 1));
-  out += table.render();
+  out += table.render("  ", style);
   out += fmt::format("\nTTFT {}  (preprocessing included)\n", format_ms(result.ttft_ms()));
   if (result.token_ns.size() > 1)
     out += fmt::format("TPOT {}, {} tokens/s\n", format_ms(result.tpot_ms()), format_fixed(result.tokens_per_s(), 1));
   out += fmt::format("tokens  {}\n", tokens_text(result.tokens.front()));
   for (const std::string& note : run.notes) out += "note: " + note + "\n";
   if (result.interrupted) out += "interrupted: what was finished by then is above\n";
-  return out;
+  return finish_page(out, style);
 }
 
 std::string to_json(const ReferenceRun& run) {
@@ -146,16 +147,17 @@ int run(Options& options) {
   progress.clear();
   if (!done) return report_error(done.error());
   if (!done->why_cpu.empty() && !options.output.quiet)
-    std::fprintf(stderr, "llmprof: no GPU can be used here, the CPU is: %s\n", printable(done->why_cpu).c_str());
+    complain("no GPU can be used here, the CPU is: " + printable(done->why_cpu));
   if (done->trace) {
     if (const Status status = save_trace(*done->trace, options.record); !status) return report_error(status.error());
   }
   const bool json = options.output.effective_format() == "json";
-  if (const Status written = write_output(json ? to_json(*done) : to_text(*done), options.output.path); !written)
+  if (const Status written =
+          write_output(json ? to_json(*done) : to_text(*done, options.output.style()), options.output.path);
+      !written)
     return report_error(written.error());
   if (done->trace && !options.output.quiet)
-    std::fprintf(stderr, "llmprof: recorded in %s; look at it with  llmprof analyze %s\n", options.record.c_str(),
-                 options.record.c_str());
+    complain(fmt::format("recorded in {0}; look at it with  llmprof analyze {0}", options.record));
   return done->result.interrupted ? kInterruptedExit : 0;
 }
 

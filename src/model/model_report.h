@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/page.h"
 #include "base/result.h"
 #include "model/config.h"
 #include "model/cost.h"
@@ -48,7 +49,7 @@ Result<ModelReport> report_model(ModelConfig config, const ModelOptions& options
 // Schema llmprof.model/1.
 std::string to_json(const ModelReport& report);
 // A page for a terminal: the answer, the stages, then the operators with identical layers on one line.
-std::string to_text(const ModelReport& report, bool color = false);
+std::string to_text(const ModelReport& report, const TextStyle& style = {});
 // The table of operators, one row per operator and layer.
 std::string to_csv(const ModelReport& report);
 

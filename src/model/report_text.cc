@@ -9,8 +9,11 @@
 namespace llmprof {
 namespace {
 
-std::string bold(std::string_view text, bool color) {
-  return color ? fmt::format("\033[1m{}\033[0m", text) : std::string(text);
+using Align = TextTable::Align;
+constexpr Align kRight = Align::kRight;
+
+std::string bold(std::string_view text, const TextStyle& style) {
+  return style.color ? fmt::format("\033[1m{}\033[0m", text) : std::string(text);
 }
 
 // 8030261248 -> "8.03 B"
@@ -46,10 +49,10 @@ std::string describe_mlp(const ModelConfig& c) {
   return text;
 }
 
-std::string answer(const ModelReport& r, bool color) {
+std::string answer(const ModelReport& r, const TextStyle& style) {
   const ModelConfig& c = r.config;
   const Workload& w = r.workload;
-  std::string out = bold(printable(c.id), color) + fmt::format("  {}\n", c.architecture);
+  std::string out = bold(printable(c.id, style.charset), style) + fmt::format("  {}\n", c.architecture);
   out += fmt::format("  {} layers of {}, {}, {}, vocabulary {}\n\n", c.num_layers(), c.hidden_size,
                      describe_attention(c), describe_mlp(c), format_count(static_cast<double>(c.vocab_size)));
   const auto line = [&](std::string_view label, const std::string& value, const std::string& detail) {
@@ -111,25 +114,24 @@ std::string gpu_lines(const ModelReport& r) {
   return out + "  " + fit.basis + "\n";
 }
 
-std::string stage_table(const ModelReport& r, bool color) {
-  using Align = TextTable::Align;
+std::string stage_table(const ModelReport& r, const TextStyle& style) {
   TextTable table({{"stage", Align::kLeft},
                    {"FLOPs"},
-                   {"linear"},
-                   {"attention"},
-                   {"(no mask)"},
+                   {"linear", kRight, 0, 6},
+                   {"attention", kRight, 0, 5},
+                   {"(no mask)", kRight, 0, 7},
                    {"bytes"},
-                   {"weights"},
-                   {"KV"},
-                   {"activations"},
-                   {"FLOP/B"}});
+                   {"weights", kRight, 0, 3},
+                   {"KV", kRight, 0, 2},
+                   {"activations", kRight, 0, 4},
+                   {"FLOP/B", kRight, 0, 1}});
   for (const StageCost& stage : r.stages)
     table.add_row({stage_title(stage), format_si(stage.flops.total(), ""),
                    format_si(stage.flops.linear + stage.flops.lm_head, ""), format_si(stage.flops.attention_causal, ""),
                    format_si(stage.flops.attention_full, ""), format_bytes(stage.bytes.total()),
                    format_bytes(stage.bytes.weights), format_bytes(stage.bytes.kv_read + stage.bytes.kv_write),
                    format_bytes(stage.bytes.activations), fmt::format("{:.4g}", stage.intensity())});
-  return table.render("  ", color);
+  return table.render("  ", style);
 }
 
 // "0-31", "0,2..22", "28 layers" or "-"
@@ -143,16 +145,15 @@ std::string layer_span(const std::vector<int64_t>& layers) {
   return fmt::format("{},{}..{}", layers[0], layers[1], layers.back());
 }
 
-std::string operator_table(const StageCost& stage, bool color) {
-  using Align = TextTable::Align;
+std::string operator_table(const StageCost& stage, const TextStyle& style) {
   TextTable table({{"operator", Align::kLeft},
-                   {"layers", Align::kLeft},
-                   {"shape", Align::kLeft, 64},
+                   {"layers", Align::kLeft, 0, 3},
+                   {"shape", Align::kLeft, 64, 4},
                    {"FLOPs"},
-                   {"share"},
+                   {"share", kRight, 0, 2},
                    {"bytes"},
-                   {"share"},
-                   {"FLOP/B"}});
+                   {"share", kRight, 0, 2},
+                   {"FLOP/B", kRight, 0, 1}});
   const double flops = stage.flops.total(), bytes = stage.bytes.total();
   for (const OperatorGroup& group : group_operators(stage))
     table.add_row({group.first->name, layer_span(group.layers), group.first->shape,
@@ -160,18 +161,18 @@ std::string operator_table(const StageCost& stage, bool color) {
                    group.flops == 0 || flops == 0 ? "" : format_percent(group.flops / flops), format_bytes(group.bytes),
                    bytes == 0 ? "" : format_percent(group.bytes / bytes),
                    group.flops == 0 ? "" : fmt::format("{:.4g}", group.flops / group.bytes)});
-  return table.render("  ", color);
+  return table.render("  ", style);
 }
 
 }  // namespace
 
-std::string to_text(const ModelReport& report, bool color) {
-  std::string out = answer(report, color);
-  if (report.on_gpu) out += "\n" + bold("on " + report.on_gpu->gpu, color) + "  (data sheet)\n" + gpu_lines(report);
-  out += "\n" + stage_table(report, color);
+std::string to_text(const ModelReport& report, const TextStyle& style) {
+  std::string out = answer(report, style);
+  if (report.on_gpu) out += "\n" + bold("on " + report.on_gpu->gpu, style) + "  (data sheet)\n" + gpu_lines(report);
+  out += "\n" + stage_table(report, style);
   for (const StageCost& stage : report.stages)
-    out += fmt::format("\n{}\n", bold(stage_title(stage), color)) + operator_table(stage, color);
-  if (!report.notes.empty()) out += "\n" + bold("notes", color) + "\n";
+    out += fmt::format("\n{}\n", bold(stage_title(stage), style)) + operator_table(stage, style);
+  if (!report.notes.empty()) out += "\n" + bold("notes", style) + "\n";
   for (const std::string& note : report.notes) out += "  - " + printable(note) + "\n";
   return out;
 }

@@ -9,14 +9,13 @@
 #include <vector>
 
 #include "analyze/report_data.h"
+#include "base/page.h"
 #include "base/result.h"
 
 namespace llmprof {
 
-struct RenderOptions {
-  bool color = false;  // text: bold, dim and one accent; the caller decides (terminal, NO_COLOR, --no-color)
-  size_t width = 110;  // text: columns of the terminal; at least 80 are used
-  size_t top = 12;     // text: rows per table; the others always give all that the Report holds
+struct RenderOptions : TextStyle {  // of text
+  size_t top = 12;                  // text: rows per table; the others always give all that the Report holds
 };
 
 struct RenderedFile {

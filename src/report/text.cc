@@ -48,7 +48,8 @@ std::string headline(const Report& report, const Ink& ink) {
   std::string device = "unknown GPU";
   if (report.device) {
     device = printable(report.device->name);
-    if (report.device->sm_count) device += fmt::format(", {} SMs", *report.device->sm_count);
+    if (report.device->sm_count)
+      device += fmt::format(", {} {}", *report.device->sm_count, on_cpu(report) ? "threads" : "SMs");
     const std::string other = held_against(report);
     device += other;
     bool first = !other.empty();
@@ -78,6 +79,10 @@ std::string summary_cell(const std::optional<Summary>& summary, const char* unit
 
 }  // namespace
 
+bool on_cpu(const Report& report) { return report.device && report.device->cpu; }
+
+const char* processor(const Report& report) { return on_cpu(report) ? "CPU" : "GPU"; }
+
 std::string stage_label(const Report& report, const StageTiming& stage) {
   for (const StageTiming& other : report.stages)
     if (other.device != stage.device) return fmt::format("{} gpu{}", printable(stage.name), stage.device);
@@ -96,26 +101,6 @@ std::string bound_text(const GainBound& bound) {
   if (!bound.metric.ends_with(kMs)) return fmt::format("{} {:.4g} -> {:.4g}", bound.metric, bound.from, bound.to);
   return fmt::format("{} {} -> {}", bound.metric.substr(0, bound.metric.size() - kMs.size()), format_ms(bound.from),
                      format_ms(bound.to));
-}
-
-std::string wrap_text(std::string_view text, size_t width, std::string_view first, std::string_view rest) {
-  std::string out, line(first);
-  bool fresh = true;  // nothing but the indent on the line yet
-  for (size_t i = 0; i < text.size();) {
-    size_t stop = text.find(' ', i);
-    if (stop == std::string_view::npos) stop = text.size();
-    const std::string_view word = text.substr(i, stop - i);
-    if (!fresh && display_width(line) + 1 + display_width(word) > width) {
-      out += line + "\n";
-      line = rest;
-      fresh = true;
-    }
-    if (!fresh) line += ' ';
-    line += word;
-    fresh = false;
-    i = stop + 1;
-  }
-  return out + line + "\n";
 }
 
 std::string text_verdict(const Report& report, const RenderOptions& options, const Ink& ink) {
@@ -150,7 +135,7 @@ std::string text_verdict(const Report& report, const RenderOptions& options, con
     std::string line = fmt::format("{}: {}-bound", stage_label(report, stage), launch ? "launch" : *stage.bound);
     if (*stage.bound == "mixed") line = stage_label(report, stage) + ": mixed";
     if (stage.bound_detail) line += ", " + *stage.bound_detail;
-    line += fmt::format("; GPU busy {}", busy_text(stage));
+    line += fmt::format("; {} busy {}", processor(report), busy_text(stage));
     if (stage.mfu) line += ", MFU " + format_percent(*stage.mfu);
     if (stage.mbu) line += ", MBU " + format_percent(*stage.mbu);
     out += wrap_text(line, options.width, "  ", "      ");
@@ -165,29 +150,17 @@ std::string text_verdict(const Report& report, const RenderOptions& options, con
   return out.empty() ? out : out + "\n";
 }
 
-namespace {
-
-// Texts speak of a GPU. In the recording of a CPU that device is the CPU and its SMs are threads; columns stay aligned.
-std::string cpu_words(std::string text) {
-  for (size_t at = text.find("GPU"); at != std::string::npos; at = text.find("GPU", at)) text[at] = 'C';
-  for (size_t at = text.find(" SMs"); at != std::string::npos; at = text.find(" SMs", at))
-    text.replace(at, 4, " threads");
-  return text;
-}
-
-}  // namespace
-
 std::string render_text(const Report& report, const RenderOptions& given) {
   RenderOptions options = given;
-  options.width = std::max<size_t>(80, options.width);
+  options.width = std::max(kLeastWidth, options.width);
   const Ink ink(options.color);
   std::string out = headline(report, ink) + warnings(report, options, ink);
-  const bool cpu = report.device && report.device->cpu;
+  const bool cpu = on_cpu(report);
   for (const auto part :
        {text_verdict, text_stages, text_measured, text_where, text_host, text_idle, text_operators, text_kernels,
         text_launch_sites, text_roofline, text_memory, text_findings, text_cannot_tell, text_foot})
     if (!cpu || part != text_host) out += part(report, options, ink);  // the host is the device there
-  return cpu ? cpu_words(std::move(out)) : out;
+  return finish_page(out, options);
 }
 
 }  // namespace llmprof

@@ -12,9 +12,9 @@ std::string text_launch_sites(const Report& report, const RenderOptions& options
   using Align = TextTable::Align;
   const bool wide = options.width > 100;
   TextTable table({{"kernel", Align::kLeft, wide ? size_t{40} : size_t{26}},
-                   {"GPU time"},
-                   {"share"},
-                   {"stacks"},
+                   {"GPU time", Align::kRight, 0, 1},
+                   {"share", Align::kRight, 0, 2},
+                   {"stacks", Align::kRight, 0, 3},
                    {"launched from, innermost first", Align::kLeft, wide ? size_t{90} : size_t{60}}});
   size_t kernels = 0, shown = 0;
   const std::string* kernel = nullptr;
@@ -34,7 +34,7 @@ std::string text_launch_sites(const Report& report, const RenderOptions& options
   std::string out =
       ink.bold("Launch sites") + "  " +
       ink.dim("by call stacks at a kernel's 1st, 2nd, 4th, 8th ... launch: a sample, not a count of launches") + "\n" +
-      table.render("  ", ink.on());
+      table.render("  ", options);
   if (kernels > shown) out += ink.dim(fmt::format("  ... {} more (--top, or --format csv)\n", kernels - shown));
   return out + "\n";
 }

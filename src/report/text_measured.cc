@@ -11,24 +11,25 @@ namespace llmprof {
 namespace {
 
 using Align = TextTable::Align;
+constexpr Align kRight = Align::kRight;
 
 std::string gigabytes(const OptDouble& bytes, double count) {
   return bytes ? format_bytes(*bytes / std::max(1.0, count)) : "-";
 }
 
-std::string stage_rows(const Report& report, const Ink& ink) {
+std::string stage_rows(const Report& report, const RenderOptions& options, const Ink& ink) {
   TextTable table({{"stage", Align::kLeft, 28},
-                   {"DRAM/step"},
-                   {"of formula"},
+                   {"DRAM/step", kRight, 0, 5},
+                   {"of formula", kRight, 0, 6},
                    {"DRAM"},
-                   {"tensor"},
-                   {"SM"},
-                   {"L2 hit"},
-                   {"clock"},
-                   {"MFU at it"},
-                   {"power"},
-                   {"J/token"},
-                   {"samples"}});
+                   {"tensor", kRight, 0, 1},
+                   {"SM", kRight, 0, 8},
+                   {"L2 hit", kRight, 0, 7},
+                   {"clock", kRight, 0, 2},
+                   {"MFU at it", kRight, 0, 4},
+                   {"power", kRight, 0, 2},
+                   {"J/token", kRight, 0, 3},
+                   {"samples", kRight, 0, 9}});
   bool any = false;
   for (const StageTiming& stage : report.stages) {
     if (stage.count == 0 || (!stage.counter_samples && !stage.energy_j && !stage.sm_clock_mhz)) continue;
@@ -50,13 +51,16 @@ std::string stage_rows(const Report& report, const Ink& ink) {
   if (telemetry.counter_clock_offset_us)
     note += fmt::format(", {:+.1f} us off the kernels' clock", *telemetry.counter_clock_offset_us);
   note += "; they see every process on the GPU";
-  return ink.bold("Measured") + "  " + ink.dim(note) + "\n" + table.render("  ", ink.on());
+  return ink.bold("Measured") + "  " + ink.dim(note) + "\n" + table.render("  ", options);
 }
 
 // What was executed at most, beside what the shapes ask for: only where the recording holds the counters of deep mode.
-std::string arithmetic_rows(const Report& report, const Ink& ink) {
-  TextTable table(
-      {{"stage", Align::kLeft, 28}, {"tensor/step"}, {"FMA pipes/step"}, {"together"}, {"of shapes or formula"}});
+std::string arithmetic_rows(const Report& report, const RenderOptions& options, const Ink& ink) {
+  TextTable table({{"stage", Align::kLeft, 28},
+                   {"tensor/step", kRight, 0, 1},
+                   {"FMA pipes/step", kRight, 0, 2},
+                   {"together", kRight, 0, 3},
+                   {"of shapes or formula"}});
   bool any = false;
   for (const StageTiming& stage : report.stages) {
     if (stage.count == 0 || !stage.fma_flops_measured) continue;
@@ -71,7 +75,7 @@ std::string arithmetic_rows(const Report& report, const Ink& ink) {
   if (!any) return {};
   return "  " +
          ink.dim("FLOP executed at most: active cycles and instructions at their full rate, tile padding included") +
-         "\n" + table.render("  ", ink.on());
+         "\n" + table.render("  ", options);
 }
 
 std::string window_lines(const TelemetryReport& telemetry, const RenderOptions& options) {
@@ -114,10 +118,10 @@ std::string distortion_label(const Report& report, const std::string& stage_kind
 
 std::string text_measured(const Report& report, const RenderOptions& options, const Ink& ink) {
   if (!report.telemetry) return {};
-  const std::string rows = stage_rows(report, ink);
+  const std::string rows = stage_rows(report, options, ink);
   const std::string window = window_lines(*report.telemetry, options);
   if (rows.empty() && window.empty()) return {};
-  return (rows.empty() ? ink.bold("Measured") + "\n" : rows) + arithmetic_rows(report, ink) + window + "\n";
+  return (rows.empty() ? ink.bold("Measured") + "\n" : rows) + arithmetic_rows(report, options, ink) + window + "\n";
 }
 
 }  // namespace llmprof

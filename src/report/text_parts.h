@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/page.h"
 #include "report/render.h"
 
 namespace llmprof {
@@ -24,9 +25,10 @@ class Ink {
   bool on_;
 };
 
-// Breaks at blanks so that lines have at most `width` characters; the first line starts with `first`, others with
-// `rest`, both counted.
-std::string wrap_text(std::string_view text, size_t width, std::string_view first, std::string_view rest);
+// The program ran its model on the CPU: what our words call the GPU is the CPU there, and its SMs are threads. Only our
+// own words change; names of the recording stay as they are.
+bool on_cpu(const Report& report);
+const char* processor(const Report& report);  // "GPU" or "CPU"
 
 // Name of a stage, with its GPU where the report holds several.
 std::string stage_label(const Report& report, const StageTiming& stage);

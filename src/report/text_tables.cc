@@ -12,6 +12,7 @@ namespace llmprof {
 namespace {
 
 using Align = TextTable::Align;
+constexpr Align kLeft = Align::kLeft, kRight = Align::kRight;
 
 std::string title(const Ink& ink, std::string_view text, std::string_view note = {}) {
   return ink.bold(text) + (note.empty() ? "" : "  " + ink.dim(note)) + "\n";
@@ -70,21 +71,21 @@ std::string limit_of(const OptText& bound, const OptDouble& of_roof) {
 
 }  // namespace
 
-std::string text_stages(const Report& report, const RenderOptions&, const Ink& ink) {
+std::string text_stages(const Report& report, const RenderOptions& options, const Ink& ink) {
   if (report.stages.empty()) return {};
-  TextTable table({{"stage", Align::kLeft, 28},
-                   {"n"},
-                   {"tokens"},
-                   {"wall"},
+  TextTable table({{"stage", kLeft, 28},
+                   {"n", kRight, 0, 3},
+                   {"tokens", kRight, 0, 6},
+                   {"wall", kRight, 0, 4},
                    {"per step"},
-                   {"GPU busy"},
-                   {"kernels"},
-                   {"launches"},
-                   {"TFLOP/s"},
-                   {"MFU"},
-                   {"MBU"},
-                   {"FLOP/B"},
-                   {"bound", Align::kLeft}});
+                   {processor(report) + std::string(" busy"), kRight, 0, 1},
+                   {"kernels", kRight, 0, 8},
+                   {"launches", kRight, 0, 9},
+                   {"TFLOP/s", kRight, 0, 5},
+                   {"MFU", kRight, 0, 2},
+                   {"MBU", kRight, 0, 2},
+                   {"FLOP/B", kRight, 0, 7},
+                   {"bound", kLeft}});
   int64_t wall = 0;
   bool any = false, detected = false, by_counter = false, warm_up = false;
   for (const StageTiming& stage : report.stages) {
@@ -110,20 +111,20 @@ std::string text_stages(const Report& report, const RenderOptions&, const Ink& i
                : detected ? "found by llmprof from token counts and kernel sequences, not annotated"
                           : std::string("as annotated") + (by_counter ? "; ~ by hardware counter" : "") +
                                 (warm_up ? "; warm-up is what was detected before the first of them" : "")) +
-         table.render("  ", ink.on()) + "\n";
+         table.render("  ", options) + "\n";
 }
 
 std::string text_where(const Report& report, const RenderOptions& options, const Ink& ink) {
   std::string out;
   for (const StageTiming* stage : main_stages(report)) {
     if (stage->name == kUnattributed) continue;
-    TextTable table({{"operation", Align::kLeft, 34},
+    TextTable table({{"operation", kLeft, 34},
                      {"per step"},
-                     {"of wall"},
-                     {"of GPU"},
-                     {"kernels"},
-                     {"mean"},
-                     {"bottleneck", Align::kLeft, 40}});
+                     {"of wall", kRight, 0, 1},
+                     {fmt::format("of {}", processor(report)), kRight, 0, 3},
+                     {"kernels", kRight, 0, 4},
+                     {"mean", kRight, 0, 5},
+                     {"bottleneck", kLeft, 40, 2}});
     // A few activities at the edges of unrecorded time say nothing of where it went.
     if (stage->not_recorded_ms.ns * 2 > stage->wall_ms.ns) continue;
     size_t shown = 0, all = 0;
@@ -138,13 +139,14 @@ std::string text_where(const Report& report, const RenderOptions& options, const
     table.add_rule();
     for (const IdleRecord& row : report.idle) {
       if (row.stage != stage->name || row.device != stage->device || row.wall_share.value_or(0) < 0.005) continue;
-      table.add_row({"GPU idle: " + row.cause, format_ms(per_instance(*stage, row.total_ms.ms())),
-                     percent_or_dash(row.wall_share), "", "", "", ""});
+      table.add_row({fmt::format("{} idle: {}", processor(report), row.cause),
+                     format_ms(per_instance(*stage, row.total_ms.ms())), percent_or_dash(row.wall_share), "", "", "",
+                     ""});
     }
     out += title(ink, "Where the time goes: " + stage_label(report, *stage),
                  fmt::format("{} step{} of {}", stage->count, stage->count == 1 ? "" : "s",
                              format_ms(per_instance(*stage, stage->wall_ms.ms())))) +
-           table.render("  ", ink.on()) + cut_note(shown, all, ink) + "\n";
+           table.render("  ", options) + cut_note(shown, all, ink) + "\n";
   }
   return out;
 }
@@ -152,11 +154,11 @@ std::string text_where(const Report& report, const RenderOptions& options, const
 std::string text_idle(const Report& report, const RenderOptions& options, const Ink& ink) {
   std::string out;
   for (const StageTiming* stage : main_stages(report)) {
-    TextTable table({{"where the host was", Align::kLeft, options.width > 100 ? size_t{62} : size_t{44}},
-                     {"kind", Align::kLeft},
-                     {"gaps"},
-                     {"GPU idle"},
-                     {"of idle"}});
+    TextTable table({{"where the host was", kLeft, options.width > 100 ? size_t{62} : size_t{44}},
+                     {"kind", kLeft, 0, 2},
+                     {"gaps", kRight, 0, 3},
+                     {fmt::format("{} idle", processor(report))},
+                     {"of idle", kRight, 0, 1}});
     for (const char* kind : {"python", "operator", "api"}) {
       size_t shown = 0;
       for (const IdleSiteRecord& site : report.idle_sites) {
@@ -168,25 +170,25 @@ std::string text_idle(const Report& report, const RenderOptions& options, const 
       }
     }
     if (table.empty() || stage->gpu_idle_ms.ns < stage->wall_ms.ns / 20) continue;
-    out += title(ink, "Host while the GPU idled: " + stage_label(report, *stage),
+    out += title(ink, fmt::format("Host while the {} idled: {}", processor(report), stage_label(report, *stage)),
                  format_percent(1 - stage->gpu_busy_frac.value_or(0)) +
                      " of the time idle; a place may count under "
                      "several kinds") +
-           table.render("  ", ink.on()) + "\n";
+           table.render("  ", options) + "\n";
   }
   return out;
 }
 
-std::string text_host(const Report& report, const RenderOptions&, const Ink& ink) {
-  TextTable table({{"stage", Align::kLeft, 28},
-                   {"operators"},
-                   {"in operators"},
-                   {"launches"},
-                   {"in launches"},
-                   {"a launch"},
-                   {"waits"},
-                   {"in waits"},
-                   {"GPU busy"},
+std::string text_host(const Report& report, const RenderOptions& options, const Ink& ink) {
+  TextTable table({{"stage", kLeft, 28},
+                   {"operators", kRight, 0, 6},
+                   {"in operators", kRight, 0, 5},
+                   {"launches", kRight, 0, 4},
+                   {"in launches", kRight, 0, 3},
+                   {"a launch", kRight, 0, 7},
+                   {"waits", kRight, 0, 8},
+                   {"in waits", kRight, 0, 2},
+                   {"GPU busy", kRight, 0, 1},
                    {"host/GPU"}});
   for (const HostRecord& row : report.host) {
     // Per step where there are steps.
@@ -207,40 +209,43 @@ std::string text_host(const Report& report, const RenderOptions&, const Ink& ink
   }
   if (table.empty()) return {};
   return title(ink, "Host against GPU", "per step; above 1x in the last column the host cannot keep the GPU busy") +
-         table.render("  ", ink.on()) + "\n";
+         table.render("  ", options) + "\n";
 }
 
 std::string text_operators(const Report& report, const RenderOptions& options, const Ink& ink) {
   if (report.operators.empty()) return {};
-  TextTable table({{"operator", Align::kLeft, 38},
-                   {"stage", Align::kLeft, 16},
-                   {"calls"},
-                   {"CPU"},
-                   {"CPU self"},
-                   {"GPU"},
-                   {"GPU self"},
-                   {"most frequent shapes", Align::kLeft, options.width > 100 ? size_t{34} : size_t{14}}});
+  std::vector<TextTable::Column> columns = {{"operator", kLeft, 38},
+                                            {"stage", kLeft, 16, 3},
+                                            {"calls", kRight, 0, 2},
+                                            {"CPU", kRight, 0, 4},
+                                            {"CPU self", kRight, 0, 1}};
+  // Where the host is the device, an operator and its kernel are one: their times are the same.
+  if (!on_cpu(report)) columns.insert(columns.end(), {{"GPU"}, {"GPU self", kRight, 0, 5}});
+  columns.push_back({"most frequent shapes", kLeft, options.width > 100 ? size_t{34} : size_t{14}, 6});
+  TextTable table(std::move(columns));
   size_t shown = 0;
   for (const OperatorRecord& row : report.operators) {
     if (++shown > options.top) break;
-    table.add_row({row.name, row.stage, format_count(static_cast<double>(row.calls)), format_ns(row.cpu_total_ms.ns),
-                   format_ns(row.cpu_self_ms.ns), format_ns(row.gpu_total_ms.ns), format_ns(row.gpu_self_ms.ns),
-                   short_shapes(row.shapes)});
+    std::vector<std::string> cells = {row.name, row.stage, format_count(static_cast<double>(row.calls)),
+                                      format_ns(row.cpu_total_ms.ns), format_ns(row.cpu_self_ms.ns)};
+    if (!on_cpu(report)) cells.insert(cells.end(), {format_ns(row.gpu_total_ms.ns), format_ns(row.gpu_self_ms.ns)});
+    cells.push_back(short_shapes(row.shapes));
+    table.add_row(std::move(cells));
   }
   return title(ink, "Operators", "totals hold enclosed operators, so rows overlap; self times do not") +
-         table.render("  ", ink.on()) + cut_note(options.top, report.operators.size(), ink) + "\n";
+         table.render("  ", options) + cut_note(options.top, report.operators.size(), ink) + "\n";
 }
 
 std::string text_kernels(const Report& report, const RenderOptions& options, const Ink& ink) {
   if (report.kernels_topk.empty()) return {};
-  TextTable table({{"kernel", Align::kLeft, options.width > 100 ? size_t{50} : size_t{34}},
-                   {"stage", Align::kLeft, 12},
-                   {"calls"},
+  TextTable table({{"kernel", kLeft, options.width > 100 ? size_t{50} : size_t{34}},
+                   {"stage", kLeft, 12, 3},
+                   {"calls", kRight, 0, 4},
                    {"total"},
-                   {"share"},
-                   {"p50"},
-                   {"grid"},
-                   {"limit", Align::kLeft, 24}});
+                   {"share", kRight, 0, 1},
+                   {"p50", kRight, 0, 5},
+                   {"grid", kRight, 0, 6},
+                   {"limit", kLeft, 24, 2}});
   size_t shown = 0;
   for (const KernelRecord& row : report.kernels_topk) {
     if (++shown > options.top) break;
@@ -249,20 +254,20 @@ std::string text_kernels(const Report& report, const RenderOptions& options, con
                    limit_of(row.bound, row.of_roof_frac)});
   }
   return title(ink, "Kernels", "grouped by name, launch, shape and stage; full names in JSON and CSV") +
-         table.render("  ", ink.on()) + cut_note(options.top, report.kernels_topk.size(), ink) + "\n";
+         table.render("  ", options) + cut_note(options.top, report.kernels_topk.size(), ink) + "\n";
 }
 
 std::string text_roofline(const Report& report, const RenderOptions& options, const Ink& ink) {
   if (report.roofline.empty()) return {};
-  TextTable table({{"kernel", Align::kLeft, options.width > 100 ? size_t{38} : size_t{24}},
-                   {"stage", Align::kLeft, 12},
-                   {"shape", Align::kLeft, 26},
-                   {"FLOP/B"},
-                   {"TFLOP/s"},
-                   {"GB/s"},
+  TextTable table({{"kernel", kLeft, options.width > 100 ? size_t{38} : size_t{24}},
+                   {"stage", kLeft, 12, 6},
+                   {"shape", kLeft, 26, 5},
+                   {"FLOP/B", kRight, 0, 4},
+                   {"TFLOP/s", kRight, 0, 2},
+                   {"GB/s", kRight, 0, 3},
                    {"of roof"},
-                   {"limit", Align::kLeft},
-                   {"could save"}});
+                   {"limit", kLeft, 0, 1},
+                   {"could save", kRight, 0, 1}});
   size_t shown = 0;
   for (const RooflineRecord& row : report.roofline) {
     if (++shown > options.top) break;
@@ -276,7 +281,7 @@ std::string text_roofline(const Report& report, const RenderOptions& options, co
       note += fmt::format("; ridge of {} at {:.0f} FLOP/B", row.dtype, *row.ridge);
       break;
     }
-  return title(ink, "Roofline", note) + table.render("  ", ink.on()) +
+  return title(ink, "Roofline", note) + table.render("  ", options) +
          cut_note(options.top, report.roofline.size(), ink) + "\n";
 }
 
@@ -291,14 +296,14 @@ std::string text_memory(const Report& report, const RenderOptions& options, cons
   if (memory.peak_reserved_bytes) line += ", " + format_bytes(*memory.peak_reserved_bytes) + " held by the allocator";
   if (memory.capacity_bytes) line += " of " + format_bytes(*memory.capacity_bytes);
   line += "\n";
-  TextTable table({{"allocating operator", Align::kLeft, 44}, {"allocations"}, {"bytes"}});
+  TextTable table({{"allocating operator", kLeft, 44}, {"allocations", kRight, 0, 1}, {"bytes"}});
   size_t shown = 0;
   for (const AllocationRecord& row : memory.operators) {
     if (++shown > std::min<size_t>(5, options.top)) break;
     table.add_row({row.name, format_count(static_cast<double>(row.allocations)), format_bytes(row.bytes)});
   }
   return title(ink, "Device memory", fmt::format("{} allocations, {} frees", memory.allocations, memory.frees)) + line +
-         table.render("  ", ink.on()) + "\n";
+         table.render("  ", options) + "\n";
 }
 
 }  // namespace llmprof

@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (results.error().text().empty()) __builtin_trap();
     return 0;
   }
-  llmprof::bench::cases_text(results->records, false);
+  llmprof::bench::cases_text(results->records, {});
   llmprof::bench::plateau_sentences(results->records, "m");
   for (const llmprof::bench::Comparison& one : llmprof::bench::compare_results(*results, *results))
     if (one.row.verdict.empty() || one.verdict == llmprof::bench::Verdict::kFast ||

@@ -159,12 +159,12 @@ TEST(BenchPreset, StepsAddUpAndMissingPartsLeaveNoSum) {
   // 1 embedding, 65 norms, 4 products, rope, kv_append, attention and swiglu in each of 32 layers, 1 head: 10 us each.
   EXPECT_DOUBLE_EQ(decode_us, 10 * (1 + 65 + 8 * 32 + 1));
   EXPECT_NEAR(share, 1, 1e-12);
-  EXPECT_NE(model_steps_text(made, rows, false).find("decode 1 x 128: 3.230 ms altogether"), std::string::npos)
-      << model_steps_text(made, rows, false);
+  EXPECT_NE(model_steps_text(made, rows, {}).find("decode 1 x 128: 3.230 ms altogether"), std::string::npos)
+      << model_steps_text(made, rows, {});
   records.pop_back();
   records.pop_back();  // the last plan: a part of decode
   rows = model_steps(made, records);
-  EXPECT_NE(model_steps_text(made, rows, false).find("decode 1 x 128: parts were not timed"), std::string::npos);
+  EXPECT_NE(model_steps_text(made, rows, {}).find("decode 1 x 128: parts were not timed"), std::string::npos);
   for (const ModelStepRow& row : rows) EXPECT_EQ(row.share_frac.has_value(), row.step != "decode 1 x 128");
 }
 

@@ -158,7 +158,7 @@ TEST_F(BenchRun, CasesThatWereNotTimedHaveARowAndAReason) {
   EXPECT_EQ(outcome.records[0].row.status, "unsupported");
   EXPECT_EQ(outcome.records[0].row.note, "it has no such unit");
   EXPECT_FALSE(outcome.records[0].timed());
-  EXPECT_NE(cases_text(outcome.records, false).find("it has no such unit"), std::string::npos);
+  EXPECT_NE(cases_text(outcome.records, {}).find("it has no such unit"), std::string::npos);
 }
 
 TEST_F(BenchRun, InterruptedKeepsWhatIsThereAndResumeDoesTheRest) {
@@ -443,7 +443,7 @@ TEST_F(BenchRun, PeaksAreTheBestShapeAndTheCeilingsFollow) {
   const PeakTables tables = tables_of(*peaks);
   ASSERT_EQ(tables.ridge.size(), 1U) << "no data sheet, no second ridge";
   EXPECT_FALSE(tables.flops[0].of_datasheet_frac.has_value());
-  EXPECT_NE(peaks_text(*peaks, "", false).find("measured"), std::string::npos);
+  EXPECT_NE(peaks_text(*peaks, "", {}).find("measured"), std::string::npos);
   EXPECT_NE(peaks_json(*peaks, "1.0").find("\"llmprof.peaks/1\""), std::string::npos);
 }
 
@@ -496,7 +496,7 @@ TEST_F(BenchRun, RegistersUnderTheLibraryAreNotTheUnitsLimit) {
     const Result<Peaks> peaks = measure_peaks(device_, options, stop_, [&](const PeakRow&) { library = false; });
     const MeasuredCeilings ceilings = ceilings_of(*peaks);
     EXPECT_EQ(ceilings.unit_tflops.count("bf16"), below ? 0U : 1U);
-    EXPECT_EQ(peaks_text(*peaks, "", false).find("not the unit's limit") != std::string::npos, below);
+    EXPECT_EQ(peaks_text(*peaks, "", {}).find("not the unit's limit") != std::string::npos, below);
     EXPECT_TRUE(ceilings.library_tflops.at("bf16").quick);
   }
 }

@@ -114,7 +114,7 @@ TEST(ModelReport, TheTextStartsWithTheAnswer) {
                                  "decode step, 1 x 1 at 2049", "29.7 T", "lm_head"})
     EXPECT_TRUE(contains(text, part));
   EXPECT_EQ(text.find('\033'), std::string::npos) << "colour only when asked for";
-  EXPECT_NE(to_text(report(options_for("llama-3.1-8b")), true).find('\033'), std::string::npos);
+  EXPECT_NE(to_text(report(options_for("llama-3.1-8b")), TextStyle{true}).find('\033'), std::string::npos);
 }
 
 TEST(ModelReport, GroupsAddUpToTheStage) {

@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/terminal.h"
 #include "base/text_table.h"
 #include "capture/launch/child.h"
 #include "capture/launch/control_page.h"
@@ -73,7 +73,7 @@ void Session::notice(const std::string& text) {
   record_.notices.push_back(text);
   if (options_.quiet) return;
   progress_.clear();
-  std::fprintf(stderr, "llmprof: notice: %s\n", text.c_str());
+  print_error("llmprof: notice: " + text + "\n");
 }
 
 TargetEnvironment Session::environment() const {

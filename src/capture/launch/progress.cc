@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+
+#include "base/page.h"
+#include "base/terminal.h"
 #include "base/text_table.h"
 #include "capture/launch/control_page.h"
 #include "capture/launch/session_folder.h"
@@ -50,11 +53,11 @@ void ProgressLine::update(const session::Control& control) {
   // A background job must not write over the work of the one in front.
   const pid_t front = tcgetpgrp(STDERR_FILENO);
   if (front > 0 && front != getpgrp()) return;
-  winsize size{};
-  const size_t width = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : kUsualWidth;
+  const size_t width = std::max(terminal_width(STDERR_FILENO).value_or(kUsualWidth), kLeastWidth);
   const double elapsed_s = std::chrono::duration<double>(now - start_).count();
   const std::string text = "llmprof: " + progress_text(elapsed_s, control, recorded_bytes(folder_));
-  write_all("\r" + ellipsize(text, width - 1) + "\x1b[K\r");
+  const Charset charset = locale_charset();
+  write_all("\r" + ellipsize(printable(text, charset), width - 1, charset) + "\x1b[K\r");
   drawn_ = true;
 }
 

@@ -7,13 +7,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "base/terminal.h"
 #include "base/text_table.h"
 #include "capture/samplers/clock.h"
 #include "capture/samplers/find_cupti.h"
@@ -167,8 +167,7 @@ bool CounterSampler::open_spool() {
     if (writer_.open(path.c_str(), "counters")) return true;
     errno = writer_.status().error;
   }
-  std::fprintf(stderr, "llmprof: cannot write the counter samples below %s: %s\n", folder.c_str(),
-               std::strerror(errno));
+  print_error("llmprof: cannot write the counter samples below " + folder + ": " + std::strerror(errno) + "\n");
   return false;
 }
 
