@@ -1,8 +1,11 @@
 // Where the GPU time goes, per stage: operation, time, share, bottleneck.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
 #include "analyze/analysis.h"
+#include "analyze/processor.h"
 #include "analyze/roof.h"
 
 namespace llmprof {
@@ -77,9 +80,10 @@ void analyze_categories(const Context& context, Report& report, std::vector<Cann
     for (CategoryRecord& row : rows) report.categories.push_back(std::move(row));
   }
   if (groups.gpu_ns > 0 && unknown_ns > groups.gpu_ns / 20)
-    cannot_tell.push_back({"What are the kernels listed as `other` for?",
-                           "no rule names them, and they take more than 5 % of the GPU time",
-                           "look at their names in kernels.csv"});
+    cannot_tell.push_back(
+        {"What are the kernels listed as `other` for?",
+         fmt::format("no rule names them, and they take more than 5 % of the {} time", processor(context)),
+         "look at their names in kernels.csv"});
 }
 
 }  // namespace llmprof

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "analyze/finding.h"
+#include "analyze/processor.h"
 #include "derive/host_calls.h"
 #include "derive/steps.h"
 
@@ -294,29 +295,19 @@ FindingContext make_finding_context(const Context& context, const Report& report
 }
 
 // Rules that hold where the program ran its model on the CPU: nothing is launched there, and there are no thread
-// blocks, tensor cores or copies to a device.
+// blocks, tensor cores or copies to a device. What these rules say, they say with processor().
 bool holds_on_cpu(std::string_view rule) {
   constexpr std::array<std::string_view, 5> kRules{"memory-bound-weights", "memory-bound-kv", "compute-bound",
                                                    "logits-all-tokens", "kv-cache-copy"};
   return std::find(kRules.begin(), kRules.end(), rule) != kRules.end();
 }
 
-void say_cpu(Finding& finding) {
-  const auto change = [](std::string& text) {
-    for (size_t at = text.find("GPU"); at != std::string::npos; at = text.find("GPU", at)) text[at] = 'C';
-  };
-  change(finding.title);
-  for (std::string& advice : finding.advice) change(advice);
-  for (Evidence& evidence : finding.evidence) change(evidence.metric);
-}
-
 void diagnose(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
   std::vector<Finding> found;
   const FindingContext finding = make_finding_context(context, report, found);
-  const bool cpu = context.device != nullptr && context.device->cpu;
+  const bool cpu = on_cpu(context);
   for (const FindingRule& rule : finding_rules())
     if (rule.look != nullptr && (!cpu || holds_on_cpu(rule.id))) rule.look(finding);
-  if (cpu) std::for_each(found.begin(), found.end(), say_cpu);
   // Ranks of one process repeat each other: the same finding on the same stage is told once, the largest.
   std::stable_sort(found.begin(), found.end(), [](const Finding& a, const Finding& b) {
     return a.severity != b.severity ? a.severity > b.severity : a.gain_ns > b.gain_ns;

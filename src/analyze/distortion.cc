@@ -8,6 +8,7 @@
 #include <map>
 
 #include "analyze/analysis.h"
+#include "analyze/processor.h"
 #include "base/statistics.h"
 #include "derive/host_calls.h"
 #include "derive/recorded_spans.h"
@@ -305,10 +306,11 @@ void analyze_overhead(const Context& context, Report& report, std::vector<Cannot
   } else {
     const bool live = is_live_recording(trace);
     cannot_tell.push_back({"How much slower was the program because it was recorded?", std::move(found.reason),
-                           live ? "record with `llmprof run --baseline -- COMMAND`, which runs it a second time in "
-                                  "light mode, or longer, so that windows are left unrecorded"
-                                : "time the same requests without the profiler and compare with the stage table, or "
-                                  "record with `llmprof run`, which states what it cost"});
+                           on_cpu(context) ? "run the same without --record and compare TTFT and TPOT"
+                           : live ? "record with `llmprof run --baseline -- COMMAND`, which runs it a second time in "
+                                    "light mode, or longer, so that windows are left unrecorded"
+                                  : "time the same requests without the profiler and compare with the stage table, or "
+                                    "record with `llmprof run`, which states what it cost"});
   }
   report.overhead = std::move(overhead);
 }

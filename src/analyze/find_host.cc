@@ -35,7 +35,7 @@ void add_sites(const FindingContext& finding, const StageView& stage, std::strin
     if (limit == 0) return;
     if (site.stage != stage.timing->name || site.device != stage.timing->device || site.kind != kind) continue;
     out.evidence.push_back(
-        measured(fmt::format("GPU idle while the host was in {}", printable(site.site)), site.total_ms.ms(), "ms"));
+        measured(fmt::format("GPU idle while the host was in {}", site.site), site.total_ms.ms(), "ms"));
     --limit;
   }
 }
@@ -181,12 +181,9 @@ void find_sync_bound(const FindingContext& finding) {
           row.cause != idle_cause_name(IdleCause::kBlockingSync))
         continue;
       if (row.top_operator)
-        out.evidence.push_back(
-            measured("of it in operator " + printable(*row.top_operator), *row.top_operator_ms, "ms"));
-      if (row.top_python)
-        out.evidence.push_back(measured("of it in " + printable(*row.top_python), *row.top_python_ms, "ms"));
-      if (row.top_api)
-        out.evidence.push_back(measured("of it in call " + printable(*row.top_api), *row.top_api_ms, "ms"));
+        out.evidence.push_back(measured("of it in operator " + *row.top_operator, *row.top_operator_ms, "ms"));
+      if (row.top_python) out.evidence.push_back(measured("of it in " + *row.top_python, *row.top_python_ms, "ms"));
+      if (row.top_api) out.evidence.push_back(measured("of it in call " + *row.top_api, *row.top_api_ms, "ms"));
     }
     out.advice = {
         "Keep results on the GPU: .item(), .cpu(), .tolist(), nonzero and boolean indexing make the host wait. "
@@ -272,9 +269,9 @@ void find_host_between_steps(const FindingContext& finding) {
                   measured("such gaps of 200 us or more", static_cast<double>(count), "1"),
                   measured("mean length", total_ns / static_cast<double>(count) / 1e6, "ms")};
   for (const auto& [stage, ns] : alone_ns)
-    out.evidence.push_back(measured(fmt::format("idle in {}, which launches nothing",
-                                                printable(std::string(finding.trace().text(groups[stage].name)))),
-                                    ns / 1e6, "ms"));
+    out.evidence.push_back(measured(
+        fmt::format("idle in {}, which launches nothing", std::string(finding.trace().text(groups[stage].name))),
+        ns / 1e6, "ms"));
   out.advice = {
       "Prepare the next inputs (tokenising, image processing, padding, scheduling) while the GPU works: in another "
       "process or thread, or one step ahead.",
@@ -292,7 +289,7 @@ void find_host_preprocessing(const FindingContext& finding) {
                              idle.whole_ns);
   for (const auto& [name, site_ns] : idle.sites_ns)
     out.evidence.push_back(
-        measured("recorded GPU idle time while the host was in " + printable(std::string(finding.trace().text(name))),
+        measured("recorded GPU idle time while the host was in " + std::string(finding.trace().text(name)),
                  site_ns / 1e6, "ms"));
   std::stable_sort(out.evidence.begin(), out.evidence.end(),
                    [](const Evidence& a, const Evidence& b) { return a.value > b.value; });

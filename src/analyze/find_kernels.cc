@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "analyze/finding.h"
+#include "analyze/processor.h"
 #include "base/text_table.h"
 
 namespace llmprof {
@@ -107,9 +108,14 @@ void find_compute_bound(const FindingContext& finding) {
           measured("tensor pipe active, by hardware counter", *stage.timing->tensor_active_frac, "frac"));
     if (stage.timing->mfu_at_clock)
       out.evidence.push_back(measured("MFU at the clock it ran at", *stage.timing->mfu_at_clock, "frac"));
-    out.advice = {
-        "Compute in a narrower type (FP8 doubles the peak of bf16 where the GPU has it).",
-        "Do less: reuse cached prefixes, shorten prompts; or split the work over more GPUs (tensor parallelism)."};
+    if (on_cpu(finding.context)) {
+      out.advice = {"Compute in a narrower type (bf16 or INT8, where the CPU has instructions for it).",
+                    "Do less: reuse cached prefixes, shorten prompts; or use more cores."};
+    } else {
+      out.advice = {
+          "Compute in a narrower type (FP8 doubles the peak of bf16 where the GPU has it).",
+          "Do less: reuse cached prefixes, shorten prompts; or split the work over more GPUs (tensor parallelism)."};
+    }
     if (mfu < 0.5)
       out.advice.push_back("The GEMMs stay far from the peak: longer or batched prompts give them larger matrices.");
     out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()),
@@ -148,7 +154,8 @@ void find_logits_all_tokens(const FindingContext& finding) {
                     counted("vocabulary", static_cast<double>(width), "1"),
                     counted("arithmetic of it per step", flops / stage.count(), "FLOP"),
                     measured("its time per step", stage.per_step_ms(time_ns), "ms"),
-                    measured("share of the stage's GPU time", time_ns / stage.busy_ns(), "frac")};
+                    measured(fmt::format("share of the stage's {} time", processor(finding.context)),
+                             time_ns / stage.busy_ns(), "frac")};
     out.advice = {
         "Ask for the logits of the last token only (logits_to_keep=1 in Hugging Face transformers; inference servers "
         "do "
@@ -288,11 +295,10 @@ void find_tensor_cores_idle(const FindingContext& finding) {
     if (time_ns < kShareMin * stage.busy_ns() || time_ns == 0) continue;
     Finding& out = finding.add("tensor-cores-idle", &stage,
                                fmt::format("{}: GEMMs run without tensor cores", stage.timing->name), time_ns / 2);
-    out.evidence = {
-        measured(by_counter ? "time of such GEMMs per step" : "time of FP32 GEMMs per step", stage.per_step_ms(time_ns),
-                 "ms"),
-        measured("share of the stage's GPU time", time_ns / stage.busy_ns(), "frac"),
-        measured("of it in " + ellipsize(printable(finding.trace().text(worst)), 60), worst_ns / 1e6, "ms")};
+    out.evidence = {measured(by_counter ? "time of such GEMMs per step" : "time of FP32 GEMMs per step",
+                             stage.per_step_ms(time_ns), "ms"),
+                    measured("share of the stage's GPU time", time_ns / stage.busy_ns(), "frac"),
+                    measured("of it in " + ellipsize(finding.trace().text(worst), 60), worst_ns / 1e6, "ms")};
     out.advice = {
         "Cast weights and activations to bf16 or fp16; where FP32 must stay, allow TF32 "
         "(torch.set_float32_matmul_precision(\"high\"))."};
@@ -385,8 +391,7 @@ void find_wave_quantization(const FindingContext& finding) {
       lost_ns += lost;
       if (lost > worst_lost) {
         worst_lost = lost;
-        worst_blocks =
-            measured("thread blocks of " + ellipsize(printable(finding.trace().text(key.name)), 60), grid.blocks, "1");
+        worst_blocks = measured("thread blocks of " + ellipsize(finding.trace().text(key.name), 60), grid.blocks, "1");
         worst_waves = {"waves they make on the GPU's SMs", waves, "1", provenance::kFormula};
       }
     }
@@ -425,11 +430,10 @@ void find_low_occupancy(const FindingContext& finding) {
         finding.add("low-occupancy", &stage,
                     fmt::format("{}: kernels start too few thread blocks to fill the GPU", stage.timing->name),
                     time_ns / 2, FindingSeverity::kMajor);
-    out.evidence = {
-        measured("time of such kernels per step", stage.per_step_ms(time_ns), "ms"),
-        measured("share of the stage's GPU time", time_ns / stage.busy_ns(), "frac"),
-        measured("thread blocks of " + ellipsize(printable(finding.trace().text(worst)), 60), worst_blocks, "1"),
-        measured("SMs of the GPU", static_cast<double>(sms), "1")};
+    out.evidence = {measured("time of such kernels per step", stage.per_step_ms(time_ns), "ms"),
+                    measured("share of the stage's GPU time", time_ns / stage.busy_ns(), "frac"),
+                    measured("thread blocks of " + ellipsize(finding.trace().text(worst), 60), worst_blocks, "1"),
+                    measured("SMs of the GPU", static_cast<double>(sms), "1")};
     out.advice = {
         "Give these kernels more parallel work: larger batch, split-KV attention (flash-decoding) for long "
         "contexts, split-K GEMMs for few tokens."};

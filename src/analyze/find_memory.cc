@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analyze/finding.h"
+#include "analyze/processor.h"
 #include "base/text_table.h"
 
 namespace llmprof {
@@ -62,6 +63,10 @@ Evidence share_of_bandwidth(const FindingContext& finding, const MemorySums& sum
           "frac", from};
 }
 
+std::string share_of_stage(const FindingContext& finding) {
+  return fmt::format("share of the stage's {} time", processor(finding.context));
+}
+
 }  // namespace
 
 void find_memory_bound_weights(const FindingContext& finding) {
@@ -73,11 +78,11 @@ void find_memory_bound_weights(const FindingContext& finding) {
     if (weight_ns < kBindingShareMin * stage.busy_ns() || gemm.roof_ns < 0.3 * gemm.time_ns) continue;
     const double width = dtype_bytes(gemm.weight_dtype);
     Finding& out = finding.add("memory-bound-weights", &stage,
-                               fmt::format("{}: {} of the GPU time reads weights", stage.timing->name,
-                                           format_percent(weight_ns / stage.busy_ns())),
+                               fmt::format("{}: {} of the {} time reads weights", stage.timing->name,
+                                           format_percent(weight_ns / stage.busy_ns()), processor(finding.context)),
                                weight_ns / 2);
     out.evidence = {measured("time of weight-reading GEMMs per step", stage.per_step_ms(gemm.time_ns), "ms"),
-                    measured("share of the stage's GPU time", gemm.time_ns / stage.busy_ns(), "frac"),
+                    measured(share_of_stage(finding), gemm.time_ns / stage.busy_ns(), "frac"),
                     counted("weights read per step", gemm.weight_bytes / stage.count(), "bytes"),
                     counted("bandwidth reached by these GEMMs", gemm.bytes / gemm.time_ns, "GB/s"),
                     share_of_bandwidth(finding, gemm)};
@@ -112,8 +117,8 @@ void find_memory_bound_kv(const FindingContext& finding) {
     if (attention.time_ns < kKvShareMin * stage.busy_ns() || attention.roof_ns < 0.3 * attention.time_ns) continue;
     const double kv_ns = attention.bytes > 0 ? attention.time_ns * attention.kv_bytes / attention.bytes : 0;
     Finding& out = finding.add("memory-bound-kv", &stage,
-                               fmt::format("{}: {} of the GPU time reads the KV cache", stage.timing->name,
-                                           format_percent(kv_ns / stage.busy_ns())),
+                               fmt::format("{}: {} of the {} time reads the KV cache", stage.timing->name,
+                                           format_percent(kv_ns / stage.busy_ns()), processor(finding.context)),
                                kv_ns / 2);
     out.evidence = {measured("attention time per step", stage.per_step_ms(attention.time_ns), "ms"),
                     counted("KV cache read per step", attention.kv_bytes / stage.count(), "bytes"),
@@ -134,14 +139,15 @@ void find_kv_cache_copy(const FindingContext& finding) {
         "kv-cache-copy", &stage,
         fmt::format("{}: every step copies the whole KV cache to append to it", stage.timing->name), copy_ns);
     out.evidence = {measured("time of the copies per step", stage.per_step_ms(copy_ns), "ms"),
-                    measured("share of the stage's GPU time", copy_ns / stage.busy_ns(), "frac"),
+                    measured(share_of_stage(finding), copy_ns / stage.busy_ns(), "frac"),
                     measured("copies per step", static_cast<double>(stage.kv_copies) / stage.count(), "1")};
     if (stage.timing->context)
       out.evidence.push_back(
           counted("context, and the copies grow with it", static_cast<double>(*stage.timing->context), "tokens"));
     out.advice = {
         "Use a cache allocated once and written in place (StaticCache in Hugging Face transformers, a paged "
-        "cache in servers) instead of concatenating. It is also what CUDA graphs need."};
+        "cache in servers) instead of concatenating."};
+    if (!on_cpu(finding.context)) out.advice.back() += " It is also what CUDA graphs need.";
     out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()),
                           stage.per_step_ms(stage.wall_ns() - copy_ns)};
   }

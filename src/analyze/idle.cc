@@ -1,7 +1,10 @@
 // GPU idle time by cause and stage, and where the host was meanwhile.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "analyze/analysis.h"
+#include "analyze/processor.h"
 #include "derive/recorded_spans.h"
 
 namespace llmprof {
@@ -154,12 +157,14 @@ void analyze_idle(const Context& context, Report& report, std::vector<CannotTell
   }
   add_sites(context, sums, report);
   if (unknown_ns > idle_ns / 10 && idle_ns > 0)
-    cannot_tell.push_back({"Why was the GPU idle in the gaps of cause `unknown`?",
+    cannot_tell.push_back({fmt::format("Why was the {} idle in the gaps of cause `unknown`?", processor(context)),
                            "the recording does not show what the launching thread did then",
-                           is_live_recording(context.trace)
+                           on_cpu(context) ? "perf record shows what its threads do between kernels"
+                           : is_live_recording(context.trace)
                                ? "record with `llmprof run --mode deep`, which adds every CUDA call"
                                : "record CPU activity too (ProfilerActivity.CPU), with_stack=True for Python frames"});
-  if (context.trace.python_calls.empty() && host_ns > idle_ns / 20)
+  // No Python runs in the reference workload, of which recordings of a CPU are.
+  if (context.trace.python_calls.empty() && host_ns > idle_ns / 20 && !on_cpu(context))
     cannot_tell.push_back({"Which Python code was the host in while the GPU idled?",
                            "the recording holds no Python stacks",
                            is_live_recording(context.trace) ? "record with `llmprof run --torch`, which adds operators"

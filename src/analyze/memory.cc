@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "analyze/analysis.h"
+#include "analyze/processor.h"
 #include "derive/recorded_spans.h"
 
 namespace llmprof {
@@ -64,12 +65,14 @@ void analyze_memory(const Context& context, Report& report, std::vector<CannotTe
   for (Row e = 0; e < events.size(); ++e)
     if (events.device[e] >= 0 && (rows.empty() || events.device[e] == events.device[rows.front()])) rows.push_back(e);
   if (rows.empty()) {
-    cannot_tell.push_back({"How much memory was used, when, and by what?",
-                           "the recording holds no device memory events",
-                           is_live_recording(trace) ? "record with `llmprof run --mode deep` for the driver's "
-                                                      "allocations; tensors are known to torch.profiler "
-                                                      "(profile_memory=True)"
-                                                    : "record with profile_memory=True"});
+    cannot_tell.push_back(
+        {"How much memory was used, when, and by what?",
+         on_cpu(context) ? "recordings of a CPU hold no allocations" : "the recording holds no device memory events",
+         on_cpu(context)            ? "/usr/bin/time -v says how much the process had at most"
+         : is_live_recording(trace) ? "record with `llmprof run --mode deep` for the driver's "
+                                      "allocations; tensors are known to torch.profiler "
+                                      "(profile_memory=True)"
+                                    : "record with profile_memory=True"});
     return;
   }
   const int64_t origin_ns = trace.windows.empty() ? events.time_ns[rows.front()] : trace.windows.front().start_ns;

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "analyze/analysis.h"
+#include "analyze/processor.h"
 #include "analyze/roof.h"
 #include "analyze/telemetry.h"
 #include "analyze/workload.h"
@@ -124,7 +125,7 @@ void fill_tokens(const Trace& trace, const StageGroup& group, StageTiming& row) 
 }
 
 // Shares of the wall time by what they wait for; the largest names the bound.
-void decide_bound(const StageGroup& group, const StageSums& sums, StageTiming& row) {
+void decide_bound(const StageGroup& group, const StageSums& sums, bool cpu, StageTiming& row) {
   const double gpu_ns = static_cast<double>(group.gpu_ns), busy_ns = static_cast<double>(group.busy_ns);
   // Overlapping streams: durations are scaled to the busy time so that the shares add up to the wall time.
   const double scale = gpu_ns > 0 ? busy_ns / gpu_ns : 0;
@@ -167,6 +168,8 @@ void decide_bound(const StageGroup& group, const StageSums& sums, StageTiming& r
                        : best->bound == std::string_view("sync")    ? "the host waits for the GPU before launching more"
                        : best->bound == std::string_view("copy")    ? "copies"
                                                                     : "communication between GPUs";
+  } else if (cpu) {  // nothing is launched there: what a kernel does not take lies between two
+    row.bound_detail = kernels >= 2 * host ? "the fixed cost of short kernels" : "the time between kernels";
   } else if (group.gpu_ops == 0) {
     row.bound_detail = "nothing runs on the GPU meanwhile";
   } else if (host >= 2 * kernels) {
@@ -234,7 +237,7 @@ void analyze_stages(const Context& context, Report& report, std::vector<CannotTe
     fill_measured_flops(no_shapes ? any_rate : tensor_rate(context.device, sums), row);
     fill_stage_rates(context.device,
                      sums.peaks_known ? ComputeTimes{sums.compute_ns, sums.roof_compute_ns} : ComputeTimes{}, row);
-    decide_bound(group, sums, row);
+    decide_bound(group, sums, on_cpu(context), row);
     report.stages.push_back(std::move(row));
   }
   if (unseen > 0)

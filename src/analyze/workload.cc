@@ -7,6 +7,7 @@
 #include <map>
 #include <tuple>
 
+#include "analyze/processor.h"
 #include "analyze/telemetry.h"
 #include "base/text_table.h"
 #include "derive/recorded_spans.h"
@@ -187,7 +188,7 @@ void fill_by_formula(const Context& context, const ModelConfig& config, const St
 }
 
 // Stages that have no FLOPs in the end: why, and what to do.
-void explain_missing_flops(const Report& report, bool live, std::vector<CannotTell>& cannot_tell) {
+void explain_missing_flops(const Report& report, bool live, bool cpu, std::vector<CannotTell>& cannot_tell) {
   for (const StageTiming& row : report.stages) {
     if (row.flops || row.count == 0 || row.kernels == 0) continue;
     std::string why = "no kernel of it was recognised as GEMM or attention";
@@ -197,7 +198,8 @@ void explain_missing_flops(const Report& report, bool live, std::vector<CannotTe
                         row.launches * 4 < row.kernels && !live ? " (replay of a CUDA graph records none)" : "");
     cannot_tell.push_back(
         {fmt::format("How many FLOPs does {} do, and what are its MFU and MBU?", row.name), std::move(why),
-         live
+         cpu ? "operators.csv lists what it does; only matrix products and attention have formulas here"
+         : live
              ? "pass --model, and --batch and --context where the recording does not tell them, to get FLOPs by formula"
              : "record with record_shapes=True; for CUDA graphs pass --model, and --batch and --context where "
                "the recording does not tell them, to get FLOPs by formula"});
@@ -263,7 +265,7 @@ void analyze_workload(const Context& context, Report& report, std::vector<Cannot
                            "no shipped model has the weights that the recorded GEMMs multiply with, or no shapes are "
                            "recorded",
                            "pass --model with a name of `llmprof list models` or a config.json"});
-    explain_missing_flops(report, is_live_recording(context.trace), cannot_tell);
+    explain_missing_flops(report, is_live_recording(context.trace), on_cpu(context), cannot_tell);
     explain_measured_flops(report, cannot_tell);
     return;
   }
@@ -296,7 +298,7 @@ void analyze_workload(const Context& context, Report& report, std::vector<Cannot
       fill_by_formula(context, *config, *work, row);
     }
   }
-  explain_missing_flops(report, is_live_recording(context.trace), cannot_tell);
+  explain_missing_flops(report, is_live_recording(context.trace), on_cpu(context), cannot_tell);
   explain_measured_flops(report, cannot_tell);
 }
 
