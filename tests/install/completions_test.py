@@ -60,7 +60,7 @@ def output(binary, *arguments):
 
 def declared(binary):
     """{command: (long options, words in braces)} as --help has them."""
-    commands = re.findall(r"^  ([a-z]+) ", output(binary, "--help").split("Subcommands:")[1], re.M)
+    commands = re.findall(r"^  ([a-z]+) ", re.split(r"\n(?:Subc|C)ommands:\n", output(binary, "--help"))[1], re.M)
     expect(len(commands) >= 10, f"--help lists only {commands}")
     found = {}
     for command in commands:

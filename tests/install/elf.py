@@ -5,6 +5,7 @@ import struct
 
 DT_NEEDED, DT_STRTAB, DT_RPATH, DT_RUNPATH, DT_VERNEED, DT_VERNEEDNUM = 1, 5, 15, 29, 0x6FFFFFFE, 0x6FFFFFFF
 PT_LOAD, PT_DYNAMIC = 1, 2
+SHT_DYNSYM = 11
 
 
 class Elf:
@@ -53,3 +54,12 @@ class Elf:
                 inner += step
             at += following
         return found
+
+    def exported(self):
+        """Names of the symbols that it shows to others."""
+        table, = struct.unpack_from("<Q", self.data, 0x28)
+        size, count = struct.unpack_from("<HH", self.data, 0x3A)
+        sections = [struct.unpack_from("<IIQQQQ", self.data, table + i * size) for i in range(count)]
+        _, _, _, _, at, length = next(section for section in sections if section[1] == SHT_DYNSYM)
+        symbols = struct.iter_unpack("<IBBHQQ", self.data[at:at + length])
+        return [self.text(name) for name, _, _, section, _, _ in symbols if section != 0 and name != 0]

@@ -53,6 +53,9 @@ def check_elf(path):
         newest[family] = max(newest.get(family, ()), parts)
         expect(parts <= NEWEST.get(family, ()), f"{path.name} needs {version} of {library}; allowed is at most "
                f"{family}_{'.'.join(map(str, NEWEST.get(family, ())))}")
+    # The host program has a C++ library of its own: neither may find the other's functions.
+    shown = [name for name in file.exported() if name.startswith(("_Z", "__cxa", "__gxx"))]
+    expect(not shown, f"{path.name} shows {len(shown)} functions of its C++ library, {shown[:3]}: hide them")
     for place in file.search_paths():
         expect(place.startswith("$ORIGIN"), f"{path.name} looks for libraries in {place}, which is not relative to itself")
     versions = " ".join(f"{family}_{'.'.join(map(str, parts))}" for family, parts in sorted(newest.items()))

@@ -30,7 +30,7 @@ std::string option_entry(const OptionText& option) {
   for (const std::string& name : option.names) head += (head.empty() ? "" : ", ") + bold(name);
   if (option.takes_value()) head += " " + italic(option.placeholder);
   std::string out = ".TP\n" + head + "\n" + roff(option.meaning);
-  if (!option.preset.empty()) out += roff(" [" + option.preset + "]");
+  if (!option.preset.empty()) out += roff(" (default: " + option.preset + ")");
   if (option.repeatable) out += " (may be given again)";
   return out + "\n";
 }
