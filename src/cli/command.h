@@ -16,7 +16,7 @@ using Action = std::function<int()>;
 // Each adds its subcommand to `app` and sets `action` when that subcommand was chosen.
 void add_analyze(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
-void add_completion(CLI::App& app, Action& action);  // after all others: it prints what they declare
+void add_completion(CLI::App& app, Action& action);
 void add_counters(CLI::App& app, Action& action);  // hidden: `run` starts it beside the target
 void add_ctl(CLI::App& app, Action& action);
 void add_demo(CLI::App& app, Action& action);

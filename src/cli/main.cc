@@ -75,7 +75,7 @@ int main(int argc, char** argv) {
   llmprof::cli::add_doctor(app, action);
   llmprof::cli::add_ctl(app, action);
   llmprof::cli::add_counters(app, action);
-  llmprof::cli::add_completion(app, action);
+  llmprof::cli::add_completion(app, action);  // last: it prints what all declare
   if (argc == 1) {
     std::fputs(app.help().c_str(), stderr);
     return kUsage;
