@@ -200,7 +200,7 @@ void check_counts(const Context& context, const Report& report, Diagnostics& dia
   }
   const bool counted = !context.trace.library_calls.empty();  // contexts that are counted give way to the user's
   if (context.options.batch > 0)
-    check_count("--batch", context.options.batch, sequences, true, false, "sequences a step", report, diagnostics);
+    check_count("--batch", context.options.batch, sequences, true, false, "sequence(s) a step", report, diagnostics);
   if (context.options.context > 0)
     check_count("--context", context.options.context, contexts, counted, true, "tokens of context a decode step",
                 report, diagnostics);

@@ -120,21 +120,20 @@ Error command_line_error(const CLI::App& app, const CLI::ParseError& error) {
     name += " " + chosen->get_name();
   }
   const std::string help = name + " --help";
-  const std::string kind = error.get_name();
   const Parts parts = parts_of(error.what());
-  if (kind == "ExtrasError") return unexpected_word(*command, name);
-  if (kind == "RequiredError") {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) return unexpected_word(*command, name);
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
     const std::string what = parts.message.substr(0, parts.message.find(" is required"));
     const std::string example = example_of(*command);
     return {fmt::format("expected {}, found none", what), "",
             example.empty() ? help : example + "  (all: " + help + ")", ExitCode::kUsage};
   }
-  if (kind == "ArgumentMismatch") {
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
     std::string option;
     const std::string what = plain_mismatch(parts, option);
     return {what, option, help, ExitCode::kUsage};
   }
-  if (kind == "ConversionError") {
+  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
     const std::string_view kCould = "Could not convert: ";
     const std::string text = error.what();
     const size_t equals = text.find(" = ");

@@ -452,7 +452,7 @@ namespace {
 void tell_idle_rules(Trace& trace, const DeriveOptions& options, const StageRanges& stages) {
   for (size_t i = 0; i < options.stage_rules.size(); ++i) {
     const StageRule& rule = options.stage_rules[i];
-    const bool made = std::any_of(trace.steps.name.begin(), trace.steps.name.end(),
+    const bool made = std::any_of(trace.steps.stage.begin(), trace.steps.stage.end(),
                                   [&](StringId name) { return trace.text(name).starts_with(rule.name); });
     if (made && stages.matched[i] > 0) continue;
     trace.diagnostics.add(

@@ -102,13 +102,13 @@ std::string gpu_lines(const ModelReport& r) {
     line("memory", fmt::format("fits: {} of {}; CUDA context, graphs and workspaces come on top", need,
                                format_bytes(*fit.memory_bytes)));
   else
-    line("memory", fmt::format("does not fit: {} of {}, at least {} of them", need, format_bytes(*fit.memory_bytes),
-                               fit.gpus_at_least));
+    line("memory", fmt::format("does not fit: {} needed, it has {}; at least {} of them", need,
+                               format_bytes(*fit.memory_bytes), fit.gpus_at_least));
   for (size_t i = 0; i < fit.stages.size(); ++i) {
     const StageBound& bound = fit.stages[i];
     std::string text = bound.least_ms() ? fmt::format("at least {} ({})", format_ms(*bound.least_ms()), bound.limit())
                                         : std::string("unknown");
-    for (const std::string& reason : bound.unknown) text += "; " + reason;
+    for (const std::string& reason : bound.unknown) text += "; arithmetic not known: " + reason;
     line(stage_title(r.stages[i]), text);
   }
   return out + "  " + fit.basis + "\n";

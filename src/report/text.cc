@@ -30,7 +30,7 @@ std::string warnings(const Report& report, const RenderOptions& options, const I
   std::string out;
   for (const DiagnosticRecord& row : report.diagnostics)
     if (is_about_options(row))
-      out += wrap_text(ink.accent("warning") + " " + printable(row.text), options.width, "  ", "      ");
+      out += wrap_text(ink.accent("warning:") + " " + printable(row.text), options.width, "  ", "      ");
   return out.empty() ? out : out + "\n";
 }
 

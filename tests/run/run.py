@@ -113,6 +113,8 @@ USAGE = [
          no_files=("llmprof-runs",)),
     Case("an unknown GPU", ["run", "--gpu", "H900", "--", "true"], exit=2, stderr=("H900",)),
     Case("armed with a delay", ["run", "--armed", "--delay", "1", "--", "true"], exit=2, stderr=("ctl start",)),
+    Case("two formats", ["run", "--json", "--format", "csv", "--", "true"], exit=2, stderr=("expected one format",),
+         no_files=("llmprof-runs",)),
     Case("tables without a folder", ["run", "--format", "csv", "--", "true"], exit=2, stderr=("--report",)),
     Case("inside another run", watched("{llmprof}", "run", "--", "true"), exit=2, stderr=("already inside",),
          env={"ASAN_OPTIONS": "verify_asan_link_order=0"}),
@@ -174,6 +176,10 @@ CHILDREN = [
 
 NOTHING_SEEN = [
     Case("no GPU work", ["run", "-o", "{out}", "--", "true"], stderr=("no GPU work seen", "nvidia-smi"), stdout=b""),
+    Case("no GPU work, for programs", ["run", "--json", "-o", "{out}", "--", "true"], stderr=("no GPU work seen",),
+         stdout=r'\A\{\n  "schema": "llmprof.report/1"[\s\S]*"why": "no GPU work seen'),
+    Case("no GPU work, as tables", ["run", "--format", "csv", "--report", "{out}-csv", "-o", "{out}", "--", "true"],
+         stderr=("no GPU work seen",), stdout=b"", files=("out-csv/cannot_tell.csv",)),
     Case("armed for ever", ["run", "--armed", "-o", "{out}", "--", "true"], stderr=("no `llmprof ctl start` came",)),
     Case("gone before the delay was over", ["run", "--delay", "1000", "-o", "{out}", "--", "true"],
          stderr=("before the --delay of 1000.0 s was over",)),

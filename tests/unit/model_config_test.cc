@@ -173,6 +173,30 @@ TEST(ModelCatalogue, NamesAreFoundInAnySpelling) {
   }
 }
 
+TEST(ModelCatalogue, VariantsHaveTheShapeOfTheirModelAndSaySo) {
+  const std::pair<const char*, const char*> names[] = {
+      {"meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B"},
+      {"Meta-Llama-3.1-8B", "meta-llama/Llama-3.1-8B"},
+      {"meta-llama/Meta-Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B"},
+      {"unsloth/Llama-3.2-1B-Instruct", "meta-llama/Llama-3.2-1B"},
+      {"meta-llama/Llama-2-7b-chat-hf", "meta-llama/Llama-2-7b-hf"},
+      {"google/gemma-2-2b-it", "google/gemma-2-2b"},
+      {"Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B"},
+      {"mistralai/Mixtral-8x7B-Instruct-v0.1", "mistralai/Mixtral-8x7B-v0.1"},
+      {"mistralai/Mistral-7B-Instruct-v0.1", "mistralai/Mistral-7B-v0.1"}};
+  for (const auto& [typed, id] : names) {
+    const Result<ModelConfig> config = find_model(typed);
+    ASSERT_TRUE(config) << typed << ": " << config.error().text();
+    EXPECT_EQ(config->id, id);
+    ASSERT_FALSE(config->notes.empty()) << typed;
+    EXPECT_TRUE(contains(config->notes.back(), typed)) << config->notes.back();
+  }
+  // Another version may have another vocabulary; another model, or its quantised weights, are not the same at all.
+  for (const char* other : {"mistralai/Mistral-7B-Instruct-v0.3", "meta-llama/Llama-3.1-405B-Instruct",
+                            "neuralmagic/Meta-Llama-3.1-8B-Instruct-FP8", "instruct", "hf"})
+    EXPECT_FALSE(find_model(other)) << other;
+}
+
 TEST(ModelCatalogue, AMissOffersTheNearestNames) {
   const Result<ModelConfig> config = find_model("lama-3.1-8b");
   ASSERT_FALSE(config);
@@ -214,7 +238,34 @@ TEST(ModelCatalogue, PathsFoldersAndNamesAreToldApart) {
   EXPECT_TRUE(load_model("qwen3-8b"));
   EXPECT_FALSE(load_model(""));
   EXPECT_FALSE(load_model(std::string("a\0b", 3)));
+  EXPECT_TRUE(contains(load_model("./no/such/folder").error().text(), "no such file or folder"));
+  EXPECT_TRUE(contains(load_model("-").error().text(), "standard input"));
   std::filesystem::remove_all(folder);
+}
+
+TEST(ModelCatalogue, TheCacheOfHuggingFaceIsRead) {
+  namespace fs = std::filesystem;
+  const fs::path hub = fs::temp_directory_path() / ("llmprof_hub_test_" + std::to_string(::getpid()));
+  const fs::path model = hub / "models--some-lab--Tiny-1B-Instruct";
+  fs::create_directories(model / "refs");
+  fs::create_directories(model / "blobs");
+  for (const char* snapshot : {"aaa", "bbb"}) fs::create_directories(model / "snapshots" / snapshot);
+  std::ofstream(model / "blobs" / "1234") << kLlama;
+  fs::create_symlink("../../blobs/1234", model / "snapshots" / "aaa" / "config.json");
+  fs::create_symlink("../../blobs/1234", model / "snapshots" / "bbb" / "config.json");
+  EXPECT_FALSE(load_model(model.string())) << "two snapshots, and none of them is main";
+  std::ofstream(model / "refs" / "main") << "bbb";
+  for (const fs::path& path : {model, model / "snapshots" / "aaa", model / "snapshots" / "bbb" / "config.json"}) {
+    const Result<ModelConfig> config = load_model(path.string());
+    ASSERT_TRUE(config) << path << config.error().text();
+    EXPECT_EQ(config->id, "some-lab/Tiny-1B-Instruct");
+  }
+  EXPECT_FALSE(load_model("some-lab/Tiny-1B-Instruct"));
+  ASSERT_EQ(setenv("HF_HUB_CACHE", hub.c_str(), 1), 0);
+  EXPECT_TRUE(load_model("some-lab/Tiny-1B-Instruct")) << "what is downloaded goes by its name";
+  EXPECT_EQ(load_model("meta-llama/Llama-3.1-8B")->origin, "shipped table");
+  unsetenv("HF_HUB_CACHE");
+  fs::remove_all(hub);
 }
 
 }  // namespace

@@ -253,6 +253,75 @@ TEST(Workloads, OutOfRangeIsAUsageError) {
   }
 }
 
+TEST(Workloads, ImagesMustFitThePrompt) {
+  const ModelConfig c = shipped("qwen2.5-vl-7b-instruct");
+  Workload w = workload(1, 2048);
+  w.image_height = 1344;
+  w.image_width = 3136;
+  EXPECT_EQ(image_grid(*c.vision, w).tokens, 48 * 112);  // 5,376 in 2,048
+  const Status refused = check_workload(c, w);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().what.find("5376 tokens"), std::string::npos) << refused.error().what;
+  w.images = 0;
+  EXPECT_TRUE(check_workload(c, w));
+  w.images = 1;
+  w.prompt = 5376;
+  EXPECT_TRUE(check_workload(c, w));
+  w.images = 2;
+  EXPECT_FALSE(check_workload(c, w));
+}
+
+TEST(Cost, EverySequenceHasItsImages) {
+  const ModelConfig c = shipped("qwen2-vl-7b-instruct");
+  Workload one = workload(1, 2048), four = workload(4, 2048);
+  one.images = 4;
+  EXPECT_EQ(vision_cost(c, four).flops.total(), vision_cost(c, one).flops.total());
+  EXPECT_EQ(vision_cost(c, four).batch, 4);
+}
+
+// W8A8: the same FLOPs; a quantised product reads its input in 8 bits, and the operator before it writes it so.
+TEST(Cost, QuantisedInputsHalveWhatProductsRead) {
+  const ModelConfig c = shipped("llama-3.1-8b");
+  Workload w = workload(2, 100);
+  w.weights = format("fp8");
+  const StageCost weights_only = prefill_cost(c, w);
+  EXPECT_EQ(w.scheme(), "W8A16");
+  EXPECT_EQ(w.compute_format(), "bf16");
+  w.inputs = format("fp8");
+  EXPECT_EQ(w.scheme(), "W8A8");
+  EXPECT_EQ(w.compute_format(), "fp8");
+  const StageCost both = prefill_cost(c, w);
+  EXPECT_EQ(both.flops.total(), weights_only.flops.total());
+  EXPECT_EQ(both.bytes.weights, weights_only.bytes.weights);
+  EXPECT_EQ(both.bytes.kv_read, weights_only.bytes.kv_read);
+  const double tokens = 200, h = 4096, f = 14336;
+  EXPECT_EQ(find_operator(both, "q_proj", 3).activation_bytes, tokens * (h * 1 + h * 2));
+  EXPECT_EQ(find_operator(both, "down_proj", 3).activation_bytes, tokens * (f * 1 + h * 2));
+  EXPECT_EQ(find_operator(both, "attention", 3).output_bytes, tokens * h);
+  EXPECT_EQ(find_operator(both, "post_attention_layernorm", 3).output_bytes, tokens * h * (2 + 1));
+  EXPECT_EQ(find_operator(both, "lm_head", -1).activation_bytes,
+            find_operator(weights_only, "lm_head", -1).activation_bytes);
+  EXPECT_LT(both.bytes.activations, weights_only.bytes.activations);
+}
+
+TEST(Workloads, QuantisedInputsNeedWeightsOfTheirKind) {
+  const ModelConfig c = shipped("llama-3.1-8b");
+  const auto accepted = [&](const char* weights, const char* inputs) {
+    Workload w = workload(1, 10);
+    w.weights = format(weights);
+    w.inputs = format(inputs);
+    return check_workload(c, w).has_value();
+  };
+  EXPECT_TRUE(accepted("fp8", "fp8"));
+  EXPECT_TRUE(accepted("fp8-block", "fp8"));
+  EXPECT_TRUE(accepted("int8", "int8"));
+  EXPECT_TRUE(accepted("nvfp4", "nvfp4"));
+  EXPECT_TRUE(accepted("int4-g128", "fp8"));  // W4A8
+  EXPECT_FALSE(accepted("bf16", "fp8"));
+  EXPECT_FALSE(accepted("fp8", "int8"));
+  EXPECT_FALSE(accepted("fp8", "nvfp4"));
+}
+
 // Every shipped model, several workloads.
 class EveryModel : public testing::TestWithParam<std::string> {};
 

@@ -154,6 +154,73 @@ TEST(ModelReport, FormatsFollowTheModelUnlessSaid) {
   EXPECT_FALSE(report_model(options));
 }
 
+TEST(ModelReport, WhatInputsAreQuantisedToFollowsFromTheConfigUnlessSaid) {
+  EXPECT_EQ(report(options_for("deepseek-v3")).workload.scheme(), "W8A8") << "fp8 checkpoints quantise inputs too";
+  EXPECT_EQ(report(options_for("gpt-oss-20b")).workload.scheme(), "W4A16") << "mxfp4 is for weights";
+  ModelOptions options = options_for("llama-3.1-8b");
+  EXPECT_EQ(report(options).workload.scheme(), "W16A16");
+  options.weights = "fp8";
+  EXPECT_TRUE(contains(to_text(report(options)), "W8A16"));
+  options.activations = "fp8";
+  const ModelReport both = report(options);
+  EXPECT_TRUE(contains(to_text(both), "W8A8: multiplied in fp8"));
+  EXPECT_TRUE(contains(to_json(both), "\"scheme\": \"W8A8\""));
+  options = options_for("deepseek-v3");
+  options.activations = "bf16";
+  EXPECT_EQ(report(options).workload.scheme(), "W8A16");
+}
+
+TEST(ModelReport, ImagesOfATextModelAreRefused) {
+  ModelOptions options = options_for("llama-3.1-8b");
+  options.images = 0;
+  EXPECT_TRUE(report_model(options));
+  options.images = 1;
+  ASSERT_FALSE(report_model(options));
+  EXPECT_EQ(report_model(options).error().exit_code, ExitCode::kUsage);
+}
+
+// Llama-3.1-8B in bf16 on an H200: 6,979,321,856 weights in layers and 525,336,576 of the lm_head at 989.4 TFLOP/s and
+// 4,800 GB/s.
+TEST(ModelReport, TheBoundOnAGpuByHand) {
+  ModelOptions options = options_for("llama-3.1-8b");
+  options.prompt = 1000;
+  options.context = 4000;
+  options.gpu = "h200";
+  const ModelReport bf16 = report(options);
+  ASSERT_TRUE(bf16.on_gpu);
+  EXPECT_EQ(bf16.on_gpu->gpus_at_least, 1);
+  const double linear = 6979321856, head = 525336576, pairs = 1000 * 1001 / 2;
+  const double flops = 2 * 1000 * linear + 2 * head + 32 * 4 * 4096.0 * pairs;
+  const StageBound &prefill = bf16.on_gpu->stages[0], &decode = bf16.on_gpu->stages[1];
+  EXPECT_NEAR(*prefill.compute_ms, flops / 989.4e9, 1e-6 * *prefill.compute_ms);
+  EXPECT_EQ(prefill.limit(), "arithmetic");
+  EXPECT_EQ(prefill.least_ms(), prefill.compute_ms);
+  const double cached = 32 * 2 * 8 * 128 * 2.0, norms = (65 * 4096) * 2.0, row = 4096 * 2.0;
+  const double bytes = 2 * (linear + head) + norms + row + cached * 4000 + cached - 50e6;
+  EXPECT_NEAR(decode.dram_bytes, bytes, 1e-3 * bytes);  // the last-level cache may keep its size of it
+  EXPECT_NEAR(*decode.memory_ms, decode.dram_bytes / 4.8e9, 1e-9);
+  EXPECT_EQ(decode.limit(), "memory");
+  options.weights = options.activations = "fp8";
+  const ModelReport fp8 = report(options);
+  const double narrow = 2 * 1000 * linear, wide = flops - narrow;
+  EXPECT_NEAR(*fp8.on_gpu->stages[0].compute_ms, narrow / 1978.9e9 + wide / 989.4e9, 1e-3 * *prefill.compute_ms);
+}
+
+TEST(ModelReport, WhatAGpuCannotDoLeavesTheTimeUnknown) {
+  ModelOptions options = options_for("llama-3.1-70b");
+  options.gpu = "a100-sxm4-80gb";
+  options.weights = options.activations = "fp8";
+  const ModelReport made = report(options);
+  ASSERT_TRUE(made.on_gpu);
+  EXPECT_FALSE(made.on_gpu->stages[0].compute_ms) << "no fp8 units";
+  ASSERT_EQ(made.on_gpu->stages[0].unknown.size(), 1U);
+  EXPECT_TRUE(contains(made.on_gpu->stages[0].unknown[0], "fp8"));
+  options.weights = options.activations = "";
+  EXPECT_EQ(report(options).on_gpu->gpus_at_least, 2);
+  options.gpu = "no-such-gpu";
+  EXPECT_FALSE(report_model(options));
+}
+
 TEST(ModelReport, UnknownQuantisationAsksForTheFormat) {
   const std::string text = R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 96,
     "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100, "torch_dtype": "bfloat16",
