@@ -3,7 +3,8 @@
 
 tests/golden/<area>/<case>/
     cmd              first line: arguments of llmprof, in shell quoting; later lines: "exit N" (default 0), "stdin FILE"
-                     (through a pipe; default: nothing)
+                     (through a pipe; default: nothing) and "env NAME=VALUE" (COLUMNS=80 makes the page one of a
+                     terminal of 80 columns)
     expected.txt     what it prints to stdout; expected.json if that is JSON
     expected.err     what it prints to stderr; absent if nothing
     expected.out/    the files it writes to {out}
@@ -41,18 +42,21 @@ class Failure(Exception):
 
 def read_case(folder):
     lines = (folder / "cmd").read_text().splitlines()
-    code, stdin = 0, None
+    code, stdin, environment = 0, None, {}
     for line in lines[1:]:
         if not line.strip() or line.startswith("#"):
             continue
-        word, _, number = line.partition(" ")
+        word, _, rest = line.partition(" ")
         if word == "exit":
-            code = int(number)
+            code = int(rest)
         elif word == "stdin":
-            stdin = number
+            stdin = rest
+        elif word == "env" and "=" in rest:
+            name, _, value = rest.partition("=")
+            environment[name] = value
         else:
-            raise Failure(f"{folder}/cmd: expected 'exit N' or 'stdin FILE', found {line!r}")
-    return shlex.split(lines[0]), code, stdin
+            raise Failure(f"{folder}/cmd: expected 'exit N', 'stdin FILE' or 'env NAME=VALUE', found {line!r}")
+    return shlex.split(lines[0]), code, stdin, environment
 
 
 def normalise(text, version, out):
@@ -60,15 +64,15 @@ def normalise(text, version, out):
     return re.sub(r"(?<![\w.])" + re.escape(version) + r"(?![\w.])", "VERSION", text) if version else text
 
 
-def run(binary, arguments, folder, threads, version, stdin=None):
+def run(binary, arguments, folder, threads, version, of_case, stdin=None):
     """stdout, stderr, exit code and written files of one run."""
     with tempfile.TemporaryDirectory(prefix="llmprof-golden-") as temporary:
         out = pathlib.Path(temporary) / "out"
         out.mkdir()
         case = os.path.relpath(folder, INPUTS)
         words = [word.replace("{case}", case).replace("{out}", str(out)) for word in arguments]
-        environment = {"PATH": os.environ.get("PATH", ""), "HOME": temporary, "LC_ALL": "C.UTF-8", "COLUMNS": "120",
-                       "LLMPROF_THREADS": str(threads), "NO_COLOR": "1"}
+        environment = {"PATH": os.environ.get("PATH", ""), "HOME": temporary, "LC_ALL": "C.UTF-8",
+                       "LLMPROF_THREADS": str(threads), "NO_COLOR": "1", **of_case}
         for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS"):
             if name in os.environ:
                 environment[name] = os.environ[name]
@@ -107,7 +111,7 @@ def check_laws(arguments, folder, result):
             raise Failure(f"{name}: {broken}") from broken
 
 
-def check_laws_of_text(binary, arguments, folder, version, result):
+def check_laws_of_text(binary, arguments, folder, version, of_case, result):
     """A page or a folder of tables holds the same report: its laws are checked on the JSON of the same command."""
     if (arguments[:1] not in (["analyze"], ["demo"]) or result["exit"] not in (0, 3)
             or result["stdout"].lstrip().startswith("{") or "--help" in arguments):
@@ -120,7 +124,7 @@ def check_laws_of_text(binary, arguments, folder, version, result):
             raise Failure(f"only {good} of {all_of_them} totals add up")
     if arguments[0] == "analyze":
         words = [word for word in arguments if word not in ("--format", "csv", "-o", "{out}", "--format=csv")] + ["--json"]
-        check_laws(arguments, folder, run(binary, words, folder, 1, version))
+        check_laws(arguments, folder, run(binary, words, folder, 1, version, of_case))
 
 
 def recordings(arguments, folder):
@@ -163,18 +167,18 @@ def update(folder, result):
 
 
 def run_case(binary, folder, version, updating):
-    arguments, code, stdin = read_case(folder)
-    result = run(binary, arguments, folder, 1, version, stdin)
+    arguments, code, stdin, environment = read_case(folder)
+    result = run(binary, arguments, folder, 1, version, environment, stdin)
     if result["exit"] != code:
         raise Failure(f"expected exit code {code}, found {result['exit']}\nstderr:\n{result['stderr'][-2000:]}")
-    threaded = run(binary, arguments, folder, 3, version, stdin)
+    threaded = run(binary, arguments, folder, 3, version, environment, stdin)
     for part in ("exit", "stdout", "stderr", "files"):
         if threaded[part] != result[part]:
             lines = difference(part, str(result[part]), str(threaded[part]))
             raise Failure(f"{part} depends on the number of threads (1 against 3):\n{lines}")
     check_laws(arguments, folder, result)
     if not stdin:
-        check_laws_of_text(binary, arguments, folder, version, result)
+        check_laws_of_text(binary, arguments, folder, version, environment, result)
     if updating:
         update(folder, result)
     else:
