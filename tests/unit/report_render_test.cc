@@ -126,8 +126,8 @@ TEST(Csv, TablesReadBackWithTheDeclaredNames) {
     }
     if (file.name == "idle.csv") {
       ++seen;
-      // Quotes, commas and line ends of an untrusted name survive.
-      EXPECT_EQ(table->rows[0][*table->column("top_python")], "model.py(3): \x1b[31mforward, \"x\"\n");
+      // Quotes, commas and line ends of an untrusted name survive; what a terminal would obey is escaped.
+      EXPECT_EQ(table->rows[0][*table->column("top_python")], "model.py(3): \\u001b[31mforward, \"x\"\n");
     }
     if (file.name == "roofline.csv") {
       ++seen;
