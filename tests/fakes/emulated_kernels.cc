@@ -23,6 +23,9 @@ namespace kernels_fill {
 namespace kernels_product {
 #include "device/cuda/kernels/product.cu"
 }
+namespace kernels_few_rows {
+#include "device/cuda/kernels/few_rows.cu"
+}
 namespace kernels_routing {
 #include "device/cuda/kernels/routing.cu"
 }
@@ -316,6 +319,18 @@ std::map<std::pair<std::string, std::string>, Launch> make_table() {
   EMULATE_PROMPT(type, 256, 16, 64, 8)
   EMULATE_PROMPTS(Bf16)
   EMULATE_PROMPTS(Fp16)
+#define EMULATE_FEW_ROWS(type, groups, tiles, ahead)                                                 \
+  table[{"few_rows.cu T=" #type " GROUPS=" #groups " TILES=" #tiles " AHEAD=" #ahead, "few_rows"}] = \
+      bind(kernels_few_rows::few_rows_as<type, groups, tiles, ahead>);
+#define EMULATE_FEW_ROWS_TYPE(type) \
+  EMULATE_FEW_ROWS(type, 1, 1, 8)   \
+  EMULATE_FEW_ROWS(type, 1, 1, 4)   \
+  EMULATE_FEW_ROWS(type, 1, 2, 4)   \
+  EMULATE_FEW_ROWS(type, 2, 1, 6)   \
+  EMULATE_FEW_ROWS(type, 2, 2, 3)   \
+  EMULATE_FEW_ROWS(type, 2, 1, 4)
+  EMULATE_FEW_ROWS_TYPE(Bf16)
+  EMULATE_FEW_ROWS_TYPE(Fp16)
   return table;
 }
 

@@ -242,6 +242,21 @@ int cublasGetVersion_v2(void*, int* version) {
 }
 int cublasSetStream_v2(void*, void*) { return kSuccess; }
 int cublasSetWorkspace_v2(void*, void*, size_t) { return kSuccess; }
+int cublasGemmEx(void*, int a_transpose, int b_transpose, int m, int n, int k, const void*, const void* a, int a_type,
+                 int lda, const void* b, int b_type, int ldb, const void*, void* c, int c_type, int ldc, int, int) {
+  FakeDesc desc;
+  for (const auto& [attribute, value] : {std::pair<int, int>(cublas::kMatmulTransA, a_transpose),
+                                         std::pair<int, int>(cublas::kMatmulTransB, b_transpose)}) {
+    const char* from = reinterpret_cast<const char*>(&value);
+    desc.values[attribute].assign(from, from + sizeof value);
+  }
+  const auto layout = [](int type, int rows, int cols, int ld) {
+    return FakeLayout{type, static_cast<uint64_t>(rows), static_cast<uint64_t>(cols), ld};
+  };
+  return launch({desc, layout(a_type, a_transpose != 0 ? k : m, a_transpose != 0 ? m : k, lda),
+                 layout(b_type, b_transpose != 0 ? n : k, b_transpose != 0 ? k : n, ldb), layout(c_type, m, n, ldc), a,
+                 b, c, c, false, false});
+}
 int cublasGemmGroupedBatchedEx(void*, const int* a_transposes, const int* b_transposes, const int* m, const int* n,
                                const int* k, const void*, const void* const* a, int a_type, const int* lda,
                                const void* const* b, int b_type, const int* ldb, const void*, void* const* c,

@@ -8,11 +8,13 @@ found the GPU at its power limit, torch is timed again for as long as llmprof wa
 (a part of one is off by one to three percent) and, as llmprof's, once the control has acted three times, in every way that
 was near its best, and the fastest of these counts. Both are timed the same way: a CUDA graph of several executions over as
 many sets of inputs, 4 GiB together, events around each replay, uniform random inputs, the median (the mean at the power
-limit). Torch has every way of doing it that it offers: both layouts of the weights, every backend of scaled dot-product
-attention (with grouped heads, and with keys and values repeated), cuDNN's benchmark mode; the fastest counts.
+limit). Torch has every way of doing it that it offers: both layouts of the weights (of few rows, of the outputs too), every
+backend of scaled dot-product attention (with grouped heads, and with keys and values repeated), cuDNN's benchmark mode; the
+fastest counts.
 
-Goals: products of matrices 0.98 of torch, copy and read 0.99, attention, conv2d and LSTM 0.95. Row kernels (RMSNorm,
-softmax, LayerNorm with GELU, RoPE, SwiGLU) are held against the measured memory bandwidth of `llmprof peaks`: 0.9.
+Goals: products of matrices 0.98 of torch, of up to 16 rows 0.99, copy and read 0.99, attention, conv2d and LSTM 0.95. Row
+kernels (RMSNorm, softmax, LayerNorm with GELU, RoPE, SwiGLU) are held against the measured memory bandwidth of `llmprof
+peaks`: 0.9.
 """
 import json
 import subprocess
@@ -39,8 +41,11 @@ def cases():
     yield ("gemm-8192", "gemm", 0.98, ["gemm", "--m", "8192", "--n", "8192", "--k", "8192", "--dtype", "bf16"],
            {"kind": "gemm", "m": 8192, "n": 8192, "k": 8192})
     for layer, n, k in LAYERS:
-        for m in (1, 16, 512, 4096):
-            yield (f"gemm-{layer}-{m}", "gemm", 0.98,
+        for m in (1, 2, 4, 8, 16, 512, 4096):
+            if m in (2, 4, 8) and layer not in ("o", "down"):
+                continue
+            # Few rows cost the reading of the weights, and nothing is in the way of that.
+            yield (f"gemm-{layer}-{m}", "gemm", 0.99 if m <= 16 else 0.98,
                    ["gemm", "--m", str(m), "--n", str(n), "--k", str(k), "--dtype", "bf16"],
                    {"kind": "gemm", "m": m, "n": n, "k": k})
     for variant in ("copy", "read"):
@@ -127,6 +132,12 @@ def ways(case):
         w = [uniform(n, k) for _ in range(count)]
         out = [torch.empty(m, n, dtype=torch.bfloat16, device="cuda") for _ in range(count)]
         yield "mm(x, w.t())", lambda i: torch.mm(x[i], w[i].t(), out=out[i]), count
+        if m <= 16:  # what else a decode step may be written as
+            yield "linear(x, w)", lambda i: F.linear(x[i], w[i]), count
+            across = [torch.empty(n, m, dtype=torch.bfloat16, device="cuda") for _ in range(count)]
+            yield "mm(w, x.t())", lambda i: torch.mm(w[i], x[i].t(), out=across[i]), count
+        if m == 1:
+            yield "mv(w, x)", lambda i: torch.mv(w[i], x[i][0], out=out[i][0]), count
         for i in range(count): w[i] = w[i].t().contiguous()
         yield "mm(x, w)", lambda i: torch.mm(x[i], w[i], out=out[i]), count
     elif kind in ("copy", "read"):

@@ -41,6 +41,7 @@ bool compiled_on(int chip, const KernelSource& source) {
     if (chip == 90) return !has("T=Fp16") || has("PAGED=1");
     return !has("T=Fp16") && has("PAGED=1") && has("ROWS=16");
   }
+  if (source.name == "few_rows.cu") return !has("T=Fp16") && (chip == 90 || has("TILES=2"));
   if (chip == 90) return true;
   if (source.name == "rows_exact.cu") return !has("T=Fp16") && (has("ROWS=2") || has("ITEMS=4"));
   for (const char* spared : {"T=Fp16", "ITEMS=1", "ITEMS=2", "ITEMS=8", "UNROLL=2", "UNROLL=4"})

@@ -19,6 +19,35 @@ TEST_F(DeviceCudaProducts, EveryEpilogue) {
   EXPECT_EQ(all_pass(prepare_gemm, params_of({{"m", 24}, {"n", 32}, {"k", 40}}, DType::kFp32, "residual")), 3U);
 }
 
+// One row or a few: cuBLAS beside cuBLASLt, both layouts of the weights, and own kernels.
+TEST_F(DeviceCudaProducts, FewRowsInEveryWay) {
+  open();
+  const auto backends = [&](const OpParams& params) {
+    Result<std::unique_ptr<PreparedOp>> op = prepare_gemm(*device_, params);
+    std::string all;
+    if (op)
+      for (const Candidate& candidate : (*op)->candidates()) all += candidate.backend + "\n";
+    return all;
+  };
+  const auto params = [](int64_t m, int64_t n, int64_t k, DType dtype) {
+    return params_of({{"m", m}, {"n", n}, {"k", k}}, dtype);
+  };
+  // Rows that fill no tile, weights that end within one, and k in one step, in a few and in many.
+  for (const int64_t m : {1, 8, 9, 16}) {
+    EXPECT_GT(all_pass(prepare_gemm, params(m, 33, 32, DType::kBf16)), 8U) << m;
+    EXPECT_GT(all_pass(prepare_gemm, params(m, 40, 1056, DType::kFp16)), 8U) << m;
+  }
+  // Of one block for each place there is, twice: what is counted is zero again behind it.
+  EXPECT_GT(all_pass(prepare_gemm, params(3, 24, 2080, DType::kBf16), 2), 8U);
+  const std::string all = backends(params(1, 64, 96, DType::kBf16));
+  for (const char* way : {"cuBLASLt #0\n", "cuBLASLt #0, weights as [k, n]\n", "cuBLAS\n",
+                          "cuBLAS, weights as [k, n]\n", "own 16 rows a block, 8 warps along k, 8 ahead, 1 split\n"})
+    EXPECT_TRUE(holds(all, way)) << way << all;
+  EXPECT_FALSE(holds(backends(params(1, 64, 80, DType::kBf16)), "own")) << "no whole steps";
+  EXPECT_EQ(all_pass(prepare_gemm, params(17, 64, 96, DType::kBf16)), 3U);
+  EXPECT_EQ(all_pass(prepare_gemm, params(1, 64, 96, DType::kFp32)), 3U);
+}
+
 TEST_F(DeviceCudaProducts, AnEpilogueThatIsNotMeasuredIsSaid) {
   const auto why = [](DType dtype, const char* variant) {
     return gemm_epilogue_unsupported(params_of({{"m", 16}, {"n", 16}, {"k", 16}}, dtype, variant)).value_or("");

@@ -187,6 +187,7 @@ std::string load_cublas(const Opened& opened, CublasLibrary& cublas) {
   std::string missing, optional;
 #define LLMPROF_LOOK_UP(member, name, parameters) look_up(opened, #name, cublas.api.member, missing);
   LLMPROF_CUBLAS_FUNCTIONS(LLMPROF_LOOK_UP)
+  LLMPROF_CUBLAS_GEMM(LLMPROF_LOOK_UP)
 #undef LLMPROF_LOOK_UP
 #define LLMPROF_LOOK_UP(member, name, parameters) look_up(opened, #name, cublas.api.member, optional);
   LLMPROF_CUBLAS_GROUPED(LLMPROF_LOOK_UP)

@@ -46,6 +46,16 @@ std::vector<KernelSource> every_kernel() {
     for (const int head : {16, 32, 64, 128})
       all.push_back({"workload_attention.cu", {type, fmt::format("HEAD={}", head)}});
   }
+  struct FewRows {
+    int groups, tiles, ahead;
+  };
+  for (const char* type : {"T=Bf16", "T=Fp16"}) {
+    for (const FewRows& shape :
+         {FewRows{1, 1, 8}, FewRows{1, 1, 4}, FewRows{1, 2, 4}, FewRows{2, 1, 6}, FewRows{2, 1, 4}, FewRows{2, 2, 3}})
+      all.push_back({"few_rows.cu",
+                     {type, fmt::format("GROUPS={}", shape.groups), fmt::format("TILES={}", shape.tiles),
+                      fmt::format("AHEAD={}", shape.ahead)}});
+  }
   struct Prompt {
     int head, rows, keys, warps;
   };

@@ -21,6 +21,7 @@ constexpr double kWholeTerms = 1e8, kWholeOutputs = 1e6;
 // Outputs that are looked at for having been written: of more bytes, this many of whole rows.
 constexpr int64_t kWrittenBytes = int64_t{8} << 20;
 constexpr int64_t kWrittenRowsMin = 64;
+constexpr int64_t kColumnBytes = int64_t{16} << 20;
 
 // Rows `rows` of a row-major matrix of `columns`.
 Result<std::vector<double>> download_rows(Device& device, const Buffer& buffer, DType dtype, int64_t columns,
@@ -32,6 +33,25 @@ Result<std::vector<double>> download_rows(Device& device, const Buffer& buffer, 
     LLMPROF_CHECK(device.download(buffer, static_cast<size_t>(rows[i]) * row_bytes, row.data(), row_bytes));
     elements_to_double(dtype, row.data(),
                        {values.data() + i * static_cast<size_t>(columns), static_cast<size_t>(columns)});
+  }
+  return values;
+}
+
+// Columns `columns` of such a matrix, one after the other. Every row of it is read.
+Result<std::vector<double>> download_columns(Device& device, const Buffer& buffer, DType dtype, int64_t rows,
+                                             int64_t columns, const std::vector<int64_t>& wanted) {
+  const size_t row_bytes = static_cast<size_t>(static_cast<double>(columns) * dtype_bytes(dtype));
+  std::vector<double> values(wanted.size() * static_cast<size_t>(rows));
+  // Many rows at once: a download costs ten microseconds, however little it brings.
+  const int64_t each = std::max<int64_t>(1, kColumnBytes / static_cast<int64_t>(row_bytes));
+  std::vector<char> some(static_cast<size_t>(std::min(each, rows)) * row_bytes);
+  for (int64_t first = 0; first < rows; first += each) {
+    const size_t count = static_cast<size_t>(std::min(each, rows - first));
+    LLMPROF_CHECK(device.download(buffer, static_cast<size_t>(first) * row_bytes, some.data(), count * row_bytes));
+    for (size_t row = 0; row < count; ++row)
+      for (size_t i = 0; i < wanted.size(); ++i)
+        values[i * static_cast<size_t>(rows) + static_cast<size_t>(first) + row] =
+            element_at(dtype, some.data() + row * row_bytes, static_cast<uint64_t>(wanted[i]));
   }
   return values;
 }
@@ -141,6 +161,10 @@ Result<GemmExpected> expect_gemm(Device& device, const GemmOperands& of, uint64_
   for (const int64_t row : expected.rows) {
     const int64_t group = group_of(product, row);
     if (weights.count(group) != 0) continue;
+    if (of.w_across) {
+      LLMPROF_ASSIGN(weights[group], download_columns(device, of.w, product.dtype, product.k, n, expected.columns));
+      continue;
+    }
     std::vector<int64_t> at;
     for (const int64_t column : expected.columns) at.push_back(group * n + column);
     LLMPROF_ASSIGN(weights[group], download_rows(device, of.w, product.dtype, product.k, at));

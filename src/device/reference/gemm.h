@@ -22,6 +22,7 @@ struct GemmOperands {
   const Buffer* residual = nullptr;
   const Buffer* row_scales = nullptr;
   const Buffer* column_scales = nullptr;
+  bool w_across = false;  // the weights of a product without groups lie as [k, n]
 };
 // What sampled outputs must be: 64 x 64 random rows and columns, the first and last among them (fewer columns of many
 // groups, all outputs of a small product), computed from the inputs as they lie in memory. It serves every candidate of

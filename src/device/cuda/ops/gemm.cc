@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "device/cuda/ops/cuda_op.h"
+#include "device/cuda/ops/few_rows.h"
 #include "device/cuda/ops/lt_product.h"
 #include "device/cuda/ops/ops.h"
 #include "device/fill.h"
@@ -19,6 +20,10 @@ namespace {
 constexpr int kRequested = 32;
 // The first choice and the fastest of the others are offered; more would cost more checking than they bring.
 constexpr size_t kOffered = 6;
+// Of few rows, whose outputs are few: the screen is of isolated executions, and of a dozen microseconds these rank
+// otherwise than a loop does.
+constexpr int64_t kFewRows = 16;
+constexpr size_t kOfferedOfFewRows = 16;
 constexpr int kScreenRounds = 3;
 // What the screen may take, and how many algorithms of a slow product it looks at all the same.
 constexpr double kScreenUs = 150'000;
@@ -28,6 +33,7 @@ constexpr double kHopeless = 1.3;
 // The first cuBLASLt that scales rows and columns of fp8 products.
 constexpr size_t kVectorScalesVersion = 120900;
 constexpr size_t kBlockScalesVersion = 120800;  // and those of blocks, of fp4
+constexpr const char* kAcross = ", weights as [k, n]";
 constexpr unsigned kScaleThreads = 256;
 constexpr int64_t kScalePack = 8;  // outputs of one thread
 
@@ -67,18 +73,28 @@ class ProductOp : public CudaOp {
     return {};
   }
 
-  Result<Check> compare(size_t) override {
+  Result<Check> compare(size_t candidate) override {
+    const bool across = takes_across(candidate);
     GemmOperands operands{array(0, kA), array(0, kW), array(0, kOut), product_};
     operands.scale = static_cast<double>(scale_) * static_cast<double>(scale_);
     operands.bias = bias_.get();
     operands.residual = product_.residual ? &array(0, kResidual) : nullptr;
     operands.row_scales = row_scales_.get();
     operands.column_scales = column_scales_.get();
-    if (!expected_) {
-      LLMPROF_ASSIGN(expected_, expect_gemm(device_, operands, params_.seed));
+    operands.w_across = across;
+    std::optional<GemmExpected>& expected = expected_[across ? 1 : 0];
+    if (!expected) {
+      LLMPROF_ASSIGN(expected, expect_gemm(device_, operands, params_.seed));
     }
-    return check_gemm(device_, operands, *expected_);
+    return check_gemm(device_, operands, *expected);
   }
+  // A candidate that reads the weights as [k, n].
+  void add_across(std::string backend, std::function<Status(int set)> enqueue) {
+    across_.resize(candidates().size(), false);
+    across_.push_back(true);
+    add(std::move(backend), std::move(enqueue));
+  }
+  bool takes_across(size_t candidate) const { return candidate < across_.size() && across_[candidate]; }
 
   // The first choice stays first; of the others those that a short screen finds fastest, in the heuristic's order.
   // What is offered is checked before it is timed in earnest.
@@ -107,11 +123,16 @@ class ProductOp : public CudaOp {
     }
     if (order.empty()) return fail("no algorithm of cuBLASLt ran");
     std::stable_sort(order.begin() + 1, order.end(), [&](size_t a, size_t b) { return us[a] < us[b]; });
-    order.resize(std::min(order.size(), kOffered));
+    order.resize(std::min(order.size(), product_.rows() <= kFewRows ? kOfferedOfFewRows : kOffered));
     std::sort(order.begin() + 1, order.end());
     std::vector<Candidate> kept;
-    for (const size_t i : order) kept.push_back(std::move(all[i]));
+    std::vector<bool> across;
+    for (const size_t i : order) {
+      across.push_back(takes_across(i));
+      kept.push_back(std::move(all[i]));
+    }
     all = std::move(kept);
+    across_ = std::move(across);
     return {};
   }
 
@@ -142,7 +163,8 @@ class ProductOp : public CudaOp {
     return device_.upload(*made, 0, scales.data(), scales.size() * sizeof(float));
   }
 
-  std::optional<GemmExpected> expected_;
+  std::optional<GemmExpected> expected_[2];  // of both layouts of the weights
+  std::vector<bool> across_;                 // of each candidate, as far as there is one
 };
 
 // One product, or a batch of them of one shape.
@@ -168,6 +190,7 @@ class LtOp : public ProductOp {
       shape.a_scale = a_blocks_->address();
     }
     LLMPROF_CHECK(add_algorithms(shape, ""));
+    if (product_.rows() <= kFewRows) LLMPROF_CHECK(add_of_few_rows(shape));
     // Faster, and what fp8 inference usually runs.
     if (product_.dtype == DType::kFp8) {
       shape.fast_accumulation = true;
@@ -206,12 +229,54 @@ class LtOp : public ProductOp {
   Status add_algorithms(const LtShape& shape, std::string_view how) {
     LLMPROF_ASSIGN(const std::shared_ptr<LtProduct> made, LtProduct::make(context_, *lt_, shape));
     LLMPROF_ASSIGN(const std::vector<cublaslt_abi::Algo> algorithms, made->algorithms(kRequested));
-    for (size_t i = 0; i < algorithms.size(); ++i)
-      add(fmt::format("cuBLASLt #{}{}", i, how), [this, made, algo = algorithms[i]](int set) {
+    for (size_t i = 0; i < algorithms.size(); ++i) {
+      const auto run = [this, made, algo = algorithms[i]](int set) {
         return made->run(algo, array(set, kA).address(), array(set, kW).address(),
                          product_.residual ? array(set, kResidual).address() : nullptr, array(set, kOut).address());
-      });
+      };
+      std::string backend = fmt::format("cuBLASLt #{}{}", i, how);
+      if (shape.w_across)
+        add_across(std::move(backend), run);
+      else
+        add(std::move(backend), run);
+    }
     return {};
+  }
+
+  // Such products cost the reading of their weights, so whichever way reads fastest counts: also cuBLAS, which has
+  // kernels for one row that cuBLASLt does not name, weights that lie the other way round, and own kernels. Each may be
+  // missing.
+  Status add_of_few_rows(LtShape shape) {
+    const bool halves = product_.dtype == DType::kBf16 || product_.dtype == DType::kFp16;
+    if (!halves || product_.groups() > 1) return {};
+    const bool plain = !product_.bias && !product_.residual;
+    if (Result<const Cublas*> cublas = context_.cublas(); cublas && plain) {
+      cublas_ = *cublas;
+      device_.note_library(cublas_->library.about);
+      add("cuBLAS", [this](int set) { return run_cublas(set, false); });
+      add_across(fmt::format("cuBLAS{}", kAcross), [this](int set) { return run_cublas(set, true); });
+    }
+    shape.w_across = true;
+    static_cast<void>(add_algorithms(shape, kAcross));
+    if (!FewRowsKernels::takes(product_) || own_kernel_unsupported(device_.identity(), params_)) return {};
+    const Result<std::vector<FewRowsKernels::Form>> forms = few_rows_.prepare(device_, product_);
+    if (!forms) return context_.lost() ? Status(tl::unexpected<Error>(forms.error())) : Status{};
+    for (const FewRowsKernels::Form& form : *forms)
+      add(form.name, [this, run = form.run](int set) { return run({at(set, kA), at(set, kW), at(set, kOut)}); });
+    return {};
+  }
+
+  // As PyTorch's mm calls it.
+  Status run_cublas(int set, bool across) {
+    const int m = static_cast<int>(product_.rows()), n = static_cast<int>(product_.n), k = static_cast<int>(product_.k);
+    const int type = product_.dtype == DType::kFp16 ? cublas::kR16F : cublas::kR16BF;
+    const float one = 1, zero = 0;
+    const int status = cublas_->library.api.gemm(cublas_->handle, across ? cublas::kOpN : cublas::kOpT, cublas::kOpN, n,
+                                                 m, k, &one, array(set, kW).address(), type, across ? n : k,
+                                                 array(set, kA).address(), type, k, &zero, array(set, kOut).address(),
+                                                 type, n, cublas::kCompute32F, cublas_abi::kGemmDefaultTensorOp);
+    if (status == cublas::kSuccess) return {};
+    return fail(fmt::format("multiplying: cuBLAS says status {}", status));
   }
 
   // Scales of rows and columns: by cuBLASLt where it can, of fp8; else its sums and a kernel of our own.
@@ -248,6 +313,8 @@ class LtOp : public ProductOp {
   }
 
   std::unique_ptr<Buffer> sums_, w_blocks_, a_blocks_;
+  const Cublas* cublas_ = nullptr;
+  FewRowsKernels few_rows_;
 };
 
 // Groups with rows of their own: by cuBLAS in one call, which has no 8-bit types, and one product after the other.

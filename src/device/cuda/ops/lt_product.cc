@@ -117,7 +117,7 @@ Status LtProduct::describe() {
   scale_type_ = arithmetic.scale;
   LLMPROF_CHECK(
       lt_check(lt_.library.api.desc_create(&desc_, arithmetic.compute, arithmetic.scale), "describing the product"));
-  LLMPROF_CHECK(set<int32_t>(cublas::kMatmulTransA, cublas::kOpT));
+  LLMPROF_CHECK(set<int32_t>(cublas::kMatmulTransA, shape_.w_across ? cublas::kOpN : cublas::kOpT));
   LLMPROF_CHECK(set<int32_t>(cublas::kMatmulTransB, cublas::kOpN));
   if (shape_.bias != nullptr) {
     LLMPROF_CHECK(set<uint32_t>(cublas::kMatmulEpilogue, shape_.gelu ? lt::kEpilogueGeluBias : lt::kEpilogueBias));
@@ -134,7 +134,8 @@ Status LtProduct::describe() {
     LLMPROF_CHECK(set<int32_t>(cublas::kMatmulBScaleMode, mode));
   }
   if (shape_.dtype == DType::kFp8) LLMPROF_CHECK(set<int8_t>(lt::kMatmulFastAccum, shape_.fast_accumulation ? 1 : 0));
-  LLMPROF_CHECK(layout(w_, *in, shape_.k, shape_.n, "weights"));
+  LLMPROF_CHECK(
+      layout(w_, *in, shape_.w_across ? shape_.n : shape_.k, shape_.w_across ? shape_.k : shape_.n, "weights"));
   LLMPROF_CHECK(layout(a_, *in, shape_.k, shape_.m, "activations"));
   return layout(out_, *out, shape_.n, shape_.m, "output");
 }

@@ -25,6 +25,7 @@ struct LtShape {
   // Of the device. fp32: one number each, or a vector each ([n] of the weights, [m] of the activations); or blocks.
   LtScales scales = LtScales::kNone;
   const void *w_scale = nullptr, *a_scale = nullptr;
+  bool w_across = false;           // weights lie as [k, n]: a row of them is what one input goes to
   bool fast_accumulation = false;  // of fp8: sums in fewer bits between promotions
 };
 
