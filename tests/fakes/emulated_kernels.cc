@@ -323,12 +323,12 @@ std::map<std::pair<std::string, std::string>, Launch> make_table() {
   table[{"few_rows.cu T=" #type " GROUPS=" #groups " TILES=" #tiles " AHEAD=" #ahead, "few_rows"}] = \
       bind(kernels_few_rows::few_rows_as<type, groups, tiles, ahead>);
 #define EMULATE_FEW_ROWS_TYPE(type) \
-  EMULATE_FEW_ROWS(type, 1, 1, 8)   \
   EMULATE_FEW_ROWS(type, 1, 1, 4)   \
+  EMULATE_FEW_ROWS(type, 1, 1, 8)   \
   EMULATE_FEW_ROWS(type, 1, 2, 4)   \
+  EMULATE_FEW_ROWS(type, 2, 1, 4)   \
   EMULATE_FEW_ROWS(type, 2, 1, 6)   \
-  EMULATE_FEW_ROWS(type, 2, 2, 3)   \
-  EMULATE_FEW_ROWS(type, 2, 1, 4)
+  EMULATE_FEW_ROWS(type, 2, 2, 3)
   EMULATE_FEW_ROWS_TYPE(Bf16)
   EMULATE_FEW_ROWS_TYPE(Fp16)
   return table;

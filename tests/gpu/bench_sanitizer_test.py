@@ -39,6 +39,8 @@ CASES = [
     ("embedding", [""], ["bf16"], ["--tokens", "37", "--vocab", "101", "--hidden", "72"]),
     ("kv_append", [""], ["bf16"], ["--tokens", "37", "--kv-heads", "3", "--head-dim", "24"]),
     ("moe_routing", [""], ["bf16", "fp32"], ["--tokens", "203", "--experts", "60", "--k", "4"]),
+    ("gemm", [""], ["bf16", "fp16"], ["--m", "5", "--n", "72", "--k", "1056"]),
+    ("gemm", [""], ["bf16"], ["--m", "16", "--n", "40", "--k", "96"]),
     ("gemm_w8a8", [""], ["int8"], ["--m", "48", "--n", "80", "--k", "112"]),
     ("sampling", ["top_k_top_p", "greedy"], ["bf16", "fp32"], ["--batch", "5", "--vocab", "5008", "--k", "50"]),
 ] + [
@@ -51,7 +53,7 @@ CASES = [
     for head in (64, 128, 256) for group in (4, 12)
 ]
 # Libraries', or nothing but arithmetic in registers.
-NO_OWN_KERNEL = {"gemm", "gemm_batched", "gemm_grouped", "conv2d", "lstm", "memcpy", "launch", "registers"}
+NO_OWN_KERNEL = {"gemm_batched", "gemm_grouped", "conv2d", "lstm", "memcpy", "launch", "registers"}
 HIDDEN = {"LLMPROF_CUDNN": "/nowhere/libcudnn.so.9"}
 ERROR_CODE = 86  # of the sanitizer, where it found something
 

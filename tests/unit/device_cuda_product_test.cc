@@ -37,11 +37,9 @@ TEST_F(DeviceCudaProducts, FewRowsInEveryWay) {
     EXPECT_GT(all_pass(prepare_gemm, params(m, 33, 32, DType::kBf16)), 8U) << m;
     EXPECT_GT(all_pass(prepare_gemm, params(m, 40, 1056, DType::kFp16)), 8U) << m;
   }
-  // Of one block for each place there is, twice: what is counted is zero again behind it.
-  EXPECT_GT(all_pass(prepare_gemm, params(3, 24, 2080, DType::kBf16), 2), 8U);
   const std::string all = backends(params(1, 64, 96, DType::kBf16));
   for (const char* way : {"cuBLASLt #0\n", "cuBLASLt #0, weights as [k, n]\n", "cuBLAS\n",
-                          "cuBLAS, weights as [k, n]\n", "own 16 rows a block, 8 warps along k, 8 ahead, 1 split\n"})
+                          "cuBLAS, weights as [k, n]\n", "own 16 rows a block, 8 ahead\n"})
     EXPECT_TRUE(holds(all, way)) << way << all;
   EXPECT_FALSE(holds(backends(params(1, 64, 80, DType::kBf16)), "own")) << "no whole steps";
   EXPECT_EQ(all_pass(prepare_gemm, params(17, 64, 96, DType::kBf16)), 3U);

@@ -258,11 +258,11 @@ class LtOp : public ProductOp {
     }
     shape.w_across = true;
     static_cast<void>(add_algorithms(shape, kAcross));
-    if (!FewRowsKernels::takes(product_) || own_kernel_unsupported(device_.identity(), params_)) return {};
-    const Result<std::vector<FewRowsKernels::Form>> forms = few_rows_.prepare(device_, product_);
+    if (!few_rows_takes(product_) || own_kernel_unsupported(device_.identity(), params_)) return {};
+    const Result<std::vector<FewRowsForm>> forms = few_rows_forms(device_, product_);
     if (!forms) return context_.lost() ? Status(tl::unexpected<Error>(forms.error())) : Status{};
-    for (const FewRowsKernels::Form& form : *forms)
-      add(form.name, [this, run = form.run](int set) { return run({at(set, kA), at(set, kW), at(set, kOut)}); });
+    for (const FewRowsForm& form : *forms)
+      add(form.name, [this, run = form.run](int set) { return run(at(set, kA), at(set, kW), at(set, kOut)); });
     return {};
   }
 
@@ -314,7 +314,6 @@ class LtOp : public ProductOp {
 
   std::unique_ptr<Buffer> sums_, w_blocks_, a_blocks_;
   const Cublas* cublas_ = nullptr;
-  FewRowsKernels few_rows_;
 };
 
 // Groups with rows of their own: by cuBLAS in one call, which has no 8-bit types, and one product after the other.
