@@ -8,6 +8,8 @@ namespace llmprof {
 namespace {
 
 constexpr size_t kResamples = 1000;
+constexpr size_t kStretches = 8, kStretchesMin = 4, kStretchMin = 2;  // and samples of one
+constexpr int kShuffles = 64;
 constexpr double kLow = 0.025, kHigh = 0.975;
 
 // splitmix64: small, and the same everywhere.
@@ -94,6 +96,38 @@ Interval bootstrap_median_ratio(const std::vector<double>& a, const std::vector<
     if (below > 0) found.push_back(above / below);
   }
   return found.empty() ? Interval{} : interval_of(std::move(found));
+}
+
+std::optional<double> noise_between_stretches(const std::vector<double>& in_order, uint64_t seed) {
+  const size_t count = std::min(kStretches, in_order.size() / kStretchMin);
+  if (count < kStretchesMin) return std::nullopt;
+  std::vector<double> logs, scratch;
+  for (const double value : in_order) {
+    if (!(value > 0)) return std::nullopt;
+    logs.push_back(std::log(value));
+  }
+  const auto variance = [&] {
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const auto at = [&](size_t part) {
+        return logs.begin() + static_cast<std::ptrdiff_t>(part * logs.size() / count);
+      };
+      scratch.assign(at(i), at(i + 1));
+      const double median = median_in_place(scratch);
+      sum += median;
+      squares += median * median;
+    }
+    const double n = static_cast<double>(count);
+    return std::max(0.0, (squares - sum * sum / n) / (n - 1));
+  };
+  const double seen = variance();
+  Random random(seed);
+  double drawn = 0;
+  for (int shuffle = 0; shuffle < kShuffles; ++shuffle) {
+    for (size_t i = logs.size(); i > 1; --i) std::swap(logs[i - 1], logs[random.below(i)]);
+    drawn += variance() / kShuffles;
+  }
+  return std::sqrt(std::max(0.0, seen - drawn));
 }
 
 }  // namespace llmprof

@@ -29,4 +29,10 @@ Interval bootstrap_median(const std::vector<double>& values, uint64_t seed = 1);
 // The same of median(a) / median(b); values above 0.
 Interval bootstrap_median_ratio(const std::vector<double>& a, const std::vector<double>& b, uint64_t seed = 1);
 
+// How much the medians of stretches of time differ by more than so many samples do that are drawn at random: the
+// standard deviation of their logarithms, 0 where it is no more. `in_order` of time, above 0. Samples of a moment have
+// their noise in common, so that their own spread says little of the next run; what is slow from stretch to stretch is
+// not averaged out by more of them. Empty for fewer than eight values.
+std::optional<double> noise_between_stretches(const std::vector<double>& in_order, uint64_t seed = 1);
+
 }  // namespace llmprof

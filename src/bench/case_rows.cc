@@ -110,6 +110,10 @@ void fill_timing(const CaseResult& result, const Timing& timing, const Ceilings&
   row.disturbed_us = timing.disturbed_us;
   fill_check(timing.check, row);
   row.drifting = timing.drifting;
+  row.noise_frac = timing.noise_frac;
+  row.wait_frac = timing.wait_frac;
+  row.waited = timing.waited;
+  row.unwaited_us = timing.unwaited_us;
   row.throttled = timing.throttled;
   row.sm_clock_mhz = timing.clock_mhz;
   row.power_w = timing.power_w;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "base/statistics.h"
@@ -23,19 +24,41 @@ bool waits_for_units(const CaseRow& row) {
   return row.bound != bound_name(Bound::kMemory) && row.bound != bound_name(Bound::kCopy);
 }
 
+// Of eight stretches: the 95 % of Student's t with seven degrees of freedom.
+constexpr double kNoiseReach = 2.36;
+
 struct Evidence {
   double ratio = 1, tolerance = 0;
-  Interval interval;
+  Interval interval;           // of the ratio, with noise and waiting in it
+  double noise = 0;            // of the ratio
+  double waiting = 0;          // the larger share of a side's median that waiting may have added
   OptNumber cycles;            // where they count and are known
   bool cycles_wanted = false;  // they count
   double needed() const { return cycles_wanted && !cycles ? 2 * tolerance : tolerance; }
 };
 
+// From the samples where a file is older than the field.
+double noise_of(const CaseRecord& record) {
+  if (record.row.noise_frac) return *record.row.noise_frac;
+  return noise_between_stretches(record.samples_us).value_or(0);
+}
+
+// What is left of the median without what waiting may have added to it.
+double unwaited_share(const CaseRow& row) {
+  return row.unwaited_us ? std::clamp(*row.unwaited_us / *row.median_us, 0.0, 1.0) : 1;
+}
+
 Evidence gather(const CaseRecord& before, const CaseRecord& now) {
   Evidence e;
   e.ratio = *now.row.median_us / *before.row.median_us;
   e.tolerance = tolerance_of(*before.row.median_us);
-  e.interval = bootstrap_median_ratio(now.samples_us, before.samples_us);
+  e.noise = std::hypot(noise_of(before), noise_of(now));
+  const Interval samples = bootstrap_median_ratio(now.samples_us, before.samples_us);
+  const double reach = std::exp(kNoiseReach * e.noise);
+  const double less_now = unwaited_share(now.row), less_before = unwaited_share(before.row);
+  e.waiting = 1 - std::min(less_now, less_before);
+  e.interval.low = samples.low / reach * less_now;
+  e.interval.high = less_before > 0 ? samples.high * reach / less_before : std::numeric_limits<double>::infinity();
   e.cycles_wanted = waits_for_units(now.row);
   if (e.cycles_wanted && before.row.sm_clock_mhz && now.row.sm_clock_mhz && *before.row.sm_clock_mhz > 0)
     e.cycles = e.ratio * *now.row.sm_clock_mhz / *before.row.sm_clock_mhz;
@@ -62,8 +85,22 @@ std::string why_ambiguous(const Evidence& e, const CaseRow& before, const CaseRo
   if (faster || slower) return "the ranges of the samples overlap";
   if (e.interval.low >= 1 - e.tolerance && e.interval.high <= 1 + e.tolerance)
     return fmt::format("equal in time, but the clock differs {:+.1f} %", clock_change * 100);
-  return fmt::format("the ratio lies between {:.3f} and {:.3f}; {:.0f} % are asked for", e.interval.low,
-                     e.interval.high, e.tolerance * 100);
+  // What of it is the most to blame.
+  if (e.waiting > e.tolerance)
+    return fmt::format("its threads waited for a core, for up to {:.0f} % of the time: the ratio {}", e.waiting * 100,
+                       std::isfinite(e.interval.high)
+                           ? fmt::format("lies between {:.2f} and {:.2f}", e.interval.low, e.interval.high)
+                           : fmt::format("is {:.2f} at least", e.interval.low));
+  std::string out = fmt::format("the ratio lies between {:.3f} and {:.3f}; {:.0f} % are asked for", e.interval.low,
+                                e.interval.high, e.tolerance * 100);
+  if (kNoiseReach * e.noise > e.tolerance)
+    out += fmt::format("; medians of stretches of time vary by {:.1f} %", e.noise * 100);
+  return out;
+}
+
+// "before", "now", "both", or empty.
+std::string drifting_runs(const CaseRow& before, const CaseRow& now) {
+  return before.drifting && now.drifting ? "both" : before.drifting ? "before" : now.drifting ? "now" : "";
 }
 
 Comparison cannot(const CaseRecord& now, std::string reason) {
@@ -116,7 +153,11 @@ Comparison compare_records(const CaseRecord& before, const CaseRecord& now) {
   out.row.old_us = before.row.median_us;
   out.row.ratio = e.ratio;
   out.row.ratio_low = e.interval.low;
-  out.row.ratio_high = e.interval.high;
+  if (std::isfinite(e.interval.high)) out.row.ratio_high = e.interval.high;
+  out.row.noise_frac = e.noise;
+  if (before.row.wait_frac || now.row.wait_frac)
+    out.row.wait_frac = std::max(before.row.wait_frac.value_or(0), now.row.wait_frac.value_or(0));
+  out.row.drifting = drifting_runs(before.row, now.row);
   if (before.row.sm_clock_mhz && now.row.sm_clock_mhz && *before.row.sm_clock_mhz > 0)
     out.row.cycles_ratio = e.ratio * *now.row.sm_clock_mhz / *before.row.sm_clock_mhz;
   out.verdict = Verdict::kAmbiguous;
@@ -137,6 +178,8 @@ Comparison compare_records(const CaseRecord& before, const CaseRecord& now) {
   } else {
     out.row.reason = why_ambiguous(e, before.row, now.row);
     if (!before.row.settled || !now.row.settled) out.row.reason += "; not settled";
+    if (!out.row.drifting.empty())
+      out.row.reason += fmt::format("; drifting {}", out.row.drifting == "both" ? "in both" : out.row.drifting);
   }
   out.row.verdict = verdict_name(out.verdict);
   return out;

@@ -1,6 +1,11 @@
 // Two runs of the same cases: SAME, FAST, SLOW or AMBIGUOUS for each row, with the reason. It starts from AMBIGUOUS and
 // says more only where intervals, quartiles and, for kernels that wait for arithmetic, cycles agree: a clock that moved
 // by 6 % makes no kernel faster or slower.
+//
+// The interval of the ratio has what was seen of the noise in it. Samples of one moment have theirs in common, so that
+// resampling them says little of another moment: what medians of stretches of time differ by, beyond that, goes on
+// between the two runs as it does within each. And where threads of a CPU waited for a core, a time is known only to
+// lie between what it was and what it would have been without.
 #pragma once
 
 #include <optional>
@@ -15,19 +20,25 @@ namespace llmprof::bench {
 enum class Verdict : uint8_t { kSame, kFast, kSlow, kAmbiguous, kCannotCompare, kCount };
 std::string_view verdict_name(Verdict verdict);  // "SAME", "CANNOT-COMPARE"
 
-#define LLMPROF_COMPARISON_FIELDS(C)                                                                  \
-  C(std::string, name, "", "operation")                                                               \
-  C(std::string, variant, "", "variant of the operation")                                             \
-  C(std::string, shape, "", "the axes and their values")                                              \
-  C(std::string, dtype, "", "data type of the inputs")                                                \
-  C(std::string, regime, "", "cold or sustained")                                                     \
-  C(OptNumber, old_us, "us", "median before")                                                         \
-  C(OptNumber, new_us, "us", "median now")                                                            \
-  C(OptNumber, ratio, "", "median now over median before")                                            \
-  C(OptNumber, ratio_low, "", "lower end of the ratio's 95 % interval, by bootstrap of both samples") \
-  C(OptNumber, ratio_high, "", "upper end")                                                           \
-  C(OptNumber, cycles_ratio, "", "the ratio in cycles: times the clock now over the clock before")    \
-  C(std::string, verdict, "", "SAME, FAST, SLOW, AMBIGUOUS, or CANNOT-COMPARE")                       \
+#define LLMPROF_COMPARISON_FIELDS(C)                                                                                   \
+  C(std::string, name, "", "operation")                                                                                \
+  C(std::string, variant, "", "variant of the operation")                                                              \
+  C(std::string, shape, "", "the axes and their values")                                                               \
+  C(std::string, dtype, "", "data type of the inputs")                                                                 \
+  C(std::string, regime, "", "cold or sustained")                                                                      \
+  C(OptNumber, old_us, "us", "median before")                                                                          \
+  C(OptNumber, new_us, "us", "median now")                                                                             \
+  C(OptNumber, ratio, "", "median now over median before")                                                             \
+  C(OptNumber, ratio_low, "",                                                                                          \
+    "lower end of the ratio's 95 % interval: bootstrap of both samples, noise between stretches of time, and waiting " \
+    "for cores")                                                                                                       \
+  C(OptNumber, ratio_high, "", "upper end; empty where waiting leaves none")                                           \
+  C(OptNumber, noise_frac, "frac",                                                                                     \
+    "of the ratio: what both runs' medians of stretches of time vary by, beyond their samples")                        \
+  C(OptNumber, wait_frac, "frac", "of a CPU: the larger share of a run's time in which its threads waited for a core") \
+  C(std::string, drifting, "", "before, now or both: the run whose spread still changed when the time was over")       \
+  C(OptNumber, cycles_ratio, "", "the ratio in cycles: times the clock now over the clock before")                     \
+  C(std::string, verdict, "", "SAME, FAST, SLOW, AMBIGUOUS, or CANNOT-COMPARE")                                        \
   C(std::string, reason, "", "what decided, or what was in the way")
 LLMPROF_RECORD(ComparisonRow, "comparison", "Two runs compared case by case", LLMPROF_COMPARISON_FIELDS)
 

@@ -35,7 +35,7 @@ constexpr std::string_view kMemoryKinds[] = {"read", "write", "copy", "triad"};
 constexpr int64_t kCopyBytes = int64_t{256} << 20, kQuickCopyBytes = int64_t{64} << 20;
 constexpr double kAboveSheet = 1.02;  // a rate that cannot be: the clock or the sheet is not what we think
 constexpr int kCpuTurns = 4;
-constexpr double kAsFast = 0.98;  // of the short look
+constexpr double kAsFast = 0.98;  // of the short look; and what waiting for a core may have left of a time
 constexpr double kScreenS = 0.15, kQuickScreenS = 0.05;
 // Parts of the cache that hold the working set of its bandwidth: more than the caches before it, less than all of it.
 constexpr std::pair<int64_t, int64_t> kCacheParts[] = {{1, 4}, {3, 8}, {1, 2}, {5, 8}};
@@ -59,6 +59,13 @@ double tflops_of(const CaseResult& result) {
 double gbs_of(const CaseResult& result) {
   const double us = median_us(result);
   return us > 0 ? result.cost.bytes() / us / 1e3 : 0;
+}
+
+// Its threads waited for a core in most samples: what it would have been without is not known.
+bool waited(const CaseResult& result) {
+  if (result.timings.empty()) return false;
+  const Timing& timing = result.timings[0];
+  return timing.unwaited_us && *timing.unwaited_us < kAsFast * timing.summary.median;
 }
 
 void add_phases(const Phases& from, Phases& to) {
@@ -153,6 +160,21 @@ class PeaksRun {
     }
   }
 
+  // What others took from the ceilings.
+  void remark_waiting() {
+    int rows = 0;
+    double most = 0;
+    for (const PeakRow& row : peaks_.rows) {
+      if (!waited(row.result)) continue;
+      ++rows;
+      most = std::max(most, row.result.timings[0].wait_frac.value_or(0));
+    }
+    if (rows == 0) return;
+    remark(fmt::format(
+        "disturbed: in {} of {} rows threads waited for a core that other programs had, for up to {:.0f} % of "
+        "the time: so much can be reached, and perhaps more. What a later run does better replaces them",
+        rows, peaks_.rows.size(), std::min(most, 1.0) * 100));
+  }
   void remark(std::string text) { peaks_.remarks.push_back(std::move(text)); }
 
  private:
@@ -228,24 +250,26 @@ class PeaksRun {
     }
     if (!best) return add({"flops", std::string(dtype_name(dtype)), "library", std::move(last), 0, "", false});
     CaseResult result = gemm_case(gemm, dtype, *best, full_);
-    if (cpu())
-      result = fastest(std::move(result), std::move(screened), [&] { return gemm_case(gemm, dtype, *best, full_); });
+    result = fastest(std::move(result), std::move(screened), [&] { return gemm_case(gemm, dtype, *best, full_); });
     add_phases(spent_, result.phases);
     const double tflops = tflops_of(result);
     add({"flops", std::string(dtype_name(dtype)), "library", std::move(result), tflops, shape_text(*best), false});
   }
 
   // A ceiling is the most that can be reached. A CPU shares its caches, and often its cores, with programs that are not
-  // seen here, and that can only slow it down: where the whole protocol is behind the short look, it has some more
-  // turns, and the fastest of all counts. What a GPU does in a short look is not what it keeps up under its power
-  // limit.
+  // seen here, and that can only slow it down: where the whole protocol is behind the short look, or threads waited for
+  // a core in it, it has some more turns, and the fastest of all counts. What a GPU does in a short look is not what it
+  // keeps up under its power limit. `screened` may be nothing.
   CaseResult fastest(CaseResult result, CaseResult screened, const std::function<CaseResult()>& again) {
-    for (int turn = 1; turn < kCpuTurns && !stop_ && tflops_of(result) < kAsFast * tflops_of(screened); ++turn) {
+    const auto rate = [](const CaseResult& of) { return median_us(of) > 0 ? 1 / median_us(of) : 0; };
+    if (!cpu() || result.timings.empty()) return result;
+    for (int turn = 1; turn < kCpuTurns && !stop_; ++turn) {
+      if (!waited(result) && rate(result) >= kAsFast * rate(screened)) break;
       CaseResult next = again();
-      add_phases(tflops_of(next) > tflops_of(result) ? result.phases : next.phases, spent_);
-      if (tflops_of(next) > tflops_of(result)) result = std::move(next);
+      add_phases(rate(next) > rate(result) ? result.phases : next.phases, spent_);
+      if (rate(next) > rate(result)) result = std::move(next);
     }
-    if (tflops_of(screened) <= tflops_of(result) || stop_) return result;
+    if (rate(screened) <= rate(result) || stop_) return result;
     add_phases(result.phases, spent_);
     screened.phases = {};  // counted with the short looks
     return screened;
@@ -256,7 +280,10 @@ class PeaksRun {
     options_.begin(fmt::format("{} in registers", dtype_name(dtype)));
     const Result<CasePlan> plan = plan_case(registers, device_.identity(), dtype, {}, {});
     if (!plan) return;
-    CaseResult result = measure(device_, registers, plan->params, full_, stop_);
+    spent_ = {};
+    const auto take = [&] { return measure(device_, registers, plan->params, full_, stop_); };
+    CaseResult result = fastest(take(), {}, take);
+    add_phases(spent_, result.phases);
     const double tflops = tflops_of(result);
     const PeakRow* const library = peaks_.rows.empty() ? nullptr : &peaks_.rows.back();
     const bool below = library != nullptr && library->name == dtype_name(dtype) && library->path == "library" &&
@@ -268,7 +295,10 @@ class PeaksRun {
                      const Protocol& protocol) {
     const Result<OpParams> params = make_params(operation, DType::kUnknown, variant, {{"bytes", bytes}});
     if (!params) return remark(fmt::format("{}: {}", name, params.error().what));
-    CaseResult result = measure(device_, operation, *params, protocol, stop_);
+    spent_ = {};
+    const auto take = [&] { return measure(device_, operation, *params, protocol, stop_); };
+    CaseResult result = fastest(take(), {}, take);
+    add_phases(spent_, result.phases);
     const double gbs = gbs_of(result);
     const std::string moved = format_bytes(result.cost.bytes());
     add({"bandwidth", name, "", std::move(result), gbs, moved, false});
@@ -324,8 +354,13 @@ Result<Peaks> measure_peaks(Device& device, const PeaksOptions& options, const s
   run.bandwidth(*memory);
   if (const Operation* memcpy = usable("memcpy")) run.copies(*memcpy);
   if (const Operation* launch = usable("launch")) run.latencies(*launch);
+  run.remark_waiting();
   if (run.cpu()) run.remark("data sheet: llmprof has none of CPUs, so there are no shares of it");
   return std::move(run).take();
+}
+
+bool is_disturbed(const Peaks& peaks, const PeakRow& row) {
+  return peaks.device.kind == device::DeviceKind::kCpu && (peaks.busy || waited(row.result));
 }
 
 MeasuredCeilings ceilings_of(const Peaks& peaks) {
@@ -346,7 +381,8 @@ MeasuredCeilings ceilings_of(const Peaks& peaks) {
                                timing.summary.iqr_frac(),
                                timing.clock_mhz.value_or(0),
                                timing.power_w.value_or(0),
-                               peaks.quick};
+                               peaks.quick,
+                               is_disturbed(peaks, row)};
     if (row.group == "flops") {
       (row.path == "library" ? out.library_tflops : out.unit_tflops)[row.name] = rate;
     } else {

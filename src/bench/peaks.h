@@ -39,7 +39,10 @@ struct Peaks {
   std::vector<std::string> remarks;  // what is missing, and why
   bool quick = false;
   bool interrupted = false;
+  bool busy = false;  // other programs had the device, or some of its cores, when it began
 };
+// Whether it may be more: others had cores of a CPU, and what they took from this row could not be left out.
+bool is_disturbed(const Peaks& peaks, const PeakRow& row);
 
 // Rows in the order of the report; `done` after each.
 Result<Peaks> measure_peaks(device::Device& device, const PeaksOptions& options, const std::atomic<bool>& stop,

@@ -15,7 +15,9 @@ namespace {
 using Align = TextTable::Align;
 
 template <class Row>
-void fill_common(const CaseResult& result, Row& row) {
+void fill_common(const Peaks& peaks, const PeakRow& of, Row& row) {
+  const CaseResult& result = of.result;
+  row.disturbed = is_disturbed(peaks, of);
   row.backend = result.backend;
   row.status = case_status_name(result.status);
   if (result.timings.empty()) return;
@@ -26,6 +28,7 @@ void fill_common(const CaseResult& result, Row& row) {
   row.power_w = timing.power_w;
   row.temperature_c = timing.temperature_c;
   row.throttle = throttle_text(timing);
+  row.wait_frac = timing.wait_frac;
   row.checked = result.check.compared;
   row.prepare_s = result.phases.prepare_s;
   row.check_s = result.phases.check_s;
@@ -36,7 +39,7 @@ void fill_common(const CaseResult& result, Row& row) {
 
 void add_flops(const Peaks& peaks, const PeakRow& row, const std::optional<Gpu>& gpu, PeakTables& tables) {
   PeakFlopsRow out;
-  fill_common(row.result, out);
+  fill_common(peaks, row, out);
   out.dtype = row.name;
   out.path = row.path;
   out.tflops = row.value;
@@ -50,7 +53,7 @@ void add_flops(const Peaks& peaks, const PeakRow& row, const std::optional<Gpu>&
 
 void add_bandwidth(const Peaks& peaks, const PeakRow& row, PeakTables& tables) {
   PeakBandwidthRow out;
-  fill_common(row.result, out);
+  fill_common(peaks, row, out);
   out.kind = row.name;
   out.gbs = row.value;
   out.bytes = row.result.cost.bytes();
@@ -180,7 +183,7 @@ PeakTables tables_of(const Peaks& peaks) {
       add_bandwidth(peaks, row, tables);
     } else {
       PeakLatencyRow out;
-      fill_common(row.result, out);
+      fill_common(peaks, row, out);
       out.kind = row.name;
       out.us = row.value;
       tables.latency.push_back(std::move(out));

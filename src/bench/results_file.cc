@@ -54,7 +54,8 @@ class RowReader {
   void operator()(const FieldInfo& field, T& value) {
     if (!wrong_.empty()) return;
     const std::optional<JsonValue> there = object_.find(field.name);
-    if (!there && (std::is_same_v<T, OptNumber> || field.name == "drifting" || field.name == "compared")) return;
+    const bool newer = field.name == "drifting" || field.name == "compared" || field.name == "waited";
+    if (!there && (std::is_same_v<T, OptNumber> || newer)) return;
     if (!there || !read(*there, value)) wrong_ = field.name;
   }
 

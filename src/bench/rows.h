@@ -20,6 +20,8 @@ using OptNumber = std::optional<double>;
   C(OptNumber, power_w, "W", "mean power during it")                                                                 \
   C(OptNumber, temperature_c, "C", "temperature during it")                                                          \
   C(std::string, throttle, "", "why the clock was held down, and in which share of the readings")                    \
+  C(OptNumber, wait_frac, "frac", "of a CPU: share of the time that its threads waited for a core which others had") \
+  C(bool, disturbed, "", "others had cores of a CPU meanwhile: so much can be reached, and perhaps more")            \
   C(int64_t, checked, "", "elements compared with the reference")                                                    \
   C(OptNumber, prepare_s, "s", "wall time of all shapes tried: buffers, fills, compiling, the library's algorithms") \
   C(OptNumber, check_s, "s", "wall time: checks of every candidate")                                                 \
@@ -87,6 +89,12 @@ LLMPROF_RECORD(RidgeRow, "ridge", "Ridge points of the roofline", LLMPROF_RIDGE_
   C(int64_t, sets, "", "sets of buffers that the executions rotate over")                                             \
   C(bool, settled, "", "clock and power, or the times, held still before")                                            \
   C(bool, drifting, "", "the spread of the samples still changed when the regime's time was over")                    \
+  C(OptNumber, noise_frac, "frac",                                                                                    \
+    "standard deviation of the medians of stretches of time, beyond what the samples vary by")                        \
+  C(OptNumber, wait_frac, "frac",                                                                                     \
+    "of a CPU: share of the samples' time that its threads waited for a core which others had, added over threads")   \
+  C(int64_t, waited, "", "samples left out because its threads waited")                                               \
+  C(OptNumber, unwaited_us, "us", "the median without that waiting, at least; the median itself where none is left")  \
   C(int64_t, throttled, "", "samples left out because the clock was held down")                                       \
   C(OptNumber, flops, "", "FLOPs of one execution, a multiply-add as two")                                            \
   C(OptNumber, bytes_read, "bytes", "least traffic, each operand once")                                               \

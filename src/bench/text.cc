@@ -15,6 +15,7 @@ using Align = TextTable::Align;
 
 constexpr size_t kRateColumn = 5;  // of the table of cases
 constexpr double kPlateau = 0.95;  // of the best rate
+constexpr double kWaitingShown = 0.01;
 
 // All regimes of one case, as one line.
 struct Line {
@@ -45,12 +46,18 @@ std::string percent(const OptNumber& fraction) { return fraction ? format_percen
 std::string rate(const OptNumber& value) { return value ? format_rate(*value) : ""; }
 std::string whole(const OptNumber& value) { return value ? format_fixed(*value, 0) : ""; }
 
+// Threads waited for a core in so many samples that the median has it in it.
+bool is_disturbed(const CaseRow& row) {
+  return row.median_us && row.unwaited_us && *row.unwaited_us < (1 - kWaitingShown) * *row.median_us;
+}
+
 std::vector<std::string> cells_of(const Line& line, bool small) {
   const CaseRow& row = line.main();
   std::string status = row.status;
   if (row.status == "passed" && row.drifting) status = "drifting";
+  if (row.status == "passed" && is_disturbed(row)) status = "disturbed";
   // Where the clock swings it never holds still, and whole swings were taken.
-  if (row.status == "passed" && !row.settled && row.median_us && !row.swing_frac) status = "not settled";
+  if (status == "passed" && !row.settled && row.median_us && !row.swing_frac) status = "not settled";
   return {row.shape,
           row.dtype,
           us_text(row.median_us),
@@ -142,6 +149,42 @@ std::string plateau_of(const std::vector<Point>& points, const std::string& grou
   return out;
 }
 
+// What the words of the status column mean, where there are any: for each, how many rows and how much.
+std::string unsteady_notes(const std::vector<CaseRecord>& records) {
+  int drifting = 0, disturbed = 0, unsettled = 0, left_out = 0;
+  double noise = 0, waiting = 0;
+  for (const CaseRecord& record : records) {
+    const CaseRow& row = record.row;
+    if (row.status != "passed" || !row.median_us) continue;
+    const bool waited = is_disturbed(row);
+    disturbed += waited;
+    left_out += !waited && row.waited > 0;
+    if (waited) waiting = std::max(waiting, 1 - *row.unwaited_us / *row.median_us);
+    drifting += !waited && row.drifting;
+    if (row.drifting) noise = std::max(noise, row.noise_frac.value_or(0));
+    unsettled += !waited && !row.drifting && !row.settled && !row.swing_frac;
+  }
+  const auto rows = [](int count) { return fmt::format("{} row{}", count, count == 1 ? "" : "s"); };
+  std::string out;
+  if (disturbed > 0)
+    out += fmt::format(
+        "  disturbed, {}: its threads waited for cores that other programs had, and too few samples were "
+        "without; times are up to {:.0f} % too long\n",
+        rows(disturbed), waiting * 100);
+  if (left_out > 0)
+    out += fmt::format("  samples in which threads waited for a core are left out of {}\n", rows(left_out));
+  if (drifting > 0)
+    out += fmt::format(
+        "  drifting, {}: the spread of the samples still changed when the time was over, and medians of "
+        "stretches of it vary by up to {:.1f} %; --min-time gives it more\n",
+        rows(drifting), noise * 100);
+  if (unsettled > 0)
+    out +=
+        fmt::format("  not settled, {}: clock, power or times still moved by over 1 % before the samples were taken\n",
+                    rows(unsettled));
+  return out;
+}
+
 // How much of the spread the samples do not show.
 std::string swing_note(const std::vector<CaseRecord>& records) {
   double most = 0;
@@ -178,6 +221,7 @@ std::string cases_text(const std::vector<CaseRecord>& records, const TextStyle& 
       if (const CaseRow& row = line.main(); !row.note.empty())
         notes += fmt::format("  {} {}: {}\n", group, row.shape, row.note);
   }
+  notes += unsteady_notes(records);
   notes += swing_note(records);
   return out + (notes.empty() ? "" : "\nNotes\n" + notes);
 }

@@ -25,7 +25,11 @@ constexpr double kHeldDownFrac = 0.5;  // of the readings: the limit is reached 
 constexpr double kNearLimitFrac = 0.93;
 constexpr size_t kSpread = 8, kSpreadMin = 4;  // of one sample where the clock swings
 constexpr double kReplayUs = 5'000;            // one sustained sample
-constexpr double kRotationUsMax = 20'000;      // longer ones need not visit every set in every sample
+// The same of a CPU: less than the turn of a program that another one waits for (3 ms and more), and enough that the
+// reading of clocks around it does not matter.
+constexpr double kCpuReplayUs = 1'000;
+constexpr double kWaitedFrac = 0.01;       // of a sample: what waiting for a core may have added
+constexpr double kRotationUsMax = 20'000;  // longer ones need not visit every set in every sample
 constexpr int kReplayLaunchesMax = 4096;
 constexpr double kSlowClockFrac = 0.75;  // of the median clock: below, a cold sample was throttled
 
@@ -83,6 +87,26 @@ bool at_limit(const device::Telemetry& telemetry) {
          *telemetry.power_w >= kNearLimitFrac * *telemetry.power_limit_w;
 }
 
+// Sets apart those whose threads waited for a core, as long as enough samples stay, and says what waiting is left.
+void keep_unwaited_samples(std::vector<device::Sample>& samples, int samples_min, Timing& timing) {
+  double us = 0, waited_us = 0;
+  for (const device::Sample& sample : samples) {
+    if (std::isnan(sample.waited_us)) return;
+    us += sample.us;
+    waited_us += sample.waited_us;
+  }
+  if (us <= 0) return;
+  timing.wait_frac = waited_us / us;
+  const int64_t waited = std::count_if(samples.begin(), samples.end(), waited_too_long);
+  if (static_cast<int64_t>(samples.size()) - waited >= samples_min) {
+    timing.waited = waited;
+    std::erase_if(samples, waited_too_long);
+  }
+  std::vector<double> least;
+  for (const device::Sample& sample : samples) least.push_back(std::max(0.0, sample.us - sample.waited_us));
+  timing.unwaited_us = median_of(std::move(least));
+}
+
 // Each sample becomes the mean of replays spread evenly over the regime. The median of the single ones lies in one or
 // the other half of a swing, by chance.
 void spread_over_turns(std::vector<device::Sample>& samples, int samples_min, Timing& timing) {
@@ -117,6 +141,7 @@ void describe(device::Telemetry telemetry, const std::vector<device::Sample>& sa
   us.reserve(samples.size());
   for (const device::Sample& sample : samples) us.push_back(sample.us);
   timing.samples_us = thin(us, kSamplesKept);
+  timing.noise_frac = noise_between_stretches(us);
   timing.summary = *summarize_samples(std::move(us));
 }
 
@@ -141,6 +166,14 @@ int loop_launches(const Work& work, double sample_us) {
   }
   return (wanted + work.sets - 1) / work.sets * work.sets;
 }
+
+int sustained_launches(const device::Device& device, const Work& work) {
+  if (device.identity().kind == device::DeviceKind::kCpu)
+    return at_least_one(kCpuReplayUs / std::max(work.us, 0.01), kReplayLaunchesMax);
+  return loop_launches(work, kReplayUs);
+}
+
+bool waited_too_long(const device::Sample& sample) { return sample.waited_us > kWaitedFrac * sample.us; }
 
 int cold_launches(const Work& work) {
   if (work.us >= kShortUs) return 1;
@@ -213,7 +246,7 @@ RegimeTimer::RegimeTimer(device::Device& device, Work work, Regime regime, const
   rule_.emplace(protocol_, min_s_);
   timing_.regime = regime;
   timing_.sets = work_.sets;
-  timing_.launches_per_sample = cold() ? cold_launches(work_) : loop_launches(work_, kReplayUs);
+  timing_.launches_per_sample = cold() ? cold_launches(work_) : sustained_launches(device, work_);
 }
 
 // At most so many samples, or about so many microseconds of them, are queued at once.
@@ -229,6 +262,7 @@ Status RegimeTimer::take() {
   Stopwatch all(device_);
   double sample_us = work_.us * timing_.launches_per_sample, left_us = batch_us;
   int count = 0;
+  int64_t unwaited = 0;  // samples
   bool more = true;
   while (more) {
     // Grows from one sample on: on a busy machine work takes many times what the first look at it took.
@@ -240,7 +274,10 @@ Status RegimeTimer::take() {
     const double busy_s = each.seconds();
     // As the wall clock sees it: with what lies between.
     sample_us = std::max(busy_s * 1e6 / static_cast<double>(batch.size()), 0.01);
-    for (const device::Sample& sample : batch) rule_->add(sample.us);
+    for (const device::Sample& sample : batch) {
+      rule_->add(sample.us);
+      unwaited += waited_too_long(sample) ? 0 : 1;
+    }
     samples_.insert(samples_.end(), batch.begin(), batch.end());
     if (stop_) return {};
     if (cold()) rest(device_, busy_s, protocol_.cold_duty_max);
@@ -249,6 +286,7 @@ Status RegimeTimer::take() {
       if (mostly_held_down(device_.telemetry(device_.now_ns() - kLookBackNs))) {
         samples_.clear();
         rule_.emplace(protocol_, min_s_);
+        unwaited = 0;
         all = Stopwatch(device_);
         left_us = batch_us;
         continue;
@@ -259,7 +297,8 @@ Status RegimeTimer::take() {
     limited_ = at_limit(telemetry_);
     const double least_s = rule_->least_s(limited_) - spent_s;
     left_us = least_s > 0 ? least_s * 1e6 : batch_us;
-    more = !rule_->enough(spent_s, limited_);
+    // On a busy CPU it goes on until some samples are undisturbed, while there is time.
+    more = !rule_->enough(spent_s, limited_) || (unwaited < protocol_.samples_min && spent_s < protocol_.wall_max_s);
   }
   return {};
 }
@@ -274,6 +313,12 @@ Timing RegimeTimer::finish() {
   timing_.drifting = !rule_->converged();
   const bool swings = !cold() && limited_ && !rule_->quiet();
   keep_good_samples(samples_, protocol_.samples_min, cold(), timing_);
+  keep_unwaited_samples(samples_, protocol_.samples_min, timing_);
+  if (timing_.waited > 0) {
+    StopRule kept(protocol_, 0);
+    for (const device::Sample& sample : samples_) kept.add(sample.us);
+    timing_.drifting = !kept.converged();
+  }
   if (swings) spread_over_turns(samples_, protocol_.samples_min, timing_);
   describe(telemetry_, samples_, timing_);
   return timing_;

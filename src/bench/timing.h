@@ -37,6 +37,11 @@ bool mostly_held_down(const device::Telemetry& telemetry);
 // Executions in one sample of a loop: about so long, and every set equally often where that is short enough; else half
 // as long, if the sets are visited in fewer samples then.
 int loop_launches(const Work& work, double sample_us);
+// The same of what is timed in earnest. On a CPU samples are short, so that some lie between the turns that other
+// programs have on its cores, and the sets go on from one to the next.
+int sustained_launches(const device::Device& device, const Work& work);
+// More than a sample is trusted to: its threads waited for a core, where that is known.
+bool waited_too_long(const device::Sample& sample);
 // Executions in one cold sample: several where one is too short to be timed by itself.
 int cold_launches(const Work& work);
 // After so long a stretch of isolated trials. A GPU that takes one after the other reaches its power limit, as if they

@@ -30,17 +30,19 @@ std::string store(const bench::Peaks& peaks, const Options& options) {
   MeasuredCeilings ceilings = bench::ceilings_of(peaks);
   ceilings.tool_version = LLMPROF_VERSION;
   const std::string path = ceilings_path(ceilings.device_key);
-  int fuller = 0;
+  std::string stay;
   if (const Result<MeasuredCeilings> before = read_ceilings(path); before) {
     MergedCeilings merged = merge_ceilings(*before, ceilings);
     ceilings = std::move(merged.ceilings);
-    fuller = merged.fuller;
+    if (merged.fuller > 0) stay += fmt::format(", but {} that were measured in full before stay", merged.fuller);
+    if (merged.better > 0)
+      stay +=
+          fmt::format(", but {} that were better before stay, since other programs had cores meanwhile", merged.better);
   }
   if (peaks.rows.empty()) return "nothing was measured, so nothing is kept";
   const Status status = write_ceilings(path, ceilings);
   if (!status) return "not kept: " + status.error().text();
-  const std::string some = fuller == 0 ? "" : fmt::format(", but {} that were measured in full before stay", fuller);
-  return fmt::format("kept in {}{}; later reports use it", path, some);
+  return fmt::format("kept in {}{}; later reports use it", path, stay);
 }
 
 Status write_csv(const bench::Peaks& peaks, const std::string& folder) {
@@ -80,7 +82,8 @@ int run(const Options& options) {
   const Interrupt interrupt;
   Result<bench::Peaks> peaks = measure(options, **device, interrupt.flag());
   if (!peaks) return report_error(peaks.error());
-  if (!busy->empty()) peaks->remarks.push_back("measured while " + *busy);
+  peaks->busy = !busy->empty();
+  if (peaks->busy) peaks->remarks.push_back("measured while " + *busy);
   const std::string kept = store(*peaks, options), format = options.output.effective_format();
   const TextStyle style = options.output.style();
   const Status written = format == "csv" ? write_csv(*peaks, options.output.path)

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,6 +61,9 @@ struct Sample {
   double us = 0;
   float clock_mhz = 0;  // of the units during it; NaN: unknown
   uint8_t flags = 0;
+  // So much of `us` the threads of a CPU, all together, were ready and waited for a core that others had: without them
+  // it would have been between us - waited_us and us. NaN: unknown.
+  double waited_us = std::numeric_limits<double>::quiet_NaN();
 };
 enum SampleFlag : uint8_t { kThrottled = 1, kHostGap = 2 };
 

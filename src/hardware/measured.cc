@@ -50,6 +50,7 @@ void write_rate(JsonWriter& json, const MeasuredRate& rate) {
   json.begin_object();
   json.field("value", rate.value).field("how", rate.how).field("iqr_frac", rate.iqr_frac);
   json.field("clock_mhz", known(rate.clock_mhz)).field("power_w", known(rate.power_w)).field("quick", rate.quick);
+  json.field("disturbed", rate.disturbed);
   json.end_object();
 }
 
@@ -92,8 +93,8 @@ std::optional<MeasuredRate> rate_of(JsonValue object) {
       rate.how = *how;
       continue;
     }
-    if (field.name == "quick") {
-      if (!field.value.read(rate.quick)) return std::nullopt;
+    if (field.name == "quick" || field.name == "disturbed") {
+      if (!field.value.read(field.name == "quick" ? rate.quick : rate.disturbed)) return std::nullopt;
       continue;
     }
     double* const number = field.name == "value"       ? &rate.value
@@ -183,13 +184,23 @@ std::optional<double> measured_ridge(const MeasuredCeilings& ceilings, std::stri
 }
 
 MergedCeilings merge_ceilings(const MeasuredCeilings& before, const MeasuredCeilings& now) {
-  MergedCeilings out{now, 0};
+  MergedCeilings out{now, 0, 0};
   if (before.driver != now.driver) return out;
+  const bool cpu = now.uuid.empty();
   for (const Group& group : kGroups) {
     Rates& rates = out.ceilings.*group.rates;
     for (const auto& [name, rate] : before.*group.rates) {
       const auto [found, taken] = rates.try_emplace(name, rate);
-      if (taken || !found->second.quick || rate.quick) continue;
+      if (taken) continue;
+      const bool lower_is_better = group.rates == &MeasuredCeilings::latency_us;
+      const double gain = lower_is_better ? rate.value - found->second.value : found->second.value - rate.value;
+      if (cpu && gain >= 0) continue;
+      if (cpu && found->second.disturbed) {
+        found->second = rate;
+        ++out.better;
+        continue;
+      }
+      if (!found->second.quick || rate.quick) continue;
       found->second = rate;
       ++out.fuller;
     }

@@ -22,7 +22,9 @@ struct MeasuredRate {
   double iqr_frac = 0;
   double clock_mhz = 0;  // 0: unknown
   double power_w = 0;    // 0: unknown
-  bool quick = false;    // of a short look: gives way to a full measurement, never the other way round
+  bool quick = false;    // of a short look: gives way to a full measurement, never the other way round on a GPU
+  // Of a CPU whose cores other programs had meanwhile: so much can be reached, and perhaps more.
+  bool disturbed = false;
 };
 
 struct MeasuredCeilings {
@@ -45,10 +47,13 @@ std::optional<double> memory_ceiling_for(const MeasuredCeilings& ceilings, doubl
 std::optional<double> measured_ridge(const MeasuredCeilings& ceilings, std::string_view dtype);
 
 // What is to be kept of two measurements of one device: the rates of `now`, but those of `before` (of the same driver)
-// where `now` has none, or only a quick one in place of a full one.
+// where `now` has none, or only a quick one in place of a full one. A ceiling is the most that can be reached, and
+// other programs can only keep a CPU from it: of a CPU a better rate replaces any, and one that is worse and was
+// disturbed replaces none. (What a GPU does in a short look is not what it keeps up under its power limit.)
 struct MergedCeilings {
   MeasuredCeilings ceilings;
   int fuller = 0;  // rates of `before` that a quick one of `now` did not replace
+  int better = 0;  // rates of `before` that a disturbed one of `now` did not reach
 };
 MergedCeilings merge_ceilings(const MeasuredCeilings& before, const MeasuredCeilings& now);
 

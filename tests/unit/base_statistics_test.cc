@@ -123,5 +123,27 @@ TEST(Statistics, IntervalsNarrowWithTheRootOfTheCount) {
   EXPECT_NEAR(width(40) / width(640), 4, 0.9);  // root of 16
 }
 
+// Values that are drawn one by one have no noise between stretches; those that have theirs in common do, however many.
+TEST(Statistics, NoiseBetweenStretchesIsWhatStretchesHaveInCommon) {
+  std::mt19937_64 random(11);
+  std::normal_distribution<double> normal(0, 1);
+  double alone = 0, together = 0;
+  for (int e = 0; e < 50; ++e) {
+    std::vector<double> drawn, drifting;
+    for (int i = 0; i < 400; ++i) drawn.push_back(100 + 5 * normal(random));
+    for (int stretch = 0; stretch < 8; ++stretch) {
+      const double level = 100 + 5 * normal(random);
+      for (int i = 0; i < 50; ++i) drifting.push_back(level + 0.5 * normal(random));
+    }
+    alone += *noise_between_stretches(drawn) / 50;
+    together += *noise_between_stretches(drifting) / 50;
+  }
+  EXPECT_LT(alone, 0.005);
+  EXPECT_NEAR(together, 0.05, 0.01);
+  EXPECT_EQ(noise_between_stretches(std::vector<double>(40, 3.0)), 0);
+  EXPECT_FALSE(noise_between_stretches({1, 2, 3, 4, 5, 6, 7}).has_value());
+  EXPECT_FALSE(noise_between_stretches({1, 2, 3, 4, 0, 6, 7, 8}).has_value());
+}
+
 }  // namespace
 }  // namespace llmprof

@@ -5,6 +5,7 @@
 
 #include "base/statistics.h"
 #include "bench/compare.h"
+#include "bench/text.h"
 #include "hardware/roofline.h"
 
 namespace llmprof::bench {
@@ -30,6 +31,19 @@ CaseRecord record(double us, double spread, OptNumber clock_mhz, Bound bound = B
   row.sm_clock_mhz = clock_mhz;
   row.settled = true;
   row.bound = bound_name(bound);
+  return out;
+}
+
+// The same, but stretches of ten have a level of their own: what resampling single samples does not see.
+CaseRecord drifting_record(double us, double between, uint64_t seed) {
+  CaseRecord out = record(us, 0.004, 1500, Bound::kCompute, seed);
+  const double levels[] = {0.6, -1.4, 1.2, -0.3, -1.0, 0.9};
+  for (size_t i = 0; i < out.samples_us.size(); ++i) out.samples_us[i] *= 1 + between * levels[i / 10];
+  const SampleSummary s = *summarize_samples(out.samples_us);
+  out.row.median_us = s.median;
+  out.row.min_us = s.min;
+  out.row.q3_us = s.q3;
+  out.row.drifting = true;
   return out;
 }
 
@@ -157,6 +171,65 @@ TEST(BenchCompare, GatesTripOnWhatTheyWereAskedFor) {
   EXPECT_EQ(trips("failed", {}, {failed}), "1 failed");
   for (const char* bad : {"slower", "slow:", "slow:5", "slow:%", "slow:-1%", "slow:x%", "slow:nan%", ""})
     EXPECT_FALSE(parse_fail_on({bad}).has_value()) << bad;
+}
+
+// Two runs on a busy machine: each moves by 3 % while it is measured, so that the next may be 8 % away.
+TEST(BenchCompare, RunsThatDriftAreAmbiguousAndSaySo) {
+  const CaseRecord before = drifting_record(100, 0.03, 1), now = drifting_record(108, 0.03, 2);
+  ASSERT_LT(*before.row.q3_us, *now.row.min_us) << "or the ranges would overlap";
+  const Comparison c = compared(before, now);
+  EXPECT_EQ(c.verdict, Verdict::kAmbiguous) << c.row.reason;
+  EXPECT_NE(c.row.reason.find("medians of stretches of time vary by"), std::string::npos) << c.row.reason;
+  EXPECT_NE(c.row.reason.find("drifting in both"), std::string::npos) << c.row.reason;
+  EXPECT_EQ(c.row.drifting, "both");
+  EXPECT_NEAR(*c.row.noise_frac, 0.045, 0.015);
+  EXPECT_EQ(compared(record(100, 0.004, 1500), drifting_record(108, 0.03, 2)).row.drifting, "now");
+  // What is beyond that is found all the same.
+  EXPECT_EQ(compared(before, drifting_record(150, 0.03, 2)).verdict, Verdict::kSlow);
+  EXPECT_EQ(compared(drifting_record(150, 0.03, 2), before).verdict, Verdict::kFast);
+}
+
+// Threads that waited for a core: the time is between what it was and what it would have been without.
+TEST(BenchCompare, WaitingForACoreMakesNoKernelSlower) {
+  const CaseRecord before = record(100, 0.004, 1500);
+  CaseRecord now = record(150, 0.004, 1500);
+  now.row.wait_frac = 0.4;
+  now.row.unwaited_us = 90;
+  const Comparison c = compared(before, now);
+  EXPECT_EQ(c.verdict, Verdict::kAmbiguous);
+  EXPECT_NE(c.row.reason.find("its threads waited for a core, for up to 40 % of the time"), std::string::npos)
+      << c.row.reason;
+  EXPECT_NEAR(*c.row.ratio_low, 0.9, 0.01);
+  EXPECT_EQ(c.row.wait_frac, 0.4);
+  const Comparison mirrored = compared(now, before);
+  EXPECT_EQ(mirrored.verdict, Verdict::kAmbiguous);
+  EXPECT_NEAR(*mirrored.row.ratio_high, 1 / 0.9, 0.01);
+  now.row.unwaited_us = 0;
+  const Comparison open_end = compared(now, before);
+  EXPECT_EQ(open_end.verdict, Verdict::kAmbiguous);
+  EXPECT_FALSE(open_end.row.ratio_high.has_value());
+  EXPECT_NE(open_end.row.reason.find("at least"), std::string::npos) << open_end.row.reason;
+  // Slower than before by more than the waiting.
+  now.row.unwaited_us = 130;
+  EXPECT_EQ(compared(before, now).verdict, Verdict::kSlow) << compared(before, now).row.reason;
+}
+
+TEST(BenchText, WhatTheStatusColumnMeansIsSaid) {
+  CaseRecord drifting = record(100, 0.01, 1500), disturbed = record(100, 0.01, 1500), cleaned = record(100, 0.01, 1500);
+  drifting.row.drifting = true;
+  drifting.row.noise_frac = 0.034;
+  disturbed.row.drifting = true;
+  disturbed.row.unwaited_us = 60;
+  disturbed.row.shape = "m=2";
+  cleaned.row.waited = 40;
+  cleaned.row.shape = "m=3";
+  EXPECT_EQ(cases_text({record(100, 0.01, 1500)}, false).find("Notes"), std::string::npos);
+  const std::string text = cases_text({drifting, disturbed, cleaned}, false);
+  for (const char* said :
+       {"drifting, 1 row: the spread of the samples still changed when the time was over", "vary by up to 3.4 %",
+        "disturbed, 1 row: its threads waited for cores", "times are up to 40 % too long",
+        "samples in which threads waited for a core are left out of 1 row"})
+    EXPECT_NE(text.find(said), std::string::npos) << said << "\n" << text;
 }
 
 }  // namespace

@@ -743,5 +743,30 @@ TEST(BenchPowerControl, ClearOfTheFirstActs) {
   EXPECT_EQ(PowerControl().acted_ns(), 0);
 }
 
+TEST_F(BenchProtocol, SamplesWhoseThreadsWaitedAreLeftOutWhileEnoughStay) {
+  device_.script = [](const std::string&, bool, int64_t i) {
+    return i % 3 != 0 ? Sample{180, 1500, 0, 80} : Sample{100, 1500, 0, 0.5};
+  };
+  const CaseResult result = run();
+  for (const Regime regime : {Regime::kCold, Regime::kSustained}) {
+    const Timing timing = of(result, regime);
+    EXPECT_GT(timing.waited, 0);
+    EXPECT_DOUBLE_EQ(timing.summary.max, 100);
+    EXPECT_FALSE(timing.drifting) << "those that are left are steady";
+    EXPECT_NEAR(*timing.wait_frac, 160.5 / 460, 0.05);
+    EXPECT_DOUBLE_EQ(*timing.unwaited_us, 99.5);
+  }
+}
+
+TEST_F(BenchProtocol, WhereAllWaitedTheLeastIsSaid) {
+  device_.script = [](const std::string&, bool, int64_t) { return Sample{180, 1500, 0, 80}; };
+  const Timing timing = of(run(), Regime::kSustained);
+  EXPECT_EQ(timing.waited, 0);
+  EXPECT_DOUBLE_EQ(timing.summary.median, 180);
+  EXPECT_DOUBLE_EQ(*timing.unwaited_us, 100);
+  device_.script = [](const std::string&, bool, int64_t) { return Sample{180, 1500, 0}; };
+  EXPECT_FALSE(of(run(), Regime::kSustained).unwaited_us.has_value()) << "a device that does not tell";
+}
+
 }  // namespace
 }  // namespace llmprof::bench

@@ -533,6 +533,43 @@ TEST_F(BenchRun, ACeilingOfABusyCpuIsTakenAgain) {
   }
 }
 
+int g_runs = 0;  // of the memory kernels
+
+// The first run has others on its cores: bandwidths, too, are taken again, and what no turn is free of is said.
+TEST_F(BenchRun, BandwidthsOfABusyCpuAreTakenAgain) {
+  device::Operation gemm = scripted_gemm(), memory = scripted_memory();
+  gemm.prepare_cpu = prepare_scripted;
+  memory.prepare_cpu = [](device::Device& device, const device::OpParams& params) {
+    ++g_runs;
+    return prepare_scripted(device, params);
+  };
+  const std::vector<device::Operation> operations = {gemm, memory};
+  device_.who.kind = device::DeviceKind::kCpu;
+  device_.who.cache_bytes = 0;
+  PeaksOptions options;
+  options.operations = operations;
+  options.dtypes = {DType::kBf16};
+  double quiet = 0;
+  for (const bool always : {false, true}) {
+    g_runs = 0;
+    device_.script = [&](const std::string&, bool, int64_t) {
+      return g_runs == 1 || (always && g_runs > 0) ? device::Sample{150, 1500, 0, 60} : device::Sample{100, 1500, 0, 0};
+    };
+    const Result<Peaks> peaks = measure_peaks(device_, options, stop_, [](const PeakRow&) {});
+    ASSERT_TRUE(peaks.has_value());
+    const MeasuredCeilings ceilings = ceilings_of(*peaks);
+    const MeasuredRate read = ceilings.bandwidth_gbs.at("read");
+    EXPECT_DOUBLE_EQ(read.value, ceilings.bandwidth_gbs.at("write").value) << "not the first run, which was slow";
+    EXPECT_EQ(read.disturbed, always);
+    if (!always) quiet = read.value;
+    EXPECT_DOUBLE_EQ(read.value, always ? quiet / 1.5 : quiet);
+    EXPECT_EQ(
+        peaks_text(*peaks, "", false).find("disturbed: in 4 of 5 rows threads waited for a core") != std::string::npos,
+        always)
+        << peaks_text(*peaks, "", false);
+  }
+}
+
 TEST_F(BenchRun, InterruptedPeaksKeepTheirRows) {
   const std::vector<device::Operation> operations = {scripted_gemm(), scripted_memory()};
   PeaksOptions options;

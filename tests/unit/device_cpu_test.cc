@@ -1,5 +1,6 @@
 // The CPU as a device, and its operations: right on odd shapes, and a wrong kernel is seen.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include <cmath>
@@ -7,10 +8,12 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/math_libraries.h"
 #include "device/cpu/ops/ops.h"
+#include "device/cpu/run_queue.h"
 #include "device/fill.h"
 #include "device/op.h"
 #include "device/reference/compare.h"
@@ -131,6 +134,50 @@ TEST(CpuDevice, TimeIsThatOfOneLaunch) {
   const Result<std::vector<Sample>> samples = device->time_sustained(request);
   EXPECT_GE((*samples)[0].us, 3000);
   EXPECT_LT((*samples)[0].us, 12'000);
+}
+
+TEST(CpuRunQueue, AddsUpWhatThreadsWaited) {
+  const TemporaryFolder folder;
+  const auto write = [&](const char* thread, const char* text) {
+    const std::filesystem::path at = std::filesystem::path(folder.path()) / "proc/self/task" / thread;
+    std::filesystem::create_directories(at);
+    std::ofstream(at / "schedstat") << text;
+  };
+  EXPECT_FALSE(cpu::RunQueue(folder.path()).waited_ns().has_value()) << "no such files";
+  write("7", "1000 20 3\n");
+  cpu::RunQueue queue(folder.path());
+  EXPECT_EQ(queue.waited_ns(), 20);
+  write("8", "5 300 1\n");
+  queue.find_threads();
+  EXPECT_EQ(queue.waited_ns(), 320);
+  write("7", "0 0 1\n");
+  write("8", "0 0 1\n");
+  EXPECT_FALSE(queue.waited_ns().has_value()) << "a kernel that does not count";
+}
+
+// Two threads that want the same core: while one has it, the other waits.
+TEST(CpuRunQueue, SeesThatACoreIsShared) {
+  if (!cpu::RunQueue().waited_ns()) GTEST_SKIP() << "this kernel does not count waiting";
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  CPU_ZERO(&one);
+  CPU_SET(sched_getcpu(), &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  std::atomic<bool> stop = false;
+  std::thread other([&] {
+    while (!stop) {
+    }
+  });
+  cpu::RunQueue queue;
+  const auto begin = std::chrono::steady_clock::now();
+  const int64_t waited = *queue.waited_ns();
+  while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(200)) {
+  }
+  const int64_t more = *queue.waited_ns() - waited;
+  stop = true;
+  other.join();
+  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+  EXPECT_GT(more, 80'000'000) << "of 200 ms, at nearly any moment of which one of the two waited";
 }
 
 TEST(CpuTeam, EveryThreadOnce) {

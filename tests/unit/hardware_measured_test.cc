@@ -225,5 +225,36 @@ TEST_F(Measured, PathsFollowTheEnvironmentAndKeysStayInTheFolder) {
   EXPECT_EQ(ceilings_path("k"), "/home/u/.local/state/llmprof/ceilings/k.json");
 }
 
+// A ceiling is the most that can be reached: other programs can keep a CPU from it, and never bring it above.
+TEST_F(Measured, ABadFirstRunOnABusyCpuDoesNotStay) {
+  MeasuredCeilings bad, good;
+  bad.device_key = good.device_key = "amd-epyc-2-threads";
+  bad.library_tflops["fp32"] = {0.2, "4096", 0.4, 0, 0, false, true};
+  bad.bandwidth_gbs["read"] = {9, "", 0.4, 0, 0, false, true};
+  bad.latency_us["fork_join"] = {4, "", 0.4, 0, 0, false, true};
+  good.library_tflops["fp32"] = {0.5, "4096", 0.1, 0, 0, true, false};  // by a quick look
+  good.bandwidth_gbs["read"] = {19, "", 0.1, 0, 0, true, true};
+  good.latency_us["fork_join"] = {1, "", 0.1, 0, 0, true, true};
+  for (const auto& [before, now] : {std::pair(&bad, &good), std::pair(&good, &bad)}) {
+    const MergedCeilings merged = merge_ceilings(*before, *now);
+    EXPECT_EQ(merged.ceilings.library_tflops.at("fp32").value, 0.5);
+    EXPECT_EQ(merged.ceilings.bandwidth_gbs.at("read").value, 19);
+    EXPECT_EQ(merged.ceilings.latency_us.at("fork_join").value, 1);
+    EXPECT_EQ(merged.better, now == &bad ? 3 : 0);
+    EXPECT_EQ(merged.fuller, 0);
+  }
+  // What is worse on a machine that nobody else used is how the machine is now.
+  MeasuredCeilings quiet = good;
+  quiet.library_tflops["fp32"] = {0.4, "4096", 0.1, 0, 0, false, false};
+  EXPECT_EQ(merge_ceilings(good, quiet).ceilings.library_tflops.at("fp32").value, 0.4);
+  // Of a GPU the newer full measurement counts, as before.
+  MeasuredCeilings gpu = bad;
+  gpu.uuid = "GPU-1";
+  EXPECT_EQ(merge_ceilings(good, gpu).ceilings.library_tflops.at("fp32").value, 0.2);
+  const std::string path = folder_ + "/busy.json";
+  ASSERT_TRUE(write_ceilings(path, bad).has_value());
+  EXPECT_TRUE(read_ceilings(path)->library_tflops.at("fp32").disturbed);
+}
+
 }  // namespace
 }  // namespace llmprof

@@ -174,12 +174,17 @@ Status CpuDevice::flush_cache() {
 }
 
 Result<Sample> CpuDevice::time_once(const TimingRequest& request, int64_t first_launch) {
+  const std::optional<int64_t> waited_before = run_queue_.waited_ns();
   const int64_t start = read_clock_ns(CLOCK_MONOTONIC_RAW);
   for (int launch = 0; launch < request.launches; ++launch)
     LLMPROF_CHECK(request.enqueue(static_cast<int>((first_launch + launch) % request.sets)));
   const int64_t ns = read_clock_ns(CLOCK_MONOTONIC_RAW) - start;
+  const std::optional<int64_t> waited = run_queue_.waited_ns();
   Sample sample;
   sample.us = static_cast<double>(ns) * 1e-3 / request.launches;
+  // A thread that has ended takes its count with it.
+  if (waited_before && waited && *waited >= *waited_before)
+    sample.waited_us = static_cast<double>(*waited - *waited_before) * 1e-3 / request.launches;
   sample.clock_mhz = measured_clock_mhz();
   if (clocks_.size() >= kClocksKept) clocks_.erase(clocks_.begin(), clocks_.begin() + kClocksKept / 2);
   if (!std::isnan(sample.clock_mhz)) clocks_.emplace_back(now_ns(), sample.clock_mhz);
@@ -192,6 +197,7 @@ class CpuDevice::CpuRepetitions : public Repetitions {
       : device_(device), request_(std::move(request)), flush_(flush) {}
   Result<std::vector<Sample>> time(int samples) override {
     std::vector<Sample> taken;
+    device_.run_queue_.find_threads();
     for (int sample = 0; sample < samples; ++sample) {
       if (flush_) LLMPROF_CHECK(device_.flush_cache());
       LLMPROF_ASSIGN(const Sample one, device_.time_once(request_, launched_));

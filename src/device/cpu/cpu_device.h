@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "device/cpu/facts.h"
+#include "device/cpu/run_queue.h"
 #include "device/cpu/team.h"
 #include "device/device.h"
 
@@ -53,6 +54,7 @@ class CpuDevice : public Device {
   DeviceIdentity identity_;
   std::shared_ptr<Usage> usage_ = std::make_shared<Usage>();
   std::unique_ptr<Buffer> flush_;
+  RunQueue run_queue_;
   std::vector<std::pair<int64_t, float>> clocks_;  // when, MHz
 };
 
