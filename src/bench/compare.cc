@@ -38,15 +38,23 @@ struct Evidence {
 };
 
 // From the samples where a file is older than the field.
+// Of a CPU, and of what drifts: stretches of a GPU that does not differ by the turns of its power's control, which come
+// again and of which whole ones were taken.
 double noise_of(const CaseRecord& record) {
+  if (!record.row.wait_frac && !record.row.drifting) return 0;
   if (record.row.noise_frac) return *record.row.noise_frac;
   return noise_between_stretches(record.samples_us).value_or(0);
 }
 
-// What is left of the median without what waiting may have added to it.
+// What is left of the median without the waiting that is in it.
 double unwaited_share(const CaseRow& row) {
   return row.unwaited_us ? std::clamp(*row.unwaited_us / *row.median_us, 0.0, 1.0) : 1;
 }
+
+// Samples in which no thread waited are still of a machine whose caches and memory others used, and few of many: those
+// that came between the turns of others. Who has cores for w of this run's time may change it by a factor of 1 + w,
+// and either way: a sample between two turns may also find more of a cache than a loop leaves.
+double sharing(const CaseRow& row) { return 1 + row.wait_frac.value_or(0); }
 
 Evidence gather(const CaseRecord& before, const CaseRecord& now) {
   Evidence e;
@@ -54,9 +62,9 @@ Evidence gather(const CaseRecord& before, const CaseRecord& now) {
   e.tolerance = tolerance_of(*before.row.median_us);
   e.noise = std::hypot(noise_of(before), noise_of(now));
   const Interval samples = bootstrap_median_ratio(now.samples_us, before.samples_us);
-  const double reach = std::exp(kNoiseReach * e.noise);
+  const double reach = std::exp(kNoiseReach * e.noise) * sharing(before.row) * sharing(now.row);
   const double less_now = unwaited_share(now.row), less_before = unwaited_share(before.row);
-  e.waiting = 1 - std::min(less_now, less_before);
+  e.waiting = 1 - std::min(less_now / sharing(now.row), less_before / sharing(before.row));
   e.interval.low = samples.low / reach * less_now;
   e.interval.high = less_before > 0 ? samples.high * reach / less_before : std::numeric_limits<double>::infinity();
   e.cycles_wanted = waits_for_units(now.row);
@@ -87,10 +95,10 @@ std::string why_ambiguous(const Evidence& e, const CaseRow& before, const CaseRo
     return fmt::format("equal in time, but the clock differs {:+.1f} %", clock_change * 100);
   // What of it is the most to blame.
   if (e.waiting > e.tolerance)
-    return fmt::format("its threads waited for a core, for up to {:.0f} % of the time: the ratio {}", e.waiting * 100,
-                       std::isfinite(e.interval.high)
-                           ? fmt::format("lies between {:.2f} and {:.2f}", e.interval.low, e.interval.high)
-                           : fmt::format("is {:.2f} at least", e.interval.low));
+    return fmt::format(
+        "other programs had its cores, and may have added up to {:.0f} % of a time: the ratio {}", e.waiting * 100,
+        std::isfinite(e.interval.high) ? fmt::format("lies between {:.2f} and {:.2f}", e.interval.low, e.interval.high)
+                                       : fmt::format("is {:.2f} at least", e.interval.low));
   std::string out = fmt::format("the ratio lies between {:.3f} and {:.3f}; {:.0f} % are asked for", e.interval.low,
                                 e.interval.high, e.tolerance * 100);
   if (kNoiseReach * e.noise > e.tolerance)
