@@ -228,8 +228,8 @@ TEST(BenchText, WhatTheStatusColumnMeansIsSaid) {
   disturbed.row.shape = "m=2";
   cleaned.row.waited = 40;
   cleaned.row.shape = "m=3";
-  EXPECT_EQ(cases_text({record(100, 0.01, 1500)}, false).find("Notes"), std::string::npos);
-  const std::string text = cases_text({drifting, disturbed, cleaned}, false);
+  EXPECT_EQ(cases_text({record(100, 0.01, 1500)}, {}).find("Notes"), std::string::npos);
+  const std::string text = cases_text({drifting, disturbed, cleaned}, {});
   for (const char* said :
        {"drifting, 1 row: the spread of the samples still changed when the time was over", "vary by up to 3.4 %",
         "disturbed, 1 row: its threads waited for cores", "times are up to 40 % too long",

@@ -564,9 +564,9 @@ TEST_F(BenchRun, BandwidthsOfABusyCpuAreTakenAgain) {
     if (!always) quiet = read.value;
     EXPECT_DOUBLE_EQ(read.value, always ? quiet / 1.5 : quiet);
     EXPECT_EQ(
-        peaks_text(*peaks, "", false).find("disturbed: in 4 of 5 rows threads waited for a core") != std::string::npos,
+        peaks_text(*peaks, "", {}).find("disturbed: in 4 of 5 rows threads waited for a core") != std::string::npos,
         always)
-        << peaks_text(*peaks, "", false);
+        << peaks_text(*peaks, "", {});
   }
 }
 
