@@ -60,7 +60,9 @@ Evidence gather(const CaseRecord& before, const CaseRecord& now) {
   Evidence e;
   e.ratio = *now.row.median_us / *before.row.median_us;
   e.tolerance = tolerance_of(*before.row.median_us);
-  e.noise = std::hypot(noise_of(before), noise_of(now));
+  const double earlier = noise_of(before), later = noise_of(now);
+  // Not std::hypot, which asks for glibc 2.35.
+  e.noise = std::sqrt(earlier * earlier + later * later);
   const Interval samples = bootstrap_median_ratio(now.samples_us, before.samples_us);
   const double reach = std::exp(kNoiseReach * e.noise) * sharing(before.row) * sharing(now.row);
   const double less_now = unwaited_share(now.row), less_before = unwaited_share(before.row);
