@@ -139,8 +139,8 @@ bool is_number(std::string_view field) {
   return got.ec == std::errc() && got.ptr == field.data() + field.size();
 }
 
-// With what spreadsheets begin a formula, or what they pass over before one; the last four are the wide forms. A carriage
-// return is escaped, and so begins nothing.
+// With what spreadsheets begin a formula, or what they pass over before one; the last four are the wide forms. A
+// carriage return is escaped, and so begins nothing.
 constexpr std::u32string_view kFormulaStarts = U"=+-@\t\n\uFF1D\uFF0B\uFF0D\uFF20";
 
 bool looks_like_formula(std::string_view field) {

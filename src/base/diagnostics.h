@@ -91,8 +91,7 @@ std::string_view name_of(Severity severity);
   D(kCounterSamplesLost, "counter-samples-lost", kDataLoss, "Hardware counter samples were lost.")                    \
   D(kOtherGpu, "option-other-gpu", kNotice, "--gpu names another part than the one that was recorded.")               \
   D(kModelDoesNotFit, "option-model-unfit", kNotice, "--model names a model that does not fit the recording.")        \
-  D(kOptionDoubtful, "option-doubtful", kNotice,                                                                      \
-    "An option changes nothing here, or contradicts what was recorded.")                                              \
+  D(kOptionDoubtful, "option-doubtful", kNotice, "An option changes nothing here, or contradicts what was recorded.") \
   D(kNoNvml, "no-nvml", kNotice, "NVML is not available; power, clocks and throttling are unknown.")                  \
   D(kRecorderNote, "recorder-note", kInfo, "The recorder left a remark.")
 

@@ -1,6 +1,6 @@
-// A file, or standard input, to read from front to back, decompressed on the way: plain, gzip or zstd by its first bytes. Memory use does
-// not depend on the size of the file. Not thread-safe; callers that read from several threads hold a lock around
-// read().
+// A file, or standard input, to read from front to back, decompressed on the way: plain, gzip or zstd by its first
+// bytes. Memory use does not depend on the size of the file. Not thread-safe; callers that read from several threads
+// hold a lock around read().
 #pragma once
 
 #include <cstdint>

@@ -50,8 +50,7 @@ void warn(const Trace& trace) {
 // Options that do not fit stand at the top of a page; whoever reads a file or a pipe is told here.
 void warn_of_options(const Report& report) {
   for (const DiagnosticRecord& row : report.diagnostics)
-    if (row.key.starts_with("option-"))
-      complain(row.severity + ": " + printable(row.text));
+    if (row.key.starts_with("option-")) complain(row.severity + ": " + printable(row.text));
 }
 
 Status print(const Report& report, size_t top, const OutputOptions& output) {
