@@ -23,7 +23,7 @@ struct AnalyzeOptions {
   std::string model{};  // an identifier of the model table or the path of a config.json; empty: recognise it
   int64_t batch = 0;    // sequences; 0: as the recording tells
   int64_t context = 0;  // tokens attended by a decode step; 0: as the recording tells
-  size_t top = 30;      // kernels, operators and roofline rows kept; 0 keeps all
+  size_t top = 0;       // kernels, roofline rows, launch sites and allocating operators kept; 0 keeps all
   SortKey sort = SortKey::kTotal;
   // A second run of the same program in light mode, derived; its step times tell what recording cost. Null: none.
   const Trace* baseline = nullptr;

@@ -26,26 +26,22 @@ struct CategorySums {
 
 void analyze_categories(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
   const Groups& groups = context.groups;
-  const Works& works = context.trace.works;
   std::vector<CategorySums> all(groups.stages.size() * kCategories);
   for (uint32_t k = 0; k < groups.kernels.size(); ++k) {
     const KernelKey& key = groups.kernel_keys.key(k);
     const KernelSums& kernel = groups.kernels[k];
     CategorySums& sums = all[key.stage * kCategories + static_cast<size_t>(key.category)];
-    const double total_ns = static_cast<double>(kernel.total_ns), calls = static_cast<double>(kernel.calls);
+    const double total_ns = static_cast<double>(kernel.total_ns);
     sums.kernels += kernel.calls;
     sums.total_ns += kernel.total_ns;
-    sums.bound_ns[static_cast<size_t>(kernel_bound(key, kernel, works, context.device))] += total_ns;
-    if (key.work == kNoRow) continue;
+    const KernelRoof roof = kernel_roof(context, k);
+    sums.bound_ns[static_cast<size_t>(kernel_bound(context, k, roof))] += total_ns;
+    if (!roof.known) continue;
     sums.work = true;
-    const double flops = works.flops[key.work] * calls, bytes = works.bytes[key.work] * calls;
-    sums.flops += flops;
-    sums.bytes += bytes;
-    if (context.device == nullptr) continue;
-    const RoofPoint point = place_on_roof(flops, bytes, total_ns, calls, context.device->roof_of(works.dtype[key.work]),
-                                          context.device->roof_bytes_per_s());
-    if (!point.roof_ns) continue;
-    sums.roof_ns += *point.roof_ns;
+    sums.flops += roof.flops;
+    sums.bytes += roof.bytes;
+    if (!roof.point.roof_ns) continue;
+    sums.roof_ns += *roof.point.roof_ns;
     sums.roofed_ns += total_ns;
   }
   int64_t unknown_ns = 0;

@@ -100,6 +100,16 @@ void fill_peaks(const Gpu& gpu, DeviceReport& device) {
     add("dram_gbs", *bandwidth);
     device.bytes_per_s = bandwidth->value * 1e9;
   }
+  constexpr double kMib = 1024.0 * 1024.0;  // what data sheets of caches call MB
+  if (gpu.l2_mb) device.cache_bytes = (gpu.l2_mb->value + (gpu.extra_cache_mb ? gpu.extra_cache_mb->value : 0)) * kMib;
+  const auto add_link = [&](const char* name, const Known& one_way, LinkRate& link) {
+    if (!one_way) return;
+    add(name, *one_way);
+    link.bytes_per_s = one_way->value * 1e9;
+  };
+  add_link("h2d_gbs", host_link_gbs(gpu), device.host_to_device);
+  add_link("d2h_gbs", host_link_gbs(gpu), device.device_to_host);
+  add_link("peer_gbs", peer_link_gbs(gpu), device.peer);
 }
 
 std::string day_of(int64_t unix_s) {
@@ -109,14 +119,30 @@ std::string day_of(int64_t unix_s) {
   return fmt::format("{:04}-{:02}-{:02}", day.tm_year + 1900, day.tm_mon + 1, day.tm_mday);
 }
 
+// Whether ceilings of a device called `measured` are those of the part that kernels are held against.
+bool is_part(const std::string& measured, const AnalyzeOptions& options, const std::string& recorded) {
+  if (options.gpu.empty()) return recorded.empty() || measured == recorded;
+  const Result<Gpu> gpu = find_gpu(options.gpu);
+  return gpu && (measured == gpu->sku || may_call_itself(gpu->sku, measured));
+}
+
 // The ceilings of this device among those of the options; null if there are none that are certainly its.
 const MeasuredCeilings* choose_measured(const AnalyzeOptions& options, const std::string& name, const std::string& key,
-                                        DeviceReport& device) {
+                                        DeviceReport& device, Diagnostics& diagnostics) {
   if (options.measured_given) {
     if (options.measured.empty()) return nullptr;
     const MeasuredCeilings& given = options.measured.front();
-    if (!name.empty() && given.name != name)
-      device.remarks.push_back(fmt::format("the measured ceilings are those of {}, recorded was {}", given.name, name));
+    if (!is_part(given.name, options, name)) {
+      const std::string wanted = options.gpu.empty() ? name : options.gpu;
+      diagnostics.add(DiagnosticId::kOtherCeilings,
+                      fmt::format("Expected ceilings of {}, found those of {}: shares of them would mean nothing. "
+                                  "Measure {} with `llmprof peaks{}`, or leave --ceilings out.",
+                                  wanted, given.name, wanted, device.cpu ? " --device cpu" : ""));
+      return nullptr;
+    }
+    if (name.empty())
+      device.remarks.push_back(
+          fmt::format("the recording does not name its device; the measured ceilings are those of {}", given.name));
     return &given;
   }
   if (!options.gpu.empty()) return nullptr;  // another part is asked about
@@ -168,6 +194,24 @@ void fill_measured(const MeasuredCeilings& measured, DeviceReport& device) {
   }
   if (const std::optional<MeasuredRate> memory = memory_ceiling(measured))
     put("dram_gbs", *memory, 1e9, device.bytes_per_s, device.measured_bytes_per_s);
+  const auto put_link = [&](const char* kind, const char* name, LinkRate& link) {
+    const std::map<std::string, MeasuredRate>::const_iterator found = measured.bandwidth_gbs.find(kind);
+    if (found == measured.bandwidth_gbs.end()) return;
+    OptDouble sheet = link.bytes_per_s;
+    put(name, found->second, 1e9, sheet, link.bytes_per_s);
+    link.provenance = provenance::kMeasured;
+  };
+  put_link("h2d", "h2d_gbs", device.host_to_device);
+  put_link("d2h", "d2h_gbs", device.device_to_host);
+  device.measured_bandwidths = measured.bandwidth_gbs;
+  if (measured.cache_bytes > 0) device.cache_bytes = static_cast<double>(measured.cache_bytes);
+}
+
+// Data sheet peak, or measured rate, of products of the type over the bandwidth of memory.
+void set_arithmetic(DType dtype, DeviceReport& device) {
+  device.arithmetic = dtype_name(dtype);
+  const OptDouble peak = device.roof_of(dtype), bandwidth = device.roof_bytes_per_s();
+  if (peak && bandwidth) device.ridge = *peak / *bandwidth;
 }
 
 }  // namespace
@@ -192,7 +236,7 @@ Result<std::optional<DeviceReport>> describe_device(const Trace& trace, const An
     facts.cc_minor = std::max(0, row.compute_minor[d]);
   }
   device.name = facts.name;
-  const MeasuredCeilings* const measured = choose_measured(options, facts.name, key, device);
+  const MeasuredCeilings* const measured = choose_measured(options, facts.name, key, device, diagnostics);
   device.sm_clock_mhz = observed_clock(trace, ordinal);
   if (facts.sm_count > 0) device.sm_count = facts.sm_count;
   if (facts.total_memory_bytes > 0) device.memory_bytes = static_cast<double>(facts.total_memory_bytes);
@@ -200,6 +244,7 @@ Result<std::optional<DeviceReport>> describe_device(const Trace& trace, const An
   if (!options.gpu.empty()) {
     LLMPROF_ASSIGN(const Gpu gpu, find_gpu(options.gpu));
     if (device.name.empty()) device.name = gpu.sku;
+    device.other_part = device.name != gpu.sku && (cpu || !may_call_itself(gpu.sku, device.name));
     // The recorded count stays: parts of one name differ, and kernels ran on the recorded one.
     fill_peaks(gpu, device);
     if (device.sm_count && gpu.sm_count && static_cast<double>(*device.sm_count) != gpu.sm_count->value)
@@ -229,6 +274,36 @@ Result<std::optional<DeviceReport>> describe_device(const Trace& trace, const An
   return std::optional<DeviceReport>(std::move(device));
 }
 
+void name_arithmetic(const Trace& trace, const Groups& groups, DeviceReport& device) {
+  // A type that has half of the products' time, those of unknown type included, is the program's.
+  constexpr double kArithmeticShareMin = 0.5;
+  std::array<double, static_cast<size_t>(DType::kCount)> ns{};
+  double all_ns = 0;
+  for (uint32_t k = 0; k < groups.kernels.size(); ++k) {
+    const KernelKey& key = groups.kernel_keys.key(k);
+    const bool product = key.work != kNoRow && trace.works.kind[key.work] == WorkKind::kGemm;
+    if ((!product && key.category != Category::kGemm) || groups.stages[key.stage].device != device.device) continue;
+    const double total_ns = static_cast<double>(groups.kernels[k].total_ns);
+    all_ns += total_ns;
+    ns[static_cast<size_t>(product ? trace.works.dtype[key.work] : DType::kUnknown)] += total_ns;
+  }
+  for (size_t d = 0; d < ns.size(); ++d)
+    if (static_cast<DType>(d) != DType::kUnknown && ns[d] > 0 && ns[d] >= kArithmeticShareMin * all_ns)
+      set_arithmetic(static_cast<DType>(d), device);
+}
+
+void take_arithmetic_of_stages(const std::vector<StageTiming>& stages, DeviceReport& device) {
+  if (device.arithmetic) return;
+  const StageTiming* most = nullptr;
+  for (const StageTiming& stage : stages)
+    if (stage.dtype && stage.flops_provenance == provenance::kFormula && stage.device == device.device &&
+        (most == nullptr || stage.gpu_busy_ms.ns > most->gpu_busy_ms.ns))
+      most = &stage;
+  if (most == nullptr) return;
+  for (size_t d = 0; d < static_cast<size_t>(DType::kCount); ++d)
+    if (dtype_name(static_cast<DType>(d)) == *most->dtype) set_arithmetic(static_cast<DType>(d), device);
+}
+
 void check_ceilings(const Context& context, Diagnostics& diagnostics) {
   if (context.device == nullptr) return;
   // All products of a type together: a single short one may seem faster by the grain of its timestamps.
@@ -239,7 +314,7 @@ void check_ceilings(const Context& context, Diagnostics& diagnostics) {
     const KernelSums& sums = context.groups.kernels[k];
     if (key.work == kNoRow || key.category != Category::kGemm ||
         context.groups.stages[key.stage].device != context.device->device ||
-        kernel_bound(key, sums, works, context.device) != Bound::kCompute)
+        kernel_bound(context, k) != Bound::kCompute)
       continue;
     const auto dtype = static_cast<size_t>(works.dtype[key.work]);
     flops[dtype] += works.flops[key.work] * static_cast<double>(sums.calls);

@@ -13,6 +13,12 @@ namespace llmprof {
 Result<std::optional<DeviceReport>> describe_device(const Trace& trace, const AnalyzeOptions& options,
                                                     Diagnostics& diagnostics, std::vector<CannotTell>& cannot_tell);
 
+// In which element type most of the time of matrix products is spent, and its ridge point; nothing where none has half
+// of it.
+void name_arithmetic(const Trace& trace, const Groups& groups, DeviceReport& device);
+// The same by the formula of the model, where shapes did not tell.
+void take_arithmetic_of_stages(const std::vector<StageTiming>& stages, DeviceReport& device);
+
 // Counts the data types whose compute-bound products ran faster than their measured ceiling, which then is none.
 void check_ceilings(const Context& context, Diagnostics& diagnostics);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analyze/copies.h"
 #include "analyze/finding.h"
 #include "analyze/processor.h"
 #include "base/text_table.h"
@@ -39,12 +40,12 @@ MemorySums memory_kernels(const FindingContext& finding, const StageView& stage,
     if (key.work == kNoRow || works.kind[key.work] != kind) continue;
     const KernelSums& sums = finding.sums(k);
     const double calls = static_cast<double>(sums.calls), total_ns = static_cast<double>(sums.total_ns);
-    const RoofPoint point = place_on_roof(works.flops[key.work] * calls, works.bytes[key.work] * calls, total_ns, calls,
-                                          finding.context.device->roof_of(works.dtype[key.work]),
-                                          finding.context.device->roof_bytes_per_s());
-    if (!point.roof_ns || point.compute_ns.value_or(0) > *point.memory_ns) continue;
+    const KernelRoof roof = kernel_roof(finding.context, k);
+    const RoofPoint& point = roof.point;
+    if (point.roof_ns && (!point.memory_ns || point.compute_ns.value_or(0) > *point.memory_ns)) continue;
+    if (!point.roof_ns && point.bound != Bound::kMemory) continue;
     out.time_ns += total_ns;
-    out.roof_ns += *point.roof_ns;
+    out.roof_ns += point.roof_ns.value_or(total_ns);  // faster than the roof that is known
     out.bytes += works.bytes[key.work] * calls;
     out.weight_bytes += works.weight_bytes[key.work] * calls;
     out.kv_bytes += works.kv_bytes[key.work] * calls;
@@ -156,18 +157,20 @@ void find_kv_cache_copy(const FindingContext& finding) {
 void find_pageable_copy(const FindingContext& finding) {
   const Trace& trace = finding.trace();
   const Groups& groups = finding.context.groups;
-  double whole_ns = 0, total_ns = 0, bytes = 0;
+  double whole_ns = 0, total_ns = 0;
   int64_t copies = 0;
+  CopySums by_path;
   for (Row g = 0; g < trace.gpu_ops.size(); ++g) {
     if (trace.gpu_ops.kind[g] != GpuOpKind::kMemcpy) continue;
-    if (trace.text(trace.gpu_ops.name[g]).find("Pageable") == std::string_view::npos) continue;
+    const std::string_view name = trace.text(trace.gpu_ops.name[g]);
+    if (!is_pageable_copy(name)) continue;
     // Loading weights is done once.
     if (finding.before_serving(trace.device_of(g), trace.gpu_ops.start_ns[g])) continue;
     const uint32_t stage = groups.kernel_keys.key(groups.kernel_of[g]).stage;
     const double copy_ns = static_cast<double>(trace.gpu_ops.dur_ns[g]);
     if (groups.stages[stage].missing != 2) whole_ns += finding.whole_ns(stage, copy_ns);
     total_ns += copy_ns;
-    bytes += static_cast<double>(std::max<int64_t>(0, trace.gpu_ops.bytes[g]));
+    if (trace.gpu_ops.bytes[g] > 0) by_path.add(name, 1, trace.gpu_ops.bytes[g], trace.gpu_ops.dur_ns[g]);
     ++copies;
   }
   if (whole_ns < kPageableShareMin * finding.window_ns || copies == 0) return;
@@ -176,7 +179,7 @@ void find_pageable_copy(const FindingContext& finding) {
       measured("pageable copies recorded", static_cast<double>(copies), "1"),
       measured("their time", total_ns / 1e6, "ms"),
       measured("share of the time, unrecorded time taken to be alike", whole_ns / finding.window_ns, "frac")};
-  if (bytes > 0) out.evidence.push_back(measured("rate", bytes / total_ns, "GB/s"));
+  add_copy_rates(finding.context.device, by_path, out.evidence);
   out.advice = {
       "Allocate host buffers pinned (pin_memory=True) and copy with non_blocking=True: faster, and the host "
       "does not wait."};
@@ -196,6 +199,7 @@ void find_copy_bound(const FindingContext& finding) {
     out.evidence = {measured("copies on the GPU per step", stage.per_step_ms(kernels_ns), "ms"),
                     measured("idle behind blocking copies per step",
                              stage.per_step_ms(static_cast<double>(stage.group->idle_of(IdleCause::kCopy))), "ms")};
+    add_copy_rates(finding.context.device, sum_copies(finding.context, stage.kernels), out.evidence);
     out.advice = {
         "Keep data on the device, copy once and early on a stream of its own, and overlap copies with kernels "
         "(weights or cache offloaded to the host are read over PCIe every step)."};

@@ -197,9 +197,15 @@ void group_kernels(const Trace& trace, Groups& groups) {
     const uint32_t stage =
         links.step[g] == kNoRow ? groups.stage_of_stream[ops.stream[g]] : groups.stage_of_step[links.step[g]];
     const uint32_t k = groups.kernel_keys.add({ops.name[g], ops.config[g], links.work[g], stage, links.category[g]});
-    if (k == groups.kernels.size()) groups.kernels.emplace_back().kind = ops.kind[g];
+    if (k == groups.kernels.size()) {
+      groups.kernels.emplace_back().kind = ops.kind[g];
+      if (ops.kind[g] == GpuOpKind::kMemcpy) groups.kernels[k].copied_bytes = 0;
+    }
     groups.kernel_of[g] = k;
     KernelSums& sums = groups.kernels[k];
+    if (sums.copied_bytes &&
+        (ops.bytes[g] < 0 || __builtin_add_overflow(*sums.copied_bytes, ops.bytes[g], &*sums.copied_bytes)))
+      sums.copied_bytes.reset();
     const int64_t dur = ops.dur_ns[g];
     ++sums.calls;
     sums.total_ns += dur;
@@ -212,6 +218,10 @@ void group_kernels(const Trace& trace, Groups& groups) {
     ++group.gpu_ops;
     group.gpu_ns += dur;
     groups.gpu_ns += dur;
+    if (const Row work = links.work[g]; work != kNoRow) {
+      group.weight_bytes += trace.works.weight_bytes[work];
+      group.kv_bytes += trace.works.kv_bytes[work];
+    }
     if (const Row api = links.api[g]; api != kNoRow && launch_seen[api] == 0) {
       launch_seen[api] = 1;
       ++group.launches;

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/flat_index.h"
@@ -28,6 +29,7 @@ struct StageGroup {
   bool steps_unknown = false;                     // it may have steps in unrecorded time of which nothing is known
   int64_t gpu_ns = 0;                             // sum of durations, overlap counted twice
   int64_t gpu_ops = 0, launches = 0;
+  double weight_bytes = 0, kv_bytes = 0;  // of its GEMMs, gathers and attention: what it reads, once a call
   std::array<int64_t, static_cast<size_t>(IdleCause::kCount)> idle_by_cause{};
   int64_t idle_of(IdleCause cause) const { return idle_by_cause[static_cast<size_t>(cause)]; }
 };
@@ -49,6 +51,7 @@ struct KernelKey {
 struct KernelSums {
   int64_t calls = 0, total_ns = 0, min_ns = INT64_MAX, max_ns = 0;
   int64_t covered_ns = 0;
+  std::optional<int64_t> copied_bytes;  // of copies; empty for kernels, and where one copy's bytes are not recorded
   GpuOpKind kind = GpuOpKind::kKernel;
 };
 

@@ -7,6 +7,7 @@
 
 #include "analyze/analysis.h"
 #include "analyze/counters.h"
+#include "analyze/occupancy.h"
 #include "analyze/roof.h"
 
 namespace llmprof {
@@ -84,35 +85,37 @@ KernelRecord kernel_record(const Context& context, uint32_t group, double median
     const Row r = key.config;
     row.grid = fmt::format("{}x{}x{}", c.grid_x[r], c.grid_y[r], c.grid_z[r]);
     row.block = fmt::format("{}x{}x{}", c.block_x[r], c.block_y[r], c.block_z[r]);
-    if (c.occupancy_frac[r] >= 0) row.occupancy_frac = static_cast<double>(c.occupancy_frac[r]);
+    const Occupancy occupancy = occupancy_of(trace, r, row.device);
+    row.occupancy_frac = occupancy.frac;
+    row.theoretical_occupancy_frac = occupancy.theoretical;
+    if (occupancy.provenance != nullptr) row.occupancy_provenance = occupancy.provenance;
     if (c.registers_per_thread[r] >= 0) row.registers_per_thread = c.registers_per_thread[r];
     if (c.shared_bytes[r] >= 0) row.shared_bytes = c.shared_bytes[r];
   }
-  const Bound bound = kernel_bound(key, sums, trace.works, context.device);
+  const KernelRoof roof = kernel_roof(context, group);
+  const Bound bound = kernel_bound(context, group, roof);
   if (bound != Bound::kUnknown) row.bound = bound_name(bound);
+  if (roof.known) {
+    row.flops = roof.flops;
+    row.bytes = roof.bytes;
+    if (total_ns > 0) {
+      row.tflops = roof.flops / total_ns / 1e3;
+      row.gbs = roof.bytes / total_ns;
+      if (roof.point.roof_ns) row.of_roof_frac = *roof.point.roof_ns / total_ns;
+    }
+    if (roof.bytes > 0) row.intensity = roof.flops / roof.bytes;
+  }
   if (key.work == kNoRow) return row;
-  const Works& works = trace.works;
   row.provenance = provenance::kCounted;
-  row.shape = std::string(trace.text(works.shape[key.work]));
-  if (works.dtype[key.work] != DType::kUnknown) row.dtype = dtype_name(works.dtype[key.work]);
-  row.flops = works.flops[key.work] * calls;
-  row.bytes = works.bytes[key.work] * calls;
-  if (total_ns > 0) {
-    row.tflops = *row.flops / total_ns / 1e3;
-    row.gbs = *row.bytes / total_ns;
-  }
-  if (*row.bytes > 0) row.intensity = *row.flops / *row.bytes;
-  if (context.device != nullptr && total_ns > 0) {
-    const RoofPoint point =
-        place_on_roof(*row.flops, *row.bytes, total_ns, calls, context.device->roof_of(works.dtype[key.work]),
-                      context.device->roof_bytes_per_s());
-    if (point.roof_ns) row.of_roof_frac = *point.roof_ns / total_ns;
-  }
+  row.shape = std::string(trace.text(trace.works.shape[key.work]));
+  if (trace.works.dtype[key.work] != DType::kUnknown) row.dtype = dtype_name(trace.works.dtype[key.work]);
   return row;
 }
 
-RooflineRecord roofline_record(const Context& context, const KernelRecord& kernel, DType dtype) {
+RooflineRecord roofline_record(const Context& context, uint32_t group) {
   RooflineRecord row;
+  const KernelRecord kernel = kernel_record(context, group, 0);
+  const KernelRoof roof = kernel_roof(context, group);
   const double calls = static_cast<double>(kernel.calls);
   row.name = kernel.name;
   row.category = kernel.category;
@@ -129,14 +132,13 @@ RooflineRecord roofline_record(const Context& context, const KernelRecord& kerne
   row.bound = kernel.bound;
   row.of_roof_frac = kernel.of_roof_frac;
   if (context.device == nullptr) return row;
-  const OptDouble peak = context.device->roof_of(dtype), bandwidth = context.device->roof_bytes_per_s();
-  if (peak) row.peak_tflops = *peak / 1e12;
-  if (bandwidth) row.peak_gbs = *bandwidth / 1e9;
-  if (peak && bandwidth) {
-    row.ridge = *peak / *bandwidth;
-    row.attainable_tflops = std::min(*peak, row.intensity * *bandwidth) / 1e12;
+  if (roof.bytes_per_s) row.peak_gbs = *roof.bytes_per_s / 1e9;
+  if (!roof.link && roof.flops_per_s) {
+    row.peak_tflops = *roof.flops_per_s / 1e12;
+    if (roof.bytes_per_s) row.ridge = *roof.flops_per_s / *roof.bytes_per_s;
+    if (roof.point.roof_ns && *roof.point.roof_ns > 0) row.attainable_tflops = roof.flops / *roof.point.roof_ns / 1e3;
   }
-  // Operands that come from the L2 cache can beat the memory roof; nothing is left to gain then.
+  // Some percent above a measured ceiling: nothing is left to gain then.
   if (row.of_roof_frac) row.gain_ms = kernel.total_ms.ms() * std::max(0.0, 1 - *row.of_roof_frac);
   return row;
 }
@@ -154,6 +156,7 @@ void analyze_kernels(const Context& context, Report& report, std::vector<CannotT
   std::vector<uint32_t> roofs;
   for (uint32_t k = 0; k < groups.kernels.size(); ++k) {
     const Row work = groups.kernel_keys.key(k).work;
+    if (groups.kernels[k].copied_bytes && *groups.kernels[k].copied_bytes == 0) continue;
     if (work != kNoRow && context.trace.works.bytes[work] > 0 && groups.kernels[k].total_ns > 0) roofs.push_back(k);
   }
   std::sort(roofs.begin(), roofs.end(), [&](uint32_t a, uint32_t b) {
@@ -181,9 +184,7 @@ void analyze_kernels(const Context& context, Report& report, std::vector<CannotT
     row.dram_bytes_per_s_measured = sums.dram_bytes_per_s.mean();
     row.tensor_active_frac = sums.tensor_active.mean();
   }
-  for (const uint32_t k : roofs)
-    report.roofline.push_back(roofline_record(context, kernel_record(context, k, 0),
-                                              context.trace.works.dtype[groups.kernel_keys.key(k).work]));
+  for (const uint32_t k : roofs) report.roofline.push_back(roofline_record(context, k));
 }
 
 }  // namespace llmprof

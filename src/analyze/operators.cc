@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "analyze/analysis.h"
+#include "analyze/copies.h"
 #include "derive/recorded_spans.h"
 
 namespace llmprof {
@@ -47,20 +48,20 @@ bool inside_itself(const Ops& ops, const OpLinks& links, Row op) {
 
 struct OpGpu {
   std::vector<int64_t> self_ns, total_ns;
-  std::vector<Row> work;  // of the activity that carries it
+  std::vector<Row> carrier;  // the activity that carries its arithmetic
 };
 
 OpGpu gpu_time_of_ops(const Trace& trace) {
   OpGpu out;
   const size_t n = trace.ops.size();
   out.self_ns.resize(n);
-  out.work.assign(n, kNoRow);
+  out.carrier.assign(n, kNoRow);
   const GpuLinks& links = trace.gpu_links;
   for (Row g = 0; g < trace.gpu_ops.size(); ++g) {
     const Row op = links.op[g];
     if (op == kNoRow) continue;
     out.self_ns[op] += trace.gpu_ops.dur_ns[g];
-    if (links.work[g] != kNoRow) out.work[op] = links.work[g];
+    if (links.work[g] != kNoRow) out.carrier[op] = g;
   }
   out.total_ns = out.self_ns;
   // An enclosing operator starts no later than what it encloses and stands before it, so one backward pass sums up.
@@ -93,10 +94,10 @@ Calls sum_calls(const Context& context) {
       sums.cpu_total += ops.dur_ns[op];
       sums.gpu_total += gpu.total_ns[op];
     }
-    if (const Row work = gpu.work[op]; work != kNoRow) {
+    if (const Row carrier = gpu.carrier[op]; carrier != kNoRow) {
       sums.work = true;
-      sums.flops += trace.works.flops[work];
-      sums.bytes += trace.works.bytes[work];
+      sums.flops += trace.works.flops[trace.gpu_links.work[carrier]];
+      sums.bytes += activity_bytes(trace, carrier);
     }
   }
   return out;

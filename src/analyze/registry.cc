@@ -57,7 +57,7 @@ void add_diagnostics(const Trace& trace, const Diagnostics& diagnostics, Report&
       });
 }
 
-void describe_source(const Trace& trace, Report& report) {
+void describe_source(const Trace& trace, const Groups& groups, Report& report) {
   report.source.kind = trace.source.kind;
   report.source.files = trace.source.files;
   int64_t start = INT64_MAX, end = INT64_MIN;
@@ -66,7 +66,10 @@ void describe_source(const Trace& trace, Report& report) {
     end = std::max(end, window.end_ns);
   }
   if (trace.windows.empty()) return;
-  report.source.duration_ms.ns = end - start;
+  report.source.duration_ms.ns = report.source.recorded_ms.ns = end - start;
+  const int64_t device = report.device ? report.device->device : trace.windows.front().device;
+  for (const StageGroup& group : groups.stages)
+    if (group.device == device) report.source.recorded_ms.ns -= group.not_recorded_ns;
   if (trace.base_unix_ns != 0) report.source.start_unix_ns = trace.base_unix_ns + start;
 }
 
@@ -81,14 +84,16 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
   std::vector<CannotTell> device_notes;
   LLMPROF_ASSIGN(report.device, describe_device(trace, options, diagnostics, device_notes));
   LLMPROF_CHECK(check_workload_options(options));
-  describe_source(trace, report);
   const Groups groups = group_trace(trace);
+  describe_source(trace, groups, report);
+  if (report.device) name_arithmetic(trace, groups, *report.device);
   const Context context{trace, options, groups, report.device ? &*report.device : nullptr};
   std::vector<std::vector<CannotTell>> notes(std::size(kAnalyses));
   for (int phase = 0; phase <= kLastPhase; ++phase)
     parallel_for(std::size(kAnalyses), [&](size_t i) {
       if (kAnalyses[i].phase == phase) kAnalyses[i].run(context, report, notes[i]);
     });
+  if (report.device) take_arithmetic_of_stages(report.stages, *report.device);
   check_ceilings(context, diagnostics);
   check_given_options(context, report, diagnostics);
   report.cannot_tell = std::move(device_notes);

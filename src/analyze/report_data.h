@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@
 
 #include "base/diagnostics.h"
 #include "base/fields.h"
+#include "hardware/measured.h"
 #include "trace/tables.h"
 
 namespace llmprof {
@@ -131,35 +133,38 @@ LLMPROF_RECORD(StageTiming, "stages", "Time, work and distance from the hardware
   F(OptDouble, memory_bytes, "bytes", "Least traffic of that arithmetic")
 LLMPROF_RECORD(OperatorRecord, "operators", "Framework operators by name and stage", LLMPROF_OPERATOR_FIELDS)
 
-#define LLMPROF_KERNEL_FIELDS(F)                                                                                \
-  F(std::string, name, "", "Kernel, or kind of copy")                                                           \
-  F(std::string, category, "", "What it is for")                                                                \
-  F(std::string, stage, "", "Stage")                                                                            \
-  F(int64_t, device, "", "CUDA device ordinal")                                                                 \
-  F(int64_t, calls, "", "Times it ran")                                                                         \
-  F(Milliseconds, total_ms, "ms", "Sum of durations")                                                           \
-  F(double, mean_ms, "ms", "total_ms / calls")                                                                  \
-  F(Milliseconds, min_ms, "ms", "Shortest")                                                                     \
-  F(double, p50_ms, "ms", "Median")                                                                             \
-  F(Milliseconds, max_ms, "ms", "Longest")                                                                      \
-  F(double, share, "frac", "Part of the GPU time of the whole recording")                                       \
-  F(OptText, grid, "", "Grid, x*y*z")                                                                           \
-  F(OptText, block, "", "Block, x*y*z")                                                                         \
-  F(OptText, shape, "", "Arithmetic shape from the operator that launched it")                                  \
-  F(OptText, dtype, "", "Element type of the arithmetic")                                                       \
-  F(OptDouble, flops, "FLOP", "Arithmetic of all calls")                                                        \
-  F(OptDouble, bytes, "bytes", "Least traffic of all calls: each operand read once, each result written")       \
-  F(OptDouble, tflops, "TFLOP/s", "flops / total_ms")                                                           \
-  F(OptDouble, gbs, "GB/s", "bytes / total_ms")                                                                 \
-  F(OptDouble, intensity, "FLOP/byte", "flops / bytes")                                                         \
-  F(OptText, bound, "", "compute or memory by intensity; latency if far from either roof")                      \
-  F(OptDouble, of_roof_frac, "frac", "Time at the roof, max(flops/peak, bytes/bandwidth), over time taken")     \
-  F(OptDouble, occupancy_frac, "frac", "Occupancy that the recorder estimated from the resources")              \
-  F(OptInt, registers_per_thread, "", "Registers per thread")                                                   \
-  F(OptInt, shared_bytes, "bytes", "Shared memory per block")                                                   \
-  F(OptDouble, dram_bytes_per_s_measured, "bytes/s", "Memory traffic by hardware counter, over many instances") \
-  F(OptDouble, tensor_active_frac, "frac", "Tensor pipe active by hardware counter, over many instances")       \
-  F(OptInt, counter_samples, "", "Counter samples that lie in instances of this kernel alone; at least 5")      \
+#define LLMPROF_KERNEL_FIELDS(F)                                                                                       \
+  F(std::string, name, "", "Kernel, or kind of copy")                                                                  \
+  F(std::string, category, "", "What it is for")                                                                       \
+  F(std::string, stage, "", "Stage")                                                                                   \
+  F(int64_t, device, "", "CUDA device ordinal")                                                                        \
+  F(int64_t, calls, "", "Times it ran")                                                                                \
+  F(Milliseconds, total_ms, "ms", "Sum of durations")                                                                  \
+  F(double, mean_ms, "ms", "total_ms / calls")                                                                         \
+  F(Milliseconds, min_ms, "ms", "Shortest")                                                                            \
+  F(double, p50_ms, "ms", "Median")                                                                                    \
+  F(Milliseconds, max_ms, "ms", "Longest")                                                                             \
+  F(double, share, "frac", "Part of the GPU time of the whole recording")                                              \
+  F(OptText, grid, "", "Grid, x*y*z")                                                                                  \
+  F(OptText, block, "", "Block, x*y*z")                                                                                \
+  F(OptText, shape, "", "Arithmetic shape from the operator that launched it")                                         \
+  F(OptText, dtype, "", "Element type of the arithmetic")                                                              \
+  F(OptDouble, flops, "FLOP", "Arithmetic of all calls")                                                               \
+  F(OptDouble, bytes, "bytes", "Least traffic of all calls: operands read, results written; copies: docs/formulas.md") \
+  F(OptDouble, tflops, "TFLOP/s", "flops / total_ms")                                                                  \
+  F(OptDouble, gbs, "GB/s", "bytes / total_ms")                                                                        \
+  F(OptDouble, intensity, "FLOP/byte", "flops / bytes")                                                                \
+  F(OptText, bound, "", "compute or memory by intensity; latency if far from either roof")                             \
+  F(OptDouble, of_roof_frac, "frac", "Least time (arithmetic, memory, cache, or a copy's link) over time taken")       \
+  F(OptDouble, occupancy_frac, "frac", "Warps that fit on an SM or that the grid has for it, over the most it holds")  \
+  F(OptText, occupancy_provenance, "",                                                                                 \
+    "recorded, or computed from registers, shared memory, block and grid; never measured")                             \
+  F(OptDouble, theoretical_occupancy_frac, "frac", "The same for a grid of any size: CUDA's occupancy calculation")    \
+  F(OptInt, registers_per_thread, "", "Registers per thread")                                                          \
+  F(OptInt, shared_bytes, "bytes", "Shared memory per block")                                                          \
+  F(OptDouble, dram_bytes_per_s_measured, "bytes/s", "Memory traffic by hardware counter, over many instances")        \
+  F(OptDouble, tensor_active_frac, "frac", "Tensor pipe active by hardware counter, over many instances")              \
+  F(OptInt, counter_samples, "", "Counter samples that lie in instances of this kernel alone; at least 5")             \
   F(std::string, provenance, "", "measured times; counted if shapes give the arithmetic as well")
 LLMPROF_RECORD(KernelRecord, "kernels", "GPU activities grouped by name, launch, shape and stage",
                LLMPROF_KERNEL_FIELDS)
@@ -180,25 +185,25 @@ LLMPROF_RECORD(KernelRecord, "kernels", "GPU activities grouped by name, launch,
 LLMPROF_RECORD(CategoryRecord, "categories", "Where the GPU time goes: operation, time, share, bottleneck",
                LLMPROF_CATEGORY_FIELDS)
 
-#define LLMPROF_ROOFLINE_FIELDS(F)                                                                        \
-  F(std::string, name, "", "Kernel")                                                                      \
-  F(std::string, category, "", "What it is for")                                                          \
-  F(std::string, stage, "", "Stage")                                                                      \
-  F(std::string, shape, "", "Arithmetic shape")                                                           \
-  F(std::string, dtype, "", "Element type of the arithmetic")                                             \
-  F(int64_t, calls, "", "Times it ran")                                                                   \
-  F(Milliseconds, total_ms, "ms", "Sum of durations")                                                     \
-  F(double, flops, "FLOP", "Arithmetic of one call")                                                      \
-  F(double, bytes, "bytes", "Least traffic of one call")                                                  \
-  F(double, intensity, "FLOP/byte", "flops / bytes")                                                      \
-  F(double, tflops, "TFLOP/s", "Reached")                                                                 \
-  F(double, gbs, "GB/s", "Reached; above the memory's bandwidth where operands come from L2")             \
-  F(OptDouble, peak_tflops, "TFLOP/s", "Data sheet peak of the type")                                     \
-  F(OptDouble, peak_gbs, "GB/s", "Data sheet bandwidth")                                                  \
-  F(OptDouble, ridge, "FLOP/byte", "peak_tflops / peak_gbs: above it arithmetic limits, below it memory") \
-  F(OptDouble, attainable_tflops, "TFLOP/s", "min(peak, intensity x bandwidth)")                          \
-  F(OptDouble, of_roof_frac, "frac", "tflops / attainable_tflops (for gathers: of the bandwidth)")        \
-  F(OptText, bound, "", "compute or memory by intensity; latency if far from either roof")                \
+#define LLMPROF_ROOFLINE_FIELDS(F)                                                                            \
+  F(std::string, name, "", "Kernel")                                                                          \
+  F(std::string, category, "", "What it is for")                                                              \
+  F(std::string, stage, "", "Stage")                                                                          \
+  F(std::string, shape, "", "Arithmetic shape")                                                               \
+  F(std::string, dtype, "", "Element type of the arithmetic")                                                 \
+  F(int64_t, calls, "", "Times it ran")                                                                       \
+  F(Milliseconds, total_ms, "ms", "Sum of durations")                                                         \
+  F(double, flops, "FLOP", "Arithmetic of one call")                                                          \
+  F(double, bytes, "bytes", "Least traffic of one call")                                                      \
+  F(double, intensity, "FLOP/byte", "flops / bytes")                                                          \
+  F(double, tflops, "TFLOP/s", "Reached")                                                                     \
+  F(double, gbs, "GB/s", "Reached; above the memory's bandwidth where operands come from L2")                 \
+  F(OptDouble, peak_tflops, "TFLOP/s", "Peak of the type: measured where known, else the data sheet's")       \
+  F(OptDouble, peak_gbs, "GB/s", "Bandwidth of what the operands come from: memory, cache, or a copy's link") \
+  F(OptDouble, ridge, "FLOP/byte", "peak_tflops / peak_gbs: above it arithmetic limits, below it memory")     \
+  F(OptDouble, attainable_tflops, "TFLOP/s", "flops over the least time: min(peak, intensity x bandwidth)")   \
+  F(OptDouble, of_roof_frac, "frac", "tflops / attainable_tflops (for gathers: of the bandwidth)")            \
+  F(OptText, bound, "", "compute or memory by intensity; latency if far from either roof")                    \
   F(OptDouble, gain_ms, "ms", "Time that would be saved at the roof: an upper bound for tuning this kernel")
 LLMPROF_RECORD(RooflineRecord, "roofline", "Kernels with known arithmetic against the roofline",
                LLMPROF_ROOFLINE_FIELDS)
@@ -386,6 +391,12 @@ struct Peak {
   std::string how;
 };
 
+// What a link gives one way: measured where known, else the data sheet's.
+struct LinkRate {
+  OptDouble bytes_per_s;
+  const char* provenance = provenance::kDatasheet;
+};
+
 struct DeviceReport {
   int64_t device = 0;
   std::string name;  // as recorded
@@ -402,6 +413,14 @@ struct DeviceReport {
   // What was measured (hardware/measured.h): library products per element type, the best of the memory kernels.
   std::array<OptDouble, static_cast<size_t>(DType::kCount)> measured_flops_per_s;
   OptDouble measured_bytes_per_s;
+  std::map<std::string, MeasuredRate> measured_bandwidths;  // MeasuredCeilings::bandwidth_gbs
+  LinkRate host_to_device, device_to_host, peer;            // of copies; peer: to another GPU
+  OptDouble cache_bytes;                                    // of the last-level cache
+  // Element type in which most of the time of matrix products is spent, by recorded shapes, else as the model's formula
+  // has it; absent: unknown, or none has half of it.
+  OptText arithmetic;
+  OptDouble ridge;             // FLOP/B from which arithmetic of that type is the roof
+  bool other_part = false;     // --gpu: what was recorded ran on something else
   OptText measured_by;         // "llmprof peaks on 2026-11-21, driver 580.159.04"; absent: nothing measured is used
   OptDouble clock_scale;       // SM clock seen over the clock of the data sheet's peaks
   OptDouble peak_clock_mhz;    // the latter
@@ -492,6 +511,7 @@ struct SourceReport {
   std::vector<std::string> files;
   OptInt start_unix_ns;
   Milliseconds duration_ms;  // from the first to the last recorded event of the windows
+  Milliseconds recorded_ms;  // part of it in which the kernels of the reported device were recorded
 };
 
 struct Report {

@@ -1,16 +1,152 @@
 #include "analyze/roof.h"
 
-namespace llmprof {
+#include <algorithm>
 
-Bound kernel_bound(const KernelKey& key, const KernelSums& sums, const Works& works, const DeviceReport* device) {
+#include "analyze/copies.h"
+
+namespace llmprof {
+namespace {
+
+// A rate above the memory's shows that operands came from a cache. Of a measured ceiling runs differ by so much; a data
+// sheet's cannot be exceeded.
+constexpr double kAboveMeasured = 1.05;
+
+// Share of a product's traffic that is its result; 0 for all else, whose bytes are not told apart.
+double write_share(const Works& works, Row work) {
+  if (works.kind[work] != WorkKind::kGemm || !(works.bytes[work] > 0)) return 0;
+  const double result = static_cast<double>(works.batch[work]) * static_cast<double>(works.m[work]) *
+                        static_cast<double>(works.n[work]) * dtype_bytes(works.dtype[work]);
+  return std::clamp(result / works.bytes[work], 0.0, 1.0);
+}
+
+// The bandwidth that memory gives to this mix of reads and writes: products mostly read.
+OptDouble memory_rate(const DeviceReport& device, const Works& works, Row work) {
+  if (works.kind[work] == WorkKind::kGemm)
+    if (const std::optional<double> gbs = memory_ceiling_for(device.measured_bandwidths, write_share(works, work)))
+      return *gbs * 1e9;
+  return device.roof_bytes_per_s();
+}
+
+// Time that the traffic takes at least, and at which rate. Empty if nothing is known to take any.
+struct Traffic {
+  double bytes = 0;
+  double bytes_per_s = 0;
+  double ns() const { return bytes / bytes_per_s * 1e9; }
+};
+std::optional<Traffic> least_traffic(const Context& context, uint32_t kernel, bool from_cache) {
+  const DeviceReport& device = *context.device;
+  const Works& works = context.trace.works;
+  const KernelKey& key = context.groups.kernel_keys.key(kernel);
+  const double calls = static_cast<double>(context.groups.kernels[kernel].calls), all = works.bytes[key.work] * calls;
+  if (!(all > 0)) return std::nullopt;
+  double from_memory = all;
+  if (device.cache_bytes)
+    from_memory = bytes_from_memory(works, key.work, context.groups.stages[key.stage], *device.cache_bytes) * calls;
+  if (from_cache) from_memory = 0;
+  std::optional<Traffic> out;
+  if (const OptDouble memory = memory_rate(device, works, key.work); memory && from_memory > 0)
+    out = Traffic{from_memory, *memory};
+  const std::map<std::string, MeasuredRate>::const_iterator cache = device.measured_bandwidths.find("cache_read");
+  if (cache != device.measured_bandwidths.end() && from_memory < all) {
+    const Traffic at_cache{all, cache->second.value * 1e9};
+    if (!out || at_cache.ns() > out->ns()) out = at_cache;
+  }
+  return out;
+}
+
+void place(const Context& context, uint32_t kernel, const std::optional<Traffic>& traffic, KernelRoof& out) {
+  const WorkKind kind = context.trace.works.kind[context.groups.kernel_keys.key(kernel).work];
+  const bool arithmetic = kind == WorkKind::kGemm || kind == WorkKind::kAttention || kind == WorkKind::kConvolution;
+  const KernelSums& sums = context.groups.kernels[kernel];
+  const double total_ns = static_cast<double>(sums.total_ns), calls = static_cast<double>(sums.calls);
+  const OptDouble memory = context.device->roof_bytes_per_s();
+  out.bytes_per_s.reset();
+  out.point = {};
+  if (traffic) {
+    out.bytes_per_s = traffic->bytes_per_s;
+    out.point = place_on_roof(out.flops, traffic->bytes, total_ns, calls, out.flops_per_s, traffic->bytes_per_s);
+  } else if (arithmetic && memory) {  // from the cache, at a rate that is not known: held against arithmetic alone
+    out.point = place_on_roof(out.flops, 0, total_ns, calls, out.flops_per_s, memory);
+    out.point.memory_ns.reset();
+  } else if (memory) {  // a pass over operands in the cache: its nature is known, its roof is not
+    out.point.bound = place_on_roof(out.flops, out.bytes, total_ns, calls, out.flops_per_s, memory).bound;
+  }
+}
+
+KernelRoof copy_roof(const Context& context, uint32_t kernel) {
+  KernelRoof out;
+  const KernelSums& sums = context.groups.kernels[kernel];
+  const CopyPath path = copy_path(context.trace.text(context.groups.kernel_keys.key(kernel).name));
+  out.known = true;
+  out.link = true;
+  out.bytes = copy_traffic(path, static_cast<double>(*sums.copied_bytes));
+  out.bytes_per_s = copy_bytes_per_s(context.device, path);
+  if (out.bytes_per_s) out.point.roof_ns = out.point.memory_ns = out.bytes / *out.bytes_per_s * 1e9;
+  out.point.bound = Bound::kCopy;
+  return out;
+}
+
+}  // namespace
+
+double bytes_from_memory(const Works& works, Row work, const StageGroup& stage, double cache_bytes) {
+  const double weights = works.weight_bytes[work], kv = works.kv_bytes[work];
+  const double rest = works.bytes[work] - weights - kv;
+  const double steps = static_cast<double>(std::max<size_t>(1, stage.steps.size()));
+  const bool evicted = (stage.weight_bytes + stage.kv_bytes) / steps > cache_bytes;
+  double out = 0;
+  if (evicted || weights > cache_bytes) out += weights;
+  // Keys of the tokens that the step runs on have just been written.
+  double old_keys = 1;
+  if (works.kind[work] == WorkKind::kAttention && works.n[work] > 0)
+    old_keys = std::max(0.0, static_cast<double>(works.n[work] - works.m[work]) / static_cast<double>(works.n[work]));
+  if (kv > cache_bytes)
+    out += kv;
+  else if (evicted)
+    out += kv * old_keys;
+  if (rest > cache_bytes) out += rest;
+  return out;
+}
+
+KernelRoof kernel_roof(const Context& context, uint32_t kernel) {
+  const KernelKey& key = context.groups.kernel_keys.key(kernel);
+  const KernelSums& sums = context.groups.kernels[kernel];
+  if (sums.copied_bytes && *sums.copied_bytes > 0) return copy_roof(context, kernel);
+  KernelRoof out;
+  const Works& works = context.trace.works;
+  if (key.work == kNoRow || sums.kind == GpuOpKind::kMemcpy) return out;
+  out.known = true;
+  out.flops = works.flops[key.work] * static_cast<double>(sums.calls);
+  out.bytes = works.bytes[key.work] * static_cast<double>(sums.calls);
+  if (context.device == nullptr || sums.total_ns <= 0) return out;
+  out.flops_per_s = context.device->roof_of(works.dtype[key.work]);
+  place(context, kernel, least_traffic(context, kernel, false), out);
+  // Held against another part (--gpu), rates may well exceed its own.
+  if (context.device->other_part || !out.point.memory_ns) return out;
+  const double total_ns = static_cast<double>(sums.total_ns);
+  const double above = context.device->measured_bytes_per_s ? kAboveMeasured : 1;
+  if (*out.point.memory_ns <= above * total_ns) return out;
+  // It did not come from memory, or not at that rate. What the cache gives is the roof where it is known.
+  const Bound bound = out.point.bound;
+  place(context, kernel, least_traffic(context, kernel, true), out);
+  if (!out.bytes_per_s || out.point.memory_ns.value_or(0) > kAboveMeasured * total_ns) {
+    out.bytes_per_s.reset();
+    out.point = {};
+    out.point.bound = bound;
+  }
+  return out;
+}
+
+Bound kernel_bound(const Context& context, uint32_t kernel) {
+  return kernel_bound(context, kernel, kernel_roof(context, kernel));
+}
+
+Bound kernel_bound(const Context& context, uint32_t kernel, const KernelRoof& roof) {
+  const KernelKey& key = context.groups.kernel_keys.key(kernel);
+  const KernelSums& sums = context.groups.kernels[kernel];
   if (sums.kind != GpuOpKind::kKernel) return Bound::kCopy;  // kernels that copy or cast are passes over memory
   if (key.category == Category::kCommunication) return Bound::kComm;
+  if (roof.point.bound != Bound::kUnknown) return roof.point.bound;
   const double total_ns = static_cast<double>(sums.total_ns), calls = static_cast<double>(sums.calls);
-  if (key.work != kNoRow && device != nullptr) {
-    const RoofPoint point = place_on_roof(works.flops[key.work] * calls, works.bytes[key.work] * calls, total_ns, calls,
-                                          device->roof_of(works.dtype[key.work]), device->roof_bytes_per_s());
-    if (point.bound != Bound::kUnknown) return point.bound;
-  }
   const bool arithmetic = key.category == Category::kGemm || key.category == Category::kAttention ||
                           key.category == Category::kConvolution || key.category == Category::kOther;
   if (arithmetic) return total_ns < calls * kShortKernelNs / 2 ? Bound::kLatency : Bound::kUnknown;

@@ -47,7 +47,7 @@ std::vector<StageSums> sum_stages(const Context& context) {
     const KernelSums& kernel = groups.kernels[k];
     StageSums& sums = all[key.stage];
     const double total_ns = static_cast<double>(kernel.total_ns), calls = static_cast<double>(kernel.calls);
-    sums.bound_ns[static_cast<size_t>(kernel_bound(key, kernel, works, context.device))] += total_ns;
+    sums.bound_ns[static_cast<size_t>(kernel_bound(context, k))] += total_ns;
     if (key.category == Category::kGemm || key.category == Category::kAttention ||
         key.category == Category::kConvolution) {
       sums.arithmetic_ns += total_ns;

@@ -11,6 +11,7 @@
 #include "analyze/telemetry.h"
 #include "base/text_table.h"
 #include "derive/recorded_spans.h"
+#include "hardware/hardware.h"
 #include "model/catalogue.h"
 #include "model/cost.h"
 
@@ -96,7 +97,9 @@ namespace {
 
 struct StageWork {
   double flops = 0, flops_full = 0, weights = 0, kv = 0, bytes = 0;
-  void add(const StageCost& cost, double times) {
+  std::map<std::string, double> by_format;  // flops, by what the matrix units run them in
+  void add(const StageCost& cost, const Workload& load, double times) {
+    for (const auto& [format, count] : flops_by_format(cost, load)) by_format[format] += count * times;
     flops += cost.flops.total() * times;
     flops_full += (cost.flops.linear + cost.flops.attention_full + cost.flops.lm_head) * times;
     weights += cost.bytes.weights * times;
@@ -142,17 +145,31 @@ std::optional<StageWork> stage_work(const Context& context, const ModelConfig& c
     if (group.kind == StageKind::kPrefill) load.prefix = load.context - load.prompt;
     if (load.prefix < 0) return std::nullopt;
     if (!check_workload(config, load)) return std::nullopt;
-    work.add(group.kind == StageKind::kPrefill ? prefill_cost(config, load) : decode_cost(config, load),
+    work.add(group.kind == StageKind::kPrefill ? prefill_cost(config, load) : decode_cost(config, load), load,
              static_cast<double>(times));
   }
   return work;
 }
 
-DType dtype_of(const ModelConfig& config) {
-  const std::string& name = config.dtype.name;
-  for (size_t d = 0; d < static_cast<size_t>(DType::kCount); ++d)
-    if (dtype_name(static_cast<DType>(d)) == name) return static_cast<DType>(d);
+// Of a number format: "fp8-block" is multiplied as fp8.
+DType dtype_of_format(const std::string& format) {
+  const std::optional<PeakType> type = parse_peak_type(format);
+  for (size_t d = 0; type && d < static_cast<size_t>(DType::kCount); ++d)
+    if (dtype_name(static_cast<DType>(d)) == name_of(*type)) return static_cast<DType>(d);
   return DType::kUnknown;
+}
+
+// Time of the arithmetic at the peaks and at the roofs of the formats it runs in; empty where one of them is unknown.
+ComputeTimes compute_times(const DeviceReport& device, const StageWork& work) {
+  ComputeTimes out{0.0, 0.0};
+  for (const auto& [format, flops] : work.by_format) {
+    const DType dtype = dtype_of_format(format);
+    const OptDouble peak = device.peak_of(dtype), roof = device.roof_of(dtype);
+    if (!peak || !roof) return {};
+    *out.at_peak_ns += flops / *peak * 1e9;
+    *out.at_roof_ns += flops / *roof * 1e9;
+  }
+  return out;
 }
 
 // Rows that the lm_head was run on in all instances of a stage.
@@ -168,22 +185,27 @@ int64_t lm_head_rows(const Context& context, const ModelConfig& config, uint32_t
   return rows;
 }
 
-void fill_by_formula(const Context& context, const ModelConfig& config, const StageWork& work, StageTiming& row) {
+void fill_by_formula(const Context& context, const StageWork& work, StageTiming& row) {
   row.flops = work.flops;
   row.flops_full_attention = work.flops_full;
   row.flops_provenance = provenance::kFormula;
   row.weight_bytes = work.weights;
   row.kv_bytes = work.kv;
   row.dram_bytes_model = work.bytes;
-  const DType dtype = dtype_of(config);
-  if (dtype != DType::kUnknown) row.dtype = dtype_name(dtype);
-  ComputeTimes compute;
-  if (context.device != nullptr && context.device->peak_of(dtype))
-    compute.at_peak_ns = work.flops / *context.device->peak_of(dtype) * 1e9;
-  if (context.device != nullptr && context.device->roof_of(dtype))
-    compute.at_roof_ns = work.flops / *context.device->roof_of(dtype) * 1e9;
-  if (!row.flops_measured && context.device != nullptr && context.device->compute_capability)
-    fill_measured_flops(tensor_flops_per_cycle(*context.device->compute_capability, dtype), row);
+  row.dtype.reset();
+  double most = 0;
+  OptDouble tensor_rate;
+  for (const auto& [format, flops] : work.by_format) {
+    const DType dtype = dtype_of_format(format);
+    if (context.device != nullptr && context.device->compute_capability)
+      if (const OptDouble rate = tensor_flops_per_cycle(*context.device->compute_capability, dtype))
+        tensor_rate = std::max(tensor_rate.value_or(0), *rate);
+    if (flops <= most) continue;
+    most = flops;
+    row.dtype = dtype != DType::kUnknown ? OptText(dtype_name(dtype)) : std::nullopt;
+  }
+  const ComputeTimes compute = context.device != nullptr ? compute_times(*context.device, work) : ComputeTimes{};
+  if (!row.flops_measured) fill_measured_flops(tensor_rate, row);
   fill_stage_rates(context.device, compute, row);
 }
 
@@ -295,7 +317,7 @@ void analyze_workload(const Context& context, Report& report, std::vector<Cannot
         text += fmt::format("; the lm_head ran on {} rows, although only the last of each sequence is needed", rows);
       report.coverage.push_back({"counted-over-formula: " + row.name, ratio, std::move(text)});
     } else {
-      fill_by_formula(context, *config, *work, row);
+      fill_by_formula(context, *work, row);
     }
   }
   explain_missing_flops(report, is_live_recording(context.trace), on_cpu(context), cannot_tell);

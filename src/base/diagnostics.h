@@ -90,6 +90,8 @@ std::string_view name_of(Severity severity);
     "A hardware counter gave a share far above 1; those values were left out.")                                       \
   D(kCounterSamplesLost, "counter-samples-lost", kDataLoss, "Hardware counter samples were lost.")                    \
   D(kOtherGpu, "option-other-gpu", kNotice, "--gpu names another part than the one that was recorded.")               \
+  D(kOtherCeilings, "option-other-ceilings", kNotice,                                                                 \
+    "--ceilings names ceilings of another device; they were not used.")                                               \
   D(kModelDoesNotFit, "option-model-unfit", kNotice, "--model names a model that does not fit the recording.")        \
   D(kOptionDoubtful, "option-doubtful", kNotice, "An option changes nothing here, or contradicts what was recorded.") \
   D(kNoNvml, "no-nvml", kNotice, "NVML is not available; power, clocks and throttling are unknown.")                  \
@@ -104,7 +106,8 @@ enum class DiagnosticId : uint8_t {
 
 // About what was asked for, not about the input: reports say it first.
 constexpr bool is_about_options(DiagnosticId id) {
-  return id == DiagnosticId::kOtherGpu || id == DiagnosticId::kModelDoesNotFit || id == DiagnosticId::kOptionDoubtful;
+  return id == DiagnosticId::kOtherGpu || id == DiagnosticId::kOtherCeilings || id == DiagnosticId::kModelDoesNotFit ||
+         id == DiagnosticId::kOptionDoubtful;
 }
 
 struct DiagnosticInfo {

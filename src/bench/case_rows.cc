@@ -55,23 +55,37 @@ void place_copy(const CaseResult& result, const Ceilings& ceilings, CaseRow& row
   row.ceiling_kind = result.params.variant;
 }
 
-void place(const CaseResult& result, const Ceilings& ceilings, double median_us, CaseRow& row) {
+// Whether all sets of operands that executions go round over stay in the cache together: memory is no roof then. Cold
+// executions begin without them there.
+bool stays_in_cache(const CaseResult& result, const Ceilings& ceilings, const Timing& timing) {
+  return timing.regime != Regime::kCold && ceilings.cache_bytes > 0 &&
+         result.cost.bytes() * timing.sets <= static_cast<double>(ceilings.cache_bytes);
+}
+
+void place(const CaseResult& result, const Ceilings& ceilings, const Timing& timing, CaseRow& row) {
   const auto per_s = [](const OptNumber& rate, double unit) { return rate ? OptNumber(*rate * unit) : std::nullopt; };
+  const double median_us = timing.summary.median;
+  const bool cached = stays_in_cache(result, ceilings, timing);
   row.bound = bound_name(Bound::kUnknown);
   if (ceilings.measured) {
     const double writes = result.cost.bytes() > 0 ? result.cost.write_bytes / result.cost.bytes() : 0;
-    const OptNumber memory = memory_ceiling_for(*ceilings.measured, writes);
-    const RoofPoint point = place_on_roof(result.cost.flops, result.cost.bytes(), median_us * 1e3, 1,
-                                          per_s(measured_tflops(result, *ceilings.measured), 1e12), per_s(memory, 1e9));
+    const OptNumber cache = rate_of(ceilings.measured->bandwidth_gbs, "cache_read");
+    const OptNumber memory = cached ? cache : memory_ceiling_for(ceilings.measured->bandwidth_gbs, writes);
+    // Products in a cache of unknown rate are held against arithmetic alone.
+    const bool arithmetic_only = cached && !cache && result.cost.matrix;
+    const RoofPoint point = place_on_roof(result.cost.flops, arithmetic_only ? 0 : result.cost.bytes(), median_us * 1e3,
+                                          1, per_s(measured_tflops(result, *ceilings.measured), 1e12),
+                                          arithmetic_only ? OptNumber(1.0) : per_s(memory, 1e9));
     if (point.roof_ns && *point.roof_ns > 0) {
       row.of_ceiling_frac = *point.roof_ns / (median_us * 1e3);
-      row.ceiling_kind = point.compute_ns && *point.compute_ns > *point.memory_ns
-                             ? arithmetic_type(result)
-                             : fmt::format("memory, {:.0f} % writes", writes * 100);
+      row.ceiling_kind = point.compute_ns && *point.compute_ns > *point.memory_ns ? arithmetic_type(result)
+                         : cached                                                 ? "cache"
+                                  : fmt::format("memory, {:.0f} % writes", writes * 100);
       row.bound = bound_name(point.bound);
     }
   }
-  const RoofPoint sheet = place_on_roof(result.cost.flops, result.cost.bytes(), median_us * 1e3, 1,
+  if (cached && !result.cost.matrix) return;
+  const RoofPoint sheet = place_on_roof(result.cost.flops, cached ? 0 : result.cost.bytes(), median_us * 1e3, 1,
                                         per_s(sheet_tflops(ceilings.sheet, arithmetic_type(result)), 1e12),
                                         per_s(sheet_gbs(ceilings.sheet), 1e9));
   if (sheet.roof_ns && *sheet.roof_ns > 0) row.of_datasheet_frac = *sheet.roof_ns / (median_us * 1e3);
@@ -125,7 +139,7 @@ void fill_timing(const CaseResult& result, const Timing& timing, const Ceilings&
   if (result.operation == "memcpy") {
     place_copy(result, ceilings, row);
   } else {
-    place(result, ceilings, s.median, row);
+    place(result, ceilings, timing, row);
   }
 }
 

@@ -16,6 +16,7 @@ namespace llmprof::bench {
 struct Ceilings {
   std::optional<MeasuredCeilings> measured;
   std::optional<Gpu> sheet;
+  int64_t cache_bytes = 0;  // of the device's last-level cache: what stays in it is not held against memory; 0: unknown
 };
 
 // A row with the samples behind it.

@@ -105,7 +105,8 @@ LLMPROF_RECORD(RidgeRow, "ridge", "Ridge points of the roofline", LLMPROF_RIDGE_
   C(OptNumber, intensity, "FLOP/B", "FLOPs over bytes")                                                               \
   C(OptNumber, of_ceiling_frac, "frac", "time at the measured roof over the median")                                  \
   C(std::string, ceiling_kind, "",                                                                                    \
-    "the measured ceiling it is held against: a data type's arithmetic, or memory at its mix of reads and writes")    \
+    "the measured ceiling it is held against: a data type's arithmetic, memory at its mix of reads and writes, or "   \
+    "cache")                                                                                                          \
   C(OptNumber, of_datasheet_frac, "frac", "the same with the data sheet's roof")                                      \
   C(std::string, bound, "", "compute, memory, latency or unknown, by the measured roofline")                          \
   C(OptNumber, memory_mib, "MiB", "buffers of one set")                                                               \

@@ -34,8 +34,7 @@ int run(Options& options) {
     return report_error(status.error());
   // A page to read is shorter than a file to process.
   constexpr size_t kTextRows = 12;
-  options.analyze.top =
-      options.top.value_or(options.output.effective_format() == "text" ? kTextRows : AnalyzeOptions().top);
+  options.analyze.top = options.top.value_or(options.output.effective_format() == "text" ? kTextRows : 0);
   if (options.sort == "mean") options.analyze.sort = SortKey::kMean;
   if (options.sort == "calls") options.analyze.sort = SortKey::kCalls;
   if (options.sort == "name") options.analyze.sort = SortKey::kName;
@@ -78,7 +77,7 @@ void add_analyze(CLI::App& app, Action& action) {
   command->add_option("--stage", options->stages, "ranges whose text matches REGEX are stage NAME (repeatable)")
       ->type_name("NAME=REGEX");
   command->add_flag("--no-detect", options->no_detect, "stages from annotations only");
-  command->add_option("--top", options->top, "rows of long tables, 0 for all (default 12 in text, 30 elsewhere)")
+  command->add_option("--top", options->top, "rows of long tables, 0 for all (default 12 in text, all elsewhere)")
       ->check(whole_number(0, int64_t{1} << 40));
   command->add_option("--sort", options->sort, "operators and kernels by total, mean, calls or name")
       ->check(one_of({"total", "mean", "calls", "name"}))

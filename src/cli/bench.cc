@@ -160,6 +160,7 @@ Result<std::vector<bench::CaseRecord>> earlier_records(const Options& options, c
 bench::Ceilings ceilings_for(const device::DeviceIdentity& device, bool quiet) {
   bench::Ceilings ceilings;
   ceilings.sheet = bench::data_sheet_of(device);
+  ceilings.cache_bytes = device.cache_bytes;
   const std::string path = ceilings_path(device.key);
   if (access(path.c_str(), F_OK) != 0) {
     if (!quiet)

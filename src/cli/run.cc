@@ -200,8 +200,7 @@ void report(const Options& options, const DeriveOptions& derive_options, const l
     } else {
       AnalyzeOptions analyze_options = options.analyze;
       constexpr size_t kTextRows = 12;  // as `llmprof analyze` does
-      analyze_options.top =
-          options.top.value_or(options.output.effective_format() == "text" ? kTextRows : AnalyzeOptions().top);
+      analyze_options.top = options.top.value_or(options.output.effective_format() == "text" ? kTextRows : 0);
       analyze_and_print(*trace, derive_options, analyze_options, options.output);
     }
   }
@@ -343,7 +342,7 @@ void add_report_options(CLI::App& command, Options& options) {
   command.add_option("--stage", options.stages, "ranges whose text matches REGEX are stage NAME (repeatable)")
       ->type_name("NAME=REGEX")
       ->group(reporting);
-  command.add_option("--top", options.top, "rows of long tables, 0 for all (default 12 in text, 30 elsewhere)")
+  command.add_option("--top", options.top, "rows of long tables, 0 for all (default 12 in text, all elsewhere)")
       ->check(whole_number(0, int64_t{1} << 40))
       ->group(reporting);
   command.add_option("--format", options.output.format, "text, json or csv")

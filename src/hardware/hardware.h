@@ -86,6 +86,10 @@ Known peak_clock_mhz(const Gpu& gpu, PeakType type);
 // peak is capped below what their clock allows (H20).
 Known peak_tflops_at_clock(const Gpu& gpu, PeakType type, double observed_mhz);
 Known memory_bandwidth_gbs(const Gpu& gpu);
+// One way, half of what data sheets give for both together: between host and GPU (PCIe, NVLink-C2C), and between GPUs.
+// Parts whose GPUs are joined by a bridge have none unless it is plugged in: nothing is said of those.
+Known host_link_gbs(const Gpu& gpu);
+Known peer_link_gbs(const Gpu& gpu);
 // FLOP/B above which a kernel of that type is bound by arithmetic: peak / bandwidth, at the data sheet's clock.
 Known ridge_flop_per_byte(const Gpu& gpu, PeakType type);
 

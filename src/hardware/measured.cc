@@ -60,6 +60,7 @@ std::string to_text(const MeasuredCeilings& ceilings) {
   json.field("schema", kSchema);
   for (const Text& text : kTexts) json.field(text.name, ceilings.*text.text);
   json.field("unix_s", ceilings.unix_s);
+  if (ceilings.cache_bytes > 0) json.field("cache_bytes", ceilings.cache_bytes);
   for (const Group& group : kGroups) {
     json.key(group.name).begin_object();
     for (const auto& [name, rate] : ceilings.*group.rates) {
@@ -159,13 +160,13 @@ std::optional<MeasuredRate> memory_ceiling(const MeasuredCeilings& ceilings) {
   return best;
 }
 
-std::optional<double> memory_ceiling_for(const MeasuredCeilings& ceilings, double write_frac) {
+std::optional<double> memory_ceiling_for(const std::map<std::string, MeasuredRate>& bandwidth_gbs, double write_frac) {
   constexpr std::pair<const char*, double> kMixes[] = {
       {"read", 0.0}, {"triad", 1.0 / 3}, {"copy", 0.5}, {"write", 1.0}};
   std::optional<std::pair<double, double>> below, above;  // mix and GB/s
   for (const auto& [kind, mix] : kMixes) {
-    const Rates::const_iterator found = ceilings.bandwidth_gbs.find(kind);
-    if (found == ceilings.bandwidth_gbs.end()) continue;
+    const Rates::const_iterator found = bandwidth_gbs.find(kind);
+    if (found == bandwidth_gbs.end()) continue;
     if (mix <= write_frac) below = {mix, found->second.value};
     if (mix >= write_frac && !above) above = {mix, found->second.value};
   }
@@ -248,6 +249,8 @@ Result<MeasuredCeilings> parse_ceilings(std::string_view text, const std::string
     ceilings.*text_field.text = *value;
   }
   if (!document["unix_s"].read(ceilings.unix_s)) return damaged(path, "no time \"unix_s\"");
+  // Files of earlier versions do not have it.
+  if (!document["cache_bytes"].read(ceilings.cache_bytes) || ceilings.cache_bytes < 0) ceilings.cache_bytes = 0;
   for (const Group& group : kGroups) {
     LLMPROF_ASSIGN(ceilings.*group.rates, rates_of(document, group, path));
   }

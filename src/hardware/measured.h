@@ -30,10 +30,11 @@ struct MeasuredRate {
 struct MeasuredCeilings {
   std::string device_key, name, uuid, driver, tool_version;
   int64_t unix_s = 0;
+  int64_t cache_bytes = 0;                             // of the last-level cache; 0: unknown
   std::map<std::string, MeasuredRate> library_tflops;  // by dtype_name
   std::map<std::string, MeasuredRate> unit_tflops;     // register-only kernels
   std::map<std::string, MeasuredRate>
-      bandwidth_gbs;                               // "read", "write", "copy", "triad", "cache_read", "h2d_pinned", ...
+      bandwidth_gbs;                               // "read", "write", "copy", "triad", "cache_read", "h2d", "d2h", ...
   std::map<std::string, MeasuredRate> latency_us;  // "launch_eager", "launch_graph_node", "sync", ...
 };
 
@@ -42,7 +43,7 @@ std::optional<MeasuredRate> memory_ceiling(const MeasuredCeilings& ceilings);
 // What memory gives to a mix of reads and writes, GB/s; `write_frac` of the bytes are written: linear between read (0),
 // triad (1/3), copy (1/2) and write (1), as far as they were measured; beyond the ends, the nearest. Turning the bus
 // round costs: a copy reaches less than reads or writes alone. Empty if none was measured.
-std::optional<double> memory_ceiling_for(const MeasuredCeilings& ceilings, double write_frac);
+std::optional<double> memory_ceiling_for(const std::map<std::string, MeasuredRate>& bandwidth_gbs, double write_frac);
 // FLOP/B from which arithmetic of the type is the limit; empty if either part is unknown.
 std::optional<double> measured_ridge(const MeasuredCeilings& ceilings, std::string_view dtype);
 

@@ -105,6 +105,28 @@ Known memory_bandwidth_gbs(const Gpu& gpu) {
   return tl::unexpected<std::string>(fmt::format("the table has no memory bandwidth for {}", gpu.sku));
 }
 
+namespace {
+
+Known one_way(const Sourced& both, const std::string& name) {
+  return Sourced{both.value / 2, derived(fmt::format("{}: half of {} GB/s both ways", name, both.value), both.doubtful),
+                 both.doubtful};
+}
+
+}  // namespace
+
+Known host_link_gbs(const Gpu& gpu) {
+  if (!gpu.pcie_gbs_bidir)
+    return tl::unexpected<std::string>(fmt::format("the table has no link between host and {}", gpu.sku));
+  const bool pcie = !gpu.pcie.empty() && gpu.pcie[0] >= '0' && gpu.pcie[0] <= '9';
+  return one_way(*gpu.pcie_gbs_bidir, pcie ? "PCIe " + gpu.pcie : gpu.pcie);
+}
+
+Known peer_link_gbs(const Gpu& gpu) {
+  if (!gpu.gpu_link_gbs_bidir || gpu.gpu_link.find("bridge") != std::string::npos)
+    return tl::unexpected<std::string>(fmt::format("the table has no link that every {} has to others", gpu.sku));
+  return one_way(*gpu.gpu_link_gbs_bidir, gpu.gpu_link);
+}
+
 Known ridge_flop_per_byte(const Gpu& gpu, PeakType type) {
   const Known peak = peak_tflops(gpu, type);
   if (!peak) return peak;

@@ -41,6 +41,13 @@ std::string Workload::scheme() const {
   return fmt::format("W{}A{}", weights.bits, multiplied);
 }
 
+std::map<std::string, double> flops_by_format(const StageCost& stage, const Workload& workload) {
+  std::map<std::string, double> flops;
+  for (const Operator& op : stage.operators)
+    if (op.flops > 0) flops[op.quantised ? workload.compute_format() : workload.wide().name] += op.flops;
+  return flops;
+}
+
 namespace {
 
 // The tokens of its images are part of the prompt.

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -101,6 +102,9 @@ struct StageCost {
 StageCost prefill_cost(const ModelConfig& config, const Workload& workload);
 StageCost decode_cost(const ModelConfig& config, const Workload& workload);
 StageCost vision_cost(const ModelConfig& config, const Workload& workload);
+
+// FLOPs by the format that the matrix units run them in: quantised products in theirs, all others and attention wide.
+std::map<std::string, double> flops_by_format(const StageCost& stage, const Workload& workload);
 
 // (query, key) pairs of one sequence: queries P+1 ... P+S, query i seeing min(i, window) keys; window 0 means all.
 // Without a window S*P + S(S+1)/2. Both at most 2^27, so the result fits.

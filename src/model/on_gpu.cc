@@ -11,14 +11,6 @@
 namespace llmprof {
 namespace {
 
-// FLOPs by the format that the matrix units run them in: quantised products in theirs, all others and attention wide.
-std::map<std::string, double> flops_by_format(const StageCost& stage, const Workload& w) {
-  std::map<std::string, double> flops;
-  for (const Operator& op : stage.operators)
-    if (op.flops > 0) flops[op.quantised ? w.compute_format() : w.wide().name] += op.flops;
-  return flops;
-}
-
 // What must cross the memory bus. The cache keeps at most its size of what the pass before left; activations, and what
 // a prefill itself put into the KV cache, may never leave it.
 double least_dram_bytes(const StageCost& stage, double cache_bytes) {

@@ -28,6 +28,7 @@ void write_source(JsonWriter& json, const SourceReport& source) {
   json.end_array();
   write_optional(json, "start_unix_ns", source.start_unix_ns);
   json.field("duration_ms", source.duration_ms.ms());
+  json.field("recorded_ms", source.recorded_ms.ms());
   json.end_object();
 }
 
@@ -67,6 +68,8 @@ void write_device(JsonWriter& json, const std::optional<DeviceReport>& device) {
     json.end_object();
   }
   json.end_object();
+  write_optional(json, "arithmetic", device->arithmetic);
+  write_optional(json, "ridge", device->ridge);
   if (device->measured_by) json.field("measured_by", *device->measured_by);
   json.key("remarks").begin_array();
   for (const std::string& remark : device->remarks) json.value(remark);

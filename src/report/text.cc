@@ -41,6 +41,14 @@ std::string held_against(const Report& report) {
   return other && report.device->sku ? ", held against " + printable(*report.device->sku) + " (--gpu):" : std::string();
 }
 
+// "104.9 ms recorded"; "600.1 s, kernels recorded in 12.3 s of it" where recording paused or was lighter.
+std::string recorded_time(const SourceReport& source) {
+  const std::string all = format_ms(source.duration_ms.ms());
+  if (source.recorded_ms == source.duration_ms) return all + " recorded";
+  if (source.recorded_ms.ns <= 0) return all + ", no kernels recorded";
+  return fmt::format("{}, kernels recorded in {} of it", all, format_ms(source.recorded_ms.ms()));
+}
+
 std::string headline(const Report& report, const Ink& ink) {
   std::string files;
   for (const std::string& file : report.source.files) files += (files.empty() ? "" : ", ") + file_name(file);
@@ -53,17 +61,20 @@ std::string headline(const Report& report, const Ink& ink) {
     const std::string other = held_against(report);
     device += other;
     bool first = !other.empty();
+    const std::string arithmetic = report.device->arithmetic.value_or("");
     for (const Peak& peak : report.device->peaks) {
-      if (peak.name != "bf16_tflops" && peak.name != "dram_gbs") continue;
+      const bool memory = peak.name == "dram_gbs", integer = peak.name == arithmetic + "_tops";
+      if (arithmetic.empty() ? !memory : !memory && !integer && peak.name != arithmetic + "_tflops") continue;
       device += first ? " " : ", ";
       first = false;
-      device += peak.name == "dram_gbs" ? ceiling_text(peak, "GB/s") : "bf16 " + ceiling_text(peak, "TFLOP/s");
+      device +=
+          memory ? ceiling_text(peak, "GB/s") : arithmetic + " " + ceiling_text(peak, integer ? "TOP/s" : "TFLOP/s");
     }
   }
   out += ink.dim(device);
   if (report.model)
     out += ink.dim((report.model->origin == "given" ? " · model " : " · looks like ") + printable(report.model->id));
-  out += ink.dim(" · " + format_ms(report.source.duration_ms.ms()) + " recorded");
+  out += ink.dim(" · " + recorded_time(report.source));
   return out + "\n\n";
 }
 

@@ -64,7 +64,7 @@ std::string short_shapes(const OptText& shapes) {
 
 std::string limit_of(const OptText& bound, const OptDouble& of_roof) {
   if (!bound) return "-";
-  if (of_roof && (*bound == "memory" || *bound == "compute"))
+  if (of_roof && (*bound == "memory" || *bound == "compute" || *bound == "copy"))
     return fmt::format("{}, {} of roof", *bound, format_percent(*of_roof));
   return *bound;
 }
@@ -276,11 +276,8 @@ std::string text_roofline(const Report& report, const RenderOptions& options, co
                    row.bound.value_or("-"), row.gain_ms ? format_ms(*row.gain_ms) : "-"});
   }
   std::string note = "kernels with known shapes against min(peak, intensity x bandwidth)";
-  for (const RooflineRecord& row : report.roofline)
-    if (row.ridge) {
-      note += fmt::format("; ridge of {} at {:.0f} FLOP/B", row.dtype, *row.ridge);
-      break;
-    }
+  if (report.device && report.device->arithmetic && report.device->ridge)
+    note += fmt::format("; ridge of {} at {:.0f} FLOP/B", *report.device->arithmetic, *report.device->ridge);
   return title(ink, "Roofline", note) + table.render("  ", options) +
          cut_note(options.top, report.roofline.size(), ink) + "\n";
 }

@@ -322,6 +322,7 @@ TEST(Findings, WhatBeatsTheMeasuredCeilingIsSaid) {
     AnalyzeOptions options;
     options.measured_given = true;
     options.measured.emplace_back();
+    options.measured[0].name = "NVIDIA H200";
     options.measured[0].library_tflops["bf16"] = {ceiling, "", 0, 0, 0};
     options.measured[0].bandwidth_gbs["read"] = {4500, "", 0, 0, 0};
     const Result<Report> report = analyze(run.trace, options);

@@ -136,6 +136,27 @@ TEST_F(BenchRun, RowsCarryRatesAndTheirCommand) {
   EXPECT_FALSE(row.of_datasheet_frac.has_value());
 }
 
+TEST_F(BenchRun, WhatStaysInTheCacheIsNotHeldAgainstMemory) {
+  MeasuredCeilings measured;
+  measured.library_tflops["fp32"] = {25, "", 0, 0, 0};
+  measured.bandwidth_gbs["read"] = {40, "", 0, 0, 0};
+  ceilings_.measured = measured;
+  g_op.flops = 1e9;
+  g_op.bytes = 8e6;  // 80 GB/s in 100 us
+  EXPECT_NEAR(*run(plans({1})).records[1].row.of_ceiling_frac, 2, 1e-9) << "by the memory's rate";
+  ceilings_.cache_bytes = int64_t{1} << 40;
+  const CaseRow row = run(plans({1})).records[1].row;
+  EXPECT_NEAR(*row.of_ceiling_frac, 0.4, 1e-9) << "40 us of arithmetic";
+  EXPECT_EQ(row.ceiling_kind, "fp32");
+  ceilings_.measured->bandwidth_gbs["cache_read"] = {160, "", 0, 0, 0};
+  const CaseRow cached = run(plans({1})).records[1].row;
+  EXPECT_NEAR(*cached.of_ceiling_frac, 0.5, 1e-9);
+  EXPECT_EQ(cached.ceiling_kind, "cache");
+  EXPECT_NEAR(*run(plans({1})).records[0].row.of_ceiling_frac,
+              8e6 / 40e9 * 1e6 / *run(plans({1})).records[0].row.median_us, 1e-9)
+      << "cold operands come from memory";
+}
+
 TEST_F(BenchRun, MemoryAndLatencyBounds) {
   MeasuredCeilings measured;
   measured.library_tflops["fp32"] = {25, "", 0, 0, 0};

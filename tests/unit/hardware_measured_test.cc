@@ -102,19 +102,19 @@ TEST_F(Measured, TheCeilingIsTheHighestOfMemoryAndNotOfTheCache) {
 
 TEST_F(Measured, AMixOfReadsAndWritesHasACeilingOfItsOwn) {
   MeasuredCeilings c;
-  EXPECT_FALSE(memory_ceiling_for(c, 0.5).has_value());
+  EXPECT_FALSE(memory_ceiling_for(c.bandwidth_gbs, 0.5).has_value());
   c.bandwidth_gbs["read"] = {4584, "", 0, 0, 0};
-  EXPECT_EQ(*memory_ceiling_for(c, 0.5), 4584) << "all there is";
+  EXPECT_EQ(*memory_ceiling_for(c.bandwidth_gbs, 0.5), 4584) << "all there is";
   c.bandwidth_gbs["copy"] = {4204, "", 0, 0, 0};
-  EXPECT_EQ(*memory_ceiling_for(c, 0), 4584);
-  EXPECT_NEAR(*memory_ceiling_for(c, 0.25), (4584 + 4204) / 2.0, 1e-9);
-  EXPECT_EQ(*memory_ceiling_for(c, 0.8), 4204) << "the nearest, beyond what was measured";
+  EXPECT_EQ(*memory_ceiling_for(c.bandwidth_gbs, 0), 4584);
+  EXPECT_NEAR(*memory_ceiling_for(c.bandwidth_gbs, 0.25), (4584 + 4204) / 2.0, 1e-9);
+  EXPECT_EQ(*memory_ceiling_for(c.bandwidth_gbs, 0.8), 4204) << "the nearest, beyond what was measured";
   c.bandwidth_gbs["triad"] = {4359, "", 0, 0, 0};
   c.bandwidth_gbs["write"] = {4683, "", 0, 0, 0};
-  EXPECT_EQ(*memory_ceiling_for(c, 0.5), 4204);
-  EXPECT_NEAR(*memory_ceiling_for(c, 1.0 / 3), 4359, 1e-6);
-  EXPECT_NEAR(*memory_ceiling_for(c, 0.75), (4204 + 4683) / 2.0, 1e-9);
-  EXPECT_EQ(*memory_ceiling_for(c, 1), 4683);
+  EXPECT_EQ(*memory_ceiling_for(c.bandwidth_gbs, 0.5), 4204);
+  EXPECT_NEAR(*memory_ceiling_for(c.bandwidth_gbs, 1.0 / 3), 4359, 1e-6);
+  EXPECT_NEAR(*memory_ceiling_for(c.bandwidth_gbs, 0.75), (4204 + 4683) / 2.0, 1e-9);
+  EXPECT_EQ(*memory_ceiling_for(c.bandwidth_gbs, 1), 4683);
   EXPECT_EQ(memory_ceiling(c)->value, 4683) << "the ridge stays on the highest";
 }
 

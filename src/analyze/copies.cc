@@ -1,0 +1,94 @@
+#include "analyze/copies.h"
+
+#include <fmt/format.h>
+
+namespace llmprof {
+
+std::string_view copy_path_name(CopyPath path) {
+  switch (path) {
+    case CopyPath::kHostToDevice:
+      return "host to device";
+    case CopyPath::kDeviceToHost:
+      return "device to host";
+    case CopyPath::kPeer:
+      return "device to device";
+    case CopyPath::kOnDevice:
+      return "inside the device";
+    default:
+      return "unknown";
+  }
+}
+
+CopyPath copy_path(std::string_view name) {
+  constexpr std::string_view kPrefix = "Memcpy ";
+  if (!name.starts_with(kPrefix)) return CopyPath::kUnknown;
+  const std::string_view kind = name.substr(kPrefix.size(), 4);
+  if (kind == "HtoD" || kind == "HtoA") return CopyPath::kHostToDevice;
+  if (kind == "DtoH" || kind == "AtoH") return CopyPath::kDeviceToHost;
+  if (kind == "PtoP") return CopyPath::kPeer;
+  if (kind == "DtoD" || kind == "AtoD" || kind == "DtoA" || kind == "AtoA") return CopyPath::kOnDevice;
+  return CopyPath::kUnknown;
+}
+
+bool is_pageable_copy(std::string_view name) { return name.find("Pageable") != std::string_view::npos; }
+
+OptDouble copy_bytes_per_s(const DeviceReport* device, CopyPath path) {
+  if (device == nullptr) return std::nullopt;
+  switch (path) {
+    case CopyPath::kHostToDevice:
+      return device->host_to_device.bytes_per_s;
+    case CopyPath::kDeviceToHost:
+      return device->device_to_host.bytes_per_s;
+    case CopyPath::kPeer:
+      return device->peer.bytes_per_s;
+    case CopyPath::kOnDevice:
+      return device->roof_bytes_per_s();
+    default:
+      return std::nullopt;
+  }
+}
+
+double copy_traffic(CopyPath path, double moved) { return path == CopyPath::kOnDevice ? 2 * moved : moved; }
+
+double activity_bytes(const Trace& trace, Row gpu_op) {
+  if (trace.gpu_ops.kind[gpu_op] == GpuOpKind::kMemcpy && trace.gpu_ops.bytes[gpu_op] >= 0)
+    return copy_traffic(copy_path(trace.text(trace.gpu_ops.name[gpu_op])),
+                        static_cast<double>(trace.gpu_ops.bytes[gpu_op]));
+  const Row work = trace.gpu_links.work[gpu_op];
+  return work != kNoRow ? trace.works.bytes[work] : 0;
+}
+
+void CopySums::add(std::string_view name, int64_t copies, int64_t moved, int64_t time_ns) {
+  const CopyPath path = copy_path(name);
+  PathSums& sums = paths[static_cast<size_t>(path)];
+  sums.copies += copies;
+  sums.bytes += copy_traffic(path, static_cast<double>(moved));
+  sums.time_ns += static_cast<double>(time_ns);
+}
+
+CopySums sum_copies(const Context& context, std::span<const uint32_t> kernels) {
+  CopySums out;
+  for (const uint32_t k : kernels) {
+    const KernelSums& sums = context.groups.kernels[k];
+    if (!sums.copied_bytes || *sums.copied_bytes <= 0) continue;
+    out.add(context.trace.text(context.groups.kernel_keys.key(k).name), sums.calls, *sums.copied_bytes, sums.total_ns);
+  }
+  return out;
+}
+
+void add_copy_rates(const DeviceReport* device, const CopySums& sums, std::vector<Evidence>& evidence) {
+  for (size_t p = 0; p < sums.paths.size(); ++p) {
+    const CopyPath path = static_cast<CopyPath>(p);
+    const PathSums& of = sums.paths[p];
+    if (path == CopyPath::kUnknown || of.time_ns <= 0) continue;
+    const bool on_device = path == CopyPath::kOnDevice;
+    std::string metric = on_device ? "rate " : "rate from ";
+    metric += copy_path_name(path);
+    if (on_device) metric += ", read and written";
+    if (const OptDouble ceiling = copy_bytes_per_s(device, path))
+      metric += fmt::format(", of {:.3g} GB/s of {}", *ceiling / 1e9, on_device ? "its memory" : "the link");
+    evidence.push_back({std::move(metric), of.bytes / of.time_ns, "GB/s", provenance::kMeasured});
+  }
+}
+
+}  // namespace llmprof
