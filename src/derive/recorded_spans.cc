@@ -1,6 +1,7 @@
 #include "derive/recorded_spans.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 namespace llmprof {
@@ -40,8 +41,21 @@ std::map<int32_t, std::set<int64_t>> processes_of_devices(const Trace& trace) {
 
 }  // namespace
 
+// Of a file that ends in the middle, what came after the last activity of a device: there may have been more.
+void RecordedSpans::add_lost_ends(const Trace& trace) {
+  if (trace.diagnostics.count(DiagnosticId::kTruncatedFile) == 0) return;
+  std::map<int32_t, int64_t> last_ns;
+  for (Row gpu = 0; gpu < trace.gpu_ops.size(); ++gpu) {
+    int64_t& end_ns = last_ns.emplace(trace.streams.device[trace.gpu_ops.stream[gpu]], 0).first->second;
+    end_ns = std::max(end_ns, trace.gpu_ops.start_ns[gpu] + trace.gpu_ops.dur_ns[gpu]);
+  }
+  for (const auto& [device, end_ns] : last_ns)
+    devices_[device].unrecorded.push_back({end_ns, std::numeric_limits<int64_t>::max()});
+}
+
 RecordedSpans::RecordedSpans(const Trace& trace) {
   const Recorded& table = trace.recorded;
+  if (table.empty()) add_lost_ends(trace);
   if (table.empty()) return;
   for (Row row = 0; row < table.size(); ++row) {
     if (table.level[row] >= RecordingLevel::kDefault) continue;

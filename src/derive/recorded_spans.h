@@ -1,5 +1,6 @@
 // When kernels were not recorded although the program ran, per device: from the recording levels of the processes that
-// use it. A recording without levels (any other recorder) counts as recorded throughout. Before the first and after the
+// use it. A recording without levels (any other recorder) counts as recorded throughout, unless its file ends in the
+// middle: then nothing is known after the last activity of a device. Before the first and after the
 // last level of a process nothing is known and nothing is claimed.
 #pragma once
 
@@ -37,6 +38,8 @@ class RecordedSpans {
   struct Spans {
     std::vector<TimeSpan> unrecorded, cut;
   };
+  void add_lost_ends(const Trace& trace);
+
   std::map<int32_t, Spans> devices_;
   std::map<int64_t, Spans> processes_;
   Spans all_, none_;

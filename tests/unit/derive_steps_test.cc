@@ -265,6 +265,24 @@ TEST(Steps, RangesWithoutActivityAreNoSteps) {
   EXPECT_EQ(trace.steps.annotation[0], 1U);
 }
 
+// The end of a cut file is no end of a step: its time would be taken for that of a fast one.
+TEST(Steps, TheLastStepOfACutFileIsNotTimed) {
+  for (const bool cut : {false, true}) {
+    TraceBuilder b;
+    for (int64_t begin = 0; begin < 3'000; begin += 1'000) {
+      b.annotation("decode", begin, 900);
+      b.launch("gemm", begin + 10, begin + 20, 100);
+      if (begin < 2'000) b.launch("gemm", begin + 700, begin + 710, 100);
+    }
+    if (cut) b.trace.diagnostics.add(DiagnosticId::kTruncatedFile, "byte 1");
+    Trace& trace = b.derive_all();
+    ASSERT_EQ(trace.steps.size(), 3U);
+    EXPECT_FALSE(is_window_edge(trace.text(trace.steps.stage[1])));
+    EXPECT_EQ(is_window_edge(trace.text(trace.steps.stage[2])), cut);
+    EXPECT_EQ(broken_invariant(trace), "");
+  }
+}
+
 TEST(Steps, LongPauseBelongsToNoStep) {
   constexpr int64_t kMs = 1'000'000;
   TraceBuilder b;
