@@ -31,6 +31,7 @@ struct Evidence {
   double ratio = 1, tolerance = 0;
   Interval interval;           // of the ratio, with noise and waiting in it
   double noise = 0;            // of the ratio
+  bool noise_known = false;    // of one run at least
   double waiting = 0;          // the larger share of a side's median that waiting may have added
   OptNumber cycles;            // where they count and are known
   bool cycles_wanted = false;  // they count
@@ -40,10 +41,10 @@ struct Evidence {
 // From the samples where a file is older than the field.
 // Of a CPU, and of what drifts: stretches of a GPU that does not differ by the turns of its power's control, which come
 // again and of which whole ones were taken.
-double noise_of(const CaseRecord& record) {
-  if (!record.row.wait_frac && !record.row.drifting) return 0;
-  if (record.row.noise_frac) return *record.row.noise_frac;
-  return noise_between_stretches(record.samples_us).value_or(0);
+OptNumber noise_of(const CaseRecord& record) {
+  if (!record.row.wait_frac && !record.row.drifting) return std::nullopt;
+  if (record.row.noise_frac) return record.row.noise_frac;
+  return noise_between_stretches(record.samples_us);
 }
 
 // What is left of the median without the waiting that is in it.
@@ -60,7 +61,9 @@ Evidence gather(const CaseRecord& before, const CaseRecord& now) {
   Evidence e;
   e.ratio = *now.row.median_us / *before.row.median_us;
   e.tolerance = tolerance_of(*before.row.median_us);
-  const double earlier = noise_of(before), later = noise_of(now);
+  const OptNumber noise_before = noise_of(before), noise_now = noise_of(now);
+  e.noise_known = noise_before || noise_now;
+  const double earlier = noise_before.value_or(0), later = noise_now.value_or(0);
   // Not std::hypot, which asks for glibc 2.35.
   e.noise = std::sqrt(earlier * earlier + later * later);
   const Interval samples = bootstrap_median_ratio(now.samples_us, before.samples_us);
@@ -164,7 +167,7 @@ Comparison compare_records(const CaseRecord& before, const CaseRecord& now) {
   out.row.ratio = e.ratio;
   out.row.ratio_low = e.interval.low;
   if (std::isfinite(e.interval.high)) out.row.ratio_high = e.interval.high;
-  out.row.noise_frac = e.noise;
+  if (e.noise_known) out.row.noise_frac = e.noise;
   if (before.row.wait_frac || now.row.wait_frac)
     out.row.wait_frac = std::max(before.row.wait_frac.value_or(0), now.row.wait_frac.value_or(0));
   out.row.drifting = drifting_runs(before.row, now.row);

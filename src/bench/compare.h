@@ -34,7 +34,8 @@ std::string_view verdict_name(Verdict verdict);  // "SAME", "CANNOT-COMPARE"
     "for cores")                                                                                                       \
   C(OptNumber, ratio_high, "", "upper end; empty where waiting leaves none")                                           \
   C(OptNumber, noise_frac, "frac",                                                                                     \
-    "of the ratio: what both runs' medians of stretches of time vary by, beyond their samples")                        \
+    "of the ratio: what both runs' medians of stretches of time vary by, beyond their samples; empty where neither "   \
+    "run says")                                                                                                        \
   C(OptNumber, wait_frac, "frac", "of a CPU: the larger share of a run's time in which its threads waited for a core") \
   C(std::string, drifting, "", "before, now or both: the run whose spread still changed when the time was over")       \
   C(OptNumber, cycles_ratio, "", "the ratio in cycles: times the clock now over the clock before")                     \

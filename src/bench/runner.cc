@@ -43,6 +43,18 @@ double budget_s(const Protocol& protocol, device::DeviceKind kind) {
          (protocol.cold ? protocol.cold_min_s : 0) + (protocol.sustained ? protocol.sustained_min_s : 0);
 }
 
+std::vector<std::string> rows_of_no_plan(const std::vector<CasePlan>& plans, const std::vector<CaseRecord>& earlier) {
+  std::set<std::string> known;
+  for (const CasePlan& plan : plans) known.insert(case_key(plan));
+  std::vector<std::string> out;
+  for (const CaseRecord& record : earlier) {
+    // A second regime of a case is no second case.
+    if (known.insert(case_key(record)).second)
+      out.push_back(fmt::format("{} {} {}", record.row.name, record.row.shape, record.row.dtype));
+  }
+  return out;
+}
+
 Result<RunOutcome> run_cases(device::Device& device, const std::vector<CasePlan>& plans, const Protocol& protocol,
                              const Ceilings& ceilings, const std::vector<CaseRecord>& earlier,
                              const std::atomic<bool>& stop, const RunHooks& hooks) {

@@ -40,6 +40,10 @@ Result<RunOutcome> run_cases(device::Device& device, const std::vector<CasePlan>
                              const Ceilings& ceilings, const std::vector<CaseRecord>& earlier,
                              const std::atomic<bool>& stop, const RunHooks& hooks);
 
+// Of `earlier`, the rows that belong to none of the plans, by operation and shape, each once: a run that goes on with
+// them would write its results without them.
+std::vector<std::string> rows_of_no_plan(const std::vector<CasePlan>& plans, const std::vector<CaseRecord>& earlier);
+
 // What one case takes by its budgets, on the average.
 double budget_s(const Protocol& protocol, device::DeviceKind kind);
 

@@ -155,6 +155,17 @@ Result<std::vector<bench::CaseRecord>> earlier_records(const Options& options, c
   return std::move(found.records);
 }
 
+// Rows that the command line leaves out would be lost when the file is written anew.
+Status check_resumed(const Options& options, const std::vector<bench::CasePlan>& plans,
+                     const std::vector<bench::CaseRecord>& earlier) {
+  const std::vector<std::string> others = bench::rows_of_no_plan(plans, earlier);
+  if (others.empty()) return {};
+  return fail(fmt::format("{} of the rows to resume {} not of this command: {}{}", others.size(),
+                          others.size() == 1 ? "is" : "are", others.front(), others.size() > 1 ? ", ..." : ""),
+              options.resume, "the same operations and options as in the run that wrote it, or -o with another file",
+              ExitCode::kUsage);
+}
+
 // ---- ceilings and notices
 
 bench::Ceilings ceilings_for(const device::DeviceIdentity& device, bool quiet) {
@@ -326,6 +337,7 @@ Result<Run> measure(const Options& options, device::Device& device, const bench:
   run.planned = plans.size();
   say_choices(options, plans);
   LLMPROF_ASSIGN(const std::vector<bench::CaseRecord> earlier, earlier_records(options, run.results.facts));
+  LLMPROF_CHECK(check_resumed(options, plans, earlier));
   const bench::Ceilings ceilings = ceilings_for(device.identity(), options.output.quiet);
   say_before(options, plans.size(), protocol, device.identity().kind);
   LLMPROF_ASSIGN(const std::string busy, refuse_if_busy(device, options.device.busy_ok, options.output.quiet));
@@ -392,7 +404,7 @@ int run_bench(Options options) {
   }
   const Result<std::unique_ptr<device::Device>> device = open_measured_device(options.device, options.output.quiet);
   if (!device) return report_error(device.error());
-  const Interrupt interrupt;
+  const Interrupt interrupt(options.output.quiet);
   const Result<Run> run = measure(options, **device, before ? &*before : nullptr, interrupt.flag());
   if (!run) return report_error(run.error());
   const int code = conclude(options, *run);

@@ -221,7 +221,7 @@ int run(const OutputOptions& output, bool recorded_only) {
       why_no_gpu = gpu.error().what;
     else if (const Status status = live_on_gpu(*gpu, output, guide); !status)
       why_no_gpu = status.error().what;
-    const Interrupt interrupt;
+    const Interrupt interrupt(output.quiet);
     const Status status = why_no_gpu.empty() ? Status() : live_on_cpu(why_no_gpu, output, guide, interrupt.flag());
     if (!status) {
       const Status told =

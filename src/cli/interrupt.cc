@@ -1,12 +1,25 @@
 #include "cli/interrupt.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <string_view>
+
 namespace llmprof::cli {
 namespace {
 
 std::atomic<bool> g_interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "set in a signal handler");
 
-void raise_flag(int) { g_interrupted = true; }
+volatile sig_atomic_t g_quiet = 0;
+
+void raise_flag(int) {
+  constexpr std::string_view kText = "\nllmprof: ending after what runs just now; once more ends at once\n";
+  const int before = errno;
+  g_interrupted = true;
+  if (g_quiet == 0 && write(STDERR_FILENO, kText.data(), kText.size()) < 0) g_quiet = 1;  // nobody is there to read it
+  errno = before;
+}
 
 void take_over(int signal, struct sigaction& before) {
   struct sigaction mine {};
@@ -18,8 +31,9 @@ void take_over(int signal, struct sigaction& before) {
 
 }  // namespace
 
-Interrupt::Interrupt() {
+Interrupt::Interrupt(bool quiet) {
   g_interrupted = false;
+  g_quiet = quiet ? 1 : 0;
   take_over(SIGINT, int_before_);
   take_over(SIGTERM, term_before_);
 }

@@ -10,10 +10,11 @@ namespace llmprof::cli {
 inline constexpr int kInterruptedExit = 130;  // as shells report a program that SIGINT ended
 
 // While it lives, the first SIGINT or SIGTERM raises the flag; a second one ends the process as usual. Signals that
-// were ignored stay ignored. One at a time.
+// were ignored stay ignored. One at a time. What runs when the signal comes is finished first, and that can take
+// seconds: unless `quiet`, that is said at once on stderr.
 class Interrupt {
  public:
-  Interrupt();
+  explicit Interrupt(bool quiet);
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;

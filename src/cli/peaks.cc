@@ -79,7 +79,7 @@ int run(const Options& options) {
   if (!device) return report_error(device.error());
   const Result<std::string> busy = refuse_if_busy(**device, options.device.busy_ok, options.output.quiet);
   if (!busy) return report_error(busy.error());
-  const Interrupt interrupt;
+  const Interrupt interrupt(options.output.quiet);
   Result<bench::Peaks> peaks = measure(options, **device, interrupt.flag());
   if (!peaks) return report_error(peaks.error());
   peaks->busy = !busy->empty();

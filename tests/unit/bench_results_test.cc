@@ -202,6 +202,16 @@ TEST_F(BenchRun, InterruptedKeepsWhatIsThereAndResumeDoesTheRest) {
   EXPECT_EQ(rest.records[0].samples_us, part.records[0].samples_us);
 }
 
+// A run that went on with other cases would write its file without these rows.
+TEST_F(BenchRun, RowsThatNoPlanHasAreNamedOnceEach) {
+  const RunOutcome earlier = run(plans({1, 2, 4}));
+  EXPECT_TRUE(rows_of_no_plan(plans({1, 2, 4, 8}), earlier.records).empty());
+  const std::vector<std::string> others = rows_of_no_plan(plans({2}), earlier.records);
+  ASSERT_EQ(others.size(), 2U) << "two cases, of two regimes each";
+  EXPECT_NE(others[0].find("m=1"), std::string::npos) << others[0];
+  EXPECT_NE(others[1].find("m=4"), std::string::npos) << others[1];
+}
+
 TEST_F(BenchRun, ALostDeviceEndsTheRunAndNamesTheCase) {
   hooks_.begin = [&](const RunProgress& at) { device_.broken = at.done == 1; };
   const RunOutcome outcome = run(plans({1, 2, 4}));
