@@ -4,6 +4,7 @@
 #include "analyze/analysis.h"
 #include "cli/checks.h"
 #include "cli/command.h"
+#include "cli/measuring.h"
 #include "cli/pipeline.h"
 #include "trace/trace_file.h"
 
@@ -41,6 +42,9 @@ int run(Options& options) {
   if (options.output.effective_format() == "csv" && options.output.path.empty())
     return report_error({"expected a folder for the CSV files, found no -o", "",
                          "llmprof analyze " + options.paths.front() + " --format csv -o report", ExitCode::kUsage});
+  // A large recording takes a while: what cannot be written is said before.
+  for (const std::string* const path : {&options.output.path, &options.save})
+    if (const Status status = check_writable(*path); !status) return report_error(status.error());
   Result<Trace> trace = import_files(options.paths);
   if (!trace) return report_error(trace.error());
   if (!options.save.empty())
@@ -55,9 +59,10 @@ void add_analyze(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("analyze", "report on a recording: where the time went, why, and what to change");
   command
-      ->add_option(
-          "PATH", options->paths,
-          "recording: torch.profiler .json, .json.gz or .json.zst, a llmprof trace file, or - for standard input")
+      ->add_option("PATH", options->paths,
+                   "recording: torch.profiler .json, .json.gz or .json.zst, a session folder of llmprof run (or its "
+                   ".spool files), "
+                   "a llmprof trace file, or - for standard input")
       ->required()
       ->type_name("");
   add_ceilings_option(*command, options->ceilings);

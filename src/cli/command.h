@@ -51,7 +51,10 @@ struct OutputOptions {
   // How text is laid out for whoever reads it: a terminal, a pipe or a file.
   TextStyle style() const;
 };
-void add_output_options(CLI::App& command, OutputOptions& options);
+// --full, --color and --no-color, which add_output_options has too.
+void add_style_options(CLI::App& command, OutputOptions& options, const std::string& group = "OPTIONS");
+void add_output_options(CLI::App& command, OutputOptions& options,
+                        std::vector<std::string> formats = {"text", "json", "csv"});
 // --json beside a --format of another kind is an error, before anything runs; for commands with options of their own.
 void refuse_two_formats(CLI::App& command, const bool& json, const std::string& format);
 

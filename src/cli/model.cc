@@ -54,8 +54,9 @@ void add_model(CLI::App& app, Action& action) {
       ->check(or_none);
   command->add_option("--image-height", model.image_height, "pixels (default: the model's own)")->check(or_none);
   command->add_option("--image-width", model.image_width, "pixels (default: the model's own)")->check(or_none);
-  command->add_option("--dtype", model.dtype, "element type of activations, bf16 by default");
-  command->add_option("--weights", model.weights, "weight format: bf16, fp8, int8, int4, mxfp4, nvfp4, ...");
+  command->add_option("--dtype", model.dtype,
+                      "element type of activations, and of weights unless the config or --weights says otherwise");
+  command->add_option("--weights", model.weights, "weight format: bf16, fp8, int8, int4, awq, gptq, mxfp4, nvfp4, ...");
   command
       ->add_option("--activations", model.activations,
                    "what inputs of quantised layers are quantised to: --weights fp8 --activations fp8 is W8A8; without "

@@ -1,9 +1,12 @@
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 
+#include "base/nearest.h"
 #include "base/terminal.h"
 #include "cli/checks.h"
 #include "cli/command.h"
@@ -54,26 +57,34 @@ void refuse_two_formats(CLI::App& command, const bool& json, const std::string& 
   });
 }
 
-void add_output_options(CLI::App& command, OutputOptions& options) {
-  command.add_option("--format", options.format, "text, json or csv")
-      ->check(one_of({"text", "json", "csv"}))
+void add_style_options(CLI::App& command, OutputOptions& options, const std::string& group) {
+  command.add_flag("--full", options.full, "text: every column of every table, however wide the terminal")
+      ->group(group);
+  command
+      .add_option(
+          "--color", options.color,
+          "bold and dim text: auto (on a terminal, as NO_COLOR, CLICOLOR_FORCE and TERM have it), always, never")
+      ->check(one_of({"auto", "always", "never"}))
+      ->type_name("WHEN")
+      ->capture_default_str()
+      ->group(group);
+  command.add_flag("--no-color", options.no_color, "short for --color never")->group(group);
+}
+
+void add_output_options(CLI::App& command, OutputOptions& options, std::vector<std::string> formats) {
+  const bool csv = std::find(formats.begin(), formats.end(), "csv") != formats.end();
+  command.add_option("--format", options.format, join_or(formats))
+      ->check(one_of(std::move(formats)))
       ->default_str("text");
   command.add_flag("--json", options.json, "short for --format json");
   refuse_two_formats(command, options.json, options.format);
   command
       .add_option("-o,--output", options.path,
-                  "write to this file (csv: a folder) instead of standard output; FILE.json: as JSON")
+                  fmt::format("write to this file{} instead of standard output; FILE.json: as JSON",
+                              csv ? " (csv: a folder)" : ""))
       ->type_name("PATH");
   command.add_flag("-q,--quiet", options.quiet, "no progress and no warnings on standard error");
-  command.add_flag("--full", options.full, "text: every column of every table, however wide the terminal");
-  command
-      .add_option(
-          "--color", options.color,
-          "bold and dim text: auto (on a terminal, as NO_COLOR, CLICOLOR_FORCE and TERM have it), always, never")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->type_name("WHEN")
-      ->capture_default_str();
-  command.add_flag("--no-color", options.no_color, "short for --color never");
+  add_style_options(command, options);
 }
 
 Status write_page(const std::string& text, const TextStyle& style, const std::string& path) {

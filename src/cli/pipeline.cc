@@ -25,9 +25,14 @@ Error no_gpu_activity(const Trace& trace) {
   const std::string found = format_count(static_cast<double>(trace.ops.size())) + " operators, " +
                             format_count(static_cast<double>(trace.api_calls.size())) +
                             " CUDA calls and no GPU activity";
+  const std::string where = trace.source.files.empty() ? "" : trace.source.files.front();
+  // What is missing may just be the part that held it.
+  if (trace.diagnostics.has(Severity::kDataLoss))
+    return {"expected a recording with GPU activity, found " + found + " in what could be read of it", where,
+            "the file is damaged or cut off: copy it again, or let export_chrome_trace finish before the program ends",
+            ExitCode::kFailed};
   return {
-      "expected a recording with GPU activity, found " + found,
-      trace.source.files.empty() ? "" : trace.source.files.front(),
+      "expected a recording with GPU activity, found " + found, where,
       "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] on a machine with a GPU; if that was done, "
       "another profiler held CUPTI",
       ExitCode::kFailed};

@@ -17,6 +17,7 @@
 #include "capture/session/level.h"
 #include "cli/checks.h"
 #include "cli/command.h"
+#include "cli/measuring.h"
 #include "cli/pipeline.h"
 #include "cli/run_program.h"
 #include "hardware/hardware.h"
@@ -98,6 +99,7 @@ Status check_options(Options& options, DeriveOptions& derive_options) {
   if (options.output.effective_format() == "csv" && options.output.path.empty() && !options.no_report)
     return usage("expected a folder for the CSV files, found no --report",
                  "llmprof run --format csv --report tables -- python3 generate.py");
+  if (!options.no_report) LLMPROF_CHECK(check_writable(options.output.path));
   for (const std::string& text : options.stages) {
     LLMPROF_ASSIGN(StageRule rule, parse_stage_rule(text));
     derive_options.stage_rules.push_back(std::move(rule));
@@ -245,7 +247,8 @@ Status prepare_launch(Options& options) {
   LLMPROF_ASSIGN(plan.folder,
                  launch::create_session_folder(options.folder, launch::short_name(plan.command), plan.name));
   plan.quiet = options.output.quiet;
-  plan.progress = !plan.quiet && can_redraw(STDERR_FILENO);
+  // A line that is written over and lines of the program would mix on one terminal, and the program's come first.
+  plan.progress = !plan.quiet && can_redraw(STDERR_FILENO) && isatty(STDOUT_FILENO) == 0;
   return {};
 }
 
@@ -360,7 +363,7 @@ void add_report_options(CLI::App& command, Options& options) {
   command.add_flag("--no-report", options.no_report, "only record")->group(reporting);
   command.add_flag("-q,--quiet", options.output.quiet, "no progress and no notices on standard error")
       ->group(reporting);
-  command.add_flag("--no-color", options.output.no_color, "plain text, also on a terminal")->group(reporting);
+  add_style_options(command, options.output, reporting);
 }
 
 }  // namespace

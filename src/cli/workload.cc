@@ -130,8 +130,6 @@ Status settle(Options& options) {
     options.run.dtype = dtypes.front();
   }
   for (const std::string* const path : {&options.record, &options.output.path}) LLMPROF_CHECK(check_writable(*path));
-  if (options.output.effective_format() == "csv")
-    return fail("expected text or json, found csv", "--format", "--format json", ExitCode::kUsage);
   return {};
 }
 
@@ -139,7 +137,7 @@ int run(Options& options) {
   if (const Status status = settle(options); !status) return report_error(status.error());
   options.run.record = !options.record.empty();
   options.run.dump_folder = options.dump;
-  const Interrupt interrupt;
+  const Interrupt interrupt(options.output.quiet);
   ProgressLine progress(options.output.quiet);
   wl::NvtxStages nvtx;
   const Result<ReferenceRun> done =
@@ -199,7 +197,7 @@ void add_workload(CLI::App& app, Action& action) {
       ->type_name("FILE");
   command->add_option("--dump", options->dump, "write weights and results, to check them by another program")
       ->type_name("FOLDER");
-  add_output_options(*command, options->output);
+  add_output_options(*command, options->output, {"text", "json"});
   command->footer(
       "Examples:  llmprof workload --device cpu --size small --record run.llmprof\n"
       "           llmprof run -- llmprof workload --device cuda:0 --size base");

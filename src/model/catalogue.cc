@@ -59,6 +59,34 @@ std::string shape_name(std::string_view name) {
   return folded;
 }
 
+// Published checkpoints of another name whose config.json has every dimension of a shipped one: what was trained from
+// it, or an older release of it. Only what differs in no FLOP and no byte.
+struct SameShape {
+  std::string_view name, shipped;
+};
+constexpr SameShape kSameShapes[] = {
+    {"deepseek-ai/DeepSeek-R1", "deepseek-ai/DeepSeek-V3"},
+    {"deepseek-ai/DeepSeek-R1-0528", "deepseek-ai/DeepSeek-V3"},
+    {"deepseek-ai/DeepSeek-V3-0324", "deepseek-ai/DeepSeek-V3"},
+    {"deepseek-ai/DeepSeek-R1-Distill-Llama-8B", "meta-llama/Llama-3.1-8B"},
+    {"deepseek-ai/DeepSeek-R1-Distill-Llama-70B", "meta-llama/Llama-3.1-70B"},
+    {"deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "Qwen/Qwen2.5-7B"},
+    {"meta-llama/Meta-Llama-3-8B", "meta-llama/Llama-3.1-8B"},
+    {"meta-llama/Meta-Llama-3-70B", "meta-llama/Llama-3.1-70B"},
+    {"meta-llama/Llama-3.3-70B-Instruct", "meta-llama/Llama-3.1-70B"},
+    {"Qwen/Qwen3-30B-A3B-Instruct-2507", "Qwen/Qwen3-30B-A3B"},
+    {"Qwen/Qwen3-30B-A3B-Thinking-2507", "Qwen/Qwen3-30B-A3B"},
+    {"Qwen/Qwen3-Coder-30B-A3B-Instruct", "Qwen/Qwen3-30B-A3B"},
+    {"lmsys/vicuna-7b-v1.5", "meta-llama/Llama-2-7b-hf"},
+};
+
+std::string_view same_shape_as(std::string_view name) {
+  const std::string wanted = shape_name(name.substr(name.find('/') + 1));
+  for (const SameShape& row : kSameShapes)
+    if (shape_name(row.name.substr(row.name.find('/') + 1)) == wanted) return row.shipped;
+  return {};
+}
+
 // People leave the organisation out, so names are compared without it.
 std::vector<std::string> nearest_ids(std::string_view name, const std::vector<std::string>& ids) {
   std::vector<std::string> names, nearest;
@@ -190,10 +218,12 @@ Result<ModelConfig> find_model(std::string_view name) {
     const std::string shape = shape_name(name.substr(0, 256).substr(name.substr(0, 256).find('/') + 1));
     for (const std::string& id : ids)
       if (shape.size() >= kPrefixMin && shape_name(without_organisation(id)) == shape) fitting.push_back(id);
+    if (const std::string_view same = same_shape_as(name.substr(0, 256)); fitting.empty() && !same.empty())
+      fitting.emplace_back(same);
     if (fitting.size() == 1) {
       LLMPROF_ASSIGN(ModelConfig config, find_model(fitting[0]));
       config.notes.push_back(
-          fmt::format("{} is taken to have the shape of {}: fine-tuning changes no layer (its own config.json decides)",
+          fmt::format("{} is taken to have the shape of {}, of which it is a variant (its own config.json decides)",
                       name.substr(0, 256), fitting[0]));
       return config;
     }
@@ -232,7 +262,9 @@ Result<ModelConfig> load_model(std::string_view name_or_path) {
                 "pass a config.json", ExitCode::kUsage);
   if (path.extension() == ".json")
     return fail("the model's config does not exist", path.string(), "check the path", ExitCode::kUsage);
-  const bool is_path = name_or_path.front() == '/' || name_or_path.front() == '.' || name_or_path.front() == '~' ||
+  // "checkpoints/llama" where there is a folder checkpoints is no organisation's model.
+  const bool is_path = (path.has_parent_path() && fs::is_directory(path.parent_path(), ignored)) ||
+                       name_or_path.front() == '/' || name_or_path.front() == '.' || name_or_path.front() == '~' ||
                        std::count(name_or_path.begin(), name_or_path.end(), '/') > 1;
   if (is_path)
     return fail("there is no such file or folder", path.string(),

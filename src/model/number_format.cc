@@ -17,7 +17,8 @@ struct Spelling {
   std::string_view name;
   std::string_view format;
 };
-constexpr std::array<Spelling, 11> kSpellings = {{{"bfloat16", "bf16"},
+// awq and gptq are methods; what their checkpoints have by default is 4 bits, a scale and a zero point per 128 inputs.
+constexpr std::array<Spelling, 13> kSpellings = {{{"bfloat16", "bf16"},
                                                   {"float16", "fp16"},
                                                   {"half", "fp16"},
                                                   {"f16", "fp16"},
@@ -27,7 +28,9 @@ constexpr std::array<Spelling, 11> kSpellings = {{{"bfloat16", "bf16"},
                                                   {"fp8_e4m3", "fp8"},
                                                   {"fp8_e5m2", "fp8"},
                                                   {"float8_e4m3fn", "fp8"},
-                                                  {"int4", "int4-g128"}}};
+                                                  {"int4", "int4-g128"},
+                                                  {"awq", "int4-g128-zp"},
+                                                  {"gptq", "int4-g128-zp"}}};
 
 NumberFormat plain(std::string name, int bits, bool floating) {
   NumberFormat format;

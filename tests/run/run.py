@@ -450,13 +450,16 @@ class NoTerminals(Exception):
 class Terminal:
     """llmprof on a terminal of its own, as its session leader's foreground job."""
 
-    def __init__(self, bench, words):
+    def __init__(self, bench, words, stdout=None):
+        """`stdout`: a file that takes the program's standard output from the terminal."""
         try:
             self.process, self.fd = pty.fork()
         except OSError as problem:
             raise NoTerminals(str(problem)) from problem
         if self.process == 0:
             os.chdir(bench.work)
+            if stdout is not None:
+                os.dup2(os.open(stdout, os.O_WRONLY | os.O_CREAT), 1)
             os.execve(bench.llmprof, [bench.llmprof, *map(bench.fill, words)], bench.environment | {"TERM": "xterm"})
         self.text = b""
 
@@ -492,9 +495,9 @@ def control_c_on_a_terminal_reaches_the_target_once(bench):
 
 
 @scenario
-def progress_is_shown_on_a_terminal_and_only_there(bench):
+def progress_is_shown_on_a_terminal_that_the_program_does_not_write_to(bench):
     words = watched("sh", "-c", "while ! test -e {work}/done; do sleep 0.05; done")
-    terminal = Terminal(bench, words)
+    terminal = Terminal(bench, words, stdout=bench.work / "output")
     terminal.read_until(rb"llmprof: [\d.]+ s .* kernels .* recording: default")
     (bench.work / "done").write_text("")
     expect(terminal.end() == 0, f"{terminal.text!r}")
@@ -502,6 +505,9 @@ def progress_is_shown_on_a_terminal_and_only_there(bench):
     shutil.rmtree(bench.out)
     _, _, err = bench.run(["run", "--no-report", "-o", "{out}", "--", "sleep", "0.7"])
     expect("kernels" not in err, f"progress without a terminal: {err}")
+    shutil.rmtree(bench.out)
+    terminal = Terminal(bench, watched("sh", "-c", "sleep 0.7; echo line"))
+    expect(terminal.end() == 0 and terminal.text.startswith(b"line"), f"progress among the program's lines: {terminal.text!r}")
 
 
 @scenario
