@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every test and benchmark that needs a GPU, one after the other.
 
-    python3 tests/gpu/all.py [--llmprof build/bin/llmprof] [--folder gpu_results] [--budget SECONDS] [--only NAME,...]
+    python3 tests/gpu/all.py [--llmprof build/release/bin/llmprof] [--folder gpu_results] [--budget SECONDS] [--only NAME,...]
 
 The short ones come first. several_gpus needs two GPUs, the others one. Each keeps its runs in FOLDER/NAME.json and writes
 its summary to docs/results/h200_NAME.json (another GPU: --prefix). A second call does what the first left undone: a test
@@ -41,7 +41,7 @@ TESTS = [
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--llmprof", default=os.environ.get("LLMPROF", str(ROOT / "build/bin/llmprof")))
+    parser.add_argument("--llmprof", default=os.environ.get("LLMPROF", str(ROOT / "build/release/bin/llmprof")))
     parser.add_argument("--folder", default="gpu_results", help="runs so far")
     parser.add_argument("--summaries", default=str(ROOT / "docs/results"))
     parser.add_argument("--prefix", default="h200_")

@@ -123,7 +123,7 @@ def measured(row, key):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--llmprof", default=os.environ.get("LLMPROF", str(ROOT / "build/bin/llmprof")))
+    parser.add_argument("--llmprof", default=os.environ.get("LLMPROF", str(ROOT / "build/release/bin/llmprof")))
     parser.add_argument("--python", default=sys.executable, help="interpreter that has torch")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--budget", type=float, default=500, metavar="SECONDS", help="start nothing new after this")

@@ -23,7 +23,7 @@ WORKLOADS = CLIENTS / "workloads"
 def arguments(description, state):
     """The options every test has; `state` is the default name of its result file."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--llmprof", default=os.environ.get("LLMPROF", str(ROOT / "build/bin/llmprof")))
+    parser.add_argument("--llmprof", default=os.environ.get("LLMPROF", str(ROOT / "build/release/bin/llmprof")))
     parser.add_argument("--python", default=sys.executable, help="interpreter that has torch")
     parser.add_argument("--state", default=state, help="results so far: a second call goes on where the first stopped")
     parser.add_argument("--summary", metavar="FILE", help="write the machine and the summary there, without single runs")

@@ -2,7 +2,7 @@
 """The reference workload on a GPU: the same tokens as CUDA graph, launch by launch and on the CPU; its times; and what
 `llmprof run` makes of it.
 
-    python3 tests/gpu/workload_test.py [--llmprof build/bin/llmprof]
+    python3 tests/gpu/workload_test.py [--llmprof build/release/bin/llmprof]
 
 Passes if decode steps as a graph and launch by launch give the same tokens in every size, fp32 gives those of the CPU in
 the sizes tiny and small, no run takes five minutes, a graph is not slower than launching, and the report of a recorded run
