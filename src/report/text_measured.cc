@@ -101,6 +101,14 @@ std::string window_lines(const TelemetryReport& telemetry, const RenderOptions& 
   return line.empty() ? std::string() : wrap_text(line, options.width, "  ", "    ");
 }
 
+// How the cost of recording was found (DistortionRecord::method).
+std::string_view method_in_words(std::string_view method) {
+  if (method == "within-run") return "against its unrecorded steps";
+  if (method.starts_with("within-run")) return "against its unrecorded steps, CUPTI attached";
+  if (method == "beats") return "by what recurs on the host";
+  return method == "baseline" ? "against a run without" : method;
+}
+
 }  // namespace
 
 std::string distortion_label(const Report& report, const std::string& stage_kind) {
@@ -110,8 +118,12 @@ std::string distortion_label(const Report& report, const std::string& stage_kind
     bool mine = false;
     for (const StageTiming& stage : report.stages) mine |= stage.name == row.stage && stage.kind == stage_kind;
     if (!mine && !(stage_kind == "decode" && row.method == "beats")) continue;
+    // Wider than the step itself, it says nothing of the step.
+    if (row.ci95_high_frac - row.ci95_low_frac > 1)
+      return fmt::format(" (recording cost not known: {:+.0f} to {:+.0f} %, too few steps)", 100 * row.ci95_low_frac,
+                         100 * row.ci95_high_frac);
     return fmt::format(" (recording cost {:+.1f} % [{:.1f}, {:.1f}], {})", 100 * row.distortion_frac,
-                       100 * row.ci95_low_frac, 100 * row.ci95_high_frac, row.method);
+                       100 * row.ci95_low_frac, 100 * row.ci95_high_frac, method_in_words(row.method));
   }
   return {};
 }

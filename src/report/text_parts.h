@@ -42,7 +42,7 @@ std::string busy_text(const StageTiming& stage);
 // "TPOT 26.00 ms -> 6.335 ms"
 std::string bound_text(const GainBound& bound);
 
-// " (recording cost +1.2 % [0.8, 1.6], within-run)" for the stage, or nothing if unknown.
+// " (recording cost +1.2 % [0.8, 1.6], against its unrecorded steps)" for the stage, or nothing if unknown.
 std::string distortion_label(const Report& report, const std::string& stage_kind);
 
 std::string text_verdict(const Report& report, const RenderOptions& options, const Ink& ink);
