@@ -275,6 +275,7 @@ FindingContext make_finding_context(const Context& context, const Report& report
     view.stage = s;
     view.group = &group;
     view.timing = &timing;
+    for (const Row step : group.steps) view.least_gpu += groups.least_gpu_ns[step];
   }
   std::vector<StageView*> by_stage(groups.stages.size(), nullptr);
   for (size_t s = 0; s < view_of.size(); ++s)

@@ -88,11 +88,13 @@ void find_launch_bound(const FindingContext& finding) {
     const double launches = static_cast<double>(stage.group->launches);
     if (launches == 0 || idle_ns < kLaunchIdleMin * stage.wall_ns()) continue;
     if (idle_ns > kIdlePerLaunchNsMax * launches) continue;
+    // Idle time in which another GPU has to work first is not the host's.
+    const double gain_ns = std::min(idle_ns, stage.wall_ns() - stage.least_gpu_ns());
     Finding& out = finding.add(
         "launch-bound", &stage,
         fmt::format("{}: the GPU is busy {} of the time and waits {} for the host to launch work", stage.timing->name,
                     format_percent(stage.busy_ns() / stage.wall_ns()), format_percent(idle_ns / stage.wall_ns())),
-        idle_ns);
+        gain_ns);
     out.evidence = {
         measured("GPU busy share", stage.busy_ns() / stage.wall_ns(), "frac"),
         measured("GPU busy per step", stage.per_step_ms(stage.busy_ns()), "ms"),
@@ -100,6 +102,9 @@ void find_launch_bound(const FindingContext& finding) {
         measured("launch calls per step", launches / stage.count(), "1"),
         measured("host time lost per launch", idle_ns / launches / 1e3, "us"),
     };
+    if (stage.least_gpu_ns() > stage.busy_ns())
+      out.evidence.push_back(measured("GPU time per step at least, one GPU waiting for another",
+                                      stage.per_step_ms(stage.least_gpu_ns()), "ms"));
     if (const IdleRecord* cause = top_cause(finding, stage); cause != nullptr)
       out.evidence.push_back(measured(fmt::format("of it per step in {}", cause->cause),
                                       stage.per_step_ms(static_cast<double>(cause->total_ms.ns)), "ms"));
@@ -121,7 +126,8 @@ void find_launch_bound(const FindingContext& finding) {
           "For prompts of few distinct lengths, piecewise CUDA graphs remove most launches."};
     }
     out.advice.push_back("The recorder slows the host: without it the gaps are shorter, the GPU's part stays.");
-    out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()), stage.per_step_ms(stage.busy_ns())};
+    out.bound =
+        GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()), stage.per_step_ms(stage.least_gpu_ns())};
   }
 }
 

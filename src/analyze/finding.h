@@ -28,10 +28,12 @@ struct StageView {
   int64_t after_sync_ns = 0, after_syncs = 0;    // short gaps that begin while the host waits for the GPU; live only
   int64_t prepare_ns = 0, long_prepare_ns = 0, long_prepare_gaps = 0;  // behind functions that prepare inputs
   std::vector<CategoryRecord> categories;
+  int64_t least_gpu = 0;  // ns that the GPUs need for its steps at least: Groups::least_gpu_ns
 
   // All of complete steps, so that shares and figures per step hold whatever part of the time was recorded.
   double wall_ns() const { return static_cast<double>(timing->wall_ms.ns); }
   double busy_ns() const { return static_cast<double>(timing->gpu_busy_ms.ns); }
+  double least_gpu_ns() const { return static_cast<double>(least_gpu); }
   double count() const { return static_cast<double>(timing->count); }
   double per_step_ms(double ns) const { return ns / count() / 1e6; }
   bool graph_replay() const { return group->launches * 4 < group->gpu_ops; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "analyze/several_gpus.h"
 #include "base/parallel.h"
 #include "derive/steps.h"
 
@@ -60,8 +61,9 @@ void group_steps(const Trace& trace, Groups& groups) {
     groups.stage_of_stream[s] = groups.unattributed(trace.streams.device[s]);
 }
 
-// Busy time per stage: busy intervals cut at the windows of the steps. Both are sorted within a device.
+// Busy time per stage and step: busy intervals cut at the windows of the steps. Both are sorted within a device.
 void add_busy(const Trace& trace, Groups& groups) {
+  groups.least_gpu_ns.assign(trace.steps.size(), 0);
   const BusyIntervals& busy = trace.busy_intervals;
   for (const Window& window : trace.windows) {
     std::vector<Row> steps;
@@ -79,6 +81,7 @@ void add_busy(const Trace& trace, Groups& groups) {
             std::min(end, trace.steps.end_ns[steps[i]]) - std::max(start, trace.steps.start_ns[steps[i]]);
         if (inside <= 0) continue;
         groups.stages[groups.stage_of_step[steps[i]]].busy_ns += inside;
+        groups.least_gpu_ns[steps[i]] += inside;
         rest -= inside;
       }
       outside.busy_ns += rest;
@@ -251,6 +254,7 @@ Groups group_trace(const Trace& trace) {
                   add_idle(trace, groups);
                 }});
   find_scales(trace, groups);
+  raise_least_gpu_time(trace, groups);
   return groups;
 }
 

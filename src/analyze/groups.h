@@ -78,7 +78,10 @@ struct Groups {
   std::vector<KernelSums> kernels;        // parallel to kernel_keys
   std::vector<uint32_t> kernel_of;        // parallel to gpu_ops
   std::vector<HostInterval> host;         // sorted, disjoint
-  int64_t gpu_ns = 0;                     // sum of all durations
+  // Parallel to steps: GPU time that the step needs at least, however early it is launched. The part of its window in
+  // which its device was busy; more where several GPUs share it and wait for each other (analyze/several_gpus.h).
+  std::vector<int64_t> least_gpu_ns;
+  int64_t gpu_ns = 0;  // sum of all durations
 
   // Row of stages for "outside every step" of a device; the first unattributed row if the device has no window.
   uint32_t unattributed(int32_t device) const;

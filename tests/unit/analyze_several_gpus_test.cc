@@ -1,0 +1,86 @@
+// Steps that several GPUs share.
+#include <gtest/gtest.h>
+
+#include "analyze/several_gpus.h"
+#include "analyze_recording.h"
+
+namespace llmprof {
+namespace {
+
+constexpr int64_t kUs = 1000;
+
+// A decode step of 1 ms on two GPUs; activities in time order.
+struct TwoGpus {
+  AnalyzedRecording run;
+  Row streams[2] = {0, 0}, steps[2] = {0, 0};
+  TwoGpus() {
+    streams[1] = run.add_stream(1);
+    for (const int32_t device : {0, 1}) {
+      run.window(0, 1000 * kUs, device);
+      steps[device] = run.step(StageKind::kDecode, 0, 1000 * kUs, 1, 100, {}, device);
+    }
+  }
+  void work(int device, int64_t start_us, int64_t us, const char* name = "kernel",
+            Category category = Category::kNorm) {
+    const bool copy = std::string_view(name).starts_with("Memcpy");
+    run.gpu(name, category, start_us * kUs, us * kUs,
+            {.step = steps[device], .stream = streams[device], .kind = copy ? GpuOpKind::kMemcpy : GpuOpKind::kKernel});
+    run.busy(start_us * kUs, (start_us + us) * kUs, device);
+  }
+  void copy(int device, int64_t start_us, int64_t us) {
+    work(device, start_us, us, "Memcpy PtoP (Device -> Device)", Category::kCopy);
+  }
+  std::vector<int64_t> least() const { return group_trace(run.trace).least_gpu_ns; }
+};
+
+TEST(SeveralGpus, OneAfterTheOtherNeedsTheSum) {
+  TwoGpus two;
+  two.work(0, 0, 100);
+  two.copy(0, 150, 10);
+  two.work(1, 300, 200);
+  two.copy(1, 600, 5);
+  two.work(0, 800, 30);
+  EXPECT_EQ(two.least(), std::vector<int64_t>(2, (100 + 10 + 200 + 5 + 30) * kUs));
+}
+
+TEST(SeveralGpus, WhatDoesNotWaitForACopyMayRunBesideIt) {
+  TwoGpus two;
+  two.work(0, 0, 100);
+  two.copy(0, 100, 10);
+  two.work(1, 200, 50);
+  two.work(0, 300, 40);  // needs nothing of the other GPU
+  two.copy(0, 350, 10);
+  two.work(1, 400, 20);
+  // The second copy is done 160 us after the beginning at best, and so is the first part of GPU 1.
+  EXPECT_EQ(two.least(), std::vector<int64_t>(2, (160 + 20) * kUs));
+}
+
+TEST(SeveralGpus, ThatMeetInCollectivesNeedAsLongAsTheBusiest) {
+  TwoGpus two;
+  for (const int64_t at : {0, 300, 600}) {
+    two.work(0, at, 40);
+    two.work(1, at + 100, 50);
+    two.work(0, at + 160, 10, "ncclAllReduce", Category::kCommunication);
+    two.work(1, at + 165, 10, "ncclAllReduce", Category::kCommunication);
+  }
+  EXPECT_EQ(two.least(), std::vector<int64_t>(2, 3 * 60 * kUs));
+}
+
+TEST(SeveralGpus, WithNothingBetweenThemAreOnTheirOwn) {
+  TwoGpus two;
+  two.work(0, 0, 100);
+  two.work(1, 200, 300);
+  EXPECT_EQ(two.least(), (std::vector<int64_t>{100 * kUs, 300 * kUs}));
+}
+
+TEST(SeveralGpus, StreamsOfOneGpuCountOnce) {
+  TwoGpus two;
+  two.work(0, 0, 100);
+  two.run.gpu("beside", Category::kNorm, 50 * kUs, 100 * kUs, {.step = two.steps[0]});
+  two.copy(0, 200, 10);
+  two.work(1, 300, 100);
+  EXPECT_EQ(two.least().front(), (150 + 10 + 100) * kUs);
+}
+
+}  // namespace
+}  // namespace llmprof
