@@ -248,12 +248,16 @@ void fill_stage_rates(const DeviceReport* device, const ComputeTimes& compute, S
     if (scale && *scale > 0) row.mfu_at_clock = *row.mfu / *scale;
   }
   if (!row.weight_bytes) return;
-  if (device->bytes_per_s)
+  // What a step reads again and again in the last-level cache uses no bandwidth of memory.
+  const double step_bytes =
+      (*row.weight_bytes + row.kv_bytes.value_or(0)) / static_cast<double>(std::max<int64_t>(1, row.count));
+  const bool in_cache = device->cache_bytes && row.count > 0 && step_bytes <= *device->cache_bytes;
+  if (device->bytes_per_s && !in_cache)
     row.mbu = (*row.weight_bytes + row.kv_bytes.value_or(0)) / *device->bytes_per_s * 1e9 / wall_ns;
   const OptDouble bandwidth = device->roof_bytes_per_s();
   if (bandwidth && compute.at_roof_ns && *compute.at_roof_ns > 0 && row.intensity) {
     const double peak = *row.flops / (*compute.at_roof_ns / 1e9);
-    row.roof_tflops = std::min(peak, *row.intensity * *bandwidth) / 1e12;
+    row.roof_tflops = (in_cache ? peak : std::min(peak, *row.intensity * *bandwidth)) / 1e12;
     row.of_roof_frac = *row.tflops / *row.roof_tflops;
   }
 }

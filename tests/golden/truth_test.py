@@ -69,6 +69,12 @@ def known(binary):
     check(name, "decode is launch-bound", int(found["id"] == "launch-bound"), 1, 0)
     check(name, "busy share in its evidence", int("24.4 %" in found["title"]), 1, 0)
 
+    # A file to process holds every row, unless fewer are asked for.
+    everything = report(binary, name, "--top", "0")
+    for table in ("kernels_topk", "roofline"):
+        check(name, f"{table} rows without --top", len(result[table]), len(everything[table]), 0)
+    check(name, "more kernels than 30", int(len(result["kernels_topk"]) > 30), 1, 0)
+
     name = "kineto_qwen2.5-0.5b_annotated"
     for more in ((), ("--stage", "nothing=^$")):  # the second run must not change what annotations say
         result = report(binary, name, *more)

@@ -187,6 +187,23 @@ TEST(Roofs, WhatLiesInTheCacheIsNotHeldAgainstMemory) {
   EXPECT_EQ(faster.bound, "memory");
 }
 
+TEST(Roofs, AStepWhoseWeightsStayInTheCacheUsesNoBandwidthOfMemory) {
+  // One step of 100 us.
+  const auto run_of = [](int64_t n) {
+    AnalyzedRecording run = cpu_run(n, 100'000);
+    run.trace.windows[0].end_ns = run.trace.steps.end_ns[0] = 100'000;
+    run.trace.gaps.resize(0);
+    return run;
+  };
+  const Report small = report_of(run_of(1024), given(cpu_ceilings()));
+  const StageTiming* decode = stage_of(small, "decode");
+  ASSERT_NE(decode, nullptr);
+  EXPECT_FALSE(decode->mbu) << "42 GB/s of a memory that gives 30";
+  EXPECT_NEAR(*decode->roof_tflops, 0.5, 1e-9);
+  EXPECT_LT(*decode->of_roof_frac, 1);
+  EXPECT_TRUE(stage_of(report_of(run_of(64 << 10), given(cpu_ceilings())), "decode")->mbu);
+}
+
 TEST(Roofs, PassesOverOperandsInTheL2HaveNoRoofOfMemory) {
   AnalyzedRecording run;
   run.window(0, kMs);

@@ -47,8 +47,10 @@ TEST(Json, EveryKeyOfTheSchemaIsThere) {
                      "operators",   "kernels_topk", "categories", "telemetry", "memory",       "overhead", "findings",
                      "cannot_tell", "diagnostics",  "roofline",   "idle",      "conservation", "coverage"},
               "report");
-  expect_keys(root["source"], {"kind", "files", "start_unix_ns", "duration_ms"}, "source");
-  expect_keys(root["device"], {"name", "sku", "compute_capability", "sm_count", "sm_clock_mhz", "peaks"}, "device");
+  expect_keys(root["source"], {"kind", "files", "start_unix_ns", "duration_ms", "recorded_ms"}, "source");
+  expect_keys(root["device"],
+              {"name", "sku", "compute_capability", "sm_count", "sm_clock_mhz", "peaks", "arithmetic", "ridge"},
+              "device");
   expect_keys(root["device"]["peaks"]["bf16_tflops"], {"value", "provenance"}, "peak");
   expect_keys(root["latency"], {"ttft_ms", "tpot_ms", "itl_ms", "output_tokens_per_s", "warmup_ms"}, "latency");
   expect_keys(root["latency"]["itl_ms"], {"n", "mean", "stddev", "min", "p50", "p90", "p99", "max"}, "itl_ms");
@@ -180,6 +182,27 @@ TEST(Text, AnswersFirstAndStaysInItsWidth) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), 120U) << line;
   options.color = true;
   EXPECT_NE(render_text(full_report(), options).find("\x1b[1m"), std::string::npos);
+}
+
+TEST(Text, TheFirstLinesSayWhatWasRecordedAndWhatItIsHeldAgainst) {
+  Report report = full_report();
+  report.source.duration_ms.ns = 10'000 * kMs;
+  report.source.recorded_ms.ns = 1'500 * kMs;
+  const auto text = [&] { return render_text(report, {}); };
+  EXPECT_NE(text().find(" · 10.00 s, kernels recorded in 1500 ms of it\n"), std::string::npos) << text();
+  report.source.recorded_ms.ns = 0;
+  EXPECT_NE(text().find(" · 10.00 s, no kernels recorded\n"), std::string::npos);
+  report.source.recorded_ms = report.source.duration_ms;
+  EXPECT_NE(text().find(" · 10.00 s recorded\n"), std::string::npos);
+  EXPECT_NE(text().find(", bf16 989 TFLOP/s, 4800 GB/s"), std::string::npos);
+  report.device->arithmetic = "tf32";
+  report.device->ridge = 103;
+  EXPECT_NE(text().find(", tf32 495 TFLOP/s, 4800 GB/s"), std::string::npos);
+  EXPECT_NE(text().find("; ridge of tf32 at 103 FLOP/B"), std::string::npos);
+  report.device->arithmetic.reset();
+  report.device->ridge.reset();
+  EXPECT_NE(text().find("132 SMs, 4800 GB/s"), std::string::npos) << "none is named that is not known";
+  EXPECT_EQ(text().find("; ridge"), std::string::npos);
 }
 
 TEST(Text, FailedConservationIsSaid) {
