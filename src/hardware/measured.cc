@@ -163,12 +163,17 @@ std::optional<MeasuredRate> memory_ceiling(const MeasuredCeilings& ceilings) {
 std::optional<double> memory_ceiling_for(const std::map<std::string, MeasuredRate>& bandwidth_gbs, double write_frac) {
   constexpr std::pair<const char*, double> kMixes[] = {
       {"read", 0.0}, {"triad", 1.0 / 3}, {"copy", 0.5}, {"write", 1.0}};
+  double most = 0;
+  for (const auto& [kind, mix] : kMixes)
+    if (const Rates::const_iterator found = bandwidth_gbs.find(kind); found != bandwidth_gbs.end())
+      most = std::max(most, found->second.value);
   std::optional<std::pair<double, double>> below, above;  // mix and GB/s
   for (const auto& [kind, mix] : kMixes) {
     const Rates::const_iterator found = bandwidth_gbs.find(kind);
     if (found == bandwidth_gbs.end()) continue;
-    if (mix <= write_frac) below = {mix, found->second.value};
-    if (mix >= write_frac && !above) above = {mix, found->second.value};
+    const double gbs = found->second.disturbed ? most : found->second.value;
+    if (mix <= write_frac) below = {mix, gbs};
+    if (mix >= write_frac && !above) above = {mix, gbs};
   }
   if (!below || !above)
     return below ? std::optional(below->second) : above ? std::optional(above->second) : std::nullopt;

@@ -42,7 +42,8 @@ struct MeasuredCeilings {
 std::optional<MeasuredRate> memory_ceiling(const MeasuredCeilings& ceilings);
 // What memory gives to a mix of reads and writes, GB/s; `write_frac` of the bytes are written: linear between read (0),
 // triad (1/3), copy (1/2) and write (1), as far as they were measured; beyond the ends, the nearest. Turning the bus
-// round costs: a copy reaches less than reads or writes alone. Empty if none was measured.
+// round costs: a copy reaches less than reads or writes alone. A disturbed rate says only that so much can be
+// reached: the highest of all stands for it. Empty if none was measured.
 std::optional<double> memory_ceiling_for(const std::map<std::string, MeasuredRate>& bandwidth_gbs, double write_frac);
 // FLOP/B from which arithmetic of the type is the limit; empty if either part is unknown.
 std::optional<double> measured_ridge(const MeasuredCeilings& ceilings, std::string_view dtype);

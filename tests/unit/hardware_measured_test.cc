@@ -23,6 +23,7 @@ MeasuredCeilings some_ceilings() {
   c.driver = "580.1";
   c.tool_version = "1.2.3";
   c.unix_s = 1'700'000'000;
+  c.cache_bytes = 52'428'800;
   c.library_tflops["bf16"] = {788.25, "8192x8192x8192, cuBLASLt #3", 0.004, 1755, 690};
   c.unit_tflops["bf16"] = {950, "registers", 0.001, 0, 0};
   c.bandwidth_gbs["read"] = {4100.5, "4 GB", 0.002, 0, 500};
@@ -61,6 +62,7 @@ TEST_F(Measured, RoundTrip) {
   EXPECT_EQ(read->driver, wrote.driver);
   EXPECT_EQ(read->tool_version, wrote.tool_version);
   EXPECT_EQ(read->unix_s, wrote.unix_s);
+  EXPECT_EQ(read->cache_bytes, wrote.cache_bytes);
   ASSERT_EQ(read->bandwidth_gbs.size(), 3U);
   ASSERT_EQ(read->library_tflops.count("bf16"), 1U);
   const MeasuredRate &a = read->library_tflops.at("bf16"), &b = wrote.library_tflops.at("bf16");
@@ -116,6 +118,9 @@ TEST_F(Measured, AMixOfReadsAndWritesHasACeilingOfItsOwn) {
   EXPECT_NEAR(*memory_ceiling_for(c.bandwidth_gbs, 0.75), (4204 + 4683) / 2.0, 1e-9);
   EXPECT_EQ(*memory_ceiling_for(c.bandwidth_gbs, 1), 4683);
   EXPECT_EQ(memory_ceiling(c)->value, 4683) << "the ridge stays on the highest";
+  c.bandwidth_gbs["read"] = {2000, "", 0, 0, 0, false, true};
+  EXPECT_EQ(*memory_ceiling_for(c.bandwidth_gbs, 0), 4683) << "a disturbed one is no ceiling";
+  EXPECT_EQ(*memory_ceiling_for(c.bandwidth_gbs, 0.5), 4204);
 }
 
 TEST_F(Measured, AQuickLookDoesNotReplaceAFullMeasurement) {
