@@ -16,10 +16,11 @@ int64_t overlap_ns(const Steps& steps, Row a, Row b) {
 // The step of another device that shares most of the window; kNoRow if none shares half of the shorter one.
 // `candidates` do not overlap and are in time order.
 Row partner_of(const Steps& steps, Row step, const std::vector<Row>& candidates) {
-  const auto first = std::partition_point(candidates.begin(), candidates.end(),
-                                          [&](Row c) { return steps.end_ns[c] <= steps.start_ns[step]; });
+  using Candidate = std::vector<Row>::const_iterator;
+  const Candidate first = std::partition_point(candidates.begin(), candidates.end(),
+                                               [&](Row c) { return steps.end_ns[c] <= steps.start_ns[step]; });
   Row best = kNoRow;
-  for (auto c = first; c != candidates.end() && steps.start_ns[*c] < steps.end_ns[step]; ++c)
+  for (Candidate c = first; c != candidates.end() && steps.start_ns[*c] < steps.end_ns[step]; ++c)
     if (steps.kind[*c] == steps.kind[step] &&
         (best == kNoRow || overlap_ns(steps, step, *c) > overlap_ns(steps, step, best)))
       best = *c;
@@ -29,8 +30,9 @@ Row partner_of(const Steps& steps, Row step, const std::vector<Row>& candidates)
   return overlap_ns(steps, step, best) * 2 >= shorter ? best : kNoRow;
 }
 
-// Steps that are each other's partners, by the first of them: a step of the model as its devices ran it.
-std::map<Row, std::vector<Row>> shared_steps(const Trace& trace) {
+// Steps that are partners of each other, by one of them: a step of the model as its devices ran it. `owner`, parallel
+// to steps, is set to that one.
+std::map<Row, std::vector<Row>> shared_steps(const Trace& trace, std::vector<Row>& owner) {
   const Steps& steps = trace.steps;
   std::map<int32_t, std::vector<Row>> of_device;
   for (Row s = 0; s < steps.size(); ++s) of_device[steps.device[s]].push_back(s);
@@ -40,10 +42,13 @@ std::map<Row, std::vector<Row>> shared_steps(const Trace& trace) {
       for (const auto& [other, theirs] : of_device) {
         if (other <= device) continue;
         const Row partner = partner_of(steps, s, theirs);
-        if (partner == kNoRow || partner_of(steps, partner, mine) != s) continue;
-        std::vector<Row>& together = out[s];
-        if (together.empty()) together.push_back(s);
-        together.push_back(partner);
+        if (partner == kNoRow || owner[partner] != kNoRow || partner_of(steps, partner, mine) != s) continue;
+        if (owner[s] == kNoRow) {
+          owner[s] = s;
+          out[s].push_back(s);
+        }
+        owner[partner] = owner[s];
+        out[owner[s]].push_back(partner);
       }
   return out;
 }
@@ -113,11 +118,9 @@ int64_t longest_chain_ns(const Trace& trace, std::span<const Row> activities) {
 
 void raise_least_gpu_time(const Trace& trace, Groups& groups) {
   if (trace.windows.size() < 2) return;
-  const std::map<Row, std::vector<Row>> shared = shared_steps(trace);
+  std::vector<Row> owner(trace.steps.size(), kNoRow);
+  const std::map<Row, std::vector<Row>> shared = shared_steps(trace, owner);
   if (shared.empty()) return;
-  std::vector<Row> owner(trace.steps.size(), kNoRow);  // the first of the steps that share one
-  for (const auto& [first, together] : shared)
-    for (const Row s : together) owner[s] = first;
   std::map<Row, std::vector<Row>> activities;
   for (Row g = 0; g < trace.gpu_ops.size(); ++g)
     if (const Row step = trace.gpu_links.step[g]; step != kNoRow && owner[step] != kNoRow)

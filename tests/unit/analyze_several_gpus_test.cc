@@ -9,32 +9,32 @@ namespace {
 
 constexpr int64_t kUs = 1000;
 
-// A decode step of 1 ms on two GPUs; activities in time order.
-struct TwoGpus {
+// A decode step of 1 ms on several GPUs; activities in time order.
+struct Gpus {
   AnalyzedRecording run;
-  Row streams[2] = {0, 0}, steps[2] = {0, 0};
-  TwoGpus() {
-    streams[1] = run.add_stream(1);
-    for (const int32_t device : {0, 1}) {
+  std::vector<Row> streams, steps;
+  explicit Gpus(int32_t count = 2) {
+    for (int32_t device = 0; device < count; ++device) {
+      streams.push_back(device == 0 ? 0 : run.add_stream(device));
       run.window(0, 1000 * kUs, device);
-      steps[device] = run.step(StageKind::kDecode, 0, 1000 * kUs, 1, 100, {}, device);
+      steps.push_back(run.step(StageKind::kDecode, 0, 1000 * kUs, 1, 100, {}, device));
     }
   }
-  void work(int device, int64_t start_us, int64_t us, const char* name = "kernel",
+  void work(size_t device, int64_t start_us, int64_t us, const char* name = "kernel",
             Category category = Category::kNorm) {
     const bool copy = std::string_view(name).starts_with("Memcpy");
     run.gpu(name, category, start_us * kUs, us * kUs,
             {.step = steps[device], .stream = streams[device], .kind = copy ? GpuOpKind::kMemcpy : GpuOpKind::kKernel});
-    run.busy(start_us * kUs, (start_us + us) * kUs, device);
+    run.busy(start_us * kUs, (start_us + us) * kUs, static_cast<int32_t>(device));
   }
-  void copy(int device, int64_t start_us, int64_t us) {
+  void copy(size_t device, int64_t start_us, int64_t us) {
     work(device, start_us, us, "Memcpy PtoP (Device -> Device)", Category::kCopy);
   }
   std::vector<int64_t> least() const { return group_trace(run.trace).least_gpu_ns; }
 };
 
 TEST(SeveralGpus, OneAfterTheOtherNeedsTheSum) {
-  TwoGpus two;
+  Gpus two;
   two.work(0, 0, 100);
   two.copy(0, 150, 10);
   two.work(1, 300, 200);
@@ -43,8 +43,18 @@ TEST(SeveralGpus, OneAfterTheOtherNeedsTheSum) {
   EXPECT_EQ(two.least(), std::vector<int64_t>(2, (100 + 10 + 200 + 5 + 30) * kUs));
 }
 
+TEST(SeveralGpus, ThreeHandTheStepOn) {
+  Gpus three(3);
+  three.work(0, 0, 100);
+  three.copy(0, 150, 10);
+  three.work(1, 300, 200);
+  three.copy(1, 550, 10);
+  three.work(2, 700, 50);
+  EXPECT_EQ(three.least(), std::vector<int64_t>(3, 370 * kUs));
+}
+
 TEST(SeveralGpus, WhatDoesNotWaitForACopyMayRunBesideIt) {
-  TwoGpus two;
+  Gpus two;
   two.work(0, 0, 100);
   two.copy(0, 100, 10);
   two.work(1, 200, 50);
@@ -56,7 +66,7 @@ TEST(SeveralGpus, WhatDoesNotWaitForACopyMayRunBesideIt) {
 }
 
 TEST(SeveralGpus, ThatMeetInCollectivesNeedAsLongAsTheBusiest) {
-  TwoGpus two;
+  Gpus two;
   for (const int64_t at : {0, 300, 600}) {
     two.work(0, at, 40);
     two.work(1, at + 100, 50);
@@ -67,14 +77,14 @@ TEST(SeveralGpus, ThatMeetInCollectivesNeedAsLongAsTheBusiest) {
 }
 
 TEST(SeveralGpus, WithNothingBetweenThemAreOnTheirOwn) {
-  TwoGpus two;
+  Gpus two;
   two.work(0, 0, 100);
   two.work(1, 200, 300);
   EXPECT_EQ(two.least(), (std::vector<int64_t>{100 * kUs, 300 * kUs}));
 }
 
 TEST(SeveralGpus, StreamsOfOneGpuCountOnce) {
-  TwoGpus two;
+  Gpus two;
   two.work(0, 0, 100);
   two.run.gpu("beside", Category::kNorm, 50 * kUs, 100 * kUs, {.step = two.steps[0]});
   two.copy(0, 200, 10);
