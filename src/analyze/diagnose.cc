@@ -5,7 +5,6 @@
 
 #include "analyze/finding.h"
 #include "analyze/processor.h"
-#include "derive/host_calls.h"
 #include "derive/steps.h"
 
 namespace llmprof {
@@ -31,27 +30,37 @@ FindingSeverity severity_of(double gain_frac) {
   return FindingSeverity::kInfo;
 }
 
-int64_t StageView::host_idle_ns() const {
-  return group->idle_of(IdleCause::kLaunchCall) + group->idle_of(IdleCause::kOperatorDispatch) +
-         group->idle_of(IdleCause::kHostWork) + group->idle_of(IdleCause::kLaunchLatency) +
-         group->idle_of(IdleCause::kOtherApi);
+namespace {
+
+// Under this part of a typical request, all of a figure is less than what is major for the request as a whole.
+constexpr double kRequestPartMin = 0.10;
+
+FindingSeverity one_lower(FindingSeverity severity) {
+  return severity == FindingSeverity::kInfo ? severity
+                                            : static_cast<FindingSeverity>(static_cast<uint8_t>(severity) - 1);
 }
 
-std::string StageView::time_metric() const {
-  if (group->kind == StageKind::kDecode) return "TPOT (ms)";
-  if (group->kind == StageKind::kPrefill) return "TTFT (ms)";
-  return "time per step (ms)";
-}
+}  // namespace
 
 Finding& FindingContext::add(std::string_view id, const StageView* stage, std::string title, double gain_ns,
                              FindingSeverity cap) const {
-  if (stage != nullptr) gain_ns = whole_ns(stage->stage, gain_ns);
   Finding& finding = out->emplace_back();
   finding.id = id;
-  finding.stage = stage != nullptr ? stage->timing->name : "all";
+  finding.stage = stage != nullptr && !stage->whole() ? stage->timing->name : "all";
   finding.title = std::move(title);
-  finding.gain_ns = gain_ns;
-  finding.severity = std::min(cap, severity_of(window_ns > 0 ? gain_ns / window_ns : 0));
+  if (stage == nullptr) {
+    finding.gain_ns = gain_ns;
+    finding.share = window_ns > 0 ? gain_ns / window_ns : 0;
+    finding.severity = std::min(cap, severity_of(finding.share));
+    return finding;
+  }
+  const StageConsequence& consequence = stage->consequence;
+  const double share = consequence.share(gain_ns, stage->wall_ns());
+  finding.gain_ns = whole_ns(stage->stage, gain_ns);
+  finding.share = share * consequence.of_request;
+  finding.severity = severity_of(share);
+  if (consequence.of_request < kRequestPartMin) finding.severity = one_lower(finding.severity);
+  finding.severity = std::min(cap, finding.severity);
   return finding;
 }
 
@@ -107,7 +116,7 @@ void add_cache_copies(const FindingContext& finding, std::vector<StageView*>& by
     if (verdict == kUnseen)
       verdict = appends_to_cache(trace.text(trace.signatures.dims[trace.ops.signature[op]])) ? kYes : kNo;
     StageView* stage = by_stage[finding.key(finding.context.groups.kernel_of[g]).stage];
-    if (verdict == kNo || stage == nullptr) continue;
+    if (verdict == kNo || stage == nullptr || finding.is_cold(trace.gpu_links.step[g])) continue;
     stage->kv_copy_ns += trace.gpu_ops.dur_ns[g];
     ++stage->kv_copies;
   }
@@ -140,7 +149,8 @@ void add_growing_copies(const FindingContext& finding, std::vector<StageView*>& 
     if (verdict == 0)
       verdict = trace.text(trace.gpu_ops.name[g]).find("CatArrayBatchedCopy") != std::string_view::npos ? 1 : 2;
     const Row step = trace.gpu_links.step[g];
-    if (verdict != 1 || step == kNoRow || trace.steps.kind[step] != StageKind::kDecode) continue;
+    if (verdict != 1 || step == kNoRow || trace.steps.kind[step] != StageKind::kDecode || finding.is_cold(step))
+      continue;
     std::pair<int64_t, int64_t>& sums = by_step[finding.context.groups.stage_of_step[step]][step];
     sums.first += trace.gpu_ops.dur_ns[g];
     ++sums.second;
@@ -185,121 +195,88 @@ void add_growing_copies(const FindingContext& finding, std::vector<StageView*>& 
   }
 }
 
-// Gaps that begin while the host waits for the GPU in a blocking call: had it not waited, the next launch would have
-// been queued. Longer ones than kLongGapNs are host code, whatever came before them.
-void add_gaps_after_syncs(const FindingContext& finding, std::vector<StageView*>& by_stage) {
-  constexpr int64_t kClockSlackNs = 5'000;
-  const Trace& trace = finding.trace();
-  const Gaps& gaps = trace.gaps;
-  const HostCalls calls(trace);
-  for (Row first = 0, last = 0; first < gaps.size(); first = last) {
-    const Row next = gaps.next_gpu_op[first];
-    int64_t end = gaps.start_ns[first];
-    while (last < gaps.size() && gaps.device[last] == gaps.device[first] && gaps.next_gpu_op[last] == next &&
-           gaps.start_ns[last] == end) {
-      end += gaps.dur_ns[last];
-      ++last;
-    }
-    const int64_t start = gaps.start_ns[first];
-    const Row api = next != kNoRow ? trace.gpu_links.api[next] : kNoRow;
-    if (api == kNoRow || end - start >= kLongGapNs) continue;
-    const BlockingCall* call = calls.last_blocking_before(trace.api_calls.thread[api], trace.api_calls.start_ns[api]);
-    if (call == nullptr || call->start_ns > start + kClockSlackNs || call->end_ns < start - kClockSlackNs) continue;
-    bool counted = false;
-    for (Row g = first; g < last; ++g) {
-      StageView* stage =
-          gaps.step[g] != kNoRow ? by_stage[finding.context.groups.stage_of_step[gaps.step[g]]] : nullptr;
-      const bool host = gaps.cause[g] == IdleCause::kHostWork || gaps.cause[g] == IdleCause::kLaunchCall ||
-                        gaps.cause[g] == IdleCause::kLaunchLatency || gaps.cause[g] == IdleCause::kOtherApi ||
-                        gaps.cause[g] == IdleCause::kOperatorDispatch;
-      if (stage == nullptr || !host) continue;
-      stage->after_sync_ns += gaps.dur_ns[g];
-      if (!counted) ++stage->after_syncs;
-      counted = true;
-    }
-  }
+}  // namespace
+
+namespace {
+
+// The report's rows stand in the order of the groups; empty unattributed ones are left out. By group, null for none.
+std::vector<const StageTiming*> timings_of(const Context& context, const Report& report) {
+  const Groups& groups = context.groups;
+  std::vector<const StageTiming*> out(groups.stages.size(), nullptr);
+  size_t row = 0;
+  for (uint32_t s = 0; s < groups.stages.size() && row < report.stages.size(); ++s)
+    if (report.stages[row].device == groups.stages[s].device &&
+        report.stages[row].name == stage_name(context.trace, groups, s))
+      out[s] = &report.stages[row++];
+  return out;
 }
 
-void add_host_gaps(const FindingContext& finding, std::vector<StageView*>& by_stage) {
-  const Trace& trace = finding.trace();
-  const Gaps& gaps = trace.gaps;
-  for (Row g = 0; g < gaps.size(); ++g) {
-    if (gaps.step[g] == kNoRow || finding.before_serving(gaps.device[g], gaps.start_ns[g])) continue;
-    if (gaps.cause[g] != IdleCause::kHostWork && gaps.cause[g] != IdleCause::kOperatorDispatch) continue;
-    StageView* stage = by_stage[finding.context.groups.stage_of_step[gaps.step[g]]];
-    if (stage == nullptr) continue;
-    const bool prepares =
-        gaps.python[g] != kNoRow && prepares_inputs(trace.text(trace.python_calls.name[gaps.python[g]]));
-    const bool is_long = gaps.dur_ns[g] >= kLongGapNs;
-    if (prepares) stage->prepare_ns += gaps.dur_ns[g];
-    if (!is_long) continue;
-    if (prepares) {
-      stage->long_prepare_ns += gaps.dur_ns[g];
-      ++stage->long_prepare_gaps;
-    }
-    stage->long_host_ns += gaps.dur_ns[g];
-    ++stage->long_host_gaps;
-    const Row next = gaps.next_gpu_op[g];
-    if (next == kNoRow || trace.gpu_ops.start_ns[next] != trace.steps.gpu_start_ns[gaps.step[g]]) continue;
-    stage->boundary_ns += gaps.dur_ns[g];
-    ++stage->boundary_gaps;
-  }
+// Whether most of the GPU's work on the device lies in the group.
+bool holds_most(const Groups& groups, uint32_t stage) {
+  int64_t all_ns = 0;
+  for (const StageGroup& group : groups.stages)
+    if (group.device == groups.stages[stage].device) all_ns += group.busy_ns;
+  return groups.stages[stage].busy_ns * 2 > all_ns;
 }
 
 }  // namespace
 
-bool prepares_inputs(std::string_view python_name) {
-  for (const std::string_view part : {"tokeniz", "image_process", "processing_"})
-    if (python_name.find(part) != std::string_view::npos) return true;
-  return false;
+std::vector<const StageView*> FindingContext::with_unstaged() const {
+  std::vector<const StageView*> all;
+  for (const StageView& view : stages) all.push_back(&view);
+  for (const StageView& view : unstaged) all.push_back(&view);
+  return all;
+}
+
+const StageView* FindingContext::preparation(uint32_t stage) const {
+  for (const StageView& view : preparations)
+    if (view.stage == stage) return &view;
+  return nullptr;
 }
 
 FindingContext make_finding_context(const Context& context, const Report& report, std::vector<Finding>& out) {
-  FindingContext finding{context, report, {}, 0, {}, &out};
+  FindingContext finding{context, report, {}, {}, {}, judged_kernels(context), 0, {}, {}, &out};
   const Groups& groups = context.groups;
+  const std::vector<StageConsequence> consequences = stage_consequences(context, report);
   for (const Window& window : context.trace.windows)
     finding.window_ns += static_cast<double>(window.end_ns - window.start_ns);
   finding.serving_from_ns = serving_starts(context.trace.steps);
-  // The report's rows stand in the order of the groups; empty unattributed ones are left out.
-  size_t row = 0;
+  const std::vector<const StageTiming*> timings = timings_of(context, report);
   std::vector<size_t> view_of(groups.stages.size(), SIZE_MAX);
-  for (uint32_t s = 0; s < groups.stages.size() && row < report.stages.size(); ++s) {
+  for (uint32_t s = 0; s < groups.stages.size(); ++s) {
     const StageGroup& group = groups.stages[s];
-    if (report.stages[row].device != group.device || report.stages[row].name != stage_name(context.trace, groups, s))
-      continue;
-    const StageTiming& timing = report.stages[row++];
-    if (group.unattributed || timing.wall_ms.ns <= 0 || timing.gpu_busy_ms.ns <= 0 || group.missing == 2) continue;
-    if (is_warm_up(context.trace.text(group.name))) continue;
-    StageView& view = finding.stages.emplace_back();
-    view_of[s] = finding.stages.size() - 1;
+    if (timings[s] == nullptr || timings[s]->wall_ms.ns <= 0 || timings[s]->gpu_busy_ms.ns <= 0) continue;
+    if (group.missing == 2 || is_warm_up(context.trace.text(group.name))) continue;
+    if (group.unattributed && !holds_most(groups, s)) continue;
+    std::vector<StageView>& views = group.unattributed ? finding.unstaged : finding.stages;
+    StageView& view = views.emplace_back();
+    if (!group.unattributed) view_of[s] = finding.stages.size() - 1;
     view.stage = s;
     view.group = &group;
-    view.timing = &timing;
-    for (const Row step : group.steps) view.least_gpu += groups.least_gpu_ns[step];
+    view.timing = timings[s];
+    view.consequence = consequences[s];
+    fill_judged_sums(context, view);
   }
-  std::vector<StageView*> by_stage(groups.stages.size(), nullptr);
+  std::vector<StageView*> by_stage(groups.stages.size(), nullptr), with_unstaged;
   for (size_t s = 0; s < view_of.size(); ++s)
     if (view_of[s] != SIZE_MAX) by_stage[s] = &finding.stages[view_of[s]];
+  with_unstaged = by_stage;
+  for (StageView& view : finding.unstaged) with_unstaged[view.stage] = &view;
   for (uint32_t k = 0; k < groups.kernels.size(); ++k)
-    if (StageView* view = by_stage[groups.kernel_keys.key(k).stage]; view != nullptr) view->kernels.push_back(k);
-  for (const CategoryRecord& category : report.categories)
-    for (StageView& view : finding.stages)
-      if (view.timing->name == category.stage && view.timing->device == category.device)
-        view.categories.push_back(category);
+    if (StageView* view = with_unstaged[groups.kernel_keys.key(k).stage]; view != nullptr && finding.sums(k).calls > 0)
+      view->kernels.push_back(k);
+  add_preparations(consequences, finding);
   add_cache_copies(finding, by_stage);
-  if (finding.live()) {
-    if (context.trace.ops.empty()) add_growing_copies(finding, by_stage);
-    add_gaps_after_syncs(finding, by_stage);
-  }
-  add_host_gaps(finding, by_stage);
+  if (finding.live() && context.trace.ops.empty()) add_growing_copies(finding, by_stage);
+  add_host_idle(finding, by_stage);
   return finding;
 }
 
 // Rules that hold where the program ran its model on the CPU: nothing is launched there, and there are no thread
 // blocks, tensor cores or copies to a device. What these rules say, they say with processor().
 bool holds_on_cpu(std::string_view rule) {
-  constexpr std::array<std::string_view, 5> kRules{"memory-bound-weights", "memory-bound-kv", "compute-bound",
-                                                   "logits-all-tokens", "kv-cache-copy"};
+  constexpr std::array<std::string_view, 6> kRules{"memory-bound-weights", "memory-bound-kv", "compute-bound",
+                                                   "logits-all-tokens",    "kv-cache-copy",   "host-preprocessing"};
   return std::find(kRules.begin(), kRules.end(), rule) != kRules.end();
 }
 
@@ -311,7 +288,7 @@ void diagnose(const Context& context, Report& report, std::vector<CannotTell>& c
     if (rule.look != nullptr && (!cpu || holds_on_cpu(rule.id))) rule.look(finding);
   // Ranks of one process repeat each other: the same finding on the same stage is told once, the largest.
   std::stable_sort(found.begin(), found.end(), [](const Finding& a, const Finding& b) {
-    return a.severity != b.severity ? a.severity > b.severity : a.gain_ns > b.gain_ns;
+    return a.severity != b.severity ? a.severity > b.severity : a.share > b.share;
   });
   for (Finding& candidate : found) {
     const bool told = std::any_of(report.findings.begin(), report.findings.end(), [&](const Finding& other) {

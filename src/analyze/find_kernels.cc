@@ -94,14 +94,16 @@ void find_compute_bound(const FindingContext& finding) {
     const double mfu = whole ? *stage.timing->mfu : *stage.timing->gemm_mfu;
     Finding& out = finding.add(
         "compute-bound", &stage,
-        fmt::format("{}: arithmetic limits it, at {}{} of the {} peak", stage.timing->name,
-                    whole ? "" : "no less than ", format_percent(mfu), finding.context.device->peak_source()),
+        fmt::format("{}arithmetic limits it, at {}{} of the {} peak", stage.label(), whole ? "" : "no less than ",
+                    format_percent(mfu), finding.context.device->peak_source()),
         stage.wall_ns() * std::max(0.0, 1 - mfu), FindingSeverity::kMinor);
     out.evidence = {
         {whole ? "MFU" : "MFU of the GEMMs alone", mfu, "frac",
          stage.timing->flops_provenance.value_or(provenance::kCounted)},
         counted(whole ? "arithmetic per step" : "arithmetic of the GEMMs per step",
-                stage.timing->flops.value_or(stage.timing->gemm_flops.value_or(0)) / stage.count(), "FLOP"),
+                stage.timing->flops.value_or(stage.timing->gemm_flops.value_or(0)) /
+                    static_cast<double>(stage.timing->count),
+                "FLOP"),
         measured("share of wall time in compute-bound kernels", stage.timing->bound_frac.value_or(0), "frac")};
     if (stage.timing->tensor_active_frac)
       out.evidence.push_back(
@@ -118,8 +120,7 @@ void find_compute_bound(const FindingContext& finding) {
     }
     if (mfu < 0.5)
       out.advice.push_back("The GEMMs stay far from the peak: longer or batched prompts give them larger matrices.");
-    out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()),
-                          stage.per_step_ms(stage.wall_ns() * std::min(1.0, mfu))};
+    out.bound = stage.bound(stage.wall_ns() * std::max(0.0, 1 - mfu));
   }
 }
 
@@ -147,7 +148,7 @@ void find_logits_all_tokens(const FindingContext& finding) {
     const double needed = static_cast<double>(*sequences * calls);
     Finding& out = finding.add(
         "logits-all-tokens", &stage,
-        fmt::format("{}: the output layer runs for every prompt token, one per sequence is used", stage.timing->name),
+        fmt::format("{}the output layer runs for every prompt token, one per sequence is used", stage.label()),
         time_ns * (1 - needed / rows));
     out.evidence = {counted("tokens per step that get logits", rows / static_cast<double>(calls), "1"),
                     counted("sequences per step", static_cast<double>(*sequences), "1"),
@@ -160,8 +161,7 @@ void find_logits_all_tokens(const FindingContext& finding) {
         "Ask for the logits of the last token only (logits_to_keep=1 in Hugging Face transformers; inference servers "
         "do "
         "so). It also saves the memory of tokens x vocabulary logits."};
-    const double wall_ms = stage.per_step_ms(stage.wall_ns());
-    out.bound = GainBound{stage.time_metric(), wall_ms, wall_ms - stage.per_step_ms(time_ns * (1 - needed / rows))};
+    out.bound = stage.bound(time_ns * (1 - needed / rows));
   }
 }
 
@@ -188,7 +188,7 @@ void find_attention_unfused_kernels(const FindingContext& finding, const StageVi
   const bool each = softmaxes >= 2 * stage.count() && products >= 1.8 * of_attention;
   if (!each || products < stage.count() || time_ns < kShareMin * stage.busy_ns()) return;
   Finding& out = finding.add("attention-unfused", &stage,
-                             fmt::format("{}: attention runs as separate products and softmax", stage.timing->name),
+                             fmt::format("{}attention runs as separate products and softmax", stage.label()),
                              time_ns / 2, FindingSeverity::kMajor);
   out.evidence = {measured("softmax kernels per step", softmaxes / stage.count(), "1"),
                   counted("batched products per step", products / stage.count(), "1"),
@@ -221,16 +221,19 @@ void find_attention_unfused(const FindingContext& finding) {
     const bool of_scores =
         std::count(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(std::min(shape.find(']'), shape.size())),
                    ',') == 3;
-    if ((!of_scores && softmaxes < 4 * stage.count()) || products < 1.8 * softmaxes) continue;
+    // Operators are counted over all steps, cold ones included.
+    const double steps = static_cast<double>(stage.timing->count);
+    if ((!of_scores && softmaxes < 4 * steps) || products < 1.8 * softmaxes) continue;
     double time_ns = static_cast<double>(softmax->gpu_self_ms.ns);
     if (bmm != nullptr) time_ns += static_cast<double>(bmm->gpu_self_ms.ns);
     if (baddbmm != nullptr) time_ns += static_cast<double>(baddbmm->gpu_self_ms.ns);
+    time_ns *= stage.count() / steps;
     if (time_ns < kShareMin * stage.busy_ns()) continue;
     Finding& out = finding.add("attention-unfused", &stage,
-                               fmt::format("{}: attention runs as separate products and softmax", stage.timing->name),
+                               fmt::format("{}attention runs as separate products and softmax", stage.label()),
                                time_ns / 2, FindingSeverity::kMajor);
-    out.evidence = {measured("softmax calls per step", softmaxes / stage.count(), "1"),
-                    measured("batched products per step", products / stage.count(), "1"),
+    out.evidence = {measured("softmax calls per step", softmaxes / steps, "1"),
+                    measured("batched products per step", products / steps, "1"),
                     measured("their GPU time per step", stage.per_step_ms(time_ns), "ms"),
                     measured("share of the stage's GPU time", time_ns / stage.busy_ns(), "frac")};
     out.advice = {
@@ -260,10 +263,17 @@ double wide_gemm_ns(const FindingContext& finding, const StageView& stage, Strin
   return time_ns;
 }
 
+// The counter is over wall time; while the GPU works the pipe is active that much more often.
+OptDouble tensor_active_while_busy(const StageView& stage) {
+  const StageTiming& timing = *stage.timing;
+  if (!timing.tensor_active_frac || timing.gpu_busy_frac.value_or(0) <= 0) return std::nullopt;
+  return *timing.tensor_active_frac / *timing.gpu_busy_frac;
+}
+
 // Whether the counter says that tensor cores did nothing although GEMMs of many rows take a third of the GPU time.
 bool tensor_pipe_rests(const FindingContext& finding, const StageView& stage) {
   constexpr double kTensorActiveMax = 0.01, kGemmShareMin = 0.3;
-  if (stage.timing->tensor_active_frac.value_or(1) > kTensorActiveMax) return false;
+  if (tensor_active_while_busy(stage).value_or(1) > kTensorActiveMax) return false;
   StringId worst = StringId::kEmpty;
   double worst_ns = 0;
   return wide_gemm_ns(finding, stage, worst, worst_ns) >= kGemmShareMin * stage.busy_ns();
@@ -294,7 +304,7 @@ void find_tensor_cores_idle(const FindingContext& finding) {
     if (by_counter) time_ns = std::max(time_ns, wide_gemm_ns(finding, stage, worst, worst_ns));
     if (time_ns < kShareMin * stage.busy_ns() || time_ns == 0) continue;
     Finding& out = finding.add("tensor-cores-idle", &stage,
-                               fmt::format("{}: GEMMs run without tensor cores", stage.timing->name), time_ns / 2);
+                               fmt::format("{}GEMMs run without tensor cores", stage.label()), time_ns / 2);
     out.evidence = {measured(by_counter ? "time of such GEMMs per step" : "time of FP32 GEMMs per step",
                              stage.per_step_ms(time_ns), "ms"),
                     measured("share of the stage's GPU time", time_ns / stage.busy_ns(), "frac"),
@@ -302,9 +312,8 @@ void find_tensor_cores_idle(const FindingContext& finding) {
     out.advice = {
         "Cast weights and activations to bf16 or fp16; where FP32 must stay, allow TF32 "
         "(torch.set_float32_matmul_precision(\"high\"))."};
-    if (stage.timing->tensor_active_frac)
-      out.evidence.push_back(
-          measured("tensor pipe active, by hardware counter", *stage.timing->tensor_active_frac, "frac"));
+    if (const OptDouble active = tensor_active_while_busy(stage))
+      out.evidence.push_back(measured("tensor pipe active while the GPU works, by hardware counter", *active, "frac"));
   }
 }
 
@@ -324,24 +333,24 @@ void find_graph_padding(const FindingContext& finding) {
     }
     if (counted_steps == 0 || rows - tokens < kPaddedMin * rows) continue;
     const double padded = (rows - tokens) / rows;
-    Finding& out = finding.add("graph-padding", &stage,
-                               fmt::format("{}: {} of the rows that its graphs compute are padding", stage.timing->name,
-                                           format_percent(padded)),
-                               stage.busy_ns() * padded);
+    Finding& out = finding.add(
+        "graph-padding", &stage,
+        fmt::format("{}{} of the rows that its graphs compute are padding", stage.label(), format_percent(padded)),
+        stage.busy_ns() * padded);
     out.evidence = {counted("rows computed per step", rows / counted_steps, "1"),
                     measured("tokens that the program names per step", tokens / counted_steps, "1"),
                     counted("share of padding", padded, "frac")};
     out.advice = {
         "Capture graphs for more batch sizes (cuda_graph_sizes of an inference server), so that running batches are "
         "rounded up less; or let the scheduler fill the batch."};
-    out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()),
-                          stage.per_step_ms(stage.wall_ns() - stage.busy_ns() * padded)};
+    out.bound = stage.bound(stage.busy_ns() * padded);
   }
 }
 
 void find_gemm_shape_misaligned(const FindingContext& finding) {
   const Works& works = finding.trace().works;
-  for (const StageView& stage : finding.stages) {
+  for (const StageView* view : finding.with_unstaged()) {
+    const StageView& stage = *view;
     double time_ns = 0, worst_ns = 0;
     Row worst = kNoRow;
     for (const uint32_t k : stage.kernels) {
@@ -358,10 +367,10 @@ void find_gemm_shape_misaligned(const FindingContext& finding) {
     }
     if (worst == kNoRow || time_ns < kShareMin * stage.busy_ns()) continue;
     Finding& out = finding.add("gemm-shape-misaligned", &stage,
-                               fmt::format("{}: matrix sizes are no multiples of 16 bytes", stage.timing->name),
-                               time_ns / 4, FindingSeverity::kMinor);
+                               fmt::format("{}matrix sizes are no multiples of 16 bytes", stage.label()), time_ns / 4,
+                               FindingSeverity::kMinor);
     out.evidence = {
-        measured("time of such GEMMs per step", stage.per_step_ms(time_ns), "ms"),
+        measured(stage.each("time of such GEMMs"), stage.per_step_ms(time_ns), "ms"),
         measured("share of the stage's GPU time", time_ns / stage.busy_ns(), "frac"),
         measured("of it for " + std::string(finding.trace().text(works.shape[worst])), worst_ns / 1e6, "ms")};
     out.advice = {
@@ -370,7 +379,8 @@ void find_gemm_shape_misaligned(const FindingContext& finding) {
 }
 
 void find_wave_quantization(const FindingContext& finding) {
-  for (const StageView& stage : finding.stages) {
+  for (const StageView* view : finding.with_unstaged()) {
+    const StageView& stage = *view;
     double lost_ns = 0, time_ns = 0, worst_lost = 0;
     Evidence worst_blocks, worst_waves;
     for (const uint32_t k : stage.kernels) {
@@ -397,21 +407,21 @@ void find_wave_quantization(const FindingContext& finding) {
     }
     if (time_ns < kWaveShareMin * stage.busy_ns() || time_ns == 0) continue;
     Finding& out = finding.add("wave-quantization", &stage,
-                               fmt::format("{}: the last wave of thread blocks leaves SMs empty", stage.timing->name),
-                               lost_ns, FindingSeverity::kMinor);
-    out.evidence = {measured("time of such kernels per step", stage.per_step_ms(time_ns), "ms"),
+                               fmt::format("{}the last wave of thread blocks leaves SMs empty", stage.label()), lost_ns,
+                               FindingSeverity::kMinor);
+    out.evidence = {measured(stage.each("time of such kernels"), stage.per_step_ms(time_ns), "ms"),
                     measured("share of the stage's GPU time", time_ns / stage.busy_ns(), "frac"), worst_blocks,
                     worst_waves};
     out.advice = {
         "Choose token counts per step (chunk size, batch) whose tiles fill whole waves, or a library version "
         "with stream-K or split-K kernels for these shapes."};
-    out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()),
-                          stage.per_step_ms(stage.wall_ns() - lost_ns)};
+    out.bound = stage.bound(lost_ns);
   }
 }
 
 void find_low_occupancy(const FindingContext& finding) {
-  for (const StageView& stage : finding.stages) {
+  for (const StageView* view : finding.with_unstaged()) {
+    const StageView& stage = *view;
     double time_ns = 0, worst_ns = 0, worst_blocks = 0;
     int64_t sms = 0;
     StringId worst = StringId::kEmpty;
@@ -426,11 +436,10 @@ void find_low_occupancy(const FindingContext& finding) {
       if (total_ns > worst_ns) worst_ns = total_ns, worst = key.name, worst_blocks = grid.blocks, sms = grid.sms;
     }
     if (time_ns < kShareMin * stage.busy_ns() || time_ns == 0) continue;
-    Finding& out =
-        finding.add("low-occupancy", &stage,
-                    fmt::format("{}: kernels start too few thread blocks to fill the GPU", stage.timing->name),
-                    time_ns / 2, FindingSeverity::kMajor);
-    out.evidence = {measured("time of such kernels per step", stage.per_step_ms(time_ns), "ms"),
+    Finding& out = finding.add("low-occupancy", &stage,
+                               fmt::format("{}kernels start too few thread blocks to fill the GPU", stage.label()),
+                               time_ns / 2, FindingSeverity::kMajor);
+    out.evidence = {measured(stage.each("time of such kernels"), stage.per_step_ms(time_ns), "ms"),
                     measured("share of the stage's GPU time", time_ns / stage.busy_ns(), "frac"),
                     measured("thread blocks of " + ellipsize(finding.trace().text(worst), 60), worst_blocks, "1"),
                     measured("SMs of the GPU", static_cast<double>(sms), "1")};
@@ -454,14 +463,14 @@ void find_small_kernels_unfused(const FindingContext& finding) {
     }
     // With fused norm, rotary and activation kernels a layer has about one such kernel per GEMM.
     if (time_ns < kSmallKernelShareMin * stage.busy_ns() || calls < 1.5 * gemms || calls < 20 * stage.count()) continue;
-    const double graph_ns = static_cast<double>(stage.group->idle_of(IdleCause::kGraphInternal));
+    const double graph_ns = stage.idle_ns(IdleCause::kGraphInternal);
     // What would stay: one fused kernel per GEMM. The rest goes, with its part of the pauses between graph nodes.
     const double removed = calls - std::min(calls, gemms);
     const double gain_ns =
-        time_ns * removed / calls + graph_ns * removed / std::max(1.0, static_cast<double>(stage.group->gpu_ops));
+        time_ns * removed / calls + graph_ns * removed / std::max(1.0, static_cast<double>(stage.gpu_ops));
     Finding& out = finding.add(
         "small-kernels-unfused", &stage,
-        fmt::format("{}: {} short elementwise and norm kernels per step take {} of the GPU time", stage.timing->name,
+        fmt::format("{}{} short elementwise and norm kernels per step take {} of the GPU time", stage.label(),
                     format_count(calls / stage.count()), format_percent(time_ns / stage.busy_ns())),
         gain_ns);
     out.evidence = {measured("kernels under 6 us for norms, rotary, activation, copies, elementwise, per step",
@@ -478,8 +487,7 @@ void find_small_kernels_unfused(const FindingContext& finding) {
         "Fuse them: torch.compile, or fused RMSNorm (with the residual add), rotary embedding, SiLU-and-multiply "
         "and cache-write kernels as inference servers have them. Each kernel costs 1 to 3 us however little "
         "it does."};
-    out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()),
-                          stage.per_step_ms(stage.wall_ns() - gain_ns)};
+    out.bound = stage.bound(gain_ns);
   }
 }
 

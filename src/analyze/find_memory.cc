@@ -19,12 +19,6 @@ constexpr double kPageableShareMin = 0.02;
 constexpr double kCacheCopyShareMin = 0.01;
 constexpr double kWideShareMin = 0.10;
 
-double category_ns(const StageView& stage, Category category) {
-  for (const CategoryRecord& row : stage.categories)
-    if (row.category == category_name(category)) return static_cast<double>(row.time_ms.ns);
-  return 0;
-}
-
 // Sums over the kernels of a stage whose arithmetic is known and limited by memory.
 struct MemorySums {
   double time_ns = 0, roof_ns = 0, bytes = 0, weight_bytes = 0, kv_bytes = 0;
@@ -79,7 +73,7 @@ void find_memory_bound_weights(const FindingContext& finding) {
     if (weight_ns < kBindingShareMin * stage.busy_ns() || gemm.roof_ns < 0.3 * gemm.time_ns) continue;
     const double width = dtype_bytes(gemm.weight_dtype);
     Finding& out = finding.add("memory-bound-weights", &stage,
-                               fmt::format("{}: {} of the {} time reads weights", stage.timing->name,
+                               fmt::format("{}{} of the {} time reads weights", stage.label(),
                                            format_percent(weight_ns / stage.busy_ns()), processor(finding.context)),
                                weight_ns / 2);
     out.evidence = {measured("time of weight-reading GEMMs per step", stage.per_step_ms(gemm.time_ns), "ms"),
@@ -92,7 +86,8 @@ void find_memory_bound_weights(const FindingContext& finding) {
           measured("memory interface active, by hardware counter", *stage.timing->dram_frac, "frac"));
     if (stage.timing->dram_bytes_measured)
       out.evidence.push_back(measured("memory traffic per step, by hardware counter",
-                                      *stage.timing->dram_bytes_measured / stage.count(), "bytes"));
+                                      *stage.timing->dram_bytes_measured / static_cast<double>(stage.timing->count),
+                                      "bytes"));
     if (width > 1) {
       out.advice = {
           fmt::format("Store weights narrower than {} (FP8 or INT8 halve the bytes of 16-bit weights, INT4 "
@@ -103,8 +98,7 @@ void find_memory_bound_weights(const FindingContext& finding) {
     }
     out.advice.push_back("Serve more sequences per step: the same weights are read once for all of them.");
     out.advice.push_back("Speculative decoding checks several tokens per reading of the weights.");
-    out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()),
-                          stage.per_step_ms(stage.wall_ns() - weight_ns / 2)};
+    out.bound = stage.bound(weight_ns / 2);
     out.evidence.push_back(
         {"bound assumes half the weight bytes at the same bandwidth", 0.5, "frac", provenance::kFormula});
   }
@@ -118,7 +112,7 @@ void find_memory_bound_kv(const FindingContext& finding) {
     if (attention.time_ns < kKvShareMin * stage.busy_ns() || attention.roof_ns < 0.3 * attention.time_ns) continue;
     const double kv_ns = attention.bytes > 0 ? attention.time_ns * attention.kv_bytes / attention.bytes : 0;
     Finding& out = finding.add("memory-bound-kv", &stage,
-                               fmt::format("{}: {} of the {} time reads the KV cache", stage.timing->name,
+                               fmt::format("{}{} of the {} time reads the KV cache", stage.label(),
                                            format_percent(kv_ns / stage.busy_ns()), processor(finding.context)),
                                kv_ns / 2);
     out.evidence = {measured("attention time per step", stage.per_step_ms(attention.time_ns), "ms"),
@@ -127,8 +121,7 @@ void find_memory_bound_kv(const FindingContext& finding) {
                     share_of_bandwidth(finding, attention)};
     out.advice = {"Keep the cache in FP8: half the bytes.",
                   "Models with fewer KV heads (GQA, MQA), latent attention or sliding windows read less per token."};
-    out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()),
-                          stage.per_step_ms(stage.wall_ns() - kv_ns / 2)};
+    out.bound = stage.bound(kv_ns / 2);
   }
 }
 
@@ -136,9 +129,9 @@ void find_kv_cache_copy(const FindingContext& finding) {
   for (const StageView& stage : finding.stages) {
     const double copy_ns = static_cast<double>(stage.kv_copy_ns);
     if (stage.kv_copies == 0 || copy_ns < kCacheCopyShareMin * stage.busy_ns()) continue;
-    Finding& out = finding.add(
-        "kv-cache-copy", &stage,
-        fmt::format("{}: every step copies the whole KV cache to append to it", stage.timing->name), copy_ns);
+    Finding& out =
+        finding.add("kv-cache-copy", &stage,
+                    fmt::format("{}every step copies the whole KV cache to append to it", stage.label()), copy_ns);
     out.evidence = {measured("time of the copies per step", stage.per_step_ms(copy_ns), "ms"),
                     measured(share_of_stage(finding), copy_ns / stage.busy_ns(), "frac"),
                     measured("copies per step", static_cast<double>(stage.kv_copies) / stage.count(), "1")};
@@ -149,8 +142,7 @@ void find_kv_cache_copy(const FindingContext& finding) {
         "Use a cache allocated once and written in place (StaticCache in Hugging Face transformers, a paged "
         "cache in servers) instead of concatenating."};
     if (!on_cpu(finding.context)) out.advice.back() += " It is also what CUDA graphs need.";
-    out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()),
-                          stage.per_step_ms(stage.wall_ns() - copy_ns)};
+    out.bound = stage.bound(copy_ns);
   }
 }
 
@@ -186,25 +178,32 @@ void find_pageable_copy(const FindingContext& finding) {
 }
 
 void find_copy_bound(const FindingContext& finding) {
-  for (const StageView& stage : finding.stages) {
-    double kernels_ns = 0;  // copy engines only: kernels that copy inside the device are another matter
-    for (const uint32_t k : stage.kernels)
-      if (finding.sums(k).kind == GpuOpKind::kMemcpy) kernels_ns += static_cast<double>(finding.sums(k).total_ns);
-    const double copy_ns = kernels_ns + static_cast<double>(stage.group->idle_of(IdleCause::kCopy));
-    if (copy_ns < kCopyShareMin * stage.wall_ns()) continue;
+  for (const StageView* view : finding.with_unstaged()) {
+    const StageView& stage = *view;
+    double kernels_ns = 0,
+           pageable_ns = 0;  // copy engines only: kernels that copy inside the device are another matter
+    for (const uint32_t k : stage.kernels) {
+      if (finding.sums(k).kind != GpuOpKind::kMemcpy) continue;
+      kernels_ns += static_cast<double>(finding.sums(k).total_ns);
+      if (is_pageable_copy(finding.trace().text(finding.key(k).name)))
+        pageable_ns += static_cast<double>(finding.sums(k).total_ns);
+    }
+    kernels_ns = std::min(kernels_ns, stage.busy_ns());  // on several streams at once
+    const double copy_ns = kernels_ns + stage.idle_ns(IdleCause::kCopy);
+    if (copy_ns < kCopyShareMin * stage.own_ns()) continue;
+    // Of the whole recording, pageable-copy tells the same with its reason.
+    if (stage.whole() && pageable_ns * 2 > kernels_ns) continue;
     Finding& out = finding.add(
         "copy-bound", &stage,
-        fmt::format("{}: copies take {} of the time", stage.timing->name, format_percent(copy_ns / stage.wall_ns())),
-        copy_ns);
-    out.evidence = {measured("copies on the GPU per step", stage.per_step_ms(kernels_ns), "ms"),
-                    measured("idle behind blocking copies per step",
-                             stage.per_step_ms(static_cast<double>(stage.group->idle_of(IdleCause::kCopy))), "ms")};
+        fmt::format("{}copies take {} of the time", stage.label(), format_percent(copy_ns / stage.wall_ns())), copy_ns);
+    out.evidence = {
+        measured(stage.each("copies on the GPU"), stage.per_step_ms(kernels_ns), "ms"),
+        measured(stage.each("idle behind blocking copies"), stage.per_step_ms(stage.idle_ns(IdleCause::kCopy)), "ms")};
     add_copy_rates(finding.context.device, sum_copies(finding.context, stage.kernels), out.evidence);
     out.advice = {
         "Keep data on the device, copy once and early on a stream of its own, and overlap copies with kernels "
         "(weights or cache offloaded to the host are read over PCIe every step)."};
-    out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()),
-                          stage.per_step_ms(stage.wall_ns() - copy_ns)};
+    out.bound = stage.bound(copy_ns);
   }
 }
 
@@ -226,11 +225,10 @@ void find_batch_too_small(const FindingContext& finding) {
     const double crossover = *peak * dtype_bytes(gemm.weight_dtype) / (2 * *bandwidth);
     const double sequences = static_cast<double>(*stage.timing->sequences);
     if (sequences * 8 > crossover) continue;  // from an eighth on, attention and cache size decide the batch
-    Finding& out =
-        finding.add("batch-too-small", &stage,
-                    fmt::format("{}: with {} per step, reading the weights serves few tokens", stage.timing->name,
-                                sequences == 1 ? "1 sequence" : format_count(sequences) + " sequences"),
-                    0, FindingSeverity::kInfo);
+    Finding& out = finding.add("batch-too-small", &stage,
+                               fmt::format("{}with {} per step, reading the weights serves few tokens", stage.label(),
+                                           sequences == 1 ? "1 sequence" : format_count(sequences) + " sequences"),
+                               0, FindingSeverity::kInfo);
     out.evidence = {
         counted("sequences per step", sequences, "1"),
         {"tokens per step at which GEMMs become compute-bound", crossover, "tokens", device.roof_provenance()},
@@ -244,7 +242,8 @@ void find_batch_too_small(const FindingContext& finding) {
 
 void find_dtype_wide(const FindingContext& finding) {
   const Works& works = finding.trace().works;
-  for (const StageView& stage : finding.stages) {
+  for (const StageView* view : finding.with_unstaged()) {
+    const StageView& stage = *view;
     double wide_ns = 0, weight_bytes = 0;
     DType dtype = DType::kUnknown;
     for (const uint32_t k : stage.kernels) {
@@ -256,40 +255,39 @@ void find_dtype_wide(const FindingContext& finding) {
       dtype = works.weight_dtype[key.work];
     }
     if (wide_ns < kWideShareMin * stage.busy_ns() || wide_ns == 0) continue;
-    Finding& out = finding.add("dtype-wide", &stage,
-                               fmt::format("{}: weights are {}", stage.timing->name, dtype_name(dtype)), wide_ns / 2);
-    out.evidence = {measured("time of GEMMs with such weights per step", stage.per_step_ms(wide_ns), "ms"),
+    Finding& out = finding.add("dtype-wide", &stage, fmt::format("{}weights are {}", stage.label(), dtype_name(dtype)),
+                               wide_ns / 2);
+    out.evidence = {measured(stage.each("time of GEMMs with such weights"), stage.per_step_ms(wide_ns), "ms"),
                     measured("share of the stage's GPU time", wide_ns / stage.busy_ns(), "frac"),
-                    counted("such weights read per step", weight_bytes / stage.count(), "bytes")};
+                    counted(stage.each("such weights read"), weight_bytes / stage.count(), "bytes")};
     out.advice = {
         "Load the model in bf16 or fp16 (torch_dtype=torch.bfloat16): half the bytes, and the tensor cores' "
         "full rate."};
-    out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()),
-                          stage.per_step_ms(stage.wall_ns() - wide_ns / 2)};
+    out.bound = stage.bound(wide_ns / 2);
   }
 }
 
 void find_comm_bound(const FindingContext& finding) {
-  for (const StageView& stage : finding.stages) {
-    const double comm_ns = category_ns(stage, Category::kCommunication);
+  for (const StageView* view : finding.with_unstaged()) {
+    const StageView& stage = *view;
+    double comm_ns = 0, kernels = 0;
+    for (const uint32_t k : stage.kernels) {
+      if (finding.key(k).category != Category::kCommunication) continue;
+      comm_ns += static_cast<double>(finding.sums(k).total_ns);
+      kernels += static_cast<double>(finding.sums(k).calls);
+    }
     if (comm_ns < kCopyShareMin * stage.wall_ns()) continue;
-    Finding& out = finding.add("comm-bound", &stage,
-                               fmt::format("{}: communication takes {} of the time", stage.timing->name,
-                                           format_percent(comm_ns / stage.wall_ns())),
-                               comm_ns);
-    const double kernels = [&] {
-      for (const CategoryRecord& row : stage.categories)
-        if (row.category == category_name(Category::kCommunication)) return static_cast<double>(row.kernels);
-      return 0.0;
-    }();
-    out.evidence = {measured("communication per step", stage.per_step_ms(comm_ns), "ms"),
-                    measured("collectives per step", kernels / stage.count(), "1"),
+    Finding& out = finding.add(
+        "comm-bound", &stage,
+        fmt::format("{}communication takes {} of the time", stage.label(), format_percent(comm_ns / stage.wall_ns())),
+        comm_ns);
+    out.evidence = {measured(stage.each("communication"), stage.per_step_ms(comm_ns), "ms"),
+                    measured(stage.each("collectives"), kernels / stage.count(), "1"),
                     measured("mean duration", comm_ns / kernels / 1e3, "us")};
     out.advice = {
         "Use fewer GPUs per replica if the model fits, custom or fused all-reduce for small messages, and "
         "overlap communication with computation. Time in a collective includes waiting for other ranks."};
-    out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()),
-                          stage.per_step_ms(stage.wall_ns() - comm_ns)};
+    out.bound = stage.bound(comm_ns);
   }
 }
 

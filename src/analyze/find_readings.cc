@@ -112,8 +112,8 @@ void find_clock_drop(const FindingContext& finding) {
     const double clock = *stage.timing->sm_clock_mhz;
     if (clock >= kClockMin * *device->boost_mhz) continue;
     Finding& out = finding.add("clock-drop", &stage,
-                               fmt::format("{}: the GPU runs at {:.0f} MHz, its boost clock is {:.0f} MHz",
-                                           stage.timing->name, clock, *device->boost_mhz),
+                               fmt::format("{}the GPU runs at {:.0f} MHz, its boost clock is {:.0f} MHz", stage.label(),
+                                           clock, *device->boost_mhz),
                                stage.busy_ns() * (1 - clock / *device->boost_mhz));
     out.evidence = {measured("median SM clock of the stage", clock, "MHz"),
                     {"boost clock", *device->boost_mhz, "MHz", provenance::kDatasheet},
@@ -122,8 +122,7 @@ void find_clock_drop(const FindingContext& finding) {
     out.advice = {
         "Neither power nor temperature explains it: look for locked or application clocks (nvidia-smi -q -d CLOCK; "
         "-rgc and -rac reset them). A mostly idle GPU may also lower its clock by itself."};
-    out.bound = GainBound{stage.time_metric(), stage.per_step_ms(stage.wall_ns()),
-                          stage.per_step_ms(stage.wall_ns() - stage.busy_ns() * (1 - clock / *device->boost_mhz))};
+    out.bound = stage.bound(stage.busy_ns() * (1 - clock / *device->boost_mhz));
   }
 }
 

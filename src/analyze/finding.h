@@ -4,6 +4,7 @@
 // would expect an answer, something under cannot_tell. Adding one: docs/howto/add-a-finding.md.
 #pragma once
 
+#include <array>
 #include <map>
 #include <span>
 #include <string>
@@ -11,40 +12,83 @@
 #include <vector>
 
 #include "analyze/analysis.h"
+#include "analyze/consequence.h"
 #include "analyze/roof.h"
 #include "derive/recorded_spans.h"
 
 namespace llmprof {
 
-// One stage with everything the rules look at.
+// Idle time behind the host in the judged steps of a stage, in disjoint parts: each is the matter of one rule.
+struct HostIdle {
+  // Short gaps: launches and dispatch (launch-bound), by cause.
+  std::array<double, static_cast<size_t>(IdleCause::kCount)> launch_by_cause{};
+  double launch_ns = 0;
+  // Single gaps of host code of at least kLongGapNs, and short ones that are too much for launches (cpu-bound-gap).
+  double code_ns = 0;
+  int64_t long_gaps = 0;
+  bool short_is_code = false;
+  // Short gaps that begin while the host waits for the GPU in a blocking call (sync-bound where they are most of the
+  // short ones; else they are launches like the others). Live recordings only: there API calls are as short as without
+  // a recorder.
+  double after_sync_ns = 0;
+  int64_t after_syncs = 0;
+  bool drained = false;
+  // Long ones before the first activity of a step, where host-preprocessing tells of them.
+  double boundary_ns = 0;
+  int64_t boundary_gaps = 0;
+};
+
+// One stage with everything the rules look at. Its sums are over the complete steps that are judged: cold first steps
+// (find_cold_steps) are left out, for what they cost is first-call-cost and says nothing of the steps after them.
 struct StageView {
   uint32_t stage = 0;  // row of Groups::stages
   const StageGroup* group = nullptr;
-  const StageTiming* timing = nullptr;
-  std::vector<uint32_t> kernels;                 // rows of Groups::kernels
-  int64_t long_host_ns = 0, long_host_gaps = 0;  // single idle intervals of host work of at least kLongGapNs
-  int64_t kv_copy_ns = 0, kv_copies = 0;         // concatenations that copy a cache to append to it
-  int64_t boundary_ns = 0, boundary_gaps = 0;    // of the long ones, before the first activity of a step
-  int64_t after_sync_ns = 0, after_syncs = 0;    // short gaps that begin while the host waits for the GPU; live only
-  int64_t prepare_ns = 0, long_prepare_ns = 0, long_prepare_gaps = 0;  // behind functions that prepare inputs
-  std::vector<CategoryRecord> categories;
-  int64_t least_gpu = 0;  // ns that the GPUs need for its steps at least: Groups::least_gpu_ns
+  const StageTiming* timing = nullptr;  // of all steps
+  StageConsequence consequence;
+  int64_t steps = 0, cold_steps = 0;
+  int64_t wall = 0, busy = 0;  // ns
+  int64_t least_gpu = 0;       // ns that the GPUs need for the steps at least: Groups::least_gpu_ns
+  int64_t gpu_ops = 0, launches = 0;
+  std::array<int64_t, static_cast<size_t>(IdleCause::kCount)> idle_by_cause{};
+  std::vector<uint32_t> kernels;          // rows of Groups::kernels
+  int64_t kv_copy_ns = 0, kv_copies = 0;  // concatenations that copy a cache to append to it
+  HostIdle host;
 
-  // All of complete steps, so that shares and figures per step hold whatever part of the time was recorded.
-  double wall_ns() const { return static_cast<double>(timing->wall_ms.ns); }
-  double busy_ns() const { return static_cast<double>(timing->gpu_busy_ms.ns); }
+  // Shares and figures per step hold whatever part of the time was recorded.
+  double wall_ns() const { return static_cast<double>(wall); }
+  double busy_ns() const { return static_cast<double>(busy); }
   double least_gpu_ns() const { return static_cast<double>(least_gpu); }
-  double count() const { return static_cast<double>(timing->count); }
+  double count() const { return static_cast<double>(steps); }
+  double idle_ns(IdleCause cause) const { return static_cast<double>(idle_by_cause[static_cast<size_t>(cause)]); }
+  // Time of the program itself: a recorder that works while the GPU waits is no part of it.
+  double own_ns() const { return wall_ns() - idle_ns(IdleCause::kProfiler); }
+  // Time outside every step, judged where a recording has no steps to speak of: of the whole recorded time then.
+  bool whole() const { return group->unattributed; }
   double per_step_ms(double ns) const { return ns / count() / 1e6; }
-  bool graph_replay() const { return group->launches * 4 < group->gpu_ops; }
+  // "copies on the GPU per step", and without "per step" where there are none.
+  std::string each(std::string_view what) const { return std::string(what) + (whole() ? "" : " per step"); }
+  // "decode: ", how the title of a finding begins.
+  std::string label() const { return whole() ? std::string() : timing->name + ": "; }
+  bool graph_replay() const { return launches * 4 < gpu_ops; }
   // Idle time because the host did not launch in time.
-  int64_t host_idle_ns() const;
-  // "TPOT" for decode, "TTFT" for prefill, "time per step" for the rest; all in ms.
-  std::string time_metric() const;
+  double host_idle_ns() const;
+  // What the figure that the stage moves could become if `gain_ns` of the judged steps went away.
+  GainBound bound(double gain_ns) const { return consequence.bound(gain_ns, wall_ns()); }
 };
 
 // Functions that prepare a model's inputs, by the names that frameworks give them.
 bool prepares_inputs(std::string_view python_name);
+
+struct FindingContext;
+// GPU idle time behind Python functions of some kind, after the start of serving.
+struct PythonIdle {
+  double whole_ns = 0;                  // of the whole recording
+  std::map<StringId, double> sites_ns;  // of the recorded time, by function
+};
+PythonIdle idle_behind(const FindingContext& finding, bool (*wanted)(std::string_view));
+
+// Idle time because the host did not launch in time.
+bool is_host_cause(IdleCause cause);
 
 // A host gap at least this long is no launch overhead: dispatching one operator of an eager framework, Python code of
 // its module included, takes 5 to 40 us.
@@ -53,10 +97,18 @@ constexpr int64_t kLongGapNs = 200'000;
 struct FindingContext {
   const Context& context;
   const Report& report;
-  std::vector<StageView> stages;               // with at least one step and some GPU time
+  std::vector<StageView> stages;    // with at least one step and some GPU time
+  std::vector<StageView> unstaged;  // time outside every step, where most of the GPU's work lies there
+  // Stages before a prompt that run no part of the model and take a good part of TTFT. Those with copies are among
+  // `stages` too, where no rule about launches judges them.
+  std::vector<StageView> preparations;
+  std::vector<KernelSums> kernels;             // parallel to Groups::kernels: of judged steps only
   double window_ns = 0;                        // of all devices, recorded or not
   std::map<int32_t, int64_t> serving_from_ns;  // serving_starts(): what comes before is warm-up, and not judged
+  std::vector<uint8_t> gap_after_sync;         // 1 for the gaps of HostIdle::after_sync_ns; empty but for live
   std::vector<Finding>* out = nullptr;
+  bool between = false;    // host-preprocessing tells of host code between steps, by gaps
+  bool preparing = false;  // it tells of Python functions that prepare inputs
 
   const Trace& trace() const { return context.trace; }
   // Recorded by llmprof itself: rules go by API calls, kernels and library calls where there are no operators.
@@ -68,10 +120,24 @@ struct FindingContext {
   double whole_ns(uint32_t stage, double sum_ns) const { return sum_ns * context.groups.stages[stage].scale; }
   bool live() const { return is_live_recording(context.trace); }
   const KernelKey& key(uint32_t kernel) const { return context.groups.kernel_keys.key(kernel); }
-  const KernelSums& sums(uint32_t kernel) const { return context.groups.kernels[kernel]; }
-  // Adds a finding whose severity follows from its saving over window_ns: critical from 30 %, major from 10 %, minor
-  // from 3 %, info below; `cap` lowers it. `gain_ns` of a stage is the sum over its complete steps and is scaled here;
-  // without a stage it is of the whole recording already (whole_ns).
+  const KernelSums& sums(uint32_t kernel) const { return kernels[kernel]; }
+  // Rules that hold without steps too: about what kernels, copies and calls do.
+  std::vector<const StageView*> with_unstaged() const;
+  const StageView* preparation(uint32_t stage) const;  // null if it is none
+  bool is_cold(Row step) const { return step != kNoRow && context.groups.cold_extra_ns[step] > 0; }
+  // Whether an idle gap is in a judged step of the stage, and not in warm-up.
+  bool of_stage(Row gap, const StageView& stage) const;
+  // Of idle gaps: behind a Python function that prepares inputs; single host code of at least kLongGapNs; before the
+  // first activity of its step; told by host-preprocessing; part of HostIdle::code_ns.
+  bool prepares(Row gap) const;
+  bool is_long(Row gap) const;
+  bool opens_step(Row gap) const;
+  bool told_elsewhere(Row gap) const;
+  bool is_code(Row gap, const StageView& stage) const;
+  // Adds a finding. `gain_ns` of a stage is the sum over its judged steps; without a stage it is of the whole recording
+  // (whole_ns). Severity follows from the share that goes: of what the stage's users wait for (consequence.h), or of
+  // the window: critical from 30 %, major from 10 %, minor from 3 %, info below; a stage whose figure makes up less
+  // than 10 % of a typical request is one level lower. `cap` is the most it can be.
   Finding& add(std::string_view id, const StageView* stage, std::string title, double gain_ns,
                FindingSeverity cap = FindingSeverity::kCritical) const;
 };
@@ -87,6 +153,15 @@ std::span<const FindingRule> finding_rules();
 FindingSeverity severity_of(double gain_frac);
 
 FindingContext make_finding_context(const Context& context, const Report& report, std::vector<Finding>& out);
+
+// Sums over the judged steps of a stage, and of every kernel (stage_view.cc).
+void fill_judged_sums(const Context& context, StageView& view);
+std::vector<KernelSums> judged_kernels(const Context& context);
+// The parts of the host's idle time, of all stages (host_idle.cc).
+void add_host_idle(FindingContext& finding, std::vector<StageView*>& by_stage);
+// Sets FindingContext::preparations (find_preparing.cc).
+void add_preparations(const std::vector<StageConsequence>& consequences, FindingContext& finding);
+void find_preparations(const FindingContext&);
 
 // host
 void find_launch_bound(const FindingContext&);

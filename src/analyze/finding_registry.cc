@@ -5,9 +5,11 @@ namespace {
 
 constexpr FindingRule kRules[] = {
     {"launch-bound",
-     "idle time behind launches and dispatch is at least 25 % of the stage, and at most 60 us per launch call (more is "
-     "other host code). Severity of every finding: critical from 30 % of the recorded window, major from 10 %, minor "
-     "from 3 %, info below",
+     "idle time behind launches and dispatch is at least 25 % of the stage's time without the profiler's own, and at "
+     "most 60 us per launch call (more is other host code). Severity of every finding: by the share of TTFT (stages "
+     "before a first token), TPOT (decode) or the time in steps (others) that could go, critical from 30 %, major from "
+     "10 %, minor from 3 %, info below; one level lower where TTFT or TPOT makes up less than 10 % of a typical request. "
+     "Findings about the whole recording: by their share of it",
      "GPU activities, launching calls and host operators", "CUDA graphs, fused operators, larger batches",
      find_launch_bound},
     {"cpu-bound-gap",
@@ -39,7 +41,7 @@ constexpr FindingRule kRules[] = {
      find_attention_unfused},
     {"tensor-cores-idle",
      "FP32 GEMM kernels without tensor instructions take at least 5 % of the stage's GPU time, or the tensor pipe is "
-     "active under 1 % of a stage of which GEMMs of 64 rows or more are 30 %",
+     "active under 1 % of the GPU's busy time in a stage of which GEMMs of 64 rows or more are 30 %",
      "kernel names, or counters and shapes", "16-bit types or TF32", find_tensor_cores_idle},
     {"dtype-wide", "GEMMs with weights of 4 bytes or more take at least 10 % of the stage's GPU time", "recorded types",
      "load the model in 16 bits", find_dtype_wide},
@@ -68,7 +70,7 @@ constexpr FindingRule kRules[] = {
      "recorded shapes, or decode steps that show growth", "a static or paged cache", find_kv_cache_copy},
     {"pageable-copy", "copies from or to pageable host memory take at least 2 % of the window", "GPU activities",
      "pinned memory, non_blocking copies", find_pageable_copy},
-    {"copy-bound", "copies and idle time behind them are at least 20 % of the stage", "GPU activities and API calls",
+    {"copy-bound", "copies and idle time behind them are at least 20 % of the stage, or of the recording where most work is in none", "GPU activities and API calls",
      "keep data on the device, overlap copies", find_copy_bound},
     {"allocator-churn", "idle time behind cudaMalloc, cudaFree and the like is at least 1 % of the stage", "API calls",
      "warm up, keep the allocator's cache", find_allocator_churn},
@@ -86,13 +88,15 @@ constexpr FindingRule kRules[] = {
      "fewer GPUs, fused all-reduce, overlap", find_comm_bound},
     {"rank-skew", "not decided", "recordings of all ranks", "balance the ranks", nullptr},
     {"host-preprocessing",
-     "idle time in tokenising or image-processing Python code is at least 5 % of the window; without Python stacks, "
-     "idle time of 200 us or more before the first activity of steps and between steps is at least 10 %",
-     "Python stacks, or a live recording", "prepare inputs elsewhere", find_host_preprocessing},
+     "a stage of the program before a prompt that runs no part of the model (preprocess, tokenize) is at least 10 % of "
+     "TTFT; idle time in tokenising or image-processing Python code is at least 5 % of the window; without Python "
+     "stacks, idle time of 200 us or more before the first activity of steps and between steps is at least 10 %",
+     "ranges that name stages, Python stacks, or a live recording", "prepare inputs elsewhere", find_host_preprocessing},
     {"python-gc", "idle time inside gc.collect is at least 1 % of the window", "Python stacks",
      "gc.freeze, collect between requests", find_python_gc},
     {"first-call-cost",
-     "the first of at least 3 equal steps takes more than 1.5 times the median of the others, by 0.5 ms or more",
+     "the first requests or steps take more than 1.5 times the median of others of as many tokens, together by 0.5 ms or "
+     "more",
      "steps", "warm up", find_first_call_cost},
     {"graph-padding", "graph replays compute at least 10 % more rows than the names of the steps say",
      "ranges that name the composition of steps, shapes under graph replay", "more capture sizes", find_graph_padding},
@@ -102,7 +106,8 @@ constexpr FindingRule kRules[] = {
      "they become compute-bound",
      "recorded shapes and the GPU's peaks", "continuous batching", find_batch_too_small},
     {"profiler-distortion",
-     "an eager decode stage waits for the host at least 25 % of the time; in live recordings, the 95 % interval of the "
+     "an eager decode stage waits for the host at least 25 % of the time; the GPU waits for the profiler's own work at "
+     "least 5 % of a stage; in live recordings, the 95 % interval of the "
      "measured distortion lies above 5 %, or the recorder's own overhead records do",
      "host operators, or steps without recording", "compare with an unprofiled run", find_profiler_distortion},
 };

@@ -255,6 +255,7 @@ Groups group_trace(const Trace& trace) {
                 }});
   find_scales(trace, groups);
   raise_least_gpu_time(trace, groups);
+  groups.cold_extra_ns = find_cold_steps(trace, groups.stages);
   return groups;
 }
 

@@ -78,6 +78,7 @@ struct Groups {
   std::vector<KernelSums> kernels;        // parallel to kernel_keys
   std::vector<uint32_t> kernel_of;        // parallel to gpu_ops
   std::vector<HostInterval> host;         // sorted, disjoint
+  std::vector<double> cold_extra_ns;      // parallel to steps: find_cold_steps
   // Parallel to steps: GPU time that the step needs at least, however early it is launched. The part of its window in
   // which its device was busy; more where several GPUs share it and wait for each other (analyze/several_gpus.h).
   std::vector<int64_t> least_gpu_ns;
@@ -89,6 +90,11 @@ struct Groups {
 };
 
 Groups group_trace(const Trace& trace);
+
+// By row of steps: by how much a cold first step of its stage outlasts the median, 0 for all others. Those are slow
+// ones, of more than 1.5 times the median of at least 3 steps of as many tokens, in the beginning of a stage: as far as
+// at least half of the steps are slow.
+std::vector<double> find_cold_steps(const Trace& trace, const std::vector<StageGroup>& stages);
 
 // Name of the stage as reports show it.
 std::string_view stage_name(const Trace& trace, const Groups& groups, uint32_t stage);

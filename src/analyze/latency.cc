@@ -1,10 +1,8 @@
 // TTFT, ITL, TPOT, tokens/s and warm-up from the steps. The definitions stand at Latency in report_data.h.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <map>
-
 #include "analyze/analysis.h"
+#include "analyze/requests.h"
 #include "base/statistics.h"
 #include "derive/recorded_spans.h"
 #include "derive/steps.h"
@@ -28,143 +26,118 @@ std::optional<Summary> summarize(std::vector<double> samples) {
 
 namespace {
 
-constexpr double kFirstCallFactor = 1.5;  // below, a first step is within what steps vary anyway
+constexpr double kFirstCallFactor = 1.5;  // below, a first request is within what requests vary anyway
 
-// Ranks of one process run the same steps on several devices; the device with the most steps stands for the run.
-int32_t main_device(const Steps& steps) {
-  std::map<int32_t, size_t> counts;
-  for (const int32_t device : steps.device) ++counts[device];
-  int32_t best = 0;
-  size_t most = 0;
-  for (const auto& [device, count] : counts)
-    if (count > most) best = device, most = count;
-  return best;
+double window_ms(const Steps& steps, Row s) { return static_cast<double>(steps.end_ns[s] - steps.start_ns[s]) / 1e6; }
+
+// Tokens of the prompt that a request began with; -1 if unknown.
+int64_t prompt_tokens(const Steps& steps, const RequestTimes& request) {
+  int64_t tokens = 0;
+  for (const Row s : request.before_token) {
+    if (steps.kind[s] != StageKind::kPrefill) continue;
+    if (steps.new_tokens[s] <= 0) return -1;
+    tokens += steps.new_tokens[s];
+  }
+  return tokens > 0 ? tokens : -1;
 }
 
-// Extra time of the first instance of each stage over the median of the others; absent if nothing can be compared.
-OptDouble warmup_ns(const Context& context, int32_t device) {
+// Extra time of the first request's TTFT over the typical one; absent where the prompts cannot be compared.
+OptDouble first_prompt_extra_ms(const Steps& steps, const Requests& requests) {
+  const RequestTimes* first = requests.first_prompt();
+  if (first == nullptr) return std::nullopt;
+  const int64_t tokens = prompt_tokens(steps, *first);
+  std::vector<double> others;
+  for (const RequestTimes* request : requests.typical_prompts())
+    if (request != first && tokens > 0 && prompt_tokens(steps, *request) == tokens)
+      others.push_back(*request->ttft_ns / 1e6);
+  if (others.empty()) return std::nullopt;
+  const double extra = *first->ttft_ns / 1e6 - median_of(others);
+  return extra > (kFirstCallFactor - 1) * median_of(others) ? extra : 0;
+}
+
+// Extra time of first calls: of the first TTFT where there is another to compare it with, and of the first steps of
+// stages. Absent if nothing can be compared.
+OptDouble warmup_ms(const Context& context, const Requests& requests, int32_t device) {
   const Steps& steps = context.trace.steps;
-  OptDouble extra;
+  OptDouble extra = first_prompt_extra_ms(steps, requests);
+  const bool prompts = extra.has_value();
   for (const StageGroup& group : context.groups.stages) {
-    // Prefills differ by prompt, so only decode and vision steps of equal token counts are comparable.
-    const bool comparable = group.kind == StageKind::kDecode || group.kind == StageKind::kVision;
-    if (group.unattributed || group.device != device || !comparable || group.steps.size() < 3) continue;
-    std::vector<double> rest;
-    const Row first = group.steps.front();
-    for (size_t i = 1; i < group.steps.size(); ++i) {
-      const Row s = group.steps[i];
-      if (steps.new_tokens[s] == steps.new_tokens[first])
-        rest.push_back(static_cast<double>(steps.end_ns[s] - steps.start_ns[s]));
-    }
-    if (rest.size() < 2) continue;
-    const double median = summarize(rest)->p50, own = static_cast<double>(steps.end_ns[first] - steps.start_ns[first]);
-    if (!extra) extra = 0;
-    if (own > kFirstCallFactor * median) *extra += own - median;
+    const bool of_prompt = group.kind == StageKind::kPrefill || group.kind == StageKind::kVision;
+    if (group.unattributed || group.device != device || group.steps.size() < 3 || (prompts && of_prompt)) continue;
+    if (group.kind == StageKind::kOther || is_warm_up(context.trace.text(group.name))) continue;
+    extra = extra.value_or(0);
+    for (const Row s : group.steps) *extra += context.groups.cold_extra_ns[s] / 1e6;
   }
   return extra;
 }
 
-// Samples of one device's steps, collected in time order.
-struct Samples {
+// Distributions over all requests and steps, the first ones included.
+void fill_distributions(const Steps& steps, const Requests& requests, Latency& latency) {
   std::vector<double> ttft, itl, tpot;
-  int64_t output_tokens = 0, model_ns = 0;
+  for (const RequestTimes& request : requests.all) {
+    if (request.ttft_ns) ttft.push_back(*request.ttft_ns / 1e6);
+    double sum = 0;
+    for (const Row s : request.making) {
+      itl.push_back(window_ms(steps, s));
+      sum += itl.back();
+    }
+    if (!request.making.empty()) tpot.push_back(sum / static_cast<double>(request.making.size()));
+  }
+  latency.ttft_ms = summarize(ttft);
+  latency.itl_ms = summarize(itl);
+  if (!requests.interleaved) latency.tpot_ms = summarize(tpot);
+}
+
+Headline headline_of(const Steps& steps, const Requests& requests) {
+  Headline out;
+  std::vector<double> ttft, itl, per_token;
+  for (const RequestTimes* request : requests.typical_prompts()) ttft.push_back(*request->ttft_ns / 1e6);
   bool tokens_known = true;
-  bool interleaved = false;          // steps that serve a prompt and other requests: requests cannot be told apart
-  bool chunk_only = false;           // a chunk that did not finish its prompt
-  int64_t prompt_start = -1;         // of the request whose first token is still to come
-  bool prompt_disturbed = false;     // a part of that request is at a window edge: its time is not the program's
-  bool at_edges = false;             // so it was of some prompt
-  bool first_token_unknown = false;  // of a prompt whose sequences are known: did it end?
-  double request_ms = 0;
-  int64_t request_steps = 0;
-
-  void close_request() {
-    if (request_steps > 0) tpot.push_back(request_ms / static_cast<double>(request_steps));
-    request_ms = 0;
-    request_steps = 0;
+  for (const Row s : requests.typical_steps()) {
+    itl.push_back(window_ms(steps, s));
+    tokens_known &= steps.output_tokens[s] > 0;
+    if (tokens_known) per_token.push_back(itl.back() / static_cast<double>(steps.output_tokens[s]));
   }
-  void prefill(int64_t start, int64_t end, bool gives_token) {
-    close_request();
-    if (prompt_start < 0) prompt_start = start;
-    chunk_only |= !gives_token;
-    if (!gives_token) return;
-    if (!prompt_disturbed) ttft.push_back(static_cast<double>(end - prompt_start) / 1e6);
-    prompt_start = -1;
-    prompt_disturbed = false;
+  if (const std::optional<Summary> summary = summarize(ttft)) {
+    out.ttft_ms = summary->p50;
+    out.ttft_p99_ms = summary->p99;
+    out.ttft_n = summary->n;
+    out.first_ttft_ms = *requests.first_prompt()->ttft_ns / 1e6;
   }
-  // A step before a first token that cannot be timed: neither can that token.
-  void disturbed_prompt(bool gives_token) {
-    close_request();
-    at_edges = true;
-    prompt_disturbed = !gives_token;
-    prompt_start = -1;
+  if (const std::optional<Summary> summary = summarize(itl)) {
+    out.itl_ms = summary->p50;
+    out.itl_p99_ms = summary->p99;
+    out.itl_n = summary->n;
+    out.first_itl_ms = window_ms(steps, requests.first_making()->making.front());
+    if (!requests.interleaved) out.tpot_ms = out.itl_ms;
+    if (tokens_known) out.output_tokens_per_s = 1e3 / median_of(per_token);
   }
-  void decode(int64_t start, int64_t end, bool mixed) {
-    // A decode step between the chunks of a prompt belongs to another request, and is part of this one's TTFT.
-    interleaved |= mixed || prompt_start >= 0 || prompt_disturbed;
-    if (mixed) prompt_start = -1, prompt_disturbed = false;  // the prompt may end in here; its TTFT cannot be told
-    const double wall_ms = static_cast<double>(end - start) / 1e6;
-    itl.push_back(wall_ms);
-    request_ms += wall_ms;
-    ++request_steps;
-  }
-};
-
-Samples collect(const Trace& trace, int32_t device) {
-  Samples out;
-  const Steps& steps = trace.steps;
-  for (Row s = 0; s < steps.size(); ++s) {
-    const StageKind kind = steps.kind[s];
-    const std::string_view stage = trace.text(steps.stage[s]);
-    if (steps.device[s] != device || kind == StageKind::kOther || is_warm_up(stage)) continue;
-    // The recorder's coming and going falls into these: their times are not the program's.
-    if (is_window_edge(stage)) {
-      if (kind == StageKind::kVision) out.disturbed_prompt(false);
-      if (kind == StageKind::kPrefill) out.disturbed_prompt(steps.output_tokens[s] != 0);
-      continue;
-    }
-    const int64_t start = steps.start_ns[s], end = steps.end_ns[s];
-    if (kind == StageKind::kVision) {
-      if (out.prompt_start < 0) out.prompt_start = start;
-      continue;
-    }
-    out.model_ns += end - start;
-    out.tokens_known &= steps.output_tokens[s] >= 0;
-    out.first_token_unknown |= kind == StageKind::kPrefill && steps.output_tokens[s] < 0 && steps.sequences[s] > 0;
-    out.output_tokens += std::max<int64_t>(0, steps.output_tokens[s]);
-    if (kind == StageKind::kPrefill) {
-      out.prefill(start, end, steps.output_tokens[s] != 0);
-    } else {
-      out.decode(start, end, kind == StageKind::kMixed);
-    }
-  }
-  out.close_request();
   return out;
 }
 
-void explain_missing(const Samples& samples, const Latency& latency, bool live, std::vector<CannotTell>& cannot_tell) {
-  if (samples.ttft.empty())
+void explain_missing(const Requests& requests, const Latency& latency, bool live,
+                     std::vector<CannotTell>& cannot_tell) {
+  if (!latency.ttft_ms)
     cannot_tell.push_back(
         {"What is TTFT?",
-         samples.interleaved ? "prompts are processed in mixed steps; the recording does not say which request is whose"
-         : samples.at_edges  ? "in every prompt of the recording a recorded window begins or ends"
-         : samples.chunk_only ? "the recording holds only parts of a prompt (chunks without a first token)"
-                              : "no prefill lies inside the recording",
-         samples.interleaved ? "take TTFT from the server's request metrics"
-                             : "record from before the first prompt is submitted"});
-  if (samples.itl.empty())
+         requests.interleaved
+             ? "prompts are processed in mixed steps; the recording does not say which request is whose"
+         : requests.at_edges   ? "in every prompt of the recording a recorded window begins or ends"
+         : requests.chunk_only ? "the recording holds only parts of a prompt (chunks without a first token)"
+                               : "no prefill lies inside the recording",
+         requests.interleaved ? "take TTFT from the server's request metrics"
+                              : "record from before the first prompt is submitted"});
+  if (!latency.itl_ms)
     cannot_tell.push_back({"What are TPOT and ITL?", "no decode step lies inside the recording",
                            "record long enough to include several generated tokens"});
-  if (samples.interleaved)
+  if (requests.interleaved)
     cannot_tell.push_back({"What is TPOT of each request?",
                            "steps serve several requests and the recording does not say which",
                            "use ITL per step, or the server's request metrics"});
-  if (!latency.output_tokens_per_s && !samples.itl.empty())
+  if (!latency.headline.output_tokens_per_s && latency.itl_ms)
     cannot_tell.push_back({"How many tokens per second come out?",
-                           samples.first_token_unknown
-                               ? "the recording does not say whether the steps of prompts ended them"
-                               : "the number of sequences in the steps is unknown",
-                           live ? "pass --batch, or name the composition of steps in NVTX ranges"
+                           "the number of sequences in the decode steps is unknown",
+                           live ? "name the composition of steps in NVTX ranges (\"decode[bs=4]\")"
                                 : "record shapes (record_shapes=True)"});
 }
 
@@ -194,16 +167,12 @@ void analyze_latency(const Context& context, Report& report, std::vector<CannotT
     return;
   }
   const int32_t device = main_device(steps);
-  const Samples samples = collect(context.trace, device);
+  const Requests requests = find_requests(context.trace, device);
   Latency latency;
-  latency.ttft_ms = summarize(samples.ttft);
-  latency.itl_ms = summarize(samples.itl);
-  if (!samples.interleaved) latency.tpot_ms = summarize(samples.tpot);
-  if (samples.tokens_known && samples.model_ns > 0 && samples.output_tokens > 0)
-    latency.output_tokens_per_s =
-        static_cast<double>(samples.output_tokens) / (static_cast<double>(samples.model_ns) / 1e9);
-  if (const OptDouble warmup = warmup_ns(context, device)) latency.warmup_ms = *warmup / 1e6;
-  explain_missing(samples, latency, is_live_recording(context.trace), cannot_tell);
+  fill_distributions(steps, requests, latency);
+  latency.headline = headline_of(steps, requests);
+  latency.warmup_ms = warmup_ms(context, requests, device);
+  explain_missing(requests, latency, is_live_recording(context.trace), cannot_tell);
   report.latency = latency;
 }
 

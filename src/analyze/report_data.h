@@ -95,7 +95,9 @@ bool is_warm_up_stage(std::string_view name);
   F(OptDouble, tflops, "TFLOP/s", "flops / wall_ms")                                                                   \
   F(OptDouble, mfu, "frac", "Arithmetic at data sheet peak of its type, as a share of wall_ms")                        \
   F(OptDouble, mfu_at_clock, "frac", "The same at the peak of the SM clock seen")                                      \
+  F(OptDouble, mfu_at_least, "frac", "Where mfu is unknown: that of flop_coverage_frac of the arithmetic alone")       \
   F(OptDouble, mbu, "frac", "Weights touched and KV read at data sheet bandwidth, as a share of wall_ms")              \
+  F(OptDouble, mbu_at_least, "frac", "Where mbu is unknown: that of the operands with recorded shapes alone")          \
   F(OptDouble, intensity, "FLOP/byte", "flops / dram_bytes_model")                                                     \
   F(OptDouble, roof_tflops, "TFLOP/s", "Attainable: min(peak, intensity x bandwidth)")                                 \
   F(OptDouble, of_roof_frac, "frac", "tflops / roof_tflops")                                                           \
@@ -369,14 +371,29 @@ LLMPROF_RECORD(Summary, "summary", "Distribution of samples", LLMPROF_SUMMARY_FI
 //         token; windows of chunks and of vision stages directly before are part of it, those that the CPU does alone
 //         included (preprocess), where a range of the program names them. Without the queue.
 //   ITL   window of one decode or mixed step, one sample per step.
-//   TPOT  per request: sum of its decode windows / tokens they produced per sequence, that is the mean of its ITLs.
+//   TPOT  of one request: sum of its decode windows / tokens they produced per sequence, that is the mean of its ITLs.
 //         The first token is not included.
-//   output_tokens_per_s  tokens produced / sum of the windows of prefill, decode and mixed steps.
 // Steps of warm-up and of window edges (derive/steps.h) count for none of them.
+//
+// The headline is what requests typically take: medians that a slow start does not move, the first request beside them.
+// Findings start from these figures (consequence.h).
+#define LLMPROF_HEADLINE_FIELDS(F)                                                                                     \
+  F(OptDouble, ttft_ms, "ms", "TTFT: the median over the requests after the first, or that of the only one")           \
+  F(OptDouble, ttft_p99_ms, "ms", "99th percentile of the same requests")                                              \
+  F(int64_t, ttft_n, "", "How many requests those are")                                                                \
+  F(OptDouble, first_ttft_ms, "ms", "TTFT of the first request")                                                       \
+  F(OptDouble, tpot_ms, "ms", "TPOT: itl_ms, where the recording tells requests apart")                                \
+  F(OptDouble, itl_ms, "ms", "ITL: the median over steps after the first request, or after the only one's first step") \
+  F(OptDouble, itl_p99_ms, "ms", "99th percentile of the same steps")                                                  \
+  F(int64_t, itl_n, "", "How many steps those are")                                                                    \
+  F(OptDouble, first_itl_ms, "ms", "The first step after a first token")                                               \
+  F(OptDouble, output_tokens_per_s, "1/s", "While decoding: 1 / median of (window / tokens made) over the same steps")
+LLMPROF_RECORD(Headline, "headline", "What requests typically take: latency.headline", LLMPROF_HEADLINE_FIELDS)
+
 struct Latency {
-  std::optional<Summary> ttft_ms, tpot_ms, itl_ms;
-  OptDouble output_tokens_per_s;
-  OptDouble warmup_ms;  // extra time of first instances over the median of the others, where it stands out; else 0
+  Headline headline;
+  std::optional<Summary> ttft_ms, tpot_ms, itl_ms;  // distributions over all requests and steps, the first included
+  OptDouble warmup_ms;  // extra time of first requests and steps over the median of the others; 0: none stands out
 };
 
 // One ceiling of the device. at_clock: scaled to the SM clock seen, absent when no clock is known. measured: what
@@ -503,7 +520,8 @@ struct Finding {
   std::vector<Evidence> evidence;
   std::vector<std::string> advice;
   std::optional<GainBound> bound;
-  double gain_ns = 0;  // expected gain over the recording, for the order; an upper bound
+  double gain_ns = 0;  // expected gain over the recording; an upper bound
+  double share = 0;    // of a typical request (of the window, where it is about that) that could go: for the order
 };
 
 struct SourceReport {

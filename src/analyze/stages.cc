@@ -124,6 +124,16 @@ void fill_tokens(const Trace& trace, const StageGroup& group, StageTiming& row) 
   if (longest >= 0 && (contexts_known || !live)) row.context = longest;
 }
 
+// What the known part of the arithmetic comes to: MFU and MBU are no less, whatever the rest does. Gone once the whole
+// is known (fill_stage_rates).
+void fill_least_rates(const DeviceReport* device, const StageSums& sums, const StageGroup& group, StageTiming& row) {
+  const double recorded_ns = static_cast<double>(group.wall_ns - group.not_recorded_ns);
+  if (device == nullptr || recorded_ns <= 0 || group.missing == 2 || group.unattributed) return;
+  if (sums.compute_ns > 0) row.mfu_at_least = sums.compute_ns / recorded_ns;
+  const double bytes = sums.weight_bytes + sums.kv_bytes;
+  if (bytes > 0 && device->bytes_per_s) row.mbu_at_least = bytes / *device->bytes_per_s * 1e9 / recorded_ns;
+}
+
 // Shares of the wall time by what they wait for; the largest names the bound.
 void decide_bound(const StageGroup& group, const StageSums& sums, bool cpu, StageTiming& row) {
   const double gpu_ns = static_cast<double>(group.gpu_ns), busy_ns = static_cast<double>(group.busy_ns);
@@ -132,8 +142,7 @@ void decide_bound(const StageGroup& group, const StageSums& sums, bool cpu, Stag
   const auto busy = [&](Bound bound) { return sums.bound_ns[static_cast<size_t>(bound)] * scale; };
   const auto idle = [&](IdleCause cause) { return static_cast<double>(group.idle_of(cause)); };
   const double host = idle(IdleCause::kLaunchCall) + idle(IdleCause::kOperatorDispatch) + idle(IdleCause::kHostWork) +
-                      idle(IdleCause::kLaunchLatency) + idle(IdleCause::kAllocator) + idle(IdleCause::kOtherApi) +
-                      idle(IdleCause::kProfiler);
+                      idle(IdleCause::kLaunchLatency) + idle(IdleCause::kAllocator) + idle(IdleCause::kOtherApi);
   const double kernels = busy(Bound::kLatency) + idle(IdleCause::kGraphInternal);
   struct Share {
     const char* bound;
@@ -149,7 +158,9 @@ void decide_bound(const StageGroup& group, const StageSums& sums, bool cpu, Stag
   for (const Share& share : shares)
     if (share.ns > best->ns) best = &share;
   if (group.missing == 2) return;
-  const double wall_ns = static_cast<double>(group.wall_ns - group.idle_of(IdleCause::kNoWork) - group.not_recorded_ns);
+  // What the profiler does meanwhile is no part of the program.
+  const double wall_ns = static_cast<double>(group.wall_ns - group.idle_of(IdleCause::kNoWork) -
+                                             group.idle_of(IdleCause::kProfiler) - group.not_recorded_ns);
   if (wall_ns <= 0) return;
   row.bound_frac = best->ns / wall_ns;
   if (best->ns < kBoundShareMin * wall_ns) {
@@ -217,6 +228,7 @@ void analyze_stages(const Context& context, Report& report, std::vector<CannotTe
     if (sums.gemm_flops > 0) row.gemm_flops = sums.gemm_flops;
     if (sums.gemm_compute_ns > 0 && recorded_ns > 0)
       row.gemm_mfu = sums.gemm_compute_ns / static_cast<double>(recorded_ns);
+    fill_least_rates(context.device, sums, group, row);
     if (sums.gemm_ns > 0) row.gemm_coverage_frac = sums.gemm_covered_ns / sums.gemm_ns;
     if (sums.arithmetic_ns > 0) row.flop_coverage_frac = sums.covered_ns / sums.arithmetic_ns;
     const bool nothing_hidden = group.missing == 0 && sums.arithmetic_ns == 0 && group.gpu_ns > 0 &&

@@ -215,8 +215,8 @@ void explain_missing_flops(const Report& report, bool live, bool cpu, std::vecto
     if (row.flops || row.count == 0 || row.kernels == 0) continue;
     std::string why = "no kernel of it was recognised as GEMM or attention";
     if (row.flop_coverage_frac)
-      why = fmt::format("only {:.0f} % of its GEMM and attention time has recorded shapes{}",
-                        100 * *row.flop_coverage_frac,
+      why = fmt::format("only {} of its GEMM and attention time has recorded shapes{}",
+                        format_percent(*row.flop_coverage_frac),
                         row.launches * 4 < row.kernels && !live ? " (replay of a CUDA graph records none)" : "");
     cannot_tell.push_back(
         {fmt::format("How many FLOPs does {} do, and what are its MFU and MBU?", row.name), std::move(why),
@@ -243,6 +243,7 @@ void fill_stage_rates(const DeviceReport* device, const ComputeTimes& compute, S
   if (device == nullptr) return;
   if (compute.at_peak_ns && *compute.at_peak_ns > 0) {
     row.mfu = *compute.at_peak_ns / wall_ns;
+    row.mfu_at_least.reset();
     OptDouble scale = device->clock_scale;
     if (row.sm_clock_mhz && device->peak_clock_mhz) scale = *row.sm_clock_mhz / *device->peak_clock_mhz;
     if (scale && *scale > 0) row.mfu_at_clock = *row.mfu / *scale;
@@ -254,6 +255,7 @@ void fill_stage_rates(const DeviceReport* device, const ComputeTimes& compute, S
   const bool in_cache = device->cache_bytes && row.count > 0 && step_bytes <= *device->cache_bytes;
   if (device->bytes_per_s && !in_cache)
     row.mbu = (*row.weight_bytes + row.kv_bytes.value_or(0)) / *device->bytes_per_s * 1e9 / wall_ns;
+  if (row.mbu) row.mbu_at_least.reset();
   const OptDouble bandwidth = device->roof_bytes_per_s();
   if (bandwidth && compute.at_roof_ns && *compute.at_roof_ns > 0 && row.intensity) {
     const double peak = *row.flops / (*compute.at_roof_ns / 1e9);

@@ -225,6 +225,9 @@ std::string format_ns(int64_t ns) { return format_ms(static_cast<double>(ns) / 1
 std::string format_percent(double fraction) {
   if (!std::isfinite(fraction)) return "-";
   const double percent = fraction * 100;
+  // What is less than all must not read like all.
+  constexpr double kRounding = 1e-9;
+  if (percent >= 99.95 && fraction < 1 - kRounding) return ">99.9 %";
   return fmt::format("{:.{}f} %", percent, std::fabs(percent) < 0.095 && percent != 0 ? 2 : 1);
 }
 

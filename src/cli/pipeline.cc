@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/text_table.h"
+#include "derive/recorded_spans.h"
 #include "report/render.h"
 
 namespace llmprof::cli {
@@ -12,7 +13,7 @@ namespace {
 // A program watched by `llmprof run` in light mode has ranges, counters and power to report on, and no kernels.
 bool can_report(const Trace& trace) {
   if (!trace.gpu_ops.empty()) return true;
-  const bool watched = trace.source.kind == "capture";
+  const bool watched = trace.source.kind == "capture" || is_live_recording(trace);  // the latter was saved
   return watched && (!trace.annotations.empty() || !trace.beats.empty() || !trace.graph_launches.empty() ||
                      !trace.gpu_samples.empty() || !trace.nvml_samples.empty());
 }

@@ -203,7 +203,7 @@ constexpr std::array<std::string_view, 8> kVisionWords{"visual",  "image",    "i
                                                        "patches", "patchify", "preprocess", "preprocessing"};
 
 std::optional<StageKind> kind_of_words(const std::vector<std::string_view>& words) {
-  bool prefill = false, decode = false, mixed = false, vision = false;
+  bool prefill = false, decode = false, mixed = false, vision = false, tokenise = false;
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string_view word = words[i];
     const std::string_view next = i + 1 < words.size() ? words[i + 1] : std::string_view();
@@ -213,11 +213,13 @@ std::optional<StageKind> kind_of_words(const std::vector<std::string_view>& word
               (word == "token" && begins(next, "step"));
     mixed |= word == "mixed" && next != "precision";
     vision |= begins(word, "vision") || word == "patch" || one_of(word, kVisionWords);
+    tokenise |= begins(word, "tokeniz") || begins(word, "tokenis");
   }
   if (mixed) return StageKind::kMixed;
   if (prefill) return StageKind::kPrefill;
-  if (vision) return StageKind::kVision;  // "decode image" is preparing an image
-  if (decode) return StageKind::kDecode;
+  if (vision) return StageKind::kVision;               // "decode image" is preparing an image
+  if (decode && !tokenise) return StageKind::kDecode;  // "tokenizer decode" makes text of tokens
+  if (tokenise && !decode) return StageKind::kVision;  // prepares a prompt, as preprocess does
   return {};
 }
 

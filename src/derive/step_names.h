@@ -29,7 +29,8 @@ struct StepName {
 std::optional<StepName> parse_server_step(std::string_view text);
 
 // Judges the words of a text: prefill, context, extend, first token -> prefill; decode, generation, token step ->
-// decode; mixed; vision, visual, image, vit, patch, preprocess -> vision. Names that frameworks give to their own
+// decode; mixed; vision, visual, image, vit, patch, preprocess, tokenize -> vision, the kind of all that comes before a
+// prompt. Names that frameworks give to their own
 // ranges (optimizer, collectives, compiled regions, phases inside a step) are never stages.
 std::optional<StepName> parse_stage_words(std::string_view text);
 

@@ -78,6 +78,8 @@ std::vector<RenderedFile> render_csv(const Report& report) {
       csv_file(report.conservation), csv_file(report.coverage),    csv_file(telemetry.series),
       csv_file(telemetry.throttle),  csv_file(overhead.stages),    csv_file(report.launch_sites),
   };
+  files.push_back(report.latency ? csv_file(std::vector<Headline>{report.latency->headline})
+                                 : csv_file(std::vector<Headline>{}));
   add_latency(report.latency, files);
   add_findings(report.findings, files);
   return files;

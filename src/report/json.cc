@@ -101,10 +101,12 @@ void write_latency(JsonWriter& json, const std::optional<Latency>& latency) {
     return;
   }
   json.begin_object();
+  json.key("headline");
+  write_record(json, latency->headline);
   write_summary(json, "ttft_ms", latency->ttft_ms);
   write_summary(json, "tpot_ms", latency->tpot_ms);
   write_summary(json, "itl_ms", latency->itl_ms);
-  write_optional(json, "output_tokens_per_s", latency->output_tokens_per_s);
+  write_optional(json, "output_tokens_per_s", latency->headline.output_tokens_per_s);
   write_optional(json, "warmup_ms", latency->warmup_ms);
   json.end_object();
 }

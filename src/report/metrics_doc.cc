@@ -19,13 +19,14 @@ MetricSection table_section() {
 }
 
 std::vector<MetricSection> report_sections() {
-  return {record_section<StageTiming>(),       record_section<OperatorRecord>(),   record_section<KernelRecord>(),
-          record_section<CategoryRecord>(),    record_section<RooflineRecord>(),   record_section<IdleRecord>(),
-          record_section<IdleSiteRecord>(),    record_section<HostRecord>(),       record_section<MemoryPoint>(),
-          record_section<AllocationRecord>(),  record_section<Summary>(),          record_section<Evidence>(),
-          record_section<GainBound>(),         record_section<CannotTell>(),       record_section<DiagnosticRecord>(),
-          record_section<ConservationCheck>(), record_section<CoverageRecord>(),   record_section<TelemetryPoint>(),
-          record_section<ThrottleRecord>(),    record_section<DistortionRecord>(), record_section<LaunchSiteRecord>()};
+  return {record_section<Headline>(),         record_section<StageTiming>(),       record_section<OperatorRecord>(),
+          record_section<KernelRecord>(),     record_section<CategoryRecord>(),    record_section<RooflineRecord>(),
+          record_section<IdleRecord>(),       record_section<IdleSiteRecord>(),    record_section<HostRecord>(),
+          record_section<MemoryPoint>(),      record_section<AllocationRecord>(),  record_section<Summary>(),
+          record_section<Evidence>(),         record_section<GainBound>(),         record_section<CannotTell>(),
+          record_section<DiagnosticRecord>(), record_section<ConservationCheck>(), record_section<CoverageRecord>(),
+          record_section<TelemetryPoint>(),   record_section<ThrottleRecord>(),    record_section<DistortionRecord>(),
+          record_section<LaunchSiteRecord>()};
 }
 
 std::vector<MetricSection> imported_sections() {
@@ -95,13 +96,16 @@ std::string metrics_markdown(const std::vector<MetricSection>& benchmarks) {
       "## Report\n\nThe same names in `report.json` and in the CSV files.\n\n";
   out += markdown(report_sections());
   out += fmt::format(
-      "Latency: `ttft_ms` is measured from the start of the first prefill window of a request to the end of the window "
-      "that produced its first token, without the queue; windows of vision stages directly before are part of it, "
-      "those "
-      "that the CPU does alone included, where a range of the program names them. `itl_ms` has one sample per decode "
-      "or mixed step, its window. "
-      "`tpot_ms` has one sample per request, the mean of its decode windows; the first token is not included. "
-      "`output_tokens_per_s` is tokens produced over the sum of prefill, decode and mixed windows. Percentiles "
+      "Latency: `headline` is what requests typically take; findings start from it. The distributions beside it hold "
+      "all "
+      "requests and steps, the first ones included. A TTFT goes from the start of the first prefill window of a "
+      "request "
+      "to the end of the window that produced its first token, without the queue; windows of vision stages directly "
+      "before are part of it, those that the CPU does alone included, where a range of the program names them. "
+      "`itl_ms` "
+      "has one sample per decode or mixed step, its window. `tpot_ms` has one sample per request, the mean of its "
+      "decode "
+      "windows; the first token is not included. `output_tokens_per_s` is that of the headline. Percentiles "
       "interpolate "
       "linearly between closest ranks (Hyndman and Fan, type 7); standard deviations are those of samples (n - 1).\n\n"
       "## Names\n\nCategories of GPU activities: {}.\n\nCauses of idle time: {}.\n\n",

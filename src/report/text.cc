@@ -78,16 +78,6 @@ std::string headline(const Report& report, const Ink& ink) {
   return out + "\n\n";
 }
 
-std::string summary_cell(const std::optional<Summary>& summary, const char* unit) {
-  if (!summary) return "not in this recording";
-  std::string out = format_ms(summary->mean);
-  if (summary->n > 1)
-    out +=
-        fmt::format(" (n {}, sd {}, p50 {}, p99 {})", summary->n, summary->stddev ? format_ms(*summary->stddev) : "-",
-                    format_ms(summary->p50), format_ms(summary->p99));
-  return out + unit;
-}
-
 }  // namespace
 
 bool on_cpu(const Report& report) { return report.device && report.device->cpu; }
@@ -107,6 +97,10 @@ std::string busy_text(const StageTiming& stage) {
 
 std::string percent_or_dash(const OptDouble& frac) { return frac ? format_percent(*frac) : "-"; }
 
+std::string at_least_text(const OptDouble& frac, const OptDouble& at_least) {
+  return !frac && at_least ? "≥ " + format_percent(*at_least) : percent_or_dash(frac);
+}
+
 std::string bound_text(const GainBound& bound) {
   static constexpr std::string_view kMs = " (ms)";
   if (!bound.metric.ends_with(kMs)) return fmt::format("{} {:.4g} -> {:.4g}", bound.metric, bound.from, bound.to);
@@ -116,21 +110,7 @@ std::string bound_text(const GainBound& bound) {
 
 std::string text_verdict(const Report& report, const RenderOptions& options, const Ink& ink) {
   std::string out;
-  if (report.latency) {
-    const Latency& latency = *report.latency;
-    out += "  " + ink.bold("TTFT") + "  " + summary_cell(latency.ttft_ms, "") +
-           (latency.ttft_ms ? ink.dim(distortion_label(report, "prefill")) : "") + "\n";
-    const bool per_request = latency.tpot_ms.has_value();
-    out += "  " + ink.bold(per_request ? "TPOT" : "ITL ") + "  " +
-           summary_cell(per_request ? latency.tpot_ms : latency.itl_ms, "") +
-           (latency.itl_ms ? ink.dim(distortion_label(report, "decode")) : "");
-    if (per_request && latency.itl_ms && latency.itl_ms->n > 1)
-      out += ink.dim(fmt::format("  ITL n {}, {} to {}", latency.itl_ms->n, format_ms(latency.itl_ms->min),
-                                 format_ms(latency.itl_ms->max)));
-    out += "\n";
-    if (latency.output_tokens_per_s)
-      out += "  " + ink.bold("rate") + "  " + fmt::format("{:.1f} output tokens/s\n", *latency.output_tokens_per_s);
-  }
+  if (report.latency) out += text_latency(report, options, ink);
   if (!report.latency)  // then the reason is the answer
     for (const CannotTell& item : report.cannot_tell)
       if (item.question.starts_with("What are TTFT and TPOT")) out += wrap_text(item.why, options.width, "  ", "  ");
@@ -147,8 +127,10 @@ std::string text_verdict(const Report& report, const RenderOptions& options, con
     if (*stage.bound == "mixed") line = stage_label(report, stage) + ": mixed";
     if (stage.bound_detail) line += ", " + *stage.bound_detail;
     line += fmt::format("; {} busy {}", processor(report), busy_text(stage));
-    if (stage.mfu) line += ", MFU " + format_percent(*stage.mfu);
-    if (stage.mbu) line += ", MBU " + format_percent(*stage.mbu);
+    if (stage.mfu || stage.mfu_at_least) line += ", MFU " + at_least_text(stage.mfu, stage.mfu_at_least);
+    if (!stage.mfu && stage.mfu_at_least && stage.flop_coverage_frac)
+      line += fmt::format(" (by {} of its arithmetic's time)", format_percent(*stage.flop_coverage_frac));
+    if (stage.mbu || stage.mbu_at_least) line += ", MBU " + at_least_text(stage.mbu, stage.mbu_at_least);
     out += wrap_text(line, options.width, "  ", "      ");
   }
   for (const Finding& finding : report.findings) {

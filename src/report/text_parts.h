@@ -36,6 +36,9 @@ std::string stage_label(const Report& report, const StageTiming& stage);
 // "-" for unknown.
 std::string percent_or_dash(const OptDouble& frac);
 
+// The share, or "≥ 41.0 %" where only a part of it is known.
+std::string at_least_text(const OptDouble& frac, const OptDouble& at_least);
+
 // GPU busy share of a stage: from recorded activities; "~97 %" by hardware counter where those are missing.
 std::string busy_text(const StageTiming& stage);
 
@@ -44,6 +47,9 @@ std::string bound_text(const GainBound& bound);
 
 // " (recording cost +1.2 % [0.8, 1.6], against its unrecorded steps)" for the stage, or nothing if unknown.
 std::string distortion_label(const Report& report, const std::string& stage_kind);
+
+// TTFT, TPOT and tokens per second: what requests typically take, the first one beside it.
+std::string text_latency(const Report& report, const RenderOptions& options, const Ink& ink);
 
 std::string text_verdict(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_stages(const Report& report, const RenderOptions& options, const Ink& ink);

@@ -101,8 +101,9 @@ std::string text_stages(const Report& report, const RenderOptions& options, cons
                    stage.count > 0 ? format_ms(per_instance(stage, stage.wall_ms.ms())) : "", busy_text(stage),
                    seen ? format_count(static_cast<double>(stage.kernels)) : "-",
                    seen ? format_count(static_cast<double>(stage.launches)) : "-",
-                   stage.tflops ? format_rate(*stage.tflops) : "-", percent_or_dash(stage.mfu),
-                   percent_or_dash(stage.mbu), number(stage.intensity, 1), stage.bound.value_or("-")});
+                   stage.tflops ? format_rate(*stage.tflops) : "-", at_least_text(stage.mfu, stage.mfu_at_least),
+                   at_least_text(stage.mbu, stage.mbu_at_least), number(stage.intensity, 1),
+                   stage.bound.value_or("-")});
   }
   table.add_rule();
   table.add_row({"window", "", "", format_ns(wall)});

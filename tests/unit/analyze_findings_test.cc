@@ -89,7 +89,7 @@ TEST(Findings, LaunchBoundGivesTheBusyTimeAsBound) {
   const Report report = report_of(eager_run());
   const Finding* finding = finding_of(report, "launch-bound", "decode");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->severity, FindingSeverity::kCritical);  // 24 of 45 ms
+  EXPECT_EQ(finding->severity, FindingSeverity::kCritical);  // 8 of 10 ms of TPOT
   ASSERT_TRUE(finding->bound);
   EXPECT_EQ(finding->bound->metric, "TPOT (ms)");
   EXPECT_DOUBLE_EQ(finding->bound->from, 10);
@@ -361,7 +361,7 @@ TEST(Findings, OrderFollowsTheGain) {
   const Report report = report_of(eager_run());
   for (size_t i = 1; i < report.findings.size(); ++i) {
     const Finding &a = report.findings[i - 1], &b = report.findings[i];
-    EXPECT_TRUE(a.severity > b.severity || (a.severity == b.severity && a.gain_ns >= b.gain_ns));
+    EXPECT_TRUE(a.severity > b.severity || (a.severity == b.severity && a.share >= b.share));
   }
   EXPECT_EQ(severity_of(0.30), FindingSeverity::kCritical);
   EXPECT_EQ(severity_of(0.10), FindingSeverity::kMajor);

@@ -44,7 +44,7 @@ TEST(Latency, TtftTpotAndRate) {
   EXPECT_EQ(latency.itl_ms->n, 3);
   EXPECT_EQ(latency.tpot_ms->n, 1);
   EXPECT_DOUBLE_EQ(latency.tpot_ms->mean, 10);
-  EXPECT_DOUBLE_EQ(*latency.output_tokens_per_s, 4 / 0.040);
+  EXPECT_DOUBLE_EQ(*latency.headline.output_tokens_per_s, 100);  // one token in 10 ms
   EXPECT_EQ(latency.warmup_ms, 0.0);
 }
 
@@ -96,18 +96,66 @@ TEST(Latency, APromptWithAPartAtAWindowEdgeHasNoTtft) {
 TEST(Latency, SaysWhyTheRateIsUnknown) {
   AnalyzedRecording run;
   run.window(0, 20 * kMs);
-  const Row prompt = run.step(StageKind::kPrefill, 0, 10 * kMs, 600, 600);
-  run.step(StageKind::kDecode, 10 * kMs, 20 * kMs, 1, 601);
-  run.trace.steps.output_tokens[prompt] = -1;
+  run.step(StageKind::kPrefill, 0, 10 * kMs, 600, 600);
+  const Row decode = run.step(StageKind::kDecode, 10 * kMs, 20 * kMs, 1, 601);
+  run.trace.steps.output_tokens[decode] = -1;
   const Result<Report> report = analyze(run.trace);
   ASSERT_TRUE(report);
-  EXPECT_FALSE(report->latency->output_tokens_per_s);
+  EXPECT_FALSE(report->latency->headline.output_tokens_per_s);
   for (const CannotTell& row : report->cannot_tell) {
     if (row.question != "How many tokens per second come out?") continue;
-    EXPECT_EQ(row.why, "the recording does not say whether the steps of prompts ended them");
+    EXPECT_EQ(row.why, "the number of sequences in the decode steps is unknown");
+    EXPECT_EQ(row.how_to_find_out.find("--batch"), std::string::npos) << "an option without effect on it";
     return;
   }
   FAIL() << "not told";
+}
+
+// Prompts of 30 ms and steps of 4 ms; the first request of `cold` times as much, its first steps of 500 ms.
+AnalyzedRecording requests(int64_t count, int64_t steps, int64_t cold, int64_t cold_steps) {
+  AnalyzedRecording run;
+  int64_t at = 0, context = 100;
+  const auto add = [&](StageKind kind, int64_t ns, int64_t tokens) {
+    run.step(kind, at, at + ns, tokens, context++);
+    at += ns;
+  };
+  for (int64_t r = 0; r < count; ++r) {
+    add(StageKind::kPrefill, (r == 0 ? cold : 1) * 30 * kMs, 100);
+    for (int64_t s = 0; s < steps; ++s) add(StageKind::kDecode, r == 0 && s < cold_steps ? 500 * kMs : 4 * kMs, 1);
+  }
+  run.window(0, at);
+  return run;
+}
+
+TEST(Latency, TheHeadlineIsTheMedianAndTheFirstRequestStandsBesideIt) {
+  AnalyzedRecording run = requests(5, 4, 20, 2);
+  const Headline headline = latency_of(run).headline;
+  EXPECT_DOUBLE_EQ(*headline.ttft_ms, 30);
+  EXPECT_EQ(headline.ttft_n, 4);
+  EXPECT_DOUBLE_EQ(*headline.first_ttft_ms, 600);
+  EXPECT_DOUBLE_EQ(*headline.tpot_ms, 4);
+  EXPECT_EQ(headline.itl_n, 16);
+  EXPECT_DOUBLE_EQ(*headline.first_itl_ms, 500);
+  EXPECT_DOUBLE_EQ(*headline.output_tokens_per_s, 250);
+}
+
+TEST(Latency, ThreeColdStepsOfOneRequestDoNotMoveTheHeadline) {
+  AnalyzedRecording run = requests(1, 1503, 1, 3);
+  const Latency latency = latency_of(run);
+  EXPECT_NEAR(latency.tpot_ms->mean, 4.99, 0.01) << "1,500 ms of the first steps are in the mean";
+  EXPECT_DOUBLE_EQ(*latency.headline.tpot_ms, 4);
+  EXPECT_DOUBLE_EQ(*latency.headline.ttft_ms, 30);
+  EXPECT_EQ(latency.headline.ttft_n, 1);
+  EXPECT_DOUBLE_EQ(*latency.headline.first_ttft_ms, 30) << "the only request is the first one";
+  EXPECT_DOUBLE_EQ(*latency.headline.output_tokens_per_s, 250);
+}
+
+TEST(Latency, FirstCallsCountTheFirstPromptToo) {
+  AnalyzedRecording run = requests(2, 4, 4, 1);
+  EXPECT_DOUBLE_EQ(*latency_of(run).warmup_ms, 90 + 496) << "a TTFT of 120 ms against 30, a step of 500 against 4";
+  AnalyzedRecording other = requests(2, 4, 4, 1);
+  other.trace.steps.new_tokens[5] = 25;  // the second prompt is another one
+  EXPECT_DOUBLE_EQ(*latency_of(other).warmup_ms, 496);
 }
 
 TEST(Latency, MixedStepsGiveItlButNoTpot) {
@@ -142,7 +190,7 @@ TEST(Latency, UnknownTokensLeaveTheRateOut) {
   run.step(StageKind::kDecode, 0, 10 * kMs);
   run.step(StageKind::kDecode, 10 * kMs, 20 * kMs);
   const Latency latency = latency_of(run);
-  EXPECT_FALSE(latency.output_tokens_per_s);
+  EXPECT_FALSE(latency.headline.output_tokens_per_s);
   EXPECT_FALSE(latency.warmup_ms);  // two steps are too few to compare
 }
 

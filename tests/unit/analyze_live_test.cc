@@ -218,11 +218,9 @@ TEST(LiveRequest, ItsTimesAreThoseOfTheProgramsOwnClock) {
     EXPECT_NEAR(report.latency->ttft_ms->p50, ttft_ms, 0.01 * ttft_ms);
     const double tpot_ms = static_cast<double>(NamedRequest::kStepNs) / 1e6;
     EXPECT_NEAR(report.latency->tpot_ms->mean, tpot_ms, 0.01 * tpot_ms);
-    ASSERT_TRUE(report.latency->output_tokens_per_s);
-    const double seconds =
-        static_cast<double>(NamedRequest::kPromptNs + request.decode_steps * NamedRequest::kStepNs) / 1e9;
-    const double rate = static_cast<double>(1 + request.decode_steps) / seconds;
-    EXPECT_NEAR(*report.latency->output_tokens_per_s, rate, 0.01 * rate);
+    ASSERT_TRUE(report.latency->headline.output_tokens_per_s);
+    const double rate = 1e9 / static_cast<double>(NamedRequest::kStepNs);
+    EXPECT_NEAR(*report.latency->headline.output_tokens_per_s, rate, 0.01 * rate);
     const StageTiming* prepare = stage_of(report, "preprocess");
     ASSERT_NE(prepare, nullptr);
     EXPECT_NEAR(prepare->wall_ms.ms(), static_cast<double>(NamedRequest::kPrepareNs) / 1e6, 0.05);
@@ -243,12 +241,11 @@ TEST(LiveRequest, WhatTheCpuPreparesAloneIsToldAsWaiting) {
   EXPECT_EQ(prepare->kernels, 0);
   EXPECT_EQ(prepare->gpu_busy_frac, 0.0);
   EXPECT_EQ(prepare->bound_detail, "nothing runs on the GPU meanwhile");
-  const Finding* finding = finding_of(report, "host-preprocessing");
+  const Finding* finding = finding_of(report, "host-preprocessing", "preprocess");
   ASSERT_NE(finding, nullptr);
   EXPECT_GE(finding->gain_ns, 0.95 * static_cast<double>(NamedRequest::kPrepareNs));
-  EXPECT_TRUE(std::any_of(finding->evidence.begin(), finding->evidence.end(), [](const Evidence& row) {
-    return row.metric == "idle in preprocess, which launches nothing";
-  }));
+  EXPECT_EQ(finding->severity, FindingSeverity::kCritical) << "8 of 13 ms of TTFT";
+  EXPECT_EQ(finding_of(report, "host-preprocessing", "all"), nullptr) << "told once";
   for (const CannotTell& row : report.cannot_tell)
     EXPECT_EQ(row.question.find("FLOPs does preprocess"), std::string::npos);
 }

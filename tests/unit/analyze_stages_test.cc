@@ -176,5 +176,25 @@ TEST(Roof, BoundFollowsFromIntensity) {
   EXPECT_EQ(place_on_roof(0, 4e9, 2e6, 1, std::nullopt, bandwidth).bound, Bound::kMemory);
 }
 
+// A stage of 10 ms with products of known shape for 9.2 of its 10 ms of arithmetic.
+TEST(Stages, APartOfTheArithmeticGivesALowerBoundOfMfu) {
+  AnalyzedRecording run;
+  run.window(0, 10'000'000);
+  const Row step = run.step(StageKind::kDecode, 0, 10'000'000, 1, 100);
+  const Row work = run.gemm(DType::kBf16, 4096, 14336, 4096);
+  run.gpu("gemm", Category::kGemm, 0, 9'200'000, {.step = step, .work = work});
+  run.gpu("flash_fwd", Category::kAttention, 9'200'000, 800'000, {.step = step});
+  run.busy(0, 10'000'000);
+  const Result<Report> report = analyze(run.trace);
+  ASSERT_TRUE(report);
+  const StageTiming& stage = *stage_of(*report, "decode");
+  EXPECT_FALSE(stage.mfu);
+  EXPECT_DOUBLE_EQ(*stage.flop_coverage_frac, 0.92);
+  ASSERT_TRUE(stage.mfu_at_least && stage.mbu_at_least);
+  const double flops = 2.0 * 4096 * 14336 * 4096;
+  EXPECT_NEAR(*stage.mfu_at_least, flops / *report->device->peak_of(DType::kBf16) / 0.010, 1e-12);
+  EXPECT_NEAR(*stage.mbu_at_least, 2.0 * 14336 * 4096 / *report->device->bytes_per_s / 0.010, 1e-12);
+}
+
 }  // namespace
 }  // namespace llmprof

@@ -141,6 +141,23 @@ TEST(Telemetry, CountersBelongToTheStagesTheyOverlap) {
   for (const ConservationCheck& check : report.conservation) EXPECT_TRUE(check.ok) << check.name;
 }
 
+// The counter is over wall time: 0.8 % of it on a GPU that works 2 % of the time is 40 % of its work.
+TEST(Telemetry, AMostlyIdleGpuHasNoIdleTensorCores) {
+  for (const double busy_frac : {0.02, 0.9}) {
+    AnalyzedRecording run;
+    run.window(0, 10 * kMs);
+    const int64_t busy = static_cast<int64_t>(busy_frac * 10 * kMs);
+    const Row step = run.step(StageKind::kPrefill, 0, 10 * kMs, 512, 512);
+    run.gap(IdleCause::kHostWork, 0, 10 * kMs - busy, step);
+    run.gpu("nvjet_sm90", Category::kGemm, 10 * kMs - busy, busy,
+            {.step = step, .work = run.gemm(DType::kBf16, 512, 4096, 4096)});
+    run.busy(10 * kMs - busy, 10 * kMs);
+    for (int64_t i = 0; i < 100; ++i)
+      run.trace.gpu_samples.tensor_active_frac[add_sample(run.trace, i * kMs / 10, kMs / 10)] = 0.008F;
+    EXPECT_EQ(finding_of(report_of(run.trace), "tensor-cores-idle") != nullptr, busy_frac > 0.5);
+  }
+}
+
 // The same as deep mode samples it. At 1.5 GHz and 132 SMs, 60 % of the prefill's cycles are tensor cycles.
 AnalyzedRecording deep_run() {
   AnalyzedRecording run = sampled_run();

@@ -93,6 +93,13 @@ TEST(TextTable, ProseIsBrokenNotCut) {
             "            event is left out\n");
 }
 
+TEST(Format, LessThanAllDoesNotReadLikeAll) {
+  EXPECT_EQ(format_percent(0.9996), ">99.9 %");
+  EXPECT_EQ(format_percent(0.9994), "99.9 %");
+  EXPECT_EQ(format_percent(1), "100.0 %");
+  EXPECT_EQ(format_percent(1 - 1e-15), "100.0 %") << "a sum of parts";
+}
+
 TEST(TextTable, AlignsWideAndCombiningCharacters) {
   TextTable table({{"n", Align::kLeft}, {"v"}});
   table.add_row({"大小", "1"});

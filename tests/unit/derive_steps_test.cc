@@ -96,6 +96,9 @@ TEST(StepNames, OtherServers) {
 }
 
 TEST(StepNames, Words) {
+  EXPECT_EQ(stage_kind_of("tokenize"), StageKind::kVision) << "prepares a prompt";
+  EXPECT_EQ(stage_kind_of("detokenize"), StageKind::kOther);
+  EXPECT_EQ(stage_kind_of("tokenizer.decode"), StageKind::kOther);
   const auto kind = [](std::string_view text) {
     const std::optional<StepName> step = parse_step_name(text);
     return step ? static_cast<int>(step->kind) : -1;

@@ -42,6 +42,8 @@ Report live_report() {
   dark.gr_active_frac = 0.97;
   Latency latency;
   latency.tpot_ms = latency.itl_ms = summarize({8.0, 7.9, 8.1});
+  latency.headline.tpot_ms = latency.headline.itl_ms = 8.0;
+  latency.headline.itl_n = 2;
   report.latency = latency;
   TelemetryReport telemetry;
   telemetry.counter_samples = 800;

@@ -52,7 +52,8 @@ TEST(Json, EveryKeyOfTheSchemaIsThere) {
               {"name", "sku", "compute_capability", "sm_count", "sm_clock_mhz", "peaks", "arithmetic", "ridge"},
               "device");
   expect_keys(root["device"]["peaks"]["bf16_tflops"], {"value", "provenance"}, "peak");
-  expect_keys(root["latency"], {"ttft_ms", "tpot_ms", "itl_ms", "output_tokens_per_s", "warmup_ms"}, "latency");
+  expect_keys(root["latency"], {"headline", "ttft_ms", "tpot_ms", "itl_ms", "output_tokens_per_s", "warmup_ms"},
+              "latency");
   expect_keys(root["latency"]["itl_ms"], {"n", "mean", "stddev", "min", "p50", "p90", "p99", "max"}, "itl_ms");
   expect_keys(root["stages"].at(0),
               {"name",
@@ -203,6 +204,33 @@ TEST(Text, TheFirstLinesSayWhatWasRecordedAndWhatItIsHeldAgainst) {
   report.device->ridge.reset();
   EXPECT_NE(text().find("132 SMs, 4800 GB/s"), std::string::npos) << "none is named that is not known";
   EXPECT_EQ(text().find("; ridge"), std::string::npos);
+}
+
+TEST(Text, TheFirstRequestStandsBesideTheMedian) {
+  Report report;
+  report.latency.emplace();
+  Headline& headline = report.latency->headline;
+  headline.ttft_ms = 31.2, headline.ttft_p99_ms = 80, headline.ttft_n = 23, headline.first_ttft_ms = 412;
+  headline.itl_ms = headline.tpot_ms = 3.5, headline.itl_p99_ms = 4, headline.itl_n = 3, headline.first_itl_ms = 900;
+  headline.output_tokens_per_s = 285.7;
+  EXPECT_EQ(text_latency(report, {}, Ink(false)),
+            "  TTFT  31.20 ms  median of 23 requests, p99 80.00 ms; first request 412.0 ms\n"
+            "  TPOT  3.500 ms  median of 3 steps; first step 900.0 ms\n"
+            "  rate  285.7 output tokens/s while decoding\n");
+  headline.ttft_n = 1;
+  headline.first_ttft_ms = headline.ttft_ms;
+  headline.tpot_ms.reset();
+  EXPECT_TRUE(text_latency(report, {}, Ink(false))
+                  .starts_with("  TTFT  31.20 ms  the only request\n  ITL   3.500 ms  median of 3 steps"));
+}
+
+TEST(Text, WhatIsKnownInPartIsAtLeast) {
+  EXPECT_EQ(at_least_text({}, 0.41), "≥ 41.0 %");
+  EXPECT_EQ(at_least_text(0.5, {}), "50.0 %");
+  EXPECT_EQ(at_least_text({}, {}), "-");
+  RenderOptions ascii;
+  ascii.charset = Charset::kAscii;
+  EXPECT_EQ(finish_page(at_least_text({}, 0.41), ascii), ">= 41.0 %");
 }
 
 TEST(Text, FailedConservationIsSaid) {

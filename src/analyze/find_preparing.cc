@@ -1,0 +1,193 @@
+// Host work that prepares inputs while the model waits: stages of the program that do nothing else, gaps before and
+// between steps, Python functions that tokenise or process images.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyze/finding.h"
+#include "analyze/processor.h"
+#include "base/text_table.h"
+
+namespace llmprof {
+namespace {
+
+constexpr double kShareMin = 0.10;  // shorter pauses are what any scheduler needs
+
+// Whether a part of the model runs in the stage: what prepares inputs has no products and no attention.
+bool runs_model(const FindingContext& finding, uint32_t stage) {
+  const Groups& groups = finding.context.groups;
+  for (uint32_t k = 0; k < groups.kernels.size(); ++k) {
+    const KernelKey& key = groups.kernel_keys.key(k);
+    const bool model = key.category == Category::kGemm || key.category == Category::kAttention ||
+                       key.category == Category::kConvolution;
+    if (key.stage == stage && model) return true;
+  }
+  return false;
+}
+
+const StageTiming* timing_of(const FindingContext& finding, const StageGroup& group) {
+  const std::string_view name = finding.trace().text(group.name);
+  for (const StageTiming& row : finding.report.stages)
+    if (row.name == name && row.device == group.device) return &row;
+  return nullptr;
+}
+
+// Time of the stage in which the model waits for it: all of it but what the GPU does, and what the recorder does.
+double waiting_ns(const FindingContext& finding, const StageView& stage) {
+  return on_cpu(finding.context) ? stage.wall_ns() : stage.own_ns() - stage.busy_ns();
+}
+
+}  // namespace
+
+void add_preparations(const std::vector<StageConsequence>& consequences, FindingContext& finding) {
+  const Groups& groups = finding.context.groups;
+  const bool nothing_ran = finding.trace().gpu_ops.empty();
+  for (uint32_t s = 0; s < groups.stages.size(); ++s) {
+    const StageGroup& group = groups.stages[s];
+    const bool known = group.missing == 0 || nothing_ran;
+    const bool named = group.kind == StageKind::kVision && group.source != StageSource::kDetected;
+    if (group.unattributed || !named || !known || group.wall_ns <= 0 || runs_model(finding, s)) continue;
+    const StageTiming* timing = timing_of(finding, group);
+    if (timing == nullptr || consequences[s].metric.empty()) continue;
+    StageView view;
+    view.stage = s;
+    view.group = &group;
+    view.timing = timing;
+    view.consequence = consequences[s];
+    fill_judged_sums(finding.context, view);
+    if (view.consequence.share(waiting_ns(finding, view), view.wall_ns()) < kShareMin) continue;
+    finding.preparations.push_back(std::move(view));
+  }
+}
+
+void find_preparations(const FindingContext& finding) {
+  for (const StageView& stage : finding.preparations) {
+    const double gain_ns = waiting_ns(finding, stage);
+    const bool of_ttft = stage.consequence.metric == "TTFT (ms)";
+    Finding& out = finding.add(
+        "host-preprocessing", &stage,
+        fmt::format("{}{} of {} goes to preparing inputs before the model runs", stage.label(),
+                    format_percent(stage.consequence.share(gain_ns, stage.wall_ns())), of_ttft ? "TTFT" : "the time"),
+        gain_ns);
+    out.evidence = {measured("time of the stage per step", stage.per_step_ms(stage.wall_ns()), "ms"),
+                    measured("times it ran", stage.count(), "1")};
+    if (!on_cpu(finding.context) && !finding.trace().gpu_ops.empty())
+      out.evidence.push_back(measured("of it per step in which the GPU did nothing", stage.per_step_ms(gain_ns), "ms"));
+    out.advice = {
+        "Prepare the inputs of the next requests while the model serves earlier ones: in other processes or threads, "
+        "with the compiled tokeniser, images resized on the GPU."};
+    out.bound = stage.bound(gain_ns);
+  }
+}
+
+namespace {
+
+// Idle time of the GPU behind host code that is in no CUDA call, in gaps of at least kLongGapNs.
+struct BetweenSteps {
+  double within_ns = 0;   // before the first activity of steps
+  double outside_ns = 0;  // outside every step
+  double alone_ns = 0;    // in stages of the program that launch nothing
+  double whole_ns = 0;    // all of it, of the whole recording
+  int64_t count = 0;
+  double recorded_ns() const { return within_ns + outside_ns + alone_ns; }
+};
+
+BetweenSteps between_steps(const FindingContext& finding) {
+  const Trace& trace = finding.trace();
+  const Gaps& gaps = trace.gaps;
+  const Groups& groups = finding.context.groups;
+  BetweenSteps out;
+  for (const StageView& stage : finding.stages) {
+    if (finding.preparation(stage.stage) != nullptr) continue;
+    out.within_ns += stage.host.boundary_ns;
+    out.whole_ns += finding.whole_ns(stage.stage, stage.host.boundary_ns);
+    out.count += stage.host.boundary_gaps;
+  }
+  for (Row g = 0; g < gaps.size(); ++g) {
+    if (gaps.dur_ns[g] < kLongGapNs || finding.before_serving(gaps.device[g], gaps.start_ns[g])) continue;
+    const double gap_ns = static_cast<double>(gaps.dur_ns[g]);
+    const uint32_t stage =
+        gaps.step[g] != kNoRow ? groups.stage_of_step[gaps.step[g]] : groups.unattributed(gaps.device[g]);
+    if (gaps.cause[g] == IdleCause::kHostWork && gaps.step[g] != kNoRow && groups.stages[stage].gpu_ops == 0 &&
+        finding.preparation(stage) == nullptr) {
+      out.alone_ns += gap_ns;
+    } else if (gaps.cause[g] == IdleCause::kNoWork && gaps.next_gpu_op[g] != kNoRow) {
+      // Between two steps: before the first one the program starts, after the last one it ends.
+      const bool before_step = trace.gpu_links.step[gaps.next_gpu_op[g]] != kNoRow;
+      const bool first = trace.steps.empty() || gaps.start_ns[g] < trace.steps.start_ns[0];
+      if (!before_step || first) continue;
+      out.outside_ns += gap_ns;
+    } else {
+      continue;
+    }
+    out.whole_ns += finding.whole_ns(stage, gap_ns);
+    ++out.count;
+  }
+  return out;
+}
+
+// Live recordings without Python frames.
+void find_host_between_steps(const FindingContext& finding) {
+  const BetweenSteps idle = between_steps(finding);
+  if (idle.count == 0 || idle.whole_ns < kShareMin * finding.window_ns) return;
+  Finding& out = finding.add("host-preprocessing", nullptr,
+                             fmt::format("the GPU waits {} of the time for host code between steps",
+                                         format_percent(idle.whole_ns / finding.window_ns)),
+                             idle.whole_ns);
+  out.evidence = {measured("such idle time, recorded", idle.recorded_ns() / 1e6, "ms"),
+                  measured("of it before the first activity of steps", idle.within_ns / 1e6, "ms"),
+                  measured("of it outside every step", idle.outside_ns / 1e6, "ms")};
+  if (idle.alone_ns > 0)
+    out.evidence.push_back(measured("of it in stages that launch nothing", idle.alone_ns / 1e6, "ms"));
+  out.evidence.push_back(measured("gaps of 200 us or more that it is", static_cast<double>(idle.count), "1"));
+  out.evidence.push_back(
+      measured("their mean length", idle.recorded_ns() / static_cast<double>(idle.count) / 1e6, "ms"));
+  out.advice = {
+      "Prepare the next inputs (tokenising, image processing, padding, scheduling) while the GPU works: in another "
+      "process or thread, or one step ahead.",
+      "If the program waits for requests there, nothing is lost; `llmprof run --torch` names the Python code."};
+}
+
+// Only recorded Python frames can tell tokenising and image processing from any other wait.
+void find_preparing_functions(const FindingContext& finding) {
+  constexpr size_t kSitesMost = 5;
+  const PythonIdle idle = idle_behind(finding, prepares_inputs);
+  std::vector<std::pair<double, StringId>> sites;
+  double recorded_ns = 0;
+  for (const auto& [name, site_ns] : idle.sites_ns) {
+    sites.emplace_back(site_ns, name);
+    recorded_ns += site_ns;
+  }
+  std::stable_sort(sites.begin(), sites.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  Finding& out = finding.add("host-preprocessing", nullptr,
+                             fmt::format("the GPU waits {} of the time for tokenising or image processing",
+                                         format_percent(idle.whole_ns / finding.window_ns)),
+                             idle.whole_ns);
+  out.evidence = {measured("such idle time, recorded", recorded_ns / 1e6, "ms")};
+  double rest_ns = recorded_ns;
+  for (size_t i = 0; i < std::min(kSitesMost, sites.size()); ++i) {
+    out.evidence.push_back(measured("of it while the host was in " + std::string(finding.trace().text(sites[i].second)),
+                                    sites[i].first / 1e6, "ms"));
+    rest_ns -= sites[i].first;
+  }
+  if (sites.size() > kSitesMost)
+    out.evidence.push_back(
+        measured(fmt::format("of it in {} other functions", sites.size() - kSitesMost), rest_ns / 1e6, "ms"));
+  out.advice = {
+      "Prepare inputs in other processes while the GPU serves earlier requests, use the compiled tokeniser, "
+      "and resize images on the GPU."};
+}
+
+}  // namespace
+
+void find_host_preprocessing(const FindingContext& finding) {
+  find_preparations(finding);
+  if (on_cpu(finding.context)) return;
+  if (finding.between) {
+    find_host_between_steps(finding);
+  } else if (finding.preparing) {
+    find_preparing_functions(finding);
+  }
+}
+
+}  // namespace llmprof

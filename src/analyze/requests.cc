@@ -1,0 +1,142 @@
+#include "analyze/requests.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/statistics.h"
+#include "derive/steps.h"
+
+namespace llmprof {
+namespace {
+
+double window_ns(const Steps& steps, Row s) { return static_cast<double>(steps.end_ns[s] - steps.start_ns[s]); }
+
+// Takes the steps of a device in order of time.
+class Collector {
+ public:
+  Collector(const Steps& steps, Requests& out) : steps_(steps), out_(out) {}
+
+  void vision(Row s) {
+    open_prompt(s);
+    out_.all.back().before_token.push_back(s);
+  }
+  void prefill(Row s) {
+    const bool gives_token = steps_.output_tokens[s] != 0;
+    open_prompt(s);
+    out_.all.back().before_token.push_back(s);
+    out_.chunk_only |= !gives_token;
+    if (!gives_token) return;
+    if (!prompt_disturbed_) out_.all.back().ttft_ns = static_cast<double>(steps_.end_ns[s] - prompt_start_);
+    prompt_start_ = -1;
+    prompt_disturbed_ = false;
+  }
+  // A step before a first token that cannot be timed: neither can that token.
+  void disturbed_prompt(bool gives_token) {
+    out_.at_edges = true;
+    prompt_disturbed_ = !gives_token;
+    prompt_start_ = -1;
+    out_.all.emplace_back();
+  }
+  void decode(Row s, bool mixed) {
+    // A decode step between the chunks of a prompt belongs to another request, and is part of this one's TTFT.
+    out_.interleaved |= mixed || prompt_start_ >= 0 || prompt_disturbed_;
+    if (mixed) prompt_start_ = -1, prompt_disturbed_ = false;  // the prompt may end in here; its TTFT cannot be told
+    if (out_.all.empty()) out_.all.emplace_back();
+    out_.all.back().making.push_back(s);
+  }
+
+ private:
+  void open_prompt(Row s) {
+    if (prompt_start_ >= 0) return;
+    prompt_start_ = steps_.start_ns[s];
+    out_.all.emplace_back();
+  }
+  const Steps& steps_;
+  Requests& out_;
+  int64_t prompt_start_ = -1;      // of the request whose first token is still to come
+  bool prompt_disturbed_ = false;  // a part of that request is at a window edge
+};
+
+}  // namespace
+
+int32_t main_device(const Steps& steps) {
+  std::map<int32_t, size_t> counts;
+  for (const int32_t device : steps.device) ++counts[device];
+  int32_t best = 0;
+  size_t most = 0;
+  for (const auto& [device, count] : counts)
+    if (count > most) best = device, most = count;
+  return best;
+}
+
+Requests find_requests(const Trace& trace, int32_t device) {
+  Requests out;
+  const Steps& steps = trace.steps;
+  Collector collector(steps, out);
+  for (Row s = 0; s < steps.size(); ++s) {
+    const StageKind kind = steps.kind[s];
+    const std::string_view stage = trace.text(steps.stage[s]);
+    if (steps.device[s] != device || kind == StageKind::kOther || is_warm_up(stage)) continue;
+    // The recorder's coming and going falls into these: their times are not the program's.
+    if (is_window_edge(stage)) {
+      if (kind == StageKind::kVision) collector.disturbed_prompt(false);
+      if (kind == StageKind::kPrefill) collector.disturbed_prompt(steps.output_tokens[s] != 0);
+      continue;
+    }
+    if (kind == StageKind::kVision) {
+      collector.vision(s);
+    } else if (kind == StageKind::kPrefill) {
+      collector.prefill(s);
+    } else {
+      collector.decode(s, kind == StageKind::kMixed);
+    }
+  }
+  return out;
+}
+
+const RequestTimes* Requests::first_prompt() const {
+  for (const RequestTimes& request : all)
+    if (request.ttft_ns) return &request;
+  return nullptr;
+}
+
+const RequestTimes* Requests::first_making() const {
+  for (const RequestTimes& request : all)
+    if (!request.making.empty()) return &request;
+  return nullptr;
+}
+
+std::vector<const RequestTimes*> Requests::typical_prompts() const {
+  std::vector<const RequestTimes*> out;
+  for (const RequestTimes& request : all)
+    if (request.ttft_ns) out.push_back(&request);
+  if (out.size() > 1) out.erase(out.begin());
+  return out;
+}
+
+std::vector<Row> Requests::typical_steps() const {
+  const RequestTimes* first = first_making();
+  std::vector<Row> out;
+  for (const RequestTimes& request : all)
+    if (&request != first) out.insert(out.end(), request.making.begin(), request.making.end());
+  if (!out.empty() || first == nullptr) return out;
+  out = first->making;
+  if (out.size() > 1) out.erase(out.begin());
+  return out;
+}
+
+TypicalTimes typical_times(const Trace& trace, const Requests& requests) {
+  TypicalTimes out;
+  std::vector<double> ttft, step, count;
+  for (const RequestTimes* request : requests.typical_prompts()) ttft.push_back(*request->ttft_ns / 1e6);
+  for (const Row s : requests.typical_steps()) step.push_back(window_ns(trace.steps, s) / 1e6);
+  for (const RequestTimes& request : requests.all)
+    if (!request.making.empty()) count.push_back(static_cast<double>(request.making.size()));
+  if (!ttft.empty()) out.ttft_ms = median_of(ttft);
+  if (!step.empty()) out.step_ms = median_of(step);
+  if (out.ttft_ms && out.step_ms && !requests.interleaved)
+    out.ttft_frac = *out.ttft_ms / (*out.ttft_ms + median_of(count) * *out.step_ms);
+  return out;
+}
+
+}  // namespace llmprof

@@ -1,0 +1,49 @@
+// The requests of one device, as far as its steps tell them apart: which steps led to a first token, and which made the
+// tokens after it. Steps of warm-up and of window edges (derive/steps.h) are in none of them.
+//
+// The first request of a program is slower than those after it for reasons of its own: kernels are loaded, tuned and
+// compiled, caches and pools are filled. So what is typical is asked of the requests after the first, and where there
+// is only one, of its steps after the first.
+#pragma once
+
+#include <vector>
+
+#include "analyze/report_data.h"
+#include "trace/trace.h"
+
+namespace llmprof {
+
+struct RequestTimes {
+  OptDouble ttft_ns;              // absent: it was not seen whole, or cannot be told from others
+  std::vector<Row> before_token;  // vision and prefill steps up to the first token
+  std::vector<Row> making;        // decode and mixed steps after it
+};
+
+struct Requests {
+  std::vector<RequestTimes> all;  // in order of time
+  bool interleaved = false;       // steps that serve a prompt and other requests: requests cannot be told apart
+  bool chunk_only = false;        // a chunk that did not finish its prompt
+  bool at_edges = false;          // a part of some prompt is at a window edge: its time is not the program's
+
+  // Those with a TTFT, the first of them left out where there are more.
+  std::vector<const RequestTimes*> typical_prompts() const;
+  // Decode and mixed steps, those of the first request left out where others have some, else its first step.
+  std::vector<Row> typical_steps() const;
+  // The first request with a TTFT; with steps. Null if there is none.
+  const RequestTimes* first_prompt() const;
+  const RequestTimes* first_making() const;
+};
+
+// The device with the most steps stands for the run: ranks of one process run the same steps on several devices.
+int32_t main_device(const Steps& steps);
+
+Requests find_requests(const Trace& trace, int32_t device);
+
+// What requests typically take, where it is known; medians.
+struct TypicalTimes {
+  OptDouble ttft_ms, step_ms;
+  OptDouble ttft_frac;  // of a typical request: TTFT over TTFT and the steps after it
+};
+TypicalTimes typical_times(const Trace& trace, const Requests& requests);
+
+}  // namespace llmprof

@@ -1,0 +1,55 @@
+// The first figures of the text report: TTFT, TPOT (ITL where steps serve several requests) and tokens per second.
+#include <fmt/format.h>
+
+#include "base/text_table.h"
+#include "report/text_parts.h"
+
+namespace llmprof {
+namespace {
+
+constexpr int64_t kP99Min = 20;  // of fewer the 99th percentile is next to the largest one
+
+// One typical figure: what it is the median of, how far others lie, and the first one, which has costs of its own.
+struct Figure {
+  const char* label;
+  const char* one;  // "request"
+  OptDouble typical, p99, first;
+  int64_t n = 0;
+};
+
+std::string figure_line(const Figure& figure, const std::string& cost, const RenderOptions& options, const Ink& ink) {
+  const std::string indent = fmt::format("  {}  ", figure.label);
+  std::string text = "not in this recording";
+  if (figure.typical) {
+    // The only one there is has nothing beside it.
+    const bool only = figure.n == 1 && figure.first == figure.typical;
+    text = format_ms(*figure.typical) + "  ";
+    text += only            ? fmt::format("the only {}", figure.one)
+            : figure.n == 1 ? fmt::format("1 {}", figure.one)
+                            : fmt::format("median of {} {}s", format_count(static_cast<double>(figure.n)), figure.one);
+    if (figure.p99 && figure.n >= kP99Min) text += ", p99 " + format_ms(*figure.p99);
+    if (!only && figure.first) text += fmt::format("; first {} {}", figure.one, format_ms(*figure.first));
+    text += cost;
+  }
+  std::string out = wrap_text(text, options.width, indent, std::string(indent.size(), ' '));
+  return out.replace(0, indent.size(), "  " + ink.bold(figure.label) + "  ");
+}
+
+}  // namespace
+
+std::string text_latency(const Report& report, const RenderOptions& options, const Ink& ink) {
+  const Headline& headline = report.latency->headline;
+  std::string out =
+      figure_line({"TTFT", "request", headline.ttft_ms, headline.ttft_p99_ms, headline.first_ttft_ms, headline.ttft_n},
+                  headline.ttft_ms ? distortion_label(report, "prefill") : "", options, ink);
+  const bool per_request = headline.tpot_ms || !headline.itl_ms;
+  out += figure_line({per_request ? "TPOT" : "ITL ", "step", headline.itl_ms, headline.itl_p99_ms,
+                      headline.first_itl_ms, headline.itl_n},
+                     headline.itl_ms ? distortion_label(report, "decode") : "", options, ink);
+  if (headline.output_tokens_per_s)
+    out += "  " + ink.bold("rate") + "  " +
+           fmt::format("{:.1f} output tokens/s while decoding\n", *headline.output_tokens_per_s);
+  return out;
+}
+
+}  // namespace llmprof

@@ -1,0 +1,204 @@
+// What a finding means for TTFT and TPOT: its severity, its order, and where its bound starts.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "analyze/finding.h"
+#include "analyze_recording.h"
+
+namespace llmprof {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+
+Report report_of(const AnalyzedRecording& run) {
+  Result<Report> report = analyze(run.trace);
+  EXPECT_TRUE(report) << report.error().text();
+  if (!report) return {};
+  for (const ConservationCheck& check : report->conservation) EXPECT_TRUE(check.ok) << check.name;
+  return std::move(*report);
+}
+
+// Steps one after the other; of each a part is idle, in `launches` equal gaps, and the rest busy.
+class Timeline {
+ public:
+  AnalyzedRecording run;
+  int64_t at = 0;
+
+  Row step(StageKind kind, int64_t ns, int64_t idle_ns, int launches, std::string_view name = {}, int64_t tokens = 1,
+           IdleCause cause = IdleCause::kOperatorDispatch) {
+    const Row row = run.step(kind, at, at + ns, tokens, 100, name);
+    for (int k = 0; k < launches; ++k) {
+      const int64_t begin = at + k * (ns / launches), idle = idle_ns / launches, busy = ns / launches - idle;
+      if (idle > 0) run.gap(cause, begin, idle, row);
+      if (busy == 0) continue;
+      run.gpu("gemm", Category::kGemm, begin + idle, busy, {row, kNoRow, run.api("cudaLaunchKernel", begin, 100)});
+      run.busy(begin + idle, begin + idle + busy);
+    }
+    at += ns;
+    return row;
+  }
+  void pause(int64_t ns) {
+    run.gap(IdleCause::kNoWork, at, ns, kNoRow);
+    at += ns;
+  }
+  Report report() {
+    run.window(0, at);
+    return report_of(run);
+  }
+};
+
+TEST(Consequence, SeverityIsAShareOfWhatIsWaitedForHoweverLongTheStartWas) {
+  Timeline t;
+  t.pause(10'000 * kMs);
+  t.step(StageKind::kPrefill, 40 * kMs, 0, 4, {}, 512);
+  for (int s = 0; s < 50; ++s) t.step(StageKind::kDecode, 10 * kMs, 4'200'000, 100);
+  const Report report = t.report();
+  const Finding* finding = finding_of(report, "launch-bound", "decode");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, FindingSeverity::kCritical) << "42 % of TPOT, 2 % of the recording";
+  EXPECT_EQ(finding->bound->metric, "TPOT (ms)");
+  EXPECT_DOUBLE_EQ(finding->bound->from, 10);
+  EXPECT_DOUBLE_EQ(finding->bound->to, 5.8);
+}
+
+TEST(Consequence, BoundsStartFromTheHeadline) {
+  Timeline t;
+  for (int r = 0; r < 4; ++r) {
+    t.step(StageKind::kPrefill, (r == 0 ? 300 : 30) * kMs, (r == 0 ? 290 : 20) * kMs, 400, {}, 512);
+    for (int s = 0; s < 5; ++s) t.step(StageKind::kDecode, (r == 0 ? 50 : 5) * kMs, (r == 0 ? 48 : 3) * kMs, 100);
+  }
+  const Report report = t.report();
+  const Headline& headline = report.latency->headline;
+  EXPECT_DOUBLE_EQ(*headline.tpot_ms, 5);
+  size_t stages = 0;
+  for (const Finding& finding : report.findings) {
+    if (!finding.bound || finding.stage == "all") continue;
+    ++stages;
+    EXPECT_EQ(finding.bound->from, finding.stage == "decode" ? *headline.tpot_ms : *headline.ttft_ms) << finding.id;
+  }
+  EXPECT_GE(stages, 2U);
+  // Not of the cold steps, which wait 48 of 50 ms.
+  const Finding* decode = finding_of(report, "launch-bound", "decode");
+  ASSERT_NE(decode, nullptr);
+  EXPECT_NEAR(decode->bound->to, 2, 1e-9);
+  const Finding* prefill = finding_of(report, "launch-bound", "prefill");
+  ASSERT_NE(prefill, nullptr);
+  EXPECT_NEAR(prefill->bound->to, 10, 1e-9);
+  EXPECT_NEAR(*report.latency->warmup_ms, 270 + 5 * 45, 1e-9) << "the first prompt is part of it";
+}
+
+TEST(Consequence, AStageThatHardlyMattersToARequestIsOneLevelLower) {
+  for (const int64_t prompt_ms : {4, 400}) {
+    Timeline t;
+    t.step(StageKind::kPrefill, prompt_ms * kMs, prompt_ms * kMs / 2, static_cast<int>(prompt_ms) * 50, {}, 512);
+    for (int s = 0; s < 50; ++s) t.step(StageKind::kDecode, 10 * kMs, 5 * kMs, 100);
+    const Report report = t.report();
+    const Finding* prefill = finding_of(report, "launch-bound", "prefill");
+    ASSERT_NE(prefill, nullptr);
+    EXPECT_EQ(prefill->severity, prompt_ms == 4 ? FindingSeverity::kMajor : FindingSeverity::kCritical)
+        << "half of TTFT, which is 0.8 or 44 % of the request";
+    EXPECT_EQ(report.findings.front().stage, "decode");
+  }
+}
+
+TEST(Consequence, TimeOfTheProfilerIsNotTheProgramsFault) {
+  Timeline t;
+  const Row prompt = t.step(StageKind::kPrefill, 100 * kMs, 10 * kMs, 200, {}, 512);
+  // 53 ms more in which the profiler works.
+  t.run.trace.steps.end_ns[prompt] += 53 * kMs;
+  t.run.trace.steps.gpu_end_ns[prompt] += 53 * kMs;
+  t.run.gap(IdleCause::kProfiler, t.at, 53 * kMs, prompt);
+  t.at += 53 * kMs;
+  const size_t row = t.run.trace.overheads.size();
+  t.run.trace.overheads.resize(row + 1);
+  t.run.trace.overheads.dur_ns[row] = 53 * kMs;
+  const Report report = t.report();
+  EXPECT_EQ(finding_of(report, "launch-bound"), nullptr);
+  EXPECT_NE(stage_of(report, "prefill")->bound, "overhead");
+  const Finding* finding = finding_of(report, "profiler-distortion", "prefill");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_DOUBLE_EQ(*finding->evidence[0].value, 53);
+
+  Timeline slow;
+  const Row eager = slow.step(StageKind::kPrefill, 100 * kMs, 40 * kMs, 1000, {}, 512);
+  slow.run.trace.steps.end_ns[eager] += 100 * kMs;
+  slow.run.gap(IdleCause::kProfiler, slow.at, 100 * kMs, eager);
+  slow.at += 100 * kMs;
+  const Report both = slow.report();
+  const Finding* launches = finding_of(both, "launch-bound", "prefill");
+  ASSERT_NE(launches, nullptr) << "40 of the program's own 100 ms";
+  EXPECT_DOUBLE_EQ(launches->bound->from, 200);
+  EXPECT_DOUBLE_EQ(launches->bound->to, 160) << "the profiler's time is not part of the gain";
+}
+
+TEST(Consequence, PreparingInputsIsFoundByItsShareOfTtft) {
+  for (const bool cpu : {false, true}) {
+    Timeline t;
+    if (cpu) t.run.trace.devices.kind[0] = ProcessorKind::kCpu;
+    t.pause(5'000 * kMs);
+    for (int r = 0; r < 3; ++r) {
+      t.step(StageKind::kVision, 90 * kMs, 90 * kMs, 1, "tokenize", -1, IdleCause::kHostWork);
+      t.step(StageKind::kPrefill, 10 * kMs, 0, 10, "prefill", 512);
+      for (int s = 0; s < 3; ++s) t.step(StageKind::kDecode, 5 * kMs, 0, 10, "decode");
+    }
+    const Report report = t.report();
+    const Finding* finding = finding_of(report, "host-preprocessing", "tokenize");
+    ASSERT_NE(finding, nullptr) << cpu;
+    EXPECT_EQ(finding->severity, FindingSeverity::kCritical);
+    EXPECT_EQ(finding->bound->metric, "TTFT (ms)");
+    EXPECT_DOUBLE_EQ(finding->bound->from, 100);
+    EXPECT_DOUBLE_EQ(finding->bound->to, 10);
+  }
+}
+
+TEST(Consequence, PartsAreNoMoreThanTheirWhole) {
+  Timeline t;
+  t.step(StageKind::kPrefill, 10 * kMs, 0, 10, {}, 512);
+  for (int s = 0; s < 4; ++s) {
+    // 4 ms in short gaps, and one of 4 ms behind other code, both of one cause.
+    const Row row = t.step(StageKind::kDecode, 10 * kMs, 4 * kMs, 100);
+    t.run.trace.steps.end_ns[row] += 4 * kMs;
+    t.run.gap(IdleCause::kOperatorDispatch, t.at, 4 * kMs, row, t.run.op("aten::item", t.at, 4 * kMs));
+    t.at += 4 * kMs;
+  }
+  const Report report = t.report();
+  const Finding* launches = finding_of(report, "launch-bound", "decode");
+  const Finding* code = finding_of(report, "cpu-bound-gap", "decode");
+  ASSERT_TRUE(launches != nullptr && code != nullptr);
+  EXPECT_DOUBLE_EQ(*launches->evidence[2].value, 4);
+  EXPECT_DOUBLE_EQ(*code->evidence[0].value, 4);
+  for (const Finding* finding : {launches, code})
+    for (const Evidence& row : finding->evidence)
+      EXPECT_TRUE(!row.metric.starts_with("of it") || *row.value <= 4) << row.metric;
+}
+
+TEST(Consequence, CopiesAreJudgedWithoutStages) {
+  AnalyzedRecording run;
+  run.window(0, 100 * kMs);
+  run.gpu("Memcpy HtoD (Pinned -> Device)", Category::kCopy, 0, 88 * kMs, {.kind = GpuOpKind::kMemcpy});
+  run.gpu("gemm", Category::kGemm, 88 * kMs, 12 * kMs, {});
+  run.busy(0, 100 * kMs);
+  const Report report = report_of(run);
+  const Finding* finding = finding_of(report, "copy-bound", "all");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, FindingSeverity::kCritical);
+  EXPECT_EQ(finding->bound->metric, "recorded time (ms)");
+  EXPECT_DOUBLE_EQ(finding->bound->from, 100);
+  EXPECT_DOUBLE_EQ(finding->bound->to, 12);
+  EXPECT_EQ(finding->title.find("[unattributed]"), std::string::npos);
+  for (const Evidence& row : finding->evidence) EXPECT_EQ(row.metric.find("per step"), std::string::npos);
+}
+
+TEST(Consequence, StagesThatHoldMostOfTheWorkAreJudgedAlone) {
+  AnalyzedRecording run;
+  run.window(0, 100 * kMs);
+  const Row step = run.step(StageKind::kDecode, 0, 60 * kMs, 1, 100);
+  run.gpu("gemm", Category::kGemm, 0, 60 * kMs, {step});
+  run.gpu("Memcpy HtoD (Pinned -> Device)", Category::kCopy, 60 * kMs, 40 * kMs, {.kind = GpuOpKind::kMemcpy});
+  run.busy(0, 100 * kMs);
+  EXPECT_EQ(finding_of(report_of(run), "copy-bound"), nullptr);
+}
+
+}  // namespace
+}  // namespace llmprof
