@@ -46,9 +46,12 @@ struct StepDraft {
 
   // -1 unknown
   int64_t new_tokens = -1, sequences = -1, context = -1, output_tokens = -1;
-  int64_t attended = -1;    // contexts of all sequences together, as the annotation has it
-  int64_t gemm_rows = -1;   // rows that most GEMMs ran on
-  int64_t logit_rows = -1;  // rows of the output layer, where the last GEMM is the widest
+  int64_t attended = -1;             // contexts of all sequences together, as the annotation has it
+  int64_t gemm_rows = -1;            // rows that most GEMMs ran on
+  int64_t logit_rows = -1;           // rows of the output layer, where the last GEMM is the widest
+  int64_t chosen_rows = -1;          // rows of logits that operators choose tokens from
+  int64_t attention_sequences = -1;  // batch of the last attention
+  bool tokens_sure = false;          // new_tokens is not the rows of some GEMMs among others (of experts)
   int64_t sync_ns = -1;
   int64_t window_start_ns = 0, window_end_ns = 0;
 };

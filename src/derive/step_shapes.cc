@@ -25,10 +25,12 @@ struct ShapeTally {
     int64_t m = -1;
     uint32_t count = 0;
   };
-  std::array<Rows, 6> gemm_rows{};                  // the first few distinct m
+  std::array<Rows, 6> gemm_rows{};  // the first few distinct m
+  uint32_t gemms = 0;
   int64_t widest_n = -1, last_n = -1, last_m = -1;  // of the GEMMs with weights, in launch order
 
   void add_gemm(int64_t m) {
+    ++gemms;
     for (Rows& rows : gemm_rows) {
       if (rows.count == 0) rows.m = m;
       if (rows.m != m) continue;
@@ -42,12 +44,16 @@ struct ShapeTally {
     last_m = m;
   }
   int64_t logit_rows() const { return last_n >= kLogitsMin && last_n == widest_n ? last_m : -1; }
-  int64_t usual_rows() const {
+  int64_t usual_rows() const { return usual().m; }
+  bool rows_agree() const { return usual().count * 2 > gemms; }
+
+ private:
+  Rows usual() const {
     Rows best;
     for (const Rows& rows : gemm_rows) {
       if (rows.count > best.count) best = rows;
     }
-    return best.m;
+    return best;
   }
 };
 
@@ -218,6 +224,8 @@ void count_tokens(const Trace& trace, const std::vector<LaunchOrder>& orders, co
     StepDraft& step = steps[i];
     const ShapeTally& tally = tallies[i];
     step.gemm_rows = tally.usual_rows();
+    step.attention_sequences = tally.sequences;
+    step.chosen_rows = chosen[i];
     if (!trace.library_calls.empty()) step.logit_rows = tally.logit_rows();
     if (step.kind == StageKind::kVision) {
       if (step.new_tokens < 0) step.new_tokens = tally.usual_rows();
@@ -227,6 +235,7 @@ void count_tokens(const Trace& trace, const std::vector<LaunchOrder>& orders, co
     if (tokens < 0 && tally.queries > 0 && tally.sequences > 0 && tally.queries <= kTokensMax / tally.sequences) {
       tokens = tally.queries * tally.sequences;
     }
+    step.tokens_sure = tokens > 0 || tally.rows_agree();
     if (tokens < 0) tokens = tally.usual_rows();
     int64_t sequences = batch[i];
     if (sequences < 0 && chosen[i] > 0 && (tokens < 0 || chosen[i] <= tokens)) sequences = chosen[i];

@@ -15,6 +15,7 @@
 #include "derive/host_stages.h"
 #include "derive/launch_order.h"
 #include "derive/recorded_spans.h"
+#include "derive/step_composition.h"
 #include "derive/step_shapes.h"
 #include "derive/unseen_steps.h"
 #include "derive/whole_graphs.h"
@@ -503,6 +504,7 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   settle_kinds(steps);
   settle_sequences(trace, recorded, steps);
   settle_prompts(steps);
+  forget_unknown_compositions(trace, steps);
   add_host_stages(trace, stages, recorded, steps);
   reorder(trace, steps, by_device_and_host);
   set_device_windows(steps, calls, recorded);

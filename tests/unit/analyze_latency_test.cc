@@ -194,6 +194,24 @@ TEST(Latency, UnknownTokensLeaveTheRateOut) {
   EXPECT_FALSE(latency.warmup_ms);  // two steps are too few to compare
 }
 
+TEST(Latency, StepsOfSeveralRequestsHaveNone) {
+  AnalyzedRecording run;
+  run.window(0, 30 * kMs);
+  for (int64_t s = 0; s < 3; ++s) {
+    const Row row = run.step(StageKind::kOther, s * 10 * kMs, (s + 1) * 10 * kMs, 24, -1, "steps of several requests");
+    run.trace.steps.output_tokens[row] = run.trace.steps.sequences[row] = -1;
+  }
+  const Result<Report> report = analyze(run.trace);
+  ASSERT_TRUE(report);
+  EXPECT_FALSE(report->latency);
+  for (const CannotTell& row : report->cannot_tell) {
+    if (row.question != "What are TTFT and TPOT, and how many tokens per second come out?") continue;
+    EXPECT_NE(row.why.find("3 found steps run on tokens of several requests at once (24 to 24"), std::string::npos);
+    return;
+  }
+  FAIL() << "not told";
+}
+
 TEST(Latency, NoStepsNoLatency) {
   AnalyzedRecording run;
   run.window(0, 20 * kMs);

@@ -350,6 +350,89 @@ TEST(Detect, BatchThatGrowsIsMixed) {
   EXPECT_EQ(trace.steps.new_tokens[1], 260);
 }
 
+// Runs of a model on one row of tokens; attention sees `context` keys, `rows` of logits are chosen from.
+struct Packed {
+  int64_t tokens, context, rows;
+};
+Trace packed_runs(const std::vector<Packed>& runs) {
+  Model m;
+  for (const Packed& run : runs) {
+    const std::string tokens = std::to_string(run.tokens), rows = std::to_string(run.rows);
+    m.kernel("gather", "aten::embedding", "[[32000, 64], [1, " + tokens + "], [], [], []]");
+    for (int layer = 0; layer < 2; ++layer) {
+      m.kernel("gemm", "aten::mm");
+      m.kernel("attn", "aten::scaled_dot_product_attention");
+    }
+    m.kernel("argmax", "aten::argmax", "[[" + rows + ", 32000], [], []]");
+    m.b.api("cudaStreamSynchronize", m.time, 50);
+    m.time += 100;
+  }
+  Trace& trace = m.b.build();
+  trace.works.resize(runs.size());
+  for (Row w = 0; w < runs.size(); ++w) {
+    trace.works.kind[w] = WorkKind::kAttention;
+    trace.works.batch[w] = 1;
+    trace.works.m[w] = runs[w].tokens;
+    trace.works.n[w] = runs[w].context;
+  }
+  Row seen = 0;
+  for (size_t i = 0; i < trace.gpu_ops.size(); ++i)
+    if (trace.text(trace.gpu_ops.name[i]) == "attn") trace.gpu_links.work[i] = seen++ / 2;
+  find_busy(trace);
+  EXPECT_TRUE(find_steps(trace, {}));
+  return std::move(trace);
+}
+
+// transformers' continuous batching: 24 prompts of 5,485 tokens as one row, then 24 requests that go on, as one row.
+TEST(Detect, PackedRequestsAreStepsOfUnknownComposition) {
+  const Trace trace = packed_runs({{5485, 5485, 24}, {24, 5509, 24}, {24, 5533, 24}, {24, 5557, 24}});
+  ASSERT_EQ(trace.steps.size(), 4U);
+  for (Row s = 0; s < 4; ++s) {
+    EXPECT_EQ(trace.steps.kind[s], StageKind::kOther);
+    EXPECT_EQ(trace.text(trace.steps.stage[s]), "steps of several requests");
+    EXPECT_EQ(trace.steps.output_tokens[s], -1);
+    EXPECT_EQ(trace.steps.sequences[s], -1);
+  }
+  EXPECT_EQ(trace.steps.new_tokens[0], 5485);
+}
+
+TEST(Detect, APromptThatNeverEndsIsSeveralRequests) {
+  const Trace trace = packed_runs({{24, 5509, 24}, {24, 5533, 24}, {24, 5557, 24}});
+  EXPECT_EQ(trace.text(trace.steps.stage[0]), "steps of several requests");
+}
+
+TEST(Detect, OnePromptIsNotSeveralRequests) {
+  // The last token's logits, all of them, and a prompt in two chunks.
+  for (const std::vector<Packed>& runs :
+       {std::vector<Packed>{{512, 512, 1}, {1, 513, 1}}, std::vector<Packed>{{512, 512, 512}, {1, 513, 1}},
+        std::vector<Packed>{{256, 256, 256}, {256, 512, 256}, {1, 513, 1}}}) {
+    const Trace trace = packed_runs(runs);
+    ASSERT_EQ(trace.steps.size(), runs.size());
+    EXPECT_EQ(trace.steps.kind.front(), P);
+    EXPECT_EQ(trace.steps.kind.back(), D);
+  }
+}
+
+// A loop of copies and products without attention, tokens or an output layer; the first one takes longer.
+TEST(Detect, ALoopThatIsNoLanguageModelHasNoTokens) {
+  Model m;
+  m.operators = false;
+  for (int i = 0; i < 12; ++i) m.kernel("gemm_first");
+  m.b.api("cudaStreamSynchronize", m.time, 50);
+  m.time += 100;
+  for (int i = 0; i < 20; ++i) {
+    for (const char* name : {"gemm_a", "gemm_b", "vectorized_elementwise_kernel", "gemm_c", "gemm_d"}) m.kernel(name);
+    m.b.api("cudaStreamSynchronize", m.time, 50);
+    m.time += 100;
+  }
+  const Trace& trace = m.b.derive_all();
+  ASSERT_FALSE(trace.steps.empty());
+  for (Row s = 0; s < trace.steps.size(); ++s) {
+    EXPECT_EQ(trace.steps.kind[s], StageKind::kOther);
+    EXPECT_EQ(trace.steps.new_tokens[s], -1);
+  }
+}
+
 TEST(Detect, VisionEncoderBeforeTheLanguageModel) {
   Model m;
   m.kernel("conv_patch", "aten::conv2d");
