@@ -99,13 +99,13 @@ void find_launch_bound(const FindingContext& finding) {
         measured("launch calls per step", launches / stage.count(), "1"),
         measured("host time lost per launch", idle.launch_ns / launches / 1e3, "us"),
     };
-    if (stage.least_gpu_ns() > stage.busy_ns())
-      out.evidence.push_back(measured("GPU time per step at least, one GPU waiting for another",
-                                      stage.per_step_ms(stage.least_gpu_ns()), "ms"));
     const auto most = std::max_element(idle.launch_by_cause.begin(), idle.launch_by_cause.end());
     const IdleCause cause = static_cast<IdleCause>(most - idle.launch_by_cause.begin());
     out.evidence.push_back(measured(fmt::format("of it per step in {}", idle_cause_name(cause)),
                                     stage.per_step_ms(static_cast<double>(*most)), "ms"));
+    if (stage.least_gpu_ns() > stage.busy_ns())
+      out.evidence.push_back(measured("GPU time per step at least, one GPU waiting for another",
+                                      stage.per_step_ms(stage.least_gpu_ns()), "ms"));
     add_left_out(stage, out);
     add_launch_advice(stage, out);
     out.bound = stage.bound(gain_ns);

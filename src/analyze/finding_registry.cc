@@ -8,7 +8,8 @@ constexpr FindingRule kRules[] = {
      "idle time behind launches and dispatch is at least 25 % of the stage's time without the profiler's own, and at "
      "most 60 us per launch call (more is other host code). Severity of every finding: by the share of TTFT (stages "
      "before a first token), TPOT (decode) or the time in steps (others) that could go, critical from 30 %, major from "
-     "10 %, minor from 3 %, info below; one level lower where TTFT or TPOT makes up less than 10 % of a typical request. "
+     "10 %, minor from 3 %, info below; one level lower where TTFT or TPOT makes up less than 10 % of a typical "
+     "request. "
      "Findings about the whole recording: by their share of it",
      "GPU activities, launching calls and host operators", "CUDA graphs, fused operators, larger batches",
      find_launch_bound},
@@ -70,8 +71,9 @@ constexpr FindingRule kRules[] = {
      "recorded shapes, or decode steps that show growth", "a static or paged cache", find_kv_cache_copy},
     {"pageable-copy", "copies from or to pageable host memory take at least 2 % of the window", "GPU activities",
      "pinned memory, non_blocking copies", find_pageable_copy},
-    {"copy-bound", "copies and idle time behind them are at least 20 % of the stage, or of the recording where most work is in none", "GPU activities and API calls",
-     "keep data on the device, overlap copies", find_copy_bound},
+    {"copy-bound",
+     "copies and idle time behind them are at least 20 % of the stage, or of the recording where most work is in none",
+     "GPU activities and API calls", "keep data on the device, overlap copies", find_copy_bound},
     {"allocator-churn", "idle time behind cudaMalloc, cudaFree and the like is at least 1 % of the stage", "API calls",
      "warm up, keep the allocator's cache", find_allocator_churn},
     {"power-throttled",
@@ -91,11 +93,13 @@ constexpr FindingRule kRules[] = {
      "a stage of the program before a prompt that runs no part of the model (preprocess, tokenize) is at least 10 % of "
      "TTFT; idle time in tokenising or image-processing Python code is at least 5 % of the window; without Python "
      "stacks, idle time of 200 us or more before the first activity of steps and between steps is at least 10 %",
-     "ranges that name stages, Python stacks, or a live recording", "prepare inputs elsewhere", find_host_preprocessing},
+     "ranges that name stages, Python stacks, or a live recording", "prepare inputs elsewhere",
+     find_host_preprocessing},
     {"python-gc", "idle time inside gc.collect is at least 1 % of the window", "Python stacks",
      "gc.freeze, collect between requests", find_python_gc},
     {"first-call-cost",
-     "the first requests or steps take more than 1.5 times the median of others of as many tokens, together by 0.5 ms or "
+     "the first requests or steps take more than 1.5 times the median of others of as many tokens, together by 0.5 ms "
+     "or "
      "more",
      "steps", "warm up", find_first_call_cost},
     {"graph-padding", "graph replays compute at least 10 % more rows than the names of the steps say",
