@@ -5,6 +5,7 @@ import argparse
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -70,6 +71,11 @@ def report_agrees_with_the_run(tool):
     assert not report["diagnostics"], report["diagnostics"]
 
 
+def decoding_rate(run):
+    """Tokens per second of the median step after the first one."""
+    return 1e3 / statistics.median([stage["ms"] for stage in run["stages"] if stage["stage"] == "decode"][1:])
+
+
 @part
 def recordings_have_the_times_of_the_run(tool):
     words = ("workload", "--size", "small", "--device", "cpu", "--json", "--new", "8")
@@ -82,8 +88,7 @@ def recordings_have_the_times_of_the_run(tool):
         assert latency["ttft_ms"]["n"] == 1, (how, latency)
         near(latency["ttft_ms"]["p50"], run["ttft_ms"], 0.01, f"TTFT, {how}")
         near(latency["tpot_ms"]["mean"], run["tpot_ms"], 0.01, f"TPOT, {how}")
-        ms = sum(stage["ms"] for stage in run["stages"] if stage["stage"] in ("prefill", "decode"))
-        near(latency["output_tokens_per_s"], 8e3 / ms, 0.01, f"tokens/s, {how}")
+        near(latency["output_tokens_per_s"], decoding_rate(run), 0.01, f"tokens/s, {how}")
 
 
 @part
@@ -204,8 +209,7 @@ def recorded_kernels_on_a_gpu_give_the_times_too(tool):
         assert latency["ttft_ms"]["n"] == 1, latency
         near(latency["ttft_ms"]["p50"], run["ttft_ms"], 0.01, "TTFT")
         near(latency["tpot_ms"]["mean"], run["tpot_ms"], 0.01, "TPOT")
-        ms = sum(stage["ms"] for stage in run["stages"] if stage["stage"] in ("prefill", "decode"))
-        near(latency["output_tokens_per_s"], 8e3 / ms, 0.01, "tokens/s")
+        near(latency["output_tokens_per_s"], decoding_rate(run), 0.01, "tokens/s")
         assert all(check["ok"] for check in report["conservation"]), report["conservation"]
 
 
