@@ -69,6 +69,21 @@ std::string limit_of(const OptText& bound, const OptDouble& of_roof) {
   return *bound;
 }
 
+// What the words in brackets behind the names of stages mean, of those that are there.
+std::string suffix_legend(const Report& report, const RenderOptions& options, const Ink& ink) {
+  constexpr std::pair<std::string_view, std::string_view> kMeanings[] = {
+      {"[window edge]", "recorded in part: its times are in no TTFT, TPOT or finding"},
+      {"[not recorded]", "without its kernels: times are those of the program's ranges on the host"},
+      {"[whole graphs]", "CUDA graphs recorded as one activity each"}};
+  std::string out;
+  for (const auto& [suffix, meaning] : kMeanings) {
+    const bool there = std::any_of(report.stages.begin(), report.stages.end(),
+                                   [&](const StageTiming& stage) { return stage.name.ends_with(suffix); });
+    if (there) out += ink.dim(wrap_text(fmt::format("{}: {}", suffix, meaning), options.width, "  ", "    "));
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string text_stages(const Report& report, const RenderOptions& options, const Ink& ink) {
@@ -112,7 +127,7 @@ std::string text_stages(const Report& report, const RenderOptions& options, cons
                : detected ? "found by llmprof from token counts and kernel sequences, not annotated"
                           : std::string("as annotated") + (by_counter ? "; ~ by hardware counter" : "") +
                                 (warm_up ? "; warm-up is what was detected before the first of them" : "")) +
-         table.render("  ", options) + "\n";
+         table.render("  ", options) + suffix_legend(report, options, ink) + "\n";
 }
 
 std::string text_where(const Report& report, const RenderOptions& options, const Ink& ink) {

@@ -64,6 +64,21 @@ Report live_report() {
   return report;
 }
 
+TEST(LiveReport, TextSaysWhatTheBracketsBehindStagesMean) {
+  Report report = live_report();
+  EXPECT_EQ(render_text(report, {}).find("[window edge]:"), std::string::npos);
+  report.stages.front().name = "decode_step [window edge]";
+  EXPECT_NE(render_text(report, {}).find("[window edge]: recorded in part"), std::string::npos);
+}
+
+TEST(LiveReport, TextSaysThatNoGpuWasSeen) {
+  Report report;
+  report.stages.emplace_back().name = "decode_step";
+  EXPECT_NE(render_text(report, {}).find("no GPU work seen"), std::string::npos);
+  report.stages.front().kernels = 1;
+  EXPECT_NE(render_text(report, {}).find("unknown GPU"), std::string::npos);
+}
+
 TEST(LiveReport, TextLabelsTimingsWithTheCostOfRecording) {
   const std::string text = render_text(live_report(), {});
   EXPECT_NE(text.find("(recording cost +1.2 % [0.8, 1.6], against its unrecorded steps)"), std::string::npos) << text;
