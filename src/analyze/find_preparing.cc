@@ -75,7 +75,8 @@ void find_preparations(const FindingContext& finding) {
       out.evidence.push_back(measured("of it per step in which the GPU did nothing", stage.per_step_ms(gain_ns), "ms"));
     out.advice = {
         "Prepare the inputs of the next requests while the model serves earlier ones: in other processes or threads, "
-        "with the compiled tokeniser, images resized on the GPU."};
+        "with the compiled tokeniser."};
+    if (!on_cpu(finding.context)) out.advice.push_back("Resize and normalise images on the GPU.");
     out.bound = stage.bound(gain_ns);
   }
 }
