@@ -135,63 +135,82 @@ double activation_bytes(const FindingContext& finding, const StageView& stage) {
   return most;
 }
 
+// Concatenations of one kernel in one step.
+struct CatSums {
+  int64_t time_ns = 0, count = 0;
+  double blocks = 0;  // of their grids
+};
+
+// Whether the values, in the order of the context they belong to, grow: a rank correlation (Spearman) with that order,
+// and the last quarter above the first.
+bool grows(const std::vector<double>& values, double growth_min) {
+  constexpr double kRankCorrelationMin = 0.8;
+  std::vector<size_t> order(values.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return values[a] < values[b]; });
+  double squares = 0;
+  for (size_t rank = 0; rank < order.size(); ++rank) {
+    const double apart = static_cast<double>(rank) - static_cast<double>(order[rank]);
+    squares += apart * apart;
+  }
+  const double n = static_cast<double>(values.size());
+  const size_t quarter = values.size() / 4;
+  double early = 0, late = 0;
+  for (size_t i = 0; i < quarter; ++i) {
+    early += values[i];
+    late += values[values.size() - 1 - i];
+  }
+  return 1 - 6 * squares / (n * (n * n - 1)) >= kRankCorrelationMin && late > early && late >= growth_min * early;
+}
+
 // Without shapes of operators a concatenation copies the cache if it takes so long that, at half the memory's
-// bandwidth, it moves many times what the step's activations hold; or if it takes longer from step to step, because it
-// copies what has grown (enough steps, a rank correlation with the step's number, and growth that is no noise).
+// bandwidth, it moves many times what the step's activations hold; or if its time or its grid grows with the context,
+// because it copies what has grown. Each kernel is judged by itself: rotary embeddings concatenate too, always as much.
+// A short kernel takes its fixed cost whatever it moves.
 void add_growing_copies(const FindingContext& finding, std::vector<StageView*>& by_stage) {
   constexpr size_t kStepsMin = 8;
-  constexpr double kRankCorrelationMin = 0.8, kGrowthMin = 1.1;
+  constexpr double kGrowthMin = 1.1, kOverActivations = 8;
   const Trace& trace = finding.trace();
-  std::map<uint32_t, std::map<Row, std::pair<int64_t, int64_t>>> by_step;  // stage -> step -> time, count
-  std::vector<uint8_t> verdicts(trace.strings.size());                     // 0 unseen, 1 a concatenation, 2 not
+  const LaunchConfigs& configs = trace.launch_configs;
+  std::map<std::pair<uint32_t, StringId>, std::map<Row, CatSums>> kernels;  // stage and name -> step
+  std::vector<uint8_t> verdicts(trace.strings.size());                      // 0 unseen, 1 a concatenation, 2 not
   for (Row g = 0; g < trace.gpu_ops.size(); ++g) {
-    uint8_t& verdict = verdicts[index(trace.gpu_ops.name[g])];
-    if (verdict == 0)
-      verdict = trace.text(trace.gpu_ops.name[g]).find("CatArrayBatchedCopy") != std::string_view::npos ? 1 : 2;
+    const StringId name = trace.gpu_ops.name[g];
+    uint8_t& verdict = verdicts[index(name)];
+    if (verdict == 0) verdict = trace.text(name).find("CatArrayBatchedCopy") != std::string_view::npos ? 1 : 2;
     const Row step = trace.gpu_links.step[g];
     if (verdict != 1 || step == kNoRow || trace.steps.kind[step] != StageKind::kDecode || finding.is_cold(step))
       continue;
-    std::pair<int64_t, int64_t>& sums = by_step[finding.context.groups.stage_of_step[step]][step];
-    sums.first += trace.gpu_ops.dur_ns[g];
-    ++sums.second;
+    CatSums& sums = kernels[{finding.context.groups.stage_of_step[step], name}][step];
+    sums.time_ns += trace.gpu_ops.dur_ns[g];
+    ++sums.count;
+    if (const Row config = trace.gpu_ops.config[g]; config != kNoRow)
+      sums.blocks += static_cast<double>(configs.grid_x[config]) * configs.grid_y[config] * configs.grid_z[config];
   }
-  for (const auto& [stage, steps] : by_step) {
-    if (steps.size() < kStepsMin || by_stage[stage] == nullptr) continue;
-    std::vector<double> times;
+  for (const auto& [kernel, by_step] : kernels) {
+    StageView* stage = by_stage[kernel.first];
+    if (by_step.size() < kStepsMin || stage == nullptr) continue;
+    // By context where it is known, else in the order of time.
+    std::vector<std::pair<int64_t, const CatSums*>> steps;
+    for (const auto& [step, sums] : by_step) steps.emplace_back(trace.steps.context[step], &sums);
+    std::stable_sort(steps.begin(), steps.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
+    std::vector<double> times, blocks;
     int64_t total_ns = 0, count = 0;
-    for (const auto& [step, sums] : steps) {
-      times.push_back(static_cast<double>(sums.first));
-      total_ns += sums.first;
-      count += sums.second;
+    for (const auto& [context, sums] : steps) {
+      times.push_back(static_cast<double>(sums->time_ns));
+      blocks.push_back(sums->blocks);
+      total_ns += sums->time_ns;
+      count += sums->count;
     }
-    // Spearman: correlation of the ranks with 0, 1, 2, ...
-    std::vector<size_t> order(times.size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return times[a] < times[b]; });
-    double squares = 0;
-    for (size_t rank = 0; rank < order.size(); ++rank) {
-      const double apart = static_cast<double>(rank) - static_cast<double>(order[rank]);
-      squares += apart * apart;
-    }
-    const double n = static_cast<double>(times.size());
-    const double correlation = 1 - 6 * squares / (n * (n * n - 1));
-    const size_t quarter = times.size() / 4;
-    double early = 0, late = 0;
-    for (size_t i = 0; i < quarter; ++i) {
-      early += times[i];
-      late += times[times.size() - 1 - i];
-    }
-    const bool grows = correlation >= kRankCorrelationMin && late >= kGrowthMin * early;
+    const double mean_ns = static_cast<double>(total_ns) / static_cast<double>(count);
     const DeviceReport* device = finding.context.device;
-    const double activations = activation_bytes(finding, *by_stage[stage]);
-    const double moved =
-        device != nullptr && device->roof_bytes_per_s()
-            ? static_cast<double>(total_ns) / static_cast<double>(count) / 1e9 * *device->roof_bytes_per_s() / 2
-            : 0;
-    constexpr double kOverActivations = 8;
-    if (!grows && (activations <= 0 || moved < kOverActivations * activations)) continue;
-    by_stage[stage]->kv_copy_ns = total_ns;
-    by_stage[stage]->kv_copies = count;
+    const double activations = activation_bytes(finding, *stage);
+    const bool moves_more = device != nullptr && device->roof_bytes_per_s() && activations > 0 &&
+                            mean_ns >= kShortKernelNs &&
+                            mean_ns / 1e9 * *device->roof_bytes_per_s() / 2 >= kOverActivations * activations;
+    if (!grows(times, kGrowthMin) && !grows(blocks, 1) && !moves_more) continue;
+    stage->kv_copy_ns += total_ns;
+    stage->kv_copies += count;
   }
 }
 

@@ -67,7 +67,7 @@ constexpr FindingRule kRules[] = {
      "GPU activities", "torch.compile, fused kernels", find_small_kernels_unfused},
     {"kv-cache-copy",
      "concatenations that append few tokens to something at least 8 times longer take at least 1 % of the GPU time; "
-     "without operators, concatenations whose time grows from step to step by 10 % or more over at least 8 steps",
+     "without operators, kernels that concatenate and whose grid, or time by 10 % or more, grows over at least 8 steps",
      "recorded shapes, or decode steps that show growth", "a static or paged cache", find_kv_cache_copy},
     {"pageable-copy", "copies from or to pageable host memory take at least 2 % of the window", "GPU activities",
      "pinned memory, non_blocking copies", find_pageable_copy},
