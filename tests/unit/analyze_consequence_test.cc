@@ -149,6 +149,8 @@ TEST(Consequence, PreparingInputsIsFoundByItsShareOfTtft) {
     EXPECT_EQ(finding->bound->metric, "TTFT (ms)");
     EXPECT_DOUBLE_EQ(finding->bound->from, 100);
     EXPECT_DOUBLE_EQ(finding->bound->to, 10);
+    for (const std::string& advice : finding->advice)
+      EXPECT_TRUE(!cpu || advice.find("GPU") == std::string::npos) << advice;
   }
 }
 
