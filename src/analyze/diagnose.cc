@@ -42,6 +42,24 @@ FindingSeverity one_lower(FindingSeverity severity) {
 
 }  // namespace
 
+namespace {
+
+FindingSeverity severity_for(const StageConsequence& consequence, double share) {
+  const FindingSeverity severity = severity_of(share);
+  return consequence.of_request < kRequestPartMin ? one_lower(severity) : severity;
+}
+
+}  // namespace
+
+void FindingContext::raise(uint32_t stage, double gain_ns, Finding& finding) const {
+  for (const StageView& view : stages) {
+    if (view.stage != stage) continue;
+    const double share = view.consequence.share(gain_ns, view.wall_ns());
+    finding.share = std::max(finding.share, share * view.consequence.of_request);
+    finding.severity = std::max(finding.severity, severity_for(view.consequence, share));
+  }
+}
+
 Finding& FindingContext::add(std::string_view id, const StageView* stage, std::string title, double gain_ns,
                              FindingSeverity cap) const {
   Finding& finding = out->emplace_back();
@@ -58,9 +76,7 @@ Finding& FindingContext::add(std::string_view id, const StageView* stage, std::s
   const double share = consequence.share(gain_ns, stage->wall_ns());
   finding.gain_ns = whole_ns(stage->stage, gain_ns);
   finding.share = share * consequence.of_request;
-  finding.severity = severity_of(share);
-  if (consequence.of_request < kRequestPartMin) finding.severity = one_lower(finding.severity);
-  finding.severity = std::min(cap, finding.severity);
+  finding.severity = std::min(cap, severity_for(consequence, share));
   return finding;
 }
 

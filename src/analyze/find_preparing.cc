@@ -130,11 +130,17 @@ BetweenSteps between_steps(const FindingContext& finding) {
 // Live recordings without Python frames.
 void find_host_between_steps(const FindingContext& finding) {
   const BetweenSteps idle = between_steps(finding);
-  if (idle.count == 0 || idle.whole_ns < kShareMin * finding.window_ns) return;
+  double share = idle.whole_ns / std::max(1.0, finding.window_ns);
+  for (const StageView& stage : finding.stages)
+    if (finding.preparation(stage.stage) == nullptr)
+      share = std::max(share, stage.consequence.share(stage.host.boundary_ns, stage.wall_ns()));
+  if (idle.count == 0 || share < kShareMin) return;
   Finding& out = finding.add("host-preprocessing", nullptr,
                              fmt::format("the GPU waits {} of the time for host code between steps",
                                          format_percent(idle.whole_ns / finding.window_ns)),
                              idle.whole_ns);
+  for (const StageView& stage : finding.stages)
+    if (finding.preparation(stage.stage) == nullptr) finding.raise(stage.stage, stage.host.boundary_ns, out);
   out.evidence = {measured("such idle time, recorded", idle.recorded_ns() / 1e6, "ms"),
                   measured("of it before the first activity of steps", idle.within_ns / 1e6, "ms"),
                   measured("of it outside every step", idle.outside_ns / 1e6, "ms")};
@@ -164,6 +170,7 @@ void find_preparing_functions(const FindingContext& finding) {
                              fmt::format("the GPU waits {} of the time for tokenising or image processing",
                                          format_percent(idle.whole_ns / finding.window_ns)),
                              idle.whole_ns);
+  for (const auto& [stage, ns] : idle.stages_ns) finding.raise(stage, ns, out);
   out.evidence = {measured("such idle time, recorded", recorded_ns / 1e6, "ms")};
   double rest_ns = recorded_ns;
   for (size_t i = 0; i < std::min(kSitesMost, sites.size()); ++i) {

@@ -82,8 +82,9 @@ bool prepares_inputs(std::string_view python_name);
 struct FindingContext;
 // GPU idle time behind Python functions of some kind, after the start of serving.
 struct PythonIdle {
-  double whole_ns = 0;                  // of the whole recording
-  std::map<StringId, double> sites_ns;  // of the recorded time, by function
+  double whole_ns = 0;                   // of the whole recording
+  std::map<StringId, double> sites_ns;   // of the recorded time, by function
+  std::map<uint32_t, double> stages_ns;  // of the recorded time, by stage
 };
 PythonIdle idle_behind(const FindingContext& finding, bool (*wanted)(std::string_view));
 
@@ -124,6 +125,9 @@ struct FindingContext {
   // Rules that hold without steps too: about what kernels, copies and calls do.
   std::vector<const StageView*> with_unstaged() const;
   const StageView* preparation(uint32_t stage) const;  // null if it is none
+  // Raises a finding of the whole recording to what a part of it, `gain_ns` of a stage's judged steps, means to those
+  // who wait for that stage: a long start does not make it less.
+  void raise(uint32_t stage, double gain_ns, Finding& finding) const;
   bool is_cold(Row step) const { return step != kNoRow && context.groups.cold_extra_ns[step] > 0; }
   // Whether an idle gap is in a judged step of the stage, and not in warm-up.
   bool of_stage(Row gap, const StageView& stage) const;

@@ -92,7 +92,8 @@ constexpr FindingRule kRules[] = {
     {"host-preprocessing",
      "a stage of the program before a prompt that runs no part of the model (preprocess, tokenize) is at least 10 % of "
      "TTFT; idle time in tokenising or image-processing Python code is at least 5 % of the window; without Python "
-     "stacks, idle time of 200 us or more before the first activity of steps and between steps is at least 10 %",
+     "stacks, idle time of 200 us or more before the first activity of steps and between steps is at least 10 % of "
+     "the window, or of TTFT or TPOT",
      "ranges that name stages, Python stacks, or a live recording", "prepare inputs elsewhere",
      find_host_preprocessing},
     {"python-gc", "idle time inside gc.collect is at least 1 % of the window", "Python stacks",

@@ -121,6 +121,7 @@ PythonIdle idle_behind(const FindingContext& finding, bool (*wanted)(std::string
     // Of steps that are recorded in part, their like in complete ones stand for them.
     if (groups.stages[stage].missing != 2) out.whole_ns += finding.whole_ns(stage, gap_ns);
     out.sites_ns[name] += gap_ns;
+    if (gaps.step[g] != kNoRow && !finding.is_cold(gaps.step[g])) out.stages_ns[stage] += gap_ns;
   }
   return out;
 }

@@ -166,6 +166,24 @@ TEST(LivePlanted, HostCodeBeforeEveryStep) {
   EXPECT_EQ(finding_of(report, "cpu-bound-gap"), nullptr) << "told once";
 }
 
+TEST(LivePlanted, HostCodeBeforeEveryStepAfterALongStart) {
+  Loop loop;
+  loop.before_step = kMs;
+  TraceBuilder b;
+  b.trace = run_loop(loop);
+  // A minute of loading: one copy, long before.
+  b.gpu("Memcpy HtoD (Pinned -> Device)", -60'000 * kMs, kMs, b.api("cudaMemcpyAsync", -60'000 * kMs - 10 * kUs, kUs));
+  b.trace.recorded = Recorded();
+  b.level(-61'000 * kMs, 1000 * kMs, RecordingLevel::kDefault);
+  b.derive_all();
+  const Report report = report_of(b.trace);
+  expect_whole(report);
+  const Finding* finding = finding_of(report, "host-preprocessing", "all");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, FindingSeverity::kCritical) << "1 of 3 ms of TPOT";
+  EXPECT_EQ(first_finding(report), "host-preprocessing");
+}
+
 // Warm-up that detection takes for a prompt: slow, and before the program's own ranges begin, which are most of its
 // time.
 Trace with_warm_up(bool named) {
