@@ -245,7 +245,10 @@ void find_measured_distortion(const FindingContext& finding) {
   const bool busy = recorded_ns > kDistortionMin * finding.window_ns && recorded_ns > 0;
   if (!slower && !busy) return;
   Finding& out =
-      finding.add("profiler-distortion", nullptr, "recording changed the times it shows", 0, FindingSeverity::kInfo);
+      finding.add("profiler-distortion", nullptr,
+                  slower ? fmt::format("steps take {} longer while recorded", format_percent(*overhead.distortion_frac))
+                         : "recording changed the times it shows",
+                  0, FindingSeverity::kInfo);
   if (slower) out.severity = FindingSeverity::kMinor;
   if (overhead.distortion_frac) {
     out.evidence.push_back(measured("steps take longer while recorded, by", *overhead.distortion_frac, "frac"));

@@ -24,6 +24,8 @@ namespace {
 constexpr double kFlopCoverageMin = 0.95;
 // A bound is named if it explains at least half of the wall time; otherwise the stage is "mixed".
 constexpr double kBoundShareMin = 0.5;
+// From this share of host code on, a stage before a prompt is what the host does alone.
+constexpr double kHostAloneMin = 0.95;
 
 struct StageSums {
   double flops = 0, flops_full = 0, bytes = 0, weight_bytes = 0, kv_bytes = 0;
@@ -183,6 +185,8 @@ void decide_bound(const StageGroup& group, const StageSums& sums, bool cpu, Stag
     row.bound_detail = kernels >= 2 * host ? "the fixed cost of short kernels" : "the time between kernels";
   } else if (group.gpu_ops == 0) {
     row.bound_detail = "nothing runs on the GPU meanwhile";
+  } else if (group.kind == StageKind::kVision && idle(IdleCause::kHostWork) >= kHostAloneMin * wall_ns) {
+    row.bound_detail = "host code, next to nothing runs on the GPU meanwhile";
   } else if (host >= 2 * kernels) {
     row.bound_detail = "the host launches more slowly than the GPU computes";
   } else if (kernels >= 2 * host) {

@@ -142,6 +142,8 @@ TEST(Distortion, AboveFivePercentIsAFinding) {
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->severity, FindingSeverity::kMinor);
   EXPECT_EQ(finding->evidence[0].provenance, provenance::kMeasured);
+  EXPECT_TRUE(finding->title.starts_with("steps take ") && finding->title.ends_with(" % longer while recorded"))
+      << finding->title;
 }
 
 TEST(Distortion, UnrecordedStagesHaveNoGpuFigures) {
