@@ -340,6 +340,24 @@ std::string backend_and(const std::string& shape, const std::string& backend) {
 
 }  // namespace
 
+std::optional<std::string> why_no_arithmetic(const Device& device, std::span<const Operation> operations, DType dtype) {
+  const auto takes = [dtype](const Operation& operation) {
+    return std::find(operation.dtypes.begin(), operation.dtypes.end(), dtype) != operation.dtypes.end();
+  };
+  const Operation* const registers = find(operations, "registers");
+  if (registers != nullptr && has_way(device, *registers) && takes(*registers)) {
+    const Result<CasePlan> plan = plan_case(*registers, device.identity(), dtype, {}, {});
+    if (plan && (registers->unsupported == nullptr || !registers->unsupported(device.identity(), plan->params)))
+      return std::nullopt;
+  }
+  const Operation* const gemm = find(operations, "gemm");
+  if (gemm == nullptr) return std::nullopt;
+  const GemmShape shape = kCpuShapes[0];
+  const Result<OpParams> params = make_params(*gemm, dtype, {}, {{"m", shape.m}, {"n", shape.n}, {"k", shape.k}});
+  if (!params) return params.error().what;
+  return gemm->unsupported == nullptr ? std::nullopt : gemm->unsupported(device.identity(), *params);
+}
+
 Result<Peaks> measure_peaks(Device& device, const PeaksOptions& options, const std::atomic<bool>& stop,
                             const std::function<void(const PeakRow&)>& done) {
   const Operation* const gemm = find(options.operations, "gemm");

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,6 +45,9 @@ struct Peaks {
 // Whether it may be more: others had cores of a CPU, and what they took from this row could not be left out.
 bool is_disturbed(const Peaks& peaks, const PeakRow& row);
 
+// Why no operation of the peaks can do arithmetic of this type on the device; empty if one can.
+std::optional<std::string> why_no_arithmetic(const device::Device& device,
+                                             std::span<const device::Operation> operations, DType dtype);
 // Rows in the order of the report; `done` after each.
 Result<Peaks> measure_peaks(device::Device& device, const PeaksOptions& options, const std::atomic<bool>& stop,
                             const std::function<void(const PeakRow&)>& done);

@@ -23,7 +23,21 @@ struct Options {
   OutputOptions output;
 };
 
+// A recording may be all that is left of a run: nothing is written over what is read.
+Status check_outputs(const Options& options) {
+  std::vector<std::string> inputs = options.paths;
+  for (const std::string& named : {options.ceilings.choice, options.analyze.model})
+    if (!named.empty()) inputs.push_back(named);
+  LLMPROF_CHECK(refuse_overwriting("-o", options.output.path, inputs));
+  LLMPROF_CHECK(refuse_overwriting("--save", options.save, inputs));
+  if (!options.save.empty() && options.save == options.output.path)
+    return fail("expected two files, found one for the report and the recording", "--save " + options.save,
+                "name another file for one of them", ExitCode::kUsage);
+  return {};
+}
+
 int run(Options& options) {
+  if (const Status status = check_outputs(options); !status) return report_error(status.error());
   DeriveOptions derive_options;
   derive_options.detect_stages = !options.no_detect;
   for (const std::string& text : options.stages) {

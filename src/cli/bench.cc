@@ -125,6 +125,9 @@ Result<std::vector<bench::CasePlan>> plan(const Options& options, const bench::S
 
 // What can be wrong with the command line is said before anything is opened.
 Status check(const Options& options) {
+  std::vector<std::string> inputs = options.compare;
+  if (!options.model.empty()) inputs.push_back(options.model);
+  LLMPROF_CHECK(refuse_overwriting("-o", options.output.path, inputs));
   if (!options.model.empty()) return check_model(options);
   LLMPROF_ASSIGN(const bench::Selection selection, selection_of(options));
   const bool shaped =
@@ -473,7 +476,7 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--fail-on", options->fail_on, "exit code 4 on slow, slow:N%, ambiguous or failed")
       ->delimiter(',')
       ->type_name("LIST");
-  add_output_options(*command, options->output);
+  add_output_options(*command, options->output, CsvOutput::kFile);
   command->get_option("--output")
       ->description("write to this file instead of standard output; FILE.json: as JSON, beside the page");
   command->footer("Example:  llmprof bench gemm --sweep m=1:4096:x2 --n 4096 --k 4096 --dtype bf16 -o gemm.json");

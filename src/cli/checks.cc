@@ -120,6 +120,8 @@ Error command_line_error(const CLI::App& app, const CLI::ParseError& error) {
     name += " " + chosen->get_name();
   }
   const std::string help = name + " --help";
+  if (const AdvisedError* const advised = dynamic_cast<const AdvisedError*>(&error))
+    return {advised->what(), advised->where(), advised->advice(), ExitCode::kUsage};
   const Parts parts = parts_of(error.what());
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) return unexpected_word(*command, name);
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {

@@ -51,12 +51,22 @@ struct OutputOptions {
   // How text is laid out for whoever reads it: a terminal, a pipe or a file.
   TextStyle style() const;
 };
+// What a command writes as csv.
+enum class CsvOutput : uint8_t { kNone, kFile, kFolder };
 // --full, --color and --no-color, which add_output_options has too.
 void add_style_options(CLI::App& command, OutputOptions& options, const std::string& group = "OPTIONS");
-void add_output_options(CLI::App& command, OutputOptions& options,
-                        std::vector<std::string> formats = {"text", "json", "csv"});
-// --json beside a --format of another kind is an error, before anything runs; for commands with options of their own.
+void add_output_options(CLI::App& command, OutputOptions& options, CsvOutput csv = CsvOutput::kFolder);
+// Options that contradict each other are an error before anything runs: --json beside a --format of another kind,
+// --no-color beside another --color, and a page of text in a file named .csv. `path_option` is the name of -o.
+void refuse_contradictions(CLI::App& command, const OutputOptions& options, CsvOutput csv,
+                           const std::string& path_option);
+// The first of these alone, for commands with options of their own.
 void refuse_two_formats(CLI::App& command, const bool& json, const std::string& format);
+
+// A file that a command reads must not be the one that it writes: `path` (of the option) against each input, by what
+// they are and not by how they are named. An empty path stands for none, "-" among the inputs for standard input; of a
+// folder, what is in it counts.
+Status refuse_overwriting(const std::string& option, const std::string& path, const std::vector<std::string>& inputs);
 
 // The same for a command without these options: standard output.
 TextStyle output_style();

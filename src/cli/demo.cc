@@ -214,6 +214,9 @@ Status live_on_cpu(const std::string& why_no_gpu, const OutputOptions& output, c
 
 int run(const OutputOptions& output, bool recorded_only) {
   const bool text = output.effective_format() == "text";
+  if (output.effective_format() == "csv" && output.path.empty())
+    return report_error({"expected a folder for the CSV files, found no -o", "", "llmprof demo --format csv -o report",
+                         ExitCode::kUsage});
   const Guide guide(output);
   if (text && !recorded_only && output.path.empty()) {
     std::string why_no_gpu;

@@ -12,6 +12,8 @@ struct Options {
 };
 
 int run(const Options& options) {
+  if (const Status status = refuse_overwriting("-o", options.output.path, {options.model.model}); !status)
+    return report_error(status.error());
   const Result<ModelReport> report = report_model(options.model);
   if (!report) return report_error(report.error());
   const std::string format = options.output.effective_format();
@@ -65,7 +67,7 @@ void add_model(CLI::App& app, Action& action) {
   command->add_option("--gpu", model.gpu, "hold it against this GPU's data sheet: does it fit, least times (a bound)")
       ->type_name("NAME");
   command->add_option("--kv-dtype", model.kv_dtype, "element type of the KV cache");
-  add_output_options(*command, options->output);
+  add_output_options(*command, options->output, CsvOutput::kFile);
   command->footer("Example:  llmprof model llama-3.1-8b --batch 8 --prompt 512 --context 1024 --weights fp8");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }

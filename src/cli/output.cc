@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 #include "base/nearest.h"
 #include "base/terminal.h"
@@ -38,6 +38,32 @@ TextStyle style_for(int fd, bool full, ColorChoice color) {
 
 }  // namespace
 
+namespace {
+
+void check_formats(bool json, const std::string& format) {
+  if (json && !format.empty() && format != "json")
+    throw CLI::ValidationError("--json", "expected one format, found --json and --format " + format);
+}
+
+// Whether `path` is the file `source`, or one of a recording in the folder `source`. Pages lie beside a recording, and
+// are written anew.
+bool is_or_holds(const std::filesystem::path& source, const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  if (fs::equivalent(source, path, failed)) return true;
+  if (!fs::is_directory(source, failed)) return false;
+  const std::string name = path.filename().string();
+  if (name != "session.json" && name != "config.json" && path.extension() != ".spool") return false;
+  for (fs::recursive_directory_iterator at(source, fs::directory_options::skip_permission_denied, failed), end;
+       !failed && at != end; at.increment(failed)) {
+    std::error_code none;
+    if (fs::equivalent(at->path(), path, none)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 TextStyle output_style() { return style_for(STDOUT_FILENO, false, ColorChoice::kNever); }
 
 TextStyle OutputOptions::style() const {
@@ -51,10 +77,38 @@ TextStyle OutputOptions::style() const {
 }
 
 void refuse_two_formats(CLI::App& command, const bool& json, const std::string& format) {
-  command.parse_complete_callback([&json, &format] {
-    if (json && !format.empty() && format != "json")
-      throw CLI::ValidationError("--json", "expected one format, found --json and --format " + format);
+  command.parse_complete_callback([&json, &format] { check_formats(json, format); });
+}
+
+void refuse_contradictions(CLI::App& command, const OutputOptions& options, CsvOutput csv,
+                           const std::string& path_option) {
+  const CLI::Option* const color = command.get_option("--color");
+  command.parse_complete_callback([&options, csv, path_option, color] {
+    check_formats(options.json, options.format);
+    if (options.no_color && color->count() > 0 && options.color != "never")
+      throw CLI::ValidationError("--no-color",
+                                 "expected one choice of colours, found --color " + options.color + " and --no-color");
+    if (csv == CsvOutput::kNone || options.json || !options.format.empty() || !options.path.ends_with(".csv")) return;
+    throw AdvisedError(path_option + " " + options.path,
+                       csv == CsvOutput::kFolder ? "expected a folder for CSV, found a file named .csv"
+                                                 : "expected --format csv beside a file named .csv, found no --format",
+                       csv == CsvOutput::kFolder
+                           ? "--format csv " + path_option + " FOLDER, or --format text for a page in this file"
+                           : "--format csv, or --format text for a page in this file");
   });
+}
+
+Status refuse_overwriting(const std::string& option, const std::string& path, const std::vector<std::string>& inputs) {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  if (path.empty() || !fs::is_regular_file(path, failed)) return {};  // what is not there cannot be lost
+  for (const std::string& input : inputs) {
+    const std::string source = input == "-" ? "/dev/stdin" : input;
+    if (!is_or_holds(source, path)) continue;
+    return fail("expected a file to write to, found one that this command reads", option + " " + path,
+                "name another file: this one would be overwritten", ExitCode::kUsage);
+  }
+  return {};
 }
 
 void add_style_options(CLI::App& command, OutputOptions& options, const std::string& group) {
@@ -71,20 +125,21 @@ void add_style_options(CLI::App& command, OutputOptions& options, const std::str
   command.add_flag("--no-color", options.no_color, "short for --color never")->group(group);
 }
 
-void add_output_options(CLI::App& command, OutputOptions& options, std::vector<std::string> formats) {
-  const bool csv = std::find(formats.begin(), formats.end(), "csv") != formats.end();
+void add_output_options(CLI::App& command, OutputOptions& options, CsvOutput csv) {
+  std::vector<std::string> formats = {"text", "json"};
+  if (csv != CsvOutput::kNone) formats.emplace_back("csv");
   command.add_option("--format", options.format, join_or(formats))
       ->check(one_of(std::move(formats)))
       ->default_str("text");
   command.add_flag("--json", options.json, "short for --format json");
-  refuse_two_formats(command, options.json, options.format);
   command
       .add_option("-o,--output", options.path,
                   fmt::format("write to this file{} instead of standard output; FILE.json: as JSON",
-                              csv ? " (csv: a folder)" : ""))
+                              csv == CsvOutput::kFolder ? " (csv: a folder)" : ""))
       ->type_name("PATH");
   command.add_flag("-q,--quiet", options.quiet, "no progress and no warnings on standard error");
   add_style_options(command, options);
+  refuse_contradictions(command, options, csv, "-o");
 }
 
 Status write_page(const std::string& text, const TextStyle& style, const std::string& path) {

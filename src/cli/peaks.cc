@@ -24,14 +24,19 @@ struct Options {
   OutputOptions output;
 };
 
-// The sentence about the ceilings file. Ceilings of a part of the data types join those that are kept already.
+// The sentence about the ceilings file. Ceilings of a part of the data types join those that are kept already, and are
+// never kept alone: reports would take them for all that there is, and have no figure for the rest.
 std::string store(const bench::Peaks& peaks, const Options& options) {
   if (options.no_store) return "not kept (--no-store)";
   MeasuredCeilings ceilings = bench::ceilings_of(peaks);
   ceilings.tool_version = LLMPROF_VERSION;
   const std::string path = ceilings_path(ceilings.device_key);
   std::string stay;
-  if (const Result<MeasuredCeilings> before = read_ceilings(path); before) {
+  const Result<MeasuredCeilings> before = read_ceilings(path);
+  const bool joins = before && before->driver == ceilings.driver;
+  if (!peaks.rows.empty() && !options.dtypes.empty() && !joins)
+    return "not kept: reports need all data types, and these are a part; llmprof peaks without --dtype measures all";
+  if (before) {
     MergedCeilings merged = merge_ceilings(*before, ceilings);
     ceilings = std::move(merged.ceilings);
     if (merged.fuller > 0) stay += fmt::format(", but {} that were measured in full before stay", merged.fuller);
@@ -54,6 +59,17 @@ Status write_csv(const bench::Peaks& peaks, const std::string& folder) {
   return {};
 }
 
+// A type that was asked for by name and cannot be measured is no remark beside other figures.
+Status check_dtypes(const Options& options, const device::Device& device) {
+  LLMPROF_ASSIGN(const std::vector<DType> dtypes, parse_dtypes(options.dtypes));
+  for (const DType dtype : dtypes)
+    if (const std::optional<std::string> why = bench::why_no_arithmetic(device, device::operations(), dtype))
+      return fail(
+          fmt::format("expected data types that this device can measure, found {}: {}", dtype_name(dtype), *why),
+          "--dtype", "leave it out; without --dtype all that the device has are measured", ExitCode::kUsage);
+  return {};
+}
+
 Result<bench::Peaks> measure(const Options& options, device::Device& device, const std::atomic<bool>& stop) {
   bench::PeaksOptions peaks;
   peaks.operations = device::operations();
@@ -68,7 +84,7 @@ Result<bench::Peaks> measure(const Options& options, device::Device& device, con
 Status check(const Options& options) {
   LLMPROF_CHECK(parse_dtypes(options.dtypes));
   if (options.output.effective_format() == "csv" && options.output.path.empty())
-    return fail("csv is several files, one per table: name a folder", "-o", "llmprof peaks --format csv -o peaks",
+    return fail("expected a folder for the CSV files, found no -o", {}, "llmprof peaks --format csv -o peaks",
                 ExitCode::kUsage);
   return check_writable(options.output.path);
 }
@@ -77,6 +93,7 @@ int run(const Options& options) {
   if (const Status status = check(options); !status) return report_error(status.error());
   const Result<std::unique_ptr<device::Device>> device = open_measured_device(options.device, options.output.quiet);
   if (!device) return report_error(device.error());
+  if (const Status status = check_dtypes(options, **device); !status) return report_error(status.error());
   const Result<std::string> busy = refuse_if_busy(**device, options.device.busy_ok, options.output.quiet);
   if (!busy) return report_error(busy.error());
   const Interrupt interrupt(options.output.quiet);

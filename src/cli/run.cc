@@ -353,7 +353,6 @@ void add_report_options(CLI::App& command, Options& options) {
       ->default_str("text")
       ->group(reporting);
   command.add_flag("--json", options.output.json, "short for --format json")->group(reporting);
-  refuse_two_formats(command, options.output.json, options.output.format);
   command
       .add_option("--report", options.output.path,
                   "write the report to this file (csv: a folder) instead of standard output; FILE.json: as JSON")
@@ -364,6 +363,7 @@ void add_report_options(CLI::App& command, Options& options) {
   command.add_flag("-q,--quiet", options.output.quiet, "no progress and no notices on standard error")
       ->group(reporting);
   add_style_options(command, options.output, reporting);
+  refuse_contradictions(command, options.output, CsvOutput::kFolder, "--report");
 }
 
 }  // namespace

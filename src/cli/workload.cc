@@ -197,7 +197,7 @@ void add_workload(CLI::App& app, Action& action) {
       ->type_name("FILE");
   command->add_option("--dump", options->dump, "write weights and results, to check them by another program")
       ->type_name("FOLDER");
-  add_output_options(*command, options->output, {"text", "json"});
+  add_output_options(*command, options->output, CsvOutput::kNone);
   command->footer(
       "Examples:  llmprof workload --device cpu --size small --record run.llmprof\n"
       "           llmprof run -- llmprof workload --device cuda:0 --size base");
