@@ -202,9 +202,7 @@ Result<InputFile> InputFile::open(const std::string& path) {
   }
   struct stat info {};
   if (fstat(state->fd, &info) != 0) return fail(std::string("cannot read the file: ") + std::strerror(errno), path);
-  if (S_ISDIR(info.st_mode))
-    return fail("expected a file, found a directory", path,
-                "name the recording inside it, for example " + path + (path.ends_with('/') ? "" : "/") + "*.json.gz");
+  if (S_ISDIR(info.st_mode)) return fail("expected a file, found a directory", path, "name the file inside it");
   state->stored_bytes = S_ISREG(info.st_mode) ? static_cast<uint64_t>(info.st_size) : 0;
   LLMPROF_CHECK(state->start());
   return InputFile(std::move(state));

@@ -33,8 +33,10 @@ void add_model(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("model", "parameters, FLOPs, bytes, KV cache and memory of a model, from its configuration");
   command
-      ->add_option("MODEL", model.model,
-                   "name (llmprof list models), a Hugging Face config.json, a folder with one, or - for standard input")
+      ->add_option(
+          "MODEL", model.model,
+          "name of llmprof list models, or of a variant with the shape of one; any other model by its Hugging Face "
+          "config.json, a folder with one, or - for standard input")
       ->required()
       ->type_name("");
   const CLI::Validator count = whole_number(1, int64_t{1} << 40), or_none = whole_number(0, int64_t{1} << 40);

@@ -18,8 +18,19 @@ bool can_report(const Trace& trace) {
                      !trace.gpu_samples.empty() || !trace.nvml_samples.empty());
 }
 
+// Which copy of a damaged recording may be whole.
+std::string advice_for_damaged(const std::string& kind) {
+  if (kind == "capture") return "the session is damaged or cut off: copy the whole folder again, or record again";
+  if (kind == "llmprof")
+    return "the file is damaged or cut off: copy it again, or make it again with llmprof analyze RECORDING --save FILE";
+  return "the file is damaged or cut off: copy it again, or let export_chrome_trace finish before the program ends";
+}
+
 Error no_gpu_activity(const Trace& trace) {
-  if (trace.source.kind == "capture")
+  const std::map<std::string, std::string>::const_iterator before = trace.metadata.find("recorded_kind");
+  const bool watched = trace.source.kind == "capture" ||
+                       (before != trace.metadata.end() && before->second == "capture");  // the latter was saved
+  if (watched && !trace.diagnostics.has(Severity::kDataLoss))
     return {"expected a session with GPU work, found no kernel, range or sample in it",
             trace.source.files.empty() ? "" : trace.source.files.front(),
             "`llmprof doctor` says what works on this machine", ExitCode::kFailed};
@@ -30,8 +41,7 @@ Error no_gpu_activity(const Trace& trace) {
   // What is missing may just be the part that held it.
   if (trace.diagnostics.has(Severity::kDataLoss))
     return {"expected a recording with GPU activity, found " + found + " in what could be read of it", where,
-            "the file is damaged or cut off: copy it again, or let export_chrome_trace finish before the program ends",
-            ExitCode::kFailed};
+            advice_for_damaged(trace.source.kind), ExitCode::kFailed};
   return {
       "expected a recording with GPU activity, found " + found, where,
       "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] on a machine with a GPU; if that was done, "

@@ -1,6 +1,8 @@
 // Opening files: which importer reads what, and what to say about a file that none can read.
 #include <algorithm>
+#include <filesystem>
 
+#include "base/json_document.h"
 #include "import/capture.h"
 #include "import/importer.h"
 
@@ -29,6 +31,34 @@ std::string describe(std::string_view head) {
   return binary ? "binary data of an unknown kind" : "text of an unknown kind";
 }
 
+// Whether the whole of the file is in its head, begins as JSON and is none.
+bool is_broken_json(std::string_view head) {
+  const size_t at = head.find_first_not_of(" \n\r\t");
+  const bool begins = at != std::string_view::npos && (head[at] == '{' || head[at] == '[');
+  return begins && head.size() < InputFile::kHeadBytes && !JsonDocument::parse(head);
+}
+
+// What to name in a folder that is no recording itself: the first recording that lies in it, by name.
+std::string advice_for_folder(const std::string& path) {
+  namespace fs = std::filesystem;
+  constexpr size_t kEntriesMax = 10'000;
+  std::error_code failed;
+  std::string first;
+  size_t found = 0, seen = 0;
+  for (fs::directory_iterator at(path, failed), end; !failed && at != end && seen < kEntriesMax;
+       at.increment(failed), ++seen) {
+    const std::string name = at->path().filename().string();
+    const bool named = name.ends_with(".llmprof") || name.ends_with(".json") || name.ends_with(".json.gz") ||
+                       name.ends_with(".json.zst") || name.ends_with(".spool");
+    if (!named && !capture::is_session(at->path().string())) continue;
+    if (found++ == 0 || at->path().string() < first) first = at->path().string();
+  }
+  if (failed) return "what is in it cannot be read: check its permissions";
+  if (found == 0) return "no recording lies in it: name a file, or a session folder of llmprof run";
+  return "name what lies in it: " + first +
+         (found == 1 ? "" : " (one of " + std::to_string(found) + " that may be recordings)");
+}
+
 Result<const Importer*> importer_for(const InputFile& input) {
   const Importer* best = nullptr;
   int best_score = 0;
@@ -45,6 +75,9 @@ Result<const Importer*> importer_for(const InputFile& input) {
     return fail("expected a recording that llmprof can read, found that " + input.damage() +
                     "; what could be unpacked is " + describe(input.head()),
                 input.name(), "it was cut while it was written or copied: copy or record it again");
+  if (is_broken_json(input.head()))
+    return fail("expected a recording that llmprof can read, found JSON that is cut or broken", input.name(),
+                "copy it again, or let the program that writes it finish");
   return fail("expected a recording that llmprof can read, found " + describe(input.head()), input.name(),
               "`llmprof list importers` names the formats; record with torch.profiler and export_chrome_trace()");
 }
@@ -72,6 +105,8 @@ Result<Trace> import_files(const std::vector<std::string>& paths) {
     LLMPROF_CHECK(capture::import_session(paths.front(), trace));
     trace.source.kind = "capture";
     trace.source.files.push_back(paths.front());
+  } else if (std::error_code none; std::filesystem::is_directory(paths.front(), none)) {
+    return fail("expected a recording, found a directory", paths.front(), advice_for_folder(paths.front()));
   } else {
     LLMPROF_ASSIGN(InputFile input, InputFile::open(paths.front()));
     LLMPROF_CHECK(import_input(input, trace));

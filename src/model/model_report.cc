@@ -71,8 +71,9 @@ void add_notes(ModelReport& report) {
                     "token, an engine that frees what slid out needs {}",
                     windowed, c.num_layers(), format_bytes(report.memory.kv_bytes_windowed)));
   if (c.max_position != 0 && w.cache_tokens() > c.max_position)
-    report.notes.push_back(
-        fmt::format("{} tokens are more than the model's {} positions", w.cache_tokens(), c.max_position));
+    report.notes.push_back(fmt::format("{} tokens are more than the model's {} positions{}", w.cache_tokens(),
+                                       c.max_position,
+                                       c.learned_positions == 0 ? "" : ", which are learned: it cannot run them"));
   if (w.weights.bits < w.activations.bits || w.inputs) {
     const bool attention_kept = c.quantization && c.quantization->attention_kept;
     report.notes.push_back(fmt::format(

@@ -260,6 +260,21 @@ TEST_F(Doctor, EverythingWorks) {
   EXPECT_EQ(find_check(report, "recorder")->state, CheckState::kMissing) << "no path was given";
 }
 
+TEST_F(Doctor, AProgramThatIsNotThereIsSaid) {
+  for (const char* program : {"/nope/python", "no-program-of-this-name", "/"}) {
+    DoctorOptions options;
+    options.program = program;
+    const DoctorReport report = examine(options);
+    const Check* found = find_check(report, "program");
+    ASSERT_NE(found, nullptr) << program;
+    EXPECT_EQ(found->state, CheckState::kMissing) << program;
+    EXPECT_NE(found->found.find(program), std::string::npos) << found->found;
+  }
+  DoctorOptions options;
+  options.program = "/bin/sh";
+  EXPECT_EQ(find_check(examine(options), "program")->state, CheckState::kWorks);
+}
+
 TEST_F(Doctor, WithoutPermissionGpmIsLeft) {
   settings_.set("FAKE_PM_AVAILABILITY", "35");
   const Check limited = check("counters of gpu 0");

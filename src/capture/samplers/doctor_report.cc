@@ -1,5 +1,6 @@
 #include "capture/samplers/doctor_report.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -252,6 +253,23 @@ std::string on_path(const std::string& program) {
   return {};
 }
 
+// Whose environment is searched: of a program that is not there, what is found for CUPTI says nothing.
+void examine_program(DoctorReport& report, const std::string& program) {
+  if (program.empty()) return;
+  const bool named = program.find('/') == std::string::npos;
+  const std::string path = named ? on_path(program) : program;
+  struct stat info {};
+  const bool there = !path.empty() && stat(path.c_str(), &info) == 0;
+  if (there && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0) {
+    report.checks.push_back({"program", CheckState::kWorks, path, ""});
+    return;
+  }
+  const std::string found = named    ? "there is no program " + program + " on PATH"
+                            : !there ? "there is no such program: " + program
+                                     : program + " is no file that can be run";
+  report.checks.push_back({"program", CheckState::kMissing, found, "name the interpreter or script that will be run"});
+}
+
 void examine_tools(DoctorReport& report, const std::string& injection_path) {
   const bool injects = !injection_path.empty() && access(injection_path.c_str(), R_OK) == 0;
   report.checks.push_back(
@@ -278,6 +296,7 @@ DoctorReport examine(const DoctorOptions& options) {
   observe_machine(machine);
   machine.cupti_found = machine.cupti_samples = false;
   std::vector<Gpu> gpus;
+  examine_program(report, options.program);
   examine_nvml(report, machine, gpus);
   examine_cuda(report);
   const std::vector<std::string> cupti = examine_cupti(report, options.program, machine);
