@@ -11,7 +11,7 @@ void analyze_host(const Context& context, Report& report, std::vector<CannotTell
   HostCursor op_host(groups);
   for (Row op = 0; op < trace.ops.size(); ++op) {
     HostRecord& row = rows[op_host.stage_at(trace.ops.start_ns[op])];
-    ++row.operators;
+    ++row.operators.n;
     // Nesting is exact, so the self times of a thread add up to the time in which it was inside operators.
     row.operators_ms.ns += trace.op_links.self_ns[op];
   }
@@ -37,6 +37,7 @@ void analyze_host(const Context& context, Report& report, std::vector<CannotTell
   for (uint32_t s = 0; s < groups.stages.size(); ++s) {
     HostRecord& row = rows[s];
     row.gpu_busy_ms.ns = groups.stages[s].busy_ns;
+    row.operators.known = row.operators_ms.known = !trace.ops.empty();
     if (row.operators == 0 && row.launches == 0 && row.syncs == 0 && row.gpu_busy_ms.ns == 0) continue;
     row.stage = stage_name(trace, groups, s);
     row.device = groups.stages[s].device;

@@ -27,26 +27,42 @@ struct SiteKey {
 };
 struct Sums {
   int64_t gaps = 0, total_ns = 0;
+  Row last_gap = kNoRow;  // first part of the gap that was counted last
 };
 
 struct IdleSums {
   std::vector<Sums> by_cause;  // stage x cause
   FlatIndex<SiteKey> site_keys;
   std::vector<Sums> sites;
+  FlatIndex<SiteKey> place_keys;  // of all causes together: their cause is kUnknown
+  std::vector<Sums> places;
 };
+
+void add_part(FlatIndex<SiteKey>& keys, std::vector<Sums>& all, const SiteKey& key, Row gap, int64_t dur_ns) {
+  const uint32_t row = keys.add(key);
+  if (row == all.size()) all.emplace_back();
+  Sums& sums = all[row];
+  // The host comes to a place again and again in one gap.
+  if (sums.last_gap != gap) ++sums.gaps;
+  sums.last_gap = gap;
+  sums.total_ns += dur_ns;
+}
 
 IdleSums sum_gaps(const Context& context) {
   const Trace& trace = context.trace;
   const Gaps& gaps = trace.gaps;
   IdleSums out;
   out.by_cause.resize(context.groups.stages.size() * kCauses);
-  const auto add_site = [&](const SiteKey& key, int64_t dur_ns) {
-    const uint32_t site = out.site_keys.add(key);
-    if (site == out.sites.size()) out.sites.emplace_back();
-    ++out.sites[site].gaps;
-    out.sites[site].total_ns += dur_ns;
+  Row gap = 0;  // first part of the gap that this one is of
+  const auto add_site = [&](SiteKey key, int64_t dur_ns) {
+    add_part(out.site_keys, out.sites, key, gap, dur_ns);
+    key.cause = IdleCause::kUnknown;
+    add_part(out.place_keys, out.places, key, gap, dur_ns);
   };
   for (Row g = 0; g < gaps.size(); ++g) {
+    const bool same = g > 0 && gaps.device[g] == gaps.device[g - 1] && gaps.next_gpu_op[g] == gaps.next_gpu_op[g - 1] &&
+                      gaps.start_ns[g] == gaps.start_ns[g - 1] + gaps.dur_ns[g - 1];
+    if (!same) gap = g;
     const uint32_t stage = gaps.step[g] == kNoRow ? context.groups.unattributed(gaps.device[g])
                                                   : context.groups.stage_of_step[gaps.step[g]];
     const IdleCause cause = gaps.cause[g];
@@ -88,16 +104,8 @@ void name_top_sites(const Context& context, const IdleSums& sums, uint32_t stage
 
 void add_sites(const Context& context, const IdleSums& sums, Report& report) {
   // Causes together: one row per stage, kind and name.
-  FlatIndex<SiteKey> keys;
-  std::vector<Sums> totals;
-  for (uint32_t i = 0; i < sums.sites.size(); ++i) {
-    SiteKey key = sums.site_keys.key(i);
-    key.cause = IdleCause::kUnknown;
-    const uint32_t k = keys.add(key);
-    if (k == totals.size()) totals.emplace_back();
-    totals[k].gaps += sums.sites[i].gaps;
-    totals[k].total_ns += sums.sites[i].total_ns;
-  }
+  const FlatIndex<SiteKey>& keys = sums.place_keys;
+  const std::vector<Sums>& totals = sums.places;
   std::vector<uint32_t> order(totals.size());
   for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
   std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {

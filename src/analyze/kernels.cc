@@ -157,7 +157,8 @@ void analyze_kernels(const Context& context, Report& report, std::vector<CannotT
   for (uint32_t k = 0; k < groups.kernels.size(); ++k) {
     const Row work = groups.kernel_keys.key(k).work;
     if (groups.kernels[k].copied_bytes && *groups.kernels[k].copied_bytes == 0) continue;
-    if (work != kNoRow && context.trace.works.bytes[work] > 0 && groups.kernels[k].total_ns > 0) roofs.push_back(k);
+    if (work == kNoRow || !(context.trace.works.bytes[work] > 0) || groups.kernels[k].total_ns <= 0) continue;
+    if (kernel_roof(context, k).known) roofs.push_back(k);
   }
   std::sort(roofs.begin(), roofs.end(), [&](uint32_t a, uint32_t b) {
     return groups.kernels[a].total_ns != groups.kernels[b].total_ns

@@ -48,20 +48,26 @@ bool inside_itself(const Ops& ops, const OpLinks& links, Row op) {
 
 struct OpGpu {
   std::vector<int64_t> self_ns, total_ns;
-  std::vector<Row> carrier;  // the activity that carries its arithmetic
+  std::vector<uint8_t> work;  // some activity carries arithmetic
+  std::vector<double> flops, bytes;
 };
 
 OpGpu gpu_time_of_ops(const Trace& trace) {
   OpGpu out;
   const size_t n = trace.ops.size();
   out.self_ns.resize(n);
-  out.carrier.assign(n, kNoRow);
+  out.work.resize(n);
+  out.flops.resize(n);
+  out.bytes.resize(n);
   const GpuLinks& links = trace.gpu_links;
   for (Row g = 0; g < trace.gpu_ops.size(); ++g) {
     const Row op = links.op[g];
     if (op == kNoRow) continue;
     out.self_ns[op] += trace.gpu_ops.dur_ns[g];
-    if (links.work[g] != kNoRow) out.carrier[op] = g;
+    if (links.work[g] == kNoRow) continue;
+    out.work[op] = 1;
+    out.flops[op] += trace.works.flops[links.work[g]];
+    out.bytes[op] += activity_bytes(trace, g);
   }
   out.total_ns = out.self_ns;
   // An enclosing operator starts no later than what it encloses and stands before it, so one backward pass sums up.
@@ -94,10 +100,10 @@ Calls sum_calls(const Context& context) {
       sums.cpu_total += ops.dur_ns[op];
       sums.gpu_total += gpu.total_ns[op];
     }
-    if (const Row carrier = gpu.carrier[op]; carrier != kNoRow) {
+    if (gpu.work[op] != 0) {
       sums.work = true;
-      sums.flops += trace.works.flops[trace.gpu_links.work[carrier]];
-      sums.bytes += activity_bytes(trace, carrier);
+      sums.flops += gpu.flops[op];
+      sums.bytes += gpu.bytes[op];
     }
   }
   return out;

@@ -37,6 +37,13 @@ struct KnownMilliseconds {
   double ms() const { return static_cast<double>(ns) / 1e6; }
 };
 
+// The same for a count: of what was not recorded there is none.
+struct KnownCount {
+  int64_t n = 0;
+  bool known = true;
+  operator int64_t() const { return n; }
+};
+
 using OptDouble = std::optional<double>;
 using OptInt = std::optional<int64_t>;
 using OptText = std::optional<std::string>;
@@ -71,8 +78,8 @@ bool is_warm_up_stage(std::string_view name);
   F(KnownMilliseconds, gpu_idle_ms, "ms", "Idle part of wall, from the table of idle gaps")                            \
   F(Milliseconds, not_recorded_ms, "ms", "Part of wall in which kernels were not recorded: neither busy nor idle")     \
   F(OptDouble, gpu_busy_frac, "frac", "gpu_busy_ms / (wall_ms - not_recorded_ms)")                                     \
-  F(int64_t, kernels, "", "Kernels, copies and memsets")                                                               \
-  F(int64_t, launches, "", "Distinct API calls that launched them; one graph launch starts many kernels")              \
+  F(KnownCount, kernels, "", "Kernels, copies and memsets")                                                            \
+  F(KnownCount, launches, "", "Distinct API calls that launched them; one graph launch starts many kernels")           \
   F(OptDouble, flops, "FLOP", "Arithmetic of GEMMs, convolutions and attention; causal attention counted causally")    \
   F(OptDouble, flops_full_attention, "FLOP", "The same with attention counted without its causal mask")                \
   F(OptText, flops_provenance, "", "counted (from recorded shapes) or formula (from the model)")                       \
@@ -111,7 +118,7 @@ bool is_warm_up_stage(std::string_view name);
   F(OptDouble, counter_coverage_frac, "frac", "Share of wall that those samples cover")                                \
   F(OptDouble, sm_clock_mhz, "MHz", "Median SM clock in the instances")                                                \
   F(OptDouble, power_w, "W", "Mean board power in the instances")                                                      \
-  F(OptText, bound, "", "compute, memory, overhead, sync, copy, comm or mixed: what most of wall_ms goes to")          \
+  F(OptText, bound, "", "compute, memory, overhead, sync, copy, comm, mixed: what most of wall_ms goes to, if known")  \
   F(OptDouble, bound_frac, "frac", "Share of wall_ms that the bound explains")                                         \
   F(OptText, bound_detail, "", "The bound in words")                                                                   \
   F(OptDouble, energy_j, "J", "Energy of the instances, where they last 2 s or more: the sensor is slow")              \
@@ -214,7 +221,7 @@ LLMPROF_RECORD(RooflineRecord, "roofline", "Kernels with known arithmetic agains
   F(std::string, cause, "", "Why the GPU was idle")                                \
   F(std::string, stage, "", "Stage")                                               \
   F(int64_t, device, "", "CUDA device ordinal")                                    \
-  F(int64_t, gaps, "", "Idle intervals")                                           \
+  F(int64_t, gaps, "", "Idle intervals, or parts of them, with this cause")        \
   F(Milliseconds, total_ms, "ms", "Idle time")                                     \
   F(OptDouble, wall_share, "frac", "Part of the stage's recorded wall time")       \
   F(double, mean_us, "us", "Mean length")                                          \
@@ -226,27 +233,27 @@ LLMPROF_RECORD(RooflineRecord, "roofline", "Kernels with known arithmetic agains
   F(OptDouble, top_python_ms, "ms", "Idle time while the host was in it")
 LLMPROF_RECORD(IdleRecord, "idle", "GPU idle time by cause and stage", LLMPROF_IDLE_FIELDS)
 
-#define LLMPROF_IDLE_SITE_FIELDS(F)                          \
-  F(std::string, stage, "", "Stage")                         \
-  F(int64_t, device, "", "CUDA device ordinal")              \
-  F(std::string, kind, "", "operator, api or python")        \
-  F(std::string, site, "", "Where the host was")             \
-  F(int64_t, gaps, "", "Idle intervals")                     \
-  F(Milliseconds, total_ms, "ms", "GPU idle time meanwhile") \
+#define LLMPROF_IDLE_SITE_FIELDS(F)                                          \
+  F(std::string, stage, "", "Stage")                                         \
+  F(int64_t, device, "", "CUDA device ordinal")                              \
+  F(std::string, kind, "", "operator, api or python")                        \
+  F(std::string, site, "", "Where the host was")                             \
+  F(int64_t, gaps, "", "Idle intervals in part of which the host was there") \
+  F(Milliseconds, total_ms, "ms", "GPU idle time meanwhile")                 \
   F(double, share, "frac", "Part of the idle time of the stage")
 LLMPROF_RECORD(IdleSiteRecord, "idle_sites", "Where the host was while the GPU idled", LLMPROF_IDLE_SITE_FIELDS)
 
-#define LLMPROF_HOST_FIELDS(F)                                                              \
-  F(std::string, stage, "", "Stage")                                                        \
-  F(int64_t, device, "", "CUDA device ordinal")                                             \
-  F(int64_t, operators, "", "Operator calls, enclosed ones included")                       \
-  F(Milliseconds, operators_ms, "ms", "Host time in operators, enclosed ones counted once") \
-  F(int64_t, launches, "", "API calls that launched GPU work")                              \
-  F(Milliseconds, launch_ms, "ms", "Host time in those calls")                              \
-  F(OptDouble, launch_mean_us, "us", "launch_ms / launches")                                \
-  F(int64_t, syncs, "", "API calls that wait for the GPU")                                  \
-  F(Milliseconds, sync_ms, "ms", "Host time in those calls")                                \
-  F(Milliseconds, gpu_busy_ms, "ms", "GPU time of the stage, overlap counted once")         \
+#define LLMPROF_HOST_FIELDS(F)                                                                   \
+  F(std::string, stage, "", "Stage")                                                             \
+  F(int64_t, device, "", "CUDA device ordinal")                                                  \
+  F(KnownCount, operators, "", "Operator calls, enclosed ones included")                         \
+  F(KnownMilliseconds, operators_ms, "ms", "Host time in operators, enclosed ones counted once") \
+  F(int64_t, launches, "", "API calls that launched GPU work")                                   \
+  F(Milliseconds, launch_ms, "ms", "Host time in those calls")                                   \
+  F(OptDouble, launch_mean_us, "us", "launch_ms / launches")                                     \
+  F(int64_t, syncs, "", "API calls that wait for the GPU")                                       \
+  F(Milliseconds, sync_ms, "ms", "Host time in those calls")                                     \
+  F(Milliseconds, gpu_busy_ms, "ms", "GPU time of the stage, overlap counted once")              \
   F(OptDouble, host_per_gpu, "frac", "operators_ms / gpu_busy_ms: above 1 the host cannot keep the GPU busy")
 LLMPROF_RECORD(HostRecord, "host", "Host time against GPU time per stage", LLMPROF_HOST_FIELDS)
 

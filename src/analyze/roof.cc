@@ -73,6 +73,26 @@ void place(const Context& context, uint32_t kernel, const std::optional<Traffic>
   }
 }
 
+// An SM loads and stores no more than this in a cycle, whatever the operands come from.
+constexpr double kSmBytesPerCycle = 128;
+
+// Whether the kernel cannot have moved the bytes that its operator's shapes give in the time it took: they are those of
+// several kernels, or of none that was recorded. Operands beyond the cache's size come from memory in any case.
+bool beyond_the_hardware(const Context& context, uint32_t kernel, double bytes) {
+  const DeviceReport& device = *context.device;
+  const KernelSums& sums = context.groups.kernels[kernel];
+  if (device.cpu || device.other_part) return false;
+  const double limit_ns = kAboveMeasured * static_cast<double>(sums.total_ns);
+  const OptDouble clock_mhz = device.boost_mhz ? device.boost_mhz : device.peak_clock_mhz;
+  if (device.sm_count && clock_mhz) {
+    const double bytes_per_ns = static_cast<double>(*device.sm_count) * kSmBytesPerCycle * *clock_mhz / 1e3;
+    if (bytes / bytes_per_ns > limit_ns) return true;
+  }
+  if (!device.cache_bytes || !device.bytes_per_s) return false;
+  const double from_memory = bytes - static_cast<double>(sums.calls) * *device.cache_bytes;
+  return from_memory / *device.bytes_per_s * 1e9 > limit_ns;
+}
+
 KernelRoof copy_roof(const Context& context, uint32_t kernel) {
   KernelRoof out;
   const KernelSums& sums = context.groups.kernels[kernel];
@@ -118,6 +138,7 @@ KernelRoof kernel_roof(const Context& context, uint32_t kernel) {
   out.flops = works.flops[key.work] * static_cast<double>(sums.calls);
   out.bytes = works.bytes[key.work] * static_cast<double>(sums.calls);
   if (context.device == nullptr || sums.total_ns <= 0) return out;
+  if (beyond_the_hardware(context, kernel, out.bytes)) return {};
   out.flops_per_s = context.device->roof_of(works.dtype[key.work]);
   place(context, kernel, least_traffic(context, kernel, false), out);
   // Held against another part (--gpu), rates may well exceed its own.

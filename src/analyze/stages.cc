@@ -22,7 +22,8 @@ namespace {
 // Below this share of GEMM, convolution and attention time with recorded shapes, a stage's FLOPs would be a lower bound
 // that reads like a total; they are left out. One unshaped helper GEMM per step stays well inside it.
 constexpr double kFlopCoverageMin = 0.95;
-// A bound is named if it explains at least half of the wall time; otherwise the stage is "mixed".
+// A bound is named if it explains at least half of the wall time; otherwise the stage is "mixed", if all bounds
+// together explain that much.
 constexpr double kBoundShareMin = 0.5;
 // From this share of host code on, a stage before a prompt is what the host does alone.
 constexpr double kHostAloneMin = 0.95;
@@ -164,6 +165,10 @@ void decide_bound(const StageGroup& group, const StageSums& sums, bool cpu, Stag
   const double wall_ns = static_cast<double>(group.wall_ns - group.idle_of(IdleCause::kNoWork) -
                                              group.idle_of(IdleCause::kProfiler) - group.not_recorded_ns);
   if (wall_ns <= 0) return;
+  double explained_ns = 0;
+  for (const Share& share : shares) explained_ns += share.ns;
+  // Of kernels without a ceiling to compare with nobody knows what they wait for, nor of idle time without a cause.
+  if (best->ns < kBoundShareMin * wall_ns && explained_ns < kBoundShareMin * wall_ns) return;
   row.bound_frac = best->ns / wall_ns;
   if (best->ns < kBoundShareMin * wall_ns) {
     row.bound = "mixed";
@@ -226,8 +231,9 @@ void analyze_stages(const Context& context, Report& report, std::vector<CannotTe
     if (recorded_ns > 0 && group.missing != 2)
       row.gpu_busy_frac = static_cast<double>(group.busy_ns) / static_cast<double>(recorded_ns);
     unseen += group.missing == 2 ? row.count : 0;
-    row.kernels = group.gpu_ops;
-    row.launches = group.launches;
+    row.kernels.n = group.gpu_ops;
+    row.launches.n = group.launches;
+    row.kernels.known = row.launches.known = group.gpu_ops > 0 || (group.missing != 2 && row.gpu_busy_ms.known);
     fill_tokens(context.trace, group, row);
     if (sums.gemm_flops > 0) row.gemm_flops = sums.gemm_flops;
     if (sums.gemm_compute_ns > 0 && recorded_ns > 0)

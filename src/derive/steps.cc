@@ -438,9 +438,12 @@ TrainingEvidence training_evidence(const Trace& trace) {
              text.find("_backward") != std::string_view::npos;
     });
   }
-  verdicts.assign(verdicts.size(), 2);
-  for (const StringId name : trace.annotations.name) {
-    judge(name, evidence.optimizer_steps, [](std::string_view text) { return text.substr(0, 10) == "Optimizer."; });
+  for (Row a = 0; a < trace.annotations.size(); ++a) {
+    // The recorder shows a range a second time on the GPU; and zero_grad is no step.
+    const std::string_view text = trace.text(trace.annotations.name[a]);
+    if (trace.annotations.kind[a] == AnnotationKind::kGpuUser || !text.starts_with("Optimizer.")) continue;
+    if (evidence.first_name.empty()) evidence.first_name = text;
+    if (text.starts_with("Optimizer.step")) ++evidence.optimizer_steps;
   }
   return evidence;
 }

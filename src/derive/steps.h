@@ -38,9 +38,9 @@ std::string_view base_stage_name(std::string_view name);
 // Signs that a recording is of training, where prefill and decode have no meaning.
 struct TrainingEvidence {
   uint64_t backward_ops = 0;     // operators of the autograd engine, and *_backward
-  uint64_t optimizer_steps = 0;  // Optimizer.step, Optimizer.zero_grad
+  uint64_t optimizer_steps = 0;  // ranges Optimizer.step of the host
   std::string first_name;        // the first of them
-  bool found() const { return backward_ops + optimizer_steps > 0; }
+  bool found() const { return !first_name.empty(); }
 };
 TrainingEvidence training_evidence(const Trace& trace);
 bool looks_like_training(const Trace& trace);

@@ -4,7 +4,9 @@
 //   - an activity belongs to the innermost operator with a rule around its launch;
 //   - an operator that only wraps another one with arithmetic (aten::linear around aten::mm) has none of its own;
 //   - of an operator's activities the one that does its kind of thing carries the work: the GEMM and not the sum of its
-//     split-K parts, the attention kernel and not its reduction; among equals the longest.
+//     split-K parts, the attention kernel and not its reduction; among equals the longest;
+//   - a pass over tensors with more elements than 32 bits count is launched in pieces, the same kernel again and again:
+//     each carries its part.
 //
 // Where no operator tells, the call of a GPU math library does (GEMMs and convolutions; attention calls do not say what
 // their mask keeps). The same rule chooses the activity, and each replay of a CUDA graph counts by itself. An operator
@@ -76,6 +78,7 @@ class WorkJoin {
         rule_of_name_(trace.strings.size(), kUnseen),
         kernels_(trace.strings.size()),
         best_(trace.ops.size(), kNoRow),
+        owner_of_(trace.gpu_ops.size(), kNoRow),
         inside_(trace.ops.size(), 0),
         carried_(trace.ops.size(), 0) {}
 
@@ -84,6 +87,7 @@ class WorkJoin {
     trace_.gpu_links.work.assign(trace_.gpu_ops.size(), kNoRow);
     for (size_t i = 0; i < trace_.gpu_ops.size(); ++i) offer(static_cast<Row>(i));
     for (const Row owner : owners_) carry(owner);
+    share_among_pieces();
     take_library_calls();
     const size_t kept = std::min<size_t>(bad_shapes_, bad_places_.size());
     for (size_t i = 0; i < kept; ++i) trace_.diagnostics.add(DiagnosticId::kBadShape, bad_places_[i]);
@@ -132,6 +136,7 @@ class WorkJoin {
     const WorkKind kind = work_kind_of(rule->kind);
     const int offered = fit(gpu, kind);
     if (offered == 0) return;
+    if (trace_.gpu_ops.kind[gpu] == GpuOpKind::kKernel && (bit(kind) & kMatrixKinds) == 0) owner_of_[gpu] = op;
     Row& best = best_[op];
     if (best == kNoRow) {
       best = gpu;
@@ -178,6 +183,50 @@ class WorkJoin {
       trace_.gpu_links.work[gpu] = known;
       if (known != kNoRow && (bit(work_kind_of(rule.kind)) & kMatrixKinds) != 0) carried_[owner] = 1;
     }
+  }
+
+  // Of a pass that ran as several launches of one kernel each has its part of the work. Which part is not recorded; the
+  // framework halves the largest dimension until the pieces fit, so they are alike.
+  void share_among_pieces() {
+    std::vector<uint32_t> pieces(best_.size(), 0);
+    const auto carrier_of = [&](Row gpu) {
+      const Row best = owner_of_[gpu] == kNoRow ? kNoRow : best_[owner_of_[gpu]];
+      const bool piece = best != kNoRow && trace_.gpu_ops.name[best] == trace_.gpu_ops.name[gpu] &&
+                         trace_.gpu_links.work[best] != kNoRow;
+      return piece ? best : kNoRow;
+    };
+    for (Row gpu = 0; gpu < owner_of_.size(); ++gpu)
+      if (carrier_of(gpu) != kNoRow) ++pieces[owner_of_[gpu]];
+    FlatMap parts;
+    std::vector<Row> part_of(best_.size(), kNoRow);
+    for (const Row owner : owners_) {
+      if (pieces[owner] < 2) continue;
+      const Row whole = trace_.gpu_links.work[best_[owner]];
+      uint32_t& known = parts.find_or_insert((uint64_t{pieces[owner]} << 32 | whole) + 1, kNoRow);
+      if (known == kNoRow) known = append_part(whole, pieces[owner]);
+      part_of[owner] = known;
+    }
+    // The carrier is overwritten last: until then it tells that there is work to share.
+    for (Row gpu = 0; gpu < owner_of_.size(); ++gpu)
+      if (const Row best = carrier_of(gpu); best != kNoRow && best != gpu && part_of[owner_of_[gpu]] != kNoRow)
+        trace_.gpu_links.work[gpu] = part_of[owner_of_[gpu]];
+    for (const Row owner : owners_)
+      if (part_of[owner] != kNoRow) trace_.gpu_links.work[best_[owner]] = part_of[owner];
+  }
+
+  Row append_part(Row whole, uint32_t pieces) {
+    Works& works = trace_.works;
+    const Row row = static_cast<Row>(works.size());
+#define LLMPROF_COPY_COLUMN(type, name, unit, text) works.name.push_back(works.name[whole]);
+    LLMPROF_WORK_COLUMNS(LLMPROF_COPY_COLUMN)
+#undef LLMPROF_COPY_COLUMN
+    const double part = 1.0 / pieces;
+    for (std::vector<double>* const column :
+         {&works.flops, &works.flops_full, &works.bytes, &works.weight_bytes, &works.kv_bytes})
+      column->back() *= part;
+    works.shape.back() =
+        trace_.strings.intern("1/" + std::to_string(pieces) + " of " + std::string(trace_.text(works.shape[whole])));
+    return row;
   }
 
   // One library call, or one replay of the graph nodes that were captured under it.
@@ -329,6 +378,7 @@ class WorkJoin {
   std::vector<int16_t> rule_of_name_;
   std::vector<KernelFacts> kernels_;
   std::vector<Row> best_;         // by operator: the activity that fits its work best so far
+  std::vector<Row> owner_of_;     // by kernel: the operator that passes over tensors in it
   std::vector<uint8_t> inside_;   // by operator: kinds of work of the operators inside it
   std::vector<uint8_t> carried_;  // by operator: gave arithmetic to an activity
   std::vector<Row> owners_;       // operators with a rule and an activity

@@ -1,6 +1,8 @@
 // The first figures of the text report: TTFT, TPOT (ITL where steps serve several requests) and tokens per second.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/text_table.h"
 #include "report/text_parts.h"
 
@@ -12,7 +14,7 @@ constexpr int64_t kP99Min = 20;  // of fewer the 99th percentile is next to the 
 // One typical figure: what it is the median of, how far others lie, and the first one, which has costs of its own.
 struct Figure {
   const char* label;
-  const char* one;  // "request"
+  const char* one;  // "prompt"
   OptDouble typical, p99, first;
   int64_t n = 0;
 };
@@ -35,13 +37,20 @@ std::string figure_line(const Figure& figure, const std::string& cost, const Ren
   return out.replace(0, indent.size(), "  " + ink.bold(figure.label) + "  ");
 }
 
+// A prefill may hold the prompts of several requests, and where their number is unknown nobody knows.
+bool single_prompts(const Report& report) {
+  return std::all_of(report.stages.begin(), report.stages.end(), [](const StageTiming& stage) {
+    return stage.kind != "prefill" || stage.count == 0 || stage.sequences == 1;
+  });
+}
+
 }  // namespace
 
 std::string text_latency(const Report& report, const RenderOptions& options, const Ink& ink) {
   const Headline& headline = report.latency->headline;
-  std::string out =
-      figure_line({"TTFT", "request", headline.ttft_ms, headline.ttft_p99_ms, headline.first_ttft_ms, headline.ttft_n},
-                  headline.ttft_ms ? distortion_label(report, "prefill") : "", options, ink);
+  std::string out = figure_line({"TTFT", single_prompts(report) ? "prompt" : "sample", headline.ttft_ms,
+                                 headline.ttft_p99_ms, headline.first_ttft_ms, headline.ttft_n},
+                                headline.ttft_ms ? distortion_label(report, "prefill") : "", options, ink);
   const bool per_request = headline.tpot_ms || !headline.itl_ms;
   out += figure_line({per_request ? "TPOT" : "ITL ", "step", headline.itl_ms, headline.itl_p99_ms,
                       headline.first_itl_ms, headline.itl_n},

@@ -18,6 +18,8 @@ std::string title(const Ink& ink, std::string_view text, std::string_view note =
   return ink.bold(text) + (note.empty() ? "" : "  " + ink.dim(note)) + "\n";
 }
 
+std::string count_text(KnownCount count) { return count.known ? format_count(static_cast<double>(count.n)) : "-"; }
+
 std::string number(const OptDouble& value, int decimals) { return value ? format_fixed(*value, decimals) : "-"; }
 
 // Stages worth a block of their own: at least 2 % of the recording, the longest first, at most four.
@@ -109,13 +111,11 @@ std::string text_stages(const Report& report, const RenderOptions& options, cons
     warm_up |= is_warm_up_stage(stage.name);
     detected |= stage.source == "detected" && stage.count > 0 && !is_warm_up_stage(stage.name);
     const std::string name = stage_label(report, stage);
-    const bool seen = stage.gpu_busy_ms.known;  // of kernels that were not recorded there is no count
     by_counter |= busy_text(stage).starts_with('~');
     table.add_row({name, stage.count > 0 ? format_count(static_cast<double>(stage.count)) : "",
                    stage.tokens ? format_count(static_cast<double>(*stage.tokens)) : "-", format_ns(stage.wall_ms.ns),
                    stage.count > 0 ? format_ms(per_instance(stage, stage.wall_ms.ms())) : "", busy_text(stage),
-                   seen ? format_count(static_cast<double>(stage.kernels)) : "-",
-                   seen ? format_count(static_cast<double>(stage.launches)) : "-",
+                   count_text(stage.kernels), count_text(stage.launches),
                    stage.tflops ? format_rate(*stage.tflops) : "-", at_least_text(stage.mfu, stage.mfu_at_least),
                    at_least_text(stage.mbu, stage.mbu_at_least), number(stage.intensity, 1),
                    stage.bound.value_or("-")});
@@ -188,8 +188,7 @@ std::string text_idle(const Report& report, const RenderOptions& options, const 
     if (table.empty() || stage->gpu_idle_ms.ns < stage->wall_ms.ns / 20) continue;
     out += title(ink, fmt::format("Host while the {} idled: {}", processor(report), stage_label(report, *stage)),
                  format_percent(1 - stage->gpu_busy_frac.value_or(0)) +
-                     " of the time idle; a place may count under "
-                     "several kinds") +
+                     " of the time idle, all its steps; a place may count under several kinds") +
            table.render("  ", options) + "\n";
   }
   return out;
@@ -218,7 +217,8 @@ std::string text_host(const Report& report, const RenderOptions& options, const 
       return each >= 100 || each == std::floor(each) ? format_count(each) : format_fixed(each, 1);
     };
     const auto time = [n](Milliseconds total) { return format_ms(total.ms() / n); };
-    table.add_row({row.stage, count(row.operators), time(row.operators_ms), count(row.launches), time(row.launch_ms),
+    table.add_row({row.stage, row.operators.known ? count(row.operators) : "-",
+                   row.operators_ms.known ? time({row.operators_ms.ns}) : "-", count(row.launches), time(row.launch_ms),
                    row.launch_mean_us ? format_ms(*row.launch_mean_us / 1e3) : "-", count(row.syncs), time(row.sync_ms),
                    time(row.gpu_busy_ms),
                    row.host_per_gpu ? format_fixed(*row.host_per_gpu, *row.host_per_gpu < 1 ? 2 : 1) + "x" : "-"});
@@ -248,7 +248,8 @@ std::string text_operators(const Report& report, const RenderOptions& options, c
     cells.push_back(short_shapes(row.shapes));
     table.add_row(std::move(cells));
   }
-  return title(ink, "Operators", "totals hold enclosed operators, so rows overlap; self times do not") +
+  return title(ink, "Operators",
+               "all steps together; totals hold enclosed operators, so rows overlap; self times do not") +
          table.render("  ", options) + cut_note(options.top, report.operators.size(), ink) + "\n";
 }
 
@@ -269,7 +270,7 @@ std::string text_kernels(const Report& report, const RenderOptions& options, con
                    format_ns(row.total_ms.ns), format_percent(row.share), format_ms(row.p50_ms), row.grid.value_or("-"),
                    limit_of(row.bound, row.of_roof_frac)});
   }
-  return title(ink, "Kernels", "grouped by name, launch, shape and stage; full names in JSON and CSV") +
+  return title(ink, "Kernels", "all steps together, by name, launch, shape and stage; full names in JSON and CSV") +
          table.render("  ", options) + cut_note(options.top, report.kernels_topk.size(), ink) + "\n";
 }
 
@@ -291,7 +292,7 @@ std::string text_roofline(const Report& report, const RenderOptions& options, co
                    format_rate(row.tflops), format_rate(row.gbs), percent_or_dash(row.of_roof_frac),
                    row.bound.value_or("-"), row.gain_ms ? format_ms(*row.gain_ms) : "-"});
   }
-  std::string note = "kernels with known shapes against min(peak, intensity x bandwidth)";
+  std::string note = "kernels with known shapes over all steps against min(peak, intensity x bandwidth)";
   if (report.device && report.device->arithmetic && report.device->ridge)
     note += fmt::format("; ridge of {} at {:.0f} FLOP/B", *report.device->arithmetic, *report.device->ridge);
   return title(ink, "Roofline", note) + table.render("  ", options) +

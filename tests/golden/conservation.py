@@ -91,7 +91,7 @@ def check_report(report, recordings):
     devices = sorted({stage.get("device", 0) for stage in stages})
     if len(devices) == 1:
         same("stage walls against the window", ns_of(report["source"]["duration_ms"]), total_ns(stages, "wall_ms"))
-    same("kernels of categories against stages", sum(row["kernels"] for row in stages),
+    same("kernels of categories against stages", sum(row["kernels"] or 0 for row in stages),
          sum(row["kernels"] for row in categories))
     check_shares(categories)
     if "idle" in report:
@@ -216,7 +216,7 @@ def busy_ns(activities):
 def check_against_recording(report, path):
     activities = gpu_activities(path)
     stages = report["stages"]
-    same("GPU activities in the recording", len(activities), sum(stage["kernels"] for stage in stages))
+    same("GPU activities in the recording", len(activities), sum(stage["kernels"] or 0 for stage in stages))
     same("sum of GPU durations in the recording", sum(dur for _, _, dur in activities),
          total_ns(report["categories"], "time_ms"))
     for device in sorted({device for device, _, _ in activities}):

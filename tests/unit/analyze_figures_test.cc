@@ -231,6 +231,29 @@ TEST(Roofs, PassesOverOperandsInTheL2HaveNoRoofOfMemory) {
   EXPECT_NEAR(*kernel_of(report_of(run, given(ceilings)), "small").of_roof_frac, 0.75, 1e-9);
 }
 
+TEST(Roofs, BytesThatTheHardwareCannotMoveAreNotTheKernels) {
+  AnalyzedRecording run;
+  run.window(0, kMs);
+  const Row step = run.step(StageKind::kDecode, 0, kMs);
+  const auto add = [&](const char* name, double bytes, int64_t start, int64_t ns) {
+    run.gpu(name, Category::kElementwise, start, ns,
+            {.step = step, .work = run.work(WorkKind::kPointwise, DType::kBf16, bytes / 6, bytes)});
+    run.busy(start, start + ns);
+  };
+  add("beyond the L2", 2e9, 0, 100'000);        // 20 TB/s; at most 60 MB of it can come from the cache
+  add("beyond the SMs", 50e6, 200'000, 1'000);  // 50 TB/s; 132 SMs at 128 bytes and 1.98 GHz take 33
+  add("from the L2", 24e6, 300'000, 4'000);     // 6 TB/s
+  run.gap(IdleCause::kUnknown, 100'000, 100'000, step);
+  run.gap(IdleCause::kUnknown, 201'000, 99'000, step);
+  run.gap(IdleCause::kUnknown, 304'000, 696'000, step);
+  const Report report = report_of(run);
+  EXPECT_FALSE(kernel_of(report, "beyond the L2").gbs);
+  EXPECT_FALSE(kernel_of(report, "beyond the SMs").gbs);
+  EXPECT_NEAR(*kernel_of(report, "from the L2").gbs, 6000, 1e-9);
+  ASSERT_EQ(report.roofline.size(), 1U);
+  EXPECT_EQ(report.roofline[0].name, "from the L2");
+}
+
 TEST(Roofs, BytesThatComeFromMemoryWhateverTheCacheKeeps) {
   AnalyzedRecording run;
   const Row gemm = run.gemm(DType::kBf16, 1, 1024, 1024);

@@ -60,6 +60,56 @@ TEST(Stages, BusyIntervalsAreCutAtStepEdges) {
   expect_conserved(report);
 }
 
+TEST(Stages, WhatIsNotExplainedIsNoMixture) {
+  // 60 of 100 us in a kernel whose arithmetic is unknown, 15 in launches, the rest without a cause.
+  AnalyzedRecording run;
+  run.window(0, 100'000);
+  const Row step = run.step(StageKind::kDecode, 0, 100'000);
+  run.gpu("k", Category::kOther, 0, 60'000, {step});
+  run.busy(0, 60'000);
+  run.gap(IdleCause::kLaunchCall, 60'000, 15'000, step);
+  run.gap(IdleCause::kUnknown, 75'000, 25'000, step);
+  const Report report = report_of(run);
+  const StageTiming* decode = stage_of(report, "decode");
+  ASSERT_NE(decode, nullptr);
+  EXPECT_FALSE(decode->bound);
+  EXPECT_FALSE(decode->bound_frac);
+}
+
+TEST(Host, CountsNoOperatorsWhereNoneWereRecorded) {
+  AnalyzedRecording run;
+  run.window(0, 100'000);
+  const Row step = run.step(StageKind::kDecode, 0, 100'000);
+  run.gpu("k", Category::kOther, 0, 100'000, {step});
+  run.busy(0, 100'000);
+  const Report without = report_of(run);
+  ASSERT_EQ(without.host.size(), 1U);
+  EXPECT_FALSE(without.host[0].operators.known);
+  EXPECT_FALSE(without.host[0].operators_ms.known);
+  run.op("aten::mm", 10, 20);
+  const Report with = report_of(run);
+  EXPECT_TRUE(with.host[0].operators.known);
+  EXPECT_EQ(with.host[0].operators, 1);
+}
+
+TEST(Idle, APlaceCountsOncePerGap) {
+  // One gap in four parts: the host is in the same operator in three of them, for two causes.
+  AnalyzedRecording run;
+  run.window(0, 100'000);
+  const Row step = run.step(StageKind::kDecode, 0, 100'000);
+  run.gpu("k", Category::kOther, 0, 60'000, {step});
+  run.busy(0, 60'000);
+  const Row op = run.op("aten::linear", 50'000, 50'000);
+  run.gap(IdleCause::kOperatorDispatch, 60'000, 10'000, step, op);
+  run.gap(IdleCause::kHostWork, 70'000, 10'000, step, op);
+  run.gap(IdleCause::kUnknown, 80'000, 10'000, step);
+  run.gap(IdleCause::kOperatorDispatch, 90'000, 10'000, step, op);
+  const Report report = report_of(run);
+  ASSERT_EQ(report.idle_sites.size(), 1U);
+  EXPECT_EQ(report.idle_sites[0].gaps, 1);
+  EXPECT_EQ(report.idle_sites[0].total_ms.ns, 30'000);
+}
+
 TEST(Stages, DevicesAreAccountedForSeparately) {
   AnalyzedRecording run;
   const Row other = run.add_stream(1);

@@ -330,6 +330,8 @@ TEST(Steps, TrainingIsRecognised) {
   EXPECT_TRUE(looks_like_training(kernel.build()));
   TraceBuilder optimizer;
   optimizer.annotation("Optimizer.step#AdamW.step", 0, 10);
+  optimizer.annotation("Optimizer.step#AdamW.step", 20, 10, AnnotationKind::kGpuUser);  // the same, on the GPU
+  optimizer.annotation("Optimizer.zero_grad#AdamW.zero_grad", 40, 10);
   const TrainingEvidence evidence = training_evidence(optimizer.build());
   EXPECT_EQ(evidence.optimizer_steps, 1U);
   EXPECT_EQ(evidence.first_name, "Optimizer.step#AdamW.step");

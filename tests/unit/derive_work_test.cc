@@ -344,6 +344,24 @@ TEST(Work, SumsOverKernelsEqualSumsOverOperators) {
   EXPECT_EQ(r.trace.works.size(), 5U);  // distinct shapes are stored once
 }
 
+TEST(Work, PiecesOfOnePassShareItsWork) {
+  // 2 x 2^31 elements of 2 bytes: more than 32 bits count, so the framework launches the kernel for each half.
+  Recording r;
+  const Row sig = r.signature("[[2, 2147483648], []]", R"(["c10::BFloat16", "Scalar"])");
+  constexpr std::string_view kFill = "void at::native::vectorized_elementwise_kernel<8, at::native::FillFunctor>()";
+  r.launch("aten::fill_", sig, {kFill, kFill}, {100, 90});
+  const Row small = r.signature("[[2, 1024], []]", R"(["c10::BFloat16", "Scalar"])");
+  r.launch("aten::fill_", small, {kFill});
+  derive_work(r.trace);
+  const std::vector<Row>& work = r.trace.gpu_links.work;
+  ASSERT_NE(work[0], kNoRow);
+  EXPECT_EQ(work[0], work[1]);
+  EXPECT_EQ(r.trace.works.bytes[work[0]], 2.0 * 2147483648);
+  EXPECT_EQ(r.trace.text(r.trace.works.shape[work[0]]).substr(0, 7), "1/2 of ");
+  ASSERT_NE(work[2], kNoRow);
+  EXPECT_EQ(r.trace.works.bytes[work[2]], 2.0 * 2 * 1024);
+}
+
 TEST(Work, BadShapesAreCountedAndGiveNoWork) {
   Recording r;
   for (const std::string_view dims : {"[[-5, 64], [64, 96]]", "[[7, 64]]", "[[7, 64], [63, 96]]", "[[[[[[[", "[]",

@@ -75,7 +75,7 @@ TEST(LiveReport, TextSaysThatNoGpuWasSeen) {
   Report report;
   report.stages.emplace_back().name = "decode_step";
   EXPECT_NE(render_text(report, {}).find("no GPU work seen"), std::string::npos);
-  report.stages.front().kernels = 1;
+  report.stages.front().kernels.n = 1;
   EXPECT_NE(render_text(report, {}).find("unknown GPU"), std::string::npos);
 }
 

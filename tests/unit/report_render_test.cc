@@ -214,14 +214,14 @@ TEST(Text, TheFirstRequestStandsBesideTheMedian) {
   headline.itl_ms = headline.tpot_ms = 3.5, headline.itl_p99_ms = 4, headline.itl_n = 3, headline.first_itl_ms = 900;
   headline.output_tokens_per_s = 285.7;
   EXPECT_EQ(text_latency(report, {}, Ink(false)),
-            "  TTFT  31.20 ms  median of 23 requests, p99 80.00 ms; first request 412.0 ms\n"
+            "  TTFT  31.20 ms  median of 23 prompts, p99 80.00 ms; first prompt 412.0 ms\n"
             "  TPOT  3.500 ms  median of 3 steps; first step 900.0 ms\n"
             "  rate  285.7 output tokens/s while decoding\n");
   headline.ttft_n = 1;
   headline.first_ttft_ms = headline.ttft_ms;
   headline.tpot_ms.reset();
   EXPECT_TRUE(text_latency(report, {}, Ink(false))
-                  .starts_with("  TTFT  31.20 ms  the only request\n  ITL   3.500 ms  median of 3 steps"));
+                  .starts_with("  TTFT  31.20 ms  the only prompt\n  ITL   3.500 ms  median of 3 steps"));
 }
 
 TEST(Text, WhatIsKnownInPartIsAtLeast) {
