@@ -108,7 +108,7 @@ void find_launch_bound(const FindingContext& finding) {
                                       stage.per_step_ms(stage.least_gpu_ns()), "ms"));
     add_left_out(stage, out);
     add_launch_advice(stage, out);
-    out.bound = stage.bound(gain_ns);
+    out.bound = stage.bound_of_waiting(gain_ns);
   }
 }
 
@@ -129,7 +129,7 @@ void find_cpu_bound_gap(const FindingContext& finding) {
     out.advice = {
         "Move this work off the launching thread, or do it while the GPU is busy with the previous step "
         "(prepare inputs early, sample on the GPU, detokenise in another thread)."};
-    out.bound = stage.bound(idle.code_ns);
+    out.bound = stage.bound_of_waiting(idle.code_ns);
   }
 }
 
@@ -162,7 +162,7 @@ void find_sync_bound(const FindingContext& finding) {
         "Keep results on the GPU: .item(), .cpu(), .tolist(), nonzero and boolean indexing make the host wait. "
         "Sample on the device and read tokens back asynchronously, one step late.",
         "Drop synchronisation that only serves timing."};
-    out.bound = stage.bound(sync_ns);
+    out.bound = stage.bound_of_waiting(sync_ns);
   }
 }
 
@@ -192,7 +192,7 @@ void find_allocator_churn(const FindingContext& finding) {
     out.advice = {
         "Warm up with the largest shapes so that the caching allocator holds the memory beforehand, keep its "
         "cache (no empty_cache), and try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."};
-    out.bound = stage.bound(idle_ns);
+    out.bound = stage.bound_of_waiting(idle_ns);
   }
 }
 

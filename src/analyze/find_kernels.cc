@@ -86,12 +86,40 @@ Grid grid_of(const FindingContext& finding, const KernelKey& key) {
 
 }  // namespace
 
+namespace {
+
+// Products of which a matrix's row is no multiple of 16 bytes, in types of two bytes and less: tensor-core kernels load
+// rows 16 bytes at a time, other sizes fall back to slower ones.
+bool is_misaligned_product(const Works& works, Row work) {
+  constexpr int64_t kRowsMin = 16;
+  if (work == kNoRow || works.kind[work] != WorkKind::kGemm || works.m[work] < kRowsMin) return false;
+  const double width = dtype_bytes(works.dtype[work]);
+  if (width <= 0 || width > 2) return false;
+  const int64_t multiple = static_cast<int64_t>(16 / width);
+  return works.n[work] % multiple != 0 || works.k[work] % multiple != 0;
+}
+
+double misaligned_ns(const FindingContext& finding, const StageView& stage) {
+  double time_ns = 0;
+  for (const uint32_t k : stage.kernels)
+    if (is_misaligned_product(finding.trace().works, finding.key(k).work))
+      time_ns += static_cast<double>(finding.sums(k).total_ns);
+  return time_ns;
+}
+
+}  // namespace
+
 void find_compute_bound(const FindingContext& finding) {
   for (const StageView& stage : finding.stages) {
     if (stage.timing->bound != "compute" || (!stage.timing->mfu && !stage.timing->gemm_mfu)) continue;
+    // Slow forms of products are their shapes' matter: no peak is the limit there.
+    if (2 * misaligned_ns(finding, stage) > stage.busy_ns()) continue;
     // Attention without recorded shapes would add to it.
     const bool whole = stage.timing->mfu.has_value();
     const double mfu = whole ? *stage.timing->mfu : *stage.timing->gemm_mfu;
+    // So far from the peak something else holds the kernels back, on whichever side of the ridge they lie.
+    constexpr double kMfuMin = 0.10;
+    if (mfu < kMfuMin) continue;
     Finding& out = finding.add(
         "compute-bound", &stage,
         fmt::format("{}arithmetic limits it, at {}{} of the {} peak", stage.label(), whole ? "" : "no less than ",
@@ -355,12 +383,7 @@ void find_gemm_shape_misaligned(const FindingContext& finding) {
     Row worst = kNoRow;
     for (const uint32_t k : stage.kernels) {
       const Row work = finding.key(k).work;
-      if (work == kNoRow || works.kind[work] != WorkKind::kGemm || works.m[work] < 16) continue;
-      const double width = dtype_bytes(works.dtype[work]);
-      if (width <= 0 || width > 2) continue;
-      // Tensor-core kernels load rows 16 bytes at a time; other sizes fall back to slower ones.
-      const int64_t multiple = static_cast<int64_t>(16 / width);
-      if (works.n[work] % multiple == 0 && works.k[work] % multiple == 0) continue;
+      if (!is_misaligned_product(works, work)) continue;
       const double total_ns = static_cast<double>(finding.sums(k).total_ns);
       time_ns += total_ns;
       if (total_ns > worst_ns) worst_ns = total_ns, worst = work;

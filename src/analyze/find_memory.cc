@@ -38,8 +38,10 @@ MemorySums memory_kernels(const FindingContext& finding, const StageView& stage,
     const RoofPoint& point = roof.point;
     if (point.roof_ns && (!point.memory_ns || point.compute_ns.value_or(0) > *point.memory_ns)) continue;
     if (!point.roof_ns && point.bound != Bound::kMemory) continue;
+    // The roof is of all calls; those of cold steps are not judged.
+    const double part = calls / static_cast<double>(finding.context.groups.kernels[k].calls);
     out.time_ns += total_ns;
-    out.roof_ns += point.roof_ns.value_or(total_ns);  // faster than the roof that is known
+    out.roof_ns += point.roof_ns ? part * *point.roof_ns : total_ns;  // else faster than the roof that is known
     out.bytes += works.bytes[key.work] * calls;
     out.weight_bytes += works.weight_bytes[key.work] * calls;
     out.kv_bytes += works.kv_bytes[key.work] * calls;

@@ -77,7 +77,7 @@ void find_preparations(const FindingContext& finding) {
         "Prepare the inputs of the next requests while the model serves earlier ones: in other processes or threads, "
         "with the compiled tokeniser."};
     if (!on_cpu(finding.context)) out.advice.push_back("Resize and normalise images on the GPU.");
-    out.bound = stage.bound(gain_ns);
+    out.bound = stage.bound_of_waiting(gain_ns);
   }
 }
 

@@ -74,6 +74,8 @@ struct StageView {
   double host_idle_ns() const;
   // What the figure that the stage moves could become if `gain_ns` of the judged steps went away.
   GainBound bound(double gain_ns) const { return consequence.bound(gain_ns, wall_ns()); }
+  // The same where only waiting goes: what the GPU does in the steps stays, so the figure is never below that.
+  GainBound bound_of_waiting(double gain_ns) const;
 };
 
 // Functions that prepare a model's inputs, by the names that frameworks give them.

@@ -30,7 +30,10 @@ constexpr FindingRule kRules[] = {
      "memory-limited attention takes at least 25 % of a decode stage's GPU time and reaches at least 30 % of the "
      "bandwidth",
      "recorded shapes and the GPU's bandwidth", "FP8 cache, fewer KV heads, latent attention", find_memory_bound_kv},
-    {"compute-bound", "kernels limited by arithmetic explain at least half of the stage's time",
+    {"compute-bound",
+     "kernels limited by arithmetic explain at least half of the stage's time, at 10 % of the peak or more, and "
+     "products "
+     "of misaligned shapes take less than half of it",
      "recorded shapes and the GPU's peaks", "narrower types, less work, more GPUs", find_compute_bound},
     {"logits-all-tokens",
      "a prefill multiplies at least 8 tokens per sequence with the output layer, taking at least 1 % of its GPU time",

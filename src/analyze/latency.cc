@@ -91,29 +91,33 @@ void fill_distributions(const Steps& steps, const Requests& requests, Latency& l
   if (!requests.interleaved) latency.tpot_ms = summarize(tpot);
 }
 
-Headline headline_of(const Steps& steps, const Requests& requests) {
+Headline headline_of(const Context& context, const Requests& requests) {
   Headline out;
-  std::vector<double> ttft, itl, per_token;
+  const Steps& steps = context.trace.steps;
+  std::vector<double> ttft, itl;
   for (const RequestTimes* request : requests.typical_prompts()) ttft.push_back(*request->ttft_ns / 1e6);
   bool tokens_known = true;
+  double tokens = 0, making_ms = 0;
   for (const Row s : requests.typical_steps()) {
     itl.push_back(window_ms(steps, s));
+    if (context.groups.cold_extra_ns[s] > 0) continue;
     tokens_known &= steps.output_tokens[s] > 0;
-    if (tokens_known) per_token.push_back(itl.back() / static_cast<double>(steps.output_tokens[s]));
+    tokens += static_cast<double>(steps.output_tokens[s]);
+    making_ms += itl.back();
   }
   if (const std::optional<Summary> summary = summarize(ttft)) {
     out.ttft_ms = summary->p50;
     out.ttft_p99_ms = summary->p99;
     out.ttft_n = summary->n;
-    out.first_ttft_ms = *requests.first_prompt()->ttft_ns / 1e6;
+    if (requests.first_prompt() != nullptr) out.first_ttft_ms = *requests.first_prompt()->ttft_ns / 1e6;
   }
   if (const std::optional<Summary> summary = summarize(itl)) {
     out.itl_ms = summary->p50;
     out.itl_p99_ms = summary->p99;
     out.itl_n = summary->n;
-    out.first_itl_ms = window_ms(steps, requests.first_making()->making.front());
+    if (const Row first = requests.first_step(); first != kNoRow) out.first_itl_ms = window_ms(steps, first);
     if (!requests.interleaved) out.tpot_ms = out.itl_ms;
-    if (tokens_known) out.output_tokens_per_s = 1e3 / median_of(per_token);
+    if (tokens_known && making_ms > 0) out.output_tokens_per_s = 1e3 * tokens / making_ms;
   }
   return out;
 }
@@ -211,7 +215,7 @@ void analyze_latency(const Context& context, Report& report, std::vector<CannotT
   const Requests requests = find_requests(context.trace, device);
   Latency latency;
   fill_distributions(steps, requests, latency);
-  latency.headline = headline_of(steps, requests);
+  latency.headline = headline_of(context, requests);
   latency.warmup_ms = warmup_ms(context, requests, device);
   explain_missing(requests, latency, is_live_recording(context.trace), cannot_tell);
   report.latency = latency;

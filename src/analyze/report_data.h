@@ -394,7 +394,8 @@ LLMPROF_RECORD(Summary, "summary", "Distribution of samples", LLMPROF_SUMMARY_FI
   F(OptDouble, itl_p99_ms, "ms", "99th percentile of the same steps")                                                  \
   F(int64_t, itl_n, "", "How many steps those are")                                                                    \
   F(OptDouble, first_itl_ms, "ms", "The first step after a first token")                                               \
-  F(OptDouble, output_tokens_per_s, "1/s", "While decoding: 1 / median of (window / tokens made) over the same steps")
+  F(OptDouble, output_tokens_per_s, "1/s",                                                                             \
+    "While decoding: tokens made over the time of the same steps, cold first steps left out")
 LLMPROF_RECORD(Headline, "headline", "What requests typically take: latency.headline", LLMPROF_HEADLINE_FIELDS)
 
 struct Latency {

@@ -37,6 +37,10 @@ class Collector {
     prompt_start_ = -1;
     out_.all.emplace_back();
   }
+  void disturbed_step() {
+    if (out_.all.empty()) out_.all.emplace_back();
+    out_.all.back().begin_unseen |= out_.all.back().making.empty();
+  }
   void decode(Row s, bool mixed) {
     // A decode step between the chunks of a prompt belongs to another request, and is part of this one's TTFT.
     out_.interleaved |= mixed || prompt_start_ >= 0 || prompt_disturbed_;
@@ -81,6 +85,7 @@ Requests find_requests(const Trace& trace, int32_t device) {
     if (is_window_edge(stage)) {
       if (kind == StageKind::kVision) collector.disturbed_prompt(false);
       if (kind == StageKind::kPrefill) collector.disturbed_prompt(steps.output_tokens[s] != 0);
+      if (kind == StageKind::kDecode || kind == StageKind::kMixed) collector.disturbed_step();
       continue;
     }
     if (kind == StageKind::kVision) {
@@ -95,33 +100,27 @@ Requests find_requests(const Trace& trace, int32_t device) {
 }
 
 const RequestTimes* Requests::first_prompt() const {
-  for (const RequestTimes& request : all)
-    if (request.ttft_ns) return &request;
-  return nullptr;
+  return !all.empty() && all.front().ttft_ns ? &all.front() : nullptr;
 }
 
-const RequestTimes* Requests::first_making() const {
-  for (const RequestTimes& request : all)
-    if (!request.making.empty()) return &request;
-  return nullptr;
+Row Requests::first_step() const {
+  return !all.empty() && !all.front().making.empty() && !all.front().begin_unseen ? all.front().making.front() : kNoRow;
 }
 
 std::vector<const RequestTimes*> Requests::typical_prompts() const {
   std::vector<const RequestTimes*> out;
   for (const RequestTimes& request : all)
     if (request.ttft_ns) out.push_back(&request);
-  if (out.size() > 1) out.erase(out.begin());
+  if (out.size() > 1 && out.front() == &all.front()) out.erase(out.begin());
   return out;
 }
 
 std::vector<Row> Requests::typical_steps() const {
-  const RequestTimes* first = first_making();
   std::vector<Row> out;
-  for (const RequestTimes& request : all)
-    if (&request != first) out.insert(out.end(), request.making.begin(), request.making.end());
-  if (!out.empty() || first == nullptr) return out;
-  out = first->making;
-  if (out.size() > 1) out.erase(out.begin());
+  for (size_t i = 1; i < all.size(); ++i) out.insert(out.end(), all[i].making.begin(), all[i].making.end());
+  if (!out.empty() || all.empty()) return out;
+  out = all.front().making;
+  if (out.size() > 1 && first_step() != kNoRow) out.erase(out.begin());
   return out;
 }
 

@@ -17,6 +17,7 @@ struct RequestTimes {
   OptDouble ttft_ns;              // absent: it was not seen whole, or cannot be told from others
   std::vector<Row> before_token;  // vision and prefill steps up to the first token
   std::vector<Row> making;        // decode and mixed steps after it
+  bool begin_unseen = false;      // a window edge lies before the first of `making`
 };
 
 struct Requests {
@@ -25,13 +26,14 @@ struct Requests {
   bool chunk_only = false;        // a chunk that did not finish its prompt
   bool at_edges = false;          // a part of some prompt is at a window edge: its time is not the program's
 
-  // Those with a TTFT, the first of them left out where there are more.
+  // Those with a TTFT, the first request left out where there are others.
   std::vector<const RequestTimes*> typical_prompts() const;
   // Decode and mixed steps, those of the first request left out where others have some, else its first step.
   std::vector<Row> typical_steps() const;
-  // The first request with a TTFT; with steps. Null if there is none.
+  // The first request, and its first step after the first token; null and kNoRow where a window edge hides its time: a
+  // later one is no first one.
   const RequestTimes* first_prompt() const;
-  const RequestTimes* first_making() const;
+  Row first_step() const;
 };
 
 // The device with the most steps stands for the run: ranks of one process run the same steps on several devices.

@@ -1,5 +1,6 @@
 // Sums over the steps of a stage that findings judge: all complete ones less its cold first steps.
 #include <algorithm>
+#include <cmath>
 
 #include "analyze/finding.h"
 
@@ -21,6 +22,17 @@ std::vector<int64_t> cold_launches(const Context& context) {
 }
 
 }  // namespace
+
+GainBound StageView::bound_of_waiting(double gain_ns) const {
+  GainBound out = bound(gain_ns);
+  if (steps == 0 || wall == 0) return out;
+  // A figure may hold several steps of the stage, as TTFT holds the chunks of a prompt.
+  const double in_stage_ms = consequence.now_ms * consequence.part;
+  const double times = std::max(1.0, std::round(in_stage_ms / per_step_ms(wall_ns())));
+  const double least_ms = consequence.now_ms - in_stage_ms + times * per_step_ms(least_gpu_ns());
+  out.to = std::min(out.from, std::max(out.to, least_ms));
+  return out;
+}
 
 void fill_judged_sums(const Context& context, StageView& view) {
   const Groups& groups = context.groups;

@@ -88,6 +88,19 @@ TEST(Consequence, BoundsStartFromTheHeadline) {
   EXPECT_NEAR(*report.latency->warmup_ms, 270 + 5 * 45, 1e-9) << "the first prompt is part of it";
 }
 
+// Every step holds 3 ms of GPU work, and every fourth waits 27 ms instead of 7: without the waiting none takes less
+// than 3.
+TEST(Consequence, WhatTheGpuDoesStaysInTheBoundOfWaiting) {
+  Timeline t;
+  for (int s = 0; s < 9; ++s)
+    t.step(StageKind::kDecode, (s % 4 == 3 ? 30 : 10) * kMs, (s % 4 == 3 ? 27 : 7) * kMs, 400);
+  const Report report = t.report();
+  const Finding* decode = finding_of(report, "launch-bound", "decode");
+  ASSERT_NE(decode, nullptr);
+  EXPECT_DOUBLE_EQ(decode->bound->from, 10);
+  EXPECT_NEAR(decode->bound->to, 3, 1e-9);
+}
+
 TEST(Consequence, AStageThatHardlyMattersToARequestIsOneLevelLower) {
   for (const int64_t prompt_ms : {4, 400}) {
     Timeline t;

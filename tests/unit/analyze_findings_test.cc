@@ -148,6 +148,22 @@ TEST(Findings, WeightsBindDecodeAndSmallBatchesWasteThem) {
   EXPECT_EQ(stage_of(report, "decode")->bound, "memory");
 }
 
+// Bytes and time must be of the same steps: those that are judged.
+TEST(Findings, TheShareOfBandwidthIsThatOfTheJudgedSteps) {
+  AnalyzedRecording run;
+  run.window(0, 60 * kMs);
+  const Row work = run.gemm(DType::kBf16, 1, 14336, 4096);
+  const StepPlan plan{.kernels = 330, .kernel_ns = 30'000, .work = work};
+  add_step(run, 0, plan);
+  run.trace.steps.end_ns[0] = 20 * kMs;  // a cold one
+  run.gap(IdleCause::kHostWork, 10 * kMs, 10 * kMs, 0);
+  for (int64_t start = 20 * kMs; start < 60 * kMs; start += 10 * kMs) add_step(run, start, plan);
+  const Report report = report_of(run);
+  const Finding* finding = finding_of(report, "memory-bound-weights");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(*finding->evidence[4].value, 0.815, 0.01);
+}
+
 TEST(Findings, SlowGemmsAreNotMemoryBound) {
   AnalyzedRecording run;
   run.window(0, 10 * kMs);

@@ -150,6 +150,34 @@ TEST(Latency, ThreeColdStepsOfOneRequestDoNotMoveTheHeadline) {
   EXPECT_DOUBLE_EQ(*latency.headline.output_tokens_per_s, 250);
 }
 
+// What a window edge hides is not replaced by what came after it.
+TEST(Latency, ALaterRequestIsNoFirstOne) {
+  AnalyzedRecording run = requests(3, 4, 20, 2);
+  run.trace.steps.stage[0] = run.trace.strings.intern("prefill [window edge]");
+  run.trace.steps.stage[1] = run.trace.strings.intern("decode [window edge]");
+  const Headline headline = latency_of(run).headline;
+  EXPECT_DOUBLE_EQ(*headline.ttft_ms, 30);
+  EXPECT_EQ(headline.ttft_n, 2) << "both that are seen come after the first";
+  EXPECT_FALSE(headline.first_ttft_ms);
+  EXPECT_FALSE(headline.first_itl_ms);
+  EXPECT_EQ(headline.itl_n, 8);
+}
+
+// Steps of 4 ms of which every fourth takes 8: a rate is what came out over the time it took.
+TEST(Latency, TheRateIsTokensOverTime) {
+  AnalyzedRecording run;
+  int64_t at = 0;
+  for (int64_t i = 0; i < 41; ++i) {
+    const int64_t ns = (i % 4 == 3 ? 8 : 4) * kMs;
+    run.step(StageKind::kDecode, at, at + ns, 1, 100 + i);
+    at += ns;
+  }
+  run.window(0, at);
+  const Headline headline = latency_of(run).headline;
+  EXPECT_DOUBLE_EQ(*headline.tpot_ms, 4);
+  EXPECT_DOUBLE_EQ(*headline.output_tokens_per_s, 200) << "40 tokens in 200 ms";
+}
+
 TEST(Latency, FirstCallsCountTheFirstPromptToo) {
   AnalyzedRecording run = requests(2, 4, 4, 1);
   EXPECT_DOUBLE_EQ(*latency_of(run).warmup_ms, 90 + 496) << "a TTFT of 120 ms against 30, a step of 500 against 4";
