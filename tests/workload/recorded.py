@@ -73,7 +73,8 @@ def report_agrees_with_the_run(tool):
 
 def decoding_rates(run):
     """Tokens per second of the steps after the first: of all, and without those that a report may take for cold ones."""
-    steps = [stage["ms"] for stage in run["stages"] if stage["stage"] == "decode"][1:]
+    ends = [stage["start_ms"] + stage["ms"] for stage in run["stages"] if stage["stage"] == "decode"]
+    steps = [end - before for before, end in zip(ends, ends[1:])]  # token to token
     warm = [ms for ms in steps if ms <= 1.5 * statistics.median(steps)]
     return 1e3 * len(steps) / sum(steps), 1e3 * len(warm) / sum(warm)
 
