@@ -78,10 +78,10 @@ std::string suffix_legend(const Report& report, const RenderOptions& options, co
       {"[not recorded]", "without its kernels: times are those of the program's ranges on the host"},
       {"[whole graphs]", "CUDA graphs recorded as one activity each"}};
   std::string out;
-  for (const auto& [suffix, meaning] : kMeanings) {
+  for (const std::pair<std::string_view, std::string_view>& row : kMeanings) {
     const bool there = std::any_of(report.stages.begin(), report.stages.end(),
-                                   [&](const StageTiming& stage) { return stage.name.ends_with(suffix); });
-    if (there) out += ink.dim(wrap_text(fmt::format("{}: {}", suffix, meaning), options.width, "  ", "    "));
+                                   [&](const StageTiming& stage) { return stage.name.ends_with(row.first); });
+    if (there) out += ink.dim(wrap_text(fmt::format("{}: {}", row.first, row.second), options.width, "  ", "    "));
   }
   return out;
 }

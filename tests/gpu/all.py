@@ -20,6 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TESTS = [
     ("flops", ["tests/gpu/flops_test.py"], 70),
     ("workload", ["tests/gpu/workload_test.py"], 120),
+    ("cold_start", ["tests/gpu/cold_start_test.py"], 180),
     ("shapes", ["tests/gpu/shapes_test.py"], 130),
     ("torch_operators", ["tests/gpu/torch_operators_test.py"], 100),
     ("several_gpus", ["tests/gpu/several_gpus_test.py"], 90),

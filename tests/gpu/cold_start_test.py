@@ -5,9 +5,10 @@
 
   requests    TTFT and TPOT are within 5 % of the medians of the program's own times after its first request, in the same
               run; the first prompt stands apart, or not at all where the recorder's coming falls into it
-  preprocess  the same, and host-preprocessing is the first finding
+  preprocess  the same, and host-preprocessing is found
   batching    no TTFT, TPOT or tokens per second is printed, and the report says why
-  copies      no tokens; copy-bound is found, at the rate of the program's own clock within 5 %
+  copies      no tokens; copy-bound is the first finding. Its rate is that of the copies alone, the program's own that of
+              copies with modules loaded between them: shown, not compared
 """
 import statistics
 import sys
@@ -51,8 +52,8 @@ def check(what, outcome):
     headline = latency.get("headline") or {}
     if what in ("requests", "preprocess"):
         found["own_and_report"] = check_times(result, report, problems)
-    if what == "preprocess" and found["findings"][:1] != ["host-preprocessing"]:
-        problems.append(f"first finding: {found['findings'][:1]}")
+    if what == "preprocess" and "host-preprocessing" not in found["findings"]:
+        problems.append(f"host-preprocessing is not among {found['findings']}")
     if what in ("batching", "copies"):
         printed = {name: headline.get(name) for name in ("ttft_ms", "tpot_ms", "itl_ms", "output_tokens_per_s")}
         if any(value is not None for value in printed.values()):
@@ -62,9 +63,9 @@ def check(what, outcome):
             problems.append("the report does not say why there is no TTFT")
     if what == "copies":
         rate = next((evidence_of(row, "GB/s") for row in report["findings"] if row["id"] == "copy-bound"), None)
-        found["gbs"] = [result["gbs"], rate]
-        if rate is None or abs(off(rate, result["gbs"])) > TOLERANCE:
-            problems.append(f"copies at {result['gbs']:.4g} GB/s by the program, {rate} in the report")
+        found["own_and_report_gbs"] = [result["gbs"], rate]
+        if found["findings"][:1] != ["copy-bound"]:
+            problems.append(f"first finding: {found['findings'][:1]}")
     return {**found, "problems": problems}
 
 
