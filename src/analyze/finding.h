@@ -134,7 +134,7 @@ struct FindingContext {
   // Whether an idle gap is in a judged step of the stage, and not in warm-up.
   bool of_stage(Row gap, const StageView& stage) const;
   // Of idle gaps: behind a Python function that prepares inputs; single host code of at least kLongGapNs; before the
-  // first activity of its step; told by host-preprocessing; part of HostIdle::code_ns.
+  // first activity of its step; reported by host-preprocessing; part of HostIdle::code_ns.
   bool prepares(Row gap) const;
   bool is_long(Row gap) const;
   bool opens_step(Row gap) const;
