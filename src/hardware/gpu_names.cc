@@ -103,6 +103,26 @@ Result<Gpu> find_gpu(std::string_view name) {
               did_you_mean(nearest_skus(name)) + "`llmprof list gpus` shows the table", ExitCode::kUsage);
 }
 
+std::vector<std::string> other_parts_called(std::string_view name) {
+  const std::string wanted = fold_device(name);
+  const Result<Gpu> taken = find_gpu(name);
+  std::vector<std::string> others;
+  if (!taken || fold_device(taken->sku) == wanted) return others;
+  // In full ("NVIDIA H200") it is what the driver says, and that says which.
+  const std::string full = fold_name(name.substr(0, kMaxName));
+  for (const DeviceName& known : shipped_hardware().device_names)
+    if (full != wanted && fold_name(known.device_name) == full) return others;
+  for (const Gpu& gpu : gpu_table()) {
+    if (gpu.sku == taken->sku) continue;
+    // The name is the start of that SKU, up to a dash.
+    bool starts = false;
+    for (size_t dash = gpu.sku.find('-'); dash != std::string::npos && !starts; dash = gpu.sku.find('-', dash + 1))
+      starts = fold_device(std::string_view(gpu.sku).substr(0, dash)) == wanted;
+    if (starts) others.push_back(gpu.sku);
+  }
+  return others;
+}
+
 bool may_call_itself(std::string_view sku, std::string_view device_name) {
   const std::vector<const Gpu*> named = by_device_name(fold_device(device_name));
   return std::any_of(named.begin(), named.end(), [&](const Gpu* gpu) { return gpu->sku == sku; });

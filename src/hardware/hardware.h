@@ -51,6 +51,9 @@ const std::vector<Gpu>& gpu_table();
 // By the user: a SKU or a device name; case, spaces and dashes do not matter, and a part that fits one GPU only is
 // enough.
 Result<Gpu> find_gpu(std::string_view name);
+// What else that name may mean: "h200" is what an H200-SXM-141GB calls itself, and an H200-NVL-141GB is one too. Empty
+// where the name says it all, or is none.
+std::vector<std::string> other_parts_called(std::string_view name);
 
 // Whether devices of that GPU report this name ("NVIDIA H200" for "H200-SXM-141GB").
 bool may_call_itself(std::string_view sku, std::string_view device_name);

@@ -46,8 +46,11 @@ Status read_head_dim(const JsonFields& f, ModelConfig& c, bool computed_when_abs
   return {};
 }
 
-Status read_windows(const JsonFields& f, ModelConfig& c, WindowRule rule) {
-  LLMPROF_ASSIGN(const int64_t window, f.integer_or("sliding_window", 1, int64_t{1} << 40, 0));
+// `absent` is the window that the reference implementation takes where the file does not name the field (0: none); null
+// and 0 mean none everywhere.
+Status read_windows(const JsonFields& f, ModelConfig& c, WindowRule rule, int64_t absent) {
+  LLMPROF_ASSIGN(const int64_t window,
+                 f.integer_or("sliding_window", 0, int64_t{1} << 40, f.names("sliding_window") ? 0 : absent));
   LLMPROF_ASSIGN(const std::optional<std::vector<std::string>> types,
                  f.strings("layer_types", static_cast<size_t>(kMaxLayers)));
   if (types) {
@@ -64,7 +67,10 @@ Status read_windows(const JsonFields& f, ModelConfig& c, WindowRule rule) {
     }
     return {};
   }
-  LLMPROF_ASSIGN(const int64_t period, f.integer_or("sliding_window_pattern", 1, kMaxLayers, 6));
+  // Newer files write it with an underscore.
+  const std::string_view pattern =
+      f.has("sliding_window_pattern") ? "sliding_window_pattern" : "_sliding_window_pattern";
+  LLMPROF_ASSIGN(const int64_t period, f.integer_or(pattern, 1, kMaxLayers, 6));
   for (size_t i = 0; i < c.layers.size(); ++i) {
     bool slides = true;
     if (rule == WindowRule::kEvenLayers) slides = i % 2 == 0;
@@ -94,14 +100,14 @@ Status read_llama(const JsonFields& f, ModelConfig& c) {
 
 Status read_mistral(const JsonFields& f, ModelConfig& c) {
   LLMPROF_CHECK(read_dense(f, c, true));
-  return read_windows(f, c, WindowRule::kAll);
+  return read_windows(f, c, WindowRule::kAll, 4096);
 }
 
 // Qwen2 windows: off unless use_sliding_window, and then only from layer max_window_layers on.
 Status read_qwen_windows(const JsonFields& f, ModelConfig& c) {
   LLMPROF_ASSIGN(const bool used, f.boolean_or("use_sliding_window", false));
   if (!used) return {};
-  LLMPROF_CHECK(read_windows(f, c, WindowRule::kAll));
+  LLMPROF_CHECK(read_windows(f, c, WindowRule::kAll, 4096));
   if (f.has("layer_types")) return {};
   LLMPROF_ASSIGN(const int64_t first, f.integer_or("max_window_layers", 0, kMaxLayers, 28));
   for (size_t i = 0; i < c.layers.size() && static_cast<int64_t>(i) < first; ++i) c.layers[i].window = 0;
@@ -134,7 +140,7 @@ Status read_gemma2(const JsonFields& f, ModelConfig& c) {
   c.tied_embeddings = true;
   c.norms_per_layer = 4;
   LLMPROF_CHECK(read_dense(f, c, false));
-  return read_windows(f, c, WindowRule::kEvenLayers);
+  return read_windows(f, c, WindowRule::kEvenLayers, 4096);
 }
 
 Status read_gemma3(const JsonFields& f, ModelConfig& c) {
@@ -143,13 +149,13 @@ Status read_gemma3(const JsonFields& f, ModelConfig& c) {
   c.qk_norm = QkNorm::kPerHead;
   LLMPROF_CHECK(read_dense(f, c, false));
   if (!f.integer("sliding_window", 1, int64_t{1} << 40)) return f.missing("sliding_window");
-  return read_windows(f, c, WindowRule::kEverySixthFull);
+  return read_windows(f, c, WindowRule::kEverySixthFull, 0);
 }
 
 Status read_phi3(const JsonFields& f, ModelConfig& c) {
   c.fused_qkv = c.fused_gate_up = true;
   LLMPROF_CHECK(read_dense(f, c, true));
-  return read_windows(f, c, WindowRule::kAll);
+  return read_windows(f, c, WindowRule::kAll, 0);
 }
 
 Status read_gpt2(const JsonFields& f, ModelConfig& c) {
@@ -174,7 +180,7 @@ Status read_gpt2(const JsonFields& f, ModelConfig& c) {
 
 Status read_mixtral(const JsonFields& f, ModelConfig& c) {
   LLMPROF_CHECK(read_dense(f, c, true));
-  LLMPROF_CHECK(read_windows(f, c, WindowRule::kAll));
+  LLMPROF_CHECK(read_windows(f, c, WindowRule::kAll, 0));
   MoeConfig& moe = c.moe.emplace();
   LLMPROF_ASSIGN(moe.experts, f.integer("num_local_experts", 1, kMaxExperts));
   LLMPROF_ASSIGN(moe.top_k, f.integer("num_experts_per_tok", 1, moe.experts));
@@ -223,7 +229,7 @@ Status read_gpt_oss(const JsonFields& f, ModelConfig& c) {
   c.attention_sinks = true;
   c.fused_gate_up = true;
   LLMPROF_CHECK(read_dense(f, c, false));
-  LLMPROF_CHECK(read_windows(f, c, WindowRule::kEvenLayers));
+  LLMPROF_CHECK(read_windows(f, c, WindowRule::kEvenLayers, 128));
   MoeConfig& moe = c.moe.emplace();
   LLMPROF_ASSIGN(moe.experts, f.integer("num_local_experts", 1, kMaxExperts));
   // Early files say experts_per_token.

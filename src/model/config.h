@@ -118,6 +118,7 @@ struct ModelConfig {
 
   int64_t num_layers() const { return static_cast<int64_t>(layers.size()); }
   int64_t windowed_layers() const;
+  int64_t longest_window() const;  // 0: no layer slides
   int64_t moe_layers() const;
 };
 

@@ -151,6 +151,11 @@ Status read_dtype(const JsonFields& root, const JsonFields& text, ModelConfig& c
 int64_t ModelConfig::windowed_layers() const {
   return std::count_if(layers.begin(), layers.end(), [](const LayerConfig& layer) { return layer.window != 0; });
 }
+int64_t ModelConfig::longest_window() const {
+  int64_t window = 0;
+  for (const LayerConfig& layer : layers) window = std::max(window, layer.window);
+  return window;
+}
 int64_t ModelConfig::moe_layers() const {
   return std::count_if(layers.begin(), layers.end(), [](const LayerConfig& layer) { return layer.moe; });
 }

@@ -28,7 +28,8 @@ NumberFormat Workload::wide() const {
 }
 
 std::string Workload::compute_format() const {
-  if (inputs) return inputs->name;
+  // Groups and scales ("int4-g128") are how it is stored.
+  if (inputs) return inputs->name.substr(0, inputs->name.find('-'));
   if (activations.bits == 8 && weights.bits == 8 && activations.floating == weights.floating) return activations.name;
   return activations.quantised() ? wide().name : activations.name;
 }
@@ -134,22 +135,26 @@ double kv_bytes_per_token(const ModelConfig& config, const NumberFormat& kv) {
   return static_cast<double>(config.num_layers()) * kv_bytes_per_token_and_layer(config, kv);
 }
 
+double kv_bytes_per_token_beyond_window(const ModelConfig& config, const NumberFormat& kv) {
+  return static_cast<double>(config.num_layers() - config.windowed_layers()) * kv_bytes_per_token_and_layer(config, kv);
+}
+
 MemoryNeed memory_need(const ModelConfig& config, const Workload& w) {
   MemoryNeed need;
   need.weights_bytes = weight_bytes(config, w.weights, w.wide());
   const double per_layer = kv_bytes_per_token_and_layer(config, w.kv);
   const int64_t tokens = w.cache_tokens();
-  double windowed = 0, mlp_width = 0;
+  double kept = 0, mlp_width = 0;
   for (const LayerConfig& layer : config.layers) {
-    windowed += static_cast<double>(layer.window == 0 ? tokens : std::min(tokens, layer.window));
+    kept += static_cast<double>(layer.window == 0 ? tokens : std::min(tokens, layer.window));
     const MoeConfig moe = config.moe.value_or(MoeConfig());
     const int64_t width =
         layer.moe ? moe.top_k * moe.intermediate_size + moe.shared_intermediate_size : config.intermediate_size;
     mlp_width = std::max(mlp_width, static_cast<double>(width));
   }
   const double batch = static_cast<double>(w.batch);
-  need.kv_bytes = batch * static_cast<double>(tokens) * static_cast<double>(config.num_layers()) * per_layer;
-  need.kv_bytes_windowed = batch * windowed * per_layer;
+  need.kv_bytes = batch * kept * per_layer;
+  need.kv_bytes_whole = batch * static_cast<double>(tokens) * static_cast<double>(config.num_layers()) * per_layer;
   const double rows = batch * static_cast<double>(w.prompt);
   need.activation_peak_bytes =
       rows * (4 * static_cast<double>(config.hidden_size) + 2 * mlp_width) * w.activations.element_bytes() +

@@ -118,11 +118,13 @@ double expected_experts(int64_t experts, int64_t top_k, int64_t tokens);
 // One token in the caches of all layers. Every layer counts, sliding or not.
 double kv_bytes_per_token(const ModelConfig& config, const NumberFormat& kv);
 double kv_bytes_per_token_and_layer(const ModelConfig& config, const NumberFormat& kv);
+// What a further token adds once the window is full: the layers that do not slide.
+double kv_bytes_per_token_beyond_window(const ModelConfig& config, const NumberFormat& kv);
 
 struct MemoryNeed {
   double weights_bytes = 0;
-  double kv_bytes = 0;               // every layer keeps every token
-  double kv_bytes_windowed = 0;      // sliding layers keep their window only, as engines with a hybrid allocator do
+  double kv_bytes = 0;        // sliding layers keep their window, the others every token
+  double kv_bytes_whole = 0;  // every layer keeps every token, as engines without an allocator per kind of layer do
   double activation_peak_bytes = 0;  // rough: 4 residual-sized buffers, 2 of the MLP's width, logits in FP32
   double total_bytes() const { return weights_bytes + kv_bytes + activation_peak_bytes; }
 };

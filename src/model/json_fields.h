@@ -32,6 +32,8 @@ class JsonFields {
   // The element of that name, unless it is absent or null.
   std::optional<JsonValue> find(std::string_view name) const;
   bool has(std::string_view name) const { return find(name).has_value(); }
+  // Whether the object names it at all: for some fields null means none and absence means a default.
+  bool names(std::string_view name) const { return object_.find(name).has_value(); }
 
   // An integer in [low, high]. A missing field is an error, or `fallback` where one is given.
   Result<int64_t> integer(std::string_view name, int64_t low, int64_t high) const;

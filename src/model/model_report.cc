@@ -42,7 +42,9 @@ Result<NumberFormat> choose_activations(const ModelConfig& config, const ModelOp
 Result<NumberFormat> choose_weights(const ModelConfig& config, const ModelOptions& options,
                                     const NumberFormat& activations) {
   if (!options.weights.empty()) return parse_weight_format(options.weights, "--weights");
-  if (!config.quantization) return activations.quantised() ? bf16_format() : activations;
+  // An 8-bit --dtype or torch_dtype is that of the weights too, with the scales that weights of that type have.
+  if (!config.quantization)
+    return activations.quantised() ? parse_weight_format(activations.name, "--dtype") : activations;
   if (config.quantization->format) return *config.quantization->format;
   return fail(
       fmt::format("the checkpoint is quantised by a method llmprof does not know: \"{}\"", config.quantization->method),
@@ -64,12 +66,12 @@ Result<std::optional<NumberFormat>> choose_inputs(const ModelConfig& config, con
 void add_notes(ModelReport& report) {
   const ModelConfig& c = report.config;
   const Workload& w = report.workload;
-  const int64_t windowed = c.windowed_layers();
-  if (windowed != 0)
-    report.notes.push_back(
-        fmt::format("{} of {} layers slide; the KV cache is sized as if every layer kept every "
-                    "token, an engine that frees what slid out needs {}",
-                    windowed, c.num_layers(), format_bytes(report.memory.kv_bytes_windowed)));
+  const double slid_out = report.memory.kv_bytes_whole - report.memory.kv_bytes;
+  if (slid_out > 0)
+    report.notes.push_back(fmt::format(
+        "{} of {} layers keep no more than the last {} tokens, as engines free what slid out (vLLM's hybrid KV cache "
+        "manager, caches of transformers); one that keeps every token in every layer needs {} more",
+        c.windowed_layers(), c.num_layers(), c.longest_window(), format_bytes(slid_out)));
   if (c.max_position != 0 && w.cache_tokens() > c.max_position)
     report.notes.push_back(fmt::format("{} tokens are more than the model's {} positions{}", w.cache_tokens(),
                                        c.max_position,
@@ -127,6 +129,7 @@ Result<ModelReport> report_model(ModelConfig config, const ModelOptions& options
   report.params = count_params(config);
   report.memory = memory_need(config, w);
   report.kv_bytes_per_token = kv_bytes_per_token(config, w.kv);
+  report.kv_bytes_per_token_beyond_window = kv_bytes_per_token_beyond_window(config, w.kv);
   if (config.vision && w.images != 0) report.stages.push_back(vision_cost(config, w));
   report.stages.push_back(prefill_cost(config, w));
   report.stages.push_back(decode_cost(config, w));
@@ -134,6 +137,8 @@ Result<ModelReport> report_model(ModelConfig config, const ModelOptions& options
   if (!options.gpu.empty()) {
     LLMPROF_ASSIGN(const Gpu gpu, find_gpu(options.gpu));
     report.on_gpu = hold_against(gpu, w, report.memory, report.stages);
+    report.on_gpu->asked = options.gpu;
+    report.on_gpu->others = other_parts_called(options.gpu);
   }
   add_notes(report);
   return report;
@@ -227,8 +232,9 @@ std::string to_json(const ModelReport& report) {
   json.field("scheme", w.scheme()).end_object();
   json.key("kv_cache").begin_object().field("dtype", w.kv.name);
   count_field(json, "bytes_per_token", report.kv_bytes_per_token);
+  count_field(json, "bytes_per_token_beyond_window", report.kv_bytes_per_token_beyond_window);
   count_field(json, "bytes", report.memory.kv_bytes);
-  count_field(json, "bytes_windowed", report.memory.kv_bytes_windowed);
+  count_field(json, "bytes_whole", report.memory.kv_bytes_whole);
   json.field("tokens_per_sequence", w.cache_tokens()).end_object();
   json.key("memory").begin_object();
   count_field(json, "weights_bytes", report.memory.weights_bytes);

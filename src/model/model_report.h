@@ -37,6 +37,7 @@ struct ModelReport {
   Workload workload;
   MemoryNeed memory;
   double kv_bytes_per_token = 0;
+  double kv_bytes_per_token_beyond_window = 0;  // the same where no layer slides
   std::optional<GpuFit> on_gpu;
   std::vector<StageCost> stages;   // vision (with a tower and images), prefill, decode
   std::vector<std::string> notes;  // what was assumed

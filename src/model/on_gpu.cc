@@ -11,11 +11,17 @@
 namespace llmprof {
 namespace {
 
-// What must cross the memory bus. The cache keeps at most its size of what the pass before left; activations, and what
-// a prefill itself put into the KV cache, may never leave it.
+// What must cross the memory bus: the weights; of the KV cache what lay there before, read, and what is new, written.
+// That is what attention reads, for it reads new keys and values too. The last-level cache keeps at most its size of
+// what the pass before left; activations may never leave it.
 double least_dram_bytes(const StageCost& stage, double cache_bytes) {
-  const double kv = stage.stage == ModelStage::kDecode ? stage.bytes.kv_read : 0;
-  return std::max(0.0, stage.bytes.weights + kv + stage.bytes.kv_write - cache_bytes);
+  return std::max(0.0, stage.bytes.weights + stage.bytes.kv_read - cache_bytes);
+}
+
+// Data sheets of caches call 2^20 bytes a MB. Infinity Cache lies before the memory of AMD's parts.
+double last_level_cache_bytes(const Gpu& gpu) {
+  const double mb = (gpu.l2_mb ? gpu.l2_mb->value : 0) + (gpu.extra_cache_mb ? gpu.extra_cache_mb->value : 0);
+  return mb * 1024 * 1024;
 }
 
 void note(GpuFit& fit, const std::string& what, const Sourced& value) {
@@ -24,28 +30,40 @@ void note(GpuFit& fit, const std::string& what, const Sourced& value) {
     fit.provenance.push_back(text);
 }
 
+// The option that has the arithmetic run in a format which the GPU has units for, to stand behind the reason why it has
+// none for this one; empty if there is none.
+std::string way_out(const Gpu& gpu, const Workload& w, const std::string& format) {
+  if (format == "bf16" && peak_tflops(gpu, PeakType::kFp16)) return " (--dtype fp16)";
+  const std::optional<PeakType> wide = parse_peak_type(w.wide().name);
+  if (w.inputs && format == w.compute_format() && wide && peak_tflops(gpu, *wide))
+    return fmt::format(" (--activations {}: weights only)", w.wide().name);
+  return {};
+}
+
 StageBound bound_of(const Gpu& gpu, const Workload& w, const StageCost& stage, GpuFit& fit,
                     std::map<std::string, double>& peaks) {
   StageBound bound;
   bound.stage = stage.stage;
+  bound.flops = stage.flops.total();
+  const double gpus = static_cast<double>(fit.gpus);
   double compute_ms = 0;
   for (const auto& [format, flops] : flops_by_format(stage, w)) {
     const std::optional<PeakType> type = parse_peak_type(format);
     const Known peak = type ? peak_tflops(gpu, *type) : tl::unexpected<std::string>("no peak is known for " + format);
     if (!peak) {
-      bound.unknown.push_back(peak.error());
+      bound.unknown.push_back(peak.error() + way_out(gpu, w, format));
       continue;
     }
-    compute_ms += flops / peak->value / 1e9;
+    compute_ms += flops / (gpus * peak->value) / 1e9;
     peaks[std::string(name_of(*type))] = peak->value;
     note(fit, fmt::format("{} peak {} TFLOP/s", name_of(*type), peak->value), *peak);
   }
   // Arithmetic of one format alone would be a bound too, but one that says little: what is missing is named instead.
   if (bound.unknown.empty()) bound.compute_ms = compute_ms;
   const Known bandwidth = memory_bandwidth_gbs(gpu);
-  bound.dram_bytes = least_dram_bytes(stage, (gpu.l2_mb ? gpu.l2_mb->value : 0) * 1e6);
+  bound.dram_bytes = least_dram_bytes(stage, gpus * fit.cache_bytes);
   if (bandwidth) {
-    bound.memory_ms = bound.dram_bytes / bandwidth->value / 1e6;
+    bound.memory_ms = bound.dram_bytes / (gpus * bandwidth->value) / 1e6;
     note(fit, fmt::format("bandwidth {} GB/s", bandwidth->value), *bandwidth);
   } else {
     bound.unknown.push_back(bandwidth.error());
@@ -73,20 +91,33 @@ GpuFit hold_against(const Gpu& gpu, const Workload& workload, const MemoryNeed& 
     fit.memory_bytes = visible ? visible->value : gpu.mem_gb->value * 1e9;
     fit.memory_provenance = visible ? visible->provenance : gpu.mem_gb->provenance;
     fit.gpus_at_least = static_cast<int64_t>(std::ceil(memory.total_bytes() / *fit.memory_bytes));
+    // No GPU runs what it does not hold: a bound of one alone would be that of a machine that does not exist.
+    fit.gpus = std::max<int64_t>(1, fit.gpus_at_least);
   }
+  fit.cache_bytes = last_level_cache_bytes(gpu);
   std::map<std::string, double> peaks;
   for (const StageCost& stage : stages) fit.stages.push_back(bound_of(gpu, workload, stage, fit, peaks));
-  fit.basis = "by";
+  std::vector<std::string> rates;
   for (const auto& [format, tflops] : peaks)
-    fit.basis += fmt::format(" {} TFLOP/s {},", format_fixed(tflops, 1), format);
+    rates.push_back(fmt::format("{} TFLOP/s {}", format_fixed(tflops, 1), format));
   if (const Known bandwidth = memory_bandwidth_gbs(gpu))
-    fit.basis += fmt::format(" {} GB/s,", format_count(bandwidth->value));
-  fit.basis += " all on one GPU: a lower bound, not a prediction";
+    rates.push_back(fmt::format("{} GB/s", format_count(bandwidth->value)));
+  fit.basis = fmt::format("a lower bound, not a prediction: {}", fmt::join(rates, ", "));
+  if (fit.gpus > 1)
+    fit.basis += fmt::format(" each, split evenly over {} GPUs, nothing counted for what they send each other",
+                             format_count(static_cast<double>(fit.gpus)));
+  fit.traffic = "memory is weights and KV cache";
+  if (fit.cache_bytes > 0)
+    fit.traffic += fmt::format(", less {} that the last-level cache{} may keep",
+                               format_bytes(static_cast<double>(fit.gpus) * fit.cache_bytes), fit.gpus > 1 ? "s" : "");
+  fit.traffic += ", without activations";
   return fit;
 }
 
 void write_json(JsonWriter& json, const GpuFit& fit) {
-  json.begin_object().field("name", fit.gpu);
+  json.begin_object().field("name", fit.gpu).key("may_also_mean").begin_array();
+  for (const std::string& other : fit.others) json.value(other);
+  json.end_array();
   json.key("memory").begin_object().field("bytes", fit.memory_bytes).field("provenance", fit.memory_provenance);
   json.key("fits");
   if (fit.gpus_at_least > 0)
@@ -98,12 +129,17 @@ void write_json(JsonWriter& json, const GpuFit& fit) {
     json.value(fit.gpus_at_least);
   else
     json.null();
-  json.end_object().key("stages").begin_array();
+  json.end_object().field("gpus", fit.gpus).key("cache_bytes");
+  if (fit.cache_bytes > 0)
+    json.value(static_cast<int64_t>(fit.cache_bytes));
+  else
+    json.null();
+  json.key("stages").begin_array();
   for (const StageBound& bound : fit.stages) {
     json.begin_object().field("kind", name_of(bound.stage)).field("least_ms", bound.least_ms());
     json.field("limit", bound.least_ms() ? bound.limit() : "unknown");
     json.field("compute_ms", bound.compute_ms).field("memory_ms", bound.memory_ms);
-    json.field("dram_bytes", bound.dram_bytes).key("unknown").begin_array();
+    json.field("flops", bound.flops).field("dram_bytes", bound.dram_bytes).key("unknown").begin_array();
     for (const std::string& reason : bound.unknown) json.value(reason);
     json.end_array().end_object();
   }

@@ -34,9 +34,7 @@ std::string describe_attention(const ModelConfig& c) {
     text = fmt::format("{} heads of {} on {} KV heads", c.num_heads, c.head_dim, c.num_kv_heads);
   const int64_t windowed = c.windowed_layers();
   if (windowed == 0) return text;
-  int64_t window = 0;
-  for (const LayerConfig& layer : c.layers) window = std::max(window, layer.window);
-  return text + fmt::format(", window {} in {} of {} layers", window, windowed, c.num_layers());
+  return text + fmt::format(", window {} in {} of {} layers", c.longest_window(), windowed, c.num_layers());
 }
 
 std::string describe_mlp(const ModelConfig& c) {
@@ -65,9 +63,14 @@ std::string answer(const ModelReport& r, const TextStyle& style) {
   line("weights", format_bytes(r.memory.weights_bytes),
        w.weights.quantised() ? fmt::format("{}, {}: multiplied in {}", w.weights.name, w.scheme(), w.compute_format())
                              : w.weights.name);
+  std::string a_token = fmt::format("{} a token in {}", format_bytes(r.kv_bytes_per_token), w.kv.name);
+  if (w.cache_tokens() > c.longest_window() && c.longest_window() != 0)
+    a_token +=
+        fmt::format(", {} beyond the window of {}",
+                    r.kv_bytes_per_token_beyond_window > 0 ? format_bytes(r.kv_bytes_per_token_beyond_window) : "none",
+                    c.longest_window());
   line("KV cache", format_bytes(r.memory.kv_bytes),
-       fmt::format("{} a token in {}, {} sequence{} of {} tokens", format_bytes(r.kv_bytes_per_token), w.kv.name,
-                   w.batch, w.batch == 1 ? "" : "s", w.cache_tokens()));
+       fmt::format("{}, {} sequence{} of {} tokens", a_token, w.batch, w.batch == 1 ? "" : "s", w.cache_tokens()));
   line("memory needed", format_bytes(r.memory.total_bytes()),
        fmt::format("weights, KV cache and about {} of activations", format_bytes(r.memory.activation_peak_bytes)));
   return out;
@@ -88,30 +91,52 @@ std::string stage_title(const StageCost& stage) {
   return fmt::format("decode step, {} x 1 at {}", stage.batch, stage.context);
 }
 
+// "at least 1.774 ms by memory (8.51 GB); arithmetic 119 us (122 GFLOP)": both times, each with what it is made of.
+std::string bound_text(const StageBound& bound) {
+  const auto part = [](const char* name, std::optional<double> ms, const std::string& amount) {
+    return ms ? fmt::format("{} {} ({})", name, format_ms(*ms), amount) : std::string();
+  };
+  const std::string flops = format_si(bound.flops, "FLOP"), bytes = format_bytes(bound.dram_bytes);
+  const bool by_memory = bound.limit() == "memory";
+  std::string text = "unknown";
+  if (bound.least_ms()) {
+    text =
+        fmt::format("at least {} by {} ({})", format_ms(*bound.least_ms()), bound.limit(), by_memory ? bytes : flops);
+    const std::string other =
+        by_memory ? part("arithmetic", bound.compute_ms, flops) : part("memory", bound.memory_ms, bytes);
+    if (!other.empty()) text += "; " + other;
+  }
+  for (const std::string& reason : bound.unknown) text += "; not known: " + reason;
+  return text;
+}
+
 // What the data sheet allows at most: a bound, and said to be one.
 std::string gpu_lines(const ModelReport& r) {
   const GpuFit& fit = *r.on_gpu;
   std::string out;
+  size_t width = 32;
+  for (const StageCost& stage : r.stages) width = std::max(width, stage_title(stage).size());
   const auto line = [&](const std::string& label, const std::string& text) {
-    out += fmt::format("  {:<34}{}\n", label, text);
+    out += fmt::format("  {:<{}}  {}\n", label, width, text);
   };
-  const std::string need = format_bytes(r.memory.total_bytes());
+  if (!fit.others.empty())
+    out += fmt::format("  \"{}\" is taken to be {}; it may also mean {}\n", printable(fit.asked), fit.gpu,
+                       fmt::join(fit.others, " or "));
+  std::string need = format_bytes(r.memory.total_bytes()), has = format_bytes(fit.memory_bytes.value_or(0));
+  // Too near to each other to tell in three digits.
+  if (need == has) {
+    need = format_count(r.memory.total_bytes()) + " B";
+    has = format_count(*fit.memory_bytes) + " B";
+  }
   if (!fit.memory_bytes)
     line("memory", fmt::format("{} needed; the table does not know what it has", need));
   else if (fit.gpus_at_least == 1)
-    line("memory", fmt::format("fits: {} of {}; CUDA context, graphs and workspaces come on top", need,
-                               format_bytes(*fit.memory_bytes)));
+    line("memory", fmt::format("fits: {} of {}; CUDA context, graphs and workspaces come on top", need, has));
   else
-    line("memory", fmt::format("does not fit: {} needed, it has {}; at least {} of them", need,
-                               format_bytes(*fit.memory_bytes), fit.gpus_at_least));
-  for (size_t i = 0; i < fit.stages.size(); ++i) {
-    const StageBound& bound = fit.stages[i];
-    std::string text = bound.least_ms() ? fmt::format("at least {} ({})", format_ms(*bound.least_ms()), bound.limit())
-                                        : std::string("unknown");
-    for (const std::string& reason : bound.unknown) text += "; arithmetic not known: " + reason;
-    line(stage_title(r.stages[i]), text);
-  }
-  return out + "  " + fit.basis + "\n";
+    line("memory", fmt::format("does not fit: {} needed, it has {}; at least {} of them", need, has,
+                               format_count(static_cast<double>(fit.gpus_at_least))));
+  for (size_t i = 0; i < fit.stages.size(); ++i) line(stage_title(r.stages[i]), bound_text(fit.stages[i]));
+  return out + "  " + fit.basis + "\n  " + fit.traffic + "\n";
 }
 
 std::string stage_table(const ModelReport& r, const TextStyle& style) {

@@ -175,6 +175,10 @@ TEST(FindGpu, SpellingDoesNotMatterAndUniquePartsAreEnough) {
 }
 
 TEST(FindGpu, UnknownAndAmbiguousNamesListTheNearest) {
+  EXPECT_EQ(other_parts_called("h200"), std::vector<std::string>{"H200-NVL-141GB"});
+  for (const char* name :
+       {"NVIDIA H200", "h200-sxm-141gb", "h200-nvl", "a10", "l40s", "h20", "b200", "a100", "none", ""})
+    EXPECT_TRUE(other_parts_called(name).empty()) << name;
   const Result<Gpu> several = find_gpu("a100");
   ASSERT_FALSE(several);
   for (const std::string sku : {"A100-PCIe-40GB", "A100-PCIe-80GB", "A100-SXM4-40GB", "A100-SXM4-80GB"})

@@ -94,6 +94,26 @@ TEST(ModelConfig, WindowsByRuleByListAndByLayer) {
   EXPECT_EQ(used.layers[1].window, 8);
 }
 
+TEST(ModelConfig, AWindowThatIsNotNamedIsTheReferencesAndNullIsNone) {
+  const std::string rest = llama_with("architectures", "").substr(1);
+  const auto window = [&](const std::string& fields) {
+    const ModelConfig c = good("{" + fields + ", " + rest);
+    return c.layers.back().window;
+  };
+  EXPECT_EQ(window(R"("architectures": ["MistralForCausalLM"])"), 4096);
+  EXPECT_EQ(window(R"("architectures": ["MistralForCausalLM"], "sliding_window": null)"), 0);
+  EXPECT_EQ(window(R"("architectures": ["MistralForCausalLM"], "sliding_window": 0)"), 0);
+  EXPECT_EQ(window(R"("architectures": ["Phi3ForCausalLM"])"), 0);
+  EXPECT_EQ(window(R"("architectures": ["Qwen2ForCausalLM"], "max_window_layers": 0)"), 0);
+  EXPECT_EQ(window(R"("architectures": ["Qwen2ForCausalLM"], "max_window_layers": 0, "use_sliding_window": true)"),
+            4096);
+  // Every second layer is full, by either name of the field.
+  const std::string gemma = R"("architectures": ["Gemma3ForCausalLM"], "head_dim": 16, "sliding_window": 8)";
+  EXPECT_EQ(window(gemma), 8);
+  EXPECT_EQ(window(gemma + R"(, "sliding_window_pattern": 2)"), 0);
+  EXPECT_EQ(window(gemma + R"(, "_sliding_window_pattern": 2)"), 0);
+}
+
 TEST(ModelConfig, QuantisedCheckpoints) {
   const auto format = [](const std::string& quantization) {
     const ModelConfig c = good(llama_with("quantization_config", quantization));

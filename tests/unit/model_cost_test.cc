@@ -232,10 +232,40 @@ TEST(Weights, EmbeddingHeadAndNormsStayWide) {
 
 TEST(Memory, SlidingLayersBothWays) {
   const MemoryNeed need = memory_need(shipped("gemma-2-9b"), workload(2, 8191));  // cache of 8192 tokens
-  EXPECT_EQ(need.kv_bytes, 2.0 * 344064 * 8192);
-  EXPECT_EQ(need.kv_bytes_windowed, 2.0 * 2'113'929'216);
+  EXPECT_EQ(need.kv_bytes, 2.0 * 2'113'929'216);
+  EXPECT_EQ(need.kv_bytes_whole, 2.0 * 344064 * 8192);
+  EXPECT_EQ(need.total_bytes(), need.weights_bytes + need.kv_bytes + need.activation_peak_bytes);
   const MemoryNeed full = memory_need(shipped("llama-3.1-8b"), workload(1, 100));
-  EXPECT_EQ(full.kv_bytes, full.kv_bytes_windowed);
+  EXPECT_EQ(full.kv_bytes, full.kv_bytes_whole);
+}
+
+// One row per pattern of layers: (sliding layers, window, all layers, bytes of one token in one layer).
+TEST(Memory, TheWindowOfEveryShippedModelByItsClosedForm) {
+  struct Row {
+    const char* model;
+    int64_t sliding, window, layers, bytes;
+  };
+  for (const Row& row :
+       {Row{"gpt-oss-20b", 12, 128, 24, 2 * 8 * 64 * 2}, Row{"gpt-oss-120b", 18, 128, 36, 2048},
+        Row{"gemma-2-9b", 21, 4096, 42, 2 * 8 * 256 * 2}, Row{"gemma-2-2b", 13, 4096, 26, 4096},
+        Row{"gemma-3-4b-it", 29, 1024, 34, 2 * 4 * 256 * 2}, Row{"Mistral-7B-v0.1", 32, 4096, 32, 2 * 8 * 128 * 2},
+        Row{"Phi-3-mini-4k-instruct", 32, 2047, 32, 2 * 32 * 96 * 2}, Row{"Qwen2.5-7B", 0, 0, 28, 2 * 4 * 128 * 2}}) {
+    const ModelConfig c = shipped(row.model);
+    EXPECT_EQ(c.windowed_layers(), row.sliding) << row.model;
+    EXPECT_EQ(c.longest_window(), row.window) << row.model;
+    for (const int64_t context : {int64_t{100}, int64_t{2048}, int64_t{32768}}) {
+      Workload w = workload(3, context - 1);
+      const int64_t kept = row.sliding * std::min(context, row.window) + (row.layers - row.sliding) * context;
+      const MemoryNeed need = memory_need(c, w);
+      EXPECT_EQ(need.kv_bytes, static_cast<double>(3 * row.bytes * kept)) << row.model << " " << context;
+      EXPECT_EQ(need.kv_bytes_whole, static_cast<double>(3 * row.bytes * row.layers * context)) << row.model;
+      // A decode step reads all that is kept, the new token's own key and value among it, and multiplies with each.
+      const StageCost step = decode_cost(c, w);
+      EXPECT_EQ(step.bytes.kv_read, need.kv_bytes) << row.model << " " << context;
+      EXPECT_EQ(step.bytes.kv_write, static_cast<double>(3 * row.bytes * row.layers)) << row.model;
+      EXPECT_EQ(step.flops.attention_causal, static_cast<double>(3 * 4 * c.num_heads * c.head_dim * kept)) << row.model;
+    }
+  }
 }
 
 TEST(Workloads, OutOfRangeIsAUsageError) {

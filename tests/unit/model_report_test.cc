@@ -147,6 +147,9 @@ TEST(ModelReport, FormatsFollowTheModelUnlessSaid) {
   const ModelReport quantised = report(options);
   EXPECT_EQ(quantised.kv_bytes_per_token, 65536);
   EXPECT_EQ(quantised.workload.compute_format(), "bf16") << "weight-only: the matrix units see bf16";
+  options.weights.clear();
+  options.dtype = "fp8";
+  EXPECT_EQ(report(options).workload.weights.name, "fp8") << "--dtype is that of the weights too";
   options.dtype = options.weights = "fp8";
   EXPECT_EQ(report(options).workload.compute_format(), "fp8");
   EXPECT_EQ(report(options).workload.wide().name, "bf16");
@@ -165,6 +168,8 @@ TEST(ModelReport, WhatInputsAreQuantisedToFollowsFromTheConfigUnlessSaid) {
   const ModelReport both = report(options);
   EXPECT_TRUE(contains(to_text(both), "W8A8: multiplied in fp8"));
   EXPECT_TRUE(contains(to_json(both), "\"scheme\": \"W8A8\""));
+  options.weights = options.activations = "int4";
+  EXPECT_TRUE(contains(to_text(report(options)), "W4A4: multiplied in int4\n")) << "not in groups";
   options = options_for("deepseek-v3");
   options.activations = "bf16";
   EXPECT_EQ(report(options).workload.scheme(), "W8A16");
@@ -196,14 +201,78 @@ TEST(ModelReport, TheBoundOnAGpuByHand) {
   EXPECT_EQ(prefill.limit(), "arithmetic");
   EXPECT_EQ(prefill.least_ms(), prefill.compute_ms);
   const double cached = 32 * 2 * 8 * 128 * 2.0, norms = (65 * 4096) * 2.0, row = 4096 * 2.0;
-  const double bytes = 2 * (linear + head) + norms + row + cached * 4000 + cached - 50e6;
-  EXPECT_NEAR(decode.dram_bytes, bytes, 1e-3 * bytes);  // the last-level cache may keep its size of it
+  const double bytes = 2 * (linear + head) + norms + row + cached * 4000 - 50 * 1048576.0;
+  EXPECT_EQ(decode.dram_bytes, bytes);  // the last-level cache may keep its size of it; the new token is in the 4000
+  EXPECT_EQ(decode.dram_bytes, bf16.stages[1].bytes.weights + bf16.stages[1].bytes.kv_read - bf16.on_gpu->cache_bytes);
   EXPECT_NEAR(*decode.memory_ms, decode.dram_bytes / 4.8e9, 1e-9);
   EXPECT_EQ(decode.limit(), "memory");
   options.weights = options.activations = "fp8";
   const ModelReport fp8 = report(options);
   const double narrow = 2 * 1000 * linear, wide = flops - narrow;
   EXPECT_NEAR(*fp8.on_gpu->stages[0].compute_ms, narrow / 1978.9e9 + wide / 989.4e9, 1e-3 * *prefill.compute_ms);
+}
+
+// The times that are printed are those of the bytes and FLOPs printed beside them.
+TEST(ModelReport, TheBoundSaysWhatItIsMadeOf) {
+  ModelOptions options = options_for("llama-3.1-8b");
+  options.gpu = "h200-sxm";
+  const std::string text = to_text(report(options));
+  EXPECT_TRUE(contains(text, "at least 3.172 ms by memory (15.2 GB); arithmetic 16.26 us (16.1 GFLOP)")) << text;
+  EXPECT_TRUE(contains(text, "less 52.4 MB that the last-level cache may keep"));
+  // A prefix lies in memory and is read; what the prefill itself puts there is written.
+  options.prompt = 16;
+  options.prefix = 100000;
+  const ModelReport cached = report(options);
+  EXPECT_EQ(cached.on_gpu->stages[0].dram_bytes, cached.stages[0].bytes.weights + 131072.0 * 100016 - 50 * 1048576.0);
+}
+
+TEST(ModelReport, WhatOneGpuDoesNotHoldIsBoundByAsManyAsDo) {
+  ModelOptions options = options_for("deepseek-v3");
+  options.gpu = "h200-sxm";
+  const ModelReport made = report(options);
+  const GpuFit& fit = *made.on_gpu;
+  ASSERT_EQ(fit.gpus_at_least, 5);
+  EXPECT_EQ(fit.gpus, 5);
+  for (size_t i = 0; i < fit.stages.size(); ++i) {
+    const StageBytes& bytes = made.stages[i].bytes;
+    EXPECT_EQ(fit.stages[i].dram_bytes, bytes.weights + bytes.kv_read - 5 * 50 * 1048576.0);
+    EXPECT_NEAR(*fit.stages[i].memory_ms, fit.stages[i].dram_bytes / (5 * 4.8e9), 1e-9);
+    EXPECT_NEAR(*fit.stages[i].compute_ms * 5 * 989.4e9 / made.stages[i].flops.total(), 0.75, 0.26) << "fp8 and bf16";
+  }
+  EXPECT_TRUE(contains(to_text(made), "split evenly over 5 GPUs"));
+  options.model = "llama-3.1-8b";
+  EXPECT_FALSE(contains(to_text(report(options)), "split evenly"));
+}
+
+TEST(ModelReport, LinesAboutAGpuCanBeRead) {
+  ModelOptions options = options_for("qwen3-30b-a3b");
+  options.prefix = 100000;
+  options.prompt = 1;
+  options.gpu = "b300";
+  EXPECT_TRUE(contains(to_text(report(options)), "prefill, 1 x 1 tokens after 100000  at least"));
+  options = options_for("Mistral-7B-v0.1");
+  options.prompt = 100000;
+  options.gpu = "l4";
+  const std::string text = to_text(report(options));
+  EXPECT_TRUE(contains(text, "none beyond the window of 4096"));
+  EXPECT_FALSE(contains(text, "24.0 GB needed, it has 24.0 GB"));
+  EXPECT_TRUE(contains(text, "B needed, it has 24,000,000,000 B; at least 2 of them"));
+}
+
+TEST(ModelReport, ANameOfSeveralPartsSaysWhichWasTaken) {
+  ModelOptions options = options_for("gpt2");
+  options.prompt = 64;
+  const std::string line = "\"h200\" is taken to be H200-SXM-141GB; it may also mean H200-NVL-141GB";
+  for (const char* name : {"h200", "H200", "H200-SXM-141GB", "NVIDIA H200", "h200-nvl", "a10"}) {
+    options.gpu = name;
+    EXPECT_EQ(to_text(report(options)).find("may also mean") != std::string::npos,
+              std::string_view(name) == "h200" || std::string_view(name) == "H200")
+        << name;
+  }
+  options.gpu = "h200";
+  EXPECT_TRUE(contains(to_text(report(options)), line));
+  EXPECT_TRUE(contains(to_json(report(options)), "\"may_also_mean\": [\n      \"H200-NVL-141GB\""))
+      << to_json(report(options)).substr(0, 4000);
 }
 
 TEST(ModelReport, WhatAGpuCannotDoLeavesTheTimeUnknown) {
@@ -215,6 +284,16 @@ TEST(ModelReport, WhatAGpuCannotDoLeavesTheTimeUnknown) {
   EXPECT_FALSE(made.on_gpu->stages[0].compute_ms) << "no fp8 units";
   ASSERT_EQ(made.on_gpu->stages[0].unknown.size(), 1U);
   EXPECT_TRUE(contains(made.on_gpu->stages[0].unknown[0], "fp8"));
+  EXPECT_TRUE(contains(made.on_gpu->stages[0].unknown[0], "(--activations bf16: weights only)"));
+  options.activations = "bf16";
+  EXPECT_TRUE(report(options).on_gpu->stages[0].unknown.empty());
+  options.weights = options.activations = "";
+  options.gpu = "v100-sxm2-32gb";
+  EXPECT_TRUE(contains(report(options).on_gpu->stages[0].unknown.at(0), "(--dtype fp16)"));
+  options.dtype = "fp16";
+  EXPECT_TRUE(report(options).on_gpu->stages[0].unknown.empty());
+  options.gpu = "a100-sxm4-80gb";
+  options.dtype = "";
   options.weights = options.activations = "";
   EXPECT_EQ(report(options).on_gpu->gpus_at_least, 2);
   options.gpu = "no-such-gpu";
