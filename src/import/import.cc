@@ -31,11 +31,54 @@ std::string describe(std::string_view head) {
   return binary ? "binary data of an unknown kind" : "text of an unknown kind";
 }
 
+// Whether a text is one object or list of JSON, judged by its brackets: numbers may be such as JSON does not know
+// (Infinity).
+bool is_whole_document(std::string_view text) {
+  if (text.empty() || (text.front() != '{' && text.front() != '[')) return false;
+  size_t depth = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      if (c == '"') quoted = false;
+      continue;
+    }
+    if (c == '"') quoted = true;
+    if (c == '{' || c == '[') ++depth;
+    if ((c == '}' || c == ']') && --depth == 0) return i + 1 == text.size();
+  }
+  return false;
+}
+
 // Whether the whole of the file is in its head, begins as JSON and is none.
 bool is_broken_json(std::string_view head) {
-  const size_t at = head.find_first_not_of(" \n\r\t");
+  constexpr std::string_view kBlanks = " \n\r\t";
+  const size_t at = head.find_first_not_of(kBlanks);
   const bool begins = at != std::string_view::npos && (head[at] == '{' || head[at] == '[');
-  return begins && head.size() < InputFile::kHeadBytes && !JsonDocument::parse(head);
+  if (!begins || head.size() >= InputFile::kHeadBytes || JsonDocument::parse(head)) return false;
+  // A complete one with such numbers is neither cut nor damaged.
+  const bool numbers =
+      head.find(": Infinity") != std::string_view::npos || head.find(": NaN") != std::string_view::npos;
+  return !numbers || !is_whole_document(head.substr(at, head.find_last_not_of(kBlanks) + 1 - at));
+}
+
+// Whether every line is a document of its own (JSON Lines); the last may be cut where the head ends.
+bool is_json_lines(std::string_view head) {
+  const bool whole = head.size() < InputFile::kHeadBytes;
+  size_t documents = 0;
+  for (size_t at = 0; at < head.size();) {
+    const size_t end = std::min(head.find('\n', at), head.size());
+    std::string_view line = head.substr(at, end - at);
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.remove_suffix(1);
+    const bool cut = end == head.size() && !whole;
+    if (!line.empty() && !cut) {
+      if (!is_whole_document(line)) return false;
+      ++documents;
+    }
+    at = end + 1;
+  }
+  return documents >= 2;
 }
 
 // What to name in a folder that is no recording itself: the first recording that lies in it, by name.
@@ -75,6 +118,10 @@ Result<const Importer*> importer_for(const InputFile& input) {
     return fail("expected a recording that llmprof can read, found that " + input.damage() +
                     "; what could be unpacked is " + describe(input.head()),
                 input.name(), "it was cut while it was written or copied: copy or record it again");
+  if (is_json_lines(input.head()))
+    return fail("expected a recording that llmprof can read, found several JSON documents, one a line", input.name(),
+                "no recording that llmprof reads looks so; servers and load generators write their results and logs "
+                "like that. Name the recording of the profiler");
   if (is_broken_json(input.head()))
     return fail("expected a recording that llmprof can read, found JSON that is cut or broken", input.name(),
                 "copy it again, or let the program that writes it finish");
