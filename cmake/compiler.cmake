@@ -21,7 +21,7 @@ if(LLMPROF_FUZZ)
   # fuzzer-no-link instruments everything; only the fuzz targets link the libFuzzer main.
   target_compile_options(llmprof_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
-target_compile_definitions(llmprof_flags INTERFACE FMT_HEADER_ONLY=1 LLMPROF_VERSION="${PROJECT_VERSION}")
+target_compile_definitions(llmprof_flags INTERFACE LLMPROF_VERSION="${PROJECT_VERSION}")
 if(CMAKE_BUILD_TYPE STREQUAL Debug AND NOT LLMPROF_FUZZ)
   target_compile_definitions(llmprof_flags INTERFACE _GLIBCXX_ASSERTIONS=1)
 endif()

@@ -1,6 +1,7 @@
 #include "base/page.h"
 
 #include <algorithm>
+#include <cctype>
 
 namespace llmprof {
 namespace {
@@ -50,8 +51,10 @@ std::string wrap_text(std::string_view text, size_t width, std::string_view firs
   std::string out, line(first);
   bool fresh = true;  // nothing but the indent on the line yet
   for (size_t i = 0; i < text.size();) {
-    size_t stop = text.find(' ', i);
-    if (stop == std::string_view::npos) stop = text.size();
+    size_t stop = std::min(text.find(' ', i), text.size());
+    const bool percent = stop > i && std::isdigit(static_cast<unsigned char>(text[stop - 1])) != 0 &&
+                         text.substr(std::min(stop + 1, text.size())).starts_with('%');
+    if (percent) stop = std::min(text.find(' ', stop + 1), text.size());
     const std::string_view word = text.substr(i, stop - i);
     if (!fresh && display_width(line) + 1 + display_width(word) > width) {
       out += line + "\n";

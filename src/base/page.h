@@ -24,7 +24,7 @@ struct TextStyle {
 constexpr size_t kLeastWidth = 20;
 
 // Breaks at blanks so that lines have at most `width` columns; the first line starts with `first`, others with `rest`,
-// both counted. A word that is wider stays whole.
+// both counted. A word that is wider stays whole, and so do a number and its "%".
 std::string wrap_text(std::string_view text, size_t width, std::string_view first, std::string_view rest);
 
 // How many bytes of `line`, which is wider than `width`, one line of that width takes: up to a blank if one stands in

@@ -244,7 +244,7 @@ std::string format_count(double count) {
 
 std::string format_si(double value, std::string_view unit) {
   if (!std::isfinite(value)) return "-";
-  static constexpr std::array<std::string_view, 7> kPrefixes = {"", "k", "M", "G", "T", "P", "E"};
+  static constexpr std::array<std::string_view, 9> kPrefixes = {"", "k", "M", "G", "T", "P", "E", "Z", "Y"};
   double scaled = value;
   size_t prefix = 0;
   for (; std::fabs(scaled) >= 1000 && prefix + 1 < kPrefixes.size(); ++prefix) scaled /= 1000;

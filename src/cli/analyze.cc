@@ -68,44 +68,41 @@ int run(Options& options) {
 
 }  // namespace
 
-void add_analyze(CLI::App& app, Action& action) {
+void add_analyze(Parser& parser) {
   const std::shared_ptr<Options> options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("analyze", "report on a recording: where the time went, why, and what to change");
+  const Command command =
+      parser.add_command("analyze", "report on a recording: where the time went, why, and what to change");
   command
-      ->add_option("PATH", options->paths,
-                   "recording: torch.profiler .json, .json.gz or .json.zst, a session folder of llmprof run (or its "
-                   ".spool files), "
-                   "a llmprof trace file, or - for standard input")
-      ->required()
-      ->type_name("");
-  add_ceilings_option(*command, options->ceilings);
-  command->add_option("--gpu", options->analyze.gpu, "GPU of the hardware table to compare with (llmprof list gpus)")
-      ->type_name("NAME");
+      .option("PATH", options->paths,
+              "recording: torch.profiler .json, .json.gz or .json.zst, a session folder of llmprof run (or its "
+              ".spool files), "
+              "a llmprof trace file, or - for standard input")
+      .required()
+      .type_name("");
+  add_ceilings_option(command, options->ceilings);
+  command.option("--gpu", options->analyze.gpu, "GPU of the hardware table to compare with (llmprof list gpus)")
+      .type_name("NAME");
+  command.option("--model", options->analyze.model, "model of the table or a config.json: FLOPs and bytes by formula")
+      .type_name("ID|PATH");
   command
-      ->add_option("--model", options->analyze.model, "model of the table or a config.json: FLOPs and bytes by formula")
-      ->type_name("ID|PATH");
+      .option("--batch", options->analyze.batch,
+              "sequences per step, for FLOPs by formula; goes before what the recording tells")
+      .check(whole_number(1, int64_t{1} << 20));
   command
-      ->add_option("--batch", options->analyze.batch,
-                   "sequences per step, for FLOPs by formula; goes before what the recording tells")
-      ->check(whole_number(1, int64_t{1} << 20));
-  command
-      ->add_option("--context", options->analyze.context,
-                   "tokens a decode step attends to, if the recording does not tell")
-      ->check(whole_number(1, int64_t{1} << 30));
-  command->add_option("--stage", options->stages, "ranges whose text matches REGEX are stage NAME (repeatable)")
-      ->type_name("NAME=REGEX");
-  command->add_flag("--no-detect", options->no_detect, "stages from annotations only");
-  command->add_option("--top", options->top, "rows of long tables, 0 for all (default 12 in text, all elsewhere)")
-      ->check(whole_number(0, int64_t{1} << 40));
-  command->add_option("--sort", options->sort, "operators and kernels by total, mean, calls or name")
-      ->check(one_of({"total", "mean", "calls", "name"}))
-      ->capture_default_str();
-  command->add_option("--save", options->save, "also keep the recording in llmprof's own compact file")
-      ->type_name("PATH");
-  add_output_options(*command, options->output);
-  command->footer("Example:  llmprof analyze trace.json.gz --model llama-3.1-8b");
-  command->callback([options, &action] { action = [options] { return run(*options); }; });
+      .option("--context", options->analyze.context, "tokens a decode step attends to, if the recording does not tell")
+      .check(whole_number(1, int64_t{1} << 30));
+  command.option("--stage", options->stages, "ranges whose text matches REGEX are stage NAME (repeatable)")
+      .type_name("NAME=REGEX");
+  command.flag("--no-detect", options->no_detect, "stages from annotations only");
+  command.option("--top", options->top, "rows of long tables, 0 for all (default 12 in text, all elsewhere)")
+      .check(whole_number(0, int64_t{1} << 40));
+  command.option("--sort", options->sort, "operators and kernels by total, mean, calls or name")
+      .check(one_of({"total", "mean", "calls", "name"}))
+      .capture_default();
+  command.option("--save", options->save, "also keep the recording in llmprof's own compact file").type_name("PATH");
+  add_output_options(command, options->output);
+  command.footer("Example:  llmprof analyze trace.json.gz --model llama-3.1-8b");
+  command.action([options] { return run(*options); });
 }
 
 }  // namespace llmprof::cli

@@ -338,9 +338,9 @@ Result<Run> measure(const Options& options, device::Device& device, const bench:
   }
   if (options.max_cases > 0 && plans.size() > options.max_cases) plans.resize(options.max_cases);
   run.planned = plans.size();
-  say_choices(options, plans);
   LLMPROF_ASSIGN(const std::vector<bench::CaseRecord> earlier, earlier_records(options, run.results.facts));
   LLMPROF_CHECK(check_resumed(options, plans, earlier));
+  say_choices(options, plans);
   const bench::Ceilings ceilings = ceilings_for(device.identity(), options.output.quiet);
   say_before(options, plans.size(), protocol, device.identity().kind);
   LLMPROF_ASSIGN(const std::string busy, refuse_if_busy(device, options.device.busy_ok, options.output.quiet));
@@ -423,7 +423,7 @@ int run_bench(Options options) {
 }
 
 // Every axis of every operation is an option.
-void add_axis_options(CLI::App& command, Options& options) {
+void add_axis_options(const Command& command, Options& options) {
   std::map<std::string, std::string> users;
   for (const device::Operation& operation : device::operations())
     for (const device::Axis& axis : operation.axes)
@@ -431,56 +431,56 @@ void add_axis_options(CLI::App& command, Options& options) {
           (users[std::string(axis.name)].empty() ? "" : ", ") + std::string(operation.name);
   for (const char* axis : kModelAxes) users[axis] += (users[axis].empty() ? "" : ", ") + std::string("--model");
   for (const auto& [axis, names] : users) {
-    command.add_option(bench::option_of(axis), options.axes[axis], "axis of " + names)
-        ->check(whole_number(1, int64_t{1} << 48))
-        ->delimiter(',')
-        ->allow_extra_args(false)
-        ->type_name("N,...")
-        ->group("Axes (several values: a sweep)");
+    command.option(bench::option_of(axis), options.axes[axis], "axis of " + names)
+        .check(whole_number(1, int64_t{1} << 48))
+        .delimiter(',')
+        .one_word()
+        .type_name("N,...")
+        .group("Axes (several values: a sweep)");
   }
 }
 
 }  // namespace
 
-void add_bench(CLI::App& app, Action& action) {
+void add_bench(Parser& parser) {
   const std::shared_ptr<Options> options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  const Command command = parser.add_command(
       "bench", "measure operations: times, FLOP/s, GB/s and what limits them, and compare with an earlier run");
-  command->add_option("NAME", options->names, "operations (llmprof list benchmarks); without any, the default suite")
-      ->type_name("");
-  add_axis_options(*command, *options);
-  command->add_option("--sweep", options->sweeps, "an axis through values: m=1,16,512 or m=1:4096:x2; several: product")
-      ->type_name("AXIS=LIST");
-  command->add_option("--dtype", options->dtypes, "data types")->delimiter(',')->type_name("LIST");
-  command->add_option("--variant", options->variants, "variants of the operation")->delimiter(',')->type_name("LIST");
+  command.option("NAME", options->names, "operations (llmprof list benchmarks); without any, the default suite")
+      .type_name("");
+  add_axis_options(command, *options);
+  command.option("--sweep", options->sweeps, "an axis through values: m=1,16,512 or m=1:4096:x2; several: product")
+      .type_name("AXIS=LIST");
+  command.option("--dtype", options->dtypes, "data types").delimiter(',').type_name("LIST");
+  command.option("--variant", options->variants, "variants of the operation").delimiter(',').type_name("LIST");
   command
-      ->add_option("--model", options->model,
-                   "every operation of a model (llmprof list models, or a config.json), and the sums of its steps")
-      ->type_name("ID");
-  command->add_option("--regime", options->regime, "cold, sustained or both")
-      ->check(one_of({"cold", "sustained", "both"}))
-      ->capture_default_str();
-  add_device_options(*command, options->device);
-  command->add_option("--min-time", options->min_time_s, "seconds per case and regime, at least")
-      ->check(decimal_number(0.001, 600.0));
-  command->add_option("--max-cases", options->max_cases, "measure only the first N")
-      ->check(whole_number(1, int64_t{1} << 40));
-  command->add_option("--seed", options->seed, "of the inputs")->capture_default_str();
-  command->add_flag("--quick", options->quick, "shorter, and less exact; a smaller default suite");
-  command->add_flag("--suite-time", options->suite_time, "measure a named case as briefly as the default suite does");
-  command->add_option("--resume", options->resume, "go on with an interrupted run that was writing this file")
-      ->type_name("FILE");
-  command->add_option("--compare", options->compare, "an earlier result; with a second one nothing is measured")
-      ->expected(1, 2)
-      ->type_name("OLD.json [NEW.json]");
-  command->add_option("--fail-on", options->fail_on, "exit code 4 on slow, slow:N%, ambiguous or failed")
-      ->delimiter(',')
-      ->type_name("LIST");
-  add_output_options(*command, options->output, CsvOutput::kFile);
-  command->get_option("--output")
-      ->description("write to this file instead of standard output; FILE.json: as JSON, beside the page");
-  command->footer("Example:  llmprof bench gemm --sweep m=1:4096:x2 --n 4096 --k 4096 --dtype bf16 -o gemm.json");
-  command->callback([options, &action] { action = [options] { return run_bench(*options); }; });
+      .option("--model", options->model,
+              "every operation of a model (llmprof list models, or a config.json), and the sums of its steps")
+      .type_name("ID");
+  command.option("--regime", options->regime, "cold, sustained or both")
+      .check(one_of({"cold", "sustained", "both"}))
+      .capture_default();
+  add_device_options(command, options->device);
+  command.option("--min-time", options->min_time_s, "seconds per case and regime, at least")
+      .check(decimal_number(0.001, 600.0));
+  command.option("--max-cases", options->max_cases, "measure only the first N")
+      .check(whole_number(1, int64_t{1} << 40));
+  command.option("--seed", options->seed, "of the inputs").capture_default();
+  command.flag("--quick", options->quick, "shorter, and less exact; a smaller default suite");
+  command.flag("--suite-time", options->suite_time, "measure a named case as briefly as the default suite does");
+  command.option("--resume", options->resume, "go on with an interrupted run that was writing this file")
+      .type_name("FILE");
+  command.option("--compare", options->compare, "an earlier result; with a second one nothing is measured")
+      .expected(1, 2)
+      .type_name("OLD.json [NEW.json]");
+  command.option("--fail-on", options->fail_on, "exit code 4 on slow, slow:N%, ambiguous or failed")
+      .delimiter(',')
+      .type_name("LIST");
+  add_output_options(command, options->output, CsvOutput::kFile);
+  command.declared("--output")
+      .description("write to this file instead of standard output; FILE.json: as JSON, beside the page");
+  command.footer("Example:  llmprof bench gemm --sweep m=1:4096:x2 --n 4096 --k 4096 --dtype bf16 -o gemm.json");
+  command.action([options] { return run_bench(*options); });
 }
 
 }  // namespace llmprof::cli

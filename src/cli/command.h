@@ -1,37 +1,35 @@
 // What the command line is made of: one file per command, listed in main.cc.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <functional>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/page.h"
 #include "base/result.h"
+#include "cli/declare.h"
 
 namespace llmprof::cli {
 
-// What main() runs once the arguments are parsed; returns the exit code.
-using Action = std::function<int()>;
-
-// Each adds its subcommand to `app` and sets `action` when that subcommand was chosen.
-void add_analyze(CLI::App& app, Action& action);
-void add_bench(CLI::App& app, Action& action);
-void add_completion(CLI::App& app, Action& action);
-void add_counters(CLI::App& app, Action& action);  // hidden: `run` starts it beside the target
-void add_ctl(CLI::App& app, Action& action);
-void add_demo(CLI::App& app, Action& action);
-void add_doctor(CLI::App& app, Action& action);
-void add_list(CLI::App& app, Action& action);
-void add_model(CLI::App& app, Action& action);
-void add_peaks(CLI::App& app, Action& action);
-void add_workload(CLI::App& app, Action& action);
+// Each declares its command.
+void add_analyze(Parser& parser);
+void add_bench(Parser& parser);
+void add_completion(Parser& parser);
+void add_counters(Parser& parser);  // hidden: `run` starts it beside the target
+void add_ctl(Parser& parser);
+void add_demo(Parser& parser);
+void add_doctor(Parser& parser);
+void add_list(Parser& parser);
+void add_model(Parser& parser);
+void add_peaks(Parser& parser);
+void add_workload(Parser& parser);
 
 // The command line of the program that `run` starts: what follows "--", which no parser ever looks at.
 struct ProgramArguments {
   bool separated = false;  // there was a "--"
   std::vector<std::string> words;
 };
-void add_run(CLI::App& app, Action& action, const ProgramArguments& program);
+void add_run(Parser& parser, const ProgramArguments& program);
 
 // Prints the error on stderr, as every command does, and gives its exit code.
 int report_error(const Error& error);
@@ -54,14 +52,14 @@ struct OutputOptions {
 // What a command writes as csv.
 enum class CsvOutput : uint8_t { kNone, kFile, kFolder };
 // --full, --color and --no-color, which add_output_options has too.
-void add_style_options(CLI::App& command, OutputOptions& options, const std::string& group = "OPTIONS");
-void add_output_options(CLI::App& command, OutputOptions& options, CsvOutput csv = CsvOutput::kFolder);
+void add_style_options(const Command& command, OutputOptions& options, const std::string& group = "OPTIONS");
+void add_output_options(const Command& command, OutputOptions& options, CsvOutput csv = CsvOutput::kFolder);
 // Options that contradict each other are an error before anything runs: --json beside a --format of another kind,
 // --no-color beside another --color, and a page of text in a file named .csv. `path_option` is the name of -o.
-void refuse_contradictions(CLI::App& command, const OutputOptions& options, CsvOutput csv,
+void refuse_contradictions(const Command& command, const OutputOptions& options, CsvOutput csv,
                            const std::string& path_option);
 // The first of these alone, for commands with options of their own.
-void refuse_two_formats(CLI::App& command, const bool& json, const std::string& format);
+void refuse_two_formats(const Command& command, const bool& json, const std::string& format);
 
 // A file that a command reads must not be the one that it writes: `path` (of the option) against each input, by what
 // they are and not by how they are named. An empty path stands for none, "-" among the inputs for standard input; of a

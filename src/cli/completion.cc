@@ -18,10 +18,10 @@ int print(const std::string& text) {
   return status ? 0 : report_error(status.error());
 }
 
-int run(const std::string& wanted, const CLI::App& app) {
+int run(const std::string& wanted, const Parser& parser) {
   std::vector<std::string> names;
   for (const Shell& shell : kShells) {
-    if (wanted == shell.name) return print(shell.script(read_command_line(app)));
+    if (wanted == shell.name) return print(shell.script(read_command_line(parser)));
     names.emplace_back(shell.name);
   }
   return report_error({"expected a shell of " + join_or(names) + ", found \"" + wanted + "\"", "",
@@ -30,20 +30,19 @@ int run(const std::string& wanted, const CLI::App& app) {
 
 }  // namespace
 
-void add_completion(CLI::App& app, Action& action) {
+void add_completion(Parser& parser) {
   const std::shared_ptr<std::string> shell = std::make_shared<std::string>();
-  CLI::App* command =
-      app.add_subcommand("completion", "print the completions of this command line for bash, zsh or fish");
-  command->add_option("SHELL", *shell, "bash, zsh or fish")->required()->type_name("bash|zsh|fish");
-  command->footer(
+  const Command command =
+      parser.add_command("completion", "print the completions of this command line for bash, zsh or fish");
+  command.option("SHELL", *shell, "bash, zsh or fish").required().type_name("bash|zsh|fish");
+  command.footer(
       "Installed copies have them where the shells look. For this one, in ~/.bashrc:\n"
       "          eval \"$(llmprof completion bash)\"");
-  command->callback([shell, &app, &action] { action = [shell, &app] { return run(*shell, app); }; });
+  command.action([shell, &parser] { return run(*shell, parser); });
 
-  CLI::App* man = app.add_subcommand("man", "print the manual page, for man(1)");
-  man->group("");  // hidden: it is installed as llmprof.1
-  man->callback(
-      [&app, &action] { action = [&app] { return print(manual_page(read_command_line(app), LLMPROF_VERSION)); }; });
+  const Command man = parser.add_command("man", "print the manual page, for man(1)");
+  man.hide();  // it is installed as llmprof.1
+  man.action([&parser] { return print(manual_page(read_command_line(parser), LLMPROF_VERSION)); });
 }
 
 }  // namespace llmprof::cli

@@ -6,25 +6,23 @@
 
 namespace llmprof::cli {
 
-void add_counters(CLI::App& app, Action& action) {
+void add_counters(Parser& parser) {
   struct Options {
     samplers::CounterSamplerOptions sampler;
     int64_t interval_us = 0;
   };
   const std::shared_ptr<Options> options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(launch::kCountersCommand, "sample the hardware counters of one GPU");
-  command->group("");
-  command->add_option("--session", options->sampler.folder)->required();
-  command->add_option("--gpu", options->sampler.gpu_uuid)->required();
-  command->add_option("--program", options->sampler.program);
-  command->add_option("--interval-us", options->interval_us)->check(whole_number(0, int64_t{1000000}));
-  command->add_flag("--operations", options->sampler.operations);
-  command->add_option("--ready-fd", options->sampler.ready_fd);
-  command->callback([options, &action] {
-    action = [options] {
-      options->sampler.interval_ns = options->interval_us * 1000;
-      return samplers::run_counter_sampler(options->sampler);
-    };
+  const Command command = parser.add_command(launch::kCountersCommand, "sample the hardware counters of one GPU");
+  command.hide();
+  command.option("--session", options->sampler.folder).required();
+  command.option("--gpu", options->sampler.gpu_uuid).required();
+  command.option("--program", options->sampler.program);
+  command.option("--interval-us", options->interval_us).check(whole_number(0, int64_t{1000000}));
+  command.flag("--operations", options->sampler.operations);
+  command.option("--ready-fd", options->sampler.ready_fd);
+  command.action([options] {
+    options->sampler.interval_ns = options->interval_us * 1000;
+    return samplers::run_counter_sampler(options->sampler);
   });
 }
 

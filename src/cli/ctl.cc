@@ -1,6 +1,7 @@
 // `llmprof ctl start|stop|status`: speaks to a `llmprof run` that is under way.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <iterator>
@@ -177,18 +178,18 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_ctl(CLI::App& app, Action& action) {
+void add_ctl(Parser& parser) {
   const std::shared_ptr<Options> options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("ctl", "start and stop recording in a running `llmprof run`, or look at it");
-  command->add_option("WHAT", options->what, "start, stop or status")->required()->type_name("");
-  command->add_option("--session", options->folder, "session folder (default: the newest that is running)")
-      ->type_name("DIR");
-  command->add_option("--duration", options->duration_s, "start: stop again after S seconds")
-      ->type_name("S")
-      ->check(decimal_number(0.001, 1e6));
-  command->add_flag("--json", options->json, "status: as JSON");
-  command->footer("Example:  llmprof ctl start --duration 5");
-  command->callback([options, &action] { action = [options] { return run(*options); }; });
+  const Command command =
+      parser.add_command("ctl", "start and stop recording in a running `llmprof run`, or look at it");
+  command.option("WHAT", options->what, "start, stop or status").required().type_name("");
+  command.option("--session", options->folder, "session folder (default: the newest that is running)").type_name("DIR");
+  command.option("--duration", options->duration_s, "start: stop again after S seconds")
+      .type_name("S")
+      .check(decimal_number(0.001, 1e6));
+  command.flag("--json", options->json, "status: as JSON");
+  command.footer("Example:  llmprof ctl start --duration 5");
+  command.action([options] { return run(*options); });
 }
 
 }  // namespace llmprof::cli

@@ -2,6 +2,7 @@
 // are compiled into the program, each with a word on what to look at.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -218,6 +219,9 @@ int run(const OutputOptions& output, bool recorded_only) {
     return report_error({"expected a folder for the CSV files, found no -o", "", "llmprof demo --format csv -o report",
                          ExitCode::kUsage});
   const Guide guide(output);
+  if (!text && !output.quiet)  // a report is of one recording
+    complain(fmt::format("notice: {} is the report of the first recording, {}; as text the demo shows {}",
+                         output.effective_format(), recordings().front().name, recordings().size()));
   if (text && !recorded_only && output.path.empty()) {
     std::string why_no_gpu;
     if (const Result<UsableGpu> gpu = usable_gpu(output); !gpu)
@@ -267,18 +271,18 @@ int run(const OutputOptions& output, bool recorded_only) {
 
 }  // namespace
 
-void add_demo(CLI::App& app, Action& action) {
+void add_demo(Parser& parser) {
   struct Options {
     OutputOptions output;
     bool recorded = false;
   };
   const std::shared_ptr<Options> options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  const Command command = parser.add_command(
       "demo", "the whole of it: a run on this machine, then two recordings that ship with llmprof; needs no GPU");
-  command->add_flag("--recorded", options->recorded, "only the recordings; nothing is run or measured here");
-  add_output_options(*command, options->output);
-  command->footer("Example:  llmprof demo");
-  command->callback([options, &action] { action = [options] { return run(options->output, options->recorded); }; });
+  command.flag("--recorded", options->recorded, "only the recordings; nothing is run or measured here");
+  add_output_options(command, options->output);
+  command.footer("Example:  llmprof demo");
+  command.action([options] { return run(options->output, options->recorded); });
 }
 
 }  // namespace llmprof::cli

@@ -76,32 +76,30 @@ std::string as_text(const samplers::DoctorReport& report, const TextStyle& style
 
 }  // namespace
 
-void add_doctor(CLI::App& app, Action& action) {
+void add_doctor(Parser& parser) {
   struct Options {
     std::string format;
     bool json = false;
     std::string program;
   };
   const std::shared_ptr<Options> options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("doctor", "what works on this machine, what does not, and what to do about it");
-  command->add_option("--format", options->format, "text or json")->check(one_of({"text", "json"}));
-  command->add_flag("--json", options->json, "short for --format json");
-  refuse_two_formats(*command, options->json, options->format);
-  command->add_option("--program", options->program,
-                      "program or interpreter that will be watched: its Python environment is searched for CUPTI");
-  command->footer("Example:  llmprof doctor --program /opt/venv/bin/python");
-  command->callback([options, &action] {
-    action = [options]() -> int {
-      samplers::DoctorOptions doctor;
-      doctor.program = options->program;
-      doctor.injection_path = injection_path();
-      const samplers::DoctorReport report = samplers::examine(doctor);
-      const bool json = options->json || options->format == "json";
-      const TextStyle style = output_style();
-      const Status status = json ? write_output(as_json(report), {}) : write_page(as_text(report, style), style);
-      return status ? 0 : report_error(status.error());
-    };
+  const Command command =
+      parser.add_command("doctor", "what works on this machine, what does not, and what to do about it");
+  command.option("--format", options->format, "text or json").check(one_of({"text", "json"}));
+  command.flag("--json", options->json, "short for --format json");
+  refuse_two_formats(command, options->json, options->format);
+  command.option("--program", options->program,
+                 "program or interpreter that will be watched: its Python environment is searched for CUPTI");
+  command.footer("Example:  llmprof doctor --program /opt/venv/bin/python");
+  command.action([options]() -> int {
+    samplers::DoctorOptions doctor;
+    doctor.program = options->program;
+    doctor.injection_path = injection_path();
+    const samplers::DoctorReport report = samplers::examine(doctor);
+    const bool json = options->json || options->format == "json";
+    const TextStyle style = output_style();
+    const Status status = json ? write_output(as_json(report), {}) : write_page(as_text(report, style), style);
+    return status ? 0 : report_error(status.error());
   });
 }
 

@@ -38,44 +38,42 @@ std::string lists_as_text() {
 
 }  // namespace
 
-void add_list(CLI::App& app, Action& action) {
+void add_list(Parser& parser) {
   struct Options {
     std::string what;
     bool markdown = false, json = false;
   };
   const std::shared_ptr<Options> options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("list", "print what llmprof knows: importers, analyses, findings, GPUs, models, ...");
+  const Command command =
+      parser.add_command("list", "print what llmprof knows: importers, analyses, findings, GPUs, models, ...");
   std::string names;
   for (const List& list : lists()) names += (names.empty() ? "" : ", ") + std::string(list.name);
-  command->add_option("WHAT", options->what, "one of: " + names)->type_name("WHAT");
-  command->add_flag("--markdown", options->markdown, "as a Markdown document (metrics only)");
-  command->add_flag("--json", options->json, "as JSON");
-  command->footer("Example:  llmprof list gpus");
-  command->callback([options, names, &action] {
-    action = [options, names]() -> int {
-      std::vector<std::string> all;
-      if (options->what.empty()) {
-        const Status status = write_output(options->json ? lists_as_json() : lists_as_text(), {});
+  command.option("WHAT", options->what, "one of: " + names).type_name("WHAT");
+  command.flag("--markdown", options->markdown, "as a Markdown document (metrics only)");
+  command.flag("--json", options->json, "as JSON");
+  command.footer("Example:  llmprof list gpus");
+  command.action([options, names]() -> int {
+    std::vector<std::string> all;
+    if (options->what.empty()) {
+      const Status status = write_output(options->json ? lists_as_json() : lists_as_text(), {});
+      return status ? 0 : report_error(status.error());
+    }
+    for (const List& list : lists()) {
+      all.emplace_back(list.name);
+      if (list.name != options->what) continue;
+      if (options->json) {
+        const Status status = write_output(list_as_json(list), {});
         return status ? 0 : report_error(status.error());
       }
-      for (const List& list : lists()) {
-        all.emplace_back(list.name);
-        if (list.name != options->what) continue;
-        if (options->json) {
-          const Status status = write_output(list_as_json(list), {});
-          return status ? 0 : report_error(status.error());
-        }
-        TextStyle style = output_style();
-        style.more = "a wider terminal, or | less -S";
-        const Status status =
-            options->markdown ? write_output(list.print(true, style), {}) : write_page(list.print(false, style), style);
-        return status ? 0 : report_error(status.error());
-      }
-      const std::vector<std::string> near = nearest_names(options->what, all, 1);
-      return report_error({"expected one of " + names + ", found \"" + options->what + "\"", "",
-                           near.empty() ? "llmprof list" : "llmprof list " + near.front(), ExitCode::kUsage});
-    };
+      TextStyle style = output_style();
+      style.more = "a wider terminal, or | less -S";
+      const Status status =
+          options->markdown ? write_output(list.print(true, style), {}) : write_page(list.print(false, style), style);
+      return status ? 0 : report_error(status.error());
+    }
+    const std::vector<std::string> near = nearest_names(options->what, all, 1);
+    return report_error({"expected one of " + names + ", found \"" + options->what + "\"", "",
+                         near.empty() ? "llmprof list" : "llmprof list " + near.front(), ExitCode::kUsage});
   });
 }
 

@@ -1,35 +1,33 @@
-// The command line. Parsing is CLI11's; what a command does is in the file of its name.
+// The command line. What a command does is in the file of its name; how arguments are parsed, in declare.cc.
 #include <algorithm>
 #include <cstdio>
-#include <sstream>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/nearest.h"
 #include "capture/launch/signals.h"
-#include "cli/checks.h"
 #include "cli/command.h"
 
 namespace {
 
 using llmprof::ExitCode;
-using llmprof::cli::Action;
+using llmprof::cli::Command;
+using llmprof::cli::Parser;
 
 constexpr int kUsage = static_cast<int>(ExitCode::kUsage);
 
-std::vector<std::string> command_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    if (!command->get_group().empty()) names.push_back(command->get_name());  // the hidden ones have no group
-  return names;
-}
-
-bool has_command(const CLI::App& app, std::string_view name) {
-  return !app.get_subcommands([&](const CLI::App* command) { return command->get_name() == name; }).empty();
+bool has_command(const Parser& parser, std::string_view name) {
+  const std::vector<Command> commands = parser.commands();
+  return std::any_of(commands.begin(), commands.end(), [&](const Command& command) { return command.name() == name; });
 }
 
 // An argument in the place of a command that is none: say which commands are near.
-int unknown_command(const CLI::App& app, const std::string& given) {
-  const std::vector<std::string> near = llmprof::nearest_names(given, command_names(app), 2);
+int unknown_command(const Parser& parser, const std::string& given) {
+  std::vector<std::string> names;
+  for (const Command& command : parser.commands())
+    if (!command.is_hidden()) names.push_back(command.name());
+  const std::vector<std::string> near = llmprof::nearest_names(given, names, 2);
   llmprof::cli::complain("expected a command, found \"" + given + "\"" +
                          (near.empty() ? "" : "\n  try:   llmprof " + near[0]) + "\n  all:   llmprof --help");
   return kUsage;
@@ -52,32 +50,28 @@ llmprof::cli::ProgramArguments split_program(int& argc, char** argv) {
 
 int main(int argc, char** argv) {
   llmprof::launch::ignore_write_signals();  // `llmprof ... | head` ends quietly; write_output sees EPIPE
-  CLI::App app{
-      "llmprof: where the time of LLM inference goes, how far it is from the hardware's limit, and what to change"};
-  app.name("llmprof");
-  app.set_version_flag("-V,--version", "llmprof " LLMPROF_VERSION);
-  app.require_subcommand(0, 1);
-  // Of an option given twice the last counts: wrappers append theirs. Commands made below inherit it; lists keep all.
-  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  app.footer(
+  Parser parser(
+      "llmprof",
+      "llmprof: where the time of LLM inference goes, how far it is from the hardware's limit, and what to change",
+      "llmprof " LLMPROF_VERSION);
+  parser.program().footer(
       "Start with:  llmprof demo\nThen:        llmprof run -- python3 generate.py\nOr:          llmprof analyze "
       "trace.json.gz");
-  Action action;
   const llmprof::cli::ProgramArguments program = split_program(argc, argv);
-  llmprof::cli::add_run(app, action, program);
-  llmprof::cli::add_analyze(app, action);
-  llmprof::cli::add_model(app, action);
-  llmprof::cli::add_peaks(app, action);
-  llmprof::cli::add_bench(app, action);
-  llmprof::cli::add_workload(app, action);
-  llmprof::cli::add_list(app, action);
-  llmprof::cli::add_demo(app, action);
-  llmprof::cli::add_doctor(app, action);
-  llmprof::cli::add_ctl(app, action);
-  llmprof::cli::add_counters(app, action);
-  llmprof::cli::add_completion(app, action);  // last: it prints what all declare
+  llmprof::cli::add_run(parser, program);
+  llmprof::cli::add_analyze(parser);
+  llmprof::cli::add_model(parser);
+  llmprof::cli::add_peaks(parser);
+  llmprof::cli::add_bench(parser);
+  llmprof::cli::add_workload(parser);
+  llmprof::cli::add_list(parser);
+  llmprof::cli::add_demo(parser);
+  llmprof::cli::add_doctor(parser);
+  llmprof::cli::add_ctl(parser);
+  llmprof::cli::add_counters(parser);
+  llmprof::cli::add_completion(parser);  // last: it prints what all declare
   if (argc == 1) {
-    std::fputs(app.help().c_str(), stderr);
+    std::fputs(parser.help().c_str(), stderr);
     return kUsage;
   }
   // What people type first: `llmprof help [COMMAND]` and `llmprof version`.
@@ -87,19 +81,13 @@ int main(int argc, char** argv) {
     words = argc > 2 ? std::vector<std::string>{argv[2], "--help"} : std::vector<std::string>{"--help"};
   if (first == "version") words = {"--version"};
   if (words[0].empty() || words[0][0] != '-') {
-    if (!has_command(app, words[0])) return unknown_command(app, words[0]);
+    if (!has_command(parser, words[0])) return unknown_command(parser, words[0]);
   }
-  try {
-    std::reverse(words.begin(), words.end());  // as CLI11 takes them
-    app.parse(std::move(words));
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) {  // --help, --version
-      std::ostringstream text;
-      app.exit(error, text, text);
-      const llmprof::Status written = llmprof::cli::write_page(text.str(), llmprof::cli::output_style());
-      return written ? 0 : llmprof::cli::report_error(written.error());
-    }
-    return llmprof::cli::report_error(llmprof::cli::command_line_error(app, error));
+  const llmprof::Result<llmprof::cli::Request> request = parser.parse(std::move(words));
+  if (!request) return llmprof::cli::report_error(request.error());
+  if (!request->text.empty()) {
+    const llmprof::Status written = llmprof::cli::write_page(request->text, llmprof::cli::output_style());
+    return written ? 0 : llmprof::cli::report_error(written.error());
   }
-  return action ? action() : kUsage;
+  return request->action ? request->action() : kUsage;
 }

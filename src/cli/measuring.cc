@@ -124,13 +124,12 @@ Result<std::string> refuse_if_busy(device::Device& device, bool busy_ok, bool qu
   return busy;
 }
 
-void add_device_options(CLI::App& command, DeviceOptions& options) {
-  command.add_option("--device", options.device, "cpu or cuda:N (default: the first GPU, else the CPU)")
-      ->type_name("NAME");
-  command.add_option("--threads", options.threads, "threads of a CPU (default: all that the process may use)")
-      ->check(whole_number(1, 4096))
-      ->type_name("N");
-  command.add_flag("--busy-ok", options.busy_ok, "measure a GPU that others use, too; its rows say so");
+void add_device_options(const Command& command, DeviceOptions& options) {
+  command.option("--device", options.device, "cpu or cuda:N (default: the first GPU, else the CPU)").type_name("NAME");
+  command.option("--threads", options.threads, "threads of a CPU (default: all that the process may use)")
+      .check(whole_number(1, 4096))
+      .type_name("N");
+  command.flag("--busy-ok", options.busy_ok, "measure a GPU that others use, too; its rows say so");
 }
 
 Result<std::unique_ptr<device::Device>> open_measured_device(const DeviceOptions& options, bool quiet) {

@@ -18,7 +18,7 @@ struct DeviceOptions {
   int threads = 0;
   bool busy_ok = false;
 };
-void add_device_options(CLI::App& command, DeviceOptions& options);
+void add_device_options(const Command& command, DeviceOptions& options);
 // Says on stderr where the CPU was taken because there is no GPU.
 Result<std::unique_ptr<device::Device>> open_measured_device(const DeviceOptions& options, bool quiet);
 

@@ -27,51 +27,46 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_model(CLI::App& app, Action& action) {
+void add_model(Parser& parser) {
   const std::shared_ptr<Options> options = std::make_shared<Options>();
   ModelOptions& model = options->model;
-  CLI::App* command =
-      app.add_subcommand("model", "parameters, FLOPs, bytes, KV cache and memory of a model, from its configuration");
+  const Command command =
+      parser.add_command("model", "parameters, FLOPs, bytes, KV cache and memory of a model, from its configuration");
   command
-      ->add_option(
-          "MODEL", model.model,
-          "name of llmprof list models, or of a variant with the shape of one; any other model by its Hugging Face "
-          "config.json, a folder with one, or - for standard input")
-      ->required()
-      ->type_name("");
-  const CLI::Validator count = whole_number(1, int64_t{1} << 40), or_none = whole_number(0, int64_t{1} << 40);
-  command->add_option("--batch", model.batch, "sequences")->check(count)->capture_default_str();
-  command->add_option("--prompt", model.prompt, "new tokens per sequence in a prefill")
-      ->check(count)
-      ->capture_default_str();
-  command->add_option("--prefix", model.prefix, "tokens already cached before them")
-      ->check(or_none)
-      ->capture_default_str();
+      .option("MODEL", model.model,
+              "name of llmprof list models, or of a variant with the shape of one; any other model by its Hugging Face "
+              "config.json, a folder with one, or - for standard input")
+      .required()
+      .type_name("");
+  const Check count = whole_number(1, int64_t{1} << 40), or_none = whole_number(0, int64_t{1} << 40);
+  command.option("--batch", model.batch, "sequences").check(count).capture_default();
+  command.option("--prompt", model.prompt, "new tokens per sequence in a prefill").check(count).capture_default();
+  command.option("--prefix", model.prefix, "tokens already cached before them").check(or_none).capture_default();
   command
-      ->add_option("--context", model.context,
-                   "tokens that one decode step attends to, the new one included (default: prefix + prompt + 1)")
-      ->check(or_none);
-  command->add_option("--new", model.new_tokens, "tokens generated per sequence, for the KV cache")
-      ->check(or_none)
-      ->capture_default_str();
-  command->add_option("--images", model.images, "images per sequence, for models with a vision tower (default: 1)")
-      ->check(or_none);
-  command->add_option("--image-height", model.image_height, "pixels (default: the model's own)")->check(or_none);
-  command->add_option("--image-width", model.image_width, "pixels (default: the model's own)")->check(or_none);
-  command->add_option("--dtype", model.dtype,
-                      "element type of activations, and of weights unless the config or --weights says otherwise");
-  command->add_option("--weights", model.weights, "weight format: bf16, fp8, int8, int4, awq, gptq, mxfp4, nvfp4, ...");
+      .option("--context", model.context,
+              "tokens that one decode step attends to, the new one included (default: prefix + prompt + 1)")
+      .check(or_none);
+  command.option("--new", model.new_tokens, "tokens generated per sequence, for the KV cache")
+      .check(or_none)
+      .capture_default();
+  command.option("--images", model.images, "images per sequence, for models with a vision tower (default: 1)")
+      .check(or_none);
+  command.option("--image-height", model.image_height, "pixels (default: the model's own)").check(or_none);
+  command.option("--image-width", model.image_width, "pixels (default: the model's own)").check(or_none);
+  command.option("--dtype", model.dtype,
+                 "element type of activations, and of weights unless the config or --weights says otherwise");
+  command.option("--weights", model.weights, "weight format: bf16, fp8, int8, int4, awq, gptq, mxfp4, nvfp4, ...");
   command
-      ->add_option("--activations", model.activations,
-                   "what inputs of quantised layers are quantised to: --weights fp8 --activations fp8 is W8A8; without "
-                   "it, weights only (W8A16), unless the config says otherwise")
-      ->type_name("FORMAT");
-  command->add_option("--gpu", model.gpu, "hold it against this GPU's data sheet: does it fit, least times (a bound)")
-      ->type_name("NAME");
-  command->add_option("--kv-dtype", model.kv_dtype, "element type of the KV cache");
-  add_output_options(*command, options->output, CsvOutput::kFile);
-  command->footer("Example:  llmprof model llama-3.1-8b --batch 8 --prompt 512 --context 1024 --weights fp8");
-  command->callback([options, &action] { action = [options] { return run(*options); }; });
+      .option("--activations", model.activations,
+              "what inputs of quantised layers are quantised to: --weights fp8 --activations fp8 is W8A8; without "
+              "it, weights only (W8A16), unless the config says otherwise")
+      .type_name("FORMAT");
+  command.option("--gpu", model.gpu, "hold it against this GPU's data sheet: does it fit, least times (a bound)")
+      .type_name("NAME");
+  command.option("--kv-dtype", model.kv_dtype, "element type of the KV cache");
+  add_output_options(command, options->output, CsvOutput::kFile);
+  command.footer("Example:  llmprof model llama-3.1-8b --batch 8 --prompt 512 --context 1024 --weights fp8");
+  command.action([options] { return run(*options); });
 }
 
 }  // namespace llmprof::cli

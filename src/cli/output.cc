@@ -40,9 +40,10 @@ TextStyle style_for(int fd, bool full, ColorChoice color) {
 
 namespace {
 
-void check_formats(bool json, const std::string& format) {
+Status check_formats(bool json, const std::string& format) {
   if (json && !format.empty() && format != "json")
-    throw CLI::ValidationError("--json", "expected one format, found --json and --format " + format);
+    return fail("expected one format, found --json and --format " + format, "--json", {}, ExitCode::kUsage);
+  return {};
 }
 
 // Whether `path` is the file `source`, or one of a recording in the folder `source`. Pages lie beside a recording, and
@@ -76,25 +77,27 @@ TextStyle OutputOptions::style() const {
   return style;
 }
 
-void refuse_two_formats(CLI::App& command, const bool& json, const std::string& format) {
-  command.parse_complete_callback([&json, &format] { check_formats(json, format); });
+void refuse_two_formats(const Command& command, const bool& json, const std::string& format) {
+  command.check_together([&json, &format] { return check_formats(json, format); });
 }
 
-void refuse_contradictions(CLI::App& command, const OutputOptions& options, CsvOutput csv,
+void refuse_contradictions(const Command& command, const OutputOptions& options, CsvOutput csv,
                            const std::string& path_option) {
-  const CLI::Option* const color = command.get_option("--color");
-  command.parse_complete_callback([&options, csv, path_option, color] {
-    check_formats(options.json, options.format);
-    if (options.no_color && color->count() > 0 && options.color != "never")
-      throw CLI::ValidationError("--no-color",
-                                 "expected one choice of colours, found --color " + options.color + " and --no-color");
-    if (csv == CsvOutput::kNone || options.json || !options.format.empty() || !options.path.ends_with(".csv")) return;
-    throw AdvisedError(path_option + " " + options.path,
-                       csv == CsvOutput::kFolder ? "expected a folder for CSV, found a file named .csv"
-                                                 : "expected --format csv beside a file named .csv, found no --format",
-                       csv == CsvOutput::kFolder
-                           ? "--format csv " + path_option + " FOLDER, or --format text for a page in this file"
-                           : "--format csv, or --format text for a page in this file");
+  const Option color = command.declared("--color");
+  command.check_together([&options, csv, path_option, color]() -> Status {
+    LLMPROF_CHECK(check_formats(options.json, options.format));
+    if (options.no_color && color.count() > 0 && options.color != "never")
+      return fail("expected one choice of colours, found --color " + options.color + " and --no-color", "--no-color",
+                  {}, ExitCode::kUsage);
+    if (csv == CsvOutput::kNone || options.json || !options.format.empty() || !options.path.ends_with(".csv"))
+      return {};
+    const bool folder = csv == CsvOutput::kFolder;
+    return fail(folder ? "expected a folder for CSV, found a file named .csv"
+                       : "expected --format csv beside a file named .csv, found no --format",
+                path_option + " " + options.path,
+                folder ? "--format csv " + path_option + " FOLDER, or --format text for a page in this file"
+                       : "--format csv, or --format text for a page in this file",
+                ExitCode::kUsage);
   });
 }
 
@@ -111,33 +114,29 @@ Status refuse_overwriting(const std::string& option, const std::string& path, co
   return {};
 }
 
-void add_style_options(CLI::App& command, OutputOptions& options, const std::string& group) {
-  command.add_flag("--full", options.full, "text: every column of every table, however wide the terminal")
-      ->group(group);
+void add_style_options(const Command& command, OutputOptions& options, const std::string& group) {
+  command.flag("--full", options.full, "text: every column of every table, however wide the terminal").group(group);
   command
-      .add_option(
-          "--color", options.color,
-          "bold and dim text: auto (on a terminal, as NO_COLOR, CLICOLOR_FORCE and TERM have it), always, never")
-      ->check(one_of({"auto", "always", "never"}))
-      ->type_name("WHEN")
-      ->capture_default_str()
-      ->group(group);
-  command.add_flag("--no-color", options.no_color, "short for --color never")->group(group);
+      .option("--color", options.color,
+              "bold and dim text: auto (on a terminal, as NO_COLOR, CLICOLOR_FORCE and TERM have it), always, never")
+      .check(one_of({"auto", "always", "never"}))
+      .type_name("WHEN")
+      .capture_default()
+      .group(group);
+  command.flag("--no-color", options.no_color, "short for --color never").group(group);
 }
 
-void add_output_options(CLI::App& command, OutputOptions& options, CsvOutput csv) {
+void add_output_options(const Command& command, OutputOptions& options, CsvOutput csv) {
   std::vector<std::string> formats = {"text", "json"};
   if (csv != CsvOutput::kNone) formats.emplace_back("csv");
-  command.add_option("--format", options.format, join_or(formats))
-      ->check(one_of(std::move(formats)))
-      ->default_str("text");
-  command.add_flag("--json", options.json, "short for --format json");
+  command.option("--format", options.format, join_or(formats)).check(one_of(std::move(formats))).shown_default("text");
+  command.flag("--json", options.json, "short for --format json");
   command
-      .add_option("-o,--output", options.path,
-                  fmt::format("write to this file{} instead of standard output; FILE.json: as JSON",
-                              csv == CsvOutput::kFolder ? " (csv: a folder)" : ""))
-      ->type_name("PATH");
-  command.add_flag("-q,--quiet", options.quiet, "no progress and no warnings on standard error");
+      .option("-o,--output", options.path,
+              fmt::format("write to this file{} instead of standard output; FILE.json: as JSON",
+                          csv == CsvOutput::kFolder ? " (csv: a folder)" : ""))
+      .type_name("PATH");
+  command.flag("-q,--quiet", options.quiet, "no progress and no warnings on standard error");
   add_style_options(command, options);
   refuse_contradictions(command, options, csv, "-o");
 }

@@ -34,8 +34,10 @@ std::string store(const bench::Peaks& peaks, const Options& options) {
   std::string stay;
   const Result<MeasuredCeilings> before = read_ceilings(path);
   const bool joins = before && before->driver == ceilings.driver;
-  if (!peaks.rows.empty() && !options.dtypes.empty() && !joins)
-    return "not kept: reports need all data types, and these are a part; llmprof peaks without --dtype measures all";
+  const bool part = !options.dtypes.empty() || peaks.interrupted;
+  if (!peaks.rows.empty() && part && !joins)
+    return fmt::format("not kept: reports need all figures, and these are a part; llmprof peaks {} measures all",
+                       options.dtypes.empty() ? "that is not interrupted" : "without --dtype");
   if (before) {
     MergedCeilings merged = merge_ceilings(*before, ceilings);
     ceilings = std::move(merged.ceilings);
@@ -115,19 +117,19 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_peaks(CLI::App& app, Action& action) {
+void add_peaks(Parser& parser) {
   const std::shared_ptr<Options> options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  const Command command = parser.add_command(
       "peaks", "measure what this device can do at most: FLOP/s per data type, bandwidths, ridge points");
-  add_device_options(*command, options->device);
-  command->add_option("--dtype", options->dtypes, "data types of the arithmetic (default: all that the device has)")
-      ->delimiter(',')
-      ->type_name("LIST");
-  command->add_flag("--quick", options->quick, "shorter, and less exact");
-  command->add_flag("--no-store", options->no_store, "do not keep the ceilings for later reports");
-  add_output_options(*command, options->output);
-  command->footer("Example:  llmprof peaks --device cpu --quick");
-  command->callback([options, &action] { action = [options] { return run(*options); }; });
+  add_device_options(command, options->device);
+  command.option("--dtype", options->dtypes, "data types of the arithmetic (default: all that the device has)")
+      .delimiter(',')
+      .type_name("LIST");
+  command.flag("--quick", options->quick, "shorter, and less exact");
+  command.flag("--no-store", options->no_store, "do not keep the ceilings for later reports");
+  add_output_options(command, options->output);
+  command.footer("Example:  llmprof peaks --device cpu --quick");
+  command.action([options] { return run(*options); });
 }
 
 }  // namespace llmprof::cli

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <map>
+
 #include "base/text_table.h"
 #include "derive/recorded_spans.h"
 #include "report/render.h"
@@ -90,13 +92,13 @@ std::optional<Trace> baseline_of(const Trace& trace, const DeriveOptions& option
 
 }  // namespace
 
-void add_ceilings_option(CLI::App& command, CeilingsOption& option) {
+void add_ceilings_option(const Command& command, CeilingsOption& option) {
   command
-      .add_option("--ceilings", option.choice,
-                  "what kernels are held against: auto (measured by llmprof peaks, else the data sheet), datasheet, or "
-                  "a file of llmprof peaks")
-      ->type_name("auto|datasheet|FILE")
-      ->capture_default_str();
+      .option("--ceilings", option.choice,
+              "what kernels are held against: auto (measured by llmprof peaks, else the data sheet), datasheet, or "
+              "a file of llmprof peaks")
+      .type_name("auto|datasheet|FILE")
+      .capture_default();
 }
 
 Status choose_ceilings(const CeilingsOption& option, AnalyzeOptions& options) {

@@ -12,7 +12,7 @@ namespace llmprof::cli {
 struct CeilingsOption {
   std::string choice = "auto";
 };
-void add_ceilings_option(CLI::App& command, CeilingsOption& option);
+void add_ceilings_option(const Command& command, CeilingsOption& option);
 // auto: all that are kept here, of which analyze() takes those of the recorded device. The error names a FILE that
 // cannot be read.
 Status choose_ceilings(const CeilingsOption& option, AnalyzeOptions& options);

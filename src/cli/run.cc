@@ -47,12 +47,12 @@ tl::unexpected<Error> usage(std::string what, std::string advice) {
 }
 
 // What stands before the "--" and is no option of ours.
-Status check_rest(const CLI::App& command, const ProgramArguments& program) {
-  const std::vector<std::string> rest = command.remaining();
+Status check_rest(const Command& command, const ProgramArguments& program) {
+  const std::vector<std::string> rest = command.other_words();
   for (const std::string& word : rest) {
     if (!word.starts_with("-") || word == "-") continue;
     std::vector<std::string> names;
-    for (const CLI::Option* option : command.get_options()) names.push_back("--" + option->get_single_name());
+    for (const Option& option : command.options()) names.push_back("--" + option.name());
     const std::vector<std::string> near = nearest_names(word, names, 1);
     return usage("no option " + word + " of llmprof run",
                  near.empty() ? "llmprof run --help" : near.front() + "? All of them: llmprof run --help");
@@ -252,7 +252,7 @@ Status prepare_launch(Options& options) {
   return {};
 }
 
-int run(Options& options, const CLI::App& command, const ProgramArguments& program) {
+int run(Options& options, const Command& command, const ProgramArguments& program) {
   DeriveOptions derive_options;
   const auto prepare = [&]() -> Status {
     LLMPROF_CHECK(check_rest(command, program));
@@ -272,96 +272,92 @@ int run(Options& options, const CLI::App& command, const ProgramArguments& progr
   return outcome->exit_code;
 }
 
-void add_recording_options(CLI::App& command, Options& options) {
+void add_recording_options(const Command& command, Options& options) {
   launch::LaunchOptions& plan = options.launch;
   const std::string recording = "Recording";
-  command.add_option("--mode", options.mode, "light: ranges and counters; default: kernels too; deep: every CUDA call")
-      ->type_name("MODE")
-      ->capture_default_str()
-      ->group(recording);
-  command.add_option("--delay", plan.delay_s, "record nothing in the first S seconds")
-      ->type_name("S")
-      ->check(decimal_number(0.0, 1e6))
-      ->group(recording);
-  command.add_option("--duration", plan.duration_s, "record for S seconds; the program runs on")
-      ->type_name("S")
-      ->check(decimal_number(0.001, 1e6))
-      ->group(recording);
-  command.add_option("--capture-range", plan.capture_range, "record only inside NVTX ranges with this text")
-      ->type_name("TEXT")
-      ->group(recording);
-  command.add_option("--steps", plan.steps, "stop after N steps: closings of the capture range")
-      ->type_name("N")
-      ->check(whole_number(1, int64_t{1} << 40))
-      ->group(recording);
-  command.add_flag("--armed", plan.armed, "record nothing until `llmprof ctl start`")->group(recording);
-  command.add_flag("--torch", plan.torch, "PyTorch's operators with shapes, modules, Python functions")
-      ->group(recording);
-  command.add_flag("--baseline", options.baseline, "run the program once more, first, to measure what profiling costs")
-      ->group(recording);
-  command.add_option("--gaps", options.gaps, "auto: leave windows unrecorded, to keep the cost low and know it; off")
-      ->check(one_of({"auto", "off"}))
-      ->capture_default_str()
-      ->group(recording);
-  command.add_flag("--no-adapt", options.no_adapt, "keep the mode even if it costs too much")->group(recording);
-  command.add_option("--counters", options.counters, "auto: sample the GPU's hardware counters; off")
-      ->check(one_of({"auto", "off"}))
-      ->capture_default_str()
-      ->group(recording);
+  command.option("--mode", options.mode, "light: ranges and counters; default: kernels too; deep: every CUDA call")
+      .type_name("MODE")
+      .capture_default()
+      .group(recording);
+  command.option("--delay", plan.delay_s, "record nothing in the first S seconds")
+      .type_name("S")
+      .check(decimal_number(0.0, 1e6))
+      .group(recording);
+  command.option("--duration", plan.duration_s, "record for S seconds; the program runs on")
+      .type_name("S")
+      .check(decimal_number(0.001, 1e6))
+      .group(recording);
+  command.option("--capture-range", plan.capture_range, "record only inside NVTX ranges with this text")
+      .type_name("TEXT")
+      .group(recording);
+  command.option("--steps", plan.steps, "stop after N steps: closings of the capture range")
+      .type_name("N")
+      .check(whole_number(1, int64_t{1} << 40))
+      .group(recording);
+  command.flag("--armed", plan.armed, "record nothing until `llmprof ctl start`").group(recording);
+  command.flag("--torch", plan.torch, "PyTorch's operators with shapes, modules, Python functions").group(recording);
+  command.flag("--baseline", options.baseline, "run the program once more, first, to measure what profiling costs")
+      .group(recording);
+  command.option("--gaps", options.gaps, "auto: leave windows unrecorded, to keep the cost low and know it; off")
+      .check(one_of({"auto", "off"}))
+      .capture_default()
+      .group(recording);
+  command.flag("--no-adapt", options.no_adapt, "keep the mode even if it costs too much").group(recording);
+  command.option("--counters", options.counters, "auto: sample the GPU's hardware counters; off")
+      .check(one_of({"auto", "off"}))
+      .capture_default()
+      .group(recording);
   command
-      .add_option("--counter-interval-us", plan.counter_interval_us,
-                  "microseconds between counter samples (default 100; longer in deep mode and on fewer than 8 CPUs)")
-      ->type_name("N")
-      ->check(whole_number(10, int64_t{1000000}))
-      ->group(recording);
-  command.add_option("--name", plan.name, "a word for the session folder's name")->group(recording);
+      .option("--counter-interval-us", plan.counter_interval_us,
+              "microseconds between counter samples (default 100; longer in deep mode and on fewer than 8 CPUs)")
+      .type_name("N")
+      .check(whole_number(10, int64_t{1000000}))
+      .group(recording);
+  command.option("--name", plan.name, "a word for the session folder's name").group(recording);
   command
-      .add_option("-o,--output", options.folder,
-                  "session folder, new or empty (default ./llmprof-runs/PROGRAM-TIME[-NAME])")
-      ->type_name("DIR")
-      ->group(recording);
+      .option("-o,--output", options.folder,
+              "session folder, new or empty (default ./llmprof-runs/PROGRAM-TIME[-NAME])")
+      .type_name("DIR")
+      .group(recording);
 }
 
-void add_report_options(CLI::App& command, Options& options) {
+void add_report_options(const Command& command, Options& options) {
   const std::string reporting = "Report";
   add_ceilings_option(command, options.ceilings);
-  command.add_option("--gpu", options.analyze.gpu, "GPU of the hardware table to compare with (llmprof list gpus)")
-      ->type_name("NAME")
-      ->group(reporting);
+  command.option("--gpu", options.analyze.gpu, "GPU of the hardware table to compare with (llmprof list gpus)")
+      .type_name("NAME")
+      .group(reporting);
+  command.option("--model", options.analyze.model, "model of the table or a config.json: FLOPs and bytes by formula")
+      .type_name("ID|PATH")
+      .group(reporting);
   command
-      .add_option("--model", options.analyze.model, "model of the table or a config.json: FLOPs and bytes by formula")
-      ->type_name("ID|PATH")
-      ->group(reporting);
+      .option("--batch", options.analyze.batch,
+              "sequences per step, for FLOPs by formula; goes before what the recording tells")
+      .check(whole_number(1, int64_t{1} << 20))
+      .group(reporting);
   command
-      .add_option("--batch", options.analyze.batch,
-                  "sequences per step, for FLOPs by formula; goes before what the recording tells")
-      ->check(whole_number(1, int64_t{1} << 20))
-      ->group(reporting);
+      .option("--context", options.analyze.context, "tokens a decode step attends to, if the recording does not tell")
+      .check(whole_number(1, int64_t{1} << 30))
+      .group(reporting);
+  command.option("--stage", options.stages, "ranges whose text matches REGEX are stage NAME (repeatable)")
+      .type_name("NAME=REGEX")
+      .group(reporting);
+  command.option("--top", options.top, "rows of long tables, 0 for all (default 12 in text, all elsewhere)")
+      .check(whole_number(0, int64_t{1} << 40))
+      .group(reporting);
+  command.option("--format", options.output.format, "text, json or csv")
+      .check(one_of({"text", "json", "csv"}))
+      .shown_default("text")
+      .group(reporting);
+  command.flag("--json", options.output.json, "short for --format json").group(reporting);
   command
-      .add_option("--context", options.analyze.context,
-                  "tokens a decode step attends to, if the recording does not tell")
-      ->check(whole_number(1, int64_t{1} << 30))
-      ->group(reporting);
-  command.add_option("--stage", options.stages, "ranges whose text matches REGEX are stage NAME (repeatable)")
-      ->type_name("NAME=REGEX")
-      ->group(reporting);
-  command.add_option("--top", options.top, "rows of long tables, 0 for all (default 12 in text, all elsewhere)")
-      ->check(whole_number(0, int64_t{1} << 40))
-      ->group(reporting);
-  command.add_option("--format", options.output.format, "text, json or csv")
-      ->check(one_of({"text", "json", "csv"}))
-      ->default_str("text")
-      ->group(reporting);
-  command.add_flag("--json", options.output.json, "short for --format json")->group(reporting);
-  command
-      .add_option("--report", options.output.path,
-                  "write the report to this file (csv: a folder) instead of standard output; FILE.json: as JSON")
-      ->type_name("PATH")
-      ->group(reporting);
-  command.add_flag("--no-detect", options.no_detect, "stages from NVTX ranges only")->group(reporting);
-  command.add_flag("--no-report", options.no_report, "only record")->group(reporting);
-  command.add_flag("-q,--quiet", options.output.quiet, "no progress and no notices on standard error")
-      ->group(reporting);
+      .option("--report", options.output.path,
+              "write the report to this file (csv: a folder) instead of standard output; FILE.json: as JSON")
+      .type_name("PATH")
+      .group(reporting);
+  command.flag("--no-detect", options.no_detect, "stages from NVTX ranges only").group(reporting);
+  command.flag("--no-report", options.no_report, "only record").group(reporting);
+  command.flag("-q,--quiet", options.output.quiet, "no progress and no notices on standard error").group(reporting);
   add_style_options(command, options.output, reporting);
   refuse_contradictions(command, options.output, CsvOutput::kFolder, "--report");
 }
@@ -383,19 +379,17 @@ Result<int> record_and_report(const ProgramRun& what) {
   return outcome.exit_code;
 }
 
-void add_run(CLI::App& app, Action& action, const ProgramArguments& program) {
+void add_run(Parser& parser, const ProgramArguments& program) {
   const std::shared_ptr<Options> options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("run", "run a program under the collectors, then report on it");
-  command->allow_extras();
-  add_recording_options(*command, *options);
-  add_report_options(*command, *options);
-  command->footer(
+  const Command command = parser.add_command("run", "run a program under the collectors, then report on it");
+  command.take_other_words();
+  add_recording_options(command, *options);
+  add_report_options(command, *options);
+  command.footer(
       "Usage:    llmprof run [OPTIONS] -- PROGRAM [ARGUMENTS]\n"
       "The program's input, output, terminal, signals and exit code are its own.\n"
       "Example:  llmprof run --model llama-3.1-8b -- python3 generate.py");
-  command->callback([options, command, &program, &action] {
-    action = [options, command, &program] { return run(*options, *command, program); };
-  });
+  command.action([options, command, &program] { return run(*options, command, program); });
 }
 
 }  // namespace llmprof::cli

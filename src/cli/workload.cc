@@ -1,6 +1,8 @@
 // `llmprof workload`: the reference workload, run and timed by its own clock.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/json_writer.h"
 #include "base/nearest.h"
 #include "base/text_table.h"
@@ -161,47 +163,47 @@ int run(Options& options) {
 
 }  // namespace
 
-void add_workload(CLI::App& app, Action& action) {
+void add_workload(Parser& parser) {
   const std::shared_ptr<Options> options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  const Command command = parser.add_command(
       "workload", "run the reference workload: a picture and a prompt through a small model with random weights");
   std::string list;
   for (const wl::Size& size : wl::sizes()) list += fmt::format("{}{}", list.empty() ? "" : ", ", size.name);
-  command->add_option("--size", options->run.size_name, "model and how much of it: " + list)
-      ->type_name("NAME")
-      ->capture_default_str();
+  command.option("--size", options->run.size_name, "model and how much of it: " + list)
+      .type_name("NAME")
+      .capture_default();
   command
-      ->add_option("--device", options->run.device,
-                   "cpu or cuda:N (default: the first GPU, else the CPU; with --record the CPU)")
-      ->type_name("NAME");
-  command->add_option("--threads", options->run.threads, "threads of a CPU (default: all that the process may use)")
-      ->check(whole_number(1, 4096))
-      ->type_name("N");
+      .option("--device", options->run.device,
+              "cpu or cuda:N (default: the first GPU, else the CPU; with --record the CPU)")
+      .type_name("NAME");
+  command.option("--threads", options->run.threads, "threads of a CPU (default: all that the process may use)")
+      .check(whole_number(1, 4096))
+      .type_name("N");
   command
-      ->add_option("--decode", options->decode,
-                   "decode steps on a GPU: graph, recorded once and replayed (default), or eager, launch by launch")
-      ->check(one_of({"graph", "eager"}))
-      ->type_name("HOW");
+      .option("--decode", options->decode,
+              "decode steps on a GPU: graph, recorded once and replayed (default), or eager, launch by launch")
+      .check(one_of({"graph", "eager"}))
+      .type_name("HOW");
   command
-      ->add_option("--dtype", options->dtype,
-                   "fp32 or bf16; auto: bf16 on GPUs and on CPUs that have instructions for it (tiny: fp32)")
-      ->type_name("TYPE")
-      ->capture_default_str();
-  command->add_option("--batch", options->run.batch, "sequences")->check(whole_number(1, 1024))->capture_default_str();
-  command->add_option("--prompt", options->run.prompt, "text tokens of each sequence (default: as the size has it)")
-      ->check(whole_number(1, 131072));
-  command->add_option("--new", options->run.new_tokens, "tokens to make (default: as the size has it)")
-      ->check(whole_number(1, 131072));
-  command->add_option("--seed", options->run.seed, "of the weights")->capture_default_str();
-  command->add_option("--record", options->record, "on a CPU, keep a recording of the run, for `llmprof analyze`")
-      ->type_name("FILE");
-  command->add_option("--dump", options->dump, "write weights and results, to check them by another program")
-      ->type_name("FOLDER");
-  add_output_options(*command, options->output, CsvOutput::kNone);
-  command->footer(
+      .option("--dtype", options->dtype,
+              "fp32 or bf16; auto: bf16 on GPUs and on CPUs that have instructions for it (tiny: fp32)")
+      .type_name("TYPE")
+      .capture_default();
+  command.option("--batch", options->run.batch, "sequences").check(whole_number(1, 1024)).capture_default();
+  command.option("--prompt", options->run.prompt, "text tokens of each sequence (default: as the size has it)")
+      .check(whole_number(1, 131072));
+  command.option("--new", options->run.new_tokens, "tokens to make (default: as the size has it)")
+      .check(whole_number(1, 131072));
+  command.option("--seed", options->run.seed, "of the weights").capture_default();
+  command.option("--record", options->record, "on a CPU, keep a recording of the run, for `llmprof analyze`")
+      .type_name("FILE");
+  command.option("--dump", options->dump, "write weights and results, to check them by another program")
+      .type_name("FOLDER");
+  add_output_options(command, options->output, CsvOutput::kNone);
+  command.footer(
       "Examples:  llmprof workload --device cpu --size small --record run.llmprof\n"
       "           llmprof run -- llmprof workload --device cuda:0 --size base");
-  command->callback([options, &action] { action = [options] { return run(*options); }; });
+  command.action([options] { return run(*options); });
 }
 
 }  // namespace llmprof::cli

@@ -1,7 +1,5 @@
 #include "cli/shell/command_line.h"
 
-#include <CLI/CLI.hpp>
-
 namespace llmprof::cli {
 namespace {
 
@@ -19,51 +17,46 @@ std::string placeholder_of(const std::string& declared) {
   return name.empty() ? "VALUE" : name;
 }
 
-bool holds_many(const CLI::Option& option) {
-  return option.get_items_expected_max() >= CLI::detail::expected_max_vector_size;
-}
-
-OptionText option_text(const std::string& command, const CLI::Option& option) {
+OptionText option_text(const std::string& command, const Option& option) {
   OptionText out;
-  for (const std::string& name : option.get_snames()) out.names.push_back("-" + name);
-  for (const std::string& name : option.get_lnames()) out.names.push_back("--" + name);
-  out.meaning = option.get_description();
-  out.group = option.get_group();
-  if (option.get_items_expected_max() == 0) return out;
-  const std::string declared = option.get_type_name();
+  for (const std::string& name : option.short_names()) out.names.push_back("-" + name);
+  for (const std::string& name : option.long_names()) out.names.push_back("--" + name);
+  out.meaning = option.description();
+  out.group = option.group();
+  if (!option.takes_value()) return out;
+  const std::string declared = option.type_name();
   out.placeholder = placeholder_of(declared);
-  out.preset = option.get_default_str();
+  out.preset = option.default_text();
   out.values = values_of(command, out.names.back(), declared);
-  out.values.list = option.get_delimiter() == ',';
-  out.repeatable = holds_many(option);
+  out.values.list = option.delimiter() == ',';
+  out.repeatable = option.holds_many();
   return out;
 }
 
-CommandText command_text(const CLI::App& app) {
-  CommandText out{app.get_name(), app.get_description(), app.get_footer(), {}, {}, app.get_allow_extras()};
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->get_group().empty()) continue;
-    if (option->nonpositional()) {
-      out.options.push_back(option_text(out.name, *option));
-    } else {
-      const std::string name = option->get_name(true);
-      out.arguments.push_back({name, option->get_description(), option->get_required(), holds_many(*option),
-                               values_of(out.name, name, option->get_type_name())});
-    }
+CommandText command_text(const Command& command) {
+  CommandText out{command.name(), command.description(), command.footer(), {}, {}, command.takes_other_words()};
+  for (const Option& option : command.options()) {
+    if (option.group().empty()) continue;
+    if (option.is_argument())
+      out.arguments.push_back({option.name(), option.description(), option.is_required(), option.holds_many(),
+                               values_of(out.name, option.name(), option.type_name())});
+    else
+      out.options.push_back(option_text(out.name, option));
   }
   return out;
 }
 
 }  // namespace
 
-CommandLine read_command_line(const CLI::App& app) {
+CommandLine read_command_line(const Parser& parser) {
   CommandLine out;
-  out.meaning = app.get_description();
-  out.footer = app.get_footer();
-  for (const CLI::Option* option : app.get_options())
-    if (option->nonpositional() && !option->get_group().empty()) out.options.push_back(option_text({}, *option));
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    if (!command->get_group().empty()) out.commands.push_back(command_text(*command));
+  const Command program = parser.program();
+  out.meaning = program.description();
+  out.footer = program.footer();
+  for (const Option& option : program.options())
+    if (!option.is_argument() && !option.group().empty()) out.options.push_back(option_text({}, option));
+  for (const Command& command : parser.commands())
+    if (!command.is_hidden()) out.commands.push_back(command_text(command));
   return out;
 }
 

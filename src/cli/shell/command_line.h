@@ -6,10 +6,7 @@
 #include <string_view>
 #include <vector>
 
-// CLI11 costs seconds per including file.
-namespace CLI {
-class App;
-}
+#include "cli/declare.h"
 
 namespace llmprof::cli {
 
@@ -58,7 +55,7 @@ struct CommandLine {
 };
 
 // Hidden commands and options are left out.
-CommandLine read_command_line(const CLI::App& app);
+CommandLine read_command_line(const Parser& parser);
 
 // The values of `option` ("--gpu"; of an argument its name) in `command`: what the declaration lists, "{text,json}" or
 // "auto|FILE", and what is known under that name: models, GPUs, data types and so on.
