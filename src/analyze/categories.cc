@@ -18,6 +18,7 @@ constexpr double kBottleneckShareMin = 0.5;
 struct CategorySums {
   int64_t kernels = 0, total_ns = 0;
   double flops = 0, bytes = 0, roof_ns = 0, roofed_ns = 0;  // roofed: time of kernels with a known roof
+  double helper_ns = 0;                                     // of others of the same operators
   bool work = false;
   std::array<double, 6> bound_ns{};
 };
@@ -36,7 +37,11 @@ void analyze_categories(const Context& context, Report& report, std::vector<Cann
     sums.total_ns += kernel.total_ns;
     const KernelRoof roof = kernel_roof(context, k);
     sums.bound_ns[static_cast<size_t>(kernel_bound(context, k, roof))] += total_ns;
-    if (!roof.known) continue;
+    if (!roof.known) {
+      // A product that is split over blocks has a second kernel, which adds the parts up: its time is the product's.
+      if (is_arithmetic(key.category)) sums.helper_ns += static_cast<double>(kernel.covered_ns);
+      continue;
+    }
     sums.work = true;
     sums.flops += roof.flops;
     sums.bytes += roof.bytes;
@@ -65,7 +70,7 @@ void analyze_categories(const Context& context, Report& report, std::vector<Cann
         row.flops = sums.flops;
         row.bytes = sums.bytes;
       }
-      if (sums.roofed_ns > 0) row.of_roof_frac = sums.roof_ns / sums.roofed_ns;
+      if (sums.roofed_ns > 0) row.of_roof_frac = sums.roof_ns / (sums.roofed_ns + sums.helper_ns);
       const auto most = std::max_element(sums.bound_ns.begin(), sums.bound_ns.end());
       const Bound bound = static_cast<Bound>(most - sums.bound_ns.begin());
       if (bound != Bound::kUnknown && *most >= kBottleneckShareMin * total_ns) row.bottleneck = bound_name(bound);

@@ -245,6 +245,11 @@ Result<std::optional<DeviceReport>> describe_device(const Trace& trace, const An
     LLMPROF_ASSIGN(const Gpu gpu, find_gpu(options.gpu));
     if (device.name.empty()) device.name = gpu.sku;
     device.other_part = device.name != gpu.sku && (cpu || !may_call_itself(gpu.sku, device.name));
+    // Where the recording says itself which part it is, nothing was guessed.
+    if (const std::vector<std::string> others = other_parts_called(options.gpu);
+        !others.empty() && !may_call_itself(gpu.sku, facts.name))
+      device.remarks.push_back(fmt::format("\"{}\" is taken to be {}; it may also mean {}", options.gpu, gpu.sku,
+                                           fmt::join(others, " or ")));
     // The recorded count stays: parts of one name differ, and kernels ran on the recorded one.
     fill_peaks(gpu, device);
     if (device.sm_count && gpu.sm_count && static_cast<double>(*device.sm_count) != gpu.sm_count->value)
@@ -304,8 +309,7 @@ void take_arithmetic_of_stages(const std::vector<StageTiming>& stages, DeviceRep
     if (dtype_name(static_cast<DType>(d)) == *most->dtype) set_arithmetic(static_cast<DType>(d), device);
 }
 
-void check_ceilings(const Context& context, Diagnostics& diagnostics) {
-  if (context.device == nullptr) return;
+void check_ceilings(const Context& context, DeviceReport& device, Diagnostics& diagnostics) {
   // All products of a type together: a single short one may seem faster by the grain of its timestamps.
   std::array<double, static_cast<size_t>(DType::kCount)> flops{}, ns{};
   const Works& works = context.trace.works;
@@ -313,21 +317,26 @@ void check_ceilings(const Context& context, Diagnostics& diagnostics) {
     const KernelKey& key = context.groups.kernel_keys.key(k);
     const KernelSums& sums = context.groups.kernels[k];
     if (key.work == kNoRow || key.category != Category::kGemm ||
-        context.groups.stages[key.stage].device != context.device->device ||
-        kernel_bound(context, k) != Bound::kCompute)
+        context.groups.stages[key.stage].device != device.device || kernel_bound(context, k) != Bound::kCompute)
       continue;
     const auto dtype = static_cast<size_t>(works.dtype[key.work]);
     flops[dtype] += works.flops[key.work] * static_cast<double>(sums.calls);
     ns[dtype] += static_cast<double>(sums.total_ns);
   }
   for (size_t dtype = 0; dtype < flops.size(); ++dtype) {
-    const OptDouble& ceiling = context.device->measured_flops_per_s[dtype];
+    const OptDouble ceiling = device.measured_flops_per_s[dtype];
     if (!ceiling || ns[dtype] < kCeilingShareMin * static_cast<double>(context.groups.gpu_ns)) continue;
     const double reached = flops[dtype] / ns[dtype] * 1e9;
-    if (reached > kAboveCeiling * *ceiling)
-      diagnostics.add(DiagnosticId::kAboveCeiling,
-                      fmt::format("{}: {:.3g} TFLOP/s, measured ceiling {:.3g}", dtype_name(static_cast<DType>(dtype)),
-                                  reached / 1e12, *ceiling / 1e12));
+    if (reached <= kAboveCeiling * *ceiling) continue;
+    const std::string name(dtype_name(static_cast<DType>(dtype)));
+    diagnostics.add(DiagnosticId::kAboveCeiling,
+                    fmt::format("{}: {:.3g} TFLOP/s, measured ceiling {:.3g}{}", name, reached / 1e12, *ceiling / 1e12,
+                                device.cpu ? ", which is not used" : ""));
+    if (!device.cpu) continue;
+    // There is no data sheet to fall back on, and a share of what is no ceiling says nothing.
+    device.measured_flops_per_s[dtype].reset();
+    device.flops_per_s[dtype].reset();
+    std::erase_if(device.peaks, [&](const Peak& peak) { return peak.name.starts_with(name + "_"); });
   }
 }
 

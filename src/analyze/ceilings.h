@@ -19,7 +19,8 @@ void name_arithmetic(const Trace& trace, const Groups& groups, DeviceReport& dev
 // The same by the formula of the model, where shapes did not tell.
 void take_arithmetic_of_stages(const std::vector<StageTiming>& stages, DeviceReport& device);
 
-// Counts the data types whose compute-bound products ran faster than their measured ceiling, which then is none.
-void check_ceilings(const Context& context, Diagnostics& diagnostics);
+// Counts the data types whose compute-bound products ran faster than their measured ceiling, which then is none. Those
+// of a CPU are dropped from `device`, which is the context's.
+void check_ceilings(const Context& context, DeviceReport& device, Diagnostics& diagnostics);
 
 }  // namespace llmprof

@@ -69,18 +69,17 @@ Parts parts_of(const Context& context, int32_t device) {
   return parts;
 }
 
-// Time per step of the stage, its cold first steps left out.
+// Time per step of the stage.
 double usual_step_ms(const Context& context, const StageGroup& group) {
   std::vector<double> windows;
-  for (const Row s : group.steps)
-    if (context.groups.cold_extra_ns[s] <= 0) windows.push_back(window_ns(context.trace.steps, s) / 1e6);
+  for (const Row s : group.steps) windows.push_back(window_ns(context.trace.steps, s) / 1e6);
   return windows.empty() ? 0 : median_of(windows);
 }
 
 // Where no GPU work is recorded at all, the program's ranges are all there is.
 bool judged(const Context& context, const StageGroup& group) {
   const bool known = group.missing != 2 || context.trace.gpu_ops.empty();
-  return !group.unattributed && known && !is_warm_up(context.trace.text(group.name));
+  return !group.unattributed && !group.cold && known && !is_warm_up(context.trace.text(group.name));
 }
 
 }  // namespace

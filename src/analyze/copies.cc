@@ -76,11 +76,25 @@ CopySums sum_copies(const Context& context, std::span<const uint32_t> kernels) {
   return out;
 }
 
+OptDouble least_copy_ns(const DeviceReport* device, const CopySums& sums) {
+  double least_ns = 0;
+  for (size_t p = 0; p < sums.paths.size(); ++p) {
+    if (sums.paths[p].bytes <= 0) continue;
+    const OptDouble rate = copy_bytes_per_s(device, static_cast<CopyPath>(p));
+    if (!rate) return std::nullopt;
+    least_ns += sums.paths[p].bytes / *rate * 1e9;
+  }
+  return least_ns > 0 ? OptDouble(least_ns) : std::nullopt;
+}
+
 void add_copy_rates(const DeviceReport* device, const CopySums& sums, std::vector<Evidence>& evidence) {
+  constexpr double kWorthALine = 0.01;  // of the copies' time
+  double all_ns = 0;
+  for (const PathSums& of : sums.paths) all_ns += of.time_ns;
   for (size_t p = 0; p < sums.paths.size(); ++p) {
     const CopyPath path = static_cast<CopyPath>(p);
     const PathSums& of = sums.paths[p];
-    if (path == CopyPath::kUnknown || of.time_ns <= 0) continue;
+    if (path == CopyPath::kUnknown || of.time_ns <= kWorthALine * all_ns) continue;
     const bool on_device = path == CopyPath::kOnDevice;
     std::string metric = on_device ? "rate " : "rate from ";
     metric += copy_path_name(path);

@@ -44,6 +44,10 @@ struct CopySums {
 };
 CopySums sum_copies(const Context& context, std::span<const uint32_t> kernels);
 
+// Time in ns that the same bytes need at the full rate of each path, one path after the other; empty where the rate of
+// one of them is unknown.
+OptDouble least_copy_ns(const DeviceReport* device, const CopySums& sums);
+
 // The rate of each path as evidence, with that of its link or memory where it is known: "rate from host to device, of
 // 55.3 GB/s of the link".
 void add_copy_rates(const DeviceReport* device, const CopySums& sums, std::vector<Evidence>& evidence);

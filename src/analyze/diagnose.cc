@@ -5,6 +5,7 @@
 
 #include "analyze/finding.h"
 #include "analyze/processor.h"
+#include "analyze/requests.h"
 #include "derive/steps.h"
 
 namespace llmprof {
@@ -132,7 +133,7 @@ void add_cache_copies(const FindingContext& finding, std::vector<StageView*>& by
     if (verdict == kUnseen)
       verdict = appends_to_cache(trace.text(trace.signatures.dims[trace.ops.signature[op]])) ? kYes : kNo;
     StageView* stage = by_stage[finding.key(finding.context.groups.kernel_of[g]).stage];
-    if (verdict == kNo || stage == nullptr || finding.is_cold(trace.gpu_links.step[g])) continue;
+    if (verdict == kNo || stage == nullptr) continue;
     stage->kv_copy_ns += trace.gpu_ops.dur_ns[g];
     ++stage->kv_copies;
   }
@@ -195,8 +196,7 @@ void add_growing_copies(const FindingContext& finding, std::vector<StageView*>& 
     uint8_t& verdict = verdicts[index(name)];
     if (verdict == 0) verdict = trace.text(name).find("CatArrayBatchedCopy") != std::string_view::npos ? 1 : 2;
     const Row step = trace.gpu_links.step[g];
-    if (verdict != 1 || step == kNoRow || trace.steps.kind[step] != StageKind::kDecode || finding.is_cold(step))
-      continue;
+    if (verdict != 1 || step == kNoRow || trace.steps.kind[step] != StageKind::kDecode) continue;
     CatSums& sums = kernels[{finding.context.groups.stage_of_step[step], name}][step];
     sums.time_ns += trace.gpu_ops.dur_ns[g];
     ++sums.count;
@@ -246,6 +246,17 @@ std::vector<const StageTiming*> timings_of(const Context& context, const Report&
   return out;
 }
 
+std::vector<uint8_t> typical_steps(const Trace& trace) {
+  std::vector<uint8_t> out(trace.steps.size(), 0);
+  for (const Window& window : trace.windows) {
+    const Requests requests = find_requests(trace, window.device);
+    for (const Row s : requests.typical_steps()) out[s] = 1;
+    for (const RequestTimes* prompt : requests.typical_prompts())
+      for (const Row s : prompt->before_token) out[s] = 1;
+  }
+  return out;
+}
+
 // Whether most of the GPU's work on the device lies in the group.
 bool holds_most(const Groups& groups, uint32_t stage) {
   int64_t all_ns = 0;
@@ -270,7 +281,7 @@ const StageView* FindingContext::preparation(uint32_t stage) const {
 }
 
 FindingContext make_finding_context(const Context& context, const Report& report, std::vector<Finding>& out) {
-  FindingContext finding{context, report, {}, {}, {}, judged_kernels(context), 0, {}, {}, &out};
+  FindingContext finding{context, report, {}, {}, {}, 0, {}, typical_steps(context.trace), {}, &out};
   const Groups& groups = context.groups;
   const std::vector<StageConsequence> consequences = stage_consequences(context, report);
   for (const Window& window : context.trace.windows)
@@ -281,7 +292,7 @@ FindingContext make_finding_context(const Context& context, const Report& report
   for (uint32_t s = 0; s < groups.stages.size(); ++s) {
     const StageGroup& group = groups.stages[s];
     if (timings[s] == nullptr || timings[s]->wall_ms.ns <= 0 || timings[s]->gpu_busy_ms.ns <= 0) continue;
-    if (group.missing == 2 || is_warm_up(context.trace.text(group.name))) continue;
+    if (group.missing == 2 || group.cold || is_warm_up(context.trace.text(group.name))) continue;
     if (group.unattributed && !holds_most(groups, s)) continue;
     std::vector<StageView>& views = group.unattributed ? finding.unstaged : finding.stages;
     StageView& view = views.emplace_back();
@@ -290,7 +301,7 @@ FindingContext make_finding_context(const Context& context, const Report& report
     view.group = &group;
     view.timing = timings[s];
     view.consequence = consequences[s];
-    fill_judged_sums(context, view);
+    fill_sums(context, view);
   }
   std::vector<StageView*> by_stage(groups.stages.size(), nullptr), with_unstaged;
   for (size_t s = 0; s < view_of.size(); ++s)
@@ -298,8 +309,7 @@ FindingContext make_finding_context(const Context& context, const Report& report
   with_unstaged = by_stage;
   for (StageView& view : finding.unstaged) with_unstaged[view.stage] = &view;
   for (uint32_t k = 0; k < groups.kernels.size(); ++k)
-    if (StageView* view = with_unstaged[groups.kernel_keys.key(k).stage]; view != nullptr && finding.sums(k).calls > 0)
-      view->kernels.push_back(k);
+    if (StageView* view = with_unstaged[groups.kernel_keys.key(k).stage]; view != nullptr) view->kernels.push_back(k);
   add_preparations(consequences, finding);
   add_cache_copies(finding, by_stage);
   if (finding.live() && context.trace.ops.empty()) add_growing_copies(finding, by_stage);

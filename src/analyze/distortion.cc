@@ -87,26 +87,28 @@ Found against_baseline(const Trace& trace, const Trace& baseline) {
   return found;
 }
 
-// Steps are compared from one window's length before the first unrecorded window on: further back lies the warm-up of
-// the program, which has no counterpart without recording.
-int64_t compared_from_ns(const Trace& trace) {
+// From when on steps are compared. Recorded ones only from where recording was resumed after its first pause: before it
+// lies the warm-up of the program, which has no counterpart without recording and would count as its cost.
+struct ComparedFrom {
+  int64_t recorded_ns = std::numeric_limits<int64_t>::min();
+  int64_t unrecorded_ns = std::numeric_limits<int64_t>::min();
+};
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+ComparedFrom compared_from(const Trace& trace) {
   const Recorded& recorded = trace.recorded;
-  constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+  const auto is_on = [&](Row row) { return recorded.level[row] >= RecordingLevel::kDefault; };
+  ComparedFrom from{kNever, kNever};
   int64_t first_on = kNever;
   for (Row row = 0; row < recorded.size(); ++row)
-    if (recorded.level[row] >= RecordingLevel::kDefault) first_on = std::min(first_on, recorded.start_ns[row]);
-  int64_t first_off = kNever;
-  for (Row row = 0; row < recorded.size(); ++row) {
-    if (recorded.level[row] >= RecordingLevel::kDefault || recorded.start_ns[row] <= first_on) continue;
-    first_off = std::min(first_off, recorded.start_ns[row]);
-  }
-  int64_t on_again = kNever, last_end = first_off;
-  for (Row row = 0; row < recorded.size(); ++row) {
-    last_end = std::max(last_end, recorded.start_ns[row] + recorded.dur_ns[row]);
-    if (recorded.level[row] >= RecordingLevel::kDefault && recorded.start_ns[row] >= first_off)
-      on_again = std::min(on_again, recorded.start_ns[row]);
-  }
-  return first_off == kNever ? kNever : first_off - (std::min(on_again, last_end) - first_off);
+    if (is_on(row)) first_on = std::min(first_on, recorded.start_ns[row]);
+  for (Row row = 0; row < recorded.size(); ++row)
+    if (!is_on(row) && recorded.start_ns[row] > first_on)
+      from.unrecorded_ns = std::min(from.unrecorded_ns, recorded.start_ns[row]);
+  for (Row row = 0; row < recorded.size(); ++row)
+    if (is_on(row) && recorded.start_ns[row] >= from.unrecorded_ns)
+      from.recorded_ns = std::min(from.recorded_ns, recorded.start_ns[row]);
+  return from;
 }
 
 // When CUPTI was out of the process: only then a program runs as if it were alone. Where it never left, unrecorded
@@ -136,7 +138,7 @@ class CuptiAway {
   std::vector<TimeSpan> spans_;
 };
 
-std::vector<StageTimes> stage_times_from(const Trace& trace, int64_t from_ns);
+std::vector<StageTimes> stage_times_from(const Trace& trace, const ComparedFrom& compared);
 
 Found within_run(const Trace& trace) {
   Found found;
@@ -144,9 +146,15 @@ Found within_run(const Trace& trace) {
   bool unrecorded = false;
   for (const RecordingLevel level : trace.recorded.level) unrecorded |= level < RecordingLevel::kDefault;
   if (!unrecorded) return found;
+  const ComparedFrom compared = compared_from(trace);
+  if (compared.recorded_ns == kNever) {
+    found.reason =
+        "recording was not resumed after its first pause, and the steps before that hold the program's warm-up";
+    return found;
+  }
   found.reason = "no step lies in the windows without recording";
   const char* const method = CuptiAway(trace).method();
-  for (const StageTimes& times : stage_times_from(trace, compared_from_ns(trace))) {
+  for (const StageTimes& times : stage_times_from(trace, compared)) {
     if (!times.unrecorded_ns.empty()) add_row(times.stage, method, times.recorded_ns, times.unrecorded_ns, found);
   }
   return found;
@@ -166,7 +174,7 @@ std::map<std::pair<Row, uint64_t>, BeatIntervals> beat_intervals(const Trace& tr
   std::stable_sort(order.begin(), order.end(), [&](Row a, Row b) { return beats.time_ns[a] < beats.time_ns[b]; });
   std::map<std::pair<Row, uint64_t>, int64_t> last;
   std::map<std::pair<Row, uint64_t>, BeatIntervals> out;
-  const int64_t from_ns = compared_from_ns(trace);
+  const ComparedFrom compared = compared_from(trace);
   const CuptiAway away(trace);
   for (const Row row : order) {
     const Row thread = beats.thread[row];
@@ -176,15 +184,16 @@ std::map<std::pair<Row, uint64_t>, BeatIntervals> beat_intervals(const Trace& tr
     const auto known = last.find(key);
     const int64_t from = known != last.end() ? known->second : to;
     last[key] = to;
-    if (from >= to || from < from_ns) continue;
+    if (from >= to) continue;
     const std::vector<TimeSpan>& spans = recorded.unrecorded_process(trace.threads.process_id[thread]);
     BeatIntervals& intervals = out[key];
     if (!RecordedSpans::touches(spans, from, to)) {
+      if (from < compared.recorded_ns) continue;
       intervals.recorded_ns.push_back(static_cast<double>(to - from));
       intervals.waits += calls.first_blocking(thread, from, to) != nullptr;
     } else if (std::any_of(spans.begin(), spans.end(),
                            [&](const TimeSpan& span) { return span.start_ns <= from && to <= span.end_ns; })) {
-      if (!away.counts(from, to)) continue;
+      if (from < compared.unrecorded_ns || !away.counts(from, to)) continue;
       intervals.unrecorded_ns.push_back(static_cast<double>(to - from));
     }
   }
@@ -248,12 +257,10 @@ std::optional<DistortionRecord> compare_step_times(const std::vector<double>& re
   return row;
 }
 
-std::vector<StageTimes> stage_times(const Trace& trace) {
-  return stage_times_from(trace, std::numeric_limits<int64_t>::min());
-}
+std::vector<StageTimes> stage_times(const Trace& trace) { return stage_times_from(trace, ComparedFrom{}); }
 
 namespace {
-std::vector<StageTimes> stage_times_from(const Trace& trace, int64_t from_ns) {
+std::vector<StageTimes> stage_times_from(const Trace& trace, const ComparedFrom& compared) {
   const Steps& steps = trace.steps;
   std::vector<StageTimes> out;
   std::map<std::string_view, size_t> slots;
@@ -267,6 +274,7 @@ std::vector<StageTimes> stage_times_from(const Trace& trace, int64_t from_ns) {
     // A window begins where the step before it ended, so that one must have been recorded alike.
     const bool alike = before == previous.end() || steps.missing[before->second] == steps.missing[s];
     previous[steps.device[s]] = s;
+    const int64_t from_ns = steps.missing[s] == 0 ? compared.recorded_ns : compared.unrecorded_ns;
     if (!alike || steps.missing[s] == 1 || steps.start_ns[s] < from_ns) continue;
     if (is_warm_up(stage) || is_window_edge(stage)) continue;
     if (steps.missing[s] != 0 && !away.counts(steps.start_ns[s], steps.end_ns[s])) continue;

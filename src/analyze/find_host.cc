@@ -48,7 +48,7 @@ void add_sites(const FindingContext& finding, const StageView& stage, Wanted&& w
 void add_left_out(const StageView& stage, Finding& out) {
   const double profiler_ns = stage.idle_ns(IdleCause::kProfiler);
   if (profiler_ns >= kSmallShareMin * stage.wall_ns())
-    out.evidence.push_back(measured("idle per step while the profiler worked, the program's no more",
+    out.evidence.push_back(measured("idle per step while the profiler worked, not counted as the program's",
                                     stage.per_step_ms(profiler_ns), "ms"));
   if (stage.cold_steps > 0)
     out.evidence.push_back(
@@ -101,14 +101,15 @@ void find_launch_bound(const FindingContext& finding) {
     };
     const auto most = std::max_element(idle.launch_by_cause.begin(), idle.launch_by_cause.end());
     const IdleCause cause = static_cast<IdleCause>(most - idle.launch_by_cause.begin());
-    out.evidence.push_back(measured(fmt::format("of it per step in {}", idle_cause_name(cause)),
+    out.evidence.push_back(measured(fmt::format("of it per step in {}, gaps under 200 us", idle_cause_name(cause)),
                                     stage.per_step_ms(static_cast<double>(*most)), "ms"));
     if (stage.least_gpu_ns() > stage.busy_ns())
       out.evidence.push_back(measured("GPU time per step at least, one GPU waiting for another",
                                       stage.per_step_ms(stage.least_gpu_ns()), "ms"));
     add_left_out(stage, out);
     add_launch_advice(stage, out);
-    out.bound = stage.bound_of_waiting(gain_ns);
+    finding.bound_gaps(
+        stage, gain_ns, [&](Row gap) { return finding.is_launch(gap, stage); }, out);
   }
 }
 
@@ -129,7 +130,8 @@ void find_cpu_bound_gap(const FindingContext& finding) {
     out.advice = {
         "Move this work off the launching thread, or do it while the GPU is busy with the previous step "
         "(prepare inputs early, sample on the GPU, detokenise in another thread)."};
-    out.bound = stage.bound_of_waiting(idle.code_ns);
+    finding.bound_gaps(
+        stage, idle.code_ns, [&](Row gap) { return finding.is_code(gap, stage); }, out);
   }
 }
 
@@ -162,7 +164,8 @@ void find_sync_bound(const FindingContext& finding) {
         "Keep results on the GPU: .item(), .cpu(), .tolist(), nonzero and boolean indexing make the host wait. "
         "Sample on the device and read tokens back asynchronously, one step late.",
         "Drop synchronisation that only serves timing."};
-    out.bound = stage.bound_of_waiting(sync_ns);
+    finding.bound_gaps(
+        stage, sync_ns, [&](Row gap) { return finding.is_wait(gap, stage); }, out);
   }
 }
 
@@ -192,7 +195,8 @@ void find_allocator_churn(const FindingContext& finding) {
     out.advice = {
         "Warm up with the largest shapes so that the caching allocator holds the memory beforehand, keep its "
         "cache (no empty_cache), and try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."};
-    out.bound = stage.bound_of_waiting(idle_ns);
+    finding.bound_gaps(
+        stage, idle_ns, [&](Row gap) { return trace.gaps.cause[gap] == IdleCause::kAllocator; }, out);
   }
 }
 

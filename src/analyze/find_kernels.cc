@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <span>
 
 #include "analyze/finding.h"
 #include "analyze/processor.h"
@@ -107,6 +109,58 @@ double misaligned_ns(const FindingContext& finding, const StageView& stage) {
   return time_ns;
 }
 
+// The narrower type that products of `dtype` could be computed in, by the peaks that the device has: FP8 before INT8,
+// which quantises worse. Unknown where none is faster.
+DType faster_type(const DeviceReport& device, DType dtype) {
+  std::span<const DType> narrower;
+  constexpr std::array<DType, 2> kHalves = {DType::kBf16, DType::kFp16}, kBytes = {DType::kFp8, DType::kInt8};
+  if (dtype == DType::kFp32 || dtype == DType::kTf32) narrower = kHalves;
+  if (dtype == DType::kBf16 || dtype == DType::kFp16) narrower = kBytes;
+  const OptDouble now = device.peak_of(dtype);
+  for (const DType type : narrower)
+    if (now && device.peak_of(type).value_or(0) > *now) return type;
+  return DType::kUnknown;
+}
+
+// Element type of the stage's products, of which MFU is a share of the peak.
+DType type_of_arithmetic(const DeviceReport& device, const StageTiming& timing) {
+  const OptText& name = timing.dtype ? timing.dtype : device.arithmetic;
+  return name ? parse_dtype(*name).value_or(DType::kUnknown) : DType::kUnknown;
+}
+
+// What a stage limited by arithmetic takes at least, with its products in the type they have, and in a narrower one.
+struct LeastTimes {
+  double now_ns = 0;
+  DType now = DType::kUnknown, narrow = DType::kUnknown;
+  double narrow_ns = 0;  // only where narrow is known
+  double ratio = 1;      // of the two peaks
+};
+LeastTimes least_times(const DeviceReport& device, const StageView& stage, double mfu) {
+  LeastTimes out;
+  out.now_ns = stage.wall_ns() * std::min(1.0, mfu);
+  out.now = type_of_arithmetic(device, *stage.timing);
+  out.narrow = faster_type(device, out.now);
+  if (out.narrow == DType::kUnknown) return out;
+  out.ratio = *device.peak_of(out.narrow) / *device.peak_of(out.now);
+  // Attention and the like stay in the type they have.
+  const double products = std::min(mfu, stage.timing->gemm_mfu.value_or(mfu));
+  out.narrow_ns = stage.wall_ns() * std::min(1.0, mfu - products + products / out.ratio);
+  // What is so much faster may come to be limited by reading its weights.
+  if (const StageTiming& timing = *stage.timing; timing.weight_bytes && device.bytes_per_s && timing.count > 0) {
+    const double bytes =
+        *timing.weight_bytes / static_cast<double>(timing.count) * dtype_bytes(out.narrow) / dtype_bytes(out.now);
+    out.narrow_ns = std::max(out.narrow_ns, stage.count() * bytes / *device.bytes_per_s * 1e9);
+  }
+  return out;
+}
+
+// "fp8 (peak 1,979 TFLOP/s, 2.0 times that of bf16)": as the device's table has it.
+std::string in_narrower_type(const DeviceReport& device, const LeastTimes& least) {
+  return fmt::format("{} (peak {} {}, {:.1f} times that of {})", dtype_name(least.narrow),
+                     format_count(*device.peak_of(least.narrow) / 1e12),
+                     least.narrow == DType::kInt8 ? "TOP/s" : "TFLOP/s", least.ratio, dtype_name(least.now));
+}
+
 }  // namespace
 
 void find_compute_bound(const FindingContext& finding) {
@@ -120,11 +174,16 @@ void find_compute_bound(const FindingContext& finding) {
     // So far from the peak something else holds the kernels back, on whichever side of the ridge they lie.
     constexpr double kMfuMin = 0.10;
     if (mfu < kMfuMin) continue;
-    Finding& out = finding.add(
-        "compute-bound", &stage,
-        fmt::format("{}arithmetic limits it, at {}{} of the {} peak", stage.label(), whole ? "" : "no less than ",
-                    format_percent(mfu), finding.context.device->peak_source()),
-        stage.wall_ns() * std::max(0.0, 1 - mfu), FindingSeverity::kMinor);
+    const DeviceReport& device = *finding.context.device;
+    // Severity and order go by what the type it has would allow: a narrower one changes the model's answers.
+    Finding& out = finding.add("compute-bound", &stage,
+                               fmt::format("{}arithmetic limits it, at {}{} of the {} peak", stage.label(),
+                                           whole ? "" : "no less than ", format_percent(mfu), device.peak_source()),
+                               stage.wall_ns() * std::max(0.0, 1 - mfu), FindingSeverity::kMinor);
+    // Far from the peak, a higher one brings little: getting nearer comes first. The bound is that of the first advice.
+    constexpr double kFarFromPeak = 0.5;
+    const LeastTimes least = least_times(device, stage, mfu);
+    const bool narrow_known = least.narrow != DType::kUnknown, narrow_first = narrow_known && mfu >= kFarFromPeak;
     out.evidence = {
         {whole ? "MFU" : "MFU of the GEMMs alone", mfu, "frac",
          stage.timing->flops_provenance.value_or(provenance::kCounted)},
@@ -133,22 +192,32 @@ void find_compute_bound(const FindingContext& finding) {
                     static_cast<double>(stage.timing->count),
                 "FLOP"),
         measured("share of wall time in compute-bound kernels", stage.timing->bound_frac.value_or(0), "frac")};
+    const auto add_least = [&](const std::string& what, double ns, bool is_bound) {
+      out.evidence.push_back({fmt::format("least time per step {}{}", what, is_bound ? ": the bound" : ""),
+                              stage.per_step_ms(ns), "ms", provenance::kFormula});
+    };
+    add_least(
+        least.now == DType::kUnknown ? "at the present peak" : fmt::format("at the {} peak", dtype_name(least.now)),
+        least.now_ns, !narrow_first);
+    if (narrow_known)
+      add_least(fmt::format("with the products in {}, by peak and bandwidth", dtype_name(least.narrow)),
+                least.narrow_ns, narrow_first);
     if (stage.timing->tensor_active_frac)
       out.evidence.push_back(
           measured("tensor pipe active, by hardware counter", *stage.timing->tensor_active_frac, "frac"));
     if (stage.timing->mfu_at_clock)
       out.evidence.push_back(measured("MFU at the clock it ran at", *stage.timing->mfu_at_clock, "frac"));
-    if (on_cpu(finding.context)) {
-      out.advice = {"Compute in a narrower type (bf16 or INT8, where the CPU has instructions for it).",
-                    "Do less: reuse cached prefixes, shorten prompts; or use more cores."};
-    } else {
-      out.advice = {
-          "Compute in a narrower type (FP8 doubles the peak of bf16 where the GPU has it).",
-          "Do less: reuse cached prefixes, shorten prompts; or split the work over more GPUs (tensor parallelism)."};
-    }
-    if (mfu < 0.5)
+    if (mfu < kFarFromPeak)
       out.advice.push_back("The GEMMs stay far from the peak: longer or batched prompts give them larger matrices.");
-    out.bound = stage.bound(stage.wall_ns() * std::max(0.0, 1 - mfu));
+    if (narrow_known)
+      out.advice.push_back(fmt::format("Compute its products in {}: {} weights and inputs.",
+                                       in_narrower_type(device, least),
+                                       dtype_bytes(least.narrow) < 2 ? "quantise" : "cast"));
+    out.advice.push_back(on_cpu(finding.context)
+                             ? "Do less: reuse cached prefixes, shorten prompts; or use more cores."
+                             : "Do less: reuse cached prefixes, shorten prompts; or split the work over more GPUs "
+                               "(tensor parallelism).");
+    out.bound = stage.bound(stage.wall_ns() - (narrow_first ? least.narrow_ns : least.now_ns));
   }
 }
 
@@ -249,13 +318,11 @@ void find_attention_unfused(const FindingContext& finding) {
     const bool of_scores =
         std::count(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(std::min(shape.find(']'), shape.size())),
                    ',') == 3;
-    // Operators are counted over all steps, cold ones included.
-    const double steps = static_cast<double>(stage.timing->count);
+    const double steps = stage.count();
     if ((!of_scores && softmaxes < 4 * steps) || products < 1.8 * softmaxes) continue;
     double time_ns = static_cast<double>(softmax->gpu_self_ms.ns);
     if (bmm != nullptr) time_ns += static_cast<double>(bmm->gpu_self_ms.ns);
     if (baddbmm != nullptr) time_ns += static_cast<double>(baddbmm->gpu_self_ms.ns);
-    time_ns *= stage.count() / steps;
     if (time_ns < kShareMin * stage.busy_ns()) continue;
     Finding& out = finding.add("attention-unfused", &stage,
                                fmt::format("{}attention runs as separate products and softmax", stage.label()),
@@ -318,8 +385,10 @@ void find_tensor_cores_idle(const FindingContext& finding) {
       const KernelKey& key = finding.key(k);
       if (key.category != Category::kGemm && key.category != Category::kConvolution) continue;
       const std::string_view name = finding.trace().text(key.name);
-      // simt and the classic sgemm/dgemm names are kernels without tensor instructions. tf32 in a name is one with.
-      const bool plain = name.find("simt") != std::string_view::npos || name.find("sgemm") != std::string_view::npos;
+      // simt, ffma and the classic sgemm/dgemm names are kernels without tensor instructions. tf32 in a name is one
+      // with.
+      const bool plain = name.find("simt") != std::string_view::npos || name.find("sgemm") != std::string_view::npos ||
+                         name.find("_ffma_") != std::string_view::npos;
       const bool tf32 = name.find("tf32") != std::string_view::npos || name.find("tensorop") != std::string_view::npos;
       const bool wide = key.work == kNoRow || works.dtype[key.work] == DType::kFp32;
       if (!plain || tf32 || !wide) continue;
@@ -501,8 +570,8 @@ void find_small_kernels_unfused(const FindingContext& finding) {
                     measured("their GPU time per step", stage.per_step_ms(time_ns), "ms"),
                     measured("mean duration", time_ns / calls / 1e3, "us"),
                     measured("GEMM kernels per step", gemms / stage.count(), "1")};
-    out.evidence.push_back({"fused kernels that the bound lets stay per step", std::min(calls, gemms) / stage.count(),
-                            "1", provenance::kFormula});
+    out.evidence.push_back({"bound assumes fused kernels per step instead", std::min(calls, gemms) / stage.count(), "1",
+                            provenance::kFormula});
     if (graph_ns > 0)
       out.evidence.push_back(
           measured("pauses between the nodes of the graph per step", stage.per_step_ms(graph_ns), "ms"));
@@ -510,7 +579,14 @@ void find_small_kernels_unfused(const FindingContext& finding) {
         "Fuse them: torch.compile, or fused RMSNorm (with the residual add), rotary embedding, SiLU-and-multiply "
         "and cache-write kernels as inference servers have them. Each kernel costs 1 to 3 us however little "
         "it does."};
-    out.bound = stage.bound(gain_ns);
+    // Kernels that are gone need not be launched either.
+    const double launch_ns = stage.host.launch_ns * removed / std::max(1.0, static_cast<double>(stage.launches));
+    if (stage.graph_replay() || launch_ns < gain_ns) {
+      finding.bound_work(stage, gain_ns, out);
+    } else {
+      out.evidence.push_back(measured("idle time per step behind their launches", stage.per_step_ms(launch_ns), "ms"));
+      out.bound = stage.bound_of_waiting(gain_ns + launch_ns);
+    }
   }
 }
 

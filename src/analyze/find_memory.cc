@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "analyze/copies.h"
 #include "analyze/finding.h"
@@ -38,10 +39,8 @@ MemorySums memory_kernels(const FindingContext& finding, const StageView& stage,
     const RoofPoint& point = roof.point;
     if (point.roof_ns && (!point.memory_ns || point.compute_ns.value_or(0) > *point.memory_ns)) continue;
     if (!point.roof_ns && point.bound != Bound::kMemory) continue;
-    // The roof is of all calls; those of cold steps are not judged.
-    const double part = calls / static_cast<double>(finding.context.groups.kernels[k].calls);
     out.time_ns += total_ns;
-    out.roof_ns += point.roof_ns ? part * *point.roof_ns : total_ns;  // else faster than the roof that is known
+    out.roof_ns += point.roof_ns.value_or(total_ns);  // else faster than the roof that is known
     out.bytes += works.bytes[key.work] * calls;
     out.weight_bytes += works.weight_bytes[key.work] * calls;
     out.kv_bytes += works.kv_bytes[key.work] * calls;
@@ -100,7 +99,8 @@ void find_memory_bound_weights(const FindingContext& finding) {
     }
     out.advice.push_back("Serve more sequences per step: the same weights are read once for all of them.");
     out.advice.push_back("Speculative decoding checks several tokens per reading of the weights.");
-    out.bound = stage.bound(weight_ns / 2);
+    finding.bound_work(stage, weight_ns / 2, out);
+    if (!out.bound) continue;
     out.evidence.push_back(
         {"bound assumes half the weight bytes at the same bandwidth", 0.5, "frac", provenance::kFormula});
   }
@@ -123,7 +123,7 @@ void find_memory_bound_kv(const FindingContext& finding) {
                     share_of_bandwidth(finding, attention)};
     out.advice = {"Keep the cache in FP8: half the bytes.",
                   "Models with fewer KV heads (GQA, MQA), latent attention or sliding windows read less per token."};
-    out.bound = stage.bound(kv_ns / 2);
+    finding.bound_work(stage, kv_ns / 2, out);
   }
 }
 
@@ -154,12 +154,17 @@ void find_pageable_copy(const FindingContext& finding) {
   double whole_ns = 0, total_ns = 0;
   int64_t copies = 0;
   CopySums by_path;
+  std::map<int32_t, int64_t> first_step_ns;  // steps are sorted by start
+  for (Row s = 0; s < trace.steps.size(); ++s) first_step_ns.emplace(trace.steps.device[s], trace.steps.start_ns[s]);
   for (Row g = 0; g < trace.gpu_ops.size(); ++g) {
     if (trace.gpu_ops.kind[g] != GpuOpKind::kMemcpy) continue;
     const std::string_view name = trace.text(trace.gpu_ops.name[g]);
     if (!is_pageable_copy(name)) continue;
     // Loading weights is done once.
-    if (finding.before_serving(trace.device_of(g), trace.gpu_ops.start_ns[g])) continue;
+    const int32_t device = trace.device_of(g);
+    if (finding.before_serving(device, trace.gpu_ops.start_ns[g])) continue;
+    const auto first = first_step_ns.find(device);
+    if (first != first_step_ns.end() && trace.gpu_ops.start_ns[g] < first->second) continue;
     const uint32_t stage = groups.kernel_keys.key(groups.kernel_of[g]).stage;
     const double copy_ns = static_cast<double>(trace.gpu_ops.dur_ns[g]);
     if (groups.stages[stage].missing != 2) whole_ns += finding.whole_ns(stage, copy_ns);
@@ -172,7 +177,7 @@ void find_pageable_copy(const FindingContext& finding) {
   out.evidence = {
       measured("pageable copies recorded", static_cast<double>(copies), "1"),
       measured("their time", total_ns / 1e6, "ms"),
-      measured("share of the time, unrecorded time taken to be alike", whole_ns / finding.window_ns, "frac")};
+      measured("share of the time, if unrecorded time is like recorded time", whole_ns / finding.window_ns, "frac")};
   add_copy_rates(finding.context.device, by_path, out.evidence);
   out.advice = {
       "Allocate host buffers pinned (pin_memory=True) and copy with non_blocking=True: faster, and the host "
@@ -182,13 +187,14 @@ void find_pageable_copy(const FindingContext& finding) {
 void find_copy_bound(const FindingContext& finding) {
   for (const StageView* view : finding.with_unstaged()) {
     const StageView& stage = *view;
-    double kernels_ns = 0,
-           pageable_ns = 0;  // copy engines only: kernels that copy inside the device are another matter
+    // Copy engines only: kernels that copy inside the device are another matter.
+    double kernels_ns = 0, pageable_ns = 0, all_ns = 0;
     for (const uint32_t k : stage.kernels) {
       if (finding.sums(k).kind != GpuOpKind::kMemcpy) continue;
-      kernels_ns += static_cast<double>(finding.sums(k).total_ns);
+      all_ns += static_cast<double>(finding.sums(k).total_ns);
+      kernels_ns += static_cast<double>(finding.sums(k).exposed_ns);
       if (is_pageable_copy(finding.trace().text(finding.key(k).name)))
-        pageable_ns += static_cast<double>(finding.sums(k).total_ns);
+        pageable_ns += static_cast<double>(finding.sums(k).exposed_ns);
     }
     kernels_ns = std::min(kernels_ns, stage.busy_ns());  // on several streams at once
     const double copy_ns = kernels_ns + stage.idle_ns(IdleCause::kCopy);
@@ -199,9 +205,14 @@ void find_copy_bound(const FindingContext& finding) {
         "copy-bound", &stage,
         fmt::format("{}copies take {} of the time", stage.label(), format_percent(copy_ns / stage.wall_ns())), copy_ns);
     out.evidence = {
-        measured(stage.each("copies on the GPU"), stage.per_step_ms(kernels_ns), "ms"),
+        measured(stage.each("copies on the GPU that no kernel hides"), stage.per_step_ms(kernels_ns), "ms"),
+        measured(stage.each("all copies on the GPU"), stage.per_step_ms(all_ns), "ms"),
         measured(stage.each("idle behind blocking copies"), stage.per_step_ms(stage.idle_ns(IdleCause::kCopy)), "ms")};
-    add_copy_rates(finding.context.device, sum_copies(finding.context, stage.kernels), out.evidence);
+    const CopySums by_path = sum_copies(finding.context, stage.kernels);
+    add_copy_rates(finding.context.device, by_path, out.evidence);
+    if (const OptDouble least_ns = least_copy_ns(finding.context.device, by_path))
+      out.evidence.push_back({stage.each("bound assumes that the copies go; at the full rate of their links they take"),
+                              stage.per_step_ms(*least_ns), "ms", provenance::kFormula});
     out.advice = {
         "Keep data on the device, copy once and early on a stream of its own, and overlap copies with kernels "
         "(weights or cache offloaded to the host are read over PCIe every step)."};
@@ -242,40 +253,60 @@ void find_batch_too_small(const FindingContext& finding) {
   }
 }
 
+namespace {
+
+// Least time of a GEMM of 4-byte types in bf16: half the bytes at the same bandwidth where memory limits it, else its
+// arithmetic at the roof of bf16, which may be many times that of fp32. Half the time where that is not known.
+double narrow_gemm_ns(const FindingContext& finding, uint32_t kernel, double total_ns) {
+  const KernelRoof roof = kernel_roof(finding.context, kernel);
+  const DeviceReport* device = finding.context.device;
+  const OptDouble narrow = device != nullptr ? device->roof_of(DType::kBf16) : std::nullopt;
+  if (kernel_bound(finding.context, kernel, roof) != Bound::kCompute || !narrow) return total_ns / 2;
+  const double memory_ns = roof.point.memory_ns.value_or(0) / 2;
+  return std::min(total_ns / 2, std::max(roof.flops / *narrow * 1e9, memory_ns));
+}
+
+}  // namespace
+
 void find_dtype_wide(const FindingContext& finding) {
   const Works& works = finding.trace().works;
   for (const StageView* view : finding.with_unstaged()) {
     const StageView& stage = *view;
-    double wide_ns = 0, weight_bytes = 0;
+    double wide_ns = 0, weight_bytes = 0, narrow_ns = 0;
     DType dtype = DType::kUnknown;
     for (const uint32_t k : stage.kernels) {
       const KernelKey& key = finding.key(k);
       if (key.work == kNoRow || works.kind[key.work] != WorkKind::kGemm) continue;
       if (dtype_bytes(works.weight_dtype[key.work]) < 4 || works.weight_bytes[key.work] <= 0) continue;
-      wide_ns += static_cast<double>(finding.sums(k).total_ns);
+      const double total_ns = static_cast<double>(finding.sums(k).total_ns);
+      wide_ns += total_ns;
+      narrow_ns += narrow_gemm_ns(finding, k, total_ns);
       weight_bytes += works.weight_bytes[key.work] * static_cast<double>(finding.sums(k).calls);
       dtype = works.weight_dtype[key.work];
     }
     if (wide_ns < kWideShareMin * stage.busy_ns() || wide_ns == 0) continue;
     Finding& out = finding.add("dtype-wide", &stage, fmt::format("{}weights are {}", stage.label(), dtype_name(dtype)),
-                               wide_ns / 2);
+                               wide_ns - narrow_ns);
     out.evidence = {measured(stage.each("time of GEMMs with such weights"), stage.per_step_ms(wide_ns), "ms"),
                     measured("share of the stage's GPU time", wide_ns / stage.busy_ns(), "frac"),
                     counted(stage.each("such weights read"), weight_bytes / stage.count(), "bytes")};
     out.advice = {
         "Load the model in bf16 or fp16 (torch_dtype=torch.bfloat16): half the bytes, and the tensor cores' "
         "full rate."};
-    out.bound = stage.bound(wide_ns / 2);
+    out.evidence.push_back(
+        {stage.each("least time of these GEMMs in bf16"), stage.per_step_ms(narrow_ns), "ms", provenance::kFormula});
+    finding.bound_work(stage, wide_ns - narrow_ns, out);
   }
 }
 
 void find_comm_bound(const FindingContext& finding) {
   for (const StageView* view : finding.with_unstaged()) {
     const StageView& stage = *view;
-    double comm_ns = 0, kernels = 0;
+    double comm_ns = 0, all_ns = 0, kernels = 0;
     for (const uint32_t k : stage.kernels) {
       if (finding.key(k).category != Category::kCommunication) continue;
-      comm_ns += static_cast<double>(finding.sums(k).total_ns);
+      all_ns += static_cast<double>(finding.sums(k).total_ns);
+      comm_ns += static_cast<double>(finding.sums(k).exposed_ns);
       kernels += static_cast<double>(finding.sums(k).calls);
     }
     if (comm_ns < kCopyShareMin * stage.wall_ns()) continue;
@@ -283,9 +314,10 @@ void find_comm_bound(const FindingContext& finding) {
         "comm-bound", &stage,
         fmt::format("{}communication takes {} of the time", stage.label(), format_percent(comm_ns / stage.wall_ns())),
         comm_ns);
-    out.evidence = {measured(stage.each("communication"), stage.per_step_ms(comm_ns), "ms"),
+    out.evidence = {measured(stage.each("communication that no kernel hides"), stage.per_step_ms(comm_ns), "ms"),
+                    measured(stage.each("all communication"), stage.per_step_ms(all_ns), "ms"),
                     measured(stage.each("collectives"), kernels / stage.count(), "1"),
-                    measured("mean duration", comm_ns / kernels / 1e3, "us")};
+                    measured("mean duration", all_ns / kernels / 1e3, "us")};
     out.advice = {
         "Use fewer GPUs per replica if the model fits, custom or fused all-reduce for small messages, and "
         "overlap communication with computation. Time in a collective includes waiting for other ranks."};

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 
 #include "analyze/finding.h"
 #include "analyze/processor.h"
@@ -13,14 +15,24 @@ namespace {
 
 constexpr double kShareMin = 0.10;  // shorter pauses are what any scheduler needs
 
-// Whether a part of the model runs in the stage: what prepares inputs has no products and no attention.
+// Whether the name of a stage before a prompt is that of a part of the model (vision encoder, ViT, projector).
+bool names_model(std::string_view name) {
+  constexpr std::array<std::string_view, 5> kPreparing{"process", "tokeni", "prepar", "resiz", "load"};
+  constexpr std::array<std::string_view, 7> kModel{"vision", "visual", "vit", "encod", "project", "tower", "embed"};
+  std::string lower(name);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const auto holds = [&](std::string_view word) { return lower.find(word) != std::string::npos; };
+  return std::none_of(kPreparing.begin(), kPreparing.end(), holds) && std::any_of(kModel.begin(), kModel.end(), holds);
+}
+
+// Whether a part of the model runs in the stage: what prepares inputs has no products and no attention. Where nothing
+// of the stage was recorded but its time, the name tells.
 bool runs_model(const FindingContext& finding, uint32_t stage) {
   const Groups& groups = finding.context.groups;
+  if (groups.stages[stage].gpu_ops == 0) return names_model(finding.trace().text(groups.stages[stage].name));
   for (uint32_t k = 0; k < groups.kernels.size(); ++k) {
     const KernelKey& key = groups.kernel_keys.key(k);
-    const bool model = key.category == Category::kGemm || key.category == Category::kAttention ||
-                       key.category == Category::kConvolution;
-    if (key.stage == stage && model) return true;
+    if (key.stage == stage && is_arithmetic(key.category)) return true;
   }
   return false;
 }
@@ -46,7 +58,7 @@ void add_preparations(const std::vector<StageConsequence>& consequences, Finding
     const StageGroup& group = groups.stages[s];
     const bool known = group.missing == 0 || nothing_ran;
     const bool named = group.kind == StageKind::kVision && group.source != StageSource::kDetected;
-    if (group.unattributed || !named || !known || group.wall_ns <= 0 || runs_model(finding, s)) continue;
+    if (group.unattributed || group.cold || !named || !known || group.wall_ns <= 0 || runs_model(finding, s)) continue;
     const StageTiming* timing = timing_of(finding, group);
     if (timing == nullptr || consequences[s].metric.empty()) continue;
     StageView view;
@@ -54,7 +66,7 @@ void add_preparations(const std::vector<StageConsequence>& consequences, Finding
     view.group = &group;
     view.timing = timing;
     view.consequence = consequences[s];
-    fill_judged_sums(finding.context, view);
+    fill_sums(finding.context, view);
     if (view.consequence.share(waiting_ns(finding, view), view.wall_ns()) < kShareMin) continue;
     finding.preparations.push_back(std::move(view));
   }

@@ -18,7 +18,7 @@
 
 namespace llmprof {
 
-// Idle time behind the host in the judged steps of a stage, in disjoint parts: each is the matter of one rule.
+// Idle time behind the host in the steps of a stage, in disjoint parts: each is the matter of one rule.
 struct HostIdle {
   // Short gaps: launches and dispatch (launch-bound), by cause.
   std::array<double, static_cast<size_t>(IdleCause::kCount)> launch_by_cause{};
@@ -38,12 +38,12 @@ struct HostIdle {
   int64_t boundary_gaps = 0;
 };
 
-// One stage with everything the rules look at. Its sums are over the complete steps that are judged: cold first steps
-// (find_cold_steps) are left out, for what they cost is first-call-cost and says nothing of the steps after them.
+// One stage with everything the rules look at. Its sums are over complete steps; cold first steps are a stage of their
+// own, which no rule judges: what they cost is first-call-cost and says nothing of the steps after them.
 struct StageView {
   uint32_t stage = 0;  // row of Groups::stages
   const StageGroup* group = nullptr;
-  const StageTiming* timing = nullptr;  // of all steps
+  const StageTiming* timing = nullptr;
   StageConsequence consequence;
   int64_t steps = 0, cold_steps = 0;
   int64_t wall = 0, busy = 0;  // ns
@@ -72,10 +72,12 @@ struct StageView {
   bool graph_replay() const { return launches * 4 < gpu_ops; }
   // Idle time because the host did not launch in time.
   double host_idle_ns() const;
-  // What the figure that the stage moves could become if `gain_ns` of the judged steps went away.
+  // What the figure that the stage moves could become if `gain_ns` of the steps went away.
   GainBound bound(double gain_ns) const { return consequence.bound(gain_ns, wall_ns()); }
   // The same where only waiting goes: what the GPU does in the steps stays, so the figure is never below that.
   GainBound bound_of_waiting(double gain_ns) const;
+  // Whether the GPU waits for the host in most of the time: then it would wait the longer if it had less to do.
+  bool waits_for_host() const;
 };
 
 // Functions that prepare a model's inputs, by the names that frameworks give them.
@@ -105,9 +107,9 @@ struct FindingContext {
   // Stages before a prompt that run no part of the model and take a good part of TTFT. Those with copies are among
   // `stages` too, where no rule about launches judges them.
   std::vector<StageView> preparations;
-  std::vector<KernelSums> kernels;             // parallel to Groups::kernels: of judged steps only
   double window_ns = 0;                        // of all devices, recorded or not
   std::map<int32_t, int64_t> serving_from_ns;  // serving_starts(): what comes before is warm-up, and not judged
+  std::vector<uint8_t> typical;                // 1 for the steps that the headline's figures are medians of
   std::vector<uint8_t> gap_after_sync;         // 1 for the gaps of HostIdle::after_sync_ns; empty but for live
   std::vector<Finding>* out = nullptr;
   bool between = false;    // host-preprocessing tells of host code between steps, by gaps
@@ -123,15 +125,31 @@ struct FindingContext {
   double whole_ns(uint32_t stage, double sum_ns) const { return sum_ns * context.groups.stages[stage].scale; }
   bool live() const { return is_live_recording(context.trace); }
   const KernelKey& key(uint32_t kernel) const { return context.groups.kernel_keys.key(kernel); }
-  const KernelSums& sums(uint32_t kernel) const { return kernels[kernel]; }
+  const KernelSums& sums(uint32_t kernel) const { return context.groups.kernels[kernel]; }
   // Rules that hold without steps too: about what kernels, copies and calls do.
   std::vector<const StageView*> with_unstaged() const;
   const StageView* preparation(uint32_t stage) const;  // null if it is none
-  // Raises a finding of the whole recording to what a part of it, `gain_ns` of a stage's judged steps, means to those
+  // Raises a finding of the whole recording to what a part of it, `gain_ns` of a stage's steps, means to those
   // who wait for that stage: a long start does not make it less.
   void raise(uint32_t stage, double gain_ns, Finding& finding) const;
-  bool is_cold(Row step) const { return step != kNoRow && context.groups.cold_extra_ns[step] > 0; }
-  // Whether an idle gap is in a judged step of the stage, and not in warm-up.
+  // Adds to a finding what it brings at most if the gaps of the stage that are `wanted` go, `gain_ns` in all: each from
+  // its own step, for the figure is that of the typical step. Where that one has none of them nothing is promised, and
+  // the evidence says how many steps have.
+  template <class Wanted>
+  void bound_gaps(const StageView& stage, double gain_ns, Wanted&& wanted, Finding& finding) const {
+    std::map<Row, double> gain_of_step;
+    if (!stage.whole())
+      for (Row gap = 0; gap < trace().gaps.size(); ++gap)
+        if (of_stage(gap, stage) && wanted(gap))
+          gain_of_step[trace().gaps.step[gap]] += static_cast<double>(trace().gaps.dur_ns[gap]);
+    bound_by_step(stage, gain_ns, gain_of_step, finding);
+  }
+  void bound_by_step(const StageView& stage, double gain_ns, const std::map<Row, double>& gain_of_step,
+                     Finding& finding) const;
+  // Adds to a finding about work of the GPU what less of that work brings at most; where the GPU waits for the host in
+  // most of the time nothing is promised, and the advice says so.
+  void bound_work(const StageView& stage, double gain_ns, Finding& finding) const;
+  // Whether an idle gap is in a step of the stage, and not in warm-up.
   bool of_stage(Row gap, const StageView& stage) const;
   // Of idle gaps: behind a Python function that prepares inputs; single host code of at least kLongGapNs; before the
   // first activity of its step; reported by host-preprocessing; part of HostIdle::code_ns.
@@ -140,7 +158,11 @@ struct FindingContext {
   bool opens_step(Row gap) const;
   bool told_elsewhere(Row gap) const;
   bool is_code(Row gap, const StageView& stage) const;
-  // Adds a finding. `gain_ns` of a stage is the sum over its judged steps; without a stage it is of the whole recording
+  // Part of HostIdle::launch_ns.
+  bool is_launch(Row gap, const StageView& stage) const;
+  // Behind a blocking call, or after one that left the GPU without work.
+  bool is_wait(Row gap, const StageView& stage) const;
+  // Adds a finding. `gain_ns` of a stage is the sum over its steps; without a stage it is of the whole recording
   // (whole_ns). Severity follows from the share that goes: of what the stage's users wait for (consequence.h), or of
   // the window: critical from 30 %, major from 10 %, minor from 3 %, info below; a stage whose figure makes up less
   // than 10 % of a typical request is one level lower. `cap` is the most it can be.
@@ -160,9 +182,8 @@ FindingSeverity severity_of(double gain_frac);
 
 FindingContext make_finding_context(const Context& context, const Report& report, std::vector<Finding>& out);
 
-// Sums over the judged steps of a stage, and of every kernel (stage_view.cc).
-void fill_judged_sums(const Context& context, StageView& view);
-std::vector<KernelSums> judged_kernels(const Context& context);
+// Sums over the steps of a stage (stage_view.cc).
+void fill_sums(const Context& context, StageView& view);
 // The parts of the host's idle time, of all stages (host_idle.cc).
 void add_host_idle(FindingContext& finding, std::vector<StageView*>& by_stage);
 // Sets FindingContext::preparations (find_preparing.cc).

@@ -9,7 +9,8 @@ constexpr FindingRule kRules[] = {
      "most 60 us per launch call (more is other host code). Severity of every finding: by the share of TTFT (stages "
      "before a first token), TPOT (decode) or the time in steps (others) that could go, critical from 30 %, major from "
      "10 %, minor from 3 %, info below; one level lower where TTFT or TPOT makes up less than 10 % of a typical "
-     "request. "
+     "request; first-call-cost, compute-bound, gemm-shape-misaligned, wave-quantization and profiler-distortion at "
+     "most minor, attention-unfused and low-occupancy at most major, batch-too-small info. "
      "Findings about the whole recording: by their share of it",
      "GPU activities, launching calls and host operators", "CUDA graphs, fused operators, larger batches",
      find_launch_bound},
@@ -34,7 +35,8 @@ constexpr FindingRule kRules[] = {
      "kernels limited by arithmetic explain at least half of the stage's time, at 10 % of the peak or more, and "
      "products "
      "of misaligned shapes take less than half of it",
-     "recorded shapes and the GPU's peaks", "narrower types, less work, more GPUs", find_compute_bound},
+     "recorded shapes and the GPU's peaks",
+     "narrower types where the device has a higher peak for them, less work, more GPUs", find_compute_bound},
     {"logits-all-tokens",
      "a prefill multiplies at least 8 tokens per sequence with the output layer, taking at least 1 % of its GPU time",
      "recorded shapes", "logits of the last token only", find_logits_all_tokens},

@@ -7,7 +7,6 @@
 
 #include "analyze/workload.h"
 #include "base/text_table.h"
-#include "hardware/hardware.h"
 #include "model/catalogue.h"
 #include "model/parameters.h"
 
@@ -32,8 +31,8 @@ void check_gpu(const Context& context, Diagnostics& diagnostics) {
   diagnostics.add(
       DiagnosticId::kOtherGpu,
       fmt::format(
-          "Recorded on {}, held against {}: every share of a peak, roof and gain says what these times would be "
-          "on that part, and may exceed 100 %.",
+          "Recorded on {}, held against {}: shares of peaks, roofs and gains compare the recorded times with the "
+          "peaks of that part, and may exceed 100 %. How long anything would take on it is not said.",
           device->name, *device->sku));
 }
 
@@ -42,9 +41,11 @@ void check_gpu(const Context& context, Diagnostics& diagnostics) {
 // Sides of the products that the model's steps consist of.
 struct Products {
   int64_t count = 0, widest_n = 0, widest_k = 0;
-  bool has_side = false;  // one of them has the side that was asked for
+  int64_t deepest_k = 0;  // of those with as many outputs as the model's hidden size
+  bool has_side = false;  // one of them has the model's hidden size
+  bool has_down = false;  // one of them is its down projection, which no runtime merges with another
 };
-Products products_of(const Context& context, int64_t side) {
+Products products_of(const Context& context, const ModelConfig& config) {
   Products out;
   const Works& works = context.trace.works;
   for (uint32_t k = 0; k < context.groups.kernels.size(); ++k) {
@@ -53,10 +54,13 @@ Products products_of(const Context& context, int64_t side) {
     if (group.unattributed || !of_model(group.kind) || key.work == kNoRow) continue;
     if (works.kind[key.work] != WorkKind::kGemm || works.batch[key.work] != 1) continue;
     out.count += context.groups.kernels[k].calls;
-    out.has_side |= works.n[key.work] == side || works.k[key.work] == side;
-    if (works.n[key.work] <= out.widest_n) continue;
-    out.widest_n = works.n[key.work];
-    out.widest_k = works.k[key.work];
+    const int64_t outputs = works.n[key.work], inputs = works.k[key.work];
+    out.has_side |= outputs == config.hidden_size || inputs == config.hidden_size;
+    out.has_down |= outputs == config.hidden_size && inputs == config.intermediate_size;
+    if (outputs == config.hidden_size) out.deepest_k = std::max(out.deepest_k, inputs);
+    if (outputs <= out.widest_n) continue;
+    out.widest_n = outputs;
+    out.widest_k = inputs;
   }
   return out;
 }
@@ -70,7 +74,7 @@ bool is_split(const Context& context) {
 
 // Why the weights that the recorded steps multiply with are not the model's; empty if nothing says so.
 std::string weights_differ(const Context& context, const Report& report, const ModelConfig& config) {
-  const Products products = products_of(context, config.hidden_size);
+  const Products products = products_of(context, config);
   if (products.count > 0 && !products.has_side)
     return fmt::format(
         "no product of its prefill and decode steps has a side of {}, the model's hidden size; the widest "
@@ -81,6 +85,13 @@ std::string weights_differ(const Context& context, const Report& report, const M
   if (step.elements <= 0 || step.stage->gemm_coverage_frac.value_or(0) < kAllCovered) return {};
   const Params params = count_params(config);
   const double expected = static_cast<double>(params.linear_per_token + params.lm_head);
+  // Models of one width come to nearly as many weights by other shapes (Qwen3-8B and Llama-3.1-8B: 1 %).
+  if (config.intermediate_size > 0 && !products.has_down && products.deepest_k > 0)
+    return fmt::format(
+        "no product of its steps is {} x {}, the model's down projection; the deepest of {} outputs is "
+        "{} x {}",
+        count_text(config.hidden_size), count_text(config.intermediate_size), count_text(config.hidden_size),
+        count_text(config.hidden_size), count_text(products.deepest_k));
   if (std::fabs(step.elements / expected - 1) <= kSameWeights) return {};
   return fmt::format("the products of one {} step multiply with {} weights, the model has {} in its linear layers",
                      step.stage->name, format_count(step.elements), format_count(expected));
@@ -91,13 +102,12 @@ std::string weights_differ(const Context& context, const Report& report, const M
 std::string too_large_to_read(const Context& context, const Report& report) {
   const DeviceReport* device = context.device;
   if (device == nullptr || !device->bytes_per_s || !device->sku) return {};
-  const Result<Gpu> gpu = find_gpu(*device->sku);
-  if (!gpu || !gpu->l2_mb) return {};
+  if (!device->cache_bytes) return {};
   for (const StageTiming& row : report.stages) {
     if (row.flops_provenance != provenance::kFormula || !row.weight_bytes || row.count == 0 || row.wall_ms.ns == 0)
       continue;
     const double count = static_cast<double>(row.count), step_ms = row.wall_ms.ms() / count;
-    const double bytes = *row.weight_bytes / count - gpu->l2_mb->value * 1e6;
+    const double bytes = *row.weight_bytes / count - *device->cache_bytes;
     const double least_ms = bytes / *device->bytes_per_s * 1e3;
     if (least_ms > step_ms)
       return fmt::format("reading its weights once takes {} at {} GB/s of the data sheet, a {} step took {}",
@@ -138,6 +148,8 @@ struct Counts {
     low = std::min(low, value);
     high = std::max(high, value);
   }
+  // None of the known ones need be another: what is given for all may be any of a range.
+  bool reach(int64_t value) const { return known > 0 && low <= value && value <= high; }
   bool all_are(int64_t value) const { return known == steps && low == value && high == value; }
   std::string text() const {
     return low == high ? count_text(low) : fmt::format("{} to {}", count_text(low), count_text(high));
@@ -176,7 +188,7 @@ void check_count(std::string_view option, int64_t given, const Counts& counts, b
   if (counts.steps == 0)
     return say(fmt::format("there is no {} here; stages are {}", decode_only ? "decode step" : "prefill or decode step",
                            stage_names(report)));
-  if (counts.all_are(given)) return;
+  if (counts.all_are(given) || (decode_only && counts.reach(given))) return;
   const Use use = use_of_formula(report, decode_only);
   const std::string tells = fmt::format("the recording tells {} {}", counts.text(), what);
   if (!use.formula && !use.cross_check)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "analyze/exposed.h"
 #include "analyze/several_gpus.h"
 #include "base/parallel.h"
 #include "derive/steps.h"
@@ -23,25 +24,48 @@ struct StageKey {
   }
 };
 
-void group_steps(const Trace& trace, Groups& groups) {
+void group_steps(const Trace& trace, std::vector<StageGroup>& stages) {
   const Steps& steps = trace.steps;
   FlatIndex<StageKey> index;
-  groups.stage_of_step.resize(steps.size());
   for (Row s = 0; s < steps.size(); ++s) {
     const uint32_t stage =
         index.add({steps.device[s], steps.stage[s], steps.kind[s], steps.source[s], steps.missing[s]});
-    if (stage == groups.stages.size()) {
-      StageGroup& group = groups.stages.emplace_back();
+    if (stage == stages.size()) {
+      StageGroup& group = stages.emplace_back();
       group.device = steps.device[s];
       group.kind = steps.kind[s];
       group.source = steps.source[s];
       group.name = steps.stage[s];
       group.missing = steps.missing[s];
     }
-    groups.stage_of_step[s] = stage;
-    groups.stages[stage].steps.push_back(s);
-    groups.stages[stage].wall_ns += steps.end_ns[s] - steps.start_ns[s];
+    stages[stage].steps.push_back(s);
   }
+}
+
+// Cold first steps become a stage of their own, behind the one that they are of.
+void add_stages(const Trace& trace, std::vector<StageGroup>&& stages, Groups& groups) {
+  groups.cold_extra_ns = find_cold_steps(trace, stages);
+  groups.stage_of_step.resize(trace.steps.size());
+  const auto add = [&](StageGroup&& group) {
+    for (const Row s : group.steps) {
+      groups.stage_of_step[s] = static_cast<uint32_t>(groups.stages.size());
+      group.wall_ns += trace.steps.end_ns[s] - trace.steps.start_ns[s];
+    }
+    groups.stages.push_back(std::move(group));
+  };
+  for (StageGroup& group : stages) {
+    StageGroup cold = group;
+    const auto is_cold = [&](Row s) { return groups.cold_extra_ns[s] > 0; };
+    std::erase_if(group.steps, is_cold);
+    std::erase_if(cold.steps, [&](Row s) { return !is_cold(s); });
+    cold.cold = true;
+    group.cold_steps = static_cast<int64_t>(cold.steps.size());
+    add(std::move(group));
+    if (!cold.steps.empty()) add(std::move(cold));
+  }
+}
+
+void add_time_outside_steps(const Trace& trace, Groups& groups) {
   const auto add_outside = [&](int32_t device) {
     StageGroup& group = groups.stages.emplace_back();
     group.device = device;
@@ -150,7 +174,7 @@ void find_scales(const Trace& trace, Groups& groups) {
     double alike_ns = static_cast<double>(outside.recorded_ns), unknown_ns = static_cast<double>(outside.unrecorded_ns);
     for (StageGroup& group : groups.stages) {
       if (group.unattributed || group.device != window.device || group.missing != 0 || group.wall_ns <= 0) continue;
-      if (is_warm_up(trace.text(group.name))) continue;
+      if (group.cold || is_warm_up(trace.text(group.name))) continue;
       int64_t wall_ns = group.wall_ns, edge_ns = 0;
       bool known = false;
       for (const StageGroup& other : groups.stages) {
@@ -196,6 +220,7 @@ void group_kernels(const Trace& trace, Groups& groups) {
   for (Row g = 0; g < ops.size(); ++g)
     if (links.work[g] != kNoRow && links.op[g] != kNoRow) op_has_work[links.op[g]] = 1;
   groups.kernel_of.resize(ops.size());
+  const std::vector<int64_t> exposed = exposed_times(trace);
   for (Row g = 0; g < ops.size(); ++g) {
     const uint32_t stage =
         links.step[g] == kNoRow ? groups.stage_of_stream[ops.stream[g]] : groups.stage_of_step[links.step[g]];
@@ -212,6 +237,7 @@ void group_kernels(const Trace& trace, Groups& groups) {
     const int64_t dur = ops.dur_ns[g];
     ++sums.calls;
     sums.total_ns += dur;
+    sums.exposed_ns += exposed[g];
     sums.min_ns = std::min(sums.min_ns, dur);
     sums.max_ns = std::max(sums.max_ns, dur);
     const bool by_operator = links.op[g] != kNoRow && op_has_work[links.op[g]] != 0;
@@ -245,7 +271,10 @@ uint32_t Groups::unattributed(int32_t device) const {
 
 Groups group_trace(const Trace& trace) {
   Groups groups;
-  group_steps(trace, groups);
+  std::vector<StageGroup> stages;
+  group_steps(trace, stages);
+  add_stages(trace, std::move(stages), groups);
+  add_time_outside_steps(trace, groups);
   find_host_intervals(trace, groups);
   // Each writes its own members of the rows.
   parallel_run({[&] { group_kernels(trace, groups); },
@@ -255,12 +284,13 @@ Groups group_trace(const Trace& trace) {
                 }});
   find_scales(trace, groups);
   raise_least_gpu_time(trace, groups);
-  groups.cold_extra_ns = find_cold_steps(trace, groups.stages);
   return groups;
 }
 
-std::string_view stage_name(const Trace& trace, const Groups& groups, uint32_t stage) {
-  return groups.stages[stage].unattributed ? "[unattributed]" : trace.text(groups.stages[stage].name);
+std::string stage_name(const Trace& trace, const Groups& groups, uint32_t stage) {
+  const StageGroup& group = groups.stages[stage];
+  if (group.unattributed) return "[unattributed]";
+  return std::string(trace.text(group.name)) + std::string(group.cold ? kColdSuffix : "");
 }
 
 }  // namespace llmprof

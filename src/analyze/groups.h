@@ -21,6 +21,8 @@ struct StageGroup {
   StageSource source = StageSource::kDetected;
   StringId name = StringId::kEmpty;
   bool unattributed = false;
+  bool cold = false;       // cold first steps of the stage before it: no rule judges them
+  int64_t cold_steps = 0;  // how many such steps the stage has in that other group
   std::vector<Row> steps;
   int64_t wall_ns = 0, busy_ns = 0, idle_ns = 0;  // from the windows, the busy intervals and the gaps, independently
   int64_t not_recorded_ns = 0;                    // gaps in which kernels were not recorded; not part of idle_ns
@@ -51,6 +53,7 @@ struct KernelKey {
 struct KernelSums {
   int64_t calls = 0, total_ns = 0, min_ns = INT64_MAX, max_ns = 0;
   int64_t covered_ns = 0;
+  int64_t exposed_ns = 0;               // of copies and collectives: what other streams' work does not hide (exposed.h)
   std::optional<int64_t> copied_bytes;  // of copies; empty for kernels, and where one copy's bytes are not recorded
   GpuOpKind kind = GpuOpKind::kKernel;
 };
@@ -89,6 +92,8 @@ struct Groups {
   bool is_unattributed(uint32_t stage) const { return stages[stage].unattributed; }
 };
 
+inline constexpr std::string_view kColdSuffix = " [cold]";
+
 Groups group_trace(const Trace& trace);
 
 // By row of steps: by how much a cold first step of its stage outlasts the median, 0 for all others. Those are slow
@@ -97,7 +102,7 @@ Groups group_trace(const Trace& trace);
 std::vector<double> find_cold_steps(const Trace& trace, const std::vector<StageGroup>& stages);
 
 // Name of the stage as reports show it.
-std::string_view stage_name(const Trace& trace, const Groups& groups, uint32_t stage);
+std::string stage_name(const Trace& trace, const Groups& groups, uint32_t stage);
 
 // Walks the host intervals along with times that never decrease by much; returns the stage on the host at a time.
 class HostCursor {

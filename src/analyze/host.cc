@@ -8,6 +8,7 @@ void analyze_host(const Context& context, Report& report, std::vector<CannotTell
   const Trace& trace = context.trace;
   const Groups& groups = context.groups;
   std::vector<HostRecord> rows(groups.stages.size());
+  std::vector<int64_t> outside_ns(groups.stages.size(), 0);  // in launches that no operator makes: replays of graphs
   HostCursor op_host(groups);
   for (Row op = 0; op < trace.ops.size(); ++op) {
     HostRecord& row = rows[op_host.stage_at(trace.ops.start_ns[op])];
@@ -25,8 +26,10 @@ void analyze_host(const Context& context, Report& report, std::vector<CannotTell
     uint8_t& kind = kind_of_name[index(trace.api_calls.name[api])];
     if (kind == kUnseen) kind = api_kind_of(trace.text(trace.api_calls.name[api])) == ApiKind::kSync ? kSync : kNoSync;
     if (launches[api] == 0 && kind == kNoSync) continue;
-    HostRecord& row = rows[api_host.stage_at(trace.api_calls.start_ns[api])];
+    const uint32_t stage = api_host.stage_at(trace.api_calls.start_ns[api]);
+    HostRecord& row = rows[stage];
     if (launches[api] != 0) {
+      if (trace.api_links.op[api] == kNoRow) outside_ns[stage] += trace.api_calls.dur_ns[api];
       ++row.launches;
       row.launch_ms.ns += trace.api_calls.dur_ns[api];
     } else {
@@ -44,7 +47,8 @@ void analyze_host(const Context& context, Report& report, std::vector<CannotTell
     if (row.launches > 0)
       row.launch_mean_us = static_cast<double>(row.launch_ms.ns) / static_cast<double>(row.launches) / 1e3;
     if (row.gpu_busy_ms.ns > 0 && row.operators > 0)
-      row.host_per_gpu = static_cast<double>(row.operators_ms.ns) / static_cast<double>(row.gpu_busy_ms.ns);
+      row.host_per_gpu =
+          static_cast<double>(row.operators_ms.ns + outside_ns[s]) / static_cast<double>(row.gpu_busy_ms.ns);
     report.host.push_back(std::move(row));
   }
 }
@@ -65,8 +69,7 @@ void analyze_coverage(const Context& context, Report& report, std::vector<Cannot
     kernel_ns += sums.total_ns;
     if (key.category != Category::kOther) named_ns += sums.total_ns;
     if (!groups.is_unattributed(key.stage)) staged_ns += sums.total_ns;
-    if (key.category == Category::kGemm || key.category == Category::kAttention ||
-        key.category == Category::kConvolution) {
+    if (is_arithmetic(key.category)) {
       arithmetic_ns += sums.total_ns;
       covered_ns += sums.covered_ns;
     }

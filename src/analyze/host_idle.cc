@@ -36,7 +36,7 @@ void add_gaps_after_syncs(FindingContext& finding, std::vector<StageView*>& by_s
     for (Row g = first; g < last; ++g) {
       StageView* stage =
           gaps.step[g] != kNoRow ? by_stage[finding.context.groups.stage_of_step[gaps.step[g]]] : nullptr;
-      if (stage == nullptr || !is_host_cause(gaps.cause[g]) || finding.is_cold(gaps.step[g])) continue;
+      if (stage == nullptr || !is_host_cause(gaps.cause[g])) continue;
       finding.gap_after_sync[g] = 1;
       stage->host.after_sync_ns += static_cast<double>(gaps.dur_ns[g]);
       if (!counted) ++stage->host.after_syncs;
@@ -58,7 +58,7 @@ using ByCause = std::array<double, static_cast<size_t>(IdleCause::kCount)>;
 void sum_gaps(const FindingContext& finding, std::vector<StageView*>& by_stage, std::vector<ByCause>& after) {
   const Gaps& gaps = finding.trace().gaps;
   for (Row g = 0; g < gaps.size(); ++g) {
-    if (gaps.step[g] == kNoRow || !is_host_cause(gaps.cause[g]) || finding.is_cold(gaps.step[g])) continue;
+    if (gaps.step[g] == kNoRow || !is_host_cause(gaps.cause[g])) continue;
     const uint32_t row = finding.context.groups.stage_of_step[gaps.step[g]];
     if (by_stage[row] == nullptr || finding.before_serving(gaps.device[g], gaps.start_ns[g])) continue;
     HostIdle& host = by_stage[row]->host;
@@ -121,7 +121,7 @@ PythonIdle idle_behind(const FindingContext& finding, bool (*wanted)(std::string
     // Of steps that are recorded in part, their like in complete ones stand for them.
     if (groups.stages[stage].missing != 2) out.whole_ns += finding.whole_ns(stage, gap_ns);
     out.sites_ns[name] += gap_ns;
-    if (gaps.step[g] != kNoRow && !finding.is_cold(gaps.step[g])) out.stages_ns[stage] += gap_ns;
+    if (gaps.step[g] != kNoRow && !groups.stages[stage].cold) out.stages_ns[stage] += gap_ns;
   }
   return out;
 }
@@ -129,7 +129,7 @@ PythonIdle idle_behind(const FindingContext& finding, bool (*wanted)(std::string
 bool FindingContext::of_stage(Row gap, const StageView& stage) const {
   const Row step = trace().gaps.step[gap];
   if (stage.whole()) return step == kNoRow && trace().gaps.device[gap] == stage.group->device;
-  return step != kNoRow && context.groups.stage_of_step[step] == stage.stage && !is_cold(step);
+  return step != kNoRow && context.groups.stage_of_step[step] == stage.stage;
 }
 
 bool FindingContext::prepares(Row gap) const {
@@ -157,6 +157,15 @@ bool FindingContext::is_code(Row gap, const StageView& stage) const {
   if (is_long(gap)) return true;
   const bool after_sync = !gap_after_sync.empty() && gap_after_sync[gap] != 0;
   return stage.host.short_is_code && !(after_sync && stage.host.drained);
+}
+
+bool FindingContext::is_launch(Row gap, const StageView& stage) const {
+  if (!is_host_cause(trace().gaps.cause[gap]) || told_elsewhere(gap) || is_long(gap)) return false;
+  return !stage.host.short_is_code && !(stage.host.drained && gap_after_sync[gap] != 0);
+}
+
+bool FindingContext::is_wait(Row gap, const StageView& stage) const {
+  return trace().gaps.cause[gap] == IdleCause::kBlockingSync || (stage.host.drained && gap_after_sync[gap] != 0);
 }
 
 void add_host_idle(FindingContext& finding, std::vector<StageView*>& by_stage) {

@@ -38,14 +38,17 @@ struct IdleSums {
   std::vector<Sums> places;
 };
 
-void add_part(FlatIndex<SiteKey>& keys, std::vector<Sums>& all, const SiteKey& key, Row gap, int64_t dur_ns) {
-  const uint32_t row = keys.add(key);
-  if (row == all.size()) all.emplace_back();
-  Sums& sums = all[row];
-  // The host comes to a place again and again in one gap.
+// A cause and a place come again and again in one gap, which counts once.
+void add_to(Sums& sums, Row gap, int64_t dur_ns) {
   if (sums.last_gap != gap) ++sums.gaps;
   sums.last_gap = gap;
   sums.total_ns += dur_ns;
+}
+
+void add_part(FlatIndex<SiteKey>& keys, std::vector<Sums>& all, const SiteKey& key, Row gap, int64_t dur_ns) {
+  const uint32_t row = keys.add(key);
+  if (row == all.size()) all.emplace_back();
+  add_to(all[row], gap, dur_ns);
 }
 
 IdleSums sum_gaps(const Context& context) {
@@ -68,9 +71,7 @@ IdleSums sum_gaps(const Context& context) {
     const IdleCause cause = gaps.cause[g];
     if (cause == IdleCause::kNotRecorded) continue;  // nobody knows whether the GPU was idle
     const int64_t dur_ns = gaps.dur_ns[g];
-    Sums& sums = out.by_cause[stage * kCauses + static_cast<size_t>(cause)];
-    ++sums.gaps;
-    sums.total_ns += dur_ns;
+    add_to(out.by_cause[stage * kCauses + static_cast<size_t>(cause)], gap, dur_ns);
     if (cause == IdleCause::kGraphInternal) continue;  // the host has no part in what happens inside a graph
     if (gaps.op[g] != kNoRow) add_site({stage, cause, SiteKind::kOperator, trace.ops.name[gaps.op[g]]}, dur_ns);
     if (gaps.api[g] != kNoRow) add_site({stage, cause, SiteKind::kApi, trace.api_calls.name[gaps.api[g]]}, dur_ns);

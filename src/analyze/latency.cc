@@ -66,7 +66,8 @@ OptDouble warmup_ms(const Context& context, const Requests& requests, int32_t de
   const bool prompts = extra.has_value();
   for (const StageGroup& group : context.groups.stages) {
     const bool of_prompt = group.kind == StageKind::kPrefill || group.kind == StageKind::kVision;
-    if (group.unattributed || group.device != device || group.steps.size() < 3 || (prompts && of_prompt)) continue;
+    if (group.unattributed || group.device != device || (prompts && of_prompt)) continue;
+    if (!group.cold && group.steps.size() + static_cast<size_t>(group.cold_steps) < 3) continue;
     if (group.kind == StageKind::kOther || is_warm_up(context.trace.text(group.name))) continue;
     extra = extra.value_or(0);
     for (const Row s : group.steps) *extra += context.groups.cold_extra_ns[s] / 1e6;
@@ -91,6 +92,25 @@ void fill_distributions(const Steps& steps, const Requests& requests, Latency& l
   if (!requests.interleaved) latency.tpot_ms = summarize(tpot);
 }
 
+// Time between the step before a prompt that llmprof found and that prompt, where all of it was recorded: whoever
+// prepares inputs there counts it as TTFT, and whoever waits for a request does not.
+OptDouble before_prompt_ms(const Trace& trace, const Requests& requests) {
+  const Steps& steps = trace.steps;
+  const RecordedSpans recorded(trace);
+  std::vector<double> before;
+  for (const RequestTimes* request : requests.typical_prompts()) {
+    const Row first = request->before_token.front();
+    Row previous = first;
+    while (previous > 0 && (previous == first || steps.device[previous] != steps.device[first])) --previous;
+    if (previous == first || steps.device[previous] != steps.device[first]) continue;
+    if (steps.source[first] != StageSource::kDetected || steps.missing[previous] != 0) continue;
+    const int64_t from = steps.end_ns[previous], to = steps.start_ns[first];
+    if (!RecordedSpans::touches(recorded.unrecorded(steps.device[first]), from, to))
+      before.push_back(static_cast<double>(to - from) / 1e6);
+  }
+  return before.empty() ? std::nullopt : OptDouble(median_of(before));
+}
+
 Headline headline_of(const Context& context, const Requests& requests) {
   Headline out;
   const Steps& steps = context.trace.steps;
@@ -109,6 +129,7 @@ Headline headline_of(const Context& context, const Requests& requests) {
     out.ttft_ms = summary->p50;
     out.ttft_p99_ms = summary->p99;
     out.ttft_n = summary->n;
+    out.before_prompt_ms = before_prompt_ms(context.trace, requests);
     if (requests.first_prompt() != nullptr) out.first_ttft_ms = *requests.first_prompt()->ttft_ns / 1e6;
   }
   if (const std::optional<Summary> summary = summarize(itl)) {
@@ -117,12 +138,27 @@ Headline headline_of(const Context& context, const Requests& requests) {
     out.itl_n = summary->n;
     if (const Row first = requests.first_step(); first != kNoRow) out.first_itl_ms = window_ms(steps, first);
     if (!requests.interleaved) out.tpot_ms = out.itl_ms;
-    if (tokens_known && making_ms > 0) out.output_tokens_per_s = 1e3 * tokens / making_ms;
+    if (tokens_known && making_ms > 0 && !requests.stalled) out.output_tokens_per_s = 1e3 * tokens / making_ms;
   }
   return out;
 }
 
-void explain_missing(const Requests& requests, const Latency& latency, bool live,
+// Steps whose tokens would make up the rate, and those among them of which nobody knows how many they made.
+std::string unknown_token_counts(const Trace& trace, const Requests& requests) {
+  const Steps& steps = trace.steps;
+  size_t all = 0, unknown = 0, mixed = 0;
+  for (const Row s : requests.typical_steps()) {
+    ++all;
+    if (steps.output_tokens[s] > 0) continue;
+    ++unknown;
+    mixed += steps.kind[s] == StageKind::kMixed ? 1 : 0;
+  }
+  std::string why = fmt::format("how many tokens {} of the {} steps made is unknown", unknown, all);
+  if (mixed > 0) why += fmt::format("; {} of them run prompts and tokens together", mixed);
+  return why;
+}
+
+void explain_missing(const Trace& trace, const Requests& requests, const Latency& latency, bool live,
                      std::vector<CannotTell>& cannot_tell) {
   if (!latency.ttft_ms)
     cannot_tell.push_back(
@@ -141,11 +177,17 @@ void explain_missing(const Requests& requests, const Latency& latency, bool live
     cannot_tell.push_back({"What is TPOT of each request?",
                            "steps serve several requests and the recording does not say which",
                            "use ITL per step, or the server's request metrics"});
-  if (!latency.headline.output_tokens_per_s && latency.itl_ms)
+  if (!latency.headline.output_tokens_per_s && latency.itl_ms && requests.stalled)
     cannot_tell.push_back({"How many tokens per second come out?",
-                           "the number of sequences in the decode steps is unknown",
-                           live ? "name the composition of steps in NVTX ranges (\"decode[bs=4]\")"
-                                : "record shapes (record_shapes=True)"});
+                           "prompts run between the steps of other requests, which wait for them: tokens of these "
+                           "steps over the time of these steps would be too many",
+                           "take the rate from the server's own metrics"});
+  else if (!latency.headline.output_tokens_per_s && latency.itl_ms)
+    cannot_tell.push_back({"How many tokens per second come out?", unknown_token_counts(trace, requests),
+                           live ? "name the composition of steps in NVTX ranges (\"decode[bs=4]\"), or take the rate "
+                                  "from the program itself"
+                                : "record shapes (record_shapes=True) if they are not, or take the rate from the "
+                                  "program itself"});
 }
 
 // Steps of which none is a prompt or makes tokens, as far as the recording tells: why.
@@ -217,7 +259,7 @@ void analyze_latency(const Context& context, Report& report, std::vector<CannotT
   fill_distributions(steps, requests, latency);
   latency.headline = headline_of(context, requests);
   latency.warmup_ms = warmup_ms(context, requests, device);
-  explain_missing(requests, latency, is_live_recording(context.trace), cannot_tell);
+  explain_missing(context.trace, requests, latency, is_live_recording(context.trace), cannot_tell);
   report.latency = latency;
 }
 

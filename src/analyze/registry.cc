@@ -86,15 +86,17 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
   LLMPROF_CHECK(check_workload_options(options));
   const Groups groups = group_trace(trace);
   describe_source(trace, groups, report);
-  if (report.device) name_arithmetic(trace, groups, *report.device);
   const Context context{trace, options, groups, report.device ? &*report.device : nullptr};
+  if (report.device) {
+    check_ceilings(context, *report.device, diagnostics);
+    name_arithmetic(trace, groups, *report.device);
+  }
   std::vector<std::vector<CannotTell>> notes(std::size(kAnalyses));
   for (int phase = 0; phase <= kLastPhase; ++phase)
     parallel_for(std::size(kAnalyses), [&](size_t i) {
       if (kAnalyses[i].phase == phase) kAnalyses[i].run(context, report, notes[i]);
     });
   if (report.device) take_arithmetic_of_stages(report.stages, *report.device);
-  check_ceilings(context, diagnostics);
   check_given_options(context, report, diagnostics);
   report.cannot_tell = std::move(device_notes);
   for (std::vector<CannotTell>& list : notes)

@@ -58,7 +58,8 @@ inline constexpr const char* kDatasheet = "datasheet";
 }  // namespace provenance
 
 inline constexpr const char* kUnattributed = "[unattributed]";
-// Whether a stage is what came before the program's first named stage (derive/steps.h): shown, and not judged.
+// Whether a stage is what came before the program's first named stage (derive/steps.h), or its cold first steps: shown,
+// and not judged.
 bool is_warm_up_stage(std::string_view name);
 
 // ---- rows --------------------------------------------------------------------------------------------------------
@@ -178,19 +179,19 @@ LLMPROF_RECORD(OperatorRecord, "operators", "Framework operators by name and sta
 LLMPROF_RECORD(KernelRecord, "kernels", "GPU activities grouped by name, launch, shape and stage",
                LLMPROF_KERNEL_FIELDS)
 
-#define LLMPROF_CATEGORY_FIELDS(F)                                                                      \
-  F(std::string, category, "", "What the GPU time was for")                                             \
-  F(std::string, stage, "", "Stage")                                                                    \
-  F(int64_t, device, "", "CUDA device ordinal")                                                         \
-  F(int64_t, kernels, "", "Kernels, copies and memsets")                                                \
-  F(Milliseconds, time_ms, "ms", "Sum of durations")                                                    \
-  F(double, share, "frac", "Part of the GPU time of the stage")                                         \
-  F(OptDouble, wall_share, "frac", "Part of the stage's recorded wall time")                            \
-  F(double, mean_us, "us", "Mean duration")                                                             \
-  F(OptDouble, flops, "FLOP", "Arithmetic, where recorded shapes give it")                              \
-  F(OptDouble, bytes, "bytes", "Least traffic, where recorded shapes give it")                          \
-  F(OptDouble, of_roof_frac, "frac", "Time at the roof over time taken, kernels with known shape only") \
-  F(OptText, bottleneck, "", "compute, memory, latency (short kernels: fixed cost), copy (transfers) or comm")
+#define LLMPROF_CATEGORY_FIELDS(F)                                                                    \
+  F(std::string, category, "", "What the GPU time was for")                                           \
+  F(std::string, stage, "", "Stage")                                                                  \
+  F(int64_t, device, "", "CUDA device ordinal")                                                       \
+  F(int64_t, kernels, "", "Kernels, copies and memsets")                                              \
+  F(Milliseconds, time_ms, "ms", "Sum of durations")                                                  \
+  F(double, share, "frac", "Part of the GPU time of the stage")                                       \
+  F(OptDouble, wall_share, "frac", "Part of the stage's recorded wall time")                          \
+  F(double, mean_us, "us", "Mean duration")                                                           \
+  F(OptDouble, flops, "FLOP", "Arithmetic, where recorded shapes give it")                            \
+  F(OptDouble, bytes, "bytes", "Least traffic, where recorded shapes give it")                        \
+  F(OptDouble, of_roof_frac, "frac", "Time at the roof over time taken, of kernels with known shape") \
+  F(OptText, bottleneck, "", "compute, memory, latency (short kernels, or far from every roof), copy or comm")
 LLMPROF_RECORD(CategoryRecord, "categories", "Where the GPU time goes: operation, time, share, bottleneck",
                LLMPROF_CATEGORY_FIELDS)
 
@@ -221,7 +222,7 @@ LLMPROF_RECORD(RooflineRecord, "roofline", "Kernels with known arithmetic agains
   F(std::string, cause, "", "Why the GPU was idle")                                \
   F(std::string, stage, "", "Stage")                                               \
   F(int64_t, device, "", "CUDA device ordinal")                                    \
-  F(int64_t, gaps, "", "Idle intervals, or parts of them, with this cause")        \
+  F(int64_t, gaps, "", "Idle intervals that have this cause, whole or in part")    \
   F(Milliseconds, total_ms, "ms", "Idle time")                                     \
   F(OptDouble, wall_share, "frac", "Part of the stage's recorded wall time")       \
   F(double, mean_us, "us", "Mean length")                                          \
@@ -254,7 +255,7 @@ LLMPROF_RECORD(IdleSiteRecord, "idle_sites", "Where the host was while the GPU i
   F(int64_t, syncs, "", "API calls that wait for the GPU")                                       \
   F(Milliseconds, sync_ms, "ms", "Host time in those calls")                                     \
   F(Milliseconds, gpu_busy_ms, "ms", "GPU time of the stage, overlap counted once")              \
-  F(OptDouble, host_per_gpu, "frac", "operators_ms / gpu_busy_ms: above 1 the host cannot keep the GPU busy")
+  F(OptDouble, host_per_gpu, "frac", "Host time in operators and in launches outside them, over gpu_busy_ms")
 LLMPROF_RECORD(HostRecord, "host", "Host time against GPU time per stage", LLMPROF_HOST_FIELDS)
 
 // A sample: of each function's 1st, 2nd, 4th, 8th, ... launch. It tells where a kernel was launched from, not how often
@@ -389,6 +390,8 @@ LLMPROF_RECORD(Summary, "summary", "Distribution of samples", LLMPROF_SUMMARY_FI
   F(OptDouble, ttft_p99_ms, "ms", "99th percentile of the same requests")                                              \
   F(int64_t, ttft_n, "", "How many requests those are")                                                                \
   F(OptDouble, first_ttft_ms, "ms", "TTFT of the first request")                                                       \
+  F(OptDouble, before_prompt_ms, "ms",                                                                                 \
+    "Median time from a step to the prompt that llmprof found after it: not in TTFT")                                  \
   F(OptDouble, tpot_ms, "ms", "TPOT: itl_ms, where the recording tells requests apart")                                \
   F(OptDouble, itl_ms, "ms", "ITL: the median over steps after the first request, or after the only one's first step") \
   F(OptDouble, itl_p99_ms, "ms", "99th percentile of the same steps")                                                  \

@@ -43,13 +43,24 @@ class Collector {
   }
   void decode(Row s, bool mixed) {
     // A decode step between the chunks of a prompt belongs to another request, and is part of this one's TTFT.
-    out_.interleaved |= mixed || prompt_start_ >= 0 || prompt_disturbed_;
+    const bool between_chunks = prompt_start_ >= 0 || prompt_disturbed_;
+    out_.stalled |= (between_chunks && !mixed) || serves_others(s);
+    out_.interleaved |= mixed || out_.stalled;
     if (mixed) prompt_start_ = -1, prompt_disturbed_ = false;  // the prompt may end in here; its TTFT cannot be told
     if (out_.all.empty()) out_.all.emplace_back();
     out_.all.back().making.push_back(s);
   }
 
  private:
+  // Whether the step runs on more sequences than the prompts before it have: the rest are other requests' (continuous
+  // batching), and waited while those prompts ran.
+  bool serves_others(Row s) const {
+    if (out_.all.empty() || !out_.all.back().making.empty()) return false;
+    int64_t of_prompts = -1;
+    for (const Row prompt : out_.all.back().before_token)
+      if (steps_.kind[prompt] == StageKind::kPrefill) of_prompts = std::max(of_prompts, steps_.sequences[prompt]);
+    return of_prompts > 0 && steps_.sequences[s] > of_prompts;
+  }
   void open_prompt(Row s) {
     if (prompt_start_ >= 0) return;
     prompt_start_ = steps_.start_ns[s];

@@ -23,8 +23,9 @@ struct RequestTimes {
 struct Requests {
   std::vector<RequestTimes> all;  // in order of time
   bool interleaved = false;       // steps that serve a prompt and other requests: requests cannot be told apart
-  bool chunk_only = false;        // a chunk that did not finish its prompt
-  bool at_edges = false;          // a part of some prompt is at a window edge: its time is not the program's
+  bool stalled = false;     // prompts in steps of their own between the steps of other requests, which wait for them
+  bool chunk_only = false;  // a chunk that did not finish its prompt
+  bool at_edges = false;    // a part of some prompt is at a window edge: its time is not the program's
 
   // Those with a TTFT, the first request left out where there are others.
   std::vector<const RequestTimes*> typical_prompts() const;

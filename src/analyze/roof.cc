@@ -168,9 +168,8 @@ Bound kernel_bound(const Context& context, uint32_t kernel, const KernelRoof& ro
   if (key.category == Category::kCommunication) return Bound::kComm;
   if (roof.point.bound != Bound::kUnknown) return roof.point.bound;
   const double total_ns = static_cast<double>(sums.total_ns), calls = static_cast<double>(sums.calls);
-  const bool arithmetic = key.category == Category::kGemm || key.category == Category::kAttention ||
-                          key.category == Category::kConvolution || key.category == Category::kOther;
-  if (arithmetic) return total_ns < calls * kShortKernelNs / 2 ? Bound::kLatency : Bound::kUnknown;
+  if (is_arithmetic(key.category) || key.category == Category::kOther)
+    return total_ns < calls * kShortKernelNs / 2 ? Bound::kLatency : Bound::kUnknown;
   return total_ns < calls * kShortKernelNs ? Bound::kLatency : Bound::kMemory;
 }
 

@@ -1,25 +1,14 @@
-// Sums over the steps of a stage that findings judge: all complete ones less its cold first steps.
+// Sums over the steps of a stage that findings judge.
 #include <algorithm>
 #include <cmath>
 
 #include "analyze/finding.h"
+#include "base/statistics.h"
 
 namespace llmprof {
 namespace {
 
-// Distinct calls that launched activities of cold steps, by stage.
-std::vector<int64_t> cold_launches(const Context& context) {
-  const Trace& trace = context.trace;
-  std::vector<int64_t> out(context.groups.stages.size(), 0);
-  std::vector<uint8_t> seen(trace.api_calls.size(), 0);
-  for (Row g = 0; g < trace.gpu_ops.size(); ++g) {
-    const Row step = trace.gpu_links.step[g], api = trace.gpu_links.api[g];
-    if (step == kNoRow || context.groups.cold_extra_ns[step] <= 0 || api == kNoRow || seen[api] != 0) continue;
-    seen[api] = 1;
-    ++out[context.groups.stage_of_step[step]];
-  }
-  return out;
-}
+constexpr double kBoundMin = 0.005;  // of the figure: less is no change
 
 }  // namespace
 
@@ -34,52 +23,60 @@ GainBound StageView::bound_of_waiting(double gain_ns) const {
   return out;
 }
 
-void fill_judged_sums(const Context& context, StageView& view) {
-  const Groups& groups = context.groups;
-  const Trace& trace = context.trace;
+bool StageView::waits_for_host() const {
+  const double waits_ns =
+      host.launch_ns + host.code_ns + idle_ns(IdleCause::kBlockingSync) + (host.drained ? host.after_sync_ns : 0);
+  return !whole() && 2 * waits_ns > own_ns();
+}
+
+void FindingContext::bound_by_step(const StageView& stage, double gain_ns, const std::map<Row, double>& gain_of_step,
+                                   Finding& finding) const {
+  if (gain_of_step.empty()) {
+    finding.bound = stage.bound_of_waiting(gain_ns);
+    return;
+  }
+  std::vector<double> now, then;
+  const std::vector<Row>& steps = stage.group->steps;
+  const bool any_typical = std::any_of(steps.begin(), steps.end(), [&](Row s) { return typical[s] != 0; });
+  for (const Row s : steps) {
+    if (any_typical && typical[s] == 0) continue;
+    const double step_ns = static_cast<double>(trace().steps.end_ns[s] - trace().steps.start_ns[s]);
+    const std::map<Row, double>::const_iterator gain = gain_of_step.find(s);
+    const double gained_ns = gain != gain_of_step.end() ? gain->second : 0;
+    now.push_back(step_ns);
+    then.push_back(
+        std::min(step_ns, std::max(step_ns - gained_ns, static_cast<double>(context.groups.least_gpu_ns[s]))));
+  }
+  const double left = median_of(then) / std::max(1.0, median_of(now));
+  if (left < 1 - kBoundMin) {
+    finding.bound = stage.bound(stage.wall_ns() * (1 - left));
+    return;
+  }
+  finding.evidence.push_back(measured("steps that it falls into, no typical one among them",
+                                      static_cast<double>(gain_of_step.size()) / stage.count(), "frac"));
+}
+
+void FindingContext::bound_work(const StageView& stage, double gain_ns, Finding& finding) const {
+  if (stage.waits_for_host()) {
+    finding.advice.push_back(
+        "First let the host keep up: while the GPU waits for it in most of each step, less work on the GPU only makes "
+        "it "
+        "wait longer.");
+    return;
+  }
+  finding.bound = stage.bound(gain_ns);
+}
+
+void fill_sums(const Context& context, StageView& view) {
   const StageGroup& group = *view.group;
   view.steps = group.unattributed ? 1 : static_cast<int64_t>(group.steps.size());
+  view.cold_steps = group.cold_steps;
   view.wall = group.unattributed ? group.wall_ns - group.not_recorded_ns : group.wall_ns;
   view.busy = group.busy_ns;
   view.gpu_ops = group.gpu_ops;
   view.launches = group.launches;
   view.idle_by_cause = group.idle_by_cause;
-  int64_t cold_wall = 0, cold_idle = 0;
-  for (const Row s : group.steps) {
-    if (groups.cold_extra_ns[s] <= 0) {
-      view.least_gpu += groups.least_gpu_ns[s];
-      continue;
-    }
-    ++view.cold_steps;
-    cold_wall += trace.steps.end_ns[s] - trace.steps.start_ns[s];
-  }
-  if (view.cold_steps == 0) return;
-  view.steps -= view.cold_steps;
-  const auto of_cold = [&](Row step) {
-    return step != kNoRow && groups.stage_of_step[step] == view.stage && groups.cold_extra_ns[step] > 0;
-  };
-  for (Row g = 0; g < trace.gaps.size(); ++g) {
-    if (!of_cold(trace.gaps.step[g])) continue;
-    cold_idle += trace.gaps.dur_ns[g];
-    view.idle_by_cause[static_cast<size_t>(trace.gaps.cause[g])] -= trace.gaps.dur_ns[g];
-  }
-  for (Row g = 0; g < trace.gpu_ops.size(); ++g) view.gpu_ops -= of_cold(trace.gpu_links.step[g]) ? 1 : 0;
-  view.launches -= cold_launches(context)[view.stage];
-  view.wall -= cold_wall;
-  view.busy -= std::max<int64_t>(0, cold_wall - cold_idle);  // what is neither idle nor unrecorded
-}
-
-std::vector<KernelSums> judged_kernels(const Context& context) {
-  std::vector<KernelSums> out = context.groups.kernels;
-  const Trace& trace = context.trace;
-  for (Row g = 0; g < trace.gpu_ops.size(); ++g) {
-    const Row step = trace.gpu_links.step[g];
-    if (step == kNoRow || context.groups.cold_extra_ns[step] <= 0) continue;
-    KernelSums& sums = out[context.groups.kernel_of[g]];
-    --sums.calls;
-    sums.total_ns -= trace.gpu_ops.dur_ns[g];
-  }
-  return out;
+  for (const Row s : group.steps) view.least_gpu += context.groups.least_gpu_ns[s];
 }
 
 }  // namespace llmprof

@@ -15,7 +15,7 @@
 
 namespace llmprof {
 
-bool is_warm_up_stage(std::string_view name) { return is_warm_up(name); }
+bool is_warm_up_stage(std::string_view name) { return is_warm_up(name) || name.ends_with(kColdSuffix); }
 
 namespace {
 
@@ -28,6 +28,9 @@ constexpr double kBoundShareMin = 0.5;
 // From this share of host code on, a stage before a prompt is what the host does alone.
 constexpr double kHostAloneMin = 0.95;
 
+// From this share of transfers on that run beside a stage, they hide what it waits for.
+constexpr double kHiddenMin = 0.2;
+
 struct StageSums {
   double flops = 0, flops_full = 0, bytes = 0, weight_bytes = 0, kv_bytes = 0;
   double compute_ns = 0;       // arithmetic at peak
@@ -38,6 +41,8 @@ struct StageSums {
   double gemm_flops = 0, gemm_ns = 0, gemm_covered_ns = 0;
   double gemm_compute_ns = 0;        // part of compute_ns
   std::array<double, 6> bound_ns{};  // kernel time by Bound
+  double hidden_ns = 0;              // transfers that other streams' kernels hide: in no bound
+  double far_ns = 0;                 // part of that by latency in kernels that are not short
 };
 
 std::vector<StageSums> sum_stages(const Context& context) {
@@ -50,9 +55,12 @@ std::vector<StageSums> sum_stages(const Context& context) {
     const KernelSums& kernel = groups.kernels[k];
     StageSums& sums = all[key.stage];
     const double total_ns = static_cast<double>(kernel.total_ns), calls = static_cast<double>(kernel.calls);
-    sums.bound_ns[static_cast<size_t>(kernel_bound(context, k))] += total_ns;
-    if (key.category == Category::kGemm || key.category == Category::kAttention ||
-        key.category == Category::kConvolution) {
+    const Bound bound = kernel_bound(context, k);
+    const bool transfer = bound == Bound::kCopy || bound == Bound::kComm;
+    if (transfer) sums.hidden_ns += total_ns - static_cast<double>(kernel.exposed_ns);
+    sums.bound_ns[static_cast<size_t>(bound)] += transfer ? static_cast<double>(kernel.exposed_ns) : total_ns;
+    if (bound == Bound::kLatency && total_ns >= calls * kShortKernelNs) sums.far_ns += total_ns;
+    if (is_arithmetic(key.category)) {
       sums.arithmetic_ns += total_ns;
       sums.covered_ns += static_cast<double>(kernel.covered_ns);
     }
@@ -187,13 +195,17 @@ void decide_bound(const StageGroup& group, const StageSums& sums, bool cpu, Stag
                        : best->bound == std::string_view("copy")    ? "copies"
                                                                     : "communication between GPUs";
   } else if (cpu) {  // nothing is launched there: what a kernel does not take lies between two
-    row.bound_detail = kernels >= 2 * host ? "the fixed cost of short kernels" : "the time between kernels";
+    row.bound_detail = kernels < 2 * host                   ? "the time between kernels"
+                       : 2 * sums.far_ns * scale >= kernels ? "kernels far from both arithmetic and memory's limit"
+                                                            : "the fixed cost of short kernels";
   } else if (group.gpu_ops == 0) {
     row.bound_detail = "nothing runs on the GPU meanwhile";
   } else if (group.kind == StageKind::kVision && idle(IdleCause::kHostWork) >= kHostAloneMin * wall_ns) {
     row.bound_detail = "host code, next to nothing runs on the GPU meanwhile";
   } else if (host >= 2 * kernels) {
-    row.bound_detail = "the host launches more slowly than the GPU computes";
+    row.bound_detail = "the GPU waits for the host";
+  } else if (kernels >= 2 * host && 2 * sums.far_ns * scale >= kernels) {
+    row.bound_detail = "kernels that neither arithmetic nor memory holds up: little parallel work in each";
   } else if (kernels >= 2 * host) {
     row.bound_detail = "short kernels: fixed cost of each, and the pause between them";
   } else {
@@ -259,7 +271,15 @@ void analyze_stages(const Context& context, Report& report, std::vector<CannotTe
     fill_measured_flops(no_shapes ? any_rate : tensor_rate(context.device, sums), row);
     fill_stage_rates(context.device,
                      sums.peaks_known ? ComputeTimes{sums.compute_ns, sums.roof_compute_ns} : ComputeTimes{}, row);
-    decide_bound(group, sums, on_cpu(context), row);
+    // Outside the steps the GPU mostly has nothing to do, and what little it does is not what that time goes to.
+    const bool between = group.unattributed && !context.trace.steps.empty() && 2 * group.busy_ns < recorded_ns;
+    if (!between) decide_bound(group, sums, on_cpu(context), row);
+    if (!row.bound && !group.unattributed && sums.hidden_ns > kHiddenMin * static_cast<double>(recorded_ns))
+      cannot_tell.push_back(
+          {fmt::format("What limits {}?", row.name),
+           "copies or collectives run beside it on other streams: they delay nothing that is seen, and "
+           "hide where the GPU would else wait for the host",
+           "record it without them (prefetching off, one GPU)"});
     report.stages.push_back(std::move(row));
   }
   if (unseen > 0)

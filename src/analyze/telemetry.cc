@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "analyze/clock_offset.h"
+#include "derive/recorded_spans.h"
 
 namespace llmprof {
 namespace {
@@ -341,14 +342,18 @@ void analyze_telemetry(const Context& context, Report& report, std::vector<Canno
                              "`llmprof bench --device cpu` shows the clock of each case; perf stat reads counters"});
       return;
     }
+    const bool live = is_live_recording(trace);  // then the samplers found nothing to read
     cannot_tell.push_back({"What did the hardware counters say (tensor pipe, SM, DRAM and L2 activity)?",
                            "the recording holds no counters",
-                           "record with `llmprof run -- COMMAND`, which samples them beside the program; or profile a "
-                           "few kernels of interest with Nsight Compute (ncu --set full)"});
+                           live ? "`llmprof doctor` says whether counters may be read here, and what they need; or "
+                                  "profile a few kernels of interest with Nsight Compute (ncu --set full)"
+                                : "record with `llmprof run -- COMMAND`, which samples them beside the program; or "
+                                  "profile a few kernels of interest with Nsight Compute (ncu --set full)"});
     cannot_tell.push_back({"Which clock, power and temperature did the GPU run at, and was it throttled?",
                            "the recording holds no clock, power or temperature samples; MFU is given at the data "
                            "sheet's clock only",
-                           "record with `llmprof run -- COMMAND`"});
+                           live ? "`llmprof doctor` says whether they can be read here, and what that needs"
+                                : "record with `llmprof run -- COMMAND`"});
     return;
   }
   const int32_t device =

@@ -210,9 +210,19 @@ void fill_by_formula(const Context& context, const StageWork& work, StageTiming&
 }
 
 // Stages that have no FLOPs in the end: why, and what to do.
-void explain_missing_flops(const Report& report, bool live, bool cpu, std::vector<CannotTell>& cannot_tell) {
+void explain_missing_flops(const Context& context, const Report& report, std::vector<CannotTell>& cannot_tell) {
+  const bool live = is_live_recording(context.trace), cpu = on_cpu(context);
+  // What the formula lacks of what can be given.
+  std::string options;
+  if (!report.model) options += ", --model";
+  if (context.options.batch <= 0) options += ", --batch";
+  if (context.options.context <= 0) options += ", --context";
+  const std::string pass =
+      options.empty()
+          ? "check --model, --batch and --context"
+          : fmt::format("pass {} (what the recording does not tell) to get FLOPs by formula", options.substr(2));
   for (const StageTiming& row : report.stages) {
-    if (row.flops || row.count == 0 || row.kernels == 0) continue;
+    if (row.flops || row.count == 0 || row.kernels == 0 || is_warm_up_stage(row.name)) continue;
     std::string why = "no kernel of it was recognised as GEMM or attention";
     if (row.flop_coverage_frac)
       why = fmt::format("only {} of its GEMM and attention time has recorded shapes{}",
@@ -220,11 +230,9 @@ void explain_missing_flops(const Report& report, bool live, bool cpu, std::vecto
                         row.launches * 4 < row.kernels && !live ? " (replay of a CUDA graph records none)" : "");
     cannot_tell.push_back(
         {fmt::format("How many FLOPs does {} do, and what are its MFU and MBU?", row.name), std::move(why),
-         cpu ? "operators.csv lists what it does; only matrix products and attention have formulas here"
-         : live
-             ? "pass --model, and --batch and --context where the recording does not tell them, to get FLOPs by formula"
-             : "record with record_shapes=True; for CUDA graphs pass --model, and --batch and --context where "
-               "the recording does not tell them, to get FLOPs by formula"});
+         cpu    ? std::string("operators.csv lists what it does; only matrix products and attention have formulas here")
+         : live ? pass
+                : "record with record_shapes=True; for CUDA graphs " + pass});
   }
 }
 
@@ -293,7 +301,7 @@ void analyze_workload(const Context& context, Report& report, std::vector<Cannot
                            "no shipped model has the weights that the recorded GEMMs multiply with, or no shapes are "
                            "recorded",
                            "pass --model with a name of `llmprof list models` or a config.json"});
-    explain_missing_flops(report, is_live_recording(context.trace), on_cpu(context), cannot_tell);
+    explain_missing_flops(context, report, cannot_tell);
     explain_measured_flops(report, cannot_tell);
     return;
   }
@@ -326,7 +334,7 @@ void analyze_workload(const Context& context, Report& report, std::vector<Cannot
       fill_by_formula(context, *work, row);
     }
   }
-  explain_missing_flops(report, is_live_recording(context.trace), on_cpu(context), cannot_tell);
+  explain_missing_flops(context, report, cannot_tell);
   explain_measured_flops(report, cannot_tell);
 }
 

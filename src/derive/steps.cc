@@ -26,6 +26,9 @@ namespace {
 
 constexpr int64_t kForever = int64_t{1} << 62;
 
+// A pause before it aside.
+int64_t host_began_ns(const Steps& steps, Row s) { return std::max(steps.start_ns[s], steps.host_start_ns[s]); }
+
 bool by_device_and_host(const StepDraft& a, const StepDraft& b) {
   return a.device != b.device ? a.device < b.device : a.begin_ns < b.begin_ns;
 }
@@ -341,7 +344,7 @@ void write_steps(Trace& trace, const RecordedSpans& recorded, const std::vector<
   const std::map<int32_t, int64_t> serving = serving_starts(table);
   for (Row i = 0; i < table.size(); ++i) {
     const std::map<int32_t, int64_t>::const_iterator from = serving.find(table.device[i]);
-    if (from != serving.end() && table.source[i] == StageSource::kDetected && table.start_ns[i] < from->second)
+    if (from != serving.end() && table.source[i] == StageSource::kDetected && host_began_ns(table, i) < from->second)
       table.stage[i] = trace.strings.intern(std::string(trace.text(table.stage[i])) + std::string(kWarmUpSuffix));
   }
 }
@@ -373,6 +376,20 @@ uint8_t token_kinds(StageKind kind) {
   return kind == StageKind::kPrefill ? 1 : kind == StageKind::kDecode ? 2 : 0;
 }
 
+// The detected steps of a device that lead to its first named step: a prompt, with the vision encoders before it.
+struct Lead {
+  std::vector<Row> steps;
+  void add(const Steps& table, Row s) {
+    const StageKind kind = table.kind[s];
+    const bool goes_on = !steps.empty() && table.kind[steps.back()] == StageKind::kVision;
+    if (!goes_on || (kind != StageKind::kVision && kind != StageKind::kPrefill)) steps.clear();
+    if (kind == StageKind::kVision || kind == StageKind::kPrefill) steps.push_back(s);
+  }
+  bool holds_prompt(const Steps& table) const {
+    return !steps.empty() && table.kind[steps.back()] == StageKind::kPrefill;
+  }
+};
+
 }  // namespace
 
 std::map<int32_t, int64_t> serving_starts(const Steps& steps) {
@@ -381,24 +398,38 @@ std::map<int32_t, int64_t> serving_starts(const Steps& steps) {
     int64_t first_ns = std::numeric_limits<int64_t>::max(), last_ns = std::numeric_limits<int64_t>::min();
     size_t named = 0, before = 0;
     uint8_t named_kinds = 0, before_kinds = 0;
+    StageKind first_kind = StageKind::kOther;
+    Lead lead;
     bool serves_by_time() const { return last_ns - first_ns > before_ns; }
     // The program says which its prompts and its tokens are, and has more of them.
     bool serves_by_kind() const { return named > before && (before_kinds & ~named_kinds) == 0; }
   };
   std::map<int32_t, Walls> devices;
   for (Row s = 0; s < steps.size(); ++s) {
-    if (steps.source[s] == StageSource::kDetected) continue;
     Walls& walls = devices[steps.device[s]];
+    if (steps.source[s] == StageSource::kDetected) {
+      if (walls.named == 0) walls.lead.add(steps, s);
+      continue;
+    }
+    if (walls.named == 0) walls.first_kind = steps.kind[s];
     ++walls.named;
     walls.named_kinds |= token_kinds(steps.kind[s]);
     walls.named_ns += steps.end_ns[s] - steps.start_ns[s];
-    walls.first_ns = std::min(walls.first_ns, std::max(steps.start_ns[s], steps.host_start_ns[s]));
+    walls.first_ns = std::min(walls.first_ns, host_began_ns(steps, s));
     walls.last_ns = std::max(walls.last_ns, steps.end_ns[s]);
+  }
+  // Whose prompts have no names began with the prompt of the first named tokens.
+  for (auto& [device, walls] : devices) {
+    if (walls.first_kind != StageKind::kDecode || (walls.named_kinds & 1) != 0 || !walls.lead.holds_prompt(steps))
+      walls.lead.steps.clear();
+    for (const Row s : walls.lead.steps) walls.first_ns = std::min(walls.first_ns, host_began_ns(steps, s));
   }
   for (Row s = 0; s < steps.size(); ++s) {
     const std::map<int32_t, Walls>::iterator walls = devices.find(steps.device[s]);
-    if (walls == devices.end() || steps.source[s] != StageSource::kDetected) continue;
-    const bool before = steps.start_ns[s] < walls->second.first_ns;
+    if (walls->second.named == 0 || steps.source[s] != StageSource::kDetected) continue;
+    const std::vector<Row>& lead = walls->second.lead.steps;
+    if (std::find(lead.begin(), lead.end(), s) != lead.end()) continue;
+    const bool before = host_began_ns(steps, s) < walls->second.first_ns;
     (before ? walls->second.before_ns : walls->second.since_ns) += steps.end_ns[s] - steps.start_ns[s];
     if (!before) continue;
     ++walls->second.before;
@@ -407,7 +438,7 @@ std::map<int32_t, int64_t> serving_starts(const Steps& steps) {
   // The time in which ranges name the steps counts as a whole: in unrecorded time not every named step is known.
   std::map<int32_t, int64_t> starts;
   for (const auto& [device, walls] : devices)
-    if (walls.named_ns > walls.since_ns && (walls.serves_by_time() || walls.serves_by_kind()))
+    if (walls.named > 0 && walls.named_ns > walls.since_ns && (walls.serves_by_time() || walls.serves_by_kind()))
       starts[device] = walls.first_ns;
   return starts;
 }

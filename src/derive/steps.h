@@ -12,6 +12,8 @@
 // says nothing about serving, where most of the time since then is in named steps, and
 //   - the time in which the program names steps is longer than the steps before, or
 //   - it names more steps than there are before, and of the kinds that those have: prompts, if they hold prompts.
+// Where it names tokens and no prompts, the detected prompt directly before the first named step is that of these
+// tokens: serving begins with it, or with the vision encoder directly before it.
 #pragma once
 
 #include <map>
@@ -29,8 +31,8 @@ inline constexpr std::string_view kWindowEdgeSuffix = " [window edge]";
 inline constexpr std::string_view kWarmUpSuffix = " [warm-up]";
 bool is_warm_up(std::string_view stage_name);
 bool is_window_edge(std::string_view stage_name);
-// When the host began with the first named step per device, a pause before it aside, where there is a warm-up in that
-// sense to tell from serving.
+// When the host began with the first step of serving per device, a pause before it aside, where there is a warm-up in
+// that sense to tell from serving.
 std::map<int32_t, int64_t> serving_starts(const Steps& steps);
 // The name without the first three suffixes.
 std::string_view base_stage_name(std::string_view name);

@@ -31,6 +31,9 @@ std::string warnings(const Report& report, const RenderOptions& options, const I
   for (const DiagnosticRecord& row : report.diagnostics)
     if (is_about_options(row))
       out += wrap_text(ink.accent("warning:") + " " + printable(row.text), options.width, "  ", "      ");
+  if (report.device)
+    for (const std::string& remark : report.device->remarks)
+      out += wrap_text("note: " + printable(remark) + ".", options.width, "  ", "      ");
   return out.empty() ? out : out + "\n";
 }
 

@@ -27,8 +27,10 @@ std::string value_text(const Evidence& e) {
 }  // namespace
 
 std::string text_findings(const Report& report, const RenderOptions& options, const Ink& ink) {
-  if (report.findings.empty()) return {};
   std::string out = ink.bold("Findings") + "\n";
+  if (report.findings.empty())
+    out += wrap_text("none: no rule found anything; `llmprof list findings` shows what they look for", options.width,
+                     "  ", "  ");
   for (const Finding& finding : report.findings) {
     out += wrap_text(fmt::format("[{}] {}", name_of(finding.severity), printable(finding.title)), options.width, "  ",
                      "      ");

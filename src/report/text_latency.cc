@@ -9,6 +9,8 @@
 namespace llmprof {
 namespace {
 
+// From this share of TTFT on, time before the prompt is worth a word.
+constexpr double kBeforePromptMin = 0.2;
 constexpr int64_t kP99Min = 20;  // of fewer the 99th percentile is next to the largest one
 
 // One typical figure: what it is the median of, how far others lie, and the first one, which has costs of its own.
@@ -17,6 +19,8 @@ struct Figure {
   const char* one;  // "prompt"
   OptDouble typical, p99, first;
   int64_t n = 0;
+  bool others_unseen = false;    // there may be more of them in unrecorded time
+  const char* first_since = "";  // what the first one is timed from, where that is not its start
 };
 
 std::string figure_line(const Figure& figure, const std::string& cost, const RenderOptions& options, const Ink& ink) {
@@ -26,11 +30,15 @@ std::string figure_line(const Figure& figure, const std::string& cost, const Ren
     // The only one there is has nothing beside it.
     const bool only = figure.n == 1 && figure.first == figure.typical;
     text = format_ms(*figure.typical) + "  ";
-    text += only            ? fmt::format("the only {}", figure.one)
-            : figure.n == 1 ? fmt::format("1 {}", figure.one)
-                            : fmt::format("median of {} {}s", format_count(static_cast<double>(figure.n)), figure.one);
+    const char* const recorded = figure.others_unseen ? " recorded" : "";
+    text += only && figure.others_unseen ? fmt::format("the first {}, and the only one recorded", figure.one)
+            : only                       ? fmt::format("the only {}", figure.one)
+            : figure.n == 1
+                ? fmt::format("1 {}{}", figure.one, recorded)
+                : fmt::format("median of {} {}s{}", format_count(static_cast<double>(figure.n)), figure.one, recorded);
     if (figure.p99 && figure.n >= kP99Min) text += ", p99 " + format_ms(*figure.p99);
-    if (!only && figure.first) text += fmt::format("; first {} {}", figure.one, format_ms(*figure.first));
+    if (!only && figure.first)
+      text += fmt::format("; first {} {}{}", figure.one, format_ms(*figure.first), figure.first_since);
     text += cost;
   }
   std::string out = wrap_text(text, options.width, indent, std::string(indent.size(), ' '));
@@ -44,16 +52,41 @@ bool single_prompts(const Report& report) {
   });
 }
 
+// Whether llmprof found the prompts: it knows of them from their first kernel on. Before that of the very first the
+// host loads modules for as long as it takes.
+bool prompts_found(const Report& report) {
+  return std::any_of(report.stages.begin(), report.stages.end(), [](const StageTiming& stage) {
+    return stage.kind == "prefill" && stage.source == "detected" && stage.count > 0;
+  });
+}
+
+// Steps that the program does not name are known only where kernels were recorded.
+bool steps_unseen(const Report& report) {
+  bool detected = false, named = false;
+  for (const StageTiming& stage : report.stages) {
+    detected |= stage.source == "detected" && stage.count > 0;
+    named |= stage.source != "detected" && stage.count > 0;
+  }
+  constexpr double kWhole = 0.99;
+  return detected && !named && report.source.recorded_ms.ms() < kWhole * report.source.duration_ms.ms();
+}
+
 }  // namespace
 
 std::string text_latency(const Report& report, const RenderOptions& options, const Ink& ink) {
   const Headline& headline = report.latency->headline;
-  std::string out = figure_line({"TTFT", single_prompts(report) ? "prompt" : "sample", headline.ttft_ms,
-                                 headline.ttft_p99_ms, headline.first_ttft_ms, headline.ttft_n},
-                                headline.ttft_ms ? distortion_label(report, "prefill") : "", options, ink);
+  const bool unseen = steps_unseen(report);
+  std::string before;
+  if (headline.ttft_ms && headline.before_prompt_ms.value_or(0) >= kBeforePromptMin * *headline.ttft_ms)
+    before = fmt::format("; without {} on the host before it (inputs prepared, or no request)",
+                         format_ms(*headline.before_prompt_ms));
+  std::string out = figure_line(
+      {"TTFT", single_prompts(report) ? "prompt" : "sample", headline.ttft_ms, headline.ttft_p99_ms,
+       headline.first_ttft_ms, headline.ttft_n, unseen, prompts_found(report) ? " from its first kernel on" : ""},
+      before + (headline.ttft_ms ? distortion_label(report, "prefill") : ""), options, ink);
   const bool per_request = headline.tpot_ms || !headline.itl_ms;
   out += figure_line({per_request ? "TPOT" : "ITL ", "step", headline.itl_ms, headline.itl_p99_ms,
-                      headline.first_itl_ms, headline.itl_n},
+                      headline.first_itl_ms, headline.itl_n, unseen},
                      headline.itl_ms ? distortion_label(report, "decode") : "", options, ink);
   if (headline.output_tokens_per_s)
     out += "  " + ink.bold("rate") + "  " +

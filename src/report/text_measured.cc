@@ -49,7 +49,7 @@ std::string stage_rows(const Report& report, const RenderOptions& options, const
   if (telemetry.counter_source && telemetry.counter_interval_us)
     note += fmt::format(", {} every {}", *telemetry.counter_source, format_ms(*telemetry.counter_interval_us / 1e3));
   if (telemetry.counter_clock_offset_us)
-    note += fmt::format(", {:+.1f} us off the kernels' clock", *telemetry.counter_clock_offset_us);
+    note += fmt::format(", clocks aligned by {:+.1f} us", *telemetry.counter_clock_offset_us);
   note += "; they see every process on the GPU";
   return ink.bold("Measured") + "  " + ink.dim(note) + "\n" + table.render("  ", options);
 }

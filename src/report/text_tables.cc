@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "base/text_table.h"
 #include "report/kernel_name.h"
@@ -75,6 +76,8 @@ std::string limit_of(const OptText& bound, const OptDouble& of_roof) {
 std::string suffix_legend(const Report& report, const RenderOptions& options, const Ink& ink) {
   constexpr std::pair<std::string_view, std::string_view> kMeanings[] = {
       {"[window edge]", "recorded in part: its times are in no TTFT, TPOT or finding"},
+      {"[warm-up]", "what was detected before the first step that the program names"},
+      {"[cold]", "first steps that ran much slower than the rest: in no TTFT, TPOT or finding but first-call-cost"},
       {"[not recorded]", "without its kernels: times are those of the program's ranges on the host"},
       {"[whole graphs]", "CUDA graphs recorded as one activity each"}};
   std::string out;
@@ -104,11 +107,12 @@ std::string text_stages(const Report& report, const RenderOptions& options, cons
                    {"FLOP/B", kRight, 0, 7},
                    {"bound", kLeft}});
   int64_t wall = 0;
-  bool any = false, detected = false, by_counter = false, warm_up = false;
+  std::set<int64_t> devices;
+  bool any = false, detected = false, by_counter = false;
   for (const StageTiming& stage : report.stages) {
     wall += stage.wall_ms.ns;
+    devices.insert(stage.device);
     any |= stage.count > 0;
-    warm_up |= is_warm_up_stage(stage.name);
     detected |= stage.source == "detected" && stage.count > 0 && !is_warm_up_stage(stage.name);
     const std::string name = stage_label(report, stage);
     by_counter |= busy_text(stage).starts_with('~');
@@ -121,12 +125,11 @@ std::string text_stages(const Report& report, const RenderOptions& options, cons
                    stage.bound.value_or("-")});
   }
   table.add_rule();
-  table.add_row({"window", "", "", format_ns(wall)});
+  table.add_row({devices.size() > 1 ? fmt::format("{} windows", devices.size()) : "window", "", "", format_ns(wall)});
   return title(ink, "Stages",
                !any       ? "none was found"
                : detected ? "found by llmprof from token counts and kernel sequences, not annotated"
-                          : std::string("as annotated") + (by_counter ? "; ~ by hardware counter" : "") +
-                                (warm_up ? "; warm-up is what was detected before the first of them" : "")) +
+                          : std::string("as annotated") + (by_counter ? "; ~ by hardware counter" : "")) +
          table.render("  ", options) + suffix_legend(report, options, ink) + "\n";
 }
 
@@ -214,7 +217,7 @@ std::string text_host(const Report& report, const RenderOptions& options, const 
     const double n = static_cast<double>(steps);
     const auto count = [n](int64_t total) {
       const double each = static_cast<double>(total) / n;
-      return each >= 100 || each == std::floor(each) ? format_count(each) : format_fixed(each, 1);
+      return each >= 100 || each == std::floor(each) ? format_count(each) : format_fixed(each, each < 10 ? 2 : 1);
     };
     const auto time = [n](Milliseconds total) { return format_ms(total.ms() / n); };
     table.add_row({row.stage, row.operators.known ? count(row.operators) : "-",
@@ -262,13 +265,14 @@ std::string text_kernels(const Report& report, const RenderOptions& options, con
                    {"share", kRight, 0, 1},
                    {"p50", kRight, 0, 5},
                    {"grid", kRight, 0, 6},
+                   {"shape", kLeft, 24, 7},
                    {"limit", kLeft, 24, 2}});
   size_t shown = 0;
   for (const KernelRecord& row : report.kernels_topk) {
     if (++shown > options.top) break;
     table.add_row({short_kernel_name(row.name), row.stage, format_count(static_cast<double>(row.calls)),
                    format_ns(row.total_ms.ns), format_percent(row.share), format_ms(row.p50_ms), row.grid.value_or("-"),
-                   limit_of(row.bound, row.of_roof_frac)});
+                   row.shape.value_or("-"), limit_of(row.bound, row.of_roof_frac)});
   }
   return title(ink, "Kernels", "all steps together, by name, launch, shape and stage; full names in JSON and CSV") +
          table.render("  ", options) + cut_note(options.top, report.kernels_topk.size(), ink) + "\n";

@@ -41,6 +41,10 @@ enum class Category : uint8_t {
   kCount
 };
 std::string_view category_name(Category category);
+// Products, attention and convolutions: what a model's FLOPs are counted in.
+constexpr bool is_arithmetic(Category category) {
+  return category == Category::kGemm || category == Category::kAttention || category == Category::kConvolution;
+}
 
 enum class StageKind : uint8_t { kOther, kPrefill, kDecode, kMixed, kVision };
 std::string_view stage_kind_name(StageKind kind);
@@ -359,12 +363,12 @@ LLMPROF_TABLE(OpLinks, "op_links", "Nesting of operators, parallel to ops", LLMP
 LLMPROF_TABLE(ApiLinks, "api_links", "Operators of API calls, parallel to api_calls", LLMPROF_API_LINK_COLUMNS)
 
 // Parallel to gpu_ops.
-#define LLMPROF_GPU_LINK_COLUMNS(C)                                                                    \
-  C(Row, api, "", "Call that launched it, row in api_calls")                                           \
-  C(Row, op, "", "Innermost operator that launched it, row in ops")                                    \
-  C(Row, work, "", "Arithmetic it carries, row in works; only one activity of an operator carries it") \
-  C(Row, step, "", "Step it belongs to, row in steps")                                                 \
-  C(Row, library_call, "", "Math library call that launched it, row in library_calls")                 \
+#define LLMPROF_GPU_LINK_COLUMNS(C)                                                                         \
+  C(Row, api, "", "Call that launched it, row in api_calls")                                                \
+  C(Row, op, "", "Innermost operator that launched it, row in ops")                                         \
+  C(Row, work, "", "Arithmetic it carries, row in works; one activity of an operator, or all pieces of it") \
+  C(Row, step, "", "Step it belongs to, row in steps")                                                      \
+  C(Row, library_call, "", "Math library call that launched it, row in library_calls")                      \
   C(Category, category, "", "What it is for")
 LLMPROF_TABLE(GpuLinks, "gpu_links", "Launches, operators and steps of GPU activities, parallel to gpu_ops",
               LLMPROF_GPU_LINK_COLUMNS)

@@ -109,12 +109,11 @@ def two_gpus(binary):
     check(name, "TPOT ms", result["latency"]["tpot_ms"]["mean"], statistics.fmean([4.867, 7.276, 4.882]), TOLERANCE, SLACK_MS)
     check(name, "devices with stages", len({row["device"] for row in result["stages"]}), 2, 0)
     # GPU 1 needs what GPU 0 computed: no step is shorter than both together, less the copies that may run beside other work.
-    # As shares of a step: the bound starts from the median step, the times are means.
+    # Above it by the idle time that has other causes than launching.
     decode = [row for row in result["stages"] if row["name"] == "decode"]
     busy = sum(row["gpu_busy_ms"] / row["count"] for row in decode)
-    wall = max(row["wall_ms"] / row["count"] for row in decode)
     bound = [f["bound"] for f in result["findings"] if f["id"] == "launch-bound" and f["stage"] == "decode"][0]
-    check(name, "TPOT at best over both GPUs' time", round(bound["to"] / bound["from"] / (busy / wall), 4), 0.975, 0.025)
+    check(name, "TPOT at best over both GPUs' time", round(bound["to"] / busy, 4), 1.075, 0.125)
     name = "tensor_parallel_rank0"  # layers recur inside its annotated steps and must not be taken for steps
     result = report(binary, name)
     check(name, "prefill steps", steps(result, "prefill")[0], 1, 0)

@@ -20,7 +20,7 @@ TOLERANCES = {"ttft_ms": 0.01, "tpot_ms": 0.01, "tokens_per_s": 0.02}
 NOT_SLOWER = 1.03  # times of a run vary by so much
 STAGES = ("preprocess", "vision encoder", "vision projector", "prefill", "decode")
 # Steps of a stage that the recorder's windows set apart (docs/howto/profile-a-program.md).
-SET_APART = ("", " [not recorded]", " [whole graphs]", " [window edge]")
+SET_APART = ("", " [cold]", " [not recorded]", " [whole graphs]", " [window edge]")
 
 
 def run_once(args, words, timeout=WALL_MAX_S + 60):

@@ -86,6 +86,19 @@ TEST(Consequence, BoundsStartFromTheHeadline) {
   ASSERT_NE(prefill, nullptr);
   EXPECT_NEAR(prefill->bound->to, 10, 1e-9);
   EXPECT_NEAR(*report.latency->warmup_ms, 270 + 5 * 45, 1e-9) << "the first prompt is part of it";
+  // They are stages of their own, so that no share or mean of the others holds them.
+  const auto rows_of = [&](std::string_view name) {
+    const StageTiming* row = stage_of(report, name);
+    return row != nullptr ? row->count : 0;
+  };
+  EXPECT_EQ(rows_of("decode"), 15);
+  EXPECT_EQ(rows_of("decode [cold]"), 5);
+  EXPECT_EQ(rows_of("prefill"), 3);
+  EXPECT_EQ(rows_of("prefill [cold]"), 1);
+  EXPECT_DOUBLE_EQ(*stage_of(report, "decode")->gpu_busy_frac, decode->evidence[0].value.value());
+  EXPECT_EQ(stage_of(report, "decode [cold]")->wall_ms.ns, 250 * kMs);
+  for (const Finding& finding : report.findings) EXPECT_EQ(finding.stage.find("[cold]"), std::string::npos);
+  for (const ConservationCheck& check : report.conservation) EXPECT_TRUE(check.ok) << check.name;
 }
 
 // Every step holds 3 ms of GPU work, and every fourth waits 27 ms instead of 7: without the waiting none takes less
@@ -99,6 +112,61 @@ TEST(Consequence, WhatTheGpuDoesStaysInTheBoundOfWaiting) {
   ASSERT_NE(decode, nullptr);
   EXPECT_DOUBLE_EQ(decode->bound->from, 10);
   EXPECT_NEAR(decode->bound->to, 3, 1e-9);
+}
+
+// One pause of 200 ms in one of four steps: taken out, the median step is as it was.
+TEST(Consequence, AGapInOneStepIsNoGainOfTheTypicalOne) {
+  Timeline t;
+  for (int s = 0; s < 4; ++s) {
+    const Row row = t.step(StageKind::kDecode, 10 * kMs, 0, 10);
+    if (s != 2) continue;
+    t.run.trace.steps.end_ns[row] += 200 * kMs;
+    t.run.gap(IdleCause::kHostWork, t.at, 200 * kMs, row);
+    t.at += 200 * kMs;
+  }
+  const Report report = t.report();
+  const Finding* finding = finding_of(report, "cpu-bound-gap", "decode");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_FALSE(finding->bound);
+  EXPECT_EQ(finding->evidence.back().metric, "steps that it falls into, no typical one among them");
+  EXPECT_DOUBLE_EQ(*finding->evidence.back().value, 0.25);
+}
+
+// While the GPU waits for launches, less work on it gains nothing; fewer kernels are fewer launches.
+TEST(Consequence, LessWorkIsNoGainWhereTheHostIsLate) {
+  for (const bool late : {true, false}) {
+    AnalyzedRecording run;
+    const int64_t gap = late ? 30'000 : 1'000;
+    int64_t at = 0;
+    const Row gemm = run.gemm(DType::kBf16, 1, 4096, 16384);
+    for (int s = 0; s < 4; ++s) {
+      const Row step = run.step(StageKind::kDecode, at, at, 1, 100 + s);
+      for (int k = 0; k < 40; ++k) {
+        const bool product = k % 4 == 0;
+        const int64_t busy = product ? 30'000 : 2'000;
+        run.gap(IdleCause::kOperatorDispatch, at, gap, step, run.op("aten::op", at, 1000));
+        at += gap;
+        run.gpu(product ? "gemm" : "norm", product ? Category::kGemm : Category::kNorm, at, busy,
+                {.step = step, .api = run.api("cudaLaunchKernel", at - gap, 500), .work = product ? gemm : kNoRow});
+        run.busy(at, at + busy);
+        at += busy;
+      }
+      run.trace.steps.end_ns[step] = at;
+    }
+    run.window(0, at);
+    const Report report = report_of(run);
+    const Finding* weights = finding_of(report, "memory-bound-weights", "decode");
+    ASSERT_NE(weights, nullptr);
+    EXPECT_EQ(weights->bound.has_value(), !late);
+    EXPECT_EQ(weights->advice.back().starts_with("First let the host keep up"), late);
+    const Finding* small = finding_of(report, "small-kernels-unfused", "decode");
+    ASSERT_NE(small, nullptr);
+    // 20 of 30 short kernels go, of 2 us each, and where launching is what takes time so does that of 20 of 40
+    // launches.
+    const double step_ms = (10 * 30 + 30 * 2 + 40 * (late ? 30 : 1)) / 1e3;
+    EXPECT_NEAR(small->bound->from - small->bound->to, late ? 20 * 0.002 + step_ms - 0.36 - 20 * 0.03 : 20 * 0.002,
+                2e-3);
+  }
 }
 
 TEST(Consequence, AStageThatHardlyMattersToARequestIsOneLevelLower) {
@@ -167,6 +235,17 @@ TEST(Consequence, PreparingInputsIsFoundByItsShareOfTtft) {
   }
 }
 
+TEST(Consequence, APartOfTheModelThatShowsNoWorkPreparesNothing) {
+  for (const auto& [name, prepares] : {std::pair{"vision encoder", false}, std::pair{"encode_image", false},
+                                       std::pair{"vision preprocess", true}, std::pair{"image", true}}) {
+    Timeline t;
+    t.step(StageKind::kVision, 90 * kMs, 90 * kMs, 1, name, -1, IdleCause::kHostWork);
+    t.step(StageKind::kPrefill, 10 * kMs, 0, 10, "prefill", 512);
+    for (int s = 0; s < 3; ++s) t.step(StageKind::kDecode, 5 * kMs, 0, 10, "decode");
+    EXPECT_EQ(finding_of(t.report(), "host-preprocessing", name) != nullptr, prepares) << name;
+  }
+}
+
 TEST(Consequence, PartsAreNoMoreThanTheirWhole) {
   Timeline t;
   t.step(StageKind::kPrefill, 10 * kMs, 0, 10, {}, 512);
@@ -203,6 +282,10 @@ TEST(Consequence, CopiesAreJudgedWithoutStages) {
   EXPECT_DOUBLE_EQ(finding->bound->to, 12);
   EXPECT_EQ(finding->title.find("[unattributed]"), std::string::npos);
   for (const Evidence& row : finding->evidence) EXPECT_EQ(row.metric.find("per step"), std::string::npos);
+  // Without its copies 12 ms are left; who must copy these bytes (1 MB at 64 GB/s of the data sheet) cannot get below.
+  const Evidence& least = finding->evidence.back();
+  EXPECT_EQ(least.metric, "bound assumes that the copies go; at the full rate of their links they take");
+  EXPECT_NEAR(*least.value, 1e6 / 64e9 * 1e3, 2e-3);
 }
 
 TEST(Consequence, StagesThatHoldMostOfTheWorkAreJudgedAlone) {

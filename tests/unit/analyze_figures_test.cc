@@ -123,6 +123,33 @@ TEST(Copies, InsideTheDeviceReadAndWriteItsMemory) {
   EXPECT_NEAR(*row.of_roof_frac, 110.0 / 4800, 1e-12);
 }
 
+// A copy of 8 ms on a stream of its own beside kernels of 1 ms: those that start meanwhile do not wait for it.
+TEST(Copies, WhatRunsBesideKernelsHoldsUpNobody) {
+  for (const bool beside : {true, false}) {
+    AnalyzedRecording run;
+    const Row other = run.add_stream(0);
+    run.window(0, 10 * kMs);
+    const Row step = run.step(StageKind::kDecode, 0, 10 * kMs);
+    run.gpu("Memcpy HtoD (Pinned -> Device)", Category::kCopy, 0, 8 * kMs,
+            {.step = step, .stream = other, .kind = GpuOpKind::kMemcpy});
+    for (int k = 0; k < 5; ++k)
+      run.gpu("gemm", Category::kGemm, (beside ? 2 * k : 8) * kMs + k * 200'000, beside ? kMs : 200'000,
+              {.step = step});
+    run.busy(0, 10 * kMs);
+    const Report report = report_of(run);
+    const Finding* finding = finding_of(report, "copy-bound");
+    ASSERT_EQ(finding != nullptr, !beside);
+    const StageTiming* decode = stage_of(report, "decode");
+    EXPECT_EQ(decode->bound == "copy", !beside);
+    bool explained = false;
+    for (const CannotTell& row : report.cannot_tell) explained |= row.question == "What limits decode?";
+    EXPECT_EQ(explained, beside);
+    if (!beside) {
+      EXPECT_DOUBLE_EQ(*finding->evidence[0].value, 8);
+    }
+  }
+}
+
 TEST(Copies, FindingsSayTheLinksRate) {
   const Report report = report_of(copying_run("Memcpy HtoD (Pageable -> Device)"));
   const Finding* finding = finding_of(report, "pageable-copy");
@@ -185,6 +212,26 @@ TEST(Roofs, WhatLiesInTheCacheIsNotHeldAgainstMemory) {
   const KernelRecord faster = kernel_of(report_of(run, given(ceilings)), "gemv");
   EXPECT_FALSE(faster.of_roof_frac);
   EXPECT_EQ(faster.bound, "memory");
+}
+
+// Measured while others had the cores: what ran faster than it shows that it is no ceiling, and a CPU has no other.
+TEST(Roofs, ACeilingThatTheProgramExceedsIsDropped) {
+  AnalyzedRecording run;
+  run.trace.devices.kind[0] = ProcessorKind::kCpu;
+  run.trace.devices.name[0] = run.trace.strings.intern("Some CPU");
+  const int64_t ns = static_cast<int64_t>(2.0 * 512 * 4096 * 4096 / 1.3e12 * 1e9);  // at 2.6 times the ceiling
+  run.window(0, ns);
+  const Row step = run.step(StageKind::kPrefill, 0, ns, 512, 512);
+  run.gpu("gemm", Category::kGemm, 0, ns, {.step = step, .work = run.gemm(DType::kFp32, 512, 4096, 4096)});
+  run.busy(0, ns);
+  const Report report = report_of(run, given(cpu_ceilings()));
+  EXPECT_FALSE(stage_of(report, "prefill")->mfu);
+  EXPECT_FALSE(kernel_of(report, "gemm").of_roof_frac);
+  EXPECT_FALSE(report.device->peak_of(DType::kFp32));
+  bool explained = false;
+  for (const DiagnosticRecord& row : report.diagnostics)
+    explained |= row.key == "above-ceiling" && row.text.find("which is not used") != std::string::npos;
+  EXPECT_TRUE(explained);
 }
 
 TEST(Roofs, AStepWhoseWeightsStayInTheCacheUsesNoBandwidthOfMemory) {

@@ -220,6 +220,14 @@ TEST(Findings, Fp32GemmsLeaveTensorCoresIdle) {
   const Report report = report_of(run);
   EXPECT_NE(finding_of(report, "tensor-cores-idle"), nullptr);
   EXPECT_NE(finding_of(report, "dtype-wide"), nullptr);
+  AnalyzedRecording ffma;  // as cuBLAS names them on Hopper
+  ffma.window(0, 10 * kMs);
+  add_step(
+      ffma, 0,
+      {.kernel = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_stage3_warpsize2x2x1_ffma_aligna4_alignc4_"
+                 "execute_kernel__5x_cublas",
+       .work = ffma.gemm(DType::kFp32, 64, 4096, 4096)});
+  EXPECT_NE(finding_of(report_of(ffma), "tensor-cores-idle"), nullptr);
   AnalyzedRecording tf32;
   tf32.window(0, 10 * kMs);
   add_step(tf32, 0, {.kernel = "cutlass_80_tensorop_s1688gemm_tf32", .work = tf32.gemm(DType::kFp32, 64, 4096, 4096)});
@@ -251,6 +259,33 @@ TEST(Findings, GridsAgainstTheNumberOfSms) {
   EXPECT_EQ(finding_of(ragged, "low-occupancy"), nullptr);
   EXPECT_EQ(finding_of(look(264, 1024), "wave-quantization"), nullptr);  // exactly one
   EXPECT_EQ(finding_of(look(520, 1024), "wave-quantization"), nullptr);  // 1.97: nearly full
+}
+
+// A product of many rows in fp32 is arithmetic: in bf16 it is not twice but up to sixteen times as fast.
+TEST(Findings, TheBoundOfANarrowerTypeIsItsOwnRoof) {
+  AnalyzedRecording run;
+  const double flops = 2.0 * 4096 * 16384 * 8192;
+  const int64_t at_roof_ns = static_cast<int64_t>(flops / 66.9e12 * 1e9);
+  run.window(0, at_roof_ns * 2);
+  const Row s = run.step(StageKind::kPrefill, 0, at_roof_ns * 2, 4096, 4096);
+  run.gpu("sgemm", Category::kGemm, 0, at_roof_ns * 2, {.step = s, .work = run.gemm(DType::kFp32, 4096, 16384, 8192)});
+  run.busy(0, at_roof_ns * 2);
+  const Report report = report_of(run);
+  const Finding* finding = finding_of(report, "dtype-wide");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->bound->to, flops / *report.device->peak_of(DType::kBf16) * 1e3, 1e-3);
+}
+
+TEST(Findings, CopiesOfWeightsBeforeTheFirstStepAreMadeOnce) {
+  for (const bool before : {true, false}) {
+    AnalyzedRecording run;
+    run.window(0, 20 * kMs);
+    const Row s = run.step(StageKind::kDecode, 10 * kMs, 20 * kMs);
+    run.gpu("Memcpy HtoD (Pageable -> Device)", Category::kCopy, before ? 0 : 10 * kMs, 8 * kMs,
+            {.step = before ? kNoRow : s, .kind = GpuOpKind::kMemcpy});
+    run.busy(before ? 0 : 10 * kMs, before ? 8 * kMs : 18 * kMs);
+    EXPECT_EQ(finding_of(report_of(run), "pageable-copy") != nullptr, !before);
+  }
 }
 
 TEST(Findings, ManyShortKernels) {
@@ -328,6 +363,57 @@ TEST(Findings, PrefillAtThePeakIsComputeBound) {
   ASSERT_NE(finding, nullptr);
   EXPECT_NEAR(*finding->evidence[0].value, 2.0 * 8192 * 28672 * 16384 / 0.01 / 989.4e12, 1e-6);
   EXPECT_EQ(finding->severity, FindingSeverity::kMinor);  // capped: there is nothing wrong with it
+}
+
+// One product of 7.7e12 FLOPs in `ms`, held against a part: the first advice is that of the bound, and no type is named
+// that the part has no higher peak for.
+TEST(Findings, TheBoundOfArithmeticIsThatOfItsFirstAdvice) {
+  struct Case {
+    const char* gpu;
+    DType dtype;
+    int64_t ms;
+    double peak;            // TFLOP/s of the type it has
+    double ratio;           // of the type that the bound assumes
+    const char* advice[2];  // how the first two begin
+  };
+  const double flops = 2.0 * 8192 * 28672 * 16384;
+  for (const Case& c : {Case{"h200-sxm",
+                             DType::kBf16,
+                             10,
+                             989.4,
+                             1978.9 / 989.4,
+                             {"Compute its products in fp8 (peak 1,979 TFLOP/s, 2.0 times that of bf16)", "Do less"}},
+                        Case{"b300", DType::kBf16, 10, 2250, 1, {"The GEMMs stay far", "Compute its products in fp8"}},
+                        Case{"a100-sxm4-80gb",
+                             DType::kBf16,
+                             40,
+                             312,
+                             2,
+                             {"Compute its products in int8 (peak 624 TOP/s, 2.0 times that of bf16)", "Do less"}},
+                        Case{"v100-sxm2-32gb", DType::kFp16, 80, 125, 1, {"Do less", ""}}}) {
+    AnalyzedRecording run;
+    run.window(0, c.ms * kMs);
+    const Row s = run.step(StageKind::kPrefill, 0, c.ms * kMs, 8192, 8192);
+    run.gpu("gemm", Category::kGemm, 0, c.ms * kMs, {s, kNoRow, kNoRow, run.gemm(c.dtype, 8192, 28672, 16384)});
+    run.busy(0, c.ms * kMs);
+    AnalyzeOptions options;
+    options.gpu = c.gpu;
+    const Result<Report> report = analyze(run.trace, options);
+    ASSERT_TRUE(report) << report.error().text();
+    const Finding* finding = finding_of(*report, "compute-bound");
+    ASSERT_NE(finding, nullptr) << c.gpu;
+    const double at_peak_ms = flops / c.peak / 1e9;
+    EXPECT_NEAR(finding->bound->to, at_peak_ms / c.ratio, 1e-3 * at_peak_ms) << c.gpu;
+    int bounds = 0;
+    for (const Evidence& evidence : finding->evidence)
+      if (evidence.metric.find(": the bound") != std::string::npos) {
+        ++bounds;
+        EXPECT_NEAR(*evidence.value, finding->bound->to, 1e-9) << c.gpu;
+      }
+    EXPECT_EQ(bounds, 1) << c.gpu;
+    for (size_t i = 0; i < 2 && *c.advice[i] != '\0'; ++i)
+      EXPECT_EQ(finding->advice.at(i).rfind(c.advice[i], 0), 0U) << finding->advice.at(i);
+  }
 }
 
 // A ceiling that products of the recording beat was measured on a slower machine, and the report says so.

@@ -88,7 +88,7 @@ TEST(Latency, APromptWithAPartAtAWindowEdgeHasNoTtft) {
     const Latency latency = latency_of(run);
     EXPECT_EQ(latency.ttft_ms->n, edge ? 1 : 3);
     EXPECT_DOUBLE_EQ(latency.ttft_ms->max, edge ? 14 : 15);
-    ASSERT_TRUE(latency.tpot_ms);  // requests can still be told apart
+    ASSERT_TRUE(latency.tpot_ms);  // requests can still be explained apart
     EXPECT_EQ(latency.tpot_ms->n, 2);
   }
 }
@@ -104,7 +104,7 @@ TEST(Latency, SaysWhyTheRateIsUnknown) {
   EXPECT_FALSE(report->latency->headline.output_tokens_per_s);
   for (const CannotTell& row : report->cannot_tell) {
     if (row.question != "How many tokens per second come out?") continue;
-    EXPECT_EQ(row.why, "the number of sequences in the decode steps is unknown");
+    EXPECT_EQ(row.why, "how many tokens 1 of the 1 steps made is unknown");
     EXPECT_EQ(row.how_to_find_out.find("--batch"), std::string::npos) << "an option without effect on it";
     return;
   }
@@ -148,6 +148,46 @@ TEST(Latency, ThreeColdStepsOfOneRequestDoNotMoveTheHeadline) {
   EXPECT_EQ(latency.headline.ttft_n, 1);
   EXPECT_DOUBLE_EQ(*latency.headline.first_ttft_ms, 30) << "the only request is the first one";
   EXPECT_DOUBLE_EQ(*latency.headline.output_tokens_per_s, 250);
+}
+
+// A server that runs one prompt between steps of many: its steps' tokens over their own time were 3.2 times its rate.
+TEST(Latency, NoRateOfStepsBetweenWhichOthersPromptsRun) {
+  AnalyzedRecording run = requests(5, 4, 1, 0);
+  ASSERT_TRUE(latency_of(run).headline.output_tokens_per_s);
+  for (Row s = 0; s < run.trace.steps.size(); ++s) {
+    if (run.trace.steps.kind[s] != StageKind::kDecode) continue;
+    run.trace.steps.sequences[s] = run.trace.steps.output_tokens[s] = 16;
+  }
+  const Result<Report> report = analyze(run.trace);
+  const Headline& headline = report->latency->headline;
+  EXPECT_FALSE(headline.output_tokens_per_s);
+  EXPECT_FALSE(headline.tpot_ms) << "a request waits for the prompts of others";
+  EXPECT_DOUBLE_EQ(*headline.itl_ms, 4);
+  bool explained = false;
+  for (const CannotTell& row : report->cannot_tell)
+    explained |= row.question.starts_with("How many tokens per second") && row.why.starts_with("prompts run between");
+  EXPECT_TRUE(explained);
+}
+
+TEST(Latency, TimeBeforeAFoundPromptIsToldBesideTtft) {
+  AnalyzedRecording run;
+  int64_t at = 0;
+  const auto add = [&](StageKind kind, int64_t ns, int64_t tokens, int64_t pause) {
+    at += pause;
+    run.step(kind, at, at + ns, tokens, 100);
+    at += ns;
+  };
+  for (int r = 0; r < 3; ++r) {
+    add(StageKind::kPrefill, 4 * kMs, 100, r == 0 ? 0 : 47 * kMs);
+    for (int s = 0; s < 3; ++s) add(StageKind::kDecode, 2 * kMs, 1, 0);
+  }
+  run.window(0, at);
+  const Headline headline = latency_of(run).headline;
+  EXPECT_DOUBLE_EQ(*headline.ttft_ms, 4);
+  EXPECT_DOUBLE_EQ(*headline.before_prompt_ms, 47);
+  // The program knows best where its prompts begin.
+  for (StageSource& source : run.trace.steps.source) source = StageSource::kAnnotation;
+  EXPECT_FALSE(latency_of(run).headline.before_prompt_ms);
 }
 
 // What a window edge hides is not replaced by what came after it.
@@ -196,9 +236,9 @@ TEST(Latency, MixedStepsGiveItlButNoTpot) {
   EXPECT_EQ(report->latency->itl_ms->n, 2);
   EXPECT_FALSE(report->latency->tpot_ms);
   EXPECT_FALSE(report->latency->ttft_ms);
-  bool told = false;
-  for (const CannotTell& row : report->cannot_tell) told |= row.question == "What is TTFT?";
-  EXPECT_TRUE(told);
+  bool explained = false;
+  for (const CannotTell& row : report->cannot_tell) explained |= row.question == "What is TTFT?";
+  EXPECT_TRUE(explained);
 }
 
 TEST(Latency, FirstDecodeStepStandsOut) {

@@ -266,6 +266,8 @@ TEST(LiveRequest, WhatTheCpuPreparesAloneIsToldAsWaiting) {
   EXPECT_EQ(finding_of(report, "host-preprocessing", "all"), nullptr) << "told once";
   for (const CannotTell& row : report.cannot_tell)
     EXPECT_EQ(row.question.find("FLOPs does preprocess"), std::string::npos);
+  for (const CannotTell& row : report.cannot_tell)
+    EXPECT_EQ(row.how_to_find_out.find("`llmprof run -- COMMAND`"), std::string::npos) << "this was one";
 }
 
 TEST(LivePlanted, ReplaysOfPaddedBatches) {

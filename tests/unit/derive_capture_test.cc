@@ -534,6 +534,15 @@ TEST(NamedRequest, WarmUpMayTakeLongerIfTheProgramNamesPromptsAndTokens) {
   EXPECT_EQ(stage_names(tokens.derive_all()).front(), "prefill");
 }
 
+TEST(NamedRequest, TokensWithoutNamedPromptsHaveThePromptBeforeThem) {
+  NamedRequest request;
+  request.tuning_ns = 60 * kMs;
+  TraceBuilder b = request.build();
+  for (StringId& name : b.trace.annotations.name)
+    if (!b.trace.text(name).starts_with("decode")) name = b.trace.strings.intern("part of it");
+  EXPECT_EQ(stage_names(b.derive_all()), (std::vector<std::string>{"other [warm-up]", "prefill", "decode"}));
+}
+
 // Of which only the ranges tell how many tokens they are over, and `prefill` is the name of the prompt's.
 std::vector<int64_t> outputs_of_prompts(int64_t sequences, std::string_view prefill) {
   NamedRequest request;

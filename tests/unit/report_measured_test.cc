@@ -110,15 +110,15 @@ TEST(MeasuredCeilings, ACpuHasNoOthers) {
            what.how_to_find_out.find("llmprof peaks") != std::string::npos;
   }));
   AnalyzeOptions options;
-  options.measured = {measured("some-cpu-2-threads", "Some CPU", 0.5, 20)};
+  options.measured = {measured("some-cpu-2-threads", "Some CPU", 50, 20)};
   const Report report = report_of(run, options);
-  EXPECT_NEAR(*report.device->peak_of(DType::kBf16), 0.5e12, 1) << "MFU is a share of what was measured";
+  EXPECT_NEAR(*report.device->peak_of(DType::kBf16), 50e12, 1) << "MFU is a share of what was measured";
   bool some = false;
   for (const StageTiming& stage : report.stages) some |= stage.mfu.has_value();
   EXPECT_TRUE(some);
   for (const Peak& peak : report.device->peaks)
     EXPECT_EQ(peak.provenance, "measured: llmprof peaks on 2025-11-21, driver 580.1");
-  EXPECT_NE(rendered(report, "text").find("bf16 0.50 TFLOP/s measured, 20 GB/s measured"), std::string::npos);
+  EXPECT_NE(rendered(report, "text").find("bf16 50 TFLOP/s measured, 20 GB/s measured"), std::string::npos);
   for (const CannotTell& what : report.cannot_tell) EXPECT_EQ(what.question.find("peaks"), std::string::npos);
 }
 

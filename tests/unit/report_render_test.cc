@@ -222,6 +222,55 @@ TEST(Text, TheFirstRequestStandsBesideTheMedian) {
   headline.tpot_ms.reset();
   EXPECT_TRUE(text_latency(report, {}, Ink(false))
                   .starts_with("  TTFT  31.20 ms  the only prompt\n  ITL   3.500 ms  median of 3 steps"));
+  // Where kernels were recorded in a part of the time, others of unnamed steps were not seen.
+  StageTiming& found = report.stages.emplace_back();
+  found.kind = "other";
+  found.source = "detected";
+  found.count = 1;
+  report.source.duration_ms.ns = 100;
+  report.source.recorded_ms.ns = 40;
+  EXPECT_TRUE(text_latency(report, {}, Ink(false))
+                  .starts_with("  TTFT  31.20 ms  the first prompt, and the only one recorded\n"
+                               "  ITL   3.500 ms  median of 3 steps recorded"));
+  headline.before_prompt_ms = 47;
+  EXPECT_NE(text_latency(report, {}, Ink(false)).find("without 47.00 ms on the host before it"), std::string::npos);
+  headline.before_prompt_ms.reset();
+  // Its start is not known where llmprof found it.
+  found.kind = "prefill";
+  headline.ttft_n = 2;
+  EXPECT_NE(text_latency(report, {}, Ink(false)).find("; first sample 31.20 ms from its first kernel on"),
+            std::string::npos);
+  found.kind = "other";
+  headline.ttft_n = 1;
+  report.source.recorded_ms = report.source.duration_ms;
+  // A prefill that may hold several prompts is one sample of TTFT, not one prompt.
+  StageTiming& prefill = report.stages.emplace_back();
+  prefill.kind = "prefill";
+  prefill.count = 1;
+  prefill.sequences = 1;
+  EXPECT_NE(text_latency(report, {}, Ink(false)).find("the only prompt"), std::string::npos);
+  for (const OptInt sequences : {OptInt(), OptInt(4)}) {
+    prefill.sequences = sequences;
+    EXPECT_NE(text_latency(report, {}, Ink(false)).find("the only sample"), std::string::npos);
+  }
+}
+
+TEST(Text, DoubtsAboutTheDeviceStandAtTheTop) {
+  Report report = full_report();
+  report.device->remarks = {"\"h200\" is taken to be H200-SXM-141GB; it may also mean H200-NVL-141GB"};
+  const std::string text = render_text(report, {});
+  EXPECT_LT(text.find("note: \"h200\" is taken to be H200-SXM-141GB"), text.find("TTFT")) << text;
+}
+
+TEST(Text, ColdStepsAreAStageThatTheFirstLinesLeaveOut) {
+  Report report = full_report();
+  EXPECT_EQ(render_text(report, {}).find("[cold]"), std::string::npos);
+  for (StageTiming& stage : report.stages)
+    if (stage.kind == "decode") stage.name += " [cold]";
+  const std::string text = render_text(report, {});
+  EXPECT_NE(text.find("[cold]: first steps that ran much slower"), std::string::npos) << text;
+  EXPECT_EQ(text.find("decode [cold]: "), std::string::npos) << "no bound of theirs is in the first lines";
+  EXPECT_EQ(text.find("Where the time goes: decode [cold]"), std::string::npos);
 }
 
 TEST(Text, WhatIsKnownInPartIsAtLeast) {
@@ -242,6 +291,30 @@ TEST(Text, FailedConservationIsSaid) {
 TEST(Text, WrapsAtBlanks) {
   EXPECT_EQ(wrap_text("aa bb cc", 7, "> ", "  "), "> aa bb\n  cc\n");
   EXPECT_EQ(wrap_text("averylongword b", 5, "", ""), "averylongword\nb\n");
+}
+
+TEST(Text, KeepsAPercentSignWithItsNumber) {
+  EXPECT_EQ(wrap_text("MFU 12.3 %, x", 8, "", ""), "MFU\n12.3 %,\nx\n");
+  EXPECT_EQ(wrap_text("a 5 % b", 20, "", ""), "a 5 % b\n");
+  EXPECT_EQ(wrap_text("ends in 5 %", 9, "", ""), "ends in\n5 %\n");
+  EXPECT_EQ(wrap_text("ends in 5", 7, "", ""), "ends in\n5\n");
+}
+
+TEST(Text, SaysThatNoRuleFoundAnything) {
+  Report report = full_report();
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(render_text(report, {}).find("no rule found anything"), std::string::npos);
+  report.findings.clear();
+  EXPECT_NE(render_text(report, {}).find("Findings\n  none: no rule found anything"), std::string::npos);
+}
+
+TEST(Text, TheLastRowOfStagesSaysOfHowManyWindowsItIs) {
+  Report report = full_report();
+  EXPECT_NE(render_text(report, {}).find("\n  window "), std::string::npos);
+  StageTiming other = report.stages.front();
+  other.device = 1;
+  report.stages.push_back(std::move(other));
+  EXPECT_NE(render_text(report, {}).find("\n  2 windows "), std::string::npos);
 }
 
 TEST(KernelName, TemplateNoiseGoes) {
