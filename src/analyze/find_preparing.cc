@@ -13,7 +13,7 @@
 namespace llmprof {
 namespace {
 
-constexpr double kShareMin = 0.10;  // shorter pauses are what any scheduler needs
+constexpr double kPreparingShareMin = 0.10;  // shorter pauses are what any scheduler needs
 
 // Whether the name of a stage before a prompt is that of a part of the model (vision encoder, ViT, projector).
 bool names_model(std::string_view name) {
@@ -67,7 +67,7 @@ void add_preparations(const std::vector<StageConsequence>& consequences, Finding
     view.timing = timing;
     view.consequence = consequences[s];
     fill_sums(finding.context, view);
-    if (view.consequence.share(waiting_ns(finding, view), view.wall_ns()) < kShareMin) continue;
+    if (view.consequence.share(waiting_ns(finding, view), view.wall_ns()) < kPreparingShareMin) continue;
     finding.preparations.push_back(std::move(view));
   }
 }
@@ -146,7 +146,7 @@ void find_host_between_steps(const FindingContext& finding) {
   for (const StageView& stage : finding.stages)
     if (finding.preparation(stage.stage) == nullptr)
       share = std::max(share, stage.consequence.share(stage.host.boundary_ns, stage.wall_ns()));
-  if (idle.count == 0 || share < kShareMin) return;
+  if (idle.count == 0 || share < kPreparingShareMin) return;
   Finding& out = finding.add("host-preprocessing", nullptr,
                              fmt::format("the GPU waits {} of the time for host code between steps",
                                          format_percent(idle.whole_ns / finding.window_ns)),

@@ -11,7 +11,7 @@
 namespace llmprof::cli {
 namespace {
 
-struct Options {
+struct AnalyzeArguments {
   std::vector<std::string> paths;
   std::vector<std::string> stages;
   bool no_detect = false;
@@ -24,7 +24,7 @@ struct Options {
 };
 
 // A recording may be all that is left of a run: nothing is written over what is read.
-Status check_outputs(const Options& options) {
+Status check_outputs(const AnalyzeArguments& options) {
   std::vector<std::string> inputs = options.paths;
   for (const std::string& named : {options.ceilings.choice, options.analyze.model})
     if (!named.empty()) inputs.push_back(named);
@@ -36,7 +36,7 @@ Status check_outputs(const Options& options) {
   return {};
 }
 
-int run(Options& options) {
+int run(AnalyzeArguments& options) {
   if (const Status status = check_outputs(options); !status) return report_error(status.error());
   DeriveOptions derive_options;
   derive_options.detect_stages = !options.no_detect;
@@ -69,7 +69,7 @@ int run(Options& options) {
 }  // namespace
 
 void add_analyze(Parser& parser) {
-  const std::shared_ptr<Options> options = std::make_shared<Options>();
+  const std::shared_ptr<AnalyzeArguments> options = std::make_shared<AnalyzeArguments>();
   const Command command =
       parser.add_command("analyze", "report on a recording: where the time went, why, and what to change");
   command

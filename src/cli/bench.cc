@@ -31,7 +31,7 @@ namespace {
 
 constexpr double kSaidBeforeS = 60;  // longer runs say what they will take
 
-struct Options {
+struct BenchArguments {
   std::vector<std::string> names, dtypes, variants, sweeps, compare, fail_on;
   std::map<std::string, std::vector<int64_t>> axes;  // several values: a sweep
   std::string model;
@@ -46,7 +46,7 @@ struct Options {
   bool json_file() const { return !output.path.empty() && output.effective_format() == "json"; }
 };
 
-bench::Protocol protocol_of(const Options& options) {
+bench::Protocol protocol_of(const BenchArguments& options) {
   const bool together = options.names.empty() || options.suite_time;
   bench::Protocol protocol = together ? bench::suite_protocol() : bench::Protocol{};
   if (options.quick) {
@@ -64,7 +64,7 @@ bench::Protocol protocol_of(const Options& options) {
   return protocol;
 }
 
-Result<bench::Selection> selection_of(const Options& options) {
+Result<bench::Selection> selection_of(const BenchArguments& options) {
   bench::Selection selection;
   selection.names = options.names;
   selection.variants = options.variants;
@@ -84,7 +84,7 @@ Result<bench::Selection> selection_of(const Options& options) {
 // Lengths that a model's steps are made of.
 constexpr const char* kModelAxes[] = {"batch", "prompt", "context"};
 
-Result<bench::Preset> preset_for(const Options& options, const device::DeviceIdentity& device) {
+Result<bench::Preset> preset_for(const BenchArguments& options, const device::DeviceIdentity& device) {
   LLMPROF_ASSIGN(const ModelConfig model, load_model(options.model));
   bench::PresetOptions lengths;
   lengths.seed = options.seed;
@@ -98,7 +98,7 @@ Result<bench::Preset> preset_for(const Options& options, const device::DeviceIde
   return bench::preset_of(device::operations(), device, model, lengths);
 }
 
-Status check_model(const Options& options) {
+Status check_model(const BenchArguments& options) {
   if (!options.names.empty())
     return fail(fmt::format("--model takes every operation of a model, and {} is named too", options.names[0]),
                 "--model", "leave one of the two out", ExitCode::kUsage);
@@ -116,7 +116,7 @@ Status check_model(const Options& options) {
   return check_writable(options.output.path);
 }
 
-Result<std::vector<bench::CasePlan>> plan(const Options& options, const bench::Selection& selection,
+Result<std::vector<bench::CasePlan>> plan(const BenchArguments& options, const bench::Selection& selection,
                                           const device::Device& device, const bench::ResultsFile* before) {
   if (!options.names.empty()) return bench::plan_cases(device::operations(), selection, &device.identity());
   if (before != nullptr) return bench::plans_of(device::operations(), before->records);
@@ -124,7 +124,7 @@ Result<std::vector<bench::CasePlan>> plan(const Options& options, const bench::S
 }
 
 // What can be wrong with the command line is said before anything is opened.
-Status check(const Options& options) {
+Status check(const BenchArguments& options) {
   std::vector<std::string> inputs = options.compare;
   if (!options.model.empty()) inputs.push_back(options.model);
   LLMPROF_CHECK(refuse_overwriting("-o", options.output.path, inputs));
@@ -144,7 +144,7 @@ Status check(const Options& options) {
 
 // ---- the earlier part of an interrupted run
 
-Result<std::vector<bench::CaseRecord>> earlier_records(const Options& options, const bench::RunFacts& facts) {
+Result<std::vector<bench::CaseRecord>> earlier_records(const BenchArguments& options, const bench::RunFacts& facts) {
   if (options.resume.empty()) return std::vector<bench::CaseRecord>{};
   const std::string journal = bench::journal_path(options.resume);
   LLMPROF_ASSIGN(bench::ResultsFile found,
@@ -159,7 +159,7 @@ Result<std::vector<bench::CaseRecord>> earlier_records(const Options& options, c
 }
 
 // Rows that the command line leaves out would be lost when the file is written anew.
-Status check_resumed(const Options& options, const std::vector<bench::CasePlan>& plans,
+Status check_resumed(const BenchArguments& options, const std::vector<bench::CasePlan>& plans,
                      const std::vector<bench::CaseRecord>& earlier) {
   const std::vector<std::string> others = bench::rows_of_no_plan(plans, earlier);
   if (others.empty()) return {};
@@ -193,7 +193,7 @@ bench::Ceilings ceilings_for(const device::DeviceIdentity& device, bool quiet) {
 }
 
 // What was taken where the device cannot do the usual, once each.
-void say_choices(const Options& options, const std::vector<bench::CasePlan>& plans) {
+void say_choices(const BenchArguments& options, const std::vector<bench::CasePlan>& plans) {
   std::set<std::string> said;
   for (const bench::CasePlan& plan : plans) {
     if (plan.chosen.empty() || options.output.quiet || !said.insert(plan.chosen).second) continue;
@@ -201,7 +201,7 @@ void say_choices(const Options& options, const std::vector<bench::CasePlan>& pla
   }
 }
 
-void say_before(const Options& options, size_t cases, const bench::Protocol& protocol, device::DeviceKind kind) {
+void say_before(const BenchArguments& options, size_t cases, const bench::Protocol& protocol, device::DeviceKind kind) {
   if (options.output.quiet) return;
   const double expected_s = bench::budget_s(protocol, kind) * static_cast<double>(cases);
   if (expected_s > kSaidBeforeS)
@@ -220,13 +220,13 @@ struct Results {
 };
 
 // Of measured results: what -o made JSON by its name is printed as a page all the same.
-TextStyle page_style(const Options& options) {
+TextStyle page_style(const BenchArguments& options) {
   OutputOptions output = options.output;
   if (output.json_by_name()) output.path.clear();
   return output.style();
 }
 
-std::string page(const Options& options, const Results& results, const device::DeviceIdentity& device) {
+std::string page(const BenchArguments& options, const Results& results, const device::DeviceIdentity& device) {
   const TextStyle style = page_style(options);
   const std::vector<bench::CaseRecord>& records = results.file.records;
   std::string out = bench::device_line(device) + "\n\n" + bench::cases_text(records, style);
@@ -241,7 +241,7 @@ std::string page(const Options& options, const Results& results, const device::D
   return finish_page(out, style);
 }
 
-std::string in_format(const std::string& format, const Options& options, const Results& results,
+std::string in_format(const std::string& format, const BenchArguments& options, const Results& results,
                       const device::DeviceIdentity& device) {
   if (format == "json")
     return bench::results_json(results.file, device,
@@ -253,7 +253,7 @@ std::string in_format(const std::string& format, const Options& options, const R
   return records_csv(rows);
 }
 
-Status print(const Options& options, const Results& results, const device::DeviceIdentity& device) {
+Status print(const BenchArguments& options, const Results& results, const device::DeviceIdentity& device) {
   LLMPROF_CHECK(
       write_output(in_format(options.output.effective_format(), options, results, device), options.output.path));
   // What a name alone made JSON is printed too.
@@ -262,7 +262,7 @@ Status print(const Options& options, const Results& results, const device::Devic
 }
 
 // Prints the comparison; the exit code of its gate.
-Result<int> compare(const Options& options, const bench::ResultsFile& before, const bench::ResultsFile& now) {
+Result<int> compare(const BenchArguments& options, const bench::ResultsFile& before, const bench::ResultsFile& now) {
   const std::vector<bench::Comparison> comparisons = bench::compare_results(before, now);
   const std::vector<std::string> changed = bench::changed_facts(before.facts, now.facts);
   const std::string format = options.output.effective_format();
@@ -295,7 +295,7 @@ Result<int> compare(const Options& options, const bench::ResultsFile& before, co
 
 // What a repro line needs beside the case: the device, and whatever changes how long and in which regimes it is
 // measured. A row of a suite or a model is measured by their shorter times, which a named case has only if told so.
-std::string measuring_options(const Options& options, const device::DeviceIdentity& device) {
+std::string measuring_options(const BenchArguments& options, const device::DeviceIdentity& device) {
   const bool cpu = device.kind == device::DeviceKind::kCpu;
   std::string out =
       cpu ? fmt::format(" --device cpu --threads {}", device.units) : fmt::format(" --device cuda:{}", device.ordinal);
@@ -308,7 +308,7 @@ std::string measuring_options(const Options& options, const device::DeviceIdenti
 }
 
 // Which operation another word was taken for.
-void say_aliases(const Options& options) {
+void say_aliases(const BenchArguments& options) {
   for (const std::string& name : options.names) {
     const Result<const device::Operation*> operation = bench::operation_named(device::operations(), name);
     if (operation && (*operation)->name != name && !options.output.quiet)
@@ -323,7 +323,7 @@ struct Run {
   size_t planned = 0;
 };
 
-Result<Run> measure(const Options& options, device::Device& device, const bench::ResultsFile* before,
+Result<Run> measure(const BenchArguments& options, device::Device& device, const bench::ResultsFile* before,
                     const std::atomic<bool>& stop) {
   Run run;
   const bench::Protocol protocol = protocol_of(options);
@@ -371,7 +371,7 @@ Result<Run> measure(const Options& options, device::Device& device, const bench:
 }
 
 // The exit code of what was measured, and the sentences that go with it.
-int conclude(const Options& options, const Run& run) {
+int conclude(const BenchArguments& options, const Run& run) {
   const size_t done = run.planned - run.outcome.left;
   if (!run.outcome.lost.empty()) complain(run.outcome.lost);
   if (run.outcome.left > 0) {
@@ -389,7 +389,7 @@ int conclude(const Options& options, const Run& run) {
   return timed && run.outcome.lost.empty() ? 0 : static_cast<int>(ExitCode::kFailed);
 }
 
-int run_bench(Options options) {
+int run_bench(BenchArguments options) {
   if (!options.resume.empty() && options.output.path.empty()) options.output.path = options.resume;
   if (const Status status = check(options); !status) return report_error(status.error());
   say_aliases(options);
@@ -423,7 +423,7 @@ int run_bench(Options options) {
 }
 
 // Every axis of every operation is an option.
-void add_axis_options(const Command& command, Options& options) {
+void add_axis_options(const Command& command, BenchArguments& options) {
   std::map<std::string, std::string> users;
   for (const device::Operation& operation : device::operations())
     for (const device::Axis& axis : operation.axes)
@@ -443,7 +443,7 @@ void add_axis_options(const Command& command, Options& options) {
 }  // namespace
 
 void add_bench(Parser& parser) {
-  const std::shared_ptr<Options> options = std::make_shared<Options>();
+  const std::shared_ptr<BenchArguments> options = std::make_shared<BenchArguments>();
   const Command command = parser.add_command(
       "bench", "measure operations: times, FLOP/s, GB/s and what limits them, and compare with an earlier run");
   command.option("NAME", options->names, "operations (llmprof list benchmarks); without any, the default suite")

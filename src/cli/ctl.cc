@@ -22,7 +22,7 @@ namespace {
 using launch::ControlPage;
 using session::SlotState;
 
-struct Options {
+struct CtlArguments {
   std::string what;
   std::string folder;
   double duration_s = 0;
@@ -131,7 +131,7 @@ std::string status_json(const std::string& folder, const session::Control& contr
   return json.take() + "\n";
 }
 
-Result<std::string> choose_session(const Options& options) {
+Result<std::string> choose_session(const CtlArguments& options) {
   if (!options.folder.empty()) {
     LLMPROF_CHECK(ControlPage::open(options.folder));
     if (launch::session_is_running(options.folder)) return options.folder;
@@ -149,7 +149,7 @@ Result<std::string> choose_session(const Options& options) {
   return running.front();
 }
 
-Status act(const Options& options) {
+Status act(const CtlArguments& options) {
   LLMPROF_ASSIGN(const std::string folder, choose_session(options));
   LLMPROF_ASSIGN(const ControlPage page, ControlPage::open(folder));
   if (options.what == "status")
@@ -165,7 +165,7 @@ Status act(const Options& options) {
                     output_style());
 }
 
-int run(const Options& options) {
+int run(const CtlArguments& options) {
   const std::vector<std::string> known = {"start", "stop", "status"};
   if (std::find(known.begin(), known.end(), options.what) == known.end())
     return report_error({"expected start, stop or status, found \"" + options.what + "\"", "",
@@ -179,7 +179,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_ctl(Parser& parser) {
-  const std::shared_ptr<Options> options = std::make_shared<Options>();
+  const std::shared_ptr<CtlArguments> options = std::make_shared<CtlArguments>();
   const Command command =
       parser.add_command("ctl", "start and stop recording in a running `llmprof run`, or look at it");
   command.option("WHAT", options->what, "start, stop or status").required().type_name("");

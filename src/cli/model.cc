@@ -6,12 +6,12 @@
 namespace llmprof::cli {
 namespace {
 
-struct Options {
+struct ModelArguments {
   ModelOptions model;
   OutputOptions output;
 };
 
-int run(const Options& options) {
+int run(const ModelArguments& options) {
   if (const Status status = refuse_overwriting("-o", options.output.path, {options.model.model}); !status)
     return report_error(status.error());
   const Result<ModelReport> report = report_model(options.model);
@@ -28,7 +28,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_model(Parser& parser) {
-  const std::shared_ptr<Options> options = std::make_shared<Options>();
+  const std::shared_ptr<ModelArguments> options = std::make_shared<ModelArguments>();
   ModelOptions& model = options->model;
   const Command command =
       parser.add_command("model", "parameters, FLOPs, bytes, KV cache and memory of a model, from its configuration");

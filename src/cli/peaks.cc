@@ -17,7 +17,7 @@
 namespace llmprof::cli {
 namespace {
 
-struct Options {
+struct PeaksArguments {
   DeviceOptions device;
   std::vector<std::string> dtypes;
   bool quick = false, no_store = false;
@@ -26,7 +26,7 @@ struct Options {
 
 // The sentence about the ceilings file. Ceilings of a part of the data types join those that are kept already, and are
 // never kept alone: reports would take them for all that there is, and have no figure for the rest.
-std::string store(const bench::Peaks& peaks, const Options& options) {
+std::string store(const bench::Peaks& peaks, const PeaksArguments& options) {
   if (options.no_store) return "not kept (--no-store)";
   MeasuredCeilings ceilings = bench::ceilings_of(peaks);
   ceilings.tool_version = LLMPROF_VERSION;
@@ -62,7 +62,7 @@ Status write_csv(const bench::Peaks& peaks, const std::string& folder) {
 }
 
 // A type that was asked for by name and cannot be measured is no remark beside other figures.
-Status check_dtypes(const Options& options, const device::Device& device) {
+Status check_dtypes(const PeaksArguments& options, const device::Device& device) {
   LLMPROF_ASSIGN(const std::vector<DType> dtypes, parse_dtypes(options.dtypes));
   for (const DType dtype : dtypes)
     if (const std::optional<std::string> why = bench::why_no_arithmetic(device, device::operations(), dtype))
@@ -72,7 +72,7 @@ Status check_dtypes(const Options& options, const device::Device& device) {
   return {};
 }
 
-Result<bench::Peaks> measure(const Options& options, device::Device& device, const std::atomic<bool>& stop) {
+Result<bench::Peaks> measure(const PeaksArguments& options, device::Device& device, const std::atomic<bool>& stop) {
   bench::PeaksOptions peaks;
   peaks.operations = device::operations();
   peaks.quick = options.quick;
@@ -83,7 +83,7 @@ Result<bench::Peaks> measure(const Options& options, device::Device& device, con
   return bench::measure_peaks(device, peaks, stop, [&](const bench::PeakRow&) { ++done; });
 }
 
-Status check(const Options& options) {
+Status check(const PeaksArguments& options) {
   LLMPROF_CHECK(parse_dtypes(options.dtypes));
   if (options.output.effective_format() == "csv" && options.output.path.empty())
     return fail("expected a folder for the CSV files, found no -o", {}, "llmprof peaks --format csv -o peaks",
@@ -91,7 +91,7 @@ Status check(const Options& options) {
   return check_writable(options.output.path);
 }
 
-int run(const Options& options) {
+int run(const PeaksArguments& options) {
   if (const Status status = check(options); !status) return report_error(status.error());
   const Result<std::unique_ptr<device::Device>> device = open_measured_device(options.device, options.output.quiet);
   if (!device) return report_error(device.error());
@@ -118,7 +118,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_peaks(Parser& parser) {
-  const std::shared_ptr<Options> options = std::make_shared<Options>();
+  const std::shared_ptr<PeaksArguments> options = std::make_shared<PeaksArguments>();
   const Command command = parser.add_command(
       "peaks", "measure what this device can do at most: FLOP/s per data type, bandwidths, ridge points");
   add_device_options(command, options->device);

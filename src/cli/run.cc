@@ -26,7 +26,7 @@
 namespace llmprof::cli {
 namespace {
 
-struct Options {
+struct RunArguments {
   launch::LaunchOptions launch;
   std::string mode = "default", gaps = "auto", counters = "auto";
   std::string folder;
@@ -79,7 +79,7 @@ Status check_nesting() {
 }
 
 // Everything that can be wrong with the options must be said now, not when the program has run for an hour.
-Status check_options(Options& options, DeriveOptions& derive_options) {
+Status check_options(RunArguments& options, DeriveOptions& derive_options) {
   derive_options.detect_stages = !options.no_detect;
   LLMPROF_CHECK(choose_ceilings(options.ceilings, options.analyze));
   const std::optional<spool::Level> level = session::parse_mode(options.mode);
@@ -109,7 +109,7 @@ Status check_options(Options& options, DeriveOptions& derive_options) {
   return {};
 }
 
-void say(const Options& options, const std::string& text) {
+void say(const RunArguments& options, const std::string& text) {
   if (!options.output.quiet) complain(text);
 }
 
@@ -135,7 +135,7 @@ std::string diagnostics_text(const Trace& trace) {
 struct NothingSeen {
   std::string why, advice;
 };
-NothingSeen nothing_seen(const Options& options, const launch::LaunchOutcome& outcome, const Trace& trace) {
+NothingSeen nothing_seen(const RunArguments& options, const launch::LaunchOutcome& outcome, const Trace& trace) {
   const launch::LaunchOptions& plan = options.launch;
   if (outcome.never_recorded && plan.armed)
     return {"nothing was recorded: the run was armed and no `llmprof ctl start` came", ""};
@@ -171,7 +171,7 @@ std::string on_one_line(std::string_view list) {
 }
 
 // On standard error; whoever asked for JSON or CSV gets that, with the same in it.
-void say_nothing_seen(const Options& options, const launch::LaunchOutcome& outcome, Trace& trace) {
+void say_nothing_seen(const RunArguments& options, const launch::LaunchOutcome& outcome, Trace& trace) {
   const NothingSeen seen = nothing_seen(options, outcome, trace);
   say(options, seen.why + seen.advice);
   if (options.output.effective_format() == "text") return;
@@ -188,7 +188,7 @@ bool saw_anything(const Trace& trace, const launch::LaunchOutcome& outcome) {
   return work || (outcome.watched > 0 && !trace.gpu_samples.empty());
 }
 
-void report(const Options& options, const DeriveOptions& derive_options, const launch::LaunchOutcome& outcome) {
+void report(const RunArguments& options, const DeriveOptions& derive_options, const launch::LaunchOutcome& outcome) {
   const std::string& folder = options.launch.folder;
   if (outcome.signal)
     say(options, "the program was killed by " + signal_name(*outcome.signal) +
@@ -213,7 +213,7 @@ void report(const Options& options, const DeriveOptions& derive_options, const l
 
 // The program once without the recording of kernels, in DIR/baseline: what profiling cost is measured against it.
 // False if the run must end here.
-Result<bool> run_baseline(Options& options) {
+Result<bool> run_baseline(RunArguments& options) {
   launch::LaunchOptions baseline = options.launch;
   LLMPROF_ASSIGN(baseline.folder, launch::create_session_folder(options.launch.folder + "/baseline", {}, {}));
   baseline.level = spool::Level::kLight;
@@ -238,7 +238,7 @@ Result<bool> run_baseline(Options& options) {
 }
 
 // All that must be there before the program is started.
-Status prepare_launch(Options& options) {
+Status prepare_launch(RunArguments& options) {
   launch::LaunchOptions& plan = options.launch;
   LLMPROF_CHECK(check_nesting());
   LLMPROF_ASSIGN(plan.program, launch::find_program(plan.command.front(), std::getenv("PATH")));
@@ -252,7 +252,7 @@ Status prepare_launch(Options& options) {
   return {};
 }
 
-int run(Options& options, const Command& command, const ProgramArguments& program) {
+int run(RunArguments& options, const Command& command, const ProgramArguments& program) {
   DeriveOptions derive_options;
   const auto prepare = [&]() -> Status {
     LLMPROF_CHECK(check_rest(command, program));
@@ -272,7 +272,7 @@ int run(Options& options, const Command& command, const ProgramArguments& progra
   return outcome->exit_code;
 }
 
-void add_recording_options(const Command& command, Options& options) {
+void add_recording_options(const Command& command, RunArguments& options) {
   launch::LaunchOptions& plan = options.launch;
   const std::string recording = "Recording";
   command.option("--mode", options.mode, "light: ranges and counters; default: kernels too; deep: every CUDA call")
@@ -321,7 +321,7 @@ void add_recording_options(const Command& command, Options& options) {
       .group(recording);
 }
 
-void add_report_options(const Command& command, Options& options) {
+void add_report_options(const Command& command, RunArguments& options) {
   const std::string reporting = "Report";
   add_ceilings_option(command, options.ceilings);
   command.option("--gpu", options.analyze.gpu, "GPU of the hardware table to compare with (llmprof list gpus)")
@@ -365,7 +365,7 @@ void add_report_options(const Command& command, Options& options) {
 }  // namespace
 
 Result<int> record_and_report(const ProgramRun& what) {
-  Options options;
+  RunArguments options;
   DeriveOptions derive_options;
   options.launch.command = what.words;
   options.folder = what.folder;
@@ -380,7 +380,7 @@ Result<int> record_and_report(const ProgramRun& what) {
 }
 
 void add_run(Parser& parser, const ProgramArguments& program) {
-  const std::shared_ptr<Options> options = std::make_shared<Options>();
+  const std::shared_ptr<RunArguments> options = std::make_shared<RunArguments>();
   const Command command = parser.add_command("run", "run a program under the collectors, then report on it");
   command.take_other_words();
   add_recording_options(command, *options);

@@ -19,7 +19,7 @@ namespace {
 
 namespace wl = llmprof::workload;
 
-struct Options {
+struct WorkloadArguments {
   std::string dtype = "auto", decode, record, dump;
   ReferenceRunOptions run;
   OutputOptions output;
@@ -115,7 +115,7 @@ std::string to_json(const ReferenceRun& run) {
   return json.take() + "\n";
 }
 
-Status settle(Options& options) {
+Status settle(WorkloadArguments& options) {
   options.run.size = wl::find_size(options.run.size_name);
   std::vector<std::string> names;
   for (const wl::Size& size : wl::sizes()) names.emplace_back(size.name);
@@ -135,7 +135,7 @@ Status settle(Options& options) {
   return {};
 }
 
-int run(Options& options) {
+int run(WorkloadArguments& options) {
   if (const Status status = settle(options); !status) return report_error(status.error());
   options.run.record = !options.record.empty();
   options.run.dump_folder = options.dump;
@@ -164,7 +164,7 @@ int run(Options& options) {
 }  // namespace
 
 void add_workload(Parser& parser) {
-  const std::shared_ptr<Options> options = std::make_shared<Options>();
+  const std::shared_ptr<WorkloadArguments> options = std::make_shared<WorkloadArguments>();
   const Command command = parser.add_command(
       "workload", "run the reference workload: a picture and a prompt through a small model with random weights");
   std::string list;

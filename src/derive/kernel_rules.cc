@@ -13,7 +13,7 @@ using F = InputFact;
 // Order matters: communication and fused Triton kernels first, because their names quote other operations; attention
 // before GEMM, because attention kernels are GEMMs too; kernels that say what they are before operators, because an
 // operator like vllm::unified_attention launches cache writes as well; PyTorch's generic kernels last.
-constexpr KernelRule kRules[] = {
+constexpr KernelRule kKernelRules[] = {
     // ---- communication
     {C::kCommunication, "nccl", "", F::kAny, "NCCL: ncclDevKernel_AllReduce_Sum_bf16_RING_LL"},
     {C::kCommunication, "cross_device_reduce|custom_all_reduce|one_shot_all_reduce|two_shot_all_reduce|multimem_all",
@@ -155,7 +155,7 @@ constexpr KernelRule kRules[] = {
     {C::kElementwise, "tensor_kernel_scan|triu_tril|devicescan|devicereduce|deviceselect|devicecompact|cub::", "",
      F::kAny, "scans, masks and compactions"},
 };
-static_assert(std::size(kRules) <= kMaxKernelRules);
+static_assert(std::size(kKernelRules) <= kMaxKernelRules);
 
 // Anything that names these finishes the arithmetic of the kernel before it.
 constexpr std::string_view kAuxiliary =
@@ -217,20 +217,20 @@ bool fits(std::string_view pattern, std::string_view lower_name) {
   }
 }
 
-std::span<const KernelRule> kernel_rules() { return kRules; }
+std::span<const KernelRule> kernel_rules() { return kKernelRules; }
 
 RuleSet rules_for_kernel(std::string_view kernel_name) {
   const std::string lower = lower_head(kernel_name);
   RuleSet set;
-  for (size_t i = 0; i < std::size(kRules); ++i) set[i] = fits(kRules[i].kernel, lower);
+  for (size_t i = 0; i < std::size(kKernelRules); ++i) set[i] = fits(kKernelRules[i].kernel, lower);
   return set;
 }
 
 RuleSet rules_for_operator(std::string_view operator_name) {
   const std::string lower = lower_head(operator_name);
   RuleSet set;
-  for (size_t i = 0; i < std::size(kRules); ++i) {
-    set[i] = !kRules[i].operators.empty() && fits(kRules[i].operators, lower);
+  for (size_t i = 0; i < std::size(kKernelRules); ++i) {
+    set[i] = !kKernelRules[i].operators.empty() && fits(kKernelRules[i].operators, lower);
   }
   return set;
 }
@@ -238,15 +238,15 @@ RuleSet rules_for_operator(std::string_view operator_name) {
 const RuleSet& rules_for_any_operator() {
   static const RuleSet set = [] {
     RuleSet any;
-    for (size_t i = 0; i < std::size(kRules); ++i) any[i] = kRules[i].operators.empty();
+    for (size_t i = 0; i < std::size(kKernelRules); ++i) any[i] = kKernelRules[i].operators.empty();
     return any;
   }();
   return set;
 }
 
 int first_rule(const RuleSet& fitting, const InputFacts& facts) {
-  for (size_t i = fitting._Find_first(); i < std::size(kRules); i = fitting._Find_next(i)) {
-    if (facts[static_cast<size_t>(kRules[i].fact)]) return static_cast<int>(i);
+  for (size_t i = fitting._Find_first(); i < std::size(kKernelRules); i = fitting._Find_next(i)) {
+    if (facts[static_cast<size_t>(kKernelRules[i].fact)]) return static_cast<int>(i);
   }
   return -1;
 }

@@ -9,7 +9,7 @@ namespace {
 using K = OpRuleKind;
 
 // Positions follow the operator schemas of PyTorch (native_functions.yaml), flash-attn 2, vLLM and SGLang.
-constexpr OpRule kRules[] = {
+constexpr OpRule kOpRules[] = {
     // GEMM
     {.name = "aten::mm", .kind = K::kMm},
     {.name = "aten::addmm", .kind = K::kMm, .a = 1, .b = 2, .bias = 0},
@@ -188,18 +188,18 @@ constexpr OpRule kRules[] = {
 
 }  // namespace
 
-std::span<const OpRule> op_rules() { return kRules; }
+std::span<const OpRule> op_rules() { return kOpRules; }
 
 const OpRule* find_op_rule(std::string_view operator_name) {
   static const std::unordered_map<std::string_view, const OpRule*> exact = [] {
     std::unordered_map<std::string_view, const OpRule*> map;
-    for (const OpRule& rule : kRules) {
+    for (const OpRule& rule : kOpRules) {
       if (!rule.name.ends_with('*')) map.emplace(rule.name, &rule);
     }
     return map;
   }();
   if (const auto found = exact.find(operator_name); found != exact.end()) return found->second;
-  for (const OpRule& rule : kRules) {
+  for (const OpRule& rule : kOpRules) {
     if (!rule.name.ends_with('*')) continue;
     if (operator_name.starts_with(rule.name.substr(0, rule.name.size() - 1))) return &rule;
   }

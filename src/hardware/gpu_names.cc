@@ -14,7 +14,7 @@ constexpr size_t kNearest = 3;
 constexpr size_t kMinPart = 3;  // a part of a name must say something
 // Visible memory over the label in 1e9 bytes. Labels are nearer to GiB than to GB, ECC and firmware take some.
 constexpr double kMinVisible = 0.92, kMaxVisible = 1.09;
-constexpr std::string_view kAdvice = "name the GPU with --gpu; `llmprof list gpus` shows the table";
+constexpr std::string_view kNameTheGpu = "name the GPU with --gpu; `llmprof list gpus` shows the table";
 
 // Drivers before and after 2021 differ in these words.
 std::string fold_device(std::string_view name) {
@@ -129,13 +129,13 @@ bool may_call_itself(std::string_view sku, std::string_view device_name) {
 }
 
 Result<Gpu> detect_gpu(const DeviceFacts& facts) {
-  if (facts.name.empty()) return fail("the recording does not name its GPU", "", std::string(kAdvice));
+  if (facts.name.empty()) return fail("the recording does not name its GPU", "", std::string(kNameTheGpu));
   const std::vector<const Gpu*> named = by_device_name(fold_device(facts.name));
   if (named.empty()) {
     const std::vector<std::string> near = nearest_skus(facts.name);
     return fail(fmt::format("the GPU \"{}\" is not in the table{}", facts.name.substr(0, kMaxName),
                             near.empty() ? std::string() : "; nearest are " + join_or(near)),
-                "", std::string(kAdvice));
+                "", std::string(kNameTheGpu));
   }
   std::vector<const Gpu*> fitting;
   std::string why;
@@ -149,7 +149,7 @@ Result<Gpu> detect_gpu(const DeviceFacts& facts) {
   if (fitting.size() == 1) return *fitting[0];
   if (fitting.size() > 1)
     return fail(fmt::format("the GPU \"{}\" may be {}", facts.name.substr(0, kMaxName), join_or(skus_of(fitting))), "",
-                std::string(kAdvice));
+                std::string(kNameTheGpu));
   return fail(
       fmt::format("the GPU calls itself \"{}\" but differs from the table: {}", facts.name.substr(0, kMaxName), why),
       "", "it may be a slice (MIG) or a variant of that GPU; name the nearest one with --gpu");

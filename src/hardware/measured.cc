@@ -24,7 +24,7 @@ constexpr int64_t kFileBytesMax = int64_t{1} << 20;
 constexpr size_t kRatesMax = 256;  // in one group
 constexpr size_t kTextBytesMax = 1024;
 constexpr size_t kFileNameMax = 200;
-constexpr std::string_view kAdvice = "measure again: llmprof peaks";
+constexpr std::string_view kMeasureAgain = "measure again: llmprof peaks";
 
 using Rates = std::map<std::string, MeasuredRate>;
 struct Group {
@@ -74,7 +74,7 @@ std::string to_text(const MeasuredCeilings& ceilings) {
 }
 
 tl::unexpected<Error> damaged(const std::string& path, const std::string& what) {
-  return fail("expected measured ceilings, found " + what, path, std::string(kAdvice));
+  return fail("expected measured ceilings, found " + what, path, std::string(kMeasureAgain));
 }
 
 std::optional<std::string> short_text(JsonValue value) {
@@ -128,12 +128,13 @@ Result<Rates> rates_of(JsonValue document, const Group& group, const std::string
 Result<std::string> read_small_file(const std::string& path) {
   std::FILE* file = std::fopen(path.c_str(), "rb");
   if (file == nullptr)
-    return fail(std::string("cannot read the measured ceilings: ") + std::strerror(errno), path, std::string(kAdvice));
+    return fail(std::string("cannot read the measured ceilings: ") + std::strerror(errno), path,
+                std::string(kMeasureAgain));
   std::string text(static_cast<size_t>(kFileBytesMax) + 1, '\0');
   const size_t got = std::fread(text.data(), 1, text.size(), file);
   const bool unreadable = std::ferror(file) != 0;
   std::fclose(file);
-  if (unreadable) return fail("cannot read the measured ceilings", path, std::string(kAdvice));
+  if (unreadable) return fail("cannot read the measured ceilings", path, std::string(kMeasureAgain));
   if (got > static_cast<size_t>(kFileBytesMax)) return damaged(path, "a file of over 1 MiB");
   text.resize(got);
   return text;

@@ -9,7 +9,6 @@ namespace llmprof {
 
 std::string text_launch_sites(const Report& report, const RenderOptions& options, const Ink& ink) {
   if (report.launch_sites.empty()) return {};
-  using Align = TextTable::Align;
   const bool wide = options.width > 100;
   TextTable table({{"kernel", Align::kLeft, wide ? size_t{40} : size_t{26}},
                    {"GPU time", Align::kRight, 0, 1},

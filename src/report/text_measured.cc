@@ -10,9 +10,6 @@
 namespace llmprof {
 namespace {
 
-using Align = TextTable::Align;
-constexpr Align kRight = Align::kRight;
-
 std::string gigabytes(const OptDouble& bytes, double count) {
   return bytes ? format_bytes(*bytes / std::max(1.0, count)) : "-";
 }

@@ -5,9 +5,13 @@
 #include <string_view>
 
 #include "base/page.h"
+#include "base/text_table.h"
 #include "report/render.h"
 
 namespace llmprof {
+
+using Align = TextTable::Align;
+constexpr Align kLeft = Align::kLeft, kRight = Align::kRight;
 
 // Escape sequences, or nothing.
 class Ink {

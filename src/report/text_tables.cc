@@ -12,9 +12,6 @@
 namespace llmprof {
 namespace {
 
-using Align = TextTable::Align;
-constexpr Align kLeft = Align::kLeft, kRight = Align::kRight;
-
 std::string title(const Ink& ink, std::string_view text, std::string_view note = {}) {
   return ink.bold(text) + (note.empty() ? "" : "  " + ink.dim(note)) + "\n";
 }

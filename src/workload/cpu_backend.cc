@@ -22,8 +22,8 @@ namespace {
 using device::cpu::CpuDevice;
 using device::cpu::RowArrays;
 
-constexpr size_t kAlignment = 64;
-constexpr size_t kSlabBytes = size_t{16} << 20;  // small tensors share pages
+constexpr size_t kCpuAlignment = 64;
+constexpr size_t kCpuSlabBytes = size_t{16} << 20;  // small tensors share pages
 // Less work than waking a thread is worth is done by the calling one.
 constexpr int64_t kElementShare = 8192;  // elements that a thread takes at least
 
@@ -272,9 +272,9 @@ class CpuBackend : public Backend {
   }
 
   Result<void*> take(size_t bytes) {
-    bytes = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+    bytes = (std::max<size_t>(bytes, 1) + kCpuAlignment - 1) / kCpuAlignment * kCpuAlignment;
     if (slabs_.empty() || slab_used_ + bytes > slabs_.back()->bytes()) {
-      LLMPROF_ASSIGN(std::unique_ptr<device::Buffer> slab, cpu_.allocate(std::max(bytes, kSlabBytes)));
+      LLMPROF_ASSIGN(std::unique_ptr<device::Buffer> slab, cpu_.allocate(std::max(bytes, kCpuSlabBytes)));
       slabs_.push_back(std::move(slab));
       slab_used_ = 0;
     }

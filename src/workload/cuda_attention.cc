@@ -36,7 +36,6 @@ std::vector<int64_t> key_of(const AttentionCall& call) {
 }
 
 uint64_t wide(int64_t value) { return static_cast<uint64_t>(value); }
-uint32_t narrow(int64_t value) { return static_cast<uint32_t>(value); }
 
 }  // namespace
 

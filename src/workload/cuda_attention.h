@@ -2,6 +2,7 @@
 // which reads positions from memory.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,6 +17,9 @@ namespace llmprof::workload {
 
 // Head sizes that the own kernel is compiled for.
 constexpr int64_t kCudaHeadSizes[] = {16, 32, 64, 128};
+
+// What a kernel takes as 32 bits; shapes were checked to fit.
+inline uint32_t narrow(int64_t value) { return static_cast<uint32_t>(value); }
 
 class CudaAttention {
  public:

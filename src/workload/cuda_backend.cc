@@ -20,13 +20,12 @@ using device::cuda::Context;
 using device::cuda::CudaDevice;
 using device::cuda::Kernel;
 
-constexpr size_t kAlignment = 256, kPackBytes = 16;
-constexpr size_t kSlabBytes = size_t{64} << 20;  // small tensors share an allocation
+constexpr size_t kCudaAlignment = 256, kPackBytes = 16;
+constexpr size_t kCudaSlabBytes = size_t{64} << 20;  // small tensors share an allocation
 constexpr unsigned kThreads = 256, kRowThreadsMax = 512, kArgmaxThreads = 1024;
 constexpr uint64_t kBlocksPerSm = 32;  // of kernels that walk; more is left to the walk
 
 DevicePtr at(const Tensor& tensor) { return reinterpret_cast<DevicePtr>(tensor.data); }
-uint32_t narrow(int64_t value) { return static_cast<uint32_t>(value); }
 
 size_t bytes_of(const Tensor& tensor) {
   return static_cast<size_t>(tensor.elements()) * static_cast<size_t>(dtype_bytes(tensor.dtype));
@@ -268,10 +267,10 @@ class CudaBackend : public Backend {
 
   // Large tensors lie alone, small ones together.
   Result<void*> take(size_t bytes) {
-    bytes = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
-    const bool alone = bytes > kSlabBytes / 4;
+    bytes = (std::max<size_t>(bytes, 1) + kCudaAlignment - 1) / kCudaAlignment * kCudaAlignment;
+    const bool alone = bytes > kCudaSlabBytes / 4;
     if (alone || slab_ == nullptr || slab_used_ + bytes > slab_->bytes()) {
-      LLMPROF_ASSIGN(std::unique_ptr<device::Buffer> made, device_->allocate(alone ? bytes : kSlabBytes));
+      LLMPROF_ASSIGN(std::unique_ptr<device::Buffer> made, device_->allocate(alone ? bytes : kCudaSlabBytes));
       memory_.push_back(std::move(made));
       if (alone) return memory_.back()->address();
       slab_ = memory_.back().get();

@@ -7,7 +7,7 @@ namespace llmprof::workload {
 namespace {
 
 constexpr size_t kBytesMin = size_t{1} << 20;
-constexpr size_t kAlignment = 64;
+constexpr size_t kPinnedAlignment = 64;
 
 }  // namespace
 
@@ -29,7 +29,7 @@ Result<char*> Pinned::room(size_t bytes) {
     bytes_ = wanted;
   }
   char* const at = memory_ + used_;
-  used_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  used_ += (bytes + kPinnedAlignment - 1) / kPinnedAlignment * kPinnedAlignment;
   return at;
 }
 

@@ -6,7 +6,6 @@
 namespace llmprof {
 namespace {
 
-constexpr int64_t kMs = 1'000'000;
 constexpr int kWarmUpSteps = 2;
 constexpr size_t kDark = 1;  // row of `recorded` without recording
 
@@ -52,12 +51,6 @@ AnalyzedRecording two_halves(int64_t recorded_ns, int64_t plain_ns, int count = 
     run.trace.recorded.level[r] = r == kDark ? RecordingLevel::kLight : RecordingLevel::kDefault;
   }
   return run;
-}
-
-Report report_of(const Trace& trace, const AnalyzeOptions& options = {}) {
-  Result<Report> report = analyze(trace, options);
-  EXPECT_TRUE(report.has_value());
-  return report ? std::move(*report) : Report();
 }
 
 TEST(Distortion, RatioOfMediansWithAnIntervalThatHoldsIt) {

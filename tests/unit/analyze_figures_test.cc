@@ -15,14 +15,6 @@
 namespace llmprof {
 namespace {
 
-constexpr int64_t kMs = 1'000'000;
-
-Report report_of(const AnalyzedRecording& run, const AnalyzeOptions& options = {}) {
-  Result<Report> report = analyze(run.trace, options);
-  EXPECT_TRUE(report) << report.error().text();
-  return report ? std::move(*report) : Report{};
-}
-
 const KernelRecord& kernel_of(const Report& report, std::string_view name) {
   static const KernelRecord kNone;
   for (const KernelRecord& row : report.kernels_topk)

@@ -8,14 +8,6 @@
 namespace llmprof {
 namespace {
 
-constexpr int64_t kMs = 1'000'000;
-
-Report report_of(const AnalyzedRecording& run) {
-  Result<Report> report = analyze(run.trace);
-  EXPECT_TRUE(report) << report.error().text();
-  return report ? std::move(*report) : Report{};
-}
-
 // One decode step of 10 ms: `busy_ns` of kernels as described, the rest idle for one cause.
 struct StepPlan {
   std::string_view kernel = "gemv";

@@ -7,8 +7,6 @@
 namespace llmprof {
 namespace {
 
-constexpr int64_t kMs = 1'000'000;
-
 class LateNames : public testing::Test {
  protected:
   LateNames() {

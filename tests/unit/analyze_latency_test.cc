@@ -7,8 +7,6 @@
 namespace llmprof {
 namespace {
 
-constexpr int64_t kMs = 1'000'000;
-
 Latency latency_of(AnalyzedRecording& run) {
   Result<Report> report = analyze(run.trace);
   EXPECT_TRUE(report) << report.error().text();

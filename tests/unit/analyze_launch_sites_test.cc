@@ -62,14 +62,6 @@ AnalyzedRecording two_kernels() {
   return run;
 }
 
-Report report_of(const AnalyzedRecording& run, size_t top = 30) {
-  AnalyzeOptions options;
-  options.top = top;
-  Result<Report> report = analyze(run.trace, options);
-  EXPECT_TRUE(report) << report.error().text();
-  return report ? std::move(*report) : Report{};
-}
-
 TEST(LaunchSites, AreToldForTheKernelsWithTheMostTimeFirst) {
   AnalyzedRecording run = two_kernels();
   add_site(run.trace, "small", "a!f");
@@ -93,7 +85,7 @@ TEST(LaunchSites, AreToldForTheKernelsWithTheMostTimeFirst) {
   EXPECT_EQ(report.launch_sites[2].kernel, "small");
   EXPECT_EQ(report.launch_sites[3].kernel, "never ran");
   EXPECT_EQ(report.launch_sites[3].kernel_ms.ns, 0);
-  EXPECT_EQ(report_of(run, 1).launch_sites.size(), 2U);  // of one kernel
+  EXPECT_EQ(report_of(run, {.top = 1}).launch_sites.size(), 2U);  // of one kernel
 }
 
 TEST(LaunchSites, ADeepRecordingWithoutStacksSaysSo) {

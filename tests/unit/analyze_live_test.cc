@@ -10,14 +10,6 @@
 namespace llmprof {
 namespace {
 
-constexpr int64_t kUs = 1000, kMs = 1'000'000;
-
-Report report_of(const Trace& trace, const AnalyzeOptions& options = {}) {
-  Result<Report> report = analyze(trace, options);
-  EXPECT_TRUE(report.has_value());
-  return report ? std::move(*report) : Report();
-}
-
 struct Both {
   Report full, live;
 };

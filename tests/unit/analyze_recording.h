@@ -2,12 +2,17 @@
 // test decides what links, steps and gaps say. Times in ns; one device (0), one stream, one thread unless asked.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <string_view>
+#include <utility>
 
 #include "analyze/analysis.h"
 #include "trace/trace.h"
 
 namespace llmprof {
+
+constexpr int64_t kUs = 1000, kMs = 1'000'000;
 
 class AnalyzedRecording {
  public:
@@ -172,11 +177,20 @@ class AnalyzedRecording {
   }
 };
 
+// Of any recording: those of tests about one table need not add up.
+inline Report report_of(const Trace& trace, const AnalyzeOptions& options = {}) {
+  Result<Report> report = analyze(trace, options);
+  EXPECT_TRUE(report) << report.error().text();
+  return report ? *std::move(report) : Report();
+}
+inline Report report_of(const AnalyzedRecording& run, const AnalyzeOptions& options = {}) {
+  return report_of(run.trace, options);
+}
+
 // The run of most tests: a prefill of 10 ms that computes 8 ms, and three decode steps of 10 ms each that compute 2 ms
 // in `kernels` kernels and wait for the host 8 ms; 5 ms outside every step at the end. All work is bf16 GEMMs.
 inline AnalyzedRecording eager_run(bool with_device = true, int kernels = 200) {
   AnalyzedRecording run(with_device);
-  constexpr int64_t kMs = 1'000'000;
   run.window(0, 45 * kMs);
   const Row prefill = run.step(StageKind::kPrefill, 0, 10 * kMs, 512, 512);
   const Row linear = run.op("aten::linear", 0, 3 * kMs, kNoRow, "[[1, 512, 4096], [4096, 4096]]");

@@ -7,8 +7,6 @@
 namespace llmprof {
 namespace {
 
-constexpr int64_t kUs = 1000;
-
 // A decode step of 1 ms on several GPUs; activities in time order.
 struct Gpus {
   AnalyzedRecording run;

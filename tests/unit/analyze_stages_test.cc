@@ -6,14 +6,6 @@
 namespace llmprof {
 namespace {
 
-constexpr int64_t kMs = 1'000'000;
-
-Report report_of(const AnalyzedRecording& run, const AnalyzeOptions& options = {}) {
-  Result<Report> report = analyze(run.trace, options);
-  EXPECT_TRUE(report) << report.error().text();
-  return report ? std::move(*report) : Report{};
-}
-
 void expect_conserved(const Report& report) {
   EXPECT_FALSE(report.conservation.empty());
   for (const ConservationCheck& check : report.conservation)

@@ -8,14 +8,6 @@
 namespace llmprof {
 namespace {
 
-constexpr int64_t kMs = 1'000'000;
-
-Report report_of(const AnalyzedRecording& run, const AnalyzeOptions& options = {}) {
-  Result<Report> report = analyze(run.trace, options);
-  EXPECT_TRUE(report) << report.error().text();
-  return report ? std::move(*report) : Report{};
-}
-
 const OperatorRecord* operator_of(const Report& report, std::string_view name, std::string_view stage) {
   for (const OperatorRecord& row : report.operators)
     if (row.name == name && row.stage == stage) return &row;

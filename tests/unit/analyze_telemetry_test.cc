@@ -13,7 +13,6 @@
 namespace llmprof {
 namespace {
 
-constexpr int64_t kMs = 1'000'000;
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 // All metrics absent.
@@ -51,12 +50,6 @@ size_t add_reading(Trace& trace, int64_t time, float power_w = kNaN, double ener
   table.power_w[row] = power_w;
   table.energy_j[row] = energy_j;
   return row;
-}
-
-Report report_of(const Trace& trace, const AnalyzeOptions& options = {}) {
-  Result<Report> report = analyze(trace, options);
-  EXPECT_TRUE(report.has_value());
-  return report ? std::move(*report) : Report();
 }
 
 TEST(CounterSamples, PartOfASampleCountsByItsPart) {

@@ -287,20 +287,20 @@ TEST(Steps, TheLastStepOfACutFileIsNotTimed) {
 }
 
 TEST(Steps, LongPauseBelongsToNoStep) {
-  constexpr int64_t kMs = 1'000'000;
+  constexpr int64_t ms = 1'000'000;
   TraceBuilder b;
   int64_t time = 0;
   for (int i = 0; i < 5; ++i) {
-    if (i == 3) time += 500 * kMs;
-    b.annotation("decode", time, 9 * kMs);
-    b.launch("gemm", time + kMs, time + 2 * kMs, 6 * kMs);
-    b.api("cudaDeviceSynchronize", time + 3 * kMs, 5 * kMs + 10);
-    time += 10 * kMs;
+    if (i == 3) time += 500 * ms;
+    b.annotation("decode", time, 9 * ms);
+    b.launch("gemm", time + ms, time + 2 * ms, 6 * ms);
+    b.api("cudaDeviceSynchronize", time + 3 * ms, 5 * ms + 10);
+    time += 10 * ms;
   }
   Trace& trace = b.derive_all();
   ASSERT_EQ(trace.steps.size(), 5U);
   EXPECT_EQ(trace.steps.start_ns[2], trace.steps.end_ns[1]);
-  EXPECT_EQ(trace.steps.start_ns[3], 530 * kMs);
+  EXPECT_EQ(trace.steps.start_ns[3], 530 * ms);
   EXPECT_EQ(trace.steps.start_ns[4], trace.steps.end_ns[3]);
   EXPECT_EQ(broken_invariant(trace), "");
 }

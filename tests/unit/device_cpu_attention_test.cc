@@ -72,7 +72,7 @@ TEST(CpuAttentionRefused, HeadsThatAreNoMultiple) {
   EXPECT_TRUE(cpu::attention_unsupported(decode(1, 8, 4, 64, 10, DType::kFp16, "paged")));
 }
 
-std::vector<cpu::AttentionKernels> every_width(DType dtype) {
+std::vector<cpu::AttentionKernels> attention_kernels_of_every_width(DType dtype) {
   std::vector<cpu::AttentionKernels> all = cpu::attention_kernels(cpu::cpu_instructions(), dtype);
   all.push_back(cpu::attention_kernels({}, dtype)[0]);  // of a CPU that has none of them
   return all;
@@ -134,7 +134,7 @@ struct Small {
 
 TEST(CpuAttentionKernels, StridesAndPositions) {
   for (const int64_t queries : {2, 20}) {
-    for (const cpu::AttentionKernels& kernels : every_width(DType::kFp32)) {
+    for (const cpu::AttentionKernels& kernels : attention_kernels_of_every_width(DType::kFp32)) {
       for (const int threads : {1, 7}) {
         Small small(queries);
         std::vector<int32_t> seen;
@@ -157,7 +157,7 @@ TEST(CpuAttentionKernels, StridesAndPositions) {
 // Scores of hundreds: only differences are exponentiated.
 TEST(CpuAttentionKernels, LargeScores) {
   for (const int64_t queries : {1, 20}) {
-    for (const cpu::AttentionKernels& kernels : every_width(DType::kFp32)) {
+    for (const cpu::AttentionKernels& kernels : attention_kernels_of_every_width(DType::kFp32)) {
       Small small(queries);
       for (float& value : small.q) value *= 400;
       const cpu::Team team(1);
@@ -200,7 +200,7 @@ TEST(WrongAttention, OneKeyTooMany) {
     of.positions = seen.data();
     of.scale = static_cast<float>(shape.scale());
     const cpu::Team team(1);
-    cpu::AttentionRunner(team, every_width(DType::kFp32)[0]).run(of);
+    cpu::AttentionRunner(team, attention_kernels_of_every_width(DType::kFp32)[0]).run(of);
     const Result<Check> check = check_attention(*device, shape, *buffers[3], *expected);
     EXPECT_EQ(check->status, more == 0 ? CheckStatus::kPassed : CheckStatus::kFailed) << check->note;
   }

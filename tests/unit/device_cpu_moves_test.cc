@@ -16,7 +16,7 @@
 namespace llmprof::device {
 namespace {
 
-std::vector<cpu::MoveKernels> every_width(DType dtype) {
+std::vector<cpu::MoveKernels> move_kernels_of_every_width(DType dtype) {
   std::vector<cpu::MoveKernels> all = cpu::move_kernels(cpu::cpu_instructions(), dtype);
   all.push_back(cpu::move_kernels({}, dtype)[0]);  // of a CPU that has none of them
   return all;
@@ -77,7 +77,7 @@ TEST(CpuMoveKernels, CodesAreThoseOfTheFormat) {
     }
   }
   x.push_back(448);  // the scale is 1
-  for (const cpu::MoveKernels& kernels : every_width(DType::kFp32)) {
+  for (const cpu::MoveKernels& kernels : move_kernels_of_every_width(DType::kFp32)) {
     std::vector<uint8_t> codes(x.size());
     std::vector<float> back(x.size());
     float scale = 0;
@@ -94,7 +94,7 @@ TEST(CpuMoveKernels, CodesAreThoseOfTheFormat) {
 TEST(CpuMoveKernels, EveryCodeBack) {
   std::vector<uint8_t> codes(256);
   for (size_t i = 0; i < 256; ++i) codes[i] = static_cast<uint8_t>(i);
-  for (const cpu::MoveKernels& kernels : every_width(DType::kFp32)) {
+  for (const cpu::MoveKernels& kernels : move_kernels_of_every_width(DType::kFp32)) {
     for (const auto dequantise : {kernels.dequantise, kernels.dequantise_streaming}) {
       if (dequantise == nullptr) continue;
       alignas(64) float out[256] = {};
@@ -112,7 +112,7 @@ TEST(CpuMoveKernels, EveryCodeBack) {
 }
 
 TEST(CpuMoveKernels, ARowOfZerosHasScaleOne) {
-  for (const cpu::MoveKernels& kernels : every_width(DType::kBf16)) {
+  for (const cpu::MoveKernels& kernels : move_kernels_of_every_width(DType::kBf16)) {
     std::vector<uint16_t> x(20);
     std::vector<uint8_t> codes(21, 0x55);
     float scale = 0;
@@ -125,7 +125,7 @@ TEST(CpuMoveKernels, ARowOfZerosHasScaleOne) {
 
 TEST(CpuMoveKernels, RopeByPositions) {
   const std::vector<float> table = rope_table(10, 4);
-  for (const cpu::MoveKernels& kernels : every_width(DType::kFp32)) {
+  for (const cpu::MoveKernels& kernels : move_kernels_of_every_width(DType::kFp32)) {
     // A head of 4, and an element behind it that stays.
     std::vector<float> x = {1, 2, 3, 4, 9, 1, 2, 3, 4, 9};
     const int32_t positions[] = {7, 0};
@@ -154,7 +154,7 @@ TEST_F(WrongMoves, AScaleOfAnotherRow) {
                                 out = filled(kRows * kColumns, DType::kFp32, 2);
   const std::unique_ptr<Buffer> codes = filled(kRows * kColumns, DType::kFp8, 3),
                                 scales = filled(kRows, DType::kFp32, 4);
-  const cpu::MoveKernels kernels = every_width(DType::kFp32)[0];
+  const cpu::MoveKernels kernels = move_kernels_of_every_width(DType::kFp32)[0];
   auto* const scale = static_cast<float*>(scales->address());
   cpu::QuantisedArrays arrays{x->address(), static_cast<uint8_t*>(codes->address()), scale, kColumns};
   kernels.quantise(arrays, 0, kRows);
@@ -178,7 +178,7 @@ TEST_F(WrongMoves, RotatedAsPairs) {
   const Fill before{Fill::Kind::kUniform, DType::kFp32, 1, 0};
   auto* const values = static_cast<float*>(x->address());
   const auto status = [&] { return check_rope(*device_, *x, before, *table, kTokens, 1, kHead, 1)->status; };
-  every_width(DType::kFp32)[0].rope({values, angles.data(), nullptr, kHead, 1, kHead}, 0, kTokens);
+  move_kernels_of_every_width(DType::kFp32)[0].rope({values, angles.data(), nullptr, kHead, 1, kHead}, 0, kTokens);
   EXPECT_EQ(status(), CheckStatus::kPassed);
   EXPECT_TRUE(device_->fill(*x, before));
   for (int64_t token = 0; token < kTokens; ++token)

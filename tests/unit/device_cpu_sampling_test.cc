@@ -13,7 +13,7 @@
 namespace llmprof::device {
 namespace {
 
-std::vector<cpu::SamplingKernels> every_width(DType dtype) {
+std::vector<cpu::SamplingKernels> sampling_kernels_of_every_width(DType dtype) {
   std::vector<cpu::SamplingKernels> all = cpu::sampling_kernels(cpu::cpu_instructions(), dtype);
   all.push_back(cpu::sampling_kernels({}, dtype)[0]);  // of a CPU that has none of them
   return all;
@@ -43,7 +43,7 @@ TEST(CpuSamplingRefused, MoreThanTheVocabulary) {
 }
 
 TEST(CpuSamplingKernels, TheFirstOfTheLargest) {
-  for (const cpu::SamplingKernels& kernels : every_width(DType::kFp32)) {
+  for (const cpu::SamplingKernels& kernels : sampling_kernels_of_every_width(DType::kFp32)) {
     for (const size_t size : {size_t{1}, size_t{16}, size_t{37}, size_t{5000}}) {
       std::vector<float> row(size, -3);
       row.back() = -2;
@@ -64,7 +64,7 @@ TEST(CpuSamplingKernels, TheLargestInAnyOrder) {
   for (size_t i = 0; i < rising.size(); ++i) rising[i] = static_cast<float>(i);
   std::vector<float> falling(rising.rbegin(), rising.rend());
   std::vector<float> alike(3000, 1);
-  for (const cpu::SamplingKernels& kernels : every_width(DType::kFp32)) {
+  for (const cpu::SamplingKernels& kernels : sampling_kernels_of_every_width(DType::kFp32)) {
     for (const int64_t k : {1, 7, 1024}) {
       std::vector<cpu::Logit> found;
       for (const std::vector<float>* row : {&rising, &falling}) {
@@ -96,7 +96,7 @@ TEST(WrongSampling, AnotherToken) {
   const Drawn drawn{*token, *probability, *logits, *draw, 1, kVocabulary, DType::kFp32};
   auto* const chosen = static_cast<int32_t*>(token->address());
   const auto* const values = static_cast<const float*>(logits->address());
-  const cpu::SamplingKernels kernels = every_width(DType::kFp32)[0];
+  const cpu::SamplingKernels kernels = sampling_kernels_of_every_width(DType::kFp32)[0];
   *chosen = kernels.largest(values, 0, kVocabulary).token;
   EXPECT_EQ(check_drawn(*device, drawn, nullptr, 1)->status, CheckStatus::kPassed);
   *chosen = (*chosen + 1) % kVocabulary;

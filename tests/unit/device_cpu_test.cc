@@ -30,8 +30,8 @@ std::unique_ptr<Device> open_with(int threads) {
   return std::move(*device);
 }
 
-Result<OpParams> params_of(std::string_view name, DType dtype, std::string_view variant,
-                           const std::vector<std::pair<std::string, int64_t>>& axes) {
+Result<OpParams> catalog_params(std::string_view name, DType dtype, std::string_view variant,
+                                const std::vector<std::pair<std::string, int64_t>>& axes) {
   return make_params(*find_operation(name), dtype, variant, axes);
 }
 
@@ -266,7 +266,7 @@ TEST(CpuFacts, OfAContainer) {
 void expect_right(Device& device, std::string_view name, DType dtype, std::string_view variant,
                   const std::vector<std::pair<std::string, int64_t>>& axes) {
   const Operation& operation = *find_operation(name);
-  const Result<OpParams> params = params_of(name, dtype, variant, axes);
+  const Result<OpParams> params = catalog_params(name, dtype, variant, axes);
   ASSERT_TRUE(params) << params.error().text();
   if (const std::optional<std::string> why = operation.unsupported(device.identity(), *params)) {
     GTEST_LOG_(INFO) << "not here: " << *why;
@@ -317,14 +317,14 @@ TEST(CpuOps, OneThreadWorksToo) {
 TEST(CpuOps, UnsupportedTypesAreSaid) {
   const Operation& gemm = *find_operation("gemm");
   DeviceIdentity identity;
-  Result<OpParams> params = params_of("gemm", DType::kFp8, "", {});
+  Result<OpParams> params = catalog_params("gemm", DType::kFp8, "", {});
   EXPECT_EQ(gemm.unsupported(identity, *params).value_or(""),
             "products of fp8 are not measured on CPUs; fp32, fp64, bf16 and int8 are");
-  params = params_of("gemm", DType::kBf16, "", {});
+  params = catalog_params("gemm", DType::kBf16, "", {});
   const bool has_bf16 = cpu::cpu_instructions().bf16() && cpu::one_dnn().missing.empty();
   EXPECT_EQ(gemm.unsupported(identity, *params).has_value(), !has_bf16);
   const Operation& registers = *find_operation("registers");
-  params = params_of("registers", DType::kBf16, "", {});
+  params = catalog_params("registers", DType::kBf16, "", {});
   EXPECT_EQ(registers.unsupported(identity, *params).value_or(""),
             "the units' own limit is measured in fp32 and fp64 on CPUs, not in bf16");
 }

@@ -9,6 +9,7 @@
 #include "base/csv.h"
 #include "hardware/gpu_fields.h"
 #include "hardware/hardware.h"
+#include "text_contains.h"
 
 namespace llmprof {
 namespace {
@@ -30,11 +31,6 @@ Gpu gpu(const std::string& name) {
   Result<Gpu> found = find_gpu(name);
   EXPECT_TRUE(found) << (found ? "" : found.error().text());
   return found ? *std::move(found) : Gpu();
-}
-
-testing::AssertionResult contains(const std::string& text, const std::string& part) {
-  if (text.find(part) != std::string::npos) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "\"" << part << "\" is not in: " << text;
 }
 
 TEST(GpuTable, EveryCellOfTheDataFileIsInTheTable) {

@@ -8,6 +8,7 @@
 #include "model/catalogue.h"
 #include "model/config.h"
 #include "model/parameters.h"
+#include "text_contains.h"
 
 namespace llmprof {
 namespace {
@@ -41,11 +42,6 @@ ModelConfig good(std::string_view text) {
   Result<ModelConfig> config = read_config(text, "config.json");
   EXPECT_TRUE(config) << (config ? "" : config.error().text());
   return config ? *std::move(config) : ModelConfig();
-}
-
-testing::AssertionResult contains(const std::string& text, const std::string& part) {
-  if (text.find(part) != std::string::npos) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "\"" << part << "\" is not in: " << text;
 }
 
 TEST(ModelConfig, ReadsALlama) {

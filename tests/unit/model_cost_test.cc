@@ -5,15 +5,10 @@
 
 #include "model/catalogue.h"
 #include "model/cost.h"
+#include "model_shipped.h"
 
 namespace llmprof {
 namespace {
-
-ModelConfig shipped(const std::string& name) {
-  Result<ModelConfig> config = find_model(name);
-  EXPECT_TRUE(config) << name;
-  return config ? *std::move(config) : ModelConfig();
-}
 
 NumberFormat format(const std::string& name) {
   Result<NumberFormat> parsed = parse_weight_format(name, "test");

@@ -10,6 +10,7 @@
 #include "model/catalogue.h"
 #include "model/cost.h"
 #include "model/parameters.h"
+#include "model_shipped.h"
 
 namespace llmprof {
 namespace {
@@ -45,12 +46,6 @@ class Row {
   const CsvTable& table_;
   size_t index_;
 };
-
-ModelConfig shipped(const std::string& id) {
-  Result<ModelConfig> config = find_model(id);
-  EXPECT_TRUE(config) << (config ? "" : config.error().text());
-  return config ? *std::move(config) : ModelConfig();
-}
 
 // A count of the model that must be a whole number.
 int64_t whole(double value) {

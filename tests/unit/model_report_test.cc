@@ -5,6 +5,7 @@
 
 #include "base/csv.h"
 #include "model/catalogue.h"
+#include "text_contains.h"
 
 namespace llmprof {
 namespace {
@@ -19,11 +20,6 @@ ModelOptions options_for(const std::string& model) {
   ModelOptions options;
   options.model = model;
   return options;
-}
-
-testing::AssertionResult contains(const std::string& text, const std::string& part) {
-  if (text.find(part) != std::string::npos) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "\"" << part << "\" is not in:\n" << text;
 }
 
 TEST(ModelReport, JsonHasEveryKeyOfTheSchemaAndExactWholeNumbers) {

@@ -21,12 +21,6 @@ MeasuredCeilings measured(const std::string& key, const std::string& name, doubl
   return ceilings;
 }
 
-Report report_of(const AnalyzedRecording& run, const AnalyzeOptions& options) {
-  Result<Report> report = analyze(run.trace, options);
-  EXPECT_TRUE(report) << report.error().text();
-  return report ? std::move(*report) : Report{};
-}
-
 std::string rendered(const Report& report, const char* format) {
   return find_renderer(format)->render(report, {}).front().content;
 }

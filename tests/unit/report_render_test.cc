@@ -16,8 +16,6 @@
 namespace llmprof {
 namespace {
 
-constexpr int64_t kMs = 1'000'000;
-
 // A run with everything: memory events, Python frames, a hostile name.
 Report full_report() {
   AnalyzedRecording run = eager_run();

@@ -32,7 +32,7 @@ bool look_up(void* library, const char* symbol, Function& function) {
   return function != nullptr;
 }
 
-bool open(Driver& driver) {
+bool open_driver(Driver& driver) {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   if (library == nullptr) return false;
   if (!look_up(library, "cuDeviceGetUuid_v2", driver.uuid)) look_up(library, "cuDeviceGetUuid", driver.uuid);
@@ -53,7 +53,7 @@ int32_t attribute(const Driver& driver, int which, int device) {
 bool write_devices(spool::Writer& writer) {
   Driver driver;
   int count = 0;
-  if (!open(driver) || driver.count(&count) != 0) return false;
+  if (!open_driver(driver) || driver.count(&count) != 0) return false;
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     int device = 0;
     if (driver.get(&device, ordinal) != 0) continue;

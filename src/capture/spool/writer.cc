@@ -33,6 +33,8 @@ int64_t clock_ns(clockid_t clock) {
   return int64_t{now.tv_sec} * 1000000000 + now.tv_nsec;
 }
 
+}  // namespace
+
 // What was already defined, by 128 bits of hash of its content: two different contents with one hash are out of the
 // question. At most kSlotsMax slots (6 MiB); a full table is emptied, and what is seen again is defined again.
 class SeenIds {
@@ -93,8 +95,6 @@ class SeenIds {
   Slot* slots_ = nullptr;
   size_t size_ = 0, used_ = 0;
 };
-
-}  // namespace
 
 struct Writer::State {
   WriterStatus status;

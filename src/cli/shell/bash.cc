@@ -6,7 +6,7 @@
 namespace llmprof::cli {
 namespace {
 
-constexpr const char* kHead = R"(# bash completion for llmprof; written by: llmprof completion bash
+constexpr const char* kBashHead = R"(# bash completion for llmprof; written by: llmprof completion bash
 )";
 
 // Bash cuts words at = and : (COMP_WORDBREAKS), so "--device=cuda:0" comes as five: they are put together again, and
@@ -167,7 +167,7 @@ std::string kinds_of(const Values& values) {
 }  // namespace
 
 std::string bash_completion(const CommandLine& line) {
-  std::string out = kHead;
+  std::string out = kBashHead;
   out += "\n# The options of a command; without one, the commands.\n_llmprof_options() {\n  case $1 in\n";
   std::string commands;
   for (const CommandText& command : line.commands) {

@@ -6,7 +6,7 @@
 namespace llmprof::cli {
 namespace {
 
-constexpr const char* kHead = R"(# fish completion for llmprof; written by: llmprof completion fish
+constexpr const char* kFishHead = R"(# fish completion for llmprof; written by: llmprof completion fish
 
 # Whether $argv[1] is the command, and the line is still llmprof's own.
 function __llmprof_in
@@ -95,7 +95,7 @@ std::string argument_line(const CommandText& command, const ArgumentText& argume
 }  // namespace
 
 std::string fish_completion(const CommandLine& line) {
-  std::string out = kHead;
+  std::string out = kFishHead;
   for (const CommandText& command : line.commands)
     out += fmt::format("complete -c llmprof -n __llmprof_first -a {} -d {}\n", command.name, quoted(command.meaning));
   for (const OptionText& option : line.options) out += option_line(option, "__llmprof_first");

@@ -9,7 +9,7 @@
 namespace llmprof::device {
 namespace {
 
-constexpr int64_t kSampled = 64, kPlacesLookedAt = 1024;
+constexpr int64_t kPlacesSampled = 64, kPlacesLookedAt = 1024;
 
 Result<std::vector<double>> download_part(Device& device, const Buffer& buffer, DType dtype, int64_t first,
                                           int64_t count) {
@@ -43,8 +43,8 @@ Result<std::vector<double>> patch_of(Device& device, const ConvOperands& of, int
 
 Result<ConvExpected> expect_conv(Device& device, const ConvOperands& of, uint64_t seed) {
   ConvExpected expected;
-  expected.places = sampled_indices(of.batch * of.out_height() * of.out_width(), kSampled, seed);
-  expected.filters = sampled_indices(of.filters, kSampled, seed + 1);
+  expected.places = sampled_indices(of.batch * of.out_height() * of.out_width(), kPlacesSampled, seed);
+  expected.filters = sampled_indices(of.filters, kPlacesSampled, seed + 1);
   const int64_t size = of.kernel * of.kernel * of.channels;
   std::vector<std::vector<double>> filters;
   for (const int64_t filter : expected.filters) {

@@ -10,7 +10,7 @@ namespace llmprof::device {
 namespace {
 
 // Multiply-adds: so many cost a tenth of a second or two.
-constexpr int64_t kTerms = 200'000'000;
+constexpr int64_t kLstmTerms = 200'000'000;
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
@@ -73,7 +73,7 @@ Result<Check> check_lstm(Device& device, const LstmOperands& of, const std::vect
   int64_t terms = 0;
   for (const LstmLayer& layer : layers)
     for (const std::vector<float>& matrix : layer.matrices) terms += 2 * static_cast<int64_t>(matrix.size());
-  const int64_t steps = std::clamp<int64_t>(kTerms / terms, std::min<int64_t>(2, of.steps), of.steps);
+  const int64_t steps = std::clamp<int64_t>(kLstmTerms / terms, std::min<int64_t>(2, of.steps), of.steps);
   const RowReader x = rows_of(device, of.x, of.dtype, of.input), out = rows_of(device, of.out, of.dtype, of.hidden);
   Comparison comparison(4 * std::max(rel_l2_limit(of.dtype), rel_l2_limit(DType::kTf32)));
   const double tolerance = lstm_tolerance(of.dtype);

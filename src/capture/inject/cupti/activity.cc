@@ -17,6 +17,7 @@
 #include "capture/inject/cupti/decode.h"
 #include "capture/inject/cupti/graph_nodes.h"
 #include "capture/inject/devices.h"
+#include "capture/inject/locked.h"
 #include "capture/inject/process.h"
 #include "capture/inject/recording.h"
 
@@ -28,7 +29,7 @@ namespace {
 constexpr int64_t kSettleStepNs = 40'000'000;
 constexpr int kQuietFlushes = 2;
 
-Cupti* api = nullptr;  // never destroyed
+Cupti* opened_cupti = nullptr;  // never destroyed
 cupti::Subscriber subscriber = nullptr;
 // CUPTI was found and taken; it may be out of the process right now all the same.
 std::atomic<bool> active{false};
@@ -52,14 +53,6 @@ bool gpu_was_busy = false;  // at the end of the last window that was long enoug
 // leaving and coming back: an H200's host was seen to stand still for 90 and 200 ms with PyTorch's modules loaded.
 constexpr double kBusyStays = 0.85;
 
-class Locked {
- public:
-  Locked() { pthread_mutex_lock(&attach_lock); }
-  ~Locked() { pthread_mutex_unlock(&attach_lock); }
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-};
-
 // What is switched on and off together. Synchronisation records are not among them: they make every launch of a
 // program a quarter slower, and go on doing so when they are off (docs/adr 10). The calls that wait are recorded.
 constexpr cupti::ActivityKind kKernelKinds[] = {cupti::kConcurrentKernel, cupti::kMemcpy, cupti::kMemcpy2,
@@ -70,14 +63,14 @@ constexpr cupti::ActivityKind kDeepKinds[] = {cupti::kMemory2};
 // it has no nodes in the recording. So it stays once a graph was seen, and leaves only where a capture cannot begin
 // unseen.
 bool may_detach() {
-  return api->cuptiFinalize != nullptr && api->version >= cupti::kVersion12_6 &&
+  return opened_cupti->cuptiFinalize != nullptr && opened_cupti->version >= cupti::kVersion12_6 &&
          !stays_attached.load(std::memory_order_relaxed) && capture_hooks_work();
 }
 
 // CUPTI's count begins anew with each attaching.
 void report_dropped() {
   size_t dropped = 0;
-  if (api->cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) != cupti::kSuccess || dropped == 0) return;
+  if (opened_cupti->cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) != cupti::kSuccess || dropped == 0) return;
   char text[128];
   std::snprintf(text, sizeof text, "CUPTI dropped %zu activity records", dropped);
   note("lost-records", text);
@@ -102,7 +95,7 @@ void detach_here() {
   if (due) {
     leaving.store(Leaving::kNo, std::memory_order_relaxed);
     report_dropped();
-    const cupti::Result result = api->cuptiFinalize();
+    const cupti::Result result = opened_cupti->cuptiFinalize();
     attached.store(false, std::memory_order_relaxed);
     subscriber = nullptr;
     // Names in records that come now are gone; everything recorded has been decoded long before.
@@ -118,10 +111,10 @@ void on_callback(void*, uint32_t domain, uint32_t cbid, const void* data) {
     const cupti::ResourceData& resource = *static_cast<const cupti::ResourceData*>(data);
     if (cbid == cupti::kGraphNodeCreated || cbid == cupti::kGraphNodeCloned) {
       stays_attached.store(true, std::memory_order_relaxed);
-      graph_node_seen(*api, cbid == cupti::kGraphNodeCloned, resource);
+      graph_node_seen(*opened_cupti, cbid == cupti::kGraphNodeCloned, resource);
     }
     // The program ends its use of the GPU: everything has run, so a flush of the rest loses nothing.
-    if (cbid == cupti::kContextDestroyStarting) api->cuptiActivityFlushAll(1);
+    if (cbid == cupti::kContextDestroyStarting) opened_cupti->cuptiActivityFlushAll(1);
   }
   bool call_ended = false;
   if (domain == cupti::kDomainRuntime || domain == cupti::kDomainDriver)
@@ -131,7 +124,7 @@ void on_callback(void*, uint32_t domain, uint32_t cbid, const void* data) {
 }
 
 bool subscribe() {
-  const cupti::Result result = api->cuptiSubscribe(&subscriber, on_callback, nullptr);
+  const cupti::Result result = opened_cupti->cuptiSubscribe(&subscriber, on_callback, nullptr);
   if (result == cupti::kSuccess) return true;
   subscriber = nullptr;
   char text[1024];
@@ -139,11 +132,11 @@ bool subscribe() {
     std::snprintf(text, sizeof text,
                   "CUPTI of process %lld is taken (%s: nsys, ncu, cuda-gdb, compute-sanitizer or another profiler); "
                   "ranges, library calls and samples are recorded, kernels are not",
-                  static_cast<long long>(thread_id()), api->text_of(result));
+                  static_cast<long long>(thread_id()), opened_cupti->text_of(result));
     note("cupti-held", text);
     set_cupti_state(session::SlotState::kCuptiHeld);
   } else {
-    std::snprintf(text, sizeof text, "cuptiSubscribe of %s: %s", api->path, api->text_of(result));
+    std::snprintf(text, sizeof text, "cuptiSubscribe of %s: %s", opened_cupti->path, opened_cupti->text_of(result));
     note("no-cupti", text);
     set_cupti_state(session::SlotState::kNoCupti);
   }
@@ -153,24 +146,25 @@ bool subscribe() {
 // With attach_lock held. Subscribes and registers; nothing is recorded yet.
 bool attach() {
   if (!subscribe()) return false;
-  take_clock_back(*api);
+  take_clock_back(*opened_cupti);
   // Our buffers come zeroed from the pool; CUPTI would otherwise clear them on the program's threads.
   uint8_t zeroed = 1;
   size_t size = sizeof zeroed;
-  api->cuptiActivitySetAttribute(cupti::kAttributeZeroedOutBuffer, &size, &zeroed);
-  api->cuptiSetThreadIdType(1);  // Linux tids
+  opened_cupti->cuptiActivitySetAttribute(cupti::kAttributeZeroedOutBuffer, &size, &zeroed);
+  opened_cupti->cuptiSetThreadIdType(1);  // Linux tids
   for (const uint32_t cbid : {cupti::kGraphNodeCreated, cupti::kGraphNodeCloned, cupti::kContextDestroyStarting})
-    api->cuptiEnableCallback(1, subscriber, cupti::kDomainResource, cbid);
+    opened_cupti->cuptiEnableCallback(1, subscriber, cupti::kDomainResource, cbid);
   const cupti::Result registered =
-      api->cuptiActivityRegisterCallbacks(shared_buffer_requested, shared_buffer_completed);
+      opened_cupti->cuptiActivityRegisterCallbacks(shared_buffer_requested, shared_buffer_completed);
   if (registered != cupti::kSuccess) {
     char text[1024];
-    std::snprintf(text, sizeof text, "cuptiActivityRegisterCallbacks of %s: %s", api->path, api->text_of(registered));
+    std::snprintf(text, sizeof text, "cuptiActivityRegisterCallbacks of %s: %s", opened_cupti->path,
+                  opened_cupti->text_of(registered));
     note("no-cupti", text);
     set_cupti_state(session::SlotState::kNoCupti);
     return false;
   }
-  enable_calls(*api, subscriber);
+  enable_calls(*opened_cupti, subscriber);
   attached.store(true, std::memory_order_relaxed);
   return true;
 }
@@ -187,18 +181,18 @@ bool attach_again() {
 }
 
 void switch_kind(cupti::ActivityKind kind, bool on) {
-  const cupti::Result result = on ? api->cuptiActivityEnable(kind) : api->cuptiActivityDisable(kind);
+  const cupti::Result result = on ? opened_cupti->cuptiActivityEnable(kind) : opened_cupti->cuptiActivityDisable(kind);
   // Copies between devices have a kind of their own that old versions refuse beside kMemcpy: not needed there.
   if (result == cupti::kSuccess || kind == cupti::kMemcpy2) return;
   char text[256];
   std::snprintf(text, sizeof text, "CUPTI refused to switch activity kind %u %s: %s", kind, on ? "on" : "off",
-                api->text_of(result));
+                opened_cupti->text_of(result));
   note(result == cupti::kErrorInsufficientPrivileges ? "no-counter-permission" : "recorder-note", text);
 }
 
 }  // namespace
 
-const Cupti* loaded_cupti() { return api; }
+const Cupti* loaded_cupti() { return opened_cupti; }
 cupti::Subscriber own_subscriber() { return subscriber; }
 
 bool wants_kind(uint32_t kind) {
@@ -212,7 +206,7 @@ bool wants_kind(uint32_t kind) {
 }
 
 void enable_own_calls() {
-  if (has_activities() && subscriber != nullptr) enable_calls(*api, subscriber);
+  if (has_activities() && subscriber != nullptr) enable_calls(*opened_cupti, subscriber);
 }
 
 bool start_activities(Level deepest) {
@@ -229,22 +223,22 @@ bool start_activities(Level deepest) {
     delete opened;
     return false;
   }
-  api = opened;
+  opened_cupti = opened;
   {
     SpoolAccess access;
     if (access.writer() != nullptr) {
       spool::Fact fact;
       fact.key = access.writer()->text("cupti_version");
-      fact.value = access.writer()->text(std::to_string(api->version));
+      fact.value = access.writer()->text(std::to_string(opened_cupti->version));
       access.writer()->add(fact);
       fact.key = access.writer()->text("cupti_path");
-      fact.value = access.writer()->text(api->path);
+      fact.value = access.writer()->text(opened_cupti->path);
       access.writer()->add(fact);
     }
   }
   {
-    const Locked locked;
-    choose_calls(*api, deepest);
+    const Locked locked(attach_lock);
+    choose_calls(*opened_cupti, deepest);
     if (!attach()) return false;
     active.store(true, std::memory_order_release);
   }
@@ -254,7 +248,7 @@ bool start_activities(Level deepest) {
 
 void set_kernel_records(bool on) {
   if (!active.load(std::memory_order_acquire)) return;
-  const Locked locked;
+  const Locked locked(attach_lock);
   if (on && !attach_again()) return;
   if (!attached.load(std::memory_order_relaxed)) return;
   kernels_on.store(on, std::memory_order_relaxed);
@@ -270,17 +264,17 @@ void graph_call_seen() { stays_attached.store(true, std::memory_order_relaxed); 
 
 void keep_attached() {
   if (stays_attached.exchange(true, std::memory_order_relaxed) || !active.load(std::memory_order_acquire)) return;
-  const Locked locked;  // a detaching under way is waited for
+  const Locked locked(attach_lock);  // a detaching under way is waited for
   attach_again();
 }
 
 void leave_deep_mode() {
   if (!active.load(std::memory_order_acquire) || deepest_wanted != Level::kDeep) return;
-  const Locked locked;
+  const Locked locked(attach_lock);
   if (attached.load(std::memory_order_relaxed) && kernels_on.load(std::memory_order_relaxed))
     for (const cupti::ActivityKind kind : kDeepKinds) switch_kind(kind, false);
   deepest_wanted = Level::kDefault;
-  choose_calls(*api, deepest_wanted);
+  choose_calls(*opened_cupti, deepest_wanted);
 }
 
 bool has_activities() { return active.load(std::memory_order_acquire); }
@@ -296,10 +290,10 @@ void flush_activities() {
   const bool settling = leaving.load(std::memory_order_relaxed) == Leaving::kSettling;
   if (!on && !settling && !flush_due.exchange(false, std::memory_order_relaxed)) return;
   if (on) flush_due.store(true, std::memory_order_relaxed);
-  const Locked locked;
+  const Locked locked(attach_lock);
   if (!attached.load(std::memory_order_relaxed)) return;
   const uint64_t before = recorded_kernels();
-  api->cuptiActivityFlushAll(0);
+  opened_cupti->cuptiActivityFlushAll(0);
   decode_completed();
   if (!settling || leaving.load(std::memory_order_relaxed) != Leaving::kSettling) return;
   quiet_flushes = recorded_kernels() == before ? quiet_flushes + 1 : 0;
@@ -328,8 +322,8 @@ void finish_activities(bool orderly) {
         if (current != nullptr && synchronize != nullptr && current(&context) == 0 && context != nullptr) synchronize();
       }
     }
-    api->cuptiActivityFlushAll(0);
-    if (orderly) api->cuptiActivityFlushAll(1);
+    opened_cupti->cuptiActivityFlushAll(0);
+    if (orderly) opened_cupti->cuptiActivityFlushAll(1);
     decode_completed();
     if (orderly) report_dropped();
   }
@@ -358,17 +352,17 @@ spool::ClockReading read_clocks() {
   reading.monotonic_raw_ns = int64_t{raw.tv_sec} * 1'000'000'000 + raw.tv_nsec;
   if (!active.load(std::memory_order_acquire) || pthread_mutex_trylock(&attach_lock) != 0) return reading;
   uint64_t stamp = 0;
-  if (attached.load(std::memory_order_relaxed) && api->cuptiGetTimestamp(&stamp) == cupti::kSuccess)
+  if (attached.load(std::memory_order_relaxed) && opened_cupti->cuptiGetTimestamp(&stamp) == cupti::kSuccess)
     reading.cupti_ns = static_cast<int64_t>(stamp);
   pthread_mutex_unlock(&attach_lock);
   return reading;
 }
 
 void decode_buffer(uint8_t* buffer, size_t valid_size) {
-  if (api == nullptr || valid_size == 0) return;
+  if (opened_cupti == nullptr || valid_size == 0) return;
   SpoolAccess access;
   if (access.writer() == nullptr) return;
-  decode(*api, buffer, valid_size, *access.writer());
+  decode(*opened_cupti, buffer, valid_size, *access.writer());
 }
 
 void describe_devices() {

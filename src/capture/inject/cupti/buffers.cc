@@ -15,8 +15,8 @@ namespace {
 constexpr size_t kBufferBytes = size_t{1} << 20;
 constexpr size_t kKept = 32;
 
-pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-uint8_t* kept[kKept];
+pthread_mutex_t buffers_lock = PTHREAD_MUTEX_INITIALIZER;
+uint8_t* kept_buffers[kKept];
 size_t kept_count = 0;
 
 struct Filled {
@@ -32,12 +32,12 @@ void decode_and_keep(Filled filled) {
   // CUPTI expects zeroed memory; what lies behind the valid part never was anything else.
   std::memset(filled.buffer, 0, filled.valid_size < kBufferBytes ? filled.valid_size : kBufferBytes);
   bool keep = false;
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&buffers_lock);
   if (kept_count < kKept) {
-    kept[kept_count++] = filled.buffer;
+    kept_buffers[kept_count++] = filled.buffer;
     keep = true;
   }
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&buffers_lock);
   if (!keep) munmap(filled.buffer, kBufferBytes);
 }
 
@@ -45,9 +45,9 @@ void decode_and_keep(Filled filled) {
 
 void buffer_requested(uint8_t** buffer, size_t* size, size_t* max_records) {
   uint8_t* memory = nullptr;
-  pthread_mutex_lock(&lock);
-  if (kept_count != 0) memory = kept[--kept_count];
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_lock(&buffers_lock);
+  if (kept_count != 0) memory = kept_buffers[--kept_count];
+  pthread_mutex_unlock(&buffers_lock);
   if (memory == nullptr) {
     void* fresh = mmap(nullptr, kBufferBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     // Refusing a buffer drops records, which CUPTI counts; versions before 12.9 may not survive it, but neither does a
@@ -62,12 +62,12 @@ void buffer_requested(uint8_t** buffer, size_t* size, size_t* max_records) {
 void buffer_completed(void*, uint32_t, uint8_t* buffer, size_t, size_t valid_size) {
   if (buffer == nullptr) return;
   bool full = false;
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&buffers_lock);
   if (waiting_count < kWaiting)
     waiting[waiting_count++] = {buffer, valid_size};
   else
     full = true;
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&buffers_lock);
   // The drain thread is that far behind only if it is starved of time: then whoever delivers does the work.
   if (full) decode_and_keep({buffer, valid_size});
 }
@@ -75,7 +75,7 @@ void buffer_completed(void*, uint32_t, uint8_t* buffer, size_t, size_t valid_siz
 void decode_completed() {
   for (;;) {
     Filled next;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&buffers_lock);
     // Oldest first: times in the spool are coded as differences.
     const bool any = waiting_count != 0;
     if (any) {
@@ -83,21 +83,21 @@ void decode_completed() {
       --waiting_count;
       std::memmove(waiting, waiting + 1, waiting_count * sizeof(Filled));
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&buffers_lock);
     if (!any) return;
     decode_and_keep(next);
   }
 }
 
 void discard_completed() {
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&buffers_lock);
   for (size_t i = 0; i < waiting_count; ++i) munmap(waiting[i].buffer, kBufferBytes);
   waiting_count = 0;
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&buffers_lock);
 }
 
 void abandon_buffers() {
-  pthread_mutex_init(&lock, nullptr);
+  pthread_mutex_init(&buffers_lock, nullptr);
   kept_count = waiting_count = 0;
 }
 

@@ -17,7 +17,7 @@ struct Moment {
 };
 
 std::atomic<cupti::TimestampFunction> current{nullptr};
-std::atomic<cupti::TimestampFunction> given{nullptr};
+std::atomic<cupti::TimestampFunction> given_clock{nullptr};
 Moment first;  // written before `current`
 
 // The reading of several that was interrupted least.
@@ -126,10 +126,10 @@ void stamp_for_client(const Cupti& api, uint8_t* buffer, size_t valid_size) {
   }
 }
 
-void clock_given_to_cupti(cupti::TimestampFunction clock) { given.store(clock, std::memory_order_release); }
+void clock_given_to_cupti(cupti::TimestampFunction clock) { given_clock.store(clock, std::memory_order_release); }
 
 void take_clock_back(const Cupti& api) {
-  const cupti::TimestampFunction clock = given.exchange(nullptr, std::memory_order_acq_rel);
+  const cupti::TimestampFunction clock = given_clock.exchange(nullptr, std::memory_order_acq_rel);
   if (clock == nullptr || api.cuptiActivityRegisterTimestampCallback == nullptr) return;
   if (api.cuptiActivityRegisterTimestampCallback(realtime_clock) == cupti::kSuccess) set_client_clock(clock);
 }

@@ -12,6 +12,7 @@
 #include "capture/inject/cupti/buffers.h"
 #include "capture/inject/cupti/client_clock.h"
 #include "capture/inject/export.h"
+#include "capture/inject/locked.h"
 #include "capture/inject/real_symbol.h"
 
 namespace llmprof::inject {
@@ -31,7 +32,7 @@ struct Client {
   uint64_t kinds = 0;  // activity kinds it has on, by bit
 };
 
-pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t share_lock = PTHREAD_MUTEX_INITIALIZER;
 Client client;
 uint8_t* foreign_buffers[kForeignBuffers];  // handed out by the client; null where free
 uint8_t* spare = nullptr;                   // one of the client's that CUPTI does not have
@@ -41,14 +42,6 @@ std::atomic<bool> client_records{false};
 std::atomic<int64_t> client_stopped_ns{0};  // 0: it never recorded, or still does
 // So long a client that has stopped is given to fetch its records by a flush of its own.
 constexpr int64_t kFetchesWithinNs = 10'000'000'000;
-
-class Locked {
- public:
-  Locked() { pthread_mutex_lock(&lock); }
-  ~Locked() { pthread_mutex_unlock(&lock); }
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-};
 
 // The handle that a second subscriber gets.
 cupti::Subscriber branch() { return &client; }
@@ -83,7 +76,7 @@ bool ours(uint32_t domain, uint32_t cbid) {
 }
 
 bool holds_buffers() {
-  const Locked locked;
+  const Locked locked(share_lock);
   if (spare != nullptr) return true;
   for (const uint8_t* slot : foreign_buffers)
     if (slot != nullptr) return true;
@@ -95,14 +88,14 @@ bool holds_buffers() {
 void take_spare() {
   cupti::BufferRequest request = nullptr;
   {
-    const Locked locked;
+    const Locked locked(share_lock);
     if (spare == nullptr) request = client.request;
   }
   if (request == nullptr) return;
   uint8_t* buffer = nullptr;
   size_t size = 0, max_records = 0;
   request(&buffer, &size, &max_records);
-  const Locked locked;
+  const Locked locked(share_lock);
   spare = buffer;
   spare_size = size;
 }
@@ -111,7 +104,7 @@ void return_spare() {
   cupti::BufferComplete complete = nullptr;
   uint8_t* buffer = nullptr;
   {
-    const Locked locked;
+    const Locked locked(share_lock);
     complete = client.complete;
     std::swap(buffer, spare);
   }
@@ -124,7 +117,7 @@ void copy_to_client(void* context, uint32_t stream, const uint8_t* buffer, size_
   cupti::BufferRequest request = nullptr;
   cupti::BufferComplete complete = nullptr;
   {
-    const Locked locked;
+    const Locked locked(share_lock);
     request = client.request;
     complete = client.complete;
   }
@@ -145,7 +138,7 @@ void shared_buffer_requested(uint8_t** buffer, size_t* size, size_t* max_records
   if (client_records.load(std::memory_order_acquire)) {
     cupti::BufferRequest request = nullptr;
     {
-      const Locked locked;
+      const Locked locked(share_lock);
       request = client.request;
     }
     if (request != nullptr) {
@@ -153,7 +146,7 @@ void shared_buffer_requested(uint8_t** buffer, size_t* size, size_t* max_records
       if (*buffer == nullptr) return;
       // CUPTI was told that buffers come zeroed, which is true of ours.
       std::memset(*buffer, 0, *size);
-      const Locked locked;
+      const Locked locked(share_lock);
       for (uint8_t*& slot : foreign_buffers) {
         if (slot != nullptr) continue;
         slot = *buffer;
@@ -168,7 +161,7 @@ void shared_buffer_requested(uint8_t** buffer, size_t* size, size_t* max_records
 void shared_buffer_completed(void* context, uint32_t stream, uint8_t* buffer, size_t size, size_t valid_size) {
   cupti::BufferComplete complete = nullptr;
   {
-    const Locked locked;
+    const Locked locked(share_lock);
     for (uint8_t*& slot : foreign_buffers) {
       if (slot == nullptr || slot != buffer) continue;
       slot = nullptr;
@@ -192,7 +185,7 @@ void forward_callback(uint32_t domain, uint32_t cbid, const void* data) {
   cupti::CallbackFunction callback = nullptr;
   void* user = nullptr;
   {
-    const Locked locked;
+    const Locked locked(share_lock);
     if (!wants(domain, cbid)) return;
     callback = client.callback;
     user = client.user;
@@ -228,7 +221,7 @@ LLMPROF_EXPORT cupti::Result cuptiSubscribe(cupti::Subscriber* handle, cupti::Ca
   if (!has_activities() || handle == nullptr) return real(handle, callback, user);
   keep_attached();
   {
-    const Locked locked;
+    const Locked locked(share_lock);
     if (client.callback != nullptr) return cupti::kErrorMultipleSubscribers;
     client.callback = callback;
     client.user = user;
@@ -243,7 +236,7 @@ LLMPROF_EXPORT cupti::Result cuptiUnsubscribe(cupti::Subscriber handle) {
   LLMPROF_REAL(cuptiUnsubscribe, cupti::Result(cupti::Subscriber))
   if (handle != branch()) return real(handle);
   client_callbacks.store(false, std::memory_order_release);
-  const Locked locked;
+  const Locked locked(share_lock);
   client.callback = nullptr;
   std::memset(client.wants, 0, sizeof client.wants);
   return cupti::kSuccess;
@@ -254,7 +247,7 @@ LLMPROF_EXPORT cupti::Result cuptiEnableCallback(uint32_t enable, cupti::Subscri
   LLMPROF_REAL(cuptiEnableCallback, cupti::Result(uint32_t, cupti::Subscriber, uint32_t, uint32_t))
   if (handle != branch()) return real(enable, handle, domain, cbid);
   {
-    const Locked locked;
+    const Locked locked(share_lock);
     set_wants(domain, cbid, enable != 0);
   }
   if (enable == 0 && ours(domain, cbid)) return cupti::kSuccess;
@@ -265,7 +258,7 @@ LLMPROF_EXPORT cupti::Result cuptiEnableDomain(uint32_t enable, cupti::Subscribe
   LLMPROF_REAL(cuptiEnableDomain, cupti::Result(uint32_t, cupti::Subscriber, uint32_t))
   if (handle != branch()) return real(enable, handle, domain);
   {
-    const Locked locked;
+    const Locked locked(share_lock);
     for (uint32_t cbid = 0; cbid < kCallbacks; ++cbid) set_wants(domain, cbid, enable != 0);
   }
   const cupti::Result result = real(enable, own_subscriber(), domain);
@@ -283,7 +276,7 @@ LLMPROF_EXPORT cupti::Result cuptiActivityRegisterCallbacks(cupti::BufferRequest
   if (!has_activities()) return real(request, complete);
   keep_attached();
   {
-    const Locked locked;
+    const Locked locked(share_lock);
     client.request = request;
     client.complete = complete;
   }
@@ -297,7 +290,7 @@ LLMPROF_EXPORT cupti::Result cuptiActivityEnable(uint32_t kind) {
   keep_attached();
   bool first = false;
   {
-    const Locked locked;
+    const Locked locked(share_lock);
     if (kind < 64) client.kinds |= uint64_t{1} << kind;
     first = client.request != nullptr && !client_records.load(std::memory_order_relaxed);
   }
@@ -315,7 +308,7 @@ LLMPROF_EXPORT cupti::Result cuptiActivityDisable(uint32_t kind) {
   if (!has_activities()) return real(kind);
   bool last = false;
   {
-    const Locked locked;
+    const Locked locked(share_lock);
     if (kind < 64) client.kinds &= ~(uint64_t{1} << kind);
     last = client.kinds == 0;
   }

@@ -25,7 +25,7 @@ constexpr size_t kLineSizeMax = 256;
 struct Function {
   std::atomic<uint64_t> key;  // 0: free
   std::atomic<uint32_t> launches;
-  std::atomic<const char*> name;  // in `names`
+  std::atomic<const char*> name;  // in `function_names`
 };
 
 enum SlotState : uint32_t { kFree, kTaken, kSampled, kResolved };
@@ -47,7 +47,7 @@ struct Line {
 };
 
 Function functions[kFunctionsMax];
-char names[kNameBytes];
+char function_names[kNameBytes];
 std::atomic<size_t> names_used;
 Slot slots[kPendingMax];
 std::atomic<uint32_t> next_slot;
@@ -59,7 +59,7 @@ enum Missing : uint32_t { kPendingFull, kProcessFull, kNamesFull, kFunctionsFull
 constexpr const char* kMissingTexts[kMissingReasons] = {
     "512 stacks were waiting to be written",
     "the process had its 4096 stacks",
-    "the names of functions filled 1 MiB",
+    "the function_names of functions filled 1 MiB",
     "4096 functions are told apart, launches of others were not looked at",
     "the process ended before they were written",
 };
@@ -127,10 +127,10 @@ const char* kept_name(Function& function, const char* name) {
     names_used.fetch_sub(size + 1, std::memory_order_relaxed);
     return nullptr;
   }
-  memcpy(names + at, name, size);
-  names[at + size] = '\0';
-  function.name.store(names + at, std::memory_order_release);
-  return names + at;
+  memcpy(function_names + at, name, size);
+  function_names[at + size] = '\0';
+  function.name.store(function_names + at, std::memory_order_release);
+  return function_names + at;
 }
 
 _Unwind_Reason_Code add_frame(_Unwind_Context* context, void* data) {

@@ -7,9 +7,9 @@ namespace llmprof::inject {
 
 namespace {
 
-constexpr const char* kLibrary = "libcublas.so";
+constexpr const char* kCublas = "libcublas.so";
 
-RealSymbol get_math_mode{"cublasGetMathMode", kLibrary};
+RealSymbol get_math_mode{"cublasGetMathMode", kCublas};
 
 // What the handle makes of 32-bit products: TF32 where the program allowed it.
 int32_t compute_type_of(const void* handle, int32_t type, int32_t compute_type) {
@@ -94,7 +94,7 @@ constexpr Types kTSS{cublas::kR16BF, cublas::kR16BF, cublas::kR32F, cublas::kCom
 
 // In the macros, Int is int, or int64_t in the 64-bit twins; `text` is the name in the report, without version suffix.
 #define LLMPROF_CUBLAS(name, parameters, arguments, shape) \
-  LLMPROF_CALL_HOOK(name, kLibrary, cublas::kNotInitialized, parameters, arguments, shape)
+  LLMPROF_CALL_HOOK(name, kCublas, cublas::kNotInitialized, parameters, arguments, shape)
 
 #define LLMPROF_GEMM(name, Int, text, types)                                                                        \
   LLMPROF_CUBLAS(name,                                                                                              \

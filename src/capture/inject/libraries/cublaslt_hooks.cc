@@ -7,11 +7,11 @@ namespace llmprof::inject {
 
 namespace {
 
-constexpr const char* kLibrary = "libcublasLt.so";
+constexpr const char* kCublasLt = "libcublasLt.so";
 
 using GetAttribute = int(const void* descriptor, int attribute, void* value, size_t size, size_t* written);
-RealSymbol get_layout{"cublasLtMatrixLayoutGetAttribute", kLibrary};
-RealSymbol get_matmul{"cublasLtMatmulDescGetAttribute", kLibrary};
+RealSymbol get_layout{"cublasLtMatrixLayoutGetAttribute", kCublasLt};
+RealSymbol get_matmul{"cublasLtMatmulDescGetAttribute", kCublasLt};
 
 template <typename T>
 T attribute(GetAttribute* get, const void* descriptor, int number, T unknown) {
@@ -57,7 +57,7 @@ CallShape matmul_shape(const void* compute, const void* a, const void* b, const 
 
 }  // namespace
 
-LLMPROF_CALL_HOOK(cublasLtMatmul, kLibrary, cublas::kNotInitialized,
+LLMPROF_CALL_HOOK(cublasLtMatmul, kCublasLt, cublas::kNotInitialized,
                   (void* handle, void* compute, const void* alpha, const void* a, void* a_layout, const void* b,
                    void* b_layout, const void* beta, const void* c, void* c_layout, void* d, void* d_layout,
                    const void* algorithm, void* workspace, size_t workspace_bytes, void* stream),

@@ -6,6 +6,7 @@
 
 #include "capture/abi/cudnn_abi.h"
 #include "capture/inject/libraries/cudnn_backend_table.h"
+#include "capture/inject/locked.h"
 #include "capture/inject/threads/quiet.h"
 
 namespace llmprof::inject {
@@ -26,17 +27,6 @@ constexpr uint32_t kPlanTables = 16;
 
 using Descriptors = AddressTable<Descriptor, kDescriptorsMax>;
 using Plans = AddressTable<CallShape, kPlansMax>;
-
-class Locked {
- public:
-  explicit Locked(pthread_mutex_t& mutex) : mutex_(mutex) { pthread_mutex_lock(&mutex_); }
-  ~Locked() { pthread_mutex_unlock(&mutex_); }
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-
- private:
-  pthread_mutex_t& mutex_;
-};
 
 pthread_mutex_t descriptors_mutex = PTHREAD_MUTEX_INITIALIZER;
 constinit Descriptors descriptors{};

@@ -8,12 +8,12 @@ namespace llmprof::inject {
 
 namespace {
 
-constexpr const char* kLibrary = "libcudnn";  // version 8 and 9 split it: libcudnn_cnn.so, libcudnn_cnn_infer.so, ...
+constexpr const char* kCudnn = "libcudnn";  // version 8 and 9 split it: libcudnn_cnn.so, libcudnn_cnn_infer.so, ...
 
-RealSymbol get_tensor{"cudnnGetTensorNdDescriptor", kLibrary};
-RealSymbol get_filter{"cudnnGetFilterNdDescriptor", kLibrary};
-RealSymbol get_convolution{"cudnnGetConvolutionNdDescriptor", kLibrary};
-RealSymbol get_groups{"cudnnGetConvolutionGroupCount", kLibrary};
+RealSymbol get_tensor{"cudnnGetTensorNdDescriptor", kCudnn};
+RealSymbol get_filter{"cudnnGetFilterNdDescriptor", kCudnn};
+RealSymbol get_convolution{"cudnnGetConvolutionNdDescriptor", kCudnn};
+RealSymbol get_groups{"cudnnGetConvolutionGroupCount", kCudnn};
 
 template <typename Pointer>
 Pointer function(RealSymbol& symbol) {
@@ -66,7 +66,7 @@ CallShape convolution_shape(const char* name, const void* x, const void* w, cons
 
 }  // namespace
 
-LLMPROF_CALL_HOOK(cudnnConvolutionForward, kLibrary, cudnn::kNotInitialized,
+LLMPROF_CALL_HOOK(cudnnConvolutionForward, kCudnn, cudnn::kNotInitialized,
                   (void* handle, const void* alpha, const void* x_desc, const void* x, const void* w_desc,
                    const void* w, const void* conv_desc, int algorithm, void* workspace, size_t workspace_bytes,
                    const void* beta, const void* y_desc, void* y),
@@ -74,7 +74,7 @@ LLMPROF_CALL_HOOK(cudnnConvolutionForward, kLibrary, cudnn::kNotInitialized,
                    y),
                   convolution_shape("cudnnConvolutionForward", x_desc, w_desc, conv_desc, y_desc))
 
-LLMPROF_CALL_HOOK(cudnnConvolutionBiasActivationForward, kLibrary, cudnn::kNotInitialized,
+LLMPROF_CALL_HOOK(cudnnConvolutionBiasActivationForward, kCudnn, cudnn::kNotInitialized,
                   (void* handle, const void* alpha1, const void* x_desc, const void* x, const void* w_desc,
                    const void* w, const void* conv_desc, int algorithm, void* workspace, size_t workspace_bytes,
                    const void* alpha2, const void* z_desc, const void* z, const void* bias_desc, const void* bias,
@@ -92,13 +92,13 @@ namespace {
 // False: the hook hands the call on and does nothing else.
 bool follows_descriptors() { return watched() && !thread_state.inside; }
 
-RealSymbol create_descriptor{"cudnnBackendCreateDescriptor", kLibrary};
-RealSymbol destroy_descriptor{"cudnnBackendDestroyDescriptor", kLibrary};
-RealSymbol set_attribute{"cudnnBackendSetAttribute", kLibrary};
-RealSymbol get_attribute{"cudnnBackendGetAttribute", kLibrary};
-RealSymbol finalize{"cudnnBackendFinalize", kLibrary};
-RealSymbol execute{"cudnnBackendExecute", kLibrary};
-RealSymbol populate_graph{"cudnnBackendPopulateCudaGraph", kLibrary};
+RealSymbol create_descriptor{"cudnnBackendCreateDescriptor", kCudnn};
+RealSymbol destroy_descriptor{"cudnnBackendDestroyDescriptor", kCudnn};
+RealSymbol real_set_attribute{"cudnnBackendSetAttribute", kCudnn};
+RealSymbol get_attribute{"cudnnBackendGetAttribute", kCudnn};
+RealSymbol finalize{"cudnnBackendFinalize", kCudnn};
+RealSymbol execute{"cudnnBackendExecute", kCudnn};
+RealSymbol populate_graph{"cudnnBackendPopulateCudaGraph", kCudnn};
 
 }  // namespace
 
@@ -124,7 +124,7 @@ LLMPROF_BACKEND_HOOK(cudnnBackendDestroyDescriptor, (void* descriptor)) {
 
 LLMPROF_BACKEND_HOOK(cudnnBackendSetAttribute,
                      (void* descriptor, int attribute, int type, int64_t count, const void* elements)) {
-  auto* real = set_attribute.get<int(void*, int, int, int64_t, const void*)>();
+  auto* real = real_set_attribute.get<int(void*, int, int, int64_t, const void*)>();
   if (real == nullptr) return cudnn::kNotInitialized;
   const int status = real(descriptor, attribute, type, count, elements);
   if (status == cudnn::kSuccess && follows_descriptors()) backend_set(descriptor, attribute, type, count, elements);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "capture/inject/locked.h"
 #include "capture/inject/threads/quiet.h"
 #include "capture/inject/threads/thread_events.h"
 
@@ -34,14 +35,6 @@ uint16_t* free_places = nullptr;
 uint32_t free_count = 0;
 uint32_t used_max = 0;  // places at and beyond it were never used
 uint64_t last_count = 0;
-
-class Locked {
- public:
-  Locked() { pthread_mutex_lock(&mutex); }
-  ~Locked() { pthread_mutex_unlock(&mutex); }
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-};
 
 ProcessRange* take_place(uint32_t& place) {
   if (table == nullptr) {
@@ -84,7 +77,7 @@ uint64_t start_process_range(ThreadLog& log, const NewRange& range) {
   Id thread = range.record ? thread_def_id(log) : 0;
   Quiet quiet;
   if (quiet.nested()) return 0;
-  Locked locked;
+  Locked locked(mutex);
   uint32_t place = 0;
   ProcessRange* open = take_place(place);
   if (open == nullptr) {
@@ -111,7 +104,7 @@ void end_process_range(ThreadLog& log, uint64_t id, Payload payload) {
   {
     Quiet quiet;
     if (quiet.nested()) return;
-    Locked locked;
+    Locked locked(mutex);
     uint32_t place = id % kOpenMax;
     if (id == 0 || table == nullptr || table[place].id != id) return;  // not open: ended twice, or never kept
     ProcessRange& open = table[place];
@@ -143,7 +136,7 @@ void end_process_range(ThreadLog& log, uint64_t id, Payload payload) {
 }
 
 void announce_process_ranges(spool::Writer& writer, int64_t before_ns) {
-  Locked locked;
+  Locked locked(mutex);
   for (uint32_t place = 0; place < used_max; ++place) {
     ProcessRange& open = table[place];
     if (open.id == 0 || !open.recorded || open.announced || open.start_ns > before_ns) continue;

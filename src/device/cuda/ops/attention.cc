@@ -12,7 +12,7 @@
 namespace llmprof::device::cuda {
 namespace {
 
-constexpr size_t kPlans = 8, kOffered = 4;
+constexpr size_t kPromptPlans = 8, kPromptsOffered = 4;
 
 // Blocks of own kernels: queries of a warp, keys of a tile, warps.
 struct PromptShape {
@@ -79,7 +79,7 @@ class AttentionOp : public CudnnOp {
   Status add_cudnn() {
     LLMPROF_ASSIGN(const Cudnn* const cudnn, open_cudnn_of_device());
     graph_.emplace(*cudnn);
-    return add_plans(*graph_, describe_attention(*graph_, shape_), kPlans, kOffered);
+    return add_plans(*graph_, describe_attention(*graph_, shape_), kPromptPlans, kPromptsOffered);
   }
 
   KernelSource source_of(const GroupShape& shape) const {

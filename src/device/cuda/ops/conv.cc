@@ -10,7 +10,7 @@
 namespace llmprof::device::cuda {
 namespace {
 
-constexpr size_t kPlans = 8, kOffered = 4;
+constexpr size_t kConvPlans = 8, kConvsOffered = 4;
 
 // out, x, w
 class ConvOp : public CudnnOp {
@@ -38,7 +38,7 @@ class ConvOp : public CudnnOp {
     const CudnnGraph::Tensor w = channels_last(of.filters, of.channels, of.kernel, of.kernel);
     const CudnnGraph::Tensor out = channels_last(of.batch, of.filters, of.out_height(), of.out_width());
     graph_->convolve(x, w, out, {of.padding, of.padding}, {of.stride, of.stride});
-    return add_plans(*graph_, {{out, 0}, {x, 1}, {w, 2}}, kPlans, kOffered);
+    return add_plans(*graph_, {{out, 0}, {x, 1}, {w, 2}}, kConvPlans, kConvsOffered);
   }
 
  protected:

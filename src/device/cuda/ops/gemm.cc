@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kRequested = 32;
 // The first choice and the fastest of the others are offered; more would cost more checking than they bring.
-constexpr size_t kOffered = 6;
+constexpr size_t kProductsOffered = 6;
 // Of few rows, whose outputs are few: the screen is of isolated executions, and of a dozen microseconds these rank
 // otherwise than a loop does.
 constexpr int64_t kFewRows = 16;
@@ -123,7 +123,7 @@ class ProductOp : public CudaOp {
     }
     if (order.empty()) return fail("no algorithm of cuBLASLt ran");
     std::stable_sort(order.begin() + 1, order.end(), [&](size_t a, size_t b) { return us[a] < us[b]; });
-    order.resize(std::min(order.size(), product_.rows() <= kFewRows ? kOfferedOfFewRows : kOffered));
+    order.resize(std::min(order.size(), product_.rows() <= kFewRows ? kOfferedOfFewRows : kProductsOffered));
     std::sort(order.begin() + 1, order.end());
     std::vector<Candidate> kept;
     std::vector<bool> across;
