@@ -13,6 +13,7 @@ if(LLMPROF_SANITIZE)
   target_compile_options(llmprof_flags INTERFACE -fsanitize=${LLMPROF_SANITIZE} -fno-sanitize-recover=all
                                                  -fno-omit-frame-pointer -g)
   target_link_options(llmprof_flags INTERFACE -fsanitize=${LLMPROF_SANITIZE})
+  target_compile_definitions(llmprof_flags INTERFACE LLMPROF_SANITIZED=1)
 endif()
 if(LLMPROF_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)

@@ -50,6 +50,9 @@ bool compiled_on(int chip, const KernelSource& source) {
 }
 
 TEST_F(DeviceCudaKernels, EverySourceCompilesForEveryGeneration) {
+#ifdef LLMPROF_SANITIZED
+  GTEST_SKIP() << "NVIDIA's compiler at work for minutes, with nothing of ours to watch";
+#endif
   const std::vector<KernelSource> all = every_kernel();
   ASSERT_FALSE(all.empty());
   struct Job {

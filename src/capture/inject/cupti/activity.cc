@@ -30,7 +30,7 @@ constexpr int64_t kSettleStepNs = 40'000'000;
 constexpr int kQuietFlushes = 2;
 
 Cupti* opened_cupti = nullptr;  // never destroyed
-cupti::Subscriber subscriber = nullptr;
+cupti::Subscriber subscription = nullptr;
 // CUPTI was found and taken; it may be out of the process right now all the same.
 std::atomic<bool> active{false};
 std::atomic<bool> kernels_on{false};
@@ -97,7 +97,7 @@ void detach_here() {
     report_dropped();
     const cupti::Result result = opened_cupti->cuptiFinalize();
     attached.store(false, std::memory_order_relaxed);
-    subscriber = nullptr;
+    subscription = nullptr;
     // Names in records that come now are gone; everything recorded has been decoded long before.
     discard_completed();
     if (result != cupti::kSuccess) stays_attached.store(true, std::memory_order_relaxed);
@@ -124,9 +124,9 @@ void on_callback(void*, uint32_t domain, uint32_t cbid, const void* data) {
 }
 
 bool subscribe() {
-  const cupti::Result result = opened_cupti->cuptiSubscribe(&subscriber, on_callback, nullptr);
+  const cupti::Result result = opened_cupti->cuptiSubscribe(&subscription, on_callback, nullptr);
   if (result == cupti::kSuccess) return true;
-  subscriber = nullptr;
+  subscription = nullptr;
   char text[1024];
   if (result == cupti::kErrorMultipleSubscribers || result == cupti::kErrorMaxLimitReached) {
     std::snprintf(text, sizeof text,
@@ -153,7 +153,7 @@ bool attach() {
   opened_cupti->cuptiActivitySetAttribute(cupti::kAttributeZeroedOutBuffer, &size, &zeroed);
   opened_cupti->cuptiSetThreadIdType(1);  // Linux tids
   for (const uint32_t cbid : {cupti::kGraphNodeCreated, cupti::kGraphNodeCloned, cupti::kContextDestroyStarting})
-    opened_cupti->cuptiEnableCallback(1, subscriber, cupti::kDomainResource, cbid);
+    opened_cupti->cuptiEnableCallback(1, subscription, cupti::kDomainResource, cbid);
   const cupti::Result registered =
       opened_cupti->cuptiActivityRegisterCallbacks(shared_buffer_requested, shared_buffer_completed);
   if (registered != cupti::kSuccess) {
@@ -164,7 +164,7 @@ bool attach() {
     set_cupti_state(session::SlotState::kNoCupti);
     return false;
   }
-  enable_calls(*opened_cupti, subscriber);
+  enable_calls(*opened_cupti, subscription);
   attached.store(true, std::memory_order_relaxed);
   return true;
 }
@@ -193,7 +193,7 @@ void switch_kind(cupti::ActivityKind kind, bool on) {
 }  // namespace
 
 const Cupti* loaded_cupti() { return opened_cupti; }
-cupti::Subscriber own_subscriber() { return subscriber; }
+cupti::Subscriber own_subscriber() { return subscription; }
 
 bool wants_kind(uint32_t kind) {
   if (!has_activities() || !kernels_on.load(std::memory_order_relaxed)) return false;
@@ -206,7 +206,7 @@ bool wants_kind(uint32_t kind) {
 }
 
 void enable_own_calls() {
-  if (has_activities() && subscriber != nullptr) enable_calls(*opened_cupti, subscriber);
+  if (has_activities() && subscription != nullptr) enable_calls(*opened_cupti, subscription);
 }
 
 bool start_activities(Level deepest) {

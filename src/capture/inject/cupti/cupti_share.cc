@@ -288,13 +288,13 @@ LLMPROF_EXPORT cupti::Result cuptiActivityEnable(uint32_t kind) {
   LLMPROF_REAL(cuptiActivityEnable, cupti::Result(uint32_t))
   if (!has_activities()) return real(kind);
   keep_attached();
-  bool first = false;
+  bool first_kind = false;
   {
     const Locked locked(share_lock);
     if (kind < 64) client.kinds |= uint64_t{1} << kind;
-    first = client.request != nullptr && !client_records.load(std::memory_order_relaxed);
+    first_kind = client.request != nullptr && !client_records.load(std::memory_order_relaxed);
   }
-  if (first) {
+  if (first_kind) {
     // What is full so far is ours alone. A buffer that CUPTI keeps because something in it still runs is copied later.
     loaded_cupti()->cuptiActivityFlushAll(0);
     client_stopped_ns.store(0, std::memory_order_release);
