@@ -1,12 +1,13 @@
-// Declaring a table or a record once: name, type, unit and one sentence per column. Saving, CSV, JSON, the text tables
-// and docs/metrics.md all walk the same declaration, so a name in a CSV can be found in the source.
+// Declaring a table or a record once: name, type, unit and one sentence per column. Saving, CSV, JSON and
+// docs/metrics.md walk the same declaration, so a name in a CSV can be found in the source. Text tables do not: they
+// choose columns by hand.
 //
 //   the macro LLMPROF_STREAM_COLUMNS(C), whose body is
 //     C(int32_t, device, "", "CUDA device ordinal") C(int64_t, stream, "", "CUDA stream id")
 //   and then LLMPROF_TABLE(Streams, "streams", "CUDA streams with GPU activity", LLMPROF_STREAM_COLUMNS)
 //
-// makes a struct of vectors with size(), resize(), reserve(), append(), for_each_column(visitor).
-// LLMPROF_RECORD makes a plain struct of the same shape for rows of a report, with for_each_field(visitor).
+// makes a struct of vectors with size(), empty(), resize(), reserve(), clear(), for_each_column(visitor).
+// LLMPROF_RECORD makes a plain struct for one row of a report, with for_each_field(visitor).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // What can be measured: one row per operation, with its axes, its cost and how each kind of device does it. Adding one
-// is a row in op_registry.cc, a file in cpu/ops or cuda/ops, and a reference in reference/
-// (docs/howto/add-a-benchmark.md).
+// is a row in catalog/operations.cc, its cost (cost.h, *_costs.h), a reference in reference/, and a class in cuda/ops,
+// cpu/ops or both (docs/howto/add-a-benchmark.md).
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace llmprof::device {
 
-// An axis of an operation, with the value it has unless told otherwise.
+// An axis of an operation, with the value it has unless another is given.
 struct Axis {
   std::string_view name;  // "m", "hidden": also the option of the command line
   int64_t usual;
@@ -55,7 +55,7 @@ struct Check {
   double worst_over_tolerance = 0;  // largest error over what the element may have; passed up to 1
   double rel_l2 = 0;                // |out - reference| / |reference| over what was compared
   int64_t compared = 0;             // elements
-  std::string note;                 // why it failed or was skipped
+  std::string note;                 // why it failed, is mistrusted or was skipped
 };
 
 // Buffers and handles of one case on one device.
