@@ -1,32 +1,32 @@
 // Attention on the stand-in: every candidate is held against the reference, and what is broken on purpose must be seen.
 #include <cmath>
 
-#include "device/attention_costs.h"
 #include "device/cuda/ops/cuda_op.h"
 #include "device/cuda/ops/ops.h"
 #include "device/elements.h"
 #include "device/reference/attention.h"
 #include "device_cuda_support.h"
+#include "ops/attention.h"
 
 namespace llmprof::device::cuda {
 namespace {
 
 OpParams decode_params(int64_t batch, int64_t heads, int64_t kv_heads, int64_t head, int64_t context, DType dtype,
                        std::string variant) {
-  return params_of(
+  return ops::params_of(
       {{"batch", batch}, {"heads", heads}, {"kv_heads", kv_heads}, {"head_dim", head}, {"context", context}}, dtype,
       std::move(variant));
 }
 
 OpParams prompt_params(int64_t batch, int64_t heads, int64_t kv_heads, int64_t head, int64_t prompt, int64_t context,
                        DType dtype, std::string variant) {
-  return params_of({{"batch", batch},
-                    {"heads", heads},
-                    {"kv_heads", kv_heads},
-                    {"head_dim", head},
-                    {"prompt", prompt},
-                    {"context", context}},
-                   dtype, std::move(variant));
+  return ops::params_of({{"batch", batch},
+                         {"heads", heads},
+                         {"kv_heads", kv_heads},
+                         {"head_dim", head},
+                         {"prompt", prompt},
+                         {"context", context}},
+                        dtype, std::move(variant));
 }
 
 class DeviceCudaAttention : public FakeGpuOps {
@@ -75,7 +75,7 @@ TEST_F(DeviceCudaAttention, OffersEveryWay) {
   const std::string contiguous = ways(128, "contiguous"), paged = ways(128, "paged"), wide = ways(256, "paged");
   EXPECT_TRUE(holds(contiguous, "registers") && holds(contiguous, "stages")) << contiguous;
   EXPECT_FALSE(holds(wide, "registers")) << wide;
-  setenv(kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
+  setenv(nvidia::kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
   open();
   EXPECT_TRUE(holds(ways(128, "contiguous"), "cuDNN A #0")) << "without a compiler the library is left";
   EXPECT_TRUE(holds(ways(128, "paged"), "cuDNN A #0"));
@@ -83,7 +83,7 @@ TEST_F(DeviceCudaAttention, OffersEveryWay) {
 
 // The kernels for 9.0, whose shared memory is read by descriptors: first among the own ones.
 TEST_F(DeviceCudaAttention, GroupsOfWarpsTakePrompts) {
-  setenv(kEnvCudnn, "/nowhere/libcudnn.so", 1);
+  setenv(nvidia::kEnvCudnn, "/nowhere/libcudnn.so", 1);
   open();
   const auto passed = [&](const OpParams& params) {
     Result<std::unique_ptr<PreparedOp>> op = prepare_attention(*device_, params);
@@ -100,7 +100,7 @@ TEST_F(DeviceCudaAttention, GroupsOfWarpsTakePrompts) {
 }
 
 TEST_F(DeviceCudaAttention, CudnnTakesPages) {
-  setenv(kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
+  setenv(nvidia::kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
   open();
   EXPECT_EQ(all_pass(decode_params(3, 4, 2, 64, 75, DType::kBf16, "paged")), 3U);
   EXPECT_EQ(all_pass(decode_params(1, 4, 1, 256, 33, DType::kFp16, "paged")), 3U);
@@ -120,7 +120,7 @@ TEST_F(DeviceCudaAttention, DecodesOneKey) {
 
 // Own kernels alone, since there is no cuDNN: prompts of no whole blocks and tiles, keys before the prompt, one query.
 TEST_F(DeviceCudaAttention, OwnKernelsTakePrompts) {
-  setenv(kEnvCudnn, "/nowhere/libcudnn.so", 1);
+  setenv(nvidia::kEnvCudnn, "/nowhere/libcudnn.so", 1);
   script_->cc_major = 8;
   open();
   const auto passed = [&](const OpParams& params) { return FakeGpuOps::all_pass(prepare_attention, params); };
