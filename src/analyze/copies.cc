@@ -50,11 +50,11 @@ OptDouble copy_bytes_per_s(const DeviceReport* device, CopyPath path) {
 
 double copy_traffic(CopyPath path, double moved) { return path == CopyPath::kOnDevice ? 2 * moved : moved; }
 
-double activity_bytes(const Trace& trace, Row gpu_op) {
+double activity_bytes(const Trace& trace, GpuOpId gpu_op) {
   if (trace.gpu_ops.kind[gpu_op] == GpuOpKind::kMemcpy && trace.gpu_ops.bytes[gpu_op] >= 0)
     return copy_traffic(copy_path(trace.text(trace.gpu_ops.name[gpu_op])),
                         static_cast<double>(trace.gpu_ops.bytes[gpu_op]));
-  const Row work = trace.gpu_links.work[gpu_op];
+  const WorkId work = trace.gpu_links.work[gpu_op];
   return work != kNoRow ? trace.works.bytes[work] : 0;
 }
 

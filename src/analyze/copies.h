@@ -31,7 +31,7 @@ double copy_traffic(CopyPath path, double moved);
 
 // Least traffic of one GPU activity: of a copy as above, of anything else by its arithmetic (`work` of gpu_links). 0 if
 // unknown.
-double activity_bytes(const Trace& trace, Row gpu_op);
+double activity_bytes(const Trace& trace, GpuOpId gpu_op);
 
 // Copies together, by path; only such whose bytes are recorded.
 struct PathSums {

@@ -194,7 +194,7 @@ std::vector<KernelCounters> kernel_counters(const Trace& trace, const Groups& gr
   if (trace.gpu_samples.empty()) return out;
   const CounterSamples counters(trace, device, bytes_per_s);
   if (counters.empty() || counters.gpm()) return out;
-  std::vector<Row> gpu;
+  std::vector<GpuOpId> gpu;
   for (Row row = 0; row < trace.gpu_ops.size(); ++row) {
     if (trace.device_of(row) == device) gpu.push_back(row);
   }

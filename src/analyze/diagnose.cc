@@ -127,7 +127,7 @@ void add_cache_copies(const FindingContext& finding, std::vector<StageView*>& by
   enum : uint8_t { kUnseen, kYes, kNo };
   std::vector<uint8_t> verdicts(trace.signatures.size());
   for (Row g = 0; g < trace.gpu_ops.size(); ++g) {
-    const Row op = trace.gpu_links.op[g];
+    const OpId op = trace.gpu_links.op[g];
     if (op == kNoRow || trace.ops.name[op] != cat || trace.ops.signature[op] == kNoRow) continue;
     uint8_t& verdict = verdicts[trace.ops.signature[op]];
     if (verdict == kUnseen)
@@ -144,7 +144,7 @@ double activation_bytes(const FindingContext& finding, const StageView& stage) {
   const Works& works = finding.trace().works;
   double most = 0;
   for (const uint32_t k : stage.kernels) {
-    const Row work = finding.key(k).work;
+    const WorkId work = finding.key(k).work;
     if (work == kNoRow || works.kind[work] != WorkKind::kGemm) continue;
     most = std::max(
         most, 4.0 * static_cast<double>(works.m[work]) * static_cast<double>(std::max(works.n[work], works.k[work])));
@@ -195,12 +195,12 @@ void add_growing_copies(const FindingContext& finding, std::vector<StageView*>& 
     const StringId name = trace.gpu_ops.name[g];
     uint8_t& verdict = verdicts[index(name)];
     if (verdict == 0) verdict = trace.text(name).find("CatArrayBatchedCopy") != std::string_view::npos ? 1 : 2;
-    const Row step = trace.gpu_links.step[g];
+    const StepId step = trace.gpu_links.step[g];
     if (verdict != 1 || step == kNoRow || trace.steps.kind[step] != StageKind::kDecode) continue;
     CatSums& sums = kernels[{finding.context.groups.stage_of_step[step], name}][step];
     sums.time_ns += trace.gpu_ops.dur_ns[g];
     ++sums.count;
-    if (const Row config = trace.gpu_ops.config[g]; config != kNoRow)
+    if (const LaunchConfigId config = trace.gpu_ops.config[g]; config != kNoRow)
       sums.blocks += static_cast<double>(configs.grid_x[config]) * configs.grid_y[config] * configs.grid_z[config];
   }
   for (const auto& [kernel, by_step] : kernels) {
@@ -348,7 +348,7 @@ void diagnose(const Context& context, Report& report, std::vector<CannotTell>& c
   }
   for (const StageView& stage : finding.stages) {
     bool told = false;
-    for (const Row step : stage.group->steps)
+    for (const StepId step : stage.group->steps)
       told |= context.trace.steps.annotation[step] != kNoRow && context.trace.steps.gemm_rows[step] > 0 &&
               context.trace.steps.new_tokens[step] > 0;
     graphs |= stage.graph_replay() && !told;

@@ -177,7 +177,7 @@ std::map<std::pair<Row, uint64_t>, BeatIntervals> beat_intervals(const Trace& tr
   const ComparedFrom compared = compared_from(trace);
   const CuptiAway away(trace);
   for (const Row row : order) {
-    const Row thread = beats.thread[row];
+    const ThreadId thread = beats.thread[row];
     if (thread >= trace.threads.size()) continue;
     const std::pair<Row, uint64_t> key{thread, beats.key[row]};
     const int64_t to = beats.time_ns[row];

@@ -10,16 +10,16 @@ namespace {
 // The latest end among the kernels seen so far, for each stream but one: two of different streams are enough.
 class LatestEnds {
  public:
-  void add(Row stream, int64_t end_ns) {
+  void add(StreamId stream, int64_t end_ns) {
     Latest& mine = latest_[0].stream == stream ? latest_[0] : latest_[1];
     if (end_ns > mine.end_ns) mine = {stream, end_ns};
     if (latest_[1].end_ns > latest_[0].end_ns) std::swap(latest_[0], latest_[1]);
   }
-  int64_t other_than(Row stream) const { return latest_[latest_[0].stream == stream ? 1 : 0].end_ns; }
+  int64_t other_than(StreamId stream) const { return latest_[latest_[0].stream == stream ? 1 : 0].end_ns; }
 
  private:
   struct Latest {
-    Row stream = kNoRow;
+    StreamId stream = kNoRow;
     int64_t end_ns = INT64_MIN;
   };
   std::array<Latest, 2> latest_;  // the later one first

@@ -53,7 +53,7 @@ bool is_pass_over_memory(Category category) {
 }
 
 // Thread blocks that fit on one SM at once, from the resources of the launch; 0 if the device's limits are unknown.
-int64_t blocks_per_sm(const Trace& trace, int32_t device, Row config) {
+int64_t blocks_per_sm(const Trace& trace, int32_t device, LaunchConfigId config) {
   const LaunchConfigs& launch = trace.launch_configs;
   for (Row d = 0; d < trace.devices.size(); ++d) {
     if (trace.devices.device[d] != device) continue;
@@ -92,7 +92,7 @@ namespace {
 
 // Products of which a matrix's row is no multiple of 16 bytes, in types of two bytes and less: tensor-core kernels load
 // rows 16 bytes at a time, other sizes fall back to slower ones.
-bool is_misaligned_product(const Works& works, Row work) {
+bool is_misaligned_product(const Works& works, WorkId work) {
   constexpr int64_t kRowsMin = 16;
   if (work == kNoRow || works.kind[work] != WorkKind::kGemm || works.m[work] < kRowsMin) return false;
   const double width = dtype_bytes(works.dtype[work]);
@@ -229,7 +229,7 @@ void find_logits_all_tokens(const FindingContext& finding) {
     double time_ns = 0, rows = 0, flops = 0;
     int64_t calls = 0, width = 0;
     for (const uint32_t k : stage.kernels) {
-      const Row work = finding.key(k).work;
+      const WorkId work = finding.key(k).work;
       if (work == kNoRow || works.kind[work] != WorkKind::kGemm || works.n[work] < kVocabularyMin ||
           works.n[work] < kVocabularyPerHidden * works.k[work])
         continue;
@@ -451,7 +451,7 @@ void find_gemm_shape_misaligned(const FindingContext& finding) {
     double time_ns = 0, worst_ns = 0;
     Row worst = kNoRow;
     for (const uint32_t k : stage.kernels) {
-      const Row work = finding.key(k).work;
+      const WorkId work = finding.key(k).work;
       if (!is_misaligned_product(works, work)) continue;
       const double total_ns = static_cast<double>(finding.sums(k).total_ns);
       time_ns += total_ns;

@@ -205,7 +205,7 @@ void check_counts(const Context& context, const Report& report, Diagnostics& dia
   const Steps& steps = context.trace.steps;
   for (const StageGroup& group : context.groups.stages) {
     if (group.unattributed || !of_model(group.kind)) continue;
-    for (const Row step : group.steps) {
+    for (const StepId step : group.steps) {
       sequences.add(steps.sequences[step]);
       if (group.kind == StageKind::kDecode) contexts.add(steps.context[step]);
     }

@@ -247,11 +247,11 @@ void group_kernels(const Trace& trace, Groups& groups) {
     ++group.gpu_ops;
     group.gpu_ns += dur;
     groups.gpu_ns += dur;
-    if (const Row work = links.work[g]; work != kNoRow) {
+    if (const WorkId work = links.work[g]; work != kNoRow) {
       group.weight_bytes += trace.works.weight_bytes[work];
       group.kv_bytes += trace.works.kv_bytes[work];
     }
-    if (const Row api = links.api[g]; api != kNoRow && launch_seen[api] == 0) {
+    if (const ApiCallId api = links.api[g]; api != kNoRow && launch_seen[api] == 0) {
       launch_seen[api] = 1;
       ++group.launches;
     }

@@ -38,8 +38,8 @@ struct StageGroup {
 
 struct KernelKey {
   StringId name;
-  Row config;
-  Row work;
+  LaunchConfigId config;
+  WorkId work;
   uint32_t stage;
   Category category;
   friend bool operator==(const KernelKey&, const KernelKey&) = default;

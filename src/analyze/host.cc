@@ -10,19 +10,19 @@ void analyze_host(const Context& context, Report& report, std::vector<CannotTell
   std::vector<HostRecord> rows(groups.stages.size());
   std::vector<int64_t> outside_ns(groups.stages.size(), 0);  // in launches that no operator makes: replays of graphs
   HostCursor op_host(groups);
-  for (Row op = 0; op < trace.ops.size(); ++op) {
+  for (OpId op = 0; op < trace.ops.size(); ++op) {
     HostRecord& row = rows[op_host.stage_at(trace.ops.start_ns[op])];
     ++row.operators.n;
     // Nesting is exact, so the self times of a thread add up to the time in which it was inside operators.
     row.operators_ms.ns += trace.op_links.self_ns[op];
   }
   std::vector<uint8_t> launches(trace.api_calls.size());
-  for (const Row api : trace.gpu_links.api)
+  for (const ApiCallId api : trace.gpu_links.api)
     if (api != kNoRow) launches[api] = 1;
   enum : uint8_t { kUnseen, kSync, kNoSync };
   std::vector<uint8_t> kind_of_name(trace.strings.size());
   HostCursor api_host(groups);
-  for (Row api = 0; api < trace.api_calls.size(); ++api) {
+  for (ApiCallId api = 0; api < trace.api_calls.size(); ++api) {
     uint8_t& kind = kind_of_name[index(trace.api_calls.name[api])];
     if (kind == kUnseen) kind = api_kind_of(trace.text(trace.api_calls.name[api])) == ApiKind::kSync ? kSync : kNoSync;
     if (launches[api] == 0 && kind == kNoSync) continue;

@@ -28,7 +28,7 @@ void add_gaps_after_syncs(FindingContext& finding, std::vector<StageView*>& by_s
       ++last;
     }
     const int64_t start = gaps.start_ns[first];
-    const Row api = next != kNoRow ? trace.gpu_links.api[next] : kNoRow;
+    const ApiCallId api = next != kNoRow ? trace.gpu_links.api[next] : kNoRow;
     if (api == kNoRow || end - start >= kLongGapNs) continue;
     const BlockingCall* call = calls.last_blocking_before(trace.api_calls.thread[api], trace.api_calls.start_ns[api]);
     if (call == nullptr || call->start_ns > start + kClockSlackNs || call->end_ns < start - kClockSlackNs) continue;
@@ -127,13 +127,13 @@ PythonIdle idle_behind(const FindingContext& finding, bool (*wanted)(std::string
 }
 
 bool FindingContext::of_stage(Row gap, const StageView& stage) const {
-  const Row step = trace().gaps.step[gap];
+  const StepId step = trace().gaps.step[gap];
   if (stage.whole()) return step == kNoRow && trace().gaps.device[gap] == stage.group->device;
   return step != kNoRow && context.groups.stage_of_step[step] == stage.stage;
 }
 
 bool FindingContext::prepares(Row gap) const {
-  const Row python = trace().gaps.python[gap];
+  const PythonCallId python = trace().gaps.python[gap];
   return python != kNoRow && prepares_inputs(trace().text(trace().python_calls.name[python]));
 }
 

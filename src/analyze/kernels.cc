@@ -155,7 +155,7 @@ void analyze_kernels(const Context& context, Report& report, std::vector<CannotT
   // The roofline keeps the top rows with known arithmetic, which need not be among the top kernels.
   std::vector<uint32_t> roofs;
   for (uint32_t k = 0; k < groups.kernels.size(); ++k) {
-    const Row work = groups.kernel_keys.key(k).work;
+    const WorkId work = groups.kernel_keys.key(k).work;
     if (groups.kernels[k].copied_bytes && *groups.kernels[k].copied_bytes == 0) continue;
     if (work == kNoRow || !(context.trace.works.bytes[work] > 0) || groups.kernels[k].total_ns <= 0) continue;
     if (kernel_roof(context, k).known) roofs.push_back(k);

@@ -31,12 +31,12 @@ std::vector<uint8_t> before_names(const Trace& trace) {
   std::vector<uint8_t> out(calls.size(), 0);
   if (windows.empty()) return out;
   std::vector<int64_t> named_ns(trace.threads.size(), INT64_MIN);  // when the thread last began an operator
-  Row op = 0;
+  OpId op = 0;
   for (Row call = 0; call < calls.size(); ++call) {
     const int64_t at_ns = calls.start_ns[call];
     for (; op < trace.ops.size() && trace.ops.start_ns[op] <= at_ns; ++op)
       if (trace.ops.thread[op] < named_ns.size()) named_ns[trace.ops.thread[op]] = trace.ops.start_ns[op];
-    const Row thread = calls.thread[call];
+    const ThreadId thread = calls.thread[call];
     if (thread >= named_ns.size()) continue;
     const std::vector<int64_t>& starts = windows[trace.threads.process_id[thread]];
     const auto after = std::upper_bound(starts.begin(), starts.end(), at_ns);
@@ -52,12 +52,12 @@ std::vector<uint8_t> before_names(const Trace& trace) {
 std::string unnamed_before_names(const Trace& trace) {
   if (trace.recorded.empty() || trace.ops.empty()) return {};
   const std::vector<uint8_t> early = before_names(trace);
-  const auto is_early = [&](Row gpu) {
+  const auto is_early = [&](GpuOpId gpu) {
     const Row call = gpu < trace.gpu_links.size() ? trace.gpu_links.api[gpu] : kNoRow;
     return call < early.size() && early[call] != 0;
   };
   int64_t unnamed_ns = 0, early_ns = 0, idle_ns = 0;
-  for (Row gpu = 0; gpu < trace.gpu_links.size(); ++gpu) {
+  for (GpuOpId gpu = 0; gpu < trace.gpu_links.size(); ++gpu) {
     if (trace.gpu_links.op[gpu] != kNoRow) continue;
     unnamed_ns += trace.gpu_ops.dur_ns[gpu];
     if (is_early(gpu)) early_ns += trace.gpu_ops.dur_ns[gpu];

@@ -14,7 +14,7 @@ constexpr size_t kSeriesBuckets = 120;  // up to 4 points each: first, last, low
 class OpCursor {
  public:
   explicit OpCursor(const Trace& trace) : trace_(trace), last_(trace.threads.size(), kNoRow) {}
-  Row op_at(int64_t time_ns, Row thread) {
+  Row op_at(int64_t time_ns, ThreadId thread) {
     const Ops& ops = trace_.ops;
     for (; next_ < ops.size() && ops.start_ns[next_] <= time_ns; ++next_)
       if (ops.thread[next_] < last_.size()) last_[ops.thread[next_]] = next_;
@@ -102,7 +102,7 @@ void analyze_memory(const Context& context, Report& report, std::vector<CannotTe
     if (level < events.allocated_bytes[bucket.low]) bucket.low = e;
     if (level > events.allocated_bytes[bucket.high]) bucket.high = e;
     bucket.last = e;
-    const Row op = cursor.op_at(events.time_ns[e], events.thread[e]);
+    const OpId op = cursor.op_at(events.time_ns[e], events.thread[e]);
     if (events.bytes[e] <= 0) {
       ++memory.frees;
       continue;

@@ -20,7 +20,7 @@ std::optional<SmLimits> limits_of(const Devices& devices, Row row) {
 }
 
 // 0 unless every side is possible.
-int64_t block_threads(const LaunchConfigs& c, Row config) {
+int64_t block_threads(const LaunchConfigs& c, LaunchConfigId config) {
   constexpr int32_t kSideMax = 1024;
   for (const int32_t side : {c.block_x[config], c.block_y[config], c.block_z[config]})
     if (side < 1 || side > kSideMax) return 0;
@@ -29,7 +29,7 @@ int64_t block_threads(const LaunchConfigs& c, Row config) {
 
 }  // namespace
 
-Occupancy occupancy_of(const Trace& trace, Row config, int64_t device) {
+Occupancy occupancy_of(const Trace& trace, LaunchConfigId config, int64_t device) {
   Occupancy out;
   const LaunchConfigs& c = trace.launch_configs;
   if (config >= c.size()) return out;

@@ -16,6 +16,6 @@ struct Occupancy {
 };
 // Of a row of launch_configs on a device. Kineto writes a whole percent, and 0 both for what rounds to it and for every
 // block of more than 48 KiB of shared memory, which it does not know how to count: a recorded 0 is never taken.
-Occupancy occupancy_of(const Trace& trace, Row config, int64_t device);
+Occupancy occupancy_of(const Trace& trace, LaunchConfigId config, int64_t device);
 
 }  // namespace llmprof

@@ -10,7 +10,7 @@ namespace {
 
 struct CallKey {
   StringId name;
-  Row signature;
+  SignatureId signature;
   uint32_t stage;
   friend bool operator==(const CallKey&, const CallKey&) = default;
   uint64_t hash() const { return mix_bits((uint64_t{index(name)} << 32 | signature) ^ mix_bits(stage)); }
@@ -40,8 +40,8 @@ struct CallSums {
 };
 
 // True if an enclosing operator has the same name: its total already holds this call's time.
-bool inside_itself(const Ops& ops, const OpLinks& links, Row op) {
-  for (Row parent = links.parent[op]; parent != kNoRow; parent = links.parent[parent])
+bool inside_itself(const Ops& ops, const OpLinks& links, OpId op) {
+  for (OpId parent = links.parent[op]; parent != kNoRow; parent = links.parent[parent])
     if (ops.name[parent] == ops.name[op]) return true;
   return false;
 }
@@ -61,7 +61,7 @@ OpGpu gpu_time_of_ops(const Trace& trace) {
   out.bytes.resize(n);
   const GpuLinks& links = trace.gpu_links;
   for (Row g = 0; g < trace.gpu_ops.size(); ++g) {
-    const Row op = links.op[g];
+    const OpId op = links.op[g];
     if (op == kNoRow) continue;
     out.self_ns[op] += trace.gpu_ops.dur_ns[g];
     if (links.work[g] == kNoRow) continue;
@@ -72,7 +72,7 @@ OpGpu gpu_time_of_ops(const Trace& trace) {
   out.total_ns = out.self_ns;
   // An enclosing operator starts no later than what it encloses and stands before it, so one backward pass sums up.
   for (Row op = static_cast<Row>(n); op-- > 0;)
-    if (const Row parent = trace.op_links.parent[op]; parent != kNoRow) out.total_ns[parent] += out.total_ns[op];
+    if (const OpId parent = trace.op_links.parent[op]; parent != kNoRow) out.total_ns[parent] += out.total_ns[op];
   return out;
 }
 
@@ -87,14 +87,14 @@ Calls sum_calls(const Context& context) {
   Calls out;
   const OpGpu gpu = gpu_time_of_ops(trace);
   HostCursor host(context.groups);
-  for (Row op = 0; op < ops.size(); ++op) {
+  for (OpId op = 0; op < ops.size(); ++op) {
     const uint32_t c = out.keys.add({ops.name[op], ops.signature[op], host.stage_at(ops.start_ns[op])});
     if (c == out.sums.size()) out.sums.emplace_back();
     CallSums& sums = out.sums[c];
     ++sums.calls;
     sums.cpu_self += trace.op_links.self_ns[op];
     sums.gpu_self += gpu.self_ns[op];
-    const Row parent = trace.op_links.parent[op];
+    const OpId parent = trace.op_links.parent[op];
     if (parent == kNoRow) ++sums.top_level;
     if (parent == kNoRow || !inside_itself(ops, trace.op_links, op)) {
       sums.cpu_total += ops.dur_ns[op];
@@ -149,7 +149,7 @@ void analyze_operators(const Context& context, Report& report, std::vector<Canno
     row.gpu_self_ms.ns = sums.gpu_self;
     row.gpu_mean_ms = row.gpu_total_ms.ms() / static_cast<double>(sums.calls);
     row.shape_count = totals[n].shapes;
-    const Row signature = call_index.key(totals[n].best).signature;
+    const SignatureId signature = call_index.key(totals[n].best).signature;
     if (signature != kNoRow && trace.signatures.dims[signature] != StringId::kEmpty)
       row.shapes = std::string(trace.text(trace.signatures.dims[signature]));
     if (sums.work) {

@@ -12,7 +12,7 @@ namespace {
 constexpr double kAboveMeasured = 1.05;
 
 // Share of a product's traffic that is its result; 0 for all else, whose bytes are not told apart.
-double write_share(const Works& works, Row work) {
+double write_share(const Works& works, WorkId work) {
   if (works.kind[work] != WorkKind::kGemm || !(works.bytes[work] > 0)) return 0;
   const double result = static_cast<double>(works.batch[work]) * static_cast<double>(works.m[work]) *
                         static_cast<double>(works.n[work]) * dtype_bytes(works.dtype[work]);
@@ -20,7 +20,7 @@ double write_share(const Works& works, Row work) {
 }
 
 // The bandwidth that memory gives to this mix of reads and writes: products mostly read.
-OptDouble memory_rate(const DeviceReport& device, const Works& works, Row work) {
+OptDouble memory_rate(const DeviceReport& device, const Works& works, WorkId work) {
   if (works.kind[work] == WorkKind::kGemm)
     if (const std::optional<double> gbs = memory_ceiling_for(device.measured_bandwidths, write_share(works, work)))
       return *gbs * 1e9;
@@ -108,7 +108,7 @@ KernelRoof copy_roof(const Context& context, uint32_t kernel) {
 
 }  // namespace
 
-double bytes_from_memory(const Works& works, Row work, const StageGroup& stage, double cache_bytes) {
+double bytes_from_memory(const Works& works, WorkId work, const StageGroup& stage, double cache_bytes) {
   const double weights = works.weight_bytes[work], kv = works.kv_bytes[work];
   const double rest = works.bytes[work] - weights - kv;
   const double steps = static_cast<double>(std::max<size_t>(1, stage.steps.size()));

@@ -28,6 +28,6 @@ Bound kernel_bound(const Context& context, uint32_t kernel, const KernelRoof& ro
 
 // Bytes of one call that come from memory whatever the last-level cache keeps: parts that are larger than the cache,
 // and weights and old keys of steps that read more than it holds before they come to them again.
-double bytes_from_memory(const Works& works, Row work, const StageGroup& stage, double cache_bytes);
+double bytes_from_memory(const Works& works, WorkId work, const StageGroup& stage, double cache_bytes);
 
 }  // namespace llmprof

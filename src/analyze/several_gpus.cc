@@ -15,7 +15,7 @@ int64_t overlap_ns(const Steps& steps, Row a, Row b) {
 
 // The step of another device that shares most of the window; kNoRow if none shares half of the shorter one.
 // `candidates` do not overlap and are in time order.
-Row partner_of(const Steps& steps, Row step, const std::vector<Row>& candidates) {
+Row partner_of(const Steps& steps, StepId step, const std::vector<Row>& candidates) {
   using Candidate = std::vector<Row>::const_iterator;
   const Candidate first = std::partition_point(candidates.begin(), candidates.end(),
                                                [&](Row c) { return steps.end_ns[c] <= steps.start_ns[step]; });
@@ -123,7 +123,7 @@ void raise_least_gpu_time(const Trace& trace, Groups& groups) {
   if (shared.empty()) return;
   std::map<Row, std::vector<Row>> activities;
   for (Row g = 0; g < trace.gpu_ops.size(); ++g)
-    if (const Row step = trace.gpu_links.step[g]; step != kNoRow && owner[step] != kNoRow)
+    if (const StepId step = trace.gpu_links.step[g]; step != kNoRow && owner[step] != kNoRow)
       activities[owner[step]].push_back(g);
   for (const auto& [first, together] : shared) {
     const std::map<Row, std::vector<Row>>::const_iterator found = activities.find(first);

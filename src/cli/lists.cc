@@ -107,10 +107,10 @@ std::string list_rules(bool, const TextStyle& style) {
 }
 
 std::vector<MetricSection> benchmark_sections() {
-  return {record_section<bench::PeakFlopsRow>(),   record_section<bench::PeakBandwidthRow>(),
-          record_section<bench::PeakLatencyRow>(), record_section<bench::RidgeRow>(),
-          record_section<bench::CaseRow>(),        record_section<bench::ModelStepRow>(),
-          record_section<bench::ComparisonRow>()};
+  return {metric_section<bench::PeakFlopsRow>(),   metric_section<bench::PeakBandwidthRow>(),
+          metric_section<bench::PeakLatencyRow>(), metric_section<bench::RidgeRow>(),
+          metric_section<bench::CaseRow>(),        metric_section<bench::ModelStepRow>(),
+          metric_section<bench::ComparisonRow>()};
 }
 
 std::string list_metrics(bool markdown, const TextStyle&) {
@@ -213,12 +213,12 @@ void write_rules(JsonWriter& json) {
 
 void write_metrics(JsonWriter& json) {
   for (const MetricSection& section : metric_sections(benchmark_sections()))
-    for (const FieldInfo& field : section.fields)
+    for (const FieldSentence& field : section.fields)
       json.begin_object()
-          .field("table", section.info.name)
+          .field("table", section.about.name)
           .field("name", field.name)
           .field("unit", field.unit)
-          .field("meaning", field.doc)
+          .field("meaning", field.sentence)
           .end_object();
 }
 

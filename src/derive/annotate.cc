@@ -179,7 +179,7 @@ Result<StageRanges> find_stage_ranges(const Trace& trace, const std::vector<Stag
   std::vector<uint32_t> name_of(trace.annotations.empty() ? 0 : trace.strings.size(), kUnjudged);
   std::vector<std::vector<StageRange>> by_thread(trace.threads.size());
   for (size_t i = 0; i < trace.annotations.size(); ++i) {
-    const Row thread = trace.annotations.thread[i];
+    const ThreadId thread = trace.annotations.thread[i];
     if (trace.annotations.kind[i] == AnnotationKind::kGpuUser || thread >= by_thread.size()) continue;
     const StringId domain = trace.annotations.domain[i];
     if (domain != StringId::kEmpty && is_library_domain(trace.text(domain))) continue;

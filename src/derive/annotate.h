@@ -16,8 +16,8 @@ namespace llmprof {
 struct StageRange {
   int64_t start_ns = 0;
   int64_t end_ns = 0;
-  Row thread = kNoRow;
-  Row annotation = kNoRow;
+  ThreadId thread = kNoRow;
+  AnnotationId annotation = kNoRow;
   uint32_t name = 0;  // index into StageRanges::names
   // The innermost range of the same kind around it (a loop around its steps); equal where there is none.
   int64_t outer_start_ns = 0;

@@ -32,7 +32,7 @@ void find_busy(Trace& trace) {
   std::vector<int64_t> stream_end(trace.streams.size(), std::numeric_limits<int64_t>::min());
   uint64_t overlaps = 0;
   for (size_t i = 0; i < trace.gpu_ops.size(); ++i) {
-    const Row stream = trace.gpu_ops.stream[i];
+    const StreamId stream = trace.gpu_ops.stream[i];
     const int64_t start = trace.gpu_ops.start_ns[i];
     const int64_t end = start + trace.gpu_ops.dur_ns[i];
     if (start < stream_end[stream]) ++overlaps;

@@ -32,7 +32,7 @@ class Classifier {
         category[i] = Category::kCopy;
         continue;
       }
-      const Row op = trace_.gpu_links.op[i];
+      const OpId op = trace_.gpu_links.op[i];
       const uint32_t chain = op == kNoRow ? 0 : chain_of(op);
       const uint32_t facts = op == kNoRow || !chains_[chain].wants_facts ? 0 : facts_of(op);
       const uint64_t context = (static_cast<uint64_t>(chain) << 8 | facts) + 1;
@@ -54,7 +54,7 @@ class Classifier {
   };
 
   // Chains are shared by all calls with the same operators; each operator is visited once.
-  uint32_t chain_of(Row op) {
+  uint32_t chain_of(OpId op) {
     path_.clear();
     Row at = op;
     while (at != kNoRow && chain_of_op_[at] == kUnset) {
@@ -100,9 +100,9 @@ class Classifier {
 
   // Row in facts_ for the inputs of an operator. There are few distinct sets of facts: kMaxFactSets bounds them so that
   // they fit the key; beyond it (not reached by any rule set so far) inputs count as not recorded.
-  uint32_t facts_of(Row op) {
+  uint32_t facts_of(OpId op) {
     constexpr size_t kMaxFactSets = 255;
-    const Row signature = trace_.ops.signature[op];
+    const SignatureId signature = trace_.ops.signature[op];
     if (signature >= facts_of_signature_.size()) return 0;
     uint32_t& known = facts_of_signature_[signature];
     if (known != kUnset) return known;

@@ -28,8 +28,8 @@ struct Segment {
 struct Sequence {
   const Trace& trace;
   const HostCalls& calls;
-  Row thread;
-  std::vector<Row> gpu;
+  ThreadId thread;
+  std::vector<GpuOpId> gpu;
   std::vector<int64_t> time_ns;
   std::vector<uint32_t> heavy_before;  // GEMMs and attention before launch i; one longer than gpu
   std::vector<uint8_t> samples;        // 1: part of choosing the next token
@@ -95,7 +95,7 @@ void mark_output_layers(Sequence& seq) {
   constexpr int64_t kVocabularyMin = 8192, kWiderMin = 7;
   const Works& works = seq.trace.works;
   const auto width_of = [&](size_t i) {
-    const Row work = seq.trace.gpu_links.work[seq.gpu[i]];
+    const WorkId work = seq.trace.gpu_links.work[seq.gpu[i]];
     const bool weights = work != kNoRow && works.kind[work] == WorkKind::kGemm && works.batch[work] == 1;
     return weights && works.n[work] > kWiderMin * works.k[work] ? works.n[work] : int64_t{-1};
   };
@@ -160,7 +160,7 @@ std::vector<size_t> graph_starts(const Sequence& seq) {
   const StringId whole = whole_graph_name(seq.trace);
   const bool whole_steps = whole != StringId::kEmpty && whole_graphs_are_steps(seq, whole);
   for (size_t i = 0; i < seq.size();) {
-    const Row api = seq.trace.gpu_links.api[seq.gpu[i]];
+    const ApiCallId api = seq.trace.gpu_links.api[seq.gpu[i]];
     size_t end = i + 1;
     size_t attention = seq.category(i) == Category::kAttention ? 1 : 0;
     while (api != kNoRow && end < seq.size() && seq.trace.gpu_links.api[seq.gpu[end]] == api) {
@@ -387,7 +387,7 @@ struct AttentionShape {
 };
 
 AttentionShape attention_shape(const Sequence& seq, size_t i) {
-  const Row work = seq.trace.gpu_links.work[seq.gpu[i]];
+  const WorkId work = seq.trace.gpu_links.work[seq.gpu[i]];
   if (work == kNoRow || seq.trace.works.kind[work] != WorkKind::kAttention) return {};
   return {seq.trace.works.heads[work], seq.trace.works.k[work], seq.trace.works.causal[work] != 0, true};
 }
@@ -409,7 +409,7 @@ size_t language_start(const Sequence& seq, const Segment& segment, size_t convol
   int64_t language_rows = -1;
   size_t start = first_language;
   for (size_t i = first_language; i-- > last_vision + 1;) {
-    const Row work = seq.trace.gpu_links.work[seq.gpu[i]];
+    const WorkId work = seq.trace.gpu_links.work[seq.gpu[i]];
     if (work == kNoRow || seq.trace.works.kind[work] != WorkKind::kGemm) continue;
     const int64_t rows = seq.trace.works.m[work];
     if (language_rows < 0) language_rows = rows;
@@ -450,8 +450,8 @@ void add_vision_before(const Sequence& seq, std::vector<Segment>& segments) {
 
 // Outermost operator around a launch; kNoRow if it came from none.
 Row outermost_op(const Sequence& seq, size_t i) {
-  Row op = seq.trace.gpu_links.op[seq.gpu[i]];
-  const std::vector<Row>& parent = seq.trace.op_links.parent;
+  OpId op = seq.trace.gpu_links.op[seq.gpu[i]];
+  const std::vector<OpId>& parent = seq.trace.op_links.parent;
   while (op != kNoRow && op < parent.size() && parent[op] != kNoRow) op = parent[op];
   return op;
 }

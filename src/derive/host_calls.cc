@@ -23,7 +23,7 @@ std::vector<Row> mark_pageable(const Trace& trace, std::vector<ApiKind>& kinds) 
   const size_t count = std::min(trace.gpu_ops.size(), trace.gpu_links.size());
   for (size_t i = 0; i < count; ++i) {
     if (trace.gpu_ops.kind[i] != GpuOpKind::kMemcpy) continue;
-    const Row api = trace.gpu_links.api[i];
+    const ApiCallId api = trace.gpu_links.api[i];
     if (api == kNoRow) continue;
     uint8_t& verdict = judged[index(trace.gpu_ops.name[i])];
     if (verdict == kUnjudged) {
@@ -66,8 +66,8 @@ HostCalls::HostCalls(const Trace& trace) : kinds_(trace.api_calls.size()), block
     std::sort(waits.begin(), waits.end());
     waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
   }
-  for (const Row api : waits) {
-    const Row thread = trace.api_calls.thread[api];
+  for (const ApiCallId api : waits) {
+    const ThreadId thread = trace.api_calls.thread[api];
     const int64_t start = trace.api_calls.start_ns[api];
     if (thread < blocking_.size()) {
       blocking_[thread].push_back({start, start + trace.api_calls.dur_ns[api], api});
@@ -75,18 +75,18 @@ HostCalls::HostCalls(const Trace& trace) : kinds_(trace.api_calls.size()), block
   }
 }
 
-const std::vector<BlockingCall>& HostCalls::blocking(Row thread) const {
+const std::vector<BlockingCall>& HostCalls::blocking(ThreadId thread) const {
   return thread < blocking_.size() ? blocking_[thread] : none_;
 }
 
-const BlockingCall* HostCalls::first_blocking(Row thread, int64_t from, int64_t to) const {
+const BlockingCall* HostCalls::first_blocking(ThreadId thread, int64_t from, int64_t to) const {
   const std::vector<BlockingCall>& calls = blocking(thread);
   const std::vector<BlockingCall>::const_iterator it = std::lower_bound(
       calls.begin(), calls.end(), from, [](const BlockingCall& call, int64_t time) { return call.start_ns < time; });
   return it != calls.end() && it->start_ns < to ? &*it : nullptr;
 }
 
-const BlockingCall* HostCalls::last_blocking_before(Row thread, int64_t time) const {
+const BlockingCall* HostCalls::last_blocking_before(ThreadId thread, int64_t time) const {
   const std::vector<BlockingCall>& calls = blocking(thread);
   std::vector<BlockingCall>::const_iterator it = std::upper_bound(
       calls.begin(), calls.end(), time, [](int64_t t, const BlockingCall& call) { return t < call.start_ns; });

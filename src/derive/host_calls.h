@@ -24,7 +24,7 @@ ApiKind api_kind_of(std::string_view name);
 struct BlockingCall {
   int64_t start_ns;
   int64_t end_ns;
-  Row api;
+  ApiCallId api;
 };
 
 class HostCalls {
@@ -32,13 +32,13 @@ class HostCalls {
   explicit HostCalls(const Trace& trace);
 
   // Copies between device and pageable host memory are kCopy although they are called asynchronous.
-  ApiKind kind(Row api) const { return kinds_[api]; }
+  ApiKind kind(ApiCallId api) const { return kinds_[api]; }
   // Blocking calls of one thread, by start.
-  const std::vector<BlockingCall>& blocking(Row thread) const;
+  const std::vector<BlockingCall>& blocking(ThreadId thread) const;
   // First blocking call of the thread with start in [from, to); nullptr if none.
-  const BlockingCall* first_blocking(Row thread, int64_t from, int64_t to) const;
+  const BlockingCall* first_blocking(ThreadId thread, int64_t from, int64_t to) const;
   // Last blocking call of the thread that ended at or before `time`; nullptr if none.
-  const BlockingCall* last_blocking_before(Row thread, int64_t time) const;
+  const BlockingCall* last_blocking_before(ThreadId thread, int64_t time) const;
 
  private:
   std::vector<ApiKind> kinds_;  // by row of api_calls

@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "base/fields.h"
+#include "trace/tables.h"
 
 namespace llmprof {
 
@@ -16,7 +16,7 @@ class RowsByThread {
  public:
   // `keep(row)` chooses the rows.
   template <class Keep>
-  RowsByThread(const std::vector<Row>& threads, size_t thread_count, Keep&& keep) : begins_(thread_count + 1, 0) {
+  RowsByThread(const std::vector<ThreadId>& threads, size_t thread_count, Keep&& keep) : begins_(thread_count + 1, 0) {
     for (Row i = 0; i < threads.size(); ++i) {
       if (!keep(i)) continue;
       if (threads[i] < thread_count) {
@@ -32,11 +32,11 @@ class RowsByThread {
       if (threads[i] < thread_count && keep(i)) rows_[next[threads[i]]++] = i;
     }
   }
-  RowsByThread(const std::vector<Row>& threads, size_t thread_count)
+  RowsByThread(const std::vector<ThreadId>& threads, size_t thread_count)
       : RowsByThread(threads, thread_count, [](Row) { return true; }) {}
 
-  const Row* begin(Row thread) const { return rows_.data() + begins_[thread]; }
-  const Row* end(Row thread) const { return rows_.data() + begins_[thread + 1]; }
+  const Row* begin(ThreadId thread) const { return rows_.data() + begins_[thread]; }
+  const Row* end(ThreadId thread) const { return rows_.data() + begins_[thread + 1]; }
   const std::vector<Row>& everywhere() const { return everywhere_; }
 
  private:

@@ -34,7 +34,7 @@ std::vector<Row> called_operators(const Trace& trace) {
   const bool nested = trace.op_links.size() == count;
   for (Row i = 0; i < count; ++i) {
     called[i] = i;
-    const Row parent = nested ? trace.op_links.parent[i] : kNoRow;
+    const OpId parent = nested ? trace.op_links.parent[i] : kNoRow;
     if (parent < i && inside[parent] != 0) {
       called[i] = called[parent];
       inside[i] = 1;
@@ -65,11 +65,11 @@ struct Piece {
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   IdleCause cause = IdleCause::kUnknown;
-  Row step = kNoRow;
-  Row op = kNoRow;
-  Row api = kNoRow;
-  Row python = kNoRow;
-  Row next_gpu_op = kNoRow;
+  StepId step = kNoRow;
+  OpId op = kNoRow;
+  ApiCallId api = kNoRow;
+  PythonCallId python = kNoRow;
+  GpuOpId next_gpu_op = kNoRow;
 };
 
 // Appends pieces; neighbours that differ in nothing but time (and the Python frame) become one row.
@@ -132,7 +132,7 @@ IdleCause cause_of(ApiKind kind) {
 
 // The rows of one device, in time order.
 struct DeviceRows {
-  std::vector<Row> gpu;
+  std::vector<GpuOpId> gpu;
   std::vector<Row> steps;
 };
 
@@ -236,7 +236,7 @@ class PartIdle {
   void find_step(Piece& piece) {
     while (at_step_ < steps_.size() && trace_.steps.end_ns[steps_[at_step_]] <= piece.start_ns) ++at_step_;
     if (at_step_ == steps_.size()) return;
-    const Row step = steps_[at_step_];
+    const StepId step = steps_[at_step_];
     if (trace_.steps.start_ns[step] <= piece.start_ns) {
       piece.step = step;
       piece.end_ns = std::min(piece.end_ns, trace_.steps.end_ns[step]);
@@ -246,18 +246,18 @@ class PartIdle {
   }
 
   // `awaited`: call `api` launched the activity that ends the gap.
-  void judge_host(Piece& piece, Row api, bool awaited) {
+  void judge_host(Piece& piece, ApiCallId api, bool awaited) {
     const ApiCalls& calls = trace_.api_calls;
     const int64_t returned = calls.start_ns[api] + calls.dur_ns[api];
     if (awaited && piece.start_ns >= returned) {
       piece.cause = IdleCause::kLaunchLatency;
       piece.api = api;
-      const Row op = trace_.gpu_links.op[piece.next_gpu_op];
+      const OpId op = trace_.gpu_links.op[piece.next_gpu_op];
       if (op != kNoRow) piece.op = rows_.called[op];
       return;
     }
     if (awaited) piece.end_ns = std::min(piece.end_ns, returned);
-    const Row thread = calls.thread[api];
+    const ThreadId thread = calls.thread[api];
     if (thread >= trace_.threads.size()) return;
     ThreadTimeline& line = timeline(thread);
     line.ops.advance(piece.start_ns);
@@ -278,7 +278,7 @@ class PartIdle {
     }
   }
 
-  ThreadTimeline& timeline(Row thread) {
+  ThreadTimeline& timeline(ThreadId thread) {
     if (thread == line_thread_) return *line_;
     line_thread_ = thread;
     std::unique_ptr<ThreadTimeline>& line = threads_[thread];
@@ -310,7 +310,7 @@ class PartIdle {
   const std::vector<TimeSpan>& unrecorded_;
   const Part part_;
   const int32_t device_;
-  const std::vector<Row>& gpu_;
+  const std::vector<GpuOpId>& gpu_;
   const std::vector<Row>& steps_;
   std::unordered_map<Row, std::unique_ptr<ThreadTimeline>> threads_;
   Row line_thread_ = kNoRow;  // the timeline asked for last

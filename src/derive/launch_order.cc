@@ -17,7 +17,7 @@ std::vector<uint32_t> launch_slots(const Trace& trace) {
   std::vector<uint32_t> slots(count);
   std::vector<uint32_t> last_of_stream(trace.streams.size(), 0);
   for (size_t i = 0; i < count; ++i) {
-    const Row api = i < trace.gpu_links.size() ? trace.gpu_links.api[i] : kNoRow;
+    const ApiCallId api = i < trace.gpu_links.size() ? trace.gpu_links.api[i] : kNoRow;
     uint32_t& last = last_of_stream[trace.gpu_ops.stream[i]];
     if (api != kNoRow) last = api + 1;
     slots[i] = last;
@@ -31,7 +31,7 @@ struct LastOfStream {
   int64_t end_ns = std::numeric_limits<int64_t>::max();
 };
 
-void append(const Trace& trace, Row gpu, uint32_t slot, LastOfStream& last, LaunchOrder& order) {
+void append(const Trace& trace, GpuOpId gpu, uint32_t slot, LastOfStream& last, LaunchOrder& order) {
   const int64_t start = trace.gpu_ops.start_ns[gpu], end = trace.end_of(gpu);
   const bool linked = gpu < trace.gpu_links.size() && trace.gpu_links.api[gpu] != kNoRow;
   const bool first = last.end_ns == std::numeric_limits<int64_t>::max();
@@ -61,7 +61,7 @@ void finish(LaunchOrder& order) {
       order.main_thread = counted;
     }
   };
-  for (const Row thread : order.thread) {
+  for (const ThreadId thread : order.thread) {
     if (thread != counted) {
       add_run();
       counted = thread;
@@ -99,8 +99,8 @@ std::vector<LaunchOrder> order_launches(const Trace& trace) {
     orders[0].thread.reserve(count);
   }
   std::vector<LastOfStream> last(trace.streams.size());
-  for (const Row gpu : sorted) {
-    const Row stream = trace.gpu_ops.stream[gpu];
+  for (const GpuOpId gpu : sorted) {
+    const StreamId stream = trace.gpu_ops.stream[gpu];
     append(trace, gpu, slots[gpu], last[stream], orders[order_of_stream[stream]]);
   }
   orders.erase(std::remove_if(orders.begin(), orders.end(), [](const LaunchOrder& o) { return o.gpu.empty(); }),

@@ -12,10 +12,10 @@ namespace llmprof {
 
 struct LaunchOrder {
   int32_t device = 0;
-  Row main_thread = kNoRow;      // the thread that launched most
-  std::vector<Row> gpu;          // row in gpu_ops
-  std::vector<int64_t> time_ns;  // start of the launching call, never decreasing
-  std::vector<Row> thread;       // row in threads, kNoRow if unknown
+  ThreadId main_thread = kNoRow;  // the thread that launched most
+  std::vector<GpuOpId> gpu;       // row in gpu_ops
+  std::vector<int64_t> time_ns;   // start of the launching call, never decreasing
+  std::vector<ThreadId> thread;   // row in threads, kNoRow if unknown
 
   size_t size() const { return gpu.size(); }
 };

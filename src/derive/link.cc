@@ -77,7 +77,7 @@ class ThreadSweep {
  private:
   struct Active {
     int64_t end_ns;
-    Row op;
+    OpId op;
   };
   struct Thread {
     std::vector<Active> stack;
@@ -99,14 +99,14 @@ class ThreadSweep {
     }
   }
 
-  void enter(Row op) {
+  void enter(OpId op) {
     Thread& on = thread(trace_.ops.thread[op]);
     const int64_t start = trace_.ops.start_ns[op];
     const int64_t end = start + trace_.ops.dur_ns[op];
     leave_before(on, start);
     if (!on.stack.empty()) {
       trace_.op_links.self_ns[on.stack.back().op] += start - on.accounted_ns;
-      Row parent = on.stack.back().op;
+      OpId parent = on.stack.back().op;
       const int64_t overhang = end - on.stack.back().end_ns;
       // The rest of an operator that ends before this one lies inside this one, so it is settled for good.
       while (!on.stack.empty() && on.stack.back().end_ns < end) on.stack.pop_back();
@@ -192,11 +192,11 @@ class CorrelationJoin {
 
   void run() {
     const size_t count = trace_.gpu_ops.size();
-    std::vector<Row>& api = trace_.gpu_links.api;
+    std::vector<ApiCallId>& api = trace_.gpu_links.api;
     api.assign(count, kNoRow);
     used_.assign(trace_.api_calls.size(), 0);
     for (size_t i = 0; i < count; ++i) {
-      const Row gpu = static_cast<Row>(i);
+      const GpuOpId gpu = static_cast<Row>(i);
       const Row first = calls_.first(trace_.gpu_ops.correlation[i]);
       if (first == kNoRow) {
         unlinked_kernels_.add(gpu);
@@ -231,7 +231,7 @@ class CorrelationJoin {
   // The best of several calls with one id: first by role, then one that starts before the activity, then the closest.
   // A call inside an equally good one loses: it is the driver's half of the same launch. A launch with two calls is
   // usual, more than kTriedCalls of the same id are not; the bound keeps a hostile file linear.
-  Row choose(Row gpu, Row first) {
+  Row choose(GpuOpId gpu, Row first) {
     constexpr int kTriedCalls = 64;
     const int64_t start = trace_.gpu_ops.start_ns[gpu];
     const GpuOpKind kind = trace_.gpu_ops.kind[gpu];
@@ -255,7 +255,7 @@ class CorrelationJoin {
     std::vector<int64_t> since(trace_.threads.size(), -1);
     captures_.resize(trace_.threads.size());
     for (size_t i = 0; i < calls.size(); ++i) {
-      const Row thread = calls.thread[i];
+      const ThreadId thread = calls.thread[i];
       const CallRole role = roles_(static_cast<Row>(i));
       if (thread >= since.size()) continue;
       if (role == CallRole::kBeginCapture) {
@@ -267,7 +267,7 @@ class CorrelationJoin {
   }
 
   bool captured(Row call) const {
-    const Row thread = trace_.api_calls.thread[call];
+    const ThreadId thread = trace_.api_calls.thread[call];
     if (thread >= captures_.size()) return false;
     const int64_t start = trace_.api_calls.start_ns[call];
     return std::any_of(captures_[thread].begin(), captures_[thread].end(), [start](const Capture& capture) {
@@ -315,7 +315,7 @@ class IdentifierJoin {
 
   void calls() {
     const ApiCalls& calls = trace_.api_calls;
-    std::vector<Row>& op = trace_.api_links.op;
+    std::vector<OpId>& op = trace_.api_links.op;
     for (size_t i = 0; i < calls.size(); ++i) {
       const uint64_t id = calls.external_id[i];
       if (id == 0 || (op[i] != kNoRow && trace_.ops.external_id[op[i]] == id)) continue;
@@ -328,10 +328,10 @@ class IdentifierJoin {
 
   void activities() {
     const size_t count = trace_.gpu_ops.size();
-    std::vector<Row>& op = trace_.gpu_links.op;
+    std::vector<OpId>& op = trace_.gpu_links.op;
     op.assign(count, kNoRow);
     for (size_t i = 0; i < count; ++i) {
-      const Row api = trace_.gpu_links.api[i];
+      const ApiCallId api = trace_.gpu_links.api[i];
       if (api != kNoRow) op[i] = trace_.api_links.op[api];
       if (op[i] == kNoRow) op[i] = before_activity(static_cast<Row>(i));
       // A recording without operators has none for any kernel: not worth a word.
@@ -352,15 +352,17 @@ class IdentifierJoin {
     if (!ops_) ops_.emplace(trace_.ops.external_id);
     return *ops_;
   }
-  int64_t process(Row thread) const { return thread < trace_.threads.size() ? trace_.threads.process_id[thread] : -1; }
+  int64_t process(ThreadId thread) const {
+    return thread < trace_.threads.size() ? trace_.threads.process_id[thread] : -1;
+  }
 
   // An operator with this id whose time holds the start of the call: on its thread, else in its process.
   Row around_call(Row call, uint64_t id) {
     const int64_t start = trace_.api_calls.start_ns[call];
-    const Row thread = trace_.api_calls.thread[call];
+    const ThreadId thread = trace_.api_calls.thread[call];
     Row best = kNoRow;
     int tried = 0;
-    for (Row op = ops().first(id); op != kNoRow && tried < kTriedOps; op = ops().next(op), ++tried) {
+    for (OpId op = ops().first(id); op != kNoRow && tried < kTriedOps; op = ops().next(op), ++tried) {
       if (trace_.ops.start_ns[op] > start || trace_.ops.start_ns[op] + trace_.ops.dur_ns[op] < start) continue;
       if (trace_.ops.thread[op] == thread) return op;
       if (process(trace_.ops.thread[op]) == process(thread)) best = op;
@@ -369,13 +371,13 @@ class IdentifierJoin {
   }
 
   // The operator with the activity's own id that starts last before it; in the process of its call if that is known.
-  Row before_activity(Row gpu) {
+  Row before_activity(GpuOpId gpu) {
     const uint64_t id = trace_.gpu_ops.external_id[gpu];
     if (id == 0 || trace_.ops.empty()) return kNoRow;
-    const Row api = trace_.gpu_links.api[gpu];
+    const ApiCallId api = trace_.gpu_links.api[gpu];
     Row best = kNoRow;
     int tried = 0;
-    for (Row op = ops().first(id); op != kNoRow && tried < kTriedOps; op = ops().next(op), ++tried) {
+    for (OpId op = ops().first(id); op != kNoRow && tried < kTriedOps; op = ops().next(op), ++tried) {
       if (api != kNoRow && process(trace_.ops.thread[op]) != process(trace_.api_calls.thread[api])) continue;
       if (best == kNoRow || trace_.ops.start_ns[op] <= trace_.gpu_ops.start_ns[gpu]) best = op;
     }

@@ -37,8 +37,8 @@ std::vector<Row> library_of_api(const Trace& trace) {
     cursors[t] = {calls.start_ns.data(), calls.dur_ns.data(), rows[t].data(), rows[t].data() + rows[t].size()};
   }
   std::vector<Row> found(trace.api_calls.size(), kNoRow);
-  for (Row api = 0; api < trace.api_calls.size(); ++api) {
-    const Row thread = trace.api_calls.thread[api];
+  for (ApiCallId api = 0; api < trace.api_calls.size(); ++api) {
+    const ThreadId thread = trace.api_calls.thread[api];
     if (thread >= cursors.size()) continue;
     cursors[thread].advance(trace.api_calls.start_ns[api]);
     found[api] = cursors[thread].innermost();
@@ -51,11 +51,11 @@ class NodeCalls {
  public:
   explicit NodeCalls(const Trace& trace) : trace_(trace), nodes_(trace.graph_nodes.node) {}
 
-  Row call_of(Row gpu) const {
+  Row call_of(GpuOpId gpu) const {
     constexpr int kTried = 64;
     const Row first = nodes_.first(trace_.gpu_ops.graph_node[gpu]);
     if (first == kNoRow || nodes_.next(first) == kNoRow) return first == kNoRow ? kNoRow : call(first);
-    const Row api = trace_.gpu_links.api[gpu];
+    const ApiCallId api = trace_.gpu_links.api[gpu];
     const int64_t process = api == kNoRow ? -1 : process_of(trace_.api_calls.thread[api]);
     int tried = 0;
     for (Row node = first; node != kNoRow && tried < kTried; node = nodes_.next(node), ++tried) {
@@ -70,7 +70,7 @@ class NodeCalls {
     const Row row = trace_.graph_nodes.library_call[node];
     return row < trace_.library_calls.size() ? row : kNoRow;
   }
-  int64_t process_of(Row thread) const {
+  int64_t process_of(ThreadId thread) const {
     return thread < trace_.threads.size() ? trace_.threads.process_id[thread] : -1;
   }
 
@@ -86,7 +86,7 @@ void link_library_calls(Trace& trace) {
   if (trace.library_calls.empty()) return;
   const std::vector<Row> of_api = library_of_api(trace);
   const NodeCalls nodes(trace);
-  for (Row gpu = 0; gpu < trace.gpu_ops.size(); ++gpu) {
+  for (GpuOpId gpu = 0; gpu < trace.gpu_ops.size(); ++gpu) {
     if (trace.gpu_ops.graph_node[gpu] != 0) {
       links.library_call[gpu] = nodes.call_of(gpu);
     } else if (links.api[gpu] != kNoRow) {

@@ -26,11 +26,13 @@ void normalise(std::vector<TimeSpan>& spans) {
 std::map<int32_t, std::set<int64_t>> processes_of_devices(const Trace& trace) {
   std::map<int32_t, std::set<int64_t>> users;
   const size_t count = std::min(trace.gpu_ops.size(), trace.gpu_links.size());
-  Row last_thread = kNoRow, last_stream = kNoRow;
-  for (Row gpu = 0; gpu < count; ++gpu) {
-    const Row api = trace.gpu_links.api[gpu];
+  ThreadId last_thread;
+  StreamId last_stream;
+  for (GpuOpId gpu = 0; gpu < count; ++gpu) {
+    const ApiCallId api = trace.gpu_links.api[gpu];
     if (api >= trace.api_calls.size()) continue;
-    const Row thread = trace.api_calls.thread[api], stream = trace.gpu_ops.stream[gpu];
+    const ThreadId thread = trace.api_calls.thread[api];
+    const StreamId stream = trace.gpu_ops.stream[gpu];
     if (thread >= trace.threads.size() || (thread == last_thread && stream == last_stream)) continue;
     last_thread = thread;
     last_stream = stream;
@@ -45,7 +47,7 @@ std::map<int32_t, std::set<int64_t>> processes_of_devices(const Trace& trace) {
 void RecordedSpans::add_lost_ends(const Trace& trace) {
   if (trace.diagnostics.count(DiagnosticId::kTruncatedFile) == 0) return;
   std::map<int32_t, int64_t> last_ns;
-  for (Row gpu = 0; gpu < trace.gpu_ops.size(); ++gpu) {
+  for (GpuOpId gpu = 0; gpu < trace.gpu_ops.size(); ++gpu) {
     int64_t& end_ns = last_ns.emplace(trace.streams.device[trace.gpu_ops.stream[gpu]], 0).first->second;
     end_ns = std::max(end_ns, trace.gpu_ops.start_ns[gpu] + trace.gpu_ops.dur_ns[gpu]);
   }

@@ -12,7 +12,7 @@ namespace llmprof {
 
 struct StepDraft {
   int32_t device = 0;
-  Row thread = kNoRow;
+  ThreadId thread = kNoRow;
   StageSource source = StageSource::kDetected;
   StageKind kind = StageKind::kOther;
   bool kind_known = false;  // by the annotation or the structure; shapes decide otherwise
@@ -23,7 +23,7 @@ struct StepDraft {
   bool host_only = false;  // a range of the program in which nothing was launched; no activities either
   bool continues = false;  // the same run of the host as the step before (a prompt after its images)
   std::string stage;       // empty: name it after its kind
-  Row annotation = kNoRow;
+  AnnotationId annotation = kNoRow;
 
   // Launches in [begin_ns, end_ns) on `thread` belong to the step; first activity of the host is at host_start_ns.
   int64_t begin_ns = 0;
@@ -65,7 +65,7 @@ StepDraft draft_of_range(const StageRange& range, const StepName& name, Annotati
 struct TokenEvent {
   int64_t start_ns = 0;
   int64_t end_ns = 0;
-  Row thread = kNoRow;
+  ThreadId thread = kNoRow;
   int64_t sequences = -1;  // embedding: rows of a 2-D index; sampling: rows of the logits
   int64_t tokens = -1;     // embedding: all indices
   int64_t size = -1;       // vocabulary: rows of the table, columns of the logits

@@ -76,9 +76,9 @@ void tally_works(const Trace& trace, const std::vector<LaunchOrder>& orders, std
   if (trace.works.empty()) return;
   const bool live = !trace.library_calls.empty();
   for (const LaunchOrder& order : orders) {
-    for (const Row gpu : order.gpu) {
-      const Row step = trace.gpu_links.step[gpu];
-      const Row work = trace.gpu_links.work[gpu];
+    for (const GpuOpId gpu : order.gpu) {
+      const StepId step = trace.gpu_links.step[gpu];
+      const WorkId work = trace.gpu_links.work[gpu];
       if (step == kNoRow || work == kNoRow) continue;
       ShapeTally& tally = tallies[step];
       if (trace.works.kind[work] == WorkKind::kGemm) {
@@ -176,8 +176,8 @@ void measure_steps(const Trace& trace, const std::vector<LaunchOrder>& orders, s
   for (const LaunchOrder& order : orders) {
     Row previous_api = kNoRow;
     for (size_t i = 0; i < order.size(); ++i) {
-      const Row gpu = order.gpu[i];
-      const Row api = trace.gpu_links.api[gpu];
+      const GpuOpId gpu = order.gpu[i];
+      const ApiCallId api = trace.gpu_links.api[gpu];
       const bool same_call = api != kNoRow && api == previous_api;
       previous_api = api;
       const Row row = trace.gpu_links.step[gpu];

@@ -66,7 +66,7 @@ bool any_launch(const std::vector<int64_t>& launches, int64_t from, int64_t to) 
 void draft_ranges(const Trace& trace, const StageRanges& stages, size_t first, size_t last, int32_t device,
                   const std::vector<int64_t>& launches, const HostCalls& calls, const std::vector<StepDraft>& detected,
                   std::vector<StepDraft>& out) {
-  const Row thread = stages.ranges[first].thread;
+  const ThreadId thread = stages.ranges[first].thread;
   std::vector<uint32_t> occurrences(stages.names.size());
   for (size_t r = first; r < last; ++r) ++occurrences[stages.ranges[r].name];
   size_t at = 0;
@@ -136,7 +136,7 @@ std::vector<StepDraft> draft_device(const Trace& trace, const StageRanges& stage
   if (!stages.ranges.empty()) {
     const LaunchTimes times = launch_times(order);
     for (const std::pair<const Row, std::vector<int64_t>>& entry : times) {
-      const auto by_thread = [](const StageRange& range, Row thread) { return range.thread < thread; };
+      const auto by_thread = [](const StageRange& range, ThreadId thread) { return range.thread < thread; };
       const std::vector<StageRange>::const_iterator first =
           std::lower_bound(stages.ranges.begin(), stages.ranges.end(), entry.first, by_thread);
       const std::vector<StageRange>::const_iterator last =
@@ -194,7 +194,7 @@ void reorder(Trace& trace, std::vector<StepDraft>& steps, Before&& before) {
     new_row[old] = static_cast<Row>(sorted.size());
     sorted.push_back(std::move(steps[old]));
   }
-  for (Row& step : trace.gpu_links.step) {
+  for (StepId& step : trace.gpu_links.step) {
     if (step != kNoRow) step = new_row[step];
   }
   steps = std::move(sorted);
@@ -217,7 +217,7 @@ std::vector<uint8_t> missing_kernels(const Trace& trace, const RecordedSpans& re
                                      const std::vector<StepDraft>& drafts) {
   std::vector<uint8_t> missing(drafts.size(), 0);
   if (const StringId whole = whole_graph_name(trace); whole != StringId::kEmpty) {
-    for (Row gpu = 0; gpu < trace.gpu_ops.size(); ++gpu) {
+    for (GpuOpId gpu = 0; gpu < trace.gpu_ops.size(); ++gpu) {
       if (trace.gpu_ops.name[gpu] == whole && trace.gpu_links.step[gpu] != kNoRow) {
         missing[trace.gpu_links.step[gpu]] = 1;
       }
@@ -508,7 +508,9 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   const size_t known = trace.gpu_links.size();
   trace.gpu_links.resize(trace.gpu_ops.size());
   for (size_t i = known; i < trace.gpu_links.size(); ++i) {
-    trace.gpu_links.api[i] = trace.gpu_links.op[i] = trace.gpu_links.work[i] = kNoRow;
+    trace.gpu_links.api[i] = kNoRow;
+    trace.gpu_links.op[i] = kNoRow;
+    trace.gpu_links.work[i] = kNoRow;
     trace.gpu_links.library_call[i] = kNoRow;
   }
   std::fill(trace.gpu_links.step.begin(), trace.gpu_links.step.end(), kNoRow);

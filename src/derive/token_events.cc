@@ -27,7 +27,7 @@ int64_t leading(const Shape& shape, int rank) {
   return value;
 }
 
-TokenEvent read_shape(const Trace& trace, Row signature, OpRole role, SignatureShapes& shapes) {
+TokenEvent read_shape(const Trace& trace, SignatureId signature, OpRole role, SignatureShapes& shapes) {
   TokenEvent event;
   const Signatures& texts = trace.signatures;
   if (!shapes.parse(trace.text(texts.dims[signature]), trace.text(texts.types[signature]), {})) return event;
@@ -72,7 +72,7 @@ TokenEvents find_token_events(const Trace& trace) {
     if (role == OpRole::kUnjudged) role = role_of(trace.text(name));
     if (role == OpRole::kNone) continue;
     TokenEvent event;
-    const Row signature = trace.ops.signature[i];
+    const SignatureId signature = trace.ops.signature[i];
     if (signature < trace.signatures.size()) {
       uint32_t& slot = shape_of[signature * 2 + (role == OpRole::kSampling ? 1 : 0)];
       if (slot == kNoRow) {

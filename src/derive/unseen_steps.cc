@@ -16,7 +16,7 @@ class MainDevices {
   MainDevices(const Trace& trace, const std::vector<LaunchOrder>& orders) : trace_(trace) {
     std::map<std::pair<Row, int32_t>, size_t> counts;
     for (const LaunchOrder& order : orders) {
-      for (const Row thread : order.thread) ++counts[{thread, order.device}];
+      for (const ThreadId thread : order.thread) ++counts[{thread, order.device}];
     }
     for (const std::pair<const std::pair<Row, int32_t>, size_t>& entry : counts) {
       offer(threads_, entry.first.first, entry.first.second, entry.second);
@@ -29,12 +29,12 @@ class MainDevices {
     }
   }
 
-  int32_t of(Row thread) const {
+  int32_t of(ThreadId thread) const {
     if (const auto it = threads_.find(thread); it != threads_.end()) return it->second.device;
     if (const auto it = processes_.find(process_of(thread)); it != processes_.end()) return it->second.device;
     return fallback_;
   }
-  int64_t process_of(Row thread) const {
+  int64_t process_of(ThreadId thread) const {
     return thread < trace_.threads.size() ? trace_.threads.process_id[thread] : -1;
   }
 
@@ -143,7 +143,7 @@ void add_unseen_steps(const Trace& trace, const StageRanges& stages, const std::
   const int64_t only_process = orders.empty() ? busiest_process(stages, devices) : -1;
   std::vector<StepDraft> found;
   for (size_t first = 0, last = 0; first < stages.ranges.size(); first = last) {
-    const Row thread = stages.ranges[first].thread;
+    const ThreadId thread = stages.ranges[first].thread;
     while (last < stages.ranges.size() && stages.ranges[last].thread == thread) ++last;
     const int64_t process = devices.process_of(thread);
     if (orders.empty() && process != only_process) continue;

@@ -15,7 +15,7 @@ bool nodes_recorded(const Trace& trace, const IdIndex& activities, Row launch) {
   const GraphLaunches& graphs = trace.graph_launches;
   const int64_t end_ns = graphs.start_ns[launch] + graphs.dur_ns[launch];
   int tried = 0;
-  for (Row gpu = activities.first(graphs.correlation[launch]); gpu != kNoRow && tried < kTried;
+  for (GpuOpId gpu = activities.first(graphs.correlation[launch]); gpu != kNoRow && tried < kTried;
        gpu = activities.next(gpu), ++tried) {
     if (trace.gpu_ops.start_ns[gpu] < end_ns && trace.end_of(gpu) > graphs.start_ns[launch]) return true;
   }
@@ -65,7 +65,7 @@ void fold_whole_graphs(Trace& trace) {
   });
   std::vector<Row> moved(order.size());
   for (Row row = 0; row < order.size(); ++row) moved[order[row]] = row;
-  for (Row& row : trace.collectives.gpu_op) row = row < moved.size() ? moved[row] : kNoRow;
+  for (GpuOpId& row : trace.collectives.gpu_op) row = row < moved.size() ? moved[row] : kNoRow;
 }
 
 }  // namespace llmprof

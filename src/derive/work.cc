@@ -98,7 +98,7 @@ class WorkJoin {
   static constexpr int16_t kUnseen = -2;
   static constexpr int16_t kNoRule = -1;
 
-  const OpRule* rule_of(Row op) {
+  const OpRule* rule_of(OpId op) {
     const StringId name = trace_.ops.name[op];
     if (index(name) >= rule_of_name_.size()) return nullptr;
     int16_t& known = rule_of_name_[index(name)];
@@ -109,7 +109,7 @@ class WorkJoin {
     return known == kNoRule ? nullptr : &op_rules()[static_cast<size_t>(known)];
   }
 
-  const KernelFacts& kernel(Row gpu) {
+  const KernelFacts& kernel(GpuOpId gpu) {
     const StringId name = trace_.gpu_ops.name[gpu];
     KernelFacts& facts = kernels_[index(name) < kernels_.size() ? index(name) : 0];
     if (!facts.known) facts = kernel_facts(trace_.text(name));
@@ -117,15 +117,15 @@ class WorkJoin {
   }
 
   // How well an activity fits the work of an operator; 0: not at all.
-  int fit(Row gpu, WorkKind kind) {
+  int fit(GpuOpId gpu, WorkKind kind) {
     const bool is_kernel = trace_.gpu_ops.kind[gpu] == GpuOpKind::kKernel;
     if (!is_kernel) return (bit(kind) & kMatrixKinds) != 0 ? 0 : 1;
     const bool same = same_kind(kind, trace_.gpu_links.category[gpu]);
     return (same ? 4 : 2) + (kernel(gpu).auxiliary ? 0 : 1);
   }
 
-  void offer(Row gpu) {
-    Row op = trace_.gpu_links.op[gpu];
+  void offer(GpuOpId gpu) {
+    OpId op = trace_.gpu_links.op[gpu];
     const OpRule* rule = nullptr;
     int depth = 0;
     for (; op != kNoRow && depth < kMaxDepth; ++depth, op = trace_.op_links.parent[op]) {
@@ -151,7 +151,7 @@ class WorkJoin {
   }
 
   // Tells the operators around `op` that arithmetic of this kind happens inside them. Stops where that is known.
-  void mark_outer(Row op, WorkKind kind) {
+  void mark_outer(OpId op, WorkKind kind) {
     Row at = trace_.op_links.parent[op];
     for (int depth = 0; at != kNoRow && depth < kMaxDepth && (inside_[at] & bit(kind)) == 0; ++depth) {
       inside_[at] |= bit(kind);
@@ -167,9 +167,9 @@ class WorkJoin {
 
   void carry(Row owner) {
     const OpRule& rule = *rule_of(owner);
-    const Row signature = trace_.ops.signature[owner];
+    const SignatureId signature = trace_.ops.signature[owner];
     if (signature >= trace_.signatures.size() || only_wraps(owner, work_kind_of(rule.kind))) return;
-    const Row gpu = best_[owner];
+    const GpuOpId gpu = best_[owner];
     const KernelHint hint = kernel(gpu).hint;
     // Rule, hint and signature in one key: 9 bits, 6 bits, 32 bits.
     const uint64_t rule_index = static_cast<uint64_t>(&rule - op_rules().data());
@@ -189,13 +189,13 @@ class WorkJoin {
   // framework halves the largest dimension until the pieces fit, so they are alike.
   void share_among_pieces() {
     std::vector<uint32_t> pieces(best_.size(), 0);
-    const auto carrier_of = [&](Row gpu) {
+    const auto carrier_of = [&](GpuOpId gpu) {
       const Row best = owner_of_[gpu] == kNoRow ? kNoRow : best_[owner_of_[gpu]];
       const bool piece = best != kNoRow && trace_.gpu_ops.name[best] == trace_.gpu_ops.name[gpu] &&
                          trace_.gpu_links.work[best] != kNoRow;
       return piece ? best : kNoRow;
     };
-    for (Row gpu = 0; gpu < owner_of_.size(); ++gpu)
+    for (GpuOpId gpu = 0; gpu < owner_of_.size(); ++gpu)
       if (carrier_of(gpu) != kNoRow) ++pieces[owner_of_[gpu]];
     FlatMap parts;
     std::vector<Row> part_of(best_.size(), kNoRow);
@@ -207,7 +207,7 @@ class WorkJoin {
       part_of[owner] = known;
     }
     // The carrier is overwritten last: until then it tells that there is work to share.
-    for (Row gpu = 0; gpu < owner_of_.size(); ++gpu)
+    for (GpuOpId gpu = 0; gpu < owner_of_.size(); ++gpu)
       if (const Row best = carrier_of(gpu); best != kNoRow && best != gpu && part_of[owner_of_[gpu]] != kNoRow)
         trace_.gpu_links.work[gpu] = part_of[owner_of_[gpu]];
     for (const Row owner : owners_)
@@ -231,20 +231,20 @@ class WorkJoin {
 
   // One library call, or one replay of the graph nodes that were captured under it.
   struct LibraryRun {
-    Row call;
+    LibraryCallId call;
     uint64_t launch;
     friend bool operator==(const LibraryRun&, const LibraryRun&) = default;
     uint64_t hash() const { return mix_bits(uint64_t{call} ^ mix_bits(launch)); }
   };
 
   void take_library_calls() {
-    const std::vector<Row>& calls = trace_.gpu_links.library_call;
+    const std::vector<LibraryCallId>& calls = trace_.gpu_links.library_call;
     if (trace_.library_calls.empty() || calls.size() != trace_.gpu_ops.size()) return;
     FlatIndex<LibraryRun> runs;
     std::vector<Row> best;
     std::vector<uint8_t> told;  // by an operator
-    for (Row gpu = 0; gpu < calls.size(); ++gpu) {
-      const Row call = calls[gpu];
+    for (GpuOpId gpu = 0; gpu < calls.size(); ++gpu) {
+      const LibraryCallId call = calls[gpu];
       if (call == kNoRow) continue;
       const uint32_t run = runs.add({call, trace_.gpu_ops.graph_node[gpu] != 0 ? launch_of(gpu) : 0});
       if (run == best.size()) {
@@ -268,19 +268,19 @@ class WorkJoin {
   }
 
   // An operator without recorded element types: the library call around the same launch knows them.
-  bool lacks_type(Row gpu) const {
-    const Row work = trace_.gpu_links.work[gpu];
+  bool lacks_type(GpuOpId gpu) const {
+    const WorkId work = trace_.gpu_links.work[gpu];
     return work != kNoRow && trace_.works.dtype[work] == DType::kUnknown;
   }
 
-  uint64_t launch_of(Row gpu) const {
-    const Row api = trace_.gpu_links.api[gpu];
+  uint64_t launch_of(GpuOpId gpu) const {
+    const ApiCallId api = trace_.gpu_links.api[gpu];
     return api != kNoRow ? uint64_t{api} + 1 : trace_.gpu_ops.correlation[gpu] | uint64_t{1} << 63;
   }
 
   // Whether the innermost operator with arithmetic around the launch has given its work to an activity.
-  bool operator_tells(Row gpu) {
-    Row op = trace_.gpu_links.op[gpu];
+  bool operator_tells(GpuOpId gpu) {
+    OpId op = trace_.gpu_links.op[gpu];
     for (int depth = 0; op != kNoRow && depth < kMaxDepth; ++depth, op = trace_.op_links.parent[op]) {
       if (carried_[op] != 0) return true;
       if (rule_of(op) != nullptr) return false;
@@ -296,7 +296,7 @@ class WorkJoin {
   static constexpr uint32_t kUnknownYet = 0xFFFFFFFEU;
   static constexpr uint32_t kBad = 0xFFFFFFFDU;
 
-  uint32_t make_work(const OpRule& rule, Row signature, const KernelHint& hint) {
+  uint32_t make_work(const OpRule& rule, SignatureId signature, const KernelHint& hint) {
     const Signatures& table = trace_.signatures;
     if (!shapes_.parse(trace_.text(table.dims[signature]), trace_.text(table.types[signature]),
                        trace_.text(table.strides[signature]))) {
@@ -366,7 +366,7 @@ class WorkJoin {
            same(w.weight_bytes[row], work.weight_bytes) && same(w.kv_bytes[row], work.kv_bytes);
   }
 
-  void add_bad_shape(Row owner, Row signature) {
+  void add_bad_shape(Row owner, SignatureId signature) {
     if (bad_places_.size() < Diagnostics::kKeptPlaces) {
       bad_places_.push_back(std::string(trace_.text(trace_.ops.name[owner]).substr(0, 80)) + " " +
                             std::string(trace_.text(trace_.signatures.dims[signature]).substr(0, 120)));

@@ -6,10 +6,10 @@
 #include <map>
 #include <set>
 
-#include "base/flat_index.h"
 #include "base/json_document.h"
 #include "base/parallel.h"
 #include "trace/check_trace.h"
+#include "trace/trace_builder.h"
 
 namespace llmprof::capture {
 namespace {
@@ -97,19 +97,9 @@ class DeviceNumbers {
 // ---- joining
 // ---------------------------------------------------------------------------------------------------------
 
-template <class Table>
-void for_each_column_pair(Table& to, const Table& from, auto&& visitor) {
-  std::vector<const void*> sources;
-  from.for_each_column([&](const FieldInfo&, const auto& column) { sources.push_back(&column); });
-  size_t i = 0;
-  to.for_each_column([&]<class T>(const FieldInfo& info, std::vector<T>& column) {
-    visitor(info, column, *static_cast<const std::vector<T>*>(sources[i++]));
-  });
-}
-
 class Joiner {
  public:
-  explicit Joiner(Trace& trace) : trace_(trace) {}
+  explicit Joiner(Trace& trace) : trace_(trace), builder_(trace) {}
 
   void add(SpoolTables& file);
   void finish();
@@ -117,27 +107,20 @@ class Joiner {
  private:
   void number_devices(SpoolTables& file);
   int32_t device(int32_t ordinal) {
-    if (ordinal < 0) return -1;
     const auto [at, fresh] = ordinals_.try_emplace(ordinal, 0);
     if (fresh) at->second = numbers_.of({}, ordinal);
     return at->second;
   }
-  template <class Table>
-  void append(Table& to, Table& from);
-  template <class T>
-  void translate(const FieldInfo& info, std::vector<T>& column, size_t from_row, bool own_strings);
-  void add_devices(const SpoolTables& file);
   void add_facts(const SpoolTables& file);
   // Uuids of samples, as handles of the trace, parallel to the table.
   void keep_uuids(std::vector<StringId>& to, const std::vector<StringId>& from) {
-    for (const StringId id : from) to.push_back(strings_[index(id)]);
+    for (const StringId id : from) to.push_back(builder_.appended(id));
   }
 
   Trace& trace_;
+  TraceBuilder builder_;
   DeviceNumbers numbers_;
   std::map<int32_t, int32_t> ordinals_;  // of the process being added
-  std::vector<StringId> strings_;        // handle in the file -> handle in the trace
-  Row threads_at_ = 0, streams_at_ = 0, configs_at_ = 0, calls_at_ = 0, signatures_at_ = 0;
   std::vector<StringId> gpu_sample_uuids_, nvml_sample_uuids_;
   int64_t clock_offset_ns_ = 0;
   bool has_clock_offset_ = false;
@@ -148,72 +131,6 @@ void Joiner::number_devices(SpoolTables& file) {
   const Devices& devices = file.part.devices;
   for (Row row = 0; row < devices.size(); ++row)
     ordinals_[devices.device[row]] = numbers_.of(file.part.text(file.device_uuids[row]), devices.device[row]);
-}
-
-void Joiner::add_devices(const SpoolTables& file) {
-  const Devices& from = file.part.devices;
-  Devices& to = trace_.devices;
-  for (Row row = 0; row < from.size(); ++row) {
-    const int32_t number = ordinals_[from.device[row]];
-    if (std::find(to.device.begin(), to.device.end(), number) != to.device.end()) continue;
-    to.device.push_back(number);
-    to.name.push_back(strings_[index(from.name[row])]);
-    to.sm_count.push_back(from.sm_count[row]);
-    to.compute_major.push_back(from.compute_major[row]);
-    to.compute_minor.push_back(from.compute_minor[row]);
-    to.memory_bytes.push_back(from.memory_bytes[row]);
-    to.threads_per_sm_max.push_back(from.threads_per_sm_max[row]);
-    to.registers_per_sm.push_back(from.registers_per_sm[row]);
-    to.shared_bytes_per_sm.push_back(from.shared_bytes_per_sm[row]);
-    to.uuid.push_back(strings_[index(from.uuid[row])]);
-    to.kind.push_back(from.kind[row]);
-  }
-}
-
-// Rows of the file become rows of the trace, from `from_row` on.
-template <class T>
-void Joiner::translate(const FieldInfo& info, std::vector<T>& column, size_t from_row, bool own_strings) {
-  if constexpr (std::is_same_v<T, StringId>) {
-    if (own_strings) return;  // the file's strings became the trace's
-    for (size_t i = from_row; i < column.size(); ++i) column[i] = strings_[index(column[i])];
-  } else if constexpr (std::is_same_v<T, Row>) {
-    const std::string_view target = table_named_by(info.doc);
-    const Row offset = target == "threads"          ? threads_at_
-                       : target == "streams"        ? streams_at_
-                       : target == "launch_configs" ? configs_at_
-                       : target == "library_calls"  ? calls_at_
-                       : target == "signatures"     ? signatures_at_
-                                                    : 0;
-    if (offset == 0) return;
-    for (size_t i = from_row; i < column.size(); ++i)
-      if (column[i] != kNoRow) column[i] += offset;
-  } else if constexpr (std::is_same_v<T, int32_t>) {
-    if (info.name != "device") return;
-    int32_t last = -1, last_number = -1;
-    for (size_t i = from_row; i < column.size(); ++i) {
-      if (column[i] != last) last_number = device(last = column[i]);
-      column[i] = last_number;
-    }
-  }
-}
-
-template <class Table>
-void Joiner::append(Table& to, Table& from) {
-  if (from.empty()) return;
-  if (to.size() + from.size() >= kNoRow) {  // rows are 32-bit handles
-    trace_.diagnostics.add(DiagnosticId::kLimitReached, fmt::format("{} has 2^32 rows", Table::info().name),
-                           from.size());
-    return;
-  }
-  const size_t at = to.size();
-  const bool own_strings = strings_.empty();
-  if (at == 0)
-    to = std::move(from);
-  else
-    for_each_column_pair(to, from,
-                         [](const FieldInfo&, auto& a, const auto& b) { a.insert(a.end(), b.begin(), b.end()); });
-  to.for_each_column([&](const FieldInfo& info, auto& column) { translate(info, column, at, own_strings); });
-  from.clear();
 }
 
 void Joiner::add_facts(const SpoolTables& file) {
@@ -230,28 +147,11 @@ void Joiner::add_facts(const SpoolTables& file) {
 }
 
 void Joiner::add(SpoolTables& file) {
-  Trace& part = file.part;
   number_devices(file);
-  threads_at_ = static_cast<Row>(trace_.threads.size());
-  streams_at_ = static_cast<Row>(trace_.streams.size());
-  configs_at_ = static_cast<Row>(trace_.launch_configs.size());
-  calls_at_ = static_cast<Row>(trace_.library_calls.size());
-  signatures_at_ = static_cast<Row>(trace_.signatures.size());
-  std::vector<StringId> map(part.strings.size());
-  const bool first = trace_.strings.size() == 1;  // only the empty string: handles stay what they are
-  for (uint32_t id = 0; id < map.size(); ++id)
-    map[id] = first ? static_cast<StringId>(id) : trace_.strings.intern(part.strings[static_cast<StringId>(id)]);
-  strings_ = map;
-  add_devices(file);
+  builder_.append(std::move(file.part),
+                  {.share = false, .device = [this](int32_t ordinal) { return device(ordinal); }});
   keep_uuids(gpu_sample_uuids_, file.gpu_sample_uuids);
   keep_uuids(nvml_sample_uuids_, file.nvml_sample_uuids);
-  if (first) strings_.clear();
-  part.devices.clear();
-#define LLMPROF_APPEND(Type, name) append(trace_.name, part.name);
-  LLMPROF_IMPORTED_TABLES(LLMPROF_APPEND)
-#undef LLMPROF_APPEND
-  if (first) trace_.strings = std::move(part.strings);
-  trace_.diagnostics.merge(part.diagnostics);
   add_facts(file);
   file = SpoolTables();
 }

@@ -80,7 +80,7 @@ Counts sort_library(Trace& trace) {
     counts.unsorted = 1;
     std::vector<Row> moved(order.size());
     for (Row row = 0; row < order.size(); ++row) moved[order[row]] = row;
-    for (Row& call : nodes.library_call) call = call < moved.size() ? moved[call] : kNoRow;
+    for (LibraryCallId& call : nodes.library_call) call = call < moved.size() ? moved[call] : kNoRow;
   }
   if (std::is_sorted(nodes.node.begin(), nodes.node.end())) return counts;
   std::vector<Row> order(nodes.size());
@@ -178,7 +178,7 @@ void finish_import(Trace& trace) {
   });
   std::vector<Row> kept;
   for (Row row = 0; row < trace.collectives.size(); ++row) {
-    Row& gpu_op = trace.collectives.gpu_op[row];
+    GpuOpId& gpu_op = trace.collectives.gpu_op[row];
     gpu_op = gpu_op < moved.size() ? moved[gpu_op] : kNoRow;
     if (gpu_op != kNoRow) kept.push_back(row);
   }

@@ -67,14 +67,14 @@ Outcome parse_top_key(Block& block, const char*& p, const char* end, State& stat
   if (length <= kMetadataBytesMax)
     block.metadata.emplace_back(std::string(key), std::string(value, length));
   else
-    block.diagnostics.add(DiagnosticId::kLimitReached, "metadata \"" + std::string(key.substr(0, 64)) + "\"");
+    block.rows.diagnostics.add(DiagnosticId::kLimitReached, "metadata \"" + std::string(key.substr(0, 64)) + "\"");
   p = at;
   return Outcome::kOk;
 }
 
 // Counts a broken event at `p` and moves to the next place that looks like an event, or to the end.
 void resync(Block& block, const char*& p, const char* end) {
-  block.diagnostics.add(DiagnosticId::kMalformedEvent, place(block, p));
+  block.rows.diagnostics.add(DiagnosticId::kMalformedEvent, place(block, p));
   const char* begin = block.bytes.data();
   const std::string_view bytes(begin, static_cast<size_t>(end - begin));
   const size_t next = find_event_start(bytes, static_cast<size_t>(p - begin) + 1);
@@ -100,30 +100,10 @@ size_t find_event_start(std::string_view bytes, size_t from) {
 }
 
 void Block::clear_results() {
-  strings.clear();
-  // resize(0), not clear(): the memory is used again for the next block.
-  const auto reuse = [](auto& table) { table.resize(0); };
-  reuse(threads);
-  reuse(streams);
-  reuse(signatures);
-  reuse(launch_configs);
-  reuse(ops);
-  reuse(annotations);
-  reuse(python_calls);
-  reuse(api_calls);
-  reuse(gpu_ops);
-  reuse(collectives);
-  reuse(sync_events);
-  reuse(overheads);
-  reuse(memory_events);
-  reuse(counters);
-  diagnostics = {};
+  builder.clear();
+  signature_index.clear();
   metadata.clear();
   thread_names.clear();
-  thread_index.clear();
-  stream_index.clear();
-  signature_index.clear();
-  config_index.clear();
   consumed = 0;
 }
 
@@ -172,7 +152,7 @@ void parse_block(Block& block, State state, bool bare_array, bool last) {
     if (outcome == Outcome::kIncomplete) {
       const bool too_long = static_cast<size_t>(end - start) > kEventBytesMax;
       if (!too_long) break;  // the next block brings the rest; at the end of the file it is cut
-      block.diagnostics.add(DiagnosticId::kLimitReached, place(block, start));
+      block.rows.diagnostics.add(DiagnosticId::kLimitReached, place(block, start));
       outcome = Outcome::kBad;
     }
     if (outcome == Outcome::kBad) {
@@ -184,10 +164,10 @@ void parse_block(Block& block, State state, bool bare_array, bool last) {
   }
   if (state == State::kDone) {
     const char* rest = json::skip_space(done);
-    if (rest < end) block.diagnostics.add(DiagnosticId::kTrailingData, place(block, rest));
+    if (rest < end) block.rows.diagnostics.add(DiagnosticId::kTrailingData, place(block, rest));
     done = end;
   }
-  if (last && state != State::kDone) block.diagnostics.add(DiagnosticId::kTruncatedFile, place(block, done));
+  if (last && state != State::kDone) block.rows.diagnostics.add(DiagnosticId::kTruncatedFile, place(block, done));
   block.consumed = static_cast<size_t>(done - block.bytes.data());
   block.end_state = state;
 }

@@ -1,6 +1,6 @@
 // One block of a Kineto trace parsed into tables of its own. Blocks are parsed side by side and merged in file order,
-// so a block numbers its strings, threads, streams, launch configurations and signatures for itself; merge_block
-// (kineto_merge.cc) renumbers them. A block can be cleared and used again without giving its memory back.
+// so a block numbers its strings, threads, streams, launch configurations and signatures for itself;
+// TraceBuilder::append renumbers them. A block can be cleared and used again without giving its memory back.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 #include "base/diagnostics.h"
 #include "base/flat_index.h"
-#include "trace/tables.h"
+#include "trace/trace_builder.h"
 
 namespace llmprof::kineto {
 
@@ -33,22 +33,8 @@ struct Block {
   // Results.
   State end_state = State::kStart;
   size_t consumed = 0;  // bytes parsed; the rest is the start of something that the next block finishes
-  StringPool strings;
-  Threads threads;
-  Streams streams;
-  Signatures signatures;
-  LaunchConfigs launch_configs;
-  Ops ops;
-  Annotations annotations;
-  PythonCalls python_calls;
-  ApiCalls api_calls;
-  GpuOps gpu_ops;
-  Collectives collectives;
-  SyncEvents sync_events;
-  Overheads overheads;
-  MemoryEvents memory_events;
-  Counters counters;
-  Diagnostics diagnostics;
+  Trace rows;
+  TraceBuilder builder{rows};
   std::vector<std::pair<std::string, std::string>> metadata;  // top-level key, raw JSON text
   struct ThreadName {
     int64_t process_id, thread_id;
@@ -56,7 +42,7 @@ struct Block {
   };
   std::vector<ThreadName> thread_names;
 
-  RowIndex thread_index, stream_index, signature_index, config_index;
+  RowIndex signature_index;  // by the text of the event, which is not interned to be looked up
 
   void clear_results();
 };

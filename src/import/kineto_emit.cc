@@ -45,8 +45,6 @@ float float_arg(const Event& event, Arg which) {
   return static_cast<float>(value);
 }
 
-uint64_t bits_of(float value) { return std::bit_cast<uint32_t>(value); }
-
 }  // namespace
 
 Emitter::Kind Emitter::kind_of(std::string_view category) {
@@ -85,21 +83,21 @@ Emitter::Kind Emitter::kind_of(std::string_view category) {
 
 void Emitter::problem(DiagnosticId id, const char* at, const char* what) {
   std::string where;
-  if (block_.diagnostics.places(id).size() < Diagnostics::kKeptPlaces) {
+  if (block_.rows.diagnostics.places(id).size() < Diagnostics::kKeptPlaces) {
     where = "byte " + std::to_string(block_.offset + static_cast<uint64_t>(at - block_.bytes.data()));
     if (what != nullptr) where += std::string(", ") + what;
   }
-  block_.diagnostics.add(id, std::move(where));
+  block_.rows.diagnostics.add(id, std::move(where));
 }
 
 StringId Emitter::intern(const Field& field) {
   std::string_view text = field.text;
   if (text.size() > kNameBytesMax) {
-    block_.diagnostics.add(DiagnosticId::kLimitReached, "a name of " + std::to_string(text.size()) + " bytes");
+    block_.rows.diagnostics.add(DiagnosticId::kLimitReached, "a name of " + std::to_string(text.size()) + " bytes");
     text = text.substr(0, kNameBytesMax);
   }
-  if (field.escaped) return block_.strings.intern(json::unescape(text));
-  return block_.strings.intern(text);
+  if (field.escaped) return block_.builder.text(json::unescape(text));
+  return block_.builder.text(text);
 }
 
 int64_t Emitter::int_arg(const Event& event, Arg which, int64_t absent) {
@@ -114,7 +112,7 @@ uint64_t Emitter::uint_arg(const Event& event, Arg which) {
   return field != nullptr && json::parse_uint(field->text, value) ? value : 0;
 }
 
-Row Emitter::thread_of(const Event& event) {
+ThreadId Emitter::thread_of(const Event& event) {
   const std::string_view process = event.process_id.text, thread = event.thread_id.text;
   if (last_thread_row_ != kNoRow && process == last_process_ && thread == last_thread_) return last_thread_row_;
   int64_t process_id = -1, thread_id = -1;
@@ -124,27 +122,13 @@ Row Emitter::thread_of(const Event& event) {
     thread_id = -1;
     name = intern(event.thread_id);
   }
-  Threads& threads = block_.threads;
-  const uint64_t hash =
-      mix_hash(mix_hash(static_cast<uint64_t>(process_id), static_cast<uint64_t>(thread_id)), index(name));
-  last_thread_row_ = block_.thread_index.find_or_add(
-      hash,
-      [&](Row row) {
-        return threads.process_id[row] == process_id && threads.thread_id[row] == thread_id &&
-               threads.name[row] == name;
-      },
-      [&] {
-        threads.process_id.push_back(process_id);
-        threads.thread_id.push_back(thread_id);
-        threads.name.push_back(name);
-        return static_cast<Row>(threads.size() - 1);
-      });
+  last_thread_row_ = block_.builder.thread(process_id, thread_id, name);
   last_process_ = process;
   last_thread_ = thread;
   return last_thread_row_;
 }
 
-Row Emitter::stream_of(const Event& event) {
+StreamId Emitter::stream_of(const Event& event) {
   int64_t device = int_arg(event, Arg::kDevice, -1);
   if (device < 0 && !json::parse_int(event.process_id.text, device)) device = -1;
   int64_t stream = int_arg(event, Arg::kStream, -1);
@@ -153,27 +137,14 @@ Row Emitter::stream_of(const Event& event) {
   if (device < 0 || device > INT32_MAX) device = 0;
   if (device == last_stream_key_[0] && context == last_stream_key_[1] && stream == last_stream_key_[2])
     return last_stream_row_;
-  Streams& streams = block_.streams;
-  const uint64_t hash =
-      mix_hash(mix_hash(static_cast<uint64_t>(device), static_cast<uint64_t>(context)), static_cast<uint64_t>(stream));
-  last_stream_row_ = block_.stream_index.find_or_add(
-      hash,
-      [&](Row row) {
-        return streams.device[row] == device && streams.context[row] == context && streams.stream[row] == stream;
-      },
-      [&] {
-        streams.device.push_back(static_cast<int32_t>(device));
-        streams.context.push_back(context);
-        streams.stream.push_back(stream);
-        return static_cast<Row>(streams.size() - 1);
-      });
+  last_stream_row_ = block_.builder.stream(static_cast<int32_t>(device), context, stream);
   last_stream_key_[0] = device;
   last_stream_key_[1] = context;
   last_stream_key_[2] = stream;
   return last_stream_row_;
 }
 
-Row Emitter::signature_of(const Event& event) {
+SignatureId Emitter::signature_of(const Event& event) {
   constexpr Arg kParts[] = {Arg::kDims, Arg::kTypes, Arg::kStrides, Arg::kConcrete};
   std::string_view parts[4];
   const char* low = nullptr;
@@ -187,104 +158,86 @@ Row Emitter::signature_of(const Event& event) {
     low = low == nullptr || begin < low ? begin : low;
     high = high == nullptr || end > high ? end : high;
   }
-  if (low == nullptr) return kNoRow;
+  if (low == nullptr) return {};
   // The recorder writes the four side by side, so one hash over the text from the first to the last covers them.
   const uint64_t hash = XXH3_64bits(low, static_cast<size_t>(high - low));
-  Signatures& table = block_.signatures;
+  const Signatures& table = block_.rows.signatures;
   return block_.signature_index.find_or_add(
       hash,
       [&](Row row) {
-        return block_.strings[table.dims[row]] == parts[0] && block_.strings[table.types[row]] == parts[1] &&
-               block_.strings[table.strides[row]] == parts[2] && block_.strings[table.concrete[row]] == parts[3];
+        const StringPool& strings = block_.rows.strings;
+        return strings[table.dims[row]] == parts[0] && strings[table.types[row]] == parts[1] &&
+               strings[table.strides[row]] == parts[2] && strings[table.concrete[row]] == parts[3];
       },
       [&] {
-        table.dims.push_back(block_.strings.intern(parts[0]));
-        table.types.push_back(block_.strings.intern(parts[1]));
-        table.strides.push_back(block_.strings.intern(parts[2]));
-        table.concrete.push_back(block_.strings.intern(parts[3]));
-        return static_cast<Row>(table.size() - 1);
+        TraceBuilder& builder = block_.builder;
+        return builder.signature({.dims = builder.text(parts[0]),
+                                  .types = builder.text(parts[1]),
+                                  .strides = builder.text(parts[2]),
+                                  .concrete = builder.text(parts[3])});
       });
 }
 
-Row Emitter::config_of(const Event& event) {
+LaunchConfigId Emitter::config_of(const Event& event) {
   int32_t grid[3] = {-1, -1, -1}, block[3] = {-1, -1, -1};
   if (const Field* field = event.arg(Arg::kGrid); field != nullptr && !parse_triple(field->text, grid))
-    block_.diagnostics.add(DiagnosticId::kBadMetadata, "grid of a kernel");
+    block_.rows.diagnostics.add(DiagnosticId::kBadMetadata, "grid of a kernel");
   if (const Field* field = event.arg(Arg::kBlock); field != nullptr && !parse_triple(field->text, block))
-    block_.diagnostics.add(DiagnosticId::kBadMetadata, "block of a kernel");
+    block_.rows.diagnostics.add(DiagnosticId::kBadMetadata, "block of a kernel");
   int64_t registers = int_arg(event, Arg::kRegisters, -1);
   if (registers < -1 || registers > INT32_MAX) registers = -1;
   const int64_t shared = int_arg(event, Arg::kSharedMemory, -1);
-  const float occupancy = float_arg(event, Arg::kOccupancy) / 100.0F;
-  const float blocks = float_arg(event, Arg::kBlocksPerSm), warps = float_arg(event, Arg::kWarpsPerSm);
-  uint64_t hash = mix_hash(static_cast<uint64_t>(registers), static_cast<uint64_t>(shared));
-  for (int i = 0; i < 3; ++i)
-    hash = mix_hash(hash, static_cast<uint64_t>(grid[i]) << 32 | static_cast<uint32_t>(block[i]));
-  hash = mix_hash(hash, bits_of(occupancy) << 32 | bits_of(blocks));
-  LaunchConfigs& table = block_.launch_configs;
-  return block_.config_index.find_or_add(
-      hash,
-      [&](Row row) {
-        return table.grid_x[row] == grid[0] && table.grid_y[row] == grid[1] && table.grid_z[row] == grid[2] &&
-               table.block_x[row] == block[0] && table.block_y[row] == block[1] && table.block_z[row] == block[2] &&
-               table.registers_per_thread[row] == registers && table.shared_bytes[row] == shared &&
-               bits_of(table.occupancy_frac[row]) == bits_of(occupancy) &&
-               bits_of(table.blocks_per_sm[row]) == bits_of(blocks);
-      },
-      [&] {
-        table.grid_x.push_back(grid[0]);
-        table.grid_y.push_back(grid[1]);
-        table.grid_z.push_back(grid[2]);
-        table.block_x.push_back(block[0]);
-        table.block_y.push_back(block[1]);
-        table.block_z.push_back(block[2]);
-        table.registers_per_thread.push_back(static_cast<int32_t>(registers));
-        table.shared_bytes.push_back(shared);
-        table.occupancy_frac.push_back(occupancy);
-        table.blocks_per_sm.push_back(blocks);
-        table.warps_per_sm.push_back(warps);
-        return static_cast<Row>(table.size() - 1);
-      });
+  return block_.builder.launch_config({.grid_x = grid[0],
+                                       .grid_y = grid[1],
+                                       .grid_z = grid[2],
+                                       .block_x = block[0],
+                                       .block_y = block[1],
+                                       .block_z = block[2],
+                                       .registers_per_thread = static_cast<int32_t>(registers),
+                                       .shared_bytes = shared,
+                                       .occupancy_frac = float_arg(event, Arg::kOccupancy) / 100.0F,
+                                       .blocks_per_sm = float_arg(event, Arg::kBlocksPerSm),
+                                       .warps_per_sm = float_arg(event, Arg::kWarpsPerSm)});
 }
 
 void Emitter::add_op(const Event& event, int64_t start_ns, int64_t dur_ns) {
-  Ops& ops = block_.ops;
-  ops.start_ns.push_back(start_ns);
-  ops.dur_ns.push_back(dur_ns);
-  ops.thread.push_back(thread_of(event));
-  ops.name.push_back(intern(event.name));
-  ops.signature.push_back(signature_of(event));
-  ops.external_id.push_back(uint_arg(event, Arg::kExternalId));
-  ops.sequence.push_back(int_arg(event, Arg::kSequence, -1));
   double flops = std::numeric_limits<double>::quiet_NaN();
   if (const Field* field = event.arg(Arg::kFlops); field != nullptr && !json::parse_double(field->text, flops))
     flops = std::numeric_limits<double>::quiet_NaN();
-  ops.recorded_flops.push_back(flops);
+  block_.builder.add<Ops>({.start_ns = start_ns,
+                           .dur_ns = dur_ns,
+                           .thread = thread_of(event),
+                           .name = intern(event.name),
+                           .signature = signature_of(event),
+                           .external_id = uint_arg(event, Arg::kExternalId),
+                           .sequence = int_arg(event, Arg::kSequence, -1),
+                           .recorded_flops = flops});
 }
 
 void Emitter::add_gpu_op(const Event& event, GpuOpKind kind, int64_t start_ns, int64_t dur_ns) {
-  GpuOps& gpu = block_.gpu_ops;
-  gpu.start_ns.push_back(start_ns);
-  gpu.dur_ns.push_back(dur_ns);
-  gpu.stream.push_back(stream_of(event));
-  gpu.name.push_back(intern(event.name));
-  gpu.config.push_back(kind == GpuOpKind::kKernel ? config_of(event) : kNoRow);
-  gpu.correlation.push_back(uint_arg(event, Arg::kCorrelation));
-  gpu.external_id.push_back(uint_arg(event, Arg::kExternalId));
-  gpu.graph_node.push_back(uint_arg(event, Arg::kGraphNode));
-  gpu.bytes.push_back(kind == GpuOpKind::kKernel ? -1 : int_arg(event, Arg::kBytes, -1));
-  gpu.kind.push_back(kind);
+  const bool kernel = kind == GpuOpKind::kKernel;
+  const StreamId stream = stream_of(event);
+  const StringId name = intern(event.name);
+  const GpuOpId row = block_.builder.add<GpuOps>({.start_ns = start_ns,
+                                                  .dur_ns = dur_ns,
+                                                  .stream = stream,
+                                                  .name = name,
+                                                  .config = kernel ? config_of(event) : LaunchConfigId(),
+                                                  .correlation = uint_arg(event, Arg::kCorrelation),
+                                                  .external_id = uint_arg(event, Arg::kExternalId),
+                                                  .graph_node = uint_arg(event, Arg::kGraphNode),
+                                                  .bytes = kernel ? -1 : int_arg(event, Arg::kBytes, -1),
+                                                  .kind = kind});
   const Field* collective = event.arg(Arg::kCollective);
   if (collective == nullptr) return;
-  Collectives& table = block_.collectives;
-  table.gpu_op.push_back(static_cast<Row>(gpu.size() - 1));
-  table.name.push_back(intern(*collective));
   const Field* dtype = event.arg(Arg::kDType);
-  table.dtype.push_back(dtype != nullptr ? intern(*dtype) : StringId::kEmpty);
-  table.in_elements.push_back(int_arg(event, Arg::kInElements, -1));
-  table.out_elements.push_back(int_arg(event, Arg::kOutElements, -1));
   const int64_t group = int_arg(event, Arg::kGroupSize, -1);
-  table.group_size.push_back(group > INT32_MAX || group < -1 ? -1 : static_cast<int32_t>(group));
+  block_.builder.add<Collectives>({.gpu_op = row,
+                                   .name = intern(*collective),
+                                   .dtype = dtype != nullptr ? intern(*dtype) : StringId::kEmpty,
+                                   .in_elements = int_arg(event, Arg::kInElements, -1),
+                                   .out_elements = int_arg(event, Arg::kOutElements, -1),
+                                   .group_size = group > INT32_MAX || group < -1 ? -1 : static_cast<int32_t>(group)});
 }
 
 void Emitter::add_complete(const Event& event, const char* at) {
@@ -305,6 +258,7 @@ void Emitter::add_complete(const Event& event, const char* at) {
   constexpr int64_t kTimeMax = INT64_MAX / 2;
   if (start_ns > kTimeMax || start_ns < -kTimeMax || dur_ns > kTimeMax - (start_ns > 0 ? start_ns : 0))
     return problem(DiagnosticId::kBadNumber, at, "time out of range");
+  TraceBuilder& builder = block_.builder;
   switch (kind) {
     case Kind::kOp:
       return add_op(event, start_ns, dur_ns);
@@ -318,60 +272,50 @@ void Emitter::add_complete(const Event& event, const char* at) {
                                                 : GpuOpKind::kMemset,
                         start_ns, dur_ns);
     case Kind::kRuntime:
-    case Kind::kDriver: {
-      ApiCalls& calls = block_.api_calls;
-      calls.start_ns.push_back(start_ns);
-      calls.dur_ns.push_back(dur_ns);
-      calls.thread.push_back(thread_of(event));
-      calls.name.push_back(intern(event.name));
-      calls.correlation.push_back(uint_arg(event, Arg::kCorrelation));
-      calls.external_id.push_back(uint_arg(event, Arg::kExternalId));
-      calls.layer.push_back(kind == Kind::kRuntime ? ApiLayer::kRuntime : ApiLayer::kDriver);
+    case Kind::kDriver:
+      builder.add<ApiCalls>({.start_ns = start_ns,
+                             .dur_ns = dur_ns,
+                             .thread = thread_of(event),
+                             .name = intern(event.name),
+                             .correlation = uint_arg(event, Arg::kCorrelation),
+                             .external_id = uint_arg(event, Arg::kExternalId),
+                             .layer = kind == Kind::kRuntime ? ApiLayer::kRuntime : ApiLayer::kDriver});
       return;
-    }
     case Kind::kAnnotation:
-    case Kind::kGpuAnnotation: {
-      Annotations& table = block_.annotations;
-      table.start_ns.push_back(start_ns);
-      table.dur_ns.push_back(dur_ns);
-      table.thread.push_back(kind == Kind::kAnnotation ? thread_of(event) : kNoRow);
-      table.name.push_back(intern(event.name));
-      table.domain.push_back(StringId{});
-      table.payload.push_back(std::numeric_limits<double>::quiet_NaN());
-      table.kind.push_back(kind == Kind::kAnnotation ? AnnotationKind::kUser : AnnotationKind::kGpuUser);
-      table.external_id.push_back(uint_arg(event, Arg::kExternalId));
+    case Kind::kGpuAnnotation:
+      builder.add<Annotations>({.start_ns = start_ns,
+                                .dur_ns = dur_ns,
+                                .thread = kind == Kind::kAnnotation ? thread_of(event) : ThreadId(),
+                                .name = intern(event.name),
+                                .kind = kind == Kind::kAnnotation ? AnnotationKind::kUser : AnnotationKind::kGpuUser,
+                                .external_id = uint_arg(event, Arg::kExternalId)});
       return;
-    }
-    case Kind::kPython: {
-      PythonCalls& calls = block_.python_calls;
-      calls.start_ns.push_back(start_ns);
-      calls.dur_ns.push_back(dur_ns);
-      calls.thread.push_back(thread_of(event));
-      calls.name.push_back(intern(event.name));
-      calls.python_id.push_back(int_arg(event, Arg::kPythonId, -1));
-      calls.parent_id.push_back(int_arg(event, Arg::kPythonParent, -1));
+    case Kind::kPython:
+      builder.add<PythonCalls>({.start_ns = start_ns,
+                                .dur_ns = dur_ns,
+                                .thread = thread_of(event),
+                                .name = intern(event.name),
+                                .python_id = int_arg(event, Arg::kPythonId, -1),
+                                .parent_id = int_arg(event, Arg::kPythonParent, -1)});
       return;
-    }
     case Kind::kSync: {
-      SyncEvents& table = block_.sync_events;
-      table.start_ns.push_back(start_ns);
-      table.dur_ns.push_back(dur_ns);
       const int64_t device = int_arg(event, Arg::kDevice, -1);
-      table.device.push_back(device < 0 || device > INT32_MAX ? -1 : static_cast<int32_t>(device));
-      table.stream.push_back(int_arg(event, Arg::kStream, -1));
-      table.name.push_back(intern(event.name));
-      table.correlation.push_back(uint_arg(event, Arg::kCorrelation));
+      builder.add<SyncEvents>({.start_ns = start_ns,
+                               .dur_ns = dur_ns,
+                               .device = device < 0 || device > INT32_MAX ? -1 : static_cast<int32_t>(device),
+                               .stream = int_arg(event, Arg::kStream, -1),
+                               .name = intern(event.name),
+                               .correlation = uint_arg(event, Arg::kCorrelation)});
       return;
     }
     case Kind::kOverhead: {
-      Overheads& table = block_.overheads;
-      table.start_ns.push_back(start_ns);
-      table.dur_ns.push_back(dur_ns);
       // The recorder writes pid -1 for overhead that it cannot place on a thread.
       int64_t process = -1;
       const bool placed = json::parse_int(event.process_id.text, process) && process >= 0;
-      table.thread.push_back(placed ? thread_of(event) : kNoRow);
-      table.name.push_back(intern(event.name));
+      builder.add<Overheads>({.start_ns = start_ns,
+                              .dur_ns = dur_ns,
+                              .thread = placed ? thread_of(event) : ThreadId(),
+                              .name = intern(event.name)});
       return;
     }
     case Kind::kIgnored:
@@ -393,14 +337,15 @@ void Emitter::add_instant(const Event& event, const char* at) {
   // c10::DeviceType: 0 is the CPU, 1 CUDA.
   const bool on_gpu = int_arg(event, Arg::kDeviceType, 1) != 0;
   const int64_t device = int_arg(event, Arg::kDeviceId, 0);
-  MemoryEvents& table = block_.memory_events;
-  table.time_ns.push_back(time_ns);
-  table.thread.push_back(thread_of(event));
-  table.device.push_back(!on_gpu ? -1 : device >= 0 && device <= INT32_MAX ? static_cast<int32_t>(device) : 0);
-  table.address.push_back(uint_arg(event, Arg::kAddress));
-  table.bytes.push_back(count);
-  table.allocated_bytes.push_back(int_arg(event, Arg::kTotalAllocated, -1));
-  table.reserved_bytes.push_back(int_arg(event, Arg::kTotalReserved, -1));
+  block_.builder.add<MemoryEvents>({.time_ns = time_ns,
+                                    .thread = thread_of(event),
+                                    .device = !on_gpu                              ? -1
+                                              : device >= 0 && device <= INT32_MAX ? static_cast<int32_t>(device)
+                                                                                   : 0,
+                                    .address = uint_arg(event, Arg::kAddress),
+                                    .bytes = count,
+                                    .allocated_bytes = int_arg(event, Arg::kTotalAllocated, -1),
+                                    .reserved_bytes = int_arg(event, Arg::kTotalReserved, -1)});
 }
 
 void Emitter::add_metadata(const Event& event) {
@@ -451,11 +396,11 @@ void Emitter::add_counter(const Event& event, const char* at) {
       problem(DiagnosticId::kBadNumber, at, "counter");
       continue;
     }
-    Counters& table = block_.counters;
-    table.time_ns.push_back(time_ns);
-    table.device.push_back(static_cast<int32_t>(device));
-    table.name.push_back(block_.strings.intern(base + "." + std::string(key.text.substr(0, kNameBytesMax))));
-    table.value.push_back(number);
+    block_.builder.add<Counters>(
+        {.time_ns = time_ns,
+         .device = static_cast<int32_t>(device),
+         .name = block_.builder.text(base + "." + std::string(key.text.substr(0, kNameBytesMax))),
+         .value = number});
   }
 }
 

@@ -40,10 +40,10 @@ class Emitter {
 
   void problem(DiagnosticId id, const char* at, const char* what = nullptr);
   StringId intern(const Field& field);
-  Row thread_of(const Event& event);
-  Row stream_of(const Event& event);
-  Row signature_of(const Event& event);
-  Row config_of(const Event& event);
+  ThreadId thread_of(const Event& event);
+  StreamId stream_of(const Event& event);
+  SignatureId signature_of(const Event& event);
+  LaunchConfigId config_of(const Event& event);
   static int64_t int_arg(const Event& event, Arg which, int64_t absent);
   static uint64_t uint_arg(const Event& event, Arg which);
 
@@ -51,9 +51,9 @@ class Emitter {
   std::string_view last_category_;
   Kind last_kind_ = Kind::kUnknown;
   std::string_view last_process_, last_thread_;  // texts of the thread that was looked up last
-  Row last_thread_row_ = kNoRow;
+  ThreadId last_thread_row_;
   int64_t last_stream_key_[3] = {-2, -2, -2};
-  Row last_stream_row_ = kNoRow;
+  StreamId last_stream_row_;
 };
 
 }  // namespace llmprof::kineto

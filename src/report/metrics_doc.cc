@@ -10,28 +10,20 @@
 namespace llmprof {
 namespace {
 
-template <class Table>
-MetricSection table_section() {
-  MetricSection section{Table::info(), {}};
-  const Table table;
-  table.for_each_column([&](const FieldInfo& field, const auto&) { section.fields.push_back(field); });
-  return section;
-}
-
 std::vector<MetricSection> report_sections() {
-  return {record_section<Headline>(),         record_section<StageTiming>(),       record_section<OperatorRecord>(),
-          record_section<KernelRecord>(),     record_section<CategoryRecord>(),    record_section<RooflineRecord>(),
-          record_section<IdleRecord>(),       record_section<IdleSiteRecord>(),    record_section<HostRecord>(),
-          record_section<MemoryPoint>(),      record_section<AllocationRecord>(),  record_section<Summary>(),
-          record_section<Evidence>(),         record_section<GainBound>(),         record_section<CannotTell>(),
-          record_section<DiagnosticRecord>(), record_section<ConservationCheck>(), record_section<CoverageRecord>(),
-          record_section<TelemetryPoint>(),   record_section<ThrottleRecord>(),    record_section<DistortionRecord>(),
-          record_section<LaunchSiteRecord>()};
+  return {metric_section<Headline>(),         metric_section<StageTiming>(),       metric_section<OperatorRecord>(),
+          metric_section<KernelRecord>(),     metric_section<CategoryRecord>(),    metric_section<RooflineRecord>(),
+          metric_section<IdleRecord>(),       metric_section<IdleSiteRecord>(),    metric_section<HostRecord>(),
+          metric_section<MemoryPoint>(),      metric_section<AllocationRecord>(),  metric_section<Summary>(),
+          metric_section<Evidence>(),         metric_section<GainBound>(),         metric_section<CannotTell>(),
+          metric_section<DiagnosticRecord>(), metric_section<ConservationCheck>(), metric_section<CoverageRecord>(),
+          metric_section<TelemetryPoint>(),   metric_section<ThrottleRecord>(),    metric_section<DistortionRecord>(),
+          metric_section<LaunchSiteRecord>()};
 }
 
 std::vector<MetricSection> imported_sections() {
   std::vector<MetricSection> out;
-#define LLMPROF_SECTION(Type, name) out.push_back(table_section<Type>());
+#define LLMPROF_SECTION(Type, name) out.push_back(metric_section<Type>());
   LLMPROF_IMPORTED_TABLES(LLMPROF_SECTION)
   return out;
 }
@@ -52,10 +44,10 @@ std::string cell(std::string_view text) {
 std::string markdown(const std::vector<MetricSection>& sections) {
   std::string out;
   for (const MetricSection& section : sections) {
-    out += fmt::format("### {}\n\n{}.\n\n| column | unit | meaning |\n|---|---|---|\n", section.info.name,
-                       section.info.doc);
-    for (const FieldInfo& field : section.fields)
-      out += fmt::format("| `{}` | {} | {} |\n", field.name, field.unit, cell(field.doc));
+    out += fmt::format("### {}\n\n{}.\n\n| column | unit | meaning |\n|---|---|---|\n", section.about.name,
+                       section.about.sentence);
+    for (const FieldSentence& field : section.fields)
+      out += fmt::format("| `{}` | {} | {} |\n", field.name, field.unit, cell(field.sentence));
     out += "\n";
   }
   return out;
@@ -64,10 +56,10 @@ std::string markdown(const std::vector<MetricSection>& sections) {
 std::string lines(const std::vector<MetricSection>& sections) {
   std::string out;
   for (const MetricSection& section : sections) {
-    out += fmt::format("{}: {}\n", section.info.name, section.info.doc);
-    for (const FieldInfo& field : section.fields) {
+    out += fmt::format("{}: {}\n", section.about.name, section.about.sentence);
+    for (const FieldSentence& field : section.fields) {
       const std::string unit = field.unit.empty() ? std::string() : fmt::format(" [{}]", field.unit);
-      out += fmt::format("  {:<34} {}\n", std::string(field.name) + unit, field.doc);
+      out += fmt::format("  {:<34} {}\n", std::string(field.name) + unit, field.sentence);
     }
   }
   return out;

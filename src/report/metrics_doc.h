@@ -9,16 +9,17 @@
 
 namespace llmprof {
 
-// A table or a record, as it was declared.
+// A table or a record, as it was declared: its own sentence, then its columns.
 struct MetricSection {
-  TableInfo info;
-  std::vector<FieldInfo> fields;
+  FieldSentence about;
+  std::vector<FieldSentence> fields;
 };
-template <class Record>
-MetricSection record_section() {
-  MetricSection section{Record::info(), {}};
-  const Record record{};
-  record.for_each_field([&](const FieldInfo& field, const auto&) { section.fields.push_back(field); });
+template <class TableOrRecord>
+MetricSection metric_section() {
+  MetricSection section;
+  TableOrRecord::sentences([&](const FieldSentence& line) { section.fields.push_back(line); });
+  section.about = section.fields.front();
+  section.fields.erase(section.fields.begin());
   return section;
 }
 

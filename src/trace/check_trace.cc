@@ -57,59 +57,44 @@ constexpr size_t enumerators<RecordingLevel>() {
   return static_cast<size_t>(RecordingLevel::kDeep) + 1;
 }
 
-struct TableSize {
-  std::string_view name;
-  size_t rows;
-};
-
 // What one pass over the columns needs to know and counts.
 struct Checker {
   Trace& trace;
-  std::vector<TableSize> sizes;
   std::string_view table;
-  size_t rows = 0;
 
-  // No such table: 0 rows, so that every handle into it is out of range.
-  size_t rows_of(std::string_view name) const {
-    for (const TableSize& size : sizes)
-      if (size.name == name) return size.rows;
-    return 0;
-  }
   void note(DiagnosticId id, const FieldInfo& field, uint64_t count, std::string_view what) {
     if (count != 0) trace.diagnostics.add(id, fmt::format("{}.{}: {}", table, field.name, what), count);
   }
 
-  // Rows of threads and streams are indexed without asking, unless the sentence says that the column may be empty.
-  static bool needs_owner(const FieldInfo& field, std::string_view target) {
-    return (target == "threads" || target == "streams") && field.doc.find("kNoRow") == std::string_view::npos;
+  // Takes what belongs to no thread or stream that is known.
+  Row stand_in(Threads& threads) {
+    const Row row = static_cast<Row>(threads.size());
+    threads.resize(threads.size() + 1);
+    threads.process_id[row] = threads.thread_id[row] = -1;
+    return row;
   }
-  Row stand_in(std::string_view target) {
-    const bool thread = target == "threads";
-    size_t& rows_now =
-        std::find_if(sizes.begin(), sizes.end(), [&](const TableSize& s) { return s.name == target; })->rows;
-    const Row row = static_cast<Row>(rows_now);
-    if (thread) {
-      trace.threads.resize(++rows_now);
-      trace.threads.process_id[row] = trace.threads.thread_id[row] = -1;
-    } else {
-      trace.streams.resize(++rows_now);
-      trace.streams.device[row] = 0;
-      trace.streams.context[row] = trace.streams.stream[row] = -1;
-    }
+  Row stand_in(Streams& streams) {
+    const Row row = static_cast<Row>(streams.size());
+    streams.resize(streams.size() + 1);
+    streams.device[row] = 0;
+    streams.context[row] = streams.stream[row] = -1;
     return row;
   }
 
-  void check(const FieldInfo& field, std::vector<Row>& column) {
-    const std::string_view target = table_named_by(field.doc);
-    const size_t limit = rows_of(target);
-    const bool owner = needs_owner(field, target);
+  template <class Target>
+  void check(const FieldInfo& field, std::vector<RowId<Target>>& column) {
+    Target& target = trace.table<Target>();
+    const size_t limit = target.size();
+    const bool owner = field.role == ColumnRole::kOwner;
     uint64_t bad = 0;
     for (const Row row : column) bad += row >= limit && (owner || row != kNoRow) ? 1U : 0U;
     if (bad == 0) return;
-    const Row replacement = owner ? stand_in(target) : kNoRow;
-    for (Row& row : column)
+    Row replacement = kNoRow;
+    if constexpr (requires { stand_in(target); })
+      if (owner) replacement = stand_in(target);
+    for (RowId<Target>& row : column)
       if (row >= limit) row = replacement;
-    note(DiagnosticId::kBadMetadata, field, bad, fmt::format("no such row in {}", target));
+    note(DiagnosticId::kBadMetadata, field, bad, fmt::format("no such row in {}", Target::info().name));
   }
 
   void check(const FieldInfo& field, std::vector<StringId>& column) {
@@ -123,8 +108,8 @@ struct Checker {
   }
 
   void check(const FieldInfo& field, std::vector<int64_t>& column) {
-    if (field.unit != "ns" || column.empty()) return;
-    const bool duration = field.name == "dur_ns";
+    const bool duration = field.role == ColumnRole::kDuration;
+    if (column.empty() || field.role == ColumnRole::kValue) return;
     // The usual case, in a loop that the compiler turns into vector instructions.
     const int64_t high = duration ? kTimeNsMax / static_cast<int64_t>(column.size()) : kTimeNsMax;
     const int64_t low = duration ? 0 : -kTimeNsMax;
@@ -169,43 +154,29 @@ struct Checker {
 
 }  // namespace
 
-std::string_view table_named_by(std::string_view doc) {
-  for (const std::string_view mark : {std::string_view("ow in "), std::string_view("parallel to ")}) {
-    const size_t at = doc.find(mark);
-    if (at == std::string_view::npos) continue;
-    const std::string_view rest = doc.substr(at + mark.size());
-    return rest.substr(0, rest.find_first_not_of("abcdefghijklmnopqrstuvwxyz_"));
-  }
-  return {};
-}
-
 void check_trace(Trace& trace) {
-  Checker checker{trace, {}, {}, 0};
+  Checker checker{trace, {}};
   if (trace.base_unix_ns > kTimeNsMax || trace.base_unix_ns < -kTimeNsMax) {
     trace.diagnostics.add(DiagnosticId::kBadNumber, "base_unix_ns: more than 73 years from 1970, set to 0");
     trace.base_unix_ns = 0;
   }
-  // A table whose columns disagree in length, or that is not parallel to the table it names, is of no use.
+  // A table whose columns disagree in length, or that is not parallel to the table it belongs to, is of no use.
   trace.for_each_table([&](auto& table) {
     bool even = true;
     table.for_each_column([&](const FieldInfo&, const auto& column) { even = even && column.size() == table.size(); });
-    if (!even) {
-      trace.diagnostics.add(DiagnosticId::kBadMetadata,
-                            fmt::format("{}: columns of unequal length", table.info().name));
-      table.clear();
-    }
-    checker.sizes.push_back({table.info().name, table.size()});
-  });
-  trace.for_each_table([&](auto& table) {
-    if (table.empty() || table.info().doc.find("parallel to ") == std::string_view::npos) return;
-    const std::string_view target = table_named_by(table.info().doc);
-    if (table.size() == checker.rows_of(target)) return;
-    trace.diagnostics.add(DiagnosticId::kBadMetadata, fmt::format("{}: {} rows, {} has {}", table.info().name,
-                                                                  table.size(), target, checker.rows_of(target)));
+    if (even) return;
+    trace.diagnostics.add(DiagnosticId::kBadMetadata, fmt::format("{}: columns of unequal length", table.info().name));
     table.clear();
   });
-  checker.sizes.clear();
-  trace.for_each_table([&](auto& table) { checker.sizes.push_back({table.info().name, table.size()}); });
+  trace.for_each_table([&]<class Table>(Table& table) {
+    if constexpr (requires { typename Table::ParallelTo; }) {
+      const auto& target = trace.table<typename Table::ParallelTo>();
+      if (table.empty() || table.size() == target.size()) return;
+      trace.diagnostics.add(DiagnosticId::kBadMetadata, fmt::format("{}: {} rows, {} has {}", table.info().name,
+                                                                    table.size(), target.info().name, target.size()));
+      table.clear();
+    }
+  });
   trace.for_each_table([&](auto& table) {
     checker.table = table.info().name;
     table.for_each_column([&](const FieldInfo& field, auto& column) { checker.check(field, column); });

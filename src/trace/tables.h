@@ -1,7 +1,8 @@
 // Every table of a Trace, once. The first half is what importers and collectors fill; the second half ("derived") is
 // what src/derive adds. Nothing else is stored about a recording. Times are int64 nanoseconds on the trace's own epoch
-// (Trace::base_unix_ns says where that epoch lies); names are handles into Trace::strings; a Row is an index into
-// the table that the column's sentence names, kNoRow where there is none.
+// (Trace::base_unix_ns says where that epoch lies); names are handles into Trace::strings; a column that
+// points at a table has the id of that table as its type (ThreadId, OpId, ...), Always<...> of it where it is never
+// empty.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,21 @@
 #include "base/string_pool.h"
 
 namespace llmprof {
+
+// ---- rows of tables -----------------------------------------------------------------------------------------------
+
+using ThreadId = RowId<struct Threads>;
+using StreamId = RowId<struct Streams>;
+using SignatureId = RowId<struct Signatures>;
+using OpId = RowId<struct Ops>;
+using AnnotationId = RowId<struct Annotations>;
+using PythonCallId = RowId<struct PythonCalls>;
+using ApiCallId = RowId<struct ApiCalls>;
+using LaunchConfigId = RowId<struct LaunchConfigs>;
+using GpuOpId = RowId<struct GpuOps>;
+using LibraryCallId = RowId<struct LibraryCalls>;
+using WorkId = RowId<struct Works>;
+using StepId = RowId<struct Steps>;
 
 // ---- enumerations stored as columns ------------------------------------------------------------------------------
 
@@ -84,7 +100,7 @@ std::string_view work_kind_name(WorkKind kind);
 LLMPROF_TABLE(Threads, "threads", "Host threads that appear in the recording", LLMPROF_THREAD_COLUMNS)
 
 #define LLMPROF_DEVICE_COLUMNS(C)                                                                                 \
-  C(int32_t, device, "", "CUDA device ordinal in the recorded process")                                           \
+  C(DeviceOrdinal, device, "", "CUDA device ordinal in the recorded process")                                     \
   C(StringId, name, "", "Device name as the driver reports it")                                                   \
   C(int32_t, sm_count, "", "Streaming multiprocessors")                                                           \
   C(int32_t, compute_major, "", "Compute capability, major")                                                      \
@@ -99,7 +115,7 @@ LLMPROF_TABLE(Threads, "threads", "Host threads that appear in the recording", L
 LLMPROF_TABLE(Devices, "devices", "GPUs described by the recording", LLMPROF_DEVICE_COLUMNS)
 
 #define LLMPROF_STREAM_COLUMNS(C)                          \
-  C(int32_t, device, "", "CUDA device ordinal")            \
+  C(DeviceOrdinal, device, "", "CUDA device ordinal")      \
   C(int64_t, context, "", "CUDA context id, -1 if absent") \
   C(int64_t, stream, "", "CUDA stream id")
 LLMPROF_TABLE(Streams, "streams", "CUDA streams with GPU activity", LLMPROF_STREAM_COLUMNS)
@@ -113,20 +129,20 @@ LLMPROF_TABLE(Streams, "streams", "CUDA streams with GPU activity", LLMPROF_STRE
 LLMPROF_TABLE(Signatures, "signatures", "Distinct input shapes and types of operators", LLMPROF_SIGNATURE_COLUMNS)
 
 #define LLMPROF_OP_COLUMNS(C)                                                                        \
-  C(int64_t, start_ns, "ns", "Start on the host")                                                    \
-  C(int64_t, dur_ns, "ns", "Duration on the host, children included")                                \
-  C(Row, thread, "", "Row in threads")                                                               \
+  C(TimeNs, start_ns, "ns", "Start on the host")                                                     \
+  C(DurationNs, dur_ns, "ns", "Duration on the host, children included")                             \
+  C(Always<ThreadId>, thread, "", "Row in threads")                                                  \
   C(StringId, name, "", "Operator name, for example aten::mm")                                       \
-  C(Row, signature, "", "Row in signatures")                                                         \
+  C(SignatureId, signature, "", "Row in signatures")                                                 \
   C(uint64_t, external_id, "", "Identifier that API calls and GPU activities refer to, 0 if absent") \
   C(int64_t, sequence, "", "Autograd sequence number, -1 if absent")                                 \
   C(double, recorded_flops, "FLOP", "FLOPs as the recorder estimated them, NaN if absent")
 LLMPROF_TABLE(Ops, "ops", "Operators that the framework ran on the host", LLMPROF_OP_COLUMNS)
 
 #define LLMPROF_ANNOTATION_COLUMNS(C)                                            \
-  C(int64_t, start_ns, "ns", "Start")                                            \
-  C(int64_t, dur_ns, "ns", "Duration")                                           \
-  C(Row, thread, "", "Row in threads; kNoRow for a projection on the GPU")       \
+  C(TimeNs, start_ns, "ns", "Start")                                             \
+  C(DurationNs, dur_ns, "ns", "Duration")                                        \
+  C(ThreadId, thread, "", "Row in threads; kNoRow for a projection on the GPU")  \
   C(StringId, name, "", "Text of the range")                                     \
   C(StringId, domain, "", "NVTX domain, empty for the default one and the rest") \
   C(AnnotationKind, kind, "", "user, gpu-user or nvtx")                          \
@@ -135,18 +151,18 @@ LLMPROF_TABLE(Ops, "ops", "Operators that the framework ran on the host", LLMPRO
 LLMPROF_TABLE(Annotations, "annotations", "Ranges that the program named itself", LLMPROF_ANNOTATION_COLUMNS)
 
 #define LLMPROF_PYTHON_CALL_COLUMNS(C)                                 \
-  C(int64_t, start_ns, "ns", "Start")                                  \
-  C(int64_t, dur_ns, "ns", "Duration, callees included")               \
-  C(Row, thread, "", "Row in threads")                                 \
+  C(TimeNs, start_ns, "ns", "Start")                                   \
+  C(DurationNs, dur_ns, "ns", "Duration, callees included")            \
+  C(Always<ThreadId>, thread, "", "Row in threads")                    \
   C(StringId, name, "", "file(line): function")                        \
   C(int64_t, python_id, "", "Recorder's id of the call, -1 if absent") \
   C(int64_t, parent_id, "", "Recorder's id of the caller, -1 if absent")
 LLMPROF_TABLE(PythonCalls, "python_calls", "Python functions seen by the recorder", LLMPROF_PYTHON_CALL_COLUMNS)
 
 #define LLMPROF_API_CALL_COLUMNS(C)                                                 \
-  C(int64_t, start_ns, "ns", "Start on the host")                                   \
-  C(int64_t, dur_ns, "ns", "Duration on the host")                                  \
-  C(Row, thread, "", "Row in threads")                                              \
+  C(TimeNs, start_ns, "ns", "Start on the host")                                    \
+  C(DurationNs, dur_ns, "ns", "Duration on the host")                               \
+  C(Always<ThreadId>, thread, "", "Row in threads")                                 \
   C(StringId, name, "", "Function, for example cudaLaunchKernel")                   \
   C(uint64_t, correlation, "", "Joins the GPU activities it launched, 0 if absent") \
   C(uint64_t, external_id, "", "Operator that made the call, 0 if absent")          \
@@ -169,11 +185,11 @@ LLMPROF_TABLE(ApiCalls, "api_calls", "CUDA runtime and driver calls", LLMPROF_AP
 LLMPROF_TABLE(LaunchConfigs, "launch_configs", "Distinct kernel launch configurations", LLMPROF_LAUNCH_CONFIG_COLUMNS)
 
 #define LLMPROF_GPU_OP_COLUMNS(C)                                                                \
-  C(int64_t, start_ns, "ns", "Start on the GPU")                                                 \
-  C(int64_t, dur_ns, "ns", "Duration on the GPU")                                                \
-  C(Row, stream, "", "Row in streams")                                                           \
+  C(TimeNs, start_ns, "ns", "Start on the GPU")                                                  \
+  C(DurationNs, dur_ns, "ns", "Duration on the GPU")                                             \
+  C(Always<StreamId>, stream, "", "Row in streams")                                              \
   C(StringId, name, "", "Kernel name, or the kind of copy")                                      \
-  C(Row, config, "", "Row in launch_configs; kNoRow for copies and memsets")                     \
+  C(LaunchConfigId, config, "", "Row in launch_configs; kNoRow for copies and memsets")          \
   C(uint64_t, correlation, "", "Joins the API call that launched it, 0 if absent")               \
   C(uint64_t, external_id, "", "Operator that launched it, 0 if absent")                         \
   C(uint64_t, graph_node, "", "Node id when replayed by a CUDA graph and recorded, 0 otherwise") \
@@ -182,7 +198,7 @@ LLMPROF_TABLE(LaunchConfigs, "launch_configs", "Distinct kernel launch configura
 LLMPROF_TABLE(GpuOps, "gpu_ops", "Kernels, copies and memsets on the GPU, sorted by start", LLMPROF_GPU_OP_COLUMNS)
 
 #define LLMPROF_COLLECTIVE_COLUMNS(C)                             \
-  C(Row, gpu_op, "", "Row in gpu_ops")                            \
+  C(GpuOpId, gpu_op, "", "Row in gpu_ops")                        \
   C(StringId, name, "", "Collective, for example allreduce")      \
   C(StringId, dtype, "", "Element type as recorded")              \
   C(int64_t, in_elements, "", "Elements sent, -1 if absent")      \
@@ -190,36 +206,36 @@ LLMPROF_TABLE(GpuOps, "gpu_ops", "Kernels, copies and memsets on the GPU, sorted
   C(int32_t, group_size, "", "Ranks in the group, -1 if absent")
 LLMPROF_TABLE(Collectives, "collectives", "Communication kernels with their message sizes", LLMPROF_COLLECTIVE_COLUMNS)
 
-#define LLMPROF_SYNC_EVENT_COLUMNS(C)                          \
-  C(int64_t, start_ns, "ns", "Start")                          \
-  C(int64_t, dur_ns, "ns", "Duration")                         \
-  C(int32_t, device, "", "CUDA device ordinal, -1 if absent")  \
-  C(int64_t, stream, "", "CUDA stream id, -1 if absent")       \
-  C(StringId, name, "", "Kind of synchronisation as recorded") \
+#define LLMPROF_SYNC_EVENT_COLUMNS(C)                               \
+  C(TimeNs, start_ns, "ns", "Start")                                \
+  C(DurationNs, dur_ns, "ns", "Duration")                           \
+  C(DeviceOrdinal, device, "", "CUDA device ordinal, -1 if absent") \
+  C(int64_t, stream, "", "CUDA stream id, -1 if absent")            \
+  C(StringId, name, "", "Kind of synchronisation as recorded")      \
   C(uint64_t, correlation, "", "API call that waited, 0 if absent")
 LLMPROF_TABLE(SyncEvents, "sync_events", "Synchronisation records of the GPU", LLMPROF_SYNC_EVENT_COLUMNS)
 
-#define LLMPROF_OVERHEAD_COLUMNS(C)                               \
-  C(int64_t, start_ns, "ns", "Start")                             \
-  C(int64_t, dur_ns, "ns", "Duration")                            \
-  C(Row, thread, "", "Row in threads, kNoRow if not tied to one") \
+#define LLMPROF_OVERHEAD_COLUMNS(C)                                    \
+  C(TimeNs, start_ns, "ns", "Start")                                   \
+  C(DurationNs, dur_ns, "ns", "Duration")                              \
+  C(ThreadId, thread, "", "Row in threads, kNoRow if not tied to one") \
   C(StringId, name, "", "What the profiler was doing")
 LLMPROF_TABLE(Overheads, "overheads", "Time the recorder itself took", LLMPROF_OVERHEAD_COLUMNS)
 
 #define LLMPROF_MEMORY_EVENT_COLUMNS(C)                                                   \
-  C(int64_t, time_ns, "ns", "When")                                                       \
-  C(Row, thread, "", "Row in threads")                                                    \
-  C(int32_t, device, "", "CUDA device ordinal, -1 for host memory")                       \
+  C(TimeNs, time_ns, "ns", "When")                                                        \
+  C(Always<ThreadId>, thread, "", "Row in threads")                                       \
+  C(DeviceOrdinal, device, "", "CUDA device ordinal, -1 for host memory")                 \
   C(uint64_t, address, "", "Address of the block")                                        \
   C(int64_t, bytes, "bytes", "Allocated if positive, freed if negative")                  \
   C(int64_t, allocated_bytes, "bytes", "In use by tensors after the event, -1 if absent") \
   C(int64_t, reserved_bytes, "bytes", "Held by the allocator after the event, -1 if absent")
 LLMPROF_TABLE(MemoryEvents, "memory_events", "Allocations and frees", LLMPROF_MEMORY_EVENT_COLUMNS)
 
-#define LLMPROF_COUNTER_COLUMNS(C)                            \
-  C(int64_t, time_ns, "ns", "When")                           \
-  C(int32_t, device, "", "CUDA device ordinal, -1 if absent") \
-  C(StringId, name, "", "Counter")                            \
+#define LLMPROF_COUNTER_COLUMNS(C)                                  \
+  C(TimeNs, time_ns, "ns", "When")                                  \
+  C(DeviceOrdinal, device, "", "CUDA device ordinal, -1 if absent") \
+  C(StringId, name, "", "Counter")                                  \
   C(double, value, "", "Value in the counter's own unit")
 LLMPROF_TABLE(Counters, "counters", "Counter samples over time", LLMPROF_COUNTER_COLUMNS)
 
@@ -227,9 +243,9 @@ LLMPROF_TABLE(Counters, "counters", "Counter samples over time", LLMPROF_COUNTER
 // LLMPROF_WORK_COLUMNS has it: m tokens (rows of the activation), n output features, k reduction, 2*batch*m*n*k FLOPs.
 // Attention likewise: m queries and n keys of each of batch sequences, k the head size.
 #define LLMPROF_LIBRARY_CALL_COLUMNS(C)                                                               \
-  C(int64_t, start_ns, "ns", "Start on the host")                                                     \
-  C(int64_t, dur_ns, "ns", "Duration on the host")                                                    \
-  C(Row, thread, "", "Row in threads")                                                                \
+  C(TimeNs, start_ns, "ns", "Start on the host")                                                      \
+  C(DurationNs, dur_ns, "ns", "Duration on the host")                                                 \
+  C(Always<ThreadId>, thread, "", "Row in threads")                                                   \
   C(StringId, name, "", "Function, for example cublasLtMatmul")                                       \
   C(WorkKind, kind, "", "gemm, attention or convolution")                                             \
   C(DType, dtype, "", "Element type of the activation")                                               \
@@ -251,33 +267,33 @@ LLMPROF_TABLE(LibraryCalls, "library_calls", "Calls of GPU math libraries with t
 // A node that was captured under a library call carries its shape into every replay.
 #define LLMPROF_GRAPH_NODE_COLUMNS(C)                           \
   C(uint64_t, node, "", "Node id as gpu_ops.graph_node has it") \
-  C(Row, library_call, "", "Library call under which it was captured, row in library_calls")
+  C(LibraryCallId, library_call, "", "Library call under which it was captured, row in library_calls")
 LLMPROF_TABLE(GraphNodes, "graph_nodes", "CUDA graph nodes captured under a library call, by node",
               LLMPROF_GRAPH_NODE_COLUMNS)
 
 // A CUDA graph launch as a whole, where its nodes were not recorded.
-#define LLMPROF_GRAPH_LAUNCH_COLUMNS(C)           \
-  C(int64_t, start_ns, "ns", "Start on the GPU")  \
-  C(int64_t, dur_ns, "ns", "Duration on the GPU") \
-  C(Row, stream, "", "Row in streams")            \
-  C(uint64_t, graph, "", "Executable graph id")   \
+#define LLMPROF_GRAPH_LAUNCH_COLUMNS(C)              \
+  C(TimeNs, start_ns, "ns", "Start on the GPU")      \
+  C(DurationNs, dur_ns, "ns", "Duration on the GPU") \
+  C(Always<StreamId>, stream, "", "Row in streams")  \
+  C(uint64_t, graph, "", "Executable graph id")      \
   C(uint64_t, correlation, "", "Joins the API call that launched it, 0 if absent")
 LLMPROF_TABLE(GraphLaunches, "graph_launches", "CUDA graph launches recorded as a whole", LLMPROF_GRAPH_LAUNCH_COLUMNS)
 
 // Call stacks of some launches: of each function's 1st, 2nd, 4th, 8th, ... launch. A sample of where launches come
 // from, not a count of them.
 #define LLMPROF_LAUNCH_SITE_COLUMNS(C)                                                  \
-  C(int64_t, time_ns, "ns", "When")                                                     \
-  C(Row, thread, "", "Row in threads")                                                  \
+  C(TimeNs, time_ns, "ns", "When")                                                      \
+  C(Always<ThreadId>, thread, "", "Row in threads")                                     \
   C(StringId, name, "", "Kernel that was launched")                                     \
   C(uint64_t, correlation, "", "Joins the API call in which it was taken, 0 if absent") \
   C(StringId, stack, "", "Frames as module!function, innermost first, one a line; [python] for runs of the interpreter")
 LLMPROF_TABLE(LaunchSites, "launch_sites", "Call stacks of some kernel launches", LLMPROF_LAUNCH_SITE_COLUMNS)
 
 // Host events that recur every step; seen at every level, so that step times are known where nothing else is recorded.
-#define LLMPROF_BEAT_COLUMNS(C)        \
-  C(int64_t, time_ns, "ns", "When")    \
-  C(Row, thread, "", "Row in threads") \
+#define LLMPROF_BEAT_COLUMNS(C)                     \
+  C(TimeNs, time_ns, "ns", "When")                  \
+  C(Always<ThreadId>, thread, "", "Row in threads") \
   C(uint64_t, key, "", "Equal for the same graph or the same GEMM shape")
 LLMPROF_TABLE(Beats, "beats", "Graph launches and library calls on the host, at every recording level",
               LLMPROF_BEAT_COLUMNS)
@@ -285,51 +301,51 @@ LLMPROF_TABLE(Beats, "beats", "Graph launches and library calls on the host, at 
 // What was recorded when, per process. Rows of one process do not overlap and are in time order.
 enum class RecordingLevel : uint8_t { kOff, kLight, kDefault, kDeep };
 #define LLMPROF_RECORDED_COLUMNS(C)                                                       \
-  C(int64_t, start_ns, "ns", "Start")                                                     \
-  C(int64_t, dur_ns, "ns", "Duration")                                                    \
+  C(TimeNs, start_ns, "ns", "Start")                                                      \
+  C(DurationNs, dur_ns, "ns", "Duration")                                                 \
   C(int64_t, process_id, "", "Operating system process id")                               \
   C(RecordingLevel, level, "", "off, light (ranges only), default (kernels too) or deep") \
   C(StringId, reason, "", "Why the level changed at the start")                           \
-  C(int64_t, cut_ns, "ns",                                                                \
+  C(LengthNs, cut_ns, "ns",                                                               \
     "Launches so long before the start lost activities that ran into time without kernels; 0: none")
 LLMPROF_TABLE(Recorded, "recorded", "How much was recorded, over time", LLMPROF_RECORDED_COLUMNS)
 
 // Hardware counters over one interval each, device-wide: they see every process on the GPU. NaN where not sampled.
-#define LLMPROF_GPU_SAMPLE_COLUMNS(C)                                                     \
-  C(int64_t, start_ns, "ns", "Start of the interval")                                     \
-  C(int64_t, dur_ns, "ns", "Length of the interval")                                      \
-  C(int32_t, device, "", "CUDA device ordinal, -1 if it is not one of the program's")     \
-  C(uint8_t, source, "", "0 PM sampling, 1 GPM")                                          \
-  C(float, gr_active_frac, "frac", "Graphics and compute engine active")                  \
-  C(float, sm_active_frac, "frac", "SMs with at least one warp")                          \
-  C(float, warps_active_frac, "frac", "Resident warps over the most an SM can hold")      \
-  C(float, instructions_frac, "frac", "Instructions issued over the peak")                \
-  C(float, tensor_active_frac, "frac", "Tensor pipe active")                              \
-  C(float, tensor_fp_frac, "frac", "Tensor pipe active with floating point operands")     \
-  C(float, tensor_int_frac, "frac", "Tensor pipe active with integer operands")           \
-  C(float, fma_instructions_per_s, "1/s", "Warp instructions of all FMA pipes")           \
-  C(float, fma_heavy_instructions_per_s, "1/s", "Of the pipe that has integers too")      \
-  C(float, fma_lite_instructions_per_s, "1/s", "Of the pipe without integers")            \
-  C(float, fma_half_instructions_per_s, "1/s", "Of all pipes, on packed halves")          \
-  C(float, dram_read_frac, "frac", "Memory reads over the peak")                          \
-  C(float, dram_write_frac, "frac", "Memory writes over the peak")                        \
-  C(float, dram_active_frac, "frac", "Memory traffic over the peak (GPM: both ways)")     \
-  C(float, dram_read_bytes_per_s, "bytes/s", "Memory reads")                              \
-  C(float, dram_write_bytes_per_s, "bytes/s", "Memory writes")                            \
-  C(float, l2_hit_frac, "frac", "L2 sector hit rate")                                     \
-  C(float, pcie_read_bytes_per_s, "bytes/s", "PCIe reads by the GPU")                     \
-  C(float, pcie_write_bytes_per_s, "bytes/s", "PCIe writes by the GPU")                   \
-  C(float, nvlink_rx_bytes_per_s, "bytes/s", "NVLink received")                           \
-  C(float, nvlink_tx_bytes_per_s, "bytes/s", "NVLink sent")                               \
-  C(float, copy_engine_frac, "frac", "Any engine but the synchronous copy engine active") \
-  C(float, sm_clock_hz, "Hz", "Clock the SMs ran at")                                     \
+#define LLMPROF_GPU_SAMPLE_COLUMNS(C)                                                       \
+  C(TimeNs, start_ns, "ns", "Start of the interval")                                        \
+  C(DurationNs, dur_ns, "ns", "Length of the interval")                                     \
+  C(DeviceOrdinal, device, "", "CUDA device ordinal, -1 if it is not one of the program's") \
+  C(uint8_t, source, "", "0 PM sampling, 1 GPM")                                            \
+  C(float, gr_active_frac, "frac", "Graphics and compute engine active")                    \
+  C(float, sm_active_frac, "frac", "SMs with at least one warp")                            \
+  C(float, warps_active_frac, "frac", "Resident warps over the most an SM can hold")        \
+  C(float, instructions_frac, "frac", "Instructions issued over the peak")                  \
+  C(float, tensor_active_frac, "frac", "Tensor pipe active")                                \
+  C(float, tensor_fp_frac, "frac", "Tensor pipe active with floating point operands")       \
+  C(float, tensor_int_frac, "frac", "Tensor pipe active with integer operands")             \
+  C(float, fma_instructions_per_s, "1/s", "Warp instructions of all FMA pipes")             \
+  C(float, fma_heavy_instructions_per_s, "1/s", "Of the pipe that has integers too")        \
+  C(float, fma_lite_instructions_per_s, "1/s", "Of the pipe without integers")              \
+  C(float, fma_half_instructions_per_s, "1/s", "Of all pipes, on packed halves")            \
+  C(float, dram_read_frac, "frac", "Memory reads over the peak")                            \
+  C(float, dram_write_frac, "frac", "Memory writes over the peak")                          \
+  C(float, dram_active_frac, "frac", "Memory traffic over the peak (GPM: both ways)")       \
+  C(float, dram_read_bytes_per_s, "bytes/s", "Memory reads")                                \
+  C(float, dram_write_bytes_per_s, "bytes/s", "Memory writes")                              \
+  C(float, l2_hit_frac, "frac", "L2 sector hit rate")                                       \
+  C(float, pcie_read_bytes_per_s, "bytes/s", "PCIe reads by the GPU")                       \
+  C(float, pcie_write_bytes_per_s, "bytes/s", "PCIe writes by the GPU")                     \
+  C(float, nvlink_rx_bytes_per_s, "bytes/s", "NVLink received")                             \
+  C(float, nvlink_tx_bytes_per_s, "bytes/s", "NVLink sent")                                 \
+  C(float, copy_engine_frac, "frac", "Any engine but the synchronous copy engine active")   \
+  C(float, sm_clock_hz, "Hz", "Clock the SMs ran at")                                       \
   C(float, ctas_launched, "", "Thread blocks started in the interval")
 LLMPROF_TABLE(GpuSamples, "gpu_samples", "Hardware counters over time", LLMPROF_GPU_SAMPLE_COLUMNS)
 
 // Readings of NVML. NaN or -1 where the device does not tell.
 #define LLMPROF_NVML_SAMPLE_COLUMNS(C)                                                            \
-  C(int64_t, time_ns, "ns", "When")                                                               \
-  C(int32_t, device, "", "CUDA device ordinal, -1 if it is not one of the program's")             \
+  C(TimeNs, time_ns, "ns", "When")                                                                \
+  C(DeviceOrdinal, device, "", "CUDA device ordinal, -1 if it is not one of the program's")       \
   C(float, gpu_util_frac, "frac", "Share of the driver's window in which any kernel ran")         \
   C(float, memory_util_frac, "frac", "Share of the driver's window in which memory was accessed") \
   C(float, sm_clock_mhz, "MHz", "SM clock")                                                       \
@@ -340,11 +356,11 @@ LLMPROF_TABLE(GpuSamples, "gpu_samples", "Hardware counters over time", LLMPROF_
   C(float, memory_temperature_c, "C", "Memory temperature")                                       \
   C(int64_t, memory_used_bytes, "bytes", "Device memory in use, all processes")                   \
   C(uint64_t, throttle_reasons, "", "Bits of nvmlDeviceGetCurrentClocksEventReasons")             \
-  C(int64_t, throttle_power_ns, "ns", "Cumulative time at the power cap")                         \
-  C(int64_t, throttle_thermal_sw_ns, "ns", "Cumulative time of software thermal slowdown")        \
-  C(int64_t, throttle_thermal_hw_ns, "ns", "Cumulative time of hardware thermal slowdown")        \
-  C(int64_t, throttle_brake_ns, "ns", "Cumulative time of the power brake")                       \
-  C(int64_t, throttle_sync_boost_ns, "ns", "Cumulative time of sync boost")                       \
+  C(LengthNs, throttle_power_ns, "ns", "Cumulative time at the power cap")                        \
+  C(LengthNs, throttle_thermal_sw_ns, "ns", "Cumulative time of software thermal slowdown")       \
+  C(LengthNs, throttle_thermal_hw_ns, "ns", "Cumulative time of hardware thermal slowdown")       \
+  C(LengthNs, throttle_brake_ns, "ns", "Cumulative time of the power brake")                      \
+  C(LengthNs, throttle_sync_boost_ns, "ns", "Cumulative time of sync boost")                      \
   C(float, pcie_rx_bytes_per_s, "bytes/s", "PCIe received")                                       \
   C(float, pcie_tx_bytes_per_s, "bytes/s", "PCIe sent")
 LLMPROF_TABLE(NvmlSamples, "nvml_samples", "Power, clocks, temperature, throttling over time",
@@ -352,26 +368,24 @@ LLMPROF_TABLE(NvmlSamples, "nvml_samples", "Power, clocks, temperature, throttli
 
 // ---- derived tables ------------------------------------------------------------------------------------------------
 
-// Parallel to ops.
-#define LLMPROF_OP_LINK_COLUMNS(C)                                        \
-  C(Row, parent, "", "Enclosing operator on the same thread, row in ops") \
-  C(int64_t, self_ns, "ns", "Duration without enclosed operators")
-LLMPROF_TABLE(OpLinks, "op_links", "Nesting of operators, parallel to ops", LLMPROF_OP_LINK_COLUMNS)
+#define LLMPROF_OP_LINK_COLUMNS(C)                                         \
+  C(OpId, parent, "", "Enclosing operator on the same thread, row in ops") \
+  C(LengthNs, self_ns, "ns", "Duration without enclosed operators")
+LLMPROF_PARALLEL_TABLE(OpLinks, Ops, "op_links", "Nesting of operators, parallel to ops", LLMPROF_OP_LINK_COLUMNS)
 
-// Parallel to api_calls.
-#define LLMPROF_API_LINK_COLUMNS(C) C(Row, op, "", "Innermost operator that made the call, row in ops")
-LLMPROF_TABLE(ApiLinks, "api_links", "Operators of API calls, parallel to api_calls", LLMPROF_API_LINK_COLUMNS)
+#define LLMPROF_API_LINK_COLUMNS(C) C(OpId, op, "", "Innermost operator that made the call, row in ops")
+LLMPROF_PARALLEL_TABLE(ApiLinks, ApiCalls, "api_links", "Operators of API calls, parallel to api_calls",
+                       LLMPROF_API_LINK_COLUMNS)
 
-// Parallel to gpu_ops.
-#define LLMPROF_GPU_LINK_COLUMNS(C)                                                                         \
-  C(Row, api, "", "Call that launched it, row in api_calls")                                                \
-  C(Row, op, "", "Innermost operator that launched it, row in ops")                                         \
-  C(Row, work, "", "Arithmetic it carries, row in works; one activity of an operator, or all pieces of it") \
-  C(Row, step, "", "Step it belongs to, row in steps")                                                      \
-  C(Row, library_call, "", "Math library call that launched it, row in library_calls")                      \
+#define LLMPROF_GPU_LINK_COLUMNS(C)                                                                            \
+  C(ApiCallId, api, "", "Call that launched it, row in api_calls")                                             \
+  C(OpId, op, "", "Innermost operator that launched it, row in ops")                                           \
+  C(WorkId, work, "", "Arithmetic it carries, row in works; one activity of an operator, or all pieces of it") \
+  C(StepId, step, "", "Step it belongs to, row in steps")                                                      \
+  C(LibraryCallId, library_call, "", "Math library call that launched it, row in library_calls")               \
   C(Category, category, "", "What it is for")
-LLMPROF_TABLE(GpuLinks, "gpu_links", "Launches, operators and steps of GPU activities, parallel to gpu_ops",
-              LLMPROF_GPU_LINK_COLUMNS)
+LLMPROF_PARALLEL_TABLE(GpuLinks, GpuOps, "gpu_links",
+                       "Launches, operators and steps of GPU activities, parallel to gpu_ops", LLMPROF_GPU_LINK_COLUMNS)
 
 // Distinct arithmetic shapes. GEMM: out[batch][m][n] = sum over k, m = tokens (rows of the activation), n = output
 // features, 2*batch*m*n*k FLOPs. Attention: batch sequences, m = new queries, n = keys attended, k = head size,
@@ -400,42 +414,42 @@ LLMPROF_TABLE(Works, "works", "Distinct arithmetic shapes with FLOPs and bytes",
   C(StageKind, kind, "", "prefill, decode, mixed, vision or other")                                                    \
   C(StageSource, source, "", "Who says so: an annotation, NVTX, or detection")                                         \
   C(StringId, stage, "", "Stage name: the annotation's text, or the kind")                                             \
-  C(int32_t, device, "", "CUDA device ordinal")                                                                        \
-  C(int64_t, start_ns, "ns", "Start of the step's window; windows of one device do not overlap")                       \
-  C(int64_t, end_ns, "ns", "End of the step's window")                                                                 \
-  C(int64_t, host_start_ns, "ns", "Start of the first host activity of the step")                                      \
-  C(int64_t, gpu_start_ns, "ns", "Start of its first GPU activity")                                                    \
-  C(int64_t, gpu_end_ns, "ns", "End of its last GPU activity")                                                         \
-  C(int64_t, sync_ns, "ns", "End of the host call that waited for the step, -1 if none did")                           \
+  C(DeviceOrdinal, device, "", "CUDA device ordinal")                                                                  \
+  C(TimeNs, start_ns, "ns", "Start of the step's window; windows of one device do not overlap")                        \
+  C(TimeNs, end_ns, "ns", "End of the step's window")                                                                  \
+  C(TimeNs, host_start_ns, "ns", "Start of the first host activity of the step")                                       \
+  C(TimeNs, gpu_start_ns, "ns", "Start of its first GPU activity")                                                     \
+  C(TimeNs, gpu_end_ns, "ns", "End of its last GPU activity")                                                          \
+  C(TimeNs, sync_ns, "ns", "End of the host call that waited for the step, -1 if none did")                            \
   C(int64_t, new_tokens, "", "Tokens the step ran the model on, all sequences together, -1 if unknown")                \
   C(int64_t, sequences, "", "Sequences in the step, -1 if unknown")                                                    \
   C(int64_t, context, "", "Longest context attended, new tokens included, -1 if unknown")                              \
   C(int64_t, output_tokens, "", "Tokens the step produced (one per sequence that finished its prompt), -1 if unknown") \
   C(int64_t, gemm_rows, "", "Rows that most GEMMs of the step were run on, -1 if unknown")                             \
   C(uint8_t, missing, "", "0 all kernels are recorded, 1 CUDA graphs only as a whole, 2 kernels are not recorded")     \
-  C(Row, annotation, "", "Row in annotations, kNoRow if detected")
+  C(AnnotationId, annotation, "", "Row in annotations, kNoRow if detected")
 LLMPROF_TABLE(Steps, "steps", "Runs of the model: prefills, decode steps, vision passes, in time order",
               LLMPROF_STEP_COLUMNS)
 
 // GPU idle time, cut so that each row has one cause and one step. Rows of one device do not overlap, and together with
 // the busy time they fill the window Trace::window of the device exactly.
-#define LLMPROF_GAP_COLUMNS(C)                                                         \
-  C(int32_t, device, "", "CUDA device ordinal")                                        \
-  C(int64_t, start_ns, "ns", "Start")                                                  \
-  C(int64_t, dur_ns, "ns", "Duration")                                                 \
-  C(IdleCause, cause, "", "Why the GPU was idle")                                      \
-  C(Row, step, "", "Row in steps, kNoRow outside every step")                          \
-  C(Row, op, "", "Operator the host was in, row in ops")                               \
-  C(Row, api, "", "API call the host was in, row in api_calls")                        \
-  C(Row, python, "", "Innermost Python function the host was in, row in python_calls") \
-  C(Row, next_gpu_op, "", "GPU activity that ended the gap, row in gpu_ops")
+#define LLMPROF_GAP_COLUMNS(C)                                                                  \
+  C(DeviceOrdinal, device, "", "CUDA device ordinal")                                           \
+  C(TimeNs, start_ns, "ns", "Start")                                                            \
+  C(DurationNs, dur_ns, "ns", "Duration")                                                       \
+  C(IdleCause, cause, "", "Why the GPU was idle")                                               \
+  C(StepId, step, "", "Row in steps, kNoRow outside every step")                                \
+  C(OpId, op, "", "Operator the host was in, row in ops")                                       \
+  C(ApiCallId, api, "", "API call the host was in, row in api_calls")                           \
+  C(PythonCallId, python, "", "Innermost Python function the host was in, row in python_calls") \
+  C(GpuOpId, next_gpu_op, "", "GPU activity that ended the gap, row in gpu_ops")
 LLMPROF_TABLE(Gaps, "gaps", "GPU idle time by cause", LLMPROF_GAP_COLUMNS)
 
 // Device timelines: maximal intervals in which at least one stream of the device was busy.
-#define LLMPROF_BUSY_COLUMNS(C)                 \
-  C(int32_t, device, "", "CUDA device ordinal") \
-  C(int64_t, start_ns, "ns", "Start")           \
-  C(int64_t, end_ns, "ns", "End")
+#define LLMPROF_BUSY_COLUMNS(C)                       \
+  C(DeviceOrdinal, device, "", "CUDA device ordinal") \
+  C(TimeNs, start_ns, "ns", "Start")                  \
+  C(TimeNs, end_ns, "ns", "End")
 LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was busy, overlap counted once",
               LLMPROF_BUSY_COLUMNS)
 

@@ -2,9 +2,8 @@
 //
 // Invariants after import (finish_import in src/import): all columns of a table have equal length; ops, api_calls,
 // python_calls, annotations, gpu_ops, memory_events and counters are sorted by start (ties: longer first); durations
-// are
-// >= 0; every Row points into its table or is kNoRow. After derive: op_links, api_links, gpu_links are parallel to
-// their tables. Analyses get a const Trace and may rely on all of it.
+// are >= 0; every row id points into its table or is kNoRow. After derive: op_links, api_links, gpu_links are parallel
+// to their tables. Analyses get a const Trace and may rely on all of it.
 #pragma once
 
 #include <map>
@@ -45,6 +44,19 @@ class Trace {
 
   std::string_view text(StringId id) const { return strings.get(id); }
 
+  // The table of that type: of RowId<Table>, or of ParallelTo.
+  template <class Table>
+  Table& table() {
+#define LLMPROF_PICK(Type, name) \
+  if constexpr (std::is_same_v<Table, Type>) return name;
+    LLMPROF_TABLES(LLMPROF_PICK)
+  }
+  template <class Table>
+  const Table& table() const {
+    LLMPROF_TABLES(LLMPROF_PICK)
+#undef LLMPROF_PICK
+  }
+
   // Calls visitor(table) for every table, declared order.
   template <class V>
   void for_each_table(V&& visitor) {
@@ -59,8 +71,8 @@ class Trace {
 #undef LLMPROF_VISIT
   }
 
-  int32_t device_of(Row gpu_op) const { return streams.device[gpu_ops.stream[gpu_op]]; }
-  int64_t end_of(Row gpu_op) const { return gpu_ops.start_ns[gpu_op] + gpu_ops.dur_ns[gpu_op]; }
+  int32_t device_of(GpuOpId gpu_op) const { return streams.device[gpu_ops.stream[gpu_op]]; }
+  int64_t end_of(GpuOpId gpu_op) const { return gpu_ops.start_ns[gpu_op] + gpu_ops.dur_ns[gpu_op]; }
 };
 
 }  // namespace llmprof

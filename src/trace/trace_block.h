@@ -38,7 +38,7 @@ uint64_t block_checksum(std::span<const char> bytes);
 // Name of an element type in the file: i32 i64 u64 u8 f32 f64, row (u32), str (u32), enum (u8).
 template <class T>
 constexpr std::string_view element_type_name() {
-  if constexpr (std::is_same_v<T, Row>) return "row";
+  if constexpr (is_row_id<T>) return "row";
   if constexpr (std::is_same_v<T, StringId>) return "str";
   if constexpr (std::is_enum_v<T> && sizeof(T) == 1) return "enum";
   if constexpr (std::is_same_v<T, int32_t>) return "i32";

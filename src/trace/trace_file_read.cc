@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
-#include <limits>
 #include <memory>
 
 #include "base/parallel.h"
@@ -20,19 +19,6 @@ namespace {
 
 // One string pool may be as large as the budget allows; every other table is addressed by Row.
 constexpr uint64_t kRowsMax = kNoRow;
-
-// What a column holds when the file, written by an older llmprof, lacks it: the value tables.h uses for "absent".
-template <class T>
-T absent_value() {
-  if constexpr (std::is_same_v<T, Row>)
-    return kNoRow;
-  else if constexpr (std::is_floating_point_v<T>)
-    return std::numeric_limits<T>::quiet_NaN();
-  else if constexpr (std::is_integral_v<T> && std::is_signed_v<T>)
-    return T{-1};
-  else
-    return T{};
-}
 
 class Unpacker {
  public:

@@ -27,15 +27,15 @@ LLMPROF_TABLE(FileMetadata, "file_metadata", "Trace::metadata", LLMPROF_FILE_FAC
 #define LLMPROF_FILE_SOURCE_COLUMNS(C)                                   \
   C(StringId, kind, "", "Importer that read the recording")              \
   C(uint64_t, content_bytes, "bytes", "Size of the recording, unpacked") \
-  C(int64_t, base_unix_ns, "ns", "Epoch of all times, 0 if unknown")
+  C(TimeNs, base_unix_ns, "ns", "Epoch of all times, 0 if unknown")
 LLMPROF_TABLE(FileSource, "file_source", "Trace::source, one row", LLMPROF_FILE_SOURCE_COLUMNS)
 #define LLMPROF_FILE_NAME_COLUMNS(C) C(StringId, file, "", "As the user named it")
 LLMPROF_TABLE(FileNames, "file_names", "Files the recording was read from", LLMPROF_FILE_NAME_COLUMNS)
 
 #define LLMPROF_FILE_WINDOW_COLUMNS(C)          \
   C(int32_t, device, "", "CUDA device ordinal") \
-  C(int64_t, start_ns, "ns", "Start")           \
-  C(int64_t, end_ns, "ns", "End")
+  C(TimeNs, start_ns, "ns", "Start")            \
+  C(TimeNs, end_ns, "ns", "End")
 LLMPROF_TABLE(FileWindows, "file_windows", "Trace::windows", LLMPROF_FILE_WINDOW_COLUMNS)
 
 #define LLMPROF_FILE_DIAGNOSTIC_COLUMNS(C)              \

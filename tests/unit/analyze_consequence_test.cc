@@ -187,9 +187,7 @@ TEST(Consequence, TimeOfTheProfilerIsNotTheProgramsFault) {
   t.run.trace.steps.gpu_end_ns[prompt] += 53 * kMs;
   t.run.gap(IdleCause::kProfiler, t.at, 53 * kMs, prompt);
   t.at += 53 * kMs;
-  const size_t row = t.run.trace.overheads.size();
-  t.run.trace.overheads.resize(row + 1);
-  t.run.trace.overheads.dur_ns[row] = 53 * kMs;
+  t.run.trace.overheads.append({.start_ns = 0, .dur_ns = 53 * kMs, .thread = 0});
   const Report report = t.report();
   EXPECT_EQ(finding_of(report, "launch-bound"), nullptr);
   EXPECT_NE(stage_of(report, "prefill")->bound, "overhead");

@@ -244,8 +244,8 @@ TEST(Distortion, ByHostEventsWhereStepsHaveNoNames) {
   const int64_t dark = trace.recorded.start_ns[kDark], light = dark + trace.recorded.dur_ns[kDark];
   const int64_t end = light + trace.recorded.dur_ns[2];
   trace.steps.clear();
-  for (Row& step : trace.gpu_links.step) step = kNoRow;
-  for (Row& step : trace.gaps.step) step = kNoRow;
+  for (StepId& step : trace.gpu_links.step) step = kNoRow;
+  for (StepId& step : trace.gaps.step) step = kNoRow;
   for (int64_t at = 10; at < end; at += at < dark ? 5'000'000 : at < light ? 1'000'000 : 1'050'000) {
     trace.beats.time_ns.push_back(at);
     if (at < dark || at >= light) run.api("cudaStreamSynchronize", at + 100, 500'000);

@@ -44,9 +44,10 @@ TEST_F(LateNames, CountFromTheStartOfAWindowToTheFirstName) {
   level(8000, 9000, RecordingLevel::kDefault);
   unnamed(8049, 16);
   unnamed(8050, 32);  // without a name for so long that there is another reason
-  const Row python = run_.python("f", 0, kMs);
-  for (const auto& [cause, in] : {std::pair(IdleCause::kHostWork, kNoRow), std::pair(IdleCause::kHostWork, python),
-                                  std::pair(IdleCause::kNotRecorded, kNoRow)}) {
+  const PythonCallId python = run_.python("f", 0, kMs);
+  for (const auto& [cause, in] :
+       {std::pair(IdleCause::kHostWork, PythonCallId()), std::pair(IdleCause::kHostWork, python),
+        std::pair(IdleCause::kNotRecorded, PythonCallId())}) {
     const Row gap = run_.gap(cause, 3000 * kMs, kMs / 2, kNoRow, kNoRow, in);
     run_.trace.gaps.next_gpu_op[gap] = early;
   }

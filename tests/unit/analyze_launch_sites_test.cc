@@ -43,11 +43,8 @@ TEST(LaunchSite, OfACudaProgramIsItsFunctions) {
 }
 
 void add_site(Trace& trace, std::string_view kernel, std::string_view stack) {
-  LaunchSites& table = trace.launch_sites;
-  const size_t row = table.size();
-  table.resize(row + 1);
-  table.name[row] = trace.strings.intern(kernel);
-  table.stack[row] = trace.strings.intern(stack);
+  TraceBuilder builder(trace);
+  builder.add<LaunchSites>({.time_ns = 0, .thread = 0, .name = builder.text(kernel), .stack = builder.text(stack)});
 }
 
 AnalyzedRecording two_kernels() {

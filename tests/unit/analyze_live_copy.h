@@ -10,6 +10,7 @@
 
 #include "derive/derive.h"
 #include "import/importer.h"
+#include "trace/trace_builder.h"
 
 namespace llmprof {
 
@@ -19,34 +20,27 @@ inline Trace import_golden(const std::string& name) {
   return trace ? std::move(*trace) : Trace();
 }
 
-inline Row add_library_call(Trace& trace, int64_t start, int64_t end, Row thread, DType dtype, int64_t batch, int64_t m,
-                            int64_t n, int64_t k, DType weight = DType::kUnknown, DType out = DType::kUnknown) {
-  LibraryCalls& calls = trace.library_calls;
-  const Row row = static_cast<Row>(calls.size());
-  calls.resize(row + 1);
-  calls.start_ns[row] = start;
-  calls.dur_ns[row] = end - start;
-  calls.thread[row] = thread;
-  calls.name[row] = trace.strings.intern("cublasGemmEx");
-  calls.kind[row] = WorkKind::kGemm;
-  calls.dtype[row] = dtype;
-  calls.weight_dtype[row] = weight == DType::kUnknown ? dtype : weight;
-  calls.out_dtype[row] = out == DType::kUnknown ? dtype : out;
-  calls.batch[row] = batch;
-  calls.m[row] = m;
-  calls.n[row] = n;
-  calls.k[row] = k;
-  return row;
+inline LibraryCallId add_library_call(Trace& trace, int64_t start, int64_t end, ThreadId thread, DType dtype,
+                                      int64_t batch, int64_t m, int64_t n, int64_t k, DType weight = DType::kUnknown,
+                                      DType out = DType::kUnknown) {
+  TraceBuilder builder(trace);
+  return builder.add<LibraryCalls>({.start_ns = start,
+                                    .dur_ns = end - start,
+                                    .thread = thread,
+                                    .name = builder.text("cublasGemmEx"),
+                                    .kind = WorkKind::kGemm,
+                                    .dtype = dtype,
+                                    .weight_dtype = weight == DType::kUnknown ? dtype : weight,
+                                    .out_dtype = out == DType::kUnknown ? dtype : out,
+                                    .batch = batch,
+                                    .m = m,
+                                    .n = n,
+                                    .k = k});
 }
 
 inline void add_level(Trace& trace, int64_t start, int64_t end, RecordingLevel level, int64_t process = 1) {
-  Recorded& table = trace.recorded;
-  const size_t row = table.size();
-  table.resize(row + 1);
-  table.start_ns[row] = start;
-  table.dur_ns[row] = end - start;
-  table.process_id[row] = process;
-  table.level[row] = level;
+  TraceBuilder(trace).add<Recorded>(
+      {.start_ns = start, .dur_ns = end - start, .process_id = process, .level = level, .cut_ns = 0});
 }
 
 // `trace` must have been through derive().

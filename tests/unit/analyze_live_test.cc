@@ -82,7 +82,7 @@ struct Loop {
 };
 
 Trace run_loop(const Loop& loop, bool graph = false) {
-  TraceBuilder b;
+  TestTrace b;
   const Row call = graph ? b.library_call(0, 10, loop.rows, 4096, 4096) : kNoRow;
   if (graph) b.graph_node(1, call);
   int64_t host = 10 * kUs, gpu = 0;
@@ -161,7 +161,7 @@ TEST(LivePlanted, HostCodeBeforeEveryStep) {
 TEST(LivePlanted, HostCodeBeforeEveryStepAfterALongStart) {
   Loop loop;
   loop.before_step = kMs;
-  TraceBuilder b;
+  TestTrace b;
   b.trace = run_loop(loop);
   // A minute of loading: one copy, long before.
   b.gpu("Memcpy HtoD (Pinned -> Device)", -60'000 * kMs, kMs, b.api("cudaMemcpyAsync", -60'000 * kMs - 10 * kUs, kUs));
@@ -183,7 +183,7 @@ Trace with_warm_up(bool named) {
   loop.steps = 500;
   Trace trace = run_loop(loop);
   const int64_t begin = -1500 * kMs;
-  TraceBuilder b;
+  TestTrace b;
   b.trace = std::move(trace);
   if (named) b.annotation("prefill", begin, 800 * kMs, AnnotationKind::kNvtx);
   for (int64_t i = 0; i < 3; ++i) {
@@ -218,7 +218,7 @@ TEST(LiveRequest, ItsTimesAreThoseOfTheProgramsOwnClock) {
     SCOPED_TRACE(static_cast<int>(copies));
     NamedRequest request;
     request.copies = copies;
-    TraceBuilder b = request.build();
+    TestTrace b = request.build();
     b.derive_all();
     const Report report = report_of(b.trace);
     expect_whole(report);
@@ -242,7 +242,7 @@ TEST(LiveRequest, WhatTheCpuPreparesAloneIsToldAsWaiting) {
   NamedRequest request;
   request.decode_steps = 3;
   request.tuning_ns = 30 * kMs;
-  TraceBuilder b = request.build();
+  TestTrace b = request.build();
   b.derive_all();
   const Report report = report_of(b.trace);
   expect_whole(report);
@@ -277,7 +277,7 @@ TEST(LivePlanted, ReplaysOfPaddedBatches) {
 
 // Concatenations of a growing cache, next to ones of constant size.
 Trace cache_loop(bool grows) {
-  TraceBuilder b;
+  TestTrace b;
   int64_t at = 10 * kUs;
   for (int s = 0; s < 20; ++s) {
     const int64_t start = at;
@@ -327,7 +327,7 @@ TEST(LivePlanted, FindingsCountForStepsWhoseKernelsAreMissing) {
 // when it ended; its launches are kept where kernels are recorded, its ranges always.
 class Watched {
  public:
-  TraceBuilder b;
+  TestTrace b;
   bool windows = true;
   int64_t time = 0;
   static constexpr int64_t kPeriod = 160 * kMs, kOn = 32 * kMs;  // gaps longer than any step
@@ -460,7 +460,7 @@ TEST(LiveWindows, TokenisingIsNamedOnceAndFirst) {
 }
 
 TEST(LiveLight, StepsAndLatencyFromRangesAlone) {
-  TraceBuilder b;
+  TestTrace b;
   b.annotation("prefill", 0, 20 * kMs, AnnotationKind::kNvtx);
   for (int64_t i = 0; i < 5; ++i) b.annotation("decode_step", (20 + 8 * i) * kMs, 8 * kMs - 100, AnnotationKind::kNvtx);
   b.level(-kMs, 100 * kMs, RecordingLevel::kLight);

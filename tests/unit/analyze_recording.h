@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "analyze/analysis.h"
-#include "trace/trace.h"
+#include "trace/trace_builder.h"
 
 namespace llmprof {
 
@@ -19,162 +19,133 @@ class AnalyzedRecording {
   Trace trace;
 
   explicit AnalyzedRecording(bool with_device = true) {
-    trace.threads.resize(1);
+    rows().add<Threads>({.process_id = 0, .thread_id = 0});
     add_stream(0);
     if (!with_device) return;
-    trace.devices.resize(1);
-    trace.devices.device[0] = 0;
-    trace.devices.name[0] = trace.strings.intern("NVIDIA H200");
-    trace.devices.sm_count[0] = 132;
-    trace.devices.compute_major[0] = 9;
-    trace.devices.memory_bytes[0] = 150109880320;
-    trace.devices.threads_per_sm_max[0] = 2048;
-    trace.devices.registers_per_sm[0] = 65536;
-    trace.devices.shared_bytes_per_sm[0] = 233472;
+    rows().add<Devices>({.device = 0,
+                         .name = text("NVIDIA H200"),
+                         .sm_count = 132,
+                         .compute_major = 9,
+                         .compute_minor = 0,
+                         .memory_bytes = 150109880320,
+                         .threads_per_sm_max = 2048,
+                         .registers_per_sm = 65536,
+                         .shared_bytes_per_sm = 233472});
   }
-  Row add_stream(int32_t device) {
-    const Row row = static_cast<Row>(trace.streams.size());
-    trace.streams.resize(row + 1);
-    trace.streams.device[row] = device;
-    trace.streams.stream[row] = 7;
-    return row;
-  }
+  StreamId add_stream(int32_t device) { return rows().add<Streams>({.device = device, .context = 0, .stream = 7}); }
   void window(int64_t start, int64_t end, int32_t device = 0) { trace.windows.push_back({device, start, end}); }
-  Row step(StageKind kind, int64_t start, int64_t end, int64_t tokens = -1, int64_t context = -1,
-           std::string_view name = {}, int32_t device = 0) {
-    const Row row = static_cast<Row>(trace.steps.size());
-    trace.steps.resize(row + 1);
-    trace.steps.kind[row] = kind;
-    trace.steps.source[row] = name.empty() ? StageSource::kDetected : StageSource::kAnnotation;
-    trace.steps.stage[row] = trace.strings.intern(name.empty() ? stage_kind_name(kind) : name);
-    trace.steps.device[row] = device;
-    trace.steps.start_ns[row] = trace.steps.host_start_ns[row] = trace.steps.gpu_start_ns[row] = start;
-    trace.steps.end_ns[row] = trace.steps.gpu_end_ns[row] = end;
-    trace.steps.sync_ns[row] = -1;
-    trace.steps.new_tokens[row] = tokens;
-    trace.steps.sequences[row] = tokens < 0 ? -1 : 1;
-    trace.steps.context[row] = context;
-    trace.steps.output_tokens[row] = tokens < 0 ? -1 : 1;
-    trace.steps.annotation[row] = kNoRow;
-    return row;
+  StepId step(StageKind kind, int64_t start, int64_t end, int64_t tokens = -1, int64_t context = -1,
+              std::string_view name = {}, int32_t device = 0) {
+    return rows().add<Steps>({.kind = kind,
+                              .source = name.empty() ? StageSource::kDetected : StageSource::kAnnotation,
+                              .stage = text(name.empty() ? stage_kind_name(kind) : name),
+                              .device = device,
+                              .start_ns = start,
+                              .end_ns = end,
+                              .host_start_ns = start,
+                              .gpu_start_ns = start,
+                              .gpu_end_ns = end,
+                              .new_tokens = tokens,
+                              .sequences = tokens < 0 ? -1 : 1,
+                              .context = context,
+                              .output_tokens = tokens < 0 ? -1 : 1,
+                              .gemm_rows = 0});
   }
-  Row op(std::string_view name, int64_t start, int64_t dur, Row parent = kNoRow, std::string_view dims = {}) {
-    const Row row = static_cast<Row>(trace.ops.size());
-    trace.ops.resize(row + 1);
-    trace.op_links.resize(row + 1);
-    trace.ops.start_ns[row] = start;
-    trace.ops.dur_ns[row] = trace.op_links.self_ns[row] = dur;
-    trace.ops.name[row] = trace.strings.intern(name);
-    trace.ops.signature[row] = kNoRow;
-    trace.op_links.parent[row] = parent;
+  OpId op(std::string_view name, int64_t start, int64_t dur, OpId parent = kNoRow, std::string_view dims = {}) {
+    rows().add<OpLinks>({.parent = parent, .self_ns = dur});
     if (parent != kNoRow) trace.op_links.self_ns[parent] -= dur;
-    if (!dims.empty()) {
-      trace.ops.signature[row] = static_cast<Row>(trace.signatures.size());
-      trace.signatures.resize(trace.signatures.size() + 1);
-      trace.signatures.dims.back() = trace.strings.intern(dims);
-    }
-    return row;
+    return rows().add<Ops>({.start_ns = start,
+                            .dur_ns = dur,
+                            .thread = 0,
+                            .name = text(name),
+                            .signature = dims.empty() ? SignatureId() : rows().add<Signatures>({.dims = text(dims)})});
   }
-  Row api(std::string_view name, int64_t start, int64_t dur) {
-    const Row row = static_cast<Row>(trace.api_calls.size());
-    trace.api_calls.resize(row + 1);
-    trace.api_links.resize(row + 1);
-    trace.api_links.op[row] = kNoRow;
-    trace.api_calls.start_ns[row] = start;
-    trace.api_calls.dur_ns[row] = dur;
-    trace.api_calls.name[row] = trace.strings.intern(name);
-    return row;
+  ApiCallId api(std::string_view name, int64_t start, int64_t dur) {
+    rows().add<ApiLinks>({});
+    return rows().add<ApiCalls>({.start_ns = start, .dur_ns = dur, .thread = 0, .name = text(name)});
   }
-  Row gemm(DType dtype, int64_t m, int64_t n, int64_t k) {
-    const Row row = work(WorkKind::kGemm, dtype, 2.0 * static_cast<double>(m * n * k),
-                         dtype_bytes(dtype) * static_cast<double>(m * k + n * k + m * n));
+  WorkId gemm(DType dtype, int64_t m, int64_t n, int64_t k) {
+    const WorkId row = work(WorkKind::kGemm, dtype, 2.0 * static_cast<double>(m * n * k),
+                            dtype_bytes(dtype) * static_cast<double>(m * k + n * k + m * n));
     trace.works.m[row] = m;
     trace.works.n[row] = n;
     trace.works.k[row] = k;
     trace.works.weight_bytes[row] = dtype_bytes(dtype) * static_cast<double>(n * k);
     return row;
   }
-  Row work(WorkKind kind, DType dtype, double flops, double bytes) {
-    const Row row = static_cast<Row>(trace.works.size());
-    trace.works.resize(row + 1);
-    trace.works.kind[row] = kind;
-    trace.works.dtype[row] = trace.works.weight_dtype[row] = dtype;
-    trace.works.batch[row] = 1;
-    trace.works.flops[row] = trace.works.flops_full[row] = flops;
-    trace.works.bytes[row] = bytes;
-    trace.works.shape[row] = trace.strings.intern("shape " + std::to_string(row));
-    return row;
+  WorkId work(WorkKind kind, DType dtype, double flops, double bytes) {
+    return rows().add<Works>({.kind = kind,
+                              .dtype = dtype,
+                              .weight_dtype = dtype,
+                              .batch = 1,
+                              .m = 0,
+                              .n = 0,
+                              .k = 0,
+                              .heads = 0,
+                              .kv_heads = 0,
+                              .flops = flops,
+                              .flops_full = flops,
+                              .bytes = bytes,
+                              .weight_bytes = 0,
+                              .kv_bytes = 0,
+                              .shape = text("shape " + std::to_string(trace.works.size()))});
   }
-  Row config(int32_t grid, int32_t block) {
-    const Row row = static_cast<Row>(trace.launch_configs.size());
-    trace.launch_configs.resize(row + 1);
-    trace.launch_configs.grid_x[row] = grid;
-    trace.launch_configs.block_x[row] = block;
-    trace.launch_configs.grid_y[row] = trace.launch_configs.grid_z[row] = 1;
-    trace.launch_configs.block_y[row] = trace.launch_configs.block_z[row] = 1;
-    trace.launch_configs.registers_per_thread[row] = 32;
-    return row;
+  LaunchConfigId config(int32_t grid, int32_t block) {
+    return rows().add<LaunchConfigs>({.grid_x = grid,
+                                      .grid_y = 1,
+                                      .grid_z = 1,
+                                      .block_x = block,
+                                      .block_y = 1,
+                                      .block_z = 1,
+                                      .registers_per_thread = 32,
+                                      .shared_bytes = 0,
+                                      .occupancy_frac = 0,
+                                      .blocks_per_sm = 0,
+                                      .warps_per_sm = 0});
   }
   struct Kernel {
-    Row step = kNoRow, op = kNoRow, api = kNoRow, work = kNoRow, config = kNoRow, stream = 0;
+    StepId step = kNoRow;
+    OpId op = kNoRow;
+    ApiCallId api = kNoRow;
+    WorkId work = kNoRow;
+    LaunchConfigId config = kNoRow;
+    StreamId stream = 0;
     GpuOpKind kind = GpuOpKind::kKernel;
   };
-  Row gpu(std::string_view name, Category category, int64_t start, int64_t dur, const Kernel& links) {
-    const Row row = static_cast<Row>(trace.gpu_ops.size());
-    trace.gpu_ops.resize(row + 1);
-    trace.gpu_links.resize(row + 1);
-    trace.gpu_ops.start_ns[row] = start;
-    trace.gpu_ops.dur_ns[row] = dur;
-    trace.gpu_ops.name[row] = trace.strings.intern(name);
-    trace.gpu_ops.stream[row] = links.stream;
-    trace.gpu_ops.config[row] = links.config;
-    trace.gpu_ops.kind[row] = links.kind;
-    trace.gpu_ops.bytes[row] = links.kind == GpuOpKind::kKernel ? -1 : 1'000'000;
-    trace.gpu_links.api[row] = links.api;
-    trace.gpu_links.op[row] = links.op;
-    trace.gpu_links.work[row] = links.work;
-    trace.gpu_links.step[row] = links.step;
-    trace.gpu_links.category[row] = category;
-    return row;
+  GpuOpId gpu(std::string_view name, Category category, int64_t start, int64_t dur, const Kernel& links) {
+    rows().add<GpuLinks>(
+        {.api = links.api, .op = links.op, .work = links.work, .step = links.step, .category = category});
+    return rows().add<GpuOps>({.start_ns = start,
+                               .dur_ns = dur,
+                               .stream = links.stream,
+                               .name = text(name),
+                               .config = links.config,
+                               .bytes = links.kind == GpuOpKind::kKernel ? -1 : 1'000'000,
+                               .kind = links.kind});
   }
   void busy(int64_t start, int64_t end, int32_t device = 0) {
-    const size_t row = trace.busy_intervals.size();
-    trace.busy_intervals.resize(row + 1);
-    trace.busy_intervals.device[row] = device;
-    trace.busy_intervals.start_ns[row] = start;
-    trace.busy_intervals.end_ns[row] = end;
+    rows().add<BusyIntervals>({.device = device, .start_ns = start, .end_ns = end});
   }
-  Row gap(IdleCause cause, int64_t start, int64_t dur, Row step, Row op = kNoRow, Row python = kNoRow,
+  Row gap(IdleCause cause, int64_t start, int64_t dur, StepId step, OpId op = kNoRow, PythonCallId python = kNoRow,
           int32_t device = 0) {
-    const Row row = static_cast<Row>(trace.gaps.size());
-    trace.gaps.resize(row + 1);
-    trace.gaps.device[row] = device;
-    trace.gaps.start_ns[row] = start;
-    trace.gaps.dur_ns[row] = dur;
-    trace.gaps.cause[row] = cause;
-    trace.gaps.step[row] = step;
-    trace.gaps.op[row] = op;
-    trace.gaps.api[row] = kNoRow;
-    trace.gaps.python[row] = python;
-    trace.gaps.next_gpu_op[row] = kNoRow;
-    return row;
+    return rows().add<Gaps>(
+        {.device = device, .start_ns = start, .dur_ns = dur, .cause = cause, .step = step, .op = op, .python = python});
   }
-  Row python(std::string_view name, int64_t start, int64_t dur) {
-    const Row row = static_cast<Row>(trace.python_calls.size());
-    trace.python_calls.resize(row + 1);
-    trace.python_calls.start_ns[row] = start;
-    trace.python_calls.dur_ns[row] = dur;
-    trace.python_calls.name[row] = trace.strings.intern(name);
-    return row;
+  PythonCallId python(std::string_view name, int64_t start, int64_t dur) {
+    return rows().add<PythonCalls>({.start_ns = start, .dur_ns = dur, .thread = 0, .name = text(name)});
   }
   void memory(int64_t time, int64_t bytes, int64_t allocated, int64_t reserved) {
-    const size_t row = trace.memory_events.size();
-    trace.memory_events.resize(row + 1);
-    trace.memory_events.time_ns[row] = time;
-    trace.memory_events.bytes[row] = bytes;
-    trace.memory_events.allocated_bytes[row] = allocated;
-    trace.memory_events.reserved_bytes[row] = reserved;
+    rows().add<MemoryEvents>({.time_ns = time,
+                              .thread = 0,
+                              .device = 0,
+                              .bytes = bytes,
+                              .allocated_bytes = allocated,
+                              .reserved_bytes = reserved});
   }
+
+ private:
+  TraceBuilder rows() { return TraceBuilder(trace); }
+  StringId text(std::string_view text) { return trace.strings.intern(text); }
 };
 
 // Of any recording: those of tests about one table need not add up.
@@ -192,21 +163,21 @@ inline Report report_of(const AnalyzedRecording& run, const AnalyzeOptions& opti
 inline AnalyzedRecording eager_run(bool with_device = true, int kernels = 200) {
   AnalyzedRecording run(with_device);
   run.window(0, 45 * kMs);
-  const Row prefill = run.step(StageKind::kPrefill, 0, 10 * kMs, 512, 512);
-  const Row linear = run.op("aten::linear", 0, 3 * kMs, kNoRow, "[[1, 512, 4096], [4096, 4096]]");
-  const Row mm = run.op("aten::mm", kMs / 2, 2 * kMs, linear, "[[512, 4096], [4096, 4096]]");
+  const StepId prefill = run.step(StageKind::kPrefill, 0, 10 * kMs, 512, 512);
+  const OpId linear = run.op("aten::linear", 0, 3 * kMs, kNoRow, "[[1, 512, 4096], [4096, 4096]]");
+  const OpId mm = run.op("aten::mm", kMs / 2, 2 * kMs, linear, "[[512, 4096], [4096, 4096]]");
   run.gap(IdleCause::kOperatorDispatch, 0, 2 * kMs, prefill, linear);
   run.gpu("gemm_big", Category::kGemm, 2 * kMs, 8 * kMs,
           {prefill, mm, run.api("cudaLaunchKernel", kMs, 5000), run.gemm(DType::kBf16, 512, 14336, 4096)});
   run.busy(2 * kMs, 10 * kMs);
-  const Row small = run.gemm(DType::kBf16, 1, 4096, 4096);
+  const WorkId small = run.gemm(DType::kBf16, 1, 4096, 4096);
   for (int64_t s = 1; s <= 3; ++s) {
     const int64_t start = s * 10 * kMs;
-    const Row decode = run.step(StageKind::kDecode, start, start + 10 * kMs, 1, 512 + s);
+    const StepId decode = run.step(StageKind::kDecode, start, start + 10 * kMs, 1, 512 + s);
     const int64_t period = 10 * kMs / kernels, busy = 2 * kMs / kernels;
     for (int64_t k = 0; k < kernels; ++k) {
       const int64_t at = start + k * period;
-      const Row op = run.op("aten::mm", at, 1000, kNoRow, "[[1, 4096], [4096, 4096]]");
+      const OpId op = run.op("aten::mm", at, 1000, kNoRow, "[[1, 4096], [4096, 4096]]");
       run.gap(IdleCause::kOperatorDispatch, at, period - busy, decode, op);
       run.gpu("gemv", Category::kGemm, at + period - busy, busy,
               {decode, op, run.api("cudaLaunchKernel", at, 500), small});

@@ -13,7 +13,7 @@ struct Gpus {
   std::vector<Row> streams, steps;
   explicit Gpus(int32_t count = 2) {
     for (int32_t device = 0; device < count; ++device) {
-      streams.push_back(device == 0 ? 0 : run.add_stream(device));
+      streams.push_back(device == 0 ? StreamId(0) : run.add_stream(device));
       run.window(0, 1000 * kUs, device);
       steps.push_back(run.step(StageKind::kDecode, 0, 1000 * kUs, 1, 100, {}, device));
     }

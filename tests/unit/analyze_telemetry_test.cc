@@ -444,9 +444,9 @@ Trace real_excerpt() {
   text.resize(file->read(text.data(), text.size()));
   const Result<CsvTable> csv = read_csv(text, "graph_decode_excerpt.csv.gz");
   EXPECT_TRUE(csv.has_value());
-  trace.threads.resize(1);
-  trace.threads.process_id[0] = 1;
-  trace.streams.resize(1);
+  TraceBuilder builder(trace);
+  const ThreadId thread = builder.thread(1, 0);
+  const StreamId stream = builder.stream(0, 0, 0);
   trace.devices = AnalyzedRecording().trace.devices;
   trace.devices.name[0] = trace.strings.intern("NVIDIA H200");
   for (const std::vector<std::string>& row : csv->rows) {
@@ -464,35 +464,30 @@ Trace real_excerpt() {
     }
     const uint64_t replay = std::stoull(row[3]) + 1;
     if (row[0] == "decode_step") {
-      const size_t a = trace.annotations.size();
-      trace.annotations.resize(a + 1);
-      trace.annotations.start_ns[a] = start;
-      trace.annotations.dur_ns[a] = dur;
-      trace.annotations.name[a] = trace.strings.intern(row[0]);
-      trace.annotations.kind[a] = AnnotationKind::kNvtx;
-      const size_t c = trace.api_calls.size();
-      trace.api_calls.resize(c + 1);
-      trace.api_calls.start_ns[c] = start + 1000;
-      trace.api_calls.dur_ns[c] = dur - 2000;
-      trace.api_calls.name[c] = trace.strings.intern("cudaGraphLaunch");
-      trace.api_calls.correlation[c] = replay;
+      builder.add<Annotations>({.start_ns = start,
+                                .dur_ns = dur,
+                                .thread = thread,
+                                .name = builder.text(row[0]),
+                                .kind = AnnotationKind::kNvtx});
+      builder.add<ApiCalls>({.start_ns = start + 1000,
+                             .dur_ns = dur - 2000,
+                             .thread = thread,
+                             .name = builder.text("cudaGraphLaunch"),
+                             .correlation = replay});
       continue;
     }
-    const size_t g = trace.gpu_ops.size();
-    trace.gpu_ops.resize(g + 1);
-    trace.gpu_ops.start_ns[g] = start;
-    trace.gpu_ops.dur_ns[g] = dur;
-    trace.gpu_ops.name[g] = trace.strings.intern(row[0]);
-    trace.gpu_ops.config[g] = kNoRow;
-    trace.gpu_ops.correlation[g] = replay;
-    trace.gpu_ops.graph_node[g] = 1 + g;
-    trace.gpu_ops.bytes[g] = -1;
+    builder.add<GpuOps>({.start_ns = start,
+                         .dur_ns = dur,
+                         .stream = stream,
+                         .name = builder.text(row[0]),
+                         .correlation = replay,
+                         .graph_node = 1 + trace.gpu_ops.size()});
   }
-  trace.recorded.resize(1);
-  trace.recorded.start_ns[0] = -1'000'000'000;
-  trace.recorded.dur_ns[0] = 2'000'000'000;
-  trace.recorded.process_id[0] = 1;
-  trace.recorded.level[0] = RecordingLevel::kDefault;
+  builder.add<Recorded>({.start_ns = -1'000'000'000,
+                         .dur_ns = 2'000'000'000,
+                         .process_id = 1,
+                         .level = RecordingLevel::kDefault,
+                         .cut_ns = 0});
   return trace;
 }
 

@@ -9,7 +9,7 @@ namespace llmprof {
 namespace {
 
 TEST(Busy, OverlapOfStreamsCountsOnce) {
-  TraceBuilder b;
+  TestTrace b;
   const Row second = b.stream(0, 8);
   b.gpu("a", 100, 50);
   b.gpu("b", 120, 100, 0, second);  // 120..220 covers 150..220 alone
@@ -28,7 +28,7 @@ TEST(Busy, OverlapOfStreamsCountsOnce) {
 }
 
 TEST(Busy, OverlapOnOneStreamIsReported) {
-  TraceBuilder b;
+  TestTrace b;
   b.gpu("a", 100, 50);
   b.gpu("b", 140, 20);
   b.gpu("inside", 145, 2);
@@ -40,7 +40,7 @@ TEST(Busy, OverlapOnOneStreamIsReported) {
 }
 
 TEST(Busy, DevicesAreApart) {
-  TraceBuilder b;
+  TestTrace b;
   const Row other = b.stream(3, 7);
   b.gpu("a", 0, 10);
   b.gpu("b", 5, 10, 0, other);
@@ -58,7 +58,7 @@ TEST(Busy, DevicesAreApart) {
 }
 
 TEST(Busy, NoActivityNoWindow) {
-  TraceBuilder b;
+  TestTrace b;
   Trace& trace = b.derive_all();
   EXPECT_TRUE(trace.windows.empty());
   EXPECT_TRUE(trace.busy_intervals.empty());
@@ -66,7 +66,7 @@ TEST(Busy, NoActivityNoWindow) {
 }
 
 TEST(Busy, IndexAgreesWithPlainSum) {
-  TraceBuilder b;
+  TestTrace b;
   const Row other = b.stream(1, 7);
   std::mt19937 random(7);
   int64_t time = 0;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kUs = 1000, kMs = 1'000'000;
 
-const Row* work_of(const Trace& trace, std::string_view kernel, size_t nth = 0) {
+const WorkId* work_of(const Trace& trace, std::string_view kernel, size_t nth = 0) {
   for (Row g = 0; g < trace.gpu_ops.size(); ++g) {
     if (trace.text(trace.gpu_ops.name[g]) != kernel) continue;
     if (nth-- == 0) return &trace.gpu_links.work[g];
@@ -22,7 +22,7 @@ const Row* work_of(const Trace& trace, std::string_view kernel, size_t nth = 0) 
 }
 
 TEST(LibraryWork, TheKernelOfTheCallCarriesItAndItsPartsAreLinked) {
-  TraceBuilder b;
+  TestTrace b;
   b.library_call(0, 100, 4, 4096, 1024);
   b.launch("gemm_main", 10, 1000, 50);
   b.launch("splitKreduce_kernel", 20, 1100, 500);  // longer, but only a part of it
@@ -31,7 +31,7 @@ TEST(LibraryWork, TheKernelOfTheCallCarriesItAndItsPartsAreLinked) {
   ASSERT_NE(*work_of(trace, "gemm_main"), kNoRow);
   EXPECT_EQ(*work_of(trace, "splitKreduce_kernel"), kNoRow);
   EXPECT_EQ(*work_of(trace, "copy"), kNoRow);
-  EXPECT_EQ(trace.gpu_links.library_call, (std::vector<Row>{0, 0, kNoRow}));
+  EXPECT_EQ(trace.gpu_links.library_call, (std::vector<LibraryCallId>{0, 0, kNoRow}));
   const Row work = *work_of(trace, "gemm_main");
   EXPECT_EQ(trace.works.flops[work], 2.0 * 4 * 4096 * 1024);
   EXPECT_EQ(trace.works.weight_bytes[work], 2.0 * 4096 * 1024);
@@ -40,7 +40,7 @@ TEST(LibraryWork, TheKernelOfTheCallCarriesItAndItsPartsAreLinked) {
 }
 
 TEST(LibraryWork, BatchedProductsHaveNoWeightsAndAnotherThreadIsNotMeant) {
-  TraceBuilder b;
+  TestTrace b;
   const Row other = b.thread();
   b.library_call(0, 100, 16, 128, 64, 8);
   b.library_call(0, 100, 1, 1, 1, 1, DType::kBf16, other);
@@ -51,7 +51,7 @@ TEST(LibraryWork, BatchedProductsHaveNoWeightsAndAnotherThreadIsNotMeant) {
 }
 
 TEST(LibraryWork, OfNestedCallsTheInnermostCounts) {
-  TraceBuilder b;
+  TestTrace b;
   b.library_call(0, 200, 1, 10, 10);
   b.library_call(50, 50, 2, 20, 20);
   b.launch("gemm_inner", 60, 1000, 50);
@@ -62,7 +62,7 @@ TEST(LibraryWork, OfNestedCallsTheInnermostCounts) {
 }
 
 TEST(LibraryWork, UnknownSizesGiveNothing) {
-  TraceBuilder b;
+  TestTrace b;
   b.library_call(0, 100, -1, 4096, 1024);
   b.launch("gemm_main", 10, 1000, 50);
   const Trace& trace = b.build();
@@ -71,7 +71,7 @@ TEST(LibraryWork, UnknownSizesGiveNothing) {
 }
 
 // Attention of 2 sequences, 32 heads over 8, through a library call; sizes as given.
-Row attention_call(TraceBuilder& b, int64_t m, int64_t n, int64_t k, int32_t value_size, uint8_t mask) {
+Row attention_call(TestTrace& b, int64_t m, int64_t n, int64_t k, int32_t value_size, uint8_t mask) {
   const Row call = b.library_call(0, 100, m, n, k, 2);
   b.trace.library_calls.kind[call] = WorkKind::kAttention;
   b.trace.library_calls.heads[call] = 32;
@@ -99,7 +99,7 @@ TEST(LibraryWork, AttentionCountsThePairsThatItsMaskKeeps) {
   };
   for (const AttentionCase& c : cases) {
     SCOPED_TRACE(c.shape);
-    TraceBuilder b;
+    TestTrace b;
     attention_call(b, c.queries, c.keys, 64, 96, c.mask);
     b.launch("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16", 10, 1000, 50);
     b.launch("void cudnn::fusion::lean_reduction_kernel<false>", 20, 1100, 500);
@@ -124,7 +124,7 @@ TEST(LibraryWork, AttentionOfUnknownLengthsGivesNothing) {
   };
   for (const Case& c :
        {Case{-1, -1, 64, 64}, {4, -1, 64, 64}, {4, 6, 64, 0}, {4, 6, INT64_MAX, 64}, {4, 6, -64, 128}}) {
-    TraceBuilder b;
+    TestTrace b;
     attention_call(b, c.m, c.n, c.k, c.value_size, 0);
     b.launch("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16", 10, 1000, 50);
     const Trace& trace = b.build();
@@ -134,7 +134,7 @@ TEST(LibraryWork, AttentionOfUnknownLengthsGivesNothing) {
 }
 
 TEST(LibraryWork, AnOperatorThatTellsWins) {
-  TraceBuilder b;
+  TestTrace b;
   const uint64_t mm = b.op("aten::mm", 0, 200, "[[4, 8], [8, 16]]");
   b.trace.signatures.types[0] = b.trace.strings.intern("[\"c10::BFloat16\", \"c10::BFloat16\"]");
   b.library_call(20, 100, 999, 999, 999);
@@ -148,7 +148,7 @@ TEST(LibraryWork, AnOperatorThatTellsWins) {
 }
 
 TEST(LibraryWork, AnOperatorWithoutShapesLeavesItToTheCall) {
-  TraceBuilder b;
+  TestTrace b;
   const uint64_t mm = b.op("aten::mm", 0, 200);
   b.library_call(20, 100, 4, 16, 8);
   b.launch("gemm_main", 30, 1000, 50, mm);
@@ -158,7 +158,7 @@ TEST(LibraryWork, AnOperatorWithoutShapesLeavesItToTheCall) {
 }
 
 TEST(LibraryWork, EveryReplayOfAGraphCarriesTheShapesOfItsCapture) {
-  TraceBuilder b;
+  TestTrace b;
   const Row call = b.library_call(0, 100, 1, 4096, 4096);  // at capture: launched nothing that ran
   b.graph_node(501, call);
   b.graph_node(502, call);
@@ -178,7 +178,7 @@ TEST(LibraryWork, EveryReplayOfAGraphCarriesTheShapesOfItsCapture) {
 }
 
 TEST(WholeGraphs, BecomeGpuTimeOnceAndInOrder) {
-  TraceBuilder b;
+  TestTrace b;
   b.gpu("first", 100, 50, b.api("cudaLaunchKernel", 10, 5));
   b.graph_launch(200, 1000, b.api("cudaGraphLaunch", 20, 5));
   b.gpu("last", 1300, 50, b.api("cudaLaunchKernel", 30, 5));
@@ -201,8 +201,8 @@ TEST(WholeGraphs, BecomeGpuTimeOnceAndInOrder) {
 }
 
 // A decode loop with an NVTX range and a wait per step; steps in [dark_from, dark_to) are not recorded.
-TraceBuilder annotated_loop(int steps, int dark_from, int dark_to, int64_t recorded_step = 1000 * kUs) {
-  TraceBuilder b;
+TestTrace annotated_loop(int steps, int dark_from, int dark_to, int64_t recorded_step = 1000 * kUs) {
+  TestTrace b;
   const int64_t dark_step = 900 * kUs;
   int64_t at = 0, dark_start = -1, dark_end = -1;
   b.annotation("decode", 0, int64_t{100} * kMs, AnnotationKind::kNvtx);
@@ -232,7 +232,7 @@ TraceBuilder annotated_loop(int steps, int dark_from, int dark_to, int64_t recor
 }
 
 TEST(LiveSteps, InnerNvtxRangesAreTheSteps) {
-  TraceBuilder b = annotated_loop(4, -1, -1);
+  TestTrace b = annotated_loop(4, -1, -1);
   const Trace& trace = b.derive_all();
   ASSERT_EQ(trace.steps.size(), 4U);
   for (Row s = 0; s < 4; ++s) {
@@ -249,7 +249,7 @@ TEST(LiveSteps, InnerNvtxRangesAreTheSteps) {
 }
 
 TEST(LiveSteps, UnrecordedTimeIsNotIdleAndItsStepsStandApart) {
-  TraceBuilder b = annotated_loop(12, 4, 8);
+  TestTrace b = annotated_loop(12, 4, 8);
   const Trace& trace = b.derive_all();
   EXPECT_EQ(broken_invariant(trace), "");
   size_t complete = 0, missing = 0, edge = 0;
@@ -286,7 +286,7 @@ TEST(LiveSteps, UnrecordedTimeIsNotIdleAndItsStepsStandApart) {
 }
 
 TEST(LiveSteps, AStepThatGoesOnWhereNothingIsRecordedIsNotComplete) {
-  TraceBuilder b;
+  TestTrace b;
   for (int64_t i = 0; i < 6; ++i) {
     b.annotation("prefill", i * 10 * kMs, 9 * kMs, AnnotationKind::kNvtx);
     // Of the fourth, the second half ran into the window without kernels and is lost.
@@ -306,7 +306,7 @@ TEST(LiveSteps, AStepThatGoesOnWhereNothingIsRecordedIsNotComplete) {
 
 TEST(LiveSteps, AStepWhoseLaunchesWereCutIsNotComplete) {
   // The host runs ahead: the range ends long before the window without kernels, into which its kernels ran.
-  TraceBuilder b;
+  TestTrace b;
   for (int64_t i = 0; i < 4; ++i) {
     b.annotation("prefill", i * 10 * kMs, 9 * kMs, AnnotationKind::kNvtx);
     b.launch("gemm_layer", i * 10 * kMs + 10 * kUs, i * 10 * kMs + 20 * kUs, 4 * kMs);
@@ -321,7 +321,7 @@ TEST(LiveSteps, AStepWhoseLaunchesWereCutIsNotComplete) {
 }
 
 TEST(LiveSteps, LightModeHasStepsWithoutAnyKernel) {
-  TraceBuilder b;
+  TestTrace b;
   b.annotation("prefill", 0, 20 * kMs, AnnotationKind::kNvtx);
   for (int64_t i = 0; i < 5; ++i) {
     b.annotation("decode_step", (20 + 8 * i) * kMs, 8 * kMs - 100, AnnotationKind::kNvtx);
@@ -339,7 +339,7 @@ TEST(LiveSteps, LightModeHasStepsWithoutAnyKernel) {
 }
 
 TEST(LiveSteps, WithoutRangesTheWindowIsTheRecording) {
-  TraceBuilder b;
+  TestTrace b;
   b.level(5 * kMs, 100 * kMs, RecordingLevel::kLight);
   const Trace& trace = b.derive_all();
   EXPECT_TRUE(trace.steps.empty());
@@ -350,7 +350,7 @@ TEST(LiveSteps, WithoutRangesTheWindowIsTheRecording) {
 }
 
 TEST(LiveSteps, AHostThatRanAheadGivesTheTimeOfTheLoopEvenly) {
-  TraceBuilder b;
+  TestTrace b;
   b.annotation("decode", 0, 80 * kMs, AnnotationKind::kNvtx);  // waits at its end
   for (int64_t i = 0; i < 10; ++i) b.annotation("decode_step", i * kMs, 900 * kUs, AnnotationKind::kNvtx);
   b.level(-kMs, 100 * kMs, RecordingLevel::kLight);
@@ -360,7 +360,7 @@ TEST(LiveSteps, AHostThatRanAheadGivesTheTimeOfTheLoopEvenly) {
 }
 
 TEST(LiveSteps, RangesOfAHostThatRunsAheadAreLeftOut) {
-  TraceBuilder b;
+  TestTrace b;
   for (int64_t i = 0; i < 12; ++i) {
     b.annotation("decode_step", i * 100 * kUs, 90 * kUs, AnnotationKind::kNvtx);
     if (i < 6) b.launch("gemm_layer", i * 100 * kUs + 10 * kUs, (i * 8 + 1) * kMs, 7 * kMs);
@@ -377,7 +377,7 @@ TEST(LiveSteps, RangesOfAHostThatRunsAheadAreLeftOut) {
 }
 
 TEST(LiveSteps, RangesOfLibrariesAreNoStages) {
-  TraceBuilder b = annotated_loop(2, -1, -1);
+  TestTrace b = annotated_loop(2, -1, -1);
   b.annotation("decode image", 0, 500 * kUs, AnnotationKind::kNvtx);
   b.trace.annotations.domain.back() = b.trace.strings.intern("nvJPEG");
   const Trace& trace = b.derive_all();
@@ -385,8 +385,8 @@ TEST(LiveSteps, RangesOfLibrariesAreNoStages) {
 }
 
 // Unlabelled: a prompt of 64 tokens for 2 sequences and 4 decode steps, all by library calls, the output layer last.
-TraceBuilder unlabelled(bool with_head = true) {
-  TraceBuilder b;
+TestTrace unlabelled(bool with_head = true) {
+  TestTrace b;
   int64_t host = 0, gpu = 1000 * kUs;
   const auto gemm = [&](int64_t m, int64_t n, int64_t k, std::string_view name, int64_t dur) {
     b.library_call(host, 8 * kUs, m, n, k);
@@ -413,7 +413,7 @@ TraceBuilder unlabelled(bool with_head = true) {
 }
 
 TEST(LiveSteps, AreFoundFromLibraryCallsAlone) {
-  TraceBuilder b = unlabelled();
+  TestTrace b = unlabelled();
   const Trace& trace = b.derive_all();
   ASSERT_EQ(trace.steps.size(), 5U);
   EXPECT_EQ(trace.steps.kind[0], StageKind::kPrefill);
@@ -431,7 +431,7 @@ TEST(LiveSteps, AreFoundFromLibraryCallsAlone) {
 }
 
 TEST(LiveSteps, ADetectedStepThatMayBeHalfIsDropped) {
-  TraceBuilder b = unlabelled();
+  TestTrace b = unlabelled();
   b.trace.recorded.clear();
   const int64_t step_ns = 700 * kUs;  // about; the window cuts into a step whatever its exact length
   b.level(-kMs, 3 * step_ns, RecordingLevel::kDefault);
@@ -450,7 +450,7 @@ TEST(LiveSteps, ADetectedStepThatMayBeHalfIsDropped) {
 }
 
 TEST(LiveSteps, ReplaysThatAreRecordedAsAWholeAreStepsOfTheirOwn) {
-  TraceBuilder b;
+  TestTrace b;
   const Row layer = b.library_call(0, 10, 1, 4096, 4096), head = b.library_call(20, 10, 1, 32000, 4096);
   b.graph_node(1, layer);
   b.graph_node(2, head);
@@ -492,7 +492,7 @@ TEST(NamedRequest, BeginsWithWhatTheCpuPreparesWhateverIsCopied) {
     SCOPED_TRACE(static_cast<int>(copies));
     NamedRequest request;
     request.copies = copies;
-    TraceBuilder b = request.build();
+    TestTrace b = request.build();
     const Trace& trace = b.derive_all();
     EXPECT_EQ(broken_invariant(trace), "");
     ASSERT_EQ(stage_names(trace),
@@ -508,7 +508,7 @@ TEST(NamedRequest, BeginsWithWhatTheCpuPreparesWhateverIsCopied) {
 
 TEST(NamedRequest, WithoutLaunchesBeforeItTheWindowBeginsWithIt) {
   NamedRequest request;
-  TraceBuilder b = request.build();
+  TestTrace b = request.build();
   b.trace.gpu_ops.clear();
   b.trace.library_calls.clear();
   b.trace.api_calls.clear();
@@ -525,10 +525,10 @@ TEST(NamedRequest, WarmUpMayTakeLongerIfTheProgramNamesPromptsAndTokens) {
   NamedRequest request;
   request.tuning_ns = 4000 * kMs;
   request.decode_steps = 3;
-  TraceBuilder b = request.build();
+  TestTrace b = request.build();
   EXPECT_EQ(stage_names(b.derive_all()).front(), "prefill [warm-up]");
   // Named tokens alone: the prompt before them may well be theirs.
-  TraceBuilder tokens = request.build();
+  TestTrace tokens = request.build();
   for (StringId& name : tokens.trace.annotations.name)
     if (!tokens.trace.text(name).starts_with("decode")) name = tokens.trace.strings.intern("part of it");
   EXPECT_EQ(stage_names(tokens.derive_all()).front(), "prefill");
@@ -537,7 +537,7 @@ TEST(NamedRequest, WarmUpMayTakeLongerIfTheProgramNamesPromptsAndTokens) {
 TEST(NamedRequest, TokensWithoutNamedPromptsHaveThePromptBeforeThem) {
   NamedRequest request;
   request.tuning_ns = 60 * kMs;
-  TraceBuilder b = request.build();
+  TestTrace b = request.build();
   for (StringId& name : b.trace.annotations.name)
     if (!b.trace.text(name).starts_with("decode")) name = b.trace.strings.intern("part of it");
   EXPECT_EQ(stage_names(b.derive_all()), (std::vector<std::string>{"other [warm-up]", "prefill", "decode"}));
@@ -547,7 +547,7 @@ TEST(NamedRequest, TokensWithoutNamedPromptsHaveThePromptBeforeThem) {
 std::vector<int64_t> outputs_of_prompts(int64_t sequences, std::string_view prefill) {
   NamedRequest request;
   request.sequences = sequences;
-  TraceBuilder b = request.build();
+  TestTrace b = request.build();
   b.trace.library_calls.clear();
   for (StringId& name : b.trace.gpu_ops.name)
     if (b.trace.text(name) == "argmax") name = b.trace.strings.intern("pick");
@@ -571,8 +571,8 @@ TEST(NamedRequest, PromptsThatGoOnAsTokensHaveGivenTheirFirst) {
 
 TEST(HostStages, ARangeBeforeADecodeStepOrOfAnotherThreadIsNone) {
   for (const bool other_thread : {false, true}) {
-    TraceBuilder b = annotated_loop(4, -1, -1);
-    const Row thread = other_thread ? b.thread() : 0;
+    TestTrace b = annotated_loop(4, -1, -1);
+    const ThreadId thread = other_thread ? b.thread() : ThreadId(0);
     b.annotation("preprocess", -10 * kMs, 5 * kMs, AnnotationKind::kNvtx, thread);
     const Trace& trace = b.derive_all();
     EXPECT_EQ(stage_names(trace), (std::vector<std::string>{"decode_step"}));
@@ -581,7 +581,7 @@ TEST(HostStages, ARangeBeforeADecodeStepOrOfAnotherThreadIsNone) {
 
 TEST(HostStages, WhereRecordingStoppedNothingIsKnownOfLaunches) {
   NamedRequest request;
-  TraceBuilder b = request.build();
+  TestTrace b = request.build();
   b.trace.recorded.clear();
   b.level(-1000 * kMs, 2 * kMs, RecordingLevel::kDefault);
   b.level(2 * kMs, 3 * kMs, RecordingLevel::kLight);
@@ -593,7 +593,7 @@ TEST(HostStages, WhereRecordingStoppedNothingIsKnownOfLaunches) {
 }
 
 TEST(LaunchOrder, AnActivityOfUnknownCallOnAnIdleStreamWasLaunchedWhenItBegan) {
-  TraceBuilder b;
+  TestTrace b;
   b.launch("gemm", 0, 10 * kUs, 100 * kUs);
   b.gpu("Memcpy queued", 112 * kUs, 5 * kUs);  // right behind the kernel
   b.gpu("Memcpy later", 900 * kUs, 5 * kUs);   // the stream had nothing to do
@@ -607,7 +607,7 @@ TEST(LaunchOrder, AnActivityOfUnknownCallOnAnIdleStreamWasLaunchedWhenItBegan) {
 }
 
 TEST(RecordedSpans, BelongToTheProcessThatUsesTheDevice) {
-  TraceBuilder b;
+  TestTrace b;
   const Row other = b.thread();
   b.trace.threads.process_id[other] = 2;
   const Row second = b.stream(1, 7);

@@ -17,7 +17,7 @@ Category by_kernel(std::string_view name) {
 }
 
 // Category of a generic kernel below the given operators, outermost first; the inputs are the innermost one's.
-Category by_operators(const std::vector<std::string_view>& operators, Row (*inputs)(Recording&) = nullptr,
+Category by_operators(const std::vector<std::string_view>& operators, SignatureId (*inputs)(Recording&) = nullptr,
                       std::string_view kernel = "void at::native::vectorized_elementwise_kernel<4>(int)") {
   Recording r;
   const Row sig = inputs != nullptr ? inputs(r) : kNoRow;

@@ -12,7 +12,7 @@ namespace {
 // A model of `layers` layers, run eagerly. Kernel names differ between prefill and decode as they do in reality.
 class Model {
  public:
-  TraceBuilder b;
+  TestTrace b;
   int layers = 4;
   bool operators = true;
   bool sampling = true;
@@ -172,7 +172,7 @@ TEST(Detect, PeriodIsTheStepNotTheLayer) {
   m.layers = 24;
   for (int i = 0; i < 6; ++i) m.run(1, 1);
   Trace& trace = m.b.build();
-  std::vector<Row> gpu(trace.gpu_ops.size());
+  std::vector<GpuOpId> gpu(trace.gpu_ops.size());
   for (Row i = 0; i < gpu.size(); ++i) gpu[i] = i;
   const std::vector<size_t> starts = period_starts(trace, gpu);
   ASSERT_EQ(starts.size(), 6U);
@@ -188,13 +188,13 @@ TEST(Detect, NameOfEveryThirdStepIsNotThePeriod) {
     m.run(1, 1);
   }
   Trace& trace = m.b.build();
-  std::vector<Row> gpu(trace.gpu_ops.size());
+  std::vector<GpuOpId> gpu(trace.gpu_ops.size());
   for (Row i = 0; i < gpu.size(); ++i) gpu[i] = i;
   EXPECT_EQ(period_starts(trace, gpu).size(), 12U);
 }
 
 TEST(Detect, NoPeriodNoSteps) {
-  TraceBuilder b;
+  TestTrace b;
   for (int i = 0; i < 50; ++i) b.launch("kernel" + std::to_string(i), i * 100, i * 100 + 20, 50);
   Trace& trace = b.derive_all();
   EXPECT_EQ(trace.steps.size(), 0U);
@@ -261,7 +261,7 @@ TEST(Detect, ARangeThatCallsItselfAStepIsOne) {
 
 // Library calls tell the sizes of products. Joined gate and up projections have here as many outputs as the vocabulary.
 TEST(Detect, AProjectionAsWideAsTheVocabularyEndsNoStep) {
-  TraceBuilder b;
+  TestTrace b;
   int64_t time = 1000;
   const auto launch = [&](const char* kernel, int64_t n, int64_t k) {
     if (n > 0) b.library_call(time, 40, 1, n, k);

@@ -15,7 +15,7 @@ int64_t idle_ns(const Trace& trace, IdleCause cause) {
 }
 
 TEST(Idle, EveryCauseOfOneGap) {
-  TraceBuilder b;
+  TestTrace b;
   b.gpu("first", 0, 100, b.api("cudaLaunchKernel", -20, 10));
   b.api("cudaDeviceSynchronize", 50, 70);          // until 120: the GPU is done at 100
   b.python("model.py(3): forward", 115, 300);      // host work until the operator
@@ -51,7 +51,7 @@ TEST(Idle, EveryCauseOfOneGap) {
 }
 
 TEST(Idle, TheFunctionThatFillsMostOfAGapIsNamed) {
-  TraceBuilder b;
+  TestTrace b;
   b.gpu("first", 0, 100, b.api("cudaLaunchKernel", -20, 10));
   b.python("serve.py(1): loop", 0, 5000);
   b.python("serve.py(9): request", 90, 3000);   // open when the gap begins, longer than it
@@ -68,7 +68,7 @@ TEST(Idle, TheFunctionThatFillsMostOfAGapIsNamed) {
 }
 
 TEST(Idle, HostThatRanAheadLeavesOnlyLatency) {
-  TraceBuilder b;
+  TestTrace b;
   b.gpu("a", 100, 50, b.api("cudaLaunchKernel", 0, 5));
   b.gpu("b", 152, 50, b.api("cudaLaunchKernel", 10, 5));
   b.op("aten::unrelated", 140, 100);
@@ -79,7 +79,7 @@ TEST(Idle, HostThatRanAheadLeavesOnlyLatency) {
 }
 
 TEST(Idle, NodesOfOneGraph) {
-  TraceBuilder b;
+  TestTrace b;
   const uint64_t graph = b.api("cudaGraphLaunch", 0, 30);
   b.gpu("n1", 20, 10, graph);
   b.gpu("n2", 33, 10, graph);
@@ -90,7 +90,7 @@ TEST(Idle, NodesOfOneGraph) {
 }
 
 TEST(Idle, BlockingCopyAndPageableCopy) {
-  TraceBuilder b;
+  TestTrace b;
   b.gpu("a", 0, 10, b.api("cudaLaunchKernel", -10, 5));
   b.gpu("Memcpy DtoH (Device -> Pageable)", 40, 5, b.api("cudaMemcpyAsync", 20, 50));
   b.gpu("Memcpy DtoD (Device -> Device)", 100, 5, b.api("cudaMemcpyAsync", 80, 10));
@@ -104,7 +104,7 @@ TEST(Idle, BlockingCopyAndPageableCopy) {
 }
 
 TEST(Idle, ThreadOfTheLaunchIsJudged) {
-  TraceBuilder b;
+  TestTrace b;
   const Row other = b.thread();
   b.gpu("a", 0, 10, b.api("cudaLaunchKernel", -10, 5));
   b.op("aten::waiting", 5, 500);  // main thread
@@ -117,7 +117,7 @@ TEST(Idle, ThreadOfTheLaunchIsJudged) {
 }
 
 TEST(Idle, UnlinkedActivityIsUnknown) {
-  TraceBuilder b;
+  TestTrace b;
   b.gpu("a", 0, 10);
   b.gpu("b", 30, 10);
   Trace& trace = b.derive_all();
@@ -126,7 +126,7 @@ TEST(Idle, UnlinkedActivityIsUnknown) {
 }
 
 TEST(Idle, OutsideStepsIsNoWork) {
-  TraceBuilder b;
+  TestTrace b;
   b.annotation("prefill", 0, 100);
   b.launch("gemm", 10, 20, 60);
   b.annotation("prefill", 1000, 100);
@@ -138,7 +138,7 @@ TEST(Idle, OutsideStepsIsNoWork) {
 }
 
 TEST(Idle, WrapperDoesNotHideTheOperator) {
-  TraceBuilder b;
+  TestTrace b;
   b.gpu("a", 0, 10, b.api("cudaLaunchKernel", -10, 5));
   b.op("Torch-Compiled Region: 0/0", 10, 90);
   b.op("aten::linear", 20, 70);
@@ -160,7 +160,7 @@ TEST(Idle, ConservationOnRandomTraces) {
   for (uint32_t seed = 0; seed < 60; ++seed) {
     std::mt19937 random(seed);
     const auto up_to = [&](uint32_t n) { return static_cast<int64_t>(random() % n); };
-    TraceBuilder b;
+    TestTrace b;
     const Row thread = b.thread();
     const Row side = b.stream(0, 8);
     const Row device = b.stream(1, 7);
@@ -192,7 +192,7 @@ TEST(Idle, ConservationOnRandomTraces) {
 
 // Long enough for several workers: the same rows as one worker finds.
 TEST(Idle, PartsJoinWithoutSeams) {
-  TraceBuilder b;
+  TestTrace b;
   int64_t time = 0;
   for (int i = 0; i < 40000; ++i) {
     const uint64_t op = b.op("aten::op", time, 90);

@@ -129,7 +129,7 @@ TEST(Link, CallsFindTheirOperatorByIdentifierOrElseByTime) {
   const Row wrong_thread = r.call(85, 5, "cudaLaunchKernel", 14, 3);
   const Row outside = r.call(200, 5, "cudaDeviceSynchronize", 15, 0);
   link_launches(r.trace);
-  const std::vector<Row>& op = r.trace.api_links.op;
+  const std::vector<OpId>& op = r.trace.api_links.op;
   EXPECT_EQ(op[by_id], mm);
   EXPECT_EQ(op[by_outer_id], linear);
   EXPECT_EQ(op[by_time], mm);

@@ -21,8 +21,8 @@ struct NamedRequest {
   static constexpr int64_t kTtftNs = kPrepareNs + kEncodeNs + kPromptNs;
   static constexpr int64_t kTokens = 512;
 
-  TraceBuilder build() const {
-    TraceBuilder b;
+  TestTrace build() const {
+    TestTrace b;
     tune(b);
     stage(b, "preprocess", 0, kPrepareNs);
     if (copies != Copies::kNone) copy(b, kPrepareNs - 100 * kUs, 20 * kUs);
@@ -45,26 +45,26 @@ struct NamedRequest {
   }
 
  private:
-  static void stage(TraceBuilder& b, const std::string& name, int64_t start, int64_t dur) {
+  static void stage(TestTrace& b, const std::string& name, int64_t start, int64_t dur) {
     b.annotation(name, start + kUs, dur - 2 * kUs, AnnotationKind::kNvtx);
   }
-  static void wait(TraceBuilder& b, int64_t start, int64_t dur) { b.api("cuStreamSynchronize", start, dur); }
-  static void gemm(TraceBuilder& b, int64_t at, int64_t m, int64_t n, int64_t k, int64_t dur) {
+  static void wait(TestTrace& b, int64_t start, int64_t dur) { b.api("cuStreamSynchronize", start, dur); }
+  static void gemm(TestTrace& b, int64_t at, int64_t m, int64_t n, int64_t k, int64_t dur) {
     b.library_call(at, 8 * kUs, m, n, k);
     b.launch(m == 1 ? "gemm_row" : "gemm_rows", at + 2 * kUs, at + 10 * kUs, dur);
   }
-  void copy(TraceBuilder& b, int64_t start, int64_t dur) const {
+  void copy(TestTrace& b, int64_t start, int64_t dur) const {
     const uint64_t call = copies == Copies::kRecorded ? b.api("cuMemcpyHtoDAsync", start - 8 * kUs, 4 * kUs) : 0;
     b.gpu("Memcpy HtoD (Pinned -> Device)", start, dur, call);
   }
   // Candidates for each product, the output layer's last.
-  void tune(TraceBuilder& b) const {
+  void tune(TestTrace& b) const {
     for (int64_t i = 0; i < 6; ++i) gemm(b, -tuning_ns + i * tuning_ns / 6, sequences * kTokens, 1024, 1024, kMs);
     gemm(b, -20 * kMs, sequences, 32000, 1024, kMs);
     wait(b, -20 * kMs + 20 * kUs, 2 * kMs);
   }
   // One run of the decoder that ends, token back on the host, `dur` after `start`.
-  void pass(TraceBuilder& b, int64_t start, int64_t tokens, int64_t dur) const {
+  void pass(TestTrace& b, int64_t start, int64_t tokens, int64_t dur) const {
     const int64_t each = (dur - 200 * kUs) / 9;
     for (int64_t i = 0; i < 8; ++i) gemm(b, start + 20 * kUs + i * each, tokens, 1024, 1024, each - 12 * kUs);
     gemm(b, start + 20 * kUs + 8 * each, sequences, 32000, 1024, each - 12 * kUs);

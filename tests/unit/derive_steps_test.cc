@@ -137,7 +137,7 @@ TEST(StepNames, Rules) {
 // ---- annotated steps -----------------------------------------------------------------------------------------------
 
 TEST(Steps, AnnotationsAndWindows) {
-  TraceBuilder b;
+  TestTrace b;
   b.annotation("prefill", 100, 400);
   b.launch("gemm", 150, 200, 250);
   b.api("cudaDeviceSynchronize", 200, 280);  // until 480
@@ -169,7 +169,7 @@ TEST(Steps, AnnotationsAndWindows) {
 }
 
 TEST(Steps, InnermostWins) {
-  TraceBuilder b;
+  TestTrace b;
   b.annotation("decode", 0, 1000);
   b.annotation("decode_step", 10, 200);
   b.launch("gemm", 20, 30, 50);
@@ -182,7 +182,7 @@ TEST(Steps, InnermostWins) {
 }
 
 TEST(Steps, VisionInsidePrefillLeavesThePrefill) {
-  TraceBuilder b;
+  TestTrace b;
   b.annotation("prefill", 0, 1000);
   b.annotation("vision encoder", 50, 300);
   b.launch("conv", 60, 70, 50);
@@ -196,7 +196,7 @@ TEST(Steps, VisionInsidePrefillLeavesThePrefill) {
 }
 
 TEST(Steps, UserRuleComesFirst) {
-  TraceBuilder b;
+  TestTrace b;
   b.annotation("My_Forward", 0, 100);
   b.launch("gemm", 10, 20, 50);
   b.annotation("decode", 200, 100);
@@ -215,7 +215,7 @@ TEST(Steps, UserRuleComesFirst) {
 }
 
 TEST(Steps, NvtxAndServerCounts) {
-  TraceBuilder b;
+  TestTrace b;
   b.annotation("execute_context_1(512)_generation_3(3)", 0, 100, AnnotationKind::kNvtx);
   b.launch("gemm", 10, 20, 50);
   b.launch("argmax", 120, 130, 5);  // sampling, after the range
@@ -233,7 +233,7 @@ TEST(Steps, NvtxAndServerCounts) {
 }
 
 TEST(Steps, LaunchTimeDecidesNotExecution) {
-  TraceBuilder b;
+  TestTrace b;
   b.annotation("decode", 0, 100);
   b.launch("gemm", 50, 60, 10);
   b.launch("late", 90, 400, 10);  // runs during the next step
@@ -249,7 +249,7 @@ TEST(Steps, LaunchTimeDecidesNotExecution) {
 }
 
 TEST(Steps, HelperThreadBelongsToTheStepRunningThen) {
-  TraceBuilder b;
+  TestTrace b;
   const Row helper = b.thread();
   b.annotation("decode", 0, 100);
   b.launch("gemm", 50, 60, 10);
@@ -259,7 +259,7 @@ TEST(Steps, HelperThreadBelongsToTheStepRunningThen) {
 }
 
 TEST(Steps, RangesWithoutActivityAreNoSteps) {
-  TraceBuilder b;
+  TestTrace b;
   b.annotation("decode", 0, 100);
   b.annotation("decode", 200, 100);
   b.launch("gemm", 250, 260, 10);
@@ -271,7 +271,7 @@ TEST(Steps, RangesWithoutActivityAreNoSteps) {
 // The end of a cut file is no end of a step: its time would be taken for that of a fast one.
 TEST(Steps, TheLastStepOfACutFileIsNotTimed) {
   for (const bool cut : {false, true}) {
-    TraceBuilder b;
+    TestTrace b;
     for (int64_t begin = 0; begin < 3'000; begin += 1'000) {
       b.annotation("decode", begin, 900);
       b.launch("gemm", begin + 10, begin + 20, 100);
@@ -288,7 +288,7 @@ TEST(Steps, TheLastStepOfACutFileIsNotTimed) {
 
 TEST(Steps, LongPauseBelongsToNoStep) {
   constexpr int64_t ms = 1'000'000;
-  TraceBuilder b;
+  TestTrace b;
   int64_t time = 0;
   for (int i = 0; i < 5; ++i) {
     if (i == 3) time += 500 * ms;
@@ -306,7 +306,7 @@ TEST(Steps, LongPauseBelongsToNoStep) {
 }
 
 TEST(Steps, EachDeviceHasItsOwn) {
-  TraceBuilder b;
+  TestTrace b;
   const Row other = b.stream(1, 7);
   b.annotation("decode", 0, 100);
   b.launch("gemm", 10, 20, 50);
@@ -319,16 +319,16 @@ TEST(Steps, EachDeviceHasItsOwn) {
 }
 
 TEST(Steps, TrainingIsRecognised) {
-  TraceBuilder plain;
+  TestTrace plain;
   plain.op("aten::mm", 0, 10);
   EXPECT_FALSE(looks_like_training(plain.build()));
-  TraceBuilder backward;
+  TestTrace backward;
   backward.op("autograd::engine::evaluate_function: MmBackward0", 0, 10);
   EXPECT_TRUE(looks_like_training(backward.build()));
-  TraceBuilder kernel;
+  TestTrace kernel;
   kernel.op("aten::_flash_attention_backward", 0, 10);
   EXPECT_TRUE(looks_like_training(kernel.build()));
-  TraceBuilder optimizer;
+  TestTrace optimizer;
   optimizer.annotation("Optimizer.step#AdamW.step", 0, 10);
   optimizer.annotation("Optimizer.step#AdamW.step", 20, 10, AnnotationKind::kGpuUser);  // the same, on the GPU
   optimizer.annotation("Optimizer.zero_grad#AdamW.zero_grad", 40, 10);

@@ -8,73 +8,54 @@
 #include <vector>
 
 #include "derive/derive.h"
-#include "trace/trace.h"
+#include "trace/trace_builder.h"
 
 namespace llmprof {
 
-class TraceBuilder {
+class TestTrace {
  public:
   Trace trace;
 
-  TraceBuilder() {
+  TestTrace() {
     thread();
     stream(0, 7);
   }
-  Row thread() {
-    const Row row = static_cast<Row>(trace.threads.size());
-    trace.threads.resize(row + 1);
-    trace.threads.process_id[row] = 1;
-    trace.threads.thread_id[row] = row + 100;
-    return row;
+  ThreadId thread() {
+    return rows().add<Threads>({.process_id = 1, .thread_id = static_cast<int64_t>(trace.threads.size()) + 100});
   }
-  Row stream(int32_t device, int64_t id) {
-    const Row row = static_cast<Row>(trace.streams.size());
-    trace.streams.resize(row + 1);
-    trace.streams.device[row] = device;
-    trace.streams.stream[row] = id;
-    return row;
+  StreamId stream(int32_t device, int64_t id) {
+    return rows().add<Streams>({.device = device, .context = 0, .stream = id});
   }
   // Returns the operator's external id.
-  uint64_t op(std::string_view name, int64_t start, int64_t dur, std::string_view dims = {}, Row on_thread = 0) {
-    const size_t row = trace.ops.size();
-    trace.ops.resize(row + 1);
-    trace.ops.start_ns[row] = start;
-    trace.ops.dur_ns[row] = dur;
-    trace.ops.thread[row] = on_thread;
-    trace.ops.name[row] = trace.strings.intern(name);
-    trace.ops.signature[row] = kNoRow;
-    trace.ops.external_id[row] = row + 1;
-    if (!dims.empty()) {
-      const Row signature = static_cast<Row>(trace.signatures.size());
-      trace.signatures.resize(signature + 1);
-      trace.signatures.dims[signature] = trace.strings.intern(dims);
-      trace.ops.signature[row] = signature;
-    }
-    return row + 1;
+  uint64_t op(std::string_view name, int64_t start, int64_t dur, std::string_view dims = {}, ThreadId on_thread = 0) {
+    const uint64_t id = trace.ops.size() + 1;
+    rows().add<Ops>({.start_ns = start,
+                     .dur_ns = dur,
+                     .thread = on_thread,
+                     .name = text(name),
+                     .signature = dims.empty() ? SignatureId() : rows().add<Signatures>({.dims = text(dims)}),
+                     .external_id = id});
+    return id;
   }
   // Returns the correlation id.
-  uint64_t api(std::string_view name, int64_t start, int64_t dur, uint64_t external_id = 0, Row on_thread = 0) {
-    const size_t row = trace.api_calls.size();
-    trace.api_calls.resize(row + 1);
-    trace.api_calls.start_ns[row] = start;
-    trace.api_calls.dur_ns[row] = dur;
-    trace.api_calls.thread[row] = on_thread;
-    trace.api_calls.name[row] = trace.strings.intern(name);
-    trace.api_calls.correlation[row] = row + 1;
-    trace.api_calls.external_id[row] = external_id;
-    return row + 1;
+  uint64_t api(std::string_view name, int64_t start, int64_t dur, uint64_t external_id = 0, ThreadId on_thread = 0) {
+    const uint64_t id = trace.api_calls.size() + 1;
+    rows().add<ApiCalls>({.start_ns = start,
+                          .dur_ns = dur,
+                          .thread = on_thread,
+                          .name = text(name),
+                          .correlation = id,
+                          .external_id = external_id});
+    return id;
   }
-  void gpu(std::string_view name, int64_t start, int64_t dur, uint64_t correlation = 0, Row on_stream = 0) {
-    const size_t row = trace.gpu_ops.size();
-    trace.gpu_ops.resize(row + 1);
-    trace.gpu_ops.start_ns[row] = start;
-    trace.gpu_ops.dur_ns[row] = dur;
-    trace.gpu_ops.stream[row] = on_stream;
-    trace.gpu_ops.name[row] = trace.strings.intern(name);
-    trace.gpu_ops.config[row] = kNoRow;
-    trace.gpu_ops.correlation[row] = correlation;
-    const bool copy = name.substr(0, 6) == "Memcpy";
-    trace.gpu_ops.kind[row] = copy ? GpuOpKind::kMemcpy : GpuOpKind::kKernel;
+  void gpu(std::string_view name, int64_t start, int64_t dur, uint64_t correlation = 0, StreamId on_stream = 0) {
+    const bool copy = name.starts_with("Memcpy");
+    rows().add<GpuOps>({.start_ns = start,
+                        .dur_ns = dur,
+                        .stream = on_stream,
+                        .name = text(name),
+                        .correlation = correlation,
+                        .kind = copy ? GpuOpKind::kMemcpy : GpuOpKind::kKernel});
   }
   // A launch and its kernel.
   void launch(std::string_view kernel, int64_t call_start, int64_t gpu_start, int64_t gpu_dur,
@@ -82,54 +63,39 @@ class TraceBuilder {
     gpu(kernel, gpu_start, gpu_dur, api("cudaLaunchKernel", call_start, 5, external_id));
   }
   void annotation(std::string_view name, int64_t start, int64_t dur, AnnotationKind kind = AnnotationKind::kUser,
-                  Row on_thread = 0) {
-    const size_t row = trace.annotations.size();
-    trace.annotations.resize(row + 1);
-    trace.annotations.start_ns[row] = start;
-    trace.annotations.dur_ns[row] = dur;
-    trace.annotations.thread[row] = kind == AnnotationKind::kGpuUser ? kNoRow : on_thread;
-    trace.annotations.name[row] = trace.strings.intern(name);
-    trace.annotations.kind[row] = kind;
+                  ThreadId on_thread = 0) {
+    rows().add<Annotations>({.start_ns = start,
+                             .dur_ns = dur,
+                             .thread = kind == AnnotationKind::kGpuUser ? ThreadId() : on_thread,
+                             .name = text(name),
+                             .kind = kind});
   }
   void python(std::string_view name, int64_t start, int64_t dur) {
-    const size_t row = trace.python_calls.size();
-    trace.python_calls.resize(row + 1);
-    trace.python_calls.start_ns[row] = start;
-    trace.python_calls.dur_ns[row] = dur;
-    trace.python_calls.thread[row] = 0;
-    trace.python_calls.name[row] = trace.strings.intern(name);
+    rows().add<PythonCalls>({.start_ns = start, .dur_ns = dur, .thread = 0, .name = text(name)});
   }
-  void overhead(std::string_view name, int64_t start, int64_t dur, Row on_thread = kNoRow) {
-    const size_t row = trace.overheads.size();
-    trace.overheads.resize(row + 1);
-    trace.overheads.start_ns[row] = start;
-    trace.overheads.dur_ns[row] = dur;
-    trace.overheads.thread[row] = on_thread;
-    trace.overheads.name[row] = trace.strings.intern(name);
+  void overhead(std::string_view name, int64_t start, int64_t dur, ThreadId on_thread = kNoRow) {
+    rows().add<Overheads>({.start_ns = start, .dur_ns = dur, .thread = on_thread, .name = text(name)});
   }
 
   // ---- what a live recording adds ----
   // A GEMM through a math library on the host during [start, start + dur).
-  Row library_call(int64_t start, int64_t dur, int64_t m, int64_t n, int64_t k, int64_t batch = 1,
-                   DType dtype = DType::kBf16, Row on_thread = 0) {
-    LibraryCalls& calls = trace.library_calls;
-    const Row row = static_cast<Row>(calls.size());
-    calls.resize(row + 1);
-    calls.start_ns[row] = start;
-    calls.dur_ns[row] = dur;
-    calls.thread[row] = on_thread;
-    calls.name[row] = trace.strings.intern("cublasGemmEx");
-    calls.kind[row] = WorkKind::kGemm;
-    calls.dtype[row] = calls.weight_dtype[row] = calls.out_dtype[row] = dtype;
-    calls.batch[row] = batch;
-    calls.m[row] = m;
-    calls.n[row] = n;
-    calls.k[row] = k;
-    return row;
+  LibraryCallId library_call(int64_t start, int64_t dur, int64_t m, int64_t n, int64_t k, int64_t batch = 1,
+                             DType dtype = DType::kBf16, ThreadId on_thread = 0) {
+    return rows().add<LibraryCalls>({.start_ns = start,
+                                     .dur_ns = dur,
+                                     .thread = on_thread,
+                                     .name = text("cublasGemmEx"),
+                                     .kind = WorkKind::kGemm,
+                                     .dtype = dtype,
+                                     .weight_dtype = dtype,
+                                     .out_dtype = dtype,
+                                     .batch = batch,
+                                     .m = m,
+                                     .n = n,
+                                     .k = k});
   }
-  void graph_node(uint64_t node, Row library_call) {
-    trace.graph_nodes.node.push_back(node);
-    trace.graph_nodes.library_call.push_back(library_call);
+  void graph_node(uint64_t node, LibraryCallId library_call) {
+    rows().add<GraphNodes>({.node = node, .library_call = library_call});
   }
   // A kernel that a graph replayed.
   void node_kernel(std::string_view name, int64_t start, int64_t dur, uint64_t correlation, uint64_t node) {
@@ -137,28 +103,14 @@ class TraceBuilder {
     trace.gpu_ops.graph_node.back() = node;
   }
   void graph_launch(int64_t start, int64_t dur, uint64_t correlation) {
-    GraphLaunches& graphs = trace.graph_launches;
-    const size_t row = graphs.size();
-    graphs.resize(row + 1);
-    graphs.start_ns[row] = start;
-    graphs.dur_ns[row] = dur;
-    graphs.stream[row] = 0;
-    graphs.graph[row] = 9;
-    graphs.correlation[row] = correlation;
+    rows().add<GraphLaunches>({.start_ns = start, .dur_ns = dur, .stream = 0, .graph = 9, .correlation = correlation});
   }
   void level(int64_t start, int64_t end, RecordingLevel level, int64_t process = 1) {
-    Recorded& table = trace.recorded;
-    const size_t row = table.size();
-    table.resize(row + 1);
-    table.start_ns[row] = start;
-    table.dur_ns[row] = end - start;
-    table.process_id[row] = process;
-    table.level[row] = level;
+    rows().add<Recorded>(
+        {.start_ns = start, .dur_ns = end - start, .process_id = process, .level = level, .cut_ns = 0});
   }
-  void beat(int64_t time, uint64_t key, Row on_thread = 0) {
-    trace.beats.time_ns.push_back(time);
-    trace.beats.thread.push_back(on_thread);
-    trace.beats.key.push_back(key);
+  void beat(int64_t time, uint64_t key, ThreadId on_thread = 0) {
+    rows().add<Beats>({.time_ns = time, .thread = on_thread, .key = key});
   }
 
   // Sorted tables with launches linked and categories by the words gemm, attn, argmax, conv and Memcpy in kernel names.
@@ -197,6 +149,8 @@ class TraceBuilder {
   }
 
  private:
+  TraceBuilder rows() { return TraceBuilder(trace); }
+  StringId text(std::string_view text) { return trace.strings.intern(text); }
   template <class Table>
   static void sort(Table& table, const std::vector<int64_t>& starts, const std::vector<int64_t>& durations) {
     std::vector<size_t> order(table.size());

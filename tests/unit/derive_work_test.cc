@@ -337,7 +337,7 @@ TEST(Work, PiecesOfOnePassShareItsWork) {
   const Row small = r.signature("[[2, 1024], []]", R"(["c10::BFloat16", "Scalar"])");
   r.launch("aten::fill_", small, {kFill});
   derive_work(r.trace);
-  const std::vector<Row>& work = r.trace.gpu_links.work;
+  const std::vector<WorkId>& work = r.trace.gpu_links.work;
   ASSERT_NE(work[0], kNoRow);
   EXPECT_EQ(work[0], work[1]);
   EXPECT_EQ(r.trace.works.bytes[work[0]], 2.0 * 2147483648);
@@ -372,7 +372,7 @@ TEST(Work, KernelNamesFillWhatTypesLeaveOpen) {
   r.launch("aten::mm", floats, {"ampere_sgemm_128x64_nn"});
   derive_work(r.trace);
   const Works& works = r.trace.works;
-  const std::vector<Row>& work = r.trace.gpu_links.work;
+  const std::vector<WorkId>& work = r.trace.gpu_links.work;
   EXPECT_EQ(works.bytes[work[0]], 2.0 * 2 * 8 * 5 * 16);
   EXPECT_EQ(works.bytes[work[1]], 2.0 * 4 * 8 * 5 * 16);
   EXPECT_TRUE(std::isnan(works.bytes[work[2]]));

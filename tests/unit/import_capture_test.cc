@@ -283,7 +283,7 @@ TEST_F(CaptureTest, LibraryCallsAndTheirGraphNodes) {
   EXPECT_EQ(trace.library_calls.out_dtype[1], DType::kFp32);
   EXPECT_EQ(trace.text(trace.library_calls.epilogue[0]), "BIAS");
   EXPECT_EQ(trace.graph_nodes.node, (std::vector<uint64_t>{100, 150, 200, 300}));
-  EXPECT_EQ(trace.graph_nodes.library_call, (std::vector<Row>{1, 0, 1, 1}));
+  EXPECT_EQ(trace.graph_nodes.library_call, (std::vector<LibraryCallId>{1, 0, 1, 1}));
 }
 
 TEST_F(CaptureTest, AttentionCallsAreTakenAsTheyAre) {

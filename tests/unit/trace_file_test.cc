@@ -30,12 +30,6 @@ std::map<std::string, std::string> snapshot(const Trace& trace) {
   return columns;
 }
 
-size_t rows_of(const Trace& trace, std::string_view name) {
-  size_t rows = 0;
-  trace.for_each_table([&](const auto& table) { rows = table.info().name == name ? table.size() : rows; });
-  return rows;
-}
-
 // A sound trace with `rows` rows in every table and values that differ from row to row and column to column.
 Trace make_trace(size_t rows) {
   Trace trace;
@@ -49,16 +43,16 @@ Trace make_trace(size_t rows) {
       using Value = typename std::decay_t<decltype(column)>::value_type;
       for (size_t i = 0; i < column.size(); ++i) {
         const uint64_t word = random();
-        if constexpr (std::is_same_v<Value, Row>) {
-          const bool none = i % 5 == 0 && field.doc.find("kNoRow") != std::string_view::npos;
-          column[i] = none ? kNoRow : static_cast<Row>(word % rows_of(trace, table_named_by(field.doc)));
+        if constexpr (is_row_id<Value>) {
+          const bool none = i % 5 == 0 && field.role != ColumnRole::kOwner;
+          column[i] = none ? Value() : Value(word % trace.table<typename Value::Target>().size());
         } else if constexpr (std::is_same_v<Value, StringId>) {
           column[i] = names[word % names.size()];
         } else if constexpr (std::is_enum_v<Value>) {
           column[i] = static_cast<Value>(word % 2);
         } else if constexpr (std::is_floating_point_v<Value>) {
           column[i] = i % 7 == 0 ? std::numeric_limits<Value>::quiet_NaN() : static_cast<Value>(word) / 3;
-        } else if (field.unit == "ns") {
+        } else if (field.role != ColumnRole::kValue) {
           column[i] = static_cast<Value>(1000 * i + word % 999);
         } else {
           column[i] = static_cast<Value>(word);
@@ -326,22 +320,6 @@ TEST(TraceFile, LostStringsLeaveEmptyNames) {
   EXPECT_EQ(back.strings.size(), 1U);
   EXPECT_GE(back.diagnostics.count(DiagnosticId::kBadMetadata), 1U);
   for (const StringId name : back.ops.name) EXPECT_EQ(name, StringId::kEmpty);
-}
-
-TEST(CheckTrace, EveryRowColumnNamesItsTable) {
-  Trace trace;
-  std::map<std::string, bool> tables;
-  trace.for_each_table([&](const auto& table) { tables[std::string(table.info().name)] = true; });
-  trace.for_each_table([&](const auto& table) {
-    if (table.info().doc.find("parallel to ") != std::string_view::npos) {
-      EXPECT_TRUE(tables.count(std::string(table_named_by(table.info().doc)))) << table.info().name;
-    }
-    table.for_each_column([&](const FieldInfo& field, const auto& column) {
-      if constexpr (std::is_same_v<std::decay_t<decltype(column)>, std::vector<Row>>) {
-        EXPECT_TRUE(tables.count(std::string(table_named_by(field.doc)))) << table.info().name << '.' << field.name;
-      }
-    });
-  });
 }
 
 TEST(CheckTrace, ASoundTraceIsLeftAlone) {

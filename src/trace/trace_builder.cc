@@ -1,0 +1,219 @@
+#include "trace/trace_builder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+namespace llmprof {
+namespace {
+
+template <class Table>
+void for_each_column_pair(Table& to, const Table& from, auto&& visitor) {
+  std::vector<const void*> sources;
+  from.for_each_column([&](const FieldInfo&, const auto& column) { sources.push_back(&column); });
+  size_t i = 0;
+  to.for_each_column([&]<class T>(const FieldInfo& field, std::vector<T>& column) {
+    visitor(field, column, *static_cast<const std::vector<T>*>(sources[i++]));
+  });
+}
+
+// A NaN stands for "absent" and equals itself.
+template <class T>
+uint64_t content_of(T value) {
+  if constexpr (std::is_same_v<T, float>)
+    return std::bit_cast<uint32_t>(value);
+  else
+    return static_cast<uint64_t>(value);
+}
+
+int32_t moved_device(int32_t ordinal, const Joining& joining) {
+  return ordinal < 0 || !joining.device ? ordinal : joining.device(ordinal);
+}
+
+}  // namespace
+
+ThreadId TraceBuilder::thread(int64_t process_id, int64_t thread_id, StringId name) {
+  Threads& threads = trace_.threads;
+  const bool by_name = thread_id == -1;
+  const uint64_t hash = mix_hash(mix_hash(static_cast<uint64_t>(process_id), static_cast<uint64_t>(thread_id)),
+                                 by_name ? index(name) : 0);
+  const ThreadId row = threads_.find_or_add(
+      hash,
+      [&](Row other) {
+        return threads.process_id[other] == process_id && threads.thread_id[other] == thread_id &&
+               (!by_name || threads.name[other] == name);
+      },
+      [&] { return add<Threads>({.process_id = process_id, .thread_id = thread_id, .name = name}); });
+  if (name != StringId::kEmpty) threads.name[row] = name;
+  return row;
+}
+
+StreamId TraceBuilder::stream(int32_t device, int64_t context, int64_t stream) {
+  Streams& streams = trace_.streams;
+  const uint64_t hash =
+      mix_hash(mix_hash(static_cast<uint64_t>(device), static_cast<uint64_t>(context)), static_cast<uint64_t>(stream));
+  return streams_.find_or_add(
+      hash,
+      [&](Row row) {
+        return streams.device[row] == device && streams.context[row] == context && streams.stream[row] == stream;
+      },
+      [&] { return add<Streams>({.device = device, .context = context, .stream = stream}); });
+}
+
+LaunchConfigId TraceBuilder::launch_config(const LaunchConfigs::Values& config) {
+  const LaunchConfigs& table = trace_.launch_configs;
+  uint64_t hash = mix_hash(content_of(config.registers_per_thread), content_of(config.shared_bytes));
+  const auto pair = [&](int32_t grid, int32_t block) {
+    hash = mix_hash(hash, static_cast<uint64_t>(grid) << 32 | static_cast<uint32_t>(block));
+  };
+  pair(config.grid_x, config.block_x);
+  pair(config.grid_y, config.block_y);
+  pair(config.grid_z, config.block_z);
+  hash = mix_hash(hash, content_of(config.occupancy_frac) << 32 | content_of(config.blocks_per_sm));
+  return launch_configs_.find_or_add(
+      hash,
+      [&](Row row) {
+        return table.grid_x[row] == config.grid_x && table.grid_y[row] == config.grid_y &&
+               table.grid_z[row] == config.grid_z && table.block_x[row] == config.block_x &&
+               table.block_y[row] == config.block_y && table.block_z[row] == config.block_z &&
+               table.registers_per_thread[row] == config.registers_per_thread &&
+               table.shared_bytes[row] == config.shared_bytes &&
+               content_of(table.occupancy_frac[row]) == content_of(config.occupancy_frac) &&
+               content_of(table.blocks_per_sm[row]) == content_of(config.blocks_per_sm) &&
+               content_of(table.warps_per_sm[row]) == content_of(config.warps_per_sm);
+      },
+      [&] { return add<LaunchConfigs>(config); });
+}
+
+SignatureId TraceBuilder::signature(const Signatures::Values& signature) {
+  const Signatures& table = trace_.signatures;
+  const uint64_t hash = mix_hash(uint64_t{index(signature.dims)} << 32 | index(signature.types),
+                                 uint64_t{index(signature.strides)} << 32 | index(signature.concrete));
+  return signatures_.find_or_add(
+      hash,
+      [&](Row row) {
+        return table.dims[row] == signature.dims && table.types[row] == signature.types &&
+               table.strides[row] == signature.strides && table.concrete[row] == signature.concrete;
+      },
+      [&] { return add<Signatures>(signature); });
+}
+
+// ---- appending a trace ---------------------------------------------------------------------------------------------
+
+// Strings, devices, times and row ids of a column, from row `from` on.
+template <class T>
+void TraceBuilder::translate(const FieldInfo& field, std::vector<T>& column, size_t from, const Joining& joining) {
+  if constexpr (std::is_same_v<T, StringId>) {
+    if (strings_.empty()) return;
+    for (size_t i = from; i < column.size(); ++i) column[i] = moved(column[i]);
+  } else if constexpr (is_row_id<T>) {
+    const Moved& moved = moves_.of<typename T::Target>();
+    if (moved.base == 0 && moved.rows.empty()) return;
+    for (size_t i = from; i < column.size(); ++i) column[i] = moved.at(column[i]);
+  } else if constexpr (std::is_same_v<T, int64_t>) {
+    if (field.role != ColumnRole::kMoment || joining.clock_offset_ns == 0) return;
+    for (size_t i = from; i < column.size(); ++i) column[i] += joining.clock_offset_ns;
+  } else if constexpr (std::is_same_v<T, int32_t>) {
+    if (field.role != ColumnRole::kDevice || !joining.device) return;
+    int32_t last = -1, number = -1;  // most rows have the device of the row before
+    for (size_t i = from; i < column.size(); ++i) {
+      if (column[i] != last) number = moved_device(column[i], joining);
+      last = column[i];
+      column[i] = number;
+    }
+  }
+}
+
+template <class Table>
+void TraceBuilder::append_rows(const Table& part, Table* memory, const Joining& joining) {
+  if (part.empty()) return;
+  Table& to = trace_.table<Table>();
+  if (to.size() + part.size() >= kNoRow) {  // rows are 32-bit handles
+    trace_.diagnostics.add(DiagnosticId::kLimitReached, fmt::format("{} has 2^32 rows", Table::info().name),
+                           part.size());
+    return;
+  }
+  const size_t from = to.size();
+  if (from == 0 && memory != nullptr)
+    to = std::move(*memory);
+  else
+    for_each_column_pair(to, part,
+                         [](const FieldInfo&, auto& a, const auto& b) { a.insert(a.end(), b.begin(), b.end()); });
+  to.for_each_column([&](const FieldInfo& field, auto& column) { translate(field, column, from, joining); });
+}
+
+void TraceBuilder::share_rows(const Trace& part, const Joining& joining) {
+  for (size_t i = 0; i < part.threads.size(); ++i)
+    moves_.threads.rows.push_back(
+        thread(part.threads.process_id[i], part.threads.thread_id[i], moved(part.threads.name[i])));
+  for (size_t i = 0; i < part.streams.size(); ++i)
+    moves_.streams.rows.push_back(
+        stream(moved_device(part.streams.device[i], joining), part.streams.context[i], part.streams.stream[i]));
+  for (size_t i = 0; i < part.launch_configs.size(); ++i)
+    moves_.launch_configs.rows.push_back(launch_config(part.launch_configs.row(i)));
+  for (size_t i = 0; i < part.signatures.size(); ++i) {
+    const Signatures& from = part.signatures;
+    moves_.signatures.rows.push_back(signature({.dims = moved(from.dims[i]),
+                                                .types = moved(from.types[i]),
+                                                .strides = moved(from.strides[i]),
+                                                .concrete = moved(from.concrete[i])}));
+  }
+}
+
+void TraceBuilder::append_devices(const Devices& part, const Joining& joining) {
+  for (size_t i = 0; i < part.size(); ++i) {
+    Devices::Values device = part.row(i);
+    if (joining.device) device.device = joining.device(device.device);
+    const std::vector<int32_t>& known = trace_.devices.device;
+    if (std::find(known.begin(), known.end(), device.device) != known.end()) continue;
+    device.name = moved(device.name);
+    device.uuid = moved(device.uuid);
+    add<Devices>(device);
+  }
+}
+
+// `memory`: the part again if its memory may be taken, else null.
+void TraceBuilder::append_part(const Trace& part, Trace* memory, const Joining& joining) {
+  const bool take_strings = memory != nullptr && trace_.strings.size() == 1;  // only the empty one: handles stay
+  strings_.clear();
+  if (!take_strings) {
+    strings_.resize(part.strings.size());
+    for (uint32_t id = 0; id < strings_.size(); ++id) strings_[id] = text(part.strings[static_cast<StringId>(id)]);
+  }
+#define LLMPROF_PLACE(Type, name)                          \
+  moves_.name.base = static_cast<Row>(trace_.name.size()); \
+  moves_.name.rows.clear();
+  LLMPROF_IMPORTED_TABLES(LLMPROF_PLACE)
+#undef LLMPROF_PLACE
+  append_devices(part.devices, joining);
+  if (joining.share) share_rows(part, joining);
+  const auto append_table = [&]<class Table>(const Table& table, Table* own) {
+    constexpr bool kShared = std::is_same_v<Table, Threads> || std::is_same_v<Table, Streams> ||
+                             std::is_same_v<Table, LaunchConfigs> || std::is_same_v<Table, Signatures>;
+    if (std::is_same_v<Table, Devices> || (kShared && joining.share)) return;
+    append_rows(table, own, joining);
+  };
+#define LLMPROF_APPEND(Type, name) append_table(part.name, memory == nullptr ? nullptr : &memory->name);
+  LLMPROF_IMPORTED_TABLES(LLMPROF_APPEND)
+#undef LLMPROF_APPEND
+  trace_.diagnostics.merge(part.diagnostics);
+  if (take_strings) trace_.strings = std::move(memory->strings);
+}
+
+void TraceBuilder::append(const Trace& part, const Joining& joining) { append_part(part, nullptr, joining); }
+
+void TraceBuilder::append(Trace&& part, const Joining& joining) {
+  append_part(part, &part, joining);
+  part = Trace();
+}
+
+void TraceBuilder::clear() {
+  trace_.strings.clear();
+  // resize(0), not clear(): the memory is used again.
+  trace_.for_each_table([](auto& table) { table.resize(0); });
+  trace_.diagnostics = {};
+  for (RowIndex* rows : {&threads_, &streams_, &launch_configs_, &signatures_}) rows->clear();
+}
+
+}  // namespace llmprof
