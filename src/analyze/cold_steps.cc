@@ -17,7 +17,9 @@ std::vector<double> find_cold_steps(const Trace& trace, const std::vector<StageG
   const Steps& steps = trace.steps;
   std::vector<double> extra(steps.size(), 0);
   for (const StageGroup& group : stages) {
-    if (group.unattributed || group.kind == StageKind::kOther || group.missing != 0 || group.steps.empty()) continue;
+    if (group.unattributed || group.kind == StageKind::kOther || group.missing != MissingKernels::kNone ||
+        group.steps.empty())
+      continue;
     const Row first = group.steps.front();
     // Prompts differ in length, so they are compared only where the length is known.
     if (group.kind == StageKind::kPrefill && steps.new_tokens[first] <= 0) continue;

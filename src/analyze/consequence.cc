@@ -16,10 +16,8 @@ double window_ns(const Steps& steps, Row s) { return static_cast<double>(steps.e
 double of_stage(double gain_ns, double wall_ns) { return wall_ns > 0 ? std::clamp(gain_ns / wall_ns, 0.0, 1.0) : 0; }
 
 // Steps in unrecorded time are those of the stage that they are like.
-using StageName = std::tuple<std::string_view, StageKind, StageSource>;
-StageName name_of_stage(const Trace& trace, const StageGroup& group) {
-  return {base_stage_name(trace.text(group.name)), group.kind, group.source};
-}
+using StageName = std::tuple<StringId, StageKind, StageSource, StepPhase>;
+StageName name_of_stage(const StageGroup& group) { return {group.name, group.kind, group.source, group.phase}; }
 using Shares = std::map<StageName, double>;
 
 double share_of(const Shares& shares, const StageName& stage) {
@@ -32,7 +30,7 @@ void add_shares(const Context& context, const std::vector<Row>& steps, double wh
   Shares sums_ns;
   const Groups& groups = context.groups;
   for (const Row s : steps)
-    sums_ns[name_of_stage(context.trace, groups.stages[groups.stage_of_step[s]])] += window_ns(context.trace.steps, s);
+    sums_ns[name_of_stage(groups.stages[groups.stage_of_step[s]])] += window_ns(context.trace.steps, s);
   for (const auto& [stage, ns] : sums_ns)
     if (whole_ns > 0) shares.emplace(stage, std::min(1.0, ns / whole_ns));
 }
@@ -78,8 +76,8 @@ double usual_step_ms(const Context& context, const StageGroup& group) {
 
 // Where no GPU work is recorded at all, the program's ranges are all there is.
 bool judged(const Context& context, const StageGroup& group) {
-  const bool known = group.missing != 2 || context.trace.gpu_ops.empty();
-  return !group.unattributed && !group.cold && known && !is_warm_up(context.trace.text(group.name));
+  const bool known = group.missing != MissingKernels::kAll || context.trace.gpu_ops.empty();
+  return !group.unattributed && !group.cold && known && group.phase != StepPhase::kWarmUp;
 }
 
 }  // namespace
@@ -114,7 +112,7 @@ std::vector<StageConsequence> stage_consequences(const Context& context, const R
     }
     if (!judged(context, group)) continue;
     const Parts& mine = parts[group.device];
-    const StageName name = name_of_stage(context.trace, group);
+    const StageName name = name_of_stage(group);
     const double of_ttft = share_of(mine.ttft, name), of_step = share_of(mine.step, name);
     StageConsequence& row = out[s];
     const bool before = group.kind == StageKind::kPrefill || group.kind == StageKind::kVision;

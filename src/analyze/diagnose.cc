@@ -292,7 +292,7 @@ FindingContext make_finding_context(const Context& context, const Report& report
   for (uint32_t s = 0; s < groups.stages.size(); ++s) {
     const StageGroup& group = groups.stages[s];
     if (timings[s] == nullptr || timings[s]->wall_ms.ns <= 0 || timings[s]->gpu_busy_ms.ns <= 0) continue;
-    if (group.missing == 2 || group.cold || is_warm_up(context.trace.text(group.name))) continue;
+    if (group.missing == MissingKernels::kAll || group.cold || group.phase == StepPhase::kWarmUp) continue;
     if (group.unattributed && !holds_most(groups, s)) continue;
     std::vector<StageView>& views = group.unattributed ? finding.unstaged : finding.stages;
     StageView& view = views.emplace_back();

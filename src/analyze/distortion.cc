@@ -35,7 +35,8 @@ std::vector<double> thinned(const std::vector<double>& values) {
 double waits_frac(const Trace& trace, std::string_view stage) {
   int64_t steps = 0, waits = 0;
   for (Row s = 0; s < trace.steps.size(); ++s) {
-    if (trace.steps.missing[s] != 0 || base_stage_name(trace.text(trace.steps.stage[s])) != stage) continue;
+    if (trace.steps.missing[s] != MissingKernels::kNone || trace.steps.phase[s] == StepPhase::kWarmUp) continue;
+    if (trace.text(trace.steps.stage[s]) != stage) continue;
     ++steps;
     waits += trace.steps.sync_ns[s] >= 0;
   }
@@ -225,8 +226,8 @@ const DistortionRecord* headline(const Trace& trace, const std::vector<Distortio
   for (const DistortionRecord& row : rows) {
     bool decodes = false;
     for (Row s = 0; s < trace.steps.size() && !decodes; ++s) {
-      decodes =
-          trace.steps.kind[s] == StageKind::kDecode && base_stage_name(trace.text(trace.steps.stage[s])) == row.stage;
+      decodes = trace.steps.kind[s] == StageKind::kDecode && trace.steps.phase[s] == StepPhase::kServing &&
+                trace.text(trace.steps.stage[s]) == row.stage;
     }
     const bool better = best == nullptr || (decodes && !best_decodes) ||
                         (decodes == best_decodes && row.recorded_steps > best->recorded_steps);
@@ -267,19 +268,20 @@ std::vector<StageTimes> stage_times_from(const Trace& trace, const ComparedFrom&
   std::map<int32_t, Row> previous;
   const CuptiAway away(trace);
   for (Row s = 0; s < steps.size(); ++s) {
-    const std::string_view stage = trace.text(steps.stage[s]), name = base_stage_name(stage);
-    const auto [slot, fresh] = slots.emplace(name, out.size());
-    if (fresh) out.push_back({std::string(name), steps.kind[s], {}, {}});
     const std::map<int32_t, Row>::const_iterator before = previous.find(steps.device[s]);
     // A window begins where the step before it ended, so that one must have been recorded alike.
     const bool alike = before == previous.end() || steps.missing[before->second] == steps.missing[s];
     previous[steps.device[s]] = s;
-    const int64_t from_ns = steps.missing[s] == 0 ? compared.recorded_ns : compared.unrecorded_ns;
-    if (!alike || steps.missing[s] == 1 || steps.start_ns[s] < from_ns) continue;
-    if (is_warm_up(stage) || is_window_edge(stage)) continue;
-    if (steps.missing[s] != 0 && !away.counts(steps.start_ns[s], steps.end_ns[s])) continue;
+    if (steps.phase[s] == StepPhase::kWarmUp) continue;
+    const std::string_view name = trace.text(steps.stage[s]);
+    const auto [slot, fresh] = slots.emplace(name, out.size());
+    if (fresh) out.push_back({std::string(name), steps.kind[s], {}, {}});
+    const int64_t from_ns = steps.missing[s] == MissingKernels::kNone ? compared.recorded_ns : compared.unrecorded_ns;
+    if (!alike || steps.missing[s] == MissingKernels::kGraphNodes || steps.start_ns[s] < from_ns) continue;
+    if (steps.state[s] == StepState::kWindowEdge) continue;
+    if (steps.missing[s] != MissingKernels::kNone && !away.counts(steps.start_ns[s], steps.end_ns[s])) continue;
     StageTimes& times = out[slot->second];
-    (steps.missing[s] == 0 ? times.recorded_ns : times.unrecorded_ns)
+    (steps.missing[s] == MissingKernels::kNone ? times.recorded_ns : times.unrecorded_ns)
         .push_back(static_cast<double>(steps.end_ns[s] - steps.start_ns[s]));
   }
   return out;

@@ -167,7 +167,7 @@ void find_pageable_copy(const FindingContext& finding) {
     if (first != first_step_ns.end() && trace.gpu_ops.start_ns[g] < first->second) continue;
     const uint32_t stage = groups.kernel_keys.key(groups.kernel_of[g]).stage;
     const double copy_ns = static_cast<double>(trace.gpu_ops.dur_ns[g]);
-    if (groups.stages[stage].missing != 2) whole_ns += finding.whole_ns(stage, copy_ns);
+    if (groups.stages[stage].missing != MissingKernels::kAll) whole_ns += finding.whole_ns(stage, copy_ns);
     total_ns += copy_ns;
     if (trace.gpu_ops.bytes[g] > 0) by_path.add(name, 1, trace.gpu_ops.bytes[g], trace.gpu_ops.dur_ns[g]);
     ++copies;

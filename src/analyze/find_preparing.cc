@@ -38,7 +38,7 @@ bool runs_model(const FindingContext& finding, uint32_t stage) {
 }
 
 const StageTiming* timing_of(const FindingContext& finding, const StageGroup& group) {
-  const std::string_view name = finding.trace().text(group.name);
+  const std::string name = stage_name(finding.trace(), group);
   for (const StageTiming& row : finding.report.stages)
     if (row.name == name && row.device == group.device) return &row;
   return nullptr;
@@ -56,7 +56,7 @@ void add_preparations(const std::vector<StageConsequence>& consequences, Finding
   const bool nothing_ran = finding.trace().gpu_ops.empty();
   for (uint32_t s = 0; s < groups.stages.size(); ++s) {
     const StageGroup& group = groups.stages[s];
-    const bool known = group.missing == 0 || nothing_ran;
+    const bool known = group.missing == MissingKernels::kNone || nothing_ran;
     const bool named = group.kind == StageKind::kVision && group.source != StageSource::kDetected;
     if (group.unattributed || group.cold || !named || !known || group.wall_ns <= 0 || runs_model(finding, s)) continue;
     const StageTiming* timing = timing_of(finding, group);

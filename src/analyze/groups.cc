@@ -16,10 +16,15 @@ struct StageKey {
   StringId name;
   StageKind kind;
   StageSource source;
-  uint8_t missing;
+  MissingKernels missing;
+  StepState state;
+  StepPhase phase;
   friend bool operator==(const StageKey&, const StageKey&) = default;
   uint64_t hash() const {
-    const uint64_t what = uint64_t{missing} << 16 | static_cast<uint64_t>(kind) << 8 | static_cast<uint64_t>(source);
+    uint64_t what = 0;
+    for (const uint8_t part : {static_cast<uint8_t>(kind), static_cast<uint8_t>(source), static_cast<uint8_t>(missing),
+                               static_cast<uint8_t>(state), static_cast<uint8_t>(phase)})
+      what = what << 8 | part;
     return mix_bits((uint64_t{index(name)} << 32 | static_cast<uint32_t>(device)) ^ mix_bits(what));
   }
 };
@@ -28,8 +33,8 @@ void group_steps(const Trace& trace, std::vector<StageGroup>& stages) {
   const Steps& steps = trace.steps;
   FlatIndex<StageKey> index;
   for (Row s = 0; s < steps.size(); ++s) {
-    const uint32_t stage =
-        index.add({steps.device[s], steps.stage[s], steps.kind[s], steps.source[s], steps.missing[s]});
+    const uint32_t stage = index.add({steps.device[s], steps.stage[s], steps.kind[s], steps.source[s], steps.missing[s],
+                                      steps.state[s], steps.phase[s]});
     if (stage == stages.size()) {
       StageGroup& group = stages.emplace_back();
       group.device = steps.device[s];
@@ -37,6 +42,8 @@ void group_steps(const Trace& trace, std::vector<StageGroup>& stages) {
       group.source = steps.source[s];
       group.name = steps.stage[s];
       group.missing = steps.missing[s];
+      group.state = steps.state[s];
+      group.phase = steps.phase[s];
     }
     stages[stage].steps.push_back(s);
   }
@@ -131,15 +138,14 @@ bool library_call_known(const Trace& trace, Row call) {
 }
 
 // Steps of the stage `group` whose kernels are missing.
-bool misses_steps_of(const Trace& trace, const Groups& groups, const StageGroup& group, const StageGroup& other) {
-  if (other.unattributed || other.missing == 0 || other.device != group.device || &other == &group) return false;
-  const std::string_view name = trace.text(group.name);
-  if (base_stage_name(trace.text(other.name)) != name) return false;
+bool misses_steps_of(const Groups& groups, const StageGroup& group, const StageGroup& other) {
+  if (other.unattributed || other.missing == MissingKernels::kNone || other.device != group.device) return false;
+  if (&other == &group || other.name != group.name || other.phase == StepPhase::kWarmUp) return false;
   // Ranges of the program belong to ranges of the program, not to detected steps that have the same name.
   return other.source == group.source ||
          std::none_of(groups.stages.begin(), groups.stages.end(), [&](const StageGroup& third) {
-           return !third.unattributed && third.missing == 0 && third.device == group.device &&
-                  third.source == other.source && trace.text(third.name) == name;
+           return !third.unattributed && third.missing == MissingKernels::kNone && third.device == group.device &&
+                  third.source == other.source && third.name == group.name && third.phase == StepPhase::kServing;
          });
 }
 
@@ -173,15 +179,17 @@ void find_scales(const Trace& trace, Groups& groups) {
     std::vector<std::pair<StageGroup*, double>> stages;
     double alike_ns = static_cast<double>(outside.recorded_ns), unknown_ns = static_cast<double>(outside.unrecorded_ns);
     for (StageGroup& group : groups.stages) {
-      if (group.unattributed || group.device != window.device || group.missing != 0 || group.wall_ns <= 0) continue;
-      if (group.cold || is_warm_up(trace.text(group.name))) continue;
+      if (group.unattributed || group.device != window.device || group.missing != MissingKernels::kNone ||
+          group.wall_ns <= 0)
+        continue;
+      if (group.cold || group.phase == StepPhase::kWarmUp) continue;
       int64_t wall_ns = group.wall_ns, edge_ns = 0;
       bool known = false;
       for (const StageGroup& other : groups.stages) {
-        if (!misses_steps_of(trace, groups, group, other)) continue;
+        if (!misses_steps_of(groups, group, other)) continue;
         wall_ns += other.wall_ns;
-        known |= trace.text(other.name).ends_with(kNotRecordedSuffix);
-        if (is_window_edge(trace.text(other.name))) edge_ns += other.not_recorded_ns;
+        known |= other.state == StepState::kNotRecorded;
+        if (other.state == StepState::kWindowEdge) edge_ns += other.not_recorded_ns;
       }
       group.steps_unknown = !known;
       // Where the next steps are not known, a step may seem to last until recording goes on.
@@ -287,10 +295,9 @@ Groups group_trace(const Trace& trace) {
   return groups;
 }
 
-std::string stage_name(const Trace& trace, const Groups& groups, uint32_t stage) {
-  const StageGroup& group = groups.stages[stage];
-  if (group.unattributed) return "[unattributed]";
-  return std::string(trace.text(group.name)) + std::string(group.cold ? kColdSuffix : "");
+std::string stage_name(const Trace& trace, const StageGroup& group) {
+  if (group.unattributed) return kUnattributed;
+  return step_label(trace.text(group.name), group.state, group.phase) + (group.cold ? " [cold]" : "");
 }
 
 }  // namespace llmprof

@@ -13,8 +13,8 @@
 
 namespace llmprof {
 
-// One row of the stage table: steps of one device with equal name, kind and source. Every device has one more row,
-// `unattributed`, for what lies outside every step.
+// One row of the stage table: steps of one device with equal name, kind, source and state. Every device has one more
+// row, `unattributed`, for what lies outside every step.
 struct StageGroup {
   int32_t device = 0;
   StageKind kind = StageKind::kOther;
@@ -26,10 +26,13 @@ struct StageGroup {
   std::vector<Row> steps;
   int64_t wall_ns = 0, busy_ns = 0, idle_ns = 0;  // from the windows, the busy intervals and the gaps, independently
   int64_t not_recorded_ns = 0;                    // gaps in which kernels were not recorded; not part of idle_ns
-  uint8_t missing = 0;                            // as Steps::missing; all steps of a group agree
-  double scale = 1;                               // from sums over the recorded part to the whole recording; see Groups
-  bool steps_unknown = false;                     // it may have steps in unrecorded time of which nothing is known
-  int64_t gpu_ns = 0;                             // sum of durations, overlap counted twice
+  // As in Steps; all steps of a group agree.
+  MissingKernels missing = MissingKernels::kNone;
+  StepState state = StepState::kUsual;
+  StepPhase phase = StepPhase::kServing;
+  double scale = 1;            // from sums over the recorded part to the whole recording; see Groups
+  bool steps_unknown = false;  // it may have steps in unrecorded time of which nothing is known
+  int64_t gpu_ns = 0;          // sum of durations, overlap counted twice
   int64_t gpu_ops = 0, launches = 0;
   double weight_bytes = 0, kv_bytes = 0;  // of its GEMMs, gathers and attention: what it reads, once a call
   std::array<int64_t, static_cast<size_t>(IdleCause::kCount)> idle_by_cause{};
@@ -92,8 +95,6 @@ struct Groups {
   bool is_unattributed(uint32_t stage) const { return stages[stage].unattributed; }
 };
 
-inline constexpr std::string_view kColdSuffix = " [cold]";
-
 Groups group_trace(const Trace& trace);
 
 // By row of steps: by how much a cold first step of its stage outlasts the median, 0 for all others. Those are slow
@@ -102,7 +103,10 @@ Groups group_trace(const Trace& trace);
 std::vector<double> find_cold_steps(const Trace& trace, const std::vector<StageGroup>& stages);
 
 // Name of the stage as reports show it.
-std::string stage_name(const Trace& trace, const Groups& groups, uint32_t stage);
+std::string stage_name(const Trace& trace, const StageGroup& group);
+inline std::string stage_name(const Trace& trace, const Groups& groups, uint32_t stage) {
+  return stage_name(trace, groups.stages[stage]);
+}
 
 // Walks the host intervals along with times that never decrease by much; returns the stage on the host at a time.
 class HostCursor {

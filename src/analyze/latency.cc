@@ -68,7 +68,7 @@ OptDouble warmup_ms(const Context& context, const Requests& requests, int32_t de
     const bool of_prompt = group.kind == StageKind::kPrefill || group.kind == StageKind::kVision;
     if (group.unattributed || group.device != device || (prompts && of_prompt)) continue;
     if (!group.cold && group.steps.size() + static_cast<size_t>(group.cold_steps) < 3) continue;
-    if (group.kind == StageKind::kOther || is_warm_up(context.trace.text(group.name))) continue;
+    if (group.kind == StageKind::kOther || group.phase == StepPhase::kWarmUp) continue;
     extra = extra.value_or(0);
     for (const Row s : group.steps) *extra += context.groups.cold_extra_ns[s] / 1e6;
   }
@@ -103,7 +103,7 @@ OptDouble before_prompt_ms(const Trace& trace, const Requests& requests) {
     Row previous = first;
     while (previous > 0 && (previous == first || steps.device[previous] != steps.device[first])) --previous;
     if (previous == first || steps.device[previous] != steps.device[first]) continue;
-    if (steps.source[first] != StageSource::kDetected || steps.missing[previous] != 0) continue;
+    if (steps.source[first] != StageSource::kDetected || steps.missing[previous] != MissingKernels::kNone) continue;
     const int64_t from = steps.end_ns[previous], to = steps.start_ns[first];
     if (!RecordedSpans::touches(recorded.unrecorded(steps.device[first]), from, to))
       before.push_back(static_cast<double>(to - from) / 1e6);
@@ -196,9 +196,9 @@ bool of_unknown_composition(const Trace& trace, std::vector<CannotTell>& cannot_
   int64_t several = 0, least = 0, most = 0;
   bool known = false;
   for (Row s = 0; s < steps.size(); ++s) {
-    const bool warm_up = is_warm_up(trace.text(steps.stage[s]));
+    const bool warm_up = steps.phase[s] == StepPhase::kWarmUp;
     known |= steps.kind[s] != StageKind::kOther && !warm_up;
-    if (!trace.text(steps.stage[s]).starts_with(kSeveralRequests)) continue;
+    if (steps.source[s] != StageSource::kDetected || trace.text(steps.stage[s]) != kSeveralRequests) continue;
     const int64_t tokens = std::max<int64_t>(0, steps.new_tokens[s]);
     least = several == 0 ? tokens : std::min(least, tokens);
     most = std::max(most, tokens);

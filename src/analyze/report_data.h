@@ -58,9 +58,15 @@ inline constexpr const char* kDatasheet = "datasheet";
 }  // namespace provenance
 
 inline constexpr const char* kUnattributed = "[unattributed]";
-// Whether a stage is what came before the program's first named stage (derive/steps.h), or its cold first steps: shown,
-// and not judged.
-bool is_warm_up_stage(std::string_view name);
+
+// What the words in brackets behind the name of a stage say, for code.
+struct StageMark {
+  StepState state = StepState::kUsual;
+  StepPhase phase = StepPhase::kServing;
+  bool cold = false;  // first steps that ran much slower than the rest
+  // Before the program's first named stage (derive/steps.h), or its cold first steps: shown, and not judged.
+  bool is_warm_up() const { return phase == StepPhase::kWarmUp || cold; }
+};
 
 // ---- rows --------------------------------------------------------------------------------------------------------
 
@@ -550,6 +556,7 @@ struct Report {
   std::optional<ModelSummary> model;
   std::optional<Latency> latency;
   std::vector<StageTiming> stages;
+  std::vector<StageMark> stage_marks;  // parallel to stages
   std::vector<OperatorRecord> operators;
   std::vector<KernelRecord> kernels_topk;
   std::vector<CategoryRecord> categories;
@@ -566,6 +573,12 @@ struct Report {
   std::vector<DiagnosticRecord> diagnostics;
   std::vector<ConservationCheck> conservation;
   std::vector<CoverageRecord> coverage;
+
+  // Of an element of `stages`.
+  StageMark mark_of(const StageTiming& stage) const {
+    const size_t row = static_cast<size_t>(&stage - stages.data());
+    return row < stage_marks.size() ? stage_marks[row] : StageMark();
+  }
 };
 
 }  // namespace llmprof

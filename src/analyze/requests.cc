@@ -90,10 +90,9 @@ Requests find_requests(const Trace& trace, int32_t device) {
   Collector collector(steps, out);
   for (Row s = 0; s < steps.size(); ++s) {
     const StageKind kind = steps.kind[s];
-    const std::string_view stage = trace.text(steps.stage[s]);
-    if (steps.device[s] != device || kind == StageKind::kOther || is_warm_up(stage)) continue;
+    if (steps.device[s] != device || kind == StageKind::kOther || steps.phase[s] == StepPhase::kWarmUp) continue;
     // The recorder's coming and going falls into these: their times are not the program's.
-    if (is_window_edge(stage)) {
+    if (steps.state[s] == StepState::kWindowEdge) {
       if (kind == StageKind::kVision) collector.disturbed_prompt(false);
       if (kind == StageKind::kPrefill) collector.disturbed_prompt(steps.output_tokens[s] != 0);
       if (kind == StageKind::kDecode || kind == StageKind::kMixed) collector.disturbed_step();

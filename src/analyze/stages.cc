@@ -15,8 +15,6 @@
 
 namespace llmprof {
 
-bool is_warm_up_stage(std::string_view name) { return is_warm_up(name) || name.ends_with(kColdSuffix); }
-
 namespace {
 
 // Below this share of GEMM, convolution and attention time with recorded shapes, a stage's FLOPs would be a lower bound
@@ -139,7 +137,7 @@ void fill_tokens(const Trace& trace, const StageGroup& group, StageTiming& row) 
 // is known (fill_stage_rates).
 void fill_least_rates(const DeviceReport* device, const StageSums& sums, const StageGroup& group, StageTiming& row) {
   const double recorded_ns = static_cast<double>(group.wall_ns - group.not_recorded_ns);
-  if (device == nullptr || recorded_ns <= 0 || group.missing == 2 || group.unattributed) return;
+  if (device == nullptr || recorded_ns <= 0 || group.missing == MissingKernels::kAll || group.unattributed) return;
   if (sums.compute_ns > 0) row.mfu_at_least = sums.compute_ns / recorded_ns;
   const double bytes = sums.weight_bytes + sums.kv_bytes;
   if (bytes > 0 && device->bytes_per_s) row.mbu_at_least = bytes / *device->bytes_per_s * 1e9 / recorded_ns;
@@ -168,7 +166,7 @@ void decide_bound(const StageGroup& group, const StageSums& sums, bool cpu, Stag
   const Share* best = &shares[0];
   for (const Share& share : shares)
     if (share.ns > best->ns) best = &share;
-  if (group.missing == 2) return;
+  if (group.missing == MissingKernels::kAll) return;
   // What the profiler does meanwhile is no part of the program.
   const double wall_ns = static_cast<double>(group.wall_ns - group.idle_of(IdleCause::kNoWork) -
                                              group.idle_of(IdleCause::kProfiler) - group.not_recorded_ns);
@@ -240,12 +238,13 @@ void analyze_stages(const Context& context, Report& report, std::vector<CannotTe
     row.not_recorded_ms.ns = group.not_recorded_ns;
     const int64_t recorded_ns = group.wall_ns - group.not_recorded_ns;
     row.gpu_busy_ms.known = row.gpu_idle_ms.known = recorded_ns > 0 || group.wall_ns == 0;
-    if (recorded_ns > 0 && group.missing != 2)
+    if (recorded_ns > 0 && group.missing != MissingKernels::kAll)
       row.gpu_busy_frac = static_cast<double>(group.busy_ns) / static_cast<double>(recorded_ns);
-    unseen += group.missing == 2 ? row.count : 0;
+    unseen += group.missing == MissingKernels::kAll ? row.count : 0;
     row.kernels.n = group.gpu_ops;
     row.launches.n = group.launches;
-    row.kernels.known = row.launches.known = group.gpu_ops > 0 || (group.missing != 2 && row.gpu_busy_ms.known);
+    row.kernels.known = row.launches.known =
+        group.gpu_ops > 0 || (group.missing != MissingKernels::kAll && row.gpu_busy_ms.known);
     fill_tokens(context.trace, group, row);
     if (sums.gemm_flops > 0) row.gemm_flops = sums.gemm_flops;
     if (sums.gemm_compute_ns > 0 && recorded_ns > 0)
@@ -253,9 +252,10 @@ void analyze_stages(const Context& context, Report& report, std::vector<CannotTe
     fill_least_rates(context.device, sums, group, row);
     if (sums.gemm_ns > 0) row.gemm_coverage_frac = sums.gemm_covered_ns / sums.gemm_ns;
     if (sums.arithmetic_ns > 0) row.flop_coverage_frac = sums.covered_ns / sums.arithmetic_ns;
-    const bool nothing_hidden = group.missing == 0 && sums.arithmetic_ns == 0 && group.gpu_ns > 0 &&
+    const bool nothing_hidden = group.missing == MissingKernels::kNone && sums.arithmetic_ns == 0 && group.gpu_ns > 0 &&
                                 sums.other_ns <= (1 - kFlopCoverageMin) * static_cast<double>(group.gpu_ns);
-    if (group.missing != 2 && (nothing_hidden || row.flop_coverage_frac.value_or(0) >= kFlopCoverageMin)) {
+    if (group.missing != MissingKernels::kAll &&
+        (nothing_hidden || row.flop_coverage_frac.value_or(0) >= kFlopCoverageMin)) {
       row.flops = sums.flops;
       row.flops_full_attention = sums.flops_full;
       row.flops_provenance = provenance::kCounted;
@@ -281,6 +281,7 @@ void analyze_stages(const Context& context, Report& report, std::vector<CannotTe
            "hide where the GPU would else wait for the host",
            "record it without them (prefetching off, one GPU)"});
     report.stages.push_back(std::move(row));
+    report.stage_marks.push_back({group.state, group.phase, group.cold});
   }
   if (unseen > 0)
     cannot_tell.push_back({"What did the GPU do in the steps whose kernels are not recorded?",

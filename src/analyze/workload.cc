@@ -222,7 +222,7 @@ void explain_missing_flops(const Context& context, const Report& report, std::ve
           ? "check --model, --batch and --context"
           : fmt::format("pass {} (what the recording does not tell) to get FLOPs by formula", options.substr(2));
   for (const StageTiming& row : report.stages) {
-    if (row.flops || row.count == 0 || row.kernels == 0 || is_warm_up_stage(row.name)) continue;
+    if (row.flops || row.count == 0 || row.kernels == 0 || report.mark_of(row).is_warm_up()) continue;
     std::string why = "no kernel of it was recognised as GEMM or attention";
     if (row.flop_coverage_frac)
       why = fmt::format("only {} of its GEMM and attention time has recorded shapes{}",

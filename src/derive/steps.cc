@@ -212,14 +212,13 @@ void set_device_windows(std::vector<StepDraft>& steps, const HostCalls& calls, c
   }
 }
 
-// 0 all kernels, 1 some CUDA graphs as a whole only, 2 kernels not recorded in all of the step.
-std::vector<uint8_t> missing_kernels(const Trace& trace, const RecordedSpans& recorded,
-                                     const std::vector<StepDraft>& drafts) {
-  std::vector<uint8_t> missing(drafts.size(), 0);
+std::vector<MissingKernels> missing_kernels(const Trace& trace, const RecordedSpans& recorded,
+                                            const std::vector<StepDraft>& drafts) {
+  std::vector<MissingKernels> missing(drafts.size(), MissingKernels::kNone);
   if (const StringId whole = whole_graph_name(trace); whole != StringId::kEmpty) {
     for (GpuOpId gpu = 0; gpu < trace.gpu_ops.size(); ++gpu) {
       if (trace.gpu_ops.name[gpu] == whole && trace.gpu_links.step[gpu] != kNoRow) {
-        missing[trace.gpu_links.step[gpu]] = 1;
+        missing[trace.gpu_links.step[gpu]] = MissingKernels::kGraphNodes;
       }
     }
   }
@@ -239,21 +238,21 @@ std::vector<uint8_t> missing_kernels(const Trace& trace, const RecordedSpans& re
     const bool touched = RecordedSpans::touches(spans, draft.window_start_ns, draft.window_end_ns) ||
                          RecordedSpans::touches(spans, draft.host_start_ns, host_end) ||
                          RecordedSpans::touches(recorded.cut_launches(draft.device), draft.host_start_ns, cut_end);
-    if (draft.unseen || touched) missing[i] = 2;
+    if (draft.unseen || touched) missing[i] = MissingKernels::kAll;
   }
   return missing;
 }
 
 // A detected step that touches time in which kernels were not recorded may be two steps, or half of one.
 void drop_doubtful(Trace& trace, const RecordedSpans& recorded, std::vector<StepDraft>& drafts) {
-  const std::vector<uint8_t> missing = missing_kernels(trace, recorded, drafts);
+  const std::vector<MissingKernels> missing = missing_kernels(trace, recorded, drafts);
   for (size_t i = 0; i < drafts.size(); ++i) {
-    if (missing[i] == 2 && drafts[i].source == StageSource::kDetected) drafts[i].launches = 0;
+    if (missing[i] == MissingKernels::kAll && drafts[i].source == StageSource::kDetected) drafts[i].launches = 0;
   }
 }
 
 // What complete decode steps of a stage agree on holds for its other steps as well.
-void inherit_tokens(const std::vector<uint8_t>& missing, std::vector<StepDraft>& drafts) {
+void inherit_tokens(const std::vector<MissingKernels>& missing, std::vector<StepDraft>& drafts) {
   struct Counts {
     int64_t tokens = -1, sequences = -1, output = -1;
     bool known = false, agreed = true;
@@ -261,7 +260,7 @@ void inherit_tokens(const std::vector<uint8_t>& missing, std::vector<StepDraft>&
   std::map<std::string, Counts> stages;
   for (size_t i = 0; i < drafts.size(); ++i) {
     const StepDraft& draft = drafts[i];
-    if (missing[i] != 0 || draft.kind != StageKind::kDecode) continue;
+    if (missing[i] != MissingKernels::kNone || draft.kind != StageKind::kDecode) continue;
     Counts& counts = stages[draft.stage];
     const bool same = counts.tokens == draft.new_tokens && counts.sequences == draft.sequences;
     if (counts.known && !same) counts.agreed = false;
@@ -270,7 +269,9 @@ void inherit_tokens(const std::vector<uint8_t>& missing, std::vector<StepDraft>&
   for (size_t i = 0; i < drafts.size(); ++i) {
     StepDraft& draft = drafts[i];
     const std::map<std::string, Counts>::const_iterator it = stages.find(draft.stage);
-    if (missing[i] == 0 || draft.kind != StageKind::kDecode || it == stages.end() || !it->second.agreed) continue;
+    if (missing[i] == MissingKernels::kNone || draft.kind != StageKind::kDecode || it == stages.end() ||
+        !it->second.agreed)
+      continue;
     if (draft.new_tokens < 0) draft.new_tokens = it->second.tokens;
     if (draft.sequences < 0) draft.sequences = it->second.sequences;
     if (draft.output_tokens < 0) draft.output_tokens = it->second.output;
@@ -302,25 +303,27 @@ void add_recorded_window(Trace& trace) {
   if (start < end) trace.windows.push_back({trace.devices.empty() ? 0 : trace.devices.device.front(), start, end});
 }
 
-void write_steps(Trace& trace, const RecordedSpans& recorded, const std::vector<uint8_t>& missing,
+void write_steps(Trace& trace, const RecordedSpans& recorded, const std::vector<MissingKernels>& missing,
                  const std::vector<StepDraft>& drafts) {
   std::set<std::string> complete;
   const auto name_of = [](const StepDraft& draft) {
     return draft.stage.empty() ? std::string(stage_kind_name(draft.kind)) : draft.stage;
   };
   for (size_t i = 0; i < drafts.size(); ++i) {
-    if (missing[i] == 0) complete.insert(name_of(drafts[i]));
+    if (missing[i] == MissingKernels::kNone) complete.insert(name_of(drafts[i]));
   }
   Steps& table = trace.steps;
   table.clear();
   table.resize(drafts.size());
   for (size_t i = 0; i < drafts.size(); ++i) {
     const StepDraft& draft = drafts[i];
-    std::string name = name_of(draft);
-    if (missing[i] != 0 && complete.count(name) > 0) {
+    const std::string name = name_of(draft);
+    if (missing[i] != MissingKernels::kNone && complete.count(name) > 0) {
       const bool inside =
           RecordedSpans::holds(recorded.unrecorded(draft.device), draft.host_start_ns, draft.window_end_ns);
-      name += missing[i] == 1 ? kWholeGraphsSuffix : inside ? kNotRecordedSuffix : kWindowEdgeSuffix;
+      table.state[i] = missing[i] == MissingKernels::kGraphNodes ? StepState::kWholeGraphs
+                       : inside                                  ? StepState::kNotRecorded
+                                                                 : StepState::kWindowEdge;
     }
     table.kind[i] = draft.kind;
     table.source[i] = draft.source;
@@ -345,7 +348,7 @@ void write_steps(Trace& trace, const RecordedSpans& recorded, const std::vector<
   for (Row i = 0; i < table.size(); ++i) {
     const std::map<int32_t, int64_t>::const_iterator from = serving.find(table.device[i]);
     if (from != serving.end() && table.source[i] == StageSource::kDetected && host_began_ns(table, i) < from->second)
-      table.stage[i] = trace.strings.intern(std::string(trace.text(table.stage[i])) + std::string(kWarmUpSuffix));
+      table.phase[i] = StepPhase::kWarmUp;
   }
 }
 
@@ -365,8 +368,13 @@ void count_unattributed(Trace& trace) {
 
 }  // namespace
 
-bool is_warm_up(std::string_view stage_name) { return stage_name.ends_with(kWarmUpSuffix); }
-bool is_window_edge(std::string_view stage_name) { return stage_name.ends_with(kWindowEdgeSuffix); }
+std::string step_label(std::string_view name, StepState state, StepPhase phase) {
+  static constexpr std::string_view kStates[] = {"", " [whole graphs]", " [not recorded]", " [window edge]"};
+  std::string out(name);
+  out += kStates[static_cast<size_t>(state)];
+  if (phase == StepPhase::kWarmUp) out += " [warm-up]";
+  return out;
+}
 
 namespace {
 
@@ -441,15 +449,6 @@ std::map<int32_t, int64_t> serving_starts(const Steps& steps) {
     if (walls.named > 0 && walls.named_ns > walls.since_ns && (walls.serves_by_time() || walls.serves_by_kind()))
       starts[device] = walls.first_ns;
   return starts;
-}
-
-std::string_view base_stage_name(std::string_view name) {
-  for (const std::string_view suffix : {kNotRecordedSuffix, kWholeGraphsSuffix, kWindowEdgeSuffix}) {
-    if (name.size() > suffix.size() && name.substr(name.size() - suffix.size()) == suffix) {
-      name.remove_suffix(suffix.size());
-    }
-  }
-  return name;
 }
 
 TrainingEvidence training_evidence(const Trace& trace) {
@@ -546,7 +545,7 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   set_device_windows(steps, calls, recorded);
   if (!trace.recorded.empty()) drop_doubtful(trace, recorded, steps);
   reorder(trace, steps, by_window);
-  const std::vector<uint8_t> missing = missing_kernels(trace, recorded, steps);
+  const std::vector<MissingKernels> missing = missing_kernels(trace, recorded, steps);
   inherit_tokens(missing, steps);
   write_steps(trace, recorded, missing, steps);
   tell_idle_rules(trace, options, stages);

@@ -5,10 +5,8 @@
 // where kernels were not recorded (Steps::missing, a range of the program then says when it ran), or is a stage of the
 // program before a prompt in which nothing was launched (host_stages.h; its gpu_start_ns and gpu_end_ns are its end).
 //
-// Steps with missing kernels have a stage of their own, "NAME [not recorded]" or "NAME [whole graphs]", wherever others
-// of their name are complete, so that sums over a stage are sums over complete steps. "NAME [window edge]" are those of
-// which a part was recorded: the recorder's coming and going falls into them, so their times are nobody's. Likewise
-// "NAME [warm-up]": what was detected before the first step that the program names is loading, warm-up and capture, and
+// Steps with missing kernels stand apart (Steps::state) wherever others of their name are complete. Steps::phase is
+// warm-up for what was detected before the first step that the program names: that is loading, warm-up and capture, and
 // says nothing about serving, where most of the time since then is in named steps, and
 //   - the time in which the program names steps is longer than the steps before, or
 //   - it names more steps than there are before, and of the kinds that those have: prompts, if they hold prompts.
@@ -25,17 +23,11 @@
 
 namespace llmprof {
 
-inline constexpr std::string_view kNotRecordedSuffix = " [not recorded]";
-inline constexpr std::string_view kWholeGraphsSuffix = " [whole graphs]";
-inline constexpr std::string_view kWindowEdgeSuffix = " [window edge]";
-inline constexpr std::string_view kWarmUpSuffix = " [warm-up]";
-bool is_warm_up(std::string_view stage_name);
-bool is_window_edge(std::string_view stage_name);
+// How reports call such a step: "NAME [window edge]", "NAME [warm-up]". For people: code asks the columns.
+std::string step_label(std::string_view name, StepState state, StepPhase phase);
 // When the host began with the first step of serving per device, a pause before it aside, where there is a warm-up in
 // that sense to tell from serving.
 std::map<int32_t, int64_t> serving_starts(const Steps& steps);
-// The name without the first three suffixes.
-std::string_view base_stage_name(std::string_view name);
 
 // Signs that a recording is of training, where prefill and decode have no meaning.
 struct TrainingEvidence {

@@ -124,7 +124,7 @@ std::string text_verdict(const Report& report, const RenderOptions& options, con
     for (const CannotTell& item : report.cannot_tell)
       if (item.question.starts_with("What are TTFT and TPOT")) out += wrap_text(item.why, options.width, "  ", "  ");
   for (const StageTiming& stage : report.stages) {
-    if (stage.name == kUnattributed || !stage.bound || stage.count == 0 || is_warm_up_stage(stage.name)) continue;
+    if (stage.name == kUnattributed || !stage.bound || stage.count == 0 || report.mark_of(stage).is_warm_up()) continue;
     if (stage.wall_ms.ns < report.source.duration_ms.ns / 50) continue;  // under 2 % of the recording
     // "overhead" is the schema's word for every bound that is neither arithmetic nor traffic; say which where it is
     // known.

@@ -24,7 +24,8 @@ std::string number(const OptDouble& value, int decimals) { return value ? format
 std::vector<const StageTiming*> main_stages(const Report& report) {
   std::vector<const StageTiming*> out;
   for (const StageTiming& stage : report.stages)
-    if (stage.kernels > 0 && stage.wall_ms.ns >= report.source.duration_ms.ns / 50 && !is_warm_up_stage(stage.name))
+    if (stage.kernels > 0 && stage.wall_ms.ns >= report.source.duration_ms.ns / 50 &&
+        !report.mark_of(stage).is_warm_up())
       out.push_back(&stage);
   std::stable_sort(out.begin(), out.end(),
                    [](const StageTiming* a, const StageTiming* b) { return a->wall_ms.ns > b->wall_ms.ns; });
@@ -71,18 +72,25 @@ std::string limit_of(const OptText& bound, const OptDouble& of_roof) {
 
 // What the words in brackets behind the names of stages mean, of those that are there.
 std::string suffix_legend(const Report& report, const RenderOptions& options, const Ink& ink) {
-  constexpr std::pair<std::string_view, std::string_view> kMeanings[] = {
-      {"[window edge]", "recorded in part: its times are in no TTFT, TPOT or finding"},
-      {"[warm-up]", "what was detected before the first step that the program names"},
-      {"[cold]", "first steps that ran much slower than the rest: in no TTFT, TPOT or finding but first-call-cost"},
-      {"[not recorded]", "without its kernels: times are those of the program's ranges on the host"},
-      {"[whole graphs]", "CUDA graphs recorded as one activity each"}};
+  struct Meaning {
+    std::string_view word, text;
+    bool (*holds)(const StageMark&);
+  };
+  constexpr Meaning kMeanings[] = {
+      {"[window edge]", "recorded in part: its times are in no TTFT, TPOT or finding",
+       [](const StageMark& mark) { return mark.state == StepState::kWindowEdge; }},
+      {"[warm-up]", "what was detected before the first step that the program names",
+       [](const StageMark& mark) { return mark.phase == StepPhase::kWarmUp; }},
+      {"[cold]", "first steps that ran much slower than the rest: in no TTFT, TPOT or finding but first-call-cost",
+       [](const StageMark& mark) { return mark.cold; }},
+      {"[not recorded]", "without its kernels: times are those of the program's ranges on the host",
+       [](const StageMark& mark) { return mark.state == StepState::kNotRecorded; }},
+      {"[whole graphs]", "CUDA graphs recorded as one activity each",
+       [](const StageMark& mark) { return mark.state == StepState::kWholeGraphs; }}};
   std::string out;
-  for (const std::pair<std::string_view, std::string_view>& row : kMeanings) {
-    const bool there = std::any_of(report.stages.begin(), report.stages.end(),
-                                   [&](const StageTiming& stage) { return stage.name.ends_with(row.first); });
-    if (there) out += ink.dim(wrap_text(fmt::format("{}: {}", row.first, row.second), options.width, "  ", "    "));
-  }
+  for (const Meaning& row : kMeanings)
+    if (std::any_of(report.stage_marks.begin(), report.stage_marks.end(), row.holds))
+      out += ink.dim(wrap_text(fmt::format("{}: {}", row.word, row.text), options.width, "  ", "    "));
   return out;
 }
 
@@ -110,7 +118,7 @@ std::string text_stages(const Report& report, const RenderOptions& options, cons
     wall += stage.wall_ms.ns;
     devices.insert(stage.device);
     any |= stage.count > 0;
-    detected |= stage.source == "detected" && stage.count > 0 && !is_warm_up_stage(stage.name);
+    detected |= stage.source == "detected" && stage.count > 0 && !report.mark_of(stage).is_warm_up();
     const std::string name = stage_label(report, stage);
     by_counter |= busy_text(stage).starts_with('~');
     table.add_row({name, stage.count > 0 ? format_count(static_cast<double>(stage.count)) : "",

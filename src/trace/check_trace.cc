@@ -41,6 +41,18 @@ constexpr size_t enumerators<StageSource>() {
   return static_cast<size_t>(StageSource::kNvtx) + 1;
 }
 template <>
+constexpr size_t enumerators<MissingKernels>() {
+  return static_cast<size_t>(MissingKernels::kAll) + 1;
+}
+template <>
+constexpr size_t enumerators<StepState>() {
+  return static_cast<size_t>(StepState::kWindowEdge) + 1;
+}
+template <>
+constexpr size_t enumerators<StepPhase>() {
+  return static_cast<size_t>(StepPhase::kWarmUp) + 1;
+}
+template <>
 constexpr size_t enumerators<IdleCause>() {
   return static_cast<size_t>(IdleCause::kCount);
 }

@@ -68,6 +68,19 @@ std::string_view stage_kind_name(StageKind kind);
 enum class StageSource : uint8_t { kDetected, kAnnotation, kNvtx };
 std::string_view stage_source_name(StageSource source);
 
+// Which kernels of a step are not in the recording: those of its CUDA graphs, recorded as one activity each, or all.
+enum class MissingKernels : uint8_t { kNone, kGraphNodes, kAll };
+// Why a step stands apart from those of its name. Only where others of that name are complete; so sums over the usual
+// ones are sums over complete steps.
+enum class StepState : uint8_t {
+  kUsual,
+  kWholeGraphs,  // its CUDA graphs are recorded as one activity each
+  kNotRecorded,  // its kernels are not recorded: its times are those of the program's range on the host
+  kWindowEdge    // recorded in part: the recorder's coming and going falls into it, so its times are nobody's
+};
+// Warm-up is what was detected before the first step that the program names (derive/steps.h); no rule judges it.
+enum class StepPhase : uint8_t { kServing, kWarmUp };
+
 // Why the GPU was idle, judged by what the host thread that launched the next GPU activity was doing at that moment.
 enum class IdleCause : uint8_t {
   kUnknown,           // no launching call known, or nothing recorded on its thread
@@ -426,7 +439,10 @@ LLMPROF_TABLE(Works, "works", "Distinct arithmetic shapes with FLOPs and bytes",
   C(int64_t, context, "", "Longest context attended, new tokens included, -1 if unknown")                              \
   C(int64_t, output_tokens, "", "Tokens the step produced (one per sequence that finished its prompt), -1 if unknown") \
   C(int64_t, gemm_rows, "", "Rows that most GEMMs of the step were run on, -1 if unknown")                             \
-  C(uint8_t, missing, "", "0 all kernels are recorded, 1 CUDA graphs only as a whole, 2 kernels are not recorded")     \
+  C(MissingKernels, missing, "", "Kernels that are not recorded: none, those inside CUDA graphs, or all")              \
+  C(StepState, state, "",                                                                                              \
+    "Why it stands apart from others of its name: usual, whole graphs, not recorded, window edge")                     \
+  C(StepPhase, phase, "", "serving, or warm-up before it")                                                             \
   C(AnnotationId, annotation, "", "Row in annotations, kNoRow if detected")
 LLMPROF_TABLE(Steps, "steps", "Runs of the model: prefills, decode steps, vision passes, in time order",
               LLMPROF_STEP_COLUMNS)

@@ -23,9 +23,9 @@ AnalyzedRecording two_halves(int64_t recorded_ns, int64_t plain_ns, int count = 
   int64_t at = 0;
   const auto add = [&](bool recorded, int64_t length) {
     length += (at / kMs % 5) * 1000;
-    const Row step =
-        run.step(StageKind::kDecode, at, at + length, 1, 100, recorded ? "decode_step" : "decode_step [not recorded]");
-    run.trace.steps.missing[step] = recorded ? 0 : 2;
+    const StepId step = run.step(StageKind::kDecode, at, at + length, 1, 100, "decode_step");
+    run.trace.steps.missing[step] = recorded ? MissingKernels::kNone : MissingKernels::kAll;
+    run.trace.steps.state[step] = recorded ? StepState::kUsual : StepState::kNotRecorded;
     if (recorded) {
       run.trace.steps.sync_ns[step] = at + length;
       run.gpu("gemm", Category::kGemm, at, length, {step, kNoRow, kNoRow, kNoRow});
@@ -102,7 +102,7 @@ TEST(Distortion, WarmUpIsNotTheCostOfRecording) {
   Trace& trace = run.trace;
   trace.recorded.resize(2);
   for (Row s = 0; s < trace.steps.size(); ++s)
-    if (trace.steps.start_ns[s] >= trace.recorded.start_ns[kDark]) trace.steps.missing[s] = 2;
+    if (trace.steps.start_ns[s] >= trace.recorded.start_ns[kDark]) trace.steps.missing[s] = MissingKernels::kAll;
   report = report_of(trace);
   EXPECT_FALSE(report.overhead->distortion_frac.has_value());
   bool explained = false;
@@ -124,7 +124,7 @@ TEST(Distortion, OnlyStepsWithoutCuptiCountWhereItLeft) {
   trace.recorded.level[3] = RecordingLevel::kLight;
   trace.recorded.reason[3] = trace.strings.intern("detached");
   for (Row s = 0; s < trace.steps.size(); ++s)
-    if (trace.steps.start_ns[s] >= left && trace.steps.missing[s] == 2)
+    if (trace.steps.start_ns[s] >= left && trace.steps.missing[s] == MissingKernels::kAll)
       trace.steps.end_ns[s] = trace.steps.start_ns[s] + 1000'000;
   const Report report = report_of(trace);
   ASSERT_TRUE(report.overhead && report.overhead->distortion_frac);
@@ -137,12 +137,11 @@ TEST(Distortion, OnlyStepsWithoutCuptiCountWhereItLeft) {
 TEST(Distortion, StepsAtTheEdgeOfAWindowCountForNeitherSide) {
   AnalyzedRecording run = two_halves(1200'000, 1000'000);
   Trace& trace = run.trace;
-  const StringId edge = trace.strings.intern("decode_step [window edge]");
   int64_t plain = 0, edges = 0;
   for (Row s = 0; s < trace.steps.size(); ++s) {
-    if (trace.steps.missing[s] != 2) continue;
+    if (trace.steps.missing[s] != MissingKernels::kAll) continue;
     if (++plain % 3 != 0) continue;  // a third of them, as slow as a recorder that comes and goes makes them
-    trace.steps.stage[s] = edge;
+    trace.steps.state[s] = StepState::kWindowEdge;
     trace.steps.start_ns[s] -= 900'000;
     ++edges;
   }
@@ -203,7 +202,7 @@ TEST(Distortion, AgainstABaseline) {
   Steps kept;
   kept.resize(0);
   for (Row s = 0; s < baseline.steps.size(); ++s) {
-    if (baseline.steps.missing[s] != 2) continue;
+    if (baseline.steps.missing[s] != MissingKernels::kAll) continue;
     size_t column_index = 0;
     std::vector<const void*> columns;
     baseline.steps.for_each_column([&](const FieldInfo&, const auto& column) { columns.push_back(&column); });
@@ -228,7 +227,7 @@ TEST(Distortion, ABaselineWhoseHostRanAheadTellsNothing) {
   baseline_like.steps = light.trace.steps;
   baseline_like.strings = StringPool();
   for (Row s = 0; s < baseline_like.steps.size(); ++s) {
-    baseline_like.steps.missing[s] = 2;
+    baseline_like.steps.missing[s] = MissingKernels::kAll;
     baseline_like.steps.end_ns[s] += s % 7 * 13;  // observed one by one, not a loop's time divided
     baseline_like.steps.stage[s] = baseline_like.strings.intern("decode_step");
   }

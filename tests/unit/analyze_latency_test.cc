@@ -75,14 +75,15 @@ TEST(Latency, APromptWithAPartAtAWindowEdgeHasNoTtft) {
   for (const bool edge : {false, true}) {
     AnalyzedRecording run;
     run.window(0, 60 * kMs);
-    run.step(StageKind::kVision, 0, 4 * kMs, -1, -1, edge ? "vision [window edge]" : "vision");
+    run.step(StageKind::kVision, 0, 4 * kMs, -1, -1, "vision");
     run.step(StageKind::kPrefill, 5 * kMs, 12 * kMs, 600, 600, "prefill");
     run.step(StageKind::kDecode, 12 * kMs, 14 * kMs, 1, 601, "decode");
     run.step(StageKind::kVision, 20 * kMs, 24 * kMs, -1, -1, "vision");
-    run.step(StageKind::kPrefill, 25 * kMs, 35 * kMs, 600, 600, edge ? "prefill [window edge]" : "prefill");
+    run.step(StageKind::kPrefill, 25 * kMs, 35 * kMs, 600, 600, "prefill");
     run.step(StageKind::kDecode, 35 * kMs, 37 * kMs, 1, 601, "decode");
     run.step(StageKind::kVision, 40 * kMs, 44 * kMs, -1, -1, "vision");
     run.step(StageKind::kPrefill, 45 * kMs, 54 * kMs, 600, 600, "prefill");
+    if (edge) run.trace.steps.state[0] = run.trace.steps.state[4] = StepState::kWindowEdge;
     const Latency latency = latency_of(run);
     EXPECT_EQ(latency.ttft_ms->n, edge ? 1 : 3);
     EXPECT_DOUBLE_EQ(latency.ttft_ms->max, edge ? 14 : 15);
@@ -188,11 +189,27 @@ TEST(Latency, TimeBeforeAFoundPromptIsToldBesideTtft) {
   EXPECT_FALSE(latency_of(run).headline.before_prompt_ms);
 }
 
+// What a step is for stands in columns: words that the program puts into the names of its ranges mean nothing.
+TEST(Latency, ARangeThatIsCalledWarmUpOrWindowEdgeIsAnOrdinaryStage) {
+  for (const char* suffix : {" [warm-up]", " [window edge]", " [not recorded]", " [whole graphs]", " [cold]"}) {
+    AnalyzedRecording run;
+    run.window(0, 60 * kMs);
+    run.step(StageKind::kPrefill, 0, 10 * kMs, 600, 600, std::string("prefill") + suffix);
+    run.step(StageKind::kDecode, 10 * kMs, 12 * kMs, 1, 601, std::string("x") + suffix);
+    run.step(StageKind::kDecode, 12 * kMs, 14 * kMs, 1, 602, std::string("x") + suffix);
+    const Report report = report_of(run);
+    ASSERT_TRUE(report.latency && report.latency->tpot_ms) << suffix;
+    EXPECT_DOUBLE_EQ(report.latency->ttft_ms->mean, 10) << suffix;
+    EXPECT_DOUBLE_EQ(report.latency->tpot_ms->mean, 2) << suffix;
+    ASSERT_NE(stage_of(report, std::string("x") + suffix), nullptr);
+    EXPECT_FALSE(report.mark_of(report.stages[1]).is_warm_up()) << suffix;
+  }
+}
+
 // What a window edge hides is not replaced by what came after it.
 TEST(Latency, ALaterRequestIsNoFirstOne) {
   AnalyzedRecording run = requests(3, 4, 20, 2);
-  run.trace.steps.stage[0] = run.trace.strings.intern("prefill [window edge]");
-  run.trace.steps.stage[1] = run.trace.strings.intern("decode [window edge]");
+  run.trace.steps.state[0] = run.trace.steps.state[1] = StepState::kWindowEdge;
   const Headline headline = latency_of(run).headline;
   EXPECT_DOUBLE_EQ(*headline.ttft_ms, 30);
   EXPECT_EQ(headline.ttft_n, 2) << "both that are seen come after the first";
@@ -265,6 +282,7 @@ TEST(Latency, StepsOfSeveralRequestsHaveNone) {
   run.window(0, 30 * kMs);
   for (int64_t s = 0; s < 3; ++s) {
     const Row row = run.step(StageKind::kOther, s * 10 * kMs, (s + 1) * 10 * kMs, 24, -1, "steps of several requests");
+    run.trace.steps.source[row] = StageSource::kDetected;
     run.trace.steps.output_tokens[row] = run.trace.steps.sequences[row] = -1;
   }
   const Result<Report> report = analyze(run.trace);

@@ -315,8 +315,8 @@ TEST(LivePlanted, FindingsCountForStepsWhoseKernelsAreMissing) {
   const double all = finding_of(report_of(trace), "launch-bound")->gain_ns;
   // The same steps, half of them not recorded.
   for (Row s = 5; s < 10; ++s) {
-    trace.steps.missing[s] = 2;
-    trace.steps.stage[s] = trace.strings.intern("decode_step [not recorded]");
+    trace.steps.missing[s] = MissingKernels::kAll;
+    trace.steps.state[s] = StepState::kNotRecorded;
   }
   EXPECT_NEAR(finding_of(report_of(trace), "launch-bound")->gain_ns / all, 1, 0.1);
 }

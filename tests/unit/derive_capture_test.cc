@@ -242,7 +242,7 @@ TEST(LiveSteps, InnerNvtxRangesAreTheSteps) {
     EXPECT_EQ(trace.steps.new_tokens[s], 1);
     EXPECT_EQ(trace.steps.sequences[s], 1);
     EXPECT_EQ(trace.steps.output_tokens[s], 1);
-    EXPECT_EQ(trace.steps.missing[s], 0);
+    EXPECT_EQ(trace.steps.missing[s], MissingKernels::kNone);
     EXPECT_EQ(trace.steps.context[s], -1) << "no prompt lies in the recording";
   }
   EXPECT_EQ(broken_invariant(trace), "");
@@ -255,15 +255,16 @@ TEST(LiveSteps, UnrecordedTimeIsNotIdleAndItsStepsStandApart) {
   size_t complete = 0, missing = 0, edge = 0;
   for (Row s = 0; s < trace.steps.size(); ++s) {
     const std::string_view name = trace.text(trace.steps.stage[s]);
-    if (trace.steps.missing[s] == 0) {
+    if (trace.steps.missing[s] == MissingKernels::kNone) {
       EXPECT_EQ(name, "decode_step");
       ++complete;
     } else {
-      edge += is_window_edge(name);
-      if (!is_window_edge(name)) {
-        EXPECT_EQ(name, "decode_step [not recorded]");
+      const bool at_edge = trace.steps.state[s] == StepState::kWindowEdge;
+      edge += at_edge;
+      if (!at_edge) {
+        EXPECT_EQ(trace.steps.state[s], StepState::kNotRecorded);
       }
-      EXPECT_EQ(base_stage_name(name), "decode_step");
+      EXPECT_EQ(name, "decode_step");
       EXPECT_EQ(trace.steps.new_tokens[s], 1) << "as every complete step of the stage";
       ++missing;
     }
@@ -299,9 +300,8 @@ TEST(LiveSteps, AStepThatGoesOnWhereNothingIsRecordedIsNotComplete) {
   b.level(-kMs, 35 * kMs, RecordingLevel::kDefault);
   b.level(35 * kMs, 60 * kMs, RecordingLevel::kLight);
   const Trace& trace = b.derive_all();
-  std::vector<int> missing;
-  for (const uint8_t one : trace.steps.missing) missing.push_back(one);
-  EXPECT_EQ(missing, (std::vector<int>{0, 0, 0, 2, 2}));
+  constexpr MissingKernels kNone = MissingKernels::kNone, kAll = MissingKernels::kAll;
+  EXPECT_EQ(trace.steps.missing, (std::vector<MissingKernels>{kNone, kNone, kNone, kAll, kAll}));
 }
 
 TEST(LiveSteps, AStepWhoseLaunchesWereCutIsNotComplete) {
@@ -316,8 +316,8 @@ TEST(LiveSteps, AStepWhoseLaunchesWereCutIsNotComplete) {
   b.trace.recorded.cut_ns[1] = 60 * kMs - 30 * kMs - 100 * kUs;
   const Trace& trace = b.derive_all();
   ASSERT_EQ(trace.steps.size(), 4U);
-  EXPECT_EQ(trace.steps.missing[2], 0);
-  EXPECT_EQ(trace.steps.missing[3], 2) << "launches from 30.1 ms on lost their kernels";
+  EXPECT_EQ(trace.steps.missing[2], MissingKernels::kNone);
+  EXPECT_EQ(trace.steps.missing[3], MissingKernels::kAll) << "launches from 30.1 ms on lost their kernels";
 }
 
 TEST(LiveSteps, LightModeHasStepsWithoutAnyKernel) {
@@ -329,7 +329,8 @@ TEST(LiveSteps, LightModeHasStepsWithoutAnyKernel) {
   b.level(-kMs, 100 * kMs, RecordingLevel::kLight);
   const Trace& trace = b.derive_all();
   ASSERT_EQ(trace.steps.size(), 6U);
-  EXPECT_EQ(trace.text(trace.steps.stage[0]), "prefill") << "no suffix where nothing is complete";
+  EXPECT_EQ(trace.text(trace.steps.stage[0]), "prefill");
+  EXPECT_EQ(trace.steps.state[0], StepState::kUsual) << "not apart where nothing is complete";
   EXPECT_EQ(trace.steps.end_ns[0], 20 * kMs);
   EXPECT_EQ(trace.steps.end_ns[3] - trace.steps.start_ns[3], 8 * kMs);
   ASSERT_EQ(trace.windows.size(), 1U);
@@ -442,7 +443,7 @@ TEST(LiveSteps, ADetectedStepThatMayBeHalfIsDropped) {
   ASSERT_FALSE(trace.steps.empty());
   EXPECT_LT(trace.steps.size(), 5U);
   for (Row s = 0; s < trace.steps.size(); ++s) {
-    EXPECT_EQ(trace.steps.missing[s], 0);
+    EXPECT_EQ(trace.steps.missing[s], MissingKernels::kNone);
     EXPECT_FALSE(RecordedSpans::touches(recorded.unrecorded(0), trace.steps.start_ns[s], trace.steps.end_ns[s]));
   }
   EXPECT_EQ(trace.steps.context[trace.steps.size() - 1], -1) << "steps may be missing in between";
@@ -471,8 +472,9 @@ TEST(LiveSteps, ReplaysThatAreRecordedAsAWholeAreStepsOfTheirOwn) {
   const Trace& trace = b.derive_all();
   ASSERT_EQ(trace.steps.size(), 8U);
   for (Row s = 0; s < 8; ++s) {
-    EXPECT_EQ(trace.steps.missing[s], s % 2);
-    EXPECT_EQ(trace.text(trace.steps.stage[s]), s % 2 == 0 ? "decode" : "decode [whole graphs]");
+    EXPECT_EQ(trace.steps.missing[s], s % 2 == 0 ? MissingKernels::kNone : MissingKernels::kGraphNodes);
+    EXPECT_EQ(trace.steps.state[s], s % 2 == 0 ? StepState::kUsual : StepState::kWholeGraphs);
+    EXPECT_EQ(trace.text(trace.steps.stage[s]), "decode");
     EXPECT_EQ(trace.steps.new_tokens[s], 1);
   }
   EXPECT_EQ(broken_invariant(trace), "");
@@ -481,7 +483,9 @@ TEST(LiveSteps, ReplaysThatAreRecordedAsAWholeAreStepsOfTheirOwn) {
 std::vector<std::string> stage_names(const Trace& trace) {
   std::vector<std::string> names;
   for (Row s = 0; s < trace.steps.size(); ++s)
-    if (const std::string name(trace.text(trace.steps.stage[s])); names.empty() || names.back() != name)
+    if (const std::string name =
+            step_label(trace.text(trace.steps.stage[s]), trace.steps.state[s], trace.steps.phase[s]);
+        names.empty() || names.back() != name)
       names.push_back(name);
   return names;
 }
@@ -499,7 +503,7 @@ TEST(NamedRequest, BeginsWithWhatTheCpuPreparesWhateverIsCopied) {
               (std::vector<std::string>{"prefill [warm-up]", "preprocess", "vision encoder", "prefill", "decode"}));
     EXPECT_EQ(trace.steps.kind[1], StageKind::kVision);
     EXPECT_EQ(trace.steps.source[1], StageSource::kNvtx);
-    EXPECT_EQ(trace.steps.missing[1], 0);
+    EXPECT_EQ(trace.steps.missing[1], MissingKernels::kNone);
     EXPECT_NEAR(static_cast<double>(trace.steps.start_ns[1]), 0, 2 * kUs);
     EXPECT_LE(trace.steps.end_ns[0], -15 * kMs) << "a copy of the request is none of the tuning before it";
     EXPECT_EQ(trace.windows[0].start_ns, trace.steps.start_ns[0]);
@@ -589,7 +593,7 @@ TEST(HostStages, WhereRecordingStoppedNothingIsKnownOfLaunches) {
   const Trace& trace = b.derive_all();
   EXPECT_EQ(broken_invariant(trace), "");
   ASSERT_EQ(stage_names(trace)[1], "preprocess");
-  EXPECT_EQ(trace.steps.missing[1], 2);
+  EXPECT_EQ(trace.steps.missing[1], MissingKernels::kAll);
 }
 
 TEST(LaunchOrder, AnActivityOfUnknownCallOnAnIdleStreamWasLaunchedWhenItBegan) {

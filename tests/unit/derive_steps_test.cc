@@ -280,8 +280,8 @@ TEST(Steps, TheLastStepOfACutFileIsNotTimed) {
     if (cut) b.trace.diagnostics.add(DiagnosticId::kTruncatedFile, "byte 1");
     Trace& trace = b.derive_all();
     ASSERT_EQ(trace.steps.size(), 3U);
-    EXPECT_FALSE(is_window_edge(trace.text(trace.steps.stage[1])));
-    EXPECT_EQ(is_window_edge(trace.text(trace.steps.stage[2])), cut);
+    EXPECT_NE(trace.steps.state[1], StepState::kWindowEdge);
+    EXPECT_EQ(trace.steps.state[2] == StepState::kWindowEdge, cut);
     EXPECT_EQ(broken_invariant(trace), "");
   }
 }

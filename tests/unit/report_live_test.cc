@@ -34,6 +34,8 @@ Report live_report() {
   seen.flops_measured_over_flops = 5.25;
   StageTiming& dark = report.stages.emplace_back();
   dark.name = "decode_step [not recorded]";
+  report.stage_marks.resize(report.stages.size());
+  report.stage_marks.back().state = StepState::kNotRecorded;
   dark.kind = "decode";
   dark.source = "nvtx";
   dark.count = 5;
@@ -68,6 +70,8 @@ TEST(LiveReport, TextSaysWhatTheBracketsBehindStagesMean) {
   Report report = live_report();
   EXPECT_EQ(render_text(report, {}).find("[window edge]:"), std::string::npos);
   report.stages.front().name = "decode_step [window edge]";
+  EXPECT_EQ(render_text(report, {}).find("[window edge]:"), std::string::npos) << "a range of that name";
+  report.stage_marks.front().state = StepState::kWindowEdge;
   EXPECT_NE(render_text(report, {}).find("[window edge]: recorded in part"), std::string::npos);
 }
 

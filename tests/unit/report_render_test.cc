@@ -263,8 +263,12 @@ TEST(Text, DoubtsAboutTheDeviceStandAtTheTop) {
 TEST(Text, ColdStepsAreAStageThatTheFirstLinesLeaveOut) {
   Report report = full_report();
   EXPECT_EQ(render_text(report, {}).find("[cold]"), std::string::npos);
-  for (StageTiming& stage : report.stages)
-    if (stage.kind == "decode") stage.name += " [cold]";
+  report.stage_marks.resize(report.stages.size());
+  for (size_t i = 0; i < report.stages.size(); ++i) {
+    if (report.stages[i].kind != "decode") continue;
+    report.stages[i].name += " [cold]";
+    report.stage_marks[i].cold = true;
+  }
   const std::string text = render_text(report, {});
   EXPECT_NE(text.find("[cold]: first steps that ran much slower"), std::string::npos) << text;
   EXPECT_EQ(text.find("decode [cold]: "), std::string::npos) << "no bound of theirs is in the first lines";
