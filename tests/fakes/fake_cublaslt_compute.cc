@@ -152,11 +152,11 @@ struct Product {
   }
 };
 
-Status launch(ops::Product product) {
+Status launch(Product product) {
   // A captured graph may run it any number of times, so it stays to the end.
-  static std::vector<std::unique_ptr<ops::Product>> kept;
-  kept.push_back(std::make_unique<ops::Product>(std::move(product)));
-  const int result = cuLaunchHostWork([](void* data) { static_cast<ops::Product*>(data)->run(); }, kept.back().get());
+  static std::vector<std::unique_ptr<Product>> kept;
+  kept.push_back(std::make_unique<Product>(std::move(product)));
+  const int result = cuLaunchHostWork([](void* data) { static_cast<Product*>(data)->run(); }, kept.back().get());
   return result == 0 ? cublas::kSuccess : cublas::kExecutionFailed;
 }
 

@@ -9,7 +9,7 @@
 //
 // Macros: T (Bf16, Fp16), HEAD (64, 128, 256), ROWS (8, 16), STAGES, PAGED (0, 1).
 
-constexpr u32 ops::kPageTokens = 16;
+constexpr u32 kPageTokens = 16;
 constexpr float kNoScore = -1.0e30f;
 
 // Strides are in elements. Contiguous: keys of one sequence and head are at sequence * outer + head * head_stride + key
@@ -42,7 +42,7 @@ struct KeyTiles {
     const u64 at = (kPaged ? 0 : sequence * cache.outer) + head * cache.head_stride;
     k = cache.k + at;
     v = cache.v + at;
-    table = cache.table + (u64)sequence * ((context + ops::kPageTokens - 1) / ops::kPageTokens);
+    table = cache.table + (u64)sequence * ((context + kPageTokens - 1) / kPageTokens);
   }
   // Where a group of 16 keys starts; behind the end it is the last group again.
   __device__ __forceinline__ u32 group_start(u32 first, int group) const {
@@ -53,7 +53,7 @@ struct KeyTiles {
   __device__ __forceinline__ void look_up(u32 first) {
     if (!kPaged) return;
 #pragma unroll
-    for (int group = 0; group < kGroups; ++group) pages[group] = table[group_start(first, group) / ops::kPageTokens];
+    for (int group = 0; group < kGroups; ++group) pages[group] = table[group_start(first, group) / kPageTokens];
   }
   // Keys behind the end are read as the last one: their scores are not used.
   __device__ __forceinline__ u64 offset(u32 group_first, int group, u32 key) const {
