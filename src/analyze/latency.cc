@@ -258,6 +258,7 @@ void analyze_latency(const Context& context, Report& report, std::vector<CannotT
   Latency latency;
   fill_distributions(steps, requests, latency);
   latency.headline = headline_of(context, requests);
+  latency.output_tokens_per_s = latency.headline.output_tokens_per_s;
   latency.warmup_ms = warmup_ms(context, requests, device);
   explain_missing(context.trace, requests, latency, is_live_recording(context.trace), cannot_tell);
   report.latency = latency;

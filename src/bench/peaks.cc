@@ -387,7 +387,7 @@ MeasuredCeilings ceilings_of(const Peaks& peaks) {
   out.name = peaks.device.name;
   out.uuid = peaks.device.uuid;
   out.driver = peaks.device.driver;
-  out.cache_bytes = peaks.device.cache_bytes;
+  if (peaks.device.cache_bytes > 0) out.cache_bytes = peaks.device.cache_bytes;
   out.unix_s =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   for (const PeakRow& row : peaks.rows) {
@@ -398,8 +398,8 @@ MeasuredCeilings ceilings_of(const Peaks& peaks) {
     const MeasuredRate rate = {row.value,
                                backend_and(row.shape, row.result.backend),
                                timing.summary.iqr_frac(),
-                               timing.clock_mhz.value_or(0),
-                               timing.power_w.value_or(0),
+                               timing.clock_mhz,
+                               timing.power_w,
                                peaks.quick,
                                is_disturbed(peaks, row)};
     if (row.group == "flops") {

@@ -76,7 +76,7 @@ Status print(const Report& report, size_t top, const OutputOptions& output) {
   if (renderer == nullptr) return fail("no such format: " + output.effective_format(), {}, {}, ExitCode::kUsage);
   const RenderOptions options{output.style(), top == 0 ? SIZE_MAX : top};
   const std::vector<RenderedFile> files = renderer->render(report, options);
-  return renderer->folder ? write_files(output.path, files) : write_output(files.front().content, output.path);
+  return renderer->tables ? write_files(output.path, files) : write_output(files.front().content, output.path);
 }
 
 // The run without kernel records that `llmprof run --baseline` left in the session folder: what profiling cost is

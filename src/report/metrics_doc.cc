@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "analyze/finding.h"
-#include "analyze/report_data.h"
 #include "base/diagnostics.h"
+#include "results/results.h"
 #include "trace/tables.h"
 
 namespace llmprof {
@@ -18,16 +20,65 @@ MetricSection table_section() {
   return section;
 }
 
-std::vector<MetricSection> report_sections() {
-  return {record_section<Headline>(),         record_section<StageTiming>(),       record_section<OperatorRecord>(),
-          record_section<KernelRecord>(),     record_section<CategoryRecord>(),    record_section<RooflineRecord>(),
-          record_section<IdleRecord>(),       record_section<IdleSiteRecord>(),    record_section<HostRecord>(),
-          record_section<MemoryPoint>(),      record_section<AllocationRecord>(),  record_section<Summary>(),
-          record_section<Evidence>(),         record_section<GainBound>(),         record_section<CannotTell>(),
-          record_section<DiagnosticRecord>(), record_section<ConservationCheck>(), record_section<CoverageRecord>(),
-          record_section<TelemetryPoint>(),   record_section<ThrottleRecord>(),    record_section<DistortionRecord>(),
-          record_section<LaunchSiteRecord>()};
+// The records of a result: itself, and then those inside it, each once.
+class SectionCollector : public RecordVisitor {
+ public:
+  explicit SectionCollector(std::vector<MetricSection>& sections) : sections_(sections) {}
+
+  void collect(const RecordShape& shape) {
+    for (const MetricSection& known : sections_)
+      if (known.info.name == shape.info.name && known.info.doc == shape.info.doc) return;
+    const size_t outer = std::exchange(at_, sections_.size());
+    sections_.push_back({shape.info, {}});
+    std::vector<RecordShape> outer_inside = std::exchange(inside_, {});
+    shape.visit_empty(*this);
+    for (const RecordShape& record : std::exchange(inside_, std::move(outer_inside))) collect(record);
+    at_ = outer;
+  }
+
+  void value(const FieldInfo& field, const Scalar&) override { add(field); }
+  void enter(Nest, const FieldInfo& field, const RecordShape& shape) override {
+    add(field);
+    if (depth_++ == 0 && shape.visit_empty != nullptr) inside_.push_back(shape);
+  }
+  void leave() override { --depth_; }
+  void unknown(Nest nest, const FieldInfo& field, const RecordShape& shape) override {
+    enter(nest, field, shape);
+    leave();
+  }
+  void left_out(Nest nest, const FieldInfo& field, const RecordShape& shape) override { unknown(nest, field, shape); }
+
+ private:
+  void add(const FieldInfo& field) {
+    if (depth_ == 0) sections_[at_].fields.push_back(field);
+  }
+  std::vector<MetricSection>& sections_;
+  std::vector<RecordShape> inside_;
+  size_t at_ = 0;
+  int depth_ = 0;
+};
+
+template <class Result>
+void add_result(std::vector<MetricSection>& sections) {
+  SectionCollector(sections).collect(shape_of<Result>());
 }
+
+std::vector<MetricSection> report_sections() {
+  std::vector<MetricSection> out;
+  add_result<Report>(out);
+  return out;
+}
+
+// Of the other commands; what they share with the report is said there.
+template <class... Results>
+std::vector<MetricSection> sections_of(std::variant<const Results*...>) {
+  std::vector<MetricSection> out = report_sections();
+  const ptrdiff_t of_report = static_cast<ptrdiff_t>(out.size());
+  (add_result<Results>(out), ...);
+  out.erase(out.begin(), out.begin() + of_report);
+  return out;
+}
+std::vector<MetricSection> other_sections() { return sections_of(ResultRecord()); }
 
 std::vector<MetricSection> imported_sections() {
   std::vector<MetricSection> out;
@@ -82,12 +133,10 @@ std::string names(std::string_view (*name)(Enum), size_t count) {
 
 }  // namespace
 
-std::string metrics_markdown(const std::vector<MetricSection>& benchmarks) {
+std::string metrics_markdown() {
   std::string out =
       "# Metrics\n\n"
-      "Generated from the declarations in `src/analyze/report_data.h`, `src/trace/tables.h`, `src/bench/rows.h`, "
-      "`src/base/diagnostics.h` "
-      "and "
+      "Generated from the declarations in `src/results/`, `src/trace/tables.h`, `src/base/diagnostics.h` and "
       "`src/analyze/finding_registry.cc`; do not edit. A value that is not known is null in JSON and empty in CSV. "
       "Ratios "
       "end in `_frac` and lie between 0 and 1; bytes and FLOPs are plain numbers; 1 GB/s is 1e9 bytes and 1 TFLOP/s "
@@ -120,20 +169,21 @@ std::string metrics_markdown(const std::vector<MetricSection>& benchmarks) {
   out += "\n## Recording\n\nThe tables of a trace as importers and collectors fill them.\n\n" +
          markdown(imported_sections());
   out += "## Derived\n\nWhat llmprof adds to a recording before it analyses it.\n\n" + markdown(derived_sections());
-  out += "## Benchmarks\n\nRows of `llmprof peaks` and `llmprof bench`, in JSON and CSV.\n\n" + markdown(benchmarks);
+  out += "## Other commands\n\nWhat `bench`, `peaks`, `model` and `doctor` answer, in JSON and CSV.\n\n" +
+         markdown(other_sections());
   while (out.ends_with("\n\n")) out.pop_back();
   return out;
 }
 
-std::vector<MetricSection> metric_sections(const std::vector<MetricSection>& benchmarks) {
+std::vector<MetricSection> metric_sections() {
   std::vector<MetricSection> all = report_sections();
-  for (const std::vector<MetricSection>& part : {imported_sections(), derived_sections(), benchmarks})
+  for (const std::vector<MetricSection>& part : {imported_sections(), derived_sections(), other_sections()})
     all.insert(all.end(), part.begin(), part.end());
   return all;
 }
 
-std::string metrics_text(const std::vector<MetricSection>& benchmarks) {
-  return lines(report_sections()) + lines(imported_sections()) + lines(derived_sections()) + lines(benchmarks);
+std::string metrics_text() {
+  return lines(report_sections()) + lines(imported_sections()) + lines(derived_sections()) + lines(other_sections());
 }
 
 }  // namespace llmprof

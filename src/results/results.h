@@ -1,0 +1,37 @@
+// What commands answer, one declared record each. A renderer (report/render.h) takes any of them.
+// Adding one: docs/howto/add-a-result.md.
+#pragma once
+
+#include <string_view>
+#include <variant>
+
+#include "results/report.h"
+
+namespace llmprof {
+
+struct ResultInfo {
+  std::string_view name;    // of the file: "report" as in report.json
+  std::string_view schema;  // of its JSON; empty: none is said
+  // The list that is all of its CSV, one file; empty: a file for each list, in a folder.
+  std::string_view one_table;
+};
+constexpr ResultInfo result_info(const Report&) { return {"report", "llmprof.report/1", {}}; }
+
+using ResultRecord = std::variant<const Report*>;
+
+// One of them, whichever it is; it must outlive this.
+class AnyResult {
+ public:
+  template <class Record>
+  AnyResult(const Record& record) : record_(&record) {}
+  // Calls visitor(const Record&).
+  template <class Visitor>
+  auto visit(Visitor&& visitor) const {
+    return std::visit([&visitor](const auto* record) { return visitor(*record); }, record_);
+  }
+
+ private:
+  ResultRecord record_;
+};
+
+}  // namespace llmprof
