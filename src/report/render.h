@@ -42,5 +42,8 @@ std::vector<RenderedFile> render_csv(const AnyResult& result);
 
 // Pages, one function per result. Each has gone through finish_page().
 std::string render_text(const Report& report, const RenderOptions& options);
+std::string render_text(const bench::BenchResult& result, const RenderOptions& options);
+std::string render_text(const bench::ComparisonResult& result, const RenderOptions& options);
+std::string render_text(const bench::PeaksResult& result, const RenderOptions& options);
 
 }  // namespace llmprof

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <variant>
 
+#include "results/bench.h"
+#include "results/peaks.h"
 #include "results/report.h"
 
 namespace llmprof {
@@ -16,8 +18,14 @@ struct ResultInfo {
   std::string_view one_table;
 };
 constexpr ResultInfo result_info(const Report&) { return {"report", "llmprof.report/1", {}}; }
+constexpr ResultInfo result_info(const bench::BenchResult&) { return {"bench", bench::kBenchSchema, "cases"}; }
+constexpr ResultInfo result_info(const bench::ComparisonResult&) {
+  return {"comparison", "llmprof.bench.comparison/1", "comparison"};
+}
+constexpr ResultInfo result_info(const bench::PeaksResult&) { return {"peaks", "llmprof.peaks/1", {}}; }
 
-using ResultRecord = std::variant<const Report*>;
+using ResultRecord =
+    std::variant<const Report*, const bench::BenchResult*, const bench::ComparisonResult*, const bench::PeaksResult*>;
 
 // One of them, whichever it is; it must outlive this.
 class AnyResult {
