@@ -62,6 +62,16 @@ struct IfKnown : std::optional<T> {
   IfKnown(std::optional<T> known) : std::optional<T>(std::move(known)) {}
 };
 
+// A text or list that is left out where it is empty.
+template <class T>
+struct IfAny : T {
+  using Plain = T;
+  using T::T;
+  using T::operator=;
+  IfAny() = default;
+  IfAny(T plain) : T(std::move(plain)) {}
+};
+
 // A record that is a table of one row where there are tables.
 template <class Record>
 struct OneRow : Record {
@@ -199,6 +209,9 @@ void visit_field(const FieldInfo& field, const T& value, RecordVisitor& visitor)
   } else if constexpr (kIs<T, IfKnown>) {
     if (value) return visit_field(field, *value, visitor);
     visitor.left_out(nest_of<typename T::value_type>(), field, shape_inside<T>());
+  } else if constexpr (kIs<T, IfAny>) {
+    if (!value.empty()) return visit_field(field, static_cast<const typename T::Plain&>(value), visitor);
+    visitor.left_out(nest_of<typename T::Plain>(), field, shape_inside<typename T::Plain>());
   } else if constexpr (kIs<T, NamedRow>) {
     if (!value) return visitor.unknown(nest_of<T>(), field, shape_inside<T>());
     visitor.enter(nest_of<T>(), field, shape_inside<T>());

@@ -117,7 +117,7 @@ BenchResult bench_result(const ResultsFile& results, const device::DeviceIdentit
   out.protocol = facts.protocol;
   out.interrupted = results.interrupted;
   out.cases = results.records;
-  if (!steps.empty()) out.model_steps = steps;
+  out.model_steps = steps;
   return out;
 }
 

@@ -59,8 +59,6 @@ void add_output_options(const Command& command, OutputOptions& options, CsvOutpu
 // --no-color beside another --color, and a page of text in a file named .csv. `path_option` is the name of -o.
 void refuse_contradictions(const Command& command, const OutputOptions& options, CsvOutput csv,
                            const std::string& path_option);
-// The first of these alone, for commands with options of their own.
-void refuse_two_formats(const Command& command, const bool& json, const std::string& format);
 
 // A file that a command reads must not be the one that it writes: `path` (of the option) against each input, by what
 // they are and not by how they are named. An empty path stands for none, "-" among the inputs for standard input; of a

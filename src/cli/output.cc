@@ -78,10 +78,6 @@ TextStyle OutputOptions::style() const {
   return style;
 }
 
-void refuse_two_formats(const Command& command, const bool& json, const std::string& format) {
-  command.check_together([&json, &format] { return check_formats(json, format); });
-}
-
 void refuse_contradictions(const Command& command, const OutputOptions& options, CsvOutput csv,
                            const std::string& path_option) {
   const Option color = command.declared("--color");

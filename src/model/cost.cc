@@ -95,18 +95,6 @@ Status check_workload(const ModelConfig& config, const Workload& w) {
   return check_images(config, w);
 }
 
-std::string_view name_of(ModelStage stage) {
-  switch (stage) {
-    case ModelStage::kPrefill:
-      return "prefill";
-    case ModelStage::kDecode:
-      return "decode";
-    case ModelStage::kVision:
-      return "vision";
-  }
-  return "prefill";
-}
-
 int64_t attention_pairs(int64_t queries, int64_t prefix, int64_t window) {
   if (window == 0) return queries * prefix + queries * (queries + 1) / 2;
   // The first `ramp` queries see all keys before them, the others exactly `window`.

@@ -45,5 +45,7 @@ std::string render_text(const Report& report, const RenderOptions& options);
 std::string render_text(const bench::BenchResult& result, const RenderOptions& options);
 std::string render_text(const bench::ComparisonResult& result, const RenderOptions& options);
 std::string render_text(const bench::PeaksResult& result, const RenderOptions& options);
+std::string render_text(const ModelResult& result, const RenderOptions& options);
+std::string render_text(const DoctorResult& result, const RenderOptions& options);
 
 }  // namespace llmprof

@@ -239,7 +239,7 @@ namespace {
 // A table per step of the model with its sum.
 std::string model_steps_text(const BenchResult& result, const TextStyle& style) {
   std::string out = fmt::format("{}, part by part\n", result.model);
-  const std::vector<ModelStepRow>& rows = *result.model_steps;
+  const std::vector<ModelStepRow>& rows = result.model_steps;
   for (size_t first = 0, next = 0; first < rows.size(); first = next) {
     const std::string& step = rows[first].step;
     TextTable table({{step, Align::kLeft, 0},
@@ -276,7 +276,7 @@ namespace llmprof {
 
 std::string render_text(const bench::BenchResult& result, const RenderOptions& options) {
   std::string out = bench::device_line(result.device) + "\n\n" + bench::cases_text(result.cases, options);
-  if (result.model_steps) out += "\n" + bench::model_steps_text(result, options);
+  if (!result.model_steps.empty()) out += "\n" + bench::model_steps_text(result, options);
   for (const std::string& axis : result.sweeps)
     for (const std::string& sentence : bench::plateau_sentences(result.cases, axis)) out += "\n" + sentence + "\n";
   return finish_page(out, options);

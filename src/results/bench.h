@@ -133,7 +133,7 @@ LLMPROF_RECORD(RunFacts, "facts", "What rows are comparable by", LLMPROF_RUN_FAC
   LLMPROF_RUN_FACTS_FIELDS(C)                                 \
   C(bool, interrupted, "", "cases were left")                 \
   C(std::vector<CaseRecord>, cases, "", "one row per regime") \
-  C(IfKnown<std::vector<ModelStepRow>>, model_steps, "", "of --model: parts of its steps")
+  C(IfAny<std::vector<ModelStepRow>>, model_steps, "", "of --model: parts of its steps")
 LLMPROF_RECORD(BenchFields, "bench", "Measured operations", LLMPROF_BENCH_FIELDS)
 
 inline constexpr std::string_view kBenchSchema = "llmprof.bench/1";

@@ -2,6 +2,8 @@
 #include <array>
 
 #include "results/bench.h"
+#include "results/doctor.h"
+#include "results/model.h"
 #include "results/peaks.h"
 
 namespace llmprof {
@@ -18,6 +20,21 @@ std::string_view name_of(Bound bound) {
   static constexpr std::array<std::string_view, static_cast<size_t>(Bound::kCount)> kNames = {
       "unknown", "compute", "memory", "latency", "copy", "comm"};
   return entry(kNames, bound);
+}
+
+std::string_view name_of(CheckState state) {
+  static constexpr std::array<std::string_view, 3> kNames = {"works", "limited", "missing"};
+  return entry(kNames, state);
+}
+
+std::string_view name_of(ModelStage stage) {
+  static constexpr std::array<std::string_view, 3> kNames = {"prefill", "decode", "vision"};
+  return entry(kNames, stage);
+}
+
+std::string_view name_of(StageLimit limit) {
+  static constexpr std::array<std::string_view, 3> kNames = {"unknown", "arithmetic", "memory"};
+  return entry(kNames, limit);
 }
 
 namespace bench {

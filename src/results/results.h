@@ -6,6 +6,8 @@
 #include <variant>
 
 #include "results/bench.h"
+#include "results/doctor.h"
+#include "results/model.h"
 #include "results/peaks.h"
 #include "results/report.h"
 
@@ -23,9 +25,11 @@ constexpr ResultInfo result_info(const bench::ComparisonResult&) {
   return {"comparison", "llmprof.bench.comparison/1", "comparison"};
 }
 constexpr ResultInfo result_info(const bench::PeaksResult&) { return {"peaks", "llmprof.peaks/1", {}}; }
+constexpr ResultInfo result_info(const DoctorResult&) { return {"doctor", {}, "checks"}; }
+constexpr ResultInfo result_info(const ModelResult&) { return {"model", "llmprof.model/1", "model_operators"}; }
 
-using ResultRecord =
-    std::variant<const Report*, const bench::BenchResult*, const bench::ComparisonResult*, const bench::PeaksResult*>;
+using ResultRecord = std::variant<const Report*, const bench::BenchResult*, const bench::ComparisonResult*,
+                                  const bench::PeaksResult*, const ModelResult*, const DoctorResult*>;
 
 // One of them, whichever it is; it must outlive this.
 class AnyResult {
