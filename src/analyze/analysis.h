@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "analyze/groups.h"
-#include "analyze/report_data.h"
 #include "base/result.h"
 #include "hardware/measured.h"
+#include "results/report.h"
 #include "trace/trace.h"
 
 namespace llmprof {

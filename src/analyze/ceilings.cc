@@ -8,6 +8,7 @@
 
 #include "analyze/counters.h"
 #include "analyze/roof.h"
+#include "base/statistics.h"
 #include "base/text_table.h"
 #include "hardware/hardware.h"
 
@@ -58,7 +59,7 @@ DType dtype_of(PeakType type) {
 }
 
 // The SM clock over the window of the device: by hardware counter, else as NVML read it.
-std::optional<Summary> observed_clock(const Trace& trace, int32_t ordinal) {
+std::optional<ClockRange> observed_clock(const Trace& trace, int32_t ordinal) {
   std::vector<double> clocks;
   for (const Window& window : trace.windows) {
     if (window.device != ordinal) continue;
@@ -67,7 +68,9 @@ std::optional<Summary> observed_clock(const Trace& trace, int32_t ordinal) {
     for (const float hz : sums.clocks_hz) clocks.push_back(static_cast<double>(hz) / 1e6);
     if (clocks.empty()) NvmlReadings(trace, ordinal).sm_clock_mhz.collect(window.start_ns, window.end_ns, clocks);
   }
-  return summarize(std::move(clocks));
+  const std::optional<SampleSummary> summary = summarize_samples(std::move(clocks));
+  if (!summary) return std::nullopt;
+  return ClockRange{summary->min, summary->median, summary->max};
 }
 
 void fill_peaks(const Gpu& gpu, DeviceReport& device) {
@@ -75,12 +78,12 @@ void fill_peaks(const Gpu& gpu, DeviceReport& device) {
   if (!device.sm_count && gpu.sm_count) device.sm_count = static_cast<int64_t>(gpu.sm_count->value);
   if (!device.compute_capability && !gpu.compute_capability.empty()) device.compute_capability = gpu.compute_capability;
   const auto add = [&](std::string name, const Sourced& value, std::optional<PeakType> peak_type = {}) {
-    device.peaks.push_back({name, value.value, value.provenance, {}, {}, ""});
+    device.peaks.push_back({name, {value.value, value.provenance, {}, {}, {}}});
     if (value.doubtful)
       device.remarks.push_back(fmt::format("{} of {} is doubtful: {}", name, gpu.sku, value.provenance));
     if (!peak_type || !device.sm_clock_mhz) return;
-    if (const Known scaled = peak_tflops_at_clock(gpu, *peak_type, device.sm_clock_mhz->p50); scaled)
-      device.peaks.back().at_clock = scaled->value;
+    if (const Known scaled = peak_tflops_at_clock(gpu, *peak_type, device.sm_clock_mhz->median); scaled)
+      device.peaks.back().second.at_clock = scaled->value;
   };
   for (const PeakType type : kPeakTypes) {
     const Known peak = peak_tflops(gpu, type);
@@ -94,7 +97,7 @@ void fill_peaks(const Gpu& gpu, DeviceReport& device) {
   if (gpu.tdp_w) device.tdp_w = gpu.tdp_w->value;
   if (const Known clock = peak_clock_mhz(gpu, PeakType::kFp16); clock) {
     device.peak_clock_mhz = clock->value;
-    if (device.sm_clock_mhz) device.clock_scale = device.sm_clock_mhz->p50 / clock->value;
+    if (device.sm_clock_mhz) device.clock_scale = device.sm_clock_mhz->median / clock->value;
   }
   if (const Known bandwidth = memory_bandwidth_gbs(gpu); bandwidth) {
     add("dram_gbs", *bandwidth);
@@ -163,10 +166,9 @@ const MeasuredCeilings* choose_measured(const AnalyzeOptions& options, const std
 }
 
 Peak& peak_named(const std::string& name, DeviceReport& device) {
-  for (Peak& peak : device.peaks)
-    if (peak.name == name) return peak;
-  device.peaks.push_back({name, 0, "", {}, {}, ""});
-  return device.peaks.back();
+  for (auto& [known, peak] : device.peaks)
+    if (known == name) return peak;
+  return device.peaks.emplace_back(name, Peak()).second;
 }
 
 // Measured beside the data sheet's; in its place where there is none.
@@ -204,7 +206,7 @@ void fill_measured(const MeasuredCeilings& measured, DeviceReport& device) {
   put_link("h2d", "h2d_gbs", device.host_to_device);
   put_link("d2h", "d2h_gbs", device.device_to_host);
   device.measured_bandwidths = measured.bandwidth_gbs;
-  if (measured.cache_bytes > 0) device.cache_bytes = static_cast<double>(measured.cache_bytes);
+  if (measured.cache_bytes) device.cache_bytes = static_cast<double>(*measured.cache_bytes);
 }
 
 // Data sheet peak, or measured rate, of products of the type over the bandwidth of memory.
@@ -336,7 +338,7 @@ void check_ceilings(const Context& context, DeviceReport& device, Diagnostics& d
     // There is no data sheet to fall back on, and a share of what is no ceiling says nothing.
     device.measured_flops_per_s[dtype].reset();
     device.flops_per_s[dtype].reset();
-    std::erase_if(device.peaks, [&](const Peak& peak) { return peak.name.starts_with(name + "_"); });
+    std::erase_if(device.peaks, [&](const auto& peak) { return peak.first.starts_with(name + "_"); });
   }
 }
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "analyze/report_data.h"
+#include "results/report.h"
 #include "trace/trace.h"
 
 namespace llmprof {

@@ -10,20 +10,6 @@
 
 namespace llmprof {
 
-const char* name_of(FindingSeverity severity) {
-  switch (severity) {
-    case FindingSeverity::kInfo:
-      return "info";
-    case FindingSeverity::kMinor:
-      return "minor";
-    case FindingSeverity::kMajor:
-      return "major";
-    case FindingSeverity::kCritical:
-      return "critical";
-  }
-  return "info";
-}
-
 FindingSeverity severity_of(double gain_frac) {
   if (gain_frac >= 0.30) return FindingSeverity::kCritical;
   if (gain_frac >= 0.10) return FindingSeverity::kMajor;

@@ -1,4 +1,4 @@
-// TTFT, ITL, TPOT, tokens/s and warm-up from the steps. The definitions stand at Latency in report_data.h.
+// TTFT, ITL, TPOT, tokens/s and warm-up from the steps. The definitions stand at Latency in results/report.h.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -258,6 +258,7 @@ void analyze_latency(const Context& context, Report& report, std::vector<CannotT
   Latency latency;
   fill_distributions(steps, requests, latency);
   latency.headline = headline_of(context, requests);
+  latency.output_tokens_per_s = latency.headline.output_tokens_per_s;
   latency.warmup_ms = warmup_ms(context, requests, device);
   explain_missing(context.trace, requests, latency, is_live_recording(context.trace), cannot_tell);
   report.latency = latency;

@@ -1,7 +1,7 @@
 // Occupancy of a launch: warps that an SM holds of it at most, over the most it can hold.
 #pragma once
 
-#include "analyze/report_data.h"
+#include "results/report.h"
 #include "trace/trace.h"
 
 namespace llmprof {

@@ -8,7 +8,7 @@
 
 #include <vector>
 
-#include "analyze/report_data.h"
+#include "results/report.h"
 #include "trace/trace.h"
 
 namespace llmprof {

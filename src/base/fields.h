@@ -6,9 +6,9 @@
 //     C(DeviceOrdinal, device, "", "CUDA device ordinal") C(int64_t, stream, "", "CUDA stream id")
 //   and then LLMPROF_TABLE(Streams, "streams", "CUDA streams with GPU activity", LLMPROF_STREAM_COLUMNS)
 //
-// makes a struct of vectors with size(), empty(), resize(), reserve(), clear(), for_each_column(visitor), and append(row), whose row
-// names the columns that are known: streams.append({.device = 0, .stream = 7}). LLMPROF_RECORD makes a plain struct of
-// the same shape for rows of a report, with for_each_field(visitor).
+// makes a struct of vectors with size(), empty(), resize(), reserve(), clear(), for_each_column(visitor), and
+// append(row), whose row names the columns that are known: streams.append({.device = 0, .stream = 7}). LLMPROF_RECORD
+// makes a plain struct of the same shape for rows of a report, with for_each_field(visitor).
 //
 // What a column means to the program is in its type: RowId<Table> says which table it points into, Always<...> that it
 // is never empty, TimeNs, LengthNs, DurationNs and DeviceOrdinal what its number is. The sentences are for readers

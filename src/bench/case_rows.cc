@@ -4,7 +4,7 @@
 
 #include "bench/data_sheet.h"
 #include "bench/fit.h"
-#include "bench/peaks_report.h"
+#include "bench/peak_rows.h"
 #include "hardware/roofline.h"
 
 namespace llmprof::bench {
@@ -47,7 +47,7 @@ OptNumber measured_tflops(const CaseResult& result, const MeasuredCeilings& meas
 
 // Copies over a link are held against the link, where peaks measured it.
 void place_copy(const CaseResult& result, const Ceilings& ceilings, CaseRow& row) {
-  row.bound = bound_name(Bound::kCopy);
+  row.bound = Bound::kCopy;
   if (!ceilings.measured) return;
   const OptNumber link = rate_of(ceilings.measured->bandwidth_gbs, result.params.variant);
   if (!link || !row.gbs) return;
@@ -66,7 +66,7 @@ void place(const CaseResult& result, const Ceilings& ceilings, const Timing& tim
   const auto per_s = [](const OptNumber& rate, double unit) { return rate ? OptNumber(*rate * unit) : std::nullopt; };
   const double median_us = timing.summary.median;
   const bool cached = stays_in_cache(result, ceilings, timing);
-  row.bound = bound_name(Bound::kUnknown);
+  row.bound = Bound::kUnknown;
   if (ceilings.measured) {
     const double writes = result.cost.bytes() > 0 ? result.cost.write_bytes / result.cost.bytes() : 0;
     const OptNumber cache = rate_of(ceilings.measured->bandwidth_gbs, "cache_read");
@@ -81,7 +81,7 @@ void place(const CaseResult& result, const Ceilings& ceilings, const Timing& tim
       row.ceiling_kind = point.compute_ns && *point.compute_ns > *point.memory_ns ? arithmetic_type(result)
                          : cached                                                 ? "cache"
                                   : fmt::format("memory, {:.0f} % writes", writes * 100);
-      row.bound = bound_name(point.bound);
+      row.bound = point.bound;
     }
   }
   if (cached && !result.cost.matrix) return;
@@ -101,7 +101,7 @@ void fill_check(const device::Check& check, CaseRow& row) {
 
 void fill_timing(const CaseResult& result, const Timing& timing, const Ceilings& ceilings, CaseRow& row) {
   const SampleSummary& s = timing.summary;
-  row.regime = regime_name(timing.regime);
+  row.regime = timing.regime;
   row.n = s.n;
   row.mean_us = s.mean;
   if (s.n > 1) row.stddev_us = s.stddev;
@@ -120,7 +120,7 @@ void fill_timing(const CaseResult& result, const Timing& timing, const Ceilings&
   row.backend = timing.backend;
   row.gap_to_first_frac = timing.gap_to_first_frac;
   for (const auto& [backend, us] : timing.compared)
-    row.compared += fmt::format("{}{}: {:.4g}", row.compared.empty() ? "" : "; ", backend, us);
+    row.compared.value += fmt::format("{}{}: {:.4g}", row.compared.value.empty() ? "" : "; ", backend, us);
   row.disturbed_us = timing.disturbed_us;
   fill_check(timing.check, row);
   row.drifting = timing.drifting;
@@ -149,7 +149,7 @@ CaseRow common_row(const CaseResult& result) {
   row.variant = result.params.variant;
   row.shape = shape_text(result.params);
   row.dtype = dtype_name(result.params.dtype);
-  row.status = case_status_name(result.status);
+  row.status = result.status;
   row.note = result.note;
   row.flops = result.cost.flops;
   row.bytes_read = result.cost.read_bytes;
@@ -159,7 +159,7 @@ CaseRow common_row(const CaseResult& result) {
   if (result.memory_bytes > 0) row.memory_mib = static_cast<double>(result.memory_bytes) / kMib;
   if (result.peak_memory_bytes > 0) row.peak_memory_mib = static_cast<double>(result.peak_memory_bytes) / kMib;
   fill_check(result.check, row);
-  row.bound = bound_name(Bound::kUnknown);
+  row.bound = Bound::kUnknown;
   if (!result.backend.empty()) {
     row.prepare_s = result.phases.prepare_s;
     row.check_s = result.phases.check_s;
@@ -173,10 +173,6 @@ CaseRow common_row(const CaseResult& result) {
 }
 
 }  // namespace
-
-std::string CaseRecord::key() const {
-  return fmt::format("{} {} {} {} {} {}", row.name, row.variant, row.shape, row.dtype, row.regime, row.seed);
-}
 
 std::vector<CaseRecord> records_of(const CaseResult& result, const Ceilings& ceilings) {
   std::vector<CaseRecord> out;

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "bench/protocol.h"
-#include "bench/rows.h"
 #include "hardware/hardware.h"
 #include "hardware/measured.h"
+#include "results/bench.h"
 
 namespace llmprof::bench {
 
@@ -17,16 +17,6 @@ struct Ceilings {
   std::optional<MeasuredCeilings> measured;
   std::optional<Gpu> sheet;
   int64_t cache_bytes = 0;  // of the device's last-level cache: what stays in it is not held against memory; 0: unknown
-};
-
-// A row with the samples behind it.
-struct CaseRecord {
-  CaseRow row;
-  std::vector<double> samples_us;
-
-  // What makes two rows the same case: operation, variant, shape, data type, regime, seed.
-  std::string key() const;
-  bool timed() const { return row.median_us.has_value(); }
 };
 
 // One per timing; one without times where there are none.

@@ -20,9 +20,7 @@ constexpr double kLongTolerance = 0.01, kMediumTolerance = 0.03, kShortTolerance
 constexpr int64_t kSamplesMin = 10;
 
 // Memory has a clock of its own, so the cycles of the units say nothing of kernels that wait for it.
-bool waits_for_units(const CaseRow& row) {
-  return row.bound != bound_name(Bound::kMemory) && row.bound != bound_name(Bound::kCopy);
-}
+bool waits_for_units(const CaseRow& row) { return row.bound != Bound::kMemory && row.bound != Bound::kCopy; }
 
 // Of eight stretches: the 95 % of Student's t with seven degrees of freedom.
 constexpr double kNoiseReach = 2.36;
@@ -111,22 +109,23 @@ std::string why_ambiguous(const Evidence& e, const CaseRow& before, const CaseRo
   return out;
 }
 
-// "before", "now", "both", or empty.
-std::string drifting_runs(const CaseRow& before, const CaseRow& now) {
-  return before.drifting && now.drifting ? "both" : before.drifting ? "before" : now.drifting ? "now" : "";
+Drifting drifting_runs(const CaseRow& before, const CaseRow& now) {
+  return before.drifting && now.drifting ? Drifting::kBoth
+         : before.drifting               ? Drifting::kBefore
+         : now.drifting                  ? Drifting::kNow
+                                         : Drifting::kNeither;
 }
 
-Comparison cannot(const CaseRecord& now, std::string reason) {
-  Comparison out;
+ComparisonRow cannot(const CaseRecord& now, std::string reason) {
+  ComparisonRow out;
   out.verdict = Verdict::kCannotCompare;
-  out.row.name = now.row.name;
-  out.row.variant = now.row.variant;
-  out.row.shape = now.row.shape;
-  out.row.dtype = now.row.dtype;
-  out.row.regime = now.row.regime;
-  out.row.new_us = now.row.median_us;
-  out.row.verdict = verdict_name(out.verdict);
-  out.row.reason = std::move(reason);
+  out.name = now.row.name;
+  out.variant = now.row.variant;
+  out.shape = now.row.shape;
+  out.dtype = now.row.dtype;
+  out.regime = now.row.regime;
+  out.new_us = now.row.median_us;
+  out.reason = std::move(reason);
   return out;
 }
 
@@ -137,78 +136,61 @@ bool has_times(const CaseRecord& record) {
 
 }  // namespace
 
-std::string_view verdict_name(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kSame:
-      return "SAME";
-    case Verdict::kFast:
-      return "FAST";
-    case Verdict::kSlow:
-      return "SLOW";
-    case Verdict::kAmbiguous:
-      return "AMBIGUOUS";
-    case Verdict::kCannotCompare:
-    case Verdict::kCount:
-      break;
-  }
-  return "CANNOT-COMPARE";
-}
-
 double tolerance_of(double us) {
   return us > kLongUs ? kLongTolerance : us > kMediumUs ? kMediumTolerance : kShortTolerance;
 }
 
-Comparison compare_records(const CaseRecord& before, const CaseRecord& now) {
+ComparisonRow compare_records(const CaseRecord& before, const CaseRecord& now) {
   if (!has_times(before) || !has_times(now))
-    return cannot(now, fmt::format("was {}, is {}", before.row.status, now.row.status));
-  Comparison out = cannot(now, {});
+    return cannot(now, fmt::format("was {}, is {}", name_of(before.row.status), name_of(now.row.status)));
+  ComparisonRow out = cannot(now, {});
   const Evidence e = gather(before, now);
-  out.row.old_us = before.row.median_us;
-  out.row.ratio = e.ratio;
-  out.row.ratio_low = e.interval.low;
-  if (std::isfinite(e.interval.high)) out.row.ratio_high = e.interval.high;
-  if (e.noise_known) out.row.noise_frac = e.noise;
+  out.old_us = before.row.median_us;
+  out.ratio = e.ratio;
+  out.ratio_low = e.interval.low;
+  if (std::isfinite(e.interval.high)) out.ratio_high = e.interval.high;
+  if (e.noise_known) out.noise_frac = e.noise;
   if (before.row.wait_frac || now.row.wait_frac)
-    out.row.wait_frac = std::max(before.row.wait_frac.value_or(0), now.row.wait_frac.value_or(0));
-  out.row.drifting = drifting_runs(before.row, now.row);
+    out.wait_frac = std::max(before.row.wait_frac.value_or(0), now.row.wait_frac.value_or(0));
+  out.drifting = drifting_runs(before.row, now.row);
   if (before.row.sm_clock_mhz && now.row.sm_clock_mhz && *before.row.sm_clock_mhz > 0)
-    out.row.cycles_ratio = e.ratio * *now.row.sm_clock_mhz / *before.row.sm_clock_mhz;
+    out.cycles_ratio = e.ratio * *now.row.sm_clock_mhz / *before.row.sm_clock_mhz;
   out.verdict = Verdict::kAmbiguous;
   const int64_t n = std::min(before.row.n, now.row.n);
   if (n < kSamplesMin) {
-    out.row.reason = fmt::format("n {}", n);
+    out.reason = fmt::format("n {}", n);
   } else if (is_same(e)) {
     out.verdict = Verdict::kSame;
-    out.row.reason = fmt::format("within {:.0f} %", e.tolerance * 100);
+    out.reason = fmt::format("within {:.0f} %", e.tolerance * 100);
   } else if (e.interval.high < 1 - e.needed() && apart(now.row, before.row) &&
              (!e.cycles || *e.cycles < 1 - e.tolerance / 2)) {
     out.verdict = Verdict::kFast;
-    out.row.reason = fmt::format("{:.1f} % less time", (1 - e.ratio) * 100);
+    out.reason = fmt::format("{:.1f} % less time", (1 - e.ratio) * 100);
   } else if (e.interval.low > 1 + e.needed() && apart(before.row, now.row) &&
              (!e.cycles || *e.cycles > 1 + e.tolerance / 2)) {
     out.verdict = Verdict::kSlow;
-    out.row.reason = fmt::format("{:.1f} % more time", (e.ratio - 1) * 100);
+    out.reason = fmt::format("{:.1f} % more time", (e.ratio - 1) * 100);
   } else {
-    out.row.reason = why_ambiguous(e, before.row, now.row);
-    if (!before.row.settled || !now.row.settled) out.row.reason += "; not settled";
-    if (!out.row.drifting.empty())
-      out.row.reason += fmt::format("; drifting {}", out.row.drifting == "both" ? "in both" : out.row.drifting);
+    out.reason = why_ambiguous(e, before.row, now.row);
+    if (!before.row.settled || !now.row.settled) out.reason += "; not settled";
+    if (out.drifting != Drifting::kNeither)
+      out.reason += fmt::format("; drifting {}{}", out.drifting == Drifting::kBoth ? "in " : "", name_of(out.drifting));
   }
-  out.row.verdict = verdict_name(out.verdict);
   return out;
 }
 
-std::vector<Comparison> compare_results(const ResultsFile& before, const ResultsFile& now) {
+std::vector<ComparisonRow> compare_results(const ResultsFile& before, const ResultsFile& now) {
   std::map<std::string, const CaseRecord*> earlier;
   for (const CaseRecord& record : before.records) earlier.emplace(record.key(), &record);
-  std::vector<Comparison> out;
+  std::vector<ComparisonRow> out;
   const bool other = before.facts.device_key != now.facts.device_key;
   for (const CaseRecord& record : now.records) {
     const std::map<std::string, const CaseRecord*>::const_iterator found = earlier.find(record.key());
     if (other) {
       out.push_back(cannot(record, "other device: " + before.facts.device_name));
     } else if (found == earlier.end()) {
-      out.push_back(cannot(record, record.timed() ? "not in the earlier run" : "not timed: " + record.row.status));
+      out.push_back(cannot(record, record.timed() ? "not in the earlier run"
+                                                  : fmt::format("not timed: {}", name_of(record.row.status))));
     } else {
       out.push_back(compare_records(*found->second, record));
     }
@@ -252,16 +234,15 @@ Result<FailOn> parse_fail_on(const std::vector<std::string>& words) {
   return gate;
 }
 
-std::string tripped(const FailOn& gate, const std::vector<Comparison>& comparisons,
+std::string tripped(const FailOn& gate, const std::vector<ComparisonRow>& comparisons,
                     const std::vector<CaseRecord>& now) {
   size_t slow = 0, ambiguous = 0, failed = 0;
-  for (const Comparison& c : comparisons) {
-    slow += c.verdict == Verdict::kSlow && gate.slow_frac && *c.row.ratio > 1 + *gate.slow_frac;
+  for (const ComparisonRow& c : comparisons) {
+    slow += c.verdict == Verdict::kSlow && gate.slow_frac && *c.ratio > 1 + *gate.slow_frac;
     ambiguous += gate.ambiguous && c.verdict == Verdict::kAmbiguous;
   }
   for (const CaseRecord& record : now)
-    failed += gate.failed && (record.row.status == case_status_name(CaseStatus::kFailed) ||
-                              record.row.status == case_status_name(CaseStatus::kError));
+    failed += gate.failed && (record.row.status == CaseStatus::kFailed || record.row.status == CaseStatus::kError);
   std::string out;
   const auto add = [&out](size_t count, const char* what) {
     if (count > 0) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", count, what);

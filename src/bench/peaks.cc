@@ -156,7 +156,13 @@ class PeaksRun {
       CaseResult result = measure(device_, launch, *params, small_, stop_);
       const double us = median_us(result);
       const bool starts = variant == "eager" || variant == "graph_node";
-      add({"latency", (starts ? "launch_" : "") + std::string(variant), "", std::move(result), us, "", false});
+      add({PeakGroup::kLatency,
+           (starts ? "launch_" : "") + std::string(variant),
+           {},
+           std::move(result),
+           us,
+           "",
+           false});
     }
   }
 
@@ -189,13 +195,15 @@ class PeaksRun {
   // Interrupted rows are dropped, unsupported ones said only to those who asked for them.
   void add(PeakRow row) {
     if (row.result.status == CaseStatus::kInterrupted || stop_) return;
-    const std::string what = row.group == "flops" ? row.name + " " + row.path : row.name;
+    const std::string what =
+        row.group == PeakGroup::kFlops ? fmt::format("{} {}", row.name, name_of(row.path)) : row.name;
     if (row.result.status == CaseStatus::kUnsupported) {
-      if (!options_.dtypes.empty() && row.group == "flops") remark(fmt::format("{}: {}", what, row.result.note));
+      if (!options_.dtypes.empty() && row.group == PeakGroup::kFlops)
+        remark(fmt::format("{}: {}", what, row.result.note));
       return;
     }
     if (row.value <= 0 || !std::isfinite(row.value)) {
-      remark(fmt::format("{}: {}, {}", what, case_status_name(row.result.status), row.result.note));
+      remark(fmt::format("{}: {}, {}", what, name_of(row.result.status), row.result.note));
       return;
     }
     if (!row.result.note.empty()) remark(fmt::format("{}: {}", what, row.result.note));
@@ -248,12 +256,15 @@ class PeaksRun {
       best_tflops = tflops_of(last);
       screened = last;
     }
-    if (!best) return add({"flops", std::string(dtype_name(dtype)), "library", std::move(last), 0, "", false});
+    if (!best)
+      return add(
+          {PeakGroup::kFlops, std::string(dtype_name(dtype)), PeakPath::kLibrary, std::move(last), 0, "", false});
     CaseResult result = gemm_case(gemm, dtype, *best, full_);
     result = fastest(std::move(result), std::move(screened), [&] { return gemm_case(gemm, dtype, *best, full_); });
     add_phases(spent_, result.phases);
     const double tflops = tflops_of(result);
-    add({"flops", std::string(dtype_name(dtype)), "library", std::move(result), tflops, shape_text(*best), false});
+    add({PeakGroup::kFlops, std::string(dtype_name(dtype)), PeakPath::kLibrary, std::move(result), tflops,
+         shape_text(*best), false});
   }
 
   // A ceiling is the most that can be reached. A CPU shares its caches, and often its cores, with programs that are not
@@ -286,9 +297,10 @@ class PeaksRun {
     add_phases(spent_, result.phases);
     const double tflops = tflops_of(result);
     const PeakRow* const library = peaks_.rows.empty() ? nullptr : &peaks_.rows.back();
-    const bool below = library != nullptr && library->name == dtype_name(dtype) && library->path == "library" &&
-                       tflops < library->value;
-    add({"flops", std::string(dtype_name(dtype)), "registers", std::move(result), tflops, "", below});
+    const bool below = library != nullptr && library->name == dtype_name(dtype) &&
+                       library->path == PeakPath::kLibrary && tflops < library->value;
+    add({PeakGroup::kFlops, std::string(dtype_name(dtype)), PeakPath::kRegisters, std::move(result), tflops, "",
+         below});
   }
 
   void bandwidth_row(const std::string& name, const Operation& operation, std::string_view variant, int64_t bytes,
@@ -301,7 +313,7 @@ class PeaksRun {
     add_phases(spent_, result.phases);
     const double gbs = gbs_of(result);
     const std::string moved = format_bytes(result.cost.bytes());
-    add({"bandwidth", name, "", std::move(result), gbs, moved, false});
+    add({PeakGroup::kBandwidth, name, {}, std::move(result), gbs, moved, false});
   }
 
   // Reads of a working set that stays in the last level of the cache: the best of a few sizes.
@@ -387,7 +399,7 @@ MeasuredCeilings ceilings_of(const Peaks& peaks) {
   out.name = peaks.device.name;
   out.uuid = peaks.device.uuid;
   out.driver = peaks.device.driver;
-  out.cache_bytes = peaks.device.cache_bytes;
+  if (peaks.device.cache_bytes > 0) out.cache_bytes = peaks.device.cache_bytes;
   out.unix_s =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   for (const PeakRow& row : peaks.rows) {
@@ -398,14 +410,14 @@ MeasuredCeilings ceilings_of(const Peaks& peaks) {
     const MeasuredRate rate = {row.value,
                                backend_and(row.shape, row.result.backend),
                                timing.summary.iqr_frac(),
-                               timing.clock_mhz.value_or(0),
-                               timing.power_w.value_or(0),
+                               timing.clock_mhz,
+                               timing.power_w,
                                peaks.quick,
                                is_disturbed(peaks, row)};
-    if (row.group == "flops") {
-      (row.path == "library" ? out.library_tflops : out.unit_tflops)[row.name] = rate;
+    if (row.group == PeakGroup::kFlops) {
+      (row.path == PeakPath::kLibrary ? out.library_tflops : out.unit_tflops)[row.name] = rate;
     } else {
-      (row.group == "bandwidth" ? out.bandwidth_gbs : out.latency_us)[row.name] = rate;
+      (row.group == PeakGroup::kBandwidth ? out.bandwidth_gbs : out.latency_us)[row.name] = rate;
     }
   }
   return out;

@@ -12,6 +12,7 @@
 #include "bench/protocol.h"
 #include "device/device.h"
 #include "hardware/measured.h"
+#include "results/peaks.h"
 
 namespace llmprof::bench {
 
@@ -23,13 +24,15 @@ struct PeaksOptions {
   std::function<void(const std::string& what)> begin = [](const std::string&) {};  // before each row
 };
 
+enum class PeakGroup : uint8_t { kFlops, kBandwidth, kLatency };
+
 struct PeakRow {
-  std::string group;  // "flops", "bandwidth", "latency"
-  std::string name;   // dtype or kind
-  std::string path;   // "library", "registers"; empty for the others
-  CaseResult result;  // sustained timing, best of the shapes
-  double value = 0;   // TFLOP/s, GB/s or us; 0 unless it was timed
-  std::string shape;  // "8192x8192x8192", or bytes
+  PeakGroup group = PeakGroup::kFlops;
+  std::string name;                    // dtype or kind
+  PeakPath path = PeakPath::kLibrary;  // of arithmetic
+  CaseResult result;                   // sustained timing, best of the shapes
+  double value = 0;                    // TFLOP/s, GB/s or us; 0 unless it was timed
+  std::string shape;                   // "8192x8192x8192", or bytes
   // A registers row that stays under the library's: the instruction is not how the units reach their rate.
   bool below_library = false;
 };

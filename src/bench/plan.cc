@@ -227,9 +227,7 @@ Result<std::vector<CasePlan>> plans_of(std::span<const Operation> operations, co
   std::vector<CasePlan> plans;
   std::set<std::string> seen;
   for (const CaseRecord& record : records) {
-    CaseRecord any{record.row, {}};
-    any.row.regime.clear();
-    if (!seen.insert(any.key()).second) continue;
+    if (!seen.insert(record.case_key()).second) continue;
     LLMPROF_ASSIGN(const Operation* operation, operation_named(operations, record.row.name));
     Axes axes;
     for (const std::string_view part : split(record.row.shape, ' ')) {

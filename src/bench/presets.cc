@@ -193,8 +193,6 @@ Status check_lengths(const std::vector<int64_t>& lengths, const char* option) {
   return {};
 }
 
-std::string time_text(const OptNumber& us) { return us ? format_ms(*us / 1e3) : ""; }
-
 }  // namespace
 
 Result<Preset> preset_of(std::span<const Operation> operations, const device::DeviceIdentity& device,
@@ -218,7 +216,7 @@ std::vector<ModelStepRow> model_steps(const Preset& preset, const std::vector<Ca
     const CaseRow& row = record.row;
     if (!row.median_us) continue;
     const CaseRow*& slot = rows[key_of(row.name, row.variant, row.shape, row.dtype)];
-    if (slot == nullptr || row.regime == "sustained") slot = &row;
+    if (slot == nullptr || row.regime == Regime::kSustained) slot = &row;
   }
   std::vector<ModelStepRow> out;
   std::vector<double> sums(preset.steps.size(), 0);
@@ -247,36 +245,6 @@ std::vector<ModelStepRow> model_steps(const Preset& preset, const std::vector<Ca
     const size_t step = preset.parts[i].step;
     if (whole[step] && out[i].total_us) out[i].share_frac = *out[i].total_us / sums[step];
   }
-  return out;
-}
-
-std::string model_steps_text(const Preset& preset, const std::vector<ModelStepRow>& rows, const TextStyle& style) {
-  std::string out = fmt::format("{}, part by part\n", preset.model);
-  for (size_t step = 0; step < preset.steps.size(); ++step) {
-    TextTable table({{preset.steps[step], Align::kLeft, 0},
-                     {"operation", Align::kLeft, 0, 4, true},
-                     {"calls", Align::kRight, 0, 2},
-                     {"each", Align::kRight, 0, 3},
-                     {"all"},
-                     {"share"},
-                     {"bound", Align::kLeft, 0, 1}});
-    double sum = 0;
-    bool whole = true;
-    for (size_t i = 0; i < rows.size(); ++i) {
-      if (preset.parts[i].step != step) continue;
-      const ModelStepRow& row = rows[i];
-      table.add_row({row.part, fmt::format("{} {}", row.name, row.shape), std::to_string(row.calls), time_text(row.us),
-                     time_text(row.total_us), row.share_frac ? format_percent(*row.share_frac) : "", row.bound});
-      sum += row.total_us.value_or(0);
-      whole &= row.total_us.has_value();
-    }
-    out += "\n" + table.render("  ", style);
-    out += whole ? fmt::format("  {}: {} altogether, without what starts and joins the parts\n", preset.steps[step],
-                               format_ms(sum / 1e3))
-                 : fmt::format("  {}: parts were not timed, so there is no sum\n", preset.steps[step]);
-  }
-  if (!preset.remarks.empty()) out += "\nNot in these sums\n";
-  for (const std::string& remark : preset.remarks) out += "  " + remark + "\n";
   return out;
 }
 

@@ -10,27 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "base/fields.h"
-#include "base/page.h"
 #include "bench/plan.h"
-#include "bench/rows.h"
 #include "model/config.h"
+#include "results/bench.h"
 
 namespace llmprof::bench {
-
-#define LLMPROF_MODEL_STEP_FIELDS(C)                                                                  \
-  C(std::string, step, "", "prefill or decode, with batch and tokens")                                \
-  C(std::string, part, "", "part of the model: qkv, o, gate_up, down, lm_head, attention, norm, ...") \
-  C(std::string, name, "", "operation that stands for it")                                            \
-  C(std::string, variant, "", "variant of the operation")                                             \
-  C(std::string, shape, "", "the axes and their values")                                              \
-  C(std::string, dtype, "", "data type of the inputs")                                                \
-  C(int64_t, calls, "", "in one step: layers that have it")                                           \
-  C(OptNumber, us, "us", "median of one call, sustained; cold where only that was measured")          \
-  C(OptNumber, total_us, "us", "of all calls of the step")                                            \
-  C(OptNumber, share_frac, "frac", "of the step's sum")                                               \
-  C(std::string, bound, "", "compute, memory, latency or unknown, by the measured roofline")
-LLMPROF_RECORD(ModelStepRow, "model_steps", "Parts of a model's steps, measured one by one", LLMPROF_MODEL_STEP_FIELDS)
 
 struct PresetOptions {
   std::vector<int64_t> batches = {1}, prompts = {2048};
@@ -57,7 +41,4 @@ Result<Preset> preset_of(std::span<const device::Operation> operations, const de
 
 // The parts with the times of `records`; parts that were not timed have none, and their step has no sum then.
 std::vector<ModelStepRow> model_steps(const Preset& preset, const std::vector<CaseRecord>& records);
-// A table per step with its sum.
-std::string model_steps_text(const Preset& preset, const std::vector<ModelStepRow>& rows, const TextStyle& style);
-
 }  // namespace llmprof::bench

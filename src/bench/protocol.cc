@@ -206,31 +206,6 @@ void measure_prepared(Device& device, PreparedOp& op, const Protocol& protocol, 
 
 }  // namespace
 
-std::string_view regime_name(Regime regime) { return regime == Regime::kCold ? "cold" : "sustained"; }
-
-std::string_view case_status_name(CaseStatus status) {
-  switch (status) {
-    case CaseStatus::kPassed:
-      return "passed";
-    case CaseStatus::kMistrusted:
-      return "mistrusted";
-    case CaseStatus::kFailed:
-      return "failed";
-    case CaseStatus::kSkipped:
-      return "skipped";
-    case CaseStatus::kUnsupported:
-      return "unsupported";
-    case CaseStatus::kOutOfMemory:
-      return "out-of-memory";
-    case CaseStatus::kInterrupted:
-      return "interrupted";
-    case CaseStatus::kError:
-    case CaseStatus::kCount:
-      break;
-  }
-  return "error";
-}
-
 Protocol suite_protocol() {
   Protocol protocol;
   protocol.choose_s = 0.25;

@@ -14,24 +14,9 @@
 #include "bench/power_control.h"
 #include "device/device.h"
 #include "kernels/op.h"
+#include "results/bench.h"
 
 namespace llmprof::bench {
-
-enum class Regime : uint8_t { kCold, kSustained };
-std::string_view regime_name(Regime regime);
-
-enum class CaseStatus : uint8_t {
-  kPassed,
-  kMistrusted,  // the check could not tell: nearly all of the reference is zero or alike
-  kFailed,      // wrong results; not timed
-  kSkipped,
-  kUnsupported,
-  kOutOfMemory,
-  kInterrupted,
-  kError,
-  kCount
-};
-std::string_view case_status_name(CaseStatus status);
 
 struct Protocol {
   double cold_min_s = 0.25, sustained_min_s = 0.6;

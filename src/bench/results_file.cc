@@ -8,34 +8,20 @@
 #include <limits>
 
 #include "base/json_document.h"
-#include "base/record_writer.h"
-#include "bench/peaks_report.h"
+#include "base/record_json.h"
+#include "base/record_reader.h"
+#include "bench/peak_rows.h"
 
 namespace llmprof::bench {
 namespace {
 
-constexpr std::string_view kSchema = "llmprof.bench/1", kJournalSchema = "llmprof.bench.journal/1";
+constexpr std::string_view kJournalSchema = "llmprof.bench.journal/1";
 constexpr size_t kFileBytesMax = size_t{512} << 20, kSamplesMax = 4096, kRecordsMax = 100'000;
 constexpr size_t kTextBytesMax = 4096;
 
-void write_facts(JsonWriter& json, const RunFacts& facts) {
-  json.field("tool_version", facts.tool_version).field("device_key", facts.device_key);
-  json.field("device_name", facts.device_name).field("driver", facts.driver).field("libraries", facts.libraries);
-  json.field("protocol", facts.protocol);
-}
-
-void write_case(JsonWriter& json, const CaseRecord& record) {
-  json.begin_object();
-  write_fields(json, record.row);
-  json.key("samples_us").begin_array();
-  for (const double us : record.samples_us) json.value(us);
-  json.end_array();
-  json.end_object();
-}
-
 std::string one_line(const CaseRecord& record) {
   JsonWriter json(0);
-  write_case(json, record);
+  write_record(json, record);
   return json.take() + "\n";
 }
 
@@ -43,44 +29,10 @@ tl::unexpected<Error> unreadable(const std::string& path, const std::string& fou
   return fail("expected results of llmprof bench, found " + found, path, "llmprof bench -o FILE writes them");
 }
 
-// Fields of a row from JSON, by their type; false at the first that is missing or of another type. Numbers that may be
-// unknown may be missing, and fields added since: files of earlier versions do not have all of them.
-class RowReader {
- public:
-  explicit RowReader(JsonValue object) : object_(object) {}
-  const std::string& wrong() const { return wrong_; }
-
-  template <class T>
-  void operator()(const FieldInfo& field, T& value) {
-    if (!wrong_.empty()) return;
-    const std::optional<JsonValue> there = object_.find(field.name);
-    const bool newer = field.name == "drifting" || field.name == "compared" || field.name == "waited";
-    if (!there && (std::is_same_v<T, OptNumber> || newer)) return;
-    if (!there || !read(*there, value)) wrong_ = field.name;
-  }
-
- private:
-  static bool read(JsonValue json, std::string& value) {
-    std::string_view text;
-    if (!json.read(text) || text.size() > kTextBytesMax) return false;
-    value = text;
-    return true;
-  }
-  static bool read(JsonValue json, int64_t& value) { return json.read(value); }
-  static bool read(JsonValue json, bool& value) { return json.read(value); }
-  static bool read(JsonValue json, OptNumber& value) {
-    value = json.number();
-    return value || json.is_null();
-  }
-
-  JsonValue object_;
-  std::string wrong_;
-};
-
 Result<CaseRecord> case_of(JsonValue object, const std::string& path) {
   if (!object.is_object()) return unreadable(path, "a case that is no object");
   CaseRecord record;
-  RowReader reader(object);
+  RecordReader reader(object, kTextBytesMax);
   record.row.for_each_field(reader);
   if (!reader.wrong().empty()) return unreadable(path, fmt::format("a case without a valid \"{}\"", reader.wrong()));
   const JsonValue samples = object["samples_us"];
@@ -96,16 +48,9 @@ Result<CaseRecord> case_of(JsonValue object, const std::string& path) {
 
 Result<RunFacts> facts_of(JsonValue document, const std::string& path) {
   RunFacts facts;
-  const std::pair<const char*, std::string*> fields[] = {
-      {"tool_version", &facts.tool_version}, {"device_key", &facts.device_key},
-      {"device_name", &facts.device_name},   {"driver", &facts.driver},
-      {"libraries", &facts.libraries},       {"protocol", &facts.protocol}};
-  for (const auto& [name, value] : fields) {
-    std::string_view text;
-    if (!document[name].read(text) || text.size() > kTextBytesMax)
-      return unreadable(path, fmt::format("no text \"{}\"", name));
-    *value = text;
-  }
+  RecordReader reader(document, kTextBytesMax);
+  facts.for_each_field(reader);
+  if (!reader.wrong().empty()) return unreadable(path, fmt::format("no text \"{}\"", reader.wrong()));
   return facts;
 }
 
@@ -159,20 +104,21 @@ RunFacts facts_of(const device::DeviceIdentity& device, const Protocol& protocol
   return facts;
 }
 
-std::string results_json(const ResultsFile& results, const device::DeviceIdentity& device,
+BenchResult bench_result(const ResultsFile& results, const device::DeviceIdentity& device,
                          const std::vector<ModelStepRow>& steps) {
-  JsonWriter json;
-  json.begin_object().field("schema", kSchema);
-  json.key("device");
-  write_device(json, device);
-  write_facts(json, results.facts);
-  json.field("interrupted", results.interrupted);
-  json.key("cases").begin_array();
-  for (const CaseRecord& record : results.records) write_case(json, record);
-  json.end_array();
-  if (!steps.empty()) write_records(json, "model_steps", steps);
-  json.end_object();
-  return json.take() + "\n";
+  const RunFacts& facts = results.facts;
+  BenchResult out;
+  out.device = measured_device(device);
+  out.tool_version = facts.tool_version;
+  out.device_key = facts.device_key;
+  out.device_name = facts.device_name;
+  out.driver = facts.driver;
+  out.libraries = facts.libraries;
+  out.protocol = facts.protocol;
+  out.interrupted = results.interrupted;
+  out.cases = results.records;
+  out.model_steps = steps;
+  return out;
 }
 
 Result<ResultsFile> parse_results(const std::string& text, const std::string& path) {
@@ -182,7 +128,7 @@ Result<ResultsFile> parse_results(const std::string& text, const std::string& pa
   if (!parsed) return unreadable(path, "no JSON: " + parsed.error().what);
   const JsonValue document = parsed->root();
   const std::string_view schema = schema_of(document);
-  if (schema != kSchema)
+  if (schema != kBenchSchema)
     return unreadable(path, schema.empty() ? "no schema" : fmt::format("schema \"{}\"", schema.substr(0, 64)));
   ResultsFile out;
   LLMPROF_ASSIGN(out.facts, facts_of(document, path));
@@ -222,7 +168,7 @@ Result<Journal> Journal::open(const std::string& path, const RunFacts& facts, co
                 "choose a path in a folder that exists and that you may write to");
   JsonWriter json(0);
   json.begin_object().field("schema", kJournalSchema);
-  write_facts(json, facts);
+  write_fields(json, facts);
   json.end_object();
   std::string text = json.take() + "\n";
   for (const CaseRecord& record : kept) text += one_line(record);

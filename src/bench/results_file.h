@@ -15,12 +15,6 @@
 
 namespace llmprof::bench {
 
-// What rows are comparable by: where, with what and how they were measured.
-struct RunFacts {
-  std::string tool_version, device_key, device_name, driver;
-  std::string libraries;  // "cuBLASLt 13.1.0, cuDNN 9.19.0"
-  std::string protocol;   // protocol_text
-};
 RunFacts facts_of(const device::DeviceIdentity& device, const Protocol& protocol, const std::string& tool_version);
 std::string protocol_text(const Protocol& protocol);  // every number of it
 
@@ -30,8 +24,8 @@ struct ResultsFile {
   std::vector<CaseRecord> records;
 };
 
-// `steps`: of a model, in a list of their own; nothing reads them again.
-std::string results_json(const ResultsFile& results, const device::DeviceIdentity& device,
+// As the command answers it. `steps`: of a model; nothing reads them again.
+BenchResult bench_result(const ResultsFile& results, const device::DeviceIdentity& device,
                          const std::vector<ModelStepRow>& steps = {});
 
 // A results file, or a journal, whose last line may be cut. Errors say what was expected and found.

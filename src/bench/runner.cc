@@ -14,12 +14,6 @@ constexpr double kOverheadS = 0.45;    // filling, checking and choosing, roughl
 constexpr double kSettleS = 0.5;       // the same of settling
 constexpr double kHeldDownPart = 0.6;  // of cases of a GPU a third meets the power limit, and takes twice as long again
 
-// What stays the same in all regimes of a case.
-std::string case_key(const CaseRecord& record) {
-  CaseRecord any{record.row, {}};
-  any.row.regime.clear();
-  return any.key();
-}
 std::string case_key(const CasePlan& plan) {
   CaseRecord record;
   record.row.name = plan.operation->name;
@@ -27,12 +21,11 @@ std::string case_key(const CasePlan& plan) {
   record.row.shape = shape_text(plan.params);
   record.row.dtype = dtype_name(plan.params.dtype);
   record.row.seed = static_cast<int64_t>(plan.params.seed);
-  return record.key();
+  return record.case_key();
 }
 
 bool worth_keeping(const CaseRecord& record) {
-  return record.row.status != case_status_name(CaseStatus::kInterrupted) &&
-         record.row.status != case_status_name(CaseStatus::kError);
+  return record.row.status != CaseStatus::kInterrupted && record.row.status != CaseStatus::kError;
 }
 
 }  // namespace
@@ -49,7 +42,7 @@ std::vector<std::string> rows_of_no_plan(const std::vector<CasePlan>& plans, con
   std::vector<std::string> out;
   for (const CaseRecord& record : earlier) {
     // A second regime of a case is no second case.
-    if (known.insert(case_key(record)).second)
+    if (known.insert(record.case_key()).second)
       out.push_back(fmt::format("{} {} {}", record.row.name, record.row.shape, record.row.dtype));
   }
   return out;
@@ -60,7 +53,7 @@ Result<RunOutcome> run_cases(device::Device& device, const std::vector<CasePlan>
                              const std::atomic<bool>& stop, const RunHooks& hooks) {
   std::map<std::string, std::vector<CaseRecord>> known;
   for (const CaseRecord& record : earlier)
-    if (worth_keeping(record)) known[case_key(record)].push_back(record);
+    if (worth_keeping(record)) known[record.case_key()].push_back(record);
   RunOutcome out;
   const Stopwatch all(device);
   for (size_t i = 0; i < plans.size(); ++i) {

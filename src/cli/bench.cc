@@ -6,18 +6,14 @@
 #include <map>
 #include <set>
 
-#include "base/record_writer.h"
 #include "base/terminal.h"
-#include "base/text_table.h"
 #include "bench/compare.h"
 #include "bench/data_sheet.h"
 #include "bench/fit.h"
-#include "bench/peaks_report.h"
 #include "bench/plan.h"
 #include "bench/presets.h"
 #include "bench/results_file.h"
 #include "bench/runner.h"
-#include "bench/text.h"
 #include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
@@ -25,6 +21,7 @@
 #include "hardware/measured.h"
 #include "kernels/op.h"
 #include "model/catalogue.h"
+#include "report/render.h"
 
 namespace llmprof::cli {
 namespace {
@@ -214,78 +211,46 @@ std::string time_left(double seconds) {
 
 // ---- what is printed
 
-struct Results {
-  bench::ResultsFile file;
-  std::optional<bench::Preset> preset;
-};
-
-// Of measured results: what -o made JSON by its name is printed as a page all the same.
-TextStyle page_style(const BenchArguments& options) {
-  OutputOptions output = options.output;
-  if (output.json_by_name()) output.path.clear();
-  return output.style();
+bench::BenchResult result_of(const BenchArguments& options, const bench::ResultsFile& results,
+                             const std::optional<bench::Preset>& preset, const device::DeviceIdentity& device) {
+  if (preset) {
+    bench::BenchResult out = bench::bench_result(results, device, bench::model_steps(*preset, results.records));
+    out.model = preset->model;
+    out.not_in_the_sums = preset->remarks;
+    return out;
+  }
+  bench::BenchResult out = bench::bench_result(results, device);
+  if (const Result<bench::Selection> selection = selection_of(options))
+    for (const bench::Sweep& sweep : selection->sweeps) out.sweeps.push_back(sweep.axis);
+  return out;
 }
 
-std::string page(const BenchArguments& options, const Results& results, const device::DeviceIdentity& device) {
-  const TextStyle style = page_style(options);
-  const std::vector<bench::CaseRecord>& records = results.file.records;
-  std::string out = bench::device_line(device) + "\n\n" + bench::cases_text(records, style);
-  if (results.preset)
-    return finish_page(
-        out + "\n" + bench::model_steps_text(*results.preset, bench::model_steps(*results.preset, records), style),
-        style);
-  const Result<bench::Selection> selection = selection_of(options);
-  if (!selection) return finish_page(out, style);
-  for (const bench::Sweep& sweep : selection->sweeps)
-    for (const std::string& sentence : bench::plateau_sentences(records, sweep.axis)) out += "\n" + sentence + "\n";
-  return finish_page(out, style);
-}
-
-std::string in_format(const std::string& format, const BenchArguments& options, const Results& results,
-                      const device::DeviceIdentity& device) {
-  if (format == "json")
-    return bench::results_json(results.file, device,
-                               results.preset ? bench::model_steps(*results.preset, results.file.records)
-                                              : std::vector<bench::ModelStepRow>{});
-  if (format == "text") return page(options, results, device);
-  std::vector<bench::CaseRow> rows;
-  for (const bench::CaseRecord& record : results.file.records) rows.push_back(record.row);
-  return records_csv(rows);
-}
-
-Status print(const BenchArguments& options, const Results& results, const device::DeviceIdentity& device) {
-  LLMPROF_CHECK(
-      write_output(in_format(options.output.effective_format(), options, results, device), options.output.path));
+Status print(const BenchArguments& options, const bench::BenchResult& result) {
+  LLMPROF_CHECK(write_result(result, options.output));
   // What a name alone made JSON is printed too.
-  if (options.output.json_by_name() && !options.output.quiet) return write_output(page(options, results, device), {});
-  return {};
+  if (!options.output.json_by_name() || options.output.quiet) return {};
+  OutputOptions page = options.output;
+  page.path.clear();
+  return write_result(result, page);
 }
 
 // Prints the comparison; the exit code of its gate.
 Result<int> compare(const BenchArguments& options, const bench::ResultsFile& before, const bench::ResultsFile& now) {
-  const std::vector<bench::Comparison> comparisons = bench::compare_results(before, now);
-  const std::vector<std::string> changed = bench::changed_facts(before.facts, now.facts);
-  const std::string format = options.output.effective_format();
-  std::vector<bench::ComparisonRow> rows;
-  for (const bench::Comparison& comparison : comparisons) rows.push_back(comparison.row);
+  const bench::ComparisonResult result = {bench::compare_results(before, now),
+                                          bench::changed_facts(before.facts, now.facts)};
   const bool alone = options.compare.size() == 2;  // measured results have taken stdout or the file already
-  if (format == "text") {
-    LLMPROF_CHECK(
-        write_page((alone ? "" : "\n") + bench::comparisons_text(comparisons, changed, options.output.style()),
-                   options.output.style(), alone ? options.output.path : ""));
-  } else if (alone) {
-    JsonWriter json;
-    json.begin_object().field("schema", "llmprof.bench.comparison/1");
-    write_records(json, "rows", rows);
-    json.key("changed").begin_array();
-    for (const std::string& change : changed) json.value(change);
-    json.end_array().end_object();
-    LLMPROF_CHECK(write_output(format == "json" ? json.take() + "\n" : records_csv(rows), options.output.path));
+  if (alone) {
+    LLMPROF_CHECK(write_result(result, options.output));
+  } else if (options.output.effective_format() == "text") {
+    OutputOptions below = options.output;
+    below.path.clear();
+    LLMPROF_CHECK(write_output("\n", {}));
+    LLMPROF_CHECK(write_result(result, below));
   } else {
-    print_error(bench::comparisons_text(comparisons, changed, TextStyle{false, locale_charset()}));
+    print_error(render_text(result, {TextStyle{false, locale_charset()}, SIZE_MAX}));
   }
   LLMPROF_ASSIGN(const bench::FailOn gate, bench::parse_fail_on(options.fail_on));
-  const std::string tripped = bench::tripped(gate, comparisons, now.records);
+  const std::string tripped = bench::tripped(gate, result.rows, now.records);
   if (tripped.empty()) return 0;
   complain("--fail-on: " + tripped);
   return static_cast<int>(ExitCode::kGateTripped);
@@ -365,7 +330,7 @@ Result<Run> measure(const BenchArguments& options, device::Device& device, const
   progress.clear();
   run.results.records = run.outcome.records;
   run.results.interrupted = run.outcome.left > 0;
-  LLMPROF_CHECK(print(options, {run.results, run.preset}, device.identity()));
+  LLMPROF_CHECK(print(options, result_of(options, run.results, run.preset, device.identity())));
   if (journal && !run.results.interrupted) journal->remove();
   return run;
 }
@@ -384,7 +349,7 @@ int conclude(const BenchArguments& options, const Run& run) {
   for (const bench::CaseRecord& record : run.outcome.records) timed |= record.timed();
   if (!timed && !run.outcome.records.empty()) {
     const bench::CaseRow& row = run.outcome.records[0].row;
-    complain(fmt::format("{} {}: {}, {}", row.name, row.shape, row.status, row.note));
+    complain(fmt::format("{} {}: {}, {}", row.name, row.shape, name_of(row.status), row.note));
   }
   return timed && run.outcome.lost.empty() ? 0 : static_cast<int>(ExitCode::kFailed);
 }

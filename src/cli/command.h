@@ -8,6 +8,7 @@
 #include "base/page.h"
 #include "base/result.h"
 #include "cli/declare.h"
+#include "results/results.h"
 
 namespace llmprof::cli {
 
@@ -49,7 +50,7 @@ struct OutputOptions {
   // How text is laid out for whoever reads it: a terminal, a pipe or a file.
   TextStyle style() const;
 };
-// What a command writes as csv.
+// What a command writes as tables: one file, or one for each list of its result, in a folder.
 enum class CsvOutput : uint8_t { kNone, kFile, kFolder };
 // --full, --color and --no-color, which add_output_options has too.
 void add_style_options(const Command& command, OutputOptions& options, const std::string& group = "OPTIONS");
@@ -58,8 +59,6 @@ void add_output_options(const Command& command, OutputOptions& options, CsvOutpu
 // --no-color beside another --color, and a page of text in a file named .csv. `path_option` is the name of -o.
 void refuse_contradictions(const Command& command, const OutputOptions& options, CsvOutput csv,
                            const std::string& path_option);
-// The first of these alone, for commands with options of their own.
-void refuse_two_formats(const Command& command, const bool& json, const std::string& format);
 
 // A file that a command reads must not be the one that it writes: `path` (of the option) against each input, by what
 // they are and not by how they are named. An empty path stands for none, "-" among the inputs for standard input; of a
@@ -73,6 +72,9 @@ TextStyle output_style();
 Status write_output(const std::string& text, const std::string& path);
 // A page of text rather than data: goes through finish_page() (base/page.h).
 Status write_page(const std::string& text, const TextStyle& style, const std::string& path = {});
+// A result in the format that was asked for: to the file or folder, or to standard output. `top`: rows of long tables
+// of a page.
+Status write_result(const AnyResult& result, const OutputOptions& output, size_t top = SIZE_MAX);
 // "llmprof: TEXT" and a line end on standard error, through print_error() (base/terminal.h).
 void complain(const std::string& text);
 

@@ -8,8 +8,8 @@
 
 #include "base/embed_bytes.h"
 #include "base/text_table.h"
+#include "bench/peak_rows.h"
 #include "bench/peaks.h"
-#include "bench/peaks_report.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/measuring.h"

@@ -6,11 +6,8 @@
 #include "analyze/finding.h"
 #include "base/nearest.h"
 #include "base/text_table.h"
-#include "bench/compare.h"
 #include "bench/fit.h"
 #include "bench/plan.h"
-#include "bench/presets.h"
-#include "bench/rows.h"
 #include "derive/kernel_rules.h"
 #include "derive/op_rules.h"
 #include "hardware/hardware.h"
@@ -106,17 +103,7 @@ std::string list_rules(bool, const TextStyle& style) {
          "\nOperators whose shapes give FLOPs and bytes.\n\n" + operators.render("", style);
 }
 
-std::vector<MetricSection> benchmark_sections() {
-  return {metric_section<bench::PeakFlopsRow>(),   metric_section<bench::PeakBandwidthRow>(),
-          metric_section<bench::PeakLatencyRow>(), metric_section<bench::RidgeRow>(),
-          metric_section<bench::CaseRow>(),        metric_section<bench::ModelStepRow>(),
-          metric_section<bench::ComparisonRow>()};
-}
-
-std::string list_metrics(bool markdown, const TextStyle&) {
-  const std::vector<MetricSection> benchmarks = benchmark_sections();
-  return markdown ? metrics_markdown(benchmarks) : metrics_text(benchmarks);
-}
+std::string list_metrics(bool markdown, const TextStyle&) { return markdown ? metrics_markdown() : metrics_text(); }
 
 std::string list_benchmarks(bool, const TextStyle&) {
   std::string out;
@@ -212,7 +199,7 @@ void write_rules(JsonWriter& json) {
 }
 
 void write_metrics(JsonWriter& json) {
-  for (const MetricSection& section : metric_sections(benchmark_sections()))
+  for (const MetricSection& section : metric_sections())
     for (const FieldSentence& field : section.fields)
       json.begin_object()
           .field("table", section.about.name)

@@ -16,12 +16,7 @@ int run(const ModelArguments& options) {
     return report_error(status.error());
   const Result<ModelReport> report = report_model(options.model);
   if (!report) return report_error(report.error());
-  const std::string format = options.output.effective_format();
-  const std::string text = format == "json" ? to_json(*report) + "\n"
-                           : format == "csv"
-                               ? to_csv(*report)
-                               : finish_page(to_text(*report, options.output.style()), options.output.style());
-  const Status status = write_output(text, options.output.path);
+  const Status status = write_result(model_result(*report), options.output);
   return status ? 0 : report_error(status.error());
 }
 

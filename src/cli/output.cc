@@ -10,6 +10,7 @@
 #include "base/terminal.h"
 #include "cli/checks.h"
 #include "cli/command.h"
+#include "report/render.h"
 
 namespace llmprof::cli {
 
@@ -77,10 +78,6 @@ TextStyle OutputOptions::style() const {
   return style;
 }
 
-void refuse_two_formats(const Command& command, const bool& json, const std::string& format) {
-  command.check_together([&json, &format] { return check_formats(json, format); });
-}
-
 void refuse_contradictions(const Command& command, const OutputOptions& options, CsvOutput csv,
                            const std::string& path_option) {
   const Option color = command.declared("--color");
@@ -127,8 +124,9 @@ void add_style_options(const Command& command, OutputOptions& options, const std
 }
 
 void add_output_options(const Command& command, OutputOptions& options, CsvOutput csv) {
-  std::vector<std::string> formats = {"text", "json"};
-  if (csv != CsvOutput::kNone) formats.emplace_back("csv");
+  std::vector<std::string> formats;
+  for (const Renderer& renderer : renderers())
+    if (csv != CsvOutput::kNone || !renderer.tables) formats.emplace_back(renderer.name);
   command.option("--format", options.format, join_or(formats)).check(one_of(std::move(formats))).shown_default("text");
   command.flag("--json", options.json, "short for --format json");
   command
@@ -139,6 +137,15 @@ void add_output_options(const Command& command, OutputOptions& options, CsvOutpu
   command.flag("-q,--quiet", options.quiet, "no progress and no warnings on standard error");
   add_style_options(command, options);
   refuse_contradictions(command, options, csv, "-o");
+}
+
+Status write_result(const AnyResult& result, const OutputOptions& output, size_t top) {
+  const Renderer* renderer = find_renderer(output.effective_format());
+  if (renderer == nullptr) return fail("no such format: " + output.effective_format(), {}, {}, ExitCode::kUsage);
+  const bool one_table = result.visit([](const auto& record) { return !result_info(record).one_table.empty(); });
+  const std::vector<RenderedFile> files = renderer->render(result, {output.style(), top});
+  return renderer->tables && !one_table ? write_files(output.path, files)
+                                        : write_output(files.front().content, output.path);
 }
 
 Status write_page(const std::string& text, const TextStyle& style, const std::string& path) {

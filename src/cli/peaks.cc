@@ -2,12 +2,8 @@
 #include "bench/peaks.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
-#include <cerrno>
-#include <cstring>
-
-#include "bench/peaks_report.h"
+#include "bench/peak_rows.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/measuring.h"
@@ -52,15 +48,6 @@ std::string store(const bench::Peaks& peaks, const PeaksArguments& options) {
   return fmt::format("kept in {}{}; later reports use it", path, stay);
 }
 
-Status write_csv(const bench::Peaks& peaks, const std::string& folder) {
-  if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
-    return fail(std::string("cannot make the folder: ") + std::strerror(errno), folder, {});
-  for (const auto& [name, text] : bench::peaks_csv(peaks)) {
-    LLMPROF_CHECK(write_output(text, fmt::format("{}/{}.csv", folder, name)));
-  }
-  return {};
-}
-
 // A type that was asked for by name and cannot be measured is no remark beside other figures.
 Status check_dtypes(const PeaksArguments& options, const device::Device& device) {
   LLMPROF_ASSIGN(const std::vector<DType> dtypes, parse_dtypes(options.dtypes));
@@ -103,14 +90,11 @@ int run(const PeaksArguments& options) {
   if (!peaks) return report_error(peaks.error());
   peaks->busy = !busy->empty();
   if (peaks->busy) peaks->remarks.push_back("measured while " + *busy);
-  const std::string kept = store(*peaks, options), format = options.output.effective_format();
-  const TextStyle style = options.output.style();
-  const Status written = format == "csv" ? write_csv(*peaks, options.output.path)
-                         : format == "json"
-                             ? write_output(bench::peaks_json(*peaks, LLMPROF_VERSION), options.output.path)
-                             : write_page(bench::peaks_text(*peaks, kept, style), style, options.output.path);
+  bench::PeaksResult result = bench::peaks_result(*peaks, LLMPROF_VERSION);
+  result.kept = store(*peaks, options);
+  const Status written = write_result(result, options.output);
   if (!written) return report_error(written.error());
-  if (format != "text" && !options.output.quiet) complain(kept);
+  if (options.output.effective_format() != "text" && !options.output.quiet) complain(result.kept);
   if (peaks->interrupted) return kInterruptedExit;
   return peaks->rows.empty() ? static_cast<int>(ExitCode::kFailed) : 0;
 }

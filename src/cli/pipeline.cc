@@ -7,7 +7,6 @@
 
 #include "base/text_table.h"
 #include "derive/recorded_spans.h"
-#include "report/render.h"
 
 namespace llmprof::cli {
 namespace {
@@ -71,14 +70,6 @@ void warn_of_options(const Report& report) {
     if (row.key.starts_with("option-")) complain(row.severity + ": " + printable(row.text));
 }
 
-Status print(const Report& report, size_t top, const OutputOptions& output) {
-  const Renderer* renderer = find_renderer(output.effective_format());
-  if (renderer == nullptr) return fail("no such format: " + output.effective_format(), {}, {}, ExitCode::kUsage);
-  const RenderOptions options{output.style(), top == 0 ? SIZE_MAX : top};
-  const std::vector<RenderedFile> files = renderer->render(report, options);
-  return renderer->folder ? write_files(output.path, files) : write_output(files.front().content, output.path);
-}
-
 // The run without kernel records that `llmprof run --baseline` left in the session folder: what profiling cost is
 // measured against it. None is no error: the report then says that the distortion is not known.
 std::optional<Trace> baseline_of(const Trace& trace, const DeriveOptions& options) {
@@ -118,7 +109,7 @@ int print_empty_report(Trace& trace, const std::string& why, const std::string& 
   Result<Report> report = analyze(trace);
   if (!report) return report_error(report.error());
   report->cannot_tell.insert(report->cannot_tell.begin(), {"Where did the time go?", why, advice});
-  const Status written = print(*report, 0, output);
+  const Status written = write_result(*report, output);
   return written ? 0 : report_error(written.error());
 }
 
@@ -136,7 +127,8 @@ int analyze_and_print(Trace& trace, const DeriveOptions& derive_options, const A
   if (!report) return report_error(report.error());
   if (!output.quiet) warn(trace);
   if (!output.quiet && (output.effective_format() != "text" || !output.path.empty())) warn_of_options(*report);
-  if (const Status written = print(*report, analyze_options.top, output); !written)
+  if (const Status written = write_result(*report, output, analyze_options.top == 0 ? SIZE_MAX : analyze_options.top);
+      !written)
     return report_error(written.error());
   return static_cast<int>(trace.diagnostics.has(Severity::kError) ? ExitCode::kInputErrors : ExitCode::kOk);
 }

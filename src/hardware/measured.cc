@@ -14,7 +14,8 @@
 #include <utility>
 
 #include "base/json_document.h"
-#include "base/json_writer.h"
+#include "base/record_json.h"
+#include "base/record_reader.h"
 
 namespace llmprof {
 namespace {
@@ -26,100 +27,32 @@ constexpr size_t kTextBytesMax = 1024;
 constexpr size_t kFileNameMax = 200;
 constexpr std::string_view kMeasureAgain = "measure again: llmprof peaks";
 
-using Rates = std::map<std::string, MeasuredRate>;
-struct Group {
-  const char* name;
-  Rates MeasuredCeilings::*rates;
-};
-constexpr Group kGroups[] = {{"library_tflops", &MeasuredCeilings::library_tflops},
-                             {"unit_tflops", &MeasuredCeilings::unit_tflops},
-                             {"bandwidth_gbs", &MeasuredCeilings::bandwidth_gbs},
-                             {"latency_us", &MeasuredCeilings::latency_us}};
-struct Text {
-  const char* name;
-  std::string MeasuredCeilings::*text;
-};
-constexpr Text kTexts[] = {{"device_key", &MeasuredCeilings::device_key},
-                           {"name", &MeasuredCeilings::name},
-                           {"uuid", &MeasuredCeilings::uuid},
-                           {"driver", &MeasuredCeilings::driver},
-                           {"tool_version", &MeasuredCeilings::tool_version}};
-
-void write_rate(JsonWriter& json, const MeasuredRate& rate) {
-  const auto known = [](double value) { return value > 0 ? std::optional<double>(value) : std::nullopt; };
-  json.begin_object();
-  json.field("value", rate.value).field("how", rate.how).field("iqr_frac", rate.iqr_frac);
-  json.field("clock_mhz", known(rate.clock_mhz)).field("power_w", known(rate.power_w)).field("quick", rate.quick);
-  json.field("disturbed", rate.disturbed);
-  json.end_object();
-}
-
-std::string to_text(const MeasuredCeilings& ceilings) {
-  JsonWriter json;
-  json.begin_object();
-  json.field("schema", kSchema);
-  for (const Text& text : kTexts) json.field(text.name, ceilings.*text.text);
-  json.field("unix_s", ceilings.unix_s);
-  if (ceilings.cache_bytes > 0) json.field("cache_bytes", ceilings.cache_bytes);
-  for (const Group& group : kGroups) {
-    json.key(group.name).begin_object();
-    for (const auto& [name, rate] : ceilings.*group.rates) {
-      json.key(name);
-      write_rate(json, rate);
-    }
-    json.end_object();
-  }
-  json.end_object();
-  return json.take() + "\n";
-}
+using Rates = MeasuredRates;
+constexpr Rates MeasuredCeilings::*kGroups[] = {&MeasuredCeilings::library_tflops, &MeasuredCeilings::unit_tflops,
+                                                &MeasuredCeilings::bandwidth_gbs, &MeasuredCeilings::latency_us};
 
 tl::unexpected<Error> damaged(const std::string& path, const std::string& what) {
   return fail("expected measured ceilings, found " + what, path, std::string(kMeasureAgain));
 }
 
-std::optional<std::string> short_text(JsonValue value) {
-  const std::optional<std::string_view> text = value.text();
-  if (!text || text->size() > kTextBytesMax) return std::nullopt;
-  return std::string(*text);
-}
-
-// A rate above 0; its other fields may be absent or null.
+// A rate above 0; its other fields may be absent.
 std::optional<MeasuredRate> rate_of(JsonValue object) {
-  if (!object.is_object()) return std::nullopt;
   MeasuredRate rate;
-  for (const JsonMember field : object.members()) {
-    if (field.name == "how") {
-      const std::optional<std::string> how = short_text(field.value);
-      if (!how) return std::nullopt;
-      rate.how = *how;
-      continue;
-    }
-    if (field.name == "quick" || field.name == "disturbed") {
-      if (!field.value.read(field.name == "quick" ? rate.quick : rate.disturbed)) return std::nullopt;
-      continue;
-    }
-    double* const number = field.name == "value"       ? &rate.value
-                           : field.name == "iqr_frac"  ? &rate.iqr_frac
-                           : field.name == "clock_mhz" ? &rate.clock_mhz
-                           : field.name == "power_w"   ? &rate.power_w
-                                                       : nullptr;
-    if (number == nullptr || field.value.is_null()) continue;
-    const std::optional<double> value = field.value.number();
-    if (!value || *value < 0) return std::nullopt;
-    *number = *value;
-  }
-  if (rate.value <= 0) return std::nullopt;
+  RecordReader reader(object, kTextBytesMax, Missing::kAny);
+  rate.for_each_field(reader);
+  const bool numbers = rate.iqr_frac >= 0 && rate.clock_mhz.value_or(0) >= 0 && rate.power_w.value_or(0) >= 0;
+  if (!object.is_object() || !reader.wrong().empty() || !numbers || rate.value <= 0) return std::nullopt;
   return rate;
 }
 
-Result<Rates> rates_of(JsonValue document, const Group& group, const std::string& path) {
-  const JsonValue object = document[group.name];
-  if (!object.is_object()) return damaged(path, fmt::format("no object \"{}\"", group.name));
+Result<Rates> rates_of(JsonValue document, std::string_view group, const std::string& path) {
+  const JsonValue object = document[group];
+  if (!object.is_object()) return damaged(path, fmt::format("no object \"{}\"", group));
   Rates rates;
   for (const JsonMember field : object.members()) {
     const std::optional<MeasuredRate> rate = rate_of(field.value);
     if (!rate || field.name.size() > kTextBytesMax || rates.size() >= kRatesMax)
-      return damaged(path, fmt::format("\"{}\" without a value above 0 in {}", field.name.substr(0, 64), group.name));
+      return damaged(path, fmt::format("\"{}\" without a value above 0 in {}", field.name.substr(0, 64), group));
     rates[std::string(field.name)] = *rate;
   }
   return rates;
@@ -194,12 +127,12 @@ MergedCeilings merge_ceilings(const MeasuredCeilings& before, const MeasuredCeil
   MergedCeilings out{now, 0, 0};
   if (before.driver != now.driver) return out;
   const bool cpu = now.uuid.empty();
-  for (const Group& group : kGroups) {
-    Rates& rates = out.ceilings.*group.rates;
-    for (const auto& [name, rate] : before.*group.rates) {
+  for (Rates MeasuredCeilings::*const group : kGroups) {
+    Rates& rates = out.ceilings.*group;
+    for (const auto& [name, rate] : before.*group) {
       const auto [found, taken] = rates.try_emplace(name, rate);
       if (taken) continue;
-      const bool lower_is_better = group.rates == &MeasuredCeilings::latency_us;
+      const bool lower_is_better = group == &MeasuredCeilings::latency_us;
       const double gain = lower_is_better ? rate.value - found->second.value : found->second.value - rate.value;
       if (cpu && gain >= 0) continue;
       if (cpu && found->second.disturbed) {
@@ -233,7 +166,13 @@ std::string ceilings_path(std::string_view device_key) {
   return folder + "/ceilings/" + name + ".json";
 }
 
-std::string ceilings_text(const MeasuredCeilings& ceilings) { return to_text(ceilings); }
+std::string ceilings_text(const MeasuredCeilings& ceilings) {
+  JsonWriter json;
+  json.begin_object().field("schema", kSchema);
+  write_fields(json, ceilings);
+  json.end_object();
+  return json.take() + "\n";
+}
 
 Result<MeasuredCeilings> read_ceilings(const std::string& path) {
   LLMPROF_ASSIGN(const std::string text, read_small_file(path));
@@ -249,17 +188,26 @@ Result<MeasuredCeilings> parse_ceilings(std::string_view text, const std::string
   if (!document["schema"].read(schema)) return damaged(path, "a JSON file without a schema");
   if (schema != kSchema) return damaged(path, fmt::format("schema \"{}\"", schema.substr(0, 64)));
   MeasuredCeilings ceilings;
-  for (const Text& text_field : kTexts) {
-    const std::optional<std::string> value = short_text(document[text_field.name]);
-    if (!value) return damaged(path, fmt::format("no text \"{}\"", text_field.name));
-    ceilings.*text_field.text = *value;
-  }
-  if (!document["unix_s"].read(ceilings.unix_s)) return damaged(path, "no time \"unix_s\"");
-  // Files of earlier versions do not have it.
-  if (!document["cache_bytes"].read(ceilings.cache_bytes) || ceilings.cache_bytes < 0) ceilings.cache_bytes = 0;
-  for (const Group& group : kGroups) {
-    LLMPROF_ASSIGN(ceilings.*group.rates, rates_of(document, group, path));
-  }
+  Status read;
+  ceilings.for_each_field([&](const FieldInfo& field, auto& value) {
+    if (!read) return;
+    using Value = std::decay_t<decltype(value)>;
+    if constexpr (std::is_same_v<Value, Rates>) {
+      Result<Rates> rates = rates_of(document, field.name, path);
+      if (rates)
+        value = *std::move(rates);
+      else
+        read = tl::unexpected<Error>(rates.error());
+    } else if constexpr (std::is_same_v<Value, IfKnown<int64_t>>) {
+      if (const std::optional<int64_t> number = document[field.name].integer(); number && *number > 0) value = *number;
+    } else {
+      RecordReader reader(document, kTextBytesMax);
+      reader(field, value);
+      if (!reader.wrong().empty())
+        read = damaged(path, fmt::format("no {} \"{}\"", std::is_same_v<Value, int64_t> ? "time" : "text", field.name));
+    }
+  });
+  LLMPROF_CHECK(read);
   return ceilings;
 }
 
@@ -283,7 +231,7 @@ std::vector<MeasuredCeilings> kept_ceilings() {
 
 Status write_ceilings(const std::string& path, const MeasuredCeilings& ceilings) {
   LLMPROF_CHECK(make_folders(path));
-  const std::string text = to_text(ceilings), beside = fmt::format("{}.{}", path, getpid());
+  const std::string text = ceilings_text(ceilings), beside = fmt::format("{}.{}", path, getpid());
   const auto failed = [&path](const char* why) {
     return fail(std::string("cannot keep the measured ceilings: ") + why, path,
                 "set LLMPROF_HOME to a folder that you may write to, or pass --no-store");

@@ -1,7 +1,5 @@
 // Ceilings that `llmprof peaks` measured on a device, kept in a file for later reports: one file per device, found
 // again by its key (the GPU's uuid and driver; a CPU's name and threads).
-//
-// Rates are in TFLOP/s (1e12), bandwidths in GB/s (1e9, bytes read plus bytes written), times in us.
 #pragma once
 
 #include <cstdint>
@@ -13,30 +11,9 @@
 
 #include "base/result.h"
 #include "hardware/hardware.h"
+#include "results/ceilings.h"
 
 namespace llmprof {
-
-struct MeasuredRate {
-  double value = 0;
-  std::string how;  // shape and library, or bytes moved
-  double iqr_frac = 0;
-  double clock_mhz = 0;  // 0: unknown
-  double power_w = 0;    // 0: unknown
-  bool quick = false;    // of a short look: gives way to a full measurement, never the other way round on a GPU
-  // Of a CPU whose cores other programs had meanwhile: so much can be reached, and perhaps more.
-  bool disturbed = false;
-};
-
-struct MeasuredCeilings {
-  std::string device_key, name, uuid, driver, tool_version;
-  int64_t unix_s = 0;
-  int64_t cache_bytes = 0;                             // of the last-level cache; 0: unknown
-  std::map<std::string, MeasuredRate> library_tflops;  // by dtype_name
-  std::map<std::string, MeasuredRate> unit_tflops;     // register-only kernels
-  std::map<std::string, MeasuredRate>
-      bandwidth_gbs;                               // "read", "write", "copy", "triad", "cache_read", "h2d", "d2h", ...
-  std::map<std::string, MeasuredRate> latency_us;  // "launch_eager", "launch_graph_node", "sync", ...
-};
 
 // The memory ceiling that reports hold kernels against: the highest of read, write, copy and triad. Empty if none.
 std::optional<MeasuredRate> memory_ceiling(const MeasuredCeilings& ceilings);

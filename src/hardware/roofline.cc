@@ -4,24 +4,6 @@
 
 namespace llmprof {
 
-std::string_view bound_name(Bound bound) {
-  switch (bound) {
-    case Bound::kCompute:
-      return "compute";
-    case Bound::kMemory:
-      return "memory";
-    case Bound::kLatency:
-      return "latency";
-    case Bound::kCopy:
-      return "copy";
-    case Bound::kComm:
-      return "comm";
-    case Bound::kUnknown:
-      break;
-  }
-  return "unknown";
-}
-
 RoofPoint place_on_roof(double flops, double bytes, double total_ns, double calls, std::optional<double> flops_per_s,
                         std::optional<double> bytes_per_s) {
   RoofPoint point;

@@ -2,9 +2,9 @@
 // 2009).
 #pragma once
 
-#include <cstdint>
 #include <optional>
-#include <string_view>
+
+#include "results/bound.h"
 
 namespace llmprof {
 
@@ -16,9 +16,6 @@ namespace llmprof {
 inline constexpr double kShortKernelNs = 6000;
 inline constexpr double kLatencyRoofFrac = 0.25;
 inline constexpr double kFarFromRoofFrac = 0.10;
-
-enum class Bound : uint8_t { kUnknown, kCompute, kMemory, kLatency, kCopy, kComm };
-std::string_view bound_name(Bound bound);
 
 struct RoofPoint {
   std::optional<double> compute_ns, memory_ns;  // time at peak and at bandwidth

@@ -94,18 +94,6 @@ Status check_workload(const ModelConfig& config, const Workload& w) {
   return check_images(config, w);
 }
 
-std::string_view name_of(ModelStage stage) {
-  switch (stage) {
-    case ModelStage::kPrefill:
-      return "prefill";
-    case ModelStage::kDecode:
-      return "decode";
-    case ModelStage::kVision:
-      return "vision";
-  }
-  return "prefill";
-}
-
 double kv_bytes_per_token_and_layer(const ModelConfig& config, const NumberFormat& kv) {
   const int64_t elements =
       config.mla ? config.mla->kv_lora_rank + config.mla->qk_rope_dim : 2 * config.num_kv_heads * config.head_dim;

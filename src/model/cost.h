@@ -21,6 +21,7 @@
 #include "base/result.h"
 #include "model/config.h"
 #include "model/parameters.h"
+#include "results/model.h"
 
 namespace llmprof {
 
@@ -54,9 +55,6 @@ constexpr int64_t kDefaultImageSide = 1008;
 // Errors (usage): a count that is not positive or is over its limit, an image for a model that takes none, images that
 // become more tokens than the prompt has.
 Status check_workload(const ModelConfig& config, const Workload& workload);
-
-enum class ModelStage : uint8_t { kPrefill, kDecode, kVision };
-std::string_view name_of(ModelStage stage);
 
 enum class OperatorKind : uint8_t { kLinear, kAttention, kLmHead, kNorm, kElementwise, kGather, kCacheWrite };
 

@@ -2,32 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <unordered_map>
-
-#include "base/csv.h"
-#include "base/json_writer.h"
 #include "base/text_table.h"
 #include "model/catalogue.h"
 
 namespace llmprof {
 namespace {
-
-constexpr double kExactLimit = 9007199254740992.0;  // 2^53
-
-// Counts are printed as whole numbers while they are exact.
-void count_field(JsonWriter& json, std::string_view name, double value) {
-  if (value == std::floor(value) && std::fabs(value) < kExactLimit)
-    json.field(name, static_cast<int64_t>(value));
-  else
-    json.field(name, value);
-}
-
-std::string count_text(double value) {
-  if (value == std::floor(value) && std::fabs(value) < kExactLimit)
-    return fmt::format("{}", static_cast<int64_t>(value));
-  return fmt::format("{}", value);
-}
 
 Result<NumberFormat> choose_activations(const ModelConfig& config, const ModelOptions& options, ModelReport& report) {
   if (!options.dtype.empty()) return parse_plain_format(options.dtype, "--dtype");
@@ -144,130 +123,78 @@ Result<ModelReport> report_model(ModelConfig config, const ModelOptions& options
   return report;
 }
 
-std::vector<OperatorGroup> group_operators(const StageCost& stage) {
-  std::vector<OperatorGroup> groups;
-  std::unordered_map<std::string, size_t> index;
-  for (const Operator& op : stage.operators) {
-    const auto [found, added] = index.try_emplace(op.name + '\n' + op.shape, groups.size());
-    if (added) groups.push_back({&op, {}, 0, 0});
-    OperatorGroup& group = groups[found->second];
-    group.layers.push_back(op.layer);
-    group.flops += op.flops;
-    group.bytes += op.bytes();
-  }
-  return groups;
-}
-
 namespace {
 
-void write_params(JsonWriter& json, const Params& params) {
-  json.key("params").begin_object();
-  json.field("total", params.total).field("active_per_token", params.active_per_token);
-  json.field("embedding", params.embedding).field("lm_head", params.lm_head);
-  json.field("lm_head_tied", params.lm_head_tied);
-  json.field("vision", params.vision).field("projector", params.projector);
-  json.field("final_norm", params.final_norm).field("linear_per_token", params.linear_per_token);
-  json.key("by_layer").begin_array();
-  for (const LayerParams& layer : params.by_layer) {
-    json.begin_object().field("layer", layer.layer).field("kind", layer.kind);
-    json.field("total", layer.total).field("active", layer.active).field("attention", layer.attention);
-    json.field("mlp", layer.mlp).field("router", layer.router).field("experts", layer.experts);
-    json.field("norms", layer.norms).end_object();
-  }
-  json.end_array().end_object();
+ModelStageRow row_of(const StageCost& stage) {
+  const StageFlops& flops = stage.flops;
+  const StageBytes& bytes = stage.bytes;
+  return {stage.stage,
+          stage.batch,
+          stage.new_tokens,
+          stage.context,
+          {{flops.linear}, {flops.attention_causal}, {flops.attention_full}, {flops.lm_head}, {flops.total()}},
+          {{bytes.weights}, {bytes.kv_read}, {bytes.kv_write}, {bytes.activations}, {bytes.total()}},
+          stage.intensity()};
 }
 
-void write_stage(JsonWriter& json, const StageCost& stage) {
-  json.begin_object().field("kind", name_of(stage.stage)).field("batch", stage.batch);
-  json.field("new_tokens", stage.new_tokens).field("context", stage.context);
-  json.key("flops").begin_object();
-  count_field(json, "linear", stage.flops.linear);
-  count_field(json, "attention_causal", stage.flops.attention_causal);
-  count_field(json, "attention_full", stage.flops.attention_full);
-  count_field(json, "lm_head", stage.flops.lm_head);
-  count_field(json, "total", stage.flops.total());
-  json.end_object().key("bytes").begin_object();
-  count_field(json, "weights", stage.bytes.weights);
-  count_field(json, "kv_read", stage.bytes.kv_read);
-  count_field(json, "kv_write", stage.bytes.kv_write);
-  count_field(json, "activations", stage.bytes.activations);
-  count_field(json, "total", stage.bytes.total());
-  json.end_object().field("intensity", stage.intensity()).end_object();
+ModelOperatorRow row_of(const Operator& op, ModelStage stage) {
+  return {op.name,
+          op.layer < 0 ? OptInt() : OptInt(op.layer),
+          stage,
+          op.shape,
+          {op.flops},
+          {op.bytes()},
+          op.intensity(),
+          {op.weight_bytes},
+          {op.kv_read_bytes},
+          {op.kv_write_bytes},
+          {op.activation_bytes},
+          {op.output_bytes}};
 }
 
-void write_operator(JsonWriter& json, const Operator& op, ModelStage stage) {
-  json.begin_object().field("name", op.name);
-  json.key("layer");
-  if (op.layer < 0)
-    json.null();
-  else
-    json.value(op.layer);
-  json.field("stage", name_of(stage)).field("shape", op.shape);
-  count_field(json, "flops", op.flops);
-  count_field(json, "bytes", op.bytes());
-  json.field("intensity", op.intensity());
-  count_field(json, "weight_bytes", op.weight_bytes);
-  count_field(json, "kv_read_bytes", op.kv_read_bytes);
-  count_field(json, "kv_write_bytes", op.kv_write_bytes);
-  count_field(json, "activation_bytes", op.activation_bytes);
-  count_field(json, "output_bytes", op.output_bytes);
-  json.end_object();
+void describe(const ModelConfig& config, ModelResult& out) {
+  out.hidden_size = config.hidden_size;
+  out.vocab_size = config.vocab_size;
+  out.heads = config.num_heads;
+  out.kv_heads = config.num_kv_heads;
+  out.head_dim = config.head_dim;
+  if (config.mla) out.latent_rank = config.mla->kv_lora_rank;
+  out.windowed_layers = config.windowed_layers();
+  out.longest_window = config.longest_window();
+  out.mlp_size = config.intermediate_size;
+  out.gated_mlp = config.gated_mlp;
+  if (!config.moe) return;
+  out.experts = config.moe->experts;
+  out.expert_size = config.moe->intermediate_size;
+  out.experts_per_token = config.moe->top_k;
+  if (config.moe->shared_intermediate_size != 0) out.shared_experts = config.moe->shared_experts;
+  out.dense_layers = config.num_layers() - config.moe_layers();
 }
 
 }  // namespace
 
-std::string to_json(const ModelReport& report) {
+ModelResult model_result(const ModelReport& report) {
   const Workload& w = report.workload;
-  JsonWriter json;
-  json.begin_object().field("schema", "llmprof.model/1").field("id", report.config.id);
-  json.field("architecture", report.config.architecture).field("dtype", w.activations.name);
-  json.field("layers", report.config.num_layers());
-  json.key("workload").begin_object();
-  json.field("batch", w.batch).field("prompt", w.prompt).field("prefix", w.prefix);
-  json.field("context", w.decode_context()).field("new", w.new_tokens).end_object();
-  write_params(json, report.params);
-  json.key("weights").begin_object().field("dtype", w.weights.name);
-  count_field(json, "bytes", report.memory.weights_bytes);
-  json.field("unquantised_dtype", w.wide().name).field("compute_dtype", w.compute_format());
-  json.field("scheme", w.scheme()).end_object();
-  json.key("kv_cache").begin_object().field("dtype", w.kv.name);
-  count_field(json, "bytes_per_token", report.kv_bytes_per_token);
-  count_field(json, "bytes_per_token_beyond_window", report.kv_bytes_per_token_beyond_window);
-  count_field(json, "bytes", report.memory.kv_bytes);
-  count_field(json, "bytes_whole", report.memory.kv_bytes_whole);
-  json.field("tokens_per_sequence", w.cache_tokens()).end_object();
-  json.key("memory").begin_object();
-  count_field(json, "weights_bytes", report.memory.weights_bytes);
-  count_field(json, "kv_bytes", report.memory.kv_bytes);
-  count_field(json, "activation_peak_bytes", report.memory.activation_peak_bytes);
-  count_field(json, "total_bytes", report.memory.total_bytes());
-  json.end_object().key("stages").begin_array();
-  for (const StageCost& stage : report.stages) write_stage(json, stage);
-  json.end_array().key("gpu");
-  if (report.on_gpu)
-    write_json(json, *report.on_gpu);
-  else
-    json.null();
-  json.key("operators").begin_array();
-  for (const StageCost& stage : report.stages)
-    for (const Operator& op : stage.operators) write_operator(json, op, stage.stage);
-  json.end_array().key("notes").begin_array();
-  for (const std::string& note : report.notes) json.value(note);
-  json.end_array().end_object();
-  return json.take() + "\n";
-}
-
-std::string to_csv(const ModelReport& report) {
-  std::string out =
-      "name,layer,stage,shape,flops,bytes,intensity,weight_bytes,kv_read_bytes,kv_write_bytes,activation_bytes,"
-      "output_bytes\n";
-  for (const StageCost& stage : report.stages)
-    for (const Operator& op : stage.operators)
-      append_csv_row(
-          out, {op.name, op.layer < 0 ? std::string() : fmt::format("{}", op.layer), std::string(name_of(stage.stage)),
-                op.shape, count_text(op.flops), count_text(op.bytes()), fmt::format("{}", op.intensity()),
-                count_text(op.weight_bytes), count_text(op.kv_read_bytes), count_text(op.kv_write_bytes),
-                count_text(op.activation_bytes), count_text(op.output_bytes)});
+  const MemoryNeed& memory = report.memory;
+  ModelResult out;
+  out.id = report.config.id;
+  out.architecture = report.config.architecture;
+  out.dtype = w.activations.name;
+  out.layers = report.config.num_layers();
+  out.workload = {w.batch, w.prompt, w.prefix, w.decode_context(), w.new_tokens};
+  out.params = report.params;
+  out.weights = {w.weights.name, {memory.weights_bytes}, w.wide().name, w.compute_format(), w.scheme()};
+  out.kv_cache = {w.kv.name,         {report.kv_bytes_per_token}, {report.kv_bytes_per_token_beyond_window},
+                  {memory.kv_bytes}, {memory.kv_bytes_whole},     w.cache_tokens()};
+  out.memory = {{memory.weights_bytes}, {memory.kv_bytes}, {memory.activation_peak_bytes}, {memory.total_bytes()}};
+  if (report.on_gpu) out.gpu = on_gpu_result(*report.on_gpu);
+  for (const StageCost& stage : report.stages) {
+    out.stages.push_back(row_of(stage));
+    for (const Operator& op : stage.operators) out.operators.push_back(row_of(op, stage.stage));
+  }
+  out.notes = report.notes;
+  out.quantised_weights = w.weights.quantised();
+  describe(report.config, out);
   return out;
 }
 

@@ -1,18 +1,17 @@
-// `llmprof model`: the static analysis of a model for one workload, and its three forms. No measurement is involved:
+// `llmprof model`: the static analysis of a model for one workload. No measurement is involved:
 // every number is derived from the config, and from the data sheet of a GPU, by the formulas of docs/formulas.md.
 #pragma once
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "base/page.h"
 #include "base/result.h"
 #include "model/config.h"
 #include "model/cost.h"
 #include "model/on_gpu.h"
 #include "model/parameters.h"
+#include "results/model.h"
 
 namespace llmprof {
 
@@ -47,20 +46,7 @@ struct ModelReport {
 Result<ModelReport> report_model(const ModelOptions& options);
 Result<ModelReport> report_model(ModelConfig config, const ModelOptions& options);
 
-// Schema llmprof.model/1.
-std::string to_json(const ModelReport& report);
-// A page for a terminal: the answer, the stages, then the operators with identical layers on one line.
-std::string to_text(const ModelReport& report, const TextStyle& style = {});
-// The table of operators, one row per operator and layer.
-std::string to_csv(const ModelReport& report);
-
-// Operators of the same name and shape, together: one line for all layers that look alike.
-struct OperatorGroup {
-  const Operator* first = nullptr;  // into the stage
-  std::vector<int64_t> layers;      // of every member, in order
-  double flops = 0, bytes = 0;      // sums
-};
-// In order of first execution. Sums over the groups are the stage's totals.
-std::vector<OperatorGroup> group_operators(const StageCost& stage);
+// As the command answers it.
+ModelResult model_result(const ModelReport& report);
 
 }  // namespace llmprof

@@ -78,8 +78,9 @@ std::optional<double> StageBound::least_ms() const {
   return std::max(*compute_ms, *memory_ms);
 }
 
-std::string StageBound::limit() const {
-  return compute_ms && compute_ms.value_or(0) >= memory_ms.value_or(0) ? "arithmetic" : "memory";
+StageLimit StageBound::limit() const {
+  if (!compute_ms && !memory_ms) return StageLimit::kUnknown;
+  return compute_ms && *compute_ms >= memory_ms.value_or(0) ? StageLimit::kArithmetic : StageLimit::kMemory;
 }
 
 GpuFit hold_against(const Gpu& gpu, const Workload& workload, const MemoryNeed& memory,
@@ -114,38 +115,26 @@ GpuFit hold_against(const Gpu& gpu, const Workload& workload, const MemoryNeed& 
   return fit;
 }
 
-void write_json(JsonWriter& json, const GpuFit& fit) {
-  json.begin_object().field("name", fit.gpu).key("may_also_mean").begin_array();
-  for (const std::string& other : fit.others) json.value(other);
-  json.end_array();
-  json.key("memory").begin_object().field("bytes", fit.memory_bytes).field("provenance", fit.memory_provenance);
-  json.key("fits");
-  if (fit.gpus_at_least > 0)
-    json.value(fit.gpus_at_least == 1);
-  else
-    json.null();
-  json.key("gpus_at_least");
-  if (fit.gpus_at_least > 0)
-    json.value(fit.gpus_at_least);
-  else
-    json.null();
-  json.end_object().field("gpus", fit.gpus).key("cache_bytes");
-  if (fit.cache_bytes > 0)
-    json.value(static_cast<int64_t>(fit.cache_bytes));
-  else
-    json.null();
-  json.key("stages").begin_array();
-  for (const StageBound& bound : fit.stages) {
-    json.begin_object().field("kind", name_of(bound.stage)).field("least_ms", bound.least_ms());
-    json.field("limit", bound.least_ms() ? bound.limit() : "unknown");
-    json.field("compute_ms", bound.compute_ms).field("memory_ms", bound.memory_ms);
-    json.field("flops", bound.flops).field("dram_bytes", bound.dram_bytes).key("unknown").begin_array();
-    for (const std::string& reason : bound.unknown) json.value(reason);
-    json.end_array().end_object();
+ModelOnGpu on_gpu_result(const GpuFit& fit) {
+  ModelOnGpu out;
+  out.name = fit.gpu;
+  out.may_also_mean = fit.others;
+  out.memory.bytes = fit.memory_bytes;
+  out.memory.provenance = fit.memory_provenance;
+  if (fit.gpus_at_least > 0) {
+    out.memory.fits = fit.gpus_at_least == 1;
+    out.memory.gpus_at_least = fit.gpus_at_least;
   }
-  json.end_array().key("provenance").begin_array();
-  for (const std::string& text : fit.provenance) json.value(text);
-  json.end_array().end_object();
+  out.gpus = fit.gpus;
+  if (fit.cache_bytes > 0) out.cache_bytes = static_cast<int64_t>(fit.cache_bytes);
+  for (const StageBound& bound : fit.stages)
+    out.stages.push_back({bound.stage, bound.least_ms(), bound.limit(), bound.compute_ms, bound.memory_ms, bound.flops,
+                          bound.dram_bytes, bound.unknown});
+  out.provenance = fit.provenance;
+  out.asked = fit.asked;
+  out.basis = fit.basis;
+  out.traffic = fit.traffic;
+  return out;
 }
 
 }  // namespace llmprof

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "base/json_writer.h"
 #include "hardware/hardware.h"
 #include "model/cost.h"
+#include "results/model.h"
 
 namespace llmprof {
 
@@ -22,7 +22,7 @@ struct StageBound {
   std::vector<std::string> unknown;  // why a part is absent
   // The larger of the two that are known.
   std::optional<double> least_ms() const;
-  std::string limit() const;  // "arithmetic", "memory"
+  StageLimit limit() const;
 };
 
 struct GpuFit {
@@ -41,6 +41,6 @@ struct GpuFit {
 };
 GpuFit hold_against(const Gpu& gpu, const Workload& workload, const MemoryNeed& memory,
                     const std::vector<StageCost>& stages);
-void write_json(JsonWriter& json, const GpuFit& fit);  // an object
+ModelOnGpu on_gpu_result(const GpuFit& fit);
 
 }  // namespace llmprof

@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "model/config.h"
+#include "results/model.h"
 
 namespace llmprof {
 
@@ -46,26 +47,6 @@ std::vector<Tensor> vision_tensors(const ModelConfig& config);
 std::vector<Tensor> vision_block_tensors(const VisionConfig& vision);
 std::vector<Tensor> projector_tensors(const VisionConfig& vision);
 
-struct LayerParams {
-  int64_t layer = 0;
-  std::string kind;  // "dense", "moe", with ", window N" where the layer slides
-  int64_t total = 0, active = 0, attention = 0, mlp = 0, router = 0, experts = 0, norms = 0;
-};
-
-struct Params {
-  int64_t total = 0;  // tied embeddings once, vision tower and projector included
-  int64_t active_per_token =
-      0;                  // total less the routed experts a token does not pass through; with embedding and tower
-  int64_t embedding = 0;  // token and position tables
-  int64_t lm_head = 0;    // V * h, also where it is tied (then it is part of embedding and not added again)
-  bool lm_head_tied = false;
-  int64_t vision = 0;     // the tower with what its reference implementation keeps inside it (Qwen-VL's merger)
-  int64_t projector = 0;  // between tower and language model, where it is a module of its own
-  int64_t final_norm = 0;
-  // Elements of the matrices one token is multiplied with, router included, lm_head, biases and norms not.
-  int64_t linear_per_token = 0;
-  std::vector<LayerParams> by_layer;
-};
 Params count_params(const ModelConfig& config);
 
 // Error if the model has more than kMaxParameters; read_config has called this for every config it returns.

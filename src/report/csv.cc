@@ -1,87 +1,171 @@
-// One CSV file per table, header row first, the names and units of the declarations.
+// One CSV file per list of records, header row first, the names and units of the declarations. Records inside a row are
+// columns of it, under their name; texts inside it are one column, the last; lists inside it are files of their own,
+// whose rows begin with the keys of this one. Whatever is known of a result, the same files have the same columns.
 #include "base/csv.h"
 
-#include "report/field_writer.h"
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+
 #include "report/render.h"
 
 namespace llmprof {
 namespace {
 
-template <class Record>
-RenderedFile csv_file(const std::vector<Record>& rows) {
-  RenderedFile file;
-  file.name = std::string(Record::info().name) + ".csv";
-  std::vector<std::string> cells;
-  Record{}.for_each_field([&](const FieldInfo& field, const auto&) { cells.emplace_back(field.name); });
-  append_csv_row(file.content, cells);
-  for (const Record& row : rows) {
-    cells.clear();
-    row.for_each_field([&](const FieldInfo&, const auto& value) { cells.push_back(csv_text(value)); });
-    append_csv_row(file.content, cells);
+std::string csv_text(const Scalar& value) {
+  if (const std::string_view* text = std::get_if<std::string_view>(&value)) return std::string(*text);
+  if (const bool* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
+  if (const int64_t* number = std::get_if<int64_t>(&value)) return std::to_string(*number);
+  const double* number = std::get_if<double>(&value);
+  return number != nullptr && std::isfinite(*number) ? fmt::format("{}", *number) : std::string();
+}
+
+using Cells = std::vector<std::pair<std::string, std::string>>;  // column and value
+
+class CsvVisitor : public RecordVisitor {
+ public:
+  void value(const FieldInfo& field, const Scalar& value) override { add(field.name, csv_text(value)); }
+  void key(const FieldInfo& field, std::string_view text) override {
+    add(field.name, std::string(text));
+    if (Frame* row = this->row()) row->keys.emplace_back(field.name, text);
   }
-  return file;
-}
 
-std::string join(const std::vector<std::string>& parts) {
-  std::string out;
-  for (const std::string& part : parts) out += (out.empty() ? "" : " ") + part;
-  return out;
-}
-
-// One row per finding; its numbers follow in evidence.csv under the same id and stage.
-void add_findings(const std::vector<Finding>& findings, std::vector<RenderedFile>& files) {
-  RenderedFile list{"findings.csv", {}}, evidence{"evidence.csv", {}};
-  append_csv_row(list.content,
-                 {"id", "severity", "stage", "title", "bound_metric", "bound_from", "bound_to", "advice"});
-  append_csv_row(evidence.content, {"id", "stage", "metric", "value", "unit", "provenance"});
-  for (const Finding& f : findings) {
-    append_csv_row(list.content,
-                   {f.id, name_of(f.severity), f.stage, f.title, f.bound ? f.bound->metric : "",
-                    f.bound ? csv_text(f.bound->from) : "", f.bound ? csv_text(f.bound->to) : "", join(f.advice)});
-    for (const Evidence& e : f.evidence)
-      append_csv_row(evidence.content, {f.id, f.stage, e.metric, csv_text(e.value), e.unit, e.provenance});
+  void enter(Nest nest, const FieldInfo& field, const RecordShape& shape) override {
+    const Frame* const outside = frames_.empty() ? nullptr : &frames_.back();
+    Frame frame;
+    frame.nest = nest;
+    frame.table = shape.info.name;
+    if (outside != nullptr) frame.prefix = outside->prefix, frame.keys = outside->keys;
+    const bool in_row = row() != nullptr;
+    if (nest == Nest::kRecord && in_row) frame.prefix += std::string(field.name) + "_";
+    if (nest == Nest::kRecord && outside != nullptr && outside->nest == Nest::kRows) begin_row(outside->table, frame);
+    if (nest == Nest::kOneRow) begin_row(shape.info.name, frame);
+    if (nest == Nest::kNamedRow && outside != nullptr) {
+      begin_row(outside->table, frame);
+      frame.cells.emplace_back("metric", field.name);
+    }
+    if (nest == Nest::kTexts) frame.text_column = field.name;
+    frames_.push_back(std::move(frame));
+    if (nest == Nest::kRows) declare(shape);
   }
-  files.push_back(std::move(list));
-  files.push_back(std::move(evidence));
-}
 
-void add_latency(const std::optional<Latency>& latency, std::vector<RenderedFile>& files) {
-  RenderedFile file{"latency.csv", {}};
-  std::vector<std::string> cells = {"metric"};
-  Summary{}.for_each_field([&](const FieldInfo& field, const auto&) { cells.emplace_back(field.name); });
-  append_csv_row(file.content, cells);
-  const auto add = [&](const char* name, const std::optional<Summary>& summary) {
-    if (!summary) return;
-    cells = {name};
-    summary->for_each_field([&](const FieldInfo&, const auto& value) { cells.push_back(csv_text(value)); });
-    append_csv_row(file.content, cells);
+  void leave() override {
+    Frame frame = std::move(frames_.back());
+    frames_.pop_back();
+    if (frame.nest == Nest::kTexts) {
+      if (Frame* row = this->row()) row->texts.emplace_back(frame.text_column, frame.joined);
+    } else if (frame.is_row) {
+      frame.cells.insert(frame.cells.end(), frame.texts.begin(), frame.texts.end());
+      finish_row(frame);
+    }
+  }
+
+  void unknown(Nest nest, const FieldInfo& field, const RecordShape& shape) override {
+    without_values(nest, field, shape);
+  }
+  void left_out(Nest nest, const FieldInfo& field, const RecordShape& shape) override {
+    if (shape.visit_empty != nullptr) return without_values(nest, field, shape);
+    value(field, std::monostate());
+  }
+
+  std::vector<RenderedFile> take() {
+    std::vector<RenderedFile> files;
+    for (const std::string& name : order_) files.push_back({name + ".csv", std::move(tables_[name])});
+    return files;
+  }
+
+ private:
+  struct Frame {
+    Nest nest = Nest::kRecord;
+    std::string_view table;  // of a record, its name; of rows, where they go
+    std::string prefix, text_column, joined;
+    Cells cells, texts, keys;
+    bool is_row = false;
   };
-  if (latency) {
-    add("ttft_ms", latency->ttft_ms);
-    add("tpot_ms", latency->tpot_ms);
-    add("itl_ms", latency->itl_ms);
+
+  void begin_row(std::string_view table, Frame& frame) {
+    frame.table = table;
+    frame.is_row = true;
+    frame.prefix.clear();
+    frame.cells = frame.keys;
   }
-  files.push_back(std::move(file));
-}
+
+  // The row that values belong to: of the innermost record in a list, or none.
+  Frame* row() {
+    for (size_t i = frames_.size(); i-- > 0;) {
+      if (frames_[i].is_row) return &frames_[i];
+      if (frames_[i].nest == Nest::kRows || frames_[i].nest == Nest::kNamed) return nullptr;
+    }
+    return nullptr;
+  }
+
+  void add(std::string_view name, std::string text) {
+    if (!frames_.empty() && frames_.back().nest == Nest::kTexts) {
+      std::string& joined = frames_.back().joined;
+      joined += (joined.empty() ? "" : " ") + text;
+      return;
+    }
+    if (!frames_.empty() && frames_.back().nest == Nest::kNumbers) return;
+    if (Frame* row = this->row()) row->cells.emplace_back(frames_.back().prefix + std::string(name), std::move(text));
+  }
+
+  void finish_row(const Frame& frame) {
+    const std::string name(frame.table);
+    std::vector<std::string> cells;
+    const auto [table, fresh] = tables_.try_emplace(name);
+    if (fresh) {
+      order_.push_back(name);
+      for (const auto& [column, text] : frame.cells) cells.push_back(column);
+      append_csv_row(table->second, cells);
+      cells.clear();
+    }
+    if (headers_only_ > 0) return;
+    for (const auto& [column, text] : frame.cells) cells.push_back(text);
+    append_csv_row(table->second, cells);
+  }
+
+  // The header of a list that may have no rows.
+  void declare(const RecordShape& rows) {
+    if (tables_.find(std::string(rows.info.name)) != tables_.end()) return;
+    ++headers_only_;
+    enter(Nest::kRecord, {}, rows);
+    rows.visit_empty(*this);
+    leave();
+    --headers_only_;
+  }
+
+  // Columns and files of what is not known are there all the same.
+  void without_values(Nest nest, const FieldInfo& field, const RecordShape& shape) {
+    const bool in_row = row() != nullptr && nest == Nest::kRecord;
+    const size_t before = in_row ? row()->cells.size() : 0;
+    headers_only_ += !in_row;
+    enter(nest, field, shape);
+    if (nest != Nest::kRows) shape.visit_empty(*this);
+    leave();
+    headers_only_ -= !in_row;
+    if (in_row)
+      for (size_t i = before; i < row()->cells.size(); ++i) row()->cells[i].second.clear();
+  }
+
+  std::vector<Frame> frames_;
+  std::map<std::string, std::string> tables_;
+  std::vector<std::string> order_;
+  int headers_only_ = 0;
+};
 
 }  // namespace
 
-std::vector<RenderedFile> render_csv(const Report& report) {
-  const MemoryReport memory = report.memory.value_or(MemoryReport{});
-  const TelemetryReport telemetry = report.telemetry.value_or(TelemetryReport{});
-  const OverheadReport overhead = report.overhead.value_or(OverheadReport{});
-  std::vector<RenderedFile> files = {
-      csv_file(report.stages),       csv_file(report.operators),   csv_file(report.kernels_topk),
-      csv_file(report.categories),   csv_file(report.roofline),    csv_file(report.idle),
-      csv_file(report.idle_sites),   csv_file(report.host),        csv_file(memory.series),
-      csv_file(memory.operators),    csv_file(report.cannot_tell), csv_file(report.diagnostics),
-      csv_file(report.conservation), csv_file(report.coverage),    csv_file(telemetry.series),
-      csv_file(telemetry.throttle),  csv_file(overhead.stages),    csv_file(report.launch_sites),
-  };
-  files.push_back(report.latency ? csv_file(std::vector<Headline>{report.latency->headline})
-                                 : csv_file(std::vector<Headline>{}));
-  add_latency(report.latency, files);
-  add_findings(report.findings, files);
+std::vector<RenderedFile> render_csv(const AnyResult& result) {
+  CsvVisitor visitor;
+  std::string_view wanted;
+  result.visit([&](const auto& record) {
+    wanted = result_info(record).one_table;
+    visit(record, visitor);
+  });
+  std::vector<RenderedFile> files = visitor.take();
+  if (!wanted.empty())
+    std::erase_if(files, [wanted](const RenderedFile& file) { return file.name != std::string(wanted) + ".csv"; });
   return files;
 }
 

@@ -2,28 +2,81 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "analyze/finding.h"
-#include "analyze/report_data.h"
 #include "base/diagnostics.h"
+#include "results/results.h"
 #include "trace/tables.h"
 
 namespace llmprof {
 namespace {
 
-std::vector<MetricSection> report_sections() {
-  return {metric_section<Headline>(),         metric_section<StageTiming>(),       metric_section<OperatorRecord>(),
-          metric_section<KernelRecord>(),     metric_section<CategoryRecord>(),    metric_section<RooflineRecord>(),
-          metric_section<IdleRecord>(),       metric_section<IdleSiteRecord>(),    metric_section<HostRecord>(),
-          metric_section<MemoryPoint>(),      metric_section<AllocationRecord>(),  metric_section<Summary>(),
-          metric_section<Evidence>(),         metric_section<GainBound>(),         metric_section<CannotTell>(),
-          metric_section<DiagnosticRecord>(), metric_section<ConservationCheck>(), metric_section<CoverageRecord>(),
-          metric_section<TelemetryPoint>(),   metric_section<ThrottleRecord>(),    metric_section<DistortionRecord>(),
-          metric_section<LaunchSiteRecord>()};
+MetricSection section_of(std::vector<FieldSentence> sentences) {
+  MetricSection section;
+  section.about = sentences.front();
+  sentences.erase(sentences.begin());
+  section.fields = std::move(sentences);
+  return section;
 }
+
+// The records of a result: itself, and then those inside it, each once.
+class SectionCollector : public RecordVisitor {
+ public:
+  explicit SectionCollector(std::vector<MetricSection>& sections) : sections_(sections) {}
+
+  void collect(const RecordShape& shape) {
+    MetricSection section = section_of(shape.sentences());
+    for (const MetricSection& known : sections_)
+      if (known.about.name == section.about.name && known.about.sentence == section.about.sentence) return;
+    sections_.push_back(std::move(section));
+    std::vector<RecordShape> outer_inside = std::exchange(inside_, {});
+    shape.visit_empty(*this);
+    for (const RecordShape& record : std::exchange(inside_, std::move(outer_inside))) collect(record);
+  }
+
+  void value(const FieldInfo&, const Scalar&) override {}
+  void enter(Nest, const FieldInfo&, const RecordShape& shape) override {
+    if (depth_++ == 0 && shape.visit_empty != nullptr) inside_.push_back(shape);
+  }
+  void leave() override { --depth_; }
+  void unknown(Nest nest, const FieldInfo& field, const RecordShape& shape) override {
+    enter(nest, field, shape);
+    leave();
+  }
+  void left_out(Nest nest, const FieldInfo& field, const RecordShape& shape) override { unknown(nest, field, shape); }
+
+ private:
+  std::vector<MetricSection>& sections_;
+  std::vector<RecordShape> inside_;
+  int depth_ = 0;
+};
+
+template <class Result>
+void add_result(std::vector<MetricSection>& sections) {
+  SectionCollector(sections).collect(shape_of<Result>());
+}
+
+std::vector<MetricSection> report_sections() {
+  std::vector<MetricSection> out;
+  add_result<Report>(out);
+  return out;
+}
+
+// Of the other commands; what they share with the report is said there.
+template <class... Results>
+std::vector<MetricSection> sections_of(std::variant<const Results*...>) {
+  std::vector<MetricSection> out = report_sections();
+  const ptrdiff_t of_report = static_cast<ptrdiff_t>(out.size());
+  (add_result<Results>(out), ...);
+  out.erase(out.begin(), out.begin() + of_report);
+  return out;
+}
+std::vector<MetricSection> other_sections() { return sections_of(ResultRecord()); }
 
 std::vector<MetricSection> imported_sections() {
   std::vector<MetricSection> out;
-#define LLMPROF_SECTION(Type, name) out.push_back(metric_section<Type>());
+#define LLMPROF_SECTION(Type, name) out.push_back(section_of(sentences_of<Type>()));
   LLMPROF_IMPORTED_TABLES(LLMPROF_SECTION)
   return out;
 }
@@ -74,12 +127,10 @@ std::string names(std::string_view (*name)(Enum), size_t count) {
 
 }  // namespace
 
-std::string metrics_markdown(const std::vector<MetricSection>& benchmarks) {
+std::string metrics_markdown() {
   std::string out =
       "# Metrics\n\n"
-      "Generated from the declarations in `src/analyze/report_data.h`, `src/trace/tables.h`, `src/bench/rows.h`, "
-      "`src/base/diagnostics.h` "
-      "and "
+      "Generated from the declarations in `src/results/`, `src/trace/tables.h`, `src/base/diagnostics.h` and "
       "`src/analyze/finding_registry.cc`; do not edit. A value that is not known is null in JSON and empty in CSV. "
       "Ratios "
       "end in `_frac` and lie between 0 and 1; bytes and FLOPs are plain numbers; 1 GB/s is 1e9 bytes and 1 TFLOP/s "
@@ -112,20 +163,21 @@ std::string metrics_markdown(const std::vector<MetricSection>& benchmarks) {
   out += "\n## Recording\n\nThe tables of a trace as importers and collectors fill them.\n\n" +
          markdown(imported_sections());
   out += "## Derived\n\nWhat llmprof adds to a recording before it analyses it.\n\n" + markdown(derived_sections());
-  out += "## Benchmarks\n\nRows of `llmprof peaks` and `llmprof bench`, in JSON and CSV.\n\n" + markdown(benchmarks);
+  out += "## Other commands\n\nWhat `bench`, `peaks`, `model` and `doctor` answer, in JSON and CSV.\n\n" +
+         markdown(other_sections());
   while (out.ends_with("\n\n")) out.pop_back();
   return out;
 }
 
-std::vector<MetricSection> metric_sections(const std::vector<MetricSection>& benchmarks) {
+std::vector<MetricSection> metric_sections() {
   std::vector<MetricSection> all = report_sections();
-  for (const std::vector<MetricSection>& part : {imported_sections(), derived_sections(), benchmarks})
+  for (const std::vector<MetricSection>& part : {imported_sections(), derived_sections(), other_sections()})
     all.insert(all.end(), part.begin(), part.end());
   return all;
 }
 
-std::string metrics_text(const std::vector<MetricSection>& benchmarks) {
-  return lines(report_sections()) + lines(imported_sections()) + lines(derived_sections()) + lines(benchmarks);
+std::string metrics_text() {
+  return lines(report_sections()) + lines(imported_sections()) + lines(derived_sections()) + lines(other_sections());
 }
 
 }  // namespace llmprof

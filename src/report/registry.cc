@@ -9,13 +9,17 @@
 namespace llmprof {
 namespace {
 
-std::vector<RenderedFile> text_file(const Report& report, const RenderOptions& options) {
-  return {{"report.txt", render_text(report, options)}};
+std::vector<RenderedFile> one_file(const AnyResult& result, const char* ending, std::string content) {
+  const std::string_view name = result.visit([](const auto& record) { return result_info(record).name; });
+  return {{std::string(name) + ending, std::move(content)}};
 }
-std::vector<RenderedFile> json_file(const Report& report, const RenderOptions&) {
-  return {{"report.json", render_json(report)}};
+std::vector<RenderedFile> text_file(const AnyResult& result, const RenderOptions& options) {
+  return one_file(result, ".txt", result.visit([&](const auto& record) { return render_text(record, options); }));
 }
-std::vector<RenderedFile> csv_files(const Report& report, const RenderOptions&) { return render_csv(report); }
+std::vector<RenderedFile> json_file(const AnyResult& result, const RenderOptions&) {
+  return one_file(result, ".json", render_json(result));
+}
+std::vector<RenderedFile> csv_files(const AnyResult& result, const RenderOptions&) { return render_csv(result); }
 
 constexpr Renderer kRenderers[] = {
     {"text", "for a terminal: the answer first, then tables, findings and what cannot be told", false, text_file},

@@ -1,5 +1,5 @@
-// Renderers: a Report in, files out. They know units and nothing of analyses. One file each, listed in registry.cc.
-// Adding one: docs/howto/add-a-report-format.md.
+// Renderers: a result in, files out. They know units and layout, and decide nothing. One file each, listed in
+// registry.cc. Adding one: docs/howto/add-a-report-format.md.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,14 @@
 #include <string_view>
 #include <vector>
 
-#include "analyze/report_data.h"
 #include "base/page.h"
 #include "base/result.h"
+#include "results/results.h"
 
 namespace llmprof {
 
 struct RenderOptions : TextStyle {  // of text
-  size_t top = 12;                  // text: rows per table; the others always give all that the Report holds
+  size_t top = 12;                  // text: rows per table; the others always give all that the result holds
 };
 
 struct RenderedFile {
@@ -26,19 +26,26 @@ struct RenderedFile {
 struct Renderer {
   std::string_view name;  // "text"
   std::string_view description;
-  bool folder;  // several files, to be written into a folder
-  std::vector<RenderedFile> (*render)(const Report&, const RenderOptions&);
+  bool tables;  // a file for each list of the result, in a folder; one file where the result is one table
+  std::vector<RenderedFile> (*render)(const AnyResult&, const RenderOptions&);
 };
 
+// What `--format` takes, the first where nothing is said.
 std::span<const Renderer> renderers();
 const Renderer* find_renderer(std::string_view name);
 
 // Writes the files into `folder`, which is made if it does not exist. Errors name the file.
 Status write_files(const std::string& folder, const std::vector<RenderedFile>& files);
 
+std::string render_json(const AnyResult& result);
+std::vector<RenderedFile> render_csv(const AnyResult& result);
+
+// Pages, one function per result. Each has gone through finish_page().
 std::string render_text(const Report& report, const RenderOptions& options);
-// Schema llmprof.report/1; every key is always there, unknown values are null.
-std::string render_json(const Report& report);
-std::vector<RenderedFile> render_csv(const Report& report);
+std::string render_text(const bench::BenchResult& result, const RenderOptions& options);
+std::string render_text(const bench::ComparisonResult& result, const RenderOptions& options);
+std::string render_text(const bench::PeaksResult& result, const RenderOptions& options);
+std::string render_text(const ModelResult& result, const RenderOptions& options);
+std::string render_text(const DoctorResult& result, const RenderOptions& options);
 
 }  // namespace llmprof

@@ -71,9 +71,9 @@ std::string headline(const Report& report, const Ink& ink) {
     device += other;
     bool first = !other.empty();
     const std::string arithmetic = report.device->arithmetic.value_or("");
-    for (const Peak& peak : report.device->peaks) {
-      const bool memory = peak.name == "dram_gbs", integer = peak.name == arithmetic + "_tops";
-      if (arithmetic.empty() ? !memory : !memory && !integer && peak.name != arithmetic + "_tflops") continue;
+    for (const auto& [name, peak] : report.device->peaks) {
+      const bool memory = name == "dram_gbs", integer = name == arithmetic + "_tops";
+      if (arithmetic.empty() ? !memory : !memory && !integer && name != arithmetic + "_tflops") continue;
       device += first ? " " : ", ";
       first = false;
       device +=

@@ -6,7 +6,8 @@
 
 #include "bench/compare.h"
 #include "bench/results_file.h"
-#include "bench/text.h"
+#include "report/render.h"
+#include "report/text_bench.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
@@ -17,12 +18,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   llmprof::bench::cases_text(results->records, {});
   llmprof::bench::plateau_sentences(results->records, "m");
-  for (const llmprof::bench::Comparison& one : llmprof::bench::compare_results(*results, *results))
-    if (one.row.verdict.empty() || one.verdict == llmprof::bench::Verdict::kFast ||
-        one.verdict == llmprof::bench::Verdict::kSlow)
+  for (const llmprof::bench::ComparisonRow& one : llmprof::bench::compare_results(*results, *results))
+    if (one.verdict == llmprof::bench::Verdict::kFast || one.verdict == llmprof::bench::Verdict::kSlow)
       __builtin_trap();
-  const std::string written = llmprof::bench::results_json(*results, {});
+  const std::string written = llmprof::render_json(llmprof::bench::bench_result(*results, {}));
   const llmprof::Result<llmprof::bench::ResultsFile> again = llmprof::bench::parse_results(written, "fuzz.json");
-  if (!again || llmprof::bench::results_json(*again, {}) != written) __builtin_trap();
+  if (!again || llmprof::render_json(llmprof::bench::bench_result(*again, {})) != written) __builtin_trap();
   return 0;
 }

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "model/model_report.h"
+#include "report/render.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
@@ -24,8 +25,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       if (!(stage.flops.attention_causal <= stage.flops.attention_full) || !(stage.bytes.total() >= 0))
         __builtin_trap();
     // Printing every operator of a thousand layers is slow and says nothing new.
-    if (config->num_layers() <= 8 && llmprof::to_json(*report).empty()) __builtin_trap();
-    if (llmprof::to_text(*report).empty()) __builtin_trap();
+    const llmprof::ModelResult result = llmprof::model_result(*report);
+    if (config->num_layers() <= 8 && llmprof::render_json(result).empty()) __builtin_trap();
+    if (llmprof::render_text(result, {}).empty()) __builtin_trap();
     options.batch = options.batch * 1000 + 7;
     options.prompt = options.prompt * 100 + 1;
     options.prefix = 12345;

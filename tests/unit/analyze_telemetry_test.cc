@@ -285,12 +285,12 @@ TEST(Telemetry, MfuAtTheClockSeen) {
   const AnalyzedRecording run = sampled_run();
   const Report report = report_of(run.trace);
   ASSERT_TRUE(report.device && report.device->peak_clock_mhz && report.device->sm_clock_mhz);
-  EXPECT_NEAR(report.device->sm_clock_mhz->p50, 1500, 0.1);
+  EXPECT_NEAR(report.device->sm_clock_mhz->median, 1500, 0.1);
   EXPECT_NEAR(*report.device->clock_scale, 1500 / *report.device->peak_clock_mhz, 1e-6);
   const StageTiming& prefill = *stage_of(report, "prefill");
   EXPECT_NEAR(*prefill.mfu_at_clock, *prefill.mfu * *report.device->peak_clock_mhz / 1500, 1e-6);
-  for (const Peak& peak : report.device->peaks)
-    if (peak.name == "bf16_tflops") {
+  for (const auto& [name, peak] : report.device->peaks)
+    if (name == "bf16_tflops") {
       EXPECT_NEAR(*peak.at_clock, peak.value * *report.device->clock_scale, 0.5);
     }
 }

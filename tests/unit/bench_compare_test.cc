@@ -5,8 +5,8 @@
 
 #include "base/statistics.h"
 #include "bench/compare.h"
-#include "bench/text.h"
 #include "hardware/roofline.h"
+#include "report/text_bench.h"
 
 namespace llmprof::bench {
 namespace {
@@ -22,15 +22,15 @@ CaseRecord record(double us, double spread, OptNumber clock_mhz, Bound bound = B
   row.name = "gemm";
   row.shape = "m=1";
   row.dtype = "bf16";
-  row.regime = "sustained";
-  row.status = "passed";
+  row.regime = Regime::kSustained;
+  row.status = CaseStatus::kPassed;
   row.n = s.n;
   row.median_us = s.median;
   row.min_us = s.min;
   row.q3_us = s.q3;
   row.sm_clock_mhz = clock_mhz;
   row.settled = true;
-  row.bound = bound_name(bound);
+  row.bound = bound;
   return out;
 }
 
@@ -47,7 +47,7 @@ CaseRecord drifting_record(double us, double between, uint64_t seed) {
   return out;
 }
 
-Comparison compared(const CaseRecord& before, const CaseRecord& now) { return compare_records(before, now); }
+ComparisonRow compared(const CaseRecord& before, const CaseRecord& now) { return compare_records(before, now); }
 
 TEST(BenchCompare, TolerancesBySize) {
   EXPECT_EQ(tolerance_of(51), 0.01);
@@ -56,35 +56,35 @@ TEST(BenchCompare, TolerancesBySize) {
 }
 
 TEST(BenchCompare, Same) {
-  const Comparison c =
+  const ComparisonRow c =
       compared(record(100, 0.004, 1500, Bound::kCompute, 1), record(100.2, 0.004, 1500, Bound::kCompute, 2));
-  EXPECT_EQ(c.verdict, Verdict::kSame) << c.row.reason;
-  EXPECT_NEAR(*c.row.ratio, 1.002, 0.003);
-  EXPECT_NEAR(*c.row.cycles_ratio, 1.002, 0.003);
+  EXPECT_EQ(c.verdict, Verdict::kSame) << c.reason;
+  EXPECT_NEAR(*c.ratio, 1.002, 0.003);
+  EXPECT_NEAR(*c.cycles_ratio, 1.002, 0.003);
 }
 
 TEST(BenchCompare, FastAndSlowMirrored) {
-  const Comparison fast = compared(record(100, 0.004, 1500), record(90, 0.004, 1500));
-  EXPECT_EQ(fast.verdict, Verdict::kFast) << fast.row.reason;
-  EXPECT_EQ(fast.row.reason, "10.0 % less time");
-  const Comparison slow = compared(record(90, 0.004, 1500), record(100, 0.004, 1500));
-  EXPECT_EQ(slow.verdict, Verdict::kSlow) << slow.row.reason;
-  EXPECT_EQ(slow.row.reason, "11.1 % more time");
+  const ComparisonRow fast = compared(record(100, 0.004, 1500), record(90, 0.004, 1500));
+  EXPECT_EQ(fast.verdict, Verdict::kFast) << fast.reason;
+  EXPECT_EQ(fast.reason, "10.0 % less time");
+  const ComparisonRow slow = compared(record(90, 0.004, 1500), record(100, 0.004, 1500));
+  EXPECT_EQ(slow.verdict, Verdict::kSlow) << slow.reason;
+  EXPECT_EQ(slow.reason, "11.1 % more time");
 }
 
 TEST(BenchCompare, AClockThatMovedIsNoVerdict) {
-  const Comparison c = compared(record(100, 0.002, 1600), record(106.4, 0.002, 1504));
+  const ComparisonRow c = compared(record(100, 0.002, 1600), record(106.4, 0.002, 1504));
   EXPECT_EQ(c.verdict, Verdict::kAmbiguous);
-  EXPECT_EQ(c.row.reason, "clock differs -6.0 %: equal in cycles");
-  const Comparison faster = compared(record(106.4, 0.002, 1504), record(100, 0.002, 1600));
+  EXPECT_EQ(c.reason, "clock differs -6.0 %: equal in cycles");
+  const ComparisonRow faster = compared(record(106.4, 0.002, 1504), record(100, 0.002, 1600));
   EXPECT_EQ(faster.verdict, Verdict::kAmbiguous);
-  EXPECT_NE(faster.row.reason.find("equal in cycles"), std::string::npos);
+  EXPECT_NE(faster.reason.find("equal in cycles"), std::string::npos);
 }
 
 TEST(BenchCompare, EqualTimesAtAnotherClockAreNotTheSame) {
-  const Comparison c = compared(record(100, 0.002, 1500), record(100, 0.002, 1650));
+  const ComparisonRow c = compared(record(100, 0.002, 1500), record(100, 0.002, 1650));
   EXPECT_EQ(c.verdict, Verdict::kAmbiguous);
-  EXPECT_EQ(c.row.reason, "equal in time, but the clock differs +10.0 %");
+  EXPECT_EQ(c.reason, "equal in time, but the clock differs +10.0 %");
 }
 
 TEST(BenchCompare, MemoryHasAClockOfItsOwn) {
@@ -93,42 +93,43 @@ TEST(BenchCompare, MemoryHasAClockOfItsOwn) {
 }
 
 TEST(BenchCompare, UnknownClocksNeedTwiceTheDifference) {
-  const Comparison near = compared(record(100, 0.001, std::nullopt), record(101.5, 0.001, std::nullopt));
+  const ComparisonRow near = compared(record(100, 0.001, std::nullopt), record(101.5, 0.001, std::nullopt));
   EXPECT_EQ(near.verdict, Verdict::kAmbiguous);
-  EXPECT_EQ(near.row.reason, "the clock is unknown, and the difference is under 2 %");
-  EXPECT_FALSE(near.row.cycles_ratio.has_value());
+  EXPECT_EQ(near.reason, "the clock is unknown, and the difference is under 2 %");
+  EXPECT_FALSE(near.cycles_ratio.has_value());
   EXPECT_EQ(compared(record(100, 0.001, std::nullopt), record(103, 0.001, std::nullopt)).verdict, Verdict::kSlow);
   EXPECT_EQ(compared(record(100, 0.001, 1500), record(101.5, 0.001, 1500)).verdict, Verdict::kSlow);
 }
 
 TEST(BenchCompare, OverlappingRangesAreAmbiguous) {
-  const Comparison c = compared(record(100, 0.1, 1500, Bound::kCompute, 1), record(110, 0.1, 1500, Bound::kCompute, 2));
+  const ComparisonRow c =
+      compared(record(100, 0.1, 1500, Bound::kCompute, 1), record(110, 0.1, 1500, Bound::kCompute, 2));
   EXPECT_EQ(c.verdict, Verdict::kAmbiguous);
-  EXPECT_NE(c.row.reason.find("overlap"), std::string::npos) << c.row.reason;
+  EXPECT_NE(c.reason.find("overlap"), std::string::npos) << c.reason;
 }
 
 TEST(BenchCompare, WideIntervalsAreAmbiguousAndSaySo) {
   CaseRecord before = record(100, 0.1, 1500, Bound::kCompute, 1), now = record(100, 0.1, 1500, Bound::kCompute, 2);
   now.row.settled = false;
-  const Comparison c = compared(before, now);
+  const ComparisonRow c = compared(before, now);
   EXPECT_EQ(c.verdict, Verdict::kAmbiguous);
-  EXPECT_NE(c.row.reason.find("the ratio lies between"), std::string::npos) << c.row.reason;
-  EXPECT_NE(c.row.reason.find("not settled"), std::string::npos);
+  EXPECT_NE(c.reason.find("the ratio lies between"), std::string::npos) << c.reason;
+  EXPECT_NE(c.reason.find("not settled"), std::string::npos);
 }
 
 TEST(BenchCompare, FewSamplesDecideNothing) {
   CaseRecord now = record(50, 0.001, 1500);
   now.row.n = 7;
-  EXPECT_EQ(compared(record(100, 0.001, 1500), now).row.reason, "n 7");
+  EXPECT_EQ(compared(record(100, 0.001, 1500), now).reason, "n 7");
 }
 
 TEST(BenchCompare, WithoutTimesThereIsNothingToCompare) {
   CaseRecord failed = record(100, 0.001, 1500);
   failed.row.median_us.reset();
-  failed.row.status = "failed";
-  const Comparison c = compared(record(100, 0.001, 1500), failed);
+  failed.row.status = CaseStatus::kFailed;
+  const ComparisonRow c = compared(record(100, 0.001, 1500), failed);
   EXPECT_EQ(c.verdict, Verdict::kCannotCompare);
-  EXPECT_EQ(c.row.reason, "was passed, is failed");
+  EXPECT_EQ(c.reason, "was passed, is failed");
 }
 
 ResultsFile file_of(std::vector<CaseRecord> records, const std::string& device = "GPU-1") {
@@ -139,13 +140,13 @@ TEST(BenchCompare, RowsMeetByCaseAndDevice) {
   CaseRecord other_shape = record(100, 0.001, 1500);
   other_shape.row.shape = "m=2";
   const ResultsFile before = file_of({record(100, 0.001, 1500)});
-  const std::vector<Comparison> rows = compare_results(before, file_of({other_shape, record(100, 0.001, 1500)}));
+  const std::vector<ComparisonRow> rows = compare_results(before, file_of({other_shape, record(100, 0.001, 1500)}));
   ASSERT_EQ(rows.size(), 2U);
-  EXPECT_EQ(rows[0].row.reason, "not in the earlier run");
+  EXPECT_EQ(rows[0].reason, "not in the earlier run");
   EXPECT_EQ(rows[1].verdict, Verdict::kSame);
-  const std::vector<Comparison> elsewhere = compare_results(before, file_of({record(100, 0.001, 1500)}, "GPU-2"));
+  const std::vector<ComparisonRow> elsewhere = compare_results(before, file_of({record(100, 0.001, 1500)}, "GPU-2"));
   EXPECT_EQ(elsewhere[0].verdict, Verdict::kCannotCompare);
-  EXPECT_EQ(elsewhere[0].row.reason, "other device: NVIDIA X");
+  EXPECT_EQ(elsewhere[0].reason, "other device: NVIDIA X");
 }
 
 TEST(BenchCompare, WhatChangedIsSaid) {
@@ -156,9 +157,9 @@ TEST(BenchCompare, WhatChangedIsSaid) {
 }
 
 TEST(BenchCompare, GatesTripOnWhatTheyWereAskedFor) {
-  const std::vector<Comparison> slow = {compared(record(90, 0.004, 1500), record(100, 0.004, 1500))};
-  const std::vector<Comparison> ambiguous = {compared(record(100, 0.002, 1600), record(106.4, 0.002, 1504))};
-  const auto trips = [](const char* word, const std::vector<Comparison>& rows,
+  const std::vector<ComparisonRow> slow = {compared(record(90, 0.004, 1500), record(100, 0.004, 1500))};
+  const std::vector<ComparisonRow> ambiguous = {compared(record(100, 0.002, 1600), record(106.4, 0.002, 1504))};
+  const auto trips = [](const char* word, const std::vector<ComparisonRow>& rows,
                         const std::vector<CaseRecord>& now = {}) { return tripped(*parse_fail_on({word}), rows, now); };
   EXPECT_EQ(trips("slow", slow), "1 slower");
   EXPECT_EQ(trips("slow:5%", slow), "1 slower");
@@ -167,7 +168,7 @@ TEST(BenchCompare, GatesTripOnWhatTheyWereAskedFor) {
   EXPECT_EQ(trips("ambiguous", ambiguous), "1 ambiguous");
   EXPECT_EQ(trips("ambiguous", slow), "");
   CaseRecord failed;
-  failed.row.status = "failed";
+  failed.row.status = CaseStatus::kFailed;
   EXPECT_EQ(trips("failed", {}, {failed}), "1 failed");
   for (const char* bad : {"slower", "slow:", "slow:5", "slow:%", "slow:-1%", "slow:x%", "slow:nan%", ""})
     EXPECT_FALSE(parse_fail_on({bad}).has_value()) << bad;
@@ -177,13 +178,13 @@ TEST(BenchCompare, GatesTripOnWhatTheyWereAskedFor) {
 TEST(BenchCompare, RunsThatDriftAreAmbiguousAndSaySo) {
   const CaseRecord before = drifting_record(100, 0.03, 1), now = drifting_record(108, 0.03, 2);
   ASSERT_LT(*before.row.q3_us, *now.row.min_us) << "or the ranges would overlap";
-  const Comparison c = compared(before, now);
-  EXPECT_EQ(c.verdict, Verdict::kAmbiguous) << c.row.reason;
-  EXPECT_NE(c.row.reason.find("medians of stretches of time vary by"), std::string::npos) << c.row.reason;
-  EXPECT_NE(c.row.reason.find("drifting in both"), std::string::npos) << c.row.reason;
-  EXPECT_EQ(c.row.drifting, "both");
-  EXPECT_NEAR(*c.row.noise_frac, 0.045, 0.015);
-  EXPECT_EQ(compared(record(100, 0.004, 1500), drifting_record(108, 0.03, 2)).row.drifting, "now");
+  const ComparisonRow c = compared(before, now);
+  EXPECT_EQ(c.verdict, Verdict::kAmbiguous) << c.reason;
+  EXPECT_NE(c.reason.find("medians of stretches of time vary by"), std::string::npos) << c.reason;
+  EXPECT_NE(c.reason.find("drifting in both"), std::string::npos) << c.reason;
+  EXPECT_EQ(c.drifting, Drifting::kBoth);
+  EXPECT_NEAR(*c.noise_frac, 0.045, 0.015);
+  EXPECT_EQ(compared(record(100, 0.004, 1500), drifting_record(108, 0.03, 2)).drifting, Drifting::kNow);
   // What is beyond that is found all the same.
   EXPECT_EQ(compared(before, drifting_record(150, 0.03, 2)).verdict, Verdict::kSlow);
   EXPECT_EQ(compared(drifting_record(150, 0.03, 2), before).verdict, Verdict::kFast);
@@ -195,24 +196,23 @@ TEST(BenchCompare, WaitingForACoreMakesNoKernelSlower) {
   CaseRecord now = record(150, 0.004, 1500);
   now.row.wait_frac = 0.1;
   now.row.unwaited_us = 90;
-  const Comparison c = compared(before, now);
+  const ComparisonRow c = compared(before, now);
   EXPECT_EQ(c.verdict, Verdict::kAmbiguous);
-  EXPECT_NE(c.row.reason.find("other programs had its cores, and may have added up to 45 % of a time"),
-            std::string::npos)
-      << c.row.reason;
-  EXPECT_NEAR(*c.row.ratio_low, 0.9 / 1.1, 0.01);
-  EXPECT_EQ(c.row.wait_frac, 0.1);
-  const Comparison mirrored = compared(now, before);
+  EXPECT_NE(c.reason.find("other programs had its cores, and may have added up to 45 % of a time"), std::string::npos)
+      << c.reason;
+  EXPECT_NEAR(*c.ratio_low, 0.9 / 1.1, 0.01);
+  EXPECT_EQ(c.wait_frac, 0.1);
+  const ComparisonRow mirrored = compared(now, before);
   EXPECT_EQ(mirrored.verdict, Verdict::kAmbiguous);
-  EXPECT_NEAR(*mirrored.row.ratio_high, 1.1 / 0.9, 0.01);
+  EXPECT_NEAR(*mirrored.ratio_high, 1.1 / 0.9, 0.01);
   now.row.unwaited_us = 0;
-  const Comparison open_end = compared(now, before);
+  const ComparisonRow open_end = compared(now, before);
   EXPECT_EQ(open_end.verdict, Verdict::kAmbiguous);
-  EXPECT_FALSE(open_end.row.ratio_high.has_value());
-  EXPECT_NE(open_end.row.reason.find("at least"), std::string::npos) << open_end.row.reason;
+  EXPECT_FALSE(open_end.ratio_high.has_value());
+  EXPECT_NE(open_end.reason.find("at least"), std::string::npos) << open_end.reason;
   // Slower than before by more than the waiting.
   now.row.unwaited_us = 130;
-  EXPECT_EQ(compared(before, now).verdict, Verdict::kSlow) << compared(before, now).row.reason;
+  EXPECT_EQ(compared(before, now).verdict, Verdict::kSlow) << compared(before, now).reason;
   // Samples without waiting, of a machine that others used for as long as this: its memory was theirs, too.
   now.row.unwaited_us = 150;
   now.row.wait_frac = 1;

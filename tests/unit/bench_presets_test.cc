@@ -8,6 +8,7 @@
 #include "bench_scripted.h"
 #include "model/catalogue.h"
 #include "model/cost.h"
+#include "report/render.h"
 
 namespace llmprof::bench {
 namespace {
@@ -138,14 +139,14 @@ TEST(BenchPreset, StepsAddUpAndMissingPartsLeaveNoSum) {
   const Preset made = preset("llama-3.1-8b", {{1}, {128}, {}, 1}, operations);
   std::vector<CaseRecord> records;
   for (const CasePlan& plan : made.plans) {
-    for (const char* regime : {"cold", "sustained"}) {
+    for (const Regime regime : {Regime::kCold, Regime::kSustained}) {
       CaseRecord record;
       record.row.name = plan.operation->name;
       record.row.variant = plan.params.variant;
       record.row.shape = shape_text(plan.params);
       record.row.dtype = dtype_name(plan.params.dtype);
       record.row.regime = regime;
-      record.row.median_us = std::string(regime) == "cold" ? 1000 : 10;
+      record.row.median_us = regime == Regime::kCold ? 1000 : 10;
       records.push_back(record);
     }
   }
@@ -159,12 +160,16 @@ TEST(BenchPreset, StepsAddUpAndMissingPartsLeaveNoSum) {
   // 1 embedding, 65 norms, 4 products, rope, kv_append, attention and swiglu in each of 32 layers, 1 head: 10 us each.
   EXPECT_DOUBLE_EQ(decode_us, 10 * (1 + 65 + 8 * 32 + 1));
   EXPECT_NEAR(share, 1, 1e-12);
-  EXPECT_NE(model_steps_text(made, rows, {}).find("decode 1 x 128: 3.230 ms altogether"), std::string::npos)
-      << model_steps_text(made, rows, {});
+  const auto page_of = [](const std::vector<ModelStepRow>& parts) {
+    BenchResult result;
+    result.model_steps = parts;
+    return render_text(result, {});
+  };
+  EXPECT_NE(page_of(rows).find("decode 1 x 128: 3.230 ms altogether"), std::string::npos) << page_of(rows);
   records.pop_back();
   records.pop_back();  // the last plan: a part of decode
   rows = model_steps(made, records);
-  EXPECT_NE(model_steps_text(made, rows, {}).find("decode 1 x 128: parts were not timed"), std::string::npos);
+  EXPECT_NE(page_of(rows).find("decode 1 x 128: parts were not timed"), std::string::npos);
   for (const ModelStepRow& row : rows) EXPECT_EQ(row.share_frac.has_value(), row.step != "decode 1 x 128");
 }
 

@@ -12,9 +12,9 @@
 #include "bench/power_control.h"
 #include "bench/protocol.h"
 #include "bench/stop_rule.h"
-#include "bench/text.h"
 #include "bench/timing.h"
 #include "bench_scripted.h"
+#include "report/text_bench.h"
 
 namespace llmprof::bench {
 namespace {
@@ -34,7 +34,7 @@ class BenchProtocol : public testing::Test {
   static const Timing& of(const CaseResult& result, Regime regime) {
     for (const Timing& timing : result.timings)
       if (timing.regime == regime) return timing;
-    ADD_FAILURE() << "no " << regime_name(regime) << " timing";
+    ADD_FAILURE() << "no " << name_of(regime) << " timing";
     static const Timing kNone;
     return kNone;
   }

@@ -8,13 +8,14 @@
 #include <sstream>
 
 #include "bench/case_rows.h"
+#include "bench/peak_rows.h"
 #include "bench/peaks.h"
-#include "bench/peaks_report.h"
 #include "bench/plan.h"
 #include "bench/results_file.h"
 #include "bench/runner.h"
-#include "bench/text.h"
 #include "bench_scripted.h"
+#include "report/render.h"
+#include "report/text_bench.h"
 #include "temporary_folder.h"
 
 namespace llmprof::bench {
@@ -124,14 +125,14 @@ TEST_F(BenchRun, RowsCarryRatesAndTheirCommand) {
   const RunOutcome outcome = run(plans({2048}));
   ASSERT_EQ(outcome.records.size(), 2U);
   const CaseRow& row = outcome.records[1].row;
-  EXPECT_EQ(row.regime, "sustained");
+  EXPECT_EQ(row.regime, Regime::kSustained);
   EXPECT_DOUBLE_EQ(*row.median_us, 100);
   EXPECT_DOUBLE_EQ(*row.tflops, 20) << "2e9 FLOPs in 100 us";
   EXPECT_DOUBLE_EQ(*row.gbs, 10);
   EXPECT_DOUBLE_EQ(*row.intensity, 2000);
   EXPECT_NEAR(*row.of_ceiling_frac, 0.8, 1e-12);
   EXPECT_EQ(row.ceiling_kind, "fp32");
-  EXPECT_EQ(row.bound, "compute");
+  EXPECT_EQ(row.bound, Bound::kCompute);
   EXPECT_EQ(row.repro, "llmprof bench gemm --m 2048 --n 1024 --k 1024 --dtype fp32 --variant plain --seed 1");
   EXPECT_FALSE(row.of_datasheet_frac.has_value());
 }
@@ -164,19 +165,19 @@ TEST_F(BenchRun, MemoryAndLatencyBounds) {
   ceilings_.measured = measured;
   g_op.flops = 1e6;
   g_op.bytes = 8e6;  // 80 us at 100 GB/s
-  EXPECT_EQ(run(plans({1})).records[1].row.bound, "memory");
+  EXPECT_EQ(run(plans({1})).records[1].row.bound, Bound::kMemory);
   EXPECT_EQ(run(plans({1})).records[1].row.ceiling_kind, "memory, 50 % writes");
   g_op.bytes = 8e4;
-  EXPECT_EQ(run(plans({1})).records[1].row.bound, "latency");
+  EXPECT_EQ(run(plans({1})).records[1].row.bound, Bound::kLatency);
   ceilings_.measured.reset();
-  EXPECT_EQ(run(plans({1})).records[1].row.bound, "unknown");
+  EXPECT_EQ(run(plans({1})).records[1].row.bound, Bound::kUnknown);
 }
 
 TEST_F(BenchRun, CasesThatWereNotTimedHaveARowAndAReason) {
   g_op.unsupported = "it has no such unit";
   const RunOutcome outcome = run(plans({1}));
   ASSERT_EQ(outcome.records.size(), 1U);
-  EXPECT_EQ(outcome.records[0].row.status, "unsupported");
+  EXPECT_EQ(outcome.records[0].row.status, CaseStatus::kUnsupported);
   EXPECT_EQ(outcome.records[0].row.note, "it has no such unit");
   EXPECT_FALSE(outcome.records[0].timed());
   EXPECT_NE(cases_text(outcome.records, {}).find("it has no such unit"), std::string::npos);
@@ -242,7 +243,7 @@ TEST_F(BenchRun, ResultsFileRoundTrip) {
     return device::Sample{100 + static_cast<double>(i % 7), 1500, 0};
   };
   const ResultsFile wrote = results(run(plans({1, 2})));
-  const std::string text = results_json(wrote, device_.who);
+  const std::string text = render_json(bench_result(wrote, device_.who));
   const Result<ResultsFile> read = parse_results(text, "file");
   ASSERT_TRUE(read.has_value()) << read.error().text();
   EXPECT_EQ(read->facts.device_key, "GPU-1");
@@ -255,7 +256,7 @@ TEST_F(BenchRun, ResultsFileRoundTrip) {
     EXPECT_EQ(read->records[i].row.power_w, std::nullopt);
     EXPECT_EQ(read->records[i].row.repro, wrote.records[i].row.repro);
   }
-  EXPECT_EQ(results_json(*read, device_.who), text);
+  EXPECT_EQ(render_json(bench_result(*read, device_.who)), text);
 }
 
 TEST_F(BenchRun, JournalSurvivesACutAnywhere) {
@@ -281,7 +282,7 @@ TEST_F(BenchRun, JournalSurvivesACutAnywhere) {
 }
 
 TEST_F(BenchRun, DamagedAndForeignResultsSayWhatIsWrong) {
-  const std::string good = results_json(results(run(plans({1}))), device_.who);
+  const std::string good = render_json(bench_result(results(run(plans({1}))), device_.who));
   const auto error_of = [](const std::string& text) {
     const Result<ResultsFile> read = parse_results(text, "old.json");
     EXPECT_FALSE(read.has_value());
@@ -394,12 +395,12 @@ TEST_F(BenchRun, TheSuiteHasItsShapesAndOthersOncePerVariant) {
 
 // ---- sweeps
 
-CaseRecord point(int64_t m, double tflops, const char* bound, double of_ceiling) {
+CaseRecord point(int64_t m, double tflops, Bound bound, double of_ceiling) {
   CaseRecord record;
   record.row.name = "gemm";
   record.row.shape = "m=" + std::to_string(m) + " n=64 k=64";
   record.row.dtype = "bf16";
-  record.row.regime = "sustained";
+  record.row.regime = Regime::kSustained;
   record.row.tflops = tflops;
   record.row.bound = bound;
   record.row.of_ceiling_frac = of_ceiling;
@@ -407,8 +408,8 @@ CaseRecord point(int64_t m, double tflops, const char* bound, double of_ceiling)
 }
 
 TEST(BenchPlateau, SaysWhereWhyAndWhatLiesBelow) {
-  const std::vector<CaseRecord> records = {point(256, 99, "compute", 0.9), point(1, 2, "memory", 0.8),
-                                           point(16, 40, "memory", 0.8), point(64, 97, "compute", 0.86)};
+  const std::vector<CaseRecord> records = {point(256, 99, Bound::kCompute, 0.9), point(1, 2, Bound::kMemory, 0.8),
+                                           point(16, 40, Bound::kMemory, 0.8), point(64, 97, Bound::kCompute, 0.86)};
   const std::vector<std::string> sentences = plateau_sentences(records, "m");
   ASSERT_EQ(sentences.size(), 1U);
   EXPECT_EQ(sentences[0],
@@ -417,12 +418,16 @@ TEST(BenchPlateau, SaysWhereWhyAndWhatLiesBelow) {
 }
 
 TEST(BenchPlateau, StillRisingFallingAndTooFew) {
-  EXPECT_EQ(plateau_sentences({point(1, 1, "memory", 1), point(2, 2, "memory", 1), point(4, 4, "memory", 1)}, "m")[0],
-            "gemm n=64 k=64 bf16: throughput is still rising at m 4");
-  EXPECT_EQ(plateau_sentences({point(1, 1, "memory", 1), point(2, 4, "memory", 1), point(4, 2, "memory", 1)}, "m")[0],
-            "gemm n=64 k=64 bf16: throughput falls after its best at m 2");
-  EXPECT_TRUE(plateau_sentences({point(1, 1, "memory", 1), point(2, 2, "memory", 1)}, "m").empty());
-  EXPECT_TRUE(plateau_sentences({point(1, 1, "memory", 1), point(2, 2, "memory", 1)}, "batch").empty());
+  EXPECT_EQ(
+      plateau_sentences(
+          {point(1, 1, Bound::kMemory, 1), point(2, 2, Bound::kMemory, 1), point(4, 4, Bound::kMemory, 1)}, "m")[0],
+      "gemm n=64 k=64 bf16: throughput is still rising at m 4");
+  EXPECT_EQ(
+      plateau_sentences(
+          {point(1, 1, Bound::kMemory, 1), point(2, 4, Bound::kMemory, 1), point(4, 2, Bound::kMemory, 1)}, "m")[0],
+      "gemm n=64 k=64 bf16: throughput falls after its best at m 2");
+  EXPECT_TRUE(plateau_sentences({point(1, 1, Bound::kMemory, 1), point(2, 2, Bound::kMemory, 1)}, "m").empty());
+  EXPECT_TRUE(plateau_sentences({point(1, 1, Bound::kMemory, 1), point(2, 2, Bound::kMemory, 1)}, "batch").empty());
 }
 
 // ---- peaks
@@ -471,11 +476,11 @@ TEST_F(BenchRun, PeaksAreTheBestShapeAndTheCeilingsFollow) {
   const double bytes = static_cast<double>(int64_t{1} << 30);
   EXPECT_NEAR(ceilings.bandwidth_gbs.at("triad").value, 3 * bytes / 1e8, 1e-6) << "the convention: 2 read, 1 written";
   EXPECT_NEAR(*measured_ridge(ceilings, "bf16"), 20e12 / (3 * bytes * 10), 1e-6);
-  const PeakTables tables = tables_of(*peaks);
+  const PeaksResult tables = peaks_result(*peaks, "1.0");
   ASSERT_EQ(tables.ridge.size(), 1U) << "no data sheet, no second ridge";
   EXPECT_FALSE(tables.flops[0].of_datasheet_frac.has_value());
-  EXPECT_NE(peaks_text(*peaks, "", {}).find("measured"), std::string::npos);
-  EXPECT_NE(peaks_json(*peaks, "1.0").find("\"llmprof.peaks/1\""), std::string::npos);
+  EXPECT_NE(render_text(peaks_result(*peaks, "1.0"), {}).find("measured"), std::string::npos);
+  EXPECT_NE(render_json(peaks_result(*peaks, "1.0")).find("\"llmprof.peaks/1\""), std::string::npos);
 }
 
 TEST_F(BenchRun, PeaksOfAKnownGpuHaveBothRidgesAndDoubtAboveTheSheet) {
@@ -491,9 +496,9 @@ TEST_F(BenchRun, PeaksOfAKnownGpuHaveBothRidgesAndDoubtAboveTheSheet) {
   options.dtypes = {DType::kBf16};
   g_op.flops = 70e12;  // 700 TFLOP/s
   Result<Peaks> peaks = measure_peaks(device_, options, stop_, [](const PeakRow&) {});
-  PeakTables tables = tables_of(*peaks);
+  PeaksResult tables = peaks_result(*peaks, "1.0");
   ASSERT_EQ(tables.ridge.size(), 2U);
-  EXPECT_EQ(tables.ridge[1].provenance, "datasheet");
+  EXPECT_EQ(tables.ridge[1].provenance, PeakSource::kDatasheet);
   EXPECT_NEAR(*tables.ridge[1].flop_per_byte, 989.4e12 / 4.8e12, 1);
   EXPECT_NEAR(*tables.flops[0].of_datasheet_frac, 0.7075, 0.001);
   EXPECT_NEAR(*tables.flops[0].of_clock_frac, 0.7075, 0.01);
@@ -527,7 +532,7 @@ TEST_F(BenchRun, RegistersUnderTheLibraryAreNotTheUnitsLimit) {
     const Result<Peaks> peaks = measure_peaks(device_, options, stop_, [&](const PeakRow&) { library = false; });
     const MeasuredCeilings ceilings = ceilings_of(*peaks);
     EXPECT_EQ(ceilings.unit_tflops.count("bf16"), below ? 0U : 1U);
-    EXPECT_EQ(peaks_text(*peaks, "", {}).find("not the unit's limit") != std::string::npos, below);
+    EXPECT_EQ(render_text(peaks_result(*peaks, "1.0"), {}).find("not the unit's limit") != std::string::npos, below);
     EXPECT_TRUE(ceilings.library_tflops.at("bf16").quick);
   }
 }
@@ -556,7 +561,7 @@ TEST_F(BenchRun, ACeilingOfABusyCpuIsTakenAgain) {
     };
     int products = 0;
     const Result<Peaks> peaks = measure_peaks(device_, options, stop_, [&](const PeakRow& row) {
-      if (row.group == "flops") products = g_products;
+      if (row.group == PeakGroup::kFlops) products = g_products;
     });
     ASSERT_TRUE(peaks.has_value());
     EXPECT_EQ(products, kShapes + std::min(disturbed + 1, 4)) << disturbed;
@@ -595,9 +600,10 @@ TEST_F(BenchRun, BandwidthsOfABusyCpuAreTakenAgain) {
     if (!always) quiet = read.value;
     EXPECT_DOUBLE_EQ(read.value, always ? quiet / 1.5 : quiet);
     EXPECT_EQ(
-        peaks_text(*peaks, "", {}).find("disturbed: in 4 of 5 rows threads waited for a core") != std::string::npos,
+        render_text(peaks_result(*peaks, "1.0"), {}).find("disturbed: in 4 of 5 rows threads waited for a core") !=
+            std::string::npos,
         always)
-        << peaks_text(*peaks, "", {});
+        << render_text(peaks_result(*peaks, "1.0"), {});
   }
 }
 

@@ -224,7 +224,7 @@ TEST(Isolated, AnswersWhateverHappens) {
 // ---- the doctor
 // -------------------------------------------------------------------------------------------------------
 
-const Check* find_check(const DoctorReport& report, const std::string& name) {
+const DoctorCheck* find_check(const DoctorResult& report, const std::string& name) {
   for (const Check& check : report.checks)
     if (check.name == name) return &check;
   return nullptr;
@@ -234,12 +234,12 @@ class Doctor : public ::testing::Test {
  protected:
   Doctor() : settings_{{"LLMPROF_NVML", kFakeNvml}, {"LLMPROF_LIBCUDA", kFakeCupti}, {"LLMPROF_CUPTI", kFakeCupti}} {}
 
-  Check check(const std::string& name) {
-    const DoctorReport report = examine({});
+  DoctorCheck check(const std::string& name) {
+    const DoctorResult report = examine({});
     gpus_ = report.gpus;
-    const Check* found = find_check(report, name);
+    const DoctorCheck* found = find_check(report, name);
     EXPECT_NE(found, nullptr) << name;
-    return found != nullptr ? *found : Check{};
+    return found != nullptr ? *found : DoctorCheck{};
   }
 
   Settings settings_;
@@ -247,10 +247,10 @@ class Doctor : public ::testing::Test {
 };
 
 TEST_F(Doctor, EverythingWorks) {
-  const DoctorReport report = examine({});
+  const DoctorResult report = examine({});
   EXPECT_EQ(report.gpus, 1);
   for (const char* name : {"nvml", "gpu 0", "gpm of gpu 0", "cuda", "cupti", "counters of gpu 0"}) {
-    const Check* found = find_check(report, name);
+    const DoctorCheck* found = find_check(report, name);
     ASSERT_NE(found, nullptr) << name;
     EXPECT_EQ(found->state, CheckState::kWorks) << name << ": " << found->found;
     EXPECT_FALSE(found->found.empty());
@@ -264,8 +264,8 @@ TEST_F(Doctor, AProgramThatIsNotThereIsSaid) {
   for (const char* program : {"/nope/python", "no-program-of-this-name", "/"}) {
     DoctorOptions options;
     options.program = program;
-    const DoctorReport report = examine(options);
-    const Check* found = find_check(report, "program");
+    const DoctorResult report = examine(options);
+    const DoctorCheck* found = find_check(report, "program");
     ASSERT_NE(found, nullptr) << program;
     EXPECT_EQ(found->state, CheckState::kMissing) << program;
     EXPECT_NE(found->found.find(program), std::string::npos) << found->found;
@@ -277,7 +277,7 @@ TEST_F(Doctor, AProgramThatIsNotThereIsSaid) {
 
 TEST_F(Doctor, WithoutPermissionGpmIsLeft) {
   settings_.set("FAKE_PM_AVAILABILITY", "35");
-  const Check limited = check("counters of gpu 0");
+  const DoctorCheck limited = check("counters of gpu 0");
   EXPECT_EQ(limited.state, CheckState::kLimited);
   EXPECT_NE(limited.found.find("INSUFFICIENT_PRIVILEGES"), std::string::npos);
   EXPECT_FALSE(limited.advice.empty());
@@ -287,7 +287,7 @@ TEST_F(Doctor, WithoutPermissionGpmIsLeft) {
 
 TEST_F(Doctor, ACrashingDriverIsAnAnswer) {
   settings_.set("FAKE_PM_CRASH", "1");
-  const Check crashed = check("counters of gpu 0");
+  const DoctorCheck crashed = check("counters of gpu 0");
   EXPECT_NE(crashed.found.find("crashed (signal 11"), std::string::npos) << crashed.found;
 }
 

@@ -25,11 +25,11 @@ MeasuredCeilings some_ceilings() {
   c.unix_s = 1'700'000'000;
   c.cache_bytes = 52'428'800;
   c.library_tflops["bf16"] = {788.25, "8192x8192x8192, cuBLASLt #3", 0.004, 1755, 690};
-  c.unit_tflops["bf16"] = {950, "registers", 0.001, 0, 0};
-  c.bandwidth_gbs["read"] = {4100.5, "4 GB", 0.002, 0, 500};
-  c.bandwidth_gbs["copy"] = {4300, "4 GB", 0.002, 0, 500};
-  c.bandwidth_gbs["cache_read"] = {9700, "32 MB", 0.01, 0, 0};
-  c.latency_us["launch_eager"] = {2.5, "", 0.1, 0, 0};
+  c.unit_tflops["bf16"] = {950, "registers", 0.001, {}, {}};
+  c.bandwidth_gbs["read"] = {4100.5, "4 GB", 0.002, {}, 500};
+  c.bandwidth_gbs["copy"] = {4300, "4 GB", 0.002, {}, 500};
+  c.bandwidth_gbs["cache_read"] = {9700, "32 MB", 0.01, {}, {}};
+  c.latency_us["launch_eager"] = {2.5, "", 0.1, {}, {}};
   return c;
 }
 
@@ -62,7 +62,7 @@ TEST_F(Measured, RoundTrip) {
   EXPECT_EQ(read->driver, wrote.driver);
   EXPECT_EQ(read->tool_version, wrote.tool_version);
   EXPECT_EQ(read->unix_s, wrote.unix_s);
-  EXPECT_EQ(read->cache_bytes, wrote.cache_bytes);
+  EXPECT_EQ(read->cache_bytes.value_or(0), wrote.cache_bytes.value_or(0));
   ASSERT_EQ(read->bandwidth_gbs.size(), 3U);
   ASSERT_EQ(read->library_tflops.count("bf16"), 1U);
   const MeasuredRate &a = read->library_tflops.at("bf16"), &b = wrote.library_tflops.at("bf16");
@@ -71,7 +71,7 @@ TEST_F(Measured, RoundTrip) {
   EXPECT_EQ(a.iqr_frac, b.iqr_frac);
   EXPECT_EQ(a.clock_mhz, b.clock_mhz);
   EXPECT_EQ(a.power_w, b.power_w);
-  EXPECT_EQ(read->unit_tflops.at("bf16").clock_mhz, 0) << "unknown stays unknown";
+  EXPECT_FALSE(read->unit_tflops.at("bf16").clock_mhz.has_value()) << "unknown stays unknown";
   EXPECT_EQ(read->latency_us.at("launch_eager").value, 2.5);
 }
 

@@ -5,6 +5,8 @@
 
 #include "base/csv.h"
 #include "model/catalogue.h"
+#include "report/render.h"
+#include "report/text_model.h"
 #include "text_contains.h"
 
 namespace llmprof {
@@ -25,7 +27,7 @@ ModelOptions options_for(const std::string& model) {
 TEST(ModelReport, JsonHasEveryKeyOfTheSchemaAndExactWholeNumbers) {
   ModelOptions options = options_for("llama-3.1-8b");
   options.prompt = options.context = 512;
-  const std::string text = to_json(report(options));
+  const std::string text = render_json(model_result(report(options)));
   simdjson::dom::parser parser;
   simdjson::dom::element root;
   ASSERT_EQ(parser.parse(text).get(root), simdjson::SUCCESS);
@@ -93,8 +95,8 @@ TEST(ModelReport, EveryShippedModelGivesReadableJsonAndCsv) {
     const ModelReport made = report(options_for(row.id));
     simdjson::dom::parser parser;
     simdjson::dom::element root;
-    EXPECT_EQ(parser.parse(to_json(made)).get(root), simdjson::SUCCESS) << row.id;
-    const Result<CsvTable> table = read_csv(to_csv(made), row.id);
+    EXPECT_EQ(parser.parse(render_json(model_result(made))).get(root), simdjson::SUCCESS) << row.id;
+    const Result<CsvTable> table = read_csv(render_csv(model_result(made)).front().content, row.id);
     ASSERT_TRUE(table) << row.id << table.error().text();
     size_t operators = 0;
     for (const StageCost& stage : made.stages) operators += stage.operators.size();
@@ -104,28 +106,30 @@ TEST(ModelReport, EveryShippedModelGivesReadableJsonAndCsv) {
 }
 
 TEST(ModelReport, TheTextStartsWithTheAnswer) {
-  const std::string text = to_text(report(options_for("llama-3.1-8b")));
+  const std::string text = render_text(model_result(report(options_for("llama-3.1-8b"))), {});
   EXPECT_EQ(text.rfind("meta-llama/Llama-3.1-8B", 0), 0U);
   for (const std::string part : {"8,030,261,248", "16.1 GB", "131 kB a token", "prefill, 1 x 2048 tokens",
                                  "decode step, 1 x 1 at 2049", "29.7 T", "lm_head"})
     EXPECT_TRUE(contains(text, part));
   EXPECT_EQ(text.find('\033'), std::string::npos) << "colour only when asked for";
-  EXPECT_NE(to_text(report(options_for("llama-3.1-8b")), TextStyle{true}).find('\033'), std::string::npos);
+  EXPECT_NE(render_text(model_result(report(options_for("llama-3.1-8b"))), {TextStyle{true}, 12}).find('\033'),
+            std::string::npos);
 }
 
 TEST(ModelReport, GroupsAddUpToTheStage) {
   for (const std::string model : {"gpt-oss-20b", "deepseek-v2-lite", "qwen2.5-vl-7b-instruct"}) {
     const ModelReport made = report(options_for(model));
+    const ModelResult result = model_result(made);
     for (const StageCost& stage : made.stages) {
       double flops = 0;
       size_t members = 0;
-      for (const OperatorGroup& group : group_operators(stage)) {
+      for (const ModelOperatorGroup& group : group_operators(result.operators, stage.stage)) {
         flops += group.flops;
         members += group.layers.size();
       }
       EXPECT_EQ(flops, stage.flops.total());
       EXPECT_EQ(members, stage.operators.size());
-      EXPECT_LT(group_operators(stage).size(), 40U);
+      EXPECT_LT(group_operators(result.operators, stage.stage).size(), 40U);
     }
   }
 }
@@ -136,7 +140,7 @@ TEST(ModelReport, FormatsFollowTheModelUnlessSaid) {
   EXPECT_EQ(report(options_for("llama-2-7b-hf")).workload.weights.name, "fp16");
   const ModelReport stored_wide = report(options_for("gemma-2-9b"));
   EXPECT_EQ(stored_wide.workload.weights.name, "bf16");
-  EXPECT_TRUE(contains(to_text(stored_wide), "stored in fp32"));
+  EXPECT_TRUE(contains(render_text(model_result(stored_wide), {}), "stored in fp32"));
   ModelOptions options = options_for("llama-3.1-8b");
   options.weights = "int4-g128";
   options.kv_dtype = "fp8";
@@ -159,13 +163,14 @@ TEST(ModelReport, WhatInputsAreQuantisedToFollowsFromTheConfigUnlessSaid) {
   ModelOptions options = options_for("llama-3.1-8b");
   EXPECT_EQ(report(options).workload.scheme(), "W16A16");
   options.weights = "fp8";
-  EXPECT_TRUE(contains(to_text(report(options)), "W8A16"));
+  EXPECT_TRUE(contains(render_text(model_result(report(options)), {}), "W8A16"));
   options.activations = "fp8";
   const ModelReport both = report(options);
-  EXPECT_TRUE(contains(to_text(both), "W8A8: multiplied in fp8"));
-  EXPECT_TRUE(contains(to_json(both), "\"scheme\": \"W8A8\""));
+  EXPECT_TRUE(contains(render_text(model_result(both), {}), "W8A8: multiplied in fp8"));
+  EXPECT_TRUE(contains(render_json(model_result(both)), "\"scheme\": \"W8A8\""));
   options.weights = options.activations = "int4";
-  EXPECT_TRUE(contains(to_text(report(options)), "W4A4: multiplied in int4\n")) << "not in groups";
+  EXPECT_TRUE(contains(render_text(model_result(report(options)), {}), "W4A4: multiplied in int4\n"))
+      << "not in groups";
   options = options_for("deepseek-v3");
   options.activations = "bf16";
   EXPECT_EQ(report(options).workload.scheme(), "W8A16");
@@ -194,14 +199,14 @@ TEST(ModelReport, TheBoundOnAGpuByHand) {
   const double flops = 2 * 1000 * linear + 2 * head + 32 * 4 * 4096.0 * pairs;
   const StageBound &prefill = bf16.on_gpu->stages[0], &decode = bf16.on_gpu->stages[1];
   EXPECT_NEAR(*prefill.compute_ms, flops / 989.4e9, 1e-6 * *prefill.compute_ms);
-  EXPECT_EQ(prefill.limit(), "arithmetic");
+  EXPECT_EQ(prefill.limit(), StageLimit::kArithmetic);
   EXPECT_EQ(prefill.least_ms(), prefill.compute_ms);
   const double cached = 32 * 2 * 8 * 128 * 2.0, norms = (65 * 4096) * 2.0, row = 4096 * 2.0;
   const double bytes = 2 * (linear + head) + norms + row + cached * 4000 - 50 * 1048576.0;
   EXPECT_EQ(decode.dram_bytes, bytes);  // the last-level cache may keep its size of it; the new token is in the 4000
   EXPECT_EQ(decode.dram_bytes, bf16.stages[1].bytes.weights + bf16.stages[1].bytes.kv_read - bf16.on_gpu->cache_bytes);
   EXPECT_NEAR(*decode.memory_ms, decode.dram_bytes / 4.8e9, 1e-9);
-  EXPECT_EQ(decode.limit(), "memory");
+  EXPECT_EQ(decode.limit(), StageLimit::kMemory);
   options.weights = options.activations = "fp8";
   const ModelReport fp8 = report(options);
   const double narrow = 2 * 1000 * linear, wide = flops - narrow;
@@ -212,7 +217,7 @@ TEST(ModelReport, TheBoundOnAGpuByHand) {
 TEST(ModelReport, TheBoundSaysWhatItIsMadeOf) {
   ModelOptions options = options_for("llama-3.1-8b");
   options.gpu = "h200-sxm";
-  const std::string text = to_text(report(options));
+  const std::string text = render_text(model_result(report(options)), {});
   EXPECT_TRUE(contains(text, "at least 3.172 ms by memory (15.2 GB); arithmetic 16.26 us (16.1 GFLOP)")) << text;
   EXPECT_TRUE(contains(text, "less 52.4 MB that the last-level cache may keep"));
   // A prefix lies in memory and is read; what the prefill itself puts there is written.
@@ -235,9 +240,9 @@ TEST(ModelReport, WhatOneGpuDoesNotHoldIsBoundByAsManyAsDo) {
     EXPECT_NEAR(*fit.stages[i].memory_ms, fit.stages[i].dram_bytes / (5 * 4.8e9), 1e-9);
     EXPECT_NEAR(*fit.stages[i].compute_ms * 5 * 989.4e9 / made.stages[i].flops.total(), 0.75, 0.26) << "fp8 and bf16";
   }
-  EXPECT_TRUE(contains(to_text(made), "split evenly over 5 GPUs"));
+  EXPECT_TRUE(contains(render_text(model_result(made), {}), "split evenly over 5 GPUs"));
   options.model = "llama-3.1-8b";
-  EXPECT_FALSE(contains(to_text(report(options)), "split evenly"));
+  EXPECT_FALSE(contains(render_text(model_result(report(options)), {}), "split evenly"));
 }
 
 TEST(ModelReport, LinesAboutAGpuCanBeRead) {
@@ -245,11 +250,11 @@ TEST(ModelReport, LinesAboutAGpuCanBeRead) {
   options.prefix = 100000;
   options.prompt = 1;
   options.gpu = "b300";
-  EXPECT_TRUE(contains(to_text(report(options)), "prefill, 1 x 1 tokens after 100000  at least"));
+  EXPECT_TRUE(contains(render_text(model_result(report(options)), {}), "prefill, 1 x 1 tokens after 100000  at least"));
   options = options_for("Mistral-7B-v0.1");
   options.prompt = 100000;
   options.gpu = "l4";
-  const std::string text = to_text(report(options));
+  const std::string text = render_text(model_result(report(options)), {});
   EXPECT_TRUE(contains(text, "none beyond the window of 4096"));
   EXPECT_FALSE(contains(text, "24.0 GB needed, it has 24.0 GB"));
   EXPECT_TRUE(contains(text, "B needed, it has 24,000,000,000 B; at least 2 of them"));
@@ -261,14 +266,14 @@ TEST(ModelReport, ANameOfSeveralPartsSaysWhichWasTaken) {
   const std::string line = "\"h200\" is taken to be H200-SXM-141GB; it may also mean H200-NVL-141GB";
   for (const char* name : {"h200", "H200", "H200-SXM-141GB", "NVIDIA H200", "h200-nvl", "a10"}) {
     options.gpu = name;
-    EXPECT_EQ(to_text(report(options)).find("may also mean") != std::string::npos,
+    EXPECT_EQ(render_text(model_result(report(options)), {}).find("may also mean") != std::string::npos,
               std::string_view(name) == "h200" || std::string_view(name) == "H200")
         << name;
   }
   options.gpu = "h200";
-  EXPECT_TRUE(contains(to_text(report(options)), line));
-  EXPECT_TRUE(contains(to_json(report(options)), "\"may_also_mean\": [\n      \"H200-NVL-141GB\""))
-      << to_json(report(options)).substr(0, 4000);
+  EXPECT_TRUE(contains(render_text(model_result(report(options)), {}), line));
+  EXPECT_TRUE(contains(render_json(model_result(report(options))), "\"may_also_mean\": [\n      \"H200-NVL-141GB\""))
+      << render_json(model_result(report(options))).substr(0, 4000);
 }
 
 TEST(ModelReport, WhatAGpuCannotDoLeavesTheTimeUnknown) {
@@ -316,7 +321,7 @@ TEST(ModelReport, NamesFromFilesCannotSteerTheTerminal) {
   config->id = "evil\033[2J";
   const Result<ModelReport> made = report_model(*config, ModelOptions());
   ASSERT_TRUE(made);
-  EXPECT_EQ(to_text(*made).find('\033'), std::string::npos);
+  EXPECT_EQ(render_text(model_result(*made), {}).find('\033'), std::string::npos);
 }
 
 }  // namespace

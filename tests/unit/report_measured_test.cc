@@ -110,7 +110,7 @@ TEST(MeasuredCeilings, ACpuHasNoOthers) {
   bool some = false;
   for (const StageTiming& stage : report.stages) some |= stage.mfu.has_value();
   EXPECT_TRUE(some);
-  for (const Peak& peak : report.device->peaks)
+  for (const auto& [name, peak] : report.device->peaks)
     EXPECT_EQ(peak.provenance, "measured: llmprof peaks on 2025-11-21, driver 580.1");
   EXPECT_NE(rendered(report, "text").find("bf16 50 TFLOP/s measured, 20 GB/s measured"), std::string::npos);
   for (const CannotTell& what : report.cannot_tell) EXPECT_EQ(what.question.find("peaks"), std::string::npos);

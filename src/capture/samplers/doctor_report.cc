@@ -19,8 +19,9 @@ namespace {
 
 constexpr int kShortTimeoutS = 20;
 
-// Answers of child processes travel as lines of fields.
+// Answers of child processes travel as lines of fields; the first says whether there is one.
 constexpr char kField = '\x1f';
+constexpr const char *kYes = "yes", *kNo = "no";
 
 std::string line_of(const std::vector<std::string>& fields) {
   std::string line;
@@ -54,8 +55,8 @@ struct Gpu {
 // NVML: the driver's version and the GPUs, in a child. First line: state, then one line per GPU.
 std::string ask_nvml() {
   const Result<nvidia::NvmlLibrary> nvml = nvidia::NvmlLibrary::open();
-  if (!nvml) return line_of({"no", nvml.error().what, nvml.error().advice});
-  std::string text = line_of({"yes", nvml->driver_version(), std::to_string(nvml->confidential())});
+  if (!nvml) return line_of({kNo, nvml.error().what, nvml.error().advice});
+  std::string text = line_of({kYes, nvml->driver_version(), std::to_string(nvml->confidential())});
   for (const nvidia::NvmlGpu& gpu : nvml->gpus()) {
     text +=
         line_of({std::to_string(gpu.index), gpu.uuid, gpu.name, gpu.pci_bus,
@@ -67,7 +68,7 @@ std::string ask_nvml() {
   return text;
 }
 
-void examine_nvml(DoctorReport& report, const Observations& machine, std::vector<Gpu>& gpus) {
+void examine_nvml(DoctorResult& report, const Observations& machine, std::vector<Gpu>& gpus) {
   const IsolatedResult asked = run_isolated(ask_nvml, kShortTimeoutS);
   const std::vector<std::vector<std::string>> lines = lines_of(asked.text);
   if (!asked.finished || lines.empty()) {
@@ -75,7 +76,7 @@ void examine_nvml(DoctorReport& report, const Observations& machine, std::vector
         {"nvml", CheckState::kMissing, "NVML " + asked.trouble, "run nvidia-smi: it must work first"});
     return;
   }
-  if (at(lines[0], 0) != "yes") {
+  if (at(lines[0], 0) != kYes) {
     report.checks.push_back({"nvml", CheckState::kMissing, at(lines[0], 1), at(lines[0], 2)});
     return;
   }
@@ -110,17 +111,17 @@ void examine_nvml(DoctorReport& report, const Observations& machine, std::vector
 
 std::string ask_cuda() {
   const Result<nvidia::CudaDevices> devices = nvidia::list_cuda_devices();
-  if (!devices) return line_of({"no", devices.error().what, devices.error().advice});
-  return line_of({"yes", std::to_string(devices->driver_version), std::to_string(devices->devices.size())});
+  if (!devices) return line_of({kNo, devices.error().what, devices.error().advice});
+  return line_of({kYes, std::to_string(devices->driver_version), std::to_string(devices->devices.size())});
 }
 
-void examine_cuda(DoctorReport& report) {
+void examine_cuda(DoctorResult& report) {
   const IsolatedResult asked = run_isolated(ask_cuda, kShortTimeoutS);
   const std::vector<std::vector<std::string>> lines = lines_of(asked.text);
   if (!asked.finished || lines.empty()) {
     report.checks.push_back({"cuda", CheckState::kMissing, "the CUDA driver " + asked.trouble,
                              "see the kernel log (dmesg) for NVRM messages"});
-  } else if (at(lines[0], 0) != "yes") {
+  } else if (at(lines[0], 0) != kYes) {
     report.checks.push_back({"cuda", CheckState::kMissing, at(lines[0], 1), at(lines[0], 2)});
   } else {
     const int version = number_at(lines[0], 1);
@@ -131,25 +132,25 @@ void examine_cuda(DoctorReport& report) {
 }
 
 // Each copy of CUPTI in the order in which the launcher would take it. Returns the ones that can sample.
-std::vector<std::string> examine_cupti(DoctorReport& report, const std::string& program, Observations& machine) {
+std::vector<std::string> examine_cupti(DoctorResult& report, const std::string& program, Observations& machine) {
   std::vector<std::string> sampling;
   const std::vector<std::string> paths = nvidia::cupti_candidates(program);
   for (const std::string& path : paths) {
     const IsolatedResult asked = run_isolated(
         [&path] {
           const Result<nvidia::CuptiProfilerLibrary> cupti = nvidia::CuptiProfilerLibrary::open(path);
-          if (!cupti) return line_of({"no", cupti.error().what});
-          return line_of({"yes", nvidia::cupti_version_text(cupti->version()), cupti->has_pm_sampling() ? "1" : "0"});
+          if (!cupti) return line_of({kNo, cupti.error().what});
+          return line_of({kYes, nvidia::cupti_version_text(cupti->version()), cupti->has_pm_sampling() ? kYes : kNo});
         },
         kShortTimeoutS);
     const std::vector<std::vector<std::string>> lines = lines_of(asked.text);
     const std::string name = report.checks.empty() || sampling.empty() ? "cupti" : "cupti, another";
     if (!asked.finished || lines.empty()) {
       report.checks.push_back({name, CheckState::kMissing, path + " " + asked.trouble, ""});
-    } else if (at(lines[0], 0) != "yes") {
+    } else if (at(lines[0], 0) != kYes) {
       report.checks.push_back({name, CheckState::kMissing, at(lines[0], 1), ""});
     } else {
-      const bool samples = at(lines[0], 2) == "1";
+      const bool samples = at(lines[0], 2) == kYes;
       report.checks.push_back(
           {name, samples ? CheckState::kWorks : CheckState::kLimited, "CUDA " + at(lines[0], 1) + ", " + path,
            samples ? "" : "kernels are recorded with it; hardware counters need CUDA 12.6 or later"});
@@ -177,8 +178,8 @@ std::string probe_line(const std::vector<std::string>& paths, const Gpu& gpu) {
                   std::to_string(probe.support_architecture)});
 }
 
-Check explain_counters(const std::string& name, const Observations& seen, const std::string& text) {
-  Check check{name, CheckState::kMissing, text, ""};
+DoctorCheck explain_counters(const std::string& name, const Observations& seen, const std::string& text) {
+  DoctorCheck check{name, CheckState::kMissing, text, ""};
   const std::vector<Explanation> why = explain(seen);
   if (why.empty()) return check;
   check.found = why.front().message + (text.empty() ? "" : " [" + text + "]");
@@ -188,19 +189,20 @@ Check explain_counters(const std::string& name, const Observations& seen, const 
   return check;
 }
 
-void examine_counters(DoctorReport& report, const std::vector<std::string>& paths, Gpu& gpu, int timeout_s) {
+// Whether there are samples.
+bool examine_counters(DoctorResult& report, const std::vector<std::string>& paths, Gpu& gpu, int timeout_s) {
   const std::string name = "counters of gpu " + std::to_string(gpu.index);
   if (paths.empty()) {
     report.checks.push_back(explain_counters(name, gpu.seen, ""));
-    return;
+    return false;
   }
   const IsolatedResult asked = run_isolated([&] { return probe_line(paths, gpu); }, timeout_s);
   const std::vector<std::vector<std::string>> lines = lines_of(asked.text);
   if (!asked.finished || lines.empty()) {
     gpu.seen.counters_code = cupti_profiler::kUnknown;
-    Check check = explain_counters(name, gpu.seen, "the attempt " + asked.trouble);
+    DoctorCheck check = explain_counters(name, gpu.seen, "the attempt " + asked.trouble);
     report.checks.push_back(check);
-    return;
+    return false;
   }
   const std::vector<std::string>& fields = lines[0];
   gpu.seen.counters_code = number_at(fields, 0);
@@ -211,16 +213,17 @@ void examine_counters(DoctorReport& report, const std::vector<std::string>& path
   gpu.seen.support_architecture = number_at(fields, 9);
   if (gpu.seen.counters_code != cupti_profiler::kSuccess) {
     report.checks.push_back(explain_counters(name, gpu.seen, at(fields, 2)));
-    return;
+    return false;
   }
   const bool any = number_at(fields, 5) > 0;
   report.checks.push_back({name, any ? CheckState::kWorks : CheckState::kLimited,
                            at(fields, 3) + ": " + at(fields, 4) + " counters in one pass, " + at(fields, 5) +
                                " samples in a trial of 50 ms",
                            any ? "" : "the trial gave no samples: is another profiler running?"});
+  return any;
 }
 
-void examine_machine(DoctorReport& report, const Observations& seen) {
+void examine_machine(DoctorResult& report, const Observations& seen) {
   if (seen.admin_only >= 0) {
     const bool open = seen.admin_only == 0 || seen.root || seen.cap_sys_admin == 1 || seen.cap_perfmon == 1;
     report.checks.push_back(
@@ -254,7 +257,7 @@ std::string on_path(const std::string& program) {
 }
 
 // Whose environment is searched: of a program that is not there, what is found for CUPTI says nothing.
-void examine_program(DoctorReport& report, const std::string& program) {
+void examine_program(DoctorResult& report, const std::string& program) {
   if (program.empty()) return;
   const bool named = program.find('/') == std::string::npos;
   const std::string path = named ? on_path(program) : program;
@@ -270,7 +273,8 @@ void examine_program(DoctorReport& report, const std::string& program) {
   report.checks.push_back({"program", CheckState::kMissing, found, "name the interpreter or script that will be run"});
 }
 
-void examine_tools(DoctorReport& report, const std::string& injection_path) {
+// Whether the recorder is there.
+bool examine_tools(DoctorResult& report, const std::string& injection_path) {
   const bool injects = !injection_path.empty() && access(injection_path.c_str(), R_OK) == 0;
   report.checks.push_back(
       {"recorder", injects ? CheckState::kWorks : CheckState::kMissing,
@@ -281,17 +285,24 @@ void examine_tools(DoctorReport& report, const std::string& injection_path) {
     report.checks.push_back({tool, path.empty() ? CheckState::kMissing : CheckState::kWorks,
                              path.empty() ? std::string("not on PATH; llmprof does not need it") : path, ""});
   }
+  return injects;
+}
+
+const char* conclusion(int64_t gpus, bool recorder, bool cupti, bool counters) {
+  if (gpus == 0)
+    return "No GPU can be used here, so nothing can be recorded. Recordings made elsewhere are analysed all the same "
+           "(llmprof analyze FILE), and models are computed from their configuration (llmprof model).";
+  if (!recorder) return "llmprof run cannot work here: this installation lacks its recorder.";
+  if (!cupti)
+    return "llmprof run can measure power and clocks here; kernels only of programs that bring CUPTI with them.";
+  return counters ? "llmprof run works here, with hardware counters."
+                  : "llmprof run works here, without hardware counters.";
 }
 
 }  // namespace
 
-const char* check_state_name(CheckState state) {
-  constexpr const char* kNames[] = {"works", "limited", "missing"};
-  return kNames[static_cast<size_t>(state)];
-}
-
-DoctorReport examine(const DoctorOptions& options) {
-  DoctorReport report;
+DoctorResult examine(const DoctorOptions& options) {
+  DoctorResult report;
   Observations machine;
   observe_machine(machine);
   machine.cupti_found = machine.cupti_samples = false;
@@ -300,13 +311,15 @@ DoctorReport examine(const DoctorOptions& options) {
   examine_nvml(report, machine, gpus);
   examine_cuda(report);
   const std::vector<std::string> cupti = examine_cupti(report, options.program, machine);
+  bool counters = false;
   for (Gpu& gpu : gpus) {
     gpu.seen.cupti_found = machine.cupti_found;
     gpu.seen.cupti_samples = machine.cupti_samples;
-    examine_counters(report, cupti, gpu, options.probe_timeout_s);
+    counters |= examine_counters(report, cupti, gpu, options.probe_timeout_s);
   }
   examine_machine(report, machine);
-  examine_tools(report, options.injection_path);
+  const bool recorder = examine_tools(report, options.injection_path);
+  report.conclusion = conclusion(report.gpus, recorder, machine.cupti_found, counters);
   return report;
 }
 

@@ -1,4 +1,4 @@
-#include "bench/text.h"
+#include "report/text_bench.h"
 
 #include <fmt/format.h>
 
@@ -6,12 +6,10 @@
 #include <charconv>
 #include <map>
 
-#include "base/text_table.h"
+#include "report/text_measuring.h"
 
 namespace llmprof::bench {
 namespace {
-
-using Align = TextTable::Align;
 
 constexpr size_t kRateColumn = 5;  // of the table of cases
 constexpr double kPlateau = 0.95;  // of the best rate
@@ -29,22 +27,15 @@ std::vector<Line> lines_of(const std::vector<CaseRecord>& records) {
   std::vector<Line> lines;
   std::map<std::string, size_t> slots;
   for (const CaseRecord& record : records) {
-    CaseRecord key{record.row, {}};
-    key.row.regime.clear();
-    const auto [slot, fresh] = slots.emplace(key.key(), lines.size());
+    const auto [slot, fresh] = slots.emplace(record.case_key(), lines.size());
     if (fresh) lines.push_back({});
     Line& line = lines[slot->second];
     line.any = &record.row;
-    if (record.row.regime == "sustained") line.sustained = &record.row;
-    if (record.row.regime == "cold") line.cold = &record.row;
+    if (record.row.regime == Regime::kSustained) line.sustained = &record.row;
+    if (record.row.regime == Regime::kCold) line.cold = &record.row;
   }
   return lines;
 }
-
-std::string us_text(const OptNumber& us) { return us ? format_ms(*us / 1e3) : ""; }
-std::string percent(const OptNumber& fraction) { return fraction ? format_percent(*fraction) : ""; }
-std::string rate(const OptNumber& value) { return value ? format_rate(*value) : ""; }
-std::string whole(const OptNumber& value) { return value ? format_fixed(*value, 0) : ""; }
 
 // Threads waited for a core in so many samples that the median has it in it.
 bool is_disturbed(const CaseRow& row) {
@@ -53,22 +44,28 @@ bool is_disturbed(const CaseRow& row) {
 
 std::vector<std::string> cells_of(const Line& line, bool small) {
   const CaseRow& row = line.main();
-  std::string status = row.status;
-  if (row.status == "passed" && row.drifting) status = "drifting";
-  if (row.status == "passed" && is_disturbed(row)) status = "disturbed";
-  // Where the clock swings it never holds still, and whole swings were taken.
-  if (status == "passed" && !row.settled && row.median_us && !row.swing_frac) status = "not settled";
+  std::string status(name_of(row.status));
+  if (row.status == CaseStatus::kPassed) {
+    if (is_disturbed(row)) {
+      status = "disturbed";
+    } else if (row.drifting) {
+      status = "drifting";
+    } else if (!row.settled && row.median_us && !row.swing_frac) {
+      // Where the clock swings it never holds still, and whole swings were taken.
+      status = "not settled";
+    }
+  }
   return {row.shape,
           row.dtype,
           us_text(row.median_us),
-          percent(row.iqr_frac),
+          percent_text(row.iqr_frac),
           line.sustained != nullptr && line.cold != nullptr ? us_text(line.cold->median_us) : "",
-          rate(row.tflops && small ? OptNumber(*row.tflops * 1e3) : row.tflops),
-          rate(row.gbs),
-          percent(row.of_ceiling_frac),
-          row.median_us ? row.bound : "",
-          whole(row.sm_clock_mhz),
-          whole(row.power_w),
+          rate_text(row.tflops && small ? OptNumber(*row.tflops * 1e3) : row.tflops),
+          rate_text(row.gbs),
+          percent_text(row.of_ceiling_frac),
+          row.median_us ? std::string(name_of(row.bound)) : "",
+          fixed_text(row.sm_clock_mhz, 0),
+          fixed_text(row.power_w, 0),
           status,
           row.backend};
 }
@@ -87,21 +84,9 @@ std::string table_of(const std::vector<Line>& lines, const TextStyle& style) {
       std::all_of(lines.begin(), lines.end(), [](const Line& line) { return line.main().tflops.value_or(0) < 1; });
   std::vector<std::vector<std::string>> rows;
   for (const Line& line : lines) rows.push_back(cells_of(line, small));
-  std::vector<TextTable::Column> columns;
-  std::vector<size_t> shown;
-  for (size_t c = 0; c < kColumns.size(); ++c) {
-    if (std::all_of(rows.begin(), rows.end(), [c](const auto& row) { return row[c].empty(); })) continue;
-    columns.push_back(kColumns[c]);
-    if (small && c == kRateColumn) columns.back().header = "GFLOP/s";
-    shown.push_back(c);
-  }
-  TextTable table(columns);
-  for (const std::vector<std::string>& row : rows) {
-    std::vector<std::string> cells;
-    for (const size_t c : shown) cells.push_back(row[c]);
-    table.add_row(std::move(cells));
-  }
-  return table.render("  ", style);
+  std::vector<TextTable::Column> columns = kColumns;
+  if (small) columns[kRateColumn].header = "GFLOP/s";
+  return filled_columns(columns, rows, style);
 }
 
 // One point of a sweep.
@@ -140,12 +125,12 @@ std::string plateau_of(const std::vector<Point>& points, const std::string& grou
   const CaseRow& at = *points[first].row;
   std::string out = fmt::format("{}: throughput plateaus at {} {} ({:.2f} of the best)", group, axis,
                                 points[first].value, points[first].rate / best);
-  if (at.bound == "unknown") return out + "; measured ceilings would say why: llmprof peaks";
-  out += fmt::format(": {}-bound", at.bound);
+  if (at.bound == Bound::kUnknown) return out + "; measured ceilings would say why: llmprof peaks";
+  out += fmt::format(": {}-bound", name_of(at.bound));
   if (at.of_ceiling_frac) out += fmt::format(", {:.2f} of the measured ceiling", *at.of_ceiling_frac);
   size_t same = first;
   while (same > 0 && points[same - 1].row->bound == at.bound) --same;
-  if (same > 0) out += fmt::format("; below {} {}-bound", points[same].value, points[same - 1].row->bound);
+  if (same > 0) out += fmt::format("; below {} {}-bound", points[same].value, name_of(points[same - 1].row->bound));
   return out;
 }
 
@@ -155,7 +140,7 @@ std::string unsteady_notes(const std::vector<CaseRecord>& records) {
   double noise = 0, waiting = 0;
   for (const CaseRecord& record : records) {
     const CaseRow& row = record.row;
-    if (row.status != "passed" || !row.median_us) continue;
+    if (row.status != CaseStatus::kPassed || !row.median_us) continue;
     const bool waited = is_disturbed(row);
     disturbed += waited;
     left_out += !waited && row.waited > 0;
@@ -226,38 +211,11 @@ std::string cases_text(const std::vector<CaseRecord>& records, const TextStyle& 
   return out + (notes.empty() ? "" : "\nNotes\n" + notes);
 }
 
-std::string comparisons_text(const std::vector<Comparison>& comparisons, const std::vector<std::string>& changed,
-                             const TextStyle& style) {
-  TextTable table({{"case", Align::kLeft, 0, 0, true},
-                   {"dtype", Align::kLeft, 0, 4},
-                   {"regime", Align::kLeft, 0, 1},
-                   {"before", Align::kRight, 0, 6},
-                   {"now", Align::kRight, 0, 5},
-                   {"ratio"},
-                   {"verdict", Align::kLeft},
-                   {"why", Align::kLeft, 0, 2, true}});
-  std::map<Verdict, size_t> counts;
-  for (const Comparison& c : comparisons) {
-    ++counts[c.verdict];
-    const std::string name = c.row.name + (c.row.variant.empty() ? "" : " " + c.row.variant) + " " + c.row.shape;
-    table.add_row({name, c.row.dtype, c.row.regime, us_text(c.row.old_us), us_text(c.row.new_us),
-                   c.row.ratio ? format_fixed(*c.row.ratio, 3) : "", c.row.verdict, c.row.reason});
-  }
-  std::string out = "Compared with the earlier run\n" + table.render("  ", style);
-  for (int v = 0; v < static_cast<int>(Verdict::kCount); ++v) {
-    const Verdict verdict = static_cast<Verdict>(v);
-    if (counts[verdict] > 0) out += fmt::format("  {} {}", counts[verdict], verdict_name(verdict));
-  }
-  out += "\n";
-  for (const std::string& change : changed) out += "  changed: " + change + "\n";
-  return out;
-}
-
 std::vector<std::string> plateau_sentences(const std::vector<CaseRecord>& records, const std::string& axis) {
   std::vector<std::pair<std::string, std::vector<Point>>> groups;
   for (const CaseRecord& record : records) {
     const OptNumber throughput = record.row.tflops ? record.row.tflops : record.row.gbs;
-    if (record.row.regime != "sustained" || !throughput) continue;
+    if (record.row.regime != Regime::kSustained || !throughput) continue;
     std::string rest = record.row.shape;
     const int64_t value = take_axis(rest, axis);
     if (value == 0) continue;
@@ -276,4 +234,77 @@ std::vector<std::string> plateau_sentences(const std::vector<CaseRecord>& record
   return out;
 }
 
+namespace {
+
+// A table per step of the model with its sum.
+std::string model_steps_text(const BenchResult& result, const TextStyle& style) {
+  std::string out = fmt::format("{}, part by part\n", result.model);
+  const std::vector<ModelStepRow>& rows = result.model_steps;
+  for (size_t first = 0, next = 0; first < rows.size(); first = next) {
+    const std::string& step = rows[first].step;
+    TextTable table({{step, Align::kLeft, 0},
+                     {"operation", Align::kLeft, 0, 4, true},
+                     {"calls", Align::kRight, 0, 2},
+                     {"each", Align::kRight, 0, 3},
+                     {"all"},
+                     {"share"},
+                     {"bound", Align::kLeft, 0, 1}});
+    double sum = 0;
+    bool whole = true;
+    for (next = first; next < rows.size() && rows[next].step == step; ++next) {
+      const ModelStepRow& row = rows[next];
+      table.add_row({row.part, fmt::format("{} {}", row.name, row.shape), std::to_string(row.calls), us_text(row.us),
+                     us_text(row.total_us), percent_text(row.share_frac),
+                     row.bound ? std::string(name_of(*row.bound)) : ""});
+      sum += row.total_us.value_or(0);
+      whole &= row.total_us.has_value();
+    }
+    out += "\n" + table.render("  ", style);
+    out += whole ? fmt::format("  {}: {} altogether, without what starts and joins the parts\n", step,
+                               format_ms(sum / 1e3))
+                 : fmt::format("  {}: parts were not timed, so there is no sum\n", step);
+  }
+  if (!result.not_in_the_sums.empty()) out += "\nNot in these sums\n";
+  for (const std::string& remark : result.not_in_the_sums) out += "  " + remark + "\n";
+  return out;
+}
+
+}  // namespace
 }  // namespace llmprof::bench
+
+namespace llmprof {
+
+std::string render_text(const bench::BenchResult& result, const RenderOptions& options) {
+  std::string out = bench::device_line(result.device) + "\n\n" + bench::cases_text(result.cases, options);
+  if (!result.model_steps.empty()) out += "\n" + bench::model_steps_text(result, options);
+  for (const std::string& axis : result.sweeps)
+    for (const std::string& sentence : bench::plateau_sentences(result.cases, axis)) out += "\n" + sentence + "\n";
+  return finish_page(out, options);
+}
+
+std::string render_text(const bench::ComparisonResult& result, const RenderOptions& options) {
+  using bench::Align;
+  TextTable table({{"case", Align::kLeft, 0, 0, true},
+                   {"dtype", Align::kLeft, 0, 4},
+                   {"regime", Align::kLeft, 0, 1},
+                   {"before", Align::kRight, 0, 6},
+                   {"now", Align::kRight, 0, 5},
+                   {"ratio"},
+                   {"verdict", Align::kLeft},
+                   {"why", Align::kLeft, 0, 2, true}});
+  std::map<bench::Verdict, size_t> counts;
+  for (const bench::ComparisonRow& row : result.rows) {
+    ++counts[row.verdict];
+    const std::string name = row.name + (row.variant.empty() ? "" : " " + row.variant) + " " + row.shape;
+    table.add_row({name, row.dtype, std::string(name_of(row.regime)), bench::us_text(row.old_us),
+                   bench::us_text(row.new_us), bench::fixed_text(row.ratio, 3), std::string(name_of(row.verdict)),
+                   row.reason});
+  }
+  std::string out = "Compared with the earlier run\n" + table.render("  ", options);
+  for (const auto& [verdict, count] : counts) out += fmt::format("  {} {}", count, name_of(verdict));
+  out += "\n";
+  for (const std::string& change : result.changed) out += "  changed: " + change + "\n";
+  return finish_page(out, options);
+}
+
+}  // namespace llmprof

@@ -1,6 +1,6 @@
-// Report: what the analyses found, in the form that every renderer walks. Plain rows of plain values; nothing here
-// refers to the Trace, so a Report outlives it. Row records are declared once (base/fields.h) with the name, unit and
-// sentence of every field: JSON, CSV, the text tables and docs/metrics.md walk those declarations.
+// Report: what `llmprof analyze` and `llmprof run` answer. Plain rows of plain values; nothing here refers to the
+// Trace, so a Report outlives it. Every record is declared once (base/fields.h) with the name, unit and sentence of
+// every field: JSON, CSV, the text tables and docs/metrics.md walk those declarations.
 //
 // What always holds: a value that is not known is an empty optional, never 0, and Report::cannot_tell or
 // Report::diagnostics says why. Times of tables are totals over their instances. In every StageTiming busy + idle + not
@@ -17,36 +17,12 @@
 #include <vector>
 
 #include "base/diagnostics.h"
-#include "base/fields.h"
-#include "hardware/measured.h"
+#include "base/dtype.h"
+#include "results/ceilings.h"
+#include "results/values.h"
 #include "trace/tables.h"
 
 namespace llmprof {
-
-// A time that is exact in nanoseconds and is shown in milliseconds.
-struct Milliseconds {
-  int64_t ns = 0;
-  double ms() const { return static_cast<double>(ns) / 1e6; }
-  friend bool operator==(Milliseconds, Milliseconds) = default;
-};
-
-// The same where it may be unknown: ns is 0 then, so that sums of what is known stay right.
-struct KnownMilliseconds {
-  int64_t ns = 0;
-  bool known = true;
-  double ms() const { return static_cast<double>(ns) / 1e6; }
-};
-
-// The same for a count: of what was not recorded there is none.
-struct KnownCount {
-  int64_t n = 0;
-  bool known = true;
-  operator int64_t() const { return n; }
-};
-
-using OptDouble = std::optional<double>;
-using OptInt = std::optional<int64_t>;
-using OptText = std::optional<std::string>;
 
 // Where a number comes from. "measured" by the recorder; "counted" from recorded shapes; "formula" from the model's
 // configuration; "datasheet"; "clock": data sheet rate scaled to the SM clock seen.
@@ -407,23 +383,31 @@ LLMPROF_RECORD(Summary, "summary", "Distribution of samples", LLMPROF_SUMMARY_FI
     "While decoding: tokens made over the time of the same steps, cold first steps left out")
 LLMPROF_RECORD(Headline, "headline", "What requests typically take: latency.headline", LLMPROF_HEADLINE_FIELDS)
 
-struct Latency {
-  Headline headline;
-  std::optional<Summary> ttft_ms, tpot_ms, itl_ms;  // distributions over all requests and steps, the first included
-  OptDouble warmup_ms;  // extra time of first requests and steps over the median of the others; 0: none stands out
-};
+#define LLMPROF_LATENCY_FIELDS(F)                                                           \
+  F(OneRow<Headline>, headline, "", "What requests typically take")                         \
+  F(NamedRow<Summary>, ttft_ms, "ms", "Distribution over all requests, the first included") \
+  F(NamedRow<Summary>, tpot_ms, "ms", "The same of TPOT, one sample per request")           \
+  F(NamedRow<Summary>, itl_ms, "ms", "The same of ITL, one sample per step")                \
+  F(OptDouble, output_tokens_per_s, "1/s", "That of the headline")                          \
+  F(OptDouble, warmup_ms, "ms",                                                             \
+    "Extra time of first requests and steps over the median of the others; 0: none stands out")
+LLMPROF_RECORD(Latency, "latency", "TTFT, TPOT and ITL", LLMPROF_LATENCY_FIELDS)
 
-// One ceiling of the device. at_clock: scaled to the SM clock seen, absent when no clock is known. measured: what
-// `llmprof peaks` reached, in the same unit, absent where it was not measured; how: with what and when. Where there is
-// no data sheet, value is the measured one too, and its provenance says so.
-struct Peak {
-  std::string name;  // "bf16_tflops", "dram_gbs"
-  double value = 0;
-  std::string provenance;
-  OptDouble at_clock;
-  OptDouble measured;
-  std::string how;
-};
+// One ceiling of the device. measured: what `llmprof peaks` reached. Where there is no data sheet, value is the
+// measured one too, and its provenance says so.
+#define LLMPROF_PEAK_FIELDS(F)                                                      \
+  F(double, value, "", "In the unit that its name ends with")                       \
+  F(std::string, provenance, "", "Where in the data sheet, or that it is measured") \
+  F(OptDouble, at_clock, "", "Scaled to the SM clock seen")                         \
+  F(IfKnown<double>, measured, "", "What llmprof peaks reached, in the same unit")  \
+  F(IfKnown<std::string>, how, "", "With what and when")
+LLMPROF_RECORD(Peak, "peaks", "Ceilings of the device: bf16_tflops, dram_gbs, ...", LLMPROF_PEAK_FIELDS)
+
+#define LLMPROF_CLOCK_RANGE_FIELDS(F) \
+  F(double, min, "MHz", "Lowest")     \
+  F(double, median, "MHz", "Median")  \
+  F(double, max, "MHz", "Highest")
+LLMPROF_RECORD(ClockRange, "clock", "The SM clock over the recorded window", LLMPROF_CLOCK_RANGE_FIELDS)
 
 // What a link gives one way: measured where known, else the data sheet's.
 struct LinkRate {
@@ -431,41 +415,45 @@ struct LinkRate {
   const char* provenance = provenance::kDatasheet;
 };
 
-struct DeviceReport {
-  int64_t device = 0;
-  std::string name;  // as recorded
+#define LLMPROF_DEVICE_FIELDS(F)                                                                               \
+  F(int64_t, device, "", "CUDA device ordinal")                                                                \
+  F(std::string, name, "", "As recorded")                                                                      \
+  F(OptText, sku, "", "Row of the hardware table")                                                             \
+  F(OptText, compute_capability, "", "Of a GPU")                                                               \
+  F(OptInt, sm_count, "", "SMs; of a CPU threads")                                                             \
+  F(OptDouble, memory_bytes, "bytes", "Device memory")                                                         \
+  F(std::optional<ClockRange>, sm_clock_mhz, "MHz", "SM clock by hardware counter, else as NVML read it")      \
+  F(Named<Peak>, peaks, "", "Ceilings by name, their unit last")                                               \
+  F(OptText, arithmetic, "", "Element type that has half of the time of matrix products; unknown if none has") \
+  F(OptDouble, ridge, "FLOP/byte", "Intensity from which arithmetic of that type is the roof")                 \
+  F(IfKnown<std::string>, measured_by, "", "Whose measured ceilings are used: llmprof peaks, day and driver")  \
+  F(std::vector<std::string>, remarks, "", "Doubtful values and the like")
+LLMPROF_RECORD(DeviceFields, "device", "The device with most of the work", LLMPROF_DEVICE_FIELDS)
+
+struct DeviceReport : DeviceFields {
   bool cpu = false;  // the program ran its model on the CPU: host and device are one, and SMs are threads
-  OptText sku;       // row of the hardware table
-  OptText compute_capability;
-  OptInt sm_count;
-  OptDouble memory_bytes;
-  std::optional<Summary> sm_clock_mhz;
-  std::vector<Peak> peaks;
-  // The same for look-up: FLOP/s per element type and bytes/s; empty where unknown.
+  // The ceilings for look-up: FLOP/s per element type and bytes/s; empty where unknown.
   std::array<OptDouble, static_cast<size_t>(DType::kCount)> flops_per_s;
   OptDouble bytes_per_s;
   // What was measured (hardware/measured.h): library products per element type, the best of the memory kernels.
   std::array<OptDouble, static_cast<size_t>(DType::kCount)> measured_flops_per_s;
   OptDouble measured_bytes_per_s;
-  std::map<std::string, MeasuredRate> measured_bandwidths;  // MeasuredCeilings::bandwidth_gbs
-  LinkRate host_to_device, device_to_host, peer;            // of copies; peer: to another GPU
-  OptDouble cache_bytes;                                    // of the last-level cache
-  // Element type in which most of the time of matrix products is spent, by recorded shapes, else as the model's formula
-  // has it; absent: unknown, or none has half of it.
-  OptText arithmetic;
-  OptDouble ridge;             // FLOP/B from which arithmetic of that type is the roof
-  bool other_part = false;     // --gpu: what was recorded ran on something else
-  OptText measured_by;         // "llmprof peaks on 2026-11-21, driver 580.159.04"; absent: nothing measured is used
-  OptDouble clock_scale;       // SM clock seen over the clock of the data sheet's peaks
-  OptDouble peak_clock_mhz;    // the latter
-  OptDouble boost_mhz, tdp_w;  // data sheet
-  std::vector<std::string> remarks;  // doubtful values and the like
+  MeasuredRates measured_bandwidths;              // MeasuredCeilings::bandwidth_gbs
+  LinkRate host_to_device, device_to_host, peer;  // of copies; peer: to another GPU
+  OptDouble cache_bytes;                          // of the last-level cache
+  bool other_part = false;                        // --gpu: what was recorded ran on something else
+  OptDouble clock_scale;                          // SM clock seen over the clock of the data sheet's peaks
+  OptDouble peak_clock_mhz;                       // the latter
+  OptDouble boost_mhz, tdp_w;                     // data sheet
+  // What our own words call it. Names of the recording are never changed.
+  const char* processor() const { return cpu ? "CPU" : "GPU"; }
+  const char* units() const { return cpu ? "threads" : "SMs"; }
   // MFU and MBU are shares of these: the data sheet's where there is one.
   OptDouble peak_of(DType dtype) const { return flops_per_s[static_cast<size_t>(dtype)]; }
   // The roof that kernels are held against: measured where known.
   OptDouble roof_of(DType dtype) const {
-    const OptDouble& measured = measured_flops_per_s[static_cast<size_t>(dtype)];
-    return measured ? measured : peak_of(dtype);
+    const OptDouble& most = measured_flops_per_s[static_cast<size_t>(dtype)];
+    return most ? most : peak_of(dtype);
   }
   OptDouble roof_bytes_per_s() const { return measured_bytes_per_s ? measured_bytes_per_s : bytes_per_s; }
   const char* roof_provenance() const { return measured_by ? provenance::kMeasured : provenance::kDatasheet; }
@@ -477,102 +465,126 @@ struct DeviceReport {
   const char* peak_source() const { return sku ? "data sheet's" : "measured"; }
 };
 
-struct ModelSummary {
-  std::string id;
-  std::string origin;  // "given" or "recognised"
-  std::string evidence;
-  OptDouble params;
-  OptText dtype;
-  OptDouble weight_bytes;
-  OptDouble kv_bytes_per_token;
-};
+#define LLMPROF_MODEL_SUMMARY_FIELDS(F)                          \
+  F(std::string, id, "", "Of the model table, or of its config") \
+  F(std::string, origin, "", "given or recognised")              \
+  F(std::string, evidence, "", "Why it is taken to be this one") \
+  F(OptDouble, params, "", "Parameters")                         \
+  F(OptText, dtype, "", "Number format of the weights")          \
+  F(OptDouble, weight_bytes, "bytes", "All weights")             \
+  F(OptDouble, kv_bytes_per_token, "bytes", "Keys and values of one token, all layers")
+LLMPROF_RECORD(ModelSummary, "model", "The model that the recording shows", LLMPROF_MODEL_SUMMARY_FIELDS)
 
-struct MemoryReport {
-  OptDouble peak_allocated_bytes, peak_reserved_bytes, capacity_bytes;
-  OptDouble peak_time_ms;  // of allocated, since the start of the recording
-  OptText peak_stage;
-  int64_t events = 0, allocations = 0, frees = 0;
-  std::vector<AllocationRecord> operators;
-  std::vector<MemoryPoint> series;
-};
+#define LLMPROF_MEMORY_FIELDS(F)                                                                \
+  F(OptDouble, peak_allocated_bytes, "bytes", "Most that tensors used")                         \
+  F(OptDouble, peak_reserved_bytes, "bytes", "Most that the allocator held")                    \
+  F(OptDouble, capacity_bytes, "bytes", "Of the device")                                        \
+  F(OptDouble, peak_time_ms, "ms", "When most was allocated, since the start of the recording") \
+  F(OptText, peak_stage, "", "Stage on the host at that time")                                  \
+  F(int64_t, events, "", "Allocations and frees recorded")                                      \
+  F(int64_t, allocations, "", "Blocks allocated")                                               \
+  F(int64_t, frees, "", "Blocks freed")                                                         \
+  F(std::vector<AllocationRecord>, operators, "", "Who allocated most")                         \
+  F(std::vector<MemoryPoint>, series, "", "Over time")
+LLMPROF_RECORD(MemoryReport, "device_memory", "Device memory by recorded allocations", LLMPROF_MEMORY_FIELDS)
 
-// What recording cost. The headline is the decode stage's, or that of the stage with most steps; null, with a reason
-// under cannot_tell, where no steps without recording can be compared with.
-struct OverheadReport {
-  OptDouble distortion_frac;
-  std::optional<std::array<double, 2>> ci95;  // of distortion_frac
-  std::string stage;                          // it is about; empty if unknown
-  std::string method;
-  std::vector<DistortionRecord> stages;
-  Milliseconds recorded_ms;  // profiler activity that the recording itself lists
-  int64_t records = 0;
-};
+using Interval95 = std::optional<std::array<double, 2>>;
 
-// Readings beside the program, over the window of one device.
-struct TelemetryReport {
-  int64_t device = 0;
-  Milliseconds window_ms;
-  int64_t nvml_samples = 0, counter_samples = 0;
-  OptText counter_source;  // pm-sampling or gpm
-  OptDouble counter_interval_us, counter_coverage_frac;
-  OptDouble counter_clock_offset_us;  // kernel times minus counter times where they agree best (clock_offset.h)
-  std::optional<Summary> power_w, sm_clock_mhz, memory_clock_mhz, temperature_c, memory_temperature_c;
-  OptText sm_clock_source;  // pm-sampling or nvml
-  OptDouble gpu_util_frac;  // mean of the driver's figure: any kernel ran
-  OptDouble energy_j, energy_per_token_j;
-  OptDouble memory_used_peak_bytes;
-  OptDouble pcie_rx_bytes_per_s, pcie_tx_bytes_per_s, nvlink_rx_bytes_per_s, nvlink_tx_bytes_per_s;  // means
-  std::vector<ThrottleRecord> throttle;
-  std::vector<TelemetryPoint> series;
-};
+// The headline is the decode stage's, or that of the stage with most steps; null, with a reason under cannot_tell,
+// where no steps without recording can be compared with.
+#define LLMPROF_OVERHEAD_FIELDS(F)                                                              \
+  F(OptDouble, distortion_frac, "frac", "The headline of the stages' figures")                  \
+  F(Interval95, ci95, "frac", "Its 95 % confidence interval")                                   \
+  F(std::string, stage, "", "It is about; empty if unknown")                                    \
+  F(std::string, method, "", "How it was found, as in the table")                               \
+  F(std::vector<DistortionRecord>, stages, "", "What recording did to the steps of each stage") \
+  F(Milliseconds, recorded_ms, "ms", "Profiler activity that the recording itself lists")       \
+  F(int64_t, records, "", "How many records those are")
+LLMPROF_RECORD(OverheadReport, "overhead", "What recording cost", LLMPROF_OVERHEAD_FIELDS)
+
+using OptSummary = std::optional<Summary>;
+
+#define LLMPROF_TELEMETRY_FIELDS(F)                                                                     \
+  F(int64_t, device, "", "CUDA device ordinal")                                                         \
+  F(Milliseconds, window_ms, "ms", "The recorded window of that device")                                \
+  F(int64_t, nvml_samples, "", "Readings of the driver")                                                \
+  F(int64_t, counter_samples, "", "Samples of hardware counters")                                       \
+  F(OptText, counter_source, "", "pm-sampling or gpm")                                                  \
+  F(OptDouble, counter_interval_us, "us", "Between two samples")                                        \
+  F(OptDouble, counter_coverage_frac, "frac", "Share of the window that they cover")                    \
+  F(OptDouble, counter_clock_offset_us, "us", "Kernel times minus counter times where they agree best") \
+  F(OptSummary, power_w, "W", "Board power")                                                            \
+  F(OptSummary, sm_clock_mhz, "MHz", "SM clock")                                                        \
+  F(OptText, sm_clock_source, "", "pm-sampling or nvml")                                                \
+  F(OptSummary, memory_clock_mhz, "MHz", "Memory clock")                                                \
+  F(OptSummary, temperature_c, "C", "GPU temperature")                                                  \
+  F(OptSummary, memory_temperature_c, "C", "Memory temperature")                                        \
+  F(OptDouble, gpu_util_frac, "frac", "Mean of the driver's figure: any kernel ran")                    \
+  F(OptDouble, energy_j, "J", "Over the window")                                                        \
+  F(OptDouble, energy_per_token_j, "J", "energy_j / tokens produced")                                   \
+  F(OptDouble, memory_used_peak_bytes, "bytes", "Most device memory in use, all processes")             \
+  F(OptDouble, pcie_rx_bytes_per_s, "bytes/s", "Mean")                                                  \
+  F(OptDouble, pcie_tx_bytes_per_s, "bytes/s", "Mean")                                                  \
+  F(OptDouble, nvlink_rx_bytes_per_s, "bytes/s", "Mean")                                                \
+  F(OptDouble, nvlink_tx_bytes_per_s, "bytes/s", "Mean")                                                \
+  F(std::vector<ThrottleRecord>, throttle, "", "Why the clock was held down")                           \
+  F(std::vector<TelemetryPoint>, series, "", "Over time")
+LLMPROF_RECORD(TelemetryReport, "readings", "Readings beside the program, over the window of one device",
+               LLMPROF_TELEMETRY_FIELDS)
 
 enum class FindingSeverity : uint8_t { kInfo, kMinor, kMajor, kCritical };
 const char* name_of(FindingSeverity severity);
 
-struct Finding {
-  std::string id;
-  FindingSeverity severity = FindingSeverity::kInfo;
-  std::string stage;  // or "all"
-  std::string title;
-  std::vector<Evidence> evidence;
-  std::vector<std::string> advice;
-  std::optional<GainBound> bound;
+#define LLMPROF_FINDING_FIELDS(F)                                                  \
+  F(KeyText, id, "", "Stable, see `llmprof list findings`")                        \
+  F(FindingSeverity, severity, "", "info, minor, major or critical")               \
+  F(KeyText, stage, "", "Stage, or all")                                           \
+  F(std::string, title, "", "What is so")                                          \
+  F(std::vector<Evidence>, evidence, "", "The numbers behind it")                  \
+  F(std::vector<std::string>, advice, "", "What to change, the first thing first") \
+  F(std::optional<GainBound>, bound, "", "What that can bring at most")
+LLMPROF_RECORD(FindingFields, "findings", "What is wrong, why, and what to change", LLMPROF_FINDING_FIELDS)
+
+struct Finding : FindingFields {
   double gain_ns = 0;  // expected gain over the recording; an upper bound
   double share = 0;    // of a typical request (of the window, where it is about that) that could go: for the order
 };
 
-struct SourceReport {
-  std::string kind;
-  std::vector<std::string> files;
-  OptInt start_unix_ns;
-  Milliseconds duration_ms;  // from the first to the last recorded event of the windows
-  Milliseconds recorded_ms;  // part of it in which the kernels of the reported device were recorded
-};
+#define LLMPROF_SOURCE_FIELDS(F)                                                                 \
+  F(std::string, kind, "", "kineto, capture, llmprof, ...")                                      \
+  F(std::vector<std::string>, files, "", "As they were named")                                   \
+  F(OptInt, start_unix_ns, "ns", "Start of the recorded windows")                                \
+  F(Milliseconds, duration_ms, "ms", "From the first to the last recorded event of the windows") \
+  F(Milliseconds, recorded_ms, "ms", "Part of it in which the kernels of the reported device were recorded")
+LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
 
-struct Report {
-  std::string tool_version;
-  SourceReport source;
-  std::optional<DeviceReport> device;  // the one with most GPU time; rows of stages tell the ordinal
-  std::optional<ModelSummary> model;
-  std::optional<Latency> latency;
-  std::vector<StageTiming> stages;
+#define LLMPROF_REPORT_FIELDS(F)                                                                            \
+  F(std::string, tool_version, "", "Version of llmprof")                                                    \
+  F(SourceReport, source, "", "The recording")                                                              \
+  F(std::optional<DeviceReport>, device, "", "The one with most GPU time; rows of stages tell the ordinal") \
+  F(std::optional<ModelSummary>, model, "", "Given or recognised")                                          \
+  F(std::optional<Latency>, latency, "", "TTFT, TPOT and ITL")                                              \
+  F(std::vector<StageTiming>, stages, "", "Per stage")                                                      \
+  F(std::vector<OperatorRecord>, operators, "", "Per framework operator")                                   \
+  F(std::vector<KernelRecord>, kernels_topk, "", "The most expensive kernels")                              \
+  F(std::vector<CategoryRecord>, categories, "", "Where the GPU time goes")                                 \
+  F(std::vector<RooflineRecord>, roofline, "", "Kernels against the roofline")                              \
+  F(std::vector<LaunchSiteRecord>, launch_sites, "", "Empty but for deep recordings")                       \
+  F(std::vector<IdleRecord>, idle, "", "GPU idle time by cause")                                            \
+  F(std::vector<IdleSiteRecord>, idle_sites, "", "Where the host was meanwhile")                            \
+  F(std::vector<HostRecord>, host, "", "Host time against GPU time")                                        \
+  F(std::optional<TelemetryReport>, telemetry, "", "Readings beside the program")                           \
+  F(std::optional<MemoryReport>, memory, "", "Device memory")                                               \
+  F(std::optional<OverheadReport>, overhead, "", "What recording cost")                                     \
+  F(std::vector<Finding>, findings, "", "The most important first")                                         \
+  F(std::vector<CannotTell>, cannot_tell, "", "What this recording does not answer")                        \
+  F(std::vector<DiagnosticRecord>, diagnostics, "", "Anomalies met while reading")                          \
+  F(std::vector<ConservationCheck>, conservation, "", "Totals that must add up")                            \
+  F(std::vector<CoverageRecord>, coverage, "", "What the answers rest on")
+LLMPROF_RECORD(ReportFields, "report", "What a recording shows", LLMPROF_REPORT_FIELDS)
+
+struct Report : ReportFields {
   std::vector<StageMark> stage_marks;  // parallel to stages
-  std::vector<OperatorRecord> operators;
-  std::vector<KernelRecord> kernels_topk;
-  std::vector<CategoryRecord> categories;
-  std::vector<RooflineRecord> roofline;
-  std::vector<LaunchSiteRecord> launch_sites;  // empty but for deep recordings
-  std::vector<IdleRecord> idle;
-  std::vector<IdleSiteRecord> idle_sites;
-  std::vector<HostRecord> host;
-  std::optional<TelemetryReport> telemetry;
-  std::optional<MemoryReport> memory;
-  std::optional<OverheadReport> overhead;
-  std::vector<Finding> findings;
-  std::vector<CannotTell> cannot_tell;
-  std::vector<DiagnosticRecord> diagnostics;
-  std::vector<ConservationCheck> conservation;
-  std::vector<CoverageRecord> coverage;
 
   // Of an element of `stages`.
   StageMark mark_of(const StageTiming& stage) const {

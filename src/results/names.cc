@@ -1,0 +1,70 @@
+// The names of enums, each in one place: JSON, CSV and pages print them, and files are read by them.
+#include <array>
+
+#include "results/bench.h"
+#include "results/doctor.h"
+#include "results/model.h"
+#include "results/peaks.h"
+
+namespace llmprof {
+namespace {
+
+template <class Enum, size_t n>
+std::string_view entry(const std::array<std::string_view, n>& names, Enum value) {
+  return names[static_cast<size_t>(value)];
+}
+
+}  // namespace
+
+std::string_view name_of(Bound bound) {
+  static constexpr std::array<std::string_view, static_cast<size_t>(Bound::kCount)> kNames = {
+      "unknown", "compute", "memory", "latency", "copy", "comm"};
+  return entry(kNames, bound);
+}
+
+std::string_view name_of(CheckState state) {
+  static constexpr std::array<std::string_view, 3> kNames = {"works", "limited", "missing"};
+  return entry(kNames, state);
+}
+
+std::string_view name_of(ModelStage stage) {
+  static constexpr std::array<std::string_view, 3> kNames = {"prefill", "decode", "vision"};
+  return entry(kNames, stage);
+}
+
+std::string_view name_of(StageLimit limit) {
+  static constexpr std::array<std::string_view, 3> kNames = {"unknown", "arithmetic", "memory"};
+  return entry(kNames, limit);
+}
+
+namespace bench {
+
+std::string_view name_of(Processor processor) { return processor == Processor::kCpu ? "cpu" : "cuda"; }
+
+std::string_view name_of(CaseStatus status) {
+  static constexpr std::array<std::string_view, static_cast<size_t>(CaseStatus::kCount)> kNames = {
+      "passed", "mistrusted", "failed", "skipped", "unsupported", "out-of-memory", "interrupted", "error"};
+  return entry(kNames, status);
+}
+
+std::string_view name_of(Regime regime) {
+  static constexpr std::array<std::string_view, static_cast<size_t>(Regime::kCount)> kNames = {"", "cold", "sustained"};
+  return entry(kNames, regime);
+}
+
+std::string_view name_of(Verdict verdict) {
+  static constexpr std::array<std::string_view, static_cast<size_t>(Verdict::kCount)> kNames = {
+      "SAME", "FAST", "SLOW", "AMBIGUOUS", "CANNOT-COMPARE"};
+  return entry(kNames, verdict);
+}
+
+std::string_view name_of(Drifting runs) {
+  static constexpr std::array<std::string_view, 4> kNames = {"", "before", "now", "both"};
+  return entry(kNames, runs);
+}
+
+std::string_view name_of(PeakPath path) { return path == PeakPath::kLibrary ? "library" : "registers"; }
+std::string_view name_of(PeakSource source) { return source == PeakSource::kMeasured ? "measured" : "datasheet"; }
+
+}  // namespace bench
+}  // namespace llmprof
