@@ -9,6 +9,7 @@
 
 #include "base/dtype.h"
 #include "base/fields.h"
+#include "base/stage.h"
 #include "base/string_pool.h"
 
 namespace llmprof {
@@ -45,12 +46,6 @@ std::string_view category_name(Category category);
 constexpr bool is_arithmetic(Category category) {
   return category == Category::kGemm || category == Category::kAttention || category == Category::kConvolution;
 }
-
-enum class StageKind : uint8_t { kOther, kPrefill, kDecode, kMixed, kVision };
-std::string_view stage_kind_name(StageKind kind);
-
-enum class StageSource : uint8_t { kDetected, kAnnotation, kNvtx };
-std::string_view stage_source_name(StageSource source);
 
 // Why the GPU was idle, judged by what the host thread that launched the next GPU activity was doing at that moment.
 enum class IdleCause : uint8_t {

@@ -46,7 +46,7 @@ class AnalyzedRecording {
     trace.steps.resize(row + 1);
     trace.steps.kind[row] = kind;
     trace.steps.source[row] = name.empty() ? StageSource::kDetected : StageSource::kAnnotation;
-    trace.steps.stage[row] = trace.strings.intern(name.empty() ? stage_kind_name(kind) : name);
+    trace.steps.stage[row] = trace.strings.intern(name.empty() ? name_of(kind) : name);
     trace.steps.device[row] = device;
     trace.steps.start_ns[row] = trace.steps.host_start_ns[row] = trace.steps.gpu_start_ns[row] = start;
     trace.steps.end_ns[row] = trace.steps.gpu_end_ns[row] = end;
