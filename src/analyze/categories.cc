@@ -20,7 +20,7 @@ struct CategorySums {
   double flops = 0, bytes = 0, roof_ns = 0, roofed_ns = 0;  // roofed: time of kernels with a known roof
   double helper_ns = 0;                                     // of others of the same operators
   bool work = false;
-  std::array<double, 6> bound_ns{};
+  std::array<double, static_cast<size_t>(Bound::kCount)> bound_ns{};
 };
 
 }  // namespace
@@ -73,7 +73,7 @@ void analyze_categories(const Context& context, Report& report, std::vector<Cann
       if (sums.roofed_ns > 0) row.of_roof_frac = sums.roof_ns / (sums.roofed_ns + sums.helper_ns);
       const auto most = std::max_element(sums.bound_ns.begin(), sums.bound_ns.end());
       const Bound bound = static_cast<Bound>(most - sums.bound_ns.begin());
-      if (bound != Bound::kUnknown && *most >= kBottleneckShareMin * total_ns) row.bottleneck = name_of(bound);
+      if (bound != Bound::kUnknown && *most >= kBottleneckShareMin * total_ns) row.bottleneck = bound;
       if (static_cast<Category>(c) == Category::kOther) unknown_ns += sums.total_ns;
     }
     std::stable_sort(rows.begin(), rows.end(),

@@ -73,12 +73,27 @@ std::optional<ClockRange> observed_clock(const Trace& trace, int32_t ordinal) {
   return ClockRange{summary->min, summary->median, summary->max};
 }
 
+constexpr const char* kMemoryPeak = "dram_gbs";
+
+bool is_whole(PeakType type) { return type == PeakType::kInt8 || type == PeakType::kInt4; }
+
+// What it is a ceiling of. Without a type, of memory or of a link.
+void describe_peak(std::optional<PeakType> type, std::string_view name, Peak& peak) {
+  peak.of = type ? Peak::Of::kArithmetic : name == kMemoryPeak ? Peak::Of::kMemory : Peak::Of::kLink;
+  if (!type) return;
+  peak.type = name_of(*type);
+  peak.integers = is_whole(*type);
+}
+
 void fill_peaks(const Gpu& gpu, DeviceReport& device) {
   device.sku = gpu.sku;
   if (!device.sm_count && gpu.sm_count) device.sm_count = static_cast<int64_t>(gpu.sm_count->value);
   if (!device.compute_capability && !gpu.compute_capability.empty()) device.compute_capability = gpu.compute_capability;
   const auto add = [&](std::string name, const Sourced& value, std::optional<PeakType> peak_type = {}) {
-    device.peaks.push_back({name, {value.value, value.provenance, {}, {}, {}}});
+    Peak& peak = device.peaks.emplace_back(name, Peak()).second;
+    peak.value = value.value;
+    peak.provenance = value.provenance;
+    describe_peak(peak_type, name, peak);
     if (value.doubtful)
       device.remarks.push_back(fmt::format("{} of {} is doubtful: {}", name, gpu.sku, value.provenance));
     if (!peak_type || !device.sm_clock_mhz) return;
@@ -88,8 +103,7 @@ void fill_peaks(const Gpu& gpu, DeviceReport& device) {
   for (const PeakType type : kPeakTypes) {
     const Known peak = peak_tflops(gpu, type);
     if (!peak) continue;
-    const bool whole = type == PeakType::kInt8 || type == PeakType::kInt4;
-    add(fmt::format("{}_{}", name_of(type), whole ? "tops" : "tflops"), *peak, type);
+    add(fmt::format("{}_{}", name_of(type), is_whole(type) ? "tops" : "tflops"), *peak, type);
     if (const DType dtype = dtype_of(type); dtype != DType::kUnknown)
       device.flops_per_s[static_cast<size_t>(dtype)] = peak->value * 1e12;
   }
@@ -100,7 +114,7 @@ void fill_peaks(const Gpu& gpu, DeviceReport& device) {
     if (device.sm_clock_mhz) device.clock_scale = device.sm_clock_mhz->median / clock->value;
   }
   if (const Known bandwidth = memory_bandwidth_gbs(gpu); bandwidth) {
-    add("dram_gbs", *bandwidth);
+    add(kMemoryPeak, *bandwidth);
     device.bytes_per_s = bandwidth->value * 1e9;
   }
   constexpr double kMib = 1024.0 * 1024.0;  // what data sheets of caches call MB
@@ -175,10 +189,11 @@ Peak& peak_named(const std::string& name, DeviceReport& device) {
 void fill_measured(const MeasuredCeilings& measured, DeviceReport& device) {
   device.measured_by = fmt::format("llmprof peaks on {}{}", day_of(measured.unix_s),
                                    measured.driver.empty() ? "" : ", driver " + measured.driver);
-  const auto put = [&](const std::string& name, const MeasuredRate& rate, double unit, OptDouble& sheet,
-                       OptDouble& roof) {
+  const auto put = [&](const std::string& name, std::optional<PeakType> type, const MeasuredRate& rate, double unit,
+                       OptDouble& sheet, OptDouble& roof) {
     roof = rate.value * unit;
     Peak& peak = peak_named(name, device);
+    describe_peak(type, name, peak);
     peak.measured = rate.value;
     peak.how = fmt::format("{}{}", rate.how, rate.quick ? ", a quick look" : "");
     if (sheet) return;
@@ -191,16 +206,16 @@ void fill_measured(const MeasuredCeilings& measured, DeviceReport& device) {
     const auto found = measured.library_tflops.find(std::string(dtype_name(dtype)));
     if (dtype == DType::kUnknown || found == measured.library_tflops.end()) continue;
     const size_t index = static_cast<size_t>(dtype);
-    put(fmt::format("{}_{}", name_of(type), type == PeakType::kInt8 ? "tops" : "tflops"), found->second, 1e12,
+    put(fmt::format("{}_{}", name_of(type), type == PeakType::kInt8 ? "tops" : "tflops"), type, found->second, 1e12,
         device.flops_per_s[index], device.measured_flops_per_s[index]);
   }
   if (const std::optional<MeasuredRate> memory = memory_ceiling(measured))
-    put("dram_gbs", *memory, 1e9, device.bytes_per_s, device.measured_bytes_per_s);
+    put(kMemoryPeak, {}, *memory, 1e9, device.bytes_per_s, device.measured_bytes_per_s);
   const auto put_link = [&](const char* kind, const char* name, LinkRate& link) {
     const std::map<std::string, MeasuredRate>::const_iterator found = measured.bandwidth_gbs.find(kind);
     if (found == measured.bandwidth_gbs.end()) return;
     OptDouble sheet = link.bytes_per_s;
-    put(name, found->second, 1e9, sheet, link.bytes_per_s);
+    put(name, {}, found->second, 1e9, sheet, link.bytes_per_s);
     link.provenance = provenance::kMeasured;
   };
   put_link("h2d", "h2d_gbs", device.host_to_device);
@@ -338,7 +353,7 @@ void check_ceilings(const Context& context, DeviceReport& device, Diagnostics& d
     // There is no data sheet to fall back on, and a share of what is no ceiling says nothing.
     device.measured_flops_per_s[dtype].reset();
     device.flops_per_s[dtype].reset();
-    std::erase_if(device.peaks, [&](const auto& peak) { return peak.first.starts_with(name + "_"); });
+    std::erase_if(device.peaks, [&](const auto& peak) { return peak.second.type == name; });
   }
 }
 

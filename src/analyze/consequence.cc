@@ -107,7 +107,7 @@ std::vector<StageConsequence> stage_consequences(const Context& context, const R
   for (uint32_t s = 0; s < groups.size(); ++s) {
     const StageGroup& group = groups[s];
     if (group.unattributed) {
-      out[s].metric = "recorded time (ms)";
+      out[s].metric = GainMetric::kRecorded;
       out[s].now_ms = static_cast<double>(group.wall_ns - group.not_recorded_ns) / 1e6;
     }
     if (!judged(context, group)) continue;
@@ -117,17 +117,17 @@ std::vector<StageConsequence> stage_consequences(const Context& context, const R
     StageConsequence& row = out[s];
     const bool before = group.kind == StageKind::kPrefill || group.kind == StageKind::kVision;
     if (before && headline.ttft_ms && of_ttft > 0) {
-      row.metric = "TTFT (ms)";
+      row.metric = GainMetric::kTtft;
       row.now_ms = *headline.ttft_ms;
       row.part = of_ttft;
       if (typical.ttft_frac) row.of_request = *typical.ttft_frac;
     } else if (group.kind == StageKind::kDecode && headline.tpot_ms && of_step > 0) {
-      row.metric = "TPOT (ms)";
+      row.metric = GainMetric::kTpot;
       row.now_ms = *headline.tpot_ms;
       row.part = of_step;
       if (typical.ttft_frac) row.of_request = 1 - *typical.ttft_frac;
     } else {
-      row.metric = "time per step (ms)";
+      row.metric = GainMetric::kStep;
       row.now_ms = usual_step_ms(context, group);
       const double wall_ns = walls_ns[group.device];
       row.weight = of_step > 0 ? of_step : wall_ns > 0 ? static_cast<double>(group.wall_ns) / wall_ns : 1;

@@ -23,7 +23,7 @@
 namespace llmprof {
 
 struct StageConsequence {
-  std::string metric;     // "TTFT (ms)", "TPOT (ms)", "time per step (ms)", "recorded time (ms)"
+  GainMetric metric = GainMetric::kNone;
   double now_ms = 0;      // as in the headline
   double part = 1;        // of the figure that is spent in the stage
   double weight = 1;      // of what is waited for that the figure stands for

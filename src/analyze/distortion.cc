@@ -56,7 +56,7 @@ struct Found {
   std::string reason;  // where rows is empty
 };
 
-void add_row(const std::string& stage, const char* method, const std::vector<double>& recorded_ns,
+void add_row(const std::string& stage, DistortionMethod method, const std::vector<double>& recorded_ns,
              const std::vector<double>& unrecorded_ns, Found& found) {
   std::optional<DistortionRecord> row = compare_step_times(recorded_ns, unrecorded_ns);
   if (!row) {
@@ -83,7 +83,7 @@ Found against_baseline(const Trace& trace, const Trace& baseline) {
       found.reason = "the host runs ahead of the GPU, so that the ranges of the baseline do not tell its step times";
       continue;
     }
-    add_row(mine.stage, "baseline", mine.recorded_ns, plain, found);
+    add_row(mine.stage, DistortionMethod::kBaseline, mine.recorded_ns, plain, found);
   }
   return found;
 }
@@ -133,7 +133,9 @@ class CuptiAway {
                          [](int64_t time, const TimeSpan& span) { return time < span.start_ns; });
     return after != spans_.begin() && end_ns <= std::prev(after)->end_ns;
   }
-  const char* method() const { return ever() ? "within-run" : "within-run, CUPTI attached"; }
+  DistortionMethod method() const {
+    return ever() ? DistortionMethod::kWithinRun : DistortionMethod::kWithinRunAttached;
+  }
 
  private:
   std::vector<TimeSpan> spans_;
@@ -154,19 +156,19 @@ Found within_run(const Trace& trace) {
     return found;
   }
   found.reason = "no step lies in the windows without recording";
-  const char* const method = CuptiAway(trace).method();
+  const DistortionMethod method = CuptiAway(trace).method();
   for (const StageTimes& times : stage_times_from(trace, compared)) {
     if (!times.unrecorded_ns.empty()) add_row(times.stage, method, times.recorded_ns, times.unrecorded_ns, found);
   }
   return found;
 }
 
-struct BeatIntervals {
+struct EventIntervals {
   std::vector<double> recorded_ns, unrecorded_ns;
   size_t waits = 0;  // recorded intervals in which the host waited for the GPU
 };
 
-std::map<std::pair<Row, uint64_t>, BeatIntervals> beat_intervals(const Trace& trace) {
+std::map<std::pair<Row, uint64_t>, EventIntervals> beat_intervals(const Trace& trace) {
   const Beats& beats = trace.beats;
   const RecordedSpans recorded(trace);
   const HostCalls calls(trace);
@@ -174,7 +176,7 @@ std::map<std::pair<Row, uint64_t>, BeatIntervals> beat_intervals(const Trace& tr
   for (Row i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](Row a, Row b) { return beats.time_ns[a] < beats.time_ns[b]; });
   std::map<std::pair<Row, uint64_t>, int64_t> last;
-  std::map<std::pair<Row, uint64_t>, BeatIntervals> out;
+  std::map<std::pair<Row, uint64_t>, EventIntervals> out;
   const ComparedFrom compared = compared_from(trace);
   const CuptiAway away(trace);
   for (const Row row : order) {
@@ -187,7 +189,7 @@ std::map<std::pair<Row, uint64_t>, BeatIntervals> beat_intervals(const Trace& tr
     last[key] = to;
     if (from >= to) continue;
     const std::vector<TimeSpan>& spans = recorded.unrecorded_process(trace.threads.process_id[thread]);
-    BeatIntervals& intervals = out[key];
+    EventIntervals& intervals = out[key];
     if (!RecordedSpans::touches(spans, from, to)) {
       if (from < compared.recorded_ns) continue;
       intervals.recorded_ns.push_back(static_cast<double>(to - from));
@@ -202,12 +204,12 @@ std::map<std::pair<Row, uint64_t>, BeatIntervals> beat_intervals(const Trace& tr
 }
 
 // Steps without names: the distances of host events that recur every step.
-Found by_beats(const Trace& trace) {
+Found by_recurring_events(const Trace& trace) {
   Found found;
   found.reason = "no recurring host event was seen often enough with and without recording";
-  const std::map<std::pair<Row, uint64_t>, BeatIntervals> all = beat_intervals(trace);
-  const BeatIntervals* best = nullptr;
-  const auto pairs = [](const BeatIntervals& i) { return std::min(i.recorded_ns.size(), i.unrecorded_ns.size()); };
+  const std::map<std::pair<Row, uint64_t>, EventIntervals> all = beat_intervals(trace);
+  const EventIntervals* best = nullptr;
+  const auto pairs = [](const EventIntervals& i) { return std::min(i.recorded_ns.size(), i.unrecorded_ns.size()); };
   for (const auto& [key, intervals] : all) {
     if (best == nullptr || pairs(intervals) > pairs(*best)) best = &intervals;
   }
@@ -216,7 +218,8 @@ Found by_beats(const Trace& trace) {
     found.reason = "the host runs ahead of the GPU, so that host events do not tell step times";
     return found;
   }
-  add_row("[recurring host event]", "beats", best->recorded_ns, best->unrecorded_ns, found);
+  add_row("[recurring host event]", DistortionMethod::kRecurringHostEvent, best->recorded_ns, best->unrecorded_ns,
+          found);
   return found;
 }
 
@@ -303,8 +306,8 @@ void analyze_overhead(const Context& context, Report& report, std::vector<Cannot
   } else if (!trace.recorded.empty()) {
     found = within_run(trace);
     if (found.rows.empty() && !trace.beats.empty()) {
-      Found beats = by_beats(trace);
-      if (!beats.rows.empty()) found = std::move(beats);
+      Found recurring = by_recurring_events(trace);
+      if (!recurring.rows.empty()) found = std::move(recurring);
     }
   }
   overhead.stages = std::move(found.rows);
@@ -312,7 +315,7 @@ void analyze_overhead(const Context& context, Report& report, std::vector<Cannot
     overhead.distortion_frac = row->distortion_frac;
     overhead.ci95 = std::array<double, 2>{row->ci95_low_frac, row->ci95_high_frac};
     overhead.stage = row->stage;
-    overhead.method = row->method;
+    overhead.method = name_of(row->method);
   } else {
     const bool live = is_live_recording(trace);
     cannot_tell.push_back({"How much slower was the program because it was recorded?", std::move(found.reason),

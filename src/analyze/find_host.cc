@@ -37,7 +37,7 @@ void add_sites(const FindingContext& finding, const StageView& stage, Wanted&& w
     std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
     for (size_t i = 0; i < std::min(most, order.size()); ++i)
       out.evidence.push_back(measured(fmt::format("of it {}{}", what, std::string(trace.text(order[i].second))),
-                                      stage.per_step_ms(order[i].first), "ms"));
+                                      stage.per_step_ms(order[i].first), Unit::kMs));
   };
   add(python, "in ", kPythonMost);
   add(operators, "in operator ", kOperatorMost);
@@ -49,10 +49,10 @@ void add_left_out(const StageView& stage, Finding& out) {
   const double profiler_ns = stage.idle_ns(IdleCause::kProfiler);
   if (profiler_ns >= kSmallShareMin * stage.wall_ns())
     out.evidence.push_back(measured("idle per step while the profiler worked, not counted as the program's",
-                                    stage.per_step_ms(profiler_ns), "ms"));
+                                    stage.per_step_ms(profiler_ns), Unit::kMs));
   if (stage.cold_steps > 0)
     out.evidence.push_back(
-        measured("cold first steps left out (first-call-cost)", static_cast<double>(stage.cold_steps), "1"));
+        measured("cold first steps left out (first-call-cost)", static_cast<double>(stage.cold_steps), Unit::kOne));
 }
 
 void add_launch_advice(const StageView& stage, Finding& out) {
@@ -87,25 +87,25 @@ void find_launch_bound(const FindingContext& finding) {
     if (launches == 0 || idle.launch_ns == 0 || idle.launch_ns < kLaunchIdleMin * stage.own_ns()) continue;
     // Idle time in which another GPU has to work first is not the host's.
     const double gain_ns = std::min(idle.launch_ns, stage.wall_ns() - stage.least_gpu_ns());
-    Finding& out = finding.add("launch-bound", &stage,
+    Finding& out = finding.add(kLaunchBound, &stage,
                                fmt::format("{}the GPU is busy {} of the time and waits {} for the host to launch work",
                                            stage.label(), format_percent(stage.busy_ns() / stage.wall_ns()),
                                            format_percent(idle.launch_ns / stage.wall_ns())),
                                gain_ns);
     out.evidence = {
-        measured("GPU busy share", stage.busy_ns() / stage.wall_ns(), "frac"),
-        measured("GPU busy per step", stage.per_step_ms(stage.busy_ns()), "ms"),
-        measured("idle per step because the host had not launched yet", stage.per_step_ms(idle.launch_ns), "ms"),
-        measured("launch calls per step", launches / stage.count(), "1"),
-        measured("host time lost per launch", idle.launch_ns / launches / 1e3, "us"),
+        measured("GPU busy share", stage.busy_ns() / stage.wall_ns(), Unit::kFrac),
+        measured("GPU busy per step", stage.per_step_ms(stage.busy_ns()), Unit::kMs),
+        measured("idle per step because the host had not launched yet", stage.per_step_ms(idle.launch_ns), Unit::kMs),
+        measured("launch calls per step", launches / stage.count(), Unit::kOne),
+        measured("host time lost per launch", idle.launch_ns / launches / 1e3, Unit::kUs),
     };
     const auto most = std::max_element(idle.launch_by_cause.begin(), idle.launch_by_cause.end());
     const IdleCause cause = static_cast<IdleCause>(most - idle.launch_by_cause.begin());
     out.evidence.push_back(measured(fmt::format("of it per step in {}, gaps under 200 us", idle_cause_name(cause)),
-                                    stage.per_step_ms(static_cast<double>(*most)), "ms"));
+                                    stage.per_step_ms(static_cast<double>(*most)), Unit::kMs));
     if (stage.least_gpu_ns() > stage.busy_ns())
       out.evidence.push_back(measured("GPU time per step at least, one GPU waiting for another",
-                                      stage.per_step_ms(stage.least_gpu_ns()), "ms"));
+                                      stage.per_step_ms(stage.least_gpu_ns()), Unit::kMs));
     add_left_out(stage, out);
     add_launch_advice(stage, out);
     finding.bound_gaps(
@@ -122,8 +122,8 @@ void find_cpu_bound_gap(const FindingContext& finding) {
                                fmt::format("{}the GPU waits {} of the time for host code between launches",
                                            stage.label(), format_percent(idle.code_ns / stage.wall_ns())),
                                idle.code_ns);
-    out.evidence = {measured("idle per step behind host code", stage.per_step_ms(idle.code_ns), "ms"),
-                    measured("single gaps of 200 us or more", static_cast<double>(idle.long_gaps), "1")};
+    out.evidence = {measured("idle per step behind host code", stage.per_step_ms(idle.code_ns), Unit::kMs),
+                    measured("single gaps of 200 us or more", static_cast<double>(idle.long_gaps), Unit::kOne)};
     add_sites(
         finding, stage, [&](Row gap) { return finding.is_code(gap, stage); }, out);
     add_left_out(stage, out);
@@ -145,18 +145,19 @@ void find_sync_bound(const FindingContext& finding) {
                                fmt::format("{}blocking synchronisation leaves the GPU idle {} of the time",
                                            stage.label(), format_percent(sync_ns / stage.wall_ns())),
                                sync_ns);
-    out.evidence = {measured(stage.each("idle behind synchronisation"), stage.per_step_ms(sync_ns), "ms")};
+    out.evidence = {measured(stage.each("idle behind synchronisation"), stage.per_step_ms(sync_ns), Unit::kMs)};
     if (after_ns > 0) {
-      out.evidence.push_back(
-          measured("of it after the wait, until the next launch reached the GPU", stage.per_step_ms(after_ns), "ms"));
+      out.evidence.push_back(measured("of it after the wait, until the next launch reached the GPU",
+                                      stage.per_step_ms(after_ns), Unit::kMs));
       out.evidence.push_back(measured("waits per step that left the GPU without work",
-                                      static_cast<double>(stage.host.after_syncs) / stage.count(), "1"));
+                                      static_cast<double>(stage.host.after_syncs) / stage.count(), Unit::kOne));
     }
     for (const HostRecord& host : finding.report.host)
       if (host.stage == stage.timing->name && host.device == stage.timing->device)
-        out.evidence.push_back(measured(
-            stage.each("synchronising calls"),
-            static_cast<double>(host.syncs) / static_cast<double>(std::max<int64_t>(1, stage.timing->count)), "1"));
+        out.evidence.push_back(
+            measured(stage.each("synchronising calls"),
+                     static_cast<double>(host.syncs) / static_cast<double>(std::max<int64_t>(1, stage.timing->count)),
+                     Unit::kOne));
     const auto waits = [&](Row gap) { return finding.trace().gaps.cause[gap] == IdleCause::kBlockingSync; };
     add_sites(finding, stage, waits, out);
     add_left_out(stage, out);
@@ -189,9 +190,10 @@ void find_allocator_churn(const FindingContext& finding) {
                                fmt::format("{}device memory is allocated or freed through the driver{}", stage.label(),
                                            stage.whole() ? "" : " while serving"),
                                idle_ns);
-    out.evidence = {measured(stage.each("GPU idle behind allocation calls"), stage.per_step_ms(idle_ns), "ms"),
-                    measured(stage.each("allocation calls"), static_cast<double>(calls) / stage.count(), "1"),
-                    measured(stage.each("host time in them"), stage.per_step_ms(static_cast<double>(call_ns)), "ms")};
+    out.evidence = {
+        measured(stage.each("GPU idle behind allocation calls"), stage.per_step_ms(idle_ns), Unit::kMs),
+        measured(stage.each("allocation calls"), static_cast<double>(calls) / stage.count(), Unit::kOne),
+        measured(stage.each("host time in them"), stage.per_step_ms(static_cast<double>(call_ns)), Unit::kMs)};
     out.advice = {
         "Warm up with the largest shapes so that the caching allocator holds the memory beforehand, keep its "
         "cache (no empty_cache), and try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."};
@@ -207,7 +209,7 @@ void find_python_gc(const FindingContext& finding) {
   double recorded_ns = 0;
   for (const auto& [name, site_ns] : idle.sites_ns) recorded_ns += site_ns;
   Finding& out = finding.add("python-gc", nullptr, "the GPU waits for Python's garbage collector", idle.whole_ns);
-  out.evidence = {measured("recorded GPU idle time during gc.collect", recorded_ns / 1e6, "ms")};
+  out.evidence = {measured("recorded GPU idle time during gc.collect", recorded_ns / 1e6, Unit::kMs)};
   out.advice = {"Call gc.freeze() after loading the model, and collect between requests instead of inside steps."};
 }
 
@@ -218,7 +220,7 @@ void find_first_call_cost(const FindingContext& finding) {
   Finding& out = finding.add("first-call-cost", nullptr,
                              fmt::format("first steps take {} longer than the ones after them", format_ms(warmup_ms)),
                              warmup_ms * 1e6, FindingSeverity::kMinor);
-  out.evidence = {measured("extra time of first steps over the median of the others", warmup_ms, "ms")};
+  out.evidence = {measured("extra time of first steps over the median of the others", warmup_ms, Unit::kMs)};
   const Trace& trace = finding.trace();
   int64_t loads = 0, load_ns = 0;
   for (Row a = 0; a < trace.api_calls.size(); ++a) {
@@ -229,8 +231,8 @@ void find_first_call_cost(const FindingContext& finding) {
     load_ns += trace.api_calls.dur_ns[a];
   }
   if (loads > 0) {
-    out.evidence.push_back(measured("module loading calls", static_cast<double>(loads), "1"));
-    out.evidence.push_back(measured("host time in them", static_cast<double>(load_ns) / 1e6, "ms"));
+    out.evidence.push_back(measured("module loading calls", static_cast<double>(loads), Unit::kOne));
+    out.evidence.push_back(measured("host time in them", static_cast<double>(load_ns) / 1e6, Unit::kMs));
   }
   out.advice = {
       "Warm up before measuring or serving: kernels are loaded, tuned and compiled on first use. Leave first "
@@ -255,11 +257,11 @@ void find_measured_distortion(const FindingContext& finding) {
                   0, FindingSeverity::kInfo);
   if (slower) out.severity = FindingSeverity::kMinor;
   if (overhead.distortion_frac) {
-    out.evidence.push_back(measured("steps take longer while recorded, by", *overhead.distortion_frac, "frac"));
-    out.evidence.push_back(measured("lower end of its 95 % interval", (*overhead.ci95)[0], "frac"));
-    out.evidence.push_back(measured("upper end", (*overhead.ci95)[1], "frac"));
+    out.evidence.push_back(measured("steps take longer while recorded, by", *overhead.distortion_frac, Unit::kFrac));
+    out.evidence.push_back(measured("lower end of its 95 % interval", (*overhead.ci95)[0], Unit::kFrac));
+    out.evidence.push_back(measured("upper end", (*overhead.ci95)[1], Unit::kFrac));
   }
-  out.evidence.push_back(measured("overhead that the recorder lists itself", recorded_ns / 1e6, "ms"));
+  out.evidence.push_back(measured("overhead that the recorder lists itself", recorded_ns / 1e6, Unit::kMs));
   out.advice = {
       "Take step times from `llmprof run --mode light`, which records nothing per launch; GPU durations of this "
       "recording are not affected by more than a few percent.",
@@ -283,9 +285,10 @@ void add_host_records(const FindingContext& finding, const StageView& stage, Fin
     if (host.stage == stage.timing->name && (most == nullptr || host.operators > most->operators)) most = &host;
   if (most == nullptr) return;
   const double steps = static_cast<double>(std::max<int64_t>(1, stage.timing->count));
-  out.evidence.push_back(measured("operators recorded per step", static_cast<double>(most->operators) / steps, "1"));
+  out.evidence.push_back(
+      measured("operators recorded per step", static_cast<double>(most->operators) / steps, Unit::kOne));
   out.evidence.push_back(measured("CUDA launch and wait calls recorded per step",
-                                  static_cast<double>(most->launches + most->syncs) / steps, "1"));
+                                  static_cast<double>(most->launches + most->syncs) / steps, Unit::kOne));
 }
 
 }  // namespace
@@ -309,10 +312,11 @@ void find_profiler_distortion(const FindingContext& finding) {
           itself ? ", and host times are longer than without it" : "host times are longer than without the recorder";
     Finding& out = finding.add("profiler-distortion", &stage, std::move(title), 0, FindingSeverity::kInfo);
     if (itself)
-      out.evidence.push_back(measured("idle per step while the profiler worked", stage.per_step_ms(profiler_ns), "ms"));
+      out.evidence.push_back(
+          measured("idle per step while the profiler worked", stage.per_step_ms(profiler_ns), Unit::kMs));
     if (eager) add_host_records(finding, stage, out);
     out.evidence.push_back(
-        measured("overhead that the recording lists itself, whole recording", recorded_ns / 1e6, "ms"));
+        measured("overhead that the recording lists itself, whole recording", recorded_ns / 1e6, Unit::kMs));
     out.advice = {
         "Compare with a run without the profiler before believing absolute host times: eager decode of an 8B "
         "model on an H200 took 17 ms per token without torch.profiler and 25.9 ms with it. GPU durations "

@@ -165,7 +165,7 @@ std::string in_narrower_type(const DeviceReport& device, const LeastTimes& least
 
 void find_compute_bound(const FindingContext& finding) {
   for (const StageView& stage : finding.stages) {
-    if (stage.timing->bound != "compute" || (!stage.timing->mfu && !stage.timing->gemm_mfu)) continue;
+    if (stage.timing->bound != Bound::kCompute || (!stage.timing->mfu && !stage.timing->gemm_mfu)) continue;
     // Slow forms of products are their shapes' matter: no peak is the limit there.
     if (2 * misaligned_ns(finding, stage) > stage.busy_ns()) continue;
     // Attention without recorded shapes would add to it.
@@ -185,16 +185,16 @@ void find_compute_bound(const FindingContext& finding) {
     const LeastTimes least = least_times(device, stage, mfu);
     const bool narrow_known = least.narrow != DType::kUnknown, narrow_first = narrow_known && mfu >= kFarFromPeak;
     out.evidence = {
-        {whole ? "MFU" : "MFU of the GEMMs alone", mfu, "frac",
+        {whole ? "MFU" : "MFU of the GEMMs alone", mfu, Unit::kFrac,
          stage.timing->flops_provenance.value_or(provenance::kCounted)},
         counted(whole ? "arithmetic per step" : "arithmetic of the GEMMs per step",
                 stage.timing->flops.value_or(stage.timing->gemm_flops.value_or(0)) /
                     static_cast<double>(stage.timing->count),
-                "FLOP"),
-        measured("share of wall time in compute-bound kernels", stage.timing->bound_frac.value_or(0), "frac")};
+                Unit::kFlop),
+        measured("share of wall time in compute-bound kernels", stage.timing->bound_frac.value_or(0), Unit::kFrac)};
     const auto add_least = [&](const std::string& what, double ns, bool is_bound) {
       out.evidence.push_back({fmt::format("least time per step {}{}", what, is_bound ? ": the bound" : ""),
-                              stage.per_step_ms(ns), "ms", provenance::kFormula});
+                              stage.per_step_ms(ns), Unit::kMs, provenance::kFormula});
     };
     add_least(
         least.now == DType::kUnknown ? "at the present peak" : fmt::format("at the {} peak", dtype_name(least.now)),
@@ -204,9 +204,9 @@ void find_compute_bound(const FindingContext& finding) {
                 least.narrow_ns, narrow_first);
     if (stage.timing->tensor_active_frac)
       out.evidence.push_back(
-          measured("tensor pipe active, by hardware counter", *stage.timing->tensor_active_frac, "frac"));
+          measured("tensor pipe active, by hardware counter", *stage.timing->tensor_active_frac, Unit::kFrac));
     if (stage.timing->mfu_at_clock)
-      out.evidence.push_back(measured("MFU at the clock it ran at", *stage.timing->mfu_at_clock, "frac"));
+      out.evidence.push_back(measured("MFU at the clock it ran at", *stage.timing->mfu_at_clock, Unit::kFrac));
     if (mfu < kFarFromPeak)
       out.advice.push_back("The GEMMs stay far from the peak: longer or batched prompts give them larger matrices.");
     if (narrow_known)
@@ -247,13 +247,13 @@ void find_logits_all_tokens(const FindingContext& finding) {
         "logits-all-tokens", &stage,
         fmt::format("{}the output layer runs for every prompt token, one per sequence is used", stage.label()),
         time_ns * (1 - needed / rows));
-    out.evidence = {counted("tokens per step that get logits", rows / static_cast<double>(calls), "1"),
-                    counted("sequences per step", static_cast<double>(*sequences), "1"),
-                    counted("vocabulary", static_cast<double>(width), "1"),
-                    counted("arithmetic of it per step", flops / stage.count(), "FLOP"),
-                    measured("its time per step", stage.per_step_ms(time_ns), "ms"),
+    out.evidence = {counted("tokens per step that get logits", rows / static_cast<double>(calls), Unit::kOne),
+                    counted("sequences per step", static_cast<double>(*sequences), Unit::kOne),
+                    counted("vocabulary", static_cast<double>(width), Unit::kOne),
+                    counted("arithmetic of it per step", flops / stage.count(), Unit::kFlop),
+                    measured("its time per step", stage.per_step_ms(time_ns), Unit::kMs),
                     measured(fmt::format("share of the stage's {} time", processor(finding.context)),
-                             time_ns / stage.busy_ns(), "frac")};
+                             time_ns / stage.busy_ns(), Unit::kFrac)};
     out.advice = {
         "Ask for the logits of the last token only (logits_to_keep=1 in Hugging Face transformers; inference servers "
         "do "
@@ -287,10 +287,10 @@ void find_attention_unfused_kernels(const FindingContext& finding, const StageVi
   Finding& out = finding.add("attention-unfused", &stage,
                              fmt::format("{}attention runs as separate products and softmax", stage.label()),
                              time_ns / 2, FindingSeverity::kMajor);
-  out.evidence = {measured("softmax kernels per step", softmaxes / stage.count(), "1"),
-                  counted("batched products per step", products / stage.count(), "1"),
-                  measured("their GPU time per step", stage.per_step_ms(time_ns), "ms"),
-                  measured("share of the stage's GPU time", time_ns / stage.busy_ns(), "frac")};
+  out.evidence = {measured("softmax kernels per step", softmaxes / stage.count(), Unit::kOne),
+                  counted("batched products per step", products / stage.count(), Unit::kOne),
+                  measured("their GPU time per step", stage.per_step_ms(time_ns), Unit::kMs),
+                  measured("share of the stage's GPU time", time_ns / stage.busy_ns(), Unit::kFrac)};
   out.advice = {
       "Use a fused attention kernel (attn_implementation=\"sdpa\" or \"flash_attention_2\"): the score matrix is never "
       "written to memory, so both time and memory stop growing with its square."};
@@ -327,10 +327,10 @@ void find_attention_unfused(const FindingContext& finding) {
     Finding& out = finding.add("attention-unfused", &stage,
                                fmt::format("{}attention runs as separate products and softmax", stage.label()),
                                time_ns / 2, FindingSeverity::kMajor);
-    out.evidence = {measured("softmax calls per step", softmaxes / steps, "1"),
-                    measured("batched products per step", products / steps, "1"),
-                    measured("their GPU time per step", stage.per_step_ms(time_ns), "ms"),
-                    measured("share of the stage's GPU time", time_ns / stage.busy_ns(), "frac")};
+    out.evidence = {measured("softmax calls per step", softmaxes / steps, Unit::kOne),
+                    measured("batched products per step", products / steps, Unit::kOne),
+                    measured("their GPU time per step", stage.per_step_ms(time_ns), Unit::kMs),
+                    measured("share of the stage's GPU time", time_ns / stage.busy_ns(), Unit::kFrac)};
     out.advice = {
         "Use a fused attention kernel (attn_implementation=\"sdpa\" or \"flash_attention_2\"): the score matrix is "
         "never written to memory, so both time and memory stop growing with its square."};
@@ -403,14 +403,15 @@ void find_tensor_cores_idle(const FindingContext& finding) {
     Finding& out = finding.add("tensor-cores-idle", &stage,
                                fmt::format("{}GEMMs run without tensor cores", stage.label()), time_ns / 2);
     out.evidence = {measured(by_counter ? "time of such GEMMs per step" : "time of FP32 GEMMs per step",
-                             stage.per_step_ms(time_ns), "ms"),
-                    measured("share of the stage's GPU time", time_ns / stage.busy_ns(), "frac"),
-                    measured("of it in " + ellipsize(finding.trace().text(worst), 60), worst_ns / 1e6, "ms")};
+                             stage.per_step_ms(time_ns), Unit::kMs),
+                    measured("share of the stage's GPU time", time_ns / stage.busy_ns(), Unit::kFrac),
+                    measured("of it in " + ellipsize(finding.trace().text(worst), 60), worst_ns / 1e6, Unit::kMs)};
     out.advice = {
         "Cast weights and activations to bf16 or fp16; where FP32 must stay, allow TF32 "
         "(torch.set_float32_matmul_precision(\"high\"))."};
     if (const OptDouble active = tensor_active_while_busy(stage))
-      out.evidence.push_back(measured("tensor pipe active while the GPU works, by hardware counter", *active, "frac"));
+      out.evidence.push_back(
+          measured("tensor pipe active while the GPU works, by hardware counter", *active, Unit::kFrac));
   }
 }
 
@@ -434,9 +435,9 @@ void find_graph_padding(const FindingContext& finding) {
         "graph-padding", &stage,
         fmt::format("{}{} of the rows that its graphs compute are padding", stage.label(), format_percent(padded)),
         stage.busy_ns() * padded);
-    out.evidence = {counted("rows computed per step", rows / counted_steps, "1"),
-                    measured("tokens that the program names per step", tokens / counted_steps, "1"),
-                    counted("share of padding", padded, "frac")};
+    out.evidence = {counted("rows computed per step", rows / counted_steps, Unit::kOne),
+                    measured("tokens that the program names per step", tokens / counted_steps, Unit::kOne),
+                    counted("share of padding", padded, Unit::kFrac)};
     out.advice = {
         "Capture graphs for more batch sizes (cuda_graph_sizes of an inference server), so that running batches are "
         "rounded up less; or let the scheduler fill the batch."};
@@ -462,9 +463,9 @@ void find_gemm_shape_misaligned(const FindingContext& finding) {
                                fmt::format("{}matrix sizes are no multiples of 16 bytes", stage.label()), time_ns / 4,
                                FindingSeverity::kMinor);
     out.evidence = {
-        measured(stage.each("time of such GEMMs"), stage.per_step_ms(time_ns), "ms"),
-        measured("share of the stage's GPU time", time_ns / stage.busy_ns(), "frac"),
-        measured("of it for " + std::string(finding.trace().text(works.shape[worst])), worst_ns / 1e6, "ms")};
+        measured(stage.each("time of such GEMMs"), stage.per_step_ms(time_ns), Unit::kMs),
+        measured("share of the stage's GPU time", time_ns / stage.busy_ns(), Unit::kFrac),
+        measured("of it for " + std::string(finding.trace().text(works.shape[worst])), worst_ns / 1e6, Unit::kMs)};
     out.advice = {
         "Pad vocabulary, hidden and head sizes to a multiple of 8 elements for 16-bit types (64 is better still)."};
   }
@@ -493,16 +494,17 @@ void find_wave_quantization(const FindingContext& finding) {
       lost_ns += lost;
       if (lost > worst_lost) {
         worst_lost = lost;
-        worst_blocks = measured("thread blocks of " + ellipsize(finding.trace().text(key.name), 60), grid.blocks, "1");
-        worst_waves = {"waves they make on the GPU's SMs", waves, "1", provenance::kFormula};
+        worst_blocks =
+            measured("thread blocks of " + ellipsize(finding.trace().text(key.name), 60), grid.blocks, Unit::kOne);
+        worst_waves = {"waves they make on the GPU's SMs", waves, Unit::kOne, provenance::kFormula};
       }
     }
     if (time_ns < kWaveShareMin * stage.busy_ns() || time_ns == 0) continue;
     Finding& out = finding.add("wave-quantization", &stage,
                                fmt::format("{}the last wave of thread blocks leaves SMs empty", stage.label()), lost_ns,
                                FindingSeverity::kMinor);
-    out.evidence = {measured(stage.each("time of such kernels"), stage.per_step_ms(time_ns), "ms"),
-                    measured("share of the stage's GPU time", time_ns / stage.busy_ns(), "frac"), worst_blocks,
+    out.evidence = {measured(stage.each("time of such kernels"), stage.per_step_ms(time_ns), Unit::kMs),
+                    measured("share of the stage's GPU time", time_ns / stage.busy_ns(), Unit::kFrac), worst_blocks,
                     worst_waves};
     out.advice = {
         "Choose token counts per step (chunk size, batch) whose tiles fill whole waves, or a library version "
@@ -531,10 +533,11 @@ void find_low_occupancy(const FindingContext& finding) {
     Finding& out = finding.add("low-occupancy", &stage,
                                fmt::format("{}kernels start too few thread blocks to fill the GPU", stage.label()),
                                time_ns / 2, FindingSeverity::kMajor);
-    out.evidence = {measured(stage.each("time of such kernels"), stage.per_step_ms(time_ns), "ms"),
-                    measured("share of the stage's GPU time", time_ns / stage.busy_ns(), "frac"),
-                    measured("thread blocks of " + ellipsize(finding.trace().text(worst), 60), worst_blocks, "1"),
-                    measured("SMs of the GPU", static_cast<double>(sms), "1")};
+    out.evidence = {
+        measured(stage.each("time of such kernels"), stage.per_step_ms(time_ns), Unit::kMs),
+        measured("share of the stage's GPU time", time_ns / stage.busy_ns(), Unit::kFrac),
+        measured("thread blocks of " + ellipsize(finding.trace().text(worst), 60), worst_blocks, Unit::kOne),
+        measured("SMs of the GPU", static_cast<double>(sms), Unit::kOne)};
     out.advice = {
         "Give these kernels more parallel work: larger batch, split-KV attention (flash-decoding) for long "
         "contexts, split-K GEMMs for few tokens."};
@@ -566,15 +569,15 @@ void find_small_kernels_unfused(const FindingContext& finding) {
                     format_count(calls / stage.count()), format_percent(time_ns / stage.busy_ns())),
         gain_ns);
     out.evidence = {measured("kernels under 6 us for norms, rotary, activation, copies, elementwise, per step",
-                             calls / stage.count(), "1"),
-                    measured("their GPU time per step", stage.per_step_ms(time_ns), "ms"),
-                    measured("mean duration", time_ns / calls / 1e3, "us"),
-                    measured("GEMM kernels per step", gemms / stage.count(), "1")};
-    out.evidence.push_back({"bound assumes fused kernels per step instead", std::min(calls, gemms) / stage.count(), "1",
-                            provenance::kFormula});
+                             calls / stage.count(), Unit::kOne),
+                    measured("their GPU time per step", stage.per_step_ms(time_ns), Unit::kMs),
+                    measured("mean duration", time_ns / calls / 1e3, Unit::kUs),
+                    measured("GEMM kernels per step", gemms / stage.count(), Unit::kOne)};
+    out.evidence.push_back({"bound assumes fused kernels per step instead", std::min(calls, gemms) / stage.count(),
+                            Unit::kOne, provenance::kFormula});
     if (graph_ns > 0)
       out.evidence.push_back(
-          measured("pauses between the nodes of the graph per step", stage.per_step_ms(graph_ns), "ms"));
+          measured("pauses between the nodes of the graph per step", stage.per_step_ms(graph_ns), Unit::kMs));
     out.advice = {
         "Fuse them: torch.compile, or fused RMSNorm (with the residual add), rotary embedding, SiLU-and-multiply "
         "and cache-write kernels as inference servers have them. Each kernel costs 1 to 3 us however little "
@@ -584,7 +587,8 @@ void find_small_kernels_unfused(const FindingContext& finding) {
     if (stage.graph_replay() || launch_ns < gain_ns) {
       finding.bound_work(stage, gain_ns, out);
     } else {
-      out.evidence.push_back(measured("idle time per step behind their launches", stage.per_step_ms(launch_ns), "ms"));
+      out.evidence.push_back(
+          measured("idle time per step behind their launches", stage.per_step_ms(launch_ns), Unit::kMs));
       out.bound = stage.bound_of_waiting(gain_ns + launch_ns);
     }
   }

@@ -56,7 +56,7 @@ Evidence share_of_bandwidth(const FindingContext& finding, const MemorySums& sum
   const char* const from = finding.context.device->bandwidth_provenance();
   const bool measured = from == std::string_view(provenance::kMeasured);
   return {measured ? "share of measured bandwidth" : "share of data sheet bandwidth", sums.roof_ns / sums.time_ns,
-          "frac", from};
+          Unit::kFrac, from};
 }
 
 std::string share_of_stage(const FindingContext& finding) {
@@ -77,18 +77,18 @@ void find_memory_bound_weights(const FindingContext& finding) {
                                fmt::format("{}{} of the {} time reads weights", stage.label(),
                                            format_percent(weight_ns / stage.busy_ns()), processor(finding.context)),
                                weight_ns / 2);
-    out.evidence = {measured("time of weight-reading GEMMs per step", stage.per_step_ms(gemm.time_ns), "ms"),
-                    measured(share_of_stage(finding), gemm.time_ns / stage.busy_ns(), "frac"),
-                    counted("weights read per step", gemm.weight_bytes / stage.count(), "bytes"),
-                    counted("bandwidth reached by these GEMMs", gemm.bytes / gemm.time_ns, "GB/s"),
+    out.evidence = {measured("time of weight-reading GEMMs per step", stage.per_step_ms(gemm.time_ns), Unit::kMs),
+                    measured(share_of_stage(finding), gemm.time_ns / stage.busy_ns(), Unit::kFrac),
+                    counted("weights read per step", gemm.weight_bytes / stage.count(), Unit::kBytes),
+                    counted("bandwidth reached by these GEMMs", gemm.bytes / gemm.time_ns, Unit::kGbs),
                     share_of_bandwidth(finding, gemm)};
     if (stage.timing->dram_frac)
       out.evidence.push_back(
-          measured("memory interface active, by hardware counter", *stage.timing->dram_frac, "frac"));
+          measured("memory interface active, by hardware counter", *stage.timing->dram_frac, Unit::kFrac));
     if (stage.timing->dram_bytes_measured)
       out.evidence.push_back(measured("memory traffic per step, by hardware counter",
                                       *stage.timing->dram_bytes_measured / static_cast<double>(stage.timing->count),
-                                      "bytes"));
+                                      Unit::kBytes));
     if (width > 1) {
       out.advice = {
           fmt::format("Store weights narrower than {} (FP8 or INT8 halve the bytes of 16-bit weights, INT4 "
@@ -102,7 +102,7 @@ void find_memory_bound_weights(const FindingContext& finding) {
     finding.bound_work(stage, weight_ns / 2, out);
     if (!out.bound) continue;
     out.evidence.push_back(
-        {"bound assumes half the weight bytes at the same bandwidth", 0.5, "frac", provenance::kFormula});
+        {"bound assumes half the weight bytes at the same bandwidth", 0.5, Unit::kFrac, provenance::kFormula});
   }
 }
 
@@ -117,9 +117,9 @@ void find_memory_bound_kv(const FindingContext& finding) {
                                fmt::format("{}{} of the {} time reads the KV cache", stage.label(),
                                            format_percent(kv_ns / stage.busy_ns()), processor(finding.context)),
                                kv_ns / 2);
-    out.evidence = {measured("attention time per step", stage.per_step_ms(attention.time_ns), "ms"),
-                    counted("KV cache read per step", attention.kv_bytes / stage.count(), "bytes"),
-                    counted("bandwidth reached", attention.bytes / attention.time_ns, "GB/s"),
+    out.evidence = {measured("attention time per step", stage.per_step_ms(attention.time_ns), Unit::kMs),
+                    counted("KV cache read per step", attention.kv_bytes / stage.count(), Unit::kBytes),
+                    counted("bandwidth reached", attention.bytes / attention.time_ns, Unit::kGbs),
                     share_of_bandwidth(finding, attention)};
     out.advice = {"Keep the cache in FP8: half the bytes.",
                   "Models with fewer KV heads (GQA, MQA), latent attention or sliding windows read less per token."};
@@ -134,12 +134,12 @@ void find_kv_cache_copy(const FindingContext& finding) {
     Finding& out =
         finding.add("kv-cache-copy", &stage,
                     fmt::format("{}every step copies the whole KV cache to append to it", stage.label()), copy_ns);
-    out.evidence = {measured("time of the copies per step", stage.per_step_ms(copy_ns), "ms"),
-                    measured(share_of_stage(finding), copy_ns / stage.busy_ns(), "frac"),
-                    measured("copies per step", static_cast<double>(stage.kv_copies) / stage.count(), "1")};
+    out.evidence = {measured("time of the copies per step", stage.per_step_ms(copy_ns), Unit::kMs),
+                    measured(share_of_stage(finding), copy_ns / stage.busy_ns(), Unit::kFrac),
+                    measured("copies per step", static_cast<double>(stage.kv_copies) / stage.count(), Unit::kOne)};
     if (stage.timing->context)
       out.evidence.push_back(
-          counted("context, and the copies grow with it", static_cast<double>(*stage.timing->context), "tokens"));
+          counted("context, and the copies grow with it", static_cast<double>(*stage.timing->context), Unit::kTokens));
     out.advice = {
         "Use a cache allocated once and written in place (StaticCache in Hugging Face transformers, a paged "
         "cache in servers) instead of concatenating."};
@@ -174,10 +174,10 @@ void find_pageable_copy(const FindingContext& finding) {
   }
   if (whole_ns < kPageableShareMin * finding.window_ns || copies == 0) return;
   Finding& out = finding.add("pageable-copy", nullptr, "copies use pageable host memory", whole_ns / 2);
-  out.evidence = {
-      measured("pageable copies recorded", static_cast<double>(copies), "1"),
-      measured("their time", total_ns / 1e6, "ms"),
-      measured("share of the time, if unrecorded time is like recorded time", whole_ns / finding.window_ns, "frac")};
+  out.evidence = {measured("pageable copies recorded", static_cast<double>(copies), Unit::kOne),
+                  measured("their time", total_ns / 1e6, Unit::kMs),
+                  measured("share of the time, if unrecorded time is like recorded time", whole_ns / finding.window_ns,
+                           Unit::kFrac)};
   add_copy_rates(finding.context.device, by_path, out.evidence);
   out.advice = {
       "Allocate host buffers pinned (pin_memory=True) and copy with non_blocking=True: faster, and the host "
@@ -205,14 +205,15 @@ void find_copy_bound(const FindingContext& finding) {
         "copy-bound", &stage,
         fmt::format("{}copies take {} of the time", stage.label(), format_percent(copy_ns / stage.wall_ns())), copy_ns);
     out.evidence = {
-        measured(stage.each("copies on the GPU that no kernel hides"), stage.per_step_ms(kernels_ns), "ms"),
-        measured(stage.each("all copies on the GPU"), stage.per_step_ms(all_ns), "ms"),
-        measured(stage.each("idle behind blocking copies"), stage.per_step_ms(stage.idle_ns(IdleCause::kCopy)), "ms")};
+        measured(stage.each("copies on the GPU that no kernel hides"), stage.per_step_ms(kernels_ns), Unit::kMs),
+        measured(stage.each("all copies on the GPU"), stage.per_step_ms(all_ns), Unit::kMs),
+        measured(stage.each("idle behind blocking copies"), stage.per_step_ms(stage.idle_ns(IdleCause::kCopy)),
+                 Unit::kMs)};
     const CopySums by_path = sum_copies(finding.context, stage.kernels);
     add_copy_rates(finding.context.device, by_path, out.evidence);
     if (const OptDouble least_ns = least_copy_ns(finding.context.device, by_path))
       out.evidence.push_back({stage.each("bound assumes that the copies go; at the full rate of their links they take"),
-                              stage.per_step_ms(*least_ns), "ms", provenance::kFormula});
+                              stage.per_step_ms(*least_ns), Unit::kMs, provenance::kFormula});
     out.advice = {
         "Keep data on the device, copy once and early on a stream of its own, and overlap copies with kernels "
         "(weights or cache offloaded to the host are read over PCIe every step)."};
@@ -243,9 +244,9 @@ void find_batch_too_small(const FindingContext& finding) {
                                            sequences == 1 ? "1 sequence" : format_count(sequences) + " sequences"),
                                0, FindingSeverity::kInfo);
     out.evidence = {
-        counted("sequences per step", sequences, "1"),
-        {"tokens per step at which GEMMs become compute-bound", crossover, "tokens", device.roof_provenance()},
-        counted("arithmetic intensity of the stage", stage.timing->intensity.value_or(0), "FLOP/byte")};
+        counted("sequences per step", sequences, Unit::kOne),
+        {"tokens per step at which GEMMs become compute-bound", crossover, Unit::kTokens, device.roof_provenance()},
+        counted("arithmetic intensity of the stage", stage.timing->intensity.value_or(0), Unit::kFlopPerByte)};
     if (!stage.timing->intensity) out.evidence.pop_back();
     out.advice = {
         "If throughput counts more than the latency of one request, batch more sequences per step (continuous "
@@ -287,14 +288,14 @@ void find_dtype_wide(const FindingContext& finding) {
     if (wide_ns < kWideShareMin * stage.busy_ns() || wide_ns == 0) continue;
     Finding& out = finding.add("dtype-wide", &stage, fmt::format("{}weights are {}", stage.label(), dtype_name(dtype)),
                                wide_ns - narrow_ns);
-    out.evidence = {measured(stage.each("time of GEMMs with such weights"), stage.per_step_ms(wide_ns), "ms"),
-                    measured("share of the stage's GPU time", wide_ns / stage.busy_ns(), "frac"),
-                    counted(stage.each("such weights read"), weight_bytes / stage.count(), "bytes")};
+    out.evidence = {measured(stage.each("time of GEMMs with such weights"), stage.per_step_ms(wide_ns), Unit::kMs),
+                    measured("share of the stage's GPU time", wide_ns / stage.busy_ns(), Unit::kFrac),
+                    counted(stage.each("such weights read"), weight_bytes / stage.count(), Unit::kBytes)};
     out.advice = {
         "Load the model in bf16 or fp16 (torch_dtype=torch.bfloat16): half the bytes, and the tensor cores' "
         "full rate."};
-    out.evidence.push_back(
-        {stage.each("least time of these GEMMs in bf16"), stage.per_step_ms(narrow_ns), "ms", provenance::kFormula});
+    out.evidence.push_back({stage.each("least time of these GEMMs in bf16"), stage.per_step_ms(narrow_ns), Unit::kMs,
+                            provenance::kFormula});
     finding.bound_work(stage, wide_ns - narrow_ns, out);
   }
 }
@@ -314,10 +315,10 @@ void find_comm_bound(const FindingContext& finding) {
         "comm-bound", &stage,
         fmt::format("{}communication takes {} of the time", stage.label(), format_percent(comm_ns / stage.wall_ns())),
         comm_ns);
-    out.evidence = {measured(stage.each("communication that no kernel hides"), stage.per_step_ms(comm_ns), "ms"),
-                    measured(stage.each("all communication"), stage.per_step_ms(all_ns), "ms"),
-                    measured(stage.each("collectives"), kernels / stage.count(), "1"),
-                    measured("mean duration", all_ns / kernels / 1e3, "us")};
+    out.evidence = {measured(stage.each("communication that no kernel hides"), stage.per_step_ms(comm_ns), Unit::kMs),
+                    measured(stage.each("all communication"), stage.per_step_ms(all_ns), Unit::kMs),
+                    measured(stage.each("collectives"), kernels / stage.count(), Unit::kOne),
+                    measured("mean duration", all_ns / kernels / 1e3, Unit::kUs)};
     out.advice = {
         "Use fewer GPUs per replica if the model fits, custom or fused all-reduce for small messages, and "
         "overlap communication with computation. Time in a collective includes waiting for other ranks."};

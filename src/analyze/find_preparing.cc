@@ -60,7 +60,7 @@ void add_preparations(const std::vector<StageConsequence>& consequences, Finding
     const bool named = group.kind == StageKind::kVision && group.source != StageSource::kDetected;
     if (group.unattributed || group.cold || !named || !known || group.wall_ns <= 0 || runs_model(finding, s)) continue;
     const StageTiming* timing = timing_of(finding, group);
-    if (timing == nullptr || consequences[s].metric.empty()) continue;
+    if (timing == nullptr || consequences[s].metric == GainMetric::kNone) continue;
     StageView view;
     view.stage = s;
     view.group = &group;
@@ -75,16 +75,17 @@ void add_preparations(const std::vector<StageConsequence>& consequences, Finding
 void find_preparations(const FindingContext& finding) {
   for (const StageView& stage : finding.preparations) {
     const double gain_ns = waiting_ns(finding, stage);
-    const bool of_ttft = stage.consequence.metric == "TTFT (ms)";
+    const bool of_ttft = stage.consequence.metric == GainMetric::kTtft;
     Finding& out = finding.add(
         "host-preprocessing", &stage,
         fmt::format("{}{} of {} goes to preparing inputs before the model runs", stage.label(),
                     format_percent(stage.consequence.share(gain_ns, stage.wall_ns())), of_ttft ? "TTFT" : "the time"),
         gain_ns);
-    out.evidence = {measured("time of the stage per step", stage.per_step_ms(stage.wall_ns()), "ms"),
-                    measured("times it ran", stage.count(), "1")};
+    out.evidence = {measured("time of the stage per step", stage.per_step_ms(stage.wall_ns()), Unit::kMs),
+                    measured("times it ran", stage.count(), Unit::kOne)};
     if (!on_cpu(finding.context) && !finding.trace().gpu_ops.empty())
-      out.evidence.push_back(measured("of it per step in which the GPU did nothing", stage.per_step_ms(gain_ns), "ms"));
+      out.evidence.push_back(
+          measured("of it per step in which the GPU did nothing", stage.per_step_ms(gain_ns), Unit::kMs));
     out.advice = {
         "Prepare the inputs of the next requests while the model serves earlier ones: in other processes or threads, "
         "with the compiled tokeniser."};
@@ -153,14 +154,14 @@ void find_host_between_steps(const FindingContext& finding) {
                              idle.whole_ns);
   for (const StageView& stage : finding.stages)
     if (finding.preparation(stage.stage) == nullptr) finding.raise(stage.stage, stage.host.boundary_ns, out);
-  out.evidence = {measured("such idle time, recorded", idle.recorded_ns() / 1e6, "ms"),
-                  measured("of it before the first activity of steps", idle.within_ns / 1e6, "ms"),
-                  measured("of it outside every step", idle.outside_ns / 1e6, "ms")};
+  out.evidence = {measured("such idle time, recorded", idle.recorded_ns() / 1e6, Unit::kMs),
+                  measured("of it before the first activity of steps", idle.within_ns / 1e6, Unit::kMs),
+                  measured("of it outside every step", idle.outside_ns / 1e6, Unit::kMs)};
   if (idle.alone_ns > 0)
-    out.evidence.push_back(measured("of it in stages that launch nothing", idle.alone_ns / 1e6, "ms"));
-  out.evidence.push_back(measured("gaps of 200 us or more that it is", static_cast<double>(idle.count), "1"));
+    out.evidence.push_back(measured("of it in stages that launch nothing", idle.alone_ns / 1e6, Unit::kMs));
+  out.evidence.push_back(measured("gaps of 200 us or more that it is", static_cast<double>(idle.count), Unit::kOne));
   out.evidence.push_back(
-      measured("their mean length", idle.recorded_ns() / static_cast<double>(idle.count) / 1e6, "ms"));
+      measured("their mean length", idle.recorded_ns() / static_cast<double>(idle.count) / 1e6, Unit::kMs));
   out.advice = {
       "Prepare the next inputs (tokenising, image processing, padding, scheduling) while the GPU works: in another "
       "process or thread, or one step ahead.",
@@ -183,16 +184,16 @@ void find_preparing_functions(const FindingContext& finding) {
                                          format_percent(idle.whole_ns / finding.window_ns)),
                              idle.whole_ns);
   for (const auto& [stage, ns] : idle.stages_ns) finding.raise(stage, ns, out);
-  out.evidence = {measured("such idle time, recorded", recorded_ns / 1e6, "ms")};
+  out.evidence = {measured("such idle time, recorded", recorded_ns / 1e6, Unit::kMs)};
   double rest_ns = recorded_ns;
   for (size_t i = 0; i < std::min(kSitesMost, sites.size()); ++i) {
     out.evidence.push_back(measured("of it while the host was in " + std::string(finding.trace().text(sites[i].second)),
-                                    sites[i].first / 1e6, "ms"));
+                                    sites[i].first / 1e6, Unit::kMs));
     rest_ns -= sites[i].first;
   }
   if (sites.size() > kSitesMost)
     out.evidence.push_back(
-        measured(fmt::format("of it in {} other functions", sites.size() - kSitesMost), rest_ns / 1e6, "ms"));
+        measured(fmt::format("of it in {} other functions", sites.size() - kSitesMost), rest_ns / 1e6, Unit::kMs));
   out.advice = {
       "Prepare inputs in other processes while the GPU serves earlier requests, use the compiled tokeniser, "
       "and resize images on the GPU."};

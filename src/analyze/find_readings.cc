@@ -15,15 +15,16 @@ constexpr double kClockMin = 0.85;         // of the boost clock; ordinary boost
 constexpr double kOtherReasonMax = 0.05;
 constexpr double kBoardPowerMin = 0.93;  // of the data sheet's power: the cap is the board's own
 
-double held_frac(const TelemetryReport& telemetry, std::string_view reason) {
+double held_frac(const TelemetryReport& telemetry, ThrottleReason reason) {
   for (const ThrottleRecord& row : telemetry.throttle)
     if (row.reason == reason) return row.frac;
   return 0;
 }
 
 double thermal_frac(const TelemetryReport& telemetry) {
-  return std::max({held_frac(telemetry, "thermal-software"), held_frac(telemetry, "thermal-hardware"),
-                   held_frac(telemetry, "power-brake"), held_frac(telemetry, "hardware")});
+  return std::max({held_frac(telemetry, ThrottleReason::kThermalSoftware),
+                   held_frac(telemetry, ThrottleReason::kThermalHardware),
+                   held_frac(telemetry, ThrottleReason::kPowerBrake), held_frac(telemetry, ThrottleReason::kHardware)});
 }
 
 // Time that the boost clock would save: only time in which the SMs work scales with it.
@@ -43,12 +44,12 @@ double clock_gain_ns(const FindingContext& finding, double frac) {
 void add_clock(const FindingContext& finding, Finding& out) {
   const TelemetryReport& telemetry = *finding.report.telemetry;
   if (telemetry.sm_clock_mhz) {
-    out.evidence.push_back(measured("median SM clock", telemetry.sm_clock_mhz->p50, "MHz"));
-    out.evidence.push_back(measured("lowest SM clock", telemetry.sm_clock_mhz->min, "MHz"));
+    out.evidence.push_back(measured("median SM clock", telemetry.sm_clock_mhz->p50, Unit::kMhz));
+    out.evidence.push_back(measured("lowest SM clock", telemetry.sm_clock_mhz->min, Unit::kMhz));
   }
   const DeviceReport* device = finding.context.device;
   if (device != nullptr && device->boost_mhz)
-    out.evidence.push_back({"boost clock", *device->boost_mhz, "MHz", provenance::kDatasheet});
+    out.evidence.push_back({"boost clock", *device->boost_mhz, Unit::kMhz, provenance::kDatasheet});
 }
 
 }  // namespace
@@ -56,7 +57,7 @@ void add_clock(const FindingContext& finding, Finding& out) {
 void find_power_throttled(const FindingContext& finding) {
   if (!finding.report.telemetry) return;
   const TelemetryReport& telemetry = *finding.report.telemetry;
-  const double frac = held_frac(telemetry, "power-cap");
+  const double frac = held_frac(telemetry, ThrottleReason::kPowerCap);
   if (frac < kPowerShareMin) return;
   const DeviceReport* device = finding.context.device;
   const bool at_board_power = device != nullptr && device->tdp_w && telemetry.power_w &&
@@ -65,10 +66,10 @@ void find_power_throttled(const FindingContext& finding) {
       finding.add("power-throttled", nullptr,
                   fmt::format("the power cap holds the clock down {} of the time", format_percent(frac)),
                   clock_gain_ns(finding, frac), at_board_power ? FindingSeverity::kInfo : FindingSeverity::kCritical);
-  out.evidence = {measured("share of the window at the power cap", frac, "frac")};
-  if (telemetry.power_w) out.evidence.push_back(measured("mean power", telemetry.power_w->mean, "W"));
+  out.evidence = {measured("share of the window at the power cap", frac, Unit::kFrac)};
+  if (telemetry.power_w) out.evidence.push_back(measured("mean power", telemetry.power_w->mean, Unit::kWatt));
   if (device != nullptr && device->tdp_w)
-    out.evidence.push_back({"board power", *device->tdp_w, "W", provenance::kDatasheet});
+    out.evidence.push_back({"board power", *device->tdp_w, Unit::kWatt, provenance::kDatasheet});
   add_clock(finding, out);
   if (at_board_power) {
     out.advice = {
@@ -91,12 +92,13 @@ void find_thermal_throttled(const FindingContext& finding) {
                              fmt::format("temperature holds the clock down {} of the time", format_percent(frac)),
                              clock_gain_ns(finding, frac));
   for (const ThrottleRecord& row : telemetry.throttle)
-    if (row.reason != "power-cap" && row.reason != "sync-boost" && row.frac > 0)
-      out.evidence.push_back(measured("share of the window held down: " + row.reason, row.frac, "frac"));
+    if (row.reason != ThrottleReason::kPowerCap && row.reason != ThrottleReason::kSyncBoost && row.frac > 0)
+      out.evidence.push_back(
+          measured(fmt::format("share of the window held down: {}", name_of(row.reason)), row.frac, Unit::kFrac));
   if (telemetry.temperature_c)
-    out.evidence.push_back(measured("highest temperature", telemetry.temperature_c->max, "C"));
+    out.evidence.push_back(measured("highest temperature", telemetry.temperature_c->max, Unit::kCelsius));
   if (telemetry.memory_temperature_c)
-    out.evidence.push_back(measured("highest memory temperature", telemetry.memory_temperature_c->max, "C"));
+    out.evidence.push_back(measured("highest memory temperature", telemetry.memory_temperature_c->max, Unit::kCelsius));
   add_clock(finding, out);
   out.advice = {"Improve cooling: airflow, inlet temperature, fan policy; a neighbouring GPU may heat this one."};
 }
@@ -106,7 +108,8 @@ void find_clock_drop(const FindingContext& finding) {
   const TelemetryReport& telemetry = *finding.report.telemetry;
   const DeviceReport* device = finding.context.device;
   if (device == nullptr || !device->boost_mhz) return;
-  if (held_frac(telemetry, "power-cap") >= kOtherReasonMax || thermal_frac(telemetry) >= kOtherReasonMax) return;
+  if (held_frac(telemetry, ThrottleReason::kPowerCap) >= kOtherReasonMax || thermal_frac(telemetry) >= kOtherReasonMax)
+    return;
   for (const StageView& stage : finding.stages) {
     if (!stage.timing->sm_clock_mhz || stage.timing->device != telemetry.device) continue;
     const double clock = *stage.timing->sm_clock_mhz;
@@ -115,10 +118,11 @@ void find_clock_drop(const FindingContext& finding) {
                                fmt::format("{}the GPU runs at {:.0f} MHz, its boost clock is {:.0f} MHz", stage.label(),
                                            clock, *device->boost_mhz),
                                stage.busy_ns() * (1 - clock / *device->boost_mhz));
-    out.evidence = {measured("median SM clock of the stage", clock, "MHz"),
-                    {"boost clock", *device->boost_mhz, "MHz", provenance::kDatasheet},
-                    measured("share of the window at the power cap", held_frac(telemetry, "power-cap"), "frac"),
-                    measured("share of the window held down by temperature", thermal_frac(telemetry), "frac")};
+    out.evidence = {
+        measured("median SM clock of the stage", clock, Unit::kMhz),
+        {"boost clock", *device->boost_mhz, Unit::kMhz, provenance::kDatasheet},
+        measured("share of the window at the power cap", held_frac(telemetry, ThrottleReason::kPowerCap), Unit::kFrac),
+        measured("share of the window held down by temperature", thermal_frac(telemetry), Unit::kFrac)};
     out.advice = {
         "Neither power nor temperature explains it: look for locked or application clocks (nvidia-smi -q -d CLOCK; "
         "-rgc and -rac reset them). A mostly idle GPU may also lower its clock by itself."};

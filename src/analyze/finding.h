@@ -224,11 +224,11 @@ void find_clock_drop(const FindingContext&);
 void find_small_kernels_unfused(const FindingContext&);
 
 // Evidence in one line.
-inline Evidence measured(std::string metric, double value, std::string unit) {
-  return {std::move(metric), value, std::move(unit), provenance::kMeasured};
+inline Evidence measured(std::string metric, double value, Unit unit) {
+  return {std::move(metric), value, unit, provenance::kMeasured};
 }
-inline Evidence counted(std::string metric, double value, std::string unit) {
-  return {std::move(metric), value, std::move(unit), provenance::kCounted};
+inline Evidence counted(std::string metric, double value, Unit unit) {
+  return {std::move(metric), value, unit, provenance::kCounted};
 }
 
 }  // namespace llmprof

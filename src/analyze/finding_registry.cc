@@ -4,7 +4,7 @@ namespace llmprof {
 namespace {
 
 constexpr FindingRule kRules[] = {
-    {"launch-bound",
+    {kLaunchBound,
      "idle time behind launches and dispatch is at least 25 % of the stage's time without the profiler's own, and at "
      "most 60 us per launch call (more is other host code). Severity of every finding: by the share of TTFT (stages "
      "before a first token), TPOT (decode) or the time in steps (others) that could go, critical from 30 %, major from "

@@ -125,7 +125,6 @@ void check_model(const Context& context, const Report& report, bool other_gpu, D
   if (why.empty()) return;
   std::string text = fmt::format("{}: {}", config->id, why);
   for (const CoverageRecord& row : report.coverage) {
-    constexpr std::string_view kCrossCheck = "counted-over-formula: ";
     if (!row.frac || !row.name.starts_with(kCrossCheck)) continue;
     text += fmt::format("; FLOPs counted in {} are {:.2f} times those of its formula",
                         row.name.substr(kCrossCheck.size()), *row.frac);
@@ -170,10 +169,10 @@ struct Use {
 Use use_of_formula(const Report& report, bool decode_only) {
   Use use;
   for (const StageTiming& row : report.stages) {
-    if (row.kind != "decode" && (decode_only || row.kind != "prefill")) continue;
+    if (row.kind != StageKind::kDecode && (decode_only || row.kind != StageKind::kPrefill)) continue;
     use.formula |= row.flops_provenance == provenance::kFormula;
     for (const CoverageRecord& check : report.coverage)
-      use.cross_check |= check.name == "counted-over-formula: " + row.name;
+      use.cross_check |= check.name == std::string(kCrossCheck) + row.name;
   }
   return use;
 }

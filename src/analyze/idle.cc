@@ -10,7 +10,6 @@
 namespace llmprof {
 namespace {
 
-enum class SiteKind : uint8_t { kOperator, kApi, kPython };
 constexpr size_t kCauses = static_cast<size_t>(IdleCause::kCount);
 constexpr size_t kSitesPerStage = 10;
 
@@ -126,7 +125,7 @@ void add_sites(const Context& context, const IdleSums& sums, Report& report) {
     IdleSiteRecord row;
     row.stage = stage_name(context.trace, context.groups, key.stage);
     row.device = stage.device;
-    row.kind = key.kind == SiteKind::kOperator ? "operator" : key.kind == SiteKind::kApi ? "api" : "python";
+    row.kind = key.kind;
     row.site = context.trace.text(key.name);
     row.gaps = total.gaps;
     row.total_ms.ns = total.total_ns;

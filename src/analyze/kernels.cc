@@ -94,7 +94,7 @@ KernelRecord kernel_record(const Context& context, uint32_t group, double median
   }
   const KernelRoof roof = kernel_roof(context, group);
   const Bound bound = kernel_bound(context, group, roof);
-  if (bound != Bound::kUnknown) row.bound = name_of(bound);
+  if (bound != Bound::kUnknown) row.bound = bound;
   if (roof.known) {
     row.flops = roof.flops;
     row.bytes = roof.bytes;

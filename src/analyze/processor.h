@@ -6,6 +6,8 @@
 namespace llmprof {
 
 inline bool on_cpu(const Context& context) { return context.device != nullptr && context.device->cpu; }
-inline const char* processor(const Context& context) { return on_cpu(context) ? "CPU" : "GPU"; }
+inline const char* processor(const Context& context) {
+  return context.device != nullptr ? context.device->processor() : "GPU";
+}
 
 }  // namespace llmprof

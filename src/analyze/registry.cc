@@ -39,8 +39,8 @@ void add_diagnostics(const Trace& trace, const Diagnostics& diagnostics, Report&
     if (diagnostics.count(id) == 0) continue;
     const DiagnosticInfo& info = diagnostic_table()[i];
     DiagnosticRecord row;
-    row.key = info.key;
-    row.severity = name_of(info.severity);
+    row.key = id;
+    row.severity = info.severity;
     row.count = static_cast<int64_t>(diagnostics.count(id));
     row.text = info.text;
     if (id == DiagnosticId::kNoOperatorForKernel) row.text += unnamed_before_names(trace);
@@ -48,13 +48,8 @@ void add_diagnostics(const Trace& trace, const Diagnostics& diagnostics, Report&
       row.text += (is_about_options(id) ? " " : p == 0 ? " First seen: " : "; ") + diagnostics.places(id)[p];
     report.diagnostics.push_back(std::move(row));
   }
-  std::stable_sort(
-      report.diagnostics.begin(), report.diagnostics.end(), [](const DiagnosticRecord& a, const DiagnosticRecord& b) {
-        const auto rank = [](const DiagnosticRecord& row) {
-          return row.severity == "error" ? 0 : row.severity == "data-loss" ? 1 : row.severity == "notice" ? 2 : 3;
-        };
-        return rank(a) < rank(b);
-      });
+  std::stable_sort(report.diagnostics.begin(), report.diagnostics.end(),
+                   [](const DiagnosticRecord& a, const DiagnosticRecord& b) { return a.severity > b.severity; });
 }
 
 void describe_source(const Trace& trace, const Groups& groups, Report& report) {
@@ -96,6 +91,9 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
     parallel_for(std::size(kAnalyses), [&](size_t i) {
       if (kAnalyses[i].phase == phase) kAnalyses[i].run(context, report, notes[i]);
     });
+  for (size_t i = 0; i < std::size(kAnalyses); ++i)
+    if (kAnalyses[i].run == analyze_latency && !report.latency)
+      for (const CannotTell& row : notes[i]) report.why_no_latency.push_back(row.why);
   if (report.device) take_arithmetic_of_stages(report.stages, *report.device);
   check_given_options(context, report, diagnostics);
   report.cannot_tell = std::move(device_notes);

@@ -53,7 +53,7 @@ void FindingContext::bound_by_step(const StageView& stage, double gain_ns, const
     return;
   }
   finding.evidence.push_back(measured("steps that it falls into, no typical one among them",
-                                      static_cast<double>(gain_of_step.size()) / stage.count(), "frac"));
+                                      static_cast<double>(gain_of_step.size()) / stage.count(), Unit::kFrac));
 }
 
 void FindingContext::bound_work(const StageView& stage, double gain_ns, Finding& finding) const {

@@ -37,10 +37,10 @@ struct StageSums {
   std::array<double, static_cast<size_t>(DType::kCount)> flops_by_dtype{};
   double arithmetic_ns = 0, covered_ns = 0, other_ns = 0;
   double gemm_flops = 0, gemm_ns = 0, gemm_covered_ns = 0;
-  double gemm_compute_ns = 0;        // part of compute_ns
-  std::array<double, 6> bound_ns{};  // kernel time by Bound
-  double hidden_ns = 0;              // transfers that other streams' kernels hide: in no bound
-  double far_ns = 0;                 // part of that by latency in kernels that are not short
+  double gemm_compute_ns = 0;                                         // part of compute_ns
+  std::array<double, static_cast<size_t>(Bound::kCount)> bound_ns{};  // kernel time by Bound
+  double hidden_ns = 0;  // transfers that other streams' kernels hide: in no bound
+  double far_ns = 0;     // part of that by latency in kernels that are not short
 };
 
 std::vector<StageSums> sum_stages(const Context& context) {
@@ -154,15 +154,15 @@ void decide_bound(const StageGroup& group, const StageSums& sums, bool cpu, Stag
                       idle(IdleCause::kLaunchLatency) + idle(IdleCause::kAllocator) + idle(IdleCause::kOtherApi);
   const double kernels = busy(Bound::kLatency) + idle(IdleCause::kGraphInternal);
   struct Share {
-    const char* bound;
+    Bound bound;
     double ns;
   };
-  const Share shares[] = {{"overhead", host + kernels},
-                          {"compute", busy(Bound::kCompute)},
-                          {"memory", busy(Bound::kMemory)},
-                          {"sync", idle(IdleCause::kBlockingSync)},
-                          {"copy", busy(Bound::kCopy) + idle(IdleCause::kCopy)},
-                          {"comm", busy(Bound::kComm)}};
+  const Share shares[] = {{Bound::kOverhead, host + kernels},
+                          {Bound::kCompute, busy(Bound::kCompute)},
+                          {Bound::kMemory, busy(Bound::kMemory)},
+                          {Bound::kSync, idle(IdleCause::kBlockingSync)},
+                          {Bound::kCopy, busy(Bound::kCopy) + idle(IdleCause::kCopy)},
+                          {Bound::kComm, busy(Bound::kComm)}};
   const Share* best = &shares[0];
   for (const Share& share : shares)
     if (share.ns > best->ns) best = &share;
@@ -177,21 +177,21 @@ void decide_bound(const StageGroup& group, const StageSums& sums, bool cpu, Stag
   if (best->ns < kBoundShareMin * wall_ns && explained_ns < kBoundShareMin * wall_ns) return;
   row.bound_frac = best->ns / wall_ns;
   if (best->ns < kBoundShareMin * wall_ns) {
-    row.bound = "mixed";
+    row.bound = Bound::kMixed;
     const Share* second = nullptr;
     for (const Share& share : shares)
       if (&share != best && (second == nullptr || share.ns > second->ns)) second = &share;
-    row.bound_detail = fmt::format("{} {:.0f} %, {} {:.0f} %", best->bound, 100 * best->ns / wall_ns, second->bound,
-                                   100 * second->ns / wall_ns);
+    row.bound_detail = fmt::format("{} {:.0f} %, {} {:.0f} %", name_of(best->bound), 100 * best->ns / wall_ns,
+                                   name_of(second->bound), 100 * second->ns / wall_ns);
     return;
   }
   row.bound = best->bound;
   if (best != &shares[0]) {
-    row.bound_detail = best->bound == std::string_view("memory")    ? "memory traffic"
-                       : best->bound == std::string_view("compute") ? "arithmetic"
-                       : best->bound == std::string_view("sync")    ? "the host waits for the GPU before launching more"
-                       : best->bound == std::string_view("copy")    ? "copies"
-                                                                    : "communication between GPUs";
+    row.bound_detail = best->bound == Bound::kMemory    ? "memory traffic"
+                       : best->bound == Bound::kCompute ? "arithmetic"
+                       : best->bound == Bound::kSync    ? "the host waits for the GPU before launching more"
+                       : best->bound == Bound::kCopy    ? "copies"
+                                                        : "communication between GPUs";
   } else if (cpu) {  // nothing is launched there: what a kernel does not take lies between two
     row.bound_detail = kernels < 2 * host                   ? "the time between kernels"
                        : 2 * sums.far_ns * scale >= kernels ? "kernels far from both arithmetic and memory's limit"
@@ -228,8 +228,8 @@ void analyze_stages(const Context& context, Report& report, std::vector<CannotTe
     const StageSums& sums = all[s];
     StageTiming row;
     row.name = stage_name(context.trace, groups, s);
-    row.kind = stage_kind_name(group.kind);
-    row.source = stage_source_name(group.source);
+    row.kind = group.kind;
+    row.source = group.source;
     row.device = group.device;
     row.count = static_cast<int64_t>(group.steps.size());
     row.wall_ms.ns = group.wall_ns;

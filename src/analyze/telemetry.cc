@@ -56,19 +56,19 @@ void fill_power(const Steps& steps, const NvmlReadings& nvml, const StageGroup& 
 // ---- throttling ----------------------------------------------------------------------------------------------------
 
 struct ThrottleKind {
-  const char* reason;
+  ThrottleReason reason;
   const std::vector<int64_t>* cumulative_ns;  // null: the driver keeps no counter
   uint64_t bit;
 };
 
 std::vector<ThrottleRecord> throttling(const Trace& trace, const NvmlReadings& nvml, const Window& window) {
   const NvmlSamples& table = trace.nvml_samples;
-  const std::array<ThrottleKind, 6> kinds = {{{"power-cap", &table.throttle_power_ns, 0x4},
-                                              {"thermal-software", &table.throttle_thermal_sw_ns, 0x20},
-                                              {"thermal-hardware", &table.throttle_thermal_hw_ns, 0x40},
-                                              {"power-brake", &table.throttle_brake_ns, 0x80},
-                                              {"sync-boost", &table.throttle_sync_boost_ns, 0x10},
-                                              {"hardware", nullptr, 0x8}}};
+  const std::array<ThrottleKind, 6> kinds = {{{ThrottleReason::kPowerCap, &table.throttle_power_ns, 0x4},
+                                              {ThrottleReason::kThermalSoftware, &table.throttle_thermal_sw_ns, 0x20},
+                                              {ThrottleReason::kThermalHardware, &table.throttle_thermal_hw_ns, 0x40},
+                                              {ThrottleReason::kPowerBrake, &table.throttle_brake_ns, 0x80},
+                                              {ThrottleReason::kSyncBoost, &table.throttle_sync_boost_ns, 0x10},
+                                              {ThrottleReason::kHardware, nullptr, 0x8}}};
   std::vector<Row> inside;
   for (const Row row : nvml.rows) {
     if (table.time_ns[row] >= window.start_ns && table.time_ns[row] < window.end_ns) inside.push_back(row);

@@ -29,7 +29,7 @@ StepWeights weights_of_step(const Context& context, const Report& report) {
   const Works& works = context.trace.works;
   for (const StageKind kind : {StageKind::kDecode, StageKind::kPrefill}) {
     for (const StageTiming& row : report.stages) {
-      if (row.kind != stage_kind_name(kind) || row.count == 0) continue;
+      if (row.kind != kind || row.count == 0) continue;
       // The shapes of library calls cover every GEMM, though not attention.
       const bool gemms = is_live_recording(context.trace) && row.gemm_coverage_frac.value_or(0) >= 0.99;
       if (row.flop_coverage_frac.value_or(0) < 0.95 && !gemms) continue;
@@ -289,12 +289,12 @@ void analyze_workload(const Context& context, Report& report, std::vector<Cannot
     Result<ModelConfig> loaded = load_model(context.options.model);  // was loaded once by check_workload_options
     if (!loaded) return;
     config = std::move(*loaded);
-    model.origin = "given";
+    model.origin = ModelOrigin::kGiven;
     model.evidence = "named by the user";
   } else {
     const StepWeights step = weights_of_step(context, report);
     if (step.elements > 0) config = recognise(step, model);
-    model.origin = "recognised";
+    model.origin = ModelOrigin::kRecognised;
   }
   if (!config) {
     cannot_tell.push_back({"Which model is it?",
@@ -329,7 +329,7 @@ void analyze_workload(const Context& context, Report& report, std::vector<Cannot
       std::string text = "FLOPs counted from shapes over those of " + model.id + " by formula";
       if (const int64_t rows = lm_head_rows(context, *config, s); rows > row.sequences.value_or(1) * row.count)
         text += fmt::format("; the lm_head ran on {} rows, although only the last of each sequence is needed", rows);
-      report.coverage.push_back({"counted-over-formula: " + row.name, ratio, std::move(text)});
+      report.coverage.push_back({std::string(kCrossCheck) + row.name, ratio, std::move(text)});
     } else {
       fill_by_formula(context, *work, row);
     }

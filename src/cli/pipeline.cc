@@ -67,7 +67,7 @@ void warn(const Trace& trace) {
 // Options that do not fit stand at the top of a page; whoever reads a file or a pipe is told here.
 void warn_of_options(const Report& report) {
   for (const DiagnosticRecord& row : report.diagnostics)
-    if (row.key.starts_with("option-")) complain(row.severity + ": " + printable(row.text));
+    if (is_about_options(row.key)) complain(fmt::format("{}: {}", name_of(row.severity), printable(row.text)));
 }
 
 // The run without kernel records that `llmprof run --baseline` left in the session folder: what profiling cost is

@@ -64,7 +64,7 @@ StepName compose(const Phase& context, const Phase& generation) {
               : prompts          ? StageKind::kPrefill
               : decodes          ? StageKind::kDecode
                                  : StageKind::kOther;
-  step.stage = step.kind == StageKind::kOther ? "empty step" : std::string(stage_kind_name(step.kind));
+  step.stage = step.kind == StageKind::kOther ? "empty step" : std::string(name_of(step.kind));
   step.sequences = std::max<int64_t>(context.requests, 0) + std::max<int64_t>(generation.requests, 0);
   const bool tokens_known = (!prompts || context.tokens >= 0) && (!decodes || generation.tokens >= 0);
   if (tokens_known) step.new_tokens = (prompts ? context.tokens : 0) + (decodes ? generation.tokens : 0);
@@ -146,7 +146,7 @@ std::optional<StepName> parse_bracketed(std::string_view text) {
     if (context.requests >= 0 && generation.requests >= 0) return compose(context, generation);
     StepName mixed;
     mixed.kind = StageKind::kMixed;
-    mixed.stage = stage_kind_name(mixed.kind);
+    mixed.stage = name_of(mixed.kind);
     mixed.one_step = true;
     mixed.sequences = batch;
     return mixed;

@@ -307,7 +307,7 @@ void write_steps(Trace& trace, const RecordedSpans& recorded, const std::vector<
                  const std::vector<StepDraft>& drafts) {
   std::set<std::string> complete;
   const auto name_of = [](const StepDraft& draft) {
-    return draft.stage.empty() ? std::string(stage_kind_name(draft.kind)) : draft.stage;
+    return draft.stage.empty() ? std::string(llmprof::name_of(draft.kind)) : draft.stage;
   };
   for (size_t i = 0; i < drafts.size(); ++i) {
     if (missing[i] == MissingKernels::kNone) complete.insert(name_of(drafts[i]));

@@ -23,13 +23,11 @@ std::string ceiling_text(const Peak& peak, const char* unit) {
   return text + fmt::format(" (measured {})", figure(*peak.measured));
 }
 
-// Keys of diagnostics about what was asked for: the reader must know them before any number.
-bool is_about_options(const DiagnosticRecord& row) { return row.key.starts_with("option-"); }
-
+// What was asked for and does not fit: the reader must know it before any number.
 std::string warnings(const Report& report, const RenderOptions& options, const Ink& ink) {
   std::string out;
   for (const DiagnosticRecord& row : report.diagnostics)
-    if (is_about_options(row))
+    if (is_about_options(row.key))
       out += wrap_text(ink.accent("warning:") + " " + printable(row.text), options.width, "  ", "      ");
   if (report.device)
     for (const std::string& remark : report.device->remarks)
@@ -40,7 +38,7 @@ std::string warnings(const Report& report, const RenderOptions& options, const I
 // What the recorded device is held against, where that is another part: "NVIDIA H200, 132 SMs, held against A100".
 std::string held_against(const Report& report) {
   const bool other = std::any_of(report.diagnostics.begin(), report.diagnostics.end(),
-                                 [](const DiagnosticRecord& row) { return row.key == "option-other-gpu"; });
+                                 [](const DiagnosticRecord& row) { return row.key == DiagnosticId::kOtherGpu; });
   return other && report.device->sku ? ", held against " + printable(*report.device->sku) + " (--gpu):" : std::string();
 }
 
@@ -65,24 +63,24 @@ std::string headline(const Report& report, const Ink& ink) {
   std::string device = gpu_was_seen(report) ? "unknown GPU" : "no GPU work seen";
   if (report.device) {
     device = printable(report.device->name);
-    if (report.device->sm_count)
-      device += fmt::format(", {} {}", *report.device->sm_count, on_cpu(report) ? "threads" : "SMs");
+    if (report.device->sm_count) device += fmt::format(", {} {}", *report.device->sm_count, report.device->units());
     const std::string other = held_against(report);
     device += other;
     bool first = !other.empty();
     const std::string arithmetic = report.device->arithmetic.value_or("");
     for (const auto& [name, peak] : report.device->peaks) {
-      const bool memory = name == "dram_gbs", integer = name == arithmetic + "_tops";
-      if (arithmetic.empty() ? !memory : !memory && !integer && name != arithmetic + "_tflops") continue;
+      const bool memory = peak.of == Peak::Of::kMemory;
+      if (!memory && (peak.of != Peak::Of::kArithmetic || arithmetic.empty() || peak.type != arithmetic)) continue;
       device += first ? " " : ", ";
       first = false;
-      device +=
-          memory ? ceiling_text(peak, "GB/s") : arithmetic + " " + ceiling_text(peak, integer ? "TOP/s" : "TFLOP/s");
+      device += memory ? ceiling_text(peak, "GB/s")
+                       : arithmetic + " " + ceiling_text(peak, peak.integers ? "TOP/s" : "TFLOP/s");
     }
   }
   out += ink.dim(device);
   if (report.model)
-    out += ink.dim((report.model->origin == "given" ? " · model " : " · looks like ") + printable(report.model->id));
+    out += ink.dim((report.model->origin == ModelOrigin::kGiven ? " · model " : " · looks like ") +
+                   printable(report.model->id));
   out += ink.dim(" · " + recorded_time(report.source));
   return out + "\n\n";
 }
@@ -91,7 +89,7 @@ std::string headline(const Report& report, const Ink& ink) {
 
 bool on_cpu(const Report& report) { return report.device && report.device->cpu; }
 
-const char* processor(const Report& report) { return on_cpu(report) ? "CPU" : "GPU"; }
+const char* processor(const Report& report) { return report.device ? report.device->processor() : "GPU"; }
 
 std::string stage_label(const Report& report, const StageTiming& stage) {
   for (const StageTiming& other : report.stages)
@@ -111,29 +109,27 @@ std::string at_least_text(const OptDouble& frac, const OptDouble& at_least) {
 }
 
 std::string bound_text(const GainBound& bound) {
-  static constexpr std::string_view kMs = " (ms)";
-  if (!bound.metric.ends_with(kMs)) return fmt::format("{} {:.4g} -> {:.4g}", bound.metric, bound.from, bound.to);
-  return fmt::format("{} {} -> {}", bound.metric.substr(0, bound.metric.size() - kMs.size()), format_ms(bound.from),
-                     format_ms(bound.to));
+  const std::string_view name = name_of(bound.metric);
+  return fmt::format("{} {} -> {}", name.substr(0, name.find(" (")), format_ms(bound.from), format_ms(bound.to));
 }
 
 std::string text_verdict(const Report& report, const RenderOptions& options, const Ink& ink) {
   std::string out;
   if (report.latency) out += text_latency(report, options, ink);
   if (!report.latency)  // then the reason is the answer
-    for (const CannotTell& item : report.cannot_tell)
-      if (item.question.starts_with("What are TTFT and TPOT")) out += wrap_text(item.why, options.width, "  ", "  ");
+    for (const std::string& why : report.why_no_latency) out += wrap_text(why, options.width, "  ", "  ");
   for (const StageTiming& stage : report.stages) {
     if (stage.name == kUnattributed || !stage.bound || stage.count == 0 || report.mark_of(stage).is_warm_up()) continue;
     if (stage.wall_ms.ns < report.source.duration_ms.ns / 50) continue;  // under 2 % of the recording
     // "overhead" is the schema's word for every bound that is neither arithmetic nor traffic; say which where it is
     // known.
-    const bool launch = *stage.bound == "overhead" &&
+    const bool launch = *stage.bound == Bound::kOverhead &&
                         std::any_of(report.findings.begin(), report.findings.end(), [&](const Finding& finding) {
-                          return finding.id == "launch-bound" && finding.stage == stage.name;
+                          return finding.id == kLaunchBound && finding.stage == stage.name;
                         });
-    std::string line = fmt::format("{}: {}-bound", stage_label(report, stage), launch ? "launch" : *stage.bound);
-    if (*stage.bound == "mixed") line = stage_label(report, stage) + ": mixed";
+    std::string line =
+        fmt::format("{}: {}-bound", stage_label(report, stage), launch ? "launch" : name_of(*stage.bound));
+    if (*stage.bound == Bound::kMixed) line = stage_label(report, stage) + ": mixed";
     if (stage.bound_detail) line += ", " + *stage.bound_detail;
     line += fmt::format("; {} busy {}", processor(report), busy_text(stage));
     if (stage.mfu || stage.mfu_at_least) line += ", MFU " + at_least_text(stage.mfu, stage.mfu_at_least);

@@ -13,15 +13,15 @@ constexpr size_t kDiagnosticWidth = 240;  // places may quote long kernel names;
 
 std::string value_text(const Evidence& e) {
   if (!e.value) return "unknown";
-  if (e.unit == "frac") return format_percent(*e.value);
-  if (e.unit == "ms") return format_ms(*e.value);
-  if (e.unit == "us") return format_ms(*e.value / 1e3);
-  if (e.unit == "bytes") return format_bytes(*e.value);
-  if (e.unit == "FLOP") return format_si(*e.value, "FLOP");
+  if (e.unit == Unit::kFrac) return format_percent(*e.value);
+  if (e.unit == Unit::kMs) return format_ms(*e.value);
+  if (e.unit == Unit::kUs) return format_ms(*e.value / 1e3);
+  if (e.unit == Unit::kBytes) return format_bytes(*e.value);
+  if (e.unit == Unit::kFlop) return format_si(*e.value, "FLOP");
   const std::string number = std::fabs(*e.value) >= 1000 || *e.value == std::floor(*e.value)
                                  ? format_count(*e.value)
                                  : fmt::format("{:.3g}", *e.value);
-  return e.unit == "1" || e.unit.empty() ? number : number + " " + e.unit;
+  return e.unit == Unit::kOne || e.unit == Unit::kNone ? number : fmt::format("{} {}", number, name_of(e.unit));
 }
 
 }  // namespace
@@ -60,11 +60,11 @@ std::string text_foot(const Report& report, const RenderOptions& options, const 
   std::string out;
   std::string coverage;
   for (const CoverageRecord& row : report.coverage)
-    if (row.frac && !row.name.starts_with("counted-over-formula"))
+    if (row.frac && !row.name.starts_with(kCrossCheck))
       coverage += (coverage.empty() ? "" : ", ") + row.name + " " + format_percent(*row.frac);
   if (!coverage.empty()) out += ink.dim(wrap_text("coverage: " + printable(coverage), options.width, "  ", "    "));
   for (const CoverageRecord& row : report.coverage)
-    if (row.frac && row.name.starts_with("counted-over-formula"))
+    if (row.frac && row.name.starts_with(kCrossCheck))
       out += ink.dim(wrap_text(fmt::format("{}: {:.4f}, {}", printable(row.name), *row.frac, printable(row.text)),
                                options.width, "  ", "    "));
   size_t failed = 0;
@@ -84,8 +84,8 @@ std::string text_foot(const Report& report, const RenderOptions& options, const 
     return out;
   }
   for (const DiagnosticRecord& row : report.diagnostics)
-    if (!row.key.starts_with("option-"))  // said at the top, in full
-      out += ink.dim(wrap_text(fmt::format("{} {} x{}: {}", row.severity, row.key, row.count,
+    if (!is_about_options(row.key))  // said at the top, in full
+      out += ink.dim(wrap_text(fmt::format("{} {} x{}: {}", name_of(row.severity), name_of(row.key), row.count,
                                            ellipsize(printable(row.text), kDiagnosticWidth)),
                                options.width, "  ", "    "));
   return out;

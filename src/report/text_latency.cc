@@ -48,7 +48,7 @@ std::string figure_line(const Figure& figure, const std::string& cost, const Ren
 // A prefill may hold the prompts of several requests, and where their number is unknown nobody knows.
 bool single_prompts(const Report& report) {
   return std::all_of(report.stages.begin(), report.stages.end(), [](const StageTiming& stage) {
-    return stage.kind != "prefill" || stage.count == 0 || stage.sequences == 1;
+    return stage.kind != StageKind::kPrefill || stage.count == 0 || stage.sequences == 1;
   });
 }
 
@@ -56,7 +56,7 @@ bool single_prompts(const Report& report) {
 // host loads modules for as long as it takes.
 bool prompts_found(const Report& report) {
   return std::any_of(report.stages.begin(), report.stages.end(), [](const StageTiming& stage) {
-    return stage.kind == "prefill" && stage.source == "detected" && stage.count > 0;
+    return stage.kind == StageKind::kPrefill && stage.source == StageSource::kDetected && stage.count > 0;
   });
 }
 
@@ -64,8 +64,8 @@ bool prompts_found(const Report& report) {
 bool steps_unseen(const Report& report) {
   bool detected = false, named = false;
   for (const StageTiming& stage : report.stages) {
-    detected |= stage.source == "detected" && stage.count > 0;
-    named |= stage.source != "detected" && stage.count > 0;
+    detected |= stage.source == StageSource::kDetected && stage.count > 0;
+    named |= stage.source != StageSource::kDetected && stage.count > 0;
   }
   constexpr double kWhole = 0.99;
   return detected && !named && report.source.recorded_ms.ms() < kWhole * report.source.duration_ms.ms();
@@ -83,11 +83,11 @@ std::string text_latency(const Report& report, const RenderOptions& options, con
   std::string out = figure_line(
       {"TTFT", single_prompts(report) ? "prompt" : "sample", headline.ttft_ms, headline.ttft_p99_ms,
        headline.first_ttft_ms, headline.ttft_n, unseen, prompts_found(report) ? " from its first kernel on" : ""},
-      before + (headline.ttft_ms ? distortion_label(report, "prefill") : ""), options, ink);
+      before + (headline.ttft_ms ? distortion_label(report, StageKind::kPrefill) : ""), options, ink);
   const bool per_request = headline.tpot_ms || !headline.itl_ms;
   out += figure_line({per_request ? "TPOT" : "ITL ", "step", headline.itl_ms, headline.itl_p99_ms,
                       headline.first_itl_ms, headline.itl_n, unseen},
-                     headline.itl_ms ? distortion_label(report, "decode") : "", options, ink);
+                     headline.itl_ms ? distortion_label(report, StageKind::kDecode) : "", options, ink);
   if (headline.output_tokens_per_s)
     out += "  " + ink.bold("rate") + "  " +
            fmt::format("{:.1f} output tokens/s while decoding\n", *headline.output_tokens_per_s);

@@ -92,29 +92,37 @@ std::string window_lines(const TelemetryReport& telemetry, const RenderOptions& 
     add(format_bytes(*telemetry.memory_used_peak_bytes) + " of device memory in use at most");
   std::string held;
   for (const ThrottleRecord& row : telemetry.throttle)
-    if (row.frac > 0) held += fmt::format("{}{} {}", held.empty() ? "" : ", ", row.reason, format_percent(row.frac));
+    if (row.frac > 0)
+      held += fmt::format("{}{} {}", held.empty() ? "" : ", ", name_of(row.reason), format_percent(row.frac));
   if (!telemetry.throttle.empty())
     add(held.empty() ? "never throttled" : "clock held down: " + held + " of the window");
   return line.empty() ? std::string() : wrap_text(line, options.width, "  ", "    ");
 }
 
 // How the cost of recording was found (DistortionRecord::method).
-std::string_view method_in_words(std::string_view method) {
-  if (method == "within-run") return "against its unrecorded steps";
-  if (method.starts_with("within-run")) return "against its unrecorded steps, CUPTI attached";
-  if (method == "beats") return "by what recurs on the host";
-  return method == "baseline" ? "against a run without" : method;
+std::string_view method_in_words(DistortionMethod method) {
+  switch (method) {
+    case DistortionMethod::kWithinRun:
+      return "against its unrecorded steps";
+    case DistortionMethod::kWithinRunAttached:
+      return "against its unrecorded steps, CUPTI attached";
+    case DistortionMethod::kRecurringHostEvent:
+      return "by what recurs on the host";
+    case DistortionMethod::kBaseline:
+      break;
+  }
+  return "against a run without";
 }
 
 }  // namespace
 
-std::string distortion_label(const Report& report, const std::string& stage_kind) {
+std::string distortion_label(const Report& report, StageKind stage_kind) {
   if (!report.overhead || !report.overhead->distortion_frac || !report.overhead->ci95) return {};
   const OverheadReport& overhead = *report.overhead;
   for (const DistortionRecord& row : overhead.stages) {
     bool mine = false;
     for (const StageTiming& stage : report.stages) mine |= stage.name == row.stage && stage.kind == stage_kind;
-    if (!mine && !(stage_kind == "decode" && row.method == "beats")) continue;
+    if (!mine && !(stage_kind == StageKind::kDecode && row.method == DistortionMethod::kRecurringHostEvent)) continue;
     // Wider than the step itself, it says nothing of the step.
     if (row.ci95_high_frac - row.ci95_low_frac > 1)
       return fmt::format(" (recording cost not known: {:+.0f} to {:+.0f} %, too few steps)", 100 * row.ci95_low_frac,

@@ -50,7 +50,7 @@ std::string busy_text(const StageTiming& stage);
 std::string bound_text(const GainBound& bound);
 
 // " (recording cost +1.2 % [0.8, 1.6], against its unrecorded steps)" for the stage, or nothing if unknown.
-std::string distortion_label(const Report& report, const std::string& stage_kind);
+std::string distortion_label(const Report& report, StageKind stage_kind);
 
 // TTFT, TPOT and tokens per second: what requests typically take, the first one beside it.
 std::string text_latency(const Report& report, const RenderOptions& options, const Ink& ink);

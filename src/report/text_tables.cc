@@ -63,11 +63,13 @@ std::string short_shapes(const OptText& shapes) {
   return out.empty() ? "-" : printable(out);
 }
 
-std::string limit_of(const OptText& bound, const OptDouble& of_roof) {
+std::string bound_or_dash(const OptBound& bound) { return bound ? std::string(name_of(*bound)) : "-"; }
+
+std::string limit_of(const OptBound& bound, const OptDouble& of_roof) {
   if (!bound) return "-";
-  if (of_roof && (*bound == "memory" || *bound == "compute" || *bound == "copy"))
-    return fmt::format("{}, {} of roof", *bound, format_percent(*of_roof));
-  return *bound;
+  if (of_roof && (*bound == Bound::kMemory || *bound == Bound::kCompute || *bound == Bound::kCopy))
+    return fmt::format("{}, {} of roof", name_of(*bound), format_percent(*of_roof));
+  return std::string(name_of(*bound));
 }
 
 // What the words in brackets behind the names of stages mean, of those that are there.
@@ -118,7 +120,7 @@ std::string text_stages(const Report& report, const RenderOptions& options, cons
     wall += stage.wall_ms.ns;
     devices.insert(stage.device);
     any |= stage.count > 0;
-    detected |= stage.source == "detected" && stage.count > 0 && !report.mark_of(stage).is_warm_up();
+    detected |= stage.source == StageSource::kDetected && stage.count > 0 && !report.mark_of(stage).is_warm_up();
     const std::string name = stage_label(report, stage);
     by_counter |= busy_text(stage).starts_with('~');
     table.add_row({name, stage.count > 0 ? format_count(static_cast<double>(stage.count)) : "",
@@ -127,7 +129,7 @@ std::string text_stages(const Report& report, const RenderOptions& options, cons
                    count_text(stage.kernels), count_text(stage.launches),
                    stage.tflops ? format_rate(*stage.tflops) : "-", at_least_text(stage.mfu, stage.mfu_at_least),
                    at_least_text(stage.mbu, stage.mbu_at_least), number(stage.intensity, 1),
-                   stage.bound.value_or("-")});
+                   bound_or_dash(stage.bound)});
   }
   table.add_rule();
   table.add_row({devices.size() > 1 ? fmt::format("{} windows", devices.size()) : "window", "", "", format_ns(wall)});
@@ -183,14 +185,14 @@ std::string text_idle(const Report& report, const RenderOptions& options, const 
                      {"gaps", kRight, 0, 3},
                      {fmt::format("{} idle", processor(report))},
                      {"of idle", kRight, 0, 1}});
-    for (const char* kind : {"python", "operator", "api"}) {
+    for (const SiteKind kind : {SiteKind::kPython, SiteKind::kOperator, SiteKind::kApi}) {
       size_t shown = 0;
       for (const IdleSiteRecord& site : report.idle_sites) {
         if (site.stage != stage->name || site.device != stage->device || site.kind != kind || site.share < 0.02 ||
             ++shown > 4)
           continue;
-        table.add_row({site.site, site.kind, format_count(static_cast<double>(site.gaps)), format_ns(site.total_ms.ns),
-                       format_percent(site.share)});
+        table.add_row({site.site, std::string(name_of(site.kind)), format_count(static_cast<double>(site.gaps)),
+                       format_ns(site.total_ms.ns), format_percent(site.share)});
       }
     }
     if (table.empty() || stage->gpu_idle_ms.ns < stage->wall_ms.ns / 20) continue;
@@ -299,7 +301,7 @@ std::string text_roofline(const Report& report, const RenderOptions& options, co
     if (++shown > options.top) break;
     table.add_row({short_kernel_name(row.name), row.stage, row.shape, format_fixed(row.intensity, 1),
                    format_rate(row.tflops), format_rate(row.gbs), percent_or_dash(row.of_roof_frac),
-                   row.bound.value_or("-"), row.gain_ms ? format_ms(*row.gain_ms) : "-"});
+                   bound_or_dash(row.bound), row.gain_ms ? format_ms(*row.gain_ms) : "-"});
   }
   std::string note = "kernels with known shapes over all steps against min(peak, intensity x bandwidth)";
   if (report.device && report.device->arithmetic && report.device->ridge)

@@ -5,6 +5,7 @@
 #include "results/doctor.h"
 #include "results/model.h"
 #include "results/peaks.h"
+#include "results/report.h"
 
 namespace llmprof {
 namespace {
@@ -18,7 +19,7 @@ std::string_view entry(const std::array<std::string_view, n>& names, Enum value)
 
 std::string_view name_of(Bound bound) {
   static constexpr std::array<std::string_view, static_cast<size_t>(Bound::kCount)> kNames = {
-      "unknown", "compute", "memory", "latency", "copy", "comm"};
+      "unknown", "compute", "memory", "latency", "copy", "comm", "overhead", "sync", "mixed"};
   return entry(kNames, bound);
 }
 
@@ -35,6 +36,37 @@ std::string_view name_of(ModelStage stage) {
 std::string_view name_of(StageLimit limit) {
   static constexpr std::array<std::string_view, 3> kNames = {"unknown", "arithmetic", "memory"};
   return entry(kNames, limit);
+}
+
+std::string_view name_of(Unit unit) {
+  static constexpr std::array<std::string_view, static_cast<size_t>(Unit::kCount)> kNames = {
+      "", "1", "frac", "ms", "us", "bytes", "FLOP", "FLOP/byte", "GB/s", "MHz", "W", "C", "tokens"};
+  return entry(kNames, unit);
+}
+
+std::string_view name_of(DistortionMethod method) {
+  static constexpr std::array<std::string_view, 4> kNames = {"within-run", "within-run, CUPTI attached",
+                                                             "recurring host event", "baseline"};
+  return entry(kNames, method);
+}
+
+std::string_view name_of(ThrottleReason reason) {
+  static constexpr std::array<std::string_view, 6> kNames = {"power-cap",   "thermal-software", "thermal-hardware",
+                                                             "power-brake", "sync-boost",       "hardware"};
+  return entry(kNames, reason);
+}
+
+std::string_view name_of(ModelOrigin origin) { return origin == ModelOrigin::kGiven ? "given" : "recognised"; }
+
+std::string_view name_of(SiteKind kind) {
+  static constexpr std::array<std::string_view, 3> kNames = {"operator", "api", "python"};
+  return entry(kNames, kind);
+}
+
+std::string_view name_of(GainMetric metric) {
+  static constexpr std::array<std::string_view, 5> kNames = {"", "TTFT (ms)", "TPOT (ms)", "time per step (ms)",
+                                                             "recorded time (ms)"};
+  return entry(kNames, metric);
 }
 
 namespace bench {

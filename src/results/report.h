@@ -18,9 +18,10 @@
 
 #include "base/diagnostics.h"
 #include "base/dtype.h"
+#include "base/stage.h"
+#include "results/bound.h"
 #include "results/ceilings.h"
 #include "results/values.h"
-#include "trace/tables.h"
 
 namespace llmprof {
 
@@ -32,6 +33,59 @@ inline constexpr const char* kCounted = "counted";
 inline constexpr const char* kFormula = "formula";
 inline constexpr const char* kDatasheet = "datasheet";
 }  // namespace provenance
+
+// Units of evidence.
+enum class Unit : uint8_t {
+  kNone,
+  kOne,
+  kFrac,
+  kMs,
+  kUs,
+  kBytes,
+  kFlop,
+  kFlopPerByte,
+  kGbs,
+  kMhz,
+  kWatt,
+  kCelsius,
+  kTokens,
+  kCount
+};
+std::string_view name_of(Unit unit);  // "1", "frac", "ms"
+
+// How it was found what recording cost: from unrecorded steps of the same run, whether or not CUPTI left meanwhile; by
+// what recurs on the host; from a run without recording.
+enum class DistortionMethod : uint8_t { kWithinRun, kWithinRunAttached, kRecurringHostEvent, kBaseline };
+std::string_view name_of(DistortionMethod method);
+
+enum class ThrottleReason : uint8_t {
+  kPowerCap,
+  kThermalSoftware,
+  kThermalHardware,
+  kPowerBrake,
+  kSyncBoost,
+  kHardware
+};
+std::string_view name_of(ThrottleReason reason);
+
+enum class ModelOrigin : uint8_t { kGiven, kRecognised };
+std::string_view name_of(ModelOrigin origin);
+
+enum class SiteKind : uint8_t { kOperator, kApi, kPython };  // where the host was
+std::string_view name_of(SiteKind kind);
+
+// What a change moves; all of them are times in ms.
+enum class GainMetric : uint8_t { kNone, kTtft, kTpot, kStep, kRecorded };
+std::string_view name_of(GainMetric metric);  // "TTFT (ms)"
+
+inline std::string_view name_of(DiagnosticId id) { return diagnostic_table()[static_cast<size_t>(id)].key; }
+
+using OptBound = std::optional<Bound>;
+
+// How rows of `coverage` that hold counted FLOPs against the formula's begin; the stage's name follows.
+inline constexpr std::string_view kCrossCheck = "counted-over-formula: ";
+// The finding that says that a stage waits for launches.
+inline constexpr std::string_view kLaunchBound = "launch-bound";
 
 inline constexpr const char* kUnattributed = "[unattributed]";
 
@@ -48,8 +102,8 @@ struct StageMark {
 
 #define LLMPROF_STAGE_TIMING_FIELDS(F)                                                                                 \
   F(std::string, name, "", "Stage name: the annotation's text or the kind; [unattributed] is time outside every step") \
-  F(std::string, kind, "", "prefill, decode, mixed, vision or other")                                                  \
-  F(std::string, source, "", "Who says so: annotation, nvtx or detected")                                              \
+  F(StageKind, kind, "", "prefill, decode, mixed, vision or other")                                                    \
+  F(StageSource, source, "", "Who says so: annotation, nvtx or detected")                                              \
   F(int64_t, device, "", "CUDA device ordinal")                                                                        \
   F(int64_t, count, "", "Instances (steps)")                                                                           \
   F(OptInt, tokens, "", "Tokens that the model ran on, all instances together")                                        \
@@ -101,7 +155,7 @@ struct StageMark {
   F(OptDouble, counter_coverage_frac, "frac", "Share of wall that those samples cover")                                \
   F(OptDouble, sm_clock_mhz, "MHz", "Median SM clock in the instances")                                                \
   F(OptDouble, power_w, "W", "Mean board power in the instances")                                                      \
-  F(OptText, bound, "", "compute, memory, overhead, sync, copy, comm, mixed: what most of wall_ms goes to, if known")  \
+  F(OptBound, bound, "", "compute, memory, overhead, sync, copy, comm, mixed: what most of wall_ms goes to, if known") \
   F(OptDouble, bound_frac, "frac", "Share of wall_ms that the bound explains")                                         \
   F(OptText, bound_detail, "", "The bound in words")                                                                   \
   F(OptDouble, energy_j, "J", "Energy of the instances, where they last 2 s or more: the sensor is slow")              \
@@ -146,7 +200,7 @@ LLMPROF_RECORD(OperatorRecord, "operators", "Framework operators by name and sta
   F(OptDouble, tflops, "TFLOP/s", "flops / total_ms")                                                                  \
   F(OptDouble, gbs, "GB/s", "bytes / total_ms")                                                                        \
   F(OptDouble, intensity, "FLOP/byte", "flops / bytes")                                                                \
-  F(OptText, bound, "", "compute or memory by intensity; latency if far from either roof")                             \
+  F(OptBound, bound, "", "compute or memory by intensity; latency if far from either roof")                            \
   F(OptDouble, of_roof_frac, "frac", "Least time (arithmetic, memory, cache, or a copy's link) over time taken")       \
   F(OptDouble, occupancy_frac, "frac", "Warps that fit on an SM or that the grid has for it, over the most it holds")  \
   F(OptText, occupancy_provenance, "",                                                                                 \
@@ -173,7 +227,7 @@ LLMPROF_RECORD(KernelRecord, "kernels", "GPU activities grouped by name, launch,
   F(OptDouble, flops, "FLOP", "Arithmetic, where recorded shapes give it")                            \
   F(OptDouble, bytes, "bytes", "Least traffic, where recorded shapes give it")                        \
   F(OptDouble, of_roof_frac, "frac", "Time at the roof over time taken, of kernels with known shape") \
-  F(OptText, bottleneck, "", "compute, memory, latency (short kernels, or far from every roof), copy or comm")
+  F(OptBound, bottleneck, "", "compute, memory, latency (short kernels, or far from every roof), copy or comm")
 LLMPROF_RECORD(CategoryRecord, "categories", "Where the GPU time goes: operation, time, share, bottleneck",
                LLMPROF_CATEGORY_FIELDS)
 
@@ -195,7 +249,7 @@ LLMPROF_RECORD(CategoryRecord, "categories", "Where the GPU time goes: operation
   F(OptDouble, ridge, "FLOP/byte", "peak_tflops / peak_gbs: above it arithmetic limits, below it memory")     \
   F(OptDouble, attainable_tflops, "TFLOP/s", "flops over the least time: min(peak, intensity x bandwidth)")   \
   F(OptDouble, of_roof_frac, "frac", "tflops / attainable_tflops (for gathers: of the bandwidth)")            \
-  F(OptText, bound, "", "compute or memory by intensity; latency if far from either roof")                    \
+  F(OptBound, bound, "", "compute or memory by intensity; latency if far from either roof")                   \
   F(OptDouble, gain_ms, "ms", "Time that would be saved at the roof: an upper bound for tuning this kernel")
 LLMPROF_RECORD(RooflineRecord, "roofline", "Kernels with known arithmetic against the roofline",
                LLMPROF_ROOFLINE_FIELDS)
@@ -219,7 +273,7 @@ LLMPROF_RECORD(IdleRecord, "idle", "GPU idle time by cause and stage", LLMPROF_I
 #define LLMPROF_IDLE_SITE_FIELDS(F)                                          \
   F(std::string, stage, "", "Stage")                                         \
   F(int64_t, device, "", "CUDA device ordinal")                              \
-  F(std::string, kind, "", "operator, api or python")                        \
+  F(SiteKind, kind, "", "operator, api or python")                           \
   F(std::string, site, "", "Where the host was")                             \
   F(int64_t, gaps, "", "Idle intervals in part of which the host was there") \
   F(Milliseconds, total_ms, "ms", "GPU idle time meanwhile")                 \
@@ -271,13 +325,13 @@ LLMPROF_RECORD(MemoryPoint, "memory", "Device memory over time, thinned out; ext
 #define LLMPROF_EVIDENCE_FIELDS(F)                 \
   F(std::string, metric, "", "What was looked at") \
   F(OptDouble, value, "", "Its value in this run") \
-  F(std::string, unit, "", "Unit of the value")    \
+  F(Unit, unit, "", "Unit of the value")           \
   F(std::string, provenance, "", "measured, counted, formula, datasheet")
 LLMPROF_RECORD(Evidence, "evidence", "Numbers of this run behind a finding", LLMPROF_EVIDENCE_FIELDS)
 
-#define LLMPROF_BOUND_FIELDS(F)                                           \
-  F(std::string, metric, "", "Metric that the change could move at most") \
-  F(double, from, "", "Its value now")                                    \
+#define LLMPROF_BOUND_FIELDS(F)                                          \
+  F(GainMetric, metric, "", "Metric that the change could move at most") \
+  F(double, from, "", "Its value now")                                   \
   F(double, to, "", "Best value that the change can reach")
 LLMPROF_RECORD(GainBound, "bound", "Upper bound of the gain", LLMPROF_BOUND_FIELDS)
 
@@ -287,10 +341,10 @@ LLMPROF_RECORD(GainBound, "bound", "Upper bound of the gain", LLMPROF_BOUND_FIEL
   F(std::string, how_to_find_out, "", "What to record or to pass")
 LLMPROF_RECORD(CannotTell, "cannot_tell", "What this recording does not answer", LLMPROF_CANNOT_TELL_FIELDS)
 
-#define LLMPROF_DIAGNOSTIC_FIELDS(F)                                    \
-  F(std::string, key, "", "Stable key, see `llmprof list diagnostics`") \
-  F(std::string, severity, "", "info, notice, data-loss or error")      \
-  F(int64_t, count, "", "Times it happened")                            \
+#define LLMPROF_DIAGNOSTIC_FIELDS(F)                                     \
+  F(DiagnosticId, key, "", "Stable key, see `llmprof list diagnostics`") \
+  F(Severity, severity, "", "info, notice, data-loss or error")          \
+  F(int64_t, count, "", "Times it happened")                             \
   F(std::string, text, "", "What it means, with the first places it was seen")
 LLMPROF_RECORD(DiagnosticRecord, "diagnostics", "Anomalies met while reading", LLMPROF_DIAGNOSTIC_FIELDS)
 
@@ -308,9 +362,9 @@ LLMPROF_RECORD(ConservationCheck, "conservation", "Totals that must add up exact
   F(std::string, text, "", "Share of what, and what lies outside")
 LLMPROF_RECORD(CoverageRecord, "coverage", "How much of the recording the answers rest on", LLMPROF_COVERAGE_FIELDS)
 
-#define LLMPROF_THROTTLE_FIELDS(F)                                                                                 \
-  F(std::string, reason, "", "power-cap, thermal-software, thermal-hardware, power-brake, sync-boost or hardware") \
-  F(double, frac, "frac", "Share of the window in which it held the clock down")                                   \
+#define LLMPROF_THROTTLE_FIELDS(F)                                                                                    \
+  F(ThrottleReason, reason, "", "power-cap, thermal-software, thermal-hardware, power-brake, sync-boost or hardware") \
+  F(double, frac, "frac", "Share of the window in which it held the clock down")                                      \
   F(std::string, source, "", "counter: from the driver's cumulative time; samples: share of readings that showed it")
 LLMPROF_RECORD(ThrottleRecord, "throttle", "Why the GPU's clock was held down, and for how long",
                LLMPROF_THROTTLE_FIELDS)
@@ -329,15 +383,15 @@ LLMPROF_RECORD(TelemetryPoint, "telemetry",
                "Power, clock, temperature and counters over time, means of equal intervals",
                LLMPROF_TELEMETRY_POINT_FIELDS)
 
-#define LLMPROF_DISTORTION_FIELDS(F)                                                                      \
-  F(std::string, stage, "", "Stage, or the host event that recurs")                                       \
-  F(std::string, method, "", "within-run (CUPTI attached: it never left), beats or baseline")             \
-  F(double, distortion_frac, "frac", "Ratio of the median step times with and without recording, less 1") \
-  F(double, ci95_low_frac, "frac", "Lower end of its 95 % confidence interval (bootstrap)")               \
-  F(double, ci95_high_frac, "frac", "Upper end")                                                          \
-  F(int64_t, recorded_steps, "", "Steps with kernels recorded")                                           \
-  F(int64_t, unrecorded_steps, "", "Steps to compare with")                                               \
-  F(double, recorded_ms, "ms", "Their median with recording")                                             \
+#define LLMPROF_DISTORTION_FIELDS(F)                                                                              \
+  F(std::string, stage, "", "Stage, or the host event that recurs")                                               \
+  F(DistortionMethod, method, "", "within-run (CUPTI attached: it never left), recurring host event or baseline") \
+  F(double, distortion_frac, "frac", "Ratio of the median step times with and without recording, less 1")         \
+  F(double, ci95_low_frac, "frac", "Lower end of its 95 % confidence interval (bootstrap)")                       \
+  F(double, ci95_high_frac, "frac", "Upper end")                                                                  \
+  F(int64_t, recorded_steps, "", "Steps with kernels recorded")                                                   \
+  F(int64_t, unrecorded_steps, "", "Steps to compare with")                                                       \
+  F(double, recorded_ms, "ms", "Their median with recording")                                                     \
   F(double, unrecorded_ms, "ms", "Their median without")
 LLMPROF_RECORD(DistortionRecord, "distortion", "What recording did to step times", LLMPROF_DISTORTION_FIELDS)
 
@@ -401,7 +455,13 @@ LLMPROF_RECORD(Latency, "latency", "TTFT, TPOT and ITL", LLMPROF_LATENCY_FIELDS)
   F(OptDouble, at_clock, "", "Scaled to the SM clock seen")                         \
   F(IfKnown<double>, measured, "", "What llmprof peaks reached, in the same unit")  \
   F(IfKnown<std::string>, how, "", "With what and when")
-LLMPROF_RECORD(Peak, "peaks", "Ceilings of the device: bf16_tflops, dram_gbs, ...", LLMPROF_PEAK_FIELDS)
+LLMPROF_RECORD(PeakFields, "peaks", "Ceilings of the device: bf16_tflops, dram_gbs, ...", LLMPROF_PEAK_FIELDS)
+
+struct Peak : PeakFields {
+  enum class Of : uint8_t { kArithmetic, kMemory, kLink } of = Of::kArithmetic;
+  std::string type;       // of arithmetic
+  bool integers = false;  // TOP/s
+};
 
 #define LLMPROF_CLOCK_RANGE_FIELDS(F) \
   F(double, min, "MHz", "Lowest")     \
@@ -467,7 +527,7 @@ struct DeviceReport : DeviceFields {
 
 #define LLMPROF_MODEL_SUMMARY_FIELDS(F)                          \
   F(std::string, id, "", "Of the model table, or of its config") \
-  F(std::string, origin, "", "given or recognised")              \
+  F(ModelOrigin, origin, "", "given or recognised")              \
   F(std::string, evidence, "", "Why it is taken to be this one") \
   F(OptDouble, params, "", "Parameters")                         \
   F(OptText, dtype, "", "Number format of the weights")          \
@@ -584,7 +644,8 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
 LLMPROF_RECORD(ReportFields, "report", "What a recording shows", LLMPROF_REPORT_FIELDS)
 
 struct Report : ReportFields {
-  std::vector<StageMark> stage_marks;  // parallel to stages
+  std::vector<std::string> why_no_latency;  // of cannot_tell, what stands in the place of latency
+  std::vector<StageMark> stage_marks;       // parallel to stages
 
   // Of an element of `stages`.
   StageMark mark_of(const StageTiming& stage) const {

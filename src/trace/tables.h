@@ -10,6 +10,7 @@
 
 #include "base/dtype.h"
 #include "base/fields.h"
+#include "base/stage.h"
 #include "base/string_pool.h"
 
 namespace llmprof {
@@ -61,25 +62,6 @@ std::string_view category_name(Category category);
 constexpr bool is_arithmetic(Category category) {
   return category == Category::kGemm || category == Category::kAttention || category == Category::kConvolution;
 }
-
-enum class StageKind : uint8_t { kOther, kPrefill, kDecode, kMixed, kVision };
-std::string_view stage_kind_name(StageKind kind);
-
-enum class StageSource : uint8_t { kDetected, kAnnotation, kNvtx };
-std::string_view stage_source_name(StageSource source);
-
-// Which kernels of a step are not in the recording: those of its CUDA graphs, recorded as one activity each, or all.
-enum class MissingKernels : uint8_t { kNone, kGraphNodes, kAll };
-// Why a step stands apart from those of its name. Only where others of that name are complete; so sums over the usual
-// ones are sums over complete steps.
-enum class StepState : uint8_t {
-  kUsual,
-  kWholeGraphs,  // its CUDA graphs are recorded as one activity each
-  kNotRecorded,  // its kernels are not recorded: its times are those of the program's range on the host
-  kWindowEdge    // recorded in part: the recorder's coming and going falls into it, so its times are nobody's
-};
-// Warm-up is what was detected before the first step that the program names (derive/steps.h); no rule judges it.
-enum class StepPhase : uint8_t { kServing, kWarmUp };
 
 // Why the GPU was idle, judged by what the host thread that launched the next GPU activity was doing at that moment.
 enum class IdleCause : uint8_t {

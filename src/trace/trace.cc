@@ -20,16 +20,6 @@ std::string_view category_name(Category category) {
   return pick(kNames, category);
 }
 
-std::string_view stage_kind_name(StageKind kind) {
-  static constexpr std::array<std::string_view, 5> kNames = {"other", "prefill", "decode", "mixed", "vision"};
-  return pick(kNames, kind);
-}
-
-std::string_view stage_source_name(StageSource source) {
-  static constexpr std::array<std::string_view, 3> kNames = {"detected", "annotation", "nvtx"};
-  return pick(kNames, source);
-}
-
 std::string_view idle_cause_name(IdleCause cause) {
   static constexpr std::array<std::string_view, static_cast<size_t>(IdleCause::kCount)> kNames = {
       "unknown",   "launch-call", "operator-dispatch", "host-work", "launch-latency", "blocking-sync", "copy",

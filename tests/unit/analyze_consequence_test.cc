@@ -53,7 +53,7 @@ TEST(Consequence, SeverityIsAShareOfWhatIsWaitedForHoweverLongTheStartWas) {
   const Finding* finding = finding_of(report, "launch-bound", "decode");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->severity, FindingSeverity::kCritical) << "42 % of TPOT, 2 % of the recording";
-  EXPECT_EQ(finding->bound->metric, "TPOT (ms)");
+  EXPECT_EQ(finding->bound->metric, GainMetric::kTpot);
   EXPECT_DOUBLE_EQ(finding->bound->from, 10);
   EXPECT_DOUBLE_EQ(finding->bound->to, 5.8);
 }
@@ -190,7 +190,7 @@ TEST(Consequence, TimeOfTheProfilerIsNotTheProgramsFault) {
   t.run.trace.overheads.append({.start_ns = 0, .dur_ns = 53 * kMs, .thread = 0});
   const Report report = t.report();
   EXPECT_EQ(finding_of(report, "launch-bound"), nullptr);
-  EXPECT_NE(stage_of(report, "prefill")->bound, "overhead");
+  EXPECT_NE(stage_of(report, "prefill")->bound, Bound::kOverhead);
   const Finding* finding = finding_of(report, "profiler-distortion", "prefill");
   ASSERT_NE(finding, nullptr);
   EXPECT_DOUBLE_EQ(*finding->evidence[0].value, 53);
@@ -221,7 +221,7 @@ TEST(Consequence, PreparingInputsIsFoundByItsShareOfTtft) {
     const Finding* finding = finding_of(report, "host-preprocessing", "tokenize");
     ASSERT_NE(finding, nullptr) << cpu;
     EXPECT_EQ(finding->severity, FindingSeverity::kCritical);
-    EXPECT_EQ(finding->bound->metric, "TTFT (ms)");
+    EXPECT_EQ(finding->bound->metric, GainMetric::kTtft);
     EXPECT_DOUBLE_EQ(finding->bound->from, 100);
     EXPECT_DOUBLE_EQ(finding->bound->to, 10);
     for (const std::string& advice : finding->advice)
@@ -271,7 +271,7 @@ TEST(Consequence, CopiesAreJudgedWithoutStages) {
   const Finding* finding = finding_of(report, "copy-bound", "all");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->severity, FindingSeverity::kCritical);
-  EXPECT_EQ(finding->bound->metric, "recorded time (ms)");
+  EXPECT_EQ(finding->bound->metric, GainMetric::kRecorded);
   EXPECT_DOUBLE_EQ(finding->bound->from, 100);
   EXPECT_DOUBLE_EQ(finding->bound->to, 12);
   EXPECT_EQ(finding->title.find("[unattributed]"), std::string::npos);

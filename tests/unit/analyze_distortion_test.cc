@@ -253,7 +253,7 @@ TEST(Distortion, ByHostEventsWhereStepsHaveNoNames) {
   trace.beats.key.assign(trace.beats.time_ns.size(), 77);
   Report report = report_of(trace);
   ASSERT_TRUE(report.overhead->distortion_frac.has_value());
-  EXPECT_EQ(report.overhead->method, "beats");
+  EXPECT_EQ(report.overhead->method, "recurring host event");
   EXPECT_NEAR(*report.overhead->distortion_frac, 0.05, 1e-6);
   trace.api_calls.clear();  // a host that never waits
   trace.api_links.clear();

@@ -83,7 +83,7 @@ TEST(Findings, LaunchBoundGivesTheBusyTimeAsBound) {
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->severity, FindingSeverity::kCritical);  // 8 of 10 ms of TPOT
   ASSERT_TRUE(finding->bound);
-  EXPECT_EQ(finding->bound->metric, "TPOT (ms)");
+  EXPECT_EQ(finding->bound->metric, GainMetric::kTpot);
   EXPECT_DOUBLE_EQ(finding->bound->from, 10);
   EXPECT_DOUBLE_EQ(finding->bound->to, 2);
   EXPECT_DOUBLE_EQ(*finding->evidence[0].value, 0.2);
@@ -137,7 +137,7 @@ TEST(Findings, WeightsBindDecodeAndSmallBatchesWasteThem) {
   EXPECT_NEAR(*finding->evidence[4].value, 0.815, 0.01);
   ASSERT_NE(finding_of(report, "batch-too-small"), nullptr);
   EXPECT_EQ(finding_of(report, "compute-bound"), nullptr);
-  EXPECT_EQ(stage_of(report, "decode")->bound, "memory");
+  EXPECT_EQ(stage_of(report, "decode")->bound, Bound::kMemory);
 }
 
 // Bytes and time must be of the same steps: those that are judged.
@@ -318,7 +318,7 @@ TEST(Findings, CommunicationAndAllocator) {
   const Finding* churn = finding_of(report, "allocator-churn");
   ASSERT_NE(churn, nullptr);
   EXPECT_EQ(churn->evidence[1].value, 1.0);
-  EXPECT_EQ(stage_of(report, "decode")->bound, "comm");
+  EXPECT_EQ(stage_of(report, "decode")->bound, Bound::kComm);
 }
 
 TEST(Findings, LongContextsBindDecodeToTheCache) {
@@ -423,7 +423,7 @@ TEST(Findings, WhatBeatsTheMeasuredCeilingIsSaid) {
     ASSERT_TRUE(report) << report.error().text();
     std::string said;
     for (const DiagnosticRecord& row : report->diagnostics)
-      if (row.key == "above-ceiling") said = row.text;
+      if (name_of(row.key) == "above-ceiling") said = row.text;
     if (ceiling < 700)
       EXPECT_NE(said.find("bf16: 770 TFLOP/s, measured ceiling 600"), std::string::npos) << said;
     else

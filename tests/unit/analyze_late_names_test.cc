@@ -60,7 +60,7 @@ TEST_F(LateNames, CountFromTheStartOfAWindowToTheFirstName) {
   run_.trace.diagnostics.add(DiagnosticId::kNoOperatorForKernel, "k at 11 ns", 8);
   const Result<Report> report = analyze(run_.trace);
   ASSERT_TRUE(report) << report.error().text();
-  ASSERT_EQ(report->diagnostics.front().key, "no-operator-for-kernel");
+  ASSERT_EQ(name_of(report->diagnostics.front().key), "no-operator-for-kernel");
   EXPECT_EQ(report->diagnostics.front().text,
             "GPU activities were not launched from a recorded operator." + text + " First seen: k at 11 ns");
 }

@@ -234,7 +234,7 @@ TEST(LiveRequest, ItsTimesAreThoseOfTheProgramsOwnClock) {
     const StageTiming* prepare = stage_of(report, "preprocess");
     ASSERT_NE(prepare, nullptr);
     EXPECT_NEAR(prepare->wall_ms.ms(), static_cast<double>(NamedRequest::kPrepareNs) / 1e6, 0.05);
-    EXPECT_EQ(prepare->bound, copies == NamedRequest::Copies::kNone ? "overhead" : prepare->bound);
+    EXPECT_EQ(prepare->bound, copies == NamedRequest::Copies::kNone ? Bound::kOverhead : prepare->bound);
   }
 }
 
@@ -472,7 +472,7 @@ TEST(LiveLight, StepsAndLatencyFromRangesAlone) {
   EXPECT_NEAR(report.latency->tpot_ms->mean, 8, 1e-3);
   const StageTiming* decode = stage_of(report, "decode_step");
   ASSERT_NE(decode, nullptr);
-  EXPECT_EQ(decode->source, "nvtx");
+  EXPECT_EQ(decode->source, StageSource::kNvtx);
   EXPECT_FALSE(decode->gpu_busy_ms.known || decode->gpu_busy_frac || decode->tokens);
   EXPECT_TRUE(report.findings.empty());
 }

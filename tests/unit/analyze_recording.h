@@ -38,7 +38,7 @@ class AnalyzedRecording {
               std::string_view name = {}, int32_t device = 0) {
     return rows().add<Steps>({.kind = kind,
                               .source = name.empty() ? StageSource::kDetected : StageSource::kAnnotation,
-                              .stage = text(name.empty() ? stage_kind_name(kind) : name),
+                              .stage = text(name.empty() ? name_of(kind) : name),
                               .device = device,
                               .start_ns = start,
                               .end_ns = end,

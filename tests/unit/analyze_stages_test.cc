@@ -138,7 +138,7 @@ TEST(Stages, MfuAndMbuAgainstTheDataSheet) {
   EXPECT_NEAR(*decode->mbu, weights / 0.030 / *report.device->bytes_per_s, 1e-12);
   EXPECT_LT(*decode->intensity, 1.01);
   EXPECT_NEAR(*decode->roof_tflops, *decode->intensity * *report.device->bytes_per_s / 1e12, 1e-9);
-  EXPECT_EQ(decode->bound, "overhead");
+  EXPECT_EQ(decode->bound, Bound::kOverhead);
   EXPECT_FALSE(decode->energy_j);
 }
 
@@ -150,7 +150,7 @@ TEST(Stages, UnknownGpuHasNoPeaksAndSaysSo) {
   EXPECT_FALSE(prefill->mfu);
   EXPECT_FALSE(prefill->mbu);
   bool counted = false, told = false;
-  for (const DiagnosticRecord& row : report.diagnostics) counted |= row.key == "no-device-properties";
+  for (const DiagnosticRecord& row : report.diagnostics) counted |= name_of(row.key) == "no-device-properties";
   for (const CannotTell& row : report.cannot_tell) told |= row.how_to_find_out.find("--gpu") != std::string::npos;
   EXPECT_TRUE(counted);
   EXPECT_TRUE(told);

@@ -131,7 +131,7 @@ TEST(Idle, CausesAndSites) {
   EXPECT_DOUBLE_EQ(report.idle[1].mean_us, 0.3);
   EXPECT_FALSE(report.idle[1].top_operator);
   const auto site = std::find_if(report.idle_sites.begin(), report.idle_sites.end(),
-                                 [](const IdleSiteRecord& row) { return row.kind == "python"; });
+                                 [](const IdleSiteRecord& row) { return row.kind == SiteKind::kPython; });
   ASSERT_NE(site, report.idle_sites.end());
   EXPECT_EQ(site->total_ms.ns, 800);
   EXPECT_DOUBLE_EQ(site->share, 800.0 / 900);
@@ -196,7 +196,7 @@ TEST(Model, IsRecognisedByItsGemms) {
   const Report report = report_of(qwen_step(151936));
   ASSERT_TRUE(report.model);
   EXPECT_EQ(report.model->id, "Qwen/Qwen2.5-0.5B");
-  EXPECT_EQ(report.model->origin, "recognised");
+  EXPECT_EQ(report.model->origin, ModelOrigin::kRecognised);
   EXPECT_EQ(report.model->params, 494032768.0);
   const auto check = std::find_if(report.coverage.begin(), report.coverage.end(),
                                   [](const CoverageRecord& row) { return row.name == "counted-over-formula: decode"; });

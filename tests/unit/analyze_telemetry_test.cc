@@ -368,10 +368,10 @@ TEST(Telemetry, EnergyPowerAndThrottlingOverTheWindow) {
   EXPECT_EQ(t.sm_clock_source, "nvml");
   EXPECT_EQ(*t.memory_used_peak_bytes, 20'000'000'039.0);
   ASSERT_EQ(t.throttle.size(), 6U);
-  EXPECT_EQ(t.throttle[0].reason, "power-cap");
+  EXPECT_EQ(t.throttle[0].reason, ThrottleReason::kPowerCap);
   EXPECT_NEAR(t.throttle[0].frac, 0.5, 1e-9);
   EXPECT_EQ(t.throttle[0].source, "counter");
-  EXPECT_EQ(t.throttle[1].reason, "thermal-software");
+  EXPECT_EQ(t.throttle[1].reason, ThrottleReason::kThermalSoftware);
   EXPECT_EQ(t.throttle[1].source, "samples") << "no counter: by the bits";
   EXPECT_EQ(t.throttle[1].frac, 1);
   EXPECT_EQ(t.throttle[2].frac, 0);

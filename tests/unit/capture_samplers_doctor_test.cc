@@ -225,7 +225,7 @@ TEST(Isolated, AnswersWhateverHappens) {
 // -------------------------------------------------------------------------------------------------------
 
 const DoctorCheck* find_check(const DoctorResult& report, const std::string& name) {
-  for (const Check& check : report.checks)
+  for (const DoctorCheck& check : report.checks)
     if (check.name == name) return &check;
   return nullptr;
 }
@@ -243,7 +243,7 @@ class Doctor : public ::testing::Test {
   }
 
   Settings settings_;
-  int gpus_ = -1;
+  int64_t gpus_ = -1;
 };
 
 TEST_F(Doctor, EverythingWorks) {

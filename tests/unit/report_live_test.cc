@@ -15,8 +15,8 @@ Report live_report() {
   report.source.duration_ms.ns = 100'000'000;
   StageTiming& seen = report.stages.emplace_back();
   seen.name = "decode_step";
-  seen.kind = "decode";
-  seen.source = "nvtx";
+  seen.kind = StageKind::kDecode;
+  seen.source = StageSource::kNvtx;
   seen.count = 5;
   seen.wall_ms.ns = 40'000'000;
   seen.gpu_busy_ms.ns = 39'000'000;
@@ -36,8 +36,8 @@ Report live_report() {
   dark.name = "decode_step [not recorded]";
   report.stage_marks.resize(report.stages.size());
   report.stage_marks.back().state = StepState::kNotRecorded;
-  dark.kind = "decode";
-  dark.source = "nvtx";
+  dark.kind = StageKind::kDecode;
+  dark.source = StageSource::kNvtx;
   dark.count = 5;
   dark.wall_ms.ns = dark.not_recorded_ms.ns = 39'500'000;
   dark.gpu_busy_ms.known = dark.gpu_idle_ms.known = false;
@@ -53,7 +53,7 @@ Report live_report() {
   telemetry.counter_interval_us = 100;
   telemetry.power_w = summarize({400, 420});
   telemetry.energy_j = 1234;
-  telemetry.throttle = {{"power-cap", 0.25, "counter"}, {"thermal-hardware", 0, "counter"}};
+  telemetry.throttle = {{ThrottleReason::kPowerCap, 0.25, "counter"}, {ThrottleReason::kThermalHardware, 0, "counter"}};
   telemetry.series.emplace_back().power_w = 400;
   report.telemetry = telemetry;
   OverheadReport overhead;
@@ -61,7 +61,7 @@ Report live_report() {
   overhead.ci95 = std::array<double, 2>{0.008, 0.016};
   overhead.stage = "decode_step";
   overhead.method = "within-run";
-  overhead.stages = {{"decode_step", "within-run", 0.012, 0.008, 0.016, 5, 5, 8.0, 7.9}};
+  overhead.stages = {{"decode_step", DistortionMethod::kWithinRun, 0.012, 0.008, 0.016, 5, 5, 8.0, 7.9}};
   report.overhead = overhead;
   return report;
 }
@@ -86,9 +86,9 @@ TEST(LiveReport, TextSaysThatNoGpuWasSeen) {
 TEST(LiveReport, TextLabelsTimingsWithTheCostOfRecording) {
   const std::string text = render_text(live_report(), {});
   EXPECT_NE(text.find("(recording cost +1.2 % [0.8, 1.6], against its unrecorded steps)"), std::string::npos) << text;
-  EXPECT_EQ(distortion_label(live_report(), "prefill"), "");
+  EXPECT_EQ(distortion_label(live_report(), StageKind::kPrefill), "");
   Report few = live_report();
-  few.overhead->stages = {{"decode_step", "within-run", -0.15, -0.2, 9.02, 2, 2, 8.0, 7.9}};
+  few.overhead->stages = {{"decode_step", DistortionMethod::kWithinRun, -0.15, -0.2, 9.02, 2, 2, 8.0, 7.9}};
   EXPECT_NE(render_text(few, {}).find("(recording cost not known: -20 to +902 %, too few steps)"), std::string::npos);
   EXPECT_NE(text.find("~97.0 %"), std::string::npos) << "busy by counter where kernels are missing";
   EXPECT_NE(text.find("Measured"), std::string::npos);

@@ -222,8 +222,8 @@ TEST(Text, TheFirstRequestStandsBesideTheMedian) {
                   .starts_with("  TTFT  31.20 ms  the only prompt\n  ITL   3.500 ms  median of 3 steps"));
   // Where kernels were recorded in a part of the time, others of unnamed steps were not seen.
   StageTiming& found = report.stages.emplace_back();
-  found.kind = "other";
-  found.source = "detected";
+  found.kind = StageKind::kOther;
+  found.source = StageSource::kDetected;
   found.count = 1;
   report.source.duration_ms.ns = 100;
   report.source.recorded_ms.ns = 40;
@@ -234,16 +234,16 @@ TEST(Text, TheFirstRequestStandsBesideTheMedian) {
   EXPECT_NE(text_latency(report, {}, Ink(false)).find("without 47.00 ms on the host before it"), std::string::npos);
   headline.before_prompt_ms.reset();
   // Its start is not known where llmprof found it.
-  found.kind = "prefill";
+  found.kind = StageKind::kPrefill;
   headline.ttft_n = 2;
   EXPECT_NE(text_latency(report, {}, Ink(false)).find("; first sample 31.20 ms from its first kernel on"),
             std::string::npos);
-  found.kind = "other";
+  found.kind = StageKind::kOther;
   headline.ttft_n = 1;
   report.source.recorded_ms = report.source.duration_ms;
   // A prefill that may hold several prompts is one sample of TTFT, not one prompt.
   StageTiming& prefill = report.stages.emplace_back();
-  prefill.kind = "prefill";
+  prefill.kind = StageKind::kPrefill;
   prefill.count = 1;
   prefill.sequences = 1;
   EXPECT_NE(text_latency(report, {}, Ink(false)).find("the only prompt"), std::string::npos);
@@ -265,7 +265,7 @@ TEST(Text, ColdStepsAreAStageThatTheFirstLinesLeaveOut) {
   EXPECT_EQ(render_text(report, {}).find("[cold]"), std::string::npos);
   report.stage_marks.resize(report.stages.size());
   for (size_t i = 0; i < report.stages.size(); ++i) {
-    if (report.stages[i].kind != "decode") continue;
+    if (report.stages[i].kind != StageKind::kDecode) continue;
     report.stages[i].name += " [cold]";
     report.stage_marks[i].cold = true;
   }
