@@ -9,6 +9,10 @@
 
 namespace llmprof {
 
+struct LibraryVersion {
+  std::string name, version, path;  // "cuBLASLt", "13.1.0", "/usr/lib/..."
+};
+
 class SharedLibrary {
  public:
   SharedLibrary() = default;

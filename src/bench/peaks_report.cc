@@ -226,7 +226,7 @@ void write_device(JsonWriter& json, const device::DeviceIdentity& device) {
   json.field("cache_bytes", device.cache_bytes);
   json.field("clock_max_mhz", device.clock_max_mhz > 0 ? OptNumber(device.clock_max_mhz) : std::nullopt);
   json.key("libraries").begin_array();
-  for (const device::LibraryVersion& library : device.libraries) {
+  for (const LibraryVersion& library : device.libraries) {
     json.begin_object().field("name", library.name).field("version", library.version).field("path", library.path);
     json.end_object();
   }

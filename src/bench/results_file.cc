@@ -154,7 +154,7 @@ std::string protocol_text(const Protocol& p) {
 
 RunFacts facts_of(const device::DeviceIdentity& device, const Protocol& protocol, const std::string& tool_version) {
   RunFacts facts{tool_version, device.key, device.name, device.driver, {}, protocol_text(protocol)};
-  for (const device::LibraryVersion& library : device.libraries)
+  for (const LibraryVersion& library : device.libraries)
     facts.libraries += fmt::format("{}{} {}", facts.libraries.empty() ? "" : ", ", library.name, library.version);
   return facts;
 }

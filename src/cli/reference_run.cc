@@ -68,7 +68,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ReferenceRun& ru
       {"workload_dtype", std::string(dtype_name(run.dtype))},
       {"workload_seed", std::to_string(run.options.seed)},
   };
-  for (const device::LibraryVersion& library : run.device.libraries)
+  for (const LibraryVersion& library : run.device.libraries)
     facts.emplace_back("library_" + library.name, library.version);
   return facts;
 }

@@ -108,7 +108,7 @@ std::string to_json(const ReferenceRun& run) {
     json.end_array();
   }
   json.end_array().key("libraries").begin_object();
-  for (const device::LibraryVersion& library : run.device.libraries) json.field(library.name, library.version);
+  for (const LibraryVersion& library : run.device.libraries) json.field(library.name, library.version);
   json.end_object().key("notes").begin_array();
   for (const std::string& note : run.notes) json.value(note);
   json.end_array().field("interrupted", result.interrupted).end_object();

@@ -17,14 +17,11 @@
 
 #include "base/dtype.h"
 #include "base/result.h"
+#include "base/shared_library.h"
 
 namespace llmprof::device {
 
 enum class DeviceKind : uint8_t { kCpu, kCuda };
-
-struct LibraryVersion {
-  std::string name, version, path;  // "cuBLASLt", "13.1.0", "/usr/lib/..."
-};
 
 struct DeviceIdentity {
   DeviceKind kind = DeviceKind::kCpu;

@@ -103,9 +103,9 @@ Status CudaAttention::run_fused(Fused& fused, const AttentionCall& call) {
     for (const auto& [tensor, place] : fused.tensors) bindings.push_back({tensor, const_cast<void*>(addresses[place])});
     LLMPROF_ASSIGN(pack, fused.graph->pack(bindings, workspace_->address()));
   }
-  const cudnn_abi::Api& api = cudnn_->library.api;
+  const cudnn::Api& api = cudnn_->library.api;
   const int status = api.execute(cudnn_->handle, fused.plan.get(), pack.get());
-  return status == cudnn_abi::kSuccess ? Status() : device::cuda::cudnn_check(api, status, "executing attention");
+  return status == cudnn::kSuccess ? Status() : device::cuda::cudnn_check(api, status, "executing attention");
 }
 
 Result<CudaAttention::Own> CudaAttention::make_own(const AttentionCall& call) {

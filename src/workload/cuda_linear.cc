@@ -25,7 +25,7 @@ Result<int> CudaLinears::add(const Tensor& weights, const Tensor& bias, DType ou
     if (known != algorithms_.end()) {
       way.algo = known->second;
     } else {
-      LLMPROF_ASSIGN(const std::vector<cublaslt_abi::Algo> algorithms, way.product->algorithms(1));
+      LLMPROF_ASSIGN(const std::vector<cublaslt::Algo> algorithms, way.product->algorithms(1));
       way.algo = algorithms.front();
       algorithms_.emplace(key, way.algo);
       const auto bytes = [&](int64_t columns, DType dtype) {

@@ -19,7 +19,7 @@ class CudaLinears {
   // Error: why cuBLASLt cannot be used.
   static Result<std::unique_ptr<CudaLinears>> open(device::cuda::Context& context);
 
-  const device::LibraryVersion& about() const { return lt_.library.about; }
+  const LibraryVersion& about() const { return lt_.library.about; }
   // `weights` [out, in] and `bias` [1, out] (data null: none) stay where they are. A new shape is multiplied once, by
   // `scratch`, which gives memory for the time of this call: libraries load a kernel when it first runs.
   using Scratch = std::function<Result<void*>(size_t bytes)>;
@@ -30,7 +30,7 @@ class CudaLinears {
  private:
   struct Way {
     std::shared_ptr<device::cuda::LtProduct> product;
-    cublaslt_abi::Algo algo{};
+    cublaslt::Algo algo{};
   };
   struct Item {
     Tensor weights;
@@ -40,7 +40,7 @@ class CudaLinears {
 
   device::cuda::Context& context_;
   const device::cuda::CublasLt& lt_;
-  std::map<std::string, cublaslt_abi::Algo> algorithms_;  // by shape: all layers that have it take the same
+  std::map<std::string, cublaslt::Algo> algorithms_;  // by shape: all layers that have it take the same
   std::vector<Item> items_;
 };
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/shared_library.h"
-#include "capture/abi/nvtx_abi.h"
+#include "nvidia/nvtx_abi.h"
 
 namespace llmprof::workload {
 namespace {

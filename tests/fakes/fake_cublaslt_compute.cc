@@ -6,12 +6,12 @@
 #include <memory>
 #include <vector>
 
-#include "device/abi/cublaslt_abi.h"
 #include "device/elements.h"
 #include "fake_cuda.h"
+#include "nvidia/cublaslt_abi.h"
 
 using namespace llmprof;
-using namespace llmprof::cublaslt_abi;
+using namespace llmprof::cublaslt;
 
 extern "C" int cuLaunchHostWork(void (*work)(void*), void* data);
 
@@ -122,8 +122,8 @@ struct Product {
     const bool a_transposed = desc.get<int>(cublas::kMatmulTransA, 0) != 0;
     const bool b_transposed = desc.get<int>(cublas::kMatmulTransB, 0) != 0;
     const uint64_t depth = a_transposed ? a.rows : a.cols;
-    const uint32_t epilogue = desc.get<uint32_t>(cublas::kMatmulEpilogue, kEpilogueDefault);
-    const void* bias = desc.get<const void*>(kMatmulBiasPointer, nullptr);
+    const uint32_t epilogue = desc.get<uint32_t>(cublas::kMatmulEpilogue, cublas::kEpilogue_DEFAULT);
+    const void* bias = desc.get<const void*>(cublas::kMatmulBiasPointer, nullptr);
     const bool round = desc.compute == cublas::kCompute32FFastTf32;
     const auto at = [round](const FakeLayout& layout, const void* data, bool transposed, uint64_t row, uint64_t col) {
       const uint64_t index =
@@ -136,15 +136,15 @@ struct Product {
         double sum = 0;
         for (uint64_t k = 0; k < depth; ++k)
           sum += at(a, a_data, a_transposed, row, k) *
-                 block_scale(kMatmulAScale, cublas::kMatmulAScaleMode, row, k, depth) *
+                 block_scale(cublas::kMatmulAScale, cublas::kMatmulAScaleMode, row, k, depth) *
                  at(b, b_data, b_transposed, k, col) *
-                 block_scale(kMatmulBScale, cublas::kMatmulBScaleMode, col, k, depth);
-        sum *= scale_of(kMatmulAScale, cublas::kMatmulAScaleMode, row) *
-               scale_of(kMatmulBScale, cublas::kMatmulBScaleMode, col);
+                 block_scale(cublas::kMatmulBScale, cublas::kMatmulBScaleMode, col, k, depth);
+        sum *= scale_of(cublas::kMatmulAScale, cublas::kMatmulAScaleMode, row) *
+               scale_of(cublas::kMatmulBScale, cublas::kMatmulBScaleMode, col);
         if (adds_c) sum += device::element_at(type_of(d.type), c_data, col * static_cast<uint64_t>(d.ld) + row);
-        if ((epilogue & kEpilogueBias) != 0)
-          sum += device::element_at(type_of(desc.get<int32_t>(kMatmulBiasType, d.type)), bias, row);
-        if ((epilogue & kEpilogueGelu) != 0)
+        if ((epilogue & cublas::kEpilogue_BIAS) != 0)
+          sum += device::element_at(type_of(desc.get<int32_t>(cublas::kMatmulBiasType, d.type)), bias, row);
+        if ((epilogue & cublas::kEpilogue_GELU) != 0)
           sum = 0.5 * sum * (1 + std::tanh(0.7978845608028654 * (sum + 0.044715 * sum * sum * sum)));
         put(type_of(d.type), d_data, col * static_cast<uint64_t>(d.ld) + row, sum);
       }
@@ -157,7 +157,7 @@ Status launch(Product product) {
   static std::vector<std::unique_ptr<Product>> kept;
   kept.push_back(std::make_unique<Product>(std::move(product)));
   const int result = cuLaunchHostWork([](void* data) { static_cast<Product*>(data)->run(); }, kept.back().get());
-  return result == 0 ? kSuccess : kExecutionFailed;
+  return result == 0 ? cublas::kSuccess : cublas::kExecutionFailed;
 }
 
 FakeDesc& desc_of(MatmulDesc desc) { return *reinterpret_cast<FakeDesc*>(desc); }
@@ -171,45 +171,45 @@ extern "C" {
 size_t cublasLtGetVersion() { return fake_cuda_script()->cublaslt_version; }
 Status cublasLtCreate(Handle* handle) {
   *handle = reinterpret_cast<Handle>(fake_cuda_script());
-  return kSuccess;
+  return cublas::kSuccess;
 }
-Status cublasLtDestroy(Handle) { return kSuccess; }
+Status cublasLtDestroy(Handle) { return cublas::kSuccess; }
 Status cublasLtMatmulDescCreate(MatmulDesc* desc, int compute, int scale) {
   FakeDesc* made = new FakeDesc;
   made->compute = compute;
   made->scale = scale;
   *desc = reinterpret_cast<MatmulDesc>(made);
-  return kSuccess;
+  return cublas::kSuccess;
 }
 Status cublasLtMatmulDescDestroy(MatmulDesc desc) {
   delete &desc_of(desc);
-  return kSuccess;
+  return cublas::kSuccess;
 }
 Status cublasLtMatmulDescSetAttribute(MatmulDesc desc, int attribute, const void* value, size_t bytes) {
   const char* from = static_cast<const char*>(value);
   desc_of(desc).values[attribute].assign(from, from + bytes);
-  return kSuccess;
+  return cublas::kSuccess;
 }
 Status cublasLtMatrixLayoutCreate(Layout* layout, int type, uint64_t rows, uint64_t cols, int64_t ld) {
   *layout = reinterpret_cast<Layout>(new FakeLayout{type, rows, cols, ld});
-  return kSuccess;
+  return cublas::kSuccess;
 }
 Status cublasLtMatrixLayoutDestroy(Layout layout) {
   delete &layout_of(layout);
-  return kSuccess;
+  return cublas::kSuccess;
 }
 Status cublasLtMatrixLayoutSetAttribute(Layout layout, int attribute, const void* value, size_t bytes) {
   FakeLayout& of = layout_of(layout);
   if (attribute == cublas::kLayoutBatchCount && bytes == sizeof of.batch) std::memcpy(&of.batch, value, bytes);
-  if (attribute == kLayoutBatchStride && bytes == sizeof of.stride) std::memcpy(&of.stride, value, bytes);
-  return kSuccess;
+  if (attribute == cublas::kLayoutBatchStride && bytes == sizeof of.stride) std::memcpy(&of.stride, value, bytes);
+  return cublas::kSuccess;
 }
 Status cublasLtMatmulPreferenceCreate(Preference* preference) {
   *preference = reinterpret_cast<Preference>(fake_cuda_script());
-  return kSuccess;
+  return cublas::kSuccess;
 }
-Status cublasLtMatmulPreferenceDestroy(Preference) { return kSuccess; }
-Status cublasLtMatmulPreferenceSetAttribute(Preference, int, const void*, size_t) { return kSuccess; }
+Status cublasLtMatmulPreferenceDestroy(Preference) { return cublas::kSuccess; }
+Status cublasLtMatmulPreferenceSetAttribute(Preference, int, const void*, size_t) { return cublas::kSuccess; }
 Status cublasLtMatmulAlgoGetHeuristic(Handle, MatmulDesc, Layout, Layout, Layout, Layout, Preference, int requested,
                                       HeuristicResult* results, int* found) {
   const FakeCudaScript& script = *fake_cuda_script();
@@ -233,15 +233,15 @@ Status cublasLtMatmul(Handle, MatmulDesc desc, const void*, const void* a, Layou
 // cuBLAS: groups of matrices, whose sizes the host has and whose addresses lie on the device.
 int cublasCreate_v2(void** handle) {
   *handle = fake_cuda_script();
-  return kSuccess;
+  return cublas::kSuccess;
 }
-int cublasDestroy_v2(void*) { return kSuccess; }
+int cublasDestroy_v2(void*) { return cublas::kSuccess; }
 int cublasGetVersion_v2(void*, int* version) {
   *version = 120804;
-  return kSuccess;
+  return cublas::kSuccess;
 }
-int cublasSetStream_v2(void*, void*) { return kSuccess; }
-int cublasSetWorkspace_v2(void*, void*, size_t) { return kSuccess; }
+int cublasSetStream_v2(void*, void*) { return cublas::kSuccess; }
+int cublasSetWorkspace_v2(void*, void*, size_t) { return cublas::kSuccess; }
 int cublasGemmEx(void*, int a_transpose, int b_transpose, int m, int n, int k, const void*, const void* a, int a_type,
                  int lda, const void* b, int b_type, int ldb, const void*, void* c, int c_type, int ldc, int, int) {
   FakeDesc desc;
@@ -277,10 +277,10 @@ int cublasGemmGroupedBatchedEx(void*, const int* a_transposes, const int* b_tran
     const FakeLayout right = layout(b_type, b_across ? n[group] : k[group], b_across ? k[group] : n[group], ldb[group]);
     for (int i = 0; i < group_size[group]; ++i, ++matrix)
       if (launch({desc, left, right, layout(c_type, m[group], n[group], ldc[group]), a[matrix], b[matrix], c[matrix],
-                  c[matrix], false, false}) != kSuccess)
-        return kExecutionFailed;
+                  c[matrix], false, false}) != cublas::kSuccess)
+        return cublas::kExecutionFailed;
   }
-  return kSuccess;
+  return cublas::kSuccess;
 }
 
 #pragma GCC visibility pop

@@ -16,12 +16,12 @@
 #include <thread>
 #include <vector>
 
-#include "device/abi/cublaslt_abi.h"
-#include "device/abi/cuda_abi.h"
-#include "device/abi/nvrtc_abi.h"
 #include "device/elements.h"
 #include "emulated_kernels.h"
 #include "fake_cuda_records.h"
+#include "nvidia/cublaslt_abi.h"
+#include "nvidia/cuda_abi.h"
+#include "nvidia/nvrtc_abi.h"
 
 using namespace llmprof;
 using namespace llmprof::cuda_abi;

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "device/abi/cudnn_graph_abi.h"
 #include "device/elements.h"
 #include "fake_cuda.h"
+#include "nvidia/cudnn_abi.h"
 
 using namespace llmprof;
-using namespace llmprof::cudnn_abi;
+using namespace llmprof::cudnn;
 
 extern "C" int cuLaunchHostWork(void (*work)(void*), void* data);
 
@@ -365,8 +365,7 @@ int cudnnBackendSetAttribute(Descriptor descriptor, int attribute, int type, int
 int cudnnBackendFinalize(Descriptor descriptor) {
   FakeDescriptor& to = *static_cast<FakeDescriptor*>(descriptor);
   if (to.type == cudnn::kTensor)
-    for (const int needed :
-         {int{cudnn::kTensorDataType}, int{cudnn::kTensorDimensions}, kTensorStrides, kTensorAlignment})
+    for (const int needed : {cudnn::kTensorDataType, cudnn::kTensorDimensions, kTensorStrides, kTensorAlignment})
       if (!to.has(needed)) return refuse(kBadParameter, "a tensor lacks an attribute");
   if (to.type == cudnn::kOperationGraph && (!to.has(kGraphHandle) || !to.has(cudnn::kGraphOperations)))
     return refuse(kBadParameter, "a graph lacks an attribute");

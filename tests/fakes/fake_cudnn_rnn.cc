@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "device/abi/cudnn_graph_abi.h"
 #include "device/elements.h"
 #include "fake_cuda.h"
+#include "nvidia/cudnn_abi.h"
 
 using namespace llmprof;
-using namespace llmprof::cudnn_abi;
+using namespace llmprof::cudnn;
 
 extern "C" int cuLaunchHostWork(void (*work)(void*), void* data);
 

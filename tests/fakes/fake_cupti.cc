@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "capture/abi/cupti_abi.h"
+#include "nvidia/cupti_abi.h"
 
 namespace cupti = llmprof::cupti;
 

@@ -28,8 +28,10 @@
 #include <string>
 #include <vector>
 
-#include "capture/abi/cupti_profiler_abi.h"
+#include "nvidia/cuda_abi.h"
+#include "nvidia/cupti_profiler_abi.h"
 
+namespace cuda_abi = llmprof::cuda_abi;
 namespace own = llmprof::cupti_profiler;
 using own::Code;
 
@@ -106,27 +108,27 @@ void fake_pm_forget() {
   enables = decodes = 0;
 }
 
-own::CuResult cuInit(unsigned) { return number("FAKE_PM_GPUS", 1) > 0 ? own::kCudaSuccess : own::kCudaNoDevice; }
-own::CuResult cuDriverGetVersion(int* version) {
+cuda_abi::Result cuInit(unsigned) { return number("FAKE_PM_GPUS", 1) > 0 ? cuda_abi::kSuccess : cuda_abi::kNoDevice; }
+cuda_abi::Result cuDriverGetVersion(int* version) {
   *version = 13000;
-  return own::kCudaSuccess;
+  return cuda_abi::kSuccess;
 }
-own::CuResult cuDeviceGetCount(int* count) {
+cuda_abi::Result cuDeviceGetCount(int* count) {
   *count = static_cast<int>(number("FAKE_PM_GPUS", 1));
-  return own::kCudaSuccess;
+  return cuda_abi::kSuccess;
 }
-own::CuResult cuDeviceGet(int* device, int ordinal) {
+cuda_abi::Result cuDeviceGet(int* device, int ordinal) {
   *device = ordinal;
-  return own::kCudaSuccess;
+  return cuda_abi::kSuccess;
 }
-own::CuResult cuDeviceGetUuid_v2(own::CuUuid* uuid, int device) {
+cuda_abi::Result cuDeviceGetUuid_v2(cuda_abi::Uuid* uuid, int device) {
   *uuid = {};
-  uuid->bytes[15] = static_cast<char>(device);
-  return own::kCudaSuccess;
+  uuid->bytes[15] = static_cast<unsigned char>(device);
+  return cuda_abi::kSuccess;
 }
-own::CuResult cuDeviceGetPCIBusId(char* out, int bytes, int device) {
+cuda_abi::Result cuDeviceGetPCIBusId(char* out, int bytes, int device) {
   std::snprintf(out, static_cast<size_t>(bytes), "0000:%02x:00.0", 15U + static_cast<unsigned>(device));
-  return own::kCudaSuccess;
+  return cuda_abi::kSuccess;
 }
 
 Code cuptiGetVersion(uint32_t* version) {

@@ -19,7 +19,7 @@
 #include <cstring>
 #include <string>
 
-#include "capture/abi/nvml_abi.h"
+#include "nvidia/nvml_abi.h"
 
 using namespace llmprof::nvml;
 

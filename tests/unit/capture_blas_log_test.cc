@@ -8,9 +8,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "capture/abi/cublas_abi.h"
 #include "capture/blas_log/blas_log.h"
 #include "capture/blas_log/names.h"
+#include "nvidia/cublas_abi.h"
 
 #if __has_include(<cublasLt.h>)
 #define LLMPROF_HAS_CUBLAS 1

@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "capture/abi/cudnn_abi.h"
 #include "capture/inject/libraries/cudnn_backend.h"
 #include "capture/inject/libraries/cudnn_backend_table.h"
+#include "nvidia/cudnn_abi.h"
 
 namespace llmprof::test {
 namespace {

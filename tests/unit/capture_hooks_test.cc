@@ -8,7 +8,7 @@
 namespace llmprof::test {
 namespace {
 
-constexpr int32_t kR32F = 0, kR16F = 2, kR16BF = 14, kE4M3 = 28;
+constexpr int32_t kR32F = 0, kHalfType = 2, kBfloatType = 14, kE4M3 = 28;
 
 class Hooks : public HookClient {
  protected:
@@ -62,7 +62,7 @@ TEST_F(Hooks, ShapesOfPlainProducts) {
 
   std::vector<spool::LibraryDef> ex = defs_of("cublasGemmEx");
   expect_shape(ex[0], 4096, 7, 2048, 1);
-  expect_types(ex[0], kR16BF, kR16BF, kR16BF, 68);
+  expect_types(ex[0], kBfloatType, kBfloatType, kBfloatType, 68);
   EXPECT_EQ(ex[0].id, ex[1].id);
 }
 
@@ -70,7 +70,7 @@ TEST_F(Hooks, ShapesOfBatchedGroupedAndVectorProducts) {
   std::vector<spool::LibraryDef> strided = defs_of("cublasGemmStridedBatchedEx");
   ASSERT_EQ(strided.size(), 1u);
   expect_shape(strided[0], 64, 65, 66, 12);
-  expect_types(strided[0], kR16F, kR16F, kR32F, 68);
+  expect_types(strided[0], kHalfType, kHalfType, kR32F, 68);
   EXPECT_EQ(strided[0].transpose_b, 2);
 
   // 1 group of 3 tokens, 2 of 5, 1 of 8 through the same weights: 21 tokens.
@@ -86,13 +86,13 @@ TEST_F(Hooks, ShapesOfBatchedGroupedAndVectorProducts) {
   std::vector<spool::LibraryDef> batch = defs_of("cublasTSTgemvStridedBatched");
   ASSERT_EQ(batch.size(), 1u);
   expect_shape(batch[0], 300, 1, 200, 9);
-  expect_types(batch[0], kR16BF, kR16BF, kR16BF, 68);
+  expect_types(batch[0], kBfloatType, kBfloatType, kBfloatType, 68);
 }
 
 TEST_F(Hooks, DescriptorsOfCublasLtAreRead) {
   std::vector<spool::LibraryDef> lt = defs_of("cublasLtMatmul");
   expect_shape(lt[0], 4096, 16, 1024, 1);
-  expect_types(lt[0], kE4M3, kE4M3, kR16BF, 68);
+  expect_types(lt[0], kE4M3, kE4M3, kBfloatType, 68);
   EXPECT_EQ(lt[0].transpose_a, 1);
   EXPECT_EQ(lt[0].row_major, 0);
   EXPECT_EQ(spool().texts.at(lt[0].epilogue), "GELU_BIAS");

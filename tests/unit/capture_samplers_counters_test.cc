@@ -11,7 +11,7 @@
 #include <memory>
 #include <thread>
 
-#include "capture/samplers/clock.h"
+#include "base/clock.h"
 #include "capture/samplers/pm_sampler.h"
 #include "capture/samplers/pm_session.h"
 #include "capture/samplers/sample_series.h"

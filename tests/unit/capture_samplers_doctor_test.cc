@@ -12,10 +12,10 @@
 
 #include "base/diagnostics.h"
 #include "capture/samplers/doctor_report.h"
-#include "capture/samplers/find_cupti.h"
 #include "capture/samplers/isolated.h"
 #include "capture/samplers/permissions.h"
 #include "capture_samplers_support.h"
+#include "nvidia/find_cupti.h"
 
 namespace llmprof::samplers {
 namespace {
@@ -166,7 +166,7 @@ TEST_F(FindCupti, TheInterpretersOwnCopyComesFirst) {
   const std::string toolkit = place("cuda/extras/CUPTI/lib64/libcupti.so.12");
   const std::string python = program("venv/bin/python", "ELF");
   settings_.set("CUDA_HOME", root() + "/cuda");
-  const std::vector<std::string> found = cupti_candidates(python);
+  const std::vector<std::string> found = nvidia::cupti_candidates(python);
   ASSERT_GE(found.size(), 3U);
   EXPECT_EQ(found[0], thirteen);
   EXPECT_EQ(found[1], twelve);
@@ -177,13 +177,13 @@ TEST_F(FindCupti, AScriptLeadsToItsInterpreter) {
   const std::string library = place("venv/lib/python3.11/site-packages/nvidia/cuda_cupti/lib/libcupti.so.12");
   program("venv/bin/python3", "ELF");
   const std::string torchrun = program("bin/torchrun", "#!" + root() + "/venv/bin/python3\nimport sys\n");
-  EXPECT_EQ(cupti_candidates(torchrun).front(), library);
+  EXPECT_EQ(nvidia::cupti_candidates(torchrun).front(), library);
   setenv("PATH", (root() + "/bin:" + root() + "/venv/bin").c_str(), 1);
-  EXPECT_EQ(cupti_candidates("torchrun").front(), library) << "by name";
+  EXPECT_EQ(nvidia::cupti_candidates("torchrun").front(), library) << "by name";
   program("bin/vllm", "#!/usr/bin/env python3\n");
-  EXPECT_EQ(cupti_candidates("vllm").front(), library) << "through env";
+  EXPECT_EQ(nvidia::cupti_candidates("vllm").front(), library) << "through env";
   program("bin/serve.sh", "#!/bin/sh\n");
-  EXPECT_EQ(cupti_candidates("serve.sh").front(), library) << "anything else: the python3 of PATH";
+  EXPECT_EQ(nvidia::cupti_candidates("serve.sh").front(), library) << "anything else: the python3 of PATH";
 }
 
 TEST_F(FindCupti, AChosenFileWinsAndNothingIsListedTwice) {
@@ -191,7 +191,7 @@ TEST_F(FindCupti, AChosenFileWinsAndNothingIsListedTwice) {
   std::filesystem::create_symlink(library, root() + "/mine.so");
   settings_.set("LLMPROF_CUPTI", root() + "/mine.so");
   settings_.set("VIRTUAL_ENV", root() + "/venv");
-  const std::vector<std::string> found = cupti_candidates();
+  const std::vector<std::string> found = nvidia::cupti_candidates();
   EXPECT_EQ(found.front(), library);
   EXPECT_EQ(std::count(found.begin(), found.end(), library), 1);
 }

@@ -7,10 +7,10 @@
 #include <set>
 #include <utility>
 
-#include "capture/samplers/find_cupti.h"
 #include "capture/samplers/pm_metrics.h"
 #include "capture/samplers/pm_session.h"
 #include "capture_samplers_support.h"
+#include "nvidia/find_cupti.h"
 #include "trace/tables.h"
 
 namespace llmprof::samplers {
@@ -51,10 +51,10 @@ constexpr bool kCanLoadCupti = true;
 #endif
 
 // The first real copy of CUPTI that can schedule counters.
-std::optional<CuptiProfilerLibrary> real_cupti() {
+std::optional<nvidia::CuptiProfilerLibrary> real_cupti() {
   if (!kCanLoadCupti) return std::nullopt;
-  for (const std::string& path : cupti_candidates()) {
-    Result<CuptiProfilerLibrary> cupti = CuptiProfilerLibrary::open(path);
+  for (const std::string& path : nvidia::cupti_candidates()) {
+    Result<nvidia::CuptiProfilerLibrary> cupti = nvidia::CuptiProfilerLibrary::open(path);
     if (cupti && cupti->has_host()) return std::move(*cupti);
   }
   return std::nullopt;
@@ -63,7 +63,7 @@ constexpr const char* kNoCupti =
     "no libcupti of CUDA 12.6 or later that can be loaded here; name one with LLMPROF_CUPTI, without the address "
     "sanitizer";
 
-size_t passes_of(const CuptiProfilerLibrary& cupti, const char* chip, const std::vector<PmMetric>& metrics,
+size_t passes_of(const nvidia::CuptiProfilerLibrary& cupti, const char* chip, const std::vector<PmMetric>& metrics,
                  size_t* config_bytes = nullptr) {
   PmHost host(cupti, chip, nullptr);
   std::vector<uint8_t> config;
@@ -73,7 +73,7 @@ size_t passes_of(const CuptiProfilerLibrary& cupti, const char* chip, const std:
   return passes;
 }
 
-void expect_one_pass(const CuptiProfilerLibrary& cupti, const ChipCase& chip, PmFocus focus) {
+void expect_one_pass(const nvidia::CuptiProfilerLibrary& cupti, const ChipCase& chip, PmFocus focus) {
   const Result<PmMetricSet> set = build_pm_metric_set(cupti, chip.chip, nullptr, 0, focus);
   ASSERT_TRUE(set) << set.error().text();
   const std::set<std::string> columns = columns_of(*set);
@@ -86,7 +86,7 @@ void expect_one_pass(const CuptiProfilerLibrary& cupti, const ChipCase& chip, Pm
 }
 
 TEST_P(MetricSets, OnePassWithTheExpectedColumns) {
-  const std::optional<CuptiProfilerLibrary> cupti = real_cupti();
+  const std::optional<nvidia::CuptiProfilerLibrary> cupti = real_cupti();
   if (!cupti) GTEST_SKIP() << kNoCupti;
   expect_one_pass(*cupti, GetParam(), PmFocus::kBroad);
 }
@@ -95,14 +95,14 @@ TEST_P(MetricSets, OnePassWithTheExpectedColumns) {
 class OperationSets : public ::testing::TestWithParam<ChipCase> {};
 
 TEST_P(OperationSets, OnePassWithTheExpectedColumns) {
-  const std::optional<CuptiProfilerLibrary> cupti = real_cupti();
+  const std::optional<nvidia::CuptiProfilerLibrary> cupti = real_cupti();
   if (!cupti) GTEST_SKIP() << kNoCupti;
   expect_one_pass(*cupti, GetParam(), PmFocus::kOperations);
 }
 
 // Why deep mode gives bounds: counts of operations cannot be sampled. If a newer CUPTI can, this says so.
 TEST_P(OperationSets, OperationsThemselvesCannotBeSampled) {
-  const std::optional<CuptiProfilerLibrary> cupti = real_cupti();
+  const std::optional<nvidia::CuptiProfilerLibrary> cupti = real_cupti();
   if (!cupti) GTEST_SKIP() << kNoCupti;
   for (const char* metric :
        {"sm__ops_path_tensor_src_bf16_dst_fp32.sum", "sm__sass_thread_inst_executed_op_ffma_pred_on.sum",
@@ -189,7 +189,7 @@ TEST(PmMetrics, ColumnsAreColumnsOfTheTrace) {
 
 TEST(PmMetrics, TheFmaPipesAreCountedTogetherOrEachAlone) {
   Settings settings{{"FAKE_PM_METRICS", "48"}};
-  const Result<CuptiProfilerLibrary> cupti = CuptiProfilerLibrary::open(kFakeCupti);
+  const Result<nvidia::CuptiProfilerLibrary> cupti = nvidia::CuptiProfilerLibrary::open(kFakeCupti);
   ASSERT_TRUE(cupti);
   const auto columns = [&cupti] {
     const Result<PmMetricSet> set = build_pm_metric_set(*cupti, "GH100", nullptr, 0, PmFocus::kOperations);
@@ -205,7 +205,7 @@ TEST(PmMetrics, TheFmaPipesAreCountedTogetherOrEachAlone) {
 
 TEST(PmMetrics, ARejectedNameMakesWayForTheNext) {
   const Settings settings{{"FAKE_PM_REJECT", "dram__bytes_read"}};
-  const Result<CuptiProfilerLibrary> cupti = CuptiProfilerLibrary::open(kFakeCupti);
+  const Result<nvidia::CuptiProfilerLibrary> cupti = nvidia::CuptiProfilerLibrary::open(kFakeCupti);
   ASSERT_TRUE(cupti);
   const Result<PmMetricSet> set = build_pm_metric_set(*cupti, "GB202");
   ASSERT_TRUE(set);
@@ -218,7 +218,7 @@ TEST(PmMetrics, ARejectedNameMakesWayForTheNext) {
 
 TEST(PmMetrics, StopsBeforeASecondPass) {
   const Settings settings{{"FAKE_PM_METRICS", "5"}};
-  const Result<CuptiProfilerLibrary> cupti = CuptiProfilerLibrary::open(kFakeCupti);
+  const Result<nvidia::CuptiProfilerLibrary> cupti = nvidia::CuptiProfilerLibrary::open(kFakeCupti);
   ASSERT_TRUE(cupti);
   EXPECT_EQ(build_pm_metric_set(*cupti, "GH100")->metrics.size(), 5U);
   EXPECT_EQ(build_pm_metric_set(*cupti, "GH100", nullptr, 3)->metrics.size(), 3U);
@@ -226,7 +226,7 @@ TEST(PmMetrics, StopsBeforeASecondPass) {
 
 TEST(PmMetrics, UnknownChipsAndEmptyDevicesAreErrors) {
   const Settings settings{{"FAKE_PM_METRICS", "0"}};
-  const Result<CuptiProfilerLibrary> cupti = CuptiProfilerLibrary::open(kFakeCupti);
+  const Result<nvidia::CuptiProfilerLibrary> cupti = nvidia::CuptiProfilerLibrary::open(kFakeCupti);
   ASSERT_TRUE(cupti);
   const Result<PmMetricSet> unknown = build_pm_metric_set(*cupti, "GX");
   ASSERT_FALSE(unknown);
@@ -244,11 +244,11 @@ TEST(PmMetrics, TriggerByChip) {
 }
 
 TEST(CuptiVersion, IsToldAsTheToolkits) {
-  EXPECT_EQ(cupti_version_text(130001), "13.0.1");
-  EXPECT_EQ(cupti_version_text(130200), "13.2");
-  EXPECT_EQ(cupti_version_text(24), "12.6");
-  EXPECT_EQ(cupti_version_text(18), "11.8");
-  EXPECT_EQ(cupti_version_text(0), "unknown");
+  EXPECT_EQ(nvidia::cupti_version_text(130001), "13.0.1");
+  EXPECT_EQ(nvidia::cupti_version_text(130200), "13.2");
+  EXPECT_EQ(nvidia::cupti_version_text(24), "12.6");
+  EXPECT_EQ(nvidia::cupti_version_text(18), "11.8");
+  EXPECT_EQ(nvidia::cupti_version_text(0), "unknown");
 }
 
 }  // namespace

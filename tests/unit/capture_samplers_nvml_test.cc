@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "capture/samplers/nvml.h"
-#include "capture/samplers/nvml_reader.h"
 #include "capture_samplers_support.h"
+#include "nvidia/nvml_reader.h"
 #include "trace/tables.h"
 
 namespace llmprof::samplers {
@@ -19,18 +19,18 @@ using testing::kFakeNvml;
 using testing::Settings;
 using testing::SpoolContent;
 
-NvmlReader first_reader(const NvmlLibrary& nvml) {
-  return NvmlReader(nvml.api(), nvml.gpus().front(), nvml.driver_major());
+nvidia::NvmlReader first_reader(const nvidia::NvmlLibrary& nvml) {
+  return nvidia::NvmlReader(nvml.api(), nvml.gpus().front(), nvml.driver_major());
 }
 
 TEST(Nvml, DescribesTheGpus) {
   const Settings settings{{"FAKE_NVML_GPUS", "2"}};
-  const Result<NvmlLibrary> nvml = NvmlLibrary::open(kFakeNvml);
+  const Result<nvidia::NvmlLibrary> nvml = nvidia::NvmlLibrary::open(kFakeNvml);
   ASSERT_TRUE(nvml) << nvml.error().text();
   EXPECT_EQ(nvml->driver_version(), "580.159.04");
   EXPECT_EQ(nvml->driver_major(), 580);
   EXPECT_EQ(nvml->confidential(), 0);
-  const std::vector<NvmlGpu> gpus = nvml->gpus();
+  const std::vector<nvidia::NvmlGpu> gpus = nvml->gpus();
   ASSERT_EQ(gpus.size(), 2U);
   EXPECT_EQ(gpus[1].index, 1);
   EXPECT_EQ(gpus[1].uuid, "GPU-00000000-0000-0000-0000-000000000001");
@@ -45,10 +45,10 @@ TEST(Nvml, DescribesTheGpus) {
 }
 
 TEST(Nvml, ReadsInTheRecordsUnits) {
-  const Result<NvmlLibrary> nvml = NvmlLibrary::open(kFakeNvml);
+  const Result<nvidia::NvmlLibrary> nvml = nvidia::NvmlLibrary::open(kFakeNvml);
   ASSERT_TRUE(nvml);
-  NvmlReader reader = first_reader(*nvml);
-  const spool::NvmlSample sample = reader.read();
+  nvidia::NvmlReader reader = first_reader(*nvml);
+  const nvidia::NvmlReading sample = reader.read();
   EXPECT_FLOAT_EQ(sample.gpu_util_frac, 0.9F);
   EXPECT_FLOAT_EQ(sample.memory_util_frac, 0.4F);
   EXPECT_FLOAT_EQ(sample.sm_clock_mhz, 1485);
@@ -70,12 +70,12 @@ TEST(Nvml, ReadsInTheRecordsUnits) {
 // The ids of three throttle counters moved between driver 570 and 575; asked at the wrong place, another field answers.
 TEST(Nvml, FindsTheThrottleCountersOfOlderDrivers) {
   Settings settings{{"FAKE_NVML_DRIVER", "570.86.10"}};
-  const Result<NvmlLibrary> nvml = NvmlLibrary::open(kFakeNvml);
+  const Result<nvidia::NvmlLibrary> nvml = nvidia::NvmlLibrary::open(kFakeNvml);
   ASSERT_TRUE(nvml);
   EXPECT_EQ(first_reader(*nvml).read().throttle_thermal_hw_ns, 5000);
   EXPECT_EQ(first_reader(*nvml).read().throttle_brake_ns, 6000);
   settings.set("FAKE_NVML_DRIVER", "535.54.03");
-  const spool::NvmlSample sample = first_reader(*nvml).read();
+  const nvidia::NvmlReading sample = first_reader(*nvml).read();
   EXPECT_EQ(sample.throttle_thermal_sw_ns, 2000) << "the thermal policy counter stands in";
   EXPECT_EQ(sample.throttle_thermal_hw_ns, -1);
   EXPECT_EQ(sample.throttle_brake_ns, -1);
@@ -86,9 +86,9 @@ TEST(Nvml, WhatTheGpuDoesNotTellIsAbsent) {
                            "nvmlDeviceGetUtilizationRates,nvmlDeviceGetClockInfo,nvmlDeviceGetTemperature,"
                            "nvmlDeviceGetTotalEnergyConsumption,nvmlDeviceGetFieldValues,nvmlDeviceGetMemoryInfo,"
                            "nvmlDeviceGetPowerUsage,nvmlDeviceGetCurrentClocksEventReasons"}};
-  const Result<NvmlLibrary> nvml = NvmlLibrary::open(kFakeNvml);
+  const Result<nvidia::NvmlLibrary> nvml = nvidia::NvmlLibrary::open(kFakeNvml);
   ASSERT_TRUE(nvml);
-  const spool::NvmlSample sample = first_reader(*nvml).read();
+  const nvidia::NvmlReading sample = first_reader(*nvml).read();
   EXPECT_TRUE(std::isnan(sample.gpu_util_frac));
   EXPECT_TRUE(std::isnan(sample.sm_clock_mhz));
   EXPECT_TRUE(std::isnan(sample.temperature_c));
@@ -102,7 +102,7 @@ TEST(Nvml, WhatTheGpuDoesNotTellIsAbsent) {
 
 TEST(Nvml, AveragePowerStandsInForInstantaneous) {
   const Settings settings{{"FAKE_NVML_MISSING", "power-instant"}};
-  const Result<NvmlLibrary> nvml = NvmlLibrary::open(kFakeNvml);
+  const Result<nvidia::NvmlLibrary> nvml = nvidia::NvmlLibrary::open(kFakeNvml);
   ASSERT_TRUE(nvml);
   EXPECT_FLOAT_EQ(first_reader(*nvml).read().power_w, 300);
 }
@@ -111,22 +111,23 @@ TEST(Nvml, GpmColumnsAreColumnsOfTheTrace) {
   std::set<std::string> columns;
   GpuSamples table;
   table.for_each_column([&](const FieldInfo& info, const auto&) { columns.insert(std::string(info.name)); });
-  for (const GpmColumn& column : gpm_columns()) EXPECT_TRUE(columns.count(column.column)) << column.column;
+  for (const nvidia::GpmColumn& column : nvidia::gpm_columns())
+    EXPECT_TRUE(columns.count(column.column)) << column.column;
 }
 
 TEST(Nvml, GpmNeedsAHundredMilliseconds) {
-  const Result<NvmlLibrary> nvml = NvmlLibrary::open(kFakeNvml);
+  const Result<nvidia::NvmlLibrary> nvml = nvidia::NvmlLibrary::open(kFakeNvml);
   ASSERT_TRUE(nvml);
-  NvmlReader reader = first_reader(*nvml);
-  spool::GpuSample sample;
+  nvidia::NvmlReader reader = first_reader(*nvml);
+  nvidia::GpmReading sample;
   EXPECT_TRUE(reader.has_gpm());
   EXPECT_FALSE(reader.read_gpm(sample)) << "the first only sets the start";
   EXPECT_FALSE(reader.read_gpm(sample)) << "too early";
   std::this_thread::sleep_for(std::chrono::milliseconds(97));
   ASSERT_TRUE(reader.read_gpm(sample)) << "a little early is waited for";
   EXPECT_GE(sample.end_ns - sample.start_ns, 99000000);
-  for (size_t i = 0; i < gpm_columns().size(); ++i) {
-    const GpmColumn& column = gpm_columns()[i];
+  for (size_t i = 0; i < nvidia::gpm_columns().size(); ++i) {
+    const nvidia::GpmColumn& column = nvidia::gpm_columns()[i];
     if (column.metric == nvml::kGpmTensorImma)
       EXPECT_TRUE(std::isnan(sample.values[i])) << "a metric that the GPU lacks";
     else
@@ -162,7 +163,7 @@ TEST(Nvml, SamplerWritesAllGpus) {
   const int column = spool.column("gpm", "dram_active_frac");
   ASSERT_GE(column, 0);
   EXPECT_NEAR(spool.counters.back().values[column], 0.1, 1e-4);
-  EXPECT_GE(testing::fake_function<int64_t (*)()>(kFakeNvml, "fake_nvml_gpm_shortest_ns")(), kGpmPeriodMinNs);
+  EXPECT_GE(testing::fake_function<int64_t (*)()>(kFakeNvml, "fake_nvml_gpm_shortest_ns")(), nvidia::kGpmPeriodMinNs);
   for (size_t i = 2; i < spool.nvml.size(); ++i)
     EXPECT_GE(spool.nvml[i].energy_j, spool.nvml[i - 2].energy_j) << "cumulative";
 }
@@ -184,7 +185,7 @@ TEST(Nvml, WithoutNvmlTheSpoolSaysSo) {
 
 TEST(Nvml, ADriverThatIsNotLoadedIsNamed) {
   const Settings settings{{"FAKE_NVML_INIT", "9"}};
-  const Result<NvmlLibrary> nvml = NvmlLibrary::open(kFakeNvml);
+  const Result<nvidia::NvmlLibrary> nvml = nvidia::NvmlLibrary::open(kFakeNvml);
   ASSERT_FALSE(nvml);
   EXPECT_NE(nvml.error().what.find("Driver Not Loaded"), std::string::npos);
   EXPECT_NE(nvml.error().advice.find("kernel driver"), std::string::npos);

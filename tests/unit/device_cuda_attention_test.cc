@@ -75,7 +75,7 @@ TEST_F(DeviceCudaAttention, OffersEveryWay) {
   const std::string contiguous = ways(128, "contiguous"), paged = ways(128, "paged"), wide = ways(256, "paged");
   EXPECT_TRUE(holds(contiguous, "registers") && holds(contiguous, "stages")) << contiguous;
   EXPECT_FALSE(holds(wide, "registers")) << wide;
-  setenv(kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
+  setenv(nvidia::kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
   open();
   EXPECT_TRUE(holds(ways(128, "contiguous"), "cuDNN A #0")) << "without a compiler the library is left";
   EXPECT_TRUE(holds(ways(128, "paged"), "cuDNN A #0"));
@@ -83,7 +83,7 @@ TEST_F(DeviceCudaAttention, OffersEveryWay) {
 
 // The kernels for 9.0, whose shared memory is read by descriptors: first among the own ones.
 TEST_F(DeviceCudaAttention, GroupsOfWarpsTakePrompts) {
-  setenv(kEnvCudnn, "/nowhere/libcudnn.so", 1);
+  setenv(nvidia::kEnvCudnn, "/nowhere/libcudnn.so", 1);
   open();
   const auto passed = [&](const OpParams& params) {
     Result<std::unique_ptr<PreparedOp>> op = prepare_attention(*device_, params);
@@ -100,7 +100,7 @@ TEST_F(DeviceCudaAttention, GroupsOfWarpsTakePrompts) {
 }
 
 TEST_F(DeviceCudaAttention, CudnnTakesPages) {
-  setenv(kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
+  setenv(nvidia::kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
   open();
   EXPECT_EQ(all_pass(decode_params(3, 4, 2, 64, 75, DType::kBf16, "paged")), 3U);
   EXPECT_EQ(all_pass(decode_params(1, 4, 1, 256, 33, DType::kFp16, "paged")), 3U);
@@ -120,7 +120,7 @@ TEST_F(DeviceCudaAttention, DecodesOneKey) {
 
 // Own kernels alone, since there is no cuDNN: prompts of no whole blocks and tiles, keys before the prompt, one query.
 TEST_F(DeviceCudaAttention, OwnKernelsTakePrompts) {
-  setenv(kEnvCudnn, "/nowhere/libcudnn.so", 1);
+  setenv(nvidia::kEnvCudnn, "/nowhere/libcudnn.so", 1);
   script_->cc_major = 8;
   open();
   const auto passed = [&](const OpParams& params) { return FakeGpuOps::all_pass(prepare_attention, params); };

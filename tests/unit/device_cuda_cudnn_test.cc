@@ -105,7 +105,7 @@ TEST_F(DeviceCudaCudnn, ItsWordsAreQuoted) {
 }
 
 TEST_F(DeviceCudaCudnn, WithoutTheLibraryItsNameIsSaid) {
-  setenv(kEnvCudnn, "/nowhere/libcudnn.so.9", 1);
+  setenv(nvidia::kEnvCudnn, "/nowhere/libcudnn.so.9", 1);
   open();
   const std::string text = refused(prepare_attention, attention_params(4, 4, 9, 1, DType::kBf16, "causal"));
   EXPECT_TRUE(holds(text, "expected cuDNN 9") && holds(text, "nvidia-cudnn")) << text;
@@ -119,7 +119,7 @@ TEST_F(DeviceCudaCudnn, AnOldLibraryIsNotTaken) {
 }
 
 TEST_F(DeviceCudaCudnn, ALibraryThatDoesNotStartSaysSo) {
-  script_->cudnn_status = cudnn_abi::kNotInitialized;
+  script_->cudnn_status = cudnn::kNotInitialized;
   open();
   const std::string text = refused(prepare_conv2d, conv_params(3, 1, DType::kBf16, "same"));
   EXPECT_TRUE(holds(text, "cuDNN did not start")) << text;

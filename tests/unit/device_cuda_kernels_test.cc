@@ -17,12 +17,12 @@ namespace {
 class DeviceCudaKernels : public testing::Test {
  protected:
   void SetUp() override {
-    unsetenv(kEnvNvrtc);
-    Result<NvrtcLibrary> opened = open_nvrtc(0);
+    unsetenv(nvidia::kEnvNvrtc);
+    Result<nvidia::NvrtcLibrary> opened = nvidia::open_nvrtc(0);
     if (!opened) GTEST_SKIP() << "no NVRTC here, kernels are not compiled: " << opened.error().text();
     nvrtc_ = std::move(*opened);
   }
-  NvrtcLibrary nvrtc_;
+  nvidia::NvrtcLibrary nvrtc_;
 };
 
 // On 9.0 nearly all sets of macros are compiled, on the others one of each kind: what differs between generations is
@@ -116,7 +116,7 @@ TEST_F(DeviceCudaKernels, TheCacheIsUsedAndDamageIsNot) {
 }
 
 TEST(DeviceCudaArchitecture, FollowsTheChipAndTheCompiler) {
-  NvrtcLibrary nvrtc;
+  nvidia::NvrtcLibrary nvrtc;
   nvrtc.major = 13;
   nvrtc.archs = {75, 80, 86, 89, 90, 100, 120};
   EXPECT_EQ(architecture_for(nvrtc, 8, 0)->option, "sm_80");

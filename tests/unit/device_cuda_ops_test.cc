@@ -37,7 +37,7 @@ TEST_F(DeviceCudaOps, AWrongProductIsSeen) {
 TEST_F(DeviceCudaOps, TheLibraryIsQuotedWhenItRefuses) {
   open();
   const OpParams params = params_of({{"m", 16}, {"n", 16}, {"k", 16}}, DType::kBf16);
-  script_->heuristic_status = cublaslt_abi::kNotSupported;
+  script_->heuristic_status = cublas::kNotSupported;
   EXPECT_TRUE(holds(refused(prepare_gemm, params), "16 x 16 x 16 of bf16: cuBLASLt says not supported (15)"))
       << refused(prepare_gemm, params);
   script_->heuristic_status = 0;
@@ -46,7 +46,7 @@ TEST_F(DeviceCudaOps, TheLibraryIsQuotedWhenItRefuses) {
 }
 
 TEST_F(DeviceCudaOps, WithoutTheLibraryItsNameIsSaid) {
-  setenv(kEnvCublasLt, "/nowhere/libcublasLt.so", 1);
+  setenv(nvidia::kEnvCublasLt, "/nowhere/libcublasLt.so", 1);
   open();
   const std::string text = refused(prepare_gemm, params_of({{"m", 16}, {"n", 16}, {"k", 16}}, DType::kBf16));
   EXPECT_TRUE(holds(text, "expected cuBLASLt") && holds(text, "nvidia-cublas")) << text;
@@ -81,7 +81,7 @@ TEST_F(DeviceCudaOps, LargeArraysAreComparedInWindows) {
 }
 
 TEST_F(DeviceCudaOps, WithoutACompilerTheDriverCopies) {
-  setenv(kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
+  setenv(nvidia::kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
   open();
   EXPECT_EQ(all_pass(prepare_memory, params_of({{"bytes", 4096}}, DType::kFp32, "copy")), 1U);
   EXPECT_TRUE(holds(refused(prepare_memory, params_of({{"bytes", 4096}}, DType::kFp32, "triad")), "expected NVRTC"));

@@ -145,7 +145,7 @@ TEST_F(DeviceCudaProducts, RoutingOfTokens) {
 }
 
 TEST_F(DeviceCudaProducts, GroupsWithoutCublasGoOneByOne) {
-  setenv(kEnvCublas, "/nowhere/libcublas.so", 1);
+  setenv(nvidia::kEnvCublas, "/nowhere/libcublas.so", 1);
   open();
   EXPECT_EQ(all_pass(prepare_gemm_grouped,
                      params_of({{"rows", 16}, {"groups", 2}, {"n", 24}, {"k", 40}}, DType::kBf16, "even")),

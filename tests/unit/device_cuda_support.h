@@ -20,7 +20,8 @@ namespace llmprof::device::cuda {
 class FakeGpu : public testing::Test {
  protected:
   void SetUp() override {
-    for (const char* variable : {kEnvCuda, kEnvNvrtc, kEnvCublasLt, kEnvCublas, kEnvCudnn})
+    for (const char* variable :
+         {nvidia::kEnvCuda, nvidia::kEnvNvrtc, nvidia::kEnvCublasLt, nvidia::kEnvCublas, nvidia::kEnvCudnn})
       setenv(variable, LLMPROF_FAKE_CUDA, 1);
     setenv("LLMPROF_NVML", "/nowhere/libnvidia-ml.so", 1);
     setenv("XDG_CACHE_HOME", cache_.path().c_str(), 1);
@@ -31,8 +32,8 @@ class FakeGpu : public testing::Test {
   }
   void TearDown() override {
     device_.reset();
-    for (const char* variable :
-         {kEnvCuda, kEnvNvrtc, kEnvCublasLt, kEnvCublas, kEnvCudnn, "LLMPROF_NVML", "XDG_CACHE_HOME"})
+    for (const char* variable : {nvidia::kEnvCuda, nvidia::kEnvNvrtc, nvidia::kEnvCublasLt, nvidia::kEnvCublas,
+                                 nvidia::kEnvCudnn, "LLMPROF_NVML", "XDG_CACHE_HOME"})
       unsetenv(variable);
   }
   CudaDevice& open() {

@@ -15,10 +15,10 @@ namespace {
 class DeviceCuda : public FakeGpu {};
 
 TEST_F(DeviceCuda, SaysWhatIsMissing) {
-  setenv(kEnvCuda, "/nowhere/libcuda.so.1", 1);
+  setenv(nvidia::kEnvCuda, "/nowhere/libcuda.so.1", 1);
   EXPECT_TRUE(holds(refusal(), "expected the CUDA driver's library, found none")) << refusal();
   EXPECT_TRUE(holds(refusal(), "--device cpu"));
-  setenv(kEnvCuda, LLMPROF_FAKE_CUDA, 1);
+  setenv(nvidia::kEnvCuda, LLMPROF_FAKE_CUDA, 1);
   script_->version = 11040;
   EXPECT_TRUE(holds(refusal(), "expected a driver for CUDA 12.0 or later, found one for CUDA 11.4")) << refusal();
   script_->version = 12080;
@@ -52,13 +52,13 @@ TEST_F(DeviceCuda, KnowsItself) {
 
 TEST_F(DeviceCuda, CompilersAndLibrariesOfAnotherMajorArePassedOver) {
   script_->nvrtc_major = 13;
-  const Result<NvrtcLibrary> nvrtc = open_nvrtc(12080);
+  const Result<nvidia::NvrtcLibrary> nvrtc = nvidia::open_nvrtc(12080);
   ASSERT_FALSE(nvrtc);
   EXPECT_TRUE(holds(nvrtc.error().text(), "it is of CUDA 13, and the driver runs up to CUDA 12.8"));
   EXPECT_TRUE(holds(nvrtc.error().text(), "nvidia-cuda-nvrtc"));
   script_->cublaslt_version = 130100;
-  EXPECT_FALSE(open_cublaslt(12080));
-  EXPECT_TRUE(open_cublaslt(13000));
+  EXPECT_FALSE(nvidia::open_cublaslt(12080));
+  EXPECT_TRUE(nvidia::open_cublaslt(13000));
 }
 
 TEST_F(DeviceCuda, MemoryEndsWithASentence) {
@@ -133,7 +133,7 @@ TEST_F(DeviceCuda, FillsAreTheNumbersOfEveryDevice) {
 }
 
 TEST_F(DeviceCuda, WithoutACompilerTheHostFills) {
-  setenv(kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
+  setenv(nvidia::kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
   CudaDevice& device = open();
   const Result<std::unique_ptr<Buffer>> buffer = device.allocate(4000);
   ASSERT_TRUE(buffer);
@@ -371,7 +371,7 @@ TEST_F(DeviceCudaTimes, WithoutWaitsOnMemoryTheGapIsFlagged) {
 }
 
 TEST_F(DeviceCudaTimes, WithoutACompilerTimesHaveNoClock) {
-  setenv(kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
+  setenv(nvidia::kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
   CudaDevice& device = open();
   const Result<std::unique_ptr<Buffer>> buffer = device.allocate(4096);
   ASSERT_TRUE(buffer);

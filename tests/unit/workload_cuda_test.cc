@@ -267,7 +267,7 @@ TEST_P(WorkloadCuda, QueriesSeeTheirKeys) {
 }
 
 TEST_P(WorkloadCuda, WithoutCudnnAnOwnKernelDoesPrompts) {
-  setenv(device::cuda::kEnvCudnn, "/nowhere/libcudnn.so.9", 1);
+  setenv(nvidia::kEnvCudnn, "/nowhere/libcudnn.so.9", 1);
   const Both qkv = numbers(6, 3 * 32, 18), out = space(6, 32);
   on_both([&](Backend& b, bool gpu) {
     AttentionCall call;
@@ -317,7 +317,7 @@ TEST_P(WorkloadCuda, AGraphMakesTheSameTokens) {
 
 TEST_P(WorkloadCuda, WhatIsMissingIsSaid) {
   gpu_.reset();
-  setenv(device::cuda::kEnvCublasLt, "/nowhere/libcublasLt.so", 1);
+  setenv(nvidia::kEnvCublasLt, "/nowhere/libcublasLt.so", 1);
   Result<std::unique_ptr<device::cuda::CudaDevice>> device = device::cuda::CudaDevice::open(0);
   ASSERT_TRUE(device);
   EXPECT_FALSE(check_cuda_libraries(**device));

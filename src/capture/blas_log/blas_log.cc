@@ -1,7 +1,7 @@
 #include "capture/blas_log/blas_log.h"
 
-#include "capture/abi/cublas_abi.h"
 #include "capture/blas_log/names.h"
+#include "nvidia/cublas_abi.h"
 
 namespace llmprof::blas_log {
 namespace {

@@ -1,6 +1,6 @@
 #include "capture/blas_log/names.h"
 
-#include "capture/abi/cublas_abi.h"
+#include "nvidia/cublas_abi.h"
 
 namespace llmprof::blas_log {
 namespace {

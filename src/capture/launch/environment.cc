@@ -10,6 +10,7 @@
 
 #include "capture/session/control.h"
 #include "capture/session/level.h"
+#include "nvidia/cupti_library.h"
 
 namespace llmprof::launch {
 namespace {
@@ -96,8 +97,8 @@ TargetEnvironment target_environment(const char* const* current, const Injection
   if (plan.preload) add_preload(environment, plan, out.notices);
   environment.set(session::kEnvFolder, plan.session_folder);
   environment.set(session::kEnvLevel, session::level_name(plan.level));
-  const char* cupti = environment.get(session::kEnvCupti);
-  if ((cupti == nullptr || *cupti == '\0') && !plan.cupti.empty()) environment.set(session::kEnvCupti, plan.cupti);
+  const char* cupti = environment.get(nvidia::kEnvCupti);
+  if ((cupti == nullptr || *cupti == '\0') && !plan.cupti.empty()) environment.set(nvidia::kEnvCupti, plan.cupti);
   if (!plan.capture_range.empty()) environment.set(session::kEnvCaptureRange, plan.capture_range);
   if (plan.steps > 0) environment.set(session::kEnvSteps, std::to_string(plan.steps));
   environment.set(session::kEnvGaps, plan.gaps ? "auto" : "off");

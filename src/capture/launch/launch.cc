@@ -20,8 +20,9 @@
 #include "capture/launch/sampling.h"
 #include "capture/launch/session_folder.h"
 #include "capture/launch/signals.h"
-#include "capture/samplers/find_cupti.h"
 #include "capture/session/level.h"
+#include "nvidia/cupti_library.h"
+#include "nvidia/find_cupti.h"
 
 namespace llmprof::launch {
 namespace {
@@ -87,7 +88,7 @@ TargetEnvironment Session::environment() const {
   plan.gaps = options_.gaps;
   plan.adapt = options_.adapt;
   plan.python_folder = hook_;
-  const std::vector<std::string> candidates = samplers::cupti_candidates(options_.program.path);
+  const std::vector<std::string> candidates = nvidia::cupti_candidates(options_.program.path);
   if (!candidates.empty()) plan.cupti = candidates.front();
   return target_environment(environ, plan);
 }
@@ -114,7 +115,7 @@ void Session::describe(const TargetEnvironment& environment) {
   option(!options_.counters, "counters", "off");
   option(options_.counters && options_.counter_interval_us != 0, "counter_interval_us",
          std::to_string(options_.counter_interval_us));
-  if (const char* cupti = environment_value(environment.entries, session::kEnvCupti)) option(true, "cupti", cupti);
+  if (const char* cupti = environment_value(environment.entries, nvidia::kEnvCupti)) option(true, "cupti", cupti);
   record_.gpus = sampling_.gpus();
 }
 

@@ -82,7 +82,7 @@ void Sampling::start(const SamplingOptions& options, const SignalRelay& signals)
     notices_.push_back(started.error().what);
     return;
   }
-  for (const samplers::NvmlGpu& gpu : nvml_.gpus()) gpus_.push_back({gpu.uuid, gpu.name, gpu.pci_bus});
+  for (const nvidia::NvmlGpu& gpu : nvml_.gpus()) gpus_.push_back({gpu.uuid, gpu.name, gpu.pci_bus});
   if (options.counters) start_counters(options, signals);
 }
 

@@ -7,12 +7,12 @@
 #include <sstream>
 
 #include "base/text_table.h"
-#include "capture/samplers/cupti_profiler_library.h"
-#include "capture/samplers/find_cupti.h"
 #include "capture/samplers/isolated.h"
-#include "capture/samplers/nvml_library.h"
 #include "capture/samplers/permissions.h"
 #include "capture/samplers/pm_sampler.h"
+#include "nvidia/cupti_profiler_library.h"
+#include "nvidia/find_cupti.h"
+#include "nvidia/nvml_library.h"
 
 namespace llmprof::samplers {
 namespace {
@@ -53,10 +53,10 @@ struct Gpu {
 
 // NVML: the driver's version and the GPUs, in a child. First line: state, then one line per GPU.
 std::string ask_nvml() {
-  const Result<NvmlLibrary> nvml = NvmlLibrary::open();
+  const Result<nvidia::NvmlLibrary> nvml = nvidia::NvmlLibrary::open();
   if (!nvml) return line_of({"no", nvml.error().what, nvml.error().advice});
   std::string text = line_of({"yes", nvml->driver_version(), std::to_string(nvml->confidential())});
-  for (const NvmlGpu& gpu : nvml->gpus()) {
+  for (const nvidia::NvmlGpu& gpu : nvml->gpus()) {
     text +=
         line_of({std::to_string(gpu.index), gpu.uuid, gpu.name, gpu.pci_bus,
                  gpu.memory_bytes >= 0 ? format_bytes(static_cast<double>(gpu.memory_bytes)) : "",
@@ -109,7 +109,7 @@ void examine_nvml(DoctorReport& report, const Observations& machine, std::vector
 }
 
 std::string ask_cuda() {
-  const Result<CudaDevices> devices = list_cuda_devices();
+  const Result<nvidia::CudaDevices> devices = nvidia::list_cuda_devices();
   if (!devices) return line_of({"no", devices.error().what, devices.error().advice});
   return line_of({"yes", std::to_string(devices->driver_version), std::to_string(devices->devices.size())});
 }
@@ -133,13 +133,13 @@ void examine_cuda(DoctorReport& report) {
 // Each copy of CUPTI in the order in which the launcher would take it. Returns the ones that can sample.
 std::vector<std::string> examine_cupti(DoctorReport& report, const std::string& program, Observations& machine) {
   std::vector<std::string> sampling;
-  const std::vector<std::string> paths = cupti_candidates(program);
+  const std::vector<std::string> paths = nvidia::cupti_candidates(program);
   for (const std::string& path : paths) {
     const IsolatedResult asked = run_isolated(
         [&path] {
-          const Result<CuptiProfilerLibrary> cupti = CuptiProfilerLibrary::open(path);
+          const Result<nvidia::CuptiProfilerLibrary> cupti = nvidia::CuptiProfilerLibrary::open(path);
           if (!cupti) return line_of({"no", cupti.error().what});
-          return line_of({"yes", cupti_version_text(cupti->version()), cupti->has_pm_sampling() ? "1" : "0"});
+          return line_of({"yes", nvidia::cupti_version_text(cupti->version()), cupti->has_pm_sampling() ? "1" : "0"});
         },
         kShortTimeoutS);
     const std::vector<std::vector<std::string>> lines = lines_of(asked.text);

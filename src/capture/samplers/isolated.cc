@@ -10,7 +10,7 @@
 #include <csignal>
 #include <cstring>
 
-#include "capture/samplers/clock.h"
+#include "base/clock.h"
 
 namespace llmprof::samplers {
 namespace {

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <functional>
 
+#include "base/clock.h"
 #include "base/json_writer.h"
-#include "capture/samplers/clock.h"
-#include "capture/samplers/nvml_reader.h"
+#include "nvidia/nvml_reader.h"
 
 namespace llmprof::samplers {
 namespace {
@@ -19,7 +19,29 @@ namespace {
 constexpr int64_t kFlushNs = 1000000000;
 constexpr int kPeriodMinMs = 20;
 
-std::string gpu_fact(const NvmlGpu& gpu) {
+spool::NvmlSample sample_of(const nvidia::NvmlReading& r, spool::Id uuid) {
+  return {uuid,
+          r.time_ns,
+          r.gpu_util_frac,
+          r.memory_util_frac,
+          r.sm_clock_mhz,
+          r.memory_clock_mhz,
+          r.power_w,
+          r.energy_j,
+          r.temperature_c,
+          r.memory_temperature_c,
+          r.memory_used_bytes,
+          r.throttle_reasons,
+          r.throttle_power_ns,
+          r.throttle_thermal_sw_ns,
+          r.throttle_thermal_hw_ns,
+          r.throttle_brake_ns,
+          r.throttle_sync_boost_ns,
+          r.pcie_rx_bytes_per_s,
+          r.pcie_tx_bytes_per_s};
+}
+
+std::string gpu_fact(const nvidia::NvmlGpu& gpu) {
   JsonWriter json(0);
   json.begin_object().field("index", gpu.index).field("uuid", gpu.uuid).field("name", gpu.name);
   json.field("pci_bus", gpu.pci_bus);
@@ -34,15 +56,16 @@ std::string gpu_fact(const NvmlGpu& gpu) {
 
 // What writes one GPU's records: its reader, and the ids of its texts in the spool.
 struct Source {
-  NvmlReader reader;
+  nvidia::NvmlReader reader;
   spool::Id uuid = 0;
   spool::Id metric_set = 0;
 };
 
 spool::Id define_gpm_set(spool::Writer& writer, spool::Id uuid) {
   spool::MetricSetDef def;
-  def.count = static_cast<int32_t>(gpm_columns().size());
-  for (size_t i = 0; i < gpm_columns().size(); ++i) def.metrics[i] = writer.text(gpm_columns()[i].column);
+  def.count = static_cast<int32_t>(nvidia::gpm_columns().size());
+  for (size_t i = 0; i < nvidia::gpm_columns().size(); ++i)
+    def.metrics[i] = writer.text(nvidia::gpm_columns()[i].column);
   def.source = writer.text("gpm");
   def.gpu_uuid = uuid;
   return writer.define(def);
@@ -79,7 +102,7 @@ void NvmlSampler::stop() {
   thread_.join();
 }
 
-const std::vector<NvmlGpu>& NvmlSampler::gpus() {
+const std::vector<nvidia::NvmlGpu>& NvmlSampler::gpus() {
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [this] { return listed_ || !thread_.joinable(); });
   return gpus_;
@@ -108,8 +131,8 @@ bool NvmlSampler::wait_until(int64_t until_ns) {
 
 void NvmlSampler::run() {
   writer_.add(spool::ClockReading{realtime_ns(), read_clock_ns(CLOCK_MONOTONIC_RAW), 0});
-  Result<NvmlLibrary> nvml = NvmlLibrary::open(options_.nvml_path);
-  std::vector<NvmlGpu> found;
+  Result<nvidia::NvmlLibrary> nvml = nvidia::NvmlLibrary::open(options_.nvml_path);
+  std::vector<nvidia::NvmlGpu> found;
   std::string reason;
   if (nvml) {
     found = nvml->gpus();
@@ -128,25 +151,24 @@ void NvmlSampler::run() {
 
   std::vector<Source> sources;
   const std::function<void(Source&)> read_source = [this](Source& source) {
-    spool::GpuSample counters;
+    nvidia::GpmReading counters;
     if (source.reader.read_gpm(counters)) {
       if (source.metric_set == 0) source.metric_set = define_gpm_set(writer_, source.uuid);
-      counters.set = source.metric_set;
-      writer_.add(counters);
+      spool::GpuSample sample{source.metric_set, counters.start_ns, counters.end_ns, {}};
+      std::copy(counters.values.begin(), counters.values.end(), sample.values);
+      writer_.add(sample);
     }
-    spool::NvmlSample sample = source.reader.read();
-    sample.gpu_uuid = source.uuid;
-    writer_.add(sample);
+    writer_.add(sample_of(source.reader.read(), source.uuid));
     const std::lock_guard<std::mutex> lock(mutex_);
     ++samples_;
   };
   if (nvml) {
     writer_.add(spool::Fact{writer_.text("nvidia_driver"), writer_.text(nvml->driver_version())});
-    for (const NvmlGpu& gpu : found) {
+    for (const nvidia::NvmlGpu& gpu : found) {
       writer_.add(spool::Fact{writer_.text("gpu." + std::to_string(gpu.index)), writer_.text(gpu_fact(gpu))});
-      NvmlGpu wanted = gpu;
+      nvidia::NvmlGpu wanted = gpu;
       if (!options_.gpm) wanted.gpm = 0;
-      sources.push_back({NvmlReader(nvml->api(), wanted, nvml->driver_major()), writer_.text(gpu.uuid), 0});
+      sources.push_back({nvidia::NvmlReader(nvml->api(), wanted, nvml->driver_major()), writer_.text(gpu.uuid), 0});
     }
   }
   const int64_t period_ns = int64_t{options_.period_ms} * 1000000;

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "capture/samplers/nvml_library.h"
 #include "capture/spool/writer.h"
+#include "nvidia/nvml_library.h"
 
 namespace llmprof::samplers {
 
@@ -37,7 +37,7 @@ class NvmlSampler {
   void stop();
 
   // The GPUs of the machine; waits until NVML has listed them. Empty without NVML: why_empty() says the reason.
-  const std::vector<NvmlGpu>& gpus();
+  const std::vector<nvidia::NvmlGpu>& gpus();
   std::string why_empty();
   // Readings written so far, all GPUs.
   uint64_t samples() const;
@@ -52,7 +52,7 @@ class NvmlSampler {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false, listed_ = false;
-  std::vector<NvmlGpu> gpus_;
+  std::vector<nvidia::NvmlGpu> gpus_;
   std::string why_empty_;
   uint64_t samples_ = 0;
 };

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "capture/abi/nvml_abi.h"
+#include "nvidia/nvml_abi.h"
 
 namespace llmprof::samplers {
 namespace {

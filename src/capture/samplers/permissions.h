@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "capture/abi/cupti_profiler_abi.h"
+#include "nvidia/cupti_profiler_abi.h"
 
 namespace llmprof::samplers {
 

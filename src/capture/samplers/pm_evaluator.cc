@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "capture/samplers/clock.h"
+#include "base/clock.h"
 
 namespace llmprof::samplers {
 
@@ -20,7 +20,7 @@ void PmImageLayout::observe(size_t samples, size_t end) {
   }
 }
 
-PmEvaluator::PmEvaluator(const CuptiProfilerLibrary& cupti, const PmHost& host, PmSamplingObject* object,
+PmEvaluator::PmEvaluator(const nvidia::CuptiProfilerLibrary& cupti, const PmHost& host, PmSamplingObject* object,
                          std::vector<const char*> names, std::vector<uint8_t> pristine, size_t max_samples)
     : cupti_(cupti),
       host_(host),
@@ -116,7 +116,7 @@ void PmEvaluator::work() {
 }
 
 PmResult<size_t> PmEvaluator::evaluate(Image& image, size_t& populated) {
-  const CuptiProfilerApi& api = cupti_.api();
+  const nvidia::CuptiProfilerApi& api = cupti_.api();
   new_rows_.clear();
   new_values_.clear();
   PmImageInfoParams info{kPmImageInfoSize, nullptr, image.bytes.data(), image.bytes.size(), 0, 0, 0};

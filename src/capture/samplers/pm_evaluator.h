@@ -48,7 +48,7 @@ class PmImageLayout {
 class PmEvaluator {
  public:
   // `host` and `object` belong to a session that outlives this; `pristine` is an initialised image.
-  PmEvaluator(const CuptiProfilerLibrary& cupti, const PmHost& host, cupti_profiler::PmSamplingObject* object,
+  PmEvaluator(const nvidia::CuptiProfilerLibrary& cupti, const PmHost& host, cupti_profiler::PmSamplingObject* object,
               std::vector<const char*> names, std::vector<uint8_t> pristine, size_t max_samples);
   ~PmEvaluator();  // what was not evaluated yet is lost: wait() first
   PmEvaluator(const PmEvaluator&) = delete;
@@ -81,7 +81,7 @@ class PmEvaluator {
   void clean(Image& image, size_t populated);
   void observe(const Image& image, size_t samples);
 
-  const CuptiProfilerLibrary& cupti_;
+  const nvidia::CuptiProfilerLibrary& cupti_;
   const PmHost& host_;
   cupti_profiler::PmSamplingObject* object_;
   std::vector<const char*> names_;

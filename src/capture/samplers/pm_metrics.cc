@@ -120,7 +120,7 @@ size_t core_size(const PmMetricSet& set) {
   return std::max<size_t>(1, static_cast<size_t>(first_other - set.metrics.begin()));
 }
 
-PmHost::PmHost(const CuptiProfilerLibrary& cupti, const std::string& chip, const uint8_t* availability)
+PmHost::PmHost(const nvidia::CuptiProfilerLibrary& cupti, const std::string& chip, const uint8_t* availability)
     : api_(&cupti.api()) {
   HostInitializeParams params{kHostInitializeSize, nullptr,      kProfilerTypePmSampling,
                               chip.c_str(),        availability, nullptr};
@@ -152,7 +152,7 @@ size_t PmHost::passes(const std::vector<PmMetric>& metrics, std::vector<uint8_t>
   return error == kSuccess ? count.passes : 0;
 }
 
-Result<PmMetricSet> build_pm_metric_set(const CuptiProfilerLibrary& cupti, const std::string& chip,
+Result<PmMetricSet> build_pm_metric_set(const nvidia::CuptiProfilerLibrary& cupti, const std::string& chip,
                                         const uint8_t* availability, size_t metrics_max, PmFocus focus) {
   if (!cupti.has_host()) {
     return fail("expected a CUPTI that can schedule counters (CUDA 12.6 or later), found an older one", cupti.path(),

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "capture/samplers/cupti_profiler_library.h"
+#include "nvidia/cupti_profiler_library.h"
 
 namespace llmprof::samplers {
 
@@ -48,7 +48,7 @@ struct PmMetricSet {
 // The largest one-pass set for the chip ("GH100"). `availability`: the device's counter availability image, null to
 // assume every counter of the chip; `metrics_max` 0: as many as fit. An error if the chip is unknown to this CUPTI or
 // not one metric can be sampled.
-Result<PmMetricSet> build_pm_metric_set(const CuptiProfilerLibrary& cupti, const std::string& chip,
+Result<PmMetricSet> build_pm_metric_set(const nvidia::CuptiProfilerLibrary& cupti, const std::string& chip,
                                         const uint8_t* availability = nullptr, size_t metrics_max = 0,
                                         PmFocus focus = PmFocus::kBroad);
 
@@ -59,7 +59,7 @@ size_t core_size(const PmMetricSet& set);
 // A host object of CUPTI, released at the end of its scope.
 class PmHost {
  public:
-  PmHost(const CuptiProfilerLibrary& cupti, const std::string& chip, const uint8_t* availability);
+  PmHost(const nvidia::CuptiProfilerLibrary& cupti, const std::string& chip, const uint8_t* availability);
   ~PmHost();
   PmHost(const PmHost&) = delete;
   PmHost& operator=(const PmHost&) = delete;
@@ -70,7 +70,7 @@ class PmHost {
   size_t passes(const std::vector<PmMetric>& metrics, std::vector<uint8_t>& config, cupti_profiler::Code& error);
 
  private:
-  const CuptiProfilerApi* api_;
+  const nvidia::CuptiProfilerApi* api_;
   cupti_profiler::HostObject* host_ = nullptr;
   cupti_profiler::Code status_;
 };

@@ -7,7 +7,7 @@
 #include <string>
 #include <tl/expected.hpp>
 
-#include "capture/samplers/cupti_profiler_library.h"
+#include "nvidia/cupti_profiler_library.h"
 
 namespace llmprof::samplers {
 
@@ -19,7 +19,7 @@ struct PmFailure {
 template <class T>
 using PmResult = tl::expected<T, PmFailure>;
 
-inline tl::unexpected<PmFailure> pm_failure(const CuptiProfilerLibrary& cupti, cupti_profiler::Code code,
+inline tl::unexpected<PmFailure> pm_failure(const nvidia::CuptiProfilerLibrary& cupti, cupti_profiler::Code code,
                                             const char* call) {
   return tl::unexpected<PmFailure>(PmFailure{code, call, std::string(call) + ": " + cupti.describe(code)});
 }

@@ -13,16 +13,16 @@
 #include <optional>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/terminal.h"
 #include "base/text_table.h"
-#include "capture/samplers/clock.h"
-#include "capture/samplers/find_cupti.h"
-#include "capture/samplers/nvml_library.h"
 #include "capture/samplers/permissions.h"
 #include "capture/samplers/pm_session.h"
 #include "capture/samplers/sample_series.h"
 #include "capture/samplers/session_watch.h"
 #include "capture/spool/writer.h"
+#include "nvidia/find_cupti.h"
+#include "nvidia/nvml_library.h"
 
 namespace llmprof::samplers {
 namespace {
@@ -39,10 +39,10 @@ constexpr int64_t kMergedMaxNs = kSecondNs;
 Observations observe(const std::string& gpu_uuid, int gpu_index) {
   Observations seen;
   observe_machine(seen);
-  const Result<NvmlLibrary> nvml = NvmlLibrary::open();
+  const Result<nvidia::NvmlLibrary> nvml = nvidia::NvmlLibrary::open();
   if (!nvml) return seen;
   seen.confidential = nvml->confidential();
-  for (const NvmlGpu& gpu : nvml->gpus()) {
+  for (const nvidia::NvmlGpu& gpu : nvml->gpus()) {
     if (gpu_uuid.empty() ? gpu.index != gpu_index : gpu.uuid != gpu_uuid) continue;
     seen.mig = gpu.mig;
     seen.virtualization = gpu.virtualization;
@@ -52,9 +52,9 @@ Observations observe(const std::string& gpu_uuid, int gpu_index) {
 }
 
 int nvml_index(const std::string& gpu_uuid) {
-  const Result<NvmlLibrary> nvml = NvmlLibrary::open();
+  const Result<nvidia::NvmlLibrary> nvml = nvidia::NvmlLibrary::open();
   if (!nvml) return 0;
-  for (const NvmlGpu& gpu : nvml->gpus())
+  for (const nvidia::NvmlGpu& gpu : nvml->gpus())
     if (gpu.uuid == gpu_uuid) return gpu.index;
   return 0;
 }
@@ -66,7 +66,7 @@ int available_cpus() {
 }
 
 struct Opened {
-  std::unique_ptr<CuptiProfilerLibrary> cupti;
+  std::unique_ptr<nvidia::CuptiProfilerLibrary> cupti;
   PmDevice device;
 };
 
@@ -79,13 +79,13 @@ PmResult<Opened> open_device(const std::vector<std::string>& paths, size_t ordin
   seen.cupti_found = false;
   seen.cupti_samples = false;
   for (const std::string& path : paths) {
-    Result<CuptiProfilerLibrary> library = CuptiProfilerLibrary::open(path);
+    Result<nvidia::CuptiProfilerLibrary> library = nvidia::CuptiProfilerLibrary::open(path);
     if (!library) continue;
     seen.cupti_found = true;
     if (!library->has_pm_sampling()) continue;
     seen.cupti_samples = true;
     Opened opened;
-    opened.cupti = std::make_unique<CuptiProfilerLibrary>(std::move(*library));
+    opened.cupti = std::make_unique<nvidia::CuptiProfilerLibrary>(std::move(*library));
     PmDevice support;
     PmResult<PmDevice> device = open_pm_device(*opened.cupti, ordinal, &support, metrics_max, focus);
     seen.support_vgpu = support.support_vgpu;
@@ -105,8 +105,8 @@ PmResult<Opened> open_device(const std::vector<std::string>& paths, size_t ordin
   return tl::unexpected<PmFailure>(first);
 }
 
-std::optional<CudaDevice> find_device(const CudaDevices& all, const std::string& uuid, int index) {
-  for (const CudaDevice& device : all.devices)
+std::optional<nvidia::CudaDevice> find_device(const nvidia::CudaDevices& all, const std::string& uuid, int index) {
+  for (const nvidia::CudaDevice& device : all.devices)
     if (uuid.empty() ? device.ordinal == index : device.uuid == uuid) return device;
   return std::nullopt;
 }
@@ -199,19 +199,19 @@ void CounterSampler::explain_failure(const PmFailure& failure) {
 bool CounterSampler::prepare() {
   const Observations machine = observe(options_.gpu_uuid, options_.gpu_index);
   seen_ = machine;
-  const Result<CudaDevices> devices = list_cuda_devices();
+  const Result<nvidia::CudaDevices> devices = nvidia::list_cuda_devices();
   if (!devices) {
     explain_failure({cupti_profiler::kUnknown, "cuInit", devices.error().what});
     return false;
   }
-  const std::optional<CudaDevice> device = find_device(*devices, options_.gpu_uuid, options_.gpu_index);
+  const std::optional<nvidia::CudaDevice> device = find_device(*devices, options_.gpu_uuid, options_.gpu_index);
   if (!device) {
     explain_failure(
         {cupti_profiler::kInvalidDevice, "cuDeviceGet", "the CUDA driver does not list the GPU " + options_.gpu_uuid});
     return false;
   }
   std::vector<std::string> paths = {options_.cupti_path};
-  if (options_.cupti_path.empty()) paths = cupti_candidates(options_.program);
+  if (options_.cupti_path.empty()) paths = nvidia::cupti_candidates(options_.program);
   PmResult<Opened> opened = open_device(paths, static_cast<size_t>(device->ordinal), options_.metrics_max,
                                         options_.operations ? PmFocus::kOperations : PmFocus::kBroad, seen_);
   if (!opened) {
@@ -237,7 +237,7 @@ bool CounterSampler::prepare() {
   fact("counters_pci_bus", device->pci_bus);
   fact("counters_chip", opened_.device.chip);
   fact("counters_cupti", opened_.cupti->path());
-  fact("counters_cupti_version", cupti_version_text(opened_.cupti->version()));
+  fact("counters_cupti_version", nvidia::cupti_version_text(opened_.cupti->version()));
   fact("counters_metrics", names);
   return true;
 }
@@ -431,9 +431,9 @@ CounterProbe probe_counters(const std::vector<std::string>& cupti_paths, const s
     probe.text = failure.text;
     return probe;
   };
-  const Result<CudaDevices> devices = list_cuda_devices();
+  const Result<nvidia::CudaDevices> devices = nvidia::list_cuda_devices();
   if (!devices) return refuse({cupti_profiler::kUnknown, "cuInit", devices.error().what});
-  const std::optional<CudaDevice> device = find_device(*devices, gpu_uuid, gpu_index);
+  const std::optional<nvidia::CudaDevice> device = find_device(*devices, gpu_uuid, gpu_index);
   if (!device) return refuse({cupti_profiler::kInvalidDevice, "cuDeviceGet", "the CUDA driver does not list the GPU"});
   Observations seen;
   PmResult<Opened> opened = open_device(cupti_paths, static_cast<size_t>(device->ordinal), 0, PmFocus::kBroad, seen);

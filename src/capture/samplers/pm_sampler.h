@@ -22,7 +22,7 @@ struct CounterSamplerOptions {
   int gpu_index = -1;       // N: NVML's index; -1: looked up by gpu_uuid. Which GPU, if gpu_uuid is empty
   std::string gpu_uuid;     // "GPU-..."
   int64_t interval_ns = 0;  // 0: default_interval_ns()
-  std::string cupti_path;   // empty: cupti_candidates(program)
+  std::string cupti_path;   // empty: nvidia::cupti_candidates(program)
   std::string program;      // what is being watched, for that search
   size_t metrics_max = 0;   // 0: as many as fit into one pass
   bool operations = false;  // the core of the set of PmFocus::kOperations, from the start (core_size())

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "capture/samplers/clock.h"
+#include "base/clock.h"
 
 namespace llmprof::samplers {
 namespace {
@@ -12,7 +12,7 @@ using namespace cupti_profiler;
 
 // The image of counters that this device and situation (MIG, virtual GPU) offer. Some drivers refuse it while anything
 // else samples; 35 here is the usual place where a missing permission shows.
-PmResult<std::vector<uint8_t>> read_availability(const CuptiProfilerLibrary& cupti, size_t device_index) {
+PmResult<std::vector<uint8_t>> read_availability(const nvidia::CuptiProfilerLibrary& cupti, size_t device_index) {
   PmAvailabilityParams params{kPmAvailabilitySize, nullptr, device_index, 0, nullptr};
   Code code = cupti.api().pm_availability(&params);
   if (code != kSuccess) return pm_failure(cupti, code, "cuptiPmSamplingGetCounterAvailability");
@@ -28,9 +28,9 @@ PmResult<std::vector<uint8_t>> read_availability(const CuptiProfilerLibrary& cup
 
 bool samples_by_cycles(const std::string& chip) { return chip == "GA100" || chip.rfind("TU", 0) == 0; }
 
-PmResult<PmDevice> open_pm_device(const CuptiProfilerLibrary& cupti, size_t device_index, PmDevice* seen_support,
-                                  size_t metrics_max, PmFocus focus) {
-  const CuptiProfilerApi& api = cupti.api();
+PmResult<PmDevice> open_pm_device(const nvidia::CuptiProfilerLibrary& cupti, size_t device_index,
+                                  PmDevice* seen_support, size_t metrics_max, PmFocus focus) {
+  const nvidia::CuptiProfilerApi& api = cupti.api();
   PmDevice device;
   device.device_index = device_index;
   InitializeParams initialize{kInitializeSize, nullptr};
@@ -68,7 +68,7 @@ PmResult<PmDevice> open_pm_device(const CuptiProfilerLibrary& cupti, size_t devi
   return device;
 }
 
-PmSession::PmSession(const CuptiProfilerLibrary& cupti, const PmDevice& device)
+PmSession::PmSession(const nvidia::CuptiProfilerLibrary& cupti, const PmDevice& device)
     : cupti_(cupti), api_(cupti.api()), device_(device), host_(cupti, device.chip, device.availability.data()) {
   for (const PmMetric& metric : device.set.metrics) names_.push_back(metric.metric);
 }
@@ -85,7 +85,7 @@ tl::unexpected<PmFailure> PmSession::failure(Code code, const char* call) const 
   return pm_failure(cupti_, code, call);
 }
 
-PmResult<std::unique_ptr<PmSession>> PmSession::start(const CuptiProfilerLibrary& cupti, const PmDevice& device,
+PmResult<std::unique_ptr<PmSession>> PmSession::start(const nvidia::CuptiProfilerLibrary& cupti, const PmDevice& device,
                                                       const PmSessionConfig& config) {
   std::unique_ptr<PmSession> session(new PmSession(cupti, device));
   const PmResult<bool> begun = session->begin(config);

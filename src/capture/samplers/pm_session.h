@@ -32,7 +32,7 @@ bool samples_by_cycles(const std::string& chip);
 
 // Starts CUPTI's profiler in this process (cuptiProfilerInitialize; the CUDA driver must have started) and finds out
 // about the device. `seen_support` is filled as far as the calls got, also on failure. metrics_max 0: no limit.
-PmResult<PmDevice> open_pm_device(const CuptiProfilerLibrary& cupti, size_t device_index,
+PmResult<PmDevice> open_pm_device(const nvidia::CuptiProfilerLibrary& cupti, size_t device_index,
                                   PmDevice* seen_support = nullptr, size_t metrics_max = 0,
                                   PmFocus focus = PmFocus::kBroad);
 
@@ -60,7 +60,7 @@ struct PmDrain {
 
 class PmSession {
  public:
-  static PmResult<std::unique_ptr<PmSession>> start(const CuptiProfilerLibrary& cupti, const PmDevice& device,
+  static PmResult<std::unique_ptr<PmSession>> start(const nvidia::CuptiProfilerLibrary& cupti, const PmDevice& device,
                                                     const PmSessionConfig& config);
   ~PmSession();  // stops and disables
   PmSession(const PmSession&) = delete;
@@ -76,14 +76,14 @@ class PmSession {
   static constexpr int kRounds = 4, kLastDrains = 20;
 
  private:
-  PmSession(const CuptiProfilerLibrary& cupti, const PmDevice& device);
+  PmSession(const nvidia::CuptiProfilerLibrary& cupti, const PmDevice& device);
   PmResult<bool> begin(const PmSessionConfig& config);
   PmResult<PmDrain> decode();
   void stop();
   tl::unexpected<PmFailure> failure(cupti_profiler::Code code, const char* call) const;
 
-  const CuptiProfilerLibrary& cupti_;
-  const CuptiProfilerApi& api_;
+  const nvidia::CuptiProfilerLibrary& cupti_;
+  const nvidia::CuptiProfilerApi& api_;
   const PmDevice& device_;
   PmHost host_;
   cupti_profiler::PmSamplingObject* object_ = nullptr;

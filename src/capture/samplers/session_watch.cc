@@ -8,7 +8,7 @@
 
 #include <csignal>
 
-#include "capture/samplers/clock.h"
+#include "base/clock.h"
 
 namespace llmprof::samplers {
 namespace {

@@ -42,7 +42,6 @@ struct Control {
 // Environment of the watched process. Everything else is in the session folder.
 constexpr const char* kEnvFolder = "LLMPROF_SESSION";              // absolute path of the session folder
 constexpr const char* kEnvLevel = "LLMPROF_LEVEL";                 // light, default or deep
-constexpr const char* kEnvCupti = "LLMPROF_CUPTI";                 // path of the libcupti to use; searched for if unset
 constexpr const char* kEnvCaptureRange = "LLMPROF_CAPTURE_RANGE";  // NVTX text: record only inside it
 constexpr const char* kEnvSteps = "LLMPROF_STEPS";                 // stop after this many closings of the step range
 constexpr const char* kEnvGaps = "LLMPROF_GAPS";    // auto or off: unrecorded windows that measure distortion

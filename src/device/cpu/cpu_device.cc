@@ -9,6 +9,7 @@
 #include <ctime>
 #include <limits>
 
+#include "base/clock.h"
 #include "device/cpu/math_libraries.h"
 #include "device/fill.h"
 
@@ -20,12 +21,6 @@ constexpr size_t kHugePage = size_t{2} << 20;
 constexpr int64_t kUsualCache = int64_t{32} << 20;
 // Telemetry of a long run: older clocks are dropped.
 constexpr size_t kClocksKept = 1 << 16;
-
-int64_t read_clock_ns(clockid_t clock) {
-  timespec time{};
-  clock_gettime(clock, &time);
-  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
 
 class Pages : public Buffer {
  public:

@@ -65,7 +65,8 @@ class Compilation {
   nvrtc_abi::Program program_ = nullptr;
 };
 
-std::string cache_file(const NvrtcLibrary& nvrtc, const Architecture& architecture, const KernelSource& source) {
+std::string cache_file(const nvidia::NvrtcLibrary& nvrtc, const Architecture& architecture,
+                       const KernelSource& source) {
   const std::string folder = kernel_cache_folder();
   if (folder.empty()) return {};
   std::string key = fmt::format("{}.{}\n", nvrtc.major, nvrtc.minor);
@@ -92,7 +93,7 @@ void write_cache(const std::string& file, const std::string& code) {
 
 }  // namespace
 
-Result<Architecture> architecture_for(const NvrtcLibrary& nvrtc, int cc_major, int cc_minor) {
+Result<Architecture> architecture_for(const nvidia::NvrtcLibrary& nvrtc, int cc_major, int cc_minor) {
   const int chip = 10 * cc_major + cc_minor;
   if (chip < 80)
     return fail(fmt::format("own kernels need compute capability 8.0, this GPU has {}.{}", cc_major, cc_minor), {},
@@ -104,7 +105,7 @@ Result<Architecture> architecture_for(const NvrtcLibrary& nvrtc, int cc_major, i
   if (above == nvrtc.archs.begin())
     return fail(fmt::format("NVRTC {}.{} compiles for {}.{} and later, this GPU has {}.{}", nvrtc.major, nvrtc.minor,
                             nvrtc.archs.front() / 10, nvrtc.archs.front() % 10, cc_major, cc_minor),
-                nvrtc.about.path, fmt::format("name an older copy in {}", kEnvNvrtc));
+                nvrtc.about.path, fmt::format("name an older copy in {}", nvidia::kEnvNvrtc));
   return Architecture{fmt::format("compute_{}", *std::prev(above)), false};
 }
 
@@ -126,7 +127,7 @@ std::string kernel_text(std::string_view name) {
   return whole;
 }
 
-Result<std::string> compile_kernel(const NvrtcLibrary& nvrtc, const Architecture& architecture,
+Result<std::string> compile_kernel(const nvidia::NvrtcLibrary& nvrtc, const Architecture& architecture,
                                    const KernelSource& source) {
   const std::string text = kernel_text(source.name);
   if (text.empty()) return fail("there is no kernel source " + source.name);
@@ -143,7 +144,7 @@ Result<std::string> compile_kernel(const NvrtcLibrary& nvrtc, const Architecture
   if (result != nvrtc_abi::kSuccess)
     return fail(fmt::format("NVRTC {}.{} did not compile {} for {} (error {}): {}", nvrtc.major, nvrtc.minor,
                             source.name, architecture.option, static_cast<int>(result), first_words(compilation.log())),
-                nvrtc.about.path, fmt::format("{} may name another copy", kEnvNvrtc));
+                nvrtc.about.path, fmt::format("{} may name another copy", nvidia::kEnvNvrtc));
   size_t bytes = 0;
   std::string code;
   result =
@@ -166,7 +167,7 @@ std::string kernel_cache_folder() {
   return home != nullptr && *home == '/' ? std::string(home) + "/.cache/llmprof/kernels" : std::string();
 }
 
-Result<std::string> compile_kernel_cached(const NvrtcLibrary& nvrtc, const Architecture& architecture,
+Result<std::string> compile_kernel_cached(const nvidia::NvrtcLibrary& nvrtc, const Architecture& architecture,
                                           const KernelSource& source) {
   const std::string file = cache_file(nvrtc, architecture, source);
   if (!file.empty()) {

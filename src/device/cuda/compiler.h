@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "device/cuda/libraries.h"
+#include "nvidia/libraries.h"
 
 namespace llmprof::device::cuda {
 
@@ -18,7 +18,7 @@ struct Architecture {
 };
 // The chip's own code with all its instructions ("a" from 9.0 on); for a chip that this NVRTC does not know, PTX of the
 // highest that it does. Error: a chip under 8.0, or one that this NVRTC has left behind.
-Result<Architecture> architecture_for(const NvrtcLibrary& nvrtc, int cc_major, int cc_minor);
+Result<Architecture> architecture_for(const nvidia::NvrtcLibrary& nvrtc, int cc_major, int cc_minor);
 
 struct KernelSource {
   std::string name;                  // "memory.cu"
@@ -30,10 +30,10 @@ std::vector<std::string> kernel_source_names();
 std::string kernel_text(std::string_view name);
 
 // A cubin or PTX (ended by a zero). The error carries the compiler's first words.
-Result<std::string> compile_kernel(const NvrtcLibrary& nvrtc, const Architecture& architecture,
+Result<std::string> compile_kernel(const nvidia::NvrtcLibrary& nvrtc, const Architecture& architecture,
                                    const KernelSource& source);
 // The same through the cache.
-Result<std::string> compile_kernel_cached(const NvrtcLibrary& nvrtc, const Architecture& architecture,
+Result<std::string> compile_kernel_cached(const nvidia::NvrtcLibrary& nvrtc, const Architecture& architecture,
                                           const KernelSource& source);
 // The folder of the cache; empty if there is no home.
 std::string kernel_cache_folder();

@@ -23,7 +23,7 @@ std::string key_of(const KernelSource& source) {
 
 Result<std::unique_ptr<Context>> Context::open(int ordinal) {
   std::unique_ptr<Context> context(new Context);
-  LLMPROF_ASSIGN(context->driver_, open_driver());
+  LLMPROF_ASSIGN(context->driver_, nvidia::open_driver());
   const cuda_abi::Api& api = context->api();
   int count = 0;
   LLMPROF_CHECK(context->check(api.device_count(&count), "counting the GPUs"));
@@ -65,8 +65,8 @@ int Context::attribute(cuda_abi::DeviceAttribute attribute) const {
 Status Context::check(cuda_abi::Result result, std::string_view doing) {
   if (lost_) return tl::unexpected<Error>(*lost_);
   if (result == cuda_abi::kSuccess) return {};
-  std::string what = fmt::format("{}: {}", doing, result_text(api(), result));
-  if (!loses_context(result)) return fail(std::move(what));
+  std::string what = fmt::format("{}: {}", doing, nvidia::result_text(api(), result));
+  if (!nvidia::loses_context(result)) return fail(std::move(what));
   lost_ = Error{std::move(what), fmt::format("cuda:{}", ordinal_),
                 "nothing more can run on this GPU in this process; what was measured before is kept, start again to go "
                 "on behind this case",
@@ -76,8 +76,8 @@ Status Context::check(cuda_abi::Result result, std::string_view doing) {
 
 Status Context::synchronize() { return check(api().stream_synchronize(stream_), "waiting for the GPU"); }
 
-Result<const NvrtcLibrary*> Context::nvrtc() {
-  if (!nvrtc_) nvrtc_ = open_nvrtc(driver_.version);
+Result<const nvidia::NvrtcLibrary*> Context::nvrtc() {
+  if (!nvrtc_) nvrtc_ = nvidia::open_nvrtc(driver_.version);
   if (!*nvrtc_) return tl::unexpected<Error>(nvrtc_->error());
   return &**nvrtc_;
 }
@@ -89,7 +89,7 @@ void Context::compile_ahead(const std::vector<KernelSource>& sources) {
     if (!modules_.count(key) && !compiled_.count(key) && !broken_.count(key)) missing.emplace(key, &source);
   }
   if (missing.size() < 2) return;
-  const Result<const NvrtcLibrary*> compiler = nvrtc();
+  const Result<const nvidia::NvrtcLibrary*> compiler = nvrtc();
   if (!compiler) return;
   const Result<Architecture> architecture = architecture_for(**compiler, cc_major_, cc_minor_);
   if (!architecture) return;
@@ -112,7 +112,7 @@ Result<Kernel> Context::kernel(const KernelSource& source, const char* function)
   if (modules_.find(key) == modules_.end()) {
     auto code = compiled_.find(key);
     if (code == compiled_.end()) {
-      LLMPROF_ASSIGN(const NvrtcLibrary* compiler, nvrtc());
+      LLMPROF_ASSIGN(const nvidia::NvrtcLibrary* compiler, nvrtc());
       LLMPROF_ASSIGN(const Architecture architecture, architecture_for(*compiler, cc_major_, cc_minor_));
       Result<std::string> made = compile_kernel_cached(*compiler, architecture, source);
       if (!made) return tl::unexpected<Error>(broken_.emplace(key, std::move(made.error())).first->second);
@@ -151,15 +151,15 @@ Status Context::launch_list(const Kernel& kernel, unsigned grid_x, unsigned grid
 
 Result<const CublasLt*> Context::cublaslt() {
   if (!cublaslt_) {
-    Result<CublasLtLibrary> library = open_cublaslt(driver_.version);
+    Result<nvidia::CublasLtLibrary> library = nvidia::open_cublaslt(driver_.version);
     if (!library) {
       cublaslt_ = Result<CublasLt>(tl::unexpected<Error>(std::move(library.error())));
     } else {
       CublasLt lt;
       lt.library = std::move(*library);
-      const cublaslt_abi::Status status = lt.library.api.create(&lt.handle);
-      if (status != cublaslt_abi::kSuccess)
-        return fail("cuBLASLt did not start: " + cublaslt_status_text(status), lt.library.about.path);
+      const cublaslt::Status status = lt.library.api.create(&lt.handle);
+      if (status != cublas::kSuccess)
+        return fail("cuBLASLt did not start: " + nvidia::cublaslt_status_text(status), lt.library.about.path);
       if (api().memory_alloc(&lt.workspace, kWorkspaceBytes) == cuda_abi::kSuccess)
         lt.workspace_bytes = kWorkspaceBytes;
       cublaslt_ = Result<CublasLt>(std::move(lt));
@@ -172,16 +172,16 @@ Result<const CublasLt*> Context::cublaslt() {
 Result<const Cublas*> Context::cublas() {
   if (!cublas_) {
     LLMPROF_ASSIGN(const CublasLt* lt, cublaslt());
-    Result<CublasLibrary> library = open_cublas();
+    Result<nvidia::CublasLibrary> library = nvidia::open_cublas();
     if (!library) {
       cublas_ = Result<Cublas>(tl::unexpected<Error>(std::move(library.error())));
     } else {
       Cublas cublas;
       cublas.library = std::move(*library);
-      const cublas_abi::Api& functions = cublas.library.api;
+      const cublas::Api& functions = cublas.library.api;
       int version = 0, status = functions.create(&cublas.handle);
       if (status == cublas::kSuccess)
-        status = functions.set_stream(cublas.handle, reinterpret_cast<cublas_abi::Stream>(stream_));
+        status = functions.set_stream(cublas.handle, reinterpret_cast<cublas::Stream>(stream_));
       if (status == cublas::kSuccess)
         status = functions.set_workspace(cublas.handle, reinterpret_cast<void*>(lt->workspace), lt->workspace_bytes);
       if (status == cublas::kSuccess) status = functions.version(cublas.handle, &version);
@@ -200,17 +200,17 @@ Result<const Cudnn*> Context::cudnn() {
     // Where they are missing cuDNN may still find its own.
     static_cast<void>(nvrtc());
     static_cast<void>(cublaslt());
-    Result<CudnnLibrary> library = open_cudnn(driver_.version);
+    Result<nvidia::CudnnLibrary> library = nvidia::open_cudnn(driver_.version);
     if (!library) {
       cudnn_ = Result<Cudnn>(tl::unexpected<Error>(std::move(library.error())));
     } else {
       Cudnn cudnn;
       cudnn.library = std::move(*library);
-      const cudnn_abi::Api& functions = cudnn.library.api;
+      const cudnn::Api& functions = cudnn.library.api;
       int status = functions.create(&cudnn.handle);
-      if (status == cudnn_abi::kSuccess)
-        status = functions.set_stream(cudnn.handle, reinterpret_cast<cudnn_abi::Stream>(stream_));
-      if (status != cudnn_abi::kSuccess)
+      if (status == cudnn::kSuccess)
+        status = functions.set_stream(cudnn.handle, reinterpret_cast<cudnn::Stream>(stream_));
+      if (status != cudnn::kSuccess)
         return fail(fmt::format("cuDNN did not start: {} ({})", functions.status_name(status), status),
                     cudnn.library.about.path);
       cudnn_ = Result<Cudnn>(std::move(cudnn));

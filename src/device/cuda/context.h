@@ -13,9 +13,14 @@
 
 #include "base/result.h"
 #include "device/cuda/compiler.h"
-#include "device/cuda/libraries.h"
+#include "device/device.h"
+#include "nvidia/libraries.h"
 
 namespace llmprof::device::cuda {
+
+inline cuda_abi::DevicePtr pointer_of(const Buffer& buffer) {
+  return reinterpret_cast<cuda_abi::DevicePtr>(buffer.address());
+}
 
 // A kernel of an own source, loaded. Lives as long as its context.
 struct Kernel {
@@ -25,22 +30,22 @@ struct Kernel {
 
 // cuBLASLt with its handle and workspace; freed with its context.
 struct CublasLt {
-  CublasLtLibrary library;
-  cublaslt_abi::Handle handle = nullptr;
+  nvidia::CublasLtLibrary library;
+  cublaslt::Handle handle = nullptr;
   cuda_abi::DevicePtr workspace = 0;
   size_t workspace_bytes = 0;
 };
 
 // cuBLAS with its handle, on the context's stream and with cuBLASLt's workspace; freed with its context.
 struct Cublas {
-  CublasLibrary library;
-  cublas_abi::Handle handle = nullptr;
+  nvidia::CublasLibrary library;
+  cublas::Handle handle = nullptr;
 };
 
 // cuDNN with its handle, on the context's stream; freed with its context.
 struct Cudnn {
-  CudnnLibrary library;
-  cudnn_abi::Handle handle = nullptr;
+  nvidia::CudnnLibrary library;
+  cudnn::Handle handle = nullptr;
 };
 
 class Context {
@@ -52,7 +57,7 @@ class Context {
   Context& operator=(const Context&) = delete;
 
   const cuda_abi::Api& api() const { return driver_.api; }
-  const DriverLibrary& driver() const { return driver_; }
+  const nvidia::DriverLibrary& driver() const { return driver_; }
   cuda_abi::Device device() const { return device_; }
   cuda_abi::Stream stream() const { return stream_; }
   int ordinal() const { return ordinal_; }
@@ -84,7 +89,7 @@ class Context {
   Status launch_list(const Kernel& kernel, unsigned grid_x, unsigned grid_y, unsigned threads, unsigned shared_bytes,
                      void** parameters);
 
-  Result<const NvrtcLibrary*> nvrtc();
+  Result<const nvidia::NvrtcLibrary*> nvrtc();
   Result<const CublasLt*> cublaslt();
   Result<const Cublas*> cublas();
   Result<const Cudnn*> cudnn();
@@ -92,13 +97,13 @@ class Context {
  private:
   Context() = default;
 
-  DriverLibrary driver_;
+  nvidia::DriverLibrary driver_;
   int ordinal_ = 0, cc_major_ = 0, cc_minor_ = 0, sms_ = 0;
   cuda_abi::Device device_ = 0;
   cuda_abi::Context context_ = nullptr;
   cuda_abi::Stream stream_ = nullptr;
   std::optional<Error> lost_;
-  std::optional<Result<NvrtcLibrary>> nvrtc_;
+  std::optional<Result<nvidia::NvrtcLibrary>> nvrtc_;
   std::optional<Result<CublasLt>> cublaslt_;
   std::optional<Result<Cublas>> cublas_;
   std::optional<Result<Cudnn>> cudnn_;

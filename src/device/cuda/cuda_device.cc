@@ -15,19 +15,7 @@ constexpr unsigned char kGuardPattern = 0xa5;
 constexpr size_t kHostChunk = size_t{16} << 20;
 constexpr unsigned kFillThreads = 256;
 
-cuda_abi::DevicePtr pointer_of(const Buffer& buffer) { return reinterpret_cast<cuda_abi::DevicePtr>(buffer.address()); }
-
 std::string gigabytes(int64_t bytes) { return fmt::format("{:.3g} GB", static_cast<double>(bytes) / 1e9); }
-
-// "GPU-01234567-89ab-...", the form of NVML and nvidia-smi.
-std::string uuid_text(const cuda_abi::Uuid& uuid) {
-  std::string text = "GPU-";
-  for (size_t i = 0; i < sizeof uuid.bytes; ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += fmt::format("{:02x}", uuid.bytes[i]);
-  }
-  return text;
-}
 
 const char* fill_kernel_name(const Fill& fill) {
   if (fill.kind == Fill::Kind::kIndex) return "fill_index";
@@ -81,7 +69,7 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int ordinal) {
   identity.name = name.data();
   cuda_abi::Uuid uuid{};
   LLMPROF_CHECK(context.check(api.device_uuid(&uuid, context.device()), "reading the GPU's uuid"));
-  identity.uuid = uuid_text(uuid);
+  identity.uuid = nvidia::uuid_text(uuid);
   identity.key = identity.uuid;
   identity.cc_major = context.attribute(cuda_abi::kCapabilityMajor);
   identity.cc_minor = context.attribute(cuda_abi::kCapabilityMinor);
@@ -92,13 +80,13 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int ordinal) {
   identity.memory_bytes = static_cast<int64_t>(memory);
   device->telemetry_ = std::make_unique<TelemetryThread>(identity.uuid);
   identity.driver = device->telemetry_->driver_version();
-  if (identity.driver.empty()) identity.driver = cuda_version_text(context.driver().version);
+  if (identity.driver.empty()) identity.driver = nvidia::cuda_version_text(context.driver().version);
   identity.clock_max_mhz = device->telemetry_->clock_max_mhz();
   if (identity.clock_max_mhz <= 0) identity.clock_max_mhz = context.attribute(cuda_abi::kClockRateKhz) / 1000.0;
   device->timer_ = std::make_unique<Timer>(context, identity.cache_bytes, identity.clock_max_mhz);
   identity.libraries.push_back(context.driver().about);
   // Not being there is no error yet: what needs it says so.
-  const Result<const NvrtcLibrary*> nvrtc = context.nvrtc();
+  const Result<const nvidia::NvrtcLibrary*> nvrtc = context.nvrtc();
   if (nvrtc) identity.libraries.push_back((*nvrtc)->about);
   return device;
 }

@@ -20,7 +20,7 @@ CudnnGraph::Sizes dense(const CudnnGraph::Sizes& dims) {
 
 }  // namespace
 
-std::string cudnn_status_text(const cudnn_abi::Api& api, int status) {
+std::string cudnn_status_text(const cudnn::Api& api, int status) {
   std::array<char, 512> words{};
   if (api.last_error != nullptr) api.last_error(words.data(), words.size() - 1);
   const char* name = api.status_name != nullptr ? api.status_name(status) : nullptr;
@@ -30,8 +30,8 @@ std::string cudnn_status_text(const cudnn_abi::Api& api, int status) {
   return reason.empty() ? text : text + ": " + reason;
 }
 
-Status cudnn_check(const cudnn_abi::Api& api, int status, std::string_view doing) {
-  if (status == cudnn_abi::kSuccess) return {};
+Status cudnn_check(const cudnn::Api& api, int status, std::string_view doing) {
+  if (status == cudnn::kSuccess) return {};
   return fail(fmt::format("{}: cuDNN says {}", doing, cudnn_status_text(api, status)));
 }
 
@@ -52,14 +52,14 @@ std::optional<int> cudnn_type(DType dtype) {
 }
 
 void CudnnGraph::note(int status) {
-  if (status == cudnn_abi::kSuccess || refused_) return;
+  if (status == cudnn::kSuccess || refused_) return;
   refused_ = cudnn_check(cudnn_.library.api, status, doing_).error();
 }
 
 CudnnDescriptor CudnnGraph::create(int type, std::string_view what) {
   if (refused_) return nullptr;
   doing_ = what;
-  cudnn_abi::Descriptor descriptor = nullptr;
+  cudnn::Descriptor descriptor = nullptr;
   note(cudnn_.library.api.desc_create(type, &descriptor));
   return CudnnDescriptor(descriptor, [destroy = cudnn_.library.api.desc_destroy](void* made) {
     if (made != nullptr) destroy(made);
@@ -97,9 +97,9 @@ CudnnGraph::Tensor CudnnGraph::add_tensor(int type, const Sizes& dims, const Siz
   const int64_t id = static_cast<int64_t>(tensors_.size()), alignment = by_value ? 4 : kAlignment;
   set_int(tensor, cudnn::kTensorDataType, cudnn::kTypeDataType, type);
   set_sizes(tensor, cudnn::kTensorDimensions, dims);
-  set_sizes(tensor, cudnn_abi::kTensorStrides, strides);
+  set_sizes(tensor, cudnn::kTensorStrides, strides);
   set_sizes(tensor, cudnn::kTensorUniqueId, {id});
-  set_sizes(tensor, cudnn_abi::kTensorAlignment, {alignment});
+  set_sizes(tensor, cudnn::kTensorAlignment, {alignment});
   const bool yes = true;
   if (is_virtual) set(tensor, cudnn::kTensorIsVirtual, cudnn::kTypeBoolean, 1, &yes);
   if (by_value) set(tensor, cudnn::kTensorIsByValue, cudnn::kTypeBoolean, 1, &yes);
@@ -123,8 +123,8 @@ CudnnGraph::Tensor CudnnGraph::number(float value) { return add_number(cudnn::kF
 CudnnGraph::Tensor CudnnGraph::number(int32_t value) { return add_number(cudnn::kInt32, &value); }
 
 void CudnnGraph::matmul(Tensor a, Tensor b, Tensor out, const Extents& extents) {
-  const CudnnDescriptor kind = create(cudnn_abi::kMatmul, "describing a product");
-  set_int(kind, cudnn_abi::kMatmulType, cudnn::kTypeDataType, cudnn::kFloat);
+  const CudnnDescriptor kind = create(cudnn::kMatmul, "describing a product");
+  set_int(kind, cudnn::kMatmulType, cudnn::kTypeDataType, cudnn::kFloat);
   finalize(kind);
   parts_.push_back(kind);
   const CudnnDescriptor operation = create(cudnn::kOpMatmul, "describing a product");
@@ -141,7 +141,7 @@ void CudnnGraph::matmul(Tensor a, Tensor b, Tensor out, const Extents& extents) 
 void CudnnGraph::pointwise(const Pointwise& what, Tensor x, Tensor out) {
   const CudnnDescriptor kind = create(cudnn::kPointwise, "describing a pointwise operation");
   set_int(kind, cudnn::kPointwiseMode, cudnn::kTypePointwiseMode, what.mode);
-  set_int(kind, cudnn_abi::kPointwisePrecision, cudnn::kTypeDataType, what.precision);
+  set_int(kind, cudnn::kPointwisePrecision, cudnn::kTypeDataType, what.precision);
   if (what.axis >= 0) set_sizes(kind, cudnn::kPointwiseAxis, {what.axis});
   finalize(kind);
   parts_.push_back(kind);
@@ -155,31 +155,31 @@ void CudnnGraph::pointwise(const Pointwise& what, Tensor x, Tensor out) {
 }
 
 void CudnnGraph::reduce(int mode, Tensor x, Tensor out) {
-  const CudnnDescriptor kind = create(cudnn_abi::kReduction, "describing a reduction");
-  set_int(kind, cudnn_abi::kReductionOperator, cudnn_abi::kTypeReductionOperator, mode);
-  set_int(kind, cudnn_abi::kReductionType, cudnn::kTypeDataType, cudnn::kFloat);
+  const CudnnDescriptor kind = create(cudnn::kReduction, "describing a reduction");
+  set_int(kind, cudnn::kReductionOperator, cudnn::kTypeReductionOperator, mode);
+  set_int(kind, cudnn::kReductionType, cudnn::kTypeDataType, cudnn::kFloat);
   finalize(kind);
   parts_.push_back(kind);
   const CudnnDescriptor operation = create(cudnn::kOpReduction, "describing a reduction");
-  set_descriptor(operation, cudnn_abi::kOpReductionDescriptor, kind);
-  set_tensor(operation, cudnn_abi::kOpReductionX, x);
-  set_tensor(operation, cudnn_abi::kOpReductionY, out);
+  set_descriptor(operation, cudnn::kOpReductionDescriptor, kind);
+  set_tensor(operation, cudnn::kOpReductionX, x);
+  set_tensor(operation, cudnn::kOpReductionY, out);
   keep_operation(operation);
 }
 
 void CudnnGraph::load_pages(Tensor pages, Tensor table, Tensor lengths, Tensor out) {
   const CudnnDescriptor operation = create(cudnn::kOpPagedCacheLoad, "describing a cache of pages");
-  set_tensor(operation, cudnn_abi::kOpPagedCacheLoadContainer, pages);
-  set_tensor(operation, cudnn_abi::kOpPagedCacheLoadTable, table);
-  set_tensor(operation, cudnn_abi::kOpPagedCacheLoadLengths, lengths);
-  set_tensor(operation, cudnn_abi::kOpPagedCacheLoadY, out);
+  set_tensor(operation, cudnn::kOpPagedCacheLoadContainer, pages);
+  set_tensor(operation, cudnn::kOpPagedCacheLoadTable, table);
+  set_tensor(operation, cudnn::kOpPagedCacheLoadLengths, lengths);
+  set_tensor(operation, cudnn::kOpPagedCacheLoadY, out);
   keep_operation(operation);
 }
 
 void CudnnGraph::convolve(Tensor x, Tensor filters, Tensor out, const Sizes& padding, const Sizes& stride) {
   const CudnnDescriptor kind = create(cudnn::kConvolution, "describing a convolution");
-  set_int(kind, cudnn_abi::kConvolutionType, cudnn::kTypeDataType, cudnn::kFloat);
-  set_int(kind, cudnn_abi::kConvolutionMode, cudnn::kTypeConvolutionMode, cudnn_abi::kCrossCorrelation);
+  set_int(kind, cudnn::kConvolutionType, cudnn::kTypeDataType, cudnn::kFloat);
+  set_int(kind, cudnn::kConvolutionMode, cudnn::kTypeConvolutionMode, cudnn::kCrossCorrelation);
   set_sizes(kind, cudnn::kConvolutionSpatialDims, {static_cast<int64_t>(padding.size())});
   set_sizes(kind, cudnn::kConvolutionPrePaddings, padding);
   set_sizes(kind, cudnn::kConvolutionPostPaddings, padding);
@@ -193,8 +193,8 @@ void CudnnGraph::convolve(Tensor x, Tensor filters, Tensor out, const Sizes& pad
   set_tensor(operation, cudnn::kOpConvolutionForwardX, x);
   set_tensor(operation, cudnn::kOpConvolutionForwardW, filters);
   set_tensor(operation, cudnn::kOpConvolutionForwardY, out);
-  set(operation, cudnn_abi::kOpConvolutionForwardAlpha, cudnn_abi::kTypeFloat, 1, &one);
-  set(operation, cudnn_abi::kOpConvolutionForwardBeta, cudnn_abi::kTypeFloat, 1, &zero);
+  set(operation, cudnn::kOpConvolutionForwardAlpha, cudnn::kTypeFloat, 1, &one);
+  set(operation, cudnn::kOpConvolutionForwardBeta, cudnn::kTypeFloat, 1, &zero);
   keep_operation(operation);
 }
 
@@ -202,7 +202,7 @@ CudnnDescriptor CudnnGraph::close() {
   const CudnnDescriptor graph = create(cudnn::kOperationGraph, "describing the graph");
   std::vector<void*> operations;
   for (const CudnnDescriptor& operation : operations_) operations.push_back(operation.get());
-  set(graph, cudnn_abi::kGraphHandle, cudnn_abi::kTypeHandle, 1, &cudnn_.handle);
+  set(graph, cudnn::kGraphHandle, cudnn::kTypeHandle, 1, &cudnn_.handle);
   set(graph, cudnn::kGraphOperations, cudnn::kTypeDescriptor, static_cast<int64_t>(operations.size()),
       operations.data());
   finalize(graph);
@@ -212,10 +212,10 @@ CudnnDescriptor CudnnGraph::close() {
 // What a heuristic or a plan refuses is no error: another one may do.
 void CudnnGraph::add_plans(const CudnnDescriptor& graph, int mode, std::string_view name, size_t most,
                            std::vector<CudnnPlan>& plans) {
-  const cudnn_abi::Api& api = cudnn_.library.api;
+  const cudnn::Api& api = cudnn_.library.api;
   const CudnnDescriptor heuristics = create(cudnn::kHeuristics, "asking for plans");
   set_descriptor(heuristics, cudnn::kHeuristicsGraph, graph);
-  set_int(heuristics, cudnn_abi::kHeuristicsMode, cudnn_abi::kTypeHeuristicsMode, mode);
+  set_int(heuristics, cudnn::kHeuristicsMode, cudnn::kTypeHeuristicsMode, mode);
   finalize(heuristics);
   std::vector<CudnnDescriptor> configs;
   std::vector<void*> raw;
@@ -230,14 +230,13 @@ void CudnnGraph::add_plans(const CudnnDescriptor& graph, int mode, std::string_v
   for (size_t i = 0; i < configs.size() && static_cast<int64_t>(i) < found && plans.size() < most; ++i) {
     refused_.reset();
     const CudnnDescriptor plan = create(cudnn::kPlan, "making a plan");
-    set(plan, cudnn_abi::kPlanHandle, cudnn_abi::kTypeHandle, 1, &cudnn_.handle);
+    set(plan, cudnn::kPlanHandle, cudnn::kTypeHandle, 1, &cudnn_.handle);
     set_descriptor(plan, cudnn::kPlanConfig, configs[i]);
     finalize(plan);
     CudnnPlan made{fmt::format("{} #{}", name, i), plan, 0};
     int64_t count = 0;
     if (!refused_)
-      note(api.desc_get(plan.get(), cudnn_abi::kPlanWorkspaceBytes, cudnn::kTypeInt64, 1, &count,
-                        &made.workspace_bytes));
+      note(api.desc_get(plan.get(), cudnn::kPlanWorkspaceBytes, cudnn::kTypeInt64, 1, &count, &made.workspace_bytes));
     parts_.push_back(configs[i]);
     if (!refused_) plans.push_back(std::move(made));
   }
@@ -248,9 +247,9 @@ Result<std::vector<CudnnPlan>> CudnnGraph::plans(size_t most) {
   parts_.push_back(graph);
   std::vector<CudnnPlan> plans;
   if (refused_) return tl::unexpected<Error>(*refused_);
-  add_plans(graph, cudnn_abi::kHeuristicsA, "A", most, plans);
+  add_plans(graph, cudnn::kHeuristicsA, "A", most, plans);
   std::optional<Error> first = std::exchange(refused_, std::nullopt);
-  if (plans.empty()) add_plans(graph, cudnn_abi::kHeuristicsFallback, "fallback", most, plans);
+  if (plans.empty()) add_plans(graph, cudnn::kHeuristicsFallback, "fallback", most, plans);
   if (first) refused_ = std::move(first);
   const std::optional<Error> why = std::move(refused_);
   refused_.reset();
@@ -271,9 +270,8 @@ Result<CudnnDescriptor> CudnnGraph::pack(const std::vector<Binding>& memory, voi
   }
   const CudnnDescriptor pack = create(cudnn::kVariantPack, "binding memory to a graph");
   set_sizes(pack, cudnn::kPackUniqueIds, ids);
-  set(pack, cudnn_abi::kPackPointers, cudnn::kTypeVoidPointer, static_cast<int64_t>(addresses.size()),
-      addresses.data());
-  set(pack, cudnn_abi::kPackWorkspace, cudnn::kTypeVoidPointer, 1, &workspace);
+  set(pack, cudnn::kPackPointers, cudnn::kTypeVoidPointer, static_cast<int64_t>(addresses.size()), addresses.data());
+  set(pack, cudnn::kPackWorkspace, cudnn::kTypeVoidPointer, 1, &workspace);
   finalize(pack);
   if (!refused_) return pack;
   return tl::unexpected<Error>(*std::exchange(refused_, std::nullopt));

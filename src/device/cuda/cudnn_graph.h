@@ -17,9 +17,9 @@
 namespace llmprof::device::cuda {
 
 // What cuDNN says of a status, with its last error's words: "not supported (3000): ...".
-std::string cudnn_status_text(const cudnn_abi::Api& api, int status);
+std::string cudnn_status_text(const cudnn::Api& api, int status);
 // "what was done: cuDNN says ...", if it refused.
-Status cudnn_check(const cudnn_abi::Api& api, int status, std::string_view doing);
+Status cudnn_check(const cudnn::Api& api, int status, std::string_view doing);
 // The number of cuDNN's enumeration, or nothing.
 std::optional<int> cudnn_type(DType dtype);
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <map>
 
-#include "capture/samplers/clock.h"
+#include "base/clock.h"
 
 namespace llmprof::device::cuda {
 namespace {
@@ -50,16 +50,16 @@ std::vector<std::string> throttle_reason_names(uint64_t bits) {
 }
 
 TelemetryThread::TelemetryThread(const std::string& uuid) {
-  Result<samplers::NvmlLibrary> opened = samplers::NvmlLibrary::open();
+  Result<nvidia::NvmlLibrary> opened = nvidia::NvmlLibrary::open();
   if (!opened) {
     why_none_ = opened.error().what;
     return;
   }
   nvml_.emplace(std::move(*opened));
   driver_version_ = nvml_->driver_version();
-  const std::vector<samplers::NvmlGpu> gpus = nvml_->gpus();
-  const samplers::NvmlGpu* found = gpus.size() == 1 ? gpus.data() : nullptr;
-  for (const samplers::NvmlGpu& gpu : gpus)
+  const std::vector<nvidia::NvmlGpu> gpus = nvml_->gpus();
+  const nvidia::NvmlGpu* found = gpus.size() == 1 ? gpus.data() : nullptr;
+  for (const nvidia::NvmlGpu& gpu : gpus)
     if (gpu.uuid == uuid) found = &gpu;
   if (found == nullptr) {
     why_none_ = "NVML does not list the GPU " + uuid;
@@ -85,7 +85,7 @@ void TelemetryThread::run() {
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stopping_) {
     lock.unlock();
-    const Reading reading{samplers::monotonic_ns(), reader_->read()};
+    const Reading reading{monotonic_ns(), reader_->read()};
     lock.lock();
     readings_.push_back(reading);
     if (readings_.size() > kReadingsKept) readings_.pop_front();

@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "capture/samplers/nvml_library.h"
-#include "capture/samplers/nvml_reader.h"
 #include "device/device.h"
+#include "nvidia/nvml_library.h"
+#include "nvidia/nvml_reader.h"
 
 namespace llmprof::device::cuda {
 
@@ -36,8 +36,8 @@ class TelemetryThread {
  private:
   void run();
 
-  std::optional<samplers::NvmlLibrary> nvml_;
-  std::optional<samplers::NvmlReader> reader_;
+  std::optional<nvidia::NvmlLibrary> nvml_;
+  std::optional<nvidia::NvmlReader> reader_;
   nvml::Device gpu_ = nullptr;
   std::string driver_version_, why_none_;
   double clock_max_mhz_ = 0;
@@ -48,7 +48,7 @@ class TelemetryThread {
   bool stopping_ = false;
   struct Reading {
     int64_t monotonic_ns;
-    spool::NvmlSample sample;
+    nvidia::NvmlReading sample;
   };
   std::deque<Reading> readings_;  // of the last minute
 };

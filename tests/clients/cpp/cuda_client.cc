@@ -36,8 +36,8 @@
 #include <thread>
 #include <vector>
 
-#include "capture/abi/cupti_abi.h"
 #include "fake_cupti.h"
+#include "nvidia/cupti_abi.h"
 #include "nvtx_loader.h"
 
 namespace cupti = llmprof::cupti;

@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
-#include "capture/abi/nvtx_abi.h"
+#include "nvidia/nvtx_abi.h"
 
 namespace client {
 

@@ -12,7 +12,6 @@
 #include "capture/inject/cupti/buffers.h"
 #include "capture/inject/cupti/capture_hooks.h"
 #include "capture/inject/cupti/client_clock.h"
-#include "capture/inject/cupti/cupti.h"
 #include "capture/inject/cupti/cupti_share.h"
 #include "capture/inject/cupti/decode.h"
 #include "capture/inject/cupti/graph_nodes.h"
@@ -20,6 +19,7 @@
 #include "capture/inject/locked.h"
 #include "capture/inject/process.h"
 #include "capture/inject/recording.h"
+#include "nvidia/cupti_library.h"
 
 namespace llmprof::inject {
 namespace {
@@ -29,7 +29,7 @@ namespace {
 constexpr int64_t kSettleStepNs = 40'000'000;
 constexpr int kQuietFlushes = 2;
 
-Cupti* opened_cupti = nullptr;  // never destroyed
+nvidia::CuptiLibrary* opened_cupti = nullptr;  // never destroyed
 cupti::Subscriber subscriber = nullptr;
 // CUPTI was found and taken; it may be out of the process right now all the same.
 std::atomic<bool> active{false};
@@ -192,7 +192,7 @@ void switch_kind(cupti::ActivityKind kind, bool on) {
 
 }  // namespace
 
-const Cupti* loaded_cupti() { return opened_cupti; }
+const nvidia::CuptiLibrary* loaded_cupti() { return opened_cupti; }
 cupti::Subscriber own_subscriber() { return subscriber; }
 
 bool wants_kind(uint32_t kind) {
@@ -214,7 +214,7 @@ bool start_activities(Level deepest) {
   cuda_started_ns = now_ns();
   cuda_started.store(true, std::memory_order_release);
   if (deepest < Level::kDefault) return false;
-  Cupti* opened = new (std::nothrow) Cupti();
+  nvidia::CuptiLibrary* opened = new (std::nothrow) nvidia::CuptiLibrary();
   if (opened == nullptr) return false;
   std::string why;
   if (!opened->open(why)) {

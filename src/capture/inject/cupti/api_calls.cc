@@ -146,7 +146,7 @@ std::string_view plain_call_name(std::string_view name) {
   return name;
 }
 
-void choose_calls(const Cupti& api, Level deepest) {
+void choose_calls(const nvidia::CuptiLibrary& api, Level deepest) {
   for (const bool runtime : {true, false}) {
     int unnamed = 0;
     for (uint32_t cbid = 1; cbid < kCallsMost && unnamed < 50; ++cbid) {
@@ -170,7 +170,7 @@ void choose_calls(const Cupti& api, Level deepest) {
   }
 }
 
-void enable_calls(const Cupti& api, cupti::Subscriber subscriber) {
+void enable_calls(const nvidia::CuptiLibrary& api, cupti::Subscriber subscriber) {
   for (uint32_t cbid = 1; cbid < kCallsMost; ++cbid) {
     if (kept[0][cbid]) api.cuptiEnableCallback(1, subscriber, cupti::kDomainRuntime, cbid);
     if (kept[1][cbid]) api.cuptiEnableCallback(1, subscriber, cupti::kDomainDriver, cbid);

@@ -10,16 +10,16 @@
 #include <cstdint>
 #include <string_view>
 
-#include "capture/inject/cupti/cupti.h"
 #include "capture/inject/inject.h"
+#include "nvidia/cupti_library.h"
 
 namespace llmprof::inject {
 
 // Picks the calls worth a record by name, among those that this version of CUPTI knows.
-void choose_calls(const Cupti& api, Level deepest);
+void choose_calls(const nvidia::CuptiLibrary& api, Level deepest);
 
 // Their callbacks on, after each attaching.
-void enable_calls(const Cupti& api, cupti::Subscriber subscriber);
+void enable_calls(const nvidia::CuptiLibrary& api, cupti::Subscriber subscriber);
 // Whether a callback is one of ours.
 bool wants_call(uint32_t domain, uint32_t cbid);
 

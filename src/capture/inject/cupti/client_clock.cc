@@ -78,7 +78,7 @@ void set_client_clock(cupti::TimestampFunction clock) {
 
 cupti::TimestampFunction client_clock() { return current.load(std::memory_order_acquire); }
 
-void stamp_for_client(const Cupti& api, uint8_t* buffer, size_t valid_size) {
+void stamp_for_client(const nvidia::CuptiLibrary& api, uint8_t* buffer, size_t valid_size) {
   const cupti::TimestampFunction clock = client_clock();
   if (clock == nullptr || buffer == nullptr || valid_size == 0) return;
   const Conversion convert(clock);
@@ -128,7 +128,7 @@ void stamp_for_client(const Cupti& api, uint8_t* buffer, size_t valid_size) {
 
 void clock_given_to_cupti(cupti::TimestampFunction clock) { given_clock.store(clock, std::memory_order_release); }
 
-void take_clock_back(const Cupti& api) {
+void take_clock_back(const nvidia::CuptiLibrary& api) {
   const cupti::TimestampFunction clock = given_clock.exchange(nullptr, std::memory_order_acq_rel);
   if (clock == nullptr || api.cuptiActivityRegisterTimestampCallback == nullptr) return;
   if (api.cuptiActivityRegisterTimestampCallback(realtime_clock) == cupti::kSuccess) set_client_clock(clock);

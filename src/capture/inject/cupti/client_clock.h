@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "capture/inject/cupti/cupti.h"
+#include "nvidia/cupti_library.h"
 
 namespace llmprof::inject {
 
@@ -16,10 +16,10 @@ void set_client_clock(cupti::TimestampFunction clock);
 cupti::TimestampFunction client_clock();  // null if there is none
 
 // Rewrites the times in a buffer of ns. The client's clock is taken to run evenly since it was set.
-void stamp_for_client(const Cupti& api, uint8_t* buffer, size_t valid_size);
+void stamp_for_client(const nvidia::CuptiLibrary& api, uint8_t* buffer, size_t valid_size);
 
 // A client was there before us: CUPTI was given its clock, and gets its own back before our kinds are switched on.
 void clock_given_to_cupti(cupti::TimestampFunction clock);
-void take_clock_back(const Cupti& api);
+void take_clock_back(const nvidia::CuptiLibrary& api);
 
 }  // namespace llmprof::inject

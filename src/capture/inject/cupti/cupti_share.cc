@@ -262,7 +262,7 @@ LLMPROF_EXPORT cupti::Result cuptiEnableDomain(uint32_t enable, cupti::Subscribe
     for (uint32_t cbid = 0; cbid < kCallbacks; ++cbid) set_wants(domain, cbid, enable != 0);
   }
   const cupti::Result result = real(enable, own_subscriber(), domain);
-  const Cupti* api = loaded_cupti();
+  const llmprof::nvidia::CuptiLibrary* api = loaded_cupti();
   if (enable == 0 && domain == cupti::kDomainResource && api != nullptr)
     for (const uint32_t cbid : {cupti::kGraphNodeCreated, cupti::kGraphNodeCloned, cupti::kContextDestroyStarting})
       api->cuptiEnableCallback(1, own_subscriber(), domain, cbid);

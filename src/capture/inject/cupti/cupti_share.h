@@ -9,12 +9,12 @@
 
 #include <cstdint>
 
-#include "capture/inject/cupti/cupti.h"
+#include "nvidia/cupti_library.h"
 
 namespace llmprof::inject {
 
 // The process's CUPTI if it is open, and our subscription.
-const Cupti* loaded_cupti();
+const nvidia::CuptiLibrary* loaded_cupti();
 cupti::Subscriber own_subscriber();
 
 // The callbacks that are registered with CUPTI: they pass on to the second client while it is recording.

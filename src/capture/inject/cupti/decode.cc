@@ -48,7 +48,7 @@ spool::Id thread_definition(spool::Writer& writer, uint32_t thread) {
   return writer.define(def);
 }
 
-void add_kernel(const Cupti& api, const cupti::KernelActivity& kernel, spool::Writer& writer) {
+void add_kernel(const nvidia::CuptiLibrary& api, const cupti::KernelActivity& kernel, spool::Writer& writer) {
   spool::KernelDef def;
   def.name = kernel.name == nullptr ? 0 : writer.text(kernel.name);
   def.stream = stream_id(writer, kernel.device, kernel.context, kernel.stream);
@@ -166,7 +166,7 @@ double gpu_busy_before(int64_t time_ns) {
 
 uint64_t recorded_kernels() { return kernel_count.load(std::memory_order_relaxed); }
 
-void decode(const Cupti& api, uint8_t* buffer, size_t valid_size, spool::Writer& writer) {
+void decode(const nvidia::CuptiLibrary& api, uint8_t* buffer, size_t valid_size, spool::Writer& writer) {
   cupti::Activity* record = nullptr;
   while (api.cuptiActivityGetNextRecord(buffer, valid_size, &record) == cupti::kSuccess && record != nullptr) {
     switch (record->kind) {

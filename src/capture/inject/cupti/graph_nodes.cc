@@ -5,7 +5,7 @@
 
 namespace llmprof::inject {
 
-void graph_node_seen(const Cupti& api, bool cloned, const cupti::ResourceData& resource) {
+void graph_node_seen(const nvidia::CuptiLibrary& api, bool cloned, const cupti::ResourceData& resource) {
   const cupti::GraphData* graph = static_cast<const cupti::GraphData*>(resource.descriptor);
   if (graph == nullptr || graph->node == nullptr) return;
   spool::GraphNode record;

@@ -1,7 +1,7 @@
 // Hooks of cuBLAS: every matrix product and matrix-vector product, their 64-bit twins included. One line a function;
 // the signatures follow from its family.
-#include "capture/abi/cublas_abi.h"
 #include "capture/inject/libraries/library_calls.h"
+#include "nvidia/cublas_abi.h"
 
 namespace llmprof::inject {
 

@@ -1,7 +1,7 @@
 // Hook of cuBLASLt: the one public product, whose shape stands in descriptors. cuBLAS calls private entries of this
 // library (cublasLtTSTMatmul and its like); those are not hooked, because its own entries are.
-#include "capture/abi/cublas_abi.h"
 #include "capture/inject/libraries/library_calls.h"
+#include "nvidia/cublas_abi.h"
 
 namespace llmprof::inject {
 

@@ -4,10 +4,10 @@
 
 #include <atomic>
 
-#include "capture/abi/cudnn_abi.h"
 #include "capture/inject/libraries/cudnn_backend_table.h"
 #include "capture/inject/locked.h"
 #include "capture/inject/threads/quiet.h"
+#include "nvidia/cudnn_abi.h"
 
 namespace llmprof::inject {
 

@@ -1,7 +1,7 @@
 #include "capture/inject/libraries/cudnn_backend_shape.h"
 
-#include "capture/abi/cublas_abi.h"
-#include "capture/abi/cudnn_abi.h"
+#include "nvidia/cublas_abi.h"
+#include "nvidia/cudnn_abi.h"
 
 namespace llmprof::inject {
 

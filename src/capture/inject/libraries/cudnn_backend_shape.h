@@ -3,7 +3,7 @@
 //
 // Strict: what is not understood leaves the graph unknown. An attention whose lengths are read by the kernel from
 // tensors has no lengths here, only the greatest they may have; one with a mask whose content cannot be seen says so.
-// Numbers of descriptors, attributes and types are cuDNN's (capture/abi/cudnn_abi.h).
+// Numbers of descriptors, attributes and types are cuDNN's (nvidia/cudnn_abi.h).
 #pragma once
 
 #include <cstdint>

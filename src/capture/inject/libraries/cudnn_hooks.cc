@@ -1,8 +1,8 @@
 // Hooks of cuDNN: the legacy convolution calls, whose descriptors tell their shapes, and the backend API, whose plans
 // cannot be asked: what they were built from is followed from the calls that build them (cudnn_backend.h).
-#include "capture/abi/cudnn_abi.h"
 #include "capture/inject/libraries/cudnn_backend.h"
 #include "capture/inject/libraries/library_calls.h"
+#include "nvidia/cudnn_abi.h"
 
 namespace llmprof::inject {
 
@@ -66,7 +66,7 @@ CallShape convolution_shape(const char* name, const void* x, const void* w, cons
 
 }  // namespace
 
-LLMPROF_CALL_HOOK(cudnnConvolutionForward, kCudnn, cudnn::kNotInitialized,
+LLMPROF_CALL_HOOK(cudnnConvolutionForward, kCudnn, cudnn::kNotInitialized8,
                   (void* handle, const void* alpha, const void* x_desc, const void* x, const void* w_desc,
                    const void* w, const void* conv_desc, int algorithm, void* workspace, size_t workspace_bytes,
                    const void* beta, const void* y_desc, void* y),
@@ -74,7 +74,7 @@ LLMPROF_CALL_HOOK(cudnnConvolutionForward, kCudnn, cudnn::kNotInitialized,
                    y),
                   convolution_shape("cudnnConvolutionForward", x_desc, w_desc, conv_desc, y_desc))
 
-LLMPROF_CALL_HOOK(cudnnConvolutionBiasActivationForward, kCudnn, cudnn::kNotInitialized,
+LLMPROF_CALL_HOOK(cudnnConvolutionBiasActivationForward, kCudnn, cudnn::kNotInitialized8,
                   (void* handle, const void* alpha1, const void* x_desc, const void* x, const void* w_desc,
                    const void* w, const void* conv_desc, int algorithm, void* workspace, size_t workspace_bytes,
                    const void* alpha2, const void* z_desc, const void* z, const void* bias_desc, const void* bias,
@@ -108,7 +108,7 @@ RealSymbol populate_graph{"cudnnBackendPopulateCudaGraph", kCudnn};
 
 LLMPROF_BACKEND_HOOK(cudnnBackendCreateDescriptor, (int type, void** descriptor)) {
   auto* real = create_descriptor.get<int(int, void**)>();
-  if (real == nullptr) return cudnn::kNotInitialized;
+  if (real == nullptr) return cudnn::kNotInitialized8;
   const int status = real(type, descriptor);
   if (status == cudnn::kSuccess && follows_descriptors() && descriptor != nullptr) backend_created(type, *descriptor);
   return status;
@@ -116,7 +116,7 @@ LLMPROF_BACKEND_HOOK(cudnnBackendCreateDescriptor, (int type, void** descriptor)
 
 LLMPROF_BACKEND_HOOK(cudnnBackendDestroyDescriptor, (void* descriptor)) {
   auto* real = destroy_descriptor.get<int(void*)>();
-  if (real == nullptr) return cudnn::kNotInitialized;
+  if (real == nullptr) return cudnn::kNotInitialized8;
   // Before: afterwards another thread may be given the same address.
   if (follows_descriptors()) backend_destroyed(descriptor);
   return real(descriptor);
@@ -125,7 +125,7 @@ LLMPROF_BACKEND_HOOK(cudnnBackendDestroyDescriptor, (void* descriptor)) {
 LLMPROF_BACKEND_HOOK(cudnnBackendSetAttribute,
                      (void* descriptor, int attribute, int type, int64_t count, const void* elements)) {
   auto* real = real_set_attribute.get<int(void*, int, int, int64_t, const void*)>();
-  if (real == nullptr) return cudnn::kNotInitialized;
+  if (real == nullptr) return cudnn::kNotInitialized8;
   const int status = real(descriptor, attribute, type, count, elements);
   if (status == cudnn::kSuccess && follows_descriptors()) backend_set(descriptor, attribute, type, count, elements);
   return status;
@@ -134,7 +134,7 @@ LLMPROF_BACKEND_HOOK(cudnnBackendSetAttribute,
 LLMPROF_BACKEND_HOOK(cudnnBackendGetAttribute, (const void* descriptor, int attribute, int type, int64_t requested,
                                                 int64_t* count, void* elements)) {
   auto* real = get_attribute.get<int(const void*, int, int, int64_t, int64_t*, void*)>();
-  if (real == nullptr) return cudnn::kNotInitialized;
+  if (real == nullptr) return cudnn::kNotInitialized8;
   const int status = real(descriptor, attribute, type, requested, count, elements);
   if (status == cudnn::kSuccess && type == cudnn::kTypeDescriptor && count != nullptr && follows_descriptors())
     backend_got(descriptor, attribute, type, *count < requested ? *count : requested, elements);
@@ -143,7 +143,7 @@ LLMPROF_BACKEND_HOOK(cudnnBackendGetAttribute, (const void* descriptor, int attr
 
 LLMPROF_BACKEND_HOOK(cudnnBackendFinalize, (void* descriptor)) {
   auto* real = finalize.get<int(void*)>();
-  if (real == nullptr) return cudnn::kNotInitialized;
+  if (real == nullptr) return cudnn::kNotInitialized8;
   const int status = real(descriptor);
   if (status == cudnn::kSuccess && follows_descriptors()) backend_finalized(descriptor);
   return status;
@@ -151,7 +151,7 @@ LLMPROF_BACKEND_HOOK(cudnnBackendFinalize, (void* descriptor)) {
 
 LLMPROF_BACKEND_HOOK(cudnnBackendExecute, (void* handle, void* plan, void* pack)) {
   auto* real = execute.get<int(void*, void*, void*)>();
-  if (real == nullptr) return cudnn::kNotInitialized;
+  if (real == nullptr) return cudnn::kNotInitialized8;
   CallShape shape;
   if (!hooks_calls() || !plan_shape(plan, pack, shape)) return real(handle, plan, pack);
   CallScope scope{shape};
@@ -163,7 +163,7 @@ LLMPROF_BACKEND_HOOK(cudnnBackendExecute, (void* handle, void* plan, void* pack)
 // Puts the plan's kernels into a CUDA graph without a capture; its nodes belong to this call as captured ones do.
 LLMPROF_BACKEND_HOOK(cudnnBackendPopulateCudaGraph, (void* handle, void* plan, void* pack, void* graph)) {
   auto* real = populate_graph.get<int(void*, void*, void*, void*)>();
-  if (real == nullptr) return cudnn::kNotInitialized;
+  if (real == nullptr) return cudnn::kNotInitialized8;
   CallShape shape;
   if (!hooks_calls() || !plan_shape(plan, pack, shape)) return real(handle, plan, pack, graph);
   shape.function = "cudnnBackendPopulateCudaGraph";

@@ -7,8 +7,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "capture/abi/cublas_abi.h"
 #include "capture/inject/threads/quiet.h"
+#include "nvidia/cublas_abi.h"
 
 namespace llmprof::inject {
 

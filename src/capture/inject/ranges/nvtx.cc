@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "capture/abi/nvtx_abi.h"
 #include "capture/inject/inject.h"
 #include "capture/inject/ranges/nvtx_names.h"
 #include "capture/inject/ranges/nvtx_payload.h"
@@ -14,6 +13,7 @@
 #include "capture/inject/threads/quiet.h"
 #include "capture/inject/threads/thread_events.h"
 #include "capture/session/control.h"
+#include "nvidia/nvtx_abi.h"
 
 namespace llmprof::inject {
 

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <string_view>
 
-#include "capture/abi/nvtx_abi.h"
 #include "capture/inject/ranges/nvtx_names.h"
 #include "capture/inject/threads/thread_events.h"
+#include "nvidia/nvtx_abi.h"
 
 namespace llmprof::inject {
 

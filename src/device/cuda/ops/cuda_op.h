@@ -25,10 +25,6 @@ class View : public Buffer {
   size_t bytes_;
 };
 
-inline cuda_abi::DevicePtr pointer_of(const Buffer& buffer) {
-  return reinterpret_cast<cuda_abi::DevicePtr>(buffer.address());
-}
-
 class CudaOp : public PreparedOp {
  public:
   CudaOp(Device& device, const OpParams& params)

@@ -11,7 +11,7 @@ using Tensor = CudnnGraph::Tensor;
 Tensor mask(CudnnGraph& graph, const AttentionShape& shape, Tensor scores, const CudnnGraph::Sizes& dims) {
   const auto index = [&] { return graph.between(cudnn::kInt32, dims); };
   Tensor row = index();
-  const Tensor column = index(), sees = graph.between(cudnn_abi::kBoolean, dims);
+  const Tensor column = index(), sees = graph.between(cudnn::kBoolean, dims);
   graph.pointwise({.mode = cudnn::kGenIndex, .axis = 2}, scores, row);
   graph.pointwise({.mode = cudnn::kGenIndex, .axis = 3}, scores, column);
   if (shape.keys != shape.queries) {
@@ -19,13 +19,12 @@ Tensor mask(CudnnGraph& graph, const AttentionShape& shape, Tensor scores, const
     graph.pointwise(
         {.mode = cudnn::kAdd, .precision = cudnn::kInt32, .b = graph.number(static_cast<int32_t>(shape.keys))}, row,
         plus);
-    graph.pointwise({.mode = cudnn_abi::kSubtract,
-                     .precision = cudnn::kInt32,
-                     .b = graph.number(static_cast<int32_t>(shape.queries))},
-                    plus, minus);
+    graph.pointwise(
+        {.mode = cudnn::kSubtract, .precision = cudnn::kInt32, .b = graph.number(static_cast<int32_t>(shape.queries))},
+        plus, minus);
     row = minus;
   }
-  graph.pointwise({.mode = cudnn::kCompareGe, .precision = cudnn_abi::kBoolean, .b = column}, row, sees);
+  graph.pointwise({.mode = cudnn::kCompareGe, .precision = cudnn::kBoolean, .b = column}, row, sees);
   const Tensor masked = graph.between(cudnn::kFloat, dims);
   graph.pointwise({.mode = cudnn::kBinarySelect, .b = graph.number(std::numeric_limits<float>::lowest()), .test = sees},
                   scores, masked);
@@ -50,15 +49,15 @@ void weigh(CudnnGraph& graph, const AttentionShape& shape, Tensor seen, Tensor v
   const int type = cudnn_type(shape.dtype).value_or(cudnn::kBfloat16);
   const auto inner = [&](const CudnnGraph::Sizes& dims) { return graph.between(cudnn::kFloat, dims); };
   const Tensor most = inner(sums), shifted = inner(scores), weights = inner(scores), sum = inner(sums);
-  graph.reduce(cudnn_abi::kReduceMax, seen, most);
-  graph.pointwise({.mode = cudnn_abi::kSubtract, .b = most}, seen, shifted);
+  graph.reduce(cudnn::kReduceMax, seen, most);
+  graph.pointwise({.mode = cudnn::kSubtract, .b = most}, seen, shifted);
   graph.pointwise({.mode = cudnn::kExp}, shifted, weights);
-  graph.reduce(cudnn_abi::kReduceAdd, weights, sum);
+  graph.reduce(cudnn::kReduceAdd, weights, sum);
   const Tensor log = inner(sums), unused = inner(sums);
-  graph.pointwise({.mode = cudnn_abi::kLog}, sum, log);
+  graph.pointwise({.mode = cudnn::kLog}, sum, log);
   graph.pointwise({.mode = cudnn::kAdd, .b = log}, most, unused);
   const Tensor shares = graph.between(type, scores);
-  graph.pointwise({.mode = cudnn_abi::kDivide, .b = sum}, weights, shares);
+  graph.pointwise({.mode = cudnn::kDivide, .b = sum}, weights, shares);
   graph.matmul(shares, v, out, extents);
 }
 
@@ -111,14 +110,14 @@ std::vector<std::pair<CudnnGraph::Tensor, size_t>> describe_paged_attention(Cudn
   const Tensor scaled = scaled_scores(graph, shape, q, k, {.m = query_lengths, .n = key_lengths});
   // cuDNN takes pages only with a mask of the lengths.
   const auto less = [&](int64_t axis, Tensor than) {
-    const Tensor index = graph.between(cudnn::kInt32, scores), is = graph.between(cudnn_abi::kBoolean, scores);
+    const Tensor index = graph.between(cudnn::kInt32, scores), is = graph.between(cudnn::kBoolean, scores);
     graph.pointwise({.mode = cudnn::kGenIndex, .precision = cudnn::kInt32, .axis = axis}, scaled, index);
-    graph.pointwise({.mode = cudnn_abi::kCompareLess, .precision = cudnn_abi::kBoolean, .b = than}, index, is);
+    graph.pointwise({.mode = cudnn::kCompareLess, .precision = cudnn::kBoolean, .b = than}, index, is);
     return is;
   };
   const Tensor is_query = less(2, query_lengths), is_key = less(3, key_lengths);
-  const Tensor both = graph.between(cudnn_abi::kBoolean, scores), seen = graph.between(cudnn::kFloat, scores);
-  graph.pointwise({.mode = cudnn_abi::kAnd, .precision = cudnn_abi::kBoolean, .b = is_key}, is_query, both);
+  const Tensor both = graph.between(cudnn::kBoolean, scores), seen = graph.between(cudnn::kFloat, scores);
+  graph.pointwise({.mode = cudnn::kAnd, .precision = cudnn::kBoolean, .b = is_key}, is_query, both);
   graph.pointwise({.mode = cudnn::kBinarySelect, .b = graph.number(std::numeric_limits<float>::lowest()), .test = both},
                   scaled, seen);
   const Tensor v = graph.between(type, {batch, kv, keys, head});

@@ -51,7 +51,7 @@ Result<void*> CudnnOp::pack_of(int set) {
 Status CudnnOp::execute(const CudnnDescriptor& plan, int set) {
   LLMPROF_ASSIGN(void* const pack, pack_of(set));
   const int status = cudnn_->library.api.execute(cudnn_->handle, plan.get(), pack);
-  return status == cudnn_abi::kSuccess ? Status{} : cudnn_check(cudnn_->library.api, status, "executing a plan");
+  return status == cudnn::kSuccess ? Status{} : cudnn_check(cudnn_->library.api, status, "executing a plan");
 }
 
 Status CudnnOp::keep_fastest(size_t offered) {

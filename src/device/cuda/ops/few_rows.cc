@@ -11,7 +11,7 @@ constexpr int64_t kGroup = 8;  // rows of activations of one tile
 constexpr int64_t kRowsMax = 2 * kGroup;
 constexpr int64_t kStep = 32;  // elements of k
 constexpr int64_t kTile = 16;  // rows of weights
-constexpr unsigned kThreads = 256;
+constexpr unsigned kFewRowsThreads = 256;
 
 // Each within 128 registers a thread, so that two blocks find room on an SM: of twice as many activations, or of two
 // tiles of weights, less is asked for ahead.
@@ -46,7 +46,7 @@ Result<std::vector<FewRowsForm>> few_rows_forms(CudaDevice& device, const Produc
   std::vector<FewRowsForm> forms;
   for (size_t i = 0; i < shapes.size(); ++i) {
     LLMPROF_ASSIGN(const Kernel kernel, context.kernel(sources[i], "few_rows"));
-    if (!context.fits(kernel, kThreads)) continue;
+    if (!context.fits(kernel, kFewRowsThreads)) continue;
     const int64_t rows = kTile * shapes[i].tiles;
     const unsigned grid = static_cast<unsigned>((product.n + rows - 1) / rows);
     const uint32_t m = static_cast<uint32_t>(product.rows()), n = static_cast<uint32_t>(product.n),
@@ -54,7 +54,7 @@ Result<std::vector<FewRowsForm>> few_rows_forms(CudaDevice& device, const Produc
     forms.push_back(
         {fmt::format("own {} rows a block, {} ahead", rows, shapes[i].ahead),
          [&context, kernel, grid, m, n, k](cuda_abi::DevicePtr a, cuda_abi::DevicePtr w, cuda_abi::DevicePtr out) {
-           return context.launch(kernel, grid, kThreads, a, w, out, m, n, k);
+           return context.launch(kernel, grid, kFewRowsThreads, a, w, out, m, n, k);
          }});
   }
   return forms;

@@ -24,7 +24,7 @@ constexpr size_t kProductsOffered = 6;
 // otherwise than a loop does.
 constexpr int64_t kFewRows = 16;
 constexpr size_t kOfferedOfFewRows = 16;
-constexpr int kScreenRounds = 3;
+constexpr int kProductRounds = 3;
 // What the screen may take, and how many algorithms of a slow product it looks at all the same.
 constexpr double kScreenUs = 150'000;
 constexpr size_t kScreenedMin = 4;
@@ -107,7 +107,7 @@ class ProductOp : public CudaOp {
       if (order.size() >= kScreenedMin && spent > kScreenUs) break;
       us[i] = std::numeric_limits<double>::infinity();
       LLMPROF_ASSIGN(const std::unique_ptr<Repetitions> trials, device_.trials({all[i].enqueue, 1, 1, 1, false}));
-      for (const int rounds : {1, kScreenRounds - 1}) {
+      for (const int rounds : {1, kProductRounds - 1}) {
         if (us[i] > kHopeless * best && rounds > 1) break;
         const Result<std::vector<Sample>> samples = trials->time(rounds);
         if (!samples) {
@@ -228,7 +228,7 @@ class LtOp : public ProductOp {
 
   Status add_algorithms(const LtShape& shape, std::string_view how) {
     LLMPROF_ASSIGN(const std::shared_ptr<LtProduct> made, LtProduct::make(context_, *lt_, shape));
-    LLMPROF_ASSIGN(const std::vector<cublaslt_abi::Algo> algorithms, made->algorithms(kRequested));
+    LLMPROF_ASSIGN(const std::vector<cublaslt::Algo> algorithms, made->algorithms(kRequested));
     for (size_t i = 0; i < algorithms.size(); ++i) {
       const auto run = [this, made, algo = algorithms[i]](int set) {
         return made->run(algo, array(set, kA).address(), array(set, kW).address(),
@@ -274,7 +274,7 @@ class LtOp : public ProductOp {
     const int status = cublas_->library.api.gemm(cublas_->handle, across ? cublas::kOpN : cublas::kOpT, cublas::kOpN, n,
                                                  m, k, &one, array(set, kW).address(), type, across ? n : k,
                                                  array(set, kA).address(), type, k, &zero, array(set, kOut).address(),
-                                                 type, n, cublas::kCompute32F, cublas_abi::kGemmDefaultTensorOp);
+                                                 type, n, cublas::kCompute32F, cublas::kGemmDefaultTensorOp);
     if (status == cublas::kSuccess) return {};
     return fail(fmt::format("multiplying: cuBLAS says status {}", status));
   }
@@ -295,7 +295,7 @@ class LtOp : public ProductOp {
     LtShape shape = shape_of(sums);
     shape.fast_accumulation = fp8;
     LLMPROF_ASSIGN(const std::shared_ptr<LtProduct> made, LtProduct::make(context_, *lt_, shape));
-    LLMPROF_ASSIGN(const std::vector<cublaslt_abi::Algo> algorithms, made->algorithms(kRequested));
+    LLMPROF_ASSIGN(const std::vector<cublaslt::Algo> algorithms, made->algorithms(kRequested));
     LLMPROF_ASSIGN(sums_, device_.allocate(bytes_of(product_.rows(), product_.n, 4)));
     LLMPROF_ASSIGN(const Kernel kernel,
                    context_.kernel({"product.cu", {}}, fp8 ? "scale_sums_fp32" : "scale_sums_int32"));
@@ -365,7 +365,7 @@ class GroupedOp : public ProductOp {
   Status add_one_by_one() {
     struct Part {
       std::shared_ptr<LtProduct> product;
-      cublaslt_abi::Algo algo;
+      cublaslt::Algo algo;
       size_t a, w, out;  // bytes
     };
     std::map<int64_t, Part> by_rows;
@@ -380,7 +380,7 @@ class GroupedOp : public ProductOp {
           shape.fast_accumulation = true;
         }
         LLMPROF_ASSIGN(const std::shared_ptr<LtProduct> made, LtProduct::make(context_, *lt_, shape));
-        LLMPROF_ASSIGN(const std::vector<cublaslt_abi::Algo> algorithms, made->algorithms(1));
+        LLMPROF_ASSIGN(const std::vector<cublaslt::Algo> algorithms, made->algorithms(1));
         found = by_rows.emplace(rows, Part{made, algorithms[0], 0, 0, 0}).first;
       }
       Part part = found->second;

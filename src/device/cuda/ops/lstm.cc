@@ -17,7 +17,7 @@
 namespace llmprof::device::cuda {
 namespace {
 
-namespace dnn = cudnn_abi;
+namespace dnn = cudnn;
 
 struct Algorithm {
   int number;

@@ -7,7 +7,7 @@
 namespace llmprof::device::cuda {
 namespace {
 
-namespace lt = cublaslt_abi;
+namespace lt = cublaslt;
 
 std::optional<int> data_type(DType dtype) {
   switch (dtype) {
@@ -43,15 +43,15 @@ Arithmetic arithmetic_of(DType dtype) {
     case DType::kTf32:
       return {cublas::kCompute32FFastTf32, cublas::kR32F};
     case DType::kInt8:
-      return {lt::kCompute32I, cublas::kR32I};
+      return {cublas::kCompute32I, cublas::kR32I};
     default:
       return {cublas::kCompute32F, cublas::kR32F};
   }
 }
 
 Status lt_check(lt::Status status, std::string_view doing) {
-  if (status == lt::kSuccess) return {};
-  return fail(fmt::format("{}: cuBLASLt says {}", doing, cublaslt_status_text(status)));
+  if (status == cublas::kSuccess) return {};
+  return fail(fmt::format("{}: cuBLASLt says {}", doing, nvidia::cublaslt_status_text(status)));
 }
 
 // One and zero in the type that scales: cuBLASLt reads them from the host at the call.
@@ -105,7 +105,7 @@ Status LtProduct::layout(lt::Layout& made, int type, int64_t rows, int64_t colum
   const int32_t count = static_cast<int32_t>(shape_.batch);
   const int64_t stride = rows * columns;
   LLMPROF_CHECK(lt_check(api.layout_set(made, cublas::kLayoutBatchCount, &count, sizeof count), doing));
-  return lt_check(api.layout_set(made, lt::kLayoutBatchStride, &stride, sizeof stride), doing);
+  return lt_check(api.layout_set(made, cublas::kLayoutBatchStride, &stride, sizeof stride), doing);
 }
 
 Status LtProduct::describe() {
@@ -120,20 +120,22 @@ Status LtProduct::describe() {
   LLMPROF_CHECK(set<int32_t>(cublas::kMatmulTransA, shape_.w_across ? cublas::kOpN : cublas::kOpT));
   LLMPROF_CHECK(set<int32_t>(cublas::kMatmulTransB, cublas::kOpN));
   if (shape_.bias != nullptr) {
-    LLMPROF_CHECK(set<uint32_t>(cublas::kMatmulEpilogue, shape_.gelu ? lt::kEpilogueGeluBias : lt::kEpilogueBias));
-    LLMPROF_CHECK(set<const void*>(lt::kMatmulBiasPointer, shape_.bias));
-    LLMPROF_CHECK(set<int32_t>(lt::kMatmulBiasType, *out));
+    LLMPROF_CHECK(
+        set<uint32_t>(cublas::kMatmulEpilogue, shape_.gelu ? cublas::kEpilogue_GELU_BIAS : cublas::kEpilogue_BIAS));
+    LLMPROF_CHECK(set<const void*>(cublas::kMatmulBiasPointer, shape_.bias));
+    LLMPROF_CHECK(set<int32_t>(cublas::kMatmulBiasType, *out));
   }
   if (shape_.scales != LtScales::kNone) {
-    LLMPROF_CHECK(set<const void*>(lt::kMatmulAScale, shape_.w_scale));
-    LLMPROF_CHECK(set<const void*>(lt::kMatmulBScale, shape_.a_scale));
+    LLMPROF_CHECK(set<const void*>(cublas::kMatmulAScale, shape_.w_scale));
+    LLMPROF_CHECK(set<const void*>(cublas::kMatmulBScale, shape_.a_scale));
   }
   if (shape_.scales == LtScales::kVectors || shape_.scales == LtScales::kBlocks) {
     const int mode = shape_.scales == LtScales::kVectors ? cublas::kScaleOuterVec : cublas::kScaleVec16Ue4m3;
     LLMPROF_CHECK(set<int32_t>(cublas::kMatmulAScaleMode, mode));
     LLMPROF_CHECK(set<int32_t>(cublas::kMatmulBScaleMode, mode));
   }
-  if (shape_.dtype == DType::kFp8) LLMPROF_CHECK(set<int8_t>(lt::kMatmulFastAccum, shape_.fast_accumulation ? 1 : 0));
+  if (shape_.dtype == DType::kFp8)
+    LLMPROF_CHECK(set<int8_t>(cublas::kMatmulFastAccum, shape_.fast_accumulation ? 1 : 0));
   LLMPROF_CHECK(
       layout(w_, *in, shape_.w_across ? shape_.n : shape_.k, shape_.w_across ? shape_.k : shape_.n, "weights"));
   LLMPROF_CHECK(layout(a_, *in, shape_.k, shape_.m, "activations"));
@@ -156,7 +158,7 @@ Result<std::vector<lt::Algo>> LtProduct::algorithms(int requested) const {
   std::vector<lt::Algo> usable;
   for (int i = 0; i < found; ++i) {
     const lt::HeuristicResult& result = results[static_cast<size_t>(i)];
-    if (result.state == lt::kSuccess && result.workspace_bytes <= workspace) usable.push_back(result.algo);
+    if (result.state == cublas::kSuccess && result.workspace_bytes <= workspace) usable.push_back(result.algo);
   }
   if (usable.empty()) return fail("cuBLASLt has no algorithm for " + what);
   return usable;
@@ -168,7 +170,7 @@ Status LtProduct::run(const lt::Algo& algo, const void* a, const void* w, const 
   const lt::Status ran = lt_.library.api.matmul(lt_.handle, desc_, kFactors.one(scale_type_), w, w_, a, a_, beta, c,
                                                 out_, out, out_, &algo, reinterpret_cast<void*>(lt_.workspace),
                                                 lt_.workspace_bytes, reinterpret_cast<lt::Stream>(context_.stream()));
-  return ran == lt::kSuccess ? Status{} : lt_check(ran, "multiplying");
+  return ran == cublas::kSuccess ? Status{} : lt_check(ran, "multiplying");
 }
 
 }  // namespace llmprof::device::cuda

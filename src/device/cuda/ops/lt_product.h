@@ -41,14 +41,14 @@ class LtProduct {
   LtProduct& operator=(const LtProduct&) = delete;
 
   // In the heuristic's order, of the algorithms that its workspace suffices for. Error: there is none.
-  Result<std::vector<cublaslt_abi::Algo>> algorithms(int requested) const;
+  Result<std::vector<cublaslt::Algo>> algorithms(int requested) const;
   // On the context's stream. `residual` is read if the shape has one.
-  Status run(const cublaslt_abi::Algo& algo, const void* a, const void* w, const void* residual, void* out) const;
+  Status run(const cublaslt::Algo& algo, const void* a, const void* w, const void* residual, void* out) const;
 
  private:
   LtProduct(Context& context, const CublasLt& lt, const LtShape& shape) : context_(context), lt_(lt), shape_(shape) {}
   Status describe();
-  Status layout(cublaslt_abi::Layout& made, int type, int64_t rows, int64_t columns, std::string_view what);
+  Status layout(cublaslt::Layout& made, int type, int64_t rows, int64_t columns, std::string_view what);
   template <class T>
   Status set(int attribute, T value);
 
@@ -56,8 +56,8 @@ class LtProduct {
   const CublasLt& lt_;
   LtShape shape_;
   int scale_type_ = 0;
-  cublaslt_abi::MatmulDesc desc_ = nullptr;
-  cublaslt_abi::Layout w_ = nullptr, a_ = nullptr, out_ = nullptr;
+  cublaslt::MatmulDesc desc_ = nullptr;
+  cublaslt::Layout w_ = nullptr, a_ = nullptr, out_ = nullptr;
 };
 
 }  // namespace llmprof::device::cuda

@@ -14,14 +14,14 @@ namespace llmprof::device::cuda {
 namespace {
 
 // How a kernel walks: so many 16-byte words per thread and step, and blocks for everything, or as many as fit the GPU.
-struct Walk {
+struct CopyWalk {
   int unroll;
   unsigned threads;
   bool persistent;
 };
-constexpr Walk kWalks[] = {{4, 256, false},  {8, 256, false}, {4, 512, false}, {2, 128, false},
-                           {2, 1024, false}, {4, 512, true},  {8, 256, true}};
-constexpr uint64_t kTileMin = 2 * 128;  // words of a block's step, the least of kWalks
+constexpr CopyWalk kCopyWalks[] = {{4, 256, false},  {8, 256, false}, {4, 512, false}, {2, 128, false},
+                                   {2, 1024, false}, {4, 512, true},  {8, 256, true}};
+constexpr uint64_t kTileMin = 2 * 128;  // words of a block's step, the least of kCopyWalks
 constexpr uint64_t kGridMax = 0x7fffffff;
 constexpr float kScale = 0.4F;  // of the triad
 constexpr float kWritten = 0.75F;
@@ -48,9 +48,9 @@ class MemoryOp : public CudaOp {
                                               : std::vector<Array>{out, a, b}));
     std::optional<Error> why;
     std::vector<KernelSource> sources;
-    for (const Walk& walk : kWalks) sources.push_back(source_of(walk));
+    for (const CopyWalk& walk : kCopyWalks) sources.push_back(source_of(walk));
     context_.compile_ahead(sources);
-    for (const Walk& walk : kWalks) {
+    for (const CopyWalk& walk : kCopyWalks) {
       const Status added = add_walk(walk, words);
       if (!added) why = added.error();
     }
@@ -69,8 +69,8 @@ class MemoryOp : public CudaOp {
   }
 
  private:
-  static KernelSource source_of(const Walk& walk) { return {"memory.cu", {fmt::format("UNROLL={}", walk.unroll)}}; }
-  Status add_walk(const Walk& walk, uint64_t words) {
+  static KernelSource source_of(const CopyWalk& walk) { return {"memory.cu", {fmt::format("UNROLL={}", walk.unroll)}}; }
+  Status add_walk(const CopyWalk& walk, uint64_t words) {
     const char* name = variant_ == "read"    ? "memory_read"
                        : variant_ == "write" ? "memory_write"
                        : variant_ == "copy"  ? "memory_copy"

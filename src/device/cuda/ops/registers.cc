@@ -11,7 +11,7 @@
 namespace llmprof::device::cuda {
 namespace {
 
-constexpr unsigned kThreads = 256;
+constexpr unsigned kRegisterThreads = 256;
 // Fewer steps would measure the start of a kernel.
 constexpr double kIterationsMin = 100;
 // Twice the steps give twice the sum; sums of floats are rounded at each step.
@@ -62,11 +62,12 @@ class RegistersOp : public CudaOp {
     LLMPROF_CHECK(add_way(params_.dtype == DType::kFp32 ? "own fma" : "own mma.sync", std::string("KIND=") + kind->name,
                           "registers", kind->flops));
     size_t threads = 0;
-    for (const Way& way : ways_) threads = std::max(threads, size_t{way.grid} * kThreads);
+    for (const Way& way : ways_) threads = std::max(threads, size_t{way.grid} * kRegisterThreads);
     LLMPROF_CHECK(begin({{"sums", 4 * threads, Role::kOutput, {}}}));
     for (const Way& way : ways_)
-      add(way.name,
-          [this, way](int set) { return context_.launch(way.kernel, way.grid, kThreads, way.iterations, at(set, 0)); });
+      add(way.name, [this, way](int set) {
+        return context_.launch(way.kernel, way.grid, kRegisterThreads, way.iterations, at(set, 0));
+      });
     return {};
   }
 
@@ -76,7 +77,7 @@ class RegistersOp : public CudaOp {
     LLMPROF_ASSIGN(const std::vector<float> timed, sums(way));
     std::vector<std::vector<float>> few;
     for (const uint32_t times : {1U, 2U}) {
-      LLMPROF_CHECK(context_.launch(way.kernel, way.grid, kThreads, times * kCheckIterations, at(0, 0)));
+      LLMPROF_CHECK(context_.launch(way.kernel, way.grid, kRegisterThreads, times * kCheckIterations, at(0, 0)));
       LLMPROF_ASSIGN(std::vector<float> some, sums(way));
       few.push_back(std::move(some));
     }
@@ -111,8 +112,9 @@ class RegistersOp : public CudaOp {
   // As many steps of so many FLOPs per warp as the case asks for.
   Status add_way(std::string name, std::string define, const char* function, double warp_flops) {
     LLMPROF_ASSIGN(const Kernel kernel, context_.kernel({"registers.cu", {std::move(define)}}, function));
-    Way way{std::move(name), kernel, static_cast<unsigned>(context_.sms() * context_.blocks_per_sm(kernel, kThreads))};
-    const double step_flops = warp_flops * (kThreads / 32) * way.grid;
+    Way way{std::move(name), kernel,
+            static_cast<unsigned>(context_.sms() * context_.blocks_per_sm(kernel, kRegisterThreads))};
+    const double step_flops = warp_flops * (kRegisterThreads / 32) * way.grid;
     const double iterations = std::round(static_cast<double>(params_.axis("mflop")) * 1e6 / step_flops);
     if (iterations < kIterationsMin)
       return fail(fmt::format("{} MFLOP are {:.0f} steps of this GPU's units, too few to tell", params_.axis("mflop"),
@@ -125,7 +127,7 @@ class RegistersOp : public CudaOp {
     return {};
   }
   Result<std::vector<float>> sums(const Way& way) {
-    std::vector<float> values(size_t{way.grid} * kThreads);
+    std::vector<float> values(size_t{way.grid} * kRegisterThreads);
     LLMPROF_CHECK(device_.download(array(0, 0), 0, values.data(), values.size() * 4));
     return values;
   }

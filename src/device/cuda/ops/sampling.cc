@@ -12,7 +12,7 @@
 namespace llmprof::device::cuda {
 namespace {
 
-constexpr unsigned kThreads = 1024;
+constexpr unsigned kSamplingThreads = 1024;
 constexpr int64_t kMostKept = 1024, kVocabularyMax = 1 << 24;
 
 // token, probability, logits, draw
@@ -49,7 +49,7 @@ class SamplingOp : public CudaOp {
     LLMPROF_ASSIGN(const Kernel kernel,
                    context_.kernel({"sampling.cu", {type}}, greedy_ ? "sample_greedy" : "sample_top"));
     if (greedy_) {
-      for (const unsigned threads : {256U, kThreads})
+      for (const unsigned threads : {256U, kSamplingThreads})
         add(fmt::format("own, {} threads a row", threads), [this, kernel, grid, threads, packs](int set) {
           return context_.launch(kernel, grid, threads, at(set, 2), at(set, 0), packs);
         });
@@ -58,9 +58,9 @@ class SamplingOp : public CudaOp {
     const uint32_t k = static_cast<uint32_t>(rule_.k);
     const float factor = static_cast<float>(1 / (rule_.temperature * std::log(2.0)));
     const float top_p = static_cast<float>(rule_.top_p);
-    add(fmt::format("own, {} threads a row", kThreads), [=, this](int set) {
-      return context_.launch(kernel, grid, kThreads, at(set, 2), at(set, 3), at(set, 0), at(set, 1), packs, k, factor,
-                             top_p);
+    add(fmt::format("own, {} threads a row", kSamplingThreads), [=, this](int set) {
+      return context_.launch(kernel, grid, kSamplingThreads, at(set, 2), at(set, 3), at(set, 0), at(set, 1), packs, k,
+                             factor, top_p);
     });
     return {};
   }

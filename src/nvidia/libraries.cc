@@ -1,0 +1,397 @@
+#include "nvidia/libraries.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "nvidia/find_library.h"
+
+namespace llmprof::nvidia {
+namespace {
+
+// The first driver whose interface is all that is used here, and the first packages of it.
+constexpr int kDriverVersionMin = 12000;
+constexpr const char* kDriverAdvice =
+    "install an NVIDIA driver of 525 or later; in a container, start it with --gpus all; without a GPU, use --device "
+    "cpu";
+
+struct Opened {
+  void* handle = nullptr;
+  std::string path, error;
+};
+
+Opened open_file(const std::string& path) {
+  Opened opened;
+  opened.path = path;
+  opened.handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (opened.handle == nullptr) {
+    const char* reason = dlerror();
+    opened.error = reason != nullptr ? reason : "dlopen failed";
+  }
+  return opened;
+}
+
+// The hook of the recorder, if it is preloaded and has one.
+void* hook_of(const char* name) {
+  void* const found = dlsym(RTLD_DEFAULT, name);
+  Dl_info info{};
+  if (found == nullptr || dladdr(found, &info) == 0 || info.dli_fname == nullptr) return nullptr;
+  const char* file = std::strrchr(info.dli_fname, '/');
+  file = file != nullptr ? file + 1 : info.dli_fname;
+  return std::strncmp(file, "libllmprof_inject", 17) == 0 ? found : nullptr;
+}
+
+template <class Function>
+void look_up(const Opened& opened, const char* name, Function& function, std::string& missing) {
+  void* address = dlsym(opened.handle, name);
+  if (address != nullptr) {
+    void* const hook = hook_of(name);
+    if (hook != nullptr) address = hook;
+  } else if (missing.empty()) {
+    missing = name;
+  }
+  function = reinterpret_cast<Function>(address);
+}
+
+std::string file_of(void* address, const std::string& otherwise) {
+  Dl_info info{};
+  return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : otherwise;
+}
+
+struct Wanted {
+  std::string title, comes_with;
+  LibrarySearch search;
+  std::vector<const char*> versions = {".13", ".12", ""};  // behind the file's name, where only the loader knows it
+};
+
+Wanted wanted_nvrtc() {
+  Wanted wanted;
+  wanted.title = "NVRTC, NVIDIA's run-time compiler";
+  wanted.comes_with = "it comes with PyTorch for CUDA (package nvidia-cuda-nvrtc) and with the CUDA toolkit";
+  wanted.search.file = "libnvrtc.so";
+  wanted.search.variable = kEnvNvrtc;
+  wanted.search.package_folders = {"nvidia/cu[0-9]*/lib", "nvidia/cuda_nvrtc/lib", "torch/lib"};
+  wanted.search.toolkit_folders = {"lib64", "targets/x86_64-linux/lib"};
+  return wanted;
+}
+
+Wanted wanted_cublaslt() {
+  Wanted wanted;
+  wanted.title = "cuBLASLt, NVIDIA's library of matrix products";
+  wanted.comes_with = "it comes with PyTorch for CUDA (package nvidia-cublas) and with the CUDA toolkit";
+  wanted.search.file = "libcublasLt.so";
+  wanted.search.variable = kEnvCublasLt;
+  wanted.search.package_folders = {"nvidia/cu[0-9]*/lib", "nvidia/cublas/lib", "torch/lib"};
+  wanted.search.toolkit_folders = {"lib64", "targets/x86_64-linux/lib"};
+  return wanted;
+}
+
+Wanted wanted_cublas() {
+  Wanted wanted = wanted_cublaslt();
+  wanted.title = "cuBLAS, NVIDIA's library of linear algebra";
+  wanted.search.file = "libcublas.so";
+  wanted.search.variable = kEnvCublas;
+  return wanted;
+}
+
+Wanted wanted_cudnn() {
+  Wanted wanted;
+  wanted.title = "cuDNN 9";
+  wanted.comes_with = "it comes with PyTorch for CUDA (package nvidia-cudnn)";
+  wanted.search.file = "libcudnn.so";
+  wanted.search.variable = kEnvCudnn;
+  wanted.search.package_folders = {"nvidia/cudnn/lib", "torch/lib"};
+  wanted.search.toolkit_folders = {"lib64", "targets/x86_64-linux/lib"};
+  wanted.versions = {".9"};
+  return wanted;
+}
+
+// Files to try: where it usually lies, then the names that only the loader knows.
+std::vector<std::string> files_to_try(const Wanted& wanted) {
+  const char* chosen = std::getenv(wanted.search.variable.c_str());
+  if (chosen != nullptr && *chosen != '\0') return {chosen};
+  std::vector<std::string> files = find_library(wanted.search);
+  for (const char* version : wanted.versions) files.push_back(wanted.search.file + version);
+  return files;
+}
+
+// Opens the first copy for which `load` has no objection (empty).
+template <class Load>
+Status open_first(const Wanted& wanted, Load load) {
+  std::string objection, where;
+  for (const std::string& path : files_to_try(wanted)) {
+    const Opened opened = open_file(path);
+    std::string found = opened.handle == nullptr ? opened.error : load(opened);
+    if (opened.handle != nullptr && found.empty()) return {};
+    // What is wrong with a file that is there says more than that others are not.
+    if (objection.empty() || (where.find('/') == std::string::npos && path.find('/') != std::string::npos)) {
+      objection = std::move(found);
+      where = path;
+    }
+  }
+  return fail(fmt::format("expected {}, found none that works: {}", wanted.title, objection), where,
+              fmt::format("{}; {} may name the file", wanted.comes_with, wanted.search.variable));
+}
+
+std::string too_new(int major, int driver_version) {
+  if (driver_version == 0 || major <= driver_version / 1000) return {};
+  return fmt::format("it is of CUDA {}, and the driver runs up to {}", major, cuda_version_text(driver_version));
+}
+
+std::string driver_advice_for(cuda_abi::Result result) {
+  switch (result) {
+    case cuda_abi::kNoDevice:
+      return "nvidia-smi must list a GPU, and CUDA_VISIBLE_DEVICES must not hide it; without one, use --device cpu";
+    case cuda_abi::kSystemDriverMismatch:
+      return "the driver was updated without a restart: restart the machine, or the container after the host";
+    case cuda_abi::kSystemNotReady:
+      return "the fabric of the GPUs is not up: start nvidia-fabricmanager, or wait for it";
+    case cuda_abi::kStubLibrary:
+      return "this is the toolkit's stub, not the driver's library: take lib64/stubs out of LD_LIBRARY_PATH";
+    default:
+      return kDriverAdvice;
+  }
+}
+
+// What is wrong with this copy; empty: nothing.
+std::string load_nvrtc(const Opened& opened, int driver_version, NvrtcLibrary& nvrtc) {
+  std::string missing;
+#define LLMPROF_LOOK_UP(member, name, parameters) look_up(opened, #name, nvrtc.api.member, missing);
+  LLMPROF_NVRTC_FUNCTIONS(LLMPROF_LOOK_UP)
+#undef LLMPROF_LOOK_UP
+  if (!missing.empty()) return "it has no " + missing;
+  if (nvrtc.api.version(&nvrtc.major, &nvrtc.minor) != nvrtc_abi::kSuccess) return "it does not tell its version";
+  nvrtc.about = {"NVRTC", fmt::format("{}.{}", nvrtc.major, nvrtc.minor),
+                 file_of(reinterpret_cast<void*>(nvrtc.api.version), opened.path)};
+  return too_new(nvrtc.major, driver_version);
+}
+
+std::string load_cublaslt(const Opened& opened, int driver_version, CublasLtLibrary& lt) {
+  std::string missing;
+#define LLMPROF_LOOK_UP(member, name, parameters) look_up(opened, #name, lt.api.member, missing);
+  LLMPROF_CUBLASLT_FUNCTIONS(LLMPROF_LOOK_UP)
+#undef LLMPROF_LOOK_UP
+  look_up(opened, "cublasLtGetVersion", lt.api.version, missing);
+  if (!missing.empty()) return "it has no " + missing;
+  lt.version = lt.api.version();
+  // Of a function that is never hooked.
+  lt.about = {"cuBLASLt", fmt::format("{}.{}.{}", lt.version / 10000, lt.version / 100 % 100, lt.version % 100),
+              file_of(reinterpret_cast<void*>(lt.api.heuristic), opened.path)};
+  return too_new(static_cast<int>(lt.version / 10000), driver_version);
+}
+
+std::string load_cublas(const Opened& opened, CublasLibrary& cublas) {
+  std::string missing, optional;
+#define LLMPROF_LOOK_UP(member, name, parameters) look_up(opened, #name, cublas.api.member, missing);
+  LLMPROF_CUBLAS_FUNCTIONS(LLMPROF_LOOK_UP)
+  LLMPROF_CUBLAS_GEMM(LLMPROF_LOOK_UP)
+#undef LLMPROF_LOOK_UP
+#define LLMPROF_LOOK_UP(member, name, parameters) look_up(opened, #name, cublas.api.member, optional);
+  LLMPROF_CUBLAS_GROUPED(LLMPROF_LOOK_UP)
+#undef LLMPROF_LOOK_UP
+  if (!missing.empty()) return "it has no " + missing;
+  // Of a function that is never hooked.
+  cublas.about = {"cuBLAS", "", file_of(reinterpret_cast<void*>(cublas.api.set_workspace), opened.path)};
+  return {};
+}
+
+std::string load_cudnn(const Opened& opened, int driver_version, CudnnLibrary& cudnn) {
+  std::string missing;
+#define LLMPROF_LOOK_UP(member, name, parameters) look_up(opened, #name, cudnn.api.member, missing);
+  LLMPROF_CUDNN_FUNCTIONS(LLMPROF_LOOK_UP)
+#undef LLMPROF_LOOK_UP
+  look_up(opened, "cudnnGetVersion", cudnn.api.version, missing);
+  look_up(opened, "cudnnGetCudartVersion", cudnn.api.cudart_version, missing);
+  look_up(opened, "cudnnGetErrorString", cudnn.api.status_name, missing);
+  look_up(opened, "cudnnGetLastErrorString", cudnn.api.last_error, missing);
+  if (cudnn.api.version != nullptr && (cudnn.version = cudnn.api.version()) < 90000)
+    return fmt::format("it is cuDNN {}.{}", cudnn.version / 1000, cudnn.version / 100 % 10);
+  if (!missing.empty()) return "it has no " + missing;
+  // Of a function that is never hooked.
+  cudnn.about = {"cuDNN",
+                 fmt::format("{}.{}.{}", cudnn.version / 10000, cudnn.version / 100 % 100, cudnn.version % 100),
+                 file_of(reinterpret_cast<void*>(cudnn.api.version), opened.path)};
+  return too_new(static_cast<int>(cudnn.api.cudart_version() / 1000), driver_version);
+}
+
+}  // namespace
+
+std::string cuda_version_text(int version) { return fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10); }
+
+std::string uuid_text(const cuda_abi::Uuid& uuid) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    const unsigned byte = uuid.bytes[i];
+    text += kHex[byte >> 4U];
+    text += kHex[byte & 15U];
+  }
+  return text;
+}
+
+bool loses_context(cuda_abi::Result result) {
+  switch (result) {
+    case cuda_abi::kEccUncorrectable:
+    case cuda_abi::kIllegalAddress:
+    case cuda_abi::kLaunchTimeout:
+    case cuda_abi::kContextIsDestroyed:
+    case cuda_abi::kHardwareStackError:
+    case cuda_abi::kIllegalInstruction:
+    case cuda_abi::kMisalignedAddress:
+    case cuda_abi::kInvalidAddressSpace:
+    case cuda_abi::kInvalidPc:
+    case cuda_abi::kLaunchFailed:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string result_text(const cuda_abi::Api& api, cuda_abi::Result result) {
+  const char* name = nullptr;
+  if (api.error_name == nullptr || api.error_name(result, &name) != cuda_abi::kSuccess) name = nullptr;
+  const std::string code = name != nullptr ? name : fmt::format("error {}", static_cast<int>(result));
+  const char* words = nullptr;
+  switch (result) {
+    case cuda_abi::kOutOfMemory:
+      words = "out of memory";
+      break;
+    case cuda_abi::kNoDevice:
+      words = "no GPU";
+      break;
+    case cuda_abi::kDeviceUnavailable:
+      words = "the GPU is taken by another process in exclusive mode";
+      break;
+    case cuda_abi::kInvalidDevice:
+      words = "no such GPU";
+      break;
+    case cuda_abi::kNoBinaryForGpu:
+    case cuda_abi::kInvalidImage:
+      words = "the compiled kernel is not for this GPU";
+      break;
+    case cuda_abi::kInvalidPtx:
+    case cuda_abi::kUnsupportedPtxVersion:
+      words = "the driver is older than the compiler of the kernel";
+      break;
+    case cuda_abi::kEccUncorrectable:
+      words = "the GPU's memory had an error that could not be corrected";
+      break;
+    case cuda_abi::kIllegalAddress:
+      words = "a kernel used memory that is not its own";
+      break;
+    case cuda_abi::kMisalignedAddress:
+      words = "a kernel used an address that is not aligned";
+      break;
+    case cuda_abi::kIllegalInstruction:
+      words = "a kernel met an instruction that the GPU does not have";
+      break;
+    case cuda_abi::kLaunchOutOfResources:
+      words = "the kernel needs more registers or shared memory than the GPU has";
+      break;
+    case cuda_abi::kLaunchTimeout:
+      words = "the kernel ran longer than the display's watchdog allows";
+      break;
+    case cuda_abi::kLaunchFailed:
+      words = "a kernel failed";
+      break;
+    case cuda_abi::kSystemDriverMismatch:
+      words = "the driver's library and its kernel module are of different versions";
+      break;
+    case cuda_abi::kStubLibrary:
+      words = "a stub library";
+      break;
+    default:
+      return code;
+  }
+  return fmt::format("{} ({})", words, code);
+}
+
+std::string cublaslt_status_text(cublaslt::Status status) {
+  switch (status) {
+    case cublas::kNotInitialized:
+      return "not initialised (1): it found no GPU, or a driver too old for it";
+    case cublas::kAllocFailed:
+      return "out of memory (3)";
+    case cublas::kInvalidValue:
+      return "invalid value (7)";
+    case cublas::kArchMismatch:
+      return "this GPU does not have it (8)";
+    case cublas::kExecutionFailed:
+      return "its kernel failed (13)";
+    case cublas::kNotSupported:
+      return "not supported (15)";
+    default:
+      return fmt::format("status {}", static_cast<int>(status));
+  }
+}
+
+Result<DriverLibrary> open_driver() {
+  const char* chosen = std::getenv(kEnvCuda);
+  const std::string file = chosen != nullptr && *chosen != '\0' ? chosen : "libcuda.so.1";
+  const Opened opened = open_file(file);
+  if (opened.handle == nullptr) {
+    return fail("expected the CUDA driver's library, found none: " + opened.error, file, kDriverAdvice);
+  }
+  DriverLibrary driver;
+  std::string missing;
+#define LLMPROF_LOOK_UP(member, name, suffix, parameters) look_up(opened, #name suffix, driver.api.member, missing);
+  LLMPROF_CUDA_FUNCTIONS(LLMPROF_LOOK_UP)
+#undef LLMPROF_LOOK_UP
+  cuda_abi::Api& api = driver.api;
+  // The version first: a missing function usually means no more than an old driver.
+  if (api.driver_version == nullptr || api.driver_version(&driver.version) != cuda_abi::kSuccess)
+    return fail("expected the CUDA driver's library, found one without its functions", file,
+                fmt::format("unset {}", kEnvCuda));
+  if (driver.version < kDriverVersionMin || !missing.empty()) {
+    const std::string lacks = missing.empty() ? std::string() : fmt::format(" (it has no {})", missing);
+    return fail(fmt::format("expected a driver for {} or later, found one for {}{}",
+                            cuda_version_text(kDriverVersionMin), cuda_version_text(driver.version), lacks),
+                file, kDriverAdvice);
+  }
+  const cuda_abi::Result result = api.init(0);
+  if (result != cuda_abi::kSuccess)
+    return fail("the CUDA driver did not start: " + result_text(api, result), file, driver_advice_for(result));
+  driver.about = {"CUDA driver", cuda_version_text(driver.version).substr(5),
+                  file_of(reinterpret_cast<void*>(api.driver_version), file)};
+  return driver;
+}
+
+Result<NvrtcLibrary> open_nvrtc(int driver_version) {
+  NvrtcLibrary nvrtc;
+  const auto load = [&](const Opened& opened) { return load_nvrtc(opened, driver_version, nvrtc); };
+  LLMPROF_CHECK(open_first(wanted_nvrtc(), load));
+  int count = 0;
+  if (nvrtc.api.arch_count(&count) == nvrtc_abi::kSuccess && count > 0) {
+    nvrtc.archs.resize(static_cast<size_t>(count));
+    if (nvrtc.api.archs(nvrtc.archs.data()) != nvrtc_abi::kSuccess) nvrtc.archs.clear();
+    std::sort(nvrtc.archs.begin(), nvrtc.archs.end());
+  }
+  return nvrtc;
+}
+
+Result<CublasLtLibrary> open_cublaslt(int driver_version) {
+  CublasLtLibrary lt;
+  const auto load = [&](const Opened& opened) { return load_cublaslt(opened, driver_version, lt); };
+  LLMPROF_CHECK(open_first(wanted_cublaslt(), load));
+  return lt;
+}
+
+Result<CublasLibrary> open_cublas() {
+  CublasLibrary cublas;
+  const auto load = [&](const Opened& opened) { return load_cublas(opened, cublas); };
+  LLMPROF_CHECK(open_first(wanted_cublas(), load));
+  return cublas;
+}
+
+Result<CudnnLibrary> open_cudnn(int driver_version) {
+  CudnnLibrary cudnn;
+  const auto load = [&](const Opened& opened) { return load_cudnn(opened, driver_version, cudnn); };
+  LLMPROF_CHECK(open_first(wanted_cudnn(), load));
+  return cudnn;
+}
+
+}  // namespace llmprof::nvidia
