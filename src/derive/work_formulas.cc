@@ -8,6 +8,10 @@
 #include <optional>
 #include <utility>
 
+#include "ops/attention.h"
+#include "ops/layers.h"
+#include "ops/product.h"
+
 namespace llmprof {
 namespace {
 
@@ -63,8 +67,7 @@ WorkOutcome finish_gemm(const Call& call, const Gemm& gemm, bool has_weights, Wo
   // Packed pairs of 4-bit numbers are recorded as one element.
   if (a == DType::kFp4 && b == DType::kFp4) k *= 2;
   if (call.hint.tf32 && a == DType::kFp32) a = DType::kTf32;
-  const double batch = as_double(gemm.batch);
-  const double m = as_double(gemm.m), n = as_double(gemm.n);
+  const ops::Gemm of{as_double(gemm.batch), as_double(gemm.m), as_double(gemm.n), as_double(k)};
   out.kind = WorkKind::kGemm;
   out.dtype = a;
   out.weight_dtype = b;
@@ -72,10 +75,10 @@ WorkOutcome finish_gemm(const Call& call, const Gemm& gemm, bool has_weights, Wo
   out.m = gemm.m;
   out.n = gemm.n;
   out.k = k;
-  out.flops = out.flops_full = 2 * batch * m * n * as_double(k);
-  const double b_bytes = size_bytes(batch * n * as_double(k), b);
+  out.flops = out.flops_full = of.flops();
+  const double b_bytes = size_bytes(of.b_elements(), b);
   const DType result = call.result_type(call.shapes.dtype(rule.kind == OpRuleKind::kMv ? rule.b : rule.a));
-  out.bytes = size_bytes(batch * m * as_double(k), a) + b_bytes + size_bytes(batch * m * n, result) +
+  out.bytes = size_bytes(of.a_elements(), a) + b_bytes + size_bytes(of.result_elements(), result) +
               (rule.bias >= 0 ? call.read(rule.bias) : 0);
   out.weight_bytes = has_weights ? b_bytes : 0;
   return WorkOutcome::kWork;
@@ -179,9 +182,8 @@ WorkOutcome convolution(const Call& call, WorkShape& out) {
     if (step < 1 || step > kMax || pad < 0 || pad > kMax || spread < 1 || spread > kMax || size < 1 || size > kMax) {
       return WorkOutcome::kBadShape;
     }
-    const int64_t last = in + 2 * pad - spread * (size - 1) - 1;
-    if (last < 0) return WorkOutcome::kBadShape;
-    out_pixels *= as_double(last / step + 1);
+    if (in + 2 * pad - spread * (size - 1) < 1) return WorkOutcome::kBadShape;
+    out_pixels *= as_double(ops::filter_positions(in, size, step, pad, spread));
     kernel *= as_double(size);
   }
   const int64_t images = input->rank == weight->rank ? (*input)[0] : 1;
@@ -195,9 +197,10 @@ WorkOutcome convolution(const Call& call, WorkShape& out) {
   out.m = static_cast<int64_t>(m);
   out.n = (*weight)[0];
   out.k = static_cast<int64_t>(k);
-  out.flops = out.flops_full = 2 * m * as_double(out.n) * k;
+  const ops::Gemm gemm{1, m, as_double(out.n), k};
+  out.flops = out.flops_full = gemm.flops();
   out.weight_bytes = call.read(call.rule.b);
-  out.bytes = call.read(call.rule.a) + out.weight_bytes + size_bytes(m * as_double(out.n), type) +
+  out.bytes = call.read(call.rule.a) + out.weight_bytes + size_bytes(gemm.result_elements(), type) +
               (call.rule.bias >= 0 ? call.read(call.rule.bias) : 0);
   return WorkOutcome::kWork;
 }
@@ -205,42 +208,37 @@ WorkOutcome convolution(const Call& call, WorkShape& out) {
 // ---- attention
 // -------------------------------------------------------------------------------------------------------
 
-struct Heads {
-  int64_t batch = 1, heads = 1, kv_heads = 1, queries = 0, keys = 0, d = 0, dv = 0;
-};
+// What the operator says in the table's terms.
+void set_attention(const ops::Attention& a, WorkShape& out) {
+  out.batch = a.batch;
+  out.m = a.queries;
+  out.n = a.keys;
+  out.k = a.key_width;
+  out.heads = a.heads;
+  out.kv_heads = a.kv_heads;
+  out.causal = a.mask != ops::AttentionMask::kFull;
+  out.flops = a.flops();
+  out.flops_full = a.flops_full();
+  out.kv_bytes = size_bytes(a.key_value_elements(), out.weight_dtype);
+}
 
-WorkOutcome finish_attention(const Call& call, const Heads& a, WorkShape& out) {
+WorkOutcome finish_attention(const Call& call, ops::Attention a, WorkShape& out) {
   if (a.kv_heads < 1 || a.heads % a.kv_heads != 0) return WorkOutcome::kBadShape;
   const OpRule& rule = call.rule;
   const std::optional<bool> flag = concrete_bool(call.concrete, rule.causal);
   const bool causal = flag ? *flag : concrete_int(call.concrete, rule.causal).value_or(0) != 0;
-  int64_t window = 0;
+  if (causal) a.mask = ops::AttentionMask::kCausal;
   if (rule.window >= 0) {
     const int64_t left = concrete_int(call.concrete, rule.window).value_or(-1);
-    if (left >= 0 && left < a.keys) window = left + 1;
-    if (window > 0 && !causal) return WorkOutcome::kUnknown;  // a window to both sides; the right side is not read
+    if (left >= 0 && left < a.keys) a.window = left + 1;
+    if (a.window > 0 && !causal) return WorkOutcome::kUnknown;  // a window to both sides; the right side is not read
   }
-  const double full = as_double(a.queries) * as_double(a.keys);
-  const double kept = causal ? causal_pairs(a.queries, a.keys, window) : full;
-  const double per_pair = 2 * as_double(a.batch) * as_double(a.heads) * as_double(a.d + a.dv);
-  const int64_t keys_read = window > 0 ? std::min(a.keys, window - 1 + a.queries) : a.keys;
   out.kind = WorkKind::kAttention;
   out.dtype = call.shapes.dtype(rule.a);
   out.weight_dtype = call.shapes.dtype(rule.b);
-  out.batch = a.batch;
-  out.m = a.queries;
-  out.n = a.keys;
-  out.k = a.d;
-  out.heads = a.heads;
-  out.kv_heads = a.kv_heads;
-  out.causal = causal;
-  out.flops = per_pair * kept;
-  out.flops_full = per_pair * full;
-  const double rows = as_double(a.batch) * as_double(a.heads) * as_double(a.queries);
-  out.kv_bytes = size_bytes(as_double(a.batch) * as_double(a.kv_heads) * as_double(keys_read) * as_double(a.d + a.dv),
-                            out.weight_dtype);
-  out.bytes =
-      size_bytes(rows * as_double(a.d + a.dv), out.dtype) + out.kv_bytes + (rule.mask >= 0 ? call.read(rule.mask) : 0);
+  set_attention(a, out);
+  out.bytes = size_bytes(a.query_elements() + a.result_elements(), out.dtype) + out.kv_bytes +
+              (rule.mask >= 0 ? call.read(rule.mask) : 0);
   return WorkOutcome::kWork;
 }
 
@@ -253,13 +251,13 @@ WorkOutcome packed_attention(const Call& call, const Shape& q, const Shape& k, c
   if (lead < 0 || lead > 1 || k.rank != q.rank || v.rank != q.rank || (lead == 1 && q[0] != 1)) {
     return WorkOutcome::kUnknown;  // paged keys: the lengths are in a tensor
   }
-  Heads a;
+  ops::Attention a;
   a.batch = (*cu)[0] - 1;
   a.heads = q.back(2);
   a.kv_heads = k.back(2);
-  a.d = q.back(1);
-  a.dv = v.back(1);
-  if (k.back(1) != a.d || v.back(3) != k.back(3)) return WorkOutcome::kBadShape;
+  a.key_width = q.back(1);
+  a.value_width = v.back(1);
+  if (k.back(1) != a.key_width || v.back(3) != k.back(3)) return WorkOutcome::kBadShape;
   if (a.batch > 1) {
     const std::optional<int64_t> longest_q = concrete_int(call.concrete, call.rule.cu + 2);
     const std::optional<int64_t> longest_k = concrete_int(call.concrete, call.rule.cu + 3);
@@ -282,7 +280,7 @@ WorkOutcome attention(const Call& call, WorkShape& out) {
   if (q->rank < (token_first ? 4 : 2) || k->rank != q->rank || v->rank != q->rank) return WorkOutcome::kBadShape;
   const int tokens = token_first ? 3 : 2;
   const int heads = token_first ? 2 : 3;
-  Heads a;
+  ops::Attention a;
   // Fewer than four dimensions: everything in front of the tokens is batch.
   const bool has_heads = q->rank >= 4;
   for (int i = has_heads ? 4 : 3; i <= q->rank; ++i) {
@@ -296,9 +294,9 @@ WorkOutcome attention(const Call& call, WorkShape& out) {
   }
   a.queries = q->back(tokens);
   a.keys = k->back(tokens);
-  a.d = q->back(1);
-  a.dv = v->back(1);
-  if (k->back(1) != a.d || v->back(tokens) != a.keys) return WorkOutcome::kBadShape;
+  a.key_width = q->back(1);
+  a.value_width = v->back(1);
+  if (k->back(1) != a.key_width || v->back(tokens) != a.keys) return WorkOutcome::kBadShape;
   return finish_attention(call, a, out);
 }
 
@@ -475,17 +473,6 @@ WorkOutcome concat(const Call& call, WorkShape& out) {
 
 }  // namespace
 
-double causal_pairs(int64_t queries, int64_t keys, int64_t window) {
-  if (window <= 0) window = keys;
-  if (queries <= 1) return as_double(queries) * as_double(std::min(keys, window));
-  // Query i of S (from 1) sees min(P + i, w) keys; with more queries than keys the first ones see none.
-  const int64_t before = std::max<int64_t>(keys - queries, 0);
-  const int64_t seeing = std::min(queries, keys);
-  const int64_t growing = std::clamp<int64_t>(window - before, 0, seeing);
-  const double p = as_double(before), g = as_double(growing);
-  return g * p + g * (g + 1) / 2 + as_double(seeing - growing) * as_double(window);
-}
-
 WorkOutcome compute_work(const OpRule& rule, const SignatureShapes& shapes, std::string_view concrete,
                          const KernelHint& hint, WorkShape& out) {
   out = {};
@@ -544,26 +531,13 @@ bool library_attention_work(const LibraryCalls& calls, Row call, WorkShape& out)
     product *= size;
   }
   if (kv_heads <= 0 || heads % kv_heads != 0) return false;
-  out.batch = calls.batch[call];
-  out.m = calls.m[call];
-  out.n = calls.n[call];
-  out.k = calls.k[call];
-  out.heads = heads;
-  out.kv_heads = kv_heads;
-  out.causal = calls.mask[call] == kCausal;
+  ops::Attention a{calls.batch[call], heads, kv_heads, calls.m[call], calls.n[call], calls.k[call], value_size};
+  if (calls.mask[call] == kCausal) a.mask = ops::AttentionMask::kCausalFromFirst;
   out.dtype = calls.dtype[call];
   out.weight_dtype = calls.weight_dtype[call];
-  const int64_t keys = out.causal ? std::min(out.m, out.n) : out.n;
-  const double queries = as_double(out.m), full = queries * as_double(out.n);
-  const double kept = out.causal ? causal_pairs(keys, keys) + (queries - as_double(keys)) * as_double(keys) : full;
-  const double batch_heads = as_double(out.batch) * as_double(heads);
-  const double per_pair = 2 * batch_heads * as_double(out.k + value_size);
-  out.flops = per_pair * kept;
-  out.flops_full = per_pair * full;
-  out.kv_bytes = size_bytes(
-      as_double(out.batch) * as_double(kv_heads) * as_double(keys) * as_double(out.k + value_size), out.weight_dtype);
-  out.bytes = size_bytes(batch_heads * queries * as_double(out.k), out.dtype) + out.kv_bytes +
-              size_bytes(batch_heads * queries * as_double(value_size), calls.out_dtype[call]);
+  set_attention(a, out);
+  out.bytes =
+      size_bytes(a.query_elements(), out.dtype) + out.kv_bytes + size_bytes(a.result_elements(), calls.out_dtype[call]);
   return true;
 }
 
@@ -586,10 +560,11 @@ bool library_call_work(const LibraryCalls& calls, Row call, const KernelHint& hi
   out.k = sizes[3];
   out.dtype = hint.tf32 && calls.dtype[call] == DType::kFp32 ? DType::kTf32 : calls.dtype[call];
   out.weight_dtype = calls.weight_dtype[call];
-  const double batch = as_double(out.batch), m = as_double(out.m), n = as_double(out.n), k = as_double(out.k);
-  out.flops = out.flops_full = 2 * batch * m * n * k;
-  const double second = size_bytes(batch * n * k, out.weight_dtype);
-  out.bytes = size_bytes(batch * m * k, calls.dtype[call]) + second + size_bytes(batch * m * n, calls.out_dtype[call]);
+  const ops::Gemm gemm{as_double(out.batch), as_double(out.m), as_double(out.n), as_double(out.k)};
+  out.flops = out.flops_full = gemm.flops();
+  const double second = size_bytes(gemm.b_elements(), out.weight_dtype);
+  out.bytes = size_bytes(gemm.a_elements(), calls.dtype[call]) + second +
+              size_bytes(gemm.result_elements(), calls.out_dtype[call]);
   out.weight_bytes = out.batch == 1 ? second : 0;
   return true;
 }

@@ -1,16 +1,12 @@
-// The formulas behind the Works table: FLOPs and least traffic of one operator call from the shapes of its inputs.
+// FLOPs and least traffic of one operator call, from the shapes of its inputs: what its arguments mean is said here,
+// the formulas are those of src/ops.
 //
-//   GEMM         2 batch m n k FLOPs; bytes = a + b + result (+ bias), each once
-//   attention    2 heads (d + dv) pairs FLOPs; S queries that attend n = P + S keys keep S P + S (S + 1) / 2 pairs
-//   under
-//                a causal mask (query i sees P + i keys), S n without; with a window of w keys query i sees
-//                min(P + i, w). A single query sees every key. Where a mask *tensor* is given its content is not
-//                recorded: `flops` counts all pairs then, as `flops_full` always does. Bytes = q + k + v + result (+
-//                mask)
-//   convolution  2 N O prod(out) C/groups prod(kernel) FLOPs: a GEMM with m = N prod(out), n = O, k = C/groups
-//   prod(kernel) lookups      rows read and written once, indices read once, never the whole table; 0 FLOPs grouped
-//   GEMM every row meets one expert: 2 m n k FLOPs; at most min(experts, m) experts are read, and so many are
-//                counted, because the choice of the router is not recorded
+//   GEMM         ops/product.h; a bias is read, too. Grouped: every row meets one expert, and at most min(experts, m)
+//                experts are read; so many are counted, because the choice of the router is not recorded
+//   attention    ops/attention.h. Where a mask *tensor* is given its content is not recorded: `flops` counts all pairs
+//                then, as `flops_full` always does, and the mask is read
+//   convolution  a GEMM with m = N prod(out), n = O, k = C/groups prod(kernel)
+//   lookups      rows read and written once, indices read once, never the whole table; 0 FLOPs
 //   the rest     each input read once, each result written once; 1 FLOP per element where it computes at all
 //
 // Softmax inside attention, scales, biases and activations inside GEMMs are not counted (usual convention: model FLOPs
@@ -66,9 +62,6 @@ WorkOutcome compute_work(const OpRule& rule, const SignatureShapes& shapes, std:
 // causal mask of a library begins at the first key (query i of S sees i keys, of n keys min(S, n) are read); where a
 // mask is not known all pairs count, an upper bound.
 bool library_call_work(const LibraryCalls& calls, Row call, const KernelHint& hint, WorkShape& out);
-
-// (query, key) pairs that a causal mask keeps for S queries at the end of n keys; window 0: none.
-double causal_pairs(int64_t queries, int64_t keys, int64_t window = 0);
 
 // "M512 N4096 K4096", "B1 H32/8 Q512 KV512 D128 causal", "512x4096".
 std::string shape_text(const WorkShape& work);

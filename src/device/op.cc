@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cassert>
 
 #include "base/nearest.h"
 
@@ -26,13 +25,6 @@ std::string as_options(std::vector<std::string> axes) {
 }
 
 }  // namespace
-
-int64_t OpParams::axis(std::string_view name) const {
-  for (const auto& [axis_name, value] : axes)
-    if (axis_name == name) return value;
-  assert(false && "an axis that the operation's row does not have");
-  return 1;
-}
 
 Result<OpParams> make_params(const Operation& operation, DType dtype, std::string_view variant,
                              const std::vector<std::pair<std::string, int64_t>>& changes) {

@@ -1,5 +1,5 @@
 // What can be measured: one row per operation, with its axes, its cost and how each kind of device does it. Adding one
-// is a row in op_registry.cc, a file in cpu/ops or cuda/ops, and a reference in reference/
+// is a row in catalog/operations.cc, its cost in src/ops, a file in cpu/ops or cuda/ops, and a reference in reference/
 // (docs/howto/add-a-benchmark.md).
 #pragma once
 
@@ -13,35 +13,15 @@
 #include <utility>
 #include <vector>
 
-#include "base/dtype.h"
 #include "base/result.h"
 #include "device/device.h"
+#include "ops/op.h"
 
 namespace llmprof::device {
 
-// An axis of an operation, with the value it has unless told otherwise.
-struct Axis {
-  std::string_view name;  // "m", "hidden": also the option of the command line
-  int64_t usual;
-  std::string_view doc;
-};
-
-struct OpParams {
-  std::vector<std::pair<std::string_view, int64_t>> axes;  // all of the operation's, in its order
-  DType dtype = DType::kUnknown;                           // of the inputs
-  std::string variant;                                     // one of the operation's, the first if empty
-  uint64_t seed = 1;
-
-  int64_t axis(std::string_view name) const;  // asserts that there is one
-};
-
-// Source of every formula: docs/formulas.md. A multiply-add counts as two; GB/s count bytes read and written.
-struct Cost {
-  double flops = 0, read_bytes = 0, write_bytes = 0;
-  bool matrix = false;  // of matrix units; false: of the ordinary ones, or no arithmetic to speak of
-  double bytes() const { return read_bytes + write_bytes; }
-  double intensity() const { return bytes() > 0 ? flops / bytes() : 0; }
-};
+using ops::Axis;
+using ops::Cost;
+using ops::OpParams;
 
 // One way to do it: an algorithm of a library, or a kernel of our own.
 struct Candidate {
@@ -77,13 +57,17 @@ struct Operation {
   std::span<const DType> dtypes;
   std::span<const std::string_view> variants;  // the first is the usual one; empty: none
   Cost (*cost)(const OpParams&);
-  // Bytes of one set of buffers and of everything else, known before anything is allocated.
-  int64_t (*footprint_bytes)(const OpParams&);
+  // Bytes of one set of buffers and of everything else, known before anything is allocated. Null: those of the cost.
+  int64_t (*footprint_of)(const OpParams&);
   // The sentence that says why this device cannot, or nothing.
   std::optional<std::string> (*unsupported)(const DeviceIdentity&, const OpParams&);
   // Null where that kind of device has none.
   Result<std::unique_ptr<PreparedOp>> (*prepare_cpu)(Device&, const OpParams&);
   Result<std::unique_ptr<PreparedOp>> (*prepare_cuda)(Device&, const OpParams&);
+
+  int64_t footprint_bytes(const OpParams& params) const {
+    return footprint_of != nullptr ? footprint_of(params) : static_cast<int64_t>(cost(params).bytes());
+  }
 };
 std::span<const Operation> operations();
 const Operation* find_operation(std::string_view name);

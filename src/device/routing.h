@@ -1,8 +1,5 @@
 // Routing of tokens to experts: the k most likely of each token, their weights, and the places that its copies take
 // when rows are put in the order of experts. What runs before and between the grouped products of a mixture of experts.
-//
-//   moe_routing   axes tokens T, experts E, k. One FLOP per logit, as recordings are judged; reads T E b bytes, writes
-//                 12 T k + 4 (E + 1)
 #pragma once
 
 #include <cstdint>
@@ -30,8 +27,6 @@ struct Routing {
 // Every id, offset and place; weights of up to 4,096 tokens.
 Result<Check> check_routing(Device& device, const Routing& routing);
 
-Cost routing_cost(const OpParams& params);
-int64_t routing_footprint(const OpParams& params);
 // What no device does: too many experts, or more than there are.
 std::optional<std::string> routing_unsupported(const OpParams& params);
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 namespace llmprof {
 namespace {
@@ -105,24 +104,6 @@ std::string_view name_of(ModelStage stage) {
       return "vision";
   }
   return "prefill";
-}
-
-int64_t attention_pairs(int64_t queries, int64_t prefix, int64_t window) {
-  if (window == 0) return queries * prefix + queries * (queries + 1) / 2;
-  // The first `ramp` queries see all keys before them, the others exactly `window`.
-  const int64_t ramp = std::clamp<int64_t>(window - prefix, 0, queries);
-  return ramp * prefix + ramp * (ramp + 1) / 2 + (queries - ramp) * std::min(window, prefix + queries);
-}
-
-int64_t visible_keys(int64_t queries, int64_t prefix, int64_t window) {
-  return queries + (window == 0 ? prefix : std::min(prefix, window - 1));
-}
-
-double expected_experts(int64_t experts, int64_t top_k, int64_t tokens) {
-  if (top_k >= experts) return static_cast<double>(experts);
-  if (tokens <= 1) return static_cast<double>(top_k * tokens);
-  const double all = static_cast<double>(experts);
-  return -all * std::expm1(static_cast<double>(tokens) * std::log1p(-static_cast<double>(top_k) / all));
 }
 
 double kv_bytes_per_token_and_layer(const ModelConfig& config, const NumberFormat& kv) {

@@ -106,15 +106,6 @@ StageCost vision_cost(const ModelConfig& config, const Workload& workload);
 // FLOPs by the format that the matrix units run them in: quantised products in theirs, all others and attention wide.
 std::map<std::string, double> flops_by_format(const StageCost& stage, const Workload& workload);
 
-// (query, key) pairs of one sequence: queries P+1 ... P+S, query i seeing min(i, window) keys; window 0 means all.
-// Without a window S*P + S(S+1)/2. Both at most 2^27, so the result fits.
-int64_t attention_pairs(int64_t queries, int64_t prefix, int64_t window);
-// Distinct keys those queries see.
-int64_t visible_keys(int64_t queries, int64_t prefix, int64_t window);
-// Distinct experts that `tokens` tokens are expected to hit when each picks top_k of `experts` uniformly and
-// independently: E (1 - (1 - k/E)^T). Between k and min(E, k*T).
-double expected_experts(int64_t experts, int64_t top_k, int64_t tokens);
-
 // One token in the caches of all layers. Every layer counts, sliding or not.
 double kv_bytes_per_token(const ModelConfig& config, const NumberFormat& kv);
 double kv_bytes_per_token_and_layer(const ModelConfig& config, const NumberFormat& kv);

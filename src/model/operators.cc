@@ -5,6 +5,8 @@
 
 #include "model/cost.h"
 #include "model/stage_builder.h"
+#include "ops/attention.h"
+#include "ops/product.h"
 
 namespace llmprof {
 
@@ -43,20 +45,20 @@ void StageBuilder::add_linear(const Tensor& tensor, int64_t rows) {
   Operator& op = add(tensor.name, tensor.part == TensorPart::kLmHead ? OperatorKind::kLmHead : OperatorKind::kLinear,
                      fmt::format("{} x {} -> {}", rows, tensor.in, tensor.out));
   op.quantised = tensor.quantised;
-  op.flops = op.flops_full = 2 * as_double(rows) * as_double(tensor.matrix_elements());
+  op.flops = op.flops_full = ops::Gemm{1, as_double(rows), as_double(tensor.out), as_double(tensor.in)}.flops();
   op.weight_bytes = tensor.copy_bytes(weights_, wide_);
   set_activations(op, as_double(rows) * as_double(tensor.in) * input_passes(tensor),
                   as_double(rows) * as_double(tensor.out));
 }
 
 void StageBuilder::add_expert_linear(const Tensor& tensor, int64_t rows) {
-  const double hit = expected_experts(tensor.copies, tensor.used, rows);
+  const double hit = ops::expected_experts(tensor.copies, tensor.used, rows);
   const double routed = as_double(rows) * as_double(tensor.used);
   Operator& op = add(tensor.name, OperatorKind::kLinear,
                      fmt::format("{} x {} -> {} on {:.4g} of {} experts", rows * tensor.used, tensor.in, tensor.out,
                                  hit, tensor.copies));
   op.quantised = tensor.quantised;
-  op.flops = op.flops_full = 2 * routed * as_double(tensor.matrix_elements());
+  op.flops = op.flops_full = ops::Gemm{1, routed, as_double(tensor.out), as_double(tensor.in)}.flops();
   op.weight_bytes = hit * tensor.copy_bytes(weights_, wide_);
   set_activations(op, routed * as_double(tensor.in) * input_passes(tensor), routed * as_double(tensor.out));
 }
@@ -113,13 +115,19 @@ void add_cache_write(StageBuilder& b, const Pass& pass) {
   op.kv_write_bytes = as_double(pass.rows()) * elements * b.kv_bytes();
 }
 
+ops::Attention attention_of(const Pass& pass, int64_t window, int64_t kv_heads, int64_t key_width,
+                            int64_t value_width) {
+  return {pass.batch,  pass.config.num_heads,       kv_heads, pass.queries, pass.keys(), key_width,
+          value_width, ops::AttentionMask::kCausal, window};
+}
+
 // Attention as one fused operator. `key_width` and `value_width` are what one head multiplies per pair.
 Operator& add_attention_core(StageBuilder& b, const Pass& pass, int64_t window, int64_t kv_heads, int64_t key_width,
                              int64_t value_width) {
   Operator& op = b.add("attention", OperatorKind::kAttention, attention_shape(pass, kv_heads, window, key_width));
-  const double per_pair = 2 * as_double(pass.config.num_heads) * as_double(key_width + value_width);
-  op.flops = as_double(pass.batch) * as_double(attention_pairs(pass.queries, pass.prefix, window)) * per_pair;
-  op.flops_full = as_double(pass.batch) * as_double(pass.queries) * as_double(pass.keys()) * per_pair;
+  const ops::Attention attention = attention_of(pass, window, kv_heads, key_width, value_width);
+  op.flops = attention.flops();
+  op.flops_full = attention.flops_full();
   return op;
 }
 
@@ -139,8 +147,8 @@ void add_standard_attention(StageBuilder& b, const Pass& pass, const LayerConfig
   for (const Tensor& tensor : tensors)
     if (tensor.name == "o_proj") written *= b.input_passes(tensor);
   b.set_activations(op, heads, written);
-  op.kv_read_bytes = as_double(pass.batch) * as_double(visible_keys(pass.queries, pass.prefix, layer.window)) *
-                     kv_bytes_per_token_and_layer(c, b.kv_format());
+  op.kv_read_bytes =
+      attention_of(pass, layer.window, c.num_kv_heads, c.head_dim, c.head_dim).key_value_elements() * b.kv_bytes();
 }
 
 // Latent attention. Prefill rebuilds keys and values of all tokens (kv_b_proj); decode multiplies kv_b_proj's halves

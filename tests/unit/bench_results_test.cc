@@ -445,7 +445,7 @@ const device::Operation& scripted_memory() {
                                                  : n,
                           p.variant == "read" ? 0 : n, false};
     };
-    op.footprint_bytes = [](const device::OpParams& p) { return 3 * p.axis("bytes"); };
+    op.footprint_of = [](const device::OpParams& p) { return 3 * p.axis("bytes"); };
     return op;
   }();
   return kOperation;
@@ -510,7 +510,7 @@ TEST_F(BenchRun, RegistersUnderTheLibraryAreNotTheUnitsLimit) {
   device::Operation registers = scripted_gemm();
   registers.name = "registers";
   registers.axes = kAxes;
-  registers.footprint_bytes = [](const device::OpParams&) -> int64_t { return 4096; };
+  registers.footprint_of = [](const device::OpParams&) -> int64_t { return 4096; };
   const std::vector<device::Operation> operations = {scripted_gemm(), scripted_memory(), registers};
   PeaksOptions options;
   options.operations = operations;

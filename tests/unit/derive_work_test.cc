@@ -97,22 +97,6 @@ TEST(Shapes, ConcreteInputs) {
   EXPECT_FALSE(concrete_int("", 0));
 }
 
-TEST(Formulas, CausalPairsMatchTheSumOverQueries) {
-  for (int64_t queries = 2; queries < 20; ++queries) {
-    for (int64_t keys = 1; keys < 40; ++keys) {
-      for (int64_t window = 0; window < 30; ++window) {
-        double pairs = 0;
-        for (int64_t i = 1; i <= queries; ++i) {
-          const int64_t seen = std::max<int64_t>(keys - queries + i, 0);
-          pairs += static_cast<double>(window > 0 ? std::min(seen, window) : seen);
-        }
-        ASSERT_EQ(causal_pairs(queries, keys, window), pairs) << queries << " " << keys << " " << window;
-      }
-    }
-  }
-  EXPECT_EQ(causal_pairs(1, 513), 513);
-}
-
 TEST(Formulas, Gemm) {
   const WorkShape mm = work_of("aten::mm", "[[512, 4096], [4096, 1024]]", kTypes2);
   EXPECT_EQ(mm.kind, WorkKind::kGemm);

@@ -3,58 +3,14 @@
 
 #include <cmath>
 
-#include "device/attention_costs.h"
-#include "device/library_costs.h"
 #include "device/reference/attention.h"
 #include "device/reference/lstm.h"
-#include "device_params.h"
+#include "ops/attention.h"
+#include "ops/layers.h"
+#include "ops_params.h"
 
 namespace llmprof::device {
 namespace {
-
-TEST(DeviceAttentionCosts, Decode) {
-  OpParams params =
-      params_of({{"batch", 2}, {"heads", 8}, {"kv_heads", 2}, {"head_dim", 64}, {"context", 100}}, DType::kBf16);
-  const Cost cost = attention_decode_cost(params);
-  EXPECT_EQ(cost.flops, 4 * 2 * 8 * 100 * 64);
-  EXPECT_EQ(cost.read_bytes, 2 * (2 * 2 * 100 * 2 * 64 + 2 * 8 * 64));
-  EXPECT_EQ(cost.write_bytes, 2 * 2 * 8 * 64);
-  EXPECT_TRUE(cost.matrix);
-  params.variant = "paged";
-  EXPECT_EQ(attention_decode_cost(params).read_bytes, cost.read_bytes + 4 * 2 * 7) << "seven pages of a sequence";
-}
-
-TEST(DeviceAttentionCosts, Prompt) {
-  OpParams params =
-      params_of({{"batch", 2}, {"heads", 8}, {"kv_heads", 2}, {"head_dim", 64}, {"prompt", 10}, {"context", 1}},
-                DType::kFp16, "causal");
-  EXPECT_EQ(attention_keys(params), 10);
-  EXPECT_EQ(attention_cost(params).flops, 4 * 2 * 8 * 55 * 64);
-  EXPECT_EQ(attention_cost(params).bytes(), 2 * (2 * 2 * 10 * 8 * 64 + 2 * 2 * 10 * 2 * 64));
-  params.variant = "full";
-  EXPECT_EQ(attention_cost(params).flops, 4 * 2 * 8 * 100 * 64);
-  params.axes.back().second = 30;
-  params.variant = "causal";
-  EXPECT_EQ(attention_cost(params).flops, 4 * 2 * 8 * (10 * 20 + 55) * 64);
-}
-
-TEST(DeviceLibraryCosts, Convolution) {
-  const OpParams params =
-      params_of({{"batch", 2}, {"height", 9}, {"width", 7}, {"in", 6}, {"out", 10}, {"kernel", 3}, {"stride", 2}},
-                DType::kBf16, "same");
-  const ConvSizes of(params);
-  EXPECT_EQ(of.out_height(), 5);
-  EXPECT_EQ(of.out_width(), 4);
-  EXPECT_EQ(conv2d_cost(params).flops, 2 * 2 * 10 * 5 * 4 * 6 * 9);
-  EXPECT_EQ(conv2d_cost(params).bytes(), 2 * (2 * 6 * 9 * 7 + 10 * 6 * 9 + 2 * 10 * 5 * 4));
-}
-
-TEST(DeviceLibraryCosts, Lstm) {
-  const OpParams params =
-      params_of({{"batch", 3}, {"tokens", 5}, {"input", 8}, {"hidden", 12}, {"layers", 2}}, DType::kFp16);
-  EXPECT_EQ(lstm_cost(params).flops, 2 * 15 * 4 * 12 * (8 + 12) + 2 * 15 * 4 * 12 * 24);
-  EXPECT_EQ(LstmSizes(params).weights(), 4 * 12 * (8 + 12 + 2) + 4 * 12 * (12 + 12 + 2));
-}
 
 TEST(DeviceAttentionReference, WeighsValues) {
   // Scores 0 and ln 3: weights 1/4 and 3/4.

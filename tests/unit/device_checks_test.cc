@@ -147,7 +147,7 @@ TEST_F(LargeChecks, ATileThatWasLeftOutOfAProductIsSeen) {
       for (int64_t k = 0; k < kK; ++k) sum += left[i * kK + k] * right[j * kK + k];
       values[i * kN + j] = sum;
     }
-  const Product product{{0, kM}, kN, kK};
+  const ops::Product product{{0, kM}, kN, kK};
   const GemmOperands operands{*a, *w, *out, product};
   const Result<GemmExpected> expected = expect_gemm(*device_, operands, 5);
   ASSERT_TRUE(expected.has_value());

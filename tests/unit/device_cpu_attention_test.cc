@@ -8,25 +8,26 @@
 #include "device/fill.h"
 #include "device/reference/attention.h"
 #include "device_cpu_support.h"
-#include "device_params.h"
+#include "ops_params.h"
 
 namespace llmprof::device {
 namespace {
 
 OpParams prompt(int64_t batch, int64_t heads, int64_t kv_heads, int64_t head, int64_t queries, int64_t keys,
                 DType dtype, std::string variant) {
-  return params_of({{"batch", batch},
-                    {"heads", heads},
-                    {"kv_heads", kv_heads},
-                    {"head_dim", head},
-                    {"prompt", queries},
-                    {"context", keys}},
-                   dtype, std::move(variant));
+  return ops::params_of({{"batch", batch},
+                         {"heads", heads},
+                         {"kv_heads", kv_heads},
+                         {"head_dim", head},
+                         {"prompt", queries},
+                         {"context", keys}},
+                        dtype, std::move(variant));
 }
 OpParams decode(int64_t batch, int64_t heads, int64_t kv_heads, int64_t head, int64_t keys, DType dtype,
                 std::string variant) {
-  return params_of({{"batch", batch}, {"heads", heads}, {"kv_heads", kv_heads}, {"head_dim", head}, {"context", keys}},
-                   dtype, std::move(variant));
+  return ops::params_of(
+      {{"batch", batch}, {"heads", heads}, {"kv_heads", kv_heads}, {"head_dim", head}, {"context", keys}}, dtype,
+      std::move(variant));
 }
 
 class CpuAttention : public testing::TestWithParam<DType> {

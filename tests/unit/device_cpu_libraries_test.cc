@@ -4,29 +4,29 @@
 
 #include "device/cpu/math_libraries.h"
 #include "device/cpu/ops/ops.h"
-#include "device/library_costs.h"
 #include "device/reference/conv.h"
 #include "device/reference/lstm.h"
 #include "device_cpu_support.h"
-#include "device_params.h"
+#include "ops/layers.h"
+#include "ops_params.h"
 
 namespace llmprof::device {
 namespace {
 
 OpParams conv(int64_t height, int64_t in, int64_t out, int64_t kernel, int64_t stride, DType dtype,
               std::string variant) {
-  return params_of({{"batch", 2},
-                    {"height", height},
-                    {"width", 11},
-                    {"in", in},
-                    {"out", out},
-                    {"kernel", kernel},
-                    {"stride", stride}},
-                   dtype, std::move(variant));
+  return ops::params_of({{"batch", 2},
+                         {"height", height},
+                         {"width", 11},
+                         {"in", in},
+                         {"out", out},
+                         {"kernel", kernel},
+                         {"stride", stride}},
+                        dtype, std::move(variant));
 }
 OpParams lstm(int64_t batch, int64_t steps, int64_t input, int64_t hidden, int64_t layers, DType dtype) {
-  return params_of({{"batch", batch}, {"tokens", steps}, {"input", input}, {"hidden", hidden}, {"layers", layers}},
-                   dtype);
+  return ops::params_of({{"batch", batch}, {"tokens", steps}, {"input", input}, {"hidden", hidden}, {"layers", layers}},
+                        dtype);
 }
 
 class CpuLibraries : public testing::TestWithParam<DType> {

@@ -9,9 +9,9 @@
 #include "device/elements.h"
 #include "device/fill.h"
 #include "device/reference/moves.h"
-#include "device/row_costs.h"
 #include "device_cpu_support.h"
-#include "device_params.h"
+#include "ops/rows.h"
+#include "ops_params.h"
 
 namespace llmprof::device {
 namespace {
@@ -32,12 +32,13 @@ INSTANTIATE_TEST_SUITE_P(Types, CpuMoves, testing::Values(DType::kFp32, DType::k
 TEST_P(CpuMoves, Rope) {
   for (const int64_t head : {2, 42, 64, 128})
     expect_all_right(*device_, cpu::prepare_rope,
-                     params_of({{"tokens", 67}, {"heads", 5}, {"kv_heads", 2}, {"head_dim", head}}, GetParam()));
+                     ops::params_of({{"tokens", 67}, {"heads", 5}, {"kv_heads", 2}, {"head_dim", head}}, GetParam()));
 }
 TEST_P(CpuMoves, Embedding) {
   for (const int64_t hidden : {7, 100, 1024}) {
-    const size_t ways = expect_all_right(*device_, cpu::prepare_embedding,
-                                         params_of({{"tokens", 33}, {"vocab", 257}, {"hidden", hidden}}, GetParam()));
+    const size_t ways =
+        expect_all_right(*device_, cpu::prepare_embedding,
+                         ops::params_of({{"tokens", 33}, {"vocab", 257}, {"hidden", hidden}}, GetParam()));
     // Whole lines are copied by own kernels too.
     if (hidden == 7) {
       EXPECT_EQ(ways, 1U);
@@ -47,11 +48,11 @@ TEST_P(CpuMoves, Embedding) {
 TEST_P(CpuMoves, KvAppend) {
   for (const int64_t head : {3, 64})
     expect_all_right(*device_, cpu::prepare_kv_append,
-                     params_of({{"tokens", 41}, {"kv_heads", 3}, {"head_dim", head}}, GetParam()));
+                     ops::params_of({{"tokens", 41}, {"kv_heads", 3}, {"head_dim", head}}, GetParam()));
 }
 TEST_P(CpuMoves, QuantiseAndBack) {
   for (const int64_t hidden : {7, 96, 1003, 4096}) {
-    const OpParams params = params_of({{"tokens", 65}, {"hidden", hidden}}, GetParam());
+    const OpParams params = ops::params_of({{"tokens", 65}, {"hidden", hidden}}, GetParam());
     expect_all_right(*device_, cpu::prepare_quantise, params);
     const size_t ways = expect_all_right(*device_, cpu::prepare_dequantise, params);
     if (cpu::cpu_instructions().avx2) {
@@ -61,7 +62,7 @@ TEST_P(CpuMoves, QuantiseAndBack) {
 }
 
 TEST(CpuMovesRefused, AnOddHead) {
-  const OpParams params = params_of({{"tokens", 4}, {"heads", 1}, {"kv_heads", 1}, {"head_dim", 5}}, DType::kFp32);
+  const OpParams params = ops::params_of({{"tokens", 4}, {"heads", 1}, {"kv_heads", 1}, {"head_dim", 5}}, DType::kFp32);
   EXPECT_NE(cpu::rope_unsupported(params).value_or("").find("found 5"), std::string::npos);
 }
 
@@ -227,14 +228,6 @@ TEST(AppendSlots, EachAtMostOnce) {
     EXPECT_GE(slots.front(), 0);
     EXPECT_LT(slots.back(), kSlotsPerToken * tokens);
   }
-}
-
-TEST(DequantiseCost, ReadsCodesAndScales) {
-  const OpParams params = params_of({{"tokens", 10}, {"hidden", 100}}, DType::kBf16);
-  EXPECT_EQ(dequantise_cost(params).read_bytes, 1000 + 40);
-  EXPECT_EQ(dequantise_cost(params).write_bytes, 2000);
-  EXPECT_EQ(dequantise_cost(params).flops, 1000);
-  EXPECT_EQ(dequantise_footprint(params), 3040);
 }
 
 }  // namespace

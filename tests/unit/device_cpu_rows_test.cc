@@ -8,7 +8,7 @@
 #include "device/cpu/ops/ops.h"
 #include "device/cpu/ops/row_kernels.h"
 #include "device/reference/rows.h"
-#include "device_params.h"
+#include "ops_params.h"
 
 namespace llmprof::device {
 namespace {
@@ -23,7 +23,7 @@ class CpuRows : public testing::TestWithParam<DType> {
     // Less than a vector, one that ends inside a vector, and whole ones.
     for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{3, 7}, {65, 1003}, {130, 4096}}) {
       Result<std::unique_ptr<PreparedOp>> op =
-          prepare(**device, params_of({{rows_axis, rows}, {columns_axis, columns}}, GetParam(), variant));
+          prepare(**device, ops::params_of({{rows_axis, rows}, {columns_axis, columns}}, GetParam(), variant));
       ASSERT_TRUE(op) << op.error().text();
       for (size_t i = 0; i < (*op)->candidates().size(); ++i) {
         // Twice: what the work changes in place is as it was for each check.

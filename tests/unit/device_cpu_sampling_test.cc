@@ -8,7 +8,7 @@
 #include "device/fill.h"
 #include "device/reference/sampling.h"
 #include "device_cpu_support.h"
-#include "device_params.h"
+#include "ops_params.h"
 
 namespace llmprof::device {
 namespace {
@@ -29,14 +29,14 @@ TEST_P(CpuSampling, Tokens) {
     // Rows that are shared out, and rows in parts.
     for (const auto& [batch, vocabulary, k] :
          {std::tuple<int64_t, int64_t, int64_t>{1, 1, 1}, {5, 17, 17}, {7, 1003, 50}, {1, 40000, 1000}}) {
-      const OpParams params = params_of({{"batch", batch}, {"vocab", vocabulary}, {"k", k}}, GetParam(), variant);
+      const OpParams params = ops::params_of({{"batch", batch}, {"vocab", vocabulary}, {"k", k}}, GetParam(), variant);
       expect_all_right(*device, cpu::prepare_sampling, params);
     }
   }
 }
 
 TEST(CpuSamplingRefused, MoreThanTheVocabulary) {
-  OpParams params = params_of({{"batch", 1}, {"vocab", 20}, {"k", 21}}, DType::kFp32, "top_k_top_p");
+  OpParams params = ops::params_of({{"batch", 1}, {"vocab", 20}, {"k", 21}}, DType::kFp32, "top_k_top_p");
   EXPECT_NE(cpu::sampling_unsupported(params).value_or("").find("20, found 21"), std::string::npos);
   params.variant = "greedy";
   EXPECT_FALSE(cpu::sampling_unsupported(params));

@@ -358,7 +358,7 @@ class WrongGemm : public testing::Test {
   }
   float* out() { return static_cast<float*>(out_->address()); }
   Check check() {
-    const Product product{{0, kM}, kN, kK};
+    const ops::Product product{{0, kM}, kN, kK};
     const Result<Check> check = check_gemm(*device_, {*a_, *w_, *out_, product}, 5);
     EXPECT_TRUE(check);
     return *check;

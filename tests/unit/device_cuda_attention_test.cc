@@ -1,32 +1,32 @@
 // Attention on the stand-in: every candidate is held against the reference, and what is broken on purpose must be seen.
 #include <cmath>
 
-#include "device/attention_costs.h"
 #include "device/cuda/ops/cuda_op.h"
 #include "device/cuda/ops/ops.h"
 #include "device/elements.h"
 #include "device/reference/attention.h"
 #include "device_cuda_support.h"
+#include "ops/attention.h"
 
 namespace llmprof::device::cuda {
 namespace {
 
 OpParams decode_params(int64_t batch, int64_t heads, int64_t kv_heads, int64_t head, int64_t context, DType dtype,
                        std::string variant) {
-  return params_of(
+  return ops::params_of(
       {{"batch", batch}, {"heads", heads}, {"kv_heads", kv_heads}, {"head_dim", head}, {"context", context}}, dtype,
       std::move(variant));
 }
 
 OpParams prompt_params(int64_t batch, int64_t heads, int64_t kv_heads, int64_t head, int64_t prompt, int64_t context,
                        DType dtype, std::string variant) {
-  return params_of({{"batch", batch},
-                    {"heads", heads},
-                    {"kv_heads", kv_heads},
-                    {"head_dim", head},
-                    {"prompt", prompt},
-                    {"context", context}},
-                   dtype, std::move(variant));
+  return ops::params_of({{"batch", batch},
+                         {"heads", heads},
+                         {"kv_heads", kv_heads},
+                         {"head_dim", head},
+                         {"prompt", prompt},
+                         {"context", context}},
+                        dtype, std::move(variant));
 }
 
 class DeviceCudaAttention : public FakeGpuOps {

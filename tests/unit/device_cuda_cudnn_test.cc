@@ -1,33 +1,33 @@
 // Operations by cuDNN on the stand-in, which interprets the graphs that it is given.
 #include <cmath>
 
-#include "device/attention_costs.h"
 #include "device/cuda/cudnn_graph.h"
 #include "device/cuda/ops/cuda_op.h"
 #include "device/cuda/ops/ops.h"
-#include "device/library_costs.h"
 #include "device_cuda_support.h"
+#include "ops/attention.h"
+#include "ops/layers.h"
 
 namespace llmprof::device::cuda {
 namespace {
 
 OpParams attention_params(int64_t heads, int64_t kv_heads, int64_t prompt, int64_t context, DType dtype,
                           std::string variant) {
-  return params_of({{"batch", 2},
-                    {"heads", heads},
-                    {"kv_heads", kv_heads},
-                    {"head_dim", 16},
-                    {"prompt", prompt},
-                    {"context", context}},
-                   dtype, std::move(variant));
+  return ops::params_of({{"batch", 2},
+                         {"heads", heads},
+                         {"kv_heads", kv_heads},
+                         {"head_dim", 16},
+                         {"prompt", prompt},
+                         {"context", context}},
+                        dtype, std::move(variant));
 }
 OpParams conv_params(int64_t kernel, int64_t stride, DType dtype, std::string variant) {
-  return params_of(
+  return ops::params_of(
       {{"batch", 2}, {"height", 9}, {"width", 7}, {"in", 6}, {"out", 10}, {"kernel", kernel}, {"stride", stride}},
       dtype, std::move(variant));
 }
 OpParams lstm_params(int64_t input, int64_t layers, DType dtype) {
-  return params_of({{"batch", 3}, {"tokens", 6}, {"input", input}, {"hidden", 12}, {"layers", layers}}, dtype);
+  return ops::params_of({{"batch", 3}, {"tokens", 6}, {"input", input}, {"hidden", 12}, {"layers", layers}}, dtype);
 }
 
 class DeviceCudaCudnn : public FakeGpuOps {};

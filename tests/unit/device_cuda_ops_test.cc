@@ -18,8 +18,9 @@ class DeviceCudaOps : public FakeGpuOps {};
 TEST_F(DeviceCudaOps, ProductsOfEveryType) {
   open();
   for (const DType dtype : {DType::kFp64, DType::kFp32, DType::kTf32, DType::kFp16, DType::kBf16, DType::kInt8})
-    EXPECT_EQ(all_pass(prepare_gemm, params_of({{"m", 48}, {"n", 32}, {"k", 80}}, dtype)), 3U) << dtype_name(dtype);
-  EXPECT_EQ(all_pass(prepare_gemm, params_of({{"m", 48}, {"n", 32}, {"k", 80}}, DType::kFp8)), 6U)
+    EXPECT_EQ(all_pass(prepare_gemm, ops::params_of({{"m", 48}, {"n", 32}, {"k", 80}}, dtype)), 3U)
+        << dtype_name(dtype);
+  EXPECT_EQ(all_pass(prepare_gemm, ops::params_of({{"m", 48}, {"n", 32}, {"k", 80}}, DType::kFp8)), 6U)
       << "with fast accumulation and without";
   EXPECT_EQ(device_->identity().libraries.back().name, "cuBLASLt");
 }
@@ -28,7 +29,7 @@ TEST_F(DeviceCudaOps, AWrongProductIsSeen) {
   open();
   script_->wrong_algorithm = 1;
   Result<std::unique_ptr<PreparedOp>> op =
-      prepare_gemm(*device_, params_of({{"m", 48}, {"n", 32}, {"k", 80}}, DType::kBf16));
+      prepare_gemm(*device_, ops::params_of({{"m", 48}, {"n", 32}, {"k", 80}}, DType::kBf16));
   ASSERT_TRUE(op);
   EXPECT_EQ((*op)->check(0)->status, CheckStatus::kPassed);
   EXPECT_EQ((*op)->check(1)->status, CheckStatus::kFailed) << "a row of it is not written";
@@ -36,7 +37,7 @@ TEST_F(DeviceCudaOps, AWrongProductIsSeen) {
 
 TEST_F(DeviceCudaOps, TheLibraryIsQuotedWhenItRefuses) {
   open();
-  const OpParams params = params_of({{"m", 16}, {"n", 16}, {"k", 16}}, DType::kBf16);
+  const OpParams params = ops::params_of({{"m", 16}, {"n", 16}, {"k", 16}}, DType::kBf16);
   script_->heuristic_status = cublas::kNotSupported;
   EXPECT_TRUE(holds(refused(prepare_gemm, params), "16 x 16 x 16 of bf16: cuBLASLt says not supported (15)"))
       << refused(prepare_gemm, params);
@@ -48,7 +49,7 @@ TEST_F(DeviceCudaOps, TheLibraryIsQuotedWhenItRefuses) {
 TEST_F(DeviceCudaOps, WithoutTheLibraryItsNameIsSaid) {
   setenv(nvidia::kEnvCublasLt, "/nowhere/libcublasLt.so", 1);
   open();
-  const std::string text = refused(prepare_gemm, params_of({{"m", 16}, {"n", 16}, {"k", 16}}, DType::kBf16));
+  const std::string text = refused(prepare_gemm, ops::params_of({{"m", 16}, {"n", 16}, {"k", 16}}, DType::kBf16));
   EXPECT_TRUE(holds(text, "expected cuBLASLt") && holds(text, "nvidia-cublas")) << text;
 }
 
@@ -56,19 +57,20 @@ TEST_F(DeviceCudaOps, StreamsOverMemory) {
   open();
   // Not a multiple of any tile; one smaller than a tile.
   for (const int64_t bytes : {int64_t{200 * 1024 + 48}, int64_t{4096}, int64_t{16}}) {
-    EXPECT_EQ(all_pass(prepare_memory, params_of({{"bytes", bytes}}, DType::kFp32, "read")), 7U) << bytes;
-    EXPECT_EQ(all_pass(prepare_memory, params_of({{"bytes", bytes}}, DType::kFp32, "write")), 8U) << bytes;
-    EXPECT_EQ(all_pass(prepare_memory, params_of({{"bytes", bytes}}, DType::kFp32, "copy")), 8U) << bytes;
-    EXPECT_EQ(all_pass(prepare_memory, params_of({{"bytes", bytes}}, DType::kFp32, "triad")), 7U) << bytes;
+    EXPECT_EQ(all_pass(prepare_memory, ops::params_of({{"bytes", bytes}}, DType::kFp32, "read")), 7U) << bytes;
+    EXPECT_EQ(all_pass(prepare_memory, ops::params_of({{"bytes", bytes}}, DType::kFp32, "write")), 8U) << bytes;
+    EXPECT_EQ(all_pass(prepare_memory, ops::params_of({{"bytes", bytes}}, DType::kFp32, "copy")), 8U) << bytes;
+    EXPECT_EQ(all_pass(prepare_memory, ops::params_of({{"bytes", bytes}}, DType::kFp32, "triad")), 7U) << bytes;
   }
-  EXPECT_TRUE(holds(refused(prepare_memory, params_of({{"bytes", 1000}}, DType::kFp32, "copy")), "multiple of 16"));
+  EXPECT_TRUE(
+      holds(refused(prepare_memory, ops::params_of({{"bytes", 1000}}, DType::kFp32, "copy")), "multiple of 16"));
 }
 
 TEST_F(DeviceCudaOps, LargeArraysAreComparedInWindows) {
   script_->sms = 2;
   open();
   Result<std::unique_ptr<PreparedOp>> op =
-      prepare_memory(*device_, params_of({{"bytes", (20 << 20) + 16}}, DType::kFp32, "copy"));
+      prepare_memory(*device_, ops::params_of({{"bytes", (20 << 20) + 16}}, DType::kFp32, "copy"));
   ASSERT_TRUE(op);
   const size_t driver = (*op)->candidates().size() - 1;
   EXPECT_EQ((*op)->candidates()[driver].backend, "cuMemcpyDtoD");
@@ -83,20 +85,21 @@ TEST_F(DeviceCudaOps, LargeArraysAreComparedInWindows) {
 TEST_F(DeviceCudaOps, WithoutACompilerTheDriverCopies) {
   setenv(nvidia::kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
   open();
-  EXPECT_EQ(all_pass(prepare_memory, params_of({{"bytes", 4096}}, DType::kFp32, "copy")), 1U);
-  EXPECT_TRUE(holds(refused(prepare_memory, params_of({{"bytes", 4096}}, DType::kFp32, "triad")), "expected NVRTC"));
+  EXPECT_EQ(all_pass(prepare_memory, ops::params_of({{"bytes", 4096}}, DType::kFp32, "copy")), 1U);
+  EXPECT_TRUE(
+      holds(refused(prepare_memory, ops::params_of({{"bytes", 4096}}, DType::kFp32, "triad")), "expected NVRTC"));
 }
 
 TEST_F(DeviceCudaOps, CopiesToAndFromTheHost) {
   open();
   for (const char* variant : {"h2d", "d2h", "h2d_pageable", "d2h_pageable"})
-    EXPECT_EQ(all_pass(prepare_memcpy, params_of({{"bytes", 1 << 20}}, DType::kFp32, variant)), 1U) << variant;
+    EXPECT_EQ(all_pass(prepare_memcpy, ops::params_of({{"bytes", 1 << 20}}, DType::kFp32, variant)), 1U) << variant;
 }
 
 TEST_F(DeviceCudaOps, LaunchesAndWaits) {
   open();
   for (const char* variant : {"eager", "graph_node", "stream_sync", "event_sync"})
-    EXPECT_EQ(all_pass(prepare_launch, params_of({}, DType::kUnknown, variant)), 1U) << variant;
+    EXPECT_EQ(all_pass(prepare_launch, ops::params_of({}, DType::kUnknown, variant)), 1U) << variant;
 }
 
 TEST_F(DeviceCudaOps, OperatorsOverRows) {
@@ -104,21 +107,22 @@ TEST_F(DeviceCudaOps, OperatorsOverRows) {
   for (const DType dtype : {DType::kBf16, DType::kFp16, DType::kFp32}) {
     for (const int64_t hidden : {int64_t{8}, int64_t{264}, int64_t{1600}}) {
       if (hidden == 1600 && dtype != DType::kBf16) continue;
-      const OpParams plain = params_of({{"tokens", 9}, {"hidden", hidden}}, dtype, "plain");
+      const OpParams plain = ops::params_of({{"tokens", 9}, {"hidden", hidden}}, dtype, "plain");
       OpParams residual = plain;
       residual.variant = "residual";
       EXPECT_GE(all_pass(prepare_rmsnorm, plain), 1U) << dtype_name(dtype) << " " << hidden;
       EXPECT_GE(all_pass(prepare_rmsnorm, residual), 1U) << dtype_name(dtype) << " " << hidden;
       EXPECT_GE(all_pass(prepare_layernorm_gelu, plain), 1U) << dtype_name(dtype) << " " << hidden;
       EXPECT_GE(all_pass(prepare_quantise, plain), 1U) << dtype_name(dtype) << " " << hidden;
-      EXPECT_GE(all_pass(prepare_softmax, params_of({{"rows", 9}, {"columns", hidden}}, dtype)), 1U)
+      EXPECT_GE(all_pass(prepare_softmax, ops::params_of({{"rows", 9}, {"columns", hidden}}, dtype)), 1U)
           << dtype_name(dtype) << " " << hidden;
     }
     // Longer than the registers of a block hold.
     if (dtype == DType::kFp16) continue;
-    EXPECT_EQ(all_pass(prepare_softmax, params_of({{"rows", 2}, {"columns", 40960}}, dtype)), 2U) << dtype_name(dtype);
+    EXPECT_EQ(all_pass(prepare_softmax, ops::params_of({{"rows", 2}, {"columns", 40960}}, dtype)), 2U)
+        << dtype_name(dtype);
   }
-  EXPECT_TRUE(holds(refused(prepare_rmsnorm, params_of({{"tokens", 2}, {"hidden", 12}}, DType::kBf16)),
+  EXPECT_TRUE(holds(refused(prepare_rmsnorm, ops::params_of({{"tokens", 2}, {"hidden", 12}}, DType::kBf16)),
                     "hidden of bf16 must be a multiple of 8, found 12"));
 }
 
@@ -159,12 +163,14 @@ TEST_F(DeviceCudaOps, LayernormKeepsItsDigitsFarFromZero) {
 TEST_F(DeviceCudaOps, OperatorsThatMoveEachElementOnce) {
   open();
   for (const DType dtype : {DType::kBf16, DType::kFp16, DType::kFp32}) {
-    EXPECT_GE(all_pass(prepare_swiglu, params_of({{"tokens", 70}, {"ffn", 88}}, dtype)), 2U);
-    EXPECT_GE(all_pass(prepare_dequantise, params_of({{"tokens", 70}, {"hidden", 88}}, dtype)), 2U);
+    EXPECT_GE(all_pass(prepare_swiglu, ops::params_of({{"tokens", 70}, {"ffn", 88}}, dtype)), 2U);
+    EXPECT_GE(all_pass(prepare_dequantise, ops::params_of({{"tokens", 70}, {"hidden", 88}}, dtype)), 2U);
     EXPECT_GE(
-        all_pass(prepare_rope, params_of({{"tokens", 9}, {"heads", 6}, {"kv_heads", 2}, {"head_dim", 48}}, dtype)), 2U);
-    EXPECT_GE(all_pass(prepare_embedding, params_of({{"tokens", 37}, {"vocab", 101}, {"hidden", 72}}, dtype)), 2U);
-    EXPECT_GE(all_pass(prepare_kv_append, params_of({{"tokens", 37}, {"kv_heads", 3}, {"head_dim", 24}}, dtype)), 2U);
+        all_pass(prepare_rope, ops::params_of({{"tokens", 9}, {"heads", 6}, {"kv_heads", 2}, {"head_dim", 48}}, dtype)),
+        2U);
+    EXPECT_GE(all_pass(prepare_embedding, ops::params_of({{"tokens", 37}, {"vocab", 101}, {"hidden", 72}}, dtype)), 2U);
+    EXPECT_GE(all_pass(prepare_kv_append, ops::params_of({{"tokens", 37}, {"kv_heads", 3}, {"head_dim", 24}}, dtype)),
+              2U);
   }
 }
 
@@ -174,7 +180,8 @@ TEST_F(DeviceCudaOps, RegistersByEveryInstruction) {
   script_->cc_minor = 0;
   open();
   const auto names = [&](DType dtype, int64_t mflop) {
-    const Result<std::unique_ptr<PreparedOp>> op = prepare_registers(*device_, params_of({{"mflop", mflop}}, dtype));
+    const Result<std::unique_ptr<PreparedOp>> op =
+        prepare_registers(*device_, ops::params_of({{"mflop", mflop}}, dtype));
     std::string all;
     if (!op) return op.error().text();
     for (const Candidate& candidate : (*op)->candidates()) all += candidate.backend + "; ";
@@ -182,7 +189,7 @@ TEST_F(DeviceCudaOps, RegistersByEveryInstruction) {
   };
   for (const DType dtype : {DType::kBf16, DType::kFp16, DType::kTf32, DType::kFp8, DType::kInt8}) {
     EXPECT_EQ(names(dtype, 10'000), "own wgmma; own mma.sync; ") << dtype_name(dtype);
-    EXPECT_EQ(all_pass(prepare_registers, params_of({{"mflop", 10'000}}, dtype)), 2U) << dtype_name(dtype);
+    EXPECT_EQ(all_pass(prepare_registers, ops::params_of({{"mflop", 10'000}}, dtype)), 2U) << dtype_name(dtype);
   }
   EXPECT_EQ(names(DType::kFp32, 10'000), "own fma; ");
   EXPECT_EQ(names(DType::kFp64, 10'000), "own mma.sync; ");
@@ -198,13 +205,13 @@ TEST_F(DeviceCudaOps, TokensAreDrawn) {
     // Values repeat where there are few of them, so that the last of the k largest has equals.
     for (const int64_t k : {int64_t{1}, int64_t{50}, int64_t{1000}}) {
       if (k != 50 && dtype != DType::kBf16) continue;  // the sort is the same for all, and slow here
-      const OpParams params = params_of({{"batch", 2}, {"vocab", 2504}, {"k", k}}, dtype, "top_k_top_p");
+      const OpParams params = ops::params_of({{"batch", 2}, {"vocab", 2504}, {"k", k}}, dtype, "top_k_top_p");
       EXPECT_EQ(all_pass(prepare_sampling, params), 1U) << dtype_name(dtype) << " " << k;
     }
-    EXPECT_EQ(all_pass(prepare_sampling, params_of({{"batch", 3}, {"vocab", 72}, {"k", 1}}, dtype, "greedy")), 2U);
-    EXPECT_EQ(all_pass(prepare_sampling, params_of({{"batch", 3}, {"vocab", 72}, {"k", 72}}, dtype)), 1U);
+    EXPECT_EQ(all_pass(prepare_sampling, ops::params_of({{"batch", 3}, {"vocab", 72}, {"k", 1}}, dtype, "greedy")), 2U);
+    EXPECT_EQ(all_pass(prepare_sampling, ops::params_of({{"batch", 3}, {"vocab", 72}, {"k", 72}}, dtype)), 1U);
   }
-  EXPECT_TRUE(holds(refused(prepare_sampling, params_of({{"batch", 1}, {"vocab", 64}, {"k", 65}}, DType::kBf16)),
+  EXPECT_TRUE(holds(refused(prepare_sampling, ops::params_of({{"batch", 1}, {"vocab", 64}, {"k", 65}}, DType::kBf16)),
                     "k can be at most 64, found 65"));
 }
 
@@ -212,24 +219,24 @@ TEST_F(DeviceCudaOps, SaysWhatAChipDoesNotHave) {
   DeviceIdentity a100;
   a100.name = "A100";
   a100.cc_major = 8;
-  const OpParams fp8 = params_of({{"m", 16}, {"n", 16}, {"k", 16}}, DType::kFp8);
+  const OpParams fp8 = ops::params_of({{"m", 16}, {"n", 16}, {"k", 16}}, DType::kFp8);
   EXPECT_EQ(gemm_unsupported(a100, fp8).value_or(""), "A100 (8.0) has no fp8 matrix units; they come with 8.9");
   EXPECT_TRUE(registers_unsupported(a100, fp8).has_value());
   DeviceIdentity h200 = a100;
   h200.cc_major = 9;
   EXPECT_EQ(gemm_unsupported(h200, fp8), std::nullopt);
-  EXPECT_TRUE(gemm_unsupported(h200, params_of({{"m", 16}, {"n", 17}, {"k", 16}}, DType::kFp8)).has_value());
+  EXPECT_TRUE(gemm_unsupported(h200, ops::params_of({{"m", 16}, {"n", 17}, {"k", 16}}, DType::kFp8)).has_value());
   EXPECT_EQ(registers_unsupported(h200, fp8), std::nullopt);
-  const OpParams fp4 = params_of({{"m", 16}, {"n", 32}, {"k", 64}}, DType::kFp4);
+  const OpParams fp4 = ops::params_of({{"m", 16}, {"n", 32}, {"k", 64}}, DType::kFp4);
   EXPECT_TRUE(holds(gemm_unsupported(h200, fp4).value_or(""), "has no fp4 matrix units; they come with 10.0"));
   DeviceIdentity b200 = a100;
   b200.cc_major = 10;
   EXPECT_EQ(gemm_unsupported(b200, fp4), std::nullopt);
-  EXPECT_TRUE(gemm_unsupported(b200, params_of({{"m", 16}, {"n", 32}, {"k", 48}}, DType::kFp4)).has_value());
+  EXPECT_TRUE(gemm_unsupported(b200, ops::params_of({{"m", 16}, {"n", 32}, {"k", 48}}, DType::kFp4)).has_value());
   DeviceIdentity v100 = a100;
   v100.cc_major = 7;
-  EXPECT_TRUE(gemm_unsupported(v100, params_of({}, DType::kBf16)).has_value());
-  EXPECT_FALSE(gemm_unsupported(v100, params_of({}, DType::kFp16)).has_value());
+  EXPECT_TRUE(gemm_unsupported(v100, ops::params_of({}, DType::kBf16)).has_value());
+  EXPECT_FALSE(gemm_unsupported(v100, ops::params_of({}, DType::kFp16)).has_value());
   EXPECT_TRUE(own_kernel_unsupported(v100, {}).has_value());
 }
 

@@ -3,8 +3,8 @@
 
 #include "device/cuda/ops/lt_product.h"
 #include "device/cuda/ops/ops.h"
-#include "device/product.h"
 #include "device_cuda_support.h"
+#include "ops/product.h"
 
 namespace llmprof::device::cuda {
 namespace {
@@ -15,8 +15,9 @@ TEST_F(DeviceCudaProducts, EveryEpilogue) {
   open();
   for (const DType dtype : {DType::kFp16, DType::kBf16})
     for (const char* variant : {"plain", "bias", "bias_gelu", "residual"})
-      EXPECT_EQ(all_pass(prepare_gemm, params_of({{"m", 24}, {"n", 32}, {"k", 40}}, dtype, variant)), 3U) << variant;
-  EXPECT_EQ(all_pass(prepare_gemm, params_of({{"m", 24}, {"n", 32}, {"k", 40}}, DType::kFp32, "residual")), 3U);
+      EXPECT_EQ(all_pass(prepare_gemm, ops::params_of({{"m", 24}, {"n", 32}, {"k", 40}}, dtype, variant)), 3U)
+          << variant;
+  EXPECT_EQ(all_pass(prepare_gemm, ops::params_of({{"m", 24}, {"n", 32}, {"k", 40}}, DType::kFp32, "residual")), 3U);
 }
 
 // One row or a few: cuBLAS beside cuBLASLt, both layouts of the weights, and own kernels.
@@ -30,7 +31,7 @@ TEST_F(DeviceCudaProducts, FewRowsInEveryWay) {
     return all;
   };
   const auto params = [](int64_t m, int64_t n, int64_t k, DType dtype) {
-    return params_of({{"m", m}, {"n", n}, {"k", k}}, dtype);
+    return ops::params_of({{"m", m}, {"n", n}, {"k", k}}, dtype);
   };
   // Rows that fill no tile, weights that end within one, and k in one step, in a few and in many.
   for (const int64_t m : {1, 8, 9, 16}) {
@@ -48,7 +49,7 @@ TEST_F(DeviceCudaProducts, FewRowsInEveryWay) {
 
 TEST_F(DeviceCudaProducts, AnEpilogueThatIsNotMeasuredIsSaid) {
   const auto why = [](DType dtype, const char* variant) {
-    return gemm_epilogue_unsupported(params_of({{"m", 16}, {"n", 16}, {"k", 16}}, dtype, variant)).value_or("");
+    return gemm_epilogue_unsupported(ops::params_of({{"m", 16}, {"n", 16}, {"k", 16}}, dtype, variant)).value_or("");
   };
   EXPECT_EQ(why(DType::kBf16, "bias_gelu"), "");
   EXPECT_EQ(why(DType::kInt8, "plain"), "");
@@ -60,13 +61,14 @@ TEST_F(DeviceCudaProducts, AnEpilogueThatIsNotMeasuredIsSaid) {
 TEST_F(DeviceCudaProducts, Batches) {
   open();
   for (const DType dtype : {DType::kBf16, DType::kFp32, DType::kTf32})
-    EXPECT_EQ(all_pass(prepare_gemm_batched, params_of({{"batch", 3}, {"m", 16}, {"n", 24}, {"k", 32}}, dtype)), 3U);
+    EXPECT_EQ(all_pass(prepare_gemm_batched, ops::params_of({{"batch", 3}, {"m", 16}, {"n", 24}, {"k", 32}}, dtype)),
+              3U);
 }
 
 TEST_F(DeviceCudaProducts, ScalesByTheLibraryOrByAKernel) {
   script_->cublaslt_version = 120905;
   open();
-  const auto params = [](DType dtype) { return params_of({{"m", 48}, {"n", 32}, {"k", 80}}, dtype); };
+  const auto params = [](DType dtype) { return ops::params_of({{"m", 48}, {"n", 32}, {"k", 80}}, dtype); };
   EXPECT_EQ(all_pass(prepare_gemm_w8a8, params(DType::kFp8)), 6U) << "scaled by cuBLASLt, and behind it";
   EXPECT_EQ(all_pass(prepare_gemm_w8a8, params(DType::kInt8)), 3U);
   const std::vector<std::string> libraries = {"cuBLASLt #0, own scaling"};
@@ -79,7 +81,7 @@ TEST_F(DeviceCudaProducts, ScalesByTheLibraryOrByAKernel) {
 TEST_F(DeviceCudaProducts, AnyNumberOfRowsInFp8) {
   open();
   const auto params = [](int64_t m, int64_t n, int64_t k) {
-    return params_of({{"m", m}, {"n", n}, {"k", k}}, DType::kFp8);
+    return ops::params_of({{"m", m}, {"n", n}, {"k", k}}, DType::kFp8);
   };
   for (const int64_t m : {1, 7, 33}) EXPECT_EQ(all_pass(prepare_gemm, params(m, 32, 48)), 6U) << m;
   EXPECT_FALSE(gemm_unsupported(device_->identity(), params(1, 32, 48)).has_value());
@@ -92,7 +94,7 @@ TEST_F(DeviceCudaProducts, Fp4InBlocks) {
   script_->cublaslt_version = 120905;
   open();
   // Rows beyond one tile of factors, and a last tile that is not full.
-  EXPECT_EQ(all_pass(prepare_gemm, params_of({{"m", 136}, {"n", 160}, {"k", 96}}, DType::kFp4)), 3U);
+  EXPECT_EQ(all_pass(prepare_gemm, ops::params_of({{"m", 136}, {"n", 160}, {"k", 96}}, DType::kFp4)), 3U);
   EXPECT_EQ(block_scale_bytes(136, 96), 256U * 8);
   EXPECT_EQ(block_scale_bytes(128, 64), 128U * 4);
 }
@@ -101,13 +103,13 @@ TEST_F(DeviceCudaProducts, Fp4NeedsALibraryThatHasIt) {
   script_->cc_major = 10;
   script_->cublaslt_version = 120600;
   open();
-  EXPECT_TRUE(holds(refused(prepare_gemm, params_of({{"m", 16}, {"n", 32}, {"k", 64}}, DType::kFp4)),
+  EXPECT_TRUE(holds(refused(prepare_gemm, ops::params_of({{"m", 16}, {"n", 32}, {"k", 64}}, DType::kFp4)),
                     "fp4 products need cuBLASLt 12.8"));
 }
 
 TEST_F(DeviceCudaProducts, OlderLibrariesDoNotScaleRows) {
   open();
-  EXPECT_EQ(all_pass(prepare_gemm_w8a8, params_of({{"m", 48}, {"n", 32}, {"k", 80}}, DType::kFp8)), 3U);
+  EXPECT_EQ(all_pass(prepare_gemm_w8a8, ops::params_of({{"m", 48}, {"n", 32}, {"k", 80}}, DType::kFp8)), 3U);
 }
 
 TEST_F(DeviceCudaProducts, Groups) {
@@ -115,14 +117,14 @@ TEST_F(DeviceCudaProducts, Groups) {
   for (const DType dtype : {DType::kBf16, DType::kFp16})
     for (const char* variant : {"even", "skewed"})
       EXPECT_EQ(all_pass(prepare_gemm_grouped,
-                         params_of({{"rows", 41}, {"groups", 6}, {"n", 24}, {"k", 40}}, dtype, variant)),
+                         ops::params_of({{"rows", 41}, {"groups", 6}, {"n", 24}, {"k", 40}}, dtype, variant)),
                 2U);
   EXPECT_EQ(all_pass(prepare_gemm_grouped,
-                     params_of({{"rows", 3}, {"groups", 8}, {"n", 24}, {"k", 40}}, DType::kBf16, "even")),
+                     ops::params_of({{"rows", 3}, {"groups", 8}, {"n", 24}, {"k", 40}}, DType::kBf16, "even")),
             2U);
   for (const char* variant : {"even", "skewed"})
     EXPECT_EQ(all_pass(prepare_gemm_grouped,
-                       params_of({{"rows", 41}, {"groups", 6}, {"n", 32}, {"k", 48}}, DType::kFp8, variant)),
+                       ops::params_of({{"rows", 41}, {"groups", 6}, {"n", 32}, {"k", 48}}, DType::kFp8, variant)),
               1U)
         << "one by one";
 }
@@ -130,7 +132,7 @@ TEST_F(DeviceCudaProducts, Groups) {
 TEST_F(DeviceCudaProducts, RoutingOfTokens) {
   open();
   const auto params = [](DType dtype, int64_t tokens, int64_t experts, int64_t k) {
-    return params_of({{"tokens", tokens}, {"experts", experts}, {"k", k}}, dtype);
+    return ops::params_of({{"tokens", tokens}, {"experts", experts}, {"k", k}}, dtype);
   };
   // Twice: what is counted is zero again behind it.
   EXPECT_EQ(all_pass(prepare_moe_routing, params(DType::kBf16, 67, 100, 4), 2), 2U);
@@ -148,7 +150,7 @@ TEST_F(DeviceCudaProducts, GroupsWithoutCublasGoOneByOne) {
   setenv(nvidia::kEnvCublas, "/nowhere/libcublas.so", 1);
   open();
   EXPECT_EQ(all_pass(prepare_gemm_grouped,
-                     params_of({{"rows", 16}, {"groups", 2}, {"n", 24}, {"k", 40}}, DType::kBf16, "even")),
+                     ops::params_of({{"rows", 16}, {"groups", 2}, {"n", 24}, {"k", 40}}, DType::kBf16, "even")),
             1U);
 }
 

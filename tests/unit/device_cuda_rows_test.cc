@@ -110,7 +110,7 @@ TEST_F(DeviceCudaExactRows, AreOfferedWhereTheyFit) {
   open();
   const auto tight = [&](DType dtype, int64_t tokens, int64_t hidden) {
     const Result<std::unique_ptr<PreparedOp>> op =
-        prepare_layernorm_gelu(*device_, params_of({{"tokens", tokens}, {"hidden", hidden}}, dtype));
+        prepare_layernorm_gelu(*device_, ops::params_of({{"tokens", tokens}, {"hidden", hidden}}, dtype));
     std::string names;
     if (!op) return op.error().text();
     for (const Candidate& candidate : (*op)->candidates())
@@ -128,7 +128,8 @@ TEST_F(DeviceCudaExactRows, AreOfferedWhereTheyFit) {
   EXPECT_EQ(tight(DType::kFp32, 3, 8192), "") << "made for 16 bits";
   for (const int64_t hidden : {1024, 1536, 2048, 6144}) {
     for (const DType dtype : {DType::kBf16, DType::kFp16})
-      EXPECT_GE(all_pass(prepare_layernorm_gelu, params_of({{"tokens", 7}, {"hidden", hidden}}, dtype)), 3U) << hidden;
+      EXPECT_GE(all_pass(prepare_layernorm_gelu, ops::params_of({{"tokens", 7}, {"hidden", hidden}}, dtype)), 3U)
+          << hidden;
   }
 }
 

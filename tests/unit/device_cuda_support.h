@@ -11,8 +11,8 @@
 
 #include "device/cuda/cuda_device.h"
 #include "device/op.h"
-#include "device_params.h"
 #include "fakes/fake_cuda.h"
+#include "ops_params.h"
 #include "temporary_folder.h"
 
 namespace llmprof::device::cuda {

@@ -8,72 +8,15 @@
 
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/ops/ops.h"
-#include "device/product.h"
 #include "device/reference/gemm.h"
 #include "device/routing.h"
-#include "device_params.h"
+#include "ops/product.h"
+#include "ops_params.h"
 
 namespace llmprof::device {
 namespace {
 
 using Axes = std::vector<std::pair<std::string_view, int64_t>>;
-
-TEST(Product, CostOfALinearLayer) {
-  const Axes axes = {{"m", 16}, {"n", 4096}, {"k", 14336}};
-  const auto cost_of = [&](DType dtype, const char* variant = "plain") {
-    return product_cost_of<gemm_product>(params_of(axes, dtype, variant));
-  };
-  const Cost plain = cost_of(DType::kBf16);
-  EXPECT_EQ(plain.flops, 1'879'048'192.0);
-  EXPECT_EQ(plain.read_bytes, 458'752.0 + 117'440'512.0);
-  EXPECT_EQ(plain.write_bytes, 131'072.0);
-  EXPECT_TRUE(plain.matrix);
-  // Integers are added up in 32 bits, 8-bit floats stored as bf16, TF32 lies in memory as FP32.
-  EXPECT_EQ(cost_of(DType::kInt8).read_bytes, 229'376.0 + 58'720'256.0);
-  EXPECT_EQ(cost_of(DType::kInt8).write_bytes, 262'144.0);
-  EXPECT_EQ(cost_of(DType::kFp8).write_bytes, 131'072.0);
-  EXPECT_EQ(cost_of(DType::kFp4).write_bytes, 131'072.0);
-  EXPECT_DOUBLE_EQ(cost_of(DType::kFp4).read_bytes, 0.5625 * cost_of(DType::kFp8).read_bytes) << "as NVFP4 is stored";
-  EXPECT_EQ(cost_of(DType::kTf32).bytes(), cost_of(DType::kFp32).bytes());
-  // A bias is a vector, a residual a matrix; neither counts as FLOPs.
-  EXPECT_EQ(cost_of(DType::kBf16, "bias_gelu").read_bytes, plain.read_bytes + 2 * 4096);
-  EXPECT_EQ(cost_of(DType::kBf16, "residual").read_bytes, plain.read_bytes + plain.write_bytes);
-  EXPECT_EQ(cost_of(DType::kBf16, "residual").flops, plain.flops);
-}
-
-TEST(Product, CostOfScales) {
-  const OpParams params = params_of({{"m", 16}, {"n", 4096}, {"k", 1024}}, DType::kInt8);
-  const Cost cost = product_cost_of<gemm_w8a8_product>(params);
-  EXPECT_EQ(cost.read_bytes, 16.0 * 1024 + 4096.0 * 1024 + 4 * (16 + 4096));
-  EXPECT_EQ(cost.write_bytes, 2.0 * 16 * 4096) << "bf16, unlike the sums";
-  EXPECT_GE(product_footprint_of<gemm_w8a8_product>(params), static_cast<int64_t>(cost.bytes()) + 4 * 16 * 4096);
-}
-
-TEST(Product, ABatchCostsAsManyProducts) {
-  const OpParams one = params_of({{"m", 24}, {"n", 40}, {"k", 56}}, DType::kFp16, "plain");
-  const OpParams many = params_of({{"batch", 7}, {"m", 24}, {"n", 40}, {"k", 56}}, DType::kFp16);
-  EXPECT_EQ(product_cost_of<gemm_batched_product>(many).flops, 7 * product_cost_of<gemm_product>(one).flops);
-  EXPECT_EQ(product_cost_of<gemm_batched_product>(many).bytes(), 7 * product_cost_of<gemm_product>(one).bytes());
-}
-
-TEST(Product, RowsOfGroups) {
-  const auto rows_of = [](int64_t rows, int64_t groups, const char* variant) {
-    const Product product = gemm_grouped_product(
-        params_of({{"rows", rows}, {"groups", groups}, {"n", 8}, {"k", 8}}, DType::kBf16, variant));
-    EXPECT_EQ(product.rows(), rows);
-    EXPECT_EQ(product.groups(), groups);
-    std::vector<int64_t> each;
-    for (int64_t g = 0; g < groups; ++g) each.push_back(product.rows_of(g));
-    return each;
-  };
-  EXPECT_EQ(rows_of(10, 4, "even"), (std::vector<int64_t>{3, 3, 2, 2}));
-  // 12 of 1 + 1/2 + 1/3 + 1/4 = 25/12: 5.76, 2.88, 1.92, 1.44.
-  EXPECT_EQ(rows_of(12, 4, "skewed"), (std::vector<int64_t>{6, 3, 2, 1}));
-  for (const int64_t count : rows_of(1000, 256, "skewed")) EXPECT_GE(count, 0);
-  // Weights of a group without rows are not read.
-  const OpParams few = params_of({{"rows", 2}, {"groups", 4}, {"n", 8}, {"k", 16}}, DType::kBf16, "even");
-  EXPECT_EQ(product_cost_of<gemm_grouped_product>(few).read_bytes, 2.0 * (2 * 16 + 2 * 8 * 16));
-}
 
 class CpuProducts : public testing::Test {
  protected:
@@ -98,7 +41,7 @@ class CpuProducts : public testing::Test {
     return (*op)->candidates().size();
   }
   static bool can(DType dtype) {
-    return !cpu::gemm_unsupported(params_of({{"m", 1}, {"n", 1}, {"k", 1}}, dtype, "plain"));
+    return !cpu::gemm_unsupported(ops::params_of({{"m", 1}, {"n", 1}, {"k", 1}}, dtype, "plain"));
   }
 
   std::unique_ptr<Device> device_;
@@ -108,7 +51,7 @@ TEST_F(CpuProducts, EveryEpilogue) {
   for (const DType dtype : {DType::kFp32, DType::kBf16}) {
     if (!can(dtype)) continue;
     for (const char* variant : {"plain", "bias", "bias_gelu", "residual"})
-      EXPECT_GE(all_pass(cpu::prepare_gemm, params_of({{"m", 33}, {"n", 70}, {"k", 129}}, dtype, variant)), 1U)
+      EXPECT_GE(all_pass(cpu::prepare_gemm, ops::params_of({{"m", 33}, {"n", 70}, {"k", 129}}, dtype, variant)), 1U)
           << dtype_name(dtype) << " " << variant;
   }
 }
@@ -116,15 +59,16 @@ TEST_F(CpuProducts, EveryEpilogue) {
 TEST_F(CpuProducts, Batches) {
   for (const DType dtype : {DType::kFp32, DType::kBf16}) {
     if (!can(dtype)) continue;
-    EXPECT_GE(all_pass(cpu::prepare_gemm_batched, params_of({{"batch", 5}, {"m", 17}, {"n", 24}, {"k", 40}}, dtype)),
-              1U);
+    EXPECT_GE(
+        all_pass(cpu::prepare_gemm_batched, ops::params_of({{"batch", 5}, {"m", 17}, {"n", 24}, {"k", 40}}, dtype)),
+        1U);
   }
 }
 
 TEST_F(CpuProducts, ScalesOfRowsAndColumns) {
   if (!can(DType::kInt8)) GTEST_SKIP() << "no int8 products on this CPU";
   for (const int64_t n : {64, 71})
-    EXPECT_GE(all_pass(cpu::prepare_gemm_w8a8, params_of({{"m", 19}, {"n", n}, {"k", 96}}, DType::kInt8)), 1U);
+    EXPECT_GE(all_pass(cpu::prepare_gemm_w8a8, ops::params_of({{"m", 19}, {"n", n}, {"k", 96}}, DType::kInt8)), 1U);
 }
 
 TEST_F(CpuProducts, Groups) {
@@ -132,12 +76,12 @@ TEST_F(CpuProducts, Groups) {
     if (!can(dtype)) continue;
     for (const char* variant : {"even", "skewed"})
       EXPECT_GE(all_pass(cpu::prepare_gemm_grouped,
-                         params_of({{"rows", 41}, {"groups", 6}, {"n", 24}, {"k", 40}}, dtype, variant)),
+                         ops::params_of({{"rows", 41}, {"groups", 6}, {"n", 24}, {"k", 40}}, dtype, variant)),
                 1U)
           << variant;
     // More groups than rows.
     EXPECT_GE(all_pass(cpu::prepare_gemm_grouped,
-                       params_of({{"rows", 3}, {"groups", 8}, {"n", 24}, {"k", 40}}, dtype, "even")),
+                       ops::params_of({{"rows", 3}, {"groups", 8}, {"n", 24}, {"k", 40}}, dtype, "even")),
               1U);
   }
 }
@@ -145,9 +89,9 @@ TEST_F(CpuProducts, Groups) {
 TEST_F(CpuProducts, RoutingOfTokens) {
   for (const DType dtype : {DType::kFp32, DType::kBf16})
     for (const auto& [tokens, experts, k] : {std::array<int64_t, 3>{1, 8, 2}, {67, 60, 4}, {300, 128, 8}, {5, 3, 3}})
-      EXPECT_EQ(
-          all_pass(cpu::prepare_moe_routing, params_of({{"tokens", tokens}, {"experts", experts}, {"k", k}}, dtype)),
-          1U);
+      EXPECT_EQ(all_pass(cpu::prepare_moe_routing,
+                         ops::params_of({{"tokens", tokens}, {"experts", experts}, {"k", k}}, dtype)),
+                1U);
 }
 
 // A routing that is right, and each of its outputs made wrong.
@@ -228,7 +172,7 @@ class WrongProduct : public testing::Test {
   struct Does {
     bool scales = true, bias = true, gelu = true, residual = true, group = true;
   };
-  CheckStatus status_of(const Product& product, const Does& does) {
+  CheckStatus status_of(const ops::Product& product, const Does& does) {
     for (int64_t i = 0; i < kM; ++i)
       for (int64_t j = 0; j < kN; ++j) {
         const bool second = does.group && product.groups() == 2 && i >= product.first_row[1];
@@ -252,14 +196,14 @@ class WrongProduct : public testing::Test {
     EXPECT_TRUE(check);
     return check->status;
   }
-  static Product product() { return {{0, kM}, kN, kK}; }
+  static ops::Product product() { return {{0, kM}, kN, kK}; }
 
   std::unique_ptr<Device> device_;
   std::unique_ptr<Buffer> a_, w_, bias_, residual_, row_scales_, column_scales_, out_;
 };
 
 TEST_F(WrongProduct, Bias) {
-  Product of = product();
+  ops::Product of = product();
   of.bias = true;
   EXPECT_EQ(status_of(of, {}), CheckStatus::kPassed);
   EXPECT_EQ(status_of(of, {.bias = false}), CheckStatus::kFailed);
@@ -269,21 +213,21 @@ TEST_F(WrongProduct, Bias) {
 }
 
 TEST_F(WrongProduct, Residual) {
-  Product of = product();
+  ops::Product of = product();
   of.residual = true;
   EXPECT_EQ(status_of(of, {}), CheckStatus::kPassed);
   EXPECT_EQ(status_of(of, {.residual = false}), CheckStatus::kFailed);
 }
 
 TEST_F(WrongProduct, Scales) {
-  Product of = product();
+  ops::Product of = product();
   of.scales = true;
   EXPECT_EQ(status_of(of, {}), CheckStatus::kPassed);
   EXPECT_EQ(status_of(of, {.scales = false}), CheckStatus::kFailed);
 }
 
 TEST_F(WrongProduct, WeightsOfAnotherGroup) {
-  Product of = product();
+  ops::Product of = product();
   of.first_row = {0, 9, kM};
   EXPECT_EQ(status_of(of, {}), CheckStatus::kPassed);
   EXPECT_EQ(status_of(of, {.group = false}), CheckStatus::kFailed);

@@ -39,55 +39,6 @@ double sum_of(const StageCost& stage, double (*value)(const Operator&)) {
   return sum;
 }
 
-// The sums that the closed forms replace.
-int64_t counted_pairs(int64_t queries, int64_t prefix, int64_t window) {
-  int64_t pairs = 0;
-  for (int64_t i = 1; i <= queries; ++i) pairs += window == 0 ? prefix + i : std::min(prefix + i, window);
-  return pairs;
-}
-int64_t counted_keys(int64_t queries, int64_t prefix, int64_t window) {
-  int64_t keys = 0;
-  for (int64_t key = 1; key <= prefix + queries; ++key) {
-    // Seen by the first query that is at or after it, if by any.
-    const int64_t query = std::max(key, prefix + 1);
-    keys += window == 0 || query - key < window ? 1 : 0;
-  }
-  return keys;
-}
-
-TEST(Attention, PairsAndKeysEqualTheSumsTheyReplace) {
-  for (const int64_t queries : {1, 2, 7, 64})
-    for (const int64_t prefix : {0, 1, 5, 40})
-      for (const int64_t window : {0, 1, 2, 6, 41, 64, 1000}) {
-        EXPECT_EQ(attention_pairs(queries, prefix, window), counted_pairs(queries, prefix, window))
-            << queries << " " << prefix << " " << window;
-        EXPECT_EQ(visible_keys(queries, prefix, window), counted_keys(queries, prefix, window))
-            << queries << " " << prefix << " " << window;
-      }
-  // S*P + S(S+1)/2 and w*S - w(w-1)/2, the closed forms of the literature.
-  EXPECT_EQ(attention_pairs(100, 30, 0), 100 * 30 + 100 * 101 / 2);
-  EXPECT_EQ(attention_pairs(100, 0, 16), 16 * 100 - 16 * 15 / 2);
-}
-
-TEST(Experts, ExpectedHitsMatchTheTableAndTheirBounds) {
-  struct Case {
-    int64_t experts, top_k, tokens;
-    double hit, tolerance;
-  };
-  for (const Case& c : {Case{8, 2, 1, 2, 0}, Case{8, 2, 2, 3.5, 1e-9}, Case{8, 2, 4, 5.5, 0.05},
-                        Case{8, 2, 8, 7.2, 0.05}, Case{128, 4, 16, 51.0, 0.05}, Case{128, 4, 32, 81.7, 0.05},
-                        Case{128, 8, 16, 82.4, 0.05}, Case{128, 8, 8, 51.6, 0.05}, Case{256, 8, 2, 15.75, 1e-9},
-                        Case{256, 8, 16, 102, 0.5}, Case{256, 8, 32, 163, 0.5}, Case{256, 8, 128, 252, 0.5}})
-    EXPECT_NEAR(expected_experts(c.experts, c.top_k, c.tokens), c.hit, c.tolerance)
-        << c.experts << " " << c.top_k << " " << c.tokens;
-  for (const int64_t tokens : {1, 2, 3, 10, 1000, 1 << 20}) {
-    const double hit = expected_experts(64, 6, tokens);
-    EXPECT_GE(hit, 6);
-    EXPECT_LE(hit, std::min<double>(64, 6.0 * static_cast<double>(tokens)));
-  }
-  EXPECT_EQ(expected_experts(4, 4, 9), 4);
-}
-
 TEST(NumberFormats, BytesPerElementAreThePublishedOnes) {
   const auto per_element = [](const std::string& name) {
     return static_cast<double>(format(name).matrix_bytes(4096, 4096)) / (4096.0 * 4096.0);

@@ -5,9 +5,9 @@
 #include <numeric>
 #include <utility>
 
-#include "device/attention_costs.h"
 #include "device/elements.h"
 #include "device/reference/compare.h"
+#include "ops/attention.h"
 
 namespace llmprof::device {
 namespace {
@@ -77,14 +77,15 @@ HeadReader dense_heads(Device& device, const Buffer& buffer, const AttentionShap
 HeadReader paged_heads(Device& device, const Buffer& buffer, const AttentionShape& shape, std::vector<int32_t> table) {
   return [&device, &buffer, shape, table = std::move(table)](int64_t sequence,
                                                              int64_t kv_head) -> Result<std::vector<float>> {
-    const int64_t pages = (shape.keys + kPageTokens - 1) / kPageTokens, token_size = shape.kv_heads * shape.head_dim;
+    const int64_t pages = (shape.keys + ops::kPageTokens - 1) / ops::kPageTokens,
+                  token_size = shape.kv_heads * shape.head_dim;
     std::vector<float> rows;
     for (int64_t i = 0; i < pages; ++i) {
       const int64_t page = table[static_cast<size_t>(sequence * pages + i)];
-      LLMPROF_ASSIGN(
-          const std::vector<float> whole,
-          download_floats(device, buffer, shape.dtype, page * kPageTokens * token_size, kPageTokens * token_size));
-      for (int64_t token = 0; token < std::min(kPageTokens, shape.keys - i * kPageTokens); ++token) {
+      LLMPROF_ASSIGN(const std::vector<float> whole,
+                     download_floats(device, buffer, shape.dtype, page * ops::kPageTokens * token_size,
+                                     ops::kPageTokens * token_size));
+      for (int64_t token = 0; token < std::min(ops::kPageTokens, shape.keys - i * ops::kPageTokens); ++token) {
         const auto from = whole.begin() + token * token_size + kv_head * shape.head_dim;
         rows.insert(rows.end(), from, from + shape.head_dim);
       }

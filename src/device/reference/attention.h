@@ -34,7 +34,7 @@ using HeadReader = std::function<Result<std::vector<float>>(int64_t sequence, in
 // Of [batch][kv_heads][keys][head_dim], dense.
 HeadReader dense_heads(Device& device, const Buffer& buffer, const AttentionShape& shape);
 
-// Of a cache in pages of kPageTokens (attention_costs.h), [page][token][kv_heads][head_dim]: page i of sequence s is
+// Of a cache in pages of ops::kPageTokens (ops/attention.h), [page][token][kv_heads][head_dim]: page i of sequence s is
 // table[s * pages of a sequence + i].
 HeadReader paged_heads(Device& device, const Buffer& buffer, const AttentionShape& shape, std::vector<int32_t> table);
 // Every one of `pages` once, in an order that is not the cache's and differs from set to set.

@@ -87,14 +87,14 @@ Term dot(const double* a, const double* w, int64_t k) {
   return term;
 }
 
-int64_t group_of(const Product& product, int64_t row) {
+int64_t group_of(const ops::Product& product, int64_t row) {
   return std::upper_bound(product.first_row.begin(), product.first_row.end(), row) - product.first_row.begin() - 1;
 }
 
 // Poison in [first, first + count). A -1 of an integer product may be right: only then the element itself is computed.
 Status check_stretch(Device& device, const GemmOperands& of, int64_t first, int64_t count, std::vector<char>& data,
                      Comparison& comparison) {
-  const Product& product = of.product;
+  const ops::Product& product = of.product;
   const auto element_bytes = static_cast<int64_t>(dtype_bytes(product.out_dtype));
   data.resize(static_cast<size_t>(count * element_bytes));
   LLMPROF_CHECK(device.download(of.out, static_cast<size_t>(first * element_bytes), data.data(), data.size()));
@@ -147,7 +147,7 @@ constexpr double kGeluSlope = 1.13, kTanhError = 0x1p-11;
 }  // namespace
 
 Result<GemmExpected> expect_gemm(Device& device, const GemmOperands& of, uint64_t seed) {
-  const Product& product = of.product;
+  const ops::Product& product = of.product;
   const int64_t n = product.n;
   const double outputs = static_cast<double>(product.rows()) * static_cast<double>(n);
   const bool whole = outputs * static_cast<double>(product.k) <= kWholeTerms && outputs <= kWholeOutputs;
@@ -212,7 +212,7 @@ Result<GemmExpected> expect_gemm(Device& device, const GemmOperands& of, uint64_
 }
 
 Result<Check> check_gemm(Device& device, const GemmOperands& of, const GemmExpected& expected) {
-  const Product& product = of.product;
+  const ops::Product& product = of.product;
   const double limit = rel_l2_limit(product.scales && product.dtype == DType::kInt8 ? DType::kBf16 : product.dtype);
   Comparison comparison(product.gelu ? std::max(limit, kTanhError) : limit);
   LLMPROF_CHECK(check_written(device, of, static_cast<uint64_t>(product.k), comparison));

@@ -7,16 +7,16 @@
 #include "base/result.h"
 #include "device/device.h"
 #include "device/op.h"
-#include "device/product.h"
+#include "ops/product.h"
 
 namespace llmprof::device {
 
-// A product of the GEMM family (device/product.h) in memory. Null: it has none.
+// A product of the GEMM family (ops/product.h) in memory. Null: it has none.
 struct GemmOperands {
   const Buffer& a;
   const Buffer& w;
   const Buffer& out;
-  const Product& product;
+  const ops::Product& product;
   double scale = 1;  // of every sum
   const Buffer* bias = nullptr;
   const Buffer* residual = nullptr;

@@ -100,18 +100,6 @@ Result<Check> check_routing(Device& device, const Routing& of) {
   return comparison.finish();
 }
 
-Cost routing_cost(const OpParams& params) {
-  const double tokens = static_cast<double>(params.axis("tokens")),
-               experts = static_cast<double>(params.axis("experts")), k = static_cast<double>(params.axis("k"));
-  Cost cost;
-  cost.flops = tokens * experts;
-  cost.read_bytes = tokens * experts * dtype_bytes(params.dtype);
-  cost.write_bytes = 12 * tokens * k + 4 * (experts + 1);
-  return cost;
-}
-
-int64_t routing_footprint(const OpParams& params) { return static_cast<int64_t>(routing_cost(params).bytes()); }
-
 std::optional<std::string> routing_unsupported(const OpParams& params) {
   const int64_t experts = params.axis("experts"), k = params.axis("k"), tokens = params.axis("tokens");
   if (experts > kRoutedExpertsMax)

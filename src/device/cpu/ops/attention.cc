@@ -6,10 +6,10 @@
 #include <list>
 #include <optional>
 
-#include "device/attention_costs.h"
 #include "device/cpu/ops/attention_kernels.h"
 #include "device/cpu/ops/ops.h"
 #include "device/cpu/ops/own_op.h"
+#include "ops/attention.h"
 
 namespace llmprof::device::cpu {
 namespace {
@@ -23,7 +23,7 @@ AttentionShape shape_of(const OpParams& params, bool decode) {
   shape.kv_heads = params.axis("kv_heads");
   shape.head_dim = params.axis("head_dim");
   shape.queries = decode ? 1 : params.axis("prompt");
-  shape.keys = decode ? params.axis("context") : attention_keys(params);
+  shape.keys = decode ? params.axis("context") : ops::attention_keys(params);
   shape.dtype = params.dtype;
   shape.causal = params.variant == "causal";
   return shape;
@@ -61,7 +61,8 @@ class AttentionOp : public OwnOp {
   static std::vector<BufferPlan> plan(const OpParams& params, bool decode) {
     const AttentionShape of = shape_of(params, decode);
     const bool paged = params.variant == "paged";
-    const int64_t pages = (of.keys + kPageTokens - 1) / kPageTokens, tokens = paged ? pages * kPageTokens : of.keys;
+    const int64_t pages = (of.keys + ops::kPageTokens - 1) / ops::kPageTokens,
+                  tokens = paged ? pages * ops::kPageTokens : of.keys;
     const auto bytes = [&](int64_t elements) {
       return static_cast<size_t>(elements) * static_cast<size_t>(dtype_bytes(params.dtype));
     };
@@ -75,7 +76,7 @@ class AttentionOp : public OwnOp {
     return plan;
   }
 
-  int64_t pages() const { return (shape_.keys + kPageTokens - 1) / kPageTokens; }
+  int64_t pages() const { return (shape_.keys + ops::kPageTokens - 1) / ops::kPageTokens; }
 
   AttentionArrays arrays(int set) const {
     const AttentionShape& of = shape_;
@@ -86,9 +87,9 @@ class AttentionOp : public OwnOp {
     arrays.k = {sets_.data<void>(set, kK), of.kv_heads * key_head, key_head, of.head_dim};
     if (paged_) {
       const int64_t token = of.kv_heads * of.head_dim;
-      arrays.k = {sets_.data<void>(set, kK), kPageTokens * token, of.head_dim, token};
+      arrays.k = {sets_.data<void>(set, kK), ops::kPageTokens * token, of.head_dim, token};
       arrays.table = sets_.data<int32_t>(set, kTable);
-      arrays.page_tokens = kPageTokens;
+      arrays.page_tokens = ops::kPageTokens;
       arrays.pages = pages();
     }
     arrays.v = arrays.k;

@@ -11,7 +11,7 @@
 #include "device/cpu/dnnl_engine.h"
 #include "device/cpu/ops/buffer_sets.h"
 #include "device/cpu/ops/ops.h"
-#include "device/library_costs.h"
+#include "ops/layers.h"
 
 namespace llmprof::device::cpu {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kWays = 3;
 enum : size_t { kOut, kX, kW };  // buffers of a set
 
-std::vector<BufferPlan> buffers_of(const ConvSizes& of, const OpParams& params) {
+std::vector<BufferPlan> buffers_of(const ops::ConvSizes& of, const OpParams& params) {
   const auto bytes = [&](int64_t images, int64_t rows, int64_t columns, int64_t channels) {
     return static_cast<size_t>(images * rows * columns * channels) * static_cast<size_t>(dtype_bytes(params.dtype));
   };
@@ -113,7 +113,7 @@ class ConvOp : public PreparedOp {
   }
 
   CpuDevice& device_;
-  ConvSizes of_;
+  ops::ConvSizes of_;
   DType dtype_;
   uint64_t seed_;
   BufferSets sets_;
@@ -138,7 +138,7 @@ std::optional<std::string> library_unsupported(const OpParams& params) {
 
 std::optional<std::string> conv2d_unsupported(const OpParams& params) {
   if (std::optional<std::string> why = library_unsupported(params)) return why;
-  return filter_too_large(ConvSizes(params));
+  return ops::filter_too_large(ops::ConvSizes(params));
 }
 
 Result<std::unique_ptr<PreparedOp>> prepare_conv2d(Device& device, const OpParams& params) {

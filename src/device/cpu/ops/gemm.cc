@@ -27,7 +27,7 @@ size_t bytes_of(int64_t rows, int64_t columns, DType dtype) {
 }
 
 // What a product does not have is one number: indices stay the same.
-std::vector<BufferPlan> buffers_of(const Product& product, uint64_t seed) {
+std::vector<BufferPlan> buffers_of(const ops::Product& product, uint64_t seed) {
   const int64_t rows = product.rows(), n = product.n, k = product.k;
   const auto vector = [&](bool has, int64_t of_rows, int64_t columns, DType dtype, uint64_t number) {
     return BufferPlan{has ? bytes_of(of_rows, columns, dtype) : sizeof(float), has ? dtype : DType::kFp32, false,
@@ -45,7 +45,7 @@ std::vector<BufferPlan> buffers_of(const Product& product, uint64_t seed) {
 // What all of the family have.
 class ProductOp : public OwnOp {
  public:
-  ProductOp(CpuDevice& device, const OpParams& params, Product product)
+  ProductOp(CpuDevice& device, const OpParams& params, ops::Product product)
       : OwnOp(device, params, buffers_of(product, params.seed)), product_(std::move(product)) {}
 
  protected:
@@ -68,7 +68,7 @@ class ProductOp : public OwnOp {
     shape.n = product_.n;
     shape.k = product_.k;
     shape.dtype = product_.dtype;
-    shape.out_dtype = product_.scales ? gemm_out_dtype(product_.dtype) : product_.out_dtype;
+    shape.out_dtype = product_.scales ? ops::gemm_out_dtype(product_.dtype) : product_.out_dtype;
     shape.bias = product_.bias;
     shape.gelu = product_.gelu;
     shape.residual = product_.residual;
@@ -88,7 +88,7 @@ class ProductOp : public OwnOp {
     return operands;
   }
 
-  Product product_;
+  ops::Product product_;
 
  private:
   std::optional<GemmExpected> expected_;
@@ -248,7 +248,7 @@ class GroupedOp : public ProductOp {
   struct Way {
     std::map<int64_t, std::unique_ptr<DnnlMatmul>> by_rows;
     std::vector<int64_t> groups;  // those that have rows
-    DnnlMatmul& of(const Product& product, int64_t group) { return *by_rows.at(product.rows_of(group)); }
+    DnnlMatmul& of(const ops::Product& product, int64_t group) { return *by_rows.at(product.rows_of(group)); }
   };
 
   // Sets of a product are those of all its groups, set after set.
@@ -266,7 +266,7 @@ class GroupedOp : public ProductOp {
 };
 
 template <class Op>
-Result<std::unique_ptr<PreparedOp>> prepare_product(Device& device, const OpParams& params, Product product) {
+Result<std::unique_ptr<PreparedOp>> prepare_product(Device& device, const OpParams& params, ops::Product product) {
   auto op = std::make_unique<Op>(static_cast<CpuDevice&>(device), params, std::move(product));
   LLMPROF_CHECK(op->prepare());
   return std::unique_ptr<PreparedOp>(std::move(op));
@@ -305,16 +305,16 @@ std::optional<std::string> gemm_epilogue_unsupported(const OpParams& params) {
 }
 
 Result<std::unique_ptr<PreparedOp>> prepare_gemm(Device& device, const OpParams& params) {
-  return prepare_product<MatmulOp>(device, params, gemm_product(params));
+  return prepare_product<MatmulOp>(device, params, ops::gemm_product(params));
 }
 Result<std::unique_ptr<PreparedOp>> prepare_gemm_batched(Device& device, const OpParams& params) {
-  return prepare_product<MatmulOp>(device, params, gemm_batched_product(params));
+  return prepare_product<MatmulOp>(device, params, ops::gemm_batched_product(params));
 }
 Result<std::unique_ptr<PreparedOp>> prepare_gemm_w8a8(Device& device, const OpParams& params) {
-  return prepare_product<MatmulOp>(device, params, gemm_w8a8_product(params));
+  return prepare_product<MatmulOp>(device, params, ops::gemm_w8a8_product(params));
 }
 Result<std::unique_ptr<PreparedOp>> prepare_gemm_grouped(Device& device, const OpParams& params) {
-  return prepare_product<GroupedOp>(device, params, gemm_grouped_product(params));
+  return prepare_product<GroupedOp>(device, params, ops::gemm_grouped_product(params));
 }
 
 }  // namespace llmprof::device::cpu

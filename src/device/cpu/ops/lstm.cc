@@ -12,14 +12,14 @@
 #include "device/cpu/ops/buffer_sets.h"
 #include "device/cpu/ops/ops.h"
 #include "device/elements.h"
-#include "device/library_costs.h"
+#include "ops/layers.h"
 
 namespace llmprof::device::cpu {
 namespace {
 
 enum : size_t { kOut, kX };  // buffers of a set
 
-std::vector<BufferPlan> buffers_of(const LstmSizes& of, const OpParams& params) {
+std::vector<BufferPlan> buffers_of(const ops::LstmSizes& of, const OpParams& params) {
   const size_t rows = static_cast<size_t>(of.steps * of.batch),
                element = static_cast<size_t>(dtype_bytes(params.dtype));
   return {{rows * static_cast<size_t>(of.hidden) * element, params.dtype, true, params.seed},
@@ -178,7 +178,7 @@ class LstmOp : public PreparedOp {
   }
 
   CpuDevice& device_;
-  LstmSizes of_;
+  ops::LstmSizes of_;
   DType dtype_;
   uint64_t seed_;
   std::vector<LstmLayer> layers_;

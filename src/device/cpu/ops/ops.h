@@ -11,7 +11,7 @@
 
 namespace llmprof::device::cpu {
 
-// oneDNN with packed weights, oneDNN and OpenBLAS with weights as they lie; axes and variants in device/product.h. Row
+// oneDNN with packed weights, oneDNN and OpenBLAS with weights as they lie; axes and variants in ops/product.h. Row
 // and column scales by an own kernel behind the product; groups one by one.
 Result<std::unique_ptr<PreparedOp>> prepare_gemm(Device& device, const OpParams& params);
 Result<std::unique_ptr<PreparedOp>> prepare_gemm_batched(Device& device, const OpParams& params);

@@ -1,10 +1,11 @@
 // Attention of a prompt over its keys: plans of cuDNN, and own kernels, which are all there is where cuDNN is missing.
+#include "ops/attention.h"
+
 #include <fmt/format.h>
 
 #include <limits>
 #include <numbers>
 
-#include "device/attention_costs.h"
 #include "device/cuda/ops/cudnn_attention.h"
 #include "device/cuda/ops/cudnn_op.h"
 #include "device/cuda/ops/ops.h"
@@ -45,7 +46,7 @@ class AttentionOp : public CudnnOp {
     shape_.kv_heads = params_.axis("kv_heads");
     shape_.head_dim = params_.axis("head_dim");
     shape_.queries = params_.axis("prompt");
-    shape_.keys = attention_keys(params_);
+    shape_.keys = ops::attention_keys(params_);
     shape_.dtype = params_.dtype;
     shape_.causal = params_.variant == "causal";
     const Fill numbers{Fill::Kind::kUniform, params_.dtype, 1, 0};
@@ -167,7 +168,7 @@ std::optional<std::string> attention_unsupported(const DeviceIdentity& device, c
     return fmt::format("cuDNN takes heads of a multiple of 8 elements, head_dim is {}", params.axis("head_dim"));
   if (heads % kv_heads != 0)
     return fmt::format("heads must be a multiple of kv_heads, {} is none of {}", heads, kv_heads);
-  if (attention_keys(params) > std::numeric_limits<int32_t>::max()) return "more than 2^31 keys are not measured";
+  if (ops::attention_keys(params) > std::numeric_limits<int32_t>::max()) return "more than 2^31 keys are not measured";
   return std::nullopt;
 }
 

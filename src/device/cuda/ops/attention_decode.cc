@@ -8,11 +8,11 @@
 #include <numeric>
 #include <set>
 
-#include "device/attention_costs.h"
 #include "device/cuda/ops/cudnn_attention.h"
 #include "device/cuda/ops/cudnn_op.h"
 #include "device/cuda/ops/ops.h"
 #include "device/reference/attention.h"
+#include "ops/attention.h"
 
 namespace llmprof::device::cuda {
 namespace {
@@ -48,9 +48,9 @@ class AttentionDecodeOp : public CudnnOp {
     group_ = shape_.heads / shape_.kv_heads;
     rows_ = group_ > 8 ? 16 : 8;
     row_blocks_ = shape_.batch * shape_.kv_heads * ((group_ + rows_ - 1) / rows_);
-    pages_ = (shape_.keys + kPageTokens - 1) / kPageTokens;
+    pages_ = (shape_.keys + ops::kPageTokens - 1) / ops::kPageTokens;
     const Fill numbers{Fill::Kind::kUniform, params_.dtype, 1, 0};
-    const int64_t tokens = paged_ ? pages_ * kPageTokens : shape_.keys;
+    const int64_t tokens = paged_ ? pages_ * ops::kPageTokens : shape_.keys;
     const size_t queries = bytes_of(shape_.batch * shape_.heads * shape_.head_dim);
     const size_t cache = bytes_of(shape_.batch * shape_.kv_heads * tokens * shape_.head_dim);
     std::vector<Array> arrays = {{"out", queries, Role::kOutput, {}},
@@ -113,13 +113,13 @@ class AttentionDecodeOp : public CudnnOp {
     return [this, &buffer](int64_t sequence, int64_t kv_head) -> Result<std::vector<float>> {
       AttentionShape page = shape_;
       page.kv_heads = 1;
-      page.keys = kPageTokens * shape_.kv_heads;
+      page.keys = ops::kPageTokens * shape_.kv_heads;
       const HeadReader pages = dense_heads(device_, buffer, page);
       std::vector<float> rows;
       for (int64_t i = 0; i < pages_; ++i) {
         LLMPROF_ASSIGN(const std::vector<float> whole,
                        pages(table_of_set0_[static_cast<size_t>(sequence * pages_ + i)], 0));
-        for (int64_t token = 0; token < std::min(kPageTokens, shape_.keys - i * kPageTokens); ++token) {
+        for (int64_t token = 0; token < std::min(ops::kPageTokens, shape_.keys - i * ops::kPageTokens); ++token) {
           const auto from = whole.begin() + (token * shape_.kv_heads + kv_head) * shape_.head_dim;
           rows.insert(rows.end(), from, from + shape_.head_dim);
         }
@@ -146,7 +146,8 @@ class AttentionDecodeOp : public CudnnOp {
     if (!paged_) return add_plans(*graph_, describe_attention(*graph_, shape_), kDecodePlans, kDecodesOffered);
     if (cudnn->library.version < kPagedSince)
       return fail(fmt::format("cuDNN takes caches of pages from 9.5 on, this is {}", cudnn->library.about.version));
-    return add_plans(*graph_, describe_paged_attention(*graph_, shape_, kPageTokens), kDecodePlans, kDecodesOffered);
+    return add_plans(*graph_, describe_paged_attention(*graph_, shape_, ops::kPageTokens), kDecodePlans,
+                     kDecodesOffered);
   }
 
   int64_t tile() const { return shape_.head_dim >= 128 ? 16 : 32; }  // keys
@@ -204,7 +205,7 @@ class AttentionDecodeOp : public CudnnOp {
     const uint64_t kv = static_cast<uint64_t>(shape_.kv_heads);
     cuda_abi::DevicePtr q = at(set, 1), k = at(set, 2), v = at(set, 3), table = paged_ ? at(set, 4) : 0;
     cuda_abi::DevicePtr out = at(set, 0);
-    uint64_t outer = paged_ ? kPageTokens * kv * head : kv * keys * head;
+    uint64_t outer = paged_ ? ops::kPageTokens * kv * head : kv * keys * head;
     uint64_t head_stride = paged_ ? head : keys * head, token_stride = paged_ ? kv * head : head;
     uint32_t context = static_cast<uint32_t>(keys), kv_heads = static_cast<uint32_t>(kv);
     uint32_t group = static_cast<uint32_t>(group_);

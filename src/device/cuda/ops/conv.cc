@@ -5,7 +5,7 @@
 
 #include "device/cuda/ops/cudnn_op.h"
 #include "device/cuda/ops/ops.h"
-#include "device/library_costs.h"
+#include "ops/layers.h"
 
 namespace llmprof::device::cuda {
 namespace {
@@ -20,7 +20,7 @@ class ConvOp : public CudnnOp {
   Status prepare() {
     if (const std::optional<std::string> why = conv2d_unsupported(device_.identity(), params_))
       return fail(*why, {}, {}, ExitCode::kUsage);
-    const ConvSizes of(params_);
+    const ops::ConvSizes of(params_);
     LLMPROF_ASSIGN(const Cudnn* const cudnn, open_cudnn_of_device());
     const Fill numbers{Fill::Kind::kUniform, params_.dtype, 1, 0};
     const auto bytes = [&](int64_t images, int64_t rows, int64_t columns, int64_t channels) {
@@ -43,7 +43,7 @@ class ConvOp : public CudnnOp {
 
  protected:
   Result<Check> compare(size_t) override {
-    const ConvSizes of(params_);
+    const ops::ConvSizes of(params_);
     const ConvOperands operands{array(0, 1), array(0, 2), array(0, 0), of.batch,  of.channels, of.height,
                                 of.width,    of.filters,  of.kernel,   of.stride, of.padding,  params_.dtype};
     if (expected_.places.empty()) {
@@ -73,7 +73,7 @@ std::optional<std::string> conv2d_unsupported(const DeviceIdentity& device, cons
   if (params.dtype != DType::kFp16 && device.cc_major < 8)
     return fmt::format("{} ({}.{}) has no {} matrix units; they come with 8.0", device.name, device.cc_major,
                        device.cc_minor, dtype_name(params.dtype));
-  return filter_too_large(ConvSizes(params));
+  return ops::filter_too_large(ops::ConvSizes(params));
 }
 
 }  // namespace llmprof::device::cuda

@@ -26,14 +26,14 @@ std::vector<Shape> shapes_of(int64_t groups) {
 
 }  // namespace
 
-bool few_rows_takes(const Product& product) {
+bool few_rows_takes(const ops::Product& product) {
   const bool plain = !product.bias && !product.gelu && !product.residual && !product.scales;
   const bool halves = product.dtype == DType::kBf16 || product.dtype == DType::kFp16;
   return plain && halves && product.out_dtype == product.dtype && product.groups() == 1 && product.rows() <= kRowsMax &&
          product.k % kStep == 0 && product.n <= INT32_MAX && product.k <= INT32_MAX;
 }
 
-Result<std::vector<FewRowsForm>> few_rows_forms(CudaDevice& device, const Product& product) {
+Result<std::vector<FewRowsForm>> few_rows_forms(CudaDevice& device, const ops::Product& product) {
   Context& context = device.context();
   const int64_t groups = (product.rows() + kGroup - 1) / kGroup;
   const std::vector<Shape> shapes = shapes_of(groups);

@@ -44,7 +44,7 @@ size_t bytes_of(int64_t rows, int64_t columns, double element) {
 // What all of the family have: activations, weights, output and residual in sets; vectors of a product once.
 class ProductOp : public CudaOp {
  public:
-  ProductOp(Device& device, const OpParams& params, Product product)
+  ProductOp(Device& device, const OpParams& params, ops::Product product)
       : CudaOp(device, params), product_(std::move(product)) {}
 
  protected:
@@ -148,7 +148,7 @@ class ProductOp : public CudaOp {
     return {};
   }
 
-  Product product_;
+  ops::Product product_;
   const CublasLt* lt_ = nullptr;
   std::unique_ptr<Buffer> bias_, row_scales_, column_scales_, scale_buffer_;
   float scale_ = 1;  // of both inputs, where it is one number
@@ -425,7 +425,7 @@ class GroupedOp : public ProductOp {
 };
 
 template <class Op>
-Result<std::unique_ptr<PreparedOp>> prepare_product(Device& device, const OpParams& params, Product product) {
+Result<std::unique_ptr<PreparedOp>> prepare_product(Device& device, const OpParams& params, ops::Product product) {
   auto op = std::make_unique<Op>(device, params, std::move(product));
   LLMPROF_CHECK(op->prepare());
   return std::unique_ptr<PreparedOp>(std::move(op));
@@ -434,16 +434,16 @@ Result<std::unique_ptr<PreparedOp>> prepare_product(Device& device, const OpPara
 }  // namespace
 
 Result<std::unique_ptr<PreparedOp>> prepare_gemm(Device& device, const OpParams& params) {
-  return prepare_product<LtOp>(device, params, gemm_product(params));
+  return prepare_product<LtOp>(device, params, ops::gemm_product(params));
 }
 Result<std::unique_ptr<PreparedOp>> prepare_gemm_batched(Device& device, const OpParams& params) {
-  return prepare_product<LtOp>(device, params, gemm_batched_product(params));
+  return prepare_product<LtOp>(device, params, ops::gemm_batched_product(params));
 }
 Result<std::unique_ptr<PreparedOp>> prepare_gemm_w8a8(Device& device, const OpParams& params) {
-  return prepare_product<LtOp>(device, params, gemm_w8a8_product(params));
+  return prepare_product<LtOp>(device, params, ops::gemm_w8a8_product(params));
 }
 Result<std::unique_ptr<PreparedOp>> prepare_gemm_grouped(Device& device, const OpParams& params) {
-  return prepare_product<GroupedOp>(device, params, gemm_grouped_product(params));
+  return prepare_product<GroupedOp>(device, params, ops::gemm_grouped_product(params));
 }
 
 std::optional<std::string> gemm_unsupported(const DeviceIdentity& device, const OpParams& params) {

@@ -12,7 +12,7 @@
 #include "device/cuda/ops/ops.h"
 #include "device/elements.h"
 #include "device/fill.h"
-#include "device/library_costs.h"
+#include "ops/layers.h"
 
 namespace llmprof::device::cuda {
 namespace {
@@ -213,7 +213,7 @@ class LstmOp : public CudaOp {
     return layers;
   }
 
-  LstmSizes of_;
+  ops::LstmSizes of_;
   const Cudnn* cudnn_ = nullptr;
   dnn::RnnDataDescriptor x_layout_ = nullptr, y_layout_ = nullptr;
   dnn::TensorDescriptor state_layout_ = nullptr, matrix_ = nullptr, bias_ = nullptr;

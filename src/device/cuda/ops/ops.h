@@ -12,7 +12,7 @@
 namespace llmprof::device::cuda {
 
 // cuBLASLt: its first choice, then the fastest of the others that its heuristic names; axes and variants in
-// device/product.h. Row and column scales by cuBLASLt, or by an own kernel behind it.
+// ops/product.h. Row and column scales by cuBLASLt, or by an own kernel behind it.
 Result<std::unique_ptr<PreparedOp>> prepare_gemm(Device& device, const OpParams& params);
 Result<std::unique_ptr<PreparedOp>> prepare_gemm_batched(Device& device, const OpParams& params);
 Result<std::unique_ptr<PreparedOp>> prepare_gemm_w8a8(Device& device, const OpParams& params);

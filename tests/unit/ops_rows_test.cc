@@ -1,23 +1,26 @@
 // Costs of operators over rows, by hand.
 #include <gtest/gtest.h>
 
-#include "device/row_costs.h"
-#include "device_params.h"
+#include "ops/rows.h"
+#include "ops_params.h"
 
-namespace llmprof::device {
+namespace llmprof::ops {
 namespace {
 
 OpParams bf16_of(std::vector<std::pair<std::string_view, int64_t>> axes, std::string variant = {}) {
   return params_of(std::move(axes), DType::kBf16, std::move(variant));
 }
 
-TEST(DeviceRowCosts, ByHand) {
+TEST(RowCosts, ByHand) {
   const OpParams norm = bf16_of({{"tokens", 10}, {"hidden", 100}});
   EXPECT_DOUBLE_EQ(rmsnorm_cost(norm).read_bytes, 2 * (1000 + 100));
   EXPECT_DOUBLE_EQ(rmsnorm_cost(norm).write_bytes, 2 * 1000);
   EXPECT_DOUBLE_EQ(rmsnorm_cost(bf16_of({{"tokens", 10}, {"hidden", 100}}, "residual")).bytes(), 2 * (4000 + 100));
   EXPECT_DOUBLE_EQ(layernorm_gelu_cost(norm).bytes(), 2 * (2000 + 200));
   EXPECT_DOUBLE_EQ(quantise_cost(norm).bytes(), 1000 * 3 + 40);
+  EXPECT_EQ(dequantise_cost(norm).read_bytes, 1000 + 40);
+  EXPECT_EQ(dequantise_cost(norm).write_bytes, 2000);
+  EXPECT_EQ(dequantise_cost(norm).flops, 1000);
   EXPECT_DOUBLE_EQ(softmax_cost(bf16_of({{"rows", 10}, {"columns", 100}})).bytes(), 4000);
   EXPECT_DOUBLE_EQ(softmax_cost(bf16_of({{"rows", 10}, {"columns", 100}})).flops, 1000);
   EXPECT_DOUBLE_EQ(swiglu_cost(bf16_of({{"tokens", 10}, {"ffn", 100}})).bytes(), 2 * 3000);
@@ -32,4 +35,4 @@ TEST(DeviceRowCosts, ByHand) {
 }
 
 }  // namespace
-}  // namespace llmprof::device
+}  // namespace llmprof::ops

@@ -1,4 +1,4 @@
-// What operations by libraries cost, each operand once; b bytes per element:
+// Convolutions and recurrent layers, each operand once; b bytes per element:
 //
 //   conv2d   2 N K P Q C R S FLOPs (R S the filter, P Q the result); b (N C H W + K C R S + N K P Q) bytes
 //   lstm     2 T B 4 H (I + H) FLOPs per layer (I is H behind the first); weights and biases once, b T B (I + H) bytes
@@ -8,17 +8,24 @@
 #include <optional>
 #include <string>
 
-#include "device/op.h"
+#include "ops/op.h"
 
-namespace llmprof::device {
+namespace llmprof::ops {
+
+// Positions of a filter along one side: floor((length + 2 padding - dilation (kernel - 1) - 1) / stride) + 1. The
+// filter must fit.
+constexpr int64_t filter_positions(int64_t length, int64_t kernel, int64_t stride, int64_t padding,
+                                   int64_t dilation = 1) {
+  return (length + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
+}
 
 // Axes batch, height, width, in, out, kernel (of a square filter), stride; variants same (half a filter of
 // padding on each side), valid (none).
 struct ConvSizes {
   int64_t batch, channels, height, width, filters, kernel, stride, padding;
   explicit ConvSizes(const OpParams& params);
-  int64_t out_height() const { return (height + 2 * padding - kernel) / stride + 1; }
-  int64_t out_width() const { return (width + 2 * padding - kernel) / stride + 1; }
+  int64_t out_height() const { return filter_positions(height, kernel, stride, padding); }
+  int64_t out_width() const { return filter_positions(width, kernel, stride, padding); }
 };
 // Why such images cannot be convolved, or nothing.
 std::optional<std::string> filter_too_large(const ConvSizes& of);
@@ -34,4 +41,4 @@ struct LstmSizes {
 Cost lstm_cost(const OpParams& params);
 int64_t lstm_footprint(const OpParams& params);
 
-}  // namespace llmprof::device
+}  // namespace llmprof::ops

@@ -1,9 +1,9 @@
-#include "device/product.h"
+#include "ops/product.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace llmprof::device {
+namespace llmprof::ops {
 namespace {
 
 Product product_of(const OpParams& params, std::vector<int64_t> first_row) {
@@ -30,6 +30,13 @@ DType gemm_out_dtype(DType dtype) {
     default:
       return dtype;
   }
+}
+
+double expected_experts(int64_t experts, int64_t top_k, int64_t tokens) {
+  if (top_k >= experts) return static_cast<double>(experts);
+  if (tokens <= 1) return static_cast<double>(top_k * tokens);
+  const double all = static_cast<double>(experts);
+  return -all * std::expm1(static_cast<double>(tokens) * std::log1p(-static_cast<double>(top_k) / all));
 }
 
 Product gemm_product(const OpParams& params) {
@@ -74,19 +81,19 @@ constexpr double kFp4FactorBytes = 1.0 / 16;  // of an element: an e4m3 factor f
 }  // namespace
 
 Cost product_cost(const Product& product) {
-  const double rows = static_cast<double>(product.rows()), n = static_cast<double>(product.n),
-               k = static_cast<double>(product.k);
+  const Gemm gemm{1, static_cast<double>(product.rows()), static_cast<double>(product.n),
+                  static_cast<double>(product.k)};
   const double in_bytes = dtype_bytes(product.dtype) + (product.dtype == DType::kFp4 ? kFp4FactorBytes : 0),
                out_bytes = dtype_bytes(product.out_dtype);
   double weights = 0;
-  for (int64_t g = 0; g < product.groups(); ++g) weights += product.rows_of(g) > 0 ? n * k : 0;
+  for (int64_t g = 0; g < product.groups(); ++g) weights += product.rows_of(g) > 0 ? gemm.b_elements() : 0;
   Cost cost;
-  cost.flops = 2 * rows * n * k;
-  cost.read_bytes = (rows * k + weights) * in_bytes;
-  if (product.bias) cost.read_bytes += n * out_bytes;
-  if (product.residual) cost.read_bytes += rows * n * out_bytes;
-  if (product.scales) cost.read_bytes += (rows + n) * 4;
-  cost.write_bytes = rows * n * out_bytes;
+  cost.flops = gemm.flops();
+  cost.read_bytes = (gemm.a_elements() + weights) * in_bytes;
+  if (product.bias) cost.read_bytes += gemm.n * out_bytes;
+  if (product.residual) cost.read_bytes += gemm.result_elements() * out_bytes;
+  if (product.scales) cost.read_bytes += (gemm.m + gemm.n) * 4;
+  cost.write_bytes = gemm.result_elements() * out_bytes;
   cost.matrix = true;
   return cost;
 }
@@ -99,4 +106,4 @@ int64_t product_footprint(const Product& product) {
   return static_cast<int64_t>(product_cost(product).bytes() + weights + sums);
 }
 
-}  // namespace llmprof::device
+}  // namespace llmprof::ops

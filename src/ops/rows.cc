@@ -1,6 +1,6 @@
-#include "device/row_costs.h"
+#include "ops/rows.h"
 
-namespace llmprof::device {
+namespace llmprof::ops {
 namespace {
 
 double axis(const OpParams& params, std::string_view name) { return static_cast<double>(params.axis(name)); }
@@ -68,15 +68,11 @@ Cost sampling_cost(const OpParams& params) {
   return cost_of(params, all, 0, 4 * rows, 8 * rows);
 }
 
-int64_t rmsnorm_footprint(const OpParams& params) { return static_cast<int64_t>(rmsnorm_cost(params).bytes()); }
-int64_t layernorm_gelu_footprint(const OpParams& params) {
-  return static_cast<int64_t>(layernorm_gelu_cost(params).bytes());
+Cost routing_cost(const OpParams& params) {
+  const double tokens = axis(params, "tokens"), experts = axis(params, "experts");
+  return cost_of(params, tokens * experts, 0, 0, 12 * tokens * axis(params, "k") + 4 * (experts + 1));
 }
-int64_t softmax_footprint(const OpParams& params) { return static_cast<int64_t>(softmax_cost(params).bytes()); }
-int64_t quantise_footprint(const OpParams& params) { return static_cast<int64_t>(quantise_cost(params).bytes()); }
-int64_t dequantise_footprint(const OpParams& params) { return static_cast<int64_t>(dequantise_cost(params).bytes()); }
-int64_t swiglu_footprint(const OpParams& params) { return static_cast<int64_t>(swiglu_cost(params).bytes()); }
-int64_t rope_footprint(const OpParams& params) { return static_cast<int64_t>(rope_cost(params).bytes()); }
+
 int64_t embedding_footprint(const OpParams& params) {
   const double rows = axis(params, "tokens") + axis(params, "vocab");
   return static_cast<int64_t>(rows * axis(params, "hidden") * dtype_bytes(params.dtype) + 4 * axis(params, "tokens"));
@@ -91,4 +87,4 @@ int64_t sampling_footprint(const OpParams& params) {
   return static_cast<int64_t>(sampling_cost(params).bytes()) + 12 * params.axis("batch");
 }
 
-}  // namespace llmprof::device
+}  // namespace llmprof::ops

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "device/op.h"
+#include "ops/op.h"
 
-namespace llmprof::device {
+namespace llmprof::ops {
 
 inline OpParams params_of(std::vector<std::pair<std::string_view, int64_t>> axes, DType dtype,
                           std::string variant = {}) {
@@ -20,4 +20,4 @@ inline OpParams params_of(std::vector<std::pair<std::string_view, int64_t>> axes
   return params;
 }
 
-}  // namespace llmprof::device
+}  // namespace llmprof::ops

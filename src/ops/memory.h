@@ -7,13 +7,12 @@
 
 #include <cstdint>
 
-#include "device/op.h"
+#include "ops/op.h"
 
-namespace llmprof::device {
+namespace llmprof::ops {
 
 Cost memory_cost(const OpParams& params);     // axis bytes; variants read, write, copy, triad; fp32
 Cost registers_cost(const OpParams& params);  // axis mflop
-int64_t memory_footprint(const OpParams& params);
 int64_t registers_footprint(const OpParams& params);
 
-}  // namespace llmprof::device
+}  // namespace llmprof::ops

@@ -1,6 +1,5 @@
 // The GEMM family: what each of its operations multiplies, and what that costs. FLOPs count a multiply-add as two and
-// the products alone; traffic is the least there can be, each operand once. The formulas are those that recordings are
-// judged by (derive/work_formulas.h), so that a kernel is held to the same measure here and there.
+// the products alone; traffic is the least there can be, each operand once.
 //
 //   gemm          axes m, n, k; variants plain, bias, bias_gelu, residual. 2 m n k FLOPs; reads m k + n k elements,
 //                 a bias of n, a residual of m n; writes m n. An element of fp4 has 1/16 byte of its block's factor
@@ -13,9 +12,22 @@
 #include <cstdint>
 #include <vector>
 
-#include "device/op.h"
+#include "ops/op.h"
 
-namespace llmprof::device {
+namespace llmprof::ops {
+
+// `batch` products of [m, k] and [k, n]: 2 batch m n k FLOPs.
+struct Gemm {
+  double batch = 1, m = 0, n = 0, k = 0;
+  double flops() const { return 2 * batch * m * n * k; }
+  double a_elements() const { return batch * m * k; }
+  double b_elements() const { return batch * n * k; }
+  double result_elements() const { return batch * m * n; }
+};
+
+// Distinct experts that `tokens` tokens are expected to hit when each picks top_k of `experts` uniformly and
+// independently: E (1 - (1 - k/E)^T). Between k and min(E, k*T).
+double expected_experts(int64_t experts, int64_t top_k, int64_t tokens);
 
 // out[r] = activation(scales * a[r] w[group of r]^T + bias) + residual[r]; all row-major: a [rows, k], w [groups n, k],
 // out and residual [rows, n].
@@ -60,4 +72,4 @@ int64_t product_footprint_of(const OpParams& params) {
   return product_footprint(kProductOf(params));
 }
 
-}  // namespace llmprof::device
+}  // namespace llmprof::ops

@@ -1,5 +1,4 @@
-// What operators over rows cost: one FLOP per element read, as recordings are judged (derive/work_formulas.h), and the
-// least traffic, b bytes per element:
+// What operators over rows cost: one FLOP per element read, and the least traffic, b bytes per element:
 //
 //   rmsnorm         2 T h b + h b; residual 4 T h b + h b
 //   layernorm_gelu  2 T h b + 2 h b
@@ -11,13 +10,14 @@
 //   embedding       2 T h b + 4 T
 //   kv_append       4 T Hkv D b + 4 T
 //   sampling        B V b + 4 B (greedy), B V b + 12 B
+//   routing         T E b + 12 T k + 4 (E + 1)
 #pragma once
 
 #include <cstdint>
 
-#include "device/op.h"
+#include "ops/op.h"
 
-namespace llmprof::device {
+namespace llmprof::ops {
 
 Cost rmsnorm_cost(const OpParams& params);
 Cost layernorm_gelu_cost(const OpParams& params);
@@ -29,17 +29,12 @@ Cost rope_cost(const OpParams& params);
 Cost embedding_cost(const OpParams& params);
 Cost kv_append_cost(const OpParams& params);
 Cost sampling_cost(const OpParams& params);
+Cost routing_cost(const OpParams& params);
 
-// Bytes of a set; more than the traffic where not all of an array is touched.
-int64_t rmsnorm_footprint(const OpParams& params);
-int64_t layernorm_gelu_footprint(const OpParams& params);
-int64_t softmax_footprint(const OpParams& params);
-int64_t quantise_footprint(const OpParams& params);
-int64_t dequantise_footprint(const OpParams& params);
-int64_t swiglu_footprint(const OpParams& params);
-int64_t rope_footprint(const OpParams& params);
+// Bytes of a set, where not all of an array is touched or there is more than what moves; of the others they are those
+// of the cost.
 int64_t embedding_footprint(const OpParams& params);
 int64_t kv_append_footprint(const OpParams& params);
 int64_t sampling_footprint(const OpParams& params);
 
-}  // namespace llmprof::device
+}  // namespace llmprof::ops

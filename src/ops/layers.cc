@@ -1,8 +1,10 @@
-#include "device/library_costs.h"
+#include "ops/layers.h"
 
 #include <fmt/format.h>
 
-namespace llmprof::device {
+#include "ops/product.h"
+
+namespace llmprof::ops {
 
 ConvSizes::ConvSizes(const OpParams& params)
     : batch(params.axis("batch")),
@@ -21,18 +23,15 @@ std::optional<std::string> filter_too_large(const ConvSizes& of) {
 
 Cost conv2d_cost(const OpParams& params) {
   const ConvSizes of(params);
-  const auto product = [](std::initializer_list<int64_t> factors) {
-    double all = 1;
-    for (const int64_t factor : factors) all *= static_cast<double>(factor);
-    return all;
-  };
-  const double bytes = dtype_bytes(params.dtype),
-               out = product({of.batch, of.filters, of.out_height(), of.out_width()});
+  const double images = static_cast<double>(of.batch), channels = static_cast<double>(of.channels);
+  const Gemm gemm{1, images * static_cast<double>(of.out_height()) * static_cast<double>(of.out_width()),
+                  static_cast<double>(of.filters), channels * static_cast<double>(of.kernel * of.kernel)};
+  const double bytes = dtype_bytes(params.dtype);
   Cost cost;
-  cost.flops = 2 * out * product({of.channels, of.kernel, of.kernel});
-  cost.read_bytes = bytes * (product({of.batch, of.channels, of.height, of.width}) +
-                             product({of.filters, of.channels, of.kernel, of.kernel}));
-  cost.write_bytes = bytes * out;
+  cost.flops = gemm.flops();
+  cost.read_bytes =
+      bytes * (images * channels * static_cast<double>(of.height) * static_cast<double>(of.width) + gemm.b_elements());
+  cost.write_bytes = bytes * gemm.result_elements();
   cost.matrix = true;
   return cost;
 }
@@ -70,4 +69,4 @@ int64_t lstm_footprint(const OpParams& params) {
   return static_cast<int64_t>(lstm_cost(params).bytes()) + 8 * 4 * of.steps * of.batch * of.hidden;
 }
 
-}  // namespace llmprof::device
+}  // namespace llmprof::ops
