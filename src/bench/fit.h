@@ -5,7 +5,7 @@
 #include <string>
 
 #include "device/device.h"
-#include "device/op.h"
+#include "kernels/op.h"
 
 namespace llmprof::bench {
 

@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 #include "bench/case_rows.h"
-#include "device/op.h"
+#include "kernels/op.h"
 
 namespace llmprof::bench {
 

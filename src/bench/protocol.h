@@ -13,7 +13,7 @@
 #include "base/statistics.h"
 #include "bench/power_control.h"
 #include "device/device.h"
-#include "device/op.h"
+#include "kernels/op.h"
 
 namespace llmprof::bench {
 

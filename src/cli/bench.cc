@@ -22,8 +22,8 @@
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/measuring.h"
-#include "device/op.h"
 #include "hardware/measured.h"
+#include "kernels/op.h"
 #include "model/catalogue.h"
 
 namespace llmprof::cli {

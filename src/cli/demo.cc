@@ -16,7 +16,7 @@
 #include "cli/pipeline.h"
 #include "cli/reference_run.h"
 #include "cli/run_program.h"
-#include "device/op.h"
+#include "kernels/op.h"
 #include "workload/cpu_backend.h"
 #include "workload/cuda_backend.h"
 

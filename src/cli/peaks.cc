@@ -11,8 +11,8 @@
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/measuring.h"
-#include "device/op.h"
 #include "hardware/measured.h"
+#include "kernels/op.h"
 
 namespace llmprof::cli {
 namespace {

@@ -7,11 +7,11 @@
 #include <cstring>
 
 #include "device/cpu/cpu_device.h"
-#include "device/cpu/ops/attention_kernels.h"
-#include "device/cpu/ops/move_kernels.h"
-#include "device/cpu/ops/sampling_kernels.h"
 #include "device/elements.h"
 #include "device/fill.h"
+#include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/move_kernels.h"
+#include "kernels/cpu/sampling_kernels.h"
 #include "workload/cpu_kernels.h"
 #include "workload/cpu_linear.h"
 #include "workload/sizes.h"

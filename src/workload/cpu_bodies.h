@@ -1,7 +1,7 @@
 // The kernels of cpu_kernels.cc, included by device/cpu/ops/vector_targets.h once for each width of vectors, with those
-// of device/cpu/ops/row_bodies.h before them.
+// of kernels/cpu/row_bodies.h before them.
 
-#include "device/cpu/ops/row_bodies.h"
+#include "kernels/cpu/row_bodies.h"
 
 template <class T>
 void add_elements(const void* x, void* to, int64_t first, int64_t last) {

@@ -15,7 +15,7 @@ namespace {
 using device::cpu::RowArrays;
 using device::cpu::RowKernels;
 #define LLMPROF_BODIES "workload/cpu_bodies.h"
-#include "device/cpu/ops/vector_targets.h"
+#include "kernels/cpu/vector_targets.h"
 
 }  // namespace
 

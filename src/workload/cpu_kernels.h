@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "device/cpu/facts.h"
-#include "device/cpu/ops/row_kernels.h"
+#include "kernels/cpu/row_kernels.h"
 
 namespace llmprof::workload {
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "device/cuda/ops/cuda_op.h"
-#include "device/cuda/ops/cudnn_attention.h"
+#include "kernels/cuda/cuda_op.h"
+#include "kernels/cuda/cudnn_attention.h"
 
 namespace llmprof::workload {
 namespace {

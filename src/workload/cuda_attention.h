@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "device/cuda/cuda_device.h"
-#include "device/cuda/cudnn_graph.h"
+#include "kernels/cuda/cudnn_graph.h"
 #include "workload/backend.h"
 
 namespace llmprof::workload {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "device/cuda/ops/cuda_op.h"
 #include "device/fill.h"
+#include "kernels/cuda/cuda_op.h"
 #include "workload/cuda_attention.h"
 #include "workload/cuda_linear.h"
 #include "workload/pinned.h"

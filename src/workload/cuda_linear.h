@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "device/cuda/context.h"
-#include "device/cuda/ops/lt_product.h"
+#include "kernels/cuda/lt_product.h"
 #include "workload/backend.h"
 
 namespace llmprof::workload {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/statistics.h"
-#include "device/op.h"
+#include "kernels/op.h"
 
 using namespace llmprof;
 

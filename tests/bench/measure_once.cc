@@ -12,7 +12,7 @@
 
 #include "bench/protocol.h"
 #include "device/cpu/cpu_device.h"
-#include "device/op.h"
+#include "kernels/op.h"
 
 using namespace llmprof;
 

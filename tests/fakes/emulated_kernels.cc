@@ -15,54 +15,54 @@ u16 fp16_of(float v) { return llmprof::device::to_fp16(v); }
 float of_fp16(u16 v) { return llmprof::device::from_fp16(v); }
 float of_bf16(u16 v) { return llmprof::device::from_bf16(v); }
 
-#include "device/cuda/kernels/common.cuh"
+#include "kernels/cuda/source/common.cuh"
 
 namespace kernels_fill {
-#include "device/cuda/kernels/fill.cu"
+#include "kernels/cuda/source/fill.cu"
 }
 namespace kernels_product {
-#include "device/cuda/kernels/product.cu"
+#include "kernels/cuda/source/product.cu"
 }
 namespace kernels_few_rows {
-#include "device/cuda/kernels/few_rows.cu"
+#include "kernels/cuda/source/few_rows.cu"
 }
 namespace kernels_routing {
-#include "device/cuda/kernels/routing.cu"
+#include "kernels/cuda/source/routing.cu"
 }
 namespace kernels_timing {
-#include "device/cuda/kernels/timing.cu"
+#include "kernels/cuda/source/timing.cu"
 }
 #define UNROLL 2
 namespace kernels_memory_2 {
-#include "device/cuda/kernels/memory.cu"
+#include "kernels/cuda/source/memory.cu"
 }
 #include "emulated_undef.h"
 #define UNROLL 4
 namespace kernels_memory_4 {
-#include "device/cuda/kernels/memory.cu"
+#include "kernels/cuda/source/memory.cu"
 }
 #include "emulated_undef.h"
 #define UNROLL 8
 namespace kernels_memory_8 {
-#include "device/cuda/kernels/memory.cu"
+#include "kernels/cuda/source/memory.cu"
 }
 #include "emulated_undef.h"
 namespace kernels_attention {
-#include "device/cuda/kernels/attention_decode.cu"
+#include "kernels/cuda/source/attention_decode.cu"
 }
 namespace kernels_groups {
-#include "device/cuda/kernels/attention_groups.cu"
+#include "kernels/cuda/source/attention_groups.cu"
 }
 namespace kernels_prompt {
-#include "device/cuda/kernels/attention.cu"
+#include "kernels/cuda/source/attention.cu"
 }
 namespace kernels_exact {
-#include "device/cuda/kernels/rows_exact.cu"
+#include "kernels/cuda/source/rows_exact.cu"
 }
 #include "emulated_undef.h"
 
 namespace kernels_workload_attention {
-#include "device/cuda/kernels/workload_attention.cu"
+#include "kernels/cuda/source/workload_attention.cu"
 }
 
 #define T Bf16

@@ -3,27 +3,27 @@
 #define EMULATED_NAME(a, b) EMULATED_JOIN(a, b)
 
 namespace EMULATED_NAME(kernels_elementwise_, T) {
-#include "device/cuda/kernels/elementwise.cu"
+#include "kernels/cuda/source/elementwise.cu"
 }
 namespace EMULATED_NAME(kernels_sampling_, T) {
-#include "device/cuda/kernels/sampling.cu"
+#include "kernels/cuda/source/sampling.cu"
 }
 namespace EMULATED_NAME(kernels_workload_, T) {
-#include "device/cuda/kernels/workload.cu"
+#include "kernels/cuda/source/workload.cu"
 }
 #define ITEMS 1
 namespace EMULATED_NAME(EMULATED_NAME(kernels_rows_, T), _1) {
-#include "device/cuda/kernels/rows.cu"
+#include "kernels/cuda/source/rows.cu"
 }
 #include "emulated_undef.h"
 #define ITEMS 2
 namespace EMULATED_NAME(EMULATED_NAME(kernels_rows_, T), _2) {
-#include "device/cuda/kernels/rows.cu"
+#include "kernels/cuda/source/rows.cu"
 }
 #include "emulated_undef.h"
 #define ITEMS 4
 namespace EMULATED_NAME(EMULATED_NAME(kernels_rows_, T), _4) {
-#include "device/cuda/kernels/rows.cu"
+#include "kernels/cuda/source/rows.cu"
 }
 #include "emulated_undef.h"
 

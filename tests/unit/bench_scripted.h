@@ -8,7 +8,7 @@
 
 #include "bench/protocol.h"
 #include "device/device.h"
-#include "device/op.h"
+#include "kernels/op.h"
 
 namespace llmprof::bench {
 

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "device/reference/attention.h"
-#include "device/reference/lstm.h"
+#include "kernels/reference/attention.h"
+#include "kernels/reference/lstm.h"
 #include "ops/attention.h"
 #include "ops/layers.h"
 #include "ops_params.h"

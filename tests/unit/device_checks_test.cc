@@ -7,9 +7,9 @@
 #include "device/device.h"
 #include "device/elements.h"
 #include "device/fill.h"
-#include "device/reference/compare.h"
-#include "device/reference/gemm.h"
-#include "device/reference/memory.h"
+#include "kernels/reference/compare.h"
+#include "kernels/reference/gemm.h"
+#include "kernels/reference/memory.h"
 
 namespace llmprof::device {
 namespace {

@@ -3,11 +3,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "device/cpu/ops/attention_kernels.h"
-#include "device/cpu/ops/ops.h"
 #include "device/fill.h"
-#include "device/reference/attention.h"
 #include "device_cpu_support.h"
+#include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/ops.h"
+#include "kernels/reference/attention.h"
 #include "ops_params.h"
 
 namespace llmprof::device {

@@ -3,10 +3,10 @@
 #include <cstring>
 
 #include "device/cpu/math_libraries.h"
-#include "device/cpu/ops/ops.h"
-#include "device/reference/conv.h"
-#include "device/reference/lstm.h"
 #include "device_cpu_support.h"
+#include "kernels/cpu/ops.h"
+#include "kernels/reference/conv.h"
+#include "kernels/reference/lstm.h"
 #include "ops/layers.h"
 #include "ops_params.h"
 

@@ -4,12 +4,12 @@
 #include <cstring>
 #include <limits>
 
-#include "device/cpu/ops/move_kernels.h"
-#include "device/cpu/ops/ops.h"
 #include "device/elements.h"
 #include "device/fill.h"
-#include "device/reference/moves.h"
 #include "device_cpu_support.h"
+#include "kernels/cpu/move_kernels.h"
+#include "kernels/cpu/ops.h"
+#include "kernels/reference/moves.h"
 #include "ops/rows.h"
 #include "ops_params.h"
 

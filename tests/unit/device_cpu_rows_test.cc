@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "device/cpu/cpu_device.h"
-#include "device/cpu/ops/ops.h"
-#include "device/cpu/ops/row_kernels.h"
-#include "device/reference/rows.h"
+#include "kernels/cpu/ops.h"
+#include "kernels/cpu/row_kernels.h"
+#include "kernels/reference/rows.h"
 #include "ops_params.h"
 
 namespace llmprof::device {

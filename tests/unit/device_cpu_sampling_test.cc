@@ -3,11 +3,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "device/cpu/ops/ops.h"
-#include "device/cpu/ops/sampling_kernels.h"
 #include "device/fill.h"
-#include "device/reference/sampling.h"
 #include "device_cpu_support.h"
+#include "kernels/cpu/ops.h"
+#include "kernels/cpu/sampling_kernels.h"
+#include "kernels/reference/sampling.h"
 #include "ops_params.h"
 
 namespace llmprof::device {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "device/cpu/cpu_device.h"
-#include "device/op.h"
+#include "kernels/op.h"
 
 namespace llmprof::device {
 

@@ -12,13 +12,13 @@
 
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/math_libraries.h"
-#include "device/cpu/ops/ops.h"
 #include "device/cpu/run_queue.h"
 #include "device/fill.h"
-#include "device/op.h"
-#include "device/reference/compare.h"
-#include "device/reference/gemm.h"
-#include "device/reference/memory.h"
+#include "kernels/cpu/ops.h"
+#include "kernels/op.h"
+#include "kernels/reference/compare.h"
+#include "kernels/reference/gemm.h"
+#include "kernels/reference/memory.h"
 #include "temporary_folder.h"
 
 namespace llmprof::device {

@@ -1,11 +1,11 @@
 // Attention on the stand-in: every candidate is held against the reference, and what is broken on purpose must be seen.
 #include <cmath>
 
-#include "device/cuda/ops/cuda_op.h"
-#include "device/cuda/ops/ops.h"
 #include "device/elements.h"
-#include "device/reference/attention.h"
 #include "device_cuda_support.h"
+#include "kernels/cuda/cuda_op.h"
+#include "kernels/cuda/ops.h"
+#include "kernels/reference/attention.h"
 #include "ops/attention.h"
 
 namespace llmprof::device::cuda {

@@ -1,10 +1,10 @@
 // Operations by cuDNN on the stand-in, which interprets the graphs that it is given.
 #include <cmath>
 
-#include "device/cuda/cudnn_graph.h"
-#include "device/cuda/ops/cuda_op.h"
-#include "device/cuda/ops/ops.h"
 #include "device_cuda_support.h"
+#include "kernels/cuda/cuda_op.h"
+#include "kernels/cuda/cudnn_graph.h"
+#include "kernels/cuda/ops.h"
 #include "ops/attention.h"
 #include "ops/layers.h"
 

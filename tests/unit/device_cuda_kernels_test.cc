@@ -9,7 +9,7 @@
 
 #include "base/parallel.h"
 #include "device/cuda/compiler.h"
-#include "device/cuda/variants.h"
+#include "kernels/cuda/variants.h"
 
 namespace llmprof::device::cuda {
 namespace {

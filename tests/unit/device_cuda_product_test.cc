@@ -1,9 +1,9 @@
 // The GEMM family and what routes tokens to it on a GPU, by stand-ins for cuBLASLt and cuBLAS that compute.
 #include <array>
 
-#include "device/cuda/ops/lt_product.h"
-#include "device/cuda/ops/ops.h"
 #include "device_cuda_support.h"
+#include "kernels/cuda/lt_product.h"
+#include "kernels/cuda/ops.h"
 #include "ops/product.h"
 
 namespace llmprof::device::cuda {

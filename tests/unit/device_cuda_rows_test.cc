@@ -4,13 +4,13 @@
 
 #include <algorithm>
 
-#include "device/cuda/ops/cuda_op.h"
-#include "device/cuda/ops/ops.h"
 #include "device/elements.h"
 #include "device/fill.h"
-#include "device/reference/compare.h"
-#include "device/reference/rows.h"
 #include "device_cuda_support.h"
+#include "kernels/cuda/cuda_op.h"
+#include "kernels/cuda/ops.h"
+#include "kernels/reference/compare.h"
+#include "kernels/reference/rows.h"
 
 namespace llmprof::device::cuda {
 namespace {

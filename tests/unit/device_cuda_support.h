@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "device/cuda/cuda_device.h"
-#include "device/op.h"
 #include "fakes/fake_cuda.h"
+#include "kernels/op.h"
 #include "ops_params.h"
 #include "temporary_folder.h"
 

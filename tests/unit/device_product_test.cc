@@ -7,9 +7,9 @@
 #include <numeric>
 
 #include "device/cpu/cpu_device.h"
-#include "device/cpu/ops/ops.h"
-#include "device/reference/gemm.h"
-#include "device/routing.h"
+#include "kernels/cpu/ops.h"
+#include "kernels/reference/gemm.h"
+#include "kernels/reference/routing.h"
 #include "ops/product.h"
 #include "ops_params.h"
 

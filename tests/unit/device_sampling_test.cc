@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "device/reference/sampling.h"
+#include "kernels/reference/sampling.h"
 
 namespace llmprof::device {
 namespace {

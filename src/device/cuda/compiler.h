@@ -1,5 +1,5 @@
-// Own kernels: text inside the program (kernels/*.cu), compiled by NVRTC for one architecture when first needed, and
-// kept in ${XDG_CACHE_HOME:-~/.cache}/llmprof/kernels. A cache that cannot be written is no error.
+// Own kernels: text inside the program (src/kernels/cuda/source/*.cu), compiled by NVRTC for one architecture when
+// first needed, and kept in ${XDG_CACHE_HOME:-~/.cache}/llmprof/kernels. A cache that cannot be written is no error.
 #pragma once
 
 #include <string>

@@ -1,0 +1,56 @@
+// One matrix product as oneDNN runs it, on any number of sets of buffers.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "device/device.h"
+#include "kernels/cpu/dnnl_engine.h"
+
+namespace llmprof::device::cpu {
+
+// `batch` times out[m,n] = activation(a[m,k] w[n,k]^T + bias) + residual, operands one behind another.
+struct MatmulShape {
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+  DType dtype = DType::kFp32, out_dtype = DType::kFp32;
+  bool bias = false;      // [n] of out_dtype
+  bool gelu = false;      // by tanh
+  bool residual = false;  // of out_dtype
+};
+// Addresses of one set; null: the shape has none.
+struct MatmulOperands {
+  void *a = nullptr, *w = nullptr, *out = nullptr, *bias = nullptr, *residual = nullptr;
+};
+
+class DnnlMatmul {
+ public:
+  // `packed`: weights in the layout that oneDNN chooses, made from those of the set when it is added; else as they lie,
+  // [n, k]. Error: this oneDNN has no such product on this CPU.
+  static Result<std::unique_ptr<DnnlMatmul>> make(const MatmulShape& shape, bool packed);
+
+  // The layout that was chosen is the one that the weights have anyway.
+  bool as_they_lie() const { return one_dnn().dnnl_memory_desc_equal(&weights_, &plain_) != 0; }
+  // Packed weights are `device`'s memory.
+  Status add_set(Device& device, const MatmulOperands& operands);
+  Status run(int set);
+
+ private:
+  struct Set {
+    std::vector<DnnlMemory> memories;
+    std::vector<dnnl_exec_arg_t> arguments;
+    std::unique_ptr<Buffer> packed;
+  };
+
+  explicit DnnlMatmul(bool packed) : packed_(packed) {}
+  Status prepare(const MatmulShape& shape);
+  Status give(Set& set, int argument, const dnnl_memory_desc_t& layout, void* address);
+
+  bool packed_;
+  std::unique_ptr<DnnlEngine> engine_;
+  DnnlPrimitive matmul_;
+  dnnl_memory_desc_t source_{}, out_{}, plain_{}, weights_{}, bias_{};
+  int residual_argument_ = 0;
+  std::vector<Set> sets_;
+};
+
+}  // namespace llmprof::device::cpu

@@ -1,0 +1,39 @@
+#include "kernels/cpu/move_kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/cpu/row_kernels.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace llmprof::device::cpu {
+namespace {
+
+#define LLMPROF_BODIES "kernels/cpu/move_bodies.h"
+#include "kernels/cpu/vector_targets.h"
+
+}  // namespace
+
+std::vector<MoveKernels> move_kernels(const Instructions& instructions, DType dtype) {
+  const bool half = dtype == DType::kBf16;
+  std::vector<MoveKernels> all;
+#if defined(__x86_64__)
+  if (instructions.avx512)
+    all.push_back(
+        (half ? avx512::move_kernels_of<avx512::Bf16> : avx512::move_kernels_of<avx512::Fp32>)("own AVX-512"));
+  if (instructions.avx2)
+    all.push_back((half ? avx2::move_kernels_of<avx2::Bf16> : avx2::move_kernels_of<avx2::Fp32>)("own AVX2"));
+#else
+  static_cast<void>(instructions);
+#endif
+  if (all.empty())
+    all.push_back((half ? plain::move_kernels_of<plain::Bf16> : plain::move_kernels_of<plain::Fp32>)("own plain"));
+  return all;
+}
+
+}  // namespace llmprof::device::cpu

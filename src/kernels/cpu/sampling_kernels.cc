@@ -1,0 +1,40 @@
+#include "kernels/cpu/sampling_kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/cpu/row_kernels.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace llmprof::device::cpu {
+namespace {
+
+#define LLMPROF_BODIES "kernels/cpu/sampling_bodies.h"
+#include "kernels/cpu/vector_targets.h"
+
+}  // namespace
+
+std::vector<SamplingKernels> sampling_kernels(const Instructions& instructions, DType dtype) {
+  const bool half = dtype == DType::kBf16;
+  std::vector<SamplingKernels> all;
+#if defined(__x86_64__)
+  if (instructions.avx512)
+    all.push_back(
+        (half ? avx512::sampling_kernels_of<avx512::Bf16> : avx512::sampling_kernels_of<avx512::Fp32>)("own AVX-512"));
+  if (instructions.avx2)
+    all.push_back((half ? avx2::sampling_kernels_of<avx2::Bf16> : avx2::sampling_kernels_of<avx2::Fp32>)("own AVX2"));
+#else
+  static_cast<void>(instructions);
+#endif
+  if (all.empty())
+    all.push_back(
+        (half ? plain::sampling_kernels_of<plain::Bf16> : plain::sampling_kernels_of<plain::Fp32>)("own plain"));
+  return all;
+}
+
+}  // namespace llmprof::device::cpu

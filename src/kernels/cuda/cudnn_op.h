@@ -1,0 +1,38 @@
+// What operations by graphs of cuDNN have in common: plans become candidates, sets of buffers become packs.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/cuda_op.h"
+#include "kernels/cuda/cudnn_graph.h"
+
+namespace llmprof::device::cuda {
+
+class CudnnOp : public CudaOp {
+ public:
+  using CudaOp::CudaOp;
+
+ protected:
+  // cuDNN, opened and noted among the device's libraries.
+  Result<const Cudnn*> open_cudnn_of_device();
+  // The graph's plans as candidates, at most `most`; what its tensors in memory are: (tensor, index of the array).
+  // `graph` lives as long as this. Then keep_fastest.
+  Status add_plans(CudnnGraph& graph, std::vector<std::pair<CudnnGraph::Tensor, size_t>> memory, size_t most,
+                   size_t offered);
+  // Of more candidates than `offered` the first, and the fastest others of a short screen. At least one must run.
+  Status keep_fastest(size_t offered);
+
+ private:
+  Status execute(const CudnnDescriptor& plan, int set);
+  Result<void*> pack_of(int set);
+
+  const Cudnn* cudnn_ = nullptr;
+  CudnnGraph* graph_ = nullptr;
+  std::vector<std::pair<CudnnGraph::Tensor, size_t>> memory_;
+  std::unique_ptr<Buffer> workspace_;
+  std::vector<CudnnDescriptor> packs_;  // by set
+};
+
+}  // namespace llmprof::device::cuda
