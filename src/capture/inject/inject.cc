@@ -17,6 +17,8 @@
 #include <new>
 
 #include "capture/inject/cupti/activity.h"
+#include "capture/inject/cupti/attachment.h"
+#include "capture/inject/cupti/decode.h"
 #include "capture/inject/launch_sites/launch_sites.h"
 #include "capture/inject/libraries/cudnn_backend.h"
 #include "capture/inject/libraries/library_logs.h"

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "capture/inject/cupti/activity.h"
+#include "capture/inject/cupti/decode.h"
 #include "capture/inject/process.h"
 
 namespace llmprof::inject {

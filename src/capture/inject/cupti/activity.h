@@ -20,14 +20,6 @@ bool start_activities(Level deepest);
 // Kernels, copies and memsets on or off. Callable from any thread, also while kernels run.
 void set_kernel_records(bool on);
 
-// True while CUPTI can record kernels.
-bool has_activities();
-
-// CUPTI stays from now on, and comes back if it is out: a graph is about to be captured, or another client wants it.
-void keep_attached();
-// The same, from inside one of its callbacks.
-void graph_call_seen();
-
 // Gives up what only the deep mode asks for.
 void leave_deep_mode();
 
@@ -45,14 +37,6 @@ bool abandon_activities();
 // Tells the spool about the GPUs that this process sees, once CUDA is initialised.
 void describe_devices();
 
-// Whether we need this activity kind on; switches the callbacks of our calls on again after another client's change.
-bool wants_kind(uint32_t kind);
-void enable_own_calls();
-
-uint64_t recorded_kernels();
 spool::ClockReading read_clocks();
-
-// A buffer of records, from our own request or from another client of the same CUPTI.
-void decode_buffer(uint8_t* buffer, size_t valid_size);
 
 }  // namespace llmprof::inject

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <iterator>
 
-#include "capture/inject/cupti/activity.h"
+#include "capture/inject/cupti/attachment.h"
 #include "capture/inject/launch_sites/launch_sites.h"
 #include "capture/inject/libraries/library_logs.h"
 #include "capture/inject/threads/quiet.h"
@@ -175,6 +175,10 @@ void enable_calls(const nvidia::CuptiLibrary& api, cupti::Subscriber subscriber)
     if (kept[0][cbid]) api.cuptiEnableCallback(1, subscriber, cupti::kDomainRuntime, cbid);
     if (kept[1][cbid]) api.cuptiEnableCallback(1, subscriber, cupti::kDomainDriver, cbid);
   }
+}
+
+void enable_own_calls() {
+  if (has_activities() && own_subscriber() != nullptr) enable_calls(*loaded_cupti(), own_subscriber());
 }
 
 bool wants_call(uint32_t domain, uint32_t cbid) {

@@ -20,6 +20,8 @@ void choose_calls(const nvidia::CuptiLibrary& api, Level deepest);
 
 // Their callbacks on, after each attaching.
 void enable_calls(const nvidia::CuptiLibrary& api, cupti::Subscriber subscriber);
+// On again after another client's change.
+void enable_own_calls();
 // Whether a callback is one of ours.
 bool wants_call(uint32_t domain, uint32_t cbid);
 

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "capture/inject/cupti/activity.h"
+#include "capture/inject/cupti/decode.h"
 
 namespace llmprof::inject {
 namespace {

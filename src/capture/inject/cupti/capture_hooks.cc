@@ -1,6 +1,6 @@
 #include "capture/inject/cupti/capture_hooks.h"
 
-#include "capture/inject/cupti/activity.h"
+#include "capture/inject/cupti/attachment.h"
 #include "capture/inject/real_symbol.h"
 #include "capture/inject/threads/thread_events.h"
 

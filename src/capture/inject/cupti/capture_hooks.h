@@ -1,4 +1,4 @@
-// Hooks of what begins a CUDA graph: CUPTI must be in the process before that, or be brought back (activity.h).
+// Hooks of what begins a CUDA graph: CUPTI must be in the process before that, or be brought back (attachment.h).
 #pragma once
 
 namespace llmprof::inject {

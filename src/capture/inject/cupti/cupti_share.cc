@@ -7,10 +7,11 @@
 #include <cstring>
 #include <utility>
 
-#include "capture/inject/cupti/activity.h"
 #include "capture/inject/cupti/api_calls.h"
+#include "capture/inject/cupti/attachment.h"
 #include "capture/inject/cupti/buffers.h"
 #include "capture/inject/cupti/client_clock.h"
+#include "capture/inject/cupti/decode.h"
 #include "capture/inject/export.h"
 #include "capture/inject/locked.h"
 #include "capture/inject/real_symbol.h"

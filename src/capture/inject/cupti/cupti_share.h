@@ -7,15 +7,10 @@
 // Clients that look CUPTI up in a handle of their own (Triton's Proton) do not come by here; they get CUPTI's error.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
-#include "nvidia/cupti_library.h"
-
 namespace llmprof::inject {
-
-// The process's CUPTI if it is open, and our subscription.
-const nvidia::CuptiLibrary* loaded_cupti();
-cupti::Subscriber own_subscriber();
 
 // The callbacks that are registered with CUPTI: they pass on to the second client while it is recording.
 void shared_buffer_requested(uint8_t** buffer, size_t* size, size_t* max_records);

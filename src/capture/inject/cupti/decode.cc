@@ -4,9 +4,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "capture/inject/cupti/activity.h"
 #include "capture/inject/cupti/api_calls.h"
-#include "capture/inject/cupti/cupti_share.h"
+#include "capture/inject/cupti/attachment.h"
 #include "capture/inject/inject.h"
 
 namespace llmprof::inject {
@@ -154,19 +153,7 @@ void add_graph(const cupti::GraphActivity& graph, spool::Writer& writer) {
   writer.add(record);
 }
 
-}  // namespace
-
-double gpu_busy_before(int64_t time_ns) {
-  const SpoolAccess access;
-  int64_t kernel_ns = 0;
-  for (int64_t number = time_ns / kSlotNs - kSlotsAsked; number < time_ns / kSlotNs; ++number)
-    if (const Slot& slot = slots[number % kSlots]; slot.number == number) kernel_ns += slot.kernel_ns;
-  return static_cast<double>(kernel_ns) / static_cast<double>(kSlotsAsked * kSlotNs);
-}
-
-uint64_t recorded_kernels() { return kernel_count.load(std::memory_order_relaxed); }
-
-void decode(const nvidia::CuptiLibrary& api, uint8_t* buffer, size_t valid_size, spool::Writer& writer) {
+void decode_records(const nvidia::CuptiLibrary& api, uint8_t* buffer, size_t valid_size, spool::Writer& writer) {
   cupti::Activity* record = nullptr;
   while (api.cuptiActivityGetNextRecord(buffer, valid_size, &record) == cupti::kSuccess && record != nullptr) {
     switch (record->kind) {
@@ -196,6 +183,25 @@ void decode(const nvidia::CuptiLibrary& api, uint8_t* buffer, size_t valid_size,
         break;
     }
   }
+}
+
+}  // namespace
+
+double gpu_busy_before(int64_t time_ns) {
+  const SpoolAccess access;
+  int64_t kernel_ns = 0;
+  for (int64_t number = time_ns / kSlotNs - kSlotsAsked; number < time_ns / kSlotNs; ++number)
+    if (const Slot& slot = slots[number % kSlots]; slot.number == number) kernel_ns += slot.kernel_ns;
+  return static_cast<double>(kernel_ns) / static_cast<double>(kSlotsAsked * kSlotNs);
+}
+
+uint64_t recorded_kernels() { return kernel_count.load(std::memory_order_relaxed); }
+
+void decode_buffer(uint8_t* buffer, size_t valid_size) {
+  if (loaded_cupti() == nullptr || valid_size == 0) return;
+  SpoolAccess access;
+  if (access.writer() == nullptr) return;
+  decode_records(*loaded_cupti(), buffer, valid_size, *access.writer());
 }
 
 }  // namespace llmprof::inject
