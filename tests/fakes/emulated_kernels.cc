@@ -50,9 +50,6 @@ namespace kernels_memory_8 {
 namespace kernels_attention {
 #include "kernels/cuda/source/attention_decode.cu"
 }
-namespace kernels_groups {
-#include "kernels/cuda/source/attention_groups.cu"
-}
 namespace kernels_prompt {
 #include "kernels/cuda/source/attention.cu"
 }
@@ -300,15 +297,6 @@ std::map<std::pair<std::string, std::string>, Launch> make_table() {
 #define EMULATE_PROMPT(type, head, rows, keys, warps)                                                           \
   table[{"attention.cu T=" #type " HEAD=" #head " ROWS=" #rows " KEYS=" #keys " WARPS=" #warps, "attention"}] = \
       bind(kernels_prompt::PromptTile<type, head, rows, keys, warps>::run);
-#define EMULATE_GROUPS(type, head, keys)                                                      \
-  table[{"attention_groups.cu T=" #type " HEAD=" #head " KEYS=" #keys, "attention_groups"}] = \
-      bind(kernels_groups::GroupTile<type, head, keys>::run);
-  EMULATE_GROUPS(Bf16, 64, 128)
-  EMULATE_GROUPS(Bf16, 128, 128)
-  EMULATE_GROUPS(Bf16, 256, 64)
-  EMULATE_GROUPS(Fp16, 64, 128)
-  EMULATE_GROUPS(Fp16, 128, 128)
-  EMULATE_GROUPS(Fp16, 256, 64)
 #define EMULATE_PROMPTS(type)          \
   EMULATE_PROMPT(type, 64, 32, 64, 4)  \
   EMULATE_PROMPT(type, 64, 16, 64, 8)  \
@@ -364,63 +352,6 @@ void mma(float* c, const u32 (&a)[4], const u32 (&b)[2], float (*number)(u16)) {
       const Fragments& right = block.fragments[warp + column * 4 + k % 8 / 2];
       c[i] += half(left.a[k / 8 * 2 + i / 2], k) * half(right.b[k / 8], k);
     }
-  }
-  wait_for(2);
-}
-namespace {
-
-// What a descriptor of wgmma says of an array in shared memory, 128-byte swizzle: rows of 128 bytes, eight of them an
-// atom, the next atom `stride` on; the next strip of 64 elements `leading` on. Bits 4 to 6 of an address are turned
-// around by bits 7 to 9.
-class Described {
- public:
-  explicit Described(u64 descriptor)
-      : start_((descriptor & 0x3fff) << 4),
-        leading_((descriptor >> 16 & 0x3fff) << 4),
-        stride_((descriptor >> 32 & 0x3fff) << 4),
-        right_(descriptor >> 62 == 1) {}
-  // The sum goes over the elements of a row.
-  u16 of_row(size_t row, size_t k) const { return at(start_ + row / 8 * stride_ + row % 8 * 128 + 2 * k); }
-  // The sum goes over the rows.
-  u16 turned(size_t column, size_t k) const {
-    return at(start_ + column / 64 * leading_ + column % 64 * 2 + k / 8 * stride_ + k % 8 * 128);
-  }
-
- private:
-  u16 at(u64 address) const {
-    if (!right_) return 0x7fff;  // not a number
-    u16 value;
-    std::memcpy(&value, shared_memory + (address ^ ((address >> 7 & 7) << 4)), 2);
-    return value;
-  }
-  u64 start_, leading_, stride_;
-  bool right_;
-};
-
-}  // namespace
-void group_product(float* c, int count, const u32* a, u64 a_described, u64 b_described, bool turned, bool adds,
-                   float (*number)(u16)) {
-  const size_t lane = block.current % 32, warp = block.current - lane, first_row = warp / 32 % 4 * 16;
-  if (a != nullptr) std::copy(a, a + 4, block.fragments[block.current].a);
-  wait_for(2);
-  float left[2][16];
-  for (size_t half = 0; half < 2; ++half) {
-    for (size_t k = 0; k < 16; ++k) {
-      if (a != nullptr) {
-        const u32 word = block.fragments[warp + lane / 4 * 4 + k % 8 / 2].a[k / 8 * 2 + half];
-        left[half][k] = number(static_cast<u16>(k % 2 == 0 ? word : word >> 16));
-      } else {
-        left[half][k] = number(Described(a_described).of_row(first_row + lane / 4 + 8 * half, k));
-      }
-    }
-  }
-  const Described b(b_described);
-  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
-    const size_t column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-    float sum = adds ? c[i] : 0;
-    for (size_t k = 0; k < 16; ++k)
-      sum += left[i / 2 % 2][k] * number(turned ? b.turned(column, k) : b.of_row(column, k));
-    c[i] = sum;
   }
   wait_for(2);
 }

@@ -41,9 +41,6 @@ u32 shuffle_xor_bits(u32 value, int lanes);
 void mma(float* c, const u32 (&a)[4], const u32 (&b)[2], float (*number)(u16));
 // Lane l gets what the row of lane 8 j + l / 4 holds for it, of each j; turned: of rows 2 (l % 4) and the next.
 void matrices(u32 (&m)[4], const Words* row, bool turned);
-// c[64][2 kCount] of four warps += a b, or = where it does not add. `a`: four words of the lane, or what describes it.
-void group_product(float* c, int count, const u32* a, u64 a_described, u64 b_described, bool turned, bool adds,
-                   float (*number)(u16));
 Words* dynamic_shared();  // as large as a block may have
 u64 time_ns();
 u64 cycles();
@@ -115,29 +112,6 @@ inline u32 two_bf16(float low, float high) { return bf16_of(low) | static_cast<u
 inline u32 two_fp16(float low, float high) { return fp16_of(low) | static_cast<u32>(fp16_of(high)) << 16; }
 inline u32 low_halves(u32 a, u32 b) { return (a & 0xffffu) | b << 16; }
 inline u32 high_halves(u32 a, u32 b) { return a >> 16 | (b & 0xffff0000u); }
-// Products of four warps: done at once, so that waits are none.
-#define LLMPROF_GROUPS 1
-inline void share_with_units() {}
-inline void group_open() {}
-inline void group_close() {}
-template <int kOpen, int kCount>
-inline void group_wait(float (&)[kCount]) {}
-template <int kCount>
-inline void group_bf16_shared(float (&c)[kCount], u64 a, u64 b, bool adds) {
-  emulated::group_product(c, kCount, nullptr, a, b, false, adds, of_bf16);
-}
-template <int kCount>
-inline void group_fp16_shared(float (&c)[kCount], u64 a, u64 b, bool adds) {
-  emulated::group_product(c, kCount, nullptr, a, b, false, adds, of_fp16);
-}
-template <int kCount>
-inline void group_bf16_turned(float (&c)[kCount], const u32 (&a)[4], u64 b) {
-  emulated::group_product(c, kCount, a, 0, b, true, true, of_bf16);
-}
-template <int kCount>
-inline void group_fp16_turned(float (&c)[kCount], const u32 (&a)[4], u64 b) {
-  emulated::group_product(c, kCount, a, 0, b, true, true, of_fp16);
-}
 inline u32 shared_at(const Words* place) { return static_cast<u32>(16 * (place - emulated::dynamic_shared())); }
 inline Words* of_shared(u32 at) { return emulated::dynamic_shared() + at / 16; }
 inline void load_matrices(u32 (&m)[4], u32 row_at) { emulated::matrices(m, of_shared(row_at), false); }

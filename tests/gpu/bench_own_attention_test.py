@@ -4,7 +4,7 @@
     python3 tests/gpu/bench_own_attention_test.py [--only prefill,decode,paged] [--state bench_own_attention.json]
 
 A share is cuDNN's time over ours: 1 is as fast, more is faster. Decode is bound by memory and must reach 0.95; a prompt is
-bound by the matrix units, which own kernels drive by wgmma on 9.0 and by mma.sync elsewhere, and must reach 0.5. One sequence
+bound by the matrix units, which the own kernel drives by mma.sync, and must reach 0.5. One sequence
 alone takes two short kernels here and one there: 0.7. All must agree with the reference. Where cuDNN refuses a case (caches of pages before 9.5), that is said and is no failure.
 """
 import json

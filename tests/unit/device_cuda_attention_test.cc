@@ -81,24 +81,6 @@ TEST_F(DeviceCudaAttention, OffersEveryWay) {
   EXPECT_TRUE(holds(ways(128, "paged"), "cuDNN A #0"));
 }
 
-// The kernels for 9.0, whose shared memory is read by descriptors: first among the own ones.
-TEST_F(DeviceCudaAttention, GroupsOfWarpsTakePrompts) {
-  setenv(nvidia::kEnvCudnn, "/nowhere/libcudnn.so", 1);
-  open();
-  const auto passed = [&](const OpParams& params) {
-    Result<std::unique_ptr<PreparedOp>> op = prepare_attention(*device_, params);
-    if (!op) return op.error().text();
-    const Result<Check> check = (*op)->check(0);
-    if (!check) return check.error().text();
-    return check->status == CheckStatus::kPassed ? (*op)->candidates()[0].backend : check->note;
-  };
-  EXPECT_EQ(passed(prompt_params(1, 2, 1, 64, 300, 1, DType::kBf16, "causal")), "own wgmma, 2 x 64 rows, 128 keys");
-  EXPECT_EQ(passed(prompt_params(1, 1, 1, 64, 20, 90, DType::kFp16, "full")), "own wgmma, 2 x 64 rows, 128 keys");
-  EXPECT_EQ(passed(prompt_params(2, 2, 1, 128, 130, 270, DType::kFp16, "causal")), "own wgmma, 2 x 64 rows, 128 keys");
-  EXPECT_EQ(passed(prompt_params(1, 1, 1, 128, 77, 530, DType::kBf16, "full")), "own wgmma, 2 x 64 rows, 128 keys");
-  EXPECT_EQ(passed(prompt_params(1, 1, 1, 256, 190, 1, DType::kBf16, "causal")), "own wgmma, 2 x 64 rows, 64 keys");
-}
-
 TEST_F(DeviceCudaAttention, CudnnTakesPages) {
   setenv(nvidia::kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
   open();

@@ -33,7 +33,6 @@ bool compiled_on(int chip, const KernelSource& source) {
   };
   if (chip < 89 && has("KIND=Fp8Mma")) return false;  // no such unit
   if (source.name == "registers.cu" && chip != 90 && source.defines[0].compare(0, 6, "GROUP=") == 0) return false;
-  if (source.name == "attention_groups.cu" && chip != 90) return false;
   if (source.name == "attention.cu")
     return chip == 90 ? !has("T=Fp16") || has("KEYS=32") : !has("T=Fp16") && has("KEYS=32");
   if (source.name == "attention_decode.cu") {

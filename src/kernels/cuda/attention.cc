@@ -23,13 +23,6 @@ struct PromptShape {
 };
 constexpr PromptShape kPromptShapes[] = {{64, 32, 64, 4},  {64, 16, 64, 8},  {128, 32, 64, 4}, {128, 32, 32, 4},
                                          {128, 16, 64, 8}, {256, 16, 32, 4}, {256, 16, 64, 8}};
-// By wgmma, on 9.0: two groups of four warps, 64 queries each; two tiles of keys, three of values.
-struct GroupShape {
-  int64_t head, keys;
-  int64_t shared_bytes() const { return 2 * head * (kRows + 5 * keys) + 1024; }
-  static constexpr int64_t kRows = 128;
-};
-constexpr GroupShape kGroupShapes[] = {{64, 128}, {128, 128}, {256, 64}};
 // Where the driver does not tell what a block may have: the least of the chips that own kernels are for.
 constexpr int64_t kSharedLeast = 99 << 10;
 
@@ -83,9 +76,6 @@ class AttentionOp : public CudnnOp {
     return add_plans(*graph_, describe_attention(*graph_, shape_), kPromptPlans, kPromptsOffered);
   }
 
-  KernelSource source_of(const GroupShape& shape) const {
-    return {"attention_groups.cu", {type(), fmt::format("HEAD={}", shape.head), fmt::format("KEYS={}", shape.keys)}};
-  }
   KernelSource source_of(const PromptShape& shape) const {
     return {"attention.cu",
             {type(), fmt::format("HEAD={}", shape.head), fmt::format("ROWS={}", shape.rows),
@@ -93,26 +83,17 @@ class AttentionOp : public CudnnOp {
   }
   Status add_own() {
     const int told = context_.attribute(cuda_abi::kSharedBytesPerBlockOptin);
-    std::vector<GroupShape> groups;
     std::vector<PromptShape> prompts;
     std::vector<KernelSource> sources;
-    for (const GroupShape& shape : kGroupShapes)
-      if (context_.cc() == 90 && shape.head == shape_.head_dim) groups.push_back(shape);
     for (const PromptShape& shape : kPromptShapes)
       if (shape.head == shape_.head_dim && shape.shared_bytes() <= (told > 0 ? told : kSharedLeast))
         prompts.push_back(shape);
-    for (const GroupShape& shape : groups) sources.push_back(source_of(shape));
     for (const PromptShape& shape : prompts) sources.push_back(source_of(shape));
     context_.compile_ahead(sources);
-    for (const GroupShape& shape : groups) {
-      const Status added = add_kernel(fmt::format("own wgmma, 2 x 64 rows, {} keys", shape.keys), source_of(shape),
-                                      "attention_groups", {GroupShape::kRows, 256, shape.shared_bytes()});
-      if (context_.lost()) return added;  // else the others do
-    }
     for (const PromptShape& shape : prompts)
       LLMPROF_CHECK(add_kernel(
           fmt::format("own {} warps of {} rows, {} keys", shape.warps, shape.rows, shape.keys), source_of(shape),
-          "attention", {shape.rows * shape.warps, static_cast<unsigned>(shape.warps) * 32, shape.shared_bytes()}));
+          {shape.rows * shape.warps, static_cast<unsigned>(shape.warps) * 32, shape.shared_bytes()}));
     return {};
   }
 
@@ -123,11 +104,11 @@ class AttentionOp : public CudnnOp {
     unsigned threads;
     int64_t shared_bytes;
   };
-  Status add_kernel(std::string name, const KernelSource& source, const char* function, const Block& block) {
+  Status add_kernel(std::string name, const KernelSource& source, const Block& block) {
     const int64_t heads = shape_.batch * shape_.heads;
     const int64_t blocks = (shape_.queries + block.rows - 1) / block.rows * heads;
     if (blocks > std::numeric_limits<int32_t>::max()) return {};
-    LLMPROF_ASSIGN(const Kernel kernel, context_.kernel(source, function));
+    LLMPROF_ASSIGN(const Kernel kernel, context_.kernel(source, "attention"));
     LLMPROF_CHECK(context_.check(context_.api().function_set(kernel.function, cuda_abi::kFunctionMaxDynamicSharedBytes,
                                                              static_cast<int>(block.shared_bytes)),
                                  "asking for shared memory"));

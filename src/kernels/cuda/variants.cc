@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-
 namespace llmprof::device::cuda {
 
 std::vector<KernelSource> every_kernel() {
@@ -67,13 +65,9 @@ std::vector<KernelSource> every_kernel() {
                      {type, fmt::format("HEAD={}", shape.head), fmt::format("ROWS={}", shape.rows),
                       fmt::format("KEYS={}", shape.keys), fmt::format("WARPS={}", shape.warps)}});
   }
-  // Of 9.0 alone, as are the products of groups below.
-  for (const char* type : {"T=Bf16", "T=Fp16"}) {
-    for (const auto& [head, keys] : {std::pair{64, 128}, std::pair{128, 128}, std::pair{256, 64}})
-      all.push_back({"attention_groups.cu", {type, fmt::format("HEAD={}", head), fmt::format("KEYS={}", keys)}});
-  }
   for (const char* kind : {"Fp64Mma", "Fp32Fma", "Tf32Mma", "Fp16Mma", "Bf16Mma", "Fp8Mma", "Int8Mma"})
     all.push_back({"registers.cu", {std::string("KIND=") + kind}});
+  // Of 9.0 alone.
   for (const char* group : {"Tf32Group", "Fp16Group", "Bf16Group", "Fp8Group", "Int8Group"})
     all.push_back({"registers.cu", {std::string("GROUP=") + group}});
   return all;

@@ -42,16 +42,6 @@ struct Bf16 {
     mma_bf16(c, a0, a1, a2, a3, b0, b1);
   }
   static __device__ __forceinline__ void mma_short(float* c, u32 a0, u32 a1, u32 b) { mma_short_bf16(c, a0, a1, b); }
-#ifdef LLMPROF_GROUPS
-  template <int kCount>
-  static __device__ __forceinline__ void group_shared(float (&c)[kCount], u64 a, u64 b, bool adds) {
-    group_bf16_shared(c, a, b, adds);
-  }
-  template <int kCount>
-  static __device__ __forceinline__ void group_turned(float (&c)[kCount], const u32 (&a)[4], u64 b) {
-    group_bf16_turned(c, a, b);
-  }
-#endif
 };
 struct Fp16 {
   typedef u16 Stored;
@@ -65,16 +55,6 @@ struct Fp16 {
     mma_fp16(c, a0, a1, a2, a3, b0, b1);
   }
   static __device__ __forceinline__ void mma_short(float* c, u32 a0, u32 a1, u32 b) { mma_short_fp16(c, a0, a1, b); }
-#ifdef LLMPROF_GROUPS
-  template <int kCount>
-  static __device__ __forceinline__ void group_shared(float (&c)[kCount], u64 a, u64 b, bool adds) {
-    group_fp16_shared(c, a, b, adds);
-  }
-  template <int kCount>
-  static __device__ __forceinline__ void group_turned(float (&c)[kCount], const u32 (&a)[4], u64 b) {
-    group_fp16_turned(c, a, b);
-  }
-#endif
 };
 struct Fp8 {
   typedef u8 Stored;

@@ -151,7 +151,21 @@ KERNEL void registers(u32 iterations, float* out) {
 }
 #endif
 
-#if defined(GROUP) && defined(LLMPROF_GROUPS)
+#if defined(GROUP) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define GROUP_4(kind, i) kind(c[i]), kind(c[i + 1]), kind(c[i + 2]), kind(c[i + 3])
+#define GROUP_16(kind, i) GROUP_4(kind, i), GROUP_4(kind, i + 4), GROUP_4(kind, i + 8), GROUP_4(kind, i + 12)
+#define GROUP_32(kind) GROUP_16(kind, 0), GROUP_16(kind, 16)
+#define GROUP_64(kind) GROUP_32(kind), GROUP_16(kind, 32), GROUP_16(kind, 48)
+#define GROUP_128(kind) GROUP_64(kind), GROUP_16(kind, 64), GROUP_16(kind, 80), GROUP_16(kind, 96), GROUP_16(kind, 112)
+#define GROUP_NAMES_128                                                                          \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                       \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "             \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "             \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "             \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "             \
+  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "             \
+  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 // D[64][256] += A[64][K] B[K][256] of a group of four warps: A in four registers per thread, B where `b` describes it.
 // 32 bytes of K in every type.
 #define GROUP_STEP(what, factors, kind)                                                                                \
