@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""Makes image.png and prompt.txt, the input of `llmprof workload`. Python's standard library alone; the same files
+"""Makes image.rgb.zlib and prompt.txt, the input of `llmprof workload`. Python's standard library alone; the same files
 every time (up to the version of zlib)."""
-import struct
 import zlib
 from pathlib import Path
 
@@ -34,37 +33,9 @@ def pixel(x, y):
     return colour
 
 
-def paeth(a, b, c):
-    p = a + b - c
-    pa, pb, pc = abs(p - a), abs(p - b), abs(p - c)
-    return a if pa <= pb and pa <= pc else b if pb <= pc else c
-
-
-def filtered(kind, row, above):
-    out = bytearray([kind])
-    for i, value in enumerate(row):
-        left = row[i - 3] if i >= 3 else 0
-        up = above[i]
-        corner = above[i - 3] if i >= 3 else 0
-        guess = (0, left, up, (left + up) // 2, paeth(left, up, corner))[kind]
-        out.append((value - guess) & 255)
-    return bytes(out)
-
-
-def chunk(kind, data):
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-
 def image():
-    above, lines = bytes(3 * WIDTH), []
-    for y in range(HEIGHT):
-        row = bytes(value for x in range(WIDTH) for value in pixel(x, y))
-        lines.append(filtered(y % 5, row, above))  # every filter of the format
-        above = row
-    packed = zlib.compress(b"".join(lines), 9)
-    half = len(packed) // 2  # the data may lie in several chunks
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", WIDTH, HEIGHT, 8, 2, 0, 0, 0)) +
-            chunk(b"IDAT", packed[:half]) + chunk(b"IDAT", packed[half:]) + chunk(b"IEND", b""))
+    """Rows of RGB, packed."""
+    return zlib.compress(bytes(value for y in range(HEIGHT) for x in range(WIDTH) for value in pixel(x, y)), 9)
 
 
 def prompt():
@@ -78,5 +49,5 @@ def prompt():
 
 if __name__ == "__main__":
     folder = Path(__file__).resolve().parent
-    (folder / "image.png").write_bytes(image())
+    (folder / "image.rgb.zlib").write_bytes(image())
     (folder / "prompt.txt").write_text(prompt())

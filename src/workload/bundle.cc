@@ -1,18 +1,27 @@
 #include "workload/bundle.h"
 
+#include <zlib.h>
+
+#include <cassert>
 #include <charconv>
 #include <string_view>
 
 #include "base/embed_bytes.h"
 
-LLMPROF_EMBED_BYTES(llmprof_workload_image, LLMPROF_WORKLOAD_FOLDER "/image.png")
+LLMPROF_EMBED_BYTES(llmprof_workload_image, LLMPROF_WORKLOAD_FOLDER "/image.rgb.zlib")
 LLMPROF_EMBED_BYTES(llmprof_workload_prompt, LLMPROF_WORKLOAD_FOLDER "/prompt.txt")
 
 namespace llmprof::workload {
 
-std::span<const uint8_t> bundle_image() {
-  return {reinterpret_cast<const uint8_t*>(llmprof_workload_image),
-          static_cast<size_t>(llmprof_workload_image_end - llmprof_workload_image)};
+Image bundle_image() {
+  Image image{640, 480, std::vector<uint8_t>(size_t{640} * 480 * 3)};
+  uLongf size = image.rgb.size();
+  // The program's own bytes: what does not unpack was changed after the build.
+  const int result = uncompress(image.rgb.data(), &size, reinterpret_cast<const Bytef*>(llmprof_workload_image),
+                                static_cast<uLong>(llmprof_workload_image_end - llmprof_workload_image));
+  assert(result == Z_OK && size == image.rgb.size());
+  static_cast<void>(result);
+  return image;
 }
 
 std::vector<int32_t> bundle_prompt() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 
 namespace llmprof::workload {
 namespace {
@@ -78,8 +79,8 @@ std::vector<float> patchify(const std::vector<float>& planes, int size, int patc
     for (int column = 0; column < side; ++column)
       for (int c = 0; c < 3; ++c)
         for (int y = 0; y < patch; ++y) {
-          const float* const in = planes.data() + (static_cast<ptrdiff_t>(c) * size + row * patch + y) * size +
-                                  static_cast<ptrdiff_t>(column) * patch;
+          const float* const in = planes.data() + (static_cast<std::ptrdiff_t>(c) * size + row * patch + y) * size +
+                                  static_cast<std::ptrdiff_t>(column) * patch;
           for (int x = 0; x < patch; ++x) out.push_back((in[x] / 255 - 0.5F) / 0.5F);
         }
   return out;

@@ -1,11 +1,15 @@
 // From a picture to the input of a vision encoder, on the host in fp32.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
-#include "workload/png.h"
-
 namespace llmprof::workload {
+
+struct Image {
+  int width = 0, height = 0;
+  std::vector<uint8_t> rgb;  // [height, width, 3]
+};
 
 // [3, size, size], channel after channel, 0 to 255: bicubic (a = -0.5), its support widened by the factor of shrinking
 // (antialiased), weights normalised at the edges, first across, then down, not rounded between; then clamped.

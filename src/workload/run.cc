@@ -37,9 +37,8 @@ auto timed(HostListener* host, std::string_view name, Body&& body) {
   return value;
 }
 
-Result<std::vector<float>> preprocess(const VisionConfig& vision, HostListener* host) {
-  LLMPROF_ASSIGN(const Image image,
-                 timed(host, "decode_png", [] { return decode_png(bundle_image(), "image.png of the workload"); }));
+std::vector<float> preprocess(const VisionConfig& vision, HostListener* host) {
+  const Image image = timed(host, "unpack_picture", [] { return bundle_image(); });
   const std::vector<float> planes = timed(host, "resize_bicubic", [&] { return resize(image, vision.image); });
   return timed(host, "patchify", [&] { return patchify(planes, vision.image, vision.patch); });
 }
@@ -82,7 +81,7 @@ Result<RunResult> run_model(Model& model, const Size& size, const ModelOptions& 
   RunResult result;
   {
     const StageScope scope(result, listeners, kPreprocess);
-    LLMPROF_ASSIGN(const std::vector<float> patches, preprocess(size.vision, host));
+    const std::vector<float> patches = preprocess(size.vision, host);
     LLMPROF_CHECK(model.load(patches));
   }
   {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does a run of `llmprof workload --size tiny` again, in double precision and in another language, and compares.
 
-    reference.py --binary LLMPROF --image image.png [--batch N] [--dtype fp32|bf16] [--device cuda:0 [--decode eager]]
+    reference.py --binary LLMPROF --image image.rgb.zlib [--batch N] [--dtype fp32|bf16] [--device cuda:0 [--decode eager]]
 
 Shares nothing with llmprof but the dump's format: reads the picture and the dumped weights, and computes everything else
 itself: PNG, resize, patches, vision encoder, projector, decoder with its cache, greedy choice. Python's standard library
@@ -13,7 +13,6 @@ import json
 import math
 import os
 import pathlib
-import struct
 import subprocess
 import sys
 import tempfile
@@ -24,40 +23,11 @@ BOUNDS = {"fp32": 1e-4, "bf16": 3e-2}  # relative L2 of logits
 
 # ---- the picture -----------------------------------------------------------------------------------------------------
 
-def read_png(path):
-    data = path.read_bytes()
-    at, packed = 8, b""
-    while at < len(data):
-        length, kind = struct.unpack(">I4s", data[at:at + 8])
-        content = data[at + 8:at + 8 + length]
-        if kind == b"IHDR":
-            width, height, depth, colour = struct.unpack(">IIBB", content[:10])
-            assert depth == 8 and colour == 2
-        if kind == b"IDAT":
-            packed += content
-        at += 12 + length
-    raw, rows, above = zlib.decompress(packed), [], [0] * (3 * width)
-    for y in range(height):
-        begin = y * (3 * width + 1)
-        kind, line = raw[begin], raw[begin + 1:begin + 1 + 3 * width]
-        row = []
-        for i, value in enumerate(line):
-            a = row[i - 3] if i > 2 else 0
-            b = above[i]
-            c = above[i - 3] if i > 2 else 0
-            if kind == 1:
-                value += a
-            elif kind == 2:
-                value += b
-            elif kind == 3:
-                value += (a + b) >> 1
-            elif kind == 4:
-                p = a + b - c
-                value += min((abs(p - a), 0, a), (abs(p - b), 1, b), (abs(p - c), 2, c))[2]
-            row.append(value & 255)
-        rows.append(row)
-        above = row
-    return width, height, rows
+def read_picture(path):
+    """Rows of RGB, packed: data/workload/make_bundle.py."""
+    width, height = 640, 480
+    raw = zlib.decompress(path.read_bytes())
+    return width, height, [raw[3 * width * y:3 * width * (y + 1)] for y in range(height)]
 
 
 def bicubic_weights(length, size):
@@ -80,7 +50,7 @@ def bicubic_weights(length, size):
 
 
 def patches_of(path, size, patch):
-    width, height, rows = read_png(path)
+    width, height, rows = read_picture(path)
     across, down = bicubic_weights(width, size), bicubic_weights(height, size)
     planes = []
     for channel in range(3):
