@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
 #include <set>
 
 #include "base/text_table.h"
+#include "model/cost.h"
 
 namespace llmprof::bench {
 namespace {
@@ -33,13 +35,69 @@ std::string key_of(const CasePlan& plan) {
                 std::string(dtype_name(plan.params.dtype)));
 }
 
-// One step of the model: `rows` tokens go through every layer.
+// One step of the model.
 struct Step {
   std::string name;
   int64_t batch = 0, queries = 0, context = 0;
   bool decode = false;
-  int64_t rows() const { return batch * queries; }
 };
+
+// An operator of the model as a case, joined with its neighbours as engines join them; or a sentence on what has none.
+struct PartShape {
+  std::string name;
+  std::string_view operation, variant;
+  DType dtype = DType::kUnknown;
+  AxisValues axes;
+  int64_t calls = 1;
+  std::string remark;
+};
+
+// Calls of equal parts are counted together.
+class PartList {
+ public:
+  void add(PartShape part) {
+    for (PartShape& known : parts_) {
+      if (known.name != part.name || known.axes != part.axes || known.remark != part.remark) continue;
+      known.calls += part.calls;
+      return;
+    }
+    // Norms stand together.
+    size_t at = parts_.size();
+    for (size_t i = 0; part.name == "norms" && i < parts_.size(); ++i)
+      if (parts_[i].name == "first norm") at = i + 1;
+    parts_.insert(parts_.begin() + static_cast<std::ptrdiff_t>(at), std::move(part));
+  }
+  void remark(std::string text) {
+    PartShape part;
+    part.remark = std::move(text);
+    add(std::move(part));
+  }
+  const std::vector<PartShape>& parts() const { return parts_; }
+
+ private:
+  std::vector<PartShape> parts_;
+};
+
+// "experts' ", "shared ", or nothing, by the operator's name: "experts.up_proj".
+std::string owner_of(const Operator& op) {
+  if (op.name.rfind("experts.", 0) == 0) return "experts' ";
+  return op.name.rfind("shared_experts.", 0) == 0 ? "shared " : "";
+}
+
+// The name of the product that this one is part of; empty: it has no case.
+std::string product_name(const ModelConfig& model, const Operator& op) {
+  switch (op.part) {
+    case TensorPart::kAttention:
+      return model.mla ? "" : op.name == "o_proj" ? "o" : "qkv";
+    case TensorPart::kRouter:
+      return op.name == "router" ? "router" : "";
+    case TensorPart::kLmHead:
+      return "lm_head";
+    default:
+      if (op.name.ends_with("down_proj") || op.name.ends_with("fc_out")) return owner_of(op) + "down";
+      return owner_of(op) + (model.gated_mlp ? "gate_up" : "up");
+  }
+}
 
 class Builder {
  public:
@@ -47,11 +105,11 @@ class Builder {
           uint64_t seed)
       : operations_(operations), device_(device), model_(model), seed_(seed) {
     out_.model = model.id;
-    dtype_ = parse_dtype(model.dtype.name).value_or(DType::kBf16);
+    dtype_ = model.dtype.element;
     product_dtype_ = dtype_;
     if (!model.quantization || !model.quantization->format) return;
     const std::string& format = model.quantization->format->name;
-    if (format.rfind("fp8", 0) == 0) product_dtype_ = DType::kFp8;
+    if (model.quantization->format->element == DType::kFp8) product_dtype_ = DType::kFp8;
     if (product_dtype_ == dtype_)
       remark(fmt::format("weights in {}: products are measured in {}, in which they are computed", format,
                          dtype_name(dtype_)));
@@ -61,20 +119,35 @@ class Builder {
 
   Status add(const Step& step) {
     out_.steps.push_back(step.name);
-    const ModelConfig& m = model_;
-    const int64_t layers = m.num_layers(), moe = m.moe_layers(), rows = step.rows(), h = m.hidden_size;
-    LLMPROF_CHECK(
-        part("embedding", "embedding", {}, dtype_, 1, {{"tokens", rows}, {"vocab", m.vocab_size}, {"hidden", h}}));
-    LLMPROF_CHECK(add_norms(rows, layers));
-    if (m.mla) {
-      remark("attention over latents (MLA) and its projections have no operation here");
-    } else {
-      LLMPROF_CHECK(add_attention(step, layers));
+    Workload workload;
+    workload.batch = step.batch;
+    workload.prompt = step.queries;
+    workload.context = step.context;
+    const StageCost cost = step.decode ? decode_cost(model_, workload) : prefill_cost(model_, workload);
+    PartList list;
+    for (size_t i = 0; i < cost.operators.size(); ++i) {
+      const Operator& op = cost.operators[i];
+      if (op.kind != OperatorKind::kLinear && op.kind != OperatorKind::kLmHead) {
+        add_other(op, step.decode, list);
+        continue;
+      }
+      const std::string name = product_name(model_, op);
+      if (name.empty()) continue;
+      int64_t out = op.out;
+      while (i + 1 < cost.operators.size() && cost.operators[i + 1].kind == OperatorKind::kLinear &&
+             product_name(model_, cost.operators[i + 1]) == name)
+        out += cost.operators[++i].out;
+      add_product(name, op, out, list);
     }
-    if (layers > moe) LLMPROF_CHECK(add_mlp("", rows, m.intermediate_size, layers - moe));
-    if (moe > 0) LLMPROF_CHECK(add_experts(rows, moe));
-    LLMPROF_CHECK(product("lm_head", step.batch, m.vocab_size, h, 1, dtype_));
-    return part("sampling", "sampling", {}, dtype_, 1, {{"batch", step.batch}, {"vocab", m.vocab_size}});
+    list.add({"sampling", "sampling", {}, dtype_, {{"batch", step.batch}, {"vocab", model_.vocab_size}}, 1, {}});
+    for (const PartShape& part : list.parts()) {
+      if (part.remark.empty()) {
+        LLMPROF_CHECK(add_part(part));
+      } else {
+        remark(part.remark);
+      }
+    }
+    return {};
   }
 
   Preset take() && { return std::move(out_); }
@@ -84,97 +157,138 @@ class Builder {
     if (std::find(out_.remarks.begin(), out_.remarks.end(), text) == out_.remarks.end()) out_.remarks.push_back(text);
   }
 
-  Status part(const std::string& name, std::string_view operation_name, std::string_view variant, DType dtype,
-              int64_t calls, const AxisValues& axes) {
-    const Operation* const operation = find(operations_, operation_name);
+  Status add_part(const PartShape& part) {
+    const Operation* const operation = find(operations_, part.operation);
     if (operation == nullptr) {
-      remark(fmt::format("{}: there is no operation {}", name, operation_name));
+      remark(fmt::format("{}: there is no operation {}", part.name, part.operation));
       return {};
     }
-    LLMPROF_ASSIGN(CasePlan plan, plan_case(*operation, device_, dtype, variant, axes));
+    LLMPROF_ASSIGN(CasePlan plan, plan_case(*operation, device_, part.dtype, part.variant, part.axes));
     plan.params.seed = seed_;
     if (!possible(*operation, device_, plan.params)) {
       const std::optional<std::string> why =
           operation->unsupported == nullptr ? std::nullopt : operation->unsupported(device_, plan.params);
-      remark(fmt::format("{}: {}", name, why.value_or(fmt::format("{} is not measured here", operation_name))));
+      remark(fmt::format("{}: {}", part.name, why.value_or(fmt::format("{} is not measured here", operation->name))));
       return {};
     }
     const auto [known, fresh] = index_.emplace(key_of(plan), out_.plans.size());
     if (fresh) out_.plans.push_back(std::move(plan));
     if (out_.plans.size() > kPlansMax)
       return fail(fmt::format("more than {} cases", kPlansMax), "--batch", "fewer lengths", ExitCode::kUsage);
-    out_.parts.push_back({out_.steps.size() - 1, known->second, name, calls});
+    out_.parts.push_back({out_.steps.size() - 1, known->second, part.name, part.calls});
     return {};
   }
 
-  Status product(const std::string& name, int64_t m, int64_t n, int64_t k, int64_t calls, DType dtype) {
-    return part(name, "gemm", {}, dtype, calls, {{"m", m}, {"n", n}, {"k", k}});
-  }
-
-  // The first norm sees no residual; every other one, the last included, adds it.
-  Status add_norms(int64_t rows, int64_t layers) {
-    if (model_.norm == NormKind::kLayer) {
-      remark("LayerNorm without GELU behind it has no operation here");
-      return {};
+  // Rows of experts are shared out evenly: what the weights of a step cost depends on how many experts get one.
+  void add_product(const std::string& name, const Operator& op, int64_t out, PartList& list) const {
+    const DType dtype = op.quantised ? product_dtype_ : dtype_;
+    if (op.experts > 1) {
+      list.add({name,
+                "gemm_grouped",
+                "even",
+                dtype,
+                {{"rows", op.rows}, {"groups", op.experts}, {"n", out}, {"k", op.in}},
+                1,
+                {}});
+      return;
     }
-    const AxisValues axes = {{"tokens", rows}, {"hidden", model_.hidden_size}};
-    const int64_t between = (model_.norms_per_layer - 2) * layers;  // those that add nothing
-    LLMPROF_CHECK(part("first norm", "rmsnorm", "plain", dtype_, 1 + between, axes));
-    return part("norms", "rmsnorm", "residual", dtype_, 2 * layers, axes);
+    list.add({name, "gemm", {}, dtype, {{"m", op.rows}, {"n", out}, {"k", op.in}}, 1, {}});
+    if (name == "router")
+      list.add({"routing",
+                "moe_routing",
+                {},
+                dtype_,
+                {{"tokens", op.rows}, {"experts", out}, {"k", model_.moe->top_k}},
+                1,
+                {}});
   }
 
-  Status add_attention(const Step& step, int64_t layers) {
+  void add_other(const Operator& op, bool decode, PartList& list) const {
     const ModelConfig& m = model_;
-    const int64_t heads = m.num_heads, kv = m.num_kv_heads, dim = m.head_dim, rows = step.rows();
-    LLMPROF_CHECK(product("qkv", rows, (heads + 2 * kv) * dim, m.hidden_size, layers, product_dtype_));
-    if (m.qk_norm != QkNorm::kNone) remark("norms of queries and keys have no operation here");
-    const AxisValues of_heads = {{"tokens", rows}, {"heads", heads}, {"kv_heads", kv}, {"head_dim", dim}};
-    if (m.learned_positions == 0) LLMPROF_CHECK(part("rope", "rope", {}, dtype_, layers, of_heads));
-    LLMPROF_CHECK(
-        part("kv_append", "kv_append", {}, dtype_, layers, {{"tokens", rows}, {"kv_heads", kv}, {"head_dim", dim}}));
-    if (m.windowed_layers() > 0)
-      remark(fmt::format("{} layers attend to a window: they are measured over everything", m.windowed_layers()));
-    AxisValues axes = {
-        {"batch", step.batch}, {"heads", heads}, {"kv_heads", kv}, {"head_dim", dim}, {"context", step.context}};
-    if (!step.decode) axes.emplace_back("prompt", step.queries);
-    LLMPROF_CHECK(part("attention", step.decode ? "attention_decode" : "attention",
-                       step.decode ? "contiguous" : "causal", dtype_, layers, axes));
-    return product("o", rows, m.hidden_size, heads * dim, layers, product_dtype_);
+    switch (op.kind) {
+      case OperatorKind::kGather:
+        if (op.name == "embed_tokens")
+          list.add({"embedding",
+                    "embedding",
+                    {},
+                    dtype_,
+                    {{"tokens", op.rows}, {"vocab", m.vocab_size}, {"hidden", op.out}},
+                    1,
+                    {}});
+        break;
+      case OperatorKind::kNorm:
+        if (op.out != m.hidden_size) break;  // of latents
+        if (m.norm == NormKind::kLayer)
+          list.remark("LayerNorm without GELU behind it has no operation here");
+        else
+          list.add({op.adds_residual ? "norms" : "first norm",
+                    "rmsnorm",
+                    op.adds_residual ? "residual" : "plain",
+                    dtype_,
+                    {{"tokens", op.rows}, {"hidden", op.out}},
+                    1,
+                    {}});
+        break;
+      case OperatorKind::kElementwise:
+        if (op.attention) {
+          if (m.qk_norm != QkNorm::kNone) list.remark("norms of queries and keys have no operation here");
+          list.add({"rope",
+                    "rope",
+                    {},
+                    dtype_,
+                    {{"tokens", op.rows},
+                     {"heads", op.attention->heads},
+                     {"kv_heads", op.attention->kv_heads},
+                     {"head_dim", op.attention->key_width}},
+                    1,
+                    {}});
+        } else if (op.name.ends_with("activation")) {
+          if (m.gated_mlp)
+            list.add({owner_of(op) + "swiglu", "swiglu", {}, dtype_, {{"tokens", op.rows}, {"ffn", op.out}}, 1, {}});
+          else
+            list.remark(
+                "the activation between the layers of the MLP has no operation here: engines join it to the product");
+        } else if (op.name == "experts.combine") {
+          list.remark("rows gathered for the experts, and their results weighted and added, have no operation here");
+        }
+        break;
+      case OperatorKind::kCacheWrite:
+        if (m.mla)
+          list.remark("attention over latents (MLA) and its projections have no operation here");
+        else
+          list.add({"kv_append",
+                    "kv_append",
+                    {},
+                    dtype_,
+                    {{"tokens", op.rows}, {"kv_heads", op.attention->kv_heads}, {"head_dim", op.attention->key_width}},
+                    1,
+                    {}});
+        break;
+      case OperatorKind::kAttention:
+        if (!m.mla) add_attention(*op.attention, decode, list);
+        break;
+      default:
+        break;
+    }
   }
 
-  Status add_activation(const std::string& name, int64_t rows, int64_t f, int64_t layers) {
-    if (model_.gated_mlp) return part(name, "swiglu", {}, dtype_, layers, {{"tokens", rows}, {"ffn", f}});
-    remark("the activation between the layers of the MLP has no operation here: engines join it to the product");
-    return {};
-  }
-
-  // `of` is in front of the parts' names.
-  Status add_mlp(const std::string& of, int64_t rows, int64_t f, int64_t layers) {
-    const ModelConfig& m = model_;
-    LLMPROF_CHECK(product(of + (m.gated_mlp ? "gate_up" : "up"), rows, m.gated_mlp ? 2 * f : f, m.hidden_size, layers,
-                          product_dtype_));
-    LLMPROF_CHECK(add_activation(of + "swiglu", rows, f, layers));
-    return product(of + "down", rows, m.hidden_size, f, layers, product_dtype_);
-  }
-
-  // Rows are shared out evenly: what the weights of a step cost depends on how many experts get one.
-  Status add_experts(int64_t rows, int64_t layers) {
-    const ModelConfig& m = model_;
-    const MoeConfig& moe = *m.moe;
-    const int64_t routed = rows * moe.top_k, f = moe.intermediate_size;
-    const auto grouped = [&](const std::string& name, int64_t n, int64_t k) {
-      return part("experts' " + name, "gemm_grouped", "even", product_dtype_, layers,
-                  {{"rows", routed}, {"groups", moe.experts}, {"n", n}, {"k", k}});
-    };
-    LLMPROF_CHECK(product("router", rows, moe.experts, m.hidden_size, layers, dtype_));
-    LLMPROF_CHECK(part("routing", "moe_routing", {}, dtype_, layers,
-                       {{"tokens", rows}, {"experts", moe.experts}, {"k", moe.top_k}}));
-    LLMPROF_CHECK(grouped(m.gated_mlp ? "gate_up" : "up", m.gated_mlp ? 2 * f : f, m.hidden_size));
-    LLMPROF_CHECK(add_activation("experts' swiglu", routed, f, layers));
-    LLMPROF_CHECK(grouped("down", m.hidden_size, f));
-    remark("rows gathered for the experts, and their results weighted and added, have no operation here");
-    if (moe.shared_intermediate_size > 0) LLMPROF_CHECK(add_mlp("shared ", rows, moe.shared_intermediate_size, layers));
-    return {};
+  void add_attention(const ops::Attention& of, bool decode, PartList& list) const {
+    if (model_.windowed_layers() > 0)
+      list.remark(
+          fmt::format("{} layers attend to a window: they are measured over everything", model_.windowed_layers()));
+    AxisValues axes = {{"batch", of.batch},
+                       {"heads", of.heads},
+                       {"kv_heads", of.kv_heads},
+                       {"head_dim", of.key_width},
+                       {"context", of.keys}};
+    if (!decode) axes.emplace_back("prompt", of.queries);
+    list.add({"attention",
+              decode ? "attention_decode" : "attention",
+              decode ? "contiguous" : "causal",
+              dtype_,
+              std::move(axes),
+              1,
+              {}});
   }
 
   std::span<const Operation> operations_;

@@ -2,8 +2,8 @@
 // the head run with, each once however many layers share it, and what they add up to per step.
 //
 // Steps are those of a serving engine that runs requests of one length together: one prefill of the whole batch per
-// prompt length, one decode step per context. Projections that engines join are one product here too (q, k, v; gate and
-// up). Formulas of the costs: those of the operations.
+// prompt length, one decode step per context. The operators are those of `llmprof model` (model/cost.h); projections
+// that engines join are one product here (q, k, v; gate and up).
 #pragma once
 
 #include <span>

@@ -21,6 +21,7 @@
 #include "base/result.h"
 #include "model/config.h"
 #include "model/parameters.h"
+#include "ops/attention.h"
 #include "results/model.h"
 
 namespace llmprof {
@@ -64,8 +65,14 @@ struct Operator {
   OperatorKind kind = OperatorKind::kLinear;
   bool quantised = false;  // its weights are of those that are quantised, if any are
   std::string shape;       // for people: "2048 x 4096 -> 1024"
-  double flops = 0;        // attention: causal
-  double flops_full = 0;   // attention: full; otherwise as flops
+  // The same as data. A product multiplies `rows` of `in` with weights of `part` to `out`, each row those of one of
+  // `experts`; a token that several experts take is that many rows. All others work on `rows` of `out`.
+  TensorPart part = TensorPart::kNorm;
+  int64_t rows = 0, in = 0, out = 0, experts = 1;
+  bool adds_residual = false;               // a norm that takes in the residual, too
+  std::optional<ops::Attention> attention;  // of attention, and of what readies queries and keys for it
+  double flops = 0;                         // attention: causal
+  double flops_full = 0;                    // attention: full; otherwise as flops
   double weight_bytes = 0, kv_read_bytes = 0, kv_write_bytes = 0;
   double activation_bytes = 0;  // read and written
   double output_bytes = 0;      // of activation_bytes, the written part: the size of the result

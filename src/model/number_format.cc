@@ -32,16 +32,17 @@ constexpr std::array<Spelling, 13> kSpellings = {{{"bfloat16", "bf16"},
                                                   {"awq", "int4-g128-zp"},
                                                   {"gptq", "int4-g128-zp"}}};
 
-NumberFormat plain(std::string name, int bits, bool floating) {
+NumberFormat plain(std::string name, DType element) {
   NumberFormat format;
   format.name = std::move(name);
-  format.bits = bits;
-  format.floating = floating;
+  format.element = element;
+  format.bits = static_cast<int>(8 * dtype_bytes(element));
+  format.floating = element != DType::kInt8 && element != DType::kInt4;
   return format;
 }
 
-NumberFormat scaled(std::string name, int bits, int64_t group, int scale_bits, bool floating) {
-  NumberFormat format = plain(std::move(name), bits, floating);
+NumberFormat scaled(std::string name, DType element, int64_t group, int scale_bits) {
+  NumberFormat format = plain(std::move(name), element);
   format.group = group;
   format.scale_bits = scale_bits;
   return format;
@@ -59,7 +60,7 @@ std::optional<NumberFormat> parse_int4(std::string_view name) {
   const std::from_chars_result parsed = std::from_chars(digits.data(), digits.data() + digits.size(), group);
   if (parsed.ec != std::errc() || parsed.ptr != digits.data() + digits.size() || group < 16 || group > 1024)
     return std::nullopt;
-  NumberFormat format = scaled(std::string(name), 4, group, 16, false);
+  NumberFormat format = scaled(std::string(name), DType::kInt4, group, 16);
   format.zero_bits = zero_point ? 4 : 0;
   return format;
 }
@@ -69,15 +70,13 @@ std::optional<NumberFormat> parse_any(std::string_view text) {
   for (const char c : text.substr(0, 32)) name += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   for (const Spelling& spelling : kSpellings)
     if (name == spelling.name) name = spelling.format;
-  if (name == "bf16") return bf16_format();
-  if (name == "fp16") return plain(name, 16, true);
-  if (name == "fp32") return plain(name, 32, true);
-  if (name == "fp8") return plain(name, 8, true);
-  if (name == "int8") return scaled(name, 8, -1, 16, false);
-  if (name == "mxfp4") return scaled(name, 4, 32, 8, true);
-  if (name == "nvfp4") return scaled(name, 4, 16, 8, true);
+  for (const DType element : {DType::kBf16, DType::kFp16, DType::kFp32, DType::kFp8})
+    if (name == dtype_name(element)) return plain(name, element);
+  if (name == "int8") return scaled(name, DType::kInt8, -1, 16);
+  if (name == "mxfp4") return scaled(name, DType::kFp4, 32, 8);
+  if (name == "nvfp4") return scaled(name, DType::kFp4, 16, 8);
   if (name == "fp8-block") {
-    NumberFormat format = scaled(name, 8, 128, 32, true);
+    NumberFormat format = scaled(name, DType::kFp8, 128, 32);
     format.group_outputs = 128;
     return format;
   }
@@ -86,7 +85,7 @@ std::optional<NumberFormat> parse_any(std::string_view text) {
 
 }  // namespace
 
-NumberFormat bf16_format() { return plain("bf16", 16, true); }
+NumberFormat bf16_format() { return plain("bf16", DType::kBf16); }
 
 int64_t NumberFormat::matrix_bytes(int64_t out, int64_t in) const {
   const int64_t elements = out * divide_up(in * bits, 8);
@@ -116,7 +115,7 @@ Result<NumberFormat> parse_weight_format(std::string_view name, std::string_view
 
 Result<NumberFormat> parse_plain_format(std::string_view name, std::string_view option) {
   std::optional<NumberFormat> format = parse_any(name);
-  if (format && format->name == "int8") format = plain("int8", 8, false);
+  if (format && format->name == "int8") format = plain("int8", DType::kInt8);
   if (format && format->group == 0) return *std::move(format);
   return fail(fmt::format("expected a number format without scales, found \"{}\"", name.substr(0, 64)),
               std::string(option), "use bf16, fp16, fp32, fp8 or int8", ExitCode::kUsage);

@@ -16,12 +16,14 @@
 #include <string_view>
 #include <vector>
 
+#include "base/dtype.h"
 #include "base/result.h"
 
 namespace llmprof {
 
 struct NumberFormat {
   std::string name = "bf16";
+  DType element = DType::kBf16;
   int bits = 16;              // per element, scales not included
   int64_t group = 0;          // inputs that share a scale: 0 none, -1 the whole row (per output channel)
   int64_t group_outputs = 1;  // outputs that share a scale (128 for fp8-block)

@@ -41,10 +41,21 @@ double StageBuilder::input_passes(const Tensor& tensor) const {
   return inputs_->effective_bytes(tensor.in) / activation_bytes_;
 }
 
+namespace {
+void set_product(Operator& op, const Tensor& tensor, int64_t rows, int64_t experts) {
+  op.quantised = tensor.quantised;
+  op.part = tensor.part;
+  op.rows = rows;
+  op.in = tensor.in;
+  op.out = tensor.out;
+  op.experts = experts;
+}
+}  // namespace
+
 void StageBuilder::add_linear(const Tensor& tensor, int64_t rows) {
   Operator& op = add(tensor.name, tensor.part == TensorPart::kLmHead ? OperatorKind::kLmHead : OperatorKind::kLinear,
                      fmt::format("{} x {} -> {}", rows, tensor.in, tensor.out));
-  op.quantised = tensor.quantised;
+  set_product(op, tensor, rows, 1);
   op.flops = op.flops_full = ops::Gemm{1, as_double(rows), as_double(tensor.out), as_double(tensor.in)}.flops();
   op.weight_bytes = tensor.copy_bytes(weights_, wide_);
   set_activations(op, as_double(rows) * as_double(tensor.in) * input_passes(tensor),
@@ -57,7 +68,7 @@ void StageBuilder::add_expert_linear(const Tensor& tensor, int64_t rows) {
   Operator& op = add(tensor.name, OperatorKind::kLinear,
                      fmt::format("{} x {} -> {} on {:.4g} of {} experts", rows * tensor.used, tensor.in, tensor.out,
                                  hit, tensor.copies));
-  op.quantised = tensor.quantised;
+  set_product(op, tensor, rows * tensor.used, tensor.copies);
   op.flops = op.flops_full = ops::Gemm{1, routed, as_double(tensor.out), as_double(tensor.in)}.flops();
   op.weight_bytes = hit * tensor.copy_bytes(weights_, wide_);
   set_activations(op, routed * as_double(tensor.in) * input_passes(tensor), routed * as_double(tensor.out));
@@ -66,6 +77,9 @@ void StageBuilder::add_expert_linear(const Tensor& tensor, int64_t rows) {
 void StageBuilder::add_pointwise(std::string name, OperatorKind kind, int64_t rows, int64_t width, double read,
                                  double written, const Tensor* weights) {
   Operator& op = add(std::move(name), kind, fmt::format("{} x {}", rows, width));
+  op.rows = rows;
+  op.out = width;
+  op.adds_residual = kind == OperatorKind::kNorm && read > 1;
   const double elements = as_double(rows) * as_double(width);
   set_activations(op, read * elements, written * elements);
   if (weights != nullptr) op.weight_bytes = weights->copy_bytes(weights_, wide_);
@@ -111,6 +125,8 @@ std::string attention_shape(const Pass& pass, int64_t kv_heads, int64_t window, 
 void add_cache_write(StageBuilder& b, const Pass& pass) {
   const double elements = kv_bytes_per_token_and_layer(pass.config, b.kv_format()) / b.kv_bytes();
   Operator& op = b.add("kv_cache_write", OperatorKind::kCacheWrite, fmt::format("{} x {}", pass.rows(), elements));
+  op.rows = pass.rows();
+  op.out = static_cast<int64_t>(elements);
   b.set_activations(op, as_double(pass.rows()) * elements, 0);
   op.kv_write_bytes = as_double(pass.rows()) * elements * b.kv_bytes();
 }
@@ -125,9 +141,9 @@ ops::Attention attention_of(const Pass& pass, int64_t window, int64_t kv_heads, 
 Operator& add_attention_core(StageBuilder& b, const Pass& pass, int64_t window, int64_t kv_heads, int64_t key_width,
                              int64_t value_width) {
   Operator& op = b.add("attention", OperatorKind::kAttention, attention_shape(pass, kv_heads, window, key_width));
-  const ops::Attention attention = attention_of(pass, window, kv_heads, key_width, value_width);
-  op.flops = attention.flops();
-  op.flops_full = attention.flops_full();
+  op.attention = attention_of(pass, window, kv_heads, key_width, value_width);
+  op.flops = op.attention->flops();
+  op.flops_full = op.attention->flops_full();
   return op;
 }
 
@@ -137,18 +153,21 @@ void add_standard_attention(StageBuilder& b, const Pass& pass, const LayerConfig
   for (const Tensor& tensor : tensors)
     if (tensor.part == TensorPart::kAttention && tensor.linear && tensor.name != "o_proj")
       b.add_linear(tensor, pass.rows());
-  if (c.learned_positions == 0)
+  const ops::Attention attention = attention_of(pass, layer.window, c.num_kv_heads, c.head_dim, c.head_dim);
+  if (c.learned_positions == 0) {
     b.add_pointwise(c.qk_norm == QkNorm::kNone ? "rope" : "qk_norm_rope", OperatorKind::kElementwise, pass.rows(),
                     (c.num_heads + c.num_kv_heads) * c.head_dim, 1, 1, nullptr);
+    b.last().attention = attention;
+  }
   add_cache_write(b, pass);
+  b.last().attention = attention;
   Operator& op = add_attention_core(b, pass, layer.window, c.num_kv_heads, c.head_dim, c.head_dim);
   const double heads = as_double(pass.rows()) * as_double(c.num_heads * c.head_dim);
   double written = heads;
   for (const Tensor& tensor : tensors)
     if (tensor.name == "o_proj") written *= b.input_passes(tensor);
   b.set_activations(op, heads, written);
-  op.kv_read_bytes =
-      attention_of(pass, layer.window, c.num_kv_heads, c.head_dim, c.head_dim).key_value_elements() * b.kv_bytes();
+  op.kv_read_bytes = attention.key_value_elements() * b.kv_bytes();
 }
 
 // Latent attention. Prefill rebuilds keys and values of all tokens (kv_b_proj); decode multiplies kv_b_proj's halves
@@ -185,6 +204,7 @@ void add_latent_attention(StageBuilder& b, const Pass& pass, const std::vector<T
   const auto add_half = [&](const char* name, int64_t width, int64_t in, int64_t out) {
     Operator& op =
         b.add(name, OperatorKind::kLinear, fmt::format("{} x {} heads x {} -> {}", pass.rows(), c.num_heads, in, out));
+    op.part = TensorPart::kAttention;
     op.flops = op.flops_full = 2 * rows * heads * as_double(width) * as_double(latent);
     op.weight_bytes = b.copy_bytes(expand) * as_double(width) / as_double(mla.qk_nope_dim + mla.v_head_dim);
     b.set_activations(op, rows * heads * as_double(in), rows * heads * as_double(out));
