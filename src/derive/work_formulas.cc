@@ -534,7 +534,6 @@ namespace {
 
 // Causal as a library says it: query i sees the keys up to i, so further keys are never read.
 bool library_attention_work(const LibraryCalls& calls, Row call, WorkShape& out) {
-  constexpr uint8_t kCausal = 1;
   const int64_t heads = calls.heads[call], kv_heads = calls.kv_heads[call], value_size = calls.value_size[call];
   if (calls.k[call] <= 0 || calls.k[call] > kMaxElements || value_size <= 0) return false;
   const int64_t sizes[] = {calls.batch[call], heads, calls.m[call], calls.n[call], calls.k[call] + value_size};
@@ -550,7 +549,7 @@ bool library_attention_work(const LibraryCalls& calls, Row call, WorkShape& out)
   out.k = calls.k[call];
   out.heads = heads;
   out.kv_heads = kv_heads;
-  out.causal = calls.mask[call] == kCausal;
+  out.causal = calls.mask[call] == AttentionMask::kCausal;
   out.dtype = calls.dtype[call];
   out.weight_dtype = calls.weight_dtype[call];
   const int64_t keys = out.causal ? std::min(out.m, out.n) : out.n;
