@@ -19,19 +19,6 @@ std::string_view copy_path_name(CopyPath path) {
   }
 }
 
-CopyPath copy_path(std::string_view name) {
-  constexpr std::string_view kPrefix = "Memcpy ";
-  if (!name.starts_with(kPrefix)) return CopyPath::kUnknown;
-  const std::string_view kind = name.substr(kPrefix.size(), 4);
-  if (kind == "HtoD" || kind == "HtoA") return CopyPath::kHostToDevice;
-  if (kind == "DtoH" || kind == "AtoH") return CopyPath::kDeviceToHost;
-  if (kind == "PtoP") return CopyPath::kPeer;
-  if (kind == "DtoD" || kind == "AtoD" || kind == "DtoA" || kind == "AtoA") return CopyPath::kOnDevice;
-  return CopyPath::kUnknown;
-}
-
-bool is_pageable_copy(std::string_view name) { return name.find("Pageable") != std::string_view::npos; }
-
 OptDouble copy_bytes_per_s(const DeviceReport* device, CopyPath path) {
   if (device == nullptr) return std::nullopt;
   switch (path) {
@@ -52,14 +39,12 @@ double copy_traffic(CopyPath path, double moved) { return path == CopyPath::kOnD
 
 double activity_bytes(const Trace& trace, GpuOpId gpu_op) {
   if (trace.gpu_ops.kind[gpu_op] == GpuOpKind::kMemcpy && trace.gpu_ops.bytes[gpu_op] >= 0)
-    return copy_traffic(copy_path(trace.text(trace.gpu_ops.name[gpu_op])),
-                        static_cast<double>(trace.gpu_ops.bytes[gpu_op]));
+    return copy_traffic(trace.gpu_ops.path[gpu_op], static_cast<double>(trace.gpu_ops.bytes[gpu_op]));
   const WorkId work = trace.gpu_links.work[gpu_op];
   return work != kNoRow ? trace.works.bytes[work] : 0;
 }
 
-void CopySums::add(std::string_view name, int64_t copies, int64_t moved, int64_t time_ns) {
-  const CopyPath path = copy_path(name);
+void CopySums::add(CopyPath path, int64_t copies, int64_t moved, int64_t time_ns) {
   PathSums& sums = paths[static_cast<size_t>(path)];
   sums.copies += copies;
   sums.bytes += copy_traffic(path, static_cast<double>(moved));
@@ -71,7 +56,7 @@ CopySums sum_copies(const Context& context, std::span<const uint32_t> kernels) {
   for (const uint32_t k : kernels) {
     const KernelSums& sums = context.groups.kernels[k];
     if (!sums.copied_bytes || *sums.copied_bytes <= 0) continue;
-    out.add(context.trace.text(context.groups.kernel_keys.key(k).name), sums.calls, *sums.copied_bytes, sums.total_ns);
+    out.add(context.groups.kernel_keys.key(k).path, sums.calls, *sums.copied_bytes, sums.total_ns);
   }
   return out;
 }

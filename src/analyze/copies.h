@@ -15,13 +15,8 @@
 
 namespace llmprof {
 
-enum class CopyPath : uint8_t { kUnknown, kHostToDevice, kDeviceToHost, kPeer, kOnDevice, kCount };
 // In words: "host to device".
 std::string_view copy_path_name(CopyPath path);
-// By the names that recorders give them: "Memcpy HtoD (Pageable -> Device)".
-CopyPath copy_path(std::string_view name);
-// Whether one end is host memory that is not pinned: the driver stages it.
-bool is_pageable_copy(std::string_view name);
 
 // Ceiling of one path; empty where it is not known.
 OptDouble copy_bytes_per_s(const DeviceReport* device, CopyPath path);
@@ -40,7 +35,7 @@ struct PathSums {
 };
 struct CopySums {
   std::array<PathSums, static_cast<size_t>(CopyPath::kCount)> paths;
-  void add(std::string_view name, int64_t copies, int64_t moved, int64_t time_ns);
+  void add(CopyPath path, int64_t copies, int64_t moved, int64_t time_ns);
 };
 CopySums sum_copies(const Context& context, std::span<const uint32_t> kernels);
 

@@ -8,7 +8,6 @@
 namespace llmprof {
 namespace {
 
-constexpr uint8_t kPmSampling = 0;
 constexpr double kInsideMin = 0.8;              // share of a sample in one kernel
 constexpr double kConcurrencyMax = 1.02;        // kernels that ran within a sample may add up to this much of it
 constexpr double kFlopsPerFmaInstruction = 64;  // 32 lanes, a multiply-add counts as two
@@ -22,13 +21,14 @@ CounterSamples::CounterSamples(const Trace& trace, int32_t device, OptDouble byt
     : table_(trace.gpu_samples), bytes_per_s_(bytes_per_s) {
   bool pm = false;
   for (Row row = 0; row < table_.size(); ++row) {
-    if (table_.device[row] == device && table_.source[row] == kPmSampling && table_.dur_ns[row] > 0) pm = true;
+    if (table_.device[row] == device && table_.source[row] == CounterSource::kPmSampling && table_.dur_ns[row] > 0)
+      pm = true;
   }
   gpm_ = !pm;
   std::vector<int64_t> lengths;
   for (Row row = 0; row < table_.size(); ++row) {
     if (table_.device[row] != device || table_.dur_ns[row] <= 0) continue;
-    if ((table_.source[row] == kPmSampling) != pm) continue;
+    if ((table_.source[row] == CounterSource::kPmSampling) != pm) continue;
     rows_.push_back(row);
     lengths.push_back(table_.dur_ns[row]);
   }

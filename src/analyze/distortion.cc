@@ -163,33 +163,33 @@ Found within_run(const Trace& trace) {
   return found;
 }
 
-struct EventIntervals {
+struct CallIntervals {
   std::vector<double> recorded_ns, unrecorded_ns;
   size_t waits = 0;  // recorded intervals in which the host waited for the GPU
 };
 
-std::map<std::pair<Row, uint64_t>, EventIntervals> beat_intervals(const Trace& trace) {
-  const Beats& beats = trace.beats;
+std::map<std::pair<Row, uint64_t>, CallIntervals> call_intervals(const Trace& trace) {
+  const RecurringCalls& seen = trace.recurring_calls;
   const RecordedSpans recorded(trace);
   const HostCalls calls(trace);
-  std::vector<Row> order(beats.size());
+  std::vector<Row> order(seen.size());
   for (Row i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](Row a, Row b) { return beats.time_ns[a] < beats.time_ns[b]; });
+  std::stable_sort(order.begin(), order.end(), [&](Row a, Row b) { return seen.time_ns[a] < seen.time_ns[b]; });
   std::map<std::pair<Row, uint64_t>, int64_t> last;
-  std::map<std::pair<Row, uint64_t>, EventIntervals> out;
+  std::map<std::pair<Row, uint64_t>, CallIntervals> out;
   const ComparedFrom compared = compared_from(trace);
   const CuptiAway away(trace);
   for (const Row row : order) {
-    const ThreadId thread = beats.thread[row];
+    const ThreadId thread = seen.thread[row];
     if (thread >= trace.threads.size()) continue;
-    const std::pair<Row, uint64_t> key{thread, beats.key[row]};
-    const int64_t to = beats.time_ns[row];
+    const std::pair<Row, uint64_t> key{thread, seen.key[row]};
+    const int64_t to = seen.time_ns[row];
     const auto known = last.find(key);
     const int64_t from = known != last.end() ? known->second : to;
     last[key] = to;
     if (from >= to) continue;
     const std::vector<TimeSpan>& spans = recorded.unrecorded_process(trace.threads.process_id[thread]);
-    EventIntervals& intervals = out[key];
+    CallIntervals& intervals = out[key];
     if (!RecordedSpans::touches(spans, from, to)) {
       if (from < compared.recorded_ns) continue;
       intervals.recorded_ns.push_back(static_cast<double>(to - from));
@@ -204,12 +204,12 @@ std::map<std::pair<Row, uint64_t>, EventIntervals> beat_intervals(const Trace& t
 }
 
 // Steps without names: the distances of host events that recur every step.
-Found by_recurring_events(const Trace& trace) {
+Found by_recurring_calls(const Trace& trace) {
   Found found;
   found.reason = "no recurring host event was seen often enough with and without recording";
-  const std::map<std::pair<Row, uint64_t>, EventIntervals> all = beat_intervals(trace);
-  const EventIntervals* best = nullptr;
-  const auto pairs = [](const EventIntervals& i) { return std::min(i.recorded_ns.size(), i.unrecorded_ns.size()); };
+  const std::map<std::pair<Row, uint64_t>, CallIntervals> all = call_intervals(trace);
+  const CallIntervals* best = nullptr;
+  const auto pairs = [](const CallIntervals& i) { return std::min(i.recorded_ns.size(), i.unrecorded_ns.size()); };
   for (const auto& [key, intervals] : all) {
     if (best == nullptr || pairs(intervals) > pairs(*best)) best = &intervals;
   }
@@ -305,9 +305,9 @@ void analyze_overhead(const Context& context, Report& report, std::vector<Cannot
     found = against_baseline(trace, *context.options.baseline);
   } else if (!trace.recorded.empty()) {
     found = within_run(trace);
-    if (found.rows.empty() && !trace.beats.empty()) {
-      Found recurring = by_recurring_events(trace);
-      if (!recurring.rows.empty()) found = std::move(recurring);
+    if (found.rows.empty() && !trace.recurring_calls.empty()) {
+      Found host = by_recurring_calls(trace);
+      if (!host.rows.empty()) found = std::move(host);
     }
   }
   overhead.stages = std::move(found.rows);

@@ -158,8 +158,7 @@ void find_pageable_copy(const FindingContext& finding) {
   for (Row s = 0; s < trace.steps.size(); ++s) first_step_ns.emplace(trace.steps.device[s], trace.steps.start_ns[s]);
   for (Row g = 0; g < trace.gpu_ops.size(); ++g) {
     if (trace.gpu_ops.kind[g] != GpuOpKind::kMemcpy) continue;
-    const std::string_view name = trace.text(trace.gpu_ops.name[g]);
-    if (!is_pageable_copy(name)) continue;
+    if (trace.gpu_ops.host_memory[g] != HostMemory::kPageable) continue;
     // Loading weights is done once.
     const int32_t device = trace.device_of(g);
     if (finding.before_serving(device, trace.gpu_ops.start_ns[g])) continue;
@@ -169,7 +168,8 @@ void find_pageable_copy(const FindingContext& finding) {
     const double copy_ns = static_cast<double>(trace.gpu_ops.dur_ns[g]);
     if (groups.stages[stage].missing != MissingKernels::kAll) whole_ns += finding.whole_ns(stage, copy_ns);
     total_ns += copy_ns;
-    if (trace.gpu_ops.bytes[g] > 0) by_path.add(name, 1, trace.gpu_ops.bytes[g], trace.gpu_ops.dur_ns[g]);
+    if (trace.gpu_ops.bytes[g] > 0)
+      by_path.add(trace.gpu_ops.path[g], 1, trace.gpu_ops.bytes[g], trace.gpu_ops.dur_ns[g]);
     ++copies;
   }
   if (whole_ns < kPageableShareMin * finding.window_ns || copies == 0) return;
@@ -193,7 +193,7 @@ void find_copy_bound(const FindingContext& finding) {
       if (finding.sums(k).kind != GpuOpKind::kMemcpy) continue;
       all_ns += static_cast<double>(finding.sums(k).total_ns);
       kernels_ns += static_cast<double>(finding.sums(k).exposed_ns);
-      if (is_pageable_copy(finding.trace().text(finding.key(k).name)))
+      if (finding.key(k).host_memory == HostMemory::kPageable)
         pageable_ns += static_cast<double>(finding.sums(k).exposed_ns);
     }
     kernels_ns = std::min(kernels_ns, stage.busy_ns());  // on several streams at once

@@ -232,7 +232,8 @@ void group_kernels(const Trace& trace, Groups& groups) {
   for (Row g = 0; g < ops.size(); ++g) {
     const uint32_t stage =
         links.step[g] == kNoRow ? groups.stage_of_stream[ops.stream[g]] : groups.stage_of_step[links.step[g]];
-    const uint32_t k = groups.kernel_keys.add({ops.name[g], ops.config[g], links.work[g], stage, links.category[g]});
+    const uint32_t k = groups.kernel_keys.add(
+        {ops.name[g], ops.config[g], links.work[g], stage, links.category[g], ops.path[g], ops.host_memory[g]});
     if (k == groups.kernels.size()) {
       groups.kernels.emplace_back().kind = ops.kind[g];
       if (ops.kind[g] == GpuOpKind::kMemcpy) groups.kernels[k].copied_bytes = 0;

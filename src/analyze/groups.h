@@ -45,11 +45,14 @@ struct KernelKey {
   WorkId work;
   uint32_t stage;
   Category category;
+  CopyPath path = CopyPath::kUnknown;  // of copies, as gpu_ops has it
+  HostMemory host_memory = HostMemory::kUnknown;
   friend bool operator==(const KernelKey&, const KernelKey&) = default;
   uint64_t hash() const {
     const uint64_t a = uint64_t{index(name)} << 32 | config;
     const uint64_t b = uint64_t{work} << 32 | uint64_t{stage} << 8 | static_cast<uint64_t>(category);
-    return mix_bits(a ^ mix_bits(b));
+    const uint64_t c = static_cast<uint64_t>(path) << 8 | static_cast<uint64_t>(host_memory);
+    return mix_bits(a ^ mix_bits(b ^ (c << 40)));
   }
 };
 

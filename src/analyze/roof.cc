@@ -96,7 +96,7 @@ bool beyond_the_hardware(const Context& context, uint32_t kernel, double bytes) 
 KernelRoof copy_roof(const Context& context, uint32_t kernel) {
   KernelRoof out;
   const KernelSums& sums = context.groups.kernels[kernel];
-  const CopyPath path = copy_path(context.trace.text(context.groups.kernel_keys.key(kernel).name));
+  const CopyPath path = context.groups.kernel_keys.key(kernel).path;
   out.known = true;
   out.link = true;
   out.bytes = copy_traffic(path, static_cast<double>(*sums.copied_bytes));

@@ -54,8 +54,7 @@ std::map<Row, std::vector<Row>> shared_steps(const Trace& trace, std::vector<Row
 }
 
 bool is_peer_copy(const Trace& trace, Row activity) {
-  return trace.gpu_ops.kind[activity] == GpuOpKind::kMemcpy &&
-         copy_path(trace.text(trace.gpu_ops.name[activity])) == CopyPath::kPeer;
+  return trace.gpu_ops.kind[activity] == GpuOpKind::kMemcpy && trace.gpu_ops.path[activity] == CopyPath::kPeer;
 }
 
 // Whether the devices of the activities exchanged anything.

@@ -15,7 +15,7 @@ namespace {
 bool can_report(const Trace& trace) {
   if (!trace.gpu_ops.empty()) return true;
   const bool watched = trace.source.kind == "capture" || is_live_recording(trace);  // the latter was saved
-  return watched && (!trace.annotations.empty() || !trace.beats.empty() || !trace.graph_launches.empty() ||
+  return watched && (!trace.annotations.empty() || !trace.recurring_calls.empty() || !trace.graph_launches.empty() ||
                      !trace.gpu_samples.empty() || !trace.nvml_samples.empty());
 }
 

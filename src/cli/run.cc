@@ -181,7 +181,7 @@ void say_nothing_seen(const RunArguments& options, const launch::LaunchOutcome& 
 }
 
 bool saw_anything(const Trace& trace, const launch::LaunchOutcome& outcome) {
-  const bool work = !trace.gpu_ops.empty() || !trace.graph_launches.empty() || !trace.beats.empty() ||
+  const bool work = !trace.gpu_ops.empty() || !trace.graph_launches.empty() || !trace.recurring_calls.empty() ||
                     !trace.library_calls.empty() || !trace.annotations.empty();
   // In light mode the counters alone tell about a program without ranges; they are device-wide, so that it used the
   // GPU must be known from elsewhere.

@@ -389,7 +389,8 @@ struct AttentionShape {
 AttentionShape attention_shape(const Sequence& seq, size_t i) {
   const WorkId work = seq.trace.gpu_links.work[seq.gpu[i]];
   if (work == kNoRow || seq.trace.works.kind[work] != WorkKind::kAttention) return {};
-  return {seq.trace.works.heads[work], seq.trace.works.k[work], seq.trace.works.causal[work] != 0, true};
+  return {seq.trace.works.heads[work], seq.trace.works.k[work], seq.trace.works.mask[work] == AttentionMask::kCausal,
+          true};
 }
 
 // Where the language model begins after a vision encoder: past the last GEMM that ran on the encoder's rows before the

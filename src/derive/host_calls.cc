@@ -19,20 +19,13 @@ constexpr size_t kNestedMax = 16;  // calls of one thread open at one time: a dr
 // back to the host wait for the GPU as well; those are returned.
 std::vector<Row> mark_pageable(const Trace& trace, std::vector<ApiKind>& kinds) {
   std::vector<Row> waits;
-  std::vector<uint8_t> judged(trace.strings.size(), kUnjudged);
   const size_t count = std::min(trace.gpu_ops.size(), trace.gpu_links.size());
   for (size_t i = 0; i < count; ++i) {
-    if (trace.gpu_ops.kind[i] != GpuOpKind::kMemcpy) continue;
+    if (trace.gpu_ops.kind[i] != GpuOpKind::kMemcpy || trace.gpu_ops.host_memory[i] != HostMemory::kPageable) continue;
     const ApiCallId api = trace.gpu_links.api[i];
     if (api == kNoRow) continue;
-    uint8_t& verdict = judged[index(trace.gpu_ops.name[i])];
-    if (verdict == kUnjudged) {
-      const std::string_view name = trace.text(trace.gpu_ops.name[i]);
-      verdict = !has(name, "Pageable") ? 0 : has(name, "DtoH") ? 2 : 1;
-    }
-    if (verdict == 0) continue;
     kinds[api] = ApiKind::kCopy;
-    if (verdict == 2) waits.push_back(api);
+    if (trace.gpu_ops.path[i] == CopyPath::kDeviceToHost) waits.push_back(api);
   }
   return waits;
 }

@@ -24,17 +24,12 @@ bool nodes_recorded(const Trace& trace, const IdIndex& activities, Row launch) {
 
 void append_launch(Trace& trace, Row launch, StringId name) {
   const GraphLaunches& graphs = trace.graph_launches;
-  GpuOps& gpu = trace.gpu_ops;
-  gpu.start_ns.push_back(graphs.start_ns[launch]);
-  gpu.dur_ns.push_back(graphs.dur_ns[launch]);
-  gpu.stream.push_back(graphs.stream[launch]);
-  gpu.name.push_back(name);
-  gpu.config.push_back(kNoRow);
-  gpu.correlation.push_back(graphs.correlation[launch]);
-  gpu.external_id.push_back(0);
-  gpu.graph_node.push_back(0);
-  gpu.bytes.push_back(-1);
-  gpu.kind.push_back(GpuOpKind::kKernel);
+  trace.gpu_ops.append({.start_ns = graphs.start_ns[launch],
+                        .dur_ns = graphs.dur_ns[launch],
+                        .stream = graphs.stream[launch],
+                        .name = name,
+                        .correlation = graphs.correlation[launch],
+                        .kind = GpuOpKind::kKernel});
 }
 
 }  // namespace

@@ -345,7 +345,7 @@ class WorkJoin {
     works.k.push_back(work.k);
     works.heads.push_back(work.heads);
     works.kv_heads.push_back(work.kv_heads);
-    works.causal.push_back(work.causal ? 1 : 0);
+    works.mask.push_back(work.causal ? AttentionMask::kCausal : AttentionMask::kNone);
     works.flops.push_back(work.flops);
     works.flops_full.push_back(work.flops_full);
     works.bytes.push_back(work.bytes);
@@ -361,9 +361,10 @@ class WorkJoin {
     const auto same = [](double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); };
     return w.kind[row] == work.kind && w.dtype[row] == work.dtype && w.weight_dtype[row] == work.weight_dtype &&
            w.batch[row] == work.batch && w.m[row] == work.m && w.n[row] == work.n && w.k[row] == work.k &&
-           w.heads[row] == work.heads && w.kv_heads[row] == work.kv_heads && (w.causal[row] != 0) == work.causal &&
-           same(w.flops[row], work.flops) && same(w.bytes[row], work.bytes) &&
-           same(w.weight_bytes[row], work.weight_bytes) && same(w.kv_bytes[row], work.kv_bytes);
+           w.heads[row] == work.heads && w.kv_heads[row] == work.kv_heads &&
+           (w.mask[row] == AttentionMask::kCausal) == work.causal && same(w.flops[row], work.flops) &&
+           same(w.bytes[row], work.bytes) && same(w.weight_bytes[row], work.weight_bytes) &&
+           same(w.kv_bytes[row], work.kv_bytes);
   }
 
   void add_bad_shape(Row owner, SignatureId signature) {

@@ -521,7 +521,6 @@ namespace {
 
 // Causal as a library says it: query i sees the keys up to i, so further keys are never read.
 bool library_attention_work(const LibraryCalls& calls, Row call, WorkShape& out) {
-  constexpr uint8_t kCausal = 1;
   const int64_t heads = calls.heads[call], kv_heads = calls.kv_heads[call], value_size = calls.value_size[call];
   if (calls.k[call] <= 0 || calls.k[call] > kMaxElements || value_size <= 0) return false;
   const int64_t sizes[] = {calls.batch[call], heads, calls.m[call], calls.n[call], calls.k[call] + value_size};
@@ -532,7 +531,7 @@ bool library_attention_work(const LibraryCalls& calls, Row call, WorkShape& out)
   }
   if (kv_heads <= 0 || heads % kv_heads != 0) return false;
   ops::Attention a{calls.batch[call], heads, kv_heads, calls.m[call], calls.n[call], calls.k[call], value_size};
-  if (calls.mask[call] == kCausal) a.mask = ops::AttentionMask::kCausalFromFirst;
+  if (calls.mask[call] == AttentionMask::kCausal) a.mask = ops::AttentionMask::kCausalFromFirst;
   out.dtype = calls.dtype[call];
   out.weight_dtype = calls.weight_dtype[call];
   set_attention(a, out);

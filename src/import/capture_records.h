@@ -14,10 +14,11 @@
 #include "import/capture_names.h"
 #include "import/capture_spool.h"
 #include "trace/check_trace.h"
+#include "trace/copy_names.h"
+#include "trace/trace_builder.h"
 
 namespace llmprof::capture {
 
-constexpr float kNoFloat = std::numeric_limits<float>::quiet_NaN();
 constexpr double kNoDouble = std::numeric_limits<double>::quiet_NaN();
 constexpr int32_t kNotReady = 600;  // cudaErrorNotReady: the answer of a query, not a failure
 
@@ -25,7 +26,8 @@ enum class Kind : uint8_t { kNothing, kText, kThread, kStream, kKernel, kApi, kL
 
 struct KernelInfo {
   StringId name;
-  Row stream, config;
+  StreamId stream;
+  LaunchConfigId config;
 };
 struct ApiInfo {
   StringId name;
@@ -33,7 +35,7 @@ struct ApiInfo {
 };
 struct MetricSet {
   std::array<int8_t, spool::kMetricsMax> columns;  // index among the float columns of GpuSamples, -1 if unknown
-  uint8_t source;
+  CounterSource source;
   StringId gpu_uuid;
 };
 struct LevelAt {
@@ -66,7 +68,8 @@ class CorrelationUnwrapper {
 
 class SpoolReader {
  public:
-  SpoolReader(SpoolTables& file, int64_t base_ns) : file_(file), trace_(file.part), base_ns_(base_ns) {
+  SpoolReader(SpoolTables& file, int64_t base_ns)
+      : file_(file), trace_(file.part), builder_(file.part), base_ns_(base_ns) {
     trace_.gpu_samples.for_each_column([&]<class T>(const FieldInfo& info, std::vector<T>& column) {
       if constexpr (std::is_same_v<T, float>) {
         sample_columns_.push_back(&column);
@@ -78,12 +81,12 @@ class SpoolReader {
   void finish(const spool::ReadSummary& summary);
 
   // ---- definitions ----
-  void operator()(const spool::TextDef& def) { define(def.id, Kind::kText, index(trace_.strings.intern(def.text))); }
+  void operator()(const spool::TextDef& def) { define(def.id, Kind::kText, index(builder_.text(def.text))); }
   void operator()(const spool::ThreadDef& def) {
-    define(def.id, Kind::kThread, add_thread(def.thread_id, text(def.name)));
+    define(def.id, Kind::kThread, builder_.thread(file_.head.process_id, def.thread_id, text(def.name)));
   }
   void operator()(const spool::StreamDef& def) {
-    define(def.id, Kind::kStream, add_stream(std::max(def.device, 0), def.context, def.stream));
+    define(def.id, Kind::kStream, builder_.stream(std::max(def.device, 0), def.context, def.stream));
   }
   void operator()(const spool::ApiDef& def) {
     apis_.push_back({text(def.name), def.layer == 0 ? ApiLayer::kRuntime : ApiLayer::kDriver});
@@ -103,16 +106,19 @@ class SpoolReader {
     if (row != kNoRow)
       add_gpu_op(r, GpuOpKind::kKernel, kernels_[row].stream, kernels_[row].name, kernels_[row].config, -1);
     else
-      add_gpu_op(r, GpuOpKind::kKernel, unknown_stream(), trace_.strings.intern("[name lost]"), kNoRow, -1);
+      add_gpu_op(r, GpuOpKind::kKernel, unknown_stream(), builder_.text("[name lost]"), kNoRow, -1);
   }
   void operator()(const spool::Memcpy& r) {
     const uint32_t key = uint32_t{r.copy_kind} << 16 | uint32_t{r.source_kind} << 8 | r.dest_kind;
-    if (key != copy_key_ || copy_name_ == StringId::kEmpty) copy_name_ = trace_.strings.intern(memcpy_name(r));
+    if (key != copy_key_ || copy_name_ == StringId::kEmpty) copy_name_ = builder_.text(memcpy_name(r));
     copy_key_ = key;
-    add_gpu_op(r, GpuOpKind::kMemcpy, stream(r.stream), copy_name_, kNoRow, r.bytes);
+    const GpuOpId row = add_gpu_op(r, GpuOpKind::kMemcpy, stream(r.stream), copy_name_, kNoRow, r.bytes);
+    if (row == kNoRow) return;
+    trace_.gpu_ops.path[row] = copy_path_of_name(trace_.text(copy_name_));
+    trace_.gpu_ops.host_memory[row] = host_memory_of_name(trace_.text(copy_name_));
   }
   void operator()(const spool::Memset& r) {
-    add_gpu_op(r, GpuOpKind::kMemset, stream(r.stream), trace_.strings.intern("Memset (Device)"), kNoRow, r.bytes);
+    add_gpu_op(r, GpuOpKind::kMemset, stream(r.stream), builder_.text("Memset (Device)"), kNoRow, r.bytes);
   }
   void operator()(const spool::GraphLaunch& r);
   void operator()(const spool::ApiCall& r);
@@ -159,35 +165,32 @@ class SpoolReader {
     return row == kNoRow ? StringId::kEmpty : static_cast<StringId>(row);
   }
   // The thread of a record; where its definition was lost, one that stands for the lost ones.
-  Row thread(spool::Id id) {
+  ThreadId thread(spool::Id id) {
     const Row row = find(id, Kind::kThread);
     if (row != kNoRow) return row;
-    if (unknown_thread_ == kNoRow) unknown_thread_ = add_thread(-1, StringId::kEmpty);
+    if (unknown_thread_ == kNoRow) unknown_thread_ = builder_.thread(file_.head.process_id, -1);
     return unknown_thread_;
   }
-  Row stream(spool::Id id) {
+  StreamId stream(spool::Id id) {
     const Row row = find(id, Kind::kStream);
-    return row != kNoRow ? row : unknown_stream();
+    return row != kNoRow ? StreamId(row) : unknown_stream();
   }
-  Row unknown_stream() {
-    if (unknown_stream_ == kNoRow) unknown_stream_ = add_stream(0, -1, -1);
+  StreamId unknown_stream() {
+    if (unknown_stream_ == kNoRow) unknown_stream_ = builder_.stream(0, -1, -1);
     return unknown_stream_;
   }
   uint64_t correlation(uint32_t value) { return unwrap_(value, file_.process_index); }
   uint64_t unique(uint64_t id) const { return qualified(id, file_.process_index); }
 
-  Row add_thread(int64_t thread_id, StringId name);
-  Row add_stream(int32_t device, int64_t context, int64_t stream);
-  Row add_config(const spool::KernelDef& def, int32_t device);
+  LaunchConfigId add_config(const spool::KernelDef& def);
   StringId kernel_name(spool::Id id);
-  void add_annotation(Row thread, StringId name, StringId domain, int64_t start_ns, int64_t dur_ns, double payload);
+  void add_annotation(ThreadId thread, StringId name, StringId domain, int64_t start_ns, int64_t dur_ns,
+                      double payload);
   void close_open_ranges();
-  bool add_torch(Row on_thread, std::string_view text, int64_t start_ns, int64_t dur_ns);
-  Row signature(const std::string& dims);
+  bool add_torch(ThreadId on_thread, std::string_view text, int64_t start_ns, int64_t dur_ns);
   void finish_levels();
   void drop_unrecorded();
   void finish_graph_nodes();
-  void finish_configs();
   void finish_diagnostics(const spool::ReadSummary& summary);
 
   void problem(DiagnosticId id, const char* what) {
@@ -214,31 +217,32 @@ class SpoolReader {
   }
 
   template <class Record>
-  void add_gpu_op(const Record& r, GpuOpKind kind, Row stream_row, StringId name, Row config, int64_t bytes) {
+  GpuOpId add_gpu_op(const Record& r, GpuOpKind kind, StreamId on_stream, StringId name, LaunchConfigId config,
+                     int64_t bytes) {
     const uint64_t launch = correlation(r.correlation);
-    if (r.start_ns == 0 && r.end_ns == 0) return problem(DiagnosticId::kZeroTimestamp, "GPU activity");
+    if (r.start_ns == 0 && r.end_ns == 0) {
+      problem(DiagnosticId::kZeroTimestamp, "GPU activity");
+      return kNoRow;
+    }
     int64_t start_ns = 0, dur_ns = 0;
-    if (!span(r.start_ns, r.end_ns, start_ns, dur_ns)) return;
-    GpuOps& gpu = trace_.gpu_ops;
-    gpu.start_ns.push_back(start_ns);
-    gpu.dur_ns.push_back(dur_ns);
-    gpu.stream.push_back(stream_row);
-    gpu.name.push_back(name);
-    gpu.config.push_back(config);
-    gpu.correlation.push_back(launch);
-    gpu.external_id.push_back(0);
-    gpu.graph_node.push_back(unique(r.graph_node));
-    gpu.bytes.push_back(bytes);
-    gpu.kind.push_back(kind);
+    if (!span(r.start_ns, r.end_ns, start_ns, dur_ns)) return kNoRow;
+    return builder_.add<GpuOps>({.start_ns = start_ns,
+                                 .dur_ns = dur_ns,
+                                 .stream = on_stream,
+                                 .name = name,
+                                 .config = config,
+                                 .correlation = launch,
+                                 .graph_node = unique(r.graph_node),
+                                 .bytes = bytes,
+                                 .kind = kind});
   }
 
   SpoolTables& file_;
   Trace& trace_;
+  TraceBuilder builder_;
   int64_t base_ns_;
   int64_t last_ns_ = std::numeric_limits<int64_t>::min();
   CorrelationUnwrapper unwrap_;
-
-  std::map<StringId, Row> signatures_;
 
   std::vector<Kind> kinds_;
   std::vector<Row> rows_;
@@ -247,8 +251,8 @@ class SpoolReader {
   std::vector<spool::LibraryDef> libraries_;
   std::vector<MetricSet> metric_sets_;
   std::map<spool::Id, StringId> kernel_names_;
-  RowIndex thread_index_, stream_index_, config_index_;
-  Row unknown_thread_ = kNoRow, unknown_stream_ = kNoRow;
+  ThreadId unknown_thread_;
+  StreamId unknown_stream_;
   uint32_t copy_key_ = 0;
   StringId copy_name_ = StringId::kEmpty;
 

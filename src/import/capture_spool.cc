@@ -10,82 +10,30 @@ namespace llmprof::capture {
 
 // ---- definitions -------------------------------------------------------------------------------------------------
 
-Row SpoolReader::add_thread(int64_t thread_id, StringId name) {
-  Threads& threads = trace_.threads;
-  const Row row = thread_index_.find_or_add(
-      mix_bits(static_cast<uint64_t>(thread_id)), [&](Row other) { return threads.thread_id[other] == thread_id; },
-      [&] {
-        threads.process_id.push_back(file_.head.process_id);
-        threads.thread_id.push_back(thread_id);
-        threads.name.push_back(StringId::kEmpty);
-        return static_cast<Row>(threads.size() - 1);
-      });
-  if (name != StringId::kEmpty) threads.name[row] = name;
-  return row;
-}
-
-Row SpoolReader::add_stream(int32_t device, int64_t context, int64_t stream) {
-  Streams& streams = trace_.streams;
-  const uint64_t hash =
-      mix_hash(mix_hash(static_cast<uint64_t>(device), static_cast<uint64_t>(context)), static_cast<uint64_t>(stream));
-  return stream_index_.find_or_add(
-      hash,
-      [&](Row row) {
-        return streams.device[row] == device && streams.context[row] == context && streams.stream[row] == stream;
-      },
-      [&] {
-        streams.device.push_back(device);
-        streams.context.push_back(context);
-        streams.stream.push_back(stream);
-        return static_cast<Row>(streams.size() - 1);
-      });
-}
-
-Row SpoolReader::add_config(const spool::KernelDef& def, int32_t device) {
-  LaunchConfigs& table = trace_.launch_configs;
+LaunchConfigId SpoolReader::add_config(const spool::KernelDef& def) {
   const int64_t fixed = std::max<int64_t>(def.static_shared_bytes, 0);
   const int64_t dynamic = std::max<int64_t>(def.dynamic_shared_bytes, 0);
   const bool known = def.static_shared_bytes >= 0 || def.dynamic_shared_bytes >= 0;
-  const int64_t shared = !known || fixed > INT32_MAX || dynamic > INT32_MAX ? -1 : fixed + dynamic;
-  uint64_t hash = mix_hash(static_cast<uint64_t>(def.registers_per_thread), static_cast<uint64_t>(shared));
-  hash = mix_hash(hash, static_cast<uint64_t>(device));
-  for (int i = 0; i < 3; ++i)
-    hash = mix_hash(hash, static_cast<uint64_t>(def.grid[i]) << 32 | static_cast<uint32_t>(def.block[i]));
-  return config_index_.find_or_add(
-      hash,
-      [&](Row row) {
-        return table.grid_x[row] == def.grid[0] && table.grid_y[row] == def.grid[1] &&
-               table.grid_z[row] == def.grid[2] && table.block_x[row] == def.block[0] &&
-               table.block_y[row] == def.block[1] && table.block_z[row] == def.block[2] &&
-               table.registers_per_thread[row] == def.registers_per_thread && table.shared_bytes[row] == shared &&
-               file_.config_devices[row] == device;
-      },
-      [&] {
-        table.grid_x.push_back(def.grid[0]);
-        table.grid_y.push_back(def.grid[1]);
-        table.grid_z.push_back(def.grid[2]);
-        table.block_x.push_back(def.block[0]);
-        table.block_y.push_back(def.block[1]);
-        table.block_z.push_back(def.block[2]);
-        table.registers_per_thread.push_back(def.registers_per_thread);
-        table.shared_bytes.push_back(shared);
-        table.occupancy_frac.push_back(kNoFloat);
-        table.blocks_per_sm.push_back(kNoFloat);
-        table.warps_per_sm.push_back(kNoFloat);
-        file_.config_devices.push_back(device);
-        return static_cast<Row>(table.size() - 1);
-      });
+  return builder_.launch_config(
+      {.grid_x = def.grid[0],
+       .grid_y = def.grid[1],
+       .grid_z = def.grid[2],
+       .block_x = def.block[0],
+       .block_y = def.block[1],
+       .block_z = def.block[2],
+       .registers_per_thread = def.registers_per_thread,
+       .shared_bytes = !known || fixed > INT32_MAX || dynamic > INT32_MAX ? -1 : fixed + dynamic});
 }
 
 StringId SpoolReader::kernel_name(spool::Id id) {
   const auto [at, fresh] = kernel_names_.try_emplace(id, StringId::kEmpty);
-  if (fresh) at->second = trace_.strings.intern(demangled(trace_.text(text(id))));
+  if (fresh) at->second = builder_.text(demangled(trace_.text(text(id))));
   return at->second;
 }
 
 void SpoolReader::operator()(const spool::KernelDef& def) {
-  const Row row = stream(def.stream);
-  kernels_.push_back({kernel_name(def.name), row, add_config(def, trace_.streams.device[row])});
+  const StreamId on_stream = stream(def.stream);
+  kernels_.push_back({kernel_name(def.name), on_stream, add_config(def)});
   define(def.id, Kind::kKernel, static_cast<Row>(kernels_.size() - 1));
 }
 
@@ -94,17 +42,16 @@ void SpoolReader::operator()(const spool::DeviceDef& def) {
   if (std::find(devices.device.begin(), devices.device.end(), def.device) != devices.device.end()) return;
   constexpr size_t kDevicesMax = 1024;
   if (devices.size() >= kDevicesMax) return problem(DiagnosticId::kLimitReached, "more than 1024 GPUs");
-  devices.device.push_back(def.device);
-  devices.name.push_back(text(def.name));
-  devices.sm_count.push_back(def.sm_count);
-  devices.compute_major.push_back(def.compute_major);
-  devices.compute_minor.push_back(def.compute_minor);
-  devices.memory_bytes.push_back(def.memory_bytes);
-  devices.threads_per_sm_max.push_back(def.threads_per_sm_max);
-  devices.registers_per_sm.push_back(def.registers_per_sm);
-  devices.shared_bytes_per_sm.push_back(def.shared_bytes_per_sm);
-  devices.uuid.push_back(text(def.uuid));
-  devices.kind.push_back(ProcessorKind::kGpu);
+  builder_.add<Devices>({.device = def.device,
+                         .name = text(def.name),
+                         .sm_count = def.sm_count,
+                         .compute_major = def.compute_major,
+                         .compute_minor = def.compute_minor,
+                         .memory_bytes = def.memory_bytes,
+                         .threads_per_sm_max = def.threads_per_sm_max,
+                         .registers_per_sm = def.registers_per_sm,
+                         .shared_bytes_per_sm = def.shared_bytes_per_sm,
+                         .uuid = text(def.uuid)});
   file_.device_uuids.push_back(text(def.uuid));
 }
 
@@ -120,7 +67,7 @@ void SpoolReader::operator()(const spool::MetricSetDef& def) {
     else
       trace_.diagnostics.add(DiagnosticId::kUnknownRecord, fmt::format("{}: metric '{}'", file_.name, name));
   }
-  set.source = trace_.text(text(def.source)) == "gpm" ? 1 : 0;
+  set.source = trace_.text(text(def.source)) == "gpm" ? CounterSource::kGpm : CounterSource::kPmSampling;
   set.gpu_uuid = text(def.gpu_uuid);
   metric_sets_.push_back(set);
   define(def.id, Kind::kMetricSet, static_cast<Row>(metric_sets_.size() - 1));
@@ -155,26 +102,25 @@ void SpoolReader::operator()(const spool::Note& r) {
 void SpoolReader::operator()(const spool::NvmlSample& r) {
   int64_t time_ns = 0;
   if (!moment(r.time_ns, time_ns)) return;
-  NvmlSamples& table = trace_.nvml_samples;
-  table.time_ns.push_back(time_ns);
-  table.device.push_back(-1);
-  table.gpu_util_frac.push_back(r.gpu_util_frac);
-  table.memory_util_frac.push_back(r.memory_util_frac);
-  table.sm_clock_mhz.push_back(r.sm_clock_mhz);
-  table.memory_clock_mhz.push_back(r.memory_clock_mhz);
-  table.power_w.push_back(r.power_w);
-  table.energy_j.push_back(r.energy_j);
-  table.temperature_c.push_back(r.temperature_c);
-  table.memory_temperature_c.push_back(r.memory_temperature_c);
-  table.memory_used_bytes.push_back(r.memory_used_bytes);
-  table.throttle_reasons.push_back(r.throttle_reasons);
-  table.throttle_power_ns.push_back(r.throttle_power_ns);
-  table.throttle_thermal_sw_ns.push_back(r.throttle_thermal_sw_ns);
-  table.throttle_thermal_hw_ns.push_back(r.throttle_thermal_hw_ns);
-  table.throttle_brake_ns.push_back(r.throttle_brake_ns);
-  table.throttle_sync_boost_ns.push_back(r.throttle_sync_boost_ns);
-  table.pcie_rx_bytes_per_s.push_back(r.pcie_rx_bytes_per_s);
-  table.pcie_tx_bytes_per_s.push_back(r.pcie_tx_bytes_per_s);
+  builder_.add<NvmlSamples>({.time_ns = time_ns,
+                             .device = -1,
+                             .gpu_util_frac = r.gpu_util_frac,
+                             .memory_util_frac = r.memory_util_frac,
+                             .sm_clock_mhz = r.sm_clock_mhz,
+                             .memory_clock_mhz = r.memory_clock_mhz,
+                             .power_w = r.power_w,
+                             .energy_j = r.energy_j,
+                             .temperature_c = r.temperature_c,
+                             .memory_temperature_c = r.memory_temperature_c,
+                             .memory_used_bytes = r.memory_used_bytes,
+                             .throttle_reasons = r.throttle_reasons,
+                             .throttle_power_ns = r.throttle_power_ns,
+                             .throttle_thermal_sw_ns = r.throttle_thermal_sw_ns,
+                             .throttle_thermal_hw_ns = r.throttle_thermal_hw_ns,
+                             .throttle_brake_ns = r.throttle_brake_ns,
+                             .throttle_sync_boost_ns = r.throttle_sync_boost_ns,
+                             .pcie_rx_bytes_per_s = r.pcie_rx_bytes_per_s,
+                             .pcie_tx_bytes_per_s = r.pcie_tx_bytes_per_s});
   file_.nvml_sample_uuids.push_back(text(r.gpu_uuid));
 }
 
@@ -183,12 +129,7 @@ void SpoolReader::operator()(const spool::GpuSample& r) {
   const Row row = find(r.set, Kind::kMetricSet);
   if (row == kNoRow || !span(r.start_ns, r.end_ns, start_ns, dur_ns)) return;
   const MetricSet& set = metric_sets_[row];
-  GpuSamples& table = trace_.gpu_samples;
-  table.start_ns.push_back(start_ns);
-  table.dur_ns.push_back(dur_ns);
-  table.device.push_back(-1);
-  table.source.push_back(set.source);
-  for (std::vector<float>* column : sample_columns_) column->push_back(kNoFloat);
+  builder_.add<GpuSamples>({.start_ns = start_ns, .dur_ns = dur_ns, .device = -1, .source = set.source});
   for (size_t i = 0; i < set.columns.size(); ++i)
     if (set.columns[i] >= 0) sample_columns_[static_cast<size_t>(set.columns[i])]->back() = r.values[i];
   file_.gpu_sample_uuids.push_back(set.gpu_uuid);
@@ -221,15 +162,14 @@ void SpoolReader::close_open_ranges() {
 void SpoolReader::finish_levels() {
   std::stable_sort(levels_.begin(), levels_.end(),
                    [](const LevelAt& a, const LevelAt& b) { return a.time_ns < b.time_ns; });
-  Recorded& table = trace_.recorded;
   for (size_t i = 0; i < levels_.size(); ++i) {
     const int64_t end_ns = i + 1 < levels_.size() ? levels_[i + 1].time_ns : last_ns_;
-    table.start_ns.push_back(levels_[i].time_ns);
-    table.dur_ns.push_back(std::max<int64_t>(end_ns - levels_[i].time_ns, 0));
-    table.process_id.push_back(file_.head.process_id);
-    table.level.push_back(static_cast<RecordingLevel>(levels_[i].level));
-    table.reason.push_back(levels_[i].reason);
-    table.cut_ns.push_back(0);
+    builder_.add<Recorded>({.start_ns = levels_[i].time_ns,
+                            .dur_ns = std::max<int64_t>(end_ns - levels_[i].time_ns, 0),
+                            .process_id = file_.head.process_id,
+                            .level = static_cast<RecordingLevel>(levels_[i].level),
+                            .reason = levels_[i].reason,
+                            .cut_ns = 0});
   }
 }
 
@@ -295,26 +235,7 @@ void SpoolReader::finish_graph_nodes() {
     }
     const Row call = node->call == 0 ? kNoRow : row_by_call_.find(node->call);
     if (call == kNoRow) continue;
-    trace_.graph_nodes.node.push_back(unique(graph_nodes_[i].node));
-    trace_.graph_nodes.library_call.push_back(call);
-  }
-}
-
-void SpoolReader::finish_configs() {
-  LaunchConfigs& table = trace_.launch_configs;
-  const Devices& devices = trace_.devices;
-  constexpr float kWarpThreads = 32;
-  for (Row row = 0; row < table.size(); ++row) {
-    const auto at = std::find(devices.device.begin(), devices.device.end(), file_.config_devices[row]);
-    if (at == devices.device.end()) continue;
-    const int32_t sm_count = devices.sm_count[static_cast<size_t>(at - devices.device.begin())];
-    if (sm_count <= 0) continue;
-    const float blocks = static_cast<float>(table.grid_x[row]) * static_cast<float>(table.grid_y[row]) *
-                         static_cast<float>(table.grid_z[row]);
-    const float threads = static_cast<float>(table.block_x[row]) * static_cast<float>(table.block_y[row]) *
-                          static_cast<float>(table.block_z[row]);
-    table.blocks_per_sm[row] = blocks / static_cast<float>(sm_count);
-    table.warps_per_sm[row] = table.blocks_per_sm[row] * threads / kWarpThreads;
+    builder_.add<GraphNodes>({.node = unique(graph_nodes_[i].node), .library_call = call});
   }
 }
 
@@ -334,7 +255,6 @@ void SpoolReader::finish(const spool::ReadSummary& summary) {
   finish_levels();
   drop_unrecorded();
   finish_graph_nodes();
-  finish_configs();
   finish_diagnostics(summary);
 }
 

@@ -114,10 +114,10 @@ void finish_import(Trace& trace) {
   ApiCalls& api = trace.api_calls;
   Annotations& notes = trace.annotations;
   PythonCalls& python = trace.python_calls;
-  static constexpr const char* kTables[] = {"gpu_ops",        "ops",           "api_calls", "python_calls",
-                                            "annotations",    "memory_events", "counters",  "library_calls",
-                                            "graph_launches", "beats",         "recorded",  "gpu_samples",
-                                            "nvml_samples",   "launch_sites"};
+  static constexpr const char* kTables[] = {
+      "gpu_ops",       "ops",         "api_calls",     "python_calls",   "annotations",
+      "memory_events", "counters",    "library_calls", "graph_launches", "recurring_calls",
+      "recorded",      "gpu_samples", "nvml_samples",  "launch_sites"};
   Counts counts[std::size(kTables)];
   const auto never = [](Row, Row) { return false; };
   // Collectives refer to rows of gpu_ops, which may move: remember them by what does not change.
@@ -170,7 +170,7 @@ void finish_import(Trace& trace) {
         GraphLaunches& launches = trace.graph_launches;
         counts[8] = sort_by_time(launches, launches.start_ns, &launches.dur_ns);
       },
-      [&] { counts[9] = sort_by_time(trace.beats, trace.beats.time_ns, nullptr); },
+      [&] { counts[9] = sort_by_time(trace.recurring_calls, trace.recurring_calls.time_ns, nullptr); },
       [&] { counts[10] = sort_by_time(trace.recorded, trace.recorded.start_ns, nullptr); },
       [&] { counts[11] = sort_by_time(trace.gpu_samples, trace.gpu_samples.start_ns, nullptr); },
       [&] { counts[12] = sort_by_time(trace.nvml_samples, trace.nvml_samples.time_ns, nullptr); },

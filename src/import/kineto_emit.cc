@@ -1,5 +1,7 @@
 #include "import/kineto_emit.h"
 
+#include "trace/copy_names.h"
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -195,9 +197,7 @@ LaunchConfigId Emitter::config_of(const Event& event) {
                                        .block_z = block[2],
                                        .registers_per_thread = static_cast<int32_t>(registers),
                                        .shared_bytes = shared,
-                                       .occupancy_frac = float_arg(event, Arg::kOccupancy) / 100.0F,
-                                       .blocks_per_sm = float_arg(event, Arg::kBlocksPerSm),
-                                       .warps_per_sm = float_arg(event, Arg::kWarpsPerSm)});
+                                       .occupancy_frac = float_arg(event, Arg::kOccupancy) / 100.0F});
 }
 
 void Emitter::add_op(const Event& event, int64_t start_ns, int64_t dur_ns) {
@@ -228,6 +228,11 @@ void Emitter::add_gpu_op(const Event& event, GpuOpKind kind, int64_t start_ns, i
                                                   .graph_node = uint_arg(event, Arg::kGraphNode),
                                                   .bytes = kernel ? -1 : int_arg(event, Arg::kBytes, -1),
                                                   .kind = kind});
+  if (kind == GpuOpKind::kMemcpy) {
+    GpuOps& gpu = block_.rows.gpu_ops;
+    gpu.path.back() = copy_path_of_name(event.name.text);
+    gpu.host_memory.back() = host_memory_of_name(event.name.text);
+  }
   const Field* collective = event.arg(Arg::kCollective);
   if (collective == nullptr) return;
   const Field* dtype = event.arg(Arg::kDType);
@@ -291,12 +296,8 @@ void Emitter::add_complete(const Event& event, const char* at) {
                                 .external_id = uint_arg(event, Arg::kExternalId)});
       return;
     case Kind::kPython:
-      builder.add<PythonCalls>({.start_ns = start_ns,
-                                .dur_ns = dur_ns,
-                                .thread = thread_of(event),
-                                .name = intern(event.name),
-                                .python_id = int_arg(event, Arg::kPythonId, -1),
-                                .parent_id = int_arg(event, Arg::kPythonParent, -1)});
+      builder.add<PythonCalls>(
+          {.start_ns = start_ns, .dur_ns = dur_ns, .thread = thread_of(event), .name = intern(event.name)});
       return;
     case Kind::kSync: {
       const int64_t device = int_arg(event, Arg::kDevice, -1);

@@ -39,7 +39,6 @@ Arg arg_of(std::string_view key) {
       break;
     case 9:
       if (is(key, "inContext")) return Arg::kContext;
-      if (is(key, "Python id")) return Arg::kPythonId;
       if (is(key, "Device Id")) return Arg::kDeviceId;
       break;
     case 10:
@@ -52,13 +51,9 @@ Arg arg_of(std::string_view key) {
       if (is(key, "correlation")) return Arg::kCorrelation;
       if (is(key, "Device Type")) return Arg::kDeviceType;
       break;
-    case 12:
-      if (is(key, "warps per SM")) return Arg::kWarpsPerSm;
-      break;
     case 13:
       if (is(key, "Input Strides")) return Arg::kStrides;
       if (is(key, "shared memory")) return Arg::kSharedMemory;
-      if (is(key, "blocks per SM")) return Arg::kBlocksPerSm;
       if (is(key, "graph node id")) return Arg::kGraphNode;
       if (is(key, "In msg nelems")) return Arg::kInElements;
       break;
@@ -71,9 +66,6 @@ Arg arg_of(std::string_view key) {
       if (is(key, "Total Allocated")) return Arg::kTotalAllocated;
       if (is(key, "Sequence number")) return Arg::kSequence;
       if (is(key, "Collective name")) return Arg::kCollective;
-      break;
-    case 16:
-      if (is(key, "Python parent id")) return Arg::kPythonParent;
       break;
     case 20:
       if (is(key, "registers per thread")) return Arg::kRegisters;

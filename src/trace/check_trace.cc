@@ -29,6 +29,22 @@ constexpr size_t enumerators<GpuOpKind>() {
   return static_cast<size_t>(GpuOpKind::kMemset) + 1;
 }
 template <>
+constexpr size_t enumerators<CopyPath>() {
+  return static_cast<size_t>(CopyPath::kCount);
+}
+template <>
+constexpr size_t enumerators<HostMemory>() {
+  return static_cast<size_t>(HostMemory::kPinned) + 1;
+}
+template <>
+constexpr size_t enumerators<AttentionMask>() {
+  return static_cast<size_t>(AttentionMask::kUnknown) + 1;
+}
+template <>
+constexpr size_t enumerators<CounterSource>() {
+  return static_cast<size_t>(CounterSource::kGpm) + 1;
+}
+template <>
 constexpr size_t enumerators<Category>() {
   return static_cast<size_t>(Category::kCount);
 }

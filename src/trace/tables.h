@@ -36,6 +36,14 @@ enum class AnnotationKind : uint8_t { kUser, kGpuUser, kNvtx };  // record_funct
 enum class ApiLayer : uint8_t { kRuntime, kDriver };
 enum class ProcessorKind : uint8_t { kGpu, kCpu };  // a device that work ran on
 enum class GpuOpKind : uint8_t { kKernel, kMemcpy, kMemset };
+// What a copy crosses: a link between host and GPU or between GPUs, or the memory of one GPU, read and written.
+enum class CopyPath : uint8_t { kUnknown, kHostToDevice, kDeviceToHost, kPeer, kOnDevice, kCount };
+// The host's end of a copy. The driver stages pageable memory through pinned memory, and the host waits meanwhile.
+enum class HostMemory : uint8_t { kUnknown, kPageable, kPinned };
+// Which keys a query of attention sees: all, those up to its own place, or some that are not known.
+enum class AttentionMask : uint8_t { kNone, kCausal, kUnknown };
+// Who read hardware counters: the PM sampler of CUPTI, or NVML's GPM.
+enum class CounterSource : uint8_t { kPmSampling, kGpm };
 
 // What a GPU activity is for. Names and meanings: category_name(), docs/metrics.md; rules: src/derive/kernel_rules.cc.
 enum class Category : uint8_t {
@@ -145,13 +153,11 @@ LLMPROF_TABLE(Ops, "ops", "Operators that the framework ran on the host", LLMPRO
   C(uint64_t, external_id, "", "Identifier shared with operators, 0 if absent")
 LLMPROF_TABLE(Annotations, "annotations", "Ranges that the program named itself", LLMPROF_ANNOTATION_COLUMNS)
 
-#define LLMPROF_PYTHON_CALL_COLUMNS(C)                                 \
-  C(TimeNs, start_ns, "ns", "Start")                                   \
-  C(DurationNs, dur_ns, "ns", "Duration, callees included")            \
-  C(Always<ThreadId>, thread, "", "Row in threads")                    \
-  C(StringId, name, "", "file(line): function")                        \
-  C(int64_t, python_id, "", "Recorder's id of the call, -1 if absent") \
-  C(int64_t, parent_id, "", "Recorder's id of the caller, -1 if absent")
+#define LLMPROF_PYTHON_CALL_COLUMNS(C)                      \
+  C(TimeNs, start_ns, "ns", "Start")                        \
+  C(DurationNs, dur_ns, "ns", "Duration, callees included") \
+  C(Always<ThreadId>, thread, "", "Row in threads")         \
+  C(StringId, name, "", "file(line): function")
 LLMPROF_TABLE(PythonCalls, "python_calls", "Python functions seen by the recorder", LLMPROF_PYTHON_CALL_COLUMNS)
 
 #define LLMPROF_API_CALL_COLUMNS(C)                                                 \
@@ -165,31 +171,31 @@ LLMPROF_TABLE(PythonCalls, "python_calls", "Python functions seen by the recorde
 LLMPROF_TABLE(ApiCalls, "api_calls", "CUDA runtime and driver calls", LLMPROF_API_CALL_COLUMNS)
 
 // Distinct launch configurations; thousands of kernels share one row.
-#define LLMPROF_LAUNCH_CONFIG_COLUMNS(C)                                                                    \
-  C(int32_t, grid_x, "", "Grid, x")                                                                         \
-  C(int32_t, grid_y, "", "Grid, y")                                                                         \
-  C(int32_t, grid_z, "", "Grid, z")                                                                         \
-  C(int32_t, block_x, "", "Block, x")                                                                       \
-  C(int32_t, block_y, "", "Block, y")                                                                       \
-  C(int32_t, block_z, "", "Block, z")                                                                       \
-  C(int32_t, registers_per_thread, "", "Registers per thread, -1 if absent")                                \
-  C(int64_t, shared_bytes, "bytes", "Static and dynamic shared memory per block, -1 if absent")             \
-  C(float, occupancy_frac, "frac", "Occupancy estimated by the recorder from the resources, NaN if absent") \
-  C(float, blocks_per_sm, "", "Blocks per SM of the whole grid, NaN if absent")                             \
-  C(float, warps_per_sm, "", "Warps per SM of the whole grid, NaN if absent")
+#define LLMPROF_LAUNCH_CONFIG_COLUMNS(C)                                                        \
+  C(int32_t, grid_x, "", "Grid, x")                                                             \
+  C(int32_t, grid_y, "", "Grid, y")                                                             \
+  C(int32_t, grid_z, "", "Grid, z")                                                             \
+  C(int32_t, block_x, "", "Block, x")                                                           \
+  C(int32_t, block_y, "", "Block, y")                                                           \
+  C(int32_t, block_z, "", "Block, z")                                                           \
+  C(int32_t, registers_per_thread, "", "Registers per thread, -1 if absent")                    \
+  C(int64_t, shared_bytes, "bytes", "Static and dynamic shared memory per block, -1 if absent") \
+  C(float, occupancy_frac, "frac", "Occupancy estimated by the recorder from the resources, NaN if absent")
 LLMPROF_TABLE(LaunchConfigs, "launch_configs", "Distinct kernel launch configurations", LLMPROF_LAUNCH_CONFIG_COLUMNS)
 
-#define LLMPROF_GPU_OP_COLUMNS(C)                                                                \
-  C(TimeNs, start_ns, "ns", "Start on the GPU")                                                  \
-  C(DurationNs, dur_ns, "ns", "Duration on the GPU")                                             \
-  C(Always<StreamId>, stream, "", "Row in streams")                                              \
-  C(StringId, name, "", "Kernel name, or the kind of copy")                                      \
-  C(LaunchConfigId, config, "", "Row in launch_configs; kNoRow for copies and memsets")          \
-  C(uint64_t, correlation, "", "Joins the API call that launched it, 0 if absent")               \
-  C(uint64_t, external_id, "", "Operator that launched it, 0 if absent")                         \
-  C(uint64_t, graph_node, "", "Node id when replayed by a CUDA graph and recorded, 0 otherwise") \
-  C(int64_t, bytes, "bytes", "Bytes copied or set, -1 for kernels")                              \
-  C(GpuOpKind, kind, "", "kernel, memcpy or memset")
+#define LLMPROF_GPU_OP_COLUMNS(C)                                                                                   \
+  C(TimeNs, start_ns, "ns", "Start on the GPU")                                                                     \
+  C(DurationNs, dur_ns, "ns", "Duration on the GPU")                                                                \
+  C(Always<StreamId>, stream, "", "Row in streams")                                                                 \
+  C(StringId, name, "", "Kernel name, or the kind of copy")                                                         \
+  C(LaunchConfigId, config, "", "Row in launch_configs; kNoRow for copies and memsets")                             \
+  C(uint64_t, correlation, "", "Joins the API call that launched it, 0 if absent")                                  \
+  C(uint64_t, external_id, "", "Operator that launched it, 0 if absent")                                            \
+  C(uint64_t, graph_node, "", "Node id when replayed by a CUDA graph and recorded, 0 otherwise")                    \
+  C(int64_t, bytes, "bytes", "Bytes copied or set, -1 for kernels")                                                 \
+  C(GpuOpKind, kind, "", "kernel, memcpy or memset")                                                                \
+  C(CopyPath, path, "", "Of a copy: host to device, device to host, between GPUs or inside one; unknown otherwise") \
+  C(HostMemory, host_memory, "", "Of a copy from or to the host: pageable or pinned; unknown otherwise")
 LLMPROF_TABLE(GpuOps, "gpu_ops", "Kernels, copies and memsets on the GPU, sorted by start", LLMPROF_GPU_OP_COLUMNS)
 
 #define LLMPROF_COLLECTIVE_COLUMNS(C)                             \
@@ -255,7 +261,7 @@ LLMPROF_TABLE(Counters, "counters", "Counter samples over time", LLMPROF_COUNTER
   C(int32_t, heads, "", "Attention: heads of the queries, 0 otherwise")                               \
   C(int32_t, kv_heads, "", "Attention: heads of keys and values, 0 otherwise")                        \
   C(int32_t, value_size, "", "Attention: numbers in a value, 0 otherwise")                            \
-  C(uint8_t, mask, "", "Attention: 0 none, 1 causal, query i sees the keys up to i, 2 one that is not known")
+  C(AttentionMask, mask, "", "Attention: none, causal (query i sees the keys up to i), or one that is not known")
 LLMPROF_TABLE(LibraryCalls, "library_calls", "Calls of GPU math libraries with their shapes",
               LLMPROF_LIBRARY_CALL_COLUMNS)
 
@@ -286,12 +292,12 @@ LLMPROF_TABLE(GraphLaunches, "graph_launches", "CUDA graph launches recorded as 
 LLMPROF_TABLE(LaunchSites, "launch_sites", "Call stacks of some kernel launches", LLMPROF_LAUNCH_SITE_COLUMNS)
 
 // Host events that recur every step; seen at every level, so that step times are known where nothing else is recorded.
-#define LLMPROF_BEAT_COLUMNS(C)                     \
+#define LLMPROF_RECURRING_CALL_COLUMNS(C)           \
   C(TimeNs, time_ns, "ns", "When")                  \
   C(Always<ThreadId>, thread, "", "Row in threads") \
   C(uint64_t, key, "", "Equal for the same graph or the same GEMM shape")
-LLMPROF_TABLE(Beats, "beats", "Graph launches and library calls on the host, at every recording level",
-              LLMPROF_BEAT_COLUMNS)
+LLMPROF_TABLE(RecurringCalls, "recurring_calls",
+              "Graph launches and library calls on the host, at every recording level", LLMPROF_RECURRING_CALL_COLUMNS)
 
 // What was recorded when, per process. Rows of one process do not overlap and are in time order.
 enum class RecordingLevel : uint8_t { kOff, kLight, kDefault, kDeep };
@@ -310,7 +316,7 @@ LLMPROF_TABLE(Recorded, "recorded", "How much was recorded, over time", LLMPROF_
   C(TimeNs, start_ns, "ns", "Start of the interval")                                        \
   C(DurationNs, dur_ns, "ns", "Length of the interval")                                     \
   C(DeviceOrdinal, device, "", "CUDA device ordinal, -1 if it is not one of the program's") \
-  C(uint8_t, source, "", "0 PM sampling, 1 GPM")                                            \
+  C(CounterSource, source, "", "PM sampling or GPM")                                        \
   C(float, gr_active_frac, "frac", "Graphics and compute engine active")                    \
   C(float, sm_active_frac, "frac", "SMs with at least one warp")                            \
   C(float, warps_active_frac, "frac", "Resident warps over the most an SM can hold")        \
@@ -395,7 +401,7 @@ LLMPROF_PARALLEL_TABLE(GpuLinks, GpuOps, "gpu_links",
   C(int64_t, k, "", "Reduction length; head size for attention")                                 \
   C(int64_t, heads, "", "Query heads for attention, 0 otherwise")                                \
   C(int64_t, kv_heads, "", "Key/value heads for attention, 0 otherwise")                         \
-  C(uint8_t, causal, "", "Attention: 1 if the causal mask was requested, else 0")                \
+  C(AttentionMask, mask, "", "Attention: causal if that mask was requested, else none")          \
   C(double, flops, "FLOP", "2 per multiply-add; attention counts the pairs that its mask keeps") \
   C(double, flops_full, "FLOP", "The same without the causal mask; equal to flops for the rest") \
   C(double, bytes, "bytes", "Least traffic: each operand read once, each result written once")   \
@@ -452,29 +458,29 @@ LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was 
               LLMPROF_BUSY_COLUMNS)
 
 // Visits every table: (member of Trace, type). Saving, loading, `llmprof list metrics` and the docs walk this.
-#define LLMPROF_IMPORTED_TABLES(T) \
-  T(Threads, threads)              \
-  T(Devices, devices)              \
-  T(Streams, streams)              \
-  T(Signatures, signatures)        \
-  T(Ops, ops)                      \
-  T(Annotations, annotations)      \
-  T(PythonCalls, python_calls)     \
-  T(ApiCalls, api_calls)           \
-  T(LaunchConfigs, launch_configs) \
-  T(GpuOps, gpu_ops)               \
-  T(Collectives, collectives)      \
-  T(SyncEvents, sync_events)       \
-  T(Overheads, overheads)          \
-  T(MemoryEvents, memory_events)   \
-  T(Counters, counters)            \
-  T(LibraryCalls, library_calls)   \
-  T(GraphNodes, graph_nodes)       \
-  T(GraphLaunches, graph_launches) \
-  T(LaunchSites, launch_sites)     \
-  T(Beats, beats)                  \
-  T(Recorded, recorded)            \
-  T(GpuSamples, gpu_samples)       \
+#define LLMPROF_IMPORTED_TABLES(T)   \
+  T(Threads, threads)                \
+  T(Devices, devices)                \
+  T(Streams, streams)                \
+  T(Signatures, signatures)          \
+  T(Ops, ops)                        \
+  T(Annotations, annotations)        \
+  T(PythonCalls, python_calls)       \
+  T(ApiCalls, api_calls)             \
+  T(LaunchConfigs, launch_configs)   \
+  T(GpuOps, gpu_ops)                 \
+  T(Collectives, collectives)        \
+  T(SyncEvents, sync_events)         \
+  T(Overheads, overheads)            \
+  T(MemoryEvents, memory_events)     \
+  T(Counters, counters)              \
+  T(LibraryCalls, library_calls)     \
+  T(GraphNodes, graph_nodes)         \
+  T(GraphLaunches, graph_launches)   \
+  T(LaunchSites, launch_sites)       \
+  T(RecurringCalls, recurring_calls) \
+  T(Recorded, recorded)              \
+  T(GpuSamples, gpu_samples)         \
   T(NvmlSamples, nvml_samples)
 #define LLMPROF_DERIVED_TABLES(T) \
   T(OpLinks, op_links)            \

@@ -70,7 +70,7 @@ LaunchConfigId TraceBuilder::launch_config(const LaunchConfigs::Values& config) 
   pair(config.grid_x, config.block_x);
   pair(config.grid_y, config.block_y);
   pair(config.grid_z, config.block_z);
-  hash = mix_hash(hash, content_of(config.occupancy_frac) << 32 | content_of(config.blocks_per_sm));
+  hash = mix_hash(hash, content_of(config.occupancy_frac));
   return launch_configs_.find_or_add(
       hash,
       [&](Row row) {
@@ -79,9 +79,7 @@ LaunchConfigId TraceBuilder::launch_config(const LaunchConfigs::Values& config) 
                table.block_y[row] == config.block_y && table.block_z[row] == config.block_z &&
                table.registers_per_thread[row] == config.registers_per_thread &&
                table.shared_bytes[row] == config.shared_bytes &&
-               content_of(table.occupancy_frac[row]) == content_of(config.occupancy_frac) &&
-               content_of(table.blocks_per_sm[row]) == content_of(config.blocks_per_sm) &&
-               content_of(table.warps_per_sm[row]) == content_of(config.warps_per_sm);
+               content_of(table.occupancy_frac[row]) == content_of(config.occupancy_frac);
       },
       [&] { return add<LaunchConfigs>(config); });
 }

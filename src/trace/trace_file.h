@@ -21,7 +21,8 @@
 namespace llmprof {
 
 constexpr std::string_view kTraceFileMagic = "LLMPROF\n";
-constexpr uint32_t kTraceFileVersion = 1;
+constexpr uint32_t kTraceFileVersion = 2;
+constexpr uint32_t kTraceFileVersionOldest = 1;  // read as well
 
 // Limits on untrusted sizes. Real recordings pack from memory by about 20:1, a small one repeated many times by 500:1,
 // so honest files stay far below; save_trace() refuses to write what load_trace() would not read.

@@ -76,14 +76,15 @@ Result<FileDirectory> read_file_directory(std::span<const char> file) {
   const std::span<const char> checked =
       file.subspan(kFileChecksumStart, sizeof head - kFileChecksumStart + head.directory_bytes);
   if (block_checksum(checked) != head.checksum) return bad_directory("a wrong checksum: the file is damaged");
-  if (head.version != kTraceFileVersion)
-    return fail(
-        fmt::format("expected version {} of the llmprof trace file, found version {}", kTraceFileVersion, head.version),
-        {}, "read it with the llmprof that wrote it, or a newer one");
+  if (head.version < kTraceFileVersionOldest || head.version > kTraceFileVersion)
+    return fail(fmt::format("expected version {} to {} of the llmprof trace file, found version {}",
+                            kTraceFileVersionOldest, kTraceFileVersion, head.version),
+                {}, "read it with the llmprof that wrote it, or a newer one");
 
   const Result<JsonDocument> document = JsonDocument::parse({file.data() + sizeof head, head.directory_bytes});
   const JsonValue root = document ? document->root() : JsonValue();
   FileDirectory directory;
+  directory.version = head.version;
   directory.end = sizeof head + head.directory_bytes;
   if (!read_number(root, "chunk_rows", directory.chunk_rows) || directory.chunk_rows == 0 || !root["tables"].is_array())
     return bad_directory("other JSON than llmprof writes");

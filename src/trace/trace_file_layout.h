@@ -40,6 +40,7 @@ struct FileTable {
   std::vector<FileColumn> columns;
 };
 struct FileDirectory {
+  uint32_t version = 0;
   uint64_t chunk_rows = 0;
   uint64_t end = 0;  // where the last block ends; offsets never overflow
   std::vector<FileTable> tables;

@@ -9,6 +9,7 @@
 
 #include "base/parallel.h"
 #include "trace/check_trace.h"
+#include "trace/copy_names.h"
 #include "trace/trace_block.h"
 #include "trace/trace_file.h"
 #include "trace/trace_file_layout.h"
@@ -36,6 +37,7 @@ class Unpacker {
   template <class AnyTable>
   void plan(AnyTable& table) {
     const FileTable* entry = take(table.info().name);
+    if (entry == nullptr && directory_.version == 1 && std::is_same_v<AnyTable, RecurringCalls>) entry = take("beats");
     if (entry == nullptr || entry->rows == 0) return;
     const size_t first_job = jobs_.size();
     const uint64_t budget_before = budget_;
@@ -52,13 +54,14 @@ class Unpacker {
       const FileColumn* stored = find(*entry, field.name);
       if (stored == nullptr) {
         std::fill(column.begin(), column.end(), absent_value<Value>());
-        diagnostics_.add(DiagnosticId::kBadMetadata,
-                         fmt::format("{}.{}: not in the file, read as absent", entry->name, field.name));
+        if (directory_.version == kTraceFileVersion)
+          diagnostics_.add(DiagnosticId::kBadMetadata,
+                           fmt::format("{}.{}: not in the file, read as absent", entry->name, field.name));
         return;
       }
       ++known_columns;
       if (!problem.empty()) return;
-      if (stored->type != element_type_name<Value>()) {
+      if (stored->type != element_type_name<Value>() && !was_number<Value>(*stored)) {
         problem = fmt::format("{}.{}: expected type {}, found {}", entry->name, field.name, element_type_name<Value>(),
                               stored->type);
         return;
@@ -66,7 +69,7 @@ class Unpacker {
       plan_column(*entry, *stored, {reinterpret_cast<char*>(column.data()), column.size() * sizeof(Value)},
                   sizeof(Value), problem);
     });
-    if (known_columns < entry->columns.size())
+    if (known_columns < entry->columns.size() && directory_.version == kTraceFileVersion)
       diagnostics_.add(DiagnosticId::kUnknownTable,
                        fmt::format("{}: {} columns", entry->name, entry->columns.size() - known_columns),
                        entry->columns.size() - known_columns);
@@ -120,6 +123,13 @@ class Unpacker {
     size_t first_job, last_job;
     std::function<void()> clear;
   };
+
+  // Version 1 had numbers where there are enumerations now, with the same values.
+  template <class Value>
+  bool was_number(const FileColumn& stored) const {
+    return directory_.version == 1 && std::is_enum_v<Value> && element_type_name<Value>() == "enum" &&
+           stored.type == element_type_name<uint8_t>();
+  }
 
   // The first table of that name; a second one of the same name stays unknown.
   const FileTable* take(std::string_view name) {
@@ -256,11 +266,23 @@ void remap_strings(Trace& trace, const std::vector<StringId>& handles) {
   });
 }
 
+// Version 1 left what a copy is to its name.
+void read_copy_names(Trace& trace) {
+  GpuOps& gpu = trace.gpu_ops;
+  for (size_t i = 0; i < gpu.size(); ++i) {
+    if (gpu.kind[i] != GpuOpKind::kMemcpy) continue;
+    const std::string_view name = trace.text(gpu.name[i]);
+    gpu.path[i] = copy_path_of_name(name);
+    gpu.host_memory[i] = host_memory_of_name(name);
+  }
+}
+
 }  // namespace
 
 Status read_trace(std::span<const char> bytes, Trace& trace) {
   trace = Trace{};
   LLMPROF_ASSIGN(FileDirectory directory, read_file_directory(bytes));
+  const uint32_t version = directory.version;
   // What reading finds is reported behind what the file says was found while recording.
   Diagnostics found;
   TraceFileTables file;
@@ -276,6 +298,7 @@ Status read_trace(std::span<const char> bytes, Trace& trace) {
   restore(file, texts, trace);
   if (!intern_all(file.strings, file.string_bytes, trace.strings, handles)) remap_strings(trace, handles);
   trace.diagnostics.merge(found);
+  if (version == 1) read_copy_names(trace);
   check_trace(trace);
   return {};
 }

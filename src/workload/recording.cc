@@ -47,43 +47,27 @@ Recording::Call call_of(std::string_view name, std::string_view kernel, const Di
 
 Recording::Recording(const device::DeviceIdentity& device) {
   trace_.source.kind = "llmprof";
-  trace_.threads.resize(1);
-  trace_.threads.process_id[0] = getpid();
-  trace_.threads.thread_id[0] = syscall(SYS_gettid);
-  trace_.threads.name[0] = trace_.strings.intern("workload");
-  Devices& devices = trace_.devices;
-  devices.resize(1);
-  devices.device[0] = 0;
-  devices.name[0] = trace_.strings.intern(device.name);
-  devices.sm_count[0] = device.units;
-  devices.compute_major[0] = devices.compute_minor[0] = -1;
-  devices.memory_bytes[0] = device.memory_bytes > 0 ? device.memory_bytes : -1;
-  devices.threads_per_sm_max[0] = devices.registers_per_sm[0] = -1;
-  devices.shared_bytes_per_sm[0] = -1;
-  devices.uuid[0] = trace_.strings.intern(device.key);
-  devices.kind[0] = device.kind == device::DeviceKind::kCpu ? ProcessorKind::kCpu : ProcessorKind::kGpu;
-  trace_.streams.resize(1);
-  trace_.streams.device[0] = 0;
-  trace_.streams.context[0] = -1;
-  trace_.streams.stream[0] = 0;
+  thread_ = builder_.thread(getpid(), syscall(SYS_gettid), builder_.text("workload"));
+  stream_ = builder_.stream(0, -1, 0);
+  builder_.add<Devices>({.device = 0,
+                         .name = builder_.text(device.name),
+                         .sm_count = device.units,
+                         .memory_bytes = device.memory_bytes > 0 ? device.memory_bytes : -1,
+                         .uuid = builder_.text(device.key),
+                         .kind = device.kind == device::DeviceKind::kCpu ? ProcessorKind::kCpu : ProcessorKind::kGpu});
 }
 
 void Recording::begin(std::string_view stage, const StageWork&) {
-  Annotations& notes = trace_.annotations;
-  open_.push_back(static_cast<Row>(notes.size()));
-  notes.start_ns.push_back(clock_ns());
-  notes.dur_ns.push_back(0);
-  notes.thread.push_back(0);
-  notes.name.push_back(trace_.strings.intern(stage));
-  notes.domain.push_back(StringId::kEmpty);
-  notes.kind.push_back(AnnotationKind::kUser);
-  notes.payload.push_back(std::numeric_limits<double>::quiet_NaN());
-  notes.external_id.push_back(0);
+  open_.push_back(builder_.add<Annotations>({.start_ns = clock_ns(),
+                                             .dur_ns = 0,
+                                             .thread = thread_,
+                                             .name = builder_.text(stage),
+                                             .kind = AnnotationKind::kUser}));
 }
 
 void Recording::end() {
   if (open_.empty()) return;
-  const Row row = open_.back();
+  const AnnotationId row = open_.back();
   open_.pop_back();
   trace_.annotations.dur_ns[row] = clock_ns() - trace_.annotations.start_ns[row];
 }
@@ -93,52 +77,35 @@ void Recording::host_operator(std::string_view name, int64_t start_ns, int64_t e
   add({full, name, {}, {}, {}, -1}, start_ns, end_ns);
 }
 
-Row Recording::signature(const Call& call) {
-  if (call.dims.empty()) return kNoRow;
-  const std::string key = call.dims + call.types + call.concrete;
-  const auto [at, added] = signatures_.emplace(key, static_cast<Row>(trace_.signatures.size()));
-  if (added) {
-    Signatures& table = trace_.signatures;
-    table.dims.push_back(trace_.strings.intern(call.dims));
-    table.types.push_back(trace_.strings.intern(call.types));
-    table.strides.push_back(StringId::kEmpty);
-    table.concrete.push_back(trace_.strings.intern(call.concrete));
-  }
-  return at->second;
+SignatureId Recording::signature(const Call& call) {
+  if (call.dims.empty()) return {};
+  return builder_.signature(
+      {.dims = builder_.text(call.dims), .types = builder_.text(call.types), .concrete = builder_.text(call.concrete)});
 }
 
 // An operator, the call that ran it, and what ran: all three at the same time, because the CPU is host and device.
 void Recording::add(const Call& call, int64_t start_ns, int64_t end_ns) {
   const uint64_t id = trace_.ops.size() + 1;
   const int64_t dur_ns = end_ns - start_ns;
-  Ops& ops = trace_.ops;
-  ops.start_ns.push_back(start_ns);
-  ops.dur_ns.push_back(dur_ns);
-  ops.thread.push_back(0);
-  ops.name.push_back(trace_.strings.intern(call.name));
-  ops.signature.push_back(signature(call));
-  ops.external_id.push_back(id);
-  ops.sequence.push_back(-1);
-  ops.recorded_flops.push_back(std::numeric_limits<double>::quiet_NaN());
-  ApiCalls& calls = trace_.api_calls;
-  calls.start_ns.push_back(start_ns);
-  calls.dur_ns.push_back(dur_ns);
-  calls.thread.push_back(0);
-  calls.name.push_back(trace_.strings.intern("execute"));
-  calls.correlation.push_back(id);
-  calls.external_id.push_back(id);
-  calls.layer.push_back(ApiLayer::kRuntime);
-  GpuOps& activities = trace_.gpu_ops;
-  activities.start_ns.push_back(start_ns);
-  activities.dur_ns.push_back(dur_ns);
-  activities.stream.push_back(0);
-  activities.name.push_back(trace_.strings.intern(call.kernel));
-  activities.config.push_back(kNoRow);
-  activities.correlation.push_back(id);
-  activities.external_id.push_back(id);
-  activities.graph_node.push_back(0);
-  activities.bytes.push_back(-1);
-  activities.kind.push_back(GpuOpKind::kKernel);
+  builder_.add<Ops>({.start_ns = start_ns,
+                     .dur_ns = dur_ns,
+                     .thread = thread_,
+                     .name = builder_.text(call.name),
+                     .signature = signature(call),
+                     .external_id = id});
+  builder_.add<ApiCalls>({.start_ns = start_ns,
+                          .dur_ns = dur_ns,
+                          .thread = thread_,
+                          .name = builder_.text("execute"),
+                          .correlation = id,
+                          .external_id = id});
+  builder_.add<GpuOps>({.start_ns = start_ns,
+                        .dur_ns = dur_ns,
+                        .stream = stream_,
+                        .name = builder_.text(call.kernel),
+                        .correlation = id,
+                        .external_id = id,
+                        .kind = GpuOpKind::kKernel});
 }
 
 Trace Recording::take(const std::vector<std::pair<std::string, std::string>>& facts) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "trace/trace.h"
+#include "trace/trace_builder.h"
 #include "workload/backend.h"
 #include "workload/run.h"
 #include "workload/stages.h"
@@ -35,11 +35,13 @@ class Recording : public StageListener, public HostListener {
   Trace take(const std::vector<std::pair<std::string, std::string>>& facts);
 
  private:
-  Row signature(const Call& call);
+  SignatureId signature(const Call& call);
 
   Trace trace_;
-  std::vector<Row> open_;  // rows in annotations
-  std::map<std::string, Row> signatures_;
+  TraceBuilder builder_{trace_};
+  ThreadId thread_;
+  StreamId stream_;
+  std::vector<AnnotationId> open_;
 };
 
 // Passes everything on to `to` and notes each operator. For backends whose operators are done when they return.

@@ -36,7 +36,7 @@ AnalyzedRecording bursts(int64_t late_ns, double scale = 0.9, size_t count = 300
     samples.start_ns[row] = start + late_ns;
     samples.dur_ns[row] = kSampleNs;
     samples.device[row] = 0;
-    samples.source[row] = 0;
+    samples.source[row] = CounterSource::kPmSampling;
     samples.gr_active_frac[row] =
         static_cast<float>(scale * static_cast<double>(busy.busy_in(0, start, start + kSampleNs)) / kSampleNs);
   }
@@ -85,7 +85,7 @@ TEST(ClockOffset, NothingIsClaimedOfFewSamplesOrUnrecordedTime) {
   run.trace.recorded.level[0] = RecordingLevel::kLight;
   EXPECT_FALSE(offset_of(run).has_value()) << "kernels were not recorded then";
   AnalyzedRecording gpm = bursts(0);
-  for (uint8_t& source : gpm.trace.gpu_samples.source) source = 1;
+  for (CounterSource& source : gpm.trace.gpu_samples.source) source = CounterSource::kGpm;
   EXPECT_FALSE(offset_of(gpm).has_value());
 }
 

@@ -246,11 +246,11 @@ TEST(Distortion, ByHostEventsWhereStepsHaveNoNames) {
   for (StepId& step : trace.gpu_links.step) step = kNoRow;
   for (StepId& step : trace.gaps.step) step = kNoRow;
   for (int64_t at = 10; at < end; at += at < dark ? 5'000'000 : at < light ? 1'000'000 : 1'050'000) {
-    trace.beats.time_ns.push_back(at);
+    trace.recurring_calls.time_ns.push_back(at);
     if (at < dark || at >= light) run.api("cudaStreamSynchronize", at + 100, 500'000);
   }
-  trace.beats.thread.assign(trace.beats.time_ns.size(), 0);
-  trace.beats.key.assign(trace.beats.time_ns.size(), 77);
+  trace.recurring_calls.thread.assign(trace.recurring_calls.time_ns.size(), 0);
+  trace.recurring_calls.key.assign(trace.recurring_calls.time_ns.size(), 77);
   Report report = report_of(trace);
   ASSERT_TRUE(report.overhead->distortion_frac.has_value());
   EXPECT_EQ(report.overhead->method, "recurring host event");

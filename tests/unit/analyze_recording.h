@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "analyze/analysis.h"
+#include "trace/copy_names.h"
 #include "trace/trace_builder.h"
 
 namespace llmprof {
@@ -99,9 +100,7 @@ class AnalyzedRecording {
                                       .block_z = 1,
                                       .registers_per_thread = 32,
                                       .shared_bytes = 0,
-                                      .occupancy_frac = 0,
-                                      .blocks_per_sm = 0,
-                                      .warps_per_sm = 0});
+                                      .occupancy_frac = 0});
   }
   struct Kernel {
     StepId step = kNoRow;
@@ -121,7 +120,9 @@ class AnalyzedRecording {
                                .name = text(name),
                                .config = links.config,
                                .bytes = links.kind == GpuOpKind::kKernel ? -1 : 1'000'000,
-                               .kind = links.kind});
+                               .kind = links.kind,
+                               .path = copy_path_of_name(name),
+                               .host_memory = host_memory_of_name(name)});
   }
   void busy(int64_t start, int64_t end, int32_t device = 0) {
     rows().add<BusyIntervals>({.device = device, .start_ns = start, .end_ns = end});

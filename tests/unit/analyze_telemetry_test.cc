@@ -16,7 +16,8 @@ namespace {
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 // All metrics absent.
-size_t add_sample(Trace& trace, int64_t start, int64_t dur, uint8_t source = 0, int32_t device = 0) {
+size_t add_sample(Trace& trace, int64_t start, int64_t dur, CounterSource source = CounterSource::kPmSampling,
+                  int32_t device = 0) {
   GpuSamples& table = trace.gpu_samples;
   const size_t row = table.size();
   table.for_each_column([&]<class T>(const FieldInfo&, std::vector<T>& column) {
@@ -57,9 +58,9 @@ TEST(CounterSamples, PartOfASampleCountsByItsPart) {
   GpuSamples& table = trace.gpu_samples;
   table.sm_active_frac[add_sample(trace, 0, 100)] = 0.2F;
   table.sm_active_frac[add_sample(trace, 100, 100)] = 0.8F;
-  add_sample(trace, 200, 100);                                      // not sampled: no weight
-  table.sm_active_frac[add_sample(trace, 100, 100, 0, 1)] = 1.0F;   // another GPU
-  table.sm_active_frac[add_sample(trace, 0, 1'000'000, 1)] = 1.0F;  // GPM gives way to PM sampling
+  add_sample(trace, 200, 100);                                                              // not sampled: no weight
+  table.sm_active_frac[add_sample(trace, 100, 100, CounterSource::kPmSampling, 1)] = 1.0F;  // another GPU
+  table.sm_active_frac[add_sample(trace, 0, 1'000'000, CounterSource::kGpm)] = 1.0F;  // GPM gives way to PM sampling
   const CounterSamples counters(trace, 0, {});
   CounterSums sums;
   counters.add(50, 250, sums);
@@ -311,7 +312,7 @@ TEST(Telemetry, HalfCoveredTrafficIsNoTotal) {
 
 TEST(Telemetry, SlowSamplesAreNotGivenToShortSteps) {
   AnalyzedRecording run = eager_run();
-  run.trace.gpu_samples.sm_active_frac[add_sample(run.trace, 0, 45 * kMs, 1)] = 0.5F;
+  run.trace.gpu_samples.sm_active_frac[add_sample(run.trace, 0, 45 * kMs, CounterSource::kGpm)] = 0.5F;
   const Report report = report_of(run.trace);
   EXPECT_FALSE(stage_of(report, "decode")->sm_active_frac.has_value());
   EXPECT_EQ(report.telemetry->counter_source, "gpm");

@@ -71,7 +71,7 @@ TEST(LibraryWork, UnknownSizesGiveNothing) {
 }
 
 // Attention of 2 sequences, 32 heads over 8, through a library call; sizes as given.
-Row attention_call(TestTrace& b, int64_t m, int64_t n, int64_t k, int32_t value_size, uint8_t mask) {
+Row attention_call(TestTrace& b, int64_t m, int64_t n, int64_t k, int32_t value_size, AttentionMask mask) {
   const Row call = b.library_call(0, 100, m, n, k, 2);
   b.trace.library_calls.kind[call] = WorkKind::kAttention;
   b.trace.library_calls.heads[call] = 32;
@@ -83,19 +83,21 @@ Row attention_call(TestTrace& b, int64_t m, int64_t n, int64_t k, int32_t value_
 
 struct AttentionCase {
   int64_t queries, keys;
-  uint8_t mask;
+  AttentionMask mask;
   double pairs, keys_read;
   const char* shape;
 };
 
 TEST(LibraryWork, AttentionCountsThePairsThatItsMaskKeeps) {
   const AttentionCase cases[] = {
-      {128, 128, 0, 128 * 128, 128, "B2 H32/8 Q128 KV128 D64"},
-      {128, 128, 1, 128 * 129 / 2, 128, "B2 H32/8 Q128 KV128 D64 causal"},
-      {1, 513, 0, 513, 513, "B2 H32/8 Q1 KV513 D64"},
-      {4, 6, 1, 1 + 2 + 3 + 4, 4, "B2 H32/8 Q4 KV6 D64 causal"},      // the last two keys are never seen
-      {6, 4, 1, 1 + 2 + 3 + 4 * 3, 4, "B2 H32/8 Q6 KV4 D64 causal"},  // the last three queries see all
-      {128, 128, 2, 128 * 128, 128, "B2 H32/8 Q128 KV128 D64"},       // not known: an upper bound
+      {128, 128, AttentionMask::kNone, 128 * 128, 128, "B2 H32/8 Q128 KV128 D64"},
+      {128, 128, AttentionMask::kCausal, 128 * 129 / 2, 128, "B2 H32/8 Q128 KV128 D64 causal"},
+      {1, 513, AttentionMask::kNone, 513, 513, "B2 H32/8 Q1 KV513 D64"},
+      {4, 6, AttentionMask::kCausal, 1 + 2 + 3 + 4, 4,
+       "B2 H32/8 Q4 KV6 D64 causal"},  // the last two keys are never seen
+      {6, 4, AttentionMask::kCausal, 1 + 2 + 3 + 4 * 3, 4,
+       "B2 H32/8 Q6 KV4 D64 causal"},                                                  // the last three queries see all
+      {128, 128, AttentionMask::kUnknown, 128 * 128, 128, "B2 H32/8 Q128 KV128 D64"},  // not known: an upper bound
   };
   for (const AttentionCase& c : cases) {
     SCOPED_TRACE(c.shape);
@@ -125,7 +127,7 @@ TEST(LibraryWork, AttentionOfUnknownLengthsGivesNothing) {
   for (const Case& c :
        {Case{-1, -1, 64, 64}, {4, -1, 64, 64}, {4, 6, 64, 0}, {4, 6, INT64_MAX, 64}, {4, 6, -64, 128}}) {
     TestTrace b;
-    attention_call(b, c.m, c.n, c.k, c.value_size, 0);
+    attention_call(b, c.m, c.n, c.k, c.value_size, AttentionMask::kNone);
     b.launch("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16", 10, 1000, 50);
     const Trace& trace = b.build();
     EXPECT_EQ(trace.gpu_links.work[0], kNoRow);

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trace/copy_names.h"
 #include "trace/trace_builder.h"
 
 namespace llmprof {
@@ -52,7 +53,9 @@ class Recording {
                                .correlation = correlation,
                                .external_id = id,
                                .bytes = kind == GpuOpKind::kKernel ? -1 : 4096,
-                               .kind = kind});
+                               .kind = kind,
+                               .path = copy_path_of_name(name),
+                               .host_memory = host_memory_of_name(name)});
   }
   // An operator that launches kernels one after another, each from a call of its own, after everything before it.
   // The kernels take 100, 200, ... ns in the order given unless `durations` says otherwise.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "derive/derive.h"
+#include "trace/copy_names.h"
 #include "trace/trace_builder.h"
 
 namespace llmprof {
@@ -55,7 +56,9 @@ class TestTrace {
                         .stream = on_stream,
                         .name = text(name),
                         .correlation = correlation,
-                        .kind = copy ? GpuOpKind::kMemcpy : GpuOpKind::kKernel});
+                        .kind = copy ? GpuOpKind::kMemcpy : GpuOpKind::kKernel,
+                        .path = copy_path_of_name(name),
+                        .host_memory = host_memory_of_name(name)});
   }
   // A launch and its kernel.
   void launch(std::string_view kernel, int64_t call_start, int64_t gpu_start, int64_t gpu_dur,
@@ -110,7 +113,7 @@ class TestTrace {
         {.start_ns = start, .dur_ns = end - start, .process_id = process, .level = level, .cut_ns = 0});
   }
   void beat(int64_t time, uint64_t key, ThreadId on_thread = 0) {
-    rows().add<Beats>({.time_ns = time, .thread = on_thread, .key = key});
+    rows().add<RecurringCalls>({.time_ns = time, .thread = on_thread, .key = key});
   }
 
   // Sorted tables with launches linked and categories by the words gemm, attn, argmax, conv and Memcpy in kernel names.

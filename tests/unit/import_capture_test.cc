@@ -175,8 +175,6 @@ TEST_F(CaptureTest, OneProcessFillsTheTables) {
   ASSERT_EQ(trace.launch_configs.size(), 1U);
   EXPECT_EQ(trace.launch_configs.shared_bytes[0], 1040);
   EXPECT_TRUE(std::isnan(trace.launch_configs.occupancy_frac[0]));
-  EXPECT_FLOAT_EQ(trace.launch_configs.blocks_per_sm[0], 2.0F);
-  EXPECT_FLOAT_EQ(trace.launch_configs.warps_per_sm[0], 8.0F);
 
   ASSERT_EQ(trace.launch_sites.size(), 2U);  // in the order of time
   EXPECT_EQ(trace.launch_sites.time_ns, (std::vector<int64_t>{1500, 2000}));
@@ -207,8 +205,8 @@ TEST_F(CaptureTest, OneProcessFillsTheTables) {
   EXPECT_EQ(trace.annotations.dur_ns[2], 0);
   EXPECT_TRUE(std::isnan(trace.annotations.payload[2]));
 
-  ASSERT_EQ(trace.beats.size(), 1U);
-  EXPECT_EQ(trace.beats.key[0], 99U);
+  ASSERT_EQ(trace.recurring_calls.size(), 1U);
+  EXPECT_EQ(trace.recurring_calls.key[0], 99U);
   ASSERT_EQ(trace.recorded.size(), 2U);
   EXPECT_EQ(trace.recorded.start_ns[0], 100);
   EXPECT_EQ(trace.recorded.dur_ns[0], 9900);
@@ -319,7 +317,7 @@ TEST_F(CaptureTest, AttentionCallsAreTakenAsTheyAre) {
   EXPECT_EQ(calls.heads[0], 32);
   EXPECT_EQ(calls.kv_heads[0], 8);
   EXPECT_EQ(calls.value_size[0], 96);
-  EXPECT_EQ(calls.mask, (std::vector<uint8_t>{1, 2}));
+  EXPECT_EQ(calls.mask, (std::vector<AttentionMask>{AttentionMask::kCausal, AttentionMask::kUnknown}));
   EXPECT_EQ(calls.dtype[0], DType::kBf16);
   EXPECT_EQ(calls.weight_dtype[0], DType::kFp8);
   EXPECT_EQ(calls.out_dtype[0], DType::kFp16);
@@ -427,7 +425,6 @@ TEST_F(CaptureTest, SeveralProcessesAndSamplers) {
     EXPECT_EQ(trace.gpu_ops.graph_node[row], trace.graph_nodes.node[row]);
     EXPECT_EQ(trace.library_calls.n[trace.graph_nodes.library_call[row]], row);
     EXPECT_EQ(trace.text(trace.library_calls.name[row]), "cublasSgemm_v2");
-    EXPECT_FLOAT_EQ(trace.launch_configs.blocks_per_sm[trace.gpu_ops.config[row]], 2.0F);
   }
   EXPECT_NE(trace.gpu_ops.correlation[0], trace.gpu_ops.correlation[1]);
   EXPECT_NE(trace.gpu_ops.graph_node[0], trace.gpu_ops.graph_node[1]);
@@ -436,7 +433,7 @@ TEST_F(CaptureTest, SeveralProcessesAndSamplers) {
   EXPECT_EQ(trace.nvml_samples.power_w[1], 512.25F);
   ASSERT_EQ(trace.gpu_samples.size(), 1U);
   EXPECT_EQ(trace.gpu_samples.device[0], 1);
-  EXPECT_EQ(trace.gpu_samples.source[0], 1);
+  EXPECT_EQ(trace.gpu_samples.source[0], CounterSource::kGpm);
   EXPECT_EQ(trace.gpu_samples.dur_ns[0], 100);
   EXPECT_EQ(trace.gpu_samples.sm_active_frac[0], 0.5F);
   EXPECT_EQ(trace.gpu_samples.dram_read_frac[0], 0.25F);
@@ -541,7 +538,7 @@ TEST_F(CaptureTest, DamagedSessionFacts) {
   for (const char* text : {"", "[1, 2]", "{\"command\": ", "{\"start_unix_ns\": -5, \"mode\": [[[[[[[[1]]]]]]]]}"}) {
     write_text("session.json", text);
     const Trace trace = import();
-    EXPECT_EQ(trace.beats.size(), 1U);
+    EXPECT_EQ(trace.recurring_calls.size(), 1U);
     EXPECT_GT(trace.base_unix_ns, 0) << text;
   }
 }
@@ -561,7 +558,7 @@ class UnreadableCaptureTest : public CaptureTest {
   // What the report says, once; nothing else is wrong.
   std::string unreadable() const {
     const Trace trace = import();
-    EXPECT_EQ(trace.beats.size(), 1U);
+    EXPECT_EQ(trace.recurring_calls.size(), 1U);
     EXPECT_EQ(trace.diagnostics.count(DiagnosticId::kUnreadableFile), 1U);
     EXPECT_EQ(trace.diagnostics.count(DiagnosticId::kBadMetadata), 0U);
     EXPECT_EQ(trace.diagnostics.count(DiagnosticId::kDamagedSpoolBlock), 0U);
@@ -593,7 +590,7 @@ TEST_F(UnreadableCaptureTest, SpoolsSayWhy) {
   replace_by_link("spool/2-1.spool", "../gone/2-1.spool");
   EXPECT_EQ(unreadable().substr(0, 64), "spool/2-1.spool cannot be read: No such file or directory; it is");
   replace_by_link("spool/2-1.spool", "1-1.spool");  // a link that leads somewhere is as good as a file
-  EXPECT_EQ(import().beats.size(), 2U);
+  EXPECT_EQ(import().recurring_calls.size(), 2U);
   fs::remove(folder_ / "spool/2-1.spool");
   replace_by_link("samples", "samples");
   EXPECT_EQ(unreadable().substr(0, 59), "samples cannot be read: Too many levels of symbolic links; ");

@@ -1,6 +1,7 @@
 // A real recording through llmprof's own file: nothing is lost on the way, and the file is small.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -56,6 +57,20 @@ TEST_F(TraceImporter, ARealRecordingComesBackUnchangedAndSmall) {
   EXPECT_EQ(back->metadata.at("recorded_file_0"), kRecording);
   // 14.1 MB of JSON, 0.90 MB gzipped: at most a fifth of the latter.
   EXPECT_LT(std::filesystem::file_size(path("a.llmprof")) * 5, std::filesystem::file_size(kRecording));
+}
+
+// What copies are stood in their names alone, masks and states were numbers, and recurring_calls had another name.
+TEST_F(TraceImporter, ARecordingOfVersionOneOpens) {
+  const std::string root(LLMPROF_TEST_DATA);
+  const Result<Trace> now = import_files({root + "/golden/inputs/copies_pageable.json.gz"});
+  const Result<Trace> then = import_files({root + "/unit/data/copies_pageable_version_1.llmprof"});
+  ASSERT_TRUE(now);
+  ASSERT_TRUE(then) << then.error().text();
+  const std::map<std::string, std::string> expected = columns_of(*now);
+  std::map<std::string, std::string> found = columns_of(*then);
+  for (const auto& [name, values] : expected) EXPECT_EQ(found[name], values) << name;
+  EXPECT_EQ(then->diagnostics.total(), now->diagnostics.total());
+  EXPECT_NE(std::count(then->gpu_ops.host_memory.begin(), then->gpu_ops.host_memory.end(), HostMemory::kPageable), 0);
 }
 
 TEST_F(TraceImporter, DerivedTablesAreNotTakenOver) {

@@ -48,7 +48,7 @@ TEST(TraceBuilder, WhatIsSharedIsMadeOnce) {
   EXPECT_EQ(builder.stream(0, 1, 7), builder.stream(0, 1, 7));
   EXPECT_NE(builder.stream(0, 1, 7), builder.stream(1, 1, 7));
   EXPECT_EQ(builder.launch_config({.grid_x = 2}), builder.launch_config({.grid_x = 2}));  // NaN and NaN are equal
-  EXPECT_NE(builder.launch_config({.grid_x = 2}), builder.launch_config({.grid_x = 2, .warps_per_sm = 1}));
+  EXPECT_NE(builder.launch_config({.grid_x = 2}), builder.launch_config({.grid_x = 2, .shared_bytes = 1}));
   const StringId dims = builder.text("[[1]]"), types = builder.text("[\"float\"]");
   EXPECT_EQ(builder.signature({.dims = dims}), builder.signature({.dims = dims}));
   EXPECT_NE(builder.signature({.dims = dims}), builder.signature({.dims = dims, .types = types}));
