@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "analyze/groups.h"
+#include "base/statistics.h"
 
 namespace llmprof {
 namespace {
@@ -25,19 +26,18 @@ CounterSamples::CounterSamples(const Trace& trace, int32_t device, OptDouble byt
       pm = true;
   }
   gpm_ = !pm;
-  std::vector<int64_t> lengths;
+  std::vector<double> lengths;
   for (Row row = 0; row < table_.size(); ++row) {
     if (table_.device[row] != device || table_.dur_ns[row] <= 0) continue;
     if ((table_.source[row] == CounterSource::kPmSampling) != pm) continue;
     rows_.push_back(row);
-    lengths.push_back(table_.dur_ns[row]);
+    lengths.push_back(static_cast<double>(table_.dur_ns[row]));
   }
   const auto before = [&](Row a, Row b) { return table_.start_ns[a] < table_.start_ns[b]; };
   if (!std::is_sorted(rows_.begin(), rows_.end(), before)) std::stable_sort(rows_.begin(), rows_.end(), before);
   if (lengths.empty()) return;
-  longest_ns_ = *std::max_element(lengths.begin(), lengths.end());
-  std::nth_element(lengths.begin(), lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 2), lengths.end());
-  interval_ns_ = lengths[lengths.size() / 2];
+  longest_ns_ = static_cast<int64_t>(*std::max_element(lengths.begin(), lengths.end()));
+  interval_ns_ = static_cast<int64_t>(median_of(std::move(lengths)));
 }
 
 double CounterSamples::dram_frac(Row sample) const {

@@ -9,6 +9,7 @@
 #include "analyze/counters.h"
 #include "analyze/occupancy.h"
 #include "analyze/roof.h"
+#include "base/statistics.h"
 
 namespace llmprof {
 namespace {
@@ -39,26 +40,16 @@ std::vector<double> medians(const Context& context, const std::vector<uint32_t>&
   const Groups& groups = context.groups;
   constexpr uint32_t kNone = 0xFFFFFFFFU;
   std::vector<uint32_t> slot(groups.kernels.size(), kNone);
-  std::vector<std::vector<int64_t>> durations(chosen.size());
+  std::vector<std::vector<double>> durations(chosen.size());
   for (uint32_t i = 0; i < chosen.size(); ++i) {
     slot[chosen[i]] = i;
     durations[i].reserve(static_cast<size_t>(groups.kernels[chosen[i]].calls));
   }
   for (Row g = 0; g < context.trace.gpu_ops.size(); ++g)
     if (const uint32_t i = slot[groups.kernel_of[g]]; i != kNone)
-      durations[i].push_back(context.trace.gpu_ops.dur_ns[g]);
+      durations[i].push_back(static_cast<double>(context.trace.gpu_ops.dur_ns[g]));
   std::vector<double> out(chosen.size());
-  for (size_t i = 0; i < chosen.size(); ++i) {
-    std::vector<int64_t>& d = durations[i];
-    const size_t half = d.size() / 2;
-    std::nth_element(d.begin(), d.begin() + static_cast<std::ptrdiff_t>(half), d.end());
-    double median = static_cast<double>(d[half]);
-    if (d.size() % 2 == 0)
-      median =
-          (median + static_cast<double>(*std::max_element(d.begin(), d.begin() + static_cast<std::ptrdiff_t>(half)))) /
-          2;
-    out[i] = median;
-  }
+  for (size_t i = 0; i < chosen.size(); ++i) out[i] = median_of(std::move(durations[i]));
   return out;
 }
 

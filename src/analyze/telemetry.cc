@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "analyze/clock_offset.h"
+#include "base/statistics.h"
 #include "derive/recorded_spans.h"
 
 namespace llmprof {
@@ -18,19 +19,13 @@ constexpr size_t kEnergyReadingsMin = 5;
 constexpr double kExecutedMin = 0.95;
 
 int64_t median_step_ns(const Steps& steps, const StageGroup& group) {
-  std::vector<int64_t> lengths;
+  std::vector<double> lengths;
   lengths.reserve(group.steps.size());
-  for (const Row s : group.steps) lengths.push_back(steps.end_ns[s] - steps.start_ns[s]);
-  if (lengths.empty()) return 0;
-  const std::vector<int64_t>::iterator middle = lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 2);
-  std::nth_element(lengths.begin(), middle, lengths.end());
-  return *middle;
+  for (const Row s : group.steps) lengths.push_back(static_cast<double>(steps.end_ns[s] - steps.start_ns[s]));
+  return lengths.empty() ? 0 : static_cast<int64_t>(median_of(std::move(lengths)));
 }
 
-OptDouble median(std::vector<double> values) {
-  const std::optional<Summary> summary = summarize(std::move(values));
-  return summary ? OptDouble(summary->p50) : std::nullopt;
-}
+OptDouble median(std::vector<double> values) { return values.empty() ? OptDouble() : median_of(std::move(values)); }
 
 std::vector<double> in_mhz(const std::vector<float>& hz) {
   std::vector<double> out;

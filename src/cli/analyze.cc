@@ -49,13 +49,14 @@ int run(AnalyzeArguments& options) {
     return report_error(status.error());
   // A page to read is shorter than a file to process.
   constexpr size_t kTextRows = 12;
-  options.analyze.top = options.top.value_or(options.output.effective_format() == "text" ? kTextRows : 0);
+  options.analyze.top = options.top.value_or(options.output.is_text() ? kTextRows : 0);
   if (options.sort == "mean") options.analyze.sort = SortKey::kMean;
   if (options.sort == "calls") options.analyze.sort = SortKey::kCalls;
   if (options.sort == "name") options.analyze.sort = SortKey::kName;
-  if (options.output.effective_format() == "csv" && options.output.path.empty())
-    return report_error({"expected a folder for the CSV files, found no -o", "",
-                         "llmprof analyze " + options.paths.front() + " --format csv -o report", ExitCode::kUsage});
+  if (const Status folder =
+          check_folder(options.output, "llmprof analyze " + options.paths.front() + " --format csv -o report");
+      !folder)
+    return report_error(folder.error());
   // A large recording takes a while: what cannot be written is said before.
   for (const std::string* const path : {&options.output.path, &options.save})
     if (const Status status = check_writable(*path); !status) return report_error(status.error());

@@ -241,7 +241,7 @@ Result<int> compare(const BenchArguments& options, const bench::ResultsFile& bef
   const bool alone = options.compare.size() == 2;  // measured results have taken stdout or the file already
   if (alone) {
     LLMPROF_CHECK(write_result(result, options.output));
-  } else if (options.output.effective_format() == "text") {
+  } else if (options.output.is_text()) {
     OutputOptions below = options.output;
     below.path.clear();
     LLMPROF_CHECK(write_output("\n", {}));

@@ -47,6 +47,7 @@ struct OutputOptions {
   bool json_by_name() const {
     return format.empty() && !json && path.size() > 5 && path.substr(path.size() - 5) == ".json";
   }
+  bool is_text() const { return effective_format() == "text"; }
   // How text is laid out for whoever reads it: a terminal, a pipe or a file.
   TextStyle style() const;
 };
@@ -54,6 +55,8 @@ struct OutputOptions {
 enum class CsvOutput : uint8_t { kNone, kFile, kFolder };
 // --full, --color and --no-color, which add_output_options has too.
 void add_style_options(const Command& command, OutputOptions& options, const std::string& group = "OPTIONS");
+// --format, of the formats that there are (report/registry.cc).
+Option add_format_option(const Command& command, OutputOptions& options, CsvOutput csv);
 void add_output_options(const Command& command, OutputOptions& options, CsvOutput csv = CsvOutput::kFolder);
 // Options that contradict each other are an error before anything runs: --json beside a --format of another kind,
 // --no-color beside another --color, and a page of text in a file named .csv. `path_option` is the name of -o.
@@ -65,7 +68,10 @@ void refuse_contradictions(const Command& command, const OutputOptions& options,
 // folder, what is in it counts.
 Status refuse_overwriting(const std::string& option, const std::string& path, const std::vector<std::string>& inputs);
 
-// The same for a command without these options: standard output.
+// What makes a file for each table needs a folder: the error has `example`, a command line with one.
+Status check_folder(const OutputOptions& options, const std::string& example, const std::string& path_option = "-o");
+
+// How text is laid out by a command without these options: for standard output.
 TextStyle output_style();
 
 // Writes to the file, or to stdout if there is none; an error names the path.

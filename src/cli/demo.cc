@@ -214,10 +214,9 @@ Status live_on_cpu(const std::string& why_no_gpu, const OutputOptions& output, c
 }
 
 int run(const OutputOptions& output, bool recorded_only) {
-  const bool text = output.effective_format() == "text";
-  if (output.effective_format() == "csv" && output.path.empty())
-    return report_error({"expected a folder for the CSV files, found no -o", "", "llmprof demo --format csv -o report",
-                         ExitCode::kUsage});
+  const bool text = output.is_text();
+  if (const Status folder = check_folder(output, "llmprof demo --format csv -o report"); !folder)
+    return report_error(folder.error());
   const Guide guide(output);
   if (!text && !output.quiet)  // a report is of one recording
     complain(fmt::format("notice: {} is the report of the first recording, {}; as text the demo shows {}",

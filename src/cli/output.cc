@@ -111,6 +111,12 @@ Status refuse_overwriting(const std::string& option, const std::string& path, co
   return {};
 }
 
+Status check_folder(const OutputOptions& options, const std::string& example, const std::string& path_option) {
+  const Renderer* renderer = find_renderer(options.effective_format());
+  if (renderer == nullptr || !renderer->tables || !options.path.empty()) return {};
+  return fail("expected a folder for the CSV files, found no " + path_option, {}, example, ExitCode::kUsage);
+}
+
 void add_style_options(const Command& command, OutputOptions& options, const std::string& group) {
   command.flag("--full", options.full, "text: every column of every table, however wide the terminal").group(group);
   command
@@ -123,11 +129,17 @@ void add_style_options(const Command& command, OutputOptions& options, const std
   command.flag("--no-color", options.no_color, "short for --color never").group(group);
 }
 
-void add_output_options(const Command& command, OutputOptions& options, CsvOutput csv) {
+Option add_format_option(const Command& command, OutputOptions& options, CsvOutput csv) {
   std::vector<std::string> formats;
   for (const Renderer& renderer : renderers())
     if (csv != CsvOutput::kNone || !renderer.tables) formats.emplace_back(renderer.name);
-  command.option("--format", options.format, join_or(formats)).check(one_of(std::move(formats))).shown_default("text");
+  return command.option("--format", options.format, join_or(formats))
+      .check(one_of(formats))
+      .shown_default(formats.front());
+}
+
+void add_output_options(const Command& command, OutputOptions& options, CsvOutput csv) {
+  add_format_option(command, options, csv);
   command.flag("--json", options.json, "short for --format json");
   command
       .option("-o,--output", options.path,

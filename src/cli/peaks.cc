@@ -72,9 +72,7 @@ Result<bench::Peaks> measure(const PeaksArguments& options, device::Device& devi
 
 Status check(const PeaksArguments& options) {
   LLMPROF_CHECK(parse_dtypes(options.dtypes));
-  if (options.output.effective_format() == "csv" && options.output.path.empty())
-    return fail("expected a folder for the CSV files, found no -o", {}, "llmprof peaks --format csv -o peaks",
-                ExitCode::kUsage);
+  LLMPROF_CHECK(check_folder(options.output, "llmprof peaks --format csv -o peaks"));
   return check_writable(options.output.path);
 }
 
@@ -94,7 +92,7 @@ int run(const PeaksArguments& options) {
   result.kept = store(*peaks, options);
   const Status written = write_result(result, options.output);
   if (!written) return report_error(written.error());
-  if (options.output.effective_format() != "text" && !options.output.quiet) complain(result.kept);
+  if (!options.output.is_text() && !options.output.quiet) complain(result.kept);
   if (peaks->interrupted) return kInterruptedExit;
   return peaks->rows.empty() ? static_cast<int>(ExitCode::kFailed) : 0;
 }

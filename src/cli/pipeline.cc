@@ -126,7 +126,7 @@ int analyze_and_print(Trace& trace, const DeriveOptions& derive_options, const A
   const Result<Report> report = analyze(trace, with_baseline);
   if (!report) return report_error(report.error());
   if (!output.quiet) warn(trace);
-  if (!output.quiet && (output.effective_format() != "text" || !output.path.empty())) warn_of_options(*report);
+  if (!output.quiet && (!output.is_text() || !output.path.empty())) warn_of_options(*report);
   if (const Status written = write_result(*report, output, analyze_options.top == 0 ? SIZE_MAX : analyze_options.top);
       !written)
     return report_error(written.error());

@@ -96,9 +96,9 @@ Status check_options(RunArguments& options, DeriveOptions& derive_options) {
   if (options.launch.steps > 0 && options.launch.capture_range.empty())
     return usage("--steps counts closings of an NVTX range: expected --capture-range beside it, found none",
                  "--capture-range decode_step --steps " + std::to_string(options.launch.steps));
-  if (options.output.effective_format() == "csv" && options.output.path.empty() && !options.no_report)
-    return usage("expected a folder for the CSV files, found no --report",
-                 "llmprof run --format csv --report tables -- python3 generate.py");
+  if (!options.no_report)
+    LLMPROF_CHECK(
+        check_folder(options.output, "llmprof run --format csv --report tables -- python3 generate.py", "--report"));
   if (!options.no_report) LLMPROF_CHECK(check_writable(options.output.path));
   for (const std::string& text : options.stages) {
     LLMPROF_ASSIGN(StageRule rule, parse_stage_rule(text));
@@ -174,7 +174,7 @@ std::string on_one_line(std::string_view list) {
 void say_nothing_seen(const RunArguments& options, const launch::LaunchOutcome& outcome, Trace& trace) {
   const NothingSeen seen = nothing_seen(options, outcome, trace);
   say(options, seen.why + seen.advice);
-  if (options.output.effective_format() == "text") return;
+  if (options.output.is_text()) return;
   std::string why = seen.why;
   if (const size_t question = why.find(". If it should have:"); question != std::string::npos) why.resize(question);
   print_empty_report(trace, why, on_one_line(seen.advice), options.output);
@@ -202,7 +202,7 @@ void report(const RunArguments& options, const DeriveOptions& derive_options, co
     } else {
       AnalyzeOptions analyze_options = options.analyze;
       constexpr size_t kTextRows = 12;  // as `llmprof analyze` does
-      analyze_options.top = options.top.value_or(options.output.effective_format() == "text" ? kTextRows : 0);
+      analyze_options.top = options.top.value_or(options.output.is_text() ? kTextRows : 0);
       analyze_and_print(*trace, derive_options, analyze_options, options.output);
     }
   }
@@ -345,10 +345,7 @@ void add_report_options(const Command& command, RunArguments& options) {
   command.option("--top", options.top, "rows of long tables, 0 for all (default 12 in text, all elsewhere)")
       .check(whole_number(0, int64_t{1} << 40))
       .group(reporting);
-  command.option("--format", options.output.format, "text, json or csv")
-      .check(one_of({"text", "json", "csv"}))
-      .shown_default("text")
-      .group(reporting);
+  add_format_option(command, options.output, CsvOutput::kFolder).group(reporting);
   command.flag("--json", options.output.json, "short for --format json").group(reporting);
   command
       .option("--report", options.output.path,

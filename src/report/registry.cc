@@ -22,9 +22,10 @@ std::vector<RenderedFile> json_file(const AnyResult& result, const RenderOptions
 std::vector<RenderedFile> csv_files(const AnyResult& result, const RenderOptions&) { return render_csv(result); }
 
 constexpr Renderer kRenderers[] = {
-    {"text", "for a terminal: the answer first, then tables, findings and what cannot be told", false, text_file},
-    {"json", "schema llmprof.report/1, every key always present", false, json_file},
-    {"csv", "one file per table into a folder: stages.csv, kernels.csv, roofline.csv, ...", true, csv_files},
+    {"text", "a page for a terminal: the answer first, then what it rests on", false, text_file},
+    {"json", "one document: every key is there, null where a value is not known", false, json_file},
+    {"csv", "a file for each table, in a folder: stages.csv, kernels.csv, ...; one file where there is one table", true,
+     csv_files},
 };
 
 }  // namespace

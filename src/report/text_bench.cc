@@ -51,7 +51,7 @@ std::vector<std::string> cells_of(const Line& line, bool small) {
     } else if (row.drifting) {
       status = "drifting";
     } else if (!row.settled && row.median_us && !row.swing_frac) {
-      // Where the clock swings it never holds still, and whole swings were taken.
+      // Where the power limiter moves the clock it never holds still, and whole periods were taken.
       status = "not settled";
     }
   }
@@ -171,7 +171,7 @@ std::string unsteady_notes(const std::vector<CaseRecord>& records) {
 }
 
 // How much of the spread the samples do not show.
-std::string swing_note(const std::vector<CaseRecord>& records) {
+std::string limiter_note(const std::vector<CaseRecord>& records) {
   double most = 0;
   int count = 0;
   for (const CaseRecord& record : records) {
@@ -180,9 +180,8 @@ std::string swing_note(const std::vector<CaseRecord>& records) {
   }
   if (count == 0) return {};
   return fmt::format(
-      "  the clock swings at the device's limit in {} row{}: samples are means over whole swings, single replays "
-      "spread "
-      "by up to {}\n",
+      "  the power limiter moves the clock in {} row{}: samples are means over whole periods of it, single replays "
+      "spread by up to {}\n",
       count, count == 1 ? "" : "s", format_percent(most));
 }
 
@@ -207,7 +206,7 @@ std::string cases_text(const std::vector<CaseRecord>& records, const TextStyle& 
         notes += fmt::format("  {} {}: {}\n", group, row.shape, row.note);
   }
   notes += unsteady_notes(records);
-  notes += swing_note(records);
+  notes += limiter_note(records);
   return out + (notes.empty() ? "" : "\nNotes\n" + notes);
 }
 

@@ -36,7 +36,7 @@ std::string_view name_of(Regime regime);                           // "cold"; of
   C(OptNumber, iqr_frac, "frac", "interquartile range over the median")                                               \
   C(int64_t, launches_per_sample, "", "executions in one sample; times are of one execution")                         \
   C(OptNumber, swing_frac, "frac",                                                                                    \
-    "5th to 95th percentile over the median of single replays, where the clock swings at a power limit and a sample " \
+    "5th to 95th percentile over the median of single replays, where the power limiter moves the clock and a sample " \
     "is the mean of replays spread over the regime")                                                                  \
   C(int64_t, sets, "", "sets of buffers that the executions rotate over")                                             \
   C(bool, settled, "", "clock and power, or the times, held still before")                                            \
@@ -71,7 +71,7 @@ std::string_view name_of(Regime regime);                           // "cold"; of
   C(Added<std::string>, compared, "",                                                                                 \
     "candidates compared last in this regime, the fastest first, with rough times in us")                             \
   C(OptNumber, disturbed_us, "us",                                                                                    \
-    "median of a stretch left out: slower by over 1 % than this and than the look before")                            \
+    "median of a stretch left out: slower by over 1 % than this one and the one before")                              \
   C(std::string, check_status, "", "passed, mistrusted, failed or skipped")                                           \
   C(OptNumber, check_worst_over_tolerance, "", "largest error over what the element may have")                        \
   C(OptNumber, check_rel_l2, "frac", "norm of the error over the norm of the reference")                              \

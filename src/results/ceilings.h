@@ -9,13 +9,13 @@
 
 namespace llmprof {
 
-#define LLMPROF_MEASURED_RATE_FIELDS(F)                                                              \
-  F(double, value, "", "TFLOP/s, GB/s or us")                                                        \
-  F(std::string, how, "", "shape and library, or bytes moved")                                       \
-  F(double, iqr_frac, "frac", "interquartile range of the samples over their median")                \
-  F(OptDouble, clock_mhz, "MHz", "median clock during it")                                           \
-  F(OptDouble, power_w, "W", "mean power during it")                                                 \
-  F(bool, quick, "", "of a short look: gives way to a full one, never the other way round on a GPU") \
+#define LLMPROF_MEASURED_RATE_FIELDS(F)                                                                     \
+  F(double, value, "", "TFLOP/s, GB/s or us")                                                               \
+  F(std::string, how, "", "shape and library, or bytes moved")                                              \
+  F(double, iqr_frac, "frac", "interquartile range of the samples over their median")                       \
+  F(OptDouble, clock_mhz, "MHz", "median clock during it")                                                  \
+  F(OptDouble, power_w, "W", "mean power during it")                                                        \
+  F(bool, quick, "", "of a short measurement: gives way to a full one, never the other way round on a GPU") \
   F(bool, disturbed, "", "of a CPU whose cores other programs had: so much can be reached, perhaps more")
 LLMPROF_RECORD(MeasuredRate, "measured_rates", "Ceilings of a device that are kept for reports",
                LLMPROF_MEASURED_RATE_FIELDS)

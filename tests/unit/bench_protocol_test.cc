@@ -450,7 +450,7 @@ TEST_F(BenchProtocol, WhereTheClockSwingsASampleHasSeenWholeTurns) {
   EXPECT_EQ(timing.launches_per_sample % 8, 0);
   const std::vector<CaseRecord> records = records_of(run(), {});
   EXPECT_TRUE(records[0].row.swing_frac.has_value());
-  EXPECT_NE(cases_text(records, {}).find("in 1 row: samples are means over whole swings"), std::string::npos)
+  EXPECT_NE(cases_text(records, {}).find("in 1 row: samples are means over whole periods"), std::string::npos)
       << cases_text(records, {});
   power = 500;
   const Timing free = of(run(), Regime::kSustained);
