@@ -55,10 +55,17 @@ struct PartShape {
 // Calls of equal parts are counted together.
 class PartList {
  public:
+  void add(std::string name, std::string_view operation, std::string_view variant, DType dtype, AxisValues axes) {
+    add(PartShape{std::move(name), operation, variant, dtype, std::move(axes), 1, {}});
+  }
+  void remark(std::string text) { add(PartShape{{}, {}, {}, DType::kUnknown, {}, 1, std::move(text)}); }
+  const std::vector<PartShape>& parts() const { return parts_; }
+
+ private:
   void add(PartShape part) {
     for (PartShape& known : parts_) {
       if (known.name != part.name || known.axes != part.axes || known.remark != part.remark) continue;
-      known.calls += part.calls;
+      ++known.calls;
       return;
     }
     // Norms stand together.
@@ -67,14 +74,7 @@ class PartList {
       if (parts_[i].name == "first norm") at = i + 1;
     parts_.insert(parts_.begin() + static_cast<std::ptrdiff_t>(at), std::move(part));
   }
-  void remark(std::string text) {
-    PartShape part;
-    part.remark = std::move(text);
-    add(std::move(part));
-  }
-  const std::vector<PartShape>& parts() const { return parts_; }
 
- private:
   std::vector<PartShape> parts_;
 };
 
@@ -139,7 +139,7 @@ class Builder {
         out += cost.operators[++i].out;
       add_product(name, op, out, list);
     }
-    list.add({"sampling", "sampling", {}, dtype_, {{"batch", step.batch}, {"vocab", model_.vocab_size}}, 1, {}});
+    list.add("sampling", "sampling", {}, dtype_, {{"batch", step.batch}, {"vocab", model_.vocab_size}});
     for (const PartShape& part : list.parts()) {
       if (part.remark.empty()) {
         LLMPROF_CHECK(add_part(part));
@@ -183,24 +183,13 @@ class Builder {
   void add_product(const std::string& name, const Operator& op, int64_t out, PartList& list) const {
     const DType dtype = op.quantised ? product_dtype_ : dtype_;
     if (op.experts > 1) {
-      list.add({name,
-                "gemm_grouped",
-                "even",
-                dtype,
-                {{"rows", op.rows}, {"groups", op.experts}, {"n", out}, {"k", op.in}},
-                1,
-                {}});
+      list.add(name, "gemm_grouped", "even", dtype,
+               {{"rows", op.rows}, {"groups", op.experts}, {"n", out}, {"k", op.in}});
       return;
     }
-    list.add({name, "gemm", {}, dtype, {{"m", op.rows}, {"n", out}, {"k", op.in}}, 1, {}});
+    list.add(name, "gemm", {}, dtype, {{"m", op.rows}, {"n", out}, {"k", op.in}});
     if (name == "router")
-      list.add({"routing",
-                "moe_routing",
-                {},
-                dtype_,
-                {{"tokens", op.rows}, {"experts", out}, {"k", model_.moe->top_k}},
-                1,
-                {}});
+      list.add("routing", "moe_routing", {}, dtype_, {{"tokens", op.rows}, {"experts", out}, {"k", model_.moe->top_k}});
   }
 
   void add_other(const Operator& op, bool decode, PartList& list) const {
@@ -208,43 +197,28 @@ class Builder {
     switch (op.kind) {
       case OperatorKind::kGather:
         if (op.name == "embed_tokens")
-          list.add({"embedding",
-                    "embedding",
-                    {},
-                    dtype_,
-                    {{"tokens", op.rows}, {"vocab", m.vocab_size}, {"hidden", op.out}},
-                    1,
-                    {}});
+          list.add("embedding", "embedding", {}, dtype_,
+                   {{"tokens", op.rows}, {"vocab", m.vocab_size}, {"hidden", op.out}});
         break;
       case OperatorKind::kNorm:
         if (op.out != m.hidden_size) break;  // of latents
         if (m.norm == NormKind::kLayer)
           list.remark("LayerNorm without GELU behind it has no operation here");
         else
-          list.add({op.adds_residual ? "norms" : "first norm",
-                    "rmsnorm",
-                    op.adds_residual ? "residual" : "plain",
-                    dtype_,
-                    {{"tokens", op.rows}, {"hidden", op.out}},
-                    1,
-                    {}});
+          list.add(op.adds_residual ? "norms" : "first norm", "rmsnorm", op.adds_residual ? "residual" : "plain",
+                   dtype_, {{"tokens", op.rows}, {"hidden", op.out}});
         break;
       case OperatorKind::kElementwise:
         if (op.attention) {
           if (m.qk_norm != QkNorm::kNone) list.remark("norms of queries and keys have no operation here");
-          list.add({"rope",
-                    "rope",
-                    {},
-                    dtype_,
-                    {{"tokens", op.rows},
-                     {"heads", op.attention->heads},
-                     {"kv_heads", op.attention->kv_heads},
-                     {"head_dim", op.attention->key_width}},
-                    1,
-                    {}});
+          list.add("rope", "rope", {}, dtype_,
+                   {{"tokens", op.rows},
+                    {"heads", op.attention->heads},
+                    {"kv_heads", op.attention->kv_heads},
+                    {"head_dim", op.attention->key_width}});
         } else if (op.name.ends_with("activation")) {
           if (m.gated_mlp)
-            list.add({owner_of(op) + "swiglu", "swiglu", {}, dtype_, {{"tokens", op.rows}, {"ffn", op.out}}, 1, {}});
+            list.add(owner_of(op) + "swiglu", "swiglu", {}, dtype_, {{"tokens", op.rows}, {"ffn", op.out}});
           else
             list.remark(
                 "the activation between the layers of the MLP has no operation here: engines join it to the product");
@@ -256,13 +230,8 @@ class Builder {
         if (m.mla)
           list.remark("attention over latents (MLA) and its projections have no operation here");
         else
-          list.add({"kv_append",
-                    "kv_append",
-                    {},
-                    dtype_,
-                    {{"tokens", op.rows}, {"kv_heads", op.attention->kv_heads}, {"head_dim", op.attention->key_width}},
-                    1,
-                    {}});
+          list.add("kv_append", "kv_append", {}, dtype_,
+                   {{"tokens", op.rows}, {"kv_heads", op.attention->kv_heads}, {"head_dim", op.attention->key_width}});
         break;
       case OperatorKind::kAttention:
         if (!m.mla) add_attention(*op.attention, decode, list);
@@ -282,13 +251,8 @@ class Builder {
                        {"head_dim", of.key_width},
                        {"context", of.keys}};
     if (!decode) axes.emplace_back("prompt", of.queries);
-    list.add({"attention",
-              decode ? "attention_decode" : "attention",
-              decode ? "contiguous" : "causal",
-              dtype_,
-              std::move(axes),
-              1,
-              {}});
+    list.add("attention", decode ? "attention_decode" : "attention", decode ? "contiguous" : "causal", dtype_,
+             std::move(axes));
   }
 
   std::span<const Operation> operations_;

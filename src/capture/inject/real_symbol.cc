@@ -4,7 +4,7 @@
 #include <link.h>
 #include <string.h>
 
-#include "capture/inject/threads/quiet.h"
+#include "capture/inject/threads/reentry_guard.h"
 
 namespace llmprof::inject {
 
@@ -48,7 +48,7 @@ bool stands_in_front(const char* name) {
 }
 
 void* RealSymbol::find() {
-  Quiet quiet;
+  ReentryGuard guard;
   void* address = dlsym(RTLD_NEXT, name_);
   if (address == nullptr) {
     dlerror();  // ours to clear: the program may ask for its own errors
@@ -58,7 +58,7 @@ void* RealSymbol::find() {
     if (address == nullptr) dlerror();
   }
   if (address == nullptr) {
-    if (!quiet.nested() && watched()) note("recorder-note", "A hooked library function was called but not found");
+    if (!guard.nested() && watched()) note("recorder-note", "A hooked library function was called but not found");
     return nullptr;
   }
   address_.store(address, std::memory_order_relaxed);

@@ -51,20 +51,14 @@ std::vector<std::string> throttle_reason_names(uint64_t bits) {
 
 TelemetryThread::TelemetryThread(const std::string& uuid) {
   Result<nvidia::NvmlLibrary> opened = nvidia::NvmlLibrary::open();
-  if (!opened) {
-    why_none_ = opened.error().what;
-    return;
-  }
+  if (!opened) return;
   nvml_.emplace(std::move(*opened));
   driver_version_ = nvml_->driver_version();
   const std::vector<nvidia::NvmlGpu> gpus = nvml_->gpus();
   const nvidia::NvmlGpu* found = gpus.size() == 1 ? gpus.data() : nullptr;
   for (const nvidia::NvmlGpu& gpu : gpus)
     if (gpu.uuid == uuid) found = &gpu;
-  if (found == nullptr) {
-    why_none_ = "NVML does not list the GPU " + uuid;
-    return;
-  }
+  if (found == nullptr) return;
   clock_max_mhz_ = found->sm_clock_max_mhz > 0 ? found->sm_clock_max_mhz : 0;
   if (found->power_limit_w > 0) power_limit_w_ = found->power_limit_w;
   gpu_ = found->device;

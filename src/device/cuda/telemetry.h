@@ -27,7 +27,6 @@ class TelemetryThread {
 
   const std::string& driver_version() const { return driver_version_; }  // empty: unknown
   double clock_max_mhz() const { return clock_max_mhz_; }                // 0: unknown
-  const std::string& why_none() const { return why_none_; }              // empty: there are readings
 
   // Means over the readings since then; the last one before, if there is none since.
   Telemetry since(int64_t monotonic_ns);
@@ -39,7 +38,7 @@ class TelemetryThread {
   std::optional<nvidia::NvmlLibrary> nvml_;
   std::optional<nvidia::NvmlReader> reader_;
   nvml::Device gpu_ = nullptr;
-  std::string driver_version_, why_none_;
+  std::string driver_version_;
   double clock_max_mhz_ = 0;
   std::optional<double> power_limit_w_;
   std::thread thread_;

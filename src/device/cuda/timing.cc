@@ -176,18 +176,15 @@ Status Timer::prepare(size_t stamps, bool flush) {
   const size_t stamp_bytes = static_cast<size_t>(context_.sms()) * 16;
   if (stamps_room_ < stamps + 1) {
     if (stamps_ != 0) api.memory_free(stamps_);
-    bytes_held_ -= static_cast<int64_t>(stamps_room_ * stamp_bytes);
     stamps_ = 0;
     stamps_room_ = 0;
     LLMPROF_CHECK(context_.check(api.memory_alloc(&stamps_, (stamps + 1) * stamp_bytes), "memory for stamps"));
     stamps_room_ = stamps + 1;
-    bytes_held_ += static_cast<int64_t>(stamps_room_ * stamp_bytes);
   }
   if (flush && flush_ == 0) {
     flush_bytes_ = static_cast<size_t>(2 * std::max<int64_t>(cache_bytes_, 1 << 20)) / 4096 * 4096;
     LLMPROF_CHECK(context_.check(api.memory_alloc(&flush_, flush_bytes_ + 256), "memory to flush the L2 with"));
     LLMPROF_CHECK(context_.check(api.set_d8(flush_, 0, flush_bytes_ + 256, context_.stream()), "clearing memory"));
-    bytes_held_ += static_cast<int64_t>(flush_bytes_) + 256;
   }
   return context_.check(api.set_d8(stamps_, 0, stamps_room_ * stamp_bytes, context_.stream()), "clearing stamps");
 }

@@ -40,8 +40,6 @@ class Timer {
   // Called by work inside `enqueue`: it returns when the GPU is done, or its time is the host's.
   void mark_host_bound() { host_bound_ = true; }
   void set_watchdog(std::chrono::milliseconds after) { watchdog_ = after; }
-  // Memory that the timer itself holds.
-  int64_t bytes_held() const { return bytes_held_; }
 
  private:
   class Graph;
@@ -64,7 +62,6 @@ class Timer {
   volatile uint32_t* gate_ = nullptr;
   cuda_abi::DevicePtr flush_ = 0, stamps_ = 0;
   size_t flush_bytes_ = 0, stamps_room_ = 0;
-  int64_t bytes_held_ = 0;
   bool kernels_known_ = false, have_kernels_ = false;
   Kernel stamp_kernel_, flush_kernel_;
   unsigned flush_grid_ = 0;

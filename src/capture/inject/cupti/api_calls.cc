@@ -7,7 +7,7 @@
 #include "capture/inject/cupti/attachment.h"
 #include "capture/inject/launch_sites/launch_sites.h"
 #include "capture/inject/libraries/library_logs.h"
-#include "capture/inject/threads/quiet.h"
+#include "capture/inject/threads/reentry_guard.h"
 #include "capture/inject/threads/thread_events.h"
 
 namespace llmprof::inject {
@@ -101,8 +101,8 @@ Id definition_of(uint32_t layer, uint32_t cbid, const char* function) {
   std::atomic<Id>& known = definitions[layer][cbid];
   Id id = known.load(std::memory_order_relaxed);
   if (id != 0) return id;
-  Quiet quiet;
-  if (quiet.nested()) return 0;
+  ReentryGuard guard;
+  if (guard.nested()) return 0;
   SpoolAccess access;
   if (access.writer() == nullptr) return 0;
   spool::ApiDef def;

@@ -18,7 +18,7 @@ struct Moment {
 
 std::atomic<cupti::TimestampFunction> current{nullptr};
 std::atomic<cupti::TimestampFunction> given_clock{nullptr};
-Moment first;  // written before `current`
+Moment clock_set;  // written before `current`
 
 // The reading of several that was interrupted least.
 Moment read_both(cupti::TimestampFunction clock) {
@@ -41,14 +41,14 @@ class Conversion {
     // The rate needs two moments that are apart: 2 ms give 25 parts in a million for readings 50 ns wide.
     constexpr int64_t kApartNs = 2'000'000;
     Moment last = read_both(clock);
-    while (last.ns - first.ns < kApartNs && last.ns >= first.ns) last = read_both(clock);
-    if (last.ns > first.ns)
-      rate_ = static_cast<double>(last.ticks - first.ticks) / static_cast<double>(last.ns - first.ns);
+    while (last.ns - clock_set.ns < kApartNs && last.ns >= clock_set.ns) last = read_both(clock);
+    if (last.ns > clock_set.ns)
+      rate_ = static_cast<double>(last.ticks - clock_set.ticks) / static_cast<double>(last.ns - clock_set.ns);
   }
   void operator()(uint64_t& time) const {
     if (time == 0) return;  // unknown stays unknown
-    const double ticks = static_cast<double>(static_cast<int64_t>(time) - first.ns) * rate_;
-    time = first.ticks + static_cast<uint64_t>(static_cast<int64_t>(ticks));
+    const double ticks = static_cast<double>(static_cast<int64_t>(time) - clock_set.ns) * rate_;
+    time = clock_set.ticks + static_cast<uint64_t>(static_cast<int64_t>(ticks));
   }
 
  private:
@@ -72,7 +72,7 @@ uint64_t realtime_clock() {
 
 void set_client_clock(cupti::TimestampFunction clock) {
   current.store(nullptr, std::memory_order_release);
-  first = read_both(clock);
+  clock_set = read_both(clock);
   current.store(clock, std::memory_order_release);
 }
 

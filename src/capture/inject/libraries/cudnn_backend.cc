@@ -6,7 +6,7 @@
 
 #include "capture/inject/libraries/cudnn_backend_table.h"
 #include "capture/inject/locked.h"
-#include "capture/inject/threads/quiet.h"
+#include "capture/inject/threads/reentry_guard.h"
 #include "nvidia/cudnn_abi.h"
 
 namespace llmprof::inject {
@@ -60,8 +60,8 @@ void add_plan(const void* plan, const CallShape& shape) {
     table.plans.add(plan, displaced) = shape;
   }
   if (!displaced || displaced_told.exchange(true, std::memory_order_relaxed)) return;
-  Quiet quiet;
-  if (!quiet.nested()) {
+  ReentryGuard guard;
+  if (!guard.nested()) {
     note("recorder-note", "More cuDNN plans were made than are kept track of (8192): the shapes of some are lost");
   }
 }

@@ -7,7 +7,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "capture/inject/threads/quiet.h"
+#include "capture/inject/threads/reentry_guard.h"
 #include "nvidia/cublas_abi.h"
 
 namespace llmprof::inject {
@@ -124,8 +124,8 @@ uint64_t hash_of(const CallShape& shape) {
 Id definition_id(ThreadLog& log, const CallShape& shape, uint64_t hash) {
   CachedShape& cached = log.shapes[hash % kShapeCacheSize];
   if (cached.hash == hash && cached.id != 0) return cached.id;
-  Quiet quiet;
-  if (quiet.nested()) return 0;
+  ReentryGuard guard;
+  if (guard.nested()) return 0;
   SpoolAccess access;
   if (access.writer() == nullptr) return 0;
   cached = {hash, define(shape, *access.writer())};

@@ -13,7 +13,7 @@
 #include "capture/inject/libraries/library_calls.h"
 #include "capture/inject/real_symbol.h"
 #include "capture/inject/recording.h"
-#include "capture/inject/threads/quiet.h"
+#include "capture/inject/threads/reentry_guard.h"
 
 namespace llmprof::inject {
 
@@ -324,8 +324,8 @@ bool cublas_needed() {
 
 void follow_library_logs() {
   if (deepest_level() < Level::kDefault || (asked_front && hooks_in_front)) return;
-  Quiet quiet;
-  if (quiet.nested() || pthread_mutex_trylock(&logs_lock) != 0) return;
+  ReentryGuard guard;
+  if (guard.nested() || pthread_mutex_trylock(&logs_lock) != 0) return;
   if (!asked_front) {
     asked_front = true;
     hooks_in_front = stands_in_front("cublasLtMatmul");

@@ -10,7 +10,7 @@
 #include "capture/inject/ranges/nvtx_names.h"
 #include "capture/inject/ranges/nvtx_payload.h"
 #include "capture/inject/recording.h"
-#include "capture/inject/threads/quiet.h"
+#include "capture/inject/threads/reentry_guard.h"
 #include "capture/inject/threads/thread_events.h"
 #include "capture/session/control.h"
 #include "nvidia/nvtx_abi.h"
@@ -93,8 +93,8 @@ bool open_range(ThreadLog& log, const void* domain, const Message& message, NewR
   if (watches_ranges()) {
     range.watched = true;
     range.watched_text = message_text(message);
-    Quiet quiet;
-    if (!quiet.nested()) range_opened(range.watched_text);
+    ReentryGuard guard;
+    if (!guard.nested()) range_opened(range.watched_text);
   }
   range.record = records_ranges();  // asked after range_opened, which may have begun the recording
   if (range.record) {
@@ -110,8 +110,8 @@ int push(const void* domain, const Message& message, const nvtx::EventAttributes
   if (log == nullptr) return nvtx::kNoPushPopTracking;
   NewRange range;
   if (domain == nullptr && message.registered == nullptr && log->depth.load(std::memory_order_relaxed) == 0) {
-    Quiet quiet;
-    if (!quiet.nested() && outermost_range_opened(message.text)) thread_state.forces_window = true;
+    ReentryGuard guard;
+    if (!guard.nested() && outermost_range_opened(message.text)) thread_state.forces_window = true;
   }
   open_range(*log, domain, message, range);
   if (range.record) range.payload = event != nullptr ? event_payload(domain, *event) : payload;

@@ -7,7 +7,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "capture/inject/threads/quiet.h"
+#include "capture/inject/threads/reentry_guard.h"
 
 namespace llmprof::inject {
 
@@ -65,8 +65,8 @@ const NvtxName* find_or_add(NameTable& table, const void* domain, std::string_vi
 }
 
 const NvtxName* handle(NameTable& table, const void* domain, std::string_view text) {
-  Quiet quiet;
-  if (quiet.nested()) return nullptr;
+  ReentryGuard guard;
+  if (guard.nested()) return nullptr;
   pthread_mutex_lock(&table.mutex);
   const NvtxName* name = find_or_add(table, domain, text.substr(0, spool::kTextMax));
   pthread_mutex_unlock(&table.mutex);
@@ -106,8 +106,8 @@ Id name_id(const NvtxName* name) {
   if (name == nullptr || name->size == 0) return 0;
   Id id = name->id.load(std::memory_order_relaxed);
   if (id != 0) return id;
-  Quiet quiet;
-  if (quiet.nested()) return 0;
+  ReentryGuard guard;
+  if (guard.nested()) return 0;
   SpoolAccess access;
   if (access.writer() == nullptr) return 0;
   id = access.writer()->text(name->view());

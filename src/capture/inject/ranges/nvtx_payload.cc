@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "capture/inject/threads/quiet.h"
+#include "capture/inject/threads/reentry_guard.h"
 
 namespace llmprof::inject {
 
@@ -180,8 +180,8 @@ uint64_t register_schema(const void* domain, const nvtx::SchemaAttributes& attri
   if ((attributes.fields & nvtx::kSchemaName) != 0 && attributes.name != nullptr) {
     name = registered_handle(domain, attributes.name);
   }
-  Quiet quiet;
-  if (quiet.nested()) return 0;
+  ReentryGuard guard;
+  if (guard.nested()) return 0;
   pthread_mutex_lock(&mutex);
   bool given = (attributes.fields & nvtx::kSchemaId) != 0 && attributes.schema != 0;
   uint64_t id = given ? attributes.schema : next_id++;
@@ -200,7 +200,7 @@ uint64_t register_schema(const void* domain, const nvtx::SchemaAttributes& attri
 
 uint64_t register_enum(const nvtx::EnumAttributes& attributes) {
   if ((attributes.fields & nvtx::kEnumSchemaId) != 0 && attributes.schema != 0) return attributes.schema;
-  Quiet quiet;
+  ReentryGuard guard;
   pthread_mutex_lock(&mutex);
   uint64_t id = next_id++;
   pthread_mutex_unlock(&mutex);

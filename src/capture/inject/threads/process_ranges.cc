@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "capture/inject/locked.h"
-#include "capture/inject/threads/quiet.h"
+#include "capture/inject/threads/reentry_guard.h"
 #include "capture/inject/threads/thread_events.h"
 
 namespace llmprof::inject {
@@ -75,8 +75,8 @@ bool keep_text(WatchedText& kept, std::string_view text) {
 
 uint64_t start_process_range(ThreadLog& log, const NewRange& range) {
   Id thread = range.record ? thread_def_id(log) : 0;
-  Quiet quiet;
-  if (quiet.nested()) return 0;
+  ReentryGuard guard;
+  if (guard.nested()) return 0;
   Locked locked(mutex);
   uint32_t place = 0;
   ProcessRange* open = take_place(place);
@@ -102,8 +102,8 @@ void end_process_range(ThreadLog& log, uint64_t id, Payload payload) {
   bool recorded = false;
   WatchedText text;
   {
-    Quiet quiet;
-    if (quiet.nested()) return;
+    ReentryGuard guard;
+    if (guard.nested()) return;
     Locked locked(mutex);
     uint32_t place = id % kOpenMax;
     if (id == 0 || table == nullptr || table[place].id != id) return;  // not open: ended twice, or never kept
@@ -129,7 +129,7 @@ void end_process_range(ThreadLog& log, uint64_t id, Payload payload) {
   }
   if (recorded) append(log, event);
   if (text.data != nullptr) {
-    Quiet quiet;
+    ReentryGuard guard;
     if (watches_ranges()) range_closed({text.data, text.size});
     free(text.data);
   }

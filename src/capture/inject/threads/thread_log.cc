@@ -13,7 +13,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "capture/inject/threads/quiet.h"
+#include "capture/inject/threads/reentry_guard.h"
 #include "capture/inject/threads/thread_events.h"
 #include "capture/session/control.h"
 
@@ -233,8 +233,8 @@ void thread_ends(void* value) {
   uint32_t ended = ended_logs.fetch_add(1, std::memory_order_relaxed) + 1;
   log->ended.store(true, std::memory_order_release);  // from here on it belongs to whoever drains
   if (ended < kEndedMax) return;
-  Quiet quiet;
-  if (quiet.nested()) return;
+  ReentryGuard guard;
+  if (guard.nested()) return;
   SpoolAccess access;
   sweep_logs(access.writer());
 }
@@ -243,7 +243,7 @@ void thread_ends(void* value) {
 
 bool decide_watch() {
   if (thread_state.inside) return false;
-  Quiet quiet;
+  ReentryGuard guard;
   if (start()) {
     watch_state.store(Watch::kYes, std::memory_order_relaxed);
     return true;
@@ -263,7 +263,7 @@ bool wait_for_watch() {
 }
 
 ThreadLog* make_thread_log() {
-  Quiet quiet;
+  ReentryGuard guard;
   pthread_once(&exit_key_once, [] { exit_key_made = pthread_key_create(&exit_key, thread_ends) == 0; });
   if (!exit_key_made) return nullptr;
   void* memory = mmap(nullptr, sizeof(ThreadLog), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -284,8 +284,8 @@ ThreadLog* make_thread_log() {
 }
 
 void empty_own_log(ThreadLog& log) {
-  Quiet quiet;
-  if (quiet.nested()) {  // a signal handler's event in the middle of a drain: the oldest gives way
+  ReentryGuard guard;
+  if (guard.nested()) {  // a signal handler's event in the middle of a drain: the oldest gives way
     log.known_tail = log.head.load(std::memory_order_relaxed) - kEventsMax + 1;
     return;
   }
@@ -302,8 +302,8 @@ Id text_id(ThreadLog& log, std::string_view text) {
   CachedText* set = log.texts[hash % kTextCacheSets];
   if (set[0].hash == hash && set[0].id != 0) return set[0].id;
   if (set[1].hash == hash && set[1].id != 0) return set[1].id;
-  Quiet quiet;
-  if (quiet.nested()) return 0;
+  ReentryGuard guard;
+  if (guard.nested()) return 0;
   SpoolAccess access;
   if (access.writer() == nullptr) return 0;
   set[1] = set[0];
@@ -314,15 +314,15 @@ Id text_id(ThreadLog& log, std::string_view text) {
 Id thread_def_id(ThreadLog& log) {
   Id id = log.thread_def.load(std::memory_order_relaxed);
   if (id != 0) return id;
-  Quiet quiet;
-  if (quiet.nested()) return 0;
+  ReentryGuard guard;
+  if (guard.nested()) return 0;
   SpoolAccess access;
   return access.writer() != nullptr ? define_thread(log, *access.writer()) : 0;
 }
 
 void name_thread(int64_t thread_id, std::string_view name) {
-  Quiet quiet;
-  if (quiet.nested()) return;
+  ReentryGuard guard;
+  if (guard.nested()) return;
   SpoolAccess access;
   if (access.writer() == nullptr) return;
   Id text = access.writer()->text(name);
@@ -412,7 +412,7 @@ int pop_range(ThreadLog& log, const void* domain_key, Payload payload) {
   if (open.recorded) append(log, event);
   if (open.watched && watches_ranges()) {
     const WatchedText& text = log.watched_texts[at];
-    Quiet quiet;
+    ReentryGuard guard;
     range_closed({text.data, text.size});
   }
   return open.level;

@@ -11,15 +11,15 @@ namespace llmprof::inject {
 
 // While it exists, events of the calling thread are not recorded (nested() tells a second one, for example in a signal
 // handler: it must not take the spool's lock), and errno is put back at its end.
-class Quiet {
+class ReentryGuard {
  public:
-  Quiet() : errno_(errno), nested_(thread_state.inside) { thread_state.inside = true; }
-  ~Quiet() {
+  ReentryGuard() : errno_(errno), nested_(thread_state.inside) { thread_state.inside = true; }
+  ~ReentryGuard() {
     thread_state.inside = nested_;
     errno = errno_;
   }
-  Quiet(const Quiet&) = delete;
-  Quiet& operator=(const Quiet&) = delete;
+  ReentryGuard(const ReentryGuard&) = delete;
+  ReentryGuard& operator=(const ReentryGuard&) = delete;
   bool nested() const { return nested_; }
 
  private:
