@@ -119,8 +119,8 @@ Headline headline_of(const Context& context, const Requests& requests) {
   bool tokens_known = true;
   double tokens = 0, making_ms = 0;
   for (const Row s : requests.typical_steps()) {
-    itl.push_back(window_ms(steps, s));
     if (context.groups.cold_extra_ns[s] > 0) continue;
+    itl.push_back(window_ms(steps, s));
     tokens_known &= steps.output_tokens[s] > 0;
     tokens += static_cast<double>(steps.output_tokens[s]);
     making_ms += itl.back();

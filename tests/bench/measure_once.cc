@@ -51,7 +51,7 @@ int main(int count, char** arguments) {
     return 0;
   }
   if (result.status != bench::CaseStatus::kPassed || result.timings.empty()) {
-    fmt::print(stderr, "{}: {}\n", bench::case_status_name(result.status), result.note);
+    fmt::print(stderr, "{}: {}\n", name_of(result.status), result.note);
     return 1;
   }
   const double us = result.timings[0].summary.median;
