@@ -90,7 +90,8 @@ void find_preparations(const FindingContext& finding) {
         "Prepare the inputs of the next requests while the model serves earlier ones: in other processes or threads, "
         "with the compiled tokeniser."};
     if (!on_cpu(finding.context)) out.advice.push_back("Resize and normalise images on the GPU.");
-    out.bound = stage.bound_of_waiting(gain_ns);
+    // A CPU's preparation is its work, all of which can go elsewhere.
+    out.bound = on_cpu(finding.context) ? stage.bound(gain_ns) : stage.bound_of_waiting(gain_ns);
   }
 }
 

@@ -22,12 +22,14 @@ Check whole_number(int64_t low, int64_t high) {
   const bool open = high >= kNoLimit;
   const std::string range =
       open ? fmt::format("of {} or more", grouped(low)) : fmt::format("from {} to {}", grouped(low), grouped(high));
-  return {open ? "" : fmt::format("{} to {}", low, high), [low, high, range](const std::string& text) {
+  return {open ? "" : fmt::format("{} to {}", low, high), [low, high, range, open](const std::string& text) {
             int64_t value = 0;
             const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
             const bool whole = failed == std::errc() && end == text.data() + text.size() && !text.empty();
             if (whole && value >= low && value <= high) return std::string();
-            return fmt::format("expected a whole number {}, found \"{}\"", range, text);
+            const bool beyond = open && (failed == std::errc::result_out_of_range || (whole && value > high));
+            return fmt::format("expected a whole number {}, found \"{}\"", beyond ? "up to " + grouped(high) : range,
+                               text);
           }};
 }
 

@@ -50,6 +50,7 @@ tl::unexpected<Error> usage(std::string what, std::string advice) {
 Status check_rest(const Command& command, const ProgramArguments& program) {
   const std::vector<std::string> rest = command.other_words();
   for (const std::string& word : rest) {
+    if (!program.separated && !word.starts_with("-")) break;  // the program, and options of its own behind it
     if (!word.starts_with("-") || word == "-") continue;
     std::vector<std::string> names;
     for (const Option& option : command.options()) names.push_back("--" + option.name());

@@ -9,6 +9,18 @@
 namespace llmprof {
 namespace {
 
+constexpr std::string_view kBlanks = " \n\r\t";
+
+// An object, or a list of objects, lists or texts. Logs begin with [ too: "[2025-11-24 10:00:00] ...".
+bool begins_as_json(std::string_view head) {
+  const size_t at = head.find_first_not_of(kBlanks);
+  if (at == std::string_view::npos || (head[at] != '{' && head[at] != '[')) return false;
+  const size_t next = head.find_first_not_of(kBlanks, at + 1);
+  if (next == std::string_view::npos) return true;  // cut
+  return head[at] == '{' ? head[next] == '"' || head[next] == '}'
+                         : head[next] == '{' || head[next] == '[' || head[next] == '"' || head[next] == ']';
+}
+
 // What a file that no importer wants looks like, for the error message.
 std::string describe(std::string_view head) {
   const auto starts = [&](std::string_view magic) { return head.starts_with(magic); };
@@ -21,10 +33,7 @@ std::string describe(std::string_view head) {
     return "a program, not a recording";
   if (starts("NVDR") || starts("PK")) return "an NVIDIA report file";
   if (starts("<")) return "an HTML or XML document";
-  size_t at = 0;
-  while (at < head.size() && (head[at] == ' ' || head[at] == '\n' || head[at] == '\r' || head[at] == '\t')) ++at;
-  if (at < head.size() && (head[at] == '{' || head[at] == '['))
-    return "JSON without trace events (no \"traceEvents\" and no \"ph\")";
+  if (begins_as_json(head)) return "JSON without trace events (no \"traceEvents\" and no \"ph\")";
   const size_t look = std::min<size_t>(head.size(), 512);
   const bool binary = std::any_of(head.begin(), head.begin() + static_cast<std::ptrdiff_t>(look),
                                   [](char c) { return static_cast<unsigned char>(c) < 9; });
@@ -53,10 +62,8 @@ bool is_whole_document(std::string_view text) {
 
 // Whether the whole of the file is in its head, begins as JSON and is none.
 bool is_broken_json(std::string_view head) {
-  constexpr std::string_view kBlanks = " \n\r\t";
   const size_t at = head.find_first_not_of(kBlanks);
-  const bool begins = at != std::string_view::npos && (head[at] == '{' || head[at] == '[');
-  if (!begins || head.size() >= InputFile::kHeadBytes || JsonDocument::parse(head)) return false;
+  if (!begins_as_json(head) || head.size() >= InputFile::kHeadBytes || JsonDocument::parse(head)) return false;
   // A complete one with such numbers is neither cut nor damaged.
   const bool numbers =
       head.find(": Infinity") != std::string_view::npos || head.find(": NaN") != std::string_view::npos;

@@ -90,6 +90,7 @@ GpuFit hold_against(const Gpu& gpu, const Workload& workload, const MemoryNeed& 
   const MaybeSourced& visible = gpu.mem_bytes_visible;
   if (visible || gpu.mem_gb) {
     fit.memory_bytes = visible ? visible->value : gpu.mem_gb->value * 1e9;
+    fit.memory_as_driver_counts = static_cast<bool>(visible);
     fit.memory_provenance = visible ? visible->provenance : gpu.mem_gb->provenance;
     fit.gpus_at_least = static_cast<int64_t>(std::ceil(memory.total_bytes() / *fit.memory_bytes));
     // No GPU runs what it does not hold: a bound of one alone would be that of a machine that does not exist.
@@ -121,6 +122,7 @@ ModelOnGpu on_gpu_result(const GpuFit& fit) {
   out.may_also_mean = fit.others;
   out.memory.bytes = fit.memory_bytes;
   out.memory.provenance = fit.memory_provenance;
+  out.memory.as_driver_counts = fit.memory_as_driver_counts;
   if (fit.gpus_at_least > 0) {
     out.memory.fits = fit.gpus_at_least == 1;
     out.memory.gpus_at_least = fit.gpus_at_least;

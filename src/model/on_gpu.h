@@ -31,9 +31,10 @@ struct GpuFit {
   std::vector<std::string> others;     // SKUs that this name may mean as well
   std::optional<double> memory_bytes;  // what programs see of it, else the label
   std::string memory_provenance;
-  int64_t gpus_at_least = 0;  // by memory alone; 0 if it is not known
-  int64_t gpus = 1;           // that the bounds are for: work, bytes and caches of all of them together
-  double cache_bytes = 0;     // last-level cache of one; 0 if it is not known
+  bool memory_as_driver_counts = false;  // else what the GPU is called
+  int64_t gpus_at_least = 0;             // by memory alone; 0 if it is not known
+  int64_t gpus = 1;                      // that the bounds are for: work, bytes and caches of all of them together
+  double cache_bytes = 0;                // last-level cache of one; 0 if it is not known
   std::vector<StageBound> stages;
   std::string basis;    // the rates that the bounds rest on, in words
   std::string traffic;  // and which bytes

@@ -121,6 +121,7 @@ std::string gpu_lines(const ModelResult& r) {
     need = format_count(r.memory.total_bytes) + " B";
     has = format_count(*fit.memory.bytes) + " B";
   }
+  has += fit.memory.as_driver_counts ? " that programs see" : " by its data sheet";
   if (!fit.memory.bytes)
     line("memory", fmt::format("{} needed; the table does not know what it has", need));
   else if (fit.memory.fits.value_or(false))

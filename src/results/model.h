@@ -134,10 +134,11 @@ std::string_view name_of(StageLimit limit);
 LLMPROF_RECORD(StageBoundRow, "stage_bounds", "Least time of a stage: a bound, not a prediction",
                LLMPROF_STAGE_BOUND_FIELDS)
 
-#define LLMPROF_GPU_MEMORY_FIELDS(F)                                      \
-  F(OptDouble, bytes, "bytes", "what programs see of it, else the label") \
-  F(std::string, provenance, "", "where in the data sheet")               \
-  F(std::optional<bool>, fits, "", "whether one GPU holds it")            \
+#define LLMPROF_GPU_MEMORY_FIELDS(F)                                                                       \
+  F(OptDouble, bytes, "bytes", "what programs see of it, else the label")                                  \
+  F(std::string, provenance, "", "where in the data sheet")                                                \
+  F(bool, as_driver_counts, "", "what programs see; false: what the GPU is called, in units of 1e9 bytes") \
+  F(std::optional<bool>, fits, "", "whether one GPU holds it")                                             \
   F(OptInt, gpus_at_least, "", "by memory alone")
 LLMPROF_RECORD(GpuMemory, "gpu_memory", "Whether a model fits a GPU", LLMPROF_GPU_MEMORY_FIELDS)
 

@@ -257,7 +257,7 @@ TEST(ModelReport, LinesAboutAGpuCanBeRead) {
   const std::string text = render_text(model_result(report(options)), {});
   EXPECT_TRUE(contains(text, "none beyond the window of 4096"));
   EXPECT_FALSE(contains(text, "24.0 GB needed, it has 24.0 GB"));
-  EXPECT_TRUE(contains(text, "B needed, it has 24,000,000,000 B; at least 2 of them"));
+  EXPECT_TRUE(contains(text, "B needed, it has 24,000,000,000 B by its data sheet; at least 2 of them"));
 }
 
 TEST(ModelReport, ANameOfSeveralPartsSaysWhichWasTaken) {
