@@ -95,8 +95,7 @@ class RecordVisitor;
 
 struct RecordShape {
   TableInfo info;
-  void (*visit_empty)(RecordVisitor&) = nullptr;        // the fields of a record without values: which there are
-  std::vector<FieldSentence> (*sentences)() = nullptr;  // for the documentation alone
+  void (*visit_empty)(RecordVisitor&) = nullptr;  // the fields of a record without values: which there are
 };
 
 enum class Nest : uint8_t { kRecord, kOneRow, kNamedRow, kRows, kNamed, kTexts, kNumbers };
@@ -122,15 +121,8 @@ template <class Record>
 void visit(const Record& record, RecordVisitor& visitor);
 
 template <class Record>
-std::vector<FieldSentence> sentences_of() {
-  std::vector<FieldSentence> out;
-  Record::sentences([&](const FieldSentence& line) { out.push_back(line); });
-  return out;
-}
-
-template <class Record>
 RecordShape shape_of() {
-  return {Record::info(), [](RecordVisitor& visitor) { visit(Record{}, visitor); }, sentences_of<Record>};
+  return {Record::info(), [](RecordVisitor& visitor) { visit(Record{}, visitor); }};
 }
 
 namespace record_types {

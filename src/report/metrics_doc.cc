@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <type_traits>
 #include <utility>
 
 #include "analyze/finding.h"
@@ -12,6 +13,13 @@
 namespace llmprof {
 namespace {
 
+template <class Record>
+std::vector<FieldSentence> sentences_of() {
+  std::vector<FieldSentence> out;
+  Record::sentences([&](const FieldSentence& line) { out.push_back(line); });
+  return out;
+}
+
 MetricSection section_of(std::vector<FieldSentence> sentences) {
   MetricSection section;
   section.about = sentences.front();
@@ -20,46 +28,27 @@ MetricSection section_of(std::vector<FieldSentence> sentences) {
   return section;
 }
 
-// The records of a result: itself, and then those inside it, each once.
-class SectionCollector : public RecordVisitor {
- public:
-  explicit SectionCollector(std::vector<MetricSection>& sections) : sections_(sections) {}
-
-  void collect(const RecordShape& shape) {
-    MetricSection section = section_of(shape.sentences());
-    for (const MetricSection& known : sections_)
+// The records of a result: itself, and then those inside it, each once. By their types, not by RecordShape: so no other
+// code holds a sentence.
+template <class T>
+void add_records_of(std::vector<MetricSection>& sections) {
+  if constexpr (record_types::IsRecord<T>) {
+    MetricSection section = section_of(sentences_of<T>());
+    for (const MetricSection& known : sections)
       if (known.about.name == section.about.name && known.about.sentence == section.about.sentence) return;
-    sections_.push_back(std::move(section));
-    std::vector<RecordShape> outer_inside = std::exchange(inside_, {});
-    shape.visit_empty(*this);
-    for (const RecordShape& record : std::exchange(inside_, std::move(outer_inside))) collect(record);
+    sections.push_back(std::move(section));
+    T{}.for_each_field(
+        [&](const FieldInfo&, const auto& value) { add_records_of<std::remove_cvref_t<decltype(value)>>(sections); });
+  } else if constexpr (record_types::kIsNamed<T>) {
+    add_records_of<typename T::value_type::second_type>(sections);
+  } else if constexpr (requires { typename T::value_type; } && !std::is_convertible_v<T, std::string_view>) {
+    add_records_of<typename T::value_type>(sections);
   }
-
-  void value(const FieldInfo&, const Scalar&) override {}
-  void enter(Nest, const FieldInfo&, const RecordShape& shape) override {
-    if (depth_++ == 0 && shape.visit_empty != nullptr) inside_.push_back(shape);
-  }
-  void leave() override { --depth_; }
-  void unknown(Nest nest, const FieldInfo& field, const RecordShape& shape) override {
-    enter(nest, field, shape);
-    leave();
-  }
-  void left_out(Nest nest, const FieldInfo& field, const RecordShape& shape) override { unknown(nest, field, shape); }
-
- private:
-  std::vector<MetricSection>& sections_;
-  std::vector<RecordShape> inside_;
-  int depth_ = 0;
-};
-
-template <class Result>
-void add_result(std::vector<MetricSection>& sections) {
-  SectionCollector(sections).collect(shape_of<Result>());
 }
 
 std::vector<MetricSection> report_sections() {
   std::vector<MetricSection> out;
-  add_result<Report>(out);
+  add_records_of<Report>(out);
   return out;
 }
 
@@ -68,7 +57,7 @@ template <class... Results>
 std::vector<MetricSection> sections_of(std::variant<const Results*...>) {
   std::vector<MetricSection> out = report_sections();
   const ptrdiff_t of_report = static_cast<ptrdiff_t>(out.size());
-  (add_result<Results>(out), ...);
+  (add_records_of<Results>(out), ...);
   out.erase(out.begin(), out.begin() + of_report);
   return out;
 }
