@@ -247,8 +247,9 @@ class DmonReader {
   bool finish() {
     if (samples_ == 0) return false;
     for (int32_t device : devices_) builder_.add<Devices>({.device = device, .name = builder_.text("")});
+    // To the last line, so that its energy is known to the end; one line stands for an interval.
     builder_.add<Recorded>({.start_ns = first_ns_,
-                            .dur_ns = last_ns_ - first_ns_ + step_ns_.value_or(kIntervalNs),
+                            .dur_ns = last_ns_ > first_ns_ ? last_ns_ - first_ns_ : kIntervalNs,
                             .process_id = 0,
                             .level = RecordingLevel::kLight,
                             .reason = builder_.text("nvidia-smi dmon"),
@@ -361,8 +362,6 @@ class DmonReader {
                           : clock_.assumed(*device);
     row.device = *device;
     builder_.add<NvmlSamples>(row);
-    if (samples_ > 0 && row.time_ns > last_ns_)
-      step_ns_ = std::min(step_ns_.value_or(row.time_ns - last_ns_), row.time_ns - last_ns_);
     first_ns_ = samples_ == 0 ? row.time_ns : std::min(first_ns_, row.time_ns);
     last_ns_ = samples_ == 0 ? row.time_ns : std::max(last_ns_, row.time_ns);
     devices_.insert(*device);
@@ -379,7 +378,6 @@ class DmonReader {
   std::set<int32_t> devices_;
   uint64_t line_ = 0, samples_ = 0, assumed_ = 0;
   int64_t first_ns_ = 0, last_ns_ = 0;
-  std::optional<int64_t> step_ns_;  // the shortest between two intervals: the last line stands for as long
 };
 
 // Lines of the input, each at most kLineBytesMax long; longer ones are left out.
