@@ -18,15 +18,17 @@ std::string_view name_of(Severity severity);
   D(kTruncatedFile, "truncated-file", kError,                                                                         \
     "The file ends in the middle of its content; the events before are kept.")                                        \
   D(kTrailingData, "trailing-data", kNotice, "Bytes after the end of the document were ignored.")                     \
-  D(kMalformedEvent, "malformed-event", kDataLoss, "An event is not valid JSON; it was skipped.")                     \
+  D(kMalformedEvent, "malformed-event", kDataLoss,                                                                    \
+    "An event is not valid JSON, or a line has more or fewer cells than its header; it was skipped.")                 \
   D(kMissingField, "missing-field", kDataLoss,                                                                        \
-    "An event lacks a field it needs (name, ts, dur or category); it was skipped.")                                   \
+    "An event lacks a field it needs (name, ts, dur, category, device); it was skipped.")                             \
   D(kBadNumber, "bad-number", kDataLoss,                                                                              \
-    "A number is NaN, infinite, out of range or not a number; the event was skipped.")                                \
+    "A number is NaN, infinite, out of range or not a number; the event, or that value of a sample, was skipped.")    \
   D(kNegativeDuration, "negative-duration", kDataLoss, "An event ends before it starts; it was skipped.")             \
   D(kMissingDuration, "missing-duration", kNotice, "A complete event has no duration; it counts as 0 ns.")            \
   D(kDuplicateEvent, "duplicate-event", kNotice, "The same event appears twice; only one was kept.")                  \
-  D(kUnknownCategory, "unknown-category", kInfo, "Events of a category llmprof does not know were ignored.")          \
+  D(kUnknownCategory, "unknown-category", kInfo,                                                                      \
+    "Events of a category, or columns, that llmprof does not know were ignored.")                                     \
   D(kUnfinishedRange, "unfinished-range", kNotice, "A begin event has no end; it was ignored.")                       \
   D(kUnsortedEvents, "unsorted-events", kInfo, "Events were out of time order and have been sorted.")                 \
   D(kOverlapOnStream, "overlap-on-stream", kNotice,                                                                   \
@@ -95,6 +97,8 @@ std::string_view name_of(Severity severity);
   D(kModelDoesNotFit, "option-model-unfit", kNotice, "--model names a model that does not fit the recording.")        \
   D(kOptionDoubtful, "option-doubtful", kNotice, "An option changes nothing here, or contradicts what was recorded.") \
   D(kNoNvml, "no-nvml", kNotice, "NVML is not available; power, clocks and throttling are unknown.")                  \
+  D(kAssumedTimes, "assumed-times", kNotice,                                                                          \
+    "Samples have no times; they were taken to be evenly apart, so how long anything lasted is a guess.")             \
   D(kRecorderNote, "recorder-note", kInfo, "The recorder left a remark.")
 
 enum class DiagnosticId : uint8_t {

@@ -77,7 +77,7 @@ void add_analyze(Parser& parser) {
       .option("PATH", options->paths,
               "recording: torch.profiler .json, .json.gz or .json.zst, a session folder of llmprof run (or its "
               ".spool files), "
-              "a llmprof trace file, or - for standard input")
+              "a llmprof trace file, output of nvidia-smi dmon, or - for standard input")
       .required()
       .type_name("");
   add_ceilings_option(command, options->ceilings);

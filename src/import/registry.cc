@@ -1,6 +1,7 @@
 #include <array>
 
 #include "import/capture.h"
+#include "import/dmon.h"
 #include "import/importer.h"
 #include "import/kineto.h"
 #include "import/trace_importer.h"
@@ -14,6 +15,7 @@ std::span<const Importer> importers() {
                trace_importer::import},
       Importer{"capture", "recording of `llmprof run`: its session folder, or one .spool file of it", capture::sniff,
                capture::import},
+      Importer{"dmon", "output of `nvidia-smi dmon`, best with -o DT", dmon::sniff, dmon::import},
   };
   return kImporters;
 }
