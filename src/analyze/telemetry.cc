@@ -66,7 +66,9 @@ std::vector<ThrottleRecord> throttling(const Trace& trace, const NvmlReadings& n
                                               {ThrottleReason::kHardware, nullptr, 0x8}}};
   std::vector<Row> inside;
   for (const Row row : nvml.rows) {
-    if (table.time_ns[row] >= window.start_ns && table.time_ns[row] < window.end_ns) inside.push_back(row);
+    if (table.time_ns[row] >= window.start_ns && table.time_ns[row] < window.end_ns &&
+        table.throttle_reasons[row] != kThrottleReasonsUnknown)
+      inside.push_back(row);
   }
   std::vector<ThrottleRecord> out;
   for (const ThrottleKind& kind : kinds) {

@@ -89,36 +89,24 @@ struct DeviceOrdinal {};
 template <class Id>
 struct Always {};
 
+template <class V, ColumnRole role>
+struct ColumnOf {
+  using Value = V;
+  static constexpr ColumnRole kRole = role;
+};
 template <class T>
-struct ColumnType {
-  using Value = T;
-  static constexpr ColumnRole kRole = ColumnRole::kValue;
-};
+struct ColumnType : ColumnOf<T, ColumnRole::kValue> {};
 template <>
-struct ColumnType<TimeNs> {
-  using Value = int64_t;
-  static constexpr ColumnRole kRole = ColumnRole::kMoment;
-};
+struct ColumnType<TimeNs> : ColumnOf<int64_t, ColumnRole::kMoment> {};
 template <>
-struct ColumnType<LengthNs> {
-  using Value = int64_t;
-  static constexpr ColumnRole kRole = ColumnRole::kLength;
-};
+struct ColumnType<LengthNs> : ColumnOf<int64_t, ColumnRole::kLength> {};
 template <>
-struct ColumnType<DurationNs> {
-  using Value = int64_t;
-  static constexpr ColumnRole kRole = ColumnRole::kDuration;
-};
+struct ColumnType<DurationNs> : ColumnOf<int64_t, ColumnRole::kDuration> {};
 template <>
-struct ColumnType<DeviceOrdinal> {
-  using Value = int32_t;
-  static constexpr ColumnRole kRole = ColumnRole::kDevice;
-};
+struct ColumnType<DeviceOrdinal> : ColumnOf<int32_t, ColumnRole::kDevice> {};
 template <class Id>
-struct ColumnType<Always<Id>> {
+struct ColumnType<Always<Id>> : ColumnOf<Id, ColumnRole::kOwner> {
   static_assert(is_row_id<Id>);
-  using Value = Id;
-  static constexpr ColumnRole kRole = ColumnRole::kOwner;
 };
 
 // What a column holds where a recorder does not say: kNoRow, NaN, -1, and 0 of an unsigned number or an enumeration.

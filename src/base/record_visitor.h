@@ -36,7 +36,7 @@ using Scalar = std::variant<std::monostate, bool, int64_t, double, std::string_v
 
 // ---- types of fields that say how a value is shown
 
-// A text by which rows of tables inside this one are told to be its: a finding's evidence begins with its id.
+// A text that names the row to which rows of tables inside it belong: a finding's evidence begins with its id.
 struct KeyText : std::string {
   KeyText() = default;
   KeyText(std::string text) : std::string(std::move(text)) {}

@@ -40,7 +40,7 @@ struct ReferenceRun {
   std::optional<Trace> trace;
 };
 
-// Whether a size, as it is run unless told otherwise, fits a GPU with so many bytes free.
+// Whether a size, as it is run by default, fits a GPU with so many bytes free.
 bool fits_gpu(const workload::Size& size, int64_t free_bytes);
 
 // `begin` is told what is done next.

@@ -285,6 +285,7 @@ class DmonReader {
       return;
     }
     NvmlSamples::Values row;
+    row.throttle_reasons = kThrottleReasonsUnknown;  // dmon prints none of the bits
     std::optional<int64_t> date_ns, of_day_ns;
     std::optional<int32_t> device;
     for (size_t i = 0; i < whole; ++i) {

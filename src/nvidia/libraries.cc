@@ -67,46 +67,40 @@ struct Wanted {
   std::vector<const char*> versions = {".13", ".12", ""};  // behind the file's name, where only the loader knows it
 };
 
+// A library that comes with PyTorch, in `package` under one of `folders`, and lies in a toolkit's folders otherwise.
+Wanted wanted(std::string title, const char* package, const char* file, const char* variable,
+              std::vector<std::string> folders) {
+  Wanted out;
+  out.title = std::move(title);
+  out.comes_with = fmt::format("it comes with PyTorch for CUDA (package {})", package);
+  out.search.file = file;
+  out.search.variable = variable;
+  out.search.package_folders = std::move(folders);
+  out.search.package_folders.push_back("torch/lib");
+  out.search.toolkit_folders = {"lib64", "targets/x86_64-linux/lib"};
+  return out;
+}
+Wanted of_toolkit(Wanted library) {
+  library.comes_with += " and with the CUDA toolkit";
+  return library;
+}
+
 Wanted wanted_nvrtc() {
-  Wanted wanted;
-  wanted.title = "NVRTC, NVIDIA's run-time compiler";
-  wanted.comes_with = "it comes with PyTorch for CUDA (package nvidia-cuda-nvrtc) and with the CUDA toolkit";
-  wanted.search.file = "libnvrtc.so";
-  wanted.search.variable = kEnvNvrtc;
-  wanted.search.package_folders = {"nvidia/cu[0-9]*/lib", "nvidia/cuda_nvrtc/lib", "torch/lib"};
-  wanted.search.toolkit_folders = {"lib64", "targets/x86_64-linux/lib"};
-  return wanted;
+  return of_toolkit(wanted("NVRTC, NVIDIA's run-time compiler", "nvidia-cuda-nvrtc", "libnvrtc.so", kEnvNvrtc,
+                           {"nvidia/cu[0-9]*/lib", "nvidia/cuda_nvrtc/lib"}));
 }
-
 Wanted wanted_cublaslt() {
-  Wanted wanted;
-  wanted.title = "cuBLASLt, NVIDIA's library of matrix products";
-  wanted.comes_with = "it comes with PyTorch for CUDA (package nvidia-cublas) and with the CUDA toolkit";
-  wanted.search.file = "libcublasLt.so";
-  wanted.search.variable = kEnvCublasLt;
-  wanted.search.package_folders = {"nvidia/cu[0-9]*/lib", "nvidia/cublas/lib", "torch/lib"};
-  wanted.search.toolkit_folders = {"lib64", "targets/x86_64-linux/lib"};
-  return wanted;
+  return of_toolkit(wanted("cuBLASLt, NVIDIA's library of matrix products", "nvidia-cublas", "libcublasLt.so",
+                           kEnvCublasLt, {"nvidia/cu[0-9]*/lib", "nvidia/cublas/lib"}));
 }
-
 Wanted wanted_cublas() {
-  Wanted wanted = wanted_cublaslt();
-  wanted.title = "cuBLAS, NVIDIA's library of linear algebra";
-  wanted.search.file = "libcublas.so";
-  wanted.search.variable = kEnvCublas;
-  return wanted;
+  return of_toolkit(wanted("cuBLAS, NVIDIA's library of linear algebra", "nvidia-cublas", "libcublas.so", kEnvCublas,
+                           {"nvidia/cu[0-9]*/lib", "nvidia/cublas/lib"}));
 }
-
 Wanted wanted_cudnn() {
-  Wanted wanted;
-  wanted.title = "cuDNN 9";
-  wanted.comes_with = "it comes with PyTorch for CUDA (package nvidia-cudnn)";
-  wanted.search.file = "libcudnn.so";
-  wanted.search.variable = kEnvCudnn;
-  wanted.search.package_folders = {"nvidia/cudnn/lib", "torch/lib"};
-  wanted.search.toolkit_folders = {"lib64", "targets/x86_64-linux/lib"};
-  wanted.versions = {".9"};
-  return wanted;
+  Wanted out = wanted("cuDNN 9", "nvidia-cudnn", "libcudnn.so", kEnvCudnn, {"nvidia/cudnn/lib"});
+  out.versions = {".9"};
+  return out;
 }
 
 // Files to try: where it usually lies, then the names that only the loader knows.

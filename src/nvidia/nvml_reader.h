@@ -42,7 +42,7 @@ struct NvmlReading {
 
 struct GpmReading {
   int64_t start_ns = 0, end_ns = 0;  // CLOCK_REALTIME
-  std::vector<float> values;         // in the order of gpm_columns(); NaN: not told
+  std::vector<float> values;         // in the order of gpm_columns(); NaN: not reported
 };
 
 class NvmlReader {

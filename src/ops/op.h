@@ -13,7 +13,7 @@
 
 namespace llmprof::ops {
 
-// An axis of an operation, with the value it has unless told otherwise.
+// An axis of an operation, with the value it has unless another is given.
 struct Axis {
   std::string_view name;  // "m", "hidden": also the option of the command line
   int64_t usual;

@@ -343,26 +343,27 @@ LLMPROF_TABLE(Recorded, "recorded", "How much was recorded, over time", LLMPROF_
   C(float, ctas_launched, "", "Thread blocks started in the interval")
 LLMPROF_TABLE(GpuSamples, "gpu_samples", "Hardware counters over time", LLMPROF_GPU_SAMPLE_COLUMNS)
 
-// Readings of NVML. NaN or -1 where the device does not tell.
-#define LLMPROF_NVML_SAMPLE_COLUMNS(C)                                                            \
-  C(TimeNs, time_ns, "ns", "When")                                                                \
-  C(DeviceOrdinal, device, "", "CUDA device ordinal, -1 if it is not one of the program's")       \
-  C(float, gpu_util_frac, "frac", "Share of the driver's window in which any kernel ran")         \
-  C(float, memory_util_frac, "frac", "Share of the driver's window in which memory was accessed") \
-  C(float, sm_clock_mhz, "MHz", "SM clock")                                                       \
-  C(float, memory_clock_mhz, "MHz", "Memory clock")                                               \
-  C(float, power_w, "W", "Board power")                                                           \
-  C(double, energy_j, "J", "Energy since driver load")                                            \
-  C(float, temperature_c, "C", "GPU temperature")                                                 \
-  C(float, memory_temperature_c, "C", "Memory temperature")                                       \
-  C(int64_t, memory_used_bytes, "bytes", "Device memory in use, all processes")                   \
-  C(uint64_t, throttle_reasons, "", "Bits of nvmlDeviceGetCurrentClocksEventReasons")             \
-  C(LengthNs, throttle_power_ns, "ns", "Cumulative time at the power cap")                        \
-  C(LengthNs, throttle_thermal_sw_ns, "ns", "Cumulative time of software thermal slowdown")       \
-  C(LengthNs, throttle_thermal_hw_ns, "ns", "Cumulative time of hardware thermal slowdown")       \
-  C(LengthNs, throttle_brake_ns, "ns", "Cumulative time of the power brake")                      \
-  C(LengthNs, throttle_sync_boost_ns, "ns", "Cumulative time of sync boost")                      \
-  C(float, pcie_rx_bytes_per_s, "bytes/s", "PCIe received")                                       \
+// Readings of NVML. NaN or -1 where the device does not report them; of throttle_reasons, whose 0 says "none", this:
+inline constexpr uint64_t kThrottleReasonsUnknown = ~uint64_t{0};
+#define LLMPROF_NVML_SAMPLE_COLUMNS(C)                                                                \
+  C(TimeNs, time_ns, "ns", "When")                                                                    \
+  C(DeviceOrdinal, device, "", "CUDA device ordinal, -1 if it is not one of the program's")           \
+  C(float, gpu_util_frac, "frac", "Share of the driver's window in which any kernel ran")             \
+  C(float, memory_util_frac, "frac", "Share of the driver's window in which memory was accessed")     \
+  C(float, sm_clock_mhz, "MHz", "SM clock")                                                           \
+  C(float, memory_clock_mhz, "MHz", "Memory clock")                                                   \
+  C(float, power_w, "W", "Board power")                                                               \
+  C(double, energy_j, "J", "Energy since driver load")                                                \
+  C(float, temperature_c, "C", "GPU temperature")                                                     \
+  C(float, memory_temperature_c, "C", "Memory temperature")                                           \
+  C(int64_t, memory_used_bytes, "bytes", "Device memory in use, all processes")                       \
+  C(uint64_t, throttle_reasons, "", "Bits of nvmlDeviceGetCurrentClocksEventReasons, all if unknown") \
+  C(LengthNs, throttle_power_ns, "ns", "Cumulative time at the power cap")                            \
+  C(LengthNs, throttle_thermal_sw_ns, "ns", "Cumulative time of software thermal slowdown")           \
+  C(LengthNs, throttle_thermal_hw_ns, "ns", "Cumulative time of hardware thermal slowdown")           \
+  C(LengthNs, throttle_brake_ns, "ns", "Cumulative time of the power brake")                          \
+  C(LengthNs, throttle_sync_boost_ns, "ns", "Cumulative time of sync boost")                          \
+  C(float, pcie_rx_bytes_per_s, "bytes/s", "PCIe received")                                           \
   C(float, pcie_tx_bytes_per_s, "bytes/s", "PCIe sent")
 LLMPROF_TABLE(NvmlSamples, "nvml_samples", "Power, clocks, temperature, throttling over time",
               LLMPROF_NVML_SAMPLE_COLUMNS)

@@ -31,7 +31,7 @@ struct Size {
   std::string_view name, description;
   VisionConfig vision;
   DecoderConfig decoder;
-  int64_t prompt = 0, new_tokens = 0;  // text tokens, and tokens to make, unless told otherwise
+  int64_t prompt = 0, new_tokens = 0;  // text tokens, and tokens to make, by default
 };
 std::span<const Size> sizes();
 const Size* find_size(std::string_view name);

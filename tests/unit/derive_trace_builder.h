@@ -112,7 +112,7 @@ class TestTrace {
     rows().add<Recorded>(
         {.start_ns = start, .dur_ns = end - start, .process_id = process, .level = level, .cut_ns = 0});
   }
-  void beat(int64_t time, uint64_t key, ThreadId on_thread = 0) {
+  void recurring_call(int64_t time, uint64_t key, ThreadId on_thread = 0) {
     rows().add<RecurringCalls>({.time_ns = time, .thread = on_thread, .key = key});
   }
 

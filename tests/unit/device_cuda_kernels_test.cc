@@ -49,11 +49,12 @@ bool compiled_on(int chip, const KernelSource& source) {
 }
 
 TEST_F(DeviceCudaKernels, EverySourceCompilesForEveryGeneration) {
-#ifdef LLMPROF_SANITIZED
-  GTEST_SKIP() << "NVIDIA's compiler at work for minutes, with nothing of ours to watch";
-#endif
-  const std::vector<KernelSource> all = every_kernel();
+  std::vector<KernelSource> all = every_kernel();
   ASSERT_FALSE(all.empty());
+#ifdef LLMPROF_SANITIZED
+  // All of our code that takes part runs for any of them; the rest of the minutes would be NVIDIA's compiler alone.
+  all.resize(std::min<size_t>(all.size(), 8));
+#endif
   struct Job {
     Architecture architecture;
     const KernelSource* source;
