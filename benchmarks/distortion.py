@@ -55,7 +55,7 @@ CONFIGURATIONS = {
     "light-500us": ["--mode", "light", "--counter-interval-us", "500"],
     "light-no-counters": ["--mode", "light", "--counters", "off"],
     "default-no-counters": ["--counters", "off"],
-    "default-all": ["--gaps", "off"],
+    "default-all": ["--unrecorded-windows", "off"],
     "armed": [],
 }
 USUAL = "none,light,default,deep,torch"
@@ -264,7 +264,7 @@ def measure_sizes(args, case):
         out["torch_bytes"], out["torch_steps"] = outcome.result["trace_bytes"], outcome.result["steps"]
         # torch.profiler is off while the model loads and warms up, llmprof is not: compared are bytes a kernel, where
         # everything else in llmprof's folder counts as well.
-        all_kernels = harness.profile(args, ["--gaps", "off"], command, f"{case}-all")
+        all_kernels = harness.profile(args, ["--unrecorded-windows", "off"], command, f"{case}-all")
         if all_kernels.report:
             out["all_bytes"] = all_kernels.session_bytes
             out["all_kernels"] = sum(stage["kernels"] for stage in all_kernels.report["stages"])

@@ -84,7 +84,7 @@ void analyze_categories(const Context& context, Report& report, std::vector<Cann
     cannot_tell.push_back(
         {"What are the kernels listed as `other` for?",
          fmt::format("no rule names them, and they take more than 5 % of the {} time", processor(context)),
-         "look at their names in kernels.csv"});
+         "see their names in kernels.csv"});
 }
 
 }  // namespace llmprof

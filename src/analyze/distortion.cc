@@ -80,7 +80,7 @@ Found against_baseline(const Trace& trace, const Trace& baseline) {
     const bool host_times = other->recorded_ns.size() < kStepsMin;
     const std::vector<double>& plain = host_times ? other->unrecorded_ns : other->recorded_ns;
     if (host_times && waits_frac(trace, mine.stage) < kWaitsMin && !divided_evenly(plain)) {
-      found.reason = "the host runs ahead of the GPU, so that the ranges of the baseline do not tell its step times";
+      found.reason = "the host runs ahead of the GPU, so that the ranges of the baseline do not give its step times";
       continue;
     }
     add_row(mine.stage, DistortionMethod::kBaseline, mine.recorded_ns, plain, found);
@@ -215,7 +215,7 @@ Found by_recurring_calls(const Trace& trace) {
   }
   if (best == nullptr || pairs(*best) < kStepsMin) return found;
   if (static_cast<double>(best->waits) < kWaitsMin * static_cast<double>(best->recorded_ns.size())) {
-    found.reason = "the host runs ahead of the GPU, so that host events do not tell step times";
+    found.reason = "the host runs ahead of the GPU, so that host events do not give step times";
     return found;
   }
   add_row("[recurring host event]", DistortionMethod::kRecurringHostEvent, best->recorded_ns, best->unrecorded_ns,

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analyze/workload.h"
+#include "analyze/model_formula.h"
 #include "base/text_table.h"
 #include "model/catalogue.h"
 #include "model/parameters.h"
@@ -31,7 +31,7 @@ void check_gpu(const Context& context, Diagnostics& diagnostics) {
   diagnostics.add(
       DiagnosticId::kOtherGpu,
       fmt::format(
-          "Recorded on {}, held against {}: shares of peaks, roofs and gains compare the recorded times with the "
+          "Recorded on {}, compared with {}: shares of peaks, roofs and gains compare the recorded times with the "
           "peaks of that part, and may exceed 100 %. How long anything would take on it is not said.",
           device->name, *device->sku));
 }
@@ -131,7 +131,7 @@ void check_model(const Context& context, const Report& report, bool other_gpu, D
     break;
   }
   if (const std::string looks = recognised_model(context, report); !looks.empty() && looks != config->id)
-    text += fmt::format("; the recording looks like {}", looks);
+    text += fmt::format("; by its shapes the recording is {}", looks);
   diagnostics.add(DiagnosticId::kModelDoesNotFit, text + ".");
 }
 
@@ -189,7 +189,7 @@ void check_count(std::string_view option, int64_t given, const Counts& counts, b
                            stage_names(report)));
   if (counts.all_are(given) || (decode_only && counts.reach(given))) return;
   const Use use = use_of_formula(report, decode_only);
-  const std::string tells = fmt::format("the recording tells {} {}", counts.text(), what);
+  const std::string tells = fmt::format("the recording has {} {}", counts.text(), what);
   if (!use.formula && !use.cross_check)
     return say("FLOPs by formula need more than it: `cannot tell` at the foot says what");
   if (counts.known == counts.steps && !wins) return say(tells + ", and that is used");

@@ -3,7 +3,7 @@
 #include "analyze/analysis.h"
 #include "analyze/ceilings.h"
 #include "analyze/given_options.h"
-#include "analyze/workload.h"
+#include "analyze/model_formula.h"
 #include "base/parallel.h"
 
 namespace llmprof {
@@ -27,8 +27,8 @@ constexpr Analysis kAnalyses[] = {
     {"overhead", "what recording did to step times, and what it says about its own cost (overhead)", analyze_overhead,
      1},
     {"coverage", "how much of the recording the answers rest on (coverage)", analyze_coverage, 0},
-    {"workload", "the model by its configuration: FLOPs and bytes by formula, cross-check (model, stages)",
-     analyze_workload, 1},
+    {"model-formula", "the model by its configuration: FLOPs and bytes by formula, cross-check (model, stages)",
+     analyze_model_formula, 1},
     {"diagnose", "findings with evidence, advice and bounds (findings)", diagnose, 2},
 };
 constexpr int kLastPhase = 2;
@@ -78,7 +78,7 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
   Diagnostics diagnostics = trace.diagnostics;
   std::vector<CannotTell> device_notes;
   LLMPROF_ASSIGN(report.device, describe_device(trace, options, diagnostics, device_notes));
-  LLMPROF_CHECK(check_workload_options(options));
+  LLMPROF_CHECK(check_model_options(options));
   const Groups groups = group_trace(trace);
   describe_source(trace, groups, report);
   const Context context{trace, options, groups, report.device ? &*report.device : nullptr};

@@ -5,10 +5,10 @@
 #include <map>
 
 #include "analyze/analysis.h"
+#include "analyze/model_formula.h"
 #include "analyze/processor.h"
 #include "analyze/roof.h"
 #include "analyze/telemetry.h"
-#include "analyze/workload.h"
 #include "derive/recorded_spans.h"
 #include "derive/steps.h"
 #include "derive/whole_graphs.h"

@@ -210,7 +210,7 @@ void explain_missing(const Context& context, const TelemetryReport& telemetry, c
   if (telemetry.counter_samples == 0)
     cannot_tell.push_back({"What did the hardware counters say (tensor pipe, SM, DRAM and L2 activity)?",
                            "the recording holds no counter samples",
-                           "`llmprof doctor` says whether counters may be read here; the diagnostics tell why not"});
+                           "`llmprof doctor` says whether counters may be read here; the diagnostics say why not"});
   if (telemetry.nvml_samples == 0)
     cannot_tell.push_back({"Which power and temperature did the GPU run at, and was it throttled?",
                            "the recording holds no readings of NVML",
@@ -225,7 +225,7 @@ void explain_missing(const Context& context, const TelemetryReport& telemetry, c
   if (telemetry.energy_j && misses_tokens(context.groups, window.device))
     cannot_tell.push_back({"How much energy did a token take?",
                            "the steps in time that was recorded without kernels, and their tokens, are not known",
-                           "record over the whole run (--gaps off)"});
+                           "record over the whole run (--unrecorded-windows off)"});
   bool short_stage = false;
   for (const StageGroup& group : context.groups.stages)
     short_stage |= !group.unattributed && group.device == window.device && group.wall_ns < kEnergyStageNsMin;

@@ -119,11 +119,11 @@ class Builder {
 
   Status add(const Step& step) {
     out_.steps.push_back(step.name);
-    Workload workload;
-    workload.batch = step.batch;
-    workload.prompt = step.queries;
-    workload.context = step.context;
-    const StageCost cost = step.decode ? decode_cost(model_, workload) : prefill_cost(model_, workload);
+    RequestShape shape;
+    shape.batch = step.batch;
+    shape.prompt = step.queries;
+    shape.context = step.context;
+    const StageCost cost = step.decode ? decode_cost(model_, shape) : prefill_cost(model_, shape);
     PartList list;
     for (size_t i = 0; i < cost.operators.size(); ++i) {
       const Operator& op = cost.operators[i];

@@ -87,10 +87,9 @@ void add_analyze(Parser& parser) {
       .type_name("ID|PATH");
   command
       .option("--batch", options->analyze.batch,
-              "sequences per step, for FLOPs by formula; goes before what the recording tells")
+              "sequences per step, for FLOPs by formula; goes before what is recorded")
       .check(whole_number(1, int64_t{1} << 20));
-  command
-      .option("--context", options->analyze.context, "tokens a decode step attends to, if the recording does not tell")
+  command.option("--context", options->analyze.context, "tokens a decode step attends to, if it is not recorded")
       .check(whole_number(1, int64_t{1} << 30));
   command.option("--stage", options->stages, "ranges whose text matches REGEX are stage NAME (repeatable)")
       .type_name("NAME=REGEX");

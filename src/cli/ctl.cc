@@ -181,7 +181,7 @@ int run(const CtlArguments& options) {
 void add_ctl(Parser& parser) {
   const std::shared_ptr<CtlArguments> options = std::make_shared<CtlArguments>();
   const Command command =
-      parser.add_command("ctl", "start and stop recording in a running `llmprof run`, or look at it");
+      parser.add_command("ctl", "start and stop recording in a running `llmprof run`, or show its state");
   command.option("WHAT", options->what, "start, stop or status").required().type_name("");
   command.option("--session", options->folder, "session folder (default: the newest that is running)").type_name("DIR");
   command.option("--duration", options->duration_s, "start: stop again after S seconds")

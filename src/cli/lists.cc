@@ -120,7 +120,7 @@ std::string list_benchmarks(bool, const TextStyle&) {
     for (const DType dtype : operation.dtypes) names.emplace_back(dtype_name(dtype));
     if (!names.empty()) out += fmt::format("  --dtype        {}\n", join_or(names));
   }
-  return out + "The first of a choice, and the value beside an axis, is what is taken unless told otherwise.\n";
+  return out + "The first of a choice, and the value beside an axis, is the default.\n";
 }
 
 // ---- the same for programs

@@ -1,4 +1,4 @@
-// `llmprof model ID|config.json`: static analysis of a model for one workload.
+// `llmprof model ID|config.json`: static analysis of a model for one request shape.
 #include "cli/checks.h"
 #include "cli/command.h"
 #include "model/model_report.h"

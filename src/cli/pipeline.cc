@@ -14,23 +14,22 @@ namespace {
 // A program watched by `llmprof run` in light mode has ranges, counters and power to report on, and no kernels.
 bool can_report(const Trace& trace) {
   if (!trace.gpu_ops.empty()) return true;
-  const bool watched = trace.source.kind == "capture" || is_live_recording(trace);  // the latter was saved
+  const bool watched = trace.source.kind == kSessionImporter || is_live_recording(trace);  // the latter was saved
   return watched && (!trace.annotations.empty() || !trace.recurring_calls.empty() || !trace.graph_launches.empty() ||
                      !trace.gpu_samples.empty() || !trace.nvml_samples.empty());
 }
 
 // Which copy of a damaged recording may be whole.
 std::string advice_for_damaged(const std::string& kind) {
-  if (kind == "capture") return "the session is damaged or cut off: copy the whole folder again, or record again";
-  if (kind == "llmprof")
-    return "the file is damaged or cut off: copy it again, or make it again with llmprof analyze RECORDING --save FILE";
-  return "the file is damaged or cut off: copy it again, or let export_chrome_trace finish before the program ends";
+  for (const Importer& importer : importers())
+    if (importer.name == kind) return std::string(importer.if_damaged);
+  return {};
 }
 
 Error no_gpu_activity(const Trace& trace) {
   const std::map<std::string, std::string>::const_iterator before = trace.metadata.find("recorded_kind");
-  const bool watched = trace.source.kind == "capture" ||
-                       (before != trace.metadata.end() && before->second == "capture");  // the latter was saved
+  const bool watched = trace.source.kind == kSessionImporter ||
+                       (before != trace.metadata.end() && before->second == kSessionImporter);  // the latter was saved
   if (watched && !trace.diagnostics.has(Severity::kDataLoss))
     return {"expected a session with GPU work, found no kernel, range or sample in it",
             trace.source.files.empty() ? "" : trace.source.files.front(),
@@ -73,7 +72,7 @@ void warn_of_options(const Report& report) {
 // The run without kernel records that `llmprof run --baseline` left in the session folder: what profiling cost is
 // measured against it. None is no error: the report then says that the distortion is not known.
 std::optional<Trace> baseline_of(const Trace& trace, const DeriveOptions& options) {
-  if (trace.source.kind != "capture" || trace.source.files.empty()) return std::nullopt;
+  if (trace.source.kind != kSessionImporter || trace.source.files.empty()) return std::nullopt;
   const std::string folder = trace.source.files.front() + "/baseline";
   if (access((folder + "/session.json").c_str(), R_OK) != 0) return std::nullopt;
   Result<Trace> baseline = import_files({folder});
@@ -86,7 +85,7 @@ std::optional<Trace> baseline_of(const Trace& trace, const DeriveOptions& option
 void add_ceilings_option(const Command& command, CeilingsOption& option) {
   command
       .option("--ceilings", option.choice,
-              "what kernels are held against: auto (measured by llmprof peaks, else the data sheet), datasheet, or "
+              "what kernels are compared with: auto (measured by llmprof peaks, else the data sheet), datasheet, or "
               "a file of llmprof peaks")
       .type_name("auto|datasheet|FILE")
       .capture_default();

@@ -28,7 +28,7 @@ namespace {
 
 struct RunArguments {
   launch::LaunchOptions launch;
-  std::string mode = "default", gaps = "auto", counters = "auto";
+  std::string mode = "default", unrecorded = "auto", counters = "auto";
   std::string folder;
   bool no_adapt = false, baseline = false, no_report = false, no_detect = false;
   bool forgotten = false;  // the session folder is another's and does not stay
@@ -88,7 +88,7 @@ Status check_options(RunArguments& options, DeriveOptions& derive_options) {
     return usage("expected a mode of light, default or deep, found \"" + options.mode + "\"",
                  "--mode " + nearest_or_all(options.mode, {"light", "default", "deep"}));
   options.launch.level = *level;
-  options.launch.gaps = options.gaps == "auto";
+  options.launch.unrecorded = options.unrecorded == "auto";
   options.launch.counters = options.counters == "auto";
   options.launch.adapt = !options.no_adapt;
   if (options.launch.armed && (options.launch.delay_s > 0 || options.launch.duration_s > 0))
@@ -299,7 +299,9 @@ void add_recording_options(const Command& command, RunArguments& options) {
   command.flag("--torch", plan.torch, "PyTorch's operators with shapes, modules, Python functions").group(recording);
   command.flag("--baseline", options.baseline, "run the program once more, first, to measure what profiling costs")
       .group(recording);
-  command.option("--gaps", options.gaps, "auto: leave windows unrecorded, to keep the cost low and know it; off")
+  command
+      .option("--unrecorded-windows", options.unrecorded,
+              "auto: leave windows unrecorded, to keep the cost low and know it; off")
       .check(one_of({"auto", "off"}))
       .capture_default()
       .group(recording);
@@ -333,11 +335,10 @@ void add_report_options(const Command& command, RunArguments& options) {
       .group(reporting);
   command
       .option("--batch", options.analyze.batch,
-              "sequences per step, for FLOPs by formula; goes before what the recording tells")
+              "sequences per step, for FLOPs by formula; goes before what is recorded")
       .check(whole_number(1, int64_t{1} << 20))
       .group(reporting);
-  command
-      .option("--context", options.analyze.context, "tokens a decode step attends to, if the recording does not tell")
+  command.option("--context", options.analyze.context, "tokens a decode step attends to, if it is not recorded")
       .check(whole_number(1, int64_t{1} << 30))
       .group(reporting);
   command.option("--stage", options.stages, "ranges whose text matches REGEX are stage NAME (repeatable)")

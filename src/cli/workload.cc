@@ -157,7 +157,7 @@ int run(WorkloadArguments& options) {
       !written)
     return report_error(written.error());
   if (done->trace && !options.output.quiet)
-    complain(fmt::format("recorded in {0}; look at it with  llmprof analyze {0}", options.record));
+    complain(fmt::format("recorded in {0}; see it with  llmprof analyze {0}", options.record));
   return done->result.interrupted ? kInterruptedExit : 0;
 }
 

@@ -147,7 +147,7 @@ constexpr KernelRule kKernelRules[] = {
     {C::kElementwise, "^add_into$", "", F::kAny, "llmprof's own: add_into"},
     {C::kCopy, "direct_copy_kernel|bfloat16_copy_kernel|float16_copy_kernel|float8_copy|copy_kernel", "", F::kAny,
      "PyTorch's tensor copies and type conversions"},
-    {C::kCopy, "catarraybatchedcopy", "", F::kAny, "PyTorch's cat where its inputs do not tell more"},
+    {C::kCopy, "catarraybatchedcopy", "", F::kAny, "PyTorch's cat where its inputs say no more"},
     {C::kCopy, "^memcpy|^memset", "", F::kAny, "copies recorded as kernels"},
     {C::kElementwise,
      "elementwise_kernel|elementwise_kernel_with_index|index_elementwise|reduce_kernel|multi_tensor_apply", "", F::kAny,

@@ -3,8 +3,8 @@
 #include <filesystem>
 
 #include "base/json_document.h"
-#include "import/capture.h"
 #include "import/importer.h"
+#include "import/session.h"
 
 namespace llmprof {
 namespace {
@@ -100,7 +100,7 @@ std::string advice_for_folder(const std::string& path) {
     const std::string name = at->path().filename().string();
     const bool named = name.ends_with(".llmprof") || name.ends_with(".json") || name.ends_with(".json.gz") ||
                        name.ends_with(".json.zst") || name.ends_with(".spool");
-    if (!named && !capture::is_session(at->path().string())) continue;
+    if (!named && !session_importer::is_session(at->path().string())) continue;
     if (found++ == 0 || at->path().string() < first) first = at->path().string();
   }
   if (failed) return "what is in it cannot be read: check its permissions";
@@ -126,9 +126,10 @@ Result<const Importer*> importer_for(const InputFile& input) {
                     "; what could be unpacked is " + describe(input.head()),
                 input.name(), "it was cut while it was written or copied: copy or record it again");
   if (is_json_lines(input.head()))
-    return fail("expected a recording that llmprof can read, found several JSON documents, one a line", input.name(),
-                "no recording that llmprof reads looks so; servers and load generators write their results and logs "
-                "like that. Name the recording of the profiler");
+    return fail(
+        "expected a recording that llmprof can read, found several JSON documents, one a line", input.name(),
+        "no recording that llmprof reads is like that; servers and load generators write their results and logs "
+        "so. Name the recording of the profiler");
   if (is_broken_json(input.head()))
     return fail("expected a recording that llmprof can read, found JSON that is cut or broken", input.name(),
                 "copy it again, or let the program that writes it finish");
@@ -155,9 +156,9 @@ Result<Trace> import_files(const std::vector<std::string>& paths) {
     return fail("expected one recording, found " + std::to_string(paths.size()), paths[1],
                 "analyze them one by one; joining the recordings of several ranks is not supported", ExitCode::kUsage);
   Trace trace;
-  if (capture::is_session(paths.front())) {
-    LLMPROF_CHECK(capture::import_session(paths.front(), trace));
-    trace.source.kind = "capture";
+  if (session_importer::is_session(paths.front())) {
+    LLMPROF_CHECK(session_importer::import_session(paths.front(), trace));
+    trace.source.kind = kSessionImporter;
     trace.source.files.push_back(paths.front());
   } else if (std::error_code none; std::filesystem::is_directory(paths.front(), none)) {
     return fail("expected a recording, found a directory", paths.front(), advice_for_folder(paths.front()));

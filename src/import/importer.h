@@ -21,7 +21,12 @@ struct Importer {
   int (*sniff)(std::string_view head);
   // Reads the whole input. Bad data is counted in trace.diagnostics; an error means nothing could be read.
   Status (*import)(InputFile& input, Trace& trace);
+  // What to do where a recording of it is damaged or cut off, as the advice of an error.
+  std::string_view if_damaged;
 };
+
+// The importer of what `llmprof run` recorded.
+inline constexpr std::string_view kSessionImporter = "session";
 
 // Every importer, in one constexpr array (registry.cc).
 std::span<const Importer> importers();

@@ -46,7 +46,8 @@ Status import(InputFile& input, Trace& trace) {
 #undef LLMPROF_CLEAR
   trace.windows.clear();
   // The report is about this file; what it was made from stays on record.
-  trace.metadata["recorded_kind"] = trace.source.kind;
+  // Until version 2 of the trace file the importer of sessions was called "capture".
+  trace.metadata["recorded_kind"] = trace.source.kind == "capture" ? std::string(kSessionImporter) : trace.source.kind;
   for (size_t i = 0; i < trace.source.files.size(); ++i)
     trace.metadata[fmt::format("recorded_file_{}", i)] = trace.source.files[i];
   trace.source = {};

@@ -19,21 +19,21 @@ Status check_range(std::string_view option, int64_t value, int64_t low, int64_t 
 
 }  // namespace
 
-int64_t Workload::cache_tokens() const { return std::max(decode_context(), prefix + prompt + new_tokens); }
+int64_t RequestShape::cache_tokens() const { return std::max(decode_context(), prefix + prompt + new_tokens); }
 
-NumberFormat Workload::wide() const {
+NumberFormat RequestShape::wide() const {
   if (!weights.quantised()) return weights;
   return activations.quantised() ? bf16_format() : activations;
 }
 
-std::string Workload::compute_format() const {
+std::string RequestShape::compute_format() const {
   // Groups and scales ("int4-g128") are how it is stored.
   if (inputs) return inputs->name.substr(0, inputs->name.find('-'));
   if (activations.bits == 8 && weights.bits == 8 && activations.floating == weights.floating) return activations.name;
   return activations.quantised() ? wide().name : activations.name;
 }
 
-std::string Workload::scheme() const {
+std::string RequestShape::scheme() const {
   const bool narrow = inputs || activations.quantised();
   const int multiplied = inputs                                           ? inputs->bits
                          : narrow && compute_format() == activations.name ? activations.bits
@@ -41,17 +41,17 @@ std::string Workload::scheme() const {
   return fmt::format("W{}A{}", weights.bits, multiplied);
 }
 
-std::map<std::string, double> flops_by_format(const StageCost& stage, const Workload& workload) {
+std::map<std::string, double> flops_by_format(const StageCost& stage, const RequestShape& shape) {
   std::map<std::string, double> flops;
   for (const Operator& op : stage.operators)
-    if (op.flops > 0) flops[op.quantised ? workload.compute_format() : workload.wide().name] += op.flops;
+    if (op.flops > 0) flops[op.quantised ? shape.compute_format() : shape.wide().name] += op.flops;
   return flops;
 }
 
 namespace {
 
 // The tokens of its images are part of the prompt.
-Status check_images(const ModelConfig& config, const Workload& w) {
+Status check_images(const ModelConfig& config, const RequestShape& w) {
   if (!config.vision || w.images == 0) return {};
   const ImageGrid grid = image_grid(*config.vision, w);
   if (w.images * grid.tokens <= w.prompt) return {};
@@ -66,7 +66,7 @@ Status check_images(const ModelConfig& config, const Workload& w) {
 }
 
 // Inputs of 8 bits need weights that the matrix units multiply with them.
-Status check_inputs(const Workload& w) {
+Status check_inputs(const RequestShape& w) {
   if (!w.inputs || !w.inputs->quantised()) return {};
   const bool same_kind = w.weights.floating == w.inputs->floating;
   if (w.weights.quantised() && (same_kind ? w.weights.bits <= w.inputs->bits : w.weights.bits < w.inputs->bits))
@@ -78,7 +78,7 @@ Status check_inputs(const Workload& w) {
 
 }  // namespace
 
-Status check_workload(const ModelConfig& config, const Workload& w) {
+Status check_shape(const ModelConfig& config, const RequestShape& w) {
   LLMPROF_CHECK(check_range("--batch", w.batch, 1, kMaxBatch));
   LLMPROF_CHECK(check_range("--prompt", w.prompt, 1, kMaxTokens));
   LLMPROF_CHECK(check_range("--prefix", w.prefix, 0, kMaxTokens));
@@ -108,7 +108,7 @@ double kv_bytes_per_token_beyond_window(const ModelConfig& config, const NumberF
   return static_cast<double>(config.num_layers() - config.windowed_layers()) * kv_bytes_per_token_and_layer(config, kv);
 }
 
-MemoryNeed memory_need(const ModelConfig& config, const Workload& w) {
+MemoryNeed memory_need(const ModelConfig& config, const RequestShape& w) {
   MemoryNeed need;
   need.weights_bytes = weight_bytes(config, w.weights, w.wide());
   const double per_layer = kv_bytes_per_token_and_layer(config, w.kv);
@@ -131,7 +131,7 @@ MemoryNeed memory_need(const ModelConfig& config, const Workload& w) {
   return need;
 }
 
-ImageGrid image_grid(const VisionConfig& v, const Workload& w) {
+ImageGrid image_grid(const VisionConfig& v, const RequestShape& w) {
   ImageGrid grid;
   if (v.image_size != 0) {
     grid.height_px = grid.width_px = v.image_size;

@@ -1,4 +1,4 @@
-// What one forward pass costs: the operator graph of a model for a given workload, with FLOPs and bytes per operator.
+// What one forward pass costs: the operator graph of a model for given requests, with FLOPs and bytes per operator.
 //
 // Conventions (docs/formulas.md derives them and names the sources):
 // - FLOPs are those of matrix products, 2 per multiply-add; biases, norms, softmax and activations count 0.
@@ -26,7 +26,7 @@
 
 namespace llmprof {
 
-struct Workload {
+struct RequestShape {
   int64_t batch = 1;       // sequences
   int64_t prompt = 2048;   // new tokens per sequence in the prefill, image tokens included
   int64_t prefix = 0;      // tokens already cached before them
@@ -55,7 +55,7 @@ constexpr int64_t kDefaultImageSide = 1008;
 
 // Errors (usage): a count that is not positive or is over its limit, an image for a model that takes none, images that
 // become more tokens than the prompt has.
-Status check_workload(const ModelConfig& config, const Workload& workload);
+Status check_shape(const ModelConfig& config, const RequestShape& shape);
 
 enum class OperatorKind : uint8_t { kLinear, kAttention, kLmHead, kNorm, kElementwise, kGather, kCacheWrite };
 
@@ -102,14 +102,14 @@ struct StageCost {
   double intensity() const { return bytes.total() > 0 ? flops.total() / bytes.total() : 0; }
 };
 
-// One prefill of the whole batch, one decode step, one pass of the vision tower. The workload must have passed
-// check_workload; vision_cost needs a model with a tower.
-StageCost prefill_cost(const ModelConfig& config, const Workload& workload);
-StageCost decode_cost(const ModelConfig& config, const Workload& workload);
-StageCost vision_cost(const ModelConfig& config, const Workload& workload);
+// One prefill of the whole batch, one decode step, one pass of the vision tower. The shape must have passed
+// check_shape; vision_cost needs a model with a tower.
+StageCost prefill_cost(const ModelConfig& config, const RequestShape& shape);
+StageCost decode_cost(const ModelConfig& config, const RequestShape& shape);
+StageCost vision_cost(const ModelConfig& config, const RequestShape& shape);
 
 // FLOPs by the format that the matrix units run them in: quantised products in theirs, all others and attention wide.
-std::map<std::string, double> flops_by_format(const StageCost& stage, const Workload& workload);
+std::map<std::string, double> flops_by_format(const StageCost& stage, const RequestShape& shape);
 
 // One token in the caches of all layers. Every layer counts, sliding or not.
 double kv_bytes_per_token(const ModelConfig& config, const NumberFormat& kv);
@@ -124,7 +124,7 @@ struct MemoryNeed {
   double activation_peak_bytes = 0;  // rough: 4 residual-sized buffers, 2 of the MLP's width, logits in FP32
   double total_bytes() const { return weights_bytes + kv_bytes + activation_peak_bytes; }
 };
-MemoryNeed memory_need(const ModelConfig& config, const Workload& workload);
+MemoryNeed memory_need(const ModelConfig& config, const RequestShape& shape);
 
 // Patches of one image per side and in all, and the tokens it becomes.
 struct ImageGrid {
@@ -133,6 +133,6 @@ struct ImageGrid {
   int64_t patches = 0;                  // rows * columns and the class token, where there is one
   int64_t tokens = 0;                   // given to the language model
 };
-ImageGrid image_grid(const VisionConfig& vision, const Workload& workload);
+ImageGrid image_grid(const VisionConfig& vision, const RequestShape& shape);
 
 }  // namespace llmprof

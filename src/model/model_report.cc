@@ -44,7 +44,7 @@ Result<std::optional<NumberFormat>> choose_inputs(const ModelConfig& config, con
 
 void add_notes(ModelReport& report) {
   const ModelConfig& c = report.config;
-  const Workload& w = report.workload;
+  const RequestShape& w = report.shape;
   const double slid_out = report.memory.kv_bytes_whole - report.memory.kv_bytes;
   if (slid_out > 0)
     report.notes.push_back(fmt::format(
@@ -84,7 +84,7 @@ Result<ModelReport> report_model(const ModelOptions& options) {
 Result<ModelReport> report_model(ModelConfig config, const ModelOptions& options) {
   ModelReport report;
   report.notes = config.notes;
-  Workload& w = report.workload;
+  RequestShape& w = report.shape;
   w.batch = options.batch;
   w.prompt = options.prompt;
   w.prefix = options.prefix;
@@ -103,7 +103,7 @@ Result<ModelReport> report_model(ModelConfig config, const ModelOptions& options
   if (!options.kv_dtype.empty()) {
     LLMPROF_ASSIGN(w.kv, parse_plain_format(options.kv_dtype, "--kv-dtype"));
   }
-  LLMPROF_CHECK(check_workload(config, w));
+  LLMPROF_CHECK(check_shape(config, w));
 
   report.params = count_params(config);
   report.memory = memory_need(config, w);
@@ -174,14 +174,14 @@ void describe(const ModelConfig& config, ModelResult& out) {
 }  // namespace
 
 ModelResult model_result(const ModelReport& report) {
-  const Workload& w = report.workload;
+  const RequestShape& w = report.shape;
   const MemoryNeed& memory = report.memory;
   ModelResult out;
   out.id = report.config.id;
   out.architecture = report.config.architecture;
   out.dtype = w.activations.name;
   out.layers = report.config.num_layers();
-  out.workload = {w.batch, w.prompt, w.prefix, w.decode_context(), w.new_tokens};
+  out.request_shape = {w.batch, w.prompt, w.prefix, w.decode_context(), w.new_tokens};
   out.params = report.params;
   out.weights = {w.weights.name, {memory.weights_bytes}, w.wide().name, w.compute_format(), w.scheme()};
   out.kv_cache = {w.kv.name,         {report.kv_bytes_per_token}, {report.kv_bytes_per_token_beyond_window},

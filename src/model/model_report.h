@@ -1,4 +1,4 @@
-// `llmprof model`: the static analysis of a model for one workload. No measurement is involved:
+// `llmprof model`: the static analysis of a model for one request shape. No measurement is involved:
 // every number is derived from the config, and from the data sheet of a GPU, by the formulas of docs/formulas.md.
 #pragma once
 
@@ -33,7 +33,7 @@ struct ModelOptions {
 struct ModelReport {
   ModelConfig config;
   Params params;
-  Workload workload;
+  RequestShape shape;
   MemoryNeed memory;
   double kv_bytes_per_token = 0;
   double kv_bytes_per_token_beyond_window = 0;  // the same where no layer slides
@@ -42,7 +42,7 @@ struct ModelReport {
   std::vector<std::string> notes;  // what was assumed
 };
 
-// The entry point of the command. Errors: of load_model, a format that is not known, a workload out of range.
+// The entry point of the command. Errors: of load_model, a format that is not known, a request shape out of range.
 Result<ModelReport> report_model(const ModelOptions& options);
 Result<ModelReport> report_model(ModelConfig config, const ModelOptions& options);
 

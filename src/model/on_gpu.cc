@@ -32,7 +32,7 @@ void note(GpuFit& fit, const std::string& what, const Sourced& value) {
 
 // The option that has the arithmetic run in a format which the GPU has units for, to stand behind the reason why it has
 // none for this one; empty if there is none.
-std::string way_out(const Gpu& gpu, const Workload& w, const std::string& format) {
+std::string way_out(const Gpu& gpu, const RequestShape& w, const std::string& format) {
   if (format == "bf16" && peak_tflops(gpu, PeakType::kFp16)) return " (--dtype fp16)";
   const std::optional<PeakType> wide = parse_peak_type(w.wide().name);
   if (w.inputs && format == w.compute_format() && wide && peak_tflops(gpu, *wide))
@@ -40,7 +40,7 @@ std::string way_out(const Gpu& gpu, const Workload& w, const std::string& format
   return {};
 }
 
-StageBound bound_of(const Gpu& gpu, const Workload& w, const StageCost& stage, GpuFit& fit,
+StageBound bound_of(const Gpu& gpu, const RequestShape& w, const StageCost& stage, GpuFit& fit,
                     std::map<std::string, double>& peaks) {
   StageBound bound;
   bound.stage = stage.stage;
@@ -83,7 +83,7 @@ StageLimit StageBound::limit() const {
   return compute_ms && *compute_ms >= memory_ms.value_or(0) ? StageLimit::kArithmetic : StageLimit::kMemory;
 }
 
-GpuFit hold_against(const Gpu& gpu, const Workload& workload, const MemoryNeed& memory,
+GpuFit hold_against(const Gpu& gpu, const RequestShape& shape, const MemoryNeed& memory,
                     const std::vector<StageCost>& stages) {
   GpuFit fit;
   fit.gpu = gpu.sku;
@@ -98,7 +98,7 @@ GpuFit hold_against(const Gpu& gpu, const Workload& workload, const MemoryNeed& 
   }
   fit.cache_bytes = last_level_cache_bytes(gpu);
   std::map<std::string, double> peaks;
-  for (const StageCost& stage : stages) fit.stages.push_back(bound_of(gpu, workload, stage, fit, peaks));
+  for (const StageCost& stage : stages) fit.stages.push_back(bound_of(gpu, shape, stage, fit, peaks));
   std::vector<std::string> rates;
   for (const auto& [format, tflops] : peaks)
     rates.push_back(fmt::format("{} TFLOP/s {}", format_fixed(tflops, 1), format));

@@ -40,7 +40,7 @@ struct GpuFit {
   std::string traffic;  // and which bytes
   std::vector<std::string> provenance;
 };
-GpuFit hold_against(const Gpu& gpu, const Workload& workload, const MemoryNeed& memory,
+GpuFit hold_against(const Gpu& gpu, const RequestShape& shape, const MemoryNeed& memory,
                     const std::vector<StageCost>& stages);
 ModelOnGpu on_gpu_result(const GpuFit& fit);
 

@@ -12,13 +12,13 @@ namespace llmprof {
 
 double as_double(int64_t value) { return static_cast<double>(value); }
 
-StageBuilder::StageBuilder(ModelStage stage, const Workload& workload)
-    : weights_(workload.weights),
-      wide_(workload.wide()),
-      kv_(workload.kv),
-      inputs_(workload.inputs),
-      activation_bytes_(workload.activations.element_bytes()),
-      kv_bytes_(workload.kv.element_bytes()) {
+StageBuilder::StageBuilder(ModelStage stage, const RequestShape& shape)
+    : weights_(shape.weights),
+      wide_(shape.wide()),
+      kv_(shape.kv),
+      inputs_(shape.inputs),
+      activation_bytes_(shape.activations.element_bytes()),
+      kv_bytes_(shape.kv.element_bytes()) {
   cost_.stage = stage;
 }
 
@@ -276,9 +276,9 @@ void add_layer(StageBuilder& b, const Pass& pass, int64_t index) {
   add_norm("post_feedforward_layernorm", 1);
 }
 
-StageCost run_pass(const Pass& pass, const Workload& workload) {
+StageCost run_pass(const Pass& pass, const RequestShape& shape) {
   const ModelConfig& c = pass.config;
-  StageBuilder b(pass.decode ? ModelStage::kDecode : ModelStage::kPrefill, workload);
+  StageBuilder b(pass.decode ? ModelStage::kDecode : ModelStage::kPrefill, shape);
   // A look-up touches one row per token, never the whole table.
   for (const Tensor& table : embedding_tensors(c)) {
     b.add_pointwise(table.name, OperatorKind::kGather, pass.rows(), c.hidden_size, 0, 1, nullptr);
@@ -298,11 +298,11 @@ StageCost run_pass(const Pass& pass, const Workload& workload) {
 
 }  // namespace
 
-StageCost prefill_cost(const ModelConfig& config, const Workload& w) {
+StageCost prefill_cost(const ModelConfig& config, const RequestShape& w) {
   return run_pass({config, w.batch, w.prompt, w.prefix, false}, w);
 }
 
-StageCost decode_cost(const ModelConfig& config, const Workload& w) {
+StageCost decode_cost(const ModelConfig& config, const RequestShape& w) {
   return run_pass({config, w.batch, 1, w.decode_context() - 1, true}, w);
 }
 

@@ -12,7 +12,7 @@ double as_double(int64_t value);
 
 class StageBuilder {
  public:
-  StageBuilder(ModelStage stage, const Workload& workload);
+  StageBuilder(ModelStage stage, const RequestShape& shape);
 
   void set_layer(int64_t layer) { layer_ = layer; }
   // References stay valid until the next operator is added.

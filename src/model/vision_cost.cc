@@ -79,7 +79,7 @@ void add_projector(StageBuilder& b, const VisionConfig& v, const ImageGrid& grid
 
 }  // namespace
 
-StageCost vision_cost(const ModelConfig& config, const Workload& w) {
+StageCost vision_cost(const ModelConfig& config, const RequestShape& w) {
   StageBuilder b(ModelStage::kVision, w);
   if (!config.vision) return b.finish();
   const VisionConfig& v = *config.vision;

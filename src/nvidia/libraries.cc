@@ -157,7 +157,7 @@ std::string load_nvrtc(const Opened& opened, int driver_version, NvrtcLibrary& n
   LLMPROF_NVRTC_FUNCTIONS(LLMPROF_LOOK_UP)
 #undef LLMPROF_LOOK_UP
   if (!missing.empty()) return "it has no " + missing;
-  if (nvrtc.api.version(&nvrtc.major, &nvrtc.minor) != nvrtc_abi::kSuccess) return "it does not tell its version";
+  if (nvrtc.api.version(&nvrtc.major, &nvrtc.minor) != nvrtc_abi::kSuccess) return "its version cannot be read";
   nvrtc.about = {"NVRTC", fmt::format("{}.{}", nvrtc.major, nvrtc.minor),
                  file_of(reinterpret_cast<void*>(nvrtc.api.version), opened.path)};
   return too_new(nvrtc.major, driver_version);

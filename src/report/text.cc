@@ -35,11 +35,12 @@ std::string warnings(const Report& report, const RenderOptions& options, const I
   return out.empty() ? out : out + "\n";
 }
 
-// What the recorded device is held against, where that is another part: "NVIDIA H200, 132 SMs, held against A100".
+// What the recorded device is compared with, where that is another part: "NVIDIA H200, 132 SMs, compared with A100".
 std::string held_against(const Report& report) {
   const bool other = std::any_of(report.diagnostics.begin(), report.diagnostics.end(),
                                  [](const DiagnosticRecord& row) { return row.key == DiagnosticId::kOtherGpu; });
-  return other && report.device->sku ? ", held against " + printable(*report.device->sku) + " (--gpu):" : std::string();
+  return other && report.device->sku ? ", compared with " + printable(*report.device->sku) + " (--gpu):"
+                                     : std::string();
 }
 
 // "104.9 ms recorded"; "600.1 s, kernels recorded in 12.3 s of it" where recording paused or was lighter.
@@ -79,7 +80,7 @@ std::string headline(const Report& report, const Ink& ink) {
   }
   out += ink.dim(device);
   if (report.model)
-    out += ink.dim((report.model->origin == ModelOrigin::kGiven ? " · model " : " · looks like ") +
+    out += ink.dim((report.model->origin == ModelOrigin::kGiven ? " · model " : " · probably ") +
                    printable(report.model->id));
   out += ink.dim(" · " + recorded_time(report.source));
   return out + "\n\n";

@@ -29,8 +29,8 @@ std::string value_text(const Evidence& e) {
 std::string text_findings(const Report& report, const RenderOptions& options, const Ink& ink) {
   std::string out = ink.bold("Findings") + "\n";
   if (report.findings.empty())
-    out += wrap_text("none: no rule found anything; `llmprof list findings` shows what they look for", options.width,
-                     "  ", "  ");
+    out +=
+        wrap_text("none: no rule found anything; `llmprof list findings` names the rules", options.width, "  ", "  ");
   for (const Finding& finding : report.findings) {
     out += wrap_text(fmt::format("[{}] {}", name_of(finding.severity), printable(finding.title)), options.width, "  ",
                      "      ");
@@ -48,7 +48,7 @@ std::string text_findings(const Report& report, const RenderOptions& options, co
 
 std::string text_cannot_tell(const Report& report, const RenderOptions& options, const Ink& ink) {
   if (report.cannot_tell.empty()) return {};
-  std::string out = ink.bold("This recording does not tell") + "\n";
+  std::string out = ink.bold("Not known from this recording") + "\n";
   for (const CannotTell& row : report.cannot_tell) {
     out += wrap_text(printable(row.question), options.width, "  ", "      ");
     out += ink.dim(wrap_text(printable(row.why + "; " + row.how_to_find_out), options.width, "      ", "      "));

@@ -62,8 +62,8 @@ std::string answer(const ModelResult& m, const RenderOptions& options, const Ink
                     kv.bytes_per_token_beyond_window > 0 ? format_bytes(kv.bytes_per_token_beyond_window) : "none",
                     m.longest_window);
   line("KV cache", format_bytes(kv.bytes),
-       fmt::format("{}, {} sequence{} of {} tokens", a_token, m.workload.batch, m.workload.batch == 1 ? "" : "s",
-                   kv.tokens_per_sequence));
+       fmt::format("{}, {} sequence{} of {} tokens", a_token, m.request_shape.batch,
+                   m.request_shape.batch == 1 ? "" : "s", kv.tokens_per_sequence));
   line("memory needed", format_bytes(m.memory.total_bytes),
        fmt::format("weights, KV cache and about {} of activations", format_bytes(m.memory.activation_peak_bytes)));
   return out;

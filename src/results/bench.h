@@ -57,7 +57,7 @@ std::string_view name_of(Regime regime);                           // "cold"; of
   C(OptNumber, intensity, "FLOP/B", "FLOPs over bytes")                                                               \
   C(OptNumber, of_ceiling_frac, "frac", "time at the measured roof over the median")                                  \
   C(std::string, ceiling_kind, "",                                                                                    \
-    "the measured ceiling it is held against: a data type's arithmetic, memory at its mix of reads and writes, or "   \
+    "the measured ceiling it is compared with: a data type's arithmetic, memory at its mix of reads and writes, or "  \
     "cache")                                                                                                          \
   C(OptNumber, of_datasheet_frac, "frac", "the same with the data sheet's roof")                                      \
   C(Bound, bound, "", "compute, memory, latency or unknown, by the measured roofline")                                \

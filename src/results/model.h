@@ -1,5 +1,5 @@
-// What `llmprof model` answers: a model's parameters, FLOPs, bytes and memory for one workload, and the same against a
-// GPU's data sheet. No measurement is involved: formulas of docs/formulas.md.
+// What `llmprof model` answers: a model's parameters, FLOPs, bytes and memory for one request shape, and the same
+// against a GPU's data sheet. No measurement is involved: formulas of docs/formulas.md.
 #pragma once
 
 #include <optional>
@@ -42,10 +42,10 @@ LLMPROF_RECORD(LayerParams, "layer_params", "Parameters of one decoder layer", L
 LLMPROF_RECORD(Params, "params", "Parameters of a model", LLMPROF_PARAMS_FIELDS)
 
 // The fields are declared by hand: `new` is no name for a member.
-struct ModelWorkload {
+struct ModelRequestShape {
   int64_t batch = 0, prompt = 0, prefix = 0, context = 0, new_tokens = 0;
 
-  static constexpr TableInfo info() { return {"workload"}; }
+  static constexpr TableInfo info() { return {"request_shape"}; }
   template <class V>
   void for_each_field(V&& visitor) const {
     visitor(FieldInfo{"batch", ""}, batch);
@@ -56,7 +56,7 @@ struct ModelWorkload {
   }
   template <class V>
   static void sentences(V&& visitor) {
-    visitor(FieldSentence{"workload", "", LLMPROF_SENTENCE("What the model is run with")});
+    visitor(FieldSentence{"request_shape", "", LLMPROF_SENTENCE("What the model is run with")});
     visitor(FieldSentence{"batch", "", LLMPROF_SENTENCE("sequences")});
     visitor(
         FieldSentence{"prompt", "", LLMPROF_SENTENCE("new tokens per sequence in the prefill, image tokens included")});
@@ -150,7 +150,7 @@ LLMPROF_RECORD(GpuMemory, "gpu_memory", "Whether a model fits a GPU", LLMPROF_GP
   F(OptInt, cache_bytes, "bytes", "last-level cache of one")                                      \
   F(std::vector<StageBoundRow>, stages, "", "least times")                                        \
   F(std::vector<std::string>, provenance, "", "of the rates")
-LLMPROF_RECORD(ModelGpuFields, "model_gpu", "The model held against a GPU's data sheet", LLMPROF_MODEL_GPU_FIELDS)
+LLMPROF_RECORD(ModelGpuFields, "model_gpu", "The model on a GPU, by its data sheet", LLMPROF_MODEL_GPU_FIELDS)
 
 struct ModelOnGpu : ModelGpuFields {
   std::string asked;           // the name that it was asked for by
@@ -178,7 +178,7 @@ LLMPROF_RECORD(ModelOperatorRow, "model_operators", "Operators of a model, layer
   F(std::string, architecture, "", "as its config names it")                                     \
   F(std::string, dtype, "", "number format of activations")                                      \
   F(int64_t, layers, "", "decoder layers")                                                       \
-  F(ModelWorkload, workload, "", "what it is run with")                                          \
+  F(ModelRequestShape, request_shape, "", "what it is run with")                                 \
   F(Params, params, "", "how many")                                                              \
   F(ModelWeights, weights, "", "how they are stored")                                            \
   F(KvCache, kv_cache, "", "keys and values")                                                    \

@@ -135,7 +135,7 @@ struct StageMark {
   F(OptDouble, tensor_flops_measured, "FLOP", "At most: tensor_cycles at the full rate of the fastest element type")   \
   F(OptDouble, fma_flops_measured, "FLOP", "At most: 32 multiply-adds an FMA instruction, 64 on packed halves")        \
   F(OptDouble, flops_measured, "FLOP", "At most executed, tile padding included: tensor_flops + fma_flops_measured")   \
-  F(OptDouble, flops_measured_over_flops, "", "flops_measured / flops: at least 1 if the shapes tell the truth")       \
+  F(OptDouble, flops_measured_over_flops, "", "flops_measured / flops: at least 1 if the shapes are right")            \
   F(OptDouble, tflops, "TFLOP/s", "flops / wall_ms")                                                                   \
   F(OptDouble, mfu, "frac", "Arithmetic at data sheet peak of its type, as a share of wall_ms")                        \
   F(OptDouble, mfu_at_clock, "frac", "The same at the peak of the SM clock seen")                                      \
@@ -428,7 +428,7 @@ LLMPROF_RECORD(Summary, "summary", "Distribution of samples", LLMPROF_SUMMARY_FI
   F(OptDouble, first_ttft_ms, "ms", "TTFT of the first request")                                                       \
   F(OptDouble, before_prompt_ms, "ms",                                                                                 \
     "Median time from a step to the prompt that llmprof found after it: not in TTFT")                                  \
-  F(OptDouble, tpot_ms, "ms", "TPOT: itl_ms, where the recording tells requests apart")                                \
+  F(OptDouble, tpot_ms, "ms", "TPOT: itl_ms, where requests are known apart")                                          \
   F(OptDouble, itl_ms, "ms", "ITL: the median over steps after the first request, or after the only one's first step") \
   F(OptDouble, itl_p99_ms, "ms", "99th percentile of the same steps")                                                  \
   F(int64_t, itl_n, "", "How many steps those are")                                                                    \
@@ -621,7 +621,7 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
 #define LLMPROF_REPORT_FIELDS(F)                                                                            \
   F(std::string, tool_version, "", "Version of llmprof")                                                    \
   F(SourceReport, source, "", "The recording")                                                              \
-  F(std::optional<DeviceReport>, device, "", "The one with most GPU time; rows of stages tell the ordinal") \
+  F(std::optional<DeviceReport>, device, "", "The one with most GPU time; rows of stages have the ordinal") \
   F(std::optional<ModelSummary>, model, "", "Given or recognised")                                          \
   F(std::optional<Latency>, latency, "", "TTFT, TPOT and ITL")                                              \
   F(std::vector<StageTiming>, stages, "", "Per stage")                                                      \

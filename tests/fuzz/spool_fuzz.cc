@@ -13,8 +13,8 @@
 #include "analyze/analysis.h"
 #include "capture/spool/reader.h"
 #include "derive/derive.h"
-#include "import/capture.h"
 #include "import/importer.h"
+#include "import/session.h"
 #include "report/render.h"
 #include "trace/check_trace.h"
 #include "trace/trace_file.h"
@@ -69,7 +69,7 @@ void use(std::string_view bytes, bool save) {
   check_reading(bytes);
   Result<InputFile> input = InputFile::from_memory(bytes, "fuzz.spool");
   Trace trace;
-  if (!input || capture::sniff(input->head()) == 0 || !capture::import(*input, trace)) return;
+  if (!input || session_importer::sniff(input->head()) == 0 || !session_importer::import(*input, trace)) return;
   finish_import(trace);
   const uint64_t found = trace.diagnostics.total();
   check_trace(trace);

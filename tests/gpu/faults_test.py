@@ -137,7 +137,7 @@ def run_case(args, name, case):
         progress.touch()
         words = [word.format(seconds=args.seconds) for word in case.words]
         command = [args.python, str(TARGET), "--fault", case.fault, "--progress", str(progress), *words]
-        outcome = harness.profile(args, ["--gaps", "off", "--top", "0", *case.options], command, name, quiet=False,
+        outcome = harness.profile(args, ["--unrecorded-windows", "off", "--top", "0", *case.options], command, name, quiet=False,
                                   env=case.env, stdin=case.more.get("stdin"), signal_after=case.more.get("signal_after"))
         return check(case, outcome, progress)
 
@@ -147,7 +147,7 @@ def run_in_folder(args, session, extra_env=None):
     with tempfile.TemporaryDirectory(prefix="llmprof-gpu-test-") as folder:
         progress, report = pathlib.Path(folder) / "progress", pathlib.Path(folder) / "report.json"
         progress.touch()
-        command = [args.llmprof, "run", "--json", "--report", str(report), "-o", str(session), "--gaps", "off", "--top", "0", "--",
+        command = [args.llmprof, "run", "--json", "--report", str(report), "-o", str(session), "--unrecorded-windows", "off", "--top", "0", "--",
                    args.python, str(TARGET), "--fault", "os-exit", "--progress", str(progress), "--seconds", "3"]
         outcome = harness.execute(command, args.timeout, extra_env)
         if report.exists():

@@ -44,7 +44,7 @@ def products(args, size, dtype):
 
 def measure(args, name, command):
     """Per step: what the program did and what the report says."""
-    outcome = harness.profile(args, ["--mode", "deep", "--gaps", "off", "--no-adapt"], command, "flops-" + name)
+    outcome = harness.profile(args, ["--mode", "deep", "--unrecorded-windows", "off", "--no-adapt"], command, "flops-" + name)
     if outcome.failure() or outcome.report is None or outcome.result is None:
         return {"error": outcome.failure() or "no report: " + outcome.stderr.strip()[-300:]}
     row = harness.stage_of(outcome.report, "decode_step")

@@ -19,7 +19,7 @@ CASES = {"all-visible": [], "one-visible": ["--one-visible"]}
 def run(args, name):
     command = [args.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(args.gpus),
                str(harness.WORKLOADS / "tensor_parallel.py"), *CASES[name]]
-    outcome = harness.profile(args, ["--gaps", "off", "--no-adapt", "--no-detect", "--top", "0"], command, name)
+    outcome = harness.profile(args, ["--unrecorded-windows", "off", "--no-adapt", "--no-detect", "--top", "0"], command, name)
     if outcome.failure() or outcome.report is None or outcome.result is None:
         return {"error": outcome.failure() or "no report or no RESULT line: " + outcome.stderr.strip()[-300:]}
     stages = [row for row in outcome.report["stages"] if row["name"] == "decode_step"]

@@ -25,7 +25,7 @@ GRAPH = ["llm_cuda_graph.py", "--model", "tinyllama-1.1b", "--ctx", "256", "--st
 def cudnn(args):
     command = [args.python, str(harness.ROOT / "tests/gpu/cudnn_client.py")]
     stages = [word for name in CUDNN for word in ("--stage", f"{name}=^{name}$")]
-    outcome = harness.profile(args, ["--gaps", "off", *stages], command, "cudnn")
+    outcome = harness.profile(args, ["--unrecorded-windows", "off", *stages], command, "cudnn")
     if outcome.failure() or outcome.report is None:
         return {"error": outcome.failure() or "no report: " + outcome.stderr[-300:]}
     rows = {}
@@ -38,7 +38,7 @@ def cudnn(args):
 
 def gemms(args, program, without):
     words = [args.python, str(harness.WORKLOADS / program[0]), *program[1:]]
-    outcome = harness.profile(args, ["--gaps", "off"], (["env", "-u", "LD_PRELOAD"] if without else []) + words,
+    outcome = harness.profile(args, ["--unrecorded-windows", "off"], (["env", "-u", "LD_PRELOAD"] if without else []) + words,
                               f"{program[0]}-{'logs' if without else 'hooks'}")
     if outcome.failure() or outcome.report is None:
         return {"error": outcome.failure() or "no report: " + outcome.stderr[-300:]}

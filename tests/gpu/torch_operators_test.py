@@ -23,7 +23,7 @@ LAYERS, LINEAR_PER_LAYER, HIDDEN = 22, 7, 2048
 LINEARS = LAYERS * LINEAR_PER_LAYER + 1  # and the lm_head
 WORDS = ["--model", "tinyllama-1.1b", "--prompt", "128", "--new", "32", "--iters", "2"]
 # What both runs need for the same kernels to be in their reports: every step recorded, all rows.
-OPTIONS = ["--gaps", "off", "--no-adapt", "--top", "0"]
+OPTIONS = ["--unrecorded-windows", "off", "--no-adapt", "--top", "0"]
 MODULES = ("LlamaDecoderLayer", "LlamaAttention", "LlamaMLP", "LlamaRMSNorm")
 STAGES = ("prefill", "decode_step")
 COVERAGE_MIN, SHAPED_MIN = 0.95, 0.95

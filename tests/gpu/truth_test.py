@@ -190,7 +190,7 @@ def run_profiled(args, case, name, repeat):
         again.mkdir()
         command = [args.python, str(harness.WORKLOADS / case["program"]), *case["words"], "--shift", str(repeat),
                    "--trace-again", str(again)]
-        outcome = harness.profile(args, ["--gaps", "off", "--no-adapt", "--no-detect", "--top", "0"], command, name)
+        outcome = harness.profile(args, ["--unrecorded-windows", "off", "--no-adapt", "--no-detect", "--top", "0"], command, name)
         if outcome.failure() or outcome.report is None or outcome.result is None:
             return {"error": outcome.failure() or "no report or no RESULT line: " + outcome.stderr.strip()[-300:]}
         torch_kernels = add_up([kernels_of_trace(path)[0] for path in sorted(again.iterdir())])

@@ -74,7 +74,7 @@ inline void make_live(Trace& trace) {
   trace.memory_events.clear();
   std::fill(trace.api_calls.external_id.begin(), trace.api_calls.external_id.end(), 0);
   std::fill(trace.gpu_ops.external_id.begin(), trace.gpu_ops.external_id.end(), 0);
-  trace.source.kind = "capture";
+  trace.source.kind = "session";
   trace.diagnostics = {};
 }
 

@@ -98,13 +98,13 @@ TEST(BenchPreset, FlopsOfTheProductsAreThoseOfTheModel) {
   const std::vector<device::Operation> operations = catalogue();
   for (const char* model : {"llama-3.1-8b", "qwen3-8b", "phi-4", "gpt2"}) {
     const Preset made = preset(model, {{3}, {100}, {}, 1}, operations);
-    Workload workload;
-    workload.batch = 3;
-    workload.prompt = 100;
-    workload.context = 100;
+    RequestShape shape;
+    shape.batch = 3;
+    shape.prompt = 100;
+    shape.context = 100;
     const Result<ModelConfig> config = load_model(model);
     for (const size_t step : {size_t{0}, size_t{1}}) {
-      const StageCost cost = step == 0 ? prefill_cost(*config, workload) : decode_cost(*config, workload);
+      const StageCost cost = step == 0 ? prefill_cost(*config, shape) : decode_cost(*config, shape);
       double flops = 0;
       for (const Preset::Part& part : made.parts) {
         const device::OpParams& params = made.plans[part.plan].params;

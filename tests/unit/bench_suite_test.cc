@@ -107,11 +107,11 @@ TEST(BenchSuite, ExpertsAreMeasured) {
     ASSERT_TRUE(model.has_value()) << name;
     const Result<Preset> preset = preset_of(device::operations(), h200(), *model, {{4}, {256}, {}, 1});
     ASSERT_TRUE(preset.has_value()) << preset.error().text();
-    Workload workload;
-    workload.batch = 4;
-    workload.prompt = workload.context = 256;
+    RequestShape shape;
+    shape.batch = 4;
+    shape.prompt = shape.context = 256;
     for (const size_t step : {size_t{0}, size_t{1}}) {
-      const StageCost cost = step == 0 ? prefill_cost(*model, workload) : decode_cost(*model, workload);
+      const StageCost cost = step == 0 ? prefill_cost(*model, shape) : decode_cost(*model, shape);
       double flops = 0;
       for (const Preset::Part& part : preset->parts) {
         const CasePlan& plan = preset->plans[part.plan];

@@ -153,7 +153,7 @@ TEST(Activity, UnrecordedWindowsHoldNoKernels) {
   // A second of full recording, then windows: the run must be longer.
   const ClientEnd result =
       watch({"launch=1", "sleep=1600", "launch=4000", "sleep=600", "launch=4000", "sleep=700", "launch=10"},
-            {{"LLMPROF_GAPS", "auto"}});
+            {{"LLMPROF_UNRECORDED", "auto"}});
   const Counted& spool = result.only();
   ASSERT_GE(spool.levels.size(), 3U);
   size_t in_gap = 0;
@@ -171,7 +171,7 @@ TEST(Activity, UnrecordedWindowsHoldNoKernels) {
 TEST(Activity, RareStagesEndAnUnrecordedWindow) {
   // The first gap begins about 1.4 s after the first kernels are seen and lasts a second; the stage comes inside it.
   const ClientEnd result = watch({"launch=10", "sleep=2000", "launch=10", "stage=50", "launch=10"},
-                                 {{"LLMPROF_GAPS", "auto"}, {"NVTX_INJECTION64_PATH", inject_library()}});
+                                 {{"LLMPROF_UNRECORDED", "auto"}, {"NVTX_INJECTION64_PATH", inject_library()}});
   const Counted& spool = result.only();
   ASSERT_GE(spool.levels.size(), 3U) << "recorded, gap, recorded again by the stage";
   EXPECT_EQ(spool.kernels.size(), 70U) << "10 in the full recording, none in the gap, 50 of the stage and 10 after it";
@@ -180,7 +180,7 @@ TEST(Activity, RareStagesEndAnUnrecordedWindow) {
 TEST(Activity, ARareStageIsRecordedToItsEndAndNoFurther) {
   // The stage lasts longer than a drain period; what comes 300 ms after it lies in a gap again.
   const ClientEnd result = watch({"launch=10", "sleep=2000", "stage=20000", "sleep=300", "launch=500", "sleep=100"},
-                                 {{"LLMPROF_GAPS", "auto"}, {"NVTX_INJECTION64_PATH", inject_library()}});
+                                 {{"LLMPROF_UNRECORDED", "auto"}, {"NVTX_INJECTION64_PATH", inject_library()}});
   EXPECT_EQ(result.only().kernels.size(), 20010U);
 }
 
@@ -199,7 +199,7 @@ std::vector<std::string> level_reasons(const Counted& spool) {
 TEST(Activity, CuptiLeavesInUnrecordedWindowsAndComesBack) {
   const ClientEnd result = watch({"launch=10", "sleep=1800", "launch=200", "sleep=900", "launch=100", "sleep=100",
                                   "stage=20", "launch=20", "detached"},
-                                 {{"LLMPROF_GAPS", "auto"}, {"NVTX_INJECTION64_PATH", inject_library()}});
+                                 {{"LLMPROF_UNRECORDED", "auto"}, {"NVTX_INJECTION64_PATH", inject_library()}});
   const Counted& spool = result.only();
   EXPECT_GE(times_detached(result), 1) << result.output;
   const std::vector<std::string> reasons = level_reasons(spool);
@@ -214,37 +214,37 @@ TEST(Activity, CuptiLeavesInUnrecordedWindowsAndComesBack) {
 
 TEST(Activity, CuptiStaysOnceThereIsAGraph) {
   const ClientEnd result =
-      watch({"capture", "launch=10", "sleep=1800", "launch=400", "detached"}, {{"LLMPROF_GAPS", "auto"}});
+      watch({"capture", "launch=10", "sleep=1800", "launch=400", "detached"}, {{"LLMPROF_UNRECORDED", "auto"}});
   EXPECT_EQ(times_detached(result), 0) << result.output;
   const ClientEnd nodes =
-      watch({"graph=1", "launch=10", "sleep=1800", "launch=400", "detached"}, {{"LLMPROF_GAPS", "auto"}});
+      watch({"graph=1", "launch=10", "sleep=1800", "launch=400", "detached"}, {{"LLMPROF_UNRECORDED", "auto"}});
   EXPECT_EQ(times_detached(nodes), 0) << nodes.output;
 }
 
 TEST(Activity, CuptiIsBackBeforeACapture) {
-  const ClientEnd result =
-      watch({"launch=10", "sleep=1800", "launch=200", "detached", "capture", "graph=1"}, {{"LLMPROF_GAPS", "auto"}});
+  const ClientEnd result = watch({"launch=10", "sleep=1800", "launch=200", "detached", "capture", "graph=1"},
+                                 {{"LLMPROF_UNRECORDED", "auto"}});
   EXPECT_EQ(times_detached(result), 1) << result.output;
   EXPECT_EQ(result.only().nodes.size(), 3U) << "the nodes of a graph that was captured after CUPTI had left";
 }
 
 TEST(Activity, ASecondClientBringsCuptiBack) {
   const ClientEnd result =
-      watch({"launch=10", "sleep=1800", "launch=200", "detached", "profiler"}, {{"LLMPROF_GAPS", "auto"}});
+      watch({"launch=10", "sleep=1800", "launch=200", "detached", "profiler"}, {{"LLMPROF_UNRECORDED", "auto"}});
   EXPECT_EQ(times_detached(result), 1) << result.output;
   EXPECT_NE(result.output.find("profiler saw 10"), std::string::npos) << result.output;
   EXPECT_TRUE(result.only().noted("second-cupti-user"));
 }
 
 TEST(Activity, CuptiStaysWhereTheGpuIsBusyAnyway) {
-  const ClientEnd result = watch({"busy=3000", "detached"}, {{"LLMPROF_GAPS", "auto"}});
+  const ClientEnd result = watch({"busy=3000", "detached"}, {{"LLMPROF_UNRECORDED", "auto"}});
   EXPECT_EQ(times_detached(result), 0) << result.output;
   EXPECT_LT(result.only().kernels.size(), 2900U) << "there was a gap all the same";
 }
 
 TEST(Activity, CuptiNeverLeavesWhereItsVersionCannot) {
   const ClientEnd result = watch({"launch=10", "sleep=1800", "launch=400", "detached"},
-                                 {{"LLMPROF_GAPS", "auto"}, {"FAKE_CUPTI_VERSION", "23"}});
+                                 {{"LLMPROF_UNRECORDED", "auto"}, {"FAKE_CUPTI_VERSION", "23"}});
   EXPECT_EQ(times_detached(result), 0) << result.output;
 }
 

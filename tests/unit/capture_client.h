@@ -29,7 +29,7 @@ struct ClientSpool {
   std::vector<spool::Range> ranges;
   std::vector<spool::RangeOpen> open;
   std::vector<spool::Mark> marks;
-  std::vector<spool::Beat> beats;
+  std::vector<spool::RecurringCall> recurring_calls;
   std::vector<spool::Note> notes;
   spool::ReadSummary summary;
 
@@ -40,7 +40,7 @@ struct ClientSpool {
   void operator()(const spool::Range& record) { ranges.push_back(record); }
   void operator()(const spool::RangeOpen& record) { open.push_back(record); }
   void operator()(const spool::Mark& record) { marks.push_back(record); }
-  void operator()(const spool::Beat& record) { beats.push_back(record); }
+  void operator()(const spool::RecurringCall& record) { recurring_calls.push_back(record); }
   void operator()(const spool::Note& record) { notes.push_back(record); }
   template <class Record>
   void operator()(const Record&) {}

@@ -1,4 +1,4 @@
-// What the injection library follows of cuDNN's descriptors, called directly: masks, lengths told at run time,
+// What the injection library follows of cuDNN's descriptors, called directly: masks, lengths known at run time,
 // attributes that are not understood, bounds.
 #include <gtest/gtest.h>
 
@@ -208,13 +208,13 @@ TEST_F(CudnnBackend, LengthsToldAtRunTimeAreUnknown) {
   EXPECT_EQ(padded.kind, inject::kWorkAttention);
   EXPECT_EQ(padded.m, -1);
   EXPECT_EQ(padded.n, -1);
-  EXPECT_EQ(detail(padded), "lengths told at run time, at most 4 queries and 6 keys, mask not known");
+  EXPECT_EQ(detail(padded), "lengths known at run time, at most 4 queries and 6 keys, mask not known");
 
   CallShape ragged = attention({}, [&](const void* q) {
     Backend::set(q, cudnn::kTensorRaggedOffset, b_.tensor({3, 1, 1, 1}));
   });
   EXPECT_EQ(ragged.m, -1);
-  EXPECT_EQ(detail(ragged), "lengths told at run time, at most 4 queries and 6 keys");
+  EXPECT_EQ(detail(ragged), "lengths known at run time, at most 4 queries and 6 keys");
 
   CallShape lengths = single([&](const void* operation) {
     Backend::set(operation, cudnn::kOpAttentionLengthsKv, b_.tensor({2, 1, 1, 1}, cudnn::kInt32));
@@ -226,7 +226,7 @@ TEST_F(CudnnBackend, LengthsToldAtRunTimeAreUnknown) {
     Backend::set(operation, cudnn::kOpAttentionPageTableK, b_.tensor({2, 1, 8, 1}, cudnn::kInt32));
   });
   EXPECT_EQ(paged.n, -1);
-  EXPECT_EQ(detail(paged), "lengths told at run time, at most 4 queries, keys in pages");
+  EXPECT_EQ(detail(paged), "lengths known at run time, at most 4 queries, keys in pages");
 }
 
 TEST_F(CudnnBackend, AttentionAsOneOperation) {

@@ -86,20 +86,20 @@ TEST(GraphCapture, CallsThatWereCapturedAreKeptWhileNothingIsRecorded) {
   EXPECT_EQ(rows, (std::vector<int64_t>{20, 30, 50}));
 }
 
-TEST(GraphCapture, BeatsGoOnWhileNothingIsRecorded) {
+TEST(GraphCapture, RecurringCallsGoOnWhileNothingIsRecorded) {
   ClientRun run = run_inside([] {
     inject::current_level.store(spool::Level::kOff);
     for (int i = 0; i < 3; ++i) {
       call(1000, false, true);
-      call(5, false, true);  // narrower: no beat
+      call(5, false, true);  // narrower: no call
     }
     return 0;
   });
   ASSERT_EQ(run.exit_code, 0);
   ASSERT_EQ(run.spools.size(), 1u);
-  ASSERT_EQ(run.spools[0].beats.size(), 3u);
-  EXPECT_EQ(run.spools[0].beats[0].key, run.spools[0].beats[2].key);
-  EXPECT_LE(run.spools[0].beats[0].time_ns, run.spools[0].beats[2].time_ns);
+  ASSERT_EQ(run.spools[0].recurring_calls.size(), 3u);
+  EXPECT_EQ(run.spools[0].recurring_calls[0].key, run.spools[0].recurring_calls[2].key);
+  EXPECT_LE(run.spools[0].recurring_calls[0].time_ns, run.spools[0].recurring_calls[2].time_ns);
   EXPECT_TRUE(run.spools[0].calls.empty());
 }
 

@@ -112,10 +112,10 @@ TEST_F(Hooks, ConvolutionAsTheProductItIs) {
             "input 8x64x56x56, filter 128x32x3x3, stride 2x2, padding 1x1, dilation 1x1, 2 groups");
 }
 
-TEST_F(Hooks, GraphLaunchesAndTheWidestProductAreBeats) {
+TEST_F(Hooks, GraphLaunchesAndTheWidestProductAreRecurringCalls) {
   std::map<uint64_t, int> counts;
-  for (const spool::Beat& beat : spool().beats) ++counts[beat.key];
-  // Three launches of a graph, one of another; the failed launch of none is no beat. The products that were the widest
+  for (const spool::RecurringCall& call : spool().recurring_calls) ++counts[call.key];
+  // Three launches of a graph, one of another; the failed launch of none is no call. The products that were the widest
   // so far when they came: three.
   std::vector<int> sizes;
   for (const auto& [key, count] : counts) sizes.push_back(count);

@@ -209,7 +209,7 @@ TEST_F(LaunchSiteTest, FunctionsWithoutRoomInTheTableAreTold) {
   EXPECT_EQ(written(drain_launch_sites).dropped, Dropped{}) << "no name, no launch";
   for (uint64_t key = 1; key <= 5000; ++key) sample_launch_site(key, "kernel", 0);
   const Dropped dropped = written(drain_launch_sites).dropped;
-  EXPECT_EQ(dropped.count("4096 functions are told apart, launches of others were not looked at"), 1U);
+  EXPECT_EQ(dropped.count("4096 functions are distinguished, launches of others were not sampled"), 1U);
 }
 
 TEST_F(LaunchSiteTest, WhatIsNotResolvedAtTheEndIsTold) {

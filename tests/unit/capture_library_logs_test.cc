@@ -187,12 +187,12 @@ TEST(LibraryLogs, CapturesAreWantedWhileNothingIsRecorded) {
 
 // Graphs begin unseen there, and one that was captured under CUPTI does not survive its leaving.
 TEST(LibraryLogs, CuptiStaysWhereCapturesAreNotHooked) {
-  const LogRun run = run_logged("launch=10 sleep=1800 launch=400 detached", "LLMPROF_GAPS=auto");
+  const LogRun run = run_logged("launch=10 sleep=1800 launch=400 detached", "LLMPROF_UNRECORDED=auto");
   EXPECT_EQ(run.output, "detached 0\n");
 }
 
 TEST(LibraryLogs, ProductsInUnrecordedWindowsAreLeftOut) {
-  const LogRun run = run_logged("cublas gemm=5 sleep=1800 gemm=5", "LLMPROF_GAPS=auto");
+  const LogRun run = run_logged("cublas gemm=5 sleep=1800 gemm=5", "LLMPROF_UNRECORDED=auto");
   EXPECT_EQ(run.only().calls.size(), 5U);
 }
 

@@ -66,7 +66,7 @@ MEMBERS(RangeOpen, a, b, c, d, e, f)
 MEMBERS(Mark, a, b, c, d, e, f)
 MEMBERS(LibraryCall, a, b, c, d, e)
 MEMBERS(GraphNode, a, b, c)
-MEMBERS(Beat, a, b, c)
+MEMBERS(RecurringCall, a, b, c)
 MEMBERS(ClockReading, a, b, c)
 MEMBERS(LevelChange, a, b, c)
 MEMBERS(Note, a, b, c)
@@ -139,7 +139,7 @@ bool same_record(Record a, Record b) {
 using Any =
     std::variant<ThreadDef, StreamDef, KernelDef, ApiDef, LibraryDef, MetricSetDef, DeviceDef, Kernel, Memcpy, Memset,
                  GraphLaunch, ApiCall, Synchronization, Overhead, MemoryEvent, Range, RangeOpen, Mark, LibraryCall,
-                 GraphNode, Beat, ClockReading, LevelChange, Note, Fact, NvmlSample, GpuSample, LaunchSite>;
+                 GraphNode, RecurringCall, ClockReading, LevelChange, Note, Fact, NvmlSample, GpuSample, LaunchSite>;
 
 struct Collector {
   std::vector<Any> records;
@@ -354,12 +354,12 @@ TEST_F(SpoolTest, ManyDistinctTexts) {
   EXPECT_EQ(by_id[again], "step 5");
 }
 
-// Ten small blocks of five beats each, without and with the end mark.
+// Ten small blocks of five recurring calls each, without and with the end mark.
 std::string ten_blocks(const std::string& path, bool close) {
   Writer writer;
   EXPECT_TRUE(writer.open(path.c_str(), "target"));
   for (int block = 0; block < 10; ++block) {
-    for (int i = 0; i < 5; ++i) writer.add(Beat{1, static_cast<uint64_t>(block), 1000000 + block * 100 + i});
+    for (int i = 0; i < 5; ++i) writer.add(RecurringCall{1, static_cast<uint64_t>(block), 1000000 + block * 100 + i});
     writer.flush();
   }
   if (close) writer.close();
@@ -507,7 +507,7 @@ TEST_F(SpoolTest, FullDiskTurnsTheWriterOff) {
   EXPECT_EQ(writer.status().error, ENOSPC);
   EXPECT_FALSE(writer.status().open);
   EXPECT_EQ(writer.text("x"), 0U);
-  writer.add(Beat{});
+  writer.add(RecurringCall{});
   writer.flush();
   EXPECT_EQ(writer.status().lost_records, 2U);
   EXPECT_EQ(writer.status().records, 0U);
@@ -555,12 +555,12 @@ TEST_F(SpoolTest, FileSizeLimitTurnsTheWriterOffAndLeavesAReadableFile) {
 TEST_F(SpoolTest, AbandonedAfterForkTheChildWritesNothing) {
   Writer writer;
   ASSERT_TRUE(writer.open(path("p.spool").c_str(), "target"));
-  writer.add(Beat{1, 1, 100});
+  writer.add(RecurringCall{1, 1, 100});
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
     writer.abandon();
-    writer.add(Beat{1, 2, 200});
+    writer.add(RecurringCall{1, 2, 200});
     writer.flush();
     writer.close();
     _exit(writer.status().open ? 1 : 0);
@@ -569,11 +569,11 @@ TEST_F(SpoolTest, AbandonedAfterForkTheChildWritesNothing) {
   ASSERT_EQ(waitpid(child, &how, 0), child);
   EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 0);
   EXPECT_EQ(std::filesystem::file_size(path("p.spool")), sizeof(FileHead));
-  writer.add(Beat{1, 3, 300});
+  writer.add(RecurringCall{1, 3, 300});
   writer.close();
   Collector found;
   EXPECT_TRUE(read(content_of(path("p.spool")), found).closed);
-  expect_same(found.records, {Beat{1, 1, 100}, Beat{1, 3, 300}});
+  expect_same(found.records, {RecurringCall{1, 1, 100}, RecurringCall{1, 3, 300}});
 }
 
 // Programs close descriptors that they do not know, and the number is then given to a file of theirs.
@@ -592,7 +592,7 @@ TEST_F(SpoolTest, NeverWritesToAnotherFile) {
     ++replaced;
   }
   ASSERT_EQ(replaced, 1);
-  writer.add(Beat{1, 1, 100});
+  writer.add(RecurringCall{1, 1, 100});
   writer.close();
   EXPECT_EQ(std::filesystem::file_size(path("other")), 0U);
   Collector found;

@@ -16,8 +16,8 @@ NumberFormat format(const std::string& name) {
   return parsed ? *std::move(parsed) : NumberFormat();
 }
 
-Workload workload(int64_t batch, int64_t prompt, int64_t prefix = 0, int64_t context = 0) {
-  Workload w;
+RequestShape shape(int64_t batch, int64_t prompt, int64_t prefix = 0, int64_t context = 0) {
+  RequestShape w;
   w.batch = batch;
   w.prompt = prompt;
   w.prefix = prefix;
@@ -78,7 +78,7 @@ TEST(NumberFormats, UnknownNamesListTheKnownOnes) {
 
 // Llama-2-7B at batch 1, by hand.
 TEST(Cost, ALinearLayerByHand) {
-  const StageCost prefill = prefill_cost(shipped("llama-2-7b-hf"), workload(2, 100));
+  const StageCost prefill = prefill_cost(shipped("llama-2-7b-hf"), shape(2, 100));
   const Operator& up = find_operator(prefill, "up_proj", 5);
   EXPECT_EQ(up.flops, 2.0 * 200 * 4096 * 11008);
   EXPECT_EQ(up.weight_bytes, 2.0 * 4096 * 11008);
@@ -97,18 +97,18 @@ TEST(Cost, DecodeAttentionIntensityIsTheGroupSize) {
                                     {"llama-3.1-8b", 4},
                                     {"llama-3.1-70b", 8},
                                     {"qwen2.5-7b", 7}}) {
-    const StageCost decode = decode_cost(shipped(name), workload(4, 1, 0, 4096));
+    const StageCost decode = decode_cost(shipped(name), shape(4, 1, 0, 4096));
     EXPECT_EQ(decode.flops.attention_causal / decode.bytes.kv_read, group) << name;
   }
 }
 
 TEST(Cost, LatentAttentionIsAbsorbedInDecodeAndExpandedInPrefill) {
   const ModelConfig v3 = shipped("deepseek-v3");
-  const StageCost decode = decode_cost(v3, workload(1, 1, 0, 1000));
+  const StageCost decode = decode_cost(v3, shape(1, 1, 0, 1000));
   EXPECT_EQ(decode.flops.attention_causal, 61 * 2.0 * 128 * 1088 * 1000);
   EXPECT_EQ(decode.bytes.kv_read, 61 * 576.0 * 2 * 1000);
   EXPECT_NEAR(decode.flops.attention_causal / decode.bytes.kv_read, 242, 0.5);
-  const StageCost prefill = prefill_cost(v3, workload(1, 100, 50));
+  const StageCost prefill = prefill_cost(v3, shape(1, 100, 50));
   EXPECT_EQ(prefill.flops.attention_causal, 61 * 2.0 * 128 * (192 + 128) * (100 * 50 + 5050));
   const Operator& expand = find_operator(prefill, "kv_b_proj", 0);
   EXPECT_EQ(expand.flops, 2.0 * 512 * 128 * 256 * 150) << "the prefix is expanded again";
@@ -118,8 +118,8 @@ TEST(Cost, LatentAttentionIsAbsorbedInDecodeAndExpandedInPrefill) {
 
 TEST(Cost, PrefixTokensCostAttentionButNoLinearWork) {
   const ModelConfig c = shipped("llama-3.1-8b");
-  const StageCost whole = prefill_cost(c, workload(1, 1000)), first = prefill_cost(c, workload(1, 600)),
-                  second = prefill_cost(c, workload(1, 400, 600));
+  const StageCost whole = prefill_cost(c, shape(1, 1000)), first = prefill_cost(c, shape(1, 600)),
+                  second = prefill_cost(c, shape(1, 400, 600));
   EXPECT_EQ(whole.flops.linear, first.flops.linear + second.flops.linear);
   EXPECT_EQ(whole.flops.attention_causal, first.flops.attention_causal + second.flops.attention_causal);
   EXPECT_EQ(whole.bytes.kv_write, first.bytes.kv_write + second.bytes.kv_write);
@@ -128,7 +128,7 @@ TEST(Cost, PrefixTokensCostAttentionButNoLinearWork) {
 TEST(Cost, ADecodeStepIsAPrefillOfOneToken) {
   for (const std::string name : {"llama-3.1-8b", "gemma-2-9b", "gpt-oss-20b", "gpt2", "qwen3-30b-a3b"}) {
     const ModelConfig c = shipped(name);
-    const StageCost decode = decode_cost(c, workload(3, 1, 0, 700)), prefill = prefill_cost(c, workload(3, 1, 699));
+    const StageCost decode = decode_cost(c, shape(3, 1, 0, 700)), prefill = prefill_cost(c, shape(3, 1, 699));
     EXPECT_EQ(decode.flops.total(), prefill.flops.total()) << name;
     EXPECT_EQ(decode.bytes.total(), prefill.bytes.total()) << name;
   }
@@ -136,7 +136,7 @@ TEST(Cost, ADecodeStepIsAPrefillOfOneToken) {
 
 TEST(Cost, TheVisionTowerByHand) {
   const ModelConfig c = shipped("qwen2-vl-7b-instruct");
-  Workload w;
+  RequestShape w;
   w.image_height = 280;
   w.image_width = 560;
   const ImageGrid grid = image_grid(*c.vision, w);
@@ -147,13 +147,13 @@ TEST(Cost, TheVisionTowerByHand) {
   EXPECT_EQ(vision.flops.attention_full, vision.flops.attention_causal);
   const double block = 1280.0 * (3840 + 1280 + 2 * 5120), merger = 5120.0 * (5120 + 3584);
   EXPECT_EQ(vision.flops.linear, 2 * (800 * (1176.0 * 1280 + 32 * block) + 200 * merger));
-  EXPECT_EQ(image_grid(*shipped("llava-1.5-7b-hf").vision, Workload()).tokens, 576);
-  EXPECT_EQ(image_grid(*shipped("gemma-3-4b-it").vision, Workload()).tokens, 256);
+  EXPECT_EQ(image_grid(*shipped("llava-1.5-7b-hf").vision, RequestShape()).tokens, 576);
+  EXPECT_EQ(image_grid(*shipped("gemma-3-4b-it").vision, RequestShape()).tokens, 256);
 }
 
 TEST(Cost, VisionWindowsAreCutAtTheBorder) {
   const ModelConfig c = shipped("qwen2.5-vl-7b-instruct");
-  Workload w;
+  RequestShape w;
   w.image_height = 14 * 20;  // 20 x 12 patches, windows of 8: rows 8 8 4, columns 8 4
   w.image_width = 14 * 12;
   const double windows = (64 + 64 + 16) * (64 + 16), whole = 240.0 * 240;
@@ -177,11 +177,11 @@ TEST(Weights, EmbeddingHeadAndNormsStayWide) {
 }
 
 TEST(Memory, SlidingLayersBothWays) {
-  const MemoryNeed need = memory_need(shipped("gemma-2-9b"), workload(2, 8191));  // cache of 8192 tokens
+  const MemoryNeed need = memory_need(shipped("gemma-2-9b"), shape(2, 8191));  // cache of 8192 tokens
   EXPECT_EQ(need.kv_bytes, 2.0 * 2'113'929'216);
   EXPECT_EQ(need.kv_bytes_whole, 2.0 * 344064 * 8192);
   EXPECT_EQ(need.total_bytes(), need.weights_bytes + need.kv_bytes + need.activation_peak_bytes);
-  const MemoryNeed full = memory_need(shipped("llama-3.1-8b"), workload(1, 100));
+  const MemoryNeed full = memory_need(shipped("llama-3.1-8b"), shape(1, 100));
   EXPECT_EQ(full.kv_bytes, full.kv_bytes_whole);
 }
 
@@ -200,7 +200,7 @@ TEST(Memory, TheWindowOfEveryShippedModelByItsClosedForm) {
     EXPECT_EQ(c.windowed_layers(), row.sliding) << row.model;
     EXPECT_EQ(c.longest_window(), row.window) << row.model;
     for (const int64_t context : {int64_t{100}, int64_t{2048}, int64_t{32768}}) {
-      Workload w = workload(3, context - 1);
+      RequestShape w = shape(3, context - 1);
       const int64_t kept = row.sliding * std::min(context, row.window) + (row.layers - row.sliding) * context;
       const MemoryNeed need = memory_need(c, w);
       EXPECT_EQ(need.kv_bytes, static_cast<double>(3 * row.bytes * kept)) << row.model << " " << context;
@@ -216,14 +216,15 @@ TEST(Memory, TheWindowOfEveryShippedModelByItsClosedForm) {
 
 TEST(Workloads, OutOfRangeIsAUsageError) {
   const ModelConfig text = shipped("gpt2");
-  for (void (*spoil)(Workload&) :
-       {+[](Workload& w) { w.batch = 0; }, +[](Workload& w) { w.prompt = -1; }, +[](Workload& w) { w.prefix = -1; },
-        +[](Workload& w) { w.context = int64_t{1} << 60; }, +[](Workload& w) { w.new_tokens = -1; },
-        +[](Workload& w) { w.images = int64_t{1} << 40; }, +[](Workload& w) { w.image_height = 100; }}) {
-    Workload w;
-    EXPECT_TRUE(check_workload(text, w));
+  for (void (*spoil)(RequestShape&) :
+       {+[](RequestShape& w) { w.batch = 0; }, +[](RequestShape& w) { w.prompt = -1; },
+        +[](RequestShape& w) { w.prefix = -1; }, +[](RequestShape& w) { w.context = int64_t{1} << 60; },
+        +[](RequestShape& w) { w.new_tokens = -1; }, +[](RequestShape& w) { w.images = int64_t{1} << 40; },
+        +[](RequestShape& w) { w.image_height = 100; }}) {
+    RequestShape w;
+    EXPECT_TRUE(check_shape(text, w));
     spoil(w);
-    const Status status = check_workload(text, w);
+    const Status status = check_shape(text, w);
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().exit_code, ExitCode::kUsage);
   }
@@ -231,25 +232,25 @@ TEST(Workloads, OutOfRangeIsAUsageError) {
 
 TEST(Workloads, ImagesMustFitThePrompt) {
   const ModelConfig c = shipped("qwen2.5-vl-7b-instruct");
-  Workload w = workload(1, 2048);
+  RequestShape w = shape(1, 2048);
   w.image_height = 1344;
   w.image_width = 3136;
   EXPECT_EQ(image_grid(*c.vision, w).tokens, 48 * 112);  // 5,376 in 2,048
-  const Status refused = check_workload(c, w);
+  const Status refused = check_shape(c, w);
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().what.find("5376 tokens"), std::string::npos) << refused.error().what;
   w.images = 0;
-  EXPECT_TRUE(check_workload(c, w));
+  EXPECT_TRUE(check_shape(c, w));
   w.images = 1;
   w.prompt = 5376;
-  EXPECT_TRUE(check_workload(c, w));
+  EXPECT_TRUE(check_shape(c, w));
   w.images = 2;
-  EXPECT_FALSE(check_workload(c, w));
+  EXPECT_FALSE(check_shape(c, w));
 }
 
 TEST(Cost, EverySequenceHasItsImages) {
   const ModelConfig c = shipped("qwen2-vl-7b-instruct");
-  Workload one = workload(1, 2048), four = workload(4, 2048);
+  RequestShape one = shape(1, 2048), four = shape(4, 2048);
   one.images = 4;
   EXPECT_EQ(vision_cost(c, four).flops.total(), vision_cost(c, one).flops.total());
   EXPECT_EQ(vision_cost(c, four).batch, 4);
@@ -258,7 +259,7 @@ TEST(Cost, EverySequenceHasItsImages) {
 // W8A8: the same FLOPs; a quantised product reads its input in 8 bits, and the operator before it writes it so.
 TEST(Cost, QuantisedInputsHalveWhatProductsRead) {
   const ModelConfig c = shipped("llama-3.1-8b");
-  Workload w = workload(2, 100);
+  RequestShape w = shape(2, 100);
   w.weights = format("fp8");
   const StageCost weights_only = prefill_cost(c, w);
   EXPECT_EQ(w.scheme(), "W8A16");
@@ -283,10 +284,10 @@ TEST(Cost, QuantisedInputsHalveWhatProductsRead) {
 TEST(Workloads, QuantisedInputsNeedWeightsOfTheirKind) {
   const ModelConfig c = shipped("llama-3.1-8b");
   const auto accepted = [&](const char* weights, const char* inputs) {
-    Workload w = workload(1, 10);
+    RequestShape w = shape(1, 10);
     w.weights = format(weights);
     w.inputs = format(inputs);
-    return check_workload(c, w).has_value();
+    return check_shape(c, w).has_value();
   };
   EXPECT_TRUE(accepted("fp8", "fp8"));
   EXPECT_TRUE(accepted("fp8-block", "fp8"));
@@ -298,10 +299,10 @@ TEST(Workloads, QuantisedInputsNeedWeightsOfTheirKind) {
   EXPECT_FALSE(accepted("fp8", "nvfp4"));
 }
 
-// Every shipped model, several workloads.
+// Every shipped model, several shapes.
 class EveryModel : public testing::TestWithParam<std::string> {};
 
-std::vector<StageCost> stages_of(const ModelConfig& c, const Workload& w) {
+std::vector<StageCost> stages_of(const ModelConfig& c, const RequestShape& w) {
   std::vector<StageCost> stages = {prefill_cost(c, w), decode_cost(c, w)};
   if (c.vision) stages.push_back(vision_cost(c, w));
   return stages;
@@ -309,7 +310,7 @@ std::vector<StageCost> stages_of(const ModelConfig& c, const Workload& w) {
 
 TEST_P(EveryModel, TotalsAreTheSumsOfTheOperators) {
   const ModelConfig c = shipped(GetParam());
-  for (const StageCost& stage : stages_of(c, workload(2, 37, 5))) {
+  for (const StageCost& stage : stages_of(c, shape(2, 37, 5))) {
     EXPECT_EQ(sum_of(stage, [](const Operator& op) { return op.flops; }), stage.flops.total());
     EXPECT_NEAR(sum_of(stage, [](const Operator& op) { return op.bytes(); }), stage.bytes.total(),
                 1e-9 * stage.bytes.total());
@@ -323,11 +324,11 @@ TEST_P(EveryModel, TotalsAreTheSumsOfTheOperators) {
 TEST_P(EveryModel, MasksOnlyEverRemoveWork) {
   const ModelConfig c = shipped(GetParam());
   for (const int64_t prompt : {1, 200, 9000}) {
-    for (const StageCost& stage : stages_of(c, workload(1, prompt, 3)))
+    for (const StageCost& stage : stages_of(c, shape(1, prompt, 3)))
       EXPECT_LE(stage.flops.attention_causal, stage.flops.attention_full);
     ModelConfig open = c;
     for (LayerConfig& layer : open.layers) layer.window = 0;
-    const StageCost windowed = prefill_cost(c, workload(1, prompt)), all = prefill_cost(open, workload(1, prompt));
+    const StageCost windowed = prefill_cost(c, shape(1, prompt)), all = prefill_cost(open, shape(1, prompt));
     EXPECT_LE(windowed.flops.attention_causal, all.flops.attention_causal);
     EXPECT_LE(windowed.bytes.kv_read, all.bytes.kv_read);
     EXPECT_EQ(windowed.flops.linear, all.flops.linear);
@@ -337,7 +338,7 @@ TEST_P(EveryModel, MasksOnlyEverRemoveWork) {
 TEST_P(EveryModel, CostsGrowWithTheBatchAndFlopsAreProportional) {
   const ModelConfig c = shipped(GetParam());
   for (const int64_t batch : {1, 2, 8, 64}) {
-    const StageCost one = decode_cost(c, workload(batch, 50)), two = decode_cost(c, workload(2 * batch, 50));
+    const StageCost one = decode_cost(c, shape(batch, 50)), two = decode_cost(c, shape(2 * batch, 50));
     EXPECT_EQ(two.flops.total(), 2 * one.flops.total());
     EXPECT_EQ(two.bytes.kv_read, 2 * one.bytes.kv_read);
     EXPECT_GE(two.bytes.weights, one.bytes.weights);
@@ -349,7 +350,7 @@ TEST_P(EveryModel, CostsGrowWithTheBatchAndFlopsAreProportional) {
 TEST_P(EveryModel, ADenseForwardPassTouchesEveryMatrixOnce) {
   const ModelConfig c = shipped(GetParam());
   const Params params = count_params(c);
-  const StageCost decode = decode_cost(c, workload(1, 10));
+  const StageCost decode = decode_cost(c, shape(1, 10));
   EXPECT_EQ(decode.flops.linear, 2.0 * static_cast<double>(params.linear_per_token));
   double linear_bytes = 0;
   for (const Operator& op : decode.operators)

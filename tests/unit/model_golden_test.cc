@@ -113,7 +113,7 @@ TEST(ModelGolden, EveryRowOfModelsCsvToTheUnit) {
     EXPECT_EQ(params.linear_per_token, row.integer("linear_matmul_params_per_token_no_head"));
     EXPECT_EQ(params.lm_head, row.integer("lm_head_params"));
     EXPECT_EQ(whole(kv_bytes_per_token(config, bf16_format())), row.integer("kv_bytes_per_token_16bit"));
-    const StageCost decode = decode_cost(config, Workload());
+    const StageCost decode = decode_cost(config, RequestShape());
     EXPECT_EQ(whole(decode.flops.linear + decode.flops.lm_head), row.integer("decode_linear_flops_per_token"));
   }
 }
@@ -126,9 +126,9 @@ TEST(ModelGolden, EveryRowOfGoldenFlopsCsvToTheUnit) {
     SCOPED_TRACE(row.text("model") + " " + row.text("S_or_C"));
     const ModelConfig config = shipped(row.text("model"));
     ASSERT_FALSE(config.layers.empty());
-    Workload workload;
-    workload.prompt = workload.context = row.integer("S_or_C");
-    const StageCost prefill = prefill_cost(config, workload), decode = decode_cost(config, workload);
+    RequestShape shape;
+    shape.prompt = shape.context = row.integer("S_or_C");
+    const StageCost prefill = prefill_cost(config, shape), decode = decode_cost(config, shape);
     EXPECT_EQ(whole(prefill.flops.linear), row.integer("prefill_linear_flops(batch1)"));
     EXPECT_EQ(whole(prefill.flops.attention_causal), row.integer("prefill_attention_flops_causal"));
     EXPECT_EQ(whole(prefill.flops.lm_head), row.integer("lm_head_flops_last_token"));

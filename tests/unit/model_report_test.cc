@@ -135,33 +135,33 @@ TEST(ModelReport, GroupsAddUpToTheStage) {
 }
 
 TEST(ModelReport, FormatsFollowTheModelUnlessSaid) {
-  EXPECT_EQ(report(options_for("gpt-oss-20b")).workload.weights.name, "mxfp4");
-  EXPECT_EQ(report(options_for("deepseek-v3")).workload.weights.name, "fp8-block");
-  EXPECT_EQ(report(options_for("llama-2-7b-hf")).workload.weights.name, "fp16");
+  EXPECT_EQ(report(options_for("gpt-oss-20b")).shape.weights.name, "mxfp4");
+  EXPECT_EQ(report(options_for("deepseek-v3")).shape.weights.name, "fp8-block");
+  EXPECT_EQ(report(options_for("llama-2-7b-hf")).shape.weights.name, "fp16");
   const ModelReport stored_wide = report(options_for("gemma-2-9b"));
-  EXPECT_EQ(stored_wide.workload.weights.name, "bf16");
+  EXPECT_EQ(stored_wide.shape.weights.name, "bf16");
   EXPECT_TRUE(contains(render_text(model_result(stored_wide), {}), "stored in fp32"));
   ModelOptions options = options_for("llama-3.1-8b");
   options.weights = "int4-g128";
   options.kv_dtype = "fp8";
   const ModelReport quantised = report(options);
   EXPECT_EQ(quantised.kv_bytes_per_token, 65536);
-  EXPECT_EQ(quantised.workload.compute_format(), "bf16") << "weight-only: the matrix units see bf16";
+  EXPECT_EQ(quantised.shape.compute_format(), "bf16") << "weight-only: the matrix units see bf16";
   options.weights.clear();
   options.dtype = "fp8";
-  EXPECT_EQ(report(options).workload.weights.name, "fp8") << "--dtype is that of the weights too";
+  EXPECT_EQ(report(options).shape.weights.name, "fp8") << "--dtype is that of the weights too";
   options.dtype = options.weights = "fp8";
-  EXPECT_EQ(report(options).workload.compute_format(), "fp8");
-  EXPECT_EQ(report(options).workload.wide().name, "bf16");
+  EXPECT_EQ(report(options).shape.compute_format(), "fp8");
+  EXPECT_EQ(report(options).shape.wide().name, "bf16");
   options.weights = "int3";
   EXPECT_FALSE(report_model(options));
 }
 
 TEST(ModelReport, WhatInputsAreQuantisedToFollowsFromTheConfigUnlessSaid) {
-  EXPECT_EQ(report(options_for("deepseek-v3")).workload.scheme(), "W8A8") << "fp8 checkpoints quantise inputs too";
-  EXPECT_EQ(report(options_for("gpt-oss-20b")).workload.scheme(), "W4A16") << "mxfp4 is for weights";
+  EXPECT_EQ(report(options_for("deepseek-v3")).shape.scheme(), "W8A8") << "fp8 checkpoints quantise inputs too";
+  EXPECT_EQ(report(options_for("gpt-oss-20b")).shape.scheme(), "W4A16") << "mxfp4 is for weights";
   ModelOptions options = options_for("llama-3.1-8b");
-  EXPECT_EQ(report(options).workload.scheme(), "W16A16");
+  EXPECT_EQ(report(options).shape.scheme(), "W16A16");
   options.weights = "fp8";
   EXPECT_TRUE(contains(render_text(model_result(report(options)), {}), "W8A16"));
   options.activations = "fp8";
@@ -173,7 +173,7 @@ TEST(ModelReport, WhatInputsAreQuantisedToFollowsFromTheConfigUnlessSaid) {
       << "not in groups";
   options = options_for("deepseek-v3");
   options.activations = "bf16";
-  EXPECT_EQ(report(options).workload.scheme(), "W8A16");
+  EXPECT_EQ(report(options).shape.scheme(), "W8A16");
 }
 
 TEST(ModelReport, ImagesOfATextModelAreRefused) {

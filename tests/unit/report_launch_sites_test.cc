@@ -11,7 +11,7 @@ namespace {
 
 Report report_with_sites() {
   Report report;
-  report.source.kind = "capture";
+  report.source.kind = "session";
   for (const char* site : {"at::native::silu_kernel < at::_ops::silu", "my::activate"}) {
     LaunchSiteRecord& row = report.launch_sites.emplace_back();
     row.kernel = "silu_kernel_gpu";

@@ -11,7 +11,7 @@ namespace {
 
 Report live_report() {
   Report report;
-  report.source.kind = "capture";
+  report.source.kind = "session";
   report.source.duration_ms.ns = 100'000'000;
   StageTiming& seen = report.stages.emplace_back();
   seen.name = "decode_step";

@@ -32,7 +32,7 @@
 namespace llmprof::inject {
 
 std::atomic<Level> current_level{Level::kOff};
-std::atomic<uint64_t> beats_seen{0};
+std::atomic<uint64_t> recurring_calls_seen{0};
 
 namespace {
 

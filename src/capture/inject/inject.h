@@ -47,8 +47,8 @@ class SpoolAccess {
   spool::Writer* writer_;
 };
 
-// Recurring host events (spool::Beat) so far, at every level: the pace of the program.
-extern std::atomic<uint64_t> beats_seen;
+// Recurring host events (spool::RecurringCall) so far, at every level: the pace of the program.
+extern std::atomic<uint64_t> recurring_calls_seen;
 
 // Leaves a diagnostic (a key of base/diagnostics.h) for the report, at most once per key and text.
 void note(std::string_view key, std::string_view text);

@@ -15,7 +15,7 @@ namespace {
 
 struct Plan {
   Level mode = Level::kDefault;
-  bool gaps = false;
+  bool unrecorded = false;
   bool adapt = true;  // a mode that costs too much is given up
   char capture_range[256] = {};
   int64_t steps = 0;  // closings of the capture range after which to stop; 0: no end
@@ -28,7 +28,7 @@ bool kernels_on = false;
 bool wrote_first = false;
 int64_t full_until_ns = 0;   // end of the full recording; 0 until kernels are first recorded
 int64_t window_edge_ns = 0;  // when the current window ends
-bool in_gap = false;
+bool in_unrecorded = false;
 int64_t window_ns = kRecordedNs;  // length of the recorded windows now
 int64_t paused_ns = 0;            // since when nothing is to be recorded (ctl, capture range); 0 while it is
 bool forced = false;              // the current window was begun by a rare stage, for which it lasts
@@ -38,7 +38,7 @@ std::atomic<int32_t> open_capture_ranges{0};
 std::atomic<int64_t> closed_steps{0};
 std::atomic<bool> watches{false};
 
-std::atomic<bool> has_gaps{false};
+std::atomic<bool> has_unrecorded{false};
 
 // How often outermost ranges of a text were recorded. Without a lock; a full table leaves later texts to chance.
 struct RangeCount {
@@ -71,7 +71,7 @@ struct Wanted {
   const char* reason;
 };
 
-// What the plan asks for at `now`, gaps aside.
+// What the plan asks for at `now`, unrecorded windows aside.
 Wanted wanted_level(int64_t now) {
   Level level = plan.mode;
   const session::Control* control = control_page();
@@ -91,32 +91,32 @@ Wanted wanted_level(int64_t now) {
 
 // The pace of the program in recorded and in unrecorded windows: what recording costs, seen from inside.
 struct Pace {
-  uint64_t beats = 0;
+  uint64_t calls = 0;
   int64_t time_ns = 0;
   double per_second() const {
-    return time_ns == 0 ? 0 : static_cast<double>(beats) * 1e9 / static_cast<double>(time_ns);
+    return time_ns == 0 ? 0 : static_cast<double>(calls) * 1e9 / static_cast<double>(time_ns);
   }
 };
-Pace recorded_pace, gap_pace;
-uint64_t window_first_beat = 0;
+Pace recorded_pace, unrecorded_pace;
+uint64_t window_first_call = 0;
 int64_t window_start_ns = 0;
 
 constexpr double kDeepCostMost = 0.25;
-constexpr uint64_t kPaceBeats = 60;  // in either kind of window, before anything is concluded
+constexpr uint64_t kPaceCalls = 60;  // in either kind of window, before anything is concluded
 
 // At the end of a window: gives the deep mode up if the program runs that much slower under it. With `lock` held.
-void judge_cost(bool was_gap, int64_t now) {
-  const uint64_t beats = beats_seen.load(std::memory_order_relaxed);
+void judge_cost(bool was_unrecorded, int64_t now) {
+  const uint64_t calls = recurring_calls_seen.load(std::memory_order_relaxed);
   if (window_start_ns != 0) {
-    Pace& pace = was_gap ? gap_pace : recorded_pace;
-    pace.beats += beats - window_first_beat;
+    Pace& pace = was_unrecorded ? unrecorded_pace : recorded_pace;
+    pace.calls += calls - window_first_call;
     pace.time_ns += now - window_start_ns;
   }
-  window_first_beat = beats;
+  window_first_call = calls;
   window_start_ns = now;
   if (plan.mode != Level::kDeep || !plan.adapt) return;
-  if (recorded_pace.beats < kPaceBeats || gap_pace.beats < kPaceBeats) return;
-  const double cost = gap_pace.per_second() / recorded_pace.per_second() - 1;
+  if (recorded_pace.calls < kPaceCalls || unrecorded_pace.calls < kPaceCalls) return;
+  const double cost = unrecorded_pace.per_second() / recorded_pace.per_second() - 1;
   if (cost <= kDeepCostMost) return;
   plan.mode = Level::kDefault;
   leave_deep_mode();
@@ -126,9 +126,9 @@ void judge_cost(bool was_gap, int64_t now) {
   note("mode-lowered", text);
 }
 
-// Moves between recorded and unrecorded windows. True while in a gap.
-bool follow_gaps(Level level, int64_t now) {
-  if (!plan.gaps) return false;
+// Moves between recorded and unrecorded windows. True while in an unrecorded one.
+bool follow_windows(Level level, int64_t now) {
+  if (!plan.unrecorded) return false;
   if (level < Level::kDefault) {
     if (paused_ns == 0) paused_ns = now;
     return false;
@@ -149,24 +149,24 @@ bool follow_gaps(Level level, int64_t now) {
     forcing_ranges.store(0, std::memory_order_relaxed);  // one that never closes holds up no other
     window_edge_ns = now;
   }
-  if (now < window_edge_ns) return in_gap;
+  if (now < window_edge_ns) return in_unrecorded;
   // The first window holds the warm-up: its pace says nothing.
-  if (window_start_ns != 0 || in_gap)
-    judge_cost(in_gap, now);
+  if (window_start_ns != 0 || in_unrecorded)
+    judge_cost(in_unrecorded, now);
   else
-    window_start_ns = now, window_first_beat = beats_seen.load(std::memory_order_relaxed);
-  in_gap = !in_gap;
+    window_start_ns = now, window_first_call = recurring_calls_seen.load(std::memory_order_relaxed);
+  in_unrecorded = !in_unrecorded;
   // Windows grow, so that sooner or later one is longer than the program's longest step.
-  if (!in_gap && window_ns < kRecordedMostNs && window_edge_ns != 0) window_ns += window_ns / 4;
+  if (!in_unrecorded && window_ns < kRecordedMostNs && window_edge_ns != 0) window_ns += window_ns / 4;
   forced = false;
-  window_edge_ns = now + (in_gap ? window_ns * kGapPerRecorded : window_ns);
-  return in_gap;
+  window_edge_ns = now + (in_unrecorded ? window_ns * kUnrecordedPerRecorded : window_ns);
+  return in_unrecorded;
 }
 
 // With `lock` held.
 void apply(int64_t now) {
   Wanted wanted = wanted_level(now);
-  if (follow_gaps(wanted.level, now)) wanted = {Level::kLight, "gap"};
+  if (follow_windows(wanted.level, now)) wanted = {Level::kLight, "unrecorded"};
   const Level before = level();
   if (wanted.level == before && wrote_first) return;
   const bool kernels = wanted.level >= Level::kDefault;
@@ -189,7 +189,7 @@ void apply(int64_t now) {
 }  // namespace
 
 bool outermost_range_opened(std::string_view text) {
-  if (!has_gaps.load(std::memory_order_relaxed)) return false;
+  if (!has_unrecorded.load(std::memory_order_relaxed)) return false;
   // "step 17" and "step 18" are one stage.
   uint64_t hash = 1469598103934665603ULL;  // FNV-1a
   for (const char c : text)
@@ -199,9 +199,9 @@ bool outermost_range_opened(std::string_view text) {
   bool forcing = false;
   if (!records_kernels()) {
     pthread_mutex_lock(&lock);
-    if (in_gap) {
+    if (in_unrecorded) {
       const int64_t now = now_ns();
-      window_edge_ns = 0;  // the gap ends here
+      window_edge_ns = 0;  // the unrecorded window ends here
       apply(now);
       forced = forcing = true;
       forced_until_ns = now + kRecordedMostNs;
@@ -225,9 +225,9 @@ void begin_recording() {
   pthread_mutex_lock(&lock);
   plan = Plan();
   plan.mode = parse_level(std::getenv(session::kEnvLevel));
-  const char* gaps = std::getenv(session::kEnvGaps);
-  plan.gaps = gaps != nullptr && std::strcmp(gaps, "auto") == 0;
-  has_gaps.store(plan.gaps, std::memory_order_relaxed);
+  const char* unrecorded = std::getenv(session::kEnvUnrecorded);
+  plan.unrecorded = unrecorded != nullptr && std::strcmp(unrecorded, "auto") == 0;
+  has_unrecorded.store(plan.unrecorded, std::memory_order_relaxed);
   const char* adapt = std::getenv(session::kEnvAdapt);
   plan.adapt = adapt == nullptr || std::strcmp(adapt, "off") != 0;
   const char* range = std::getenv(session::kEnvCaptureRange);
@@ -256,7 +256,7 @@ void follow_control() {
 int64_t next_wake_ns(int64_t most) {
   pthread_mutex_lock(&lock);
   int64_t wait = most;
-  if (plan.gaps && full_until_ns != 0 && window_edge_ns != 0) {
+  if (plan.unrecorded && full_until_ns != 0 && window_edge_ns != 0) {
     const int64_t until_edge = window_edge_ns - now_ns();
     if (until_edge < wait) wait = until_edge < 1'000'000 ? 1'000'000 : until_edge;
   }
@@ -270,17 +270,17 @@ bool names_wanted() {
   bool wanted = wanted_level(now).level != Level::kOff;
   // In light mode and before CUDA starts there are no windows.
   if (wanted && plan.mode >= Level::kDefault && cupti_ready && level() < Level::kDefault)
-    wanted = in_gap && paused_ns == 0 && window_edge_ns - now < kNamesAheadNs;
+    wanted = in_unrecorded && paused_ns == 0 && window_edge_ns - now < kNamesAheadNs;
   pthread_mutex_unlock(&lock);
   return wanted;
 }
 
 void abandon_recording() {
   pthread_mutex_init(&lock, nullptr);
-  cupti_ready = kernels_on = wrote_first = in_gap = false;
+  cupti_ready = kernels_on = wrote_first = in_unrecorded = false;
   full_until_ns = window_edge_ns = paused_ns = 0;
   window_ns = kRecordedNs;
-  recorded_pace = gap_pace = Pace();
+  recorded_pace = unrecorded_pace = Pace();
   window_start_ns = 0;
   forced = false;
   forcing_ranges.store(0);

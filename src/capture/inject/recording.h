@@ -1,12 +1,12 @@
 // When how much is recorded: the level follows the control page (delay, duration, ctl), the capture range, the number
 // of steps, and the unrecorded windows that keep the cost low and let it be measured.
 //
-// Unrecorded windows ("gaps", LLMPROF_GAPS=auto): recording each kernel and launch costs a launch-bound program up to a
+// Unrecorded windows (LLMPROF_UNRECORDED=auto): recording each kernel and launch costs a launch-bound program up to a
 // fifth. After kFullNs of full recording, kernels and calls are recorded a fifth of the time, in windows of kRecordedNs
-// that grow to kRecordedMostNs; ranges, library calls and beats go on, so the steps inside and outside can be compared,
-// which is how the report knows the distortion. An outermost range whose text (digits aside) has not been recorded
-// kRareRecorded times ends an unrecorded window for as long as it is open, so that a stage that comes once in a while
-// is recorded when it comes. That costs it the time in which CUPTI comes back, so only the first ones do.
+// that grow to kRecordedMostNs; ranges, library calls and recurring calls go on, so the steps inside and outside can be
+// compared, which is how the report knows the distortion. An outermost range whose text (digits aside) has not been
+// recorded kRareRecorded times ends an unrecorded window for as long as it is open, so that a stage that comes once in
+// a while is recorded when it comes. That costs it the time in which CUPTI comes back, so only the first ones do.
 #pragma once
 
 #include <string_view>
@@ -18,7 +18,7 @@ namespace llmprof::inject {
 constexpr int64_t kFullNs = 1'000'000'000;
 constexpr int64_t kRecordedNs = 500'000'000;
 constexpr int64_t kRecordedMostNs = 5'000'000'000;
-constexpr int64_t kGapPerRecorded = 4;
+constexpr int64_t kUnrecordedPerRecorded = 4;
 constexpr uint32_t kRareRecorded = 2;
 constexpr int64_t kNamesAheadNs = 30'000'000;
 

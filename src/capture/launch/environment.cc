@@ -16,8 +16,9 @@ namespace llmprof::launch {
 namespace {
 
 // Variables of an earlier session must not reach this one. LLMPROF_CUPTI stays: the user may have set it.
-constexpr const char* kOwn[] = {session::kEnvFolder, session::kEnvLevel, session::kEnvCaptureRange, session::kEnvSteps,
-                                session::kEnvGaps,   session::kEnvAdapt, session::kEnvNext,         session::kEnvTorch};
+constexpr const char* kOwn[] = {session::kEnvFolder, session::kEnvLevel,      session::kEnvCaptureRange,
+                                session::kEnvSteps,  session::kEnvUnrecorded, session::kEnvAdapt,
+                                session::kEnvNext,   session::kEnvTorch};
 
 class Environment {
  public:
@@ -101,7 +102,7 @@ TargetEnvironment target_environment(const char* const* current, const Injection
   if ((cupti == nullptr || *cupti == '\0') && !plan.cupti.empty()) environment.set(nvidia::kEnvCupti, plan.cupti);
   if (!plan.capture_range.empty()) environment.set(session::kEnvCaptureRange, plan.capture_range);
   if (plan.steps > 0) environment.set(session::kEnvSteps, std::to_string(plan.steps));
-  environment.set(session::kEnvGaps, plan.gaps ? "auto" : "off");
+  environment.set(session::kEnvUnrecorded, plan.unrecorded ? "auto" : "off");
   environment.set(session::kEnvAdapt, plan.adapt ? "auto" : "off");
   if (!plan.python_folder.empty()) {
     const char* old = environment.get("PYTHONPATH");

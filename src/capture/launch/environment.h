@@ -19,7 +19,7 @@ struct InjectionPlan {
   std::string cupti;            // path; empty: the injection library searches
   std::string capture_range;    // empty: everything
   int64_t steps = 0;            // 0: no limit
-  bool gaps = true;             // unrecorded windows that measure the distortion
+  bool unrecorded = true;       // unrecorded windows that measure the distortion
   bool adapt = true;            // a mode that costs too much is lowered
   std::string python_folder{};  // --torch: the folder of the hook module; empty: no operators of PyTorch
 };

@@ -85,7 +85,7 @@ TargetEnvironment Session::environment() const {
   plan.preload = options_.program.linkage != Linkage::kMusl && options_.program.linkage != Linkage::kForeign;
   plan.capture_range = options_.capture_range;
   plan.steps = options_.steps;
-  plan.gaps = options_.gaps;
+  plan.unrecorded = options_.unrecorded;
   plan.adapt = options_.adapt;
   plan.python_folder = hook_;
   const std::vector<std::string> candidates = nvidia::cupti_candidates(options_.program.path);
@@ -109,7 +109,7 @@ void Session::describe(const TargetEnvironment& environment) {
   option(options_.duration_s > 0, "duration_s", fmt::format("{}", options_.duration_s));
   option(!options_.capture_range.empty(), "capture_range", options_.capture_range);
   option(options_.steps > 0, "steps", std::to_string(options_.steps));
-  option(!options_.gaps, "gaps", "off");
+  option(!options_.unrecorded, "unrecorded_windows", "off");
   option(!options_.adapt, "adapt", "off");
   option(options_.torch, "torch", "yes");
   option(!options_.counters, "counters", "off");

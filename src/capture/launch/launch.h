@@ -29,7 +29,7 @@ struct LaunchOptions {
   double duration_s = 0;      // recording ends so long after it began; 0: with the program
   std::string capture_range;  // record only inside ranges with this text; empty: everywhere
   int64_t steps = 0;          // end after so many steps; 0: no limit
-  bool gaps = true, adapt = true, torch = false;
+  bool unrecorded = true, adapt = true, torch = false;
   bool counters = true;
   int64_t counter_interval_us = 0;  // 0: by samplers::default_interval_ns()
   std::string baseline;   // relative path of the baseline's session folder, written to session.json; empty for none

@@ -151,7 +151,7 @@ void code_one(C& c, R& r, const GraphNode& last) {
 }
 
 template <class C, class R>
-void code_one(C& c, R& r, const Beat& last) {
+void code_one(C& c, R& r, const RecurringCall& last) {
   c.time(r.time_ns, last.time_ns);
   c.same(r.thread, last.thread);
   c.same(r.key, last.key);

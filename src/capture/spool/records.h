@@ -222,7 +222,7 @@ struct GraphNode {
 
 // A host event that recurs every step (a graph launch, the widest GEMM): what TPOT is read from where nothing else is
 // recorded.
-struct Beat {
+struct RecurringCall {
   Id thread = 0;
   uint64_t key = 0;  // equal keys: same graph, same GEMM shape
   int64_t time_ns = 0;

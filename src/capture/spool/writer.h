@@ -60,7 +60,7 @@ class Writer {
   void add(const Mark& record);
   void add(const LibraryCall& record);
   void add(const GraphNode& record);
-  void add(const Beat& record);
+  void add(const RecurringCall& record);
   void add(const ClockReading& record);
   void add(const LevelChange& record);
   void add(const Note& record);

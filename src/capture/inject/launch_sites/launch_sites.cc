@@ -60,7 +60,7 @@ constexpr const char* kMissingTexts[kMissingReasons] = {
     "512 stacks were waiting to be written",
     "the process had its 4096 stacks",
     "the function_names of functions filled 1 MiB",
-    "4096 functions are told apart, launches of others were not looked at",
+    "4096 functions are distinguished, launches of others were not sampled",
     "the process ended before they were written",
 };
 static_assert(kPendingMax == 512 && kSamplesMax == 4096 && kNameBytes == size_t{1} << 20 && kFunctionsMax == 4096);

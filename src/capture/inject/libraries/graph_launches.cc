@@ -1,5 +1,5 @@
-// Hooks of graph launches: the beat of a program that decodes by CUDA graphs, known at every recording level, CUPTI or
-// not. The runtime reaches the driver by pointers of its own, so one launch is seen once.
+// Hooks of graph launches: the calls that recur in each step of a program that decodes by CUDA graphs, known at every
+// recording level, CUPTI or not. The runtime reaches the driver by pointers of its own, so one launch is seen once.
 #include "capture/inject/real_symbol.h"
 #include "capture/inject/threads/thread_events.h"
 
@@ -20,7 +20,7 @@ int launch(int (*real)(void*, void*), void* graph, void* stream) {
   int64_t time_ns = now_ns();
   int status = real(graph, stream);
   ThreadLog* log = status == 0 ? thread_log() : nullptr;
-  if (log != nullptr) add_beat(*log, key_of(graph), time_ns);
+  if (log != nullptr) add_recurring_call(*log, key_of(graph), time_ns);
   return status;
 }
 

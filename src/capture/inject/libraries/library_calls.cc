@@ -14,7 +14,8 @@ namespace llmprof::inject {
 
 namespace {
 
-// The widest GEMM that was called (weights of the output projection, usually once a step): its calls are beats.
+// The widest GEMM that was called (weights of the output projection, usually once a step): its calls recur in each
+// step.
 std::atomic<uint64_t> widest{0};
 
 bool is_widest(const CallShape& shape) {
@@ -152,7 +153,7 @@ size_t call_detail(const CallShape& shape, char* data, size_t size) {
     if (shape.conv_groups > 1) text.add(", %d groups", shape.conv_groups);
   }
   if (shape.kind == kWorkAttention && shape.m < 0) {
-    text.add("lengths told at run time, at most %d queries", shape.queries_max);
+    text.add("lengths known at run time, at most %d queries", shape.queries_max);
     if (shape.paged != 0)
       text.add(", keys in pages");
     else
@@ -172,9 +173,9 @@ CallScope::CallScope(const CallShape& shape) {
   if (definition_ == 0) return;
   log_ = log;
   record_ = records_ranges();
-  beat_ = is_widest(shape);
+  recurs_ = is_widest(shape);
   thread_state.call_asked = false;
-  thread_state.call_start_ns = record_ || beat_ ? now_ns() : 0;
+  thread_state.call_start_ns = record_ || recurs_ ? now_ns() : 0;
   thread_state.call = next_handle(*log);
 }
 
@@ -191,7 +192,7 @@ void CallScope::end(bool succeeded) {
     event.end_ns = now_ns();
     append(*log_, event);
   }
-  if (beat_ && succeeded) add_beat(*log_, shape_hash_, state.call_start_ns);
+  if (recurs_ && succeeded) add_recurring_call(*log_, shape_hash_, state.call_start_ns);
   state.call = 0;
 }
 

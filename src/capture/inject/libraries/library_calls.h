@@ -68,7 +68,7 @@ class CallScope {
   ThreadLog* log_ = nullptr;
   Id definition_ = 0;
   bool record_ = false;
-  bool beat_ = false;
+  bool recurs_ = false;
   uint64_t shape_hash_ = 0;
 };
 

@@ -25,7 +25,7 @@ struct Payload {
   double value = 0;
 };
 
-enum class EventKind : uint8_t { kRange, kMark, kLibraryCall, kBeat, kApiCall };
+enum class EventKind : uint8_t { kRange, kMark, kLibraryCall, kRecurringCall, kApiCall };
 
 struct Event {
   EventKind kind = EventKind::kRange;
@@ -34,8 +34,9 @@ struct Event {
   int16_t depth = -1;  // of a push/pop range in its thread's stack
   Id definition = 0;   // name, or library call definition
   Id domain = 0;
-  Id thread = 0;        // 0: the log's own
-  uint64_t handle = 0;  // of the range, library call or beat; of an API call its result << 32 | correlation id
+  Id thread = 0;  // 0: the log's own
+  uint64_t handle =
+      0;  // of the range, library call or recurring call; of an API call its result << 32 | correlation id
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   double payload = 0;
@@ -199,10 +200,10 @@ inline void add_mark(ThreadLog& log, Id domain, Id name, Payload payload) {
 
 // ---- library calls -----------------------------------------------------------------------------------------------
 
-inline void add_beat(ThreadLog& log, uint64_t key, int64_t time_ns) {
+inline void add_recurring_call(ThreadLog& log, uint64_t key, int64_t time_ns) {
   Event event;
-  beats_seen.fetch_add(1, std::memory_order_relaxed);
-  event.kind = EventKind::kBeat;
+  recurring_calls_seen.fetch_add(1, std::memory_order_relaxed);
+  event.kind = EventKind::kRecurringCall;
   event.handle = key;
   event.start_ns = time_ns;
   append(log, event);

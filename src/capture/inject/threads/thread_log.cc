@@ -113,12 +113,12 @@ void write_event(ThreadLog& log, const Event& event, spool::Writer& writer, Id o
       writer.add(call);
       break;
     }
-    case EventKind::kBeat: {
-      spool::Beat beat;
-      beat.thread = own_thread;
-      beat.key = event.handle;
-      beat.time_ns = event.start_ns;
-      writer.add(beat);
+    case EventKind::kRecurringCall: {
+      spool::RecurringCall call;
+      call.thread = own_thread;
+      call.key = event.handle;
+      call.time_ns = event.start_ns;
+      writer.add(call);
       break;
     }
   }

@@ -2,9 +2,9 @@
 // (docs/formats/spool.md). Times become relative to the start of the session.
 //
 // Identifiers that are unique within a process only are qualified: process number i (in order of start; 0 is the first)
-// stands in the upper 16 bits of correlations, and is mixed into graph nodes, graphs and keys of beats. Correlations,
-// 32 bits wide in CUPTI, are carried on past their wrap in bits 32 to 47. CUDA ordinals of the processes are made one
-// numbering by the GPUs' uuids.
+// stands in the upper 16 bits of correlations, and is mixed into graph nodes, graphs and keys of recurring calls.
+// Correlations, 32 bits wide in CUPTI, are carried on past their wrap in bits 32 to 47. CUDA ordinals of the processes
+// are made one numbering by the GPUs' uuids.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@
 #include "base/result.h"
 #include "trace/trace.h"
 
-namespace llmprof::capture {
+namespace llmprof::session_importer {
 
 int sniff(std::string_view head);
 // One spool file as a session of its own.
@@ -26,4 +26,4 @@ bool is_session(const std::string& path);
 // (unreadable-file).
 Status import_session(const std::string& folder, Trace& trace);
 
-}  // namespace llmprof::capture
+}  // namespace llmprof::session_importer

@@ -1,7 +1,7 @@
 // What the watched program did: kernels, calls, ranges.
-#include "import/capture_records.h"
+#include "import/session_records.h"
 
-namespace llmprof::capture {
+namespace llmprof::session_importer {
 
 void SpoolReader::operator()(const spool::GraphLaunch& r) {
   const uint64_t launch = correlation(r.correlation);
@@ -176,10 +176,10 @@ void SpoolReader::operator()(const spool::LibraryCall& r) {
   if (r.call != 0) row_by_call_.find_or_insert(r.call, 0) = call;
 }
 
-void SpoolReader::operator()(const spool::Beat& r) {
+void SpoolReader::operator()(const spool::RecurringCall& r) {
   int64_t time_ns = 0;
   if (!moment(r.time_ns, time_ns)) return;
   builder_.add<RecurringCalls>({.time_ns = time_ns, .thread = thread(r.thread), .key = unique(r.key)});
 }
 
-}  // namespace llmprof::capture
+}  // namespace llmprof::session_importer

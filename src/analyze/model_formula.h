@@ -7,7 +7,7 @@
 namespace llmprof {
 
 // Errors: an unknown model name (with the nearest), a config file that cannot be read, negative counts.
-Status check_workload_options(const AnalyzeOptions& options);
+Status check_model_options(const AnalyzeOptions& options);
 
 // What the GEMMs of one step of a stage multiply with, where the shapes of (nearly) all of them are recorded.
 struct StepWeights {
@@ -19,7 +19,7 @@ StepWeights weights_of_step(const Context& context, const Report& report);
 // The shipped model that has those weights; empty if none has.
 std::string recognised_model(const Context& context, const Report& report);
 
-void analyze_workload(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell);
+void analyze_model_formula(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell);
 
 // The arithmetic's time at the peaks that MFU is a share of, and at the roof; empty if one of the types has none.
 struct ComputeTimes {

@@ -1,12 +1,12 @@
-#include "import/capture_spool.h"
+#include "import/session_spool.h"
 
 #include <cmath>
 #include <cstring>
 #include <unordered_map>
 
-#include "import/capture_records.h"
+#include "import/session_records.h"
 
-namespace llmprof::capture {
+namespace llmprof::session_importer {
 
 // ---- definitions -------------------------------------------------------------------------------------------------
 
@@ -264,4 +264,4 @@ void read_spool(SpoolTables& file, int64_t base_ns) {
   file.bytes = std::string();
 }
 
-}  // namespace llmprof::capture
+}  // namespace llmprof::session_importer

@@ -1,4 +1,4 @@
-#include "import/capture.h"
+#include "import/session.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,9 +13,9 @@
 
 #include "base/parallel.h"
 #include "capture/spool/reader.h"
-#include "import/capture_session.h"
+#include "import/session_folder.h"
 
-namespace llmprof::capture {
+namespace llmprof::session_importer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -198,4 +198,4 @@ Status import_session(const std::string& folder, Trace& trace) {
   return {};
 }
 
-}  // namespace llmprof::capture
+}  // namespace llmprof::session_importer

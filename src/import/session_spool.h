@@ -1,5 +1,5 @@
 // One spool file as tables of its own: rows, strings and device ordinals count within the file. Several files are read
-// side by side; capture_session.cc joins them.
+// side by side; session_folder.cc joins them.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include "capture/spool/layout.h"
 #include "trace/trace.h"
 
-namespace llmprof::capture {
+namespace llmprof::session_importer {
 
 struct SpoolTables {
   // Before reading.
@@ -37,4 +37,4 @@ void read_spool(SpoolTables& file, int64_t base_ns);
 // process stay as they are. 0 ("none") stays 0.
 inline uint64_t qualified(uint64_t id, uint64_t process_index) { return id == 0 ? 0 : id ^ (process_index << 48); }
 
-}  // namespace llmprof::capture
+}  // namespace llmprof::session_importer

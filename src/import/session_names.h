@@ -8,7 +8,7 @@
 #include "capture/spool/records.h"
 #include "trace/tables.h"
 
-namespace llmprof::capture {
+namespace llmprof::session_importer {
 
 DType dtype_of_cuda(int32_t cuda_data_type);
 // The type in which an operand of type `operand` is multiplied: fp32 may be allowed to be cut to tf32.
@@ -20,4 +20,4 @@ std::string_view sync_name(uint8_t kind);            // "Stream Sync"
 // The name as in the source if `name` is mangled, otherwise `name`.
 std::string demangled(std::string_view name);
 
-}  // namespace llmprof::capture
+}  // namespace llmprof::session_importer

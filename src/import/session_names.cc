@@ -1,4 +1,4 @@
-#include "import/capture_names.h"
+#include "import/session_names.h"
 
 #include <cxxabi.h>
 
@@ -6,7 +6,7 @@
 #include <iterator>
 #include <memory>
 
-namespace llmprof::capture {
+namespace llmprof::session_importer {
 
 DType dtype_of_cuda(int32_t cuda_data_type) {
   switch (cuda_data_type) {  // cudaDataType_t
@@ -80,4 +80,4 @@ std::string demangled(std::string_view name) {
   return status == 0 && plain != nullptr ? std::string(plain.get()) : text;
 }
 
-}  // namespace llmprof::capture
+}  // namespace llmprof::session_importer

@@ -1,4 +1,4 @@
-#include "import/capture_session.h"
+#include "import/session_folder.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include "trace/check_trace.h"
 #include "trace/trace_builder.h"
 
-namespace llmprof::capture {
+namespace llmprof::session_importer {
 namespace {
 
 constexpr size_t kFactsMax = 512;
@@ -208,4 +208,4 @@ void read_spools(std::vector<SpoolTables> files, Trace& trace) {
   add_fact(trace, "processes", std::to_string(processes));
 }
 
-}  // namespace llmprof::capture
+}  // namespace llmprof::session_importer

@@ -4,9 +4,9 @@
 #include <string_view>
 #include <vector>
 
-#include "import/capture_spool.h"
+#include "import/session_spool.h"
 
-namespace llmprof::capture {
+namespace llmprof::session_importer {
 
 // Top-level facts of session.json as metadata: scalars as they are, lists of scalars joined by spaces, objects inside
 // as "gpus.0.name". Sets trace.base_unix_ns from start_unix_ns.
@@ -16,4 +16,4 @@ void read_session_facts(std::string_view json, Trace& trace);
 // earliest process. Each file comes with its name, bytes and head.
 void read_spools(std::vector<SpoolTables> files, Trace& trace);
 
-}  // namespace llmprof::capture
+}  // namespace llmprof::session_importer

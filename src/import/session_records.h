@@ -1,5 +1,5 @@
-// The visitor that turns the records of one spool into the tables of a SpoolTables. Private to capture_spool.cc
-// (definitions, samples, the end) and capture_events.cc (what the program did).
+// The visitor that turns the records of one spool into the tables of a SpoolTables. Private to session_spool.cc
+// (definitions, samples, the end) and session_events.cc (what the program did).
 #pragma once
 
 #include <fmt/format.h>
@@ -11,13 +11,13 @@
 
 #include "base/flat_index.h"
 #include "capture/spool/reader.h"
-#include "import/capture_names.h"
-#include "import/capture_spool.h"
+#include "import/session_names.h"
+#include "import/session_spool.h"
 #include "trace/check_trace.h"
 #include "trace/copy_names.h"
 #include "trace/trace_builder.h"
 
-namespace llmprof::capture {
+namespace llmprof::session_importer {
 
 constexpr double kNoDouble = std::numeric_limits<double>::quiet_NaN();
 constexpr int32_t kNotReady = 600;  // cudaErrorNotReady: the answer of a query, not a failure
@@ -133,7 +133,7 @@ class SpoolReader {
   void operator()(const spool::GraphNode& r) {
     if (r.node != 0) graph_nodes_.push_back(r);
   }
-  void operator()(const spool::Beat& r);
+  void operator()(const spool::RecurringCall& r);
 
   // ---- the recording itself ----
   void operator()(const spool::ClockReading& r);
@@ -266,4 +266,4 @@ class SpoolReader {
   std::map<std::pair<StringId, int32_t>, uint64_t> failures_;
 };
 
-}  // namespace llmprof::capture
+}  // namespace llmprof::session_importer

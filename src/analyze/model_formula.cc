@@ -1,4 +1,4 @@
-#include "analyze/workload.h"
+#include "analyze/model_formula.h"
 
 #include <fmt/format.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 // Weights counted from shapes and those of a model agree to rounding; helper GEMMs (rotary tables) stay below this.
 constexpr double kMatchTolerance = 0.002;
-constexpr size_t kDistinctWorkloads = 256;
+constexpr size_t kDistinctShapes = 256;
 
 }  // namespace
 
@@ -98,7 +98,7 @@ namespace {
 struct StageWork {
   double flops = 0, flops_full = 0, weights = 0, kv = 0, bytes = 0;
   std::map<std::string, double> by_format;  // flops, by what the matrix units run them in
-  void add(const StageCost& cost, const Workload& load, double times) {
+  void add(const StageCost& cost, const RequestShape& load, double times) {
     for (const auto& [format, count] : flops_by_format(cost, load)) by_format[format] += count * times;
     flops += cost.flops.total() * times;
     flops_full += (cost.flops.linear + cost.flops.attention_full + cost.flops.lm_head) * times;
@@ -111,7 +111,7 @@ struct StageWork {
 // Cost of all instances of a stage; empty if a count is unknown.
 std::optional<StageWork> stage_work(const Context& context, const ModelConfig& config, const StageGroup& group) {
   const Steps& steps = context.trace.steps;
-  std::map<std::tuple<int64_t, int64_t, int64_t>, int64_t> workloads;  // batch, new tokens per sequence, context
+  std::map<std::tuple<int64_t, int64_t, int64_t>, int64_t> shapes;  // batch, new tokens per sequence, context
   for (const Row s : group.steps) {
     const int64_t batch = context.options.batch > 0 ? context.options.batch : steps.sequences[s];
     // A context that was counted from prompt and steps gives way to what the user says.
@@ -127,12 +127,12 @@ std::optional<StageWork> stage_work(const Context& context, const ModelConfig& c
     } else if (seen <= 0) {
       return std::nullopt;
     }
-    ++workloads[{batch, fresh, std::max(seen, fresh)}];
-    if (workloads.size() > kDistinctWorkloads) return std::nullopt;
+    ++shapes[{batch, fresh, std::max(seen, fresh)}];
+    if (shapes.size() > kDistinctShapes) return std::nullopt;
   }
   StageWork work;
-  for (const auto& [key, times] : workloads) {
-    Workload load;
+  for (const auto& [key, times] : shapes) {
+    RequestShape load;
     load.batch = std::get<0>(key);
     load.prompt = std::get<1>(key);
     load.context = std::get<2>(key);
@@ -144,7 +144,7 @@ std::optional<StageWork> stage_work(const Context& context, const ModelConfig& c
     }
     if (group.kind == StageKind::kPrefill) load.prefix = load.context - load.prompt;
     if (load.prefix < 0) return std::nullopt;
-    if (!check_workload(config, load)) return std::nullopt;
+    if (!check_shape(config, load)) return std::nullopt;
     work.add(group.kind == StageKind::kPrefill ? prefill_cost(config, load) : decode_cost(config, load), load,
              static_cast<double>(times));
   }
@@ -218,9 +218,8 @@ void explain_missing_flops(const Context& context, const Report& report, std::ve
   if (context.options.batch <= 0) options += ", --batch";
   if (context.options.context <= 0) options += ", --context";
   const std::string pass =
-      options.empty()
-          ? "check --model, --batch and --context"
-          : fmt::format("pass {} (what the recording does not tell) to get FLOPs by formula", options.substr(2));
+      options.empty() ? "check --model, --batch and --context"
+                      : fmt::format("pass {} (which is not recorded) to get FLOPs by formula", options.substr(2));
   for (const StageTiming& row : report.stages) {
     if (row.flops || row.count == 0 || row.kernels == 0 || report.mark_of(row).is_warm_up()) continue;
     std::string why = "no kernel of it was recognised as GEMM or attention";
@@ -272,7 +271,7 @@ void fill_stage_rates(const DeviceReport* device, const ComputeTimes& compute, S
   }
 }
 
-Status check_workload_options(const AnalyzeOptions& options) {
+Status check_model_options(const AnalyzeOptions& options) {
   if (options.batch < 0 || options.context < 0)
     return fail(fmt::format("--batch and --context must be positive, got {} and {}", options.batch, options.context),
                 {}, "leave them out to take them from the recording", ExitCode::kUsage);
@@ -282,11 +281,11 @@ Status check_workload_options(const AnalyzeOptions& options) {
   return {};
 }
 
-void analyze_workload(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
+void analyze_model_formula(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
   ModelSummary model;
   std::optional<ModelConfig> config;
   if (!context.options.model.empty()) {
-    Result<ModelConfig> loaded = load_model(context.options.model);  // was loaded once by check_workload_options
+    Result<ModelConfig> loaded = load_model(context.options.model);  // was loaded once by check_model_options
     if (!loaded) return;
     config = std::move(*loaded);
     model.origin = ModelOrigin::kGiven;

@@ -9,9 +9,9 @@
 #include <string>
 
 #include "capture/spool/writer.h"
-#include "import/capture.h"
-#include "import/capture_names.h"
 #include "import/importer.h"
+#include "import/session.h"
+#include "import/session_names.h"
 #include "temporary_folder.h"
 #include "trace/check_trace.h"
 #include "trace/trace_file.h"
@@ -122,7 +122,7 @@ TEST_F(CaptureTest, OneProcessFillsTheTables) {
   writer.add(spool::RangeOpen{78, thread, writer.text("request"), 0, kStart + 250, 0});
   writer.add(range);
   writer.add(spool::Mark{thread, writer.text("token"), 0, kStart + 9000, spool::PayloadKind::kNone, 0});
-  writer.add(spool::Beat{thread, 99, kStart + 1000});
+  writer.add(spool::RecurringCall{thread, 99, kStart + 1000});
   writer.add(spool::ClockReading{kStart + 10, 5, kStart + 13});
   writer.add(spool::Note{writer.text("cupti-held"), writer.text("nsys"), 1});
   writer.add(spool::Note{writer.text("of-a-later-version"), writer.text("what it says"), 3});
@@ -132,7 +132,7 @@ TEST_F(CaptureTest, OneProcessFillsTheTables) {
   writer.close();
 
   const Trace trace = import();
-  EXPECT_EQ(trace.source.kind, "capture");
+  EXPECT_EQ(trace.source.kind, "session");
   EXPECT_EQ(trace.base_unix_ns, kStart);
   EXPECT_EQ(trace.metadata.at("command"), "python serve.py");
   EXPECT_EQ(trace.metadata.at("exit_status"), "0");
@@ -506,7 +506,7 @@ TEST_F(CaptureTest, OneSpoolByItselfAndFoldersThatAreNoSession) {
   const std::string spool = (folder_ / "spool/1-1.spool").string();
   const Result<Trace> one = import_files({spool});
   ASSERT_TRUE(one) << one.error().text();
-  EXPECT_EQ(one->source.kind, "capture");
+  EXPECT_EQ(one->source.kind, "session");
   EXPECT_EQ(one->gpu_ops.size(), 1U);
   EXPECT_NE(one->base_unix_ns, 0);
 
@@ -533,7 +533,7 @@ TEST_F(CaptureTest, DamagedSessionFacts) {
   {
     Writer writer;
     open(writer, "spool/1-1.spool", "target");
-    writer.add(spool::Beat{0, 1, kStart});
+    writer.add(spool::RecurringCall{0, 1, kStart});
   }
   for (const char* text : {"", "[1, 2]", "{\"command\": ", "{\"start_unix_ns\": -5, \"mode\": [[[[[[[[1]]]]]]]]}"}) {
     write_text("session.json", text);
@@ -553,7 +553,7 @@ class UnreadableCaptureTest : public CaptureTest {
   void add_spool(const std::string& name) {
     Writer writer;
     open(writer, name, "target");
-    writer.add(spool::Beat{0, 1, kStart});
+    writer.add(spool::RecurringCall{0, 1, kStart});
   }
   // What the report says, once; nothing else is wrong.
   std::string unreadable() const {
@@ -663,7 +663,7 @@ TEST_F(CaptureTest, SessionFactsThatAreNoneSayWhatTheyAre) {
   {
     Writer writer;
     open(writer, "spool/1-1.spool", "target");
-    writer.add(spool::Beat{0, 1, kStart});
+    writer.add(spool::RecurringCall{0, 1, kStart});
   }
   write_text("session.json", "");
   EXPECT_EQ(import().diagnostics.places(DiagnosticId::kBadMetadata),
@@ -671,22 +671,22 @@ TEST_F(CaptureTest, SessionFactsThatAreNoneSayWhatTheyAre) {
 }
 
 TEST(CaptureNames, NumbersOfTheLibraries) {
-  EXPECT_EQ(capture::dtype_of_cuda(29), DType::kFp8);
-  EXPECT_EQ(capture::dtype_of_cuda(33), DType::kFp4);
-  EXPECT_EQ(capture::dtype_of_cuda(-1), DType::kUnknown);
-  EXPECT_EQ(capture::dtype_of_cuda(1000), DType::kUnknown);
-  EXPECT_EQ(capture::operand_dtype(0, 68), DType::kFp32);
-  EXPECT_EQ(capture::operand_dtype(2, 77), DType::kFp16);
+  EXPECT_EQ(session_importer::dtype_of_cuda(29), DType::kFp8);
+  EXPECT_EQ(session_importer::dtype_of_cuda(33), DType::kFp4);
+  EXPECT_EQ(session_importer::dtype_of_cuda(-1), DType::kUnknown);
+  EXPECT_EQ(session_importer::dtype_of_cuda(1000), DType::kUnknown);
+  EXPECT_EQ(session_importer::operand_dtype(0, 68), DType::kFp32);
+  EXPECT_EQ(session_importer::operand_dtype(2, 77), DType::kFp16);
   spool::Memcpy copy;
   copy.copy_kind = 8;
   copy.source_kind = copy.dest_kind = 3;
-  EXPECT_EQ(capture::memcpy_name(copy), "Memcpy DtoD (Device -> Device)");
+  EXPECT_EQ(session_importer::memcpy_name(copy), "Memcpy DtoD (Device -> Device)");
   copy.copy_kind = 99;
   copy.source_kind = 200;
-  EXPECT_EQ(capture::memcpy_name(copy), "Memcpy Unknown (Unknown -> Device)");
-  EXPECT_EQ(capture::sync_name(250), "Unknown");
-  EXPECT_EQ(capture::demangled("_Znonsense"), "_Znonsense");
-  EXPECT_EQ(capture::demangled("cutlass_80_kernel"), "cutlass_80_kernel");
+  EXPECT_EQ(session_importer::memcpy_name(copy), "Memcpy Unknown (Unknown -> Device)");
+  EXPECT_EQ(session_importer::sync_name(250), "Unknown");
+  EXPECT_EQ(session_importer::demangled("_Znonsense"), "_Znonsense");
+  EXPECT_EQ(session_importer::demangled("cutlass_80_kernel"), "cutlass_80_kernel");
 }
 
 }  // namespace
