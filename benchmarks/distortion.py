@@ -2,6 +2,7 @@
 """What being recorded does to TPOT: llmprof in its three modes and torch.profiler against the same program alone.
 
     python3 benchmarks/distortion.py [--cases a,b,c] [--rounds 8] [--instances 2] [--state distortion.json]
+    python3 benchmarks/distortion.py --configurations none,default,other --other PATH/TO/ANOTHER/llmprof --no-sizes
 
 Processes of one program differ by some percent, and the machine drifts by more within seconds. So all configurations run
 side by side, --instances processes of each, all ready and waiting, and take turns on the GPU, in an order that is rotated
@@ -57,6 +58,8 @@ CONFIGURATIONS = {
     "default-no-counters": ["--counters", "off"],
     "default-all": ["--unrecorded-windows", "off"],
     "armed": [],
+    # The default mode of another build (--other), beside this one's: whether a change made recording dearer.
+    "other": [],
 }
 USUAL = "none,light,default,deep,torch"
 # What torch.profiler takes of a turn's requests, one in so many: writing each of its files takes seconds.
@@ -86,7 +89,8 @@ class Runner:
         options = CONFIGURATIONS[configuration]
         if options is not None:
             self.session = str(self.scratch / "session")
-            command = [args.llmprof, "run", "--quiet", "-o", self.session, "--report", str(self.scratch / "report.txt"),
+            self.llmprof = args.other if configuration == "other" else args.llmprof
+            command = [self.llmprof, "run", "--quiet", "-o", self.session, "--report", str(self.scratch / "report.txt"),
                        *options, "--", *command]
         self.log = open(self.scratch / "log", "w+")
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True,
@@ -108,7 +112,7 @@ class Runner:
         raise RuntimeError(f"{self.name}: no {prefix} within {seconds:.0f} s; {self.log.read()[-500:]}")
 
     def control(self, what):
-        subprocess.run([self.args.llmprof, "ctl", what, "--session", self.session], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([self.llmprof, "ctl", what, "--session", self.session], check=True, stdout=subprocess.DEVNULL)
 
     def wait_ready(self):
         self.line("READY", self.args.timeout)
@@ -304,11 +308,14 @@ def main():
     parser.add_argument("--instances", type=int, default=2, help="processes of each configuration")
     parser.add_argument("--cases", default="a,b,c")
     parser.add_argument("--configurations", default=USUAL, help="of " + ",".join(CONFIGURATIONS))
+    parser.add_argument("--other", help="llmprof of another build, for the configuration `other`")
     parser.add_argument("--no-sizes", action="store_true", help="no whole runs for sizes and the time to the report")
     args = parser.parse_args()
     cases, configurations = args.cases.split(","), args.configurations.split(",")
     if not set(cases) <= set(CASES) or not set(configurations) <= set(CONFIGURATIONS) or "none" not in configurations:
         parser.error(f"cases are {', '.join(CASES)}; configurations are {', '.join(CONFIGURATIONS)}, none among them")
+    if ("other" in configurations) != (args.other is not None):
+        parser.error("--other LLMPROF and the configuration `other` go together")
     args.budget_left = harness.Budget(args.budget)
     state = harness.State(args.state, args.fresh)
     state.save(machine=harness.machine(args.python), settings={"rounds": args.rounds, "instances": args.instances})
