@@ -7,6 +7,7 @@
 #include "analyze/processor.h"
 #include "analyze/requests.h"
 #include "derive/steps.h"
+#include "trace/signature.h"
 
 namespace llmprof {
 
@@ -69,38 +70,18 @@ Finding& FindingContext::add(std::string_view id, const StageView* stage, std::s
 
 namespace {
 
-// Reads a JSON list of dimensions such as [[[1,8,512,128],[1,8,1,128]],[]] and tells whether it appends a few tokens
-// to a cache: two tensors of equal rank >= 3 that differ in one dimension only, the first at least 8 times longer.
-bool appends_to_cache(std::string_view dims) {
-  if (dims.size() > 4096) return false;
-  std::vector<std::vector<int64_t>> lists;
-  size_t depth = 0;
-  int64_t number = -1;
-  const auto flush = [&] {
-    if (number >= 0 && !lists.empty()) lists.back().push_back(number);
-    number = -1;
-  };
-  for (const char c : dims) {
-    if (c == '[') {
-      if (++depth >= 3) lists.emplace_back();
-    } else if (c == ']') {
-      flush();
-      if (depth == 0) return false;
-      --depth;
-    } else if (c >= '0' && c <= '9') {
-      if (number > INT32_MAX) return false;
-      number = (number < 0 ? 0 : number) * 10 + (c - '0');
-    } else {
-      flush();
-    }
-  }
-  if (lists.size() != 2 || lists[0].size() != lists[1].size() || lists[0].size() < 3) return false;
-  size_t different = 0;
+// Whether inputs such as [[[1,8,512,128],[1,8,1,128]],[]] append a few tokens to a cache: two tensors of equal rank >=
+// 3 that differ in one dimension only, the first at least 8 times longer.
+bool appends_to_cache(const SignatureShapes& shapes) {
+  const std::vector<Shape> joined = shapes.tensors(0);
+  if (joined.size() != 2 || joined[0].rank != joined[1].rank || joined[0].rank < 3) return false;
+  int different = 0;
   bool grows = false;
-  for (size_t d = 0; d < lists[0].size(); ++d) {
-    if (lists[0][d] == lists[1][d]) continue;
+  for (int d = 0; d < joined[0].rank; ++d) {
+    const int64_t before = joined[0][d], added = joined[1][d];
+    if (before == added) continue;
     ++different;
-    grows = lists[1][d] > 0 && lists[0][d] >= 8 * lists[1][d];
+    grows = added > 0 && before / 8 >= added;
   }
   return different == 1 && grows;
 }
@@ -116,8 +97,7 @@ void add_cache_copies(const FindingContext& finding, std::vector<StageView*>& by
     const OpId op = trace.gpu_links.op[g];
     if (op == kNoRow || trace.ops.name[op] != cat || trace.ops.signature[op] == kNoRow) continue;
     uint8_t& verdict = verdicts[trace.ops.signature[op]];
-    if (verdict == kUnseen)
-      verdict = appends_to_cache(trace.text(trace.signatures.dims[trace.ops.signature[op]])) ? kYes : kNo;
+    if (verdict == kUnseen) verdict = appends_to_cache(SignatureShapes(trace, trace.ops.signature[op])) ? kYes : kNo;
     StageView* stage = by_stage[finding.key(finding.context.groups.kernel_of[g]).stage];
     if (verdict == kNo || stage == nullptr) continue;
     stage->kv_copy_ns += trace.gpu_ops.dur_ns[g];

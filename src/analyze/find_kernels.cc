@@ -9,6 +9,7 @@
 #include "analyze/finding.h"
 #include "analyze/processor.h"
 #include "base/text_table.h"
+#include "trace/signature.h"
 
 namespace llmprof {
 namespace {
@@ -314,10 +315,12 @@ void find_attention_unfused(const FindingContext& finding) {
     const double products =
         static_cast<double>((bmm != nullptr ? bmm->calls : 0) + (baddbmm != nullptr ? baddbmm->calls : 0));
     const double softmaxes = static_cast<double>(softmax->calls);
-    const std::string_view shape = softmax->shapes ? std::string_view(*softmax->shapes) : std::string_view();
-    const bool of_scores =
-        std::count(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(std::min(shape.find(']'), shape.size())),
-                   ',') == 3;
+    const std::vector<StringId>& described = finding.trace().signatures.dims;
+    const auto usual =
+        std::find(described.begin(), described.end(), finding.trace().strings.find(softmax->shapes.value_or("")));
+    const std::optional<Shape> scores =
+        SignatureShapes(finding.trace(), static_cast<Row>(usual - described.begin())).tensor(0);
+    const bool of_scores = scores && scores->rank == 4;
     const double steps = stage.count();
     if ((!of_scores && softmaxes < 4 * steps) || products < 1.8 * softmaxes) continue;
     double time_ns = static_cast<double>(softmax->gpu_self_ms.ns);

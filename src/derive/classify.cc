@@ -6,7 +6,6 @@
 #include "base/flat_index.h"
 #include "derive/derive.h"
 #include "derive/kernel_rules.h"
-#include "derive/shapes.h"
 
 namespace llmprof {
 namespace {
@@ -107,9 +106,7 @@ class Classifier {
     uint32_t& known = facts_of_signature_[signature];
     if (known != kUnset) return known;
     known = 0;
-    const Signatures& table = trace_.signatures;
-    if (!shapes_.parse(trace_.text(table.dims[signature]), trace_.text(table.types[signature]), {})) return known;
-    const InputFacts facts = input_facts(shapes_, trace_.text(table.concrete[signature]));
+    const InputFacts facts = input_facts(SignatureShapes(trace_, signature));
     const std::vector<InputFacts>::iterator place = std::find(facts_.begin(), facts_.end(), facts);
     if (place == facts_.end() && facts_.size() >= kMaxFactSets) return known;
     known = static_cast<uint32_t>(place - facts_.begin());
@@ -128,7 +125,6 @@ class Classifier {
   }
 
   Trace& trace_;
-  SignatureShapes shapes_;
   std::vector<uint32_t> chain_of_op_;
   std::vector<uint32_t> facts_of_signature_;
   std::vector<Row> path_;

@@ -272,16 +272,14 @@ bool broadcasts_only(const Shape& a, const Shape& b, int from_end) {
   return (a.back(from_end) == 1) != (b.back(from_end) == 1);
 }
 
-void add_list_facts(const SignatureShapes& shapes, std::string_view concrete, InputFacts& facts) {
-  const Operand* const list = shapes.operand(0);
-  if (list == nullptr || list->kind != Operand::Kind::kList || list->count < 2) return;
-  const std::optional<int64_t> recorded = concrete_int(concrete, 1);
-  if (!recorded) return;
-  const Shape& last = shapes.shape(list->first + list->count - 1);
+void add_list_facts(const SignatureShapes& shapes, InputFacts& facts) {
+  const std::vector<Shape> list = shapes.tensors(0);
+  const std::optional<int64_t> recorded = shapes.integer(1);
+  if (list.size() < 2 || !recorded) return;
+  const Shape& last = list.back();
   const int64_t dim = *recorded < 0 ? -*recorded : last.rank - *recorded;  // from the end
   bool equal = true, four = last.rank == 4;
-  for (uint32_t i = 0; i + 1 < list->count; ++i) {
-    const Shape& shape = shapes.shape(list->first + i);
+  for (const Shape& shape : list) {
     equal &= shape.rank == last.rank && shape.dims == last.dims;
     four &= shape.rank == 4 || shape.elements == 0;  // a new cache starts as an empty tensor
   }
@@ -291,18 +289,17 @@ void add_list_facts(const SignatureShapes& shapes, std::string_view concrete, In
 
 }  // namespace
 
-InputFacts input_facts(const SignatureShapes& shapes, std::string_view concrete) {
+InputFacts input_facts(const SignatureShapes& shapes) {
   InputFacts facts;
   facts.set(static_cast<size_t>(F::kAny));
-  add_list_facts(shapes, concrete, facts);
-  const Shape* const a = shapes.tensor(0);
-  const Shape* const b = shapes.tensor(1);
-  if (a == nullptr) return facts;
+  add_list_facts(shapes, facts);
+  const std::optional<Shape> a = shapes.tensor(0), b = shapes.tensor(1);
+  if (!a) return facts;
   const auto set = [&](F fact, bool holds) { facts[static_cast<size_t>(fact)] = holds; };
   set(F::kVocabulary, a->rank >= 1 && a->rank <= 3 && a->back(1) >= 8192);
   set(F::kRouter, a->rank == 2 && a->back(1) >= 2 && a->back(1) <= 1024);
   set(F::kCacheRows, a->rank >= 3);
-  const bool alone = b == nullptr || b->rank == 0;
+  const bool alone = !b || b->rank == 0;
   // A single number counts only as a hidden state's statistic: 3-D and not an integer (positions are integers).
   const DType type = shapes.dtype(0);
   const bool real = type != DType::kUnknown && type < DType::kInt8;

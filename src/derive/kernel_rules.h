@@ -14,8 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "derive/shapes.h"
-#include "trace/trace.h"
+#include "trace/signature.h"
 
 namespace llmprof {
 
@@ -36,7 +35,7 @@ enum class InputFact : uint8_t {
 std::string_view input_fact_name(InputFact fact);
 using InputFacts = std::bitset<static_cast<size_t>(InputFact::kCount)>;
 // Every fact that holds; kAny always does.
-InputFacts input_facts(const SignatureShapes& shapes, std::string_view concrete);
+InputFacts input_facts(const SignatureShapes& shapes);
 
 struct KernelRule {
   Category category;

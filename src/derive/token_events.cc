@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <array>
 
-#include "derive/shapes.h"
 #include "derive/step_draft.h"
+#include "trace/signature.h"
 
 namespace llmprof {
 namespace {
@@ -27,16 +27,13 @@ int64_t leading(const Shape& shape, int rank) {
   return value;
 }
 
-TokenEvent read_shape(const Trace& trace, SignatureId signature, OpRole role, SignatureShapes& shapes) {
+TokenEvent read_shape(const SignatureShapes& shapes, OpRole role) {
   TokenEvent event;
-  const Signatures& texts = trace.signatures;
-  if (!shapes.parse(trace.text(texts.dims[signature]), trace.text(texts.types[signature]), {})) return event;
-  const Shape* first = shapes.tensor(0);
-  const Shape* second = shapes.tensor(1);
-  if (first == nullptr || first->rank == 0) return event;
+  const std::optional<Shape> first = shapes.tensor(0), second = shapes.tensor(1);
+  if (!first || first->rank == 0) return event;
   if (role == OpRole::kEmbedding) {
     if (first->rank == 2) event.size = (*first)[0];
-    if (second != nullptr && second->elements > 0) {
+    if (second && second->elements > 0) {
       event.tokens = second->elements;
       if (second->rank == 2) event.sequences = (*second)[0];
     }
@@ -63,7 +60,6 @@ void keep_largest(std::vector<TokenEvent>& events, int64_t at_least) {
 TokenEvents find_token_events(const Trace& trace) {
   TokenEvents events;
   std::vector<OpRole> roles(trace.strings.size(), OpRole::kUnjudged);
-  SignatureShapes shapes;
   std::vector<TokenEvent> known;
   std::vector<uint32_t> shape_of(trace.signatures.size() * 2, kNoRow);  // by signature and role
   for (size_t i = 0; i < trace.ops.size(); ++i) {
@@ -77,7 +73,7 @@ TokenEvents find_token_events(const Trace& trace) {
       uint32_t& slot = shape_of[signature * 2 + (role == OpRole::kSampling ? 1 : 0)];
       if (slot == kNoRow) {
         slot = static_cast<uint32_t>(known.size());
-        known.push_back(read_shape(trace, signature, role, shapes));
+        known.push_back(read_shape(SignatureShapes(trace, signature), role));
       }
       event = known[slot];
     }

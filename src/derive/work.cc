@@ -297,13 +297,8 @@ class WorkJoin {
   static constexpr uint32_t kBad = 0xFFFFFFFDU;
 
   uint32_t make_work(const OpRule& rule, SignatureId signature, const KernelHint& hint) {
-    const Signatures& table = trace_.signatures;
-    if (!shapes_.parse(trace_.text(table.dims[signature]), trace_.text(table.types[signature]),
-                       trace_.text(table.strides[signature]))) {
-      return kBad;
-    }
     WorkShape work;
-    switch (compute_work(rule, shapes_, trace_.text(table.concrete[signature]), hint, work)) {
+    switch (compute_work(rule, SignatureShapes(trace_, signature), hint, work)) {
       case WorkOutcome::kWork:
         return append(work);
       case WorkOutcome::kBadShape:
@@ -384,7 +379,6 @@ class WorkJoin {
   std::vector<uint8_t> carried_;  // by operator: gave arithmetic to an activity
   std::vector<Row> owners_;       // operators with a rule and an activity
   FlatMap by_inputs_, by_shape_;
-  SignatureShapes shapes_;
   uint64_t bad_shapes_ = 0;
   std::vector<std::string> bad_places_;
 };

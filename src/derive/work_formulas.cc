@@ -6,6 +6,7 @@
 #include <array>
 #include <limits>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "ops/attention.h"
@@ -23,18 +24,27 @@ double size_bytes(double elements, DType dtype) {
 }
 double as_double(int64_t value) { return static_cast<double>(value); }
 
+// Element type by PyTorch's ScalarType number, as scalar arguments record it ("15" is bfloat16).
+DType dtype_of_scalar_type(int64_t number) {
+  constexpr DType kTypes[] = {DType::kInt8,  DType::kInt8, DType::kInt16, DType::kInt32,
+                              DType::kInt64, DType::kFp16, DType::kFp32,  DType::kFp64};
+  if (number >= 0 && number < 8) return kTypes[number];
+  if (number == 11) return DType::kBool;
+  if (number == 15) return DType::kBf16;
+  return number >= 23 && number <= 26 ? DType::kFp8 : DType::kUnknown;
+}
+
 // Everything a formula needs to see.
 struct Call {
   const OpRule& rule;
   const SignatureShapes& shapes;
-  std::string_view concrete;
   KernelHint hint;
 
-  const Shape* tensor(int i) const { return i < 0 ? nullptr : shapes.tensor(i); }
+  std::optional<Shape> tensor(int i) const { return shapes.tensor(i); }
   // Bytes of input `i` read once; 0 if it is not a tensor.
   double read(int i) const {
-    const Shape* const shape = tensor(i);
-    return shape == nullptr ? 0 : size_bytes(as_double(shape->distinct), shapes.dtype(i));
+    const std::optional<Shape> shape = tensor(i);
+    return shape ? size_bytes(as_double(shape->distinct), shapes.dtype(i)) : 0;
   }
   DType result_type(DType otherwise) const {
     if (rule.result != DType::kUnknown) return rule.result;
@@ -42,11 +52,8 @@ struct Call {
       const DType written = shapes.dtype(__builtin_ctz(rule.writes));
       if (written != DType::kUnknown) return written;
     }
-    if (rule.out_type >= 0) {
-      const std::optional<int64_t> number = concrete_int(concrete, rule.out_type);
-      if (number && dtype_of_scalar_type(*number) != DType::kUnknown) return dtype_of_scalar_type(*number);
-    }
-    return otherwise;
+    const DType given = dtype_of_scalar_type(shapes.integer(rule.out_type).value_or(-1));
+    return given != DType::kUnknown ? given : otherwise;
   }
 };
 
@@ -85,9 +92,9 @@ WorkOutcome finish_gemm(const Call& call, const Gemm& gemm, bool has_weights, Wo
 }
 
 WorkOutcome plain_gemm(const Call& call, WorkShape& out) {
-  const Shape* const a = call.tensor(call.rule.a);
-  const Shape* const b = call.tensor(call.rule.b);
-  if (a == nullptr || b == nullptr) return WorkOutcome::kBadShape;
+  const std::optional<Shape> a = call.tensor(call.rule.a);
+  const std::optional<Shape> b = call.tensor(call.rule.b);
+  if (!a || !b) return WorkOutcome::kBadShape;
   Gemm gemm;
   switch (call.rule.kind) {
     case OpRuleKind::kMm:
@@ -119,9 +126,9 @@ WorkOutcome plain_gemm(const Call& call, WorkShape& out) {
 
 // numpy's matmul: vectors are rows or columns, leading dimensions broadcast.
 WorkOutcome matmul(const Call& call, WorkShape& out) {
-  const Shape* const a = call.tensor(call.rule.a);
-  const Shape* const b = call.tensor(call.rule.b);
-  if (a == nullptr || b == nullptr || a->rank < 1 || b->rank < 1) return WorkOutcome::kBadShape;
+  const std::optional<Shape> a = call.tensor(call.rule.a);
+  const std::optional<Shape> b = call.tensor(call.rule.b);
+  if (!a || !b || a->rank < 1 || b->rank < 1) return WorkOutcome::kBadShape;
   const int64_t m = a->rank == 1 ? 1 : a->back(2);
   const int64_t n = b->rank == 1 ? 1 : b->back(1);
   if (a->back(1) != (b->rank == 1 ? b->back(1) : b->back(2))) return WorkOutcome::kBadShape;
@@ -141,9 +148,9 @@ WorkOutcome matmul(const Call& call, WorkShape& out) {
 }
 
 WorkOutcome grouped_gemm(const Call& call, WorkShape& out) {
-  const Shape* const a = call.tensor(call.rule.a);
-  const Shape* const b = call.tensor(call.rule.b);
-  if (a == nullptr || b == nullptr) return WorkOutcome::kBadShape;
+  const std::optional<Shape> a = call.tensor(call.rule.a);
+  const std::optional<Shape> b = call.tensor(call.rule.b);
+  if (!a || !b) return WorkOutcome::kBadShape;
   if (a->rank != 2 || b->rank != 3) return WorkOutcome::kUnknown;  // the other layouts group another dimension
   if (a->back(1) != b->back(2)) return WorkOutcome::kBadShape;
   const WorkOutcome done = finish_gemm(call, {1, a->back(2), b->back(1), a->back(1)}, true, out);
@@ -157,27 +164,34 @@ WorkOutcome grouped_gemm(const Call& call, WorkShape& out) {
 // ---- convolution
 // -----------------------------------------------------------------------------------------------------
 
+using Integers = std::span<const int64_t>;
+
+// A list of one value counts for every dimension.
+int64_t value_at(Integers list, int i) {
+  const size_t at = list.size() == 1 ? 0 : static_cast<size_t>(i);
+  return at < list.size() ? list[at] : 0;
+}
+
 WorkOutcome convolution(const Call& call, WorkShape& out) {
-  const Shape* const input = call.tensor(call.rule.a);
-  const Shape* const weight = call.tensor(call.rule.b);
-  if (input == nullptr || weight == nullptr) return WorkOutcome::kBadShape;
-  if (call.rule.transposed >= 0 && concrete_bool(call.concrete, call.rule.transposed).value_or(false)) {
-    return WorkOutcome::kUnknown;
-  }
+  const std::optional<Shape> input = call.tensor(call.rule.a);
+  const std::optional<Shape> weight = call.tensor(call.rule.b);
+  if (!input || !weight) return WorkOutcome::kBadShape;
+  if (call.shapes.truth(call.rule.transposed)) return WorkOutcome::kUnknown;
   const int spatial = weight->rank - 2;
   // An input without a batch dimension has one dimension less.
   if (spatial < 1 || spatial > 3 || (input->rank != weight->rank && input->rank != weight->rank - 1)) {
     return WorkOutcome::kBadShape;
   }
-  const std::optional<IntList> stride = concrete_ints(call.concrete, call.rule.stride);
-  const std::optional<IntList> padding = concrete_ints(call.concrete, call.rule.padding);
-  const std::optional<IntList> dilation = concrete_ints(call.concrete, call.rule.dilation);
+  const std::optional<Integers> stride = call.shapes.integers(call.rule.stride);
+  const std::optional<Integers> padding = call.shapes.integers(call.rule.padding);
+  const std::optional<Integers> dilation = call.shapes.integers(call.rule.dilation);
   if (!stride || !padding || (call.rule.dilation >= 0 && !dilation)) return WorkOutcome::kUnknown;
   double out_pixels = 1, kernel = 1;
   for (int i = 0; i < spatial; ++i) {
     const int64_t in = input->back(spatial - i);
     const int64_t size = weight->back(spatial - i);
-    const int64_t step = stride->at(i), pad = padding->at(i), spread = dilation ? dilation->at(i) : 1;
+    const int64_t step = value_at(*stride, i), pad = value_at(*padding, i),
+                  spread = dilation ? value_at(*dilation, i) : 1;
     constexpr int64_t kMax = 1 << 20;
     if (step < 1 || step > kMax || pad < 0 || pad > kMax || spread < 1 || spread > kMax || size < 1 || size > kMax) {
       return WorkOutcome::kBadShape;
@@ -225,11 +239,10 @@ void set_attention(const ops::Attention& a, WorkShape& out) {
 WorkOutcome finish_attention(const Call& call, ops::Attention a, WorkShape& out) {
   if (a.kv_heads < 1 || a.heads % a.kv_heads != 0) return WorkOutcome::kBadShape;
   const OpRule& rule = call.rule;
-  const std::optional<bool> flag = concrete_bool(call.concrete, rule.causal);
-  const bool causal = flag ? *flag : concrete_int(call.concrete, rule.causal).value_or(0) != 0;
+  const bool causal = call.shapes.truth(rule.causal);
   if (causal) a.mask = ops::AttentionMask::kCausal;
   if (rule.window >= 0) {
-    const int64_t left = concrete_int(call.concrete, rule.window).value_or(-1);
+    const int64_t left = call.shapes.integer(rule.window).value_or(-1);
     if (left >= 0 && left < a.keys) a.window = left + 1;
     if (a.window > 0 && !causal) return WorkOutcome::kUnknown;  // a window to both sides; the right side is not read
   }
@@ -244,8 +257,8 @@ WorkOutcome finish_attention(const Call& call, ops::Attention a, WorkShape& out)
 
 // Sequences packed one after another: lengths are known only if there is one, or if all are as long as the longest.
 WorkOutcome packed_attention(const Call& call, const Shape& q, const Shape& k, const Shape& v, WorkShape& out) {
-  const Shape* const cu = call.tensor(call.rule.cu);
-  if (cu == nullptr || cu->rank != 1 || (*cu)[0] < 2) return WorkOutcome::kBadShape;
+  const std::optional<Shape> cu = call.tensor(call.rule.cu);
+  if (!cu || cu->rank != 1 || (*cu)[0] < 2) return WorkOutcome::kBadShape;
   // A leading dimension of 1 is usual where the batch has been folded into the tokens.
   const int lead = q.rank - 3;
   if (lead < 0 || lead > 1 || k.rank != q.rank || v.rank != q.rank || (lead == 1 && q[0] != 1)) {
@@ -259,8 +272,8 @@ WorkOutcome packed_attention(const Call& call, const Shape& q, const Shape& k, c
   a.value_width = v.back(1);
   if (k.back(1) != a.key_width || v.back(3) != k.back(3)) return WorkOutcome::kBadShape;
   if (a.batch > 1) {
-    const std::optional<int64_t> longest_q = concrete_int(call.concrete, call.rule.cu + 2);
-    const std::optional<int64_t> longest_k = concrete_int(call.concrete, call.rule.cu + 3);
+    const std::optional<int64_t> longest_q = call.shapes.integer(call.rule.cu + 2);
+    const std::optional<int64_t> longest_k = call.shapes.integer(call.rule.cu + 3);
     const bool uniform = longest_q && longest_k && q.back(3) % a.batch == 0 && k.back(3) % a.batch == 0 &&
                          q.back(3) / a.batch == *longest_q && k.back(3) / a.batch == *longest_k;
     if (!uniform) return WorkOutcome::kUnknown;
@@ -271,11 +284,11 @@ WorkOutcome packed_attention(const Call& call, const Shape& q, const Shape& k, c
 }
 
 WorkOutcome attention(const Call& call, WorkShape& out) {
-  const Shape* const q = call.tensor(call.rule.a);
-  const Shape* const k = call.tensor(call.rule.b);
-  const Shape* const v = call.tensor(call.rule.c);
-  if (q == nullptr || k == nullptr || v == nullptr) return WorkOutcome::kBadShape;
-  if (call.rule.cu >= 0 && call.tensor(call.rule.cu) != nullptr) return packed_attention(call, *q, *k, *v, out);
+  const std::optional<Shape> q = call.tensor(call.rule.a);
+  const std::optional<Shape> k = call.tensor(call.rule.b);
+  const std::optional<Shape> v = call.tensor(call.rule.c);
+  if (!q || !k || !v) return WorkOutcome::kBadShape;
+  if (call.tensor(call.rule.cu)) return packed_attention(call, *q, *k, *v, out);
   const bool token_first = call.rule.kind == OpRuleKind::kAttentionTokenFirst;
   if (q->rank < (token_first ? 4 : 2) || k->rank != q->rank || v->rank != q->rank) return WorkOutcome::kBadShape;
   const int tokens = token_first ? 3 : 2;
@@ -309,15 +322,15 @@ void set_rows(WorkShape& out, const Shape& shape) {
 }
 
 WorkOutcome gather(const Call& call, WorkShape& out) {
-  const Shape* const table = call.tensor(call.rule.a);
-  const Shape* const indices = call.tensor(call.rule.b);
-  if (table == nullptr || indices == nullptr || table->rank < 1) return WorkOutcome::kBadShape;
+  const std::optional<Shape> table = call.tensor(call.rule.a);
+  const std::optional<Shape> indices = call.tensor(call.rule.b);
+  if (!table || !indices || table->rank < 1) return WorkOutcome::kBadShape;
   out.kind = WorkKind::kGather;
   out.dtype = out.weight_dtype = call.shapes.dtype(call.rule.a);
   if (call.rule.kind == OpRuleKind::kGatherElements) {
     set_rows(out, *indices);
   } else {
-    int64_t dim = concrete_int(call.concrete, call.rule.dim).value_or(0);
+    int64_t dim = call.shapes.integer(call.rule.dim).value_or(0);
     if (dim < 0) dim += table->rank;
     if (dim < 0 || dim >= table->rank) return WorkOutcome::kBadShape;
     const int64_t choices = (*table)[static_cast<int>(dim)];
@@ -337,10 +350,10 @@ DType promoted(const SignatureShapes& shapes) {
                                                                                  2, 1,  3,  4,  5,  0, 7};
   DType best = DType::kUnknown;
   bool best_has_dims = false;
-  for (size_t i = 0; i < shapes.size(); ++i) {
-    const Shape* const shape = shapes.tensor(static_cast<int>(i));
-    const DType dtype = shapes.dtype(static_cast<int>(i));
-    if (shape == nullptr || dtype == DType::kUnknown) continue;
+  for (int i = 0; i < shapes.size(); ++i) {
+    const std::optional<Shape> shape = shapes.tensor(i);
+    const DType dtype = shapes.dtype(i);
+    if (!shape || dtype == DType::kUnknown) continue;
     const bool has_dims = shape->rank > 0;
     if (best != DType::kUnknown && best_has_dims && !has_dims) continue;
     const bool halves =
@@ -360,9 +373,9 @@ DType promoted(const SignatureShapes& shapes) {
 WorkOutcome pointwise(const Call& call, WorkShape& out) {
   Shape result;
   bool any = false;
-  for (size_t i = 0; i < call.shapes.size(); ++i) {
-    const Shape* const shape = call.shapes.tensor(static_cast<int>(i));
-    if (shape == nullptr) continue;
+  for (int i = 0; i < call.shapes.size(); ++i) {
+    const std::optional<Shape> shape = call.tensor(i);
+    if (!shape) continue;
     any = true;
     const int rank = std::max(result.rank, shape->rank);
     Shape merged;
@@ -376,7 +389,7 @@ WorkOutcome pointwise(const Call& call, WorkShape& out) {
     }
     if (merged.elements > kMaxElements) return WorkOutcome::kBadShape;
     result = merged;
-    out.bytes += call.read(static_cast<int>(i));
+    out.bytes += call.read(i);
   }
   if (!any) return WorkOutcome::kBadShape;
   out.kind = WorkKind::kPointwise;
@@ -392,13 +405,13 @@ WorkOutcome masked_traffic(const Call& call, WorkShape& out) {
   const OpRule& rule = call.rule;
   const bool scatter = rule.kind == OpRuleKind::kScatter;
   double written = 0;
-  const Shape* largest = nullptr;
+  std::optional<Shape> largest;
   for (int i = 0; i < 16; ++i) {
     const bool reads = (rule.reads >> i & 1) != 0;
     const bool writes = (rule.writes >> i & 1) != 0 || (scatter && reads);
     if (!reads && !writes) continue;
-    const Shape* const shape = call.tensor(i);
-    if (shape == nullptr) {
+    const std::optional<Shape> shape = call.tensor(i);
+    if (!shape) {
       // The first written tensor has to be there; others may be scalars.
       if (writes) return WorkOutcome::kBadShape;
       continue;
@@ -408,12 +421,12 @@ WorkOutcome masked_traffic(const Call& call, WorkShape& out) {
       out.bytes += size_bytes(as_double(shape->elements), call.shapes.dtype(i));
       written += as_double(shape->elements);
     }
-    if (writes && (largest == nullptr || shape->elements > largest->elements)) {
+    if (writes && (!largest || shape->elements > largest->elements)) {
       largest = shape;
       out.dtype = call.shapes.dtype(i);
     }
   }
-  if (largest == nullptr) return WorkOutcome::kBadShape;
+  if (!largest) return WorkOutcome::kBadShape;
   out.kind = WorkKind::kPointwise;
   set_rows(out, *largest);
   out.flops = out.flops_full = rule.kind == OpRuleKind::kInPlace ? written : 0;
@@ -421,24 +434,23 @@ WorkOutcome masked_traffic(const Call& call, WorkShape& out) {
 }
 
 WorkOutcome reduction(const Call& call, WorkShape& out) {
-  const Shape* const a = call.tensor(call.rule.a);
-  if (a == nullptr) return WorkOutcome::kBadShape;
+  const std::optional<Shape> a = call.tensor(call.rule.a);
+  if (!a) return WorkOutcome::kBadShape;
   out.kind = WorkKind::kReduction;
   out.dtype = call.shapes.dtype(call.rule.a);
   set_rows(out, *a);
   out.flops = out.flops_full = as_double(a->elements);
   if (call.rule.kind == OpRuleKind::kRowwise) {
-    for (size_t i = 0; i < call.shapes.size(); ++i) out.bytes += call.read(static_cast<int>(i));
+    for (int i = 0; i < call.shapes.size(); ++i) out.bytes += call.read(i);
     out.bytes += size_bytes(as_double(a->elements), out.dtype);
     return WorkOutcome::kWork;
   }
   int64_t left = a->elements;
-  const std::optional<IntList> dims = concrete_ints(call.concrete, call.rule.dim);
-  if (!dims || dims->count == 0) {
+  const std::optional<Integers> dims = call.shapes.integers(call.rule.dim);
+  if (!dims || dims->empty()) {
     left = std::min<int64_t>(left, 1);
   } else {
-    for (int i = 0; i < dims->count; ++i) {
-      int64_t dim = dims->values[static_cast<size_t>(i)];
+    for (int64_t dim : *dims) {
       if (dim < 0) dim += a->rank;
       if (dim < 0 || dim >= std::max(a->rank, 1)) return WorkOutcome::kBadShape;
       const int64_t size = a->rank == 0 ? 1 : (*a)[static_cast<int>(dim)];
@@ -450,12 +462,11 @@ WorkOutcome reduction(const Call& call, WorkShape& out) {
 }
 
 WorkOutcome concat(const Call& call, WorkShape& out) {
-  const Operand* const list = call.shapes.operand(call.rule.a);
-  if (list == nullptr || list->count == 0) return WorkOutcome::kBadShape;
+  const std::vector<Shape> list = call.shapes.tensors(call.rule.a);
+  if (list.empty()) return WorkOutcome::kUnknown;
   int64_t elements = 0;
   int64_t last = 0;
-  for (uint32_t i = 0; i < list->count; ++i) {
-    const Shape& shape = call.shapes.shape(list->first + i);
+  for (const Shape& shape : list) {
     if (__builtin_add_overflow(elements, shape.elements, &elements) || elements > kMaxElements) {
       return WorkOutcome::kBadShape;
     }
@@ -465,19 +476,19 @@ WorkOutcome concat(const Call& call, WorkShape& out) {
   out.n = std::max<int64_t>(last, 1);
   out.m = elements / out.n;
   // The recorder says "TensorList" and no element type; the kernel's name holds the element size.
-  out.dtype = list->dtype;
-  const double each = call.hint.element_bytes > 0 ? call.hint.element_bytes : dtype_bytes(list->dtype);
+  out.dtype = call.shapes.dtype(call.rule.a);
+  const double each = call.hint.element_bytes > 0 ? call.hint.element_bytes : dtype_bytes(out.dtype);
   out.bytes = each > 0 ? 2 * as_double(elements) * each : kNaN;
   return WorkOutcome::kWork;
 }
 
 }  // namespace
 
-WorkOutcome compute_work(const OpRule& rule, const SignatureShapes& shapes, std::string_view concrete,
-                         const KernelHint& hint, WorkShape& out) {
+WorkOutcome compute_work(const OpRule& rule, const SignatureShapes& shapes, const KernelHint& hint, WorkShape& out) {
   out = {};
+  if (!shapes.readable()) return WorkOutcome::kBadShape;
   if (shapes.size() == 0) return WorkOutcome::kUnknown;
-  const Call call{rule, shapes, concrete, hint};
+  const Call call{rule, shapes, hint};
   switch (rule.kind) {
     case OpRuleKind::kMm:
     case OpRuleKind::kLinear:

@@ -17,7 +17,7 @@
 #include <string_view>
 
 #include "derive/op_rules.h"
-#include "derive/shapes.h"
+#include "trace/signature.h"
 
 namespace llmprof {
 
@@ -51,11 +51,10 @@ struct WorkShape {
 enum class WorkOutcome : uint8_t {
   kWork,     // `out` is filled
   kUnknown,  // valid, but the inputs do not tell (shapes not recorded, lengths in a cache)
-  kBadShape  // the shapes contradict the operator
+  kBadShape  // the shapes contradict the operator, or cannot be read
 };
 
-WorkOutcome compute_work(const OpRule& rule, const SignatureShapes& shapes, std::string_view concrete,
-                         const KernelHint& hint, WorkShape& out);
+WorkOutcome compute_work(const OpRule& rule, const SignatureShapes& shapes, const KernelHint& hint, WorkShape& out);
 
 // Work of a call of a math library (row of LibraryCalls): 2 batch m n k FLOPs, each operand once. False where a size or
 // what the call does is unknown; batched products have no weights, as for kBmm. Attention as above, except that a

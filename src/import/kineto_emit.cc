@@ -161,22 +161,13 @@ SignatureId Emitter::signature_of(const Event& event) {
     high = high == nullptr || end > high ? end : high;
   }
   if (low == nullptr) return {};
-  // The recorder writes the four side by side, so one hash over the text from the first to the last covers them.
+  // The recorder writes the four side by side, so one hash over the text from the first to the last covers them. It has
+  // 64 bits and stands for what the tables do not hold as text.
   const uint64_t hash = XXH3_64bits(low, static_cast<size_t>(high - low));
-  const Signatures& table = block_.rows.signatures;
   return block_.signature_index.find_or_add(
-      hash,
-      [&](Row row) {
-        const StringPool& strings = block_.rows.strings;
-        return strings[table.dims[row]] == parts[0] && strings[table.types[row]] == parts[1] &&
-               strings[table.strides[row]] == parts[2] && strings[table.concrete[row]] == parts[3];
-      },
+      hash, [&](Row row) { return block_.rows.text(block_.rows.signatures.dims[row]) == parts[0]; },
       [&] {
-        TraceBuilder& builder = block_.builder;
-        return builder.signature({.dims = builder.text(parts[0]),
-                                  .types = builder.text(parts[1]),
-                                  .strides = builder.text(parts[2]),
-                                  .concrete = builder.text(parts[3])});
+        return block_.builder.signature({parts[0], parts[1], parts[2], parts[3]});
       });
 }
 

@@ -113,8 +113,7 @@ bool SpoolReader::add_torch(ThreadId on_thread, std::string_view text, int64_t s
   if (sizes == std::string_view::npos && !named) return false;
   // PyTorch names sizes only; element types come from the library calls inside.
   SignatureId shaped;
-  if (sizes != std::string_view::npos)
-    shaped = builder_.signature({.dims = builder_.text(text.substr(sizes + kSizes.size()))});
+  if (sizes != std::string_view::npos) shaped = builder_.signature({.dims = text.substr(sizes + kSizes.size())});
   builder_.add<Ops>(
       {.start_ns = start_ns, .dur_ns = dur_ns, .thread = on_thread, .name = builder_.text(name), .signature = shaped});
   return true;

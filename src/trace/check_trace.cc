@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "trace/signature.h"
+
 namespace llmprof {
 namespace {
 
@@ -43,6 +45,10 @@ constexpr size_t enumerators<AttentionMask>() {
 template <>
 constexpr size_t enumerators<CounterSource>() {
   return static_cast<size_t>(CounterSource::kGpm) + 1;
+}
+template <>
+constexpr size_t enumerators<InputKind>() {
+  return static_cast<size_t>(InputKind::kBoolean) + 1;
 }
 template <>
 constexpr size_t enumerators<Category>() {
@@ -209,6 +215,13 @@ void check_trace(Trace& trace) {
     checker.table = table.info().name;
     table.for_each_column([&](const FieldInfo& field, auto& column) { checker.check(field, column); });
   });
+  uint64_t unsound = 0;
+  for (SignatureId signature = 0; signature < trace.signatures.size(); ++signature) {
+    if (SignatureShapes(trace, signature).sound()) continue;
+    trace.signatures.input_count[signature] = -1;
+    ++unsound;
+  }
+  if (unsound != 0) trace.diagnostics.add(DiagnosticId::kBadMetadata, "inputs: sizes that no tensor has", unsound);
 }
 
 }  // namespace llmprof

@@ -5,6 +5,7 @@
 //   - every row id is below the size of its table or kNoRow; columns that are never empty (Always) are never kNoRow: a
 //     stand-in thread or stream takes the lost ones,
 //   - every StringId is below strings.size(); every enumerator is a declared one,
+//   - the inputs of a signature keep the bounds of signature.h, or count as unreadable,
 //   - parallel tables have the length of their table or are empty,
 //   - durations are >= 0 and their sum per table, like every single time, stays below kTimeNsMax in magnitude, so sums
 //     and differences of times cannot overflow int64.

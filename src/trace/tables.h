@@ -20,6 +20,8 @@ namespace llmprof {
 using ThreadId = RowId<struct Threads>;
 using StreamId = RowId<struct Streams>;
 using SignatureId = RowId<struct Signatures>;
+using InputId = RowId<struct Inputs>;
+using InputNumberId = RowId<struct InputNumbers>;
 using OpId = RowId<struct Ops>;
 using AnnotationId = RowId<struct Annotations>;
 using PythonCallId = RowId<struct PythonCalls>;
@@ -44,6 +46,16 @@ enum class HostMemory : uint8_t { kUnknown, kPageable, kPinned };
 enum class AttentionMask : uint8_t { kNone, kCausal, kUnknown };
 // Who read hardware counters: the PM sampler of CUPTI, or NVML's GPM.
 enum class CounterSource : uint8_t { kPmSampling, kGpm };
+
+// An input of an operator. The tensors of a list stand behind it, each in a row of its own.
+enum class InputKind : uint8_t {
+  kOther,  // absent, or a scalar that is kept as text
+  kTensor,
+  kList,
+  kListed,    // a tensor of the list before it
+  kIntegers,  // a scalar, or a list of them
+  kBoolean
+};
 
 // What a GPU activity is for. Names and meanings: category_name(), docs/metrics.md; rules: src/derive/kernel_rules.cc.
 enum class Category : uint8_t {
@@ -123,13 +135,27 @@ LLMPROF_TABLE(Devices, "devices", "GPUs described by the recording", LLMPROF_DEV
   C(int64_t, stream, "", "CUDA stream id")
 LLMPROF_TABLE(Streams, "streams", "CUDA streams with GPU activity", LLMPROF_STREAM_COLUMNS)
 
-// Distinct input descriptions of operators; thousands of operator calls share one row. The texts are JSON as recorded.
-#define LLMPROF_SIGNATURE_COLUMNS(C)                                             \
-  C(StringId, dims, "", "Input dimensions, JSON list of lists, empty if absent") \
-  C(StringId, types, "", "Input element types, JSON list of strings")            \
-  C(StringId, strides, "", "Input strides, JSON list of lists")                  \
-  C(StringId, concrete, "", "Values of scalar inputs, JSON list of strings")
+// Distinct input descriptions of operators; thousands of operator calls share one row. src/trace/signature.h reads and
+// shows the three tables.
+#define LLMPROF_SIGNATURE_COLUMNS(C)                                                                   \
+  C(StringId, dims, "", "Input dimensions as recorded, JSON list of lists, empty if absent")           \
+  C(uint64_t, rest, "", "Hash of what was recorded beside dims: equal descriptions are equal in both") \
+  C(InputId, first_input, "", "First of its rows in inputs")                                           \
+  C(int32_t, input_count, "", "How many rows, -1 if the description makes no sense or exceeds a bound")
 LLMPROF_TABLE(Signatures, "signatures", "Distinct input shapes and types of operators", LLMPROF_SIGNATURE_COLUMNS)
+
+#define LLMPROF_INPUT_COLUMNS(C)                                                                            \
+  C(InputKind, kind, "", "tensor, list, listed (a tensor of the list before it), integers, boolean, other") \
+  C(DType, dtype, "", "Element type of a tensor")                                                           \
+  C(StringId, text, "", "As recorded: an element type that has no name here, a scalar that is no integer")  \
+  C(InputNumberId, first_number, "", "First of its rows in input_numbers")                                  \
+  C(int32_t, number_count, "", "How many rows: the dimensions of a tensor, the values of scalars; -1 if absent")
+LLMPROF_TABLE(Inputs, "inputs", "Inputs of operators, those of one signature in order", LLMPROF_INPUT_COLUMNS)
+
+#define LLMPROF_INPUT_NUMBER_COLUMNS(C)                                               \
+  C(int64_t, value, "", "Size of a dimension, outermost first, or value of a scalar") \
+  C(int64_t, stride, "", "Stride of the dimension in elements, -1 if absent")
+LLMPROF_TABLE(InputNumbers, "input_numbers", "Dimensions and integers of inputs", LLMPROF_INPUT_NUMBER_COLUMNS)
 
 #define LLMPROF_OP_COLUMNS(C)                                                                        \
   C(TimeNs, start_ns, "ns", "Start on the host")                                                     \
@@ -464,6 +490,8 @@ LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was 
   T(Devices, devices)                \
   T(Streams, streams)                \
   T(Signatures, signatures)          \
+  T(Inputs, inputs)                  \
+  T(InputNumbers, input_numbers)     \
   T(Ops, ops)                        \
   T(Annotations, annotations)        \
   T(PythonCalls, python_calls)       \

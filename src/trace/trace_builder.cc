@@ -84,17 +84,22 @@ LaunchConfigId TraceBuilder::launch_config(const LaunchConfigs::Values& config) 
       [&] { return add<LaunchConfigs>(config); });
 }
 
-SignatureId TraceBuilder::signature(const Signatures::Values& signature) {
+// fill(row) adds the inputs of a new one.
+template <class Fill>
+SignatureId TraceBuilder::signature(StringId dims, uint64_t rest, Fill&& fill) {
   const Signatures& table = trace_.signatures;
-  const uint64_t hash = mix_hash(uint64_t{index(signature.dims)} << 32 | index(signature.types),
-                                 uint64_t{index(signature.strides)} << 32 | index(signature.concrete));
   return signatures_.find_or_add(
-      hash,
-      [&](Row row) {
-        return table.dims[row] == signature.dims && table.types[row] == signature.types &&
-               table.strides[row] == signature.strides && table.concrete[row] == signature.concrete;
-      },
-      [&] { return add<Signatures>(signature); });
+      mix_hash(rest, index(dims)), [&](Row row) { return table.dims[row] == dims && table.rest[row] == rest; },
+      [&] {
+        const SignatureId row = add<Signatures>({.dims = dims, .rest = rest});
+        fill(row);
+        return row;
+      });
+}
+
+SignatureId TraceBuilder::signature(const SignatureText& described) {
+  return signature(text(described.dims), described.hash_without_dims(),
+                   [&](SignatureId row) { read_inputs(described, trace_, row); });
 }
 
 // ---- appending a trace ---------------------------------------------------------------------------------------------
@@ -150,12 +155,26 @@ void TraceBuilder::share_rows(const Trace& part, const Joining& joining) {
         stream(moved_device(part.streams.device[i], joining), part.streams.context[i], part.streams.stream[i]));
   for (size_t i = 0; i < part.launch_configs.size(); ++i)
     moves_.launch_configs.rows.push_back(launch_config(part.launch_configs.row(i)));
-  for (size_t i = 0; i < part.signatures.size(); ++i) {
-    const Signatures& from = part.signatures;
-    moves_.signatures.rows.push_back(signature({.dims = moved(from.dims[i]),
-                                                .types = moved(from.types[i]),
-                                                .strides = moved(from.strides[i]),
-                                                .concrete = moved(from.concrete[i])}));
+  for (SignatureId i = 0; i < part.signatures.size(); ++i)
+    moves_.signatures.rows.push_back(signature(moved(part.signatures.dims[i]), part.signatures.rest[i],
+                                               [&](SignatureId row) { copy_inputs(part, i, row); }));
+}
+
+void TraceBuilder::copy_inputs(const Trace& part, SignatureId from, SignatureId to) {
+  const int32_t count = part.signatures.input_count[from];
+  const auto [first, end] = row_range(part.signatures.first_input[from], count, part.inputs.size());
+  trace_.signatures.input_count[to] = count;
+  for (Row i = first; i < end; ++i) {
+    Inputs::Values input = part.inputs.row(i);
+    const auto [number, last] = row_range(input.first_number, input.number_count, part.input_numbers.size());
+    input.text = moved(input.text);
+    input.first_number = kNoRow;
+    for (Row n = number; n < last; ++n) {
+      const InputNumberId copy = add<InputNumbers>(part.input_numbers.row(n));
+      if (n == number) input.first_number = copy;
+    }
+    const InputId copy = add<Inputs>(input);
+    if (i == first) trace_.signatures.first_input[to] = copy;
   }
 }
 
@@ -188,7 +207,8 @@ void TraceBuilder::append_part(const Trace& part, Trace* memory, const Joining& 
   if (joining.share) share_rows(part, joining);
   const auto append_table = [&]<class Table>(const Table& table, Table* own) {
     constexpr bool kShared = std::is_same_v<Table, Threads> || std::is_same_v<Table, Streams> ||
-                             std::is_same_v<Table, LaunchConfigs> || std::is_same_v<Table, Signatures>;
+                             std::is_same_v<Table, LaunchConfigs> || std::is_same_v<Table, Signatures> ||
+                             std::is_same_v<Table, Inputs> || std::is_same_v<Table, InputNumbers>;
     if (std::is_same_v<Table, Devices> || (kShared && joining.share)) return;
     append_rows(table, own, joining);
   };

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/flat_index.h"
+#include "trace/signature.h"
 #include "trace/trace.h"
 
 namespace llmprof {
@@ -44,8 +45,7 @@ class TraceBuilder {
   ThreadId thread(int64_t process_id, int64_t thread_id, StringId name = StringId::kEmpty);
   StreamId stream(int32_t device, int64_t context, int64_t stream);
   LaunchConfigId launch_config(const LaunchConfigs::Values& config);
-  // By the texts of its columns; equal texts are equal handles.
-  SignatureId signature(const Signatures::Values& signature);
+  SignatureId signature(const SignatureText& text);
 
   // One row at the end of its table.
   template <class Table>
@@ -87,6 +87,9 @@ class TraceBuilder {
     }
   };
 
+  template <class Fill>
+  SignatureId signature(StringId dims, uint64_t rest, Fill&& fill);
+  void copy_inputs(const Trace& part, SignatureId from, SignatureId to);
   void append_part(const Trace& part, Trace* memory, const Joining& joining);
   void share_rows(const Trace& part, const Joining& joining);
   template <class Table>

@@ -10,6 +10,7 @@
 #include "base/parallel.h"
 #include "trace/check_trace.h"
 #include "trace/copy_names.h"
+#include "trace/signature.h"
 #include "trace/trace_block.h"
 #include "trace/trace_file.h"
 #include "trace/trace_file_layout.h"
@@ -266,6 +267,20 @@ void remap_strings(Trace& trace, const std::vector<StringId>& handles) {
   });
 }
 
+// Versions 1 and 2 left the inputs of operators to their texts, whose `handles` are as stored.
+void read_signature_texts(const FileSignatureTexts& texts, const std::vector<StringId>& handles, Trace& trace) {
+  const auto text = [&](StringId id) {
+    return index(id) < handles.size() ? trace.text(handles[index(id)]) : std::string_view();
+  };
+  if (texts.empty()) trace.signatures.clear();  // lost
+  for (SignatureId i = 0; i < trace.signatures.size(); ++i) {
+    const SignatureText described{text(texts.dims[i]), text(texts.types[i]), text(texts.strides[i]),
+                                  text(texts.concrete[i])};
+    trace.signatures.rest[i] = described.hash_without_dims();
+    read_inputs(described, trace, i);
+  }
+}
+
 // Version 1 left what a copy is to its name.
 void read_copy_names(Trace& trace) {
   GpuOps& gpu = trace.gpu_ops;
@@ -289,6 +304,8 @@ Status read_trace(std::span<const char> bytes, Trace& trace) {
   Unpacker unpacker(bytes, std::move(directory), found);
   file.for_each_table([&](auto& table) { unpacker.plan(table); });
   trace.for_each_table([&](auto& table) { unpacker.plan(table); });
+  FileSignatureTexts signature_texts;
+  if (version < 3) unpacker.plan(signature_texts);
   unpacker.run();
 
   StringPool texts;
@@ -298,6 +315,7 @@ Status read_trace(std::span<const char> bytes, Trace& trace) {
   restore(file, texts, trace);
   if (!intern_all(file.strings, file.string_bytes, trace.strings, handles)) remap_strings(trace, handles);
   trace.diagnostics.merge(found);
+  if (version < 3) read_signature_texts(signature_texts, handles, trace);
   if (version == 1) read_copy_names(trace);
   check_trace(trace);
   return {};

@@ -47,6 +47,14 @@ LLMPROF_TABLE(FileDiagnostics, "file_diagnostics", "Trace::diagnostics, counts",
   C(StringId, place, "", "Where one of the first was seen")
 LLMPROF_TABLE(FilePlaces, "file_places", "Trace::diagnostics, places", LLMPROF_FILE_PLACE_COLUMNS)
 
+// What versions 1 and 2 have in the table signatures.
+#define LLMPROF_FILE_SIGNATURE_COLUMNS(C)             \
+  C(StringId, dims, "", "Texts of trace/signature.h") \
+  C(StringId, types, "", "")                          \
+  C(StringId, strides, "", "")                        \
+  C(StringId, concrete, "", "")
+LLMPROF_TABLE(FileSignatureTexts, "signatures", "", LLMPROF_FILE_SIGNATURE_COLUMNS)
+
 // Texts and strings stand first, so that a file cut later keeps its names.
 #define LLMPROF_FILE_TABLES(T)    \
   T(FileTexts, texts)             \

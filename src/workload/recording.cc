@@ -77,21 +77,18 @@ void Recording::host_operator(std::string_view name, int64_t start_ns, int64_t e
   add({full, name, {}, {}, {}, -1}, start_ns, end_ns);
 }
 
-SignatureId Recording::signature(const Call& call) {
-  if (call.dims.empty()) return {};
-  return builder_.signature(
-      {.dims = builder_.text(call.dims), .types = builder_.text(call.types), .concrete = builder_.text(call.concrete)});
-}
-
 // An operator, the call that ran it, and what ran: all three at the same time, because the CPU is host and device.
 void Recording::add(const Call& call, int64_t start_ns, int64_t end_ns) {
   const uint64_t id = trace_.ops.size() + 1;
   const int64_t dur_ns = end_ns - start_ns;
+  SignatureId signature;
+  if (!call.dims.empty())
+    signature = builder_.signature({.dims = call.dims, .types = call.types, .concrete = call.concrete});
   builder_.add<Ops>({.start_ns = start_ns,
                      .dur_ns = dur_ns,
                      .thread = thread_,
                      .name = builder_.text(call.name),
-                     .signature = signature(call),
+                     .signature = signature,
                      .external_id = id});
   builder_.add<ApiCalls>({.start_ns = start_ns,
                           .dur_ns = dur_ns,

@@ -23,7 +23,7 @@ class Recording : public StageListener, public HostListener {
   void end() override;
   void host_operator(std::string_view name, int64_t start_ns, int64_t end_ns) override;
 
-  // Texts as Signatures has them; the kernel is what ran the operator.
+  // Texts as SignatureText has them; the kernel is what ran the operator.
   struct Call {
     std::string_view name, kernel;
     std::string dims, types, concrete;
@@ -35,8 +35,6 @@ class Recording : public StageListener, public HostListener {
   Trace take(const std::vector<std::pair<std::string, std::string>>& facts);
 
  private:
-  SignatureId signature(const Call& call);
-
   Trace trace_;
   TraceBuilder builder_{trace_};
   ThreadId thread_;

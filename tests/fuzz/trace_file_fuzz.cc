@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "trace/check_trace.h"
+#include "trace/signature.h"
 #include "trace/trace_file.h"
 
 namespace {
@@ -46,6 +47,13 @@ void use(const std::string& file) {
   const uint64_t found = trace.diagnostics.total();
   llmprof::check_trace(trace);
   if (trace.diagnostics.total() != found) std::abort();  // what read_trace returns needs no repair
+  for (llmprof::SignatureId row = 0; row < trace.signatures.size(); ++row) {
+    const llmprof::SignatureShapes shapes(trace, row);
+    for (int i = -1; i <= shapes.size(); ++i)
+      for (const llmprof::Shape& shape : shapes.tensors(i))
+        if (shape.elements < 0 || shape.elements > llmprof::kMaxElements || shape.distinct > shape.elements)
+          std::abort();
+  }
   const llmprof::Result<std::string> packed = llmprof::pack_trace(trace);
   if (!packed) return;
   llmprof::Trace again;

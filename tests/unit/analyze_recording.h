@@ -59,7 +59,7 @@ class AnalyzedRecording {
                             .dur_ns = dur,
                             .thread = 0,
                             .name = text(name),
-                            .signature = dims.empty() ? SignatureId() : rows().add<Signatures>({.dims = text(dims)})});
+                            .signature = dims.empty() ? SignatureId() : rows().signature({.dims = dims})});
   }
   ApiCallId api(std::string_view name, int64_t start, int64_t dur) {
     rows().add<ApiLinks>({});

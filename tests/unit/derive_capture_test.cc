@@ -138,7 +138,7 @@ TEST(LibraryWork, AttentionOfUnknownLengthsGivesNothing) {
 TEST(LibraryWork, AnOperatorThatTellsWins) {
   TestTrace b;
   const uint64_t mm = b.op("aten::mm", 0, 200, "[[4, 8], [8, 16]]");
-  b.trace.signatures.types[0] = b.trace.strings.intern("[\"c10::BFloat16\", \"c10::BFloat16\"]");
+  for (DType& dtype : b.trace.inputs.dtype) dtype = DType::kBf16;
   b.library_call(20, 100, 999, 999, 999);
   b.launch("gemm_main", 30, 1000, 50, mm);
   b.launch("splitKreduce_kernel", 40, 1100, 50, mm);

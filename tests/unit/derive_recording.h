@@ -25,8 +25,7 @@ class Recording {
   ThreadId thread(int64_t process, int64_t id) { return rows().add<Threads>({.process_id = process, .thread_id = id}); }
   SignatureId signature(std::string_view dims, std::string_view types = {}, std::string_view concrete = {},
                         std::string_view strides = {}) {
-    return rows().add<Signatures>(
-        {.dims = text(dims), .types = text(types), .strides = text(strides), .concrete = text(concrete)});
+    return rows().signature({dims, types, strides, concrete});
   }
   // Rows are in the order of the calls only if starts ascend.
   OpId op(int64_t start, int64_t dur, std::string_view name, uint64_t id = 0, SignatureId sig = kNoRow,

@@ -34,7 +34,7 @@ class TestTrace {
                      .dur_ns = dur,
                      .thread = on_thread,
                      .name = text(name),
-                     .signature = dims.empty() ? SignatureId() : rows().add<Signatures>({.dims = text(dims)}),
+                     .signature = dims.empty() ? SignatureId() : rows().signature({.dims = dims}),
                      .external_id = id});
     return id;
   }

@@ -6,7 +6,6 @@
 #include "derive/derive.h"
 #include "derive/kernel_rules.h"
 #include "derive/op_rules.h"
-#include "derive/shapes.h"
 #include "derive/work_formulas.h"
 #include "derive_recording.h"
 
@@ -29,72 +28,12 @@ WorkShape work_of(std::string_view op, std::string_view dims, std::string_view t
   WorkShape work;
   const OpRule* const rule = find_op_rule(op);
   EXPECT_NE(rule, nullptr) << op;
-  SignatureShapes shapes;
-  EXPECT_TRUE(shapes.parse(dims, types, strides)) << dims;
+  Recording r;
+  const SignatureShapes shapes(r.trace, r.signature(dims, types, concrete, strides));
+  EXPECT_TRUE(shapes.readable()) << dims;
   if (rule == nullptr) return work;
-  EXPECT_EQ(compute_work(*rule, shapes, concrete, {}, work), expected) << op << " " << dims;
+  EXPECT_EQ(compute_work(*rule, shapes, {}, work), expected) << op << " " << dims;
   return work;
-}
-
-TEST(Shapes, ReadsTensorsListsAndScalars) {
-  SignatureShapes shapes;
-  ASSERT_TRUE(shapes.parse("[[1, 512, 64], [], [[0], [1, 8, 2, 4]], []]",
-                           R"(["c10::BFloat16", "Scalar", "TensorList", "double"])", ""));
-  ASSERT_EQ(shapes.size(), 4U);
-  ASSERT_NE(shapes.tensor(0), nullptr);
-  EXPECT_EQ(shapes.tensor(0)->elements, 512 * 64);
-  EXPECT_EQ(shapes.tensor(0)->back(2), 512);
-  EXPECT_EQ(shapes.dtype(0), DType::kBf16);
-  EXPECT_EQ(shapes.tensor(1), nullptr);
-  EXPECT_EQ(shapes.operand(2)->count, 2U);
-  EXPECT_EQ(shapes.shape(shapes.operand(2)->first + 1).rank, 4);
-  ASSERT_NE(shapes.tensor(3), nullptr);  // a tensor without dimensions
-  EXPECT_EQ(shapes.tensor(3)->rank, 0);
-  EXPECT_EQ(shapes.tensor(4), nullptr);
-  EXPECT_EQ(shapes.tensor(-1), nullptr);
-}
-
-TEST(Shapes, ExpandedDimensionsAreReadOnce) {
-  SignatureShapes shapes;
-  ASSERT_TRUE(
-      shapes.parse("[[512, 4096], [[2, 3], [4, 5]]]", R"(["long int", "TensorList"])", "[[1, 0], [[3, 1], [0, 1]]]"));
-  EXPECT_EQ(shapes.tensor(0)->elements, 512 * 4096);
-  EXPECT_EQ(shapes.tensor(0)->distinct, 512);
-  EXPECT_EQ(shapes.shape(shapes.operand(1)->first + 1).distinct, 5);
-}
-
-TEST(Shapes, HostileTextsAreRefused) {
-  SignatureShapes shapes;
-  const std::string deep(100000, '[');
-  std::string many = "[";
-  for (int i = 0; i < 200; ++i) many += i == 0 ? "[1]" : ",[1]";
-  many += "]";
-  for (const std::string& dims :
-       {std::string("[[-1, 2]]"), std::string("[[1, 2]"), std::string("[[1, 2]]]"), std::string("[1, 2]"),
-        std::string("[[[[1]]]]"), std::string("[[1, [2]]]"), std::string("[[[2], 1]]"), std::string("[[1.5]]"),
-        std::string("[[99999999999999999999999]]"), std::string("[[4611686018427387904, 4]]"),
-        std::string("[[1125899906842624, 2]]"), std::string("[[1,1,1,1,1,1,1,1,1]]"), std::string("{}"),
-        std::string("[[1 2]]"), std::string("[[\"a\"]]"), deep, many}) {
-    EXPECT_FALSE(shapes.parse(dims, "", "")) << dims.substr(0, 40);
-  }
-  EXPECT_FALSE(shapes.parse("[[1], [2]]", R"(["float"])", ""));
-  EXPECT_FALSE(shapes.parse("[[1]]", R"(["float", "float"])", ""));
-  EXPECT_FALSE(shapes.parse("[[1]]", R"(["float)", ""));
-  EXPECT_TRUE(shapes.parse("[[7, 2]]", R"(["float"])", "[[[[[["));  // strides only refine
-  EXPECT_EQ(shapes.tensor(0)->elements, 14);
-}
-
-TEST(Shapes, ConcreteInputs) {
-  constexpr std::string_view kText = R"(["", "-2", "True", "[14, 14]", "quote \" inside", "0."])";
-  EXPECT_EQ(concrete_int(kText, 1), -2);
-  EXPECT_EQ(concrete_bool(kText, 2), true);
-  EXPECT_EQ(concrete_ints(kText, 3)->at(1), 14);
-  EXPECT_EQ(concrete_ints(kText, 1)->at(5), -2);  // one value counts for every dimension
-  EXPECT_EQ(concrete_input(kText, 5), "0.");
-  EXPECT_FALSE(concrete_int(kText, 0));
-  EXPECT_FALSE(concrete_int(kText, 9));
-  EXPECT_FALSE(concrete_int("[\"1\"", 3));
-  EXPECT_FALSE(concrete_int("", 0));
 }
 
 TEST(Formulas, Gemm) {
@@ -378,6 +317,11 @@ TEST(Work, KernelNamesFillWhatTypesLeaveOpen) {
   EXPECT_TRUE(std::isnan(works.bytes[work[2]]));
   EXPECT_EQ(works.dtype[work[3]], DType::kTf32);
   EXPECT_EQ(works.dtype[work[4]], DType::kFp32);
+}
+
+TEST(Work, AJoinOfAListThatIsNotRecordedHasNoWork) {
+  for (const std::string_view types : {"", R"(["TensorList", "Scalar"])"})
+    work_of("aten::cat", "[[], []]", types, R"(["", "-2"])", {}, WorkOutcome::kUnknown);
 }
 
 TEST(Work, ACopyCallCarriesItsTrafficButNoMemsetCarriesAGemm) {

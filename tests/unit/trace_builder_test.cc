@@ -26,7 +26,7 @@ void fill(TraceBuilder& builder, int32_t device, int64_t process) {
   const ThreadId thread = builder.thread(process, 11);
   const StreamId stream = builder.stream(device, 1, 7);
   const LaunchConfigId config = builder.launch_config({.grid_x = 8, .block_x = 128});
-  const SignatureId signature = builder.signature({.dims = builder.text("[[1, 2]]")});
+  const SignatureId signature = builder.signature({.dims = "[[2]]"});
   builder.add<Devices>({.device = device, .name = builder.text("NVIDIA H200")});
   builder.add<Ops>({.start_ns = 10, .dur_ns = 5, .thread = thread, .name = builder.text("op"), .signature = signature});
   builder.add<Annotations>({.start_ns = 9, .dur_ns = 9, .name = builder.text("range")});
@@ -49,11 +49,12 @@ TEST(TraceBuilder, WhatIsSharedIsMadeOnce) {
   EXPECT_NE(builder.stream(0, 1, 7), builder.stream(1, 1, 7));
   EXPECT_EQ(builder.launch_config({.grid_x = 2}), builder.launch_config({.grid_x = 2}));  // NaN and NaN are equal
   EXPECT_NE(builder.launch_config({.grid_x = 2}), builder.launch_config({.grid_x = 2, .shared_bytes = 1}));
-  const StringId dims = builder.text("[[1]]"), types = builder.text("[\"float\"]");
-  EXPECT_EQ(builder.signature({.dims = dims}), builder.signature({.dims = dims}));
-  EXPECT_NE(builder.signature({.dims = dims}), builder.signature({.dims = dims, .types = types}));
+  const SignatureText dims{.dims = "[[1]]"}, typed{.dims = "[[1]]", .types = "[\"float\"]"};
+  EXPECT_EQ(builder.signature(dims), builder.signature(dims));
+  EXPECT_NE(builder.signature(dims), builder.signature(typed));
   EXPECT_EQ(trace.threads.size(), 3U);
   EXPECT_EQ(trace.signatures.size(), 2U);
+  EXPECT_EQ(trace.inputs.size(), 2U);
 }
 
 TEST(TraceBuilder, AThreadWithoutAnIdIsKnownByItsName) {
@@ -125,6 +126,7 @@ TEST(TraceBuilder, PartsOfOneProcessShareTheirThreadsAndStreams) {
   EXPECT_EQ(trace.streams.size(), 1U);
   EXPECT_EQ(trace.launch_configs.size(), 1U);
   EXPECT_EQ(trace.signatures.size(), 1U);
+  EXPECT_EQ(trace.inputs.size(), 1U);
   EXPECT_EQ(trace.devices.size(), 1U);
   EXPECT_EQ(trace.ops.thread, (std::vector<ThreadId>{1, 1, 1}));
   EXPECT_EQ(trace.collectives.gpu_op, (std::vector<GpuOpId>{0, 1, 2}));
