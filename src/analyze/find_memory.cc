@@ -77,11 +77,13 @@ void find_memory_bound_weights(const FindingContext& finding) {
                                fmt::format("{}{} of the {} time reads weights", stage.label(),
                                            format_percent(weight_ns / stage.busy_ns()), processor(finding.context)),
                                weight_ns / 2);
-    out.evidence = {measured("time of weight-reading GEMMs per step", stage.per_step_ms(gemm.time_ns), Unit::kMs),
-                    measured(share_of_stage(finding), gemm.time_ns / stage.busy_ns(), Unit::kFrac),
-                    counted("weights read per step", gemm.weight_bytes / stage.count(), Unit::kBytes),
-                    counted("bandwidth reached by these GEMMs", gemm.bytes / gemm.time_ns, Unit::kGbs),
-                    share_of_bandwidth(finding, gemm)};
+    out.evidence = {
+        measured("time of weight-reading GEMMs per step", stage.per_step_ms(gemm.time_ns), Unit::kMs),
+        measured("of it reading weights, by their part of the bytes", stage.per_step_ms(weight_ns), Unit::kMs),
+        measured(share_of_stage(finding), weight_ns / stage.busy_ns(), Unit::kFrac),
+        counted("weights read per step", gemm.weight_bytes / stage.count(), Unit::kBytes),
+        counted("bandwidth reached by these GEMMs", gemm.bytes / gemm.time_ns, Unit::kGbs),
+        share_of_bandwidth(finding, gemm)};
     if (stage.timing->dram_frac)
       out.evidence.push_back(
           measured("memory interface active, by hardware counter", *stage.timing->dram_frac, Unit::kFrac));
@@ -117,10 +119,13 @@ void find_memory_bound_kv(const FindingContext& finding) {
                                fmt::format("{}{} of the {} time reads the KV cache", stage.label(),
                                            format_percent(kv_ns / stage.busy_ns()), processor(finding.context)),
                                kv_ns / 2);
-    out.evidence = {measured("attention time per step", stage.per_step_ms(attention.time_ns), Unit::kMs),
-                    counted("KV cache read per step", attention.kv_bytes / stage.count(), Unit::kBytes),
-                    counted("bandwidth reached", attention.bytes / attention.time_ns, Unit::kGbs),
-                    share_of_bandwidth(finding, attention)};
+    out.evidence = {
+        measured("attention time per step", stage.per_step_ms(attention.time_ns), Unit::kMs),
+        measured("of it reading the KV cache, by its part of the bytes", stage.per_step_ms(kv_ns), Unit::kMs),
+        measured(share_of_stage(finding), kv_ns / stage.busy_ns(), Unit::kFrac),
+        counted("KV cache read per step", attention.kv_bytes / stage.count(), Unit::kBytes),
+        counted("bandwidth reached", attention.bytes / attention.time_ns, Unit::kGbs),
+        share_of_bandwidth(finding, attention)};
     out.advice = {"Keep the cache in FP8: half the bytes.",
                   "Models with fewer KV heads (GQA, MQA), latent attention or sliding windows read less per token."};
     finding.bound_work(stage, kv_ns / 2, out);

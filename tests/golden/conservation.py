@@ -5,7 +5,9 @@ Times are compared in whole nanoseconds: JSON numbers are read as decimal text, 
 
 import functools
 import gzip
+import itertools
 import json
+import re
 from decimal import Decimal
 
 REPORT_KEYS = ("schema tool_version source device model latency stages operators kernels_topk categories telemetry memory "
@@ -79,6 +81,7 @@ def check_report(report, recordings):
         check_kernel(row)
     for finding in report["findings"]:
         check_finding(finding)
+        check_title(finding, stages, report["source"])
     check_latency(report["latency"])
     for row in report["cannot_tell"]:
         need_keys("cannot_tell", row, ["question", "why", "how_to_find_out"])
@@ -148,6 +151,27 @@ def check_finding(finding):
     expect(finding["advice"], f"finding {finding['id']} has no advice")
     for row in finding["evidence"]:
         need_keys(f"evidence of {finding['id']}", row, ["metric", "value", "unit", "provenance"])
+
+
+def check_title(finding, stages, source):
+    """A share in a title stands in the evidence: as that share, or as times of a step that make it up. What the evidence
+    calls a share of the stage's time is the share that the title has of it."""
+    evidence = finding["evidence"]
+    told = re.findall(r"([0-9.]+) %(?: of the ([CG]PU time))?", finding["title"])
+    rows = [row for row in stages if row["name"] == finding["stage"] and row["count"]]
+    wholes = [ns_of(row[key]) / Decimal(row["count"]) for row in rows for key in ("wall_ms", "gpu_busy_ms")]
+    wholes.append(Decimal(ns_of(source["duration_ms"])))
+    shares = [row["value"] for row in evidence if row["unit"] == "frac"]
+    times_ns = [row["value"] * 1000000 for row in evidence if row["unit"] == "ms"]
+    shares += [sum(some) / whole for whole in wholes if whole for size in (1, 2)
+               for some in itertools.combinations(times_ns, size)]
+    of_stage = [row["value"] for row in evidence if row["metric"].startswith("share of the stage's")]
+    for number, of in told:
+        off = Decimal("0.51") * Decimal(10) ** -len(number.partition(".")[2])
+        expect(any(abs(100 * share - Decimal(number)) <= off for share in shares),
+               f"{finding['id']}: {number} % of its title stands in no evidence")
+        expect(not of or all(abs(100 * share - Decimal(number)) <= off for share in of_stage),
+               f"{finding['id']}: {number} % of the {of} in its title, {of_stage} in its evidence")
 
 
 def check_latency(latency):
