@@ -247,7 +247,7 @@ void find_batch_too_small(const FindingContext& finding) {
     Finding& out = finding.add("batch-too-small", &stage,
                                fmt::format("{}with {} per step, reading the weights serves few tokens", stage.label(),
                                            sequences == 1 ? "1 sequence" : format_count(sequences) + " sequences"),
-                               0, FindingSeverity::kInfo);
+                               0);
     out.evidence = {
         counted("sequences per step", sequences, Unit::kOne),
         {"tokens per step at which GEMMs become compute-bound", crossover, Unit::kTokens, device.roof_provenance()},

@@ -82,6 +82,7 @@ def check_report(report, recordings):
     for finding in report["findings"]:
         check_finding(finding)
         check_title(finding, stages, report["source"])
+        check_severity(finding)
     check_latency(report["latency"])
     for row in report["cannot_tell"]:
         need_keys("cannot_tell", row, ["question", "why", "how_to_find_out"])
@@ -172,6 +173,29 @@ def check_title(finding, stages, source):
                f"{finding['id']}: {number} % of its title stands in no evidence")
         expect(not of or all(abs(100 * share - Decimal(number)) <= off for share in of_stage),
                f"{finding['id']}: {number} % of the {of} in its title, {of_stage} in its evidence")
+
+
+# The most that findings can be, however large the share (`llmprof list findings`).
+SEVERITIES = ["info", "minor", "major", "critical"]
+SEVERITY_MOST = {"first-call-cost": "minor", "compute-bound": "minor", "gemm-shape-misaligned": "minor",
+                 "wave-quantization": "minor", "profiler-distortion": "minor", "attention-unfused": "major",
+                 "low-occupancy": "major", "batch-too-small": "info"}
+
+
+def check_severity(finding):
+    """The severity is that of the share that the bound promises, or one level lower where the figure is a small part of
+    a request. Bounds are those of the typical step, severity goes by the mean one: a tenth apart."""
+    bound, found = finding["bound"], SEVERITIES.index(finding["severity"])
+    most = SEVERITIES.index(SEVERITY_MOST.get(finding["id"], "critical"))
+    expect(found <= most, f"{finding['id']} is {finding['severity']}")
+    if bound is None or not bound["from"]:
+        return
+    share = 1 - bound["to"] / bound["from"]
+    levels = [sum(share * some >= least for least in (Decimal("0.03"), Decimal("0.1"), Decimal("0.3")))
+              for some in (Decimal("0.9"), Decimal("1.1"))]
+    lower = 1 if bound["metric"].startswith(("TTFT", "TPOT")) else 3  # of other stages their part of the time counts too
+    expect(min(most, levels[0] - lower) <= found <= min(most, levels[1]),
+           f"{finding['id']}: {finding['severity']} although {share:.3f} of {bound['metric']} could go")
 
 
 def check_latency(latency):
