@@ -173,7 +173,7 @@ void find_compute_bound(const FindingContext& finding) {
     const double mfu = whole ? *stage.timing->mfu : *stage.timing->gemm_mfu;
     // So far from the peak something else holds the kernels back, on whichever side of the ridge they lie.
     constexpr double kMfuMin = 0.10;
-    if (mfu < kMfuMin) continue;
+    if (mfu < kMfuMin || mfu >= 1) continue;  // a peak that is exceeded limits nothing
     const DeviceReport& device = *finding.context.device;
     // Severity and order go by what the type it has would allow: a narrower one changes the model's answers.
     Finding& out = finding.add("compute-bound", &stage,

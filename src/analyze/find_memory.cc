@@ -23,6 +23,9 @@ constexpr double kWideShareMin = 0.10;
 // Sums over the kernels of a stage whose arithmetic is known and limited by memory.
 struct MemorySums {
   double time_ns = 0, roof_ns = 0, bytes = 0, weight_bytes = 0, kv_bytes = 0;
+  double memory_ns = 0, memory_bytes = 0,
+         memory_of_bytes = 0;            // at memory's bandwidth: what is held against it, of what
+  double cache_ns = 0, cache_bytes = 0;  // at the cache's
   double widest_ns = 0;
   DType weight_dtype = DType::kUnknown;
 };
@@ -41,6 +44,11 @@ MemorySums memory_kernels(const FindingContext& finding, const StageView& stage,
     if (!point.roof_ns && point.bound != Bound::kMemory) continue;
     out.time_ns += total_ns;
     out.roof_ns += point.roof_ns.value_or(total_ns);  // else faster than the roof that is known
+    if (point.memory_ns) {
+      (roof.cache ? out.cache_ns : out.memory_ns) += *point.memory_ns;
+      (roof.cache ? out.cache_bytes : out.memory_bytes) += roof.held_bytes;
+      if (!roof.cache) out.memory_of_bytes += roof.bytes;
+    }
     out.bytes += works.bytes[key.work] * calls;
     out.weight_bytes += works.weight_bytes[key.work] * calls;
     out.kv_bytes += works.kv_bytes[key.work] * calls;
@@ -52,11 +60,29 @@ MemorySums memory_kernels(const FindingContext& finding, const StageView& stage,
   return out;
 }
 
+// What was reached of which bandwidth: of a measured one its rate stands beside the share, since there are several.
 Evidence share_of_bandwidth(const FindingContext& finding, const MemorySums& sums) {
-  const char* const from = finding.context.device->bandwidth_provenance();
-  const bool measured = from == std::string_view(provenance::kMeasured);
-  return {measured ? "share of measured bandwidth" : "share of data sheet bandwidth", sums.roof_ns / sums.time_ns,
-          Unit::kFrac, from};
+  constexpr double kWhole = 0.99;
+  const DeviceReport& device = *finding.context.device;
+  const double share = sums.roof_ns / sums.time_ns;
+  if (!device.measured_bytes_per_s)
+    return {"share of data sheet bandwidth", share, Unit::kFrac, device.bandwidth_provenance()};
+  const auto rate = [](double bytes_per_ns) {
+    return fmt::format("share of the measured {} GB/s", format_count(bytes_per_ns));
+  };
+  std::string metric;
+  if (sums.memory_ns + sums.cache_ns <= sums.roof_ns / 2)
+    return {rate(*device.measured_bytes_per_s / 1e9) + " of memory, which is exceeded: it was measured too low",
+            sums.bytes / *device.measured_bytes_per_s * 1e9 / sums.time_ns, Unit::kFrac, provenance::kMeasured};
+  if (sums.cache_ns > sums.memory_ns) {
+    metric = rate(sums.cache_bytes / sums.cache_ns) + " of the cache";
+  } else {
+    metric = rate(sums.memory_bytes / sums.memory_ns) + " of memory";
+    if (sums.memory_bytes < kWhole * sums.memory_of_bytes)
+      metric += fmt::format(", for the {} of the bytes that the cache cannot keep",
+                            format_percent(sums.memory_bytes / sums.memory_of_bytes));
+  }
+  return {metric, share, Unit::kFrac, provenance::kMeasured};
 }
 
 std::string share_of_stage(const FindingContext& finding) {
