@@ -50,12 +50,6 @@ std::string recorded_time(const SourceReport& source) {
   return fmt::format("{}, kernels recorded in {} of it", all, format_ms(source.recorded_ms.ms()));
 }
 
-// Whether the recording shows that a GPU was used at all, be its name known or not.
-bool gpu_was_seen(const Report& report) {
-  return report.telemetry || std::any_of(report.stages.begin(), report.stages.end(),
-                                         [](const StageTiming& stage) { return stage.kernels > 0; });
-}
-
 std::string headline(const Report& report, const Ink& ink) {
   std::string files;
   for (const std::string& file : report.source.files) files += (files.empty() ? "" : ", ") + file_name(file);
@@ -81,11 +75,18 @@ std::string headline(const Report& report, const Ink& ink) {
   if (report.model)
     out += ink.dim((report.model->origin == ModelOrigin::kGiven ? " · model " : " · looks like ") +
                    printable(report.model->id));
-  out += ink.dim(" · " + recorded_time(report.source));
+  const bool ranges = !report.device && !gpu_was_seen(report);
+  out += ink.dim(" · " + (ranges ? format_ms(report.source.duration_ms.ms()) + " of ranges on the CPU"
+                                 : recorded_time(report.source)));
   return out + "\n\n";
 }
 
 }  // namespace
+
+bool gpu_was_seen(const Report& report) {
+  return report.telemetry || std::any_of(report.stages.begin(), report.stages.end(),
+                                         [](const StageTiming& stage) { return stage.kernels > 0; });
+}
 
 bool on_cpu(const Report& report) { return report.device && report.device->cpu; }
 
