@@ -75,9 +75,7 @@ std::string headline(const Report& report, const Ink& ink) {
   if (report.model)
     out += ink.dim((report.model->origin == ModelOrigin::kGiven ? " · model " : " · looks like ") +
                    printable(report.model->id));
-  const bool ranges = !report.device && !gpu_was_seen(report);
-  out += ink.dim(" · " + (ranges ? format_ms(report.source.duration_ms.ms()) + " of ranges on the CPU"
-                                 : recorded_time(report.source)));
+  out += ink.dim(" · " + recorded_time(report.source));
   return out + "\n\n";
 }
 
