@@ -7,6 +7,7 @@
 #include <map>
 
 #include "analyze/counters.h"
+#include "analyze/processor.h"
 #include "analyze/roof.h"
 #include "base/statistics.h"
 #include "base/text_table.h"
@@ -276,7 +277,7 @@ Result<std::optional<DeviceReport>> describe_device(const Trace& trace, const An
     return std::optional<DeviceReport>(std::move(device));
   }
   if (facts.name.empty()) {
-    diagnostics.add(DiagnosticId::kNoDeviceProperties);
+    if (!no_gpu_work(trace)) diagnostics.add(DiagnosticId::kNoDeviceProperties);
     return std::optional<DeviceReport>{};
   }
   if (!cpu) {

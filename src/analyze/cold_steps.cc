@@ -8,7 +8,7 @@
 namespace llmprof {
 namespace {
 
-constexpr double kColdFactor = 1.5;   // below, a first step is within what steps vary anyway
+constexpr double kColdFactor = kSlowFirstFactor;
 constexpr size_t kComparableMin = 3;  // with fewer there is no telling which of them is usual
 
 }  // namespace
@@ -39,14 +39,9 @@ std::vector<double> find_cold_steps(const Trace& trace, const std::vector<StageG
     const auto is_slow = [&](Row s) {
       return alike(s) && window_ns(s) > kColdFactor * median && steps.context[s] <= longest;
     };
-    // The longest beginning of which at least half is slow.
-    size_t end = 0, slow = 0;
-    for (size_t i = 0; i < group.steps.size(); ++i) {
-      slow += is_slow(group.steps[i]) ? 1 : 0;
-      if (slow * 2 < i + 1) break;
-      if (is_slow(group.steps[i])) end = i + 1;
-    }
-    for (size_t i = 0; i < end; ++i)
+    std::vector<uint8_t> slow;
+    for (const Row s : group.steps) slow.push_back(is_slow(s) ? 1 : 0);
+    for (size_t i = 0, end = slow_beginning(slow); i < end; ++i)
       if (is_slow(group.steps[i])) extra[group.steps[i]] = window_ns(group.steps[i]) - median;
   }
   return extra;

@@ -1,6 +1,5 @@
 // Runs the rules, one after the other, and puts the findings in order of what they can bring.
 #include <algorithm>
-#include <array>
 #include <map>
 
 #include "analyze/finding.h"
@@ -19,6 +18,21 @@ FindingSeverity severity_of(double gain_frac) {
 }
 
 namespace {
+
+// The share from which a severity would be higher.
+double least_share_above(FindingSeverity severity) {
+  switch (severity) {
+    case FindingSeverity::kInfo:
+      return 0.03;
+    case FindingSeverity::kMinor:
+      return 0.10;
+    case FindingSeverity::kMajor:
+      return 0.30;
+    case FindingSeverity::kCritical:
+      break;
+  }
+  return 1;
+}
 
 // Under this part of a typical request, all of a figure is less than what is major for the request as a whole.
 constexpr double kRequestPartMin = 0.10;
@@ -48,8 +62,8 @@ void FindingContext::raise(uint32_t stage, double gain_ns, Finding& finding) con
   }
 }
 
-Finding& FindingContext::add(std::string_view id, const StageView* stage, std::string title, double gain_ns,
-                             FindingSeverity cap) const {
+Finding& FindingContext::add(std::string_view id, const StageView* stage, std::string title, double gain_ns) const {
+  const FindingSeverity most = finding_rule(id).most;
   Finding& finding = out->emplace_back();
   finding.id = id;
   finding.stage = stage != nullptr && !stage->whole() ? stage->timing->name : "all";
@@ -57,14 +71,15 @@ Finding& FindingContext::add(std::string_view id, const StageView* stage, std::s
   if (stage == nullptr) {
     finding.gain_ns = gain_ns;
     finding.share = window_ns > 0 ? gain_ns / window_ns : 0;
-    finding.severity = std::min(cap, severity_of(finding.share));
+    finding.severity = std::min(most, severity_of(finding.share));
     return finding;
   }
   const StageConsequence& consequence = stage->consequence;
   const double share = consequence.share(gain_ns, stage->wall_ns());
   finding.gain_ns = whole_ns(stage->stage, gain_ns);
-  finding.share = share * consequence.of_request;
-  finding.severity = std::min(cap, severity_for(consequence, share));
+  // In the order, too, what is at most minor stands no higher than what is.
+  finding.share = std::min(share * consequence.of_request, least_share_above(most));
+  finding.severity = std::min(most, severity_for(consequence, share));
   return finding;
 }
 
@@ -283,20 +298,12 @@ FindingContext make_finding_context(const Context& context, const Report& report
   return finding;
 }
 
-// Rules that hold where the program ran its model on the CPU: nothing is launched there, and there are no thread
-// blocks, tensor cores or copies to a device. What these rules say, they say with processor().
-bool holds_on_cpu(std::string_view rule) {
-  constexpr std::array<std::string_view, 6> kRules{"memory-bound-weights", "memory-bound-kv", "compute-bound",
-                                                   "logits-all-tokens",    "kv-cache-copy",   "host-preprocessing"};
-  return std::find(kRules.begin(), kRules.end(), rule) != kRules.end();
-}
-
 void diagnose(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
   std::vector<Finding> found;
   const FindingContext finding = make_finding_context(context, report, found);
   const bool cpu = on_cpu(context);
   for (const FindingRule& rule : finding_rules())
-    if (rule.look != nullptr && (!cpu || holds_on_cpu(rule.id))) rule.look(finding);
+    if (rule.look != nullptr && (!cpu || rule.on_cpu)) rule.look(finding);
   // Ranks of one process repeat each other: the same finding on the same stage is told once, the largest.
   std::stable_sort(found.begin(), found.end(), [](const Finding& a, const Finding& b) {
     return a.severity != b.severity ? a.severity > b.severity : a.share > b.share;

@@ -150,6 +150,11 @@ Found within_run(const Trace& trace) {
   for (const RecordingLevel level : trace.recorded.level) unrecorded |= level < RecordingLevel::kDefault;
   if (!unrecorded) return found;
   const ComparedFrom compared = compared_from(trace);
+  if (std::none_of(trace.recorded.level.begin(), trace.recorded.level.end(),
+                   [](RecordingLevel level) { return level >= RecordingLevel::kDefault; })) {
+    found.reason = "kernels were recorded in no window, so that there is nothing to compare";
+    return found;
+  }
   if (compared.recorded_ns == kNever) {
     found.reason =
         "recording was not resumed after its first pause, and the steps before that hold the program's warm-up";
@@ -290,6 +295,12 @@ std::vector<StageTimes> stage_times_from(const Trace& trace, const ComparedFrom&
   return out;
 }
 
+// Whether all there is was read beside the program, which does not notice that: `nvidia-smi dmon`, samplers alone.
+bool only_readings(const Trace& trace) {
+  return trace.gpu_ops.empty() && trace.ops.empty() && trace.api_calls.empty() && trace.annotations.empty() &&
+         trace.recurring_calls.empty() && trace.graph_launches.empty() && trace.library_calls.empty();
+}
+
 }  // namespace
 
 void analyze_overhead(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
@@ -316,7 +327,7 @@ void analyze_overhead(const Context& context, Report& report, std::vector<Cannot
     overhead.ci95 = std::array<double, 2>{row->ci95_low_frac, row->ci95_high_frac};
     overhead.stage = row->stage;
     overhead.method = name_of(row->method);
-  } else {
+  } else if (!only_readings(trace)) {
     const bool live = is_live_recording(trace);
     cannot_tell.push_back({"How much slower was the program because it was recorded?", std::move(found.reason),
                            on_cpu(context) ? "run the same without --record and compare TTFT and TPOT"

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "analyze/finding.h"
+#include "analyze/processor.h"
 #include "base/text_table.h"
 #include "derive/host_calls.h"
 
@@ -219,7 +220,7 @@ void find_first_call_cost(const FindingContext& finding) {
   if (warmup_ms < 0.5) return;  // shorter is within what a step varies anyway
   Finding& out = finding.add("first-call-cost", nullptr,
                              fmt::format("first steps take {} longer than the ones after them", format_ms(warmup_ms)),
-                             warmup_ms * 1e6, FindingSeverity::kMinor);
+                             warmup_ms * 1e6);
   out.evidence = {measured("extra time of first steps over the median of the others", warmup_ms, Unit::kMs)};
   const Trace& trace = finding.trace();
   int64_t loads = 0, load_ns = 0;
@@ -235,8 +236,11 @@ void find_first_call_cost(const FindingContext& finding) {
     out.evidence.push_back(measured("host time in them", static_cast<double>(load_ns) / 1e6, Unit::kMs));
   }
   out.advice = {
-      "Warm up before measuring or serving: kernels are loaded, tuned and compiled on first use. Leave first "
-      "steps out of averages."};
+      on_cpu(finding.context)
+          ? "Warm up before measuring or serving: on first use memory is mapped, kernels are compiled and "
+            "threads start; other programs on the same cores look the same. Leave first steps out of averages."
+          : "Warm up before measuring or serving: kernels are loaded, tuned and compiled on first use. Leave "
+            "first steps out of averages."};
 }
 
 namespace {
@@ -254,7 +258,7 @@ void find_measured_distortion(const FindingContext& finding) {
       finding.add("profiler-distortion", nullptr,
                   slower ? fmt::format("steps take {} longer while recorded", format_percent(*overhead.distortion_frac))
                          : "recording changed the times it shows",
-                  0, FindingSeverity::kInfo);
+                  0);
   if (slower) out.severity = FindingSeverity::kMinor;
   if (overhead.distortion_frac) {
     out.evidence.push_back(measured("steps take longer while recorded, by", *overhead.distortion_frac, Unit::kFrac));
@@ -310,7 +314,7 @@ void find_profiler_distortion(const FindingContext& finding) {
     if (eager)
       title +=
           itself ? ", and host times are longer than without it" : "host times are longer than without the recorder";
-    Finding& out = finding.add("profiler-distortion", &stage, std::move(title), 0, FindingSeverity::kInfo);
+    Finding& out = finding.add("profiler-distortion", &stage, std::move(title), 0);
     if (itself)
       out.evidence.push_back(
           measured("idle per step while the profiler worked", stage.per_step_ms(profiler_ns), Unit::kMs));

@@ -174,13 +174,13 @@ void find_compute_bound(const FindingContext& finding) {
     const double mfu = whole ? *stage.timing->mfu : *stage.timing->gemm_mfu;
     // So far from the peak something else holds the kernels back, on whichever side of the ridge they lie.
     constexpr double kMfuMin = 0.10;
-    if (mfu < kMfuMin) continue;
+    if (mfu < kMfuMin || mfu >= 1) continue;  // a peak that is exceeded limits nothing
     const DeviceReport& device = *finding.context.device;
     // Severity and order go by what the type it has would allow: a narrower one changes the model's answers.
     Finding& out = finding.add("compute-bound", &stage,
                                fmt::format("{}arithmetic limits it, at {}{} of the {} peak", stage.label(),
                                            whole ? "" : "no less than ", format_percent(mfu), device.peak_source()),
-                               stage.wall_ns() * std::max(0.0, 1 - mfu), FindingSeverity::kMinor);
+                               stage.wall_ns() * std::max(0.0, 1 - mfu));
     // Far from the peak, a higher one brings little: getting nearer comes first. The bound is that of the first advice.
     constexpr double kFarFromPeak = 0.5;
     const LeastTimes least = least_times(device, stage, mfu);
@@ -285,9 +285,9 @@ void find_attention_unfused_kernels(const FindingContext& finding, const StageVi
   const double of_attention = softmaxes - stage.count();
   const bool each = softmaxes >= 2 * stage.count() && products >= 1.8 * of_attention;
   if (!each || products < stage.count() || time_ns < kShareMin * stage.busy_ns()) return;
-  Finding& out = finding.add("attention-unfused", &stage,
-                             fmt::format("{}attention runs as separate products and softmax", stage.label()),
-                             time_ns / 2, FindingSeverity::kMajor);
+  Finding& out =
+      finding.add("attention-unfused", &stage,
+                  fmt::format("{}attention runs as separate products and softmax", stage.label()), time_ns / 2);
   out.evidence = {measured("softmax kernels per step", softmaxes / stage.count(), Unit::kOne),
                   counted("batched products per step", products / stage.count(), Unit::kOne),
                   measured("their GPU time per step", stage.per_step_ms(time_ns), Unit::kMs),
@@ -327,9 +327,9 @@ void find_attention_unfused(const FindingContext& finding) {
     if (bmm != nullptr) time_ns += static_cast<double>(bmm->gpu_self_ms.ns);
     if (baddbmm != nullptr) time_ns += static_cast<double>(baddbmm->gpu_self_ms.ns);
     if (time_ns < kShareMin * stage.busy_ns()) continue;
-    Finding& out = finding.add("attention-unfused", &stage,
-                               fmt::format("{}attention runs as separate products and softmax", stage.label()),
-                               time_ns / 2, FindingSeverity::kMajor);
+    Finding& out =
+        finding.add("attention-unfused", &stage,
+                    fmt::format("{}attention runs as separate products and softmax", stage.label()), time_ns / 2);
     out.evidence = {measured("softmax calls per step", softmaxes / steps, Unit::kOne),
                     measured("batched products per step", products / steps, Unit::kOne),
                     measured("their GPU time per step", stage.per_step_ms(time_ns), Unit::kMs),
@@ -463,8 +463,7 @@ void find_gemm_shape_misaligned(const FindingContext& finding) {
     }
     if (worst == kNoRow || time_ns < kShareMin * stage.busy_ns()) continue;
     Finding& out = finding.add("gemm-shape-misaligned", &stage,
-                               fmt::format("{}matrix sizes are no multiples of 16 bytes", stage.label()), time_ns / 4,
-                               FindingSeverity::kMinor);
+                               fmt::format("{}matrix sizes are no multiples of 16 bytes", stage.label()), time_ns / 4);
     out.evidence = {
         measured(stage.each("time of such GEMMs"), stage.per_step_ms(time_ns), Unit::kMs),
         measured("share of the stage's GPU time", time_ns / stage.busy_ns(), Unit::kFrac),
@@ -503,9 +502,9 @@ void find_wave_quantization(const FindingContext& finding) {
       }
     }
     if (time_ns < kWaveShareMin * stage.busy_ns() || time_ns == 0) continue;
-    Finding& out = finding.add("wave-quantization", &stage,
-                               fmt::format("{}the last wave of thread blocks leaves SMs empty", stage.label()), lost_ns,
-                               FindingSeverity::kMinor);
+    Finding& out =
+        finding.add("wave-quantization", &stage,
+                    fmt::format("{}the last wave of thread blocks leaves SMs empty", stage.label()), lost_ns);
     out.evidence = {measured(stage.each("time of such kernels"), stage.per_step_ms(time_ns), Unit::kMs),
                     measured("share of the stage's GPU time", time_ns / stage.busy_ns(), Unit::kFrac), worst_blocks,
                     worst_waves};
@@ -533,9 +532,9 @@ void find_low_occupancy(const FindingContext& finding) {
       if (total_ns > worst_ns) worst_ns = total_ns, worst = key.name, worst_blocks = grid.blocks, sms = grid.sms;
     }
     if (time_ns < kShareMin * stage.busy_ns() || time_ns == 0) continue;
-    Finding& out = finding.add("low-occupancy", &stage,
-                               fmt::format("{}kernels start too few thread blocks to fill the GPU", stage.label()),
-                               time_ns / 2, FindingSeverity::kMajor);
+    Finding& out =
+        finding.add("low-occupancy", &stage,
+                    fmt::format("{}kernels start too few thread blocks to fill the GPU", stage.label()), time_ns / 2);
     out.evidence = {
         measured(stage.each("time of such kernels"), stage.per_step_ms(time_ns), Unit::kMs),
         measured("share of the stage's GPU time", time_ns / stage.busy_ns(), Unit::kFrac),
@@ -547,15 +546,35 @@ void find_low_occupancy(const FindingContext& finding) {
   }
 }
 
+namespace {
+
+// A kernel that passes over its operands, and so short that its fixed cost is most of it.
+bool is_small_pass(const FindingContext& finding, uint32_t kernel) {
+  const KernelSums& sums = finding.sums(kernel);
+  return is_pass_over_memory(finding.key(kernel).category) && sums.kind == GpuOpKind::kKernel &&
+         static_cast<double>(sums.total_ns) < kShortKernelNs * static_cast<double>(sums.calls);
+}
+
+// Idle time that ends with such a kernel, because the host had not launched it before: what others wait for stays.
+double launches_of_small_passes(const FindingContext& finding, const StageView& stage) {
+  const Gaps& gaps = finding.trace().gaps;
+  double out = 0;
+  for (Row gap = 0; gap < gaps.size(); ++gap)
+    if (gaps.next_gpu_op[gap] != kNoRow && finding.of_stage(gap, stage) && finding.is_launch(gap, stage) &&
+        is_small_pass(finding, finding.context.groups.kernel_of[gaps.next_gpu_op[gap]]))
+      out += static_cast<double>(gaps.dur_ns[gap]);
+  return out;
+}
+
+}  // namespace
+
 void find_small_kernels_unfused(const FindingContext& finding) {
   for (const StageView& stage : finding.stages) {
     double time_ns = 0, calls = 0, gemms = 0;
     for (const uint32_t k : stage.kernels) {
-      const KernelKey& key = finding.key(k);
       const KernelSums& sums = finding.sums(k);
-      if (key.category == Category::kGemm) gemms += static_cast<double>(sums.calls);
-      if (!is_pass_over_memory(key.category) || sums.kind != GpuOpKind::kKernel) continue;
-      if (static_cast<double>(sums.total_ns) >= kShortKernelNs * static_cast<double>(sums.calls)) continue;
+      if (finding.key(k).category == Category::kGemm) gemms += static_cast<double>(sums.calls);
+      if (!is_small_pass(finding, k)) continue;
       time_ns += static_cast<double>(sums.total_ns);
       calls += static_cast<double>(sums.calls);
     }
@@ -564,8 +583,12 @@ void find_small_kernels_unfused(const FindingContext& finding) {
     const double graph_ns = stage.idle_ns(IdleCause::kGraphInternal);
     // What would stay: one fused kernel per GEMM. The rest goes, with its part of the pauses between graph nodes.
     const double removed = calls - std::min(calls, gemms);
-    const double gain_ns =
+    const double work_ns =
         time_ns * removed / calls + graph_ns * removed / std::max(1.0, static_cast<double>(stage.gpu_ops));
+    // Kernels that are gone need not be launched either, where the GPU waits for that.
+    const double launch_ns = stage.graph_replay() ? 0 : launches_of_small_passes(finding, stage) * removed / calls;
+    const bool waits = launch_ns > 0 && launch_ns >= work_ns;
+    const double gain_ns = waits ? std::min(work_ns + launch_ns, stage.wall_ns() - stage.least_gpu_ns()) : work_ns;
     Finding& out = finding.add(
         "small-kernels-unfused", &stage,
         fmt::format("{}{} short elementwise and norm kernels per step take {} of the GPU time", stage.label(),
@@ -585,14 +608,12 @@ void find_small_kernels_unfused(const FindingContext& finding) {
         "Fuse them: torch.compile, or fused RMSNorm (with the residual add), rotary embedding, SiLU-and-multiply "
         "and cache-write kernels as inference servers have them. Each kernel costs 1 to 3 us however little "
         "it does."};
-    // Kernels that are gone need not be launched either.
-    const double launch_ns = stage.host.launch_ns * removed / std::max(1.0, static_cast<double>(stage.launches));
-    if (stage.graph_replay() || launch_ns < gain_ns) {
-      finding.bound_work(stage, gain_ns, out);
-    } else {
+    if (waits) {
       out.evidence.push_back(
-          measured("idle time per step behind their launches", stage.per_step_ms(launch_ns), Unit::kMs));
-      out.bound = stage.bound_of_waiting(gain_ns + launch_ns);
+          measured("idle time per step before those that would go", stage.per_step_ms(launch_ns), Unit::kMs));
+      out.bound = stage.bound_of_waiting(gain_ns);
+    } else {
+      finding.bound_work(stage, gain_ns, out);
     }
   }
 }

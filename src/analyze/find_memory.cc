@@ -23,6 +23,9 @@ constexpr double kWideShareMin = 0.10;
 // Sums over the kernels of a stage whose arithmetic is known and limited by memory.
 struct MemorySums {
   double time_ns = 0, roof_ns = 0, bytes = 0, weight_bytes = 0, kv_bytes = 0;
+  double memory_ns = 0, memory_bytes = 0,
+         memory_of_bytes = 0;            // at memory's bandwidth: what is held against it, of what
+  double cache_ns = 0, cache_bytes = 0;  // at the cache's
   double widest_ns = 0;
   DType weight_dtype = DType::kUnknown;
 };
@@ -41,6 +44,11 @@ MemorySums memory_kernels(const FindingContext& finding, const StageView& stage,
     if (!point.roof_ns && point.bound != Bound::kMemory) continue;
     out.time_ns += total_ns;
     out.roof_ns += point.roof_ns.value_or(total_ns);  // else faster than the roof that is known
+    if (point.memory_ns) {
+      (roof.cache ? out.cache_ns : out.memory_ns) += *point.memory_ns;
+      (roof.cache ? out.cache_bytes : out.memory_bytes) += roof.held_bytes;
+      if (!roof.cache) out.memory_of_bytes += roof.bytes;
+    }
     out.bytes += works.bytes[key.work] * calls;
     out.weight_bytes += works.weight_bytes[key.work] * calls;
     out.kv_bytes += works.kv_bytes[key.work] * calls;
@@ -52,11 +60,29 @@ MemorySums memory_kernels(const FindingContext& finding, const StageView& stage,
   return out;
 }
 
+// What was reached of which bandwidth: of a measured one its rate stands beside the share, since there are several.
 Evidence share_of_bandwidth(const FindingContext& finding, const MemorySums& sums) {
-  const char* const from = finding.context.device->bandwidth_provenance();
-  const bool measured = from == std::string_view(provenance::kMeasured);
-  return {measured ? "share of measured bandwidth" : "share of data sheet bandwidth", sums.roof_ns / sums.time_ns,
-          Unit::kFrac, from};
+  constexpr double kWhole = 0.99;
+  const DeviceReport& device = *finding.context.device;
+  const double share = sums.roof_ns / sums.time_ns;
+  if (!device.measured_bytes_per_s)
+    return {"share of data sheet bandwidth", share, Unit::kFrac, device.bandwidth_provenance()};
+  const auto rate = [](double bytes_per_ns) {
+    return fmt::format("share of the measured {} GB/s", format_count(bytes_per_ns));
+  };
+  std::string metric;
+  if (sums.memory_ns + sums.cache_ns <= sums.roof_ns / 2)
+    return {rate(*device.measured_bytes_per_s / 1e9) + " of memory, which is exceeded: it was measured too low",
+            sums.bytes / *device.measured_bytes_per_s * 1e9 / sums.time_ns, Unit::kFrac, provenance::kMeasured};
+  if (sums.cache_ns > sums.memory_ns) {
+    metric = rate(sums.cache_bytes / sums.cache_ns) + " of the cache";
+  } else {
+    metric = rate(sums.memory_bytes / sums.memory_ns) + " of memory";
+    if (sums.memory_bytes < kWhole * sums.memory_of_bytes)
+      metric += fmt::format(", for the {} of the bytes that the cache cannot keep",
+                            format_percent(sums.memory_bytes / sums.memory_of_bytes));
+  }
+  return {metric, share, Unit::kFrac, provenance::kMeasured};
 }
 
 std::string share_of_stage(const FindingContext& finding) {
@@ -77,11 +103,13 @@ void find_memory_bound_weights(const FindingContext& finding) {
                                fmt::format("{}{} of the {} time reads weights", stage.label(),
                                            format_percent(weight_ns / stage.busy_ns()), processor(finding.context)),
                                weight_ns / 2);
-    out.evidence = {measured("time of weight-reading GEMMs per step", stage.per_step_ms(gemm.time_ns), Unit::kMs),
-                    measured(share_of_stage(finding), gemm.time_ns / stage.busy_ns(), Unit::kFrac),
-                    counted("weights read per step", gemm.weight_bytes / stage.count(), Unit::kBytes),
-                    counted("bandwidth reached by these GEMMs", gemm.bytes / gemm.time_ns, Unit::kGbs),
-                    share_of_bandwidth(finding, gemm)};
+    out.evidence = {
+        measured("time of weight-reading GEMMs per step", stage.per_step_ms(gemm.time_ns), Unit::kMs),
+        measured("of it reading weights, by their part of the bytes", stage.per_step_ms(weight_ns), Unit::kMs),
+        measured(share_of_stage(finding), weight_ns / stage.busy_ns(), Unit::kFrac),
+        counted("weights read per step", gemm.weight_bytes / stage.count(), Unit::kBytes),
+        counted("bandwidth reached by these GEMMs", gemm.bytes / gemm.time_ns, Unit::kGbs),
+        share_of_bandwidth(finding, gemm)};
     if (stage.timing->dram_frac)
       out.evidence.push_back(
           measured("memory interface active, by hardware counter", *stage.timing->dram_frac, Unit::kFrac));
@@ -117,10 +145,13 @@ void find_memory_bound_kv(const FindingContext& finding) {
                                fmt::format("{}{} of the {} time reads the KV cache", stage.label(),
                                            format_percent(kv_ns / stage.busy_ns()), processor(finding.context)),
                                kv_ns / 2);
-    out.evidence = {measured("attention time per step", stage.per_step_ms(attention.time_ns), Unit::kMs),
-                    counted("KV cache read per step", attention.kv_bytes / stage.count(), Unit::kBytes),
-                    counted("bandwidth reached", attention.bytes / attention.time_ns, Unit::kGbs),
-                    share_of_bandwidth(finding, attention)};
+    out.evidence = {
+        measured("attention time per step", stage.per_step_ms(attention.time_ns), Unit::kMs),
+        measured("of it reading the KV cache, by its part of the bytes", stage.per_step_ms(kv_ns), Unit::kMs),
+        measured(share_of_stage(finding), kv_ns / stage.busy_ns(), Unit::kFrac),
+        counted("KV cache read per step", attention.kv_bytes / stage.count(), Unit::kBytes),
+        counted("bandwidth reached", attention.bytes / attention.time_ns, Unit::kGbs),
+        share_of_bandwidth(finding, attention)};
     out.advice = {"Keep the cache in FP8: half the bytes.",
                   "Models with fewer KV heads (GQA, MQA), latent attention or sliding windows read less per token."};
     finding.bound_work(stage, kv_ns / 2, out);
@@ -242,7 +273,7 @@ void find_batch_too_small(const FindingContext& finding) {
     Finding& out = finding.add("batch-too-small", &stage,
                                fmt::format("{}with {} per step, reading the weights serves few tokens", stage.label(),
                                            sequences == 1 ? "1 sequence" : format_count(sequences) + " sequences"),
-                               0, FindingSeverity::kInfo);
+                               0);
     out.evidence = {
         counted("sequences per step", sequences, Unit::kOne),
         {"tokens per step at which GEMMs become compute-bound", crossover, Unit::kTokens, device.roof_provenance()},

@@ -62,10 +62,10 @@ void find_power_throttled(const FindingContext& finding) {
   const DeviceReport* device = finding.context.device;
   const bool at_board_power = device != nullptr && device->tdp_w && telemetry.power_w &&
                               telemetry.power_w->p90 >= kBoardPowerMin * *device->tdp_w;
-  Finding& out =
-      finding.add("power-throttled", nullptr,
-                  fmt::format("the power cap holds the clock down {} of the time", format_percent(frac)),
-                  clock_gain_ns(finding, frac), at_board_power ? FindingSeverity::kInfo : FindingSeverity::kCritical);
+  Finding& out = finding.add("power-throttled", nullptr,
+                             fmt::format("the power cap holds the clock down {} of the time", format_percent(frac)),
+                             clock_gain_ns(finding, frac));
+  if (at_board_power) out.severity = FindingSeverity::kInfo;
   out.evidence = {measured("share of the window at the power cap", frac, Unit::kFrac)};
   if (telemetry.power_w) out.evidence.push_back(measured("mean power", telemetry.power_w->mean, Unit::kWatt));
   if (device != nullptr && device->tdp_w)

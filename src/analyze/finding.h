@@ -165,9 +165,8 @@ struct FindingContext {
   // Adds a finding. `gain_ns` of a stage is the sum over its steps; without a stage it is of the whole recording
   // (whole_ns). Severity follows from the share that goes: of what the stage's users wait for (consequence.h), or of
   // the window: critical from 30 %, major from 10 %, minor from 3 %, info below; a stage whose figure makes up less
-  // than 10 % of a typical request is one level lower. `cap` is the most it can be.
-  Finding& add(std::string_view id, const StageView* stage, std::string title, double gain_ns,
-               FindingSeverity cap = FindingSeverity::kCritical) const;
+  // than 10 % of a typical request is one level lower. It is at most FindingRule::most.
+  Finding& add(std::string_view id, const StageView* stage, std::string title, double gain_ns) const;
 };
 
 struct FindingRule {
@@ -176,8 +175,16 @@ struct FindingRule {
   std::string_view needs;  // data it needs
   std::string_view advice;
   void (*look)(const FindingContext&);  // null: no recording that llmprof reads holds the evidence yet
+  // Whether it holds where the program ran its model on the CPU: nothing is launched there, and there are no thread
+  // blocks, tensor cores or copies to a device. What such a rule says, it says with processor().
+  bool on_cpu = false;
+  FindingSeverity most = FindingSeverity::kCritical;  // however large the share
+  std::string_view most_why = {};
 };
 std::span<const FindingRule> finding_rules();
+const FindingRule& finding_rule(std::string_view id);  // which is in the registry
+// How severity follows from what could go, in words.
+std::string severity_rule();
 FindingSeverity severity_of(double gain_frac);
 
 FindingContext make_finding_context(const Context& context, const Report& report, std::vector<Finding>& out);

@@ -1,17 +1,16 @@
+#include <algorithm>
+
 #include "analyze/finding.h"
 
 namespace llmprof {
 namespace {
 
+constexpr bool kOnCpu = true, kGpuOnly = false;
+
 constexpr FindingRule kRules[] = {
     {kLaunchBound,
      "idle time behind launches and dispatch is at least 25 % of the stage's time without the profiler's own, and at "
-     "most 60 us per launch call (more is other host code). Severity of every finding: by the share of TTFT (stages "
-     "before a first token), TPOT (decode) or the time in steps (others) that could go, critical from 30 %, major from "
-     "10 %, minor from 3 %, info below; one level lower where TTFT or TPOT makes up less than 10 % of a typical "
-     "request; first-call-cost, compute-bound, gemm-shape-misaligned, wave-quantization and profiler-distortion at "
-     "most minor, attention-unfused and low-occupancy at most major, batch-too-small info. "
-     "Findings about the whole recording: by their share of it",
+     "most 60 us per launch call (more is other host code)",
      "GPU activities, launching calls and host operators", "CUDA graphs, fused operators, larger batches",
      find_launch_bound},
     {"cpu-bound-gap",
@@ -26,25 +25,29 @@ constexpr FindingRule kRules[] = {
      "memory-limited GEMMs that read weights take at least 40 % of the stage's GPU time and reach at least 30 % of the "
      "bandwidth (below, fixed costs are the reason)",
      "recorded shapes and the GPU's bandwidth", "narrower weights, larger batches, speculative decoding",
-     find_memory_bound_weights},
+     find_memory_bound_weights, kOnCpu},
     {"memory-bound-kv",
      "memory-limited attention takes at least 25 % of a decode stage's GPU time and reaches at least 30 % of the "
      "bandwidth",
-     "recorded shapes and the GPU's bandwidth", "FP8 cache, fewer KV heads, latent attention", find_memory_bound_kv},
+     "recorded shapes and the GPU's bandwidth", "FP8 cache, fewer KV heads, latent attention", find_memory_bound_kv,
+     kOnCpu},
     {"compute-bound",
      "kernels limited by arithmetic explain at least half of the stage's time, at 10 % of the peak or more, and "
      "products "
      "of misaligned shapes take less than half of it",
      "recorded shapes and the GPU's peaks",
-     "narrower types where the device has a higher peak for them, less work, more GPUs", find_compute_bound},
+     "narrower types where the device has a higher peak for them, less work, more GPUs", find_compute_bound, kOnCpu,
+     FindingSeverity::kMinor,
+     "its bound is a peak, which no program reaches, or that of a narrower type, which changes the answers"},
     {"logits-all-tokens",
      "a prefill multiplies at least 8 tokens per sequence with the output layer, taking at least 1 % of its GPU time",
-     "recorded shapes", "logits of the last token only", find_logits_all_tokens},
+     "recorded shapes", "logits of the last token only", find_logits_all_tokens, kOnCpu},
     {"attention-unfused",
      "softmax over [sequences, heads, queries, keys], or at least 4 a step, with two batched products each, taking at "
      "least 5 % of the GPU time",
      "host operators, or softmax kernels and shapes of library calls", "a fused attention kernel",
-     find_attention_unfused},
+     find_attention_unfused, kGpuOnly, FindingSeverity::kMajor,
+     "it assumes that half of their time goes; no figure of the recording says so"},
     {"tensor-cores-idle",
      "FP32 GEMM kernels without tensor instructions take at least 5 % of the stage's GPU time, or the tensor pipe is "
      "active under 1 % of the GPU's busy time in a stage of which GEMMs of 64 rows or more are 30 %",
@@ -53,15 +56,18 @@ constexpr FindingRule kRules[] = {
      "load the model in 16 bits", find_dtype_wide},
     {"gemm-shape-misaligned",
      "GEMMs of 16 rows or more whose n or k is no multiple of 16 bytes take at least 5 % of the stage's GPU time",
-     "recorded shapes", "pad dimensions", find_gemm_shape_misaligned},
+     "recorded shapes", "pad dimensions", find_gemm_shape_misaligned, kGpuOnly, FindingSeverity::kMinor,
+     "it assumes that a quarter of their time goes; no figure of the recording says so"},
     {"wave-quantization",
      "GEMM and attention kernels of 10 us or more, 1 to 8 waves and under 75 % wave efficiency take at least 10 % of "
      "the "
      "stage's GPU time",
-     "grids, resources of launches and the GPU's SM count", "token counts that fill waves", find_wave_quantization},
+     "grids, resources of launches and the GPU's SM count", "token counts that fill waves", find_wave_quantization,
+     kGpuOnly, FindingSeverity::kMinor, "it assumes full waves, which no choice of sizes gives to every kernel"},
     {"low-occupancy",
      "kernels of 10 us or more with fewer thread blocks than half the SMs take at least 5 % of the stage's GPU time",
-     "grids and the GPU's SM count", "more parallel work: batch, split-KV, split-K", find_low_occupancy},
+     "grids and the GPU's SM count", "more parallel work: batch, split-KV, split-K", find_low_occupancy, kGpuOnly,
+     FindingSeverity::kMajor, "it assumes that half of their time goes; no figure of the recording says so"},
     {"uncoalesced-access", "not decided", "memory counters per kernel (Nsight Compute)", "contiguous layouts", nullptr},
     {"l2-thrash", "not decided", "L2 counters per kernel (Nsight Compute)", "smaller working sets, tile order",
      nullptr},
@@ -73,7 +79,7 @@ constexpr FindingRule kRules[] = {
     {"kv-cache-copy",
      "concatenations that append few tokens to something at least 8 times longer take at least 1 % of the GPU time; "
      "without operators, kernels that concatenate and whose grid, or time by 10 % or more, grows over at least 8 steps",
-     "recorded shapes, or decode steps that show growth", "a static or paged cache", find_kv_cache_copy},
+     "recorded shapes, or decode steps that show growth", "a static or paged cache", find_kv_cache_copy, kOnCpu},
     {"pageable-copy", "copies from or to pageable host memory take at least 2 % of the window", "GPU activities",
      "pinned memory, non_blocking copies", find_pageable_copy},
     {"copy-bound",
@@ -99,31 +105,48 @@ constexpr FindingRule kRules[] = {
      "TTFT; idle time in tokenising or image-processing Python code is at least 5 % of the window; without Python "
      "stacks, idle time of 200 us or more before the first activity of steps and between steps is at least 10 % of "
      "the window, or of TTFT or TPOT",
-     "ranges that name stages, Python stacks, or a live recording", "prepare inputs elsewhere",
-     find_host_preprocessing},
+     "ranges that name stages, Python stacks, or a live recording", "prepare inputs elsewhere", find_host_preprocessing,
+     kOnCpu},
     {"python-gc", "idle time inside gc.collect is at least 1 % of the window", "Python stacks",
      "gc.freeze, collect between requests", find_python_gc},
     {"first-call-cost",
      "the first requests or steps take more than 1.5 times the median of others of as many tokens, together by 0.5 ms "
      "or "
      "more",
-     "steps", "warm up", find_first_call_cost},
+     "steps", "warm up", find_first_call_cost, kOnCpu, FindingSeverity::kMinor,
+     "what comes once a start is no part of what requests wait for after it"},
     {"graph-padding", "graph replays compute at least 10 % more rows than the names of the steps say",
      "ranges that name the composition of steps, shapes under graph replay", "more capture sizes", find_graph_padding},
     {"moe-imbalance", "not decided", "token counts per expert", "balance experts", nullptr},
     {"batch-too-small",
      "decode GEMMs limited by memory take at least 40 % of the GPU time with under an eighth of the sequences at which "
      "they become compute-bound",
-     "recorded shapes and the GPU's peaks", "continuous batching", find_batch_too_small},
+     "recorded shapes and the GPU's peaks", "continuous batching", find_batch_too_small, kGpuOnly,
+     FindingSeverity::kInfo, "requests wait no longer for it; it is about tokens per second of a server"},
     {"profiler-distortion",
      "an eager decode stage waits for the host at least 25 % of the time; the GPU waits for the profiler's own work at "
      "least 5 % of a stage; in live recordings, the 95 % interval of the "
      "measured distortion lies above 5 %, or the recorder's own overhead records do",
-     "host operators, or steps without recording", "compare with an unprofiled run", find_profiler_distortion},
+     "host operators, or steps without recording", "compare with an unprofiled run", find_profiler_distortion, kGpuOnly,
+     FindingSeverity::kMinor, "it is about the recording, not about the program"},
 };
 
 }  // namespace
 
 std::span<const FindingRule> finding_rules() { return kRules; }
+
+const FindingRule& finding_rule(std::string_view id) {
+  return *std::find_if(std::begin(kRules), std::end(kRules), [&](const FindingRule& rule) { return rule.id == id; });
+}
+
+std::string severity_rule() {
+  return "Severity: by the share of TTFT (stages before a first token), TPOT (decode) or the time in steps (others) "
+         "that "
+         "could go, of the recording where a finding is about all of it: critical from 30 %, major from 10 %, minor "
+         "from "
+         "3 %, info below; one level lower where TTFT or TPOT makes up less than 10 % of a typical request; and no "
+         "higher "
+         "than a rule says of itself.";
+}
 
 }  // namespace llmprof

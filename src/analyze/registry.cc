@@ -1,9 +1,12 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "analyze/analysis.h"
 #include "analyze/ceilings.h"
 #include "analyze/given_options.h"
 #include "analyze/model_formula.h"
+#include "analyze/processor.h"
 #include "base/parallel.h"
 
 namespace llmprof {
@@ -68,6 +71,18 @@ void describe_source(const Trace& trace, const Groups& groups, Report& report) {
   if (trace.base_unix_ns != 0) report.source.start_unix_ns = trace.base_unix_ns + start;
 }
 
+// Where no GPU was used every question about it has one answer, and what to do is one thing.
+CannotTell about_no_gpu(const Trace& trace) {
+  const std::map<std::string, std::string>::const_iterator cpus = trace.metadata.find("host.cpus");
+  return {"What did a GPU do?",
+          fmt::format("no GPU work seen, and no CUDA call. Times are those of the ranges of {} thread{}{}",
+                      trace.threads.size(), trace.threads.size() == 1 ? "" : "s",
+                      cpus != trace.metadata.end() ? ", on a machine with " + cpus->second + " CPUs" : ""),
+          "if it should use a GPU, `llmprof doctor` says what is missing. On a CPU llmprof sees kernels of its own "
+          "workload only: `llmprof workload --device cpu --record run.llmprof`, then `llmprof analyze run.llmprof`; "
+          "perf record samples any program"};
+}
+
 }  // namespace
 
 std::span<const Analysis> analyses() { return kAnalyses; }
@@ -97,8 +112,11 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
   if (report.device) take_arithmetic_of_stages(report.stages, *report.device);
   check_given_options(context, report, diagnostics);
   report.cannot_tell = std::move(device_notes);
-  for (std::vector<CannotTell>& list : notes)
-    for (CannotTell& row : list) report.cannot_tell.push_back(std::move(row));
+  const bool no_gpu = no_gpu_work(trace);
+  if (no_gpu) report.cannot_tell.push_back(about_no_gpu(trace));
+  for (size_t i = 0; i < std::size(kAnalyses); ++i)
+    if (!no_gpu || kAnalyses[i].run == analyze_latency)
+      for (CannotTell& row : notes[i]) report.cannot_tell.push_back(std::move(row));
   add_diagnostics(trace, diagnostics, report);
   report.conservation = check_conservation(trace, report);
   return report;

@@ -31,24 +31,26 @@ OptDouble memory_rate(const DeviceReport& device, const Works& works, WorkId wor
 struct Traffic {
   double bytes = 0;
   double bytes_per_s = 0;
+  bool cache = false;
   double ns() const { return bytes / bytes_per_s * 1e9; }
 };
-std::optional<Traffic> least_traffic(const Context& context, uint32_t kernel, bool from_cache) {
+std::optional<Traffic> least_traffic(const Context& context, uint32_t kernel, CacheKeeps keeps) {
   const DeviceReport& device = *context.device;
   const Works& works = context.trace.works;
   const KernelKey& key = context.groups.kernel_keys.key(kernel);
   const double calls = static_cast<double>(context.groups.kernels[kernel].calls), all = works.bytes[key.work] * calls;
   if (!(all > 0)) return std::nullopt;
-  double from_memory = all;
+  // A cache of unknown size may hold everything, and does where memory is slower.
+  double from_memory = keeps == CacheKeeps::kNothing ? all : 0;
   if (device.cache_bytes)
-    from_memory = bytes_from_memory(works, key.work, context.groups.stages[key.stage], *device.cache_bytes) * calls;
-  if (from_cache) from_memory = 0;
+    from_memory =
+        bytes_from_memory(works, key.work, context.groups.stages[key.stage], *device.cache_bytes, keeps) * calls;
   std::optional<Traffic> out;
   if (const OptDouble memory = memory_rate(device, works, key.work); memory && from_memory > 0)
     out = Traffic{from_memory, *memory};
   const std::map<std::string, MeasuredRate>::const_iterator cache = device.measured_bandwidths.find("cache_read");
   if (cache != device.measured_bandwidths.end() && from_memory < all) {
-    const Traffic at_cache{all, cache->second.value * 1e9};
+    const Traffic at_cache{all, cache->second.value * 1e9, true};
     if (!out || at_cache.ns() > out->ns()) out = at_cache;
   }
   return out;
@@ -64,6 +66,8 @@ void place(const Context& context, uint32_t kernel, const std::optional<Traffic>
   out.point = {};
   if (traffic) {
     out.bytes_per_s = traffic->bytes_per_s;
+    out.held_bytes = traffic->bytes;
+    out.cache = traffic->cache;
     out.point = place_on_roof(out.flops, traffic->bytes, total_ns, calls, out.flops_per_s, traffic->bytes_per_s);
   } else if (arithmetic && memory) {  // from the cache, at a rate that is not known: held against arithmetic alone
     out.point = place_on_roof(out.flops, 0, total_ns, calls, out.flops_per_s, memory);
@@ -108,23 +112,21 @@ KernelRoof copy_roof(const Context& context, uint32_t kernel) {
 
 }  // namespace
 
-double bytes_from_memory(const Works& works, WorkId work, const StageGroup& stage, double cache_bytes) {
+double bytes_from_memory(const Works& works, WorkId work, const StageGroup& stage, double cache_bytes,
+                         CacheKeeps keeps) {
   const double weights = works.weight_bytes[work], kv = works.kv_bytes[work];
   const double rest = works.bytes[work] - weights - kv;
-  const double steps = static_cast<double>(std::max<size_t>(1, stage.steps.size()));
-  const bool evicted = (stage.weight_bytes + stage.kv_bytes) / steps > cache_bytes;
-  double out = 0;
-  if (evicted || weights > cache_bytes) out += weights;
+  const double read =
+      (stage.weight_bytes + stage.kv_bytes) / static_cast<double>(std::max<size_t>(1, stage.steps.size()));
+  const double kept = keeps == CacheKeeps::kAllItCan ? cache_bytes : 0;
+  const double evicted = read > cache_bytes ? 1 - kept / read : 0;  // share of what the step reads
+  // Of parts larger than the cache, what it does not hold even if it holds nothing else.
+  const auto beyond = [&](double bytes) { return bytes > cache_bytes ? bytes - kept : 0; };
   // Keys of the tokens that the step runs on have just been written.
   double old_keys = 1;
   if (works.kind[work] == WorkKind::kAttention && works.n[work] > 0)
     old_keys = std::max(0.0, static_cast<double>(works.n[work] - works.m[work]) / static_cast<double>(works.n[work]));
-  if (kv > cache_bytes)
-    out += kv;
-  else if (evicted)
-    out += kv * old_keys;
-  if (rest > cache_bytes) out += rest;
-  return out;
+  return std::max(evicted * weights, beyond(weights)) + std::max(evicted * kv * old_keys, beyond(kv)) + beyond(rest);
 }
 
 KernelRoof kernel_roof(const Context& context, uint32_t kernel) {
@@ -140,17 +142,20 @@ KernelRoof kernel_roof(const Context& context, uint32_t kernel) {
   if (context.device == nullptr || sums.total_ns <= 0) return out;
   if (beyond_the_hardware(context, kernel, out.bytes)) return {};
   out.flops_per_s = context.device->roof_of(works.dtype[key.work]);
-  place(context, kernel, least_traffic(context, kernel, false), out);
+  place(context, kernel, least_traffic(context, kernel, CacheKeeps::kNothing), out);
   // Held against another part (--gpu), rates may well exceed its own.
   if (context.device->other_part || !out.point.memory_ns) return out;
   const double total_ns = static_cast<double>(sums.total_ns);
   const double above = context.device->measured_bytes_per_s ? kAboveMeasured : 1;
   if (*out.point.memory_ns <= above * total_ns) return out;
-  // It did not come from memory, or not at that rate. What the cache gives is the roof where it is known.
+  // Not all of it came from memory, or not at that rate. What the cache cannot have kept did, and what the cache gives
+  // is the roof of the rest where it is known.
   const Bound bound = out.point.bound;
-  place(context, kernel, least_traffic(context, kernel, true), out);
+  place(context, kernel, least_traffic(context, kernel, CacheKeeps::kAllItCan), out);
   if (!out.bytes_per_s || out.point.memory_ns.value_or(0) > kAboveMeasured * total_ns) {
     out.bytes_per_s.reset();
+    out.held_bytes = 0;
+    out.cache = false;
     out.point = {};
     out.point.bound = bound;
   }

@@ -206,11 +206,16 @@ Status live_on_cpu(const std::string& why_no_gpu, const OutputOptions& output, c
   done.trace->source.files = {"the reference workload"};
   if (analyze_and_print(*done.trace, {}, options, output) != 0) return fail("its recording could not be analysed");
   if (output.quiet) return {};
+  const std::optional<workload::RunResult::Steady> steady = done.result.steady();
+  const std::string cold = steady && steady->cold > 0
+                               ? fmt::format("without {} cold first step{}", steady->cold, steady->cold == 1 ? "" : "s")
+                               : "the median of its steps";
   return guide.say(
-      fmt::format("By its own clock: TTFT {}, TPOT {}. Look at: what bounds prefill, which multiplies many tokens with "
+      fmt::format("By its own clock: TTFT {}, TPOT {} ({}, as above). Look at: what bounds prefill, which multiplies "
+                  "many tokens with "
                   "each weight, and decode, which reads every weight for one token, as shares of ceilings measured on "
                   "this machine. Where other programs keep it busy, threads that wait for each other show as overhead.",
-                  format_ms(done.result.ttft_ms()), format_ms(done.result.tpot_ms())));
+                  format_ms(done.result.ttft_ms()), format_ms(steady ? steady->median_ms : 0), cold));
 }
 
 int run(const OutputOptions& output, bool recorded_only) {

@@ -65,8 +65,9 @@ std::string list_findings(bool, const TextStyle&) {
     out += fmt::format("  needs   {}{}\n", rule.needs,
                        rule.look == nullptr ? " (not in any recording that is read so far)" : "");
     out += fmt::format("  advice  {}\n", rule.advice);
+    if (!rule.most_why.empty()) out += fmt::format("  at most {}: {}\n", name_of(rule.most), rule.most_why);
   }
-  return out;
+  return out + "\n" + severity_rule() + "\n";
 }
 
 std::string list_gpus(bool, const TextStyle& style) {
@@ -157,6 +158,9 @@ void write_findings(JsonWriter& json) {
         .field("when", rule.when)
         .field("needs", rule.needs)
         .field("advice", rule.advice)
+        .field("on_cpu", rule.on_cpu)
+        .field("severity_most", name_of(rule.most))
+        .field("severity_most_why", rule.most_why)
         .end_object();
 }
 

@@ -42,6 +42,17 @@ std::string device_text(const ReferenceRun& run) {
                      run.graph ? "as a CUDA graph" : "eager");
 }
 
+// In the words of a report, which leaves the same steps out.
+std::string decoding_text(const wl::RunResult::Steady& steady) {
+  std::string out = fmt::format("TPOT {}  {}", format_ms(steady.median_ms),
+                                steady.steps == 1 ? "1 step" : fmt::format("median of {} steps", steady.steps));
+  out += fmt::format("; first step {}\n", format_ms(steady.first_ms));
+  if (steady.cold > 0)
+    out += fmt::format("cold {} in each of {} first step{}, in neither TPOT nor rate\n", format_ms(steady.cold_ms),
+                       steady.cold, steady.cold == 1 ? "" : "s");
+  return out + fmt::format("rate {} output tokens/s while decoding\n", format_fixed(steady.tokens_per_s, 1));
+}
+
 std::string to_text(const ReferenceRun& run, const TextStyle& style) {
   const wl::RunResult& result = run.result;
   const wl::ParameterCount parameters = wl::count_parameters(*run.size);
@@ -68,8 +79,7 @@ std::string to_text(const ReferenceRun& run, const TextStyle& style) {
   row(wl::kDecode, run.options.sequences * static_cast<int64_t>(result.token_ns.size() - 1));
   out += table.render("  ", style);
   out += fmt::format("\nTTFT {}  (preprocessing included)\n", format_ms(result.ttft_ms()));
-  if (result.token_ns.size() > 1)
-    out += fmt::format("TPOT {}, {} tokens/s\n", format_ms(result.tpot_ms()), format_fixed(result.tokens_per_s(), 1));
+  if (const std::optional<wl::RunResult::Steady> steady = result.steady()) out += decoding_text(*steady);
   out += fmt::format("tokens  {}\n", tokens_text(result.tokens.front()));
   for (const std::string& note : run.notes) out += "note: " + note + "\n";
   if (result.interrupted) out += "interrupted: what was finished by then is above\n";
@@ -93,6 +103,9 @@ std::string to_json(const ReferenceRun& run) {
   json.field("setup_ms", static_cast<double>(run.setup_ns) / 1e6).field("ttft_ms", result.ttft_ms());
   const bool decoded = result.token_ns.size() > 1;
   json.field("tpot_ms", decoded ? std::optional<double>(result.tpot_ms()) : std::nullopt);
+  const std::optional<wl::RunResult::Steady> steady = result.steady();
+  json.field("steady_tpot_ms", steady ? std::optional<double>(steady->median_ms) : std::nullopt);
+  json.field("cold_steps", static_cast<int64_t>(steady ? steady->cold : 0));
   json.field("tokens_per_s", decoded ? std::optional<double>(result.tokens_per_s()) : std::nullopt);
   json.key("stages").begin_array();
   for (const wl::RunResult::Stage& stage : result.stages)

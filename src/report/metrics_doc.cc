@@ -143,9 +143,12 @@ std::string metrics_markdown() {
       "## Names\n\nCategories of GPU activities: {}.\n\nCauses of idle time: {}.\n\n",
       names(category_name, static_cast<size_t>(Category::kCount)),
       names(idle_cause_name, static_cast<size_t>(IdleCause::kCount)));
-  out += "## Findings\n\n| id | when | needs | what to change |\n|---|---|---|---|\n";
+  out += "## Findings\n\n" + severity_rule() +
+         "\n\n| id | when | needs | what to change | at most |\n|---|---|---|---|---|\n";
   for (const FindingRule& rule : finding_rules())
-    out += fmt::format("| `{}` | {} | {} | {} |\n", rule.id, cell(rule.when), cell(rule.needs), cell(rule.advice));
+    out += fmt::format("| `{}` | {} | {} | {} | {} |\n", rule.id, cell(rule.when), cell(rule.needs), cell(rule.advice),
+                       rule.most_why.empty() ? std::string(name_of(rule.most))
+                                             : fmt::format("{}: {}", name_of(rule.most), cell(rule.most_why)));
   out += "\n## Diagnostics\n\n| key | severity | meaning |\n|---|---|---|\n";
   for (const DiagnosticInfo& info : diagnostic_table())
     out += fmt::format("| `{}` | {} | {} |\n", info.key, name_of(info.severity), cell(info.text));

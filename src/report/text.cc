@@ -51,12 +51,6 @@ std::string recorded_time(const SourceReport& source) {
   return fmt::format("{}, kernels recorded in {} of it", all, format_ms(source.recorded_ms.ms()));
 }
 
-// Whether the recording shows that a GPU was used at all, be its name known or not.
-bool gpu_was_seen(const Report& report) {
-  return report.telemetry || std::any_of(report.stages.begin(), report.stages.end(),
-                                         [](const StageTiming& stage) { return stage.kernels > 0; });
-}
-
 std::string headline(const Report& report, const Ink& ink) {
   std::string files;
   for (const std::string& file : report.source.files) files += (files.empty() ? "" : ", ") + file_name(file);
@@ -87,6 +81,11 @@ std::string headline(const Report& report, const Ink& ink) {
 }
 
 }  // namespace
+
+bool gpu_was_seen(const Report& report) {
+  return report.telemetry || std::any_of(report.stages.begin(), report.stages.end(),
+                                         [](const StageTiming& stage) { return stage.kernels > 0; });
+}
 
 bool on_cpu(const Report& report) { return report.device && report.device->cpu; }
 

@@ -32,6 +32,8 @@ class Ink {
 // The program ran its model on the CPU: what our words call the GPU is the CPU there, and its SMs are threads. Only our
 // own words change; names of the recording stay as they are.
 bool on_cpu(const Report& report);
+// Whether the recording shows that a GPU was used at all, be its name known or not.
+bool gpu_was_seen(const Report& report);
 const char* processor(const Report& report);  // "GPU" or "CPU"
 
 // Name of a stage, with its GPU where the report holds several.

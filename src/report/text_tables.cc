@@ -100,19 +100,22 @@ std::string suffix_legend(const Report& report, const RenderOptions& options, co
 
 std::string text_stages(const Report& report, const RenderOptions& options, const Ink& ink) {
   if (report.stages.empty()) return {};
-  TextTable table({{"stage", kLeft, 28},
-                   {"n", kRight, 0, 3},
-                   {"tokens", kRight, 0, 6},
-                   {"wall", kRight, 0, 4},
-                   {"per step"},
-                   {processor(report) + std::string(" busy"), kRight, 0, 1},
-                   {"kernels", kRight, 0, 8},
-                   {"launches", kRight, 0, 9},
-                   {"TFLOP/s", kRight, 0, 5},
-                   {"MFU", kRight, 0, 2},
-                   {"MBU", kRight, 0, 2},
-                   {"FLOP/B", kRight, 0, 7},
-                   {"bound", kLeft}});
+  std::vector<TextTable::Column> columns{{"stage", kLeft, 28},
+                                         {"n", kRight, 0, 3},
+                                         {"tokens", kRight, 0, 6},
+                                         {"wall", kRight, 0, 4},
+                                         {"per step"},
+                                         {processor(report) + std::string(" busy"), kRight, 0, 1},
+                                         {"kernels", kRight, 0, 8},
+                                         {"launches", kRight, 0, 9},
+                                         {"TFLOP/s", kRight, 0, 5},
+                                         {"MFU", kRight, 0, 2},
+                                         {"MBU", kRight, 0, 2},
+                                         {"FLOP/B", kRight, 0, 7},
+                                         {"bound", kLeft}};
+  // Of ranges alone only times are known.
+  if (!report.device && !gpu_was_seen(report)) columns.resize(5);
+  TextTable table(columns);
   int64_t wall = 0;
   std::set<int64_t> devices;
   bool any = false, detected = false, by_counter = false;

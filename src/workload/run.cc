@@ -2,6 +2,7 @@
 
 #include <time.h>
 
+#include "base/statistics.h"
 #include "workload/bundle.h"
 #include "workload/image.h"
 
@@ -73,6 +74,35 @@ double RunResult::tpot_ms() const {
 
 double RunResult::tokens_per_s() const {
   return token_ns.size() < 2 ? -1 : static_cast<double>(tokens.size()) * 1e3 / tpot_ms();
+}
+
+std::optional<RunResult::Steady> RunResult::steady() const {
+  constexpr size_t kComparableMin = 3;  // of fewer nobody knows which are usual
+  std::vector<double> all;
+  for (size_t t = 1; t < token_ns.size(); ++t) all.push_back(static_cast<double>(token_ns[t] - token_ns[t - 1]) / 1e6);
+  if (all.empty()) return std::nullopt;
+  const double median = median_of(all);
+  std::vector<uint8_t> slow;
+  for (const double ms : all) slow.push_back(all.size() >= kComparableMin && ms > kSlowFirstFactor * median ? 1 : 0);
+  const size_t beginning = slow_beginning(slow);
+  Steady out;
+  out.first_ms = all.front();
+  std::vector<double> steady;
+  double sum_ms = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (i < beginning && slow[i] != 0) {
+      ++out.cold;
+      out.cold_ms += all[i];
+    } else if (i > 0 || all.size() == 1) {
+      steady.push_back(all[i]);
+      sum_ms += all[i];
+    }
+  }
+  if (out.cold > 0) out.cold_ms /= static_cast<double>(out.cold);
+  out.steps = steady.size();
+  out.median_ms = median_of(steady);
+  out.tokens_per_s = 1e3 * static_cast<double>(tokens.size() * steady.size()) / sum_ms;
+  return out;
 }
 
 Result<RunResult> run_model(Model& model, const Size& size, const ModelOptions& options,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,14 @@ struct RunResult {
   // Mean time of a token after the first; negative if there is only one.
   double tpot_ms() const;
   double tokens_per_s() const;  // of all sequences, over the decode steps; negative without one
+  // The same as reports give it in their first lines: of steady decode steps, neither the first nor a cold one.
+  struct Steady {
+    size_t steps = 0;
+    double median_ms = 0, tokens_per_s = 0, first_ms = 0;
+    size_t cold = 0;
+    double cold_ms = 0;  // mean of the cold ones
+  };
+  std::optional<Steady> steady() const;  // empty without a decode step
 };
 
 // How the operators of preprocessing are told, which run on the host whatever the backend is.

@@ -5,7 +5,9 @@ Times are compared in whole nanoseconds: JSON numbers are read as decimal text, 
 
 import functools
 import gzip
+import itertools
 import json
+import re
 from decimal import Decimal
 
 REPORT_KEYS = ("schema tool_version source device model latency stages operators kernels_topk categories telemetry memory "
@@ -79,6 +81,8 @@ def check_report(report, recordings):
         check_kernel(row)
     for finding in report["findings"]:
         check_finding(finding)
+        check_title(finding, stages, report["source"])
+        check_severity(finding)
     check_latency(report["latency"])
     for row in report["cannot_tell"]:
         need_keys("cannot_tell", row, ["question", "why", "how_to_find_out"])
@@ -148,6 +152,50 @@ def check_finding(finding):
     expect(finding["advice"], f"finding {finding['id']} has no advice")
     for row in finding["evidence"]:
         need_keys(f"evidence of {finding['id']}", row, ["metric", "value", "unit", "provenance"])
+
+
+def check_title(finding, stages, source):
+    """A share in a title stands in the evidence: as that share, or as times of a step that make it up. What the evidence
+    calls a share of the stage's time is the share that the title has of it."""
+    evidence = finding["evidence"]
+    told = re.findall(r"([0-9.]+) %(?: of the ([CG]PU time))?", finding["title"])
+    rows = [row for row in stages if row["name"] == finding["stage"] and row["count"]]
+    wholes = [ns_of(row[key]) / Decimal(row["count"]) for row in rows for key in ("wall_ms", "gpu_busy_ms")]
+    wholes.append(Decimal(ns_of(source["duration_ms"])))
+    shares = [row["value"] for row in evidence if row["unit"] == "frac"]
+    times_ns = [row["value"] * 1000000 for row in evidence if row["unit"] == "ms"]
+    shares += [sum(some) / whole for whole in wholes if whole for size in (1, 2)
+               for some in itertools.combinations(times_ns, size)]
+    of_stage = [row["value"] for row in evidence if row["metric"].startswith("share of the stage's")]
+    for number, of in told:
+        off = Decimal("0.51") * Decimal(10) ** -len(number.partition(".")[2])
+        expect(any(abs(100 * share - Decimal(number)) <= off for share in shares),
+               f"{finding['id']}: {number} % of its title stands in no evidence")
+        expect(not of or all(abs(100 * share - Decimal(number)) <= off for share in of_stage),
+               f"{finding['id']}: {number} % of the {of} in its title, {of_stage} in its evidence")
+
+
+# The most that findings can be, however large the share (`llmprof list findings`).
+SEVERITIES = ["info", "minor", "major", "critical"]
+SEVERITY_MOST = {"first-call-cost": "minor", "compute-bound": "minor", "gemm-shape-misaligned": "minor",
+                 "wave-quantization": "minor", "profiler-distortion": "minor", "attention-unfused": "major",
+                 "low-occupancy": "major", "batch-too-small": "info"}
+
+
+def check_severity(finding):
+    """The severity is that of the share that the bound promises, or one level lower where the figure is a small part of
+    a request. Bounds are those of the typical step, severity goes by the mean one: a tenth apart."""
+    bound, found = finding["bound"], SEVERITIES.index(finding["severity"])
+    most = SEVERITIES.index(SEVERITY_MOST.get(finding["id"], "critical"))
+    expect(found <= most, f"{finding['id']} is {finding['severity']}")
+    if bound is None or not bound["from"]:
+        return
+    share = 1 - bound["to"] / bound["from"]
+    levels = [sum(share * some >= least for least in (Decimal("0.03"), Decimal("0.1"), Decimal("0.3")))
+              for some in (Decimal("0.9"), Decimal("1.1"))]
+    lower = 1 if bound["metric"].startswith(("TTFT", "TPOT")) else 3  # of other stages their part of the time counts too
+    expect(min(most, levels[0] - lower) <= found <= min(most, levels[1]),
+           f"{finding['id']}: {finding['severity']} although {share:.3f} of {bound['metric']} could go")
 
 
 def check_latency(latency):

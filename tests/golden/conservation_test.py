@@ -38,6 +38,12 @@ def shorter_kernels(report):
     kernel["mean_ms"] = kernel["total_ms"] / kernel["calls"]
 
 
+def another_share(report):
+    finding = report["findings"][0]
+    finding["title"] = "decode: 58.4 % of the GPU time is lost"
+    finding["evidence"].append(dict(finding["evidence"][0], metric="share of the stage's GPU time", value=0.59, unit="frac"))
+
+
 TAMPERINGS = {
     "a key is missing": lambda report: report.pop("findings"),
     "a stage lacks a key": lambda report: report["stages"][0].pop("mbu"),
@@ -51,6 +57,8 @@ TAMPERINGS = {
     "an unknown kind": lambda report: report["stages"][0].update(kind="warmup"),
     "MFU above 1": lambda report: report["stages"][0].update(mfu=1.7),
     "mean is not total / calls": lambda report: report["kernels_topk"][0].update(mean_ms=1.0),
+    "a title has another share than its evidence": another_share,
+    "a severity that no share gives": lambda report: report["findings"][0].update(severity="info"),
     "percentiles out of order": lambda report: report["latency"]["tpot_ms"].update(p50=1e9),
 }
 

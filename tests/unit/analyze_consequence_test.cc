@@ -140,10 +140,11 @@ TEST(Consequence, LessWorkIsNoGainWhereTheHostIsLate) {
       for (int k = 0; k < 40; ++k) {
         const bool product = k % 4 == 0;
         const int64_t busy = product ? 30'000 : 2'000;
-        run.gap(IdleCause::kOperatorDispatch, at, gap, step, run.op("aten::op", at, 1000));
+        const Row before = run.gap(IdleCause::kOperatorDispatch, at, gap, step, run.op("aten::op", at, 1000));
         at += gap;
-        run.gpu(product ? "gemm" : "norm", product ? Category::kGemm : Category::kNorm, at, busy,
-                {.step = step, .api = run.api("cudaLaunchKernel", at - gap, 500), .work = product ? gemm : kNoRow});
+        run.trace.gaps.next_gpu_op[before] =
+            run.gpu(product ? "gemm" : "norm", product ? Category::kGemm : Category::kNorm, at, busy,
+                    {.step = step, .api = run.api("cudaLaunchKernel", at - gap, 500), .work = product ? gemm : kNoRow});
         run.busy(at, at + busy);
         at += busy;
       }
@@ -162,6 +163,33 @@ TEST(Consequence, LessWorkIsNoGainWhereTheHostIsLate) {
     const double step_ms = (10 * 30 + 30 * 2 + 40 * (late ? 30 : 1)) / 1e3;
     EXPECT_NEAR(small->bound->from - small->bound->to, late ? 20 * 0.002 + step_ms - 0.36 - 20 * 0.03 : 20 * 0.002,
                 2e-3);
+    EXPECT_EQ(small->severity, late ? FindingSeverity::kCritical : FindingSeverity::kMajor) << "41 % and 10 % of TPOT";
+  }
+}
+
+// The start is most of the run: that is said first, in words that hold on a CPU.
+TEST(Consequence, FirstCallsAreFoundOnACpuToo) {
+  for (const bool cpu : {false, true}) {
+    AnalyzedRecording run;
+    if (cpu) run.trace.devices.kind[0] = ProcessorKind::kCpu;
+    int64_t at = 0;
+    const auto step = [&](StageKind kind, int64_t ms, int64_t tokens, WorkId work) {
+      const Row row = run.step(kind, at, at + ms * kMs, tokens, 100, name_of(kind));
+      run.gpu("gemm", Category::kGemm, at, ms * kMs, {.step = row, .work = work});
+      run.busy(at, at + ms * kMs);
+      at += ms * kMs;
+    };
+    const WorkId wide = run.gemm(DType::kBf16, 512, 4096, 4096), narrow = run.gemm(DType::kBf16, 1, 4096, 4096);
+    step(StageKind::kPrefill, 50, 512, wide);
+    for (int s = 0; s < 16; ++s) step(StageKind::kDecode, s < 5 ? 300 : 10, 1, narrow);
+    run.window(0, at);
+    const Report report = report_of(run);
+    const Finding* first = finding_of(report, "first-call-cost");
+    ASSERT_NE(first, nullptr) << cpu;
+    EXPECT_EQ(first->severity, FindingSeverity::kMinor);
+    EXPECT_EQ(report.findings.front().id, "first-call-cost");
+    for (const std::string& advice : first->advice)
+      EXPECT_TRUE(!cpu || (advice.find("GPU") == std::string::npos && advice.find("loaded") == std::string::npos));
   }
 }
 

@@ -92,6 +92,28 @@ TEST(Distortion, WithinOneRun) {
   for (const ConservationCheck& check : report.conservation) EXPECT_TRUE(check.ok) << check.name;
 }
 
+// What a program on a CPU says with its ranges, under `llmprof run`: nothing that was asked of a GPU.
+TEST(Distortion, AProgramWithoutAGpuIsAskedNothingAboutOne) {
+  AnalyzedRecording run(false);
+  run.window(0, 20 * kMs);
+  run.trace.devices.resize(0);
+  TraceBuilder(run.trace).add<Recorded>({.start_ns = 0, .dur_ns = 20 * kMs, .level = RecordingLevel::kLight});
+  run.step(StageKind::kVision, 0, 9 * kMs, -1, -1, "preprocess");
+  run.step(StageKind::kPrefill, 9 * kMs, 10 * kMs, 16, 16, "prefill");
+  run.step(StageKind::kDecode, 10 * kMs, 20 * kMs, 1, 17, "decode");
+  for (Row s = 0; s < 3; ++s) run.trace.steps.missing[s] = MissingKernels::kAll;
+  run.trace.metadata["mode"] = "default";
+  const Report report = report_of(run.trace);
+  ASSERT_EQ(report.cannot_tell.size(), 1U);
+  EXPECT_TRUE(report.cannot_tell[0].why.starts_with("no GPU work seen"));
+  EXPECT_NE(report.cannot_tell[0].how_to_find_out.find("llmprof workload --device cpu --record"), std::string::npos);
+  EXPECT_TRUE(report.diagnostics.empty());
+  for (const Finding& finding : report.findings)
+    for (const std::string& advice : finding.advice) EXPECT_EQ(advice.find("GPU"), std::string::npos) << advice;
+  run.trace.metadata["mode"] = "light";  // then nobody looked
+  EXPECT_GT(report_of(run.trace).cannot_tell.size(), 3U);
+}
+
 // A first second of recorded steps that load kernels: taken for the cost of recording, they came to +311 %.
 TEST(Distortion, WarmUpIsNotTheCostOfRecording) {
   AnalyzedRecording run = two_halves(1040'000, 1000'000, 20, 4 * kMs);

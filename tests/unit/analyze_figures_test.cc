@@ -206,6 +206,33 @@ TEST(Roofs, WhatLiesInTheCacheIsNotHeldAgainstMemory) {
   EXPECT_EQ(faster.bound, Bound::kMemory);
 }
 
+// A step of 128 MiB on a CPU with a cache of 32: a quarter may have been kept, the rest came from memory.
+TEST(Roofs, WhatTheCacheCannotKeepIsHeldAgainstMemory) {
+  const int64_t n = 32 << 10;
+  const double bytes = 4.0 * (1024.0 * static_cast<double>(n) + 1024 + static_cast<double>(n));
+  MeasuredCeilings ceilings = cpu_ceilings();
+  ceilings.bandwidth_gbs.erase("copy");
+  ceilings.bandwidth_gbs["cache_read"] = {70, "own"};
+  const auto share_of = [&](double gbs, double& value) {
+    const Report report = report_of(cpu_run(n, static_cast<int64_t>(bytes / gbs)), given(ceilings));
+    const Finding* finding = finding_of(report, "memory-bound-weights");
+    for (const Evidence& row : finding->evidence)
+      if (row.metric.starts_with("share of the measured")) {
+        value = *row.value;
+        return row.metric;
+      }
+    return std::string();
+  };
+  double share = 0;
+  EXPECT_EQ(share_of(18, share), "share of the measured 20 GB/s of memory");
+  EXPECT_NEAR(share, 0.9, 1e-3);
+  EXPECT_EQ(share_of(24, share),
+            "share of the measured 20 GB/s of memory, for the 74.9 % of the bytes that the cache cannot keep");
+  EXPECT_NEAR(share, 0.75 * 24 / 20, 1e-3);
+  EXPECT_EQ(share_of(40, share), "share of the measured 20 GB/s of memory, which is exceeded: it was measured too low");
+  EXPECT_NEAR(share, 2, 1e-3);
+}
+
 // Measured while others had the cores: what ran faster than it shows that it is no ceiling, and a CPU has no other.
 TEST(Roofs, ACeilingThatTheProgramExceedsIsDropped) {
   AnalyzedRecording run;
@@ -309,6 +336,8 @@ TEST(Roofs, BytesThatComeFromMemoryWhateverTheCacheKeeps) {
   stage.weight_bytes = 2 * 60e6;
   EXPECT_EQ(bytes_from_memory(works, gemm, stage, 50e6), 2 * 1024 * 1024);
   EXPECT_EQ(bytes_from_memory(works, attention, stage, 50e6), 3000) << "three of four keys are old";
+  EXPECT_NEAR(bytes_from_memory(works, gemm, stage, 50e6, CacheKeeps::kAllItCan), 2.0 * 1024 * 1024 / 6, 1e-6);
+  EXPECT_EQ(bytes_from_memory(works, attention, stage, 500, CacheKeeps::kAllItCan), 4000) << "500 of each part stay";
   EXPECT_EQ(bytes_from_memory(works, attention, stage, 500), 5000) << "more than the cache holds";
 }
 

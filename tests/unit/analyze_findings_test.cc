@@ -40,6 +40,7 @@ TEST(Findings, RegistryHoldsEveryIdOnce) {
     EXPECT_TRUE(ids.insert(rule.id).second) << rule.id;
     EXPECT_FALSE(rule.needs.empty());
     EXPECT_FALSE(rule.advice.empty());
+    EXPECT_EQ(rule.most == FindingSeverity::kCritical, rule.most_why.empty()) << rule.id;
   }
   for (const char* id : {"launch-bound",
                          "cpu-bound-gap",
@@ -134,7 +135,7 @@ TEST(Findings, WeightsBindDecodeAndSmallBatchesWasteThem) {
   const Report report = report_of(run);
   const Finding* finding = finding_of(report, "memory-bound-weights");
   ASSERT_NE(finding, nullptr);
-  EXPECT_NEAR(*finding->evidence[4].value, 0.815, 0.01);
+  EXPECT_NEAR(*finding->evidence[5].value, 0.815, 0.01);
   ASSERT_NE(finding_of(report, "batch-too-small"), nullptr);
   EXPECT_EQ(finding_of(report, "compute-bound"), nullptr);
   EXPECT_EQ(stage_of(report, "decode")->bound, Bound::kMemory);
@@ -153,7 +154,7 @@ TEST(Findings, TheShareOfBandwidthIsThatOfTheJudgedSteps) {
   const Report report = report_of(run);
   const Finding* finding = finding_of(report, "memory-bound-weights");
   ASSERT_NE(finding, nullptr);
-  EXPECT_NEAR(*finding->evidence[4].value, 0.815, 0.01);
+  EXPECT_NEAR(*finding->evidence[5].value, 0.815, 0.01);
 }
 
 TEST(Findings, SlowGemmsAreNotMemoryBound) {
