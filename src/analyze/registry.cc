@@ -24,6 +24,8 @@ constexpr Analysis kAnalyses[] = {
     {"categories", "operation, time, share, bottleneck per stage (categories)", analyze_categories, 0},
     {"idle", "GPU idle time by cause, and where the host was meanwhile (idle, idle_sites)", analyze_idle, 0},
     {"host", "host time in operators, launches and waits against GPU time (host)", analyze_host, 0},
+    {"critical-path", "what the time of a step consists of, and how well its replay gives it back (critical_path)",
+     analyze_critical_path, 0},
     {"telemetry", "power, energy, clock, temperature, throttling and counters over the window (telemetry)",
      analyze_telemetry, 0},
     {"memory", "device memory peaks, allocating operators, timeline (memory)", analyze_memory, 0},

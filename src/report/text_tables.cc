@@ -207,6 +207,34 @@ std::string text_idle(const Report& report, const RenderOptions& options, const 
   return out;
 }
 
+std::string text_critical_path(const Report& report, const RenderOptions& options, const Ink& ink) {
+  // A replay that does not give steps back as they were recorded says nothing of what they consist of.
+  constexpr double kErrorMost = 0.05;
+  TextTable table({{"stage", kLeft, 28},
+                   {"steps", kRight, 0, 5},
+                   {"per step"},
+                   {"host code"},
+                   {"CUDA calls", kRight, 0, 1},
+                   {"launching", kRight, 0, 4},
+                   {"GPU work"},
+                   {"GPU gaps", kRight, 0, 2},
+                   {"waking up", kRight, 0, 3},
+                   {"error", kRight, 0, 6}});
+  for (const CriticalPathRecord& row : report.critical_path) {
+    if (row.error_worst_frac.value_or(0) > kErrorMost) continue;
+    const auto part = [&](Milliseconds of) {
+      return of.ns == 0 ? "-" : format_percent(static_cast<double>(of.ns) / static_cast<double>(row.replayed_ms.ns));
+    };
+    table.add_row({row.stage, std::to_string(row.steps), format_ns(row.step_ms.ns), part(row.host_code_ms),
+                   part(row.cuda_calls_ms), part(row.launch_latency_ms), part(row.gpu_work_ms), part(row.gpu_gap_ms),
+                   part(row.wake_up_ms), row.error_median_frac ? format_percent(*row.error_median_frac) : "-"});
+  }
+  if (table.empty()) return {};
+  return title(ink, "Critical path",
+               "what a step takes its time for, replayed; the rest of the work is hidden behind it") +
+         table.render("  ", options) + "\n";
+}
+
 std::string text_host(const Report& report, const RenderOptions& options, const Ink& ink) {
   TextTable table({{"stage", kLeft, 28},
                    {"operators", kRight, 0, 6},

@@ -294,6 +294,26 @@ LLMPROF_RECORD(IdleSiteRecord, "idle_sites", "Where the host was while the GPU i
   F(OptDouble, host_per_gpu, "frac", "Host time in operators and in launches outside them, over gpu_busy_ms")
 LLMPROF_RECORD(HostRecord, "host", "Host time against GPU time per stage", LLMPROF_HOST_FIELDS)
 
+#define LLMPROF_CRITICAL_PATH_FIELDS(F)                                                                         \
+  F(std::string, stage, "", "Stage")                                                                            \
+  F(int64_t, device, "", "CUDA device ordinal")                                                                 \
+  F(int64_t, steps, "", "Steps that were replayed: all that were recorded whole")                               \
+  F(Milliseconds, step_ms, "ms", "Mean window of these steps, as recorded")                                     \
+  F(Milliseconds, replayed_ms, "ms", "The same as replay gives it back; the parts below add up to it")          \
+  F(int64_t, judged, "", "Steps of them that no latency was learned from")                                      \
+  F(OptDouble, error_median_frac, "frac", "Of these: median of |replayed - recorded| / recorded")               \
+  F(OptDouble, error_worst_frac, "frac", "Of these: the largest")                                               \
+  F(Milliseconds, host_code_ms, "ms", "The program and its framework, between CUDA calls")                      \
+  F(Milliseconds, cuda_calls_ms, "ms", "Inside CUDA calls that wait for nothing")                               \
+  F(Milliseconds, launch_latency_ms, "ms", "From a launch to the start of what it launched")                    \
+  F(Milliseconds, gpu_work_ms, "ms", "Kernels, copies and memsets")                                             \
+  F(Milliseconds, gpu_gap_ms, "ms", "Between activities that follow each other on a stream or in a CUDA graph") \
+  F(Milliseconds, wake_up_ms, "ms", "From the end of what a CUDA call waited for to its return")
+LLMPROF_RECORD(
+    CriticalPathRecord, "critical_path",
+    "What the time of a step consists of, along the longest chain of dependencies to its end; mean of its steps",
+    LLMPROF_CRITICAL_PATH_FIELDS)
+
 // A sample: of each function's 1st, 2nd, 4th, 8th, ... launch. It tells where a kernel was launched from, not how often
 // from each place.
 #define LLMPROF_LAUNCH_SITE_FIELDS(F)                                                                  \
@@ -632,6 +652,7 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
   F(std::vector<LaunchSiteRecord>, launch_sites, "", "Empty but for deep recordings")                       \
   F(std::vector<IdleRecord>, idle, "", "GPU idle time by cause")                                            \
   F(std::vector<IdleSiteRecord>, idle_sites, "", "Where the host was meanwhile")                            \
+  F(std::vector<CriticalPathRecord>, critical_path, "", "What a step's time consists of")                   \
   F(std::vector<HostRecord>, host, "", "Host time against GPU time")                                        \
   F(std::optional<TelemetryReport>, telemetry, "", "Readings beside the program")                           \
   F(std::optional<MemoryReport>, memory, "", "Device memory")                                               \

@@ -1,0 +1,61 @@
+// What the time of a step consists of: the longest chain of dependencies to its end, by replay.
+#include <algorithm>
+#include <cmath>
+
+#include "analyze/analysis.h"
+#include "base/statistics.h"
+#include "replay/replay.h"
+
+namespace llmprof {
+namespace {
+
+struct StepSums {
+  int64_t steps = 0, recorded_ns = 0, replayed_ns = 0;
+  std::array<int64_t, replay::kPathParts> parts_ns{};
+  std::vector<double> errors;  // of the steps that judge
+};
+
+}  // namespace
+
+void analyze_critical_path(const Context& context, Report& report, std::vector<CannotTell>&) {
+  const Trace& trace = context.trace;
+  const Groups& groups = context.groups;
+  if (trace.api_calls.empty()) return;
+  std::vector<StepSums> sums(groups.stages.size());
+  for (const replay::StepTime& time : replay::replay_steps(trace)) {
+    StepSums& sum = sums[groups.stage_of_step[time.step]];
+    ++sum.steps;
+    sum.recorded_ns += time.recorded_ns;
+    sum.replayed_ns += time.replayed_ns;
+    for (size_t part = 0; part < replay::kPathParts; ++part) sum.parts_ns[part] += time.path_ns[part];
+    if (!time.learned) sum.errors.push_back(std::fabs(time.error_frac()));
+  }
+  for (uint32_t s = 0; s < groups.stages.size(); ++s) {
+    const StepSums& sum = sums[s];
+    if (sum.steps == 0 || sum.replayed_ns <= 0) continue;
+    CriticalPathRecord row;
+    row.stage = stage_name(trace, groups, s);
+    row.device = groups.stages[s].device;
+    row.steps = sum.steps;
+    row.step_ms.ns = sum.recorded_ns / sum.steps;
+    row.judged = static_cast<int64_t>(sum.errors.size());
+    if (!sum.errors.empty()) {
+      row.error_median_frac = median_of(sum.errors);
+      row.error_worst_frac = *std::max_element(sum.errors.begin(), sum.errors.end());
+    }
+    const auto part = [&](replay::PathPart of) {
+      const int64_t ns = sum.parts_ns[static_cast<size_t>(of)] / sum.steps;
+      row.replayed_ms.ns += ns;  // the sum of what is shown
+      return ns;
+    };
+    row.host_code_ms.ns = part(replay::PathPart::kHostCode);
+    row.cuda_calls_ms.ns = part(replay::PathPart::kCudaCalls);
+    row.launch_latency_ms.ns = part(replay::PathPart::kLaunchLatency);
+    row.gpu_work_ms.ns = part(replay::PathPart::kGpuWork);
+    row.gpu_gap_ms.ns = part(replay::PathPart::kGpuGap);
+    row.wake_up_ms.ns = part(replay::PathPart::kWakeUp);
+    report.critical_path.push_back(std::move(row));
+  }
+}
+
+}  // namespace llmprof

@@ -1,0 +1,176 @@
+#include "replay/latencies.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/flat_index.h"
+#include "base/statistics.h"
+
+namespace llmprof::replay {
+namespace {
+
+constexpr double kSure = 0.95;  // quantile of the launch latency from which on an activity has waited for its stream
+
+Latency median_latency(const std::vector<double>& values) {
+  if (values.empty()) return {};
+  return {median_of(values), static_cast<int64_t>(values.size())};
+}
+
+// Latencies behind one another add up over a step, so that their mean counts, without the twentieth at either end.
+Latency mean_latency(std::vector<double> values) {
+  if (values.empty()) return {};
+  std::sort(values.begin(), values.end());
+  const size_t cut = values.size() / 20;
+  double sum = 0;
+  for (size_t i = cut; i < values.size() - cut; ++i) sum += values[i];
+  return {sum / static_cast<double>(values.size() - 2 * cut), static_cast<int64_t>(values.size())};
+}
+
+// The median distance from the median: how much a latency varies.
+double spread(std::vector<double> values) {
+  const double middle = median_of(values);
+  for (double& value : values) value = std::fabs(value - middle);
+  return median_of(std::move(values));
+}
+
+// The end of what runs on the stream before `op`; kNever if nothing does.
+int64_t stream_free(const Timeline& timeline, GpuOpId op) {
+  const GpuOpId before = timeline.on_stream[op];
+  return before == kNoRow ? kNever : timeline.trace.end_of(before);
+}
+
+// Whether the launch itself is a dependency: of a graph, only of its first node.
+bool follows_launch(const Timeline& timeline, GpuOpId op) {
+  return timeline.trace.gpu_links.api[op] != kNoRow && timeline.in_graph[op] == kNoRow;
+}
+
+class Fitter {
+ public:
+  Fitter(const Timeline& timeline, const std::function<bool(GpuOpId)>& used) : timeline_(timeline), used_(used) {}
+
+  // Activities that found their stream idle when the launch was called.
+  void launches(Latencies& out) const {
+    std::array<std::vector<double>, kStartKinds> from_start, from_end;
+    for_each([&](GpuOpId op, size_t kind, ApiCallId call) {
+      if (stream_free(timeline_, op) > timeline_.start_of(call)) return;
+      const int64_t start = timeline_.trace.gpu_ops.start_ns[op];
+      from_start[kind].push_back(static_cast<double>(start - timeline_.start_of(call)));
+      from_end[kind].push_back(static_cast<double>(start - timeline_.end_of(call)));
+    });
+    for (size_t kind = 0; kind < kStartKinds; ++kind) {
+      if (from_start[kind].empty()) continue;
+      out.from_end[kind] = spread(from_end[kind]) < spread(from_start[kind]);
+      const std::vector<double>& chosen = out.from_end[kind] ? from_end[kind] : from_start[kind];
+      out.launch[kind] = median_latency(chosen);
+      std::sort(from_start[kind].begin(), from_start[kind].end());
+      sure_ns_[kind] = quantile_of_sorted(from_start[kind], kSure);
+    }
+  }
+
+  // Activities whose stream was busy for longer after the launch was called than a launch takes.
+  void streams(Latencies& out) const {
+    std::array<std::array<std::vector<double>, kStartKinds>, kStartKinds> found;
+    for_each([&](GpuOpId op, size_t kind, ApiCallId call) {
+      const int64_t free = stream_free(timeline_, op);
+      if (free == kNever || static_cast<double>(free - timeline_.start_of(call)) < sure_ns_[kind]) return;
+      const size_t before = static_cast<size_t>(timeline_.kinds[timeline_.on_stream[op]]);
+      found[before][kind].push_back(static_cast<double>(timeline_.trace.gpu_ops.start_ns[op] - free));
+    });
+    for (size_t a = 0; a < kStartKinds; ++a)
+      for (size_t b = 0; b < kStartKinds; ++b) out.behind[a][b] = mean_latency(std::move(found[a][b]));
+  }
+
+  void graphs(Latencies& out) const {
+    std::unordered_map<uint64_t, std::vector<double>> found;
+    std::vector<double> all;
+    for (Row op = 0; op < timeline_.kinds.size(); ++op) {
+      const GpuOpId before = timeline_.in_graph[op];
+      if (before == kNoRow || !used_(op)) continue;
+      const double ns = static_cast<double>(timeline_.trace.gpu_ops.start_ns[op] - timeline_.trace.end_of(before));
+      found[edge_key(timeline_, before, op)].push_back(ns);
+      all.push_back(ns);
+    }
+    for (std::pair<const uint64_t, std::vector<double>>& edge : found)
+      out.edges[edge.first] = mean_latency(std::move(edge.second));
+    // For edges that are seen in other steps only.
+    Latency& usual = out.behind[static_cast<size_t>(StartKind::kGraphNode)][static_cast<size_t>(StartKind::kGraphNode)];
+    if (usual.samples == 0) usual = mean_latency(std::move(all));
+  }
+
+ private:
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    for (Row op = 0; op < timeline_.kinds.size(); ++op)
+      if (follows_launch(timeline_, op) && used_(op))
+        visit(op, static_cast<size_t>(timeline_.kinds[op]), timeline_.trace.gpu_links.api[op]);
+  }
+  const Timeline& timeline_;
+  const std::function<bool(GpuOpId)>& used_;
+  mutable std::array<double, kStartKinds> sure_ns_{};
+};
+
+}  // namespace
+
+uint64_t edge_key(const Timeline& timeline, GpuOpId before, GpuOpId op) {
+  const GpuOps& ops = timeline.trace.gpu_ops;
+  if (ops.graph_node[op] != 0) return mix_bits(mix_bits(ops.graph_node[before]) ^ ops.graph_node[op]);
+  // Without ids of nodes, by what they are and where in the launch.
+  const uint64_t names = uint64_t{index(ops.name[before])} << 32 | index(ops.name[op]);
+  return mix_bits(mix_bits(names) ^ timeline.in_launch[op]);
+}
+
+double Latencies::behind_ns(const Timeline& timeline, GpuOpId before, GpuOpId op) const {
+  return behind[static_cast<size_t>(timeline.kinds[before])][static_cast<size_t>(timeline.kinds[op])].ns;
+}
+
+double Latencies::edge_ns(const Timeline& timeline, GpuOpId before, GpuOpId op) const {
+  const std::unordered_map<uint64_t, Latency>::const_iterator edge = edges.find(edge_key(timeline, before, op));
+  return edge != edges.end() ? edge->second.ns : behind_ns(timeline, before, op);
+}
+
+std::vector<int64_t> awaited_ends(const Timeline& timeline) {
+  const Trace& trace = timeline.trace;
+  std::vector<int64_t> ends(trace.api_calls.size(), kNever);
+  int64_t all = kNever;
+  std::vector<int64_t> by_thread(trace.threads.size(), kNever);
+  for (Row call = 0; call < trace.api_calls.size(); ++call) {
+    const ThreadId thread = trace.api_calls.thread[call];
+    for (uint32_t i = timeline.launched_begin[call]; i < timeline.launched_begin[call + 1]; ++i) {
+      const int64_t end = trace.end_of(timeline.launched[i]);
+      all = std::max(all, end);
+      by_thread[thread] = std::max(by_thread[thread], end);
+      if (timeline.awaited[call] == Awaited::kOwn) ends[call] = std::max(ends[call], end);
+    }
+    if (timeline.awaited[call] == Awaited::kDevice) ends[call] = all;
+    if (timeline.awaited[call] == Awaited::kThread) ends[call] = by_thread[thread];
+  }
+  return ends;
+}
+
+Latencies fit(const Timeline& timeline, const std::function<bool(GpuOpId)>& used,
+              const std::function<bool(ApiCallId)>& waited) {
+  Latencies out;
+  const Fitter fitter(timeline, used);
+  fitter.launches(out);
+  fitter.streams(out);
+  fitter.graphs(out);
+  const std::vector<int64_t> ends = awaited_ends(timeline);
+  std::array<std::vector<double>, kAwaitedCount> woken, unblocked;
+  for (Row call = 0; call < ends.size(); ++call) {
+    const size_t kind = static_cast<size_t>(timeline.awaited[call]);
+    if (timeline.awaited[call] == Awaited::kNothing || !waited(call)) continue;
+    const int64_t returned = timeline.end_of(call);
+    if (ends[call] <= timeline.start_of(call))
+      unblocked[kind].push_back(static_cast<double>(timeline.trace.api_calls.dur_ns[call]));
+    else if (ends[call] <= returned)  // later ones are waited for by somebody else
+      woken[kind].push_back(static_cast<double>(returned - ends[call]));
+  }
+  for (size_t kind = 0; kind < kAwaitedCount; ++kind) {
+    out.woken[kind] = median_latency(woken[kind]);
+    out.unblocked[kind] = median_latency(unblocked[kind]);
+  }
+  return out;
+}
+
+}  // namespace llmprof::replay

@@ -1,0 +1,56 @@
+// Runs stretches of a timeline again: every start is its latest predecessor plus the fitted latency, nothing else. What
+// the recording says of starts is used only for the first call of each thread in a stretch, and for what ran before it.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "replay/latencies.h"
+
+namespace llmprof::replay {
+
+// Calls that begin in it are run again; the rest is as recorded.
+struct Stretch {
+  int64_t start_ns = 0, end_ns = 0;
+};
+
+// By row of the trace's tables.
+struct Replayed {
+  std::vector<int64_t> call_start_ns, call_end_ns, op_start_ns;
+  std::vector<Followed> followed;  // of activities; kNone where nothing was run again
+  std::vector<GpuOpId> woken_by;   // of calls: the activity whose end let it return, kNoRow if it did not wait
+
+  int64_t op_end_ns(const Trace& trace, GpuOpId op) const { return op_start_ns[op] + trace.gpu_ops.dur_ns[op]; }
+};
+
+// Stretches in order of time, none touching another.
+Replayed run(const Timeline& timeline, const Latencies& latencies, const std::vector<Stretch>& stretches);
+
+// What the time of a step consists of, along the longest chain of dependencies that leads to its end.
+enum class PathPart : uint8_t {
+  kHostCode,       // the program and its framework, between CUDA calls
+  kCudaCalls,      // inside CUDA calls that wait for nothing
+  kLaunchLatency,  // from a launch to the start of what it launched
+  kGpuWork,        // kernels, copies, memsets
+  kGpuGap,         // between activities that follow each other on a stream or in a graph
+  kWakeUp,         // from the end of what a call waited for to its return
+  kCount
+};
+inline constexpr size_t kPathParts = static_cast<size_t>(PathPart::kCount);
+
+// A step's window as it was recorded and as replay gives it back.
+struct StepTime {
+  StepId step = kNoRow;
+  bool learned = false;  // the latencies are those of this step among others; only the rest judges them
+  int64_t recorded_ns = 0, replayed_ns = 0;
+  std::array<int64_t, kPathParts> path_ns{};  // adds up to replayed_ns
+  double error_frac() const {
+    return recorded_ns > 0 ? static_cast<double>(replayed_ns - recorded_ns) / static_cast<double>(recorded_ns) : 0;
+  }
+};
+
+// Replays every completely recorded step of the program, each after the one before it, in order of time. Latencies are
+// learned from every other step of a stage.
+std::vector<StepTime> replay_steps(const Trace& trace);
+
+}  // namespace llmprof::replay
