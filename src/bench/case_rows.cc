@@ -121,6 +121,7 @@ void fill_timing(const CaseResult& result, const Timing& timing, const Ceilings&
   row.gap_to_first_frac = timing.gap_to_first_frac;
   for (const auto& [backend, us] : timing.compared)
     row.compared.value += fmt::format("{}{}: {:.4g}", row.compared.value.empty() ? "" : "; ", backend, us);
+  row.choice_disturbed = timing.choice_disturbed;
   row.disturbed_us = timing.disturbed_us;
   fill_check(timing.check, row);
   row.drifting = timing.drifting;

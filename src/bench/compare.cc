@@ -76,6 +76,14 @@ Evidence gather(const CaseRecord& before, const CaseRecord& now) {
   return e;
 }
 
+// Whether other programs may have made the choice among candidates: two of them compared are no program with itself. A
+// file that is older than the field says at least whether its samples had to wait.
+constexpr double kCoresSharedFrac = 0.01;
+bool chosen_by_others(const CaseRow& before, const CaseRow& now) {
+  const auto open = [](const CaseRow& row) { return row.choice_disturbed || sharing(row) > 1 + kCoresSharedFrac; };
+  return before.backend != now.backend && (open(before) || open(now));
+}
+
 bool is_same(const Evidence& e) {
   const double low = 1 - e.tolerance, high = 1 + e.tolerance;
   return e.interval.low >= low && e.interval.high <= high && (!e.cycles || (*e.cycles >= low && *e.cycles <= high));
@@ -159,6 +167,11 @@ ComparisonRow compare_records(const CaseRecord& before, const CaseRecord& now) {
   const int64_t n = std::min(before.row.n, now.row.n);
   if (n < kSamplesMin) {
     out.reason = fmt::format("n {}", n);
+  } else if (chosen_by_others(before.row, now.row)) {
+    out.reason = fmt::format(
+        "disturbed, cannot tell: {} was chosen before and {} now, and other programs had the cores while they were "
+        "compared",
+        before.row.backend, now.row.backend);
   } else if (is_same(e)) {
     out.verdict = Verdict::kSame;
     out.reason = fmt::format("within {:.0f} %", e.tolerance * 100);

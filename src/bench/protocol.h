@@ -50,6 +50,7 @@ struct Timing {
   double gap_to_first_frac = 0;  // how much slower than it the library's own first choice was
   // Those compared last in this regime with their times, roughly, in us: the fastest first. Of one alone, itself.
   std::vector<std::pair<std::string, double>> compared;
+  bool choice_disturbed = false;   // another may be faster: threads waited for a core when they were compared
   device::Check check;             // of that candidate
   std::vector<double> samples_us;  // at most 512, evenly thinned; of one execution each
   SampleSummary summary;           // over all samples that were kept

@@ -70,6 +70,8 @@ std::string_view name_of(Regime regime);                           // "cold"; of
   C(OptNumber, gap_to_first_frac, "frac", "how much slower the library's own first choice was")                       \
   C(Added<std::string>, compared, "",                                                                                 \
     "candidates compared last in this regime, the fastest first, with rough times in us")                             \
+  C(Added<bool>, choice_disturbed, "",                                                                                \
+    "of a CPU: threads waited for a core whenever one of the candidates was looked at: another may be faster")        \
   C(OptNumber, disturbed_us, "us",                                                                                    \
     "median of a stretch left out: slower by over 1 % than this one and the one before")                              \
   C(std::string, check_status, "", "passed, mistrusted, failed or skipped")                                           \

@@ -219,6 +219,27 @@ TEST(BenchCompare, WaitingForACoreMakesNoKernelSlower) {
   EXPECT_EQ(compared(before, now).verdict, Verdict::kAmbiguous);
 }
 
+// One candidate was chosen in one run and another in the other, because a third program had the cores just then: the
+// same program against itself would be many times as fast.
+TEST(BenchCompare, AnotherCandidateThatOthersChoseIsNoVerdict) {
+  CaseRecord before = record(154, 0.004, 1500), now = record(17.9, 0.004, 1500);
+  before.row.backend = "own AVX2";
+  now.row.backend = "own AVX-512";
+  EXPECT_EQ(compared(before, now).verdict, Verdict::kFast) << "on a quiet machine";
+  before.row.choice_disturbed = true;
+  const ComparisonRow c = compared(before, now);
+  EXPECT_EQ(c.verdict, Verdict::kAmbiguous) << c.reason;
+  EXPECT_NE(c.reason.find("disturbed, cannot tell: own AVX2 was chosen before and own AVX-512 now"), std::string::npos)
+      << c.reason;
+  EXPECT_EQ(compared(now, before).verdict, Verdict::kAmbiguous);
+  // A file from before the field: its samples had waited.
+  before.row.choice_disturbed = false;
+  before.row.wait_frac = 0.4;
+  EXPECT_EQ(compared(before, now).verdict, Verdict::kAmbiguous);
+  now.row.backend = "own AVX2";
+  EXPECT_EQ(compared(before, now).verdict, Verdict::kFast) << "of one candidate the times say it, beyond the waiting";
+}
+
 TEST(BenchText, WhatTheStatusColumnMeansIsSaid) {
   CaseRecord drifting = record(100, 0.01, 1500), disturbed = record(100, 0.01, 1500), cleaned = record(100, 0.01, 1500);
   drifting.row.drifting = true;

@@ -758,6 +758,39 @@ TEST_F(BenchProtocol, SamplesWhoseThreadsWaitedAreLeftOutWhileEnoughStay) {
   }
 }
 
+// Others had the cores while the faster candidate was looked at for the first times.
+TEST_F(BenchProtocol, WaitingForACoreDoesNotMakeTheChoice) {
+  g_op.ways = {{"slow"}, {"fast"}};
+  device_.who.kind = device::DeviceKind::kCpu;
+  std::map<std::string, int64_t> seen;
+  device_.script = [&](const std::string& backend, bool, int64_t) {
+    const int64_t i = seen[backend]++;
+    if (backend == "slow") return Sample{150, 1500, 0, 0.1};
+    return i % 4 == 3 ? Sample{20, 1500, 0, 0} : Sample{400, 1500, 0, 390};
+  };
+  device::Operation on_a_cpu = scripted_gemm();
+  on_a_cpu.prepare_cpu = prepare_scripted;
+  const auto take = [&] {
+    return measure(device_, on_a_cpu, *make_params(on_a_cpu, DType::kFp32, "", {}), protocol_, stop_);
+  };
+  const CaseResult result = take();
+  for (const Regime regime : {Regime::kCold, Regime::kSustained}) {
+    EXPECT_EQ(of(result, regime).backend, "fast");
+    EXPECT_FALSE(of(result, regime).choice_disturbed);
+    EXPECT_DOUBLE_EQ(of(result, regime).summary.median, 20);
+  }
+  // Whenever it was looked at: it may be the faster one, and this is said.
+  device_.script = [](const std::string& backend, bool, int64_t) {
+    return backend == "slow" ? Sample{150, 1500, 0, 0.1} : Sample{400, 1500, 0, 390};
+  };
+  const CaseResult open = take();
+  for (const Regime regime : {Regime::kCold, Regime::kSustained}) {
+    EXPECT_EQ(of(open, regime).backend, "slow");
+    EXPECT_TRUE(of(open, regime).choice_disturbed);
+    EXPECT_TRUE(records_of(open, {})[0].row.choice_disturbed);
+  }
+}
+
 TEST_F(BenchProtocol, WhereAllWaitedTheLeastIsSaid) {
   device_.script = [](const std::string&, bool, int64_t) { return Sample{180, 1500, 0, 80}; };
   const Timing timing = of(run(), Regime::kSustained);
