@@ -753,7 +753,7 @@ TEST_F(BenchProtocol, SamplesWhoseThreadsWaitedAreLeftOutWhileEnoughStay) {
     EXPECT_GT(timing.waited, 0);
     EXPECT_DOUBLE_EQ(timing.summary.max, 100);
     EXPECT_FALSE(timing.drifting) << "those that are left are steady";
-    EXPECT_NEAR(*timing.wait_frac, 160.5 / 460, 0.05);
+    EXPECT_NEAR(*timing.wait_ratio, 160.5 / 460, 0.05);
     EXPECT_DOUBLE_EQ(*timing.unwaited_us, 99.5);
   }
 }
@@ -789,6 +789,17 @@ TEST_F(BenchProtocol, WaitingForACoreDoesNotMakeTheChoice) {
     EXPECT_TRUE(of(open, regime).choice_disturbed);
     EXPECT_TRUE(records_of(open, {})[0].row.choice_disturbed);
   }
+}
+
+// Short samples come between the turns of others, which had the cores for half of the regime.
+TEST_F(BenchProtocol, WaitingBetweenSamplesIsTold) {
+  device_.script = [](const std::string&, bool, int64_t) { return Sample{100, 1500, 0, 0}; };
+  device_.readings = [] {
+    device::Telemetry t;
+    t.wait_ratio = 0.5;
+    return t;
+  };
+  EXPECT_DOUBLE_EQ(*of(run(), Regime::kCold).wait_ratio, 0.5);
 }
 
 TEST_F(BenchProtocol, WhereAllWaitedTheLeastIsSaid) {
