@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <ctime>
 #include <map>
 
@@ -190,6 +192,10 @@ Peak& peak_named(const std::string& name, DeviceReport& device) {
 void fill_measured(const MeasuredCeilings& measured, DeviceReport& device) {
   device.measured_by = fmt::format("llmprof peaks on {}{}", day_of(measured.unix_s),
                                    measured.driver.empty() ? "" : ", driver " + measured.driver);
+  if (std::optional<std::string> remark = disturbed_remark(measured)) {
+    device.remarks.push_back(*std::move(remark));
+    device.measured_disturbed = true;
+  }
   const auto put = [&](const std::string& name, std::optional<PeakType> type, const MeasuredRate& rate, double unit,
                        OptDouble& sheet, OptDouble& roof) {
     roof = rate.value * unit;
@@ -327,6 +333,33 @@ void take_arithmetic_of_stages(const std::vector<StageTiming>& stages, DeviceRep
     if (dtype_name(static_cast<DType>(d)) == *most->dtype) set_arithmetic(static_cast<DType>(d), device);
 }
 
+namespace {
+
+// Kernels, by stage and shape, that took less time than the ceilings allow: their share of the roof is over 100 %.
+void name_rows_above(const Context& context, const DeviceReport& device, Diagnostics& diagnostics) {
+  if (!device.measured_by || device.other_part) return;
+  const double above = device.measured_disturbed ? 1 : kAboveCeiling;
+  std::vector<std::pair<double, uint32_t>> rows;
+  for (uint32_t k = 0; k < context.groups.kernels.size(); ++k) {
+    const double total_ns = static_cast<double>(context.groups.kernels[k].total_ns);
+    const bool here = context.groups.stages[context.groups.kernel_keys.key(k).stage].device == device.device;
+    const OptDouble roof_ns = here && total_ns > 0 ? kernel_roof(context, k).point.roof_ns : std::nullopt;
+    if (roof_ns && std::llround(*roof_ns / total_ns * 100) > 100 && *roof_ns > above * total_ns)
+      rows.emplace_back(-*roof_ns / total_ns, k);
+  }
+  std::sort(rows.begin(), rows.end());
+  for (const auto& [share, k] : rows) {
+    const KernelKey& key = context.groups.kernel_keys.key(k);
+    const std::string shape =
+        key.work == kNoRow ? "" : " " + std::string(context.trace.text(context.trace.works.shape[key.work]));
+    diagnostics.add(DiagnosticId::kAboveCeiling,
+                    fmt::format("{}{} in {}: {:.0f} % of its roof", context.trace.text(key.name), shape,
+                                stage_name(context.trace, context.groups, key.stage), -share * 100));
+  }
+}
+
+}  // namespace
+
 void check_ceilings(const Context& context, DeviceReport& device, Diagnostics& diagnostics) {
   // All products of a type together: a single short one may seem faster by the grain of its timestamps.
   std::array<double, static_cast<size_t>(DType::kCount)> flops{}, ns{};
@@ -356,6 +389,7 @@ void check_ceilings(const Context& context, DeviceReport& device, Diagnostics& d
     device.flops_per_s[dtype].reset();
     std::erase_if(device.peaks, [&](const auto& peak) { return peak.second.type == name; });
   }
+  name_rows_above(context, device, diagnostics);
 }
 
 }  // namespace llmprof

@@ -20,7 +20,8 @@ void name_arithmetic(const Trace& trace, const Groups& groups, DeviceReport& dev
 void take_arithmetic_of_stages(const std::vector<StageTiming>& stages, DeviceReport& device);
 
 // Counts the data types whose compute-bound products ran faster than their measured ceiling, which then is none. Those
-// of a CPU are dropped from `device`, which is the context's.
+// of a CPU are dropped from `device`, which is the context's. Then every kernel whose share of a measured roof is over
+// 100 %, by name: by more than runs differ by, or at all where the ceilings were measured while disturbed.
 void check_ceilings(const Context& context, DeviceReport& device, Diagnostics& diagnostics);
 
 }  // namespace llmprof

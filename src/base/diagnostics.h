@@ -44,7 +44,7 @@ std::string_view name_of(Severity severity);
   D(kLaunchAfterKernel, "launch-after-kernel", kNotice,                                                               \
     "Kernels start before the call that launched them: the clocks of host and GPU disagree.")                         \
   D(kAboveCeiling, "above-ceiling", kNotice,                                                                          \
-    "Matrix products ran faster than the measured ceiling, so shares of it are too high; often the device was "       \
+    "Kernels ran faster than the measured ceiling, so shares of it are too high; often the device was "               \
     "slower or busy when it was measured. `llmprof peaks` measures it again.")                                        \
   D(kBadShape, "bad-shape", kNotice,                                                                                  \
     "The recorded input shapes of an operator could not be read; its FLOPs are unknown.")                             \

@@ -16,6 +16,8 @@ namespace {
 
 constexpr int kRounds = 3;           // interleaved, so that a drift meets all candidates
 constexpr double kScreenUs = 5'000;  // of one candidate in one round
+constexpr int kFirstLooks = 5;
+constexpr double kFirstUs = 50'000;  // at most, or little longer
 constexpr int kScreenLaunchesMax = 5;
 constexpr size_t kFinalists = 4;
 constexpr double kFinalUs = 10'000;  // of one finalist in one round
@@ -40,22 +42,85 @@ constexpr double kColdChooseS = 0.25;
 constexpr double kColdTie = 0.02;   // as near as this: as much again
 constexpr double kRunsPerTime = 3;  // of a timing: warm-up, the repetition that is not timed, and the one that is
 
+// What was seen of one candidate. Samples whose threads waited for a core count only while there are no others.
 struct Entry {
   size_t position;
   double once_us = 0;  // of the warm-up: what the rounds are sized by
   std::vector<double> us;
-  double median() const { return median_of(us); }
+  std::vector<device::Sample> waited;
+
+  void add(const device::Sample& sample) {
+    if (waited_too_long(sample))
+      waited.push_back(sample);
+    else
+      us.push_back(sample.us);
+  }
+  void clear() {
+    us.clear();
+    waited.clear();
+  }
+  double median() const {
+    if (!us.empty()) return median_of(us);
+    std::vector<double> all;
+    for (const device::Sample& sample : waited) all.push_back(sample.us);
+    return median_of(std::move(all));
+  }
+  double least() const {
+    if (!us.empty()) return median();
+    double least_us = waited[0].us;
+    for (const device::Sample& sample : waited) least_us = std::min(least_us, sample.us - sample.waited_us);
+    return std::max(least_us, 0.0);
+  }
+  Finalist finalist(bool compared = true) const { return {position, median(), least(), compared}; }
 };
 
 int launches_for(double us, double budget_us, int most) {
   return static_cast<int>(std::clamp(budget_us / std::max(us, 0.01), 1.0, static_cast<double>(most)));
 }
 
-Result<double> time_once(device::Device& device, const device::Candidate& candidate, int sets, int launches) {
+Result<device::Sample> time_once(device::Device& device, const device::Candidate& candidate, int sets, int launches) {
   LLMPROF_ASSIGN(const std::vector<device::Sample> samples,
                  device.time_sustained({candidate.enqueue, sets, launches, 1, false}));
   if (samples.empty()) return fail(fmt::format("the device gave no time of {}", candidate.backend));
-  return samples[0].us;
+  return samples[0];
+}
+
+bool is_cpu(const device::Device& device) { return device.identity().kind == device::DeviceKind::kCpu; }
+
+// The warm-up: what rounds are sized by. First calls load, compile and allocate; where they take long anyhow, the check
+// has made them already. Of a CPU whose threads waited for a core the least of a few, while there is time: by the turn
+// of another program a short kernel would be taken for a thousand times as long.
+Result<device::Sample> time_first(device::Device& device, const device::Candidate& candidate, int sets) {
+  const Stopwatch all(device);
+  LLMPROF_ASSIGN(device::Sample least, time_once(device, candidate, sets, 1));
+  if (least.us >= kScreenUs && !waited_too_long(least)) return least;
+  LLMPROF_ASSIGN(least, time_once(device, candidate, sets, 1));
+  for (int look = 1; look < kFirstLooks && waited_too_long(least) && all.seconds() * 1e6 < kFirstUs; ++look) {
+    LLMPROF_ASSIGN(const device::Sample sample, time_once(device, candidate, sets, 1));
+    if (sample.us < least.us) least = sample;
+  }
+  return least;
+}
+
+// One round of one candidate: a GPU's is one sample; a CPU's are as short as those of the regime, so that some lie
+// between the turns that other programs have on its cores.
+Status time_round(device::Device& device, const device::Candidate& candidate, int sets, int launches, double each_us,
+                  Entry& entry) {
+  const int most = is_cpu(device) ? sustained_launches(device, {candidate.enqueue, sets, entry.once_us}) : launches;
+  if (launches <= most) {
+    LLMPROF_ASSIGN(const device::Sample sample, time_once(device, candidate, sets, launches));
+    entry.add(sample);
+    return {};
+  }
+  LLMPROF_ASSIGN(const std::unique_ptr<device::Repetitions> loop,
+                 device.loop({candidate.enqueue, sets, most, 1, false}));
+  const Stopwatch all(device);
+  for (int left = launches; left > 0 && (left == launches || all.seconds() * 1e6 < each_us); left -= most) {
+    LLMPROF_ASSIGN(const std::vector<device::Sample> samples, loop->time(1));
+    if (samples.empty()) return fail(fmt::format("the device gave no time of {}", candidate.backend));
+    entry.add(samples[0]);
+  }
+  return {};
 }
 
 struct Rounds {
@@ -77,13 +142,13 @@ Rounds plan_rounds(const std::vector<Entry>& entries, double budget_us, double e
 Status play_rounds(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index, int sets,
                    const Rounds& plan, int launches_max, std::vector<Entry>& entries, const std::atomic<bool>& stop) {
   if (plan.rounds > 0)
-    for (Entry& entry : entries) entry.us.clear();
+    for (Entry& entry : entries) entry.clear();
   for (int round = 0; round < plan.rounds; ++round) {
     for (Entry& entry : entries) {
       if (stop) return {};
       const int launches = launches_for(entry.once_us, plan.each_us, launches_max);
-      LLMPROF_ASSIGN(const double us, time_once(device, op.candidates()[index[entry.position]], sets, launches));
-      entry.us.push_back(us);
+      const device::Candidate& candidate = op.candidates()[index[entry.position]];
+      LLMPROF_CHECK(time_round(device, candidate, sets, launches, plan.each_us, entry));
     }
   }
   return {};
@@ -139,14 +204,24 @@ Result<double> time_alone(device::Device& device, const device::Candidate& candi
 
 bool faster(const Entry& a, const Entry& b) { return a.median() < b.median(); }
 
+// Whether one that is not chosen may be the faster one by what is known of it.
+void find_disturbed(Choice& choice) {
+  const auto may_win = [&](const Finalist& one) { return one.position != choice.position && one.least_us < choice.us; };
+  choice.disturbed = std::any_of(choice.finalists.begin(), choice.finalists.end(), may_win) ||
+                     std::any_of(choice.screened.begin(), choice.screened.end(), may_win);
+}
+
 // Of at least one; the entries may be in any order.
 Choice best_of(std::vector<Entry> entries) {
   std::stable_sort(entries.begin(), entries.end(), faster);
-  Choice choice{entries[0].position, entries[0].median(), 0, {}, {}};
+  Choice choice;
+  choice.position = entries[0].position;
+  choice.us = entries[0].median();
   for (const Entry& entry : entries) {
-    choice.finalists.push_back({entry.position, entry.median()});
+    choice.finalists.push_back(entry.finalist());
     if (entry.position == 0 && choice.us > 0) choice.gap_frac = entry.median() / choice.us - 1;
   }
+  find_disturbed(choice);
   return choice;
 }
 
@@ -200,7 +275,7 @@ Result<std::optional<Choice>> choose_by_turns(device::Device& device, device::Pr
     entries.resize(kTurnsMax);
   }
   if (entries.size() > 1) {
-    for (Entry& entry : entries) entry.us.clear();
+    for (Entry& entry : entries) entry.clear();
     LLMPROF_CHECK(time_each({turn_s, {}}));
     if (stop) return std::nullopt;
   }
@@ -209,7 +284,7 @@ Result<std::optional<Choice>> choose_by_turns(device::Device& device, device::Pr
   LLMPROF_CHECK(time(choice.us, choice.position, {}));
   std::stable_sort(behind.begin(), behind.end(), faster);
   for (const Entry& entry : behind) {
-    choice.finalists.push_back({entry.position, entry.median()});
+    choice.finalists.push_back(entry.finalist());
     if (entry.position == 0) choice.gap_frac = look.gap_frac;
   }
   return choice;
@@ -254,12 +329,9 @@ Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, 
   std::vector<Finalist> screened;
   for (size_t i = 0; i < index.size() && !stop; ++i) {
     const device::Candidate& candidate = op.candidates()[index[i]];
-    LLMPROF_ASSIGN(double us, time_once(device, candidate, sets, 1));
-    // First calls load, compile and allocate; where they take long anyhow, the check has made them already.
-    if (us < kScreenUs) {
-      LLMPROF_ASSIGN(us, time_once(device, candidate, sets, 1));
-    }
-    entries.push_back({i, us, {us}});
+    LLMPROF_ASSIGN(const device::Sample first, time_first(device, candidate, sets));
+    entries.push_back({i, first.us, {}, {}});
+    entries.back().add(first);
   }
   if (stop) return Choice{};
   const double half_us = budget_s * 1e6 / 2;
@@ -274,7 +346,7 @@ Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, 
       if (entries[i].position == 0)
         finalists.push_back(entries[i]);
       else
-        screened.push_back({entries[i].position, entries[i].median(), false});
+        screened.push_back(entries[i].finalist(false));
     }
     entries = std::move(finalists);
     for (Entry& entry : entries) entry.once_us = entry.median();
@@ -286,6 +358,7 @@ Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, 
   if (stop) return Choice{};
   Choice choice = best_of(entries);
   choice.screened = std::move(screened);
+  find_disturbed(choice);
   return choice;
 }
 
@@ -297,7 +370,7 @@ Result<Choice> choose_again(device::Device& device, device::PreparedOp& op, cons
   std::vector<Entry> entries;
   const auto add_near = [&](const std::vector<Finalist>& of) {
     for (const Finalist& one : of)
-      if (one.us <= (1 + kAgainLost) * before.us) entries.push_back({one.position, before.us, {}});
+      if (one.us <= (1 + kAgainLost) * before.us) entries.push_back({one.position, before.us, {}, {}});
   };
   add_near(before.finalists);
   // The quick round saw mixed clocks: of eight products of 4096 x 28672 the fastest by itself was not among four.
@@ -311,7 +384,7 @@ Result<Choice> choose_again(device::Device& device, device::PreparedOp& op, cons
   // Those that were far behind stay so.
   for (const Finalist& finalist : before.finalists) {
     if (finalist.us <= (1 + kAgainLost) * before.us) continue;
-    choice.finalists.push_back({finalist.position, finalist.us, false});
+    choice.finalists.push_back({finalist.position, finalist.us, finalist.least_us, false});
     if (finalist.position == 0) choice.gap_frac = finalist.us / before.us - 1;
   }
   return choice;
@@ -322,7 +395,7 @@ Result<Choice> choose_cold(device::Device& device, device::PreparedOp& op, const
   if (warm.finalists.size() < 2) return warm;
   std::vector<Entry> entries;
   for (const Finalist& finalist : warm.finalists)
-    if (entries.size() < kFinalists || finalist.position == 0) entries.push_back({finalist.position, warm.us, {}});
+    if (entries.size() < kFinalists || finalist.position == 0) entries.push_back({finalist.position, warm.us, {}, {}});
   std::vector<std::unique_ptr<device::Repetitions>> trials_of;
   for (const Entry& entry : entries) {
     const Work work{op.candidates()[index[entry.position]].enqueue, sets, entry.once_us};
@@ -340,7 +413,7 @@ Result<Choice> choose_cold(device::Device& device, device::PreparedOp& op, const
         const int trials = launches_for(trial_s * 1e6, each_s * 1e6, kColdTrialsMax);
         const Stopwatch each(device);
         LLMPROF_ASSIGN(const std::vector<device::Sample> samples, trials_of[i]->time(trials));
-        for (const device::Sample& sample : samples) entries[i].us.push_back(sample.us);
+        for (const device::Sample& sample : samples) entries[i].add(sample);
         if (samples.empty()) return fail("the device gave no times");
         const double busy_s = each.seconds();
         trial_s = busy_s / trials;

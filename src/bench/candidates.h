@@ -21,12 +21,15 @@ RightCandidates check_candidates(device::PreparedOp& op, const std::atomic<bool>
 struct Finalist {
   size_t position = 0;   // in RightCandidates::index
   double us = 0;         // of one execution, roughly
+  double least_us = 0;   // the same where threads waited for a core in all that was seen of it: without that waiting
   bool compared = true;  // at last; not where it was too far behind before
 };
 struct Choice {
-  size_t position = 0;              // in RightCandidates::index
-  double us = 0;                    // of one execution, roughly
-  double gap_frac = 0;              // how much slower the first of them was
+  size_t position = 0;  // in RightCandidates::index
+  double us = 0;        // of one execution, roughly
+  double gap_frac = 0;  // how much slower the first of them was
+  // Threads of a CPU waited for a core whenever this or another one was looked at, which may be the faster one then.
+  bool disturbed = false;
   std::vector<Finalist> finalists;  // the fastest first; the first of all candidates is among them
   std::vector<Finalist> screened;   // those that did not get so far, with the times of a quick round
 };

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "bench/data_sheet.h"
 #include "bench/fit.h"
 #include "bench/peak_rows.h"
@@ -99,6 +101,14 @@ void fill_check(const device::Check& check, CaseRow& row) {
   row.check_rel_l2 = check.rel_l2;
 }
 
+// A share of more than all is one of a ceiling that is none.
+void say_above_ceiling(const Ceilings& ceilings, CaseRow& row) {
+  if (!row.of_ceiling_frac || std::llround(*row.of_ceiling_frac * 100) <= 100) return;
+  row.note += fmt::format("{}{:.0f} % of the measured ceiling ({}), which is too low{}: repeat `llmprof peaks`",
+                          row.note.empty() ? "" : "; ", *row.of_ceiling_frac * 100, row.ceiling_kind,
+                          disturbed_remark(*ceilings.measured) ? " (measured while disturbed)" : "");
+}
+
 void fill_timing(const CaseResult& result, const Timing& timing, const Ceilings& ceilings, CaseRow& row) {
   const SampleSummary& s = timing.summary;
   row.regime = timing.regime;
@@ -121,11 +131,12 @@ void fill_timing(const CaseResult& result, const Timing& timing, const Ceilings&
   row.gap_to_first_frac = timing.gap_to_first_frac;
   for (const auto& [backend, us] : timing.compared)
     row.compared.value += fmt::format("{}{}: {:.4g}", row.compared.value.empty() ? "" : "; ", backend, us);
+  row.choice_disturbed = timing.choice_disturbed;
   row.disturbed_us = timing.disturbed_us;
   fill_check(timing.check, row);
   row.drifting = timing.drifting;
   row.noise_frac = timing.noise_frac;
-  row.wait_frac = timing.wait_frac;
+  row.wait_ratio = timing.wait_ratio;
   row.waited = timing.waited;
   row.unwaited_us = timing.unwaited_us;
   row.throttled = timing.throttled;
@@ -141,6 +152,7 @@ void fill_timing(const CaseResult& result, const Timing& timing, const Ceilings&
   } else {
     place(result, ceilings, timing, row);
   }
+  say_above_ceiling(ceilings, row);
 }
 
 CaseRow common_row(const CaseResult& result) {

@@ -40,7 +40,7 @@ struct Evidence {
 // Of a CPU, and of what drifts: stretches of a GPU that does not differ by the turns of its power's control, which come
 // again and of which whole ones were taken.
 OptNumber noise_of(const CaseRecord& record) {
-  if (!record.row.wait_frac && !record.row.drifting) return std::nullopt;
+  if (!record.row.wait_ratio && !record.row.drifting) return std::nullopt;
   if (record.row.noise_frac) return record.row.noise_frac;
   return noise_between_stretches(record.samples_us);
 }
@@ -53,7 +53,7 @@ double unwaited_share(const CaseRow& row) {
 // Samples in which no thread waited are still of a machine whose caches and memory others used, and few of many: those
 // that came between the turns of others. Who has cores for w of this run's time may change it by a factor of 1 + w,
 // and either way: a sample between two turns may also find more of a cache than a loop leaves.
-double sharing(const CaseRow& row) { return 1 + row.wait_frac.value_or(0); }
+double sharing(const CaseRow& row) { return 1 + row.wait_ratio.value_or(0); }
 
 Evidence gather(const CaseRecord& before, const CaseRecord& now) {
   Evidence e;
@@ -74,6 +74,14 @@ Evidence gather(const CaseRecord& before, const CaseRecord& now) {
   if (e.cycles_wanted && before.row.sm_clock_mhz && now.row.sm_clock_mhz && *before.row.sm_clock_mhz > 0)
     e.cycles = e.ratio * *now.row.sm_clock_mhz / *before.row.sm_clock_mhz;
   return e;
+}
+
+// Whether other programs may have made the choice among candidates: two of them compared are no program with itself. A
+// file that is older than the field says at least whether its samples had to wait.
+constexpr double kCoresSharedFrac = 0.01;
+bool chosen_by_others(const CaseRow& before, const CaseRow& now) {
+  const auto open = [](const CaseRow& row) { return row.choice_disturbed || sharing(row) > 1 + kCoresSharedFrac; };
+  return before.backend != now.backend && (open(before) || open(now));
 }
 
 bool is_same(const Evidence& e) {
@@ -150,8 +158,8 @@ ComparisonRow compare_records(const CaseRecord& before, const CaseRecord& now) {
   out.ratio_low = e.interval.low;
   if (std::isfinite(e.interval.high)) out.ratio_high = e.interval.high;
   if (e.noise_known) out.noise_frac = e.noise;
-  if (before.row.wait_frac || now.row.wait_frac)
-    out.wait_frac = std::max(before.row.wait_frac.value_or(0), now.row.wait_frac.value_or(0));
+  if (before.row.wait_ratio || now.row.wait_ratio)
+    out.wait_ratio = std::max(before.row.wait_ratio.value_or(0), now.row.wait_ratio.value_or(0));
   out.drifting = drifting_runs(before.row, now.row);
   if (before.row.sm_clock_mhz && now.row.sm_clock_mhz && *before.row.sm_clock_mhz > 0)
     out.cycles_ratio = e.ratio * *now.row.sm_clock_mhz / *before.row.sm_clock_mhz;
@@ -159,6 +167,11 @@ ComparisonRow compare_records(const CaseRecord& before, const CaseRecord& now) {
   const int64_t n = std::min(before.row.n, now.row.n);
   if (n < kSamplesMin) {
     out.reason = fmt::format("n {}", n);
+  } else if (chosen_by_others(before.row, now.row)) {
+    out.reason = fmt::format(
+        "disturbed, cannot tell: {} was chosen before and {} now, and other programs had the cores while they were "
+        "compared",
+        before.row.backend, now.row.backend);
   } else if (is_same(e)) {
     out.verdict = Verdict::kSame;
     out.reason = fmt::format("within {:.0f} %", e.tolerance * 100);

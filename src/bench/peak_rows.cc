@@ -23,7 +23,7 @@ void fill_common(const Peaks& peaks, const PeakRow& of, Row& row) {
   row.power_w = timing.power_w;
   row.temperature_c = timing.temperature_c;
   row.throttle = throttle_text(timing);
-  row.wait_frac = timing.wait_frac;
+  row.wait_ratio = timing.wait_ratio;
   row.checked = result.check.compared;
   row.prepare_s = result.phases.prepare_s;
   row.check_s = result.phases.check_s;

@@ -166,6 +166,21 @@ class PeaksRun {
     }
   }
 
+  // Why the ridge is not that of the highest row. On registers alone nothing is loaded: a roof of products that no
+  // library reaches would blame every one of them for it.
+  void remark_registers() {
+    std::string types;
+    for (size_t i = 1; i < peaks_.rows.size(); ++i) {
+      const PeakRow &library = peaks_.rows[i - 1], &row = peaks_.rows[i];
+      if (row.path != PeakPath::kRegisters || library.path != PeakPath::kLibrary || row.name != library.name) continue;
+      if (row.group != PeakGroup::kFlops || library.group != PeakGroup::kFlops || row.value <= library.value) continue;
+      types += fmt::format("{}{} {:.2f} times", types.empty() ? "" : ", ", row.name, row.value / library.value);
+    }
+    if (!types.empty())
+      remark("registers reach more than the library's best product (" + types +
+             "): ridge points and the roofs of products are of what products reach, that of other arithmetic is of "
+             "registers");
+  }
   // What others took from the ceilings.
   void remark_waiting() {
     int rows = 0;
@@ -173,7 +188,7 @@ class PeaksRun {
     for (const PeakRow& row : peaks_.rows) {
       if (!waited(row.result)) continue;
       ++rows;
-      most = std::max(most, row.result.timings[0].wait_frac.value_or(0));
+      most = std::max(most, row.result.timings[0].wait_ratio.value_or(0));
     }
     if (rows == 0) return;
     remark(fmt::format(
@@ -352,6 +367,16 @@ std::string backend_and(const std::string& shape, const std::string& backend) {
 
 }  // namespace
 
+std::vector<DType> peak_dtypes(std::span<const Operation> operations) {
+  std::vector<DType> out;
+  for (const char* name : {"gemm", "registers"}) {
+    const Operation* const operation = find(operations, name);
+    for (const DType dtype : operation != nullptr ? operation->dtypes : std::span<const DType>())
+      if (std::find(out.begin(), out.end(), dtype) == out.end()) out.push_back(dtype);
+  }
+  return out;
+}
+
 std::optional<std::string> why_no_arithmetic(const Device& device, std::span<const Operation> operations, DType dtype) {
   const auto takes = [dtype](const Operation& operation) {
     return std::find(operation.dtypes.begin(), operation.dtypes.end(), dtype) != operation.dtypes.end();
@@ -384,13 +409,15 @@ Result<Peaks> measure_peaks(Device& device, const PeaksOptions& options, const s
   run.bandwidth(*memory);
   if (const Operation* memcpy = usable("memcpy")) run.copies(*memcpy);
   if (const Operation* launch = usable("launch")) run.latencies(*launch);
+  run.remark_registers();
   run.remark_waiting();
   if (run.cpu()) run.remark("data sheet: llmprof has none of CPUs, so there are no shares of it");
   return std::move(run).take();
 }
 
 bool is_disturbed(const Peaks& peaks, const PeakRow& row) {
-  return peaks.device.kind == device::DeviceKind::kCpu && (peaks.busy || waited(row.result));
+  if (peaks.device.kind != device::DeviceKind::kCpu) return false;
+  return peaks.busy || waited(row.result) || (!row.result.timings.empty() && row.result.timings[0].choice_disturbed);
 }
 
 MeasuredCeilings ceilings_of(const Peaks& peaks) {

@@ -48,6 +48,8 @@ struct Peaks {
 // Whether it may be more: others had cores of a CPU, and what they took from this row could not be left out.
 bool is_disturbed(const Peaks& peaks, const PeakRow& row);
 
+// Of which there may be ceilings of arithmetic, on some device.
+std::vector<DType> peak_dtypes(std::span<const device::Operation> operations);
 // Why no operation of the peaks can do arithmetic of this type on the device; empty if one can.
 std::optional<std::string> why_no_arithmetic(const device::Device& device,
                                              std::span<const device::Operation> operations, DType dtype);

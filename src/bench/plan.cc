@@ -68,6 +68,17 @@ std::vector<Axes> combinations(const Axes& fixed, const std::vector<Sweep>& swee
   return out;
 }
 
+// A value beside a sweep of the same axis would be dropped, and two sweeps of one axis multiply.
+Status check_given_once(const Selection& selection) {
+  std::set<std::string> given;
+  for (const auto& [axis, value] : selection.axes) given.insert(axis);
+  for (const Sweep& sweep : selection.sweeps)
+    if (!given.insert(sweep.axis).second)
+      return fail(fmt::format("expected an axis once, found two lists of values for {}", sweep.axis), "--sweep",
+                  fmt::format("--{} 16,32", sweep.axis), ExitCode::kUsage);
+  return {};
+}
+
 tl::unexpected<Error> too_many_cases() {
   return fail(fmt::format("more than {} cases", kCasesMax), "--sweep", "fewer values", ExitCode::kUsage);
 }
@@ -192,6 +203,7 @@ Result<const Operation*> operation_named(std::span<const Operation> operations, 
 Result<std::vector<CasePlan>> plan_cases(std::span<const Operation> operations, const Selection& selection,
                                          const device::DeviceIdentity* device) {
   std::vector<CasePlan> plans;
+  LLMPROF_CHECK(check_given_once(selection));
   size_t points = 1;
   for (const Sweep& sweep : selection.sweeps) {
     points *= sweep.values.size();

@@ -46,8 +46,8 @@ struct Selection {
   uint64_t seed = 1;
 };
 // Without a device the usual choices are taken, whether it has them or not: enough to see whether the words are right.
-// Errors: a name that no operation has, an axis, data type or variant that the operation does not have (each with the
-// nearest), more than 10,000 cases.
+// Errors: an axis with two lists of values; a name that no operation has, an axis, data type or variant that the
+// operation does not have (each with the nearest), more than 10,000 cases.
 Result<std::vector<CasePlan>> plan_cases(std::span<const device::Operation> operations, const Selection& selection,
                                          const device::DeviceIdentity* device = nullptr);
 

@@ -130,6 +130,7 @@ Status time_regimes(Device& device, PreparedOp& op, const RightCandidates& right
     timing.settled = settled;
     timing.backend = op.candidates()[right.index[choice.position]].backend;
     timing.gap_to_first_frac = choice.gap_frac;
+    timing.choice_disturbed = choice.disturbed;
     for (const Finalist& finalist : choice.finalists)
       if (finalist.compared)
         timing.compared.emplace_back(op.candidates()[right.index[finalist.position]].backend, finalist.us);

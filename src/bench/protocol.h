@@ -50,6 +50,7 @@ struct Timing {
   double gap_to_first_frac = 0;  // how much slower than it the library's own first choice was
   // Those compared last in this regime with their times, roughly, in us: the fastest first. Of one alone, itself.
   std::vector<std::pair<std::string, double>> compared;
+  bool choice_disturbed = false;   // another may be faster: threads waited for a core when they were compared
   device::Check check;             // of that candidate
   std::vector<double> samples_us;  // at most 512, evenly thinned; of one execution each
   SampleSummary summary;           // over all samples that were kept
@@ -60,10 +61,11 @@ struct Timing {
   int64_t throttled = 0;  // samples left out for it
   // The median of a stretch that was left out: slower than this one and than the look before it, at the same clock.
   std::optional<double> disturbed_us;
-  // Of a CPU whose threads had to wait for a core meanwhile, where the kernel counts it: their share of the time of all
-  // samples that were taken; how many were left out for it; and what the median would be at least without it. They are
+  // Of a CPU whose threads had to wait for a core meanwhile, where the kernel counts it: that time, added over threads,
+  // over the time of all samples that were taken, or that of the regime with what lies between
+  // them, whichever is more; how many were left out for it; and what the median would be at least without it. They are
   // left out while enough others stay, so that it is the median itself then.
-  std::optional<double> wait_frac, unwaited_us;
+  std::optional<double> wait_ratio, unwaited_us;
   int64_t waited = 0;
   // How far the medians of stretches of time lie apart, beyond what their samples vary by: the same goes on between
   // this run and the next (base/statistics.h).

@@ -35,6 +35,8 @@ Result<CaseRecord> case_of(JsonValue object, const std::string& path) {
   RecordReader reader(object, kTextBytesMax);
   record.row.for_each_field(reader);
   if (!reader.wrong().empty()) return unreadable(path, fmt::format("a case without a valid \"{}\"", reader.wrong()));
+  // Its name when it was called a share, which it is not.
+  if (!record.row.wait_ratio) record.row.wait_ratio = object["wait_frac"].number();
   const JsonValue samples = object["samples_us"];
   if (!samples.is_array() || samples.size() > kSamplesMax)
     return unreadable(path, "a case without a valid \"samples_us\"");

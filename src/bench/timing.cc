@@ -96,7 +96,7 @@ void keep_unwaited_samples(std::vector<device::Sample>& samples, int samples_min
     waited_us += sample.waited_us;
   }
   if (us <= 0) return;
-  timing.wait_frac = waited_us / us;
+  timing.wait_ratio = waited_us / us;
   const int64_t waited = std::count_if(samples.begin(), samples.end(), waited_too_long);
   if (static_cast<int64_t>(samples.size()) - waited >= samples_min) {
     timing.waited = waited;
@@ -314,6 +314,8 @@ Timing RegimeTimer::finish() {
   const bool swings = !cold() && limited_ && !rule_->quiet();
   keep_good_samples(samples_, protocol_.samples_min, cold(), timing_);
   keep_unwaited_samples(samples_, protocol_.samples_min, timing_);
+  // Others have a core between two isolated samples, too, and leave it as they do within one.
+  if (timing_.wait_ratio) timing_.wait_ratio = std::max(*timing_.wait_ratio, telemetry_.wait_ratio.value_or(0));
   if (timing_.waited > 0) {
     StopRule kept(protocol_, 0);
     for (const device::Sample& sample : samples_) kept.add(sample.us);

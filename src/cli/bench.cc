@@ -212,14 +212,16 @@ std::string time_left(double seconds) {
 // ---- what is printed
 
 bench::BenchResult result_of(const BenchArguments& options, const bench::ResultsFile& results,
-                             const std::optional<bench::Preset>& preset, const device::DeviceIdentity& device) {
+                             const std::optional<bench::Preset>& preset, const device::DeviceIdentity& device,
+                             const bench::Ceilings& ceilings) {
+  bench::BenchResult out = bench::bench_result(results, device);
+  if (ceilings.measured) out.ceilings_remark = disturbed_remark(*ceilings.measured);
   if (preset) {
-    bench::BenchResult out = bench::bench_result(results, device, bench::model_steps(*preset, results.records));
+    out.model_steps = bench::model_steps(*preset, results.records);
     out.model = preset->model;
     out.not_in_the_sums = preset->remarks;
     return out;
   }
-  bench::BenchResult out = bench::bench_result(results, device);
   if (const Result<bench::Selection> selection = selection_of(options))
     for (const bench::Sweep& sweep : selection->sweeps) out.sweeps.push_back(sweep.axis);
   return out;
@@ -330,7 +332,7 @@ Result<Run> measure(const BenchArguments& options, device::Device& device, const
   progress.clear();
   run.results.records = run.outcome.records;
   run.results.interrupted = run.outcome.left > 0;
-  LLMPROF_CHECK(print(options, result_of(options, run.results, run.preset, device.identity())));
+  LLMPROF_CHECK(print(options, result_of(options, run.results, run.preset, device.identity(), ceilings)));
   if (journal && !run.results.interrupted) journal->remove();
   return run;
 }

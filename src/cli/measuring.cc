@@ -37,9 +37,11 @@ std::string_view usual_spelling(std::string_view typed) {
   return typed;
 }
 
-std::vector<std::string> dtype_names() {
+std::vector<std::string> dtype_names(std::span<const DType> sensible) {
   std::vector<std::string> names;
-  for (int i = 1; i < static_cast<int>(DType::kCount); ++i) names.emplace_back(dtype_name(static_cast<DType>(i)));
+  for (const DType dtype : sensible) names.emplace_back(dtype_name(dtype));
+  for (int i = 1; sensible.empty() && i < static_cast<int>(DType::kCount); ++i)
+    names.emplace_back(dtype_name(static_cast<DType>(i)));
   return names;
 }
 
@@ -139,14 +141,15 @@ Result<std::unique_ptr<device::Device>> open_measured_device(const DeviceOptions
   return device;
 }
 
-Result<std::vector<DType>> parse_dtypes(const std::vector<std::string>& names) {
+Result<std::vector<DType>> parse_dtypes(const std::vector<std::string>& names, std::span<const DType> sensible) {
   std::vector<DType> out;
+  const std::vector<std::string> known = dtype_names(sensible);
   for (const std::string& name : names) {
     const std::optional<DType> dtype = parse_dtype(usual_spelling(name));
-    const std::vector<std::string> near = nearest_names(name, dtype_names(), 2);
+    const std::vector<std::string> near = nearest_names(name, known, 2);
     if (!dtype)
       return fail(fmt::format("expected a data type, found \"{}\"", name), "--dtype",
-                  "--dtype " + join_or(near.empty() ? dtype_names() : near), ExitCode::kUsage);
+                  "--dtype " + join_or(near.empty() ? known : near), ExitCode::kUsage);
     out.push_back(*dtype);
   }
   return out;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,8 @@ void add_device_options(const Command& command, DeviceOptions& options);
 // Says on stderr where the CPU was taken because there is no GPU.
 Result<std::unique_ptr<device::Device>> open_measured_device(const DeviceOptions& options, bool quiet);
 
-// "bf16,fp32"; an error names the nearest.
-Result<std::vector<DType>> parse_dtypes(const std::vector<std::string>& names);
+// "bf16,fp32"; an error names the nearest of those that `sensible` holds: all that have a name if it is empty.
+Result<std::vector<DType>> parse_dtypes(const std::vector<std::string>& names, std::span<const DType> sensible = {});
 
 // What other processes do on the device that is to be measured, in words; empty if they do nothing to speak of, or if
 // nothing tells. Takes 0.3 s of a CPU, 0.3 s of an idle GPU and 1.5 s of a busy one, on which nothing of ours may be

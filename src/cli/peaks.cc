@@ -71,7 +71,7 @@ Result<bench::Peaks> measure(const PeaksArguments& options, device::Device& devi
 }
 
 Status check(const PeaksArguments& options) {
-  LLMPROF_CHECK(parse_dtypes(options.dtypes));
+  LLMPROF_CHECK(parse_dtypes(options.dtypes, bench::peak_dtypes(device::operations())));
   LLMPROF_CHECK(check_folder(options.output, "llmprof peaks --format csv -o peaks"));
   return check_writable(options.output.path);
 }

@@ -83,6 +83,9 @@ struct Telemetry {
   // process's are part of both.
   std::optional<double> busy_frac;
   std::optional<int64_t> used_bytes;
+  // Of a CPU: time that its threads waited for a core which others had, added over threads, over that between the first
+  // and the last sample: what lies between samples is part of both.
+  std::optional<double> wait_ratio;
 };
 
 // Work made ready to be timed again and again. What has to be made for it (on a GPU, graphs) is made once: a GPU that

@@ -1,6 +1,7 @@
 #include "hardware/measured.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -114,6 +115,16 @@ std::optional<double> memory_ceiling_for(const std::map<std::string, MeasuredRat
   if (above->first <= below->first) return below->second;
   const double part = (write_frac - below->first) / (above->first - below->first);
   return below->second + part * (above->second - below->second);
+}
+
+std::optional<std::string> disturbed_remark(const MeasuredCeilings& ceilings) {
+  std::vector<std::string_view> names;
+  for (const Rates* rates : {&ceilings.library_tflops, &ceilings.unit_tflops, &ceilings.bandwidth_gbs})
+    for (const auto& [name, rate] : *rates)
+      if (rate.disturbed && std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);
+  if (names.empty()) return std::nullopt;
+  return fmt::format("{}: the measured ceiling{} may be too low (measured while disturbed: repeat `llmprof peaks`)",
+                     fmt::join(names, ", "), names.size() == 1 ? "" : "s");
 }
 
 std::optional<double> measured_ridge(const MeasuredCeilings& ceilings, std::string_view dtype) {

@@ -22,6 +22,9 @@ std::optional<MeasuredRate> memory_ceiling(const MeasuredCeilings& ceilings);
 // round costs: a copy reaches less than reads or writes alone. A disturbed rate says only that so much can be
 // reached: the highest of all stands for it. Empty if none was measured.
 std::optional<double> memory_ceiling_for(const std::map<std::string, MeasuredRate>& bandwidth_gbs, double write_frac);
+// "fp32, read: the measured ceilings may be too low (measured while disturbed: repeat `llmprof peaks`)"; empty where
+// no ceiling of arithmetic or bandwidth was disturbed.
+std::optional<std::string> disturbed_remark(const MeasuredCeilings& ceilings);
 // FLOP/B from which arithmetic of the type is the limit; empty if either part is unknown.
 std::optional<double> measured_ridge(const MeasuredCeilings& ceilings, std::string_view dtype);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <map>
 
 #include "report/text_measuring.h"
@@ -42,19 +43,20 @@ bool is_disturbed(const CaseRow& row) {
   return row.median_us && row.unwaited_us && *row.unwaited_us < (1 - kWaitingShown) * *row.median_us;
 }
 
+std::string status_of(const CaseRow& row) {
+  if (row.status != CaseStatus::kPassed) return std::string(name_of(row.status));
+  if (is_disturbed(row)) return "disturbed";
+  if (row.drifting) return "drifting";
+  // Where the power limiter moves the clock it never holds still, and whole periods were taken.
+  if (!row.settled && row.median_us && !row.swing_frac) return "not settled";
+  return "passed";
+}
+
 std::vector<std::string> cells_of(const Line& line, bool small) {
   const CaseRow& row = line.main();
-  std::string status(name_of(row.status));
-  if (row.status == CaseStatus::kPassed) {
-    if (is_disturbed(row)) {
-      status = "disturbed";
-    } else if (row.drifting) {
-      status = "drifting";
-    } else if (!row.settled && row.median_us && !row.swing_frac) {
-      // Where the power limiter moves the clock it never holds still, and whole periods were taken.
-      status = "not settled";
-    }
-  }
+  std::string status = status_of(row);
+  if (line.sustained != nullptr && line.cold != nullptr && status_of(*line.cold) != status)
+    status += ", cold: " + status_of(*line.cold);
   return {row.shape,
           row.dtype,
           us_text(row.median_us),
@@ -134,28 +136,55 @@ std::string plateau_of(const std::vector<Point>& points, const std::string& grou
   return out;
 }
 
+// "1.67", "1,200": of what it would have been, and 1 where it is as it would have been.
+std::string times_text(double factor) { return factor < 100 ? fmt::format("{:.3g}", factor) : format_count(factor); }
+
+// How much longer times may be for it, at most; of some it may be all.
+std::string disturbed_note(const std::vector<const CaseRow*>& rows) {
+  const CaseRow* most = nullptr;
+  size_t unknown = 0;
+  const auto factor = [](const CaseRow& row) { return *row.median_us / *row.unwaited_us; };
+  for (const CaseRow* row : rows) {
+    if (*row->unwaited_us <= 0)
+      ++unknown;
+    else if (most == nullptr || factor(*row) > factor(*most))
+      most = row;
+  }
+  std::string out = fmt::format(
+      "  disturbed, {} row{}: its threads waited for cores that other programs had, and too few samples were without; ",
+      rows.size(), rows.size() == 1 ? "" : "s");
+  if (most != nullptr)
+    out += fmt::format("times are up to {} times as long for it ({} {}, {})", times_text(factor(*most)),
+                       group_of(*most), most->shape, name_of(most->regime));
+  if (unknown > 0)
+    out += fmt::format("{}{} waited as long as they took, so that there is no telling", most == nullptr ? "" : "; ",
+                       unknown == rows.size() ? std::string("they") : fmt::format("{} of them", unknown));
+  return out + "\n";
+}
+
 // What the words of the status column mean, where there are any: for each, how many rows and how much.
 std::string unsteady_notes(const std::vector<CaseRecord>& records) {
-  int drifting = 0, disturbed = 0, unsettled = 0, left_out = 0;
-  double noise = 0, waiting = 0;
+  int drifting = 0, unsettled = 0, left_out = 0, choices = 0;
+  double noise = 0;
+  std::vector<const CaseRow*> disturbed;
   for (const CaseRecord& record : records) {
     const CaseRow& row = record.row;
     if (row.status != CaseStatus::kPassed || !row.median_us) continue;
     const bool waited = is_disturbed(row);
-    disturbed += waited;
+    if (waited) disturbed.push_back(&row);
+    choices += row.choice_disturbed;
     left_out += !waited && row.waited > 0;
-    if (waited) waiting = std::max(waiting, 1 - *row.unwaited_us / *row.median_us);
     drifting += !waited && row.drifting;
     if (row.drifting) noise = std::max(noise, row.noise_frac.value_or(0));
     unsettled += !waited && !row.drifting && !row.settled && !row.swing_frac;
   }
   const auto rows = [](int count) { return fmt::format("{} row{}", count, count == 1 ? "" : "s"); };
   std::string out;
-  if (disturbed > 0)
+  if (!disturbed.empty()) out += disturbed_note(disturbed);
+  if (choices > 0)
     out += fmt::format(
-        "  disturbed, {}: its threads waited for cores that other programs had, and too few samples were "
-        "without; times are up to {:.0f} % too long\n",
-        rows(disturbed), waiting * 100);
+        "  other programs had cores whenever one of the candidates of {} was looked at: another may be faster\n",
+        rows(choices));
   if (left_out > 0)
     out += fmt::format("  samples in which threads waited for a core are left out of {}\n", rows(left_out));
   if (drifting > 0)
@@ -201,9 +230,12 @@ std::string cases_text(const std::vector<CaseRecord>& records, const TextStyle& 
   std::string out, notes;
   for (const auto& [group, lines] : groups) {
     out += fmt::format("{}{}\n{}", out.empty() ? "" : "\n", group, table_of(lines, style));
-    for (const Line& line : lines)
-      if (const CaseRow& row = line.main(); !row.note.empty())
-        notes += fmt::format("  {} {}: {}\n", group, row.shape, row.note);
+    for (const Line& line : lines) {
+      const CaseRow& row = line.main();
+      if (!row.note.empty()) notes += fmt::format("  {} {}: {}\n", group, row.shape, row.note);
+      if (line.cold != nullptr && line.cold != &row && line.cold->note != row.note && !line.cold->note.empty())
+        notes += fmt::format("  {} {}, cold: {}\n", group, row.shape, line.cold->note);
+    }
   }
   notes += unsteady_notes(records);
   notes += limiter_note(records);
@@ -274,7 +306,9 @@ std::string model_steps_text(const BenchResult& result, const TextStyle& style) 
 namespace llmprof {
 
 std::string render_text(const bench::BenchResult& result, const RenderOptions& options) {
-  std::string out = bench::device_line(result.device) + "\n\n" + bench::cases_text(result.cases, options);
+  std::string out = bench::device_line(result.device) + "\n";
+  if (result.ceilings_remark) out += *result.ceilings_remark + "\n";
+  out += "\n" + bench::cases_text(result.cases, options);
   if (!result.model_steps.empty()) out += "\n" + bench::model_steps_text(result, options);
   for (const std::string& axis : result.sweeps)
     for (const std::string& sentence : bench::plateau_sentences(result.cases, axis)) out += "\n" + sentence + "\n";

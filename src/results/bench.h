@@ -43,8 +43,9 @@ std::string_view name_of(Regime regime);                           // "cold"; of
   C(Added<bool>, drifting, "", "the spread of the samples still changed when the regime's time was over")             \
   C(OptNumber, noise_frac, "frac",                                                                                    \
     "standard deviation of the medians of stretches of time, beyond what the samples vary by")                        \
-  C(OptNumber, wait_frac, "frac",                                                                                     \
-    "of a CPU: share of the samples' time that its threads waited for a core which others had, added over threads")   \
+  C(OptNumber, wait_ratio, "",                                                                                        \
+    "of a CPU: time that its threads waited for a core which others had, added over threads, over all time: 2 "       \
+    "where two threads did nothing else")                                                                             \
   C(Added<int64_t>, waited, "", "samples left out because its threads waited")                                        \
   C(OptNumber, unwaited_us, "us", "the median without that waiting, at least; the median itself where none is left")  \
   C(int64_t, throttled, "", "samples left out because the clock was held down")                                       \
@@ -70,6 +71,8 @@ std::string_view name_of(Regime regime);                           // "cold"; of
   C(OptNumber, gap_to_first_frac, "frac", "how much slower the library's own first choice was")                       \
   C(Added<std::string>, compared, "",                                                                                 \
     "candidates compared last in this regime, the fastest first, with rough times in us")                             \
+  C(Added<bool>, choice_disturbed, "",                                                                                \
+    "of a CPU: threads waited for a core whenever one of the candidates was looked at: another may be faster")        \
   C(OptNumber, disturbed_us, "us",                                                                                    \
     "median of a stretch left out: slower by over 1 % than this one and the one before")                              \
   C(std::string, check_status, "", "passed, mistrusted, failed or skipped")                                           \
@@ -133,11 +136,12 @@ LLMPROF_RECORD(ModelStepRow, "model_steps", "Parts of a model's steps, measured 
   C(std::string, protocol, "", "every number of the protocol of measurement")
 LLMPROF_RECORD(RunFacts, "facts", "What rows are comparable by", LLMPROF_RUN_FACTS_FIELDS)
 
-#define LLMPROF_BENCH_FIELDS(C)                               \
-  C(MeasuredDevice, device, "", "what was measured")          \
-  LLMPROF_RUN_FACTS_FIELDS(C)                                 \
-  C(bool, interrupted, "", "cases were left")                 \
-  C(std::vector<CaseRecord>, cases, "", "one row per regime") \
+#define LLMPROF_BENCH_FIELDS(C)                                                                          \
+  C(MeasuredDevice, device, "", "what was measured")                                                     \
+  LLMPROF_RUN_FACTS_FIELDS(C)                                                                            \
+  C(IfKnown<std::string>, ceilings_remark, "", "which of the measured ceilings may be too low, and why") \
+  C(bool, interrupted, "", "cases were left")                                                            \
+  C(std::vector<CaseRecord>, cases, "", "one row per regime")                                            \
   C(IfAny<std::vector<ModelStepRow>>, model_steps, "", "of --model: parts of its steps")
 LLMPROF_RECORD(BenchFields, "bench", "Measured operations", LLMPROF_BENCH_FIELDS)
 
@@ -171,7 +175,7 @@ std::string_view name_of(Drifting runs);  // of kNeither nothing
   C(OptNumber, noise_frac, "frac",                                                                                     \
     "of the ratio: what both runs' medians of stretches of time vary by, beyond their samples; empty where neither "   \
     "run says")                                                                                                        \
-  C(OptNumber, wait_frac, "frac", "of a CPU: the larger share of a run's time in which its threads waited for a core") \
+  C(OptNumber, wait_ratio, "", "of a CPU: the larger of both runs': time its threads waited for a core over its time") \
   C(Drifting, drifting, "", "before, now or both: the run whose spread still changed when the time was over")          \
   C(OptNumber, cycles_ratio, "", "the ratio in cycles: times the clock now over the clock before")                     \
   C(Verdict, verdict, "", "SAME, FAST, SLOW, AMBIGUOUS, or CANNOT-COMPARE")                                            \

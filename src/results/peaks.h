@@ -16,22 +16,22 @@ std::string_view name_of(PeakPath path);
 enum class PeakSource : uint8_t { kMeasured, kDatasheet };
 std::string_view name_of(PeakSource source);
 
-#define LLMPROF_PEAK_COMMON_FIELDS(C)                                                                                \
-  C(std::string, backend, "", "library and algorithm, or the kernel of our own, that reached it")                    \
-  C(CaseStatus, status, "", "passed, mistrusted, failed, unsupported, out-of-memory, interrupted or error")          \
-  C(int64_t, n, "", "samples of the sustained regime")                                                               \
-  C(OptNumber, iqr_frac, "frac", "interquartile range of the samples over their median")                             \
-  C(OptNumber, sm_clock_mhz, "MHz", "median clock of the SMs, or of a CPU's cores, during it")                       \
-  C(OptNumber, power_w, "W", "mean power during it")                                                                 \
-  C(OptNumber, temperature_c, "C", "temperature during it")                                                          \
-  C(std::string, throttle, "", "why the clock was held down, and in which share of the readings")                    \
-  C(OptNumber, wait_frac, "frac", "of a CPU: share of the time that its threads waited for a core which others had") \
-  C(bool, disturbed, "", "others had cores of a CPU meanwhile: so much can be reached, and perhaps more")            \
-  C(int64_t, checked, "", "elements compared with the reference")                                                    \
-  C(OptNumber, prepare_s, "s", "wall time of all shapes tried: buffers, fills, compiling, the library's algorithms") \
-  C(OptNumber, check_s, "s", "wall time: checks of every candidate")                                                 \
-  C(OptNumber, choose_s, "s", "wall time: choosing the fastest candidate")                                           \
-  C(OptNumber, settle_s, "s", "wall time: until clock and power held still")                                         \
+#define LLMPROF_PEAK_COMMON_FIELDS(C)                                                                                  \
+  C(std::string, backend, "", "library and algorithm, or the kernel of our own, that reached it")                      \
+  C(CaseStatus, status, "", "passed, mistrusted, failed, unsupported, out-of-memory, interrupted or error")            \
+  C(int64_t, n, "", "samples of the sustained regime")                                                                 \
+  C(OptNumber, iqr_frac, "frac", "interquartile range of the samples over their median")                               \
+  C(OptNumber, sm_clock_mhz, "MHz", "median clock of the SMs, or of a CPU's cores, during it")                         \
+  C(OptNumber, power_w, "W", "mean power during it")                                                                   \
+  C(OptNumber, temperature_c, "C", "temperature during it")                                                            \
+  C(std::string, throttle, "", "why the clock was held down, and in which share of the readings")                      \
+  C(OptNumber, wait_ratio, "", "of a CPU: time that its threads waited for a core, added over threads, over all time") \
+  C(bool, disturbed, "", "others had cores of a CPU meanwhile: so much can be reached, and perhaps more")              \
+  C(int64_t, checked, "", "elements compared with the reference")                                                      \
+  C(OptNumber, prepare_s, "s", "wall time of all shapes tried: buffers, fills, compiling, the library's algorithms")   \
+  C(OptNumber, check_s, "s", "wall time: checks of every candidate")                                                   \
+  C(OptNumber, choose_s, "s", "wall time: choosing the fastest candidate")                                             \
+  C(OptNumber, settle_s, "s", "wall time: until clock and power held still")                                           \
   C(OptNumber, timing_s, "s", "wall time: the samples")
 
 #define LLMPROF_PEAK_FLOPS_FIELDS(C)                                                                         \

@@ -518,6 +518,7 @@ struct DeviceReport : DeviceFields {
   // What was measured (hardware/measured.h): library products per element type, the best of the memory kernels.
   std::array<OptDouble, static_cast<size_t>(DType::kCount)> measured_flops_per_s;
   OptDouble measured_bytes_per_s;
+  bool measured_disturbed = false;                // some of it while other programs had cores: perhaps too low
   MeasuredRates measured_bandwidths;              // MeasuredCeilings::bandwidth_gbs
   LinkRate host_to_device, device_to_host, peer;  // of copies; peer: to another GPU
   OptDouble cache_bytes;                          // of the last-level cache

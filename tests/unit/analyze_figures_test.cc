@@ -253,6 +253,41 @@ TEST(Roofs, ACeilingThatTheProgramExceedsIsDropped) {
   EXPECT_TRUE(explained);
 }
 
+// Ceilings that were measured while others had the cores are perhaps too low: the header says so, and a row that is
+// above one is named.
+TEST(Roofs, RowsAboveADisturbedCeilingAreNamed) {
+  const AnalyzedRecording run = cpu_run(64 << 10, 8'700'000);
+  for (const bool disturbed : {false, true}) {
+    MeasuredCeilings ceilings = cpu_ceilings();
+    ceilings.bandwidth_gbs["read"].value = 30;
+    ceilings.bandwidth_gbs["read"].disturbed = disturbed;
+    const Report report = report_of(run, given(ceilings));
+    EXPECT_NEAR(*kernel_of(report, "gemv").of_roof_frac, 1.028, 0.001);
+    std::string said, remarks;
+    for (const DiagnosticRecord& row : report.diagnostics)
+      if (name_of(row.key) == "above-ceiling") said += row.text;
+    for (const std::string& remark : report.device->remarks) remarks += remark;
+    EXPECT_EQ(said.find("gemv") != std::string::npos, disturbed) << "runs differ by as much";
+    EXPECT_EQ(said.find("in decode: 103 % of its roof") != std::string::npos, disturbed) << said;
+    EXPECT_EQ(remarks.find("read: the measured ceiling may be too low (measured while disturbed: repeat "
+                           "`llmprof peaks`)") != std::string::npos,
+              disturbed)
+        << remarks;
+  }
+}
+
+// A copy above what its link was measured to give: no product of any type says so.
+TEST(Roofs, ACopyAboveItsMeasuredLinkIsNamed) {
+  const AnalyzedRecording run = copying_run("Memcpy HtoD (Pageable -> Device)");
+  MeasuredCeilings ceilings = ceilings_of("NVIDIA H200");
+  ceilings.bandwidth_gbs["h2d"] = {20, "256 MB"};
+  const Report report = report_of(run, given(ceilings));
+  std::string said;
+  for (const DiagnosticRecord& row : report.diagnostics)
+    if (name_of(row.key) == "above-ceiling") said += row.text;
+  EXPECT_NE(said.find("Memcpy HtoD (Pageable -> Device)"), std::string::npos) << said;
+}
+
 TEST(Roofs, AStepWhoseWeightsStayInTheCacheUsesNoBandwidthOfMemory) {
   // One step of 100 us.
   const auto run_of = [](int64_t n) {

@@ -194,14 +194,14 @@ TEST(BenchCompare, RunsThatDriftAreAmbiguousAndSaySo) {
 TEST(BenchCompare, WaitingForACoreMakesNoKernelSlower) {
   const CaseRecord before = record(100, 0.004, 1500);
   CaseRecord now = record(150, 0.004, 1500);
-  now.row.wait_frac = 0.1;
+  now.row.wait_ratio = 0.1;
   now.row.unwaited_us = 90;
   const ComparisonRow c = compared(before, now);
   EXPECT_EQ(c.verdict, Verdict::kAmbiguous);
   EXPECT_NE(c.reason.find("other programs had its cores, and may have added up to 45 % of a time"), std::string::npos)
       << c.reason;
   EXPECT_NEAR(*c.ratio_low, 0.9 / 1.1, 0.01);
-  EXPECT_EQ(c.wait_frac, 0.1);
+  EXPECT_EQ(c.wait_ratio, 0.1);
   const ComparisonRow mirrored = compared(now, before);
   EXPECT_EQ(mirrored.verdict, Verdict::kAmbiguous);
   EXPECT_NEAR(*mirrored.ratio_high, 1.1 / 0.9, 0.01);
@@ -215,8 +215,40 @@ TEST(BenchCompare, WaitingForACoreMakesNoKernelSlower) {
   EXPECT_EQ(compared(before, now).verdict, Verdict::kSlow) << compared(before, now).reason;
   // Samples without waiting, of a machine that others used for as long as this: its memory was theirs, too.
   now.row.unwaited_us = 150;
-  now.row.wait_frac = 1;
+  now.row.wait_ratio = 1;
   EXPECT_EQ(compared(before, now).verdict, Verdict::kAmbiguous);
+}
+
+// One candidate was chosen in one run and another in the other, because a third program had the cores just then: the
+// same program against itself would be many times as fast.
+TEST(BenchCompare, AnotherCandidateThatOthersChoseIsNoVerdict) {
+  CaseRecord before = record(154, 0.004, 1500), now = record(17.9, 0.004, 1500);
+  before.row.backend = "own AVX2";
+  now.row.backend = "own AVX-512";
+  EXPECT_EQ(compared(before, now).verdict, Verdict::kFast) << "on a quiet machine";
+  before.row.choice_disturbed = true;
+  const ComparisonRow c = compared(before, now);
+  EXPECT_EQ(c.verdict, Verdict::kAmbiguous) << c.reason;
+  EXPECT_NE(c.reason.find("disturbed, cannot tell: own AVX2 was chosen before and own AVX-512 now"), std::string::npos)
+      << c.reason;
+  EXPECT_EQ(compared(now, before).verdict, Verdict::kAmbiguous);
+  // A file from before the field: its samples had waited.
+  before.row.choice_disturbed = false;
+  before.row.wait_ratio = 0.4;
+  EXPECT_EQ(compared(before, now).verdict, Verdict::kAmbiguous);
+  now.row.backend = "own AVX2";
+  EXPECT_EQ(compared(before, now).verdict, Verdict::kFast) << "of one candidate the times say it, beyond the waiting";
+}
+
+TEST(BenchText, EachRegimeHasItsStatus) {
+  CaseRecord sustained = record(100, 0.01, 1500), cold = record(140, 0.01, 1500);
+  cold.row.regime = Regime::kCold;
+  EXPECT_EQ(cases_text({sustained, cold}, {}).find("cold:"), std::string::npos) << "both passed";
+  cold.row.unwaited_us = 20;
+  cold.row.note = "of the cold one alone";
+  const std::string text = cases_text({sustained, cold}, {});
+  EXPECT_NE(text.find("passed, cold: disturbed"), std::string::npos) << text;
+  EXPECT_NE(text.find("gemm m=1, cold: of the cold one alone"), std::string::npos) << text;
 }
 
 TEST(BenchText, WhatTheStatusColumnMeansIsSaid) {
@@ -229,11 +261,19 @@ TEST(BenchText, WhatTheStatusColumnMeansIsSaid) {
   cleaned.row.waited = 40;
   cleaned.row.shape = "m=3";
   EXPECT_EQ(cases_text({record(100, 0.01, 1500)}, {}).find("Notes"), std::string::npos);
+  CaseRecord far = disturbed, lost = disturbed;
+  far.row.unwaited_us = 100 / 1200.0;
+  lost.row.unwaited_us = 0;
+  lost.row.choice_disturbed = true;
+  const std::string much = cases_text({disturbed, far, lost}, {});
+  EXPECT_NE(much.find("times are up to 1,200 times as long"), std::string::npos) << much;
+  EXPECT_NE(much.find("1 of them waited as long as they took"), std::string::npos) << much;
+  EXPECT_NE(much.find("candidates of 1 row was looked at: another may be faster"), std::string::npos) << much;
   const std::string text = cases_text({drifting, disturbed, cleaned}, {});
-  for (const char* said :
-       {"drifting, 1 row: the spread of the samples still changed when the time was over", "vary by up to 3.4 %",
-        "disturbed, 1 row: its threads waited for cores", "times are up to 40 % too long",
-        "samples in which threads waited for a core are left out of 1 row"})
+  for (const char* said : {"drifting, 1 row: the spread of the samples still changed when the time was over",
+                           "vary by up to 3.4 %", "disturbed, 1 row: its threads waited for cores",
+                           "times are up to 1.66 times as long for it (gemm m=2, sustained)",
+                           "samples in which threads waited for a core are left out of 1 row"})
     EXPECT_NE(text.find(said), std::string::npos) << said << "\n" << text;
 }
 

@@ -753,9 +753,53 @@ TEST_F(BenchProtocol, SamplesWhoseThreadsWaitedAreLeftOutWhileEnoughStay) {
     EXPECT_GT(timing.waited, 0);
     EXPECT_DOUBLE_EQ(timing.summary.max, 100);
     EXPECT_FALSE(timing.drifting) << "those that are left are steady";
-    EXPECT_NEAR(*timing.wait_frac, 160.5 / 460, 0.05);
+    EXPECT_NEAR(*timing.wait_ratio, 160.5 / 460, 0.05);
     EXPECT_DOUBLE_EQ(*timing.unwaited_us, 99.5);
   }
+}
+
+// Others had the cores while the faster candidate was looked at for the first times.
+TEST_F(BenchProtocol, WaitingForACoreDoesNotMakeTheChoice) {
+  g_op.ways = {{"slow"}, {"fast"}};
+  device_.who.kind = device::DeviceKind::kCpu;
+  std::map<std::string, int64_t> seen;
+  device_.script = [&](const std::string& backend, bool, int64_t) {
+    const int64_t i = seen[backend]++;
+    if (backend == "slow") return Sample{150, 1500, 0, 0.1};
+    return i % 4 == 3 ? Sample{20, 1500, 0, 0} : Sample{400, 1500, 0, 390};
+  };
+  device::Operation on_a_cpu = scripted_gemm();
+  on_a_cpu.prepare_cpu = prepare_scripted;
+  const auto take = [&] {
+    return measure(device_, on_a_cpu, *make_params(on_a_cpu, DType::kFp32, "", {}), protocol_, stop_);
+  };
+  const CaseResult result = take();
+  for (const Regime regime : {Regime::kCold, Regime::kSustained}) {
+    EXPECT_EQ(of(result, regime).backend, "fast");
+    EXPECT_FALSE(of(result, regime).choice_disturbed);
+    EXPECT_DOUBLE_EQ(of(result, regime).summary.median, 20);
+  }
+  // Whenever it was looked at: it may be the faster one, and this is said.
+  device_.script = [](const std::string& backend, bool, int64_t) {
+    return backend == "slow" ? Sample{150, 1500, 0, 0.1} : Sample{400, 1500, 0, 390};
+  };
+  const CaseResult open = take();
+  for (const Regime regime : {Regime::kCold, Regime::kSustained}) {
+    EXPECT_EQ(of(open, regime).backend, "slow");
+    EXPECT_TRUE(of(open, regime).choice_disturbed);
+    EXPECT_TRUE(records_of(open, {})[0].row.choice_disturbed);
+  }
+}
+
+// Short samples come between the turns of others, which had the cores for half of the regime.
+TEST_F(BenchProtocol, WaitingBetweenSamplesIsTold) {
+  device_.script = [](const std::string&, bool, int64_t) { return Sample{100, 1500, 0, 0}; };
+  device_.readings = [] {
+    device::Telemetry t;
+    t.wait_ratio = 0.5;
+    return t;
+  };
+  EXPECT_DOUBLE_EQ(*of(run(), Regime::kCold).wait_ratio, 0.5);
 }
 
 TEST_F(BenchProtocol, WhereAllWaitedTheLeastIsSaid) {

@@ -85,6 +85,12 @@ TEST(BenchPlan, MisuseNamesTheNearest) {
   selection.variants = {"biased"};
   EXPECT_NE(error_of(selection).find("--variant plain or bias"), std::string::npos);
   selection.variants.clear();
+  selection.axes = {{"m", 16}};
+  selection.sweeps = {{"m", {32}}};
+  EXPECT_NE(error_of(selection).find("expected an axis once, found two lists of values for m"), std::string::npos);
+  selection.axes.clear();
+  selection.sweeps.push_back({"m", {64}});
+  EXPECT_NE(error_of(selection).find("found two lists of values for m"), std::string::npos);
   const std::vector<int64_t> many(900, 1);
   selection.sweeps = {{"m", many}, {"n", many}, {"k", many}};
   EXPECT_NE(error_of(selection).find("more than 10000 cases"), std::string::npos) << "before they are made";
@@ -135,6 +141,25 @@ TEST_F(BenchRun, RowsCarryRatesAndTheirCommand) {
   EXPECT_EQ(row.bound, Bound::kCompute);
   EXPECT_EQ(row.repro, "llmprof bench gemm --m 2048 --n 1024 --k 1024 --dtype fp32 --variant plain --seed 1");
   EXPECT_FALSE(row.of_datasheet_frac.has_value());
+}
+
+// A share of more than 100 % is one of a ceiling that is none, and the row says so.
+TEST_F(BenchRun, RowsAboveTheirCeilingSaySo) {
+  for (const bool disturbed : {false, true}) {
+    MeasuredCeilings measured;
+    measured.library_tflops["fp32"] = {16, "", 0, {}, {}, false, disturbed};
+    measured.bandwidth_gbs["copy"] = {100, ""};
+    ceilings_.measured = measured;
+    const RunOutcome outcome = run(plans({2048}));
+    const CaseRow& row = outcome.records[1].row;
+    EXPECT_EQ(row.note, std::string("125 % of the measured ceiling (fp32), which is too low") +
+                            (disturbed ? " (measured while disturbed)" : "") + ": repeat `llmprof peaks`");
+    BenchResult result = bench_result(results(outcome), device_.who);
+    result.ceilings_remark = disturbed_remark(measured);
+    const std::string page = render_text(result, {});
+    EXPECT_EQ(page.find("fp32: the measured ceiling may be too low") != std::string::npos, disturbed) << page;
+    EXPECT_NE(page.find("m=2048 n=1024 k=1024: 125 % of the measured ceiling"), std::string::npos) << page;
+  }
 }
 
 TEST_F(BenchRun, WhatStaysInTheCacheIsNotHeldAgainstMemory) {
@@ -532,7 +557,12 @@ TEST_F(BenchRun, RegistersUnderTheLibraryAreNotTheUnitsLimit) {
     const Result<Peaks> peaks = measure_peaks(device_, options, stop_, [&](const PeakRow&) { library = false; });
     const MeasuredCeilings ceilings = ceilings_of(*peaks);
     EXPECT_EQ(ceilings.unit_tflops.count("bf16"), below ? 0U : 1U);
-    EXPECT_EQ(render_text(peaks_result(*peaks, "1.0"), {}).find("not the unit's limit") != std::string::npos, below);
+    const std::string page = render_text(peaks_result(*peaks, "1.0"), {});
+    EXPECT_EQ(page.find("not the unit's limit") != std::string::npos, below);
+    EXPECT_EQ(page.find("registers reach more than the library's best product (bf16 1.11 times): ridge points") !=
+                  std::string::npos,
+              !below)
+        << page;
     EXPECT_TRUE(ceilings.library_tflops.at("bf16").quick);
   }
 }

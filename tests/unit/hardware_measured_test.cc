@@ -75,6 +75,18 @@ TEST_F(Measured, RoundTrip) {
   EXPECT_EQ(read->latency_us.at("launch_eager").value, 2.5);
 }
 
+TEST_F(Measured, WhatWasDisturbedIsKeptAndSaid) {
+  MeasuredCeilings c = some_ceilings();
+  EXPECT_FALSE(disturbed_remark(c).has_value());
+  c.latency_us["launch_eager"].disturbed = true;
+  EXPECT_FALSE(disturbed_remark(c).has_value()) << "nothing is held against it";
+  c.library_tflops["bf16"].disturbed = c.unit_tflops["bf16"].disturbed = c.bandwidth_gbs["read"].disturbed = true;
+  const Result<MeasuredCeilings> read = parse_ceilings(ceilings_text(c), "file.json");
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(*disturbed_remark(*read),
+            "bf16, read: the measured ceilings may be too low (measured while disturbed: repeat `llmprof peaks`)");
+}
+
 TEST_F(Measured, UnknownIsNullInTheFile) {
   EXPECT_NE(good_text().find("\"clock_mhz\": null"), std::string::npos) << good_text();
 }

@@ -19,8 +19,8 @@ namespace {
 constexpr size_t kHugePage = size_t{2} << 20;
 // Caches of unknown size are taken to be so large.
 constexpr int64_t kUsualCache = int64_t{32} << 20;
-// Telemetry of a long run: older clocks are dropped.
-constexpr size_t kClocksKept = 1 << 16;
+// Telemetry of a long run: older readings are dropped.
+constexpr size_t kReadingsKept = 1 << 16;
 
 class Pages : public Buffer {
  public:
@@ -181,8 +181,8 @@ Result<Sample> CpuDevice::time_once(const TimingRequest& request, int64_t first_
   if (waited_before && waited && *waited >= *waited_before)
     sample.waited_us = static_cast<double>(*waited - *waited_before) * 1e-3 / request.launches;
   sample.clock_mhz = measured_clock_mhz();
-  if (clocks_.size() >= kClocksKept) clocks_.erase(clocks_.begin(), clocks_.begin() + kClocksKept / 2);
-  if (!std::isnan(sample.clock_mhz)) clocks_.emplace_back(now_ns(), sample.clock_mhz);
+  if (readings_.size() >= kReadingsKept) readings_.erase(readings_.begin(), readings_.begin() + kReadingsKept / 2);
+  readings_.push_back({now_ns(), sample.clock_mhz, waited});
   return sample;
 }
 
@@ -219,14 +219,21 @@ Result<std::unique_ptr<Repetitions>> CpuDevice::loop(const TimingRequest& reques
 
 Telemetry CpuDevice::telemetry(int64_t since_ns) {
   double sum = 0;
-  int64_t count = 0;
-  for (const auto& [when, mhz] : clocks_) {
-    if (when < since_ns) continue;
-    sum += static_cast<double>(mhz);
-    ++count;
+  int64_t count = 0, waited_ns = 0;
+  const Reading *first = nullptr, *last = nullptr;
+  for (const Reading& reading : readings_) {
+    if (reading.when_ns < since_ns) continue;
+    if (!std::isnan(reading.mhz)) sum += static_cast<double>(reading.mhz), ++count;
+    if (!reading.waited_ns) continue;
+    // A thread that has ended takes its count with it.
+    if (last != nullptr) waited_ns += std::max<int64_t>(0, *reading.waited_ns - *last->waited_ns);
+    if (first == nullptr) first = &reading;
+    last = &reading;
   }
   Telemetry telemetry;
   if (count > 0) telemetry.clock_mhz = sum / static_cast<double>(count);
+  if (first != last && last->when_ns > first->when_ns)
+    telemetry.wait_ratio = static_cast<double>(waited_ns) / static_cast<double>(last->when_ns - first->when_ns);
   return telemetry;
 }
 

@@ -34,7 +34,7 @@ class CpuDevice : public Device {
   Status synchronize() override { return {}; }
   Result<std::unique_ptr<Repetitions>> trials(const TimingRequest& request) override;
   Result<std::unique_ptr<Repetitions>> loop(const TimingRequest& request) override;
-  // The mean clock of the samples taken since; power and temperature are not read.
+  // Of the samples taken since: the mean clock, and how long threads waited. Power and temperature are not read.
   Telemetry telemetry(int64_t since_ns) override;
 
   const Team& team() const { return team_; }
@@ -55,7 +55,13 @@ class CpuDevice : public Device {
   std::shared_ptr<Usage> usage_ = std::make_shared<Usage>();
   std::unique_ptr<Buffer> flush_;
   RunQueue run_queue_;
-  std::vector<std::pair<int64_t, float>> clocks_;  // when, MHz
+  // After a sample: its clock, and the waiting of all threads until then; NaN and absent where they are not known.
+  struct Reading {
+    int64_t when_ns = 0;
+    float mhz = 0;
+    std::optional<int64_t> waited_ns;
+  };
+  std::vector<Reading> readings_;
 };
 
 // Of the calling thread's core, by a chain of multiplications that take 3 cycles each on every x86-64 core since 2008;
