@@ -34,13 +34,17 @@ void SpoolReader::operator()(const spool::ApiCall& r) {
 void SpoolReader::operator()(const spool::LaunchSite& r) {
   const uint64_t launch = correlation(r.correlation);
   int64_t time_ns = 0;
-  if (!moment(r.time_ns, time_ns) || text(r.stack) == StringId::kEmpty) return;  // lost: it would say nothing
+  StackText frames;
+  for (int32_t i = 0; i < r.frame_count; ++i)
+    frames.add(modules_.line(find(r.frames[i].module, Kind::kModule), r.frames[i].offset));
+  const StringId stack = r.frame_count != 0 ? builder_.text(frames.text()) : text(r.stack);
+  if (!moment(r.time_ns, time_ns) || stack == StringId::kEmpty) return;  // lost: it would say nothing
   const StringId name = kernel_name(r.function);
   builder_.add<LaunchSites>({.time_ns = time_ns,
                              .thread = thread(r.thread),
                              .name = name != StringId::kEmpty ? name : builder_.text("[name lost]"),
                              .correlation = launch,
-                             .stack = text(r.stack)});
+                             .stack = stack});
 }
 
 void SpoolReader::operator()(const spool::Synchronization& r) {

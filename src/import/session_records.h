@@ -13,6 +13,7 @@
 #include "capture/spool/reader.h"
 #include "import/session_names.h"
 #include "import/session_spool.h"
+#include "import/session_stacks.h"
 #include "trace/check_trace.h"
 #include "trace/copy_names.h"
 #include "trace/trace_builder.h"
@@ -22,7 +23,7 @@ namespace llmprof::session_importer {
 constexpr double kNoDouble = std::numeric_limits<double>::quiet_NaN();
 constexpr int32_t kNotReady = 600;  // cudaErrorNotReady: the answer of a query, not a failure
 
-enum class Kind : uint8_t { kNothing, kText, kThread, kStream, kKernel, kApi, kLibrary, kMetricSet };
+enum class Kind : uint8_t { kNothing, kText, kThread, kStream, kKernel, kApi, kLibrary, kMetricSet, kModule };
 
 struct KernelInfo {
   StringId name;
@@ -95,6 +96,10 @@ class SpoolReader {
   void operator()(const spool::LibraryDef& def) {
     libraries_.push_back(def);
     define(def.id, Kind::kLibrary, static_cast<Row>(libraries_.size() - 1));
+  }
+  void operator()(const spool::ModuleDef& def) {
+    const size_t module = modules_.add(trace_.text(text(def.path)), trace_.text(text(def.build_id)));
+    define(def.id, Kind::kModule, static_cast<Row>(module));
   }
   void operator()(const spool::KernelDef& def);
   void operator()(const spool::MetricSetDef& def);
@@ -250,6 +255,7 @@ class SpoolReader {
   std::vector<ApiInfo> apis_;
   std::vector<spool::LibraryDef> libraries_;
   std::vector<MetricSet> metric_sets_;
+  Modules modules_;
   std::map<spool::Id, StringId> kernel_names_;
   ThreadId unknown_thread_;
   StreamId unknown_stream_;

@@ -86,6 +86,7 @@ constexpr int kFunctionMaxDynamicSharedBytes = 8;
   F(device_attribute, cuDeviceGetAttribute, "", (int* value, DeviceAttribute attribute, Device device))            \
   F(device_memory, cuDeviceTotalMem, "_v2", (size_t * bytes, Device device))                                       \
   F(device_uuid, cuDeviceGetUuid, "_v2", (Uuid * uuid, Device device))                                             \
+  F(device_bus, cuDeviceGetPCIBusId, "", (char* text, int bytes, Device device))                                   \
   F(context_retain, cuDevicePrimaryCtxRetain, "", (Context * context, Device device))                              \
   F(context_release, cuDevicePrimaryCtxRelease, "_v2", (Device device))                                            \
   F(context_set_current, cuCtxSetCurrent, "", (Context context))                                                   \

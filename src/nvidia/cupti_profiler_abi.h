@@ -98,14 +98,6 @@ struct HostDeinitializeParams {  // cuptiProfilerHostDeinitialize
 };
 constexpr size_t kHostDeinitializeSize = LLMPROF_CUPTI_SIZE(HostDeinitializeParams, host);
 
-struct HostSupportedChipsParams {  // cuptiProfilerHostGetSupportedChips
-  size_t struct_size;
-  void* priv;
-  size_t count;              // out
-  const char* const* names;  // out
-};
-constexpr size_t kHostSupportedChipsSize = LLMPROF_CUPTI_SIZE(HostSupportedChipsParams, names);
-
 struct HostAddMetricsParams {  // cuptiProfilerHostConfigAddMetrics
   size_t struct_size;
   void* priv;
@@ -251,5 +243,45 @@ using GetVersionFn = Code (*)(uint32_t*);
 using CodeTextFn = Code (*)(Code, const char**);
 template <class Params>
 using CallFn = Code (*)(Params*);
+
+// F(member, name, type). Of every CUPTI.
+#define LLMPROF_CUPTI_PROFILER_FUNCTIONS(F)     \
+  F(get_version, cuptiGetVersion, GetVersionFn) \
+  F(result_string, cuptiGetResultString, CodeTextFn)
+// With these, metric sets can be computed.
+#define LLMPROF_CUPTI_HOST_FUNCTIONS(F)                                                  \
+  F(host_initialize, cuptiProfilerHostInitialize, CallFn<HostInitializeParams>)          \
+  F(host_deinitialize, cuptiProfilerHostDeinitialize, CallFn<HostDeinitializeParams>)    \
+  F(host_add_metrics, cuptiProfilerHostConfigAddMetrics, CallFn<HostAddMetricsParams>)   \
+  F(host_config_size, cuptiProfilerHostGetConfigImageSize, CallFn<HostConfigSizeParams>) \
+  F(host_config, cuptiProfilerHostGetConfigImage, CallFn<HostConfigParams>)              \
+  F(host_passes, cuptiProfilerHostGetNumOfPasses, CallFn<HostPassesParams>)              \
+  F(host_evaluate, cuptiProfilerHostEvaluateToGpuValues, CallFn<HostEvaluateParams>)
+// With these, too, sampled: CUDA 12.6 and later.
+#define LLMPROF_CUPTI_PM_FUNCTIONS(F)                                                                \
+  F(initialize, cuptiProfilerInitialize, CallFn<InitializeParams>)                                   \
+  F(deinitialize, cuptiProfilerDeInitialize, CallFn<InitializeParams>)                               \
+  F(chip_name, cuptiDeviceGetChipName, CallFn<ChipNameParams>)                                       \
+  F(device_supported, cuptiProfilerDeviceSupported, CallFn<DeviceSupportedParams>)                   \
+  F(pm_availability, cuptiPmSamplingGetCounterAvailability, CallFn<PmAvailabilityParams>)            \
+  F(pm_enable, cuptiPmSamplingEnable, CallFn<PmEnableParams>)                                        \
+  F(pm_disable, cuptiPmSamplingDisable, CallFn<PmObjectParams>)                                      \
+  F(pm_start, cuptiPmSamplingStart, CallFn<PmObjectParams>)                                          \
+  F(pm_stop, cuptiPmSamplingStop, CallFn<PmObjectParams>)                                            \
+  F(pm_set_config, cuptiPmSamplingSetConfig, CallFn<PmSetConfigParams>)                              \
+  F(pm_image_size, cuptiPmSamplingGetCounterDataSize, CallFn<PmImageSizeParams>)                     \
+  F(pm_image_initialize, cuptiPmSamplingCounterDataImageInitialize, CallFn<PmImageInitializeParams>) \
+  F(pm_decode, cuptiPmSamplingDecodeData, CallFn<PmDecodeParams>)                                    \
+  F(pm_image_info, cuptiPmSamplingGetCounterDataInfo, CallFn<PmImageInfoParams>)                     \
+  F(pm_sample_info, cuptiPmSamplingCounterDataGetSampleInfo, CallFn<PmSampleInfoParams>)
+
+// Null where the library has no such function.
+struct Api {
+#define LLMPROF_MEMBER(member, name, type) type member = nullptr;
+  LLMPROF_CUPTI_PROFILER_FUNCTIONS(LLMPROF_MEMBER)
+  LLMPROF_CUPTI_HOST_FUNCTIONS(LLMPROF_MEMBER)
+  LLMPROF_CUPTI_PM_FUNCTIONS(LLMPROF_MEMBER)
+#undef LLMPROF_MEMBER
+};
 
 }  // namespace llmprof::cupti_profiler

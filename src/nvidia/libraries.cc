@@ -18,22 +18,6 @@ constexpr const char* kDriverAdvice =
     "install an NVIDIA driver of 525 or later; in a container, start it with --gpus all; without a GPU, use --device "
     "cpu";
 
-struct Opened {
-  void* handle = nullptr;
-  std::string path, error;
-};
-
-Opened open_file(const std::string& path) {
-  Opened opened;
-  opened.path = path;
-  opened.handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (opened.handle == nullptr) {
-    const char* reason = dlerror();
-    opened.error = reason != nullptr ? reason : "dlopen failed";
-  }
-  return opened;
-}
-
 // The hook of the recorder, if it is preloaded and has one.
 void* hook_of(const char* name) {
   void* const found = dlsym(RTLD_DEFAULT, name);
@@ -45,20 +29,12 @@ void* hook_of(const char* name) {
 }
 
 template <class Function>
-void look_up(const Opened& opened, const char* name, Function& function, std::string& missing) {
-  void* address = dlsym(opened.handle, name);
-  if (address != nullptr) {
-    void* const hook = hook_of(name);
-    if (hook != nullptr) address = hook;
+void look_up(const SharedLibrary& library, const char* name, Function& function, std::string& missing) {
+  if (library.load(function, name)) {
+    if (void* const hook = hook_of(name)) function = reinterpret_cast<Function>(hook);
   } else if (missing.empty()) {
     missing = name;
   }
-  function = reinterpret_cast<Function>(address);
-}
-
-std::string file_of(void* address, const std::string& otherwise) {
-  Dl_info info{};
-  return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : otherwise;
 }
 
 struct Wanted {
@@ -117,9 +93,11 @@ template <class Load>
 Status open_first(const Wanted& wanted, Load load) {
   std::string objection, where;
   for (const std::string& path : files_to_try(wanted)) {
-    const Opened opened = open_file(path);
-    std::string found = opened.handle == nullptr ? opened.error : load(opened);
-    if (opened.handle != nullptr && found.empty()) return {};
+    SharedLibrary library(path);
+    const bool there = static_cast<bool>(library);
+    std::string found = there ? load(library) : library.error();
+    library.keep_open();
+    if (there && found.empty()) return {};
     // What is wrong with a file that is there says more than that others are not.
     if (objection.empty() || (where.find('/') == std::string::npos && path.find('/') != std::string::npos)) {
       objection = std::move(found);
@@ -150,64 +128,91 @@ std::string driver_advice_for(cuda_abi::Result result) {
   }
 }
 
+// Opened, not started. `missing`: the first of its functions that an older driver does not have.
+Result<DriverLibrary> load_driver(std::string& missing) {
+  const char* chosen = std::getenv(kEnvCuda);
+  const std::string file = chosen != nullptr && *chosen != '\0' ? chosen : "libcuda.so.1";
+  SharedLibrary library(file);
+  if (!library) return fail("expected the CUDA driver's library, found none: " + library.error(), file, kDriverAdvice);
+  DriverLibrary driver;
+#define LLMPROF_LOOK_UP(member, name, suffix, parameters) look_up(library, #name suffix, driver.api.member, missing);
+  LLMPROF_CUDA_FUNCTIONS(LLMPROF_LOOK_UP)
+#undef LLMPROF_LOOK_UP
+  library.keep_open();
+  const cuda_abi::Api& api = driver.api;
+  // The version first: a missing function usually means no more than an old driver.
+  if (api.init == nullptr || api.driver_version == nullptr || api.driver_version(&driver.version) != cuda_abi::kSuccess)
+    return fail("expected the CUDA driver's library, found one without its functions", file,
+                fmt::format("unset {}", kEnvCuda));
+  driver.about = {"CUDA driver", cuda_version_text(driver.version).substr(5),
+                  SharedLibrary::file_of(api.driver_version)};
+  return driver;
+}
+
+Status start_driver(const DriverLibrary& driver) {
+  const cuda_abi::Result result = driver.api.init(0);
+  if (result == cuda_abi::kSuccess) return {};
+  return fail("the CUDA driver did not start: " + result_text(driver.api, result), driver.about.path,
+              driver_advice_for(result));
+}
+
 // What is wrong with this copy; empty: nothing.
-std::string load_nvrtc(const Opened& opened, int driver_version, NvrtcLibrary& nvrtc) {
+std::string load_nvrtc(const SharedLibrary& library, int driver_version, NvrtcLibrary& nvrtc) {
   std::string missing;
-#define LLMPROF_LOOK_UP(member, name, parameters) look_up(opened, #name, nvrtc.api.member, missing);
+#define LLMPROF_LOOK_UP(member, name, parameters) look_up(library, #name, nvrtc.api.member, missing);
   LLMPROF_NVRTC_FUNCTIONS(LLMPROF_LOOK_UP)
 #undef LLMPROF_LOOK_UP
   if (!missing.empty()) return "it has no " + missing;
   if (nvrtc.api.version(&nvrtc.major, &nvrtc.minor) != nvrtc_abi::kSuccess) return "its version cannot be read";
-  nvrtc.about = {"NVRTC", fmt::format("{}.{}", nvrtc.major, nvrtc.minor),
-                 file_of(reinterpret_cast<void*>(nvrtc.api.version), opened.path)};
+  nvrtc.about = {"NVRTC", fmt::format("{}.{}", nvrtc.major, nvrtc.minor), SharedLibrary::file_of(nvrtc.api.version)};
   return too_new(nvrtc.major, driver_version);
 }
 
-std::string load_cublaslt(const Opened& opened, int driver_version, CublasLtLibrary& lt) {
+std::string load_cublaslt(const SharedLibrary& library, int driver_version, CublasLtLibrary& lt) {
   std::string missing;
-#define LLMPROF_LOOK_UP(member, name, parameters) look_up(opened, #name, lt.api.member, missing);
+#define LLMPROF_LOOK_UP(member, name, parameters) look_up(library, #name, lt.api.member, missing);
   LLMPROF_CUBLASLT_FUNCTIONS(LLMPROF_LOOK_UP)
 #undef LLMPROF_LOOK_UP
-  look_up(opened, "cublasLtGetVersion", lt.api.version, missing);
+  look_up(library, "cublasLtGetVersion", lt.api.version, missing);
   if (!missing.empty()) return "it has no " + missing;
   lt.version = lt.api.version();
   // Of a function that is never hooked.
   lt.about = {"cuBLASLt", fmt::format("{}.{}.{}", lt.version / 10000, lt.version / 100 % 100, lt.version % 100),
-              file_of(reinterpret_cast<void*>(lt.api.heuristic), opened.path)};
+              SharedLibrary::file_of(lt.api.heuristic)};
   return too_new(static_cast<int>(lt.version / 10000), driver_version);
 }
 
-std::string load_cublas(const Opened& opened, CublasLibrary& cublas) {
+std::string load_cublas(const SharedLibrary& library, CublasLibrary& cublas) {
   std::string missing, optional;
-#define LLMPROF_LOOK_UP(member, name, parameters) look_up(opened, #name, cublas.api.member, missing);
+#define LLMPROF_LOOK_UP(member, name, parameters) look_up(library, #name, cublas.api.member, missing);
   LLMPROF_CUBLAS_FUNCTIONS(LLMPROF_LOOK_UP)
   LLMPROF_CUBLAS_GEMM(LLMPROF_LOOK_UP)
 #undef LLMPROF_LOOK_UP
-#define LLMPROF_LOOK_UP(member, name, parameters) look_up(opened, #name, cublas.api.member, optional);
+#define LLMPROF_LOOK_UP(member, name, parameters) look_up(library, #name, cublas.api.member, optional);
   LLMPROF_CUBLAS_GROUPED(LLMPROF_LOOK_UP)
 #undef LLMPROF_LOOK_UP
   if (!missing.empty()) return "it has no " + missing;
   // Of a function that is never hooked.
-  cublas.about = {"cuBLAS", "", file_of(reinterpret_cast<void*>(cublas.api.set_workspace), opened.path)};
+  cublas.about = {"cuBLAS", "", SharedLibrary::file_of(cublas.api.set_workspace)};
   return {};
 }
 
-std::string load_cudnn(const Opened& opened, int driver_version, CudnnLibrary& cudnn) {
+std::string load_cudnn(const SharedLibrary& library, int driver_version, CudnnLibrary& cudnn) {
   std::string missing;
-#define LLMPROF_LOOK_UP(member, name, parameters) look_up(opened, #name, cudnn.api.member, missing);
+#define LLMPROF_LOOK_UP(member, name, parameters) look_up(library, #name, cudnn.api.member, missing);
   LLMPROF_CUDNN_FUNCTIONS(LLMPROF_LOOK_UP)
 #undef LLMPROF_LOOK_UP
-  look_up(opened, "cudnnGetVersion", cudnn.api.version, missing);
-  look_up(opened, "cudnnGetCudartVersion", cudnn.api.cudart_version, missing);
-  look_up(opened, "cudnnGetErrorString", cudnn.api.status_name, missing);
-  look_up(opened, "cudnnGetLastErrorString", cudnn.api.last_error, missing);
+  look_up(library, "cudnnGetVersion", cudnn.api.version, missing);
+  look_up(library, "cudnnGetCudartVersion", cudnn.api.cudart_version, missing);
+  look_up(library, "cudnnGetErrorString", cudnn.api.status_name, missing);
+  look_up(library, "cudnnGetLastErrorString", cudnn.api.last_error, missing);
   if (cudnn.api.version != nullptr && (cudnn.version = cudnn.api.version()) < 90000)
     return fmt::format("it is cuDNN {}.{}", cudnn.version / 1000, cudnn.version / 100 % 10);
   if (!missing.empty()) return "it has no " + missing;
   // Of a function that is never hooked.
   cudnn.about = {"cuDNN",
                  fmt::format("{}.{}.{}", cudnn.version / 10000, cudnn.version / 100 % 100, cudnn.version % 100),
-                 file_of(reinterpret_cast<void*>(cudnn.api.version), opened.path)};
+                 SharedLibrary::file_of(cudnn.api.version)};
   return too_new(static_cast<int>(cudnn.api.cudart_version() / 1000), driver_version);
 }
 
@@ -324,39 +329,51 @@ std::string cublaslt_status_text(cublaslt::Status status) {
 }
 
 Result<DriverLibrary> open_driver() {
-  const char* chosen = std::getenv(kEnvCuda);
-  const std::string file = chosen != nullptr && *chosen != '\0' ? chosen : "libcuda.so.1";
-  const Opened opened = open_file(file);
-  if (opened.handle == nullptr) {
-    return fail("expected the CUDA driver's library, found none: " + opened.error, file, kDriverAdvice);
-  }
-  DriverLibrary driver;
   std::string missing;
-#define LLMPROF_LOOK_UP(member, name, suffix, parameters) look_up(opened, #name suffix, driver.api.member, missing);
-  LLMPROF_CUDA_FUNCTIONS(LLMPROF_LOOK_UP)
-#undef LLMPROF_LOOK_UP
-  cuda_abi::Api& api = driver.api;
-  // The version first: a missing function usually means no more than an old driver.
-  if (api.driver_version == nullptr || api.driver_version(&driver.version) != cuda_abi::kSuccess)
-    return fail("expected the CUDA driver's library, found one without its functions", file,
-                fmt::format("unset {}", kEnvCuda));
+  LLMPROF_ASSIGN(DriverLibrary driver, load_driver(missing));
   if (driver.version < kDriverVersionMin || !missing.empty()) {
     const std::string lacks = missing.empty() ? std::string() : fmt::format(" (it has no {})", missing);
     return fail(fmt::format("expected a driver for {} or later, found one for {}{}",
                             cuda_version_text(kDriverVersionMin), cuda_version_text(driver.version), lacks),
-                file, kDriverAdvice);
+                driver.about.path, kDriverAdvice);
   }
-  const cuda_abi::Result result = api.init(0);
-  if (result != cuda_abi::kSuccess)
-    return fail("the CUDA driver did not start: " + result_text(api, result), file, driver_advice_for(result));
-  driver.about = {"CUDA driver", cuda_version_text(driver.version).substr(5),
-                  file_of(reinterpret_cast<void*>(api.driver_version), file)};
+  LLMPROF_CHECK(start_driver(driver));
   return driver;
+}
+
+Result<CudaDevices> list_cuda_devices() {
+  std::string missing;
+  LLMPROF_ASSIGN(const DriverLibrary driver, load_driver(missing));
+  const cuda_abi::Api& api = driver.api;
+  if (api.device_count == nullptr || api.device_get == nullptr || api.device_uuid == nullptr)
+    return fail("expected the CUDA driver's library, found one that has no " + missing, driver.about.path,
+                kDriverAdvice);
+  // Every GPU, in a fixed order: what the target may see is its own matter. CUDA reads these when it starts.
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
+  LLMPROF_CHECK(start_driver(driver));
+  CudaDevices found;
+  found.driver_version = driver.version;
+  int count = 0;
+  if (api.device_count(&count) != cuda_abi::kSuccess) count = 0;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    CudaDevice entry;
+    entry.ordinal = ordinal;
+    int device = 0;
+    cuda_abi::Uuid uuid{};
+    char bus[32] = {};
+    if (api.device_get(&device, ordinal) != cuda_abi::kSuccess || api.device_uuid(&uuid, device) != cuda_abi::kSuccess)
+      continue;
+    entry.uuid = uuid_text(uuid);
+    if (api.device_bus != nullptr && api.device_bus(bus, sizeof bus, device) == cuda_abi::kSuccess) entry.pci_bus = bus;
+    found.devices.push_back(entry);
+  }
+  return found;
 }
 
 Result<NvrtcLibrary> open_nvrtc(int driver_version) {
   NvrtcLibrary nvrtc;
-  const auto load = [&](const Opened& opened) { return load_nvrtc(opened, driver_version, nvrtc); };
+  const auto load = [&](const SharedLibrary& library) { return load_nvrtc(library, driver_version, nvrtc); };
   LLMPROF_CHECK(open_first(wanted_nvrtc(), load));
   int count = 0;
   if (nvrtc.api.arch_count(&count) == nvrtc_abi::kSuccess && count > 0) {
@@ -369,21 +386,21 @@ Result<NvrtcLibrary> open_nvrtc(int driver_version) {
 
 Result<CublasLtLibrary> open_cublaslt(int driver_version) {
   CublasLtLibrary lt;
-  const auto load = [&](const Opened& opened) { return load_cublaslt(opened, driver_version, lt); };
+  const auto load = [&](const SharedLibrary& library) { return load_cublaslt(library, driver_version, lt); };
   LLMPROF_CHECK(open_first(wanted_cublaslt(), load));
   return lt;
 }
 
 Result<CublasLibrary> open_cublas() {
   CublasLibrary cublas;
-  const auto load = [&](const Opened& opened) { return load_cublas(opened, cublas); };
+  const auto load = [&](const SharedLibrary& library) { return load_cublas(library, cublas); };
   LLMPROF_CHECK(open_first(wanted_cublas(), load));
   return cublas;
 }
 
 Result<CudnnLibrary> open_cudnn(int driver_version) {
   CudnnLibrary cudnn;
-  const auto load = [&](const Opened& opened) { return load_cudnn(opened, driver_version, cudnn); };
+  const auto load = [&](const SharedLibrary& library) { return load_cudnn(library, driver_version, cudnn); };
   LLMPROF_CHECK(open_first(wanted_cudnn(), load));
   return cudnn;
 }

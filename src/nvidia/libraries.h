@@ -34,6 +34,20 @@ struct DriverLibrary {
 // Opened and initialised. The error says whether the library is missing, too old, or does not start, and what to do.
 Result<DriverLibrary> open_driver();
 
+// The driver's side of one GPU, found among all of the machine (CUDA_VISIBLE_DEVICES does not apply here).
+struct CudaDevice {
+  int ordinal = -1;
+  std::string uuid;     // "GPU-xxxxxxxx-..."
+  std::string pci_bus;  // "0000:0f:00.0"
+};
+struct CudaDevices {
+  int driver_version = 0;  // 13000 for CUDA 13.0
+  std::vector<CudaDevice> devices;
+};
+// Starts the CUDA driver in this process (no context) and lists its GPUs. Recording works with older drivers than
+// measuring: no more of the library is needed than this. The error says what is missing.
+Result<CudaDevices> list_cuda_devices();
+
 struct NvrtcLibrary {
   nvrtc_abi::Api api;
   int major = 0, minor = 0;

@@ -159,4 +159,38 @@ static_assert(sizeof(Utilization) == 8 && sizeof(Memory) == 24 && sizeof(PciInfo
 static_assert(sizeof(ProcessInfo) == 24);
 static_assert(sizeof(GpmSupport) == 8 && sizeof(GpmMetric) == 40 && offsetof(GpmMetricsGet, metrics) == 24);
 
+// F(member, type, names): the first name that the library has.
+#define LLMPROF_NVML_FUNCTIONS(F)                                                                             \
+  F(init, InitFn, "nvmlInit_v2", "nvmlInit")                                                                  \
+  F(shutdown, ShutdownFn, "nvmlShutdown")                                                                     \
+  F(error_string, ErrorStringFn, "nvmlErrorString")                                                           \
+  F(driver_version, SystemGetTextFn, "nvmlSystemGetDriverVersion")                                            \
+  F(confidential_state, SystemGetConfidentialFn, "nvmlSystemGetConfComputeState")                             \
+  F(device_count, DeviceGetCountFn, "nvmlDeviceGetCount_v2", "nvmlDeviceGetCount")                            \
+  F(device_by_index, DeviceGetHandleFn, "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex")        \
+  F(device_name, DeviceGetTextFn, "nvmlDeviceGetName")                                                        \
+  F(device_uuid, DeviceGetTextFn, "nvmlDeviceGetUUID")                                                        \
+  F(device_pci, DeviceGetPciFn, "nvmlDeviceGetPciInfo_v3")                                                    \
+  F(memory, DeviceGetMemoryFn, "nvmlDeviceGetMemoryInfo")                                                     \
+  F(power_usage, DeviceGetUnsignedFn, "nvmlDeviceGetPowerUsage")                                              \
+  F(power_limit, DeviceGetUnsignedFn, "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit") \
+  F(utilization, DeviceGetUtilizationFn, "nvmlDeviceGetUtilizationRates")                                     \
+  F(processes, DeviceGetProcessesFn, "nvmlDeviceGetComputeRunningProcesses_v3",                               \
+    "nvmlDeviceGetComputeRunningProcesses_v2")                                                                \
+  F(clock, DeviceGetTypedFn, "nvmlDeviceGetClockInfo")                                                        \
+  F(clock_max, DeviceGetTypedFn, "nvmlDeviceGetMaxClockInfo")                                                 \
+  F(temperature, DeviceGetTypedFn, "nvmlDeviceGetTemperature")                                                \
+  F(energy, DeviceGetULongLongFn, "nvmlDeviceGetTotalEnergyConsumption")                                      \
+  F(throttle_reasons, DeviceGetULongLongFn, "nvmlDeviceGetCurrentClocksEventReasons",                         \
+    "nvmlDeviceGetCurrentClocksThrottleReasons")                                                              \
+  F(fields, DeviceGetFieldsFn, "nvmlDeviceGetFieldValues")                                                    \
+  F(mig_mode, DeviceGetMigModeFn, "nvmlDeviceGetMigMode")                                                     \
+  F(virtualization, DeviceGetVirtualizationFn, "nvmlDeviceGetVirtualizationMode")                             \
+  F(capability, DeviceGetCapabilityFn, "nvmlDeviceGetCudaComputeCapability")                                  \
+  F(gpm_support, GpmQuerySupportFn, "nvmlGpmQueryDeviceSupport")                                              \
+  F(gpm_alloc, GpmSampleAllocFn, "nvmlGpmSampleAlloc")                                                        \
+  F(gpm_free, GpmSampleFreeFn, "nvmlGpmSampleFree")                                                           \
+  F(gpm_sample, GpmSampleGetFn, "nvmlGpmSampleGet")                                                           \
+  F(gpm_metrics, GpmMetricsGetFn, "nvmlGpmMetricsGet")
+
 }  // namespace llmprof::nvml

@@ -6,39 +6,6 @@
 namespace llmprof::nvidia {
 namespace {
 
-void load_nvml_api(const SharedLibrary& library, NvmlApi& api) {
-  library.load(api.init, "nvmlInit_v2", "nvmlInit");
-  library.load(api.shutdown, "nvmlShutdown");
-  library.load(api.error_string, "nvmlErrorString");
-  library.load(api.driver_version, "nvmlSystemGetDriverVersion");
-  library.load(api.confidential_state, "nvmlSystemGetConfComputeState");
-  library.load(api.device_count, "nvmlDeviceGetCount_v2", "nvmlDeviceGetCount");
-  library.load(api.device_by_index, "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex");
-  library.load(api.device_name, "nvmlDeviceGetName");
-  library.load(api.device_uuid, "nvmlDeviceGetUUID");
-  library.load(api.device_pci, "nvmlDeviceGetPciInfo_v3");
-  library.load(api.memory, "nvmlDeviceGetMemoryInfo");
-  library.load(api.power_usage, "nvmlDeviceGetPowerUsage");
-  library.load(api.power_limit, "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit");
-  library.load(api.utilization, "nvmlDeviceGetUtilizationRates");
-  library.load(api.processes, "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2");
-  library.load(api.clock, "nvmlDeviceGetClockInfo");
-  library.load(api.clock_max, "nvmlDeviceGetMaxClockInfo");
-  library.load(api.temperature, "nvmlDeviceGetTemperature");
-  library.load(api.energy, "nvmlDeviceGetTotalEnergyConsumption");
-  library.load(api.throttle_reasons, "nvmlDeviceGetCurrentClocksEventReasons",
-               "nvmlDeviceGetCurrentClocksThrottleReasons");
-  library.load(api.fields, "nvmlDeviceGetFieldValues");
-  library.load(api.mig_mode, "nvmlDeviceGetMigMode");
-  library.load(api.virtualization, "nvmlDeviceGetVirtualizationMode");
-  library.load(api.capability, "nvmlDeviceGetCudaComputeCapability");
-  library.load(api.gpm_support, "nvmlGpmQueryDeviceSupport");
-  library.load(api.gpm_alloc, "nvmlGpmSampleAlloc");
-  library.load(api.gpm_free, "nvmlGpmSampleFree");
-  library.load(api.gpm_sample, "nvmlGpmSampleGet");
-  library.load(api.gpm_metrics, "nvmlGpmMetricsGet");
-}
-
 std::string nvml_advice_for(nvml::Return result) {
   switch (result) {
     case nvml::kErrorDriverNotLoaded:
@@ -114,7 +81,9 @@ Result<NvmlLibrary> NvmlLibrary::open(const std::string& path) {
                 "install the NVIDIA driver; in a container, start it with --gpus all (NVIDIA_DRIVER_CAPABILITIES must "
                 "hold utility)");
   }
-  load_nvml_api(nvml.library_, nvml.api_);
+#define LLMPROF_LOAD(member, type, ...) nvml.library_.load(nvml.api_.member, __VA_ARGS__);
+  LLMPROF_NVML_FUNCTIONS(LLMPROF_LOAD)
+#undef LLMPROF_LOAD
   if (nvml.api_.init == nullptr || nvml.api_.device_count == nullptr || nvml.api_.device_by_index == nullptr) {
     return fail("expected NVML, found a library without its functions", file, "unset " + std::string(kEnvNvml));
   }

@@ -16,30 +16,9 @@ namespace llmprof::nvidia {
 constexpr const char* kEnvNvml = "LLMPROF_NVML";
 
 struct NvmlApi {
-  nvml::InitFn init = nullptr;
-  nvml::ShutdownFn shutdown = nullptr;
-  nvml::ErrorStringFn error_string = nullptr;
-  nvml::SystemGetTextFn driver_version = nullptr;
-  nvml::SystemGetConfidentialFn confidential_state = nullptr;
-  nvml::DeviceGetCountFn device_count = nullptr;
-  nvml::DeviceGetHandleFn device_by_index = nullptr;
-  nvml::DeviceGetTextFn device_name = nullptr, device_uuid = nullptr;
-  nvml::DeviceGetPciFn device_pci = nullptr;
-  nvml::DeviceGetMemoryFn memory = nullptr;
-  nvml::DeviceGetUnsignedFn power_usage = nullptr, power_limit = nullptr;
-  nvml::DeviceGetUtilizationFn utilization = nullptr;
-  nvml::DeviceGetProcessesFn processes = nullptr;
-  nvml::DeviceGetTypedFn clock = nullptr, temperature = nullptr, clock_max = nullptr;
-  nvml::DeviceGetULongLongFn energy = nullptr, throttle_reasons = nullptr;
-  nvml::DeviceGetFieldsFn fields = nullptr;
-  nvml::DeviceGetMigModeFn mig_mode = nullptr;
-  nvml::DeviceGetVirtualizationFn virtualization = nullptr;
-  nvml::DeviceGetCapabilityFn capability = nullptr;
-  nvml::GpmQuerySupportFn gpm_support = nullptr;
-  nvml::GpmSampleAllocFn gpm_alloc = nullptr;
-  nvml::GpmSampleFreeFn gpm_free = nullptr;
-  nvml::GpmSampleGetFn gpm_sample = nullptr;
-  nvml::GpmMetricsGetFn gpm_metrics = nullptr;
+#define LLMPROF_MEMBER(member, type, ...) nvml::type member = nullptr;
+  LLMPROF_NVML_FUNCTIONS(LLMPROF_MEMBER)
+#undef LLMPROF_MEMBER
 };
 
 struct NvmlGpu {

@@ -12,7 +12,7 @@ ARGUMENTS = None
 
 def doctor(*options, **settings):
     environment = dict(os.environ)
-    for name in ("LLMPROF_CUPTI", "LLMPROF_NVML", "LLMPROF_LIBCUDA"):
+    for name in ("LLMPROF_CUPTI", "LLMPROF_NVML", "LLMPROF_CUDA"):
         environment.pop(name, None)
     environment.update(settings)
     return subprocess.run([ARGUMENTS.binary, "doctor", *options], env=environment, text=True, capture_output=True,
@@ -21,7 +21,7 @@ def doctor(*options, **settings):
 
 def stand_ins():
     cupti = os.path.join(ARGUMENTS.fakes, "libcupti.so.13")
-    return {"LLMPROF_NVML": os.path.join(ARGUMENTS.fakes, "libnvidia-ml.so.1"), "LLMPROF_LIBCUDA": cupti,
+    return {"LLMPROF_NVML": os.path.join(ARGUMENTS.fakes, "libnvidia-ml.so.1"), "LLMPROF_CUDA": cupti,
             "LLMPROF_CUPTI": cupti}
 
 
@@ -54,7 +54,7 @@ class Doctor(unittest.TestCase):
         self.assertIn("crashed (signal 11", result.stdout)
 
     def test_no_gpu(self):
-        result = doctor(LLMPROF_NVML="/no/such/library", LLMPROF_LIBCUDA="/no/such/library")
+        result = doctor(LLMPROF_NVML="/no/such/library", LLMPROF_CUDA="/no/such/library")
         self.assertEqual(result.returncode, 0)
         self.assertIn("No GPU can be used here", result.stdout)
         self.assertIn("llmprof analyze", " ".join(result.stdout.split()))

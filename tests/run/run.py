@@ -194,7 +194,7 @@ NOTHING_SEEN = [
 
 # GPUs, counters and power that tests/fakes make up; {fakes} is their folder.
 FAKE_GPUS = {"LLMPROF_NVML": "{fakes}/libnvidia-ml.so.1", "LLMPROF_CUPTI": "{fakes}/libcupti.so.13",
-             "LLMPROF_LIBCUDA": "{fakes}/libcupti.so.13", "FAKE_NVML_GPUS": "2", "FAKE_PM_GPUS": "2"}
+             "LLMPROF_CUDA": "{fakes}/libcupti.so.13", "FAKE_NVML_GPUS": "2", "FAKE_PM_GPUS": "2"}
 SAMPLERS = [
     Case("samplers of every GPU", watched("{client}"), env=FAKE_GPUS, stdout=b"pushed 1000\n",
          files=("out/samples/nvml.spool", "out/samples/counters-0.spool", "out/samples/counters-1.spool"),

@@ -14,14 +14,16 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "capture/inject/launch_sites/launch_sites.h"
-#include "capture/inject/launch_sites/launch_symbols.h"
 #include "capture/spool/reader.h"
 #include "capture_launch_site_module.h"
+#include "import/session_stacks.h"
 #include "import/importer.h"
 #include "temporary_folder.h"
 
@@ -37,12 +39,21 @@ struct Site {
 struct SiteCollector {
   std::map<spool::Id, std::string> texts;
   std::map<spool::Id, int64_t> threads;
+  std::map<spool::Id, size_t> modules;
+  session_importer::Modules names;
   std::vector<Site> sites;
   std::map<std::string, uint64_t> dropped;  // by reason
   void operator()(const spool::TextDef& def) { texts[def.id] = std::string(def.text); }
   void operator()(const spool::ThreadDef& def) { threads[def.id] = def.thread_id; }
+  void operator()(const spool::ModuleDef& def) {
+    modules[def.id] = names.add(texts.at(def.path), texts.at(def.build_id));
+  }
   void operator()(const spool::LaunchSite& r) {
-    sites.push_back({texts.at(r.function), texts.at(r.stack), threads.at(r.thread), r.time_ns, r.correlation});
+    EXPECT_EQ(r.stack, 0U);
+    session_importer::StackText stack;
+    for (const spool::Frame& frame : std::span(r.frames).first(static_cast<size_t>(r.frame_count)))
+      stack.add(names.line(frame.module == 0 ? SIZE_MAX : modules.at(frame.module), frame.offset));
+    sites.push_back({texts.at(r.function), stack.text(), threads.at(r.thread), r.time_ns, r.correlation});
   }
   void operator()(const spool::Note& r) {
     if (texts.at(r.key) == "launch-sites-dropped") dropped[texts.at(r.text)] += r.count;
@@ -103,15 +114,6 @@ int launch_silu() {
   return 1;
 }
 
-std::string short_name(const char* symbol) {
-  char out[256];
-  return {out, short_function(symbol, out, sizeof out)};
-}
-std::string line(const char* module, const char* symbol, uint64_t offset = 0) {
-  char out[256];
-  return {out, frame_line(module, symbol, offset, out, sizeof out)};
-}
-
 TEST_F(LaunchSiteTest, OnlyPowersOfTwoAreSampledAndAtMostSixteenOfThem) {
   std::vector<uint32_t> taken;
   for (uint32_t i = 0; i < 200000; ++i)
@@ -153,9 +155,8 @@ TEST_F(LaunchSiteTest, DeepStacksAreCutAtTheirOuterEnd) {
   const std::vector<Site> sites = drained();
   ASSERT_EQ(sites.size(), 1U);
   const std::vector<std::string> lines = lines_of(sites[0].stack);
-  EXPECT_EQ(lines.size(), kFramesMax);
+  EXPECT_EQ(lines.size(), 48U);
   EXPECT_EQ(lines.back(), "liblaunch_site_module.so!deep_entry");
-  EXPECT_LE(sites[0].stack.size(), spool::kTextMax);
 }
 
 TEST_F(LaunchSiteTest, TakingAStackAllocatesNothing) {
@@ -300,96 +301,64 @@ TEST_F(LaunchSiteTest, ThreadsSampleSideBySideWhileOthersDrain) {
   EXPECT_EQ(counts.sampled + counts.dropped, kFunctions * 9U);  // 4 * 64 launches each: 1, 2, 4, ... 256
 }
 
-TEST(LaunchSiteNames, AreShortened) {
-  EXPECT_EQ(short_name("main"), "main");
-  EXPECT_EQ(short_name("_ZN2at4_ops2mm4callERKNS_6TensorES4_"), "at::_ops::mm::call");
-  EXPECT_EQ(short_name("_ZN2at6native11silu_kernelIiEET_PFS2_vES2_"), "at::native::silu_kernel");
-  EXPECT_EQ(short_name("_ZNK3c104SizecvT_IiEEv").substr(0, 19), "c10::Size::operator");
-  EXPECT_EQ(short_name("_ZN12_GLOBAL__N_13runEi"), "(anonymous namespace)::run");
-  EXPECT_EQ(short_name("_ZZN1a1fEiENKUliE_clEi"), "a::f::{lambda#1}::operator()");
-  EXPECT_EQ(short_name("_ZN1alsERSoRKNS_1bE"), "a::operator<<");
-  EXPECT_EQ(short_name("_Znwm"), "operator new");
-  EXPECT_EQ(short_name("_ZNSt6vectorIiSaIiEE9push_backERKi"), "std::vector::push_back");
-  EXPECT_EQ(short_name("_Znonsense"), "_Znonsense");
-  // A comparison among the template arguments: void f<(4ul)>(2)>() and what the demangler makes of it.
-  EXPECT_EQ(short_name("_Z1fILi3EEvN9enable_ifIXgtT_Li2EEiE4typeE"), "f");
-}
-
-TEST(LaunchSiteNames, TooLongForTheDemanglerGiveThePath) {
-  std::string name = "_ZN2at6native12_GLOBAL__N_14loopI";
-  for (int i = 0; i < 400; ++i) name += "St4pairIiiE";
-  name += "EEvv";
-  EXPECT_EQ(short_name(name.c_str()), "at::native::(anonymous namespace)::loop");
-  const std::string odd = "_ZN99999999999999999999999abc" + std::string(2000, 'x');
-  EXPECT_LE(short_name(odd.c_str()).size(), 256U);
-}
-
-TEST(LaunchSiteNames, AddressesAreFoundAsTheLoaderFindsThem) {
-  void* const libc = dlopen("libc.so.6", RTLD_LAZY);
-  ASSERT_NE(libc, nullptr);
-  void* const inside_qsort = static_cast<char*>(dlsym(libc, "qsort")) + 1;
-  void* const entry = reinterpret_cast<void*>(&plain_c_entry);
-  void* const method = reinterpret_cast<void*>(&at::_ops::silu::call);
-  char out[256];
-  for (void* const address : {inside_qsort, entry, method}) {
-    Dl_info info{};
-    ASSERT_NE(dladdr(address, &info), 0);
-    ASSERT_NE(info.dli_sname, nullptr);
-    const std::string found(out, describe_address(reinterpret_cast<uintptr_t>(address), out, sizeof out));
-    EXPECT_EQ(found, line(info.dli_fname, info.dli_sname));
+// A copy of the module, so that it can go.
+class ModuleCopy {
+ public:
+  explicit ModuleCopy(const std::filesystem::path& path) {
+    std::filesystem::copy_file(LLMPROF_LAUNCH_MODULE, path);
+    library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    EXPECT_NE(library_, nullptr) << dlerror();
   }
-  const int on_stack = 0;
-  const std::string found(out, describe_address(reinterpret_cast<uintptr_t>(&on_stack), out, sizeof out));
-  EXPECT_EQ(found, "[unknown]");
+  ~ModuleCopy() { close(); }
+  void launch() { reinterpret_cast<int (*)(int (*)())>(dlsym(library_, "plain_c_entry"))(launch_silu); }
+  void close() {
+    if (library_ != nullptr) dlclose(std::exchange(library_, nullptr));
+  }
+
+ private:
+  void* library_ = nullptr;
+};
+
+TEST_F(LaunchSiteTest, NamesComeFromTheFileThatWasLoadedAndFromNoOther) {
+  const std::filesystem::path path = folder_ / "libcopy.so";
+  const auto find = [](const std::vector<Site>& sites) {
+    for (const std::string& line : lines_of(sites.at(0).stack))
+      if (line.starts_with("libcopy.so!")) return line;
+    return sites.at(0).stack;
+  };
+  ModuleCopy copy(path);
+  copy.launch();
+  EXPECT_EQ(find(drained()), "libcopy.so!plain_c_entry");
+  // Another file stands there when the names are looked up: one with a build id of its own, then none.
+  std::filesystem::remove(path);
+  std::filesystem::copy_file("/proc/self/exe", path);
+  copy.launch();
+  const std::string replaced = find(drained());
+  EXPECT_TRUE(replaced.starts_with("libcopy.so!0x")) << replaced;
+  std::filesystem::remove(path);
+  copy.launch();
+  copy.launch();
+  EXPECT_EQ(find(drained()), replaced);
 }
 
-TEST(LaunchSiteNames, OfAModuleThatWasUnloadedAreForgotten) {
-  char out[256];
-  // Whatever lies there afterwards, it is not the module that was unloaded.
-  void* const library = dlopen("libanl.so.1", RTLD_NOW);
-  if (library == nullptr) GTEST_SKIP() << "no library to load and unload";
-  dl_phdr_info found{};
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, size_t, void* data) {
-        if (std::string(info->dlpi_name).find("libanl") == std::string::npos) return 0;
-        *static_cast<dl_phdr_info*>(data) = *info;
-        return 1;
-      },
-      &found);
-  ASSERT_NE(found.dlpi_addr, 0U);
-  const uintptr_t address = found.dlpi_addr + 64;
-  EXPECT_EQ(std::string(out, describe_address(address, out, sizeof out)), "libanl.so.1!0x40");
-  dlclose(library);
-  EXPECT_EQ(std::string(out, describe_address(address, out, sizeof out)), "[unknown]");
+TEST_F(LaunchSiteTest, AModuleThatIsGoneWhenItIsLookedForIsUnknown) {
+  ModuleCopy copy(folder_ / "libgone.so");
+  copy.launch();
+  copy.close();
+  const std::vector<Site> sites = drained();
+  ASSERT_EQ(sites.size(), 1U);
+  EXPECT_EQ(sites[0].stack.find("libgone.so"), std::string::npos) << sites[0].stack;
+  EXPECT_NE(sites[0].stack.find("[unknown]"), std::string::npos) << sites[0].stack;
 }
 
-TEST(LaunchSiteNames, FramesOfModules) {
-  EXPECT_EQ(line("/opt/lib/libtorch_cpu.so", "_ZN2at4_ops2mm4callERKNS_6TensorES4_"),
-            "libtorch_cpu.so!at::_ops::mm::call");
-  EXPECT_EQ(line("/usr/lib/libcublasLt.so.12", nullptr, 0x1f20), "libcublasLt.so.12!0x1f20");
-  EXPECT_EQ(line("/usr/bin/python3.11", "_PyEval_EvalFrameDefault"), "[python]");
-  EXPECT_EQ(line("/usr/bin/python", nullptr, 3), "[python]");
-  EXPECT_EQ(line("/usr/bin/python3.13t", nullptr, 3), "[python]");
-  EXPECT_EQ(line("/usr/lib/libpython3.11.so.1.0", nullptr, 3), "[python]");
-  EXPECT_EQ(line("/usr/bin/python-app", "run"), "python-app!run");
-  EXPECT_EQ(line("", nullptr, 3), "[unknown]");
-}
-
-TEST(LaunchSiteNames, StacksAreCutAndFolded) {
-  StackText text;
-  for (const char* frame :
-       {"libllmprof_inject.so!0x10", "libcupti.so.12!0x20", "libcuda.so.1!0x30", "libcudart.so.12!cudaLaunchKernel",
-        "libtorch_cuda.so!at::native::silu_kernel", "libcudart.so.12!kept", "[python]", "[python]", "[python]",
-        "libtorch_python.so!torch::run", "[python]", "[python]", "libc.so.6!f", "libc.so.6!f"})
-    text.add(frame);
-  EXPECT_EQ(text.view(),
-            "libtorch_cuda.so!at::native::silu_kernel\nlibcudart.so.12!kept\n[python]\nlibtorch_python.so!torch::run\n"
-            "[python]\nlibc.so.6!f\nlibc.so.6!f");
-  StackText wide;
-  const std::string frame = "lib!" + std::string(240, 'w');
-  for (int i = 0; i < 60; ++i) wide.add(frame);
-  EXPECT_LE(wide.view().size(), spool::kTextMax);
-  EXPECT_EQ(wide.view().size(), 16 * 245 - 1U);  // whole lines only
+TEST_F(LaunchSiteTest, AModuleOfARelativePathIsFoundFromElsewhere) {
+  const std::filesystem::path here = std::filesystem::current_path();
+  std::filesystem::current_path(folder_);
+  ModuleCopy copy("./librelative.so");
+  copy.launch();
+  resolve_launch_sites();
+  std::filesystem::current_path(here);
+  EXPECT_NE(drained().at(0).stack.find("librelative.so!plain_c_entry"), std::string::npos);
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ struct SamplerRun {
 
 class Counters : public ::testing::Test {
  protected:
-  Counters() : settings_{{"LLMPROF_LIBCUDA", kFakeCupti}, {"LLMPROF_NVML", kFakeNvml}, {"CUDA_VISIBLE_DEVICES", "7"}} {
+  Counters() : settings_{{"LLMPROF_CUDA", kFakeCupti}, {"LLMPROF_NVML", kFakeNvml}, {"CUDA_VISIBLE_DEVICES", "7"}} {
     options_.folder = folder_.path();
     options_.gpu_uuid = "GPU-00000000-0000-0000-0000-000000000000";
     options_.cupti_path = kFakeCupti;

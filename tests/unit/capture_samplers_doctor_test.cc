@@ -232,7 +232,7 @@ const DoctorCheck* find_check(const DoctorResult& report, const std::string& nam
 
 class Doctor : public ::testing::Test {
  protected:
-  Doctor() : settings_{{"LLMPROF_NVML", kFakeNvml}, {"LLMPROF_LIBCUDA", kFakeCupti}, {"LLMPROF_CUPTI", kFakeCupti}} {}
+  Doctor() : settings_{{"LLMPROF_NVML", kFakeNvml}, {"LLMPROF_CUDA", kFakeCupti}, {"LLMPROF_CUPTI", kFakeCupti}} {}
 
   DoctorCheck check(const std::string& name) {
     const DoctorResult report = examine({});
@@ -296,7 +296,7 @@ TEST_F(Doctor, WithoutAGpu) {
   settings_.set("FAKE_PM_GPUS", "0");
   EXPECT_EQ(check("nvml").state, CheckState::kMissing);
   EXPECT_EQ(gpus_, 0);
-  EXPECT_EQ(check("cuda").found, "the CUDA driver sees no GPU");
+  EXPECT_EQ(check("cuda").found, "the CUDA driver did not start: no GPU (error 100)");
 }
 
 }  // namespace

@@ -57,7 +57,9 @@ MEMBERS(Memcpy, a, b, c, d, e, f, g, h, i, j)
 MEMBERS(Memset, a, b, c, d, e, f)
 MEMBERS(GraphLaunch, a, b, c, d, e)
 MEMBERS(ApiCall, a, b, c, d, e, f)
-MEMBERS(LaunchSite, a, b, c, d, e)
+MEMBERS(ModuleDef, a, b, c)
+MEMBERS(Frame, a, b)
+MEMBERS(LaunchSite, a, b, c, d, e, f, g)
 MEMBERS(Synchronization, a, b, c, d, e, f)
 MEMBERS(Overhead, a, b, c, d)
 MEMBERS(MemoryEvent, a, b, c, d, e, f, g)
@@ -91,6 +93,7 @@ class Filler {
   void fill(T (&values)[N]) {
     for (T& value : values) fill(value);
   }
+  void fill(Frame& frame) { frame = make<Frame>(); }
   template <class T>
   void fill(T& value) {
     const uint64_t choice = random_() % 8;
@@ -123,6 +126,7 @@ bool same(const T& a, const T& b) {
   else
     return a == b;
 }
+bool same(const Frame& a, const Frame& b) { return a.module == b.module && a.offset == b.offset; }
 template <class T, size_t N>
 bool same(const T (&a)[N], const T (&b)[N]) {
   for (size_t i = 0; i < N; ++i)
@@ -139,7 +143,7 @@ bool same_record(Record a, Record b) {
 using Any =
     std::variant<ThreadDef, StreamDef, KernelDef, ApiDef, LibraryDef, MetricSetDef, DeviceDef, Kernel, Memcpy, Memset,
                  GraphLaunch, ApiCall, Synchronization, Overhead, MemoryEvent, Range, RangeOpen, Mark, LibraryCall,
-                 GraphNode, RecurringCall, ClockReading, LevelChange, Note, Fact, NvmlSample, GpuSample, LaunchSite>;
+                 GraphNode, RecurringCall, ClockReading, LevelChange, Note, Fact, NvmlSample, GpuSample, LaunchSite, ModuleDef>;
 
 struct Collector {
   std::vector<Any> records;
@@ -169,6 +173,10 @@ void write_random(Writer& writer, Filler& filler, std::vector<Any>& expected) {
     if (id < filler.next_id()) return;  // the same content as an earlier one
     filler.next_id() = id + 1;
   } else {
+    if constexpr (std::is_same_v<Record, LaunchSite>) {
+      record.frame_count = static_cast<int32_t>(filler.bits() % (kFramesMax + 1));
+      std::fill(record.frames + record.frame_count, std::end(record.frames), Frame());
+    }
     if constexpr (std::is_same_v<Record, GpuSample>) record.set |= 0x80000000U;  // not defined: all values are kept
     writer.add(record);
   }

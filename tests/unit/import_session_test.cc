@@ -102,6 +102,8 @@ TEST_F(CaptureTest, OneProcessFillsTheTables) {
   const Id filled = writer.text("_ZN2at6native4fillEv");
   writer.add(spool::LaunchSite{kStart + 2000, thread, filled, writer.text("libx.so!second"), 17});
   writer.add(spool::LaunchSite{kStart + 1500, thread, filled, writer.text("libx.so!f\n[python]"), 16});
+  const Id module = writer.define(spool::ModuleDef{0, writer.text("/nowhere/liby.so"), writer.text("00ff")});
+  writer.add(spool::LaunchSite{kStart + 2500, thread, filled, 0, 17, 3, {{module, 0x1f20}, {0, 7}, {0, 8}}});
   writer.add(spool::Memcpy{stream, 1, 1, 3, 1, 4096, kStart + 8000, kStart + 9000, 19, 0});
   writer.add(spool::Memset{stream, 512, kStart + 9500, kStart + 9600, 20, 0});
   writer.add(spool::GraphLaunch{stream, 5, kStart + 9700, kStart + 9800, 21});
@@ -176,11 +178,12 @@ TEST_F(CaptureTest, OneProcessFillsTheTables) {
   EXPECT_EQ(trace.launch_configs.shared_bytes[0], 1040);
   EXPECT_TRUE(std::isnan(trace.launch_configs.occupancy_frac[0]));
 
-  ASSERT_EQ(trace.launch_sites.size(), 2U);  // in the order of time
-  EXPECT_EQ(trace.launch_sites.time_ns, (std::vector<int64_t>{1500, 2000}));
+  ASSERT_EQ(trace.launch_sites.size(), 3U);  // in the order of time
+  EXPECT_EQ(trace.launch_sites.time_ns, (std::vector<int64_t>{1500, 2000, 2500}));
   EXPECT_EQ(trace.launch_sites.thread[0], 0U);
   EXPECT_EQ(trace.launch_sites.name[0], trace.gpu_ops.name[0]);  // joins the kernel by its readable name
-  EXPECT_EQ(trace.launch_sites.correlation, (std::vector<uint64_t>{16, 17}));
+  EXPECT_EQ(trace.launch_sites.correlation, (std::vector<uint64_t>{16, 17, 17}));
+  EXPECT_EQ(trace.text(trace.launch_sites.stack[2]), "liby.so!0x1f20\n[unknown]");
   EXPECT_EQ(trace.text(trace.launch_sites.stack[0]), "libx.so!f\n[python]");
 
   ASSERT_EQ(trace.graph_launches.size(), 1U);
@@ -476,6 +479,7 @@ TEST_F(CaptureTest, DefinitionsThatWereLost) {
   writer.add(spool::ApiCall{77, thread, kStart + 1, kStart + 2, 3, 0});
   writer.add(spool::LaunchSite{kStart + 3, 88, 77, writer.text("libx.so!f"), 4});
   writer.add(spool::LaunchSite{kStart + 4, 88, 77, 99, 5});
+  writer.add(spool::LaunchSite{kStart + 5, 88, 77, 0, 6, 3, {{5000, 1}, {0, 2}, {77, 3}}});
   writer.add(spool::Range{0, thread, 12, 0, kStart + 1, kStart + 2, spool::PayloadKind::kNone, 0, 0});
   writer.close();
   // The first block, with all the definitions, is damaged.
@@ -490,7 +494,8 @@ TEST_F(CaptureTest, DefinitionsThatWereLost) {
   ASSERT_EQ(trace.api_calls.size(), 1U);
   EXPECT_EQ(trace.threads.thread_id[trace.api_calls.thread[0]], -1);
   EXPECT_EQ(trace.annotations.size(), 1U);
-  ASSERT_EQ(trace.launch_sites.size(), 1U);  // the one whose stack is there
+  ASSERT_EQ(trace.launch_sites.size(), 2U);  // not the one whose text was lost
+  EXPECT_EQ(trace.text(trace.launch_sites.stack[1]), "[unknown]");
   EXPECT_EQ(trace.text(trace.launch_sites.name[0]), "[name lost]");
   EXPECT_EQ(trace.threads.thread_id[trace.launch_sites.thread[0]], -1);
   EXPECT_EQ(trace.diagnostics.count(DiagnosticId::kDamagedSpoolBlock), 1U);

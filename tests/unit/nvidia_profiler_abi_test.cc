@@ -48,8 +48,6 @@ SAME_PLACE(HostInitializeParams, counter_availability, CUpti_Profiler_Host_Initi
            pCounterAvailabilityImage);
 SAME_PLACE(HostInitializeParams, host, CUpti_Profiler_Host_Initialize_Params, pHostObject);
 SAME_SIZE(HostDeinitializeParams, kHostDeinitializeSize, CUpti_Profiler_Host_Deinitialize_Params);
-SAME_SIZE(HostSupportedChipsParams, kHostSupportedChipsSize, CUpti_Profiler_Host_GetSupportedChips_Params);
-SAME_PLACE(HostSupportedChipsParams, names, CUpti_Profiler_Host_GetSupportedChips_Params, ppChipNames);
 SAME_SIZE(HostAddMetricsParams, kHostAddMetricsSize, CUpti_Profiler_Host_ConfigAddMetrics_Params);
 SAME_PLACE(HostAddMetricsParams, names, CUpti_Profiler_Host_ConfigAddMetrics_Params, ppMetricNames);
 SAME_SIZE(HostConfigSizeParams, kHostConfigSizeSize, CUpti_Profiler_Host_GetConfigImageSize_Params);

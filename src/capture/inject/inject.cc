@@ -367,11 +367,7 @@ void end_process(bool orderly) {
   stop_drain_thread();
   close_logged_call();
   finish_activities(orderly);
-  if (orderly && deepest_level() == Level::kDeep) {
-    // Twice: what the first round finds out about modules names the frames of the second.
-    resolve_launch_sites();
-    resolve_launch_sites();
-  }
+  if (orderly && deepest_level() == Level::kDeep) resolve_launch_sites();
   timespec until{};
   clock_gettime(CLOCK_REALTIME, &until);
   until.tv_sec += kEndWaitNs / 1'000'000'000;

@@ -12,6 +12,7 @@
 #include "capture/samplers/pm_sampler.h"
 #include "nvidia/cupti_profiler_library.h"
 #include "nvidia/find_cupti.h"
+#include "nvidia/libraries.h"
 #include "nvidia/nvml_library.h"
 
 namespace llmprof::samplers {

@@ -22,6 +22,7 @@
 #include "capture/samplers/session_watch.h"
 #include "capture/spool/writer.h"
 #include "nvidia/find_cupti.h"
+#include "nvidia/libraries.h"
 #include "nvidia/nvml_library.h"
 
 namespace llmprof::samplers {

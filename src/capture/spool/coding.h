@@ -50,7 +50,8 @@ struct Closed {
   R(Range, 9) R(Mark, 10) R(LibraryCall, 11) R(GraphNode, 12) R(RecurringCall, 13) R(GpuSample, 14)
 // Definitions: their first field is their id.
 #define LLMPROF_SPOOL_DEFINITIONS(R) \
-  R(TextDef, 1) R(ThreadDef, 2) R(StreamDef, 3) R(KernelDef, 4) R(ApiDef, 5) R(LibraryDef, 6) R(MetricSetDef, 7)
+  R(TextDef, 1)                      \
+  R(ThreadDef, 2) R(StreamDef, 3) R(KernelDef, 4) R(ApiDef, 5) R(LibraryDef, 6) R(MetricSetDef, 7) R(ModuleDef, 8)
 #define LLMPROF_SPOOL_WIDE(R) \
   R(DeviceDef, 16)            \
   R(RangeOpen, 17)            \

@@ -246,6 +246,12 @@ void code_one(C& c, R& r, const LibraryDef&) {
 }
 
 template <class C, class R>
+void code_one(C& c, R& r, const ModuleDef&) {
+  c.integer(r.path);
+  c.integer(r.build_id);
+}
+
+template <class C, class R>
 void code_one(C& c, R& r, const MetricSetDef&) {
   c.integer(r.source);
   c.integer(r.gpu_uuid);
@@ -290,6 +296,13 @@ void code_one(C& c, R& r, const LaunchSite& last) {
   c.integer(r.function);
   c.integer(r.stack);
   c.integer(r.correlation);
+  c.integer(r.frame_count);  // from here on not in the first files
+  const int32_t count = r.frame_count < 0 ? 0 : r.frame_count > kFramesMax ? kFramesMax : r.frame_count;
+  if constexpr (C::kReads) r.frame_count = count;
+  for (int32_t i = 0; i < count; ++i) {
+    c.integer(r.frames[i].module);
+    c.integer(r.frames[i].offset);
+  }
 }
 
 template <class C, class R>

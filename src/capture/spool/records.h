@@ -96,6 +96,13 @@ struct MetricSetDef {
   Id gpu_uuid = 0;      // string
 };
 
+// A file that the process has code from, as its loader names it.
+struct ModuleDef {
+  Id id = 0;
+  Id path = 0;
+  Id build_id = 0;  // string: hexadecimal, empty where the file has none
+};
+
 // ---- events ------------------------------------------------------------------------------------------------------
 
 struct Kernel {
@@ -142,12 +149,19 @@ struct ApiCall {
 };
 
 // A call stack taken at a launch. Only some launches have one: the 1st, 2nd, 4th, 8th, ... of each function.
+constexpr int32_t kFramesMax = 64;
+struct Frame {
+  Id module = 0;        // 0: code of no module
+  uint64_t offset = 0;  // address of the call in the module's file, as its symbols count
+};
 struct LaunchSite {
   int64_t time_ns = 0;
   Id thread = 0;
   Id function = 0;  // string, as KernelDef::name has it
-  Id stack = 0;     // string: frames as module!function, innermost first, joined by '\n'
+  Id stack = 0;     // string, of recorders before `frames`: module!function, innermost first, joined by '\n'
   uint32_t correlation = 0;
+  int32_t frame_count = 0;
+  Frame frames[kFramesMax] = {};  // innermost first
 };
 
 struct Synchronization {

@@ -21,8 +21,11 @@
 namespace llmprof::spool {
 namespace {
 
-// No record but a text takes more: 48 metrics of at most 5 bytes or as many ids, and 32 further fields of 10 bytes.
-constexpr size_t kFieldsBytesMax = 48 * 5 + 32 * kVarintBytesMax;
+// No record but a text takes more: 48 metrics of at most 5 bytes or as many ids, or 64 frames of 5 and 10 bytes; and
+// further fields of at most 10 bytes, 32 of frequent records and definitions and 8 of a launch site.
+constexpr size_t kHotBytesMax = 48 * 5 + 32 * kVarintBytesMax;
+constexpr size_t kFieldsBytesMax = kFramesMax * (5 + kVarintBytesMax) + 8 * kVarintBytesMax;
+static_assert(kHotBytesMax <= kFieldsBytesMax);
 static_assert(kTextMax + kFieldsBytesMax < kPayloadBytesMax);
 constexpr size_t kPathBytesMax = 4096;
 constexpr int kHighFd = 400;  // out of the way of programs that close or count low descriptors
@@ -253,7 +256,7 @@ struct Writer::State {
 
   template <class Record>
   void add_hot(const Record& record, uint32_t metric_count = 0) {
-    if (!make_room(kFieldsBytesMax)) return;
+    if (!make_room(kHotBytesMax)) return;
     Encoder out = encoder();
     out.begin_hot(tag_of<Record>());
     out.set_metric_count(metric_count);
@@ -360,6 +363,7 @@ Id Writer::define(const StreamDef& def) { return state_ == nullptr ? 0 : state_-
 Id Writer::define(const KernelDef& def) { return state_ == nullptr ? 0 : state_->define(def); }
 Id Writer::define(const ApiDef& def) { return state_ == nullptr ? 0 : state_->define(def); }
 Id Writer::define(const LibraryDef& def) { return state_ == nullptr ? 0 : state_->define(def); }
+Id Writer::define(const ModuleDef& def) { return state_ == nullptr ? 0 : state_->define(def); }
 Id Writer::define(const MetricSetDef& def) {
   if (state_ == nullptr) return 0;
   State& state = *state_;

@@ -44,6 +44,7 @@ class Writer {
   Id define(const ApiDef& def);
   Id define(const LibraryDef& def);
   Id define(const MetricSetDef& def);
+  Id define(const ModuleDef& def);
   void add(const DeviceDef& record);
 
   void add(const Kernel& record);

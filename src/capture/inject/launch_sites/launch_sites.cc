@@ -1,25 +1,25 @@
 #include "capture/inject/launch_sites/launch_sites.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <link.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <unwind.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "capture/inject/inject.h"
-#include "capture/inject/launch_sites/launch_symbols.h"
+#include "capture/spool/build_id.h"
 
 namespace llmprof::inject {
 namespace {
 
-constexpr size_t kAddressesMax = kFramesMax + 16;  // with frames that are cut off or folded later
-constexpr size_t kFunctionsMax = 4096;             // a power of two
-constexpr size_t kNameBytes = size_t{1} << 20;     // of all functions
-constexpr size_t kTextBytes = size_t{512} << 10;   // of stacks between resolving and draining
-constexpr size_t kLinesMax = 8192;                 // distinct addresses remembered; a power of two
-constexpr size_t kLineBytes = size_t{512} << 10;
-constexpr size_t kLineSizeMax = 256;
+constexpr size_t kFunctionsMax = 4096;          // a power of two
+constexpr size_t kNameBytes = size_t{1} << 20;  // of all functions
+constexpr size_t kModulesMax = 256;             // that launches come from
 
 // Zero is the start state of everything here, so it costs no memory until it is used.
 struct Function {
@@ -35,15 +35,14 @@ struct Slot {
   int64_t time_ns;
   int64_t thread_id;
   const char* function;
-  const char* text;
-  uint32_t text_size;
-  uint32_t address_count;
-  uintptr_t addresses[kAddressesMax];
+  int32_t frame_count;
+  uintptr_t addresses[spool::kFramesMax];  // once resolved: offsets in their modules
+  uint16_t modules[spool::kFramesMax];     // once resolved: 1 + index among `modules`, 0 for code of no module
 };
 
-struct Line {
-  uintptr_t address;
-  uint32_t at, size;
+struct Module {
+  char path[PATH_MAX];
+  char build_id[65];  // hexadecimal
 };
 
 Function functions[kFunctionsMax];
@@ -59,7 +58,7 @@ enum Missing : uint32_t { kPendingFull, kProcessFull, kNamesFull, kFunctionsFull
 constexpr const char* kMissingTexts[kMissingReasons] = {
     "512 stacks were waiting to be written",
     "the process had its 4096 stacks",
-    "the function_names of functions filled 1 MiB",
+    "the names of functions filled 1 MiB",
     "4096 functions are distinguished, launches of others were not sampled",
     "the process ended before they were written",
 };
@@ -73,13 +72,9 @@ thread_local bool inside = false;
 
 // Of whoever resolves or drains.
 std::atomic<bool> busy;
-char texts[kTextBytes];
-size_t texts_used = 0;
-Line lines[kLinesMax];
-size_t line_count = 0;
-char line_bytes[kLineBytes];
-size_t line_bytes_used = 0;
-unsigned long long loads_seen = 0, unloads_seen = 0;
+Module modules[kModulesMax + 1];  // and one being looked at
+size_t module_count = 0;
+unsigned long long loads_seen = 0;
 
 class Busy {
  public:
@@ -139,8 +134,8 @@ _Unwind_Reason_Code add_frame(_Unwind_Context* context, void* data) {
   const uintptr_t address = _Unwind_GetIPInfo(context, &before_call);
   if (address == 0) return _URC_END_OF_STACK;
   // A return address may lie in the next function already, where the call is the last thing of its own.
-  slot.addresses[slot.address_count++] = before_call != 0 ? address : address - 1;
-  return slot.address_count == kAddressesMax ? _URC_END_OF_STACK : _URC_NO_REASON;
+  slot.addresses[slot.frame_count++] = before_call != 0 ? address : address - 1;
+  return slot.frame_count == spool::kFramesMax ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
 void take_sample(Function& function, const char* kernel_name, uint32_t correlation) {
@@ -160,7 +155,7 @@ void take_sample(Function& function, const char* kernel_name, uint32_t correlati
   slot.time_ns = now_ns();
   slot.thread_id = thread_id();
   slot.function = name;
-  slot.address_count = 0;
+  slot.frame_count = 0;
   // Of libgcc, linked statically: it reads the unwind tables of the modules and, unlike backtrace() of libc, loads and
   // allocates nothing at its first call. Code without such tables ends the walk.
   _Unwind_Backtrace(add_frame, &slot);
@@ -168,13 +163,7 @@ void take_sample(Function& function, const char* kernel_name, uint32_t correlati
   slot.state.store(kSampled, std::memory_order_release);
 }
 
-// ---- addresses to lines --------------------------------------------------------------------------------------------
-
-void forget_lines() {
-  memset(lines, 0, sizeof lines);
-  line_count = 0;
-  line_bytes_used = 0;
-}
+// ---- addresses to modules ------------------------------------------------------------------------------------------
 
 // Libraries that move between call stacks within a thread: the words at the end of such a stack are not return
 // addresses for certain, and walking it could read anywhere.
@@ -186,43 +175,90 @@ bool switches_stacks(const char* path) {
   return false;
 }
 
-// The modules of the process: whether there are new ones, and whether one was unloaded.
 void look_at_modules() {
   struct Modules {
-    unsigned long long loads = 0, unloads = 0;
+    unsigned long long loads = 0;
     bool switching = false;
   } now;
   dl_iterate_phdr(
       [](dl_phdr_info* info, size_t, void* data) {
-        Modules& modules = *static_cast<Modules*>(data);
-        modules.loads = info->dlpi_adds;
-        modules.unloads = info->dlpi_subs;
-        if (modules.loads == loads_seen) return 1;  // nothing new
-        modules.switching |= info->dlpi_name != nullptr && switches_stacks(info->dlpi_name);
+        Modules& all = *static_cast<Modules*>(data);
+        all.loads = info->dlpi_adds;
+        if (all.loads == loads_seen) return 1;  // nothing new
+        all.switching |= info->dlpi_name != nullptr && switches_stacks(info->dlpi_name);
         return 0;
       },
       &now);
+  loads_seen = now.loads;
   if (now.switching) may_walk.store(kMayNot, std::memory_order_relaxed);
   if (may_walk.load(std::memory_order_relaxed) == kNotLooked) may_walk.store(kMay, std::memory_order_relaxed);
-  if (now.unloads != unloads_seen) forget_lines();  // another module may lie there now
-  loads_seen = now.loads;
-  unloads_seen = now.unloads;
 }
 
-// Valid until the next call.
-std::string_view line_of(uintptr_t address) {
-  if (line_count * 2 >= kLinesMax || line_bytes_used + kLineSizeMax > kLineBytes) forget_lines();
-  size_t i = mixed(address) % kLinesMax;
-  while (lines[i].address != 0 && lines[i].address != address) i = (i + 1) % kLinesMax;
-  Line& line = lines[i];
-  if (line.address == 0) {
-    line.address = address;
-    line.at = static_cast<uint32_t>(line_bytes_used);
-    line.size = static_cast<uint32_t>(describe_address(address, line_bytes + line_bytes_used, kLineSizeMax));
-    line_bytes_used += line.size;
-    ++line_count;
+std::string_view build_id_of(const dl_phdr_info& info) {
+  for (size_t i = 0; i < info.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& notes = info.dlpi_phdr[i];
+    if (notes.p_type != PT_NOTE) continue;
+    for (size_t k = 0; k < info.dlpi_phnum; ++k) {  // what lies outside is not in memory
+      const ElfW(Phdr)& loaded = info.dlpi_phdr[k];
+      if (loaded.p_type != PT_LOAD || notes.p_vaddr < loaded.p_vaddr ||
+          notes.p_vaddr + notes.p_memsz > loaded.p_vaddr + loaded.p_memsz)
+        continue;
+      const char* const at = reinterpret_cast<const char*>(info.dlpi_addr + notes.p_vaddr);
+      const std::string_view found = spool::build_id_among({at, notes.p_memsz}, notes.p_align);
+      if (!found.empty()) return found;
+    }
   }
-  return {line_bytes + line.at, line.size};
+  return {};
+}
+
+// 1 + index among `modules`, which keep what is unloaded; 0 if there is no room.
+uint16_t index_of(const dl_phdr_info& info, bool is_program) {
+  Module& fresh = modules[module_count];
+  fresh = Module{};
+  const char* const name = info.dlpi_name != nullptr ? info.dlpi_name : "";
+  if (is_program)
+    static_cast<void>(readlink("/proc/self/exe", fresh.path, sizeof fresh.path - 1) != 0);
+  else if (name[0] == '/' || strchr(name, '/') == nullptr || realpath(name, fresh.path) == nullptr)
+    strncpy(fresh.path, name, sizeof fresh.path - 1);
+  const std::string_view id = build_id_of(info);
+  for (size_t i = 0; i < id.size() && 2 * i + 2 < sizeof fresh.build_id; ++i) {
+    fresh.build_id[2 * i] = "0123456789abcdef"[static_cast<uint8_t>(id[i]) >> 4];
+    fresh.build_id[2 * i + 1] = "0123456789abcdef"[id[i] & 0xF];
+  }
+  size_t i = 0;
+  while (strcmp(modules[i].path, fresh.path) != 0 || strcmp(modules[i].build_id, fresh.build_id) != 0) ++i;
+  if (i == kModulesMax) return 0;
+  module_count = std::max(module_count, i + 1);
+  return static_cast<uint16_t>(i + 1);
+}
+
+// Which modules the addresses of a stack lie in, and where.
+void resolve(Slot& slot) {
+  struct Search {
+    Slot& slot;
+    bool is_program = true;  // comes first
+  } search{slot};
+  memset(slot.modules, 0, sizeof slot.modules);
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* data) {
+        Search& all = *static_cast<Search*>(data);
+        uint16_t module = 0;
+        for (size_t i = 0; i < info->dlpi_phnum; ++i) {
+          const ElfW(Phdr)& segment = info->dlpi_phdr[i];
+          if (segment.p_type != PT_LOAD || (segment.p_flags & PF_X) == 0) continue;
+          for (int32_t frame = 0; frame < all.slot.frame_count; ++frame) {
+            uintptr_t& address = all.slot.addresses[frame];
+            if (all.slot.modules[frame] != 0 || address - info->dlpi_addr - segment.p_vaddr >= segment.p_memsz)
+              continue;
+            if (module == 0) module = index_of(*info, all.is_program);
+            all.slot.modules[frame] = module;
+            if (module != 0) address -= info->dlpi_addr;
+          }
+        }
+        all.is_program = false;
+        return 0;
+      },
+      &search);
 }
 
 // ---- into the spool ------------------------------------------------------------------------------------------------
@@ -272,13 +308,7 @@ void resolve_launch_sites() {
   for (uint32_t i = 0; i < kPendingMax; ++i) {
     Slot& slot = slots[(oldest + i) % kPendingMax];
     if (slot.state.load(std::memory_order_acquire) != kSampled) continue;
-    if (texts_used + spool::kTextMax > kTextBytes) return;  // the rest after the next drain
-    StackText text;
-    for (uint32_t frame = 0; frame < slot.address_count; ++frame) text.add(line_of(slot.addresses[frame]));
-    memcpy(texts + texts_used, text.view().data(), text.view().size());
-    slot.text = texts + texts_used;
-    slot.text_size = static_cast<uint32_t>(text.view().size());
-    texts_used += text.view().size();
+    resolve(slot);
     slot.state.store(kResolved, std::memory_order_relaxed);
   }
 }
@@ -298,13 +328,20 @@ void drain_launch_sites(spool::Writer& writer) {
     record.time_ns = slot.time_ns;
     record.thread = writer.define(thread);
     record.function = writer.text(slot.function);
-    record.stack = writer.text({slot.text, slot.text_size});
     record.correlation = slot.correlation;
-    if (slot.text_size != 0) writer.add(record);
+    record.frame_count = slot.frame_count;
+    for (int32_t frame = 0; frame < slot.frame_count; ++frame) {
+      if (slot.modules[frame] == 0) continue;
+      const Module& module = modules[slot.modules[frame] - 1];
+      spool::ModuleDef def;
+      def.path = writer.text(module.path);
+      def.build_id = writer.text(module.build_id);
+      record.frames[frame] = {writer.define(def), slot.addresses[frame]};
+    }
+    writer.add(record);
     pending.fetch_sub(1, std::memory_order_relaxed);
     slot.state.store(kFree, std::memory_order_release);
   }
-  texts_used = 0;
 }
 
 void finish_launch_sites(spool::Writer& writer) {
@@ -321,8 +358,6 @@ void abandon_launch_sites() {
       function.name.store(nullptr, std::memory_order_relaxed);
     }
     for (Slot& slot : slots) slot.state.store(kFree, std::memory_order_relaxed);
-    forget_lines();
-    abandon_symbols(busy.load(std::memory_order_relaxed));
   }
   names_used.store(0, std::memory_order_relaxed);
   next_slot.store(0, std::memory_order_relaxed);
@@ -332,8 +367,8 @@ void abandon_launch_sites() {
   memset(missing_told, 0, sizeof missing_told);
   busy.store(false, std::memory_order_relaxed);
   may_walk.store(kNotLooked, std::memory_order_relaxed);
-  texts_used = 0;
-  loads_seen = unloads_seen = 0;
+  module_count = 0;
+  loads_seen = 0;
   inside = false;
 }
 

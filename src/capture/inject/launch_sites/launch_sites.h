@@ -3,15 +3,16 @@
 //
 // A stack is taken in three parts. On the program's thread only return addresses are collected: no lock, no allocation,
 // no system call but the clock's (vDSO); errno is kept, and a launch from inside (a signal handler) is left out. The
-// drain thread then turns addresses into lines (launch_symbols.h), which can take tens of milliseconds, so it must not
-// hold the spool's lock meanwhile; and hands the finished texts to the spool.
+// drain thread then finds the module of each address and the offset in it, which takes the loader's lock, so it must
+// not hold the spool's lock meanwhile; and hands them to the spool. Names are the importer's business: it reads them
+// from the modules' files (import/session_stacks.h).
 //
 // Programs that switch stacks within a thread (greenlet, Boost.Context) are not sampled: such a stack cannot be walked
 // safely. Sampling therefore begins when resolve_launch_sites() has looked at the loaded modules for the first time.
 //
-// Bounds: kSamplesPerFunction of one function and kSamplesMax in all per process; kFramesMax frames; 4096 functions;
-// kPendingMax stacks not yet written. What these bounds drop is counted and told in the spool (launch-sites-dropped).
-// 2.4 MB of memory, untouched until used, and the indices of launch_symbols.h.
+// Bounds: kSamplesPerFunction of one function and kSamplesMax in all per process; spool::kFramesMax frames; 4096
+// functions; kPendingMax stacks not yet written. What these bounds drop is counted and told in the spool
+// (launch-sites-dropped). 2.6 MB of memory, untouched until used.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +31,8 @@ constexpr size_t kPendingMax = 512;
 // the driver has it; read during the call only. Nothing happens for a null name.
 void sample_launch_site(uint64_t function_key, const char* kernel_name, uint32_t correlation);
 
-// On the drain thread, in every round and once before the first launch, without the spool's lock: makes lines of what
-// was sampled. Not from _exit(): it calls the loader.
+// On the drain thread, in every round and once before the first launch, without the spool's lock: finds the modules of
+// what was sampled. Not from _exit(): it calls the loader.
 void resolve_launch_sites();
 // With the spool's lock: writes what is resolved, and how many stacks were dropped since the last time.
 void drain_launch_sites(spool::Writer& writer);
