@@ -23,8 +23,8 @@
 #include "capture/inject/launch_sites/launch_sites.h"
 #include "capture/spool/reader.h"
 #include "capture_launch_site_module.h"
-#include "import/session_stacks.h"
 #include "import/importer.h"
+#include "import/session_stacks.h"
 #include "temporary_folder.h"
 
 namespace llmprof::inject {

@@ -140,10 +140,10 @@ bool same_record(Record a, Record b) {
       members(a));
 }
 
-using Any =
-    std::variant<ThreadDef, StreamDef, KernelDef, ApiDef, LibraryDef, MetricSetDef, DeviceDef, Kernel, Memcpy, Memset,
-                 GraphLaunch, ApiCall, Synchronization, Overhead, MemoryEvent, Range, RangeOpen, Mark, LibraryCall,
-                 GraphNode, RecurringCall, ClockReading, LevelChange, Note, Fact, NvmlSample, GpuSample, LaunchSite, ModuleDef>;
+using Any = std::variant<ThreadDef, StreamDef, KernelDef, ApiDef, LibraryDef, MetricSetDef, DeviceDef, Kernel, Memcpy,
+                         Memset, GraphLaunch, ApiCall, Synchronization, Overhead, MemoryEvent, Range, RangeOpen, Mark,
+                         LibraryCall, GraphNode, RecurringCall, ClockReading, LevelChange, Note, Fact, NvmlSample,
+                         GpuSample, LaunchSite, ModuleDef>;
 
 struct Collector {
   std::vector<Any> records;

@@ -13,7 +13,7 @@
 #include "import/session_stacks.h"
 #include "temporary_folder.h"
 
-namespace llmprof::capture {
+namespace llmprof::session_importer {
 namespace {
 
 // The C library, as the loader has it.
@@ -146,4 +146,4 @@ TEST(CaptureStacks, AFileMayHoldAnything) {
 }
 
 }  // namespace
-}  // namespace llmprof::capture
+}  // namespace llmprof::session_importer
