@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/nearest.h"
+#include "base/page.h"
 #include "base/printable.h"
 #include "capture/launch/signals.h"
 #include "cli/command.h"
@@ -79,7 +80,7 @@ int main(int argc, char** argv) {
   llmprof::cli::add_counters(parser);
   llmprof::cli::add_completion(parser);  // last: it prints what all declare
   if (argc == 1) {
-    std::fputs(parser.help().c_str(), stderr);
+    std::fputs(llmprof::finish_page(parser.help(), llmprof::cli::error_style()).c_str(), stderr);
     return kUsage;
   }
   // What people type first: `llmprof help [COMMAND]` and `llmprof version`.

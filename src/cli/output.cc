@@ -68,6 +68,8 @@ bool is_or_holds(const std::filesystem::path& source, const std::filesystem::pat
 
 TextStyle output_style() { return style_for(STDOUT_FILENO, false, ColorChoice::kNever); }
 
+TextStyle error_style() { return style_for(STDERR_FILENO, false, ColorChoice::kNever); }
+
 TextStyle OutputOptions::style() const {
   // A file is no terminal: colours only if they are asked for in so many words.
   const ColorChoice choice = color == "always"                               ? ColorChoice::kAlways
