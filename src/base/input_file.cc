@@ -74,7 +74,8 @@ struct InputFile::State {
     size_t got = 0;
     while (got < capacity && !done) {
       if (!refill()) {
-        if (!gzip_member_done) damage = "the gzip file is truncated (it ends before its end mark)";
+        if (!gzip_member_done)
+          damage = "the gzip file is truncated (it ends before its end mark; bytes are counted unpacked)";
         done = true;
         break;
       }
@@ -108,7 +109,7 @@ struct InputFile::State {
     size_t got = 0;
     while (got < capacity && !done) {
       if (!refill()) {
-        if (zstd_hint != 0) damage = "the zstd file is truncated (it ends inside a frame)";
+        if (zstd_hint != 0) damage = "the zstd file is truncated (it ends inside a frame; bytes are counted unpacked)";
         done = true;
         break;
       }

@@ -5,6 +5,7 @@
 #include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/measuring.h"
+#include "cli/other_file.h"
 #include "cli/pipeline.h"
 #include "trace/trace_file.h"
 
@@ -61,7 +62,7 @@ int run(AnalyzeArguments& options) {
   for (const std::string* const path : {&options.output.path, &options.save})
     if (const Status status = check_writable(*path); !status) return report_error(status.error());
   Result<Trace> trace = import_files(options.paths);
-  if (!trace) return report_error(trace.error());
+  if (!trace) return report_error(name_other_file(options.paths.front(), trace.error()));
   if (!options.save.empty())
     if (Status status = save_trace(*trace, options.save); !status) return report_error(status.error());
   return analyze_and_print(*trace, derive_options, options.analyze, options.output);

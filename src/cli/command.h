@@ -72,7 +72,8 @@ Status refuse_overwriting(const std::string& option, const std::string& path, co
 Status check_folder(const OutputOptions& options, const std::string& example, const std::string& path_option = "-o");
 
 // How text is laid out by a command without these options: for standard output.
-TextStyle output_style();
+TextStyle output_style();  // of standard output
+TextStyle error_style();   // of standard error
 
 // Writes to the file, or to stdout if there is none; an error names the path.
 Status write_output(const std::string& text, const std::string& path);

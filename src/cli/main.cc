@@ -1,11 +1,14 @@
 // The command line. What a command does is in the file of its name; how arguments are parsed, in declare.cc.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/nearest.h"
+#include "base/page.h"
+#include "base/printable.h"
 #include "capture/launch/signals.h"
 #include "cli/command.h"
 
@@ -27,6 +30,12 @@ int unknown_command(const Parser& parser, const std::string& given) {
   std::vector<std::string> names;
   for (const Command& command : parser.commands())
     if (!command.is_hidden()) names.push_back(command.name());
+  std::error_code failed;
+  if (std::filesystem::exists(given, failed)) {
+    llmprof::cli::complain("expected a command, found the file \"" + llmprof::printable(given) +
+                           "\"\n  try:   llmprof analyze " + llmprof::printable(given));
+    return kUsage;
+  }
   const std::vector<std::string> near = llmprof::nearest_names(given, names, 2);
   llmprof::cli::complain("expected a command, found \"" + given + "\"" +
                          (near.empty() ? "" : "\n  try:   llmprof " + near[0]) + "\n  all:   llmprof --help");
@@ -71,7 +80,7 @@ int main(int argc, char** argv) {
   llmprof::cli::add_counters(parser);
   llmprof::cli::add_completion(parser);  // last: it prints what all declare
   if (argc == 1) {
-    std::fputs(parser.help().c_str(), stderr);
+    std::fputs(llmprof::finish_page(parser.help(), llmprof::cli::error_style()).c_str(), stderr);
     return kUsage;
   }
   // What people type first: `llmprof help [COMMAND]` and `llmprof version`.

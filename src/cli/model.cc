@@ -1,7 +1,11 @@
 // `llmprof model ID|config.json`: static analysis of a model for one request shape.
+#include <fmt/format.h>
+
+#include "base/nearest.h"
 #include "cli/checks.h"
 #include "cli/command.h"
 #include "model/model_report.h"
+#include "model/number_format.h"
 
 namespace llmprof::cli {
 namespace {
@@ -10,6 +14,15 @@ struct ModelArguments {
   ModelOptions model;
   OutputOptions output;
 };
+
+// A decode step follows its prompt, and attends to all of it; a prompt that nobody named is of no consequence.
+Status check_context(const ModelOptions& model) {
+  if (model.context == 0 || model.context >= model.prefix + model.prompt) return {};
+  return fail(fmt::format("expected a context of {} or more, the tokens of --prefix and --prompt, found {}",
+                          model.prefix + model.prompt, model.context),
+              "--context", "leave --context out for the step after the prompt, or name a shorter --prompt",
+              ExitCode::kUsage);
+}
 
 int run(const ModelArguments& options) {
   if (const Status status = refuse_overwriting("-o", options.output.path, {options.model.model}); !status)
@@ -35,7 +48,8 @@ void add_model(Parser& parser) {
       .type_name("");
   const Check count = whole_number(1, int64_t{1} << 40), or_none = whole_number(0, int64_t{1} << 40);
   command.option("--batch", model.batch, "sequences").check(count).capture_default();
-  command.option("--prompt", model.prompt, "new tokens per sequence in a prefill").check(count).capture_default();
+  const Option prompt =
+      command.option("--prompt", model.prompt, "new tokens per sequence in a prefill").check(count).capture_default();
   command.option("--prefix", model.prefix, "tokens already cached before them").check(or_none).capture_default();
   command
       .option("--context", model.context,
@@ -50,7 +64,7 @@ void add_model(Parser& parser) {
   command.option("--image-width", model.image_width, "pixels (default: the model's own)").check(or_none);
   command.option("--dtype", model.dtype,
                  "element type of activations, and of weights unless the config or --weights says otherwise");
-  command.option("--weights", model.weights, "weight format: bf16, fp8, int8, int4, awq, gptq, mxfp4, nvfp4, ...");
+  command.option("--weights", model.weights, "weight format: " + join_or(weight_format_names()));
   command
       .option("--activations", model.activations,
               "what inputs of quantised layers are quantised to: --weights fp8 --activations fp8 is W8A8; without "
@@ -61,7 +75,11 @@ void add_model(Parser& parser) {
   command.option("--kv-dtype", model.kv_dtype, "element type of the KV cache");
   add_output_options(command, options->output, CsvOutput::kFile);
   command.footer("Example:  llmprof model llama-3.1-8b --batch 8 --prompt 512 --context 1024 --weights fp8");
-  command.action([options] { return run(*options); });
+  command.action([options, prompt] {
+    if (prompt.count() > 0)
+      if (const Status status = check_context(options->model); !status) return report_error(status.error());
+    return run(*options);
+  });
 }
 
 }  // namespace llmprof::cli

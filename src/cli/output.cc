@@ -68,6 +68,8 @@ bool is_or_holds(const std::filesystem::path& source, const std::filesystem::pat
 
 TextStyle output_style() { return style_for(STDOUT_FILENO, false, ColorChoice::kNever); }
 
+TextStyle error_style() { return style_for(STDERR_FILENO, false, ColorChoice::kNever); }
+
 TextStyle OutputOptions::style() const {
   // A file is no terminal: colours only if they are asked for in so many words.
   const ColorChoice choice = color == "always"                               ? ColorChoice::kAlways
@@ -86,6 +88,11 @@ void refuse_contradictions(const Command& command, const OutputOptions& options,
     if (options.no_color && color.count() > 0 && options.color != "never")
       return fail("expected one choice of colours, found --color " + options.color + " and --no-color", "--no-color",
                   {}, ExitCode::kUsage);
+    const std::string& format = options.json ? "json" : options.format;
+    const bool other_name = (options.path.ends_with(".csv") && !format.empty() && format != "csv") ||
+                            (options.path.ends_with(".json") && !format.empty() && format != "json");
+    if (other_name && !options.quiet)
+      complain(fmt::format("notice: {} is written as {}, whatever its name says", printable(options.path), format));
     if (csv == CsvOutput::kNone || options.json || !options.format.empty() || !options.path.ends_with(".csv"))
       return {};
     const bool folder = csv == CsvOutput::kFolder;

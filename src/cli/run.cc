@@ -191,16 +191,22 @@ bool saw_anything(const Trace& trace, const launch::LaunchOutcome& outcome) {
 
 void report(const RunArguments& options, const DeriveOptions& derive_options, const launch::LaunchOutcome& outcome) {
   const std::string& folder = options.launch.folder;
-  if (outcome.signal)
-    say(options, "the program was killed by " + signal_name(*outcome.signal) +
-                     "; the report covers what was on the disk by then");
-  if (!options.no_report) {
+  // Said before the report, which it limits; where there is none it limits nothing.
+  const auto say_killed = [&](const char* what) {
+    if (outcome.signal) say(options, "the program was killed by " + signal_name(*outcome.signal) + what);
+  };
+  if (options.no_report) {
+    say_killed("; the recording holds what was on the disk by then");
+  } else {
     Result<Trace> trace = import_files({folder});
     if (!trace) {
+      say_killed("");
       report_error(trace.error());
     } else if (!saw_anything(*trace, outcome)) {
+      say_killed("");
       say_nothing_seen(options, outcome, *trace);
     } else {
+      say_killed("; the report covers what was on the disk by then");
       AnalyzeOptions analyze_options = options.analyze;
       constexpr size_t kTextRows = 12;  // as `llmprof analyze` does
       analyze_options.top = options.top.value_or(options.output.is_text() ? kTextRows : 0);

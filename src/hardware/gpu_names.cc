@@ -84,6 +84,26 @@ std::string contradiction(const Gpu& gpu, const DeviceFacts& facts) {
   return {};
 }
 
+// Whether a name, folded, is the start of a SKU up to a dash: "h100" of H100-PCIe-80GB.
+bool begins(const std::string& sku, const std::string& wanted) {
+  for (size_t dash = sku.find('-'); dash != std::string::npos; dash = sku.find('-', dash + 1))
+    if (fold_device(std::string_view(sku).substr(0, dash)) == wanted) return true;
+  return false;
+}
+
+// Of parts of one name the SXM part, where there is one: it is what calls itself by that name alone ("NVIDIA H200"),
+// and what servers of LLMs have. Null where there are two, as with the memories of an A100.
+const Gpu* only_sxm(const std::vector<const Gpu*>& parts, const std::string& wanted) {
+  const Gpu* sxm = nullptr;
+  for (const Gpu* gpu : parts) {
+    if (!begins(gpu->sku, wanted)) return nullptr;
+    if (gpu->sku.find("-SXM") == std::string::npos) continue;
+    if (sxm != nullptr) return nullptr;
+    sxm = gpu;
+  }
+  return sxm;
+}
+
 }  // namespace
 
 Result<Gpu> find_gpu(std::string_view name) {
@@ -96,6 +116,7 @@ Result<Gpu> find_gpu(std::string_view name) {
     for (const Gpu& gpu : gpu_table())
       if (fold_name(gpu.sku).find(wanted) != std::string::npos) found.push_back(&gpu);
   if (found.size() == 1) return *found[0];
+  if (const Gpu* sxm = only_sxm(found, wanted); sxm != nullptr) return *sxm;
   if (found.size() > 1)
     return fail(fmt::format("\"{}\" fits several GPUs", name.substr(0, kMaxName)), "--gpu",
                 "use " + join_or(skus_of(found)), ExitCode::kUsage);
@@ -113,12 +134,7 @@ std::vector<std::string> other_parts_called(std::string_view name) {
   for (const DeviceName& known : shipped_hardware().device_names)
     if (full != wanted && fold_name(known.device_name) == full) return others;
   for (const Gpu& gpu : gpu_table()) {
-    if (gpu.sku == taken->sku) continue;
-    // The name is the start of that SKU, up to a dash.
-    bool starts = false;
-    for (size_t dash = gpu.sku.find('-'); dash != std::string::npos && !starts; dash = gpu.sku.find('-', dash + 1))
-      starts = fold_device(std::string_view(gpu.sku).substr(0, dash)) == wanted;
-    if (starts) others.push_back(gpu.sku);
+    if (gpu.sku != taken->sku && begins(gpu.sku, wanted)) others.push_back(gpu.sku);
   }
   return others;
 }

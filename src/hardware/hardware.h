@@ -49,7 +49,7 @@ struct Gpu {
 const std::vector<Gpu>& gpu_table();
 
 // By the user: a SKU or a device name; case, spaces and dashes do not matter, and a part that fits one GPU only is
-// enough.
+// enough; of several parts of one name the only SXM part.
 Result<Gpu> find_gpu(std::string_view name);
 // What else that name may mean: "h200" is what an H200-SXM-141GB calls itself, and an H200-NVL-141GB is one too. Empty
 // where the name says it all, or is none.

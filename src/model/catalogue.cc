@@ -233,7 +233,7 @@ Result<ModelConfig> find_model(std::string_view name) {
                 ExitCode::kUsage);
   return fail(fmt::format("no model called \"{}\" in the shipped table", name.substr(0, 256)), "",
               did_you_mean(nearest_ids(name, ids)) +
-                  "Any other model: pass the path of its config.json; `llmprof list models` shows the table",
+                  "`llmprof list models` shows the table; of any other model pass the path of its config.json",
               ExitCode::kUsage);
 }
 

@@ -102,8 +102,9 @@ double NumberFormat::effective_bytes(int64_t in) const {
 }
 
 const std::vector<std::string>& weight_format_names() {
-  static const std::vector<std::string> names = {"bf16", "fp16",      "fp32",         "fp8",   "fp8-block",
-                                                 "int8", "int4-g128", "int4-g128-zp", "mxfp4", "nvfp4"};
+  static const std::vector<std::string> names = {"bf16", "fp16",  "fp32",      "fp8",          "fp8-block",
+                                                 "int8", "int4",  "int4-g128", "int4-g128-zp", "awq",
+                                                 "gptq", "mxfp4", "nvfp4"};
   return names;
 }
 

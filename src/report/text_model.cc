@@ -99,7 +99,6 @@ std::string stage_bound_text(const StageBoundRow& bound) {
         by_memory ? part("arithmetic", bound.compute_ms, flops) : part("memory", bound.memory_ms, bytes);
     if (!other.empty()) text += "; " + other;
   }
-  for (const std::string& reason : bound.unknown) text += "; not known: " + reason;
   return text;
 }
 
@@ -130,6 +129,14 @@ std::string gpu_lines(const ModelResult& r) {
     line("memory", fmt::format("does not fit: {} needed, it has {}; at least {} of them", need, has,
                                format_count(static_cast<double>(fit.memory.gpus_at_least.value_or(0)))));
   for (size_t i = 0; i < fit.stages.size(); ++i) line(stage_title(r.stages[i]), stage_bound_text(fit.stages[i]));
+  // Mostly the same for every stage, and then said once.
+  std::vector<std::string> told;
+  for (const StageBoundRow& bound : fit.stages)
+    for (const std::string& reason : bound.unknown)
+      if (std::find(told.begin(), told.end(), reason) == told.end()) {
+        told.push_back(reason);
+        out += "  not known: " + reason + "\n";
+      }
   return out + "  " + fit.basis + "\n  " + fit.traffic + "\n";
 }
 

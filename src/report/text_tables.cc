@@ -103,7 +103,7 @@ std::string text_stages(const Report& report, const RenderOptions& options, cons
   std::vector<TextTable::Column> columns{{"stage", kLeft, 28},
                                          {"n", kRight, 0, 3},
                                          {"tokens", kRight, 0, 6},
-                                         {"wall", kRight, 0, 4},
+                                         {"wall"},  // its total is the only figure of the last row
                                          {"per step"},
                                          {processor(report) + std::string(" busy"), kRight, 0, 1},
                                          {"kernels", kRight, 0, 8},

@@ -68,6 +68,8 @@ PASS_THROUGH = [
     *[Case(f"exit code {code}", watched("sh", "-c", f"exit {code}"), exit=code, session={"exit_status": code,
                                                                                      "signal": None})
       for code in (0, 1, 7, 127, 255)],
+    Case("killed by SIGKILL before anything", ["run", "-o", "{out}", "--", "sh", "-c", "kill -9 $$"], exit=137, stdout=b"",
+         stderr=("SIGKILL", "no GPU work seen"), no_stderr=("the report covers",)),
     Case("killed by SIGKILL", watched("sh", "-c", "kill -9 $$"), exit=137, stderr=("SIGKILL",),
          session={"exit_status": None, "signal": 9}),
     Case("killed by SIGSEGV", watched("{python}", "-c", "import ctypes; ctypes.string_at(0)"), exit=139,

@@ -168,6 +168,7 @@ TEST(FindGpu, SpellingDoesNotMatterAndUniquePartsAreEnough) {
   EXPECT_EQ(gpu("4090").sku, "RTX-4090");
   EXPECT_EQ(gpu("l4").sku, "L4");
   EXPECT_EQ(gpu("H200").sku, "H200-SXM-141GB") << "the device name of the SXM part";
+  EXPECT_EQ(gpu("h100").sku, "H100-SXM5-80GB") << "the only SXM part of that name, as with the H200";
 }
 
 TEST(FindGpu, UnknownAndAmbiguousNamesListTheNearest) {
@@ -175,6 +176,7 @@ TEST(FindGpu, UnknownAndAmbiguousNamesListTheNearest) {
   for (const char* name :
        {"NVIDIA H200", "h200-sxm-141gb", "h200-nvl", "a10", "l40s", "h20", "b200", "a100", "none", ""})
     EXPECT_TRUE(other_parts_called(name).empty()) << name;
+  EXPECT_EQ(other_parts_called("h100"), (std::vector<std::string>{"H100-PCIe-80GB", "H100-NVL-94GB"}));
   const Result<Gpu> several = find_gpu("a100");
   ASSERT_FALSE(several);
   for (const std::string sku : {"A100-PCIe-40GB", "A100-PCIe-80GB", "A100-SXM4-40GB", "A100-SXM4-80GB"})
