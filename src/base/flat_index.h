@@ -129,6 +129,19 @@ class RowIndex {
     ++used_;
     return row;
   }
+  // The row of equal content, appended if there is none.
+  template <class Table>
+  Row find_or_append(Table& table, const typename Table::Values& row) {
+    const auto content = row.content();
+    uint64_t hash = 0;
+    for (const uint64_t value : content) hash = mix_hash(hash, value);
+    return find_or_add(
+        hash, [&](Row other) { return table.row(other).content() == content; },
+        [&] {
+          table.append(row);
+          return static_cast<Row>(table.size() - 1);
+        });
+  }
   void clear() {
     for (Slot& slot : slots_) slot.row = kNoRow;
     used_ = 0;
