@@ -134,7 +134,8 @@ class RowIndex {
   Row find_or_append(Table& table, const typename Table::Values& row) {
     const auto content = row.content();
     uint64_t hash = 0;
-    for (const uint64_t value : content) hash = mix_hash(hash, value);
+    for (size_t i = 0; i < content.size(); i += 2)
+      hash = mix_hash(hash ^ content[i], i + 1 < content.size() ? content[i + 1] : 0);
     return find_or_add(
         hash, [&](Row other) { return table.row(other).content() == content; },
         [&] {
