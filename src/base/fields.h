@@ -6,8 +6,9 @@
 //     C(DeviceOrdinal, device, "", "CUDA device ordinal") C(int64_t, stream, "", "CUDA stream id")
 //   and then LLMPROF_TABLE(Streams, "streams", "CUDA streams with GPU activity", LLMPROF_STREAM_COLUMNS)
 //
-// makes a struct of vectors with size(), empty(), resize(), reserve(), clear(), for_each_column(visitor), and
-// append(row), whose row names the columns that are known: streams.append({.device = 0, .stream = 7}). LLMPROF_RECORD
+// makes a struct of vectors with size(), empty(), resize(), reserve(), clear(), for_each_column(visitor), append_rows
+// of another table, and append(row), whose row names the columns that are known: streams.append({.device = 0, .stream =
+// 7}). Rows are equal whose content() is (RowIndex::find_or_append, base/flat_index.h). LLMPROF_RECORD
 // makes a plain struct of the same shape for rows of a report, with for_each_field(visitor).
 //
 // What a column means to the program is in its type: RowId<Table> says which table it points into, Always<...> that it
@@ -16,6 +17,8 @@
 // made from (report/metrics_doc.h). No other code can depend on a wording.
 #pragma once
 
+#include <array>
+#include <bit>
 #include <cstdint>
 #include <limits>
 #include <string_view>
@@ -120,6 +123,17 @@ constexpr T absent_value() {
     return T{};
 }
 
+// A value as bits. NaN stands for "absent" and equals itself.
+template <class T>
+constexpr uint64_t content_of(T value) {
+  if constexpr (std::is_same_v<T, double>)
+    return std::bit_cast<uint64_t>(value);
+  else if constexpr (std::is_same_v<T, float>)
+    return std::bit_cast<uint32_t>(value);
+  else
+    return static_cast<uint64_t>(value);
+}
+
 struct FieldInfo {
   std::string_view name;  // as it stands in CSV and JSON; units last
   std::string_view unit;  // "ns", "bytes", "frac", ... or ""; for who reads a report
@@ -153,6 +167,8 @@ struct FieldSentence {
 #define LLMPROF_COLUMN_ABSENT_(type, name, unit, doc) \
   ::llmprof::ColumnType<type>::Value name = ::llmprof::absent_value<::llmprof::ColumnType<type>::Value>();
 #define LLMPROF_COLUMN_APPEND_(type, name, unit, doc) name.push_back(row.name);
+#define LLMPROF_COLUMN_APPEND_ROWS_(type, name, unit, doc) name.insert(name.end(), rows.name.begin(), rows.name.end());
+#define LLMPROF_COLUMN_CONTENT_(type, name, unit, doc) ::llmprof::content_of(name),
 #define LLMPROF_COLUMN_GET_(type, name, unit, doc) this->name[row],
 #define LLMPROF_COLUMN_SIZE_(type, name, unit, doc) \
   if (true) return name.size();
@@ -173,7 +189,9 @@ struct FieldSentence {
   bool empty() const { return size() == 0; }                                                     \
   struct Values {                                                                                \
     COLUMNS(LLMPROF_COLUMN_ABSENT_)                                                              \
+    auto content() const { return std::to_array<uint64_t>({COLUMNS(LLMPROF_COLUMN_CONTENT_)}); } \
   };                                                                                             \
+  void append_rows(const Type& rows) { COLUMNS(LLMPROF_COLUMN_APPEND_ROWS_) }                    \
   void append(const Values& row){COLUMNS(LLMPROF_COLUMN_APPEND_)} Values row(size_t row) const { \
     return {COLUMNS(LLMPROF_COLUMN_GET_)};                                                       \
   }                                                                                              \

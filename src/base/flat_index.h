@@ -129,6 +129,20 @@ class RowIndex {
     ++used_;
     return row;
   }
+  // The row of equal content, appended if there is none.
+  template <class Table>
+  Row find_or_append(Table& table, const typename Table::Values& row) {
+    const auto content = row.content();
+    uint64_t hash = 0;
+    for (size_t i = 0; i < content.size(); i += 2)
+      hash = mix_hash(hash ^ content[i], i + 1 < content.size() ? content[i + 1] : 0);
+    return find_or_add(
+        hash, [&](Row other) { return table.row(other).content() == content; },
+        [&] {
+          table.append(row);
+          return static_cast<Row>(table.size() - 1);
+        });
+  }
   void clear() {
     for (Slot& slot : slots_) slot.row = kNoRow;
     used_ = 0;

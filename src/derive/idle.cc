@@ -61,15 +61,8 @@ struct Timelines {
   RowsByThread ops, apis, python, overhead;
 };
 
-struct Piece {
-  int64_t start_ns = 0;
-  int64_t end_ns = 0;
-  IdleCause cause = IdleCause::kUnknown;
-  StepId step = kNoRow;
-  OpId op = kNoRow;
-  ApiCallId api = kNoRow;
-  PythonCallId python = kNoRow;
-  GpuOpId next_gpu_op = kNoRow;
+struct Piece : Gaps::Values {
+  int64_t end_ns = -1;
 };
 
 // Appends pieces; neighbours that differ in nothing but time (and the Python frame) become one row.
@@ -96,15 +89,9 @@ class GapWriter {
  private:
   void flush() {
     if (pending_.start_ns >= pending_.end_ns) return;
-    gaps_.device.push_back(device_);
-    gaps_.start_ns.push_back(pending_.start_ns);
-    gaps_.dur_ns.push_back(pending_.end_ns - pending_.start_ns);
-    gaps_.cause.push_back(pending_.cause);
-    gaps_.step.push_back(pending_.step);
-    gaps_.op.push_back(pending_.op);
-    gaps_.api.push_back(pending_.api);
-    gaps_.python.push_back(pending_.python);
-    gaps_.next_gpu_op.push_back(pending_.next_gpu_op);
+    pending_.device = device_;
+    pending_.dur_ns = pending_.end_ns - pending_.start_ns;
+    gaps_.append(pending_);
     pending_ = Piece{};
   }
   Gaps& gaps_;
@@ -367,17 +354,6 @@ std::vector<Part> make_parts(const Trace& trace, const std::vector<DeviceRows>& 
   return parts;
 }
 
-template <class T>
-void append_column(std::vector<T>& to, const std::vector<T>& from) {
-  to.insert(to.end(), from.begin(), from.end());
-}
-
-void append_gaps(Gaps& to, const Gaps& from) {
-#define LLMPROF_APPEND(type, name, unit, doc) append_column(to.name, from.name);
-  LLMPROF_GAP_COLUMNS(LLMPROF_APPEND)
-#undef LLMPROF_APPEND
-}
-
 // Typically host work, the operator, the call, the operator again, and the latency after the launch.
 constexpr size_t kPiecesPerGap = 5;
 
@@ -398,7 +374,7 @@ void attribute_idle(Trace& trace) {
     PartIdle(trace, calls, rows, recorded.unrecorded(parts[i].window.device), parts[i], found[i]).run();
   });
   trace.gaps = std::move(found[0]);
-  for (size_t i = 1; i < found.size(); ++i) append_gaps(trace.gaps, found[i]);
+  for (size_t i = 1; i < found.size(); ++i) trace.gaps.append_rows(found[i]);
 }
 
 }  // namespace llmprof

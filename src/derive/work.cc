@@ -12,7 +12,6 @@
 // their mask keeps). The same rule chooses the activity, and each replay of a CUDA graph counts by itself. An operator
 // that gives work to anything the library call launched wins: nothing is counted twice.
 #include <algorithm>
-#include <bit>
 #include <string>
 #include <vector>
 
@@ -215,18 +214,12 @@ class WorkJoin {
   }
 
   Row append_part(Row whole, uint32_t pieces) {
-    Works& works = trace_.works;
-    const Row row = static_cast<Row>(works.size());
-#define LLMPROF_COPY_COLUMN(type, name, unit, text) works.name.push_back(works.name[whole]);
-    LLMPROF_WORK_COLUMNS(LLMPROF_COPY_COLUMN)
-#undef LLMPROF_COPY_COLUMN
-    const double part = 1.0 / pieces;
-    for (std::vector<double>* const column :
-         {&works.flops, &works.flops_full, &works.bytes, &works.weight_bytes, &works.kv_bytes})
-      column->back() *= part;
-    works.shape.back() =
-        trace_.strings.intern("1/" + std::to_string(pieces) + " of " + std::string(trace_.text(works.shape[whole])));
-    return row;
+    WorkShape part = trace_.works.row(whole);
+    for (double* const value : {&part.flops, &part.flops_full, &part.bytes, &part.weight_bytes, &part.kv_bytes})
+      *value *= 1.0 / pieces;
+    part.shape = trace_.strings.intern("1/" + std::to_string(pieces) + " of " + std::string(trace_.text(part.shape)));
+    trace_.works.append(part);
+    return static_cast<Row>(trace_.works.size() - 1);
   }
 
   // One library call, or one replay of the graph nodes that were captured under it.
@@ -310,56 +303,9 @@ class WorkJoin {
   }
 
   // Row of an equal work, or a new one. Different signatures (strides, scalars) often mean the same arithmetic.
-  Row append(const WorkShape& work) {
-    const uint64_t fields[] = {static_cast<uint64_t>(work.kind) << 16 | static_cast<uint64_t>(work.dtype) << 8 |
-                                   static_cast<uint64_t>(work.weight_dtype),
-                               static_cast<uint64_t>(work.batch),
-                               static_cast<uint64_t>(work.m),
-                               static_cast<uint64_t>(work.n),
-                               static_cast<uint64_t>(work.k),
-                               static_cast<uint64_t>(work.heads) << 32 ^ static_cast<uint64_t>(work.kv_heads) << 1 ^
-                                   static_cast<uint64_t>(work.causal),
-                               std::bit_cast<uint64_t>(work.flops),
-                               std::bit_cast<uint64_t>(work.bytes),
-                               std::bit_cast<uint64_t>(work.weight_bytes)};
-    uint64_t hash = 1;
-    for (const uint64_t field : fields) {
-      hash = (hash ^ field) * 0x9E3779B97F4A7C15ULL;
-      hash ^= hash >> 29;
-    }
-    uint32_t& known = by_shape_.find_or_insert(hash | 1, kNoRow);
-    if (known != kNoRow && equal(known, work)) return known;
-    const Row row = static_cast<Row>(trace_.works.size());
-    Works& works = trace_.works;
-    works.kind.push_back(work.kind);
-    works.dtype.push_back(work.dtype);
-    works.weight_dtype.push_back(work.weight_dtype);
-    works.batch.push_back(work.batch);
-    works.m.push_back(work.m);
-    works.n.push_back(work.n);
-    works.k.push_back(work.k);
-    works.heads.push_back(work.heads);
-    works.kv_heads.push_back(work.kv_heads);
-    works.mask.push_back(work.causal ? AttentionMask::kCausal : AttentionMask::kNone);
-    works.flops.push_back(work.flops);
-    works.flops_full.push_back(work.flops_full);
-    works.bytes.push_back(work.bytes);
-    works.weight_bytes.push_back(work.weight_bytes);
-    works.kv_bytes.push_back(work.kv_bytes);
-    works.shape.push_back(trace_.strings.intern(shape_text(work)));
-    if (known == kNoRow) known = row;  // a second work with the same hash gets a row of its own each time
-    return row;
-  }
-
-  bool equal(Row row, const WorkShape& work) const {
-    const Works& w = trace_.works;
-    const auto same = [](double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); };
-    return w.kind[row] == work.kind && w.dtype[row] == work.dtype && w.weight_dtype[row] == work.weight_dtype &&
-           w.batch[row] == work.batch && w.m[row] == work.m && w.n[row] == work.n && w.k[row] == work.k &&
-           w.heads[row] == work.heads && w.kv_heads[row] == work.kv_heads &&
-           (w.mask[row] == AttentionMask::kCausal) == work.causal && same(w.flops[row], work.flops) &&
-           same(w.bytes[row], work.bytes) && same(w.weight_bytes[row], work.weight_bytes) &&
-           same(w.kv_bytes[row], work.kv_bytes);
+  Row append(WorkShape work) {
+    work.shape = trace_.strings.intern(shape_text(work));
+    return by_shape_.find_or_append(trace_.works, work);
   }
 
   void add_bad_shape(Row owner, SignatureId signature) {
@@ -378,7 +324,8 @@ class WorkJoin {
   std::vector<uint8_t> inside_;   // by operator: kinds of work of the operators inside it
   std::vector<uint8_t> carried_;  // by operator: gave arithmetic to an activity
   std::vector<Row> owners_;       // operators with a rule and an activity
-  FlatMap by_inputs_, by_shape_;
+  FlatMap by_inputs_;
+  RowIndex by_shape_;
   uint64_t bad_shapes_ = 0;
   std::vector<std::string> bad_places_;
 };

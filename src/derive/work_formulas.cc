@@ -230,7 +230,7 @@ void set_attention(const ops::Attention& a, WorkShape& out) {
   out.k = a.key_width;
   out.heads = a.heads;
   out.kv_heads = a.kv_heads;
-  out.causal = a.mask != ops::AttentionMask::kFull;
+  out.mask = a.mask == ops::AttentionMask::kFull ? AttentionMask::kNone : AttentionMask::kCausal;
   out.flops = a.flops();
   out.flops_full = a.flops_full();
   out.kv_bytes = size_bytes(a.key_value_elements(), out.weight_dtype);
@@ -485,7 +485,7 @@ WorkOutcome concat(const Call& call, WorkShape& out) {
 }  // namespace
 
 WorkOutcome compute_work(const OpRule& rule, const SignatureShapes& shapes, const KernelHint& hint, WorkShape& out) {
-  out = {};
+  out = kNoWork;
   if (!shapes.readable()) return WorkOutcome::kBadShape;
   if (shapes.size() == 0) return WorkOutcome::kUnknown;
   const Call call{rule, shapes, hint};
@@ -554,7 +554,7 @@ bool library_attention_work(const LibraryCalls& calls, Row call, WorkShape& out)
 }  // namespace
 
 bool library_call_work(const LibraryCalls& calls, Row call, const KernelHint& hint, WorkShape& out) {
-  out = {};
+  out = kNoWork;
   out.kind = calls.kind[call];
   if (out.kind == WorkKind::kAttention) return library_attention_work(calls, call, out);
   if (out.kind != WorkKind::kGemm && out.kind != WorkKind::kConvolution) return false;
@@ -587,7 +587,7 @@ std::string shape_text(const WorkShape& work) {
       return fmt::format("M{} N{} K{}", work.m, work.n, work.k);
     case WorkKind::kAttention:
       return fmt::format("B{} H{}/{} Q{} KV{} D{}{}", work.batch, work.heads, work.kv_heads, work.m, work.n, work.k,
-                         work.causal ? " causal" : "");
+                         work.mask == AttentionMask::kCausal ? " causal" : "");
     default:
       return fmt::format("{}x{}", work.m, work.n);
   }

@@ -30,23 +30,20 @@ struct KernelHint {
 };
 
 // One row of Works before its text. Sizes in elements, bytes NaN where an element type is not recorded.
-struct WorkShape {
-  WorkKind kind = WorkKind::kPointwise;
-  DType dtype = DType::kUnknown;
-  DType weight_dtype = DType::kUnknown;
-  int64_t batch = 1;
-  int64_t m = 0;
-  int64_t n = 0;
-  int64_t k = 0;
-  int64_t heads = 0;
-  int64_t kv_heads = 0;
-  bool causal = false;
-  double flops = 0;
-  double flops_full = 0;
-  double bytes = 0;
-  double weight_bytes = 0;
-  double kv_bytes = 0;
-};
+using WorkShape = Works::Values;
+// What the formulas begin with.
+inline constexpr WorkShape kNoWork{.kind = WorkKind::kPointwise,
+                                   .batch = 1,
+                                   .m = 0,
+                                   .n = 0,
+                                   .k = 0,
+                                   .heads = 0,
+                                   .kv_heads = 0,
+                                   .flops = 0,
+                                   .flops_full = 0,
+                                   .bytes = 0,
+                                   .weight_bytes = 0,
+                                   .kv_bytes = 0};
 
 enum class WorkOutcome : uint8_t {
   kWork,     // `out` is filled

@@ -3,29 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 
 namespace llmprof {
 namespace {
-
-template <class Table>
-void for_each_column_pair(Table& to, const Table& from, auto&& visitor) {
-  std::vector<const void*> sources;
-  from.for_each_column([&](const FieldInfo&, const auto& column) { sources.push_back(&column); });
-  size_t i = 0;
-  to.for_each_column([&]<class T>(const FieldInfo& field, std::vector<T>& column) {
-    visitor(field, column, *static_cast<const std::vector<T>*>(sources[i++]));
-  });
-}
-
-// A NaN stands for "absent" and equals itself.
-template <class T>
-uint64_t content_of(T value) {
-  if constexpr (std::is_same_v<T, float>)
-    return std::bit_cast<uint32_t>(value);
-  else
-    return static_cast<uint64_t>(value);
-}
 
 int32_t moved_device(int32_t ordinal, const Joining& joining) {
   return ordinal < 0 || !joining.device ? ordinal : joining.device(ordinal);
@@ -50,38 +30,11 @@ ThreadId TraceBuilder::thread(int64_t process_id, int64_t thread_id, StringId na
 }
 
 StreamId TraceBuilder::stream(int32_t device, int64_t context, int64_t stream) {
-  Streams& streams = trace_.streams;
-  const uint64_t hash =
-      mix_hash(mix_hash(static_cast<uint64_t>(device), static_cast<uint64_t>(context)), static_cast<uint64_t>(stream));
-  return streams_.find_or_add(
-      hash,
-      [&](Row row) {
-        return streams.device[row] == device && streams.context[row] == context && streams.stream[row] == stream;
-      },
-      [&] { return add<Streams>({.device = device, .context = context, .stream = stream}); });
+  return streams_.find_or_append(trace_.streams, {.device = device, .context = context, .stream = stream});
 }
 
 LaunchConfigId TraceBuilder::launch_config(const LaunchConfigs::Values& config) {
-  const LaunchConfigs& table = trace_.launch_configs;
-  uint64_t hash = mix_hash(content_of(config.registers_per_thread), content_of(config.shared_bytes));
-  const auto pair = [&](int32_t grid, int32_t block) {
-    hash = mix_hash(hash, static_cast<uint64_t>(grid) << 32 | static_cast<uint32_t>(block));
-  };
-  pair(config.grid_x, config.block_x);
-  pair(config.grid_y, config.block_y);
-  pair(config.grid_z, config.block_z);
-  hash = mix_hash(hash, content_of(config.occupancy_frac));
-  return launch_configs_.find_or_add(
-      hash,
-      [&](Row row) {
-        return table.grid_x[row] == config.grid_x && table.grid_y[row] == config.grid_y &&
-               table.grid_z[row] == config.grid_z && table.block_x[row] == config.block_x &&
-               table.block_y[row] == config.block_y && table.block_z[row] == config.block_z &&
-               table.registers_per_thread[row] == config.registers_per_thread &&
-               table.shared_bytes[row] == config.shared_bytes &&
-               content_of(table.occupancy_frac[row]) == content_of(config.occupancy_frac);
-      },
-      [&] { return add<LaunchConfigs>(config); });
+  return launch_configs_.find_or_append(trace_.launch_configs, config);
 }
 
 // fill(row) adds the inputs of a new one.
@@ -141,8 +94,7 @@ void TraceBuilder::append_rows(const Table& part, Table* memory, const Joining& 
   if (from == 0 && memory != nullptr)
     to = std::move(*memory);
   else
-    for_each_column_pair(to, part,
-                         [](const FieldInfo&, auto& a, const auto& b) { a.insert(a.end(), b.begin(), b.end()); });
+    to.append_rows(part);
   to.for_each_column([&](const FieldInfo& field, auto& column) { translate(field, column, from, joining); });
 }
 
