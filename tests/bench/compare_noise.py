@@ -18,7 +18,7 @@ import tempfile
 
 TIMES = ("mean_us", "stddev_us", "median_us", "min_us", "q1_us", "q3_us", "max_us", "p90_us", "p99_us",
          "unwaited_us")
-NAMED = ["softmax", "rope", "embedding", "quantise", "conv2d"]  # beside the quick suite's eleven
+NAMED = ["softmax", "rope", "embedding", "kv_append", "layernorm_gelu"]  # beside the quick suite
 PRODUCT = ["gemm", "--m", "64", "--n", "1024", "--dtype", "fp32"]
 TERMS = 1024
 
