@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/clock.h"
 #include "base/json_document.h"
 #include "base/json_writer.h"
 #include "base/nearest.h"
@@ -69,7 +70,7 @@ std::string status_text(const std::string& folder, const session::Control& contr
   const Description description = describe(folder);
   const launch::Progress progress = launch::progress_of(control);
   const uint32_t level = control.wanted_level.load();
-  const int64_t now = launch::now_ns(), until = control.record_until_ns.load();
+  const int64_t now = realtime_ns(), until = control.record_until_ns.load();
   std::string out = fmt::format("session    {}\n", folder);
   if (!description.command.empty())
     out += fmt::format("program    {}\n", ellipsize(printable(description.command, style.charset), 90, style.charset));
@@ -84,23 +85,19 @@ std::string status_text(const std::string& folder, const session::Control& contr
                                               : "");
   out +=
       fmt::format("processes  {} watched, {} of them ended\n", progress.processes, progress.processes - progress.alive);
-  out +=
-      fmt::format("so far     {} kernels, {} ranges, {} on disk\n", format_count(static_cast<double>(progress.kernels)),
-                  format_count(static_cast<double>(progress.ranges)),
-                  format_bytes(static_cast<double>(launch::recorded_bytes(folder))));
+  out += fmt::format("so far     {} kernels, {} on disk\n", format_count(static_cast<double>(progress.kernels)),
+                     format_bytes(static_cast<double>(launch::recorded_bytes(folder))));
   using Align = TextTable::Align;
   TextTable table({{"process"},
                    {"state", Align::kLeft},
                    {"level", Align::kLeft, 0, 2},
                    {"kernels", Align::kRight, 0, 1},
-                   {"ranges", Align::kRight, 0, 3},
-                   {"written", Align::kRight, 0, 4}});
+                   {"written", Align::kRight, 0, 3}});
   for (const session::Slot& slot : control.slots) {
     const int64_t process = slot.process_id.load();
     if (process == 0) continue;
     table.add_row({std::to_string(process), state_name(slot.state.load()), session::level_name(slot.level.load()),
                    format_count(static_cast<double>(slot.kernels.load())),
-                   format_count(static_cast<double>(slot.ranges.load())),
                    format_bytes(static_cast<double>(slot.bytes.load()))});
   }
   return table.empty() ? out : out + "\n" + table.render("  ", style);
@@ -122,7 +119,7 @@ std::string status_json(const std::string& folder, const session::Control& contr
     json.begin_object();
     json.field("process_id", process).field("state", state_name(slot.state.load()));
     json.field("level", session::level_name(slot.level.load())).field("kernels", slot.kernels.load());
-    json.field("ranges", slot.ranges.load()).field("bytes", slot.bytes.load());
+    json.field("bytes", slot.bytes.load());
     json.field("heartbeat_unix_ns", slot.heartbeat_ns.load());
     json.end_object();
   }
@@ -159,7 +156,7 @@ Status act(const CtlArguments& options) {
     page.set_level(spool::Level::kOff);
     return write_page("stopped recording: " + folder + "\n", output_style());
   }
-  const int64_t until = options.duration_s > 0 ? launch::now_ns() + std::llround(options.duration_s * 1e9) : int64_t{0};
+  const int64_t until = options.duration_s > 0 ? realtime_ns() + std::llround(options.duration_s * 1e9) : int64_t{0};
   page.set_level(static_cast<spool::Level>(page->planned_level), until);
   return write_page(fmt::format("recording at level {}: {}\n", session::level_name(page->planned_level), folder),
                     output_style());

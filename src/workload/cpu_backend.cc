@@ -10,8 +10,6 @@
 #include "device/elements.h"
 #include "device/fill.h"
 #include "kernels/cpu/attention_kernels.h"
-#include "kernels/cpu/move_kernels.h"
-#include "kernels/cpu/sampling_kernels.h"
 #include "workload/cpu_kernels.h"
 #include "workload/cpu_linear.h"
 #include "workload/sizes.h"
@@ -47,8 +45,6 @@ class CpuBackend : public Backend {
         linears_(std::move(linears)),
         dtype_(dtype),
         rows_(device::cpu::row_kernels(cpu_.instructions(), dtype).front()),
-        moves_(device::cpu::move_kernels(cpu_.instructions(), dtype).front()),
-        largest_(device::cpu::sampling_kernels(cpu_.instructions(), DType::kFp32).front().largest),
         kernels_(cpu_kernels(cpu_.instructions(), dtype)),
         attention_(cpu_.team(), device::cpu::attention_kernels(cpu_.instructions(), dtype).front()) {}
 
@@ -151,9 +147,9 @@ class CpuBackend : public Backend {
   Status rope(const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head_size, const Tensor& angles,
               const Tensor& positions) override {
     share(x.rows, rows_share(x.columns), [&](int64_t first, int64_t last) {
-      moves_.rope({x.data, static_cast<const float*>(angles.data), static_cast<const int32_t*>(positions.data),
-                   x.columns, heads + kv_heads, head_size},
-                  first, last);
+      rows_.rope({x.data, static_cast<const float*>(angles.data), static_cast<const int32_t*>(positions.data),
+                  x.columns, heads + kv_heads, head_size},
+                 first, last);
     });
     return {};
   }
@@ -221,7 +217,7 @@ class CpuBackend : public Backend {
     share(x.rows, rows_share(x.columns), [&](int64_t first, int64_t last) {
       for (int64_t row = first; row < last; ++row) {
         const float* const values = static_cast<const float*>(x.data) + row * x.columns;
-        static_cast<int32_t*>(out.data)[row] = largest_(values, 0, x.columns).token;
+        static_cast<int32_t*>(out.data)[row] = static_cast<int32_t>(kernels_.largest(values, x.columns));
       }
     });
     return {};
@@ -291,8 +287,6 @@ class CpuBackend : public Backend {
   std::unique_ptr<CpuLinears> linears_;
   DType dtype_;
   device::cpu::RowKernels rows_;
-  device::cpu::MoveKernels moves_;
-  decltype(device::cpu::SamplingKernels::largest) largest_;
   CpuKernels kernels_;
   device::cpu::AttentionRunner attention_;
 };

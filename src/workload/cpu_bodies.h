@@ -25,7 +25,21 @@ void gelu_elements(const void* x, void* out, int64_t first, int64_t last) {
   }
 }
 
+inline int64_t largest_of_row(const float* row, int64_t columns) {
+  constexpr float kLowest = -std::numeric_limits<float>::infinity();
+  Floats most[kSlots] = {Floats{} + kLowest, Floats{} + kLowest, Floats{} + kLowest, Floats{} + kLowest};
+  each_vector(
+      columns, LLMPROF_EACH {
+        Floats value;
+        Fp32::load(reinterpret_cast<const char*>(row + column), count, value);
+        if (count != kLanes) keep_first(value, count, kLowest);
+        most[slot] = value > most[slot] ? value : most[slot];
+      });
+  const float* const found = std::find(row, row + columns, largest_of_slots(most));
+  return found == row + columns ? 0 : found - row;  // no numbers at all
+}
+
 template <class T>
 CpuKernels all_kernels() {
-  return {layernorm_rows<T, false>, add_elements<T>, gelu_elements<T>};
+  return {layernorm_rows<T, false>, add_elements<T>, gelu_elements<T>, largest_of_row};
 }

@@ -12,6 +12,7 @@
 namespace llmprof::workload {
 namespace {
 
+using device::cpu::RopeArrays;
 using device::cpu::RowArrays;
 using device::cpu::RowKernels;
 #define LLMPROF_BODIES "workload/cpu_bodies.h"

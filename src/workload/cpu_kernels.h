@@ -14,6 +14,8 @@ struct CpuKernels {
   void (*layernorm)(const device::cpu::RowArrays& arrays, int64_t first, int64_t last);
   void (*add)(const void* x, void* to, int64_t first, int64_t last);
   void (*gelu)(const void* x, void* out, int64_t first, int64_t last);
+  // Which of `columns` numbers is the largest; the first of several.
+  int64_t (*largest)(const float* row, int64_t columns);
 };
 
 CpuKernels cpu_kernels(const device::cpu::Instructions& instructions, DType dtype);

@@ -25,7 +25,7 @@ TIMES = ("mean_us", "stddev_us", "median_us", "min_us", "q1_us", "q3_us", "max_u
          "unwaited_us")
 SHORT = [["softmax", "--rows", "16"], ["rmsnorm", "--tokens", "16", "--hidden", "1024"], ["swiglu", "--tokens", "4", "--ffn", "4096"],
          ["gemm", "--m", "16", "--n", "256", "--k", "256", "--dtype", "fp32"], ["memory", "--bytes", str(4 << 20)]]
-NAMED = ["softmax", "rope", "embedding", "quantise", "conv2d"]  # beside the quick suite's eleven
+NAMED = ["softmax", "rope", "embedding", "kv_append", "layernorm_gelu"]  # beside the quick suite
 PRODUCT = ["gemm", "--m", "64", "--n", "1024", "--dtype", "fp32"]
 TERMS = 1024
 

@@ -520,6 +520,7 @@ def armed_then_started_then_stopped(bench):
     expect("recording  no" in bench.ctl("status"), "status does not say that nothing is recorded")
     expect("level default" in bench.ctl("start"), "start does not name the level")
     expect(bench.status()["level"] == "default", "start had no effect")
+    expect(all("ranges" not in process for process in bench.status()["processes"]), "ranges, which nobody counts")
     bench.ctl("stop")
     expect(bench.status()["level"] == "off", "stop had no effect")
     bench.ctl("start", "--duration", "0.2", "--session", str(bench.out))

@@ -66,20 +66,25 @@ TEST(BenchSuite, WhatIsMeasuredWhere) {
     EXPECT_EQ(gpu.count(name), 1U) << name;
   EXPECT_EQ(gpu.count("registers"), 0U) << "peaks has it";
   const std::set<std::string> host = names_of(*default_suite(device::operations(), cpu(), false, 1));
-  for (const char* name : {"gemm", "moe_routing", "memory", "registers", "rmsnorm", "softmax", "swiglu", "launch"})
+  for (const char* name : {"gemm", "memory", "registers", "rmsnorm", "softmax", "swiglu", "launch"})
     EXPECT_EQ(host.count(name), 1U) << name;
   // The suite has it in bf16, which not every CPU multiplies.
   EXPECT_EQ(host.count("gemm_grouped"), device::cpu::cpu_instructions().bf16() ? 1U : 0U);
-  EXPECT_EQ(host.count("memcpy"), 0U);
+  for (const char* name :
+       {"memcpy", "gemm_w8a8", "moe_routing", "quantise", "dequantise", "conv2d", "lstm", "sampling"}) {
+    EXPECT_EQ(host.count(name), 0U) << name;
+    const device::Operation* const operation = device::find_operation(name);
+    const Result<CasePlan> plan = plan_case(*operation, cpu(), DType::kUnknown, "", {});
+    const std::string why = operation->unsupported(cpu(), plan->params).value_or("");
+    EXPECT_TRUE(why == "not measured on a CPU" || why == "copies between host and GPU need a GPU") << name << why;
+  }
 }
 
 TEST(BenchSuite, EveryOperationHasADefaultOnItsDevices) {
   for (const device::Operation& operation : device::operations()) {
     for (const device::DeviceIdentity& device : {h200(), cpu()}) {
       const bool on_cpu = device.kind == device::DeviceKind::kCpu;
-      bool has = (on_cpu ? operation.prepare_cpu : operation.prepare_cuda) != nullptr;
-      // Its only types are of eight bits, which not every CPU multiplies.
-      if (on_cpu && operation.name == "gemm_w8a8") has = device::cpu::cpu_instructions().int8();
+      const bool has = (on_cpu ? operation.prepare_cpu : operation.prepare_cuda) != nullptr;
       const Result<CasePlan> plan = plan_case(operation, device, DType::kUnknown, "", {});
       ASSERT_TRUE(plan.has_value()) << plan.error().text();
       EXPECT_EQ(possible(operation, device, plan->params), has) << operation.name << " on " << device.name;

@@ -276,7 +276,6 @@ TEST_F(Counters, FollowsTheSession) {
   const std::unique_ptr<session::Control> page = std::make_unique<session::Control>();
   page->magic = session::kControlMagic;
   page->version = session::kControlVersion;
-  page->size_bytes = sizeof(session::Control);
   const int fd = open(path.c_str(), O_RDWR | O_CREAT, 0600);
   ASSERT_GE(fd, 0);
   const auto store = [&](uint32_t level, uint32_t finished) {

@@ -1,14 +1,13 @@
-// Rotary positions, gather, append and 8-bit rows on the CPU, of every width that this one has: right, and a wrong one
+// Rotary positions, gather and append on the CPU, of every width that this one has: right, and a wrong one
 // is seen.
 #include <cmath>
 #include <cstring>
 #include <limits>
 
-#include "device/elements.h"
 #include "device/fill.h"
 #include "device_cpu_support.h"
-#include "kernels/cpu/move_kernels.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/row_kernels.h"
 #include "kernels/reference/moves.h"
 #include "ops/rows.h"
 #include "ops_params.h"
@@ -16,9 +15,9 @@
 namespace llmprof::device {
 namespace {
 
-std::vector<cpu::MoveKernels> move_kernels_of_every_width(DType dtype) {
-  std::vector<cpu::MoveKernels> all = cpu::move_kernels(cpu::cpu_instructions(), dtype);
-  all.push_back(cpu::move_kernels({}, dtype)[0]);  // of a CPU that has none of them
+std::vector<cpu::RowKernels> row_kernels_of_every_width(DType dtype) {
+  std::vector<cpu::RowKernels> all = cpu::row_kernels(cpu::cpu_instructions(), dtype);
+  all.push_back(cpu::row_kernels({}, dtype)[0]);  // of a CPU that has none of them
   return all;
 }
 
@@ -50,83 +49,14 @@ TEST_P(CpuMoves, KvAppend) {
     expect_all_right(*device_, cpu::prepare_kv_append,
                      ops::params_of({{"tokens", 41}, {"kv_heads", 3}, {"head_dim", head}}, GetParam()));
 }
-TEST_P(CpuMoves, QuantiseAndBack) {
-  for (const int64_t hidden : {7, 96, 1003, 4096}) {
-    const OpParams params = ops::params_of({{"tokens", 65}, {"hidden", hidden}}, GetParam());
-    expect_all_right(*device_, cpu::prepare_quantise, params);
-    const size_t ways = expect_all_right(*device_, cpu::prepare_dequantise, params);
-    if (cpu::cpu_instructions().avx2) {
-      EXPECT_EQ(ways, (hidden % cpu::kStreamedColumns == 0 ? 2U : 1U) * (cpu::cpu_instructions().avx512 ? 2U : 1U));
-    }
-  }
-}
-
 TEST(CpuMovesRefused, AnOddHead) {
   const OpParams params = ops::params_of({{"tokens", 4}, {"heads", 1}, {"kv_heads", 1}, {"head_dim", 5}}, DType::kFp32);
   EXPECT_NE(cpu::rope_unsupported(params).value_or("").find("found 5"), std::string::npos);
 }
 
-// The code of every fp8 number, and of what lies between two of them; by every width.
-TEST(CpuMoveKernels, CodesAreThoseOfTheFormat) {
-  std::vector<float> x;
-  for (int code = 0; code < 0x7f; ++code) {
-    const float here = from_fp8(static_cast<uint8_t>(code)), next = from_fp8(static_cast<uint8_t>(code + 1));
-    for (const float value : {here, (here + next) / 2, here + (next - here) * 0.49F, here + (next - here) * 0.51F}) {
-      if (!(value <= 448)) continue;
-      x.push_back(value);
-      x.push_back(-value);
-    }
-  }
-  x.push_back(448);  // the scale is 1
-  for (const cpu::MoveKernels& kernels : move_kernels_of_every_width(DType::kFp32)) {
-    std::vector<uint8_t> codes(x.size());
-    std::vector<float> back(x.size());
-    float scale = 0;
-    cpu::QuantisedArrays arrays{x.data(), codes.data(), &scale, static_cast<int64_t>(x.size())};
-    kernels.quantise(arrays, 0, 1);
-    ASSERT_EQ(scale, 1);
-    for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(codes[i], to_fp8(x[i])) << x[i] << " " << kernels.name;
-    arrays.wide = back.data();
-    kernels.dequantise(arrays, 0, 1);
-    for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(back[i], from_fp8(codes[i])) << kernels.name;
-  }
-}
-
-TEST(CpuMoveKernels, EveryCodeBack) {
-  std::vector<uint8_t> codes(256);
-  for (size_t i = 0; i < 256; ++i) codes[i] = static_cast<uint8_t>(i);
-  for (const cpu::MoveKernels& kernels : move_kernels_of_every_width(DType::kFp32)) {
-    for (const auto dequantise : {kernels.dequantise, kernels.dequantise_streaming}) {
-      if (dequantise == nullptr) continue;
-      alignas(64) float out[256] = {};
-      float scale = 2;
-      dequantise({out, codes.data(), &scale, 256}, 0, 1);
-      for (size_t i = 0; i < 256; ++i) {
-        const float expected = 2 * from_fp8(codes[i]);
-        if (std::isnan(expected))
-          EXPECT_TRUE(std::isnan(out[i])) << i;
-        else
-          EXPECT_EQ(out[i], expected) << i << " " << kernels.name;
-      }
-    }
-  }
-}
-
-TEST(CpuMoveKernels, ARowOfZerosHasScaleOne) {
-  for (const cpu::MoveKernels& kernels : move_kernels_of_every_width(DType::kBf16)) {
-    std::vector<uint16_t> x(20);
-    std::vector<uint8_t> codes(21, 0x55);
-    float scale = 0;
-    kernels.quantise({x.data(), codes.data(), &scale, 20}, 0, 1);
-    EXPECT_EQ(scale, 1);
-    for (size_t i = 0; i < 20; ++i) EXPECT_EQ(codes[i], 0);
-    EXPECT_EQ(codes[20], 0x55) << "nothing beyond the row";
-  }
-}
-
 TEST(CpuMoveKernels, RopeByPositions) {
   const std::vector<float> table = rope_table(10, 4);
-  for (const cpu::MoveKernels& kernels : move_kernels_of_every_width(DType::kFp32)) {
+  for (const cpu::RowKernels& kernels : row_kernels_of_every_width(DType::kFp32)) {
     // A head of 4, and an element behind it that stays.
     std::vector<float> x = {1, 2, 3, 4, 9, 1, 2, 3, 4, 9};
     const int32_t positions[] = {7, 0};
@@ -149,26 +79,6 @@ class WrongMoves : public testing::Test {
   std::unique_ptr<Device> device_ = std::move(*cpu::open_cpu(1));
 };
 
-TEST_F(WrongMoves, AScaleOfAnotherRow) {
-  constexpr int64_t kRows = 9, kColumns = 64;
-  const std::unique_ptr<Buffer> x = filled(kRows * kColumns, DType::kFp32, 1),
-                                out = filled(kRows * kColumns, DType::kFp32, 2);
-  const std::unique_ptr<Buffer> codes = filled(kRows * kColumns, DType::kFp8, 3),
-                                scales = filled(kRows, DType::kFp32, 4);
-  const cpu::MoveKernels kernels = move_kernels_of_every_width(DType::kFp32)[0];
-  auto* const scale = static_cast<float*>(scales->address());
-  cpu::QuantisedArrays arrays{x->address(), static_cast<uint8_t*>(codes->address()), scale, kColumns};
-  kernels.quantise(arrays, 0, kRows);
-  const QuantisedRows rows{*codes, *scales, kRows, kColumns};
-  EXPECT_EQ(check_quantised(*device_, *x, DType::kFp32, rows, 1)->status, CheckStatus::kPassed);
-  arrays.wide = out->address();
-  kernels.dequantise(arrays, 0, kRows);
-  EXPECT_EQ(check_dequantised(*device_, *out, DType::kFp32, rows, 1)->status, CheckStatus::kPassed);
-  scale[3] *= 1.01F;
-  EXPECT_EQ(check_quantised(*device_, *x, DType::kFp32, rows, 1)->status, CheckStatus::kFailed);
-  EXPECT_EQ(check_dequantised(*device_, *out, DType::kFp32, rows, 1)->status, CheckStatus::kFailed);
-}
-
 // Neighbours rotated instead of halves.
 TEST_F(WrongMoves, RotatedAsPairs) {
   constexpr int64_t kTokens = 8, kHead = 16;
@@ -179,7 +89,7 @@ TEST_F(WrongMoves, RotatedAsPairs) {
   const Fill before{Fill::Kind::kUniform, DType::kFp32, 1, 0};
   auto* const values = static_cast<float*>(x->address());
   const auto status = [&] { return check_rope(*device_, *x, before, *table, kTokens, 1, kHead, 1)->status; };
-  move_kernels_of_every_width(DType::kFp32)[0].rope({values, angles.data(), nullptr, kHead, 1, kHead}, 0, kTokens);
+  row_kernels_of_every_width(DType::kFp32)[0].rope({values, angles.data(), nullptr, kHead, 1, kHead}, 0, kTokens);
   EXPECT_EQ(status(), CheckStatus::kPassed);
   EXPECT_TRUE(device_->fill(*x, before));
   for (int64_t token = 0; token < kTokens; ++token)

@@ -65,12 +65,6 @@ TEST_F(CpuProducts, Batches) {
   }
 }
 
-TEST_F(CpuProducts, ScalesOfRowsAndColumns) {
-  if (!can(DType::kInt8)) GTEST_SKIP() << "no int8 products on this CPU";
-  for (const int64_t n : {64, 71})
-    EXPECT_GE(all_pass(cpu::prepare_gemm_w8a8, ops::params_of({{"m", 19}, {"n", n}, {"k", 96}}, DType::kInt8)), 1U);
-}
-
 TEST_F(CpuProducts, Groups) {
   for (const DType dtype : {DType::kFp32, DType::kBf16}) {
     if (!can(dtype)) continue;
@@ -84,14 +78,6 @@ TEST_F(CpuProducts, Groups) {
                        ops::params_of({{"rows", 3}, {"groups", 8}, {"n", 24}, {"k", 40}}, dtype, "even")),
               1U);
   }
-}
-
-TEST_F(CpuProducts, RoutingOfTokens) {
-  for (const DType dtype : {DType::kFp32, DType::kBf16})
-    for (const auto& [tokens, experts, k] : {std::array<int64_t, 3>{1, 8, 2}, {67, 60, 4}, {300, 128, 8}, {5, 3, 3}})
-      EXPECT_EQ(all_pass(cpu::prepare_moe_routing,
-                         ops::params_of({{"tokens", tokens}, {"experts", experts}, {"k", k}}, dtype)),
-                1U);
 }
 
 // A routing that is right, and each of its outputs made wrong.

@@ -78,30 +78,12 @@ std::atomic<Start> start_state{Start::kNotYet};
 thread_local int64_t cached_thread_id = 0;
 thread_local bool holds_spool = false;
 
-uint64_t hash_of(std::string_view key, std::string_view text) {
-  uint64_t hash = 1469598103934665603ULL;  // FNV-1a
-  for (const std::string_view part : {key, text})
-    for (const char c : part) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  return hash | 1;
-}
-
-void map_control() {
+void open_control() {
   char path[3200];
   std::snprintf(path, sizeof path, "%s/control", process->folder);
   const int fd = open(path, O_RDWR | O_CLOEXEC);
-  if (fd < 0) return;
-  struct stat info {};
-  if (fstat(fd, &info) == 0 && static_cast<size_t>(info.st_size) >= sizeof(session::Control)) {
-    void* page = mmap(nullptr, sizeof(session::Control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (page != MAP_FAILED) {
-      session::Control* control = static_cast<session::Control*>(page);
-      if (control->magic == session::kControlMagic && control->version == session::kControlVersion)
-        process->control = control;
-      else
-        munmap(page, sizeof(session::Control));
-    }
-  }
-  close(fd);
+  process->control = session::map_control(fd, true);
+  if (fd >= 0) close(fd);
   if (process->control == nullptr) return;
   for (session::Slot& slot : process->control->slots) {
     int64_t free_slot = 0;
@@ -191,12 +173,8 @@ void* drain_loop(void*) {
   prctl(PR_SET_NAME, "llmprof");
   pthread_mutex_lock(&process->wake_lock);
   while (!process->stop) {
-    timespec until{};
-    clock_gettime(CLOCK_REALTIME, &until);
-    const int64_t wanted =
-        int64_t{until.tv_nsec} + next_wake_ns(flush_wait_ns(records_kernels() ? kEmptyPeriodNs : kDrainPeriodNs));
-    until.tv_sec += wanted / 1'000'000'000;
-    until.tv_nsec = wanted % 1'000'000'000;
+    const timespec until =
+        realtime_after(next_wake_ns(flush_wait_ns(records_kernels() ? kEmptyPeriodNs : kDrainPeriodNs)));
     pthread_cond_timedwait(&process->wake, &process->wake_lock, &until);
     if (process->stop) break;
     pthread_mutex_unlock(&process->wake_lock);
@@ -227,9 +205,7 @@ void stop_drain_thread() {
   process->stop = true;
   pthread_cond_signal(&process->wake);
   pthread_mutex_unlock(&process->wake_lock);
-  timespec until{};
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += kEndWaitNs / 1'000'000'000;
+  const timespec until = realtime_after(kEndWaitNs);
   pthread_timedjoin_np(process->drain_thread, nullptr, &until);
 }
 
@@ -302,7 +278,7 @@ bool start() {
       std::memcpy(process->folder, folder, std::strlen(folder) + 1);
       process->pid = static_cast<pid_t>(syscall(SYS_getpid));
       process->ended = false;
-      map_control();
+      open_control();
       set_slot_state(session::SlotState::kStarting);
       if (!open_spool()) {
         set_slot_state(session::SlotState::kNoSpool);
@@ -344,7 +320,7 @@ SpoolAccess::~SpoolAccess() {
 void note(std::string_view key, std::string_view text) {
   SpoolAccess access;
   if (access.writer() == nullptr) return;
-  const uint64_t hash = hash_of(key, text);
+  const uint64_t hash = 31 * text_hash(key) + text_hash(text);
   for (size_t i = 0; i < process->note_count; ++i)
     if (process->notes[i].hash == hash) return;
   if (process->note_count == kNotesMax) return;
@@ -368,9 +344,7 @@ void end_process(bool orderly) {
   close_logged_call();
   finish_activities(orderly);
   if (orderly && deepest_level() == Level::kDeep) resolve_launch_sites();
-  timespec until{};
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += kEndWaitNs / 1'000'000'000;
+  const timespec until = realtime_after(kEndWaitNs);
   if (holds_spool || pthread_mutex_timedlock(&process->lock, &until) != 0) return;
   process->ended = true;
   current_level.store(Level::kOff);

@@ -9,18 +9,15 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/clock.h"
 #include "capture/spool/writer.h"
 
 namespace llmprof::inject {
 
 using spool::Level;
 
-// Nanoseconds of CLOCK_REALTIME, CUPTI's default clock; about 20 ns a call (vDSO).
-inline int64_t now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return int64_t{now.tv_sec} * 1000000000 + now.tv_nsec;
-}
+// CUPTI's default clock; about 20 ns a call (vDSO).
+inline int64_t now_ns() { return realtime_ns(); }
 
 // The level right now. kOff before start() and after fork in the child; one relaxed load, for the hot paths.
 extern std::atomic<Level> current_level;

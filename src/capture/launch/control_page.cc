@@ -3,8 +3,6 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -20,18 +18,7 @@ using session::Control;
 
 std::string control_path(const std::string& folder) { return folder + "/control"; }
 
-Control* map_page(int fd) {
-  void* memory = mmap(nullptr, sizeof(Control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  return memory == MAP_FAILED ? nullptr : static_cast<Control*>(memory);
-}
-
 }  // namespace
-
-int64_t now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return int64_t{now.tv_sec} * 1000000000 + now.tv_nsec;
-}
 
 Result<ControlPage> ControlPage::create(const std::string& folder, spool::Level planned, spool::Level wanted) {
   const std::string path = control_path(folder);
@@ -46,13 +33,12 @@ Result<ControlPage> ControlPage::create(const std::string& folder, spool::Level 
     return fail(std::string("cannot reserve the session's control page: ") + std::strerror(error), path,
                 "make room on that disk, or choose a folder on another one with -o");
   flock(page.fd_, LOCK_EX | LOCK_NB);  // a file system without locks only makes `ctl` unable to find the session
-  Control* control = map_page(page.fd_);
-  if (control == nullptr)
+  void* const memory = mmap(nullptr, sizeof(Control), PROT_READ | PROT_WRITE, MAP_SHARED, page.fd_, 0);
+  if (memory == MAP_FAILED)
     return fail(std::string("cannot map the session's control page: ") + std::strerror(errno), path,
                 "choose a folder on a local disk with -o");
-  page.page_ = new (control) Control{};
+  Control* const control = page.page_ = new (memory) Control{};
   control->version = session::kControlVersion;
-  control->size_bytes = sizeof(Control);
   control->planned_level = static_cast<uint32_t>(planned);
   control->wanted_level = static_cast<uint32_t>(wanted);
   std::atomic_thread_fence(std::memory_order_release);
@@ -67,14 +53,8 @@ Result<ControlPage> ControlPage::open(const std::string& folder) {
   if (page.fd_ < 0)
     return fail(std::string("expected the folder of a session: ") + std::strerror(errno), path,
                 "name a folder that `llmprof run` made");
-  struct stat status {};
-  if (fstat(page.fd_, &status) != 0 || status.st_size < static_cast<off_t>(sizeof(Control)))
-    return fail("expected the control page of a session, found a file of " + std::to_string(status.st_size) + " bytes",
-                path, "name a folder that this version of `llmprof run` made");
-  page.page_ = map_page(page.fd_);
+  page.page_ = session::map_control(page.fd_, true);
   if (page.page_ == nullptr)
-    return fail(std::string("cannot map the session's control page: ") + std::strerror(errno), path);
-  if (page->magic != session::kControlMagic || page->version != session::kControlVersion)
     return fail(
         "expected a control page of version " + std::to_string(session::kControlVersion) + ", found something else",
         path, "use the llmprof that made the session");
@@ -118,7 +98,6 @@ Progress progress_of(const session::Control& control) {
     ++sum.processes;
     if (slot.state.load() != static_cast<uint32_t>(session::SlotState::kEnded)) ++sum.alive;
     sum.kernels += slot.kernels.load(std::memory_order_relaxed);
-    sum.ranges += slot.ranges.load(std::memory_order_relaxed);
     sum.bytes += slot.bytes.load(std::memory_order_relaxed);
   }
   return sum;

@@ -44,11 +44,8 @@ bool session_is_running(const std::string& folder);
 struct Progress {
   uint32_t processes = 0;  // that have a slot, ended ones included
   uint32_t alive = 0;      // of them, not ended
-  uint64_t kernels = 0, ranges = 0, bytes = 0;
+  uint64_t kernels = 0, bytes = 0;
 };
 Progress progress_of(const session::Control& control);
-
-// CLOCK_REALTIME, the clock of all records.
-int64_t now_ns();
 
 }  // namespace llmprof::launch

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/clock.h"
 #include "base/terminal.h"
 #include "base/text_table.h"
 #include "capture/launch/child.h"
@@ -153,7 +154,7 @@ int64_t Session::keep_windows(int64_t now) {
 Ending Session::wait_for(pid_t target) {
   while (true) {
     if (const std::optional<Ending> ending = collect(target)) return *ending;
-    const int64_t now = now_ns();
+    const int64_t now = realtime_ns();
     const int64_t next = keep_windows(now);
     progress_.update(*page_);
     if (signals_.wait(std::chrono::nanoseconds(next - now), target)) interrupted_ = true;
@@ -177,7 +178,7 @@ Result<LaunchOutcome> Session::run() {
   if (const std::string text = linkage_notice(options_.program); !text.empty()) notice(text);
   describe(target);
 
-  record_.start_unix_ns = now_ns();
+  record_.start_unix_ns = realtime_ns();
   if (options_.delay_s > 0)
     open_at_ns_ = record_.start_unix_ns + as_ns(options_.delay_s);
   else if (!options_.armed)
@@ -188,7 +189,7 @@ Result<LaunchOutcome> Session::run() {
   record_.process_id = *started;
 
   const Ending ending = wait_for(*started);
-  record_.end_unix_ns = now_ns();
+  record_.end_unix_ns = realtime_ns();
   page_->finished = 1;
   progress_.clear();
   const size_t said = sampling_.notices().size();

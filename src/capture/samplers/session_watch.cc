@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -16,24 +15,17 @@ namespace {
 volatile std::sig_atomic_t terminated = 0;
 void on_terminate(int) { terminated = 1; }
 
-session::Control* map_control(const std::string& path) {
+session::Control* open_control(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return nullptr;
-  struct stat info {};
-  void* page = MAP_FAILED;
-  if (fstat(fd, &info) == 0 && info.st_size >= static_cast<off_t>(sizeof(session::Control)))
-    page = mmap(nullptr, sizeof(session::Control), PROT_READ, MAP_SHARED, fd, 0);
-  close(fd);
-  if (page == MAP_FAILED) return nullptr;
-  session::Control* control = static_cast<session::Control*>(page);
-  if (control->magic == session::kControlMagic && control->version == session::kControlVersion) return control;
-  munmap(page, sizeof(session::Control));
-  return nullptr;
+  session::Control* const control = session::map_control(fd, false);
+  if (fd >= 0) close(fd);
+  return control;
 }
 
 }  // namespace
 
-SessionWatch::SessionWatch(const std::string& folder) : control_(map_control(folder + "/control")), parent_(getppid()) {
+SessionWatch::SessionWatch(const std::string& folder)
+    : control_(open_control(folder + "/control")), parent_(getppid()) {
   terminated = 0;
   struct sigaction action {};
   action.sa_handler = on_terminate;

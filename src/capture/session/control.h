@@ -6,20 +6,22 @@
 // when kSlots processes are watched; it records all the same, without progress.
 #pragma once
 
+#include <sys/mman.h>
+#include <sys/stat.h>
+
 #include <atomic>
 #include <cstdint>
 
 namespace llmprof::session {
 
 constexpr uint64_t kControlMagic = 0x316C74634D4C4CULL;  // "LLMctl1"
-constexpr uint32_t kControlVersion = 1;
+constexpr uint32_t kControlVersion = 2;
 constexpr uint32_t kSlots = 256;
 
 struct Slot {
   std::atomic<int64_t> process_id;  // 0 free; set by compare-exchange
   std::atomic<int64_t> heartbeat_ns;
   std::atomic<uint64_t> kernels;
-  std::atomic<uint64_t> ranges;
   std::atomic<uint64_t> bytes;
   std::atomic<uint32_t> level;  // spool::Level it records at
   std::atomic<uint32_t> state;  // SlotState
@@ -30,7 +32,6 @@ enum class SlotState : uint32_t { kStarting, kRecording, kNoCupti, kCuptiHeld, k
 struct Control {
   uint64_t magic;
   uint32_t version;
-  uint32_t size_bytes;
   std::atomic<uint32_t> wanted_level;    // spool::Level; kOff while armed
   std::atomic<uint32_t> command;         // raised by one at every change, so that a watcher sees it
   std::atomic<uint32_t> finished;        // 1 once the target of `run` has ended
@@ -38,6 +39,19 @@ struct Control {
   std::atomic<int64_t> record_until_ns;  // CLOCK_REALTIME; 0 for no end (--duration)
   Slot slots[kSlots];
 };
+
+// The page in a file that is open for reading, or for both; null if it holds none of this version. Unmapped by its
+// size.
+inline Control* map_control(int fd, bool writable) {
+  struct stat info {};
+  if (fd < 0 || fstat(fd, &info) != 0 || info.st_size < static_cast<off_t>(sizeof(Control))) return nullptr;
+  void* const page = mmap(nullptr, sizeof(Control), writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+  if (page == MAP_FAILED) return nullptr;
+  Control* const control = static_cast<Control*>(page);
+  if (control->magic == kControlMagic && control->version == kControlVersion) return control;
+  munmap(page, sizeof(Control));
+  return nullptr;
+}
 
 // Environment of the watched process. Everything else is in the session folder.
 constexpr const char* kEnvFolder = "LLMPROF_SESSION";              // absolute path of the session folder

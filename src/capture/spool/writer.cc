@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -14,6 +13,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/clock.h"
 #include "capture/spool/coding.h"
 #include "capture/spool/layout.h"
 #include "capture/spool/record_fields.h"
@@ -29,12 +29,6 @@ static_assert(kHotBytesMax <= kFieldsBytesMax);
 static_assert(kTextMax + kFieldsBytesMax < kPayloadBytesMax);
 constexpr size_t kPathBytesMax = 4096;
 constexpr int kHighFd = 400;  // out of the way of programs that close or count low descriptors
-
-int64_t clock_ns(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return int64_t{now.tv_sec} * 1000000000 + now.tv_nsec;
-}
 
 }  // namespace
 
@@ -301,8 +295,8 @@ struct Writer::State {
     lift_fd();
     FileHead head;
     head.process_id = getpid();
-    head.realtime_ns = clock_ns(CLOCK_REALTIME);
-    head.monotonic_raw_ns = clock_ns(CLOCK_MONOTONIC_RAW);
+    head.realtime_ns = realtime_ns();
+    head.monotonic_raw_ns = read_clock_ns(CLOCK_MONOTONIC_RAW);
     std::memcpy(head.role, role.data(), role.size() < sizeof head.role ? role.size() : sizeof head.role);
     head.checksum = XXH64(&head, offsetof(FileHead, checksum), 0);
     status.error = put(&head, sizeof head);
@@ -317,7 +311,7 @@ struct Writer::State {
     if (sequence != 0 || was_open) {
       start_block();
       Closed end;
-      end.time_ns = clock_ns(CLOCK_REALTIME);
+      end.time_ns = realtime_ns();
       end.error = status.error;
       end.records = status.records;
       end.lost_records = status.lost_records;

@@ -52,12 +52,6 @@ OneDnn load_one_dnn() {
   take(table.dnnl_memory_create, "dnnl_memory_create");
   take(table.dnnl_memory_destroy, "dnnl_memory_destroy");
   take(table.dnnl_matmul_desc_init, "dnnl_matmul_desc_init");
-  take(table.dnnl_convolution_forward_desc_init, "dnnl_convolution_forward_desc_init");
-  take(table.dnnl_lstm_forward_desc_init, "dnnl_lstm_forward_desc_init");
-  take(table.dnnl_primitive_desc_iterator_create, "dnnl_primitive_desc_iterator_create");
-  take(table.dnnl_primitive_desc_iterator_fetch, "dnnl_primitive_desc_iterator_fetch");
-  take(table.dnnl_primitive_desc_iterator_next, "dnnl_primitive_desc_iterator_next");
-  take(table.dnnl_primitive_desc_iterator_destroy, "dnnl_primitive_desc_iterator_destroy");
   take(table.dnnl_primitive_desc_create, "dnnl_primitive_desc_create");
   take(table.dnnl_primitive_desc_destroy, "dnnl_primitive_desc_destroy");
   take(table.dnnl_primitive_desc_query_md, "dnnl_primitive_desc_query_md");

@@ -28,12 +28,6 @@ struct OneDnn {
   decltype(&::dnnl_memory_create) dnnl_memory_create = nullptr;
   decltype(&::dnnl_memory_destroy) dnnl_memory_destroy = nullptr;
   decltype(&::dnnl_matmul_desc_init) dnnl_matmul_desc_init = nullptr;
-  decltype(&::dnnl_convolution_forward_desc_init) dnnl_convolution_forward_desc_init = nullptr;
-  decltype(&::dnnl_lstm_forward_desc_init) dnnl_lstm_forward_desc_init = nullptr;
-  decltype(&::dnnl_primitive_desc_iterator_create) dnnl_primitive_desc_iterator_create = nullptr;
-  decltype(&::dnnl_primitive_desc_iterator_fetch) dnnl_primitive_desc_iterator_fetch = nullptr;
-  decltype(&::dnnl_primitive_desc_iterator_next) dnnl_primitive_desc_iterator_next = nullptr;
-  decltype(&::dnnl_primitive_desc_iterator_destroy) dnnl_primitive_desc_iterator_destroy = nullptr;
   decltype(&::dnnl_primitive_desc_create) dnnl_primitive_desc_create = nullptr;
   decltype(&::dnnl_primitive_desc_destroy) dnnl_primitive_desc_destroy = nullptr;
   decltype(&::dnnl_primitive_desc_query_md) dnnl_primitive_desc_query_md = nullptr;

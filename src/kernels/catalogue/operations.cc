@@ -89,6 +89,8 @@ constexpr std::array<std::string_view, 5> kLaunchVariants = {"fork_join", "eager
 constexpr std::array kMemcpyAxes = {Axis{"bytes", 256 << 20, "of one copy"}};
 constexpr std::array<std::string_view, 4> kMemcpyVariants = {"h2d", "d2h", "h2d_pageable", "d2h_pageable"};
 
+constexpr const char* kNotOnCpu = "not measured on a CPU";
+
 std::optional<std::string> unsupported_gemm(const DeviceIdentity& device, const OpParams& params) {
   const bool cpu = device.kind == DeviceKind::kCpu;
   if (auto why = cpu ? cpu::gemm_unsupported(params) : cuda::gemm_unsupported(device, params)) return why;
@@ -101,7 +103,7 @@ std::optional<std::string> unsupported_batched(const DeviceIdentity& device, con
 }
 
 std::optional<std::string> unsupported_w8a8(const DeviceIdentity& device, const OpParams& params) {
-  if (device.kind == DeviceKind::kCpu) return cpu::gemm_unsupported(params);
+  if (device.kind == DeviceKind::kCpu) return kNotOnCpu;
   return cuda::gemm_w8a8_unsupported(device, params);
 }
 
@@ -113,8 +115,8 @@ std::optional<std::string> unsupported_grouped(const DeviceIdentity& device, con
 }
 
 std::optional<std::string> unsupported_routing(const DeviceIdentity& device, const OpParams& params) {
+  if (device.kind == DeviceKind::kCpu) return kNotOnCpu;
   if (auto why = routing_unsupported(params)) return why;
-  if (device.kind == DeviceKind::kCpu) return cpu::rows_unsupported(params);
   return cuda::own_kernel_unsupported(device, params);
 }
 
@@ -140,13 +142,18 @@ std::optional<std::string> unsupported_rows(const DeviceIdentity& device, const 
   return cuda::own_kernel_unsupported(device, params);
 }
 
+std::optional<std::string> unsupported_quantise(const DeviceIdentity& device, const OpParams& params) {
+  if (device.kind == DeviceKind::kCpu) return kNotOnCpu;
+  return cuda::own_kernel_unsupported(device, params);
+}
+
 std::optional<std::string> unsupported_rope(const DeviceIdentity& device, const OpParams& params) {
   if (device.kind == DeviceKind::kCpu) return cpu::rope_unsupported(params);
   return cuda::own_kernel_unsupported(device, params);
 }
 
 std::optional<std::string> unsupported_sampling(const DeviceIdentity& device, const OpParams& params) {
-  if (device.kind == DeviceKind::kCpu) return cpu::sampling_unsupported(params);
+  if (device.kind == DeviceKind::kCpu) return kNotOnCpu;
   return cuda::own_kernel_unsupported(device, params);
 }
 
@@ -159,12 +166,12 @@ std::optional<std::string> unsupported_attention(const DeviceIdentity& device, c
 }
 
 std::optional<std::string> unsupported_conv2d(const DeviceIdentity& device, const OpParams& params) {
-  if (device.kind == DeviceKind::kCpu) return cpu::conv2d_unsupported(params);
+  if (device.kind == DeviceKind::kCpu) return kNotOnCpu;
   return cuda::conv2d_unsupported(device, params);
 }
 
 std::optional<std::string> unsupported_lstm(const DeviceIdentity& device, const OpParams& params) {
-  if (device.kind == DeviceKind::kCpu) return cpu::library_unsupported(params);
+  if (device.kind == DeviceKind::kCpu) return kNotOnCpu;
   return cuda::lstm_unsupported(device, params);
 }
 
@@ -208,7 +215,7 @@ constexpr std::array kOperations = {
               ops::product_cost_of<ops::gemm_w8a8_product>,
               ops::product_footprint_of<ops::gemm_w8a8_product>,
               unsupported_w8a8,
-              cpu::prepare_gemm_w8a8,
+              nullptr,
               cuda::prepare_gemm_w8a8},
     Operation{"gemm_grouped", "linear layers of experts, each with rows of its own", kGroupedAxes, kGroupedTypes,
               kGroupedVariants, ops::product_cost_of<ops::gemm_grouped_product>,
@@ -222,7 +229,7 @@ constexpr std::array kOperations = {
               ops::routing_cost,
               nullptr,
               unsupported_routing,
-              cpu::prepare_moe_routing,
+              nullptr,
               cuda::prepare_moe_routing},
     Operation{"memory", "arrays read, written, copied, or two of them combined", kMemoryAxes, kMemoryTypes,
               kMemoryVariants, ops::memory_cost, nullptr, unsupported_memory, cpu::prepare_memory,
@@ -307,8 +314,8 @@ constexpr std::array kOperations = {
               {},
               ops::quantise_cost,
               nullptr,
-              unsupported_rows,
-              cpu::prepare_quantise,
+              unsupported_quantise,
+              nullptr,
               cuda::prepare_quantise},
     Operation{"dequantise",
               "rows of fp8 with a scale each made wide: the data type is that of the result",
@@ -317,8 +324,8 @@ constexpr std::array kOperations = {
               {},
               ops::dequantise_cost,
               nullptr,
-              unsupported_rows,
-              cpu::prepare_dequantise,
+              unsupported_quantise,
+              nullptr,
               cuda::prepare_dequantise},
     Operation{"attention", "attention of a prompt over its keys", kAttentionAxes, kAttentionTypes, kAttentionVariants,
               ops::attention_cost, ops::attention_footprint, unsupported_attention, cpu::prepare_attention,
@@ -327,7 +334,7 @@ constexpr std::array kOperations = {
               kAttentionTypes, kDecodeVariants, ops::attention_decode_cost, ops::attention_decode_footprint,
               unsupported_attention_decode, cpu::prepare_attention_decode, cuda::prepare_attention_decode},
     Operation{"conv2d", "convolution of images, channels last; same: padded by half a filter", kConvAxes, kLibraryTypes,
-              kConvVariants, ops::conv2d_cost, ops::conv2d_footprint, unsupported_conv2d, cpu::prepare_conv2d,
+              kConvVariants, ops::conv2d_cost, ops::conv2d_footprint, unsupported_conv2d, nullptr,
               cuda::prepare_conv2d},
     Operation{"lstm",
               "LSTM layers over sequences",
@@ -337,12 +344,12 @@ constexpr std::array kOperations = {
               ops::lstm_cost,
               ops::lstm_footprint,
               unsupported_lstm,
-              cpu::prepare_lstm,
+              nullptr,
               cuda::prepare_lstm},
     Operation{"sampling",
               "a token drawn from each row of logits: top-k, then top-p 0.9 at temperature 0.8; or the largest",
               kSamplingAxes, kRowTypes, kSamplingVariants, ops::sampling_cost, ops::sampling_footprint,
-              unsupported_sampling, cpu::prepare_sampling, cuda::prepare_sampling},
+              unsupported_sampling, nullptr, cuda::prepare_sampling},
     Operation{"memcpy", "copies between host and GPU; GB/s count the bytes once", kMemcpyAxes, kMemoryTypes,
               kMemcpyVariants, memcpy_cost, memcpy_footprint, unsupported_memcpy, nullptr, cuda::prepare_memcpy},
     Operation{"launch",

@@ -11,8 +11,11 @@ Result<std::unique_ptr<DnnlMatmul>> DnnlMatmul::make(const MatmulShape& shape, b
 }
 
 Status DnnlMatmul::prepare(const MatmulShape& shape) {
-  const OneDnn& lib = one_dnn();
-  LLMPROF_ASSIGN(engine_, DnnlEngine::open());
+  const OneDnn& lib = lib_;
+  if (!lib.missing.empty()) return fail(lib.missing);
+  LLMPROF_CHECK(dnnl_ok(lib.dnnl_engine_create(engine_.out(), dnnl_cpu, 0), "open the CPU"));
+  LLMPROF_CHECK(
+      dnnl_ok(lib.dnnl_stream_create(stream_.out(), engine_.get(), dnnl_stream_default_flags), "make a stream"));
   // Two dimensions of one product: with a batch of one in front, some kernels are not taken.
   const bool batched = shape.batch > 1;
   const int dimensions = batched ? 3 : 2;
@@ -48,18 +51,46 @@ Status DnnlMatmul::prepare(const MatmulShape& shape) {
     residual_argument_ = DNNL_ARG_ATTR_MULTIPLE_POST_OP(shape.gelu ? 1 : 0) | DNNL_ARG_SRC_1;
   }
   LLMPROF_CHECK(dnnl_ok(lib.dnnl_primitive_attr_set_post_ops(attributes.get(), behind.get()), "describe this product"));
-  LLMPROF_ASSIGN(std::vector<DnnlPrimitive> ways, engine_->ways(&operation, 1, "multiply", attributes.get()));
-  matmul_ = std::move(ways.front());
-  LLMPROF_ASSIGN(const dnnl_memory_desc_t* const chosen, matmul_.weights());
+  DnnlHandle<dnnl_primitive_desc_t> description(lib.dnnl_primitive_desc_destroy);
+  LLMPROF_CHECK(
+      dnnl_ok(lib.dnnl_primitive_desc_create(description.out(), &operation, attributes.get(), engine_.get(), nullptr),
+              "multiply"));
+  LLMPROF_CHECK(dnnl_ok(lib.dnnl_primitive_create(matmul_.out(), description.get()), "multiply"));
+  const dnnl_memory_desc_t* const chosen =
+      lib.dnnl_primitive_desc_query_md(description.get(), dnnl_query_weights_md, 0);
+  if (chosen == nullptr) return fail("oneDNN does not say how it wants the weights");
   weights_ = *chosen;
   return {};
 }
 
-Status DnnlMatmul::give(Set& set, int argument, const dnnl_memory_desc_t& layout, void* address) {
-  LLMPROF_ASSIGN(DnnlMemory memory, engine_->memory(layout, address));
+Status DnnlMatmul::give(Set& set, int argument, const dnnl_memory_desc_t& layout, void* address) const {
+  DnnlHandle<dnnl_memory_t> memory(lib_.dnnl_memory_destroy);
+  LLMPROF_CHECK(dnnl_ok(lib_.dnnl_memory_create(memory.out(), &layout, engine_.get(), address), "take a buffer"));
   set.arguments.push_back({argument, memory.get()});
   set.memories.push_back(std::move(memory));
   return {};
+}
+
+Status DnnlMatmul::execute(dnnl_primitive_t primitive, const std::vector<dnnl_exec_arg_t>& arguments,
+                           const char* what) const {
+  LLMPROF_CHECK(dnnl_ok(
+      lib_.dnnl_primitive_execute(primitive, stream_.get(), static_cast<int>(arguments.size()), arguments.data()),
+      what));
+  return dnnl_ok(lib_.dnnl_stream_wait(stream_.get()), "wait for its stream");
+}
+
+Status DnnlMatmul::pack(Set& set, void* from) const {
+  constexpr const char* kWhat = "pack the weights";
+  DnnlHandle<dnnl_primitive_desc_t> description(lib_.dnnl_primitive_desc_destroy);
+  LLMPROF_CHECK(dnnl_ok(lib_.dnnl_reorder_primitive_desc_create(description.out(), &plain_, engine_.get(), &weights_,
+                                                                engine_.get(), nullptr),
+                        kWhat));
+  DnnlHandle<dnnl_primitive_t> primitive(lib_.dnnl_primitive_destroy);
+  LLMPROF_CHECK(dnnl_ok(lib_.dnnl_primitive_create(primitive.out(), description.get()), kWhat));
+  Set once;
+  LLMPROF_CHECK(give(once, DNNL_ARG_FROM, plain_, from));
+  LLMPROF_CHECK(give(once, DNNL_ARG_TO, weights_, set.packed->address()));
+  return execute(primitive.get(), once.arguments, kWhat);
 }
 
 Status DnnlMatmul::add_set(Device& device, const MatmulOperands& operands) {
@@ -68,17 +99,17 @@ Status DnnlMatmul::add_set(Device& device, const MatmulOperands& operands) {
   LLMPROF_CHECK(give(set, DNNL_ARG_DST, out_, operands.out));
   if (operands.bias != nullptr) LLMPROF_CHECK(give(set, DNNL_ARG_BIAS, bias_, operands.bias));
   if (operands.residual != nullptr) LLMPROF_CHECK(give(set, residual_argument_, out_, operands.residual));
-  void* weights = operands.w;
   if (packed_) {
-    LLMPROF_ASSIGN(set.packed, device.allocate(one_dnn().dnnl_memory_desc_get_size(&weights_)));
-    weights = set.packed->address();
-    LLMPROF_CHECK(engine_->reorder(plain_, operands.w, weights_, weights));
+    LLMPROF_ASSIGN(set.packed, device.allocate(lib_.dnnl_memory_desc_get_size(&weights_)));
+    LLMPROF_CHECK(pack(set, operands.w));
   }
-  LLMPROF_CHECK(give(set, DNNL_ARG_WEIGHTS, weights_, weights));
+  LLMPROF_CHECK(give(set, DNNL_ARG_WEIGHTS, weights_, packed_ ? set.packed->address() : operands.w));
   sets_.push_back(std::move(set));
   return {};
 }
 
-Status DnnlMatmul::run(int set) { return engine_->run(matmul_, sets_[static_cast<size_t>(set)].arguments, "multiply"); }
+Status DnnlMatmul::run(int set) {
+  return execute(matmul_.get(), sets_[static_cast<size_t>(set)].arguments, "multiply");
+}
 
 }  // namespace llmprof::device::cpu

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include "device/cpu/math_libraries.h"
 #include "device/device.h"
-#include "kernels/cpu/dnnl_engine.h"
 
 namespace llmprof::device::cpu {
 
@@ -36,18 +36,23 @@ class DnnlMatmul {
 
  private:
   struct Set {
-    std::vector<DnnlMemory> memories;
+    std::vector<DnnlHandle<dnnl_memory_t>> memories;
     std::vector<dnnl_exec_arg_t> arguments;
     std::unique_ptr<Buffer> packed;
   };
 
   explicit DnnlMatmul(bool packed) : packed_(packed) {}
   Status prepare(const MatmulShape& shape);
-  Status give(Set& set, int argument, const dnnl_memory_desc_t& layout, void* address);
+  Status give(Set& set, int argument, const dnnl_memory_desc_t& layout, void* address) const;
+  // Of weights as they lie in `from`; `set` gets the packed ones.
+  Status pack(Set& set, void* from) const;
+  Status execute(dnnl_primitive_t primitive, const std::vector<dnnl_exec_arg_t>& arguments, const char* what) const;
 
+  const OneDnn& lib_ = one_dnn();
   bool packed_;
-  std::unique_ptr<DnnlEngine> engine_;
-  DnnlPrimitive matmul_;
+  DnnlHandle<dnnl_engine_t> engine_{lib_.dnnl_engine_destroy};
+  DnnlHandle<dnnl_stream_t> stream_{lib_.dnnl_stream_destroy};
+  DnnlHandle<dnnl_primitive_t> matmul_{lib_.dnnl_primitive_destroy};
   dnnl_memory_desc_t source_{}, out_{}, plain_{}, weights_{}, bias_{};
   int residual_argument_ = 0;
   std::vector<Set> sets_;

@@ -14,13 +14,12 @@
 #include "kernels/cpu/dnnl_matmul.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/own_op.h"
-#include "kernels/cpu/scale_sums.h"
 
 namespace llmprof::device::cpu {
 namespace {
 
-// Buffers of a set, the latter three only of products that have them.
-enum : size_t { kA, kW, kOut, kBias, kResidual, kRowScales, kColumnScales };
+// Buffers of a set, the latter two only of products that have them.
+enum : size_t { kA, kW, kOut, kBias, kResidual };
 
 size_t bytes_of(int64_t rows, int64_t columns, DType dtype) {
   return static_cast<size_t>(rows) * static_cast<size_t>(columns) * static_cast<size_t>(dtype_bytes(dtype));
@@ -37,9 +36,7 @@ std::vector<BufferPlan> buffers_of(const ops::Product& product, uint64_t seed) {
           {bytes_of(product.groups() * n, k, product.dtype), product.dtype, false, seed + 1},
           {bytes_of(rows, n, product.out_dtype), product.out_dtype, true, seed},
           vector(product.bias, 1, n, product.out_dtype, 2),
-          vector(product.residual, rows, n, product.out_dtype, 3),
-          vector(product.scales, rows, 1, DType::kFp32, 4),
-          vector(product.scales, 1, n, DType::kFp32, 5)};
+          vector(product.residual, rows, n, product.out_dtype, 3)};
 }
 
 // What all of the family have.
@@ -53,8 +50,6 @@ class ProductOp : public OwnOp {
     GemmOperands operands{sets_.at(0, kA), sets_.at(0, kW), sets_.at(0, kOut), product_};
     if (product_.bias) operands.bias = &sets_.at(0, kBias);
     if (product_.residual) operands.residual = &sets_.at(0, kResidual);
-    if (product_.scales) operands.row_scales = &sets_.at(0, kRowScales);
-    if (product_.scales) operands.column_scales = &sets_.at(0, kColumnScales);
     if (!expected_) {
       LLMPROF_ASSIGN(expected_, expect_gemm(device_, operands, params_.seed));
     }
@@ -68,7 +63,7 @@ class ProductOp : public OwnOp {
     shape.n = product_.n;
     shape.k = product_.k;
     shape.dtype = product_.dtype;
-    shape.out_dtype = product_.scales ? ops::gemm_out_dtype(product_.dtype) : product_.out_dtype;
+    shape.out_dtype = product_.out_dtype;
     shape.bias = product_.bias;
     shape.gelu = product_.gelu;
     shape.residual = product_.residual;
@@ -131,12 +126,8 @@ class MatmulOp : public ProductOp {
 
  protected:
   Status set_made(int set) override {
-    if (product_.scales) LLMPROF_CHECK(fill_scales(set));
-    for (const std::unique_ptr<DnnlMatmul>& matmul : matmuls_) {
-      MatmulOperands operands = operands_of(set, 0, 0);
-      if (product_.scales) operands.out = sums_->address();
-      LLMPROF_CHECK(matmul->add_set(device_, operands));
-    }
+    for (const std::unique_ptr<DnnlMatmul>& matmul : matmuls_)
+      LLMPROF_CHECK(matmul->add_set(device_, operands_of(set, 0, 0)));
     return {};
   }
 
@@ -144,35 +135,7 @@ class MatmulOp : public ProductOp {
   void add_matmul(const char* name, std::unique_ptr<DnnlMatmul> made) {
     DnnlMatmul* const matmul = made.get();
     matmuls_.push_back(std::move(made));
-    if (!product_.scales) {
-      add_fallible(name, [matmul](int set) { return matmul->run(set); });
-      return;
-    }
-    for (const ScaleKernel& scale : scale_kernels(device_.instructions()))
-      add_fallible(fmt::format("{}, {} scaling", name, scale.name), [this, matmul, scale](int set) -> Status {
-        LLMPROF_CHECK(matmul->run(set));
-        run_scale(scale, set);
-        return {};
-      });
-  }
-
-  // 0.5 to 1 of what brings the whole range of int8 to +-1; and the sums, which all sets share.
-  Status fill_scales(int set) {
-    if (!sums_) {
-      LLMPROF_ASSIGN(sums_, device_.allocate(bytes_of(product_.rows(), product_.n, DType::kInt32)));
-    }
-    for (const size_t index : {kRowScales, kColumnScales}) {
-      float* const scales = sets_.data<float>(set, index);
-      const int64_t count = index == kRowScales ? product_.rows() : product_.n;
-      for (int64_t i = 0; i < count; ++i) scales[i] = (0.75F + 0.25F * scales[i]) / 127.0F;
-    }
-    return {};
-  }
-
-  void run_scale(const ScaleKernel& kernel, int set) {
-    const ScaledSums arrays{static_cast<const int32_t*>(sums_->address()), sets_.data<float>(set, kRowScales),
-                            sets_.data<float>(set, kColumnScales), sets_.data<uint16_t>(set, kOut), product_.n};
-    share(product_.rows(), [&](int64_t first, int64_t last) { kernel.run(arrays, first, last); });
+    add_fallible(name, [matmul](int set) { return matmul->run(set); });
   }
 
   Status run_open_blas(int set) {
@@ -193,7 +156,6 @@ class MatmulOp : public ProductOp {
   }
 
   std::vector<std::unique_ptr<DnnlMatmul>> matmuls_;
-  std::unique_ptr<Buffer> sums_;
 };
 
 // Groups with rows of their own, one after the other.
@@ -309,9 +271,6 @@ Result<std::unique_ptr<PreparedOp>> prepare_gemm(Device& device, const OpParams&
 }
 Result<std::unique_ptr<PreparedOp>> prepare_gemm_batched(Device& device, const OpParams& params) {
   return prepare_product<MatmulOp>(device, params, ops::gemm_batched_product(params));
-}
-Result<std::unique_ptr<PreparedOp>> prepare_gemm_w8a8(Device& device, const OpParams& params) {
-  return prepare_product<MatmulOp>(device, params, ops::gemm_w8a8_product(params));
 }
 Result<std::unique_ptr<PreparedOp>> prepare_gemm_grouped(Device& device, const OpParams& params) {
   return prepare_product<GroupedOp>(device, params, ops::gemm_grouped_product(params));

@@ -11,14 +11,11 @@
 
 namespace llmprof::device::cpu {
 
-// oneDNN with packed weights, oneDNN and OpenBLAS with weights as they lie; axes and variants in ops/product.h. Row
-// and column scales by an own kernel behind the product; groups one by one.
+// oneDNN with packed weights, oneDNN and OpenBLAS with weights as they lie; axes and variants in ops/product.h. Groups
+// one by one.
 Result<std::unique_ptr<PreparedOp>> prepare_gemm(Device& device, const OpParams& params);
 Result<std::unique_ptr<PreparedOp>> prepare_gemm_batched(Device& device, const OpParams& params);
-Result<std::unique_ptr<PreparedOp>> prepare_gemm_w8a8(Device& device, const OpParams& params);
 Result<std::unique_ptr<PreparedOp>> prepare_gemm_grouped(Device& device, const OpParams& params);
-// Own; dtypes fp32 and bf16. Axes tokens, experts, k.
-Result<std::unique_ptr<PreparedOp>> prepare_moe_routing(Device& device, const OpParams& params);
 // Own kernels with ordinary and streaming stores, in each width that the CPU has; the C library's memcpy and memset.
 Result<std::unique_ptr<PreparedOp>> prepare_memory(Device& device, const OpParams& params);
 // Multiply-adds on values that never leave the registers.
@@ -42,28 +39,11 @@ std::optional<std::string> rope_unsupported(const OpParams& params);
 Result<std::unique_ptr<PreparedOp>> prepare_embedding(Device& device, const OpParams& params);
 // Axes tokens, kv_heads, head_dim.
 Result<std::unique_ptr<PreparedOp>> prepare_kv_append(Device& device, const OpParams& params);
-// Axes tokens, hidden; the data type is that of the rows that are not fp8.
-Result<std::unique_ptr<PreparedOp>> prepare_quantise(Device& device, const OpParams& params);
-Result<std::unique_ptr<PreparedOp>> prepare_dequantise(Device& device, const OpParams& params);
-
 // Axes batch, heads, kv_heads, head_dim, prompt, context; variants causal, full.
 Result<std::unique_ptr<PreparedOp>> prepare_attention(Device& device, const OpParams& params);
 // Axes batch, heads, kv_heads, head_dim, context; variants contiguous, paged.
 Result<std::unique_ptr<PreparedOp>> prepare_attention_decode(Device& device, const OpParams& params);
 std::optional<std::string> attention_unsupported(const OpParams& params);
-
-// Axes batch, vocab, k; variants top_k_top_p, greedy.
-Result<std::unique_ptr<PreparedOp>> prepare_sampling(Device& device, const OpParams& params);
-std::optional<std::string> sampling_unsupported(const OpParams& params);
-
-// oneDNN, channels last; dtypes fp32 and bf16. Axes batch, height, width, in, out, kernel, stride; variants same,
-// valid.
-Result<std::unique_ptr<PreparedOp>> prepare_conv2d(Device& device, const OpParams& params);
-// oneDNN; dtypes fp32 and bf16. Axes batch, tokens, input, hidden, layers.
-Result<std::unique_ptr<PreparedOp>> prepare_lstm(Device& device, const OpParams& params);
-// Why this CPU cannot, in a sentence: what oneDNN alone does, and convolutions.
-std::optional<std::string> library_unsupported(const OpParams& params);
-std::optional<std::string> conv2d_unsupported(const OpParams& params);
 
 // Why this CPU cannot, in a sentence.
 std::optional<std::string> gemm_unsupported(const OpParams& params);

@@ -151,6 +151,28 @@ void swiglu_rows(const RowArrays& of, int64_t first, int64_t last) {
 }
 
 template <class T>
+void rope_rows(const RopeArrays& of, int64_t first, int64_t last) {
+  const int64_t half = of.head / 2;
+  for (int64_t row = first; row < last; ++row) {
+    const float* const cosines = of.table + (of.positions != nullptr ? of.positions[row] : row) * 2 * half;
+    for (int64_t head = 0; head < of.heads; ++head) {
+      char* const low = static_cast<char*>(of.x) + static_cast<size_t>(row * of.stride + head * of.head) * T::kBytes;
+      char* const high = low + static_cast<size_t>(half) * T::kBytes;
+      for (int64_t i = 0; i < half; i += kLanes) {
+        const size_t count = left_of(half, i), offset = static_cast<size_t>(i) * T::kBytes;
+        Floats a, b, cosine, sine;
+        T::load(low + offset, count, a);
+        T::load(high + offset, count, b);
+        Fp32::load(reinterpret_cast<const char*>(cosines + i), count, cosine);
+        Fp32::load(reinterpret_cast<const char*>(cosines + half + i), count, sine);
+        T::store(low + offset, count, a * cosine - b * sine);
+        T::store(high + offset, count, b * cosine + a * sine);
+      }
+    }
+  }
+}
+
+template <class T>
 RowKernels kernels(std::string_view name) {
-  return {name, rmsnorm_rows<T>, layernorm_rows<T, true>, softmax_rows<T>, swiglu_rows<T>};
+  return {name, rmsnorm_rows<T>, layernorm_rows<T, true>, softmax_rows<T>, swiglu_rows<T>, rope_rows<T>};
 }

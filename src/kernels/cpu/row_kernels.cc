@@ -15,24 +15,19 @@ namespace {
 #define LLMPROF_BODIES "kernels/cpu/row_bodies.h"
 #include "kernels/cpu/vector_targets.h"
 
-template <class Make32, class Make16>
-RowKernels of_type(DType dtype, const char* name, Make32 make32, Make16 make16) {
-  return dtype == DType::kBf16 ? make16(name) : make32(name);
-}
-
 }  // namespace
 
 std::vector<RowKernels> row_kernels(const Instructions& instructions, DType dtype) {
+  const bool half = dtype == DType::kBf16;
   std::vector<RowKernels> all;
 #if defined(__x86_64__)
   if (instructions.avx512)
-    all.push_back(of_type(dtype, "own AVX-512", avx512::kernels<avx512::Fp32>, avx512::kernels<avx512::Bf16>));
-  if (instructions.avx2)
-    all.push_back(of_type(dtype, "own AVX2", avx2::kernels<avx2::Fp32>, avx2::kernels<avx2::Bf16>));
+    all.push_back((half ? avx512::kernels<avx512::Bf16> : avx512::kernels<avx512::Fp32>)("own AVX-512"));
+  if (instructions.avx2) all.push_back((half ? avx2::kernels<avx2::Bf16> : avx2::kernels<avx2::Fp32>)("own AVX2"));
 #else
   static_cast<void>(instructions);
 #endif
-  if (all.empty()) all.push_back(of_type(dtype, "own plain", plain::kernels<plain::Fp32>, plain::kernels<plain::Bf16>));
+  if (all.empty()) all.push_back((half ? plain::kernels<plain::Bf16> : plain::kernels<plain::Fp32>)("own plain"));
   return all;
 }
 

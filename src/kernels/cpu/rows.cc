@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "device/cpu/cpu_device.h"
-#include "kernels/cpu/buffer_sets.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/own_op.h"
 #include "kernels/cpu/row_kernels.h"
 
 namespace llmprof::device::cpu {
@@ -38,33 +38,33 @@ std::vector<BufferPlan> buffers_of(const RowShape& shape) {
   return plan;
 }
 
-class RowsOp : public PreparedOp {
+class RowsOp : public OwnOp {
  public:
-  RowsOp(CpuDevice& device, const RowShape& shape) : device_(device), shape_(shape), sets_(device, buffers_of(shape)) {
+  RowsOp(CpuDevice& device, const OpParams& params, const RowShape& shape)
+      : OwnOp(device, params, buffers_of(shape)), shape_(shape) {
     for (const RowKernels& kernels : row_kernels(device.instructions(), shape.dtype)) {
       RowKernel kernel = kernels.rmsnorm;
       if (shape.kind == Kind::kLayernormGelu) kernel = kernels.layernorm_gelu;
       if (shape.kind == Kind::kSoftmax) kernel = kernels.softmax;
       if (shape.kind == Kind::kSwiglu) kernel = kernels.swiglu;
-      candidates_.push_back({std::string(kernels.name), [this, kernel](int set) {
-                               run(kernel, set);
-                               return Status();
-                             }});
+      add(kernels.name, [this, kernel](int set) {
+        const RowArrays arrays = arrays_of(set);
+        share(shape_.rows, [&](int64_t first, int64_t last) { kernel(arrays, first, last); });
+      });
     }
   }
-  std::vector<Candidate>& candidates() override { return candidates_; }
-  size_t bytes_per_set() const override { return sets_.bytes_per_set(); }
-  Status prepare_sets(int sets) override { return sets_.grow(sets); }
 
-  Result<Check> check(size_t candidate) override {
-    LLMPROF_CHECK(sets_.poison(0));
-    // The residual grows with every run.
-    const Fill before{Fill::Kind::kUniform, shape_.dtype, shape_.seed + 3, 0};
-    if (shape_.kind == Kind::kRmsnormResidual) LLMPROF_CHECK(device_.fill(sets_.at(0, kThird), before));
-    LLMPROF_CHECK(candidates_[candidate].enqueue(0));
+ protected:
+  // The residual grows with every run.
+  Status before_check() override {
+    if (shape_.kind == Kind::kRmsnormResidual) return device_.fill(sets_.at(0, kThird), residual_before());
+    return {};
+  }
+
+  Result<Check> compare() override {
     const int64_t x_columns = shape_.kind == Kind::kSwiglu ? 2 * shape_.columns : shape_.columns;
     const RowReader x = rows_of(device_, sets_.at(0, kX), shape_.dtype, x_columns);
-    const RowReader residual = rows_as_filled(before, shape_.columns);
+    const RowReader residual = rows_as_filled(residual_before(), shape_.columns);
     Row gain, bias;
     if (shape_.kind <= Kind::kLayernormGelu) {
       LLMPROF_ASSIGN(gain, rows_of(device_, sets_.at(0, kGain), shape_.dtype, shape_.columns)(0));
@@ -106,7 +106,8 @@ class RowsOp : public PreparedOp {
   }
 
  private:
-  void run(RowKernel kernel, int set) {
+  Fill residual_before() const { return {Fill::Kind::kUniform, shape_.dtype, shape_.seed + 3, 0}; }
+  RowArrays arrays_of(int set) const {
     RowArrays arrays;
     arrays.out = sets_.data<void>(set, kOut);
     arrays.x = sets_.data<void>(set, kX);
@@ -115,23 +116,16 @@ class RowsOp : public PreparedOp {
     if (shape_.kind == Kind::kRmsnormResidual) arrays.residual = sets_.data<void>(set, kThird);
     arrays.columns = shape_.columns;
     arrays.epsilon = kEpsilon;
-    const int threads = device_.team().threads();
-    device_.team().run([&](int thread) {
-      const auto [first, last] = share_of(static_cast<size_t>(shape_.rows), 1, thread, threads);
-      kernel(arrays, static_cast<int64_t>(first), static_cast<int64_t>(last));
-    });
+    return arrays;
   }
 
-  CpuDevice& device_;
   RowShape shape_;
-  BufferSets sets_;
-  std::vector<Candidate> candidates_;
 };
 
 Result<std::unique_ptr<PreparedOp>> prepare(Device& device, const OpParams& params, Kind kind, std::string_view rows,
                                             std::string_view columns) {
   const RowShape shape{kind, params.axis(rows), params.axis(columns), params.dtype, params.seed};
-  auto op = std::make_unique<RowsOp>(static_cast<CpuDevice&>(device), shape);
+  auto op = std::make_unique<RowsOp>(static_cast<CpuDevice&>(device), params, shape);
   LLMPROF_CHECK(op->prepare_sets(1));
   return std::unique_ptr<PreparedOp>(std::move(op));
 }

@@ -267,9 +267,7 @@ void flush_activities() {
 void finish_activities(bool orderly) {
   if (!has_activities()) return;
   // Whoever holds the lock may be a thread that is gone: the end must not wait for it for good.
-  timespec until{};
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += 1;
+  const timespec until = realtime_after(1'000'000'000);
   if (pthread_mutex_timedlock(&attachment.lock, &until) != 0) return;
   if (attachment.attached.load(std::memory_order_relaxed)) {
     if (orderly) {
@@ -307,10 +305,8 @@ bool abandon_activities() {
 
 spool::ClockReading read_clocks() {
   spool::ClockReading reading;
-  timespec raw{};
-  clock_gettime(CLOCK_MONOTONIC_RAW, &raw);
+  reading.monotonic_raw_ns = read_clock_ns(CLOCK_MONOTONIC_RAW);
   reading.realtime_ns = now_ns();
-  reading.monotonic_raw_ns = int64_t{raw.tv_sec} * 1'000'000'000 + raw.tv_nsec;
   if (!has_activities() || pthread_mutex_trylock(&attachment.lock) != 0) return reading;
   uint64_t stamp = 0;
   if (attachment.attached.load(std::memory_order_relaxed) &&

@@ -62,11 +62,7 @@ void stamp_span(cupti::Activity* activity, const Conversion& convert) {
   convert(record.end);
 }
 
-uint64_t realtime_clock() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<uint64_t>(now.tv_nsec);
-}
+uint64_t realtime_clock() { return static_cast<uint64_t>(now_ns()); }
 
 }  // namespace
 

@@ -1,14 +1,15 @@
-// Operators that move each element about once, on the CPU's team: rotary positions, gather, append, and rows of fp8.
+// Operators that move each element about once, on the CPU's team: rotary positions, gather and append.
+#include "kernels/reference/moves.h"
+
 #include <fmt/format.h>
 
 #include <cstring>
 
 #include "device/fill.h"
 #include "kernels/cpu/memory_kernels.h"
-#include "kernels/cpu/move_kernels.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/own_op.h"
-#include "kernels/reference/moves.h"
+#include "kernels/cpu/row_kernels.h"
 
 namespace llmprof::device::cpu {
 namespace {
@@ -34,7 +35,7 @@ class RopeOp : public OwnOp {
         head_(params.axis("head_dim")),
         heads_{params.axis("heads"), params.axis("kv_heads")},
         table_(rope_table(tokens_, head_)) {
-    for (const MoveKernels& kernels : move_kernels(device.instructions(), params.dtype))
+    for (const RowKernels& kernels : row_kernels(device.instructions(), params.dtype))
       add(kernels.name, [this, rope = kernels.rope](int set) {
         share(tokens_, [&](int64_t first, int64_t last) {
           for (const size_t which : {size_t{0}, size_t{1}}) {
@@ -175,61 +176,6 @@ class KvAppendOp : public RowCopyOp {
   int64_t tokens_;
 };
 
-// wide, codes, scales: codes and scales made of the wide rows, or wide rows of them.
-class QuantisedOp : public OwnOp {
- public:
-  QuantisedOp(CpuDevice& device, const OpParams& params, bool to_wide)
-      : OwnOp(device, params,
-              {{bytes_of(params, params.axis("tokens") * params.axis("hidden")), params.dtype, to_wide, params.seed},
-               {static_cast<size_t>(params.axis("tokens") * params.axis("hidden")), DType::kFp8, !to_wide,
-                params.seed + 1},
-               {static_cast<size_t>(params.axis("tokens")) * sizeof(float), DType::kFp32, !to_wide, params.seed + 2}}),
-        rows_(params.axis("tokens")),
-        columns_(params.axis("hidden")) {}
-
- protected:
-  using Kernel = void (*)(const QuantisedArrays& arrays, int64_t first, int64_t last);
-  void add_kernel(std::string_view name, Kernel kernel) {
-    add(name, [this, kernel](int set) {
-      share(rows_, [&](int64_t first, int64_t last) {
-        kernel({sets_.data<void>(set, 0), sets_.data<uint8_t>(set, 1), sets_.data<float>(set, 2), columns_}, first,
-               last);
-      });
-    });
-  }
-  QuantisedRows rows() const { return {sets_.at(0, 1), sets_.at(0, 2), rows_, columns_}; }
-  int64_t rows_, columns_;
-};
-
-class QuantiseOp : public QuantisedOp {
- public:
-  QuantiseOp(CpuDevice& device, const OpParams& params) : QuantisedOp(device, params, false) {
-    for (const MoveKernels& kernels : move_kernels(device.instructions(), params.dtype))
-      add_kernel(kernels.name, kernels.quantise);
-  }
-
- protected:
-  Result<Check> compare() override {
-    return check_quantised(device_, sets_.at(0, 0), params_.dtype, rows(), params_.seed);
-  }
-};
-
-class DequantiseOp : public QuantisedOp {
- public:
-  DequantiseOp(CpuDevice& device, const OpParams& params) : QuantisedOp(device, params, true) {
-    for (const MoveKernels& kernels : move_kernels(device.instructions(), params.dtype)) {
-      if (kernels.dequantise_streaming != nullptr && columns_ % kStreamedColumns == 0)
-        add_kernel(std::string(kernels.name) + " streaming", kernels.dequantise_streaming);
-      add_kernel(kernels.name, kernels.dequantise);
-    }
-  }
-
- protected:
-  Result<Check> compare() override {
-    return check_dequantised(device_, sets_.at(0, 0), params_.dtype, rows(), params_.seed);
-  }
-};
-
 }  // namespace
 
 std::optional<std::string> rope_unsupported(const OpParams& params) {
@@ -248,11 +194,4 @@ Result<std::unique_ptr<PreparedOp>> prepare_embedding(Device& device, const OpPa
 Result<std::unique_ptr<PreparedOp>> prepare_kv_append(Device& device, const OpParams& params) {
   return prepare_own<KvAppendOp>(device, params);
 }
-Result<std::unique_ptr<PreparedOp>> prepare_quantise(Device& device, const OpParams& params) {
-  return prepare_own<QuantiseOp>(device, params);
-}
-Result<std::unique_ptr<PreparedOp>> prepare_dequantise(Device& device, const OpParams& params) {
-  return prepare_own<DequantiseOp>(device, params);
-}
-
 }  // namespace llmprof::device::cpu
