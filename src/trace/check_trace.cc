@@ -102,17 +102,12 @@ struct Checker {
 
   // Takes what belongs to no thread or stream that is known.
   Row stand_in(Threads& threads) {
-    const Row row = static_cast<Row>(threads.size());
-    threads.resize(threads.size() + 1);
-    threads.process_id[row] = threads.thread_id[row] = -1;
-    return row;
+    threads.append({});
+    return static_cast<Row>(threads.size() - 1);
   }
   Row stand_in(Streams& streams) {
-    const Row row = static_cast<Row>(streams.size());
-    streams.resize(streams.size() + 1);
-    streams.device[row] = 0;
-    streams.context[row] = streams.stream[row] = -1;
-    return row;
+    streams.append({.device = 0});
+    return static_cast<Row>(streams.size() - 1);
   }
 
   template <class Target>
