@@ -147,7 +147,7 @@ void fill_timing(const CaseResult& result, const Timing& timing, const Ceilings&
   if (s.median <= 0) return;
   if (result.cost.flops > 0) row.tflops = result.cost.flops / s.median / 1e6;
   if (result.cost.bytes() > 0) row.gbs = result.cost.bytes() / s.median / 1e3;
-  if (result.operation == "memcpy") {
+  if (result.ceiling == device::Ceiling::kLink) {
     place_copy(result, ceilings, row);
   } else {
     place(result, ceilings, timing, row);

@@ -17,14 +17,14 @@
 namespace llmprof::bench {
 
 struct PeaksOptions {
-  std::span<const device::Operation> operations;  // "gemm", "registers", "memory", "memcpy", "launch" are used
+  std::span<const device::Operation> operations;  // those with a ceiling are used
   bool quick = false;
   std::vector<DType> dtypes;  // empty: all that the device has
   double time_factor = 1;     // of every budget: tests shorten them
   std::function<void(const std::string& what)> begin = [](const std::string&) {};  // before each row
 };
 
-enum class PeakGroup : uint8_t { kFlops, kBandwidth, kLatency };
+enum class PeakGroup : uint8_t { kFlops, kMemory, kCache, kLink, kLatency };
 
 struct PeakRow {
   PeakGroup group = PeakGroup::kFlops;

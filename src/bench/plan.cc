@@ -83,20 +83,13 @@ tl::unexpected<Error> too_many_cases() {
   return fail(fmt::format("more than {} cases", kCasesMax), "--sweep", "fewer values", ExitCode::kUsage);
 }
 
-// What one execution needs on a GPU to be more than a start and an end.
-struct UsualOnGpu {
-  std::string_view operation, axis;
-  int64_t value;
-};
-constexpr UsualOnGpu kUsualOnGpus[] = {{"registers", "mflop", 1'000'000}};
-
 AxisValues with_usual(const Operation& operation, const device::DeviceIdentity& device, AxisValues axes) {
   if (device.kind == device::DeviceKind::kCpu) return axes;
-  for (const UsualOnGpu& usual : kUsualOnGpus) {
-    if (usual.operation != operation.name) continue;
+  for (const device::Axis& usual : operation.axes) {
+    if (usual.usual_on_gpu == 0) continue;
     const bool given =
-        std::any_of(axes.begin(), axes.end(), [&](const auto& axis) { return axis.first == usual.axis; });
-    if (!given) axes.emplace_back(usual.axis, usual.value);
+        std::any_of(axes.begin(), axes.end(), [&](const auto& axis) { return axis.first == usual.name; });
+    if (!given) axes.emplace_back(usual.name, usual.usual_on_gpu);
   }
   return axes;
 }

@@ -221,6 +221,7 @@ CaseResult measure(Device& device, const Operation& operation, const OpParams& p
                    const std::atomic<bool>& stop) {
   CaseResult result;
   result.operation = operation.name;
+  result.ceiling = operation.ceiling;
   result.params = params;
   result.cost = operation.cost(params);
   if (stop) return end_as(result, CaseStatus::kInterrupted, {});

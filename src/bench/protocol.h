@@ -78,6 +78,7 @@ struct Timing {
 
 struct CaseResult {
   std::string operation;
+  device::Ceiling ceiling = device::Ceiling::kNone;  // of the operation
   device::OpParams params;
   CaseStatus status = CaseStatus::kError;
   std::string note;  // why not passed, in one sentence

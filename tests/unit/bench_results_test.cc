@@ -390,7 +390,7 @@ TEST_F(BenchRun, WithoutAChoiceTheFirstThatTheDeviceHas) {
 }
 
 TEST_F(BenchRun, RegistersGetEnoughWorkForAGpuUnlessToldOtherwise) {
-  static constexpr device::Axis kAxes[] = {{"mflop", 1000, "work"}};
+  static constexpr device::Axis kAxes[] = {{"mflop", 1000, "work", 1'000'000}};
   device::Operation op = scripted_gemm();
   op.name = "registers";
   op.axes = kAxes;
@@ -464,6 +464,7 @@ const device::Operation& scripted_memory() {
   static const device::Operation kOperation = [] {
     device::Operation op = scripted_gemm();
     op.name = "memory";
+    op.ceiling = device::Ceiling::kMemory;
     op.axes = kAxes;
     op.dtypes = kDtypes;
     op.variants = kVariants;
@@ -539,6 +540,7 @@ TEST_F(BenchRun, RegistersUnderTheLibraryAreNotTheUnitsLimit) {
   static constexpr device::Axis kAxes[] = {{"mflop", 1000, "work"}};
   device::Operation registers = scripted_gemm();
   registers.name = "registers";
+  registers.ceiling = device::Ceiling::kRegisters;
   registers.axes = kAxes;
   registers.footprint_of = [](const device::OpParams&) -> int64_t { return 4096; };
   const std::vector<device::Operation> operations = {scripted_gemm(), scripted_memory(), registers};

@@ -172,7 +172,8 @@ inline const device::Operation& scripted_gemm() {
         return g_op.unsupported;
       },
       nullptr,
-      prepare_scripted};
+      prepare_scripted,
+      device::Ceiling::kProducts};
   return kOperation;
 }
 

@@ -76,9 +76,8 @@ class RowCopyOp : public OwnOp {
   using RowCopy = void (*)(float* out, const float* a, size_t count);
   void add_copies() {
     for (const MemoryKernels& kernels : memory_kernels(device_.instructions())) {
-      const bool library = kernels.name == "C library";
-      if (kernels.copy == nullptr || (row_bytes_ % kLine != 0 && !library)) continue;
-      add(kernels.name, [this, copy = library ? nullptr : kernels.copy](int set) { run(copy, set); });
+      if (kernels.copy == nullptr || (row_bytes_ % kLine != 0 && !kernels.library)) continue;
+      add(kernels.name, [this, copy = kernels.library ? nullptr : kernels.copy](int set) { run(copy, set); });
     }
   }
   void copy_row(RowCopy copy, char* to, const char* from) const {

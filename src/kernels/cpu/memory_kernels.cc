@@ -145,7 +145,7 @@ std::vector<MemoryKernels> memory_kernels(const Instructions& instructions) {
   static_cast<void>(instructions);
 #endif
   kernels.push_back({"own plain", read_plain, write_plain, nullptr, triad_plain});
-  kernels.push_back({"C library", nullptr, nullptr, copy_library, nullptr});
+  kernels.push_back({"C library", nullptr, nullptr, copy_library, nullptr, true});
   return kernels;
 }
 

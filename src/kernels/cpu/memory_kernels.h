@@ -17,6 +17,7 @@ struct MemoryKernels {
   void (*write)(float* out, float value, size_t count);
   void (*copy)(float* out, const float* a, size_t count);
   void (*triad)(float* out, const float* a, const float* b, float value, size_t count);
+  bool library = false;  // the C library's, of any number of bytes
 };
 // Widest first; a kernel without its kind of loop has null there.
 std::vector<MemoryKernels> memory_kernels(const Instructions& instructions);

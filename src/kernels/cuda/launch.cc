@@ -84,6 +84,13 @@ class MemcpyOp : public CudaOp {
   bool to_device_ = true, pageable_ = false;
 };
 
+enum class LaunchKind : uint8_t { kEager, kGraphNode, kStreamSync, kEventSync };
+LaunchKind launch_kind(std::string_view variant) {
+  if (variant == "graph_node") return LaunchKind::kGraphNode;
+  if (variant == "stream_sync") return LaunchKind::kStreamSync;
+  return variant == "event_sync" ? LaunchKind::kEventSync : LaunchKind::kEager;
+}
+
 class LaunchOp : public CudaOp {
  public:
   using CudaOp::CudaOp;
@@ -92,22 +99,22 @@ class LaunchOp : public CudaOp {
   }
 
   Status prepare() {
-    const std::string variant = params_.variant.empty() ? "eager" : params_.variant;
+    const LaunchKind kind = launch_kind(params_.variant);
     LLMPROF_CHECK(begin({}));
     LLMPROF_ASSIGN(const Kernel kernel, context_.kernel({"timing.cu", {}}, "empty"));
-    if (variant == "graph_node") {
+    if (kind == LaunchKind::kGraphNode) {
       add("empty kernel in a graph", [this, kernel](int) { return context_.launch(kernel, 1, 32); });
       return {};
     }
     LLMPROF_CHECK(context_.check(context_.api().event_create(&event_, 0), "making an event"));
-    add(variant == "eager"         ? "cuLaunchKernel"
-        : variant == "stream_sync" ? "cuStreamSynchronize"
-                                   : "cuEventSynchronize",
-        [this, kernel, variant](int) -> Status {
+    add(kind == LaunchKind::kEager        ? "cuLaunchKernel"
+        : kind == LaunchKind::kStreamSync ? "cuStreamSynchronize"
+                                          : "cuEventSynchronize",
+        [this, kernel, kind](int) -> Status {
           device_.timer().mark_host_bound();
           LLMPROF_CHECK(context_.launch(kernel, 1, 32));
-          if (variant == "eager") return {};
-          if (variant == "stream_sync") return context_.synchronize();
+          if (kind == LaunchKind::kEager) return {};
+          if (kind == LaunchKind::kStreamSync) return context_.synchronize();
           LLMPROF_CHECK(context_.check(context_.api().event_record(event_, context_.stream()), "recording an event"));
           return context_.check(context_.api().event_synchronize(event_), "waiting for an event");
         });

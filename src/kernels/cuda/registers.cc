@@ -56,11 +56,12 @@ class RegistersOp : public CudaOp {
     if (kind == nullptr) return fail(fmt::format("registers are not measured for {}", dtype_name(params_.dtype)));
     const bool groups = context_.cc() == 90 && kind->group != nullptr;
     const Status grouped =
-        groups ? add_way("own wgmma", std::string("GROUP=") + kind->group, "registers_of_groups", group_flops(*kind))
+        groups ? add_way("own wgmma", std::string("GROUP=") + kind->group, "registers_of_groups", group_flops(*kind),
+                         params_.dtype == DType::kFp8 ? kToleranceOfGroupedFp8 : kTolerance)
                : Status{};
     if (context_.lost()) return grouped;
     LLMPROF_CHECK(add_way(params_.dtype == DType::kFp32 ? "own fma" : "own mma.sync", std::string("KIND=") + kind->name,
-                          "registers", kind->flops));
+                          "registers", kind->flops, kTolerance));
     size_t threads = 0;
     for (const Way& way : ways_) threads = std::max(threads, size_t{way.grid} * kRegisterThreads);
     LLMPROF_CHECK(begin({{"sums", 4 * threads, Role::kOutput, {}}}));
@@ -110,7 +111,7 @@ class RegistersOp : public CudaOp {
     double tolerance = kTolerance;
   };
   // As many steps of so many FLOPs per warp as the case asks for.
-  Status add_way(std::string name, std::string define, const char* function, double warp_flops) {
+  Status add_way(std::string name, std::string define, const char* function, double warp_flops, double tolerance) {
     LLMPROF_ASSIGN(const Kernel kernel, context_.kernel({"registers.cu", {std::move(define)}}, function));
     Way way{std::move(name), kernel,
             static_cast<unsigned>(context_.sms() * context_.blocks_per_sm(kernel, kRegisterThreads))};
@@ -122,7 +123,7 @@ class RegistersOp : public CudaOp {
                   "--mflop", fmt::format("take {:.0f} or more", std::ceil(kIterationsMin * step_flops / 1e6)));
     if (iterations > 4e9) return fail("too many MFLOP for one execution", "--mflop");
     way.iterations = static_cast<uint32_t>(iterations);
-    if (params_.dtype == DType::kFp8 && way.name == "own wgmma") way.tolerance = kToleranceOfGroupedFp8;
+    way.tolerance = tolerance;
     ways_.push_back(std::move(way));
     return {};
   }
