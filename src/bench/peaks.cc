@@ -15,8 +15,8 @@ namespace llmprof::bench {
 namespace {
 
 using device::Device;
-using device::Operation;
-using device::OpParams;
+using kernels::Operation;
+using kernels::OpParams;
 
 struct GemmShape {
   int64_t m, n, k;
@@ -41,7 +41,7 @@ constexpr double kScreenS = 0.15, kQuickScreenS = 0.05;
 // Parts of the cache that hold the working set of its bandwidth: more than the caches before it, less than all of it.
 constexpr std::pair<int64_t, int64_t> kCacheParts[] = {{1, 4}, {3, 8}, {1, 2}, {5, 8}};
 
-const Operation* find(std::span<const Operation> operations, device::Ceiling ceiling) {
+const Operation* find(std::span<const Operation> operations, kernels::Ceiling ceiling) {
   for (const Operation& operation : operations)
     if (operation.ceiling == ceiling) return &operation;
   return nullptr;
@@ -375,7 +375,7 @@ std::string backend_and(const std::string& shape, const std::string& backend) {
 
 std::vector<DType> peak_dtypes(std::span<const Operation> operations) {
   std::vector<DType> out;
-  for (const device::Ceiling ceiling : {device::Ceiling::kProducts, device::Ceiling::kRegisters}) {
+  for (const kernels::Ceiling ceiling : {kernels::Ceiling::kProducts, kernels::Ceiling::kRegisters}) {
     const Operation* const operation = find(operations, ceiling);
     for (const DType dtype : operation != nullptr ? operation->dtypes : std::span<const DType>())
       if (std::find(out.begin(), out.end(), dtype) == out.end()) out.push_back(dtype);
@@ -387,13 +387,13 @@ std::optional<std::string> why_no_arithmetic(const Device& device, std::span<con
   const auto takes = [dtype](const Operation& operation) {
     return std::find(operation.dtypes.begin(), operation.dtypes.end(), dtype) != operation.dtypes.end();
   };
-  const Operation* const registers = find(operations, device::Ceiling::kRegisters);
+  const Operation* const registers = find(operations, kernels::Ceiling::kRegisters);
   if (registers != nullptr && has_way(device, *registers) && takes(*registers)) {
     const Result<CasePlan> plan = plan_case(*registers, device.identity(), dtype, {}, {});
     if (plan && (registers->unsupported == nullptr || !registers->unsupported(device.identity(), plan->params)))
       return std::nullopt;
   }
-  const Operation* const gemm = find(operations, device::Ceiling::kProducts);
+  const Operation* const gemm = find(operations, kernels::Ceiling::kProducts);
   if (gemm == nullptr) return std::nullopt;
   const GemmShape shape = kCpuShapes[0];
   const Result<OpParams> params = make_params(*gemm, dtype, {}, {{"m", shape.m}, {"n", shape.n}, {"k", shape.k}});
@@ -403,19 +403,19 @@ std::optional<std::string> why_no_arithmetic(const Device& device, std::span<con
 
 Result<Peaks> measure_peaks(Device& device, const PeaksOptions& options, const std::atomic<bool>& stop,
                             const std::function<void(const PeakRow&)>& done) {
-  const Operation* const gemm = find(options.operations, device::Ceiling::kProducts);
-  const Operation* const memory = find(options.operations, device::Ceiling::kMemory);
+  const Operation* const gemm = find(options.operations, kernels::Ceiling::kProducts);
+  const Operation* const memory = find(options.operations, kernels::Ceiling::kMemory);
   if (gemm == nullptr || memory == nullptr)
     return fail("expected operations of products and of memory, found neither or one");
   PeaksRun run(device, options, stop, done);
-  const auto usable = [&](device::Ceiling ceiling) -> const Operation* {
+  const auto usable = [&](kernels::Ceiling ceiling) -> const Operation* {
     const Operation* operation = find(options.operations, ceiling);
     return operation != nullptr && has_way(device, *operation) ? operation : nullptr;
   };
-  run.flops(*gemm, usable(device::Ceiling::kRegisters));
+  run.flops(*gemm, usable(kernels::Ceiling::kRegisters));
   run.bandwidth(*memory);
-  if (const Operation* memcpy = usable(device::Ceiling::kLink)) run.copies(*memcpy);
-  if (const Operation* launch = usable(device::Ceiling::kFixedCosts)) run.latencies(*launch);
+  if (const Operation* memcpy = usable(kernels::Ceiling::kLink)) run.copies(*memcpy);
+  if (const Operation* launch = usable(kernels::Ceiling::kFixedCosts)) run.latencies(*launch);
   run.remark_registers();
   run.remark_waiting();
   if (run.cpu()) run.remark("data sheet: llmprof has none of CPUs, so there are no shares of it");

@@ -13,7 +13,7 @@
 namespace llmprof::bench {
 namespace {
 
-using device::Operation;
+using kernels::Operation;
 using Align = TextTable::Align;
 
 constexpr int64_t kLengthMax = int64_t{1} << 24;

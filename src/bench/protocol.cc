@@ -13,9 +13,9 @@ namespace llmprof::bench {
 namespace {
 
 using device::Device;
-using device::Operation;
-using device::OpParams;
-using device::PreparedOp;
+using kernels::Operation;
+using kernels::OpParams;
+using kernels::PreparedOp;
 
 constexpr int kSetsMin = 2;
 constexpr int64_t kCachesRotated = 2;  // all sets together are so many times the cache

@@ -11,7 +11,7 @@
 namespace llmprof::bench {
 namespace {
 
-using device::Operation;
+using kernels::Operation;
 
 enum SuitePart : uint8_t { kGpu = 1, kGpuQuick = 2, kCpu = 4, kCpuQuick = 8 };
 
@@ -196,7 +196,7 @@ Result<std::vector<CasePlan>> default_suite(std::span<const Operation> operation
       LLMPROF_CHECK(add(operation, words.dtype, words.variant, words.axes));
     }
     // Registers are measured by peaks on a GPU, and not again here.
-    if (known.count(operation.name) != 0 || operation.ceiling == device::Ceiling::kRegisters) continue;
+    if (known.count(operation.name) != 0 || operation.ceiling == kernels::Ceiling::kRegisters) continue;
     LLMPROF_CHECK(add(operation, DType::kUnknown, {}, {}));
     for (size_t v = 1; v < operation.variants.size() && !quick; ++v)
       LLMPROF_CHECK(add(operation, DType::kUnknown, operation.variants[v], {}));

@@ -17,8 +17,15 @@
 #include "device/device.h"
 #include "ops/op.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 
+using device::Buffer;
+using device::Device;
+using device::DeviceIdentity;
+using device::DeviceKind;
+using device::Fill;
+using device::Repetitions;
+using device::Sample;
 using ops::Axis;
 using ops::Cost;
 using ops::OpParams;
@@ -88,4 +95,4 @@ const Operation* find_operation(std::string_view name);
 Result<OpParams> make_params(const Operation& operation, DType dtype, std::string_view variant,
                              const std::vector<std::pair<std::string, int64_t>>& changes);
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

@@ -20,7 +20,7 @@ namespace llmprof::workload {
 namespace {
 
 using device::cpu::CpuDevice;
-using device::cpu::RowArrays;
+using kernels::cpu::RowArrays;
 
 constexpr size_t kCpuAlignment = 64;
 constexpr size_t kCpuSlabBytes = size_t{16} << 20;  // small tensors share pages
@@ -46,11 +46,11 @@ class CpuBackend : public Backend {
         cpu_(static_cast<CpuDevice&>(*device_)),
         linears_(std::move(linears)),
         dtype_(dtype),
-        rows_(device::cpu::row_kernels(cpu_.instructions(), dtype).front()),
-        moves_(device::cpu::move_kernels(cpu_.instructions(), dtype).front()),
-        largest_(device::cpu::sampling_kernels(cpu_.instructions(), DType::kFp32).front().largest),
+        rows_(kernels::cpu::row_kernels(cpu_.instructions(), dtype).front()),
+        moves_(kernels::cpu::move_kernels(cpu_.instructions(), dtype).front()),
+        largest_(kernels::cpu::sampling_kernels(cpu_.instructions(), DType::kFp32).front().largest),
         kernels_(cpu_kernels(cpu_.instructions(), dtype)),
-        attention_(cpu_.team(), device::cpu::attention_kernels(cpu_.instructions(), dtype).front()) {}
+        attention_(cpu_.team(), kernels::cpu::attention_kernels(cpu_.instructions(), dtype).front()) {}
 
   const device::DeviceIdentity& identity() const override { return cpu_.identity(); }
   DType dtype() const override { return dtype_; }
@@ -182,9 +182,9 @@ class CpuBackend : public Backend {
 
   Status attention(const AttentionCall& call) override {
     const auto at = [](const Heads& heads) {
-      return device::cpu::HeadsAt{heads.data, heads.sequence, heads.head, heads.token};
+      return kernels::cpu::HeadsAt{heads.data, heads.sequence, heads.head, heads.token};
     };
-    device::cpu::AttentionArrays arrays;
+    kernels::cpu::AttentionArrays arrays;
     arrays.q = at(call.q);
     arrays.k = at(call.k);
     arrays.v = at(call.v);
@@ -290,11 +290,11 @@ class CpuBackend : public Backend {
   size_t slab_used_ = 0;
   std::unique_ptr<CpuLinears> linears_;
   DType dtype_;
-  device::cpu::RowKernels rows_;
-  device::cpu::MoveKernels moves_;
-  decltype(device::cpu::SamplingKernels::largest) largest_;
+  kernels::cpu::RowKernels rows_;
+  kernels::cpu::MoveKernels moves_;
+  decltype(kernels::cpu::SamplingKernels::largest) largest_;
   CpuKernels kernels_;
-  device::cpu::AttentionRunner attention_;
+  kernels::cpu::AttentionRunner attention_;
 };
 
 }  // namespace

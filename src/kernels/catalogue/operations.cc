@@ -13,7 +13,7 @@
 #include "ops/product.h"
 #include "ops/rows.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 namespace {
 
 constexpr std::array kGemmAxes = {Axis{"m", 4096, "rows of the activations: tokens"},
@@ -371,4 +371,4 @@ const Operation* find_operation(std::string_view name) {
   return nullptr;
 }
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

@@ -13,7 +13,7 @@
 #include "kernels/cpu/ops.h"
 #include "ops/layers.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 namespace {
 
 constexpr size_t kWays = 3;
@@ -30,7 +30,7 @@ std::vector<BufferPlan> buffers_of(const ops::ConvSizes& of, const OpParams& par
 
 class ConvOp : public PreparedOp {
  public:
-  ConvOp(CpuDevice& device, const OpParams& params)
+  ConvOp(device::cpu::CpuDevice& device, const OpParams& params)
       : device_(device),
         of_(params),
         dtype_(params.dtype),
@@ -39,23 +39,24 @@ class ConvOp : public PreparedOp {
 
   Status prepare() {
     LLMPROF_ASSIGN(engine_, DnnlEngine::open());
-    const OneDnn& lib = one_dnn();
-    const dnnl_data_type_t type = dnnl_type(dtype_);
+    const device::cpu::OneDnn& lib = device::cpu::one_dnn();
+    const dnnl_data_type_t type = device::cpu::dnnl_type(dtype_);
     const dnnl_dims_t x_dims = {of_.batch, of_.channels, of_.height, of_.width};
     const dnnl_dims_t w_dims = {of_.filters, of_.channels, of_.kernel, of_.kernel};
     const dnnl_dims_t out_dims = {of_.batch, of_.filters, of_.out_height(), of_.out_width()};
     dnnl_memory_desc_t any{};
-    LLMPROF_CHECK(dnnl_ok(std::max({lib.dnnl_memory_desc_init_by_tag(&x_, 4, x_dims, type, dnnl_nhwc),
-                                    lib.dnnl_memory_desc_init_by_tag(&w_, 4, w_dims, type, dnnl_ohwi),
-                                    lib.dnnl_memory_desc_init_by_tag(&any, 4, w_dims, type, dnnl_format_tag_any),
-                                    lib.dnnl_memory_desc_init_by_tag(&out_, 4, out_dims, type, dnnl_nhwc)}),
-                          "describe the images"));
+    LLMPROF_CHECK(
+        device::cpu::dnnl_ok(std::max({lib.dnnl_memory_desc_init_by_tag(&x_, 4, x_dims, type, dnnl_nhwc),
+                                       lib.dnnl_memory_desc_init_by_tag(&w_, 4, w_dims, type, dnnl_ohwi),
+                                       lib.dnnl_memory_desc_init_by_tag(&any, 4, w_dims, type, dnnl_format_tag_any),
+                                       lib.dnnl_memory_desc_init_by_tag(&out_, 4, out_dims, type, dnnl_nhwc)}),
+                             "describe the images"));
     const dnnl_dims_t strides = {of_.stride, of_.stride}, padding = {of_.padding, of_.padding};
     dnnl_convolution_desc_t operation{};
-    LLMPROF_CHECK(
-        dnnl_ok(lib.dnnl_convolution_forward_desc_init(&operation, dnnl_forward_inference, dnnl_convolution_direct, &x_,
-                                                       &any, nullptr, &out_, strides, padding, padding),
-                "describe this convolution"));
+    LLMPROF_CHECK(device::cpu::dnnl_ok(
+        lib.dnnl_convolution_forward_desc_init(&operation, dnnl_forward_inference, dnnl_convolution_direct, &x_, &any,
+                                               nullptr, &out_, strides, padding, padding),
+        "describe this convolution"));
     LLMPROF_ASSIGN(ways_, engine_->ways(&operation, kWays, "convolve these images"));
     for (size_t way = 0; way < ways_.size(); ++way)
       candidates_.push_back({"oneDNN " + ways_[way].name, [this, way](int set) { return run(way, set); }});
@@ -73,7 +74,8 @@ class ConvOp : public PreparedOp {
       Set made{std::move(x), std::move(out), {}};
       for (const DnnlPrimitive& way : ways_) {
         LLMPROF_ASSIGN(const dnnl_memory_desc_t* const layout, way.weights());
-        LLMPROF_ASSIGN(std::unique_ptr<Buffer> buffer, device_.allocate(one_dnn().dnnl_memory_desc_get_size(layout)));
+        LLMPROF_ASSIGN(std::unique_ptr<Buffer> buffer,
+                       device_.allocate(device::cpu::one_dnn().dnnl_memory_desc_get_size(layout)));
         LLMPROF_CHECK(engine_->reorder(w_, sets_.data<void>(set, kW), *layout, buffer->address()));
         LLMPROF_ASSIGN(DnnlMemory w, engine_->memory(*layout, buffer->address()));
         made.packed.push_back({std::move(buffer), std::move(w)});
@@ -112,7 +114,7 @@ class ConvOp : public PreparedOp {
     return engine_->run(ways_[way], arguments, "convolve");
   }
 
-  CpuDevice& device_;
+  device::cpu::CpuDevice& device_;
   ops::ConvSizes of_;
   DType dtype_;
   uint64_t seed_;
@@ -128,11 +130,11 @@ class ConvOp : public PreparedOp {
 }  // namespace
 
 std::optional<std::string> library_unsupported(const OpParams& params) {
-  if (params.dtype == DType::kBf16 && !cpu_instructions().bf16())
+  if (params.dtype == DType::kBf16 && !device::cpu::cpu_instructions().bf16())
     return "this CPU has no instructions for bf16 products (AVX512-BF16 or AMX)";
   if (params.dtype != DType::kBf16 && params.dtype != DType::kFp32)
     return fmt::format("on CPUs it is measured in fp32 and bf16, not in {}", dtype_name(params.dtype));
-  if (!one_dnn().missing.empty()) return one_dnn().missing;
+  if (!device::cpu::one_dnn().missing.empty()) return device::cpu::one_dnn().missing;
   return std::nullopt;
 }
 
@@ -143,9 +145,9 @@ std::optional<std::string> conv2d_unsupported(const OpParams& params) {
 
 Result<std::unique_ptr<PreparedOp>> prepare_conv2d(Device& device, const OpParams& params) {
   if (const std::optional<std::string> why = conv2d_unsupported(params)) return fail(*why, {}, {}, ExitCode::kUsage);
-  auto op = std::make_unique<ConvOp>(static_cast<CpuDevice&>(device), params);
+  auto op = std::make_unique<ConvOp>(static_cast<device::cpu::CpuDevice&>(device), params);
   LLMPROF_CHECK(op->prepare());
   return std::unique_ptr<PreparedOp>(std::move(op));
 }
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

@@ -9,15 +9,15 @@
 
 #include "device/cpu/math_libraries.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 
-using DnnlMemory = DnnlHandle<dnnl_memory_t>;
+using DnnlMemory = device::cpu::DnnlHandle<dnnl_memory_t>;
 
 // One way of oneDNN to do an operation, compiled.
 struct DnnlPrimitive {
   std::string name;  // as the library calls it: "brgconv:avx512_core_bf16"
-  DnnlHandle<dnnl_primitive_desc_t> description{one_dnn().dnnl_primitive_desc_destroy};
-  DnnlHandle<dnnl_primitive_t> primitive{one_dnn().dnnl_primitive_destroy};
+  device::cpu::DnnlHandle<dnnl_primitive_desc_t> description{device::cpu::one_dnn().dnnl_primitive_desc_destroy};
+  device::cpu::DnnlHandle<dnnl_primitive_t> primitive{device::cpu::one_dnn().dnnl_primitive_destroy};
 
   // Of weights number `index`, as the library chose it; lives as long as this does. Error: it does not say.
   Result<const dnnl_memory_desc_t*> weights(int index = 0) const;
@@ -44,9 +44,9 @@ class DnnlEngine {
  private:
   Status run(dnnl_primitive_t primitive, std::span<const dnnl_exec_arg_t> arguments, const char* what) const;
 
-  const OneDnn& lib_ = one_dnn();
-  DnnlHandle<dnnl_engine_t> engine_{lib_.dnnl_engine_destroy};
-  DnnlHandle<dnnl_stream_t> stream_{lib_.dnnl_stream_destroy};
+  const device::cpu::OneDnn& lib_ = device::cpu::one_dnn();
+  device::cpu::DnnlHandle<dnnl_engine_t> engine_{lib_.dnnl_engine_destroy};
+  device::cpu::DnnlHandle<dnnl_stream_t> stream_{lib_.dnnl_stream_destroy};
 };
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 
 Result<std::unique_ptr<DnnlMatmul>> DnnlMatmul::make(const MatmulShape& shape, bool packed) {
   std::unique_ptr<DnnlMatmul> matmul(new DnnlMatmul(packed));
@@ -11,7 +11,7 @@ Result<std::unique_ptr<DnnlMatmul>> DnnlMatmul::make(const MatmulShape& shape, b
 }
 
 Status DnnlMatmul::prepare(const MatmulShape& shape) {
-  const OneDnn& lib = one_dnn();
+  const device::cpu::OneDnn& lib = device::cpu::one_dnn();
   LLMPROF_ASSIGN(engine_, DnnlEngine::open());
   // Two dimensions of one product: with a batch of one in front, some kernels are not taken.
   const bool batched = shape.batch > 1;
@@ -21,9 +21,9 @@ Status DnnlMatmul::prepare(const MatmulShape& shape) {
                    out_dims[] = {shape.batch, shape.m, shape.n}, bias_dims[] = {1, 1, shape.n},
                    w_strides[] = {shape.k * shape.n, 1, shape.k};
   const dnnl_format_tag_t dense = batched ? dnnl_abc : dnnl_ab;
-  const dnnl_data_type_t type = dnnl_type(shape.dtype), out_type = dnnl_type(shape.out_dtype);
+  const dnnl_data_type_t type = device::cpu::dnnl_type(shape.dtype), out_type = device::cpu::dnnl_type(shape.out_dtype);
   dnnl_memory_desc_t any{};
-  const Status described = dnnl_ok(
+  const Status described = device::cpu::dnnl_ok(
       std::max({lib.dnnl_memory_desc_init_by_tag(&source_, dimensions, a_dims + first, type, dense),
                 lib.dnnl_memory_desc_init_by_tag(&out_, dimensions, out_dims + first, out_type, dense),
                 lib.dnnl_memory_desc_init_by_tag(&bias_, dimensions, bias_dims + first, out_type, dense),
@@ -32,22 +32,23 @@ Status DnnlMatmul::prepare(const MatmulShape& shape) {
       "describe the matrices");
   LLMPROF_CHECK(described);
   dnnl_matmul_desc_t operation{};
-  LLMPROF_CHECK(dnnl_ok(
+  LLMPROF_CHECK(device::cpu::dnnl_ok(
       lib.dnnl_matmul_desc_init(&operation, &source_, packed_ ? &any : &plain_, shape.bias ? &bias_ : nullptr, &out_),
       "describe this product"));
-  DnnlHandle<dnnl_primitive_attr_t> attributes(lib.dnnl_primitive_attr_destroy);
-  DnnlHandle<dnnl_post_ops_t> behind(lib.dnnl_post_ops_destroy);
-  LLMPROF_CHECK(dnnl_ok(lib.dnnl_primitive_attr_create(attributes.out()), "describe this product"));
-  LLMPROF_CHECK(dnnl_ok(lib.dnnl_post_ops_create(behind.out()), "describe this product"));
+  device::cpu::DnnlHandle<dnnl_primitive_attr_t> attributes(lib.dnnl_primitive_attr_destroy);
+  device::cpu::DnnlHandle<dnnl_post_ops_t> behind(lib.dnnl_post_ops_destroy);
+  LLMPROF_CHECK(device::cpu::dnnl_ok(lib.dnnl_primitive_attr_create(attributes.out()), "describe this product"));
+  LLMPROF_CHECK(device::cpu::dnnl_ok(lib.dnnl_post_ops_create(behind.out()), "describe this product"));
   if (shape.gelu)
-    LLMPROF_CHECK(dnnl_ok(lib.dnnl_post_ops_append_eltwise(behind.get(), 1, dnnl_eltwise_gelu_tanh, 0, 0),
-                          "add GELU to the product"));
+    LLMPROF_CHECK(device::cpu::dnnl_ok(lib.dnnl_post_ops_append_eltwise(behind.get(), 1, dnnl_eltwise_gelu_tanh, 0, 0),
+                                       "add GELU to the product"));
   if (shape.residual) {
-    LLMPROF_CHECK(dnnl_ok(lib.dnnl_post_ops_append_binary(behind.get(), dnnl_binary_add, &out_),
-                          "add a residual to the product"));
+    LLMPROF_CHECK(device::cpu::dnnl_ok(lib.dnnl_post_ops_append_binary(behind.get(), dnnl_binary_add, &out_),
+                                       "add a residual to the product"));
     residual_argument_ = DNNL_ARG_ATTR_MULTIPLE_POST_OP(shape.gelu ? 1 : 0) | DNNL_ARG_SRC_1;
   }
-  LLMPROF_CHECK(dnnl_ok(lib.dnnl_primitive_attr_set_post_ops(attributes.get(), behind.get()), "describe this product"));
+  LLMPROF_CHECK(device::cpu::dnnl_ok(lib.dnnl_primitive_attr_set_post_ops(attributes.get(), behind.get()),
+                                     "describe this product"));
   LLMPROF_ASSIGN(std::vector<DnnlPrimitive> ways, engine_->ways(&operation, 1, "multiply", attributes.get()));
   matmul_ = std::move(ways.front());
   LLMPROF_ASSIGN(const dnnl_memory_desc_t* const chosen, matmul_.weights());
@@ -62,7 +63,7 @@ Status DnnlMatmul::give(Set& set, int argument, const dnnl_memory_desc_t& layout
   return {};
 }
 
-Status DnnlMatmul::add_set(Device& device, const MatmulOperands& operands) {
+Status DnnlMatmul::add_set(device::Device& device, const MatmulOperands& operands) {
   Set set;
   LLMPROF_CHECK(give(set, DNNL_ARG_SRC, source_, operands.a));
   LLMPROF_CHECK(give(set, DNNL_ARG_DST, out_, operands.out));
@@ -70,7 +71,7 @@ Status DnnlMatmul::add_set(Device& device, const MatmulOperands& operands) {
   if (operands.residual != nullptr) LLMPROF_CHECK(give(set, residual_argument_, out_, operands.residual));
   void* weights = operands.w;
   if (packed_) {
-    LLMPROF_ASSIGN(set.packed, device.allocate(one_dnn().dnnl_memory_desc_get_size(&weights_)));
+    LLMPROF_ASSIGN(set.packed, device.allocate(device::cpu::one_dnn().dnnl_memory_desc_get_size(&weights_)));
     weights = set.packed->address();
     LLMPROF_CHECK(engine_->reorder(plain_, operands.w, weights_, weights));
   }
@@ -81,4 +82,4 @@ Status DnnlMatmul::add_set(Device& device, const MatmulOperands& operands) {
 
 Status DnnlMatmul::run(int set) { return engine_->run(matmul_, sets_[static_cast<size_t>(set)].arguments, "multiply"); }
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

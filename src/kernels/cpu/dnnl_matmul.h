@@ -7,7 +7,7 @@
 #include "device/device.h"
 #include "kernels/cpu/dnnl_engine.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 
 // `batch` times out[m,n] = activation(a[m,k] w[n,k]^T + bias) + residual, operands one behind another.
 struct MatmulShape {
@@ -29,16 +29,16 @@ class DnnlMatmul {
   static Result<std::unique_ptr<DnnlMatmul>> make(const MatmulShape& shape, bool packed);
 
   // The layout that was chosen is the one that the weights have anyway.
-  bool as_they_lie() const { return one_dnn().dnnl_memory_desc_equal(&weights_, &plain_) != 0; }
+  bool as_they_lie() const { return device::cpu::one_dnn().dnnl_memory_desc_equal(&weights_, &plain_) != 0; }
   // Packed weights are `device`'s memory.
-  Status add_set(Device& device, const MatmulOperands& operands);
+  Status add_set(device::Device& device, const MatmulOperands& operands);
   Status run(int set);
 
  private:
   struct Set {
     std::vector<DnnlMemory> memories;
     std::vector<dnnl_exec_arg_t> arguments;
-    std::unique_ptr<Buffer> packed;
+    std::unique_ptr<device::Buffer> packed;
   };
 
   explicit DnnlMatmul(bool packed) : packed_(packed) {}
@@ -53,4 +53,4 @@ class DnnlMatmul {
   std::vector<Set> sets_;
 };
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

@@ -10,7 +10,7 @@
 #include "kernels/cpu/own_op.h"
 #include "kernels/reference/moves.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 namespace {
 
 constexpr size_t kLine = 64;
@@ -22,7 +22,7 @@ size_t bytes_of(const OpParams& params, int64_t elements) {
 // q, k, table
 class RopeOp : public OwnOp {
  public:
-  RopeOp(CpuDevice& device, const OpParams& params)
+  RopeOp(device::cpu::CpuDevice& device, const OpParams& params)
       : OwnOp(device, params,
               {{bytes_of(params, params.axis("tokens") * params.axis("heads") * params.axis("head_dim")), params.dtype,
                 false, params.seed},
@@ -71,7 +71,7 @@ class RopeOp : public OwnOp {
 // Copies of rows: own kernels where rows are whole lines, the C library's memcpy for any.
 class RowCopyOp : public OwnOp {
  protected:
-  RowCopyOp(CpuDevice& device, const OpParams& params, std::vector<BufferPlan> plan, size_t row_bytes)
+  RowCopyOp(device::cpu::CpuDevice& device, const OpParams& params, std::vector<BufferPlan> plan, size_t row_bytes)
       : OwnOp(device, params, std::move(plan)), row_bytes_(row_bytes) {}
   using RowCopy = void (*)(float* out, const float* a, size_t count);
   void add_copies() {
@@ -93,7 +93,7 @@ class RowCopyOp : public OwnOp {
 // out, table, index
 class EmbeddingOp : public RowCopyOp {
  public:
-  EmbeddingOp(CpuDevice& device, const OpParams& params)
+  EmbeddingOp(device::cpu::CpuDevice& device, const OpParams& params)
       : RowCopyOp(
             device, params,
             {{bytes_of(params, params.axis("tokens") * params.axis("hidden")), params.dtype, true, params.seed},
@@ -133,7 +133,7 @@ int64_t kv_columns(const OpParams& params) { return params.axis("kv_heads") * pa
 // keys, values, k, v, slot
 class KvAppendOp : public RowCopyOp {
  public:
-  KvAppendOp(CpuDevice& device, const OpParams& params)
+  KvAppendOp(device::cpu::CpuDevice& device, const OpParams& params)
       : RowCopyOp(device, params, plan(params), bytes_of(params, kv_columns(params))), tokens_(params.axis("tokens")) {
     add_copies();
   }
@@ -177,7 +177,7 @@ class KvAppendOp : public RowCopyOp {
 // wide, codes, scales: codes and scales made of the wide rows, or wide rows of them.
 class QuantisedOp : public OwnOp {
  public:
-  QuantisedOp(CpuDevice& device, const OpParams& params, bool to_wide)
+  QuantisedOp(device::cpu::CpuDevice& device, const OpParams& params, bool to_wide)
       : OwnOp(device, params,
               {{bytes_of(params, params.axis("tokens") * params.axis("hidden")), params.dtype, to_wide, params.seed},
                {static_cast<size_t>(params.axis("tokens") * params.axis("hidden")), DType::kFp8, !to_wide,
@@ -202,7 +202,7 @@ class QuantisedOp : public OwnOp {
 
 class QuantiseOp : public QuantisedOp {
  public:
-  QuantiseOp(CpuDevice& device, const OpParams& params) : QuantisedOp(device, params, false) {
+  QuantiseOp(device::cpu::CpuDevice& device, const OpParams& params) : QuantisedOp(device, params, false) {
     for (const MoveKernels& kernels : move_kernels(device.instructions(), params.dtype))
       add_kernel(kernels.name, kernels.quantise);
   }
@@ -215,7 +215,7 @@ class QuantiseOp : public QuantisedOp {
 
 class DequantiseOp : public QuantisedOp {
  public:
-  DequantiseOp(CpuDevice& device, const OpParams& params) : QuantisedOp(device, params, true) {
+  DequantiseOp(device::cpu::CpuDevice& device, const OpParams& params) : QuantisedOp(device, params, true) {
     for (const MoveKernels& kernels : move_kernels(device.instructions(), params.dtype)) {
       if (kernels.dequantise_streaming != nullptr && columns_ % kStreamedColumns == 0)
         add_kernel(std::string(kernels.name) + " streaming", kernels.dequantise_streaming);
@@ -254,4 +254,4 @@ Result<std::unique_ptr<PreparedOp>> prepare_dequantise(Device& device, const OpP
   return prepare_own<DequantiseOp>(device, params);
 }
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

@@ -14,7 +14,7 @@
 #include "kernels/cpu/ops.h"
 #include "ops/layers.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 namespace {
 
 enum : size_t { kOut, kX };  // buffers of a set
@@ -38,7 +38,7 @@ struct Stack {
 
 class LstmOp : public PreparedOp {
  public:
-  LstmOp(CpuDevice& device, const OpParams& params)
+  LstmOp(device::cpu::CpuDevice& device, const OpParams& params)
       : device_(device),
         of_(params),
         dtype_(params.dtype),
@@ -111,7 +111,7 @@ class LstmOp : public PreparedOp {
 
   void append(std::vector<char>& to, const std::vector<float>& values) const {
     for (const float value : values) {
-      const uint16_t half = to_bf16(value);
+      const uint16_t half = device::to_bf16(value);
       const char* const from =
           dtype_ == DType::kBf16 ? reinterpret_cast<const char*>(&half) : reinterpret_cast<const char*>(&value);
       to.insert(to.end(), from, from + element());
@@ -119,27 +119,28 @@ class LstmOp : public PreparedOp {
   }
 
   Status describe(Stack& stack) const {
-    const OneDnn& lib = one_dnn();
-    const dnnl_data_type_t type = dnnl_type(dtype_);
+    const device::cpu::OneDnn& lib = device::cpu::one_dnn();
+    const dnnl_data_type_t type = device::cpu::dnnl_type(dtype_);
     const dnnl_dims_t from_dims = {of_.steps, of_.batch, stack.input}, to_dims = {of_.steps, of_.batch, of_.hidden};
     const dnnl_dims_t inputs = {stack.layers, 1, stack.input, 4, of_.hidden};
     const dnnl_dims_t states = {stack.layers, 1, of_.hidden, 4, of_.hidden};
     const dnnl_dims_t biases = {stack.layers, 1, 4, of_.hidden};
     dnnl_memory_desc_t any_inputs{}, any_states{};
-    LLMPROF_CHECK(
-        dnnl_ok(std::max({lib.dnnl_memory_desc_init_by_tag(&stack.from, 3, from_dims, type, dnnl_tnc),
-                          lib.dnnl_memory_desc_init_by_tag(&stack.to, 3, to_dims, type, dnnl_tnc),
-                          lib.dnnl_memory_desc_init_by_tag(&stack.inputs_layout, 5, inputs, type, dnnl_ldgoi),
-                          lib.dnnl_memory_desc_init_by_tag(&stack.states_layout, 5, states, type, dnnl_ldgoi),
-                          lib.dnnl_memory_desc_init_by_tag(&any_inputs, 5, inputs, type, dnnl_format_tag_any),
-                          lib.dnnl_memory_desc_init_by_tag(&any_states, 5, states, type, dnnl_format_tag_any),
-                          lib.dnnl_memory_desc_init_by_tag(&stack.bias_layout, 4, biases, dnnl_f32, dnnl_ldgo)}),
-                "describe the layers"));
+    LLMPROF_CHECK(device::cpu::dnnl_ok(
+        std::max({lib.dnnl_memory_desc_init_by_tag(&stack.from, 3, from_dims, type, dnnl_tnc),
+                  lib.dnnl_memory_desc_init_by_tag(&stack.to, 3, to_dims, type, dnnl_tnc),
+                  lib.dnnl_memory_desc_init_by_tag(&stack.inputs_layout, 5, inputs, type, dnnl_ldgoi),
+                  lib.dnnl_memory_desc_init_by_tag(&stack.states_layout, 5, states, type, dnnl_ldgoi),
+                  lib.dnnl_memory_desc_init_by_tag(&any_inputs, 5, inputs, type, dnnl_format_tag_any),
+                  lib.dnnl_memory_desc_init_by_tag(&any_states, 5, states, type, dnnl_format_tag_any),
+                  lib.dnnl_memory_desc_init_by_tag(&stack.bias_layout, 4, biases, dnnl_f32, dnnl_ldgo)}),
+        "describe the layers"));
     dnnl_rnn_desc_t operation{};
-    LLMPROF_CHECK(dnnl_ok(lib.dnnl_lstm_forward_desc_init(
-                              &operation, dnnl_forward_inference, dnnl_unidirectional_left2right, &stack.from, nullptr,
-                              nullptr, &any_inputs, &any_states, &stack.bias_layout, &stack.to, nullptr, nullptr, 0),
-                          "describe these layers"));
+    LLMPROF_CHECK(device::cpu::dnnl_ok(
+        lib.dnnl_lstm_forward_desc_init(&operation, dnnl_forward_inference, dnnl_unidirectional_left2right, &stack.from,
+                                        nullptr, nullptr, &any_inputs, &any_states, &stack.bias_layout, &stack.to,
+                                        nullptr, nullptr, 0),
+        "describe these layers"));
     LLMPROF_ASSIGN(std::vector<DnnlPrimitive> ways, engine_->ways(&operation, 1, "run these layers"));
     stack.primitive = std::move(ways[0]);
     return {};
@@ -152,7 +153,7 @@ class LstmOp : public PreparedOp {
     const auto pack = [&](int index, const dnnl_memory_desc_t& plain, std::vector<char>& weights,
                           std::unique_ptr<Buffer>& buffer) -> Result<DnnlMemory> {
       LLMPROF_ASSIGN(const dnnl_memory_desc_t* const layout, stack.primitive.weights(index));
-      LLMPROF_ASSIGN(buffer, device_.allocate(one_dnn().dnnl_memory_desc_get_size(layout)));
+      LLMPROF_ASSIGN(buffer, device_.allocate(device::cpu::one_dnn().dnnl_memory_desc_get_size(layout)));
       if (memory_.empty()) packed_bytes_ += buffer->bytes();
       LLMPROF_CHECK(engine_->reorder(plain, weights.data(), *layout, buffer->address()));
       return engine_->memory(*layout, buffer->address());
@@ -177,7 +178,7 @@ class LstmOp : public PreparedOp {
     return {};
   }
 
-  CpuDevice& device_;
+  device::cpu::CpuDevice& device_;
   ops::LstmSizes of_;
   DType dtype_;
   uint64_t seed_;
@@ -195,9 +196,9 @@ class LstmOp : public PreparedOp {
 
 Result<std::unique_ptr<PreparedOp>> prepare_lstm(Device& device, const OpParams& params) {
   if (const std::optional<std::string> why = library_unsupported(params)) return fail(*why, {}, {}, ExitCode::kUsage);
-  auto op = std::make_unique<LstmOp>(static_cast<CpuDevice&>(device), params);
+  auto op = std::make_unique<LstmOp>(static_cast<device::cpu::CpuDevice&>(device), params);
   LLMPROF_CHECK(op->prepare());
   return std::unique_ptr<PreparedOp>(std::move(op));
 }
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

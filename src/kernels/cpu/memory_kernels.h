@@ -9,7 +9,7 @@
 
 #include "device/cpu/facts.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 
 struct MemoryKernels {
   std::string_view name;  // "own AVX-512 streaming": stores pass the cache by, no line is read before it is written
@@ -20,6 +20,6 @@ struct MemoryKernels {
   bool library = false;  // the C library's, of any number of bytes
 };
 // Widest first; a kernel without its kind of loop has null there.
-std::vector<MemoryKernels> memory_kernels(const Instructions& instructions);
+std::vector<MemoryKernels> memory_kernels(const device::cpu::Instructions& instructions);
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

@@ -11,7 +11,7 @@
 #include <immintrin.h>
 #endif
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 namespace {
 
 #define LLMPROF_BODIES "kernels/cpu/move_bodies.h"
@@ -19,7 +19,7 @@ namespace {
 
 }  // namespace
 
-std::vector<MoveKernels> move_kernels(const Instructions& instructions, DType dtype) {
+std::vector<MoveKernels> move_kernels(const device::cpu::Instructions& instructions, DType dtype) {
   const bool half = dtype == DType::kBf16;
   std::vector<MoveKernels> all;
 #if defined(__x86_64__)
@@ -36,4 +36,4 @@ std::vector<MoveKernels> move_kernels(const Instructions& instructions, DType dt
   return all;
 }
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

@@ -10,7 +10,7 @@
 #include "base/dtype.h"
 #include "device/cpu/facts.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 
 // Heads of `head` elements, rotated in place: halves (a, b) become (a cos - b sin, b cos + a sin).
 struct RopeArrays {
@@ -42,6 +42,6 @@ struct MoveKernels {
 };
 constexpr int64_t kStreamedColumns = 32;
 // Widest first. Of fp32 or bf16.
-std::vector<MoveKernels> move_kernels(const Instructions& instructions, DType dtype);
+std::vector<MoveKernels> move_kernels(const device::cpu::Instructions& instructions, DType dtype);
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

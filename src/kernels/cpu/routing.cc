@@ -9,14 +9,14 @@
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/own_op.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 namespace {
 
 enum : size_t { kIds, kWeights, kOffsets, kOrder, kLogits };
 
 class RoutingOp : public OwnOp {
  public:
-  RoutingOp(CpuDevice& device, const OpParams& params)
+  RoutingOp(device::cpu::CpuDevice& device, const OpParams& params)
       : OwnOp(device, params, plan(params)),
         tokens_(params.axis("tokens")),
         experts_(params.axis("experts")),
@@ -69,7 +69,7 @@ class RoutingOp : public OwnOp {
     int32_t* const ids = sets_.data<int32_t>(set, kIds);
     float* const weights = sets_.data<float>(set, kWeights);
     const auto tokens_of = [&](int thread) {
-      const auto [first, last] = share_of(static_cast<size_t>(tokens_), 1, thread, threads);
+      const auto [first, last] = device::cpu::share_of(static_cast<size_t>(tokens_), 1, thread, threads);
       return std::pair<int64_t, int64_t>(first, last);
     };
     device_.team().run([&](int thread) {
@@ -111,7 +111,7 @@ class RoutingOp : public OwnOp {
       return;
     }
     const uint16_t* const from = sets_.data<uint16_t>(set, kLogits) + token * experts_;
-    for (size_t i = 0; i < row.size(); ++i) row[i] = from_bf16(from[i]);
+    for (size_t i = 0; i < row.size(); ++i) row[i] = device::from_bf16(from[i]);
   }
 
   int64_t tokens_, experts_, k_;
@@ -124,4 +124,4 @@ Result<std::unique_ptr<PreparedOp>> prepare_moe_routing(Device& device, const Op
   return prepare_own<RoutingOp>(device, params);
 }
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

@@ -9,7 +9,7 @@
 #include <immintrin.h>
 #endif
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 namespace {
 
 #define LLMPROF_BODIES "kernels/cpu/row_bodies.h"
@@ -22,7 +22,7 @@ RowKernels of_type(DType dtype, const char* name, Make32 make32, Make16 make16) 
 
 }  // namespace
 
-std::vector<RowKernels> row_kernels(const Instructions& instructions, DType dtype) {
+std::vector<RowKernels> row_kernels(const device::cpu::Instructions& instructions, DType dtype) {
   std::vector<RowKernels> all;
 #if defined(__x86_64__)
   if (instructions.avx512)
@@ -36,4 +36,4 @@ std::vector<RowKernels> row_kernels(const Instructions& instructions, DType dtyp
   return all;
 }
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

@@ -10,7 +10,7 @@
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/row_kernels.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 namespace {
 
 constexpr float kEpsilon = 1e-5F;
@@ -40,7 +40,8 @@ std::vector<BufferPlan> buffers_of(const RowShape& shape) {
 
 class RowsOp : public PreparedOp {
  public:
-  RowsOp(CpuDevice& device, const RowShape& shape) : device_(device), shape_(shape), sets_(device, buffers_of(shape)) {
+  RowsOp(device::cpu::CpuDevice& device, const RowShape& shape)
+      : device_(device), shape_(shape), sets_(device, buffers_of(shape)) {
     for (const RowKernels& kernels : row_kernels(device.instructions(), shape.dtype)) {
       RowKernel kernel = kernels.rmsnorm;
       if (shape.kind == Kind::kLayernormGelu) kernel = kernels.layernorm_gelu;
@@ -117,12 +118,12 @@ class RowsOp : public PreparedOp {
     arrays.epsilon = kEpsilon;
     const int threads = device_.team().threads();
     device_.team().run([&](int thread) {
-      const auto [first, last] = share_of(static_cast<size_t>(shape_.rows), 1, thread, threads);
+      const auto [first, last] = device::cpu::share_of(static_cast<size_t>(shape_.rows), 1, thread, threads);
       kernel(arrays, static_cast<int64_t>(first), static_cast<int64_t>(last));
     });
   }
 
-  CpuDevice& device_;
+  device::cpu::CpuDevice& device_;
   RowShape shape_;
   BufferSets sets_;
   std::vector<Candidate> candidates_;
@@ -131,7 +132,7 @@ class RowsOp : public PreparedOp {
 Result<std::unique_ptr<PreparedOp>> prepare(Device& device, const OpParams& params, Kind kind, std::string_view rows,
                                             std::string_view columns) {
   const RowShape shape{kind, params.axis(rows), params.axis(columns), params.dtype, params.seed};
-  auto op = std::make_unique<RowsOp>(static_cast<CpuDevice&>(device), shape);
+  auto op = std::make_unique<RowsOp>(static_cast<device::cpu::CpuDevice&>(device), shape);
   LLMPROF_CHECK(op->prepare_sets(1));
   return std::unique_ptr<PreparedOp>(std::move(op));
 }
@@ -157,4 +158,4 @@ Result<std::unique_ptr<PreparedOp>> prepare_swiglu(Device& device, const OpParam
   return prepare(device, params, Kind::kSwiglu, "tokens", "ffn");
 }
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

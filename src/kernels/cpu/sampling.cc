@@ -12,7 +12,7 @@
 #include "kernels/cpu/own_op.h"
 #include "kernels/cpu/sampling_kernels.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 namespace {
 
 enum : size_t { kToken, kProbability, kLogits, kDraw };  // buffers of a set
@@ -28,7 +28,7 @@ std::vector<BufferPlan> buffers_of(const OpParams& params) {
 
 class SamplingOp : public OwnOp {
  public:
-  SamplingOp(CpuDevice& device, const OpParams& params)
+  SamplingOp(device::cpu::CpuDevice& device, const OpParams& params)
       : OwnOp(device, params, buffers_of(params)),
         batch_(params.axis("batch")),
         vocabulary_(params.axis("vocab")),
@@ -125,4 +125,4 @@ Result<std::unique_ptr<PreparedOp>> prepare_sampling(Device& device, const OpPar
   return prepare_own<SamplingOp>(device, params);
 }
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

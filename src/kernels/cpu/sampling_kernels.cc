@@ -11,7 +11,7 @@
 #include <immintrin.h>
 #endif
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 namespace {
 
 #define LLMPROF_BODIES "kernels/cpu/sampling_bodies.h"
@@ -19,7 +19,7 @@ namespace {
 
 }  // namespace
 
-std::vector<SamplingKernels> sampling_kernels(const Instructions& instructions, DType dtype) {
+std::vector<SamplingKernels> sampling_kernels(const device::cpu::Instructions& instructions, DType dtype) {
   const bool half = dtype == DType::kBf16;
   std::vector<SamplingKernels> all;
 #if defined(__x86_64__)
@@ -37,4 +37,4 @@ std::vector<SamplingKernels> sampling_kernels(const Instructions& instructions, 
   return all;
 }
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

@@ -8,7 +8,7 @@
 #include "base/dtype.h"
 #include "device/cpu/facts.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 
 struct Logit {
   float value = 0;
@@ -28,6 +28,6 @@ struct SamplingKernels {
   void (*top)(const void* row, int64_t first, int64_t last, int64_t k, std::vector<Logit>& found);
 };
 // Widest first. Of fp32 or bf16.
-std::vector<SamplingKernels> sampling_kernels(const Instructions& instructions, DType dtype);
+std::vector<SamplingKernels> sampling_kernels(const device::cpu::Instructions& instructions, DType dtype);
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

@@ -11,7 +11,7 @@
 
 #include "kernels/cpu/row_kernels.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 namespace {
 
 #define LLMPROF_BODIES "kernels/cpu/scale_bodies.h"
@@ -19,7 +19,7 @@ namespace {
 
 }  // namespace
 
-std::vector<ScaleKernel> scale_kernels(const Instructions& instructions) {
+std::vector<ScaleKernel> scale_kernels(const device::cpu::Instructions& instructions) {
   std::vector<ScaleKernel> all;
 #if defined(__x86_64__)
   if (instructions.avx512) all.push_back({"own AVX-512", avx512::scale_sums});
@@ -31,4 +31,4 @@ std::vector<ScaleKernel> scale_kernels(const Instructions& instructions) {
   return all;
 }
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

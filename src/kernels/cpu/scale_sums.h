@@ -8,7 +8,7 @@
 
 #include "device/cpu/facts.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 
 struct ScaledSums {
   const int32_t* sums = nullptr;         // [rows, columns]
@@ -22,6 +22,6 @@ struct ScaleKernel {
   void (*run)(const ScaledSums& arrays, int64_t first_row, int64_t last_row) = nullptr;
 };
 // Widest first.
-std::vector<ScaleKernel> scale_kernels(const Instructions& instructions);
+std::vector<ScaleKernel> scale_kernels(const device::cpu::Instructions& instructions);
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

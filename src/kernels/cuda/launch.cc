@@ -8,13 +8,13 @@
 #include "kernels/cuda/ops.h"
 #include "kernels/reference/memory.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
 // Memory of the host: pinned by the driver, or ordinary.
 class HostMemory {
  public:
-  explicit HostMemory(Context& context) : context_(context) {}
+  explicit HostMemory(device::cuda::Context& context) : context_(context) {}
   ~HostMemory() {
     if (address_ == nullptr) return;
     if (pinned_)
@@ -40,7 +40,7 @@ class HostMemory {
   void* address() const { return address_; }
 
  private:
-  Context& context_;
+  device::cuda::Context& context_;
   void* address_ = nullptr;
   bool pinned_ = false;
 };
@@ -101,7 +101,7 @@ class LaunchOp : public CudaOp {
   Status prepare() {
     const LaunchKind kind = launch_kind(params_.variant);
     LLMPROF_CHECK(begin({}));
-    LLMPROF_ASSIGN(const Kernel kernel, context_.kernel({"timing.cu", {}}, "empty"));
+    LLMPROF_ASSIGN(const device::cuda::Kernel kernel, context_.kernel({"timing.cu", {}}, "empty"));
     if (kind == LaunchKind::kGraphNode) {
       add("empty kernel in a graph", [this, kernel](int) { return context_.launch(kernel, 1, 32); });
       return {};
@@ -149,4 +149,4 @@ std::optional<std::string> own_kernel_unsupported(const DeviceIdentity& device, 
                      device.cc_minor);
 }
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

@@ -10,7 +10,7 @@
 #include "kernels/cuda/cuda_op.h"
 #include "kernels/cuda/ops.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
 // How a kernel walks: so many 16-byte words per thread and step, and blocks for everything, or as many as fit the GPU.
@@ -54,7 +54,7 @@ class MemoryOp : public CudaOp {
                         : kind_ == MemoryKind::kCopy  ? std::vector<Array>{out, a}
                                                       : std::vector<Array>{out, a, b}));
     std::optional<Error> why;
-    std::vector<KernelSource> sources;
+    std::vector<device::cuda::KernelSource> sources;
     for (const CopyWalk& walk : kCopyWalks) sources.push_back(source_of(walk));
     context_.compile_ahead(sources);
     for (const CopyWalk& walk : kCopyWalks) {
@@ -76,13 +76,15 @@ class MemoryOp : public CudaOp {
   }
 
  private:
-  static KernelSource source_of(const CopyWalk& walk) { return {"memory.cu", {fmt::format("UNROLL={}", walk.unroll)}}; }
+  static device::cuda::KernelSource source_of(const CopyWalk& walk) {
+    return {"memory.cu", {fmt::format("UNROLL={}", walk.unroll)}};
+  }
   Status add_walk(const CopyWalk& walk, uint64_t words) {
     const char* name = kind_ == MemoryKind::kRead    ? "memory_read"
                        : kind_ == MemoryKind::kWrite ? "memory_write"
                        : kind_ == MemoryKind::kCopy  ? "memory_copy"
                                                      : "memory_triad";
-    LLMPROF_ASSIGN(const Kernel kernel, context_.kernel(source_of(walk), name));
+    LLMPROF_ASSIGN(const device::cuda::Kernel kernel, context_.kernel(source_of(walk), name));
     const uint64_t tile = static_cast<uint64_t>(walk.threads) * static_cast<uint64_t>(walk.unroll);
     uint64_t grid = std::min((words + tile - 1) / tile, kGridMax);
     if (walk.persistent)
@@ -149,4 +151,4 @@ Result<std::unique_ptr<PreparedOp>> prepare_memory(Device& device, const OpParam
   return prepare_as<MemoryOp>(device, params);
 }
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

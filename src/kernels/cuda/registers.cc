@@ -8,7 +8,7 @@
 #include "kernels/cuda/cuda_op.h"
 #include "kernels/cuda/ops.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
 constexpr unsigned kRegisterThreads = 256;
@@ -105,14 +105,14 @@ class RegistersOp : public CudaOp {
  private:
   struct Way {
     std::string name;
-    Kernel kernel;
+    device::cuda::Kernel kernel;
     unsigned grid = 0;
     uint32_t iterations = 0;
     double tolerance = kTolerance;
   };
   // As many steps of so many FLOPs per warp as the case asks for.
   Status add_way(std::string name, std::string define, const char* function, double warp_flops, double tolerance) {
-    LLMPROF_ASSIGN(const Kernel kernel, context_.kernel({"registers.cu", {std::move(define)}}, function));
+    LLMPROF_ASSIGN(const device::cuda::Kernel kernel, context_.kernel({"registers.cu", {std::move(define)}}, function));
     Way way{std::move(name), kernel,
             static_cast<unsigned>(context_.sms() * context_.blocks_per_sm(kernel, kRegisterThreads))};
     const double step_flops = warp_flops * (kRegisterThreads / 32) * way.grid;
@@ -154,4 +154,4 @@ std::optional<std::string> registers_unsupported(const DeviceIdentity& device, c
   return std::nullopt;
 }
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

@@ -3,14 +3,14 @@
 #include <cstring>
 
 #include "device/cpu/math_libraries.h"
-#include "device_cpu_support.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/reference/conv.h"
 #include "kernels/reference/lstm.h"
+#include "kernels_cpu_support.h"
 #include "ops/layers.h"
 #include "ops_params.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 namespace {
 
 OpParams conv(int64_t height, int64_t in, int64_t out, int64_t kernel, int64_t stride, DType dtype,
@@ -33,7 +33,7 @@ class CpuLibraries : public testing::TestWithParam<DType> {
  protected:
   void SetUp() override {
     if (const auto why = cpu::library_unsupported(lstm(1, 1, 1, 1, 1, GetParam()))) GTEST_SKIP() << *why;
-    device_ = std::move(*cpu::open_cpu(0));
+    device_ = std::move(*device::cpu::open_cpu(0));
   }
   std::unique_ptr<Device> device_;
 };
@@ -62,7 +62,7 @@ TEST(CpuLibrariesRefused, InWords) {
             std::string::npos);
   for (const DType dtype : {DType::kFp16, DType::kTf32})
     EXPECT_NE(text_of(cpu::library_unsupported(lstm(1, 1, 1, 1, 1, dtype))).find("fp32 and bf16"), std::string::npos);
-  const std::unique_ptr<Device> device = std::move(*cpu::open_cpu(1));
+  const std::unique_ptr<Device> device = std::move(*device::cpu::open_cpu(1));
   const Result<std::unique_ptr<PreparedOp>> op = cpu::prepare_lstm(*device, lstm(1, 1, 1, 1, 1, DType::kFp16));
   ASSERT_FALSE(op);
   EXPECT_EQ(op.error().exit_code, ExitCode::kUsage);
@@ -82,7 +82,7 @@ class WrongLibraries : public testing::Test {
     EXPECT_TRUE(device_->fill(*buffer, fill));
     return buffer;
   }
-  std::unique_ptr<Device> device_ = std::move(*cpu::open_cpu(1));
+  std::unique_ptr<Device> device_ = std::move(*device::cpu::open_cpu(1));
 };
 
 // One tap of a filter is left out.
@@ -138,4 +138,4 @@ TEST_F(WrongLibraries, LstmOfOtherGates) {
 }
 
 }  // namespace
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

@@ -11,12 +11,12 @@
 #include "base/parallel.h"
 #include "device/cuda/compiler.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
 // With every set of macros that an operation asks for.
-std::vector<KernelSource> every_kernel() {
-  std::vector<KernelSource> all = {{"fill.cu", {}}, {"product.cu", {}}, {"timing.cu", {}}};
+std::vector<device::cuda::KernelSource> every_kernel() {
+  std::vector<device::cuda::KernelSource> all = {{"fill.cu", {}}, {"product.cu", {}}, {"timing.cu", {}}};
   for (const int unroll : {2, 4, 8}) all.push_back({"memory.cu", {fmt::format("UNROLL={}", unroll)}});
   for (const char* type : {"T=Bf16", "T=Fp16", "T=Fp32"}) {
     all.push_back({"elementwise.cu", {type}});
@@ -84,7 +84,7 @@ std::vector<KernelSource> every_kernel() {
   return all;
 }
 
-class DeviceCudaKernels : public testing::Test {
+class KernelsCudaKernels : public testing::Test {
  protected:
   void SetUp() override {
     unsetenv(nvidia::kEnvNvrtc);
@@ -97,7 +97,7 @@ class DeviceCudaKernels : public testing::Test {
 
 // On 9.0 nearly all sets of macros are compiled, on the others one of each kind: what differs between generations is
 // which instructions there are, and a quarter of the time is enough for that.
-bool compiled_on(int chip, const KernelSource& source) {
+bool compiled_on(int chip, const device::cuda::KernelSource& source) {
   const auto has = [&](const char* define) {
     return std::find(source.defines.begin(), source.defines.end(), define) != source.defines.end();
   };
@@ -118,28 +118,30 @@ bool compiled_on(int chip, const KernelSource& source) {
   return true;
 }
 
-TEST_F(DeviceCudaKernels, EverySourceCompilesForEveryGeneration) {
-  std::vector<KernelSource> all = every_kernel();
+TEST_F(KernelsCudaKernels, EverySourceCompilesForEveryGeneration) {
+  std::vector<device::cuda::KernelSource> all = every_kernel();
   ASSERT_FALSE(all.empty());
 #ifdef LLMPROF_SANITIZED
   // All of our code that takes part runs for any of them; the rest of the minutes would be NVIDIA's compiler alone.
   all.resize(std::min<size_t>(all.size(), 8));
 #endif
   struct Job {
-    Architecture architecture;
-    const KernelSource* source;
+    device::cuda::Architecture architecture;
+    const device::cuda::KernelSource* source;
     Result<std::string> code;
   };
   std::vector<Job> jobs;
   for (const int chip : {80, 90, 100, 120}) {
-    const Result<Architecture> architecture = architecture_for(nvrtc_, chip / 10, chip % 10);
+    const Result<device::cuda::Architecture> architecture =
+        device::cuda::architecture_for(nvrtc_, chip / 10, chip % 10);
     ASSERT_TRUE(architecture) << architecture.error().text();
-    for (const KernelSource& source : all)
+    for (const device::cuda::KernelSource& source : all)
       if (compiled_on(chip, source)) jobs.push_back({*architecture, &source, {}});
   }
   // Side by side, as Context::compile_ahead has them compiled.
-  parallel_for(jobs.size(),
-               [&](size_t i) { jobs[i].code = compile_kernel(nvrtc_, jobs[i].architecture, *jobs[i].source); });
+  parallel_for(jobs.size(), [&](size_t i) {
+    jobs[i].code = device::cuda::compile_kernel(nvrtc_, jobs[i].architecture, *jobs[i].source);
+  });
   for (const Job& job : jobs) {
     EXPECT_TRUE(job.code) << job.source->name << ": " << job.code.error().text();
     if (job.code) {
@@ -149,60 +151,61 @@ TEST_F(DeviceCudaKernels, EverySourceCompilesForEveryGeneration) {
   RecordProperty("compiled", static_cast<int>(jobs.size()));
 }
 
-TEST_F(DeviceCudaKernels, EverySourceIsListed) {
-  for (const std::string& name : kernel_source_names()) {
+TEST_F(KernelsCudaKernels, EverySourceIsListed) {
+  for (const std::string& name : device::cuda::kernel_source_names()) {
     bool listed = false;
-    for (const KernelSource& source : every_kernel()) listed = listed || source.name == name;
+    for (const device::cuda::KernelSource& source : every_kernel()) listed = listed || source.name == name;
     EXPECT_TRUE(listed) << name << " has no row in every_kernel()";
   }
 }
 
-TEST_F(DeviceCudaKernels, ABrokenKernelNamesItsError) {
-  const Result<std::string> code = compile_kernel(nvrtc_, {"sm_90a", true}, {"memory.cu", {"UNROLL=-)"}});
+TEST_F(KernelsCudaKernels, ABrokenKernelNamesItsError) {
+  const Result<std::string> code = device::cuda::compile_kernel(nvrtc_, {"sm_90a", true}, {"memory.cu", {"UNROLL=-)"}});
   ASSERT_FALSE(code);
   EXPECT_NE(code.error().what.find("memory.cu"), std::string::npos);
   EXPECT_NE(code.error().what.find("error"), std::string::npos);
 }
 
-TEST_F(DeviceCudaKernels, TheCacheIsUsedAndDamageIsNot) {
+TEST_F(KernelsCudaKernels, TheCacheIsUsedAndDamageIsNot) {
   const std::string folder = testing::TempDir() + "llmprof-kernel-cache";
   std::filesystem::remove_all(folder);
   setenv("XDG_CACHE_HOME", folder.c_str(), 1);
-  const KernelSource source{"timing.cu", {}};
-  const Architecture architecture{"sm_90a", true};
-  const Result<std::string> first = compile_kernel_cached(nvrtc_, architecture, source);
+  const device::cuda::KernelSource source{"timing.cu", {}};
+  const device::cuda::Architecture architecture{"sm_90a", true};
+  const Result<std::string> first = device::cuda::compile_kernel_cached(nvrtc_, architecture, source);
   ASSERT_TRUE(first);
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(kernel_cache_folder())) files.push_back(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(device::cuda::kernel_cache_folder()))
+    files.push_back(entry.path());
   ASSERT_EQ(files.size(), 1U) << "and no temporary file";
   // Marked, so that reading it is told from compiling again.
   { std::ofstream(files[0], std::ios::binary | std::ios::app) << "mark"; }
-  const Result<std::string> second = compile_kernel_cached(nvrtc_, architecture, source);
+  const Result<std::string> second = device::cuda::compile_kernel_cached(nvrtc_, architecture, source);
   ASSERT_TRUE(second);
   EXPECT_EQ(*second, *first + "mark");
   { std::ofstream(files[0], std::ios::binary | std::ios::trunc) << "cut"; }
-  const Result<std::string> third = compile_kernel_cached(nvrtc_, architecture, source);
+  const Result<std::string> third = device::cuda::compile_kernel_cached(nvrtc_, architecture, source);
   ASSERT_TRUE(third);
   EXPECT_EQ(*third, *first);
   unsetenv("XDG_CACHE_HOME");
   std::filesystem::remove_all(folder);
 }
 
-TEST(DeviceCudaArchitecture, FollowsTheChipAndTheCompiler) {
+TEST(KernelsCudaArchitecture, FollowsTheChipAndTheCompiler) {
   nvidia::NvrtcLibrary nvrtc;
   nvrtc.major = 13;
   nvrtc.archs = {75, 80, 86, 89, 90, 100, 120};
-  EXPECT_EQ(architecture_for(nvrtc, 8, 0)->option, "sm_80");
-  EXPECT_EQ(architecture_for(nvrtc, 9, 0)->option, "sm_90a");
-  EXPECT_EQ(architecture_for(nvrtc, 10, 0)->option, "sm_100a");
-  const Result<Architecture> newer = architecture_for(nvrtc, 13, 0);
+  EXPECT_EQ(device::cuda::architecture_for(nvrtc, 8, 0)->option, "sm_80");
+  EXPECT_EQ(device::cuda::architecture_for(nvrtc, 9, 0)->option, "sm_90a");
+  EXPECT_EQ(device::cuda::architecture_for(nvrtc, 10, 0)->option, "sm_100a");
+  const Result<device::cuda::Architecture> newer = device::cuda::architecture_for(nvrtc, 13, 0);
   ASSERT_TRUE(newer);
   EXPECT_EQ(newer->option, "compute_120");
   EXPECT_FALSE(newer->cubin);
-  EXPECT_FALSE(architecture_for(nvrtc, 7, 5)) << "too old for our kernels";
+  EXPECT_FALSE(device::cuda::architecture_for(nvrtc, 7, 5)) << "too old for our kernels";
   nvrtc.archs = {100, 120};
-  EXPECT_FALSE(architecture_for(nvrtc, 9, 0)) << "too old for the compiler";
+  EXPECT_FALSE(device::cuda::architecture_for(nvrtc, 9, 0)) << "too old for the compiler";
 }
 
 }  // namespace
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

@@ -6,25 +6,25 @@
 
 #include "device/elements.h"
 #include "device/fill.h"
-#include "device_cpu_support.h"
 #include "kernels/cpu/move_kernels.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/reference/moves.h"
+#include "kernels_cpu_support.h"
 #include "ops/rows.h"
 #include "ops_params.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 namespace {
 
 std::vector<cpu::MoveKernels> move_kernels_of_every_width(DType dtype) {
-  std::vector<cpu::MoveKernels> all = cpu::move_kernels(cpu::cpu_instructions(), dtype);
+  std::vector<cpu::MoveKernels> all = cpu::move_kernels(device::cpu::cpu_instructions(), dtype);
   all.push_back(cpu::move_kernels({}, dtype)[0]);  // of a CPU that has none of them
   return all;
 }
 
 class CpuMoves : public testing::TestWithParam<DType> {
  protected:
-  std::unique_ptr<Device> device_ = std::move(*cpu::open_cpu(0));
+  std::unique_ptr<Device> device_ = std::move(*device::cpu::open_cpu(0));
 };
 INSTANTIATE_TEST_SUITE_P(Types, CpuMoves, testing::Values(DType::kFp32, DType::kBf16),
                          [](const auto& of) { return std::string(dtype_name(of.param)); });
@@ -55,8 +55,9 @@ TEST_P(CpuMoves, QuantiseAndBack) {
     const OpParams params = ops::params_of({{"tokens", 65}, {"hidden", hidden}}, GetParam());
     expect_all_right(*device_, cpu::prepare_quantise, params);
     const size_t ways = expect_all_right(*device_, cpu::prepare_dequantise, params);
-    if (cpu::cpu_instructions().avx2) {
-      EXPECT_EQ(ways, (hidden % cpu::kStreamedColumns == 0 ? 2U : 1U) * (cpu::cpu_instructions().avx512 ? 2U : 1U));
+    if (device::cpu::cpu_instructions().avx2) {
+      EXPECT_EQ(ways,
+                (hidden % cpu::kStreamedColumns == 0 ? 2U : 1U) * (device::cpu::cpu_instructions().avx512 ? 2U : 1U));
     }
   }
 }
@@ -70,7 +71,8 @@ TEST(CpuMovesRefused, AnOddHead) {
 TEST(CpuMoveKernels, CodesAreThoseOfTheFormat) {
   std::vector<float> x;
   for (int code = 0; code < 0x7f; ++code) {
-    const float here = from_fp8(static_cast<uint8_t>(code)), next = from_fp8(static_cast<uint8_t>(code + 1));
+    const float here = device::from_fp8(static_cast<uint8_t>(code)),
+                next = device::from_fp8(static_cast<uint8_t>(code + 1));
     for (const float value : {here, (here + next) / 2, here + (next - here) * 0.49F, here + (next - here) * 0.51F}) {
       if (!(value <= 448)) continue;
       x.push_back(value);
@@ -85,10 +87,10 @@ TEST(CpuMoveKernels, CodesAreThoseOfTheFormat) {
     cpu::QuantisedArrays arrays{x.data(), codes.data(), &scale, static_cast<int64_t>(x.size())};
     kernels.quantise(arrays, 0, 1);
     ASSERT_EQ(scale, 1);
-    for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(codes[i], to_fp8(x[i])) << x[i] << " " << kernels.name;
+    for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(codes[i], device::to_fp8(x[i])) << x[i] << " " << kernels.name;
     arrays.wide = back.data();
     kernels.dequantise(arrays, 0, 1);
-    for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(back[i], from_fp8(codes[i])) << kernels.name;
+    for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(back[i], device::from_fp8(codes[i])) << kernels.name;
   }
 }
 
@@ -102,7 +104,7 @@ TEST(CpuMoveKernels, EveryCodeBack) {
       float scale = 2;
       dequantise({out, codes.data(), &scale, 256}, 0, 1);
       for (size_t i = 0; i < 256; ++i) {
-        const float expected = 2 * from_fp8(codes[i]);
+        const float expected = 2 * device::from_fp8(codes[i]);
         if (std::isnan(expected))
           EXPECT_TRUE(std::isnan(out[i])) << i;
         else
@@ -146,7 +148,7 @@ class WrongMoves : public testing::Test {
     EXPECT_TRUE(device_->fill(*buffer, {Fill::Kind::kUniform, dtype, seed, 0}));
     return buffer;
   }
-  std::unique_ptr<Device> device_ = std::move(*cpu::open_cpu(1));
+  std::unique_ptr<Device> device_ = std::move(*device::cpu::open_cpu(1));
 };
 
 TEST_F(WrongMoves, AScaleOfAnotherRow) {
@@ -231,4 +233,4 @@ TEST(AppendSlots, EachAtMostOnce) {
 }
 
 }  // namespace
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

@@ -4,17 +4,17 @@
 #include <cstring>
 
 #include "device/fill.h"
-#include "device_cpu_support.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/sampling_kernels.h"
 #include "kernels/reference/sampling.h"
+#include "kernels_cpu_support.h"
 #include "ops_params.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 namespace {
 
 std::vector<cpu::SamplingKernels> sampling_kernels_of_every_width(DType dtype) {
-  std::vector<cpu::SamplingKernels> all = cpu::sampling_kernels(cpu::cpu_instructions(), dtype);
+  std::vector<cpu::SamplingKernels> all = cpu::sampling_kernels(device::cpu::cpu_instructions(), dtype);
   all.push_back(cpu::sampling_kernels({}, dtype)[0]);  // of a CPU that has none of them
   return all;
 }
@@ -24,7 +24,7 @@ INSTANTIATE_TEST_SUITE_P(Types, CpuSampling, testing::Values(DType::kFp32, DType
                          [](const auto& of) { return std::string(dtype_name(of.param)); });
 
 TEST_P(CpuSampling, Tokens) {
-  const std::unique_ptr<Device> device = std::move(*cpu::open_cpu(0));
+  const std::unique_ptr<Device> device = std::move(*device::cpu::open_cpu(0));
   for (const std::string variant : {"top_k_top_p", "greedy"}) {
     // Rows that are shared out, and rows in parts.
     for (const auto& [batch, vocabulary, k] :
@@ -84,7 +84,7 @@ TEST(CpuSamplingKernels, TheLargestInAnyOrder) {
 
 // The second most likely instead of the most likely.
 TEST(WrongSampling, AnotherToken) {
-  const std::unique_ptr<Device> device = std::move(*cpu::open_cpu(1));
+  const std::unique_ptr<Device> device = std::move(*device::cpu::open_cpu(1));
   constexpr int64_t kVocabulary = 100;
   const auto filled = [&](size_t count, uint64_t seed) {
     std::unique_ptr<Buffer> buffer = std::move(*device->allocate(4 * count));
@@ -109,4 +109,4 @@ TEST(WrongSampling, AnotherToken) {
 }
 
 }  // namespace
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels
