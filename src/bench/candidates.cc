@@ -78,7 +78,7 @@ int launches_for(double us, double budget_us, int most) {
   return static_cast<int>(std::clamp(budget_us / std::max(us, 0.01), 1.0, static_cast<double>(most)));
 }
 
-Result<device::Sample> time_once(device::Device& device, const device::Candidate& candidate, int sets, int launches) {
+Result<device::Sample> time_once(device::Device& device, const kernels::Candidate& candidate, int sets, int launches) {
   LLMPROF_ASSIGN(const std::vector<device::Sample> samples,
                  device.time_sustained({candidate.enqueue, sets, launches, 1, false}));
   if (samples.empty()) return fail(fmt::format("the device gave no time of {}", candidate.backend));
@@ -90,7 +90,7 @@ bool is_cpu(const device::Device& device) { return device.identity().kind == dev
 // The warm-up: what rounds are sized by. First calls load, compile and allocate; where they take long anyhow, the check
 // has made them already. Of a CPU whose threads waited for a core the least of a few, while there is time: by the turn
 // of another program a short kernel would be taken for a thousand times as long.
-Result<device::Sample> time_first(device::Device& device, const device::Candidate& candidate, int sets) {
+Result<device::Sample> time_first(device::Device& device, const kernels::Candidate& candidate, int sets) {
   const Stopwatch all(device);
   LLMPROF_ASSIGN(device::Sample least, time_once(device, candidate, sets, 1));
   if (least.us >= kScreenUs && !waited_too_long(least)) return least;
@@ -104,7 +104,7 @@ Result<device::Sample> time_first(device::Device& device, const device::Candidat
 
 // One round of one candidate: a GPU's is one sample; a CPU's are as short as those of the regime, so that some lie
 // between the turns that other programs have on its cores.
-Status time_round(device::Device& device, const device::Candidate& candidate, int sets, int launches, double each_us,
+Status time_round(device::Device& device, const kernels::Candidate& candidate, int sets, int launches, double each_us,
                   Entry& entry) {
   const int most = is_cpu(device) ? sustained_launches(device, {candidate.enqueue, sets, entry.once_us}) : launches;
   if (launches <= most) {
@@ -139,7 +139,7 @@ Rounds plan_rounds(const std::vector<Entry>& entries, double budget_us, double e
 }
 
 // Times of the entries, one in each round; an error if one cannot be run any more.
-Status play_rounds(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index, int sets,
+Status play_rounds(device::Device& device, kernels::PreparedOp& op, const std::vector<size_t>& index, int sets,
                    const Rounds& plan, int launches_max, std::vector<Entry>& entries, const std::atomic<bool>& stop) {
   if (plan.rounds > 0)
     for (Entry& entry : entries) entry.clear();
@@ -147,7 +147,7 @@ Status play_rounds(device::Device& device, device::PreparedOp& op, const std::ve
     for (Entry& entry : entries) {
       if (stop) return {};
       const int launches = launches_for(entry.once_us, plan.each_us, launches_max);
-      const device::Candidate& candidate = op.candidates()[index[entry.position]];
+      const kernels::Candidate& candidate = op.candidates()[index[entry.position]];
       LLMPROF_CHECK(time_round(device, candidate, sets, launches, plan.each_us, entry));
     }
   }
@@ -155,7 +155,7 @@ Status play_rounds(device::Device& device, device::PreparedOp& op, const std::ve
 }
 
 // A stretch long enough for the clock to follow; its beginning, which has the clock of the one before, is left out.
-Result<double> time_held(device::Device& device, const device::Candidate& candidate, int sets, double once_us) {
+Result<double> time_held(device::Device& device, const kernels::Candidate& candidate, int sets, double once_us) {
   const int launches = loop_launches({candidate.enqueue, sets, once_us}, kAgainSampleUs);
   LLMPROF_ASSIGN(const std::vector<device::Sample> samples,
                  device.time_sustained({candidate.enqueue, sets, launches, kAgainSamples, false}));
@@ -172,7 +172,7 @@ struct Stretch {
   PowerControl control;  // whose acts it avoids
 };
 // The mean over it, as it is at its own clock: what comes before the control has answered is not in it.
-Result<double> time_alone(device::Device& device, const device::Candidate& candidate, int sets, double once_us,
+Result<double> time_alone(device::Device& device, const kernels::Candidate& candidate, int sets, double once_us,
                           const Stretch& stretch, const std::atomic<bool>& stop) {
   const int launches = loop_launches({candidate.enqueue, sets, once_us}, kAgainSampleUs);
   const double sample_s = std::max(once_us * launches, 0.01) * 1e-6;
@@ -236,7 +236,7 @@ std::vector<Entry> keep_near(std::vector<Entry>& entries, double near) {
 }
 
 // Two rounds of short stretches. Nothing after `stop`.
-Result<std::optional<Choice>> choose_quickly(device::Device& device, device::PreparedOp& op,
+Result<std::optional<Choice>> choose_quickly(device::Device& device, kernels::PreparedOp& op,
                                              const std::vector<size_t>& index, int sets, std::vector<Entry> entries,
                                              const std::atomic<bool>& stop) {
   for (int round = 0; round < kAgainQuickRounds; ++round) {
@@ -250,7 +250,7 @@ Result<std::optional<Choice>> choose_quickly(device::Device& device, device::Pre
 }
 
 // A look at each, a turn for the first of those that are near. Nothing after `stop`.
-Result<std::optional<Choice>> choose_by_turns(device::Device& device, device::PreparedOp& op,
+Result<std::optional<Choice>> choose_by_turns(device::Device& device, kernels::PreparedOp& op,
                                               const std::vector<size_t>& index, int sets, std::vector<Entry> entries,
                                               double turn_s, const PowerControl& control,
                                               const std::atomic<bool>& stop) {
@@ -292,7 +292,7 @@ Result<std::optional<Choice>> choose_by_turns(device::Device& device, device::Pr
 
 }  // namespace
 
-RightCandidates check_candidates(device::PreparedOp& op, const std::atomic<bool>& stop) {
+RightCandidates check_candidates(kernels::PreparedOp& op, const std::atomic<bool>& stop) {
   RightCandidates out;
   bool mistrusted = false, failed = false;
   for (size_t i = 0; i < op.candidates().size() && !stop; ++i) {
@@ -300,20 +300,20 @@ RightCandidates check_candidates(device::PreparedOp& op, const std::atomic<bool>
     const auto leave_out = [&](const std::string& why) {
       out.note += fmt::format("{}{}: {}", out.note.empty() ? "" : "; ", backend, why);
     };
-    Result<device::Check> check = op.check(i);
+    Result<kernels::Check> check = op.check(i);
     if (!check) {
       leave_out(check.error().what);
       continue;
     }
-    if (check->status == device::CheckStatus::kFailed) {
+    if (check->status == kernels::CheckStatus::kFailed) {
       failed = true;
       leave_out(fmt::format(
           "wrong results, {}",
           check->note.empty() ? fmt::format("{:.3g} times the tolerance", check->worst_over_tolerance) : check->note));
       continue;
     }
-    mistrusted |= check->status == device::CheckStatus::kMistrusted;
-    if (check->status == device::CheckStatus::kMistrusted && !check->note.empty()) leave_out(check->note);
+    mistrusted |= check->status == kernels::CheckStatus::kMistrusted;
+    if (check->status == kernels::CheckStatus::kMistrusted && !check->note.empty()) leave_out(check->note);
     out.index.push_back(i);
     out.checks.push_back(*std::move(check));
   }
@@ -323,12 +323,12 @@ RightCandidates check_candidates(device::PreparedOp& op, const std::atomic<bool>
   return out;
 }
 
-Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index,
+Result<Choice> choose_candidate(device::Device& device, kernels::PreparedOp& op, const std::vector<size_t>& index,
                                 int sets, double budget_s, const std::atomic<bool>& stop) {
   std::vector<Entry> entries;
   std::vector<Finalist> screened;
   for (size_t i = 0; i < index.size() && !stop; ++i) {
-    const device::Candidate& candidate = op.candidates()[index[i]];
+    const kernels::Candidate& candidate = op.candidates()[index[i]];
     LLMPROF_ASSIGN(const device::Sample first, time_first(device, candidate, sets));
     entries.push_back({i, first.us, {}, {}});
     entries.back().add(first);
@@ -362,7 +362,7 @@ Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, 
   return choice;
 }
 
-Result<Choice> choose_again(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index, int sets,
+Result<Choice> choose_again(device::Device& device, kernels::PreparedOp& op, const std::vector<size_t>& index, int sets,
                             const Choice& before, const Protocol& protocol, const PowerControl& control,
                             const std::atomic<bool>& stop) {
   if (before.finalists.size() < 2) return before;
@@ -390,7 +390,7 @@ Result<Choice> choose_again(device::Device& device, device::PreparedOp& op, cons
   return choice;
 }
 
-Result<Choice> choose_cold(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index, int sets,
+Result<Choice> choose_cold(device::Device& device, kernels::PreparedOp& op, const std::vector<size_t>& index, int sets,
                            const Choice& warm, const Protocol& protocol, const std::atomic<bool>& stop) {
   if (warm.finalists.size() < 2) return warm;
   std::vector<Entry> entries;

@@ -12,11 +12,11 @@ namespace llmprof::bench {
 // A check of every candidate; those that may be timed, in the library's order.
 struct RightCandidates {
   std::vector<size_t> index;
-  std::vector<device::Check> checks;  // of these
+  std::vector<kernels::Check> checks;  // of these
   CaseStatus status = CaseStatus::kError;
   std::string note;  // the candidates that were left out, and why
 };
-RightCandidates check_candidates(device::PreparedOp& op, const std::atomic<bool>& stop);
+RightCandidates check_candidates(kernels::PreparedOp& op, const std::atomic<bool>& stop);
 
 struct Finalist {
   size_t position = 0;   // in RightCandidates::index
@@ -35,17 +35,17 @@ struct Choice {
 };
 // A quick round over all, a longer one over the best four and the first, within `budget_s` where candidates are fast
 // enough for it. Needs at least one.
-Result<Choice> choose_candidate(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index,
+Result<Choice> choose_candidate(device::Device& device, kernels::PreparedOp& op, const std::vector<size_t>& index,
                                 int sets, double budget_s, const std::atomic<bool>& stop);
 // All that were near again, now that the device is warm: where it is held to a power limit, an algorithm that needs
 // less power for the same product runs at a higher clock, and another one wins. With a `held_down_s` of less than a
 // turn it is a quick look at the finalists.
-Result<Choice> choose_again(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index, int sets,
+Result<Choice> choose_again(device::Device& device, kernels::PreparedOp& op, const std::vector<size_t>& index, int sets,
                             const Choice& before, const Protocol& protocol, const PowerControl& control,
                             const std::atomic<bool>& stop);
 
 // The finalists again, isolated: an algorithm that wins in a loop, where power is short, may lose on an idle device.
-Result<Choice> choose_cold(device::Device& device, device::PreparedOp& op, const std::vector<size_t>& index, int sets,
+Result<Choice> choose_cold(device::Device& device, kernels::PreparedOp& op, const std::vector<size_t>& index, int sets,
                            const Choice& warm, const Protocol& protocol, const std::atomic<bool>& stop);
 
 }  // namespace llmprof::bench

@@ -14,15 +14,15 @@ namespace {
 
 constexpr double kMib = 1024.0 * 1024.0;
 
-std::string_view check_name(device::CheckStatus status) {
+std::string_view check_name(kernels::CheckStatus status) {
   switch (status) {
-    case device::CheckStatus::kPassed:
+    case kernels::CheckStatus::kPassed:
       return "passed";
-    case device::CheckStatus::kMistrusted:
+    case kernels::CheckStatus::kMistrusted:
       return "mistrusted";
-    case device::CheckStatus::kFailed:
+    case kernels::CheckStatus::kFailed:
       return "failed";
-    case device::CheckStatus::kSkipped:
+    case kernels::CheckStatus::kSkipped:
       break;
   }
   return "skipped";
@@ -93,7 +93,7 @@ void place(const CaseResult& result, const Ceilings& ceilings, const Timing& tim
   if (sheet.roof_ns && *sheet.roof_ns > 0) row.of_datasheet_frac = *sheet.roof_ns / (median_us * 1e3);
 }
 
-void fill_check(const device::Check& check, CaseRow& row) {
+void fill_check(const kernels::Check& check, CaseRow& row) {
   row.check_status = check_name(check.status);
   row.check_compared = check.compared;
   if (check.compared == 0) return;
@@ -147,7 +147,7 @@ void fill_timing(const CaseResult& result, const Timing& timing, const Ceilings&
   if (s.median <= 0) return;
   if (result.cost.flops > 0) row.tflops = result.cost.flops / s.median / 1e6;
   if (result.cost.bytes() > 0) row.gbs = result.cost.bytes() / s.median / 1e3;
-  if (result.operation == "memcpy") {
+  if (result.ceiling == kernels::Ceiling::kLink) {
     place_copy(result, ceilings, row);
   } else {
     place(result, ceilings, timing, row);
@@ -196,13 +196,13 @@ std::vector<CaseRecord> records_of(const CaseResult& result, const Ceilings& cei
   return out;
 }
 
-std::string shape_text(const device::OpParams& params) {
+std::string shape_text(const kernels::OpParams& params) {
   std::string out;
   for (const auto& [name, value] : params.axes) out += fmt::format("{}{}={}", out.empty() ? "" : " ", name, value);
   return out;
 }
 
-std::string repro_line(const std::string& operation, const device::OpParams& params) {
+std::string repro_line(const std::string& operation, const kernels::OpParams& params) {
   std::string out = "llmprof bench " + operation;
   for (const auto& [name, value] : params.axes) out += fmt::format(" {} {}", option_of(name), value);
   if (params.dtype != DType::kUnknown) out += fmt::format(" --dtype {}", dtype_name(params.dtype));

@@ -22,8 +22,8 @@ struct Ceilings {
 // One per timing; one without times where there are none.
 std::vector<CaseRecord> records_of(const CaseResult& result, const Ceilings& ceilings);
 
-std::string shape_text(const device::OpParams& params);  // "m=4096 n=4096 k=14336"
+std::string shape_text(const kernels::OpParams& params);  // "m=4096 n=4096 k=14336"
 // "llmprof bench gemm --m 4096 --n 4096 --k 14336 --dtype bf16 --seed 7"
-std::string repro_line(const std::string& operation, const device::OpParams& params);
+std::string repro_line(const std::string& operation, const kernels::OpParams& params);
 
 }  // namespace llmprof::bench

@@ -34,16 +34,12 @@ std::optional<double> sheet_gbs(const std::optional<Gpu>& gpu) {
   return number(memory_bandwidth_gbs(*gpu));
 }
 
-bool is_memory_kind(std::string_view kind) {
-  return kind == "read" || kind == "write" || kind == "copy" || kind == "triad";
-}
-
 std::optional<double> of_sheet_at_clock(const device::DeviceIdentity& device, const PeakRow& row) {
   const std::optional<Gpu> gpu = data_sheet_of(device);
   std::optional<double> sheet;
   if (row.group == PeakGroup::kFlops && !row.result.timings.empty())
     sheet = sheet_tflops_at(gpu, row.name, row.result.timings[0].clock_mhz);
-  if (row.group == PeakGroup::kBandwidth && is_memory_kind(row.name)) sheet = sheet_gbs(gpu);
+  if (row.group == PeakGroup::kMemory) sheet = sheet_gbs(gpu);
   if (!sheet) return std::nullopt;
   return row.value / *sheet;
 }

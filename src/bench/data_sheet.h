@@ -23,6 +23,4 @@ std::optional<double> sheet_gbs(const std::optional<Gpu>& gpu);
 // clock is fixed). Empty for caches, copies and latencies.
 std::optional<double> of_sheet_at_clock(const device::DeviceIdentity& device, const PeakRow& row);
 
-bool is_memory_kind(std::string_view kind);  // read, write, copy, triad
-
 }  // namespace llmprof::bench

@@ -18,15 +18,15 @@ constexpr int kHalvings = 40;
 constexpr int64_t kTile = 64, kTiledFrom = 256;
 int64_t in_tiles(int64_t value) { return value < kTiledFrom ? value : value / kTile * kTile; }
 
-void set_axis(device::OpParams& params, std::string_view axis, int64_t value) {
+void set_axis(kernels::OpParams& params, std::string_view axis, int64_t value) {
   for (auto& [name, now] : params.axes)
     if (name == axis) now = value;
 }
 
 // All axes made smaller by one factor, until it fits: " --m 54720 --n 54720".
-std::string fitting_axes(const device::Operation& operation, const device::OpParams& params, int64_t bytes) {
+std::string fitting_axes(const kernels::Operation& operation, const kernels::OpParams& params, int64_t bytes) {
   const auto scaled = [&](double factor) {
-    device::OpParams smaller = params;
+    kernels::OpParams smaller = params;
     for (auto& [name, value] : smaller.axes)
       value = in_tiles(std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(value) * factor)));
     return smaller;
@@ -53,17 +53,17 @@ int64_t reserved_bytes(const device::Device& device) {
   return std::min(kReservedBytesMax, device.free_bytes() / kReservedPart);
 }
 
-std::string_view growing_axis(const device::Operation& operation, const device::OpParams& params) {
+std::string_view growing_axis(const kernels::Operation& operation, const kernels::OpParams& params) {
   std::string_view best;
   double most = 0;
-  for (const device::Axis& axis : operation.axes) {
+  for (const kernels::Axis& axis : operation.axes) {
     const double growth = static_cast<double>(params.axis(axis.name)) / static_cast<double>(axis.usual);
     if (growth > most) best = axis.name, most = growth;
   }
   return best;
 }
 
-std::optional<int64_t> largest_fitting(const device::Operation& operation, device::OpParams params,
+std::optional<int64_t> largest_fitting(const kernels::Operation& operation, kernels::OpParams params,
                                        std::string_view axis, int64_t bytes) {
   const auto fits = [&](int64_t value) {
     set_axis(params, axis, value);
@@ -79,8 +79,8 @@ std::optional<int64_t> largest_fitting(const device::Operation& operation, devic
   return low;
 }
 
-std::optional<std::string> does_not_fit(const device::Device& device, const device::Operation& operation,
-                                        const device::OpParams& params) {
+std::optional<std::string> does_not_fit(const device::Device& device, const kernels::Operation& operation,
+                                        const kernels::OpParams& params) {
   const int64_t needed = operation.footprint_bytes(params), available = device.free_bytes() - reserved_bytes(device);
   if (needed <= available) return std::nullopt;
   std::string text = fmt::format("needs {}, {} of {} are free", format_bytes(static_cast<double>(needed)),
@@ -89,7 +89,7 @@ std::optional<std::string> does_not_fit(const device::Device& device, const devi
   const std::string_view first = growing_axis(operation, params);
   if (const std::optional<int64_t> fits = largest_fitting(operation, params, first, available))
     return text + fmt::format("; the largest {} that fits: {}", option_of(first), in_tiles(*fits));
-  for (const device::Axis& axis : operation.axes) {
+  for (const kernels::Axis& axis : operation.axes) {
     if (const std::optional<int64_t> fits = largest_fitting(operation, params, axis.name, available))
       return text + fmt::format("; the largest {} that fits: {}", option_of(axis.name), in_tiles(*fits));
   }

@@ -89,7 +89,9 @@ PeaksResult peaks_result(const Peaks& peaks, const std::string& tool_version) {
       case PeakGroup::kFlops:
         add_flops(peaks, row, gpu, out);
         break;
-      case PeakGroup::kBandwidth:
+      case PeakGroup::kMemory:
+      case PeakGroup::kCache:
+      case PeakGroup::kLink:
         add_bandwidth(peaks, row, out);
         break;
       case PeakGroup::kLatency:

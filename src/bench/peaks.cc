@@ -15,8 +15,8 @@ namespace llmprof::bench {
 namespace {
 
 using device::Device;
-using device::Operation;
-using device::OpParams;
+using kernels::Operation;
+using kernels::OpParams;
 
 struct GemmShape {
   int64_t m, n, k;
@@ -32,6 +32,7 @@ constexpr int64_t kCpuArrayBytesMin = int64_t{256} << 20, kCpuQuickArrayBytesMin
 constexpr int64_t kCachesPerArray = 4;  // STREAM's rule: arrays of four times the last cache
 constexpr int64_t kFreePerArray = 8;    // three arrays, twice, and room
 constexpr std::string_view kMemoryKinds[] = {"read", "write", "copy", "triad"};
+constexpr std::string_view kCacheKind = "cache_read", kReading = kMemoryKinds[0];
 constexpr int64_t kCopyBytes = int64_t{256} << 20, kQuickCopyBytes = int64_t{64} << 20;
 constexpr double kAboveSheet = 1.02;  // a rate that cannot be: the clock or the sheet is not what we think
 constexpr int kCpuTurns = 4;
@@ -40,9 +41,9 @@ constexpr double kScreenS = 0.15, kQuickScreenS = 0.05;
 // Parts of the cache that hold the working set of its bandwidth: more than the caches before it, less than all of it.
 constexpr std::pair<int64_t, int64_t> kCacheParts[] = {{1, 4}, {3, 8}, {1, 2}, {5, 8}};
 
-const Operation* find(std::span<const Operation> operations, std::string_view name) {
+const Operation* find(std::span<const Operation> operations, kernels::Ceiling ceiling) {
   for (const Operation& operation : operations)
-    if (operation.name == name) return &operation;
+    if (operation.ceiling == ceiling) return &operation;
   return nullptr;
 }
 
@@ -74,6 +75,18 @@ void add_phases(const Phases& from, Phases& to) {
   to.choose_s += from.choose_s;
   to.settle_s += from.settle_s;
   to.timing_s += from.timing_s;
+}
+
+// Files keep the costs of launches under names of their own.
+struct FixedCost {
+  std::string_view variant, name;
+};
+constexpr FixedCost kFixedCosts[] = {{"eager", "launch_eager"}, {"graph_node", "launch_graph_node"}};
+
+std::string_view fixed_cost_named(std::string_view variant) {
+  for (const FixedCost& cost : kFixedCosts)
+    if (cost.variant == variant) return cost.name;
+  return variant;
 }
 
 std::string shape_text(const GemmShape& shape) { return fmt::format("{}x{}x{}", shape.m, shape.n, shape.k); }
@@ -133,7 +146,7 @@ class PeaksRun {
     for (const std::string_view variant : kMemoryKinds) {
       if (stop_) return;
       options_.begin(fmt::format("memory {}", variant));
-      bandwidth_row(std::string(variant), memory, variant, bytes, full_);
+      bandwidth_row(PeakGroup::kMemory, variant, memory, variant, bytes, full_);
     }
     if (!stop_ && device_.identity().cache_bytes > 0) cache(memory);
   }
@@ -143,7 +156,7 @@ class PeaksRun {
     for (const std::string_view variant : memcpy.variants) {
       if (stop_) return;
       options_.begin(fmt::format("copy {}", variant));
-      bandwidth_row(std::string(variant), memcpy, variant, std::min(copy_bytes, array_bytes()), small_);
+      bandwidth_row(PeakGroup::kLink, variant, memcpy, variant, std::min(copy_bytes, array_bytes()), small_);
     }
   }
 
@@ -155,14 +168,7 @@ class PeaksRun {
       if (!params) continue;
       CaseResult result = measure(device_, launch, *params, small_, stop_);
       const double us = median_us(result);
-      const bool starts = variant == "eager" || variant == "graph_node";
-      add({PeakGroup::kLatency,
-           (starts ? "launch_" : "") + std::string(variant),
-           {},
-           std::move(result),
-           us,
-           "",
-           false});
+      add({PeakGroup::kLatency, std::string(fixed_cost_named(variant)), {}, std::move(result), us, "", false});
     }
   }
 
@@ -318,8 +324,8 @@ class PeaksRun {
          below});
   }
 
-  void bandwidth_row(const std::string& name, const Operation& operation, std::string_view variant, int64_t bytes,
-                     const Protocol& protocol) {
+  void bandwidth_row(PeakGroup group, std::string_view name, const Operation& operation, std::string_view variant,
+                     int64_t bytes, const Protocol& protocol) {
     const Result<OpParams> params = make_params(operation, DType::kUnknown, variant, {{"bytes", bytes}});
     if (!params) return remark(fmt::format("{}: {}", name, params.error().what));
     spent_ = {};
@@ -328,12 +334,12 @@ class PeaksRun {
     add_phases(spent_, result.phases);
     const double gbs = gbs_of(result);
     const std::string moved = format_bytes(result.cost.bytes());
-    add({PeakGroup::kBandwidth, name, {}, std::move(result), gbs, moved, false});
+    add({group, std::string(name), {}, std::move(result), gbs, moved, false});
   }
 
   // Reads of a working set that stays in the last level of the cache: the best of a few sizes.
   void cache(const Operation& memory) {
-    if (std::find(memory.variants.begin(), memory.variants.end(), "read") == memory.variants.end()) return;
+    if (std::find(memory.variants.begin(), memory.variants.end(), kReading) == memory.variants.end()) return;
     options_.begin("cache");
     Protocol screen = screen_;
     screen.sets_max = 1;
@@ -341,7 +347,7 @@ class PeaksRun {
     double best_gbs = 0;
     for (const auto& [part, of] : kCacheParts) {
       const int64_t bytes = device_.identity().cache_bytes * part / of / 4096 * 4096;
-      const Result<OpParams> params = make_params(memory, DType::kUnknown, "read", {{"bytes", bytes}});
+      const Result<OpParams> params = make_params(memory, DType::kUnknown, kReading, {{"bytes", bytes}});
       if (!params) continue;
       const double gbs = gbs_of(measure(device_, memory, *params, screen, stop_));
       if (stop_) return;
@@ -349,7 +355,7 @@ class PeaksRun {
     }
     Protocol protocol = full_;
     protocol.sets_max = 1;
-    if (best_bytes > 0) bandwidth_row("cache_read", memory, "read", best_bytes, protocol);
+    if (best_bytes > 0) bandwidth_row(PeakGroup::kCache, kCacheKind, memory, kReading, best_bytes, protocol);
   }
 
   Device& device_;
@@ -369,8 +375,8 @@ std::string backend_and(const std::string& shape, const std::string& backend) {
 
 std::vector<DType> peak_dtypes(std::span<const Operation> operations) {
   std::vector<DType> out;
-  for (const char* name : {"gemm", "registers"}) {
-    const Operation* const operation = find(operations, name);
+  for (const kernels::Ceiling ceiling : {kernels::Ceiling::kProducts, kernels::Ceiling::kRegisters}) {
+    const Operation* const operation = find(operations, ceiling);
     for (const DType dtype : operation != nullptr ? operation->dtypes : std::span<const DType>())
       if (std::find(out.begin(), out.end(), dtype) == out.end()) out.push_back(dtype);
   }
@@ -381,13 +387,13 @@ std::optional<std::string> why_no_arithmetic(const Device& device, std::span<con
   const auto takes = [dtype](const Operation& operation) {
     return std::find(operation.dtypes.begin(), operation.dtypes.end(), dtype) != operation.dtypes.end();
   };
-  const Operation* const registers = find(operations, "registers");
+  const Operation* const registers = find(operations, kernels::Ceiling::kRegisters);
   if (registers != nullptr && has_way(device, *registers) && takes(*registers)) {
     const Result<CasePlan> plan = plan_case(*registers, device.identity(), dtype, {}, {});
     if (plan && (registers->unsupported == nullptr || !registers->unsupported(device.identity(), plan->params)))
       return std::nullopt;
   }
-  const Operation* const gemm = find(operations, "gemm");
+  const Operation* const gemm = find(operations, kernels::Ceiling::kProducts);
   if (gemm == nullptr) return std::nullopt;
   const GemmShape shape = kCpuShapes[0];
   const Result<OpParams> params = make_params(*gemm, dtype, {}, {{"m", shape.m}, {"n", shape.n}, {"k", shape.k}});
@@ -397,18 +403,19 @@ std::optional<std::string> why_no_arithmetic(const Device& device, std::span<con
 
 Result<Peaks> measure_peaks(Device& device, const PeaksOptions& options, const std::atomic<bool>& stop,
                             const std::function<void(const PeakRow&)>& done) {
-  const Operation* const gemm = find(options.operations, "gemm");
-  const Operation* const memory = find(options.operations, "memory");
-  if (gemm == nullptr || memory == nullptr) return fail("expected operations gemm and memory, found neither or one");
+  const Operation* const gemm = find(options.operations, kernels::Ceiling::kProducts);
+  const Operation* const memory = find(options.operations, kernels::Ceiling::kMemory);
+  if (gemm == nullptr || memory == nullptr)
+    return fail("expected operations of products and of memory, found neither or one");
   PeaksRun run(device, options, stop, done);
-  const auto usable = [&](const char* name) -> const Operation* {
-    const Operation* operation = find(options.operations, name);
+  const auto usable = [&](kernels::Ceiling ceiling) -> const Operation* {
+    const Operation* operation = find(options.operations, ceiling);
     return operation != nullptr && has_way(device, *operation) ? operation : nullptr;
   };
-  run.flops(*gemm, usable("registers"));
+  run.flops(*gemm, usable(kernels::Ceiling::kRegisters));
   run.bandwidth(*memory);
-  if (const Operation* memcpy = usable("memcpy")) run.copies(*memcpy);
-  if (const Operation* launch = usable("launch")) run.latencies(*launch);
+  if (const Operation* memcpy = usable(kernels::Ceiling::kLink)) run.copies(*memcpy);
+  if (const Operation* launch = usable(kernels::Ceiling::kFixedCosts)) run.latencies(*launch);
   run.remark_registers();
   run.remark_waiting();
   if (run.cpu()) run.remark("data sheet: llmprof has none of CPUs, so there are no shares of it");
@@ -444,7 +451,7 @@ MeasuredCeilings ceilings_of(const Peaks& peaks) {
     if (row.group == PeakGroup::kFlops) {
       (row.path == PeakPath::kLibrary ? out.library_tflops : out.unit_tflops)[row.name] = rate;
     } else {
-      (row.group == PeakGroup::kBandwidth ? out.bandwidth_gbs : out.latency_us)[row.name] = rate;
+      (row.group == PeakGroup::kLatency ? out.latency_us : out.bandwidth_gbs)[row.name] = rate;
     }
   }
   return out;

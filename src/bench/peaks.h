@@ -17,14 +17,14 @@
 namespace llmprof::bench {
 
 struct PeaksOptions {
-  std::span<const device::Operation> operations;  // "gemm", "registers", "memory", "memcpy", "launch" are used
+  std::span<const kernels::Operation> operations;  // those with a ceiling are used
   bool quick = false;
   std::vector<DType> dtypes;  // empty: all that the device has
   double time_factor = 1;     // of every budget: tests shorten them
   std::function<void(const std::string& what)> begin = [](const std::string&) {};  // before each row
 };
 
-enum class PeakGroup : uint8_t { kFlops, kBandwidth, kLatency };
+enum class PeakGroup : uint8_t { kFlops, kMemory, kCache, kLink, kLatency };
 
 struct PeakRow {
   PeakGroup group = PeakGroup::kFlops;
@@ -49,10 +49,10 @@ struct Peaks {
 bool is_disturbed(const Peaks& peaks, const PeakRow& row);
 
 // Of which there may be ceilings of arithmetic, on some device.
-std::vector<DType> peak_dtypes(std::span<const device::Operation> operations);
+std::vector<DType> peak_dtypes(std::span<const kernels::Operation> operations);
 // Why no operation of the peaks can do arithmetic of this type on the device; empty if one can.
 std::optional<std::string> why_no_arithmetic(const device::Device& device,
-                                             std::span<const device::Operation> operations, DType dtype);
+                                             std::span<const kernels::Operation> operations, DType dtype);
 // Rows in the order of the report; `done` after each.
 Result<Peaks> measure_peaks(device::Device& device, const PeaksOptions& options, const std::atomic<bool>& stop,
                             const std::function<void(const PeakRow&)>& done);

@@ -11,7 +11,7 @@
 namespace llmprof::bench {
 namespace {
 
-using device::Operation;
+using kernels::Operation;
 using Axes = AxisValues;
 
 constexpr size_t kSweepValuesMax = 1000, kCasesMax = 10'000;
@@ -83,27 +83,20 @@ tl::unexpected<Error> too_many_cases() {
   return fail(fmt::format("more than {} cases", kCasesMax), "--sweep", "fewer values", ExitCode::kUsage);
 }
 
-// What one execution needs on a GPU to be more than a start and an end.
-struct UsualOnGpu {
-  std::string_view operation, axis;
-  int64_t value;
-};
-constexpr UsualOnGpu kUsualOnGpus[] = {{"registers", "mflop", 1'000'000}};
-
 AxisValues with_usual(const Operation& operation, const device::DeviceIdentity& device, AxisValues axes) {
   if (device.kind == device::DeviceKind::kCpu) return axes;
-  for (const UsualOnGpu& usual : kUsualOnGpus) {
-    if (usual.operation != operation.name) continue;
+  for (const kernels::Axis& usual : operation.axes) {
+    if (usual.usual_on_gpu == 0) continue;
     const bool given =
-        std::any_of(axes.begin(), axes.end(), [&](const auto& axis) { return axis.first == usual.axis; });
-    if (!given) axes.emplace_back(usual.axis, usual.value);
+        std::any_of(axes.begin(), axes.end(), [&](const auto& axis) { return axis.first == usual.name; });
+    if (!given) axes.emplace_back(usual.name, usual.usual_on_gpu);
   }
   return axes;
 }
 
 }  // namespace
 
-bool possible(const Operation& operation, const device::DeviceIdentity& device, const device::OpParams& params) {
+bool possible(const Operation& operation, const device::DeviceIdentity& device, const kernels::OpParams& params) {
   const bool cpu = device.kind == device::DeviceKind::kCpu;
   if ((cpu ? operation.prepare_cpu : operation.prepare_cuda) == nullptr) return false;
   return operation.unsupported == nullptr || !operation.unsupported(device, params);
@@ -112,7 +105,7 @@ bool possible(const Operation& operation, const device::DeviceIdentity& device, 
 Result<CasePlan> plan_case(const Operation& operation, const device::DeviceIdentity& device, DType dtype,
                            std::string_view variant, const AxisValues& axes) {
   const AxisValues all = with_usual(operation, device, axes);
-  LLMPROF_ASSIGN(device::OpParams usual, device::make_params(operation, dtype, variant, all));
+  LLMPROF_ASSIGN(kernels::OpParams usual, kernels::make_params(operation, dtype, variant, all));
   CasePlan plan{&operation, usual, {}};
   if (possible(operation, device, usual)) return plan;
   std::vector<std::string_view> variants(operation.variants.begin(), operation.variants.end());
@@ -121,7 +114,7 @@ Result<CasePlan> plan_case(const Operation& operation, const device::DeviceIdent
   if (dtype != DType::kUnknown) dtypes = {dtype};
   for (const std::string_view one : variants) {
     for (const DType type : dtypes) {
-      LLMPROF_ASSIGN(const device::OpParams params, device::make_params(operation, type, one, all));
+      LLMPROF_ASSIGN(const kernels::OpParams params, kernels::make_params(operation, type, one, all));
       if (!possible(operation, device, params)) continue;
       plan.params = params;
       if (type != usual.dtype) plan.chosen = fmt::format("{} in {}", operation.name, dtype_name(type));
@@ -216,7 +209,7 @@ Result<std::vector<CasePlan>> plan_cases(std::span<const Operation> operations, 
   const auto one = [&](const Operation& operation, DType dtype, const std::string& variant,
                        const Axes& axes) -> Result<CasePlan> {
     if (device != nullptr) return plan_case(operation, *device, dtype, variant, axes);
-    LLMPROF_ASSIGN(device::OpParams params, device::make_params(operation, dtype, variant, axes));
+    LLMPROF_ASSIGN(kernels::OpParams params, kernels::make_params(operation, dtype, variant, axes));
     return CasePlan{&operation, std::move(params), {}};
   };
   for (const std::string& name : selection.names) {
@@ -249,7 +242,7 @@ Result<std::vector<CasePlan>> plans_of(std::span<const Operation> operations, co
       axes.emplace_back(part.substr(0, equals), value);
     }
     const DType dtype = parse_dtype(record.row.dtype).value_or(DType::kUnknown);
-    LLMPROF_ASSIGN(device::OpParams params, device::make_params(*operation, dtype, record.row.variant, axes));
+    LLMPROF_ASSIGN(kernels::OpParams params, kernels::make_params(*operation, dtype, record.row.variant, axes));
     params.seed = static_cast<uint64_t>(record.row.seed);
     plans.push_back({operation, std::move(params), {}});
   }

@@ -14,8 +14,8 @@
 namespace llmprof::bench {
 
 struct CasePlan {
-  const device::Operation* operation = nullptr;
-  device::OpParams params;
+  const kernels::Operation* operation = nullptr;
+  kernels::OpParams params;
   // What was taken because nobody asked for anything else and the device cannot do the usual; empty if it can.
   std::string chosen;  // "launch as eager"
 };
@@ -23,11 +23,12 @@ struct CasePlan {
 using AxisValues = std::vector<std::pair<std::string, int64_t>>;
 
 // Whether that kind of device has a way, and this one supports it.
-bool possible(const device::Operation& operation, const device::DeviceIdentity& device, const device::OpParams& params);
+bool possible(const kernels::Operation& operation, const device::DeviceIdentity& device,
+              const kernels::OpParams& params);
 
 // One case on that device. Where no variant or data type is asked for, the first that the device supports; axes that
 // are not given have their usual values, those of a GPU where it needs other ones. Errors: those of make_params.
-Result<CasePlan> plan_case(const device::Operation& operation, const device::DeviceIdentity& device, DType dtype,
+Result<CasePlan> plan_case(const kernels::Operation& operation, const device::DeviceIdentity& device, DType dtype,
                            std::string_view variant, const AxisValues& axes);
 
 struct Sweep {
@@ -48,16 +49,16 @@ struct Selection {
 // Without a device the usual choices are taken, whether it has them or not: enough to see whether the words are right.
 // Errors: an axis with two lists of values; a name that no operation has, an axis, data type or variant that the
 // operation does not have (each with the nearest), more than 10,000 cases.
-Result<std::vector<CasePlan>> plan_cases(std::span<const device::Operation> operations, const Selection& selection,
+Result<std::vector<CasePlan>> plan_cases(std::span<const kernels::Operation> operations, const Selection& selection,
                                          const device::DeviceIdentity* device = nullptr);
 
 // Shapes of LLMs, as many as fit into minutes; operations without shapes of their own here are measured as they come,
 // once per variant.
-Result<std::vector<CasePlan>> default_suite(std::span<const device::Operation> operations,
+Result<std::vector<CasePlan>> default_suite(std::span<const kernels::Operation> operations,
                                             const device::DeviceIdentity& device, bool quick, uint64_t seed);
 
 // The cases of an earlier run, each once. Error: an operation or axis that there is no more.
-Result<std::vector<CasePlan>> plans_of(std::span<const device::Operation> operations,
+Result<std::vector<CasePlan>> plans_of(std::span<const kernels::Operation> operations,
                                        const std::vector<CaseRecord>& records);
 
 // Other words for an operation: what frameworks, papers and other tools call it. `matmul` is measured as gemm.
@@ -67,7 +68,7 @@ struct Alias {
 std::span<const Alias> aliases();
 
 // The operation of that name, or of that other word for it; an error with the nearest names.
-Result<const device::Operation*> operation_named(std::span<const device::Operation> operations,
-                                                 const std::string& name);
+Result<const kernels::Operation*> operation_named(std::span<const kernels::Operation> operations,
+                                                  const std::string& name);
 
 }  // namespace llmprof::bench

@@ -13,7 +13,7 @@
 namespace llmprof::bench {
 namespace {
 
-using device::Operation;
+using kernels::Operation;
 using Align = TextTable::Align;
 
 constexpr int64_t kLengthMax = int64_t{1} << 24;
@@ -43,8 +43,10 @@ struct Step {
 };
 
 // An operator of the model as a case, joined with its neighbours as engines join them; or a sentence on what has none.
+enum class PartRole : uint8_t { kOther, kFirstNorm, kNorm };
 struct PartShape {
   std::string name;
+  PartRole role = PartRole::kOther;
   std::string_view operation, variant;
   DType dtype = DType::kUnknown;
   AxisValues axes;
@@ -55,10 +57,11 @@ struct PartShape {
 // Calls of equal parts are counted together.
 class PartList {
  public:
-  void add(std::string name, std::string_view operation, std::string_view variant, DType dtype, AxisValues axes) {
-    add(PartShape{std::move(name), operation, variant, dtype, std::move(axes), 1, {}});
+  void add(std::string name, std::string_view operation, std::string_view variant, DType dtype, AxisValues axes,
+           PartRole role = PartRole::kOther) {
+    add(PartShape{std::move(name), role, operation, variant, dtype, std::move(axes), 1, {}});
   }
-  void remark(std::string text) { add(PartShape{{}, {}, {}, DType::kUnknown, {}, 1, std::move(text)}); }
+  void remark(std::string text) { add(PartShape{{}, {}, {}, {}, DType::kUnknown, {}, 1, std::move(text)}); }
   const std::vector<PartShape>& parts() const { return parts_; }
 
  private:
@@ -70,8 +73,8 @@ class PartList {
     }
     // Norms stand together.
     size_t at = parts_.size();
-    for (size_t i = 0; part.name == "norms" && i < parts_.size(); ++i)
-      if (parts_[i].name == "first norm") at = i + 1;
+    for (size_t i = 0; part.role == PartRole::kNorm && i < parts_.size(); ++i)
+      if (parts_[i].role == PartRole::kFirstNorm) at = i + 1;
     parts_.insert(parts_.begin() + static_cast<std::ptrdiff_t>(at), std::move(part));
   }
 
@@ -188,7 +191,7 @@ class Builder {
       return;
     }
     list.add(name, "gemm", {}, dtype, {{"m", op.rows}, {"n", out}, {"k", op.in}});
-    if (name == "router")
+    if (op.part == TensorPart::kRouter)
       list.add("routing", "moe_routing", {}, dtype_, {{"tokens", op.rows}, {"experts", out}, {"k", model_.moe->top_k}});
   }
 
@@ -206,7 +209,8 @@ class Builder {
           list.remark("LayerNorm without GELU behind it has no operation here");
         else
           list.add(op.adds_residual ? "norms" : "first norm", "rmsnorm", op.adds_residual ? "residual" : "plain",
-                   dtype_, {{"tokens", op.rows}, {"hidden", op.out}});
+                   dtype_, {{"tokens", op.rows}, {"hidden", op.out}},
+                   op.adds_residual ? PartRole::kNorm : PartRole::kFirstNorm);
         break;
       case OperatorKind::kElementwise:
         if (op.attention) {

@@ -36,7 +36,7 @@ struct Preset {
 };
 
 // Errors: lengths that are not positive, more than 10,000 cases, a data type that no operation has.
-Result<Preset> preset_of(std::span<const device::Operation> operations, const device::DeviceIdentity& device,
+Result<Preset> preset_of(std::span<const kernels::Operation> operations, const device::DeviceIdentity& device,
                          const ModelConfig& model, const PresetOptions& options);
 
 // The parts with the times of `records`; parts that were not timed have none, and their step has no sum then.

@@ -13,9 +13,9 @@ namespace llmprof::bench {
 namespace {
 
 using device::Device;
-using device::Operation;
-using device::OpParams;
-using device::PreparedOp;
+using kernels::Operation;
+using kernels::OpParams;
+using kernels::PreparedOp;
 
 constexpr int kSetsMin = 2;
 constexpr int64_t kCachesRotated = 2;  // all sets together are so many times the cache
@@ -221,6 +221,7 @@ CaseResult measure(Device& device, const Operation& operation, const OpParams& p
                    const std::atomic<bool>& stop) {
   CaseResult result;
   result.operation = operation.name;
+  result.ceiling = operation.ceiling;
   result.params = params;
   result.cost = operation.cost(params);
   if (stop) return end_as(result, CaseStatus::kInterrupted, {});

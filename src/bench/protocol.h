@@ -51,7 +51,7 @@ struct Timing {
   // Those compared last in this regime with their times, roughly, in us: the fastest first. Of one alone, itself.
   std::vector<std::pair<std::string, double>> compared;
   bool choice_disturbed = false;   // another may be faster: threads waited for a core when they were compared
-  device::Check check;             // of that candidate
+  kernels::Check check;            // of that candidate
   std::vector<double> samples_us;  // at most 512, evenly thinned; of one execution each
   SampleSummary summary;           // over all samples that were kept
   int launches_per_sample = 1, sets = 1;
@@ -78,14 +78,15 @@ struct Timing {
 
 struct CaseResult {
   std::string operation;
-  device::OpParams params;
+  kernels::Ceiling ceiling = kernels::Ceiling::kNone;  // of the operation
+  kernels::OpParams params;
   CaseStatus status = CaseStatus::kError;
   std::string note;  // why not passed, in one sentence
   // Of the candidate that is fastest back to back; isolated, it may be another.
   std::string backend;
   double gap_to_first_frac = 0;
-  device::Check check;
-  device::Cost cost;
+  kernels::Check check;
+  kernels::Cost cost;
   std::vector<Timing> timings;  // of the regimes asked for; empty unless passed or mistrusted
   int64_t memory_bytes = 0, peak_memory_bytes = 0;
   Phases phases;
@@ -93,7 +94,7 @@ struct CaseResult {
 
 // Never throws away what it knows: errors become a status and a note. `stop` is looked at between batches of at most
 // about 100 ms; what was in hand is dropped then (kInterrupted).
-CaseResult measure(device::Device& device, const device::Operation& operation, const device::OpParams& params,
+CaseResult measure(device::Device& device, const kernels::Operation& operation, const kernels::OpParams& params,
                    const Protocol& protocol, const std::atomic<bool>& stop);
 
 }  // namespace llmprof::bench

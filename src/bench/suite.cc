@@ -11,7 +11,7 @@
 namespace llmprof::bench {
 namespace {
 
-using device::Operation;
+using kernels::Operation;
 
 enum SuitePart : uint8_t { kGpu = 1, kGpuQuick = 2, kCpu = 4, kCpuQuick = 8 };
 
@@ -168,9 +168,6 @@ Words words_of(std::string_view text) {
   return words;
 }
 
-// Measured by peaks on a GPU, and not again here.
-bool is_ceiling_only(std::string_view name) { return name == "registers"; }
-
 }  // namespace
 
 Result<std::vector<CasePlan>> default_suite(std::span<const Operation> operations, const device::DeviceIdentity& device,
@@ -198,7 +195,8 @@ Result<std::vector<CasePlan>> default_suite(std::span<const Operation> operation
         continue;
       LLMPROF_CHECK(add(operation, words.dtype, words.variant, words.axes));
     }
-    if (known.count(operation.name) != 0 || is_ceiling_only(operation.name)) continue;
+    // Registers are measured by peaks on a GPU, and not again here.
+    if (known.count(operation.name) != 0 || operation.ceiling == kernels::Ceiling::kRegisters) continue;
     LLMPROF_CHECK(add(operation, DType::kUnknown, {}, {}));
     for (size_t v = 1; v < operation.variants.size() && !quick; ++v)
       LLMPROF_CHECK(add(operation, DType::kUnknown, operation.variants[v], {}));

@@ -92,7 +92,7 @@ Result<bench::Preset> preset_for(const BenchArguments& options, const device::De
   values_of("batch", lengths.batches);
   values_of("prompt", lengths.prompts);
   values_of("context", lengths.contexts);
-  return bench::preset_of(device::operations(), device, model, lengths);
+  return bench::preset_of(kernels::operations(), device, model, lengths);
 }
 
 Status check_model(const BenchArguments& options) {
@@ -115,9 +115,9 @@ Status check_model(const BenchArguments& options) {
 
 Result<std::vector<bench::CasePlan>> plan(const BenchArguments& options, const bench::Selection& selection,
                                           const device::Device& device, const bench::ResultsFile* before) {
-  if (!options.names.empty()) return bench::plan_cases(device::operations(), selection, &device.identity());
-  if (before != nullptr) return bench::plans_of(device::operations(), before->records);
-  return bench::default_suite(device::operations(), device.identity(), options.quick, options.seed);
+  if (!options.names.empty()) return bench::plan_cases(kernels::operations(), selection, &device.identity());
+  if (before != nullptr) return bench::plans_of(kernels::operations(), before->records);
+  return bench::default_suite(kernels::operations(), device.identity(), options.quick, options.seed);
 }
 
 // What can be wrong with the command line is said before anything is opened.
@@ -132,7 +132,7 @@ Status check(const BenchArguments& options) {
   if (options.names.empty() && shaped)
     return fail("axes, sweeps, data types and variants belong to a benchmark, and none is named", {},
                 "llmprof bench gemm --m 512  (all: llmprof list benchmarks)", ExitCode::kUsage);
-  LLMPROF_CHECK(bench::plan_cases(device::operations(), selection));
+  LLMPROF_CHECK(bench::plan_cases(kernels::operations(), selection));
   LLMPROF_CHECK(bench::parse_fail_on(options.fail_on));
   if (!options.fail_on.empty() && options.compare.empty() && options.fail_on != std::vector<std::string>{"failed"})
     return fail("slow and ambiguous are verdicts of a comparison", "--fail-on", "--compare OLD.json", ExitCode::kUsage);
@@ -277,7 +277,7 @@ std::string measuring_options(const BenchArguments& options, const device::Devic
 // Which operation another word was taken for.
 void say_aliases(const BenchArguments& options) {
   for (const std::string& name : options.names) {
-    const Result<const device::Operation*> operation = bench::operation_named(device::operations(), name);
+    const Result<const kernels::Operation*> operation = bench::operation_named(kernels::operations(), name);
     if (operation && (*operation)->name != name && !options.output.quiet)
       complain(fmt::format("{} is measured as {}", name, (*operation)->name));
   }
@@ -392,8 +392,8 @@ int run_bench(BenchArguments options) {
 // Every axis of every operation is an option.
 void add_axis_options(const Command& command, BenchArguments& options) {
   std::map<std::string, std::string> users;
-  for (const device::Operation& operation : device::operations())
-    for (const device::Axis& axis : operation.axes)
+  for (const kernels::Operation& operation : kernels::operations())
+    for (const kernels::Axis& axis : operation.axes)
       users[std::string(axis.name)] +=
           (users[std::string(axis.name)].empty() ? "" : ", ") + std::string(operation.name);
   for (const char* axis : kModelAxes) users[axis] += (users[axis].empty() ? "" : ", ") + std::string("--model");

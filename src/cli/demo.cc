@@ -106,7 +106,7 @@ Result<std::vector<MeasuredCeilings>> ceilings_here(device::Device& device, DTyp
   for (const MeasuredCeilings& one : kept)
     if (one.device_key == device.identity().key) return kept;
   bench::PeaksOptions options;
-  options.operations = device::operations();
+  options.operations = kernels::operations();
   options.quick = true;
   options.time_factor = kCeilingsTimeFactor;
   options.dtypes = {DType::kFp32};

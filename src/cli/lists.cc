@@ -108,12 +108,12 @@ std::string list_metrics(bool markdown, const TextStyle&) { return markdown ? me
 
 std::string list_benchmarks(bool, const TextStyle&) {
   std::string out;
-  for (const device::Operation& operation : device::operations()) {
+  for (const kernels::Operation& operation : kernels::operations()) {
     std::string also;
     for (const bench::Alias& alias : bench::aliases())
       if (alias.operation == operation.name) also += fmt::format("{}{}", also.empty() ? "" : ", ", alias.word);
     out += fmt::format("{}{}\n  {}\n", operation.name, also.empty() ? "" : "  (also: " + also + ")", operation.title);
-    for (const device::Axis& axis : operation.axes)
+    for (const kernels::Axis& axis : operation.axes)
       out += fmt::format("  {:<14} {:>10}  {}\n", bench::option_of(axis.name), axis.usual, axis.doc);
     std::vector<std::string> names(operation.variants.begin(), operation.variants.end());
     if (!names.empty()) out += fmt::format("  --variant      {}\n", join_or(names));
@@ -214,12 +214,12 @@ void write_metrics(JsonWriter& json) {
 }
 
 void write_benchmarks(JsonWriter& json) {
-  for (const device::Operation& operation : device::operations()) {
+  for (const kernels::Operation& operation : kernels::operations()) {
     json.begin_object().field("name", operation.name).field("what", operation.title).key("also").begin_array();
     for (const bench::Alias& alias : bench::aliases())
       if (alias.operation == operation.name) json.value(alias.word);
     json.end_array().key("axes").begin_array();
-    for (const device::Axis& axis : operation.axes)
+    for (const kernels::Axis& axis : operation.axes)
       json.begin_object()
           .field("option", bench::option_of(axis.name))
           .field("usual", axis.usual)

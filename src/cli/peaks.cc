@@ -52,7 +52,7 @@ std::string store(const bench::Peaks& peaks, const PeaksArguments& options) {
 Status check_dtypes(const PeaksArguments& options, const device::Device& device) {
   LLMPROF_ASSIGN(const std::vector<DType> dtypes, parse_dtypes(options.dtypes));
   for (const DType dtype : dtypes)
-    if (const std::optional<std::string> why = bench::why_no_arithmetic(device, device::operations(), dtype))
+    if (const std::optional<std::string> why = bench::why_no_arithmetic(device, kernels::operations(), dtype))
       return fail(
           fmt::format("expected data types that this device can measure, found {}: {}", dtype_name(dtype), *why),
           "--dtype", "leave it out; without --dtype all that the device has are measured", ExitCode::kUsage);
@@ -61,7 +61,7 @@ Status check_dtypes(const PeaksArguments& options, const device::Device& device)
 
 Result<bench::Peaks> measure(const PeaksArguments& options, device::Device& device, const std::atomic<bool>& stop) {
   bench::PeaksOptions peaks;
-  peaks.operations = device::operations();
+  peaks.operations = kernels::operations();
   peaks.quick = options.quick;
   LLMPROF_ASSIGN(peaks.dtypes, parse_dtypes(options.dtypes));
   ProgressLine progress(options.output.quiet);
@@ -71,7 +71,7 @@ Result<bench::Peaks> measure(const PeaksArguments& options, device::Device& devi
 }
 
 Status check(const PeaksArguments& options) {
-  LLMPROF_CHECK(parse_dtypes(options.dtypes, bench::peak_dtypes(device::operations())));
+  LLMPROF_CHECK(parse_dtypes(options.dtypes, bench::peak_dtypes(kernels::operations())));
   LLMPROF_CHECK(check_folder(options.output, "llmprof peaks --format csv -o peaks"));
   return check_writable(options.output.path);
 }

@@ -6,7 +6,7 @@
 
 #include "base/nearest.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 namespace {
 
 std::vector<std::string> axis_names(const Operation& operation) {
@@ -59,4 +59,4 @@ Result<OpParams> make_params(const Operation& operation, DType dtype, std::strin
   return params;
 }
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

@@ -17,8 +17,15 @@
 #include "device/device.h"
 #include "ops/op.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 
+using device::Buffer;
+using device::Device;
+using device::DeviceIdentity;
+using device::DeviceKind;
+using device::Fill;
+using device::Repetitions;
+using device::Sample;
 using ops::Axis;
 using ops::Cost;
 using ops::OpParams;
@@ -50,6 +57,16 @@ class PreparedOp {
   virtual Result<Check> check(size_t candidate) = 0;
 };
 
+// Which ceilings of a device an operation is there for (`llmprof peaks`), and what its own rate is held against.
+enum class Ceiling : uint8_t {
+  kNone,
+  kProducts,    // arithmetic as libraries reach it
+  kRegisters,   // arithmetic on registers alone
+  kMemory,      // bandwidth, by variant: read, write, copy, triad
+  kLink,        // bandwidth between host and device, by variant
+  kFixedCosts,  // what starting work and waiting for it takes, by variant
+};
+
 struct Operation {
   std::string_view name;   // "gemm"
   std::string_view title;  // one line for `llmprof list benchmarks`
@@ -64,6 +81,7 @@ struct Operation {
   // Null where that kind of device has none.
   Result<std::unique_ptr<PreparedOp>> (*prepare_cpu)(Device&, const OpParams&);
   Result<std::unique_ptr<PreparedOp>> (*prepare_cuda)(Device&, const OpParams&);
+  Ceiling ceiling = Ceiling::kNone;
 
   int64_t footprint_bytes(const OpParams& params) const {
     return footprint_of != nullptr ? footprint_of(params) : static_cast<int64_t>(cost(params).bytes());
@@ -77,4 +95,4 @@ const Operation* find_operation(std::string_view name);
 Result<OpParams> make_params(const Operation& operation, DType dtype, std::string_view variant,
                              const std::vector<std::pair<std::string, int64_t>>& changes);
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

@@ -18,6 +18,8 @@ struct Axis {
   std::string_view name;  // "m", "hidden": also the option of the command line
   int64_t usual;
   std::string_view doc;
+  int64_t usual_on_gpu =
+      0;  // where one execution of the usual one would be little more than a start and an end; 0: same
 };
 
 struct OpParams {

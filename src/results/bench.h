@@ -21,7 +21,7 @@ std::string_view name_of(Regime regime);                           // "cold"; of
   C(std::string, shape, "", "the axes and their values")                                                              \
   C(std::string, dtype, "", "data type of the inputs")                                                                \
   C(Regime, regime, "", "cold: isolated, cache emptied; sustained: back to back over rotating buffers")               \
-  C(CaseStatus, status, "", "passed, mistrusted, failed, skipped, unsupported, out-of-memory, interrupted or error")  \
+  C(CaseStatus, status, "", "passed, mistrusted, failed, unsupported, out-of-memory, interrupted or error")           \
   C(std::string, note, "", "why not passed, or what was left out")                                                    \
   C(int64_t, n, "", "samples that count")                                                                             \
   C(OptNumber, mean_us, "us", "mean of the samples")                                                                  \

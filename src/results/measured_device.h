@@ -40,7 +40,6 @@ enum class CaseStatus : uint8_t {
   kPassed,
   kMistrusted,  // the check could not tell: nearly all of the reference is zero or alike
   kFailed,      // wrong results; not timed
-  kSkipped,
   kUnsupported,
   kOutOfMemory,
   kInterrupted,

@@ -75,7 +75,7 @@ std::string_view name_of(Processor processor) { return processor == Processor::k
 
 std::string_view name_of(CaseStatus status) {
   static constexpr std::array<std::string_view, static_cast<size_t>(CaseStatus::kCount)> kNames = {
-      "passed", "mistrusted", "failed", "skipped", "unsupported", "out-of-memory", "interrupted", "error"};
+      "passed", "mistrusted", "failed", "unsupported", "out-of-memory", "interrupted", "error"};
   return entry(kNames, status);
 }
 

@@ -18,7 +18,7 @@ namespace llmprof::workload {
 namespace {
 
 using device::cpu::CpuDevice;
-using device::cpu::RowArrays;
+using kernels::cpu::RowArrays;
 
 constexpr size_t kCpuAlignment = 64;
 constexpr size_t kCpuSlabBytes = size_t{16} << 20;  // small tensors share pages
@@ -44,9 +44,9 @@ class CpuBackend : public Backend {
         cpu_(static_cast<CpuDevice&>(*device_)),
         linears_(std::move(linears)),
         dtype_(dtype),
-        rows_(device::cpu::row_kernels(cpu_.instructions(), dtype).front()),
+        rows_(kernels::cpu::row_kernels(cpu_.instructions(), dtype).front()),
         kernels_(cpu_kernels(cpu_.instructions(), dtype)),
-        attention_(cpu_.team(), device::cpu::attention_kernels(cpu_.instructions(), dtype).front()) {}
+        attention_(cpu_.team(), kernels::cpu::attention_kernels(cpu_.instructions(), dtype).front()) {}
 
   const device::DeviceIdentity& identity() const override { return cpu_.identity(); }
   DType dtype() const override { return dtype_; }
@@ -178,9 +178,9 @@ class CpuBackend : public Backend {
 
   Status attention(const AttentionCall& call) override {
     const auto at = [](const Heads& heads) {
-      return device::cpu::HeadsAt{heads.data, heads.sequence, heads.head, heads.token};
+      return kernels::cpu::HeadsAt{heads.data, heads.sequence, heads.head, heads.token};
     };
-    device::cpu::AttentionArrays arrays;
+    kernels::cpu::AttentionArrays arrays;
     arrays.q = at(call.q);
     arrays.k = at(call.k);
     arrays.v = at(call.v);
@@ -286,9 +286,9 @@ class CpuBackend : public Backend {
   size_t slab_used_ = 0;
   std::unique_ptr<CpuLinears> linears_;
   DType dtype_;
-  device::cpu::RowKernels rows_;
+  kernels::cpu::RowKernels rows_;
   CpuKernels kernels_;
-  device::cpu::AttentionRunner attention_;
+  kernels::cpu::AttentionRunner attention_;
 };
 
 }  // namespace

@@ -12,9 +12,9 @@
 namespace llmprof::workload {
 namespace {
 
-using device::cpu::RopeArrays;
-using device::cpu::RowArrays;
-using device::cpu::RowKernels;
+using kernels::cpu::RopeArrays;
+using kernels::cpu::RowArrays;
+using kernels::cpu::RowKernels;
 #define LLMPROF_BODIES "workload/cpu_bodies.h"
 #include "kernels/cpu/vector_targets.h"
 

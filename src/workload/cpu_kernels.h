@@ -11,7 +11,7 @@ namespace llmprof::workload {
 
 // Shares of the work: rows or elements, [first, last) of them.
 struct CpuKernels {
-  void (*layernorm)(const device::cpu::RowArrays& arrays, int64_t first, int64_t last);
+  void (*layernorm)(const kernels::cpu::RowArrays& arrays, int64_t first, int64_t last);
   void (*add)(const void* x, void* to, int64_t first, int64_t last);
   void (*gelu)(const void* x, void* out, int64_t first, int64_t last);
   // Which of `columns` numbers is the largest; the first of several.

@@ -14,7 +14,7 @@ namespace {
 
 using device::cuda::Context;
 using device::cuda::Cudnn;
-using device::cuda::CudnnGraph;
+using kernels::cuda::CudnnGraph;
 
 constexpr size_t kPlans = 4;
 constexpr int64_t kKeysAtOnce = 4;  // that a group of lanes of the own kernel reads together
@@ -72,7 +72,7 @@ Result<CudaAttention::Shape*> CudaAttention::shape_of(const AttentionCall& call)
 Result<CudaAttention::Fused> CudaAttention::fuse(const AttentionCall& call) {
   LLMPROF_ASSIGN(cudnn_, device_.context().cudnn());
   device_.note_library(cudnn_->library.about);
-  device::AttentionShape shape;
+  kernels::AttentionShape shape;
   shape.batch = call.sequences;
   shape.heads = call.heads;
   shape.kv_heads = call.kv_heads;
@@ -82,13 +82,13 @@ Result<CudaAttention::Fused> CudaAttention::fuse(const AttentionCall& call) {
   shape.dtype = dtype_;
   shape.causal = call.causal;
   const auto strides = [](const Heads& heads) { return CudnnGraph::Sizes{heads.sequence, heads.head, heads.token, 1}; };
-  const device::cuda::AttentionStrides layout = {
+  const kernels::cuda::AttentionStrides layout = {
       strides(call.q), strides(call.k), strides(call.v),
       CudnnGraph::Sizes{call.queries * call.out.columns, call.head_size, call.out.columns, 1}};
   Fused fused;
   fused.graph = std::make_unique<CudnnGraph>(*cudnn_);
   fused.tensors = describe_attention(*fused.graph, shape, layout);
-  LLMPROF_ASSIGN(const std::vector<device::cuda::CudnnPlan> plans, fused.graph->plans(kPlans));
+  LLMPROF_ASSIGN(const std::vector<kernels::cuda::CudnnPlan> plans, fused.graph->plans(kPlans));
   // The first choice: what is fastest today may not be tomorrow, and results would change with it.
   fused.plan = plans.front().plan;
   LLMPROF_CHECK(grow(workspace_, static_cast<size_t>(std::max<int64_t>(plans.front().workspace_bytes, 256))));
@@ -96,7 +96,7 @@ Result<CudaAttention::Fused> CudaAttention::fuse(const AttentionCall& call) {
 }
 
 Status CudaAttention::run_fused(Fused& fused, const AttentionCall& call) {
-  device::cuda::CudnnDescriptor& pack = fused.packs[{call.out.data, call.q.data, call.k.data, call.v.data}];
+  kernels::cuda::CudnnDescriptor& pack = fused.packs[{call.out.data, call.q.data, call.k.data, call.v.data}];
   if (!pack) {
     const void* const addresses[] = {call.out.data, call.q.data, call.k.data, call.v.data};
     std::vector<CudnnGraph::Binding> bindings;
@@ -105,7 +105,7 @@ Status CudaAttention::run_fused(Fused& fused, const AttentionCall& call) {
   }
   const cudnn::Api& api = cudnn_->library.api;
   const int status = api.execute(cudnn_->handle, fused.plan.get(), pack.get());
-  return status == cudnn::kSuccess ? Status() : device::cuda::cudnn_check(api, status, "executing attention");
+  return status == cudnn::kSuccess ? Status() : kernels::cuda::cudnn_check(api, status, "executing attention");
 }
 
 Result<CudaAttention::Own> CudaAttention::make_own(const AttentionCall& call) {

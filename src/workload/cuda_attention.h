@@ -38,10 +38,10 @@ class CudaAttention {
     uint32_t splits = 1;
   };
   struct Fused {
-    std::unique_ptr<device::cuda::CudnnGraph> graph;
-    device::cuda::CudnnDescriptor plan;
-    std::vector<std::pair<device::cuda::CudnnGraph::Tensor, size_t>> tensors;
-    std::map<std::vector<const void*>, device::cuda::CudnnDescriptor> packs;  // by the addresses of out, q, k, v
+    std::unique_ptr<kernels::cuda::CudnnGraph> graph;
+    kernels::cuda::CudnnDescriptor plan;
+    std::vector<std::pair<kernels::cuda::CudnnGraph::Tensor, size_t>> tensors;
+    std::map<std::vector<const void*>, kernels::cuda::CudnnDescriptor> packs;  // by the addresses of out, q, k, v
   };
   struct Shape {
     std::optional<Own> own;

@@ -15,10 +15,10 @@ Result<int> CudaLinears::add(const Tensor& weights, const Tensor& bias, DType ou
     return fail("cuBLASLt adds a bias of the type of the output only");
   Item item{weights, {}};
   for (const int64_t count : rows) {
-    device::cuda::LtShape shape{count, weights.rows, weights.columns, weights.dtype, out_dtype};
+    kernels::cuda::LtShape shape{count, weights.rows, weights.columns, weights.dtype, out_dtype};
     shape.bias = bias.data;
     Way way;
-    LLMPROF_ASSIGN(way.product, device::cuda::LtProduct::make(context_, lt_, shape));
+    LLMPROF_ASSIGN(way.product, kernels::cuda::LtProduct::make(context_, lt_, shape));
     const std::string key = fmt::format("{} {} {} {} {}", weights.rows, weights.columns, count, bias.data != nullptr,
                                         dtype_name(out_dtype));
     const auto known = algorithms_.find(key);

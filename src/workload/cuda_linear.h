@@ -29,7 +29,7 @@ class CudaLinears {
 
  private:
   struct Way {
-    std::shared_ptr<device::cuda::LtProduct> product;
+    std::shared_ptr<kernels::cuda::LtProduct> product;
     cublaslt::Algo algo{};
   };
   struct Item {

@@ -29,7 +29,7 @@ struct Row {
   std::vector<double> us;
 };
 
-Result<double> time_once(device::Device& gpu, const device::Candidate& candidate, int sets, int launches) {
+Result<double> time_once(device::Device& gpu, const kernels::Candidate& candidate, int sets, int launches) {
   LLMPROF_ASSIGN(const std::vector<device::Sample> samples,
                  gpu.time_sustained({candidate.enqueue, sets, launches, 3, false}));
   std::vector<double> us;
@@ -37,16 +37,16 @@ Result<double> time_once(device::Device& gpu, const device::Candidate& candidate
   return median_of(us);
 }
 
-Status look(device::Device& gpu, const device::Operation& operation, const device::OpParams& params) {
-  LLMPROF_ASSIGN(const std::unique_ptr<device::PreparedOp> op, operation.prepare_cuda(gpu, params));
+Status look(device::Device& gpu, const kernels::Operation& operation, const kernels::OpParams& params) {
+  LLMPROF_ASSIGN(const std::unique_ptr<kernels::PreparedOp> op, operation.prepare_cuda(gpu, params));
   std::vector<Row> rows;
   for (size_t i = 0; i < op->candidates().size(); ++i) {
-    const Result<device::Check> check = op->check(i);
+    const Result<kernels::Check> check = op->check(i);
     rows.push_back({op->candidates()[i].backend,
-                    !check                                              ? check.error().what
-                    : check->status == device::CheckStatus::kPassed     ? "passed"
-                    : check->status == device::CheckStatus::kMistrusted ? "mistrusted"
-                                                                        : "failed " + check->note,
+                    !check                                               ? check.error().what
+                    : check->status == kernels::CheckStatus::kPassed     ? "passed"
+                    : check->status == kernels::CheckStatus::kMistrusted ? "mistrusted"
+                                                                         : "failed " + check->note,
                     {}});
   }
   const size_t sets = std::clamp(kSetsBytes / std::max<size_t>(op->bytes_per_set(), 1), kSetsMin, kSetsMax);
@@ -81,7 +81,7 @@ int main(int count, char** arguments) {
     std::fputs("usage: candidate_times OPERATION DTYPE VARIANT|- [AXIS=VALUE...]\n", stderr);
     return 2;
   }
-  const device::Operation* const operation = device::find_operation(arguments[1]);
+  const kernels::Operation* const operation = kernels::find_operation(arguments[1]);
   const std::optional<DType> dtype = parse_dtype(arguments[2]);
   if (operation == nullptr || !dtype || operation->prepare_cuda == nullptr) return 2;
   std::vector<std::pair<std::string, int64_t>> axes;
@@ -92,7 +92,7 @@ int main(int count, char** arguments) {
     axes.emplace_back(argument.substr(0, equals), std::atoll(argument.c_str() + equals + 1));
   }
   const std::string variant = arguments[3];
-  const Result<device::OpParams> params = make_params(*operation, *dtype, variant == "-" ? "" : variant, axes);
+  const Result<kernels::OpParams> params = make_params(*operation, *dtype, variant == "-" ? "" : variant, axes);
   const Result<std::unique_ptr<device::Device>> gpu = device::open_device({"cuda:0", 0});
   if (!params || !gpu) {
     std::fputs((params ? gpu.error() : params.error()).text().c_str(), stderr);

@@ -21,7 +21,7 @@ int main(int count, char** arguments) {
     std::fputs("usage: measure_once OPERATION DTYPE VARIANT|- SECONDS [AXIS=VALUE...]\n", stderr);
     return 2;
   }
-  const device::Operation* const operation = device::find_operation(arguments[1]);
+  const kernels::Operation* const operation = kernels::find_operation(arguments[1]);
   const std::optional<DType> dtype = parse_dtype(arguments[2]);
   if (operation == nullptr || !dtype) return 2;
   std::vector<std::pair<std::string, int64_t>> axes;
@@ -32,7 +32,7 @@ int main(int count, char** arguments) {
     axes.emplace_back(argument.substr(0, equals), std::atoll(argument.c_str() + equals + 1));
   }
   const std::string variant = arguments[3];
-  const Result<device::OpParams> params = make_params(*operation, *dtype, variant == "-" ? "" : variant, axes);
+  const Result<kernels::OpParams> params = make_params(*operation, *dtype, variant == "-" ? "" : variant, axes);
   const Result<std::unique_ptr<device::Device>> cpu = device::cpu::open_cpu(0);
   if (!params || !cpu) {
     std::fputs((params ? cpu.error() : params.error()).text().c_str(), stderr);

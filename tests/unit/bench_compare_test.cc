@@ -262,7 +262,7 @@ TEST(BenchText, WhatTheStatusColumnMeansIsSaid) {
   cleaned.row.shape = "m=3";
   EXPECT_EQ(cases_text({record(100, 0.01, 1500)}, {}).find("Notes"), std::string::npos);
   CaseRecord far = disturbed, lost = disturbed;
-  far.row.unwaited_us = 100 / 1200.0;
+  far.row.unwaited_us = *far.row.median_us / 1200;
   lost.row.unwaited_us = 0;
   lost.row.choice_disturbed = true;
   const std::string much = cases_text({disturbed, far, lost}, {});

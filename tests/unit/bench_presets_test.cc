@@ -14,10 +14,10 @@ namespace llmprof::bench {
 namespace {
 
 // Operations with the axes that the presets name; none of them is run.
-device::Operation stub(std::string_view name, std::span<const device::Axis> axes,
-                       std::span<const std::string_view> variants) {
+kernels::Operation stub(std::string_view name, std::span<const kernels::Axis> axes,
+                        std::span<const std::string_view> variants) {
   static constexpr DType kTypes[] = {DType::kBf16, DType::kFp16, DType::kFp32, DType::kFp8};
-  device::Operation op = scripted_gemm();
+  kernels::Operation op = scripted_gemm();
   op.name = name;
   op.axes = axes;
   op.dtypes = kTypes;
@@ -26,18 +26,18 @@ device::Operation stub(std::string_view name, std::span<const device::Axis> axes
   return op;
 }
 
-std::vector<device::Operation> catalogue() {
-  static constexpr device::Axis kGemm[] = {{"m", 1, ""}, {"n", 1, ""}, {"k", 1, ""}};
-  static constexpr device::Axis kNorm[] = {{"tokens", 1, ""}, {"hidden", 1, ""}};
-  static constexpr device::Axis kSwiglu[] = {{"tokens", 1, ""}, {"ffn", 1, ""}};
-  static constexpr device::Axis kRope[] = {
+std::vector<kernels::Operation> catalogue() {
+  static constexpr kernels::Axis kGemm[] = {{"m", 1, ""}, {"n", 1, ""}, {"k", 1, ""}};
+  static constexpr kernels::Axis kNorm[] = {{"tokens", 1, ""}, {"hidden", 1, ""}};
+  static constexpr kernels::Axis kSwiglu[] = {{"tokens", 1, ""}, {"ffn", 1, ""}};
+  static constexpr kernels::Axis kRope[] = {
       {"tokens", 1, ""}, {"heads", 1, ""}, {"kv_heads", 1, ""}, {"head_dim", 1, ""}};
-  static constexpr device::Axis kAppend[] = {{"tokens", 1, ""}, {"kv_heads", 1, ""}, {"head_dim", 1, ""}};
-  static constexpr device::Axis kEmbedding[] = {{"tokens", 1, ""}, {"vocab", 1, ""}, {"hidden", 1, ""}};
-  static constexpr device::Axis kDecode[] = {
+  static constexpr kernels::Axis kAppend[] = {{"tokens", 1, ""}, {"kv_heads", 1, ""}, {"head_dim", 1, ""}};
+  static constexpr kernels::Axis kEmbedding[] = {{"tokens", 1, ""}, {"vocab", 1, ""}, {"hidden", 1, ""}};
+  static constexpr kernels::Axis kDecode[] = {
       {"batch", 1, ""}, {"heads", 1, ""}, {"kv_heads", 1, ""}, {"head_dim", 1, ""}, {"context", 1, ""}};
-  static constexpr device::Axis kPrefill[] = {{"batch", 1, ""},    {"heads", 1, ""},  {"kv_heads", 1, ""},
-                                              {"head_dim", 1, ""}, {"prompt", 1, ""}, {"context", 1, ""}};
+  static constexpr kernels::Axis kPrefill[] = {{"batch", 1, ""},    {"heads", 1, ""},  {"kv_heads", 1, ""},
+                                               {"head_dim", 1, ""}, {"prompt", 1, ""}, {"context", 1, ""}};
   static constexpr std::string_view kNorms[] = {"residual", "plain"}, kCaches[] = {"contiguous", "paged"},
                                     kMasks[] = {"causal", "full"};
   return {stub("gemm", kGemm, {}),
@@ -51,7 +51,7 @@ std::vector<device::Operation> catalogue() {
 }
 
 Preset preset(const std::string& model, const PresetOptions& options,
-              const std::vector<device::Operation>& operations) {
+              const std::vector<kernels::Operation>& operations) {
   const ScriptedDevice device;
   const Result<ModelConfig> config = load_model(model);
   EXPECT_TRUE(config.has_value());
@@ -72,7 +72,7 @@ std::vector<std::string> lines_of(const Preset& preset, size_t step) {
 }
 
 TEST(BenchPreset, ShapesOfLlama) {
-  const std::vector<device::Operation> operations = catalogue();
+  const std::vector<kernels::Operation> operations = catalogue();
   const Preset llama = preset("llama-3.1-8b", {{2}, {512}, {}, 1}, operations);
   EXPECT_EQ(llama.steps, (std::vector<std::string>{"prefill 2 x 512", "decode 2 x 512"}));
   EXPECT_EQ(
@@ -95,7 +95,7 @@ TEST(BenchPreset, ShapesOfLlama) {
 
 // The products of a step have the FLOPs that `llmprof model` counts: one implementation is the truth of the other.
 TEST(BenchPreset, FlopsOfTheProductsAreThoseOfTheModel) {
-  const std::vector<device::Operation> operations = catalogue();
+  const std::vector<kernels::Operation> operations = catalogue();
   for (const char* model : {"llama-3.1-8b", "qwen3-8b", "phi-4", "gpt2"}) {
     const Preset made = preset(model, {{3}, {100}, {}, 1}, operations);
     RequestShape shape;
@@ -107,7 +107,7 @@ TEST(BenchPreset, FlopsOfTheProductsAreThoseOfTheModel) {
       const StageCost cost = step == 0 ? prefill_cost(*config, shape) : decode_cost(*config, shape);
       double flops = 0;
       for (const Preset::Part& part : made.parts) {
-        const device::OpParams& params = made.plans[part.plan].params;
+        const kernels::OpParams& params = made.plans[part.plan].params;
         if (part.step != step || made.plans[part.plan].operation->name != "gemm") continue;
         flops += 2.0 * static_cast<double>(params.axis("m") * params.axis("n") * params.axis("k") * part.calls);
       }
@@ -117,7 +117,7 @@ TEST(BenchPreset, FlopsOfTheProductsAreThoseOfTheModel) {
 }
 
 TEST(BenchPreset, SharedShapesAreMeasuredOnceAndTypesFollowTheConfig) {
-  const std::vector<device::Operation> operations = catalogue();
+  const std::vector<kernels::Operation> operations = catalogue();
   const Preset made = preset("llama-3.1-8b", {{1, 8}, {512, 2048}, {4096}, 7}, operations);
   EXPECT_EQ(made.steps.size(), 6U) << "4 prefills, 2 decode steps";
   std::set<std::string> keys;
@@ -135,7 +135,7 @@ TEST(BenchPreset, SharedShapesAreMeasuredOnceAndTypesFollowTheConfig) {
 }
 
 TEST(BenchPreset, StepsAddUpAndMissingPartsLeaveNoSum) {
-  const std::vector<device::Operation> operations = catalogue();
+  const std::vector<kernels::Operation> operations = catalogue();
   const Preset made = preset("llama-3.1-8b", {{1}, {128}, {}, 1}, operations);
   std::vector<CaseRecord> records;
   for (const CasePlan& plan : made.plans) {
@@ -174,7 +174,7 @@ TEST(BenchPreset, StepsAddUpAndMissingPartsLeaveNoSum) {
 }
 
 TEST(BenchPreset, LengthsThatCannotBe) {
-  const std::vector<device::Operation> operations = catalogue();
+  const std::vector<kernels::Operation> operations = catalogue();
   const ScriptedDevice device;
   const Result<ModelConfig> config = load_model("llama-3.1-8b");
   const Result<Preset> none = preset_of(operations, device.who, *config, {{0}, {512}, {}, 1});

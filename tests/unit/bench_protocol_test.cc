@@ -19,15 +19,15 @@
 namespace llmprof::bench {
 namespace {
 
-using device::CheckStatus;
 using device::Sample;
+using kernels::CheckStatus;
 
 class BenchProtocol : public testing::Test {
  protected:
   void SetUp() override { g_op = ScriptedOp{}; }
 
   CaseResult run(const std::vector<std::pair<std::string, int64_t>>& axes = {}) {
-    const Result<device::OpParams> params = device::make_params(scripted_gemm(), DType::kFp32, "", axes);
+    const Result<kernels::OpParams> params = kernels::make_params(scripted_gemm(), DType::kFp32, "", axes);
     EXPECT_TRUE(params.has_value());
     return measure(device_, scripted_gemm(), *params, protocol_, stop_);
   }
@@ -584,11 +584,11 @@ TEST_F(BenchProtocol, SetsExceedTheCacheAndOnAGpuSpreadOverManyPages) {
   g_op.set_bytes = size_t{6} << 30;
   run();
   EXPECT_EQ(g_op.prepared_sets, 2);
-  device::Operation on_cpu = scripted_gemm();
+  kernels::Operation on_cpu = scripted_gemm();
   on_cpu.prepare_cpu = on_cpu.prepare_cuda;
   device_.who.kind = device::DeviceKind::kCpu;
   g_op.set_bytes = size_t{1} << 20;
-  measure(device_, on_cpu, *device::make_params(on_cpu, DType::kFp32, "", {}), protocol_, stop_);
+  measure(device_, on_cpu, *kernels::make_params(on_cpu, DType::kFp32, "", {}), protocol_, stop_);
   EXPECT_EQ(g_op.prepared_sets, 16) << "2 x 8 MiB of cache";
 }
 
@@ -768,7 +768,7 @@ TEST_F(BenchProtocol, WaitingForACoreDoesNotMakeTheChoice) {
     if (backend == "slow") return Sample{150, 1500, 0, 0.1};
     return i % 4 == 3 ? Sample{20, 1500, 0, 0} : Sample{400, 1500, 0, 390};
   };
-  device::Operation on_a_cpu = scripted_gemm();
+  kernels::Operation on_a_cpu = scripted_gemm();
   on_a_cpu.prepare_cpu = prepare_scripted;
   const auto take = [&] {
     return measure(device_, on_a_cpu, *make_params(on_a_cpu, DType::kFp32, "", {}), protocol_, stop_);

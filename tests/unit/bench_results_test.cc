@@ -361,9 +361,9 @@ TEST_F(BenchRun, RowsSayWhereTheTimeOfTheCaseWent) {
 
 // ---- what is measured on a device that cannot do the usual
 
-device::Operation picky() {
-  device::Operation op = scripted_gemm();
-  op.unsupported = [](const device::DeviceIdentity&, const device::OpParams& p) -> std::optional<std::string> {
+kernels::Operation picky() {
+  kernels::Operation op = scripted_gemm();
+  op.unsupported = [](const device::DeviceIdentity&, const kernels::OpParams& p) -> std::optional<std::string> {
     if (p.variant == "bias" && p.dtype == DType::kBf16) return std::nullopt;
     return "only bias in bf16";
   };
@@ -371,7 +371,7 @@ device::Operation picky() {
 }
 
 TEST_F(BenchRun, WithoutAChoiceTheFirstThatTheDeviceHas) {
-  const device::Operation op = picky();
+  const kernels::Operation op = picky();
   Result<CasePlan> plan = plan_case(op, device_.who, DType::kUnknown, "", {{"m", 3}});
   ASSERT_TRUE(plan.has_value());
   EXPECT_EQ(plan->params.variant, "bias");
@@ -390,8 +390,8 @@ TEST_F(BenchRun, WithoutAChoiceTheFirstThatTheDeviceHas) {
 }
 
 TEST_F(BenchRun, RegistersGetEnoughWorkForAGpuUnlessToldOtherwise) {
-  static constexpr device::Axis kAxes[] = {{"mflop", 1000, "work"}};
-  device::Operation op = scripted_gemm();
+  static constexpr kernels::Axis kAxes[] = {{"mflop", 1000, "work", 1'000'000}};
+  kernels::Operation op = scripted_gemm();
   op.name = "registers";
   op.axes = kAxes;
   EXPECT_EQ(plan_case(op, device_.who, DType::kUnknown, "", {})->params.axis("mflop"), 1'000'000);
@@ -401,9 +401,9 @@ TEST_F(BenchRun, RegistersGetEnoughWorkForAGpuUnlessToldOtherwise) {
 }
 
 TEST_F(BenchRun, TheSuiteHasItsShapesAndOthersOncePerVariant) {
-  device::Operation other = scripted_gemm();
+  kernels::Operation other = scripted_gemm();
   other.name = "something";
-  const std::vector<device::Operation> operations = {scripted_gemm(), other};
+  const std::vector<kernels::Operation> operations = {scripted_gemm(), other};
   const std::vector<CasePlan> suite = *default_suite(operations, device_.who, false, 4);
   std::vector<std::string> shapes;
   size_t others = 0;
@@ -457,25 +457,26 @@ TEST(BenchPlateau, StillRisingFallingAndTooFew) {
 
 // ---- peaks
 
-const device::Operation& scripted_memory() {
-  static constexpr device::Axis kAxes[] = {{"bytes", 1 << 20, "of an array"}};
+const kernels::Operation& scripted_memory() {
+  static constexpr kernels::Axis kAxes[] = {{"bytes", 1 << 20, "of an array"}};
   static constexpr DType kDtypes[] = {DType::kFp32};
   static constexpr std::string_view kVariants[] = {"copy", "read", "write", "triad"};
-  static const device::Operation kOperation = [] {
-    device::Operation op = scripted_gemm();
+  static const kernels::Operation kOperation = [] {
+    kernels::Operation op = scripted_gemm();
     op.name = "memory";
+    op.ceiling = kernels::Ceiling::kMemory;
     op.axes = kAxes;
     op.dtypes = kDtypes;
     op.variants = kVariants;
-    op.cost = [](const device::OpParams& p) {
+    op.cost = [](const kernels::OpParams& p) {
       const double n = static_cast<double>(p.axis("bytes"));
-      return device::Cost{0,
-                          p.variant == "write"   ? 0
-                          : p.variant == "triad" ? 2 * n
-                                                 : n,
-                          p.variant == "read" ? 0 : n, false};
+      return kernels::Cost{0,
+                           p.variant == "write"   ? 0
+                           : p.variant == "triad" ? 2 * n
+                                                  : n,
+                           p.variant == "read" ? 0 : n, false};
     };
-    op.footprint_of = [](const device::OpParams& p) { return 3 * p.axis("bytes"); };
+    op.footprint_of = [](const kernels::OpParams& p) { return 3 * p.axis("bytes"); };
     return op;
   }();
   return kOperation;
@@ -485,7 +486,7 @@ TEST_F(BenchRun, PeaksAreTheBestShapeAndTheCeilingsFollow) {
   device_.script = [](const std::string&, bool, int64_t) { return device::Sample{100'000, 1500, 0}; };
   device_.who.name = "a GPU that no table knows";
   g_op.flops = 2e12;
-  const std::vector<device::Operation> operations = {scripted_gemm(), scripted_memory()};
+  const std::vector<kernels::Operation> operations = {scripted_gemm(), scripted_memory()};
   PeaksOptions options;
   options.operations = operations;
   options.quick = true;
@@ -513,7 +514,7 @@ TEST_F(BenchRun, PeaksOfAKnownGpuHaveBothRidgesAndDoubtAboveTheSheet) {
   device_.who.name = "NVIDIA H200";
   device_.who.units = 132;
   device_.who.memory_bytes = int64_t{150'000'000'000};
-  const std::vector<device::Operation> operations = {scripted_gemm(), scripted_memory()};
+  const std::vector<kernels::Operation> operations = {scripted_gemm(), scripted_memory()};
   PeaksOptions options;
   options.operations = operations;
   options.quick = true;
@@ -536,12 +537,13 @@ TEST_F(BenchRun, PeaksOfAKnownGpuHaveBothRidgesAndDoubtAboveTheSheet) {
 }
 
 TEST_F(BenchRun, RegistersUnderTheLibraryAreNotTheUnitsLimit) {
-  static constexpr device::Axis kAxes[] = {{"mflop", 1000, "work"}};
-  device::Operation registers = scripted_gemm();
+  static constexpr kernels::Axis kAxes[] = {{"mflop", 1000, "work"}};
+  kernels::Operation registers = scripted_gemm();
   registers.name = "registers";
+  registers.ceiling = kernels::Ceiling::kRegisters;
   registers.axes = kAxes;
-  registers.footprint_of = [](const device::OpParams&) -> int64_t { return 4096; };
-  const std::vector<device::Operation> operations = {scripted_gemm(), scripted_memory(), registers};
+  registers.footprint_of = [](const kernels::OpParams&) -> int64_t { return 4096; };
+  const std::vector<kernels::Operation> operations = {scripted_gemm(), scripted_memory(), registers};
   PeaksOptions options;
   options.operations = operations;
   options.quick = true;
@@ -571,13 +573,13 @@ int g_products = 0;  // measured so far
 
 // Other programs can only slow a CPU down: a ceiling under what a short look has reached is none.
 TEST_F(BenchRun, ACeilingOfABusyCpuIsTakenAgain) {
-  device::Operation gemm = scripted_gemm(), memory = scripted_memory();
-  gemm.prepare_cpu = [](device::Device& device, const device::OpParams& params) {
+  kernels::Operation gemm = scripted_gemm(), memory = scripted_memory();
+  gemm.prepare_cpu = [](device::Device& device, const kernels::OpParams& params) {
     ++g_products;
     return prepare_scripted(device, params);
   };
   memory.prepare_cpu = prepare_scripted;
-  const std::vector<device::Operation> operations = {gemm, memory};
+  const std::vector<kernels::Operation> operations = {gemm, memory};
   device_.who.kind = device::DeviceKind::kCpu;
   PeaksOptions options;
   options.operations = operations;
@@ -603,13 +605,13 @@ int g_runs = 0;  // of the memory kernels
 
 // The first run has others on its cores: bandwidths, too, are taken again, and what no turn is free of is said.
 TEST_F(BenchRun, BandwidthsOfABusyCpuAreTakenAgain) {
-  device::Operation gemm = scripted_gemm(), memory = scripted_memory();
+  kernels::Operation gemm = scripted_gemm(), memory = scripted_memory();
   gemm.prepare_cpu = prepare_scripted;
-  memory.prepare_cpu = [](device::Device& device, const device::OpParams& params) {
+  memory.prepare_cpu = [](device::Device& device, const kernels::OpParams& params) {
     ++g_runs;
     return prepare_scripted(device, params);
   };
-  const std::vector<device::Operation> operations = {gemm, memory};
+  const std::vector<kernels::Operation> operations = {gemm, memory};
   device_.who.kind = device::DeviceKind::kCpu;
   device_.who.cache_bytes = 0;
   PeaksOptions options;
@@ -638,7 +640,7 @@ TEST_F(BenchRun, BandwidthsOfABusyCpuAreTakenAgain) {
 }
 
 TEST_F(BenchRun, InterruptedPeaksKeepTheirRows) {
-  const std::vector<device::Operation> operations = {scripted_gemm(), scripted_memory()};
+  const std::vector<kernels::Operation> operations = {scripted_gemm(), scripted_memory()};
   PeaksOptions options;
   options.operations = operations;
   options.quick = true;

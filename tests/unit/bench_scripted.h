@@ -108,7 +108,7 @@ class ScriptedDevice : public device::Device {
 struct ScriptedOp {
   struct Way {
     std::string backend;
-    device::CheckStatus check = device::CheckStatus::kPassed;
+    kernels::CheckStatus check = kernels::CheckStatus::kPassed;
     bool check_errors = false;
   };
   std::vector<Way> ways = {{"only"}};
@@ -120,7 +120,7 @@ struct ScriptedOp {
 };
 inline ScriptedOp g_op;
 
-class ScriptedPrepared : public device::PreparedOp {
+class ScriptedPrepared : public kernels::PreparedOp {
  public:
   explicit ScriptedPrepared(ScriptedDevice& device) {
     for (const ScriptedOp::Way& way : g_op.ways)
@@ -130,49 +130,50 @@ class ScriptedPrepared : public device::PreparedOp {
                                return {};
                              }});
   }
-  std::vector<device::Candidate>& candidates() override { return candidates_; }
+  std::vector<kernels::Candidate>& candidates() override { return candidates_; }
   size_t bytes_per_set() const override { return g_op.set_bytes; }
   Status prepare_sets(int sets) override {
     g_op.prepared_sets = sets;
     return {};
   }
-  Result<device::Check> check(size_t candidate) override {
+  Result<kernels::Check> check(size_t candidate) override {
     const ScriptedOp::Way& way = g_op.ways[candidate];
     if (way.check_errors) return fail("it cannot be launched");
-    return device::Check{way.check, way.check == device::CheckStatus::kFailed ? 40.0 : 0.5, 1e-4, 100, ""};
+    return kernels::Check{way.check, way.check == kernels::CheckStatus::kFailed ? 40.0 : 0.5, 1e-4, 100, ""};
   }
 
  private:
-  std::vector<device::Candidate> candidates_;
+  std::vector<kernels::Candidate> candidates_;
 };
 
-inline Result<std::unique_ptr<device::PreparedOp>> prepare_scripted(device::Device& device, const device::OpParams&) {
+inline Result<std::unique_ptr<kernels::PreparedOp>> prepare_scripted(device::Device& device, const kernels::OpParams&) {
   if (!g_op.prepare_error.empty()) return fail(g_op.prepare_error);
   return std::make_unique<ScriptedPrepared>(dynamic_cast<ScriptedDevice&>(device));
 }
 
-inline const device::Operation& scripted_gemm() {
-  static constexpr device::Axis kAxes[] = {{"m", 1024, "rows"}, {"n", 1024, "columns"}, {"k", 1024, "inner"}};
+inline const kernels::Operation& scripted_gemm() {
+  static constexpr kernels::Axis kAxes[] = {{"m", 1024, "rows"}, {"n", 1024, "columns"}, {"k", 1024, "inner"}};
   static constexpr DType kDtypes[] = {DType::kFp32, DType::kBf16};
   static constexpr std::string_view kVariants[] = {"plain", "bias"};
-  static const device::Operation kOperation = {
+  static const kernels::Operation kOperation = {
       "gemm",
       "matrix product",
       kAxes,
       kDtypes,
       kVariants,
-      [](const device::OpParams&) {
-        return device::Cost{g_op.flops, g_op.bytes / 2, g_op.bytes / 2, g_op.matrix};
+      [](const kernels::OpParams&) {
+        return kernels::Cost{g_op.flops, g_op.bytes / 2, g_op.bytes / 2, g_op.matrix};
       },
-      [](const device::OpParams& p) {
+      [](const kernels::OpParams& p) {
         return 4 * (p.axis("m") * p.axis("k") + p.axis("n") * p.axis("k") + p.axis("m") * p.axis("n"));
       },
-      [](const device::DeviceIdentity&, const device::OpParams&) -> std::optional<std::string> {
+      [](const device::DeviceIdentity&, const kernels::OpParams&) -> std::optional<std::string> {
         if (g_op.unsupported.empty()) return std::nullopt;
         return g_op.unsupported;
       },
       nullptr,
-      prepare_scripted};
+      prepare_scripted,
+      kernels::Ceiling::kProducts};
   return kOperation;
 }
 

@@ -42,7 +42,7 @@ TEST(BenchSuite, EveryRowExistsAndFits) {
   for (const bool quick : {false, true}) {
     for (const device::DeviceIdentity& device : {h200(), cpu()}) {
       const bool gpu = device.kind == device::DeviceKind::kCuda;
-      const Result<std::vector<CasePlan>> plans = default_suite(device::operations(), device, quick, 1);
+      const Result<std::vector<CasePlan>> plans = default_suite(kernels::operations(), device, quick, 1);
       ASSERT_TRUE(plans.has_value()) << plans.error().text();
       std::set<std::string> seen;
       for (const CasePlan& plan : *plans) {
@@ -60,12 +60,12 @@ TEST(BenchSuite, EveryRowExistsAndFits) {
 }
 
 TEST(BenchSuite, WhatIsMeasuredWhere) {
-  const std::set<std::string> gpu = names_of(*default_suite(device::operations(), h200(), false, 1));
+  const std::set<std::string> gpu = names_of(*default_suite(kernels::operations(), h200(), false, 1));
   for (const char* name : {"gemm", "gemm_batched", "gemm_w8a8", "gemm_grouped", "moe_routing", "memory", "rmsnorm",
                            "attention", "attention_decode", "conv2d", "lstm", "launch"})
     EXPECT_EQ(gpu.count(name), 1U) << name;
   EXPECT_EQ(gpu.count("registers"), 0U) << "peaks has it";
-  const std::set<std::string> host = names_of(*default_suite(device::operations(), cpu(), false, 1));
+  const std::set<std::string> host = names_of(*default_suite(kernels::operations(), cpu(), false, 1));
   for (const char* name : {"gemm", "memory", "registers", "rmsnorm", "softmax", "swiglu", "launch"})
     EXPECT_EQ(host.count(name), 1U) << name;
   // The suite has it in bf16, which not every CPU multiplies.
@@ -81,7 +81,7 @@ TEST(BenchSuite, WhatIsMeasuredWhere) {
 }
 
 TEST(BenchSuite, EveryOperationHasADefaultOnItsDevices) {
-  for (const device::Operation& operation : device::operations()) {
+  for (const kernels::Operation& operation : kernels::operations()) {
     for (const device::DeviceIdentity& device : {h200(), cpu()}) {
       const bool on_cpu = device.kind == device::DeviceKind::kCpu;
       const bool has = (on_cpu ? operation.prepare_cpu : operation.prepare_cuda) != nullptr;
@@ -94,7 +94,7 @@ TEST(BenchSuite, EveryOperationHasADefaultOnItsDevices) {
 
 TEST(BenchSuite, AModelIsMeasuredWhole) {
   const Result<ModelConfig> llama = load_model("llama-3.1-8b");
-  const Result<Preset> preset = preset_of(device::operations(), h200(), *llama, {{1, 8, 32}, {512, 2048}, {}, 1});
+  const Result<Preset> preset = preset_of(kernels::operations(), h200(), *llama, {{1, 8, 32}, {512, 2048}, {}, 1});
   ASSERT_TRUE(preset.has_value()) << preset.error().text();
   EXPECT_TRUE(preset->remarks.empty()) << preset->remarks.front();
   EXPECT_EQ(preset->steps.size(), 12U);
@@ -110,7 +110,7 @@ TEST(BenchSuite, ExpertsAreMeasured) {
   for (const char* name : {"mixtral-8x7b", "qwen3-30b-a3b"}) {
     const Result<ModelConfig> model = load_model(name);
     ASSERT_TRUE(model.has_value()) << name;
-    const Result<Preset> preset = preset_of(device::operations(), h200(), *model, {{4}, {256}, {}, 1});
+    const Result<Preset> preset = preset_of(kernels::operations(), h200(), *model, {{4}, {256}, {}, 1});
     ASSERT_TRUE(preset.has_value()) << preset.error().text();
     RequestShape shape;
     shape.batch = 4;
@@ -135,7 +135,7 @@ TEST(BenchSuite, ExpertsAreMeasured) {
 TEST(BenchSuite, WeightsInFp8AreMultipliedInFp8) {
   const Result<ModelConfig> model = load_model("deepseek-v3");
   ASSERT_TRUE(model.has_value());
-  const Result<Preset> preset = preset_of(device::operations(), h200(), *model, {{1}, {256}, {}, 1});
+  const Result<Preset> preset = preset_of(kernels::operations(), h200(), *model, {{1}, {256}, {}, 1});
   ASSERT_TRUE(preset.has_value()) << preset.error().text();
   std::set<std::string> in_fp8;
   for (const CasePlan& plan : preset->plans) {

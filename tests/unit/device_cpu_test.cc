@@ -30,9 +30,9 @@ std::unique_ptr<Device> open_with(int threads) {
   return std::move(*device);
 }
 
-Result<OpParams> catalog_params(std::string_view name, DType dtype, std::string_view variant,
-                                const std::vector<std::pair<std::string, int64_t>>& axes) {
-  return make_params(*find_operation(name), dtype, variant, axes);
+Result<kernels::OpParams> catalog_params(std::string_view name, DType dtype, std::string_view variant,
+                                         const std::vector<std::pair<std::string, int64_t>>& axes) {
+  return kernels::make_params(*kernels::find_operation(name), dtype, variant, axes);
 }
 
 // ---- the device ---------------------------------------------------------------------------------------------------
@@ -265,22 +265,22 @@ TEST(CpuFacts, OfAContainer) {
 
 void expect_right(Device& device, std::string_view name, DType dtype, std::string_view variant,
                   const std::vector<std::pair<std::string, int64_t>>& axes) {
-  const Operation& operation = *find_operation(name);
-  const Result<OpParams> params = catalog_params(name, dtype, variant, axes);
+  const kernels::Operation& operation = *kernels::find_operation(name);
+  const Result<kernels::OpParams> params = catalog_params(name, dtype, variant, axes);
   ASSERT_TRUE(params) << params.error().text();
   if (const std::optional<std::string> why = operation.unsupported(device.identity(), *params)) {
     GTEST_LOG_(INFO) << "not here: " << *why;
     return;
   }
-  Result<std::unique_ptr<PreparedOp>> op = operation.prepare_cpu(device, *params);
+  Result<std::unique_ptr<kernels::PreparedOp>> op = operation.prepare_cpu(device, *params);
   ASSERT_TRUE(op) << op.error().text();
   ASSERT_FALSE((*op)->candidates().empty());
   ASSERT_TRUE((*op)->prepare_sets(3));
   for (size_t i = 0; i < (*op)->candidates().size(); ++i) {
-    const Result<Check> check = (*op)->check(i);
+    const Result<kernels::Check> check = (*op)->check(i);
     ASSERT_TRUE(check) << check.error().text();
-    EXPECT_EQ(check->status, CheckStatus::kPassed) << name << " " << variant << " " << dtype_name(dtype) << " "
-                                                   << (*op)->candidates()[i].backend << ": " << check->note;
+    EXPECT_EQ(check->status, kernels::CheckStatus::kPassed) << name << " " << variant << " " << dtype_name(dtype) << " "
+                                                            << (*op)->candidates()[i].backend << ": " << check->note;
     EXPECT_TRUE((*op)->candidates()[i].enqueue(2));
   }
 }
@@ -315,15 +315,15 @@ TEST(CpuOps, OneThreadWorksToo) {
 }
 
 TEST(CpuOps, UnsupportedTypesAreSaid) {
-  const Operation& gemm = *find_operation("gemm");
+  const kernels::Operation& gemm = *kernels::find_operation("gemm");
   DeviceIdentity identity;
-  Result<OpParams> params = catalog_params("gemm", DType::kFp8, "", {});
+  Result<kernels::OpParams> params = catalog_params("gemm", DType::kFp8, "", {});
   EXPECT_EQ(gemm.unsupported(identity, *params).value_or(""),
             "products of fp8 are not measured on CPUs; fp32, fp64, bf16 and int8 are");
   params = catalog_params("gemm", DType::kBf16, "", {});
   const bool has_bf16 = cpu::cpu_instructions().bf16() && cpu::one_dnn().missing.empty();
   EXPECT_EQ(gemm.unsupported(identity, *params).has_value(), !has_bf16);
-  const Operation& registers = *find_operation("registers");
+  const kernels::Operation& registers = *kernels::find_operation("registers");
   params = catalog_params("registers", DType::kBf16, "", {});
   EXPECT_EQ(registers.unsupported(identity, *params).value_or(""),
             "the units' own limit is measured in fp32 and fp64 on CPUs, not in bf16");
@@ -357,9 +357,9 @@ class WrongGemm : public testing::Test {
       }
   }
   float* out() { return static_cast<float*>(out_->address()); }
-  Check check() {
+  kernels::Check check() {
     const ops::Product product{{0, kM}, kN, kK};
-    const Result<Check> check = check_gemm(*device_, {*a_, *w_, *out_, product}, 5);
+    const Result<kernels::Check> check = kernels::check_gemm(*device_, {*a_, *w_, *out_, product}, 5);
     EXPECT_TRUE(check);
     return *check;
   }
@@ -368,8 +368,8 @@ class WrongGemm : public testing::Test {
 };
 
 TEST_F(WrongGemm, RightOnePasses) {
-  const Check result = check();
-  EXPECT_EQ(result.status, CheckStatus::kPassed) << result.note;
+  const kernels::Check result = check();
+  EXPECT_EQ(result.status, kernels::CheckStatus::kPassed) << result.note;
   EXPECT_EQ(result.compared, kM * kN);
   EXPECT_LT(result.rel_l2, 1e-6);
   EXPECT_GT(result.rel_l2, 0);
@@ -377,28 +377,28 @@ TEST_F(WrongGemm, RightOnePasses) {
 
 TEST_F(WrongGemm, OneTermLeftOut) {
   multiply(kK - 1);
-  EXPECT_EQ(check().status, CheckStatus::kFailed);
+  EXPECT_EQ(check().status, kernels::CheckStatus::kFailed);
 }
 
 TEST_F(WrongGemm, OneTermLeftOutOfOneElement) {
   const auto* a = static_cast<const float*>(a_->address());
   const auto* w = static_cast<const float*>(w_->address());
   out()[50 * kN + 20] -= a[50 * kK] * w[20 * kK];
-  const Check result = check();
-  EXPECT_EQ(result.status, CheckStatus::kFailed);
+  const kernels::Check result = check();
+  EXPECT_EQ(result.status, kernels::CheckStatus::kFailed);
   EXPECT_NE(result.note.find("element 4020"), std::string::npos) << result.note;
 }
 
 TEST_F(WrongGemm, OneElementUnwritten) {
   std::memset(out() + 4321, 0xff, 4);
-  const Check result = check();
-  EXPECT_EQ(result.status, CheckStatus::kFailed);
+  const kernels::Check result = check();
+  EXPECT_EQ(result.status, kernels::CheckStatus::kFailed);
   EXPECT_NE(result.note.find("element 4321 was never written"), std::string::npos) << result.note;
 }
 
 TEST_F(WrongGemm, WrongRow) {
   std::memcpy(out() + 3 * kN, out() + 4 * kN, kN * 4);
-  EXPECT_EQ(check().status, CheckStatus::kFailed);
+  EXPECT_EQ(check().status, kernels::CheckStatus::kFailed);
 }
 
 TEST(WrongMemory, IsSeen) {
@@ -408,11 +408,12 @@ TEST(WrongMemory, IsSeen) {
   ASSERT_TRUE(device->fill(**a, {}));
   ASSERT_TRUE(device->fill(**out, {}));
   auto* values = static_cast<float*>((*out)->address());
-  EXPECT_EQ(check_copy(*device, **a, **out, kCount)->status, CheckStatus::kPassed);
+  EXPECT_EQ(kernels::check_copy(*device, **a, **out, kCount)->status, kernels::CheckStatus::kPassed);
   values[9999] = std::nextafter(values[9999], 2.0F);
-  EXPECT_EQ(check_copy(*device, **a, **out, kCount)->status, CheckStatus::kFailed);
+  EXPECT_EQ(kernels::check_copy(*device, **a, **out, kCount)->status, kernels::CheckStatus::kFailed);
   std::memset(values + 77, 0xff, 4);
-  EXPECT_NE(check_copy(*device, **a, **out, kCount)->note.find("element 77 was never written"), std::string::npos);
+  EXPECT_NE(kernels::check_copy(*device, **a, **out, kCount)->note.find("element 77 was never written"),
+            std::string::npos);
   // The sum of all words but one.
   uint32_t sum = 0;
   for (int64_t i = 1; i < kCount; ++i) {
@@ -421,51 +422,51 @@ TEST(WrongMemory, IsSeen) {
     sum += word;
   }
   std::memcpy(values, &sum, 4);
-  EXPECT_EQ(check_read(*device, **a, **out, kCount)->status, CheckStatus::kFailed);
+  EXPECT_EQ(kernels::check_read(*device, **a, **out, kCount)->status, kernels::CheckStatus::kFailed);
   Fill poison;
   poison.kind = Fill::Kind::kPoison;
   ASSERT_TRUE(device->fill(**out, poison));
   for (int64_t i = 0; i < kCount - 1; ++i) values[i] = 0.5F;
-  EXPECT_EQ(check_write(*device, **out, 0.5F, kCount)->status, CheckStatus::kFailed);
+  EXPECT_EQ(kernels::check_write(*device, **out, 0.5F, kCount)->status, kernels::CheckStatus::kFailed);
   values[kCount - 1] = 0.5F;
-  EXPECT_EQ(check_write(*device, **out, 0.5F, kCount)->status, CheckStatus::kPassed);
+  EXPECT_EQ(kernels::check_write(*device, **out, 0.5F, kCount)->status, kernels::CheckStatus::kPassed);
 }
 
 TEST(Comparison, DoesNotTrustOneValue) {
-  Comparison zeros(1);
+  kernels::Comparison zeros(1);
   for (int64_t i = 0; i < 100; ++i) zeros.add(0, 0, 1, i);
-  EXPECT_EQ(zeros.finish().status, CheckStatus::kMistrusted);
-  Comparison varied(1);
+  EXPECT_EQ(zeros.finish().status, kernels::CheckStatus::kMistrusted);
+  kernels::Comparison varied(1);
   for (int64_t i = 0; i < 100; ++i) varied.add(static_cast<double>(i), static_cast<double>(i), 0, i);
-  EXPECT_EQ(varied.finish().status, CheckStatus::kPassed);
-  Comparison nan(1);
+  EXPECT_EQ(varied.finish().status, kernels::CheckStatus::kPassed);
+  kernels::Comparison nan(1);
   nan.add(std::nan(""), 1, 100, 0);
-  EXPECT_EQ(nan.finish().status, CheckStatus::kFailed);
-  EXPECT_EQ(Comparison(1).finish().status, CheckStatus::kSkipped);
+  EXPECT_EQ(nan.finish().status, kernels::CheckStatus::kFailed);
+  EXPECT_EQ(kernels::Comparison(1).finish().status, kernels::CheckStatus::kSkipped);
 }
 
 TEST(Comparison, SamplesAreDifferentAndReachTheEnds) {
-  const std::vector<int64_t> indices = sampled_indices(1000, 64, 3);
+  const std::vector<int64_t> indices = kernels::sampled_indices(1000, 64, 3);
   EXPECT_EQ(indices.size(), 64U);
   EXPECT_EQ(indices.front(), 0);
   EXPECT_EQ(indices.back(), 999);
   EXPECT_EQ(std::set<int64_t>(indices.begin(), indices.end()).size(), 64U);
-  EXPECT_EQ(sampled_indices(5, 64, 3), (std::vector<int64_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(kernels::sampled_indices(5, 64, 3), (std::vector<int64_t>{0, 1, 2, 3, 4}));
 }
 
 // ---- the catalog --------------------------------------------------------------------------------------------------
 
 TEST(Catalog, EveryRowIsWhole) {
-  for (const Operation& operation : operations()) {
-    EXPECT_EQ(find_operation(operation.name), &operation);
+  for (const kernels::Operation& operation : kernels::operations()) {
+    EXPECT_EQ(kernels::find_operation(operation.name), &operation);
     EXPECT_FALSE(operation.title.empty());
     EXPECT_FALSE(operation.dtypes.empty());
     EXPECT_TRUE(operation.prepare_cpu != nullptr || operation.prepare_cuda != nullptr);
-    const Result<OpParams> params = make_params(operation, DType::kUnknown, "", {});
+    const Result<kernels::OpParams> params = kernels::make_params(operation, DType::kUnknown, "", {});
     ASSERT_TRUE(params) << params.error().text();
     EXPECT_GE(operation.footprint_bytes(*params), static_cast<int64_t>(operation.cost(*params).bytes()));
   }
-  EXPECT_EQ(find_operation("no such"), nullptr);
+  EXPECT_EQ(kernels::find_operation("no such"), nullptr);
 }
 
 TEST(Catalog, UnknownDevice) {

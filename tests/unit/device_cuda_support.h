@@ -58,20 +58,20 @@ class FakeGpu : public testing::Test {
 // Operations on it: each candidate is checked against the reference.
 class FakeGpuOps : public FakeGpu {
  protected:
-  using Prepare = Result<std::unique_ptr<PreparedOp>> (*)(Device&, const OpParams&);
+  using Prepare = Result<std::unique_ptr<kernels::PreparedOp>> (*)(Device&, const kernels::OpParams&);
 
   // Prepares, checks every candidate so many times, and returns how many there were.
-  size_t all_pass(Prepare prepare, const OpParams& params, int times = 1) {
-    Result<std::unique_ptr<PreparedOp>> op = prepare(*device_, params);
+  size_t all_pass(Prepare prepare, const kernels::OpParams& params, int times = 1) {
+    Result<std::unique_ptr<kernels::PreparedOp>> op = prepare(*device_, params);
     EXPECT_TRUE(op) << op.error().text();
     if (!op) return 0;
-    const std::vector<Candidate>& candidates = (*op)->candidates();
+    const std::vector<kernels::Candidate>& candidates = (*op)->candidates();
     for (size_t i = 0; i < candidates.size(); ++i) {
       for (int turn = 0; turn < times; ++turn) {
-        const Result<Check> check = (*op)->check(i);
+        const Result<kernels::Check> check = (*op)->check(i);
         EXPECT_TRUE(check) << check.error().text();
         if (!check) continue;
-        EXPECT_EQ(check->status, CheckStatus::kPassed)
+        EXPECT_EQ(check->status, kernels::CheckStatus::kPassed)
             << candidates[i].backend << ": " << check->note << ", " << check->worst_over_tolerance << " of tolerance";
       }
     }
@@ -82,8 +82,8 @@ class FakeGpuOps : public FakeGpu {
     return candidates.size();
   }
   // Why it is not prepared.
-  std::string refused(Prepare prepare, const OpParams& params) {
-    const Result<std::unique_ptr<PreparedOp>> op = prepare(*device_, params);
+  std::string refused(Prepare prepare, const kernels::OpParams& params) {
+    const Result<std::unique_ptr<kernels::PreparedOp>> op = prepare(*device_, params);
     return op ? "it was prepared" : op.error().text();
   }
 };

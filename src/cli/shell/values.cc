@@ -67,21 +67,21 @@ Choices formats() {
 
 Choices operations() {
   Choices out;
-  for (const device::Operation& operation : device::operations())
+  for (const kernels::Operation& operation : kernels::operations())
     out.push_back({std::string(operation.name), std::string(operation.title)});
   return out;
 }
 
 Choices variants() {
   Choices out;
-  for (const device::Operation& operation : device::operations())
+  for (const kernels::Operation& operation : kernels::operations())
     for (const std::string_view variant : operation.variants) add_once(out, std::string(variant));
   return out;
 }
 
 Choices operation_dtypes() {
   Choices out;
-  for (const device::Operation& operation : device::operations())
+  for (const kernels::Operation& operation : kernels::operations())
     for (const DType dtype : operation.dtypes) add_once(out, std::string(dtype_name(dtype)));
   return out;
 }

@@ -13,7 +13,7 @@
 #include "ops/product.h"
 #include "ops/rows.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 namespace {
 
 constexpr std::array kGemmAxes = {Axis{"m", 4096, "rows of the activations: tokens"},
@@ -36,7 +36,8 @@ constexpr std::array kRoutingAxes = {Axis{"tokens", 4096, "rows of logits"}, Axi
 constexpr std::array kMemoryAxes = {Axis{"bytes", 256 << 20, "of each array"}};
 constexpr std::array kMemoryTypes = {DType::kFp32};
 constexpr std::array<std::string_view, 4> kMemoryVariants = {"copy", "read", "write", "triad"};
-constexpr std::array kRegistersAxes = {Axis{"mflop", 1000, "millions of FLOPs in one execution, all units together"}};
+constexpr std::array kRegistersAxes = {
+    Axis{"mflop", 1000, "millions of FLOPs in one execution, all units together", 1'000'000}};
 constexpr std::array kRegistersTypes = {DType::kFp32, DType::kFp64, DType::kTf32, DType::kFp16,
                                         DType::kBf16, DType::kFp8,  DType::kInt8};
 
@@ -196,7 +197,7 @@ int64_t launch_footprint(const OpParams&) { return 0; }
 constexpr std::array kOperations = {
     Operation{"gemm", "linear layer: activations [m, k] times weights [n, k]", kGemmAxes, kGemmTypes, kGemmVariants,
               ops::product_cost_of<ops::gemm_product>, ops::product_footprint_of<ops::gemm_product>, unsupported_gemm,
-              cpu::prepare_gemm, cuda::prepare_gemm},
+              cpu::prepare_gemm, cuda::prepare_gemm, Ceiling::kProducts},
     Operation{"gemm_batched",
               "products of one shape side by side",
               kBatchedAxes,
@@ -232,8 +233,8 @@ constexpr std::array kOperations = {
               nullptr,
               cuda::prepare_moe_routing},
     Operation{"memory", "arrays read, written, copied, or two of them combined", kMemoryAxes, kMemoryTypes,
-              kMemoryVariants, ops::memory_cost, nullptr, unsupported_memory, cpu::prepare_memory,
-              cuda::prepare_memory},
+              kMemoryVariants, ops::memory_cost, nullptr, unsupported_memory, cpu::prepare_memory, cuda::prepare_memory,
+              Ceiling::kMemory},
     Operation{"registers",
               "multiply-adds that never leave the registers",
               kRegistersAxes,
@@ -243,7 +244,8 @@ constexpr std::array kOperations = {
               ops::registers_footprint,
               unsupported_registers,
               cpu::prepare_registers,
-              cuda::prepare_registers},
+              cuda::prepare_registers,
+              Ceiling::kRegisters},
     Operation{"rmsnorm", "RMSNorm of rows; residual: x is added to it before, and stored", kNormAxes, kRowTypes,
               kRmsnormVariants, ops::rmsnorm_cost, nullptr, unsupported_rows, cpu::prepare_rmsnorm,
               cuda::prepare_rmsnorm},
@@ -351,7 +353,8 @@ constexpr std::array kOperations = {
               kSamplingAxes, kRowTypes, kSamplingVariants, ops::sampling_cost, ops::sampling_footprint,
               unsupported_sampling, nullptr, cuda::prepare_sampling},
     Operation{"memcpy", "copies between host and GPU; GB/s count the bytes once", kMemcpyAxes, kMemoryTypes,
-              kMemcpyVariants, memcpy_cost, memcpy_footprint, unsupported_memcpy, nullptr, cuda::prepare_memcpy},
+              kMemcpyVariants, memcpy_cost, memcpy_footprint, unsupported_memcpy, nullptr, cuda::prepare_memcpy,
+              Ceiling::kLink},
     Operation{"launch",
               "starting work, and waiting for it",
               {},
@@ -361,7 +364,8 @@ constexpr std::array kOperations = {
               launch_footprint,
               unsupported_launch,
               cpu::prepare_launch,
-              cuda::prepare_launch},
+              cuda::prepare_launch,
+              Ceiling::kFixedCosts},
 };
 
 }  // namespace
@@ -374,4 +378,4 @@ const Operation* find_operation(std::string_view name) {
   return nullptr;
 }
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

@@ -11,7 +11,7 @@
 #include "kernels/cpu/own_op.h"
 #include "ops/attention.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 namespace {
 
 enum : size_t { kOut, kQ, kK, kV, kTable };  // buffers of a set
@@ -31,7 +31,7 @@ AttentionShape shape_of(const OpParams& params, bool decode) {
 
 class AttentionOp : public OwnOp {
  public:
-  AttentionOp(CpuDevice& device, const OpParams& params, bool decode)
+  AttentionOp(device::cpu::CpuDevice& device, const OpParams& params, bool decode)
       : OwnOp(device, params, plan(params, decode)),
         shape_(shape_of(params, decode)),
         paged_(params.variant == "paged") {
@@ -113,7 +113,7 @@ class AttentionOp : public OwnOp {
 
 Result<std::unique_ptr<PreparedOp>> prepare(Device& device, const OpParams& params, bool decode) {
   if (const std::optional<std::string> why = attention_unsupported(params)) return fail(*why, {}, {}, ExitCode::kUsage);
-  auto op = std::make_unique<AttentionOp>(static_cast<CpuDevice&>(device), params, decode);
+  auto op = std::make_unique<AttentionOp>(static_cast<device::cpu::CpuDevice&>(device), params, decode);
   LLMPROF_CHECK(op->prepare_sets(1));
   return std::unique_ptr<PreparedOp>(std::move(op));
 }
@@ -134,4 +134,4 @@ Result<std::unique_ptr<PreparedOp>> prepare_attention_decode(Device& device, con
   return prepare(device, params, true);
 }
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

@@ -12,7 +12,7 @@
 
 #include "kernels/cpu/row_kernels.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 namespace {
 
 constexpr int64_t kKeysAtOnce = 64;
@@ -43,7 +43,7 @@ int64_t attention_part_floats(const AttentionArrays& of) {
 
 }  // namespace
 
-std::vector<AttentionKernels> attention_kernels(const Instructions& instructions, DType dtype) {
+std::vector<AttentionKernels> attention_kernels(const device::cpu::Instructions& instructions, DType dtype) {
   const bool half = dtype == DType::kBf16;
   std::vector<AttentionKernels> all;
 #if defined(__x86_64__)
@@ -112,4 +112,4 @@ void AttentionRunner::run(const AttentionArrays& of) {
     team_.run(join);
 }
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

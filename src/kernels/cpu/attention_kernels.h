@@ -13,7 +13,7 @@
 #include "device/cpu/facts.h"
 #include "device/cpu/team.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 
 // Where element 0 of head 0 of token 0 is, and how many elements later the next are.
 struct HeadsAt {
@@ -51,18 +51,18 @@ struct AttentionKernels {
   void (*join)(const AttentionArrays& arrays, const AttentionPlan& plan, int64_t unit);
 };
 // Widest first. Of fp32 or bf16.
-std::vector<AttentionKernels> attention_kernels(const Instructions& instructions, DType dtype);
+std::vector<AttentionKernels> attention_kernels(const device::cpu::Instructions& instructions, DType dtype);
 
 // Runs kernels on a team, with memory of its own that is kept from one run to the next.
 class AttentionRunner {
  public:
-  AttentionRunner(const Team& team, const AttentionKernels& kernels) : team_(team), kernels_(kernels) {}
+  AttentionRunner(const device::cpu::Team& team, const AttentionKernels& kernels) : team_(team), kernels_(kernels) {}
   void run(const AttentionArrays& arrays);
 
  private:
-  const Team& team_;
+  const device::cpu::Team& team_;
   AttentionKernels kernels_;
   std::vector<float> scratch_, parts_;
 };
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

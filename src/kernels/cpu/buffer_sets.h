@@ -8,7 +8,7 @@
 #include "device/device.h"
 #include "kernels/op.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 
 // One buffer of each set. Outputs are poisoned, inputs uniform random.
 struct BufferPlan {
@@ -66,4 +66,4 @@ class BufferSets {
   std::vector<std::vector<std::unique_ptr<Buffer>>> sets_;
 };
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

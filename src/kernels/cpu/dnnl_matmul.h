@@ -7,7 +7,7 @@
 #include "device/cpu/math_libraries.h"
 #include "device/device.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 
 // `batch` times out[m,n] = activation(a[m,k] w[n,k]^T + bias) + residual, operands one behind another.
 struct MatmulShape {
@@ -29,16 +29,16 @@ class DnnlMatmul {
   static Result<std::unique_ptr<DnnlMatmul>> make(const MatmulShape& shape, bool packed);
 
   // The layout that was chosen is the one that the weights have anyway.
-  bool as_they_lie() const { return one_dnn().dnnl_memory_desc_equal(&weights_, &plain_) != 0; }
+  bool as_they_lie() const { return device::cpu::one_dnn().dnnl_memory_desc_equal(&weights_, &plain_) != 0; }
   // Packed weights are `device`'s memory.
-  Status add_set(Device& device, const MatmulOperands& operands);
+  Status add_set(device::Device& device, const MatmulOperands& operands);
   Status run(int set);
 
  private:
   struct Set {
-    std::vector<DnnlHandle<dnnl_memory_t>> memories;
+    std::vector<device::cpu::DnnlHandle<dnnl_memory_t>> memories;
     std::vector<dnnl_exec_arg_t> arguments;
-    std::unique_ptr<Buffer> packed;
+    std::unique_ptr<device::Buffer> packed;
   };
 
   explicit DnnlMatmul(bool packed) : packed_(packed) {}
@@ -48,14 +48,14 @@ class DnnlMatmul {
   Status pack(Set& set, void* from) const;
   Status execute(dnnl_primitive_t primitive, const std::vector<dnnl_exec_arg_t>& arguments, const char* what) const;
 
-  const OneDnn& lib_ = one_dnn();
+  const device::cpu::OneDnn& lib_ = device::cpu::one_dnn();
   bool packed_;
-  DnnlHandle<dnnl_engine_t> engine_{lib_.dnnl_engine_destroy};
-  DnnlHandle<dnnl_stream_t> stream_{lib_.dnnl_stream_destroy};
-  DnnlHandle<dnnl_primitive_t> matmul_{lib_.dnnl_primitive_destroy};
+  device::cpu::DnnlHandle<dnnl_engine_t> engine_{lib_.dnnl_engine_destroy};
+  device::cpu::DnnlHandle<dnnl_stream_t> stream_{lib_.dnnl_stream_destroy};
+  device::cpu::DnnlHandle<dnnl_primitive_t> matmul_{lib_.dnnl_primitive_destroy};
   dnnl_memory_desc_t source_{}, out_{}, plain_{}, weights_{}, bias_{};
   int residual_argument_ = 0;
   std::vector<Set> sets_;
 };
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

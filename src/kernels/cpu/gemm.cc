@@ -15,7 +15,7 @@
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/own_op.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 namespace {
 
 // Buffers of a set, the latter two only of products that have them.
@@ -42,7 +42,7 @@ std::vector<BufferPlan> buffers_of(const ops::Product& product, uint64_t seed) {
 // What all of the family have.
 class ProductOp : public OwnOp {
  public:
-  ProductOp(CpuDevice& device, const OpParams& params, ops::Product product)
+  ProductOp(device::cpu::CpuDevice& device, const OpParams& params, ops::Product product)
       : OwnOp(device, params, buffers_of(product, params.seed)), product_(std::move(product)) {}
 
  protected:
@@ -97,7 +97,7 @@ class MatmulOp : public ProductOp {
   // Error only if there is no way at all.
   Status prepare() {
     std::string why;
-    if (product_.dtype != DType::kFp64 && one_dnn().missing.empty()) {
+    if (product_.dtype != DType::kFp64 && device::cpu::one_dnn().missing.empty()) {
       for (const bool packed : {true, false}) {
         Result<std::unique_ptr<DnnlMatmul>> matmul =
             DnnlMatmul::make(shape_of(product_.groups(), product_.rows_of(0)), packed);
@@ -110,15 +110,15 @@ class MatmulOp : public ProductOp {
         add_matmul(packed ? "oneDNN, packed weights" : "oneDNN", std::move(*matmul));
       }
     } else if (product_.dtype != DType::kFp64) {
-      why = one_dnn().missing;
+      why = device::cpu::one_dnn().missing;
     }
     const bool plain = !product_.bias && !product_.residual;
     const bool fits = std::max({product_.rows(), product_.n, product_.k}) <= std::numeric_limits<int>::max();
     if (plain && (product_.dtype == DType::kFp64 || product_.dtype == DType::kFp32)) {
-      if (open_blas().missing.empty() && fits)
+      if (device::cpu::open_blas().missing.empty() && fits)
         add_fallible("OpenBLAS", [this](int set) { return run_open_blas(set); });
       else
-        why += (why.empty() ? "" : "; ") + open_blas().missing;
+        why += (why.empty() ? "" : "; ") + device::cpu::open_blas().missing;
     }
     if (candidates().empty()) return fail("no library here can multiply these matrices: " + why);
     return prepare_sets(1);
@@ -139,18 +139,19 @@ class MatmulOp : public ProductOp {
   }
 
   Status run_open_blas(int set) {
-    const OpenBlas& blas = open_blas();
+    const device::cpu::OpenBlas& blas = device::cpu::open_blas();
     const int m = static_cast<int>(product_.rows_of(0)), n = static_cast<int>(product_.n),
               k = static_cast<int>(product_.k);
     for (int64_t group = 0; group < product_.groups(); ++group) {
       const MatmulOperands at = operands_of(set, group, product_.first_row[static_cast<size_t>(group)]);
       if (product_.dtype == DType::kFp64)
-        blas.cblas_dgemm(OpenBlas::kRowMajor, OpenBlas::kAsIs, OpenBlas::kTransposed, m, n, k, 1,
-                         static_cast<double*>(at.a), k, static_cast<double*>(at.w), k, 0, static_cast<double*>(at.out),
-                         n);
+        blas.cblas_dgemm(device::cpu::OpenBlas::kRowMajor, device::cpu::OpenBlas::kAsIs,
+                         device::cpu::OpenBlas::kTransposed, m, n, k, 1, static_cast<double*>(at.a), k,
+                         static_cast<double*>(at.w), k, 0, static_cast<double*>(at.out), n);
       else
-        blas.cblas_sgemm(OpenBlas::kRowMajor, OpenBlas::kAsIs, OpenBlas::kTransposed, m, n, k, 1,
-                         static_cast<float*>(at.a), k, static_cast<float*>(at.w), k, 0, static_cast<float*>(at.out), n);
+        blas.cblas_sgemm(device::cpu::OpenBlas::kRowMajor, device::cpu::OpenBlas::kAsIs,
+                         device::cpu::OpenBlas::kTransposed, m, n, k, 1, static_cast<float*>(at.a), k,
+                         static_cast<float*>(at.w), k, 0, static_cast<float*>(at.out), n);
     }
     return {};
   }
@@ -229,7 +230,7 @@ class GroupedOp : public ProductOp {
 
 template <class Op>
 Result<std::unique_ptr<PreparedOp>> prepare_product(Device& device, const OpParams& params, ops::Product product) {
-  auto op = std::make_unique<Op>(static_cast<CpuDevice&>(device), params, std::move(product));
+  auto op = std::make_unique<Op>(static_cast<device::cpu::CpuDevice&>(device), params, std::move(product));
   LLMPROF_CHECK(op->prepare());
   return std::unique_ptr<PreparedOp>(std::move(op));
 }
@@ -237,14 +238,14 @@ Result<std::unique_ptr<PreparedOp>> prepare_product(Device& device, const OpPara
 }  // namespace
 
 std::optional<std::string> gemm_unsupported(const OpParams& params) {
-  const Instructions has = cpu_instructions();
+  const device::cpu::Instructions has = device::cpu::cpu_instructions();
   switch (params.dtype) {
     case DType::kFp32:
-      if (!one_dnn().missing.empty() && !open_blas().missing.empty())
-        return one_dnn().missing + "; " + open_blas().missing;
+      if (!device::cpu::one_dnn().missing.empty() && !device::cpu::open_blas().missing.empty())
+        return device::cpu::one_dnn().missing + "; " + device::cpu::open_blas().missing;
       return std::nullopt;
     case DType::kFp64:
-      if (!open_blas().missing.empty()) return open_blas().missing;
+      if (!device::cpu::open_blas().missing.empty()) return device::cpu::open_blas().missing;
       return std::nullopt;
     case DType::kBf16:
       if (!has.bf16()) return "this CPU has no instructions for bf16 products (AVX512-BF16 or AMX)";
@@ -256,7 +257,7 @@ std::optional<std::string> gemm_unsupported(const OpParams& params) {
       return fmt::format("products of {} are not measured on CPUs; fp32, fp64, bf16 and int8 are",
                          dtype_name(params.dtype));
   }
-  if (!one_dnn().missing.empty()) return one_dnn().missing;
+  if (!device::cpu::one_dnn().missing.empty()) return device::cpu::one_dnn().missing;
   return std::nullopt;
 }
 
@@ -276,4 +277,4 @@ Result<std::unique_ptr<PreparedOp>> prepare_gemm_grouped(Device& device, const O
   return prepare_product<GroupedOp>(device, params, ops::gemm_grouped_product(params));
 }
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

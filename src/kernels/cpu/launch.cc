@@ -6,12 +6,13 @@
 #include "device/cpu/cpu_device.h"
 #include "kernels/cpu/ops.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 namespace {
 
 class LaunchOp : public PreparedOp {
  public:
-  explicit LaunchOp(CpuDevice& device) : device_(device), arrived_(16 * static_cast<size_t>(device.team().threads())) {
+  explicit LaunchOp(device::cpu::CpuDevice& device)
+      : device_(device), arrived_(16 * static_cast<size_t>(device.team().threads())) {
     candidates_.push_back({device.team().has_libgomp() ? "libgomp" : "threads started anew", [this](int) {
                              device_.team().run([this](int thread) { ++arrived_[16 * static_cast<size_t>(thread)]; });
                              return Status();
@@ -37,7 +38,7 @@ class LaunchOp : public PreparedOp {
   }
 
  private:
-  CpuDevice& device_;
+  device::cpu::CpuDevice& device_;
   std::vector<int> arrived_;  // a line of its own for each thread
   std::vector<Candidate> candidates_;
 };
@@ -50,7 +51,7 @@ std::optional<std::string> launch_unsupported(const OpParams& params) {
 }
 
 Result<std::unique_ptr<PreparedOp>> prepare_launch(Device& device, const OpParams&) {
-  return std::unique_ptr<PreparedOp>(std::make_unique<LaunchOp>(static_cast<CpuDevice&>(device)));
+  return std::unique_ptr<PreparedOp>(std::make_unique<LaunchOp>(static_cast<device::cpu::CpuDevice&>(device)));
 }
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

@@ -8,7 +8,7 @@
 #include "kernels/cpu/memory_kernels.h"
 #include "kernels/cpu/ops.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 namespace {
 
 constexpr float kValue = 0.4375F;
@@ -29,7 +29,7 @@ std::vector<BufferPlan> buffers_of(Kind kind, size_t bytes, uint64_t seed, int t
 
 class MemoryOp : public PreparedOp {
  public:
-  MemoryOp(CpuDevice& device, Kind kind, const OpParams& params)
+  MemoryOp(device::cpu::CpuDevice& device, Kind kind, const OpParams& params)
       : device_(device),
         kind_(kind),
         count_(static_cast<size_t>(params.axis("bytes")) / 4),
@@ -67,7 +67,7 @@ class MemoryOp : public PreparedOp {
  private:
   Status run(const MemoryKernels& kernels, int set) {
     const int threads = device_.team().threads();
-    const auto share = [&](int thread) { return share_of(count_, kShareMultiple, thread, threads); };
+    const auto share = [&](int thread) { return device::cpu::share_of(count_, kShareMultiple, thread, threads); };
     switch (kind_) {
       case Kind::kRead: {
         const float* a = sets_.data<float>(set, 0);
@@ -111,7 +111,7 @@ class MemoryOp : public PreparedOp {
     return {};
   }
 
-  CpuDevice& device_;
+  device::cpu::CpuDevice& device_;
   Kind kind_;
   size_t count_;
   BufferSets sets_;
@@ -127,9 +127,9 @@ Result<std::unique_ptr<PreparedOp>> prepare_memory(Device& device, const OpParam
                                                 : Kind::kTriad;
   if (params.axis("bytes") < 4)
     return fail("expected arrays of at least 4 bytes, one element", {}, "--bytes 4 or more", ExitCode::kUsage);
-  auto op = std::make_unique<MemoryOp>(static_cast<CpuDevice&>(device), kind, params);
+  auto op = std::make_unique<MemoryOp>(static_cast<device::cpu::CpuDevice&>(device), kind, params);
   LLMPROF_CHECK(op->prepare_sets(1));
   return std::unique_ptr<PreparedOp>(std::move(op));
 }
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

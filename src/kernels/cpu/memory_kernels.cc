@@ -6,7 +6,7 @@
 #include <immintrin.h>
 #endif
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 namespace {
 
 uint32_t word_at(const float* a, size_t i) {
@@ -129,7 +129,7 @@ __attribute__((target("avx512f"))) uint32_t read_avx512_streams(const float* a, 
 
 }  // namespace
 
-std::vector<MemoryKernels> memory_kernels(const Instructions& instructions) {
+std::vector<MemoryKernels> memory_kernels(const device::cpu::Instructions& instructions) {
   std::vector<MemoryKernels> kernels;
 #if defined(__x86_64__)
   if (instructions.avx512) {
@@ -145,8 +145,8 @@ std::vector<MemoryKernels> memory_kernels(const Instructions& instructions) {
   static_cast<void>(instructions);
 #endif
   kernels.push_back({"own plain", read_plain, write_plain, nullptr, triad_plain});
-  kernels.push_back({"C library", nullptr, nullptr, copy_library, nullptr});
+  kernels.push_back({"C library", nullptr, nullptr, copy_library, nullptr, true});
   return kernels;
 }
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

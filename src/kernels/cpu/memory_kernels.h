@@ -9,7 +9,7 @@
 
 #include "device/cpu/facts.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 
 struct MemoryKernels {
   std::string_view name;  // "own AVX-512 streaming": stores pass the cache by, no line is read before it is written
@@ -17,8 +17,9 @@ struct MemoryKernels {
   void (*write)(float* out, float value, size_t count);
   void (*copy)(float* out, const float* a, size_t count);
   void (*triad)(float* out, const float* a, const float* b, float value, size_t count);
+  bool library = false;  // the C library's, of any number of bytes
 };
 // Widest first; a kernel without its kind of loop has null there.
-std::vector<MemoryKernels> memory_kernels(const Instructions& instructions);
+std::vector<MemoryKernels> memory_kernels(const device::cpu::Instructions& instructions);
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

@@ -11,7 +11,7 @@
 #include "kernels/cpu/own_op.h"
 #include "kernels/cpu/row_kernels.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 namespace {
 
 constexpr size_t kLine = 64;
@@ -23,7 +23,7 @@ size_t bytes_of(const OpParams& params, int64_t elements) {
 // q, k, table
 class RopeOp : public OwnOp {
  public:
-  RopeOp(CpuDevice& device, const OpParams& params)
+  RopeOp(device::cpu::CpuDevice& device, const OpParams& params)
       : OwnOp(device, params,
               {{bytes_of(params, params.axis("tokens") * params.axis("heads") * params.axis("head_dim")), params.dtype,
                 false, params.seed},
@@ -72,7 +72,7 @@ class RopeOp : public OwnOp {
 // Copies of rows: own kernels where rows are whole lines, the C library's memcpy for any.
 class RowCopyOp : public OwnOp {
  protected:
-  RowCopyOp(CpuDevice& device, const OpParams& params, std::vector<BufferPlan> plan, size_t row_bytes)
+  RowCopyOp(device::cpu::CpuDevice& device, const OpParams& params, std::vector<BufferPlan> plan, size_t row_bytes)
       : OwnOp(device, params, std::move(plan)), row_bytes_(row_bytes) {}
   using RowCopy = void (*)(float* out, const float* a, size_t count);
   void add_copies() {
@@ -95,7 +95,7 @@ class RowCopyOp : public OwnOp {
 // out, table, index
 class EmbeddingOp : public RowCopyOp {
  public:
-  EmbeddingOp(CpuDevice& device, const OpParams& params)
+  EmbeddingOp(device::cpu::CpuDevice& device, const OpParams& params)
       : RowCopyOp(
             device, params,
             {{bytes_of(params, params.axis("tokens") * params.axis("hidden")), params.dtype, true, params.seed},
@@ -135,7 +135,7 @@ int64_t kv_columns(const OpParams& params) { return params.axis("kv_heads") * pa
 // keys, values, k, v, slot
 class KvAppendOp : public RowCopyOp {
  public:
-  KvAppendOp(CpuDevice& device, const OpParams& params)
+  KvAppendOp(device::cpu::CpuDevice& device, const OpParams& params)
       : RowCopyOp(device, params, plan(params), bytes_of(params, kv_columns(params))), tokens_(params.axis("tokens")) {
     add_copies();
   }
@@ -194,4 +194,4 @@ Result<std::unique_ptr<PreparedOp>> prepare_embedding(Device& device, const OpPa
 Result<std::unique_ptr<PreparedOp>> prepare_kv_append(Device& device, const OpParams& params) {
   return prepare_own<KvAppendOp>(device, params);
 }
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

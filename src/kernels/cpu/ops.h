@@ -9,7 +9,7 @@
 #include "device/device.h"
 #include "kernels/op.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 
 // oneDNN with packed weights, oneDNN and OpenBLAS with weights as they lie; axes and variants in ops/product.h. Groups
 // one by one.
@@ -52,4 +52,4 @@ std::optional<std::string> registers_unsupported(const OpParams& params);
 std::optional<std::string> launch_unsupported(const OpParams& params);
 std::optional<std::string> rows_unsupported(const OpParams& params);
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

@@ -10,11 +10,11 @@
 #include "kernels/cpu/buffer_sets.h"
 #include "kernels/op.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 
 class OwnOp : public PreparedOp {
  public:
-  OwnOp(CpuDevice& device, const OpParams& params, std::vector<BufferPlan> plan)
+  OwnOp(device::cpu::CpuDevice& device, const OpParams& params, std::vector<BufferPlan> plan)
       : device_(device), params_(params), sets_(device, std::move(plan)) {}
 
   std::vector<Candidate>& candidates() override { return candidates_; }
@@ -58,12 +58,12 @@ class OwnOp : public PreparedOp {
   void share(int64_t rows, const Body& body) {
     const int threads = device_.team().threads();
     device_.team().run([&](int thread) {
-      const auto [first, last] = share_of(static_cast<size_t>(rows), 1, thread, threads);
+      const auto [first, last] = device::cpu::share_of(static_cast<size_t>(rows), 1, thread, threads);
       if (first < last) body(static_cast<int64_t>(first), static_cast<int64_t>(last));
     });
   }
 
-  CpuDevice& device_;
+  device::cpu::CpuDevice& device_;
   OpParams params_;
   BufferSets sets_;
 
@@ -73,9 +73,9 @@ class OwnOp : public PreparedOp {
 
 template <class Op>
 Result<std::unique_ptr<PreparedOp>> prepare_own(Device& device, const OpParams& params) {
-  auto op = std::make_unique<Op>(static_cast<CpuDevice&>(device), params);
+  auto op = std::make_unique<Op>(static_cast<device::cpu::CpuDevice&>(device), params);
   LLMPROF_CHECK(op->prepare_sets(1));
   return std::unique_ptr<PreparedOp>(std::move(op));
 }
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

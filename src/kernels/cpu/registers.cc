@@ -18,7 +18,7 @@
 #include "kernels/cpu/ops.h"
 #include "kernels/reference/compare.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 namespace {
 
 constexpr int kChains = 12;
@@ -108,7 +108,7 @@ LLMPROF_FMA_LOOP(avx2_fp64, "avx2,fma", __m256d, double, 4, _mm256_set1_pd, _mm2
 #undef LLMPROF_FMA_LOOP
 #endif
 
-std::vector<RegisterKernel> kernels_of(const Instructions& has, DType dtype) {
+std::vector<RegisterKernel> kernels_of(const device::cpu::Instructions& has, DType dtype) {
   const bool wide = dtype == DType::kFp64;
   std::vector<RegisterKernel> kernels;
 #if defined(__x86_64__)
@@ -133,7 +133,7 @@ double expected_end(size_t lane, int64_t pairs) {
 
 class RegistersOp : public PreparedOp {
  public:
-  RegistersOp(CpuDevice& device, DType dtype, double flops)
+  RegistersOp(device::cpu::CpuDevice& device, DType dtype, double flops)
       : device_(device), dtype_(dtype), flops_(flops), element_bytes_(static_cast<size_t>(dtype_bytes(dtype))) {
     for (const RegisterKernel& kernel : kernels_of(device.instructions(), dtype))
       candidates_.push_back({kernel.name, [this, kernel](int) {
@@ -162,9 +162,9 @@ class RegistersOp : public PreparedOp {
     for (size_t thread = 0; thread < threads; ++thread) {
       const char* const at = results_.data() + thread * kThreadBytes;
       for (size_t lane = 0; lane < lanes; ++lane)
-        if (is_poison(dtype_, at, lane)) comparison.add_unwritten(static_cast<int64_t>(thread * lanes + lane));
+        if (device::is_poison(dtype_, at, lane)) comparison.add_unwritten(static_cast<int64_t>(thread * lanes + lane));
       for (size_t i = 0; i < sampled.size(); ++i)
-        comparison.add(element_at(dtype_, at, static_cast<size_t>(sampled[i])), expected[i], 0,
+        comparison.add(device::element_at(dtype_, at, static_cast<size_t>(sampled[i])), expected[i], 0,
                        static_cast<int64_t>(thread * lanes) + sampled[i]);
     }
     return comparison.finish();
@@ -197,7 +197,7 @@ class RegistersOp : public PreparedOp {
     });
   }
 
-  CpuDevice& device_;
+  device::cpu::CpuDevice& device_;
   DType dtype_;
   double flops_;
   size_t element_bytes_;
@@ -213,8 +213,8 @@ std::optional<std::string> registers_unsupported(const OpParams& params) {
 }
 
 Result<std::unique_ptr<PreparedOp>> prepare_registers(Device& device, const OpParams& params) {
-  return std::unique_ptr<PreparedOp>(std::make_unique<RegistersOp>(static_cast<CpuDevice&>(device), params.dtype,
-                                                                   static_cast<double>(params.axis("mflop")) * 1e6));
+  return std::unique_ptr<PreparedOp>(std::make_unique<RegistersOp>(
+      static_cast<device::cpu::CpuDevice&>(device), params.dtype, static_cast<double>(params.axis("mflop")) * 1e6));
 }
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

@@ -9,7 +9,7 @@
 #include <immintrin.h>
 #endif
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 namespace {
 
 #define LLMPROF_BODIES "kernels/cpu/row_bodies.h"
@@ -17,7 +17,7 @@ namespace {
 
 }  // namespace
 
-std::vector<RowKernels> row_kernels(const Instructions& instructions, DType dtype) {
+std::vector<RowKernels> row_kernels(const device::cpu::Instructions& instructions, DType dtype) {
   const bool half = dtype == DType::kBf16;
   std::vector<RowKernels> all;
 #if defined(__x86_64__)
@@ -31,4 +31,4 @@ std::vector<RowKernels> row_kernels(const Instructions& instructions, DType dtyp
   return all;
 }
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

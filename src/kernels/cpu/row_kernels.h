@@ -9,7 +9,7 @@
 #include "base/dtype.h"
 #include "device/cpu/facts.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 
 // Whole matrices; each call works on rows [first, last) of them.
 struct RowArrays {
@@ -36,6 +36,6 @@ struct RowKernels {
   void (*rope)(const RopeArrays& arrays, int64_t first, int64_t last);
 };
 // Widest first. Of fp32 or bf16.
-std::vector<RowKernels> row_kernels(const Instructions& instructions, DType dtype);
+std::vector<RowKernels> row_kernels(const device::cpu::Instructions& instructions, DType dtype);
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

@@ -10,7 +10,7 @@
 #include "kernels/cpu/own_op.h"
 #include "kernels/cpu/row_kernels.h"
 
-namespace llmprof::device::cpu {
+namespace llmprof::kernels::cpu {
 namespace {
 
 constexpr float kEpsilon = 1e-5F;
@@ -40,7 +40,7 @@ std::vector<BufferPlan> buffers_of(const RowShape& shape) {
 
 class RowsOp : public OwnOp {
  public:
-  RowsOp(CpuDevice& device, const OpParams& params, const RowShape& shape)
+  RowsOp(device::cpu::CpuDevice& device, const OpParams& params, const RowShape& shape)
       : OwnOp(device, params, buffers_of(shape)), shape_(shape) {
     for (const RowKernels& kernels : row_kernels(device.instructions(), shape.dtype)) {
       RowKernel kernel = kernels.rmsnorm;
@@ -125,7 +125,7 @@ class RowsOp : public OwnOp {
 Result<std::unique_ptr<PreparedOp>> prepare(Device& device, const OpParams& params, Kind kind, std::string_view rows,
                                             std::string_view columns) {
   const RowShape shape{kind, params.axis(rows), params.axis(columns), params.dtype, params.seed};
-  auto op = std::make_unique<RowsOp>(static_cast<CpuDevice&>(device), params, shape);
+  auto op = std::make_unique<RowsOp>(static_cast<device::cpu::CpuDevice&>(device), params, shape);
   LLMPROF_CHECK(op->prepare_sets(1));
   return std::unique_ptr<PreparedOp>(std::move(op));
 }
@@ -151,4 +151,4 @@ Result<std::unique_ptr<PreparedOp>> prepare_swiglu(Device& device, const OpParam
   return prepare(device, params, Kind::kSwiglu, "tokens", "ffn");
 }
 
-}  // namespace llmprof::device::cpu
+}  // namespace llmprof::kernels::cpu

@@ -10,7 +10,7 @@
 #include "kernels/cuda/cudnn_op.h"
 #include "kernels/cuda/ops.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
 constexpr size_t kPromptPlans = 8, kPromptsOffered = 4;
@@ -71,12 +71,12 @@ class AttentionOp : public CudnnOp {
 
  private:
   Status add_cudnn() {
-    LLMPROF_ASSIGN(const Cudnn* const cudnn, open_cudnn_of_device());
+    LLMPROF_ASSIGN(const device::cuda::Cudnn* const cudnn, open_cudnn_of_device());
     graph_.emplace(*cudnn);
     return add_plans(*graph_, describe_attention(*graph_, shape_), kPromptPlans, kPromptsOffered);
   }
 
-  KernelSource source_of(const PromptShape& shape) const {
+  device::cuda::KernelSource source_of(const PromptShape& shape) const {
     return {"attention.cu",
             {type(), fmt::format("HEAD={}", shape.head), fmt::format("ROWS={}", shape.rows),
              fmt::format("KEYS={}", shape.keys), fmt::format("WARPS={}", shape.warps)}};
@@ -84,7 +84,7 @@ class AttentionOp : public CudnnOp {
   Status add_own() {
     const int told = context_.attribute(cuda_abi::kSharedBytesPerBlockOptin);
     std::vector<PromptShape> prompts;
-    std::vector<KernelSource> sources;
+    std::vector<device::cuda::KernelSource> sources;
     for (const PromptShape& shape : kPromptShapes)
       if (shape.head == shape_.head_dim && shape.shared_bytes() <= (told > 0 ? told : kSharedLeast))
         prompts.push_back(shape);
@@ -104,11 +104,11 @@ class AttentionOp : public CudnnOp {
     unsigned threads;
     int64_t shared_bytes;
   };
-  Status add_kernel(std::string name, const KernelSource& source, const Block& block) {
+  Status add_kernel(std::string name, const device::cuda::KernelSource& source, const Block& block) {
     const int64_t heads = shape_.batch * shape_.heads;
     const int64_t blocks = (shape_.queries + block.rows - 1) / block.rows * heads;
     if (blocks > std::numeric_limits<int32_t>::max()) return {};
-    LLMPROF_ASSIGN(const Kernel kernel, context_.kernel(source, "attention"));
+    LLMPROF_ASSIGN(const device::cuda::Kernel kernel, context_.kernel(source, "attention"));
     LLMPROF_CHECK(context_.check(context_.api().function_set(kernel.function, cuda_abi::kFunctionMaxDynamicSharedBytes,
                                                              static_cast<int>(block.shared_bytes)),
                                  "asking for shared memory"));
@@ -117,7 +117,7 @@ class AttentionOp : public CudnnOp {
     return {};
   }
 
-  Status run(const Kernel& kernel, const Block& block, unsigned blocks, int set) {
+  Status run(const device::cuda::Kernel& kernel, const Block& block, unsigned blocks, int set) {
     cuda_abi::DevicePtr out = at(set, 0), q = at(set, 1), k = at(set, 2), v = at(set, 3);
     uint32_t heads = static_cast<uint32_t>(shape_.batch * shape_.heads);
     uint32_t group = static_cast<uint32_t>(shape_.heads / shape_.kv_heads);
@@ -153,4 +153,4 @@ std::optional<std::string> attention_unsupported(const DeviceIdentity& device, c
   return std::nullopt;
 }
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

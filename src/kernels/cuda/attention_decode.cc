@@ -14,7 +14,7 @@
 #include "kernels/reference/attention.h"
 #include "ops/attention.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
 // Warps of a block, and how many tiles each keeps in shared memory; 1: none, its registers hold them.
@@ -129,7 +129,7 @@ class AttentionDecodeOp : public CudnnOp {
   }
 
   Status add_own() {
-    std::vector<KernelSource> sources;
+    std::vector<device::cuda::KernelSource> sources;
     for (const BlockShape& block : kBlockShapes)
       if (shared_bytes(block)) sources.push_back(source_of(block));
     context_.compile_ahead(sources);
@@ -141,7 +141,7 @@ class AttentionDecodeOp : public CudnnOp {
   }
 
   Status add_cudnn() {
-    LLMPROF_ASSIGN(const Cudnn* const cudnn, open_cudnn_of_device());
+    LLMPROF_ASSIGN(const device::cuda::Cudnn* const cudnn, open_cudnn_of_device());
     graph_.emplace(*cudnn);
     if (!paged_) return add_plans(*graph_, describe_attention(*graph_, shape_), kDecodePlans, kDecodesOffered);
     if (cudnn->library.version < kPagedSince)
@@ -151,7 +151,7 @@ class AttentionDecodeOp : public CudnnOp {
   }
 
   int64_t tile() const { return shape_.head_dim >= 128 ? 16 : 32; }  // keys
-  KernelSource source_of(const BlockShape& block) const {
+  device::cuda::KernelSource source_of(const BlockShape& block) const {
     return {"attention_decode.cu",
             {params_.dtype == DType::kFp16 ? "T=Fp16" : "T=Bf16", fmt::format("HEAD={}", shape_.head_dim),
              fmt::format("ROWS={}", rows_), fmt::format("STAGES={}", block.stages),
@@ -175,7 +175,7 @@ class AttentionDecodeOp : public CudnnOp {
     const std::optional<size_t> fitting = shared_bytes(block);
     if (!fitting) return {};
     const size_t shared = *fitting;
-    LLMPROF_ASSIGN(const Kernel kernel, context_.kernel(source_of(block), "attention_decode"));
+    LLMPROF_ASSIGN(const device::cuda::Kernel kernel, context_.kernel(source_of(block), "attention_decode"));
     LLMPROF_CHECK(context_.check(context_.api().function_set(kernel.function, cuda_abi::kFunctionMaxDynamicSharedBytes,
                                                              static_cast<int>(shared)),
                                  "asking for shared memory"));
@@ -199,8 +199,8 @@ class AttentionDecodeOp : public CudnnOp {
     return {};
   }
 
-  Status run(const Kernel& kernel, const BlockShape& block, uint32_t splits, uint32_t split_keys, size_t shared,
-             int set) {
+  Status run(const device::cuda::Kernel& kernel, const BlockShape& block, uint32_t splits, uint32_t split_keys,
+             size_t shared, int set) {
     const uint64_t head = static_cast<uint64_t>(shape_.head_dim), keys = static_cast<uint64_t>(shape_.keys);
     const uint64_t kv = static_cast<uint64_t>(shape_.kv_heads);
     cuda_abi::DevicePtr q = at(set, 1), k = at(set, 2), v = at(set, 3), table = paged_ ? at(set, 4) : 0;
@@ -213,10 +213,10 @@ class AttentionDecodeOp : public CudnnOp {
     float scale = static_cast<float>(shape_.scale() * std::numbers::log2e);
     cuda_abi::DevicePtr parts = 0, mosts = 0, sums = 0, counters = 0;
     if (parts_) {
-      parts = pointer_of(*parts_);
-      mosts = pointer_of(*mosts_);
-      sums = pointer_of(*sums_);
-      counters = pointer_of(*counters_);
+      parts = device::cuda::pointer_of(*parts_);
+      mosts = device::cuda::pointer_of(*mosts_);
+      sums = device::cuda::pointer_of(*sums_);
+      counters = device::cuda::pointer_of(*counters_);
     }
     void* list[] = {&q,       &k,        &v,     &table,  &out,        &outer, &head_stride, &token_stride,
                     &context, &kv_heads, &group, &splits, &split_keys, &scale, &parts,       &mosts,
@@ -233,8 +233,9 @@ class AttentionDecodeOp : public CudnnOp {
     LLMPROF_ASSIGN(mosts_, device_.allocate(rows * sizeof(float)));
     LLMPROF_ASSIGN(sums_, device_.allocate(rows * sizeof(float)));
     LLMPROF_ASSIGN(counters_, device_.allocate(static_cast<size_t>(row_blocks_) * sizeof(uint32_t)));
-    return context_.check(context_.api().set_d8(pointer_of(*counters_), 0, counters_->bytes(), context_.stream()),
-                          "clearing counters");
+    return context_.check(
+        context_.api().set_d8(device::cuda::pointer_of(*counters_), 0, counters_->bytes(), context_.stream()),
+        "clearing counters");
   }
 
   AttentionShape shape_;
@@ -263,4 +264,4 @@ std::optional<std::string> attention_decode_unsupported(const DeviceIdentity& de
   return std::nullopt;
 }
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

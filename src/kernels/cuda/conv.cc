@@ -7,7 +7,7 @@
 #include "kernels/cuda/ops.h"
 #include "ops/layers.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
 constexpr size_t kConvPlans = 8, kConvsOffered = 4;
@@ -21,7 +21,7 @@ class ConvOp : public CudnnOp {
     if (const std::optional<std::string> why = conv2d_unsupported(device_.identity(), params_))
       return fail(*why, {}, {}, ExitCode::kUsage);
     const ops::ConvSizes of(params_);
-    LLMPROF_ASSIGN(const Cudnn* const cudnn, open_cudnn_of_device());
+    LLMPROF_ASSIGN(const device::cuda::Cudnn* const cudnn, open_cudnn_of_device());
     const Fill numbers{Fill::Kind::kUniform, params_.dtype, 1, 0};
     const auto bytes = [&](int64_t images, int64_t rows, int64_t columns, int64_t channels) {
       return static_cast<size_t>(images * rows * columns * channels) * static_cast<size_t>(dtype_bytes(params_.dtype));
@@ -76,4 +76,4 @@ std::optional<std::string> conv2d_unsupported(const DeviceIdentity& device, cons
   return ops::filter_too_large(ops::ConvSizes(params));
 }
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

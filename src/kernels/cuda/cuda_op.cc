@@ -1,6 +1,6 @@
 #include "kernels/cuda/cuda_op.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 
 size_t CudaOp::bytes_per_set() const {
   size_t bytes = 0;
@@ -59,4 +59,4 @@ Result<Check> CudaOp::check(size_t candidate) {
   return compare(candidate);
 }
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

@@ -10,7 +10,7 @@
 #include "device/cuda/cuda_device.h"
 #include "kernels/op.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 
 // A part of a buffer as a buffer.
 class View : public Buffer {
@@ -28,7 +28,7 @@ class View : public Buffer {
 class CudaOp : public PreparedOp {
  public:
   CudaOp(Device& device, const OpParams& params)
-      : device_(static_cast<CudaDevice&>(device)), context_(device_.context()), params_(params) {}
+      : device_(static_cast<device::cuda::CudaDevice&>(device)), context_(device_.context()), params_(params) {}
 
   std::vector<Candidate>& candidates() override { return candidates_; }
   size_t bytes_per_set() const override;
@@ -47,7 +47,7 @@ class CudaOp : public PreparedOp {
   // The arrays of a set, in the order of their indices. Then set 0 is made.
   Status begin(std::vector<Array> arrays);
   Buffer& array(int set, size_t index) const { return *sets_[static_cast<size_t>(set)][index]; }
-  cuda_abi::DevicePtr at(int set, size_t index) const { return pointer_of(array(set, index)); }
+  cuda_abi::DevicePtr at(int set, size_t index) const { return device::cuda::pointer_of(array(set, index)); }
   // What an input, or an array that the work changes, was filled with.
   Fill fill_of(int set, size_t index) const;
   // A set was made and filled: for what no fill can give.
@@ -58,8 +58,8 @@ class CudaOp : public PreparedOp {
     candidates_.push_back({std::move(backend), std::move(enqueue)});
   }
 
-  CudaDevice& device_;
-  Context& context_;
+  device::cuda::CudaDevice& device_;
+  device::cuda::Context& context_;
   OpParams params_;
 
  private:
@@ -79,4 +79,4 @@ Result<std::unique_ptr<PreparedOp>> prepare_as(Device& device, const OpParams& p
   return std::unique_ptr<PreparedOp>(std::move(op));
 }
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

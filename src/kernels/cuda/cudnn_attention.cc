@@ -2,7 +2,7 @@
 
 #include <limits>
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
 using Tensor = CudnnGraph::Tensor;
@@ -127,4 +127,4 @@ std::vector<std::pair<CudnnGraph::Tensor, size_t>> describe_paged_attention(Cudn
           {key_table, 4}, {value_table, 4}, {query_lengths, 5}, {key_lengths, 6}};
 }
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

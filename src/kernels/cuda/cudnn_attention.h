@@ -12,7 +12,7 @@
 #include "kernels/cuda/cudnn_graph.h"
 #include "kernels/reference/attention.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 
 // Strides in elements: of a sequence, a head, a token, an element.
 struct AttentionStrides {
@@ -36,4 +36,4 @@ std::vector<std::pair<CudnnGraph::Tensor, size_t>> describe_paged_attention(Cudn
                                                                             const AttentionShape& shape,
                                                                             int64_t page_tokens);
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
 // All buffers here are aligned to 256 bytes; cuDNN knows no more than this.
@@ -277,4 +277,4 @@ Result<CudnnDescriptor> CudnnGraph::pack(const std::vector<Binding>& memory, voi
   return tl::unexpected<Error>(*std::exchange(refused_, std::nullopt));
 }
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

@@ -14,7 +14,7 @@
 #include "base/result.h"
 #include "device/cuda/context.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 
 // What cuDNN says of a status, with its last error's words: "not supported (3000): ...".
 std::string cudnn_status_text(const cudnn::Api& api, int status);
@@ -38,7 +38,7 @@ class CudnnGraph {
   using Tensor = int64_t;
   using Sizes = std::vector<int64_t>;
 
-  explicit CudnnGraph(const Cudnn& cudnn) : cudnn_(cudnn) {}
+  explicit CudnnGraph(const device::cuda::Cudnn& cudnn) : cudnn_(cudnn) {}
 
   Tensor in_memory(DType dtype, const Sizes& dims, const Sizes& strides);
   // Exists only between operations. `type` of cuDNN's enumeration: also booleans.
@@ -100,11 +100,11 @@ class CudnnGraph {
   void add_plans(const CudnnDescriptor& graph, int mode, std::string_view name, size_t most,
                  std::vector<CudnnPlan>& plans);
 
-  const Cudnn& cudnn_;
+  const device::cuda::Cudnn& cudnn_;
   std::string doing_;  // the step at hand, for the words of a refusal
   std::optional<Error> refused_;
   std::vector<CudnnDescriptor> tensors_, operations_, parts_;
   std::vector<Number> numbers_;
 };
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

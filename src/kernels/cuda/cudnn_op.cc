@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
 constexpr int kScreenRounds = 3;
@@ -13,7 +13,7 @@ constexpr int64_t kWorkspaceMax = int64_t{4} << 30;
 
 }  // namespace
 
-Result<const Cudnn*> CudnnOp::open_cudnn_of_device() {
+Result<const device::cuda::Cudnn*> CudnnOp::open_cudnn_of_device() {
   LLMPROF_ASSIGN(cudnn_, context_.cudnn());
   device_.note_library(cudnn_->library.about);
   return cudnn_;
@@ -77,4 +77,4 @@ Status CudnnOp::keep_fastest(size_t offered) {
   return {};
 }
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

@@ -8,7 +8,7 @@
 #include "kernels/cuda/cuda_op.h"
 #include "kernels/cuda/cudnn_graph.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 
 class CudnnOp : public CudaOp {
  public:
@@ -16,7 +16,7 @@ class CudnnOp : public CudaOp {
 
  protected:
   // cuDNN, opened and noted among the device's libraries.
-  Result<const Cudnn*> open_cudnn_of_device();
+  Result<const device::cuda::Cudnn*> open_cudnn_of_device();
   // The graph's plans as candidates, at most `most`; what its tensors in memory are: (tensor, index of the array).
   // `graph` lives as long as this. Then keep_fastest.
   Status add_plans(CudnnGraph& graph, std::vector<std::pair<CudnnGraph::Tensor, size_t>> memory, size_t most,
@@ -28,11 +28,11 @@ class CudnnOp : public CudaOp {
   Status execute(const CudnnDescriptor& plan, int set);
   Result<void*> pack_of(int set);
 
-  const Cudnn* cudnn_ = nullptr;
+  const device::cuda::Cudnn* cudnn_ = nullptr;
   CudnnGraph* graph_ = nullptr;
   std::vector<std::pair<CudnnGraph::Tensor, size_t>> memory_;
   std::unique_ptr<Buffer> workspace_;
   std::vector<CudnnDescriptor> packs_;  // by set
 };
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

@@ -9,7 +9,7 @@
 #include "kernels/reference/moves.h"
 #include "kernels/reference/rows.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
 // Blocks for everything, or as many as the GPU holds.
@@ -37,9 +37,9 @@ class ElementwiseOp : public CudaOp {
                             dtype_name(params_.dtype), pack, size),
                 {}, {}, ExitCode::kUsage);
   }
-  using Run = std::function<Status(const Kernel& kernel, unsigned grid, unsigned threads, int set)>;
+  using Run = std::function<Status(const device::cuda::Kernel& kernel, unsigned grid, unsigned threads, int set)>;
   Status add_walks(const char* name, uint64_t count, const Run& run) {
-    LLMPROF_ASSIGN(const Kernel kernel, context_.kernel({"elementwise.cu", {type_macro()}}, name));
+    LLMPROF_ASSIGN(const device::cuda::Kernel kernel, context_.kernel({"elementwise.cu", {type_macro()}}, name));
     for (const Walk& walk : kWalks) {
       const uint64_t all = std::min<uint64_t>((count + walk.threads - 1) / walk.threads, 0x7fffffff);
       const uint64_t resident =
@@ -64,10 +64,11 @@ class SwigluOp : public ElementwiseOp {
     const size_t bytes = static_cast<size_t>(tokens_ * ffn_) * element_bytes();
     LLMPROF_CHECK(begin({{"out", bytes, Role::kOutput, {}}, {"gate_up", 2 * bytes, Role::kInput, numbers()}}));
     const uint64_t count = static_cast<uint64_t>(tokens_) * packs;
-    return add_walks("swiglu", count,
-                     [this, count, packs](const Kernel& kernel, unsigned grid, unsigned threads, int set) {
-                       return context_.launch(kernel, grid, threads, at(set, 1), at(set, 0), count, packs);
-                     });
+    return add_walks(
+        "swiglu", count,
+        [this, count, packs](const device::cuda::Kernel& kernel, unsigned grid, unsigned threads, int set) {
+          return context_.launch(kernel, grid, threads, at(set, 1), at(set, 0), count, packs);
+        });
   }
 
  protected:
@@ -104,9 +105,11 @@ class RopeOp : public ElementwiseOp {
                           {Fill::Kind::kUniform, DType::kFp32, 1, 0}}}));
     const uint64_t count = static_cast<uint64_t>(tokens_ * (heads_ + kv_heads_)) * half;
     const uint32_t heads = static_cast<uint32_t>(heads_), kv_heads = static_cast<uint32_t>(kv_heads_);
-    return add_walks("rope", count, [=, this](const Kernel& kernel, unsigned grid, unsigned threads, int set) {
-      return context_.launch(kernel, grid, threads, at(set, 0), at(set, 1), at(set, 2), count, heads, kv_heads, half);
-    });
+    return add_walks("rope", count,
+                     [=, this](const device::cuda::Kernel& kernel, unsigned grid, unsigned threads, int set) {
+                       return context_.launch(kernel, grid, threads, at(set, 0), at(set, 1), at(set, 2), count, heads,
+                                              kv_heads, half);
+                     });
   }
 
  protected:
@@ -147,10 +150,11 @@ class EmbeddingOp : public ElementwiseOp {
                           Role::kInput,
                           {Fill::Kind::kIndex, DType::kInt32, 1, vocabulary}}}));
     const uint64_t count = static_cast<uint64_t>(tokens_) * packs;
-    return add_walks("gather", count,
-                     [this, count, packs](const Kernel& kernel, unsigned grid, unsigned threads, int set) {
-                       return context_.launch(kernel, grid, threads, at(set, 1), at(set, 2), at(set, 0), count, packs);
-                     });
+    return add_walks(
+        "gather", count,
+        [this, count, packs](const device::cuda::Kernel& kernel, unsigned grid, unsigned threads, int set) {
+          return context_.launch(kernel, grid, threads, at(set, 1), at(set, 2), at(set, 0), count, packs);
+        });
   }
 
  protected:
@@ -180,11 +184,12 @@ class KvAppendOp : public ElementwiseOp {
          {"v", bytes(tokens_), Role::kInput, numbers()},
          {"slot", static_cast<size_t>(tokens_) * 4, Role::kInput, {Fill::Kind::kIndex, DType::kInt32, 1, slots_}}}));
     const uint64_t count = static_cast<uint64_t>(tokens_) * packs;
-    return add_walks("scatter_two", count,
-                     [this, count, packs](const Kernel& kernel, unsigned grid, unsigned threads, int set) {
-                       return context_.launch(kernel, grid, threads, at(set, 2), at(set, 3), at(set, 4), at(set, 0),
-                                              at(set, 1), count, packs);
-                     });
+    return add_walks(
+        "scatter_two", count,
+        [this, count, packs](const device::cuda::Kernel& kernel, unsigned grid, unsigned threads, int set) {
+          return context_.launch(kernel, grid, threads, at(set, 2), at(set, 3), at(set, 4), at(set, 0), at(set, 1),
+                                 count, packs);
+        });
   }
 
  protected:
@@ -221,10 +226,11 @@ class DequantiseOp : public ElementwiseOp {
                {"codes", elements, Role::kInput, {Fill::Kind::kUniform, DType::kFp8, 1, 0}},
                {"scales", static_cast<size_t>(rows_) * 4, Role::kInput, {Fill::Kind::kUniform, DType::kFp32, 1, 0}}}));
     const uint64_t count = static_cast<uint64_t>(rows_) * packs;
-    return add_walks("dequantise", count,
-                     [this, count, packs](const Kernel& kernel, unsigned grid, unsigned threads, int set) {
-                       return context_.launch(kernel, grid, threads, at(set, 1), at(set, 2), at(set, 0), count, packs);
-                     });
+    return add_walks(
+        "dequantise", count,
+        [this, count, packs](const device::cuda::Kernel& kernel, unsigned grid, unsigned threads, int set) {
+          return context_.launch(kernel, grid, threads, at(set, 1), at(set, 2), at(set, 0), count, packs);
+        });
   }
 
  protected:
@@ -255,4 +261,4 @@ Result<std::unique_ptr<PreparedOp>> prepare_dequantise(Device& device, const OpP
   return prepare_as<DequantiseOp>(device, params);
 }
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
 constexpr int64_t kGroup = 8;  // rows of activations of one tile
@@ -33,11 +33,11 @@ bool few_rows_takes(const ops::Product& product) {
          product.k % kStep == 0 && product.n <= INT32_MAX && product.k <= INT32_MAX;
 }
 
-Result<std::vector<FewRowsForm>> few_rows_forms(CudaDevice& device, const ops::Product& product) {
-  Context& context = device.context();
+Result<std::vector<FewRowsForm>> few_rows_forms(device::cuda::CudaDevice& device, const ops::Product& product) {
+  device::cuda::Context& context = device.context();
   const int64_t groups = (product.rows() + kGroup - 1) / kGroup;
   const std::vector<Shape> shapes = shapes_of(groups);
-  std::vector<KernelSource> sources;
+  std::vector<device::cuda::KernelSource> sources;
   for (const Shape& shape : shapes)
     sources.push_back({"few_rows.cu",
                        {product.dtype == DType::kFp16 ? "T=Fp16" : "T=Bf16", fmt::format("GROUPS={}", groups),
@@ -45,7 +45,7 @@ Result<std::vector<FewRowsForm>> few_rows_forms(CudaDevice& device, const ops::P
   context.compile_ahead(sources);
   std::vector<FewRowsForm> forms;
   for (size_t i = 0; i < shapes.size(); ++i) {
-    LLMPROF_ASSIGN(const Kernel kernel, context.kernel(sources[i], "few_rows"));
+    LLMPROF_ASSIGN(const device::cuda::Kernel kernel, context.kernel(sources[i], "few_rows"));
     if (!context.fits(kernel, kFewRowsThreads)) continue;
     const int64_t rows = kTile * shapes[i].tiles;
     const unsigned grid = static_cast<unsigned>((product.n + rows - 1) / rows);
@@ -60,4 +60,4 @@ Result<std::vector<FewRowsForm>> few_rows_forms(CudaDevice& device, const ops::P
   return forms;
 }
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

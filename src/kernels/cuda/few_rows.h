@@ -10,7 +10,7 @@
 #include "device/cuda/cuda_device.h"
 #include "ops/product.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 
 // Whether it multiplies them: bf16 and fp16, plain, up to 16 rows, k in whole steps of 32.
 bool few_rows_takes(const ops::Product& product);
@@ -20,6 +20,6 @@ struct FewRowsForm {
   std::function<Status(cuda_abi::DevicePtr a, cuda_abi::DevicePtr w, cuda_abi::DevicePtr out)> run;
 };
 // Forms that fit the device. They refer to it.
-Result<std::vector<FewRowsForm>> few_rows_forms(CudaDevice& device, const ops::Product& product);
+Result<std::vector<FewRowsForm>> few_rows_forms(device::cuda::CudaDevice& device, const ops::Product& product);
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

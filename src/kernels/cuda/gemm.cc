@@ -14,7 +14,7 @@
 #include "kernels/cuda/lt_product.h"
 #include "kernels/cuda/ops.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
 constexpr int kRequested = 32;
@@ -149,7 +149,7 @@ class ProductOp : public CudaOp {
   }
 
   ops::Product product_;
-  const CublasLt* lt_ = nullptr;
+  const device::cuda::CublasLt* lt_ = nullptr;
   std::unique_ptr<Buffer> bias_, row_scales_, column_scales_, scale_buffer_;
   float scale_ = 1;  // of both inputs, where it is one number
 
@@ -158,7 +158,8 @@ class ProductOp : public CudaOp {
   Status make_scales(std::unique_ptr<Buffer>& made, int64_t count, uint64_t seed) {
     const float range = product_.dtype == DType::kFp8 ? 448.0F : 127.0F;
     std::vector<float> scales(static_cast<size_t>(count));
-    for (size_t i = 0; i < scales.size(); ++i) scales[i] = (0.75F + 0.25F * fill_uniform(fill_hash(seed, i))) / range;
+    for (size_t i = 0; i < scales.size(); ++i)
+      scales[i] = (0.75F + 0.25F * device::fill_uniform(device::fill_hash(seed, i))) / range;
     LLMPROF_ASSIGN(made, device_.allocate(scales.size() * sizeof(float)));
     return device_.upload(*made, 0, scales.data(), scales.size() * sizeof(float));
   }
@@ -250,7 +251,7 @@ class LtOp : public ProductOp {
     const bool halves = product_.dtype == DType::kBf16 || product_.dtype == DType::kFp16;
     if (!halves || product_.groups() > 1) return {};
     const bool plain = !product_.bias && !product_.residual;
-    if (Result<const Cublas*> cublas = context_.cublas(); cublas && plain) {
+    if (Result<const device::cuda::Cublas*> cublas = context_.cublas(); cublas && plain) {
       cublas_ = *cublas;
       device_.note_library(cublas_->library.about);
       add("cuBLAS", [this](int set) { return run_cublas(set, false); });
@@ -297,7 +298,7 @@ class LtOp : public ProductOp {
     LLMPROF_ASSIGN(const std::shared_ptr<LtProduct> made, LtProduct::make(context_, *lt_, shape));
     LLMPROF_ASSIGN(const std::vector<cublaslt::Algo> algorithms, made->algorithms(kRequested));
     LLMPROF_ASSIGN(sums_, device_.allocate(bytes_of(product_.rows(), product_.n, 4)));
-    LLMPROF_ASSIGN(const Kernel kernel,
+    LLMPROF_ASSIGN(const device::cuda::Kernel kernel,
                    context_.kernel({"product.cu", {}}, fp8 ? "scale_sums_fp32" : "scale_sums_int32"));
     const uint64_t count = static_cast<uint64_t>(product_.rows() * product_.n / kScalePack);
     const uint32_t packs = static_cast<uint32_t>(product_.n / kScalePack);
@@ -306,14 +307,15 @@ class LtOp : public ProductOp {
     for (size_t i = 0; i < algorithms.size(); ++i)
       add(fmt::format("cuBLASLt #{}, own scaling", i), [=, this, algo = algorithms[i]](int set) -> Status {
         LLMPROF_CHECK(made->run(algo, array(set, kA).address(), array(set, kW).address(), nullptr, sums_->address()));
-        return context_.launch(kernel, grid, kScaleThreads, pointer_of(*sums_), pointer_of(*row_scales_),
-                               pointer_of(*column_scales_), at(set, kOut), count, packs);
+        return context_.launch(kernel, grid, kScaleThreads, device::cuda::pointer_of(*sums_),
+                               device::cuda::pointer_of(*row_scales_), device::cuda::pointer_of(*column_scales_),
+                               at(set, kOut), count, packs);
       });
     return {};
   }
 
   std::unique_ptr<Buffer> sums_, w_blocks_, a_blocks_;
-  const Cublas* cublas_ = nullptr;
+  const device::cuda::Cublas* cublas_ = nullptr;
 };
 
 // Groups with rows of their own: by cuBLAS in one call, which has no 8-bit types, and one product after the other.
@@ -326,7 +328,8 @@ class GroupedOp : public ProductOp {
     LLMPROF_CHECK(add_one_by_one());
     // A cuBLAS that is missing, or older than its grouped products, leaves the others.
     if (product_.dtype == DType::kFp8) return {};
-    if (Result<const Cublas*> cublas = context_.cublas(); cublas && (*cublas)->library.api.grouped != nullptr) {
+    if (Result<const device::cuda::Cublas*> cublas = context_.cublas();
+        cublas && (*cublas)->library.api.grouped != nullptr) {
       cublas_ = *cublas;
       device_.note_library(cublas_->library.about);
       add("cuBLAS grouped", [this](int set) { return run_grouped(set); });
@@ -420,7 +423,7 @@ class GroupedOp : public ProductOp {
     return fail(fmt::format("multiplying groups: cuBLAS says status {}", status));
   }
 
-  const Cublas* cublas_ = nullptr;
+  const device::cuda::Cublas* cublas_ = nullptr;
   std::vector<std::unique_ptr<Buffer>> addresses_;  // of each set
 };
 
@@ -498,4 +501,4 @@ std::optional<std::string> gemm_w8a8_unsupported(const DeviceIdentity& device, c
   return own_kernel_unsupported(device, params);
 }
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

@@ -8,13 +8,13 @@
 #include "kernels/cuda/ops.h"
 #include "kernels/reference/memory.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
 // Memory of the host: pinned by the driver, or ordinary.
 class HostMemory {
  public:
-  explicit HostMemory(Context& context) : context_(context) {}
+  explicit HostMemory(device::cuda::Context& context) : context_(context) {}
   ~HostMemory() {
     if (address_ == nullptr) return;
     if (pinned_)
@@ -40,7 +40,7 @@ class HostMemory {
   void* address() const { return address_; }
 
  private:
-  Context& context_;
+  device::cuda::Context& context_;
   void* address_ = nullptr;
   bool pinned_ = false;
 };
@@ -84,6 +84,13 @@ class MemcpyOp : public CudaOp {
   bool to_device_ = true, pageable_ = false;
 };
 
+enum class LaunchKind : uint8_t { kEager, kGraphNode, kStreamSync, kEventSync };
+LaunchKind launch_kind(std::string_view variant) {
+  if (variant == "graph_node") return LaunchKind::kGraphNode;
+  if (variant == "stream_sync") return LaunchKind::kStreamSync;
+  return variant == "event_sync" ? LaunchKind::kEventSync : LaunchKind::kEager;
+}
+
 class LaunchOp : public CudaOp {
  public:
   using CudaOp::CudaOp;
@@ -92,22 +99,22 @@ class LaunchOp : public CudaOp {
   }
 
   Status prepare() {
-    const std::string variant = params_.variant.empty() ? "eager" : params_.variant;
+    const LaunchKind kind = launch_kind(params_.variant);
     LLMPROF_CHECK(begin({}));
-    LLMPROF_ASSIGN(const Kernel kernel, context_.kernel({"timing.cu", {}}, "empty"));
-    if (variant == "graph_node") {
+    LLMPROF_ASSIGN(const device::cuda::Kernel kernel, context_.kernel({"timing.cu", {}}, "empty"));
+    if (kind == LaunchKind::kGraphNode) {
       add("empty kernel in a graph", [this, kernel](int) { return context_.launch(kernel, 1, 32); });
       return {};
     }
     LLMPROF_CHECK(context_.check(context_.api().event_create(&event_, 0), "making an event"));
-    add(variant == "eager"         ? "cuLaunchKernel"
-        : variant == "stream_sync" ? "cuStreamSynchronize"
-                                   : "cuEventSynchronize",
-        [this, kernel, variant](int) -> Status {
+    add(kind == LaunchKind::kEager        ? "cuLaunchKernel"
+        : kind == LaunchKind::kStreamSync ? "cuStreamSynchronize"
+                                          : "cuEventSynchronize",
+        [this, kernel, kind](int) -> Status {
           device_.timer().mark_host_bound();
           LLMPROF_CHECK(context_.launch(kernel, 1, 32));
-          if (variant == "eager") return {};
-          if (variant == "stream_sync") return context_.synchronize();
+          if (kind == LaunchKind::kEager) return {};
+          if (kind == LaunchKind::kStreamSync) return context_.synchronize();
           LLMPROF_CHECK(context_.check(context_.api().event_record(event_, context_.stream()), "recording an event"));
           return context_.check(context_.api().event_synchronize(event_), "waiting for an event");
         });
@@ -142,4 +149,4 @@ std::optional<std::string> own_kernel_unsupported(const DeviceIdentity& device, 
                      device.cc_minor);
 }
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

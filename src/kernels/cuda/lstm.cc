@@ -14,7 +14,7 @@
 #include "kernels/cuda/ops.h"
 #include "ops/layers.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
 namespace dnn = cudnn;
@@ -75,8 +75,8 @@ class LstmOp : public CudaOp {
       const size_t element = static_cast<size_t>(dtype_bytes(params_.dtype));
       weights_.resize(weight_bytes_);
       for (size_t i = 0; i < weight_bytes_ / element; ++i) {
-        const float value = scale * fill_uniform(fill_hash(params_.seed, i));
-        const uint16_t half = params_.dtype == DType::kFp16 ? to_fp16(value) : to_bf16(value);
+        const float value = scale * device::fill_uniform(device::fill_hash(params_.seed, i));
+        const uint16_t half = params_.dtype == DType::kFp16 ? device::to_fp16(value) : device::to_bf16(value);
         if (element == 4)
           std::memcpy(weights_.data() + 4 * i, &value, 4);
         else
@@ -191,7 +191,7 @@ class LstmOp : public CudaOp {
       const size_t first = static_cast<size_t>(static_cast<const char*>(at) - base);
       std::vector<float> values(static_cast<size_t>(count));
       for (size_t i = 0; i < values.size(); ++i)
-        values[i] = static_cast<float>(element_at(params_.dtype, weights_.data() + first, i));
+        values[i] = static_cast<float>(device::element_at(params_.dtype, weights_.data() + first, i));
       return values;
     };
     std::vector<LstmLayer> layers(static_cast<size_t>(of_.layers));
@@ -214,7 +214,7 @@ class LstmOp : public CudaOp {
   }
 
   ops::LstmSizes of_;
-  const Cudnn* cudnn_ = nullptr;
+  const device::cuda::Cudnn* cudnn_ = nullptr;
   dnn::RnnDataDescriptor x_layout_ = nullptr, y_layout_ = nullptr;
   dnn::TensorDescriptor state_layout_ = nullptr, matrix_ = nullptr, bias_ = nullptr;
   std::vector<std::unique_ptr<Way>> ways_;  // as the candidates
@@ -238,4 +238,4 @@ std::optional<std::string> lstm_unsupported(const DeviceIdentity& device, const 
   return std::nullopt;
 }
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
 namespace lt = cublaslt;
@@ -84,7 +84,8 @@ Status LtProduct::set(int attribute, T value) {
   return lt_check(lt_.library.api.desc_set(desc_, attribute, &value, sizeof value), "describing the product");
 }
 
-Result<std::shared_ptr<LtProduct>> LtProduct::make(Context& context, const CublasLt& lt, const LtShape& shape) {
+Result<std::shared_ptr<LtProduct>> LtProduct::make(device::cuda::Context& context, const device::cuda::CublasLt& lt,
+                                                   const LtShape& shape) {
   std::shared_ptr<LtProduct> product(new LtProduct(context, lt, shape));
   LLMPROF_CHECK(product->describe());
   return product;
@@ -173,4 +174,4 @@ Status LtProduct::run(const lt::Algo& algo, const void* a, const void* w, const 
   return ran == cublas::kSuccess ? Status{} : lt_check(ran, "multiplying");
 }
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "device/cuda/context.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 
 // kBlocks: an e4m3 factor for 16 elements along k, in the tiles that the matrix units want (block_scale_bytes).
 enum class LtScales : uint8_t { kNone, kOne, kVectors, kBlocks };
@@ -35,7 +35,8 @@ size_t block_scale_bytes(int64_t rows, int64_t k);
 class LtProduct {
  public:
   // Error: a type that cuBLASLt does not multiply. `context` and `lt` outlive it.
-  static Result<std::shared_ptr<LtProduct>> make(Context& context, const CublasLt& lt, const LtShape& shape);
+  static Result<std::shared_ptr<LtProduct>> make(device::cuda::Context& context, const device::cuda::CublasLt& lt,
+                                                 const LtShape& shape);
   ~LtProduct();
   LtProduct(const LtProduct&) = delete;
   LtProduct& operator=(const LtProduct&) = delete;
@@ -46,18 +47,19 @@ class LtProduct {
   Status run(const cublaslt::Algo& algo, const void* a, const void* w, const void* residual, void* out) const;
 
  private:
-  LtProduct(Context& context, const CublasLt& lt, const LtShape& shape) : context_(context), lt_(lt), shape_(shape) {}
+  LtProduct(device::cuda::Context& context, const device::cuda::CublasLt& lt, const LtShape& shape)
+      : context_(context), lt_(lt), shape_(shape) {}
   Status describe();
   Status layout(cublaslt::Layout& made, int type, int64_t rows, int64_t columns, std::string_view what);
   template <class T>
   Status set(int attribute, T value);
 
-  Context& context_;
-  const CublasLt& lt_;
+  device::cuda::Context& context_;
+  const device::cuda::CublasLt& lt_;
   LtShape shape_;
   int scale_type_ = 0;
   cublaslt::MatmulDesc desc_ = nullptr;
   cublaslt::Layout w_ = nullptr, a_ = nullptr, out_ = nullptr;
 };
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

@@ -10,7 +10,7 @@
 #include "kernels/cuda/cuda_op.h"
 #include "kernels/cuda/ops.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
 // How a kernel walks: so many 16-byte words per thread and step, and blocks for everything, or as many as fit the GPU.
@@ -26,6 +26,13 @@ constexpr uint64_t kGridMax = 0x7fffffff;
 constexpr float kScale = 0.4F;  // of the triad
 constexpr float kWritten = 0.75F;
 
+enum class MemoryKind : uint8_t { kCopy, kRead, kWrite, kTriad };
+MemoryKind memory_kind(std::string_view variant) {
+  if (variant == "read") return MemoryKind::kRead;
+  if (variant == "write") return MemoryKind::kWrite;
+  return variant == "triad" ? MemoryKind::kTriad : MemoryKind::kCopy;
+}
+
 class MemoryOp : public CudaOp {
  public:
   using CudaOp::CudaOp;
@@ -35,19 +42,19 @@ class MemoryOp : public CudaOp {
     if (bytes_ % 16 != 0)
       return fail(fmt::format("expected arrays of a multiple of 16 bytes, found {}", bytes_), "--bytes", {},
                   ExitCode::kUsage);
-    variant_ = params_.variant.empty() ? "copy" : params_.variant;
+    kind_ = memory_kind(params_.variant);
     const uint64_t words = bytes_ / 16;
     const uint64_t partials = (words + kTileMin - 1) / kTileMin;
     const Fill numbers{Fill::Kind::kUniform, DType::kFp32, 1, 0};
     const Array a{"a", bytes_, Role::kInput, numbers}, b{"b", bytes_, Role::kInput, numbers},
         out{"out", bytes_, Role::kOutput, {}},
         sums{"sums", 4 * static_cast<size_t>(std::max<uint64_t>(partials, 4096)), Role::kOutput, {}};
-    LLMPROF_CHECK(begin(variant_ == "read"    ? std::vector<Array>{sums, a}
-                        : variant_ == "write" ? std::vector<Array>{out}
-                        : variant_ == "copy"  ? std::vector<Array>{out, a}
-                                              : std::vector<Array>{out, a, b}));
+    LLMPROF_CHECK(begin(kind_ == MemoryKind::kRead    ? std::vector<Array>{sums, a}
+                        : kind_ == MemoryKind::kWrite ? std::vector<Array>{out}
+                        : kind_ == MemoryKind::kCopy  ? std::vector<Array>{out, a}
+                                                      : std::vector<Array>{out, a, b}));
     std::optional<Error> why;
-    std::vector<KernelSource> sources;
+    std::vector<device::cuda::KernelSource> sources;
     for (const CopyWalk& walk : kCopyWalks) sources.push_back(source_of(walk));
     context_.compile_ahead(sources);
     for (const CopyWalk& walk : kCopyWalks) {
@@ -61,21 +68,23 @@ class MemoryOp : public CudaOp {
 
  protected:
   Result<Check> compare(size_t candidate) override {
-    if (variant_ == "read") return compare_sums(candidate);
+    if (kind_ == MemoryKind::kRead) return compare_sums(candidate);
     const int64_t count = static_cast<int64_t>(bytes_ / 4);
-    if (variant_ == "write") return check_write(device_, array(0, 0), kWritten, count);
-    if (variant_ == "copy") return check_copy(device_, array(0, 1), array(0, 0), count);
+    if (kind_ == MemoryKind::kWrite) return check_write(device_, array(0, 0), kWritten, count);
+    if (kind_ == MemoryKind::kCopy) return check_copy(device_, array(0, 1), array(0, 0), count);
     return check_triad(device_, array(0, 1), array(0, 2), array(0, 0), kScale, count);
   }
 
  private:
-  static KernelSource source_of(const CopyWalk& walk) { return {"memory.cu", {fmt::format("UNROLL={}", walk.unroll)}}; }
+  static device::cuda::KernelSource source_of(const CopyWalk& walk) {
+    return {"memory.cu", {fmt::format("UNROLL={}", walk.unroll)}};
+  }
   Status add_walk(const CopyWalk& walk, uint64_t words) {
-    const char* name = variant_ == "read"    ? "memory_read"
-                       : variant_ == "write" ? "memory_write"
-                       : variant_ == "copy"  ? "memory_copy"
-                                             : "memory_triad";
-    LLMPROF_ASSIGN(const Kernel kernel, context_.kernel(source_of(walk), name));
+    const char* name = kind_ == MemoryKind::kRead    ? "memory_read"
+                       : kind_ == MemoryKind::kWrite ? "memory_write"
+                       : kind_ == MemoryKind::kCopy  ? "memory_copy"
+                                                     : "memory_triad";
+    LLMPROF_ASSIGN(const device::cuda::Kernel kernel, context_.kernel(source_of(walk), name));
     const uint64_t tile = static_cast<uint64_t>(walk.threads) * static_cast<uint64_t>(walk.unroll);
     uint64_t grid = std::min((words + tile - 1) / tile, kGridMax);
     if (walk.persistent)
@@ -84,25 +93,27 @@ class MemoryOp : public CudaOp {
     add(fmt::format("own {} x 16 B, {} threads{}", walk.unroll, walk.threads, walk.persistent ? ", persistent" : ""),
         [this, kernel, walk, grid, words](int set) {
           const unsigned blocks = static_cast<unsigned>(grid);
-          if (variant_ == "read") return context_.launch(kernel, blocks, walk.threads, at(set, 1), words, at(set, 0));
-          if (variant_ == "write") {
+          if (kind_ == MemoryKind::kRead)
+            return context_.launch(kernel, blocks, walk.threads, at(set, 1), words, at(set, 0));
+          if (kind_ == MemoryKind::kWrite) {
             uint32_t bits = 0;
             std::memcpy(&bits, &kWritten, 4);
             return context_.launch(kernel, blocks, walk.threads, at(set, 0), words, bits);
           }
-          if (variant_ == "copy") return context_.launch(kernel, blocks, walk.threads, at(set, 0), at(set, 1), words);
+          if (kind_ == MemoryKind::kCopy)
+            return context_.launch(kernel, blocks, walk.threads, at(set, 0), at(set, 1), words);
           return context_.launch(kernel, blocks, walk.threads, at(set, 0), at(set, 1), at(set, 2), words, kScale);
         });
     return {};
   }
 
   void add_driver_way() {
-    if (variant_ == "copy")
+    if (kind_ == MemoryKind::kCopy)
       add("cuMemcpyDtoD", [this](int set) {
         return context_.check(context_.api().copy_on_device(at(set, 0), at(set, 1), bytes_, context_.stream()),
                               "copying on the GPU");
       });
-    if (variant_ == "write")
+    if (kind_ == MemoryKind::kWrite)
       add("cuMemsetD32", [this](int set) {
         uint32_t bits = 0;
         std::memcpy(&bits, &kWritten, 4);
@@ -129,7 +140,7 @@ class MemoryOp : public CudaOp {
   }
 
   size_t bytes_ = 0;
-  std::string variant_;
+  MemoryKind kind_ = MemoryKind::kCopy;
   std::vector<size_t> grids_;  // of the own candidates, which come first
   std::optional<uint32_t> expected_;
 };
@@ -140,4 +151,4 @@ Result<std::unique_ptr<PreparedOp>> prepare_memory(Device& device, const OpParam
   return prepare_as<MemoryOp>(device, params);
 }
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

@@ -9,7 +9,7 @@
 #include "device/device.h"
 #include "kernels/op.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 
 // cuBLASLt: its first choice, then the fastest of the others that its heuristic names; axes and variants in
 // ops/product.h. Row and column scales by cuBLASLt, or by an own kernel behind it.
@@ -76,4 +76,4 @@ std::optional<std::string> conv2d_unsupported(const DeviceIdentity& device, cons
 std::optional<std::string> lstm_unsupported(const DeviceIdentity& device, const OpParams& params);
 std::optional<std::string> own_kernel_unsupported(const DeviceIdentity& device, const OpParams& params);
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

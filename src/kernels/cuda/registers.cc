@@ -8,7 +8,7 @@
 #include "kernels/cuda/cuda_op.h"
 #include "kernels/cuda/ops.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
 constexpr unsigned kRegisterThreads = 256;
@@ -56,11 +56,12 @@ class RegistersOp : public CudaOp {
     if (kind == nullptr) return fail(fmt::format("registers are not measured for {}", dtype_name(params_.dtype)));
     const bool groups = context_.cc() == 90 && kind->group != nullptr;
     const Status grouped =
-        groups ? add_way("own wgmma", std::string("GROUP=") + kind->group, "registers_of_groups", group_flops(*kind))
+        groups ? add_way("own wgmma", std::string("GROUP=") + kind->group, "registers_of_groups", group_flops(*kind),
+                         params_.dtype == DType::kFp8 ? kToleranceOfGroupedFp8 : kTolerance)
                : Status{};
     if (context_.lost()) return grouped;
     LLMPROF_CHECK(add_way(params_.dtype == DType::kFp32 ? "own fma" : "own mma.sync", std::string("KIND=") + kind->name,
-                          "registers", kind->flops));
+                          "registers", kind->flops, kTolerance));
     size_t threads = 0;
     for (const Way& way : ways_) threads = std::max(threads, size_t{way.grid} * kRegisterThreads);
     LLMPROF_CHECK(begin({{"sums", 4 * threads, Role::kOutput, {}}}));
@@ -104,14 +105,14 @@ class RegistersOp : public CudaOp {
  private:
   struct Way {
     std::string name;
-    Kernel kernel;
+    device::cuda::Kernel kernel;
     unsigned grid = 0;
     uint32_t iterations = 0;
     double tolerance = kTolerance;
   };
   // As many steps of so many FLOPs per warp as the case asks for.
-  Status add_way(std::string name, std::string define, const char* function, double warp_flops) {
-    LLMPROF_ASSIGN(const Kernel kernel, context_.kernel({"registers.cu", {std::move(define)}}, function));
+  Status add_way(std::string name, std::string define, const char* function, double warp_flops, double tolerance) {
+    LLMPROF_ASSIGN(const device::cuda::Kernel kernel, context_.kernel({"registers.cu", {std::move(define)}}, function));
     Way way{std::move(name), kernel,
             static_cast<unsigned>(context_.sms() * context_.blocks_per_sm(kernel, kRegisterThreads))};
     const double step_flops = warp_flops * (kRegisterThreads / 32) * way.grid;
@@ -122,7 +123,7 @@ class RegistersOp : public CudaOp {
                   "--mflop", fmt::format("take {:.0f} or more", std::ceil(kIterationsMin * step_flops / 1e6)));
     if (iterations > 4e9) return fail("too many MFLOP for one execution", "--mflop");
     way.iterations = static_cast<uint32_t>(iterations);
-    if (params_.dtype == DType::kFp8 && way.name == "own wgmma") way.tolerance = kToleranceOfGroupedFp8;
+    way.tolerance = tolerance;
     ways_.push_back(std::move(way));
     return {};
   }
@@ -153,4 +154,4 @@ std::optional<std::string> registers_unsupported(const DeviceIdentity& device, c
   return std::nullopt;
 }
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

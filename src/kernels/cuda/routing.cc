@@ -6,7 +6,7 @@
 #include "kernels/cuda/cuda_op.h"
 #include "kernels/cuda/ops.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
 constexpr unsigned kTopThreads = 256, kBlockThreads = 1024;
@@ -36,24 +36,24 @@ class RoutingOp : public CudaOp {
     const char* const type = params_.dtype == DType::kFp32   ? "T=Fp32"
                              : params_.dtype == DType::kFp16 ? "T=Fp16"
                                                              : "T=Bf16";
-    const KernelSource source{"routing.cu", {type, fmt::format("LANES_EACH={}", each)}};
+    const device::cuda::KernelSource source{"routing.cu", {type, fmt::format("LANES_EACH={}", each)}};
     const uint32_t of = static_cast<uint32_t>(experts_), k = static_cast<uint32_t>(k_),
                    rows = static_cast<uint32_t>(tokens_), all = static_cast<uint32_t>(tokens_ * k_);
-    LLMPROF_ASSIGN(const Kernel top, context_.kernel(source, "route_top"));
-    LLMPROF_ASSIGN(const Kernel offsets, context_.kernel(source, "route_offsets"));
-    LLMPROF_ASSIGN(const Kernel order, context_.kernel(source, "route_order"));
+    LLMPROF_ASSIGN(const device::cuda::Kernel top, context_.kernel(source, "route_top"));
+    LLMPROF_ASSIGN(const device::cuda::Kernel offsets, context_.kernel(source, "route_offsets"));
+    LLMPROF_ASSIGN(const device::cuda::Kernel order, context_.kernel(source, "route_order"));
     const unsigned top_blocks = (rows + kTopThreads / 32 - 1) / (kTopThreads / 32),
                    order_blocks = (all + kBlockThreads - 1) / kBlockThreads;
     add("own, three kernels", [=, this](int set) -> Status {
       LLMPROF_CHECK(context_.launch(top, top_blocks, kTopThreads, at(set, 4), at(set, 0), at(set, 1),
-                                    pointer_of(*counts_), rows, of, k));
-      LLMPROF_CHECK(
-          context_.launch(offsets, 1, kBlockThreads, pointer_of(*counts_), at(set, 2), pointer_of(*cursors_), of));
-      return context_.launch(order, order_blocks, kBlockThreads, at(set, 0), pointer_of(*cursors_), at(set, 3), all,
-                             of);
+                                    device::cuda::pointer_of(*counts_), rows, of, k));
+      LLMPROF_CHECK(context_.launch(offsets, 1, kBlockThreads, device::cuda::pointer_of(*counts_), at(set, 2),
+                                    device::cuda::pointer_of(*cursors_), of));
+      return context_.launch(order, order_blocks, kBlockThreads, at(set, 0), device::cuda::pointer_of(*cursors_),
+                             at(set, 3), all, of);
     });
     if (tokens_ * k_ > kFewSlots) return {};
-    LLMPROF_ASSIGN(const Kernel few, context_.kernel(source, "route_few"));
+    LLMPROF_ASSIGN(const device::cuda::Kernel few, context_.kernel(source, "route_few"));
     add("own, one block", [=, this](int set) {
       return context_.launch(few, 1, kBlockThreads, at(set, 4), at(set, 0), at(set, 1), at(set, 2), at(set, 3), rows,
                              of, k);
@@ -84,4 +84,4 @@ Result<std::unique_ptr<PreparedOp>> prepare_moe_routing(Device& device, const Op
   return prepare_as<RoutingOp>(device, params);
 }
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

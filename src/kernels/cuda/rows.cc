@@ -11,7 +11,7 @@
 #include "kernels/reference/compare.h"
 #include "kernels/reference/moves.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
 constexpr float kEpsilon = 1e-5F;
@@ -58,7 +58,7 @@ class RowsOp : public CudaOp {
   }
   Fill number_fill() const { return {Fill::Kind::kUniform, params_.dtype, 1, 0}; }
 
-  using Run = std::function<Status(const Kernel& kernel, unsigned grid, unsigned threads, int set)>;
+  using Run = std::function<Status(const device::cuda::Kernel& kernel, unsigned grid, unsigned threads, int set)>;
   // The kernel with every number of packs per thread that fits a row.
   Status add_shapes(const char* name, const Run& run) {
     struct Shape {
@@ -66,7 +66,7 @@ class RowsOp : public CudaOp {
       unsigned threads;
     };
     std::vector<Shape> shapes;
-    std::vector<KernelSource> sources;
+    std::vector<device::cuda::KernelSource> sources;
     for (const int items : kItems) {
       const unsigned threads = threads_for(items);
       if (threads > kThreadsMax || (items > 1 && threads_for(items / 2) == kThreadsMin)) continue;
@@ -77,7 +77,7 @@ class RowsOp : public CudaOp {
     context_.compile_ahead(sources);
     for (size_t i = 0; i < shapes.size(); ++i) {
       const auto [items, threads] = shapes[i];
-      LLMPROF_ASSIGN(const Kernel kernel, context_.kernel(sources[i], name));
+      LLMPROF_ASSIGN(const device::cuda::Kernel kernel, context_.kernel(sources[i], name));
       if (!context_.fits(kernel, threads)) continue;
       for (const bool persistent : {false, true}) add_grid(kernel, items, threads, persistent, run);
     }
@@ -85,7 +85,7 @@ class RowsOp : public CudaOp {
     return fail(fmt::format("rows of {} elements do not fit the registers of a block", columns_), {},
                 fmt::format("take rows of up to {}", kThreadsMax / 2 * 8 * 16 / element_bytes_));
   }
-  void add_grid(const Kernel& kernel, int items, unsigned threads, bool persistent, const Run& run) {
+  void add_grid(const device::cuda::Kernel& kernel, int items, unsigned threads, bool persistent, const Run& run) {
     const int64_t resident = static_cast<int64_t>(context_.sms()) * context_.blocks_per_sm(kernel, threads);
     if (persistent && rows_ <= resident) return;
     const unsigned grid = static_cast<unsigned>(std::min<int64_t>(persistent ? resident : rows_, 0x7fffffff));
@@ -114,11 +114,12 @@ class RmsnormOp : public RowsOp {
     if (residual_) arrays.push_back(matrix("residual", Role::kInOut));
     LLMPROF_CHECK(begin(std::move(arrays)));
     if (residual_)
-      return add_shapes("rmsnorm_residual", [this](const Kernel& kernel, unsigned grid, unsigned threads, int set) {
-        return context_.launch(kernel, grid, threads, at(set, 1), at(set, 3), at(set, 2), at(set, 0), row_count(),
-                               packs_, kEpsilon);
-      });
-    return add_shapes("rmsnorm", [this](const Kernel& kernel, unsigned grid, unsigned threads, int set) {
+      return add_shapes("rmsnorm_residual",
+                        [this](const device::cuda::Kernel& kernel, unsigned grid, unsigned threads, int set) {
+                          return context_.launch(kernel, grid, threads, at(set, 1), at(set, 3), at(set, 2), at(set, 0),
+                                                 row_count(), packs_, kEpsilon);
+                        });
+    return add_shapes("rmsnorm", [this](const device::cuda::Kernel& kernel, unsigned grid, unsigned threads, int set) {
       return context_.launch(kernel, grid, threads, at(set, 1), at(set, 2), at(set, 0), row_count(), packs_, kEpsilon);
     });
   }
@@ -164,10 +165,11 @@ class LayernormGeluOp : public RowsOp {
   Status prepare() {
     LLMPROF_CHECK(set_shape("tokens", "hidden"));
     LLMPROF_CHECK(begin({matrix("out", Role::kOutput), matrix("x", Role::kInput), vector("gain"), vector("bias")}));
-    LLMPROF_CHECK(add_shapes("layernorm_gelu", [this](const Kernel& kernel, unsigned grid, unsigned threads, int set) {
-      return context_.launch(kernel, grid, threads, at(set, 1), at(set, 2), at(set, 3), at(set, 0), row_count(), packs_,
-                             kEpsilon);
-    }));
+    LLMPROF_CHECK(add_shapes("layernorm_gelu",
+                             [this](const device::cuda::Kernel& kernel, unsigned grid, unsigned threads, int set) {
+                               return context_.launch(kernel, grid, threads, at(set, 1), at(set, 2), at(set, 3),
+                                                      at(set, 0), row_count(), packs_, kEpsilon);
+                             }));
     return add_exact_shapes();
   }
 
@@ -193,7 +195,7 @@ class LayernormGeluOp : public RowsOp {
   Status add_exact_shapes() {
     if (element_bytes_ != 2 || rows_ * packs_ > 0xffffffff) return {};
     std::vector<Exact> forms;
-    std::vector<KernelSource> sources;
+    std::vector<device::cuda::KernelSource> sources;
     for (const Exact& form : {Exact{8, 1, 0, 20}, Exact{8, 1, 0, 28}, Exact{8, 1, 1, 20}, Exact{8, 2, 0, 16},
                               Exact{4, 1, 0, 32}, Exact{2, 1, 0, 40}}) {
       const unsigned threads = packs_ / form.items;
@@ -209,9 +211,9 @@ class LayernormGeluOp : public RowsOp {
     return {};
   }
   unsigned blocks_of(const Exact& form) const { return form.warps * 32 / (packs_ / form.items); }
-  Status add_exact(const Exact& form, const KernelSource& source) {
+  Status add_exact(const Exact& form, const device::cuda::KernelSource& source) {
     const unsigned threads = packs_ / form.items, blocks = blocks_of(form);
-    LLMPROF_ASSIGN(const Kernel kernel, context_.kernel(source, "layernorm_gelu_exact"));
+    LLMPROF_ASSIGN(const device::cuda::Kernel kernel, context_.kernel(source, "layernorm_gelu_exact"));
     const unsigned rows = static_cast<unsigned>(rows_), grid = (rows + form.rows - 1) / form.rows;
     add(fmt::format("own {} x 16 B, {} threads a row, tight, {} blocks{}{}", form.items, threads, blocks,
                     form.rows == 2 ? " of two rows" : "", form.shared != 0 ? ", shared reciprocals" : ""),
@@ -230,12 +232,12 @@ class SoftmaxOp : public RowsOp {
   Status prepare() {
     LLMPROF_CHECK(set_shape("rows", "columns"));
     LLMPROF_CHECK(begin({matrix("out", Role::kOutput), matrix("x", Role::kInput)}));
-    const Run run = [this](const Kernel& kernel, unsigned grid, unsigned threads, int set) {
+    const Run run = [this](const device::cuda::Kernel& kernel, unsigned grid, unsigned threads, int set) {
       return context_.launch(kernel, grid, threads, at(set, 1), at(set, 0), row_count(), packs_);
     };
     if (threads_for(4) <= kThreadsMax) return add_shapes("softmax", run);
     // Longer than the registers hold.
-    LLMPROF_ASSIGN(const Kernel kernel,
+    LLMPROF_ASSIGN(const device::cuda::Kernel kernel,
                    context_.kernel({"rows.cu", {type_macro(params_.dtype), "ITEMS=4"}}, "softmax_long"));
     for (const unsigned threads : {512U, 1024U}) add_grid(kernel, 4, threads, false, run);
     return {};
@@ -261,7 +263,7 @@ class QuantiseOp : public RowsOp {
     const Array out{"out", static_cast<size_t>(rows_ * columns_), Role::kOutput, {}};
     const Array scales{"scales", static_cast<size_t>(rows_) * 4, Role::kOutput, {}};
     LLMPROF_CHECK(begin({out, matrix("x", Role::kInput), scales}));
-    return add_shapes("quantise", [this](const Kernel& kernel, unsigned grid, unsigned threads, int set) {
+    return add_shapes("quantise", [this](const device::cuda::Kernel& kernel, unsigned grid, unsigned threads, int set) {
       return context_.launch(kernel, grid, threads, at(set, 1), at(set, 0), at(set, 2), row_count(), packs_);
     });
   }
@@ -288,4 +290,4 @@ Result<std::unique_ptr<PreparedOp>> prepare_quantise(Device& device, const OpPar
   return prepare_as<QuantiseOp>(device, params);
 }
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

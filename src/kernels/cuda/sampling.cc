@@ -9,7 +9,7 @@
 #include "kernels/cuda/cuda_op.h"
 #include "kernels/cuda/ops.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
 constexpr unsigned kSamplingThreads = 1024;
@@ -46,7 +46,7 @@ class SamplingOp : public CudaOp {
     const unsigned grid = static_cast<unsigned>(batch_);
     const uint32_t packs = static_cast<uint32_t>(vocabulary_ / pack);
     greedy_ = params_.variant == "greedy";
-    LLMPROF_ASSIGN(const Kernel kernel,
+    LLMPROF_ASSIGN(const device::cuda::Kernel kernel,
                    context_.kernel({"sampling.cu", {type}}, greedy_ ? "sample_greedy" : "sample_top"));
     if (greedy_) {
       for (const unsigned threads : {256U, kSamplingThreads})
@@ -83,4 +83,4 @@ Result<std::unique_ptr<PreparedOp>> prepare_sampling(Device& device, const OpPar
   return prepare_as<SamplingOp>(device, params);
 }
 
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

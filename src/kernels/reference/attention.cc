@@ -9,7 +9,7 @@
 #include "kernels/reference/compare.h"
 #include "ops/attention.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 namespace {
 
 constexpr int64_t kRowsSampled = 16, kRowsLookedAt = 4096;
@@ -25,7 +25,7 @@ Result<std::vector<float>> download_floats(Device& device, const Buffer& buffer,
   std::vector<char> data(size * element);
   LLMPROF_CHECK(device.download(buffer, static_cast<size_t>(first) * element, data.data(), data.size()));
   std::vector<float> values(size);
-  for (size_t i = 0; i < size; ++i) values[i] = static_cast<float>(element_at(dtype, data.data(), i));
+  for (size_t i = 0; i < size; ++i) values[i] = static_cast<float>(device::element_at(dtype, data.data(), i));
   return values;
 }
 
@@ -139,12 +139,12 @@ Result<Check> check_attention(Device& device, const AttentionShape& shape, const
     LLMPROF_CHECK(device.download(out, static_cast<size_t>(row) * bytes, data.data(), bytes));
     for (size_t e = 0; e < size; ++e) {
       const int64_t index = row * shape.head_dim + static_cast<int64_t>(e);
-      if (is_poison(shape.dtype, data.data(), e)) {
+      if (device::is_poison(shape.dtype, data.data(), e)) {
         comparison.add_unwritten(index);
         continue;
       }
       const double reference = expected.values[i].out[e];
-      comparison.add(element_at(shape.dtype, data.data(), e), reference,
+      comparison.add(device::element_at(shape.dtype, data.data(), e), reference,
                      element_tolerance(rounding, reference, expected.values[i].terms[e]) +
                          kWeightRounding * rounding.out * expected.values[i].squares[e],
                      index);
@@ -158,10 +158,10 @@ Result<Check> check_attention(Device& device, const AttentionShape& shape, const
     const int64_t from = std::min(first, all - stretch);
     LLMPROF_CHECK(device.download(out, static_cast<size_t>(from) * bytes, data.data(), data.size()));
     for (size_t e = 0; e < size * static_cast<size_t>(stretch); ++e)
-      if (is_poison(shape.dtype, data.data(), e))
+      if (device::is_poison(shape.dtype, data.data(), e))
         comparison.add_unwritten(from * shape.head_dim + static_cast<int64_t>(e));
   }
   return comparison.finish();
 }
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

@@ -11,7 +11,7 @@
 #include "kernels/op.h"
 #include "kernels/reference/rows.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 
 // `out`, with what its tolerance follows from: the sum of the absolute values of its terms, and the root of the sum of
 // their squares, since weights are rounded to the type of the values before they are multiplied.
@@ -52,4 +52,4 @@ Result<AttentionExpected> expect_attention(Device& device, const AttentionShape&
 Result<Check> check_attention(Device& device, const AttentionShape& shape, const Buffer& out,
                               const AttentionExpected& expected);
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

@@ -9,7 +9,7 @@
 
 #include "device/fill.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 namespace {
 
 constexpr size_t kReferencesKept = 20'000;
@@ -148,7 +148,7 @@ std::vector<Window> compared_windows(int64_t size) {
   const int64_t last = size - kCount, stride = last / (kWindows - 1);
   for (int64_t i = 0; i < kWindows; ++i) {
     // Moved by less than what lies between two windows.
-    const auto moved = static_cast<int64_t>(fill_hash(1, static_cast<uint64_t>(i)) %
+    const auto moved = static_cast<int64_t>(device::fill_hash(1, static_cast<uint64_t>(i)) %
                                             static_cast<uint64_t>(std::max<int64_t>(stride - kCount, 1)));
     const bool end = i == 0 || i + 1 == kWindows;
     windows.push_back({i + 1 == kWindows ? last : stride * i + (end ? 0 : moved), kCount});
@@ -164,9 +164,9 @@ std::vector<int64_t> sampled_indices(int64_t size, int64_t count, uint64_t seed)
   }
   std::set<int64_t> chosen{0, size - 1};
   for (uint64_t draw = 0; static_cast<int64_t>(chosen.size()) < count; ++draw)
-    chosen.insert(static_cast<int64_t>(fill_hash(seed, draw) % static_cast<uint64_t>(size)));
+    chosen.insert(static_cast<int64_t>(device::fill_hash(seed, draw) % static_cast<uint64_t>(size)));
   indices.assign(chosen.begin(), chosen.end());
   return indices;
 }
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

@@ -12,7 +12,7 @@
 #include "base/dtype.h"
 #include "kernels/op.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 
 struct Rounding {
   double out = 0;    // u_out: half a unit in the last place of the stored type, as a share of the value
@@ -59,4 +59,4 @@ std::vector<Window> compared_windows(int64_t size);
 // larger. Reproducible from the seed.
 std::vector<int64_t> sampled_indices(int64_t size, int64_t count, uint64_t seed);
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

@@ -6,7 +6,7 @@
 #include "device/elements.h"
 #include "kernels/reference/compare.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 namespace {
 
 constexpr int64_t kPlacesSampled = 64, kPlacesLookedAt = 1024;
@@ -17,7 +17,7 @@ Result<std::vector<double>> download_part(Device& device, const Buffer& buffer, 
   std::vector<char> data(static_cast<size_t>(count) * element);
   LLMPROF_CHECK(device.download(buffer, static_cast<size_t>(first) * element, data.data(), data.size()));
   std::vector<double> values(static_cast<size_t>(count));
-  elements_to_double(dtype, data.data(), values);
+  device::elements_to_double(dtype, data.data(), values);
   return values;
 }
 
@@ -78,10 +78,10 @@ Result<Check> check_conv(Device& device, const ConvOperands& of, const ConvExpec
     LLMPROF_CHECK(device.download(of.out, static_cast<size_t>(place) * data.size(), data.data(), data.size()));
     for (const int64_t filter : expected.filters) {
       const int64_t index = place * of.filters + filter;
-      if (is_poison(of.dtype, data.data(), static_cast<size_t>(filter)))
+      if (device::is_poison(of.dtype, data.data(), static_cast<size_t>(filter)))
         comparison.add_unwritten(index);
       else
-        comparison.add(element_at(of.dtype, data.data(), static_cast<size_t>(filter)), expected.reference[next],
+        comparison.add(device::element_at(of.dtype, data.data(), static_cast<size_t>(filter)), expected.reference[next],
                        expected.tolerance[next], index);
       ++next;
     }
@@ -94,11 +94,11 @@ Result<Check> check_conv(Device& device, const ConvOperands& of, const ConvExpec
     const int64_t from = std::min(first, all - stretch);
     LLMPROF_CHECK(device.download(of.out, static_cast<size_t>(from) * row * element, data.data(), data.size()));
     const size_t count = row * static_cast<size_t>(stretch);
-    for (size_t i = next_poison(of.dtype, data.data(), 0, count); i < count;
-         i = next_poison(of.dtype, data.data(), i + 1, count))
+    for (size_t i = device::next_poison(of.dtype, data.data(), 0, count); i < count;
+         i = device::next_poison(of.dtype, data.data(), i + 1, count))
       comparison.add_unwritten(from * of.filters + static_cast<int64_t>(i));
   }
   return comparison.finish();
 }
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

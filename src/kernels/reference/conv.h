@@ -8,7 +8,7 @@
 #include "device/device.h"
 #include "kernels/op.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 
 // out[n][p][q][k] = sum over r, s, c of x[n][p stride + r - padding][q stride + s - padding][c] * w[k][r][s][c]; all
 // dense, outside of the image is zero.
@@ -31,4 +31,4 @@ Result<ConvExpected> expect_conv(Device& device, const ConvOperands& operands, u
 // These outputs, and whether others spread over the result were written. `out` was poisoned before the kernel ran.
 Result<Check> check_conv(Device& device, const ConvOperands& operands, const ConvExpected& expected);
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

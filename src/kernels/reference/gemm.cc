@@ -10,7 +10,7 @@
 #include "device/fill.h"
 #include "kernels/reference/compare.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 namespace {
 
 constexpr int64_t kSampled = 64;
@@ -31,8 +31,8 @@ Result<std::vector<double>> download_rows(Device& device, const Buffer& buffer, 
   std::vector<char> row(row_bytes);
   for (size_t i = 0; i < rows.size(); ++i) {
     LLMPROF_CHECK(device.download(buffer, static_cast<size_t>(rows[i]) * row_bytes, row.data(), row_bytes));
-    elements_to_double(dtype, row.data(),
-                       {values.data() + i * static_cast<size_t>(columns), static_cast<size_t>(columns)});
+    device::elements_to_double(dtype, row.data(),
+                               {values.data() + i * static_cast<size_t>(columns), static_cast<size_t>(columns)});
   }
   return values;
 }
@@ -51,7 +51,7 @@ Result<std::vector<double>> download_columns(Device& device, const Buffer& buffe
     for (size_t row = 0; row < count; ++row)
       for (size_t i = 0; i < wanted.size(); ++i)
         values[i * static_cast<size_t>(rows) + static_cast<size_t>(first) + row] =
-            element_at(dtype, some.data() + row * row_bytes, static_cast<uint64_t>(wanted[i]));
+            device::element_at(dtype, some.data() + row * row_bytes, static_cast<uint64_t>(wanted[i]));
   }
   return values;
 }
@@ -99,7 +99,7 @@ Status check_stretch(Device& device, const GemmOperands& of, int64_t first, int6
   data.resize(static_cast<size_t>(count * element_bytes));
   LLMPROF_CHECK(device.download(of.out, static_cast<size_t>(first * element_bytes), data.data(), data.size()));
   const auto end = static_cast<size_t>(count);
-  for (size_t i = 0; (i = next_poison(product.out_dtype, data.data(), i, end)) < end; ++i) {
+  for (size_t i = 0; (i = device::next_poison(product.out_dtype, data.data(), i, end)) < end; ++i) {
     const int64_t element = first + static_cast<int64_t>(i);
     if (product.out_dtype == DType::kInt32) {
       const int64_t row = element / product.n, k = product.k;
@@ -123,7 +123,7 @@ Status check_written(Device& device, const GemmOperands& of, uint64_t seed, Comp
   for (int64_t band = 0; band < bands; ++band) {
     const int64_t first = m * band / bands, rows = m * (band + 1) / bands - first;
     const auto moved =
-        static_cast<int64_t>(fill_hash(seed + 2, static_cast<uint64_t>(band)) % static_cast<uint64_t>(rows));
+        static_cast<int64_t>(device::fill_hash(seed + 2, static_cast<uint64_t>(band)) % static_cast<uint64_t>(rows));
     const int64_t row = band == 0 ? 0 : band + 1 == bands ? m - 1 : first + moved;
     LLMPROF_CHECK(check_stretch(device, of, row * n, n, data, comparison));
   }
@@ -233,4 +233,4 @@ Result<Check> check_gemm(Device& device, const GemmOperands& of, uint64_t seed) 
   return check_gemm(device, of, expected);
 }
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

@@ -9,7 +9,7 @@
 #include "kernels/op.h"
 #include "ops/product.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 
 // A product of the GEMM family (ops/product.h) in memory. Null: it has none.
 struct GemmOperands {
@@ -37,4 +37,4 @@ Result<GemmExpected> expect_gemm(Device& device, const GemmOperands& operands, u
 Result<Check> check_gemm(Device& device, const GemmOperands& operands, const GemmExpected& expected);
 Result<Check> check_gemm(Device& device, const GemmOperands& operands, uint64_t seed);
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

@@ -6,7 +6,7 @@
 #include "device/fill.h"
 #include "kernels/reference/compare.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 namespace {
 
 // Multiply-adds: so many cost a tenth of a second or two.
@@ -56,7 +56,8 @@ std::vector<LstmLayer> lstm_layers(DType dtype, int64_t input, int64_t hidden, i
   const auto values = [&](int64_t count) {
     std::vector<float> made(static_cast<size_t>(count));
     for (float& value : made)
-      value = static_cast<float>(rounded_to(dtype, static_cast<double>(scale * fill_uniform(fill_hash(seed, next++)))));
+      value = static_cast<float>(
+          rounded_to(dtype, static_cast<double>(scale * device::fill_uniform(device::fill_hash(seed, next++)))));
     return made;
   };
   std::vector<LstmLayer> all(static_cast<size_t>(layers));
@@ -99,4 +100,4 @@ Result<Check> check_lstm(Device& device, const LstmOperands& of, const std::vect
   return comparison.finish();
 }
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

@@ -8,7 +8,7 @@
 #include "base/dtype.h"
 #include "kernels/reference/rows.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 
 // Gates in the order input, forget, cell, output; first the matrices of the inputs, then those of the state before,
 // each [hidden][size of what it is multiplied with], with a bias each.
@@ -40,4 +40,4 @@ struct LstmOperands {
 Result<Check> check_lstm(Device& device, const LstmOperands& operands, const std::vector<LstmLayer>& layers,
                          uint64_t seed);
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

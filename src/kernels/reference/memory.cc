@@ -15,7 +15,7 @@
 #include "device/fill.h"
 #include "kernels/reference/compare.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 namespace {
 
 constexpr int64_t kPiece = int64_t{4} << 20;
@@ -28,7 +28,7 @@ Status download_piece(Device& device, const Buffer& buffer, int64_t first, int64
 
 void compare_element(Comparison& comparison, const std::vector<float>& out, size_t i, double reference,
                      double tolerance, int64_t index) {
-  if (is_poison(DType::kFp32, out.data(), i))
+  if (device::is_poison(DType::kFp32, out.data(), i))
     comparison.add_unwritten(index);
   else
     comparison.add(static_cast<double>(out[i]), reference, tolerance, index);
@@ -114,7 +114,7 @@ uint32_t sum_of_words(const Fill& fill, int64_t count) {
   parallel_for(pieces, [&](size_t piece) {
     const int64_t first = static_cast<int64_t>(piece) * kSummed;
     std::vector<uint32_t> words(static_cast<size_t>(std::min(kSummed, count - first)));
-    fill_elements(fill, static_cast<uint64_t>(first), words.size(), words.data());
+    device::fill_elements(fill, static_cast<uint64_t>(first), words.size(), words.data());
     uint32_t part = 0;
     for (const uint32_t word : words) part += word;
     sum += part;
@@ -122,4 +122,4 @@ uint32_t sum_of_words(const Fill& fill, int64_t count) {
   return sum;
 }
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

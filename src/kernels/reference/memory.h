@@ -7,7 +7,7 @@
 #include "device/device.h"
 #include "kernels/op.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 
 // Arrays are fp32 of `count` elements.
 //   read    out[0] = sum of the words of a as 32-bit integers, modulo 2^32: the order does not matter
@@ -23,4 +23,4 @@ Result<Check> check_triad(Device& device, const Buffer& a, const Buffer& b, cons
 // The sum of `count` words of a buffer as it was filled, made again by all threads instead of fetched.
 uint32_t sum_of_words(const Fill& fill, int64_t count);
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

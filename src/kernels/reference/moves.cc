@@ -8,7 +8,7 @@
 
 #include "device/elements.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 namespace {
 
 constexpr double kFp8Largest = 448;
@@ -132,4 +132,4 @@ Result<Check> check_dequantised(Device& device, const Buffer& out, DType dtype, 
   });
 }
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

@@ -10,7 +10,7 @@
 #include "kernels/op.h"
 #include "kernels/reference/rows.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 
 // Cosines, then sines, of each token: [tokens][2][head / 2], angles token * 10000^(-2 i / head). True angles, since
 // random factors would let numbers that are rotated in place grow with every execution.
@@ -41,4 +41,4 @@ Result<Check> check_quantised(Device& device, const Buffer& x, DType dtype, cons
 // out = code * scale.
 Result<Check> check_dequantised(Device& device, const Buffer& out, DType dtype, const QuantisedRows& of, uint64_t seed);
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

@@ -10,7 +10,7 @@
 #include "kernels/reference/compare.h"
 #include "kernels/reference/rows.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 namespace {
 
 constexpr int64_t kWeighed = 4096;
@@ -111,4 +111,4 @@ std::optional<std::string> routing_unsupported(const OpParams& params) {
   return std::nullopt;
 }
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

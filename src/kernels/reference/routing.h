@@ -10,7 +10,7 @@
 #include "device/device.h"
 #include "kernels/op.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 
 constexpr int64_t kRoutedExpertsMax = 1024, kRoutedMax = 32;
 
@@ -30,4 +30,4 @@ Result<Check> check_routing(Device& device, const Routing& routing);
 // What no device does: too many experts, or more than there are.
 std::optional<std::string> routing_unsupported(const OpParams& params);
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

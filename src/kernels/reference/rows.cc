@@ -7,7 +7,7 @@
 #include "device/fill.h"
 #include "kernels/reference/compare.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 namespace {
 
 // So many rows, or as many as have so many elements, but not fewer than some.
@@ -102,11 +102,11 @@ double rounded_to(DType dtype, double value) {
     case DType::kFp64:
       return value;
     case DType::kBf16:
-      return static_cast<double>(from_bf16(to_bf16(narrow)));
+      return static_cast<double>(device::from_bf16(device::to_bf16(narrow)));
     case DType::kFp16:
-      return static_cast<double>(from_fp16(to_fp16(narrow)));
+      return static_cast<double>(device::from_fp16(device::to_fp16(narrow)));
     case DType::kFp8:
-      return static_cast<double>(from_fp8(to_fp8(narrow)));
+      return static_cast<double>(device::from_fp8(device::to_fp8(narrow)));
     default:
       return static_cast<double>(narrow);
   }
@@ -118,7 +118,7 @@ RowReader rows_of(Device& device, const Buffer& buffer, DType dtype, int64_t col
     std::vector<char> data(bytes);
     LLMPROF_CHECK(device.download(buffer, static_cast<size_t>(row) * bytes, data.data(), bytes));
     Row values(static_cast<size_t>(columns));
-    elements_to_double(dtype, data.data(), values);
+    device::elements_to_double(dtype, data.data(), values);
     return values;
   };
 }
@@ -126,9 +126,9 @@ RowReader rows_of(Device& device, const Buffer& buffer, DType dtype, int64_t col
 RowReader rows_as_filled(const Fill& fill, int64_t columns) {
   return [fill, columns](int64_t row) -> Result<Row> {
     std::vector<char> data(static_cast<size_t>(static_cast<double>(columns) * dtype_bytes(fill.dtype)));
-    fill_elements(fill, static_cast<uint64_t>(row * columns), static_cast<size_t>(columns), data.data());
+    device::fill_elements(fill, static_cast<uint64_t>(row * columns), static_cast<size_t>(columns), data.data());
     Row values(static_cast<size_t>(columns));
-    elements_to_double(fill.dtype, data.data(), values);
+    device::elements_to_double(fill.dtype, data.data(), values);
     return values;
   };
 }
@@ -146,14 +146,14 @@ Result<Check> check_rows(Device& device, const Buffer& out, DType dtype, int64_t
     LLMPROF_CHECK(device.download(out, static_cast<size_t>(row) * bytes, data.data(), bytes));
     for (size_t i = 0; i < static_cast<size_t>(columns); ++i) {
       const int64_t index = row * columns + static_cast<int64_t>(i);
-      if (is_poison(dtype, data.data(), i)) {
+      if (device::is_poison(dtype, data.data(), i)) {
         comparison.add_unwritten(index);
         continue;
       }
       const double tolerance =
           exact ? 0
                 : element_tolerance(rounding, reference.out[i], reference.terms[i]) + half_unit_of_subnormals(dtype);
-      comparison.add(element_at(dtype, data.data(), i), reference.out[i], tolerance, index);
+      comparison.add(device::element_at(dtype, data.data(), i), reference.out[i], tolerance, index);
     }
   }
   return comparison.finish();
@@ -180,4 +180,4 @@ Check worse_of(const Check& a, const Check& b) {
   return worse;
 }
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

@@ -10,7 +10,7 @@
 #include "device/device.h"
 #include "kernels/op.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 
 using Row = std::vector<double>;
 struct RowResult {
@@ -43,4 +43,4 @@ Result<Check> check_rows(Device& device, const Buffer& out, DType dtype, int64_t
 // The worse of both.
 Check worse_of(const Check& a, const Check& b);
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

@@ -8,7 +8,7 @@
 
 #include "kernels/reference/compare.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 namespace {
 
 // Of sums of up to 1,024 terms and of exponentials, in single precision.
@@ -81,4 +81,4 @@ Result<Check> check_drawn(Device& device, const Drawn& drawn, const SamplingRule
   return check;
 }
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

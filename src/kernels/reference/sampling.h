@@ -7,7 +7,7 @@
 
 #include "kernels/reference/rows.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 
 struct SamplingRule {
   int64_t k = 50;  // so many of the most likely tokens
@@ -35,4 +35,4 @@ struct Drawn {
 // 16 rows, the first and the last among them. Without a rule the largest must have been taken.
 Result<Check> check_drawn(Device& device, const Drawn& drawn, const SamplingRule* rule, uint64_t seed);
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

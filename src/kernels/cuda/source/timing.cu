@@ -28,10 +28,3 @@ KERNEL void flush_read(const Words* from, u64 count, u32 never, u32* out) {
 }
 
 KERNEL void empty() {}
-
-// Keeps the SMs busy for a stretch of the GPU's time; a clock measured over it is the clock of what ran just before.
-KERNEL void spin(u64 nanoseconds) {
-  const u64 start = read_global_timer();
-  while (read_global_timer() - start < nanoseconds) {
-  }
-}

@@ -5,25 +5,25 @@
 #include <limits>
 
 #include "device/fill.h"
-#include "device_cpu_support.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/row_kernels.h"
 #include "kernels/reference/moves.h"
+#include "kernels_cpu_support.h"
 #include "ops/rows.h"
 #include "ops_params.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 namespace {
 
 std::vector<cpu::RowKernels> row_kernels_of_every_width(DType dtype) {
-  std::vector<cpu::RowKernels> all = cpu::row_kernels(cpu::cpu_instructions(), dtype);
+  std::vector<cpu::RowKernels> all = cpu::row_kernels(device::cpu::cpu_instructions(), dtype);
   all.push_back(cpu::row_kernels({}, dtype)[0]);  // of a CPU that has none of them
   return all;
 }
 
 class CpuMoves : public testing::TestWithParam<DType> {
  protected:
-  std::unique_ptr<Device> device_ = std::move(*cpu::open_cpu(0));
+  std::unique_ptr<Device> device_ = std::move(*device::cpu::open_cpu(0));
 };
 INSTANTIATE_TEST_SUITE_P(Types, CpuMoves, testing::Values(DType::kFp32, DType::kBf16),
                          [](const auto& of) { return std::string(dtype_name(of.param)); });
@@ -76,7 +76,7 @@ class WrongMoves : public testing::Test {
     EXPECT_TRUE(device_->fill(*buffer, {Fill::Kind::kUniform, dtype, seed, 0}));
     return buffer;
   }
-  std::unique_ptr<Device> device_ = std::move(*cpu::open_cpu(1));
+  std::unique_ptr<Device> device_ = std::move(*device::cpu::open_cpu(1));
 };
 
 // Neighbours rotated instead of halves.
@@ -141,4 +141,4 @@ TEST(AppendSlots, EachAtMostOnce) {
 }
 
 }  // namespace
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

@@ -12,7 +12,7 @@
 #include "kernels/reference/compare.h"
 #include "kernels/reference/rows.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
 constexpr float kEpsilon = 1e-5F;
@@ -36,9 +36,9 @@ constexpr Numbers kNumbers[] = {{"about 0", 1, 0, 0, 1},
                                 {"with large gains and biases", 1, 0, 0, 20},
                                 {"with both", 0.01F, 0, 3, 20}};
 
-class DeviceCudaExactRows : public FakeGpuOps {
+class KernelsCudaExactRows : public device::cuda::FakeGpuOps {
  protected:
-  Result<Kernel> kernel_of(DType dtype, const Form& form) {
+  Result<device::cuda::Kernel> kernel_of(DType dtype, const Form& form) {
     return device_->context().kernel(
         {"rows_exact.cu",
          {dtype == DType::kFp16 ? "T=Fp16" : "T=Bf16", fmt::format("ITEMS={}", form.items),
@@ -48,26 +48,26 @@ class DeviceCudaExactRows : public FakeGpuOps {
   }
   // What the reference says of `rows` rows by the kernel.
   Check check_of(DType dtype, const Form& form, const Numbers& numbers, int64_t rows) {
-    const Result<Kernel> kernel = kernel_of(dtype, form);
+    const Result<device::cuda::Kernel> kernel = kernel_of(dtype, form);
     EXPECT_TRUE(kernel) << kernel.error().text();
     const size_t columns = static_cast<size_t>(form.items * form.threads) * 8;
     const size_t elements = static_cast<size_t>(rows) * columns;
     std::vector<float> uniform(elements + 2 * columns);
-    fill_elements({Fill::Kind::kUniform, DType::kFp32, 5, 0}, 0, uniform.size(), uniform.data());
+    device::fill_elements({Fill::Kind::kUniform, DType::kFp32, 5, 0}, 0, uniform.size(), uniform.data());
     std::vector<uint16_t> bits;
     for (size_t i = 0; i < uniform.size(); ++i) {
       const float center = i / columns % 2 == 0 ? numbers.center : numbers.other_center;
       const float value = i < elements ? center + numbers.spread * uniform[i] : numbers.weight * uniform[i];
-      bits.push_back(dtype == DType::kFp16 ? to_fp16(value) : to_bf16(value));
+      bits.push_back(dtype == DType::kFp16 ? device::to_fp16(value) : device::to_bf16(value));
     }
     const std::unique_ptr<Buffer> in = *device_->allocate(bits.size() * 2), out = *device_->allocate(elements * 2);
     const std::vector<uint16_t> poison(elements, 0xffff);
     EXPECT_TRUE(device_->upload(*in, 0, bits.data(), bits.size() * 2));
     EXPECT_TRUE(device_->upload(*out, 0, poison.data(), elements * 2));
-    const cuda_abi::DevicePtr x = pointer_of(*in), gain = x + elements * 2, bias = gain + columns * 2;
+    const cuda_abi::DevicePtr x = device::cuda::pointer_of(*in), gain = x + elements * 2, bias = gain + columns * 2;
     EXPECT_TRUE(device_->context().launch(*kernel, static_cast<unsigned>((rows + form.rows - 1) / form.rows),
-                                          static_cast<unsigned>(form.threads), x, gain, bias, pointer_of(*out),
-                                          static_cast<uint32_t>(rows), kEpsilon));
+                                          static_cast<unsigned>(form.threads), x, gain, bias,
+                                          device::cuda::pointer_of(*out), static_cast<uint32_t>(rows), kEpsilon));
     EXPECT_TRUE(device_->context().synchronize());
     EXPECT_TRUE(device_->check_guards(*out)) << "written beyond the rows";
     const int64_t width = static_cast<int64_t>(columns);
@@ -82,7 +82,7 @@ class DeviceCudaExactRows : public FakeGpuOps {
   }
 };
 
-TEST_F(DeviceCudaExactRows, EveryFormIsRight) {
+TEST_F(KernelsCudaExactRows, EveryFormIsRight) {
   open();
   for (const DType dtype : {DType::kBf16, DType::kFp16}) {
     for (const Form& form : kForms) {
@@ -97,7 +97,7 @@ TEST_F(DeviceCudaExactRows, EveryFormIsRight) {
 }
 
 // A pair of which each row in turn, none or both need the second pass about the mean.
-TEST_F(DeviceCudaExactRows, RowsOfAPairAreNotMixedUp) {
+TEST_F(KernelsCudaExactRows, RowsOfAPairAreNotMixedUp) {
   open();
   for (const Numbers& numbers : {Numbers{"first", 0.5F, 100, 0, 1}, Numbers{"second", 0.5F, 0, 100, 1},
                                  Numbers{"both", 0.5F, 100, -60, 1}, Numbers{"none", 0.5F, 0.25F, -0.25F, 1}}) {
@@ -106,7 +106,7 @@ TEST_F(DeviceCudaExactRows, RowsOfAPairAreNotMixedUp) {
   }
 }
 
-TEST_F(DeviceCudaExactRows, AreOfferedWhereTheyFit) {
+TEST_F(KernelsCudaExactRows, AreOfferedWhereTheyFit) {
   open();
   const auto tight = [&](DType dtype, int64_t tokens, int64_t hidden) {
     const Result<std::unique_ptr<PreparedOp>> op =
@@ -114,7 +114,7 @@ TEST_F(DeviceCudaExactRows, AreOfferedWhereTheyFit) {
     std::string names;
     if (!op) return op.error().text();
     for (const Candidate& candidate : (*op)->candidates())
-      if (holds(candidate.backend, "tight")) names += candidate.backend + "; ";
+      if (device::cuda::holds(candidate.backend, "tight")) names += candidate.backend + "; ";
     return names;
   };
   EXPECT_EQ(tight(DType::kBf16, 3, 8192),
@@ -134,4 +134,4 @@ TEST_F(DeviceCudaExactRows, AreOfferedWhereTheyFit) {
 }
 
 }  // namespace
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

@@ -11,7 +11,7 @@
 #include "kernels/reference/gemm.h"
 #include "kernels/reference/memory.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 namespace {
 
 TEST(Elements, PoisonIsFoundWhereverItIs) {
@@ -19,17 +19,17 @@ TEST(Elements, PoisonIsFoundWhereverItIs) {
     const auto bytes = static_cast<size_t>(dtype_bytes(dtype));
     constexpr size_t kCount = 3000;
     std::vector<unsigned char> data(kCount * bytes, 0x11);
-    EXPECT_EQ(next_poison(dtype, data.data(), 0, kCount), kCount);
+    EXPECT_EQ(device::next_poison(dtype, data.data(), 0, kCount), kCount);
     for (const size_t at : {size_t{0}, size_t{1023}, size_t{1024}, size_t{2047}, kCount - 1}) {
       std::memset(data.data() + at * bytes, 0xff, bytes);
-      EXPECT_EQ(next_poison(dtype, data.data(), 0, kCount), at);
-      EXPECT_EQ(next_poison(dtype, data.data(), at + 1, kCount), kCount);
+      EXPECT_EQ(device::next_poison(dtype, data.data(), 0, kCount), at);
+      EXPECT_EQ(device::next_poison(dtype, data.data(), at + 1, kCount), kCount);
       std::memset(data.data() + at * bytes, 0x11, bytes);
     }
     // All bytes but one.
     std::memset(data.data() + 5 * bytes, 0xff, bytes);
     data[5 * bytes] = 0xfe;
-    EXPECT_EQ(next_poison(dtype, data.data(), 0, kCount), kCount);
+    EXPECT_EQ(device::next_poison(dtype, data.data(), 0, kCount), kCount);
   }
 }
 
@@ -41,9 +41,9 @@ TEST(Elements, RowsAreTheSameAsElements) {
   }
   for (const DType dtype : {DType::kFp16, DType::kBf16, DType::kFp8, DType::kInt8, DType::kFp32, DType::kFp64}) {
     std::vector<double> values(data.size() / static_cast<size_t>(dtype_bytes(dtype)));
-    elements_to_double(dtype, data.data(), values);
+    device::elements_to_double(dtype, data.data(), values);
     for (size_t i = 0; i < values.size(); ++i) {
-      const double one = element_at(dtype, data.data(), i);
+      const double one = device::element_at(dtype, data.data(), i);
       ASSERT_TRUE(values[i] == one || (std::isnan(values[i]) && std::isnan(one))) << dtype_name(dtype) << " " << i;
     }
   }
@@ -63,14 +63,14 @@ TEST(Elements, RoundingOfEveryFormatMeetsItsNeighbours) {
     }
   };
   check(
-      0x7bff, [](uint32_t bits) { return from_fp16(static_cast<uint16_t>(bits)); },
-      [](float value) -> uint32_t { return to_fp16(value); });
+      0x7bff, [](uint32_t bits) { return device::from_fp16(static_cast<uint16_t>(bits)); },
+      [](float value) -> uint32_t { return device::to_fp16(value); });
   check(
-      0x7e, [](uint32_t bits) { return from_fp8(static_cast<uint8_t>(bits)); },
-      [](float value) -> uint32_t { return to_fp8(value); });
-  EXPECT_EQ(to_fp16(65520), 0x7c00) << "the first that rounds to infinity";
-  EXPECT_EQ(to_fp16(65519), 0x7bff);
-  EXPECT_EQ(to_fp8(1e9F), 0x7e);
+      0x7e, [](uint32_t bits) { return device::from_fp8(static_cast<uint8_t>(bits)); },
+      [](float value) -> uint32_t { return device::to_fp8(value); });
+  EXPECT_EQ(device::to_fp16(65520), 0x7c00) << "the first that rounds to infinity";
+  EXPECT_EQ(device::to_fp16(65519), 0x7bff);
+  EXPECT_EQ(device::to_fp8(1e9F), 0x7e);
 }
 
 TEST(Windows, CoverSmallArraysAndReachTheEndsOfLargeOnes) {
@@ -93,7 +93,7 @@ TEST(Windows, CoverSmallArraysAndReachTheEndsOfLargeOnes) {
 
 class LargeChecks : public testing::Test {
  protected:
-  void SetUp() override { device_ = *open_device({"cpu", 1}); }
+  void SetUp() override { device_ = *device::open_device({"cpu", 1}); }
   std::unique_ptr<Buffer> filled(size_t bytes, uint64_t seed) {
     std::unique_ptr<Buffer> buffer = *device_->allocate(bytes);
     Fill fill;
@@ -165,4 +165,4 @@ TEST_F(LargeChecks, ATileThatWasLeftOutOfAProductIsSeen) {
 }
 
 }  // namespace
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

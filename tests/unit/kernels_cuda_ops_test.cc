@@ -10,12 +10,12 @@
 #include "kernels/reference/compare.h"
 #include "kernels/reference/rows.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
-class DeviceCudaOps : public FakeGpuOps {};
+class KernelsCudaOps : public device::cuda::FakeGpuOps {};
 
-TEST_F(DeviceCudaOps, ProductsOfEveryType) {
+TEST_F(KernelsCudaOps, ProductsOfEveryType) {
   open();
   for (const DType dtype : {DType::kFp64, DType::kFp32, DType::kTf32, DType::kFp16, DType::kBf16, DType::kInt8})
     EXPECT_EQ(all_pass(prepare_gemm, ops::params_of({{"m", 48}, {"n", 32}, {"k", 80}}, dtype)), 3U)
@@ -25,7 +25,7 @@ TEST_F(DeviceCudaOps, ProductsOfEveryType) {
   EXPECT_EQ(device_->identity().libraries.back().name, "cuBLASLt");
 }
 
-TEST_F(DeviceCudaOps, AWrongProductIsSeen) {
+TEST_F(KernelsCudaOps, AWrongProductIsSeen) {
   open();
   script_->wrong_algorithm = 1;
   Result<std::unique_ptr<PreparedOp>> op =
@@ -35,25 +35,26 @@ TEST_F(DeviceCudaOps, AWrongProductIsSeen) {
   EXPECT_EQ((*op)->check(1)->status, CheckStatus::kFailed) << "a row of it is not written";
 }
 
-TEST_F(DeviceCudaOps, TheLibraryIsQuotedWhenItRefuses) {
+TEST_F(KernelsCudaOps, TheLibraryIsQuotedWhenItRefuses) {
   open();
   const OpParams params = ops::params_of({{"m", 16}, {"n", 16}, {"k", 16}}, DType::kBf16);
   script_->heuristic_status = cublas::kNotSupported;
-  EXPECT_TRUE(holds(refused(prepare_gemm, params), "16 x 16 x 16 of bf16: cuBLASLt says not supported (15)"))
+  EXPECT_TRUE(
+      device::cuda::holds(refused(prepare_gemm, params), "16 x 16 x 16 of bf16: cuBLASLt says not supported (15)"))
       << refused(prepare_gemm, params);
   script_->heuristic_status = 0;
   script_->algorithms = 0;
-  EXPECT_TRUE(holds(refused(prepare_gemm, params), "has no algorithm"));
+  EXPECT_TRUE(device::cuda::holds(refused(prepare_gemm, params), "has no algorithm"));
 }
 
-TEST_F(DeviceCudaOps, WithoutTheLibraryItsNameIsSaid) {
+TEST_F(KernelsCudaOps, WithoutTheLibraryItsNameIsSaid) {
   setenv(nvidia::kEnvCublasLt, "/nowhere/libcublasLt.so", 1);
   open();
   const std::string text = refused(prepare_gemm, ops::params_of({{"m", 16}, {"n", 16}, {"k", 16}}, DType::kBf16));
-  EXPECT_TRUE(holds(text, "expected cuBLASLt") && holds(text, "nvidia-cublas")) << text;
+  EXPECT_TRUE(device::cuda::holds(text, "expected cuBLASLt") && device::cuda::holds(text, "nvidia-cublas")) << text;
 }
 
-TEST_F(DeviceCudaOps, StreamsOverMemory) {
+TEST_F(KernelsCudaOps, StreamsOverMemory) {
   open();
   // Not a multiple of any tile; one smaller than a tile.
   for (const int64_t bytes : {int64_t{200 * 1024 + 48}, int64_t{4096}, int64_t{16}}) {
@@ -62,11 +63,11 @@ TEST_F(DeviceCudaOps, StreamsOverMemory) {
     EXPECT_EQ(all_pass(prepare_memory, ops::params_of({{"bytes", bytes}}, DType::kFp32, "copy")), 8U) << bytes;
     EXPECT_EQ(all_pass(prepare_memory, ops::params_of({{"bytes", bytes}}, DType::kFp32, "triad")), 7U) << bytes;
   }
-  EXPECT_TRUE(
-      holds(refused(prepare_memory, ops::params_of({{"bytes", 1000}}, DType::kFp32, "copy")), "multiple of 16"));
+  EXPECT_TRUE(device::cuda::holds(refused(prepare_memory, ops::params_of({{"bytes", 1000}}, DType::kFp32, "copy")),
+                                  "multiple of 16"));
 }
 
-TEST_F(DeviceCudaOps, LargeArraysAreComparedInWindows) {
+TEST_F(KernelsCudaOps, LargeArraysAreComparedInWindows) {
   script_->sms = 2;
   open();
   Result<std::unique_ptr<PreparedOp>> op =
@@ -82,27 +83,27 @@ TEST_F(DeviceCudaOps, LargeArraysAreComparedInWindows) {
   EXPECT_EQ((*op)->check(driver)->status, CheckStatus::kFailed) << "nothing was written";
 }
 
-TEST_F(DeviceCudaOps, WithoutACompilerTheDriverCopies) {
+TEST_F(KernelsCudaOps, WithoutACompilerTheDriverCopies) {
   setenv(nvidia::kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
   open();
   EXPECT_EQ(all_pass(prepare_memory, ops::params_of({{"bytes", 4096}}, DType::kFp32, "copy")), 1U);
-  EXPECT_TRUE(
-      holds(refused(prepare_memory, ops::params_of({{"bytes", 4096}}, DType::kFp32, "triad")), "expected NVRTC"));
+  EXPECT_TRUE(device::cuda::holds(refused(prepare_memory, ops::params_of({{"bytes", 4096}}, DType::kFp32, "triad")),
+                                  "expected NVRTC"));
 }
 
-TEST_F(DeviceCudaOps, CopiesToAndFromTheHost) {
+TEST_F(KernelsCudaOps, CopiesToAndFromTheHost) {
   open();
   for (const char* variant : {"h2d", "d2h", "h2d_pageable", "d2h_pageable"})
     EXPECT_EQ(all_pass(prepare_memcpy, ops::params_of({{"bytes", 1 << 20}}, DType::kFp32, variant)), 1U) << variant;
 }
 
-TEST_F(DeviceCudaOps, LaunchesAndWaits) {
+TEST_F(KernelsCudaOps, LaunchesAndWaits) {
   open();
   for (const char* variant : {"eager", "graph_node", "stream_sync", "event_sync"})
     EXPECT_EQ(all_pass(prepare_launch, ops::params_of({}, DType::kUnknown, variant)), 1U) << variant;
 }
 
-TEST_F(DeviceCudaOps, OperatorsOverRows) {
+TEST_F(KernelsCudaOps, OperatorsOverRows) {
   open();
   for (const DType dtype : {DType::kBf16, DType::kFp16, DType::kFp32}) {
     for (const int64_t hidden : {int64_t{8}, int64_t{264}, int64_t{1600}}) {
@@ -122,32 +123,33 @@ TEST_F(DeviceCudaOps, OperatorsOverRows) {
     EXPECT_EQ(all_pass(prepare_softmax, ops::params_of({{"rows", 2}, {"columns", 40960}}, dtype)), 2U)
         << dtype_name(dtype);
   }
-  EXPECT_TRUE(holds(refused(prepare_rmsnorm, ops::params_of({{"tokens", 2}, {"hidden", 12}}, DType::kBf16)),
-                    "hidden of bf16 must be a multiple of 8, found 12"));
+  EXPECT_TRUE(
+      device::cuda::holds(refused(prepare_rmsnorm, ops::params_of({{"tokens", 2}, {"hidden", 12}}, DType::kBf16)),
+                          "hidden of bf16 must be a multiple of 8, found 12"));
 }
 
 // Rows about 0 and about 200 standard deviations from it, a row for each block and several, with full and partly empty
 // blocks.
-TEST_F(DeviceCudaOps, LayernormKeepsItsDigitsFarFromZero) {
+TEST_F(KernelsCudaOps, LayernormKeepsItsDigitsFarFromZero) {
   open();
-  Context& context = device_->context();
-  const Kernel kernel = *context.kernel({"rows.cu", {"T=Fp16", "ITEMS=2"}}, "layernorm_gelu");
+  device::cuda::Context& context = device_->context();
+  const device::cuda::Kernel kernel = *context.kernel({"rows.cu", {"T=Fp16", "ITEMS=2"}}, "layernorm_gelu");
   for (const unsigned grid : {5U, 2U}) {
     for (const int64_t columns : {int64_t{512}, int64_t{488}}) {
       constexpr int64_t kRows = 5;
       const size_t elements = static_cast<size_t>(kRows * columns);
       const Fill numbers{Fill::Kind::kUniform, DType::kFp32, 3, 0};
       std::vector<float> uniform(elements + 2 * static_cast<size_t>(columns));
-      fill_elements(numbers, 0, uniform.size(), uniform.data());
+      device::fill_elements(numbers, 0, uniform.size(), uniform.data());
       std::vector<uint16_t> bits;
       for (size_t i = 0; i < uniform.size(); ++i)
-        bits.push_back(to_fp16(i >= elements                                 ? uniform[i]
-                               : (i / static_cast<size_t>(columns)) % 2 == 0 ? uniform[i]
-                                                                             : 120 + uniform[i]));
+        bits.push_back(device::to_fp16(i >= elements                                 ? uniform[i]
+                                       : (i / static_cast<size_t>(columns)) % 2 == 0 ? uniform[i]
+                                                                                     : 120 + uniform[i]));
       const std::unique_ptr<Buffer> in = *device_->allocate(bits.size() * 2), out = *device_->allocate(elements * 2);
       ASSERT_TRUE(device_->upload(*in, 0, bits.data(), bits.size() * 2));
-      const cuda_abi::DevicePtr x = pointer_of(*in), gain = x + elements * 2, bias = gain + columns * 2;
-      ASSERT_TRUE(context.launch(kernel, grid, 32, x, gain, bias, pointer_of(*out), uint64_t{kRows},
+      const cuda_abi::DevicePtr x = device::cuda::pointer_of(*in), gain = x + elements * 2, bias = gain + columns * 2;
+      ASSERT_TRUE(context.launch(kernel, grid, 32, x, gain, bias, device::cuda::pointer_of(*out), uint64_t{kRows},
                                  static_cast<uint32_t>(columns / 8), 1e-5F));
       const RowReader rows = rows_of(*device_, *in, DType::kFp16, columns);
       const Row g = *rows(kRows), b = *rows(kRows + 1);
@@ -160,7 +162,7 @@ TEST_F(DeviceCudaOps, LayernormKeepsItsDigitsFarFromZero) {
   }
 }
 
-TEST_F(DeviceCudaOps, OperatorsThatMoveEachElementOnce) {
+TEST_F(KernelsCudaOps, OperatorsThatMoveEachElementOnce) {
   open();
   for (const DType dtype : {DType::kBf16, DType::kFp16, DType::kFp32}) {
     EXPECT_GE(all_pass(prepare_swiglu, ops::params_of({{"tokens", 70}, {"ffn", 88}}, dtype)), 2U);
@@ -174,7 +176,7 @@ TEST_F(DeviceCudaOps, OperatorsThatMoveEachElementOnce) {
   }
 }
 
-TEST_F(DeviceCudaOps, RegistersByEveryInstruction) {
+TEST_F(KernelsCudaOps, RegistersByEveryInstruction) {
   script_->sms = 2;
   script_->cc_major = 9;
   script_->cc_minor = 0;
@@ -193,13 +195,13 @@ TEST_F(DeviceCudaOps, RegistersByEveryInstruction) {
   }
   EXPECT_EQ(names(DType::kFp32, 10'000), "own fma; ");
   EXPECT_EQ(names(DType::kFp64, 10'000), "own mma.sync; ");
-  EXPECT_TRUE(holds(names(DType::kBf16, 10), "too few to tell"));
+  EXPECT_TRUE(device::cuda::holds(names(DType::kBf16, 10), "too few to tell"));
   script_->cc_major = 8;
   open();
   EXPECT_EQ(names(DType::kBf16, 10'000), "own mma.sync; ");
 }
 
-TEST_F(DeviceCudaOps, TokensAreDrawn) {
+TEST_F(KernelsCudaOps, TokensAreDrawn) {
   open();
   for (const DType dtype : {DType::kBf16, DType::kFp16, DType::kFp32}) {
     // Values repeat where there are few of them, so that the last of the k largest has equals.
@@ -211,11 +213,12 @@ TEST_F(DeviceCudaOps, TokensAreDrawn) {
     EXPECT_EQ(all_pass(prepare_sampling, ops::params_of({{"batch", 3}, {"vocab", 72}, {"k", 1}}, dtype, "greedy")), 2U);
     EXPECT_EQ(all_pass(prepare_sampling, ops::params_of({{"batch", 3}, {"vocab", 72}, {"k", 72}}, dtype)), 1U);
   }
-  EXPECT_TRUE(holds(refused(prepare_sampling, ops::params_of({{"batch", 1}, {"vocab", 64}, {"k", 65}}, DType::kBf16)),
-                    "k can be at most 64, found 65"));
+  EXPECT_TRUE(device::cuda::holds(
+      refused(prepare_sampling, ops::params_of({{"batch", 1}, {"vocab", 64}, {"k", 65}}, DType::kBf16)),
+      "k can be at most 64, found 65"));
 }
 
-TEST_F(DeviceCudaOps, SaysWhatAChipDoesNotHave) {
+TEST_F(KernelsCudaOps, SaysWhatAChipDoesNotHave) {
   DeviceIdentity a100;
   a100.name = "A100";
   a100.cc_major = 8;
@@ -228,7 +231,8 @@ TEST_F(DeviceCudaOps, SaysWhatAChipDoesNotHave) {
   EXPECT_TRUE(gemm_unsupported(h200, ops::params_of({{"m", 16}, {"n", 17}, {"k", 16}}, DType::kFp8)).has_value());
   EXPECT_EQ(registers_unsupported(h200, fp8), std::nullopt);
   const OpParams fp4 = ops::params_of({{"m", 16}, {"n", 32}, {"k", 64}}, DType::kFp4);
-  EXPECT_TRUE(holds(gemm_unsupported(h200, fp4).value_or(""), "has no fp4 matrix units; they come with 10.0"));
+  EXPECT_TRUE(
+      device::cuda::holds(gemm_unsupported(h200, fp4).value_or(""), "has no fp4 matrix units; they come with 10.0"));
   DeviceIdentity b200 = a100;
   b200.cc_major = 10;
   EXPECT_EQ(gemm_unsupported(b200, fp4), std::nullopt);
@@ -241,4 +245,4 @@ TEST_F(DeviceCudaOps, SaysWhatAChipDoesNotHave) {
 }
 
 }  // namespace
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

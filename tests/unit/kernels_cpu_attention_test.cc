@@ -4,13 +4,13 @@
 #include <cstring>
 
 #include "device/fill.h"
-#include "device_cpu_support.h"
 #include "kernels/cpu/attention_kernels.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/reference/attention.h"
+#include "kernels_cpu_support.h"
 #include "ops_params.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 namespace {
 
 OpParams prompt(int64_t batch, int64_t heads, int64_t kv_heads, int64_t head, int64_t queries, int64_t keys,
@@ -32,7 +32,7 @@ OpParams decode(int64_t batch, int64_t heads, int64_t kv_heads, int64_t head, in
 
 class CpuAttention : public testing::TestWithParam<DType> {
  protected:
-  std::unique_ptr<Device> device_ = std::move(*cpu::open_cpu(0));
+  std::unique_ptr<Device> device_ = std::move(*device::cpu::open_cpu(0));
 };
 INSTANTIATE_TEST_SUITE_P(Types, CpuAttention, testing::Values(DType::kFp32, DType::kBf16),
                          [](const auto& of) { return std::string(dtype_name(of.param)); });
@@ -74,7 +74,7 @@ TEST(CpuAttentionRefused, HeadsThatAreNoMultiple) {
 }
 
 std::vector<cpu::AttentionKernels> attention_kernels_of_every_width(DType dtype) {
-  std::vector<cpu::AttentionKernels> all = cpu::attention_kernels(cpu::cpu_instructions(), dtype);
+  std::vector<cpu::AttentionKernels> all = cpu::attention_kernels(device::cpu::cpu_instructions(), dtype);
   all.push_back(cpu::attention_kernels({}, dtype)[0]);  // of a CPU that has none of them
   return all;
 }
@@ -84,7 +84,7 @@ struct Small {
   explicit Small(int64_t count) : queries(count) {
     const auto random = [](std::vector<float>& to, int64_t size, uint64_t seed) {
       to.resize(static_cast<size_t>(size));
-      for (size_t i = 0; i < to.size(); ++i) to[i] = fill_uniform(fill_hash(seed, i));
+      for (size_t i = 0; i < to.size(); ++i) to[i] = device::fill_uniform(device::fill_hash(seed, i));
     };
     random(q, queries * kHeads * kHead, 1);
     random(k, kKeys * kKvHeads * kHead, 2);
@@ -142,7 +142,7 @@ TEST(CpuAttentionKernels, StridesAndPositions) {
         for (int64_t i = 0; i < queries; ++i) seen.push_back(static_cast<int32_t>(i * 53 % Small::kKeys));
         cpu::AttentionArrays of = small.arrays();
         of.positions = seen.data();
-        const cpu::Team team(threads);
+        const device::cpu::Team team(threads);
         cpu::AttentionRunner(team, kernels).run(of);
         EXPECT_LT(small.error(seen), 2e-6) << kernels.name << " " << queries << " queries, " << threads << " threads";
         // One key too few is seen.
@@ -161,7 +161,7 @@ TEST(CpuAttentionKernels, LargeScores) {
     for (const cpu::AttentionKernels& kernels : attention_kernels_of_every_width(DType::kFp32)) {
       Small small(queries);
       for (float& value : small.q) value *= 400;
-      const cpu::Team team(1);
+      const device::cpu::Team team(1);
       cpu::AttentionRunner(team, kernels).run(small.arrays());
       EXPECT_LT(small.error(std::vector<int32_t>(static_cast<size_t>(queries), Small::kKeys - 1)), 2e-3);
     }
@@ -170,7 +170,7 @@ TEST(CpuAttentionKernels, LargeScores) {
 
 // A mask that lets each query see one key more than it may.
 TEST(WrongAttention, OneKeyTooMany) {
-  const std::unique_ptr<Device> device = std::move(*cpu::open_cpu(1));
+  const std::unique_ptr<Device> device = std::move(*device::cpu::open_cpu(1));
   AttentionShape shape;
   shape.queries = shape.keys = 40;
   shape.dtype = DType::kFp32;
@@ -200,7 +200,7 @@ TEST(WrongAttention, OneKeyTooMany) {
     of.queries = of.keys = shape.queries;
     of.positions = seen.data();
     of.scale = static_cast<float>(shape.scale());
-    const cpu::Team team(1);
+    const device::cpu::Team team(1);
     cpu::AttentionRunner(team, attention_kernels_of_every_width(DType::kFp32)[0]).run(of);
     const Result<Check> check = check_attention(*device, shape, *buffers[3], *expected);
     EXPECT_EQ(check->status, more == 0 ? CheckStatus::kPassed : CheckStatus::kFailed) << check->note;
@@ -216,4 +216,4 @@ TEST(PageTable, EveryPageOnce) {
 }
 
 }  // namespace
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

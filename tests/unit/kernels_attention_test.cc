@@ -9,10 +9,10 @@
 #include "ops/layers.h"
 #include "ops_params.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 namespace {
 
-TEST(DeviceAttentionReference, WeighsValues) {
+TEST(KernelsAttentionReference, WeighsValues) {
   // Scores 0 and ln 3: weights 1/4 and 3/4.
   const std::vector<double> q = {1, 0};
   const std::vector<float> k = {0, 5, static_cast<float>(std::log(3.0)), -7}, v = {4, 8, -4, 0};
@@ -45,4 +45,4 @@ TEST(DeviceLstmReference, FollowsItsEquations) {
 }
 
 }  // namespace
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

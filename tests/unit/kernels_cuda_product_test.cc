@@ -6,12 +6,12 @@
 #include "kernels/cuda/ops.h"
 #include "ops/product.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
-class DeviceCudaProducts : public FakeGpuOps {};
+class KernelsCudaProducts : public device::cuda::FakeGpuOps {};
 
-TEST_F(DeviceCudaProducts, EveryEpilogue) {
+TEST_F(KernelsCudaProducts, EveryEpilogue) {
   open();
   for (const DType dtype : {DType::kFp16, DType::kBf16})
     for (const char* variant : {"plain", "bias", "bias_gelu", "residual"})
@@ -21,7 +21,7 @@ TEST_F(DeviceCudaProducts, EveryEpilogue) {
 }
 
 // One row or a few: cuBLAS beside cuBLASLt, both layouts of the weights, and own kernels.
-TEST_F(DeviceCudaProducts, FewRowsInEveryWay) {
+TEST_F(KernelsCudaProducts, FewRowsInEveryWay) {
   open();
   const auto backends = [&](const OpParams& params) {
     Result<std::unique_ptr<PreparedOp>> op = prepare_gemm(*device_, params);
@@ -41,13 +41,13 @@ TEST_F(DeviceCudaProducts, FewRowsInEveryWay) {
   const std::string all = backends(params(1, 64, 96, DType::kBf16));
   for (const char* way : {"cuBLASLt #0\n", "cuBLASLt #0, weights as [k, n]\n", "cuBLAS\n",
                           "cuBLAS, weights as [k, n]\n", "own 16 rows a block, 8 ahead\n"})
-    EXPECT_TRUE(holds(all, way)) << way << all;
-  EXPECT_FALSE(holds(backends(params(1, 64, 80, DType::kBf16)), "own")) << "no whole steps";
+    EXPECT_TRUE(device::cuda::holds(all, way)) << way << all;
+  EXPECT_FALSE(device::cuda::holds(backends(params(1, 64, 80, DType::kBf16)), "own")) << "no whole steps";
   EXPECT_EQ(all_pass(prepare_gemm, params(17, 64, 96, DType::kBf16)), 3U);
   EXPECT_EQ(all_pass(prepare_gemm, params(1, 64, 96, DType::kFp32)), 3U);
 }
 
-TEST_F(DeviceCudaProducts, AnEpilogueThatIsNotMeasuredIsSaid) {
+TEST_F(KernelsCudaProducts, AnEpilogueThatIsNotMeasuredIsSaid) {
   const auto why = [](DType dtype, const char* variant) {
     return gemm_epilogue_unsupported(ops::params_of({{"m", 16}, {"n", 16}, {"k", 16}}, dtype, variant)).value_or("");
   };
@@ -55,17 +55,17 @@ TEST_F(DeviceCudaProducts, AnEpilogueThatIsNotMeasuredIsSaid) {
   EXPECT_EQ(why(DType::kInt8, "plain"), "");
   EXPECT_EQ(why(DType::kInt8, "residual"),
             "residual of int8 products is not measured on a GPU; of bf16 and fp16 it is");
-  EXPECT_TRUE(holds(why(DType::kFp32, "bias"), "bias of fp32"));
+  EXPECT_TRUE(device::cuda::holds(why(DType::kFp32, "bias"), "bias of fp32"));
 }
 
-TEST_F(DeviceCudaProducts, Batches) {
+TEST_F(KernelsCudaProducts, Batches) {
   open();
   for (const DType dtype : {DType::kBf16, DType::kFp32, DType::kTf32})
     EXPECT_EQ(all_pass(prepare_gemm_batched, ops::params_of({{"batch", 3}, {"m", 16}, {"n", 24}, {"k", 32}}, dtype)),
               3U);
 }
 
-TEST_F(DeviceCudaProducts, ScalesByTheLibraryOrByAKernel) {
+TEST_F(KernelsCudaProducts, ScalesByTheLibraryOrByAKernel) {
   script_->cublaslt_version = 120905;
   open();
   const auto params = [](DType dtype) { return ops::params_of({{"m", 48}, {"n", 32}, {"k", 80}}, dtype); };
@@ -78,7 +78,7 @@ TEST_F(DeviceCudaProducts, ScalesByTheLibraryOrByAKernel) {
 }
 
 // A decode step has one row of activations for each sequence.
-TEST_F(DeviceCudaProducts, AnyNumberOfRowsInFp8) {
+TEST_F(KernelsCudaProducts, AnyNumberOfRowsInFp8) {
   open();
   const auto params = [](int64_t m, int64_t n, int64_t k) {
     return ops::params_of({{"m", m}, {"n", n}, {"k", k}}, DType::kFp8);
@@ -89,7 +89,7 @@ TEST_F(DeviceCudaProducts, AnyNumberOfRowsInFp8) {
   EXPECT_EQ(gemm_unsupported(device_->identity(), params(1, 32, 24)), "fp8 products need multiples of 16, k is 24");
 }
 
-TEST_F(DeviceCudaProducts, Fp4InBlocks) {
+TEST_F(KernelsCudaProducts, Fp4InBlocks) {
   script_->cc_major = 10;
   script_->cublaslt_version = 120905;
   open();
@@ -99,20 +99,20 @@ TEST_F(DeviceCudaProducts, Fp4InBlocks) {
   EXPECT_EQ(block_scale_bytes(128, 64), 128U * 4);
 }
 
-TEST_F(DeviceCudaProducts, Fp4NeedsALibraryThatHasIt) {
+TEST_F(KernelsCudaProducts, Fp4NeedsALibraryThatHasIt) {
   script_->cc_major = 10;
   script_->cublaslt_version = 120600;
   open();
-  EXPECT_TRUE(holds(refused(prepare_gemm, ops::params_of({{"m", 16}, {"n", 32}, {"k", 64}}, DType::kFp4)),
-                    "fp4 products need cuBLASLt 12.8"));
+  EXPECT_TRUE(device::cuda::holds(refused(prepare_gemm, ops::params_of({{"m", 16}, {"n", 32}, {"k", 64}}, DType::kFp4)),
+                                  "fp4 products need cuBLASLt 12.8"));
 }
 
-TEST_F(DeviceCudaProducts, OlderLibrariesDoNotScaleRows) {
+TEST_F(KernelsCudaProducts, OlderLibrariesDoNotScaleRows) {
   open();
   EXPECT_EQ(all_pass(prepare_gemm_w8a8, ops::params_of({{"m", 48}, {"n", 32}, {"k", 80}}, DType::kFp8)), 3U);
 }
 
-TEST_F(DeviceCudaProducts, Groups) {
+TEST_F(KernelsCudaProducts, Groups) {
   open();
   for (const DType dtype : {DType::kBf16, DType::kFp16})
     for (const char* variant : {"even", "skewed"})
@@ -129,7 +129,7 @@ TEST_F(DeviceCudaProducts, Groups) {
         << "one by one";
 }
 
-TEST_F(DeviceCudaProducts, RoutingOfTokens) {
+TEST_F(KernelsCudaProducts, RoutingOfTokens) {
   open();
   const auto params = [](DType dtype, int64_t tokens, int64_t experts, int64_t k) {
     return ops::params_of({{"tokens", tokens}, {"experts", experts}, {"k", k}}, dtype);
@@ -146,7 +146,7 @@ TEST_F(DeviceCudaProducts, RoutingOfTokens) {
   EXPECT_EQ((*many)->check(0)->status, CheckStatus::kPassed);
 }
 
-TEST_F(DeviceCudaProducts, GroupsWithoutCublasGoOneByOne) {
+TEST_F(KernelsCudaProducts, GroupsWithoutCublasGoOneByOne) {
   setenv(nvidia::kEnvCublas, "/nowhere/libcublas.so", 1);
   open();
   EXPECT_EQ(all_pass(prepare_gemm_grouped,
@@ -155,4 +155,4 @@ TEST_F(DeviceCudaProducts, GroupsWithoutCublasGoOneByOne) {
 }
 
 }  // namespace
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

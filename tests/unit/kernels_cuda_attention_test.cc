@@ -8,7 +8,7 @@
 #include "kernels/reference/attention.h"
 #include "ops/attention.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
 OpParams decode_params(int64_t batch, int64_t heads, int64_t kv_heads, int64_t head, int64_t context, DType dtype,
@@ -29,13 +29,15 @@ OpParams prompt_params(int64_t batch, int64_t heads, int64_t kv_heads, int64_t h
                         dtype, std::move(variant));
 }
 
-class DeviceCudaAttention : public FakeGpuOps {
+class KernelsCudaAttention : public device::cuda::FakeGpuOps {
  protected:
   // Twice, since the second execution finds what the first left behind.
-  size_t all_pass(const OpParams& params) { return FakeGpuOps::all_pass(prepare_attention_decode, params, 2); }
+  size_t all_pass(const OpParams& params) {
+    return device::cuda::FakeGpuOps::all_pass(prepare_attention_decode, params, 2);
+  }
 };
 
-TEST_F(DeviceCudaAttention, DecodesEveryHeadAndLayout) {
+TEST_F(KernelsCudaAttention, DecodesEveryHeadAndLayout) {
   script_->sms = 1;
   open();
   for (const int64_t head : {64, 128, 256}) {
@@ -45,7 +47,7 @@ TEST_F(DeviceCudaAttention, DecodesEveryHeadAndLayout) {
   }
 }
 
-TEST_F(DeviceCudaAttention, DecodesGroupsOfEverySize) {
+TEST_F(KernelsCudaAttention, DecodesGroupsOfEverySize) {
   script_->sms = 1;
   open();
   for (const int64_t group : {3, 8, 16, 20})
@@ -53,14 +55,14 @@ TEST_F(DeviceCudaAttention, DecodesGroupsOfEverySize) {
 }
 
 // So many sequences that keys are not split: every shape of block is offered, and its warps take several tiles each.
-TEST_F(DeviceCudaAttention, KeepsTilesOnTheirWay) {
+TEST_F(KernelsCudaAttention, KeepsTilesOnTheirWay) {
   script_->sms = 1;
   open();
   EXPECT_GE(all_pass(decode_params(8, 2, 1, 64, 264, DType::kBf16, "contiguous")), 5U);
   EXPECT_GE(all_pass(decode_params(8, 9, 1, 128, 140, DType::kFp16, "paged")), 5U);
 }
 
-TEST_F(DeviceCudaAttention, OffersEveryWay) {
+TEST_F(KernelsCudaAttention, OffersEveryWay) {
   script_->sms = 1;
   open();
   const auto ways = [&](int64_t head, const char* variant) {
@@ -73,15 +75,15 @@ TEST_F(DeviceCudaAttention, OffersEveryWay) {
     return names;
   };
   const std::string contiguous = ways(128, "contiguous"), paged = ways(128, "paged"), wide = ways(256, "paged");
-  EXPECT_TRUE(holds(contiguous, "registers") && holds(contiguous, "stages")) << contiguous;
-  EXPECT_FALSE(holds(wide, "registers")) << wide;
+  EXPECT_TRUE(device::cuda::holds(contiguous, "registers") && device::cuda::holds(contiguous, "stages")) << contiguous;
+  EXPECT_FALSE(device::cuda::holds(wide, "registers")) << wide;
   setenv(nvidia::kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
   open();
-  EXPECT_TRUE(holds(ways(128, "contiguous"), "cuDNN A #0")) << "without a compiler the library is left";
-  EXPECT_TRUE(holds(ways(128, "paged"), "cuDNN A #0"));
+  EXPECT_TRUE(device::cuda::holds(ways(128, "contiguous"), "cuDNN A #0")) << "without a compiler the library is left";
+  EXPECT_TRUE(device::cuda::holds(ways(128, "paged"), "cuDNN A #0"));
 }
 
-TEST_F(DeviceCudaAttention, CudnnTakesPages) {
+TEST_F(KernelsCudaAttention, CudnnTakesPages) {
   setenv(nvidia::kEnvNvrtc, "/nowhere/libnvrtc.so", 1);
   open();
   EXPECT_EQ(all_pass(decode_params(3, 4, 2, 64, 75, DType::kBf16, "paged")), 3U);
@@ -89,11 +91,11 @@ TEST_F(DeviceCudaAttention, CudnnTakesPages) {
   EXPECT_EQ(script_->cudnn_descriptors, 0) << "descriptors that were never destroyed";
   script_->cudnn_version = 90400;
   open();
-  EXPECT_TRUE(holds(refused(prepare_attention_decode, decode_params(1, 4, 1, 64, 33, DType::kFp16, "paged")),
-                    "expected NVRTC"));
+  EXPECT_TRUE(device::cuda::holds(
+      refused(prepare_attention_decode, decode_params(1, 4, 1, 64, 33, DType::kFp16, "paged")), "expected NVRTC"));
 }
 
-TEST_F(DeviceCudaAttention, DecodesOneKey) {
+TEST_F(KernelsCudaAttention, DecodesOneKey) {
   script_->sms = 1;
   open();
   EXPECT_GE(all_pass(decode_params(1, 4, 1, 128, 1, DType::kBf16, "contiguous")), 1U);
@@ -101,20 +103,23 @@ TEST_F(DeviceCudaAttention, DecodesOneKey) {
 }
 
 // Own kernels alone, since there is no cuDNN: prompts of no whole blocks and tiles, keys before the prompt, one query.
-TEST_F(DeviceCudaAttention, OwnKernelsTakePrompts) {
+TEST_F(KernelsCudaAttention, OwnKernelsTakePrompts) {
   setenv(nvidia::kEnvCudnn, "/nowhere/libcudnn.so", 1);
   script_->cc_major = 8;
   open();
-  const auto passed = [&](const OpParams& params) { return FakeGpuOps::all_pass(prepare_attention, params); };
+  const auto passed = [&](const OpParams& params) {
+    return device::cuda::FakeGpuOps::all_pass(prepare_attention, params);
+  };
   EXPECT_EQ(passed(prompt_params(2, 2, 1, 64, 131, 1, DType::kBf16, "causal")), 2U);
   EXPECT_EQ(passed(prompt_params(1, 2, 1, 64, 20, 90, DType::kFp16, "full")), 2U);
   EXPECT_EQ(passed(prompt_params(1, 2, 1, 128, 77, 150, DType::kFp16, "causal")), 3U);
   EXPECT_EQ(passed(prompt_params(1, 1, 1, 256, 70, 1, DType::kBf16, "causal")), 1U);
   EXPECT_EQ(passed(prompt_params(1, 3, 3, 64, 1, 40, DType::kFp16, "causal")), 2U);
-  EXPECT_TRUE(holds(refused(prepare_attention, prompt_params(1, 1, 1, 96, 8, 1, DType::kBf16, "full")), "libcudnn"));
+  EXPECT_TRUE(device::cuda::holds(refused(prepare_attention, prompt_params(1, 1, 1, 96, 8, 1, DType::kBf16, "full")),
+                                  "libcudnn"));
 }
 
-TEST_F(DeviceCudaAttention, WhatIsNotWrittenIsSeen) {
+TEST_F(KernelsCudaAttention, WhatIsNotWrittenIsSeen) {
   script_->sms = 1;
   open();
   Result<std::unique_ptr<PreparedOp>> op =
@@ -126,7 +131,7 @@ TEST_F(DeviceCudaAttention, WhatIsNotWrittenIsSeen) {
 }
 
 // Results of `context` keys held against the reference of one key more or fewer.
-TEST_F(DeviceCudaAttention, ALostKeyIsSeen) {
+TEST_F(KernelsCudaAttention, ALostKeyIsSeen) {
   open();
   AttentionShape shape;
   shape.heads = 4;
@@ -145,7 +150,7 @@ TEST_F(DeviceCudaAttention, ALostKeyIsSeen) {
   const auto write = [&](const AttentionExpected& values) {
     std::vector<uint16_t> bits;
     for (const AttentionRow& row : values.values)
-      for (const double value : row.out) bits.push_back(to_bf16(static_cast<float>(value)));
+      for (const double value : row.out) bits.push_back(device::to_bf16(static_cast<float>(value)));
     ASSERT_TRUE(device_->upload(**out, 0, bits.data(), bits.size() * 2));
   };
   write(expected);
@@ -155,7 +160,7 @@ TEST_F(DeviceCudaAttention, ALostKeyIsSeen) {
   EXPECT_EQ(check_attention(*device_, shape, **out, expected)->status, CheckStatus::kFailed);
 }
 
-TEST_F(DeviceCudaAttention, SaysWhatItDoesNotTake) {
+TEST_F(KernelsCudaAttention, SaysWhatItDoesNotTake) {
   DeviceIdentity h200;
   h200.cc_major = 9;
   const auto why = [&](int64_t heads, int64_t kv_heads, int64_t head) {
@@ -163,9 +168,9 @@ TEST_F(DeviceCudaAttention, SaysWhatItDoesNotTake) {
         .value_or("");
   };
   EXPECT_EQ(why(32, 8, 128), "");
-  EXPECT_TRUE(holds(why(32, 8, 96), "64, 128 and 256")) << why(32, 8, 96);
-  EXPECT_TRUE(holds(why(32, 5, 64), "32 is none of 5")) << why(32, 5, 64);
+  EXPECT_TRUE(device::cuda::holds(why(32, 8, 96), "64, 128 and 256")) << why(32, 8, 96);
+  EXPECT_TRUE(device::cuda::holds(why(32, 5, 64), "32 is none of 5")) << why(32, 5, 64);
 }
 
 }  // namespace
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda

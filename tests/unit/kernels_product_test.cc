@@ -13,7 +13,7 @@
 #include "ops/product.h"
 #include "ops_params.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 namespace {
 
 using Axes = std::vector<std::pair<std::string_view, int64_t>>;
@@ -21,7 +21,7 @@ using Axes = std::vector<std::pair<std::string_view, int64_t>>;
 class CpuProducts : public testing::Test {
  protected:
   using Prepare = Result<std::unique_ptr<PreparedOp>> (*)(Device&, const OpParams&);
-  void SetUp() override { device_ = std::move(*cpu::open_cpu(0)); }
+  void SetUp() override { device_ = std::move(*device::cpu::open_cpu(0)); }
 
   // Every candidate is right; how many there were.
   size_t all_pass(Prepare prepare, const OpParams& params) {
@@ -138,7 +138,7 @@ class WrongProduct : public testing::Test {
   static constexpr int64_t kM = 24, kN = 20, kK = 32;
 
   void SetUp() override {
-    device_ = std::move(*cpu::open_cpu(0));
+    device_ = std::move(*device::cpu::open_cpu(0));
     a_ = filled(kM * kK, 1);
     w_ = filled(2 * kN * kK, 2);
     bias_ = filled(kN, 3);
@@ -220,4 +220,4 @@ TEST_F(WrongProduct, WeightsOfAnotherGroup) {
 }
 
 }  // namespace
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

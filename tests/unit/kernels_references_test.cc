@@ -14,7 +14,7 @@
 #include "kernels/reference/moves.h"
 #include "kernels/reference/sampling.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 namespace {
 
 class WrongResults : public testing::Test {
@@ -31,7 +31,7 @@ class WrongResults : public testing::Test {
     EXPECT_TRUE(device_->fill(*buffer, fill));
     return buffer;
   }
-  std::unique_ptr<Device> device_ = std::move(*cpu::open_cpu(1));
+  std::unique_ptr<Device> device_ = std::move(*device::cpu::open_cpu(1));
 };
 
 // One tap of a filter is left out.
@@ -97,9 +97,9 @@ TEST_F(WrongResults, AScaleOfAnotherRow) {
     for (int64_t i = 0; i < kColumns; ++i) largest = std::max(largest, std::abs(from[i]));
     scale[row] = largest / 448;
     for (int64_t i = 0; i < kColumns; ++i) {
-      const uint8_t code = to_fp8(from[i] / scale[row]);
+      const uint8_t code = device::to_fp8(from[i] / scale[row]);
       static_cast<uint8_t*>(codes->address())[row * kColumns + i] = code;
-      static_cast<float*>(out->address())[row * kColumns + i] = from_fp8(code) * scale[row];
+      static_cast<float*>(out->address())[row * kColumns + i] = device::from_fp8(code) * scale[row];
     }
   }
   const QuantisedRows rows{*codes, *scales, kRows, kColumns};
@@ -131,4 +131,4 @@ TEST_F(WrongResults, AnotherToken) {
 }
 
 }  // namespace
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

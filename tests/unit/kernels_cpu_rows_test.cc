@@ -10,7 +10,7 @@
 #include "kernels/reference/rows.h"
 #include "ops_params.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 namespace {
 
 using Prepare = Result<std::unique_ptr<PreparedOp>> (*)(Device&, const OpParams&);
@@ -18,7 +18,7 @@ using Prepare = Result<std::unique_ptr<PreparedOp>> (*)(Device&, const OpParams&
 class CpuRows : public testing::TestWithParam<DType> {
  protected:
   void expect_right(Prepare prepare, std::string_view rows_axis, std::string_view columns_axis, std::string variant) {
-    Result<std::unique_ptr<Device>> device = cpu::open_cpu(0);
+    Result<std::unique_ptr<Device>> device = device::cpu::open_cpu(0);
     ASSERT_TRUE(device);
     // Less than a vector, one that ends inside a vector, and whole ones.
     for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{3, 7}, {65, 1003}, {130, 4096}}) {
@@ -49,7 +49,7 @@ TEST_P(CpuRows, Softmax) { expect_right(cpu::prepare_softmax, "rows", "columns",
 TEST_P(CpuRows, Swiglu) { expect_right(cpu::prepare_swiglu, "tokens", "ffn", ""); }
 
 TEST(CpuRowKernels, SoftmaxOfLargeScores) {
-  std::vector<cpu::RowKernels> all = cpu::row_kernels(cpu::cpu_instructions(), DType::kFp32);
+  std::vector<cpu::RowKernels> all = cpu::row_kernels(device::cpu::cpu_instructions(), DType::kFp32);
   all.push_back(cpu::row_kernels({}, DType::kFp32)[0]);  // of a CPU that has none of them
   for (const cpu::RowKernels& kernels : all) {
     const float x[] = {1000, 1000, -1000, 999};
@@ -68,7 +68,7 @@ TEST(CpuRowKernels, SoftmaxOfLargeScores) {
 }
 
 TEST(CpuRowKernels, WritesNothingBeyondARow) {
-  for (const cpu::RowKernels& kernels : cpu::row_kernels(cpu::cpu_instructions(), DType::kBf16)) {
+  for (const cpu::RowKernels& kernels : cpu::row_kernels(device::cpu::cpu_instructions(), DType::kBf16)) {
     uint16_t x[40], gain[40], out[40];
     for (uint16_t* array : {x, gain, out}) std::fill(array, array + 40, uint16_t{0x3f80});
     cpu::RowArrays arrays;
@@ -91,7 +91,7 @@ TEST(CpuRowKernels, WritesNothingBeyondARow) {
 
 // A statistic that leaves out one element of a row.
 TEST(WrongRows, OneTermLeftOut) {
-  const Result<std::unique_ptr<Device>> device = cpu::open_cpu(1);
+  const Result<std::unique_ptr<Device>> device = device::cpu::open_cpu(1);
   constexpr int64_t kRows = 8, kColumns = 1024;
   const Fill fill;
   const Result<std::unique_ptr<Buffer>> out = (*device)->allocate(kRows * kColumns * 4);
@@ -115,4 +115,4 @@ TEST(WrongRows, OneTermLeftOut) {
 }
 
 }  // namespace
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

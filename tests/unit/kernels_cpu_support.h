@@ -9,7 +9,7 @@
 #include "device/cpu/cpu_device.h"
 #include "kernels/op.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 
 using Prepare = Result<std::unique_ptr<PreparedOp>> (*)(Device&, const OpParams&);
 
@@ -44,4 +44,4 @@ inline size_t expect_all_right(Device& device, Prepare prepare, const OpParams& 
   return (*op)->candidates().size();
 }
 
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

@@ -5,7 +5,7 @@
 
 #include "kernels/reference/sampling.h"
 
-namespace llmprof::device {
+namespace llmprof::kernels {
 namespace {
 
 // Weights 1, 1/2, 1/4, 1/8 ... at temperature 1, out of order.
@@ -43,4 +43,4 @@ TEST(Sampling, AnyOfEqualsIsRight) {
 TEST(Sampling, TheLargestIsTheFirstOfEquals) { EXPECT_EQ(argmax({1, 3, 2, 3}), 1); }
 
 }  // namespace
-}  // namespace llmprof::device
+}  // namespace llmprof::kernels

@@ -8,7 +8,7 @@
 #include "ops/attention.h"
 #include "ops/layers.h"
 
-namespace llmprof::device::cuda {
+namespace llmprof::kernels::cuda {
 namespace {
 
 OpParams attention_params(int64_t heads, int64_t kv_heads, int64_t prompt, int64_t context, DType dtype,
@@ -30,9 +30,9 @@ OpParams lstm_params(int64_t input, int64_t layers, DType dtype) {
   return ops::params_of({{"batch", 3}, {"tokens", 6}, {"input", input}, {"hidden", 12}, {"layers", layers}}, dtype);
 }
 
-class DeviceCudaCudnn : public FakeGpuOps {};
+class KernelsCudaCudnn : public device::cuda::FakeGpuOps {};
 
-TEST_F(DeviceCudaCudnn, AttentionOfAPrompt) {
+TEST_F(KernelsCudaCudnn, AttentionOfAPrompt) {
   open();
   for (const DType dtype : {DType::kBf16, DType::kFp16}) {
     EXPECT_EQ(all_pass(prepare_attention, attention_params(4, 4, 9, 1, dtype, "causal")), 3U);
@@ -45,7 +45,7 @@ TEST_F(DeviceCudaCudnn, AttentionOfAPrompt) {
   EXPECT_EQ(script_->cudnn_descriptors, 0) << "descriptors that were never destroyed";
 }
 
-TEST_F(DeviceCudaCudnn, Convolutions) {
+TEST_F(KernelsCudaCudnn, Convolutions) {
   open();
   for (const DType dtype : {DType::kBf16, DType::kFp16, DType::kTf32}) {
     EXPECT_EQ(all_pass(prepare_conv2d, conv_params(3, 1, dtype, "same")), 3U) << dtype_name(dtype);
@@ -54,7 +54,7 @@ TEST_F(DeviceCudaCudnn, Convolutions) {
   }
 }
 
-TEST_F(DeviceCudaCudnn, LstmByEveryAlgorithm) {
+TEST_F(KernelsCudaCudnn, LstmByEveryAlgorithm) {
   open();
   for (const DType dtype : {DType::kBf16, DType::kFp16, DType::kTf32}) {
     EXPECT_EQ(all_pass(prepare_lstm, lstm_params(8, 1, dtype)), 2U) << "the third is refused, " << dtype_name(dtype);
@@ -62,7 +62,7 @@ TEST_F(DeviceCudaCudnn, LstmByEveryAlgorithm) {
   }
 }
 
-TEST_F(DeviceCudaCudnn, AWrongPlanIsSeen) {
+TEST_F(KernelsCudaCudnn, AWrongPlanIsSeen) {
   open();
   script_->wrong_algorithm = 1;
   for (const Prepare prepare : {Prepare{prepare_attention}, Prepare{prepare_conv2d}}) {
@@ -76,7 +76,7 @@ TEST_F(DeviceCudaCudnn, AWrongPlanIsSeen) {
   }
 }
 
-TEST_F(DeviceCudaCudnn, ARefusedPlanIsPassedOver) {
+TEST_F(KernelsCudaCudnn, ARefusedPlanIsPassedOver) {
   open();
   script_->cudnn_refused_plan = 0;
   Result<std::unique_ptr<PreparedOp>> op = prepare_conv2d(*device_, conv_params(3, 1, DType::kBf16, "same"));
@@ -89,11 +89,12 @@ TEST_F(DeviceCudaCudnn, ARefusedPlanIsPassedOver) {
   EXPECT_EQ((*other)->candidates()[0].backend, "cuDNN fallback #0");
 }
 
-TEST_F(DeviceCudaCudnn, ItsWordsAreQuoted) {
+TEST_F(KernelsCudaCudnn, ItsWordsAreQuoted) {
   open();
   script_->algorithms = 0;
-  EXPECT_TRUE(holds(refused(prepare_conv2d, conv_params(3, 1, DType::kBf16, "same")), "cuDNN has no plan"));
-  Result<const Cudnn*> cudnn = device_->context().cudnn();
+  EXPECT_TRUE(
+      device::cuda::holds(refused(prepare_conv2d, conv_params(3, 1, DType::kBf16, "same")), "cuDNN has no plan"));
+  Result<const device::cuda::Cudnn*> cudnn = device_->context().cudnn();
   ASSERT_TRUE(cudnn);
   CudnnGraph graph(**cudnn);
   const CudnnGraph::Tensor a = graph.in_memory(DType::kBf16, {1, 1, 4, 4}, {16, 16, 4, 1});
@@ -104,26 +105,26 @@ TEST_F(DeviceCudaCudnn, ItsWordsAreQuoted) {
   EXPECT_EQ((*graph.plans(1)).size(), 1U) << "of the fallback";
 }
 
-TEST_F(DeviceCudaCudnn, WithoutTheLibraryItsNameIsSaid) {
+TEST_F(KernelsCudaCudnn, WithoutTheLibraryItsNameIsSaid) {
   setenv(nvidia::kEnvCudnn, "/nowhere/libcudnn.so.9", 1);
   open();
   const std::string text = refused(prepare_attention, attention_params(4, 4, 9, 1, DType::kBf16, "causal"));
-  EXPECT_TRUE(holds(text, "expected cuDNN 9") && holds(text, "nvidia-cudnn")) << text;
+  EXPECT_TRUE(device::cuda::holds(text, "expected cuDNN 9") && device::cuda::holds(text, "nvidia-cudnn")) << text;
 }
 
-TEST_F(DeviceCudaCudnn, AnOldLibraryIsNotTaken) {
+TEST_F(KernelsCudaCudnn, AnOldLibraryIsNotTaken) {
   script_->cudnn_version = 8904;
   open();
   const std::string text = refused(prepare_lstm, lstm_params(8, 1, DType::kFp16));
-  EXPECT_TRUE(holds(text, "it is cuDNN 8.9")) << text;
+  EXPECT_TRUE(device::cuda::holds(text, "it is cuDNN 8.9")) << text;
 }
 
-TEST_F(DeviceCudaCudnn, ALibraryThatDoesNotStartSaysSo) {
+TEST_F(KernelsCudaCudnn, ALibraryThatDoesNotStartSaysSo) {
   script_->cudnn_status = cudnn::kNotInitialized;
   open();
   const std::string text = refused(prepare_conv2d, conv_params(3, 1, DType::kBf16, "same"));
-  EXPECT_TRUE(holds(text, "cuDNN did not start")) << text;
+  EXPECT_TRUE(device::cuda::holds(text, "cuDNN did not start")) << text;
 }
 
 }  // namespace
-}  // namespace llmprof::device::cuda
+}  // namespace llmprof::kernels::cuda
