@@ -73,7 +73,7 @@ TEST(BenchSuite, WhatIsMeasuredWhere) {
   for (const char* name :
        {"memcpy", "gemm_w8a8", "moe_routing", "quantise", "dequantise", "conv2d", "lstm", "sampling"}) {
     EXPECT_EQ(host.count(name), 0U) << name;
-    const device::Operation* const operation = device::find_operation(name);
+    const kernels::Operation* const operation = kernels::find_operation(name);
     const Result<CasePlan> plan = plan_case(*operation, cpu(), DType::kUnknown, "", {});
     const std::string why = operation->unsupported(cpu(), plan->params).value_or("");
     EXPECT_TRUE(why == "not measured on a CPU" || why == "copies between host and GPU need a GPU") << name << why;
