@@ -14,8 +14,8 @@ Status DnnlMatmul::prepare(const MatmulShape& shape) {
   const device::cpu::OneDnn& lib = lib_;
   if (!lib.missing.empty()) return fail(lib.missing);
   LLMPROF_CHECK(device::cpu::dnnl_ok(lib.dnnl_engine_create(engine_.out(), dnnl_cpu, 0), "open the CPU"));
-  LLMPROF_CHECK(
-      device::cpu::dnnl_ok(lib.dnnl_stream_create(stream_.out(), engine_.get(), dnnl_stream_default_flags), "make a stream"));
+  LLMPROF_CHECK(device::cpu::dnnl_ok(lib.dnnl_stream_create(stream_.out(), engine_.get(), dnnl_stream_default_flags),
+                                     "make a stream"));
   // Two dimensions of one product: with a batch of one in front, some kernels are not taken.
   const bool batched = shape.batch > 1;
   const int dimensions = batched ? 3 : 2;
@@ -44,17 +44,18 @@ Status DnnlMatmul::prepare(const MatmulShape& shape) {
   LLMPROF_CHECK(device::cpu::dnnl_ok(lib.dnnl_post_ops_create(behind.out()), "describe this product"));
   if (shape.gelu)
     LLMPROF_CHECK(device::cpu::dnnl_ok(lib.dnnl_post_ops_append_eltwise(behind.get(), 1, dnnl_eltwise_gelu_tanh, 0, 0),
-                          "add GELU to the product"));
+                                       "add GELU to the product"));
   if (shape.residual) {
     LLMPROF_CHECK(device::cpu::dnnl_ok(lib.dnnl_post_ops_append_binary(behind.get(), dnnl_binary_add, &out_),
-                          "add a residual to the product"));
+                                       "add a residual to the product"));
     residual_argument_ = DNNL_ARG_ATTR_MULTIPLE_POST_OP(shape.gelu ? 1 : 0) | DNNL_ARG_SRC_1;
   }
-  LLMPROF_CHECK(device::cpu::dnnl_ok(lib.dnnl_primitive_attr_set_post_ops(attributes.get(), behind.get()), "describe this product"));
+  LLMPROF_CHECK(device::cpu::dnnl_ok(lib.dnnl_primitive_attr_set_post_ops(attributes.get(), behind.get()),
+                                     "describe this product"));
   device::cpu::DnnlHandle<dnnl_primitive_desc_t> description(lib.dnnl_primitive_desc_destroy);
-  LLMPROF_CHECK(
-      device::cpu::dnnl_ok(lib.dnnl_primitive_desc_create(description.out(), &operation, attributes.get(), engine_.get(), nullptr),
-              "multiply"));
+  LLMPROF_CHECK(device::cpu::dnnl_ok(
+      lib.dnnl_primitive_desc_create(description.out(), &operation, attributes.get(), engine_.get(), nullptr),
+      "multiply"));
   LLMPROF_CHECK(device::cpu::dnnl_ok(lib.dnnl_primitive_create(matmul_.out(), description.get()), "multiply"));
   const dnnl_memory_desc_t* const chosen =
       lib.dnnl_primitive_desc_query_md(description.get(), dnnl_query_weights_md, 0);
@@ -65,7 +66,8 @@ Status DnnlMatmul::prepare(const MatmulShape& shape) {
 
 Status DnnlMatmul::give(Set& set, int argument, const dnnl_memory_desc_t& layout, void* address) const {
   device::cpu::DnnlHandle<dnnl_memory_t> memory(lib_.dnnl_memory_destroy);
-  LLMPROF_CHECK(device::cpu::dnnl_ok(lib_.dnnl_memory_create(memory.out(), &layout, engine_.get(), address), "take a buffer"));
+  LLMPROF_CHECK(
+      device::cpu::dnnl_ok(lib_.dnnl_memory_create(memory.out(), &layout, engine_.get(), address), "take a buffer"));
   set.arguments.push_back({argument, memory.get()});
   set.memories.push_back(std::move(memory));
   return {};
@@ -82,9 +84,9 @@ Status DnnlMatmul::execute(dnnl_primitive_t primitive, const std::vector<dnnl_ex
 Status DnnlMatmul::pack(Set& set, void* from) const {
   constexpr const char* kWhat = "pack the weights";
   device::cpu::DnnlHandle<dnnl_primitive_desc_t> description(lib_.dnnl_primitive_desc_destroy);
-  LLMPROF_CHECK(device::cpu::dnnl_ok(lib_.dnnl_reorder_primitive_desc_create(description.out(), &plain_, engine_.get(), &weights_,
-                                                                engine_.get(), nullptr),
-                        kWhat));
+  LLMPROF_CHECK(device::cpu::dnnl_ok(lib_.dnnl_reorder_primitive_desc_create(description.out(), &plain_, engine_.get(),
+                                                                             &weights_, engine_.get(), nullptr),
+                                     kWhat));
   device::cpu::DnnlHandle<dnnl_primitive_t> primitive(lib_.dnnl_primitive_destroy);
   LLMPROF_CHECK(device::cpu::dnnl_ok(lib_.dnnl_primitive_create(primitive.out(), description.get()), kWhat));
   Set once;
