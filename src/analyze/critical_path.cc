@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "analyze/analysis.h"
+#include "analyze/processor.h"
 #include "base/statistics.h"
 #include "replay/replay.h"
 
@@ -20,7 +21,7 @@ struct StepSums {
 void analyze_critical_path(const Context& context, Report& report, std::vector<CannotTell>&) {
   const Trace& trace = context.trace;
   const Groups& groups = context.groups;
-  if (trace.api_calls.empty()) return;
+  if (on_cpu(context)) return;  // the host is the device there
   std::vector<StepSums> sums(groups.stages.size());
   for (const replay::StepTime& time : replay::replay_steps(trace)) {
     StepSums& sum = sums[groups.stage_of_step[time.step]];

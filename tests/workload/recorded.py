@@ -215,7 +215,7 @@ def recorded_kernels_on_a_gpu_give_the_times_too(tool):
     """With CUPTI's records of what the stand-in for the driver runs."""
     cupti = {**tool.gpu(), "FAKE_CUDA_CUPTI": str(tool.stand_in.parent / "hooks/libcupti.so.13")}
     for decode in ("graph", "eager"):
-        done = tool.run("run", "--gaps", "off", "--report", f"{decode}.json", "--json", "-o", decode, "--", tool.binary,
+        done = tool.run("run", "--unrecorded-windows", "off", "--report", f"{decode}.json", "--json", "-o", decode, "--", tool.binary,
                         "workload", "--size", "tiny", "--device", "cuda:0", "--decode", decode, "--json", env=cupti)
         run, report = json.loads(done.stdout), json.loads((tool.folder / f"{decode}.json").read_text())
         stages = stages_of(report)
