@@ -202,7 +202,7 @@ void fill_measured(const MeasuredCeilings& measured, DeviceReport& device) {
     Peak& peak = peak_named(name, device);
     describe_peak(type, name, peak);
     peak.measured = rate.value;
-    peak.how = fmt::format("{}{}", rate.how, rate.quick ? ", a quick look" : "");
+    peak.how = fmt::format("{}{}", rate.how, rate.quick ? ", a quick run" : "");
     if (sheet) return;
     sheet = roof;
     peak.value = rate.value;
@@ -223,7 +223,7 @@ void fill_measured(const MeasuredCeilings& measured, DeviceReport& device) {
     if (found == measured.bandwidth_gbs.end()) return;
     OptDouble sheet = link.bytes_per_s;
     put(name, {}, found->second, 1e9, sheet, link.bytes_per_s);
-    link.provenance = provenance::kMeasured;
+    link.provenance = Provenance::kMeasured;
   };
   put_link("h2d", "h2d_gbs", device.host_to_device);
   put_link("d2h", "d2h_gbs", device.device_to_host);
@@ -325,7 +325,7 @@ void take_arithmetic_of_stages(const std::vector<StageTiming>& stages, DeviceRep
   if (device.arithmetic) return;
   const StageTiming* most = nullptr;
   for (const StageTiming& stage : stages)
-    if (stage.dtype && stage.flops_provenance == provenance::kFormula && stage.device == device.device &&
+    if (stage.dtype && stage.flops_provenance == Provenance::kFormula && stage.device == device.device &&
         (most == nullptr || stage.gpu_busy_ms.ns > most->gpu_busy_ms.ns))
       most = &stage;
   if (most == nullptr) return;

@@ -86,7 +86,7 @@ void add_copy_rates(const DeviceReport* device, const CopySums& sums, std::vecto
     if (on_device) metric += ", read and written";
     if (const OptDouble ceiling = copy_bytes_per_s(device, path))
       metric += fmt::format(", of {:.3g} GB/s of {}", *ceiling / 1e9, on_device ? "its memory" : "the link");
-    evidence.push_back({std::move(metric), of.bytes / of.time_ns, Unit::kGbs, provenance::kMeasured});
+    evidence.push_back({std::move(metric), of.bytes / of.time_ns, Unit::kGbs, Provenance::kMeasured});
   }
 }
 

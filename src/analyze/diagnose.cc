@@ -303,7 +303,7 @@ void diagnose(const Context& context, Report& report, std::vector<CannotTell>& c
   const FindingContext finding = make_finding_context(context, report, found);
   const bool cpu = on_cpu(context);
   for (const FindingRule& rule : finding_rules())
-    if (rule.look != nullptr && (!cpu || rule.on_cpu)) rule.look(finding);
+    if (rule.find != nullptr && (!cpu || rule.on_cpu)) rule.find(finding);
   // Ranks of one process repeat each other: the same finding on the same stage is told once, the largest.
   std::stable_sort(found.begin(), found.end(), [](const Finding& a, const Finding& b) {
     return a.severity != b.severity ? a.severity > b.severity : a.share > b.share;

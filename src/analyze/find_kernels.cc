@@ -187,7 +187,7 @@ void find_compute_bound(const FindingContext& finding) {
     const bool narrow_known = least.narrow != DType::kUnknown, narrow_first = narrow_known && mfu >= kFarFromPeak;
     out.evidence = {
         {whole ? "MFU" : "MFU of the GEMMs alone", mfu, Unit::kFrac,
-         stage.timing->flops_provenance.value_or(provenance::kCounted)},
+         stage.timing->flops_provenance.value_or(Provenance::kCounted)},
         counted(whole ? "arithmetic per step" : "arithmetic of the GEMMs per step",
                 stage.timing->flops.value_or(stage.timing->gemm_flops.value_or(0)) /
                     static_cast<double>(stage.timing->count),
@@ -195,7 +195,7 @@ void find_compute_bound(const FindingContext& finding) {
         measured("share of wall time in compute-bound kernels", stage.timing->bound_frac.value_or(0), Unit::kFrac)};
     const auto add_least = [&](const std::string& what, double ns, bool is_bound) {
       out.evidence.push_back({fmt::format("least time per step {}{}", what, is_bound ? ": the bound" : ""),
-                              stage.per_step_ms(ns), Unit::kMs, provenance::kFormula});
+                              stage.per_step_ms(ns), Unit::kMs, Provenance::kFormula});
     };
     add_least(
         least.now == DType::kUnknown ? "at the present peak" : fmt::format("at the {} peak", dtype_name(least.now)),
@@ -498,7 +498,7 @@ void find_wave_quantization(const FindingContext& finding) {
         worst_lost = lost;
         worst_blocks =
             measured("thread blocks of " + ellipsize(finding.trace().text(key.name), 60), grid.blocks, Unit::kOne);
-        worst_waves = {"waves they make on the GPU's SMs", waves, Unit::kOne, provenance::kFormula};
+        worst_waves = {"waves they make on the GPU's SMs", waves, Unit::kOne, Provenance::kFormula};
       }
     }
     if (time_ns < kWaveShareMin * stage.busy_ns() || time_ns == 0) continue;
@@ -600,7 +600,7 @@ void find_small_kernels_unfused(const FindingContext& finding) {
                     measured("mean duration", time_ns / calls / 1e3, Unit::kUs),
                     measured("GEMM kernels per step", gemms / stage.count(), Unit::kOne)};
     out.evidence.push_back({"bound assumes fused kernels per step instead", std::min(calls, gemms) / stage.count(),
-                            Unit::kOne, provenance::kFormula});
+                            Unit::kOne, Provenance::kFormula});
     if (graph_ns > 0)
       out.evidence.push_back(
           measured("pauses between the nodes of the graph per step", stage.per_step_ms(graph_ns), Unit::kMs));

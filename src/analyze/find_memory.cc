@@ -73,7 +73,7 @@ Evidence share_of_bandwidth(const FindingContext& finding, const MemorySums& sum
   std::string metric;
   if (sums.memory_ns + sums.cache_ns <= sums.roof_ns / 2)
     return {rate(*device.measured_bytes_per_s / 1e9) + " of memory, which is exceeded: it was measured too low",
-            sums.bytes / *device.measured_bytes_per_s * 1e9 / sums.time_ns, Unit::kFrac, provenance::kMeasured};
+            sums.bytes / *device.measured_bytes_per_s * 1e9 / sums.time_ns, Unit::kFrac, Provenance::kMeasured};
   if (sums.cache_ns > sums.memory_ns) {
     metric = rate(sums.cache_bytes / sums.cache_ns) + " of the cache";
   } else {
@@ -82,7 +82,7 @@ Evidence share_of_bandwidth(const FindingContext& finding, const MemorySums& sum
       metric += fmt::format(", for the {} of the bytes that the cache cannot keep",
                             format_percent(sums.memory_bytes / sums.memory_of_bytes));
   }
-  return {metric, share, Unit::kFrac, provenance::kMeasured};
+  return {metric, share, Unit::kFrac, Provenance::kMeasured};
 }
 
 std::string share_of_stage(const FindingContext& finding) {
@@ -130,7 +130,7 @@ void find_memory_bound_weights(const FindingContext& finding) {
     finding.bound_work(stage, weight_ns / 2, out);
     if (!out.bound) continue;
     out.evidence.push_back(
-        {"bound assumes half the weight bytes at the same bandwidth", 0.5, Unit::kFrac, provenance::kFormula});
+        {"bound assumes half the weight bytes at the same bandwidth", 0.5, Unit::kFrac, Provenance::kFormula});
   }
 }
 
@@ -244,7 +244,7 @@ void find_copy_bound(const FindingContext& finding) {
     add_copy_rates(finding.context.device, by_path, out.evidence);
     if (const OptDouble least_ns = least_copy_ns(finding.context.device, by_path))
       out.evidence.push_back({stage.each("bound assumes that the copies go; at the full rate of their links they take"),
-                              stage.per_step_ms(*least_ns), Unit::kMs, provenance::kFormula});
+                              stage.per_step_ms(*least_ns), Unit::kMs, Provenance::kFormula});
     out.advice = {
         "Keep data on the device, copy once and early on a stream of its own, and overlap copies with kernels "
         "(weights or cache offloaded to the host are read over PCIe every step)."};
@@ -326,7 +326,7 @@ void find_dtype_wide(const FindingContext& finding) {
         "Load the model in bf16 or fp16 (torch_dtype=torch.bfloat16): half the bytes, and the tensor cores' "
         "full rate."};
     out.evidence.push_back({stage.each("least time of these GEMMs in bf16"), stage.per_step_ms(narrow_ns), Unit::kMs,
-                            provenance::kFormula});
+                            Provenance::kFormula});
     finding.bound_work(stage, wide_ns - narrow_ns, out);
   }
 }

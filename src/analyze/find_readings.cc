@@ -49,7 +49,7 @@ void add_clock(const FindingContext& finding, Finding& out) {
   }
   const DeviceReport* device = finding.context.device;
   if (device != nullptr && device->boost_mhz)
-    out.evidence.push_back({"boost clock", *device->boost_mhz, Unit::kMhz, provenance::kDatasheet});
+    out.evidence.push_back({"boost clock", *device->boost_mhz, Unit::kMhz, Provenance::kDatasheet});
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ void find_power_throttled(const FindingContext& finding) {
   out.evidence = {measured("share of the window at the power cap", frac, Unit::kFrac)};
   if (telemetry.power_w) out.evidence.push_back(measured("mean power", telemetry.power_w->mean, Unit::kWatt));
   if (device != nullptr && device->tdp_w)
-    out.evidence.push_back({"board power", *device->tdp_w, Unit::kWatt, provenance::kDatasheet});
+    out.evidence.push_back({"board power", *device->tdp_w, Unit::kWatt, Provenance::kDatasheet});
   add_clock(finding, out);
   if (at_board_power) {
     out.advice = {
@@ -120,7 +120,7 @@ void find_clock_drop(const FindingContext& finding) {
                                stage.busy_ns() * (1 - clock / *device->boost_mhz));
     out.evidence = {
         measured("median SM clock of the stage", clock, Unit::kMhz),
-        {"boost clock", *device->boost_mhz, Unit::kMhz, provenance::kDatasheet},
+        {"boost clock", *device->boost_mhz, Unit::kMhz, Provenance::kDatasheet},
         measured("share of the window at the power cap", held_frac(telemetry, ThrottleReason::kPowerCap), Unit::kFrac),
         measured("share of the window held down by temperature", thermal_frac(telemetry), Unit::kFrac)};
     out.advice = {

@@ -38,7 +38,7 @@ struct HostIdle {
   int64_t boundary_gaps = 0;
 };
 
-// One stage with everything the rules look at. Its sums are over complete steps; cold first steps are a stage of their
+// One stage with everything the rules judge. Its sums are over complete steps; cold first steps are a stage of their
 // own, which no rule judges: what they cost is first-call-cost and says nothing of the steps after them.
 struct StageView {
   uint32_t stage = 0;  // row of Groups::stages
@@ -174,7 +174,7 @@ struct FindingRule {
   std::string_view when;   // the rule with its threshold and the reason for it
   std::string_view needs;  // data it needs
   std::string_view advice;
-  void (*look)(const FindingContext&);  // null: no recording that llmprof reads holds the evidence yet
+  void (*find)(const FindingContext&);  // null: no recording that llmprof reads holds the evidence yet
   // Whether it holds where the program ran its model on the CPU: nothing is launched there, and there are no thread
   // blocks, tensor cores or copies to a device. What such a rule says, it says with processor().
   bool on_cpu = false;
@@ -232,10 +232,10 @@ void find_small_kernels_unfused(const FindingContext&);
 
 // Evidence in one line.
 inline Evidence measured(std::string metric, double value, Unit unit) {
-  return {std::move(metric), value, unit, provenance::kMeasured};
+  return {std::move(metric), value, unit, Provenance::kMeasured};
 }
 inline Evidence counted(std::string metric, double value, Unit unit) {
-  return {std::move(metric), value, unit, provenance::kCounted};
+  return {std::move(metric), value, unit, Provenance::kCounted};
 }
 
 }  // namespace llmprof

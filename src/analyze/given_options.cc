@@ -104,7 +104,7 @@ std::string too_large_to_read(const Context& context, const Report& report) {
   if (device == nullptr || !device->bytes_per_s || !device->sku) return {};
   if (!device->cache_bytes) return {};
   for (const StageTiming& row : report.stages) {
-    if (row.flops_provenance != provenance::kFormula || !row.weight_bytes || row.count == 0 || row.wall_ms.ns == 0)
+    if (row.flops_provenance != Provenance::kFormula || !row.weight_bytes || row.count == 0 || row.wall_ms.ns == 0)
       continue;
     const double count = static_cast<double>(row.count), step_ms = row.wall_ms.ms() / count;
     const double bytes = *row.weight_bytes / count - *device->cache_bytes;
@@ -170,7 +170,7 @@ Use use_of_formula(const Report& report, bool decode_only) {
   Use use;
   for (const StageTiming& row : report.stages) {
     if (row.kind != StageKind::kDecode && (decode_only || row.kind != StageKind::kPrefill)) continue;
-    use.formula |= row.flops_provenance == provenance::kFormula;
+    use.formula |= row.flops_provenance == Provenance::kFormula;
     for (const CoverageRecord& check : report.coverage)
       use.cross_check |= check.name == std::string(kCrossCheck) + row.name;
   }

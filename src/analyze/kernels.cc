@@ -70,7 +70,7 @@ KernelRecord kernel_record(const Context& context, uint32_t group, double median
   row.p50_ms = median_ns / 1e6;
   row.max_ms.ns = sums.max_ns;
   row.share = context.groups.gpu_ns > 0 ? total_ns / static_cast<double>(context.groups.gpu_ns) : 0;
-  row.provenance = provenance::kMeasured;
+  row.provenance = Provenance::kMeasured;
   if (key.config != kNoRow) {
     const LaunchConfigs& c = trace.launch_configs;
     const Row r = key.config;
@@ -79,7 +79,7 @@ KernelRecord kernel_record(const Context& context, uint32_t group, double median
     const Occupancy occupancy = occupancy_of(trace, r, row.device);
     row.occupancy_frac = occupancy.frac;
     row.theoretical_occupancy_frac = occupancy.theoretical;
-    if (occupancy.provenance != nullptr) row.occupancy_provenance = occupancy.provenance;
+    row.occupancy_provenance = occupancy.provenance;
     if (c.registers_per_thread[r] >= 0) row.registers_per_thread = c.registers_per_thread[r];
     if (c.shared_bytes[r] >= 0) row.shared_bytes = c.shared_bytes[r];
   }
@@ -97,7 +97,7 @@ KernelRecord kernel_record(const Context& context, uint32_t group, double median
     if (roof.bytes > 0) row.intensity = roof.flops / roof.bytes;
   }
   if (key.work == kNoRow) return row;
-  row.provenance = provenance::kCounted;
+  row.provenance = Provenance::kCounted;
   row.shape = std::string(trace.text(trace.works.shape[key.work]));
   if (trace.works.dtype[key.work] != DType::kUnknown) row.dtype = dtype_name(trace.works.dtype[key.work]);
   return row;

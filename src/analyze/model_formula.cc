@@ -188,7 +188,7 @@ int64_t lm_head_rows(const Context& context, const ModelConfig& config, uint32_t
 void fill_by_formula(const Context& context, const StageWork& work, StageTiming& row) {
   row.flops = work.flops;
   row.flops_full_attention = work.flops_full;
-  row.flops_provenance = provenance::kFormula;
+  row.flops_provenance = Provenance::kFormula;
   row.weight_bytes = work.weights;
   row.kv_bytes = work.kv;
   row.dram_bytes_model = work.bytes;
@@ -239,7 +239,7 @@ void explain_missing_flops(const Context& context, const Report& report, std::ve
 
 void fill_stage_rates(const DeviceReport* device, const ComputeTimes& compute, StageTiming& row) {
   // What was counted was counted in recorded time; a formula holds for all of it.
-  const bool counted = row.flops_provenance == provenance::kCounted;
+  const bool counted = row.flops_provenance == Provenance::kCounted;
   const double wall_ns = static_cast<double>(row.wall_ms.ns - (counted ? row.not_recorded_ms.ns : 0));
   if (!row.flops || wall_ns <= 0) return;
   row.tflops = *row.flops / wall_ns / 1e3;

@@ -36,7 +36,7 @@ Occupancy occupancy_of(const Trace& trace, LaunchConfigId config, int64_t device
   const double recorded = static_cast<double>(c.occupancy_frac[config]);
   if (recorded > 0) {
     out.frac = recorded;
-    out.provenance = "recorded";
+    out.provenance = Provenance::kRecorded;
   }
   const Devices& devices = trace.devices;
   const std::vector<int32_t>::const_iterator found = std::find(devices.device.begin(), devices.device.end(), device);
@@ -55,7 +55,7 @@ Occupancy occupancy_of(const Trace& trace, LaunchConfigId config, int64_t device
   const double grid = static_cast<double>(c.grid_x[config]) * c.grid_y[config] * c.grid_z[config];
   if (!(grid > 0)) return out;
   out.frac = std::min(static_cast<double>(*fit), grid / devices.sm_count[row]) * warps / most;
-  out.provenance = "computed";
+  out.provenance = Provenance::kComputed;
   return out;
 }
 

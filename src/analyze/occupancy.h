@@ -12,7 +12,7 @@ struct Occupancy {
   // The same with its own grid spread evenly over the SMs: fewer blocks than fit leave an SM emptier. As the recorder
   // estimated it, or computed here in the same way. Neither is measured.
   OptDouble frac;
-  const char* provenance = nullptr;  // of frac: "recorded" or "computed"
+  std::optional<Provenance> provenance;  // of frac: recorded or computed
 };
 // Of a row of launch_configs on a device. Kineto writes a whole percent, and 0 both for what rounds to it and for every
 // block of more than 48 KiB of shared memory, which it does not know how to count: a recorded 0 is never taken.

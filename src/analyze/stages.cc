@@ -258,7 +258,7 @@ void analyze_stages(const Context& context, Report& report, std::vector<CannotTe
         (nothing_hidden || row.flop_coverage_frac.value_or(0) >= kFlopCoverageMin)) {
       row.flops = sums.flops;
       row.flops_full_attention = sums.flops_full;
-      row.flops_provenance = provenance::kCounted;
+      row.flops_provenance = Provenance::kCounted;
       row.dram_bytes_model = sums.bytes;
       row.weight_bytes = sums.weight_bytes;
       row.kv_bytes = sums.kv_bytes;

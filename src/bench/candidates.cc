@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kRounds = 3;           // interleaved, so that a drift meets all candidates
 constexpr double kScreenUs = 5'000;  // of one candidate in one round
-constexpr int kFirstLooks = 5;
+constexpr int kFirstTries = 5;
 constexpr double kFirstUs = 50'000;  // at most, or little longer
 constexpr int kScreenLaunchesMax = 5;
 constexpr size_t kFinalists = 4;
@@ -24,19 +24,19 @@ constexpr double kFinalUs = 10'000;  // of one finalist in one round
 constexpr int kFinalLaunchesMax = 4096;
 // Under a limit: a stretch of its own for each, after the tenth of a second that the power's control takes to answer
 // another kernel. Mixed, all have the clock that their mixture leaves, so one that needs more power than the others
-// looks faster than it is, by up to 5 percent on an H200. Those that are near after a short look, clear of the
-// control's first acts, have a whole turn.
+// looks faster than it is, by up to 5 percent on an H200. Those that are near after a short timing, clear of the
+// control's first corrections, have a whole period.
 constexpr double kAnswerS = 0.1, kLookS = 0.12;
 constexpr double kNear = 0.025;
 constexpr size_t kTurnsMax = 3;
-constexpr int kTurnBatch = 10;  // samples that are queued at once
-// Slower by this before there was a limit: not worth a look. With 8 % two of four convolutions had a turn in one run,
-// by the time it took, and all in the next, whose winner was 1.6 % faster.
+constexpr int kRoundBatch = 10;  // samples that are queued at once
+// Slower by this before there was a limit: not worth more time. With 8 % two of four convolutions had a period in one
+// run, by the time it took, and all in the next, whose winner was 1.6 % faster.
 constexpr double kAgainLost = 0.15;
-constexpr int kAgainQuickRounds = 2;  // where there is no time for turns
+constexpr int kAgainQuickRounds = 2;  // where there is no time for periods
 constexpr double kAgainSampleUs = 10'000;
 constexpr int kAgainSamples = 12, kAgainSamplesSkipped = 2;
-// Of the finalists in isolation: batches in turn, as large and as many as there is time for.
+// Of the finalists in isolation: batches one after the other, as large and as many as there is time for.
 constexpr int kColdRounds = 8, kColdTrialsMax = 8;
 constexpr double kColdChooseS = 0.25;
 constexpr double kColdTie = 0.02;   // as near as this: as much again
@@ -88,14 +88,14 @@ Result<device::Sample> time_once(device::Device& device, const kernels::Candidat
 bool is_cpu(const device::Device& device) { return device.identity().kind == device::DeviceKind::kCpu; }
 
 // The warm-up: what rounds are sized by. First calls load, compile and allocate; where they take long anyhow, the check
-// has made them already. Of a CPU whose threads waited for a core the least of a few, while there is time: by the turn
-// of another program a short kernel would be taken for a thousand times as long.
+// has made them already. Of a CPU whose threads waited for a core the least of a few, while there is time: by the time
+// slice of another program a short kernel would be taken for a thousand times as long.
 Result<device::Sample> time_first(device::Device& device, const kernels::Candidate& candidate, int sets) {
   const Stopwatch all(device);
   LLMPROF_ASSIGN(device::Sample least, time_once(device, candidate, sets, 1));
   if (least.us >= kScreenUs && !waited_too_long(least)) return least;
   LLMPROF_ASSIGN(least, time_once(device, candidate, sets, 1));
-  for (int look = 1; look < kFirstLooks && waited_too_long(least) && all.seconds() * 1e6 < kFirstUs; ++look) {
+  for (int tries = 1; tries < kFirstTries && waited_too_long(least) && all.seconds() * 1e6 < kFirstUs; ++tries) {
     LLMPROF_ASSIGN(const device::Sample sample, time_once(device, candidate, sets, 1));
     if (sample.us < least.us) least = sample;
   }
@@ -103,7 +103,7 @@ Result<device::Sample> time_first(device::Device& device, const kernels::Candida
 }
 
 // One round of one candidate: a GPU's is one sample; a CPU's are as short as those of the regime, so that some lie
-// between the turns that other programs have on its cores.
+// between the time slices that other programs have on its cores.
 Status time_round(device::Device& device, const kernels::Candidate& candidate, int sets, int launches, double each_us,
                   Entry& entry) {
   const int most = is_cpu(device) ? sustained_launches(device, {candidate.enqueue, sets, entry.once_us}) : launches;
@@ -169,7 +169,7 @@ Result<double> time_held(device::Device& device, const kernels::Candidate& candi
 // A stretch of one candidate by itself.
 struct Stretch {
   double seconds = 0;    // at least
-  PowerControl control;  // whose acts it avoids
+  PowerControl control;  // whose corrections it avoids
 };
 // The mean over it, as it is at its own clock: what comes before the control has answered is not in it.
 Result<double> time_alone(device::Device& device, const kernels::Candidate& candidate, int sets, double once_us,
@@ -184,7 +184,7 @@ Result<double> time_alone(device::Device& device, const kernels::Candidate& cand
     int64_t count = 0;
     do {
       const double left_s = static_cast<double>(left_ns()) * 1e-9;
-      const int queued = static_cast<int>(std::clamp(left_s / sample_s, 1.0, double{kTurnBatch}));
+      const int queued = static_cast<int>(std::clamp(left_s / sample_s, 1.0, double{kRoundBatch}));
       LLMPROF_ASSIGN(const std::vector<device::Sample> samples, loop->time(queued));
       for (const device::Sample& sample : samples) sum_us += sample.us;
       count += static_cast<int64_t>(samples.size());
@@ -249,11 +249,11 @@ Result<std::optional<Choice>> choose_quickly(device::Device& device, kernels::Pr
   return best_of(std::move(entries));
 }
 
-// A look at each, a turn for the first of those that are near. Nothing after `stop`.
-Result<std::optional<Choice>> choose_by_turns(device::Device& device, kernels::PreparedOp& op,
-                                              const std::vector<size_t>& index, int sets, std::vector<Entry> entries,
-                                              double turn_s, const PowerControl& control,
-                                              const std::atomic<bool>& stop) {
+// A short timing of each, a period for the first of those that are near. Nothing after `stop`.
+Result<std::optional<Choice>> choose_by_rounds(device::Device& device, kernels::PreparedOp& op,
+                                               const std::vector<size_t>& index, int sets, std::vector<Entry> entries,
+                                               double period_s, const PowerControl& control,
+                                               const std::atomic<bool>& stop) {
   const auto time = [&](double once_us, size_t position, const Stretch& stretch) {
     return time_alone(device, op.candidates()[index[position]], sets, once_us, stretch, stop);
   };
@@ -267,7 +267,7 @@ Result<std::optional<Choice>> choose_by_turns(device::Device& device, kernels::P
   };
   LLMPROF_CHECK(time_each({kLookS, control}));
   if (stop) return std::nullopt;
-  const Choice look = best_of(entries);
+  const Choice first = best_of(entries);
   std::vector<Entry> behind = keep_near(entries, kNear);
   if (entries.size() > kTurnsMax) {
     std::stable_sort(entries.begin(), entries.end(), faster);
@@ -276,7 +276,7 @@ Result<std::optional<Choice>> choose_by_turns(device::Device& device, kernels::P
   }
   if (entries.size() > 1) {
     for (Entry& entry : entries) entry.clear();
-    LLMPROF_CHECK(time_each({turn_s, {}}));
+    LLMPROF_CHECK(time_each({period_s, {}}));
     if (stop) return std::nullopt;
   }
   Choice choice = best_of(entries);
@@ -285,7 +285,7 @@ Result<std::optional<Choice>> choose_by_turns(device::Device& device, kernels::P
   std::stable_sort(behind.begin(), behind.end(), faster);
   for (const Entry& entry : behind) {
     choice.finalists.push_back(entry.finalist());
-    if (entry.position == 0) choice.gap_frac = look.gap_frac;
+    if (entry.position == 0) choice.gap_frac = first.gap_frac;
   }
   return choice;
 }
@@ -366,7 +366,7 @@ Result<Choice> choose_again(device::Device& device, kernels::PreparedOp& op, con
                             const Choice& before, const Protocol& protocol, const PowerControl& control,
                             const std::atomic<bool>& stop) {
   if (before.finalists.size() < 2) return before;
-  const bool quick = protocol.held_down_s < protocol.turn_s;
+  const bool quick = protocol.held_down_s < protocol.period_s;
   std::vector<Entry> entries;
   const auto add_near = [&](const std::vector<Finalist>& of) {
     for (const Finalist& one : of)
@@ -376,9 +376,9 @@ Result<Choice> choose_again(device::Device& device, kernels::PreparedOp& op, con
   // The quick round saw mixed clocks: of eight products of 4096 x 28672 the fastest by itself was not among four.
   if (!quick) add_near(before.screened);
   if (entries.size() < 2) return before;
-  LLMPROF_ASSIGN(std::optional<Choice> chosen,
-                 quick ? choose_quickly(device, op, index, sets, std::move(entries), stop)
-                       : choose_by_turns(device, op, index, sets, std::move(entries), protocol.turn_s, control, stop));
+  LLMPROF_ASSIGN(std::optional<Choice> chosen, quick ? choose_quickly(device, op, index, sets, std::move(entries), stop)
+                                                     : choose_by_rounds(device, op, index, sets, std::move(entries),
+                                                                        protocol.period_s, control, stop));
   if (!chosen) return before;
   Choice choice = *std::move(chosen);
   // Those that were far behind stay so.

@@ -28,7 +28,7 @@ struct Choice {
   size_t position = 0;  // in RightCandidates::index
   double us = 0;        // of one execution, roughly
   double gap_frac = 0;  // how much slower the first of them was
-  // Threads of a CPU waited for a core whenever this or another one was looked at, which may be the faster one then.
+  // Threads of a CPU waited for a core whenever this or another one was timed, which may be the faster one then.
   bool disturbed = false;
   std::vector<Finalist> finalists;  // the fastest first; the first of all candidates is among them
   std::vector<Finalist> screened;   // those that did not get so far, with the times of a quick round
@@ -39,7 +39,7 @@ Result<Choice> choose_candidate(device::Device& device, kernels::PreparedOp& op,
                                 int sets, double budget_s, const std::atomic<bool>& stop);
 // All that were near again, now that the device is warm: where it is held to a power limit, an algorithm that needs
 // less power for the same product runs at a higher clock, and another one wins. With a `held_down_s` of less than a
-// turn it is a quick look at the finalists.
+// period it is a short timing of the finalists.
 Result<Choice> choose_again(device::Device& device, kernels::PreparedOp& op, const std::vector<size_t>& index, int sets,
                             const Choice& before, const Protocol& protocol, const PowerControl& control,
                             const std::atomic<bool>& stop);

@@ -124,7 +124,7 @@ void fill_timing(const CaseResult& result, const Timing& timing, const Ceilings&
   row.p99_us = s.p99;
   row.iqr_frac = s.iqr_frac();
   row.launches_per_sample = timing.launches_per_sample;
-  row.swing_frac = timing.swing_frac;
+  row.spread_frac = timing.spread_frac;
   row.sets = timing.sets;
   row.settled = timing.settled;
   row.backend = timing.backend;

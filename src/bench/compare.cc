@@ -37,8 +37,8 @@ struct Evidence {
 };
 
 // From the samples where a file is older than the field.
-// Of a CPU, and of what drifts: stretches of a GPU that does not differ by the turns of its power's control, which come
-// again and of which whole ones were taken.
+// Of a CPU, and of what drifts: stretches of a GPU that does not differ by the periods of its power's control, which
+// come again and of which whole ones were taken.
 OptNumber noise_of(const CaseRecord& record) {
   if (!record.row.wait_ratio && !record.row.drifting) return std::nullopt;
   if (record.row.noise_frac) return record.row.noise_frac;
@@ -51,8 +51,8 @@ double unwaited_share(const CaseRow& row) {
 }
 
 // Samples in which no thread waited are still of a machine whose caches and memory others used, and few of many: those
-// that came between the turns of others. Who has cores for w of this run's time may change it by a factor of 1 + w,
-// and either way: a sample between two turns may also find more of a cache than a loop leaves.
+// that came between the time slices of others. Who has cores for w of this run's time may change it by a factor of 1 +
+// w, and either way: a sample between two time slices may also find more of a cache than a loop leaves.
 double sharing(const CaseRow& row) { return 1 + row.wait_ratio.value_or(0); }
 
 Evidence gather(const CaseRecord& before, const CaseRecord& now) {

@@ -35,8 +35,8 @@ constexpr std::string_view kMemoryKinds[] = {"read", "write", "copy", "triad"};
 constexpr std::string_view kCacheKind = "cache_read", kReading = kMemoryKinds[0];
 constexpr int64_t kCopyBytes = int64_t{256} << 20, kQuickCopyBytes = int64_t{64} << 20;
 constexpr double kAboveSheet = 1.02;  // a rate that cannot be: the clock or the sheet is not what we think
-constexpr int kCpuTurns = 4;
-constexpr double kAsFast = 0.98;  // of the short look; and what waiting for a core may have left of a time
+constexpr int kCpuRounds = 4;
+constexpr double kAsFast = 0.98;  // of the short timing; and what waiting for a core may have left of a time
 constexpr double kScreenS = 0.15, kQuickScreenS = 0.05;
 // Parts of the cache that hold the working set of its bandwidth: more than the caches before it, less than all of it.
 constexpr std::pair<int64_t, int64_t> kCacheParts[] = {{1, 4}, {3, 8}, {1, 2}, {5, 8}};
@@ -244,7 +244,7 @@ class PeaksRun {
     return result;
   }
 
-  // The shapes to look at. A quick look at a GPU takes one: large where arithmetic is fast.
+  // The shapes to time. A quick run on a GPU takes one: large where arithmetic is fast.
   std::span<const GemmShape> shapes_for(DType dtype) const {
     if (cpu()) return kCpuShapes;
     if (!options_.quick) return kCudaShapes;
@@ -253,7 +253,7 @@ class PeaksRun {
     return fast ? std::span<const GemmShape>(kFast) : kSlow;
   }
 
-  // A short look at every shape, and then the best one again under the whole protocol.
+  // A short timing of every shape, and then the best one again under the whole protocol.
   void gemm_peak(const Operation& gemm, DType dtype) {
     options_.begin(fmt::format("{} matrix products", dtype_name(dtype)));
     const std::span<const GemmShape> shapes = shapes_for(dtype);
@@ -289,13 +289,13 @@ class PeaksRun {
   }
 
   // A ceiling is the most that can be reached. A CPU shares its caches, and often its cores, with programs that are not
-  // seen here, and that can only slow it down: where the whole protocol is behind the short look, or threads waited for
-  // a core in it, it has some more turns, and the fastest of all counts. What a GPU does in a short look is not what it
-  // keeps up under its power limit. `screened` may be nothing.
+  // seen here, and that can only slow it down: where the whole protocol is behind the short timing, or threads waited
+  // for a core in it, it has some more rounds, and the fastest of all counts. What a GPU does in a short timing is not
+  // what it keeps up under its power limit. `screened` may be nothing.
   CaseResult fastest(CaseResult result, CaseResult screened, const std::function<CaseResult()>& again) {
     const auto rate = [](const CaseResult& of) { return median_us(of) > 0 ? 1 / median_us(of) : 0; };
     if (!cpu() || result.timings.empty()) return result;
-    for (int turn = 1; turn < kCpuTurns && !stop_; ++turn) {
+    for (int round = 1; round < kCpuRounds && !stop_; ++round) {
       if (!waited(result) && rate(result) >= kAsFast * rate(screened)) break;
       CaseResult next = again();
       add_phases(rate(next) > rate(result) ? result.phases : next.phases, spent_);
@@ -303,7 +303,7 @@ class PeaksRun {
     }
     if (rate(screened) <= rate(result) || stop_) return result;
     add_phases(result.phases, spent_);
-    screened.phases = {};  // counted with the short looks
+    screened.phases = {};  // counted with the short timings
     return screened;
   }
 

@@ -28,7 +28,7 @@ constexpr int64_t kPagesRotatedBytes = int64_t{4} << 30;
 // GPU slows some of the libraries' kernels by up to 8 % for a while.
 constexpr double kDisturbed = 0.01, kMuchDisturbed = 0.05;
 constexpr int kRetakes = 1, kRetakesMuch = 4;
-constexpr double kRetakenUsMin = 5;  // shorter ones: a look is not so exact
+constexpr double kRetakenUsMin = 5;  // shorter ones: a first time is not so exact
 
 using Prepare = Result<std::unique_ptr<PreparedOp>> (*)(Device&, const OpParams&);
 
@@ -179,7 +179,7 @@ void measure_prepared(Device& device, PreparedOp& op, const Protocol& protocol, 
     end_as(result, CaseStatus::kOutOfMemory, sentence_of(prepared.error()));
     return;
   }
-  const bool quick = protocol.held_down_s < protocol.turn_s;
+  const bool quick = protocol.held_down_s < protocol.period_s;
   const PowerControl control = quick ? PowerControl() : PowerControl(device.now_ns());
   Result<Choice> choice = [&] {
     const Watch watch(device, result.phases.choose_s);

@@ -25,9 +25,9 @@ struct Protocol {
   double rel_stdev_max = 0.005;    // good enough, or:
   double noise_change_max = 0.05;  // the relative deviation itself changed by less than this over the window
   int noise_window = 512;
-  // At a limit of power the control moves the clock up and down in turns of 0.92 s, and a part of a turn is off by one
-  // to three percent: at least one turn is taken then, and whole turns where the times follow the clock.
-  double turn_s = kPowerTurnS, held_down_s = 2 * kPowerTurnS;
+  // At a limit of power the control moves the clock up and down with a period of 0.92 s, and a part of a period is off
+  // by one to three percent: at least one period is taken then, and whole periods where the times follow the clock.
+  double period_s = kPowerPeriodS, held_down_s = 2 * kPowerPeriodS;
   double cold_duty_max = 1.0 / 3;  // of a GPU in the cold regime; it rests for the remainder
   bool cold = true, sustained = true;
   int sets_max = 64;      // 1: one set of buffers, which stays in a cache that holds it
@@ -55,11 +55,11 @@ struct Timing {
   std::vector<double> samples_us;  // at most 512, evenly thinned; of one execution each
   SampleSummary summary;           // over all samples that were kept
   int launches_per_sample = 1, sets = 1;
-  // Where the clock swings, a sample is the mean of replays that are spread over the whole regime, so that each has
-  // seen the same clocks; this is what the single ones spread by: (p95 - p5) / median.
-  std::optional<double> swing_frac;
+  // Where the clock moves up and down, a sample is the mean of replays that are spread over the whole regime, so that
+  // each has seen the same clocks; this is what the single ones spread by: (p95 - p5) / median.
+  std::optional<double> spread_frac;
   int64_t throttled = 0;  // samples left out for it
-  // The median of a stretch that was left out: slower than this one and than the look before it, at the same clock.
+  // The median of a stretch that was left out: slower than this one and than the one before it, at the same clock.
   std::optional<double> disturbed_us;
   // Of a CPU whose threads had to wait for a core meanwhile, where the kernel counts it: that time, added over threads,
   // over the time of all samples that were taken, or that of the regime with what lies between

@@ -93,10 +93,10 @@ bool is_journal(const std::string& text) {
 
 std::string protocol_text(const Protocol& p) {
   return fmt::format(
-      "cold {} {} s, sustained {} {} s, settle {} s, wall {} s, n {}, stdev {}, change {} of {}, sets {}, turn {} s, "
+      "cold {} {} s, sustained {} {} s, settle {} s, wall {} s, n {}, stdev {}, change {} of {}, sets {}, period {} s, "
       "held down {} s, duty {:.3g}",
       p.cold, p.cold_min_s, p.sustained, p.sustained_min_s, p.settle_max_s, p.wall_max_s, p.samples_min,
-      p.rel_stdev_max, p.noise_change_max, p.noise_window, p.sets_max, p.turn_s, p.held_down_s, p.cold_duty_max);
+      p.rel_stdev_max, p.noise_change_max, p.noise_window, p.sets_max, p.period_s, p.held_down_s, p.cold_duty_max);
 }
 
 RunFacts facts_of(const device::DeviceIdentity& device, const Protocol& protocol, const std::string& tool_version) {

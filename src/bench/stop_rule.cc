@@ -33,13 +33,13 @@ bool StopRule::noise_is_stable() const {
 
 double StopRule::least_s(bool limited) const {
   if (!limited) return 0;
-  return quiet() ? std::min(protocol_.turn_s, protocol_.held_down_s) : protocol_.held_down_s;
+  return quiet() ? std::min(protocol_.period_s, protocol_.held_down_s) : protocol_.held_down_s;
 }
 
 bool StopRule::done(double spent_s, bool limited) const {
   if (spent_s >= protocol_.wall_max_s) return true;
   if (spent_s < min_s_) return false;
-  // Whole turns have been taken, and more would be a part of one.
+  // Whole periods have been taken, and more would be a part of one.
   return (limited && n_ >= protocol_.samples_min) || converged();
 }
 

@@ -17,7 +17,7 @@ class StopRule {
   // `spent_s` since the first sample. True at the latest when the wall limit is over, or what `limited` asks for:
   // whether the device is at a limit of power or temperature.
   bool enough(double spent_s, bool limited) const { return spent_s >= least_s(limited) && done(spent_s, limited); }
-  // Seconds that are taken in any case, as it looks now.
+  // Seconds that are taken in any case, as far as is known now.
   double least_s(bool limited) const;
   // The deviation is small, or does not change any more.
   bool converged() const { return n_ >= protocol_.samples_min && (quiet() || noise_is_stable()); }

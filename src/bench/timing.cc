@@ -21,12 +21,12 @@ constexpr int kColdBatchMax = 16;        // trials queued at once
 constexpr double kColdBatchUs = 10'000;  // between two rests
 constexpr double kRestMaxS = 0.25;
 constexpr double kHeldDownFrac = 0.5;  // of the readings: the limit is reached now and then by isolated trials, too
-// Of the power limit: the control looks at about a second, and what draws so much will be held down before long.
+// Of the power limit: the control reads it about once a second, and what draws so much will be held down before long.
 constexpr double kNearLimitFrac = 0.93;
-constexpr size_t kSpread = 8, kSpreadMin = 4;  // of one sample where the clock swings
+constexpr size_t kSpread = 8, kSpreadMin = 4;  // of one sample where the clock moves up and down
 constexpr double kReplayUs = 5'000;            // one sustained sample
-// The same of a CPU: less than the turn of a program that another one waits for (3 ms and more), and enough that the
-// reading of clocks around it does not matter.
+// The same of a CPU: less than the time slice of a program that another one waits for (3 ms and more), and enough that
+// the reading of clocks around it does not matter.
 constexpr double kCpuReplayUs = 1'000;
 constexpr double kWaitedFrac = 0.01;       // of a sample: what waiting for a core may have added
 constexpr double kRotationUsMax = 20'000;  // longer ones need not visit every set in every sample
@@ -108,14 +108,14 @@ void keep_unwaited_samples(std::vector<device::Sample>& samples, int samples_min
 }
 
 // Each sample becomes the mean of replays spread evenly over the regime. The median of the single ones lies in one or
-// the other half of a swing, by chance.
-void spread_over_turns(std::vector<device::Sample>& samples, int samples_min, Timing& timing) {
+// the other half of a period, by chance.
+void spread_over_periods(std::vector<device::Sample>& samples, int samples_min, Timing& timing) {
   const size_t count = std::min(kSpread, samples.size() / static_cast<size_t>(std::max(samples_min, 1)));
   if (count < kSpreadMin) return;
   std::vector<double> us;
   for (const device::Sample& sample : samples) us.push_back(sample.us);
   std::sort(us.begin(), us.end());
-  timing.swing_frac = (quantile_of_sorted(us, 0.95) - quantile_of_sorted(us, 0.05)) / quantile_of_sorted(us, 0.5);
+  timing.spread_frac = (quantile_of_sorted(us, 0.95) - quantile_of_sorted(us, 0.05)) / quantile_of_sorted(us, 0.5);
   std::vector<device::Sample> spread(samples.size() / count);
   for (size_t i = 0; i < spread.size(); ++i) {
     double time = 0, clock = 0;
@@ -265,7 +265,7 @@ Status RegimeTimer::take() {
   int64_t unwaited = 0;  // samples
   bool more = true;
   while (more) {
-    // Grows from one sample on: on a busy machine work takes many times what the first look at it took.
+    // Grows from one sample on: on a busy machine work takes many times what it took the first time.
     count = std::min(at_least_one(std::min(batch_us, left_us) / std::max(sample_us, 0.01), batch_max),
                      std::max(1, 2 * count));
     const Stopwatch each(device_);
@@ -311,7 +311,7 @@ double RegimeTimer::median_us() const {
 
 Timing RegimeTimer::finish() {
   timing_.drifting = !rule_->converged();
-  const bool swings = !cold() && limited_ && !rule_->quiet();
+  const bool periodic = !cold() && limited_ && !rule_->quiet();
   keep_good_samples(samples_, protocol_.samples_min, cold(), timing_);
   keep_unwaited_samples(samples_, protocol_.samples_min, timing_);
   // Others have a core between two isolated samples, too, and leave it as they do within one.
@@ -321,7 +321,7 @@ Timing RegimeTimer::finish() {
     for (const device::Sample& sample : samples_) kept.add(sample.us);
     timing_.drifting = !kept.converged();
   }
-  if (swings) spread_over_turns(samples_, protocol_.samples_min, timing_);
+  if (periodic) spread_over_periods(samples_, protocol_.samples_min, timing_);
   describe(telemetry_, samples_, timing_);
   return timing_;
 }

@@ -27,7 +27,7 @@ class Stopwatch {
   int64_t start_ns_;
 };
 
-// For how the device is now: several readings, less than a turn of its control.
+// For how the device is now: several readings, less than a period of its control.
 constexpr int64_t kLookBackNs = 300'000'000;
 
 // The clock was not what it would have been, for one reason, in some of the readings or in most of them.
@@ -37,7 +37,7 @@ bool mostly_held_down(const device::Telemetry& telemetry);
 // Executions in one sample of a loop: about so long, and every set equally often where that is short enough; else half
 // as long, if the sets are visited in fewer samples then.
 int loop_launches(const Work& work, double sample_us);
-// The same of what is timed in earnest. On a CPU samples are short, so that some lie between the turns that other
+// The same of what is timed in earnest. On a CPU samples are short, so that some lie between the time slices that other
 // programs have on its cores, and the sets go on from one to the next.
 int sustained_launches(const device::Device& device, const Work& work);
 // More than a sample is trusted to: its threads waited for a core, where that is known.

@@ -99,7 +99,7 @@ constexpr std::string_view kGpuSizes[] = {"base", "small", "tiny"};
 // Shorter than `llmprof peaks --quick`: a demo should begin with what it is about.
 constexpr double kCeilingsTimeFactor = 0.5;
 
-// The ceilings of this CPU that are kept from before, else a quick look, which is not kept.
+// The ceilings of this CPU that are kept from before, else a quick run, which is not kept.
 Result<std::vector<MeasuredCeilings>> ceilings_here(device::Device& device, DType dtype, const std::atomic<bool>& stop,
                                                     ProgressLine& progress) {
   std::vector<MeasuredCeilings> kept = kept_ceilings();

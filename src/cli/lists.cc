@@ -61,9 +61,9 @@ std::string list_findings(bool, const TextStyle&) {
   std::string out;
   for (const FindingRule& rule : finding_rules()) {
     out += fmt::format("{}\n", rule.id);
-    if (rule.look != nullptr) out += fmt::format("  when    {}\n", rule.when);
+    if (rule.find != nullptr) out += fmt::format("  when    {}\n", rule.when);
     out += fmt::format("  needs   {}{}\n", rule.needs,
-                       rule.look == nullptr ? " (not in any recording that is read so far)" : "");
+                       rule.find == nullptr ? " (not in any recording that is read so far)" : "");
     out += fmt::format("  advice  {}\n", rule.advice);
     if (!rule.most_why.empty()) out += fmt::format("  at most {}: {}\n", name_of(rule.most), rule.most_why);
   }
@@ -154,7 +154,7 @@ void write_findings(JsonWriter& json) {
   for (const FindingRule& rule : finding_rules())
     json.begin_object()
         .field("id", rule.id)
-        .field("looked_for", rule.look != nullptr)
+        .field("looked_for", rule.find != nullptr)
         .field("when", rule.when)
         .field("needs", rule.needs)
         .field("advice", rule.advice)

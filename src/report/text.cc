@@ -19,7 +19,7 @@ std::string ceiling_text(const Peak& peak, const char* unit) {
   const auto figure = [](double value) { return format_fixed(value, value >= 10 ? 0 : 2); };
   std::string text = figure(peak.value) + " " + unit;
   if (!peak.measured) return text;
-  if (peak.provenance.rfind("measured", 0) == 0) return text + " measured";
+  if (peak.value == *peak.measured) return text + " measured";
   return text + fmt::format(" (measured {})", figure(*peak.measured));
 }
 

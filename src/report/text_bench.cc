@@ -48,7 +48,7 @@ std::string status_of(const CaseRow& row) {
   if (is_disturbed(row)) return "disturbed";
   if (row.drifting) return "drifting";
   // Where the power limiter moves the clock it never holds still, and whole periods were taken.
-  if (!row.settled && row.median_us && !row.swing_frac) return "not settled";
+  if (!row.settled && row.median_us && !row.spread_frac) return "not settled";
   return "passed";
 }
 
@@ -176,14 +176,14 @@ std::string unsteady_notes(const std::vector<CaseRecord>& records) {
     left_out += !waited && row.waited > 0;
     drifting += !waited && row.drifting;
     if (row.drifting) noise = std::max(noise, row.noise_frac.value_or(0));
-    unsettled += !waited && !row.drifting && !row.settled && !row.swing_frac;
+    unsettled += !waited && !row.drifting && !row.settled && !row.spread_frac;
   }
   const auto rows = [](int count) { return fmt::format("{} row{}", count, count == 1 ? "" : "s"); };
   std::string out;
   if (!disturbed.empty()) out += disturbed_note(disturbed);
   if (choices > 0)
     out += fmt::format(
-        "  other programs had cores whenever one of the candidates of {} was looked at: another may be faster\n",
+        "  other programs had cores whenever one of the candidates of {} was timed: another may be faster\n",
         rows(choices));
   if (left_out > 0)
     out += fmt::format("  samples in which threads waited for a core are left out of {}\n", rows(left_out));
@@ -204,8 +204,8 @@ std::string limiter_note(const std::vector<CaseRecord>& records) {
   double most = 0;
   int count = 0;
   for (const CaseRecord& record : records) {
-    count += record.row.swing_frac.has_value();
-    most = std::max(most, record.row.swing_frac.value_or(0));
+    count += record.row.spread_frac.has_value();
+    most = std::max(most, record.row.spread_frac.value_or(0));
   }
   if (count == 0) return {};
   return fmt::format(

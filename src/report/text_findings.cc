@@ -37,7 +37,7 @@ std::string text_findings(const Report& report, const RenderOptions& options, co
     std::string evidence;
     for (const Evidence& e : finding.evidence)
       evidence += (evidence.empty() ? "" : "; ") + printable(e.metric) + " " + value_text(e) +
-                  (e.provenance == provenance::kMeasured ? "" : " (" + e.provenance + ")");
+                  (e.provenance == Provenance::kMeasured ? "" : fmt::format(" ({})", name_of(e.provenance)));
     const std::string id = finding.id + ": ";
     out += ink.dim(wrap_text(id + evidence, options.width, "      ", "      "));
     if (finding.bound) out += wrap_text("at best " + bound_text(*finding.bound), options.width, "      ", "      ");

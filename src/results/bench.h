@@ -35,7 +35,7 @@ std::string_view name_of(Regime regime);                           // "cold"; of
   C(OptNumber, p99_us, "us", "99th percentile")                                                                       \
   C(OptNumber, iqr_frac, "frac", "interquartile range over the median")                                               \
   C(int64_t, launches_per_sample, "", "executions in one sample; times are of one execution")                         \
-  C(OptNumber, swing_frac, "frac",                                                                                    \
+  C(OptNumber, spread_frac, "frac",                                                                                   \
     "5th to 95th percentile over the median of single replays, where the power limiter moves the clock and a sample " \
     "is the mean of replays spread over the regime")                                                                  \
   C(int64_t, sets, "", "sets of buffers that the executions rotate over")                                             \
@@ -72,7 +72,7 @@ std::string_view name_of(Regime regime);                           // "cold"; of
   C(Added<std::string>, compared, "",                                                                                 \
     "candidates compared last in this regime, the fastest first, with rough times in us")                             \
   C(Added<bool>, choice_disturbed, "",                                                                                \
-    "of a CPU: threads waited for a core whenever one of the candidates was looked at: another may be faster")        \
+    "of a CPU: threads waited for a core whenever one of the candidates was timed: another may be faster")            \
   C(OptNumber, disturbed_us, "us",                                                                                    \
     "median of a stretch left out: slower by over 1 % than this one and the one before")                              \
   C(std::string, check_status, "", "passed, mistrusted, failed or skipped")                                           \

@@ -2,6 +2,24 @@
 
 namespace llmprof {
 
+const char* name_of(Provenance provenance) {
+  switch (provenance) {
+    case Provenance::kMeasured:
+      return "measured";
+    case Provenance::kCounted:
+      return "counted";
+    case Provenance::kFormula:
+      return "formula";
+    case Provenance::kDatasheet:
+      return "datasheet";
+    case Provenance::kRecorded:
+      return "recorded";
+    case Provenance::kComputed:
+      return "computed";
+  }
+  return "";
+}
+
 const char* name_of(FindingSeverity severity) {
   switch (severity) {
     case FindingSeverity::kInfo:

@@ -26,13 +26,9 @@
 namespace llmprof {
 
 // Where a number comes from. "measured" by the recorder; "counted" from recorded shapes; "formula" from the model's
-// configuration; "datasheet"; "clock": data sheet rate scaled to the SM clock seen.
-namespace provenance {
-inline constexpr const char* kMeasured = "measured";
-inline constexpr const char* kCounted = "counted";
-inline constexpr const char* kFormula = "formula";
-inline constexpr const char* kDatasheet = "datasheet";
-}  // namespace provenance
+// configuration; "datasheet". Of occupancy: "recorded" by the recorder, or "computed" from the kernel's resources.
+enum class Provenance : uint8_t { kMeasured, kCounted, kFormula, kDatasheet, kRecorded, kComputed };
+const char* name_of(Provenance provenance);
 
 // Units of evidence.
 enum class Unit : uint8_t {
@@ -119,7 +115,7 @@ struct StageMark {
   F(KnownCount, launches, "", "Distinct API calls that launched them; one graph launch starts many kernels")           \
   F(OptDouble, flops, "FLOP", "Arithmetic of GEMMs, convolutions and attention; causal attention counted causally")    \
   F(OptDouble, flops_full_attention, "FLOP", "The same with attention counted without its causal mask")                \
-  F(OptText, flops_provenance, "", "counted (from recorded shapes) or formula (from the model)")                       \
+  F(std::optional<Provenance>, flops_provenance, "", "counted (from recorded shapes) or formula (from the model)")     \
   F(OptDouble, flop_coverage_frac, "frac", "Share of GEMM, convolution and attention time whose shapes are recorded")  \
   F(OptDouble, gemm_flops, "FLOP", "Part of the arithmetic that GEMMs with recorded shapes do")                        \
   F(OptDouble, gemm_mfu, "frac", "Those GEMMs at data sheet peak, as a share of wall_ms: MFU is at least this")        \
@@ -203,7 +199,7 @@ LLMPROF_RECORD(OperatorRecord, "operators", "Framework operators by name and sta
   F(OptBound, bound, "", "compute or memory by intensity; latency if far from either roof")                            \
   F(OptDouble, of_roof_frac, "frac", "Least time (arithmetic, memory, cache, or a copy's link) over time taken")       \
   F(OptDouble, occupancy_frac, "frac", "Warps that fit on an SM or that the grid has for it, over the most it holds")  \
-  F(OptText, occupancy_provenance, "",                                                                                 \
+  F(std::optional<Provenance>, occupancy_provenance, "",                                                               \
     "recorded, or computed from registers, shared memory, block and grid; never measured")                             \
   F(OptDouble, theoretical_occupancy_frac, "frac", "The same for a grid of any size: CUDA's occupancy calculation")    \
   F(OptInt, registers_per_thread, "", "Registers per thread")                                                          \
@@ -211,7 +207,7 @@ LLMPROF_RECORD(OperatorRecord, "operators", "Framework operators by name and sta
   F(OptDouble, dram_bytes_per_s_measured, "bytes/s", "Memory traffic by hardware counter, over many instances")        \
   F(OptDouble, tensor_active_frac, "frac", "Tensor pipe active by hardware counter, over many instances")              \
   F(OptInt, counter_samples, "", "Counter samples that lie in instances of this kernel alone; at least 5")             \
-  F(std::string, provenance, "", "measured times; counted if shapes give the arithmetic as well")
+  F(Provenance, provenance, "", "measured times; counted if shapes give the arithmetic as well")
 LLMPROF_RECORD(KernelRecord, "kernels", "GPU activities grouped by name, launch, shape and stage",
                LLMPROF_KERNEL_FIELDS)
 
@@ -346,7 +342,7 @@ LLMPROF_RECORD(MemoryPoint, "memory", "Device memory over time, thinned out; ext
   F(std::string, metric, "", "What was looked at") \
   F(OptDouble, value, "", "Its value in this run") \
   F(Unit, unit, "", "Unit of the value")           \
-  F(std::string, provenance, "", "measured, counted, formula, datasheet")
+  F(Provenance, provenance, "", "measured, counted, formula, datasheet")
 LLMPROF_RECORD(Evidence, "evidence", "Numbers of this run behind a finding", LLMPROF_EVIDENCE_FIELDS)
 
 #define LLMPROF_BOUND_FIELDS(F)                                          \
@@ -492,7 +488,7 @@ LLMPROF_RECORD(ClockRange, "clock", "The SM clock over the recorded window", LLM
 // What a link gives one way: measured where known, else the data sheet's.
 struct LinkRate {
   OptDouble bytes_per_s;
-  const char* provenance = provenance::kDatasheet;
+  Provenance provenance = Provenance::kDatasheet;
 };
 
 #define LLMPROF_DEVICE_FIELDS(F)                                                                               \
@@ -537,10 +533,10 @@ struct DeviceReport : DeviceFields {
     return most ? most : peak_of(dtype);
   }
   OptDouble roof_bytes_per_s() const { return measured_bytes_per_s ? measured_bytes_per_s : bytes_per_s; }
-  const char* roof_provenance() const { return measured_by ? provenance::kMeasured : provenance::kDatasheet; }
+  Provenance roof_provenance() const { return measured_by ? Provenance::kMeasured : Provenance::kDatasheet; }
   // Of the bandwidth that kernels are held against.
-  const char* bandwidth_provenance() const {
-    return measured_bytes_per_s ? provenance::kMeasured : provenance::kDatasheet;
+  Provenance bandwidth_provenance() const {
+    return measured_bytes_per_s ? Provenance::kMeasured : Provenance::kDatasheet;
   }
   // Whose peaks MFU and MBU are shares of, to say "of the data sheet's peak".
   const char* peak_source() const { return sku ? "data sheet's" : "measured"; }

@@ -248,7 +248,7 @@ def compare(args, torch, options, case):
     if row is None:
         return {"error": error, "torch_us": before, "torch_way": best, "torch_ways": first}
     result = {}
-    if row["swing_frac"] is not None:  # ours has taken whole turns
+    if row["spread_frac"] is not None:  # ours has taken whole turns
         near = [name for name, us in first.items() if isinstance(us, float) and us <= (1 + NEAR) * first[best]]
         over_turns = {name: torch.time(case, args.seconds, name, True)[name] for name in near}
         best = min(near, key=lambda name: over_turns[name])

@@ -181,7 +181,7 @@ TEST(Distortion, AboveFivePercentIsAFinding) {
   const Finding* finding = finding_of(report, "profiler-distortion");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->severity, FindingSeverity::kMinor);
-  EXPECT_EQ(finding->evidence[0].provenance, provenance::kMeasured);
+  EXPECT_EQ(finding->evidence[0].provenance, Provenance::kMeasured);
   EXPECT_TRUE(finding->title.starts_with("steps take ") && finding->title.ends_with(" % longer while recorded"))
       << finding->title;
 }

@@ -385,13 +385,13 @@ TEST(Occupancy, ARecordedZeroIsNotTaken) {
   const Occupancy computed = occupancy_of(run.trace, config, 0);
   EXPECT_DOUBLE_EQ(*computed.theoretical, 12.0 / 64);
   EXPECT_DOUBLE_EQ(*computed.frac, 128.0 / 132 * 12 / 64) << "one block for each of 128 of 132 SMs";
-  EXPECT_STREQ(computed.provenance, "computed");
+  EXPECT_EQ(computed.provenance, Provenance::kComputed);
   run.trace.launch_configs.occupancy_frac[config] = 0.18F;
-  EXPECT_STREQ(occupancy_of(run.trace, config, 0).provenance, "recorded");
+  EXPECT_EQ(occupancy_of(run.trace, config, 0).provenance, Provenance::kRecorded);
   run.trace.launch_configs.occupancy_frac[config] = 0;
   run.trace.devices.compute_major[0] = 3;
   EXPECT_FALSE(occupancy_of(run.trace, config, 0).frac) << "a part whose limits are not known";
-  EXPECT_EQ(occupancy_of(run.trace, config, 0).provenance, nullptr);
+  EXPECT_EQ(occupancy_of(run.trace, config, 0).provenance, std::nullopt);
   EXPECT_FALSE(occupancy_of(run.trace, config, 1).frac) << "a device that is not described";
 }
 

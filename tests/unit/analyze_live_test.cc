@@ -57,7 +57,7 @@ TEST(LiveGolden, TheModelIsRecognisedAndTheContextCounted) {
   ASSERT_TRUE(reports.live.model.has_value());
   EXPECT_EQ(reports.live.model->id, reports.full.model->id);
   EXPECT_EQ(stage_of(reports.live, "decode")->context, 515);
-  EXPECT_EQ(stage_of(reports.live, "decode")->flops_provenance, provenance::kFormula);
+  EXPECT_EQ(stage_of(reports.live, "decode")->flops_provenance, Provenance::kFormula);
   EXPECT_NEAR(*stage_of(reports.live, "decode")->flops / *stage_of(reports.full, "decode")->flops, 1, 1e-3);
 }
 

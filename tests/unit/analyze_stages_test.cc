@@ -128,7 +128,7 @@ TEST(Stages, MfuAndMbuAgainstTheDataSheet) {
   const StageTiming* prefill = stage_of(report, "prefill");
   const double flops = 2.0 * 512 * 14336 * 4096;
   EXPECT_DOUBLE_EQ(*prefill->flops, flops);
-  EXPECT_EQ(prefill->flops_provenance, "counted");
+  EXPECT_EQ(prefill->flops_provenance, Provenance::kCounted);
   EXPECT_NEAR(*prefill->tflops, flops / 0.010 / 1e12, 1e-9);
   EXPECT_NEAR(*prefill->mfu, flops / 0.010 / *report.device->peak_of(DType::kBf16), 1e-12);
   EXPECT_FALSE(prefill->mfu_at_clock);  // no clock in the recording
@@ -184,7 +184,7 @@ TEST(Stages, FlopsAreAbsentWithoutShapes) {
   const Report modelled = report_of(run, {.model = "llama-3.1-8b"});
   const StageTiming* by_formula = stage_of(modelled, "decode");
   ASSERT_TRUE(by_formula->flops);
-  EXPECT_EQ(by_formula->flops_provenance, "formula");
+  EXPECT_EQ(by_formula->flops_provenance, Provenance::kFormula);
   // 15.0 GFLOP per token for weights and head, three steps; attention adds 4 * 32 heads * 128 * context * 32 layers.
   EXPECT_NEAR(*by_formula->flops, 3 * 15009316864.0 + 4.0 * 32 * 128 * 32 * (513 + 514 + 515), 1);
   EXPECT_TRUE(by_formula->mbu);

@@ -77,7 +77,7 @@ TEST(Kernels, GroupsTellMedianAndShare) {
   EXPECT_DOUBLE_EQ(a.share, 0.25);
   EXPECT_EQ(a.grid, "16x1x1");
   EXPECT_EQ(a.occupancy_frac, 0.5);
-  EXPECT_EQ(a.provenance, "measured");
+  EXPECT_EQ(a.provenance, Provenance::kMeasured);
   EXPECT_FALSE(a.flops);
   EXPECT_EQ(report_of(run, {.top = 1}).kernels_topk.size(), 1U);
   EXPECT_EQ(report_of(run, {.sort = SortKey::kCalls}).kernels_topk[0].name, "a");

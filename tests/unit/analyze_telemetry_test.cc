@@ -520,7 +520,7 @@ TEST(RealRecording, FormulaAndMeasurementAgreeOnceTheModelIsKnown) {
   const Report report = report_of(trace, options);
   const StageTiming* decode = stage_of(report, "decode_step");
   ASSERT_NE(decode, nullptr);
-  EXPECT_EQ(decode->flops_provenance, provenance::kFormula);
+  EXPECT_EQ(decode->flops_provenance, Provenance::kFormula);
   ASSERT_TRUE(decode->dram_measured_over_model.has_value());
   EXPECT_NEAR(*decode->dram_measured_over_model, 1.0, 0.05);
 }

@@ -268,7 +268,7 @@ TEST(BenchText, WhatTheStatusColumnMeansIsSaid) {
   const std::string much = cases_text({disturbed, far, lost}, {});
   EXPECT_NE(much.find("times are up to 1,200 times as long"), std::string::npos) << much;
   EXPECT_NE(much.find("1 of them waited as long as they took"), std::string::npos) << much;
-  EXPECT_NE(much.find("candidates of 1 row was looked at: another may be faster"), std::string::npos) << much;
+  EXPECT_NE(much.find("candidates of 1 row was timed: another may be faster"), std::string::npos) << much;
   const std::string text = cases_text({drifting, disturbed, cleaned}, {});
   for (const char* said : {"drifting, 1 row: the spread of the samples still changed when the time was over",
                            "vary by up to 3.4 %", "disturbed, 1 row: its threads waited for cores",

@@ -445,16 +445,16 @@ TEST_F(BenchProtocol, WhereTheClockSwingsASampleHasSeenWholeTurns) {
   const Timing timing = of(run(), Regime::kSustained);
   EXPECT_NEAR(timing.summary.median, 99, 1) << "in equal times more samples are fast";
   EXPECT_GE(timing.summary.n, 10);
-  ASSERT_TRUE(timing.swing_frac.has_value());
-  EXPECT_NEAR(*timing.swing_frac, 0.2, 0.03);
+  ASSERT_TRUE(timing.spread_frac.has_value());
+  EXPECT_NEAR(*timing.spread_frac, 0.2, 0.03);
   EXPECT_EQ(timing.launches_per_sample % 8, 0);
   const std::vector<CaseRecord> records = records_of(run(), {});
-  EXPECT_TRUE(records[0].row.swing_frac.has_value());
+  EXPECT_TRUE(records[0].row.spread_frac.has_value());
   EXPECT_NE(cases_text(records, {}).find("in 1 row: samples are means over whole periods"), std::string::npos)
       << cases_text(records, {});
   power = 500;
   const Timing free = of(run(), Regime::kSustained);
-  EXPECT_FALSE(free.swing_frac.has_value());
+  EXPECT_FALSE(free.spread_frac.has_value());
   EXPECT_NEAR(std::fabs(free.summary.median - 100), 10, 1e-6);
 }
 

@@ -66,7 +66,7 @@ float measured_clock_mhz() {
   constexpr int kSteps = 8000;
   float best = 0;
   // Twice, because an interrupt makes one of them too long.
-  for (int turn = 0; turn < 2; ++turn) {
+  for (int round = 0; round < 2; ++round) {
     uint64_t value = 3;
     const int64_t start = read_clock_ns(CLOCK_MONOTONIC_RAW);
     for (int step = 0; step < kSteps / 8; ++step)

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kColdBatch = 16;
 constexpr size_t kReplaysQueued = 3;
-constexpr size_t kSustainedBatch = 256;  // samples between two looks at the stamps
+constexpr size_t kSustainedBatch = 256;  // samples between two readings of the stamps
 constexpr double kStampNsMin = 50'000;   // shorter stretches: the clock of the whole batch
 constexpr double kSlowClockFrac = 0.75;  // of the batch's median clock
 constexpr int kStampSmsMin = 8;          // fewer that agree tell nothing
