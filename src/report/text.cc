@@ -29,6 +29,11 @@ std::string warnings(const Report& report, const RenderOptions& options, const I
   for (const DiagnosticRecord& row : report.diagnostics)
     if (is_about_options(row.key))
       out += wrap_text(ink.accent("warning:") + " " + printable(row.text), options.width, "  ", "      ");
+  // What is lost may have been anything; the foot has all of it.
+  if (!report.diagnostics.empty() && report.diagnostics.front().severity >= Severity::kDataLoss)
+    out += wrap_text(ink.accent("warning:") + " the recording is not whole, and figures are of what could be read: " +
+                         printable(report.diagnostics.front().text),
+                     options.width, "  ", "      ");
   if (report.device)
     for (const std::string& remark : report.device->remarks)
       out += wrap_text("note: " + printable(remark) + ".", options.width, "  ", "      ");

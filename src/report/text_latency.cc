@@ -71,6 +71,20 @@ bool steps_unseen(const Report& report) {
   return detected && !named && report.source.recorded_ms.ms() < kWhole * report.source.duration_ms.ms();
 }
 
+// A rate is of all the time, a typical step is a median: where they differ, the reader is told why.
+std::string uneven_steps(const Report& report) {
+  constexpr double kUneven = 1.2;
+  const OptDouble typical = report.latency->headline.itl_ms;
+  for (const StageTiming& stage : report.stages) {
+    if (!typical || stage.kind != StageKind::kDecode || stage.count == 0) continue;
+    const double mean = stage.wall_ms.ms() / static_cast<double>(stage.count);
+    if (mean > kUneven * *typical || mean * kUneven < *typical)
+      return fmt::format(", whose steps are uneven: their mean is {}", format_ms(mean));
+    break;
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string text_latency(const Report& report, const RenderOptions& options, const Ink& ink) {
@@ -89,8 +103,9 @@ std::string text_latency(const Report& report, const RenderOptions& options, con
                       headline.first_itl_ms, headline.itl_n, unseen},
                      headline.itl_ms ? distortion_label(report, StageKind::kDecode) : "", options, ink);
   if (headline.output_tokens_per_s)
-    out += "  " + ink.bold("rate") + "  " +
-           fmt::format("{:.1f} output tokens/s while decoding\n", *headline.output_tokens_per_s);
+    out +=
+        "  " + ink.bold("rate") + "  " +
+        fmt::format("{:.1f} output tokens/s while decoding{}\n", *headline.output_tokens_per_s, uneven_steps(report));
   return out;
 }
 

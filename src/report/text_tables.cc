@@ -166,12 +166,22 @@ std::string text_where(const Report& report, const RenderOptions& options, const
                      format_ms(row.mean_us / 1e3), limit_of(row.bottleneck, row.of_roof_frac)});
     }
     table.add_rule();
+    Milliseconds other{};  // so that the parts add up
+    double other_share = 0;
     for (const IdleRecord& row : report.idle) {
-      if (row.stage != stage->name || row.device != stage->device || row.wall_share.value_or(0) < 0.005) continue;
+      if (row.stage != stage->name || row.device != stage->device) continue;
+      if (row.wall_share.value_or(0) < 0.005) {
+        other.ns += row.total_ms.ns;
+        other_share += row.wall_share.value_or(0);
+        continue;
+      }
       table.add_row({fmt::format("{} idle: {}", processor(report), row.cause),
                      format_ms(per_instance(*stage, row.total_ms.ms())), percent_or_dash(row.wall_share), "", "", "",
                      ""});
     }
+    if (other.ns > 0)
+      table.add_row({fmt::format("{} idle: other causes", processor(report)),
+                     format_ms(per_instance(*stage, other.ms())), format_percent(other_share), "", "", "", ""});
     out += title(ink, "Where the time goes: " + stage_label(report, *stage),
                  fmt::format("{} step{} of {}", stage->count, stage->count == 1 ? "" : "s",
                              format_ms(per_instance(*stage, stage->wall_ms.ms())))) +
@@ -215,15 +225,15 @@ std::string text_critical_path(const Report& report, const RenderOptions& option
                    {"per step"},
                    {"host code"},
                    {"CUDA calls", kRight, 0, 1},
-                   {"launching", kRight, 0, 4},
+                   {"launch latency", kRight, 0, 4},
                    {"GPU work"},
                    {"GPU gaps", kRight, 0, 2},
                    {"waking up", kRight, 0, 3},
-                   {"error", kRight, 0, 6}});
+                   {"replay error", kRight, 0, 6}});
   for (const CriticalPathRecord& row : report.critical_path) {
     if (row.error_worst_frac.value_or(0) > kErrorMost) continue;
     const auto part = [&](Milliseconds of) {
-      return of.ns == 0 ? "-" : format_percent(static_cast<double>(of.ns) / static_cast<double>(row.replayed_ms.ns));
+      return format_percent(static_cast<double>(of.ns) / static_cast<double>(row.replayed_ms.ns));
     };
     table.add_row({row.stage, std::to_string(row.steps), format_ns(row.step_ms.ns), part(row.host_code_ms),
                    part(row.cuda_calls_ms), part(row.launch_latency_ms), part(row.gpu_work_ms), part(row.gpu_gap_ms),
@@ -231,7 +241,7 @@ std::string text_critical_path(const Report& report, const RenderOptions& option
   }
   if (table.empty()) return {};
   return title(ink, "Critical path",
-               "what a step takes its time for, replayed; the rest of the work is hidden behind it") +
+               "what a step waits for: the chain of dependencies to its end, by replay; work beside it is hidden") +
          table.render("  ", options) + "\n";
 }
 
