@@ -29,6 +29,12 @@ constexpr int kFinalLaunchesMax = 4096;
 constexpr double kAnswerS = 0.1, kLookS = 0.12;
 constexpr double kNear = 0.025;
 constexpr size_t kTurnsMax = 3;
+// Before checks: what the screen of a library's algorithms may take, how many of a slow operation it times all the
+// same, and how much longer than the best one an algorithm takes that is not timed again.
+constexpr double kShortlistUs = 150'000;
+constexpr size_t kShortlistMin = 4;
+constexpr int kShortlistRounds = 3;
+constexpr double kHopeless = 1.3;
 constexpr int kRoundBatch = 10;  // samples that are queued at once
 // Slower by this before there was a limit: not worth more time. With 8 % two of four convolutions had a period in one
 // run, by the time it took, and all in the next, whose winner was 1.6 % faster.
@@ -290,12 +296,57 @@ Result<std::optional<Choice>> choose_by_rounds(device::Device& device, kernels::
   return choice;
 }
 
+// What is worth a check, in the library's order: the first that runs, and of the others those that a few isolated runs
+// find fastest. What is refused after all is left out.
+Result<std::vector<size_t>> worth_checking(device::Device& device, kernels::PreparedOp& op,
+                                           const std::atomic<bool>& stop) {
+  std::vector<kernels::Candidate>& all = op.candidates();
+  std::vector<size_t> order;
+  if (op.worth_checking() == kernels::PreparedOp::kEveryCandidate) {
+    for (size_t i = 0; i < all.size(); ++i) order.push_back(i);
+    return order;
+  }
+  constexpr double kNotYet = std::numeric_limits<double>::infinity();
+  std::vector<double> us(all.size(), kNotYet);
+  double best = kNotYet, spent = 0;
+  Status refused;
+  for (size_t i = 0; i < all.size() && !stop; ++i) {
+    if (order.size() >= kShortlistMin && spent > kShortlistUs) break;
+    LLMPROF_ASSIGN(const std::unique_ptr<device::Repetitions> trials, device.trials({all[i].enqueue, 1, 1, 1, false}));
+    for (const int rounds : {1, kShortlistRounds - 1}) {
+      if (us[i] > kHopeless * best && rounds > 1) break;
+      const Result<std::vector<device::Sample>> samples = trials->time(rounds);
+      if (!samples) {
+        refused = tl::unexpected<Error>(samples.error());
+        break;
+      }
+      for (const device::Sample& sample : *samples) us[i] = std::min(us[i], sample.us);
+      spent += us[i] * (rounds + 1);  // and one to warm up
+    }
+    if (us[i] == kNotYet) continue;
+    best = std::min(best, us[i]);
+    order.push_back(i);
+  }
+  if (order.empty() && !refused) return tl::unexpected<Error>(refused.error());
+  if (order.size() <= op.worth_checking()) return order;
+  std::stable_sort(order.begin() + 1, order.end(), [&](size_t a, size_t b) { return us[a] < us[b]; });
+  order.resize(op.worth_checking());
+  std::sort(order.begin() + 1, order.end());
+  return order;
+}
+
 }  // namespace
 
-RightCandidates check_candidates(kernels::PreparedOp& op, const std::atomic<bool>& stop) {
+RightCandidates check_candidates(device::Device& device, kernels::PreparedOp& op, const std::atomic<bool>& stop) {
   RightCandidates out;
+  const Result<std::vector<size_t>> worth = worth_checking(device, op, stop);
+  if (!worth) {
+    out.note = worth.error().what;
+    return out;
+  }
   bool mistrusted = false, failed = false;
-  for (size_t i = 0; i < op.candidates().size() && !stop; ++i) {
+  for (const size_t i : *worth) {
+    if (stop) break;
     const std::string& backend = op.candidates()[i].backend;
     const auto leave_out = [&](const std::string& why) {
       out.note += fmt::format("{}{}: {}", out.note.empty() ? "" : "; ", backend, why);

@@ -9,14 +9,14 @@
 
 namespace llmprof::bench {
 
-// A check of every candidate; those that may be timed, in the library's order.
+// A check of every candidate that is worth one; those that may be timed, in the library's order.
 struct RightCandidates {
   std::vector<size_t> index;
   std::vector<kernels::Check> checks;  // of these
   CaseStatus status = CaseStatus::kError;
   std::string note;  // the candidates that were left out, and why
 };
-RightCandidates check_candidates(kernels::PreparedOp& op, const std::atomic<bool>& stop);
+RightCandidates check_candidates(device::Device& device, kernels::PreparedOp& op, const std::atomic<bool>& stop);
 
 struct Finalist {
   size_t position = 0;   // in RightCandidates::index

@@ -161,7 +161,7 @@ void measure_prepared(Device& device, PreparedOp& op, const Protocol& protocol, 
                       CaseResult& result) {
   const RightCandidates right = [&] {
     const Watch watch(device, result.phases.check_s);
-    return check_candidates(op, stop);
+    return check_candidates(device, op, stop);
   }();
   result.note = right.note;
   result.status = right.status;

@@ -50,6 +50,10 @@ class PreparedOp {
  public:
   virtual ~PreparedOp() = default;
   virtual std::vector<Candidate>& candidates() = 0;  // at least one; the library's first choice first
+  // How many of them are worth a check at most: the first, and those that a short screen finds fastest. Libraries offer
+  // dozens of algorithms, and checking one takes longer than running it.
+  virtual size_t worth_checking() const { return kEveryCandidate; }
+  static constexpr size_t kEveryCandidate = SIZE_MAX;
   virtual size_t bytes_per_set() const = 0;
   // Inputs and outputs so many times, so that a rotation over them does not stay in the cache. Set 0 exists already.
   virtual Status prepare_sets(int sets) = 0;

@@ -202,6 +202,34 @@ TEST_F(BenchProtocol, TheFastestRightCandidateIsTimed) {
   EXPECT_DOUBLE_EQ(of(result, Regime::kSustained).summary.median, 80);
 }
 
+// Of many algorithms only the first and the fastest of a short screen are checked, in the library's order; what is
+// refused when it runs is none of them.
+TEST_F(BenchProtocol, OfManyOnlyThoseWorthACheckAreChecked) {
+  g_op.ways = {{"first"}, {"slow"}, {"refused", kernels::CheckStatus::kPassed, false, true},
+               {"fast"},  {"near"}, {"far"}};
+  g_op.worth_checking = 3;
+  device_.script = [](const std::string& backend, bool, int64_t) {
+    const std::map<std::string, double> us = {{"first", 100}, {"slow", 300}, {"fast", 80}, {"near", 90}, {"far", 500}};
+    return Sample{us.at(backend), 1500, 0};
+  };
+  const CaseResult result = run();
+  EXPECT_EQ(result.backend, "fast");
+  EXPECT_EQ(g_op.checked, (std::vector<size_t>{0, 3, 4}));
+  g_op.checked.clear();
+  // All the same where few are slow for the screen's time: so many are timed that there is a choice.
+  device_.script = [](const std::string& backend, bool, int64_t) {
+    return Sample{backend == "near" ? 200'000.0 : 400'000.0, 1500, 0};
+  };
+  EXPECT_EQ(run().backend, "near");
+  EXPECT_EQ(g_op.checked.front(), 0U);
+  g_op.checked.clear();
+  for (ScriptedOp::Way& way : g_op.ways) way.refused = true;
+  const CaseResult none = run();
+  EXPECT_EQ(none.status, CaseStatus::kError);
+  EXPECT_EQ(none.note, "the algorithm is not supported");
+  EXPECT_TRUE(g_op.checked.empty());
+}
+
 // Cold, "hot" wins; where the power limit holds the clock down, it loses more than "cool".
 TEST_F(BenchProtocol, TheFastestUnderThePowerLimitIsTimed) {
   g_op.ways = {{"slow"}, {"hot"}, {"cool"}};

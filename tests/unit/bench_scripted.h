@@ -110,8 +110,11 @@ struct ScriptedOp {
     std::string backend;
     kernels::CheckStatus check = kernels::CheckStatus::kPassed;
     bool check_errors = false;
+    bool refused = false;  // when it runs
   };
   std::vector<Way> ways = {{"only"}};
+  size_t worth_checking = kernels::PreparedOp::kEveryCandidate;
+  std::vector<size_t> checked;  // in order
   std::string unsupported, prepare_error;
   size_t set_bytes = size_t{1} << 20;
   int64_t prepared_sets = 0;
@@ -125,12 +128,14 @@ class ScriptedPrepared : public kernels::PreparedOp {
   explicit ScriptedPrepared(ScriptedDevice& device) {
     for (const ScriptedOp::Way& way : g_op.ways)
       candidates_.push_back({way.backend, [&device, way](int set) -> Status {
+                               if (way.refused) return fail("the algorithm is not supported");
                                device.running = way.backend;
                                device.running_set = set;
                                return {};
                              }});
   }
   std::vector<kernels::Candidate>& candidates() override { return candidates_; }
+  size_t worth_checking() const override { return g_op.worth_checking; }
   size_t bytes_per_set() const override { return g_op.set_bytes; }
   Status prepare_sets(int sets) override {
     g_op.prepared_sets = sets;
@@ -138,6 +143,7 @@ class ScriptedPrepared : public kernels::PreparedOp {
   }
   Result<kernels::Check> check(size_t candidate) override {
     const ScriptedOp::Way& way = g_op.ways[candidate];
+    g_op.checked.push_back(candidate);
     if (way.check_errors) return fail("it cannot be launched");
     return kernels::Check{way.check, way.check == kernels::CheckStatus::kFailed ? 40.0 : 0.5, 1e-4, 100, ""};
   }

@@ -13,7 +13,7 @@
 namespace llmprof::kernels::cuda {
 namespace {
 
-constexpr size_t kPromptPlans = 8, kPromptsOffered = 4;
+constexpr size_t kPromptPlans = 8, kPromptsChecked = 4;
 
 // Blocks of own kernels: queries of a warp, keys of a tile, warps.
 struct PromptShape {
@@ -30,6 +30,7 @@ constexpr int64_t kSharedLeast = 99 << 10;
 class AttentionOp : public CudnnOp {
  public:
   using CudnnOp::CudnnOp;
+  size_t worth_checking() const override { return kPromptsChecked; }
 
   Status prepare() {
     if (const std::optional<std::string> why = attention_unsupported(device_.identity(), params_))
@@ -73,7 +74,7 @@ class AttentionOp : public CudnnOp {
   Status add_cudnn() {
     LLMPROF_ASSIGN(const device::cuda::Cudnn* const cudnn, open_cudnn_of_device());
     graph_.emplace(*cudnn);
-    return add_plans(*graph_, describe_attention(*graph_, shape_), kPromptPlans, kPromptsOffered);
+    return add_plans(*graph_, describe_attention(*graph_, shape_), kPromptPlans);
   }
 
   device::cuda::KernelSource source_of(const PromptShape& shape) const {

@@ -26,7 +26,7 @@ constexpr BlockShape kBlockShapes[] = {{8, 1}, {4, 1}, {8, 3}, {4, 3}, {4, 2}};
 // Blocks per place for one: more of them even out the end, fewer need less summing.
 constexpr int64_t kWaves[] = {1, 2, 4};
 constexpr int64_t kSplitsMax = 256;
-constexpr size_t kDecodePlans = 3, kDecodesOffered = 6;
+constexpr size_t kDecodePlans = 3, kDecodesChecked = 6;
 constexpr size_t kSharedMax = size_t{216} << 10;
 constexpr size_t kSharedStatic = 11 << 10;  // queries of a long head, and sums of rows
 
@@ -71,9 +71,9 @@ class AttentionDecodeOp : public CudnnOp {
     if (context_.lost()) return own;
     const Status library = add_cudnn();
     if (context_.lost()) return library;
-    if (candidates().empty()) return own;
-    return library ? Status{} : keep_fastest(kDecodesOffered);
+    return candidates().empty() ? own : Status{};
   }
+  size_t worth_checking() const override { return kDecodesChecked; }
 
  protected:
   // Every page once, in an order that is not the cache's.
@@ -143,11 +143,10 @@ class AttentionDecodeOp : public CudnnOp {
   Status add_cudnn() {
     LLMPROF_ASSIGN(const device::cuda::Cudnn* const cudnn, open_cudnn_of_device());
     graph_.emplace(*cudnn);
-    if (!paged_) return add_plans(*graph_, describe_attention(*graph_, shape_), kDecodePlans, kDecodesOffered);
+    if (!paged_) return add_plans(*graph_, describe_attention(*graph_, shape_), kDecodePlans);
     if (cudnn->library.version < kPagedSince)
       return fail(fmt::format("cuDNN takes caches of pages from 9.5 on, this is {}", cudnn->library.about.version));
-    return add_plans(*graph_, describe_paged_attention(*graph_, shape_, ops::kPageTokens), kDecodePlans,
-                     kDecodesOffered);
+    return add_plans(*graph_, describe_paged_attention(*graph_, shape_, ops::kPageTokens), kDecodePlans);
   }
 
   int64_t tile() const { return shape_.head_dim >= 128 ? 16 : 32; }  // keys

@@ -10,12 +10,13 @@
 namespace llmprof::kernels::cuda {
 namespace {
 
-constexpr size_t kConvPlans = 8, kConvsOffered = 4;
+constexpr size_t kConvPlans = 8, kConvsChecked = 4;
 
 // out, x, w
 class ConvOp : public CudnnOp {
  public:
   using CudnnOp::CudnnOp;
+  size_t worth_checking() const override { return kConvsChecked; }
 
   Status prepare() {
     if (const std::optional<std::string> why = conv2d_unsupported(device_.identity(), params_))
@@ -38,7 +39,7 @@ class ConvOp : public CudnnOp {
     const CudnnGraph::Tensor w = channels_last(of.filters, of.channels, of.kernel, of.kernel);
     const CudnnGraph::Tensor out = channels_last(of.batch, of.filters, of.out_height(), of.out_width());
     graph_->convolve(x, w, out, {of.padding, of.padding}, {of.stride, of.stride});
-    return add_plans(*graph_, {{out, 0}, {x, 1}, {w, 2}}, kConvPlans, kConvsOffered);
+    return add_plans(*graph_, {{out, 0}, {x, 1}, {w, 2}}, kConvPlans);
   }
 
  protected:

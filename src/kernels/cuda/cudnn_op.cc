@@ -7,7 +7,6 @@
 namespace llmprof::kernels::cuda {
 namespace {
 
-constexpr int kScreenRounds = 3;
 // A plan that asks for more scratch memory than this is passed over.
 constexpr int64_t kWorkspaceMax = int64_t{4} << 30;
 
@@ -19,8 +18,7 @@ Result<const device::cuda::Cudnn*> CudnnOp::open_cudnn_of_device() {
   return cudnn_;
 }
 
-Status CudnnOp::add_plans(CudnnGraph& graph, std::vector<std::pair<CudnnGraph::Tensor, size_t>> memory, size_t most,
-                          size_t offered) {
+Status CudnnOp::add_plans(CudnnGraph& graph, std::vector<std::pair<CudnnGraph::Tensor, size_t>> memory, size_t most) {
   graph_ = &graph;
   memory_ = std::move(memory);
   LLMPROF_ASSIGN(std::vector<CudnnPlan> plans, graph.plans(most));
@@ -34,7 +32,7 @@ Status CudnnOp::add_plans(CudnnGraph& graph, std::vector<std::pair<CudnnGraph::T
     if (plan.workspace_bytes > allowed) continue;
     add("cuDNN " + plan.name, [this, made = plan.plan](int set) { return execute(made, set); });
   }
-  return keep_fastest(offered);
+  return {};
 }
 
 Result<void*> CudnnOp::pack_of(int set) {
@@ -52,29 +50,6 @@ Status CudnnOp::execute(const CudnnDescriptor& plan, int set) {
   LLMPROF_ASSIGN(void* const pack, pack_of(set));
   const int status = cudnn_->library.api.execute(cudnn_->handle, plan.get(), pack);
   return status == cudnn::kSuccess ? Status{} : cudnn_check(cudnn_->library.api, status, "executing a plan");
-}
-
-Status CudnnOp::keep_fastest(size_t offered) {
-  std::vector<Candidate>& all = candidates();
-  std::vector<std::pair<double, size_t>> order;
-  for (size_t i = 0; i < all.size(); ++i) {
-    const Result<std::vector<Sample>> samples = device_.time_cold({all[i].enqueue, 1, 1, kScreenRounds, false});
-    if (!samples) {
-      if (context_.lost()) return tl::unexpected<Error>(samples.error());
-      continue;  // refused after all
-    }
-    double us = (*samples)[0].us;
-    for (const Sample& sample : *samples) us = std::min(us, sample.us);
-    order.emplace_back(us, i);
-  }
-  if (order.empty()) return fail("none of the ways to do it ran");
-  std::stable_sort(order.begin() + 1, order.end());
-  order.resize(std::min(order.size(), offered));
-  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  std::vector<Candidate> kept;
-  for (const auto& [us, i] : order) kept.push_back(std::move(all[i]));
-  all = std::move(kept);
-  return {};
 }
 
 }  // namespace llmprof::kernels::cuda

@@ -18,11 +18,8 @@ class CudnnOp : public CudaOp {
   // cuDNN, opened and noted among the device's libraries.
   Result<const device::cuda::Cudnn*> open_cudnn_of_device();
   // The graph's plans as candidates, at most `most`; what its tensors in memory are: (tensor, index of the array).
-  // `graph` lives as long as this. Then keep_fastest.
-  Status add_plans(CudnnGraph& graph, std::vector<std::pair<CudnnGraph::Tensor, size_t>> memory, size_t most,
-                   size_t offered);
-  // Of more candidates than `offered` the first, and the fastest others of a short screen. At least one must run.
-  Status keep_fastest(size_t offered);
+  // `graph` lives as long as this.
+  Status add_plans(CudnnGraph& graph, std::vector<std::pair<CudnnGraph::Tensor, size_t>> memory, size_t most);
 
  private:
   Status execute(const CudnnDescriptor& plan, int set);

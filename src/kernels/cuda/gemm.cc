@@ -18,18 +18,12 @@ namespace llmprof::kernels::cuda {
 namespace {
 
 constexpr int kRequested = 32;
-// The first choice and the fastest of the others are offered; more would cost more checking than they bring.
-constexpr size_t kProductsOffered = 6;
+// The first choice and the fastest of the others are checked; more would cost more checking than they bring.
+constexpr size_t kProductsChecked = 6;
 // Of few rows, whose outputs are few: the screen is of isolated executions, and of a dozen microseconds these rank
 // otherwise than a loop does.
 constexpr int64_t kFewRows = 16;
-constexpr size_t kOfferedOfFewRows = 16;
-constexpr int kProductRounds = 3;
-// What the screen may take, and how many algorithms of a slow product it looks at all the same.
-constexpr double kScreenUs = 150'000;
-constexpr size_t kScreenedMin = 4;
-// An algorithm that takes so much longer than the best one is not looked at again.
-constexpr double kHopeless = 1.3;
+constexpr size_t kCheckedOfFewRows = 16;
 // The first cuBLASLt that scales rows and columns of fp8 products.
 constexpr size_t kVectorScalesVersion = 120900;
 constexpr size_t kBlockScalesVersion = 120800;  // and those of blocks, of fp4
@@ -96,46 +90,6 @@ class ProductOp : public CudaOp {
   }
   bool takes_across(size_t candidate) const { return candidate < across_.size() && across_[candidate]; }
 
-  // The first choice stays first; of the others those that a short screen finds fastest, in the heuristic's order.
-  // What is offered is checked before it is timed in earnest.
-  Status keep_fastest() {
-    std::vector<Candidate>& all = candidates();
-    std::vector<double> us(all.size(), 0);
-    std::vector<size_t> order;
-    double best = std::numeric_limits<double>::infinity(), spent = 0;
-    for (size_t i = 0; i < all.size(); ++i) {
-      if (order.size() >= kScreenedMin && spent > kScreenUs) break;
-      us[i] = std::numeric_limits<double>::infinity();
-      LLMPROF_ASSIGN(const std::unique_ptr<Repetitions> trials, device_.trials({all[i].enqueue, 1, 1, 1, false}));
-      for (const int rounds : {1, kProductRounds - 1}) {
-        if (us[i] > kHopeless * best && rounds > 1) break;
-        const Result<std::vector<Sample>> samples = trials->time(rounds);
-        if (!samples) {
-          if (context_.lost()) return tl::unexpected<Error>(samples.error());
-          break;  // an algorithm that is refused after all
-        }
-        for (const Sample& sample : *samples) us[i] = std::min(us[i], sample.us);
-        spent += us[i] * (rounds + 1);  // and one to warm up
-      }
-      if (us[i] == std::numeric_limits<double>::infinity()) continue;
-      best = std::min(best, us[i]);
-      order.push_back(i);
-    }
-    if (order.empty()) return fail("no algorithm of cuBLASLt ran");
-    std::stable_sort(order.begin() + 1, order.end(), [&](size_t a, size_t b) { return us[a] < us[b]; });
-    order.resize(std::min(order.size(), product_.rows() <= kFewRows ? kOfferedOfFewRows : kProductsOffered));
-    std::sort(order.begin() + 1, order.end());
-    std::vector<Candidate> kept;
-    std::vector<bool> across;
-    for (const size_t i : order) {
-      across.push_back(takes_across(i));
-      kept.push_back(std::move(all[i]));
-    }
-    all = std::move(kept);
-    across_ = std::move(across);
-    return {};
-  }
-
   // fp8 inputs fill their range of +-448; scaled back to +-1 the outputs fit bf16.
   Status add_one_scale(LtShape& shape) {
     if (!scale_buffer_) {
@@ -172,12 +126,13 @@ class ProductOp : public CudaOp {
 class LtOp : public ProductOp {
  public:
   using ProductOp::ProductOp;
+  size_t worth_checking() const override { return product_.rows() <= kFewRows ? kCheckedOfFewRows : kProductsChecked; }
 
   Status prepare() {
     LLMPROF_CHECK(begin_product());
     if (product_.scales) {
       LLMPROF_CHECK(add_scaled());
-      return keep_fastest();
+      return {};
     }
     LtShape shape = shape_of(product_.out_dtype);
     if (bias_) shape.bias = bias_->address();
@@ -197,7 +152,7 @@ class LtOp : public ProductOp {
       shape.fast_accumulation = true;
       LLMPROF_CHECK(add_algorithms(shape, " fast accumulation"));
     }
-    return keep_fastest();
+    return {};
   }
 
  private:
