@@ -260,6 +260,11 @@ Result<std::optional<DeviceReport>> describe_device(const Trace& trace, const An
     facts.cc_minor = std::max(0, row.compute_minor[d]);
   }
   device.name = facts.name;
+  // What a program does on a CPU says nothing of its kernels on a GPU: there are none.
+  if (cpu && !options.gpu.empty())
+    return fail(
+        fmt::format("expected a recording of a GPU to compare with {}, found one of a program on a CPU", options.gpu),
+        facts.name, "leave --gpu out; `llmprof model NAME --gpu` says what a GPU would give at best", ExitCode::kUsage);
   const MeasuredCeilings* const measured = choose_measured(options, facts.name, key, device, diagnostics);
   device.sm_clock_mhz = observed_clock(trace, ordinal);
   if (facts.sm_count > 0) device.sm_count = facts.sm_count;

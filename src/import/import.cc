@@ -126,10 +126,9 @@ Result<const Importer*> importer_for(const InputFile& input) {
                     "; what could be unpacked is " + describe(input.head()),
                 input.name(), "it was cut while it was written or copied: copy or record it again");
   if (is_json_lines(input.head()))
-    return fail(
-        "expected a recording that llmprof can read, found several JSON documents, one a line", input.name(),
-        "no recording that llmprof reads is like that; servers and load generators write their results and logs "
-        "so. Name the recording of the profiler");
+    return fail("expected a recording that llmprof can read, found several JSON documents, one a line", input.name(),
+                "no recording that llmprof reads is like that; servers and load generators write results and logs "
+                "in that form. Name the recording of the profiler");
   if (is_broken_json(input.head()))
     return fail("expected a recording that llmprof can read, found JSON that is cut or broken", input.name(),
                 "copy it again, or let the program that writes it finish");

@@ -317,6 +317,9 @@ def on_a_cpu(tool, folder):
     for word in ("CUDA", "cuda", "torch", "record_shapes", "with_stack", "profile_memory"):
         check(word not in own, f"advice on a CPU speaks of {word}")
     check("CPU busy" in own and "threads" in own, "the words for a CPU are missing")
+    done = tool.pipe("analyze", str(recording), "--gpu", "h200")
+    check(done.returncode == 2 and b"found one of a program on a CPU" in done.stderr,
+          f"a CPU's recording is compared with a GPU: {done.returncode} {done.stderr!r}")
     watched = folder / "watched"
     done = tool.pipe("run", "-o", str(watched), "--", tool.binary, "workload", "--device", "cpu", "--size", "tiny", "--new", "4")
     check(done.returncode == 0, f"run on a CPU: {done.stderr!r}")

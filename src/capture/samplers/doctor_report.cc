@@ -291,7 +291,9 @@ bool examine_tools(DoctorResult& report, const std::string& injection_path) {
 
 const char* conclusion(int64_t gpus, bool recorder, bool cupti, bool counters) {
   if (gpus == 0)
-    return "No GPU can be used here, so nothing can be recorded. Recordings made elsewhere are analysed all the same "
+    return "No GPU can be used here, so no GPU work can be recorded; llmprof workload --device cpu --record FILE "
+           "records a "
+           "model on the CPU. Recordings made elsewhere are analysed all the same "
            "(llmprof analyze FILE), and models are computed from their configuration (llmprof model).";
   if (!recorder) return "llmprof run cannot work here: this installation lacks its recorder.";
   if (!cupti)
