@@ -1,6 +1,7 @@
 #include "base/input_file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -233,6 +234,22 @@ size_t InputFile::read(char* buffer, size_t capacity) {
     state_->head_at += got;
   }
   return got == capacity ? got : got + state_->read(buffer + got, capacity - got);
+}
+
+Result<std::string> InputFile::read_all(uint64_t most, std::string_view what) {
+  constexpr size_t kStep = size_t{4} << 20;
+  std::string bytes;
+  if (compression() == Compression::kNone) bytes.reserve(std::min<uint64_t>(stored_bytes(), most) + kStep);
+  for (size_t got = kStep; got != 0;) {
+    const size_t at = bytes.size();
+    bytes.resize(at + kStep);
+    got = read(bytes.data() + at, kStep);
+    bytes.resize(at + got);
+    if (bytes.size() > most)
+      return fail(fmt::format("expected {} of at most {} bytes, found more", what, most), name(),
+                  "unpack the file and check that it is what you meant");
+  }
+  return bytes;
 }
 
 }  // namespace llmprof

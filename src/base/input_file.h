@@ -36,6 +36,8 @@ class InputFile {
   // Reads up to `capacity` bytes, fewer only at the end; 0 at the end. After damage in a compressed stream returns what
   // could be decompressed and sets damaged().
   size_t read(char* buffer, size_t capacity);
+  // Everything that is left. Error: more than `most` bytes, which `what` ("a spool") cannot have.
+  Result<std::string> read_all(uint64_t most, std::string_view what);
   // True once the stored stream turned out to be cut or corrupt; damage() says how.
   bool damaged() const;
   const std::string& damage() const;

@@ -25,21 +25,8 @@ constexpr uint64_t kPackedRatioMax = 256;  // a spool that someone packed with g
 constexpr uint64_t kUnpackedFloorBytes = uint64_t{64} << 20;
 
 Result<std::string> read_all(InputFile& input) {
-  constexpr size_t kStep = size_t{4} << 20;
   const bool packed = input.compression() != InputFile::Compression::kNone;
-  const uint64_t limit = packed ? kUnpackedFloorBytes + input.stored_bytes() * kPackedRatioMax : UINT64_MAX;
-  std::string bytes;
-  if (!packed) bytes.reserve(input.stored_bytes() + kStep);
-  for (size_t got = kStep; got != 0;) {
-    const size_t at = bytes.size();
-    bytes.resize(at + kStep);
-    got = input.read(bytes.data() + at, kStep);
-    bytes.resize(at + got);
-    if (bytes.size() > limit)
-      return fail(fmt::format("expected a spool of at most {} bytes, found more", limit), input.name(),
-                  "unpack the file and check that it is what you meant");
-  }
-  return bytes;
+  return input.read_all(packed ? kUnpackedFloorBytes + input.stored_bytes() * kPackedRatioMax : UINT64_MAX, "a spool");
 }
 
 Status load(InputFile& input, SpoolTables& file) {

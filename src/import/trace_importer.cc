@@ -11,22 +11,6 @@ namespace {
 constexpr uint64_t kOuterRatioMax = 64;
 constexpr uint64_t kOuterFloorBytes = uint64_t{64} << 20;
 
-Result<std::string> read_all(InputFile& input) {
-  constexpr size_t kStep = size_t{1} << 20;
-  const uint64_t limit = kOuterFloorBytes + input.stored_bytes() * kOuterRatioMax;
-  std::string bytes;
-  for (size_t got = kStep; got != 0;) {
-    const size_t at = bytes.size();
-    bytes.resize(at + kStep);
-    got = input.read(bytes.data() + at, kStep);
-    bytes.resize(at + got);
-    if (bytes.size() > limit)
-      return fail(fmt::format("expected a llmprof trace file of at most {} bytes, found more", limit), input.name(),
-                  "unpack the file and check that it is what you meant");
-  }
-  return bytes;
-}
-
 }  // namespace
 
 int sniff(std::string_view head) { return head.starts_with(kTraceFileMagic) ? 100 : 0; }
@@ -35,7 +19,8 @@ Status import(InputFile& input, Trace& trace) {
   if (!trace.source.files.empty())
     return fail("expected one recording, found a llmprof trace file beside another file", input.name(),
                 "analyze the llmprof trace file by itself");
-  LLMPROF_ASSIGN(const std::string bytes, read_all(input));
+  LLMPROF_ASSIGN(const std::string bytes,
+                 input.read_all(kOuterFloorBytes + input.stored_bytes() * kOuterRatioMax, "a llmprof trace file"));
   if (Status status = read_trace(bytes, trace); !status) {
     status.error().where = input.name();
     return status;

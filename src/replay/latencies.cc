@@ -60,7 +60,9 @@ class Fitter {
     });
     for (size_t kind = 0; kind < kStartKinds; ++kind) {
       if (from_start[kind].empty()) continue;
-      out.from_end[kind] = spread(from_end[kind]) < spread(from_start[kind]);
+      // A copy may hold its call up until it is done: then the end of the call follows it.
+      const bool before_end = static_cast<StartKind>(kind) != StartKind::kCopy;
+      out.from_end[kind] = before_end && spread(from_end[kind]) < spread(from_start[kind]);
       const std::vector<double>& chosen = out.from_end[kind] ? from_end[kind] : from_start[kind];
       out.launch[kind] = median_latency(chosen);
       std::sort(from_start[kind].begin(), from_start[kind].end());

@@ -11,9 +11,10 @@ namespace {
 
 class Runner {
  public:
-  Runner(const Timeline& timeline, const Latencies& latencies)
+  Runner(const Timeline& timeline, const Durations& durations, const Latencies& latencies)
       : timeline_(timeline),
         trace_(timeline.trace),
+        durations_(durations),
         latencies_(latencies),
         recorded_ends_(awaited_ends(timeline)),
         by_thread_(trace_.threads.size(), kNoRow) {
@@ -21,6 +22,8 @@ class Runner {
     out_.op_start_ns = trace_.gpu_ops.start_ns;
     out_.call_end_ns.resize(trace_.api_calls.size());
     for (Row call = 0; call < trace_.api_calls.size(); ++call) out_.call_end_ns[call] = timeline.end_of(call);
+    out_.op_end_ns.resize(trace_.gpu_ops.size());
+    for (Row op = 0; op < trace_.gpu_ops.size(); ++op) out_.op_end_ns[op] = trace_.end_of(op);
     out_.followed.assign(trace_.gpu_ops.size(), Followed::kNone);
     out_.woken_by.assign(trace_.api_calls.size(), kNoRow);
   }
@@ -40,12 +43,11 @@ class Runner {
   void run_call(ApiCallId call, int64_t from_ns) {
     const ApiCallId before = timeline_.before[call];
     if (before != kNoRow && timeline_.start_of(before) >= from_ns) {
-      const int64_t since = timeline_.nested[call] != 0 ? out_.call_start_ns[before] - timeline_.start_of(before)
-                                                        : out_.call_end_ns[before] - timeline_.end_of(before);
-      out_.call_start_ns[call] = timeline_.start_of(call) + since;
+      const int64_t from = timeline_.nested[call] != 0 ? out_.call_start_ns[before] : out_.call_end_ns[before];
+      out_.call_start_ns[call] = from + durations_.before_ns[call];
     }
     const int64_t start = out_.call_start_ns[call];
-    out_.call_end_ns[call] = start + trace_.api_calls.dur_ns[call];
+    out_.call_end_ns[call] = start + durations_.call_ns[call];
     GpuOpId own = kNoRow;
     for (uint32_t i = timeline_.launched_begin[call]; i < timeline_.launched_begin[call + 1]; ++i) {
       start_op(call, timeline_.launched[i]);
@@ -56,7 +58,7 @@ class Runner {
 
   GpuOpId later(GpuOpId a, GpuOpId b) const {
     if (a == kNoRow || b == kNoRow) return a == kNoRow ? b : a;
-    return out_.op_end_ns(trace_, b) > out_.op_end_ns(trace_, a) ? b : a;
+    return out_.op_end_ns[b] > out_.op_end_ns[a] ? b : a;
   }
 
   void start_op(ApiCallId call, GpuOpId op) {
@@ -67,16 +69,17 @@ class Runner {
       if (then > start) start = then, followed = what;
     };
     if (const GpuOpId node = timeline_.in_graph[op]; node != kNoRow) {
-      after(out_.op_end_ns(trace_, node), latencies_.edge_ns(timeline_, node, op), Followed::kGraph);
+      after(out_.op_end_ns[node], latencies_.edge_ns(timeline_, node, op), Followed::kGraph);
     } else {
       const StartKind kind = timeline_.kinds[op];
       const bool from_end = latencies_.from_end[static_cast<size_t>(kind)];
       after(from_end ? out_.call_end_ns[call] : out_.call_start_ns[call], latencies_.launch_ns(kind),
             Followed::kLaunch);
       if (const GpuOpId before = timeline_.on_stream[op]; before != kNoRow)
-        after(out_.op_end_ns(trace_, before), latencies_.behind_ns(timeline_, before, op), Followed::kStream);
+        after(out_.op_end_ns[before], latencies_.behind_ns(timeline_, before, op), Followed::kStream);
     }
     out_.op_start_ns[op] = start;
+    out_.op_end_ns[op] = start + durations_.op_ns[op];
     out_.followed[op] = followed;
   }
 
@@ -89,7 +92,7 @@ class Runner {
                          : awaited == Awaited::kDevice ? all_
                                                        : by_thread_[trace_.api_calls.thread[call]];
     const size_t kind = static_cast<size_t>(awaited);
-    const int64_t start = out_.call_start_ns[call], until = last == kNoRow ? kNever : out_.op_end_ns(trace_, last);
+    const int64_t start = out_.call_start_ns[call], until = last == kNoRow ? kNever : out_.op_end_ns[last];
     const bool waited = recorded > timeline_.start_of(call), waits = until > start;
     if (!waited && !waits) return;
     out_.call_end_ns[call] = start + static_cast<int64_t>(latencies_.unblocked[kind].ns);
@@ -108,6 +111,7 @@ class Runner {
 
   const Timeline& timeline_;
   const Trace& trace_;
+  const Durations& durations_;
   const Latencies& latencies_;
   const std::vector<int64_t> recorded_ends_;
   GpuOpId all_ = kNoRow;  // the last to end of what was launched so far
@@ -180,8 +184,8 @@ std::vector<Stretch> stretches_of(const Trace& trace) {
   return out;
 }
 
-int64_t end_of(const Trace& trace, const Replayed& replayed, const StepEnd& end) {
-  const int64_t gpu = replayed.op_end_ns(trace, end.op);
+int64_t end_of(const Replayed& replayed, const StepEnd& end) {
+  const int64_t gpu = replayed.op_end_ns[end.op];
   return end.call == kNoRow ? gpu : std::max(gpu, replayed.call_end_ns[end.call]);
 }
 
@@ -208,7 +212,7 @@ class Path {
       : timeline_(timeline), latencies_(latencies), replayed_(replayed), from_ns_(from_ns) {}
 
   std::array<int64_t, kPathParts> to(const StepEnd& end) {
-    time_ns_ = end_of(timeline_.trace, replayed_, end);
+    time_ns_ = end_of(replayed_, end);
     call_ = end.call != kNoRow && replayed_.call_end_ns[end.call] == time_ns_ ? end.call : ApiCallId(kNoRow);
     op_ = call_ == kNoRow ? end.op : GpuOpId(kNoRow);
     while (time_ns_ > from_ns_ && (call_ != kNoRow || op_ != kNoRow)) {
@@ -236,7 +240,7 @@ class Path {
     op_ = kNoRow;
     if (replayed_.followed[op] == Followed::kStream || replayed_.followed[op] == Followed::kGraph) {
       op_ = replayed_.followed[op] == Followed::kStream ? timeline_.on_stream[op] : timeline_.in_graph[op];
-      back_to(replayed_.op_end_ns(timeline_.trace, op_), PathPart::kGpuGap);
+      back_to(replayed_.op_end_ns[op_], PathPart::kGpuGap);
     } else if (replayed_.followed[op] == Followed::kLaunch) {
       call_ = launch;
       const bool from_end = latencies_.from_end[static_cast<size_t>(timeline_.kinds[op])];
@@ -248,7 +252,7 @@ class Path {
   void behind_call() {
     const ApiCallId call = call_;
     if (const GpuOpId op = replayed_.woken_by[call]; op != kNoRow && time_ns_ >= replayed_.call_end_ns[call]) {
-      back_to(replayed_.op_end_ns(timeline_.trace, op), PathPart::kWakeUp);
+      back_to(replayed_.op_end_ns[op], PathPart::kWakeUp);
       call_ = kNoRow, op_ = op;
       return;
     }
@@ -276,8 +280,21 @@ class Path {
 
 }  // namespace
 
-Replayed run(const Timeline& timeline, const Latencies& latencies, const std::vector<Stretch>& stretches) {
-  return Runner(timeline, latencies).run(stretches);
+Durations::Durations(const Timeline& timeline)
+    : call_ns(timeline.trace.api_calls.dur_ns),
+      before_ns(timeline.trace.api_calls.size(), 0),
+      op_ns(timeline.trace.gpu_ops.dur_ns) {
+  for (Row call = 0; call < before_ns.size(); ++call) {
+    const ApiCallId before = timeline.before[call];
+    if (before == kNoRow) continue;
+    before_ns[call] =
+        timeline.start_of(call) - (timeline.nested[call] != 0 ? timeline.start_of(before) : timeline.end_of(before));
+  }
+}
+
+Replayed run(const Timeline& timeline, const Durations& durations, const Latencies& latencies,
+             const std::vector<Stretch>& stretches) {
+  return Runner(timeline, durations, latencies).run(stretches);
 }
 
 std::vector<StepTime> replay_steps(const Trace& trace) {
@@ -285,7 +302,7 @@ std::vector<StepTime> replay_steps(const Trace& trace) {
   const std::vector<uint8_t> learn = alternate(trace);
   const std::vector<StepEnd> ends = step_ends(timeline);
   const Latencies latencies = learn_from(timeline, learn, ends);
-  const Replayed replayed = run(timeline, latencies, stretches_of(trace));
+  const Replayed replayed = run(timeline, Durations(timeline), latencies, stretches_of(trace));
   std::vector<StepTime> out;
   std::map<int32_t, StepId> previous;
   for (Row step = 0; step < trace.steps.size(); ++step) {
@@ -294,13 +311,12 @@ std::vector<StepTime> replay_steps(const Trace& trace) {
     const int64_t start = trace.steps.start_ns[step];
     int64_t from = start;
     if (before != kNoRow && trace.steps.end_ns[before] == start) {
-      from = end_of(trace, replayed, ends[before]);
+      from = end_of(replayed, ends[before]);
     } else if (const ApiCallId call = trace.gpu_links.api[ends[step].op]; call != kNoRow) {
       from = moved(timeline, replayed, trace.api_calls.thread[call], start);
     }
     before = step;
-    StepTime time{
-        step, learn[step] != 0, trace.steps.end_ns[step] - start, end_of(trace, replayed, ends[step]) - from, {}};
+    StepTime time{step, learn[step] != 0, trace.steps.end_ns[step] - start, end_of(replayed, ends[step]) - from, {}};
     time.path_ns = Path(timeline, latencies, replayed, from).to(ends[step]);
     out.push_back(time);
   }

@@ -14,17 +14,26 @@ struct Stretch {
   int64_t start_ns = 0, end_ns = 0;
 };
 
+// What is constant, by row of the trace's tables: to replay something else than was recorded, change it.
+struct Durations {
+  explicit Durations(const Timeline& timeline);  // as recorded
+
+  std::vector<int64_t> call_ns;    // of calls, waits included: those are replaced where a call waits
+  std::vector<int64_t> before_ns;  // of the host on its thread: from the end of the call before, or the start of the
+                                   // enclosing one, to the call; 0 for the first of a thread
+  std::vector<int64_t> op_ns;      // of activities
+};
+
 // By row of the trace's tables.
 struct Replayed {
-  std::vector<int64_t> call_start_ns, call_end_ns, op_start_ns;
+  std::vector<int64_t> call_start_ns, call_end_ns, op_start_ns, op_end_ns;
   std::vector<Followed> followed;  // of activities; kNone where nothing was run again
   std::vector<GpuOpId> woken_by;   // of calls: the activity whose end let it return, kNoRow if it did not wait
-
-  int64_t op_end_ns(const Trace& trace, GpuOpId op) const { return op_start_ns[op] + trace.gpu_ops.dur_ns[op]; }
 };
 
 // Stretches in order of time, none touching another.
-Replayed run(const Timeline& timeline, const Latencies& latencies, const std::vector<Stretch>& stretches);
+Replayed run(const Timeline& timeline, const Durations& durations, const Latencies& latencies,
+             const std::vector<Stretch>& stretches);
 
 // What the time of a step consists of, along the longest chain of dependencies that leads to its end.
 enum class PathPart : uint8_t {

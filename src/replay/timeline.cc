@@ -5,6 +5,8 @@
 namespace llmprof::replay {
 namespace {
 
+constexpr uint32_t kBranchesMost = 8;  // of a graph at one time: so far back the node that one follows is looked for
+
 StartKind start_kind(const Timeline& timeline, GpuOpId op) {
   const ApiCallId call = timeline.trace.gpu_links.api[op];
   if (call != kNoRow && timeline.calls.kind(call) == ApiKind::kGraphLaunch) return StartKind::kGraphNode;
@@ -54,12 +56,12 @@ Timeline::Timeline(const Trace& recording) : trace(recording), calls(recording) 
     launched[next[call]++] = op;
   }
   for (Row call = 0; call < count; ++call) {
-    GpuOpId last = kNoRow;
     for (uint32_t i = launched_begin[call]; i < launched_begin[call + 1]; ++i) {
       const GpuOpId op = launched[i];
       if (!is_graph_node(op)) break;
       // Branches of a graph overlap: a node follows the one that ended last before it began.
-      for (uint32_t back = i; back-- > launched_begin[call] && i - back <= 8;) {
+      GpuOpId last = kNoRow;
+      for (uint32_t back = i; back-- > launched_begin[call] && i - back <= kBranchesMost;) {
         const GpuOpId earlier = launched[back];
         if (trace.end_of(earlier) > trace.gpu_ops.start_ns[op] &&
             trace.gpu_ops.stream[earlier] != trace.gpu_ops.stream[op])
@@ -67,7 +69,6 @@ Timeline::Timeline(const Trace& recording) : trace(recording), calls(recording) 
         if (last == kNoRow || trace.end_of(earlier) > trace.end_of(last)) last = earlier;
       }
       in_graph[op] = last;
-      last = kNoRow;
     }
   }
   before.assign(count, kNoRow);

@@ -71,7 +71,7 @@ bool steps_unseen(const Report& report) {
   return detected && !named && report.source.recorded_ms.ms() < kWhole * report.source.duration_ms.ms();
 }
 
-// A rate is of all the time, a typical step is a median: where they differ, the reader is told why.
+// A rate is of all the time, a typical step is a median: where they differ, the page says why.
 std::string uneven_steps(const Report& report) {
   constexpr double kUneven = 1.2;
   const OptDouble typical = report.latency->headline.itl_ms;

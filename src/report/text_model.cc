@@ -130,11 +130,11 @@ std::string gpu_lines(const ModelResult& r) {
                                format_count(static_cast<double>(fit.memory.gpus_at_least.value_or(0)))));
   for (size_t i = 0; i < fit.stages.size(); ++i) line(stage_title(r.stages[i]), stage_bound_text(fit.stages[i]));
   // Mostly the same for every stage, and then said once.
-  std::vector<std::string> told;
+  std::vector<std::string> named;
   for (const StageBoundRow& bound : fit.stages)
     for (const std::string& reason : bound.unknown)
-      if (std::find(told.begin(), told.end(), reason) == told.end()) {
-        told.push_back(reason);
+      if (std::find(named.begin(), named.end(), reason) == named.end()) {
+        named.push_back(reason);
         out += "  not known: " + reason + "\n";
       }
   return out + "  " + fit.basis + "\n  " + fit.traffic + "\n";

@@ -141,7 +141,7 @@ class InputReader {
     return cursor.integer(value) && add_number(input, value);
   }
 
-  // A list of numbers is a tensor, a list of lists a list of tensors, an empty list is told by its type.
+  // A list of numbers is a tensor, a list of lists a list of tensors, an empty list is known by its type.
   bool read_dims(std::string_view text) {
     Cursor cursor(text);
     limit_ = rows() + kMaxInputs + kMaxTensors;

@@ -11,7 +11,7 @@
 // safely. Sampling therefore begins when resolve_launch_sites() has looked at the loaded modules for the first time.
 //
 // Bounds: kSamplesPerFunction of one function and kSamplesMax in all per process; spool::kFramesMax frames; 4096
-// functions; kPendingMax stacks not yet written. What these bounds drop is counted and told in the spool
+// functions; kPendingMax stacks not yet written. What these bounds drop is counted and noted in the spool
 // (launch-sites-dropped). 2.6 MB of memory, untouched until used.
 #pragma once
 
