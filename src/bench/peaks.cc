@@ -433,6 +433,7 @@ MeasuredCeilings ceilings_of(const Peaks& peaks) {
   out.name = peaks.device.name;
   out.uuid = peaks.device.uuid;
   out.driver = peaks.device.driver;
+  out.recorder_ns = peaks.recorder_ns;
   if (peaks.device.cache_bytes > 0) out.cache_bytes = peaks.device.cache_bytes;
   out.unix_s =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();

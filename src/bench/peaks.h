@@ -40,6 +40,7 @@ struct PeakRow {
 struct Peaks {
   device::DeviceIdentity device;
   std::vector<PeakRow> rows;
+  RecorderCosts recorder_ns;         // what recording costs here; empty where that was not measured
   std::vector<std::string> remarks;  // what is missing, and why
   bool quick = false;
   bool interrupted = false;

@@ -15,6 +15,7 @@ namespace llmprof::cli {
 // Each declares its command.
 void add_analyze(Parser& parser);
 void add_bench(Parser& parser);
+void add_call_costs(Parser& parser);  // hidden: `peaks` starts it with and without the recorder
 void add_completion(Parser& parser);
 void add_counters(Parser& parser);  // hidden: `run` starts it beside the target
 void add_ctl(Parser& parser);

@@ -72,6 +72,7 @@ int main(int argc, char** argv) {
   llmprof::cli::add_model(parser);
   llmprof::cli::add_peaks(parser);
   llmprof::cli::add_bench(parser);
+  llmprof::cli::add_call_costs(parser);
   llmprof::cli::add_workload(parser);
   llmprof::cli::add_list(parser);
   llmprof::cli::add_demo(parser);

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/measuring.h"
+#include "cli/recorder_cost.h"
 #include "hardware/measured.h"
 #include "kernels/op.h"
 
@@ -16,7 +17,7 @@ namespace {
 struct PeaksArguments {
   DeviceOptions device;
   std::vector<std::string> dtypes;
-  bool quick = false, no_store = false;
+  bool quick = false, no_store = false, recorder_only = false;
   OutputOptions output;
 };
 
@@ -30,7 +31,7 @@ std::string store(const bench::Peaks& peaks, const PeaksArguments& options) {
   std::string stay;
   const Result<MeasuredCeilings> before = read_ceilings(path);
   const bool joins = before && before->driver == ceilings.driver;
-  const bool part = !options.dtypes.empty() || peaks.interrupted;
+  const bool part = !options.dtypes.empty() || peaks.interrupted || options.recorder_only;
   if (!peaks.rows.empty() && part && !joins)
     return fmt::format("not kept: reports need all figures, and these are a part; llmprof peaks {} measures all",
                        options.dtypes.empty() ? "that is not interrupted" : "without --dtype");
@@ -42,7 +43,7 @@ std::string store(const bench::Peaks& peaks, const PeaksArguments& options) {
       stay +=
           fmt::format(", but {} that were better before stay, since other programs had cores meanwhile", merged.better);
   }
-  if (peaks.rows.empty()) return "nothing was measured, so nothing is kept";
+  if (peaks.rows.empty() && peaks.recorder_ns.empty()) return "nothing was measured, so nothing is kept";
   const Status status = write_ceilings(path, ceilings);
   if (!status) return "not kept: " + status.error().text();
   return fmt::format("kept in {}{}; later reports use it", path, stay);
@@ -59,6 +60,19 @@ Status check_dtypes(const PeaksArguments& options, const device::Device& device)
   return {};
 }
 
+constexpr int kCostPairs = 3, kQuickCostPairs = 1;
+
+// What recording costs on this GPU goes with its ceilings; a failure is a remark.
+void measure_recorder(const PeaksArguments& options, const device::Device& device, bench::Peaks& peaks) {
+  if (device.identity().kind != device::DeviceKind::kCuda) return;
+  Result<RecorderCosts> costs =
+      measure_recorder_costs(device.identity().ordinal, options.quick ? kQuickCostPairs : kCostPairs);
+  if (costs)
+    peaks.recorder_ns = *std::move(costs);
+  else
+    peaks.remarks.push_back("what recording costs was not measured: " + costs.error().what);
+}
+
 Result<bench::Peaks> measure(const PeaksArguments& options, device::Device& device, const std::atomic<bool>& stop) {
   bench::PeaksOptions peaks;
   peaks.operations = kernels::operations();
@@ -67,7 +81,16 @@ Result<bench::Peaks> measure(const PeaksArguments& options, device::Device& devi
   ProgressLine progress(options.output.quiet);
   int done = 0;
   peaks.begin = [&](const std::string& what) { progress.show(fmt::format("{} measured; now {}", done, what)); };
-  return bench::measure_peaks(device, peaks, stop, [&](const bench::PeakRow&) { ++done; });
+  bench::Peaks out;
+  if (options.recorder_only) {
+    out.device = device.identity();
+  } else {
+    LLMPROF_ASSIGN(out, bench::measure_peaks(device, peaks, stop, [&](const bench::PeakRow&) { ++done; }));
+  }
+  if (out.interrupted || (!options.dtypes.empty() && !options.recorder_only)) return out;
+  peaks.begin("what recording costs");
+  measure_recorder(options, device, out);
+  return out;
 }
 
 Status check(const PeaksArguments& options) {
@@ -94,7 +117,7 @@ int run(const PeaksArguments& options) {
   if (!written) return report_error(written.error());
   if (!options.output.is_text() && !options.output.quiet) complain(result.kept);
   if (peaks->interrupted) return kInterruptedExit;
-  return peaks->rows.empty() ? static_cast<int>(ExitCode::kFailed) : 0;
+  return peaks->rows.empty() && peaks->recorder_ns.empty() ? static_cast<int>(ExitCode::kFailed) : 0;
 }
 
 }  // namespace
@@ -108,6 +131,7 @@ void add_peaks(Parser& parser) {
       .delimiter(',')
       .type_name("LIST");
   command.flag("--quick", options->quick, "shorter, and less exact");
+  command.flag("--recorder-only", options->recorder_only, "only what `llmprof run` costs a program on this GPU: 10 s");
   command.flag("--no-store", options->no_store, "do not keep the ceilings for later reports");
   add_output_options(command, options->output);
   command.footer("Example:  llmprof peaks --device cpu --quick");

@@ -59,6 +59,24 @@ Result<Rates> rates_of(JsonValue document, std::string_view group, const std::st
   return rates;
 }
 
+// Absent in files of versions that did not measure it.
+Result<RecorderCosts> recorder_costs_of(JsonValue document, std::string_view group, const std::string& path) {
+  RecorderCosts costs;
+  const std::optional<JsonValue> object = document.find(group);
+  if (!object) return costs;
+  if (!object->is_object()) return damaged(path, fmt::format("no object \"{}\"", group));
+  for (const JsonMember field : object->members()) {
+    RecorderCost cost;
+    RecordReader reader(field.value, kTextBytesMax);
+    if (field.value.is_object()) cost.for_each_field(reader);
+    const bool numbers = cost.plain_ns > 0 && cost.recorded_ns > 0 && cost.seen_ns >= 0 && cost.spread_ns >= 0;
+    if (!field.value.is_object() || !reader.wrong().empty() || !numbers || costs.size() >= kRatesMax)
+      return damaged(path, fmt::format("\"{}\" without times above 0 in {}", field.name.substr(0, 64), group));
+    costs[std::string(field.name)] = cost;
+  }
+  return costs;
+}
+
 Result<std::string> read_small_file(const std::string& path) {
   std::FILE* file = std::fopen(path.c_str(), "rb");
   if (file == nullptr)
@@ -127,6 +145,11 @@ std::optional<std::string> disturbed_remark(const MeasuredCeilings& ceilings) {
                      fmt::join(names, ", "), names.size() == 1 ? "" : "s");
 }
 
+bool has_rates(const MeasuredCeilings& ceilings) {
+  return std::any_of(std::begin(kGroups), std::end(kGroups),
+                     [&](Rates MeasuredCeilings::*group) { return !(ceilings.*group).empty(); });
+}
+
 std::optional<double> measured_ridge(const MeasuredCeilings& ceilings, std::string_view dtype) {
   const Rates::const_iterator peak = ceilings.library_tflops.find(std::string(dtype));
   const std::optional<MeasuredRate> memory = memory_ceiling(ceilings);
@@ -137,6 +160,7 @@ std::optional<double> measured_ridge(const MeasuredCeilings& ceilings, std::stri
 MergedCeilings merge_ceilings(const MeasuredCeilings& before, const MeasuredCeilings& now) {
   MergedCeilings out{now, 0, 0};
   if (before.driver != now.driver) return out;
+  if (now.recorder_ns.empty()) out.ceilings.recorder_ns = before.recorder_ns;
   const bool cpu = now.uuid.empty();
   for (Rates MeasuredCeilings::*const group : kGroups) {
     Rates& rates = out.ceilings.*group;
@@ -209,6 +233,12 @@ Result<MeasuredCeilings> parse_ceilings(std::string_view text, const std::string
         value = *std::move(rates);
       else
         read = tl::unexpected<Error>(rates.error());
+    } else if constexpr (std::is_same_v<Value, RecorderCosts>) {
+      Result<RecorderCosts> costs = recorder_costs_of(document, field.name, path);
+      if (costs)
+        value = *std::move(costs);
+      else
+        read = tl::unexpected<Error>(costs.error());
     } else if constexpr (std::is_same_v<Value, IfKnown<int64_t>>) {
       if (const std::optional<int64_t> number = document[field.name].integer(); number && *number > 0) value = *number;
     } else {

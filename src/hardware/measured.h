@@ -25,6 +25,8 @@ std::optional<double> memory_ceiling_for(const std::map<std::string, MeasuredRat
 // "fp32, read: the measured ceilings may be too low (measured while disturbed: repeat `llmprof peaks`)"; empty where
 // no ceiling of arithmetic or bandwidth was disturbed.
 std::optional<std::string> disturbed_remark(const MeasuredCeilings& ceilings);
+// Whether there is a rate among them, and not only what recording costs.
+bool has_rates(const MeasuredCeilings& ceilings);
 // FLOP/B from which arithmetic of the type is the limit; empty if either part is unknown.
 std::optional<double> measured_ridge(const MeasuredCeilings& ceilings, std::string_view dtype);
 

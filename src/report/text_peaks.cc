@@ -65,6 +65,20 @@ std::string latency_text(const PeaksResult& result, const RenderOptions& style) 
          filled_columns({{"kind", Align::kLeft}, {"us", Align::kRight}, {"IQR", Align::kRight, 0, 4}}, rows, style);
 }
 
+std::string recorder_text(const PeaksResult& result, const RenderOptions& style) {
+  std::vector<std::vector<std::string>> rows;
+  for (const PeakRecorderRow& row : result.recorder)
+    rows.push_back({row.kind, fixed_text(row.plain_us, 2), fixed_text(row.recorded_us, 2), fixed_text(row.cost_us, 2),
+                    fixed_text(row.spread_us, 2)});
+  if (rows.empty()) return "";
+  return "\nWhat `llmprof run` costs here (us of one)\n" + filled_columns({{"kind", Align::kLeft},
+                                                                           {"alone", Align::kRight},
+                                                                           {"recorded", Align::kRight},
+                                                                           {"cost", Align::kRight},
+                                                                           {"spread", Align::kRight, 0, 4}},
+                                                                          rows, style);
+}
+
 std::string ridge_text(const PeaksResult& result) {
   if (result.ridge.empty()) return "";
   std::string out = "\nRidge point (from here on arithmetic is the limit, below it memory)\n";
@@ -83,7 +97,7 @@ std::string ridge_text(const PeaksResult& result) {
 std::string render_text(const bench::PeaksResult& peaks, const RenderOptions& options) {
   std::string out = bench::device_line(peaks.device) + "\n";
   out += bench::flops_text(peaks, options) + bench::bandwidth_text(peaks, options) +
-         bench::latency_text(peaks, options) + bench::ridge_text(peaks);
+         bench::latency_text(peaks, options) + bench::recorder_text(peaks, options) + bench::ridge_text(peaks);
   if (!peaks.diagnostics.empty()) out += "\nRemarks\n";
   for (const std::string& remark : peaks.diagnostics) out += "  " + remark + "\n";
   if (peaks.interrupted) out += "\nInterrupted: what was measured until then.\n";

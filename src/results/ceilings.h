@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "results/call_costs.h"
 #include "results/values.h"
 
 namespace llmprof {
@@ -33,7 +34,8 @@ using MeasuredRates = std::map<std::string, MeasuredRate>;
   F(MeasuredRates, library_tflops, "TFLOP/s", "matrix products of libraries, by data type")                        \
   F(MeasuredRates, unit_tflops, "TFLOP/s", "arithmetic on registers alone, by data type")                          \
   F(MeasuredRates, bandwidth_gbs, "GB/s", "read, write, copy, triad, cache_read, h2d, d2h, ...")                   \
-  F(MeasuredRates, latency_us, "us", "launch_eager, launch_graph_node, sync, ...")
+  F(MeasuredRates, latency_us, "us", "launch_eager, launch_graph_node, sync, ...")                                 \
+  F(RecorderCosts, recorder_ns, "ns", "what recording costs: launch_0k, launch_64k, graph_32, gpu_kernel, ...")
 LLMPROF_RECORD(MeasuredCeilings, "ceilings", "What llmprof peaks keeps of a device", LLMPROF_MEASURED_CEILINGS_FIELDS)
 
 }  // namespace llmprof

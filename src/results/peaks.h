@@ -59,6 +59,17 @@ LLMPROF_RECORD(PeakBandwidthRow, "bandwidth", "Measured bandwidths of a device",
   LLMPROF_PEAK_COMMON_FIELDS(C)
 LLMPROF_RECORD(PeakLatencyRow, "latency", "Measured fixed costs of a device", LLMPROF_PEAK_LATENCY_FIELDS)
 
+#define LLMPROF_PEAK_RECORDER_FIELDS(C)                                                     \
+  C(std::string, kind, "",                                                                  \
+    "launch_0k to launch_2048k: a launch behind so many KiB of the program's own data;"     \
+    " graph_N: launching a graph of N kernels; gpu_kernel, gpu_node: from one to the next") \
+  C(OptNumber, plain_us, "us", "without the recorder; median")                              \
+  C(OptNumber, recorded_us, "us", "with it; median")                                        \
+  C(OptNumber, cost_us, "us", "the difference")                                             \
+  C(OptNumber, spread_us, "us", "by how much the difference varied between pairs of processes")
+LLMPROF_RECORD(PeakRecorderRow, "recorder", "What `llmprof run` costs a program on this machine",
+               LLMPROF_PEAK_RECORDER_FIELDS)
+
 #define LLMPROF_RIDGE_FIELDS(C)                                                                              \
   C(std::string, dtype, "", "data type of the arithmetic")                                                   \
   C(OptNumber, flop_per_byte, "FLOP/B", "intensity from which arithmetic is the limit: peak over bandwidth") \
@@ -74,6 +85,7 @@ LLMPROF_RECORD(RidgeRow, "ridge", "Ridge points of the roofline", LLMPROF_RIDGE_
   C(std::vector<PeakBandwidthRow>, bandwidth, "", "memory, cache and copies") \
   C(std::vector<PeakLatencyRow>, latency, "", "fixed costs")                  \
   C(std::vector<RidgeRow>, ridge, "", "ridge points")                         \
+  C(std::vector<PeakRecorderRow>, recorder, "", "what recording costs here")  \
   C(bool, interrupted, "", "what follows was not measured")                   \
   C(std::vector<std::string>, diagnostics, "", "what is missing, and why")
 LLMPROF_RECORD(PeaksFields, "peaks", "Ceilings of a device, measured", LLMPROF_PEAKS_FIELDS)

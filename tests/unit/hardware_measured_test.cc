@@ -30,6 +30,7 @@ MeasuredCeilings some_ceilings() {
   c.bandwidth_gbs["copy"] = {4300, "4 GB", 0.002, {}, 500};
   c.bandwidth_gbs["cache_read"] = {9700, "32 MB", 0.01, {}, {}};
   c.latency_us["launch_eager"] = {2.5, "", 0.1, {}, {}};
+  c.recorder_ns["launch_0k"] = {3300, 4200.5, 3700, -13, 120};
   return c;
 }
 
@@ -51,6 +52,29 @@ class Measured : public testing::Test {
   const std::string folder_ = temporary_.path();
 };
 
+// Files of versions that did not measure what recording costs are read; what is no cost is refused.
+TEST_F(Measured, CostsOfTheRecorderMayBeMissing) {
+  std::string text = good_text();
+  const size_t from = text.find("\"recorder_ns\""), to = text.find('}', text.find('}', from) + 1);
+  ASSERT_NE(to, std::string::npos);
+  const size_t comma = text.rfind(',', from);
+  std::string without = text;
+  without.erase(comma, to + 1 - comma);
+  const Result<MeasuredCeilings> read = read_ceilings(file(without));
+  ASSERT_TRUE(read.has_value()) << read.error().text();
+  EXPECT_TRUE(read->recorder_ns.empty());
+  std::string negative = text;
+  negative.replace(negative.find("3300"), 4, "-300");
+  EXPECT_FALSE(read_ceilings(file(negative)).has_value());
+  MeasuredCeilings now = some_ceilings();
+  now.recorder_ns.clear();
+  EXPECT_EQ(merge_ceilings(some_ceilings(), now).ceilings.recorder_ns.size(), 1U);
+  MeasuredCeilings costs_alone;
+  costs_alone.recorder_ns = some_ceilings().recorder_ns;
+  EXPECT_FALSE(has_rates(costs_alone));
+  EXPECT_TRUE(has_rates(some_ceilings()));
+}
+
 TEST_F(Measured, RoundTrip) {
   const std::string path = folder_ + "/new/folders/key.json";
   const MeasuredCeilings wrote = some_ceilings();
@@ -58,6 +82,9 @@ TEST_F(Measured, RoundTrip) {
   const Result<MeasuredCeilings> read = read_ceilings(path);
   ASSERT_TRUE(read.has_value()) << read.error().text();
   EXPECT_EQ(read->device_key, wrote.device_key);
+  ASSERT_EQ(read->recorder_ns.size(), 1U);
+  EXPECT_EQ(read->recorder_ns.at("launch_0k").recorded_ns, 4200.5);
+  EXPECT_EQ(read->recorder_ns.at("launch_0k").between_ns, -13);
   EXPECT_EQ(read->name, wrote.name);
   EXPECT_EQ(read->driver, wrote.driver);
   EXPECT_EQ(read->tool_version, wrote.tool_version);

@@ -1,0 +1,247 @@
+#include "device/cuda/call_costs.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/statistics.h"
+
+namespace llmprof::device::cuda {
+namespace {
+
+// As text for the driver's own compiler: no NVRTC is needed. Spins so many cycles.
+constexpr const char* kSpin = R"(
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry spin(.param .u64 cycles) {
+  .reg .u64 %rd<5>;
+  .reg .pred %p<3>;
+  ld.param.u64 %rd1, [cycles];
+  setp.eq.u64 %p1, %rd1, 0;
+  @%p1 bra done;
+  mov.u64 %rd2, %clock64;
+again:
+  mov.u64 %rd3, %clock64;
+  sub.u64 %rd4, %rd3, %rd2;
+  setp.lt.u64 %p2, %rd4, %rd1;
+  @%p2 bra again;
+done:
+  ret;
+}
+)";
+
+constexpr int kLaunchesPerSample = 40;
+constexpr int kQueued = 256;               // kernels behind one that holds the GPU up until all are launched
+constexpr uint64_t kHoldCycles = 8000000;  // 4 to 6 ms
+constexpr size_t kDataBytes = size_t{8} << 20;
+
+// Functions that differ, so that their code fills caches as a program's does.
+template <size_t kNumber>
+__attribute__((noinline)) uint64_t own_code(uint64_t x) {
+#pragma GCC unroll 24
+  for (uint64_t i = 0; i < 24; ++i) x = (x ^ (x >> (i % 23 + 7))) * (0x9E3779B97F4A7C15ULL + kNumber * 2 + i);
+  return x;
+}
+constexpr size_t kFunctions = 512;
+template <size_t... kNumbers>
+constexpr std::array<uint64_t (*)(uint64_t), kFunctions> own_functions(std::index_sequence<kNumbers...>) {
+  return {own_code<kNumbers>...};
+}
+
+// What a program does between two calls: reads its data and runs its code.
+class OwnWork {
+ public:
+  OwnWork() : data_(kDataBytes, 1) {}
+  void touch(size_t bytes) {
+    static constexpr std::array<uint64_t (*)(uint64_t), kFunctions> kCode =
+        own_functions(std::make_index_sequence<kFunctions>());
+    const size_t lines = bytes / 64;
+    for (size_t i = 0; i < lines; ++i) {
+      at_ = (at_ + size_t{64} * 129) % kDataBytes;
+      sum_ += data_[at_];
+    }
+    for (size_t i = 0; i < lines / 8; ++i) sum_ += kCode[(next_ += 37) % kFunctions](sum_);
+  }
+  uint64_t sum() const { return sum_; }
+
+ private:
+  std::vector<uint8_t> data_;
+  size_t at_ = 0, next_ = 0;
+  uint64_t sum_ = 0;
+};
+
+class CallTimer {
+ public:
+  CallTimer(Context& context, double seconds) : context_(context), each_ns_(static_cast<int64_t>(seconds * 1e9)) {}
+  ~CallTimer() {
+    for (const cuda_abi::Event event : events_)
+      if (event != nullptr) context_.api().event_destroy(event);
+    if (memory_ != 0) context_.api().memory_free(memory_);
+    if (module_ != nullptr) context_.api().module_unload(module_);
+  }
+  CallTimer(const CallTimer&) = delete;
+  CallTimer& operator=(const CallTimer&) = delete;
+
+  Result<std::vector<CallCost>> run() {
+    LLMPROF_CHECK(prepare());
+    for (const size_t kib : {0, 64, 512, 2048}) LLMPROF_CHECK(launches(kib));
+    for (const int nodes : kCostNodes) LLMPROF_CHECK(graph(nodes));
+    LLMPROF_CHECK(simple("wait", [&] { return context_.synchronize(); }));
+    std::array<uint8_t, 4096> host{};
+    LLMPROF_CHECK(simple("copy_in", [&] {
+      return done(context_.api().copy_to_device(memory_, host.data(), host.size(), context_.stream()));
+    }));
+    LLMPROF_CHECK(simple("copy_out", [&]() -> Status {
+      LLMPROF_CHECK(done(context_.api().copy_to_host(host.data(), memory_, 4, context_.stream())));
+      return context_.synchronize();
+    }));
+    LLMPROF_CHECK(kernels());
+    return std::move(costs_);
+  }
+
+ private:
+  Status done(cuda_abi::Result result) {
+    return result == cuda_abi::kSuccess ? Status() : context_.check(result, "timing calls of the driver");
+  }
+  Status launch(uint64_t cycles) {
+    void* parameters[] = {&cycles, nullptr};
+    return done(context_.api().launch(spin_, 1, 1, 1, 32, 1, 1, 0, context_.stream(), parameters, nullptr));
+  }
+
+  Status prepare() {
+    const cuda_abi::Api& api = context_.api();
+    LLMPROF_CHECK(context_.check(api.module_load(&module_, kSpin), "loading a kernel"));
+    LLMPROF_CHECK(context_.check(api.module_function(&spin_, module_, "spin"), "loading a kernel"));
+    LLMPROF_CHECK(context_.check(api.memory_alloc(&memory_, 4096), "allocating on the GPU"));
+    for (cuda_abi::Event& event : events_)
+      LLMPROF_CHECK(context_.check(api.event_create(&event, 0), "making an event"));
+    // First calls load what they need.
+    for (int i = 0; i < 200; ++i) LLMPROF_CHECK(launch(0));
+    return context_.synchronize();
+  }
+
+  // Takes samples until the time is over; `sample` gives {ns of a call, ns between}.
+  template <class Sample>
+  Status take(std::string name, int64_t calls_per_sample, Sample&& sample) {
+    CallCost cost;
+    cost.name = std::move(name);
+    std::vector<double> calls, between;
+    cost.start_unix_ns = realtime_ns();
+    const int64_t until = monotonic_ns() + each_ns_;
+    while (calls.size() < 5 || monotonic_ns() < until) {
+      std::pair<double, double> times;
+      LLMPROF_CHECK(sample(times));
+      calls.push_back(times.first);
+      between.push_back(times.second);
+    }
+    cost.end_unix_ns = realtime_ns();
+    const SampleSummary summary = *summarize_samples(calls);
+    cost.call_ns = summary.median;
+    cost.iqr_frac = summary.iqr_frac();
+    cost.between_ns = median_of(std::move(between));
+    cost.calls = static_cast<int64_t>(calls.size()) * calls_per_sample;
+    costs_.push_back(std::move(cost));
+    return {};
+  }
+
+  Status launches(size_t kib) {
+    return take(fmt::format("launch_{}k", kib), kLaunchesPerSample, [&](std::pair<double, double>& times) -> Status {
+      int64_t inside = 0;
+      const int64_t start = monotonic_ns();
+      for (int i = 0; i < kLaunchesPerSample; ++i) {
+        work_.touch(kib * 1024);
+        const int64_t before = monotonic_ns();
+        LLMPROF_CHECK(launch(0));
+        inside += monotonic_ns() - before;
+      }
+      const int64_t all = monotonic_ns() - start;
+      times = {static_cast<double>(inside) / kLaunchesPerSample,
+               static_cast<double>(all - inside) / kLaunchesPerSample};
+      return context_.synchronize();
+    });
+  }
+
+  template <class Call>
+  Status simple(const char* name, Call&& call) {
+    return take(name, kLaunchesPerSample, [&](std::pair<double, double>& times) -> Status {
+      const int64_t start = monotonic_ns();
+      for (int i = 0; i < kLaunchesPerSample; ++i) LLMPROF_CHECK(call());
+      times = {static_cast<double>(monotonic_ns() - start) / kLaunchesPerSample, 0};
+      return context_.synchronize();
+    });
+  }
+
+  // GPU time of what `enqueue` puts between two events, behind a kernel that holds it up until all of it is there.
+  template <class Enqueue>
+  Result<double> gpu_ns(Enqueue&& enqueue) {
+    LLMPROF_CHECK(launch(kHoldCycles));
+    LLMPROF_CHECK(done(context_.api().event_record(events_[0], context_.stream())));
+    LLMPROF_CHECK(enqueue());
+    LLMPROF_CHECK(done(context_.api().event_record(events_[1], context_.stream())));
+    LLMPROF_CHECK(context_.synchronize());
+    float ms = 0;
+    LLMPROF_CHECK(done(context_.api().event_elapsed(&ms, events_[0], events_[1])));
+    return static_cast<double>(ms) * 1e6;
+  }
+
+  Status kernels() {
+    return take("gpu_kernel", kQueued, [&](std::pair<double, double>& times) -> Status {
+      LLMPROF_ASSIGN(const double ns, gpu_ns([&]() -> Status {
+                       for (int i = 0; i < kQueued; ++i) LLMPROF_CHECK(launch(0));
+                       return {};
+                     }));
+      times = {ns / kQueued, 0};
+      return {};
+    });
+  }
+
+  Status graph(int nodes) {
+    const cuda_abi::Api& api = context_.api();
+    cuda_abi::Graph graph = nullptr;
+    cuda_abi::GraphExec exec = nullptr;
+    LLMPROF_CHECK(context_.check(api.capture_begin(context_.stream(), cuda_abi::kCaptureRelaxed), "making a graph"));
+    Status launched;
+    for (int i = 0; i < nodes && launched; ++i) launched = launch(0);
+    LLMPROF_CHECK(context_.check(api.capture_end(context_.stream(), &graph), "making a graph"));
+    LLMPROF_CHECK(launched);
+    LLMPROF_CHECK(context_.check(api.graph_instantiate(&exec, graph, 0), "making a graph"));
+    const auto replay = [&] { return done(api.graph_launch(exec, context_.stream())); };
+    for (int i = 0; i < 5; ++i) LLMPROF_CHECK(replay());
+    LLMPROF_CHECK(context_.synchronize());
+    Status timed = take(fmt::format("graph_{}", nodes), 1, [&](std::pair<double, double>& times) -> Status {
+      const int64_t start = monotonic_ns();
+      LLMPROF_CHECK(replay());
+      times = {static_cast<double>(monotonic_ns() - start), 0};
+      return context_.synchronize();
+    });
+    if (timed && nodes == kCostNodes[1])
+      timed = take("gpu_node", nodes, [&](std::pair<double, double>& times) -> Status {
+        LLMPROF_ASSIGN(const double ns, gpu_ns(replay));
+        times = {ns / nodes, 0};
+        return {};
+      });
+    api.graph_exec_destroy(exec);
+    api.graph_destroy(graph);
+    return timed;
+  }
+
+  Context& context_;
+  const int64_t each_ns_;
+  OwnWork work_;
+  cuda_abi::Module module_ = nullptr;
+  cuda_abi::Function spin_ = nullptr;
+  cuda_abi::DevicePtr memory_ = 0;
+  std::array<cuda_abi::Event, 2> events_{};
+  std::vector<CallCost> costs_;
+};
+
+}  // namespace
+
+Result<std::vector<CallCost>> time_calls(Context& context, double seconds) { return CallTimer(context, seconds).run(); }
+
+}  // namespace llmprof::device::cuda

@@ -1,0 +1,34 @@
+// What calls of CUDA cost a program on this machine, with and without the recorder in its process.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "results/values.h"
+
+namespace llmprof {
+
+// One kind of call as one process timed it (device/cuda/call_costs.h).
+#define LLMPROF_CALL_COST_FIELDS(F)                                                                      \
+  F(std::string, name, "", "kind of call, and what was done between two of them")                        \
+  F(double, call_ns, "ns", "of a call on the host, or between two activities of the GPU; median")        \
+  F(double, between_ns, "ns", "of the program's own work between two calls, 0 if there was none")        \
+  F(double, iqr_frac, "frac", "interquartile range of the samples over their median")                    \
+  F(int64_t, calls, "", "how many were timed")                                                           \
+  F(int64_t, start_unix_ns, "ns", "when that began: a recording of this process shows these calls then") \
+  F(int64_t, end_unix_ns, "ns", "when it ended")
+LLMPROF_RECORD(CallCost, "call_costs", "What calls of CUDA cost in one process", LLMPROF_CALL_COST_FIELDS)
+
+// The same in two processes, one of them recorded.
+#define LLMPROF_RECORDER_COST_FIELDS(F)                                                                              \
+  F(double, plain_ns, "ns", "without the recorder")                                                                  \
+  F(double, recorded_ns, "ns", "with it")                                                                            \
+  F(double, seen_ns, "ns", "how long the recording says that the call took; 0 of what is no call")                   \
+  F(double, between_ns, "ns", "by how much the program's own work between two calls takes longer with the recorder") \
+  F(double, spread_ns, "ns", "by how much recorded_ns - plain_ns differed between pairs of processes: highest - lowest")
+LLMPROF_RECORD(RecorderCost, "recorder_costs", "What recording costs one kind of call", LLMPROF_RECORDER_COST_FIELDS)
+
+using RecorderCosts = std::map<std::string, RecorderCost>;
+
+}  // namespace llmprof
