@@ -5,6 +5,7 @@
 #include <map>
 
 #include "derive/recorded_spans.h"
+#include "replay/undisturbed.h"
 
 namespace llmprof::replay {
 namespace {
@@ -297,29 +298,57 @@ Replayed run(const Timeline& timeline, const Durations& durations, const Latenci
   return Runner(timeline, durations, latencies).run(stretches);
 }
 
-std::vector<StepTime> replay_steps(const Trace& trace) {
-  const Timeline timeline(trace);
-  const std::vector<uint8_t> learn = alternate(trace);
-  const std::vector<StepEnd> ends = step_ends(timeline);
-  const Latencies latencies = learn_from(timeline, learn, ends);
-  const Replayed replayed = run(timeline, Durations(timeline), latencies, stretches_of(trace));
-  std::vector<StepTime> out;
+namespace {
+
+// By step: from when on a replay counts it, kNever where it is not replayed.
+std::vector<int64_t> step_starts(const Timeline& timeline, const std::vector<StepEnd>& ends, const Replayed& replayed) {
+  const Trace& trace = timeline.trace;
+  std::vector<int64_t> out(trace.steps.size(), kNever);
   std::map<int32_t, StepId> previous;
   for (Row step = 0; step < trace.steps.size(); ++step) {
     if (!is_whole(trace, step) || ends[step].op == kNoRow) continue;
     StepId& before = previous.try_emplace(trace.steps.device[step], kNoRow).first->second;
     const int64_t start = trace.steps.start_ns[step];
-    int64_t from = start;
+    out[step] = start;
     if (before != kNoRow && trace.steps.end_ns[before] == start) {
-      from = end_of(replayed, ends[before]);
+      out[step] = end_of(replayed, ends[before]);
     } else if (const ApiCallId call = trace.gpu_links.api[ends[step].op]; call != kNoRow) {
-      from = moved(timeline, replayed, trace.api_calls.thread[call], start);
+      out[step] = moved(timeline, replayed, trace.api_calls.thread[call], start);
     }
     before = step;
-    StepTime time{step, learn[step] != 0, trace.steps.end_ns[step] - start, end_of(replayed, ends[step]) - from, {}};
-    time.path_ns = Path(timeline, latencies, replayed, from).to(ends[step]);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<StepTime> replay_steps(const Trace& trace, const RecorderCosts* costs) {
+  const Timeline timeline(trace);
+  const std::vector<uint8_t> learn = alternate(trace);
+  const std::vector<StepEnd> ends = step_ends(timeline);
+  const std::vector<Stretch> stretches = stretches_of(trace);
+  Durations durations(timeline);
+  Latencies latencies = learn_from(timeline, learn, ends);
+  const Replayed replayed = run(timeline, durations, latencies, stretches);
+  const std::vector<int64_t> starts = step_starts(timeline, ends, replayed);
+  std::vector<StepTime> out;
+  for (Row step = 0; step < trace.steps.size(); ++step) {
+    if (starts[step] == kNever) continue;
+    StepTime time{step,
+                  learn[step] != 0,
+                  trace.steps.end_ns[step] - trace.steps.start_ns[step],
+                  end_of(replayed, ends[step]) - starts[step],
+                  std::nullopt,
+                  {}};
+    time.path_ns = Path(timeline, latencies, replayed, starts[step]).to(ends[step]);
     out.push_back(time);
   }
+  const RecorderCostModel model(costs != nullptr ? *costs : RecorderCosts());
+  if (!model.known()) return out;
+  take_recorder_out(timeline, model, durations, latencies);
+  const Replayed undisturbed = run(timeline, durations, latencies, stretches);
+  const std::vector<int64_t> begins = step_starts(timeline, ends, undisturbed);
+  for (StepTime& time : out) time.undisturbed_ns = end_of(undisturbed, ends[time.step]) - begins[time.step];
   return out;
 }
 

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "replay/latencies.h"
+#include "results/call_costs.h"
 
 namespace llmprof::replay {
 
@@ -52,6 +54,7 @@ struct StepTime {
   StepId step = kNoRow;
   bool learned = false;  // the latencies are those of this step among others; only the rest judges them
   int64_t recorded_ns = 0, replayed_ns = 0;
+  std::optional<int64_t> undisturbed_ns;      // replayed without what recording costs, where that is known
   std::array<int64_t, kPathParts> path_ns{};  // adds up to replayed_ns
   double error_frac() const {
     return recorded_ns > 0 ? static_cast<double>(replayed_ns - recorded_ns) / static_cast<double>(recorded_ns) : 0;
@@ -59,7 +62,8 @@ struct StepTime {
 };
 
 // Replays every completely recorded step of the program, each after the one before it, in order of time. Latencies are
-// learned from every other step of a stage.
-std::vector<StepTime> replay_steps(const Trace& trace);
+// learned from every other step of a stage. `costs`: of the recorder that made the recording (undisturbed.h), null
+// where they are not known.
+std::vector<StepTime> replay_steps(const Trace& trace, const RecorderCosts* costs = nullptr);
 
 }  // namespace llmprof::replay

@@ -1,0 +1,131 @@
+#include "replay/undisturbed.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace llmprof::replay {
+namespace {
+
+const RecorderCost* find(const RecorderCosts& costs, const std::string& name) {
+  const RecorderCosts::const_iterator found = costs.find(name);
+  return found == costs.end() ? nullptr : &found->second;
+}
+
+double cost_ns(const RecorderCost* cost) {
+  return cost == nullptr ? 0 : std::max(0.0, cost->recorded_ns - cost->plain_ns);
+}
+
+// What is seen of a call lies inside the time that the program takes it to be.
+RecorderCostModel::Cost cost_of(const RecorderCost* cost) {
+  if (cost == nullptr) return {};
+  const double all = cost_ns(cost), inside = std::clamp(cost->seen_ns - cost->plain_ns, 0.0, all);
+  return {inside, all - inside};
+}
+
+constexpr const char* kLaunchLevels[] = {"launch_0k", "launch_64k", "launch_512k", "launch_2048k"};
+constexpr double kFewNodes = 32, kManyNodes = 256;  // graph_32, graph_256
+
+// A line through two points, as its value at 0 and its slope, neither below 0.
+struct Line {
+  double at_zero = 0, slope = 0;
+  Line(double at_few, double at_many) {
+    slope = std::max(0.0, (at_many - at_few) / (kManyNodes - kFewNodes));
+    at_zero = std::max(0.0, at_few - slope * kFewNodes);
+  }
+};
+
+}  // namespace
+
+RecorderCostModel::RecorderCostModel(const RecorderCosts& costs) {
+  const RecorderCost* const few = find(costs, "graph_32");
+  const RecorderCost* const many = find(costs, "graph_256");
+  const RecorderCost* const kernel = find(costs, "gpu_kernel");
+  const RecorderCost* const node = find(costs, "gpu_node");
+  if (few == nullptr || many == nullptr || kernel == nullptr || node == nullptr) return;
+  for (const char* const name : kLaunchLevels) {
+    const RecorderCost* const level = find(costs, name);
+    if (level == nullptr || level->seen_ns <= 0) continue;
+    const Cost cost = cost_of(level);
+    launch_.push_back({level->seen_ns, cost.inside, cost.beside});
+  }
+  if (const RecorderCost* const usual = find(costs, "launch_512k"); cost_ns(usual) > 0)
+    unsure_frac_ = std::min(1.0, usual->spread_ns / cost_ns(usual) / 2);
+  std::sort(launch_.begin(), launch_.end(), [](const Level& a, const Level& b) { return a.seen_ns < b.seen_ns; });
+  const Line plain(few->plain_ns, many->plain_ns);
+  const Line most(few->recorded_ns + few->spread_ns, many->recorded_ns + many->spread_ns);
+  graph_plain_ns_ = plain.at_zero, node_plain_ns_ = plain.slope;
+  graph_most_ns_ = most.at_zero, node_most_ns_ = most.slope;
+  copy_ = cost_of(find(costs, "copy_in"));
+  wait_ = cost_of(find(costs, "wait"));
+  kernel_gap_ns_ = cost_ns(kernel);
+  node_gap_ns_ = cost_ns(node);
+}
+
+RecorderCostModel::Cost RecorderCostModel::of_launch(double seen_ns) const {
+  if (launch_.empty()) return {};
+  const Level& first = launch_.front();
+  if (seen_ns <= first.seen_ns) return {first.inside_ns * seen_ns / first.seen_ns, first.beside_ns};
+  const auto above =
+      std::find_if(launch_.begin(), launch_.end(), [&](const Level& level) { return level.seen_ns >= seen_ns; });
+  // One that took longer than any of those waited for room in the queue.
+  if (above == launch_.end()) return {launch_.back().inside_ns, launch_.back().beside_ns};
+  const Level& high = *above;
+  const Level& low = *std::prev(above);
+  const double part = (seen_ns - low.seen_ns) / (high.seen_ns - low.seen_ns);
+  return {std::lerp(low.inside_ns, high.inside_ns, part), std::lerp(low.beside_ns, high.beside_ns, part)};
+}
+
+RecorderCostModel::Cost RecorderCostModel::of_graph_launch(double seen_ns, uint32_t nodes) const {
+  const double plain = graph_plain_ns_ + node_plain_ns_ * nodes, most = graph_most_ns_ + node_most_ns_ * nodes;
+  // Beyond the most that was seen it waited for room in the queue.
+  return {std::max(0.0, std::min(seen_ns, most) - plain), 0};
+}
+
+void take_recorder_out(const Timeline& timeline, const RecorderCostModel& model, Durations& durations,
+                       Latencies& latencies) {
+  std::array<double, kStartKinds> inside{}, launches{};
+  for (Row call = 0; call < durations.call_ns.size(); ++call) {
+    const uint32_t launched = timeline.launched_begin[call + 1] - timeline.launched_begin[call];
+    const int64_t seen = durations.call_ns[call];
+    RecorderCostModel::Cost cost;
+    switch (timeline.calls.kind(call)) {
+      case ApiKind::kGraphLaunch:
+        cost = model.of_graph_launch(static_cast<double>(seen), launched);
+        break;
+      case ApiKind::kLaunch:
+        cost = model.of_launch(static_cast<double>(seen));
+        break;
+      case ApiKind::kEnqueue:
+      case ApiKind::kCopy:
+        cost = model.of_copy();
+        break;
+      case ApiKind::kSync:
+        cost = model.of_wait();
+        break;
+      default:
+        break;
+    }
+    if (launched > 0) {
+      const size_t kind = static_cast<size_t>(timeline.kinds[timeline.launched[timeline.launched_begin[call]]]);
+      inside[kind] += cost.inside;
+      launches[kind] += 1;
+    }
+    durations.call_ns[call] = std::max<int64_t>(0, seen - std::llround(cost.inside));
+    durations.before_ns[call] = std::max<int64_t>(0, durations.before_ns[call] - std::llround(cost.beside));
+  }
+  // A latency that was counted from the start of the call holds the call.
+  for (size_t kind = 0; kind < kStartKinds; ++kind)
+    if (!latencies.from_end[kind] && launches[kind] > 0) latencies.launch[kind].ns -= inside[kind] / launches[kind];
+  const auto later = [](StartKind kind) { return kind != StartKind::kGraphNode; };
+  for (size_t before = 0; before < kStartKinds; ++before)
+    for (size_t kind = 0; kind < kStartKinds; ++kind)
+      if (later(static_cast<StartKind>(before)) && later(static_cast<StartKind>(kind)))
+        latencies.behind[before][kind].ns -= model.kernel_gap_ns();
+  for (auto& [edge, latency] : latencies.edges) latency.ns -= model.node_gap_ns();
+  Latency& nodes =
+      latencies.behind[static_cast<size_t>(StartKind::kGraphNode)][static_cast<size_t>(StartKind::kGraphNode)];
+  nodes.ns -= model.node_gap_ns();
+}
+
+}  // namespace llmprof::replay

@@ -1,0 +1,51 @@
+// Steps as they would have been without the recorder: what recording costs on this machine is taken out of what a
+// replay keeps constant. A step gains by it only what it waited for.
+#pragma once
+
+#include "replay/replay.h"
+#include "results/call_costs.h"
+
+namespace llmprof::replay {
+
+// What `llmprof peaks` measured (device/cuda/call_costs.h), as a function of the recorded call. How long a call took as
+// it was seen tells how long it takes alone, because what slows one slows the other: a host that is slow just then, and
+// caches that hold the program's own data. So a launch is what it was in the measurement where it was seen to take as
+// long, linear between the four levels; a graph launch alone hardly depends on its nodes, recorded it takes over a
+// microsecond for each.
+class RecorderCostModel {
+ public:
+  // Unknown where the costs of launches, graphs or the GPU are missing.
+  explicit RecorderCostModel(const RecorderCosts& costs);
+  bool known() const { return !launch_.empty(); }
+
+  // By how much a call is longer because it is recorded, ns: `inside` of its duration as seen, `beside` before or
+  // after.
+  struct Cost {
+    double inside = 0, beside = 0;
+  };
+  Cost of_launch(double seen_ns) const;
+  Cost of_graph_launch(double seen_ns, uint32_t nodes) const;
+  Cost of_copy() const { return copy_; }
+  Cost of_wait() const { return wait_; }
+  // By how much a kernel begins later behind another one: of a stream, of a graph.
+  double kernel_gap_ns() const { return kernel_gap_ns_; }
+  double node_gap_ns() const { return node_gap_ns_; }
+  // By how much of itself the cost of a launch differed between pairs of processes, to either side.
+  double unsure_frac() const { return unsure_frac_; }
+
+ private:
+  struct Level {
+    double seen_ns, inside_ns, beside_ns;
+  };
+  std::vector<Level> launch_;  // by rising seen_ns
+  // Of graphs, for one and for each node: alone, and the most that was seen recorded.
+  double graph_plain_ns_ = 0, node_plain_ns_ = 0, graph_most_ns_ = 0, node_most_ns_ = 0;
+  Cost copy_, wait_;
+  double kernel_gap_ns_ = 0, node_gap_ns_ = 0, unsure_frac_ = 0;
+};
+
+// Takes it out of every call and every distance between activities.
+void take_recorder_out(const Timeline& timeline, const RecorderCostModel& model, Durations& durations,
+                       Latencies& latencies);
+
+}  // namespace llmprof::replay

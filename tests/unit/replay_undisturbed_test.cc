@@ -1,0 +1,123 @@
+// Steps replayed without what recording costs: recordings built with a known cost come back as they are without it.
+#include <gtest/gtest.h>
+
+#include "derive_trace_builder.h"
+#include "replay/undisturbed.h"
+
+namespace llmprof::replay {
+namespace {
+
+constexpr int64_t kPlainLaunch = 4'000, kWake = 3'000;
+
+// Of launches 2 us inside the call and 1 us beside it where they are seen to take 6 us, twice that where 12; of graphs
+// 1 us a node; 300 ns between kernels and 200 ns between nodes.
+RecorderCosts costs() {
+  RecorderCosts out;
+  out["launch_0k"] = {kPlainLaunch, 7'000, 6'000, 0, 0};
+  out["launch_512k"] = {8'000, 14'000, 12'000, 0, 0};
+  out["graph_32"] = {2'000, 34'000, 34'000, 0, 0};
+  out["graph_256"] = {2'000, 258'000, 258'000, 0, 0};
+  out["gpu_kernel"] = {1'600, 1'900, 0, 0, 0};
+  out["gpu_node"] = {800, 1'000, 0, 0, 0};
+  out["copy_in"] = {2'000, 3'000, 2'500, 0, 0};
+  out["wait"] = {200, 600, 500, 0, 0};
+  return out;
+}
+
+TEST(Undisturbed, ALaunchCostsMoreTheLongerItTook) {
+  const RecorderCostModel model(costs());
+  ASSERT_TRUE(model.known());
+  EXPECT_DOUBLE_EQ(model.of_launch(6'000).inside, 2'000);
+  EXPECT_DOUBLE_EQ(model.of_launch(6'000).beside, 1'000);
+  EXPECT_DOUBLE_EQ(model.of_launch(9'000).inside, 3'000);
+  EXPECT_DOUBLE_EQ(model.of_launch(3'000).inside, 1'000);
+  EXPECT_DOUBLE_EQ(model.of_launch(500'000).inside, 4'000);  // the rest is a wait for room in the queue
+  EXPECT_DOUBLE_EQ(model.of_graph_launch(112'000, 110).inside, 110'000);
+  EXPECT_DOUBLE_EQ(model.of_graph_launch(80'000, 110).inside, 78'000);
+  EXPECT_DOUBLE_EQ(model.of_graph_launch(900'000, 110).inside, 110'000);
+  EXPECT_DOUBLE_EQ(model.of_graph_launch(1'000, 110).inside, 0);
+}
+
+TEST(Undisturbed, IsUnknownWithoutMeasurements) {
+  EXPECT_FALSE(RecorderCostModel(RecorderCosts()).known());
+  RecorderCosts half = costs();
+  half.erase("gpu_node");
+  EXPECT_FALSE(RecorderCostModel(half).known());
+}
+
+// A step of so many launches with a wait, as the host and the GPU make it: what a call costs, what lies between two and
+// between two kernels.
+int64_t step(TestTrace* b, int64_t host, int launches, int64_t call_ns, int64_t between_ns, int64_t kernel_ns,
+             int64_t gap_ns, int64_t wait_ns) {
+  const int64_t begin = host;
+  int64_t gpu = -1'000'000'000;
+  for (int i = 0; i < launches; ++i) {
+    const int64_t start = std::max(host + call_ns + 500, gpu + gap_ns);
+    const uint64_t id = b->api("cuLaunchKernel", host, call_ns);
+    b->gpu("gemm", start, kernel_ns, id);
+    gpu = start + kernel_ns;
+    host += call_ns + between_ns;
+  }
+  const int64_t returned = std::max(host + wait_ns, gpu + kWake);
+  b->api("cudaStreamSynchronize", host, returned - host);
+  b->annotation("decode", begin, returned - begin);
+  return returned + 5'000;
+}
+
+TEST(Undisturbed, StepsComeBackAsTheyAreWithoutTheRecorder) {
+  const RecorderCosts known = costs();
+  for (const bool host_bound : {true, false}) {
+    const int64_t kernel = host_bound ? 1'000 : 30'000;
+    TestTrace with, without;
+    int64_t host = 0, alone = 0;
+    for (int s = 0; s < 8; ++s) {
+      host = step(&with, host, 60, 6'000, 5'000 + 1'000, kernel, 1'300, 500);
+      alone = step(&without, alone, 60, kPlainLaunch, 5'000, kernel, 1'000, 200);
+    }
+    const std::vector<StepTime> recorded = replay_steps(with.derive_all(), &known);
+    const std::vector<StepTime> plain = replay_steps(without.derive_all());
+    ASSERT_EQ(recorded.size(), 8U);
+    ASSERT_EQ(plain.size(), 8U);
+    for (size_t i = 1; i < recorded.size(); ++i) {
+      ASSERT_TRUE(recorded[i].undisturbed_ns.has_value());
+      const double want = static_cast<double>(plain[i].recorded_ns);
+      EXPECT_NEAR(static_cast<double>(*recorded[i].undisturbed_ns), want, 0.01 * want) << host_bound;
+      EXPECT_GT(static_cast<double>(recorded[i].recorded_ns), (host_bound ? 1.25 : 1.005) * want);
+    }
+  }
+}
+
+// Recorded, the launch of a graph takes a microsecond a node before the GPU begins, and its nodes lie further apart.
+TEST(Undisturbed, GraphsThatAreWaitedFor) {
+  const RecorderCosts known = costs();
+  const auto run = [](int64_t call_ns, int64_t gap_ns) {
+    TestTrace b;
+    int64_t host = 0;
+    for (int s = 0; s < 6; ++s) {
+      const int64_t begin = host;
+      const uint64_t launch = b.api("cuGraphLaunch", host, call_ns);
+      int64_t gpu = host + call_ns + 2'000;
+      for (int node = 1; node <= 100; ++node) {
+        b.node_kernel("gemm", gpu, 5'000, launch, static_cast<uint64_t>(node));
+        gpu += 5'000 + gap_ns;
+      }
+      const int64_t returned = gpu - gap_ns + kWake;
+      b.api("cudaStreamSynchronize", host + call_ns + 500, returned - host - call_ns - 500);
+      b.annotation("decode", begin, returned - begin);
+      host = returned + 10'000;
+    }
+    return b;
+  };
+  TestTrace with = run(102'000, 1'000), without = run(2'000, 800);
+  const std::vector<StepTime> recorded = replay_steps(with.derive_all(), &known);
+  const std::vector<StepTime> plain = replay_steps(without.derive_all());
+  ASSERT_EQ(recorded.size(), 6U);
+  for (size_t i = 1; i < recorded.size(); ++i) {
+    ASSERT_TRUE(recorded[i].undisturbed_ns.has_value());
+    EXPECT_NEAR(static_cast<double>(*recorded[i].undisturbed_ns), static_cast<double>(plain[i].recorded_ns), 1'500);
+    EXPECT_GT(recorded[i].recorded_ns, plain[i].recorded_ns + 115'000);
+  }
+}
+
+}  // namespace
+}  // namespace llmprof::replay
