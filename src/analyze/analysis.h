@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "analyze/groups.h"
+#include "analyze/undisturbed.h"
 #include "base/result.h"
 #include "hardware/measured.h"
+#include "replay/replay.h"
 #include "results/report.h"
 #include "trace/trace.h"
 
@@ -39,6 +41,8 @@ struct Context {
   const AnalyzeOptions& options;
   const Groups& groups;
   const DeviceReport* device;  // null if unknown
+  const std::vector<replay::StepTime>& replayed;
+  const UndisturbedTimes& undisturbed;
 };
 
 struct Analysis {
@@ -64,6 +68,7 @@ struct StageTimes {
   StageKind kind = StageKind::kOther;
   std::vector<double> recorded_ns;    // steps whose kernels were recorded
   std::vector<double> unrecorded_ns;  // steps in unrecorded time
+  bool cupti_away = false;            // and with CUPTI out of the process: the program as if it were alone
 };
 std::vector<StageTimes> stage_times(const Trace& trace);
 

@@ -265,7 +265,12 @@ Result<std::optional<DeviceReport>> describe_device(const Trace& trace, const An
     return fail(
         fmt::format("expected a recording of a GPU to compare with {}, found one of a program on a CPU", options.gpu),
         facts.name, "leave --gpu out; `llmprof model NAME --gpu` says what a GPU would give at best", ExitCode::kUsage);
-  const MeasuredCeilings* const measured = choose_measured(options, facts.name, key, device, diagnostics);
+  const MeasuredCeilings* const chosen = choose_measured(options, facts.name, key, device, diagnostics);
+  // The host has its part in what recording costs: a neighbour of the GPU may be in another machine.
+  if (chosen != nullptr && (options.measured_given || chosen->device_key == key))
+    device.recorder_ns = chosen->recorder_ns;
+  const bool costs_alone = chosen != nullptr && !has_rates(*chosen) && !chosen->recorder_ns.empty();
+  const MeasuredCeilings* const measured = costs_alone ? nullptr : chosen;
   device.sm_clock_mhz = observed_clock(trace, ordinal);
   if (facts.sm_count > 0) device.sm_count = facts.sm_count;
   if (facts.total_memory_bytes > 0) device.memory_bytes = static_cast<double>(facts.total_memory_bytes);

@@ -23,7 +23,7 @@ void analyze_critical_path(const Context& context, Report& report, std::vector<C
   const Groups& groups = context.groups;
   if (on_cpu(context)) return;  // the host is the device there
   std::vector<StepSums> sums(groups.stages.size());
-  for (const replay::StepTime& time : replay::replay_steps(trace)) {
+  for (const replay::StepTime& time : context.replayed) {
     StepSums& sum = sums[groups.stage_of_step[time.step]];
     ++sum.steps;
     sum.recorded_ns += time.recorded_ns;

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "analyze/analysis.h"
+#include "analyze/cupti_away.h"
 #include "analyze/processor.h"
 #include "base/statistics.h"
 #include "derive/host_calls.h"
@@ -112,34 +113,9 @@ ComparedFrom compared_from(const Trace& trace) {
   return from;
 }
 
-// When CUPTI was out of the process: only then a program runs as if it were alone. Where it never left, unrecorded
-// steps may be slowed too, and the method says so.
-class CuptiAway {
- public:
-  explicit CuptiAway(const Trace& trace) {
-    const Recorded& recorded = trace.recorded;
-    for (Row row = 0; row < recorded.size(); ++row)
-      if (trace.text(recorded.reason[row]) == "detached")
-        spans_.push_back({recorded.start_ns[row], recorded.start_ns[row] + recorded.dur_ns[row]});
-    std::sort(spans_.begin(), spans_.end(),
-              [](const TimeSpan& a, const TimeSpan& b) { return a.start_ns < b.start_ns; });
-  }
-  bool ever() const { return !spans_.empty(); }
-  // Whether [start_ns, end_ns) counts as unrecorded.
-  bool counts(int64_t start_ns, int64_t end_ns) const {
-    if (spans_.empty()) return true;
-    const std::vector<TimeSpan>::const_iterator after =
-        std::upper_bound(spans_.begin(), spans_.end(), start_ns,
-                         [](int64_t time, const TimeSpan& span) { return time < span.start_ns; });
-    return after != spans_.begin() && end_ns <= std::prev(after)->end_ns;
-  }
-  DistortionMethod method() const {
-    return ever() ? DistortionMethod::kWithinRun : DistortionMethod::kWithinRunAttached;
-  }
-
- private:
-  std::vector<TimeSpan> spans_;
-};
+DistortionMethod method_of(const CuptiAway& away) {
+  return away.ever() ? DistortionMethod::kWithinRun : DistortionMethod::kWithinRunAttached;
+}
 
 std::vector<StageTimes> stage_times_from(const Trace& trace, const ComparedFrom& compared);
 
@@ -161,7 +137,7 @@ Found within_run(const Trace& trace) {
     return found;
   }
   found.reason = "no step lies in the windows without recording";
-  const DistortionMethod method = CuptiAway(trace).method();
+  const DistortionMethod method = method_of(CuptiAway(trace));
   for (const StageTimes& times : stage_times_from(trace, compared)) {
     if (!times.unrecorded_ns.empty()) add_row(times.stage, method, times.recorded_ns, times.unrecorded_ns, found);
   }
@@ -201,7 +177,7 @@ std::map<std::pair<Row, uint64_t>, CallIntervals> call_intervals(const Trace& tr
       intervals.waits += calls.first_blocking(thread, from, to) != nullptr;
     } else if (std::any_of(spans.begin(), spans.end(),
                            [&](const TimeSpan& span) { return span.start_ns <= from && to <= span.end_ns; })) {
-      if (from < compared.unrecorded_ns || !away.counts(from, to)) continue;
+      if (from < compared.unrecorded_ns || (away.ever() && !away.throughout(from, to))) continue;
       intervals.unrecorded_ns.push_back(static_cast<double>(to - from));
     }
   }
@@ -283,11 +259,13 @@ std::vector<StageTimes> stage_times_from(const Trace& trace, const ComparedFrom&
     if (steps.phase[s] == StepPhase::kWarmUp) continue;
     const std::string_view name = trace.text(steps.stage[s]);
     const auto [slot, fresh] = slots.emplace(name, out.size());
-    if (fresh) out.push_back({std::string(name), steps.kind[s], {}, {}});
+    if (fresh) out.push_back({std::string(name), steps.kind[s], {}, {}, away.ever()});
     const int64_t from_ns = steps.missing[s] == MissingKernels::kNone ? compared.recorded_ns : compared.unrecorded_ns;
     if (!alike || steps.missing[s] == MissingKernels::kGraphNodes || steps.start_ns[s] < from_ns) continue;
     if (steps.state[s] == StepState::kWindowEdge) continue;
-    if (steps.missing[s] != MissingKernels::kNone && !away.counts(steps.start_ns[s], steps.end_ns[s])) continue;
+    if (steps.missing[s] != MissingKernels::kNone && away.ever() &&
+        !away.throughout(steps.start_ns[s], steps.end_ns[s]))
+      continue;
     StageTimes& times = out[slot->second];
     (steps.missing[s] == MissingKernels::kNone ? times.recorded_ns : times.unrecorded_ns)
         .push_back(static_cast<double>(steps.end_ns[s] - steps.start_ns[s]));

@@ -98,7 +98,14 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
   LLMPROF_CHECK(check_model_options(options));
   const Groups groups = group_trace(trace);
   describe_source(trace, groups, report);
-  const Context context{trace, options, groups, report.device ? &*report.device : nullptr};
+  // What another recorder costs is not known.
+  const bool costs_known = report.device && is_live_recording(trace);
+  const std::vector<replay::StepTime> replayed =
+      replay::replay_steps(trace, costs_known ? &report.device->recorder_ns : nullptr);
+  const UndisturbedTimes undisturbed(trace, groups, replayed,
+                                     costs_known ? report.device->recorder_ns : RecorderCosts());
+  report.undisturbed = undisturbed.rows();
+  const Context context{trace, options, groups, report.device ? &*report.device : nullptr, replayed, undisturbed};
   if (report.device) {
     check_ceilings(context, *report.device, diagnostics);
     name_arithmetic(trace, groups, *report.device);

@@ -217,6 +217,30 @@ std::string text_idle(const Report& report, const RenderOptions& options, const 
   return out;
 }
 
+std::string text_undisturbed(const Report& report, const RenderOptions& options, const Ink& ink) {
+  TextTable table({{"stage", kLeft, 28},
+                   {"per step"},
+                   {"95 % interval", kRight, 0, 4},
+                   {"from", kLeft},
+                   {"unrecorded", kRight, 0, 2},
+                   {"steps", kRight, 0, 5},
+                   {"replayed", kRight, 0, 1},
+                   {"recorded", kRight, 0, 3},
+                   {"steps", kRight, 0, 6}});
+  const auto ms = [](const OptDouble& value) { return value ? format_ns(std::llround(*value * 1e6)) : "-"; };
+  bool told = false;
+  for (const UndisturbedRecord& row : report.undisturbed) {
+    told |= row.source != StepTimeSource::kRecorded;
+    table.add_row({row.stage, ms(row.step_ms), ms(row.ci95_low_ms) + " - " + ms(row.ci95_high_ms),
+                   std::string(name_of(row.source)), ms(row.unrecorded_ms), std::to_string(row.unrecorded_steps),
+                   ms(row.replayed_ms), ms(row.recorded_ms), std::to_string(row.recorded_steps)});
+  }
+  if (!told) return {};
+  return title(ink, "Steps without the recorder",
+               "unrecorded ones, else recorded ones replayed without what recording costs on this machine") +
+         table.render("  ", options) + "\n";
+}
+
 std::string text_critical_path(const Report& report, const RenderOptions& options, const Ink& ink) {
   // A replay that does not give steps back as they were recorded says nothing of what they consist of.
   constexpr double kErrorMost = 0.05;

@@ -50,6 +50,11 @@ std::string_view name_of(DistortionMethod method) {
   return entry(kNames, method);
 }
 
+std::string_view name_of(StepTimeSource source) {
+  static constexpr std::array<std::string_view, 3> kNames = {"unrecorded", "replayed", "recorded"};
+  return entry(kNames, source);
+}
+
 std::string_view name_of(ThrottleReason reason) {
   static constexpr std::array<std::string_view, 6> kNames = {"power-cap",   "thermal-software", "thermal-hardware",
                                                              "power-brake", "sync-boost",       "hardware"};

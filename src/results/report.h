@@ -54,6 +54,11 @@ std::string_view name_of(Unit unit);  // "1", "frac", "ms"
 enum class DistortionMethod : uint8_t { kWithinRun, kWithinRunAttached, kRecurringHostEvent, kBaseline };
 std::string_view name_of(DistortionMethod method);
 
+// Where the time of a step without the recorder comes from: steps that nothing was recorded of, with CUPTI out of the
+// process; recorded steps, replayed without what recording costs; or recorded steps as they are.
+enum class StepTimeSource : uint8_t { kUnrecorded, kReplayed, kRecorded };
+std::string_view name_of(StepTimeSource source);
+
 enum class ThrottleReason : uint8_t {
   kPowerCap,
   kThermalSoftware,
@@ -411,6 +416,23 @@ LLMPROF_RECORD(TelemetryPoint, "telemetry",
   F(double, unrecorded_ms, "ms", "Their median without")
 LLMPROF_RECORD(DistortionRecord, "distortion", "What recording did to step times", LLMPROF_DISTORTION_FIELDS)
 
+// Medians over steady steps. Where both exist, the unrecorded and the replayed ones must agree.
+#define LLMPROF_UNDISTURBED_FIELDS(F)                                                                             \
+  F(std::string, stage, "", "Stage")                                                                              \
+  F(int64_t, device, "", "CUDA device ordinal")                                                                   \
+  F(StepTimeSource, source, "", "unrecorded, replayed, or recorded: which of the three step_ms is")               \
+  F(double, step_ms, "ms", "Time of a step without the recorder; with it where nothing else is known")            \
+  F(double, ci95_low_ms, "ms", "Lower end of its 95 % confidence interval (bootstrap, with the spread of costs)") \
+  F(double, ci95_high_ms, "ms", "Upper end")                                                                      \
+  F(int64_t, recorded_steps, "", "Steps with kernels recorded")                                                   \
+  F(OptDouble, recorded_ms, "ms", "Their median")                                                                 \
+  F(int64_t, unrecorded_steps, "", "Steps with CUPTI out of the process")                                         \
+  F(OptDouble, unrecorded_ms, "ms", "Their median")                                                               \
+  F(int64_t, replayed_steps, "", "Recorded steps that were replayed without what recording costs")                \
+  F(OptDouble, replayed_ms, "ms", "Their median; absent where `llmprof peaks` did not measure the costs here")    \
+  F(OptDouble, agree_frac, "frac", "replayed_ms over unrecorded_ms, less 1")
+LLMPROF_RECORD(UndisturbedRecord, "undisturbed", "Step times without the recorder", LLMPROF_UNDISTURBED_FIELDS)
+
 // ---- single objects ------------------------------------------------------------------------------------------------
 
 // n, mean, sample standard deviation, order statistics. Percentiles interpolate linearly between closest ranks
@@ -516,6 +538,7 @@ struct DeviceReport : DeviceFields {
   OptDouble measured_bytes_per_s;
   bool measured_disturbed = false;                // some of it while other programs had cores: perhaps too low
   MeasuredRates measured_bandwidths;              // MeasuredCeilings::bandwidth_gbs
+  RecorderCosts recorder_ns;                      // MeasuredCeilings::recorder_ns
   LinkRate host_to_device, device_to_host, peer;  // of copies; peer: to another GPU
   OptDouble cache_bytes;                          // of the last-level cache
   bool other_part = false;                        // --gpu: what was recorded ran on something else
@@ -649,6 +672,7 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
   F(std::vector<LaunchSiteRecord>, launch_sites, "", "Empty but for deep recordings")                       \
   F(std::vector<IdleRecord>, idle, "", "GPU idle time by cause")                                            \
   F(std::vector<IdleSiteRecord>, idle_sites, "", "Where the host was meanwhile")                            \
+  F(std::vector<UndisturbedRecord>, undisturbed, "", "Step times without the recorder")                     \
   F(std::vector<CriticalPathRecord>, critical_path, "", "What a step's time consists of")                   \
   F(std::vector<HostRecord>, host, "", "Host time against GPU time")                                        \
   F(std::optional<TelemetryReport>, telemetry, "", "Readings beside the program")                           \

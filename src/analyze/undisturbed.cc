@@ -1,0 +1,122 @@
+#include "analyze/undisturbed.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "analyze/cupti_away.h"
+#include "base/statistics.h"
+#include "replay/undisturbed.h"
+
+namespace llmprof {
+namespace {
+
+constexpr size_t kUnrecordedMin = 5;     // steps whose median stands for a stage
+constexpr double kReplaysWithin = 0.05;  // a step that replay does not give back says nothing of the step without cost
+
+struct StageTimesOf {
+  std::vector<double> recorded, replayed, unrecorded;  // ns
+  std::vector<StepId> steps;                           // all of them
+};
+
+// The interval of a median, wider by what is not known of the costs that were taken out.
+Interval interval_of(const std::vector<double>& values, double unsure_ns) {
+  Interval interval = bootstrap_median(values);
+  interval.low -= unsure_ns;
+  interval.high += unsure_ns;
+  return interval;
+}
+
+UndisturbedRecord record_of(const StageTimesOf& times, double unsure_frac) {
+  UndisturbedRecord row;
+  row.recorded_steps = static_cast<int64_t>(times.recorded.size());
+  row.unrecorded_steps = static_cast<int64_t>(times.unrecorded.size());
+  row.replayed_steps = static_cast<int64_t>(times.replayed.size());
+  const auto median_ms = [](const std::vector<double>& ns) { return ns.empty() ? OptDouble() : median_of(ns) / 1e6; };
+  row.recorded_ms = median_ms(times.recorded);
+  row.replayed_ms = median_ms(times.replayed);
+  row.unrecorded_ms = median_ms(times.unrecorded);
+  if (row.replayed_ms && times.unrecorded.size() >= kUnrecordedMin)
+    row.agree_frac = *row.replayed_ms / *row.unrecorded_ms - 1;
+  const std::vector<double>* chosen = &times.recorded;
+  double unsure_ns = 0;
+  if (times.unrecorded.size() >= kUnrecordedMin || (times.replayed.empty() && times.recorded.empty())) {
+    row.source = StepTimeSource::kUnrecorded;
+    chosen = &times.unrecorded;
+  } else if (!times.replayed.empty()) {
+    row.source = StepTimeSource::kReplayed;
+    chosen = &times.replayed;
+    unsure_ns = unsure_frac * std::fabs(*row.recorded_ms - *row.replayed_ms) * 1e6;
+  } else {
+    row.source = StepTimeSource::kRecorded;
+  }
+  row.step_ms = median_of(*chosen) / 1e6;
+  const Interval interval = interval_of(*chosen, unsure_ns);
+  row.ci95_low_ms = interval.low / 1e6;
+  row.ci95_high_ms = interval.high / 1e6;
+  return row;
+}
+
+}  // namespace
+
+UndisturbedTimes::UndisturbedTimes(const Trace& trace, const Groups& groups,
+                                   const std::vector<replay::StepTime>& replayed, const RecorderCosts& costs) {
+  const Steps& steps = trace.steps;
+  window_ns_.resize(steps.size());
+  sources_.assign(steps.size(), StepTimeSource::kRecorded);
+  for (Row s = 0; s < steps.size(); ++s) window_ns_[s] = static_cast<double>(steps.end_ns[s] - steps.start_ns[s]);
+  if (!is_live_recording(trace)) return;
+
+  const CuptiAway away(trace);
+  for (const replay::StepTime& time : replayed) {
+    if (!time.undisturbed_ns || std::fabs(time.error_frac()) > kReplaysWithin) continue;
+    window_ns_[time.step] = static_cast<double>(*time.undisturbed_ns);
+    sources_[time.step] = StepTimeSource::kReplayed;
+  }
+  std::map<std::tuple<int32_t, StringId>, StageTimesOf> stages;
+  std::map<int32_t, StepId> previous;
+  for (Row s = 0; s < steps.size(); ++s) {
+    const auto [before, first] = previous.try_emplace(steps.device[s], StepId(s));
+    // A window begins where the step before it ended, so that one must have been recorded alike.
+    const bool alike = first || steps.missing[before->second] == steps.missing[s];
+    before->second = s;
+    if (steps.phase[s] == StepPhase::kWarmUp || steps.state[s] == StepState::kWindowEdge) continue;
+    StageTimesOf& times = stages[{steps.device[s], steps.stage[s]}];
+    const double window = static_cast<double>(steps.end_ns[s] - steps.start_ns[s]);
+    if (steps.missing[s] == MissingKernels::kAll) {
+      if (!alike || !away.throughout(steps.start_ns[s], steps.end_ns[s])) {
+        window_ns_[s] = -1;
+        continue;
+      }
+      sources_[s] = StepTimeSource::kUnrecorded;
+      times.unrecorded.push_back(window);
+    } else {
+      times.recorded.push_back(window);
+      if (sources_[s] == StepTimeSource::kReplayed) times.replayed.push_back(window_ns_[s]);
+    }
+    times.steps.push_back(s);
+  }
+  const double unsure_frac = replay::RecorderCostModel(costs).unsure_frac();
+  std::vector<std::tuple<int32_t, StringId>> done;
+  for (const StageGroup& group : groups.stages) {
+    const auto found = stages.find({group.device, group.name});
+    if (group.unattributed || found == stages.end() || found->second.steps.empty()) continue;
+    if (std::find(done.begin(), done.end(), found->first) != done.end()) continue;
+    done.push_back(found->first);
+    UndisturbedRecord row = record_of(found->second, unsure_frac);
+    row.stage = trace.text(group.name);
+    row.device = group.device;
+    // What is recorded and cannot be replayed is scaled like its stage.
+    if (row.source == StepTimeSource::kUnrecorded && row.recorded_ms && row.unrecorded_ms)
+      for (const StepId step : found->second.steps)
+        if (sources_[step] == StepTimeSource::kRecorded) window_ns_[step] *= *row.unrecorded_ms / *row.recorded_ms;
+    rows_.push_back(std::move(row));
+  }
+}
+
+std::optional<double> UndisturbedTimes::window_ns(StepId step) const {
+  return window_ns_[step] < 0 ? std::nullopt : std::optional(window_ns_[step]);
+}
+
+}  // namespace llmprof

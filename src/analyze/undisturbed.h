@@ -1,0 +1,37 @@
+// Step times without what recording costs: those of steps of which nothing was recorded while CUPTI was out of the
+// process, else recorded steps replayed without the costs that `llmprof peaks` measured on this machine, else recorded
+// steps as they are.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "analyze/groups.h"
+#include "replay/replay.h"
+#include "results/report.h"
+#include "trace/trace.h"
+
+namespace llmprof {
+
+class UndisturbedTimes {
+ public:
+  // `costs`: of the recorder that made the recording; empty where they are not known.
+  UndisturbedTimes(const Trace& trace, const Groups& groups, const std::vector<replay::StepTime>& replayed,
+                   const RecorderCosts& costs);
+
+  // One for each stage with steps of serving, in order of the stage table. None for a recording of another tool: there
+  // is nothing to take out.
+  const std::vector<UndisturbedRecord>& rows() const { return rows_; }
+  // The window of a step without the recorder, ns; as recorded where nothing is known. Steps that ran with CUPTI in the
+  // process while nothing was recorded have no time: neither are they the program alone, nor can they be replayed.
+  std::optional<double> window_ns(StepId step) const;
+  StepTimeSource source(StepId step) const { return sources_[step]; }
+
+ private:
+  std::vector<UndisturbedRecord> rows_;
+  std::vector<double> window_ns_;        // by step; below 0: none
+  std::vector<StepTimeSource> sources_;  // by step
+};
+
+}  // namespace llmprof
