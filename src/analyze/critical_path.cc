@@ -23,6 +23,7 @@ void analyze_critical_path(const Context& context, Report& report, std::vector<C
   const Groups& groups = context.groups;
   if (on_cpu(context)) return;  // the host is the device there
   std::vector<StepSums> sums(groups.stages.size());
+  const std::string lacking = replay::lacking(trace);
   for (const replay::StepTime& time : context.replayed) {
     StepSums& sum = sums[groups.stage_of_step[time.step]];
     ++sum.steps;
@@ -55,6 +56,13 @@ void analyze_critical_path(const Context& context, Report& report, std::vector<C
     row.gpu_work_ms.ns = part(replay::PathPart::kGpuWork);
     row.gpu_gap_ms.ns = part(replay::PathPart::kGpuGap);
     row.wake_up_ms.ns = part(replay::PathPart::kWakeUp);
+    // What may have been a wait for another thread, and what replay takes too little (or, below 0, too much) for.
+    part(replay::PathPart::kUnexplained);
+    row.unexplained_ms.ns = row.step_ms.ns;
+    for (const Milliseconds& explained :
+         {row.host_code_ms, row.cuda_calls_ms, row.launch_latency_ms, row.gpu_work_ms, row.gpu_gap_ms, row.wake_up_ms})
+      row.unexplained_ms.ns -= explained.ns;
+    row.not_recorded = lacking;
     report.critical_path.push_back(std::move(row));
   }
 }

@@ -90,6 +90,16 @@ Counts sort_library(Trace& trace) {
   return counts;
 }
 
+// Edges of graphs by node; an edge that was told twice once.
+void sort_edges(GraphEdges& edges) {
+  std::vector<Row> order(edges.size());
+  std::iota(order.begin(), order.end(), 0U);
+  const auto key = [&](Row row) { return std::make_pair(edges.node[row], edges.after[row]); };
+  std::sort(order.begin(), order.end(), [&](Row a, Row b) { return key(a) < key(b); });
+  order.erase(std::unique(order.begin(), order.end(), [&](Row a, Row b) { return key(a) == key(b); }), order.end());
+  permute(edges, order);
+}
+
 template <class Table, class Equal>
 Counts sort_and_clean(Table& table, const std::vector<int64_t>& start, const std::vector<int64_t>* dur, Equal&& equal) {
   Counts counts;
@@ -166,6 +176,7 @@ void finish_import(Trace& trace) {
       [&] { counts[5] = sort_and_clean(trace.memory_events, trace.memory_events.time_ns, nullptr, never); },
       [&] { counts[6] = sort_and_clean(trace.counters, trace.counters.time_ns, nullptr, never); },
       [&] { counts[7] = sort_library(trace); },
+      [&] { sort_edges(trace.graph_edges); },
       [&] {
         GraphLaunches& launches = trace.graph_launches;
         counts[8] = sort_by_time(launches, launches.start_ns, &launches.dur_ns);

@@ -18,17 +18,25 @@ void SpoolReader::operator()(const spool::GraphLaunch& r) {
 void SpoolReader::operator()(const spool::ApiCall& r) {
   const uint64_t launch = correlation(r.correlation);
   int64_t start_ns = 0, dur_ns = 0;
+  last_call_ = kNoRow;
   if (!span(r.start_ns, r.end_ns, start_ns, dur_ns)) return;
   const Row def = find(r.def, Kind::kApi);
   const ApiInfo info = def != kNoRow ? apis_[def] : ApiInfo{StringId::kEmpty, ApiLayer::kRuntime};
-  builder_.add<ApiCalls>({.start_ns = start_ns,
-                          .dur_ns = dur_ns,
-                          .thread = thread(r.thread),
-                          .name = info.name,
-                          .correlation = launch,
-                          .layer = info.layer});
+  last_call_ = builder_.add<ApiCalls>({.start_ns = start_ns,
+                                       .dur_ns = dur_ns,
+                                       .thread = thread(r.thread),
+                                       .name = info.name,
+                                       .correlation = launch,
+                                       .layer = info.layer});
+  last_call_correlation_ = r.correlation;
   constexpr size_t kFailuresMax = 64;
   if (r.result != 0 && r.result != kNotReady && failures_.size() < kFailuresMax) ++failures_[{info.name, r.result}];
+}
+
+void SpoolReader::operator()(const spool::CallTarget& r) {
+  if (last_call_ == kNoRow || r.correlation != last_call_correlation_) return;  // its call was lost
+  trace_.api_calls.stream[last_call_] = find(r.stream, Kind::kStream);
+  trace_.api_calls.event[last_call_] = unique(r.event);
 }
 
 void SpoolReader::operator()(const spool::LaunchSite& r) {

@@ -127,6 +127,7 @@ class SpoolReader {
   }
   void operator()(const spool::GraphLaunch& r);
   void operator()(const spool::ApiCall& r);
+  void operator()(const spool::CallTarget& r);
   void operator()(const spool::LaunchSite& r);
   void operator()(const spool::Synchronization& r);
   void operator()(const spool::Overhead& r);
@@ -137,6 +138,9 @@ class SpoolReader {
   void operator()(const spool::LibraryCall& r);
   void operator()(const spool::GraphNode& r) {
     if (r.node != 0) graph_nodes_.push_back(r);
+  }
+  void operator()(const spool::GraphEdge& r) {
+    if (r.node != 0) builder_.add<GraphEdges>({.node = unique(r.node), .after = unique(r.after)});
   }
   void operator()(const spool::RecurringCall& r);
 
@@ -269,6 +273,8 @@ class SpoolReader {
   FlatMap open_by_handle_;
   FlatMap row_by_call_;
   std::vector<spool::GraphNode> graph_nodes_;
+  ApiCallId last_call_;                 // whose CallTarget may follow
+  uint32_t last_call_correlation_ = 0;  // as recorded
   std::map<std::pair<StringId, int32_t>, uint64_t> failures_;
 };
 

@@ -56,6 +56,7 @@ enum CallbackDomain : uint32_t {
 enum ResourceCallback : uint32_t {
   kContextCreated = 1,
   kContextDestroyStarting = 2,
+  kStreamDestroyStarting = 4,
   kGraphNodeCreated = 13,
   kGraphNodeCloned = 20,
 };
@@ -303,6 +304,31 @@ struct CallbackData {
   uint32_t correlation;
 };
 
+// What CallbackData::parameters points at: the arguments of the call in their order. Those of the runtime's function
+// and of the driver's are alike, and so are those of its variants, as far as they are declared here.
+struct EventRecordArguments {  // EventRecord, EventRecordWithFlags
+  void* event;
+  void* stream;
+};
+struct StreamWaitEventArguments {
+  void* stream;
+  void* event;
+};
+struct StreamSynchronizeArguments {
+  void* stream;
+};
+struct EventSynchronizeArguments {
+  void* event;
+};
+struct GraphLaunchArguments {
+  void* exec;
+  void* stream;
+};
+struct GraphInstantiateArguments {
+  void* exec;  // where the new handle goes
+  void* graph;
+};
+
 using Subscriber = void*;
 using TimestampFunction = uint64_t (*)();
 using CallbackFunction = void (*)(void* user, uint32_t domain, uint32_t cbid, const void* data);
@@ -330,8 +356,11 @@ using BufferComplete = void (*)(void* context, uint32_t stream, uint8_t* buffer,
   F(cuptiGetGraphNodeId, ::llmprof::cupti::Result(void*, uint64_t*))                                           \
   F(cuptiSetThreadIdType, ::llmprof::cupti::Result(uint32_t))                                                  \
   F(cuptiGetResultString, ::llmprof::cupti::Result(::llmprof::cupti::Result, const char**))
-#define LLMPROF_CUPTI_OPTIONAL_FUNCTIONS(F)    \
-  F(cuptiFinalize, ::llmprof::cupti::Result()) \
+#define LLMPROF_CUPTI_OPTIONAL_FUNCTIONS(F)                                         \
+  F(cuptiFinalize, ::llmprof::cupti::Result())                                      \
+  F(cuptiGetStreamIdEx, ::llmprof::cupti::Result(void*, void*, uint8_t, uint32_t*)) \
+  F(cuptiGetContextId, ::llmprof::cupti::Result(void*, uint32_t*))                  \
+  F(cuptiGetDeviceId, ::llmprof::cupti::Result(void*, uint32_t*))                   \
   F(cuptiActivityRegisterTimestampCallback, ::llmprof::cupti::Result(::llmprof::cupti::TimestampFunction))
 
 }  // namespace llmprof::cupti

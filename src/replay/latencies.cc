@@ -34,15 +34,17 @@ double spread(std::vector<double> values) {
   return median_of(std::move(values));
 }
 
-// The end of what runs on the stream before `op`; kNever if nothing does.
-int64_t stream_free(const Timeline& timeline, GpuOpId op) {
-  const GpuOpId before = timeline.on_stream[op];
-  return before == kNoRow ? kNever : timeline.trace.end_of(before);
+// The last to end, as recorded, of what runs before `op` on its stream or was joined to it; kNoRow if nothing does.
+GpuOpId last_before(const Timeline& timeline, GpuOpId op) {
+  GpuOpId last = timeline.on_stream[op];
+  for (const GpuOpId joined : timeline.joined.of(op))
+    if (last == kNoRow || timeline.trace.end_of(joined) > timeline.trace.end_of(last)) last = joined;
+  return last;
 }
 
-// Whether the launch itself is a dependency: of a graph, only of its first node.
+// Whether the launch itself is a dependency: of a graph, only of its first nodes.
 bool follows_launch(const Timeline& timeline, GpuOpId op) {
-  return timeline.trace.gpu_links.api[op] != kNoRow && timeline.in_graph[op] == kNoRow;
+  return timeline.trace.gpu_links.api[op] != kNoRow && timeline.in_graph.of(op).empty();
 }
 
 class Fitter {
@@ -53,7 +55,8 @@ class Fitter {
   void launches(Latencies& out) const {
     std::array<std::vector<double>, kStartKinds> from_start, from_end;
     for_each([&](GpuOpId op, size_t kind, ApiCallId call) {
-      if (stream_free(timeline_, op) > timeline_.start_of(call)) return;
+      const GpuOpId before = last_before(timeline_, op);
+      if (before != kNoRow && timeline_.trace.end_of(before) > timeline_.start_of(call)) return;
       const int64_t start = timeline_.trace.gpu_ops.start_ns[op];
       from_start[kind].push_back(static_cast<double>(start - timeline_.start_of(call)));
       from_end[kind].push_back(static_cast<double>(start - timeline_.end_of(call)));
@@ -70,15 +73,23 @@ class Fitter {
     }
   }
 
-  // Activities whose stream was busy for longer after the launch was called than a launch takes.
+  // Activities whose stream, or one that it waits for, was busy for longer after the launch was called than a launch
+  // takes.
   void streams(Latencies& out) const {
     std::array<std::array<std::vector<double>, kStartKinds>, kStartKinds> found;
+    std::vector<double> joined;
     for_each([&](GpuOpId op, size_t kind, ApiCallId call) {
-      const int64_t free = stream_free(timeline_, op);
-      if (free == kNever || static_cast<double>(free - timeline_.start_of(call)) < sure_ns_[kind]) return;
-      const size_t before = static_cast<size_t>(timeline_.kinds[timeline_.on_stream[op]]);
-      found[before][kind].push_back(static_cast<double>(timeline_.trace.gpu_ops.start_ns[op] - free));
+      const GpuOpId last = last_before(timeline_, op);
+      if (last == kNoRow) return;
+      const int64_t free = timeline_.trace.end_of(last);
+      if (static_cast<double>(free - timeline_.start_of(call)) < sure_ns_[kind]) return;
+      const double ns = static_cast<double>(timeline_.trace.gpu_ops.start_ns[op] - free);
+      if (last == timeline_.on_stream[op])
+        found[static_cast<size_t>(timeline_.kinds[last])][kind].push_back(ns);
+      else
+        joined.push_back(ns);
     });
+    out.joined = mean_latency(std::move(joined));
     for (size_t a = 0; a < kStartKinds; ++a)
       for (size_t b = 0; b < kStartKinds; ++b) out.behind[a][b] = mean_latency(std::move(found[a][b]));
   }
@@ -87,7 +98,9 @@ class Fitter {
     std::unordered_map<uint64_t, std::vector<double>> found;
     std::vector<double> all;
     for (Row op = 0; op < timeline_.kinds.size(); ++op) {
-      const GpuOpId before = timeline_.in_graph[op];
+      GpuOpId before = kNoRow;  // the last to end
+      for (const GpuOpId one : timeline_.in_graph.of(op))
+        if (before == kNoRow || timeline_.trace.end_of(one) > timeline_.trace.end_of(before)) before = one;
       if (before == kNoRow || !used_(op)) continue;
       const double ns = static_cast<double>(timeline_.trace.gpu_ops.start_ns[op] - timeline_.trace.end_of(before));
       found[edge_key(timeline_, before, op)].push_back(ns);
@@ -131,23 +144,39 @@ double Latencies::edge_ns(const Timeline& timeline, GpuOpId before, GpuOpId op) 
   return edge != edges.end() ? edge->second.ns : behind_ns(timeline, before, op);
 }
 
-std::vector<int64_t> awaited_ends(const Timeline& timeline) {
+std::vector<GpuOpId> last_awaited(const Timeline& timeline) {
   const Trace& trace = timeline.trace;
-  std::vector<int64_t> ends(trace.api_calls.size(), kNever);
-  int64_t all = kNever;
-  std::vector<int64_t> by_thread(trace.threads.size(), kNever);
+  std::vector<GpuOpId> last(trace.api_calls.size(), kNoRow);
+  std::vector<GpuOpId> by_process(trace.threads.size(), kNoRow), by_thread(trace.threads.size(), kNoRow);
+  const auto later = [&](GpuOpId& of, GpuOpId op) {
+    if (of == kNoRow || trace.end_of(op) > trace.end_of(of)) of = op;
+  };
   for (Row call = 0; call < trace.api_calls.size(); ++call) {
     const ThreadId thread = trace.api_calls.thread[call];
+    GpuOpId& all = by_process[timeline.process[thread]];
     for (uint32_t i = timeline.launched_begin[call]; i < timeline.launched_begin[call + 1]; ++i) {
-      const int64_t end = trace.end_of(timeline.launched[i]);
-      all = std::max(all, end);
-      by_thread[thread] = std::max(by_thread[thread], end);
-      if (timeline.awaited[call] == Awaited::kOwn) ends[call] = std::max(ends[call], end);
+      later(all, timeline.launched[i]);
+      later(by_thread[thread], timeline.launched[i]);
+      if (timeline.awaited[call] == Awaited::kOwn) later(last[call], timeline.launched[i]);
     }
-    if (timeline.awaited[call] == Awaited::kDevice) ends[call] = all;
-    if (timeline.awaited[call] == Awaited::kThread) ends[call] = by_thread[thread];
+    switch (timeline.awaited[call]) {
+      case Awaited::kDevice:
+      case Awaited::kFree:
+        last[call] = all;
+        break;
+      case Awaited::kThread:
+        last[call] = by_thread[thread];
+        break;
+      case Awaited::kStream:
+      case Awaited::kEvent:
+        for (const GpuOpId op : timeline.awaits.of(call)) later(last[call], op);
+        break;
+      case Awaited::kNothing:
+      case Awaited::kOwn:
+        break;
+    }
   }
-  return ends;
+  return last;
 }
 
 Latencies fit(const Timeline& timeline, const std::function<bool(GpuOpId)>& used,
@@ -157,16 +186,17 @@ Latencies fit(const Timeline& timeline, const std::function<bool(GpuOpId)>& used
   fitter.launches(out);
   fitter.streams(out);
   fitter.graphs(out);
-  const std::vector<int64_t> ends = awaited_ends(timeline);
+  const std::vector<GpuOpId> last = last_awaited(timeline);
   std::array<std::vector<double>, kAwaitedCount> woken, unblocked;
-  for (Row call = 0; call < ends.size(); ++call) {
+  for (Row call = 0; call < last.size(); ++call) {
     const size_t kind = static_cast<size_t>(timeline.awaited[call]);
     if (timeline.awaited[call] == Awaited::kNothing || !waited(call)) continue;
     const int64_t returned = timeline.end_of(call);
-    if (ends[call] <= timeline.start_of(call))
+    const int64_t end = last[call] == kNoRow ? kNever : timeline.trace.end_of(last[call]);
+    if (end <= timeline.start_of(call))
       unblocked[kind].push_back(static_cast<double>(timeline.trace.api_calls.dur_ns[call]));
-    else if (ends[call] <= returned)  // later ones are waited for by somebody else
-      woken[kind].push_back(static_cast<double>(returned - ends[call]));
+    else if (end <= returned)  // later ones are waited for by somebody else
+      woken[kind].push_back(static_cast<double>(returned - end));
   }
   for (size_t kind = 0; kind < kAwaitedCount; ++kind) {
     out.woken[kind] = median_latency(woken[kind]);

@@ -24,13 +24,19 @@ struct Latencies {
   std::array<bool, kStartKinds> from_end{};
   // From the end of the activity before on the stream to the start; by kinds of both. Below 0 where kernels overlap.
   std::array<std::array<Latency, kStartKinds>, kStartKinds> behind{};
+  // From the end of an activity that the stream was told to wait for to the start.
+  Latency joined;
   // The same between two nodes of a graph, by both nodes' ids.
   std::unordered_map<uint64_t, Latency> edges;
   // From the end of what a blocking call waited for to its return, and what it takes where nothing is to be waited for.
+  // Those that free memory take their own time for it, each as recorded.
   std::array<Latency, kAwaitedCount> woken{}, unblocked{};
 
   double launch_ns(StartKind kind) const { return launch[static_cast<size_t>(kind)].ns; }
   double behind_ns(const Timeline& timeline, GpuOpId before, GpuOpId op) const;
+  double joined_ns(const Timeline& timeline, GpuOpId before, GpuOpId op) const {
+    return joined.samples != 0 ? joined.ns : behind_ns(timeline, before, op);
+  }
   double edge_ns(const Timeline& timeline, GpuOpId before, GpuOpId op) const;
 };
 
@@ -40,7 +46,7 @@ uint64_t edge_key(const Timeline& timeline, GpuOpId before, GpuOpId op);
 Latencies fit(const Timeline& timeline, const std::function<bool(GpuOpId)>& used,
               const std::function<bool(ApiCallId)>& waited);
 
-// When the last of what `call` waits for ended, as recorded; INT64_MIN if nothing was launched before it.
-std::vector<int64_t> awaited_ends(const Timeline& timeline);
+// The last to end, as recorded, of what each call waits for; kNoRow if there is nothing.
+std::vector<GpuOpId> last_awaited(const Timeline& timeline);
 
 }  // namespace llmprof::replay

@@ -17,7 +17,8 @@ class Runner {
         trace_(timeline.trace),
         durations_(durations),
         latencies_(latencies),
-        recorded_ends_(awaited_ends(timeline)),
+        recorded_(last_awaited(timeline)),
+        by_process_(trace_.threads.size(), kNoRow),
         by_thread_(trace_.threads.size(), kNoRow) {
     out_.call_start_ns = trace_.api_calls.start_ns;
     out_.op_start_ns = trace_.gpu_ops.start_ns;
@@ -26,6 +27,7 @@ class Runner {
     out_.op_end_ns.resize(trace_.gpu_ops.size());
     for (Row op = 0; op < trace_.gpu_ops.size(); ++op) out_.op_end_ns[op] = trace_.end_of(op);
     out_.followed.assign(trace_.gpu_ops.size(), Followed::kNone);
+    out_.behind.assign(trace_.gpu_ops.size(), kNoRow);
     out_.woken_by.assign(trace_.api_calls.size(), kNoRow);
   }
 
@@ -65,41 +67,70 @@ class Runner {
   void start_op(ApiCallId call, GpuOpId op) {
     int64_t start = kNever;
     Followed followed = Followed::kNone;
-    const auto after = [&](int64_t time, double latency, Followed what) {
+    GpuOpId behind = kNoRow;
+    const auto after = [&](int64_t time, double latency, Followed what, GpuOpId which) {
       const int64_t then = time + static_cast<int64_t>(latency);
-      if (then > start) start = then, followed = what;
+      if (then > start) start = then, followed = what, behind = which;
     };
-    if (const GpuOpId node = timeline_.in_graph[op]; node != kNoRow) {
-      after(out_.op_end_ns[node], latencies_.edge_ns(timeline_, node, op), Followed::kGraph);
-    } else {
+    for (const GpuOpId node : timeline_.in_graph.of(op))
+      after(out_.op_end_ns[node], latencies_.edge_ns(timeline_, node, op), Followed::kGraph, node);
+    if (timeline_.in_graph.of(op).empty()) {
       const StartKind kind = timeline_.kinds[op];
       const bool from_end = latencies_.from_end[static_cast<size_t>(kind)];
-      after(from_end ? out_.call_end_ns[call] : out_.call_start_ns[call], latencies_.launch_ns(kind),
-            Followed::kLaunch);
+      after(from_end ? out_.call_end_ns[call] : out_.call_start_ns[call], latencies_.launch_ns(kind), Followed::kLaunch,
+            kNoRow);
       if (const GpuOpId before = timeline_.on_stream[op]; before != kNoRow)
-        after(out_.op_end_ns[before], latencies_.behind_ns(timeline_, before, op), Followed::kStream);
+        after(out_.op_end_ns[before], latencies_.behind_ns(timeline_, before, op), Followed::kStream, before);
+      for (const GpuOpId other : timeline_.joined.of(op))
+        after(out_.op_end_ns[other], latencies_.joined_ns(timeline_, other, op), Followed::kEvent, other);
     }
     out_.op_start_ns[op] = start;
     out_.op_end_ns[op] = start + durations_.op_ns[op];
     out_.followed[op] = followed;
+    out_.behind[op] = behind;
+  }
+
+  // The last to end of what the call waits for.
+  GpuOpId last_of(ApiCallId call, GpuOpId own) const {
+    GpuOpId last = kNoRow;
+    switch (timeline_.awaited[call]) {
+      case Awaited::kNothing:
+        return kNoRow;
+      case Awaited::kOwn:
+        return own;
+      case Awaited::kDevice:
+      case Awaited::kFree:
+        return by_process_[timeline_.process[trace_.api_calls.thread[call]]];
+      case Awaited::kThread:
+        return by_thread_[trace_.api_calls.thread[call]];
+      case Awaited::kStream:
+      case Awaited::kEvent:
+        for (const GpuOpId op : timeline_.awaits.of(call)) last = later(last, op);
+        break;
+    }
+    return last;
   }
 
   void wait(ApiCallId call, GpuOpId own) {
     const Awaited awaited = timeline_.awaited[call];
-    const int64_t recorded = recorded_ends_[call];
+    if (awaited == Awaited::kNothing || recorded_[call] == kNoRow) return;
     // What ended after the call had returned was waited for by somebody else.
-    if (awaited == Awaited::kNothing || recorded == kNever || recorded > timeline_.end_of(call)) return;
-    const GpuOpId last = awaited == Awaited::kOwn      ? own
-                         : awaited == Awaited::kDevice ? all_
-                                                       : by_thread_[trace_.api_calls.thread[call]];
+    const int64_t recorded = trace_.end_of(recorded_[call]);
+    if (recorded > timeline_.end_of(call)) return;
+    const GpuOpId last = last_of(call, own);
     const size_t kind = static_cast<size_t>(awaited);
     const int64_t start = out_.call_start_ns[call], until = last == kNoRow ? kNever : out_.op_end_ns[last];
-    const bool waited = recorded > timeline_.start_of(call), waits = until > start;
-    if (!waited && !waits) return;
-    out_.call_end_ns[call] = start + static_cast<int64_t>(latencies_.unblocked[kind].ns);
-    const int64_t woken = until + static_cast<int64_t>(latencies_.woken[kind].ns);
-    if (!waits || woken < out_.call_end_ns[call]) return;
-    out_.call_end_ns[call] = woken;
+    const int64_t waited_ns = recorded - timeline_.start_of(call);
+    const bool waits = until > start;
+    if (waited_ns <= 0 && !waits) return;
+    int64_t unblocked = static_cast<int64_t>(latencies_.unblocked[kind].ns);
+    int64_t woken = static_cast<int64_t>(latencies_.woken[kind].ns);
+    // What freeing takes by itself differs from call to call.
+    if (awaited == Awaited::kFree)
+      unblocked = woken = std::max<int64_t>(durations_.call_ns[call] - std::max<int64_t>(waited_ns, 0), 0);
+    out_.call_end_ns[call] = start + unblocked;
+    if (!waits || until + woken < out_.call_end_ns[call]) return;
+    out_.call_end_ns[call] = until + woken;
     out_.woken_by[call] = last;
   }
 
@@ -107,16 +138,16 @@ class Runner {
     GpuOpId& of_thread = by_thread_[trace_.api_calls.thread[call]];
     for (uint32_t i = timeline_.launched_begin[call]; i < timeline_.launched_begin[call + 1]; ++i)
       of_thread = later(of_thread, timeline_.launched[i]);
-    all_ = later(all_, of_thread);
+    GpuOpId& of_process = by_process_[timeline_.process[trace_.api_calls.thread[call]]];
+    of_process = later(of_process, of_thread);
   }
 
   const Timeline& timeline_;
   const Trace& trace_;
   const Durations& durations_;
   const Latencies& latencies_;
-  const std::vector<int64_t> recorded_ends_;
-  GpuOpId all_ = kNoRow;  // the last to end of what was launched so far
-  std::vector<GpuOpId> by_thread_;
+  const std::vector<GpuOpId> recorded_;          // the last to end of what each call waits for
+  std::vector<GpuOpId> by_process_, by_thread_;  // the last to end of what was launched so far
   Replayed out_;
 };
 
@@ -198,12 +229,10 @@ Latencies learn_from(const Timeline& timeline, const std::vector<uint8_t>& learn
     const StepId step = timeline.trace.gpu_links.step[op];
     return step != kNoRow && learn[step] != 0;
   };
-  // Waits within a step count with its activities; those that end it by the step.
-  return fit(timeline, learns, [&](ApiCallId call) {
-    if (ended[call] != 0) return true;
-    const uint32_t first = timeline.launched_begin[call];
-    return first < timeline.launched_begin[call + 1] && learns(timeline.launched[first]);
-  });
+  // Waits within a step count with what they wait for; those that end it by the step.
+  const std::vector<GpuOpId> awaited = last_awaited(timeline);
+  return fit(timeline, learns,
+             [&](ApiCallId call) { return ended[call] != 0 || (awaited[call] != kNoRow && learns(awaited[call])); });
 }
 
 // Walks back from the end of a step to its beginning, from each to what it waited for last.
@@ -239,8 +268,8 @@ class Path {
     const ApiCallId launch = timeline_.trace.gpu_links.api[op];
     back_to(replayed_.op_start_ns[op], PathPart::kGpuWork);
     op_ = kNoRow;
-    if (replayed_.followed[op] == Followed::kStream || replayed_.followed[op] == Followed::kGraph) {
-      op_ = replayed_.followed[op] == Followed::kStream ? timeline_.on_stream[op] : timeline_.in_graph[op];
+    if (replayed_.behind[op] != kNoRow) {
+      op_ = replayed_.behind[op];
       back_to(replayed_.op_end_ns[op_], PathPart::kGpuGap);
     } else if (replayed_.followed[op] == Followed::kLaunch) {
       call_ = launch;
@@ -253,7 +282,8 @@ class Path {
   void behind_call() {
     const ApiCallId call = call_;
     if (const GpuOpId op = replayed_.woken_by[call]; op != kNoRow && time_ns_ >= replayed_.call_end_ns[call]) {
-      back_to(replayed_.op_end_ns[op], PathPart::kWakeUp);
+      const bool frees = timeline_.awaited[call] == Awaited::kFree;
+      back_to(replayed_.op_end_ns[op], frees ? PathPart::kCudaCalls : PathPart::kWakeUp);
       call_ = kNoRow, op_ = op;
       return;
     }
@@ -266,7 +296,36 @@ class Path {
       call_ = timeline_.before[outer];
       if (timeline_.nested[outer] == 0) break;
     }
-    if (call_ != kNoRow) back_to(replayed_.call_end_ns[call_], PathPart::kHostCode);
+    if (call_ == kNoRow) return;
+    if (timeline_.nested[call] == 0) back_to(time_ns_ - handed_over_ns(call), PathPart::kUnexplained);
+    back_to(replayed_.call_end_ns[call_], PathPart::kHostCode);
+  }
+
+  // Between the call before and this one, as recorded: how long other threads of the process took that began and ended
+  // their calls there.
+  int64_t handed_over_ns(ApiCallId call) {
+    const ApiCalls& calls = timeline_.trace.api_calls;
+    const ThreadId own = calls.thread[call];
+    const int64_t from = timeline_.end_of(timeline_.before[call]), to = timeline_.start_of(call);
+    others_.clear();
+    for (Row row = call; row-- > 0 && timeline_.start_of(row) >= from;) {
+      const ThreadId thread = calls.thread[row];
+      if (thread == own || timeline_.process[thread] != timeline_.process[own]) continue;
+      auto other = std::find_if(others_.begin(), others_.end(), [&](const Other& o) { return o.thread == thread; });
+      if (other == others_.end()) other = others_.insert(other, {thread, 0, kNever, false});
+      const ApiCallId before = timeline_.before[row];
+      other->first_ns = timeline_.start_of(row);
+      other->last_ns = std::max(other->last_ns, timeline_.end_of(row));
+      other->runs_in = before != kNoRow && timeline_.end_of(before) > from && timeline_.start_of(before) < from;
+    }
+    std::sort(others_.begin(), others_.end(), [](const Other& a, const Other& b) { return a.first_ns < b.first_ns; });
+    int64_t sum = 0, until = from;
+    for (const Other& other : others_) {
+      if (other.runs_in || other.last_ns > to) continue;
+      sum += std::max<int64_t>(other.last_ns - std::max(other.first_ns, until), 0);
+      until = std::max(until, other.last_ns);
+    }
+    return std::clamp<int64_t>(sum, 0, std::max<int64_t>(time_ns_ - replayed_.call_end_ns[timeline_.before[call]], 0));
   }
 
   const Timeline& timeline_;
@@ -277,6 +336,13 @@ class Path {
   ApiCallId call_ = kNoRow;
   GpuOpId op_ = kNoRow;
   std::array<int64_t, kPathParts> parts_{};
+  // Calls of another thread in a stretch of time.
+  struct Other {
+    ThreadId thread;
+    int64_t first_ns, last_ns;
+    bool runs_in;  // one that began before lasts into it
+  };
+  std::vector<Other> others_;
 };
 
 }  // namespace

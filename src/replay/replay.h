@@ -30,6 +30,7 @@ struct Durations {
 struct Replayed {
   std::vector<int64_t> call_start_ns, call_end_ns, op_start_ns, op_end_ns;
   std::vector<Followed> followed;  // of activities; kNone where nothing was run again
+  std::vector<GpuOpId> behind;     // of activities: the one that it followed, kNoRow if none
   std::vector<GpuOpId> woken_by;   // of calls: the activity whose end let it return, kNoRow if it did not wait
 };
 
@@ -43,8 +44,10 @@ enum class PathPart : uint8_t {
   kCudaCalls,      // inside CUDA calls that wait for nothing
   kLaunchLatency,  // from a launch to the start of what it launched
   kGpuWork,        // kernels, copies, memsets
-  kGpuGap,         // between activities that follow each other on a stream or in a graph
+  kGpuGap,         // between activities that follow each other on a stream, across streams by an event, or in a graph
   kWakeUp,         // from the end of what a call waited for to its return
+  kUnexplained,  // of the host between calls, what another thread of the process spent from its first to its last call
+                 // there, making none before it that lasts into it: it may have been waited for, and is taken as it was
   kCount
 };
 inline constexpr size_t kPathParts = static_cast<size_t>(PathPart::kCount);

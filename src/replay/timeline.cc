@@ -1,11 +1,17 @@
 #include "replay/timeline.h"
 
 #include <algorithm>
+#include <unordered_map>
+
+#include "replay/graph_edges.h"
 
 namespace llmprof::replay {
 namespace {
 
 constexpr uint32_t kBranchesMost = 8;  // of a graph at one time: so far back the node that one follows is looked for
+constexpr size_t kTailMost = 64;       // activities that the next one on a stream may have to wait for
+
+using Pairs = std::vector<std::pair<Row, GpuOpId>>;
 
 StartKind start_kind(const Timeline& timeline, GpuOpId op) {
   const ApiCallId call = timeline.trace.gpu_links.api[op];
@@ -21,16 +27,154 @@ StartKind start_kind(const Timeline& timeline, GpuOpId op) {
   return StartKind::kKernel;
 }
 
+bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+// cudaFree and its like wait for the device before they give memory back.
+bool frees(std::string_view name) {
+  return name == "cudaFree" || name == "cuMemFree" || name == "cuMemFree_v2" || name == "cudaFreeHost" ||
+         name == "cuMemFreeHost";
+}
+
 Awaited awaited_by(const Timeline& timeline, ApiCallId call) {
-  if (timeline.calls.kind(call) == ApiKind::kCopy) return Awaited::kOwn;
-  if (timeline.calls.kind(call) != ApiKind::kSync) return Awaited::kNothing;
+  const ApiKind kind = timeline.calls.kind(call);
+  if (kind == ApiKind::kCopy) return Awaited::kOwn;
   const std::string_view name = timeline.trace.text(timeline.trace.api_calls.name[call]);
-  const bool device = name.find("Device") != std::string_view::npos || name.find("Ctx") != std::string_view::npos;
-  // Which stream or event it waits for is not recorded; a thread waits for what it launched.
-  return device ? Awaited::kDevice : Awaited::kThread;
+  if (kind == ApiKind::kAllocator && frees(name)) return Awaited::kFree;
+  if (kind != ApiKind::kSync) return Awaited::kNothing;
+  if (has(name, "Device") || has(name, "Ctx")) return Awaited::kDevice;
+  return Awaited::kThread;  // until more is known of it
+}
+
+// What the calls say of the order between streams. The calls are taken in the order in which they began; what a stream
+// was last given is its tail, which whatever comes next on it follows.
+class Streams {
+ public:
+  explicit Streams(Timeline& timeline)
+      : timeline_(timeline), trace_(timeline.trace), tails_(trace_.streams.size()), kinds_(trace_.strings.size()) {}
+
+  void run() {
+    for (Row call = 0; call < trace_.api_calls.size(); ++call) {
+      const StreamId stream = trace_.api_calls.stream[call];
+      const uint64_t event = trace_.api_calls.event[call];
+      launched(call, stream);
+      switch (kind_of(call)) {
+        case CallKind::kOther:
+          break;
+        case CallKind::kRecord:
+          if (event == 0) break;
+          if (stream != kNoRow)
+            events_[event] = tails_[stream];
+          else
+            events_.erase(event);
+          break;
+        case CallKind::kStreamWait:
+          if (const auto at = events_.find(event); at != events_.end() && stream != kNoRow)
+            for (const GpuOpId op : at->second) add(tails_[stream], op);
+          break;
+        case CallKind::kWaitForStream:
+          if (stream != kNoRow) awaits(call, Awaited::kStream, tails_[stream]);
+          break;
+        case CallKind::kWaitForEvent:
+          if (const auto at = events_.find(event); at != events_.end()) awaits(call, Awaited::kEvent, at->second);
+          break;
+      }
+    }
+    timeline_.joined.take(joined_, trace_.gpu_ops.size());
+    timeline_.awaits.take(awaits_, trace_.api_calls.size());
+  }
+
+ private:
+  using Tail = std::vector<GpuOpId>;
+  enum class CallKind : uint8_t { kOther, kRecord, kStreamWait, kWaitForStream, kWaitForEvent };
+
+  CallKind kind_of(ApiCallId call) {
+    // Judged once per name.
+    uint8_t& known = kinds_[index(trace_.api_calls.name[call])];
+    if (known != 0) return static_cast<CallKind>(known - 1);
+    const std::string_view name = trace_.text(trace_.api_calls.name[call]);
+    const CallKind kind = has(name, "EventRecord")         ? CallKind::kRecord
+                          : has(name, "StreamWaitEvent")   ? CallKind::kStreamWait
+                          : has(name, "StreamSynchronize") ? CallKind::kWaitForStream
+                          : has(name, "EventSynchronize")  ? CallKind::kWaitForEvent
+                                                           : CallKind::kOther;
+    known = static_cast<uint8_t>(static_cast<uint8_t>(kind) + 1);
+    return kind;
+  }
+
+  static void add(Tail& tail, GpuOpId op) {
+    if (tail.size() < kTailMost && std::find(tail.begin(), tail.end(), op) == tail.end()) tail.push_back(op);
+  }
+
+  void awaits(ApiCallId call, Awaited what, const Tail& ops) {
+    timeline_.awaited[call] = what;
+    for (const GpuOpId op : ops) awaits_.emplace_back(call, op);
+  }
+
+  // A graph begins on the stream of its launch, and what comes behind it there follows all of its last nodes.
+  void launched(ApiCallId call, StreamId stream) {
+    const uint32_t begin = timeline_.launched_begin[call], end = timeline_.launched_begin[call + 1];
+    if (begin == end) return;
+    const bool whole = stream != kNoRow && timeline_.is_graph_node(timeline_.launched[begin]);
+    for (uint32_t i = begin; i < end; ++i) {
+      const GpuOpId op = timeline_.launched[i];
+      Tail& tail = tails_[whole ? stream : trace_.gpu_ops.stream[op]];
+      if (timeline_.in_graph.of(op).empty()) join(op, tail);
+      if (!whole) tail.assign(1, op);
+    }
+    if (!whole) return;
+    Tail& tail = tails_[stream];
+    tail.clear();
+    last_.assign(end - begin, 1);
+    for (uint32_t i = begin; i < end; ++i)
+      for (const GpuOpId before : timeline_.in_graph.of(timeline_.launched[i])) last_[timeline_.in_launch[before]] = 0;
+    for (uint32_t i = begin; i < end; ++i)
+      if (last_[i - begin] != 0) add(tail, timeline_.launched[i]);
+  }
+
+  // What ended after the activity had begun was not waited for, whatever the order of the calls says.
+  void join(GpuOpId op, const Tail& tail) {
+    for (const GpuOpId before : tail)
+      if (before != timeline_.on_stream[op] && trace_.end_of(before) <= trace_.gpu_ops.start_ns[op])
+        joined_.emplace_back(op, before);
+  }
+
+  Timeline& timeline_;
+  const Trace& trace_;
+  std::vector<Tail> tails_;
+  std::unordered_map<uint64_t, Tail> events_;  // as they were recorded last
+  std::vector<uint8_t> kinds_;                 // by name: CallKind + 1, 0 not yet judged
+  std::vector<uint8_t> last_;                  // of a launch: whether nothing follows
+  Pairs joined_, awaits_;
+};
+
+// As they were seen: branches overlap, and a node follows the one that ended last before it began.
+void follow_as_seen(const Timeline& timeline, ApiCallId call, Pairs& out) {
+  const Trace& trace = timeline.trace;
+  const uint32_t begin = timeline.launched_begin[call];
+  for (uint32_t i = begin; i < timeline.launched_begin[call + 1]; ++i) {
+    const GpuOpId op = timeline.launched[i];
+    GpuOpId last = kNoRow;
+    for (uint32_t back = i; back-- > begin && i - back <= kBranchesMost;) {
+      const GpuOpId earlier = timeline.launched[back];
+      if (trace.end_of(earlier) > trace.gpu_ops.start_ns[op] &&
+          trace.gpu_ops.stream[earlier] != trace.gpu_ops.stream[op])
+        continue;
+      if (last == kNoRow || trace.end_of(earlier) > trace.end_of(last)) last = earlier;
+    }
+    if (last != kNoRow) out.emplace_back(op, last);
+  }
 }
 
 }  // namespace
+
+void ActivityLists::take(const std::vector<std::pair<Row, GpuOpId>>& pairs, size_t rows) {
+  begin_.assign(rows + 1, 0);
+  for (const auto& [row, op] : pairs) ++begin_[row + 1];
+  for (size_t row = 0; row < rows; ++row) begin_[row + 1] += begin_[row];
+  std::vector<uint32_t> next(begin_.begin(), begin_.end() - 1);
+  ops_.resize(pairs.size());
+  for (const auto& [row, op] : pairs) ops_[next[row]++] = op;
+}
 
 Timeline::Timeline(const Trace& recording) : trace(recording), calls(recording) {
   const size_t ops = trace.gpu_ops.size(), count = trace.api_calls.size();
@@ -42,7 +186,6 @@ Timeline::Timeline(const Trace& recording) : trace(recording), calls(recording) 
   launched.resize(launched_begin.back());
   kinds.resize(ops);
   on_stream.assign(ops, kNoRow);
-  in_graph.assign(ops, kNoRow);
   in_launch.assign(ops, 0);
   std::vector<GpuOpId> last_on_stream(trace.streams.size(), kNoRow);
   for (Row op = 0; op < ops; ++op) {
@@ -55,22 +198,17 @@ Timeline::Timeline(const Trace& recording) : trace(recording), calls(recording) 
     in_launch[op] = next[call] - launched_begin[call];
     launched[next[call]++] = op;
   }
+  GraphEdgesOf edges(*this);
+  Pairs followed;
   for (Row call = 0; call < count; ++call) {
-    for (uint32_t i = launched_begin[call]; i < launched_begin[call + 1]; ++i) {
-      const GpuOpId op = launched[i];
-      if (!is_graph_node(op)) break;
-      // Branches of a graph overlap: a node follows the one that ended last before it began.
-      GpuOpId last = kNoRow;
-      for (uint32_t back = i; back-- > launched_begin[call] && i - back <= kBranchesMost;) {
-        const GpuOpId earlier = launched[back];
-        if (trace.end_of(earlier) > trace.gpu_ops.start_ns[op] &&
-            trace.gpu_ops.stream[earlier] != trace.gpu_ops.stream[op])
-          continue;
-        if (last == kNoRow || trace.end_of(earlier) > trace.end_of(last)) last = earlier;
-      }
-      in_graph[op] = last;
-    }
+    const uint32_t first = launched_begin[call];
+    if (first == launched_begin[call + 1] || !is_graph_node(launched[first])) continue;
+    if (!edges.add(call, followed)) follow_as_seen(*this, call, followed);
   }
+  in_graph.take(followed, ops);
+  std::unordered_map<int64_t, uint32_t> processes;
+  for (const int64_t id : trace.threads.process_id)
+    process.push_back(processes.emplace(id, static_cast<uint32_t>(processes.size())).first->second);
   before.assign(count, kNoRow);
   nested.assign(count, 0);
   awaited.resize(count);
@@ -85,6 +223,7 @@ Timeline::Timeline(const Trace& recording) : trace(recording), calls(recording) 
     }
     last = call;
   }
+  Streams(*this).run();
 }
 
 }  // namespace llmprof::replay

@@ -4,14 +4,18 @@
 // is not: it follows from what it waits for, and a latency (latencies.h). So steps can be replayed, as they were or
 // with something about them changed (replay.h).
 //
-// Known of the dependencies: order on a thread, the call that launched an activity, order on a stream, the order in
-// which nodes of a CUDA graph were seen to run, and what the blocking calls wait for. Not known: what threads wait for
-// from each other, and events between streams.
+// Known of the dependencies: order on a thread, the call that launched an activity, order on a stream, events that one
+// stream records and another waits for, the edges of CUDA graphs, and what the blocking calls wait for. Where a
+// recording does not hold the last three (lacking()), nodes of a graph follow each other as they were seen to run, and
+// a thread waits for what it launched. Not known: what threads wait for from each other, and that the legacy default
+// stream waits for streams that were not made non-blocking.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "derive/host_calls.h"
@@ -20,19 +24,41 @@
 namespace llmprof::replay {
 
 // What a blocking call waits for.
-enum class Awaited : uint8_t { kNothing, kDevice, kThread, kOwn };  // all; what its thread launched; its own copy
-inline constexpr size_t kAwaitedCount = 4;
+enum class Awaited : uint8_t {
+  kNothing,
+  kDevice,  // all that its process launched
+  kThread,  // what its thread launched: of a call whose stream or event is not recorded
+  kOwn,     // its own copy
+  kStream,  // what is on its stream
+  kEvent,   // what was on a stream when its event was recorded
+  kFree     // all that its process launched, before memory is given back, which takes its own time
+};
+inline constexpr size_t kAwaitedCount = 7;
 
 // No moment: before every other.
 inline constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
 
-// What an activity followed: none (nothing is known), the launch, the activity before it on its stream, or one of the
-// same graph launch.
-enum class Followed : uint8_t { kNone, kLaunch, kStream, kGraph };
+// What an activity followed: none (nothing is known), the launch, the activity before it on its stream, one that its
+// stream was told to wait for, or one of the same graph launch.
+enum class Followed : uint8_t { kNone, kLaunch, kStream, kEvent, kGraph };
 
 // Kinds of activities by what their start costs.
 enum class StartKind : uint8_t { kKernel, kCopy, kSet, kGraphNode };
 inline constexpr size_t kStartKinds = 4;
+
+// Some activities for each row of a table, in the order of the rows.
+class ActivityLists {
+ public:
+  std::span<const GpuOpId> of(Row row) const {
+    return {ops_.data() + begin_[row], static_cast<size_t>(begin_[row + 1] - begin_[row])};
+  }
+  // `lists` by row.
+  void take(const std::vector<std::pair<Row, GpuOpId>>& pairs, size_t rows);
+
+ private:
+  std::vector<GpuOpId> ops_;
+  std::vector<uint32_t> begin_;  // by row, one more at the end
+};
 
 // The parallel arrays of a trace that replay needs beside its tables.
 struct Timeline {
@@ -43,12 +69,16 @@ struct Timeline {
   // By activity.
   std::vector<StartKind> kinds;
   std::vector<GpuOpId> on_stream;   // the one before it on its stream, kNoRow
-  std::vector<GpuOpId> in_graph;    // of a graph node: the one of its launch that ended last before it began
+  ActivityLists joined;             // those that its stream was told to wait for since the one before it
+  ActivityLists in_graph;           // of a graph node: those of its launch that it follows; none of a first one
   std::vector<uint32_t> in_launch;  // how many activities its call launched before it
   // By call: the one before it on its thread that encloses it (a driver call in a runtime call) or ended before it.
   std::vector<ApiCallId> before;
   std::vector<uint8_t> nested;  // whether that one encloses it
   std::vector<Awaited> awaited;
+  ActivityLists awaits;  // of kStream and kEvent
+  // By thread: a number of its process.
+  std::vector<uint32_t> process;
   // Activities by call, in order of their start.
   std::vector<GpuOpId> launched;
   std::vector<uint32_t> launched_begin;  // by call, one more at the end
@@ -57,5 +87,9 @@ struct Timeline {
   int64_t end_of(ApiCallId call) const { return trace.api_calls.start_ns[call] + trace.api_calls.dur_ns[call]; }
   bool is_graph_node(GpuOpId op) const { return kinds[op] == StartKind::kGraphNode; }
 };
+
+// Dependencies that the program has and the recording does not hold, in words for a report, joined by commas; empty if
+// there are none.
+std::string lacking(const Trace& trace);
 
 }  // namespace llmprof::replay

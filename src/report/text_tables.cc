@@ -253,20 +253,25 @@ std::string text_critical_path(const Report& report, const RenderOptions& option
                    {"GPU work"},
                    {"GPU gaps", kRight, 0, 2},
                    {"waking up", kRight, 0, 3},
+                   {"unexplained", kRight, 0, 7},
                    {"replay error", kRight, 0, 6}});
+  std::string guessed;  // the same in every row
   for (const CriticalPathRecord& row : report.critical_path) {
     if (row.error_worst_frac.value_or(0) > kErrorMost) continue;
+    if (!row.not_recorded.empty())
+      guessed = wrap_text(ink.dim("not recorded, so guessed: " + row.not_recorded), options.width, "  ", "    ");
     const auto part = [&](Milliseconds of) {
-      return format_percent(static_cast<double>(of.ns) / static_cast<double>(row.replayed_ms.ns));
+      return format_percent(static_cast<double>(of.ns) / static_cast<double>(row.step_ms.ns));
     };
     table.add_row({row.stage, std::to_string(row.steps), format_ns(row.step_ms.ns), part(row.host_code_ms),
                    part(row.cuda_calls_ms), part(row.launch_latency_ms), part(row.gpu_work_ms), part(row.gpu_gap_ms),
-                   part(row.wake_up_ms), row.error_median_frac ? format_percent(*row.error_median_frac) : "-"});
+                   part(row.wake_up_ms), part(row.unexplained_ms),
+                   row.error_median_frac ? format_percent(*row.error_median_frac) : "-"});
   }
   if (table.empty()) return {};
   return title(ink, "Critical path",
                "what a step waits for: the chain of dependencies to its end, by replay; work beside it is hidden") +
-         table.render("  ", options) + "\n";
+         table.render("  ", options) + guessed + "\n";
 }
 
 std::string text_host(const Report& report, const RenderOptions& options, const Ink& ink) {

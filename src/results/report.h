@@ -295,21 +295,25 @@ LLMPROF_RECORD(IdleSiteRecord, "idle_sites", "Where the host was while the GPU i
   F(OptDouble, host_per_gpu, "frac", "Host time in operators and in launches outside them, over gpu_busy_ms")
 LLMPROF_RECORD(HostRecord, "host", "Host time against GPU time per stage", LLMPROF_HOST_FIELDS)
 
-#define LLMPROF_CRITICAL_PATH_FIELDS(F)                                                                         \
-  F(std::string, stage, "", "Stage")                                                                            \
-  F(int64_t, device, "", "CUDA device ordinal")                                                                 \
-  F(int64_t, steps, "", "Steps that were replayed: all that were recorded whole")                               \
-  F(Milliseconds, step_ms, "ms", "Mean window of these steps, as recorded")                                     \
-  F(Milliseconds, replayed_ms, "ms", "The same as replay gives it back; the parts below add up to it")          \
-  F(int64_t, judged, "", "Steps of them that no latency was learned from")                                      \
-  F(OptDouble, error_median_frac, "frac", "Of these: median of |replayed - recorded| / recorded")               \
-  F(OptDouble, error_worst_frac, "frac", "Of these: the largest")                                               \
-  F(Milliseconds, host_code_ms, "ms", "The program and its framework, between CUDA calls")                      \
-  F(Milliseconds, cuda_calls_ms, "ms", "Inside CUDA calls that wait for nothing")                               \
-  F(Milliseconds, launch_latency_ms, "ms", "From a launch to the start of what it launched")                    \
-  F(Milliseconds, gpu_work_ms, "ms", "Kernels, copies and memsets")                                             \
-  F(Milliseconds, gpu_gap_ms, "ms", "Between activities that follow each other on a stream or in a CUDA graph") \
-  F(Milliseconds, wake_up_ms, "ms", "From the end of what a CUDA call waited for to its return")
+#define LLMPROF_CRITICAL_PATH_FIELDS(F)                                                                            \
+  F(std::string, stage, "", "Stage")                                                                               \
+  F(int64_t, device, "", "CUDA device ordinal")                                                                    \
+  F(int64_t, steps, "", "Steps that were replayed: all that were recorded whole")                                  \
+  F(Milliseconds, step_ms, "ms", "Mean window of these steps, as recorded; the parts below add up to it")          \
+  F(Milliseconds, replayed_ms, "ms", "The same as replay gives it back")                                           \
+  F(int64_t, judged, "", "Steps of them that no latency was learned from")                                         \
+  F(OptDouble, error_median_frac, "frac", "Of these: median of |replayed - recorded| / recorded")                  \
+  F(OptDouble, error_worst_frac, "frac", "Of these: the largest")                                                  \
+  F(Milliseconds, host_code_ms, "ms", "The program and its framework, between CUDA calls")                         \
+  F(Milliseconds, cuda_calls_ms, "ms", "Inside CUDA calls that wait for nothing")                                  \
+  F(Milliseconds, launch_latency_ms, "ms", "From a launch to the start of what it launched")                       \
+  F(Milliseconds, gpu_work_ms, "ms", "Kernels, copies and memsets")                                                \
+  F(Milliseconds, gpu_gap_ms, "ms", "Between activities that follow each other on a stream or in a CUDA graph")    \
+  F(Milliseconds, wake_up_ms, "ms", "From the end of what a CUDA call waited for to its return")                   \
+  F(Milliseconds, unexplained_ms, "ms",                                                                            \
+    "Host time that may have been a wait for another thread, and recorded less replayed time: below 0 if that is " \
+    "more")                                                                                                        \
+  F(std::string, not_recorded, "", "Dependencies that the recording does not hold and replay guesses; empty if none")
 LLMPROF_RECORD(
     CriticalPathRecord, "critical_path",
     "What the time of a step consists of, along the longest chain of dependencies to its end; mean of its steps",

@@ -186,14 +186,16 @@ LLMPROF_TABLE(Annotations, "annotations", "Ranges that the program named itself"
   C(StringId, name, "", "file(line): function")
 LLMPROF_TABLE(PythonCalls, "python_calls", "Python functions seen by the recorder", LLMPROF_PYTHON_CALL_COLUMNS)
 
-#define LLMPROF_API_CALL_COLUMNS(C)                                                 \
-  C(TimeNs, start_ns, "ns", "Start on the host")                                    \
-  C(DurationNs, dur_ns, "ns", "Duration on the host")                               \
-  C(Always<ThreadId>, thread, "", "Row in threads")                                 \
-  C(StringId, name, "", "Function, for example cudaLaunchKernel")                   \
-  C(uint64_t, correlation, "", "Joins the GPU activities it launched, 0 if absent") \
-  C(uint64_t, external_id, "", "Operator that made the call, 0 if absent")          \
-  C(ApiLayer, layer, "", "runtime or driver")
+#define LLMPROF_API_CALL_COLUMNS(C)                                                                                 \
+  C(TimeNs, start_ns, "ns", "Start on the host")                                                                    \
+  C(DurationNs, dur_ns, "ns", "Duration on the host")                                                               \
+  C(Always<ThreadId>, thread, "", "Row in threads")                                                                 \
+  C(StringId, name, "", "Function, for example cudaLaunchKernel")                                                   \
+  C(uint64_t, correlation, "", "Joins the GPU activities it launched, 0 if absent")                                 \
+  C(uint64_t, external_id, "", "Operator that made the call, 0 if absent")                                          \
+  C(ApiLayer, layer, "", "runtime or driver")                                                                       \
+  C(StreamId, stream, "", "Stream that it launches a graph on, records, makes wait or waits for; empty if unknown") \
+  C(uint64_t, event, "", "Event that it records or waits for, 0 if none or unknown; a handle, which is used again")
 LLMPROF_TABLE(ApiCalls, "api_calls", "CUDA runtime and driver calls", LLMPROF_API_CALL_COLUMNS)
 
 // Distinct launch configurations; thousands of kernels share one row.
@@ -297,6 +299,14 @@ LLMPROF_TABLE(LibraryCalls, "library_calls", "Calls of GPU math libraries with t
   C(LibraryCallId, library_call, "", "Library call under which it was captured, row in library_calls")
 LLMPROF_TABLE(GraphNodes, "graph_nodes", "CUDA graph nodes captured under a library call, by node",
               LLMPROF_GRAPH_NODE_COLUMNS)
+
+// All dependencies between the nodes of executable graphs: a graph has rows here for every node or for none. Nodes that
+// run nothing on the GPU stand among them.
+#define LLMPROF_GRAPH_EDGE_COLUMNS(C)                           \
+  C(uint64_t, node, "", "Node id as gpu_ops.graph_node has it") \
+  C(uint64_t, after, "", "Node that it begins after; 0: it begins when the graph does")
+LLMPROF_TABLE(GraphEdges, "graph_edges", "Dependencies between the nodes of CUDA graphs, by node",
+              LLMPROF_GRAPH_EDGE_COLUMNS)
 
 // A CUDA graph launch as a whole, where its nodes were not recorded.
 #define LLMPROF_GRAPH_LAUNCH_COLUMNS(C)              \
@@ -505,6 +515,7 @@ LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was 
   T(Counters, counters)              \
   T(LibraryCalls, library_calls)     \
   T(GraphNodes, graph_nodes)         \
+  T(GraphEdges, graph_edges)         \
   T(GraphLaunches, graph_launches)   \
   T(LaunchSites, launch_sites)       \
   T(RecurringCalls, recurring_calls) \

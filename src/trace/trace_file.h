@@ -21,7 +21,7 @@
 namespace llmprof {
 
 constexpr std::string_view kTraceFileMagic = "LLMPROF\n";
-constexpr uint32_t kTraceFileVersion = 3;
+constexpr uint32_t kTraceFileVersion = 4;
 constexpr uint32_t kTraceFileVersionOldest = 1;  // read as well
 
 // Limits on untrusted sizes. Real recordings pack from memory by about 20:1, a small one repeated many times by 500:1,

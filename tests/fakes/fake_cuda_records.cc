@@ -62,14 +62,14 @@ void launched_now(Activity& activity) { activity.call = call; }
 void captured(Activity& activity) {
   if (!watched()) return;
   activity.node = ++nodes;
-  cupti.graph_node(activity.node, 0);
+  cupti.graph_node(activity.node, 0, 0);
 }
 
 Activity copied_node(const Activity& of_capture) {
   Activity copy = of_capture;
   if (!watched()) return copy;
   copy.node = ++nodes;
-  cupti.graph_node(copy.node, of_capture.node);
+  cupti.graph_node(copy.node, of_capture.node, 0);
   return copy;
 }
 

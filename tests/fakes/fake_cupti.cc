@@ -8,6 +8,8 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <string>
+#include <string_view>
 
 #include "nvidia/cupti_abi.h"
 
@@ -43,6 +45,18 @@ thread_local bool in_callback = false;
 uint32_t finalized = 0;
 bool running = false;
 bool buffers_come_zeroed = false;
+int context;  // the one that is current
+constexpr uint32_t kContextId = 1, kDefaultStreamId = 7, kPerThreadStreamId = 8;
+constexpr int kInvalidStream = 20, kInvalidContext = 3;  // CUptiResult
+
+// Streams of the program: their handles are used again when they are destroyed, their ids are not.
+struct FakeStream {
+  uint32_t id = 0;  // 0: there is none
+  char object[256] = {};
+};
+FakeStream streams[8];
+uint32_t next_stream = 13;
+uint32_t stream_questions = 0;
 
 size_t size_of(uint32_t kind) {
   if (kind == cupti::kConcurrentKernel) return kKernelBytes;
@@ -84,8 +98,9 @@ void append(const Record& record, size_t bytes) {
 }
 
 // One end of a call, without the lock: the subscriber may take CUPTI out of the process here.
+// `arguments`: the structure of the call's parameters.
 void call_back(uint32_t domain, uint32_t cbid, const char* name, uint32_t correlation, cupti::ApiSite site,
-               const char* symbol = nullptr) {
+               const char* symbol = nullptr, const void* arguments = nullptr) {
   if (callback == nullptr || !wanted[domain][cbid]) return;
   int result = 0;
   cupti::CallbackData data{};
@@ -94,6 +109,8 @@ void call_back(uint32_t domain, uint32_t cbid, const char* name, uint32_t correl
   data.result = &result;
   data.correlation = correlation;
   data.symbol = symbol;
+  data.parameters = arguments;
+  data.context = &context;
   in_callback = true;
   callback(callback_user, domain, cbid, &data);
   in_callback = false;
@@ -121,6 +138,8 @@ constexpr const char* kEndCaptureName = "cudaStreamEndCapture_v10000";
 constexpr const char* kLaunchName = "cudaLaunchKernel_v7000";
 constexpr const char* kDriverLaunchName = "cuLaunchKernel";
 constexpr const char* kCopyName = "cudaMemcpyAsync_v3020";
+constexpr uint32_t kInstantiateCall = 290;
+constexpr const char* kInstantiateName = "cudaGraphInstantiate_v12000";
 constexpr uint32_t kNoiseCall = 17;  // cudaGetDevice: never worth a record
 constexpr uint32_t kDriverCopyCall = 279;
 constexpr const char* kDriverCopyName = "cuMemcpyHtoDAsync_v2";
@@ -135,7 +154,57 @@ constexpr DriverCall kDriverCalls[] = {{kDriverLaunchCall, kDriverLaunchName},
                                        {126, "cuStreamSynchronize"},
                                        {390, "cuGraphLaunch"},
                                        {391, "cuStreamBeginCapture_v2"},
-                                       {392, "cuStreamEndCapture"}};
+                                       {392, "cuStreamEndCapture"},
+                                       {119, "cuEventRecord"},
+                                       {121, "cuEventSynchronize"},
+                                       {295, "cuStreamWaitEvent"},
+                                       {393, "cuEventRecord_ptsz"},
+                                       {394, "cuStreamWaitEvent_ptsz"},
+                                       {395, "cuStreamSynchronize_ptsz"}};
+// Of the runtime, which calls the driver in them.
+constexpr DriverCall kRuntimeCalls[] = {
+    {kLaunchCall, kLaunchName},
+    {kCopyCall, kCopyName},
+    {kBeginCaptureCall, kBeginCaptureName},
+    {kEndCaptureCall, kEndCaptureName},
+    {kInstantiateCall, kInstantiateName},
+    {131, "cudaStreamSynchronize_v3020"},
+    {135, "cudaEventRecord_v3020"},
+    {137, "cudaEventSynchronize_v3020"},
+    {147, "cudaStreamWaitEvent_v3020"},
+    {239, "cudaStreamSynchronize_ptsz_v7000"},
+    {242, "cudaEventRecord_ptsz_v7000"},
+    {247, "cudaStreamWaitEvent_ptsz_v7000"},
+};
+
+// A call of the runtime and the one of the driver in it. The names are those of kRuntimeCalls without their release.
+void call_both(std::string_view runtime, std::string_view driver, const void* arguments) {
+  const DriverCall *outer = nullptr, *inner = nullptr;
+  for (const DriverCall& call : kRuntimeCalls) {
+    const std::string_view name = call.name;
+    if (name.substr(0, name.rfind("_v")) == runtime) outer = &call;
+  }
+  for (const DriverCall& call : kDriverCalls)
+    if (call.name == driver) inner = &call;
+  if (outer == nullptr || inner == nullptr) std::abort();
+  pthread_mutex_lock(&lock);
+  const uint32_t correlation = next_correlation++;
+  pthread_mutex_unlock(&lock);
+  for (const cupti::ApiSite site : {cupti::kApiEnter, cupti::kApiExit}) {
+    const bool enters = site == cupti::kApiEnter;
+    const DriverCall* const first = enters ? outer : inner;
+    const DriverCall* const second = enters ? inner : outer;
+    const auto domain = [&](const DriverCall* call) {
+      return call == outer ? cupti::kDomainRuntime : cupti::kDomainDriver;
+    };
+    call_back(domain(first), first->cbid, first->name, correlation, site, nullptr, arguments);
+    call_back(domain(second), second->cbid, second->name, correlation, site, nullptr, arguments);
+  }
+}
+
+std::string with_stream(std::string_view call, bool per_thread) {
+  return std::string(call) + (per_thread ? "_ptsz" : "");
+}
 
 const DriverCall* driver_call(uint32_t cbid) {
   for (const DriverCall& call : kDriverCalls)
@@ -290,10 +359,63 @@ EXPORT void fake_capture(bool begins) {
   call_back(cupti::kDomainRuntime, cbid, name, correlation, cupti::kApiExit);
 }
 
-EXPORT void fake_graph_node(uint64_t node, uint64_t original) {
+EXPORT void* fake_stream() {
+  for (FakeStream& stream : streams)
+    if (stream.id == 0) {
+      stream.id = next_stream++;
+      return &stream.object;
+    }
+  std::abort();
+}
+EXPORT void fake_stream_ends(void* handle) {
+  if (callback != nullptr && wanted[cupti::kDomainResource][cupti::kStreamDestroyStarting]) {
+    cupti::ResourceData resource{};
+    resource.stream = handle;
+    callback(callback_user, cupti::kDomainResource, cupti::kStreamDestroyStarting, &resource);
+  }
+  for (FakeStream& stream : streams)
+    if (&stream.object == handle) stream.id = 0;
+}
+EXPORT uint32_t fake_stream_questions() { return stream_questions; }
+
+EXPORT void fake_event_record(void* event, void* stream, bool per_thread) {
+  const struct { void *event, *stream; } arguments{event, stream};
+  call_both(with_stream("cudaEventRecord", per_thread), with_stream("cuEventRecord", per_thread), &arguments);
+}
+EXPORT void fake_stream_waits(void* stream, void* event, bool per_thread) {
+  const struct {
+    void *stream, *event;
+    unsigned flags;
+  } arguments{stream, event, 0};
+  call_both(with_stream("cudaStreamWaitEvent", per_thread), with_stream("cuStreamWaitEvent", per_thread), &arguments);
+}
+EXPORT void fake_synchronize_stream(void* stream, bool per_thread) {
+  call_both(with_stream("cudaStreamSynchronize", per_thread), with_stream("cuStreamSynchronize", per_thread), &stream);
+}
+EXPORT void fake_synchronize_event(void* event) { call_both("cudaEventSynchronize", "cuEventSynchronize", &event); }
+
+EXPORT void fake_instantiate(void* graph, const FakeCopy* copies, uint32_t count) {
+  void* made = nullptr;
+  const struct {
+    void** exec;
+    void* graph;
+    unsigned long long flags;
+  } arguments{&made, graph, 0};
+  pthread_mutex_lock(&lock);
+  const uint32_t correlation = next_correlation++;
+  pthread_mutex_unlock(&lock);
+  call_back(cupti::kDomainRuntime, kInstantiateCall, kInstantiateName, correlation, cupti::kApiEnter, nullptr,
+            &arguments);
+  for (uint32_t i = 0; i < count; ++i) fake_graph_node(copies[i].copy, copies[i].original, copies[i].type);
+  call_back(cupti::kDomainRuntime, kInstantiateCall, kInstantiateName, correlation, cupti::kApiExit, nullptr,
+            &arguments);
+}
+
+EXPORT void fake_graph_node(uint64_t node, uint64_t original, uint32_t type) {
   const uint32_t cbid = original == 0 ? cupti::kGraphNodeCreated : cupti::kGraphNodeCloned;
   if (callback == nullptr || !wanted[cupti::kDomainResource][cbid]) return;
   cupti::GraphData graph{};
+  graph.node_type = type;
   graph.node = reinterpret_cast<void*>(node);
   graph.original_node = reinterpret_cast<void*>(original);
   cupti::ResourceData resource{};
@@ -384,19 +506,37 @@ EXPORT int cuptiGetCallbackName(uint32_t domain, uint32_t cbid, const char** nam
     return 0;
   }
   if (domain != cupti::kDomainRuntime || cbid >= 300) return 1;
-  if (cbid == kLaunchCall)
-    *name = kLaunchName;
-  else if (cbid == kCopyCall)
-    *name = kCopyName;
-  else if (cbid == kBeginCaptureCall || cbid == kEndCaptureCall)
-    *name = cbid == kBeginCaptureCall ? kBeginCaptureName : kEndCaptureName;
-  else
-    *name = "cudaGetDevice_v3020";
+  *name = "cudaGetDevice_v3020";
+  for (const DriverCall& call : kRuntimeCalls)
+    if (call.cbid == cbid) *name = call.name;
   return 0;
 }
 EXPORT int cuptiGetGraphNodeId(void* node, uint64_t* id) {
   *id = reinterpret_cast<uint64_t>(node);
   return 0;
+}
+// As the real ones: a context that is given must be the stream's, and a handle must be one of now.
+EXPORT int cuptiGetStreamIdEx(void* of, void* handle, uint8_t per_thread, uint32_t* id) {
+  ++stream_questions;
+  if (of != nullptr && of != &context) return kInvalidContext;
+  if (handle == nullptr) {
+    *id = per_thread != 0 ? kPerThreadStreamId : kDefaultStreamId;
+    return 0;
+  }
+  for (const FakeStream& stream : streams)
+    if (&stream.object == handle && stream.id != 0) {
+      *id = stream.id;
+      return 0;
+    }
+  return kInvalidStream;
+}
+EXPORT int cuptiGetContextId(void* of, uint32_t* id) {
+  *id = kContextId;
+  return of == &context ? 0 : kInvalidContext;
+}
+EXPORT int cuptiGetDeviceId(void* of, uint32_t* id) {
+  *id = 0;
+  return of == nullptr || of == &context ? 0 : kInvalidContext;
 }
 EXPORT int cuptiSetThreadIdType(uint32_t) { return 0; }
 EXPORT int cuptiGetResultString(int, const char** text) {

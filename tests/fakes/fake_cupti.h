@@ -23,8 +23,25 @@ void fake_kernel_ran(const char* kernel, uint64_t start_ns, uint64_t end_ns, uin
 void fake_copy_ran(uint64_t bytes, bool to_device, uint64_t start_ns, uint64_t end_ns, uint32_t correlation,
                    uint64_t graph_node);
 
+// Streams by handles, which are used again; the default ones are 0, CU_STREAM_LEGACY (1) and CU_STREAM_PER_THREAD (2).
+void* fake_stream();
+void fake_stream_ends(void* handle);
+uint32_t fake_stream_questions();  // how often CUPTI was asked for the id of a stream
+// Calls of the runtime, and of the driver in them, by programs with either default stream.
+void fake_event_record(void* event, void* stream, bool per_thread);
+void fake_stream_waits(void* stream, void* event, bool per_thread);
+void fake_synchronize_stream(void* stream, bool per_thread);
+void fake_synchronize_event(void* event);
+
 // A node is captured (original 0) or copied from another one; calls the subscriber's resource callback.
-void fake_graph_node(uint64_t node, uint64_t original);
+void fake_graph_node(uint64_t node, uint64_t original, uint32_t type = 0);
+
+// cudaGraphInstantiate, which copies these nodes. The graph is one of the driver's (fake_graphs.h).
+struct FakeCopy {
+  uint64_t original, copy;
+  uint32_t type;
+};
+void fake_instantiate(void* graph, const FakeCopy* copies, uint32_t count);
 
 // cudaStreamBeginCapture or cudaStreamEndCapture as CUPTI sees it.
 void fake_capture(bool begins);

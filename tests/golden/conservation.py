@@ -83,6 +83,8 @@ def check_report(report, recordings):
         check_finding(finding)
         check_title(finding, stages, report["source"])
         check_severity(finding)
+    for row in report.get("critical_path", []):
+        check_critical_path(row)
     check_latency(report["latency"])
     for row in report["cannot_tell"]:
         need_keys("cannot_tell", row, ["question", "why", "how_to_find_out"])
@@ -133,6 +135,12 @@ def check_stage(stage):
     if stage["flops"] is not None and stage["tflops"] is not None and wall_s:
         rate = Decimal(stage["flops"]) / wall_s / 10**12
         expect(abs(rate - Decimal(stage["tflops"])) <= abs(rate) / 10**6, f"{name}: tflops is not flops / wall")
+
+
+def check_critical_path(row):
+    parts = "host_code cuda_calls launch_latency gpu_work gpu_gap wake_up unexplained"
+    same(f"critical path of {row['stage']}: parts against the step", ns_of(row["step_ms"]),
+         sum(ns_of(row[part + "_ms"]) for part in parts.split()))
 
 
 def check_kernel(row):

@@ -30,6 +30,10 @@ def longer_window(report):
     add(report["idle"][0], "total_ms", NS)
 
 
+def longer_path(report):
+    add(report["critical_path"][0], "gpu_gap_ms", NS)
+
+
 def shorter_kernels(report):
     """A nanosecond less in category and kernel alike: only the recording itself tells."""
     add(report["categories"][0], "time_ms", -NS)
@@ -51,6 +55,7 @@ TAMPERINGS = {
     "half a nanosecond": lambda report: report["stages"][0].update(wall_ms=report["stages"][0]["wall_ms"] + NS / 2),
     "idle moved": move_idle,
     "the window grew": longer_window,
+    "a part of the critical path grew": longer_path,
     "kernels got shorter": shorter_kernels,
     "a kernel counts twice": lambda report: report["kernels_topk"].append(report["kernels_topk"][0]),
     "a category is missing": lambda report: report["categories"].pop(0),

@@ -22,6 +22,7 @@ TESTS = [
     ("workload", ["tests/gpu/workload_test.py"], 120),
     ("cold_start", ["tests/gpu/cold_start_test.py"], 180),
     ("shapes", ["tests/gpu/shapes_test.py"], 130),
+    ("streams", ["tests/gpu/streams_test.py"], 60),
     ("torch_operators", ["tests/gpu/torch_operators_test.py"], 100),
     ("several_gpus", ["tests/gpu/several_gpus_test.py"], 90),
     ("bench_torch", ["tests/gpu/bench_torch_test.py"], 450),

@@ -15,6 +15,15 @@ struct Counted {
   std::vector<spool::Memcpy> copies;
   std::vector<spool::ApiCall> calls;
   std::vector<spool::GraphNode> nodes;
+  std::map<spool::Id, spool::StreamDef> streams;
+  struct Target {
+    std::string call;
+    int64_t stream;  // -1: none
+    uint64_t event;
+    bool operator==(const Target&) const = default;
+  };
+  std::vector<Target> targets;
+  std::vector<std::pair<uint64_t, uint64_t>> edges;
   std::vector<spool::LevelChange> levels;
   std::vector<std::string> notes;
   spool::ReadSummary summary;
@@ -26,6 +35,14 @@ struct Counted {
   void operator()(const spool::Memcpy& record) { copies.push_back(record); }
   void operator()(const spool::ApiCall& record) { calls.push_back(record); }
   void operator()(const spool::GraphNode& record) { nodes.push_back(record); }
+  void operator()(const spool::StreamDef& def) { streams[def.id] = def; }
+  void operator()(const spool::CallTarget& record) {
+    ASSERT_FALSE(calls.empty());
+    EXPECT_EQ(record.correlation, calls.back().correlation) << "stands behind its call";
+    targets.push_back({texts.at(api_defs.at(calls.back().def).name),
+                       record.stream == 0 ? -1 : streams.at(record.stream).stream, record.event});
+  }
+  void operator()(const spool::GraphEdge& record) { edges.emplace_back(record.node, record.after); }
   void operator()(const spool::LevelChange& record) { levels.push_back(record); }
   void operator()(const spool::Note& record) { notes.push_back(texts[record.key] + ": " + texts[record.text]); }
   template <class Record>
@@ -93,6 +110,12 @@ ClientEnd watch(const std::vector<std::string>& actions, const std::map<std::str
   return result;
 }
 
+// How often CUPTI had been taken out of the process when the client said so.
+int times_detached(const ClientEnd& end) {
+  const size_t at = end.output.find("detached ");
+  return at == std::string::npos ? -1 : std::atoi(end.output.c_str() + at + 9);
+}
+
 TEST(Activity, KernelsAndTheirLaunches) {
   const ClientEnd result = watch({"launch=200"});
   EXPECT_EQ(result.status, 0);
@@ -149,6 +172,51 @@ TEST(Activity, ReplayedNodesAndTheirOrigins) {
   EXPECT_EQ(spool.nodes[0].original, 1U);
 }
 
+TEST(Activity, CallsNameStreamsAndEvents) {
+  const ClientEnd result = watch({"order=100"});
+  const Counted& spool = result.only();
+  ASSERT_EQ(spool.calls.size(), 802U) << "one record a call";
+  ASSERT_EQ(spool.targets.size(), 802U);
+  constexpr uint64_t kEvent = 0x7f0012345680, kOther = 0x7f0012345700;
+  using Target = Counted::Target;
+  EXPECT_EQ(std::vector<Target>(spool.targets.begin(), spool.targets.begin() + 8),
+            (std::vector<Target>{{"cuEventRecord", 13, kEvent},
+                                 {"cuStreamWaitEvent", 14, kEvent},
+                                 {"cuEventRecord", 7, kOther},
+                                 {"cuEventRecord", 7, kOther},
+                                 {"cuEventRecord", 8, kOther},
+                                 {"cuEventRecord", 8, kOther},
+                                 {"cudaEventSynchronize", -1, kEvent},
+                                 {"cudaStreamSynchronize", 14, 0}}));
+  EXPECT_EQ(spool.targets[800], (Target{"cuEventRecord", 15, kEvent})) << "the handle is 14's, the stream is not";
+  EXPECT_EQ(spool.targets[801], (Target{"cuEventRecord", -1, kEvent})) << "rather none than a destroyed one";
+  EXPECT_NE(result.output.find("asked 6\n"), std::string::npos)
+      << "once a stream, then for what may have changed: " << result.output;
+}
+
+TEST(Activity, StreamsAreKnownAgainAfterCuptiWasAway) {
+  const ClientEnd result = watch({"order=1", "launch=10", "sleep=1800", "launch=200", "sleep=900", "launch=100",
+                                  "sleep=100", "stage=20", "order=1", "detached"},
+                                 {{"LLMPROF_UNRECORDED", "auto"}, {"NVTX_INJECTION64_PATH", inject_library()}});
+  const Counted& spool = result.only();
+  EXPECT_GE(times_detached(result), 1) << result.output;
+  ASSERT_EQ(spool.targets.size(), 20U);
+  EXPECT_EQ(spool.targets[10], (Counted::Target{"cuEventRecord", 16, 0x7f0012345680}));
+  EXPECT_EQ(spool.targets[18].stream, 18);
+}
+
+TEST(Activity, EdgesOfGraphsAreThoseOfTheCopies) {
+  const ClientEnd result = watch({"edges"});
+  std::vector<std::pair<uint64_t, uint64_t>> expected;
+  for (const uint64_t copy : {100, 200})
+    for (const auto& [node, after] : std::vector<std::pair<uint64_t, uint64_t>>{
+             {1, 0}, {2, 1}, {3, 1}, {4, 2}, {4, 3}, {5, 12}, {5, 13}, {6, 0}, {11, 4}, {12, 11}, {13, 4}})
+      expected.emplace_back(copy + node, after == 0 ? 0 : copy + after);
+  std::vector<std::pair<uint64_t, uint64_t>> found = result.only().edges;
+  std::sort(found.begin(), found.end());
+  EXPECT_EQ(found, expected);
+}
+
 TEST(Activity, UnrecordedWindowsHoldNoKernels) {
   // A second of full recording, then windows: the run must be longer.
   const ClientEnd result =
@@ -182,12 +250,6 @@ TEST(Activity, ARareStageIsRecordedToItsEndAndNoFurther) {
   const ClientEnd result = watch({"launch=10", "sleep=2000", "stage=20000", "sleep=300", "launch=500", "sleep=100"},
                                  {{"LLMPROF_UNRECORDED", "auto"}, {"NVTX_INJECTION64_PATH", inject_library()}});
   EXPECT_EQ(result.only().kernels.size(), 20010U);
-}
-
-// How often CUPTI had been taken out of the process when the client said so.
-int times_detached(const ClientEnd& end) {
-  const size_t at = end.output.find("detached ");
-  return at == std::string::npos ? -1 : std::atoi(end.output.c_str() + at + 9);
 }
 
 std::vector<std::string> level_reasons(const Counted& spool) {

@@ -57,6 +57,8 @@ MEMBERS(Memcpy, a, b, c, d, e, f, g, h, i, j)
 MEMBERS(Memset, a, b, c, d, e, f)
 MEMBERS(GraphLaunch, a, b, c, d, e)
 MEMBERS(ApiCall, a, b, c, d, e, f)
+MEMBERS(CallTarget, a, b, c)
+MEMBERS(GraphEdge, a, b)
 MEMBERS(ModuleDef, a, b, c)
 MEMBERS(Frame, a, b)
 MEMBERS(LaunchSite, a, b, c, d, e, f, g)
@@ -143,7 +145,7 @@ bool same_record(Record a, Record b) {
 using Any = std::variant<ThreadDef, StreamDef, KernelDef, ApiDef, LibraryDef, MetricSetDef, DeviceDef, Kernel, Memcpy,
                          Memset, GraphLaunch, ApiCall, Synchronization, Overhead, MemoryEvent, Range, RangeOpen, Mark,
                          LibraryCall, GraphNode, RecurringCall, ClockReading, LevelChange, Note, Fact, NvmlSample,
-                         GpuSample, LaunchSite, ModuleDef>;
+                         GpuSample, LaunchSite, ModuleDef, CallTarget, GraphEdge>;
 
 struct Collector {
   std::vector<Any> records;

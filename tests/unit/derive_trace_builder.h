@@ -49,6 +49,11 @@ class TestTrace {
                           .external_id = external_id});
     return id;
   }
+  // Of the call added last.
+  void names(StreamId on_stream, uint64_t event = 0) {
+    trace.api_calls.stream.back() = on_stream;
+    trace.api_calls.event.back() = event;
+  }
   void gpu(std::string_view name, int64_t start, int64_t dur, uint64_t correlation = 0, StreamId on_stream = 0) {
     const bool copy = name.starts_with("Memcpy");
     rows().add<GpuOps>({.start_ns = start,
@@ -101,10 +106,12 @@ class TestTrace {
     rows().add<GraphNodes>({.node = node, .library_call = library_call});
   }
   // A kernel that a graph replayed.
-  void node_kernel(std::string_view name, int64_t start, int64_t dur, uint64_t correlation, uint64_t node) {
-    gpu(name, start, dur, correlation);
+  void node_kernel(std::string_view name, int64_t start, int64_t dur, uint64_t correlation, uint64_t node,
+                   StreamId on_stream = 0) {
+    gpu(name, start, dur, correlation, on_stream);
     trace.gpu_ops.graph_node.back() = node;
   }
+  void graph_edge(uint64_t node, uint64_t after) { rows().add<GraphEdges>({.node = node, .after = after}); }
   void graph_launch(int64_t start, int64_t dur, uint64_t correlation) {
     rows().add<GraphLaunches>({.start_ns = start, .dur_ns = dur, .stream = 0, .graph = 9, .correlation = correlation});
   }

@@ -287,6 +287,33 @@ TEST_F(CaptureTest, LibraryCallsAndTheirGraphNodes) {
   EXPECT_EQ(trace.graph_nodes.library_call, (std::vector<LibraryCallId>{1, 0, 1, 1}));
 }
 
+TEST_F(CaptureTest, CallsHaveTheStreamAndTheEventThatStandBehindThem) {
+  Writer writer;
+  open(writer, "spool/1-1.spool", "target");
+  const auto [stream, thread, launch] = define_one_thread(writer);
+  const Id other = writer.define(spool::StreamDef{0, 0, 1, 13});
+  const Id records = writer.define(spool::ApiDef{0, 1, 119, writer.text("cuEventRecord")});
+  writer.add(spool::ApiCall{records, thread, kStart + 3000, kStart + 3100, 12, 0});
+  writer.add(spool::CallTarget{12, other, 0x7f0000001000});
+  writer.add(spool::ApiCall{launch, thread, kStart + 1000, kStart + 1100, 10, 0});
+  writer.add(spool::CallTarget{12, stream, 5});  // whose call was lost
+  writer.add(spool::ApiCall{records, thread, kStart + 2000, kStart + 2100, 11, 0});
+  writer.add(spool::CallTarget{11, 4711, 0x7f0000001000});  // a stream whose definition was lost
+  writer.add(spool::GraphEdge{102, 101});
+  writer.add(spool::GraphEdge{101, 0});
+  writer.add(spool::GraphEdge{102, 101});
+  writer.close();
+  const Trace trace = import();
+  ASSERT_EQ(trace.api_calls.size(), 3U);
+  EXPECT_EQ(trace.api_calls.event, (std::vector<uint64_t>{0, 0x7f0000001000, 0x7f0000001000}));
+  EXPECT_EQ(trace.api_calls.stream[0], kNoRow);
+  EXPECT_EQ(trace.api_calls.stream[1], kNoRow);
+  ASSERT_NE(trace.api_calls.stream[2], kNoRow);
+  EXPECT_EQ(trace.streams.stream[trace.api_calls.stream[2]], 13);
+  EXPECT_EQ(trace.graph_edges.node, (std::vector<uint64_t>{101, 102}));
+  EXPECT_EQ(trace.graph_edges.after, (std::vector<uint64_t>{0, 101}));
+}
+
 TEST_F(CaptureTest, AttentionCallsAreTakenAsTheyAre) {
   Writer writer;
   open(writer, "spool/1-1.spool", "target");

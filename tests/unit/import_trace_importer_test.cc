@@ -107,6 +107,11 @@ TEST_F(TraceImporter, ARecordingOfVersionTwoOpens) {
   expect_same_content("/fuzz/corpus/kineto/qwen2.5-0.5b_annotated.json", "/unit/data/decode_excerpt_version_2.llmprof");
 }
 
+// Calls had neither streams nor events, and graphs no edges.
+TEST_F(TraceImporter, ARecordingOfVersionThreeOpens) {
+  expect_same_content("/fuzz/corpus/kineto/qwen2.5-0.5b_annotated.json", "/unit/data/decode_excerpt_version_3.llmprof");
+}
+
 TEST_F(TraceImporter, DerivedTablesAreNotTakenOver) {
   Result<Trace> trace = import_files({kRecording});
   ASSERT_TRUE(trace);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #if __has_include(<cupti.h>)
+#include <cuda_runtime_api.h>
 #include <cupti.h>
 
 #include <cstddef>
@@ -72,11 +73,52 @@ SAME(KernelActivity, submitted, CUpti_ActivityKernel10, submitted);
 SAME(ResourceData, descriptor, CUpti_ResourceData, resourceDescriptor);
 SAME(GraphData, node, CUpti_GraphData, node);
 SAME(GraphData, original_node, CUpti_GraphData, originalNode);
+SAME(GraphData, node_type, CUpti_GraphData, nodeType);
 SAME(CallbackData, site, CUpti_CallbackData, callbackSite);
 SAME(CallbackData, function, CUpti_CallbackData, functionName);
+SAME(CallbackData, parameters, CUpti_CallbackData, functionParams);
+SAME(CallbackData, context, CUpti_CallbackData, context);
 SAME(CallbackData, result, CUpti_CallbackData, functionReturnValue);
 SAME(CallbackData, symbol, CUpti_CallbackData, symbolName);
 SAME(CallbackData, correlation, CUpti_CallbackData, correlationId);
+
+// Arguments of calls, of both layers and with either default stream.
+#define SAME_ARGUMENTS(own, first, second, official, official_first, official_second) \
+  SAME(own, first, official, official_first);                                         \
+  SAME(own, second, official, official_second)
+#define SAME_EVENT_RECORD(official, event_field, stream_field) \
+  SAME_ARGUMENTS(EventRecordArguments, event, stream, official, event_field, stream_field)
+SAME_EVENT_RECORD(cudaEventRecord_v3020_params, event, stream);
+SAME_EVENT_RECORD(cudaEventRecord_ptsz_v7000_params, event, stream);
+SAME_EVENT_RECORD(cudaEventRecordWithFlags_v11010_params, event, stream);
+SAME_EVENT_RECORD(cudaEventRecordWithFlags_ptsz_v11010_params, event, stream);
+SAME_EVENT_RECORD(cuEventRecord_params, hEvent, hStream);
+SAME_EVENT_RECORD(cuEventRecord_ptsz_params, hEvent, hStream);
+SAME_EVENT_RECORD(cuEventRecordWithFlags_params, hEvent, hStream);
+SAME_EVENT_RECORD(cuEventRecordWithFlags_ptsz_params, hEvent, hStream);
+#define SAME_STREAM_WAIT(official, stream_field, event_field) \
+  SAME_ARGUMENTS(StreamWaitEventArguments, stream, event, official, stream_field, event_field)
+SAME_STREAM_WAIT(cudaStreamWaitEvent_v3020_params, stream, event);
+SAME_STREAM_WAIT(cudaStreamWaitEvent_ptsz_v7000_params, stream, event);
+SAME_STREAM_WAIT(cuStreamWaitEvent_params, hStream, hEvent);
+SAME_STREAM_WAIT(cuStreamWaitEvent_ptsz_params, hStream, hEvent);
+SAME(StreamSynchronizeArguments, stream, cudaStreamSynchronize_v3020_params, stream);
+SAME(StreamSynchronizeArguments, stream, cudaStreamSynchronize_ptsz_v7000_params, stream);
+SAME(StreamSynchronizeArguments, stream, cuStreamSynchronize_params, hStream);
+SAME(StreamSynchronizeArguments, stream, cuStreamSynchronize_ptsz_params, hStream);
+SAME(EventSynchronizeArguments, event, cudaEventSynchronize_v3020_params, event);
+SAME(EventSynchronizeArguments, event, cuEventSynchronize_params, hEvent);
+SAME(GraphLaunchArguments, stream, cuGraphLaunch_params, hStream);
+SAME(GraphLaunchArguments, stream, cuGraphLaunch_ptsz_params, hStream);
+#define SAME_INSTANTIATE(official, graph_field) SAME(GraphInstantiateArguments, graph, official, graph_field)
+SAME_INSTANTIATE(cuGraphInstantiate_v2_params, hGraph);
+SAME_INSTANTIATE(cuGraphInstantiateWithFlags_params, hGraph);
+SAME_INSTANTIATE(cuGraphInstantiateWithParams_params, hGraph);
+SAME_INSTANTIATE(cuGraphInstantiateWithParams_ptsz_params, hGraph);
+SAME_INSTANTIATE(cudaGraphInstantiate_v12000_params, graph);
+SAME_INSTANTIATE(cudaGraphInstantiateWithFlags_v11040_params, graph);
+SAME_INSTANTIATE(cudaGraphInstantiateWithParams_v12000_params, graph);
+SAME_INSTANTIATE(cudaGraphInstantiateWithParams_ptsz_v12000_params, graph);
 
 #define EQUAL(own, official) static_assert(static_cast<long>(ours::own) == static_cast<long>(official))
 EQUAL(kMemcpy, CUPTI_ACTIVITY_KIND_MEMCPY);
@@ -95,6 +137,7 @@ EQUAL(kDomainDriver, CUPTI_CB_DOMAIN_DRIVER_API);
 EQUAL(kDomainRuntime, CUPTI_CB_DOMAIN_RUNTIME_API);
 EQUAL(kDomainResource, CUPTI_CB_DOMAIN_RESOURCE);
 EQUAL(kContextDestroyStarting, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING);
+EQUAL(kStreamDestroyStarting, CUPTI_CBID_RESOURCE_STREAM_DESTROY_STARTING);
 EQUAL(kGraphNodeCreated, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED);
 EQUAL(kGraphNodeCloned, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED);
 EQUAL(kOverheadLazyFunctionLoading, CUPTI_ACTIVITY_OVERHEAD_LAZY_FUNCTION_LOADING);

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "base/statistics.h"
@@ -129,6 +131,231 @@ TEST(Replay, ADriverCallInARuntimeCallIsNotAnotherCall) {
   for (const StepTime& step : replay_steps(b.derive_all())) {
     EXPECT_EQ(step.replayed_ns, step.recorded_ns);
     EXPECT_EQ(sum(step), step.replayed_ns);
+  }
+}
+
+// ---- streams, events, edges --------------------------------------------------------------------------------------
+
+// A trace replayed as it was and again after something was changed.
+struct Twice {
+  Twice(const Trace& recording, const std::function<void(const Timeline&, Durations&)>& change)
+      : timeline(recording),
+        latencies(fit(
+            timeline, [](GpuOpId) { return true; }, [](ApiCallId) { return true; })) {
+    const std::vector<Stretch> all{{recording.steps.host_start_ns[0], recording.steps.end_ns.back() + 1}};
+    Durations durations(timeline);
+    before = run(timeline, durations, latencies, all);
+    change(timeline, durations);
+    after = run(timeline, durations, latencies, all);
+  }
+  int64_t end_moved() const { return after.call_end_ns.back() - before.call_end_ns.back(); }
+
+  Timeline timeline;
+  Latencies latencies;
+  Replayed before, after;
+};
+
+std::string_view name_of(const Trace& trace, GpuOpId op) { return trace.text(trace.gpu_ops.name[op]); }
+
+void shorten(const Timeline& timeline, Durations& durations, std::string_view kernel, int64_t by_ns) {
+  for (Row op = 0; op < durations.op_ns.size(); ++op)
+    if (name_of(timeline.trace, op) == kernel) durations.op_ns[op] -= by_ns;
+}
+
+constexpr int64_t kJoinNs = 2'000;
+constexpr uint64_t kEvent = 0x7f0000001000;
+
+// A kernel on one stream, one on another that an event holds back, and a wait for the second stream.
+TestTrace two_streams(int count, bool recorded) {
+  TestTrace b;
+  const StreamId side = b.stream(0, 13);
+  int64_t host = 0;
+  for (int s = 0; s < count; ++s) {
+    const int64_t begin = host;
+    b.gpu("gemm_first", host + kLaunchNs, 100'000, b.api("cudaLaunchKernel", host, kCallNs));
+    b.api("cudaEventRecord", host + 6'000, 1'000);
+    if (recorded) b.names(0, kEvent);
+    b.api("cudaStreamWaitEvent", host + 8'000, 1'000);
+    if (recorded) b.names(side, kEvent);
+    const int64_t second = host + kLaunchNs + 100'000 + kJoinNs;
+    b.gpu("gemm_second", second, 50'000, b.api("cudaLaunchKernel", host + 10'000, kCallNs), side);
+    const int64_t returned = second + 50'000 + kWakeNs;
+    b.api("cudaStreamSynchronize", host + 16'000, returned - host - 16'000);
+    if (recorded) b.names(side);
+    b.annotation("decode", begin, returned - begin);
+    host = returned + 20'000;
+  }
+  return b;
+}
+
+TEST(Replay, AStreamThatWaitsForAnEventFollowsTheOther) {
+  TestTrace b = two_streams(6, true);
+  const Trace& trace = b.derive_all();
+  EXPECT_EQ(lacking(trace), "");
+  const std::vector<StepTime> found = replay_steps(trace);
+  ASSERT_EQ(found.size(), 6U);
+  for (size_t i = 1; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].replayed_ns, found[i].recorded_ns);
+    EXPECT_EQ(part(found[i], PathPart::kGpuWork), 150'000);
+    EXPECT_EQ(part(found[i], PathPart::kGpuGap), kJoinNs);
+    EXPECT_EQ(part(found[i], PathPart::kLaunchLatency), kLaunchNs);
+    EXPECT_EQ(part(found[i], PathPart::kWakeUp), kWakeNs);
+    EXPECT_EQ(sum(found[i]), found[i].replayed_ns);
+  }
+  const Twice twice(trace, [](const Timeline& timeline, Durations& d) { shorten(timeline, d, "gemm_first", 40'000); });
+  EXPECT_EQ(twice.latencies.joined.ns, kJoinNs);
+  EXPECT_EQ(twice.end_moved(), -6 * 40'000) << "the second begins earlier, and so does the wait end";
+}
+
+TEST(Replay, WhatIsNotRecordedIsSaid) {
+  TestTrace b = two_streams(6, false);
+  EXPECT_EQ(lacking(b.derive_all()), "which stream or event a call waits for, which event a stream waits for");
+  TestTrace graph;
+  const uint64_t launch = graph.api("cudaGraphLaunch", 0, kCallNs);
+  graph.node_kernel("gemm", 5'000, 1'000, launch, 1);
+  graph.node_kernel("gemm", 7'000, 1'000, launch, 2);
+  EXPECT_EQ(lacking(graph.derive_all()), "which nodes of a CUDA graph follow which");
+}
+
+// The long kernel of the other stream is waited for by nobody until the end.
+TEST(Replay, AWaitForOneStreamLeavesTheOtherAlone) {
+  TestTrace b;
+  const StreamId side = b.stream(0, 13);
+  int64_t host = 0;
+  for (int s = 0; s < 6; ++s) {
+    const int64_t begin = host;
+    b.gpu("gemm_long", host + kLaunchNs, 200'000, b.api("cudaLaunchKernel", host, kCallNs), side);
+    b.gpu("gemm_short", host + 10'000 + kLaunchNs, 20'000, b.api("cudaLaunchKernel", host + 10'000, kCallNs));
+    const int64_t woken = host + 10'000 + kLaunchNs + 20'000 + kWakeNs;
+    b.api(s % 2 == 0 ? "cudaStreamSynchronize" : "cudaEventSynchronize", host + 16'000, woken - host - 16'000);
+    b.names(s % 2 == 0 ? StreamId(0) : StreamId(), s % 2 == 0 ? 0 : kEvent);
+    if (s % 2 != 0) {
+      b.api("cudaEventRecord", host + 15'000, 500);
+      b.names(0, kEvent);
+    }
+    b.gpu("gemm_next", woken + 1'000 + kLaunchNs, 10'000, b.api("cudaLaunchKernel", woken + 1'000, kCallNs));
+    const int64_t returned = host + kLaunchNs + 200'000 + kWakeNs;
+    b.api("cudaDeviceSynchronize", woken + 8'000, returned - woken - 8'000);
+    b.annotation("decode", begin, returned - begin);
+    host = returned + 20'000;
+  }
+  const Trace& trace = b.derive_all();
+  for (const StepTime& step : replay_steps(trace)) EXPECT_EQ(step.replayed_ns, step.recorded_ns);
+  const Twice twice(trace, [](const Timeline& timeline, Durations& d) { shorten(timeline, d, "gemm_short", 15'000); });
+  EXPECT_EQ(twice.end_moved(), 0) << "the long one is the path";
+  for (Row op = 0; op < trace.gpu_ops.size(); ++op)
+    EXPECT_EQ(twice.after.op_start_ns[op] - twice.before.op_start_ns[op],
+              name_of(trace, op) == "gemm_next" ? -15'000 : 0)
+        << name_of(trace, op);
+}
+
+// 1, then 2 (long) and 3 (short, on another stream) side by side, then 4; an event's node stands before 4.
+TEST(Replay, NodesOfAGraphFollowItsEdgesNotTheOrderSeen) {
+  TestTrace b;
+  const StreamId side = b.stream(0, 13);
+  for (const auto& [node, after] :
+       std::vector<std::pair<uint64_t, uint64_t>>{{1, 0}, {2, 1}, {3, 1}, {4, 9}, {9, 2}, {9, 3}})
+    b.graph_edge(node, after);
+  int64_t host = 0;
+  for (int s = 0; s < 6; ++s) {
+    const int64_t begin = host;
+    const uint64_t launch = b.api("cudaGraphLaunch", host, kCallNs);
+    b.names(0);
+    const int64_t gpu = host + kLaunchNs;
+    b.node_kernel("gemm_1", gpu, 10'000, launch, 1);
+    b.node_kernel("gemm_2", gpu + 11'000, 50'000, launch, 2);
+    b.node_kernel("gemm_3", gpu + 11'500, 20'000, launch, 3, side);
+    b.node_kernel("gemm_4", gpu + 61'800, 10'000, launch, 4);
+    const int64_t returned = gpu + 71'800 + kWakeNs;
+    b.api("cudaStreamSynchronize", host + 6'000, returned - host - 6'000);
+    b.names(0);
+    b.annotation("decode", begin, returned - begin);
+    host = returned + 20'000;
+  }
+  const Trace& trace = b.derive_all();
+  EXPECT_EQ(lacking(trace), "");
+  for (const StepTime& step : replay_steps(trace)) EXPECT_EQ(step.replayed_ns, step.recorded_ns);
+  // Without its long branch the graph waits for the other, of which nothing was seen but its end.
+  const Twice twice(trace, [](const Timeline& timeline, Durations& d) { shorten(timeline, d, "gemm_2", 45'000); });
+  const int64_t usual = static_cast<int64_t>(twice.latencies.behind[3][3].ns);
+  for (Row op = 0; op < trace.gpu_ops.size(); ++op)
+    if (name_of(trace, op) == "gemm_4") {
+      EXPECT_EQ(twice.after.op_start_ns[op] - twice.after.op_end_ns[op - 1], usual) << "follows 3";
+      EXPECT_EQ(name_of(trace, twice.after.behind[op]), "gemm_3");
+    }
+}
+
+// A graph with two ends, one of them on a stream of its own: what comes next on the stream of its launch follows both.
+TEST(Replay, WhatComesAfterAGraphFollowsAllOfIt) {
+  TestTrace b;
+  const StreamId side = b.stream(0, 13);
+  for (const auto& [node, after] : std::vector<std::pair<uint64_t, uint64_t>>{{1, 0}, {2, 1}, {3, 1}})
+    b.graph_edge(node, after);
+  const uint64_t launch = b.api("cudaGraphLaunch", 0, kCallNs);
+  b.names(0);
+  b.node_kernel("gemm_1", 5'000, 10'000, launch, 1);
+  b.node_kernel("gemm_2", 16'000, 50'000, launch, 2, side);
+  b.node_kernel("gemm_3", 16'000, 20'000, launch, 3);
+  b.gpu("gemm_next", 70'000, 1'000, b.api("cudaLaunchKernel", 6'000, kCallNs));
+  const Timeline timeline(b.derive_all());
+  const GpuOpId next = 3;
+  ASSERT_EQ(name_of(timeline.trace, next), "gemm_next");
+  EXPECT_EQ(name_of(timeline.trace, timeline.on_stream[next]), "gemm_3");
+  ASSERT_EQ(timeline.joined.of(next).size(), 1U);
+  EXPECT_EQ(name_of(timeline.trace, timeline.joined.of(next)[0]), "gemm_2");
+}
+
+TEST(Replay, FreeingMemoryWaitsForTheDevice) {
+  TestTrace b;
+  int64_t host = 0;
+  for (int s = 0; s < 6; ++s) {
+    const int64_t begin = host, own = 30'000 + 1'000 * s;
+    b.gpu("gemm", host + kLaunchNs, 100'000, b.api("cudaLaunchKernel", host, kCallNs));
+    const int64_t freed = host + kLaunchNs + 100'000 + own;
+    b.api("cudaFree", host + 6'000, freed - host - 6'000);
+    b.gpu("gemm_last", freed + 1'000 + kLaunchNs, 10'000, b.api("cudaLaunchKernel", freed + 1'000, kCallNs));
+    const int64_t returned = freed + 1'000 + kLaunchNs + 10'000 + kWakeNs;
+    b.api("cudaDeviceSynchronize", freed + 7'000, returned - freed - 7'000);
+    b.annotation("decode", begin, returned - begin);
+    host = returned + 20'000;
+  }
+  const Trace& trace = b.derive_all();
+  const std::vector<StepTime> found = replay_steps(trace);
+  for (size_t i = 1; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].replayed_ns, found[i].recorded_ns);
+    EXPECT_EQ(part(found[i], PathPart::kCudaCalls), 30'000 + 1'000 * static_cast<int64_t>(i));
+    EXPECT_EQ(part(found[i], PathPart::kWakeUp), kWakeNs);
+  }
+  const Twice twice(trace, [](const Timeline& timeline, Durations& d) { shorten(timeline, d, "gemm", 40'000); });
+  EXPECT_EQ(twice.end_moved(), -6 * 40'000);
+}
+
+// Where a thread makes no call while another begins and ends its own, the first may have waited for the second.
+TEST(Replay, TimeThatMayBeAWaitForAnotherThreadIsUnexplained) {
+  for (const bool runs_in : {false, true}) {
+    TestTrace b;
+    const ThreadId other = b.thread();
+    int64_t host = 0;
+    for (int s = 0; s < 6; ++s) {
+      const int64_t begin = host;
+      b.gpu("gemm", host + kLaunchNs, 1'000, b.api("cudaLaunchKernel", host, kCallNs));
+      // In the 100 us between this call and the next; or one more that the first call does not end before.
+      if (runs_in) b.api("cudaMemGetInfo", host + 4'000, 2'000, 0, other);
+      b.api("cudaMemGetInfo", host + 25'000, 10'000, 0, other);
+      b.api("cudaMemGetInfo", host + 45'000, 40'000, 0, other);
+      b.gpu("gemm", host + 105'000 + kLaunchNs, 1'000, b.api("cudaLaunchKernel", host + 105'000, kCallNs));
+      const int64_t returned = host + 112'000;
+      b.api("cudaDeviceSynchronize", host + 111'000, 1'000);
+      b.annotation("decode", begin, returned - begin);
+      host = returned + 20'000;
+    }
+    const std::vector<StepTime> found = replay_steps(b.derive_all());
+    ASSERT_EQ(found.size(), 6U);
+    for (size_t i = 1; i < found.size(); ++i) {
+      EXPECT_EQ(found[i].replayed_ns, found[i].recorded_ns);
+      EXPECT_EQ(part(found[i], PathPart::kUnexplained), runs_in ? 0 : 60'000);
+      EXPECT_EQ(sum(found[i]), found[i].replayed_ns);
+    }
   }
 }
 

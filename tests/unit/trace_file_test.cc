@@ -273,14 +273,14 @@ TEST(TraceFile, OtherFilesAndNewerVersionsAreErrors) {
     EXPECT_FALSE(status.error().advice.empty());
   }
   std::string file = pack(Trace());
-  file[16] = 4;
+  file[16] = 5;
   uint32_t directory_bytes = 0;
   std::memcpy(&directory_bytes, file.data() + 20, 4);
   const uint64_t checksum = XXH3_64bits(file.data() + 16, 8 + directory_bytes);
   std::memcpy(file.data() + 8, &checksum, 8);
   const Status newer = read_trace(file, back);
   ASSERT_FALSE(newer);
-  EXPECT_NE(newer.error().what.find("found version 4"), std::string::npos) << newer.error().what;
+  EXPECT_NE(newer.error().what.find("found version 5"), std::string::npos) << newer.error().what;
 }
 
 TEST(TraceFile, HandlesOutOfRangeAreRepairedAndCounted) {

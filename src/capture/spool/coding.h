@@ -55,7 +55,9 @@ struct Closed {
 #define LLMPROF_SPOOL_WIDE(R) \
   R(DeviceDef, 16)            \
   R(RangeOpen, 17)            \
-  R(ClockReading, 18) R(LevelChange, 19) R(Note, 20) R(Fact, 21) R(NvmlSample, 22) R(Closed, 23) R(LaunchSite, 24)
+  R(ClockReading, 18)         \
+  R(LevelChange, 19)          \
+  R(Note, 20) R(Fact, 21) R(NvmlSample, 22) R(Closed, 23) R(LaunchSite, 24) R(CallTarget, 25) R(GraphEdge, 26)
 
 constexpr uint8_t kWideBit = 0x80;
 constexpr uint8_t kHotTagMask = 0x0F;

@@ -306,6 +306,19 @@ void code_one(C& c, R& r, const LaunchSite& last) {
 }
 
 template <class C, class R>
+void code_one(C& c, R& r, const CallTarget& last) {
+  c.delta(r.correlation, last.correlation);
+  c.integer(r.stream);
+  c.delta(r.event, last.event);
+}
+
+template <class C, class R>
+void code_one(C& c, R& r, const GraphEdge& last) {
+  c.delta(r.node, last.node);
+  c.delta(r.after, last.after);
+}
+
+template <class C, class R>
 void code_one(C& c, R& r, const ClockReading& last) {
   c.time(r.realtime_ns, last.realtime_ns);
   c.delta(r.monotonic_raw_ns, last.monotonic_raw_ns);

@@ -19,7 +19,7 @@ using Id = uint32_t;
 enum class Level : uint8_t {
   kOff,      // armed: nothing is recorded
   kLight,    // ranges (NVTX), library calls; nothing per launch
-  kDefault,  // and kernels, copies, launching and waiting API calls, graph nodes
+  kDefault,  // and kernels, copies, launching, waiting and event-recording API calls, graph nodes
   kDeep,     // and every CUDA API call, call stacks of launch sites
 };
 
@@ -148,6 +148,14 @@ struct ApiCall {
   int32_t result = 0;  // the call's return value
 };
 
+// What an ApiCall names: the stream that it launches on, records, makes wait or waits for, and the event. Belongs to
+// the ApiCall before it, if that has the same correlation id; calls that name neither have none.
+struct CallTarget {
+  uint32_t correlation = 0;
+  Id stream = 0;       // 0: none, or unknown
+  uint64_t event = 0;  // the event's handle: 0 none; equal for different events if one is destroyed
+};
+
 // A call stack taken at a launch. Only some launches have one: the 1st, 2nd, 4th, 8th, ... of each function.
 constexpr int32_t kFramesMax = 64;
 struct Frame {
@@ -232,6 +240,13 @@ struct GraphNode {
   uint64_t node = 0;
   uint64_t original = 0;
   uint64_t call = 0;  // LibraryCall under which it was captured, 0 if none
+};
+
+// A dependency between two nodes of an executable graph: `node` begins after `after`; 0: when the graph does. Complete
+// for the nodes that it has. Nodes that run nothing on the GPU stand among them.
+struct GraphEdge {
+  uint64_t node = 0;
+  uint64_t after = 0;
 };
 
 // A host event that recurs every step (a graph launch, the widest GEMM): what TPOT is read from where nothing else is

@@ -52,6 +52,7 @@ class Writer {
   void add(const Memset& record);
   void add(const GraphLaunch& record);
   void add(const ApiCall& record);
+  void add(const CallTarget& record);  // behind its ApiCall
   void add(const LaunchSite& record);
   void add(const Synchronization& record);
   void add(const Overhead& record);
@@ -61,6 +62,7 @@ class Writer {
   void add(const Mark& record);
   void add(const LibraryCall& record);
   void add(const GraphNode& record);
+  void add(const GraphEdge& record);
   void add(const RecurringCall& record);
   void add(const ClockReading& record);
   void add(const LevelChange& record);

@@ -4,6 +4,10 @@
 //   cuda_client [ACTION...]   each action in turn:
 //     launch=N      N kernels of 10 us, one every 20 us on the clock
 //     graph=N       captures a graph of 3 nodes and replays it N times
+//     order=N       N times: two streams, events between them, waits for one; then one stream is destroyed and its
+//     handle
+//                   used again; prints how often CUPTI was asked for the id of a stream
+//     edges         makes a graph with a fork, a join and a graph in a node, and instantiates it twice
 //     capture       cudaStreamBeginCapture
 //     detached      prints how often CUPTI was taken out of the process so far
 //     copy=BYTES    a pageable copy
@@ -37,6 +41,7 @@
 #include <vector>
 
 #include "fake_cupti.h"
+#include "fake_graphs.h"
 #include "nvidia/cupti_abi.h"
 #include "nvtx_loader.h"
 
@@ -105,6 +110,51 @@ void graph(long replays) {
   for (uint64_t node = 1; node <= 3; ++node) fake_graph_node(100 + node, node);
   for (long i = 0; i < replays; ++i)
     for (uint64_t node = 101; node <= 103; ++node) fake_launch("_Z4nodePf", now(), 5'000, 7, node);
+}
+
+void order(long times) {
+  void* const a = fake_stream();
+  void* b = fake_stream();
+  void* const event = reinterpret_cast<void*>(0x7f0012345680);
+  void* const other = reinterpret_cast<void*>(0x7f0012345700);
+  for (long i = 0; i < times; ++i) {
+    fake_event_record(event, a, false);
+    fake_stream_waits(b, event, false);
+    fake_event_record(other, nullptr, false);
+    fake_event_record(other, reinterpret_cast<void*>(1), true);  // CU_STREAM_LEGACY
+    fake_event_record(other, nullptr, true);
+    fake_event_record(other, reinterpret_cast<void*>(2), false);  // CU_STREAM_PER_THREAD
+    fake_synchronize_event(event);
+    fake_synchronize_stream(b, false);
+  }
+  fake_stream_ends(b);
+  b = fake_stream();
+  fake_event_record(event, b, false);
+  fake_stream_ends(a);
+  fake_stream_ends(b);
+  fake_event_record(event, b, false);  // no stream any more
+  std::printf("asked %u\n", fake_stream_questions());
+}
+
+// 1 -> 2, 3 -> 4, the graph {11 -> 12, 13} -> 5; 6 stands alone.
+void edges() {
+  void* const inner = fake_graph();
+  for (const uint64_t node : {11, 12, 13}) fake_graph_has(inner, node, nullptr);
+  fake_graph_follows(inner, 12, 11, false);
+  void* const graph = fake_graph();
+  for (const uint64_t node : {1, 2, 3, 5, 6}) fake_graph_has(graph, node, nullptr);
+  fake_graph_has(graph, 4, inner);
+  fake_graph_follows(graph, 2, 1, false);
+  fake_graph_follows(graph, 3, 1, true);
+  fake_graph_follows(graph, 4, 2, false);
+  fake_graph_follows(graph, 4, 3, false);
+  fake_graph_follows(graph, 5, 4, false);
+  for (const uint64_t copy : {100, 200}) {
+    std::vector<FakeCopy> copies;
+    for (const uint64_t node : {6, 1, 2, 3, 4, 5, 11, 12, 13})
+      copies.push_back({node, copy + node, node == 4 ? 4U : 0U});
+    fake_instantiate(graph, copies.data(), static_cast<uint32_t>(copies.size()));
+  }
 }
 
 // ---- products ----------------------------------------------------------------------------------------------------
@@ -277,6 +327,10 @@ void act(const char* program, const std::string& action) {
     stage(value);
   } else if (name == "graph") {
     graph(value);
+  } else if (name == "order") {
+    order(value);
+  } else if (name == "edges") {
+    edges();
   } else if (name == "capture") {
     cudaStreamBeginCapture(nullptr, 0);
   } else if (name == "detached") {

@@ -11,6 +11,7 @@
 #include "capture/inject/cupti/api_calls.h"
 #include "capture/inject/cupti/attachment.h"
 #include "capture/inject/cupti/buffers.h"
+#include "capture/inject/cupti/call_targets.h"
 #include "capture/inject/cupti/capture_hooks.h"
 #include "capture/inject/cupti/client_clock.h"
 #include "capture/inject/cupti/cupti_share.h"
@@ -98,6 +99,7 @@ void on_callback(void*, uint32_t domain, uint32_t cbid, const void* data) {
       attachment.stays.store(true, std::memory_order_relaxed);
       graph_node_seen(*attachment.cupti, cbid == cupti::kGraphNodeCloned, resource);
     }
+    if (cbid == cupti::kStreamDestroyStarting || cbid == cupti::kContextDestroyStarting) forget_streams();
     // The program ends its use of the GPU: everything has run, so a flush of the rest loses nothing.
     if (cbid == cupti::kContextDestroyStarting) attachment.cupti->cuptiActivityFlushAll(1);
   }
@@ -138,7 +140,8 @@ bool attach() {
   size_t size = sizeof zeroed;
   attachment.cupti->cuptiActivitySetAttribute(cupti::kAttributeZeroedOutBuffer, &size, &zeroed);
   attachment.cupti->cuptiSetThreadIdType(1);  // Linux tids
-  for (const uint32_t cbid : {cupti::kGraphNodeCreated, cupti::kGraphNodeCloned, cupti::kContextDestroyStarting})
+  forget_streams();                           // what was destroyed while CUPTI was away was not seen
+  for (const uint32_t cbid : kResourceCallbacks)
     attachment.cupti->cuptiEnableCallback(1, attachment.subscriber, cupti::kDomainResource, cbid);
   const cupti::Result registered =
       attachment.cupti->cuptiActivityRegisterCallbacks(shared_buffer_requested, shared_buffer_completed);

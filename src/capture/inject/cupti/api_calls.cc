@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <iterator>
 
 #include "capture/inject/cupti/attachment.h"
+#include "capture/inject/cupti/call_targets.h"
+#include "capture/inject/cupti/graph_nodes.h"
 #include "capture/inject/launch_sites/launch_sites.h"
 #include "capture/inject/libraries/library_logs.h"
 #include "capture/inject/threads/reentry_guard.h"
@@ -16,8 +19,11 @@ namespace {
 // By layer (0 runtime, 1 driver) and callback id.
 constexpr uint32_t kCallsMost = 2000;
 bool kept[2][kCallsMost];
-bool launches_kernel[kCallsMost];            // of the driver
-bool of_graphs[2][kCallsMost];               // launches or makes an executable graph
+bool launches_kernel[kCallsMost];  // of the driver
+bool of_graphs[2][kCallsMost];     // launches or makes an executable graph
+bool instantiates[2][kCallsMost];  // makes one
+CallArguments arguments[2][kCallsMost];
+bool per_thread_stream[2][kCallsMost];       // stream 0 is the thread's own
 LoggedStep steps[2][kCallsMost];             // what it is to a product known from a library's log
 std::atomic<Id> definitions[2][kCallsMost];  // in the spool; 0 until the first call
 
@@ -38,9 +44,10 @@ bool worth_recording(std::string_view name, bool runtime) {
   name.remove_prefix(prefix.size());
   if (contains(name, "GetAttribute") || starts_with(name, "Get")) return false;
   // Launches are taken at the driver: every kernel has exactly one there, whether the program called the runtime, the
-  // driver (Triton, cuBLAS) or the driver through the runtime. All else is taken where the program calls it, the
+  // driver (Triton, cuBLAS) or the driver through the runtime. So are the frequent calls on events, for half the
+  // callbacks. All else is taken where the program calls it, the
   // runtime or the driver: on_api_callback passes over a driver call below a runtime call.
-  static constexpr std::string_view kLaunches[] = {"Launch", "GraphLaunch"};
+  static constexpr std::string_view kAtDriver[] = {"Launch", "GraphLaunch", "EventRecord", "StreamWaitEvent"};
   static constexpr std::string_view kRuntime[] = {"Memcpy",
                                                   "Memset",
                                                   "StreamSynchronize",
@@ -66,7 +73,7 @@ bool worth_recording(std::string_view name, bool runtime) {
       "GraphExecUpdate", "GraphUpload", "StreamBeginCapture", "StreamEndCapture", "ModuleLoad",
       "LibraryLoad"};
   const auto begins = [name](std::string_view start) { return starts_with(name, start); };
-  if (std::any_of(std::begin(kLaunches), std::end(kLaunches), begins)) return !runtime;
+  if (std::any_of(std::begin(kAtDriver), std::end(kAtDriver), begins)) return !runtime;
   return runtime ? std::any_of(std::begin(kRuntime), std::end(kRuntime), begins)
                  : std::any_of(std::begin(kDriver), std::end(kDriver), begins);
 }
@@ -125,6 +132,11 @@ void record(uint32_t layer, uint32_t cbid, const cupti::CallbackData& data, int6
   event.handle = uint64_t{result} << 32 | written_correlation(data.correlation);
   event.start_ns = start_ns;
   event.end_ns = now_ns();
+  if (arguments[layer][cbid] != CallArguments::kOthers) {
+    const CallTarget target = target_of(arguments[layer][cbid], per_thread_stream[layer][cbid], data, *log);
+    event.domain = target.stream;
+    std::memcpy(&event.payload, &target.event, sizeof event.payload);
+  }
   append(*log, event);
 }
 
@@ -162,7 +174,10 @@ void choose_calls(const nvidia::CuptiLibrary& api, Level deepest) {
       if (!runtime)
         launches_kernel[cbid] = contains(plain, "LaunchKernel") || contains(plain, "LaunchCooperativeKernel");
       steps[runtime ? 0 : 1][cbid] = step_of(plain, runtime);
-      of_graphs[runtime ? 0 : 1][cbid] = contains(plain, "GraphLaunch") || contains(plain, "GraphInstantiate");
+      instantiates[runtime ? 0 : 1][cbid] = contains(plain, "GraphInstantiate");
+      of_graphs[runtime ? 0 : 1][cbid] = contains(plain, "GraphLaunch") || instantiates[runtime ? 0 : 1][cbid];
+      arguments[runtime ? 0 : 1][cbid] = arguments_of(plain);
+      per_thread_stream[runtime ? 0 : 1][cbid] = contains(name, "_ptsz");
       kept[runtime ? 0 : 1][cbid] =
           worth_recording(plain, runtime) ||
           (runtime && deepest == Level::kDeep && !mere_question(plain) && !contains(plain, "Launch"));
@@ -195,6 +210,7 @@ bool on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& 
     // callbacks were switched off under it, gives way to the next one.
     if (state.api_correlation == data.correlation) return false;
     if (of_graphs[layer][cbid]) graph_call_seen();
+    if (instantiates[layer][cbid]) instantiation_begins();
     state.api_correlation = data.correlation;
     state.api_key = layer << 16 | cbid;
     if (layer == 1 && launches_kernel[cbid] && level() == Level::kDeep)
@@ -208,6 +224,7 @@ bool on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& 
   if (data.correlation > correlation_max.load(std::memory_order_relaxed))
     correlation_max.store(data.correlation, std::memory_order_relaxed);
   if (records_kernels()) record(layer, cbid, data, state.api_start_ns);
+  if (instantiates[layer][cbid]) instantiation_ends(data);
   if (concerns_logged_calls(steps[layer][cbid])) logged_step_ends(steps[layer][cbid], now_ns());
   return true;
 }

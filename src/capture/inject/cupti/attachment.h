@@ -33,6 +33,15 @@ constexpr cupti::ActivityKind kKernelKinds[] = {cupti::kConcurrentKernel, cupti:
                                                 cupti::kMemset, cupti::kOverhead};
 constexpr cupti::ActivityKind kDeepKinds[] = {cupti::kMemory2};
 
+// Callbacks about resources that we have on while CUPTI is attached.
+constexpr cupti::ResourceCallback kResourceCallbacks[] = {
+    cupti::kGraphNodeCreated, cupti::kGraphNodeCloned, cupti::kStreamDestroyStarting, cupti::kContextDestroyStarting};
+inline bool wants_resource(uint32_t cbid) {
+  for (const cupti::ResourceCallback own : kResourceCallbacks)
+    if (own == cbid) return true;
+  return false;
+}
+
 // The process's CUPTI if it is open, and our subscription.
 inline const nvidia::CuptiLibrary* loaded_cupti() { return attachment.cupti; }
 inline cupti::Subscriber own_subscriber() { return attachment.subscriber; }

@@ -71,9 +71,7 @@ void set_wants(uint32_t domain, uint32_t cbid, bool on) {
 }
 
 bool ours(uint32_t domain, uint32_t cbid) {
-  return wants_call(domain, cbid) ||
-         (domain == cupti::kDomainResource && (cbid == cupti::kGraphNodeCreated || cbid == cupti::kGraphNodeCloned ||
-                                               cbid == cupti::kContextDestroyStarting));
+  return wants_call(domain, cbid) || (domain == cupti::kDomainResource && wants_resource(cbid));
 }
 
 bool holds_buffers() {
@@ -265,8 +263,7 @@ LLMPROF_EXPORT cupti::Result cuptiEnableDomain(uint32_t enable, cupti::Subscribe
   const cupti::Result result = real(enable, own_subscriber(), domain);
   const llmprof::nvidia::CuptiLibrary* api = loaded_cupti();
   if (enable == 0 && domain == cupti::kDomainResource && api != nullptr)
-    for (const uint32_t cbid : {cupti::kGraphNodeCreated, cupti::kGraphNodeCloned, cupti::kContextDestroyStarting})
-      api->cuptiEnableCallback(1, own_subscriber(), domain, cbid);
+    for (const uint32_t cbid : kResourceCallbacks) api->cuptiEnableCallback(1, own_subscriber(), domain, cbid);
   if (enable == 0 && (domain == cupti::kDomainRuntime || domain == cupti::kDomainDriver)) enable_own_calls();
   return result;
 }

@@ -6,6 +6,7 @@
 
 #include "capture/inject/cupti/api_calls.h"
 #include "capture/inject/cupti/attachment.h"
+#include "capture/inject/cupti/call_targets.h"
 #include "capture/inject/inject.h"
 
 namespace llmprof::inject {
@@ -31,14 +32,6 @@ void count_time(int64_t start_ns, int64_t end_ns) {
 }
 
 int64_t to_ns(uint64_t time) { return static_cast<int64_t>(time); }
-
-spool::Id stream_id(spool::Writer& writer, uint32_t device, uint32_t context, uint32_t stream) {
-  spool::StreamDef def;
-  def.device = static_cast<int32_t>(device);
-  def.context = context;
-  def.stream = stream;
-  return writer.define(def);
-}
 
 spool::Id thread_definition(spool::Writer& writer, uint32_t thread) {
   if (thread == 0) return 0;

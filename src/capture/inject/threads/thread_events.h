@@ -33,13 +33,13 @@ struct Event {
   uint8_t process_wide = 0;
   int16_t depth = -1;  // of a push/pop range in its thread's stack
   Id definition = 0;   // name, or library call definition
-  Id domain = 0;
-  Id thread = 0;  // 0: the log's own
+  Id domain = 0;       // of a range; of an API call the stream that it names
+  Id thread = 0;       // 0: the log's own
   uint64_t handle =
       0;  // of the range, library call or recurring call; of an API call its result << 32 | correlation id
   int64_t start_ns = 0;
   int64_t end_ns = 0;
-  double payload = 0;
+  double payload = 0;  // of an API call the bits are the event that it names
 };
 static_assert(sizeof(Event) == 56);
 
@@ -48,6 +48,7 @@ constexpr uint32_t kEventsMax = 16384;
 constexpr uint32_t kDepthMax = 256;       // ranges open at once in one thread; deeper ones are counted, not recorded
 constexpr uint32_t kTextCacheSets = 256;  // of two entries each
 constexpr uint32_t kShapeCacheSize = 256;
+constexpr uint32_t kStreamCacheSize = 64;
 
 // A range between push and pop. The atomic members are read by whoever drains, as a sequence lock over handle.
 struct OpenRange {
@@ -70,6 +71,14 @@ struct CachedText {
 
 struct CachedShape {
   uint64_t hash = 0;
+  Id id = 0;
+};
+
+// A stream's handle and what it stands for.
+struct CachedStream {
+  uintptr_t key = 0;
+  const void* context = nullptr;
+  uint32_t known = 0;  // 0: nothing here yet
   Id id = 0;
 };
 
@@ -103,6 +112,7 @@ struct ThreadLog {
   // The thread's own.
   CachedText texts[kTextCacheSets][2];
   CachedShape shapes[kShapeCacheSize];
+  CachedStream streams[kStreamCacheSize];
 };
 
 struct ThreadState {

@@ -111,6 +111,9 @@ void write_event(ThreadLog& log, const Event& event, spool::Writer& writer, Id o
       call.correlation = static_cast<uint32_t>(event.handle);
       call.result = static_cast<int32_t>(event.handle >> 32);
       writer.add(call);
+      spool::CallTarget target{call.correlation, event.domain, 0};
+      memcpy(&target.event, &event.payload, sizeof target.event);
+      if (target.stream != 0 || target.event != 0) writer.add(target);
       break;
     }
     case EventKind::kRecurringCall: {
