@@ -29,6 +29,8 @@ class RecordedSpans {
   const std::vector<TimeSpan>& unrecorded_process(int64_t process_id) const;
   // Where the host launched what then ran into such time: of these launches some activities are missing.
   const std::vector<TimeSpan>& cut_launches(int32_t device) const;
+  // Where the recorder was attached, detached or switched on, which held the program up.
+  const std::vector<TimeSpan>& switching(int32_t device) const;
   // Whether a span of the list overlaps [start_ns, end_ns); O(log n).
   static bool touches(const std::vector<TimeSpan>& spans, int64_t start_ns, int64_t end_ns);
   // Whether one span of the list holds all of it; O(log n).
@@ -36,7 +38,7 @@ class RecordedSpans {
 
  private:
   struct Spans {
-    std::vector<TimeSpan> unrecorded, cut;
+    std::vector<TimeSpan> unrecorded, cut, switching;
   };
   void add_lost_ends(const Trace& trace);
 

@@ -32,7 +32,6 @@
 namespace llmprof::inject {
 
 std::atomic<Level> current_level{Level::kOff};
-std::atomic<uint64_t> recurring_calls_seen{0};
 
 namespace {
 
@@ -343,6 +342,7 @@ void end_process(bool orderly) {
   stop_drain_thread();
   close_logged_call();
   finish_activities(orderly);
+  finish_recording();
   if (orderly && deepest_level() == Level::kDeep) resolve_launch_sites();
   const timespec until = realtime_after(kEndWaitNs);
   if (holds_spool || pthread_mutex_timedlock(&process->lock, &until) != 0) return;

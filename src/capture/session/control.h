@@ -59,6 +59,7 @@ constexpr const char* kEnvLevel = "LLMPROF_LEVEL";                 // light, def
 constexpr const char* kEnvCaptureRange = "LLMPROF_CAPTURE_RANGE";  // NVTX text: record only inside it
 constexpr const char* kEnvSteps = "LLMPROF_STEPS";                 // stop after this many closings of the step range
 constexpr const char* kEnvUnrecorded = "LLMPROF_UNRECORDED";  // auto or off: unrecorded windows that measure distortion
+constexpr const char* kEnvBudget = "LLMPROF_BUDGET";          // percent that recording may slow the run by
 constexpr const char* kEnvAdapt = "LLMPROF_ADAPT";  // auto or off: whether a mode that costs too much is lowered
 constexpr const char* kEnvNext = "LLMPROF_NEXT_INJECTION";  // a foreign CUDA_INJECTION64_PATH to load as well
 constexpr const char* kEnvTorch = "LLMPROF_TORCH";          // 1: operators of PyTorch (the hook module reads it)
