@@ -90,7 +90,8 @@ Status check_options(RunArguments& options, DeriveOptions& derive_options) {
                  "--mode " + nearest_or_all(options.mode, {"light", "default", "deep"}));
   options.launch.level = *level;
   options.launch.unrecorded = options.unrecorded == "auto";
-  options.launch.counters = options.counters == "auto";
+  options.launch.counters = options.counters != "off";
+  options.launch.counters_judged = options.counters == "auto";
   options.launch.adapt = !options.no_adapt;
   if (options.budget > 0 && !options.launch.unrecorded)
     return usage("--budget bounds what recorded windows cost; with --unrecorded-windows off everything is recorded",
@@ -321,13 +322,15 @@ void add_recording_options(const Command& command, RunArguments& options) {
       .check(decimal_number(0.1, 100.0))
       .group(recording);
   command.flag("--no-adapt", options.no_adapt, "keep the mode even if it costs too much").group(recording);
-  command.option("--counters", options.counters, "auto: sample the GPU's hardware counters; off")
-      .check(one_of({"auto", "off"}))
+  command
+      .option("--counters", options.counters,
+              "auto: sample the GPU's hardware counters, unless that costs too much; on; off")
+      .check(one_of({"auto", "on", "off"}))
       .capture_default()
       .group(recording);
   command
       .option("--counter-interval-us", plan.counter_interval_us,
-              "microseconds between counter samples (default 100; longer in deep mode and on fewer than 8 CPUs)")
+              "microseconds between counter samples (default 200, or a tenth of a step; longer where samples are lost)")
       .type_name("N")
       .check(whole_number(10, int64_t{1000000}))
       .group(recording);

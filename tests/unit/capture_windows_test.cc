@@ -76,7 +76,7 @@ class Played {
   double slowed() const { return static_cast<double>(cost_ns_) / static_cast<double>(now_ - cost_ns_); }
 
  private:
-  Conditions conditions() const { return {recorded_since_, unrecorded_since_, disturbed_ns_}; }
+  Conditions conditions() const { return {recorded_since_, unrecorded_since_, counters_since_, disturbed_ns_}; }
 
   void work(int64_t dur_ns) {
     // In pieces, as the drain thread looks while a step goes on.
@@ -136,7 +136,7 @@ class Played {
   std::map<std::string, Seen> seen_;
   int64_t now_ = 1000 * kS, asked_ns_ = 1000 * kS, since_ = 1000 * kS;
   int64_t recorded_since_ = 1000 * kS, unrecorded_since_ = 0, disturbed_ns_ = 0, leaves_ns_ = 0;
-  int64_t cost_ns_ = 0, recorded_ns_ = 0;
+  int64_t cost_ns_ = 0, recorded_ns_ = 0, counters_since_ = 0;
   bool records_ = true, attached_ = true;
   int windows_ = 0, switches_ = 0;
 };
@@ -200,7 +200,7 @@ struct Timed {
     keys->begins(*key, now);
     const int64_t begin = now;
     now += dur_ns;
-    keys->ends(*key, begin, now, {1, 0, disturbed ? begin + 1 : 0});
+    keys->ends(*key, begin, now, {1, 0, 0, disturbed ? begin + 1 : 0});
   }
 };
 
@@ -347,6 +347,28 @@ TEST(Windows, TheCostIsMeasuredWhileItRuns) {
   for (int i = 0; i < 3000; ++i) program.range("decode", 20 * kMs);
   ASSERT_TRUE(program.plan().measured());
   EXPECT_NEAR(program.plan().cost(), 0.4, 0.02);
+}
+
+TEST(Windows, WhatCountersCostIsKnownFromStepsWithAndWithout) {
+  const auto keys = std::make_unique<StepKeys>();
+  StepKey* const key = keys->find(KeyKind::kRange, 5);
+  int64_t now = kS;
+  for (int round = 0; round < 4; ++round) {
+    const bool counted = round % 2 == 0;
+    const int64_t since = counted ? now : -now;
+    for (int i = 0; i < 12; ++i) {
+      const int64_t begin = now;
+      keys->begins(*key, begin);
+      now += (counted ? 13 : 10) * kMs + i % 3 * 50'000;
+      keys->ends(*key, begin, now, {0, 1, since, 0});
+    }
+  }
+  const StepKeys::CountersCost cost = keys->counters_cost();
+  EXPECT_GE(cost.with, 16U);
+  EXPECT_GE(cost.without, 16U);
+  EXPECT_NEAR(cost.cost, 0.3, 0.02);
+  EXPECT_GE(cost.error, 0);
+  EXPECT_LT(cost.error, 0.02);
 }
 
 TEST(Windows, GraphProgramsChangeAtTheEndsOfSteps) {

@@ -164,6 +164,7 @@ void drain_once() {
   slot.kernels.store(recorded_kernels(), std::memory_order_relaxed);
   slot.bytes.store(status.bytes_written, std::memory_order_relaxed);
   slot.level.store(static_cast<uint32_t>(level()), std::memory_order_relaxed);
+  publish_steps(slot);
   slot.heartbeat_ns.store(now, std::memory_order_relaxed);
   if (status.error != 0) set_slot_state(session::SlotState::kNoSpool);
 }

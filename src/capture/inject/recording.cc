@@ -44,7 +44,9 @@ std::atomic<int64_t> recorded_since_ns{0}, unrecorded_since_ns{0}, disturbed_ns{
 std::atomic<int64_t> leaving_took_ns{0};  // not yet accounted
 
 Conditions conditions() {
+  const session::Control* const control = control_page();
   return {recorded_since_ns.load(std::memory_order_relaxed), unrecorded_since_ns.load(std::memory_order_relaxed),
+          control == nullptr ? 0 : control->counters_since_ns.load(std::memory_order_relaxed),
           disturbed_ns.load(std::memory_order_relaxed)};
 }
 
@@ -227,6 +229,15 @@ void step_recurs(uint64_t key, int64_t time_ns) {
 void kernel_step_seen(const void* function, int64_t time_ns) {
   const uint64_t hash = (reinterpret_cast<uintptr_t>(function) ^ 0x6B65726E656CULL) * 0x9E3779B97F4A7C15ULL;
   if (StepKey* const known = step_keys.find(KeyKind::kKernel, hash)) step_keys.recurs(*known, time_ns, conditions());
+}
+
+void publish_steps(session::Slot& slot) {
+  const StepKeys::CountersCost seen = step_keys.counters_cost();
+  slot.step_ns.store(seen.step_ns, std::memory_order_relaxed);
+  slot.counters_cost.store(static_cast<float>(seen.cost), std::memory_order_relaxed);
+  slot.counters_cost_error.store(static_cast<float>(seen.error), std::memory_order_relaxed);
+  slot.steps_with_counters.store(seen.with, std::memory_order_relaxed);
+  slot.steps_without_counters.store(seen.without, std::memory_order_relaxed);
 }
 
 void step_disturbed(int64_t time_ns) { disturbed_ns.store(time_ns, std::memory_order_relaxed); }

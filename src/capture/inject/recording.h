@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "capture/inject/inject.h"
+#include "capture/session/control.h"
 
 namespace llmprof::inject {
 
@@ -50,6 +51,9 @@ inline void kernel_launched(const void* function, int64_t time_ns) {
 }
 // A call that no steady step makes: code was loaded, memory allocated, a graph made.
 void step_disturbed(int64_t time_ns);
+
+// What counter samplers and `run` want to know of them.
+void publish_steps(session::Slot& slot);
 
 // ---- what CUPTI's coming and going costs ---------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 #include "capture/inject/windows/step_keys.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace llmprof::inject {
 namespace {
@@ -85,6 +86,12 @@ void Usual::add(int64_t value_ns) {
   spread_ns_.store((sorted[3 * known / 4] - sorted[known / 4]) * 3 / 2, std::memory_order_relaxed);
 }
 
+double Usual::error_ns() const {
+  const double known = std::min(std::max(count(), 1U), kKept);
+  // 1.25 standard deviations over the root of how many; 1.35 of them lie between the quartiles.
+  return 1.25 * static_cast<double>(spread_ns()) / 1.5 / 1.35 / std::sqrt(known);
+}
+
 bool Usual::holds(int64_t value_ns) const {
   const int64_t off_ns = value_ns > median_ns() ? value_ns - median_ns() : median_ns() - value_ns;
   return off_ns <= std::max(spread_ns(), median_ns() / 4);
@@ -149,8 +156,12 @@ void StepKeys::ends(StepKey& key, int64_t begin_ns, int64_t now_ns, const Condit
   };
   if (conditions.recorded_since_ns != 0 && conditions.recorded_since_ns <= begin_ns)
     count_recorded(key, pace_ns(conditions.recorded_since_ns), steady);
-  else if (steady && conditions.unrecorded_since_ns != 0 && conditions.unrecorded_since_ns <= begin_ns)
+  else if (steady && conditions.unrecorded_since_ns != 0 && conditions.unrecorded_since_ns <= begin_ns) {
     key.unrecorded.add(pace_ns(conditions.unrecorded_since_ns));
+    const int64_t since_ns = conditions.counters_since_ns;
+    if (since_ns > 0 && since_ns <= begin_ns) key.counted.add(pace_ns(since_ns));
+    if (since_ns < 0 && -since_ns <= begin_ns) key.uncounted.add(pace_ns(-since_ns));
+  }
 }
 
 void StepKeys::recurs(StepKey& key, int64_t now_ns, const Conditions& conditions) {
@@ -176,6 +187,22 @@ double StepKeys::cost() const {
     without += often * static_cast<double>(key.unrecorded.median_ns());
   }
   return without <= 0 ? -1 : std::max(with / without - 1, 0.0);
+}
+
+StepKeys::CountersCost StepKeys::counters_cost() const {
+  CountersCost out;
+  double most = 0;
+  for (const StepKey& key : keys_) {
+    const double takes = loaded(key.seen) * static_cast<double>(key.time.median_ns());
+    if (takes <= most || is_container(key) || key.time.count() < kPaceLeast) continue;
+    most = takes;
+    out = {key.time.median_ns(), key.counted.count(), key.uncounted.count(), 0, -1};
+    if (out.with < kPaceLeast || out.without < kPaceLeast || key.uncounted.median_ns() <= 0) continue;
+    const double alone = static_cast<double>(key.uncounted.median_ns());
+    out.cost = static_cast<double>(key.counted.median_ns()) / alone - 1;
+    out.error = std::hypot(key.counted.error_ns(), key.uncounted.error_ns()) / alone;
+  }
+  return out;
 }
 
 StepKeys::Summary StepKeys::summary(int64_t now_ns) const {

@@ -23,6 +23,8 @@ class Usual {
   void add(int64_t value_ns);
   uint32_t count() const { return count_.load(std::memory_order_relaxed); }
   int64_t median_ns() const { return median_ns_.load(std::memory_order_relaxed); }
+  // The standard error of the median, as of a normal distribution.
+  double error_ns() const;
   // One and a half times the interquartile range.
   int64_t spread_ns() const { return spread_ns_.load(std::memory_order_relaxed); }
   // Whether a value lies within the spread around the median, or within a quarter of it.
@@ -43,6 +45,7 @@ struct StepKey {
   std::atomic<uint32_t> open{0};
   std::atomic<int64_t> first_begin_ns{0}, last_begin_ns{0}, last_end_ns{0};
   Usual period, time;                         // between beginnings; from a beginning to its end
+  Usual counted, uncounted;                   // without recording: the pace while counters are sampled, and while not
   Usual recorded, unrecorded;                 // the pace with and without recording
   std::atomic<uint32_t> disturbed_bits{0};    // of the latest 32 occurrences
   std::atomic<uint32_t> whole{0}, steady{0};  // occurrences recorded whole, and those of them that were steady
@@ -59,6 +62,7 @@ struct StepKey {
 struct Conditions {
   int64_t recorded_since_ns = 0;    // kernels are recorded without a break since; 0: they are not
   int64_t unrecorded_since_ns = 0;  // likewise the other way around, and CUPTI is as far away as it goes
+  int64_t counters_since_ns = 0;    // hardware counters are sampled since; negative: not sampled since; 0: unknown
   int64_t disturbed_ns = 0;         // the last module load, allocation, instantiation or capture; 0: none was seen
 };
 
@@ -85,6 +89,13 @@ class StepKeys {
     double cost = -1;                         // of a recorded second, as a share; -1 not known
   };
   Summary summary(int64_t now_ns) const;
+  // Of the key that takes most of the time, what is published for the sampler of counters (session/control.h).
+  struct CountersCost {
+    int64_t step_ns = 0;
+    uint32_t with = 0, without = 0;
+    double cost = 0, error = -1;  // error -1: not known
+  };
+  CountersCost counters_cost() const;
   // Whether ranges or recurring calls tell the steps, so that kernels need not.
   bool named(int64_t now_ns) const;
 
