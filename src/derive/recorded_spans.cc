@@ -22,9 +22,6 @@ void normalise(std::vector<TimeSpan>& spans) {
   spans = std::move(merged);
 }
 
-// Reasons of the recorder (capture/inject/recording.cc).
-bool is_switching(std::string_view reason) { return reason == "attaching" || reason == "detaching"; }
-
 // Processes whose calls launched something on each device.
 std::map<int32_t, std::set<int64_t>> processes_of_devices(const Trace& trace) {
   std::map<int32_t, std::set<int64_t>> users;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <string_view>
 #include <vector>
 
 #include "trace/trace.h"
@@ -46,6 +47,9 @@ class RecordedSpans {
   std::map<int64_t, Spans> processes_;
   Spans all_, none_;
 };
+
+// Reasons of levels of the recorder (capture/inject/recording.cc): it was attached, switched on or detached.
+inline bool is_switching(std::string_view reason) { return reason == "attaching" || reason == "detaching"; }
 
 // A recording of llmprof's own recorder: it may hold no operators, and says what it recorded when.
 inline bool is_live_recording(const Trace& trace) { return !trace.recorded.empty() || !trace.library_calls.empty(); }
