@@ -168,6 +168,26 @@ TEST(Activity, UnrecordedWindowsHoldNoKernels) {
   EXPECT_LT(spool.kernels.size(), 8110U);
 }
 
+const std::map<std::string, std::string> kWindowsAndRanges{{"LLMPROF_UNRECORDED", "auto"},
+                                                           {"NVTX_INJECTION64_PATH", inject_library()}};
+
+TEST(Activity, AShortProgramHasItsStepsRecordedAfterALongWarmUp) {
+  const ClientEnd result = watch({"launch=1", "sleep=2500", "steps=20"}, kWindowsAndRanges);
+  EXPECT_EQ(result.only().kernels.size(), 201U) << "although the first second is long over";
+}
+
+TEST(Activity, WithEnoughOfEveryStepRecordedThereAreWindows) {
+  const ClientEnd result = watch({"steps=400"}, kWindowsAndRanges);
+  EXPECT_GE(result.only().kernels.size(), 400U) << "twenty steps at the least";
+  EXPECT_LT(result.only().kernels.size(), 3900U);
+}
+
+TEST(Activity, AllIsRecordedWhereThatIsWanted) {
+  const ClientEnd result =
+      watch({"steps=400"}, {{"LLMPROF_UNRECORDED", "off"}, {"NVTX_INJECTION64_PATH", inject_library()}});
+  EXPECT_EQ(result.only().kernels.size(), 4000U);
+}
+
 TEST(Activity, RareStagesEndAnUnrecordedWindow) {
   // The first gap begins about 1.4 s after the first kernels are seen and lasts a second; the stage comes inside it.
   const ClientEnd result = watch({"launch=100", "sleep=2000", "launch=10", "stage=50", "launch=10"},
@@ -204,7 +224,13 @@ TEST(Activity, CuptiLeavesInUnrecordedWindowsAndComesBack) {
   const Counted& spool = result.only();
   EXPECT_GE(times_detached(result), 1) << result.output;
   const std::vector<std::string> reasons = level_reasons(spool);
-  EXPECT_NE(std::find(reasons.begin(), reasons.end(), "detached"), reasons.end());
+  // Coming and going are spans of their own, one after the other.
+  for (const auto& [begins, ends] : {std::pair("detaching", "detached"), std::pair("attaching", "attaching")}) {
+    const auto at = std::find(reasons.begin(), reasons.end(), begins);
+    ASSERT_NE(at, reasons.end()) << begins;
+    ASSERT_NE(at + 1, reasons.end()) << begins;
+    EXPECT_EQ(*(at + 1), ends);
+  }
   // Its ids began anew; the ones written did not, and every kernel still finds its call.
   std::map<uint32_t, int> calls;
   for (const spool::ApiCall& call : spool.calls) ++calls[call.correlation];
