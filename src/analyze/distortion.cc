@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -273,6 +274,31 @@ std::vector<StageTimes> stage_times_from(const Trace& trace, const ComparedFrom&
   return out;
 }
 
+// What the recorder itself measured or did while the program ran: of several processes, the one that it cost most.
+void add_run_cost(const Trace& trace, OverheadReport& overhead) {
+  for (const auto& [key, value] : trace.metadata) {
+    const bool cost = key.ends_with("recording_cost_frac");
+    if (!cost && !key.ends_with("recording_budget_frac")) continue;
+    double number = 0;
+    if (std::from_chars(value.data(), value.data() + value.size(), number).ec != std::errc()) continue;
+    std::optional<double>& to = cost ? overhead.run_frac : overhead.budget_frac;
+    to = std::max(to.value_or(0), number);
+  }
+  const Recorded& recorded = trace.recorded;
+  for (Row row = 0; row < recorded.size(); ++row) {
+    // A row that records already says that CUPTI was attached and no call was made yet, however long that took.
+    if (!is_switching(trace.text(recorded.reason[row])) || recorded.level[row] >= RecordingLevel::kDefault) continue;
+    overhead.switching_ms = overhead.switching_ms.value_or(0) + static_cast<double>(recorded.dur_ns[row]) / 1e6;
+  }
+  if (!overhead.switching_ms) return;
+  const RecordedSpans spans(trace);
+  const Steps& steps = trace.steps;
+  overhead.switching_steps = 0;
+  for (Row s = 0; s < steps.size(); ++s)
+    *overhead.switching_steps +=
+        RecordedSpans::touches(spans.switching(steps.device[s]), steps.host_start_ns[s], steps.end_ns[s]);
+}
+
 // Whether all there is was read beside the program, which does not notice that: `nvidia-smi dmon`, samplers alone.
 bool only_readings(const Trace& trace) {
   return trace.gpu_ops.empty() && trace.ops.empty() && trace.api_calls.empty() && trace.annotations.empty() &&
@@ -300,6 +326,7 @@ void analyze_overhead(const Context& context, Report& report, std::vector<Cannot
     }
   }
   overhead.stages = std::move(found.rows);
+  add_run_cost(trace, overhead);
   if (const DistortionRecord* row = headline(trace, overhead.stages); row != nullptr) {
     overhead.distortion_frac = row->distortion_frac;
     overhead.ci95 = std::array<double, 2>{row->ci95_low_frac, row->ci95_high_frac};

@@ -1,4 +1,4 @@
-// `llmprof ctl start|stop|status`: speaks to a `llmprof run` that is under way.
+// `llmprof ctl start|stop|status|counters`: speaks to a `llmprof run` that is under way.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ using launch::ControlPage;
 using session::SlotState;
 
 struct CtlArguments {
-  std::string what;
+  std::string what, counters;
   std::string folder;
   double duration_s = 0;
   bool json = false;
@@ -66,6 +66,22 @@ Description describe(const std::string& folder) {
   return out;
 }
 
+const char* counters_text(session::Counters counters) {
+  switch (counters) {
+    case session::Counters::kSampled:
+      return "sampled";
+    case session::Counters::kOnByHand:
+      return "sampled, by `llmprof ctl counters on`";
+    case session::Counters::kOffByHand:
+      return "not sampled, by `llmprof ctl counters off`";
+    case session::Counters::kOffForComparison:
+      return "not sampled for some steps, to know what they cost";
+    case session::Counters::kOffTooCostly:
+      return "not sampled: they cost more than the budget";
+  }
+  return "unknown";
+}
+
 std::string status_text(const std::string& folder, const session::Control& control, const TextStyle& style) {
   const Description description = describe(folder);
   const launch::Progress progress = launch::progress_of(control);
@@ -83,6 +99,9 @@ std::string status_text(const std::string& folder, const session::Control& contr
                                   until > now ? fmt::format(", for {} s more",
                                                             format_fixed(static_cast<double>(until - now) * 1e-9, 1))
                                               : "");
+  if (const session::Counters counters = static_cast<session::Counters>(control.counters.load());
+      counters != session::Counters::kSampled)
+    out += fmt::format("counters   {}\n", counters_text(counters));
   out +=
       fmt::format("processes  {} watched, {} of them ended\n", progress.processes, progress.processes - progress.alive);
   out += fmt::format("so far     {} kernels, {} on disk\n", format_count(static_cast<double>(progress.kernels)),
@@ -111,6 +130,7 @@ std::string status_json(const std::string& folder, const session::Control& contr
   json.field("level", session::level_name(control.wanted_level.load()));
   json.field("planned_level", session::level_name(control.planned_level));
   json.field("record_until_unix_ns", until == 0 ? std::optional<int64_t>() : until);
+  json.field("counters", session::sampled(static_cast<session::Counters>(control.counters.load())));
   json.field("bytes_on_disk", launch::recorded_bytes(folder));
   json.key("processes").begin_array();
   for (const session::Slot& slot : control.slots) {
@@ -156,6 +176,11 @@ Status act(const CtlArguments& options) {
     page.set_level(spool::Level::kOff);
     return write_page("stopped recording: " + folder + "\n", output_style());
   }
+  if (options.what == "counters") {
+    const bool on = options.counters == "on";
+    page.set_counters(on ? session::Counters::kOnByHand : session::Counters::kOffByHand);
+    return write_page(fmt::format("hardware counters {}: {}\n", on ? "on" : "off", folder), output_style());
+  }
   const int64_t until = options.duration_s > 0 ? realtime_ns() + std::llround(options.duration_s * 1e9) : int64_t{0};
   page.set_level(static_cast<spool::Level>(page->planned_level), until);
   return write_page(fmt::format("recording at level {}: {}\n", session::level_name(page->planned_level), folder),
@@ -163,10 +188,18 @@ Status act(const CtlArguments& options) {
 }
 
 int run(const CtlArguments& options) {
-  const std::vector<std::string> known = {"start", "stop", "status"};
+  const std::vector<std::string> known = {"start", "stop", "status", "counters"};
   if (std::find(known.begin(), known.end(), options.what) == known.end())
-    return report_error({"expected start, stop or status, found \"" + options.what + "\"", "",
+    return report_error({"expected start, stop, status or counters, found \"" + options.what + "\"", "",
                          "llmprof ctl " + nearest_or_all(options.what, known), ExitCode::kUsage});
+  const bool switches = options.what == "counters";
+  if (switches && options.counters != "on" && options.counters != "off")
+    return report_error({"expected on or off behind counters, found " +
+                             (options.counters.empty() ? "nothing" : "\"" + options.counters + "\""),
+                         "", "llmprof ctl counters off", ExitCode::kUsage});
+  if (!switches && !options.counters.empty())
+    return report_error({"expected nothing behind " + options.what + ", found \"" + options.counters + "\"", "",
+                         "llmprof ctl " + options.what, ExitCode::kUsage});
   if (options.duration_s > 0 && options.what != "start")
     return report_error({"--duration goes with `llmprof ctl start` only", "", "", ExitCode::kUsage});
   const Status status = act(options);
@@ -178,8 +211,9 @@ int run(const CtlArguments& options) {
 void add_ctl(Parser& parser) {
   const std::shared_ptr<CtlArguments> options = std::make_shared<CtlArguments>();
   const Command command =
-      parser.add_command("ctl", "start and stop recording in a running `llmprof run`, or show its state");
-  command.option("WHAT", options->what, "start, stop or status").required().type_name("");
+      parser.add_command("ctl", "start and stop recording or counters in a running `llmprof run`, or show its state");
+  command.option("WHAT", options->what, "start, stop, status, or counters").required().type_name("");
+  command.option("SWITCH", options->counters, "counters: on or off").type_name("");
   command.option("--session", options->folder, "session folder (default: the newest that is running)").type_name("DIR");
   command.option("--duration", options->duration_s, "start: stop again after S seconds")
       .type_name("S")

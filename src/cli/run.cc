@@ -36,6 +36,7 @@ struct RunArguments {
   AnalyzeOptions analyze;
   CeilingsOption ceilings;
   std::optional<size_t> top;
+  double budget = 0;           // percent; 0: not given
   OutputOptions output;        // path is --report
   int baseline_exit_code = 0;  // set if the baseline run is the last one
 };
@@ -89,8 +90,13 @@ Status check_options(RunArguments& options, DeriveOptions& derive_options) {
                  "--mode " + nearest_or_all(options.mode, {"light", "default", "deep"}));
   options.launch.level = *level;
   options.launch.unrecorded = options.unrecorded == "auto";
-  options.launch.counters = options.counters == "auto";
+  options.launch.counters = options.counters != "off";
+  options.launch.counters_judged = options.counters == "auto";
   options.launch.adapt = !options.no_adapt;
+  if (options.budget > 0 && !options.launch.unrecorded)
+    return usage("--budget bounds what recorded windows cost; with --unrecorded-windows off everything is recorded",
+                 "leave one of the two out");
+  if (options.budget > 0) options.launch.budget_percent = options.budget;
   if (options.launch.armed && (options.launch.delay_s > 0 || options.launch.duration_s > 0))
     return usage("--armed waits for `llmprof ctl start`; --delay and --duration do not go with it",
                  "llmprof ctl start --duration SECONDS");
@@ -311,14 +317,20 @@ void add_recording_options(const Command& command, RunArguments& options) {
       .check(one_of({"auto", "off"}))
       .capture_default()
       .group(recording);
+  command.option("--budget", options.budget, "percent by which recording may slow the run in the mean (default 2)")
+      .type_name("PERCENT")
+      .check(decimal_number(0.1, 100.0))
+      .group(recording);
   command.flag("--no-adapt", options.no_adapt, "keep the mode even if it costs too much").group(recording);
-  command.option("--counters", options.counters, "auto: sample the GPU's hardware counters; off")
-      .check(one_of({"auto", "off"}))
+  command
+      .option("--counters", options.counters,
+              "auto: sample the GPU's hardware counters, unless that costs too much; on; off")
+      .check(one_of({"auto", "on", "off"}))
       .capture_default()
       .group(recording);
   command
       .option("--counter-interval-us", plan.counter_interval_us,
-              "microseconds between counter samples (default 100; longer in deep mode and on fewer than 8 CPUs)")
+              "microseconds between counter samples (default 200, or a tenth of a step; longer where samples are lost)")
       .type_name("N")
       .check(whole_number(10, int64_t{1000000}))
       .group(recording);

@@ -60,10 +60,11 @@ RecordedSpans::RecordedSpans(const Trace& trace) {
   if (table.empty()) add_lost_ends(trace);
   if (table.empty()) return;
   for (Row row = 0; row < table.size(); ++row) {
-    if (table.level[row] >= RecordingLevel::kDefault) continue;
     Spans& process = processes_[table.process_id[row]];
     const int64_t start = table.start_ns[row];
     for (Spans* spans : {&process, &all_}) {
+      if (is_switching(trace.text(table.reason[row]))) spans->switching.push_back({start, start + table.dur_ns[row]});
+      if (table.level[row] >= RecordingLevel::kDefault) continue;
       spans->unrecorded.push_back({start, start + table.dur_ns[row]});
       spans->cut.push_back({start - table.cut_ns[row], start});
     }
@@ -71,6 +72,7 @@ RecordedSpans::RecordedSpans(const Trace& trace) {
   const auto tidy = [](Spans& spans) {
     normalise(spans.unrecorded);
     normalise(spans.cut);
+    normalise(spans.switching);
   };
   tidy(all_);
   for (auto& entry : processes_) tidy(entry.second);
@@ -82,6 +84,7 @@ RecordedSpans::RecordedSpans(const Trace& trace) {
       if (own == processes_.end()) continue;
       spans.unrecorded.insert(spans.unrecorded.end(), own->second.unrecorded.begin(), own->second.unrecorded.end());
       spans.cut.insert(spans.cut.end(), own->second.cut.begin(), own->second.cut.end());
+      spans.switching.insert(spans.switching.end(), own->second.switching.begin(), own->second.switching.end());
     }
     tidy(spans);
   }
@@ -90,6 +93,11 @@ RecordedSpans::RecordedSpans(const Trace& trace) {
 const std::vector<TimeSpan>& RecordedSpans::unrecorded(int32_t device) const {
   const std::map<int32_t, Spans>::const_iterator it = devices_.find(device);
   return it != devices_.end() ? it->second.unrecorded : all_.unrecorded;
+}
+
+const std::vector<TimeSpan>& RecordedSpans::switching(int32_t device) const {
+  const std::map<int32_t, Spans>::const_iterator it = devices_.find(device);
+  return it != devices_.end() ? it->second.switching : all_.switching;
 }
 
 const std::vector<TimeSpan>& RecordedSpans::unrecorded_process(int64_t process_id) const {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <string_view>
 #include <vector>
 
 #include "trace/trace.h"
@@ -29,6 +30,8 @@ class RecordedSpans {
   const std::vector<TimeSpan>& unrecorded_process(int64_t process_id) const;
   // Where the host launched what then ran into such time: of these launches some activities are missing.
   const std::vector<TimeSpan>& cut_launches(int32_t device) const;
+  // Where the recorder was attached, detached or switched on, which held the program up.
+  const std::vector<TimeSpan>& switching(int32_t device) const;
   // Whether a span of the list overlaps [start_ns, end_ns); O(log n).
   static bool touches(const std::vector<TimeSpan>& spans, int64_t start_ns, int64_t end_ns);
   // Whether one span of the list holds all of it; O(log n).
@@ -36,7 +39,7 @@ class RecordedSpans {
 
  private:
   struct Spans {
-    std::vector<TimeSpan> unrecorded, cut;
+    std::vector<TimeSpan> unrecorded, cut, switching;
   };
   void add_lost_ends(const Trace& trace);
 
@@ -44,6 +47,9 @@ class RecordedSpans {
   std::map<int64_t, Spans> processes_;
   Spans all_, none_;
 };
+
+// Reasons of levels of the recorder (capture/inject/recording.cc): it was attached, switched on or detached.
+inline bool is_switching(std::string_view reason) { return reason == "attaching" || reason == "detaching"; }
 
 // A recording of llmprof's own recorder: it may hold no operators, and says what it recorded when.
 inline bool is_live_recording(const Trace& trace) { return !trace.recorded.empty() || !trace.library_calls.empty(); }

@@ -309,8 +309,11 @@ void write_steps(Trace& trace, const RecordedSpans& recorded, const std::vector<
   const auto name_of = [](const StepDraft& draft) {
     return draft.stage.empty() ? std::string(llmprof::name_of(draft.kind)) : draft.stage;
   };
+  const auto is_held_up = [&](const StepDraft& draft) {
+    return RecordedSpans::touches(recorded.switching(draft.device), draft.host_start_ns, draft.window_end_ns);
+  };
   for (size_t i = 0; i < drafts.size(); ++i) {
-    if (missing[i] == MissingKernels::kNone) complete.insert(name_of(drafts[i]));
+    if (missing[i] == MissingKernels::kNone && !is_held_up(drafts[i])) complete.insert(name_of(drafts[i]));
   }
   Steps& table = trace.steps;
   table.clear();
@@ -318,9 +321,10 @@ void write_steps(Trace& trace, const RecordedSpans& recorded, const std::vector<
   for (size_t i = 0; i < drafts.size(); ++i) {
     const StepDraft& draft = drafts[i];
     const std::string name = name_of(draft);
-    if (missing[i] != MissingKernels::kNone && complete.count(name) > 0) {
+    const bool held_up = is_held_up(draft);
+    if ((missing[i] != MissingKernels::kNone || held_up) && complete.count(name) > 0) {
       const bool inside =
-          RecordedSpans::holds(recorded.unrecorded(draft.device), draft.host_start_ns, draft.window_end_ns);
+          !held_up && RecordedSpans::holds(recorded.unrecorded(draft.device), draft.host_start_ns, draft.window_end_ns);
       table.state[i] = missing[i] == MissingKernels::kGraphNodes ? StepState::kWholeGraphs
                        : inside                                  ? StepState::kNotRecorded
                                                                  : StepState::kWindowEdge;

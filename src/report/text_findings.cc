@@ -56,8 +56,29 @@ std::string text_cannot_tell(const Report& report, const RenderOptions& options,
   return out + "\n";
 }
 
+namespace {
+
+// What recording cost the run as a whole, where the recorder measured that or came and went.
+std::string recording_line(const Report& report, const RenderOptions& options) {
+  if (!report.overhead) return {};
+  const OverheadReport& overhead = *report.overhead;
+  std::string line;
+  if (overhead.run_frac) {
+    line = fmt::format("recording slowed the run by {} in the mean", format_percent(*overhead.run_frac));
+    if (overhead.budget_frac) line += fmt::format(" (budget {})", format_percent(*overhead.budget_frac));
+  }
+  if (overhead.switching_ms && overhead.switching_steps.value_or(0) > 0)
+    line += fmt::format("{}its coming and going held up {} {} for {} in all", line.empty() ? "" : "; ",
+                        *overhead.switching_steps, *overhead.switching_steps == 1 ? "step" : "steps",
+                        format_ms(*overhead.switching_ms));
+  return line.empty() ? std::string() : wrap_text(line, options.width, "  ", "    ");
+}
+
+}  // namespace
+
 std::string text_foot(const Report& report, const RenderOptions& options, const Ink& ink) {
   std::string out;
+  if (const std::string line = recording_line(report, options); !line.empty()) out += ink.dim(line);
   std::string coverage;
   for (const CoverageRecord& row : report.coverage)
     if (row.frac && !row.name.starts_with(kCrossCheck))

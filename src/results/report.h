@@ -596,14 +596,19 @@ using Interval95 = std::optional<std::array<double, 2>>;
 
 // The headline is the decode stage's, or that of the stage with most steps; null, with a reason under cannot_tell,
 // where no steps without recording can be compared with.
-#define LLMPROF_OVERHEAD_FIELDS(F)                                                              \
-  F(OptDouble, distortion_frac, "frac", "The headline of the stages' figures")                  \
-  F(Interval95, ci95, "frac", "Its 95 % confidence interval")                                   \
-  F(std::string, stage, "", "It is about; empty if unknown")                                    \
-  F(std::string, method, "", "How it was found, as in the table")                               \
-  F(std::vector<DistortionRecord>, stages, "", "What recording did to the steps of each stage") \
-  F(Milliseconds, recorded_ms, "ms", "Profiler activity that the recording itself lists")       \
-  F(int64_t, records, "", "How many records those are")
+#define LLMPROF_OVERHEAD_FIELDS(F)                                                                \
+  F(OptDouble, distortion_frac, "frac", "The headline of the stages' figures")                    \
+  F(Interval95, ci95, "frac", "Its 95 % confidence interval")                                     \
+  F(std::string, stage, "", "It is about; empty if unknown")                                      \
+  F(std::string, method, "", "How it was found, as in the table")                                 \
+  F(std::vector<DistortionRecord>, stages, "", "What recording did to the steps of each stage")   \
+  F(Milliseconds, recorded_ms, "ms", "Profiler activity that the recording itself lists")         \
+  F(int64_t, records, "", "How many records those are")                                           \
+  F(OptDouble, run_frac, "frac",                                                                  \
+    "Mean slow-down of the run by recording, by the pace of its steps, measured while it ran")    \
+  F(OptDouble, budget_frac, "frac", "What it was to be at most (`--budget`)")                     \
+  F(OptDouble, switching_ms, "ms", "In which the recorder was attached, detached or switched on") \
+  F(OptInt, switching_steps, "", "Steps that were held up by that, which are window edges")
 LLMPROF_RECORD(OverheadReport, "overhead", "What recording cost", LLMPROF_OVERHEAD_FIELDS)
 
 using OptSummary = std::optional<Summary>;

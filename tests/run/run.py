@@ -107,6 +107,11 @@ USAGE = [
     Case("an unknown mode", ["run", "--mode", "depp", "--", "true"], exit=2,
          stderr=("light, default or deep", "--mode deep")),
     Case("a negative delay", ["run", "--delay", "-1", "--", "true"], exit=2, stderr=("--delay",)),
+    Case("a budget that is no number", ["run", "--budget", "two", "--", "true"], exit=2,
+         stderr=("expected a number from 0.1 to 100", "two")),
+    Case("a budget of nothing", ["run", "--budget", "0", "--", "true"], exit=2, stderr=("from 0.1 to 100",)),
+    Case("a budget where all is recorded", ["run", "--budget", "1", "--unrecorded-windows", "off", "--", "true"], exit=2,
+         stderr=("everything is recorded",)),
     Case("no steps", ["run", "--steps", "0", "--", "true"], exit=2, stderr=("--steps",)),
     Case("steps of no range", ["run", "--steps", "3", "--", "true"], exit=2,
          stderr=("--steps counts closings", "--capture-range")),
@@ -122,7 +127,10 @@ USAGE = [
          env={"ASAN_OPTIONS": "verify_asan_link_order=0"}),
     Case("other commands inside a run", watched("{llmprof}", "list", "formats"), stdout="json",
          env={"ASAN_OPTIONS": "verify_asan_link_order=0"}),
-    Case("ctl: unknown word", ["ctl", "stopp"], exit=2, stderr=("start, stop or status", "ctl stop")),
+    Case("ctl: unknown word", ["ctl", "stopp"], exit=2, stderr=("start, stop, status or counters", "ctl stop")),
+    Case("ctl: counters of no word", ["ctl", "counters"], exit=2, stderr=("expected on or off", "found nothing")),
+    Case("ctl: counters of another word", ["ctl", "counters", "of"], exit=2, stderr=("expected on or off", '"of"')),
+    Case("ctl: a word too many", ["ctl", "stop", "on"], exit=2, stderr=("expected nothing behind stop",)),
     Case("ctl: nothing runs", ["ctl", "status"], exit=1, stderr=("found none",)),
     Case("ctl: no session", ["ctl", "status", "--session", "{work}"], exit=1, stderr=("folder of a session",)),
     Case("the hidden command stays hidden", ["--help"], stdout=r"\A(?![\s\S]*__counters)"),
@@ -158,6 +166,9 @@ ENVIRONMENT = [
                  options=["--mode", "deep", "--steps", "3", "--capture-range", "decode", "--unrecorded-windows", "off",
                           "--no-adapt"]),
          stdout=b"deep 3 decode off off\n"),
+    Case("the budget reaches the library", watched("sh", "-c", "echo $LLMPROF_BUDGET", options=["--budget", "0.5"]),
+         stdout=b"0.5\n"),
+    Case("there is a budget by default", watched("sh", "-c", "echo $LLMPROF_BUDGET"), stdout=b"2\n"),
     Case("the last of an option given twice counts", watched("sh", "-c", "echo $LLMPROF_LEVEL $LLMPROF_UNRECORDED",
                                                              options=["--mode", "deep", "--unrecorded-windows", "auto", "--unrecorded-windows",
                                                                       "off", "--mode", "light"]),
@@ -531,6 +542,25 @@ def armed_then_started_then_stopped(bench):
     code, _, err = bench.run(["ctl", "stop", "--session", "{out}"])
     expect(code == 1 and "found a finished one" in err, f"exit {code}: {err}")
     expect(not list((bench.work / "runtime").glob("llmprof-*/*")), "the register keeps an ended session")
+
+
+@scenario
+def counters_switched_off_and_on(bench):
+    process = bench.start(watched("{client}", "--until", "{work}/done"), env=FAKE_GPUS)
+    wait_until("ctl finds the session", bench.status)
+    expect(bench.status()["counters"] is True, "counters are not sampled from the start")
+    expect("counters off" in bench.ctl("counters", "off"), "off is not said")
+    expect(bench.status()["counters"] is False, "off had no effect")
+    expect("by `llmprof ctl counters off`" in bench.ctl("status"), "status does not say who switched them off")
+    spool = bench.out / "samples" / "counters-0.spool"
+    wait_until("the sampler has stopped", lambda: b"counters_stopped_ns" in spool.read_bytes())
+    stopped = spool.stat().st_size
+    bench.ctl("counters", "on")
+    expect(bench.status()["counters"] is True, "on had no effect")
+    wait_until("the sampler runs again", lambda: spool.stat().st_size > stopped + 4096)
+    (bench.work / "done").write_text("")
+    process.communicate(timeout=LIMIT_S)
+    expect(process.returncode == 0, f"exit {process.returncode}")
 
 
 @scenario

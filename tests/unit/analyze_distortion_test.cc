@@ -156,6 +156,34 @@ TEST(Distortion, OnlyStepsWithoutCuptiCountWhereItLeft) {
   EXPECT_GE(report.overhead->stages[0].recorded_steps, 15);
 }
 
+TEST(Distortion, SaysWhatTheRunWasSlowedByAndWhatComingAndGoingHeldUp) {
+  AnalyzedRecording run = two_halves(1100 * 1000, 1000 * 1000);
+  EXPECT_FALSE(report_of(run.trace).overhead->run_frac.has_value());
+  EXPECT_FALSE(report_of(run.trace).overhead->switching_ms.has_value());
+  run.trace.metadata["recording_cost_frac"] = "0.0131";
+  run.trace.metadata["process.7.recording_cost_frac"] = "0.0142";
+  run.trace.metadata["recording_budget_frac"] = "0.0200";
+  Recorded& recorded = run.trace.recorded;
+  const auto switches = [&](int64_t from, int64_t dur, RecordingLevel level, const char* reason) {
+    const size_t row = recorded.size();
+    recorded.resize(row + 1);
+    recorded.start_ns[row] = from;
+    recorded.dur_ns[row] = dur;
+    recorded.process_id[row] = 1;
+    recorded.level[row] = level;
+    recorded.reason[row] = run.trace.strings.intern(reason);
+  };
+  switches(22 * kMs, kMs / 10, RecordingLevel::kLight, "detaching");
+  switches(39 * kMs, kMs / 5, RecordingLevel::kLight, "attaching");
+  switches(39 * kMs + kMs / 5, kMs / 10, RecordingLevel::kDefault, "attaching");
+  const OverheadReport overhead = *report_of(run.trace).overhead;
+  EXPECT_DOUBLE_EQ(overhead.run_frac.value(), 0.0142) << "of several processes the one that it cost most";
+  EXPECT_DOUBLE_EQ(overhead.budget_frac.value(), 0.02);
+  EXPECT_NEAR(overhead.switching_ms.value(), 0.3, 1e-9);
+  EXPECT_GE(overhead.switching_steps.value(), 2);
+  EXPECT_LE(overhead.switching_steps.value(), 4);
+}
+
 TEST(Distortion, StepsAtTheEdgeOfAWindowCountForNeitherSide) {
   AnalyzedRecording run = two_halves(1200'000, 1000'000);
   Trace& trace = run.trace;

@@ -220,7 +220,7 @@ TEST(Activity, EdgesOfGraphsAreThoseOfTheCopies) {
 TEST(Activity, UnrecordedWindowsHoldNoKernels) {
   // A second of full recording, then windows: the run must be longer.
   const ClientEnd result =
-      watch({"launch=1", "sleep=1600", "launch=4000", "sleep=600", "launch=4000", "sleep=700", "launch=10"},
+      watch({"launch=100", "sleep=1600", "launch=4000", "sleep=600", "launch=4000", "sleep=700", "launch=10"},
             {{"LLMPROF_UNRECORDED", "auto"}});
   const Counted& spool = result.only();
   ASSERT_GE(spool.levels.size(), 3U);
@@ -233,23 +233,44 @@ TEST(Activity, UnrecordedWindowsHoldNoKernels) {
   }
   // The switch takes some microseconds, in which a launch may fall.
   EXPECT_LE(in_gap, 20U);
-  EXPECT_LT(spool.kernels.size(), 8011U);
+  EXPECT_LT(spool.kernels.size(), 8110U);
+}
+
+const std::map<std::string, std::string> kWindowsAndRanges{{"LLMPROF_UNRECORDED", "auto"},
+                                                           {"NVTX_INJECTION64_PATH", inject_library()}};
+
+TEST(Activity, AShortProgramHasItsStepsRecordedAfterALongWarmUp) {
+  const ClientEnd result = watch({"launch=1", "sleep=2500", "steps=20"}, kWindowsAndRanges);
+  EXPECT_EQ(result.only().kernels.size(), 201U) << "although the first second is long over";
+}
+
+TEST(Activity, WithEnoughOfEveryStepRecordedThereAreWindows) {
+  const ClientEnd result = watch({"steps=400"}, kWindowsAndRanges);
+  EXPECT_GE(result.only().kernels.size(), 400U) << "twenty steps at the least";
+  EXPECT_LT(result.only().kernels.size(), 3900U);
+}
+
+TEST(Activity, AllIsRecordedWhereThatIsWanted) {
+  const ClientEnd result =
+      watch({"steps=400"}, {{"LLMPROF_UNRECORDED", "off"}, {"NVTX_INJECTION64_PATH", inject_library()}});
+  EXPECT_EQ(result.only().kernels.size(), 4000U);
 }
 
 TEST(Activity, RareStagesEndAnUnrecordedWindow) {
   // The first gap begins about 1.4 s after the first kernels are seen and lasts a second; the stage comes inside it.
-  const ClientEnd result = watch({"launch=10", "sleep=2000", "launch=10", "stage=50", "launch=10"},
+  const ClientEnd result = watch({"launch=100", "sleep=2000", "launch=10", "stage=50", "launch=10"},
                                  {{"LLMPROF_UNRECORDED", "auto"}, {"NVTX_INJECTION64_PATH", inject_library()}});
   const Counted& spool = result.only();
   ASSERT_GE(spool.levels.size(), 3U) << "recorded, gap, recorded again by the stage";
-  EXPECT_EQ(spool.kernels.size(), 70U) << "10 in the full recording, none in the gap, 50 of the stage and 10 after it";
+  EXPECT_EQ(spool.kernels.size(), 150U)
+      << "100 in the full recording, none in the gap, 50 of the stage and none after it";
 }
 
 TEST(Activity, ARareStageIsRecordedToItsEndAndNoFurther) {
   // The stage lasts longer than a drain period; what comes 300 ms after it lies in a gap again.
-  const ClientEnd result = watch({"launch=10", "sleep=2000", "stage=20000", "sleep=300", "launch=500", "sleep=100"},
+  const ClientEnd result = watch({"launch=100", "sleep=2000", "stage=20000", "sleep=300", "launch=500", "sleep=100"},
                                  {{"LLMPROF_UNRECORDED", "auto"}, {"NVTX_INJECTION64_PATH", inject_library()}});
-  EXPECT_EQ(result.only().kernels.size(), 20010U);
+  EXPECT_EQ(result.only().kernels.size(), 20100U);
 }
 
 std::vector<std::string> level_reasons(const Counted& spool) {
@@ -259,13 +280,19 @@ std::vector<std::string> level_reasons(const Counted& spool) {
 }
 
 TEST(Activity, CuptiLeavesInUnrecordedWindowsAndComesBack) {
-  const ClientEnd result = watch({"launch=10", "sleep=1800", "launch=200", "sleep=900", "launch=100", "sleep=100",
+  const ClientEnd result = watch({"launch=100", "sleep=1800", "launch=200", "sleep=900", "launch=100", "sleep=100",
                                   "stage=20", "launch=20", "detached"},
                                  {{"LLMPROF_UNRECORDED", "auto"}, {"NVTX_INJECTION64_PATH", inject_library()}});
   const Counted& spool = result.only();
   EXPECT_GE(times_detached(result), 1) << result.output;
   const std::vector<std::string> reasons = level_reasons(spool);
-  EXPECT_NE(std::find(reasons.begin(), reasons.end(), "detached"), reasons.end());
+  // Coming and going are spans of their own, one after the other.
+  for (const auto& [begins, ends] : {std::pair("detaching", "detached"), std::pair("attaching", "attaching")}) {
+    const auto at = std::find(reasons.begin(), reasons.end(), begins);
+    ASSERT_NE(at, reasons.end()) << begins;
+    ASSERT_NE(at + 1, reasons.end()) << begins;
+    EXPECT_EQ(*(at + 1), ends);
+  }
   // Its ids began anew; the ones written did not, and every kernel still finds its call.
   std::map<uint32_t, int> calls;
   for (const spool::ApiCall& call : spool.calls) ++calls[call.correlation];
@@ -276,15 +303,15 @@ TEST(Activity, CuptiLeavesInUnrecordedWindowsAndComesBack) {
 
 TEST(Activity, CuptiStaysOnceThereIsAGraph) {
   const ClientEnd result =
-      watch({"capture", "launch=10", "sleep=1800", "launch=400", "detached"}, {{"LLMPROF_UNRECORDED", "auto"}});
+      watch({"capture", "launch=100", "sleep=2200", "launch=400", "detached"}, {{"LLMPROF_UNRECORDED", "auto"}});
   EXPECT_EQ(times_detached(result), 0) << result.output;
   const ClientEnd nodes =
-      watch({"graph=1", "launch=10", "sleep=1800", "launch=400", "detached"}, {{"LLMPROF_UNRECORDED", "auto"}});
+      watch({"graph=1", "launch=100", "sleep=2200", "launch=400", "detached"}, {{"LLMPROF_UNRECORDED", "auto"}});
   EXPECT_EQ(times_detached(nodes), 0) << nodes.output;
 }
 
 TEST(Activity, CuptiIsBackBeforeACapture) {
-  const ClientEnd result = watch({"launch=10", "sleep=1800", "launch=200", "detached", "capture", "graph=1"},
+  const ClientEnd result = watch({"launch=100", "sleep=2200", "launch=200", "detached", "capture", "graph=1"},
                                  {{"LLMPROF_UNRECORDED", "auto"}});
   EXPECT_EQ(times_detached(result), 1) << result.output;
   EXPECT_EQ(result.only().nodes.size(), 3U) << "the nodes of a graph that was captured after CUPTI had left";
@@ -292,7 +319,7 @@ TEST(Activity, CuptiIsBackBeforeACapture) {
 
 TEST(Activity, ASecondClientBringsCuptiBack) {
   const ClientEnd result =
-      watch({"launch=10", "sleep=1800", "launch=200", "detached", "profiler"}, {{"LLMPROF_UNRECORDED", "auto"}});
+      watch({"launch=100", "sleep=2200", "launch=200", "detached", "profiler"}, {{"LLMPROF_UNRECORDED", "auto"}});
   EXPECT_EQ(times_detached(result), 1) << result.output;
   EXPECT_NE(result.output.find("profiler saw 10"), std::string::npos) << result.output;
   EXPECT_TRUE(result.only().noted("second-cupti-user"));
@@ -305,7 +332,7 @@ TEST(Activity, CuptiStaysWhereTheGpuIsBusyAnyway) {
 }
 
 TEST(Activity, CuptiNeverLeavesWhereItsVersionCannot) {
-  const ClientEnd result = watch({"launch=10", "sleep=1800", "launch=400", "detached"},
+  const ClientEnd result = watch({"launch=100", "sleep=2200", "launch=400", "detached"},
                                  {{"LLMPROF_UNRECORDED", "auto"}, {"FAKE_CUPTI_VERSION", "23"}});
   EXPECT_EQ(times_detached(result), 0) << result.output;
 }

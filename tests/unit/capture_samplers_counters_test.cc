@@ -2,6 +2,7 @@
 // buffer overflows, decoding falls behind, permission is missing or another profiler is in the way.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "capture/samplers/background.h"
 #include "capture/samplers/pm_sampler.h"
 #include "capture/samplers/pm_session.h"
 #include "capture/samplers/sample_series.h"
@@ -166,7 +168,7 @@ TEST_F(Counters, AnOverflowDoublesTheIntervalAndIsCounted) {
   EXPECT_GE(spool.note_counts.at("counter-samples-lost"), 1U);
 }
 
-TEST_F(Counters, WhereDecodingFallsBehindTheLeastImportantCountersGoFirst) {
+TEST_F(Counters, WhereDecodingFallsBehindOneRestartIsToBeEnough) {
   settings_.set("FAKE_PM_SLOW_ABOVE", "12");
   length_ms_ = 1000;
   const SamplerRun run = sample();
@@ -179,7 +181,7 @@ TEST_F(Counters, WhereDecodingFallsBehindTheLeastImportantCountersGoFirst) {
   EXPECT_EQ(run.spool.sets.at(first.set).count, 19);
   EXPECT_EQ(run.spool.sets.at(last.set).count, 9);
   EXPECT_EQ(run.spool.text(run.spool.sets.at(last.set).metrics[8]), "dram_write_bytes_per_s");
-  EXPECT_EQ(last.end_ns - last.start_ns, 200000) << "the interval stays";
+  EXPECT_EQ(last.end_ns - last.start_ns, 400000) << "each restart loses half a second: the interval is doubled with it";
   EXPECT_NEAR(last.values[0], 0.01, 1e-5);
   EXPECT_GE(run.spool.note_counts.at("counter-samples-lost"), 1U) << "the time of the restart";
 }
@@ -192,7 +194,7 @@ TEST_F(Counters, DecodingThatFallsBehindDoublesTheInterval) {
   EXPECT_NE(run.spool.note("recorder-note").find("could not keep up"), std::string::npos);
   ASSERT_FALSE(run.spool.counters.empty());
   const spool::GpuSample& last = run.spool.counters.back();
-  EXPECT_EQ(last.end_ns - last.start_ns, 800000) << "fewer counters, then doubled twice";
+  EXPECT_EQ(last.end_ns - last.start_ns, 800000) << "doubled twice";
 }
 
 TEST_F(Counters, MissingSamplesAreCounted) {
@@ -316,6 +318,51 @@ TEST_F(Counters, FollowsTheSession) {
     EXPECT_TRUE(sample.end_ns <= stopped[0] || sample.start_ns >= resumed_ns);
   EXPECT_GE(spool.counters.back().end_ns, resumed_ns);
   EXPECT_EQ(spool.note_counts.count("counter-samples-lost"), 0U) << "a pause is no loss";
+}
+
+// What `llmprof ctl counters` and the comparison of `llmprof run` switch: a pause that is no loss, told to the
+// program's recorder, after which the interval follows the program's steps.
+TEST_F(Counters, ArePausedWithinARecording) {
+  options_.interval_ns = 0;
+  const int fd = open((folder_.path() + "/control").c_str(), O_RDWR | O_CREAT, 0600);
+  ASSERT_GE(fd, 0);
+  ASSERT_EQ(ftruncate(fd, sizeof(session::Control)), 0);
+  void* const memory = mmap(nullptr, sizeof(session::Control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  session::Control& page = *static_cast<session::Control*>(memory);
+  page.magic = session::kControlMagic;
+  page.version = session::kControlVersion;
+  page.wanted_level = 1;
+  int ready = -1;
+  const pid_t child = start(ready);
+  EXPECT_EQ(read_line(ready), "sampling GH100 19");
+  const auto wait = [] { std::this_thread::sleep_for(std::chrono::milliseconds(200)); };
+  wait();
+  EXPECT_GT(page.counters_since_ns, 0);
+  page.counters = static_cast<uint32_t>(session::Counters::kOffByHand);
+  wait();
+  const int64_t off_ns = -page.counters_since_ns;
+  EXPECT_GT(off_ns, 0);
+  page.slots[0].process_id = 1;
+  page.slots[0].step_ns = 9'000'000;
+  page.counters = static_cast<uint32_t>(session::Counters::kOnByHand);
+  wait();
+  const int64_t on_ns = page.counters_since_ns;
+  EXPECT_GT(on_ns, off_ns);
+  page.finished = 1;
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  close(ready);
+  munmap(memory, sizeof(session::Control));
+  close(fd);
+  const SpoolContent spool = testing::read_spool(folder_.path() + "/samples/counters-0.spool");
+  ASSERT_FALSE(spool.counters.empty());
+  for (const spool::GpuSample& sample : spool.counters)
+    EXPECT_TRUE(sample.end_ns <= off_ns || sample.start_ns >= off_ns) << "none in the pause";
+  EXPECT_LE(spool.counters.front().end_ns - spool.counters.front().start_ns, 500'000) << "by the CPUs of this machine";
+  EXPECT_EQ(spool.counters.back().end_ns - spool.counters.back().start_ns, 900'000) << "a tenth of a step";
+  EXPECT_EQ(spool.note_counts.count("counter-samples-lost"), 0U) << "a pause is no loss";
+  EXPECT_EQ(spool.fact("counters_samples_lost"), "0");
 }
 
 TEST_F(Counters, ProbeTriesAndReportsTheFailingCall) {
@@ -448,11 +495,21 @@ TEST(PmImageLayout, ColumnsInsteadOfRecordsAreNotBelieved) {
   EXPECT_FALSE(layout.known());
 }
 
-TEST(CounterInterval, IsLongerWhereDecodingCostsMoreOrCpusAreFew) {
-  EXPECT_EQ(default_interval_ns(false, 16), 100000);
-  EXPECT_EQ(default_interval_ns(true, 16), 200000);
-  EXPECT_EQ(default_interval_ns(false, 4), 200000);
-  EXPECT_EQ(default_interval_ns(false, 2), 500000);
+TEST(Background, CpusAreReadFromALongList) {
+  unsigned long bits[16];
+  ASSERT_TRUE(parse_cpus("12-15,3", bits));
+  EXPECT_EQ(bits[0], 0xF008UL);
+  ASSERT_TRUE(parse_cpus("64", bits));
+  EXPECT_EQ(bits[1], 1UL);
+  for (const char* text : {"", "x", "3-", "5-3", "1,", "4096"}) EXPECT_FALSE(parse_cpus(text, bits)) << text;
+}
+
+TEST(CounterInterval, IsLongerWhereStepsAreLongOrCpusAreFew) {
+  EXPECT_EQ(default_interval_ns(0, 16), 200000);
+  EXPECT_EQ(default_interval_ns(1'400'000, 16), 200000);
+  EXPECT_EQ(default_interval_ns(9'000'000, 16), 900000);
+  EXPECT_EQ(default_interval_ns(3'000'000'000, 16), 2000000);
+  EXPECT_EQ(default_interval_ns(0, 2), 500000);
 }
 
 }  // namespace

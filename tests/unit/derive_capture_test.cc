@@ -288,6 +288,24 @@ TEST(LiveSteps, UnrecordedTimeIsNotIdleAndItsStepsStandApart) {
   }
 }
 
+// CUPTI's coming and going holds a step up by a hundred milliseconds, whether the step is recorded or not.
+TEST(LiveSteps, WhatTheRecorderHeldUpIsAWindowEdge) {
+  TestTrace b = annotated_loop(12, 4, 8);
+  const auto state_at = [](const Trace& trace, int64_t time_ns) {
+    for (Row s = 0; s < trace.steps.size(); ++s)
+      if (trace.steps.host_start_ns[s] <= time_ns && time_ns < trace.steps.end_ns[s]) return trace.steps.state[s];
+    return StepState::kWholeGraphs;
+  };
+  const int64_t unrecorded = 6000 * kUs, recorded = 10'000 * kUs;
+  b.level(unrecorded, unrecorded + 100 * kUs, RecordingLevel::kLight, 1, "detaching");
+  b.level(recorded, recorded + 100 * kUs, RecordingLevel::kDefault, 1, "attaching");
+  const Trace& trace = b.derive_all();
+  EXPECT_EQ(state_at(trace, 2500 * kUs), StepState::kUsual);
+  EXPECT_EQ(state_at(trace, unrecorded), StepState::kWindowEdge) << "CUPTI left in it";
+  EXPECT_EQ(state_at(trace, recorded), StepState::kWindowEdge) << "it made the first call after an attaching";
+  EXPECT_EQ(broken_invariant(trace), "");
+}
+
 TEST(LiveSteps, AStepThatGoesOnWhereNothingIsRecordedIsNotComplete) {
   TestTrace b;
   for (int64_t i = 0; i < 6; ++i) {

@@ -115,9 +115,13 @@ class TestTrace {
   void graph_launch(int64_t start, int64_t dur, uint64_t correlation) {
     rows().add<GraphLaunches>({.start_ns = start, .dur_ns = dur, .stream = 0, .graph = 9, .correlation = correlation});
   }
-  void level(int64_t start, int64_t end, RecordingLevel level, int64_t process = 1) {
-    rows().add<Recorded>(
-        {.start_ns = start, .dur_ns = end - start, .process_id = process, .level = level, .cut_ns = 0});
+  void level(int64_t start, int64_t end, RecordingLevel level, int64_t process = 1, std::string_view reason = {}) {
+    rows().add<Recorded>({.start_ns = start,
+                          .dur_ns = end - start,
+                          .process_id = process,
+                          .level = level,
+                          .reason = text(reason),
+                          .cut_ns = 0});
   }
   void recurring_call(int64_t time, uint64_t key, ThreadId on_thread = 0) {
     rows().add<RecurringCalls>({.time_ns = time, .thread = on_thread, .key = key});

@@ -32,7 +32,6 @@
 namespace llmprof::inject {
 
 std::atomic<Level> current_level{Level::kOff};
-std::atomic<uint64_t> recurring_calls_seen{0};
 
 namespace {
 
@@ -165,6 +164,7 @@ void drain_once() {
   slot.kernels.store(recorded_kernels(), std::memory_order_relaxed);
   slot.bytes.store(status.bytes_written, std::memory_order_relaxed);
   slot.level.store(static_cast<uint32_t>(level()), std::memory_order_relaxed);
+  publish_steps(slot);
   slot.heartbeat_ns.store(now, std::memory_order_relaxed);
   if (status.error != 0) set_slot_state(session::SlotState::kNoSpool);
 }
@@ -343,6 +343,7 @@ void end_process(bool orderly) {
   stop_drain_thread();
   close_logged_call();
   finish_activities(orderly);
+  finish_recording();
   if (orderly && deepest_level() == Level::kDeep) resolve_launch_sites();
   const timespec until = realtime_after(kEndWaitNs);
   if (holds_spool || pthread_mutex_timedlock(&process->lock, &until) != 0) return;

@@ -44,8 +44,8 @@ class SpoolAccess {
   spool::Writer* writer_;
 };
 
-// Recurring host events (spool::RecurringCall) so far, at every level: the pace of the program.
-extern std::atomic<uint64_t> recurring_calls_seen;
+// Tells recording.cc of a recurring host event (spool::RecurringCall), at every level.
+void step_recurs(uint64_t key, int64_t time_ns);
 
 // Leaves a diagnostic (a key of base/diagnostics.h) for the report, at most once per key and text.
 void note(std::string_view key, std::string_view text);

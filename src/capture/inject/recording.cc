@@ -5,10 +5,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "capture/inject/cupti/activity.h"
+#include "capture/inject/cupti/attachment.h"
 #include "capture/inject/cupti/decode.h"
 #include "capture/inject/process.h"
+#include "capture/inject/threads/thread_events.h"
+#include "capture/inject/windows/plan.h"
 
 namespace llmprof::inject {
 namespace {
@@ -26,37 +30,24 @@ Plan plan;
 bool cupti_ready = false;
 bool kernels_on = false;
 bool wrote_first = false;
-int64_t full_until_ns = 0;   // end of the full recording; 0 until kernels are first recorded
-int64_t window_edge_ns = 0;  // when the current window ends
-bool in_unrecorded = false;
-int64_t window_ns = kRecordedNs;  // length of the recorded windows now
-int64_t paused_ns = 0;            // since when nothing is to be recorded (ctl, capture range); 0 while it is
-bool forced = false;              // the current window was begun by a rare stage, for which it lasts
-int64_t forced_until_ns = 0;      // at most
-std::atomic<int32_t> forcing_ranges{0};
+WindowPlan windows;
+int64_t paused_ns = 0;  // since when nothing is to be recorded (ctl, capture range); 0 while it is
 std::atomic<int32_t> open_capture_ranges{0};
 std::atomic<int64_t> closed_steps{0};
 std::atomic<bool> watches{false};
 
+// Without the lock.
+StepKeys step_keys;
 std::atomic<bool> has_unrecorded{false};
+std::atomic<bool> place_wanted{false};  // a window begins or ends at the next place between steps
+std::atomic<int64_t> recorded_since_ns{0}, unrecorded_since_ns{0}, disturbed_ns{0};
+std::atomic<int64_t> leaving_took_ns{0};  // not yet accounted
 
-// How often outermost ranges of a text were recorded. Without a lock; a full table leaves later texts to chance.
-struct RangeCount {
-  std::atomic<uint64_t> hash{0};
-  std::atomic<uint32_t> recorded{0};
-};
-constexpr size_t kRangeTexts = 256;
-RangeCount range_counts[kRangeTexts];
-
-RangeCount* count_of(uint64_t hash) {
-  hash |= 1;  // 0 is a free place
-  for (size_t i = 0; i < 8; ++i) {
-    RangeCount& place = range_counts[(hash + i) % kRangeTexts];
-    uint64_t known = place.hash.load(std::memory_order_relaxed);
-    if (known == hash) return &place;
-    if (known == 0 && (place.hash.compare_exchange_strong(known, hash) || known == hash)) return &place;
-  }
-  return nullptr;
+Conditions conditions() {
+  const session::Control* const control = control_page();
+  return {recorded_since_ns.load(std::memory_order_relaxed), unrecorded_since_ns.load(std::memory_order_relaxed),
+          control == nullptr ? 0 : control->counters_since_ns.load(std::memory_order_relaxed),
+          disturbed_ns.load(std::memory_order_relaxed)};
 }
 
 Level parse_level(const char* text) {
@@ -89,134 +80,180 @@ Wanted wanted_level(int64_t now) {
   return {level, "start"};
 }
 
-// The pace of the program in recorded and in unrecorded windows: what recording costs, seen from inside.
-struct Pace {
-  uint64_t calls = 0;
-  int64_t time_ns = 0;
-  double per_second() const {
-    return time_ns == 0 ? 0 : static_cast<double>(calls) * 1e9 / static_cast<double>(time_ns);
-  }
-};
-Pace recorded_pace, unrecorded_pace;
-uint64_t window_first_call = 0;
-int64_t window_start_ns = 0;
-
 constexpr double kDeepCostMost = 0.25;
-constexpr uint64_t kPaceCalls = 60;  // in either kind of window, before anything is concluded
 
-// At the end of a window: gives the deep mode up if the program runs that much slower under it. With `lock` held.
-void judge_cost(bool was_unrecorded, int64_t now) {
-  const uint64_t calls = recurring_calls_seen.load(std::memory_order_relaxed);
-  if (window_start_ns != 0) {
-    Pace& pace = was_unrecorded ? unrecorded_pace : recorded_pace;
-    pace.calls += calls - window_first_call;
-    pace.time_ns += now - window_start_ns;
-  }
-  window_first_call = calls;
-  window_start_ns = now;
-  if (plan.mode != Level::kDeep || !plan.adapt) return;
-  if (recorded_pace.calls < kPaceCalls || unrecorded_pace.calls < kPaceCalls) return;
-  const double cost = unrecorded_pace.per_second() / recorded_pace.per_second() - 1;
-  if (cost <= kDeepCostMost) return;
+// Gives the deep mode up if the program runs that much slower under it. With `lock` held.
+void judge_cost() {
+  if (plan.mode != Level::kDeep || !plan.adapt || !windows.measured() || windows.cost() <= kDeepCostMost) return;
   plan.mode = Level::kDefault;
   leave_deep_mode();
   char text[160];
   std::snprintf(text, sizeof text,
-                "deep recording made the program %.0f %% slower; from then on the default mode was used", cost * 100);
+                "deep recording made the program %.0f %% slower; from then on the default mode was used",
+                windows.cost() * 100);
   note("mode-lowered", text);
 }
 
-// Moves between recorded and unrecorded windows. True while in an unrecorded one.
-bool follow_windows(Level level, int64_t now) {
+// Moves between recorded and unrecorded windows. True while in an unrecorded one. With `lock` held.
+bool follow_windows(Level level, int64_t now, WindowPlan::Place place) {
   if (!plan.unrecorded) return false;
   if (level < Level::kDefault) {
     if (paused_ns == 0) paused_ns = now;
     return false;
   }
-  if (paused_ns != 0) {
-    // Windows go on where they stopped: a pause is part of none.
-    if (window_edge_ns != 0) window_edge_ns += now - paused_ns;
-    if (window_start_ns != 0) window_start_ns += now - paused_ns;
-    paused_ns = 0;
-  }
-  if (full_until_ns == 0) {
+  if (paused_ns != 0) windows.paused(now - paused_ns);
+  paused_ns = 0;
+  if (!windows.is_started()) {
     // The clock starts with the first kernel, not with the import of a framework.
-    if (recorded_kernels() != 0) full_until_ns = window_edge_ns = now + kFullNs;
+    if (recorded_kernels() != 0) windows.started(now);
     return false;
   }
-  if (forced) {
-    if (forcing_ranges.load(std::memory_order_relaxed) > 0 && now < forced_until_ns) return false;
-    forcing_ranges.store(0, std::memory_order_relaxed);  // one that never closes holds up no other
-    window_edge_ns = now;
-  }
-  if (now < window_edge_ns) return in_unrecorded;
-  // The first window holds the warm-up: its pace says nothing.
-  if (window_start_ns != 0 || in_unrecorded)
-    judge_cost(in_unrecorded, now);
-  else
-    window_start_ns = now, window_first_call = recurring_calls_seen.load(std::memory_order_relaxed);
-  in_unrecorded = !in_unrecorded;
-  // Windows grow, so that sooner or later one is longer than the program's longest step.
-  if (!in_unrecorded && window_ns < kRecordedMostNs && window_edge_ns != 0) window_ns += window_ns / 4;
-  forced = false;
-  window_edge_ns = now + (in_unrecorded ? window_ns * kUnrecordedPerRecorded : window_ns);
-  return in_unrecorded;
+  windows.switched(leaving_took_ns.exchange(0, std::memory_order_relaxed));
+  const bool attached = attachment.attached.load(std::memory_order_relaxed);
+  const bool recorded = windows.decide(now, step_keys.summary(now), place, attached);
+  place_wanted.store(windows.waits_for_place(), std::memory_order_relaxed);
+  judge_cost();
+  return !recorded;
+}
+
+void write_fact(const char* key, const char* value) {
+  SpoolAccess access;
+  if (access.writer() == nullptr) return;
+  spool::Fact fact;
+  fact.key = access.writer()->text(key);
+  fact.value = access.writer()->text(value);
+  access.writer()->add(fact);
+}
+
+void write_level(int64_t time_ns, Level level, const char* reason) {
+  SpoolAccess access;
+  if (access.writer() == nullptr) return;
+  spool::LevelChange change;
+  change.time_ns = time_ns;
+  change.level = level;
+  change.reason = access.writer()->text(reason);
+  access.writer()->add(change);
 }
 
 // With `lock` held.
-void apply(int64_t now) {
+void apply(int64_t now, WindowPlan::Place place = WindowPlan::Place::kAnywhere) {
   Wanted wanted = wanted_level(now);
-  if (follow_windows(wanted.level, now)) wanted = {Level::kLight, "unrecorded"};
+  if (follow_windows(wanted.level, now, place)) wanted = {Level::kLight, "unrecorded"};
   const Level before = level();
   if (wanted.level == before && wrote_first) return;
   const bool kernels = wanted.level >= Level::kDefault;
+  const bool resumes = kernels && !kernels_on && windows.is_started();
   // Records are switched on before and off after the level says so: what lies between is recorded, not missing.
-  if (kernels && !kernels_on) set_kernel_records(true);
+  const int64_t began = now_ns();
+  const bool attached = kernels && !kernels_on && set_kernel_records(true);
   const int64_t changed = now_ns();
+  unrecorded_since_ns.store(kernels ? 0 : changed, std::memory_order_relaxed);
+  recorded_since_ns.store(kernels && !(resumes && attached) ? changed : 0, std::memory_order_relaxed);
   current_level.store(wanted.level, std::memory_order_relaxed);
   if (!kernels && kernels_on) set_kernel_records(false);
   kernels_on = kernels;
   wrote_first = true;
-  SpoolAccess access;
-  if (access.writer() == nullptr) return;
-  spool::LevelChange change;
-  change.time_ns = changed;
-  change.level = wanted.level;
-  change.reason = access.writer()->text(wanted.reason);
-  access.writer()->add(change);
+  if (resumes) {
+    windows.switched(changed - began);
+    write_level(began, before, "attaching");
+  }
+  // CUPTI prepares the program's modules at its first call.
+  write_level(changed, wanted.level, resumes && attached ? "attaching" : wanted.reason);
+}
+
+void apply_between_steps() {
+  pthread_mutex_lock(&lock);
+  apply(now_ns(), WindowPlan::Place::kBetweenSteps);
+  pthread_mutex_unlock(&lock);
+}
+
+// Whether a stage is to be recorded from here on although the plan has a pause: where CUPTI is attached, as long as it
+// lacks occurrences; where it must be attached first, which costs this occurrence its time, only what was never seen.
+bool is_rare(const StepKey& key) {
+  const bool attached = attachment.attached.load(std::memory_order_relaxed);
+  return attached ? !key.enough() : key.seen.load(std::memory_order_relaxed) == 0;
 }
 
 }  // namespace
 
-bool outermost_range_opened(std::string_view text) {
-  if (!has_unrecorded.load(std::memory_order_relaxed)) return false;
-  // "step 17" and "step 18" are one stage.
-  uint64_t hash = 1469598103934665603ULL;  // FNV-1a
-  for (const char c : text)
-    if (c < '0' || c > '9') hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  RangeCount* const count = count_of(hash);
-  if (count == nullptr || count->recorded.load(std::memory_order_relaxed) >= kRareRecorded) return false;
-  bool forcing = false;
-  if (!records_kernels()) {
+std::atomic<bool> kernels_tell_steps{false};
+
+bool tells_steps() { return has_unrecorded.load(std::memory_order_relaxed); }
+
+void range_step_begins(uint32_t depth, std::string_view text) {
+  OpenStep& step = thread_state.steps[depth];
+  if (depth > 0) {
+    // In a range that is a request or the whole program, the ranges in it are the steps.
+    StepKey* const outer = thread_state.steps[0].key;
+    if (outer == nullptr || (outer->time.count() != 0 && outer->time.median_ns() < StepKeys::kContainerNs)) return;
+    outer->container.store(true, std::memory_order_relaxed);
+  }
+  const KeyText of_text = key_of_text(text);
+  step.key = step_keys.find(KeyKind::kRange, of_text.stage, of_text.shape);
+  if (step.key == nullptr) return;
+  if (place_wanted.load(std::memory_order_relaxed)) apply_between_steps();
+  step.rare = false;
+  if (!records_kernels() && is_rare(*step.key)) {
     pthread_mutex_lock(&lock);
-    if (in_unrecorded) {
-      const int64_t now = now_ns();
-      window_edge_ns = 0;  // the unrecorded window ends here
+    const int64_t now = now_ns();
+    if (wanted_level(now).level >= Level::kDefault && windows.open_for_rare(now)) {
+      step.rare = true;
       apply(now);
-      forced = forcing = true;
-      forced_until_ns = now + kRecordedMostNs;
-      forcing_ranges.fetch_add(1, std::memory_order_relaxed);
     }
     pthread_mutex_unlock(&lock);
   }
-  if (records_kernels()) count->recorded.fetch_add(1, std::memory_order_relaxed);
-  return forcing;
+  step.begin_ns = now_ns();
+  step_keys.begins(*step.key, step.begin_ns);
 }
 
-void forcing_range_closed() {
-  int32_t open = forcing_ranges.load(std::memory_order_relaxed);
-  while (open > 0 && !forcing_ranges.compare_exchange_weak(open, open - 1, std::memory_order_relaxed)) {
+void range_step_ends(uint32_t depth) {
+  OpenStep& step = thread_state.steps[depth];
+  const int64_t now = now_ns();
+  step_keys.ends(*step.key, step.begin_ns, now, conditions());
+  step.key = nullptr;
+  if (step.rare) {
+    pthread_mutex_lock(&lock);
+    windows.rare_ended(now);
+    apply(now, WindowPlan::Place::kBetweenSteps);
+    pthread_mutex_unlock(&lock);
+  } else if (place_wanted.load(std::memory_order_relaxed)) {
+    apply_between_steps();
   }
+}
+
+void step_recurs(uint64_t key, int64_t time_ns) {
+  if (!tells_steps()) return;
+  if (StepKey* const known = step_keys.find(KeyKind::kRecurring, key)) step_keys.recurs(*known, time_ns, conditions());
+}
+
+void kernel_step_seen(const void* function, int64_t time_ns) {
+  const uint64_t hash = (reinterpret_cast<uintptr_t>(function) ^ 0x6B65726E656CULL) * 0x9E3779B97F4A7C15ULL;
+  if (StepKey* const known = step_keys.find(KeyKind::kKernel, hash)) step_keys.recurs(*known, time_ns, conditions());
+}
+
+void publish_steps(session::Slot& slot) {
+  const StepKeys::CountersCost seen = step_keys.counters_cost();
+  slot.step_ns.store(seen.step_ns, std::memory_order_relaxed);
+  slot.counters_cost.store(static_cast<float>(seen.cost), std::memory_order_relaxed);
+  slot.counters_cost_error.store(static_cast<float>(seen.error), std::memory_order_relaxed);
+  slot.steps_with_counters.store(seen.with, std::memory_order_relaxed);
+  slot.steps_without_counters.store(seen.without, std::memory_order_relaxed);
+}
+
+void step_disturbed(int64_t time_ns) { disturbed_ns.store(time_ns, std::memory_order_relaxed); }
+
+void first_call_ended() {
+  const int64_t now = now_ns();
+  if (!records_kernels()) return;
+  recorded_since_ns.store(now, std::memory_order_relaxed);
+  write_level(now, level(), "start");
+}
+
+void cupti_left(int64_t began_ns, int64_t ended_ns) {
+  leaving_took_ns.fetch_add(ended_ns - began_ns, std::memory_order_relaxed);
+  if (!records_kernels()) unrecorded_since_ns.store(ended_ns, std::memory_order_relaxed);
+  write_level(began_ns, level(), "detaching");
+  write_level(ended_ns, level(), "detached");
 }
 
 Level deepest_level() { return plan.mode; }
@@ -228,6 +265,11 @@ void begin_recording() {
   const char* unrecorded = std::getenv(session::kEnvUnrecorded);
   plan.unrecorded = unrecorded != nullptr && std::strcmp(unrecorded, "auto") == 0;
   has_unrecorded.store(plan.unrecorded, std::memory_order_relaxed);
+  kernels_tell_steps.store(plan.unrecorded, std::memory_order_relaxed);
+  windows = WindowPlan();
+  const char* budget = std::getenv(session::kEnvBudget);
+  const double percent = budget == nullptr ? 0 : std::strtod(budget, nullptr);
+  if (percent > 0) windows.begin(percent / 100);
   const char* adapt = std::getenv(session::kEnvAdapt);
   plan.adapt = adapt == nullptr || std::strcmp(adapt, "off") != 0;
   const char* range = std::getenv(session::kEnvCaptureRange);
@@ -249,15 +291,17 @@ void activities_started() {
 
 void follow_control() {
   pthread_mutex_lock(&lock);
-  apply(now_ns());
+  const int64_t now = now_ns();
+  if (plan.unrecorded) kernels_tell_steps.store(!step_keys.named(now), std::memory_order_relaxed);
+  apply(now);
   pthread_mutex_unlock(&lock);
 }
 
 int64_t next_wake_ns(int64_t most) {
   pthread_mutex_lock(&lock);
   int64_t wait = most;
-  if (plan.unrecorded && full_until_ns != 0 && window_edge_ns != 0) {
-    const int64_t until_edge = window_edge_ns - now_ns();
+  if (plan.unrecorded && windows.is_started()) {
+    const int64_t until_edge = windows.next_ns() - now_ns();
     if (until_edge < wait) wait = until_edge < 1'000'000 ? 1'000'000 : until_edge;
   }
   pthread_mutex_unlock(&lock);
@@ -270,20 +314,41 @@ bool names_wanted() {
   bool wanted = wanted_level(now).level != Level::kOff;
   // In light mode and before CUDA starts there are no windows.
   if (wanted && plan.mode >= Level::kDefault && cupti_ready && level() < Level::kDefault)
-    wanted = in_unrecorded && paused_ns == 0 && window_edge_ns - now < kNamesAheadNs;
+    wanted = !windows.records() && paused_ns == 0 && windows.next_ns() - now < kNamesAheadNs;
   pthread_mutex_unlock(&lock);
   return wanted;
 }
 
+void finish_recording() {
+  if (!plan.unrecorded || !windows.is_started() || pthread_mutex_trylock(&lock) != 0) return;
+  const int64_t now = now_ns();
+  const double spent = windows.spent_frac(now);
+  const double budget = windows.budget();
+  const bool measured = windows.measured();
+  pthread_mutex_unlock(&lock);
+  char text[256];
+  std::snprintf(text, sizeof text, "%.4f", spent);
+  write_fact(measured ? "recording_cost_frac" : "recording_cost_guessed_frac", text);
+  std::snprintf(text, sizeof text, "%.4f", budget);
+  write_fact("recording_budget_frac", text);
+  if (!measured || spent <= budget) return;
+  std::snprintf(
+      text, sizeof text,
+      "recording slowed the run by %.1f %% in the mean, by the pace of its steps: more than the budget of %.1f %%, "
+      "because a minimum of steady steps of each stage is recorded however short the run is",
+      spent * 100, budget * 100);
+  note("recorder-note", text);
+}
+
 void abandon_recording() {
   pthread_mutex_init(&lock, nullptr);
-  cupti_ready = kernels_on = wrote_first = in_unrecorded = false;
-  full_until_ns = window_edge_ns = paused_ns = 0;
-  window_ns = kRecordedNs;
-  recorded_pace = unrecorded_pace = Pace();
-  window_start_ns = 0;
-  forced = false;
-  forcing_ranges.store(0);
+  cupti_ready = kernels_on = wrote_first = false;
+  paused_ns = 0;
+  windows = WindowPlan();
+  new (&step_keys) StepKeys();
+  place_wanted.store(false);
+  for (std::atomic<int64_t>* time : {&recorded_since_ns, &unrecorded_since_ns, &disturbed_ns, &leaving_took_ns})
+    time->store(0);
   open_capture_ranges.store(0);
   closed_steps.store(0);
 }

@@ -1,25 +1,20 @@
 // When how much is recorded: the level follows the control page (delay, duration, ctl), the capture range, the number
 // of steps, and the unrecorded windows that keep the cost low and let it be measured.
 //
-// Unrecorded windows (LLMPROF_UNRECORDED=auto): recording each kernel and launch costs a launch-bound program up to a
-// fifth. After kFullNs of full recording, kernels and calls are recorded a fifth of the time, in windows of kRecordedNs
-// that grow to kRecordedMostNs; ranges, library calls and recurring calls go on, so the steps inside and outside can be
-// compared, which is how the report knows the distortion. An outermost range whose text (digits aside) has not been
-// recorded kRareRecorded times ends an unrecorded window for as long as it is open, so that a stage that comes once in
-// a while is recorded when it comes. That costs it the time in which CUPTI comes back, so only the first ones do.
+// Unrecorded windows (LLMPROF_UNRECORDED=auto): windows/ knows the program's steps and plans when kernels and calls are
+// recorded; here its answers become levels. Ranges, library calls and recurring calls go on in unrecorded windows, so
+// the steps inside and outside can be compared, which is how the report knows the distortion. Where CUPTI was attached,
+// detached or switched on is written as levels of their own ("attaching", "detaching"): the steps there are no step of
+// the program alone (docs/adr 20).
 #pragma once
 
 #include <string_view>
 
 #include "capture/inject/inject.h"
+#include "capture/session/control.h"
 
 namespace llmprof::inject {
 
-constexpr int64_t kFullNs = 1'000'000'000;
-constexpr int64_t kRecordedNs = 500'000'000;
-constexpr int64_t kRecordedMostNs = 5'000'000'000;
-constexpr int64_t kUnrecordedPerRecorded = 4;
-constexpr uint32_t kRareRecorded = 2;
 constexpr int64_t kNamesAheadNs = 30'000'000;
 
 // Reads the plan from the environment and the control page; the level is set by the first follow_control().
@@ -30,16 +25,41 @@ void activities_started();
 void follow_control();
 // How long the drain thread may sleep, at most `most` nanoseconds: window edges need it earlier.
 int64_t next_wake_ns(int64_t most);
-// An outermost range was opened. A load and a compare where there are no windows. True if it ended an unrecorded
-// window: then its thread tells when it closes.
-bool outermost_range_opened(std::string_view text);
-void forcing_range_closed();
 // Whether --torch is to name operators, modules and functions: not in unrecorded windows, but again a little before
 // they end, because naming begins with the next module or function on each thread.
 bool names_wanted();
+// At the end of the process: leaves in the spool what recording cost.
+void finish_recording();
 // After fork, in the child.
 void abandon_recording();
 // The deepest level that this session can reach.
 Level deepest_level();
+
+// ---- what tells the program's steps (windows/step_keys.h) ----------------------------------------------------------
+
+// Whether there are windows, so that steps matter.
+bool tells_steps();
+// A range of the calling thread was opened or closed at this depth, 0 or 1. May switch recording, on this thread.
+void range_step_begins(uint32_t depth, std::string_view text);
+void range_step_ends(uint32_t depth);
+// A kernel was launched, seen at the driver; `function` is the same for the same one. Looked at only where nothing else
+// tells the steps.
+extern std::atomic<bool> kernels_tell_steps;
+void kernel_step_seen(const void* function, int64_t time_ns);
+inline void kernel_launched(const void* function, int64_t time_ns) {
+  if (kernels_tell_steps.load(std::memory_order_relaxed)) kernel_step_seen(function, time_ns);
+}
+// A call that no steady step makes: code was loaded, memory allocated, a graph made.
+void step_disturbed(int64_t time_ns);
+
+// What counter samplers and `run` want to know of them.
+void publish_steps(session::Slot& slot);
+
+// ---- what CUPTI's coming and going costs ---------------------------------------------------------------------------
+
+// The first call after CUPTI was attached is over: until then the program was held up.
+void first_call_ended();
+// Taking CUPTI out of the process took from `began_ns` to `ended_ns`.
+void cupti_left(int64_t began_ns, int64_t ended_ns);
 
 }  // namespace llmprof::inject

@@ -81,6 +81,8 @@ void ControlPage::set_level(spool::Level level, int64_t until_ns) const {
   page_->command.fetch_add(1);
 }
 
+void ControlPage::set_counters(session::Counters counters) const { page_->counters = static_cast<uint32_t>(counters); }
+
 spool::Level ControlPage::wanted() const { return static_cast<spool::Level>(page_->wanted_level.load()); }
 
 bool session_is_running(const std::string& folder) {

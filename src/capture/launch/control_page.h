@@ -30,6 +30,8 @@ class ControlPage {
   // Sets the level that every watched process is to record at, until `until_ns` of CLOCK_REALTIME (0: no end).
   void set_level(spool::Level level, int64_t until_ns = 0) const;
   spool::Level wanted() const;
+  // Whether hardware counters are sampled while recording is wanted.
+  void set_counters(session::Counters counters) const;
 
  private:
   ControlPage() = default;

@@ -1,5 +1,6 @@
 #include "capture/launch/environment.h"
 
+#include <fmt/format.h>
 #include <limits.h>
 #include <unistd.h>
 
@@ -18,7 +19,7 @@ namespace {
 // Variables of an earlier session must not reach this one. LLMPROF_CUPTI stays: the user may have set it.
 constexpr const char* kOwn[] = {session::kEnvFolder, session::kEnvLevel,      session::kEnvCaptureRange,
                                 session::kEnvSteps,  session::kEnvUnrecorded, session::kEnvAdapt,
-                                session::kEnvNext,   session::kEnvTorch};
+                                session::kEnvNext,   session::kEnvTorch,      session::kEnvBudget};
 
 class Environment {
  public:
@@ -103,6 +104,7 @@ TargetEnvironment target_environment(const char* const* current, const Injection
   if (!plan.capture_range.empty()) environment.set(session::kEnvCaptureRange, plan.capture_range);
   if (plan.steps > 0) environment.set(session::kEnvSteps, std::to_string(plan.steps));
   environment.set(session::kEnvUnrecorded, plan.unrecorded ? "auto" : "off");
+  environment.set(session::kEnvBudget, fmt::format("{}", plan.budget_percent));
   environment.set(session::kEnvAdapt, plan.adapt ? "auto" : "off");
   if (!plan.python_folder.empty()) {
     const char* old = environment.get("PYTHONPATH");

@@ -16,6 +16,7 @@
 #include "base/text_table.h"
 #include "capture/launch/child.h"
 #include "capture/launch/control_page.h"
+#include "capture/launch/counter_trial.h"
 #include "capture/launch/environment.h"
 #include "capture/launch/progress.h"
 #include "capture/launch/sampling.h"
@@ -46,7 +47,8 @@ class Session {
         hook_(std::move(hook)),
         page_(std::move(page)),
         entry_(options.folder),
-        progress_(options.progress, options.folder) {}
+        progress_(options.progress, options.folder),
+        trial_(options.budget_percent / 100) {}
 
   Result<LaunchOutcome> run();
 
@@ -57,6 +59,7 @@ class Session {
   void notice(const std::string& text);
   void open_window(int64_t now);
   int64_t keep_windows(int64_t now);  // gives the time of the next change, or of the next tick
+  void follow_counters(int64_t now);
   Ending wait_for(pid_t target);
 
   const LaunchOptions& options_;
@@ -66,6 +69,7 @@ class Session {
   RunningEntry entry_;
   Sampling sampling_;
   ProgressLine progress_;
+  CounterTrial trial_;
   SessionRecord record_;
   int64_t open_at_ns_ = 0;  // when the delay is over; 0 once it is
   bool interrupted_ = false;
@@ -87,6 +91,7 @@ TargetEnvironment Session::environment() const {
   plan.capture_range = options_.capture_range;
   plan.steps = options_.steps;
   plan.unrecorded = options_.unrecorded;
+  plan.budget_percent = options_.budget_percent;
   plan.adapt = options_.adapt;
   plan.python_folder = hook_;
   const std::vector<std::string> candidates = nvidia::cupti_candidates(options_.program.path);
@@ -111,9 +116,11 @@ void Session::describe(const TargetEnvironment& environment) {
   option(!options_.capture_range.empty(), "capture_range", options_.capture_range);
   option(options_.steps > 0, "steps", std::to_string(options_.steps));
   option(!options_.unrecorded, "unrecorded_windows", "off");
+  option(options_.unrecorded, "budget_percent", fmt::format("{}", options_.budget_percent));
   option(!options_.adapt, "adapt", "off");
   option(options_.torch, "torch", "yes");
   option(!options_.counters, "counters", "off");
+  option(options_.counters && !options_.counters_judged, "counters", "on");
   option(options_.counters && options_.counter_interval_us != 0, "counter_interval_us",
          std::to_string(options_.counter_interval_us));
   if (const char* cupti = environment_value(environment.entries, nvidia::kEnvCupti)) option(true, "cupti", cupti);
@@ -151,11 +158,30 @@ int64_t Session::keep_windows(int64_t now) {
   return next;
 }
 
+// What is said by hand goes before what was measured.
+void Session::follow_counters(int64_t now) {
+  if (!options_.counters || !options_.counters_judged || trial_.over()) return;
+  const session::Counters before = static_cast<session::Counters>(page_->counters.load());
+  if (before == session::Counters::kOnByHand || before == session::Counters::kOffByHand) return;
+  const bool sample = trial_.sample(now, steps_seen(*page_));
+  const session::Counters after = sample                ? session::Counters::kSampled
+                                  : trial_.too_costly() ? session::Counters::kOffTooCostly
+                                                        : session::Counters::kOffForComparison;
+  uint32_t expected = static_cast<uint32_t>(before);
+  page_->counters.compare_exchange_strong(expected, static_cast<uint32_t>(after));
+  if (!trial_.too_costly()) return;
+  notice(fmt::format(
+      "sampling the hardware counters slowed the program's steps by {:.1f} %, more than the budget of {} %: "
+      "it was switched off; --counters on keeps it on",
+      100 * trial_.cost(), options_.budget_percent));
+}
+
 Ending Session::wait_for(pid_t target) {
   while (true) {
     if (const std::optional<Ending> ending = collect(target)) return *ending;
     const int64_t now = realtime_ns();
     const int64_t next = keep_windows(now);
+    follow_counters(now);
     progress_.update(*page_);
     if (signals_.wait(std::chrono::nanoseconds(next - now), target)) interrupted_ = true;
   }

@@ -30,7 +30,9 @@ struct LaunchOptions {
   std::string capture_range;  // record only inside ranges with this text; empty: everywhere
   int64_t steps = 0;          // end after so many steps; 0: no limit
   bool unrecorded = true, adapt = true, torch = false;
+  double budget_percent = 2;  // by which recording in windows may slow the run, in the mean
   bool counters = true;
+  bool counters_judged = true;      // switched off where they cost more than the budget
   int64_t counter_interval_us = 0;  // 0: by samplers::default_interval_ns()
   std::string baseline;   // relative path of the baseline's session folder, written to session.json; empty for none
   bool progress = false;  // a line on standard error, twice a second

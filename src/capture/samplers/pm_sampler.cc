@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/terminal.h"
 #include "base/text_table.h"
+#include "capture/samplers/background.h"
 #include "capture/samplers/permissions.h"
 #include "capture/samplers/pm_session.h"
 #include "capture/samplers/sample_series.h"
@@ -154,8 +155,10 @@ class CounterSampler {
   std::string uuid_;
   std::unique_ptr<SampleSeries> series_;
   std::unique_ptr<PmSession> session_;
+  BackgroundSwitches switches_;
   int64_t interval_ns_ = 0;
   uint32_t merges_ = 0;
+  uint64_t lost_ = 0;
   PmCost cost_;        // of the sessions that are over
   bool over_ = false;  // no further session is possible
 };
@@ -255,6 +258,10 @@ spool::Id CounterSampler::define_metrics() {
 }
 
 bool CounterSampler::begin_session(bool planned) {
+  watch_.tell(SessionWatch::Counting::kChanging);
+  // The program's steps may be known by now. A longer interval that losses asked for stays.
+  if (options_.interval_ns == 0)
+    interval_ns_ = std::max(interval_ns_, default_interval_ns(watch_.step_ns(), available_cpus()));
   PmSessionConfig config;
   config.interval_ns = interval_ns_;
   series_->begin_session(planned);
@@ -267,6 +274,7 @@ bool CounterSampler::begin_session(bool planned) {
   session_ = std::move(*session);
   fact("counters_interval_ns", std::to_string(interval_ns_));
   fact("counters_started_ns", std::to_string(realtime_ns()));
+  watch_.tell(SessionWatch::Counting::kOn);
   say_ready("sampling " + opened_.device.chip + " " + std::to_string(opened_.device.set.metrics.size()));
   return true;
 }
@@ -286,7 +294,9 @@ void CounterSampler::close_session() {
 
 void CounterSampler::end_session() {
   if (session_ == nullptr) return;
+  watch_.tell(SessionWatch::Counting::kChanging);
   close_session();
+  watch_.tell(SessionWatch::Counting::kOff);
   series_->finish();
   fact("counters_stopped_ns", std::to_string(realtime_ns()));
 }
@@ -307,9 +317,9 @@ bool CounterSampler::drain() {
   return session_ != nullptr;
 }
 
-// Restarts with less to decode. The time between the sessions counts as lost samples. First with fewer counters: on a
-// GPU that is busy everywhere a longer interval alone was seen to cost as much CPU time as before, because the hardware
-// writes by what it counts. The core of the set takes 0.65 of a CPU there, the whole set more than one.
+// Restarts with less to decode. The time between the sessions counts as lost samples, so one restart is to be enough:
+// at twice the interval, and with the core of the set. On a GPU that is busy everywhere a longer interval alone was
+// seen to cost as much CPU time as before, because the hardware writes by what it counts.
 void CounterSampler::relieve(const char* why) {
   const int64_t begin_ns = monotonic_ns();
   close_session();
@@ -320,14 +330,12 @@ void CounterSampler::relieve(const char* why) {
   if (!left_out.empty()) {
     const spool::Id set = define_metrics();
     series_->change_metrics(opened_.device.set.metrics, set);
-    note("recorder-note", gpu_label() + ": " + why + " with all counters every " + format_ns(interval_ns_) +
-                              "; from here on without " + left_out);
-  } else {
-    const int64_t before_ns = interval_ns_;
-    interval_ns_ = std::min(interval_ns_ * 2, kIntervalMaxNs);
-    note("recorder-note", gpu_label() + ": " + why + " at an interval of " + format_ns(before_ns) +
-                              "; counters are sampled every " + format_ns(interval_ns_) + " from here on");
   }
+  const int64_t before_ns = interval_ns_;
+  interval_ns_ = std::min(interval_ns_ * 2, kIntervalMaxNs);
+  note("recorder-note", gpu_label() + ": " + why + " at an interval of " + format_ns(before_ns) +
+                            "; counters are sampled every " + format_ns(interval_ns_) + " from here on" +
+                            (left_out.empty() ? "" : ", without " + left_out));
   const int64_t opening_ns = monotonic_ns();
   if (!begin_session(false)) return;
   fact("counters_restart_close_open_ms", std::to_string((closed_ns - begin_ns) / 1000000) + " " +
@@ -349,6 +357,7 @@ void CounterSampler::report_lost() {
   for (const auto& [column, count] : series_->take_impossible())
     note("impossible-counter", gpu_label() + ": " + std::string(column), count);
   const uint64_t lost = series_->take_lost();
+  lost_ += lost;
   if (lost == 0) return;
   note("counter-samples-lost", gpu_label() + ": samples lost at an interval of " + format_ns(interval_ns_), lost);
 }
@@ -372,13 +381,14 @@ void CounterSampler::once_a_second() {
 }
 
 void CounterSampler::loop() {
-  const int64_t period_ns = int64_t{std::max(options_.drain_ms, 1)} * 1000000;
+  const int drain_ms = switches_.drain_ms > 0 ? switches_.drain_ms : options_.drain_ms;
+  const int64_t period_ns = int64_t{std::max(drain_ms, 1)} * 1000000;
   int64_t tick_ns = monotonic_ns(), second_ns = tick_ns + kSecondNs;
   while (!watch_.finished() && !over_ && writer_.status().open) {
-    const bool wanted = watch_.wanted();
+    const bool wanted = watch_.wanted() && watch_.counters_wanted();
     if (wanted && session_ == nullptr && !begin_session(true)) break;
     if (!wanted) end_session();
-    if (session_ != nullptr && !drain() && over_) break;
+    if (session_ != nullptr && switches_.decode && !drain() && over_) break;
     if (monotonic_ns() >= second_ns) {
       once_a_second();
       second_ns += kSecondNs;
@@ -391,14 +401,15 @@ void CounterSampler::loop() {
 
 void CounterSampler::run() {
   writer_.add(spool::ClockReading{realtime_ns(), read_clock_ns(CLOCK_MONOTONIC_RAW), 0});
-  interval_ns_ = options_.interval_ns != 0 ? std::clamp(options_.interval_ns, kIntervalMinNs, kIntervalMaxNs)
-                                           : default_interval_ns(options_.operations, available_cpus());
+  switches_ = go_to_background();
+  if (options_.interval_ns != 0) interval_ns_ = std::clamp(options_.interval_ns, kIntervalMinNs, kIntervalMaxNs);
   if (prepare()) {
     writer_.flush();
     loop();
     end_session();
     report_lost();
     fact("counters_samples", std::to_string(series_->added()));
+    fact("counters_samples_lost", std::to_string(lost_));
     fact("counters_clean_decode_evaluate_ms", std::to_string(cost_.clean_ns / 1000000) + " " +
                                                   std::to_string(cost_.decode_ns / 1000000) + " " +
                                                   std::to_string(cost_.evaluate_ns / 1000000));
@@ -412,9 +423,9 @@ void CounterSampler::run() {
 
 }  // namespace
 
-int64_t default_interval_ns(bool operations, int cpus) {
-  if (cpus < 4) return 500000;
-  return operations || cpus < 8 ? 200000 : 100000;
+int64_t default_interval_ns(int64_t step_ns, int cpus) {
+  constexpr int64_t kUsualNs = 200'000, kFewCpusNs = 500'000, kLongStepsNs = 2'000'000;
+  return std::max(cpus < 4 ? kFewCpusNs : kUsualNs, std::min(step_ns / 10, kLongStepsNs));
 }
 
 int run_counter_sampler(const CounterSamplerOptions& options) {

@@ -4,10 +4,10 @@
 // evaluates in another (pm_evaluator.h).
 //
 // It samples while the session's control page wants recording (no page: always), and ends when the page says finished,
-// on SIGTERM, or when its parent dies; whatever was collected by then is decoded and stored. SIGINT is left to the
-// target. Everything that goes wrong is a Note in its spool: a missing permission, another profiler in the way, lost
-// samples, fewer counters, a longer interval. Bounds: the hardware buffer is 128 MB of pinned memory, four counter
-// images take 230 to 280 MB for a GH100.
+// on SIGTERM, or when its parent dies; `ctl counters` and `run` pause it within a recording. Whatever was collected by
+// then is decoded and stored. SIGINT is left to the target. Everything that goes wrong is a Note in its spool: a
+// missing permission, another profiler in the way, lost samples, fewer counters, a longer interval. Bounds: the
+// hardware buffer is 128 MB of pinned memory, four counter images take 230 to 280 MB for a GH100.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct CounterSamplerOptions {
   std::string folder;       // the session folder; writes samples/counters-N.spool
   int gpu_index = -1;       // N: NVML's index; -1: looked up by gpu_uuid. Which GPU, if gpu_uuid is empty
   std::string gpu_uuid;     // "GPU-..."
-  int64_t interval_ns = 0;  // 0: default_interval_ns()
+  int64_t interval_ns = 0;  // 0: default_interval_ns(); longer where samples are lost
   std::string cupti_path;   // empty: nvidia::cupti_candidates(program)
   std::string program;      // what is being watched, for that search
   size_t metrics_max = 0;   // 0: as many as fit into one pass
@@ -38,8 +38,9 @@ struct CounterSamplerOptions {
 // The process's main function. 0 if samples or an explanation were stored, 1 if the spool could not be written.
 int run_counter_sampler(const CounterSamplerOptions& options);
 
-// 100 us where 1.2 cores for it are no burden; longer with the counters of arithmetic, which are more, and on few CPUs.
-int64_t default_interval_ns(bool operations, int cpus);
+// Where nothing was lost yet: 200 us, which takes half a core to a whole one; longer on few CPUs, and where a usual
+// step of the program takes so long that a tenth of it is longer (0: not known), 2 ms at most.
+int64_t default_interval_ns(int64_t step_ns, int cpus);
 constexpr int64_t kIntervalMinNs = 10000, kIntervalMaxNs = 100000000;
 
 // A short session (a few samples of the first metrics), for `llmprof doctor`. Call it in a process that may die.

@@ -16,8 +16,8 @@ volatile std::sig_atomic_t terminated = 0;
 void on_terminate(int) { terminated = 1; }
 
 session::Control* open_control(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  session::Control* const control = session::map_control(fd, false);
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  session::Control* const control = session::map_control(fd, true);
   if (fd >= 0) close(fd);
   return control;
 }
@@ -51,6 +51,28 @@ bool SessionWatch::wanted() const {
   const int64_t until_ns = control_->record_until_ns.load(std::memory_order_relaxed);
   if (until_ns != 0 && realtime_ns() > until_ns) return false;
   return control_->wanted_level.load(std::memory_order_acquire) != 0;
+}
+
+bool SessionWatch::counters_wanted() const {
+  return control_ == nullptr || session::sampled(static_cast<session::Counters>(control_->counters.load()));
+}
+
+void SessionWatch::tell(Counting counting) const {
+  if (control_ == nullptr) return;
+  const int64_t now_ns = realtime_ns();
+  control_->counters_since_ns = counting == Counting::kChanging ? 0 : counting == Counting::kOn ? now_ns : -now_ns;
+}
+
+int64_t SessionWatch::step_ns() const {
+  int64_t shortest_ns = 0;
+  if (control_ == nullptr) return 0;
+  for (const session::Slot& slot : control_->slots) {
+    const int64_t step_ns = slot.step_ns.load(std::memory_order_relaxed);
+    if (slot.process_id.load(std::memory_order_relaxed) != 0 && step_ns > 0 &&
+        (shortest_ns == 0 || step_ns < shortest_ns))
+      shortest_ns = step_ns;
+  }
+  return shortest_ns;
 }
 
 }  // namespace llmprof::samplers

@@ -20,6 +20,13 @@ class SessionWatch {
 
   bool finished() const;
   bool wanted() const;  // false while the session is armed but records nothing
+  // False while counters are not to be sampled although recording goes on.
+  bool counters_wanted() const;
+  // Tells the session that counters are sampled from now on, are not, or that this changes.
+  enum class Counting : uint8_t { kChanging, kOn, kOff };
+  void tell(Counting counting) const;
+  // What the shortest usual step of a watched process takes; 0 not known.
+  int64_t step_ns() const;
 
  private:
   session::Control* control_ = nullptr;

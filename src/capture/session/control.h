@@ -2,8 +2,9 @@
 // "control" in the session folder, mapped by all. Fixed layout, lock-free; the version guards it.
 //
 // Who writes what: `run` creates it and sets the plan; `ctl` and `run` set wanted_level and raise command; every
-// watched process owns one slot and writes its progress there, at most every drain period. A process finds no free slot
-// when kSlots processes are watched; it records all the same, without progress.
+// watched process owns one slot and writes its progress there, at most every drain period; counter samplers tell when
+// they sample. A process finds no free slot when kSlots processes are watched; it records all the same, without
+// progress.
 #pragma once
 
 #include <sys/mman.h>
@@ -15,7 +16,7 @@
 namespace llmprof::session {
 
 constexpr uint64_t kControlMagic = 0x316C74634D4C4CULL;  // "LLMctl1"
-constexpr uint32_t kControlVersion = 2;
+constexpr uint32_t kControlVersion = 3;
 constexpr uint32_t kSlots = 256;
 
 struct Slot {
@@ -25,18 +26,30 @@ struct Slot {
   std::atomic<uint64_t> bytes;
   std::atomic<uint32_t> level;  // spool::Level it records at
   std::atomic<uint32_t> state;  // SlotState
+  // Of the kind of step that takes most of the process's time (capture/inject/windows/step_keys.h): what it usually
+  // takes, 0 where that is not known; how many steady unrecorded ones were seen while counters were sampled and while
+  // they were not; and what sampling slows them by, as a share, with its standard error, -1 where that is not known.
+  std::atomic<int64_t> step_ns;
+  std::atomic<uint32_t> steps_with_counters, steps_without_counters;
+  std::atomic<float> counters_cost, counters_cost_error;
 };
 
 enum class SlotState : uint32_t { kStarting, kRecording, kNoCupti, kCuptiHeld, kNoSpool, kEnded };
 
+// Whether hardware counters are to be sampled while recording is wanted, and who says so.
+enum class Counters : uint32_t { kSampled, kOffForComparison, kOffTooCostly, kOffByHand, kOnByHand };
+inline bool sampled(Counters counters) { return counters == Counters::kSampled || counters == Counters::kOnByHand; }
+
 struct Control {
   uint64_t magic;
   uint32_t version;
-  std::atomic<uint32_t> wanted_level;    // spool::Level; kOff while armed
-  std::atomic<uint32_t> command;         // raised by one at every change, so that a watcher sees it
-  std::atomic<uint32_t> finished;        // 1 once the target of `run` has ended
-  uint32_t planned_level;                // spool::Level that --mode names: what the delay and `ctl start` switch to
-  std::atomic<int64_t> record_until_ns;  // CLOCK_REALTIME; 0 for no end (--duration)
+  std::atomic<uint32_t> wanted_level;      // spool::Level; kOff while armed
+  std::atomic<uint32_t> command;           // raised by one at every change, so that a watcher sees it
+  std::atomic<uint32_t> finished;          // 1 once the target of `run` has ended
+  uint32_t planned_level;                  // spool::Level that --mode names: what the delay and `ctl start` switch to
+  std::atomic<int64_t> record_until_ns;    // CLOCK_REALTIME; 0 for no end (--duration)
+  std::atomic<uint32_t> counters;          // Counters; by `run`, or `ctl counters`
+  std::atomic<int64_t> counters_since_ns;  // by samplers: sampled since; negative: not sampled since; 0: changing
   Slot slots[kSlots];
 };
 
@@ -59,6 +72,7 @@ constexpr const char* kEnvLevel = "LLMPROF_LEVEL";                 // light, def
 constexpr const char* kEnvCaptureRange = "LLMPROF_CAPTURE_RANGE";  // NVTX text: record only inside it
 constexpr const char* kEnvSteps = "LLMPROF_STEPS";                 // stop after this many closings of the step range
 constexpr const char* kEnvUnrecorded = "LLMPROF_UNRECORDED";  // auto or off: unrecorded windows that measure distortion
+constexpr const char* kEnvBudget = "LLMPROF_BUDGET";          // percent that recording may slow the run by
 constexpr const char* kEnvAdapt = "LLMPROF_ADAPT";  // auto or off: whether a mode that costs too much is lowered
 constexpr const char* kEnvNext = "LLMPROF_NEXT_INJECTION";  // a foreign CUDA_INJECTION64_PATH to load as well
 constexpr const char* kEnvTorch = "LLMPROF_TORCH";          // 1: operators of PyTorch (the hook module reads it)

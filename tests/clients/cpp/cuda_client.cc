@@ -13,6 +13,7 @@
 //     copy=BYTES    a pageable copy
 //     driver_copy=BYTES  a copy by the driver, as programs make it that have no runtime
 //     stage=N       N kernels inside the range "prefill"
+//     steps=N       N ranges "decode 1", "decode 2" ... of 5 ms and 10 kernels each
 //     cublas        opens cuBLAS privately, as Python does; as the first action, before CUDA starts
 //     own           gives cuBLAS a log callback of the program's own
 //     gemm=N        N products of cuBLAS: each a kernel of its own, the reduction after it, and one that is not its own
@@ -95,14 +96,21 @@ void busy(long milliseconds) {
   }
 }
 
-void stage(long count) {
+void range(const char* name, long kernels, useconds_t then_us) {
   static client::NvtxLoader nvtx;
   static const bool attached = nvtx.attach();
   using Push = int(const char*);
   using Pop = int();
-  if (attached) nvtx.core<Push>(client::nvtx::kRangePushA)("prefill");
-  launch(count);
+  if (attached) nvtx.core<Push>(client::nvtx::kRangePushA)(name);
+  launch(kernels);
+  if (then_us > 0) usleep(then_us);
   if (attached) nvtx.core<Pop>(client::nvtx::kRangePop)();
+}
+
+void stage(long count) { range("prefill", count, 0); }
+
+void steps(long count) {
+  for (long i = 1; i <= count; ++i) range(("decode " + std::to_string(i)).c_str(), 10, 5'000);
 }
 
 void graph(long replays) {
@@ -325,6 +333,8 @@ void act(const char* program, const std::string& action) {
     fake_running(value != 0);
   } else if (name == "stage") {
     stage(value);
+  } else if (name == "steps") {
+    steps(value);
   } else if (name == "graph") {
     graph(value);
   } else if (name == "order") {

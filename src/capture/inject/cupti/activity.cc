@@ -37,6 +37,8 @@ int64_t cuda_started_ns = 0;
 
 enum class Leaving : uint32_t { kNo, kSettling, kDue };  // kDue: the next end of a call takes CUPTI out
 std::atomic<Leaving> leaving{Leaving::kNo};
+std::atomic<int64_t> leaving_due_ns{0};
+std::atomic<bool> first_call_due{false};  // after an attaching
 int empty_flushes = 0;
 int64_t records_on_ns = 0, records_off_ns = 0;
 bool gpu_was_busy = false;  // at the end of the last window that was long enough to tell
@@ -62,22 +64,12 @@ void report_dropped() {
   note("lost-records", text);
 }
 
-// The level of detail is the recording's; these spans say when CUPTI was away, and the program as fast as alone.
-void write_level(const char* reason) {
-  SpoolAccess access;
-  if (access.writer() == nullptr) return;
-  spool::LevelChange change;
-  change.time_ns = now_ns();
-  change.level = level();
-  change.reason = access.writer()->text(reason);
-  access.writer()->add(change);
-}
-
 // At the end of a call, on the program's thread: the place that NVIDIA recommends, and the one where taking CUPTI out
 // was seen to be safe while other threads use CUDA.
 void detach_here() {
   if (pthread_mutex_trylock(&attachment.lock) != 0) return;  // the next call will do
   const bool due = leaving.load(std::memory_order_relaxed) == Leaving::kDue && may_detach();
+  const int64_t began_ns = now_ns();
   if (due) {
     leaving.store(Leaving::kNo, std::memory_order_relaxed);
     report_dropped();
@@ -89,7 +81,14 @@ void detach_here() {
     if (result != cupti::kSuccess) attachment.stays.store(true, std::memory_order_relaxed);
   }
   pthread_mutex_unlock(&attachment.lock);
-  if (due) write_level("detached");
+  if (due) cupti_left(began_ns, now_ns());
+}
+
+// A call that waits stands at the end of a step more often than any other; who has none is not waited for.
+bool may_leave_at(uint32_t domain, uint32_t cbid) {
+  constexpr int64_t kWaitForNs = 300'000'000;
+  return leaving.load(std::memory_order_relaxed) == Leaving::kDue &&
+         (call_waits(domain, cbid) || now_ns() - leaving_due_ns.load(std::memory_order_relaxed) > kWaitForNs);
 }
 
 void on_callback(void*, uint32_t domain, uint32_t cbid, const void* data) {
@@ -107,7 +106,9 @@ void on_callback(void*, uint32_t domain, uint32_t cbid, const void* data) {
   if (domain == cupti::kDomainRuntime || domain == cupti::kDomainDriver)
     call_ended = on_api_callback(domain, cbid, *static_cast<const cupti::CallbackData*>(data));
   forward_callback(domain, cbid, data);
-  if (call_ended && leaving.load(std::memory_order_relaxed) == Leaving::kDue) detach_here();
+  if (!call_ended) return;
+  if (first_call_due.load(std::memory_order_relaxed) && first_call_due.exchange(false)) first_call_ended();
+  if (may_leave_at(domain, cbid)) detach_here();
 }
 
 bool subscribe() {
@@ -220,11 +221,12 @@ bool start_activities(Level deepest) {
   return true;
 }
 
-void set_kernel_records(bool on) {
-  if (!has_activities()) return;
+bool set_kernel_records(bool on) {
+  if (!has_activities()) return false;
   const Locked locked(attachment.lock);
-  if (on && !attach_again()) return;
-  if (!attachment.attached.load(std::memory_order_relaxed)) return;
+  const bool was_attached = attachment.attached.load(std::memory_order_relaxed);
+  if (on && !attach_again()) return false;
+  if (!attachment.attached.load(std::memory_order_relaxed)) return false;
   attachment.kernels_on.store(on, std::memory_order_relaxed);
   for (const cupti::ActivityKind kind : kKernelKinds) switch_kind(kind, on);
   if (attachment.deepest_wanted == Level::kDeep)
@@ -232,6 +234,8 @@ void set_kernel_records(bool on) {
   empty_flushes = 0;
   (on ? records_on_ns : records_off_ns) = now_ns();
   leaving.store(!on && may_detach() ? Leaving::kSettling : Leaving::kNo, std::memory_order_relaxed);
+  first_call_due.store(on && !was_attached, std::memory_order_relaxed);
+  return on && !was_attached;
 }
 
 void leave_deep_mode() {
@@ -264,6 +268,7 @@ void flush_activities() {
   if (empty_flushes < kEmptyFlushes) return;
   constexpr int64_t kTellsNs = 450'000'000;
   if (records_off_ns - records_on_ns >= kTellsNs) gpu_was_busy = gpu_busy_before(records_off_ns) > kBusyStays;
+  leaving_due_ns.store(now_ns(), std::memory_order_relaxed);
   leaving.store(gpu_was_busy ? Leaving::kNo : Leaving::kDue, std::memory_order_relaxed);
 }
 

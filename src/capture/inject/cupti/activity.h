@@ -17,8 +17,9 @@ namespace llmprof::inject {
 // False, with a note, if CUPTI is missing or held by another tool.
 bool start_activities(Level deepest);
 
-// Kernels, copies and memsets on or off. Callable from any thread, also while kernels run.
-void set_kernel_records(bool on);
+// Kernels, copies and memsets on or off. Callable from any thread, also while kernels run. True if CUPTI had to be
+// attached for it: then the end of the next call is told (first_call_ended of recording.h).
+bool set_kernel_records(bool on);
 
 // Gives up what only the deep mode asks for.
 void leave_deep_mode();

@@ -10,6 +10,7 @@
 #include "capture/inject/cupti/graph_nodes.h"
 #include "capture/inject/launch_sites/launch_sites.h"
 #include "capture/inject/libraries/library_logs.h"
+#include "capture/inject/recording.h"
 #include "capture/inject/threads/reentry_guard.h"
 #include "capture/inject/threads/thread_events.h"
 
@@ -20,6 +21,7 @@ namespace {
 constexpr uint32_t kCallsMost = 2000;
 bool kept[2][kCallsMost];
 bool launches_kernel[kCallsMost];  // of the driver
+bool disturbs[2][kCallsMost];      // no steady step makes it
 bool of_graphs[2][kCallsMost];     // launches or makes an executable graph
 bool instantiates[2][kCallsMost];  // makes one
 CallArguments arguments[2][kCallsMost];
@@ -104,6 +106,14 @@ LoggedStep step_of(std::string_view name, bool runtime) {
   return !runtime && contains(name, "Launch") ? LoggedStep::kLaunch : LoggedStep::kOther;
 }
 
+// Allocations in the order of a stream come from a pool and are part of steady steps.
+bool disturbs_step(std::string_view name) {
+  for (const std::string_view part : {"ModuleLoad", "LibraryLoad", "Malloc", "MemAlloc", "MemHostAlloc", "HostAlloc",
+                                      "MemCreate", "GraphInstantiate", "StreamBeginCapture"})
+    if (contains(name, part)) return !contains(name, "Async");
+  return false;
+}
+
 Id definition_of(uint32_t layer, uint32_t cbid, const char* function) {
   std::atomic<Id>& known = definitions[layer][cbid];
   Id id = known.load(std::memory_order_relaxed);
@@ -174,6 +184,7 @@ void choose_calls(const nvidia::CuptiLibrary& api, Level deepest) {
       if (!runtime)
         launches_kernel[cbid] = contains(plain, "LaunchKernel") || contains(plain, "LaunchCooperativeKernel");
       steps[runtime ? 0 : 1][cbid] = step_of(plain, runtime);
+      disturbs[runtime ? 0 : 1][cbid] = disturbs_step(plain);
       instantiates[runtime ? 0 : 1][cbid] = contains(plain, "GraphInstantiate");
       of_graphs[runtime ? 0 : 1][cbid] = contains(plain, "GraphLaunch") || instantiates[runtime ? 0 : 1][cbid];
       arguments[runtime ? 0 : 1][cbid] = arguments_of(plain);
@@ -194,6 +205,10 @@ void enable_calls(const nvidia::CuptiLibrary& api, cupti::Subscriber subscriber)
 
 void enable_own_calls() {
   if (has_activities() && own_subscriber() != nullptr) enable_calls(*loaded_cupti(), own_subscriber());
+}
+
+bool call_waits(uint32_t domain, uint32_t cbid) {
+  return cbid < kCallsMost && steps[domain == cupti::kDomainRuntime ? 0 : 1][cbid] == LoggedStep::kCopy;
 }
 
 bool wants_call(uint32_t domain, uint32_t cbid) {
@@ -217,10 +232,12 @@ bool on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& 
       sample_launch_site(0, data.symbol, written_correlation(data.correlation));
     if (concerns_logged_calls(steps[layer][cbid])) logged_step_begins(steps[layer][cbid], data.symbol);
     state.api_start_ns = now_ns();
+    if (layer == 1 && launches_kernel[cbid]) kernel_launched(data.symbol, state.api_start_ns);
     return false;
   }
   if (state.api_correlation != data.correlation || state.api_key != (layer << 16 | cbid)) return false;
   state.api_correlation = 0;
+  if (disturbs[layer][cbid]) step_disturbed(state.api_start_ns);
   if (data.correlation > correlation_max.load(std::memory_order_relaxed))
     correlation_max.store(data.correlation, std::memory_order_relaxed);
   if (records_kernels()) record(layer, cbid, data, state.api_start_ns);

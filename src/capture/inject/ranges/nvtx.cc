@@ -109,9 +109,10 @@ int push(const void* domain, const Message& message, const nvtx::EventAttributes
   ThreadLog* log = thread_log();
   if (log == nullptr) return nvtx::kNoPushPopTracking;
   NewRange range;
-  if (domain == nullptr && message.registered == nullptr && log->depth.load(std::memory_order_relaxed) == 0) {
+  const uint32_t depth = log->depth.load(std::memory_order_relaxed);
+  if (domain == nullptr && depth <= (names_operators() ? 0U : 1U) && tells_steps()) {
     ReentryGuard guard;
-    if (!guard.nested() && outermost_range_opened(message.text)) thread_state.forces_window = true;
+    if (!guard.nested()) range_step_begins(depth, message_text(message));
   }
   open_range(*log, domain, message, range);
   if (range.record) range.payload = event != nullptr ? event_payload(domain, *event) : payload;
@@ -123,9 +124,10 @@ int pop(const void* domain, Payload payload = {}) {
   ThreadLog* log = thread_log();
   if (log == nullptr) return nvtx::kNoPushPopTracking;
   const int level = pop_range(*log, domain, payload);
-  if (thread_state.forces_window && log->depth.load(std::memory_order_relaxed) == 0) {
-    thread_state.forces_window = false;
-    forcing_range_closed();
+  const uint32_t depth = log->depth.load(std::memory_order_relaxed);
+  if (depth <= 1 && thread_state.steps[depth].key != nullptr) {
+    ReentryGuard guard;
+    if (!guard.nested()) range_step_ends(depth);
   }
   return level;
 }

@@ -115,6 +115,14 @@ struct ThreadLog {
   CachedStream streams[kStreamCacheSize];
 };
 
+// An occurrence of a step key that a range of the thread is (recording.h); no key: none.
+struct StepKey;
+struct OpenStep {
+  StepKey* key = nullptr;
+  int64_t begin_ns = 0;
+  bool rare = false;  // a window was opened for it
+};
+
 struct ThreadState {
   ThreadLog* log = nullptr;
   uint64_t call = 0;          // library call that the thread is inside of
@@ -123,8 +131,8 @@ struct ThreadState {
   int64_t api_start_ns = 0;   // of the outermost CUDA call that the thread is in, and what it is
   uint32_t api_correlation = 0;
   uint32_t api_key = 0;
-  bool forces_window = false;  // its outermost range ended an unrecorded window
-  bool inside = false;         // the thread is inside the recorder: what it does there is not recorded
+  OpenStep steps[2];    // of its outermost range, and of the one in it
+  bool inside = false;  // the thread is inside the recorder: what it does there is not recorded
 };
 extern constinit thread_local ThreadState thread_state;
 
@@ -212,7 +220,7 @@ inline void add_mark(ThreadLog& log, Id domain, Id name, Payload payload) {
 
 inline void add_recurring_call(ThreadLog& log, uint64_t key, int64_t time_ns) {
   Event event;
-  recurring_calls_seen.fetch_add(1, std::memory_order_relaxed);
+  step_recurs(key, time_ns);
   event.kind = EventKind::kRecurringCall;
   event.handle = key;
   event.start_ns = time_ns;

@@ -1,0 +1,313 @@
+#include "capture/inject/windows/step_keys.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace llmprof::inject {
+namespace {
+
+constexpr int64_t kMillisecond = 1'000'000, kSecond = 1'000'000'000;
+// Fewer occurrences say nothing about what is usual.
+constexpr uint32_t kUsualLeast = 3;
+// How many steady ones are wanted of a key: so many as come within two seconds, within these bounds.
+constexpr uint32_t kWantedLeast = 5, kWantedMost = 20;
+constexpr int64_t kWantedWithinNs = 2 * kSecond;
+// So many times what is wanted recorded whole without being steady: then steadiness is not waited for any longer.
+constexpr uint32_t kWholeEnough = 3;
+// A level below this share of the one that counting began at: what was counted was warm-up. Not for ever: a key may
+// have two levels.
+constexpr double kLowerLevel = 0.75;
+constexpr uint32_t kRestartsMost = 4;
+// Keys that did not come for three of their periods, and not for so long, are over.
+constexpr int64_t kAliveLeastNs = kSecond;
+// A first occurrence may take so long before it is taken for the program rather than a step of it.
+constexpr int64_t kFirstOpenMostNs = 30 * kSecond;
+constexpr int64_t kLongPeriodNs = 400 * kMillisecond;
+constexpr uint32_t kPaceLeast = 8;
+constexpr uint32_t kShapesMost = 12;
+
+uint32_t loaded(const std::atomic<uint32_t>& value) { return value.load(std::memory_order_relaxed); }
+int64_t loaded(const std::atomic<int64_t>& value) { return value.load(std::memory_order_relaxed); }
+void store(std::atomic<int64_t>& to, int64_t value) { to.store(value, std::memory_order_relaxed); }
+void count_up(std::atomic<uint32_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
+
+bool is_container(const StepKey& key) {
+  return key.container.load(std::memory_order_relaxed) &&
+         (key.time.count() == 0 || key.time.median_ns() >= StepKeys::kContainerNs);
+}
+
+bool is_alive(const StepKey& key, int64_t now_ns) {
+  if (is_container(key)) return false;
+  const int64_t since_ns = now_ns - loaded(key.last_begin_ns);
+  if (loaded(key.open) > 0 && since_ns <= std::max(kFirstOpenMostNs, 3 * key.time.median_ns())) return true;
+  return loaded(key.seen) >= 2 && since_ns <= std::max(kAliveLeastNs, 3 * key.period.median_ns());
+}
+
+// An allocation in most occurrences is part of the step, one now and then disturbs it.
+bool disturbed(StepKey& key, bool now) {
+  const uint32_t before = loaded(key.disturbed_bits);
+  key.disturbed_bits.store(before << 1 | (now ? 1U : 0U), std::memory_order_relaxed);
+  return now && __builtin_popcount(before & 0xFFU) < 4;
+}
+
+// Counting begins anew where the key has become that much faster than when it began, with and without recording.
+void follow_level(StepKey& key) {
+  const int64_t level_ns = key.time.median_ns(), counted_ns = loaded(key.counted_ns);
+  if (counted_ns == 0) return store(key.counted_ns, level_ns);
+  if (static_cast<double>(level_ns) >= kLowerLevel * static_cast<double>(counted_ns) ||
+      loaded(key.restarts) >= kRestartsMost)
+    return;
+  store(key.counted_ns, level_ns);
+  count_up(key.restarts);
+  key.whole.store(0, std::memory_order_relaxed);
+  key.steady.store(0, std::memory_order_relaxed);
+  key.recorded.clear();
+  key.unrecorded.clear();
+}
+
+void count_recorded(StepKey& key, int64_t pace_ns, bool steady) {
+  count_up(key.whole);
+  if (!steady) return;
+  count_up(key.steady);
+  key.recorded.add(pace_ns);
+}
+
+}  // namespace
+
+void Usual::add(int64_t value_ns) {
+  const uint32_t at = count_.fetch_add(1, std::memory_order_relaxed);
+  latest_[at % kKept].store(value_ns, std::memory_order_relaxed);
+  if (at >= kKept && at % 8 != 0) return;
+  const uint32_t known = std::min(at + 1, kKept);
+  int64_t sorted[kKept];
+  for (uint32_t i = 0; i < known; ++i) sorted[i] = latest_[i].load(std::memory_order_relaxed);
+  std::sort(sorted, sorted + known);
+  median_ns_.store(sorted[known / 2], std::memory_order_relaxed);
+  spread_ns_.store((sorted[3 * known / 4] - sorted[known / 4]) * 3 / 2, std::memory_order_relaxed);
+}
+
+double Usual::error_ns() const {
+  const double known = std::min(std::max(count(), 1U), kKept);
+  // 1.25 standard deviations over the root of how many; 1.35 of them lie between the quartiles.
+  return 1.25 * static_cast<double>(spread_ns()) / 1.5 / 1.35 / std::sqrt(known);
+}
+
+bool Usual::holds(int64_t value_ns) const {
+  const int64_t off_ns = value_ns > median_ns() ? value_ns - median_ns() : median_ns() - value_ns;
+  return off_ns <= std::max(spread_ns(), median_ns() / 4);
+}
+
+uint32_t StepKey::wanted() const {
+  const int64_t period_ns = period.median_ns();
+  if (period.count() == 0 || period_ns <= 0) return kWantedLeast;
+  const int64_t within = kWantedWithinNs / period_ns;
+  return static_cast<uint32_t>(std::clamp<int64_t>(within, kWantedLeast, kWantedMost));
+}
+
+bool StepKey::enough() const { return loaded(steady) >= wanted() || loaded(whole) >= kWholeEnough * wanted(); }
+
+StepKey* StepKeys::place(KeyKind kind, uint64_t hash) {
+  hash |= 1;  // 0 is a free place
+  for (size_t i = 0; i < 8; ++i) {
+    StepKey& key = keys_[(hash + i) % kKeys];
+    uint64_t known = key.hash.load(std::memory_order_relaxed);
+    if (known == hash) return &key;
+    if (known != 0) continue;
+    if (key.hash.compare_exchange_strong(known, hash, std::memory_order_relaxed)) {
+      key.kind.store(kind, std::memory_order_relaxed);
+      return &key;
+    }
+    if (known == hash) return &key;
+  }
+  return nullptr;
+}
+
+StepKey* StepKeys::find(KeyKind kind, uint64_t stage, uint64_t shape) {
+  if (shape == 0) return place(kind, stage);
+  // Where every batch is another one, the shapes would fill the table and none would come often enough.
+  const uint32_t slot = static_cast<uint32_t>(stage % kKeys);
+  const uint64_t both = (stage ^ shape * 0x9E3779B97F4A7C15ULL) | 1;
+  for (size_t i = 0; i < 8; ++i)
+    if (keys_[(both + i) % kKeys].hash.load(std::memory_order_relaxed) == both) return &keys_[(both + i) % kKeys];
+  if (shapes_[slot].fetch_add(1, std::memory_order_relaxed) >= kShapesMost) return place(kind, stage);
+  return place(kind, both);
+}
+
+void StepKeys::begins(StepKey& key, int64_t now_ns) {
+  if (key.seen.fetch_add(1, std::memory_order_relaxed) == 0)
+    store(key.first_begin_ns, now_ns);
+  else
+    key.period.add(now_ns - loaded(key.last_begin_ns));
+  store(key.last_begin_ns, now_ns);
+  count_up(key.open);
+}
+
+void StepKeys::ends(StepKey& key, int64_t begin_ns, int64_t now_ns, const Conditions& conditions) {
+  if (loaded(key.open) > 0) key.open.fetch_sub(1, std::memory_order_relaxed);
+  const int64_t before_ns = loaded(key.last_end_ns), took_ns = now_ns - begin_ns;
+  store(key.last_end_ns, now_ns);
+  const bool quiet = !disturbed(key, conditions.disturbed_ns >= begin_ns);
+  const bool steady = quiet && key.time.count() >= kUsualLeast && key.time.holds(took_ns);
+  key.time.add(took_ns);
+  if (steady) follow_level(key);
+  // The pace of steps that follow each other is from end to end: a range may be over long before its work.
+  const auto pace_ns = [&](int64_t since_ns) {
+    return before_ns >= since_ns && now_ns - before_ns <= 3 * took_ns ? now_ns - before_ns : took_ns;
+  };
+  if (conditions.recorded_since_ns != 0 && conditions.recorded_since_ns <= begin_ns)
+    count_recorded(key, pace_ns(conditions.recorded_since_ns), steady);
+  else if (steady && conditions.unrecorded_since_ns != 0 && conditions.unrecorded_since_ns <= begin_ns) {
+    key.unrecorded.add(pace_ns(conditions.unrecorded_since_ns));
+    const int64_t since_ns = conditions.counters_since_ns;
+    if (since_ns > 0 && since_ns <= begin_ns) key.counted.add(pace_ns(since_ns));
+    if (since_ns < 0 && -since_ns <= begin_ns) key.uncounted.add(pace_ns(-since_ns));
+  }
+}
+
+void StepKeys::recurs(StepKey& key, int64_t now_ns, const Conditions& conditions) {
+  const int64_t before_ns = loaded(key.last_begin_ns);
+  // Kernels come by the thousand: of one that is known well enough, some occurrences will do.
+  if (key.kind.load(std::memory_order_relaxed) == KeyKind::kKernel && loaded(key.seen) % 8 != 0 && key.enough()) {
+    count_up(key.seen);
+    return store(key.last_begin_ns, now_ns);
+  }
+  begins(key, now_ns);
+  if (loaded(key.seen) > 1)
+    ends(key, before_ns, now_ns, conditions);
+  else
+    key.open.store(0, std::memory_order_relaxed);  // it has no end
+}
+
+bool StepKeys::named(int64_t now_ns) const {
+  for (const StepKey& key : keys_)
+    if (key.hash.load(std::memory_order_relaxed) != 0 && key.kind.load(std::memory_order_relaxed) != KeyKind::kKernel &&
+        loaded(key.seen) >= 2 && is_alive(key, now_ns))
+      return true;
+  return false;
+}
+
+double StepKeys::cost() const {
+  double with = 0, without = 0;
+  for (const StepKey& key : keys_) {
+    if (key.recorded.count() < kPaceLeast || key.unrecorded.count() < kPaceLeast) continue;
+    const double often = loaded(key.seen);
+    with += often * static_cast<double>(key.recorded.median_ns());
+    without += often * static_cast<double>(key.unrecorded.median_ns());
+  }
+  return without <= 0 ? -1 : std::max(with / without - 1, 0.0);
+}
+
+StepKeys::CountersCost StepKeys::counters_cost() const {
+  CountersCost out;
+  double most = 0;
+  for (const StepKey& key : keys_) {
+    const double takes = loaded(key.seen) * static_cast<double>(key.time.median_ns());
+    if (takes <= most || is_container(key) || key.time.count() < kPaceLeast) continue;
+    most = takes;
+    out = {key.time.median_ns(), key.counted.count(), key.uncounted.count(), 0, -1};
+    if (out.with < kPaceLeast || out.without < kPaceLeast || key.uncounted.median_ns() <= 0) continue;
+    const double alone = static_cast<double>(key.uncounted.median_ns());
+    out.cost = static_cast<double>(key.counted.median_ns()) / alone - 1;
+    out.error = std::hypot(key.counted.error_ns(), key.uncounted.error_ns()) / alone;
+  }
+  return out;
+}
+
+StepKeys::Summary StepKeys::summary(int64_t now_ns) const {
+  Summary out;
+  out.cost = cost();
+  // Ranges decide alone where they cover most of the time.
+  double covered = 0;
+  bool has_range = false, has_recurring = false;
+  for (const StepKey& key : keys_) {
+    if (key.hash.load(std::memory_order_relaxed) == 0) continue;
+    const KeyKind kind = key.kind.load(std::memory_order_relaxed);
+    out.last_active_ns = std::max({out.last_active_ns, loaded(key.last_begin_ns), loaded(key.last_end_ns)});
+    out.satisfied += key.enough();
+    if (!is_alive(key, now_ns)) continue;
+    out.open = out.open || (kind == KeyKind::kRange && loaded(key.open) > 0);
+    has_recurring = has_recurring || kind == KeyKind::kRecurring;
+    if (kind != KeyKind::kRange) continue;
+    has_range = true;
+    if (key.period.median_ns() > 0)
+      covered += static_cast<double>(key.time.median_ns()) / static_cast<double>(key.period.median_ns());
+  }
+  const bool ranges_alone = has_range && (covered >= 0.5 || !has_recurring);
+  for (const StepKey& key : keys_) {
+    if (key.hash.load(std::memory_order_relaxed) == 0 || !is_alive(key, now_ns)) continue;
+    const KeyKind kind = key.kind.load(std::memory_order_relaxed);
+    if (kind == KeyKind::kKernel ? has_range || has_recurring : kind == KeyKind::kRecurring && ranges_alone) continue;
+    ++out.alive;
+    const int64_t time_ns = key.time.median_ns();
+    out.longest_ns = std::max(out.longest_ns, time_ns);
+    if (time_ns > 0 && (out.shortest_ns == 0 || time_ns < out.shortest_ns)) out.shortest_ns = time_ns;
+    if (key.enough()) continue;
+    ++out.lacking;
+    const int64_t period_ns = key.period.median_ns();
+    // What is seen only while it is recorded cannot be waited for.
+    if (key.period.count() == 0 || kind == KeyKind::kKernel) continue;
+    int64_t due_ns = now_ns;
+    if (period_ns >= kLongPeriodNs) {
+      const int64_t early_ns = std::min(key.period.spread_ns() + period_ns / 20 + 50 * kMillisecond, period_ns / 2);
+      due_ns = std::max(loaded(key.last_begin_ns) + period_ns - early_ns, loaded(key.last_begin_ns) + 1);
+    }
+    if (out.due_ns != 0 && out.due_ns <= due_ns) continue;
+    out.due_ns = due_ns;
+    out.due_period_ns = period_ns;
+  }
+  return out;
+}
+
+// ---- texts ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+uint64_t hashed(uint64_t hash, unsigned value) { return (hash ^ value) * 1099511628211ULL; }  // FNV-1a
+
+// Whether the word in front of "=" counts steps, requests or positions.
+bool counts(std::string_view text, size_t equals) {
+  size_t begin = equals;
+  while (begin > 0 && is_word(text[begin - 1])) --begin;
+  const std::string_view word = text.substr(begin, equals - begin);
+  for (const std::string_view counter :
+       {"step",     "iter", "it",    "i",   "id",      "idx",   "index", "n",   "no",    "pos",
+        "position", "seq",  "seqno", "req", "request", "token", "rid",   "uid", "epoch", "seed"})
+    if (word == counter || (word.size() > counter.size() && word.substr(word.size() - counter.size()) == counter &&
+                            word[word.size() - counter.size() - 1] == '_'))
+      return true;
+  return false;
+}
+
+}  // namespace
+
+KeyText key_of_text(std::string_view text) {
+  text = text.substr(0, 512);  // longer ones are judged by their beginning
+  KeyText out;
+  uint64_t shape = 1469598103934665603ULL;
+  unsigned numbers = 0;
+  out.stage = 1469598103934665603ULL;
+  for (size_t i = 0; i < text.size();) {
+    if (!is_digit(text[i])) {
+      out.stage = hashed(out.stage, static_cast<unsigned char>(text[i++]));
+      continue;
+    }
+    const size_t begin = i;
+    uint64_t value = 0;
+    for (; i < text.size() && is_digit(text[i]); ++i) value = value * 10 + static_cast<uint64_t>(text[i] - '0');
+    if (begin > 0 && text[begin - 1] == '=') {
+      if (counts(text, begin - 1)) continue;
+      unsigned bits = 0;
+      for (; value != 0; value >>= 1) ++bits;
+      shape = hashed(hashed(shape, ++numbers), bits);
+    } else if (value == 0 && i < text.size()) {
+      out.stage = hashed(out.stage, '0');
+    }
+  }
+  if (numbers != 0) out.shape = shape | 1;
+  return out;
+}
+
+}  // namespace llmprof::inject

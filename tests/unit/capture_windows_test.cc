@@ -1,0 +1,407 @@
+// When kernels are recorded, over programs that are played: no thread, no clock, no CUPTI.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "capture/inject/windows/plan.h"
+#include "capture/inject/windows/step_keys.h"
+
+namespace llmprof::inject {
+namespace {
+
+constexpr int64_t kMs = 1'000'000, kS = 1'000'000'000;
+
+// A program and the recorder in it, as recording.cc drives the plan.
+class Played {
+ public:
+  struct Costs {
+    double recorded = 0.15;         // of a recorded second
+    int64_t attach_ns = 120 * kMs;  // and as much to leave; 0: CUPTI stays
+    double budget = 0.02;
+  };
+  Played() : Played(Costs{}) {}
+  explicit Played(const Costs& costs) : costs_(costs) { plan_.begin(costs.budget); }
+
+  struct Seen {
+    int times = 0, whole = 0, whole_steady = 0;  // steady: as the caller says
+    int held_up = 0;                             // in which CUPTI came or left
+  };
+
+  // A range of the program that takes `dur_ns` by itself.
+  void range(const std::string& text, int64_t dur_ns, bool warm = false, bool disturbs = false) {
+    const KeyText of_text = key_of_text(text);
+    StepKey* const key = keys_->find(KeyKind::kRange, of_text.stage, of_text.shape);
+    ASSERT_NE(key, nullptr);
+    if (plan_.waits_for_place()) ask(WindowPlan::Place::kBetweenSteps);
+    const bool rare_wanted = attached_ ? !key->enough() : key->seen == 0;
+    bool rare = !records_ && rare_wanted && plan_.open_for_rare(now_);
+    if (rare) ask(WindowPlan::Place::kAnywhere);
+    start_clock();
+    const int64_t begin = now_, switched = switches_;
+    keys_->begins(*key, begin);
+    work(dur_ns);
+    if (disturbs) disturbed_ns_ = begin;
+    keys_->ends(*key, begin, now_, conditions());
+    Seen& seen = seen_[text];
+    ++seen.times;
+    const bool whole = recorded_since_ != 0 && recorded_since_ <= begin;
+    seen.whole += whole;
+    seen.whole_steady += whole && !warm;
+    seen.held_up += switches_ != switched;
+    if (rare) plan_.rare_ended(now_);
+    if (rare || plan_.waits_for_place()) ask(WindowPlan::Place::kBetweenSteps);
+  }
+  // An event that recurs, and what the program does until the next one.
+  void event(KeyKind kind, uint64_t hash, int64_t dur_ns) {
+    start_clock();
+    if (kind == KeyKind::kKernel && !records_ && !attached_) return work(dur_ns);  // not seen then
+    if (StepKey* const key = keys_->find(kind, hash)) keys_->recurs(*key, now_, conditions());
+    work(dur_ns);
+  }
+  void idle(int64_t dur_ns) { pass(dur_ns); }
+  void start_clock() {
+    if (!plan_.is_started()) plan_.started(now_);
+  }
+
+  const Seen& seen(const std::string& text) { return seen_[text]; }
+  const WindowPlan& plan() const { return plan_; }
+  StepKeys& keys() { return *keys_; }
+  int64_t now() const { return now_; }
+  int windows() const { return windows_; }
+  int64_t recorded_ns() const { return recorded_ns_ + (records_ ? now_ - since_ : 0); }
+  bool records() const { return records_; }
+  double slowed() const { return static_cast<double>(cost_ns_) / static_cast<double>(now_ - cost_ns_); }
+
+ private:
+  Conditions conditions() const { return {recorded_since_, unrecorded_since_, counters_since_, disturbed_ns_}; }
+
+  void work(int64_t dur_ns) {
+    // In pieces, as the drain thread looks while a step goes on.
+    for (int64_t left = dur_ns; left > 0;) {
+      const int64_t piece = std::min(left, 10 * kMs);
+      const int64_t cost = records_ ? static_cast<int64_t>(static_cast<double>(piece) * costs_.recorded) : 0;
+      cost_ns_ += cost;
+      pass(piece + cost);
+      left -= piece;
+    }
+  }
+  void pass(int64_t dur_ns) {
+    const int64_t until = now_ + dur_ns;
+    while (asked_ns_ <= until) {
+      now_ = std::max(now_, asked_ns_);
+      const int64_t before = now_;
+      ask(WindowPlan::Place::kAnywhere);
+      if (now_ != before) return pass(until - before);  // held up
+    }
+    now_ = until;
+    if (leaves_ns_ != 0 && now_ >= leaves_ns_) {
+      leaves_ns_ = 0;
+      attached_ = false;
+      switch_takes(costs_.attach_ns);
+      unrecorded_since_ = now_;
+    }
+  }
+  void switch_takes(int64_t took_ns) {
+    now_ += took_ns;
+    cost_ns_ += took_ns;
+    ++switches_;
+    plan_.switched(took_ns);
+  }
+  void ask(WindowPlan::Place place) {
+    if (plan_.is_started()) {
+      const bool record = plan_.decide(now_, keys_->summary(now_), place, attached_);
+      if (record != records_) turn(record);
+    }
+    asked_ns_ = now_ + std::clamp<int64_t>(plan_.is_started() ? plan_.next_ns() - now_ : 100 * kMs, kMs, 400 * kMs);
+  }
+  void turn(bool record) {
+    if (record && !attached_) switch_takes(costs_.attach_ns);
+    if (record) leaves_ns_ = 0;
+    records_ = record;
+    windows_ += record;
+    if (!record) recorded_ns_ += now_ - since_;
+    since_ = now_;
+    recorded_since_ = record ? now_ : 0;
+    unrecorded_since_ = record ? 0 : now_;
+    if (record) attached_ = true;
+    if (!record && costs_.attach_ns != 0) leaves_ns_ = now_ + 100 * kMs;
+  }
+
+  Costs costs_;
+  std::unique_ptr<StepKeys> keys_ = std::make_unique<StepKeys>();
+  WindowPlan plan_;
+  std::map<std::string, Seen> seen_;
+  int64_t now_ = 1000 * kS, asked_ns_ = 1000 * kS, since_ = 1000 * kS;
+  int64_t recorded_since_ = 1000 * kS, unrecorded_since_ = 0, disturbed_ns_ = 0, leaves_ns_ = 0;
+  int64_t cost_ns_ = 0, recorded_ns_ = 0, counters_since_ = 0;
+  bool records_ = true, attached_ = true;
+  int windows_ = 0, switches_ = 0;
+};
+
+// ---- texts -------------------------------------------------------------------------------------------------------
+
+bool same(const char* a, const char* b) {
+  const KeyText first = key_of_text(a), second = key_of_text(b);
+  return first.stage == second.stage && first.shape == second.shape;
+}
+
+TEST(WindowKeys, NumbersThatCountAreNotPartOfAKey) {
+  EXPECT_TRUE(same("step 17", "step 18"));
+  EXPECT_TRUE(same("step 0", "step 1000"));
+  EXPECT_TRUE(same("decode#3", "decode#41"));
+  EXPECT_TRUE(same("decode_step_9", "decode_step_10"));
+  EXPECT_TRUE(same("decode[step=17]", "decode[step=1800]"));
+  EXPECT_TRUE(same("decode[global_step=17]", "decode[global_step=1800]"));
+  EXPECT_FALSE(same("decode 1", "prefill 1"));
+}
+
+TEST(WindowKeys, NumbersThatGiveAShapeAreInPowersOfTwo) {
+  EXPECT_FALSE(same("prefill[bs=2 tok=512]", "prefill[bs=2 tok=4096]"));
+  EXPECT_FALSE(same("prefill[bs=2 tok=512]", "prefill[bs=8 tok=512]"));
+  EXPECT_TRUE(same("prefill[bs=2 tok=513]", "prefill[bs=2 tok=801]"));
+  EXPECT_TRUE(same("decode[bs=8]", "decode[bs=15]"));
+  EXPECT_EQ(key_of_text("prefill[bs=2 tok=512]").stage, key_of_text("prefill[bs=8 tok=4096]").stage);
+}
+
+TEST(WindowKeys, WhetherAServersStepHasPromptsAndDecodesIsPartOfTheStage) {
+  EXPECT_TRUE(same("execute_context_0(0)_generation_8(8)", "execute_context_0(0)_generation_37(37)"));
+  EXPECT_TRUE(same("execute_context_9(8192)_generation_0(0)", "execute_context_2(31)_generation_0(0)"));
+  EXPECT_FALSE(same("execute_context_0(0)_generation_8(8)", "execute_context_9(8192)_generation_0(0)"));
+  EXPECT_FALSE(same("execute_context_9(8192)_generation_8(8)", "execute_context_9(8192)_generation_0(0)"));
+}
+
+TEST(WindowKeys, AStageOfTooManyShapesIsOneKey) {
+  const auto keys = std::make_unique<StepKeys>();
+  for (uint64_t shape = 1; shape <= 40; ++shape) keys->find(KeyKind::kRange, 77, shape);
+  StepKey* const last = keys->find(KeyKind::kRange, 77, 41);
+  EXPECT_EQ(last, keys->find(KeyKind::kRange, 77, 42));
+  EXPECT_EQ(last, keys->find(KeyKind::kRange, 77));
+  EXPECT_NE(last, keys->find(KeyKind::kRange, 77, 1)) << "the first ones have places of their own";
+}
+
+TEST(WindowKeys, AFullTableLeavesTheRestToChance) {
+  const auto keys = std::make_unique<StepKeys>();
+  size_t without = 0;
+  for (uint64_t stage = 1; stage <= 1000; ++stage)
+    without += keys->find(KeyKind::kKernel, stage * 0x9E3779B97F4A7C15ULL) == nullptr;
+  EXPECT_GE(without, 1000 - StepKeys::kKeys);
+}
+
+// ---- what is steady ----------------------------------------------------------------------------------------------
+
+struct Timed {
+  std::unique_ptr<StepKeys> keys = std::make_unique<StepKeys>();
+  StepKey* key = keys->find(KeyKind::kRange, 5);
+  int64_t now = kS;
+  void step(int64_t dur_ns, bool disturbed = false) {
+    keys->begins(*key, now);
+    const int64_t begin = now;
+    now += dur_ns;
+    keys->ends(*key, begin, now, {1, 0, 0, disturbed ? begin + 1 : 0});
+  }
+};
+
+TEST(WindowKeys, ColdStepsAreNotSteady) {
+  Timed timed;
+  timed.step(2 * kS);
+  timed.step(500 * kMs);
+  timed.step(90 * kMs);
+  for (int i = 0; i < 20; ++i) timed.step(14 * kMs + i % 3 * 100'000);
+  EXPECT_LE(timed.key->steady, 20U);
+  EXPECT_GE(timed.key->steady, 12U);
+}
+
+TEST(WindowKeys, OutliersAndDisturbedStepsAreNotSteady) {
+  Timed timed;
+  for (int i = 0; i < 8; ++i) timed.step(10 * kMs);
+  const uint32_t before = timed.key->steady;
+  timed.step(40 * kMs);
+  timed.step(10 * kMs, true);
+  EXPECT_EQ(timed.key->steady, before);
+  timed.step(10 * kMs);
+  EXPECT_EQ(timed.key->steady, before + 1);
+}
+
+TEST(WindowKeys, WhatEveryStepAllocatesDisturbsNone) {
+  Timed timed;
+  for (int i = 0; i < 30; ++i) timed.step(10 * kMs, true);
+  EXPECT_GE(timed.key->steady, 20U);
+}
+
+TEST(WindowKeys, ALowerLevelBeginsTheCountAnew) {
+  Timed timed;
+  for (int i = 0; i < 30; ++i) timed.step(60 * kMs);
+  EXPECT_TRUE(timed.key->enough());
+  for (int i = 0; i < 24; ++i) timed.step(14 * kMs);
+  EXPECT_EQ(timed.key->restarts, 1U);
+  EXPECT_LE(timed.key->steady, 24U) << "those of the slow first request do not count";
+}
+
+TEST(WindowKeys, AGrowingContextIsNoNewLevel) {
+  Timed timed;
+  for (int i = 0; i < 60; ++i) timed.step(10 * kMs + i * 200'000);
+  EXPECT_EQ(timed.key->restarts, 0U);
+  EXPECT_TRUE(timed.key->enough());
+}
+
+// ---- programs ----------------------------------------------------------------------------------------------------
+
+TEST(Windows, AShortProgramEndsWithItsSteadyStepsRecorded) {
+  for (const int steps : {5, 20, 40}) {
+    Played program;
+    program.range("warmup", 3 * kS, true, true);
+    for (int i = 0; i < steps; ++i) program.range("decode " + std::to_string(i), 15 * kMs);
+    int whole = 0;
+    for (int i = 0; i < steps; ++i) whole += program.seen("decode " + std::to_string(i)).whole;
+    EXPECT_GE(whole, std::min(steps, 20)) << steps;
+  }
+}
+
+TEST(Windows, AColdStartIsRecordedUntilEnoughOfWhatFollowsIs) {
+  Played program;
+  program.range("decode", 2 * kS, true, true);
+  program.range("decode", 400 * kMs, true, true);
+  for (int i = 0; i < 400; ++i) program.range("decode", 14 * kMs);
+  EXPECT_GE(program.seen("decode").whole_steady, 20);
+  EXPECT_LT(program.recorded_ns(), program.now() - 1000 * kS - 2 * kS) << "and the rest is not";
+}
+
+TEST(Windows, ASlowFirstRequestIsFollowedByAWindowForTheNext) {
+  Played program;
+  for (int i = 0; i < 60; ++i) program.range("decode", 60 * kMs, true);
+  const int before = program.seen("decode").whole_steady;
+  for (int i = 0; i < 200; ++i) program.range("decode", 14 * kMs);
+  EXPECT_EQ(before, 0);
+  EXPECT_GE(program.seen("decode").whole_steady, 20);
+}
+
+TEST(Windows, ASeldomPrefillIsWaitedForAndNotHeldUp) {
+  Played program;
+  for (int request = 0; request < 12; ++request) {
+    const int64_t begin = program.now();
+    program.range("prefill", 60 * kMs, request == 0);
+    for (int i = 0; i < 60; ++i) program.range("decode", 20 * kMs);
+    program.idle(std::max<int64_t>(3 * kS - (program.now() - begin), 0));
+  }
+  EXPECT_GE(program.seen("prefill").whole_steady, 5);
+  EXPECT_LE(program.seen("prefill").held_up, 1);
+  EXPECT_LE(program.seen("decode").held_up, 14) << "CUPTI leaves at the end of a call, which stands in some step";
+}
+
+TEST(Windows, PrefillsOfManyShapesDoNotRecordForEver) {
+  Played program;
+  for (int request = 0; request < 200; ++request) {
+    program.range("prefill[bs=1 tok=" + std::to_string(17 + request * 37) + "]", (30 + request % 50) * kMs);
+    for (int i = 0; i < 20; ++i) program.range("decode[bs=1]", 10 * kMs);
+  }
+  EXPECT_GE(program.seen("decode[bs=1]").whole, 20);
+  EXPECT_LT(program.recorded_ns(), (program.now() - 1000 * kS) / 2);
+}
+
+TEST(Windows, KernelsTellTheStepsWhereNothingElseDoes) {
+  Played program;
+  for (int i = 0; i < 30; ++i) {
+    for (uint64_t layer = 0; layer < 4; ++layer) {
+      program.event(KeyKind::kKernel, 11, 3 * kMs);
+      program.event(KeyKind::kKernel, 12, 3 * kMs);
+    }
+    program.event(KeyKind::kKernel, 13, 26 * kMs);
+  }
+  EXPECT_TRUE(program.keys().find(KeyKind::kKernel, 13)->enough());
+  for (int i = 0; i < 100; ++i) program.event(KeyKind::kKernel, 13, 50 * kMs);
+  EXPECT_LT(program.recorded_ns(), (program.now() - 1000 * kS) * 3 / 4);
+}
+
+TEST(Windows, AProgramWithoutKeysIsRecordedInPart) {
+  Played program;
+  program.start_clock();
+  program.idle(600 * kS);
+  EXPECT_LT(program.recorded_ns(), 90 * kS);
+  EXPECT_GE(program.windows(), 2);
+}
+
+TEST(Windows, AServerOfEightHoursStaysWithinItsBudget) {
+  Played::Costs costs;
+  for (const double budget : {0.02, 0.005}) {
+    costs.budget = budget;
+    Played program(costs);
+    while (program.now() < (1000 + 8 * 3600) * kS) {
+      program.range("prefill", 200 * kMs);
+      for (int i = 0; i < 100; ++i) program.range("decode", 20 * kMs);
+      program.idle(kS);
+    }
+    EXPECT_LT(program.slowed(), budget * 1.25) << budget;
+    EXPECT_GT(program.slowed(), budget * 0.1) << "and what the budget allows is recorded";
+    EXPECT_LE(program.plan().spent_frac(program.now()), budget * 1.1);
+    EXPECT_GE(program.seen("prefill").whole, 5);
+  }
+}
+
+TEST(Windows, TheCostIsMeasuredWhileItRuns) {
+  Played::Costs costs;
+  costs.recorded = 0.4;
+  Played program(costs);
+  for (int i = 0; i < 3000; ++i) program.range("decode", 20 * kMs);
+  ASSERT_TRUE(program.plan().measured());
+  EXPECT_NEAR(program.plan().cost(), 0.4, 0.02);
+}
+
+TEST(Windows, WhatCountersCostIsKnownFromStepsWithAndWithout) {
+  const auto keys = std::make_unique<StepKeys>();
+  StepKey* const key = keys->find(KeyKind::kRange, 5);
+  int64_t now = kS;
+  for (int round = 0; round < 4; ++round) {
+    const bool counted = round % 2 == 0;
+    const int64_t since = counted ? now : -now;
+    for (int i = 0; i < 12; ++i) {
+      const int64_t begin = now;
+      keys->begins(*key, begin);
+      now += (counted ? 13 : 10) * kMs + i % 3 * 50'000;
+      keys->ends(*key, begin, now, {0, 1, since, 0});
+    }
+  }
+  const StepKeys::CountersCost cost = keys->counters_cost();
+  EXPECT_GE(cost.with, 16U);
+  EXPECT_GE(cost.without, 16U);
+  EXPECT_NEAR(cost.cost, 0.3, 0.02);
+  EXPECT_GE(cost.error, 0);
+  EXPECT_LT(cost.error, 0.02);
+}
+
+TEST(Windows, GraphProgramsChangeAtTheEndsOfSteps) {
+  Played::Costs costs;
+  costs.attach_ns = 0;
+  costs.recorded = 0.006;
+  Played program(costs);
+  for (int i = 0; i < 4000; ++i) program.range("decode", 8 * kMs);
+  EXPECT_GE(program.windows(), 3);
+  // At most a fifth, the first window aside, however little it costs.
+  EXPECT_LT(program.recorded_ns(), 2 * kS + (program.now() - 1000 * kS) / 4);
+}
+
+TEST(Windows, AStageThatWasNeverSeenIsRecordedWhenItComes) {
+  Played::Costs costs;
+  costs.attach_ns = 0;
+  Played program(costs);
+  for (int i = 0; i < 120; ++i) program.range("decode", 20 * kMs);
+  ASSERT_FALSE(program.records());
+  program.range("evaluate", 100 * kMs);
+  EXPECT_EQ(program.seen("evaluate").whole, 1);
+}
+
+TEST(Windows, APauseOfThePlanIsPartOfNoWindow) {
+  WindowPlan plan;
+  plan.started(kS);
+  StepKeys::Summary steps;
+  steps.satisfied = 1;
+  EXPECT_TRUE(plan.decide(kS + 500 * kMs, steps, WindowPlan::Place::kAnywhere, true));
+  plan.paused(100 * kS);
+  EXPECT_TRUE(plan.decide(101 * kS + 900 * kMs, steps, WindowPlan::Place::kAnywhere, true));
+  EXPECT_FALSE(plan.decide(102 * kS + 100 * kMs, steps, WindowPlan::Place::kAnywhere, true));
+}
+
+}  // namespace
+}  // namespace llmprof::inject
