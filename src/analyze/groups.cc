@@ -49,26 +49,14 @@ void group_steps(const Trace& trace, std::vector<StageGroup>& stages) {
   }
 }
 
-// Cold first steps become a stage of their own, behind the one that they are of.
 void add_stages(const Trace& trace, std::vector<StageGroup>&& stages, Groups& groups) {
-  groups.cold_extra_ns = find_cold_steps(trace, stages);
+  groups.stages = std::move(stages);
   groups.stage_of_step.resize(trace.steps.size());
-  const auto add = [&](StageGroup&& group) {
-    for (const Row s : group.steps) {
-      groups.stage_of_step[s] = static_cast<uint32_t>(groups.stages.size());
-      group.wall_ns += trace.steps.end_ns[s] - trace.steps.start_ns[s];
+  for (uint32_t stage = 0; stage < groups.stages.size(); ++stage) {
+    for (const Row s : groups.stages[stage].steps) {
+      groups.stage_of_step[s] = stage;
+      groups.stages[stage].wall_ns += trace.steps.end_ns[s] - trace.steps.start_ns[s];
     }
-    groups.stages.push_back(std::move(group));
-  };
-  for (StageGroup& group : stages) {
-    StageGroup cold = group;
-    const auto is_cold = [&](Row s) { return groups.cold_extra_ns[s] > 0; };
-    std::erase_if(group.steps, is_cold);
-    std::erase_if(cold.steps, [&](Row s) { return !is_cold(s); });
-    cold.cold = true;
-    group.cold_steps = static_cast<int64_t>(cold.steps.size());
-    add(std::move(group));
-    if (!cold.steps.empty()) add(std::move(cold));
   }
 }
 
@@ -140,7 +128,7 @@ bool library_call_known(const Trace& trace, Row call) {
 // Steps of the stage `group` whose kernels are missing.
 bool misses_steps_of(const Groups& groups, const StageGroup& group, const StageGroup& other) {
   if (other.unattributed || other.missing == MissingKernels::kNone || other.device != group.device) return false;
-  if (&other == &group || other.name != group.name || other.phase == StepPhase::kWarmUp) return false;
+  if (&other == &group || other.name != group.name || other.is_warm_up()) return false;
   // Ranges of the program belong to ranges of the program, not to detected steps that have the same name.
   return other.source == group.source ||
          std::none_of(groups.stages.begin(), groups.stages.end(), [&](const StageGroup& third) {
@@ -182,7 +170,7 @@ void find_scales(const Trace& trace, Groups& groups) {
       if (group.unattributed || group.device != window.device || group.missing != MissingKernels::kNone ||
           group.wall_ns <= 0)
         continue;
-      if (group.cold || group.phase == StepPhase::kWarmUp) continue;
+      if (group.is_warm_up()) continue;
       int64_t wall_ns = group.wall_ns, edge_ns = 0;
       bool known = false;
       for (const StageGroup& other : groups.stages) {
@@ -298,7 +286,7 @@ Groups group_trace(const Trace& trace) {
 
 std::string stage_name(const Trace& trace, const StageGroup& group) {
   if (group.unattributed) return kUnattributed;
-  return step_label(trace.text(group.name), group.state, group.phase) + (group.cold ? " [cold]" : "");
+  return step_label(trace.text(group.name), group.state, group.phase);
 }
 
 }  // namespace llmprof
