@@ -18,35 +18,40 @@ struct StageKey {
   StageSource source;
   MissingKernels missing;
   StepState state;
-  StepPhase phase;
   friend bool operator==(const StageKey&, const StageKey&) = default;
   uint64_t hash() const {
     uint64_t what = 0;
     for (const uint8_t part : {static_cast<uint8_t>(kind), static_cast<uint8_t>(source), static_cast<uint8_t>(missing),
-                               static_cast<uint8_t>(state), static_cast<uint8_t>(phase)})
+                               static_cast<uint8_t>(state)})
       what = what << 8 | part;
     return mix_bits((uint64_t{index(name)} << 32 | static_cast<uint32_t>(device)) ^ mix_bits(what));
   }
 };
 
+// By the first step of a stage, and steps of warm-up behind the steady ones.
 void group_steps(const Trace& trace, std::vector<StageGroup>& stages) {
   const Steps& steps = trace.steps;
   FlatIndex<StageKey> index;
+  std::vector<StageGroup> by_phase;  // two for each key: serving, warm-up
   for (Row s = 0; s < steps.size(); ++s) {
-    const uint32_t stage = index.add({steps.device[s], steps.stage[s], steps.kind[s], steps.source[s], steps.missing[s],
-                                      steps.state[s], steps.phase[s]});
-    if (stage == stages.size()) {
-      StageGroup& group = stages.emplace_back();
+    const uint32_t stage =
+        index.add({steps.device[s], steps.stage[s], steps.kind[s], steps.source[s], steps.missing[s], steps.state[s]});
+    if (2 * stage == by_phase.size()) {
+      StageGroup group;
       group.device = steps.device[s];
       group.kind = steps.kind[s];
       group.source = steps.source[s];
       group.name = steps.stage[s];
       group.missing = steps.missing[s];
       group.state = steps.state[s];
-      group.phase = steps.phase[s];
+      by_phase.push_back(group);
+      group.phase = StepPhase::kWarmUp;
+      by_phase.push_back(std::move(group));
     }
-    stages[stage].steps.push_back(s);
+    by_phase[2 * stage + static_cast<uint32_t>(steps.phase[s])].steps.push_back(s);
   }
+  for (StageGroup& group : by_phase)
+    if (!group.steps.empty()) stages.push_back(std::move(group));
 }
 
 void add_stages(const Trace& trace, std::vector<StageGroup>&& stages, Groups& groups) {

@@ -118,7 +118,11 @@ Headline headline_of(const Context& context, const Requests& requests) {
     if (!requests.interleaved) out.tpot_ms = out.itl_ms;
     if (tokens_known && making_ms > 0 && !requests.stalled) out.output_tokens_per_s = 1e3 * tokens / making_ms;
   }
-  if (const Row first = requests.first_step(); first != kNoRow) out.first_itl_ms = window_ms(steps, first);
+  if (const Row first = requests.first_step(); first != kNoRow) {
+    out.first_itl_ms = window_ms(steps, first);
+    const bool cold = steps.phase[first] == StepPhase::kWarmUp;
+    if (cold || itl.size() > 1) out.first_itl_cold = cold;
+  }
   return out;
 }
 

@@ -29,7 +29,7 @@ std::string_view in_words(WarmUpCause cause) {
       "CUDA graphs were captured",
       "memory was allocated",
       "kernels ran for the first time",
-      "steps after it are faster; nothing recorded says why"};
+      "steps after it are faster and nothing recorded says why"};
   return kWords[static_cast<size_t>(cause)];
 }
 

@@ -224,13 +224,13 @@ class Series {
     return median_of(last) - median_of(next) >= excess / 2;
   }
 
-  // All of it is beginning where the steps behind fall to the end.
+  // All of it is beginning where the steps behind what was found fall to the end.
   void mark_fall(SteadySeries& out) const {
     std::vector<double> rest;
     for (size_t i = 0; i < n_; ++i)
       if (out.warm_up[i] == 0) rest.push_back(all_[i]);
-    if (rest.size() < 3 || (!few_are_enough() && rest.size() < kSpreadMin)) return;
-    const auto third = static_cast<std::ptrdiff_t>(rest.size() / 3);
+    if (rest.size() < 2 || n_ < 3 || (!few_are_enough() && rest.size() < kSpreadMin)) return;
+    const auto third = static_cast<std::ptrdiff_t>(std::max<size_t>(1, rest.size() / 3));
     const double first = median_of({rest.begin(), rest.begin() + third}),
                  last = median_of({rest.end() - third, rest.end()});
     if (first <= (n_ < kSpreadMin ? kFallFew : kFallMany) * last) return;

@@ -107,7 +107,7 @@ std::string text_latency(const Report& report, const RenderOptions& options, con
                   before + (headline.ttft_ms ? distortion_label(report, StageKind::kPrefill) : ""), options, ink);
   const bool per_request = headline.tpot_ms || !headline.itl_ms;
   out += figure_line({per_request ? "TPOT" : "ITL ", "step", headline.itl_ms, headline.itl_p99_ms,
-                      headline.first_itl_ms, headline.itl_n, unseen},
+                      headline.first_itl_ms, headline.itl_n, unseen, "", headline.first_itl_cold.value_or(false)},
                      headline.itl_ms ? distortion_label(report, StageKind::kDecode) : "", options, ink);
   if (headline.output_tokens_per_s)
     out +=

@@ -463,6 +463,7 @@ LLMPROF_RECORD(WarmUpRecord, "warm_up", "Steps that are in no other figure, and 
   F(OptDouble, itl_p99_ms, "ms", "99th percentile of the same steps")                             \
   F(int64_t, itl_n, "", "How many steps those are")                                               \
   F(OptDouble, first_itl_ms, "ms", "The first step after a first token")                          \
+  F(IfKnown<bool>, first_itl_cold, "", "Whether that is warm-up; left out where nothing tells")   \
   F(OptDouble, output_tokens_per_s, "1/s", "While decoding: tokens made over the time of the same steps")
 LLMPROF_RECORD(Headline, "headline", "What requests typically take: latency.headline", LLMPROF_HEADLINE_FIELDS)
 

@@ -177,6 +177,7 @@ TEST(SteadySeries, EvidenceInMostStepsIsHowTheProgramRuns) {
 
 TEST(SteadySeries, WhatFallsToTheEndIsNowhereSteady) {
   for (const std::vector<double>& ms : {std::vector<double>{300, 100, 30},
+                                        {100, 40, 15},
                                         {500, 400, 300, 200, 100},
                                         {90, 80, 70, 60, 50, 42, 35, 30, 26, 22, 19, 16}}) {
     const SteadySeries found = find_steady_series(series(ms), StepSize::kAlike);
