@@ -37,8 +37,8 @@ OptDouble warmup_ms(const Context& context, int32_t device) {
   constexpr size_t kComparableMin = 3;
   OptDouble extra;
   for (const StageGroup& group : context.groups.stages) {
-    if (group.unattributed || group.device != device || group.kind == StageKind::kOther) continue;
-    bool found = group.steps.size() >= kComparableMin && !group.is_warm_up();
+    if (group.unattributed || group.device != device) continue;
+    bool found = group.steps.size() >= kComparableMin && group.kind != StageKind::kOther && !group.is_warm_up();
     double extra_ms = 0;
     for (const Row s : group.steps) {
       found |= is_found_warm_up(context.trace.steps, s);

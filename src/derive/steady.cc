@@ -42,15 +42,18 @@ WarmUpCause cause_of_overhead(std::string_view name) {
 WarmUpCause cause_of_call(std::string_view name) {
   for (const std::string_view part : {"ModuleLoad", "LibraryLoad"})
     if (name.find(part) != std::string_view::npos) return WarmUpCause::kModuleLoading;
+  if (name.starts_with("cuLink")) return WarmUpCause::kCompilation;
   if (name.find("GraphInstantiate") != std::string_view::npos) return WarmUpCause::kGraphCapture;
   if (api_kind_of(name) == ApiKind::kAllocator) return WarmUpCause::kAllocation;
   return WarmUpCause::kNone;
 }
 
 WarmUpCause cause_of_python(std::string_view name) {
-  for (const std::string_view part : {"torch/_dynamo/convert_frame", "torch/_inductor/compile_fx", "triton/compiler/"})
+  for (const std::string_view part : {"torch/_dynamo/convert_frame", "torch/_inductor/compile_fx"})
     if (name.find(part) != std::string_view::npos) return WarmUpCause::kCompilation;
-  return WarmUpCause::kNone;
+  // Other functions of that file run at every launch.
+  const bool triton = name.find("triton/compiler/compiler.py") != std::string_view::npos && name.ends_with(": compile");
+  return triton ? WarmUpCause::kCompilation : WarmUpCause::kNone;
 }
 
 struct CauseSpan {
@@ -104,22 +107,15 @@ struct Evidence {
   double allocation_ns() const { return ns[static_cast<size_t>(WarmUpCause::kAllocation)]; }
 };
 
-// Length of [start, end) that `covered` (sorted, disjoint) does not hold; the span joins it.
-int64_t add_uncovered(std::vector<TimeSpan>& covered, int64_t start, int64_t end) {
-  int64_t fresh = end - start;
-  TimeSpan joined{start, end};
-  std::vector<TimeSpan> kept;
-  for (const TimeSpan& span : covered) {
-    if (span.end_ns < start || span.start_ns > end) {
-      kept.push_back(span);
-      continue;
-    }
-    fresh -= std::max<int64_t>(0, std::min(end, span.end_ns) - std::max(start, span.start_ns));
-    joined = {std::min(joined.start_ns, span.start_ns), std::max(joined.end_ns, span.end_ns)};
+// Time that any of the spans holds. Sorts them.
+int64_t union_ns(std::vector<TimeSpan>& spans) {
+  std::sort(spans.begin(), spans.end(), [](const TimeSpan& a, const TimeSpan& b) { return a.start_ns < b.start_ns; });
+  int64_t sum = 0, end = INT64_MIN;
+  for (const TimeSpan& span : spans) {
+    sum += std::max<int64_t>(0, span.end_ns - std::max(end, span.start_ns));
+    end = std::max(end, span.end_ns);
   }
-  kept.push_back(joined);
-  covered = std::move(kept);
-  return fresh;
+  return sum;
 }
 
 // The part of each step's window that each cause took, an inner one before an outer one.
@@ -143,12 +139,15 @@ void add_timed(const Trace& trace, std::vector<Evidence>& evidence) {
     }
   }
   for (const auto& [step, mine] : of_steps) {
-    std::vector<TimeSpan> covered;
-    for (const WarmUpCause cause : kTimed)
+    std::vector<TimeSpan> inner;
+    int64_t before_ns = 0;
+    for (const WarmUpCause cause : kTimed) {
       for (const CauseSpan& span : mine)
-        if (span.cause == cause)
-          evidence[step].ns[static_cast<size_t>(cause)] +=
-              static_cast<double>(add_uncovered(covered, span.start_ns, span.end_ns));
+        if (span.cause == cause) inner.push_back({span.start_ns, span.end_ns});
+      const int64_t with_ns = union_ns(inner);
+      evidence[step].ns[static_cast<size_t>(cause)] = static_cast<double>(with_ns - before_ns);
+      before_ns = with_ns;
+    }
   }
 }
 

@@ -246,6 +246,52 @@ TEST(Latency, FirstCallsCountTheFirstPromptToo) {
   EXPECT_DOUBLE_EQ(*latency_of(other).warmup_ms, 496);
 }
 
+// A cold request is no warm one, and the report says so.
+TEST(Latency, OneColdRequestHasNoWarmTtft) {
+  AnalyzedRecording run;
+  run.step(StageKind::kPrefill, 0, 300 * kMs, 100, 100);
+  for (int64_t s = 0; s < 5; ++s) run.step(StageKind::kDecode, (300 + 4 * s) * kMs, (304 + 4 * s) * kMs, 1, 101 + s);
+  run.window(0, 320 * kMs);
+  run.api("cuModuleLoadData", 10 * kMs, 200 * kMs);
+  find_steady(run.trace);
+  const Report report = report_of(run);
+  const Headline& headline = report.latency->headline;
+  EXPECT_FALSE(headline.ttft_ms);
+  EXPECT_FALSE(report.latency->ttft_ms);
+  EXPECT_EQ(headline.ttft_n, 0);
+  EXPECT_DOUBLE_EQ(*headline.first_ttft_ms, 300);
+  EXPECT_EQ(headline.first_ttft_cold, true);
+  EXPECT_EQ(headline.first_itl_cold, false);
+  EXPECT_DOUBLE_EQ(*headline.tpot_ms, 4);
+  EXPECT_DOUBLE_EQ(*report.latency->warmup_ms, 200);
+  ASSERT_EQ(report.warm_up.size(), 1U);
+  EXPECT_EQ(report.warm_up[0].stage, "prefill");
+  EXPECT_EQ(report.warm_up[0].cause, WarmUpCause::kModuleLoading);
+  EXPECT_EQ(report.warm_up[0].steady_steps, 0);
+  for (const Finding& finding : report.findings) EXPECT_NE(finding.stage, "prefill [warm-up]");
+  std::string why;
+  for (const CannotTell& row : report.cannot_tell)
+    if (row.question == "What is TTFT of a warm request?") why = row.why;
+  EXPECT_EQ(why, "the only prompt is warm-up: modules were loaded");
+}
+
+// Without evidence nobody knows: told where the recording is of all that the program did.
+TEST(Latency, TheOnlyRequestOfAProgramIsAskedAbout) {
+  for (const bool live : {false, true}) {
+    AnalyzedRecording run = requests(1, 5, 1, 0);
+    run.gpu("gemm", Category::kGemm, 0, kMs, {.step = 0});
+    run.busy(0, kMs);
+    if (live)
+      TraceBuilder(run.trace).add<Recorded>({.start_ns = 0, .dur_ns = 50 * kMs, .level = RecordingLevel::kDefault});
+    const Report report = report_of(run);
+    EXPECT_DOUBLE_EQ(*report.latency->headline.ttft_ms, 30);
+    EXPECT_FALSE(report.latency->headline.first_ttft_cold) << "nothing tells";
+    bool asked = false;
+    for (const CannotTell& row : report.cannot_tell) asked |= row.question == "Is TTFT that of a warm request?";
+    EXPECT_EQ(asked, live);
+  }
+}
+
 TEST(Latency, MixedStepsGiveItlButNoTpot) {
   AnalyzedRecording run;
   run.window(0, 20 * kMs);
