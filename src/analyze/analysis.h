@@ -91,6 +91,7 @@ std::optional<Summary> summarize(std::vector<double> samples);
 // ---- the analyses, one file each ----
 void analyze_latency(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_stages(const Context&, Report&, std::vector<CannotTell>&);
+void analyze_warm_up(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_operators(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_kernels(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_launch_sites(const Context&, Report&, std::vector<CannotTell>&);

@@ -56,7 +56,7 @@ struct Parts {
 Parts parts_of(const Context& context, int32_t device) {
   const Requests requests = find_requests(context.trace, device);
   Parts parts;
-  parts.add(context, requests.typical_prompts(), requests.typical_steps());
+  parts.add(context, requests.typical_prompts(), requests.typical_steps(context.trace.steps));
   std::vector<const RequestTimes*> prompts;
   std::vector<Row> making;
   for (const RequestTimes& request : requests.all) {
@@ -77,7 +77,7 @@ double usual_step_ms(const Context& context, const StageGroup& group) {
 // Where no GPU work is recorded at all, the program's ranges are all there is.
 bool judged(const Context& context, const StageGroup& group) {
   const bool known = group.missing != MissingKernels::kAll || context.trace.gpu_ops.empty();
-  return !group.unattributed && !group.cold && known && group.phase != StepPhase::kWarmUp;
+  return !group.unattributed && !group.is_warm_up() && known;
 }
 
 }  // namespace

@@ -231,7 +231,7 @@ std::vector<uint8_t> typical_steps(const Trace& trace) {
   std::vector<uint8_t> out(trace.steps.size(), 0);
   for (const Window& window : trace.windows) {
     const Requests requests = find_requests(trace, window.device);
-    for (const Row s : requests.typical_steps()) out[s] = 1;
+    for (const Row s : requests.typical_steps(trace.steps)) out[s] = 1;
     for (const RequestTimes* prompt : requests.typical_prompts())
       for (const Row s : prompt->before_token) out[s] = 1;
   }
@@ -273,7 +273,7 @@ FindingContext make_finding_context(const Context& context, const Report& report
   for (uint32_t s = 0; s < groups.stages.size(); ++s) {
     const StageGroup& group = groups.stages[s];
     if (timings[s] == nullptr || timings[s]->wall_ms.ns <= 0 || timings[s]->gpu_busy_ms.ns <= 0) continue;
-    if (group.missing == MissingKernels::kAll || group.cold || group.phase == StepPhase::kWarmUp) continue;
+    if (group.missing == MissingKernels::kAll || group.is_warm_up()) continue;
     if (group.unattributed && !holds_most(groups, s)) continue;
     std::vector<StageView>& views = group.unattributed ? finding.unstaged : finding.stages;
     StageView& view = views.emplace_back();

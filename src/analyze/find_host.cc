@@ -6,6 +6,7 @@
 
 #include "analyze/finding.h"
 #include "analyze/processor.h"
+#include "analyze/requests.h"
 #include "base/text_table.h"
 #include "derive/host_calls.h"
 
@@ -51,9 +52,6 @@ void add_left_out(const StageView& stage, Finding& out) {
   if (profiler_ns >= kSmallShareMin * stage.wall_ns())
     out.evidence.push_back(measured("idle per step while the profiler worked, not counted as the program's",
                                     stage.per_step_ms(profiler_ns), Unit::kMs));
-  if (stage.cold_steps > 0)
-    out.evidence.push_back(
-        measured("cold first steps left out (first-call-cost)", static_cast<double>(stage.cold_steps), Unit::kOne));
 }
 
 void add_launch_advice(const StageView& stage, Finding& out) {
@@ -215,32 +213,42 @@ void find_python_gc(const FindingContext& finding) {
 }
 
 void find_first_call_cost(const FindingContext& finding) {
-  if (!finding.report.latency) return;
-  const double warmup_ms = finding.report.latency->warmup_ms.value_or(0);
-  if (warmup_ms < 0.5) return;  // shorter is within what a step varies anyway
-  Finding& out = finding.add("first-call-cost", nullptr,
-                             fmt::format("first steps take {} longer than the ones after them", format_ms(warmup_ms)),
-                             warmup_ms * 1e6);
-  out.evidence = {measured("extra time of first steps over the median of the others", warmup_ms, Unit::kMs)};
-  const Trace& trace = finding.trace();
-  int64_t loads = 0, load_ns = 0;
-  for (Row a = 0; a < trace.api_calls.size(); ++a) {
-    const std::string_view name = trace.text(trace.api_calls.name[a]);
-    if (name.find("ModuleLoad") == std::string_view::npos && name.find("LibraryLoad") == std::string_view::npos)
-      continue;
-    ++loads;
-    load_ns += trace.api_calls.dur_ns[a];
+  constexpr double kCostMinMs = 0.5;  // shorter is within what a step varies anyway
+  const std::vector<WarmUpRecord>& rows = finding.report.warm_up;
+  const Steps& steps = finding.trace().steps;
+  // Ranks of one process wait for each other: the device that stands for the run.
+  const int32_t device = steps.empty() ? 0 : main_device(steps);
+  std::map<WarmUpCause, double> cost_ms;
+  double all_ms = 0, count = 0;
+  for (const WarmUpRecord& row : rows) {
+    if (row.device != device || !row.excess_ms) continue;
+    cost_ms[row.cause] += *row.excess_ms;
+    all_ms += *row.excess_ms;
+    count += static_cast<double>(row.steps);
   }
-  if (loads > 0) {
-    out.evidence.push_back(measured("module loading calls", static_cast<double>(loads), Unit::kOne));
-    out.evidence.push_back(measured("host time in them", static_cast<double>(load_ns) / 1e6, Unit::kMs));
+  if (all_ms < kCostMinMs) return;
+  Finding& out =
+      finding.add("first-call-cost", nullptr,
+                  fmt::format("warm-up takes {} longer than the same steps later on", format_ms(all_ms)), all_ms * 1e6);
+  out.evidence = {measured("time beyond the steady level", all_ms, Unit::kMs),
+                  measured("steps of warm-up", count, Unit::kOne)};
+  for (const auto& [cause, ms] : cost_ms)
+    out.evidence.push_back(measured(fmt::format("of it because {}", in_words(cause)), ms, Unit::kMs));
+  const auto share = [&](WarmUpCause cause) { return cost_ms.count(cause) > 0 ? cost_ms[cause] / all_ms : 0; };
+  constexpr double kShareMin = 0.2;
+  if (on_cpu(finding.context)) {
+    out.advice = {
+        "Warm up before measuring or serving: on first use memory is mapped, kernels are compiled and threads start; "
+        "other programs on the same cores look the same."};
+    return;
   }
   out.advice = {
-      on_cpu(finding.context)
-          ? "Warm up before measuring or serving: on first use memory is mapped, kernels are compiled and "
-            "threads start; other programs on the same cores look the same. Leave first steps out of averages."
-          : "Warm up before measuring or serving: kernels are loaded, tuned and compiled on first use. Leave "
-            "first steps out of averages."};
+      "Warm up before measuring or serving, with every shape that is served: kernels are loaded, tuned and compiled on "
+      "first use."};
+  if (share(WarmUpCause::kModuleLoading) + share(WarmUpCause::kFirstCalls) >= kShareMin)
+    out.advice.push_back("CUDA_MODULE_LOADING=EAGER loads all kernels of a module at the start of the program.");
+  if (share(WarmUpCause::kCompilation) >= kShareMin)
+    out.advice.push_back("Keep the caches of the compilers between runs (TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR).");
 }
 
 namespace {

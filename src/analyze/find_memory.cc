@@ -196,6 +196,7 @@ void find_pageable_copy(const FindingContext& finding) {
     const auto first = first_step_ns.find(device);
     if (first != first_step_ns.end() && trace.gpu_ops.start_ns[g] < first->second) continue;
     const uint32_t stage = groups.kernel_keys.key(groups.kernel_of[g]).stage;
+    if (groups.stages[stage].is_warm_up()) continue;
     const double copy_ns = static_cast<double>(trace.gpu_ops.dur_ns[g]);
     if (groups.stages[stage].missing != MissingKernels::kAll) whole_ns += finding.whole_ns(stage, copy_ns);
     total_ns += copy_ns;

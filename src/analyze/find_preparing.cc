@@ -58,7 +58,8 @@ void add_preparations(const std::vector<StageConsequence>& consequences, Finding
     const StageGroup& group = groups.stages[s];
     const bool known = group.missing == MissingKernels::kNone || nothing_ran;
     const bool named = group.kind == StageKind::kVision && group.source != StageSource::kDetected;
-    if (group.unattributed || group.cold || !named || !known || group.wall_ns <= 0 || runs_model(finding, s)) continue;
+    if (group.unattributed || group.is_warm_up() || !named || !known || group.wall_ns <= 0 || runs_model(finding, s))
+      continue;
     const StageTiming* timing = timing_of(finding, group);
     if (timing == nullptr || consequences[s].metric == GainMetric::kNone) continue;
     StageView view;
@@ -123,6 +124,7 @@ BetweenSteps between_steps(const FindingContext& finding) {
     const double gap_ns = static_cast<double>(gaps.dur_ns[g]);
     const uint32_t stage =
         gaps.step[g] != kNoRow ? groups.stage_of_step[gaps.step[g]] : groups.unattributed(gaps.device[g]);
+    if (groups.stages[stage].is_warm_up()) continue;
     if (gaps.cause[g] == IdleCause::kHostWork && gaps.step[g] != kNoRow && groups.stages[stage].gpu_ops == 0 &&
         finding.preparation(stage) == nullptr) {
       out.alone_ns += gap_ns;

@@ -36,7 +36,7 @@ double clock_gain_ns(const FindingContext& finding, double frac) {
   double busy_ns = 0;
   const std::vector<StageGroup>& groups = finding.context.groups.stages;
   for (uint32_t s = 0; s < groups.size(); ++s)
-    if (groups[s].device == telemetry.device && groups[s].missing != MissingKernels::kAll)
+    if (groups[s].device == telemetry.device && !groups[s].is_warm_up() && groups[s].missing != MissingKernels::kAll)
       busy_ns += finding.whole_ns(s, static_cast<double>(groups[s].busy_ns));
   return busy_ns * lost * frac;
 }

@@ -38,14 +38,14 @@ struct HostIdle {
   int64_t boundary_gaps = 0;
 };
 
-// One stage with everything the rules judge. Its sums are over complete steps; cold first steps are a stage of their
+// One stage with everything the rules judge. Its sums are over complete steps; steps of warm-up are a stage of their
 // own, which no rule judges: what they cost is first-call-cost and says nothing of the steps after them.
 struct StageView {
   uint32_t stage = 0;  // row of Groups::stages
   const StageGroup* group = nullptr;
   const StageTiming* timing = nullptr;
   StageConsequence consequence;
-  int64_t steps = 0, cold_steps = 0;
+  int64_t steps = 0;
   int64_t wall = 0, busy = 0;  // ns
   int64_t least_gpu = 0;       // ns that the GPUs need for the steps at least: Groups::least_gpu_ns
   int64_t gpu_ops = 0, launches = 0;
@@ -76,6 +76,8 @@ struct StageView {
   GainBound bound(double gain_ns) const { return consequence.bound(gain_ns, wall_ns()); }
   // The same where only waiting goes: what the GPU does in the steps stays, so the figure is never below that.
   GainBound bound_of_waiting(double gain_ns) const;
+  // bound(), but no step of `step_ms` below `least_ms`.
+  GainBound bound_above(double gain_ns, double step_ms, double least_ms) const;
   // Whether the GPU waits for the host in most of the time: then it would wait the longer if it had less to do.
   bool waits_for_host() const;
 };

@@ -110,9 +110,7 @@ constexpr FindingRule kRules[] = {
     {"python-gc", "idle time inside gc.collect is at least 1 % of the window", "Python stacks",
      "gc.freeze, collect between requests", find_python_gc},
     {"first-call-cost",
-     "the first requests or steps take more than 1.5 times the median of others of as many tokens, together by 0.5 ms "
-     "or "
-     "more",
+     "steps of warm-up (docs/formulas.md) take 0.5 ms or more beyond the steady level of their shape, together",
      "steps", "warm up", find_first_call_cost, kOnCpu, FindingSeverity::kMinor,
      "what comes once a start is no part of what requests wait for after it"},
     {"graph-padding", "graph replays compute at least 10 % more rows than the names of the steps say",

@@ -18,57 +18,50 @@ struct StageKey {
   StageSource source;
   MissingKernels missing;
   StepState state;
-  StepPhase phase;
   friend bool operator==(const StageKey&, const StageKey&) = default;
   uint64_t hash() const {
     uint64_t what = 0;
     for (const uint8_t part : {static_cast<uint8_t>(kind), static_cast<uint8_t>(source), static_cast<uint8_t>(missing),
-                               static_cast<uint8_t>(state), static_cast<uint8_t>(phase)})
+                               static_cast<uint8_t>(state)})
       what = what << 8 | part;
     return mix_bits((uint64_t{index(name)} << 32 | static_cast<uint32_t>(device)) ^ mix_bits(what));
   }
 };
 
+// By the first step of a stage, and steps of warm-up behind the steady ones.
 void group_steps(const Trace& trace, std::vector<StageGroup>& stages) {
   const Steps& steps = trace.steps;
   FlatIndex<StageKey> index;
+  std::vector<StageGroup> by_phase;  // two for each key: serving, warm-up
   for (Row s = 0; s < steps.size(); ++s) {
-    const uint32_t stage = index.add({steps.device[s], steps.stage[s], steps.kind[s], steps.source[s], steps.missing[s],
-                                      steps.state[s], steps.phase[s]});
-    if (stage == stages.size()) {
-      StageGroup& group = stages.emplace_back();
+    const uint32_t stage =
+        index.add({steps.device[s], steps.stage[s], steps.kind[s], steps.source[s], steps.missing[s], steps.state[s]});
+    if (2 * stage == by_phase.size()) {
+      StageGroup group;
       group.device = steps.device[s];
       group.kind = steps.kind[s];
       group.source = steps.source[s];
       group.name = steps.stage[s];
       group.missing = steps.missing[s];
       group.state = steps.state[s];
-      group.phase = steps.phase[s];
+      by_phase.push_back(group);
+      group.phase = StepPhase::kWarmUp;
+      by_phase.push_back(std::move(group));
     }
-    stages[stage].steps.push_back(s);
+    by_phase[2 * stage + static_cast<uint32_t>(steps.phase[s])].steps.push_back(s);
   }
+  for (StageGroup& group : by_phase)
+    if (!group.steps.empty()) stages.push_back(std::move(group));
 }
 
-// Cold first steps become a stage of their own, behind the one that they are of.
 void add_stages(const Trace& trace, std::vector<StageGroup>&& stages, Groups& groups) {
-  groups.cold_extra_ns = find_cold_steps(trace, stages);
+  groups.stages = std::move(stages);
   groups.stage_of_step.resize(trace.steps.size());
-  const auto add = [&](StageGroup&& group) {
-    for (const Row s : group.steps) {
-      groups.stage_of_step[s] = static_cast<uint32_t>(groups.stages.size());
-      group.wall_ns += trace.steps.end_ns[s] - trace.steps.start_ns[s];
+  for (uint32_t stage = 0; stage < groups.stages.size(); ++stage) {
+    for (const Row s : groups.stages[stage].steps) {
+      groups.stage_of_step[s] = stage;
+      groups.stages[stage].wall_ns += trace.steps.end_ns[s] - trace.steps.start_ns[s];
     }
-    groups.stages.push_back(std::move(group));
-  };
-  for (StageGroup& group : stages) {
-    StageGroup cold = group;
-    const auto is_cold = [&](Row s) { return groups.cold_extra_ns[s] > 0; };
-    std::erase_if(group.steps, is_cold);
-    std::erase_if(cold.steps, [&](Row s) { return !is_cold(s); });
-    cold.cold = true;
-    group.cold_steps = static_cast<int64_t>(cold.steps.size());
-    add(std::move(group));
-    if (!cold.steps.empty()) add(std::move(cold));
   }
 }
 
@@ -140,7 +133,7 @@ bool library_call_known(const Trace& trace, Row call) {
 // Steps of the stage `group` whose kernels are missing.
 bool misses_steps_of(const Groups& groups, const StageGroup& group, const StageGroup& other) {
   if (other.unattributed || other.missing == MissingKernels::kNone || other.device != group.device) return false;
-  if (&other == &group || other.name != group.name || other.phase == StepPhase::kWarmUp) return false;
+  if (&other == &group || other.name != group.name || other.is_warm_up()) return false;
   // Ranges of the program belong to ranges of the program, not to detected steps that have the same name.
   return other.source == group.source ||
          std::none_of(groups.stages.begin(), groups.stages.end(), [&](const StageGroup& third) {
@@ -182,7 +175,7 @@ void find_scales(const Trace& trace, Groups& groups) {
       if (group.unattributed || group.device != window.device || group.missing != MissingKernels::kNone ||
           group.wall_ns <= 0)
         continue;
-      if (group.cold || group.phase == StepPhase::kWarmUp) continue;
+      if (group.is_warm_up()) continue;
       int64_t wall_ns = group.wall_ns, edge_ns = 0;
       bool known = false;
       for (const StageGroup& other : groups.stages) {
@@ -298,7 +291,7 @@ Groups group_trace(const Trace& trace) {
 
 std::string stage_name(const Trace& trace, const StageGroup& group) {
   if (group.unattributed) return kUnattributed;
-  return step_label(trace.text(group.name), group.state, group.phase) + (group.cold ? " [cold]" : "");
+  return step_label(trace.text(group.name), group.state, group.phase);
 }
 
 }  // namespace llmprof

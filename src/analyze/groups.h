@@ -13,16 +13,14 @@
 
 namespace llmprof {
 
-// One row of the stage table: steps of one device with equal name, kind, source and state. Every device has one more
-// row, `unattributed`, for what lies outside every step.
+// One row of the stage table: steps of one device with equal name, kind, source, state and phase. Every device has one
+// more row, `unattributed`, for what lies outside every step.
 struct StageGroup {
   int32_t device = 0;
   StageKind kind = StageKind::kOther;
   StageSource source = StageSource::kDetected;
   StringId name = StringId::kEmpty;
   bool unattributed = false;
-  bool cold = false;       // cold first steps of the stage before it: no rule judges them
-  int64_t cold_steps = 0;  // how many such steps the stage has in that other group
   std::vector<Row> steps;
   int64_t wall_ns = 0, busy_ns = 0, idle_ns = 0;  // from the windows, the busy intervals and the gaps, independently
   int64_t not_recorded_ns = 0;                    // gaps in which kernels were not recorded; not part of idle_ns
@@ -30,6 +28,7 @@ struct StageGroup {
   MissingKernels missing = MissingKernels::kNone;
   StepState state = StepState::kUsual;
   StepPhase phase = StepPhase::kServing;
+  bool is_warm_up() const { return phase == StepPhase::kWarmUp; }  // no rule judges it
   double scale = 1;            // from sums over the recorded part to the whole recording; see Groups
   bool steps_unknown = false;  // it may have steps in unrecorded time of which nothing is known
   int64_t gpu_ns = 0;          // sum of durations, overlap counted twice
@@ -87,7 +86,6 @@ struct Groups {
   std::vector<KernelSums> kernels;        // parallel to kernel_keys
   std::vector<uint32_t> kernel_of;        // parallel to gpu_ops
   std::vector<HostInterval> host;         // sorted, disjoint
-  std::vector<double> cold_extra_ns;      // parallel to steps: find_cold_steps
   // Parallel to steps: GPU time that the step needs at least, however early it is launched. The part of its window in
   // which its device was busy; more where several GPUs share it and wait for each other (analyze/several_gpus.h).
   std::vector<int64_t> least_gpu_ns;
@@ -99,11 +97,6 @@ struct Groups {
 };
 
 Groups group_trace(const Trace& trace);
-
-// By row of steps: by how much a cold first step of its stage outlasts the median, 0 for all others. Those are slow
-// ones, of more than 1.5 times the median of at least 3 steps of as many tokens, in the beginning of a stage: as far as
-// at least half of the steps are slow.
-std::vector<double> find_cold_steps(const Trace& trace, const std::vector<StageGroup>& stages);
 
 // Name of the stage as reports show it.
 std::string stage_name(const Trace& trace, const StageGroup& group);

@@ -117,11 +117,12 @@ PythonIdle idle_behind(const FindingContext& finding, bool (*wanted)(std::string
     const uint32_t stage =
         gaps.step[g] != kNoRow ? groups.stage_of_step[gaps.step[g]] : groups.unattributed(gaps.device[g]);
     const double gap_ns = static_cast<double>(gaps.dur_ns[g]);
+    if (groups.stages[stage].is_warm_up()) continue;
     if (finding.preparation(stage) != nullptr && wanted == &prepares_inputs) continue;  // reported for the stage
     // Of steps that are recorded in part, their like in complete ones stand for them.
     if (groups.stages[stage].missing != MissingKernels::kAll) out.whole_ns += finding.whole_ns(stage, gap_ns);
     out.sites_ns[name] += gap_ns;
-    if (gaps.step[g] != kNoRow && !groups.stages[stage].cold) out.stages_ns[stage] += gap_ns;
+    if (gaps.step[g] != kNoRow) out.stages_ns[stage] += gap_ns;
   }
   return out;
 }

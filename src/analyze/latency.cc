@@ -5,6 +5,7 @@
 
 #include "analyze/analysis.h"
 #include "analyze/requests.h"
+#include "analyze/warm_up.h"
 #include "base/statistics.h"
 #include "derive/recorded_spans.h"
 #include "derive/step_composition.h"
@@ -29,63 +30,38 @@ std::optional<Summary> summarize(std::vector<double> samples) {
 
 namespace {
 
-constexpr double kFirstCallFactor = 1.5;  // below, a first request is within what requests vary anyway
-
 double window_ms(const Steps& steps, Row s) { return static_cast<double>(steps.end_ns[s] - steps.start_ns[s]) / 1e6; }
 
-// Tokens of the prompt that a request began with; -1 if unknown.
-int64_t prompt_tokens(const Steps& steps, const RequestTimes& request) {
-  int64_t tokens = 0;
-  for (const Row s : request.before_token) {
-    if (steps.kind[s] != StageKind::kPrefill) continue;
-    if (steps.new_tokens[s] <= 0) return -1;
-    tokens += steps.new_tokens[s];
-  }
-  return tokens > 0 ? tokens : -1;
-}
-
-// Extra time of the first request's TTFT over the typical one; absent where the prompts cannot be compared.
-OptDouble first_prompt_extra_ms(const Steps& steps, const Requests& requests) {
-  const RequestTimes* first = requests.first_prompt();
-  if (first == nullptr) return std::nullopt;
-  const int64_t tokens = prompt_tokens(steps, *first);
-  std::vector<double> others;
-  for (const RequestTimes* request : requests.typical_prompts())
-    if (request != first && tokens > 0 && prompt_tokens(steps, *request) == tokens)
-      others.push_back(*request->ttft_ns / 1e6);
-  if (others.empty()) return std::nullopt;
-  const double extra = *first->ttft_ns / 1e6 - median_of(others);
-  return extra > (kFirstCallFactor - 1) * median_of(others) ? extra : 0;
-}
-
-// Extra time of first calls: of the first TTFT where there is another to compare it with, and of the first steps of
-// stages. Absent if nothing can be compared.
-OptDouble warmup_ms(const Context& context, const Requests& requests, int32_t device) {
-  const Steps& steps = context.trace.steps;
-  OptDouble extra = first_prompt_extra_ms(steps, requests);
-  const bool prompts = extra.has_value();
+// What warm-up cost beyond the steady level of each step. Absent where nothing can be compared.
+OptDouble warmup_ms(const Context& context, int32_t device) {
+  constexpr size_t kComparableMin = 3;
+  OptDouble extra;
   for (const StageGroup& group : context.groups.stages) {
-    const bool of_prompt = group.kind == StageKind::kPrefill || group.kind == StageKind::kVision;
-    if (group.unattributed || group.device != device || (prompts && of_prompt)) continue;
-    if (!group.cold && group.steps.size() + static_cast<size_t>(group.cold_steps) < 3) continue;
-    if (group.kind == StageKind::kOther || group.phase == StepPhase::kWarmUp) continue;
-    extra = extra.value_or(0);
-    for (const Row s : group.steps) *extra += context.groups.cold_extra_ns[s] / 1e6;
+    if (group.unattributed || group.device != device) continue;
+    bool found = group.steps.size() >= kComparableMin && group.kind != StageKind::kOther && !group.is_warm_up();
+    double extra_ms = 0;
+    for (const Row s : group.steps) {
+      found |= is_found_warm_up(context.trace.steps, s);
+      extra_ms += static_cast<double>(context.trace.steps.warm_up_ns[s]) / 1e6;
+    }
+    if (found) extra = extra.value_or(0) + extra_ms;
   }
   return extra;
 }
 
-// Distributions over all requests and steps, the first ones included.
+// Distributions over requests and steps that are steady.
 void fill_distributions(const Steps& steps, const Requests& requests, Latency& latency) {
   std::vector<double> ttft, itl, tpot;
   for (const RequestTimes& request : requests.all) {
-    if (request.ttft_ns) ttft.push_back(*request.ttft_ns / 1e6);
-    double sum = 0;
+    if (request.ttft_ns && !request.cold) ttft.push_back(*request.ttft_ns / 1e6);
+    double sum = 0, count = 0;
     for (const Row s : request.making) {
+      if (steps.phase[s] == StepPhase::kWarmUp) continue;
       itl.push_back(window_ms(steps, s));
       sum += itl.back();
+      ++count;
     }
-    if (!request.making.empty()) tpot.push_back(sum / static_cast<double>(request.making.size()));
+    if (count > 0) tpot.push_back(sum / count);
   }
   latency.ttft_ms = summarize(ttft);
   latency.itl_ms = summarize(itl);
@@ -118,8 +94,7 @@ Headline headline_of(const Context& context, const Requests& requests) {
   for (const RequestTimes* request : requests.typical_prompts()) ttft.push_back(*request->ttft_ns / 1e6);
   bool tokens_known = true;
   double tokens = 0, making_ms = 0;
-  for (const Row s : requests.typical_steps()) {
-    if (context.groups.cold_extra_ns[s] > 0) continue;
+  for (const Row s : requests.typical_steps(steps)) {
     itl.push_back(window_ms(steps, s));
     tokens_known &= steps.output_tokens[s] > 0;
     tokens += static_cast<double>(steps.output_tokens[s]);
@@ -130,15 +105,23 @@ Headline headline_of(const Context& context, const Requests& requests) {
     out.ttft_p99_ms = summary->p99;
     out.ttft_n = summary->n;
     out.before_prompt_ms = before_prompt_ms(context.trace, requests);
-    if (requests.first_prompt() != nullptr) out.first_ttft_ms = *requests.first_prompt()->ttft_ns / 1e6;
+  }
+  if (const RequestTimes* first = requests.first_prompt(); first != nullptr) {
+    out.first_ttft_ms = *first->ttft_ns / 1e6;
+    // Of a request without another one nobody knows.
+    if (first->cold || ttft.size() > 1) out.first_ttft_cold = first->cold;
   }
   if (const std::optional<Summary> summary = summarize(itl)) {
     out.itl_ms = summary->p50;
     out.itl_p99_ms = summary->p99;
     out.itl_n = summary->n;
-    if (const Row first = requests.first_step(); first != kNoRow) out.first_itl_ms = window_ms(steps, first);
     if (!requests.interleaved) out.tpot_ms = out.itl_ms;
     if (tokens_known && making_ms > 0 && !requests.stalled) out.output_tokens_per_s = 1e3 * tokens / making_ms;
+  }
+  if (const Row first = requests.first_step(); first != kNoRow) {
+    out.first_itl_ms = window_ms(steps, first);
+    const bool cold = steps.phase[first] == StepPhase::kWarmUp;
+    if (cold || itl.size() > 1) out.first_itl_cold = cold;
   }
   return out;
 }
@@ -147,7 +130,7 @@ Headline headline_of(const Context& context, const Requests& requests) {
 std::string unknown_token_counts(const Trace& trace, const Requests& requests) {
   const Steps& steps = trace.steps;
   size_t all = 0, unknown = 0, mixed = 0;
-  for (const Row s : requests.typical_steps()) {
+  for (const Row s : requests.typical_steps(steps)) {
     ++all;
     if (steps.output_tokens[s] > 0) continue;
     ++unknown;
@@ -158,9 +141,31 @@ std::string unknown_token_counts(const Trace& trace, const Requests& requests) {
   return why;
 }
 
+// Steps of warm-up before first tokens, or after them.
+std::vector<Row> cold_steps_of(const Steps& steps, const Requests& requests, bool before_token) {
+  std::vector<Row> out;
+  for (const RequestTimes& request : requests.all)
+    for (const Row s : before_token ? request.before_token : request.making)
+      if (steps.phase[s] == StepPhase::kWarmUp) out.push_back(s);
+  return out;
+}
+
+// A live recording of one request that no other came before: all of its kernels run for the first time.
+bool is_only_one_of_process(const Trace& trace, const Requests& requests) {
+  const std::vector<WarmUpCause>& causes = trace.steps.warm_up_cause;
+  return is_live_recording(trace) && !trace.gpu_ops.empty() && requests.all.size() == 1 &&
+         requests.first_prompt() != nullptr &&
+         std::find(causes.begin(), causes.end(), WarmUpCause::kNamed) == causes.end();
+}
+
 void explain_missing(const Trace& trace, const Requests& requests, const Latency& latency, bool live,
                      std::vector<CannotTell>& cannot_tell) {
-  if (!latency.ttft_ms)
+  const std::vector<Row> cold_prompts = cold_steps_of(trace.steps, requests, true);
+  const std::vector<Row> cold_tokens = cold_steps_of(trace.steps, requests, false);
+  if (!latency.ttft_ms && !cold_prompts.empty())
+    cannot_tell.push_back({"What is TTFT of a warm request?", no_steady(trace.steps, cold_prompts, "prompt"),
+                           "send requests of the same shape until their times no longer fall, in the same run"});
+  else if (!latency.ttft_ms)
     cannot_tell.push_back(
         {"What is TTFT?",
          requests.interleaved
@@ -170,7 +175,14 @@ void explain_missing(const Trace& trace, const Requests& requests, const Latency
                                : "no prefill lies inside the recording",
          requests.interleaved ? "take TTFT from the server's request metrics"
                               : "record from before the first prompt is submitted"});
-  if (!latency.itl_ms)
+  if (latency.ttft_ms && is_only_one_of_process(trace, requests))
+    cannot_tell.push_back({"Is TTFT that of a warm request?",
+                           "the recording holds one request, the first of the program, and nothing to compare it with",
+                           "send a second request of the same shape in the same run"});
+  if (!latency.itl_ms && !cold_tokens.empty())
+    cannot_tell.push_back({"What are TPOT and ITL of a warm program?", no_steady(trace.steps, cold_tokens, "step"),
+                           "generate more tokens, until steps no longer become faster"});
+  else if (!latency.itl_ms)
     cannot_tell.push_back({"What are TPOT and ITL?", "no decode step lies inside the recording",
                            "record long enough to include several generated tokens"});
   if (requests.interleaved)
@@ -196,8 +208,8 @@ bool of_unknown_composition(const Trace& trace, std::vector<CannotTell>& cannot_
   int64_t several = 0, least = 0, most = 0;
   bool known = false;
   for (Row s = 0; s < steps.size(); ++s) {
-    const bool warm_up = steps.phase[s] == StepPhase::kWarmUp;
-    known |= steps.kind[s] != StageKind::kOther && !warm_up;
+    const bool named = steps.warm_up_cause[s] == WarmUpCause::kNamed;
+    known |= steps.kind[s] != StageKind::kOther && !named;
     if (steps.source[s] != StageSource::kDetected || trace.text(steps.stage[s]) != kSeveralRequests) continue;
     const int64_t tokens = std::max<int64_t>(0, steps.new_tokens[s]);
     least = several == 0 ? tokens : std::min(least, tokens);
@@ -259,7 +271,7 @@ void analyze_latency(const Context& context, Report& report, std::vector<CannotT
   fill_distributions(steps, requests, latency);
   latency.headline = headline_of(context, requests);
   latency.output_tokens_per_s = latency.headline.output_tokens_per_s;
-  latency.warmup_ms = warmup_ms(context, requests, device);
+  latency.warmup_ms = warmup_ms(context, device);
   explain_missing(context.trace, requests, latency, is_live_recording(context.trace), cannot_tell);
   report.latency = latency;
 }

@@ -17,6 +17,7 @@ constexpr Analysis kAnalyses[] = {
     {"operators", "framework operators by name and stage (operators)", analyze_operators, 0},
     {"latency", "TTFT, TPOT, ITL, tokens per second, warm-up (latency)", analyze_latency, 0},
     {"stages", "time, FLOPs, MFU, MBU, place on the roofline and bound per stage (stages)", analyze_stages, 0},
+    {"warm-up", "steps that are in no other figure, why, and what they cost (warm_up)", analyze_warm_up, 0},
     {"kernels", "most expensive kernels, and kernels against the roofline (kernels_topk, roofline)", analyze_kernels,
      0},
     {"launch-sites", "call stacks at which the most expensive kernels were seen to be launched (launch_sites)",

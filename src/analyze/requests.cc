@@ -16,14 +16,10 @@ class Collector {
  public:
   Collector(const Steps& steps, Requests& out) : steps_(steps), out_(out) {}
 
-  void vision(Row s) {
-    open_prompt(s);
-    out_.all.back().before_token.push_back(s);
-  }
+  void vision(Row s) { add_before_token(s); }
   void prefill(Row s) {
     const bool gives_token = steps_.output_tokens[s] != 0;
-    open_prompt(s);
-    out_.all.back().before_token.push_back(s);
+    add_before_token(s);
     out_.chunk_only |= !gives_token;
     if (!gives_token) return;
     if (!prompt_disturbed_) out_.all.back().ttft_ns = static_cast<double>(steps_.end_ns[s] - prompt_start_);
@@ -61,10 +57,14 @@ class Collector {
       if (steps_.kind[prompt] == StageKind::kPrefill) of_prompts = std::max(of_prompts, steps_.sequences[prompt]);
     return of_prompts > 0 && steps_.sequences[s] > of_prompts;
   }
-  void open_prompt(Row s) {
-    if (prompt_start_ >= 0) return;
-    prompt_start_ = steps_.start_ns[s];
-    out_.all.emplace_back();
+  void add_before_token(Row s) {
+    if (prompt_start_ < 0) {
+      prompt_start_ = steps_.start_ns[s];
+      out_.all.emplace_back();
+    }
+    RequestTimes& request = out_.all.back();
+    request.before_token.push_back(s);
+    request.cold |= steps_.phase[s] == StepPhase::kWarmUp;
   }
   const Steps& steps_;
   Requests& out_;
@@ -90,7 +90,8 @@ Requests find_requests(const Trace& trace, int32_t device) {
   Collector collector(steps, out);
   for (Row s = 0; s < steps.size(); ++s) {
     const StageKind kind = steps.kind[s];
-    if (steps.device[s] != device || kind == StageKind::kOther || steps.phase[s] == StepPhase::kWarmUp) continue;
+    if (steps.device[s] != device || kind == StageKind::kOther || steps.warm_up_cause[s] == WarmUpCause::kNamed)
+      continue;
     // The recorder's coming and going falls into these: their times are not the program's.
     if (steps.state[s] == StepState::kWindowEdge) {
       if (kind == StageKind::kVision) collector.disturbed_prompt(false);
@@ -120,17 +121,15 @@ Row Requests::first_step() const {
 std::vector<const RequestTimes*> Requests::typical_prompts() const {
   std::vector<const RequestTimes*> out;
   for (const RequestTimes& request : all)
-    if (request.ttft_ns) out.push_back(&request);
-  if (out.size() > 1 && out.front() == &all.front()) out.erase(out.begin());
+    if (request.ttft_ns && !request.cold) out.push_back(&request);
   return out;
 }
 
-std::vector<Row> Requests::typical_steps() const {
+std::vector<Row> Requests::typical_steps(const Steps& steps) const {
   std::vector<Row> out;
-  for (size_t i = 1; i < all.size(); ++i) out.insert(out.end(), all[i].making.begin(), all[i].making.end());
-  if (!out.empty() || all.empty()) return out;
-  out = all.front().making;
-  if (out.size() > 1 && first_step() != kNoRow) out.erase(out.begin());
+  for (const RequestTimes& request : all)
+    for (const Row s : request.making)
+      if (steps.phase[s] == StepPhase::kServing) out.push_back(s);
   return out;
 }
 
@@ -138,7 +137,7 @@ TypicalTimes typical_times(const Trace& trace, const Requests& requests) {
   TypicalTimes out;
   std::vector<double> ttft, step, count;
   for (const RequestTimes* request : requests.typical_prompts()) ttft.push_back(*request->ttft_ns / 1e6);
-  for (const Row s : requests.typical_steps()) step.push_back(window_ns(trace.steps, s) / 1e6);
+  for (const Row s : requests.typical_steps(trace.steps)) step.push_back(window_ns(trace.steps, s) / 1e6);
   for (const RequestTimes& request : requests.all)
     if (!request.making.empty()) count.push_back(static_cast<double>(request.making.size()));
   if (!ttft.empty()) out.ttft_ms = median_of(ttft);

@@ -1,9 +1,9 @@
 // The requests of one device, as far as its steps tell them apart: which steps led to a first token, and which made the
-// tokens after it. Steps of warm-up and of window edges (derive/steps.h) are in none of them.
+// tokens after it. Steps at window edges and those before the first that the program names (derive/steps.h) are in none
+// of them.
 //
-// The first request of a program is slower than those after it for reasons of its own: kernels are loaded, tuned and
-// compiled, caches and pools are filled. So what is typical is asked of the requests after the first, and where there
-// is only one, of its steps after the first.
+// What is typical is asked of steady steps alone (Steps::phase, derive/steady.h): a request is cold if a step before
+// its first token is warm-up.
 #pragma once
 
 #include <vector>
@@ -16,7 +16,8 @@ namespace llmprof {
 struct RequestTimes {
   OptDouble ttft_ns;              // absent: it was not seen whole, or cannot be told from others
   std::vector<Row> before_token;  // vision and prefill steps up to the first token
-  std::vector<Row> making;        // decode and mixed steps after it
+  std::vector<Row> making;        // decode and mixed steps after it, warm-up included
+  bool cold = false;              // a step of before_token is warm-up
   bool begin_unseen = false;      // a window edge lies before the first of `making`
 };
 
@@ -27,10 +28,10 @@ struct Requests {
   bool chunk_only = false;  // a chunk that did not finish its prompt
   bool at_edges = false;    // a part of some prompt is at a window edge: its time is not the program's
 
-  // Those with a TTFT, the first request left out where there are others.
+  // Those with a TTFT that are not cold.
   std::vector<const RequestTimes*> typical_prompts() const;
-  // Decode and mixed steps, those of the first request left out where others have some, else its first step.
-  std::vector<Row> typical_steps() const;
+  // Steady decode and mixed steps.
+  std::vector<Row> typical_steps(const Steps& steps) const;
   // The first request, and its first step after the first token; null and kNoRow where a window edge hides its time: a
   // later one is no first one.
   const RequestTimes* first_prompt() const;

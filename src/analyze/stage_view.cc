@@ -13,13 +13,18 @@ constexpr double kBoundMin = 0.005;  // of the figure: less is no change
 }  // namespace
 
 GainBound StageView::bound_of_waiting(double gain_ns) const {
+  if (steps == 0 || wall == 0) return bound(gain_ns);
+  return bound_above(gain_ns, per_step_ms(wall_ns()), per_step_ms(least_gpu_ns()));
+}
+
+GainBound StageView::bound_above(double gain_ns, double step_ms, double least_ms) const {
   GainBound out = bound(gain_ns);
-  if (steps == 0 || wall == 0) return out;
-  // A figure may hold several steps of the stage, as TTFT holds the chunks of a prompt.
+  // A figure may hold several steps of the stage, as TTFT holds the chunks of a prompt, or its steps may take turns
+  // with those of others. Of all of a figure the stage has one at least: windows of another GPU may be longer.
   const double in_stage_ms = consequence.now_ms * consequence.part;
-  const double times = std::max(1.0, std::round(in_stage_ms / per_step_ms(wall_ns())));
-  const double least_ms = consequence.now_ms - in_stage_ms + times * per_step_ms(least_gpu_ns());
-  out.to = std::min(out.from, std::max(out.to, least_ms));
+  double times = in_stage_ms / step_ms;
+  if (times >= 1 || consequence.part >= 1) times = std::max(1.0, std::round(times));
+  out.to = std::min(out.from, std::max(out.to, consequence.now_ms - in_stage_ms + times * least_ms));
   return out;
 }
 
@@ -47,9 +52,9 @@ void FindingContext::bound_by_step(const StageView& stage, double gain_ns, const
     then.push_back(
         std::min(step_ns, std::max(step_ns - gained_ns, static_cast<double>(context.groups.least_gpu_ns[s]))));
   }
-  const double left = median_of(then) / std::max(1.0, median_of(now));
+  const double now_ns = std::max(1.0, median_of(now)), then_ns = median_of(then), left = then_ns / now_ns;
   if (left < 1 - kBoundMin) {
-    finding.bound = stage.bound(stage.wall_ns() * (1 - left));
+    finding.bound = stage.bound_above(stage.wall_ns() * (1 - left), now_ns / 1e6, then_ns / 1e6);
     return;
   }
   finding.evidence.push_back(measured("steps that it falls into, no typical one among them",
@@ -70,7 +75,6 @@ void FindingContext::bound_work(const StageView& stage, double gain_ns, Finding&
 void fill_sums(const Context& context, StageView& view) {
   const StageGroup& group = *view.group;
   view.steps = group.unattributed ? 1 : static_cast<int64_t>(group.steps.size());
-  view.cold_steps = group.cold_steps;
   view.wall = group.unattributed ? group.wall_ns - group.not_recorded_ns : group.wall_ns;
   view.busy = group.busy_ns;
   view.gpu_ops = group.gpu_ops;

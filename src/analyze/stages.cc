@@ -281,7 +281,7 @@ void analyze_stages(const Context& context, Report& report, std::vector<CannotTe
            "hide where the GPU would else wait for the host",
            "record it without them (prefetching off, one GPU)"});
     report.stages.push_back(std::move(row));
-    report.stage_marks.push_back({group.state, group.phase, group.cold});
+    report.stage_marks.push_back({group.state, group.phase});
   }
   if (unseen > 0)
     cannot_tell.push_back({"What did the GPU do in the steps whose kernels are not recorded?",

@@ -22,7 +22,22 @@ enum class StepState : uint8_t {
   kNotRecorded,  // its kernels are not recorded: its times are those of the program's range on the host
   kWindowEdge    // recorded in part: the recorder's coming and going falls into it, so its times are nobody's
 };
-// Warm-up is what was detected before the first step that the program names (derive/steps.h); no rule judges it.
+// Warm-up is what was detected before the first step that the program names (derive/steps.h), and what came of being
+// first (derive/steady.h): no headline, distribution or finding but first-call-cost holds it.
 enum class StepPhase : uint8_t { kServing, kWarmUp };
+// Why a step is warm-up (derive/steady.h).
+enum class WarmUpCause : uint8_t {
+  kNone,
+  kNamed,  // by what the program names
+  kModuleLoading,
+  kCompilation,
+  kGraphCapture,
+  kAllocation,
+  kFirstCalls,
+  kUnknown,
+  kCount
+};
+std::string_view name_of(WarmUpCause cause);
+std::string_view in_words(WarmUpCause cause);  // "modules were loaded", to follow "because"
 
 }  // namespace llmprof

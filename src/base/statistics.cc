@@ -58,16 +58,6 @@ double quantile_of_sorted(const std::vector<double>& sorted, double p) {
   return sorted[below] + (position - static_cast<double>(below)) * (sorted[below + 1] - sorted[below]);
 }
 
-size_t slow_beginning(const std::vector<uint8_t>& slow) {
-  size_t end = 0, count = 0;
-  for (size_t i = 0; i < slow.size(); ++i) {
-    count += slow[i] != 0 ? 1 : 0;
-    if (count * 2 < i + 1) break;
-    if (slow[i] != 0) end = i + 1;
-  }
-  return end;
-}
-
 double median_of(std::vector<double> values) { return median_in_place(values); }
 
 std::optional<SampleSummary> summarize_samples(std::vector<double> values) {

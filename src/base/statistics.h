@@ -21,12 +21,6 @@ std::optional<SampleSummary> summarize_samples(std::vector<double> values);
 double quantile_of_sorted(const std::vector<double>& sorted, double p);  // at least one value
 double median_of(std::vector<double> values);                            // at least one value
 
-// A first value is slow from this factor over the median on; below it is within what repetitions vary anyway.
-inline constexpr double kSlowFirstFactor = 1.5;
-// How long the slow beginning of a series is, in order of time: the longest beginning of which at least half is slow,
-// up to its last slow value.
-size_t slow_beginning(const std::vector<uint8_t>& slow);
-
 struct Interval {
   double low = 0, high = 0;
 };

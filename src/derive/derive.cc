@@ -1,5 +1,7 @@
 #include "derive/derive.h"
 
+#include "derive/steady.h"
+
 namespace llmprof {
 
 Status derive(Trace& trace, const DeriveOptions& options) {
@@ -10,6 +12,7 @@ Status derive(Trace& trace, const DeriveOptions& options) {
   attach_work(trace);
   find_busy(trace);
   LLMPROF_CHECK(find_steps(trace, options));
+  find_steady(trace);
   attribute_idle(trace);
   return {};
 }

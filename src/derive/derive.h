@@ -9,6 +9,7 @@
 //   work       operators and library calls with known arithmetic give it to one GPU activity each      work.cc
 //   busy       when each device was busy, overlap counted once; the window of each device              busy.cc
 //   steps      annotations and detection cut the recording into prefills, decode steps, ...            steps.cc
+//   steady     which steps are warm-up, by their times and by what they did for the first time      steady.cc
 //   idle       every idle nanosecond gets one cause                                                    idle.cc
 #pragma once
 

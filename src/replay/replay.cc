@@ -152,7 +152,8 @@ class Runner {
 };
 
 bool is_whole(const Trace& trace, StepId step) {
-  return trace.steps.state[step] == StepState::kUsual && trace.steps.missing[step] == MissingKernels::kNone;
+  return trace.steps.state[step] == StepState::kUsual && trace.steps.missing[step] == MissingKernels::kNone &&
+         trace.steps.phase[step] == StepPhase::kServing;
 }
 
 // Every other step of each stage, by step: 1 learn, 0 judge.

@@ -102,6 +102,11 @@ std::string stage_label(const Report& report, const StageTiming& stage) {
   return printable(stage.name);
 }
 
+bool is_warm_up(const Report& report, std::string_view stage) {
+  return std::any_of(report.stages.begin(), report.stages.end(),
+                     [&](const StageTiming& row) { return row.name == stage && report.mark_of(row).is_warm_up(); });
+}
+
 std::string busy_text(const StageTiming& stage) {
   if (!stage.gpu_busy_frac && stage.gr_active_frac) return "~" + format_percent(*stage.gr_active_frac);
   return percent_or_dash(stage.gpu_busy_frac);
@@ -159,9 +164,9 @@ std::string render_text(const Report& report, const RenderOptions& given) {
   const Ink ink(options.color);
   std::string out = headline(report, ink) + warnings(report, options, ink);
   const bool cpu = on_cpu(report);
-  for (const auto part : {text_verdict, text_stages, text_measured, text_where, text_undisturbed, text_critical_path,
-                          text_host, text_idle, text_operators, text_kernels, text_launch_sites, text_roofline,
-                          text_memory, text_findings, text_cannot_tell, text_foot})
+  for (const auto part : {text_verdict, text_stages, text_warm_up, text_measured, text_where, text_undisturbed,
+                          text_critical_path, text_host, text_idle, text_operators, text_kernels, text_launch_sites,
+                          text_roofline, text_memory, text_findings, text_cannot_tell, text_foot})
     if (!cpu || part != text_host) out += part(report, options, ink);  // the host is the device there
   return finish_page(out, options);
 }

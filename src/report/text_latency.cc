@@ -21,11 +21,16 @@ struct Figure {
   int64_t n = 0;
   bool others_unseen = false;    // there may be more of them in unrecorded time
   const char* first_since = "";  // what the first one is timed from, where that is not its start
+  bool first_cold = false;       // warm-up is in it
 };
 
 std::string figure_line(const Figure& figure, const std::string& cost, const RenderOptions& options, const Ink& ink) {
   const std::string indent = fmt::format("  {}  ", figure.label);
+  const char* const cold = figure.first_cold ? ", cold" : "";
   std::string text = "not in this recording";
+  if (!figure.typical && figure.first)
+    text = fmt::format("no warm one in this recording; first {} {}{}{}", figure.one, format_ms(*figure.first),
+                       figure.first_since, cold);
   if (figure.typical) {
     // The only one there is has nothing beside it.
     const bool only = figure.n == 1 && figure.first == figure.typical;
@@ -38,7 +43,7 @@ std::string figure_line(const Figure& figure, const std::string& cost, const Ren
                 : fmt::format("median of {} {}s{}", format_count(static_cast<double>(figure.n)), figure.one, recorded);
     if (figure.p99 && figure.n >= kP99Min) text += ", p99 " + format_ms(*figure.p99);
     if (!only && figure.first)
-      text += fmt::format("; first {} {}{}", figure.one, format_ms(*figure.first), figure.first_since);
+      text += fmt::format("; first {} {}{}{}", figure.one, format_ms(*figure.first), figure.first_since, cold);
     text += cost;
   }
   std::string out = wrap_text(text, options.width, indent, std::string(indent.size(), ' '));
@@ -76,7 +81,8 @@ std::string uneven_steps(const Report& report) {
   constexpr double kUneven = 1.2;
   const OptDouble typical = report.latency->headline.itl_ms;
   for (const StageTiming& stage : report.stages) {
-    if (!typical || stage.kind != StageKind::kDecode || stage.count == 0) continue;
+    if (!typical || stage.kind != StageKind::kDecode || stage.count == 0 || report.mark_of(stage).is_warm_up())
+      continue;
     const double mean = stage.wall_ms.ms() / static_cast<double>(stage.count);
     if (mean > kUneven * *typical || mean * kUneven < *typical)
       return fmt::format(", whose steps are uneven: their mean is {}", format_ms(mean));
@@ -94,13 +100,14 @@ std::string text_latency(const Report& report, const RenderOptions& options, con
   if (headline.ttft_ms && headline.before_prompt_ms.value_or(0) >= kBeforePromptMin * *headline.ttft_ms)
     before = fmt::format("; without {} on the host before it (inputs prepared, or no request)",
                          format_ms(*headline.before_prompt_ms));
-  std::string out = figure_line(
-      {"TTFT", single_prompts(report) ? "prompt" : "sample", headline.ttft_ms, headline.ttft_p99_ms,
-       headline.first_ttft_ms, headline.ttft_n, unseen, prompts_found(report) ? " from its first kernel on" : ""},
-      before + (headline.ttft_ms ? distortion_label(report, StageKind::kPrefill) : ""), options, ink);
+  std::string out =
+      figure_line({"TTFT", single_prompts(report) ? "prompt" : "sample", headline.ttft_ms, headline.ttft_p99_ms,
+                   headline.first_ttft_ms, headline.ttft_n, unseen,
+                   prompts_found(report) ? " from its first kernel on" : "", headline.first_ttft_cold.value_or(false)},
+                  before + (headline.ttft_ms ? distortion_label(report, StageKind::kPrefill) : ""), options, ink);
   const bool per_request = headline.tpot_ms || !headline.itl_ms;
   out += figure_line({per_request ? "TPOT" : "ITL ", "step", headline.itl_ms, headline.itl_p99_ms,
-                      headline.first_itl_ms, headline.itl_n, unseen},
+                      headline.first_itl_ms, headline.itl_n, unseen, "", headline.first_itl_cold.value_or(false)},
                      headline.itl_ms ? distortion_label(report, StageKind::kDecode) : "", options, ink);
   if (headline.output_tokens_per_s)
     out +=

@@ -39,6 +39,9 @@ const char* processor(const Report& report);  // "GPU" or "CPU"
 // Name of a stage, with its GPU where the report holds several.
 std::string stage_label(const Report& report, const StageTiming& stage);
 
+// Whether a stage, by its name, is steps of warm-up: in no table but their own.
+bool is_warm_up(const Report& report, std::string_view stage);
+
 // "-" for unknown.
 std::string percent_or_dash(const OptDouble& frac);
 
@@ -59,6 +62,7 @@ std::string text_latency(const Report& report, const RenderOptions& options, con
 
 std::string text_verdict(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_stages(const Report& report, const RenderOptions& options, const Ink& ink);
+std::string text_warm_up(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_where(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_measured(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_idle(const Report& report, const RenderOptions& options, const Ink& ink);

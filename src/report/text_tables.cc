@@ -81,10 +81,8 @@ std::string suffix_legend(const Report& report, const RenderOptions& options, co
   constexpr Meaning kMeanings[] = {
       {"[window edge]", "recorded in part: its times are in no TTFT, TPOT or finding",
        [](const StageMark& mark) { return mark.state == StepState::kWindowEdge; }},
-      {"[warm-up]", "what was detected before the first step that the program names",
-       [](const StageMark& mark) { return mark.phase == StepPhase::kWarmUp; }},
-      {"[cold]", "first steps that ran much slower than the rest: in no TTFT, TPOT or finding but first-call-cost",
-       [](const StageMark& mark) { return mark.cold; }},
+      {"[warm-up]", "in no other figure of this page; the table below says why",
+       [](const StageMark& mark) { return mark.is_warm_up(); }},
       {"[not recorded]", "without its kernels: times are those of the program's ranges on the host",
        [](const StageMark& mark) { return mark.state == StepState::kNotRecorded; }},
       {"[whole graphs]", "CUDA graphs recorded as one activity each",
@@ -141,6 +139,31 @@ std::string text_stages(const Report& report, const RenderOptions& options, cons
                : detected ? "found by llmprof from token counts and kernel sequences, not annotated"
                           : std::string("as annotated") + (by_counter ? "; ~ by hardware counter" : "")) +
          table.render("  ", options) + suffix_legend(report, options, ink) + "\n";
+}
+
+std::string text_warm_up(const Report& report, const RenderOptions& options, const Ink& ink) {
+  if (report.warm_up.empty()) return {};
+  TextTable table({{"stage", kLeft, 28},
+                   {"steps", kRight, 0, 2},
+                   {"time"},
+                   {"beyond steady"},
+                   {"steady steps", kRight, 0, 1},
+                   {"because", kLeft, 60}});
+  int64_t steps = 0, wall_ns = 0;
+  double excess_ms = 0;
+  for (const WarmUpRecord& row : report.warm_up) {
+    steps += row.steps;
+    wall_ns += row.wall_ms.ns;
+    excess_ms += row.excess_ms.value_or(0);
+    table.add_row({row.stage, format_count(static_cast<double>(row.steps)), format_ns(row.wall_ms.ns),
+                   row.excess_ms ? format_ms(*row.excess_ms) : "-", format_count(static_cast<double>(row.steady_steps)),
+                   std::string(in_words(row.cause))});
+  }
+  if (report.warm_up.size() > 1) {
+    table.add_rule();
+    table.add_row({"all", format_count(static_cast<double>(steps)), format_ns(wall_ns), format_ms(excess_ms)});
+  }
+  return title(ink, "Warm-up", "steps that are in no other figure") + table.render("  ", options) + "\n";
 }
 
 std::string text_where(const Report& report, const RenderOptions& options, const Ink& ink) {
@@ -286,6 +309,7 @@ std::string text_host(const Report& report, const RenderOptions& options, const 
                    {"GPU busy", kRight, 0, 1},
                    {"host/GPU"}});
   for (const HostRecord& row : report.host) {
+    if (is_warm_up(report, row.stage)) continue;
     // Per step where there are steps.
     int64_t steps = 0;
     for (const StageTiming& stage : report.stages)
@@ -321,6 +345,7 @@ std::string text_operators(const Report& report, const RenderOptions& options, c
   TextTable table(std::move(columns));
   size_t shown = 0;
   for (const OperatorRecord& row : report.operators) {
+    if (is_warm_up(report, row.stage)) continue;
     if (++shown > options.top) break;
     std::vector<std::string> cells = {row.name, row.stage, format_count(static_cast<double>(row.calls)),
                                       format_ns(row.cpu_total_ms.ns), format_ns(row.cpu_self_ms.ns)};
@@ -328,6 +353,7 @@ std::string text_operators(const Report& report, const RenderOptions& options, c
     cells.push_back(short_shapes(row.shapes));
     table.add_row(std::move(cells));
   }
+  if (table.empty()) return {};
   return title(ink, "Operators",
                "all steps together; totals hold enclosed operators, so rows overlap; self times do not") +
          table.render("  ", options) + cut_note(options.top, report.operators.size(), ink) + "\n";
@@ -346,11 +372,13 @@ std::string text_kernels(const Report& report, const RenderOptions& options, con
                    {"limit", kLeft, 24, 2}});
   size_t shown = 0;
   for (const KernelRecord& row : report.kernels_topk) {
+    if (is_warm_up(report, row.stage)) continue;
     if (++shown > options.top) break;
     table.add_row({short_kernel_name(row.name), row.stage, format_count(static_cast<double>(row.calls)),
                    format_ns(row.total_ms.ns), format_percent(row.share), format_ms(row.p50_ms), row.grid.value_or("-"),
                    row.shape.value_or("-"), limit_of(row.bound, row.of_roof_frac)});
   }
+  if (table.empty()) return {};
   return title(ink, "Kernels", "all steps together, by name, launch, shape and stage; full names in JSON and CSV") +
          table.render("  ", options) + cut_note(options.top, report.kernels_topk.size(), ink) + "\n";
 }
@@ -368,11 +396,13 @@ std::string text_roofline(const Report& report, const RenderOptions& options, co
                    {"could save", kRight, 0, 1}});
   size_t shown = 0;
   for (const RooflineRecord& row : report.roofline) {
+    if (is_warm_up(report, row.stage)) continue;
     if (++shown > options.top) break;
     table.add_row({short_kernel_name(row.name), row.stage, row.shape, format_fixed(row.intensity, 1),
                    format_rate(row.tflops), format_rate(row.gbs), percent_or_dash(row.of_roof_frac),
                    bound_or_dash(row.bound), row.gain_ms ? format_ms(*row.gain_ms) : "-"});
   }
+  if (table.empty()) return {};
   std::string note = "kernels with known shapes over all steps against min(peak, intensity x bandwidth)";
   if (report.device && report.device->arithmetic && report.device->ridge)
     note += fmt::format("; ridge of {} at {:.0f} FLOP/B", *report.device->arithmetic, *report.device->ridge);

@@ -94,9 +94,7 @@ inline constexpr const char* kUnattributed = "[unattributed]";
 struct StageMark {
   StepState state = StepState::kUsual;
   StepPhase phase = StepPhase::kServing;
-  bool cold = false;  // first steps that ran much slower than the rest
-  // Before the program's first named stage (derive/steps.h), or its cold first steps: shown, and not judged.
-  bool is_warm_up() const { return phase == StepPhase::kWarmUp || cold; }
+  bool is_warm_up() const { return phase == StepPhase::kWarmUp; }  // shown, and not judged
 };
 
 // ---- rows --------------------------------------------------------------------------------------------------------
@@ -452,6 +450,19 @@ LLMPROF_RECORD(UndisturbedRecord, "undisturbed", "Step times without the recorde
   F(double, max, "", "Largest")
 LLMPROF_RECORD(Summary, "summary", "Distribution of samples", LLMPROF_SUMMARY_FIELDS)
 
+// Steps of a stage that are warm-up, by cause.
+#define LLMPROF_WARM_UP_FIELDS(F)                                                                                \
+  F(std::string, stage, "", "Stage, without the word in brackets")                                               \
+  F(int64_t, device, "", "CUDA device ordinal")                                                                  \
+  F(WarmUpCause, cause, "",                                                                                      \
+    "named (before the first named step), module-loading, compilation, graph-capture, allocation, first-calls, " \
+    "unknown")                                                                                                   \
+  F(int64_t, steps, "", "How many")                                                                              \
+  F(Milliseconds, wall_ms, "ms", "Their time")                                                                   \
+  F(OptDouble, excess_ms, "ms", "Part of it beyond the steady level of their shape; null where none is known")   \
+  F(int64_t, steady_steps, "", "Steady steps of the stage; 0: it was never seen steady")
+LLMPROF_RECORD(WarmUpRecord, "warm_up", "Steps that are in no other figure, and why", LLMPROF_WARM_UP_FIELDS)
+
 // Definitions (docs/formulas.md):
 //   TTFT  from the start of the first prefill window of a request to the end of the window that produced its first
 //         token; windows of chunks and of vision stages directly before are part of it, those that the CPU does alone
@@ -459,34 +470,37 @@ LLMPROF_RECORD(Summary, "summary", "Distribution of samples", LLMPROF_SUMMARY_FI
 //   ITL   window of one decode or mixed step, one sample per step.
 //   TPOT  of one request: sum of its decode windows / tokens they produced per sequence, that is the mean of its ITLs.
 //         The first token is not included.
-// Steps of warm-up and of window edges (derive/steps.h) count for none of them.
+// Steps of warm-up (derive/steady.h) and of window edges (derive/steps.h) count for none of them, and so do requests
+// with a step of warm-up before their first token.
 //
-// The headline is what requests typically take: medians that a slow start does not move, the first request beside them.
+// The headline is what steady requests typically take: medians, the first request beside them. Where no request is
+// steady there is none but the first one's.
 // Findings start from these figures (consequence.h).
-#define LLMPROF_HEADLINE_FIELDS(F)                                                                                     \
-  F(OptDouble, ttft_ms, "ms", "TTFT: the median over the requests after the first, or that of the only one")           \
-  F(OptDouble, ttft_p99_ms, "ms", "99th percentile of the same requests")                                              \
-  F(int64_t, ttft_n, "", "How many requests those are")                                                                \
-  F(OptDouble, first_ttft_ms, "ms", "TTFT of the first request")                                                       \
-  F(OptDouble, before_prompt_ms, "ms",                                                                                 \
-    "Median time from a step to the prompt that llmprof found after it: not in TTFT")                                  \
-  F(OptDouble, tpot_ms, "ms", "TPOT: itl_ms, where requests are known apart")                                          \
-  F(OptDouble, itl_ms, "ms", "ITL: the median over steps after the first request, or after the only one's first step") \
-  F(OptDouble, itl_p99_ms, "ms", "99th percentile of the same steps")                                                  \
-  F(int64_t, itl_n, "", "How many steps those are")                                                                    \
-  F(OptDouble, first_itl_ms, "ms", "The first step after a first token")                                               \
-  F(OptDouble, output_tokens_per_s, "1/s",                                                                             \
-    "While decoding: tokens made over the time of the same steps, cold first steps left out")
+#define LLMPROF_HEADLINE_FIELDS(F)                                                                \
+  F(OptDouble, ttft_ms, "ms", "TTFT: the median over steady requests")                            \
+  F(OptDouble, ttft_p99_ms, "ms", "99th percentile of the same requests")                         \
+  F(int64_t, ttft_n, "", "How many requests those are")                                           \
+  F(OptDouble, first_ttft_ms, "ms", "TTFT of the first request")                                  \
+  F(IfKnown<bool>, first_ttft_cold, "", "Whether warm-up is in it; left out where nothing tells") \
+  F(OptDouble, before_prompt_ms, "ms",                                                            \
+    "Median time from a step to the prompt that llmprof found after it: not in TTFT")             \
+  F(OptDouble, tpot_ms, "ms", "TPOT: itl_ms, where requests are known apart")                     \
+  F(OptDouble, itl_ms, "ms", "ITL: the median over steady steps")                                 \
+  F(OptDouble, itl_p99_ms, "ms", "99th percentile of the same steps")                             \
+  F(int64_t, itl_n, "", "How many steps those are")                                               \
+  F(OptDouble, first_itl_ms, "ms", "The first step after a first token")                          \
+  F(IfKnown<bool>, first_itl_cold, "", "Whether that is warm-up; left out where nothing tells")   \
+  F(OptDouble, output_tokens_per_s, "1/s", "While decoding: tokens made over the time of the same steps")
 LLMPROF_RECORD(Headline, "headline", "What requests typically take: latency.headline", LLMPROF_HEADLINE_FIELDS)
 
-#define LLMPROF_LATENCY_FIELDS(F)                                                           \
-  F(OneRow<Headline>, headline, "", "What requests typically take")                         \
-  F(NamedRow<Summary>, ttft_ms, "ms", "Distribution over all requests, the first included") \
-  F(NamedRow<Summary>, tpot_ms, "ms", "The same of TPOT, one sample per request")           \
-  F(NamedRow<Summary>, itl_ms, "ms", "The same of ITL, one sample per step")                \
-  F(OptDouble, output_tokens_per_s, "1/s", "That of the headline")                          \
-  F(OptDouble, warmup_ms, "ms",                                                             \
-    "Extra time of first requests and steps over the median of the others; 0: none stands out")
+#define LLMPROF_LATENCY_FIELDS(F)                                                 \
+  F(OneRow<Headline>, headline, "", "What requests typically take")               \
+  F(NamedRow<Summary>, ttft_ms, "ms", "Distribution over steady requests")        \
+  F(NamedRow<Summary>, tpot_ms, "ms", "The same of TPOT, one sample per request") \
+  F(NamedRow<Summary>, itl_ms, "ms", "The same of ITL, one sample per step")      \
+  F(OptDouble, output_tokens_per_s, "1/s", "That of the headline")                \
+  F(OptDouble, warmup_ms, "ms",                                                   \
+    "Time that steps of warm-up took beyond the steady level of their shape; 0: there is none")
 LLMPROF_RECORD(Latency, "latency", "TTFT, TPOT and ITL", LLMPROF_LATENCY_FIELDS)
 
 // One ceiling of the device. measured: what `llmprof peaks` reached. Where there is no data sheet, value is the
@@ -674,6 +688,7 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
   F(std::optional<ModelSummary>, model, "", "Given or recognised")                                          \
   F(std::optional<Latency>, latency, "", "TTFT, TPOT and ITL")                                              \
   F(std::vector<StageTiming>, stages, "", "Per stage")                                                      \
+  F(IfAny<std::vector<WarmUpRecord>>, warm_up, "", "Steps that are in no other figure; left out without")   \
   F(std::vector<OperatorRecord>, operators, "", "Per framework operator")                                   \
   F(std::vector<KernelRecord>, kernels_topk, "", "The most expensive kernels")                              \
   F(std::vector<CategoryRecord>, categories, "", "Where the GPU time goes")                                 \

@@ -75,6 +75,10 @@ constexpr size_t enumerators<StepPhase>() {
   return static_cast<size_t>(StepPhase::kWarmUp) + 1;
 }
 template <>
+constexpr size_t enumerators<WarmUpCause>() {
+  return static_cast<size_t>(WarmUpCause::kCount);
+}
+template <>
 constexpr size_t enumerators<IdleCause>() {
   return static_cast<size_t>(IdleCause::kCount);
 }

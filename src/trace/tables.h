@@ -467,7 +467,9 @@ LLMPROF_TABLE(Works, "works", "Distinct arithmetic shapes with FLOPs and bytes",
   C(MissingKernels, missing, "", "Kernels that are not recorded: none, those inside CUDA graphs, or all")              \
   C(StepState, state, "",                                                                                              \
     "Why it stands apart from others of its name: usual, whole graphs, not recorded, window edge")                     \
-  C(StepPhase, phase, "", "serving, or warm-up before it")                                                             \
+  C(StepPhase, phase, "", "serving, or warm-up")                                                                       \
+  C(LengthNs, warm_up_ns, "ns", "Excess of a step of warm-up over the steady level of its shape, 0 otherwise")         \
+  C(WarmUpCause, warm_up_cause, "", "Why it is warm-up")                                                               \
   C(AnnotationId, annotation, "", "Row in annotations, kNoRow if detected")
 LLMPROF_TABLE(Steps, "steps", "Runs of the model: prefills, decode steps, vision passes, in time order",
               LLMPROF_STEP_COLUMNS)

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "base/statistics.h"
+#include "base/steady_series.h"
 #include "workload/bundle.h"
 #include "workload/image.h"
 
@@ -77,23 +78,21 @@ double RunResult::tokens_per_s() const {
 }
 
 std::optional<RunResult::Steady> RunResult::steady() const {
-  constexpr size_t kComparableMin = 3;  // of fewer nobody knows which are usual
   std::vector<double> all;
   for (size_t t = 1; t < token_ns.size(); ++t) all.push_back(static_cast<double>(token_ns[t] - token_ns[t - 1]) / 1e6);
   if (all.empty()) return std::nullopt;
-  const double median = median_of(all);
-  std::vector<uint8_t> slow;
-  for (const double ms : all) slow.push_back(all.size() >= kComparableMin && ms > kSlowFirstFactor * median ? 1 : 0);
-  const size_t beginning = slow_beginning(slow);
+  std::vector<SeriesStep> series;
+  for (const double ms : all) series.push_back({.ns = ms * 1e6});
+  const SteadySeries found = find_steady_series(series, StepSize::kAlike);
   Steady out;
   out.first_ms = all.front();
   std::vector<double> steady;
   double sum_ms = 0;
   for (size_t i = 0; i < all.size(); ++i) {
-    if (i < beginning && slow[i] != 0) {
+    if (found.warm_up[i] != 0 && !found.falls) {
       ++out.cold;
       out.cold_ms += all[i];
-    } else if (i > 0 || all.size() == 1) {
+    } else {
       steady.push_back(all[i]);
       sum_ms += all[i];
     }

@@ -31,7 +31,7 @@ struct RunResult {
   // Mean time of a token after the first; negative if there is only one.
   double tpot_ms() const;
   double tokens_per_s() const;  // of all sequences, over the decode steps; negative without one
-  // The same as reports give it in their first lines: of steady decode steps, neither the first nor a cold one.
+  // The same as reports give it in their first lines: of steady decode steps (base/steady_series.h).
   struct Steady {
     size_t steps = 0;
     double median_ms = 0, tokens_per_s = 0, first_ms = 0;

@@ -102,6 +102,37 @@ def known(binary):
     check(name, "TPOT ms", result["latency"]["tpot_ms"]["mean"], statistics.fmean([28.697, 32.135]), 0.03)
 
 
+# What is planted: cold_recordings.py.
+def cold(binary):
+    name = "cold_start"
+    result = report(binary, name)
+    rows = {(row["stage"], row["cause"]): row for row in result["warm_up"]}
+    planted = {("prefill", "module-loading"): (1, 270), ("decode", "module-loading"): (2, 45), ("decode", "compilation"): (1, 120),
+               ("decode", "unknown"): (1, 8)}
+    check(name, "kinds of warm-up", len(rows), len(planted), 0)
+    for key, (count, excess_ms) in planted.items():
+        row = rows.get(key, {"steps": 0, "excess_ms": None})
+        check(name, f"{key[0]}, {key[1]}: steps", row["steps"], count, 0)
+        check(name, f"{key[0]}, {key[1]}: excess ms", row["excess_ms"], excess_ms, 1e-3)
+    latency = result["latency"]
+    check(name, "TTFT ms", latency["headline"]["ttft_ms"], 30, 1e-3)
+    check(name, "TTFT of the first, ms", latency["headline"]["first_ttft_ms"], 300, 1e-3)
+    check(name, "the first is cold", latency["headline"].get("first_ttft_cold"), True, 0)
+    check(name, "TPOT ms", latency["headline"]["tpot_ms"], 10, 5e-3)
+    check(name, "slowest steady step, ms", latency["itl_ms"]["max"], 100, 1e-3)
+    check(name, "warm-up ms", latency["warmup_ms"], 443, 1e-3)
+    name = "cold_only"
+    result = report(binary, name)
+    headline = result["latency"]["headline"]
+    for figure in ("ttft_ms", "tpot_ms", "itl_ms", "output_tokens_per_s"):
+        check(name, f"{figure} is not told", int(headline[figure] is None), 1, 0)
+    check(name, "TTFT of the first, ms", headline["first_ttft_ms"], 380, 1e-3)
+    check(name, "the first is cold", headline.get("first_ttft_cold"), True, 0)
+    told = {row["question"] for row in result["cannot_tell"]}
+    check(name, "warm figures are asked for", int({"What is TTFT of a warm request?", "What are TPOT and ITL of a warm program?"} <= told), 1, 0)
+    check(name, "findings but first-call-cost", len([row for row in result["findings"] if row["id"] != "first-call-cost"]), 0, 0)
+
+
 def two_gpus(binary):
     name = "pipeline_two_gpus"  # its own timers: tests/golden/inputs/README.md
     result = report(binary, name)
@@ -174,6 +205,7 @@ def main():
     planted(binary)
     formulas(binary)
     two_gpus(binary)
+    cold(binary)
     print(f"{len(FAILURES)} failed")
     return 1 if FAILURES else 0
 

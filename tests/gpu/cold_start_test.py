@@ -4,7 +4,8 @@
     python3 tests/gpu/cold_start_test.py [--state cold_start.json]
 
   requests    TTFT and TPOT are within 5 % of the medians of the program's own times after its first request, in the same
-              run; the first prompt stands apart, or not at all where the recorder's coming falls into it
+              run; the first prompt stands apart as warm-up with a cause, or not at all where the recorder's coming falls
+              into it
   preprocess  the same, and host-preprocessing is found
   batching    no TTFT, TPOT or tokens per second is printed, and the report says why
   copies      no tokens; copy-bound is the first finding. Its rate is that of the copies alone, the program's own that of
@@ -16,6 +17,7 @@ import sys
 import harness
 
 TOLERANCE = 0.05  # half of the steps are recorded and half are not, and steps of an eager program vary by 10 to 50 %
+COLD_FROM = 2  # times the others' median: then the first prompt is warm-up beyond doubt
 SECONDS_PER_RUN = 30
 
 
@@ -36,6 +38,10 @@ def check_times(result, report, problems):
     first = headline.get("first_ttft_ms")
     if first is not None and abs(off(first, result["ttft_ms"][0])) > TOLERANCE:
         problems.append(f"the first prompt took {result['ttft_ms'][0]:.4g} ms, {first} in the report")
+    if result["ttft_ms"][0] > COLD_FROM * own["ttft_ms"] and first is not None:
+        rows["warm_up"] = [{key: row[key] for key in ("stage", "cause", "steps", "excess_ms")} for row in report.get("warm_up", [])]
+        if not headline.get("first_ttft_cold") or not any(row["stage"].startswith("prefill") for row in rows["warm_up"]):
+            problems.append(f"the first prompt took {result['ttft_ms'][0]:.4g} ms and is no warm-up: {rows['warm_up']}")
     return rows
 
 

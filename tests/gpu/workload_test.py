@@ -20,7 +20,7 @@ TOLERANCES = {"ttft_ms": 0.01, "tpot_ms": 0.01, "tokens_per_s": 0.02}
 NOT_SLOWER = 1.03  # times of a run vary by so much
 STAGES = ("preprocess", "vision encoder", "vision projector", "prefill", "decode")
 # Steps of a stage that the recorder's windows set apart (docs/howto/profile-a-program.md).
-SET_APART = ("", " [cold]", " [not recorded]", " [whole graphs]", " [window edge]")
+SET_APART = ("", " [warm-up]", " [not recorded]", " [whole graphs]", " [window edge]")
 
 
 def run_once(args, words, timeout=WALL_MAX_S + 60):
@@ -92,10 +92,12 @@ def steps_of(report, stage):
     return sum(row["count"] for row in report["stages"] if row["name"] in names)
 
 
-def own_rate(run):
-    """Tokens per second of the decode steps after the first, as reports have it."""
-    ends = [stage["start_ms"] + stage["ms"] for stage in run["stages"] if stage["stage"] == "decode"]
-    return run["batch"] * 1e3 * (len(ends) - 1) / (ends[-1] - ends[0])  # token to token
+def own_step_ms(run):
+    """Mean time from token to token, without the steps of warm-up, as reports have it."""
+    ends = [stage["start_ms"] + stage["ms"] for stage in run["stages"] if stage["stage"] in ("prefill", "decode")]
+    steps = sorted(end - before for before, end in zip(ends, ends[1:]))
+    steady = steps[:len(steps) - run["cold_steps"]]
+    return sum(steady) / len(steady)
 
 
 def check_recorded(args, state, failures):
@@ -115,8 +117,8 @@ def check_recorded(args, state, failures):
                         "stages": {stage: steps_of(report, stage) for stage in STAGES},
                         "names": [row["name"] for row in report["stages"]], "new_tokens": run["new_tokens"],
                         "ttft_ms": [run["ttft_ms"], ((latency.get("ttft_ms") or {}).get("p50"))],
-                        "tpot_ms": [run["tpot_ms"], ((latency.get("tpot_ms") or {}).get("mean"))],
-                        "tokens_per_s": [own_rate(run), latency.get("output_tokens_per_s")]})
+                        "tpot_ms": [own_step_ms(run), ((latency.get("tpot_ms") or {}).get("mean"))],
+                        "tokens_per_s": [run["batch"] * 1e3 / own_step_ms(run), latency.get("output_tokens_per_s")]})
             found = state.get(name)
             if "error" in found:
                 if not found["refused"]:

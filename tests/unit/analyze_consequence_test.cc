@@ -40,6 +40,7 @@ class Timeline {
   }
   Report report() {
     run.window(0, at);
+    find_steady(run.trace);
     return sound_report_of(run);
   }
 };
@@ -74,7 +75,7 @@ TEST(Consequence, BoundsStartFromTheHeadline) {
     EXPECT_EQ(finding.bound->from, finding.stage == "decode" ? *headline.tpot_ms : *headline.ttft_ms) << finding.id;
   }
   EXPECT_GE(stages, 2U);
-  // Not of the cold steps, which wait 48 of 50 ms.
+  // Not of the steps of warm-up, which wait 48 of 50 ms.
   const Finding* decode = finding_of(report, "launch-bound", "decode");
   ASSERT_NE(decode, nullptr);
   EXPECT_NEAR(decode->bound->to, 2, 1e-9);
@@ -88,12 +89,12 @@ TEST(Consequence, BoundsStartFromTheHeadline) {
     return row != nullptr ? row->count : 0;
   };
   EXPECT_EQ(rows_of("decode"), 15);
-  EXPECT_EQ(rows_of("decode [cold]"), 5);
+  EXPECT_EQ(rows_of("decode [warm-up]"), 5);
   EXPECT_EQ(rows_of("prefill"), 3);
-  EXPECT_EQ(rows_of("prefill [cold]"), 1);
+  EXPECT_EQ(rows_of("prefill [warm-up]"), 1);
   EXPECT_DOUBLE_EQ(*stage_of(report, "decode")->gpu_busy_frac, decode->evidence[0].value.value());
-  EXPECT_EQ(stage_of(report, "decode [cold]")->wall_ms.ns, 250 * kMs);
-  for (const Finding& finding : report.findings) EXPECT_EQ(finding.stage.find("[cold]"), std::string::npos);
+  EXPECT_EQ(stage_of(report, "decode [warm-up]")->wall_ms.ns, 250 * kMs);
+  for (const Finding& finding : report.findings) EXPECT_EQ(finding.stage.find("[warm-up]"), std::string::npos);
   for (const ConservationCheck& check : report.conservation) EXPECT_TRUE(check.ok) << check.name;
 }
 
@@ -183,6 +184,7 @@ TEST(Consequence, FirstCallsAreFoundOnACpuToo) {
     step(StageKind::kPrefill, 50, 512, wide);
     for (int s = 0; s < 16; ++s) step(StageKind::kDecode, s < 5 ? 300 : 10, 1, narrow);
     run.window(0, at);
+    find_steady(run.trace);
     const Report report = report_of(run);
     const Finding* first = finding_of(report, "first-call-cost");
     ASSERT_NE(first, nullptr) << cpu;

@@ -151,6 +151,7 @@ TEST(Findings, TheShareOfBandwidthIsThatOfTheJudgedSteps) {
   run.trace.steps.end_ns[0] = 20 * kMs;  // a cold one
   run.gap(IdleCause::kHostWork, 10 * kMs, 10 * kMs, 0);
   for (int64_t start = 20 * kMs; start < 60 * kMs; start += 10 * kMs) add_step(run, start, plan);
+  find_steady(run.trace);
   const Report report = report_of(run);
   const Finding* finding = finding_of(report, "memory-bound-weights");
   ASSERT_NE(finding, nullptr);

@@ -123,6 +123,7 @@ AnalyzedRecording requests(int64_t count, int64_t steps, int64_t cold, int64_t c
     for (int64_t s = 0; s < steps; ++s) add(StageKind::kDecode, r == 0 && s < cold_steps ? 500 * kMs : 4 * kMs, 1);
   }
   run.window(0, at);
+  find_steady(run.trace);
   return run;
 }
 
@@ -133,7 +134,8 @@ TEST(Latency, TheHeadlineIsTheMedianAndTheFirstRequestStandsBesideIt) {
   EXPECT_EQ(headline.ttft_n, 4);
   EXPECT_DOUBLE_EQ(*headline.first_ttft_ms, 600);
   EXPECT_DOUBLE_EQ(*headline.tpot_ms, 4);
-  EXPECT_EQ(headline.itl_n, 16);
+  EXPECT_EQ(headline.itl_n, 18) << "of the first request two steps are steady";
+  EXPECT_EQ(headline.first_ttft_cold, true);
   EXPECT_DOUBLE_EQ(*headline.first_itl_ms, 500);
   EXPECT_DOUBLE_EQ(*headline.output_tokens_per_s, 250);
 }
@@ -141,7 +143,8 @@ TEST(Latency, TheHeadlineIsTheMedianAndTheFirstRequestStandsBesideIt) {
 TEST(Latency, ThreeColdStepsOfOneRequestDoNotMoveTheHeadline) {
   AnalyzedRecording run = requests(1, 1503, 1, 3);
   const Latency latency = latency_of(run);
-  EXPECT_NEAR(latency.tpot_ms->mean, 4.99, 0.01) << "1,500 ms of the first steps are in the mean";
+  EXPECT_DOUBLE_EQ(latency.tpot_ms->mean, 4) << "warm-up is in no distribution";
+  EXPECT_EQ(latency.itl_ms->n, 1500);
   EXPECT_DOUBLE_EQ(*latency.headline.tpot_ms, 4);
   EXPECT_DOUBLE_EQ(*latency.headline.ttft_ms, 30);
   EXPECT_EQ(latency.headline.ttft_n, 1);
@@ -191,7 +194,7 @@ TEST(Latency, TimeBeforeAFoundPromptIsToldBesideTtft) {
 
 // What a step is for stands in columns: words that the program puts into the names of its ranges mean nothing.
 TEST(Latency, ARangeThatIsCalledWarmUpOrWindowEdgeIsAnOrdinaryStage) {
-  for (const char* suffix : {" [warm-up]", " [window edge]", " [not recorded]", " [whole graphs]", " [cold]"}) {
+  for (const char* suffix : {" [warm-up]", " [window edge]", " [not recorded]", " [whole graphs]"}) {
     AnalyzedRecording run;
     run.window(0, 60 * kMs);
     run.step(StageKind::kPrefill, 0, 10 * kMs, 600, 600, std::string("prefill") + suffix);
@@ -210,12 +213,13 @@ TEST(Latency, ARangeThatIsCalledWarmUpOrWindowEdgeIsAnOrdinaryStage) {
 TEST(Latency, ALaterRequestIsNoFirstOne) {
   AnalyzedRecording run = requests(3, 4, 20, 2);
   run.trace.steps.state[0] = run.trace.steps.state[1] = StepState::kWindowEdge;
+  find_steady(run.trace);
   const Headline headline = latency_of(run).headline;
   EXPECT_DOUBLE_EQ(*headline.ttft_ms, 30);
   EXPECT_EQ(headline.ttft_n, 2) << "both that are seen come after the first";
   EXPECT_FALSE(headline.first_ttft_ms);
   EXPECT_FALSE(headline.first_itl_ms);
-  EXPECT_EQ(headline.itl_n, 8);
+  EXPECT_EQ(headline.itl_n, 10) << "one of twelve at the edge, one of warm-up";
 }
 
 // Steps of 4 ms of which every fourth takes 8: a rate is what came out over the time it took.
@@ -230,7 +234,7 @@ TEST(Latency, TheRateIsTokensOverTime) {
   run.window(0, at);
   const Headline headline = latency_of(run).headline;
   EXPECT_DOUBLE_EQ(*headline.tpot_ms, 4);
-  EXPECT_DOUBLE_EQ(*headline.output_tokens_per_s, 200) << "40 tokens in 200 ms";
+  EXPECT_DOUBLE_EQ(*headline.output_tokens_per_s, 41e3 / 204) << "41 tokens in 204 ms";
 }
 
 TEST(Latency, FirstCallsCountTheFirstPromptToo) {
@@ -238,7 +242,54 @@ TEST(Latency, FirstCallsCountTheFirstPromptToo) {
   EXPECT_DOUBLE_EQ(*latency_of(run).warmup_ms, 90 + 496) << "a TTFT of 120 ms against 30, a step of 500 against 4";
   AnalyzedRecording other = requests(2, 4, 4, 1);
   other.trace.steps.new_tokens[5] = 25;  // the second prompt is another one
+  find_steady(other.trace);
   EXPECT_DOUBLE_EQ(*latency_of(other).warmup_ms, 496);
+}
+
+// A cold request is no warm one, and the report says so.
+TEST(Latency, OneColdRequestHasNoWarmTtft) {
+  AnalyzedRecording run;
+  run.step(StageKind::kPrefill, 0, 300 * kMs, 100, 100);
+  for (int64_t s = 0; s < 5; ++s) run.step(StageKind::kDecode, (300 + 4 * s) * kMs, (304 + 4 * s) * kMs, 1, 101 + s);
+  run.window(0, 320 * kMs);
+  run.api("cuModuleLoadData", 10 * kMs, 200 * kMs);
+  find_steady(run.trace);
+  const Report report = report_of(run);
+  const Headline& headline = report.latency->headline;
+  EXPECT_FALSE(headline.ttft_ms);
+  EXPECT_FALSE(report.latency->ttft_ms);
+  EXPECT_EQ(headline.ttft_n, 0);
+  EXPECT_DOUBLE_EQ(*headline.first_ttft_ms, 300);
+  EXPECT_EQ(headline.first_ttft_cold, true);
+  EXPECT_EQ(headline.first_itl_cold, false);
+  EXPECT_DOUBLE_EQ(*headline.tpot_ms, 4);
+  EXPECT_DOUBLE_EQ(*report.latency->warmup_ms, 200);
+  ASSERT_EQ(report.warm_up.size(), 1U);
+  EXPECT_EQ(report.warm_up[0].stage, "prefill");
+  EXPECT_EQ(report.warm_up[0].cause, WarmUpCause::kModuleLoading);
+  EXPECT_EQ(report.warm_up[0].steady_steps, 0);
+  for (const Finding& finding : report.findings) EXPECT_NE(finding.stage, "prefill [warm-up]");
+  std::string why;
+  for (const CannotTell& row : report.cannot_tell)
+    if (row.question == "What is TTFT of a warm request?") why = row.why;
+  EXPECT_EQ(why, "the only prompt is warm-up: modules were loaded");
+}
+
+// Without evidence nobody knows: told where the recording is of all that the program did.
+TEST(Latency, TheOnlyRequestOfAProgramIsAskedAbout) {
+  for (const bool live : {false, true}) {
+    AnalyzedRecording run = requests(1, 5, 1, 0);
+    run.gpu("gemm", Category::kGemm, 0, kMs, {.step = 0});
+    run.busy(0, kMs);
+    if (live)
+      TraceBuilder(run.trace).add<Recorded>({.start_ns = 0, .dur_ns = 50 * kMs, .level = RecordingLevel::kDefault});
+    const Report report = report_of(run);
+    EXPECT_DOUBLE_EQ(*report.latency->headline.ttft_ms, 30);
+    EXPECT_FALSE(report.latency->headline.first_ttft_cold) << "nothing tells";
+    bool asked = false;
+    for (const CannotTell& row : report.cannot_tell) asked |= row.question == "Is TTFT that of a warm request?";
+    EXPECT_EQ(asked, live);
+  }
 }
 
 TEST(Latency, MixedStepsGiveItlButNoTpot) {
@@ -261,6 +312,7 @@ TEST(Latency, FirstDecodeStepStandsOut) {
   run.window(0, 60 * kMs);
   run.step(StageKind::kDecode, 0, 25 * kMs, 1, 100);
   for (int64_t s = 0; s < 3; ++s) run.step(StageKind::kDecode, (30 + 5 * s) * kMs, (35 + 5 * s) * kMs, 1, 101 + s);
+  find_steady(run.trace);
   Result<Report> report = analyze(run.trace);
   ASSERT_TRUE(report);
   EXPECT_DOUBLE_EQ(*report->latency->warmup_ms, 20);

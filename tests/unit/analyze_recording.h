@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "analyze/analysis.h"
+#include "derive/steady.h"
 #include "trace/copy_names.h"
 #include "trace/trace_builder.h"
 
@@ -50,7 +51,8 @@ class AnalyzedRecording {
                               .sequences = tokens < 0 ? -1 : 1,
                               .context = context,
                               .output_tokens = tokens < 0 ? -1 : 1,
-                              .gemm_rows = 0});
+                              .gemm_rows = 0,
+                              .warm_up_ns = 0});
   }
   OpId op(std::string_view name, int64_t start, int64_t dur, OpId parent = kNoRow, std::string_view dims = {}) {
     rows().add<OpLinks>({.parent = parent, .self_ns = dur});

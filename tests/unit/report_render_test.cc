@@ -260,19 +260,32 @@ TEST(Text, DoubtsAboutTheDeviceStandAtTheTop) {
   EXPECT_LT(text.find("note: \"h200\" is taken to be H200-SXM-141GB"), text.find("TTFT")) << text;
 }
 
-TEST(Text, ColdStepsAreAStageThatTheFirstLinesLeaveOut) {
+TEST(Text, WarmUpIsALineOfItsOwnAndInNoOtherTable) {
   Report report = full_report();
-  EXPECT_EQ(render_text(report, {}).find("[cold]"), std::string::npos);
+  EXPECT_EQ(render_text(report, {}).find("[warm-up]"), std::string::npos);
   report.stage_marks.resize(report.stages.size());
   for (size_t i = 0; i < report.stages.size(); ++i) {
     if (report.stages[i].kind != StageKind::kDecode) continue;
-    report.stages[i].name += " [cold]";
-    report.stage_marks[i].cold = true;
+    report.stages[i].name += " [warm-up]";
+    report.stage_marks[i].phase = StepPhase::kWarmUp;
+    report.warm_up.push_back({"decode", 0, WarmUpCause::kModuleLoading, 3, {30'000'000}, 27.0, 0});
   }
+  for (KernelRecord& row : report.kernels_topk) row.stage = "decode [warm-up]";
+  for (RooflineRecord& row : report.roofline) row.stage = "decode [warm-up]";
+  for (OperatorRecord& row : report.operators) row.stage = "decode [warm-up]";
+  for (HostRecord& row : report.host) row.stage = "decode [warm-up]";
+  report.latency->headline.itl_ms.reset();
+  report.latency->headline.tpot_ms.reset();
+  report.latency->headline.first_itl_ms = 12;
   const std::string text = render_text(report, {});
-  EXPECT_NE(text.find("[cold]: first steps that ran much slower"), std::string::npos) << text;
-  EXPECT_EQ(text.find("decode [cold]: "), std::string::npos) << "no bound of theirs is in the first lines";
-  EXPECT_EQ(text.find("Where the time goes: decode [cold]"), std::string::npos);
+  EXPECT_NE(text.find("[warm-up]: in no other figure"), std::string::npos) << text;
+  EXPECT_EQ(text.find("decode [warm-up]: "), std::string::npos) << "no bound of theirs is in the first lines";
+  EXPECT_EQ(text.find("Where the time goes: decode [warm-up]"), std::string::npos);
+  EXPECT_NE(text.find("modules were loaded"), std::string::npos);
+  EXPECT_NE(text.find("27.00 ms"), std::string::npos);
+  EXPECT_NE(text.find("no warm one in this recording; first step 12.00 ms"), std::string::npos);
+  for (const char* table : {"Kernels", "Roofline", "Operators", "Host against GPU"})
+    EXPECT_EQ(text.find(std::string("\n") + table), std::string::npos) << "it holds warm-up alone";
 }
 
 TEST(Text, WhatIsKnownInPartIsAtLeast) {
