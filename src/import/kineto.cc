@@ -16,6 +16,7 @@
 #include "base/parallel.h"
 #include "import/json_scan.h"
 #include "import/kineto_merge.h"
+#include "import/sync_calls.h"
 
 namespace llmprof::kineto {
 namespace {
@@ -38,6 +39,7 @@ class Pipeline {
     work();
     threads.clear();
     merger_.finish();
+    name_sync_calls(trace_);
   }
 
  private:

@@ -5,6 +5,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -68,7 +69,7 @@ Emitter::Kind Emitter::kind_of(std::string_view category) {
       {"gpu_user_annotation", Kind::kGpuAnnotation},
       {"cuda_sync", Kind::kSync},
       {"overhead", Kind::kOverhead},
-      {"cuda_event", Kind::kIgnored},
+      {"cuda_event", Kind::kEvent},
       {"fwdbwd", Kind::kIgnored},
       {"trace", Kind::kIgnored},
       {"cuda_profiler_range", Kind::kIgnored},
@@ -292,12 +293,26 @@ void Emitter::add_complete(const Event& event, const char* at) {
       return;
     case Kind::kSync: {
       const int64_t device = int_arg(event, Arg::kDevice, -1);
+      builder.add<SyncEvents>(
+          {.start_ns = start_ns,
+           .dur_ns = dur_ns,
+           .device = device < 0 || device > INT32_MAX ? -1 : static_cast<int32_t>(device),
+           .stream = int_arg(event, Arg::kStream, -1),
+           .name = intern(event.name),
+           .correlation = uint_arg(event, Arg::kCorrelation),
+           .event_stream = int_arg(event, Arg::kEventStream, -1),
+           // -1 where the recording of the event was not seen
+           .event_call = static_cast<uint64_t>(std::max<int64_t>(int_arg(event, Arg::kEventCall, 0), 0))});
+      return;
+    }
+    case Kind::kEvent: {
+      const int64_t device = int_arg(event, Arg::kDevice, -1);
       builder.add<SyncEvents>({.start_ns = start_ns,
                                .dur_ns = dur_ns,
                                .device = device < 0 || device > INT32_MAX ? -1 : static_cast<int32_t>(device),
-                               .stream = int_arg(event, Arg::kStream, -1),
                                .name = intern(event.name),
-                               .correlation = uint_arg(event, Arg::kCorrelation)});
+                               .event_stream = int_arg(event, Arg::kStream, -1),
+                               .event_call = uint_arg(event, Arg::kCorrelation)});
       return;
     }
     case Kind::kOverhead: {

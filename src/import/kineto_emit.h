@@ -27,7 +27,8 @@ class Emitter {
     kMemcpy,
     kMemset,
     kSync,
-    kOverhead
+    kOverhead,
+    kEvent
   };
   static Kind kind_of(std::string_view category);
 

@@ -60,6 +60,7 @@ Arg arg_of(std::string_view key) {
     case 14:
       if (is(key, "Total Reserved")) return Arg::kTotalReserved;
       if (is(key, "Out msg nelems")) return Arg::kOutElements;
+      if (is(key, "wait_on_stream")) return Arg::kEventStream;
       break;
     case 15:
       if (is(key, "Concrete Inputs")) return Arg::kConcrete;
@@ -72,6 +73,9 @@ Arg arg_of(std::string_view key) {
       break;
     case 25:
       if (is(key, "est. achieved occupancy %")) return Arg::kOccupancy;
+      break;
+    case 33:
+      if (is(key, "wait_on_cuda_event_record_corr_id")) return Arg::kEventCall;
       break;
     default:
       break;

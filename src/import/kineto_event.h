@@ -48,6 +48,8 @@ enum class Arg : uint8_t {
   kOutElements,
   kGroupSize,
   kDType,
+  kEventStream,
+  kEventCall,
   kCount
 };
 

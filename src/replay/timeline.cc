@@ -1,6 +1,7 @@
 #include "replay/timeline.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 #include "replay/graph_edges.h"
@@ -61,21 +62,19 @@ class Streams {
         case CallKind::kOther:
           break;
         case CallKind::kRecord:
-          if (event == 0) break;
-          if (stream != kNoRow)
-            events_[event] = tails_[stream];
-          else
-            events_.erase(event);
+          if (event != 0) events_[event] = stream != kNoRow ? std::optional<Tail>(tails_[stream]) : std::nullopt;
           break;
         case CallKind::kStreamWait:
-          if (const auto at = events_.find(event); at != events_.end() && stream != kNoRow)
-            for (const GpuOpId op : at->second) add(tails_[stream], op);
+          if (const auto at = events_.find(event); at != events_.end() && at->second && stream != kNoRow)
+            for (const GpuOpId op : *at->second) add(tails_[stream], op);
           break;
         case CallKind::kWaitForStream:
           if (stream != kNoRow) awaits(call, Awaited::kStream, tails_[stream]);
           break;
         case CallKind::kWaitForEvent:
-          if (const auto at = events_.find(event); at != events_.end()) awaits(call, Awaited::kEvent, at->second);
+          if (event == 0) break;
+          if (const std::optional<Tail>& tail = events_.try_emplace(event, Tail()).first->second)
+            awaits(call, Awaited::kEvent, *tail);
           break;
       }
     }
@@ -127,7 +126,7 @@ class Streams {
     last_.assign(end - begin, 1);
     for (uint32_t i = begin; i < end; ++i)
       for (const GpuOpId before : timeline_.in_graph.of(timeline_.launched[i])) last_[timeline_.in_launch[before]] = 0;
-    for (uint32_t i = begin; i < end; ++i)
+    for (uint32_t i = end; i-- > begin;)  // the later ones first: the tail is bounded
       if (last_[i - begin] != 0) add(tail, timeline_.launched[i]);
   }
 
@@ -141,9 +140,9 @@ class Streams {
   Timeline& timeline_;
   const Trace& trace_;
   std::vector<Tail> tails_;
-  std::unordered_map<uint64_t, Tail> events_;  // as they were recorded last
-  std::vector<uint8_t> kinds_;                 // by name: CallKind + 1, 0 not yet judged
-  std::vector<uint8_t> last_;                  // of a launch: whether nothing follows
+  std::unordered_map<uint64_t, std::optional<Tail>> events_;  // as they were recorded last; empty: on which stream?
+  std::vector<uint8_t> kinds_;                                // by name: CallKind + 1, 0 not yet judged
+  std::vector<uint8_t> last_;                                 // of a launch: whether nothing follows
   Pairs joined_, awaits_;
 };
 

@@ -16,6 +16,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "derive/host_calls.h"
@@ -30,7 +31,7 @@ enum class Awaited : uint8_t {
   kThread,  // what its thread launched: of a call whose stream or event is not recorded
   kOwn,     // its own copy
   kStream,  // what is on its stream
-  kEvent,   // what was on a stream when its event was recorded
+  kEvent,   // what was on a stream when its event was recorded; nothing if that was before the recording
   kFree     // all that its process launched, before memory is given back, which takes its own time
 };
 inline constexpr size_t kAwaitedCount = 7;
@@ -52,7 +53,7 @@ class ActivityLists {
   std::span<const GpuOpId> of(Row row) const {
     return {ops_.data() + begin_[row], static_cast<size_t>(begin_[row + 1] - begin_[row])};
   }
-  // `lists` by row.
+  // In any order of the rows; those of one row stay in theirs.
   void take(const std::vector<std::pair<Row, GpuOpId>>& pairs, size_t rows);
 
  private:

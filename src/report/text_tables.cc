@@ -277,7 +277,7 @@ std::string text_critical_path(const Report& report, const RenderOptions& option
                    {"GPU gaps", kRight, 0, 2},
                    {"waking up", kRight, 0, 3},
                    {"unexplained", kRight, 0, 7},
-                   {"replay error", kRight, 0, 6}});
+                   {"error", kRight, 0, 6}});
   std::string guessed;  // the same in every row
   for (const CriticalPathRecord& row : report.critical_path) {
     if (row.error_worst_frac.value_or(0) > kErrorMost) continue;

@@ -133,7 +133,7 @@ LLMPROF_TABLE(Devices, "devices", "GPUs described by the recording", LLMPROF_DEV
   C(DeviceOrdinal, device, "", "CUDA device ordinal")      \
   C(int64_t, context, "", "CUDA context id, -1 if absent") \
   C(int64_t, stream, "", "CUDA stream id")
-LLMPROF_TABLE(Streams, "streams", "CUDA streams with GPU activity", LLMPROF_STREAM_COLUMNS)
+LLMPROF_TABLE(Streams, "streams", "CUDA streams that GPU activities or calls name", LLMPROF_STREAM_COLUMNS)
 
 // Distinct input descriptions of operators; thousands of operator calls share one row. src/trace/signature.h reads and
 // shows the three tables.
@@ -235,14 +235,17 @@ LLMPROF_TABLE(GpuOps, "gpu_ops", "Kernels, copies and memsets on the GPU, sorted
   C(int32_t, group_size, "", "Ranks in the group, -1 if absent")
 LLMPROF_TABLE(Collectives, "collectives", "Communication kernels with their message sizes", LLMPROF_COLLECTIVE_COLUMNS)
 
-#define LLMPROF_SYNC_EVENT_COLUMNS(C)                               \
-  C(TimeNs, start_ns, "ns", "Start")                                \
-  C(DurationNs, dur_ns, "ns", "Duration")                           \
-  C(DeviceOrdinal, device, "", "CUDA device ordinal, -1 if absent") \
-  C(int64_t, stream, "", "CUDA stream id, -1 if absent")            \
-  C(StringId, name, "", "Kind of synchronisation as recorded")      \
-  C(uint64_t, correlation, "", "API call that waited, 0 if absent")
-LLMPROF_TABLE(SyncEvents, "sync_events", "Synchronisation records of the GPU", LLMPROF_SYNC_EVENT_COLUMNS)
+#define LLMPROF_SYNC_EVENT_COLUMNS(C)                                                         \
+  C(TimeNs, start_ns, "ns", "Start")                                                          \
+  C(DurationNs, dur_ns, "ns", "Duration")                                                     \
+  C(DeviceOrdinal, device, "", "CUDA device ordinal, -1 if absent")                           \
+  C(int64_t, stream, "", "CUDA stream id, -1 if absent")                                      \
+  C(StringId, name, "", "Kind of synchronisation as recorded")                                \
+  C(uint64_t, correlation, "", "API call that waited, 0 if absent")                           \
+  C(int64_t, event_stream, "", "CUDA stream id on which an event was recorded, -1 if absent") \
+  C(uint64_t, event_call, "", "API call that recorded the event, 0 if absent")
+LLMPROF_TABLE(SyncEvents, "sync_events", "Synchronisation records of the GPU: waits, and recorded events",
+              LLMPROF_SYNC_EVENT_COLUMNS)
 
 #define LLMPROF_OVERHEAD_COLUMNS(C)                                    \
   C(TimeNs, start_ns, "ns", "Start")                                   \

@@ -217,6 +217,15 @@ TEST(Activity, EdgesOfGraphsAreThoseOfTheCopies) {
   EXPECT_EQ(found, expected);
 }
 
+// A hundred thousand nodes are nothing; what is too much is left out whole, and said.
+TEST(Activity, EdgesOfGraphsAreBounded) {
+  const ClientEnd result = watch({"chain=100000", "chain=1100000", "chain=100", "chain=1000000", "chain=5"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.only().edges.size(), 100'105U);
+  EXPECT_TRUE(result.only().noted("recorder-note"));
+  EXPECT_EQ(result.only().summary.damaged_blocks, 0U);
+}
+
 TEST(Activity, UnrecordedWindowsHoldNoKernels) {
   // A second of full recording, then windows: the run must be longer.
   const ClientEnd result =

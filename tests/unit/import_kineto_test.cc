@@ -242,6 +242,36 @@ TEST(KinetoImport, ReadsMetadataBehindTheEvents) {
   EXPECT_EQ(trace.diagnostics.total(), 0U);
 }
 
+// As torch.profiler writes with enable_cuda_sync_events: on what a call waits stands in records beside it.
+TEST(KinetoImport, CallsNameTheirStreamsAndEvents) {
+  const Trace trace = import_text(R"json({"traceEvents": [
+    {"ph":"X","cat":"kernel","name":"a","pid":0,"tid":7,"ts":10,"dur":3,"args":{"device":0,"context":1,"stream":7,"correlation":1}},
+    {"ph":"X","cat":"kernel","name":"b","pid":0,"tid":20,"ts":20,"dur":3,"args":{"device":0,"context":1,"stream":20,"correlation":4}},
+    {"ph":"X","cat":"cuda_runtime","name":"cudaEventRecord","pid":3,"tid":4,"ts":1,"dur":1,"args":{"correlation":2}},
+    {"ph":"X","cat":"cuda_runtime","name":"cudaStreamWaitEvent","pid":3,"tid":4,"ts":3,"dur":1,"args":{"correlation":3}},
+    {"ph":"X","cat":"cuda_runtime","name":"cudaStreamSynchronize","pid":3,"tid":4,"ts":5,"dur":30,"args":{"correlation":5}},
+    {"ph":"X","cat":"cuda_runtime","name":"cudaEventSynchronize","pid":3,"tid":4,"ts":36,"dur":1,"args":{"correlation":6}},
+    {"ph":"X","cat":"cuda_runtime","name":"cudaEventRecord","pid":3,"tid":4,"ts":38,"dur":1,"args":{"correlation":7}},
+    {"ph":"X","cat":"cuda_sync","name":"Stream Wait Event","pid":0,"tid":20,"ts":3,"dur":1,
+      "args":{"cuda_sync_kind":"Stream Wait Event","wait_on_stream":7,"wait_on_cuda_event_record_corr_id":2,
+      "wait_on_cuda_event_id":1,"stream":20,"correlation":3,"device":0,"context":1}},
+    {"ph":"X","cat":"cuda_sync","name":"Stream Sync","pid":0,"tid":20,"ts":5,"dur":30,
+      "args":{"cuda_sync_kind":"Stream Sync","stream":20,"correlation":5,"device":0,"context":1}},
+    {"ph":"X","cat":"cuda_sync","name":"Event Sync","pid":0,"tid":-1,"ts":36,"dur":1,
+      "args":{"cuda_sync_kind":"Event Sync","wait_on_stream":-1,"wait_on_cuda_event_record_corr_id":-1,
+      "wait_on_cuda_event_id":3,"stream":-1,"correlation":6,"device":0,"context":1}},
+    {"ph":"X","cat":"cuda_event","name":"cudaEventRecord","pid":0,"tid":20,"ts":38,"dur":0,
+      "args":{"event_id":9,"stream":20,"correlation":7,"device":0,"context":1}}
+  ]})json");
+  EXPECT_EQ(trace.diagnostics.total(), 0U);
+  ASSERT_EQ(trace.api_calls.size(), 5U);
+  EXPECT_EQ(trace.api_calls.event, (std::vector<uint64_t>{2, 2, 0, 0, 7}));
+  std::vector<int64_t> streams;
+  for (const StreamId stream : trace.api_calls.stream)
+    streams.push_back(stream == kNoRow ? -1 : trace.streams.stream[stream]);
+  EXPECT_EQ(streams, (std::vector<int64_t>{7, 20, 20, -1, 20}));
+}
+
 TEST(KinetoImport, ReadsEveryKindOfEvent) {
   const Trace trace = import_text(R"json({"traceEvents": [
     {"ph":"X","cat":"Kernel","name":"ncclDevKernel_AllReduce","pid":0,"tid":20,"ts":10,"dur":3,

@@ -249,6 +249,39 @@ TEST(Replay, AWaitForOneStreamLeavesTheOtherAlone) {
         << name_of(trace, op);
 }
 
+TEST(Replay, WhatAnEventStandsForIsWhatItWasRecordedOnLast) {
+  TestTrace b;
+  const StreamId side = b.stream(0, 13);
+  constexpr uint64_t kOther = kEvent + 0x80;
+  b.api("cudaEventSynchronize", 0, 1'000);  // recorded before all this
+  b.names(StreamId(), kEvent);
+  b.gpu("gemm_a", 5'000, 1'000, b.api("cudaLaunchKernel", 2'000, 1'000));
+  b.gpu("gemm_b", 15'000, 1'000, b.api("cudaLaunchKernel", 4'000, 1'000), side);
+  b.api("cudaEventRecord", 6'000, 500);
+  b.names(0, kEvent);
+  b.api("cudaEventSynchronize", 7'000, 500);
+  b.names(StreamId(), kEvent);
+  b.api("cudaEventRecord", 8'000, 500);
+  b.names(side, kEvent);
+  b.api("cudaEventSynchronize", 9'000, 9'000);
+  b.names(StreamId(), kEvent);
+  b.api("cudaEventRecord", 20'000, 500);  // on a stream that is not known
+  b.names(StreamId(), kOther);
+  b.api("cudaEventSynchronize", 21'000, 500);
+  b.names(StreamId(), kOther);
+  const Timeline timeline(b.derive_all());
+  const auto awaits = [&](ApiCallId call) {
+    std::string names;
+    for (const GpuOpId op : timeline.awaits.of(call)) names += name_of(timeline.trace, op);
+    return names;
+  };
+  EXPECT_EQ(timeline.awaited[0], Awaited::kEvent);
+  EXPECT_EQ(awaits(0), "");
+  EXPECT_EQ(awaits(4), "gemm_a");
+  EXPECT_EQ(awaits(6), "gemm_b");
+  EXPECT_EQ(timeline.awaited[8], Awaited::kThread) << "who knows";
+}
+
 // 1, then 2 (long) and 3 (short, on another stream) side by side, then 4; an event's node stands before 4.
 TEST(Replay, NodesOfAGraphFollowItsEdgesNotTheOrderSeen) {
   TestTrace b;

@@ -8,6 +8,7 @@
 //     handle
 //                   used again; prints how often CUPTI was asked for the id of a stream
 //     edges         makes a graph with a fork, a join and a graph in a node, and instantiates it twice
+//     chain=N       makes a graph of N nodes in a row, and instantiates it
 //     capture       cudaStreamBeginCapture
 //     detached      prints how often CUPTI was taken out of the process so far
 //     copy=BYTES    a pageable copy
@@ -163,6 +164,18 @@ void edges() {
       copies.push_back({node, copy + node, node == 4 ? 4U : 0U});
     fake_instantiate(graph, copies.data(), static_cast<uint32_t>(copies.size()));
   }
+}
+
+void chain(long nodes) {
+  void* const graph = fake_graph();
+  const uint64_t first = 0x1000;
+  std::vector<FakeCopy> copies;
+  for (uint64_t i = 0; i < static_cast<uint64_t>(nodes); ++i) {
+    fake_graph_has(graph, first + 8 * i, nullptr);
+    if (i > 0) fake_graph_follows(graph, first + 8 * i, first + 8 * (i - 1), false);
+    copies.push_back({first + 8 * i, 0x10'0000'0000 + i, 0});
+  }
+  fake_instantiate(graph, copies.data(), static_cast<uint32_t>(copies.size()));
 }
 
 // ---- products ----------------------------------------------------------------------------------------------------
@@ -341,6 +354,8 @@ void act(const char* program, const std::string& action) {
     order(value);
   } else if (name == "edges") {
     edges();
+  } else if (name == "chain") {
+    chain(value);
   } else if (name == "capture") {
     cudaStreamBeginCapture(nullptr, 0);
   } else if (name == "detached") {

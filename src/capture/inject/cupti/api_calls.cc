@@ -47,8 +47,8 @@ bool worth_recording(std::string_view name, bool runtime) {
   if (contains(name, "GetAttribute") || starts_with(name, "Get")) return false;
   // Launches are taken at the driver: every kernel has exactly one there, whether the program called the runtime, the
   // driver (Triton, cuBLAS) or the driver through the runtime. So are the frequent calls on events, for half the
-  // callbacks. All else is taken where the program calls it, the
-  // runtime or the driver: on_api_callback passes over a driver call below a runtime call.
+  // callbacks. All else is taken where the program calls it, the runtime or the driver: on_api_callback passes over a
+  // driver call below a runtime call.
   static constexpr std::string_view kAtDriver[] = {"Launch", "GraphLaunch", "EventRecord", "StreamWaitEvent"};
   static constexpr std::string_view kRuntime[] = {"Memcpy",
                                                   "Memset",
@@ -224,8 +224,10 @@ bool on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& 
     // A driver call below a runtime call has the same id and is part of it. A call whose end was never seen, because
     // callbacks were switched off under it, gives way to the next one.
     if (state.api_correlation == data.correlation) return false;
-    if (of_graphs[layer][cbid]) graph_call_seen();
-    if (instantiates[layer][cbid]) instantiation_begins();
+    if (of_graphs[layer][cbid]) {
+      graph_call_seen();
+      if (instantiates[layer][cbid]) instantiation_begins();
+    }
     state.api_correlation = data.correlation;
     state.api_key = layer << 16 | cbid;
     if (layer == 1 && launches_kernel[cbid] && level() == Level::kDeep)
@@ -241,7 +243,7 @@ bool on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& 
   if (data.correlation > correlation_max.load(std::memory_order_relaxed))
     correlation_max.store(data.correlation, std::memory_order_relaxed);
   if (records_kernels()) record(layer, cbid, data, state.api_start_ns);
-  if (instantiates[layer][cbid]) instantiation_ends(data);
+  if (of_graphs[layer][cbid] && instantiates[layer][cbid]) instantiation_ends(data);
   if (concerns_logged_calls(steps[layer][cbid])) logged_step_ends(steps[layer][cbid], now_ns());
   return true;
 }
