@@ -212,6 +212,11 @@ void set_device_windows(std::vector<StepDraft>& steps, const HostCalls& calls, c
   }
 }
 
+// By CUPTI's coming or going.
+bool is_held_up(const RecordedSpans& recorded, const StepDraft& draft) {
+  return RecordedSpans::touches(recorded.switching(draft.device), draft.host_start_ns, draft.window_end_ns);
+}
+
 std::vector<MissingKernels> missing_kernels(const Trace& trace, const RecordedSpans& recorded,
                                             const std::vector<StepDraft>& drafts) {
   std::vector<MissingKernels> missing(drafts.size(), MissingKernels::kNone);
@@ -238,7 +243,8 @@ std::vector<MissingKernels> missing_kernels(const Trace& trace, const RecordedSp
     const bool touched = RecordedSpans::touches(spans, draft.window_start_ns, draft.window_end_ns) ||
                          RecordedSpans::touches(spans, draft.host_start_ns, host_end) ||
                          RecordedSpans::touches(recorded.cut_launches(draft.device), draft.host_start_ns, cut_end);
-    if (draft.unseen || touched) missing[i] = MissingKernels::kAll;
+    // A step that was recorded whole may be held up all the same: its times are nobody's either.
+    if (draft.unseen || touched || is_held_up(recorded, draft)) missing[i] = MissingKernels::kAll;
   }
   return missing;
 }
@@ -309,11 +315,8 @@ void write_steps(Trace& trace, const RecordedSpans& recorded, const std::vector<
   const auto name_of = [](const StepDraft& draft) {
     return draft.stage.empty() ? std::string(llmprof::name_of(draft.kind)) : draft.stage;
   };
-  const auto is_held_up = [&](const StepDraft& draft) {
-    return RecordedSpans::touches(recorded.switching(draft.device), draft.host_start_ns, draft.window_end_ns);
-  };
   for (size_t i = 0; i < drafts.size(); ++i) {
-    if (missing[i] == MissingKernels::kNone && !is_held_up(drafts[i])) complete.insert(name_of(drafts[i]));
+    if (missing[i] == MissingKernels::kNone) complete.insert(name_of(drafts[i]));
   }
   Steps& table = trace.steps;
   table.clear();
@@ -321,10 +324,10 @@ void write_steps(Trace& trace, const RecordedSpans& recorded, const std::vector<
   for (size_t i = 0; i < drafts.size(); ++i) {
     const StepDraft& draft = drafts[i];
     const std::string name = name_of(draft);
-    const bool held_up = is_held_up(draft);
-    if ((missing[i] != MissingKernels::kNone || held_up) && complete.count(name) > 0) {
+    if (missing[i] != MissingKernels::kNone && complete.count(name) > 0) {
       const bool inside =
-          !held_up && RecordedSpans::holds(recorded.unrecorded(draft.device), draft.host_start_ns, draft.window_end_ns);
+          !is_held_up(recorded, draft) &&
+          RecordedSpans::holds(recorded.unrecorded(draft.device), draft.host_start_ns, draft.window_end_ns);
       table.state[i] = missing[i] == MissingKernels::kGraphNodes ? StepState::kWholeGraphs
                        : inside                                  ? StepState::kNotRecorded
                                                                  : StepState::kWindowEdge;

@@ -545,6 +545,24 @@ def armed_then_started_then_stopped(bench):
 
 
 @scenario
+def counters_compared_with_none(bench):
+    for counters, compared in (("auto", True), ("on", False)):
+        done, out = bench.work / f"done-{counters}", bench.work / counters
+        process = bench.start(["run", "--no-report", "--mode", "light", "--counters", counters, "-o", str(out), "--",
+                               "{client}", "--until", str(done)], env=FAKE_GPUS)
+        spool = out / "samples" / "counters-0.spool"
+        wait_until("sampling has begun", lambda: spool.exists() and b"counters_started_ns" in spool.read_bytes())
+        if compared:
+            wait_until("some steps run without counters", lambda: b"counters_stopped_ns" in spool.read_bytes())
+        else:
+            time.sleep(2)
+            expect(b"counters_stopped_ns" not in spool.read_bytes(), "counters that are wanted on were switched off")
+        done.write_text("")
+        process.communicate(timeout=LIMIT_S)
+        expect(process.returncode == 0, f"exit {process.returncode}")
+
+
+@scenario
 def counters_switched_off_and_on(bench):
     process = bench.start(watched("{client}", "--until", "{work}/done"), env=FAKE_GPUS)
     wait_until("ctl finds the session", bench.status)

@@ -25,6 +25,7 @@ struct Counted {
   std::vector<Target> targets;
   std::vector<std::pair<uint64_t, uint64_t>> edges;
   std::vector<spool::LevelChange> levels;
+  std::vector<spool::Range> ranges;
   std::vector<std::string> notes;
   spool::ReadSummary summary;
 
@@ -44,6 +45,7 @@ struct Counted {
   }
   void operator()(const spool::GraphEdge& record) { edges.emplace_back(record.node, record.after); }
   void operator()(const spool::LevelChange& record) { levels.push_back(record); }
+  void operator()(const spool::Range& record) { ranges.push_back(record); }
   void operator()(const spool::Note& record) { notes.push_back(texts[record.key] + ": " + texts[record.text]); }
   template <class Record>
   void operator()(const Record&) {}
@@ -257,6 +259,20 @@ TEST(Activity, WithEnoughOfEveryStepRecordedThereAreWindows) {
   const ClientEnd result = watch({"steps=400"}, kWindowsAndRanges);
   EXPECT_GE(result.only().kernels.size(), 400U) << "twenty steps at the least";
   EXPECT_LT(result.only().kernels.size(), 3900U);
+}
+
+// It takes a hundred milliseconds and more on a GPU, so it must not lie in a step.
+TEST(Activity, CuptiComesBackBetweenSteps) {
+  const ClientEnd result = watch({"steps=900"}, kWindowsAndRanges);
+  const Counted& spool = result.only();
+  size_t attached = 0;
+  for (const spool::LevelChange& change : spool.levels) {
+    if (spool.texts.at(change.reason) != "attaching" || change.level >= spool::Level::kDefault) continue;
+    ++attached;
+    for (const spool::Range& range : spool.ranges)
+      EXPECT_FALSE(range.start_ns < change.time_ns && change.time_ns < range.end_ns) << spool.texts.at(range.name);
+  }
+  EXPECT_GE(attached, 1U);
 }
 
 TEST(Activity, AllIsRecordedWhereThatIsWanted) {

@@ -62,6 +62,7 @@ class Played {
     work(dur_ns);
   }
   void idle(int64_t dur_ns) { pass(dur_ns); }
+  void disturb() { disturbed_ns_ = now_; }
   void start_clock() {
     if (!plan_.is_started()) plan_.started(now_);
   }
@@ -112,7 +113,9 @@ class Played {
   }
   void ask(WindowPlan::Place place) {
     if (plan_.is_started()) {
-      const bool record = plan_.decide(now_, keys_->summary(now_), place, attached_);
+      StepKeys::Summary steps = keys_->summary(now_);
+      steps.disturbed_ns = disturbed_ns_;
+      const bool record = plan_.decide(now_, steps, place, attached_);
       if (record != records_) turn(record);
     }
     asked_ns_ = now_ + std::clamp<int64_t>(plan_.is_started() ? plan_.next_ns() - now_ : 100 * kMs, kMs, 400 * kMs);
@@ -313,6 +316,24 @@ TEST(Windows, KernelsTellTheStepsWhereNothingElseDoes) {
   EXPECT_TRUE(program.keys().find(KeyKind::kKernel, 13)->enough());
   for (int i = 0; i < 100; ++i) program.event(KeyKind::kKernel, 13, 50 * kMs);
   EXPECT_LT(program.recorded_ns(), (program.now() - 1000 * kS) * 3 / 4);
+}
+
+TEST(Windows, KernelsThatLoadAModelAreNoSteps) {
+  for (const int64_t loads_ns : {5 * kS, 90 * kS}) {
+    Played program;
+    // Hundreds of equal kernels that fill the weights, and memory for each; then a long compilation.
+    for (const int64_t until = program.now() + loads_ns; program.now() < until;) {
+      program.disturb();
+      for (int i = 0; i < 50; ++i) program.event(KeyKind::kKernel, 7, 2 * kMs);
+    }
+    program.idle(15 * kS);
+    ASSERT_TRUE(program.records()) << "its steps are still to come";
+    for (int i = 0; i < 30; ++i) {
+      program.event(KeyKind::kKernel, 11, 20 * kMs);
+      program.event(KeyKind::kKernel, 12, 20 * kMs);
+      EXPECT_TRUE(program.records() || i >= 20) << i;
+    }
+  }
 }
 
 TEST(Windows, AProgramWithoutKeysIsRecordedInPart) {

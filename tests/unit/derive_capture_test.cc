@@ -303,6 +303,9 @@ TEST(LiveSteps, WhatTheRecorderHeldUpIsAWindowEdge) {
   EXPECT_EQ(state_at(trace, 2500 * kUs), StepState::kUsual);
   EXPECT_EQ(state_at(trace, unrecorded), StepState::kWindowEdge) << "CUPTI left in it";
   EXPECT_EQ(state_at(trace, recorded), StepState::kWindowEdge) << "it made the first call after an attaching";
+  for (Row s = 0; s < trace.steps.size(); ++s)
+    EXPECT_EQ(trace.steps.state[s] == StepState::kUsual, trace.steps.missing[s] == MissingKernels::kNone)
+        << "no finding may be about it";
   EXPECT_EQ(broken_invariant(trace), "");
 }
 

@@ -110,7 +110,9 @@ bool follow_windows(Level level, int64_t now, WindowPlan::Place place) {
   }
   windows.switched(leaving_took_ns.exchange(0, std::memory_order_relaxed));
   const bool attached = attachment.attached.load(std::memory_order_relaxed);
-  const bool recorded = windows.decide(now, step_keys.summary(now), place, attached);
+  StepKeys::Summary steps = step_keys.summary(now);
+  steps.disturbed_ns = disturbed_ns.load(std::memory_order_relaxed);
+  const bool recorded = windows.decide(now, steps, place, attached);
   place_wanted.store(windows.waits_for_place(), std::memory_order_relaxed);
   judge_cost();
   return !recorded;

@@ -128,6 +128,7 @@ class CounterSampler {
   bool begin_session(bool planned);
   void end_session();
   void loop();
+  int64_t period_ns() const;
   void close_session();
   bool drain();
   PmSink sink();
@@ -322,6 +323,7 @@ bool CounterSampler::drain() {
 // seen to cost as much CPU time as before, because the hardware writes by what it counts.
 void CounterSampler::relieve(const char* why) {
   const int64_t begin_ns = monotonic_ns();
+  watch_.tell(SessionWatch::Counting::kChanging);
   close_session();
   const int64_t closed_ns = monotonic_ns();
   report_lost();
@@ -380,9 +382,14 @@ void CounterSampler::once_a_second() {
   bound_file();
 }
 
+// A hundred samples a time, which fill a tenth of an image, as long as that is not too seldom to see the session end.
+int64_t CounterSampler::period_ns() const {
+  constexpr int64_t kMillisecondNs = 1000000, kMostNs = 100 * kMillisecondNs;
+  if (switches_.drain_ms > 0) return switches_.drain_ms * kMillisecondNs;
+  return std::max(std::min(interval_ns_ * 100, kMostNs), std::max(options_.drain_ms, 1) * kMillisecondNs);
+}
+
 void CounterSampler::loop() {
-  const int drain_ms = switches_.drain_ms > 0 ? switches_.drain_ms : options_.drain_ms;
-  const int64_t period_ns = int64_t{std::max(drain_ms, 1)} * 1000000;
   int64_t tick_ns = monotonic_ns(), second_ns = tick_ns + kSecondNs;
   while (!watch_.finished() && !over_ && writer_.status().open) {
     const bool wanted = watch_.wanted() && watch_.counters_wanted();
@@ -394,7 +401,7 @@ void CounterSampler::loop() {
       second_ns += kSecondNs;
     }
     // To the next tick; a tick that was missed is not made up for.
-    tick_ns = std::max(tick_ns + period_ns, monotonic_ns());
+    tick_ns = std::max(tick_ns + period_ns(), monotonic_ns());
     sleep_until_monotonic(tick_ns);
   }
 }

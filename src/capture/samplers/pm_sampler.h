@@ -26,7 +26,7 @@ struct CounterSamplerOptions {
   std::string program;      // what is being watched, for that search
   size_t metrics_max = 0;   // 0: as many as fit into one pass
   bool operations = false;  // the core of the set of PmFocus::kOperations, from the start (core_size())
-  int drain_ms = 20;        // how often the hardware buffer is emptied
+  int drain_ms = 20;        // how often the hardware buffer is emptied; seldomer at long intervals
   // When the file reaches half of this, two samples become one record, and again at every further sixteenth: 100 us
   // samples of 19 counters pass half in minutes, and hours stay near the cap. No record grows longer than a second.
   uint64_t file_cap_bytes = uint64_t{256} << 20U;

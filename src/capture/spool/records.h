@@ -267,7 +267,7 @@ struct ClockReading {
 struct LevelChange {
   int64_t time_ns = 0;
   Level level = Level::kOff;
-  Id reason = 0;  // string: "start", "delay", "capture-range", "unrecorded window", "ctl stop", ...
+  Id reason = 0;  // string: "start", "delay", "capture-range", "unrecorded", "attaching", "detaching", "detached", ...
 };
 
 // Something that the report must say. key is a stable name listed by `llmprof list diagnostics`.

@@ -15,6 +15,7 @@ constexpr uint32_t kMissedMost = 5;
 constexpr int64_t kRareMostNs = 5 * kS, kAwaitedMostNs = 10 * kS;
 // A place between steps is waited for so long, an idle moment so long.
 constexpr int64_t kPlaceLeastNs = 50 * kMs, kPlaceMostNs = 5 * kS, kIdleMostNs = kS;
+constexpr int64_t kLoadingNs = 20 * kS;
 constexpr int64_t kIdleNs = 20 * kMs;
 
 int64_t scaled(int64_t time_ns, double by) { return static_cast<int64_t>(static_cast<double>(time_ns) * by); }
@@ -59,7 +60,8 @@ bool WindowPlan::wants_change(int64_t now_ns, const StepKeys::Summary& steps) {
     // Before anything has recurred, the program loads, compiles or warms up, and its steps are to come. A stage that
     // comes too seldom is waited for by windows of its own.
     const bool all = steps.satisfied > 0 && (steps.lacking == 0 || steps.due_ns > now_ns + kFirstPauseNs);
-    return all || since_ns >= kFullMostNs;
+    const bool loads = steps.satisfied == 0 && now_ns - steps.disturbed_ns < kLoadingNs;
+    return all || since_ns >= (loads ? kFullLoadingMostNs : kFullMostNs);
   }
   if (phase_ == Phase::kPause) {
     next_ns_ = edge_ns_;

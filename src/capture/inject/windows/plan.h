@@ -19,6 +19,8 @@ namespace llmprof::inject {
 
 constexpr int64_t kFullLeastNs = 1'000'000'000;
 constexpr int64_t kFullMostNs = 60'000'000'000;
+// Where nothing has recurred yet, and code was loaded or memory allocated a moment ago: a large model loads.
+constexpr int64_t kFullLoadingMostNs = 120'000'000'000;
 constexpr int64_t kFirstPauseNs = 2'000'000'000;
 constexpr int64_t kWindowNs = 500'000'000;
 constexpr int64_t kWindowMostNs = 5'000'000'000;

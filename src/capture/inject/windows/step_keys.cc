@@ -14,6 +14,9 @@ constexpr uint32_t kWantedLeast = 5, kWantedMost = 20;
 constexpr int64_t kWantedWithinNs = 2 * kSecond;
 // So many times what is wanted recorded whole without being steady: then steadiness is not waited for any longer.
 constexpr uint32_t kWholeEnough = 3;
+// Of kernels, which come by the hundred while a model loads, what lies around them tells, not only between two of one
+// function; and none counts that is disturbed.
+constexpr int64_t kKernelsQuietNs = kSecond;
 // A level below this share of the one that counting began at: what was counted was warm-up. Not for ever: a key may
 // have two levels.
 constexpr double kLowerLevel = 0.75;
@@ -44,7 +47,10 @@ bool is_alive(const StepKey& key, int64_t now_ns) {
 }
 
 // An allocation in most occurrences is part of the step, one now and then disturbs it.
-bool disturbed(StepKey& key, bool now) {
+bool disturbed(StepKey& key, int64_t begin_ns, int64_t disturbed_ns) {
+  if (key.kind.load(std::memory_order_relaxed) == KeyKind::kKernel)
+    return disturbed_ns != 0 && disturbed_ns >= begin_ns - kKernelsQuietNs;
+  const bool now = disturbed_ns >= begin_ns;
   const uint32_t before = loaded(key.disturbed_bits);
   key.disturbed_bits.store(before << 1 | (now ? 1U : 0U), std::memory_order_relaxed);
   return now && __builtin_popcount(before & 0xFFU) < 4;
@@ -134,10 +140,7 @@ StepKey* StepKeys::find(KeyKind kind, uint64_t stage, uint64_t shape) {
 }
 
 void StepKeys::begins(StepKey& key, int64_t now_ns) {
-  if (key.seen.fetch_add(1, std::memory_order_relaxed) == 0)
-    store(key.first_begin_ns, now_ns);
-  else
-    key.period.add(now_ns - loaded(key.last_begin_ns));
+  if (key.seen.fetch_add(1, std::memory_order_relaxed) != 0) key.period.add(now_ns - loaded(key.last_begin_ns));
   store(key.last_begin_ns, now_ns);
   count_up(key.open);
 }
@@ -146,7 +149,7 @@ void StepKeys::ends(StepKey& key, int64_t begin_ns, int64_t now_ns, const Condit
   if (loaded(key.open) > 0) key.open.fetch_sub(1, std::memory_order_relaxed);
   const int64_t before_ns = loaded(key.last_end_ns), took_ns = now_ns - begin_ns;
   store(key.last_end_ns, now_ns);
-  const bool quiet = !disturbed(key, conditions.disturbed_ns >= begin_ns);
+  const bool quiet = !disturbed(key, begin_ns, conditions.disturbed_ns);
   const bool steady = quiet && key.time.count() >= kUsualLeast && key.time.holds(took_ns);
   key.time.add(took_ns);
   if (steady) follow_level(key);
@@ -154,6 +157,7 @@ void StepKeys::ends(StepKey& key, int64_t begin_ns, int64_t now_ns, const Condit
   const auto pace_ns = [&](int64_t since_ns) {
     return before_ns >= since_ns && now_ns - before_ns <= 3 * took_ns ? now_ns - before_ns : took_ns;
   };
+  if (!quiet && key.kind.load(std::memory_order_relaxed) == KeyKind::kKernel) return;
   if (conditions.recorded_since_ns != 0 && conditions.recorded_since_ns <= begin_ns)
     count_recorded(key, pace_ns(conditions.recorded_since_ns), steady);
   else if (steady && conditions.unrecorded_since_ns != 0 && conditions.unrecorded_since_ns <= begin_ns) {

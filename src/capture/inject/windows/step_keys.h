@@ -43,7 +43,7 @@ struct StepKey {
   std::atomic<bool> container{false};  // holds other keys' occurrences and is long: they are the steps
   std::atomic<uint32_t> seen{0};       // beginnings
   std::atomic<uint32_t> open{0};
-  std::atomic<int64_t> first_begin_ns{0}, last_begin_ns{0}, last_end_ns{0};
+  std::atomic<int64_t> last_begin_ns{0}, last_end_ns{0};
   Usual period, time;                         // between beginnings; from a beginning to its end
   Usual counted, uncounted;                   // without recording: the pace while counters are sampled, and while not
   Usual recorded, unrecorded;                 // the pace with and without recording
@@ -86,6 +86,7 @@ class StepKeys {
     int64_t longest_ns = 0, shortest_ns = 0;  // usual times of the keys that are alive
     int64_t last_active_ns = 0;               // the latest beginning or end
     bool open = false;                        // an occurrence of a range goes on
+    int64_t disturbed_ns = 0;                 // Conditions::disturbed_ns, for whoever asks to fill in
     double cost = -1;                         // of a recorded second, as a share; -1 not known
   };
   Summary summary(int64_t now_ns) const;
