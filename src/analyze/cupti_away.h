@@ -13,10 +13,13 @@ class CuptiAway {
  public:
   explicit CuptiAway(const Trace& trace);
   bool ever() const { return !spans_.empty(); }
-  bool throughout(int64_t start_ns, int64_t end_ns) const { return RecordedSpans::holds(spans_, start_ns, end_ns); }
+  bool throughout(int64_t start_ns, int64_t end_ns) const {
+    return never_came_ || RecordedSpans::holds(spans_, start_ns, end_ns);
+  }
 
  private:
   std::vector<TimeSpan> spans_;  // sorted, disjoint
+  bool never_came_ = true;
 };
 
 }  // namespace llmprof

@@ -118,28 +118,20 @@ DistortionMethod method_of(const CuptiAway& away) {
   return away.ever() ? DistortionMethod::kWithinRun : DistortionMethod::kWithinRunAttached;
 }
 
-std::vector<StageTimes> stage_times_from(const Trace& trace, const ComparedFrom& compared);
-
 Found within_run(const Trace& trace) {
   Found found;
   found.reason = "everything was recorded: no window without recording lies in the run";
   bool unrecorded = false;
   for (const RecordingLevel level : trace.recorded.level) unrecorded |= level < RecordingLevel::kDefault;
   if (!unrecorded) return found;
-  const ComparedFrom compared = compared_from(trace);
   if (std::none_of(trace.recorded.level.begin(), trace.recorded.level.end(),
                    [](RecordingLevel level) { return level >= RecordingLevel::kDefault; })) {
     found.reason = "kernels were recorded in no window, so that there is nothing to compare";
     return found;
   }
-  if (compared.recorded_ns == kNever) {
-    found.reason =
-        "recording was not resumed after its first pause, and the steps before that hold the program's warm-up";
-    return found;
-  }
   found.reason = "no step lies in the windows without recording";
   const DistortionMethod method = method_of(CuptiAway(trace));
-  for (const StageTimes& times : stage_times_from(trace, compared)) {
+  for (const StageTimes& times : stage_times(trace)) {
     if (!times.unrecorded_ns.empty()) add_row(times.stage, method, times.recorded_ns, times.unrecorded_ns, found);
   }
   return found;
@@ -243,10 +235,7 @@ std::optional<DistortionRecord> compare_step_times(const std::vector<double>& re
   return row;
 }
 
-std::vector<StageTimes> stage_times(const Trace& trace) { return stage_times_from(trace, ComparedFrom{}); }
-
-namespace {
-std::vector<StageTimes> stage_times_from(const Trace& trace, const ComparedFrom& compared) {
+std::vector<StageTimes> stage_times(const Trace& trace) {
   const Steps& steps = trace.steps;
   std::vector<StageTimes> out;
   std::map<std::string_view, size_t> slots;
@@ -261,8 +250,7 @@ std::vector<StageTimes> stage_times_from(const Trace& trace, const ComparedFrom&
     const std::string_view name = trace.text(steps.stage[s]);
     const auto [slot, fresh] = slots.emplace(name, out.size());
     if (fresh) out.push_back({std::string(name), steps.kind[s], {}, {}, away.ever()});
-    const int64_t from_ns = steps.missing[s] == MissingKernels::kNone ? compared.recorded_ns : compared.unrecorded_ns;
-    if (!alike || steps.missing[s] == MissingKernels::kGraphNodes || steps.start_ns[s] < from_ns) continue;
+    if (!alike || steps.missing[s] == MissingKernels::kGraphNodes) continue;
     if (steps.state[s] == StepState::kWindowEdge) continue;
     if (steps.missing[s] != MissingKernels::kNone && away.ever() &&
         !away.throughout(steps.start_ns[s], steps.end_ns[s]))
@@ -273,6 +261,8 @@ std::vector<StageTimes> stage_times_from(const Trace& trace, const ComparedFrom&
   }
   return out;
 }
+
+namespace {
 
 // What the recorder itself measured or did while the program ran: of several processes, the one that it cost most.
 void add_run_cost(const Trace& trace, OverheadReport& overhead) {

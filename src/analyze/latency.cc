@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "analyze/analysis.h"
 #include "analyze/requests.h"
@@ -87,21 +88,81 @@ OptDouble before_prompt_ms(const Trace& trace, const Requests& requests) {
   return before.empty() ? std::nullopt : OptDouble(median_of(before));
 }
 
+// What a figure of the headline is the median of: times without the recorder where there are some.
+struct Times {
+  std::vector<double> ms;
+  std::vector<Row> steps;  // one for each, of ITL
+  StepTimeSource source = StepTimeSource::kRecorded;
+};
+
+// Of times by where they come from: the unrecorded ones if they are enough, else all that are without the recorder,
+// else those as recorded.
+Times choose_times(const std::array<Times, 3>& by_source, size_t enough) {
+  const auto of = [&](StepTimeSource source) -> const Times& { return by_source[static_cast<size_t>(source)]; };
+  Times out = of(StepTimeSource::kUnrecorded);
+  out.source = StepTimeSource::kUnrecorded;
+  if (out.ms.size() >= enough) return out;
+  const Times& replayed = of(StepTimeSource::kReplayed);
+  if (!replayed.ms.empty()) {
+    out.ms.insert(out.ms.end(), replayed.ms.begin(), replayed.ms.end());
+    out.steps.insert(out.steps.end(), replayed.steps.begin(), replayed.steps.end());
+    out.source = StepTimeSource::kReplayed;
+    return out;
+  }
+  const Times& recorded = of(StepTimeSource::kRecorded);
+  if (recorded.ms.empty()) return out;
+  out = recorded;
+  out.source = StepTimeSource::kRecorded;
+  return out;
+}
+
+constexpr size_t kPromptsEnough = 3, kStepsEnough = 5;
+
+Times prompt_times(const Context& context, const Requests& requests) {
+  std::array<Times, 3> by_source;
+  for (const RequestTimes* request : requests.typical_prompts()) {
+    double ns = *request->ttft_ns;
+    bool known = true;
+    StepTimeSource source = StepTimeSource::kUnrecorded;
+    for (const Row s : request->before_token) {
+      const std::optional<double> alone = context.undisturbed.window_ns(s);
+      known &= alone.has_value();
+      if (alone) ns -= window_ms(context.trace.steps, s) * 1e6 - *alone;
+      source = std::max(source, context.undisturbed.source(s));
+    }
+    if (known) by_source[static_cast<size_t>(source)].ms.push_back(ns / 1e6);
+  }
+  return choose_times(by_source, kPromptsEnough);
+}
+
+Times token_times(const Context& context, const Requests& requests) {
+  std::array<Times, 3> by_source;
+  for (const Row s : requests.typical_steps(context.trace.steps)) {
+    const std::optional<double> alone = context.undisturbed.window_ns(s);
+    if (!alone) continue;
+    Times& times = by_source[static_cast<size_t>(context.undisturbed.source(s))];
+    times.ms.push_back(*alone / 1e6);
+    times.steps.push_back(s);
+  }
+  return choose_times(by_source, kStepsEnough);
+}
+
 Headline headline_of(const Context& context, const Requests& requests) {
   Headline out;
   const Steps& steps = context.trace.steps;
-  std::vector<double> ttft, itl;
-  for (const RequestTimes* request : requests.typical_prompts()) ttft.push_back(*request->ttft_ns / 1e6);
+  const Times ttft = prompt_times(context, requests), itl = token_times(context, requests);
+  const bool live = is_live_recording(context.trace);
   bool tokens_known = true;
   double tokens = 0, making_ms = 0;
-  for (const Row s : requests.typical_steps(steps)) {
-    itl.push_back(window_ms(steps, s));
-    tokens_known &= steps.output_tokens[s] > 0;
-    tokens += static_cast<double>(steps.output_tokens[s]);
-    making_ms += itl.back();
+  for (size_t i = 0; i < itl.ms.size(); ++i) {
+    const int64_t made = steps.output_tokens[itl.steps[i]];
+    tokens_known &= made > 0;
+    tokens += static_cast<double>(made);
+    making_ms += itl.ms[i];
   }
-  if (const std::optional<Summary> summary = summarize(ttft)) {
+  if (const std::optional<Summary> summary = summarize(ttft.ms)) {
     out.ttft_ms = summary->p50;
+    if (live) out.ttft_source = ttft.source;
     out.ttft_p99_ms = summary->p99;
     out.ttft_n = summary->n;
     out.before_prompt_ms = before_prompt_ms(context.trace, requests);
@@ -109,10 +170,11 @@ Headline headline_of(const Context& context, const Requests& requests) {
   if (const RequestTimes* first = requests.first_prompt(); first != nullptr) {
     out.first_ttft_ms = *first->ttft_ns / 1e6;
     // Of a request without another one nobody knows.
-    if (first->cold || ttft.size() > 1) out.first_ttft_cold = first->cold;
+    if (first->cold || ttft.ms.size() > 1) out.first_ttft_cold = first->cold;
   }
-  if (const std::optional<Summary> summary = summarize(itl)) {
+  if (const std::optional<Summary> summary = summarize(itl.ms)) {
     out.itl_ms = summary->p50;
+    if (live) out.itl_source = itl.source;
     out.itl_p99_ms = summary->p99;
     out.itl_n = summary->n;
     if (!requests.interleaved) out.tpot_ms = out.itl_ms;
@@ -121,7 +183,7 @@ Headline headline_of(const Context& context, const Requests& requests) {
   if (const Row first = requests.first_step(); first != kNoRow) {
     out.first_itl_ms = window_ms(steps, first);
     const bool cold = steps.phase[first] == StepPhase::kWarmUp;
-    if (cold || itl.size() > 1) out.first_itl_cold = cold;
+    if (cold || itl.ms.size() > 1) out.first_itl_cold = cold;
   }
   return out;
 }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "analyze/analysis.h"
 #include "analyze/ceilings.h"
@@ -74,6 +75,15 @@ void describe_source(const Trace& trace, const Groups& groups, Report& report) {
   if (trace.base_unix_ns != 0) report.source.start_unix_ns = trace.base_unix_ns + start;
 }
 
+void describe_recorded(const Trace& trace, Report& report) {
+  static constexpr std::array<const char*, 4> kLevels = {"off", "light", "default", "deep"};
+  const Recorded& recorded = trace.recorded;
+  for (Row row = 0; row < recorded.size(); ++row)
+    report.recorded.push_back({recorded.process_id[row], trace.base_unix_ns + recorded.start_ns[row],
+                               recorded.dur_ns[row], kLevels[static_cast<size_t>(recorded.level[row])],
+                               std::string(trace.text(recorded.reason[row]))});
+}
+
 // Where no GPU was used every question about it has one answer, and what to do is one thing.
 CannotTell about_no_gpu(const Trace& trace) {
   const std::map<std::string, std::string>::const_iterator cpus = trace.metadata.find("host.cpus");
@@ -106,6 +116,7 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
   const UndisturbedTimes undisturbed(trace, groups, replayed,
                                      costs_known ? report.device->recorder_ns : RecorderCosts());
   report.undisturbed = undisturbed.rows();
+  describe_recorded(trace, report);
   const Context context{trace, options, groups, report.device ? &*report.device : nullptr, replayed, undisturbed};
   if (report.device) {
     check_ceilings(context, *report.device, diagnostics);

@@ -22,7 +22,22 @@ struct Figure {
   bool others_unseen = false;    // there may be more of them in unrecorded time
   const char* first_since = "";  // what the first one is timed from, where that is not its start
   bool first_cold = false;       // warm-up is in it
+  std::optional<StepTimeSource> source{};
 };
+
+// Whose times those are: nothing of recordings by other tools, which say it as a whole.
+std::string source_label(std::optional<StepTimeSource> source) {
+  if (!source) return {};
+  switch (*source) {
+    case StepTimeSource::kUnrecorded:
+      return ", not recorded";
+    case StepTimeSource::kReplayed:
+      return ", recorded, without what that cost";
+    case StepTimeSource::kRecorded:
+      return ", as recorded";
+  }
+  return {};
+}
 
 std::string figure_line(const Figure& figure, const std::string& cost, const RenderOptions& options, const Ink& ink) {
   const std::string indent = fmt::format("  {}  ", figure.label);
@@ -41,6 +56,7 @@ std::string figure_line(const Figure& figure, const std::string& cost, const Ren
             : figure.n == 1
                 ? fmt::format("1 {}{}", figure.one, recorded)
                 : fmt::format("median of {} {}s{}", format_count(static_cast<double>(figure.n)), figure.one, recorded);
+    text += source_label(figure.source);
     if (figure.p99 && figure.n >= kP99Min) text += ", p99 " + format_ms(*figure.p99);
     if (!only && figure.first)
       text += fmt::format("; first {} {}{}{}", figure.one, format_ms(*figure.first), figure.first_since, cold);
@@ -100,15 +116,16 @@ std::string text_latency(const Report& report, const RenderOptions& options, con
   if (headline.ttft_ms && headline.before_prompt_ms.value_or(0) >= kBeforePromptMin * *headline.ttft_ms)
     before = fmt::format("; without {} on the host before it (inputs prepared, or no request)",
                          format_ms(*headline.before_prompt_ms));
-  std::string out =
-      figure_line({"TTFT", single_prompts(report) ? "prompt" : "sample", headline.ttft_ms, headline.ttft_p99_ms,
-                   headline.first_ttft_ms, headline.ttft_n, unseen,
-                   prompts_found(report) ? " from its first kernel on" : "", headline.first_ttft_cold.value_or(false)},
-                  before + (headline.ttft_ms ? distortion_label(report, StageKind::kPrefill) : ""), options, ink);
+  std::string out = figure_line(
+      {"TTFT", single_prompts(report) ? "prompt" : "sample", headline.ttft_ms, headline.ttft_p99_ms,
+       headline.first_ttft_ms, headline.ttft_n, unseen, prompts_found(report) ? " from its first kernel on" : "",
+       headline.first_ttft_cold.value_or(false), headline.ttft_source},
+      before + (headline.ttft_ms ? distortion_label(report, StageKind::kPrefill) : ""), options, ink);
   const bool per_request = headline.tpot_ms || !headline.itl_ms;
-  out += figure_line({per_request ? "TPOT" : "ITL ", "step", headline.itl_ms, headline.itl_p99_ms,
-                      headline.first_itl_ms, headline.itl_n, unseen, "", headline.first_itl_cold.value_or(false)},
-                     headline.itl_ms ? distortion_label(report, StageKind::kDecode) : "", options, ink);
+  out +=
+      figure_line({per_request ? "TPOT" : "ITL ", "step", headline.itl_ms, headline.itl_p99_ms, headline.first_itl_ms,
+                   headline.itl_n, unseen, "", headline.first_itl_cold.value_or(false), headline.itl_source},
+                  headline.itl_ms ? distortion_label(report, StageKind::kDecode) : "", options, ink);
   if (headline.output_tokens_per_s)
     out +=
         "  " + ink.bold("rate") + "  " +

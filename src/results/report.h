@@ -435,6 +435,14 @@ LLMPROF_RECORD(DistortionRecord, "distortion", "What recording did to step times
   F(OptDouble, agree_frac, "frac", "replayed_ms over unrecorded_ms, less 1")
 LLMPROF_RECORD(UndisturbedRecord, "undisturbed", "Step times without the recorder", LLMPROF_UNDISTURBED_FIELDS)
 
+#define LLMPROF_RECORDED_WINDOW_FIELDS(F)                                              \
+  F(int64_t, process_id, "", "Operating system process id")                            \
+  F(int64_t, start_unix_ns, "ns", "When it began, CLOCK_REALTIME")                     \
+  F(int64_t, duration_ns, "ns", "How long it lasted")                                  \
+  F(std::string, level, "", "off, light (ranges only), default (kernels too) or deep") \
+  F(std::string, reason, "", "Why recording changed then: start, unrecorded, attaching, detached, control, ...")
+LLMPROF_RECORD(RecordedWindowRecord, "recorded", "How much was recorded, over time", LLMPROF_RECORDED_WINDOW_FIELDS)
+
 // ---- single objects ------------------------------------------------------------------------------------------------
 
 // n, mean, sample standard deviation, order statistics. Percentiles interpolate linearly between closest ranks
@@ -476,20 +484,23 @@ LLMPROF_RECORD(WarmUpRecord, "warm_up", "Steps that are in no other figure, and 
 // The headline is what steady requests typically take: medians, the first request beside them. Where no request is
 // steady there is none but the first one's.
 // Findings start from these figures (consequence.h).
-#define LLMPROF_HEADLINE_FIELDS(F)                                                                \
-  F(OptDouble, ttft_ms, "ms", "TTFT: the median over steady requests")                            \
-  F(OptDouble, ttft_p99_ms, "ms", "99th percentile of the same requests")                         \
-  F(int64_t, ttft_n, "", "How many requests those are")                                           \
-  F(OptDouble, first_ttft_ms, "ms", "TTFT of the first request")                                  \
-  F(IfKnown<bool>, first_ttft_cold, "", "Whether warm-up is in it; left out where nothing tells") \
-  F(OptDouble, before_prompt_ms, "ms",                                                            \
-    "Median time from a step to the prompt that llmprof found after it: not in TTFT")             \
-  F(OptDouble, tpot_ms, "ms", "TPOT: itl_ms, where requests are known apart")                     \
-  F(OptDouble, itl_ms, "ms", "ITL: the median over steady steps")                                 \
-  F(OptDouble, itl_p99_ms, "ms", "99th percentile of the same steps")                             \
-  F(int64_t, itl_n, "", "How many steps those are")                                               \
-  F(OptDouble, first_itl_ms, "ms", "The first step after a first token")                          \
-  F(IfKnown<bool>, first_itl_cold, "", "Whether that is warm-up; left out where nothing tells")   \
+#define LLMPROF_HEADLINE_FIELDS(F)                                                                                   \
+  F(OptDouble, ttft_ms, "ms", "TTFT: the median over steady requests")                                               \
+  F(IfKnown<StepTimeSource>, ttft_source, "",                                                                        \
+    "unrecorded, replayed or recorded: what its steps are, as in undisturbed; left out for other tools' recordings") \
+  F(OptDouble, ttft_p99_ms, "ms", "99th percentile of the same requests")                                            \
+  F(int64_t, ttft_n, "", "How many requests those are")                                                              \
+  F(OptDouble, first_ttft_ms, "ms", "TTFT of the first request")                                                     \
+  F(IfKnown<bool>, first_ttft_cold, "", "Whether warm-up is in it; left out where nothing tells")                    \
+  F(OptDouble, before_prompt_ms, "ms",                                                                               \
+    "Median time from a step to the prompt that llmprof found after it: not in TTFT")                                \
+  F(OptDouble, tpot_ms, "ms", "TPOT: itl_ms, where requests are known apart")                                        \
+  F(OptDouble, itl_ms, "ms", "ITL: the median over steady steps")                                                    \
+  F(IfKnown<StepTimeSource>, itl_source, "", "The same of ITL and TPOT")                                             \
+  F(OptDouble, itl_p99_ms, "ms", "99th percentile of the same steps")                                                \
+  F(int64_t, itl_n, "", "How many steps those are")                                                                  \
+  F(OptDouble, first_itl_ms, "ms", "The first step after a first token")                                             \
+  F(IfKnown<bool>, first_itl_cold, "", "Whether that is warm-up; left out where nothing tells")                      \
   F(OptDouble, output_tokens_per_s, "1/s", "While decoding: tokens made over the time of the same steps")
 LLMPROF_RECORD(Headline, "headline", "What requests typically take: latency.headline", LLMPROF_HEADLINE_FIELDS)
 
@@ -696,6 +707,7 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
   F(std::vector<LaunchSiteRecord>, launch_sites, "", "Empty but for deep recordings")                       \
   F(std::vector<IdleRecord>, idle, "", "GPU idle time by cause")                                            \
   F(std::vector<IdleSiteRecord>, idle_sites, "", "Where the host was meanwhile")                            \
+  F(std::vector<RecordedWindowRecord>, recorded, "", "How much was recorded, over time")                    \
   F(std::vector<UndisturbedRecord>, undisturbed, "", "Step times without the recorder")                     \
   F(std::vector<CriticalPathRecord>, critical_path, "", "What a step's time consists of")                   \
   F(std::vector<HostRecord>, host, "", "Host time against GPU time")                                        \
