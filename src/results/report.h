@@ -450,20 +450,21 @@ LLMPROF_RECORD(WarmUpRecord, "warm_up", "Steps that are in no other figure, and 
 // The headline is what steady requests typically take: medians, the first request beside them. Where no request is
 // steady there is none but the first one's.
 // Findings start from these figures (consequence.h).
-#define LLMPROF_HEADLINE_FIELDS(F)                                                                \
-  F(OptDouble, ttft_ms, "ms", "TTFT: the median over steady requests")                            \
-  F(OptDouble, ttft_p99_ms, "ms", "99th percentile of the same requests")                         \
-  F(int64_t, ttft_n, "", "How many requests those are")                                           \
-  F(OptDouble, first_ttft_ms, "ms", "TTFT of the first request")                                  \
-  F(IfKnown<bool>, first_ttft_cold, "", "Whether warm-up is in it; left out where nothing tells") \
-  F(OptDouble, before_prompt_ms, "ms",                                                            \
-    "Median time from a step to the prompt that llmprof found after it: not in TTFT")             \
-  F(OptDouble, tpot_ms, "ms", "TPOT: itl_ms, where requests are known apart")                     \
-  F(OptDouble, itl_ms, "ms", "ITL: the median over steady steps")                                 \
-  F(OptDouble, itl_p99_ms, "ms", "99th percentile of the same steps")                             \
-  F(int64_t, itl_n, "", "How many steps those are")                                               \
-  F(OptDouble, first_itl_ms, "ms", "The first step after a first token")                          \
-  F(IfKnown<bool>, first_itl_cold, "", "Whether that is warm-up; left out where nothing tells")   \
+#define LLMPROF_HEADLINE_FIELDS(F)                                                                                 \
+  F(OptDouble, ttft_ms, "ms", "TTFT: the median over steady requests")                                             \
+  F(OptDouble, ttft_p99_ms, "ms", "99th percentile of the same requests")                                          \
+  F(int64_t, ttft_n, "", "How many requests those are")                                                            \
+  F(OptDouble, first_ttft_ms, "ms", "TTFT of the first request")                                                   \
+  F(IfKnown<bool>, first_ttft_cold, "", "Whether warm-up is in it; left out where nothing tells")                  \
+  F(IfKnown<bool>, ttft_in_doubt, "", "true: of the program's first and only request, cold or not: nothing tells") \
+  F(OptDouble, before_prompt_ms, "ms",                                                                             \
+    "Median time from a step to the prompt that llmprof found after it: not in TTFT")                              \
+  F(OptDouble, tpot_ms, "ms", "TPOT: itl_ms, where requests are known apart")                                      \
+  F(OptDouble, itl_ms, "ms", "ITL: the median over steady steps")                                                  \
+  F(OptDouble, itl_p99_ms, "ms", "99th percentile of the same steps")                                              \
+  F(int64_t, itl_n, "", "How many steps those are")                                                                \
+  F(OptDouble, first_itl_ms, "ms", "The first step after a first token")                                           \
+  F(IfKnown<bool>, first_itl_cold, "", "Whether that is warm-up; left out where nothing tells")                    \
   F(OptDouble, output_tokens_per_s, "1/s", "While decoding: tokens made over the time of the same steps")
 LLMPROF_RECORD(Headline, "headline", "What requests typically take: latency.headline", LLMPROF_HEADLINE_FIELDS)
 
