@@ -147,6 +147,14 @@ Times token_times(const Context& context, const Requests& requests) {
   return choose_times(by_source, kStepsEnough);
 }
 
+// A live recording of one request that no other came before, and no evidence: all of its kernels ran for the first
+// time, which may have cost much or little.
+bool is_only_one_of_process(const Trace& trace, const Requests& requests) {
+  const std::vector<WarmUpCause>& causes = trace.steps.warm_up_cause;
+  return is_live_recording(trace) && requests.all.size() == 1 && requests.first_prompt() != nullptr &&
+         !requests.first_prompt()->cold && std::find(causes.begin(), causes.end(), WarmUpCause::kNamed) == causes.end();
+}
+
 Headline headline_of(const Context& context, const Requests& requests) {
   Headline out;
   const Steps& steps = context.trace.steps;
@@ -171,6 +179,7 @@ Headline headline_of(const Context& context, const Requests& requests) {
     out.first_ttft_ms = *first->ttft_ns / 1e6;
     // Of a request without another one nobody knows.
     if (first->cold || ttft.ms.size() > 1) out.first_ttft_cold = first->cold;
+    if (is_only_one_of_process(context.trace, requests)) out.ttft_in_doubt = true;
   }
   if (const std::optional<Summary> summary = summarize(itl.ms)) {
     out.itl_ms = summary->p50;
@@ -212,14 +221,6 @@ std::vector<Row> cold_steps_of(const Steps& steps, const Requests& requests, boo
   return out;
 }
 
-// A live recording of one request that no other came before: all of its kernels run for the first time.
-bool is_only_one_of_process(const Trace& trace, const Requests& requests) {
-  const std::vector<WarmUpCause>& causes = trace.steps.warm_up_cause;
-  return is_live_recording(trace) && !trace.gpu_ops.empty() && requests.all.size() == 1 &&
-         requests.first_prompt() != nullptr &&
-         std::find(causes.begin(), causes.end(), WarmUpCause::kNamed) == causes.end();
-}
-
 void explain_missing(const Trace& trace, const Requests& requests, const Latency& latency, bool live,
                      std::vector<CannotTell>& cannot_tell) {
   const std::vector<Row> cold_prompts = cold_steps_of(trace.steps, requests, true);
@@ -237,7 +238,7 @@ void explain_missing(const Trace& trace, const Requests& requests, const Latency
                                : "no prefill lies inside the recording",
          requests.interleaved ? "take TTFT from the server's request metrics"
                               : "record from before the first prompt is submitted"});
-  if (latency.ttft_ms && is_only_one_of_process(trace, requests))
+  if (latency.headline.ttft_in_doubt && !trace.gpu_ops.empty())
     cannot_tell.push_back({"Is TTFT that of a warm request?",
                            "the recording holds one request, the first of the program, and nothing to compare it with",
                            "send a second request of the same shape in the same run"});

@@ -15,6 +15,7 @@
 //   - A series that falls to its end is nowhere steady: all of it is beginning.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

@@ -189,7 +189,7 @@ int64_t octave(int64_t n) {
 
 class Judge {
  public:
-  explicit Judge(Trace& trace) : trace_(trace), steps_(trace.steps), evidence_(steps_.size()) {
+  explicit Judge(Trace& trace) : steps_(trace.steps), evidence_(steps_.size()) {
     add_timed(trace, evidence_);
     add_first_kernels(trace, evidence_);
   }
@@ -312,7 +312,6 @@ class Judge {
     }
   }
 
-  Trace& trace_;
   Steps& steps_;
   std::vector<Evidence> evidence_;
   std::map<ShapeKey, std::vector<Level>> levels_;

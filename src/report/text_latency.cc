@@ -22,6 +22,7 @@ struct Figure {
   bool others_unseen = false;    // there may be more of them in unrecorded time
   const char* first_since = "";  // what the first one is timed from, where that is not its start
   bool first_cold = false;       // warm-up is in it
+  bool in_doubt = false;         // the first of the program is the only one
   std::optional<StepTimeSource> source{};
 };
 
@@ -52,7 +53,8 @@ std::string figure_line(const Figure& figure, const std::string& cost, const Ren
     text = format_ms(*figure.typical) + "  ";
     const char* const recorded = figure.others_unseen ? " recorded" : "";
     text += only && figure.others_unseen ? fmt::format("the first {}, and the only one recorded", figure.one)
-            : only                       ? fmt::format("the only {}", figure.one)
+            : only
+                ? fmt::format("the only {}{}", figure.one, figure.in_doubt ? ", the program's first: perhaps cold" : "")
             : figure.n == 1
                 ? fmt::format("1 {}{}", figure.one, recorded)
                 : fmt::format("median of {} {}s{}", format_count(static_cast<double>(figure.n)), figure.one, recorded);
@@ -119,12 +121,12 @@ std::string text_latency(const Report& report, const RenderOptions& options, con
   std::string out = figure_line(
       {"TTFT", single_prompts(report) ? "prompt" : "sample", headline.ttft_ms, headline.ttft_p99_ms,
        headline.first_ttft_ms, headline.ttft_n, unseen, prompts_found(report) ? " from its first kernel on" : "",
-       headline.first_ttft_cold.value_or(false), headline.ttft_source},
+       headline.first_ttft_cold.value_or(false), headline.ttft_in_doubt.value_or(false), headline.ttft_source},
       before + (headline.ttft_ms ? distortion_label(report, StageKind::kPrefill) : ""), options, ink);
   const bool per_request = headline.tpot_ms || !headline.itl_ms;
   out +=
       figure_line({per_request ? "TPOT" : "ITL ", "step", headline.itl_ms, headline.itl_p99_ms, headline.first_itl_ms,
-                   headline.itl_n, unseen, "", headline.first_itl_cold.value_or(false), headline.itl_source},
+                   headline.itl_n, unseen, "", headline.first_itl_cold.value_or(false), false, headline.itl_source},
                   headline.itl_ms ? distortion_label(report, StageKind::kDecode) : "", options, ink);
   if (headline.output_tokens_per_s)
     out +=

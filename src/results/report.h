@@ -492,6 +492,7 @@ LLMPROF_RECORD(WarmUpRecord, "warm_up", "Steps that are in no other figure, and 
   F(int64_t, ttft_n, "", "How many requests those are")                                                              \
   F(OptDouble, first_ttft_ms, "ms", "TTFT of the first request")                                                     \
   F(IfKnown<bool>, first_ttft_cold, "", "Whether warm-up is in it; left out where nothing tells")                    \
+  F(IfKnown<bool>, ttft_in_doubt, "", "true: of the program's first and only request, cold or not: nothing tells")   \
   F(OptDouble, before_prompt_ms, "ms",                                                                               \
     "Median time from a step to the prompt that llmprof found after it: not in TTFT")                                \
   F(OptDouble, tpot_ms, "ms", "TPOT: itl_ms, where requests are known apart")                                        \

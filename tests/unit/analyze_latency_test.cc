@@ -289,6 +289,7 @@ TEST(Latency, TheOnlyRequestOfAProgramIsAskedAbout) {
     bool asked = false;
     for (const CannotTell& row : report.cannot_tell) asked |= row.question == "Is TTFT that of a warm request?";
     EXPECT_EQ(asked, live);
+    EXPECT_EQ(report.latency->headline.ttft_in_doubt.value_or(false), live);
   }
 }
 

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <random>
 
 #include "base/steady_series.h"
 
@@ -88,6 +90,44 @@ TEST(SteadySeries, APlateauIsWarmUp) {
     const SteadySeries found = find_steady_series(steps, StepSize::kAlike);
     EXPECT_EQ(count(found), slow);
     EXPECT_NEAR(found.level_ns, 14e6, 0.5e6);
+  }
+}
+
+TEST(SteadySeries, MostOfARunMayBeWarmUpIfTheRestIsMuchFaster) {
+  std::vector<SeriesStep> steps = flat(48, 60), rest = flat(20, 14);
+  steps.insert(steps.end(), rest.begin(), rest.end());
+  EXPECT_EQ(count(find_steady_series(steps, StepSize::kAlike)), 48U);
+  for (size_t i = 0; i < 48; ++i) steps[i].ns = 18e6 * noise(i);  // 30 %: perhaps another program ended
+  EXPECT_EQ(count(find_steady_series(steps, StepSize::kAlike)), 0U);
+}
+
+// How often a first step is called slow that is not, and three that are three times as slow are found.
+TEST(SteadySeries, IsRarelyWrongAboutNoise) {
+  std::mt19937 random(1);
+  for (const double sigma : {0.02, 0.05, 0.15}) {
+    for (const size_t n : {3U, 5U, 20U, 100U}) {
+      constexpr size_t kRuns = 300;
+      size_t wrong = 0, found = 0;
+      for (size_t run = 0; run < kRuns; ++run) {
+        // A sum of uniform numbers is near enough to normal, and the same on every platform.
+        std::vector<SeriesStep> steps(n);
+        for (SeriesStep& step : steps) {
+          double sum = -6;
+          for (int i = 0; i < 12; ++i) sum += static_cast<double>(random()) / 4294967296.0;
+          step.ns = 10e6 * std::exp(sigma * sum);
+        }
+        wrong += count(find_steady_series(steps, StepSize::kAlike)) > 0 ? 1 : 0;
+        const size_t slow = n >= 20 ? 3 : 1;
+        for (size_t i = 0; i < slow; ++i) steps[i].ns *= 3;
+        const SteadySeries again = find_steady_series(steps, StepSize::kAlike);
+        found += std::count(again.warm_up.begin(), again.warm_up.begin() + static_cast<long>(slow), 1) ==
+                         static_cast<long>(slow)
+                     ? 1
+                     : 0;
+      }
+      EXPECT_LE(wrong, kRuns * 3 / 100) << n << " steps, spread " << sigma;
+      EXPECT_GE(found, kRuns * 95 / 100) << n << " steps, spread " << sigma;
+    }
   }
 }
 

@@ -288,6 +288,17 @@ TEST(Text, WarmUpIsALineOfItsOwnAndInNoOtherTable) {
     EXPECT_EQ(text.find(std::string("\n") + table), std::string::npos) << "it holds warm-up alone";
 }
 
+TEST(Text, TheOnlyPromptOfAProgramMayBeCold) {
+  Report report = full_report();
+  Headline& headline = report.latency->headline;
+  headline.first_ttft_ms = headline.ttft_ms = 20;
+  headline.ttft_n = 1;
+  EXPECT_EQ(render_text(report, {}).find("perhaps cold"), std::string::npos);
+  headline.ttft_in_doubt = true;
+  EXPECT_NE(render_text(report, {}).find("20.00 ms  the only prompt, the program's first: perhaps cold"),
+            std::string::npos);
+}
+
 TEST(Text, WhatIsKnownInPartIsAtLeast) {
   EXPECT_EQ(at_least_text({}, 0.41), "≥ 41.0 %");
   EXPECT_EQ(at_least_text(0.5, {}), "50.0 %");
