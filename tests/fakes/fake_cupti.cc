@@ -367,14 +367,14 @@ EXPORT void* fake_stream() {
     }
   std::abort();
 }
-EXPORT void fake_stream_ends(void* handle) {
+EXPORT void fake_stream_ends(void* ended) {
   if (callback != nullptr && wanted[cupti::kDomainResource][cupti::kStreamDestroyStarting]) {
     cupti::ResourceData resource{};
-    resource.stream = handle;
+    resource.stream = ended;
     callback(callback_user, cupti::kDomainResource, cupti::kStreamDestroyStarting, &resource);
   }
   for (FakeStream& stream : streams)
-    if (&stream.object == handle) stream.id = 0;
+    if (&stream.object == ended) stream.id = 0;
 }
 EXPORT uint32_t fake_stream_questions() { return stream_questions; }
 
@@ -516,15 +516,15 @@ EXPORT int cuptiGetGraphNodeId(void* node, uint64_t* id) {
   return 0;
 }
 // As the real ones: a context that is given must be the stream's, and a handle must be one of now.
-EXPORT int cuptiGetStreamIdEx(void* of, void* handle, uint8_t per_thread, uint32_t* id) {
+EXPORT int cuptiGetStreamIdEx(void* of, void* asked, uint8_t per_thread, uint32_t* id) {
   ++stream_questions;
   if (of != nullptr && of != &context) return kInvalidContext;
-  if (handle == nullptr) {
+  if (asked == nullptr) {
     *id = per_thread != 0 ? kPerThreadStreamId : kDefaultStreamId;
     return 0;
   }
   for (const FakeStream& stream : streams)
-    if (&stream.object == handle && stream.id != 0) {
+    if (&stream.object == asked && stream.id != 0) {
       *id = stream.id;
       return 0;
     }

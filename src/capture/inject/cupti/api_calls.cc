@@ -24,7 +24,7 @@ bool launches_kernel[kCallsMost];  // of the driver
 bool disturbs[2][kCallsMost];      // no steady step makes it
 bool of_graphs[2][kCallsMost];     // launches or makes an executable graph
 bool instantiates[2][kCallsMost];  // makes one
-CallArguments arguments[2][kCallsMost];
+CallArguments layouts[2][kCallsMost];
 bool per_thread_stream[2][kCallsMost];       // stream 0 is the thread's own
 LoggedStep steps[2][kCallsMost];             // what it is to a product known from a library's log
 std::atomic<Id> definitions[2][kCallsMost];  // in the spool; 0 until the first call
@@ -142,8 +142,8 @@ void record(uint32_t layer, uint32_t cbid, const cupti::CallbackData& data, int6
   event.handle = uint64_t{result} << 32 | written_correlation(data.correlation);
   event.start_ns = start_ns;
   event.end_ns = now_ns();
-  if (arguments[layer][cbid] != CallArguments::kOthers) {
-    const CallTarget target = target_of(arguments[layer][cbid], per_thread_stream[layer][cbid], data, *log);
+  if (layouts[layer][cbid] != CallArguments::kOthers) {
+    const CallTarget target = target_of(layouts[layer][cbid], per_thread_stream[layer][cbid], data, *log);
     event.domain = target.stream;
     std::memcpy(&event.payload, &target.event, sizeof event.payload);
   }
@@ -187,7 +187,7 @@ void choose_calls(const nvidia::CuptiLibrary& api, Level deepest) {
       disturbs[runtime ? 0 : 1][cbid] = disturbs_step(plain);
       instantiates[runtime ? 0 : 1][cbid] = contains(plain, "GraphInstantiate");
       of_graphs[runtime ? 0 : 1][cbid] = contains(plain, "GraphLaunch") || instantiates[runtime ? 0 : 1][cbid];
-      arguments[runtime ? 0 : 1][cbid] = arguments_of(plain);
+      layouts[runtime ? 0 : 1][cbid] = arguments_of(plain);
       per_thread_stream[runtime ? 0 : 1][cbid] = contains(name, "_ptsz");
       kept[runtime ? 0 : 1][cbid] =
           worth_recording(plain, runtime) ||
