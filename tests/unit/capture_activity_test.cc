@@ -197,8 +197,8 @@ TEST(Activity, CallsNameStreamsAndEvents) {
 }
 
 TEST(Activity, StreamsAreKnownAgainAfterCuptiWasAway) {
-  const ClientEnd result = watch({"order=1", "launch=10", "sleep=1800", "launch=200", "sleep=900", "launch=100",
-                                  "sleep=100", "stage=20", "order=1", "detached"},
+  const ClientEnd result = watch({"order=1", "launch=100", "sleep=1800", "launch=200", "sleep=900", "launch=100",
+                                  "sleep=100", "ordered_stage=1", "detached"},
                                  {{"LLMPROF_UNRECORDED", "auto"}, {"NVTX_INJECTION64_PATH", inject_library()}});
   const Counted& spool = result.only();
   EXPECT_GE(times_detached(result), 1) << result.output;

@@ -14,6 +14,7 @@
 //     copy=BYTES    a pageable copy
 //     driver_copy=BYTES  a copy by the driver, as programs make it that have no runtime
 //     stage=N       N kernels inside the range "prefill"
+//     ordered_stage=N  order=N inside the range "prefill"
 //     steps=N       N ranges "decode 1", "decode 2" ... of 5 ms and 10 kernels each
 //     cublas        opens cuBLAS privately, as Python does; as the first action, before CUDA starts
 //     own           gives cuBLAS a log callback of the program's own
@@ -97,15 +98,22 @@ void busy(long milliseconds) {
   }
 }
 
-void range(const char* name, long kernels, useconds_t then_us) {
+template <class Work>
+void in_range(const char* name, Work&& work) {
   static client::NvtxLoader nvtx;
   static const bool attached = nvtx.attach();
   using Push = int(const char*);
   using Pop = int();
   if (attached) nvtx.core<Push>(client::nvtx::kRangePushA)(name);
-  launch(kernels);
-  if (then_us > 0) usleep(then_us);
+  work();
   if (attached) nvtx.core<Pop>(client::nvtx::kRangePop)();
+}
+
+void range(const char* name, long kernels, useconds_t then_us) {
+  in_range(name, [&] {
+    launch(kernels);
+    if (then_us > 0) usleep(then_us);
+  });
 }
 
 void stage(long count) { range("prefill", count, 0); }
@@ -352,6 +360,8 @@ void act(const char* program, const std::string& action) {
     graph(value);
   } else if (name == "order") {
     order(value);
+  } else if (name == "ordered_stage") {
+    in_range("prefill", [&] { order(value); });
   } else if (name == "edges") {
     edges();
   } else if (name == "chain") {

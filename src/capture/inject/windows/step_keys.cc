@@ -212,7 +212,9 @@ StepKeys::CountersCost StepKeys::counters_cost() const {
     if (out.with < kPaceLeast || out.without < kPaceLeast || key.uncounted.median_ns() <= 0) continue;
     const double alone = static_cast<double>(key.uncounted.median_ns());
     out.cost = static_cast<double>(key.counted.median_ns()) / alone - 1;
-    out.error = std::hypot(key.counted.error_ns(), key.uncounted.error_ns()) / alone;
+    // Not std::hypot: its version in new C libraries would keep this library out of programs on older ones.
+    const double counted = key.counted.error_ns(), uncounted = key.uncounted.error_ns();
+    out.error = std::sqrt(counted * counted + uncounted * uncounted) / alone;
   }
   return out;
 }
