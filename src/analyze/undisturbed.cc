@@ -18,6 +18,7 @@ constexpr double kReplaysWithin = 0.05;  // a step that replay does not give bac
 struct StageTimesOf {
   std::vector<double> recorded, replayed, unrecorded;  // ns
   std::vector<StepId> steps;                           // all of them
+  int64_t graph_nodes = 0, kernels = 0;                // of the recorded ones
 };
 
 // The interval of a median, wider by what is not known of the costs that were taken out.
@@ -97,14 +98,21 @@ UndisturbedTimes::UndisturbedTimes(const Trace& trace, const Groups& groups,
     }
     times.steps.push_back(s);
   }
-  const double unsure_frac = replay::RecorderCostModel(costs).unsure_frac();
+  for (Row op = 0; op < trace.gpu_ops.size(); ++op) {
+    const StepId step = trace.gpu_links.step[op];
+    if (step == kNoRow || trace.gpu_ops.kind[op] != GpuOpKind::kKernel) continue;
+    StageTimesOf& times = stages[{steps.device[step], steps.stage[step]}];
+    ++(trace.gpu_ops.graph_node[op] != 0 ? times.graph_nodes : times.kernels);
+  }
+  const replay::RecorderCostModel model(costs);
   std::vector<std::tuple<int32_t, StringId>> done;
   for (const StageGroup& group : groups.stages) {
     const auto found = stages.find({group.device, group.name});
     if (group.unattributed || found == stages.end() || found->second.steps.empty()) continue;
     if (std::find(done.begin(), done.end(), found->first) != done.end()) continue;
     done.push_back(found->first);
-    UndisturbedRecord row = record_of(found->second, unsure_frac);
+    const bool graphs = found->second.graph_nodes > found->second.kernels;
+    UndisturbedRecord row = record_of(found->second, model.unsure_frac(graphs));
     row.stage = trace.text(group.name);
     row.device = group.device;
     // What is recorded and cannot be replayed is scaled like its stage.

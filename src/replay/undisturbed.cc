@@ -49,8 +49,10 @@ RecorderCostModel::RecorderCostModel(const RecorderCosts& costs) {
     const Cost cost = cost_of(level);
     launch_.push_back({level->seen_ns, cost.inside, cost.beside});
   }
-  if (const RecorderCost* const usual = find(costs, "launch_512k"); cost_ns(usual) > 0)
-    unsure_frac_ = std::min(1.0, usual->spread_ns / cost_ns(usual) / 2);
+  const auto unsure = [](const RecorderCost* cost) {
+    return cost_ns(cost) > 0 ? std::min(1.0, cost->spread_ns / cost_ns(cost) / 2) : 0;
+  };
+  unsure_frac_ = {unsure(find(costs, "launch_512k")), unsure(many)};
   std::sort(launch_.begin(), launch_.end(), [](const Level& a, const Level& b) { return a.seen_ns < b.seen_ns; });
   const Line plain(few->plain_ns, many->plain_ns);
   const Line most(few->recorded_ns + few->spread_ns, many->recorded_ns + many->spread_ns);

@@ -30,8 +30,9 @@ class RecorderCostModel {
   // By how much a kernel begins later behind another one: of a stream, of a graph.
   double kernel_gap_ns() const { return kernel_gap_ns_; }
   double node_gap_ns() const { return node_gap_ns_; }
-  // By how much of itself the cost of a launch differed between pairs of processes, to either side.
-  double unsure_frac() const { return unsure_frac_; }
+  // By how much of itself the cost of a launch, of a kernel or of a graph, differed between pairs of processes, to
+  // either side.
+  double unsure_frac(bool graph) const { return unsure_frac_[graph ? 1 : 0]; }
 
  private:
   struct Level {
@@ -41,7 +42,8 @@ class RecorderCostModel {
   // Of graphs, for one and for each node: alone, and the most that was seen recorded.
   double graph_plain_ns_ = 0, node_plain_ns_ = 0, graph_most_ns_ = 0, node_most_ns_ = 0;
   Cost copy_, wait_;
-  double kernel_gap_ns_ = 0, node_gap_ns_ = 0, unsure_frac_ = 0;
+  double kernel_gap_ns_ = 0, node_gap_ns_ = 0;
+  std::array<double, 2> unsure_frac_{};
 };
 
 // Takes it out of every call and every distance between activities.
