@@ -200,13 +200,15 @@ void reorder(Trace& trace, std::vector<StepDraft>& steps, Before&& before) {
   steps = std::move(sorted);
 }
 
-void set_device_windows(std::vector<StepDraft>& steps, const HostCalls& calls, const RecordedSpans& recorded) {
+void set_device_windows(const Trace& trace, std::vector<StepDraft>& steps, const HostCalls& calls,
+                        const RecordedSpans& recorded) {
+  const RecurringTimes recurring(trace);
   for (size_t first = 0; first < steps.size();) {
     size_t last = first;
     while (last < steps.size() && steps[last].device == steps[first].device) ++last;
     std::vector<StepDraft> mine(steps.begin() + static_cast<ptrdiff_t>(first),
                                 steps.begin() + static_cast<ptrdiff_t>(last));
-    set_windows(mine, calls, recorded.unrecorded(mine.front().device));
+    set_windows(mine, calls, recurring, recorded.unrecorded(mine.front().device));
     std::move(mine.begin(), mine.end(), steps.begin() + static_cast<ptrdiff_t>(first));
     first = last;
   }
@@ -549,7 +551,7 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   forget_unknown_compositions(trace, steps);
   add_host_stages(trace, stages, recorded, steps);
   reorder(trace, steps, by_device_and_host);
-  set_device_windows(steps, calls, recorded);
+  set_device_windows(trace, steps, calls, recorded);
   if (!trace.recorded.empty()) drop_doubtful(trace, recorded, steps);
   reorder(trace, steps, by_window);
   const std::vector<MissingKernels> missing = missing_kernels(trace, recorded, steps);

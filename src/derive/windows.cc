@@ -46,7 +46,22 @@ int64_t median_length(const std::vector<StepDraft>& steps) {
 
 }  // namespace
 
-void set_windows(std::vector<StepDraft>& steps, const HostCalls& calls, const std::vector<TimeSpan>& unrecorded) {
+RecurringTimes::RecurringTimes(const Trace& trace) : times_(trace.threads.size()) {
+  const RecurringCalls& calls = trace.recurring_calls;
+  for (Row row = 0; row < calls.size(); ++row)
+    if (calls.thread[row] < times_.size()) times_[calls.thread[row]].push_back(calls.time_ns[row]);
+  for (std::vector<int64_t>& times : times_) std::sort(times.begin(), times.end());
+}
+
+bool RecurringTimes::any(ThreadId thread, int64_t from_ns, int64_t to_ns) const {
+  if (thread >= times_.size()) return false;
+  const std::vector<int64_t>& times = times_[thread];
+  const std::vector<int64_t>::const_iterator next = std::upper_bound(times.begin(), times.end(), from_ns);
+  return next != times.end() && *next < to_ns;
+}
+
+void set_windows(std::vector<StepDraft>& steps, const HostCalls& calls, const RecurringTimes& recurring,
+                 const std::vector<TimeSpan>& unrecorded) {
   if (steps.empty()) return;
   for (size_t i = 0; i < steps.size(); ++i) {
     if (steps[i].host_only) {
@@ -63,8 +78,9 @@ void set_windows(std::vector<StepDraft>& steps, const HostCalls& calls, const st
   for (size_t i = 0; i < steps.size(); ++i) {
     StepDraft& step = steps[i];
     const bool decodes = step.kind == StageKind::kDecode || step.kind == StageKind::kMixed;
-    const bool cut_off = step.source == StageSource::kDetected && i > 0 &&
-                         RecordedSpans::touches(unrecorded, previous_end, own_start(step));
+    const bool cut_off =
+        i > 0 && RecordedSpans::touches(unrecorded, previous_end, own_start(step)) &&
+        (step.source == StageSource::kDetected || recurring.any(step.thread, previous_end, own_start(step)));
     const bool follows =
         i > 0 && !cut_off && makes_tokens(steps[i - 1].kind) && own_start(step) - previous_end <= pause_ns;
     const bool goes_on = i > 0 && step.continues && steps[i - 1].kind == StageKind::kVision;

@@ -11,9 +11,22 @@
 
 namespace llmprof {
 
+// When host events that recur every step were seen on each thread: products of libraries and launches of graphs, which
+// are recorded at every level.
+class RecurringTimes {
+ public:
+  explicit RecurringTimes(const Trace& trace);
+  bool any(ThreadId thread, int64_t from_ns, int64_t to_ns) const;  // in (from, to)
+
+ private:
+  std::vector<std::vector<int64_t>> times_;  // by thread, rising
+};
+
 // Sets sync_ns and the window of each step. `steps` are those of one device in host order. Windows do not overlap and
 // start <= end. A pause of more than 10 median steps and more than 100 ms belongs to no step. A detected step does not
-// reach back over time in which kernels were not recorded: steps may be missing there.
-void set_windows(std::vector<StepDraft>& steps, const HostCalls& calls, const std::vector<TimeSpan>& unrecorded);
+// reach back over time in which kernels were not recorded: steps may be missing there. Nor does one that the program
+// names, where the model was seen to run in that time: then one that it does not name is missing.
+void set_windows(std::vector<StepDraft>& steps, const HostCalls& calls, const RecurringTimes& recurring,
+                 const std::vector<TimeSpan>& unrecorded);
 
 }  // namespace llmprof

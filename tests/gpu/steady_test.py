@@ -6,10 +6,11 @@
 Each program runs under `llmprof run` in the default mode, once, and so many times alone. From its own timers, on the same
 clock as the recording:
 
-  tpot        of its steady decode and mixed steps (warm_up false) that lie in time in which nothing was recorded and CUPTI
-              was out of the process; of all of them in the processes that ran alone
+  tpot        of its decode and mixed steps that lie in time in which nothing was recorded and CUPTI was out of the process;
+              of all of them in the processes that ran alone
   ttft        of its requests, likewise
-  warm_up     whether the report has steps that the program calls warm-up among its steady ones
+
+without those that the program calls warm-up, and without as many from the beginning as the report found to be warm-up,
 
 and the report's headline beside them, with its source: a median of unrecorded steps, or of replayed ones. A headline is
 judged where the report gives one: within 3 % of the program's own unrecorded steps where there are five of them; else of
@@ -49,14 +50,24 @@ def spans_of(report, away):
             if (row["reason"] == "detached" if away else row["level"] in ("default", "deep"))]
 
 
-def times(result, inside=None):
-    """ms of steady tokens' steps and of warm requests, those within the spans."""
+def times(result, skipped, inside=None):
+    """ms of the tokens' steps and of requests, those within the spans, without as many at the beginning as the report found
+    to be warm-up, and without those that the program itself calls so."""
     chosen = lambda start, end: inside is None or within(inside, start, end)
-    steps = [(s["end_ns"] - s["start_ns"]) / 1e6 for s in result["steps"]
-             if s["kind"] in ("decode", "mixed") and not s["warm_up"] and chosen(s["start_ns"], s["end_ns"])]
-    prompts = [(r["first_token_ns"] - r["start_ns"]) / 1e6 for r in result["requests"]
-               if not r["warm_up"] and chosen(r["start_ns"], r["first_token_ns"])]
-    return {"steps_ms": steps, "ttft_ms": prompts}
+    steps = sorted((s for s in result["steps"] if s["kind"] in ("decode", "mixed")), key=lambda s: s["start_ns"])
+    requests = sorted(result["requests"], key=lambda r: r["start_ns"])
+    return {"steps_ms": [(s["end_ns"] - s["start_ns"]) / 1e6 for s in steps[skipped["steps"]:]
+                         if not s["warm_up"] and chosen(s["start_ns"], s["end_ns"])],
+            "ttft_ms": [(r["first_token_ns"] - r["start_ns"]) / 1e6 for r in requests[skipped["prompts"]:]
+                        if not r["warm_up"] and chosen(r["start_ns"], r["first_token_ns"])]}
+
+
+def warm_up_of(report):
+    """Steps that the report found to be warm-up, by what they are; those that the program names are its own."""
+    kinds_of = {row["name"].split(" [")[0]: row["kind"] for row in report.get("stages", [])}
+    count = lambda kinds: sum(row["steps"] for row in report.get("warm_up", [])
+                              if row["cause"] != "named" and kinds_of.get(row["stage"]) in kinds)
+    return {"steps": count(("decode", "mixed")), "prompts": count(("prefill",))}
 
 
 def median(values):
@@ -74,17 +85,18 @@ def run(args, name):
                           capture_output=True, text=True, timeout=args.timeout)
     result = last_json(done.stdout)
     if done.returncode != 0 or result is None:
-        return {"error": f"exit {done.returncode}: {done.stderr.strip()[-400:]}"}
+        alone = subprocess.run(command, capture_output=True, text=True, timeout=args.timeout)  # is it the program?
+        return {"error": f"exit {done.returncode}, alone {alone.returncode}: {done.stderr.strip()[-400:]}"}
     with open(report_file) as file:
         report = json.load(file)
-    plain = []
-    enough = min(len(times(result, spans_of(report, True))["steps_ms"]), ENOUGH) == ENOUGH
+    plain, skipped = [], warm_up_of(report)
+    enough = min(len(times(result, skipped, spans_of(report, True))["steps_ms"]), ENOUGH) == ENOUGH
     for _ in range(0 if enough and args.plain_only_if_needed else args.plain):
         alone = subprocess.run(command, capture_output=True, text=True, timeout=args.timeout)
         if last_json(alone.stdout) is not None:
-            plain.append(times(last_json(alone.stdout)))
+            plain.append(times(last_json(alone.stdout), skipped))
     away, recorded = spans_of(report, True), spans_of(report, False)
-    every, apart, inside = times(result), times(result, away), times(result, recorded)
+    every, apart, inside = times(result, skipped), times(result, skipped, away), times(result, skipped, recorded)
     headline = (report.get("latency") or {}).get("headline") or {}
     overhead = report.get("overhead") or {}
     found = {

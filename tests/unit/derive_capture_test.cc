@@ -202,6 +202,36 @@ TEST(WholeGraphs, BecomeGpuTimeOnceAndInOrder) {
   EXPECT_EQ(trace.gpu_ops.size(), 4U);
 }
 
+// A server that names its decode steps and not the prompts between them. Where kernels are not recorded its prompts are
+// not seen, but its products are: the step behind one begins with its own range, and does not last as long as both.
+TEST(LiveSteps, AnUnseenStepDoesNotHoldOneThatTheProgramDoesNotName) {
+  for (const bool prompts : {true, false}) {
+    TestTrace b;
+    const int64_t step = kMs, between = 4 * kMs;
+    int64_t at = 0, dark_from = 0;
+    for (int i = 0; i < 16; ++i) {
+      const bool dark = i >= 8;
+      if (i == 8) dark_from = at - 5 * kUs;
+      b.annotation("decode_step", at, step - 10 * kUs, AnnotationKind::kNvtx);
+      if (!dark) {
+        b.launch("gemm_layer", at + 10 * kUs, at + 30 * kUs, 800 * kUs);
+        b.api("cudaStreamSynchronize", at + 50 * kUs, step - 80 * kUs);
+      }
+      b.recurring_call(at + 10 * kUs, 7);
+      at += step;
+      if (dark && prompts) b.recurring_call(at + kMs, 8);
+      if (dark) at += between;
+    }
+    b.level(-kMs, dark_from, RecordingLevel::kDefault);
+    b.level(dark_from, at + kMs, RecordingLevel::kLight);
+    const Trace& trace = b.derive_all();
+    EXPECT_EQ(broken_invariant(trace), "");
+    ASSERT_EQ(trace.steps.size(), 16U);
+    const int64_t length = trace.steps.end_ns[12] - trace.steps.start_ns[12];
+    EXPECT_EQ(length, prompts ? step - 10 * kUs : step + between) << "without a product in it, that time is the host's";
+  }
+}
+
 // A decode loop with an NVTX range and a wait per step; steps in [dark_from, dark_to) are not recorded.
 TestTrace annotated_loop(int steps, int dark_from, int dark_to, int64_t recorded_step = 1000 * kUs) {
   TestTrace b;
