@@ -52,6 +52,9 @@ void add_left_out(const StageView& stage, Finding& out) {
   if (profiler_ns >= kSmallShareMin * stage.wall_ns())
     out.evidence.push_back(measured("idle per step while the profiler worked, not counted as the program's",
                                     stage.per_step_ms(profiler_ns), Unit::kMs));
+  if (stage.host.recorder_ns >= kSmallShareMin * stage.wall_ns())
+    out.evidence.push_back(measured("idle per step because recording slowed the host, not counted as the program's",
+                                    stage.per_step_ms(stage.host.recorder_ns), Unit::kMs));
 }
 
 void add_launch_advice(const StageView& stage, Finding& out) {
@@ -73,7 +76,8 @@ void add_launch_advice(const StageView& stage, Finding& out) {
         "work.",
         "For prompts of few distinct lengths, piecewise CUDA graphs remove most launches."};
   }
-  out.advice.push_back("The recorder slows the host: without it the gaps are shorter, the GPU's part stays.");
+  if (stage.host.recorder_ns <= 0)
+    out.advice.push_back("The recorder slows the host: without it the gaps are shorter, the GPU's part stays.");
 }
 
 }  // namespace

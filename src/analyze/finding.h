@@ -33,6 +33,7 @@ struct HostIdle {
   double after_sync_ns = 0;
   int64_t after_syncs = 0;
   bool drained = false;
+  double recorder_ns = 0;  // what recording cost the host: in none of the above
   // Long ones before the first activity of a step, where host-preprocessing tells of them.
   double boundary_ns = 0;
   int64_t boundary_gaps = 0;

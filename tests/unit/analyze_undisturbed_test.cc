@@ -113,5 +113,38 @@ TEST(UndisturbedTimes, OtherRecordersHaveNoRows) {
   EXPECT_TRUE(times(run, {}, {}).rows().empty());
 }
 
+// A program whose recorded steps take 10 ms, 8 of them idle while the host launches, and its unrecorded ones so long.
+AnalyzedRecording launches_slowed_to(int64_t alone_ns) {
+  AnalyzedRecording run = eager_run();
+  int64_t at = 45 * kMs;
+  for (int i = 0; i < 9; ++i, at += alone_ns) {
+    const StepId step = run.step(StageKind::kDecode, at, at + alone_ns, 1, 600);
+    run.trace.steps.missing[step] = MissingKernels::kAll;
+    run.trace.steps.state[step] = StepState::kNotRecorded;
+    run.gap(IdleCause::kNotRecorded, at, alone_ns, step);
+  }
+  run.trace.windows[0].end_ns = at;
+  TraceBuilder builder(run.trace);
+  builder.add<Recorded>({.start_ns = 0, .dur_ns = 45 * kMs, .process_id = 0, .level = RecordingLevel::kDefault});
+  builder.add<Recorded>({.start_ns = 45 * kMs,
+                         .dur_ns = at - 45 * kMs,
+                         .process_id = 0,
+                         .level = RecordingLevel::kLight,
+                         .reason = run.trace.strings.intern("detached")});
+  return run;
+}
+
+TEST(UndisturbedTimes, IdleTimeThatRecordingCostIsNoFinding) {
+  const Report slow = report_of(launches_slowed_to(9 * kMs).trace);
+  const Finding* found = finding_of(slow, "launch-bound", "decode");
+  ASSERT_NE(found, nullptr);
+  EXPECT_NE(found->title.find("waits 70.0 %"), std::string::npos) << found->title;
+  const Report fast = report_of(launches_slowed_to(2 * kMs + 100 * kUs).trace);
+  EXPECT_EQ(finding_of(fast, "launch-bound", "decode"), nullptr);
+  EXPECT_EQ(finding_of(fast, "cpu-bound-gap", "decode"), nullptr);
+  for (const Report* report : {&slow, &fast})
+    for (const ConservationCheck& check : report->conservation) EXPECT_TRUE(check.ok) << check.name;
+}
+
 }  // namespace
 }  // namespace llmprof
