@@ -49,8 +49,11 @@ std::string store(const bench::Peaks& peaks, const PeaksArguments& options) {
   return fmt::format("kept in {}{}; later reports use it", path, stay);
 }
 
-// A type that was asked for by name and cannot be measured is no remark beside other figures.
-Status check_dtypes(const PeaksArguments& options, const device::Device& device) {
+// What was asked for by name and cannot be measured is no remark beside other figures.
+Status check_device(const PeaksArguments& options, const device::Device& device) {
+  if (options.recorder_only && device.identity().kind != device::DeviceKind::kCuda)
+    return fail("expected a GPU, found a CPU: what `llmprof run` costs is measured on calls of CUDA", "--recorder-only",
+                "llmprof peaks --device cpu measures what the CPU can do", ExitCode::kUsage);
   LLMPROF_ASSIGN(const std::vector<DType> dtypes, parse_dtypes(options.dtypes));
   for (const DType dtype : dtypes)
     if (const std::optional<std::string> why = bench::why_no_arithmetic(device, kernels::operations(), dtype))
@@ -94,6 +97,9 @@ Result<bench::Peaks> measure(const PeaksArguments& options, device::Device& devi
 }
 
 Status check(const PeaksArguments& options) {
+  if (options.recorder_only && !options.dtypes.empty())
+    return fail("--recorder-only measures no arithmetic: expected no --dtype beside it, found one", "--dtype",
+                "leave one of the two out", ExitCode::kUsage);
   LLMPROF_CHECK(parse_dtypes(options.dtypes, bench::peak_dtypes(kernels::operations())));
   LLMPROF_CHECK(check_folder(options.output, "llmprof peaks --format csv -o peaks"));
   return check_writable(options.output.path);
@@ -103,7 +109,7 @@ int run(const PeaksArguments& options) {
   if (const Status status = check(options); !status) return report_error(status.error());
   const Result<std::unique_ptr<device::Device>> device = open_measured_device(options.device, options.output.quiet);
   if (!device) return report_error(device.error());
-  if (const Status status = check_dtypes(options, **device); !status) return report_error(status.error());
+  if (const Status status = check_device(options, **device); !status) return report_error(status.error());
   const Result<std::string> busy = refuse_if_busy(**device, options.device.busy_ok, options.output.quiet);
   if (!busy) return report_error(busy.error());
   const Interrupt interrupt(options.output.quiet);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <thread>
 
+#include "device/cuda/call_costs.h"
 #include "device/elements.h"
 #include "device/fill.h"
 #include "device_cuda_support.h"
@@ -32,6 +33,35 @@ TEST_F(DeviceCuda, SaysWhatIsMissing) {
   EXPECT_TRUE(holds(refusal(), "lists none")) << refusal();
   script_->devices = 2;
   EXPECT_TRUE(holds(refusal(2), "from 0 to 1, found 2")) << refusal(2);
+}
+
+// Every kind of call once, in the order in which they were timed, each with calls and times of its own.
+TEST_F(DeviceCuda, TimesItsCalls) {
+  const Result<std::unique_ptr<Context>> context = Context::open(0);
+  ASSERT_TRUE(context) << context.error().text();
+  const uint64_t launches = script_->launches;
+  const Result<std::vector<CallCost>> costs = time_calls(**context, 0.001);
+  ASSERT_TRUE(costs) << costs.error().text();
+  std::vector<std::string> names;
+  int64_t launched = 0, end_ns = 0;
+  for (const CallCost& cost : *costs) {
+    names.push_back(cost.name);
+    EXPECT_GT(cost.call_ns, 0) << cost.name;
+    EXPECT_GE(cost.calls, 5) << cost.name;
+    EXPECT_GE(cost.start_unix_ns, end_ns) << cost.name << " begins when the one before it has ended";
+    EXPECT_GT(cost.end_unix_ns, cost.start_unix_ns) << cost.name;
+    EXPECT_EQ(cost.between_ns > 1'000,
+              cost.name == "launch_64k" || cost.name == "launch_512k" || cost.name == "launch_2048k");
+    end_ns = cost.end_unix_ns;
+    if (cost.name.starts_with("launch") || cost.name == "gpu_kernel") launched += cost.calls;
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"launch_0k", "launch_64k", "launch_512k", "launch_2048k", "graph_32",
+                                             "graph_256", "gpu_node", "wait", "copy_in", "copy_out", "gpu_kernel"}));
+  EXPECT_GE(script_->launches - launches, static_cast<uint64_t>(launched));
+  // One that fails is an error, and no figure.
+  script_->launch_result = cuda_abi::kLaunchFailed;
+  script_->fail_launch_after = static_cast<int>(script_->launches) + 250;
+  EXPECT_FALSE(time_calls(**context, 0.001));
 }
 
 TEST_F(DeviceCuda, KnowsItself) {
