@@ -295,10 +295,33 @@ bool only_readings(const Trace& trace) {
          trace.recurring_calls.empty() && trace.graph_launches.empty() && trace.library_calls.empty();
 }
 
+// Headlines that hold what recording cost, because nothing else is known.
+void ask_for_costs(const Context& context, const Report& report, std::vector<CannotTell>& cannot_tell) {
+  if (!report.latency || on_cpu(context) || context.trace.gpu_ops.empty()) return;
+  const Headline& headline = report.latency->headline;
+  const auto recorded = [](const OptDouble& value, const IfKnown<StepTimeSource>& source) {
+    return value && source == StepTimeSource::kRecorded;
+  };
+  const bool ttft = recorded(headline.ttft_ms, headline.ttft_source),
+             itl = recorded(headline.itl_ms, headline.itl_source);
+  if (!ttft && !itl) return;
+  const bool costs = context.device != nullptr && !context.device->recorder_ns.empty();
+  const char* const what = ttft && itl ? "TTFT and TPOT" : ttft ? "TTFT" : "TPOT";
+  cannot_tell.push_back(
+      {fmt::format("What {} {} without the recorder?", ttft && itl ? "are" : "is", what),
+       costs ? "no step was left unrecorded with CUPTI out of the process, and the recorded ones are not "
+               "given back by a replay"
+             : "no step was left unrecorded with CUPTI out of the process, and what recording costs on "
+               "this machine was not measured",
+       costs ? "let the program run longer"
+             : "llmprof peaks --recorder-only on the same machine, then llmprof analyze this recording"});
+}
+
 }  // namespace
 
 void analyze_overhead(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
   const Trace& trace = context.trace;
+  ask_for_costs(context, report, cannot_tell);
   OverheadReport overhead;
   overhead.records = static_cast<int64_t>(trace.overheads.size());
   for (const int64_t dur_ns : trace.overheads.dur_ns) overhead.recorded_ms.ns += dur_ns;

@@ -113,6 +113,20 @@ TEST(UndisturbedTimes, OtherRecordersHaveNoRows) {
   EXPECT_TRUE(times(run, {}, {}).rows().empty());
 }
 
+TEST(UndisturbedTimes, WhereNothingTellsTheReportAsks) {
+  const auto asked = [](const AnalyzedRecording& run) {
+    for (const CannotTell& row : report_of(run.trace).cannot_tell)
+      if (row.question == "What is TPOT without the recorder?") return true;
+    return false;
+  };
+  AnalyzedRecording whole = recording(20, 1200'000, 0, 0, false);
+  whole.gpu("gemm", Category::kGemm, 0, 1000, {StepId(0), kNoRow, kNoRow, kNoRow});
+  EXPECT_TRUE(asked(whole));
+  AnalyzedRecording left = recording(20, 1200'000, 20, 1000'000, true);
+  left.gpu("gemm", Category::kGemm, 0, 1000, {StepId(0), kNoRow, kNoRow, kNoRow});
+  EXPECT_FALSE(asked(left));
+}
+
 // A program whose recorded steps take 10 ms, 8 of them idle while the host launches, and its unrecorded ones so long.
 AnalyzedRecording launches_slowed_to(int64_t alone_ns) {
   AnalyzedRecording run = eager_run();
