@@ -58,7 +58,7 @@ std::string figure_line(const Figure& figure, const std::string& cost, const Ren
             : figure.n == 1
                 ? fmt::format("1 {}{}", figure.one, recorded)
                 : fmt::format("median of {} {}s{}", format_count(static_cast<double>(figure.n)), figure.one, recorded);
-    text += source_label(figure.source);
+    if (!figure.others_unseen || figure.source != StepTimeSource::kRecorded) text += source_label(figure.source);
     if (figure.p99 && figure.n >= kP99Min) text += ", p99 " + format_ms(*figure.p99);
     if (!only && figure.first)
       text += fmt::format("; first {} {}{}{}", figure.one, format_ms(*figure.first), figure.first_since, cold);
@@ -98,6 +98,8 @@ bool steps_unseen(const Report& report) {
 std::string uneven_steps(const Report& report) {
   constexpr double kUneven = 1.2;
   const OptDouble typical = report.latency->headline.itl_ms;
+  // The table's steps are recorded ones, and slower for that.
+  if (report.latency->headline.itl_source.value_or(StepTimeSource::kRecorded) != StepTimeSource::kRecorded) return {};
   for (const StageTiming& stage : report.stages) {
     if (!typical || stage.kind != StageKind::kDecode || stage.count == 0 || report.mark_of(stage).is_warm_up())
       continue;

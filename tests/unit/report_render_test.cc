@@ -253,6 +253,27 @@ TEST(Text, TheFirstRequestStandsBesideTheMedian) {
   }
 }
 
+TEST(Text, SaysWhetherFiguresHoldTheRecorder) {
+  Report report;
+  Headline& headline = report.latency.emplace().headline;
+  headline.ttft_ms = 31.2, headline.ttft_n = 3, headline.ttft_source = StepTimeSource::kReplayed;
+  headline.itl_ms = headline.tpot_ms = 3.5, headline.itl_n = 30, headline.itl_source = StepTimeSource::kUnrecorded;
+  headline.output_tokens_per_s = 285.7;
+  // The stage's steps are recorded ones, whose mean says nothing of the others.
+  StageTiming& decode = report.stages.emplace_back();
+  decode.kind = StageKind::kDecode;
+  decode.count = 10;
+  decode.wall_ms.ns = 70'000'000;
+  EXPECT_EQ(text_latency(report, {}, Ink(false)),
+            "  TTFT  31.20 ms  median of 3 prompts, recorded, without what that cost\n"
+            "  TPOT  3.500 ms  median of 30 steps, not recorded\n"
+            "  rate  285.7 output tokens/s while decoding\n");
+  headline.itl_source = StepTimeSource::kRecorded;
+  EXPECT_NE(text_latency(report, {}, Ink(false)).find("median of 30 steps, as recorded"), std::string::npos);
+  EXPECT_NE(text_latency(report, {}, Ink(false)).find("whose steps are uneven: their mean is 7.000 ms"),
+            std::string::npos);
+}
+
 TEST(Text, DoubtsAboutTheDeviceStandAtTheTop) {
   Report report = full_report();
   report.device->remarks = {"\"h200\" is taken to be H200-SXM-141GB; it may also mean H200-NVL-141GB"};
