@@ -68,7 +68,6 @@ struct StageTimes {
   StageKind kind = StageKind::kOther;
   std::vector<double> recorded_ns;    // steps whose kernels were recorded
   std::vector<double> unrecorded_ns;  // steps in unrecorded time
-  bool cupti_away = false;            // and with CUPTI out of the process: the program as if it were alone
 };
 std::vector<StageTimes> stage_times(const Trace& trace);
 

@@ -9,8 +9,8 @@
 #include <map>
 
 #include "analyze/analysis.h"
-#include "analyze/cupti_away.h"
 #include "analyze/processor.h"
+#include "analyze/step_recording.h"
 #include "base/statistics.h"
 #include "derive/host_calls.h"
 #include "derive/recorded_spans.h"
@@ -239,25 +239,20 @@ std::vector<StageTimes> stage_times(const Trace& trace) {
   const Steps& steps = trace.steps;
   std::vector<StageTimes> out;
   std::map<std::string_view, size_t> slots;
-  std::map<int32_t, Row> previous;
   const CuptiAway away(trace);
+  const std::vector<StepRecording> recordings = step_recordings(trace, away);
   for (Row s = 0; s < steps.size(); ++s) {
-    const std::map<int32_t, Row>::const_iterator before = previous.find(steps.device[s]);
-    // A window begins where the step before it ended, so that one must have been recorded alike.
-    const bool alike = before == previous.end() || steps.missing[before->second] == steps.missing[s];
-    previous[steps.device[s]] = s;
     if (steps.phase[s] == StepPhase::kWarmUp) continue;
     const std::string_view name = trace.text(steps.stage[s]);
     const auto [slot, fresh] = slots.emplace(name, out.size());
-    if (fresh) out.push_back({std::string(name), steps.kind[s], {}, {}, away.ever()});
-    if (!alike || steps.missing[s] == MissingKernels::kGraphNodes) continue;
-    if (steps.state[s] == StepState::kWindowEdge) continue;
-    if (steps.missing[s] != MissingKernels::kNone && away.ever() &&
-        !away.throughout(steps.start_ns[s], steps.end_ns[s]))
-      continue;
+    if (fresh) out.push_back({std::string(name), steps.kind[s], {}, {}});
     StageTimes& times = out[slot->second];
-    (steps.missing[s] == MissingKernels::kNone ? times.recorded_ns : times.unrecorded_ns)
-        .push_back(static_cast<double>(steps.end_ns[s] - steps.start_ns[s]));
+    const double window = static_cast<double>(steps.end_ns[s] - steps.start_ns[s]);
+    const StepRecording recording = recordings[s];
+    if (recording == StepRecording::kRecorded) times.recorded_ns.push_back(window);
+    // Where CUPTI never left there is nothing better to compare with.
+    if (recording == StepRecording::kAlone || (recording == StepRecording::kAttached && !away.ever()))
+      times.unrecorded_ns.push_back(window);
   }
   return out;
 }

@@ -5,7 +5,7 @@
 #include <map>
 #include <tuple>
 
-#include "analyze/cupti_away.h"
+#include "analyze/step_recording.h"
 #include "base/statistics.h"
 #include "replay/undisturbed.h"
 
@@ -76,25 +76,28 @@ UndisturbedTimes::UndisturbedTimes(const Trace& trace, const Groups& groups,
     sources_[time.step] = StepTimeSource::kReplayed;
   }
   std::map<std::tuple<int32_t, StringId>, StageTimesOf> stages;
-  std::map<int32_t, StepId> previous;
+  const std::vector<StepRecording> recordings = step_recordings(trace, away);
   for (Row s = 0; s < steps.size(); ++s) {
-    const auto [before, first] = previous.try_emplace(steps.device[s], StepId(s));
-    // A window begins where the step before it ended, so that one must have been recorded alike.
-    const bool alike = first || steps.missing[before->second] == steps.missing[s];
-    before->second = s;
-    if (steps.phase[s] == StepPhase::kWarmUp || steps.state[s] == StepState::kWindowEdge) continue;
+    const bool alone = away.throughout(steps.start_ns[s], steps.end_ns[s]);
     StageTimesOf& times = stages[{steps.device[s], steps.stage[s]}];
-    const double window = static_cast<double>(steps.end_ns[s] - steps.start_ns[s]);
-    if (steps.missing[s] == MissingKernels::kAll) {
-      if (!alike || !away.throughout(steps.start_ns[s], steps.end_ns[s])) {
+    switch (recordings[s]) {
+      case StepRecording::kNeither:
+        if (steps.missing[s] == MissingKernels::kAll) window_ns_[s] = -1;
+        continue;
+      case StepRecording::kHostOnly:  // no call of it costs more
+        sources_[s] = alone ? StepTimeSource::kUnrecorded : StepTimeSource::kReplayed;
+        continue;
+      case StepRecording::kAttached:
         window_ns_[s] = -1;
         continue;
-      }
-      sources_[s] = StepTimeSource::kUnrecorded;
-      times.unrecorded.push_back(window);
-    } else {
-      times.recorded.push_back(window);
-      if (sources_[s] == StepTimeSource::kReplayed) times.replayed.push_back(window_ns_[s]);
+      case StepRecording::kAlone:
+        sources_[s] = StepTimeSource::kUnrecorded;
+        times.unrecorded.push_back(window_ns_[s]);
+        break;
+      case StepRecording::kRecorded:
+        times.recorded.push_back(static_cast<double>(steps.end_ns[s] - steps.start_ns[s]));
+        if (sources_[s] == StepTimeSource::kReplayed) times.replayed.push_back(window_ns_[s]);
+        break;
     }
     times.steps.push_back(s);
   }

@@ -59,9 +59,9 @@ void analyze_warm_up(const Context& context, Report& report, std::vector<CannotT
       found |= row.cause != WarmUpCause::kNamed;
       report.warm_up.push_back(row);
     }
-    // What makes tokens is told with TTFT and TPOT.
-    const bool told = group.kind == StageKind::kPrefill || group.kind == StageKind::kDecode;
-    if (found && steady == 0 && !told)
+    // Stages that make tokens are asked about with TTFT and TPOT.
+    const bool tokens = group.kind == StageKind::kPrefill || group.kind == StageKind::kDecode;
+    if (found && steady == 0 && !tokens)
       cannot_tell.push_back({fmt::format("What does {} take once it is warm?", context.trace.text(group.name)),
                              no_steady(steps, group.steps, "step"), "record more of its steps in the same run"});
   }

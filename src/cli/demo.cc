@@ -16,6 +16,7 @@
 #include "cli/pipeline.h"
 #include "cli/reference_run.h"
 #include "cli/run_program.h"
+#include "cli/temporary_folder.h"
 #include "kernels/op.h"
 #include "workload/cpu_backend.h"
 #include "workload/cuda_backend.h"
@@ -134,26 +135,6 @@ Result<UsableGpu> usable_gpu(const OutputOptions& output) {
   return fail(fmt::format("only {} of GPU memory are free", format_bytes(static_cast<double>(gpu->free_bytes()))));
 }
 
-// A folder that goes with its owner.
-class PassingFolder {
- public:
-  PassingFolder() {
-    std::error_code error;
-    std::string path = (std::filesystem::temp_directory_path(error) / "llmprof-demo-XXXXXX").string();
-    if (!error && mkdtemp(path.data()) != nullptr) path_ = path;
-  }
-  PassingFolder(const PassingFolder&) = delete;
-  PassingFolder& operator=(const PassingFolder&) = delete;
-  ~PassingFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }  // empty: it could not be made
-
- private:
-  std::string path_;
-};
-
 // The reference workload on the GPU, as `llmprof run -- llmprof workload --device cuda:0` records it.
 Status live_on_gpu(const UsableGpu& gpu, const OutputOptions& output, const Guide& guide) {
   if (!output.quiet)
@@ -161,7 +142,7 @@ Status live_on_gpu(const UsableGpu& gpu, const OutputOptions& output, const Guid
         "live", fmt::format("A small vision-language model with random weights on this machine's GPU ({}), recorded "
                             "while it runs:\nllmprof run -- llmprof workload --device cuda:0 --size {}",
                             printable(gpu.name), gpu.size)));
-  const PassingFolder folder;
+  const TemporaryFolder folder;
   if (folder.path().empty()) return fail("no folder for temporary files can be made", {}, "set TMPDIR to one");
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);

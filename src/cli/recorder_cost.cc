@@ -1,7 +1,6 @@
 #include "cli/recorder_cost.h"
 
 #include <fmt/format.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -17,6 +16,7 @@
 #include "capture/session/control.h"
 #include "cli/checks.h"
 #include "cli/command.h"
+#include "cli/temporary_folder.h"
 #include "device/cuda/call_costs.h"
 #include "import/importer.h"
 
@@ -40,26 +40,6 @@ Status time_and_write(int ordinal, double seconds, const std::string& path) {
 }
 
 // ---- in the process that starts it -----------------------------------------------------------------------------
-
-// A folder that is removed with the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::error_code none;
-    std::string name = (std::filesystem::temp_directory_path(none) / "llmprof-XXXXXX").string();
-    if (mkdtemp(name.data()) != nullptr) path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code none;
-    if (!path_.empty()) std::filesystem::remove_all(path_, none);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 Result<std::vector<CallCost>> read_costs(const std::string& path) {
   LLMPROF_ASSIGN(InputFile file, InputFile::open(path));

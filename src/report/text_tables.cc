@@ -251,14 +251,14 @@ std::string text_undisturbed(const Report& report, const RenderOptions& options,
                    {"recorded", kRight, 0, 3},
                    {"steps", kRight, 0, 6}});
   const auto ms = [](const OptDouble& value) { return value ? format_ns(std::llround(*value * 1e6)) : "-"; };
-  bool told = false;
+  bool known = false;
   for (const UndisturbedRecord& row : report.undisturbed) {
-    told |= row.source != StepTimeSource::kRecorded;
+    known |= row.source != StepTimeSource::kRecorded;
     table.add_row({row.stage, ms(row.step_ms), ms(row.ci95_low_ms) + " - " + ms(row.ci95_high_ms),
                    std::string(name_of(row.source)), ms(row.unrecorded_ms), std::to_string(row.unrecorded_steps),
                    ms(row.replayed_ms), ms(row.recorded_ms), std::to_string(row.recorded_steps)});
   }
-  if (!told) return {};
+  if (!known) return {};
   return title(ink, "Steps without the recorder",
                "unrecorded ones, else recorded ones replayed without what recording costs on this machine") +
          table.render("  ", options) + "\n";

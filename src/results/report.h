@@ -21,6 +21,8 @@
 #include "base/stage.h"
 #include "results/bound.h"
 #include "results/ceilings.h"
+#include "results/latency.h"
+#include "results/recording.h"
 #include "results/values.h"
 
 namespace llmprof {
@@ -48,16 +50,6 @@ enum class Unit : uint8_t {
   kCount
 };
 std::string_view name_of(Unit unit);  // "1", "frac", "ms"
-
-// How it was found what recording cost: from unrecorded steps of the same run, whether or not CUPTI left meanwhile; by
-// what recurs on the host; from a run without recording.
-enum class DistortionMethod : uint8_t { kWithinRun, kWithinRunAttached, kRecurringHostEvent, kBaseline };
-std::string_view name_of(DistortionMethod method);
-
-// Where the time of a step without the recorder comes from: steps that nothing was recorded of, with CUPTI out of the
-// process; recorded steps, replayed without what recording costs; or recorded steps as they are.
-enum class StepTimeSource : uint8_t { kUnrecorded, kReplayed, kRecorded };
-std::string_view name_of(StepTimeSource source);
 
 enum class ThrottleReason : uint8_t {
   kPowerCap,
@@ -406,114 +398,7 @@ LLMPROF_RECORD(TelemetryPoint, "telemetry",
                "Power, clock, temperature and counters over time, means of equal intervals",
                LLMPROF_TELEMETRY_POINT_FIELDS)
 
-#define LLMPROF_DISTORTION_FIELDS(F)                                                                              \
-  F(std::string, stage, "", "Stage, or the host event that recurs")                                               \
-  F(DistortionMethod, method, "", "within-run (CUPTI attached: it never left), recurring host event or baseline") \
-  F(double, distortion_frac, "frac", "Ratio of the median step times with and without recording, less 1")         \
-  F(double, ci95_low_frac, "frac", "Lower end of its 95 % confidence interval (bootstrap)")                       \
-  F(double, ci95_high_frac, "frac", "Upper end")                                                                  \
-  F(int64_t, recorded_steps, "", "Steps with kernels recorded")                                                   \
-  F(int64_t, unrecorded_steps, "", "Steps to compare with")                                                       \
-  F(double, recorded_ms, "ms", "Their median with recording")                                                     \
-  F(double, unrecorded_ms, "ms", "Their median without")
-LLMPROF_RECORD(DistortionRecord, "distortion", "What recording did to step times", LLMPROF_DISTORTION_FIELDS)
-
-// Medians over steady steps. Where both exist, the unrecorded and the replayed ones must agree.
-#define LLMPROF_UNDISTURBED_FIELDS(F)                                                                             \
-  F(std::string, stage, "", "Stage")                                                                              \
-  F(int64_t, device, "", "CUDA device ordinal")                                                                   \
-  F(StepTimeSource, source, "", "unrecorded, replayed, or recorded: which of the three step_ms is")               \
-  F(double, step_ms, "ms", "Time of a step without the recorder; with it where nothing else is known")            \
-  F(double, ci95_low_ms, "ms", "Lower end of its 95 % confidence interval (bootstrap, with the spread of costs)") \
-  F(double, ci95_high_ms, "ms", "Upper end")                                                                      \
-  F(int64_t, recorded_steps, "", "Steps with kernels recorded")                                                   \
-  F(OptDouble, recorded_ms, "ms", "Their median")                                                                 \
-  F(int64_t, unrecorded_steps, "", "Steps with CUPTI out of the process")                                         \
-  F(OptDouble, unrecorded_ms, "ms", "Their median")                                                               \
-  F(int64_t, replayed_steps, "", "Recorded steps that were replayed without what recording costs")                \
-  F(OptDouble, replayed_ms, "ms", "Their median; absent where `llmprof peaks` did not measure the costs here")    \
-  F(OptDouble, agree_frac, "frac", "replayed_ms over unrecorded_ms, less 1")
-LLMPROF_RECORD(UndisturbedRecord, "undisturbed", "Step times without the recorder", LLMPROF_UNDISTURBED_FIELDS)
-
-#define LLMPROF_RECORDED_WINDOW_FIELDS(F)                                              \
-  F(int64_t, process_id, "", "Operating system process id")                            \
-  F(int64_t, start_unix_ns, "ns", "When it began, CLOCK_REALTIME")                     \
-  F(int64_t, duration_ns, "ns", "How long it lasted")                                  \
-  F(std::string, level, "", "off, light (ranges only), default (kernels too) or deep") \
-  F(std::string, reason, "", "Why recording changed then: start, unrecorded, attaching, detached, control, ...")
-LLMPROF_RECORD(RecordedWindowRecord, "recorded", "How much was recorded, over time", LLMPROF_RECORDED_WINDOW_FIELDS)
-
 // ---- single objects ------------------------------------------------------------------------------------------------
-
-// n, mean, sample standard deviation, order statistics. Percentiles interpolate linearly between closest ranks
-// (position (n-1)*p in the sorted samples, Hyndman and Fan's type 7). With one sample the deviation is not known.
-#define LLMPROF_SUMMARY_FIELDS(F)                                                  \
-  F(int64_t, n, "", "Samples")                                                     \
-  F(double, mean, "", "Arithmetic mean")                                           \
-  F(OptDouble, stddev, "", "Sample standard deviation (n-1); null for one sample") \
-  F(double, min, "", "Smallest")                                                   \
-  F(double, p50, "", "Median")                                                     \
-  F(double, p90, "", "90th percentile")                                            \
-  F(double, p99, "", "99th percentile")                                            \
-  F(double, max, "", "Largest")
-LLMPROF_RECORD(Summary, "summary", "Distribution of samples", LLMPROF_SUMMARY_FIELDS)
-
-// Steps of a stage that are warm-up, by cause.
-#define LLMPROF_WARM_UP_FIELDS(F)                                                                                \
-  F(std::string, stage, "", "Stage, without the word in brackets")                                               \
-  F(int64_t, device, "", "CUDA device ordinal")                                                                  \
-  F(WarmUpCause, cause, "",                                                                                      \
-    "named (before the first named step), module-loading, compilation, graph-capture, allocation, first-calls, " \
-    "unknown")                                                                                                   \
-  F(int64_t, steps, "", "How many")                                                                              \
-  F(Milliseconds, wall_ms, "ms", "Their time")                                                                   \
-  F(OptDouble, excess_ms, "ms", "Part of it beyond the steady level of their shape; null where none is known")   \
-  F(int64_t, steady_steps, "", "Steady steps of the stage; 0: it was never seen steady")
-LLMPROF_RECORD(WarmUpRecord, "warm_up", "Steps that are in no other figure, and why", LLMPROF_WARM_UP_FIELDS)
-
-// Definitions (docs/formulas.md):
-//   TTFT  from the start of the first prefill window of a request to the end of the window that produced its first
-//         token; windows of chunks and of vision stages directly before are part of it, those that the CPU does alone
-//         included (preprocess), where a range of the program names them. Without the queue.
-//   ITL   window of one decode or mixed step, one sample per step.
-//   TPOT  of one request: sum of its decode windows / tokens they produced per sequence, that is the mean of its ITLs.
-//         The first token is not included.
-// Steps of warm-up (derive/steady.h) and of window edges (derive/steps.h) count for none of them, and so do requests
-// with a step of warm-up before their first token.
-//
-// The headline is what steady requests typically take: medians, the first request beside them. Where no request is
-// steady there is none but the first one's.
-// Findings start from these figures (consequence.h).
-#define LLMPROF_HEADLINE_FIELDS(F)                                                                                   \
-  F(OptDouble, ttft_ms, "ms", "TTFT: the median over steady requests")                                               \
-  F(IfKnown<StepTimeSource>, ttft_source, "",                                                                        \
-    "unrecorded, replayed or recorded: what its steps are, as in undisturbed; left out for other tools' recordings") \
-  F(OptDouble, ttft_p99_ms, "ms", "99th percentile of the same requests")                                            \
-  F(int64_t, ttft_n, "", "How many requests those are")                                                              \
-  F(OptDouble, first_ttft_ms, "ms", "TTFT of the first request")                                                     \
-  F(IfKnown<bool>, first_ttft_cold, "", "Whether warm-up is in it; left out where nothing tells")                    \
-  F(IfKnown<bool>, ttft_in_doubt, "", "true: of the program's first and only request, cold or not: nothing tells")   \
-  F(OptDouble, before_prompt_ms, "ms",                                                                               \
-    "Median time from a step to the prompt that llmprof found after it: not in TTFT")                                \
-  F(OptDouble, tpot_ms, "ms", "TPOT: itl_ms, where requests are known apart")                                        \
-  F(OptDouble, itl_ms, "ms", "ITL: the median over steady steps")                                                    \
-  F(IfKnown<StepTimeSource>, itl_source, "", "The same of ITL and TPOT")                                             \
-  F(OptDouble, itl_p99_ms, "ms", "99th percentile of the same steps")                                                \
-  F(int64_t, itl_n, "", "How many steps those are")                                                                  \
-  F(OptDouble, first_itl_ms, "ms", "The first step after a first token")                                             \
-  F(IfKnown<bool>, first_itl_cold, "", "Whether that is warm-up; left out where nothing tells")                      \
-  F(OptDouble, output_tokens_per_s, "1/s", "While decoding: tokens made over the time of the same steps")
-LLMPROF_RECORD(Headline, "headline", "What requests typically take: latency.headline", LLMPROF_HEADLINE_FIELDS)
-
-#define LLMPROF_LATENCY_FIELDS(F)                                                 \
-  F(OneRow<Headline>, headline, "", "What requests typically take")               \
-  F(NamedRow<Summary>, ttft_ms, "ms", "Distribution over steady requests")        \
-  F(NamedRow<Summary>, tpot_ms, "ms", "The same of TPOT, one sample per request") \
-  F(NamedRow<Summary>, itl_ms, "ms", "The same of ITL, one sample per step")      \
-  F(OptDouble, output_tokens_per_s, "1/s", "That of the headline")                \
-  F(OptDouble, warmup_ms, "ms",                                                   \
-    "Time that steps of warm-up took beyond the steady level of their shape; 0: there is none")
-LLMPROF_RECORD(Latency, "latency", "TTFT, TPOT and ITL", LLMPROF_LATENCY_FIELDS)
 
 // One ceiling of the device. measured: what `llmprof peaks` reached. Where there is no data sheet, value is the
 // measured one too, and its provenance says so.
@@ -617,25 +502,6 @@ LLMPROF_RECORD(ModelSummary, "model", "The model that the recording shows", LLMP
   F(std::vector<AllocationRecord>, operators, "", "Who allocated most")                         \
   F(std::vector<MemoryPoint>, series, "", "Over time")
 LLMPROF_RECORD(MemoryReport, "device_memory", "Device memory by recorded allocations", LLMPROF_MEMORY_FIELDS)
-
-using Interval95 = std::optional<std::array<double, 2>>;
-
-// The headline is the decode stage's, or that of the stage with most steps; null, with a reason under cannot_tell,
-// where no steps without recording can be compared with.
-#define LLMPROF_OVERHEAD_FIELDS(F)                                                                \
-  F(OptDouble, distortion_frac, "frac", "The headline of the stages' figures")                    \
-  F(Interval95, ci95, "frac", "Its 95 % confidence interval")                                     \
-  F(std::string, stage, "", "It is about; empty if unknown")                                      \
-  F(std::string, method, "", "How it was found, as in the table")                                 \
-  F(std::vector<DistortionRecord>, stages, "", "What recording did to the steps of each stage")   \
-  F(Milliseconds, recorded_ms, "ms", "Profiler activity that the recording itself lists")         \
-  F(int64_t, records, "", "How many records those are")                                           \
-  F(OptDouble, run_frac, "frac",                                                                  \
-    "Mean slow-down of the run by recording, by the pace of its steps, measured while it ran")    \
-  F(OptDouble, budget_frac, "frac", "What it was to be at most (`--budget`)")                     \
-  F(OptDouble, switching_ms, "ms", "In which the recorder was attached, detached or switched on") \
-  F(OptInt, switching_steps, "", "Steps that were held up by that, which are window edges")
-LLMPROF_RECORD(OverheadReport, "overhead", "What recording cost", LLMPROF_OVERHEAD_FIELDS)
 
 using OptSummary = std::optional<Summary>;
 

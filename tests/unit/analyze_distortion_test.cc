@@ -262,6 +262,8 @@ TEST(Distortion, AgainstABaseline) {
     });
   }
   baseline.steps = kept;
+  baseline.gpu_ops.resize(0);  // of the steps that are gone
+  baseline.gpu_links.resize(0);
   AnalyzeOptions options;
   options.baseline = &baseline;
   const Report report = report_of(run.trace, options);

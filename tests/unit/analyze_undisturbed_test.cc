@@ -107,6 +107,41 @@ TEST(UndisturbedTimes, AReplayThatMissesTheStepSaysNothing) {
   EXPECT_EQ(found.rows()[0].source, StepTimeSource::kRecorded);
 }
 
+// The host prepares a prompt, which is a step without any GPU work: it stands neither between equals nor in the way.
+TEST(UndisturbedTimes, AStageOfTheHostAloneIsPassedOver) {
+  AnalyzedRecording run;
+  int64_t at = 0;
+  const auto request = [&](bool is_recorded) {
+    run.step(StageKind::kVision, at, at + kMs, -1, -1, "preprocess");
+    const StepId prefill = run.step(StageKind::kPrefill, at + kMs, at + 3 * kMs, 64, 64, "prefill");
+    run.trace.steps.missing[prefill] = is_recorded ? MissingKernels::kNone : MissingKernels::kAll;
+    if (!is_recorded) run.trace.steps.state[prefill] = StepState::kNotRecorded;
+    if (is_recorded) run.gpu("gemm", Category::kGemm, at + kMs, kMs, {prefill, kNoRow, kNoRow, kNoRow});
+    at += 3 * kMs;
+  };
+  for (int i = 0; i < 6; ++i) request(true);
+  const int64_t middle = at;
+  for (int i = 0; i < 7; ++i) request(false);
+  TraceBuilder builder(run.trace);
+  builder.add<Recorded>({.start_ns = 0, .dur_ns = middle, .process_id = 0, .level = RecordingLevel::kDefault});
+  builder.add<Recorded>({.start_ns = middle,
+                         .dur_ns = at - middle,
+                         .process_id = 0,
+                         .level = RecordingLevel::kLight,
+                         .reason = run.trace.strings.intern("detached")});
+  run.window(0, at);
+  const UndisturbedTimes found = times(run, {}, {});
+  ASSERT_EQ(found.rows().size(), 1U) << "there is nothing to take out of what the host does alone";
+  EXPECT_EQ(found.rows()[0].stage, "prefill");
+  EXPECT_EQ(found.rows()[0].recorded_steps, 6);
+  EXPECT_EQ(found.rows()[0].unrecorded_steps, 6) << "but the first, which follows a recorded one";
+  EXPECT_EQ(found.source(StepId(0)), StepTimeSource::kReplayed);
+  EXPECT_EQ(found.source(StepId(24)), StepTimeSource::kUnrecorded);
+  EXPECT_EQ(*found.window_ns(StepId(24)), kMs);
+  const std::vector<StageTimes> stages = stage_times(run.trace);
+  for (const StageTimes& stage : stages) EXPECT_EQ(stage.unrecorded_ns.size(), stage.stage == "prefill" ? 6U : 0U);
+}
+
 TEST(UndisturbedTimes, OtherRecordersHaveNoRows) {
   AnalyzedRecording run = recording(20, 1200'000, 0, 0, false);
   run.trace.recorded.resize(0);
@@ -120,10 +155,12 @@ TEST(UndisturbedTimes, WhereNothingTellsTheReportAsks) {
     return false;
   };
   AnalyzedRecording whole = recording(20, 1200'000, 0, 0, false);
-  whole.gpu("gemm", Category::kGemm, 0, 1000, {StepId(0), kNoRow, kNoRow, kNoRow});
+  for (Row s = 0; s < 20; ++s)
+    whole.gpu("gemm", Category::kGemm, whole.trace.steps.start_ns[s], 1000, {StepId(s), kNoRow, kNoRow, kNoRow});
   EXPECT_TRUE(asked(whole));
   AnalyzedRecording left = recording(20, 1200'000, 20, 1000'000, true);
-  left.gpu("gemm", Category::kGemm, 0, 1000, {StepId(0), kNoRow, kNoRow, kNoRow});
+  for (Row s = 0; s < 20; ++s)
+    left.gpu("gemm", Category::kGemm, left.trace.steps.start_ns[s], 1000, {StepId(s), kNoRow, kNoRow, kNoRow});
   EXPECT_FALSE(asked(left));
 }
 

@@ -81,8 +81,8 @@ bool WindowPlan::wants_change(int64_t now_ns, const StepKeys::Summary& steps) {
 
 bool WindowPlan::ripe(int64_t now_ns, const StepKeys::Summary& steps, Place place, bool attached) const {
   const int64_t waited_ns = now_ns - wanted_ns_;
-  const int64_t quiet_ns = std::max(kIdleNs, std::min(3 * steps.shortest_ns, 200 * kMs));
-  if (!steps.open && now_ns - steps.last_active_ns >= quiet_ns) return true;
+  const int64_t idle_ns = std::max(kIdleNs, std::min(3 * steps.shortest_ns, 200 * kMs));
+  if (!steps.open && now_ns - steps.last_active_ns >= idle_ns) return true;
   const int64_t idle_wait_ns = attached || awaited_ != 0 || steps.lacking != 0 ? 0 : kIdleMostNs;
   if (place == Place::kBetweenSteps) return waited_ns >= idle_wait_ns;
   // Steps without ranges have no ends that could be seen in a pause.

@@ -149,15 +149,15 @@ void StepKeys::ends(StepKey& key, int64_t begin_ns, int64_t now_ns, const Condit
   if (loaded(key.open) > 0) key.open.fetch_sub(1, std::memory_order_relaxed);
   const int64_t before_ns = loaded(key.last_end_ns), took_ns = now_ns - begin_ns;
   store(key.last_end_ns, now_ns);
-  const bool quiet = !disturbed(key, begin_ns, conditions.disturbed_ns);
-  const bool steady = quiet && key.time.count() >= kUsualLeast && key.time.holds(took_ns);
+  const bool undisturbed = !disturbed(key, begin_ns, conditions.disturbed_ns);
+  const bool steady = undisturbed && key.time.count() >= kUsualLeast && key.time.holds(took_ns);
   key.time.add(took_ns);
   if (steady) follow_level(key);
   // The pace of steps that follow each other is from end to end: a range may be over long before its work.
   const auto pace_ns = [&](int64_t since_ns) {
     return before_ns >= since_ns && now_ns - before_ns <= 3 * took_ns ? now_ns - before_ns : took_ns;
   };
-  if (!quiet && key.kind.load(std::memory_order_relaxed) == KeyKind::kKernel) return;
+  if (!undisturbed && key.kind.load(std::memory_order_relaxed) == KeyKind::kKernel) return;
   if (conditions.recorded_since_ns != 0 && conditions.recorded_since_ns <= begin_ns)
     count_recorded(key, pace_ns(conditions.recorded_since_ns), steady);
   else if (steady && conditions.unrecorded_since_ns != 0 && conditions.unrecorded_since_ns <= begin_ns) {

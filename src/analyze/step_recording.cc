@@ -1,0 +1,43 @@
+#include "analyze/step_recording.h"
+
+#include <algorithm>
+#include <map>
+
+namespace llmprof {
+
+CuptiAway::CuptiAway(const Trace& trace) {
+  const Recorded& recorded = trace.recorded;
+  for (Row row = 0; row < recorded.size(); ++row) {
+    never_came_ &= recorded.level[row] < RecordingLevel::kDefault;
+    if (trace.text(recorded.reason[row]) == "detached")
+      spans_.push_back({recorded.start_ns[row], recorded.start_ns[row] + recorded.dur_ns[row]});
+  }
+  std::sort(spans_.begin(), spans_.end(), [](const TimeSpan& a, const TimeSpan& b) { return a.start_ns < b.start_ns; });
+}
+
+std::vector<StepRecording> step_recordings(const Trace& trace, const CuptiAway& away) {
+  const Steps& steps = trace.steps;
+  std::vector<uint8_t> on_gpu(steps.size(), 0);
+  for (const StepId step : trace.gpu_links.step)
+    if (step != kNoRow) on_gpu[step] = 1;
+  const bool gpu_work = !trace.gpu_ops.empty();
+  std::vector<StepRecording> out(steps.size(), StepRecording::kNeither);
+  std::map<int32_t, StepId> previous;
+  for (Row s = 0; s < steps.size(); ++s) {
+    const MissingKernels missing = steps.missing[s];
+    const bool host_only = gpu_work && missing == MissingKernels::kNone && on_gpu[s] == 0;
+    if (host_only && steps.phase[s] != StepPhase::kWarmUp) out[s] = StepRecording::kHostOnly;
+    if (host_only) continue;
+    const auto [before, first] = previous.try_emplace(steps.device[s], StepId(s));
+    // A window begins where the step before it ended, so that one must have been recorded alike.
+    const bool alike = first || steps.missing[before->second] == missing;
+    before->second = s;
+    if (!alike || steps.phase[s] == StepPhase::kWarmUp || steps.state[s] == StepState::kWindowEdge) continue;
+    if (missing == MissingKernels::kNone) out[s] = StepRecording::kRecorded;
+    if (missing == MissingKernels::kAll)
+      out[s] = away.throughout(steps.start_ns[s], steps.end_ns[s]) ? StepRecording::kAlone : StepRecording::kAttached;
+  }
+  return out;
+}
+
+}  // namespace llmprof
