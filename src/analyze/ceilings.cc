@@ -182,6 +182,25 @@ const MeasuredCeilings* choose_measured(const AnalyzeOptions& options, const std
   return same_name;
 }
 
+// What recording costs is the host's as much as the GPU's: of the device itself, else of an equal one in the machine of
+// the recording, which lists its GPUs.
+const MeasuredCeilings* costs_measured(const Trace& trace, const AnalyzeOptions& options, const std::string& name,
+                                       const std::string& key, const MeasuredCeilings* chosen) {
+  if (options.measured_given) return chosen;
+  if (!options.gpu.empty()) return nullptr;
+  const MeasuredCeilings* neighbour = nullptr;
+  for (const MeasuredCeilings& one : options.measured) {
+    if (one.recorder_ns.empty() || key.empty()) continue;
+    if (one.device_key == key) return &one;
+    if (one.name != name || one.uuid.empty()) continue;
+    const bool here = std::any_of(trace.metadata.begin(), trace.metadata.end(), [&](const auto& fact) {
+      return fact.first.starts_with("gpus.") && fact.first.ends_with(".uuid") && fact.second == one.uuid;
+    });
+    if (here && (neighbour == nullptr || neighbour->unix_s < one.unix_s)) neighbour = &one;
+  }
+  return neighbour;
+}
+
 Peak& peak_named(const std::string& name, DeviceReport& device) {
   for (auto& [known, peak] : device.peaks)
     if (known == name) return peak;
@@ -266,9 +285,8 @@ Result<std::optional<DeviceReport>> describe_device(const Trace& trace, const An
         fmt::format("expected a recording of a GPU to compare with {}, found one of a program on a CPU", options.gpu),
         facts.name, "leave --gpu out; `llmprof model NAME --gpu` says what a GPU would give at best", ExitCode::kUsage);
   const MeasuredCeilings* const chosen = choose_measured(options, facts.name, key, device, diagnostics);
-  // The host has its part in what recording costs: a neighbour of the GPU may be in another machine.
-  if (chosen != nullptr && (options.measured_given || chosen->device_key == key))
-    device.recorder_ns = chosen->recorder_ns;
+  if (const MeasuredCeilings* const costs = costs_measured(trace, options, facts.name, key, chosen))
+    device.recorder_ns = costs->recorder_ns;
   const bool costs_alone = chosen != nullptr && !has_rates(*chosen) && !chosen->recorder_ns.empty();
   const MeasuredCeilings* const measured = costs_alone ? nullptr : chosen;
   device.sm_clock_mhz = observed_clock(trace, ordinal);

@@ -8,6 +8,7 @@
 #include "analyze/given_options.h"
 #include "analyze/model_formula.h"
 #include "analyze/processor.h"
+#include "analyze/step_recording.h"
 #include "base/parallel.h"
 
 namespace llmprof {
@@ -116,6 +117,7 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
   const UndisturbedTimes undisturbed(trace, groups, replayed,
                                      costs_known ? report.device->recorder_ns : RecorderCosts());
   report.undisturbed = undisturbed.rows();
+  report.steps = list_steps(trace, undisturbed);
   describe_recorded(trace, report);
   const Context context{trace, options, groups, report.device ? &*report.device : nullptr, replayed, undisturbed};
   if (report.device) {

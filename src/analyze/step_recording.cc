@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "analyze/undisturbed.h"
+
 namespace llmprof {
 
 CuptiAway::CuptiAway(const Trace& trace) {
@@ -38,6 +40,32 @@ std::vector<StepRecording> step_recordings(const Trace& trace, const CuptiAway& 
       out[s] = away.throughout(steps.start_ns[s], steps.end_ns[s]) ? StepRecording::kAlone : StepRecording::kAttached;
   }
   return out;
+}
+
+std::vector<StepRecord> list_steps(const Trace& trace, const UndisturbedTimes& undisturbed) {
+  constexpr size_t kMost = 20'000;
+  const Steps& steps = trace.steps;
+  const CuptiAway away(trace);
+  const bool live = is_live_recording(trace);
+  const auto how = [&](Row s) {
+    if (steps.state[s] == StepState::kWindowEdge) return "edge";
+    if (steps.missing[s] == MissingKernels::kNone) return "recorded";
+    if (steps.missing[s] == MissingKernels::kGraphNodes) return "whole-graphs";
+    return away.throughout(steps.start_ns[s], steps.end_ns[s]) ? "unrecorded" : "attached";
+  };
+  std::vector<StepRecord> rows(std::min(kMost, steps.size()));
+  for (Row s = 0; s < rows.size(); ++s) {
+    StepRecord& row = rows[s];
+    row.stage = trace.text(steps.stage[s]);
+    row.device = steps.device[s];
+    row.start_unix_ns = trace.base_unix_ns + steps.start_ns[s];
+    row.duration_ns = steps.end_ns[s] - steps.start_ns[s];
+    row.recording = how(s);
+    row.warm_up = steps.phase[s] == StepPhase::kWarmUp;
+    if (!live) continue;
+    if (const std::optional<double> ns = undisturbed.window_ns(s)) row.undisturbed_ms = *ns / 1e6;
+  }
+  return rows;
 }
 
 }  // namespace llmprof

@@ -5,9 +5,12 @@
 #include <vector>
 
 #include "derive/recorded_spans.h"
+#include "results/recording.h"
 #include "trace/trace.h"
 
 namespace llmprof {
+
+class UndisturbedTimes;
 
 // When CUPTI was out of the process. Where kernels were recorded at no time (light mode, a program on a CPU) it never
 // came.
@@ -33,5 +36,8 @@ enum class StepRecording : uint8_t {
 };
 // By row of steps.
 std::vector<StepRecording> step_recordings(const Trace& trace, const CuptiAway& away);
+
+// Every step with how it was recorded, in order of time; the first 20,000.
+std::vector<StepRecord> list_steps(const Trace& trace, const UndisturbedTimes& undisturbed);
 
 }  // namespace llmprof

@@ -268,17 +268,23 @@ class Judge {
   static WarmUpCause cause_of(const Evidence& evidence, double excess_ns) {
     const auto most = std::max_element(evidence.ns.begin(), evidence.ns.end());
     if (*most > 0 && *most >= kNamedPart * excess_ns) return static_cast<WarmUpCause>(most - evidence.ns.begin());
+    // What is loaded was made before: a library that builds code for each new shape loads it in no time.
+    for (const WarmUpCause cause : {WarmUpCause::kCompilation, WarmUpCause::kModuleLoading})
+      if (evidence.ns[static_cast<size_t>(cause)] > 0) return cause;
     return evidence.first_kernels > 0 ? WarmUpCause::kFirstCalls : WarmUpCause::kUnknown;
   }
 
-  // A beginning that is all there is recorded, before steady steps that are not, or the other way round: its own later
-  // steps cannot tell.
+  // A beginning that was recorded, before steady steps that were not, or the other way round: its own later steps are
+  // too few to tell.
   void compare_recorded(const std::vector<Level>& levels) {
     for (const Level& early : levels) {
       for (const Level& late : levels) {
-        const std::vector<Row> first = early.steady(steps_), then = late.steady(steps_);
-        if (first.empty() || then.size() < kClassMin || early.missing == late.missing) continue;
-        if (steps_.start_ns[first.back()] > steps_.start_ns[then.front()]) continue;
+        std::vector<Row> first = early.steady(steps_);
+        const std::vector<Row> then = late.steady(steps_);
+        if (then.size() < kClassMin || early.missing == late.missing) continue;
+        first.erase(std::find_if(first.begin(), first.end(),
+                                 [&](Row s) { return steps_.start_ns[s] > steps_.start_ns[then.front()]; }),
+                    first.end());
         const double limit = late.ns * (early.missing < late.missing ? kRecordingMost : kSlowerClass);
         std::vector<uint8_t> slow;
         for (const Row s : first) slow.push_back(window_ns(s) > limit ? 1 : 0);
@@ -288,19 +294,20 @@ class Judge {
     }
   }
 
-  // A step without its like took much longer than a later one that did at least as much.
+  // A step without its like took much longer than a later one that did at least as much, be that one warm-up itself.
   void compare_larger(const std::map<SeriesKey, std::vector<Row>>& all) {
     std::map<std::tuple<int32_t, StringId, StageKind, StageSource, MissingKernels>, std::vector<Row>> singles;
     for (const auto& [key, rows] : all) {
-      if (key.first.binned)
-        for (const Row s : rows)
-          if (steps_.phase[s] == StepPhase::kServing)
-            singles[{key.first.device, key.first.stage, key.first.kind, key.first.source, key.second}].push_back(s);
+      if (!key.first.binned) continue;
+      std::vector<Row>& mine =
+          singles[{key.first.device, key.first.stage, key.first.kind, key.first.source, key.second}];
+      mine.insert(mine.end(), rows.begin(), rows.end());
     }
     for (auto& [stage, rows] : singles) {
       if (rows.size() > kSinglesMost) continue;
       std::sort(rows.begin(), rows.end());
       for (size_t i = 0; i + 1 < rows.size(); ++i) {
+        if (steps_.phase[rows[i]] == StepPhase::kWarmUp) continue;
         double least_ns = HUGE_VAL;
         for (size_t j = i + 1; j < rows.size(); ++j)
           if (tokens_of(rows[j]) >= tokens_of(rows[i]) && steps_.sequences[rows[j]] >= steps_.sequences[rows[i]] &&

@@ -15,6 +15,7 @@
 #include "derive/host_stages.h"
 #include "derive/launch_order.h"
 #include "derive/recorded_spans.h"
+#include "derive/recurring_steps.h"
 #include "derive/step_composition.h"
 #include "derive/step_shapes.h"
 #include "derive/unseen_steps.h"
@@ -552,7 +553,11 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   add_host_stages(trace, stages, recorded, steps);
   reorder(trace, steps, by_device_and_host);
   set_device_windows(trace, steps, calls, recorded);
-  if (!trace.recorded.empty()) drop_doubtful(trace, recorded, steps);
+  if (!trace.recorded.empty()) {
+    drop_doubtful(trace, recorded, steps);
+    reorder(trace, steps, by_window);
+    add_recurring_steps(trace, recorded, steps);
+  }
   reorder(trace, steps, by_window);
   const std::vector<MissingKernels> missing = missing_kernels(trace, recorded, steps);
   inherit_tokens(missing, steps);

@@ -32,7 +32,7 @@ int64_t own_start(const StepDraft& step) {
   return decodes && step.sync_ns < 0 ? step.gpu_start_ns : step.host_start_ns;
 }
 
-int64_t median_length(const std::vector<StepDraft>& steps) {
+std::vector<int64_t> lengths_of(const std::vector<StepDraft>& steps) {
   std::vector<int64_t> lengths;
   lengths.reserve(steps.size());
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -40,11 +40,16 @@ int64_t median_length(const std::vector<StepDraft>& steps) {
     if (i > 0) start = std::max(start, steps[i - 1].window_end_ns);
     lengths.push_back(std::max<int64_t>(0, steps[i].window_end_ns - start));
   }
-  std::nth_element(lengths.begin(), lengths.begin() + static_cast<ptrdiff_t>(lengths.size() / 2), lengths.end());
-  return lengths[lengths.size() / 2];
+  return lengths;
 }
 
 }  // namespace
+
+int64_t pause_of(std::vector<int64_t> lengths) {
+  const std::vector<int64_t>::iterator median = lengths.begin() + static_cast<ptrdiff_t>(lengths.size() / 2);
+  std::nth_element(lengths.begin(), median, lengths.end());
+  return std::max(kPauseMinNs, kPauseSteps * std::min(*median, std::numeric_limits<int64_t>::max() / kPauseSteps));
+}
 
 RecurringTimes::RecurringTimes(const Trace& trace) : times_(trace.threads.size()) {
   const RecurringCalls& calls = trace.recurring_calls;
@@ -72,8 +77,7 @@ void set_windows(std::vector<StepDraft>& steps, const HostCalls& calls, const Re
     steps[i].sync_ns = find_sync(steps[i], next, calls);
     steps[i].window_end_ns = steps[i].sync_ns >= 0 ? steps[i].sync_ns : steps[i].gpu_end_ns;
   }
-  const int64_t median_ns = std::min(median_length(steps), std::numeric_limits<int64_t>::max() / kPauseSteps);
-  const int64_t pause_ns = std::max(kPauseMinNs, kPauseSteps * median_ns);
+  const int64_t pause_ns = pause_of(lengths_of(steps));
   int64_t previous_end = std::numeric_limits<int64_t>::min();
   for (size_t i = 0; i < steps.size(); ++i) {
     StepDraft& step = steps[i];

@@ -22,8 +22,11 @@ class RecurringTimes {
   std::vector<std::vector<int64_t>> times_;  // by thread, rising
 };
 
+// What is longer belongs to no step: 10 medians of the steps' lengths, and 100 ms. `lengths` is not empty.
+int64_t pause_of(std::vector<int64_t> lengths);
+
 // Sets sync_ns and the window of each step. `steps` are those of one device in host order. Windows do not overlap and
-// start <= end. A pause of more than 10 median steps and more than 100 ms belongs to no step. A detected step does not
+// start <= end. A pause belongs to no step. A detected step does not
 // reach back over time in which kernels were not recorded: steps may be missing there. Nor does one that the program
 // names, where the model was seen to run in that time: then one that it does not name is missing.
 void set_windows(std::vector<StepDraft>& steps, const HostCalls& calls, const RecurringTimes& recurring,

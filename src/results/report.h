@@ -576,6 +576,7 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
   F(std::vector<IdleSiteRecord>, idle_sites, "", "Where the host was meanwhile")                            \
   F(std::vector<RecordedWindowRecord>, recorded, "", "How much was recorded, over time")                    \
   F(std::vector<UndisturbedRecord>, undisturbed, "", "Step times without the recorder")                     \
+  F(std::vector<StepRecord>, steps, "", "Every step")                                                       \
   F(std::vector<CriticalPathRecord>, critical_path, "", "What a step's time consists of")                   \
   F(std::vector<HostRecord>, host, "", "Host time against GPU time")                                        \
   F(std::optional<TelemetryReport>, telemetry, "", "Readings beside the program")                           \

@@ -1,27 +1,33 @@
 #!/usr/bin/env python3
 """Headline figures against the timers of programs that no rule was made on (tests/gpu/steady_programs).
 
-    python3 tests/gpu/steady_test.py [--state steady.json] [--only NAME,NAME] [--steps 40] [--plain 1]
+    python3 tests/gpu/steady_test.py [--state steady.json] [--only NAME,NAME] [--steps 5,40] [--plain 1] [--gpus 2]
 
 Each program runs under `llmprof run` in the default mode, once, and so many times alone. From its own timers, on the same
 clock as the recording:
 
   tpot        of its decode and mixed steps that lie in time in which nothing was recorded and CUPTI was out of the process;
               of all of them in the processes that ran alone
-  ttft        of its requests, likewise
+  ttft        of its requests, likewise, from the beginning of the first step of theirs on: how long a request waited in a
+              queue of the program no recorder sees
 
-without those that the program calls warm-up, and without as many from the beginning as the report found to be warm-up,
+without those that the program calls warm-up, and without those in which the report saw warm-up (its table `steps`),
 
 and the report's headline beside them, with its source: a median of unrecorded steps, or of replayed ones. A headline is
 judged where the report gives one: within 3 % of the program's own unrecorded steps where there are five of them; else of
-its processes alone. Costs of the recorder are measured first (`llmprof peaks --recorder-only`), as a user would once.
+its processes alone. Costs of the recorder are measured first (`llmprof peaks --recorder-only`), as a user would once. With
+several GPUs as many programs run side by side, each with a GPU and a share of the CPUs to itself.
 """
+import concurrent.futures
 import json
 import os
+import queue
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import harness
@@ -50,53 +56,84 @@ def spans_of(report, away):
             if (row["reason"] == "detached" if away else row["level"] in ("default", "deep"))]
 
 
-def times(result, skipped, inside=None):
-    """ms of the tokens' steps and of requests, those within the spans, without as many at the beginning as the report found
-    to be warm-up, and without those that the program itself calls so."""
-    chosen = lambda start, end: inside is None or within(inside, start, end)
-    steps = sorted((s for s in result["steps"] if s["kind"] in ("decode", "mixed")), key=lambda s: s["start_ns"])
-    requests = sorted(result["requests"], key=lambda r: r["start_ns"])
-    return {"steps_ms": [(s["end_ns"] - s["start_ns"]) / 1e6 for s in steps[skipped["steps"]:]
-                         if not s["warm_up"] and chosen(s["start_ns"], s["end_ns"])],
-            "ttft_ms": [(r["first_token_ns"] - r["start_ns"]) / 1e6 for r in requests[skipped["prompts"]:]
-                        if not r["warm_up"] and chosen(r["start_ns"], r["first_token_ns"])]}
-
-
 def warm_up_of(report):
-    """Steps that the report found to be warm-up, by what they are; those that the program names are its own."""
-    kinds_of = {row["name"].split(" [")[0]: row["kind"] for row in report.get("stages", [])}
-    count = lambda kinds: sum(row["steps"] for row in report.get("warm_up", [])
-                              if row["cause"] != "named" and kinds_of.get(row["stage"]) in kinds)
-    return {"steps": count(("decode", "mixed")), "prompts": count(("prefill",))}
+    return [(row["start_unix_ns"], row["start_unix_ns"] + row["duration_ns"]) for row in report.get("steps", [])
+            if row["warm_up"]]
+
+
+def touches(spans, start, end):
+    """Whether a span covers half of the time, or lies by half in it."""
+    overlap = lambda a, b: min(b, end) - max(a, start)
+    return any(2 * overlap(a, b) > min(b - a, end - start) for a, b in spans)
+
+
+def prompt_start(request, steps):
+    """When the steps that lead to its first token began: the prompt, after its images."""
+    start = None
+    for step in reversed([s for s in steps if s["kind"] in ("prefill", "vision", "mixed")]):
+        if step["start_ns"] < request["start_ns"] or step["end_ns"] > (start or request["first_token_ns"]):
+            continue
+        if start is None or (step["kind"] == "vision" and start - step["end_ns"] < 1_000_000):
+            start = step["start_ns"]
+        else:
+            break
+    return start or request["start_ns"]
+
+
+def times(result, warm_up, inside=None):
+    """ms of the tokens' steps and of requests, those within the spans, without warm-up."""
+    def chosen(start, end):
+        return (inside is None or within(inside, start, end)) and not touches(warm_up, start, end)
+    steps = sorted(result["steps"], key=lambda s: s["start_ns"])
+    prompts = {(prompt_start(r, steps), r["first_token_ns"]) for r in result["requests"] if not r["warm_up"]}
+    return {"steps_ms": [(s["end_ns"] - s["start_ns"]) / 1e6 for s in steps if s["kind"] in ("decode", "mixed")
+                         and not s["warm_up"] and chosen(s["start_ns"], s["end_ns"])],
+            "ttft_ms": [(end - start) / 1e6 for start, end in sorted(prompts) if chosen(start, end)]}
+
+
+def like(result, recorded, warm_up):
+    """Those spans of a run, in another process of the program: of the steps with the same numbers."""
+    steps = lambda one: sorted(one["steps"], key=lambda s: s["start_ns"])
+    skipped = [i for i, s in enumerate(steps(recorded)) if touches(warm_up, s["start_ns"], s["end_ns"])]
+    return [(s["start_ns"], s["end_ns"]) for i, s in enumerate(steps(result)) if i in skipped]
 
 
 def median(values):
     return statistics.median(values) if values else None
 
 
-def run(args, name):
-    command = [args.python, str(PROGRAMS / f"{name}.py"), "--steps", str(args.steps)]
+def run(args, place, name, steps):
+    """One program; `place`: its GPU and its CPUs, None for all of them."""
+    gpu, cpus = place
+    env = os.environ if gpu is None else {**os.environ, "CUDA_VISIBLE_DEVICES": str(gpu)}
+    execute = lambda words: subprocess.run(words, capture_output=True, text=True, timeout=args.timeout, env=env,
+                                           preexec_fn=lambda: cpus and os.sched_setaffinity(0, cpus))
+    command = [args.python, str(PROGRAMS / f"{name}.py"), "--steps", str(steps)]
     if name not in WITHOUT_RANGES:
         command.append("--ranges")
-    folder = os.path.join(tempfile.gettempdir(), f"steady_{name}_{os.getpid()}")
-    report_file = os.path.join(args.keep or tempfile.gettempdir(), f"{name}.json")
+    kept = os.path.join(args.keep or tempfile.mkdtemp(), f"{name}_{steps}")
+    report_file = f"{kept}.json"
     began = time.monotonic()
-    done = subprocess.run([args.llmprof, "run", "--quiet", "-o", folder, "--report", report_file, "--", *command],
-                          capture_output=True, text=True, timeout=args.timeout)
+    done = execute([args.llmprof, "run", "--quiet", "-o", kept, "--report", report_file, "--", *command])
     result = last_json(done.stdout)
     if done.returncode != 0 or result is None:
-        alone = subprocess.run(command, capture_output=True, text=True, timeout=args.timeout)  # is it the program?
+        alone = execute(command)  # is it the program?
         return {"error": f"exit {done.returncode}, alone {alone.returncode}: {done.stderr.strip()[-400:]}"}
     with open(report_file) as file:
         report = json.load(file)
-    plain, skipped = [], warm_up_of(report)
-    enough = min(len(times(result, skipped, spans_of(report, True))["steps_ms"]), ENOUGH) == ENOUGH
+    if args.keep:
+        with open(f"{kept}.own.json", "w") as file:
+            json.dump(result, file)
+    else:
+        shutil.rmtree(kept, ignore_errors=True)
+    plain, warm_up = [], warm_up_of(report)
+    enough = min(len(values) for values in times(result, warm_up, spans_of(report, True)).values()) >= ENOUGH
     for _ in range(0 if enough and args.plain_only_if_needed else args.plain):
-        alone = subprocess.run(command, capture_output=True, text=True, timeout=args.timeout)
-        if last_json(alone.stdout) is not None:
-            plain.append(times(last_json(alone.stdout), skipped))
+        alone = execute(command)
+        if one := last_json(alone.stdout):
+            plain.append(times(one, like(one, result, warm_up)))
     away, recorded = spans_of(report, True), spans_of(report, False)
-    every, apart, inside = times(result, skipped), times(result, skipped, away), times(result, skipped, recorded)
+    every, apart, inside = times(result, warm_up), times(result, warm_up, away), times(result, warm_up, recorded)
     headline = (report.get("latency") or {}).get("headline") or {}
     overhead = report.get("overhead") or {}
     found = {
@@ -137,34 +174,48 @@ def judge(found):
 def main():
     parser = harness.arguments(__doc__, "steady_results.json")
     parser.add_argument("--only", default=",".join(NAMES), help="names of programs")
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--steps", default="40", help="steps of each program, one or more lengths")
+    parser.add_argument("--gpus", type=int, default=1, help="programs side by side, each on a GPU of its own")
     parser.add_argument("--plain", type=int, default=1, help="processes alone for each program")
     parser.add_argument("--plain-only-if-needed", action="store_true", help="none alone where five steps were unrecorded")
     args = parser.parse_args()
-    budget, state = harness.Budget(args.budget), harness.State(args.state, args.fresh)
+    budget, state, lock = harness.Budget(args.budget), harness.State(args.state, args.fresh), threading.Lock()
     state.save(machine=harness.machine(args.python))
     if "costs" not in state:
         costs = subprocess.run([args.llmprof, "peaks", "--recorder-only", "--quick", "--quiet", "--json", "--device", "cuda:0"],
                                capture_output=True, text=True, timeout=args.timeout)
         state.put("costs", json.loads(costs.stdout).get("recorder") if costs.returncode == 0 else costs.stderr[-300:])
-    for name in args.only.split(","):
-        if name in state or budget.spent(25):
-            continue
+    wanted = [(name, int(steps)) for steps in args.steps.split(",") for name in args.only.split(",")]
+    places, cpus = queue.SimpleQueue(), sorted(os.sched_getaffinity(0))
+    for i in range(args.gpus):
+        share = len(cpus) // args.gpus
+        places.put((None, None) if args.gpus == 1 else (i, cpus[i * share:(i + 1) * share]))
+
+    def work(name, steps):
+        key = f"{name} {steps}"
+        if key in state or budget.spent(25):
+            return
+        place = places.get()
         try:
-            found = run(args, name)
+            found = run(args, place, name, steps)
         except subprocess.TimeoutExpired:
             found = {"error": f"took more than {args.timeout} s"}
+        places.put(place)
         found["judged"] = {} if "error" in found else judge(found)
-        state.put(name, found)
-        print(name, found.get("error") or found["judged"], flush=True)
-    rows = {name: found for name, found in state.results().items() if name in NAMES}
+        with lock:
+            state.put(key, found)
+            print(key, found.get("error") or found["judged"], flush=True)
+
+    with concurrent.futures.ThreadPoolExecutor(args.gpus) as workers:
+        list(workers.map(lambda one: work(*one), wanted))
+    rows = {key: found for key, found in state.results().items() if key != "costs"}
     verdicts = [one["verdict"] for found in rows.values() for one in found["judged"].values()]
-    summary = {"programs": len(rows), "errors": sum("error" in found for found in rows.values()),
+    summary = {"runs": len(rows), "errors": sum("error" in found for found in rows.values()),
                **{verdict: verdicts.count(verdict) for verdict in sorted(set(verdicts))}}
     state.save(summary=summary)
     harness.write_summary(args, state)
     print(json.dumps(summary))
-    return 0 if len(rows) == len(NAMES) and set(verdicts) <= {"ok", "not given"} and not summary["errors"] else 1
+    return 0 if len(rows) == len(wanted) and set(verdicts) <= {"ok", "not given"} and not summary["errors"] else 1
 
 
 if __name__ == "__main__":

@@ -216,6 +216,24 @@ TEST(Steady, ABeginningThatIsAllThatIsRecorded) {
   EXPECT_EQ(recorded.marks(), std::string(216, '.')) << "what recording costs";
 }
 
+// Recorded again after the steps that tell.
+TEST(Steady, ABeginningThatWasRecordedBeforeFasterSteps) {
+  StepTimes run;
+  run.steps(20, StageKind::kDecode, 45);
+  for (int i = 0; i < 20; ++i) run.hide(run.step(StageKind::kDecode, 11 + 0.01 * i));
+  run.steps(2, StageKind::kDecode, 12);
+  EXPECT_EQ(run.marks(), std::string(20, '#') + std::string(22, '.'));
+}
+
+// A library makes code for each new length, and loads it: the loading itself takes no time.
+TEST(Steady, WhatIsLoadedWasMadeBefore) {
+  StepTimes run;
+  for (int i = 0; i < 10; ++i) run.call(run.step(StageKind::kDecode, 70 + 0.1 * i), "cuLibraryLoadData", 0.07, 60);
+  run.steps(12, StageKind::kDecode, 14);
+  EXPECT_EQ(run.marks(), std::string(10, '#') + std::string(12, '.'));
+  EXPECT_EQ(run.cause(3), WarmUpCause::kModuleLoading);
+}
+
 TEST(Steady, WindowEdgesAreLeftAlone) {
   StepTimes run;
   run.trace.steps.state[run.step(StageKind::kDecode, 500)] = StepState::kWindowEdge;
@@ -246,6 +264,14 @@ TEST(Steady, ALongerPromptInLessTimeTells) {
   other.step(StageKind::kPrefill, 300, 900);
   other.step(StageKind::kPrefill, 30, 100);
   EXPECT_EQ(other.marks(), "..") << "a longer one may take longer";
+}
+
+TEST(Steady, ALongerPromptTellsThatIsWarmUpItself) {
+  StepTimes run;
+  run.step(StageKind::kPrefill, 1140, 8);
+  const Row second = run.step(StageKind::kPrefill, 130, 192);
+  run.call(second, "cuModuleLoadData", 30);
+  EXPECT_EQ(run.marks(), "##");
 }
 
 TEST(Steady, UnknownPromptsAreNotComparedUnlessAlike) {

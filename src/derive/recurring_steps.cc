@@ -1,0 +1,195 @@
+#include "derive/recurring_steps.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/statistics.h"
+#include "derive/windows.h"
+
+namespace llmprof {
+namespace {
+
+constexpr size_t kStepsMin = 3;
+constexpr double kMostSteps = 0.9;
+// Of a step's length: a host that runs ahead by a changing number of steps does not tell when they end.
+constexpr double kPaceWithin = 0.05;
+
+struct HostEvent {
+  int64_t time_ns;
+  uint64_t key;
+};
+
+using DraftIndex = size_t;
+
+// The recorded steps of a stage on one thread and device.
+struct StageEvents {
+  std::vector<DraftIndex> steps;       // by window
+  std::map<uint64_t, size_t> once;     // steps in which a key came once
+  std::set<uint64_t> keys;             // all that came
+  std::vector<int64_t> anchor_ns;      // by step; -1 where the anchor did not come once
+  uint64_t anchor = 0;
+  int64_t offset_ns = 0;  // of the anchor from the beginning of the window
+  bool told = false;
+};
+
+std::vector<HostEvent> events_of(const Trace& trace, ThreadId thread) {
+  std::vector<HostEvent> events;
+  const RecurringCalls& calls = trace.recurring_calls;
+  for (Row row = 0; row < calls.size(); ++row)
+    if (calls.thread[row] == thread) events.push_back({calls.time_ns[row], calls.key[row]});
+  std::stable_sort(events.begin(), events.end(),
+                   [](const HostEvent& a, const HostEvent& b) { return a.time_ns < b.time_ns; });
+  return events;
+}
+
+std::pair<size_t, size_t> within(const std::vector<HostEvent>& events, int64_t from_ns, int64_t to_ns) {
+  const auto before = [](const HostEvent& event, int64_t time) { return event.time_ns < time; };
+  const auto first = std::lower_bound(events.begin(), events.end(), from_ns, before);
+  const auto last = std::lower_bound(first, events.end(), to_ns, before);
+  return {static_cast<size_t>(first - events.begin()), static_cast<size_t>(last - events.begin())};
+}
+
+void count_keys(const std::vector<HostEvent>& events, const std::vector<StepDraft>& drafts, StageEvents& stage) {
+  for (const DraftIndex i : stage.steps) {
+    const auto [first, last] = within(events, drafts[i].begin_ns, drafts[i].end_ns);
+    std::map<uint64_t, size_t> counts;
+    for (size_t e = first; e < last; ++e) ++counts[events[e].key];
+    for (const auto& [key, count] : counts) {
+      stage.keys.insert(key);
+      if (count == 1) ++stage.once[key];
+    }
+  }
+}
+
+// The key that comes once in most steps of the stage, and in more of them than in steps of any other.
+void choose_anchor(std::map<std::string, StageEvents>& stages, StageEvents& stage) {
+  size_t best = 0;
+  for (const auto& [key, count] : stage.once) {
+    const bool others = std::any_of(stages.begin(), stages.end(), [&, k = key, n = count](const auto& other) {
+      const auto found = other.second.once.find(k);
+      return &other.second != &stage && found != other.second.once.end() && found->second >= n;
+    });
+    if (others || count <= best) continue;
+    best = count;
+    stage.anchor = key;
+  }
+  stage.told = stage.steps.size() >= kStepsMin &&
+               static_cast<double>(best) >= kMostSteps * static_cast<double>(stage.steps.size());
+}
+
+// Where the anchor comes in the steps, and whether it keeps their pace.
+void learn(const std::vector<HostEvent>& events, const std::vector<StepDraft>& drafts, StageEvents& stage) {
+  std::vector<double> offsets, paces;
+  stage.anchor_ns.assign(stage.steps.size(), -1);
+  for (size_t i = 0; i < stage.steps.size(); ++i) {
+    const StepDraft& draft = drafts[stage.steps[i]];
+    const auto [first, last] = within(events, draft.begin_ns, draft.end_ns);
+    size_t count = 0;
+    for (size_t e = first; e < last; ++e) {
+      if (events[e].key != stage.anchor) continue;
+      stage.anchor_ns[i] = events[e].time_ns;
+      ++count;
+    }
+    if (count != 1) stage.anchor_ns[i] = -1;
+    if (stage.anchor_ns[i] < 0) continue;
+    offsets.push_back(static_cast<double>(stage.anchor_ns[i] - draft.window_start_ns));
+    if (i == 0 || stage.anchor_ns[i - 1] < 0) continue;
+    const StepDraft& before = drafts[stage.steps[i - 1]];
+    if (before.window_end_ns != draft.window_start_ns) continue;
+    const double length = static_cast<double>(before.window_end_ns - before.window_start_ns);
+    paces.push_back(std::fabs(static_cast<double>(stage.anchor_ns[i] - stage.anchor_ns[i - 1]) / length - 1));
+  }
+  stage.told = !paces.empty() && median_of(paces) <= kPaceWithin;
+  if (stage.told) stage.offset_ns = static_cast<int64_t>(median_of(offsets));
+}
+
+// The last step of each stage stands for it: it is the steadiest.
+StepDraft unseen_step(const StepDraft& like, int64_t start_ns, int64_t end_ns) {
+  StepDraft draft;
+  draft.device = like.device;
+  draft.thread = like.thread;
+  draft.kind = like.kind;
+  draft.kind_known = like.kind_known;
+  draft.stage = like.stage;
+  draft.unseen = true;
+  draft.begin_ns = draft.host_start_ns = draft.window_start_ns = start_ns;
+  draft.gpu_start_ns = draft.last_launch_ns = start_ns;
+  draft.end_ns = draft.gpu_end_ns = draft.window_end_ns = end_ns;
+  return draft;
+}
+
+bool known(const std::vector<HostEvent>& events, size_t from, size_t to, const StageEvents& a, const StageEvents& b) {
+  for (size_t e = from; e < to; ++e)
+    if (a.keys.count(events[e].key) == 0 && b.keys.count(events[e].key) == 0) return false;
+  return true;
+}
+
+struct ThreadKey {
+  int32_t device;
+  ThreadId thread;
+  bool operator<(const ThreadKey& other) const {
+    return device != other.device ? device < other.device : thread < other.thread;
+  }
+};
+
+void add_steps_of(const std::vector<HostEvent>& events, const std::vector<TimeSpan>& unrecorded,
+                  std::map<std::string, StageEvents>& stages, std::vector<StepDraft>& drafts) {
+  std::map<uint64_t, std::map<std::string, StageEvents>::const_iterator> told;
+  for (auto stage = stages.begin(); stage != stages.end(); ++stage)
+    if (stage->second.told) told[stage->second.anchor] = stage;
+  std::vector<StepDraft> found;
+  std::map<std::string, std::vector<int64_t>> lengths;
+  size_t previous = events.size();  // the anchor before
+  for (size_t e = 0; e < events.size(); ++e) {
+    const auto next = told.find(events[e].key);
+    if (next == told.end()) continue;
+    const size_t at = std::exchange(previous, e);
+    if (at == events.size()) continue;
+    const auto& [name, stage] = *told.at(events[at].key);
+    const auto& [next_name, next_stage] = *next->second;
+    const StepDraft& like = drafts[stage.steps.back()];
+    if (drafts[next_stage.steps.back()].kind == StageKind::kPrefill) continue;
+    const int64_t start_ns = events[at].time_ns - stage.offset_ns, end_ns = events[e].time_ns - next_stage.offset_ns;
+    if (start_ns >= end_ns || !RecordedSpans::holds(unrecorded, start_ns, end_ns)) continue;
+    if (!known(events, at + 1, e, stage, next_stage)) continue;
+    found.push_back(unseen_step(like, start_ns, end_ns));
+    lengths[name].push_back(end_ns - start_ns);
+  }
+  std::map<std::string, int64_t> pauses;
+  for (auto& [name, of_stage] : lengths) pauses[name] = pause_of(of_stage);
+  for (StepDraft& draft : found) {
+    const std::string name = draft.stage.empty() ? std::string(name_of(draft.kind)) : draft.stage;
+    if (draft.window_end_ns - draft.window_start_ns <= pauses.at(name)) drafts.push_back(std::move(draft));
+  }
+}
+
+}  // namespace
+
+void add_recurring_steps(const Trace& trace, const RecordedSpans& recorded, std::vector<StepDraft>& steps) {
+  if (trace.recurring_calls.empty()) return;
+  std::map<ThreadKey, std::map<std::string, StageEvents>> threads;
+  std::set<ThreadId> named;
+  for (DraftIndex i = 0; i < steps.size(); ++i) {
+    const StepDraft& step = steps[i];
+    if (step.thread == kNoRow) continue;
+    if (step.source != StageSource::kDetected || step.unseen) named.insert(step.thread);
+    const std::string name = step.stage.empty() ? std::string(name_of(step.kind)) : step.stage;
+    threads[{step.device, step.thread}][name].steps.push_back(i);
+  }
+  for (auto& [place, stages] : threads) {
+    const std::vector<TimeSpan>& unrecorded = recorded.unrecorded(place.device);
+    if (named.count(place.thread) > 0 || unrecorded.empty()) continue;
+    const std::vector<HostEvent> events = events_of(trace, place.thread);
+    for (auto& [name, stage] : stages) count_keys(events, steps, stage);
+    for (auto& [name, stage] : stages) choose_anchor(stages, stage);
+    for (auto& [name, stage] : stages)
+      if (stage.told) learn(events, steps, stage);
+    add_steps_of(events, unrecorded, stages, steps);
+  }
+}
+
+}  // namespace llmprof

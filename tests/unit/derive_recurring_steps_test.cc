@@ -1,0 +1,116 @@
+// Steps that nobody names, in time of which nothing was recorded: found by the product of the output layer.
+#include <gtest/gtest.h>
+
+#include "derive/recorded_spans.h"
+#include "derive/steps.h"
+#include "derive_trace_builder.h"
+
+namespace llmprof {
+namespace {
+
+constexpr int64_t kStep = 10'000'000, kFasterStep = 8'000'000;
+constexpr uint64_t kOutputLayer = 77;
+
+// A decode loop: some products, the output layer 0.6 of the step after its beginning, a choice, a copy that waits.
+class Loop {
+ public:
+  TestTrace built;
+
+  void recorded_step(int64_t length = kStep, bool says = true) {
+    for (int i = 0; i < 5; ++i) built.launch("gemm", at_ + length / 10 * i, at_ + length / 10 * i + 20'000, 50'000);
+    if (says) built.recurring_call(at_ + length * 6 / 10, kOutputLayer);
+    built.launch("gemm_output", at_ + length * 6 / 10 + 1'000, at_ + length * 6 / 10 + 20'000, 50'000);
+    built.launch("argmax", at_ + length * 7 / 10, at_ + length * 7 / 10 + 20'000, 50'000);
+    built.gpu("Memcpy DtoH (Device -> Pageable)", at_ + length - 100'000, 2'000,
+              built.api("cudaMemcpyAsync", at_ + length * 8 / 10, length * 2 / 10 - 1'000));
+    at_ += length;
+  }
+  void unrecorded_step(int64_t length = kFasterStep) {
+    built.recurring_call(at_ + length * 6 / 10, kOutputLayer);
+    at_ += length;
+  }
+  void pause(int64_t length) { at_ += length; }
+  void level_since(RecordingLevel level, std::string_view reason) {
+    if (at_ > since_) built.level(since_, at_, level, 1, reason);
+    since_ = at_;
+  }
+  // Windows in ms of the steps of which nothing was recorded.
+  std::vector<double> unseen() {
+    Trace& trace = built.build();
+    EXPECT_TRUE(find_steps(trace, {}));
+    std::vector<double> out;
+    for (Row s = 0; s < trace.steps.size(); ++s) {
+      if (trace.steps.missing[s] != MissingKernels::kAll) continue;
+      EXPECT_EQ(trace.steps.kind[s], StageKind::kDecode);
+      EXPECT_EQ(trace.steps.state[s], StepState::kNotRecorded);
+      out.push_back(static_cast<double>(trace.steps.end_ns[s] - trace.steps.start_ns[s]) / 1e6);
+    }
+    return out;
+  }
+
+ private:
+  int64_t at_ = 1'000'000, since_ = 0;
+};
+
+TEST(RecurringSteps, ADecodeLoopGoesOnUnrecorded) {
+  Loop loop;
+  for (int i = 0; i < 8; ++i) loop.recorded_step();
+  loop.level_since(RecordingLevel::kDefault, "start");
+  for (int i = 0; i < 10; ++i) loop.unrecorded_step();
+  loop.level_since(RecordingLevel::kLight, "detached");
+  const std::vector<double> found = loop.unseen();
+  // The last one's end is not seen.
+  ASSERT_GE(found.size(), 8U);
+  for (const double ms : found) EXPECT_NEAR(ms, 8, 0.001);
+}
+
+TEST(RecurringSteps, APauseIsNoStep) {
+  Loop loop;
+  for (int i = 0; i < 8; ++i) loop.recorded_step();
+  loop.level_since(RecordingLevel::kDefault, "start");
+  for (int i = 0; i < 5; ++i) loop.unrecorded_step();
+  loop.pause(900'000'000);
+  for (int i = 0; i < 5; ++i) loop.unrecorded_step();
+  loop.level_since(RecordingLevel::kLight, "detached");
+  const std::vector<double> found = loop.unseen();
+  ASSERT_GE(found.size(), 6U);
+  for (const double ms : found) EXPECT_NEAR(ms, 8, 0.001);
+}
+
+// A host that queues several steps and waits for all of them: its calls do not tell when a step ends.
+TEST(RecurringSteps, EventsThatDoNotKeepThePaceTellNothing) {
+  Loop loop;
+  for (int i = 0; i < 8; ++i) loop.recorded_step(kStep, false);
+  for (int i = 0; i < 8; ++i) loop.built.recurring_call(1'000'000 + i * kStep + (i % 2 == 0 ? 100'000 : 8'900'000), kOutputLayer);
+  loop.level_since(RecordingLevel::kDefault, "start");
+  for (int i = 0; i < 10; ++i) loop.unrecorded_step();
+  loop.level_since(RecordingLevel::kLight, "detached");
+  EXPECT_TRUE(loop.unseen().empty());
+}
+
+TEST(RecurringSteps, AnUnknownCallBetweenIsAnUnknownStep) {
+  Loop loop;
+  for (int i = 0; i < 8; ++i) loop.recorded_step();
+  loop.level_since(RecordingLevel::kDefault, "start");
+  for (int i = 0; i < 5; ++i) loop.unrecorded_step();
+  loop.built.recurring_call(1'000'000 + 8 * kStep + 5 * kFasterStep + 1'000'000, 1234);  // a prompt of 20 ms
+  loop.pause(20'000'000);
+  for (int i = 0; i < 5; ++i) loop.unrecorded_step();
+  loop.level_since(RecordingLevel::kLight, "detached");
+  for (const double ms : loop.unseen()) EXPECT_NEAR(ms, 8, 0.001);
+}
+
+TEST(RecurringSteps, StepsThatTheProgramNamesAreItsOwn) {
+  Loop loop;
+  for (int i = 0; i < 8; ++i) {
+    loop.built.annotation("decode", 1'000'000 + i * kStep - 1'000, kStep - 2'000);
+    loop.recorded_step();
+  }
+  loop.level_since(RecordingLevel::kDefault, "start");
+  for (int i = 0; i < 10; ++i) loop.unrecorded_step();
+  loop.level_since(RecordingLevel::kLight, "detached");
+  EXPECT_TRUE(loop.unseen().empty());
+}
+
+}  // namespace
+}  // namespace llmprof
