@@ -43,15 +43,19 @@ class TorchProgram:
         torch.cuda.nvtx.range_pop()
 
 
-def models():
+def model_and_prompt(name, tokens):
+    """A model of tests/clients/workloads with random weights, and tokens for it."""
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/clients/workloads"))
-    import models as found
-    return found
+    import torch
+    from models import build, vocabulary
+    with torch.inference_mode(False):
+        model = build(name)
+    return model, torch.randint(0, vocabulary(name), (1, tokens), device="cuda")
 
 
 def decoder(batch, layers=8, hidden=4096, heads=32, inner=11008, context=256):
-    """A decoder step over a cache that does not grow: tokens [batch, hidden] to [batch, hidden]. `after_layer`, if it is
-    given, is called with the hidden state and returns it."""
+    """A decoder step over a cache that does not grow, [batch, hidden] to [batch, hidden], and an input for it.
+    `after_layer`, if it is given, is called with the hidden state and returns it."""
     import torch
     import torch.nn.functional as F
     head = hidden // heads
@@ -83,11 +87,8 @@ def decoder(batch, layers=8, hidden=4096, heads=32, inner=11008, context=256):
 
 
 def eager_decode():
-    import torch
     from transformers import DynamicCache
-    found = models()
-    model = found.build("tinyllama-1.1b")
-    prompt = torch.randint(0, found.vocabulary("tinyllama-1.1b"), (1, 128), device="cuda")
+    model, prompt = model_and_prompt("tinyllama-1.1b", 128)
     cache = DynamicCache()
     model(prompt, past_key_values=cache, use_cache=True)
     token = prompt[:, -1:].clone()
@@ -148,10 +149,7 @@ def small_kernels():
 
 
 def eager_prefill():
-    import torch
-    found = models()
-    model = found.build("llama-3.1-8b")
-    prompt = torch.randint(0, found.vocabulary("llama-3.1-8b"), (1, 512), device="cuda")
+    model, prompt = model_and_prompt("llama-3.1-8b", 512)
     return TorchProgram(lambda: model(prompt, use_cache=False, logits_to_keep=1).logits[:, -1].argmax(-1).item())
 
 
@@ -194,9 +192,12 @@ def check_recorder(library, path):
     """After CUDA has started: the recorder has subscribed through the library."""
     state = AloneState()
     library.llmprof_alone_state(ctypes.byref(state))
-    if not state.subscriptions:
-        raise SystemExit(f"the recorder did not come to CUPTI through {path}: {state.text()}. Is this program run by "
-                         "`llmprof run`, in its default mode?")
+    if state.subscriptions:
+        return
+    maps = pathlib.Path("/proc/self/maps").read_text().split()
+    loaded = sorted({word for word in maps if "/libcupti.so" in word or "/libllmprof" in word})
+    raise SystemExit(f"the recorder did not come to CUPTI through {path}: {state.text()}. Is this program run by `llmprof run`, "
+                     f"in its default mode? Loaded are {', '.join(loaded)}")
 
 
 def say(word, value=""):
