@@ -35,6 +35,7 @@ TESTS = [
     ("bench_repeat", ["tests/gpu/bench_repeat_test.py"], 580),
     ("ncu_bytes", ["tests/gpu/ncu_bytes_test.py"], 120),
     ("faults", ["tests/gpu/faults_test.py", "--seconds", "15"], 300),
+    ("recorded_steps", ["benchmarks/recorded_steps.py"], 160),
     ("distortion", ["benchmarks/distortion.py", "--rounds", "8"], 900),
     ("planted", ["tests/gpu/planted_test.py"], 600),
     ("truth", ["tests/gpu/truth_test.py"], 600),

@@ -1,0 +1,301 @@
+#!/usr/bin/env python3
+"""What recording a step costs, beside what CUPTI itself costs: three states of CUPTI in turns in one process.
+
+    python3 benchmarks/recorded_steps.py [--programs a,b] [--rounds 6] [--seconds 0.3] [--state recorded_steps.json]
+    python3 benchmarks/recorded_steps.py --counters off --state without_counters.json
+
+Processes of one program differ by some percent, so one process changes its state, many times:
+  nothing    llmprof's recording is stopped. CUPTI is out of the process; where it cannot leave (CUDA graphs were
+             captured, or the GPU is busy all the time) it is silent: neither callbacks nor records are on
+  alone      CUPTI subscribed, CONCURRENT_KERNEL on, and nothing else: what every tool of CUPTI pays
+  recorded   llmprof records in its default mode
+A round is a turn of each, so many --seconds of steps; every second round goes backwards, and the first is warm-up and
+not counted. Every step ends with a wait for the GPU and is timed by itself. The cost of recording is, per round, the
+median step of the turn "recorded" less that of "alone", in percent of the median step of "nothing": points. The figure is
+the median over rounds with a 95 % interval by resampling; a program passes with at most two points.
+
+The hardware counters of the default mode are sampled in "recorded" and not in the others: `--counters off` leaves them
+out. One program needs about 25 seconds on an H100. benchmarks/recorded_steps_target.py is the program;
+build/release/lib/libcupti.so.alone, a target of the build (cupti_alone), switches CUPTI.
+"""
+import json
+import os
+import pathlib
+import queue
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests/gpu"))
+import harness
+
+PROGRAMS = {
+    "eager_decode": "eager decode of TinyLlama-1.1B, batch 1",
+    "items": "eager decode of 8 layers of 4096, batch 8, `.item()` in each layer",
+    "graph_waited": "the same layers, batch 1, one CUDA graph a step, waited for",
+    "small_kernels": "1,000 elementwise kernels a step, waited for once",
+    "eager_prefill": "eager prefill of Llama-3.1-8B, 512 tokens",
+}
+MODES = ("nothing", "alone", "recorded")
+LIMIT_POINTS = 2.0
+ROUNDS_LEAST = 3
+START_S, SWITCHES_S = 15, 2  # of a program on an H100: up to its first turn, and in a round beside the turns
+
+
+# ---- one program ---------------------------------------------------------------------------------------------------
+
+class Failed(Exception):
+    pass
+
+
+class Watched:
+    """The target under `llmprof run`, and the lines that it prints."""
+
+    def __init__(self, args, name):
+        self.args, self.name = args, name
+        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="llmprof-recorded-steps-"))
+        self.session = str(self.scratch / "session")
+        target = [args.python, "-B", args.target, name, "--library", args.library, "--rounds", str(args.rounds),
+                  "--seconds", str(args.seconds), "--seconds-most", str(args.timeout)]
+        command = [args.llmprof, "run", "--quiet", "--no-report", "--armed", "--counters", args.counters, "-o", self.session,
+                   "--", *target]
+        self.log = open(self.scratch / "log", "w+")
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True,
+                                        bufsize=1, start_new_session=True)
+        self.lines = queue.Queue()
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.lines.put(line.rstrip("\n"))
+        self.lines.put(None)
+
+    def line(self, seconds):
+        """The next line; None at the end."""
+        try:
+            return self.lines.get(timeout=seconds)
+        except queue.Empty:
+            raise Failed(f"no word of the program for {seconds:.0f} s") from None
+
+    def control(self, what):
+        done = subprocess.run([self.args.llmprof, "ctl", what, "--session", self.session], capture_output=True, text=True,
+                              timeout=30)
+        answer = "OK" if done.returncode == 0 else " ".join((done.stderr or done.stdout).split()) or str(done.returncode)
+        self.process.stdin.write(answer + "\n")
+        self.process.stdin.flush()
+
+    def trouble(self):
+        """What else is known when something went wrong."""
+        try:
+            status = subprocess.run([self.args.llmprof, "ctl", "status", "--session", self.session], capture_output=True,
+                                    text=True, timeout=30)
+            said = " ".join((status.stdout or status.stderr).split())
+        except (OSError, subprocess.TimeoutExpired) as error:
+            said = str(error)
+        self.log.flush()
+        self.log.seek(0)
+        last = [line.strip() for line in self.log.read().splitlines() if line.strip()][-4:]
+        return f"it said: {' | '.join(last)[-800:] or 'nothing'}; ctl status: {said[-300:]}"
+
+    def end(self):
+        try:
+            self.process.stdin.close()
+        except OSError:
+            pass
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)  # the session that was made for it above
+            self.process.wait()
+        self.log.close()
+        if self.args.keep:
+            kept = pathlib.Path(self.args.keep) / self.name
+            shutil.rmtree(kept, ignore_errors=True)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(str(self.scratch), kept)
+        else:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+        return self.process.returncode
+
+
+def run_program(args, name):
+    """{turns, notes, ready, end} and, if something went wrong, error; never raises."""
+    out = {"counters": args.counters, "turns": [], "notes": []}
+    begin = time.monotonic()
+    watched = Watched(args, name)
+    try:
+        while (line := watched.line(args.timeout)) is not None:
+            word, _, value = line.partition(" ")
+            if word == "CTL":
+                watched.control(value)
+            elif word == "TURN":
+                out["turns"].append(json.loads(value))
+            elif word in ("READY", "END"):
+                out[word.lower()] = json.loads(value)
+            else:
+                out["notes"].append(value if word == "NOTE" else line)
+                print(f"   {name}: {out['notes'][-1]}", flush=True)
+        if "end" not in out:
+            raise Failed("the program ended early")
+    except (Failed, OSError, ValueError, subprocess.SubprocessError) as error:
+        out["error"] = f"{error}; {watched.trouble()}"
+    code = watched.end()
+    if code != 0 and "error" not in out:
+        out["error"] = f"exit code {code} of llmprof run"
+    out["seconds"] = round(time.monotonic() - begin, 1)
+    return out
+
+
+# ---- figures -------------------------------------------------------------------------------------------------------
+
+def interval(values):
+    """95 % confidence interval of the median, by resampling; None of fewer than four."""
+    if len(values) < 4:
+        return None
+    generator = random.Random(1)
+    medians = sorted(statistics.median(generator.choices(values, k=len(values))) for _ in range(2000))
+    return [medians[50], medians[1949]]
+
+
+def rounds_of(turns):
+    """Complete rounds, without the warm-up: {mode: turn} each."""
+    found = {}
+    for turn in turns:
+        if turn["round"] > 0 and turn["ms"]:
+            found.setdefault(turn["round"], {})[turn["mode"]] = turn
+    return [found[number] for number in sorted(found) if len(found[number]) == len(MODES)]
+
+
+def points(rounds, mode, floor, middle):
+    """Per round, `mode` less `floor` in percent of "nothing"; `middle` makes one time of a turn's."""
+    values = [100 * (middle(one[mode]["ms"]) - middle(one[floor]["ms"])) / middle(one["nothing"]["ms"]) for one in rounds]
+    return {"median": statistics.median(values), "ci95": interval(values)}
+
+
+def summarize(name, result):
+    rounds = rounds_of(result["turns"])
+    out = {"title": PROGRAMS.get(name, name), "counters": result.get("counters"), "rounds": len(rounds)}
+    if result.get("error"):
+        out["error"] = result["error"]
+    if result.get("notes"):
+        out["notes"] = len(result["notes"])
+    if len(rounds) < ROUNDS_LEAST:
+        return out
+    out["step_ms"] = {mode: statistics.median(statistics.median(one[mode]["ms"]) for one in rounds) for mode in MODES}
+    out["steps"] = {mode: sum(len(one[mode]["ms"]) for one in rounds) for mode in MODES}
+    # CUPTI's states, and in how many turns.
+    out["cupti"] = {mode: {} for mode in MODES}
+    for one in rounds:
+        for mode in MODES:
+            seen = out["cupti"][mode]
+            seen[one[mode]["cupti"]] = seen.get(one[mode]["cupti"], 0) + 1
+    out["points"] = {"alone": points(rounds, "alone", "nothing", statistics.median),
+                     "recorded": points(rounds, "recorded", "nothing", statistics.median),
+                     "recorded_over_alone": points(rounds, "recorded", "alone", statistics.median),
+                     "recorded_over_alone_by_means": points(rounds, "recorded", "alone", statistics.fmean)}
+    found = out["points"]["recorded_over_alone"]
+    out["limit_points"] = LIMIT_POINTS
+    out["within_limit"] = found["median"] <= LIMIT_POINTS
+    # Whether the interval leaves a doubt about that.
+    out["certain"] = found["ci95"] is not None and (found["ci95"][1] <= LIMIT_POINTS or found["ci95"][0] > LIMIT_POINTS)
+    return out
+
+
+def with_interval(found):
+    ci = found["ci95"]
+    return f"{found['median']:+.2f}" + (f" ({ci[0]:+.2f} .. {ci[1]:+.2f})" if ci else "")
+
+
+def show(summary):
+    rows = []
+    for name, out in summary.items():
+        if "points" not in out:
+            rows.append([name, None, None, None, None, None, None, f"{out['rounds']} rounds are too few", None])
+            continue
+        found = out["points"]
+        rows.append([name, *(out["step_ms"][mode] for mode in MODES), with_interval(found["alone"]),
+                     with_interval(found["recorded_over_alone"]), with_interval(found["recorded_over_alone_by_means"]),
+                     ("yes" if out["within_limit"] else "NO") + ("" if out["certain"] else ", uncertain"),
+                     "; ".join(f"{mode}: {state} {count}x" for mode in ("nothing", "alone")
+                               for state, count in out["cupti"][mode].items())])
+    harness.print_table(["program", "nothing ms", "alone ms", "recorded ms", "alone - nothing, points", "recorded - alone",
+                         "by means", f"within {LIMIT_POINTS:g}", "CUPTI"], rows)
+    for name, out in summary.items():
+        if "error" in out:
+            print(f"{name}: {out['error']}")
+
+
+def arguments():
+    parser = harness.arguments(__doc__, "recorded_steps.json")
+    parser.add_argument("--programs", default=",".join(PROGRAMS), help="of " + ",".join(PROGRAMS))
+    parser.add_argument("--rounds", type=int, default=6, help="beside the one that warms up")
+    parser.add_argument("--seconds", type=float, default=0.3, help="of steps in one turn")
+    parser.add_argument("--counters", default="auto", choices=("auto", "on", "off"), help="of llmprof run")
+    parser.add_argument("--library", metavar="FILE", help="libcupti.so.alone (default: in lib beside llmprof's folder)")
+    parser.add_argument("--target", default=str(ROOT / "benchmarks/recorded_steps_target.py"), help="the program (for tests)")
+    return parser
+
+
+def checked(parser, words=None):
+    args = parser.parse_args(words)
+    args.names = [name for name in args.programs.split(",") if name]
+    unknown = [name for name in args.names if name not in PROGRAMS]
+    if unknown:
+        parser.error(f"no program {', '.join(unknown)}: expected of {', '.join(PROGRAMS)}")
+    if args.rounds < ROUNDS_LEAST:
+        parser.error(f"--rounds {args.rounds}: expected {ROUNDS_LEAST} at least")
+    if args.seconds <= 0:
+        parser.error(f"--seconds {args.seconds:g}: expected more than 0")
+    if args.library is None:
+        args.library = str(pathlib.Path(args.llmprof).resolve().parent / "../lib/libcupti.so.alone")
+    if not os.access(args.llmprof, os.X_OK):
+        parser.error(f"no program {args.llmprof}: cmake --build build/release --target llmprof cupti_alone")
+    if not os.path.exists(args.library):
+        parser.error(f"no library {args.library}: cmake --build build/release --target cupti_alone; on another machine, "
+                     "copy it as well")
+    args.library = os.path.abspath(args.library)
+    return args
+
+
+def is_done(result, args):
+    return (result is not None and "error" not in result and result["counters"] == args.counters
+            and len(rounds_of(result["turns"])) >= ROUNDS_LEAST)
+
+
+def main():
+    args = checked(arguments())
+    state = harness.State(args.state, args.fresh)
+    budget = harness.Budget(args.budget)
+    state.save(machine=harness.machine(args.python))
+    for name in args.names:
+        before = state.get(name)
+        if is_done(before, args):
+            print(f"{name}: measured before")
+            continue
+        needs = START_S + (args.rounds + 1) * (3 * args.seconds + SWITCHES_S)
+        if budget.spent(needs):
+            print(f"{name}: not started, {needs:.0f} s are more than is left of --budget")
+            continue
+        result = run_program(args, name)
+        state.put(name, result)
+        print(f"{name}: {len(rounds_of(result['turns']))} rounds in {result['seconds']:.0f} s", flush=True)
+    summary = {name: summarize(name, result) for name, result in state.results().items()}
+    state.save(summary=summary)
+    harness.write_summary(args, state)
+    show(summary)
+    missing = [name for name in args.names if "points" not in summary.get(name, {})]
+    if missing:
+        print(f"not measured: {', '.join(missing)}")
+    bad = [name for name in args.names if name in summary and ("error" in summary[name] or not summary[name].get("within_limit"))]
+    return 1 if missing or bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""benchmarks/recorded_steps.py: its figures on made-up step times, and whole, against a fake CUPTI.
+
+    recorded_steps_test.py --binary build/release/bin/llmprof --library build/release/lib/libcupti.so.alone --fakes FOLDER
+"""
+import argparse
+import contextlib
+import io
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import recorded_steps
+
+OPTIONS = None
+
+
+def made_up(rounds, alone, recorded, noise=0.001):
+    """Turns in which "nothing" takes 10 ms a step, drifting by 5 % from round to round."""
+    generator = random.Random(7)
+    turns = []
+    for number in range(rounds + 1):
+        drift = 1 + 0.05 * (number % 3)
+        for mode, factor in (("nothing", 1.0), ("alone", alone), ("recorded", recorded)):
+            slow = 3.0 if number == 0 else 1.0  # warm-up
+            steps = [10 * drift * factor * slow * (1 + generator.gauss(0, noise)) for _ in range(30)]
+            turns.append({"round": number, "mode": mode, "cupti": "out" if mode == "nothing" else mode, "ms": steps,
+                          "passed_over": 0})
+    return turns
+
+
+class Figures(unittest.TestCase):
+    def test_points_by_rounds(self):
+        out = recorded_steps.summarize("items", {"turns": made_up(8, 1.10, 1.115), "notes": []})
+        self.assertEqual(out["rounds"], 8)
+        self.assertEqual(out["steps"], {"nothing": 240, "alone": 240, "recorded": 240})
+        self.assertAlmostEqual(out["points"]["alone"]["median"], 10.0, delta=0.1)
+        self.assertAlmostEqual(out["points"]["recorded"]["median"], 11.5, delta=0.1)
+        found = out["points"]["recorded_over_alone"]
+        self.assertAlmostEqual(found["median"], 1.5, delta=0.1)
+        self.assertLess(found["ci95"][0], found["median"])
+        self.assertGreater(found["ci95"][1], found["median"])
+        self.assertTrue(out["within_limit"] and out["certain"])
+        self.assertEqual(out["cupti"]["nothing"], {"out": 8})
+
+    def test_too_dear(self):
+        out = recorded_steps.summarize("items", {"turns": made_up(8, 1.10, 1.15), "notes": []})
+        self.assertFalse(out["within_limit"])
+        self.assertTrue(out["certain"])
+
+    def test_noise_is_uncertain(self):
+        out = recorded_steps.summarize("items", {"turns": made_up(8, 1.10, 1.12, noise=0.2), "notes": []})
+        self.assertFalse(out["certain"])
+        self.assertFalse(recorded_steps.summarize("items", {"turns": made_up(3, 1.1, 1.1), "notes": []})["certain"])
+
+    def test_incomplete_rounds(self):
+        turns = made_up(4, 1.1, 1.1)
+        turns = [turn for turn in turns if (turn["round"], turn["mode"]) not in ((1, "alone"), (2, "recorded"))]
+        out = recorded_steps.summarize("items", {"turns": turns, "notes": ["x"], "error": "it died"})
+        self.assertEqual((out["rounds"], out["notes"], out["error"]), (2, 1, "it died"))
+        self.assertNotIn("points", out)
+
+
+class Arguments(unittest.TestCase):
+    def wrong(self, *words):
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said), self.assertRaises(SystemExit) as ended:
+            recorded_steps.checked(recorded_steps.arguments(), list(words))
+        self.assertEqual(ended.exception.code, 2)
+        return said.getvalue()
+
+    def test_wrong(self):
+        here = ["--llmprof", OPTIONS.binary, "--library", OPTIONS.library]
+        self.assertIn("no program nothere", self.wrong("--programs", "items,nothere"))
+        self.assertIn("3 at least", self.wrong(*here, "--rounds", "2"))
+        self.assertIn("more than 0", self.wrong(*here, "--seconds", "0"))
+        self.assertIn("no program /nothere", self.wrong("--llmprof", "/nothere"))
+        self.assertIn("no library /nothere", self.wrong("--llmprof", OPTIONS.binary, "--library", "/nothere"))
+
+
+class Whole(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="llmprof-recorded-steps-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def measure(self, programs, *words, budget="120"):
+        """Exit code, output and summary of a call with the stand-in."""
+        summary = self.folder / "summary.json"
+        summary.unlink(missing_ok=True)
+        command = [sys.executable, "-B", str(ROOT / "benchmarks/recorded_steps.py"), "--llmprof", OPTIONS.binary,
+                   "--library", OPTIONS.library, "--target", str(ROOT / "tests/run/recorded_steps_stand_in.py"),
+                   "--programs", programs, "--rounds", "3", "--seconds", "0.03", "--counters", "off", "--timeout", "30",
+                   "--budget", budget, "--state", str(self.folder / "state.json"), "--summary", str(summary), *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120,
+                              env={**os.environ, "FAKES": OPTIONS.fakes})
+        self.assertNotIn("Traceback", done.stderr, done.stderr)
+        return done.returncode, done.stdout, json.loads(summary.read_text())["summary"]
+
+    def measured(self, name, nothing, alone):
+        code, said, summary = self.measure(name, "--keep", str(self.folder / "kept"))
+        out = summary[name]
+        self.assertNotIn("error", out, said)
+        self.assertNotIn("notes", out, said)
+        self.assertEqual(out["cupti"], {"nothing": {nothing: 3}, "alone": {alone: 3}, "recorded": {"recorded": 3}}, said)
+        self.assertEqual(code, 0 if out["within_limit"] else 1)
+        end = json.loads((self.folder / "state.json").read_text())["results"][name]["end"]
+        self.assertEqual((end["unexpected"], end["refused_buffers"]), (0, 0))
+        self.assertAlmostEqual(end["records_per_step_alone"], 10, delta=0.01)
+        # The recorder has its callbacks back when it records, and none of the kernels of other turns.
+        report = json.loads(subprocess.run([OPTIONS.binary, "analyze", "--json", str(self.folder / "kept" / name / "session")],
+                                           capture_output=True, text=True, check=True).stdout)
+        kernels, launches = (sum(stage[key] for stage in report["stages"]) for key in ("kernels", "launches"))
+        self.assertGreater(kernels, 0)
+        self.assertEqual(kernels, launches)
+        return end
+
+    def test_cupti_leaves(self):
+        end = self.measured("small_kernels", "out", "own subscription")
+        self.assertEqual((end["attached"], end["taken_out"]), (3, 2))  # rounds: R A N, N A R, R A N, N A R
+        # What is measured is not measured again.
+        code, said, _ = self.measure("small_kernels")
+        self.assertIn("measured before", said)
+
+    def test_cupti_stays(self):
+        end = self.measured("graph_waited", "silent", "recorder's subscription")
+        self.assertEqual((end["attached"], end["taken_out"]), (1, 0))
+
+    def test_what_fails_is_told(self):
+        code, said, summary = self.measure("items,eager_prefill")
+        self.assertEqual(code, 1)
+        self.assertIn("the stand-in dies", summary["items"]["error"])
+        self.assertIn("did not come to CUPTI", summary["eager_prefill"]["error"])
+        self.assertIn("not measured: items, eager_prefill", said)
+
+    def test_no_time(self):
+        code, said, summary = self.measure("items", budget="1")
+        self.assertEqual((code, summary), (1, {}))
+        self.assertIn("not started", said)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--binary", required=True)
+    parser.add_argument("--library", required=True)
+    parser.add_argument("--fakes", required=True)
+    OPTIONS, rest = parser.parse_known_args()
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
