@@ -225,7 +225,7 @@ void explain_missing(const Trace& trace, const Requests& requests, const Latency
                      std::vector<CannotTell>& cannot_tell) {
   const std::vector<Row> cold_prompts = cold_steps_of(trace.steps, requests, true);
   const std::vector<Row> cold_tokens = cold_steps_of(trace.steps, requests, false);
-  if (!latency.ttft_ms && !cold_prompts.empty())
+  if (!latency.ttft_ms && !cold_prompts.empty() && !requests.interleaved)
     cannot_tell.push_back({"What is TTFT of a warm request?", no_steady(trace.steps, cold_prompts, "prompt"),
                            "send requests of the same shape until their times no longer fall, in the same run"});
   else if (!latency.ttft_ms)

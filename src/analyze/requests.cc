@@ -14,7 +14,8 @@ double window_ns(const Steps& steps, Row s) { return static_cast<double>(steps.e
 // Takes the steps of a device in order of time.
 class Collector {
  public:
-  Collector(const Steps& steps, Requests& out) : steps_(steps), out_(out) {}
+  // `mixed`: the program runs prompts in pieces beside tokens of others.
+  Collector(const Steps& steps, Requests& out, bool mixed) : steps_(steps), out_(out), mixed_(mixed) {}
 
   void vision(Row s) { add_before_token(s); }
   void prefill(Row s) {
@@ -22,7 +23,12 @@ class Collector {
     add_before_token(s);
     out_.chunk_only |= !gives_token;
     if (!gives_token) return;
-    if (!prompt_disturbed_) out_.all.back().ttft_ns = static_cast<double>(steps_.end_ns[s] - prompt_start_);
+    const double ttft_ns = static_cast<double>(steps_.end_ns[s] - prompt_start_);
+    // Where prompts run in pieces, a step on a prompt alone is all of it if no other is before it and tokens follow.
+    if (mixed_)
+      awaited_ = ++prompts_ == 1 && !prompt_disturbed_ ? OptDouble(ttft_ns) : std::nullopt;
+    else if (!prompt_disturbed_)
+      out_.all.back().ttft_ns = ttft_ns;
     prompt_start_ = -1;
     prompt_disturbed_ = false;
   }
@@ -44,6 +50,9 @@ class Collector {
     out_.interleaved |= mixed || out_.stalled;
     if (mixed) prompt_start_ = -1, prompt_disturbed_ = false;  // the prompt may end in here; its TTFT cannot be told
     if (out_.all.empty()) out_.all.emplace_back();
+    if (awaited_ && !mixed) out_.all.back().ttft_ns = awaited_;
+    awaited_.reset();
+    prompts_ = 0;
     out_.all.back().making.push_back(s);
   }
 
@@ -68,6 +77,9 @@ class Collector {
   }
   const Steps& steps_;
   Requests& out_;
+  bool mixed_;
+  size_t prompts_ = 0;             // steps on prompts since the last one that made tokens
+  OptDouble awaited_;              // TTFT of the last of them, if the next step makes tokens of it
   int64_t prompt_start_ = -1;      // of the request whose first token is still to come
   bool prompt_disturbed_ = false;  // a part of that request is at a window edge
 };
@@ -87,7 +99,9 @@ int32_t main_device(const Steps& steps) {
 Requests find_requests(const Trace& trace, int32_t device) {
   Requests out;
   const Steps& steps = trace.steps;
-  Collector collector(steps, out);
+  bool mixed = false;
+  for (Row s = 0; s < steps.size(); ++s) mixed |= steps.device[s] == device && steps.kind[s] == StageKind::kMixed;
+  Collector collector(steps, out, mixed);
   for (Row s = 0; s < steps.size(); ++s) {
     const StageKind kind = steps.kind[s];
     if (steps.device[s] != device || kind == StageKind::kOther || steps.warm_up_cause[s] == WarmUpCause::kNamed)

@@ -27,10 +27,10 @@ using DraftIndex = size_t;
 
 // The recorded steps of a stage on one thread and device.
 struct StageEvents {
-  std::vector<DraftIndex> steps;       // by window
-  std::map<uint64_t, size_t> once;     // steps in which a key came once
-  std::set<uint64_t> keys;             // all that came
-  std::vector<int64_t> anchor_ns;      // by step; -1 where the anchor did not come once
+  std::vector<DraftIndex> steps;    // by window
+  std::map<uint64_t, size_t> once;  // steps in which a key came once
+  std::set<uint64_t> keys;          // all that came
+  std::vector<int64_t> anchor_ns;   // by step; -1 where the anchor did not come once
   uint64_t anchor = 0;
   int64_t offset_ns = 0;  // of the anchor from the beginning of the window
   bool told = false;

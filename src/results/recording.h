@@ -51,13 +51,13 @@ LLMPROF_RECORD(DistortionRecord, "distortion", "What recording did to step times
   F(OptDouble, agree_frac, "frac", "replayed_ms over unrecorded_ms, less 1")
 LLMPROF_RECORD(UndisturbedRecord, "undisturbed", "Step times without the recorder", LLMPROF_UNDISTURBED_FIELDS)
 
-#define LLMPROF_STEP_FIELDS(F)                                                                                      \
-  F(std::string, stage, "", "Stage")                                                                                \
-  F(int64_t, device, "", "CUDA device ordinal")                                                                     \
+#define LLMPROF_STEP_FIELDS(F)                                                                                       \
+  F(std::string, stage, "", "Stage")                                                                                 \
+  F(int64_t, device, "", "CUDA device ordinal")                                                                      \
   F(int64_t, start_unix_ns, "ns", "When it began, CLOCK_REALTIME; from the start of the file where it does not say") \
-  F(int64_t, duration_ns, "ns", "How long it lasted, as it was")                                                    \
-  F(std::string, recording, "", "recorded, whole-graphs, unrecorded (without CUPTI), attached (with it), edge")     \
-  F(bool, warm_up, "", "It is in no other figure")                                                                  \
+  F(int64_t, duration_ns, "ns", "How long it lasted, as it was")                                                     \
+  F(std::string, recording, "", "recorded, whole-graphs, unrecorded (without CUPTI), attached (with it), edge")      \
+  F(bool, warm_up, "", "It is in no other figure")                                                                   \
   F(OptDouble, undisturbed_ms, "ms", "How long without llmprof's recorder; absent where that is not known")
 LLMPROF_RECORD(StepRecord, "steps", "Every step, at most 20,000 of them", LLMPROF_STEP_FIELDS)
 

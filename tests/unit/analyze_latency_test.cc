@@ -308,6 +308,29 @@ TEST(Latency, MixedStepsGiveItlButNoTpot) {
   EXPECT_TRUE(explained);
 }
 
+// Prompts run in pieces, some of them beside tokens of others: a step on a prompt alone may be a piece too.
+TEST(Latency, WherePromptsRunInPiecesOnlyAWholeOneHasATtft) {
+  AnalyzedRecording run, whole;
+  for (AnalyzedRecording* const one : {&run, &whole}) {
+    one->window(0, 80 * kMs);
+    one->step(StageKind::kPrefill, 0, 10 * kMs, 128, 128);
+    one->step(StageKind::kPrefill, 10 * kMs, 19 * kMs, 90, 218);
+    one->step(StageKind::kDecode, 19 * kMs, 22 * kMs, 1, 219);
+    one->step(StageKind::kMixed, 22 * kMs, 33 * kMs, 128, -1);
+    one->step(StageKind::kPrefill, 33 * kMs, 43 * kMs, 128, 128);
+    one->step(StageKind::kMixed, 43 * kMs, 54 * kMs, 128, -1);
+  }
+  const Latency pieces = latency_of(run);
+  EXPECT_FALSE(pieces.ttft_ms) << "two in a row, and one that goes on in a mixed step";
+  EXPECT_FALSE(pieces.headline.first_ttft_ms);
+  whole.step(StageKind::kPrefill, 54 * kMs, 61 * kMs, 100, 100);
+  whole.step(StageKind::kDecode, 61 * kMs, 64 * kMs, 1, 101);
+  const Latency one = latency_of(whole);
+  ASSERT_TRUE(one.ttft_ms);
+  EXPECT_EQ(one.ttft_ms->n, 1);
+  EXPECT_DOUBLE_EQ(one.ttft_ms->max, 7);
+}
+
 TEST(Latency, FirstDecodeStepStandsOut) {
   AnalyzedRecording run;
   run.window(0, 60 * kMs);

@@ -81,7 +81,8 @@ TEST(RecurringSteps, APauseIsNoStep) {
 TEST(RecurringSteps, EventsThatDoNotKeepThePaceTellNothing) {
   Loop loop;
   for (int i = 0; i < 8; ++i) loop.recorded_step(kStep, false);
-  for (int i = 0; i < 8; ++i) loop.built.recurring_call(1'000'000 + i * kStep + (i % 2 == 0 ? 100'000 : 8'900'000), kOutputLayer);
+  for (int i = 0; i < 8; ++i)
+    loop.built.recurring_call(1'000'000 + i * kStep + (i % 2 == 0 ? 100'000 : 8'900'000), kOutputLayer);
   loop.level_since(RecordingLevel::kDefault, "start");
   for (int i = 0; i < 10; ++i) loop.unrecorded_step();
   loop.level_since(RecordingLevel::kLight, "detached");
