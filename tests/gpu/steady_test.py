@@ -21,6 +21,7 @@ several GPUs as many programs run side by side, each with a GPU and a share of t
 import concurrent.futures
 import json
 import os
+import pathlib
 import queue
 import shutil
 import statistics
@@ -96,6 +97,18 @@ def like(result, recorded, warm_up):
     steps = lambda one: sorted(one["steps"], key=lambda s: s["start_ns"])
     skipped = [i for i, s in enumerate(steps(recorded)) if touches(warm_up, s["start_ns"], s["end_ns"])]
     return [(s["start_ns"], s["end_ns"]) for i, s in enumerate(steps(result)) if i in skipped]
+
+
+def whole_cores():
+    """The CPUs of this process, those that share a core together: programs side by side must not."""
+    cores = {}
+    for cpu in sorted(os.sched_getaffinity(0)):
+        try:
+            siblings = pathlib.Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text().strip()
+        except OSError:
+            siblings = str(cpu)
+        cores.setdefault(siblings, []).append(cpu)
+    return list(cores.values())
 
 
 def median(values):
@@ -186,10 +199,10 @@ def main():
                                capture_output=True, text=True, timeout=args.timeout)
         state.put("costs", json.loads(costs.stdout).get("recorder") if costs.returncode == 0 else costs.stderr[-300:])
     wanted = [(name, int(steps)) for steps in args.steps.split(",") for name in args.only.split(",")]
-    places, cpus = queue.SimpleQueue(), sorted(os.sched_getaffinity(0))
+    places, cores = queue.SimpleQueue(), whole_cores()
     for i in range(args.gpus):
-        share = len(cpus) // args.gpus
-        places.put((None, None) if args.gpus == 1 else (i, cpus[i * share:(i + 1) * share]))
+        mine = [cpu for core in cores[i::args.gpus] for cpu in core]
+        places.put((None, None) if args.gpus == 1 else (i, mine))
 
     def work(name, steps):
         key = f"{name} {steps}"

@@ -333,6 +333,29 @@ TEST(Roofs, PassesOverOperandsInTheL2HaveNoRoofOfMemory) {
   EXPECT_NEAR(*kernel_of(report_of(run, given(ceilings)), "small").of_roof_frac, 0.75, 1e-9);
 }
 
+// The recording lists the GPUs of its machine: what recording costs was measured on another one of them, or elsewhere.
+TEST(Ceilings, CostsOfTheRecorderAreThoseOfAnEqualGpuInTheMachine) {
+  AnalyzedRecording run = copying_run("Memcpy DtoD (Device -> Device)");
+  run.trace.devices.uuid[0] = run.trace.strings.intern("GPU-1");
+  run.trace.metadata["gpus.0.uuid"] = "GPU-0";
+  run.trace.metadata["gpus.1.uuid"] = "GPU-1";
+  AnalyzeOptions options;
+  for (const char* const uuid : {"GPU-0", "GPU-7"}) {
+    MeasuredCeilings& one = options.measured.emplace_back(ceilings_of("NVIDIA H200"));
+    one.device_key = one.uuid = uuid;
+    one.recorder_ns["wait"] = {100, 200, 150, 0, 0};
+  }
+  options.measured[1].recorder_ns["wait"].plain_ns = 99;
+  Result<Report> found = analyze(run.trace, options);
+  ASSERT_TRUE(found);
+  ASSERT_EQ(found->device->recorder_ns.count("wait"), 1U);
+  EXPECT_EQ(found->device->recorder_ns.at("wait").plain_ns, 100);
+  options.measured.erase(options.measured.begin());
+  found = analyze(run.trace, options);
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(found->device->recorder_ns.empty()) << "of another machine";
+}
+
 TEST(Roofs, BytesThatTheHardwareCannotMoveAreNotTheKernels) {
   AnalyzedRecording run;
   run.window(0, kMs);

@@ -38,6 +38,15 @@ TEST(Undisturbed, ALaunchCostsMoreTheLongerItTook) {
   EXPECT_DOUBLE_EQ(model.of_graph_launch(1'000, 110).inside, 0);
 }
 
+// One process of the measurement was slower than the other.
+TEST(Undisturbed, WhereALongerCallSeemedToCostLessItCostsAsMuchAsAShorterOne) {
+  RecorderCosts slow = costs();
+  slow["launch_2048k"] = {16'000, 15'000, 13'000, 0, 0};
+  const RecorderCostModel model(slow);
+  EXPECT_DOUBLE_EQ(model.of_launch(12'500).inside, 4'000);
+  EXPECT_DOUBLE_EQ(model.of_launch(500'000).inside, 4'000);
+}
+
 TEST(Undisturbed, IsUnknownWithoutMeasurements) {
   EXPECT_FALSE(RecorderCostModel(RecorderCosts()).known());
   RecorderCosts half = costs();
