@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Headline figures against the timers of programs that no rule was made on (tests/gpu/steady_programs).
+"""Headline figures against the timers of programs that no rule was made on (tests/gpu/steady_programs,
+tests/gpu/held_out_programs).
 
     python3 tests/gpu/steady_test.py [--state steady.json] [--only NAME,NAME] [--steps 5,40] [--plain 1] [--gpus 2]
 
@@ -33,9 +34,12 @@ import time
 
 import harness
 
-PROGRAMS = harness.ROOT / "tests/gpu/steady_programs"
-NAMES = sorted(path.stem for path in PROGRAMS.glob("*.py") if path.stem != "contract")
-WITHOUT_RANGES = {"triton_only", "graph_queue", "eager_decode", "moe_decode"}  # the others name their stages
+FOLDERS = ("steady_programs", "held_out_programs")
+PROGRAMS = {path.stem: path for folder in FOLDERS for path in sorted((harness.ROOT / "tests/gpu" / folder).glob("*.py"))
+            if path.stem != "contract"}
+# The others name their stages.
+WITHOUT_RANGES = {"triton_only", "graph_queue", "eager_decode", "moe_decode",
+                  "hf_generate", "hf_sampling_batch", "triton_recurrent", "int8_dequant"}
 TOLERANCE = 0.03
 ENOUGH = 5
 
@@ -121,7 +125,7 @@ def run(args, place, name, steps):
     env = os.environ if gpu is None else {**os.environ, "CUDA_VISIBLE_DEVICES": str(gpu)}
     execute = lambda words: subprocess.run(words, capture_output=True, text=True, timeout=args.timeout, env=env,
                                            preexec_fn=lambda: cpus and os.sched_setaffinity(0, cpus))
-    command = [args.python, str(PROGRAMS / f"{name}.py"), "--steps", str(steps)]
+    command = [args.python, str(PROGRAMS[name]), "--steps", str(steps)]
     if name not in WITHOUT_RANGES:
         command.append("--ranges")
     kept = os.path.join(args.keep or tempfile.mkdtemp(), f"{name}_{steps}")
@@ -186,7 +190,7 @@ def judge(found):
 
 def main():
     parser = harness.arguments(__doc__, "steady_results.json")
-    parser.add_argument("--only", default=",".join(NAMES), help="names of programs")
+    parser.add_argument("--only", default=",".join(PROGRAMS), help="names of programs, or of a folder of them")
     parser.add_argument("--steps", default="40", help="steps of each program, one or more lengths")
     parser.add_argument("--gpus", type=int, default=1, help="programs side by side, each on a GPU of its own")
     parser.add_argument("--plain", type=int, default=1, help="processes alone for each program")
@@ -198,7 +202,11 @@ def main():
         costs = subprocess.run([args.llmprof, "peaks", "--recorder-only", "--quick", "--quiet", "--json", "--device", "cuda:0"],
                                capture_output=True, text=True, timeout=args.timeout)
         state.put("costs", json.loads(costs.stdout).get("recorder") if costs.returncode == 0 else costs.stderr[-300:])
-    wanted = [(name, int(steps)) for steps in args.steps.split(",") for name in args.only.split(",")]
+    named = [name for word in args.only.split(",")
+             for name in ([n for n, path in PROGRAMS.items() if path.parent.name == word] if word in FOLDERS else [word])]
+    if unknown := set(named) - set(PROGRAMS):
+        parser.error(f"no program {', '.join(sorted(unknown))}; there are {', '.join(PROGRAMS)}")
+    wanted = [(name, int(steps)) for steps in args.steps.split(",") for name in named]
     places, cores = queue.SimpleQueue(), whole_cores()
     for i in range(args.gpus):
         mine = [cpu for core in cores[i::args.gpus] for cpu in core]
