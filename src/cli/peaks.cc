@@ -63,8 +63,7 @@ Status check_device(const PeaksArguments& options, const device::Device& device)
   return {};
 }
 
-// Processes differ by a factor of two on some hosts: one pair says little.
-constexpr int kCostPairs = 5, kQuickCostPairs = 3;
+constexpr int kCostPairs = 9, kQuickCostPairs = 5;
 
 // What recording costs on this GPU goes with its ceilings; a failure is a remark.
 void measure_recorder(const PeaksArguments& options, const device::Device& device, bench::Peaks& peaks) {

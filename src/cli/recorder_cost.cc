@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "base/input_file.h"
@@ -10,6 +11,7 @@
 #include "base/record_json.h"
 #include "base/record_reader.h"
 #include "base/statistics.h"
+#include "capture/launch/control_page.h"
 #include "capture/launch/environment.h"
 #include "capture/launch/launch.h"
 #include "capture/launch/session_folder.h"
@@ -24,14 +26,26 @@ namespace llmprof::cli {
 namespace {
 
 constexpr const char* kCallCostsCommand = "call-costs";
-constexpr double kSecondsEach = 0.12;
+constexpr double kSecondsEach = 0.02;     // of each kind of call in a turn
+constexpr double kSecondsToSwitch = 0.3;  // for the recorder to come or go
 constexpr size_t kCostsBytesMax = size_t{1} << 20;
 
 // ---- in the process that is timed ------------------------------------------------------------------------------
 
-Status time_and_write(int ordinal, double seconds, const std::string& path) {
+// Records in even turns, and at the end.
+Result<std::vector<CallCost>> time_in_turns(device::cuda::Context& context, double seconds, int pairs) {
+  const char* const session = std::getenv(session::kEnvFolder);
+  if (pairs == 0 || session == nullptr) return device::cuda::time_calls(context, seconds);
+  LLMPROF_ASSIGN(const launch::ControlPage control, launch::ControlPage::open(session));
+  return device::cuda::time_calls(context, seconds, 2 * pairs, [&](int turn) {
+    control.set_level(turn % 2 == 0 || turn < 0 ? spool::Level::kDefault : spool::Level::kOff);
+    return device::cuda::settle(context, kSecondsToSwitch);
+  });
+}
+
+Status time_and_write(int ordinal, double seconds, int pairs, const std::string& path) {
   LLMPROF_ASSIGN(const std::unique_ptr<device::cuda::Context> context, device::cuda::Context::open(ordinal));
-  LLMPROF_ASSIGN(const std::vector<CallCost> costs, device::cuda::time_calls(*context, seconds));
+  LLMPROF_ASSIGN(const std::vector<CallCost> costs, time_in_turns(*context, seconds, pairs));
   JsonWriter json;
   json.begin_object().key("costs").begin_array();
   for (const CallCost& cost : costs) write_record(json, cost);
@@ -56,39 +70,54 @@ Result<std::vector<CallCost>> read_costs(const std::string& path) {
   return costs;
 }
 
-// Medians of how long the recording says that these calls took, by kind; 0 of what is no call.
-std::map<std::string, double> seen_calls(const Trace& trace, const std::vector<CallCost>& costs) {
-  std::map<std::string, double> seen;
-  for (const CallCost& cost : costs) {
-    const std::string_view call = cost.name.starts_with("launch")  ? "cuLaunchKernel"
-                                  : cost.name.starts_with("graph") ? "cuGraphLaunch"
-                                  : cost.name == "wait"            ? "cuStreamSynchronize"
-                                  : cost.name == "copy_in"         ? "cuMemcpyHtoDAsync"
-                                                                   : "";
-    std::vector<double> durations;
-    for (Row row = 0; !call.empty() && row < trace.api_calls.size(); ++row) {
-      const int64_t start = trace.api_calls.start_ns[row] + trace.base_unix_ns;
-      if (start < cost.start_unix_ns || start > cost.end_unix_ns) continue;
-      if (trace.text(trace.api_calls.name[row]).starts_with(call))
-        durations.push_back(static_cast<double>(trace.api_calls.dur_ns[row]));
-    }
-    seen[cost.name] = durations.empty() ? 0 : median_of(std::move(durations));
+// The calls that the recording shows of those that were timed; empty for what is no call.
+std::string_view call_named(std::string_view cost) {
+  return cost.starts_with("launch")  ? "cuLaunchKernel"
+         : cost.starts_with("graph") ? "cuGraphLaunch"
+         : cost == "wait"            ? "cuStreamSynchronize"
+         : cost == "copy_in"         ? "cuMemcpyHtoDAsync"
+                                     : "";
+}
+
+// Median of how long the recording says that these calls took; 0 of what is no call.
+double seen_ns(const Trace& trace, const CallCost& cost) {
+  const std::string_view call = call_named(cost.name);
+  std::vector<double> durations;
+  for (Row row = 0; !call.empty() && row < trace.api_calls.size(); ++row) {
+    const int64_t start = trace.api_calls.start_ns[row] + trace.base_unix_ns;
+    if (start < cost.start_unix_ns || start > cost.end_unix_ns) continue;
+    if (trace.text(trace.api_calls.name[row]).starts_with(call))
+      durations.push_back(static_cast<double>(trace.api_calls.dur_ns[row]));
   }
-  return seen;
+  return durations.empty() ? 0 : median_of(std::move(durations));
+}
+
+// What the recorder did all the while that calls were timed: recorded them, or was out of the process; else nothing.
+enum class Recorder : uint8_t { kIn, kOut, kNeither };
+Recorder recorder_during(const Trace& trace, const CallCost& cost) {
+  const Recorded& spans = trace.recorded;
+  for (Row row = 0; row < spans.size(); ++row) {
+    const int64_t start = spans.start_ns[row] + trace.base_unix_ns;
+    if (cost.start_unix_ns < start || cost.end_unix_ns > start + spans.dur_ns[row]) continue;
+    if (spans.level[row] >= RecordingLevel::kDefault) return Recorder::kIn;
+    return trace.text(spans.reason[row]) == "detached" ? Recorder::kOut : Recorder::kNeither;
+  }
+  return Recorder::kNeither;
 }
 
 struct Timed {
   std::vector<CallCost> costs;
-  std::map<std::string, double> seen;
+  Trace trace;
 };
 
-Result<Timed> run_once(int ordinal, bool recorded, const std::string& folder) {
+Result<Timed> run_once(int ordinal, int pairs, const std::string& folder) {
   std::error_code none;
   const std::string self = std::filesystem::read_symlink("/proc/self/exe", none).string();
   const std::string results = folder + "/costs.json";
   launch::LaunchOptions plan;
-  plan.command = {self, kCallCostsCommand, "--gpu", std::to_string(ordinal), "--output", results};
-  plan.level = recorded ? spool::Level::kDefault : spool::Level::kLight;
+  plan.command = {self,      kCallCostsCommand,     "--gpu",    std::to_string(ordinal),
+                  "--pairs", std::to_string(pairs), "--output", results};
+  plan.level = pairs > 0 ? spool::Level::kDefault : spool::Level::kLight;
   plan.unrecorded = plan.adapt = plan.counters = false;
   plan.quiet = true;
   LLMPROF_ASSIGN(plan.program, launch::find_program(self, nullptr));
@@ -98,12 +127,30 @@ Result<Timed> run_once(int ordinal, bool recorded, const std::string& folder) {
     return fail(fmt::format("the process whose calls were to be timed ended with {}", outcome.exit_code));
   Timed timed;
   LLMPROF_ASSIGN(timed.costs, read_costs(results));
-  if (recorded) {
-    LLMPROF_ASSIGN(const Trace trace, import_files({plan.folder}));
-    timed.seen = seen_calls(trace, timed.costs);
-    if (timed.seen["launch_0k"] <= 0) return fail("expected recorded launches, found none: CUPTI does not record here");
-  }
+  if (pairs == 0) return timed;
+  LLMPROF_ASSIGN(timed.trace, import_files({plan.folder}));
   return timed;
+}
+
+// What one kind of call took in turns, with and without the recorder.
+struct Turns {
+  std::vector<double> plain, recorded, seen, between_plain, between_recorded;
+};
+
+RecorderCost cost_of(const Turns& turns) {
+  RecorderCost cost;
+  cost.plain_ns = median_of(turns.plain);
+  cost.recorded_ns = median_of(turns.recorded);
+  cost.seen_ns = median_of(turns.seen);
+  cost.between_ns = median_of(turns.between_recorded) - median_of(turns.between_plain);
+  const size_t pairs = std::min(turns.plain.size(), turns.recorded.size());
+  double least = HUGE_VAL, most = -HUGE_VAL;
+  for (size_t i = 0; i < pairs; ++i) {
+    least = std::min(least, turns.recorded[i] - turns.plain[i]);
+    most = std::max(most, turns.recorded[i] - turns.plain[i]);
+  }
+  cost.spread_ns = most - least;
+  return cost;
 }
 
 }  // namespace
@@ -111,43 +158,43 @@ Result<Timed> run_once(int ordinal, bool recorded, const std::string& folder) {
 Result<RecorderCosts> measure_recorder_costs(int ordinal, int pairs) {
   if (std::getenv(session::kEnvFolder) != nullptr)
     return fail("what recording costs cannot be measured in a process that is recorded itself");
-  std::map<std::string, std::vector<double>> plain, recorded, seen, between;
-  for (int pair = 0; pair < pairs; ++pair) {
-    std::map<std::string, double> between_plain;
-    // Alternately first, so that what drifts is in both.
-    for (const bool record : {pair % 2 == 1, pair % 2 == 0}) {
-      const TemporaryFolder folder;
-      if (folder.path().empty()) return fail("cannot make a folder for temporary files", "TMPDIR");
-      LLMPROF_ASSIGN(Timed timed, run_once(ordinal, record, folder.path()));
-      for (const CallCost& cost : timed.costs) {
-        (record ? recorded : plain)[cost.name].push_back(cost.call_ns);
-        between[cost.name].push_back(record ? cost.between_ns : -cost.between_ns);
-        if (record) seen[cost.name].push_back(timed.seen[cost.name]);
-      }
+  const TemporaryFolder folder, folder_of_graphs;
+  if (folder.path().empty() || folder_of_graphs.path().empty())
+    return fail("cannot make a folder for temporary files", "TMPDIR");
+  LLMPROF_ASSIGN(const Timed timed, run_once(ordinal, pairs, folder.path()));
+  LLMPROF_ASSIGN(const Timed plain, run_once(ordinal, 0, folder_of_graphs.path()));
+  std::map<std::string, Turns> kinds;
+  const auto of_graphs = [](const CallCost& cost) { return cost.name.starts_with("graph") || cost.name == "gpu_node"; };
+  for (const CallCost& cost : timed.costs) {
+    const Recorder recorder = recorder_during(timed.trace, cost);
+    Turns& turns = kinds[cost.name];
+    if (recorder == Recorder::kIn) {
+      turns.recorded.push_back(cost.call_ns);
+      turns.seen.push_back(seen_ns(timed.trace, cost));
+      turns.between_recorded.push_back(cost.between_ns);
+    } else if (recorder == Recorder::kOut && !of_graphs(cost)) {
+      turns.plain.push_back(cost.call_ns);
+      turns.between_plain.push_back(cost.between_ns);
     }
   }
+  for (const CallCost& cost : plain.costs) {
+    if (!of_graphs(cost)) continue;
+    kinds[cost.name].plain.push_back(cost.call_ns);
+    kinds[cost.name].between_plain.push_back(cost.between_ns);
+  }
+  const Turns& launches = kinds["launch_0k"];
+  if (launches.recorded.empty() || median_of(launches.seen) <= 0)
+    return fail("expected recorded launches, found none: CUPTI does not record here");
+  if (launches.plain.empty()) return fail("expected CUPTI to leave the process when recording stops, and it did not");
   RecorderCosts costs;
-  for (const auto& [name, times] : recorded) {
-    if (plain[name].size() != times.size()) continue;
-    RecorderCost& cost = costs[name];
-    cost.plain_ns = median_of(plain[name]);
-    cost.recorded_ns = median_of(times);
-    cost.seen_ns = median_of(seen[name]);
-    std::vector<double> differences, own;
-    for (size_t i = 0; i < times.size(); ++i) {
-      differences.push_back(times[i] - plain[name][i]);
-      own.push_back(between[name][2 * i] + between[name][2 * i + 1]);
-    }
-    cost.between_ns = median_of(std::move(own));
-    const auto [least, most] = std::minmax_element(differences.begin(), differences.end());
-    cost.spread_ns = *most - *least;
-  }
+  for (const auto& [name, turns] : kinds)
+    if (!turns.plain.empty() && !turns.recorded.empty()) costs[name] = cost_of(turns);
   return costs;
 }
 
 void add_call_costs(Parser& parser) {
   struct Options {
-    int gpu = 0;
+    int gpu = 0, pairs = 0;
     double seconds = kSecondsEach;
     std::string output;
   };
@@ -156,9 +203,11 @@ void add_call_costs(Parser& parser) {
   command.hide();
   command.option("--gpu", options->gpu, "CUDA number of the GPU").check(whole_number(0, 1024));
   command.option("--seconds", options->seconds, "for each kind of call").check(decimal_number(0.001, 60.0));
+  command.option("--pairs", options->pairs, "how often the recorder of this process comes and goes meanwhile")
+      .check(whole_number(0, 1000));
   command.option("--output", options->output, "file for the times; standard output without it");
   command.action([options] {
-    const Status status = time_and_write(options->gpu, options->seconds, options->output);
+    const Status status = time_and_write(options->gpu, options->seconds, options->pairs, options->output);
     return status ? 0 : report_error(status.error());
   });
 }

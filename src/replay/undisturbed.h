@@ -30,7 +30,7 @@ class RecorderCostModel {
   // By how much a kernel begins later behind another one: of a stream, of a graph.
   double kernel_gap_ns() const { return kernel_gap_ns_; }
   double node_gap_ns() const { return node_gap_ns_; }
-  // By how much of itself the cost of a launch, of a kernel or of a graph, differed between pairs of processes, to
+  // By how much of itself the cost of a launch, of a kernel or of a graph, differed between turns, to
   // either side.
   double unsure_frac(bool graph) const { return unsure_frac_[graph ? 1 : 0]; }
 

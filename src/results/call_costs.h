@@ -20,13 +20,13 @@ namespace llmprof {
   F(int64_t, end_unix_ns, "ns", "when it ended")
 LLMPROF_RECORD(CallCost, "call_costs", "What calls of CUDA cost in one process", LLMPROF_CALL_COST_FIELDS)
 
-// The same in two processes, one of them recorded.
+// The same with and without the recorder, in turns within one process; of graphs in two.
 #define LLMPROF_RECORDER_COST_FIELDS(F)                                                                              \
   F(double, plain_ns, "ns", "without the recorder")                                                                  \
   F(double, recorded_ns, "ns", "with it")                                                                            \
   F(double, seen_ns, "ns", "how long the recording says that the call took; 0 of what is no call")                   \
   F(double, between_ns, "ns", "by how much the program's own work between two calls takes longer with the recorder") \
-  F(double, spread_ns, "ns", "by how much recorded_ns - plain_ns differed between pairs of processes: highest - lowest")
+  F(double, spread_ns, "ns", "by how much recorded_ns - plain_ns differed between turns: highest - lowest")
 LLMPROF_RECORD(RecorderCost, "recorder_costs", "What recording costs one kind of call", LLMPROF_RECORDER_COST_FIELDS)
 
 using RecorderCosts = std::map<std::string, RecorderCost>;

@@ -66,7 +66,7 @@ LLMPROF_RECORD(PeakLatencyRow, "latency", "Measured fixed costs of a device", LL
   C(OptNumber, plain_us, "us", "without the recorder; median")                                  \
   C(OptNumber, recorded_us, "us", "with it; median")                                            \
   C(OptNumber, cost_us, "us", "the difference")                                                 \
-  C(OptNumber, spread_us, "us", "by how much the difference varied between pairs of processes") \
+  C(OptNumber, spread_us, "us", "by how much the difference varied between turns of one process") \
   C(OptNumber, between_us, "us", "by how much the program's own work between two calls took longer")
 LLMPROF_RECORD(PeakRecorderRow, "recorder", "What `llmprof run` costs a program on this machine",
                LLMPROF_PEAK_RECORDER_FIELDS)

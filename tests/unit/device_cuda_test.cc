@@ -55,9 +55,20 @@ TEST_F(DeviceCuda, TimesItsCalls) {
     end_ns = cost.end_unix_ns;
     if (cost.name.starts_with("launch") || cost.name == "gpu_kernel") launched += cost.calls;
   }
-  EXPECT_EQ(names, (std::vector<std::string>{"launch_0k", "launch_64k", "launch_512k", "launch_2048k", "graph_32",
-                                             "graph_256", "gpu_node", "wait", "copy_in", "copy_out", "gpu_kernel"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"launch_0k", "launch_64k", "launch_512k", "launch_2048k", "wait", "copy_in",
+                                      "copy_out", "gpu_kernel", "graph_32", "graph_256", "gpu_node"}));
   EXPECT_GE(script_->launches - launches, static_cast<uint64_t>(launched));
+  // In turns, and the graphs once behind them.
+  std::vector<int> turns;
+  const Result<std::vector<CallCost>> switched = time_calls(**context, 0.001, 4, [&](int turn) {
+    turns.push_back(turn);
+    return settle(**context, 0.001);
+  });
+  ASSERT_TRUE(switched) << switched.error().text();
+  EXPECT_EQ(turns, (std::vector<int>{0, 1, 2, 3, -1}));
+  EXPECT_EQ(switched->size(), 4U * 8 + 3);
+  EXPECT_EQ(std::count_if(switched->begin(), switched->end(), [](const CallCost& c) { return c.name == "wait"; }), 4);
   // One that fails is an error, and no figure.
   script_->launch_result = cuda_abi::kLaunchFailed;
   script_->fail_launch_after = static_cast<int>(script_->launches) + 250;

@@ -1,6 +1,7 @@
 #include "device/cuda/call_costs.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdint>
@@ -87,10 +88,20 @@ class CallTimer {
   CallTimer(const CallTimer&) = delete;
   CallTimer& operator=(const CallTimer&) = delete;
 
-  Result<std::vector<CallCost>> run() {
+  Result<std::vector<CallCost>> run(int turns, const SwitchRecorder& switch_recorder) {
     LLMPROF_CHECK(prepare());
-    for (const size_t kib : {0, 64, 512, 2048}) LLMPROF_CHECK(launches(kib));
+    for (int turn = 0; turn < turns; ++turn) {
+      if (switch_recorder) LLMPROF_CHECK(switch_recorder(turn));
+      LLMPROF_CHECK(eager());
+    }
+    if (switch_recorder) LLMPROF_CHECK(switch_recorder(-1));
     for (const int nodes : kCostNodes) LLMPROF_CHECK(graph(nodes));
+    return std::move(costs_);
+  }
+
+ private:
+  Status eager() {
+    for (const size_t kib : {0, 64, 512, 2048}) LLMPROF_CHECK(launches(kib));
     LLMPROF_CHECK(simple("wait", [&] { return context_.synchronize(); }));
     std::array<uint8_t, 4096> host{};
     LLMPROF_CHECK(simple("copy_in", [&] {
@@ -100,11 +111,8 @@ class CallTimer {
       LLMPROF_CHECK(done(context_.api().copy_to_host(host.data(), memory_, 4, context_.stream())));
       return context_.synchronize();
     }));
-    LLMPROF_CHECK(kernels());
-    return std::move(costs_);
+    return kernels();
   }
-
- private:
   Status done(cuda_abi::Result result) {
     return result == cuda_abi::kSuccess ? Status() : context_.check(result, "timing calls of the driver");
   }
@@ -242,6 +250,18 @@ class CallTimer {
 
 }  // namespace
 
-Result<std::vector<CallCost>> time_calls(Context& context, double seconds) { return CallTimer(context, seconds).run(); }
+Result<std::vector<CallCost>> time_calls(Context& context, double seconds, int turns,
+                                         const SwitchRecorder& switch_recorder) {
+  return CallTimer(context, seconds).run(turns, switch_recorder);
+}
+
+Status settle(Context& context, double seconds) {
+  const int64_t until = monotonic_ns() + static_cast<int64_t>(seconds * 1e9);
+  while (monotonic_ns() < until) {
+    LLMPROF_CHECK(context.synchronize());
+    usleep(1000);
+  }
+  return {};
+}
 
 }  // namespace llmprof::device::cuda

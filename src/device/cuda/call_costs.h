@@ -6,6 +6,7 @@
 // and a fitting amount of its code, which spans what was seen of C++ loops and of Python.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "base/result.h"
@@ -16,10 +17,20 @@ namespace llmprof::device::cuda {
 
 inline constexpr int kCostNodes[] = {32, 256};  // of the graphs
 
-// launch_0k, launch_64k, launch_512k, launch_2048k: cuLaunchKernel. graph_32, graph_256: cuGraphLaunch of so many
-// kernels. wait: cuStreamSynchronize where nothing is to be waited for. copy_in: 4 KiB to the GPU, copy_out: 4 bytes
-// from it, pageable. gpu_kernel, gpu_node: from the start of an empty kernel to that of the next, queued on a stream
-// and in a graph. About `seconds` for each.
-Result<std::vector<CallCost>> time_calls(Context& context, double seconds);
+// launch_0k, launch_64k, launch_512k, launch_2048k: cuLaunchKernel. wait: cuStreamSynchronize where nothing is to be
+// waited for. copy_in: 4 KiB to the GPU, copy_out: 4 bytes from it, pageable. gpu_kernel, gpu_node: from the start of
+// an empty kernel to that of the next, queued on a stream and in a graph. graph_32, graph_256: cuGraphLaunch of so many
+// kernels; graphs come last, for CUPTI stays in a process that has some. About `seconds` for each.
+//
+// Processes of one machine differ by a factor of two in this, so the recorder is to be switched within one: before each
+// of `turns` turns of everything but graphs, `switch_recorder(turn)` is called, and before the graphs once more, with
+// -1. Without it (null) there is one turn.
+using SwitchRecorder = std::function<Status(int turn)>;
+Result<std::vector<CallCost>> time_calls(Context& context, double seconds, int turns = 1,
+                                         const SwitchRecorder& switch_recorder = nullptr);
+
+// Launches and waits, so that a recorder that has been told to come or go does so: it goes at the end of a call that
+// waits.
+Status settle(Context& context, double seconds);
 
 }  // namespace llmprof::device::cuda
