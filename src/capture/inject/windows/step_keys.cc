@@ -163,7 +163,7 @@ void StepKeys::begins(StepKey& key, int64_t now_ns) {
   if (key.seen.fetch_add(1, std::memory_order_relaxed) != 0) key.period.add(now_ns - loaded(key.last_begin_ns));
   store(key.last_begin_ns, now_ns);
   count_up(key.open);
-  count_round(key, now_ns);
+  if (key.kind.load(std::memory_order_relaxed) != KeyKind::kKernel) count_round(key, now_ns);
 }
 
 void StepKeys::waited(int64_t now_ns) {
