@@ -261,6 +261,32 @@ TEST(Activity, WithEnoughOfEveryStepRecordedThereAreWindows) {
   EXPECT_LT(result.only().kernels.size(), 3900U);
 }
 
+// Of sixty steps of five milliseconds twenty and some are recorded; most of the others run without CUPTI.
+TEST(Activity, AShortProgramThatWaitsGoesOnAlone) {
+  for (const char* steps : {"waited_steps=60", "waited_gemms=60"}) {
+    const ClientEnd result = watch({"cublas", steps, "detached"}, kWindowsAndRanges);
+    const Counted& spool = result.only();
+    EXPECT_EQ(times_detached(result), 1) << steps << result.output;
+    std::vector<int64_t> waits, launches;
+    for (const spool::ApiCall& call : spool.calls)
+      (spool.texts.at(spool.api_defs.at(call.def).name) == "cuLaunchKernel" ? launches : waits)
+          .push_back(call.start_ns);
+    EXPECT_GE(waits.size(), 20U) << steps;
+    EXPECT_LE(waits.size(), 50U) << steps;
+    // Nothing is lost, but what was launched while records were switched off may have none.
+    EXPECT_NEAR(static_cast<double>(spool.kernels.size()), static_cast<double>(launches.size()), 10) << steps;
+    int64_t closed_ns = 0, left_ns = 0;
+    for (const spool::LevelChange& change : spool.levels) {
+      if (spool.texts.at(change.reason) == "unrecorded" && closed_ns == 0) closed_ns = change.time_ns;
+      if (spool.texts.at(change.reason) == "detaching" && left_ns == 0) left_ns = change.time_ns;
+    }
+    ASSERT_NE(left_ns, 0) << steps;
+    int between = 0;
+    for (const spool::Range& range : spool.ranges) between += range.start_ns > closed_ns && range.end_ns < left_ns;
+    EXPECT_LE(between, 6) << "it leaves within a step or two";
+  }
+}
+
 // It takes a hundred milliseconds and more on a GPU, so it must not lie in a step.
 TEST(Activity, CuptiComesBackBetweenSteps) {
   const ClientEnd result = watch({"steps=900"}, kWindowsAndRanges);

@@ -21,6 +21,7 @@ class Played {
     double recorded = 0.15;         // of a recorded second
     int64_t attach_ns = 120 * kMs;  // and as much to leave; 0: CUPTI stays
     double budget = 0.02;
+    bool waits = true;  // at the end of each range and step
   };
   Played() : Played(Costs{}) {}
   explicit Played(const Costs& costs) : costs_(costs) { plan_.begin(costs.budget); }
@@ -28,6 +29,7 @@ class Played {
   struct Seen {
     int times = 0, whole = 0, whole_steady = 0;  // steady: as the caller says
     int held_up = 0;                             // in which CUPTI came or left
+    int alone = 0;                               // with CUPTI as far away as it goes
   };
 
   // A range of the program that takes `dur_ns` by itself.
@@ -40,19 +42,25 @@ class Played {
     bool rare = !records_ && rare_wanted && plan_.open_for_rare(now_);
     if (rare) ask(WindowPlan::Place::kAnywhere);
     start_clock();
-    const int64_t begin = now_, switched = switches_;
+    const int64_t begin = now_;
+    const int switched = switches_;
     keys_->begins(*key, begin);
     work(dur_ns);
+    if (costs_.waits) waits(false);
     if (disturbs) disturbed_ns_ = begin;
     keys_->ends(*key, begin, now_, conditions());
-    Seen& seen = seen_[text];
-    ++seen.times;
-    const bool whole = recorded_since_ != 0 && recorded_since_ <= begin;
-    seen.whole += whole;
-    seen.whole_steady += whole && !warm;
-    seen.held_up += switches_ != switched;
+    count(text, begin, switched, warm);
     if (rare) plan_.rare_ended(now_);
-    if (rare || plan_.waits_for_place()) ask(WindowPlan::Place::kBetweenSteps);
+    if (rare || keys_->take_grown() || plan_.waits_for_place()) ask(WindowPlan::Place::kBetweenSteps);
+  }
+  // What ends with a wait of the host, without a range around it.
+  template <class Work>
+  void step(const std::string& name, const Work& work) {
+    const int64_t begin = now_;
+    const int switched = switches_;
+    work();
+    count(name, begin, switched, false);
+    if (costs_.waits) waits(true);
   }
   // An event that recurs, and what the program does until the next one.
   void event(KeyKind kind, uint64_t hash, int64_t dur_ns) {
@@ -60,6 +68,10 @@ class Played {
     if (kind == KeyKind::kKernel && !records_ && !attached_) return work(dur_ns);  // not seen then
     if (StepKey* const key = keys_->find(kind, hash)) keys_->recurs(*key, now_, conditions());
     work(dur_ns);
+  }
+  // The same call in each of so many layers.
+  void layers(KeyKind kind, uint64_t hash, int count, int64_t dur_ns) {
+    for (int i = 0; i < count; ++i) event(kind, hash, dur_ns);
   }
   void idle(int64_t dur_ns) { pass(dur_ns); }
   void disturb() { disturbed_ns_ = now_; }
@@ -77,6 +89,28 @@ class Played {
   double slowed() const { return static_cast<double>(cost_ns_) / static_cast<double>(now_ - cost_ns_); }
 
  private:
+  void waits(bool ends_step) {
+    if (attached_) keys_->waited(now_);  // it is a callback of CUPTI's that tells
+    leave(0);
+    if (attached_ && ends_step && (keys_->take_grown() || plan_.waits_for_place()))
+      ask(WindowPlan::Place::kBetweenSteps);
+  }
+  void leave(int64_t patience_ns) {
+    if (leaves_ns_ == 0 || now_ < leaves_ns_ + patience_ns) return;
+    leaves_ns_ = 0;
+    attached_ = false;
+    switch_takes(costs_.attach_ns);
+    unrecorded_since_ = now_;
+  }
+  void count(const std::string& name, int64_t begin, int switched, bool warm) {
+    Seen& seen = seen_[name];
+    ++seen.times;
+    const bool whole = recorded_since_ != 0 && recorded_since_ <= begin;
+    seen.whole += whole;
+    seen.whole_steady += whole && !warm;
+    seen.held_up += switches_ != switched;
+    seen.alone += unrecorded_since_ != 0 && unrecorded_since_ <= begin && (!attached_ || costs_.attach_ns == 0);
+  }
   Conditions conditions() const { return {recorded_since_, unrecorded_since_, counters_since_, disturbed_ns_}; }
 
   void work(int64_t dur_ns) {
@@ -98,12 +132,8 @@ class Played {
       if (now_ != before) return pass(until - before);  // held up
     }
     now_ = until;
-    if (leaves_ns_ != 0 && now_ >= leaves_ns_) {
-      leaves_ns_ = 0;
-      attached_ = false;
-      switch_takes(costs_.attach_ns);
-      unrecorded_since_ = now_;
-    }
+    // At the end of a call that waits, or of any other if none came for long.
+    leave(300 * kMs);
   }
   void switch_takes(int64_t took_ns) {
     now_ += took_ns;
@@ -130,7 +160,7 @@ class Played {
     recorded_since_ = record ? now_ : 0;
     unrecorded_since_ = record ? 0 : now_;
     if (record) attached_ = true;
-    if (!record && costs_.attach_ns != 0) leaves_ns_ = now_ + 100 * kMs;
+    if (!record && costs_.attach_ns != 0) leaves_ns_ = now_ + 5 * kMs;
   }
 
   Costs costs_;
@@ -261,6 +291,121 @@ TEST(Windows, AShortProgramEndsWithItsSteadyStepsRecorded) {
     for (int i = 0; i < steps; ++i) whole += program.seen("decode " + std::to_string(i)).whole;
     EXPECT_GE(whole, std::min(steps, 20)) << steps;
   }
+}
+
+TEST(Windows, AShortProgramHasStepsRecordedAndStepsAlone) {
+  for (const int64_t step_ns : {3 * kMs, 8 * kMs, 30 * kMs}) {
+    for (const int steps : {20, 40, 60}) {
+      Played::Costs costs;
+      costs.attach_ns = 10 * kMs;
+      Played program(costs);
+      program.range("prompt", 400 * kMs, true, true);
+      for (int i = 0; i < steps; ++i) program.range("decode", i == 0 ? 5 * step_ns : step_ns, i == 0, i == 0);
+      EXPECT_GE(program.seen("decode").whole_steady, std::min(steps - 1, 20)) << step_ns;
+      EXPECT_GE(program.seen("decode").alone, steps - 20 - 4 - 6) << step_ns << ": CUPTI leaves within some steps";
+      EXPECT_EQ(program.windows(), 0);
+    }
+  }
+}
+
+TEST(Windows, APromptThatCameTwiceHoldsNothingOpen) {
+  Played::Costs costs;
+  costs.attach_ns = 10 * kMs;
+  Played program(costs);
+  for (int request = 0; request < 3; ++request) {
+    program.range("prompt", request == 0 ? 400 * kMs : 10 * kMs, request == 0, request == 0);
+    for (int i = 0; i < 20; ++i) program.range("decode", request + i == 0 ? 44 * kMs : 8 * kMs);
+  }
+  EXPECT_GE(program.seen("decode").whole, 20);
+  EXPECT_LE(program.seen("decode").whole, 30);
+  EXPECT_GE(program.seen("decode").alone, 20);
+}
+
+TEST(Windows, AServersFirstRequestIsFollowedByWindowsForItsPrompts) {
+  Played program;
+  const auto request = [&](bool first) {
+    const int64_t begin = program.now();
+    program.range("prefill", 60 * kMs, first);
+    for (int i = 0; i < 40; ++i) program.range("decode", 10 * kMs);
+    EXPECT_TRUE(!first || !program.records());
+    program.idle(std::max<int64_t>(2500 * kMs - (program.now() - begin), 0));
+  };
+  request(true);
+  EXPECT_GE(program.seen("decode").whole, 20);
+  EXPECT_LE(program.recorded_ns(), 600 * kMs) << "what has come once is not waited for";
+  for (int i = 0; i < 12; ++i) request(false);
+  EXPECT_GE(program.seen("prefill").whole_steady, 5);
+  EXPECT_LE(program.seen("prefill").held_up, 1);
+}
+
+TEST(Windows, ColdStepsDoNotEndTheFirstWindow) {
+  Played program;
+  for (const int64_t cold_ns : {700 * kMs, 200 * kMs, 80 * kMs}) program.range("decode", cold_ns, true, true);
+  for (int i = 0; i < 60; ++i) program.range("decode", 8 * kMs, false, i < 5);
+  EXPECT_GE(program.seen("decode").whole_steady, 20);
+  EXPECT_LE(program.seen("decode").whole_steady, 36);
+}
+
+// One graph or thirty to a step: twenty steps are recorded, not twenty launches.
+TEST(Windows, PiecewiseGraphsAreNoStepsOfTheirOwn) {
+  for (const uint64_t graphs : {1, 30}) {
+    for (const bool waits : {true, false}) {
+      Played::Costs costs;
+      costs.attach_ns = 0;
+      costs.waits = waits;
+      Played program(costs);
+      for (int i = 0; i < 60; ++i)
+        program.step("step", [&] {
+          for (uint64_t piece = 0; piece < 30; ++piece)
+            program.event(KeyKind::kRecurring, 100 + 2 * (piece % graphs), 266'666);
+        });
+      EXPECT_GE(program.seen("step").whole, 20) << graphs;
+      if (waits) {
+        EXPECT_LE(program.seen("step").whole, 30) << graphs;
+        EXPECT_GE(program.seen("step").alone, 25) << graphs;
+      } else {
+        EXPECT_EQ(program.seen("step").alone, 0) << "nothing tells one step from the next: a second is recorded";
+      }
+    }
+  }
+}
+
+// As eager PyTorch without ranges: calls of some shapes in each layer, one at the end; a cache that grows has its own.
+TEST(Windows, CallsInEachLayerAreNoSteps) {
+  Played::Costs costs;
+  costs.attach_ns = 10 * kMs;
+  Played program(costs);
+  const auto forward = [&](uint64_t tokens, uint64_t length, int64_t layer_ns) {
+    for (int layer = 0; layer < 32; ++layer) {
+      for (uint64_t call = 1; call <= 4; ++call)
+        program.event(KeyKind::kRecurring, tokens * 32 + 2 * call, layer_ns / 5);
+      program.event(KeyKind::kRecurring, 1000 + 2 * length, layer_ns / 5);
+    }
+    program.event(KeyKind::kRecurring, 2, kMs);
+  };
+  program.step("prefill", [&] { forward(7, 160, 3 * kMs); });
+  EXPECT_TRUE(program.records()) << "although each of its calls came 32 times";
+  for (uint64_t i = 1; i <= 60; ++i) {
+    if (i == 31) program.step("prefill", [&] { forward(7, 160, kMs / 2); });
+    program.step("decode", [&] { forward(1, 160 + i, i < 3 ? kMs : kMs / 4); });
+  }
+  EXPECT_GE(program.seen("decode").whole, 20);
+  EXPECT_LE(program.seen("decode").whole, 30);
+  EXPECT_GE(program.seen("decode").alone, 25);
+  EXPECT_EQ(program.windows(), 0) << "nor is one opened for a prompt that is over";
+}
+
+TEST(Windows, EveryGraphThatIsInUseIsRecorded) {
+  Played::Costs costs;
+  costs.attach_ns = 0;
+  Played program(costs);
+  // Two sizes of batch in turns, three to one, in ranges of one text.
+  for (int i = 0; i < 120; ++i) {
+    program.event(KeyKind::kRecurring, i % 4 == 0 ? 52 : 50, 0);
+    program.range("decode", 3 * kMs);
+  }
+  EXPECT_GE(program.keys().find(KeyKind::kRecurring, 52)->steady_rounds, 20U);
+  EXPECT_FALSE(program.records());
 }
 
 TEST(Windows, AColdStartIsRecordedUntilEnoughOfWhatFollowsIs) {

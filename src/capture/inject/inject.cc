@@ -63,6 +63,7 @@ struct Process {
   pthread_mutex_t wake_lock = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
   bool stop = false;
+  bool woken = false;
   int64_t next_clock_ns = 0;
   int64_t next_flush_ns = 0;
   NoteSeen notes[kNotesMax] = {};
@@ -173,9 +174,12 @@ void* drain_loop(void*) {
   prctl(PR_SET_NAME, "llmprof");
   pthread_mutex_lock(&process->wake_lock);
   while (!process->stop) {
+    pthread_mutex_unlock(&process->wake_lock);
     const timespec until =
         realtime_after(next_wake_ns(flush_wait_ns(records_kernels() ? kEmptyPeriodNs : kDrainPeriodNs)));
-    pthread_cond_timedwait(&process->wake, &process->wake_lock, &until);
+    pthread_mutex_lock(&process->wake_lock);
+    if (!process->stop && !process->woken) pthread_cond_timedwait(&process->wake, &process->wake_lock, &until);
+    process->woken = false;
     if (process->stop) break;
     pthread_mutex_unlock(&process->wake_lock);
     drain_once();
@@ -237,7 +241,7 @@ void after_fork_in_child() {
   }
   process->slot = nullptr;
   process->drain_running = false;
-  process->stop = false;
+  process->stop = process->woken = false;
   process->note_count = 0;
   cached_thread_id = 0;
   abandon_thread_logs();
@@ -330,6 +334,14 @@ void note(std::string_view key, std::string_view text) {
   record.text = access.writer()->text(text);
   access.writer()->add(record);
   access.writer()->flush();
+}
+
+void wake_drain_thread() {
+  if (process == nullptr) return;
+  pthread_mutex_lock(&process->wake_lock);
+  process->woken = true;
+  pthread_cond_signal(&process->wake);
+  pthread_mutex_unlock(&process->wake_lock);
 }
 
 void set_cupti_state(session::SlotState state) {

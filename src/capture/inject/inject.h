@@ -44,6 +44,9 @@ class SpoolAccess {
   spool::Writer* writer_;
 };
 
+// Makes the drain thread look now. Not to be called with a lock of the recorder held.
+void wake_drain_thread();
+
 // Tells recording.cc of a recurring host event (spool::RecurringCall), at every level.
 void step_recurs(uint64_t key, int64_t time_ns);
 

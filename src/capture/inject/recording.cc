@@ -40,6 +40,7 @@ std::atomic<bool> watches{false};
 StepKeys step_keys;
 std::atomic<bool> has_unrecorded{false};
 std::atomic<bool> place_wanted{false};  // a window begins or ends at the next place between steps
+std::atomic<bool> step_over{false};     // the drain thread was woken at such a place
 std::atomic<int64_t> recorded_since_ns{0}, unrecorded_since_ns{0}, disturbed_ns{0};
 std::atomic<int64_t> leaving_took_ns{0};  // not yet accounted
 
@@ -105,8 +106,9 @@ bool follow_windows(Level level, int64_t now, WindowPlan::Place place) {
   paused_ns = 0;
   if (!windows.is_started()) {
     // The clock starts with the first kernel, not with the import of a framework.
-    if (recorded_kernels() != 0) windows.started(now);
-    return false;
+    const int64_t began_ns = attachment.first_launch_ns.load(std::memory_order_relaxed);
+    if (began_ns == 0 && recorded_kernels() == 0) return false;
+    windows.started(began_ns == 0 ? now : began_ns);
   }
   windows.switched(leaving_took_ns.exchange(0, std::memory_order_relaxed));
   const bool attached = attachment.attached.load(std::memory_order_relaxed);
@@ -164,9 +166,11 @@ void apply(int64_t now, WindowPlan::Place place = WindowPlan::Place::kAnywhere) 
 }
 
 void apply_between_steps() {
+  const bool recorded = records_kernels();
   pthread_mutex_lock(&lock);
   apply(now_ns(), WindowPlan::Place::kBetweenSteps);
   pthread_mutex_unlock(&lock);
+  if (recorded && !records_kernels()) wake_drain_thread();  // so that CUPTI can leave
 }
 
 // Whether a stage is to be recorded from here on although the plan has a pause: where CUPTI is attached, as long as it
@@ -216,11 +220,22 @@ void range_step_ends(uint32_t depth) {
   if (step.rare) {
     pthread_mutex_lock(&lock);
     windows.rare_ended(now);
-    apply(now, WindowPlan::Place::kBetweenSteps);
     pthread_mutex_unlock(&lock);
-  } else if (place_wanted.load(std::memory_order_relaxed)) {
+    apply_between_steps();
+  } else if (step_keys.take_grown() || place_wanted.load(std::memory_order_relaxed)) {
     apply_between_steps();
   }
+}
+
+// Inside a callback of CUPTI's nothing of it is switched: the drain thread does that, within the time in which the
+// program prepares its next step.
+void host_waited(int64_t time_ns) {
+  if (!tells_steps()) return;
+  step_keys.waited(time_ns);
+  if (thread_state.steps[0].key != nullptr) return;
+  if (!place_wanted.load(std::memory_order_relaxed) && !step_keys.take_grown()) return;
+  step_over.store(true, std::memory_order_relaxed);
+  wake_drain_thread();
 }
 
 void step_recurs(uint64_t key, int64_t time_ns) {
@@ -295,7 +310,8 @@ void follow_control() {
   pthread_mutex_lock(&lock);
   const int64_t now = now_ns();
   if (plan.unrecorded) kernels_tell_steps.store(!step_keys.named(now), std::memory_order_relaxed);
-  apply(now);
+  apply(now, step_over.exchange(false, std::memory_order_relaxed) ? WindowPlan::Place::kBetweenSteps
+                                                                  : WindowPlan::Place::kAnywhere);
   pthread_mutex_unlock(&lock);
 }
 
@@ -349,6 +365,7 @@ void abandon_recording() {
   windows = WindowPlan();
   new (&step_keys) StepKeys();
   place_wanted.store(false);
+  step_over.store(false);
   for (std::atomic<int64_t>* time : {&recorded_since_ns, &unrecorded_since_ns, &disturbed_ns, &leaving_took_ns})
     time->store(0);
   open_capture_ranges.store(0);

@@ -49,6 +49,8 @@ void kernel_step_seen(const void* function, int64_t time_ns);
 inline void kernel_launched(const void* function, int64_t time_ns) {
   if (kernels_tell_steps.load(std::memory_order_relaxed)) kernel_step_seen(function, time_ns);
 }
+// A call of the calling thread that waits for the GPU is over, and so is a step, unless a range of the thread goes on.
+void host_waited(int64_t time_ns);
 // A call that no steady step makes: code was loaded, memory allocated, a graph made.
 void step_disturbed(int64_t time_ns);
 

@@ -16,6 +16,8 @@
 //     stage=N       N kernels inside the range "prefill"
 //     ordered_stage=N  order=N inside the range "prefill"
 //     steps=N       N ranges "decode 1", "decode 2" ... of 5 ms and 10 kernels each
+//     waited_steps=N  the same, each of which waits for a stream at its end
+//     waited_gemms=N  N times 4 products of cuBLAS and 5 ms without a range, then a wait
 //     cublas        opens cuBLAS privately, as Python does; as the first action, before CUDA starts
 //     own           gives cuBLAS a log callback of the program's own
 //     gemm=N        N products of cuBLAS: each a kernel of its own, the reduction after it, and one that is not its own
@@ -122,6 +124,15 @@ void steps(long count) {
   for (long i = 1; i <= count; ++i) range(("decode " + std::to_string(i)).c_str(), 10, 5'000);
 }
 
+void waited_steps(long count) {
+  for (long i = 1; i <= count; ++i)
+    in_range(("decode " + std::to_string(i)).c_str(), [] {
+      launch(10);
+      usleep(5'000);
+      fake_synchronize_stream(nullptr, false);
+    });
+}
+
 void graph(long replays) {
   for (uint64_t node = 1; node <= 3; ++node) fake_graph_node(node, 0);
   for (uint64_t node = 1; node <= 3; ++node) fake_graph_node(100 + node, node);
@@ -211,10 +222,10 @@ void open_cublas() {
 
 void* at(uintptr_t address) { return reinterpret_cast<void*>(address); }
 
-void one_gemm() {
-  using GemmEx = int(void*, int, int, int, int, int, const void*, const void*, int, int, const void*, int, int,
-                     const void*, void*, int, int, int, int);
-  static GemmEx* const gemm = in_cublas<GemmEx>("cublasGemmEx");
+using GemmEx = int(void*, int, int, int, int, int, const void*, const void*, int, int, const void*, int, int,
+                   const void*, void*, int, int, int, int);
+
+void one_gemm(GemmEx* gemm = in_cublas<GemmEx>("cublasGemmEx")) {
   gemm(at(0x10), 1, 0, 4096, 7, 2048, at(1), at(2), 14, 2048, at(3), 14, 2048, at(4), at(5), 14, 4096, 68, -1);
   fake_launch("nvjet_sm90_tst_64x8_64x16_4x1_v_bz_splitK_TNT", now(), 1000, 7, 0);
 }
@@ -224,6 +235,16 @@ void gemms(long count) {
     one_gemm();
     fake_launch("_ZN8cublasLt19splitKreduce_kernelILi32E", now(), 1000, 7, 0);
     fake_launch("_ZN2at6native29vectorized_elementwise_kernelE", now(), 1000, 7, 0);
+  }
+}
+
+// By the name that the whole process has, as a program calls it that is linked to cuBLAS.
+void waited_gemms(long count) {
+  GemmEx* const gemm = reinterpret_cast<GemmEx*>(dlsym(RTLD_DEFAULT, "cublasGemmEx"));
+  for (long i = 0; gemm != nullptr && i < count; ++i) {
+    for (int layer = 0; layer < 4; ++layer) one_gemm(gemm);
+    usleep(5'000);
+    fake_synchronize_stream(nullptr, false);
   }
 }
 
@@ -261,15 +282,13 @@ void alone(long count) {
 }
 
 void threads(long count) {
-  for (long i = 0; i < count; ++i) std::thread(one_gemm).join();
+  for (long i = 0; i < count; ++i) std::thread([] { one_gemm(); }).join();
 }
 
 void ignore_log(const char*) { std::printf("the program's own log\n"); }
 
 void shaped_graph() {
   fake_capture(true);
-  using GemmEx = int(void*, int, int, int, int, int, const void*, const void*, int, int, const void*, int, int,
-                     const void*, void*, int, int, int, int);
   in_cublas<GemmEx>("cublasGemmEx")(at(0x10), 1, 0, 512, 7, 2048, at(1), at(2), 14, 2048, at(3), 14, 2048, at(4), at(5),
                                     14, 4096, 68, -1);
   fake_graph_node(1, 0);
@@ -356,6 +375,8 @@ void act(const char* program, const std::string& action) {
     stage(value);
   } else if (name == "steps") {
     steps(value);
+  } else if (name == "waited_steps") {
+    waited_steps(value);
   } else if (name == "graph") {
     graph(value);
   } else if (name == "order") {
@@ -380,6 +401,8 @@ void act(const char* program, const std::string& action) {
     in_cublas<int(void (*)(const char*))>("cublasSetLoggerCallback")(ignore_log);
   } else if (name == "gemm") {
     gemms(value);
+  } else if (name == "waited_gemms") {
+    waited_gemms(value);
   } else if (name == "matmul") {
     matmuls(value);
   } else if (name == "sgemv") {

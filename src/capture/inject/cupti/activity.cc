@@ -25,10 +25,10 @@
 namespace llmprof::inject {
 namespace {
 
-// After recording stopped, CUPTI is flushed this often until so many flushes in a row bring no kernel: then what was in
-// flight has come in.
-constexpr int64_t kSettleStepNs = 40'000'000;
-constexpr int kEmptyFlushes = 2;
+// After recording stopped, CUPTI is flushed this often until as many kernels have come in as were launched. Where the
+// numbers do not agree, because a launch lay at an edge or records were dropped, until none has come for so long.
+constexpr int64_t kSettleStepNs = 5'000'000;
+constexpr int64_t kQuietNs = 80'000'000;
 
 std::atomic<bool> flush_due{false};
 std::atomic<bool> devices_described{false};
@@ -39,7 +39,10 @@ enum class Leaving : uint32_t { kNo, kSettling, kDue };  // kDue: the next end o
 std::atomic<Leaving> leaving{Leaving::kNo};
 std::atomic<int64_t> leaving_due_ns{0};
 std::atomic<bool> first_call_due{false};  // after an attaching
-int empty_flushes = 0;
+// With attachment.lock held.
+uint64_t recorded_before = 0;     // kernels, when CUPTI was attached
+uint64_t launched_until_off = 0;  // Attachment::launched when records were switched off
+int64_t last_came_ns = 0;         // a kernel, since then
 int64_t records_on_ns = 0, records_off_ns = 0;
 bool gpu_was_busy = false;  // at the end of the last window that was long enough to tell
 // A program that keeps the GPU busier than this does not feel that its launches are slower, but it would feel CUPTI's
@@ -72,6 +75,9 @@ void detach_here() {
   const int64_t began_ns = now_ns();
   if (due) {
     leaving.store(Leaving::kNo, std::memory_order_relaxed);
+    // Copies are not counted, and a small one may end with this very call.
+    attachment.cupti->cuptiActivityFlushAll(0);
+    decode_completed();
     report_dropped();
     const cupti::Result result = attachment.cupti->cuptiFinalize();
     attachment.attached.store(false, std::memory_order_relaxed);
@@ -154,6 +160,8 @@ bool attach() {
     set_cupti_state(session::SlotState::kNoCupti);
     return false;
   }
+  attachment.launched.store(0, std::memory_order_relaxed);
+  recorded_before = recorded_kernels();
   enable_calls(*attachment.cupti, attachment.subscriber);
   attachment.attached.store(true, std::memory_order_relaxed);
   return true;
@@ -227,12 +235,12 @@ bool set_kernel_records(bool on) {
   const bool was_attached = attachment.attached.load(std::memory_order_relaxed);
   if (on && !attach_again()) return false;
   if (!attachment.attached.load(std::memory_order_relaxed)) return false;
+  if (!on) launched_until_off = attachment.launched.load(std::memory_order_relaxed);
   attachment.kernels_on.store(on, std::memory_order_relaxed);
   for (const cupti::ActivityKind kind : kKernelKinds) switch_kind(kind, on);
   if (attachment.deepest_wanted == Level::kDeep)
     for (const cupti::ActivityKind kind : kDeepKinds) switch_kind(kind, on);
-  empty_flushes = 0;
-  (on ? records_on_ns : records_off_ns) = now_ns();
+  last_came_ns = (on ? records_on_ns : records_off_ns) = now_ns();
   leaving.store(!on && may_detach() ? Leaving::kSettling : Leaving::kNo, std::memory_order_relaxed);
   first_call_due.store(on && !was_attached, std::memory_order_relaxed);
   return on && !was_attached;
@@ -264,11 +272,12 @@ void flush_activities() {
   attachment.cupti->cuptiActivityFlushAll(0);
   decode_completed();
   if (!settling || leaving.load(std::memory_order_relaxed) != Leaving::kSettling) return;
-  empty_flushes = recorded_kernels() == before ? empty_flushes + 1 : 0;
-  if (empty_flushes < kEmptyFlushes) return;
+  const int64_t now = now_ns();
+  if (recorded_kernels() != before) last_came_ns = now;
+  if (recorded_kernels() - recorded_before < launched_until_off && now - last_came_ns < kQuietNs) return;
   constexpr int64_t kTellsNs = 450'000'000;
   if (records_off_ns - records_on_ns >= kTellsNs) gpu_was_busy = gpu_busy_before(records_off_ns) > kBusyStays;
-  leaving_due_ns.store(now_ns(), std::memory_order_relaxed);
+  leaving_due_ns.store(now, std::memory_order_relaxed);
   leaving.store(gpu_was_busy ? Leaving::kNo : Leaving::kDue, std::memory_order_relaxed);
 }
 

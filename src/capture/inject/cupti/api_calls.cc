@@ -22,6 +22,7 @@ constexpr uint32_t kCallsMost = 2000;
 bool kept[2][kCallsMost];
 bool launches_kernel[kCallsMost];  // of the driver
 bool disturbs[2][kCallsMost];      // no steady step makes it
+bool waits[2][kCallsMost];         // for the GPU, whatever its arguments
 bool of_graphs[2][kCallsMost];     // launches or makes an executable graph
 bool instantiates[2][kCallsMost];  // makes one
 CallArguments layouts[2][kCallsMost];
@@ -106,6 +107,10 @@ LoggedStep step_of(std::string_view name, bool runtime) {
   return !runtime && contains(name, "Launch") ? LoggedStep::kLaunch : LoggedStep::kOther;
 }
 
+bool waits_for_gpu(std::string_view name) {
+  return contains(name, "Synchronize") || (contains(name, "Memcpy") && !contains(name, "Async"));
+}
+
 // Allocations in the order of a stream come from a pool and are part of steady steps.
 bool disturbs_step(std::string_view name) {
   for (const std::string_view part : {"ModuleLoad", "LibraryLoad", "Malloc", "MemAlloc", "MemHostAlloc", "HostAlloc",
@@ -185,6 +190,7 @@ void choose_calls(const nvidia::CuptiLibrary& api, Level deepest) {
         launches_kernel[cbid] = contains(plain, "LaunchKernel") || contains(plain, "LaunchCooperativeKernel");
       steps[runtime ? 0 : 1][cbid] = step_of(plain, runtime);
       disturbs[runtime ? 0 : 1][cbid] = disturbs_step(plain);
+      waits[runtime ? 0 : 1][cbid] = waits_for_gpu(plain);
       instantiates[runtime ? 0 : 1][cbid] = contains(plain, "GraphInstantiate");
       of_graphs[runtime ? 0 : 1][cbid] = contains(plain, "GraphLaunch") || instantiates[runtime ? 0 : 1][cbid];
       layouts[runtime ? 0 : 1][cbid] = arguments_of(plain);
@@ -234,7 +240,12 @@ bool on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& 
       sample_launch_site(0, data.symbol, written_correlation(data.correlation));
     if (concerns_logged_calls(steps[layer][cbid])) logged_step_begins(steps[layer][cbid], data.symbol);
     state.api_start_ns = now_ns();
-    if (layer == 1 && launches_kernel[cbid]) kernel_launched(data.symbol, state.api_start_ns);
+    if (layer == 1 && launches_kernel[cbid]) {
+      if (attachment.kernels_on.load(std::memory_order_relaxed) &&
+          attachment.launched.fetch_add(1, std::memory_order_relaxed) == 0)
+        attachment.first_launch_ns.store(state.api_start_ns, std::memory_order_relaxed);
+      kernel_launched(data.symbol, state.api_start_ns);
+    }
     return false;
   }
   if (state.api_correlation != data.correlation || state.api_key != (layer << 16 | cbid)) return false;
@@ -245,6 +256,7 @@ bool on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& 
   if (records_kernels()) record(layer, cbid, data, state.api_start_ns);
   if (of_graphs[layer][cbid] && instantiates[layer][cbid]) instantiation_ends(data);
   if (concerns_logged_calls(steps[layer][cbid])) logged_step_ends(steps[layer][cbid], now_ns());
+  if (waits[layer][cbid]) host_waited(now_ns());
   return true;
 }
 

@@ -23,6 +23,8 @@ struct Attachment {
   std::atomic<bool> stays{false};    // for good: graphs or a second client depend on it
   bool (*attach_again)() = nullptr;  // with the lock held
   std::atomic<bool> kernels_on{false};
+  std::atomic<uint64_t> launched{0};  // kernels with their records on, since attaching; seldom a few too many
+  std::atomic<int64_t> first_launch_ns{0};
   Level deepest_wanted = Level::kOff;
 };
 extern Attachment attachment;

@@ -56,6 +56,7 @@ bool WindowPlan::wants_change(int64_t now_ns, const StepKeys::Summary& steps) {
   const int64_t since_ns = now_ns - phase_ns_;
   if (phase_ == Phase::kFull) {
     next_ns_ = now_ns + 100 * kMs;
+    if (steps.complete) return true;
     if (since_ns < kFullLeastNs) return false;
     // Before anything has recurred, the program loads, compiles or warms up, and its steps are to come. A stage that
     // comes too seldom is waited for by windows of its own.

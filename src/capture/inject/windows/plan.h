@@ -2,10 +2,10 @@
 // and touches nothing: it is told the time and what is seen, and answers whether to record.
 //
 // Full recording goes on from the first kernel until every stage that recurs has enough steady occurrences recorded
-// whole, within bounds. One pause and one short window follow, so that recorded and unrecorded steps can be compared:
-// that much is the minimum, whatever it costs. From then on pauses are as long as the budget asks for, the mean
-// slow-down of the whole run at most. A stage that still lacks occurrences is waited for: a window is opened before it
-// is due.
+// whole, within bounds; where the waits of the host tell steps apart, no longer than that. One pause and one short
+// window follow, so that recorded and unrecorded steps can be compared: that much is the minimum, whatever it costs.
+// From then on pauses are as long as the budget asks for, the mean slow-down of the whole run at most. A stage that
+// still lacks occurrences is waited for: a window is opened before it is due.
 //
 // Attaching and detaching CUPTI holds the program up, so a window begins and ends between steps where that can be had:
 // in an idle moment, at the end of an outermost range, and only after some patience anywhere.
@@ -17,6 +17,7 @@
 
 namespace llmprof::inject {
 
+// Of steps that cannot be told apart by waits of the host; others are recorded for as long as they take to be complete.
 constexpr int64_t kFullLeastNs = 1'000'000'000;
 constexpr int64_t kFullMostNs = 60'000'000'000;
 // Where nothing has recurred yet, and code was loaded or memory allocated a moment ago: a large model loads.

@@ -34,6 +34,11 @@ int64_t loaded(const std::atomic<int64_t>& value) { return value.load(std::memor
 void store(std::atomic<int64_t>& to, int64_t value) { to.store(value, std::memory_order_relaxed); }
 void count_up(std::atomic<uint32_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
 
+uint32_t wanted_of(int64_t period_ns) {
+  return static_cast<uint32_t>(
+      std::clamp<int64_t>(kWantedWithinNs / std::max<int64_t>(period_ns, 1), kWantedLeast, kWantedMost));
+}
+
 bool is_container(const StepKey& key) {
   return key.container.load(std::memory_order_relaxed) &&
          (key.time.count() == 0 || key.time.median_ns() >= StepKeys::kContainerNs);
@@ -67,6 +72,7 @@ void follow_level(StepKey& key) {
   count_up(key.restarts);
   key.whole.store(0, std::memory_order_relaxed);
   key.steady.store(0, std::memory_order_relaxed);
+  key.steady_rounds.store(0, std::memory_order_relaxed);
   key.recorded.clear();
   key.unrecorded.clear();
 }
@@ -76,6 +82,19 @@ void count_recorded(StepKey& key, int64_t pace_ns, bool steady) {
   if (!steady) return;
   count_up(key.steady);
   key.recorded.add(pace_ns);
+}
+
+// When a key comes again: of calls that come many times a round, the time between rounds tells.
+const Usual& comes_every(const StepKey& key) {
+  return key.kind.load(std::memory_order_relaxed) == KeyKind::kRecurring && key.round.count() != 0 ? key.round
+                                                                                                   : key.period;
+}
+
+// When a key with a long period must be waited for.
+int64_t due_of(const StepKey& key) {
+  const int64_t last_ns = loaded(key.last_begin_ns), period_ns = comes_every(key).median_ns();
+  const int64_t early_ns = std::min(comes_every(key).spread_ns() + period_ns / 20 + 50 * kMillisecond, period_ns / 2);
+  return std::max(last_ns + period_ns - early_ns, last_ns + 1);
 }
 
 }  // namespace
@@ -104,13 +123,14 @@ bool Usual::holds(int64_t value_ns) const {
 }
 
 uint32_t StepKey::wanted() const {
-  const int64_t period_ns = period.median_ns();
-  if (period.count() == 0 || period_ns <= 0) return kWantedLeast;
-  const int64_t within = kWantedWithinNs / period_ns;
-  return static_cast<uint32_t>(std::clamp<int64_t>(within, kWantedLeast, kWantedMost));
+  return period.count() == 0 || period.median_ns() <= 0 ? kWantedLeast : wanted_of(period.median_ns());
 }
 
 bool StepKey::enough() const { return loaded(steady) >= wanted() || loaded(whole) >= kWholeEnough * wanted(); }
+
+uint32_t StepKey::wanted_rounds() const { return round.count() == 0 ? kWantedMost : wanted_of(round.median_ns()); }
+
+bool StepKey::enough_rounds() const { return loaded(steady_rounds) >= wanted_rounds(); }
 
 StepKey* StepKeys::place(KeyKind kind, uint64_t hash) {
   hash |= 1;  // 0 is a free place
@@ -143,6 +163,35 @@ void StepKeys::begins(StepKey& key, int64_t now_ns) {
   if (key.seen.fetch_add(1, std::memory_order_relaxed) != 0) key.period.add(now_ns - loaded(key.last_begin_ns));
   store(key.last_begin_ns, now_ns);
   count_up(key.open);
+  if (key.kind.load(std::memory_order_relaxed) != KeyKind::kKernel) count_round(key, now_ns);
+}
+
+void StepKeys::waited(int64_t now_ns) {
+  waits_.fetch_add(1, std::memory_order_relaxed);
+  store(last_wait_ns_, now_ns);
+}
+
+void StepKeys::count_round(StepKey& key, int64_t now_ns) {
+  const uint64_t round = waits_.load(std::memory_order_relaxed) + 1,
+                 before = key.round_at.load(std::memory_order_relaxed);
+  const int64_t since_ns = now_ns - loaded(key.round_begin_ns);
+  // Waits are not seen while CUPTI is away: then what goes on for longer than it takes to come and go recurs.
+  if (round == before && since_ns < kLongPeriodNs) return;
+  if (before != 0 && round != before) key.round.add(since_ns);
+  count_up(key.rounds);
+  key.round_at.store(round, std::memory_order_relaxed);
+  store(key.round_begin_ns, now_ns);
+}
+
+// An occurrence was recorded whole and steady. Of calls, nothing may have happened since the last wait either.
+void StepKeys::count_steady_round(StepKey& key, const Conditions& conditions) {
+  const uint64_t round = waits_.load(std::memory_order_relaxed) + 1;
+  const KeyKind kind = key.kind.load(std::memory_order_relaxed);
+  if (kind == KeyKind::kKernel || round == 1 || round == key.steady_round_at.load(std::memory_order_relaxed)) return;
+  if (kind == KeyKind::kRecurring && conditions.disturbed_ns >= loaded(last_wait_ns_)) return;
+  key.steady_round_at.store(round, std::memory_order_relaxed);
+  if (key.steady_rounds.fetch_add(1, std::memory_order_relaxed) + 1 == key.wanted_rounds())
+    grown_.store(true, std::memory_order_relaxed);
 }
 
 void StepKeys::ends(StepKey& key, int64_t begin_ns, int64_t now_ns, const Conditions& conditions) {
@@ -158,9 +207,10 @@ void StepKeys::ends(StepKey& key, int64_t begin_ns, int64_t now_ns, const Condit
     return before_ns >= since_ns && now_ns - before_ns <= 3 * took_ns ? now_ns - before_ns : took_ns;
   };
   if (!undisturbed && key.kind.load(std::memory_order_relaxed) == KeyKind::kKernel) return;
-  if (conditions.recorded_since_ns != 0 && conditions.recorded_since_ns <= begin_ns)
+  if (conditions.recorded_since_ns != 0 && conditions.recorded_since_ns <= begin_ns) {
     count_recorded(key, pace_ns(conditions.recorded_since_ns), steady);
-  else if (steady && conditions.unrecorded_since_ns != 0 && conditions.unrecorded_since_ns <= begin_ns) {
+    if (steady) count_steady_round(key, conditions);
+  } else if (steady && conditions.unrecorded_since_ns != 0 && conditions.unrecorded_since_ns <= begin_ns) {
     key.unrecorded.add(pace_ns(conditions.unrecorded_since_ns));
     const int64_t since_ns = conditions.counters_since_ns;
     if (since_ns > 0 && since_ns <= begin_ns) key.counted.add(pace_ns(since_ns));
@@ -219,9 +269,42 @@ StepKeys::CountersCost StepKeys::counters_cost() const {
   return out;
 }
 
+// A call that came in one round only may be of a prompt, however often it came there. Of programs whose waits are not
+// seen nothing is known of that.
+bool StepKeys::came_once(const StepKey& key) const {
+  return key.kind.load(std::memory_order_relaxed) == KeyKind::kRecurring && loaded(key.rounds) < 2 &&
+         waits_.load(std::memory_order_relaxed) != 0;
+}
+
+// How far back the rounds of the present steps go that were wanted; 0 while no key has them.
+int64_t StepKeys::present_steps_ns(int64_t now_ns) const {
+  int64_t longest_ns = 0;
+  for (const StepKey& key : keys_) {
+    if (key.hash.load(std::memory_order_relaxed) == 0 || key.round.count() == 0 || !key.enough_rounds()) continue;
+    const int64_t rounds_ns = key.wanted_rounds() * key.round.median_ns();
+    if (now_ns - loaded(key.last_begin_ns) <= rounds_ns) longest_ns = std::max(longest_ns, rounds_ns);
+  }
+  return longest_ns;
+}
+
+// Whether a key keeps what goes on from being complete.
+bool StepKeys::holds_open(const StepKey& key, int64_t now_ns, int64_t steps_ns) const {
+  if (key.kind.load(std::memory_order_relaxed) == KeyKind::kKernel || is_container(key) || key.enough_rounds())
+    return false;
+  const int64_t since_ns = now_ns - loaded(key.last_begin_ns);
+  if (loaded(key.open) > 0) return is_alive(key, now_ns);
+  if (loaded(key.rounds) < 2 || loaded(key.rounds) >= kWholeEnough * key.wanted_rounds()) return false;
+  const int64_t period_ns = comes_every(key).median_ns();
+  if (since_ns > std::max(steps_ns, 3 * period_ns)) return false;  // it is over
+  // CUPTI can leave and come back before it is due.
+  return period_ns < kLongPeriodNs || due_of(key) <= now_ns + kLongPeriodNs;
+}
+
 StepKeys::Summary StepKeys::summary(int64_t now_ns) const {
   Summary out;
   out.cost = cost();
+  const int64_t steps_ns = present_steps_ns(now_ns);
+  out.complete = steps_ns != 0;
   // Ranges decide alone where they cover most of the time.
   double covered = 0;
   bool has_range = false, has_recurring = false;
@@ -230,6 +313,7 @@ StepKeys::Summary StepKeys::summary(int64_t now_ns) const {
     const KeyKind kind = key.kind.load(std::memory_order_relaxed);
     out.last_active_ns = std::max({out.last_active_ns, loaded(key.last_begin_ns), loaded(key.last_end_ns)});
     out.satisfied += key.enough();
+    out.complete = out.complete && !holds_open(key, now_ns, steps_ns);
     if (!is_alive(key, now_ns)) continue;
     out.open = out.open || (kind == KeyKind::kRange && loaded(key.open) > 0);
     has_recurring = has_recurring || kind == KeyKind::kRecurring;
@@ -243,20 +327,20 @@ StepKeys::Summary StepKeys::summary(int64_t now_ns) const {
     if (key.hash.load(std::memory_order_relaxed) == 0 || !is_alive(key, now_ns)) continue;
     const KeyKind kind = key.kind.load(std::memory_order_relaxed);
     if (kind == KeyKind::kKernel ? has_range || has_recurring : kind == KeyKind::kRecurring && ranges_alone) continue;
+    if (came_once(key)) continue;
     ++out.alive;
     const int64_t time_ns = key.time.median_ns();
     out.longest_ns = std::max(out.longest_ns, time_ns);
     if (time_ns > 0 && (out.shortest_ns == 0 || time_ns < out.shortest_ns)) out.shortest_ns = time_ns;
     if (key.enough()) continue;
     ++out.lacking;
-    const int64_t period_ns = key.period.median_ns();
+    const int64_t period_ns = comes_every(key).median_ns();
     // What is seen only while it is recorded cannot be waited for.
     if (key.period.count() == 0 || kind == KeyKind::kKernel) continue;
-    int64_t due_ns = now_ns;
-    if (period_ns >= kLongPeriodNs) {
-      const int64_t early_ns = std::min(key.period.spread_ns() + period_ns / 20 + 50 * kMillisecond, period_ns / 2);
-      due_ns = std::max(loaded(key.last_begin_ns) + period_ns - early_ns, loaded(key.last_begin_ns) + 1);
-    }
+    const bool seldom = period_ns >= kLongPeriodNs;
+    // What comes often and did not come in the present steps is over.
+    if (!seldom && steps_ns != 0 && now_ns - loaded(key.last_begin_ns) > std::max(steps_ns, 3 * period_ns)) continue;
+    const int64_t due_ns = seldom ? due_of(key) : now_ns;
     if (out.due_ns != 0 && out.due_ns <= due_ns) continue;
     out.due_ns = due_ns;
     out.due_period_ns = period_ns;

@@ -2,6 +2,9 @@
 // key is, best first, an outermost NVTX range by its text, a launch of a CUDA graph or a library call of one shape, or
 // a kernel by its function. One table for the process, written by the program's threads without a lock.
 //
+// A graph or a shape may come many times a step, and thirty calls in a prompt are no thirty steps. What tells steps
+// apart is that the host waits: all occurrences of a key with no wait between them are of one round.
+//
 // All times are the caller's, in ns of one clock; nothing here reads a clock, so that tests can play programs. Readings
 // of one key by another thread may mix two of its occurrences: a window is then opened a step early or late.
 #pragma once
@@ -51,11 +54,18 @@ struct StepKey {
   std::atomic<uint32_t> whole{0}, steady{0};  // occurrences recorded whole, and those of them that were steady
   std::atomic<int64_t> counted_ns{0};         // the level at which `steady` began to count
   std::atomic<uint32_t> restarts{0};
+  Usual round;                                            // between beginnings of rounds
+  std::atomic<uint32_t> rounds{0}, steady_rounds{0};      // seen, and with a steady occurrence recorded whole
+  std::atomic<uint64_t> round_at{0}, steady_round_at{0};  // the number of the latest one; 0: none
+  std::atomic<int64_t> round_begin_ns{0};
 
   // How many steady occurrences are wanted: 20, and 5 of what comes less than every 0.4 s.
   uint32_t wanted() const;
   // Whether so many were recorded, or so often that it will not become steady.
   bool enough() const;
+  // Likewise in rounds.
+  uint32_t wanted_rounds() const;
+  bool enough_rounds() const;
 };
 
 // What was true while an occurrence went on.
@@ -75,6 +85,11 @@ class StepKeys {
   void ends(StepKey& key, int64_t begin_ns, int64_t now_ns, const Conditions& conditions);
   // An event without an end: the occurrence before it ends with it.
   void recurs(StepKey& key, int64_t now_ns, const Conditions& conditions);
+  // The host waited for the GPU.
+  void waited(int64_t now_ns);
+  // Whether a key has come to its wanted rounds since this was asked last: the moment to ask for a summary.
+  bool has_grown() const { return grown_.load(std::memory_order_relaxed); }
+  bool take_grown() { return has_grown() && grown_.exchange(false, std::memory_order_relaxed); }
 
   // What the plan of windows asks (plan.h).
   struct Summary {
@@ -88,6 +103,9 @@ class StepKeys {
     bool open = false;                        // an occurrence of a range goes on
     int64_t disturbed_ns = 0;                 // Conditions::disturbed_ns, for whoever asks to fill in
     double cost = -1;                         // of a recorded second, as a share; -1 not known
+    // Every range, graph and call that the present steps are made of has its wanted rounds recorded. What does not
+    // belong to them, because it came in one round only, is over or is far from due, is not waited for.
+    bool complete = false;
   };
   Summary summary(int64_t now_ns) const;
   // Of the key that takes most of the time, what is published for the sampler of counters (session/control.h).
@@ -107,7 +125,15 @@ class StepKeys {
  private:
   StepKey* place(KeyKind kind, uint64_t hash);
   double cost() const;
+  void count_round(StepKey& key, int64_t now_ns);
+  void count_steady_round(StepKey& key, const Conditions& conditions);
+  int64_t present_steps_ns(int64_t now_ns) const;
+  bool holds_open(const StepKey& key, int64_t now_ns, int64_t steps_ns) const;
+  bool came_once(const StepKey& key) const;
 
+  std::atomic<uint64_t> waits_{0};
+  std::atomic<int64_t> last_wait_ns_{0};
+  std::atomic<bool> grown_{false};
   StepKey keys_[kKeys];
   std::atomic<uint32_t> shapes_[kKeys] = {};  // by stage, those that have a place of their own
 };
