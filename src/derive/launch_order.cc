@@ -109,4 +109,14 @@ std::vector<LaunchOrder> order_launches(const Trace& trace) {
   return orders;
 }
 
+std::map<Row, std::vector<int64_t>> launch_times(const LaunchOrder& order) {
+  std::map<Row, std::vector<int64_t>> times;
+  std::vector<int64_t>* of_thread = nullptr;
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (i == 0 || order.thread[i] != order.thread[i - 1]) of_thread = &times[order.thread[i]];
+    of_thread->push_back(order.time_ns[i]);
+  }
+  return times;
+}
+
 }  // namespace llmprof
