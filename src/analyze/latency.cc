@@ -273,7 +273,7 @@ bool of_unknown_composition(const Trace& trace, std::vector<CannotTell>& cannot_
   for (Row s = 0; s < steps.size(); ++s) {
     const bool named = steps.warm_up_cause[s] == WarmUpCause::kNamed;
     known |= steps.kind[s] != StageKind::kOther && !named;
-    if (steps.source[s] != StageSource::kDetected || trace.text(steps.stage[s]) != kSeveralRequests) continue;
+    if (trace.text(steps.stage[s]) != kSeveralRequests) continue;
     const int64_t tokens = std::max<int64_t>(0, steps.new_tokens[s]);
     least = several == 0 ? tokens : std::min(least, tokens);
     most = std::max(most, tokens);

@@ -119,4 +119,10 @@ std::map<Row, std::vector<int64_t>> launch_times(const LaunchOrder& order) {
   return times;
 }
 
+int64_t middle_launch(const std::vector<int64_t>& launches, int64_t from, int64_t to) {
+  const std::vector<int64_t>::const_iterator first = std::lower_bound(launches.begin(), launches.end(), from);
+  const std::vector<int64_t>::const_iterator last = std::lower_bound(first, launches.end(), to);
+  return first < last ? *(first + (last - first - 1) / 2) : from;
+}
+
 }  // namespace llmprof

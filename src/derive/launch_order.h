@@ -27,4 +27,7 @@ std::vector<LaunchOrder> order_launches(const Trace& trace);
 // Launch times of one device, by thread, rising.
 std::map<Row, std::vector<int64_t>> launch_times(const LaunchOrder& order);
 
+// The middle one of the launches (rising) in [from, to); `from` where there is none.
+int64_t middle_launch(const std::vector<int64_t>& launches, int64_t from, int64_t to);
+
 }  // namespace llmprof

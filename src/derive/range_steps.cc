@@ -27,7 +27,8 @@ bool any_launch(const std::vector<int64_t>& launches, int64_t from, int64_t to) 
   return it != launches.end() && *it < to;
 }
 
-// A range in which something was launched, with the detected steps that begin inside.
+// A range in which something was launched, with the detected steps whose middle launch lies inside: where a detected
+// step begins and ends is not sure to a launch, as the copies before and after it are anybody's.
 struct LaunchingRange {
   size_t range = 0;            // in StageRanges::ranges
   size_t first = 0, last = 0;  // in the detected steps
@@ -41,14 +42,16 @@ class RangesOfThread {
                  const std::vector<TimeSpan>& unrecorded, const std::vector<StepDraft>& detected)
       : stages_(stages), detected_(detected) {
     const ThreadId thread = stages.ranges[first].thread;
+    std::vector<int64_t> middles;
+    for (const StepDraft& step : detected)
+      middles.push_back(step.thread == thread ? middle_launch(launches, step.begin_ns, step.end_ns) : step.begin_ns);
     size_t at = 0;
     for (size_t r = first; r < last; ++r) {
       const StageRange& range = stages.ranges[r];
       if (!any_launch(launches, range.start_ns, range.end_ns)) continue;
-      while (at < detected.size() && detected[at].begin_ns < range.start_ns) ++at;
+      while (at < detected.size() && middles[at] < range.start_ns) ++at;
       size_t inside = at;
-      while (inside < detected.size() && detected[inside].thread == thread && detected[inside].begin_ns < range.end_ns)
-        ++inside;
+      while (inside < detected.size() && detected[inside].thread == thread && middles[inside] < range.end_ns) ++inside;
       ranges.push_back({r, at, inside, !RecordedSpans::touches(unrecorded, range.start_ns, range.end_ns)});
     }
     for (const LaunchingRange& held : ranges) {
@@ -94,7 +97,10 @@ void draft_ranges(const Trace& trace, const StageRanges& stages, size_t first, s
     const StageRange& range = stages.ranges[one.range];
     // Work that follows the range is adopted up to the next range or the next step that no range covers.
     int64_t next_ns = one.range + 1 < last ? stages.ranges[one.range + 1].start_ns : kNoNextNs;
-    if (one.last < detected.size()) next_ns = std::min(next_ns, detected[one.last].begin_ns);
+    const std::vector<StepDraft>::const_iterator after =
+        std::lower_bound(detected.begin(), detected.end(), range.end_ns,
+                         [](const StepDraft& step, int64_t time) { return step.begin_ns < time; });
+    if (after != detected.end()) next_ns = std::min(next_ns, after->begin_ns);
     StepDraft draft = draft_of_range(range, stages.names[range.name], trace.annotations.kind[range.annotation], device);
     const int64_t end_ns = adopt_until(range, std::max(next_ns, range.end_ns), launches, calls);
     if (!held.is_split(one)) {

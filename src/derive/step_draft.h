@@ -19,6 +19,7 @@ struct StepDraft {
   bool split = false;       // a piece of an annotation that spans several runs of the model
   bool by_period =
       false;            // detected only because kernel names recur; layers recur too, so this is the weakest evidence
+  bool recurs = false;  // of a range whose words do not say a kind
   bool unseen = false;  // a range of the program in which kernels were not recorded; no activities
   bool host_only = false;  // a range of the program in which nothing was launched; no activities either
   bool continues = false;  // the same run of the host as the step before (a prompt after its images)

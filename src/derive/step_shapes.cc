@@ -167,6 +167,31 @@ void settle_whole_graphs(std::vector<StepDraft>& steps) {
   }
 }
 
+// What all recorded ranges of one text are whose kind is known, the others are too: those that were not recorded, or in
+// part, and those of a first call with kernels of its own.
+void settle_recurring(std::vector<StepDraft>& steps) {
+  struct Kinds {
+    StageKind kind = StageKind::kOther;
+    size_t known = 0, recorded = 0;
+    bool agree = true;
+  };
+  std::map<std::string, Kinds> stages;
+  for (const StepDraft& step : steps) {
+    if (!step.recurs || step.unseen) continue;
+    Kinds& kinds = stages[step.stage];
+    ++kinds.recorded;
+    if (step.kind == StageKind::kOther) continue;
+    kinds.agree &= kinds.known == 0 || kinds.kind == step.kind;
+    kinds.kind = step.kind;
+    ++kinds.known;
+  }
+  for (StepDraft& step : steps) {
+    if (!step.recurs || step.kind != StageKind::kOther) continue;
+    const Kinds& kinds = stages[step.stage];
+    if (kinds.agree && kinds.known * 2 > kinds.recorded) step.kind = kinds.kind;
+  }
+}
+
 }  // namespace
 
 void measure_steps(const Trace& trace, const std::vector<LaunchOrder>& orders, std::vector<StepDraft>& steps) {
@@ -269,10 +294,10 @@ void settle_kinds(std::vector<StepDraft>& steps) {
       if (prompt && step.kind == StageKind::kDecode) step.kind = StageKind::kPrefill;
     } else if (shaped) {
       step.kind = shaped_kind(step, before);
-    } else if (opens_repeats(steps, i, usual_ns, repeats)) {
+    } else if (opens_repeats(steps, i, usual_ns, repeats) && (!step.recurs || step.samples)) {
       step.kind = StageKind::kPrefill;
       generates = true;
-    } else if (one_query(step) || (repeated && (step.samples || generates))) {
+    } else if (one_query(step) || (repeated && (step.samples || (generates && !step.recurs)))) {
       step.kind = StageKind::kDecode;
     } else if (step.samples && step.heavy > 1 && usual_ns > 0 && step.gpu_ns > usual_ns) {
       step.kind = StageKind::kPrefill;
@@ -282,6 +307,7 @@ void settle_kinds(std::vector<StepDraft>& steps) {
     }
   }
   settle_whole_graphs(steps);
+  settle_recurring(steps);
 }
 
 void settle_sequences(const Trace& trace, const RecordedSpans& recorded, std::vector<StepDraft>& steps) {

@@ -16,6 +16,7 @@
 #include "derive/launch_order.h"
 #include "derive/range_steps.h"
 #include "derive/recorded_spans.h"
+#include "derive/recurring_ranges.h"
 #include "derive/step_composition.h"
 #include "derive/step_shapes.h"
 #include "derive/unseen_steps.h"
@@ -421,7 +422,7 @@ void tell_idle_rules(Trace& trace, const DeriveOptions& options, const StageRang
 
 Status find_steps(Trace& trace, const DeriveOptions& options) {
   trace.steps.clear();
-  LLMPROF_ASSIGN(const StageRanges stages, find_stage_ranges(trace, options.stage_rules));
+  LLMPROF_ASSIGN(StageRanges stages, find_stage_ranges(trace, options.stage_rules));
   // The passes before may not have run (a recording of copies only has nothing to classify).
   const size_t known = trace.gpu_links.size();
   trace.gpu_links.resize(trace.gpu_ops.size());
@@ -442,12 +443,13 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   const HostCalls calls(trace);
   const TokenEvents events = find_token_events(trace);
   const std::vector<LaunchOrder> orders = order_launches(trace);
+  std::vector<std::vector<StepDraft>> detected(orders.size());
+  for (size_t i = 0; detect && i < orders.size(); ++i) detected[i] = detect_steps(trace, orders[i], calls, events);
+  if (detect) add_recurring_ranges(trace, orders, detected, calls, stages);
   std::vector<StepDraft> steps;
-  for (const LaunchOrder& order : orders) {
-    std::vector<StepDraft> detected;
-    if (detect) detected = detect_steps(trace, order, calls, events);
-    const std::vector<StepDraft> mine = draft_device(trace, stages, order, calls, recorded, detected);
-    assign_launches(trace, order, mine, static_cast<Row>(steps.size()));
+  for (size_t i = 0; i < orders.size(); ++i) {
+    const std::vector<StepDraft> mine = draft_device(trace, stages, orders[i], calls, recorded, detected[i]);
+    assign_launches(trace, orders[i], mine, static_cast<Row>(steps.size()));
     steps.insert(steps.end(), mine.begin(), mine.end());
   }
   add_unseen_steps(trace, stages, orders, recorded, calls, steps);
