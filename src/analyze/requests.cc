@@ -88,9 +88,12 @@ Requests find_requests(const Trace& trace, int32_t device) {
   Requests out;
   const Steps& steps = trace.steps;
   Collector collector(steps, out);
+  for (Row s = 0; s < steps.size(); ++s)
+    out.speculates |= steps.device[s] == device && steps.kind[s] == StageKind::kSpeculative;
   for (Row s = 0; s < steps.size(); ++s) {
     const StageKind kind = steps.kind[s];
-    if (steps.device[s] != device || kind == StageKind::kOther || steps.warm_up_cause[s] == WarmUpCause::kNamed)
+    if (steps.device[s] != device || kind == StageKind::kOther || kind == StageKind::kSpeculative ||
+        steps.warm_up_cause[s] == WarmUpCause::kNamed)
       continue;
     // The recorder's coming and going falls into these: their times are not the program's.
     if (steps.state[s] == StepState::kWindowEdge) {
@@ -103,7 +106,7 @@ Requests find_requests(const Trace& trace, int32_t device) {
       collector.vision(s);
     } else if (kind == StageKind::kPrefill) {
       collector.prefill(s);
-    } else {
+    } else if (!out.speculates) {
       collector.decode(s, kind == StageKind::kMixed);
     }
   }

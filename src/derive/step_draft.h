@@ -51,6 +51,7 @@ struct StepDraft {
   int64_t gemm_rows = -1;            // rows that most GEMMs ran on
   int64_t logit_rows = -1;           // rows of the output layer, where the last GEMM is the widest
   int64_t chosen_rows = -1;          // rows of logits that operators choose tokens from
+  double weights = 0;                // elements of the weights that products with known shapes multiply with
   int64_t attention_sequences = -1;  // batch of the last attention
   bool tokens_sure = false;          // new_tokens is not the rows of some GEMMs among others (of experts)
   int64_t sync_ns = -1;

@@ -8,6 +8,8 @@
 
 namespace llmprof {
 
+constexpr int64_t kDraftTokensMax = 16;  // verification of drafted tokens runs at most this many per sequence
+
 // Fills the activity columns of the drafts (times, counts, hashes) from gpu_links.step, which must be set to the index
 // into `steps`.
 void measure_steps(const Trace& trace, const std::vector<LaunchOrder>& orders, std::vector<StepDraft>& steps);
@@ -20,7 +22,8 @@ void count_tokens(const Trace& trace, const std::vector<LaunchOrder>& orders, co
 // Gives a kind to the steps that have none. One query per sequence is decode, more is prefill; a batch that goes on
 // with the sequences of the step before and adds a prompt is mixed. Without shapes: steps that repeat the same kernels
 // are decode if they choose tokens or follow a longer step with other kernels, which is then the prefill; so are steps
-// with kernels made for one query per sequence. Anything else stays other. `steps` are by device and host time.
+// with kernels made for one query per sequence. Drafts and their verification are speculative (speculation.h). Anything
+// else stays other. `steps` are by device and host time.
 void settle_kinds(std::vector<StepDraft>& steps);
 
 // For live recordings, whose shapes are those of library calls: sequences of steps that have none yet (a decode step

@@ -301,7 +301,8 @@ namespace {
 // Bit 1 for prompts, 2 for tokens made.
 uint8_t token_kinds(StageKind kind) {
   if (kind == StageKind::kMixed) return 3;
-  return kind == StageKind::kPrefill ? 1 : kind == StageKind::kDecode ? 2 : 0;
+  if (kind == StageKind::kPrefill) return 1;
+  return kind == StageKind::kDecode || kind == StageKind::kSpeculative ? 2 : 0;
 }
 
 // The detected steps of a device that lead to its first named step: a prompt, with the vision encoders before it.
@@ -348,7 +349,7 @@ std::map<int32_t, int64_t> serving_starts(const Steps& steps) {
   }
   // Whose prompts have no names began with the prompt of the first named tokens.
   for (auto& [device, walls] : devices) {
-    if (walls.first_kind != StageKind::kDecode || (walls.named_kinds & 1) != 0 || !walls.lead.holds_prompt(steps))
+    if (token_kinds(walls.first_kind) != 2 || (walls.named_kinds & 1) != 0 || !walls.lead.holds_prompt(steps))
       walls.lead.steps.clear();
     for (const Row s : walls.lead.steps) walls.first_ns = std::min(walls.first_ns, host_began_ns(steps, s));
   }
