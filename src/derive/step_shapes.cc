@@ -168,34 +168,6 @@ void settle_whole_graphs(std::vector<StepDraft>& steps) {
   }
 }
 
-// What all recorded ranges of one text are whose kind is known, the others are too: those that were not recorded, or in
-// part, and those of a first call with kernels of its own.
-void settle_recurring(std::vector<StepDraft>& steps) {
-  struct Kinds {
-    StageKind kind = StageKind::kOther;
-    size_t known = 0, recorded = 0;
-    bool agree = true, drafts = true;
-  };
-  std::map<std::string, Kinds> stages;
-  for (const StepDraft& step : steps) {
-    if (!step.recurs || step.unseen) continue;
-    Kinds& kinds = stages[step.stage];
-    ++kinds.recorded;
-    if (step.kind == StageKind::kOther) continue;
-    kinds.agree &= kinds.known == 0 || kinds.kind == step.kind;
-    kinds.kind = step.kind;
-    kinds.drafts &= step.kind == StageKind::kSpeculative && step.output_tokens == 0;
-    ++kinds.known;
-  }
-  for (StepDraft& step : steps) {
-    if (!step.recurs || step.kind != StageKind::kOther) continue;
-    const Kinds& kinds = stages[step.stage];
-    if (!kinds.agree || kinds.known * 2 <= kinds.recorded) continue;
-    step.kind = kinds.kind;
-    if (kinds.drafts) step.output_tokens = 0;
-  }
-}
-
 }  // namespace
 
 void measure_steps(const Trace& trace, const std::vector<LaunchOrder>& orders, std::vector<StepDraft>& steps) {
@@ -313,7 +285,32 @@ void settle_kinds(std::vector<StepDraft>& steps) {
   }
   settle_speculation(steps);
   settle_whole_graphs(steps);
-  settle_recurring(steps);
+}
+
+void settle_recurring(std::vector<StepDraft>& steps) {
+  struct Kinds {
+    StageKind kind = StageKind::kOther;
+    size_t known = 0, recorded = 0;
+    bool agree = true, drafts = true;
+  };
+  std::map<std::string, Kinds> stages;
+  for (const StepDraft& step : steps) {
+    if (!step.recurs || step.unseen) continue;
+    Kinds& kinds = stages[step.stage];
+    ++kinds.recorded;
+    if (step.kind == StageKind::kOther) continue;
+    kinds.agree &= kinds.known == 0 || kinds.kind == step.kind;
+    kinds.kind = step.kind;
+    kinds.drafts &= step.kind == StageKind::kSpeculative && step.output_tokens == 0;
+    ++kinds.known;
+  }
+  for (StepDraft& step : steps) {
+    if (!step.recurs || step.kind != StageKind::kOther) continue;
+    const Kinds& kinds = stages[step.stage];
+    if (!kinds.agree || kinds.known * 2 <= kinds.recorded) continue;
+    step.kind = kinds.kind;
+    if (kinds.drafts) step.output_tokens = 0;
+  }
 }
 
 void settle_sequences(const Trace& trace, const RecordedSpans& recorded, std::vector<StepDraft>& steps) {

@@ -26,6 +26,10 @@ void count_tokens(const Trace& trace, const std::vector<LaunchOrder>& orders, co
 // else stays other. `steps` are by device and host time.
 void settle_kinds(std::vector<StepDraft>& steps);
 
+// What all recorded ranges of one text are whose kind is known (recurring_ranges.h), the others are too: those that
+// were not recorded, or in part, and those of a first call with kernels of its own.
+void settle_recurring(std::vector<StepDraft>& steps);
+
 // For live recordings, whose shapes are those of library calls: sequences of steps that have none yet (a decode step
 // runs on one token of each; a prompt has those of the decode steps after it), tokens produced where an output layer
 // ran, and the context by counting: a prompt of S tokens per sequence is followed by S + 1, S + 2, ... That is told

@@ -11,6 +11,7 @@
 
 #include "derive/annotate.h"
 #include "derive/detect.h"
+#include "derive/grid_kinds.h"
 #include "derive/host_calls.h"
 #include "derive/host_stages.h"
 #include "derive/launch_order.h"
@@ -461,6 +462,8 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   reorder(trace, steps, by_device_and_host);
   count_tokens(trace, orders, events, steps);
   settle_kinds(steps);
+  settle_by_grids(trace, orders, calls, steps);
+  settle_recurring(steps);
   settle_sequences(trace, recorded, steps);
   settle_prompts(steps);
   forget_unknown_compositions(trace, steps);
