@@ -55,7 +55,7 @@ class ThreadRanges {
     std::vector<StageRange> out;
     if (steps_.empty() && names_steps_) return out;
     const std::vector<Occurrence> outer = outermost(all_);
-    std::set<uint32_t> texts = texts_of_steps(outer);
+    const std::map<uint32_t, size_t> texts = texts_of_steps(outer);
     if (!nearly_all_in(outer, texts, named_)) return out;
     std::map<uint32_t, uint32_t> name_of;
     const auto add = [&](const Occurrence& one, const Occurrence* around) {
@@ -65,17 +65,21 @@ class ThreadRanges {
       if (around != nullptr) range.outer_start_ns = around->start_ns, range.outer_end_ns = around->end_ns;
       out.push_back(range);
     };
-    std::map<uint32_t, std::vector<Occurrence>> inside;  // ranges that take the place of those of a text
-    for (const uint32_t text : texts) {
-      if (typical(outer, text) >= 2) inside[text] = steps_inside(outer, text);
+    std::map<uint32_t, std::vector<Occurrence>> held;  // ranges of a text that holds several steps
+    for (const Occurrence& one : outer) {
+      const std::map<uint32_t, size_t>::const_iterator steps = texts.find(one.text);
+      if (steps != texts.end() && steps->second >= 2) held[one.text].push_back(one);
     }
+    std::map<uint32_t, std::vector<Occurrence>> inside;  // what takes their place
+    for (const auto& [text, ranges] : held) inside[text] = steps_inside(ranges);
     for (const Occurrence& one : outer) {
       if (texts.count(one.text) == 0) continue;
       const std::vector<Occurrence>& parts = inside[one.text];
       if (parts.empty()) add(one, nullptr);
-      for (const Occurrence& part : parts) {
-        if (part.start_ns >= one.start_ns && part.end_ns <= one.end_ns) add(part, &one);
-      }
+      const auto starts_before = [](const Occurrence& part, int64_t time) { return part.start_ns < time; };
+      for (auto part = std::lower_bound(parts.begin(), parts.end(), one.start_ns, starts_before);
+           part != parts.end() && part->start_ns < one.end_ns; ++part)
+        add(*part, &one);
     }
     return out;
   }
@@ -89,21 +93,28 @@ class ThreadRanges {
 
   void collect() {
     std::map<std::string, uint32_t> text_of;
+    std::vector<uint32_t> known(trace_.annotations.empty() ? 0 : trace_.strings.size(), kUnjudged);
     std::vector<bool> doubtful;  // of a text that a range overlaps whose words name a stage
-    for (Row row = 0; row < trace_.annotations.size(); ++row) {
-      const Annotations& notes = trace_.annotations;
+    const Annotations& notes = trace_.annotations;
+    for (Row row = 0; row < notes.size(); ++row) {
       if (notes.thread[row] != thread_ || notes.kind[row] == AnnotationKind::kGpuUser) continue;
       const StringId domain = notes.domain[row];
-      const std::string_view text = trace_.text(notes.name[row]);
-      if ((domain != StringId::kEmpty && is_library_domain(trace_.text(domain))) || !may_name_step(text)) continue;
-      const auto [entry, is_new] = text_of.emplace(without_counters(text), static_cast<uint32_t>(doubtful.size()));
-      if (is_new) {
-        doubtful.push_back(false);
-        first_.push_back(row);
+      if (domain != StringId::kEmpty && is_library_domain(trace_.text(domain))) continue;
+      uint32_t& text = known[index(notes.name[row])];
+      if (text == kUnjudged) {
+        const std::string_view words = trace_.text(notes.name[row]);
+        text = kNoStep;
+        if (may_name_step(words))
+          text = text_of.emplace(without_counters(words), static_cast<uint32_t>(text_of.size())).first->second;
+        if (text != kNoStep && text == doubtful.size()) {
+          doubtful.push_back(false);
+          first_.push_back(row);
+        }
       }
+      if (text == kNoStep) continue;
       const int64_t start = notes.start_ns[row], end = start + notes.dur_ns[row];
-      if (overlaps_named(start, end)) doubtful[entry->second] = true;
-      if (start < end) all_.push_back({start, end, row, entry->second});
+      if (overlaps_named(start, end)) doubtful[text] = true;
+      if (start < end) all_.push_back({start, end, row, text});
     }
     counts_.resize(doubtful.size());
     for (const Occurrence& one : all_) ++counts_[one.text];
@@ -123,35 +134,34 @@ class ThreadRanges {
     return out;
   }
 
-  // Detected steps that the typical range of a text holds, of those in which anything was launched.
-  size_t typical(const std::vector<Occurrence>& ranges, uint32_t text) const {
-    std::vector<size_t> counts;
+  // What the typical range of each text holds, of those in which anything was launched.
+  struct Typical {
+    size_t steps = 0;    // detected
+    bool waits = false;  // after launches of a step
+  };
+  std::map<uint32_t, Typical> typical_of(const std::vector<Occurrence>& ranges) const {
+    std::map<uint32_t, std::pair<std::vector<size_t>, std::vector<size_t>>> counts;
     for (const Occurrence& one : ranges) {
-      if (one.text == text && count_in(launches_, one.start_ns, one.end_ns) > 0)
-        counts.push_back(count_in(steps_, one.start_ns, one.end_ns));
-    }
-    return median_count(std::move(counts));
-  }
-
-  bool typically_waits(const std::vector<Occurrence>& ranges, uint32_t text) const {
-    std::vector<size_t> counts;
-    for (const Occurrence& one : ranges) {
-      const size_t launches = one.text == text ? count_in(launches_, one.start_ns, one.end_ns) : 0;
+      const size_t launches = count_in(launches_, one.start_ns, one.end_ns);
       if (launches == 0) continue;
       const bool waits = calls_.first_blocking(thread_, one.start_ns, one.end_ns) != nullptr;
-      counts.push_back(waits && launches >= kLaunchesMin ? 1 : 0);
+      counts[one.text].first.push_back(count_in(steps_, one.start_ns, one.end_ns));
+      counts[one.text].second.push_back(waits && launches >= kLaunchesMin ? 1 : 0);
     }
-    return median_count(std::move(counts)) > 0;
+    std::map<uint32_t, Typical> out;
+    for (auto& [text, pair] : counts)
+      out[text] = {median_count(std::move(pair.first)), median_count(std::move(pair.second)) > 0};
+    return out;
   }
 
-  std::set<uint32_t> texts_of_steps(const std::vector<Occurrence>& ranges) const {
-    std::set<uint32_t> texts, judged;
+  // The texts that are steps, with the detected steps that the typical range holds.
+  std::map<uint32_t, size_t> texts_of_steps(const std::vector<Occurrence>& ranges) const {
+    std::map<uint32_t, size_t> texts;
     bool recurs = false;
-    for (const Occurrence& one : ranges) {
-      if (!judged.insert(one.text).second) continue;
-      if (steps_.empty() ? !typically_waits(ranges, one.text) : typical(ranges, one.text) == 0) continue;
-      texts.insert(one.text);
-      recurs |= counts_[one.text] >= kRecursMin;
+    for (const auto& [text, typical] : typical_of(ranges)) {
+      if (steps_.empty() ? !typical.waits : typical.steps == 0) continue;
+      texts[text] = typical.steps;
+      recurs |= counts_[text] >= kRecursMin;
     }
     if (!recurs) texts.clear();
     return texts;
@@ -159,7 +169,7 @@ class ThreadRanges {
 
   // Whether nearly all that was launched between the first and the last of the ranges was launched in one of them or in
   // a range whose words name a stage, and nearly all detected steps in those of `texts`.
-  bool nearly_all_in(const std::vector<Occurrence>& ranges, const std::set<uint32_t>& texts,
+  bool nearly_all_in(const std::vector<Occurrence>& ranges, const std::map<uint32_t, size_t>& texts,
                      const std::vector<StageRange>& named) const {
     int64_t from = 0, to = 0;
     size_t launches = 0, steps = 0;
@@ -187,20 +197,19 @@ class ThreadRanges {
            nearly(steps, count_in(steps_, from, to));
   }
 
-  // The ranges inside those of `text` that are steps, if nearly all of its steps lie in them.
-  std::vector<Occurrence> steps_inside(const std::vector<Occurrence>& outer, uint32_t text) const {
+  // The ranges inside those of one text that are steps, if nearly all of its steps lie in them.
+  std::vector<Occurrence> steps_inside(const std::vector<Occurrence>& ranges) const {
     std::vector<Occurrence> inner;
     size_t next = 0, all = 0, held = 0;
-    for (const Occurrence& one : outer) {
-      while (next < all_.size() && all_[next].start_ns < one.start_ns) ++next;
-      if (one.text != text) continue;
+    for (const Occurrence& one : ranges) {
       all += count_in(steps_, one.start_ns, one.end_ns);
-      for (size_t i = next; i < all_.size() && all_[i].start_ns < one.end_ns; ++i) {
-        if (all_[i].text != text && all_[i].end_ns <= one.end_ns) inner.push_back(all_[i]);
+      while (next < all_.size() && all_[next].start_ns < one.start_ns) ++next;
+      for (; next < all_.size() && all_[next].start_ns < one.end_ns; ++next) {
+        if (all_[next].text != one.text && all_[next].end_ns <= one.end_ns) inner.push_back(all_[next]);
       }
     }
     inner = outermost(inner);
-    const std::set<uint32_t> texts = texts_of_steps(inner);
+    const std::map<uint32_t, size_t> texts = texts_of_steps(inner);
     inner.erase(std::remove_if(inner.begin(), inner.end(), [&](const Occurrence& o) { return !texts.count(o.text); }),
                 inner.end());
     for (const Occurrence& one : inner) held += count_in(steps_, one.start_ns, one.end_ns);
@@ -215,6 +224,8 @@ class ThreadRanges {
     name.holds_known_steps = !steps_.empty();
     return name;
   }
+
+  static constexpr uint32_t kUnjudged = 0xFFFFFFFF, kNoStep = 0xFFFFFFFE;
 
   const Trace& trace_;
   ThreadId thread_;
