@@ -48,7 +48,7 @@ class Speculation {
         mark(step, "verification of drafts", -1);
       } else if (drafts && !is_few(tokens) && previous != nullptr && previous->kind == StageKind::kPrefill &&
                  step.annotation != kNoRow && previous->annotation == step.annotation) {
-        steps_[static_cast<size_t>(previous - steps_.data())].output_tokens = 0;  // the range ends with its first token
+        continue;  // both read the prompt of the range
       } else if (drafts) {
         mark(step, "drafts", 0);
       }

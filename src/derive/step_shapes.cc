@@ -353,7 +353,7 @@ void settle_sequences(const Trace& trace, const RecordedSpans& recorded, std::ve
   }
 }
 
-void settle_prompts(std::vector<StepDraft>& steps) {
+void settle_prompts(const HostCalls& calls, std::vector<StepDraft>& steps) {
   for (size_t i = 0; i + 1 < steps.size(); ++i) {
     StepDraft& prompt = steps[i];
     const StepDraft& next = steps[i + 1];
@@ -361,6 +361,14 @@ void settle_prompts(std::vector<StepDraft>& steps) {
     if (next.kind != StageKind::kDecode || next.device != prompt.device || prompt.sequences <= 0) continue;
     const bool same = next.sequences == prompt.sequences && next.attended == prompt.attended + prompt.sequences;
     if (same && prompt.attended > 0) prompt.output_tokens = prompt.sequences;
+  }
+  for (size_t i = 0; i + 1 < steps.size(); ++i) {
+    StepDraft& prompt = steps[i];
+    const StepDraft& next = steps[i + 1];
+    const bool together = prompt.split && next.split && prompt.annotation == next.annotation &&
+                          prompt.kind == StageKind::kPrefill && next.kind == StageKind::kPrefill;
+    if (together && calls.first_blocking(prompt.thread, prompt.last_launch_ns, next.begin_ns) == nullptr)
+      prompt.output_tokens = 0;
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "derive/host_calls.h"
 #include "derive/recorded_spans.h"
 #include "derive/step_draft.h"
 
@@ -38,6 +39,8 @@ void settle_sequences(const Trace& trace, const RecordedSpans& recorded, std::ve
 
 // Tokens of prompts whose annotation does not say whether they ended: if the decode step that follows on the device has
 // as many sequences, each with one more token of context, they are the same ones, and each prompt gave its first token.
-void settle_prompts(std::vector<StepDraft>& steps);
+// Of prompts in one range between which the host does not wait it has no token before the last of them: two models that
+// read the same prompt, for one.
+void settle_prompts(const HostCalls& calls, std::vector<StepDraft>& steps);
 
 }  // namespace llmprof

@@ -465,7 +465,7 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   settle_by_grids(trace, orders, calls, steps);
   settle_recurring(steps);
   settle_sequences(trace, recorded, steps);
-  settle_prompts(steps);
+  settle_prompts(calls, steps);
   forget_unknown_compositions(trace, steps);
   add_host_stages(trace, stages, recorded, steps);
   reorder(trace, steps, by_device_and_host);

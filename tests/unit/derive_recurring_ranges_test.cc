@@ -28,14 +28,14 @@ class RangesOfProgram {
     time += 60;
   }
   // With operators that show the tokens.
-  void pass(int64_t tokens, int layers = 3) {
+  void pass(int64_t tokens, int layers = 3, bool waits = true) {
     kernel("gather", "aten::embedding", "[[32000, 64], [1, " + std::to_string(tokens) + "], [], [], []]");
     for (int layer = 0; layer < layers; ++layer) {
       for (const char* name : {"norm", "gemm_in", "attn", "gemm_out"}) kernel(name);
     }
     kernel("gemm_head");
     kernel("argmax", "aten::argmax", "[[1, 1, 32000], [], []]");
-    wait();
+    if (waits) wait();
   }
   // An encoder of which nothing but kernel names is known; layers repeat them.
   void encode(int layers = 6) {
@@ -121,6 +121,26 @@ TEST(RecurringRanges, OfARequestGiveWayToThoseInside) {
   EXPECT_EQ(r.kinds(), (StageKinds{kAsk, kSay, kSay, kSay, kAsk, kSay, kSay, kSay, kAsk, kSay, kSay, kSay}));
   EXPECT_EQ(r.stages()[0], "ask");
   EXPECT_EQ(r.stages()[11], "say");
+}
+
+// Two models read a prompt, and the host waits for both: its first token is there at the end of the range.
+TEST(RecurringRanges, PromptsThatAreWaitedForTogetherGiveOneFirstToken) {
+  for (const bool waits : {false, true}) {
+    RangesOfProgram r;
+    for (int request = 0; request < 3; ++request) {
+      r.in("prompt", [&] {
+        r.pass(100, 3, waits);
+        r.pass(100, 1);
+      });
+      for (int i = 0; i < 3; ++i) r.in("say", [&] { r.pass(1); });
+    }
+    Trace& trace = r.b.derive_all();
+    ASSERT_EQ(r.kinds().size(), 15U);
+    EXPECT_EQ(r.kinds()[0], kAsk);
+    EXPECT_EQ(r.kinds()[1], kAsk);
+    EXPECT_EQ(trace.steps.output_tokens[0], waits ? 1 : 0);
+    EXPECT_EQ(trace.steps.output_tokens[1], 1);
+  }
 }
 
 // The parts of a pass recur as well, and hold as much of what is launched.
