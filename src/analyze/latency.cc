@@ -221,7 +221,46 @@ std::vector<Row> cold_steps_of(const Steps& steps, const Requests& requests, boo
   return out;
 }
 
-void explain_missing(const Trace& trace, const Requests& requests, const Latency& latency, bool live,
+// Times from one verification of drafts to the next, ms, all steady and recorded alike: of unrecorded ones if they are
+// enough.
+Times round_times(const Steps& steps, int32_t device) {
+  Times unrecorded, recorded;
+  unrecorded.source = StepTimeSource::kUnrecorded;
+  Row last = kNoRow;  // verification before
+  bool alike = false;
+  for (Row s = 0; s < steps.size(); ++s) {
+    if (steps.device[s] != device) continue;
+    const bool fits = steps.kind[s] == StageKind::kSpeculative && steps.state[s] != StepState::kWindowEdge &&
+                      steps.phase[s] == StepPhase::kServing;
+    alike &= fits && last != kNoRow && steps.missing[s] == steps.missing[last];
+    if (steps.kind[s] != StageKind::kSpeculative || steps.output_tokens[s] == 0) continue;
+    Times& times = steps.missing[s] == MissingKernels::kNone ? recorded : unrecorded;
+    if (alike) times.ms.push_back(static_cast<double>(steps.end_ns[s] - steps.end_ns[last]) / 1e6);
+    last = s;
+    alike = fits;
+  }
+  return unrecorded.ms.size() >= kStepsEnough ? unrecorded : recorded;
+}
+
+// Of tokens that are drafted and verified nobody knows how many a step makes.
+CannotTell explain_speculation(const Trace& trace, int32_t device) {
+  const Steps& steps = trace.steps;
+  size_t verifications = 0;
+  for (Row s = 0; s < steps.size(); ++s)
+    verifications +=
+        steps.device[s] == device && steps.kind[s] == StageKind::kSpeculative && steps.output_tokens[s] != 0 ? 1 : 0;
+  std::string why = fmt::format(
+      "{} steps verify tokens that others drafted, and how many were accepted is not in the recording", verifications);
+  const Times rounds = round_times(steps, device);
+  if (const std::optional<Summary> summary = summarize(rounds.ms))
+    why +=
+        fmt::format("; a round of drafts and verification takes {:.4g} ms (median of {}, {})", summary->p50, summary->n,
+                    rounds.source == StepTimeSource::kUnrecorded ? "without the recorder" : "as recorded");
+  return {"What is TPOT, and how many tokens per second come out?", why,
+          "divide the time of a round by the tokens that the program says it yields"};
+}
+
+void explain_missing(const Trace& trace, int32_t device, const Requests& requests, const Latency& latency, bool live,
                      std::vector<CannotTell>& cannot_tell) {
   const std::vector<Row> cold_prompts = cold_steps_of(trace.steps, requests, true);
   const std::vector<Row> cold_tokens = cold_steps_of(trace.steps, requests, false);
@@ -242,6 +281,10 @@ void explain_missing(const Trace& trace, const Requests& requests, const Latency
     cannot_tell.push_back({"Is TTFT that of a warm request?",
                            "the recording holds one request, the first of the program, and nothing to compare it with",
                            "send a second request of the same shape in the same run"});
+  if (requests.speculates) {
+    cannot_tell.push_back(explain_speculation(trace, device));
+    return;
+  }
   if (!latency.itl_ms && !cold_tokens.empty())
     cannot_tell.push_back({"What are TPOT and ITL of a warm program?", no_steady(trace.steps, cold_tokens, "step"),
                            "generate more tokens, until steps no longer become faster"});
@@ -273,7 +316,7 @@ bool of_unknown_composition(const Trace& trace, std::vector<CannotTell>& cannot_
   for (Row s = 0; s < steps.size(); ++s) {
     const bool named = steps.warm_up_cause[s] == WarmUpCause::kNamed;
     known |= steps.kind[s] != StageKind::kOther && !named;
-    if (steps.source[s] != StageSource::kDetected || trace.text(steps.stage[s]) != kSeveralRequests) continue;
+    if (trace.text(steps.stage[s]) != kSeveralRequests) continue;
     const int64_t tokens = std::max<int64_t>(0, steps.new_tokens[s]);
     least = several == 0 ? tokens : std::min(least, tokens);
     most = std::max(most, tokens);
@@ -335,7 +378,7 @@ void analyze_latency(const Context& context, Report& report, std::vector<CannotT
   latency.headline = headline_of(context, requests);
   latency.output_tokens_per_s = latency.headline.output_tokens_per_s;
   latency.warmup_ms = warmup_ms(context, device);
-  explain_missing(context.trace, requests, latency, is_live_recording(context.trace), cannot_tell);
+  explain_missing(context.trace, device, requests, latency, is_live_recording(context.trace), cannot_tell);
   report.latency = latency;
 }
 

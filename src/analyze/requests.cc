@@ -100,11 +100,15 @@ Requests find_requests(const Trace& trace, int32_t device) {
   Requests out;
   const Steps& steps = trace.steps;
   bool mixed = false;
-  for (Row s = 0; s < steps.size(); ++s) mixed |= steps.device[s] == device && steps.kind[s] == StageKind::kMixed;
+  for (Row s = 0; s < steps.size(); ++s) {
+    mixed |= steps.device[s] == device && steps.kind[s] == StageKind::kMixed;
+    out.speculates |= steps.device[s] == device && steps.kind[s] == StageKind::kSpeculative;
+  }
   Collector collector(steps, out, mixed);
   for (Row s = 0; s < steps.size(); ++s) {
     const StageKind kind = steps.kind[s];
-    if (steps.device[s] != device || kind == StageKind::kOther || steps.warm_up_cause[s] == WarmUpCause::kNamed)
+    if (steps.device[s] != device || kind == StageKind::kOther || kind == StageKind::kSpeculative ||
+        steps.warm_up_cause[s] == WarmUpCause::kNamed)
       continue;
     // The recorder's coming and going falls into these: their times are not the program's.
     if (steps.state[s] == StepState::kWindowEdge) {
@@ -117,7 +121,7 @@ Requests find_requests(const Trace& trace, int32_t device) {
       collector.vision(s);
     } else if (kind == StageKind::kPrefill) {
       collector.prefill(s);
-    } else {
+    } else if (!out.speculates) {
       collector.decode(s, kind == StageKind::kMixed);
     }
   }

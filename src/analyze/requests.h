@@ -25,6 +25,7 @@ struct Requests {
   std::vector<RequestTimes> all;  // in order of time
   bool interleaved = false;       // steps that serve a prompt and other requests: requests cannot be told apart
   bool stalled = false;     // prompts in steps of their own between the steps of other requests, which wait for them
+  bool speculates = false;  // tokens are drafted and verified: which step made how many is not recorded
   bool chunk_only = false;  // a chunk that did not finish its prompt
   bool at_edges = false;    // a part of some prompt is at a window edge: its time is not the program's
 

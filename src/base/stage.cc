@@ -5,7 +5,8 @@
 namespace llmprof {
 
 std::string_view name_of(StageKind kind) {
-  static constexpr std::array<std::string_view, 5> kNames = {"other", "prefill", "decode", "mixed", "vision"};
+  static constexpr std::array<std::string_view, 6> kNames = {"other", "prefill", "decode",
+                                                             "mixed", "vision",  "speculative"};
   return kNames[static_cast<size_t>(kind)];
 }
 

@@ -6,7 +6,8 @@
 
 namespace llmprof {
 
-enum class StageKind : uint8_t { kOther, kPrefill, kDecode, kMixed, kVision };
+// kSpeculative: drafting tokens or verifying drafts, of which it is not known how many were accepted.
+enum class StageKind : uint8_t { kOther, kPrefill, kDecode, kMixed, kVision, kSpeculative };
 std::string_view name_of(StageKind kind);
 
 enum class StageSource : uint8_t { kDetected, kAnnotation, kNvtx };

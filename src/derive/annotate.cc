@@ -14,16 +14,8 @@
 namespace llmprof {
 namespace {
 
-// Domains in which libraries name their own calls; their words do not name a stage of the program.
 constexpr std::array<std::string_view, 9> kLibraryDomains{"nccl", "cublas", "cudnn",    "cufft",  "cusolver",
                                                           "cccl", "nvjpeg", "cutensor", "nvshmem"};
-
-bool is_library_domain(std::string_view domain) {
-  std::string small;
-  for (const char c : domain.substr(0, 16)) small += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return std::any_of(kLibraryDomains.begin(), kLibraryDomains.end(),
-                     [&](std::string_view name) { return std::string_view(small).substr(0, name.size()) == name; });
-}
 
 constexpr size_t kTextMax = 512;  // std::regex recurses on its input; longer texts are searched in their beginning
 
@@ -120,7 +112,15 @@ void flatten(std::vector<StageRange>& nested, const std::vector<StepName>& names
   out.insert(out.end(), flat.begin(), flat.end());
 }
 
-// Numbers are counters: "decode step 17" and "decode step 18" are one text.
+}  // namespace
+
+bool is_library_domain(std::string_view domain) {
+  std::string small;
+  for (const char c : domain.substr(0, 16)) small += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return std::any_of(kLibraryDomains.begin(), kLibraryDomains.end(),
+                     [&](std::string_view name) { return std::string_view(small).substr(0, name.size()) == name; });
+}
+
 std::string without_counters(std::string_view text) {
   std::string out;
   for (const char c : text.substr(0, 60)) {
@@ -132,8 +132,6 @@ std::string without_counters(std::string_view text) {
   }
   return out;
 }
-
-}  // namespace
 
 std::string range_texts(const Trace& trace) {
   constexpr size_t kShown = 4;

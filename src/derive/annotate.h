@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -32,6 +33,12 @@ struct StageRanges {
 
 // What the program calls its ranges, for a person: "its ranges are "prefill", "decode #"".
 std::string range_texts(const Trace& trace);
+
+// Domains in which libraries name their own calls; their words do not name a stage of the program.
+bool is_library_domain(std::string_view domain);
+
+// The first 60 bytes with a # for each number: "decode step 17" and "decode step 18" are one text.
+std::string without_counters(std::string_view text);
 
 // Reads each distinct text once. Fails if a rule's regular expression does not compile.
 Result<StageRanges> find_stage_ranges(const Trace& trace, const std::vector<StageRule>& rules);

@@ -109,4 +109,20 @@ std::vector<LaunchOrder> order_launches(const Trace& trace) {
   return orders;
 }
 
+std::map<Row, std::vector<int64_t>> launch_times(const LaunchOrder& order) {
+  std::map<Row, std::vector<int64_t>> times;
+  std::vector<int64_t>* of_thread = nullptr;
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (i == 0 || order.thread[i] != order.thread[i - 1]) of_thread = &times[order.thread[i]];
+    of_thread->push_back(order.time_ns[i]);
+  }
+  return times;
+}
+
+int64_t middle_launch(const std::vector<int64_t>& launches, int64_t from, int64_t to) {
+  const std::vector<int64_t>::const_iterator first = std::lower_bound(launches.begin(), launches.end(), from);
+  const std::vector<int64_t>::const_iterator last = std::lower_bound(first, launches.end(), to);
+  return first < last ? *(first + (last - first - 1) / 2) : from;
+}
+
 }  // namespace llmprof

@@ -4,6 +4,7 @@
 // known. With no calls at all the order is that of execution and the times are those of the GPU.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "trace/trace.h"
@@ -22,5 +23,11 @@ struct LaunchOrder {
 
 // One order per device with activity, by device ordinal. Linear in the activities and the calls.
 std::vector<LaunchOrder> order_launches(const Trace& trace);
+
+// Launch times of one device, by thread, rising.
+std::map<Row, std::vector<int64_t>> launch_times(const LaunchOrder& order);
+
+// The middle one of the launches (rising) in [from, to); `from` where there is none.
+int64_t middle_launch(const std::vector<int64_t>& launches, int64_t from, int64_t to);
 
 }  // namespace llmprof

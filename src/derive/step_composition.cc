@@ -11,7 +11,7 @@ constexpr size_t kContinuedMin = 3;
 int64_t rows_chosen(const StepDraft& step) { return std::max(step.chosen_rows, step.logit_rows); }
 
 bool detected(const StepDraft& step) {
-  return step.source == StageSource::kDetected && step.kind != StageKind::kVision && !step.host_only;
+  return (step.source == StageSource::kDetected || step.recurs) && step.kind != StageKind::kVision && !step.host_only;
 }
 
 // More rows of logits than one prompt gives, fewer than tokens, and no equal parts.

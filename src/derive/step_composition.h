@@ -13,7 +13,7 @@ namespace llmprof {
 // How the stage of the former is called.
 inline constexpr std::string_view kSeveralRequests = "steps of several requests";
 
-// Call when kinds and counts are settled. Steps that the program named stay as they are.
+// Call when kinds and counts are settled. Steps whose kind the program named stay as they are.
 //
 // Several requests, per device: some step gives logits for more rows than sequences of equal length have. One prompt
 // gives them for its last token or for all of them; a padded batch for as many tokens as it has sequences, in equal

@@ -10,7 +10,9 @@ StepDraft draft_of_range(const StageRange& range, const StepName& name, Annotati
   draft.thread = range.thread;
   draft.source = kind == AnnotationKind::kNvtx ? StageSource::kNvtx : StageSource::kAnnotation;
   draft.kind = name.kind;
-  draft.kind_known = true;
+  draft.kind_known = !name.recurs;
+  draft.recurs = name.recurs;
+  draft.by_period = name.recurs && !name.holds_known_steps;
   draft.stage = name.stage;
   draft.annotation = range.annotation;
   draft.begin_ns = draft.host_start_ns = range.start_ns;

@@ -19,6 +19,7 @@ struct StepDraft {
   bool split = false;       // a piece of an annotation that spans several runs of the model
   bool by_period =
       false;            // detected only because kernel names recur; layers recur too, so this is the weakest evidence
+  bool recurs = false;  // of a range whose words do not say a kind
   bool unseen = false;  // a range of the program in which kernels were not recorded; no activities
   bool host_only = false;  // a range of the program in which nothing was launched; no activities either
   bool continues = false;  // the same run of the host as the step before (a prompt after its images)
@@ -50,6 +51,7 @@ struct StepDraft {
   int64_t gemm_rows = -1;            // rows that most GEMMs ran on
   int64_t logit_rows = -1;           // rows of the output layer, where the last GEMM is the widest
   int64_t chosen_rows = -1;          // rows of logits that operators choose tokens from
+  double weights = 0;                // elements of the weights that products with known shapes multiply with
   int64_t attention_sequences = -1;  // batch of the last attention
   bool tokens_sure = false;          // new_tokens is not the rows of some GEMMs among others (of experts)
   int64_t sync_ns = -1;

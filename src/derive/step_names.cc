@@ -252,10 +252,8 @@ std::optional<StepName> parse_server_step(std::string_view text) {
 }
 
 std::optional<StepName> parse_stage_words(std::string_view text) {
+  if (!may_name_step(text)) return {};
   const std::string small = lower(text);
-  for (const std::string_view prefix : kFrameworkPrefixes) {
-    if (begins(small, prefix)) return {};
-  }
   const std::vector<std::string_view> words = letter_words(small);
   const std::optional<StageKind> kind = kind_of_words(words);
   if (!kind) return {};
@@ -264,6 +262,31 @@ std::optional<StepName> parse_stage_words(std::string_view text) {
   step.says_step = std::find(words.begin(), words.end(), "step") != words.end();
   step.stage = without_counter(text);
   return step;
+}
+
+bool may_name_step(std::string_view text) {
+  const std::string small = lower(text);
+  const bool framework = std::any_of(kFrameworkPrefixes.begin(), kFrameworkPrefixes.end(),
+                                     [&](std::string_view prefix) { return begins(small, prefix); });
+  return !framework && small.substr(0, small.find_first_of(" ,(")).find("::") == std::string::npos;
+}
+
+std::string stage_of_text(std::string_view text) {
+  text = text.substr(0, kTextMax);
+  const size_t number = std::min(text.find_first_of("0123456789"), text.size());
+  const std::string small = lower(text.substr(number));
+  const std::vector<std::string_view> after = letter_words(small);
+  // Letters alone are units and signs: "x", "k".
+  if (std::all_of(after.begin(), after.end(), [](std::string_view word) { return word.size() == 1; })) {
+    std::string stage = without_counter(text.substr(0, number));
+    if (!stage.empty()) return stage;
+  }
+  std::string stage;
+  for (const char c : text) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit || stage.empty() || stage.back() != '#') stage += digit ? '#' : c;
+  }
+  return stage;
 }
 
 std::optional<StepName> parse_step_name(std::string_view text) {

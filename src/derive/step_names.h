@@ -14,15 +14,17 @@ namespace llmprof {
 
 struct StepName {
   StageKind kind = StageKind::kOther;
-  std::string stage;            // name to group by: the kind, the server's mode, or the text without its counter
-  bool one_step = false;        // a server's step format: the range is exactly one run of the model
-  bool says_step = false;       // the text calls itself a step: "decode_step", not "decode" or "decode_steps"
-  int64_t new_tokens = -1;      // tokens the model ran on, all sequences together
-  int64_t sequences = -1;       // requests in the step
-  int64_t output_tokens = -1;   // known for pure decode steps; a prompt chunk may or may not end its prompt
-  int64_t context = -1;         // longest context; known from sums only where there is one request
-  int64_t attended = -1;        // contexts of all requests together, for steps of one phase
-  int64_t context_tokens = -1;  // prompt tokens among new_tokens
+  std::string stage;               // name to group by: the kind, the server's mode, or the text without its counter
+  bool one_step = false;           // a server's step format: the range is exactly one run of the model
+  bool says_step = false;          // the text calls itself a step: "decode_step", not "decode" or "decode_steps"
+  bool recurs = false;             // known to be steps because they recur (recurring_ranges.h); shapes decide the kind
+  bool holds_known_steps = false;  // of those: they hold steps that detection knows by more than their period
+  int64_t new_tokens = -1;         // tokens the model ran on, all sequences together
+  int64_t sequences = -1;          // requests in the step
+  int64_t output_tokens = -1;      // known for pure decode steps; a prompt chunk may or may not end its prompt
+  int64_t context = -1;            // longest context; known from sums only where there is one request
+  int64_t attended = -1;           // contexts of all requests together, for steps of one phase
+  int64_t context_tokens = -1;     // prompt tokens among new_tokens
 };
 
 // The exact formats of servers. No value if the text is none of them.
@@ -33,6 +35,13 @@ std::optional<StepName> parse_server_step(std::string_view text);
 // prompt. Names that frameworks give to their own
 // ranges (optimizer, collectives, compiled regions, phases inside a step) are never stages.
 std::optional<StepName> parse_stage_words(std::string_view text);
+
+// Whether the program may have named a step so: frameworks and operators ("aten::mm, seq = 3") name ranges of their
+// own.
+bool may_name_step(std::string_view text);
+
+// What steps are called whose ranges have such a text: without its numbers. "embed 12 x 64" is "embed".
+std::string stage_of_text(std::string_view text);
 
 // parse_server_step, else parse_stage_words.
 std::optional<StepName> parse_step_name(std::string_view text);

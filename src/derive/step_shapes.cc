@@ -6,12 +6,11 @@
 #include <unordered_map>
 #include <utility>
 
+#include "derive/speculation.h"
 #include "derive/whole_graphs.h"
 
 namespace llmprof {
 namespace {
-
-constexpr int64_t kDraftTokensMax = 16;  // verification of drafted tokens runs at most this many per sequence
 
 constexpr int64_t kTokensMax = int64_t{1} << 40;
 constexpr int64_t kLogitsMin = 1000;  // an output layer has more features than any router or head has
@@ -27,6 +26,7 @@ struct ShapeTally {
   };
   std::array<Rows, 6> gemm_rows{};  // the first few distinct m
   uint32_t gemms = 0;
+  double weights = 0;                               // elements
   int64_t widest_n = -1, last_n = -1, last_m = -1;  // of the GEMMs with weights, in launch order
 
   void add_gemm(int64_t m) {
@@ -38,7 +38,8 @@ struct ShapeTally {
       return;
     }
   }
-  void add_width(int64_t m, int64_t n) {
+  void add_width(int64_t m, int64_t n, int64_t k) {
+    weights += static_cast<double>(n) * static_cast<double>(k);
     widest_n = std::max(widest_n, n);
     last_n = n;
     last_m = m;
@@ -84,7 +85,7 @@ void tally_works(const Trace& trace, const std::vector<LaunchOrder>& orders, std
       if (trace.works.kind[work] == WorkKind::kGemm) {
         if (live && trace.works.batch[work] != 1) continue;  // products of attention run on queries, not on tokens
         tally.add_gemm(trace.works.m[work]);
-        tally.add_width(trace.works.m[work], trace.works.n[work]);
+        tally.add_width(trace.works.m[work], trace.works.n[work], trace.works.k[work]);
       } else if (trace.works.kind[work] == WorkKind::kAttention) {
         // The last attention of a step is the language model's, whatever ran before it.
         tally.queries = trace.works.m[work];
@@ -224,6 +225,7 @@ void count_tokens(const Trace& trace, const std::vector<LaunchOrder>& orders, co
     StepDraft& step = steps[i];
     const ShapeTally& tally = tallies[i];
     step.gemm_rows = tally.usual_rows();
+    step.weights = tally.weights;
     step.attention_sequences = tally.sequences;
     step.chosen_rows = chosen[i];
     if (!trace.library_calls.empty()) step.logit_rows = tally.logit_rows();
@@ -269,10 +271,10 @@ void settle_kinds(std::vector<StepDraft>& steps) {
       if (prompt && step.kind == StageKind::kDecode) step.kind = StageKind::kPrefill;
     } else if (shaped) {
       step.kind = shaped_kind(step, before);
-    } else if (opens_repeats(steps, i, usual_ns, repeats)) {
+    } else if (opens_repeats(steps, i, usual_ns, repeats) && (!step.recurs || step.samples)) {
       step.kind = StageKind::kPrefill;
       generates = true;
-    } else if (one_query(step) || (repeated && (step.samples || generates))) {
+    } else if (one_query(step) || (repeated && (step.samples || (generates && !step.recurs)))) {
       step.kind = StageKind::kDecode;
     } else if (step.samples && step.heavy > 1 && usual_ns > 0 && step.gpu_ns > usual_ns) {
       step.kind = StageKind::kPrefill;
@@ -281,7 +283,34 @@ void settle_kinds(std::vector<StepDraft>& steps) {
       step.new_tokens = step.sequences;  // what makes it a decode step: one token per sequence
     }
   }
+  settle_speculation(steps);
   settle_whole_graphs(steps);
+}
+
+void settle_recurring(std::vector<StepDraft>& steps) {
+  struct Kinds {
+    StageKind kind = StageKind::kOther;
+    size_t known = 0, recorded = 0;
+    bool agree = true, drafts = true;
+  };
+  std::map<std::string, Kinds> stages;
+  for (const StepDraft& step : steps) {
+    if (!step.recurs || step.unseen) continue;
+    Kinds& kinds = stages[step.stage];
+    ++kinds.recorded;
+    if (step.kind == StageKind::kOther) continue;
+    kinds.agree &= kinds.known == 0 || kinds.kind == step.kind;
+    kinds.kind = step.kind;
+    kinds.drafts &= step.kind == StageKind::kSpeculative && step.output_tokens == 0;
+    ++kinds.known;
+  }
+  for (StepDraft& step : steps) {
+    if (!step.recurs || step.kind != StageKind::kOther) continue;
+    const Kinds& kinds = stages[step.stage];
+    if (!kinds.agree || kinds.known * 2 <= kinds.recorded) continue;
+    step.kind = kinds.kind;
+    if (kinds.drafts) step.output_tokens = 0;
+  }
 }
 
 void settle_sequences(const Trace& trace, const RecordedSpans& recorded, std::vector<StepDraft>& steps) {
@@ -296,7 +325,8 @@ void settle_sequences(const Trace& trace, const RecordedSpans& recorded, std::ve
     } else if (step.kind == StageKind::kPrefill && step.sequences < 0 && after > 0 && step.new_tokens % after == 0) {
       step.sequences = after;
     }
-    if (step.output_tokens < 0 && step.logit_rows > 0) step.output_tokens = step.sequences;
+    const bool told = step.kind != StageKind::kSpeculative && step.logit_rows > 0;
+    if (step.output_tokens < 0 && told) step.output_tokens = step.sequences;
   }
 
   int64_t context = -1, sequences = -1;
@@ -323,7 +353,7 @@ void settle_sequences(const Trace& trace, const RecordedSpans& recorded, std::ve
   }
 }
 
-void settle_prompts(std::vector<StepDraft>& steps) {
+void settle_prompts(const HostCalls& calls, std::vector<StepDraft>& steps) {
   for (size_t i = 0; i + 1 < steps.size(); ++i) {
     StepDraft& prompt = steps[i];
     const StepDraft& next = steps[i + 1];
@@ -331,6 +361,14 @@ void settle_prompts(std::vector<StepDraft>& steps) {
     if (next.kind != StageKind::kDecode || next.device != prompt.device || prompt.sequences <= 0) continue;
     const bool same = next.sequences == prompt.sequences && next.attended == prompt.attended + prompt.sequences;
     if (same && prompt.attended > 0) prompt.output_tokens = prompt.sequences;
+  }
+  for (size_t i = 0; i + 1 < steps.size(); ++i) {
+    StepDraft& prompt = steps[i];
+    const StepDraft& next = steps[i + 1];
+    const bool together = prompt.split && next.split && prompt.annotation == next.annotation &&
+                          prompt.kind == StageKind::kPrefill && next.kind == StageKind::kPrefill;
+    if (together && calls.first_blocking(prompt.thread, prompt.last_launch_ns, next.begin_ns) == nullptr)
+      prompt.output_tokens = 0;
   }
 }
 

@@ -3,10 +3,13 @@
 
 #include <vector>
 
+#include "derive/host_calls.h"
 #include "derive/recorded_spans.h"
 #include "derive/step_draft.h"
 
 namespace llmprof {
+
+constexpr int64_t kDraftTokensMax = 16;  // verification of drafted tokens runs at most this many per sequence
 
 // Fills the activity columns of the drafts (times, counts, hashes) from gpu_links.step, which must be set to the index
 // into `steps`.
@@ -20,8 +23,13 @@ void count_tokens(const Trace& trace, const std::vector<LaunchOrder>& orders, co
 // Gives a kind to the steps that have none. One query per sequence is decode, more is prefill; a batch that goes on
 // with the sequences of the step before and adds a prompt is mixed. Without shapes: steps that repeat the same kernels
 // are decode if they choose tokens or follow a longer step with other kernels, which is then the prefill; so are steps
-// with kernels made for one query per sequence. Anything else stays other. `steps` are by device and host time.
+// with kernels made for one query per sequence. Drafts and their verification are speculative (speculation.h). Anything
+// else stays other. `steps` are by device and host time.
 void settle_kinds(std::vector<StepDraft>& steps);
+
+// What all recorded ranges of one text are whose kind is known (recurring_ranges.h), the others are too: those that
+// were not recorded, or in part, and those of a first call with kernels of its own.
+void settle_recurring(std::vector<StepDraft>& steps);
 
 // For live recordings, whose shapes are those of library calls: sequences of steps that have none yet (a decode step
 // runs on one token of each; a prompt has those of the decode steps after it), tokens produced where an output layer
@@ -31,6 +39,8 @@ void settle_sequences(const Trace& trace, const RecordedSpans& recorded, std::ve
 
 // Tokens of prompts whose annotation does not say whether they ended: if the decode step that follows on the device has
 // as many sequences, each with one more token of context, they are the same ones, and each prompt gave its first token.
-void settle_prompts(std::vector<StepDraft>& steps);
+// Of prompts in one range between which the host does not wait it has no token before the last of them: two models that
+// read the same prompt, for one.
+void settle_prompts(const HostCalls& calls, std::vector<StepDraft>& steps);
 
 }  // namespace llmprof

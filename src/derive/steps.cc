@@ -11,10 +11,13 @@
 
 #include "derive/annotate.h"
 #include "derive/detect.h"
+#include "derive/grid_kinds.h"
 #include "derive/host_calls.h"
 #include "derive/host_stages.h"
 #include "derive/launch_order.h"
+#include "derive/range_steps.h"
 #include "derive/recorded_spans.h"
+#include "derive/recurring_ranges.h"
 #include "derive/recurring_steps.h"
 #include "derive/step_composition.h"
 #include "derive/step_shapes.h"
@@ -25,88 +28,11 @@
 namespace llmprof {
 namespace {
 
-constexpr int64_t kForever = int64_t{1} << 62;
-
 // A pause before it aside.
 int64_t host_began_ns(const Steps& steps, Row s) { return std::max(steps.start_ns[s], steps.host_start_ns[s]); }
 
 bool by_device_and_host(const StepDraft& a, const StepDraft& b) {
   return a.device != b.device ? a.device < b.device : a.begin_ns < b.begin_ns;
-}
-
-// End of the host time whose launches belong to a range: what follows it up to the host's wait for it (sampling often
-// runs after the range that a server opens around the model), but not into `next_ns`.
-int64_t adopt_until(const StageRange& range, int64_t next_ns, const std::vector<int64_t>& launches,
-                    const HostCalls& calls) {
-  const std::vector<int64_t>::const_iterator after = std::lower_bound(launches.begin(), launches.end(), range.end_ns);
-  if (after == launches.begin() || *(after - 1) < range.start_ns) return range.end_ns;
-  if (calls.first_blocking(range.thread, *(after - 1), range.end_ns) != nullptr) return range.end_ns;
-  if (const BlockingCall* call = calls.first_blocking(range.thread, range.end_ns, next_ns)) return call->start_ns + 1;
-  const int64_t length = range.end_ns - range.start_ns;
-  return next_ns - range.end_ns <= length ? next_ns : range.end_ns;
-}
-
-// Launch times on one device, by thread.
-using LaunchTimes = std::map<Row, std::vector<int64_t>>;
-LaunchTimes launch_times(const LaunchOrder& order) {
-  LaunchTimes times;
-  std::vector<int64_t>* of_thread = nullptr;
-  for (size_t i = 0; i < order.size(); ++i) {
-    if (i == 0 || order.thread[i] != order.thread[i - 1]) of_thread = &times[order.thread[i]];
-    of_thread->push_back(order.time_ns[i]);
-  }
-  return times;
-}
-
-bool any_launch(const std::vector<int64_t>& launches, int64_t from, int64_t to) {
-  const std::vector<int64_t>::const_iterator it = std::lower_bound(launches.begin(), launches.end(), from);
-  return it != launches.end() && *it < to;
-}
-
-// Steps of one device from the ranges of one thread; a range that spans several detected steps is split at them.
-void draft_ranges(const Trace& trace, const StageRanges& stages, size_t first, size_t last, int32_t device,
-                  const std::vector<int64_t>& launches, const HostCalls& calls, const std::vector<StepDraft>& detected,
-                  std::vector<StepDraft>& out) {
-  const ThreadId thread = stages.ranges[first].thread;
-  std::vector<uint32_t> occurrences(stages.names.size());
-  for (size_t r = first; r < last; ++r) ++occurrences[stages.ranges[r].name];
-  size_t at = 0;
-  for (size_t r = first; r < last; ++r) {
-    const StageRange& range = stages.ranges[r];
-    if (!any_launch(launches, range.start_ns, range.end_ns)) continue;
-    const StepName& name = stages.names[range.name];
-    const AnnotationKind kind = trace.annotations.kind[range.annotation];
-    while (at < detected.size() && detected[at].begin_ns < range.start_ns) ++at;
-    size_t inside = at;
-    while (inside < detected.size() && detected[inside].thread == thread && detected[inside].begin_ns < range.end_ns) {
-      ++inside;
-    }
-    // Work that follows the range is adopted up to the next range or the next step that no range covers.
-    int64_t next_ns = r + 1 < last ? stages.ranges[r + 1].start_ns : kForever;
-    if (inside < detected.size()) next_ns = std::min(next_ns, detected[inside].begin_ns);
-    StepDraft draft = draft_of_range(range, name, kind, device);
-    const int64_t end_ns = adopt_until(range, std::max(next_ns, range.end_ns), launches, calls);
-    // What recurs inside a prompt, or inside every one of several ranges of one name, is layers.
-    const bool layers =
-        inside > at && detected[at].by_period &&
-        (draft.kind == StageKind::kPrefill || draft.kind == StageKind::kVision || occurrences[range.name] > 1);
-    if (name.one_step || name.says_step || inside - at < 2 || layers) {
-      draft.end_ns = end_ns;
-      out.push_back(draft);
-      continue;
-    }
-    draft.split = true;
-    for (size_t d = at; d < inside; ++d) {
-      StepDraft piece = draft;
-      if (d > at) {
-        piece.begin_ns = detected[d].begin_ns;
-        piece.host_start_ns = std::max(detected[d].host_start_ns, range.start_ns);
-      }
-      piece.end_ns = d + 1 < inside ? detected[d + 1].begin_ns : end_ns;
-      if (detected[d].kind == StageKind::kVision) piece.kind = StageKind::kVision;
-      out.push_back(piece);
-    }
-  }
 }
 
 // Detected steps that no annotated one touches, or touches only at an edge.
@@ -129,25 +55,11 @@ void add_uncovered(const std::vector<StepDraft>& detected, const std::vector<Ste
   }
 }
 
+// The steps of one device, by host time.
 std::vector<StepDraft> draft_device(const Trace& trace, const StageRanges& stages, const LaunchOrder& order,
-                                    const HostCalls& calls, const TokenEvents& events, bool detect) {
-  std::vector<StepDraft> detected;
-  if (detect) detected = detect_steps(trace, order, calls, events);
-  std::vector<StepDraft> annotated;
-  if (!stages.ranges.empty()) {
-    const LaunchTimes times = launch_times(order);
-    for (const std::pair<const Row, std::vector<int64_t>>& entry : times) {
-      const auto by_thread = [](const StageRange& range, ThreadId thread) { return range.thread < thread; };
-      const std::vector<StageRange>::const_iterator first =
-          std::lower_bound(stages.ranges.begin(), stages.ranges.end(), entry.first, by_thread);
-      const std::vector<StageRange>::const_iterator last =
-          std::find_if(first, stages.ranges.end(), [&](const StageRange& r) { return r.thread != entry.first; });
-      if (first == last) continue;
-      draft_ranges(trace, stages, static_cast<size_t>(first - stages.ranges.begin()),
-                   static_cast<size_t>(last - stages.ranges.begin()), order.device, entry.second, calls, detected,
-                   annotated);
-    }
-  }
+                                    const HostCalls& calls, const RecordedSpans& recorded,
+                                    const std::vector<StepDraft>& detected) {
+  std::vector<StepDraft> annotated = steps_of_ranges(trace, stages, order, calls, recorded, detected);
   std::sort(annotated.begin(), annotated.end(), by_device_and_host);
   std::vector<StepDraft> steps = annotated;
   add_uncovered(detected, annotated, steps);
@@ -391,7 +303,8 @@ namespace {
 // Bit 1 for prompts, 2 for tokens made.
 uint8_t token_kinds(StageKind kind) {
   if (kind == StageKind::kMixed) return 3;
-  return kind == StageKind::kPrefill ? 1 : kind == StageKind::kDecode ? 2 : 0;
+  if (kind == StageKind::kPrefill) return 1;
+  return kind == StageKind::kDecode || kind == StageKind::kSpeculative ? 2 : 0;
 }
 
 // The detected steps of a device that lead to its first named step: a prompt, with the vision encoders before it.
@@ -438,7 +351,7 @@ std::map<int32_t, int64_t> serving_starts(const Steps& steps) {
   }
   // Whose prompts have no names began with the prompt of the first named tokens.
   for (auto& [device, walls] : devices) {
-    if (walls.first_kind != StageKind::kDecode || (walls.named_kinds & 1) != 0 || !walls.lead.holds_prompt(steps))
+    if (token_kinds(walls.first_kind) != 2 || (walls.named_kinds & 1) != 0 || !walls.lead.holds_prompt(steps))
       walls.lead.steps.clear();
     for (const Row s : walls.lead.steps) walls.first_ns = std::min(walls.first_ns, host_began_ns(steps, s));
   }
@@ -512,7 +425,7 @@ void tell_idle_rules(Trace& trace, const DeriveOptions& options, const StageRang
 
 Status find_steps(Trace& trace, const DeriveOptions& options) {
   trace.steps.clear();
-  LLMPROF_ASSIGN(const StageRanges stages, find_stage_ranges(trace, options.stage_rules));
+  LLMPROF_ASSIGN(StageRanges stages, find_stage_ranges(trace, options.stage_rules));
   // The passes before may not have run (a recording of copies only has nothing to classify).
   const size_t known = trace.gpu_links.size();
   trace.gpu_links.resize(trace.gpu_ops.size());
@@ -533,10 +446,13 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   const HostCalls calls(trace);
   const TokenEvents events = find_token_events(trace);
   const std::vector<LaunchOrder> orders = order_launches(trace);
+  std::vector<std::vector<StepDraft>> detected(orders.size());
+  for (size_t i = 0; detect && i < orders.size(); ++i) detected[i] = detect_steps(trace, orders[i], calls, events);
+  if (detect) add_recurring_ranges(trace, orders, detected, calls, stages);
   std::vector<StepDraft> steps;
-  for (const LaunchOrder& order : orders) {
-    const std::vector<StepDraft> mine = draft_device(trace, stages, order, calls, events, detect);
-    assign_launches(trace, order, mine, static_cast<Row>(steps.size()));
+  for (size_t i = 0; i < orders.size(); ++i) {
+    const std::vector<StepDraft> mine = draft_device(trace, stages, orders[i], calls, recorded, detected[i]);
+    assign_launches(trace, orders[i], mine, static_cast<Row>(steps.size()));
     steps.insert(steps.end(), mine.begin(), mine.end());
   }
   add_unseen_steps(trace, stages, orders, recorded, calls, steps);
@@ -547,8 +463,10 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   reorder(trace, steps, by_device_and_host);
   count_tokens(trace, orders, events, steps);
   settle_kinds(steps);
+  settle_by_grids(trace, orders, calls, steps);
+  settle_recurring(steps);
   settle_sequences(trace, recorded, steps);
-  settle_prompts(steps);
+  settle_prompts(calls, steps);
   forget_unknown_compositions(trace, steps);
   add_host_stages(trace, stages, recorded, steps);
   reorder(trace, steps, by_device_and_host);

@@ -22,12 +22,20 @@ int64_t find_sync(const StepDraft& step, int64_t next_begin_ns, const HostCalls&
 }
 
 bool makes_tokens(StageKind kind) {
-  return kind == StageKind::kPrefill || kind == StageKind::kDecode || kind == StageKind::kMixed;
+  return kind == StageKind::kPrefill || kind == StageKind::kDecode || kind == StageKind::kMixed ||
+         kind == StageKind::kSpeculative;
+}
+
+// From the end of the step before it, so that the host's work between them counts. Where kernels are not recorded, that
+// may hold ranges that say nothing about the GPU.
+bool lasts_from_the_one_before(const StepDraft& step) {
+  return step.kind == StageKind::kDecode || step.kind == StageKind::kMixed ||
+         (step.kind == StageKind::kSpeculative && !step.unseen);
 }
 
 // What the step would last on its own.
 int64_t own_start(const StepDraft& step) {
-  const bool decodes = step.kind == StageKind::kDecode || step.kind == StageKind::kMixed;
+  const bool decodes = lasts_from_the_one_before(step);
   // A host that runs ahead queued the step long before the GPU came to it.
   return decodes && step.sync_ns < 0 ? step.gpu_start_ns : step.host_start_ns;
 }
@@ -81,7 +89,7 @@ void set_windows(std::vector<StepDraft>& steps, const HostCalls& calls, const Re
   int64_t previous_end = std::numeric_limits<int64_t>::min();
   for (size_t i = 0; i < steps.size(); ++i) {
     StepDraft& step = steps[i];
-    const bool decodes = step.kind == StageKind::kDecode || step.kind == StageKind::kMixed;
+    const bool decodes = lasts_from_the_one_before(step);
     const bool cut_off =
         i > 0 && RecordedSpans::touches(unrecorded, previous_end, own_start(step)) &&
         (step.source == StageSource::kDetected || recurring.any(step.thread, previous_end, own_start(step)));

@@ -93,7 +93,7 @@ struct StageMark {
 
 #define LLMPROF_STAGE_TIMING_FIELDS(F)                                                                                 \
   F(std::string, name, "", "Stage name: the annotation's text or the kind; [unattributed] is time outside every step") \
-  F(StageKind, kind, "", "prefill, decode, mixed, vision or other")                                                    \
+  F(StageKind, kind, "", "prefill, decode, mixed, vision, speculative or other")                                       \
   F(StageSource, source, "", "Who says so: annotation, nvtx or detected")                                              \
   F(int64_t, device, "", "CUDA device ordinal")                                                                        \
   F(int64_t, count, "", "Instances (steps)")                                                                           \

@@ -56,7 +56,7 @@ constexpr size_t enumerators<Category>() {
 }
 template <>
 constexpr size_t enumerators<StageKind>() {
-  return static_cast<size_t>(StageKind::kVision) + 1;
+  return static_cast<size_t>(StageKind::kSpeculative) + 1;
 }
 template <>
 constexpr size_t enumerators<StageSource>() {

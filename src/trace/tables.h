@@ -452,7 +452,7 @@ LLMPROF_TABLE(Works, "works", "Distinct arithmetic shapes with FLOPs and bytes",
 
 // One run of the model over some tokens: a prefill, a decode step, a mixed step, a vision encoder pass.
 #define LLMPROF_STEP_COLUMNS(C)                                                                                        \
-  C(StageKind, kind, "", "prefill, decode, mixed, vision or other")                                                    \
+  C(StageKind, kind, "", "prefill, decode, mixed, vision, speculative or other")                                       \
   C(StageSource, source, "", "Who says so: an annotation, NVTX, or detection")                                         \
   C(StringId, stage, "", "Stage name: the annotation's text, or the kind")                                             \
   C(DeviceOrdinal, device, "", "CUDA device ordinal")                                                                  \

@@ -23,7 +23,7 @@ SUMMARY_KEYS = "n mean stddev min p50 p90 p99 max".split()
 MODEL_KEYS = "schema id architecture dtype params weights kv_cache memory stages operators".split()
 MODEL_STAGE_KEYS = "kind batch new_tokens context flops bytes intensity".split()
 
-STAGE_KINDS = {"prefill", "decode", "mixed", "vision", "other"}
+STAGE_KINDS = {"prefill", "decode", "mixed", "vision", "speculative", "other"}
 STAGE_SOURCES = {"nvtx", "annotation", "detected"}
 BOUNDS = {"compute", "memory", "overhead", "sync", "copy", "comm", "mixed", None}
 GPU_CATEGORIES = {"kernel", "gpu_memcpy", "gpu_memset"}

@@ -372,6 +372,39 @@ TEST(Latency, StepsOfSeveralRequestsHaveNone) {
   FAIL() << "not told";
 }
 
+// Rounds of 20 ms: three drafts of 2 ms and their verification. Nobody knows how many tokens a round makes.
+TEST(Latency, DraftsAndVerificationsMakeATimePerRoundAndNoTpot) {
+  AnalyzedRecording run;
+  run.window(0, 140 * kMs);
+  run.step(StageKind::kPrefill, 0, 30 * kMs, 200, 200);
+  for (int64_t round = 0; round < 5; ++round) {
+    const int64_t start = (30 + 20 * round) * kMs;
+    for (int64_t draft = 0; draft < 3; ++draft) {
+      const Row step =
+          run.step(StageKind::kSpeculative, start + 2 * draft * kMs, start + 2 * (draft + 1) * kMs, 1, -1, "draft");
+      run.trace.steps.output_tokens[step] = 0;
+    }
+    const Row verify = run.step(StageKind::kSpeculative, start + 6 * kMs, start + 20 * kMs, 4, -1, "verify");
+    run.trace.steps.output_tokens[verify] = -1;
+  }
+  run.step(StageKind::kDecode, 130 * kMs, 133 * kMs, 1, 220);  // where no drafts were made
+  Result<Report> report = analyze(run.trace);
+  ASSERT_TRUE(report);
+  ASSERT_TRUE(report->latency);
+  EXPECT_DOUBLE_EQ(report->latency->ttft_ms->mean, 30);
+  EXPECT_EQ(report->latency->ttft_ms->n, 1);
+  EXPECT_FALSE(report->latency->tpot_ms);
+  EXPECT_FALSE(report->latency->headline.itl_ms);
+  EXPECT_FALSE(report->latency->output_tokens_per_s);
+  const std::vector<CannotTell>& unknown = report->cannot_tell;
+  const auto tpot = std::find_if(unknown.begin(), unknown.end(), [](const CannotTell& row) {
+    return row.question == "What is TPOT, and how many tokens per second come out?";
+  });
+  ASSERT_NE(tpot, unknown.end());
+  EXPECT_NE(tpot->why.find("5 steps verify"), std::string::npos) << tpot->why;
+  EXPECT_NE(tpot->why.find("takes 20 ms (median of 4, as recorded)"), std::string::npos) << tpot->why;
+}
+
 TEST(Latency, NoStepsNoLatency) {
   AnalyzedRecording run;
   run.window(0, 20 * kMs);

@@ -247,6 +247,36 @@ TEST(Detect, AnnotationAroundSeveralStepsIsSplit) {
   EXPECT_EQ(broken_invariant(trace), "");
 }
 
+// The first range holds the compilation: trial launches of kernels, the last of which choose tokens.
+TEST(Detect, ARangeIsSplitOnlyWhereThoseOfItsNameAre) {
+  Model m;
+  m.run(1, 128);
+  for (int i = 0; i < 3; ++i) {
+    const int64_t start = m.time - 5;
+    if (i == 0) {
+      for (int trial = 0; trial < 20; ++trial) m.run(1, 1);
+    }
+    m.run(1, 1);
+    m.b.annotation("decode (compiled)", start, m.time - start - 10);
+  }
+  m.b.derive_all();
+  EXPECT_EQ(m.kinds(), (Kinds{P, D, D, D}));
+}
+
+// Numbered ranges are of one name; the last is cut off, and says nothing about the others.
+TEST(Detect, RangesAroundSeveralStepsAreSplitAlthoughOneIsCutOff) {
+  Model m;
+  for (int request = 0; request < 2; ++request) {
+    const int64_t start = m.time - 5;
+    for (int i = 0; i < (request == 0 ? 3 : 1); ++i) m.run(1, 1);
+    m.b.annotation("generation " + std::to_string(request), start, m.time - start + (request == 0 ? -10 : 400));
+  }
+  m.b.level(0, m.time, RecordingLevel::kDefault);
+  m.b.level(m.time, m.time + 1000, RecordingLevel::kLight);
+  m.b.derive_all();
+  EXPECT_EQ(m.kinds(), (Kinds{D, D, D, D}));
+}
+
 TEST(Detect, ARangeThatCallsItselfAStepIsOne) {
   Model m;
   for (int i = 0; i < 3; ++i) {

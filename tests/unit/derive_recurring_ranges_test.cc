@@ -1,0 +1,222 @@
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "derive/step_names.h"
+#include "derive/steps.h"
+#include "derive_trace_builder.h"
+
+namespace llmprof {
+namespace {
+
+using StageKinds = std::vector<StageKind>;
+constexpr StageKind kAsk = StageKind::kPrefill, kSay = StageKind::kDecode;
+
+// Passes of a model that waits for the GPU after each, in ranges of any text. Every launch takes 100 ns.
+class RangesOfProgram {
+ public:
+  TestTrace b;
+  int64_t time = 1000;
+
+  void kernel(const std::string& name, std::string_view op = {}, std::string_view dims = {}) {
+    const uint64_t id = op.empty() ? 0 : b.op(op, time, 90, dims);
+    b.launch(name, time + 10, time + 30, 60, id);
+    time += 100;
+  }
+  void wait() {
+    b.api("cudaStreamSynchronize", time, 50);
+    time += 60;
+  }
+  // With operators that show the tokens.
+  void pass(int64_t tokens, int layers = 3, bool waits = true) {
+    kernel("gather", "aten::embedding", "[[32000, 64], [1, " + std::to_string(tokens) + "], [], [], []]");
+    for (int layer = 0; layer < layers; ++layer) {
+      for (const char* name : {"norm", "gemm_in", "attn", "gemm_out"}) kernel(name);
+    }
+    kernel("gemm_head");
+    kernel("argmax", "aten::argmax", "[[1, 1, 32000], [], []]");
+    if (waits) wait();
+  }
+  // An encoder of which nothing but kernel names is known; layers repeat them.
+  void encode(int layers = 6) {
+    for (int layer = 0; layer < layers; ++layer) {
+      for (const char* name : {"norm", "gemm_a", "attn", "gemm_b", "gelu", "gemm_c"}) kernel(name);
+    }
+    wait();
+  }
+  void in(const std::string& text, const std::function<void()>& body) {
+    const int64_t start = time - 5;
+    body();
+    b.annotation(text, start, time - start - 10, AnnotationKind::kNvtx);
+    time += 40;
+  }
+  std::vector<std::string> stages() const {
+    std::vector<std::string> out;
+    for (const StringId stage : b.trace.steps.stage) out.emplace_back(b.trace.text(stage));
+    return out;
+  }
+  const StageKinds& kinds() const { return b.trace.steps.kind; }
+};
+using Names = std::vector<std::string>;
+
+TEST(RecurringRanges, AreStepsWhateverTheirWords) {
+  RangesOfProgram r;
+  const ThreadId worker = r.b.thread();
+  for (int i = 0; i < 5; ++i) {
+    r.b.annotation("prepare a batch", r.time, 500, AnnotationKind::kNvtx, worker);
+    r.in("embed " + std::to_string(3 + i) + " x " + std::to_string(64 * i), [&] { r.encode(); });
+  }
+  Trace& trace = r.b.derive_all();
+  EXPECT_EQ(r.stages(), Names(5, "embed"));
+  EXPECT_EQ(r.kinds(), StageKinds(5, StageKind::kOther));  // nothing says that it makes tokens
+  EXPECT_EQ(trace.steps.source[0], StageSource::kNvtx);
+  EXPECT_EQ(broken_invariant(trace), "");
+}
+
+TEST(RecurringRanges, TheShapesInsideSayTheirKind) {
+  RangesOfProgram r;
+  for (int request = 0; request < 2; ++request) {
+    r.in("ingest", [&] { r.pass(100); });
+    for (int i = 0; i < 4; ++i) r.in("emit", [&] { r.pass(1); });
+  }
+  r.b.derive_all();
+  EXPECT_EQ(r.kinds(), (StageKinds{kAsk, kSay, kSay, kSay, kSay, kAsk, kSay, kSay, kSay, kSay}));
+  EXPECT_EQ(r.stages()[0], "ingest");
+  EXPECT_EQ(r.stages()[1], "emit");
+}
+
+TEST(RecurringRanges, BesideThoseThatNameAStage) {
+  RangesOfProgram r;
+  for (int i = 0; i < 3; ++i) {
+    r.in("admit " + std::to_string(90 + i) + " tokens", [&] { r.pass(90 + i); });
+    r.in("decode batch", [&] { r.pass(1); });
+  }
+  r.b.derive_all();
+  EXPECT_EQ(r.kinds(), (StageKinds{kAsk, kSay, kAsk, kSay, kAsk, kSay}));
+  EXPECT_EQ(r.stages()[2], "admit # tokens");
+}
+
+TEST(RecurringRanges, OfARequestAreSplit) {
+  RangesOfProgram r;
+  for (int request = 0; request < 3; ++request) {
+    r.in("request " + std::to_string(request), [&] {
+      r.pass(100);
+      for (int i = 0; i < 3; ++i) r.pass(1);
+    });
+  }
+  r.b.derive_all();
+  EXPECT_EQ(r.kinds(), (StageKinds{kAsk, kSay, kSay, kSay, kAsk, kSay, kSay, kSay, kAsk, kSay, kSay, kSay}));
+  EXPECT_EQ(r.stages(), Names(12, "request"));
+}
+
+TEST(RecurringRanges, OfARequestGiveWayToThoseInside) {
+  RangesOfProgram r;
+  for (int request = 0; request < 3; ++request) {
+    r.in("request " + std::to_string(request), [&] {
+      r.in("ask", [&] { r.pass(100); });
+      for (int i = 0; i < 3; ++i) r.in("say", [&] { r.pass(1); });
+    });
+  }
+  r.b.derive_all();
+  EXPECT_EQ(r.kinds(), (StageKinds{kAsk, kSay, kSay, kSay, kAsk, kSay, kSay, kSay, kAsk, kSay, kSay, kSay}));
+  EXPECT_EQ(r.stages()[0], "ask");
+  EXPECT_EQ(r.stages()[11], "say");
+}
+
+// Two models read a prompt, and the host waits for both: its first token is there at the end of the range.
+TEST(RecurringRanges, PromptsThatAreWaitedForTogetherGiveOneFirstToken) {
+  for (const bool waits : {false, true}) {
+    RangesOfProgram r;
+    for (int request = 0; request < 3; ++request) {
+      r.in("prompt", [&] {
+        r.pass(100, 3, waits);
+        r.pass(100, 1);
+      });
+      for (int i = 0; i < 3; ++i) r.in("say", [&] { r.pass(1); });
+    }
+    Trace& trace = r.b.derive_all();
+    ASSERT_EQ(r.kinds().size(), 15U);
+    EXPECT_EQ(r.kinds()[0], kAsk);
+    EXPECT_EQ(r.kinds()[1], kAsk);
+    EXPECT_EQ(trace.steps.output_tokens[0], waits ? 1 : 0);
+    EXPECT_EQ(trace.steps.output_tokens[1], 1);
+  }
+}
+
+// The parts of a pass recur as well, and hold as much of what is launched.
+TEST(RecurringRanges, PartsOfAPassAreNoSteps) {
+  RangesOfProgram r;
+  for (int i = 0; i < 4; ++i) {
+    r.in("look up", [&] { r.kernel("gather", "aten::embedding", "[[32000, 64], [1, 1], [], [], []]"); });
+    for (int layer = 0; layer < 6; ++layer) {
+      r.in("layer " + std::to_string(layer), [&] {
+        for (const char* name : {"norm", "gemm_in", "attn", "gemm_out"}) r.kernel(name);
+      });
+    }
+    r.in("head", [&] {
+      r.kernel("gemm_head");
+      r.kernel("argmax", "aten::argmax", "[[1, 1, 32000], [], []]");
+      r.wait();
+    });
+  }
+  Trace& trace = r.b.derive_all();
+  EXPECT_EQ(trace.steps.source, std::vector<StageSource>(4, StageSource::kDetected));
+
+  // Where nothing is known of the pass, layers do not wait for the GPU.
+  RangesOfProgram unknown;
+  for (int i = 0; i < 40; ++i) {
+    unknown.in("layer " + std::to_string(i % 10), [&] {
+      for (const char* name : {"norm", "gemm_in", "attn", "gemm_out"}) unknown.kernel(name);
+    });
+    if (i % 10 == 9) unknown.wait();
+  }
+  for (const StageSource source : unknown.b.derive_all().steps.source) EXPECT_EQ(source, StageSource::kDetected);
+}
+
+TEST(RecurringRanges, OfFrameworksAndOperatorsAreNoSteps) {
+  for (const char* text : {"aten::linear, seq = 3", "ProfilerStep#3", "## Call CompiledFxGraph abc ##"}) {
+    RangesOfProgram r;
+    for (int i = 0; i < 4; ++i) r.in(text, [&] { r.pass(1); });
+    EXPECT_EQ(r.b.derive_all().steps.source, std::vector<StageSource>(4, StageSource::kDetected)) << text;
+  }
+}
+
+// A range around work of another kind elsewhere says nothing about the steps.
+TEST(RecurringRanges, MustHoldNearlyAllThatIsLaunched) {
+  RangesOfProgram r;
+  for (int i = 0; i < 6; ++i) {
+    if (i % 2 == 0) r.in("check", [&] { r.pass(1); });
+    if (i % 2 != 0) r.pass(1);
+  }
+  EXPECT_EQ(r.b.derive_all().steps.source, std::vector<StageSource>(6, StageSource::kDetected));
+}
+
+TEST(RecurringRanges, InUnrecordedTimeAreStepsOfTheirKind) {
+  RangesOfProgram r;
+  for (int i = 0; i < 4; ++i) r.in("emit", [&] { r.pass(1); });
+  const int64_t until = r.time - 10;
+  for (int i = 0; i < 3; ++i) {
+    r.b.annotation("emit", r.time, 1500, AnnotationKind::kNvtx);
+    r.time += 1600;
+  }
+  r.b.level(0, until, RecordingLevel::kDefault);
+  r.b.level(until, r.time, RecordingLevel::kLight);
+  Trace& trace = r.b.derive_all();
+  ASSERT_EQ(r.kinds(), StageKinds(7, kSay));
+  EXPECT_EQ(trace.steps.state[6], StepState::kNotRecorded);
+  EXPECT_EQ(trace.steps.sequences[6], trace.steps.sequences[1]);
+}
+
+TEST(RecurringRanges, AreCalledByTheirTextWithoutNumbers) {
+  for (const auto& [text, stage] :
+       std::vector<std::pair<std::string, std::string>>{{"embed 12 x 64", "embed"},
+                                                        {"step#17", "step"},
+                                                        {"ask", "ask"},
+                                                        {"admit 90 tokens", "admit # tokens"},
+                                                        {"17", "#"},
+                                                        {"batch 3/20k", "batch"}})
+    EXPECT_EQ(stage_of_text(text), stage);
+}
+
+}  // namespace
+}  // namespace llmprof

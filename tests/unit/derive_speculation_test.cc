@@ -1,0 +1,147 @@
+#include <gtest/gtest.h>
+
+#include "derive/steps.h"
+#include "derive_trace_builder.h"
+
+namespace llmprof {
+namespace {
+
+// Passes of models of several depths as `llmprof run` records them: sizes of products, no operators, one sequence.
+class Speculator {
+ public:
+  TestTrace b;
+  int64_t time = 1000;
+
+  void product(int64_t m, int64_t n, int64_t k) {
+    b.library_call(time, 40, m, n, k);
+    b.launch(m == 1 ? "gemm_row" : "gemm_rows", time + 10, time + 30, 30);
+    time += 50;
+  }
+  // Gives logits for the last `logits` of the tokens.
+  void pass(int layers, int64_t tokens, int64_t logits) {
+    for (int layer = 0; layer < layers; ++layer) {
+      product(tokens, 3072, 1024);
+      b.launch("attn", time + 10, time + 30, 15);
+      time += 50;
+      product(tokens, 1024, 1024);
+    }
+    product(logits, 32000, 1024);
+    b.launch("argmax", time + 10, time + 30, 15);
+    time += 50;
+  }
+  void wait() {
+    b.api("cudaStreamSynchronize", time, 50);
+    time += 100;
+  }
+  StageKind kind(Row step) const { return b.trace.steps.kind[step]; }
+  std::string stage(Row step) const { return std::string(b.trace.text(b.trace.steps.stage[step])); }
+  Trace& derive() {
+    b.level(0, time, RecordingLevel::kDefault);
+    return b.derive_all();
+  }
+  size_t count(StageKind kind) const {
+    const std::vector<StageKind>& kinds = b.trace.steps.kind;
+    return static_cast<size_t>(std::count(kinds.begin(), kinds.end(), kind));
+  }
+};
+
+constexpr int kDraftLayers = 1, kLayers = 6;
+
+// Four drafts and their verification, after the prompt that both models read.
+TEST(Speculation, DraftsAndTheirVerificationAreNeitherTokensNorPrompts) {
+  Speculator s;
+  s.pass(kLayers, 200, 1);
+  s.pass(kDraftLayers, 200, 1);
+  s.wait();
+  for (int round = 0; round < 4; ++round) {
+    // Where all were accepted, the draft model has not seen the last one yet.
+    for (int draft = 0; draft < 4; ++draft) s.pass(kDraftLayers, round > 1 && draft == 0 ? 2 : 1, 1);
+    s.pass(kLayers, 5, 5);
+    s.wait();
+  }
+  Trace& trace = s.derive();
+  ASSERT_EQ(trace.steps.size(), 22U);
+  EXPECT_EQ(s.kind(0), StageKind::kPrefill);
+  EXPECT_EQ(s.count(StageKind::kSpeculative), 21U);
+  EXPECT_EQ(s.stage(1), "drafts");
+  EXPECT_EQ(s.stage(2), "drafts");
+  EXPECT_EQ(s.stage(6), "verification of drafts");
+  EXPECT_EQ(trace.steps.output_tokens[2], 0);
+  EXPECT_EQ(trace.steps.output_tokens[6], -1);
+  EXPECT_EQ(trace.steps.start_ns[6], trace.steps.end_ns[5]);
+  EXPECT_EQ(broken_invariant(trace), "");
+}
+
+// The program's words for it stay, and its range for the prompt ends where the prompt does.
+TEST(Speculation, OfRangesThatSayNoStage) {
+  Speculator s;
+  const auto in = [&](const char* text, auto body) {
+    const int64_t start = s.time - 5;
+    body();
+    s.b.annotation(text, start, s.time - start - 10, AnnotationKind::kNvtx);
+  };
+  for (int request = 0; request < 2; ++request) {
+    in("prompt", [&] {
+      s.pass(kLayers, 200, 1);
+      s.pass(kDraftLayers, 200, 1);
+      s.wait();
+    });
+    for (int round = 0; round < 3; ++round) {
+      in("draft", [&] {
+        for (int draft = 0; draft < 4; ++draft) s.pass(kDraftLayers, 1, 1);
+      });
+      in("verify", [&] {
+        s.pass(kLayers, 5, 5);
+        s.wait();
+      });
+    }
+  }
+  Trace& trace = s.derive();
+  ASSERT_EQ(trace.steps.size(), 34U);
+  EXPECT_EQ(s.count(StageKind::kPrefill), 4U);
+  EXPECT_EQ(s.stage(0), "prompt");
+  EXPECT_EQ(trace.steps.output_tokens[0], 0);  // TTFT goes on
+  EXPECT_NE(trace.steps.output_tokens[1], 0);
+  EXPECT_EQ(s.stage(2), "draft");
+  EXPECT_EQ(s.kind(2), StageKind::kSpeculative);
+  EXPECT_EQ(s.stage(6), "verify");
+  EXPECT_EQ(s.kind(6), StageKind::kSpeculative);
+}
+
+// Between decode steps of other requests; the last piece is short, and the model is that of the steps.
+TEST(Speculation, PiecesOfPromptsAreNone) {
+  for (const int64_t logits : {1, 5}) {
+    Speculator s;
+    for (int prompt = 0; prompt < 4; ++prompt) {
+      for (const int64_t piece : {128, 5}) {
+        for (int step = 0; step < 4; ++step) {
+          s.pass(kLayers, 1, 1);
+          s.wait();
+        }
+        s.pass(kLayers, piece, piece == 5 ? logits : 1);
+        s.wait();
+      }
+    }
+    s.derive();
+    EXPECT_EQ(s.count(StageKind::kSpeculative), 0U);
+    EXPECT_GE(s.count(StageKind::kDecode), 32U);
+  }
+}
+
+// A small model that reads what a larger one made, as of the codes of speech, verifies nothing; nor does a larger one
+// that gives logits for its last token alone.
+TEST(Speculation, TwoModelsInTurnAreNone) {
+  for (const bool larger : {false, true}) {
+    Speculator s;
+    for (int round = 0; round < 5; ++round) {
+      for (int step = 0; step < 2; ++step) s.pass(larger ? kDraftLayers : kLayers, 1, 1);
+      s.pass(larger ? kLayers : kDraftLayers, 3, larger ? 1 : 3);
+      s.wait();
+    }
+    s.derive();
+    EXPECT_EQ(s.count(StageKind::kSpeculative), 0U) << larger;
+  }
+}
+
+}  // namespace
+}  // namespace llmprof
