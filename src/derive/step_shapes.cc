@@ -236,6 +236,10 @@ void count_tokens(const Trace& trace, const std::vector<LaunchOrder>& orders, co
     int64_t tokens = embedded[i];
     if (tokens < 0 && tally.queries > 0 && tally.sequences > 0 && tally.queries <= kTokensMax / tally.sequences) {
       tokens = tally.queries * tally.sequences;
+      // Heads that share keys may be rows of one query; most weights run over each token once.
+      const int64_t rows = tally.usual_rows();
+      const bool heads_are_rows = rows > 0 && rows < tokens && tokens % rows == 0 && rows % tally.sequences == 0;
+      if (tally.rows_agree() && heads_are_rows) tokens = rows;
     }
     step.tokens_sure = tokens > 0 || tally.rows_agree();
     if (tokens < 0) tokens = tally.usual_rows();

@@ -128,6 +128,37 @@ TEST(Detect, AttentionShapesGiveTheContext) {
   EXPECT_EQ(trace.steps.context[1], 129);
 }
 
+// Four heads share keys, and attention takes them for four queries; the products run on one row.
+TEST(Detect, HeadsThatShareKeysAreNoTokens) {
+  TestTrace b;
+  int64_t time = 1000;
+  for (int step = 0; step < 5; ++step) {
+    for (int layer = 0; layer < 4; ++layer) {
+      for (const char* kernel : {"gemm_qkv", "attn", "gemm_out", "gemm_up"}) {
+        if (std::string_view(kernel) != "attn") b.library_call(time, 40, 1, 2048, 1024);
+        b.launch(kernel, time + 10, time + 30, 30);
+        time += 50;
+      }
+    }
+    b.launch("argmax", time + 10, time + 30, 30);
+    time += 50;
+  }
+  b.level(0, time, RecordingLevel::kDefault);
+  Trace& trace = b.build();
+  const Row work = static_cast<Row>(trace.works.size());
+  trace.works.resize(work + 1);
+  trace.works.kind[work] = WorkKind::kAttention;
+  trace.works.batch[work] = 1;
+  trace.works.m[work] = 4;
+  trace.works.n[work] = 65;
+  for (size_t i = 0; i < trace.gpu_ops.size(); ++i)
+    if (trace.text(trace.gpu_ops.name[i]) == "attn") trace.gpu_links.work[i] = work;
+  find_busy(trace);
+  ASSERT_TRUE(find_steps(trace, {}));
+  ASSERT_EQ(trace.steps.kind, Kinds(5, D));
+  EXPECT_EQ(trace.steps.new_tokens[2], 1);
+}
+
 TEST(Detect, PositionTableIsNotAStep) {
   Model m;
   m.operators = true;
