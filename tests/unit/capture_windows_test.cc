@@ -38,7 +38,7 @@ class Played {
     StepKey* const key = keys_->find(KeyKind::kRange, of_text.stage, of_text.shape);
     ASSERT_NE(key, nullptr);
     if (plan_.waits_for_place()) ask(WindowPlan::Place::kBetweenSteps);
-    const bool rare_wanted = attached_ ? !key->enough() : key->seen == 0;
+    const bool rare_wanted = attached_ && leaves_ns_ == 0 ? !key->enough() : key->seen == 0;
     bool rare = !records_ && rare_wanted && plan_.open_for_rare(now_);
     if (rare) ask(WindowPlan::Place::kAnywhere);
     start_clock();
@@ -319,6 +319,20 @@ TEST(Windows, APromptThatCameTwiceHoldsNothingOpen) {
   EXPECT_GE(program.seen("decode").whole, 20);
   EXPECT_LE(program.seen("decode").whole, 30);
   EXPECT_GE(program.seen("decode").alone, 20);
+}
+
+TEST(Windows, OfAStageThatComesOnceInSomeStepsFewerAreWanted) {
+  Played::Costs costs;
+  costs.attach_ns = 3 * kMs;
+  Played program(costs);
+  for (int batch = 0; batch < 15; ++batch) {
+    program.range("encode", 6 * kMs);
+    for (int i = 0; i < 4; ++i) program.range("decode", 2'400'000);
+  }
+  EXPECT_GE(program.seen("encode").whole, 5);
+  EXPECT_GE(program.seen("decode").whole, 20);
+  EXPECT_GE(program.seen("encode").alone, 3);
+  EXPECT_GE(program.seen("decode").alone, 15);
 }
 
 TEST(Windows, AServersFirstRequestIsFollowedByWindowsForItsPrompts) {

@@ -173,11 +173,12 @@ void apply_between_steps() {
   if (recorded && !records_kernels()) wake_drain_thread();  // so that CUPTI can leave
 }
 
-// Whether a stage is to be recorded from here on although the plan has a pause: where CUPTI is attached, as long as it
-// lacks occurrences; where it must be attached first, which costs this occurrence its time, only what was never seen.
+// Whether a stage is to be recorded from here on although the plan has a pause: where CUPTI stays, as long as it lacks
+// occurrences; where it must be attached first, which costs this occurrence its time, or would be kept from leaving,
+// only what was never seen.
 bool is_rare(const StepKey& key) {
-  const bool attached = attachment.attached.load(std::memory_order_relaxed);
-  return attached ? !key.enough() : key.seen.load(std::memory_order_relaxed) == 0;
+  const bool stays = attachment.attached.load(std::memory_order_relaxed) && !activities_leave();
+  return stays ? !key.enough() : key.seen.load(std::memory_order_relaxed) == 0;
 }
 
 }  // namespace

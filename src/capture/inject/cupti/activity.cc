@@ -255,6 +255,8 @@ void leave_deep_mode() {
   choose_calls(*attachment.cupti, attachment.deepest_wanted);
 }
 
+bool activities_leave() { return leaving.load(std::memory_order_relaxed) != Leaving::kNo; }
+
 int64_t flush_wait_ns(int64_t most) {
   return leaving.load(std::memory_order_relaxed) == Leaving::kSettling && kSettleStepNs < most ? kSettleStepNs : most;
 }

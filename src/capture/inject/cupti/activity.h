@@ -21,6 +21,9 @@ bool start_activities(Level deepest);
 // attached for it: then the end of the next call is told (first_call_ended of recording.h).
 bool set_kernel_records(bool on);
 
+// CUPTI is to leave at the end of one of the next calls.
+bool activities_leave();
+
 // Gives up what only the deep mode asks for.
 void leave_deep_mode();
 

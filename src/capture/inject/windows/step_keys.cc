@@ -190,8 +190,8 @@ void StepKeys::count_steady_round(StepKey& key, const Conditions& conditions) {
   if (kind == KeyKind::kKernel || round == 1 || round == key.steady_round_at.load(std::memory_order_relaxed)) return;
   if (kind == KeyKind::kRecurring && conditions.disturbed_ns >= loaded(last_wait_ns_)) return;
   key.steady_round_at.store(round, std::memory_order_relaxed);
-  if (key.steady_rounds.fetch_add(1, std::memory_order_relaxed) + 1 == key.wanted_rounds())
-    grown_.store(true, std::memory_order_relaxed);
+  const uint32_t rounds = key.steady_rounds.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (rounds >= kWantedLeast && rounds <= key.wanted_rounds()) grown_.store(true, std::memory_order_relaxed);
 }
 
 void StepKeys::ends(StepKey& key, int64_t begin_ns, int64_t now_ns, const Conditions& conditions) {
@@ -276,26 +276,37 @@ bool StepKeys::came_once(const StepKey& key) const {
          waits_.load(std::memory_order_relaxed) != 0;
 }
 
-// How far back the rounds of the present steps go that were wanted; 0 while no key has them.
-int64_t StepKeys::present_steps_ns(int64_t now_ns) const {
-  int64_t longest_ns = 0;
+StepKeys::Present StepKeys::present_steps(int64_t now_ns) const {
+  Present out;
   for (const StepKey& key : keys_) {
     if (key.hash.load(std::memory_order_relaxed) == 0 || key.round.count() == 0 || !key.enough_rounds()) continue;
-    const int64_t rounds_ns = key.wanted_rounds() * key.round.median_ns();
-    if (now_ns - loaded(key.last_begin_ns) <= rounds_ns) longest_ns = std::max(longest_ns, rounds_ns);
+    const int64_t round_ns = key.round.median_ns(), rounds_ns = key.wanted_rounds() * round_ns;
+    if (now_ns - loaded(key.last_begin_ns) > rounds_ns) continue;
+    out.rounds_ns = std::max(out.rounds_ns, rounds_ns);
+    if (key.kind.load(std::memory_order_relaxed) == KeyKind::kRange &&
+        (out.commonest_ns == 0 || round_ns < out.commonest_ns))
+      out.commonest_ns = round_ns;
   }
-  return longest_ns;
+  return out;
+}
+
+// Of a stage that comes once in several steps, so many as come in as many steps as are wanted will do.
+bool StepKeys::has_its_share(const StepKey& key, const Present& present) {
+  if (key.enough_rounds()) return true;
+  if (key.kind.load(std::memory_order_relaxed) != KeyKind::kRange || present.commonest_ns == 0) return false;
+  const int64_t share = kWantedMost * present.commonest_ns / std::max<int64_t>(key.round.median_ns(), 1);
+  return key.round.count() != 0 && loaded(key.steady_rounds) >= std::max<int64_t>(share, kWantedLeast);
 }
 
 // Whether a key keeps what goes on from being complete.
-bool StepKeys::holds_open(const StepKey& key, int64_t now_ns, int64_t steps_ns) const {
-  if (key.kind.load(std::memory_order_relaxed) == KeyKind::kKernel || is_container(key) || key.enough_rounds())
+bool StepKeys::holds_open(const StepKey& key, int64_t now_ns, const Present& present) const {
+  if (key.kind.load(std::memory_order_relaxed) == KeyKind::kKernel || is_container(key) || has_its_share(key, present))
     return false;
   const int64_t since_ns = now_ns - loaded(key.last_begin_ns);
   if (loaded(key.open) > 0) return is_alive(key, now_ns);
   if (loaded(key.rounds) < 2 || loaded(key.rounds) >= kWholeEnough * key.wanted_rounds()) return false;
   const int64_t period_ns = comes_every(key).median_ns();
-  if (since_ns > std::max(steps_ns, 3 * period_ns)) return false;  // it is over
+  if (since_ns > std::max(present.rounds_ns, 3 * period_ns)) return false;  // it is over
   // CUPTI can leave and come back before it is due.
   return period_ns < kLongPeriodNs || due_of(key) <= now_ns + kLongPeriodNs;
 }
@@ -303,8 +314,8 @@ bool StepKeys::holds_open(const StepKey& key, int64_t now_ns, int64_t steps_ns) 
 StepKeys::Summary StepKeys::summary(int64_t now_ns) const {
   Summary out;
   out.cost = cost();
-  const int64_t steps_ns = present_steps_ns(now_ns);
-  out.complete = steps_ns != 0;
+  const Present present = present_steps(now_ns);
+  out.complete = present.rounds_ns != 0;
   // Ranges decide alone where they cover most of the time.
   double covered = 0;
   bool has_range = false, has_recurring = false;
@@ -313,7 +324,7 @@ StepKeys::Summary StepKeys::summary(int64_t now_ns) const {
     const KeyKind kind = key.kind.load(std::memory_order_relaxed);
     out.last_active_ns = std::max({out.last_active_ns, loaded(key.last_begin_ns), loaded(key.last_end_ns)});
     out.satisfied += key.enough();
-    out.complete = out.complete && !holds_open(key, now_ns, steps_ns);
+    out.complete = out.complete && !holds_open(key, now_ns, present);
     if (!is_alive(key, now_ns)) continue;
     out.open = out.open || (kind == KeyKind::kRange && loaded(key.open) > 0);
     has_recurring = has_recurring || kind == KeyKind::kRecurring;
@@ -332,14 +343,16 @@ StepKeys::Summary StepKeys::summary(int64_t now_ns) const {
     const int64_t time_ns = key.time.median_ns();
     out.longest_ns = std::max(out.longest_ns, time_ns);
     if (time_ns > 0 && (out.shortest_ns == 0 || time_ns < out.shortest_ns)) out.shortest_ns = time_ns;
-    if (key.enough()) continue;
+    if (key.enough() || has_its_share(key, present)) continue;
     ++out.lacking;
     const int64_t period_ns = comes_every(key).median_ns();
     // What is seen only while it is recorded cannot be waited for.
     if (key.period.count() == 0 || kind == KeyKind::kKernel) continue;
     const bool seldom = period_ns >= kLongPeriodNs;
     // What comes often and did not come in the present steps is over.
-    if (!seldom && steps_ns != 0 && now_ns - loaded(key.last_begin_ns) > std::max(steps_ns, 3 * period_ns)) continue;
+    if (!seldom && present.rounds_ns != 0 &&
+        now_ns - loaded(key.last_begin_ns) > std::max(present.rounds_ns, 3 * period_ns))
+      continue;
     const int64_t due_ns = seldom ? due_of(key) : now_ns;
     if (out.due_ns != 0 && out.due_ns <= due_ns) continue;
     out.due_ns = due_ns;

@@ -87,9 +87,10 @@ class StepKeys {
   void recurs(StepKey& key, int64_t now_ns, const Conditions& conditions);
   // The host waited for the GPU.
   void waited(int64_t now_ns);
-  // Whether a key has come to its wanted rounds since this was asked last: the moment to ask for a summary.
-  bool has_grown() const { return grown_.load(std::memory_order_relaxed); }
-  bool take_grown() { return has_grown() && grown_.exchange(false, std::memory_order_relaxed); }
+  // Whether a key may have come to its wanted rounds since this was asked last: the moment to ask for a summary.
+  bool take_grown() {
+    return grown_.load(std::memory_order_relaxed) && grown_.exchange(false, std::memory_order_relaxed);
+  }
 
   // What the plan of windows asks (plan.h).
   struct Summary {
@@ -127,8 +128,14 @@ class StepKeys {
   double cost() const;
   void count_round(StepKey& key, int64_t now_ns);
   void count_steady_round(StepKey& key, const Conditions& conditions);
-  int64_t present_steps_ns(int64_t now_ns) const;
-  bool holds_open(const StepKey& key, int64_t now_ns, int64_t steps_ns) const;
+  // The steps that the program makes now, by the keys that have their wanted rounds.
+  struct Present {
+    int64_t rounds_ns = 0;     // how far back the wanted rounds go; 0: no key has them
+    int64_t commonest_ns = 0;  // from one occurrence to the next of the range that comes most often; 0: there is none
+  };
+  Present present_steps(int64_t now_ns) const;
+  static bool has_its_share(const StepKey& key, const Present& present);
+  bool holds_open(const StepKey& key, int64_t now_ns, const Present& present) const;
   bool came_once(const StepKey& key) const;
 
   std::atomic<uint64_t> waits_{0};
