@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "capture/inject/inject.h"
+#include "capture/inject/threads/thread_events.h"
 #include "capture/session/control.h"
 
 namespace llmprof::inject {
@@ -43,11 +44,17 @@ bool tells_steps();
 void range_step_begins(uint32_t depth, std::string_view text);
 void range_step_ends(uint32_t depth);
 // A kernel was launched, seen at the driver; `function` is the same for the same one. Looked at only where nothing else
-// tells the steps.
+// tells the steps, and once a thread has launched some, only at the first one after a wait, where steps begin, and at
+// some others: looking at each launch costs a program of small kernels some percent.
 extern std::atomic<bool> kernels_tell_steps;
 void kernel_step_seen(const void* function, int64_t time_ns);
 inline void kernel_launched(const void* function, int64_t time_ns) {
-  if (kernels_tell_steps.load(std::memory_order_relaxed)) kernel_step_seen(function, time_ns);
+  constexpr uint32_t kAll = 4096, kSome = 16;
+  if (!kernels_tell_steps.load(std::memory_order_relaxed)) return;
+  ThreadState& state = thread_state;
+  const bool behind_wait = state.launches_since_wait == 0;
+  ++state.launches_since_wait;
+  if (++state.launches < kAll || behind_wait || state.launches % kSome == 0) kernel_step_seen(function, time_ns);
 }
 // A call of the calling thread that waits for the GPU is over, and so is a step, unless a range of the thread goes on.
 void host_waited(int64_t time_ns);

@@ -256,7 +256,10 @@ bool on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& 
   if (records_kernels()) record(layer, cbid, data, state.api_start_ns);
   if (of_graphs[layer][cbid] && instantiates[layer][cbid]) instantiation_ends(data);
   if (concerns_logged_calls(steps[layer][cbid])) logged_step_ends(steps[layer][cbid], now_ns());
-  if (waits[layer][cbid]) host_waited(now_ns());
+  if (waits[layer][cbid]) {
+    state.launches_since_wait = 0;
+    host_waited(now_ns());
+  }
   return true;
 }
 

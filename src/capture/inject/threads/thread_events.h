@@ -131,7 +131,8 @@ struct ThreadState {
   int64_t api_start_ns = 0;   // of the outermost CUDA call that the thread is in, and what it is
   uint32_t api_correlation = 0;
   uint32_t api_key = 0;
-  OpenStep steps[2];    // of its outermost range, and of the one in it
+  uint32_t launches = 0, launches_since_wait = 0;  // counted where kernels tell the steps
+  OpenStep steps[2];                               // of its outermost range, and of the one in it
   bool inside = false;  // the thread is inside the recorder: what it does there is not recorded
 };
 extern constinit thread_local ThreadState thread_state;

@@ -220,11 +220,6 @@ void StepKeys::ends(StepKey& key, int64_t begin_ns, int64_t now_ns, const Condit
 
 void StepKeys::recurs(StepKey& key, int64_t now_ns, const Conditions& conditions) {
   const int64_t before_ns = loaded(key.last_begin_ns);
-  // Kernels come by the thousand: of one that is known well enough, some occurrences will do.
-  if (key.kind.load(std::memory_order_relaxed) == KeyKind::kKernel && loaded(key.seen) % 8 != 0 && key.enough()) {
-    count_up(key.seen);
-    return store(key.last_begin_ns, now_ns);
-  }
   begins(key, now_ns);
   if (loaded(key.seen) > 1)
     ends(key, before_ns, now_ns, conditions);
