@@ -15,11 +15,21 @@ namespace {
 constexpr size_t kUnrecordedMin = 5;     // steps whose median stands for a stage
 constexpr double kReplaysWithin = 0.05;  // a step that replay does not give back says nothing of the step without cost
 
+// Of ranges that hold several steps (an encoder, and the prompt behind it), those of one range are one time: where
+// nothing was recorded nobody can part them.
 struct StageTimesOf {
   std::vector<double> recorded, replayed, unrecorded;  // ns
+  AnnotationId range = kNoRow;                         // of the latest recorded step
   std::vector<StepId> steps;                           // all of them
   int64_t graph_nodes = 0, kernels = 0;                // of the recorded ones
 };
+
+void add_time(double ns, bool goes_on, std::vector<double>& times) {
+  if (goes_on && !times.empty())
+    times.back() += ns;
+  else
+    times.push_back(ns);
+}
 
 // The interval of a median, wider by what is not known of the costs that were taken out.
 Interval interval_of(const std::vector<double>& values, double unsure_ns) {
@@ -94,10 +104,13 @@ UndisturbedTimes::UndisturbedTimes(const Trace& trace, const Groups& groups,
         sources_[s] = StepTimeSource::kUnrecorded;
         times.unrecorded.push_back(window_ns_[s]);
         break;
-      case StepRecording::kRecorded:
-        times.recorded.push_back(static_cast<double>(steps.end_ns[s] - steps.start_ns[s]));
-        if (sources_[s] == StepTimeSource::kReplayed) times.replayed.push_back(window_ns_[s]);
+      case StepRecording::kRecorded: {
+        const bool goes_on = steps.annotation[s] != kNoRow && steps.annotation[s] == times.range;
+        times.range = steps.annotation[s];
+        add_time(static_cast<double>(steps.end_ns[s] - steps.start_ns[s]), goes_on, times.recorded);
+        if (sources_[s] == StepTimeSource::kReplayed) add_time(window_ns_[s], goes_on, times.replayed);
         break;
+      }
     }
     times.steps.push_back(s);
   }

@@ -44,6 +44,8 @@ Result<std::vector<CallCost>> time_in_turns(device::cuda::Context& context, doub
 }
 
 Status time_and_write(int ordinal, double seconds, int pairs, const std::string& path) {
+  // The recorder, which is in this process, looks when CUDA starts.
+  setenv(session::kEnvCapturesRecorded, "1", 1);
   LLMPROF_ASSIGN(const std::unique_ptr<device::cuda::Context> context, device::cuda::Context::open(ordinal));
   LLMPROF_ASSIGN(const std::vector<CallCost> costs, time_in_turns(*context, seconds, pairs));
   JsonWriter json;

@@ -1,7 +1,6 @@
 #include "derive/recurring_steps.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -15,8 +14,6 @@ namespace {
 
 constexpr size_t kStepsMin = 3;
 constexpr double kMostSteps = 0.9;
-// Of a step's length: a host that runs ahead by a changing number of steps does not tell when they end.
-constexpr double kPaceWithin = 0.05;
 
 struct HostEvent {
   int64_t time_ns;
@@ -30,9 +27,8 @@ struct StageEvents {
   std::vector<DraftIndex> steps;    // by window
   std::map<uint64_t, size_t> once;  // steps in which a key came once
   std::set<uint64_t> keys;          // all that came
-  std::vector<int64_t> anchor_ns;   // by step; -1 where the anchor did not come once
   uint64_t anchor = 0;
-  int64_t offset_ns = 0;  // of the anchor from the beginning of the window
+  int64_t tail_ns = 0;  // from the anchor to the end of the window
   bool told = false;
 };
 
@@ -81,30 +77,27 @@ void choose_anchor(std::map<std::string, StageEvents>& stages, StageEvents& stag
                static_cast<double>(best) >= kMostSteps * static_cast<double>(stage.steps.size());
 }
 
-// Where the anchor comes in the steps, and whether it keeps their pace.
+// How long steps go on behind the anchor. A host that runs ahead of the GPU calls before the window of the step begins:
+// its calls do not tell when a step ends.
 void learn(const std::vector<HostEvent>& events, const std::vector<StepDraft>& drafts, StageEvents& stage) {
-  std::vector<double> offsets, paces;
-  stage.anchor_ns.assign(stage.steps.size(), -1);
-  for (size_t i = 0; i < stage.steps.size(); ++i) {
-    const StepDraft& draft = drafts[stage.steps[i]];
+  std::vector<double> tails;
+  size_t outside = 0;
+  for (const DraftIndex i : stage.steps) {
+    const StepDraft& draft = drafts[i];
     const auto [first, last] = within(events, draft.begin_ns, draft.end_ns);
+    int64_t anchor_ns = -1;
     size_t count = 0;
     for (size_t e = first; e < last; ++e) {
       if (events[e].key != stage.anchor) continue;
-      stage.anchor_ns[i] = events[e].time_ns;
+      anchor_ns = events[e].time_ns;
       ++count;
     }
-    if (count != 1) stage.anchor_ns[i] = -1;
-    if (stage.anchor_ns[i] < 0) continue;
-    offsets.push_back(static_cast<double>(stage.anchor_ns[i] - draft.window_start_ns));
-    if (i == 0 || stage.anchor_ns[i - 1] < 0) continue;
-    const StepDraft& before = drafts[stage.steps[i - 1]];
-    if (before.window_end_ns != draft.window_start_ns) continue;
-    const double length = static_cast<double>(before.window_end_ns - before.window_start_ns);
-    paces.push_back(std::fabs(static_cast<double>(stage.anchor_ns[i] - stage.anchor_ns[i - 1]) / length - 1));
+    if (count != 1) continue;
+    tails.push_back(static_cast<double>(draft.window_end_ns - anchor_ns));
+    if (anchor_ns < draft.window_start_ns || anchor_ns > draft.window_end_ns) ++outside;
   }
-  stage.told = !paces.empty() && median_of(paces) <= kPaceWithin;
-  if (stage.told) stage.offset_ns = static_cast<int64_t>(median_of(offsets));
+  stage.told = !tails.empty() && static_cast<double>(outside) <= (1 - kMostSteps) * static_cast<double>(tails.size());
+  if (stage.told) stage.tail_ns = static_cast<int64_t>(median_of(tails));
 }
 
 // The last step of each stage stands for it: it is the steadiest.
@@ -149,13 +142,14 @@ void add_steps_of(const std::vector<HostEvent>& events, const std::vector<TimeSp
     if (next == told.end()) continue;
     const size_t at = std::exchange(previous, e);
     if (at == events.size()) continue;
-    const auto& [name, stage] = *told.at(events[at].key);
-    const auto& [next_name, next_stage] = *next->second;
+    const StageEvents& before = told.at(events[at].key)->second;
+    const auto& [name, stage] = *next->second;
     const StepDraft& like = drafts[stage.steps.back()];
-    if (drafts[next_stage.steps.back()].kind == StageKind::kPrefill) continue;
-    const int64_t start_ns = events[at].time_ns - stage.offset_ns, end_ns = events[e].time_ns - next_stage.offset_ns;
+    // A prompt does not begin where the step before it ended.
+    if (like.kind != StageKind::kDecode && like.kind != StageKind::kMixed) continue;
+    const int64_t start_ns = events[at].time_ns + before.tail_ns, end_ns = events[e].time_ns + stage.tail_ns;
     if (start_ns >= end_ns || !RecordedSpans::holds(unrecorded, start_ns, end_ns)) continue;
-    if (!known(events, at + 1, e, stage, next_stage)) continue;
+    if (!known(events, at + 1, e, before, stage)) continue;
     found.push_back(unseen_step(like, start_ns, end_ns));
     lengths[name].push_back(end_ns - start_ns);
   }

@@ -9,11 +9,10 @@
 
 namespace llmprof {
 
-// Adds a draft with its window for each. `steps` have their windows. Where in a step its event comes, and that the
-// events keep the pace of the steps, is learned from the recorded ones of each stage, three at least; threads whose
-// steps are named, stages that no event tells apart, steps that a pause or a prompt follows (their end is not known)
-// and steps in which events came that no recorded one of their stage has are left out. A window is as long as the
-// step was; where it begins may be off by what recording slows the host down before the event.
+// Adds a draft with its window for each step that makes tokens. `steps` have their windows. How long a step goes on
+// behind its event is learned from the recorded ones of each stage, three at least; the step before it ended likewise.
+// Left out are threads whose steps are named, hosts that run ahead of the GPU, stages that no event tells apart, steps
+// behind a pause, and those in which events came that no recorded one of their stage has (a prompt, perhaps).
 void add_recurring_steps(const Trace& trace, const RecordedSpans& recorded, std::vector<StepDraft>& steps);
 
 }  // namespace llmprof

@@ -298,8 +298,13 @@ void settle_recurring(std::vector<StepDraft>& steps) {
     bool agree = true, drafts = true;
   };
   std::map<std::string, Kinds> stages;
-  for (const StepDraft& step : steps) {
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const StepDraft& step = steps[i];
     if (!step.recurs || step.unseen) continue;
+    // A range that holds an encoder and the prompt behind it is a prompt where nothing in it is seen.
+    const bool leads = step.kind == StageKind::kVision && i + 1 < steps.size() && step.annotation != kNoRow &&
+                       steps[i + 1].annotation == step.annotation;
+    if (leads) continue;
     Kinds& kinds = stages[step.stage];
     ++kinds.recorded;
     if (step.kind == StageKind::kOther) continue;

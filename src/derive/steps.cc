@@ -172,6 +172,8 @@ void drop_doubtful(Trace& trace, const RecordedSpans& recorded, std::vector<Step
   }
 }
 
+bool repeats(StageKind kind) { return kind == StageKind::kDecode || kind == StageKind::kSpeculative; }
+
 // What complete decode steps of a stage agree on holds for its other steps as well.
 void inherit_tokens(const std::vector<MissingKernels>& missing, std::vector<StepDraft>& drafts) {
   struct Counts {
@@ -181,7 +183,7 @@ void inherit_tokens(const std::vector<MissingKernels>& missing, std::vector<Step
   std::map<std::string, Counts> stages;
   for (size_t i = 0; i < drafts.size(); ++i) {
     const StepDraft& draft = drafts[i];
-    if (missing[i] != MissingKernels::kNone || draft.kind != StageKind::kDecode) continue;
+    if (missing[i] != MissingKernels::kNone || !repeats(draft.kind)) continue;
     Counts& counts = stages[draft.stage];
     const bool same = counts.tokens == draft.new_tokens && counts.sequences == draft.sequences;
     if (counts.known && !same) counts.agreed = false;
@@ -190,8 +192,7 @@ void inherit_tokens(const std::vector<MissingKernels>& missing, std::vector<Step
   for (size_t i = 0; i < drafts.size(); ++i) {
     StepDraft& draft = drafts[i];
     const std::map<std::string, Counts>::const_iterator it = stages.find(draft.stage);
-    if (missing[i] == MissingKernels::kNone || draft.kind != StageKind::kDecode || it == stages.end() ||
-        !it->second.agreed)
+    if (missing[i] == MissingKernels::kNone || !repeats(draft.kind) || it == stages.end() || !it->second.agreed)
       continue;
     if (draft.new_tokens < 0) draft.new_tokens = it->second.tokens;
     if (draft.sequences < 0) draft.sequences = it->second.sequences;

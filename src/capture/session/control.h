@@ -74,6 +74,8 @@ constexpr const char* kEnvSteps = "LLMPROF_STEPS";                 // stop after
 constexpr const char* kEnvUnrecorded = "LLMPROF_UNRECORDED";  // auto or off: unrecorded windows that measure distortion
 constexpr const char* kEnvBudget = "LLMPROF_BUDGET";          // percent that recording may slow the run by
 constexpr const char* kEnvAdapt = "LLMPROF_ADAPT";  // auto or off: whether a mode that costs too much is lowered
+// Set by a program of ours that begins captures of graphs only while it is recorded, so that CUPTI may leave it.
+constexpr const char* kEnvCapturesRecorded = "LLMPROF_CAPTURES_RECORDED";
 constexpr const char* kEnvNext = "LLMPROF_NEXT_INJECTION";  // a foreign CUDA_INJECTION64_PATH to load as well
 constexpr const char* kEnvTorch = "LLMPROF_TORCH";          // 1: operators of PyTorch (the hook module reads it)
 

@@ -1,8 +1,11 @@
 #include "capture/inject/cupti/capture_hooks.h"
 
+#include <cstdlib>
+
 #include "capture/inject/cupti/attachment.h"
 #include "capture/inject/real_symbol.h"
 #include "capture/inject/threads/thread_events.h"
+#include "capture/session/control.h"
 
 namespace llmprof::inject {
 
@@ -34,6 +37,8 @@ LLMPROF_CAPTURE_HOOK(cuStreamBeginCapture_v2_ptsz, "libcuda.so", (void* stream, 
 LLMPROF_CAPTURE_HOOK(cuGraphCreate, "libcuda.so", (void** graph, unsigned flags), (graph, flags))
 
 bool capture_hooks_work() {
+  static const bool announced = std::getenv(session::kEnvCapturesRecorded) != nullptr;
+  if (announced) return true;
   // Where the library was not preloaded, or the runtime is part of the program, the program's calls do not come by
   // here.
   static RealSymbol runtime{"cudaStreamBeginCapture", "libcudart"};
