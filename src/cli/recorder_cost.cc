@@ -1,11 +1,13 @@
 #include "cli/recorder_cost.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 
+#include "base/clock.h"
 #include "base/input_file.h"
 #include "base/json_document.h"
 #include "base/record_json.h"
@@ -26,19 +28,31 @@ namespace llmprof::cli {
 namespace {
 
 constexpr const char* kCallCostsCommand = "call-costs";
-constexpr double kSecondsEach = 0.02;     // of each kind of call in a turn
-constexpr double kSecondsToSwitch = 0.3;  // for the recorder to come or go
+constexpr double kSecondsEach = 0.02;      // of each kind of call in a turn
+constexpr double kSecondsToSwitch = 0.25;  // for CUPTI to come or go, once the recorder knows that it is to
+constexpr double kSecondsToKnow = 2;
 constexpr size_t kCostsBytesMax = size_t{1} << 20;
 
 // ---- in the process that is timed ------------------------------------------------------------------------------
+
+// The level that this process says it records at.
+bool records_at(const session::Control& control, spool::Level level) {
+  for (const session::Slot& slot : control.slots)
+    if (slot.process_id.load() == getpid()) return slot.level.load() == static_cast<uint32_t>(level);
+  return false;
+}
 
 // Records in even turns, and at the end.
 Result<std::vector<CallCost>> time_in_turns(device::cuda::Context& context, double seconds, int pairs) {
   const char* const session = std::getenv(session::kEnvFolder);
   if (pairs == 0 || session == nullptr) return device::cuda::time_calls(context, seconds);
   LLMPROF_ASSIGN(const launch::ControlPage control, launch::ControlPage::open(session));
-  return device::cuda::time_calls(context, seconds, 2 * pairs, [&](int turn) {
-    control.set_level(turn % 2 == 0 || turn < 0 ? spool::Level::kDefault : spool::Level::kOff);
+  return device::cuda::time_calls(context, seconds, 2 * pairs, [&](int turn) -> Status {
+    const spool::Level level = turn % 2 == 0 || turn < 0 ? spool::Level::kDefault : spool::Level::kOff;
+    control.set_level(level);
+    const int64_t until = monotonic_ns() + static_cast<int64_t>(kSecondsToKnow * 1e9);
+    while (!records_at(*control, level) && monotonic_ns() < until)
+      LLMPROF_CHECK(device::cuda::settle(context, kSecondsToSwitch / 10));
     return device::cuda::settle(context, kSecondsToSwitch);
   });
 }

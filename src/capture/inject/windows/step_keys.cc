@@ -25,7 +25,7 @@ constexpr uint32_t kRestartsMost = 4;
 constexpr int64_t kAliveLeastNs = kSecond;
 // A first occurrence may take so long before it is taken for the program rather than a step of it.
 constexpr int64_t kFirstOpenMostNs = 30 * kSecond;
-constexpr int64_t kLongPeriodNs = 400 * kMillisecond;
+constexpr int64_t kLongPeriodNs = 200 * kMillisecond;
 constexpr uint32_t kPaceLeast = 8;
 constexpr uint32_t kShapesMost = 12;
 
