@@ -131,11 +131,14 @@ def run(args, place, name, steps):
     kept = os.path.join(args.keep or tempfile.mkdtemp(), f"{name}_{steps}")
     report_file = f"{kept}.json"
     began = time.monotonic()
+    # Processes alone before and after, so that what drifts is in both.
+    alone = lambda count: [one for _ in range(count) if (one := last_json(execute(command).stdout))]
+    before = alone(args.plain // 2)
     done = execute([args.llmprof, "run", "--quiet", "-o", kept, "--report", report_file, "--", *command])
     result = last_json(done.stdout)
     if done.returncode != 0 or result is None:
-        alone = execute(command)  # is it the program?
-        return {"error": f"exit {done.returncode}, alone {alone.returncode}: {done.stderr.strip()[-400:]}"}
+        again = execute(command)  # is it the program?
+        return {"error": f"exit {done.returncode}, alone {again.returncode}: {done.stderr.strip()[-400:]}"}
     with open(report_file) as file:
         report = json.load(file)
     if args.keep:
@@ -143,12 +146,11 @@ def run(args, place, name, steps):
             json.dump(result, file)
     else:
         shutil.rmtree(kept, ignore_errors=True)
-    plain, warm_up = [], warm_up_of(report)
+    warm_up = warm_up_of(report)
     enough = min(len(values) for values in times(result, warm_up, spans_of(report, True)).values()) >= ENOUGH
-    for _ in range(0 if enough and args.plain_only_if_needed else args.plain):
-        alone = execute(command)
-        if one := last_json(alone.stdout):
-            plain.append(times(one, like(one, result, warm_up)))
+    skip = enough and args.plain_only_if_needed
+    after = [] if skip else alone(args.plain - args.plain // 2)
+    plain = [times(one, like(one, result, warm_up)) for one in before + after]
     away, recorded = spans_of(report, True), spans_of(report, False)
     every, apart, inside = times(result, warm_up), times(result, warm_up, away), times(result, warm_up, recorded)
     headline = (report.get("latency") or {}).get("headline") or {}
@@ -171,7 +173,8 @@ def run(args, place, name, steps):
         found["own"][key] = {"all": median(every[key]), "n": len(every[key]), "unrecorded": median(apart[key]),
                              "unrecorded_n": len(apart[key]), "recorded": median(inside[key]), "recorded_n": len(inside[key]),
                              "alone": median([value for one in plain for value in one[key]]),
-                             "alone_n": sum(len(one[key]) for one in plain)}
+                             "alone_n": sum(len(one[key]) for one in plain),
+                             "alone_processes": sorted(median(one[key]) for one in plain if one[key])}
     return found
 
 
@@ -188,6 +191,8 @@ def judge(found):
         few = against == "alone" and min(own["alone_n"], found["headline"][figure.replace("_ms", "_n")] or 0) < ENOUGH
         verdict = "few" if few else "ok" if abs(off) <= TOLERANCE else "off"
         out[figure] = {"verdict": verdict, "off": round(off, 4), "against": against}
+        if len(own["alone_processes"]) >= ENOUGH:  # each process counts once
+            out[figure]["off_processes"] = round(value / median(own["alone_processes"]) - 1, 4)
     return out
 
 

@@ -142,6 +142,41 @@ TEST(UndisturbedTimes, AStageOfTheHostAloneIsPassedOver) {
   for (const StageTimes& stage : stages) EXPECT_EQ(stage.unrecorded_ns.size(), stage.stage == "prefill" ? 6U : 0U);
 }
 
+// A range around an encoder and its prompt is two steps where it is recorded, and one where it is not.
+TEST(UndisturbedTimes, StepsOfOneRangeAreOneTime) {
+  AnalyzedRecording run;
+  int64_t at = 0;
+  AnnotationId range = 0;
+  const auto add = [&](StageKind kind, int64_t length, MissingKernels missing) {
+    const StepId step = run.step(kind, at, at + length, 64, 64, "encode and start");
+    run.trace.steps.annotation[step] = range;
+    run.trace.steps.missing[step] = missing;
+    if (missing != MissingKernels::kNone) run.trace.steps.state[step] = StepState::kNotRecorded;
+    if (missing == MissingKernels::kNone) run.gpu("gemm", Category::kGemm, at, 1000, {step, kNoRow, kNoRow, kNoRow});
+    at += length;
+  };
+  for (; range < 6; ++range) {
+    add(StageKind::kVision, 7 * kMs, MissingKernels::kNone);
+    add(StageKind::kPrefill, 6 * kMs, MissingKernels::kNone);
+  }
+  const int64_t middle = at;
+  for (; range < 13; ++range) add(StageKind::kPrefill, 11 * kMs, MissingKernels::kAll);
+  TraceBuilder builder(run.trace);
+  builder.add<Recorded>({.start_ns = 0, .dur_ns = middle, .process_id = 0, .level = RecordingLevel::kDefault});
+  builder.add<Recorded>({.start_ns = middle,
+                         .dur_ns = at - middle,
+                         .process_id = 0,
+                         .level = RecordingLevel::kLight,
+                         .reason = run.trace.strings.intern("detached")});
+  run.window(0, at);
+  const UndisturbedTimes found = times(run, {}, {});
+  ASSERT_EQ(found.rows().size(), 1U);
+  EXPECT_EQ(found.rows()[0].recorded_steps, 6);
+  EXPECT_DOUBLE_EQ(*found.rows()[0].recorded_ms, 13);
+  EXPECT_DOUBLE_EQ(found.rows()[0].step_ms, 11);
+  EXPECT_DOUBLE_EQ(*found.window_ns(StepId(0)) + *found.window_ns(StepId(1)), 11 * kMs) << "scaled together";
+}
+
 TEST(UndisturbedTimes, OtherRecordersHaveNoRows) {
   AnalyzedRecording run = recording(20, 1200'000, 0, 0, false);
   run.trace.recorded.resize(0);
