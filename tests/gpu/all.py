@@ -21,7 +21,7 @@ TESTS = [
     ("flops", ["tests/gpu/flops_test.py"], 70),
     ("workload", ["tests/gpu/workload_test.py"], 120),
     ("cold_start", ["tests/gpu/cold_start_test.py"], 180),
-    ("steady", ["tests/gpu/steady_test.py"], 360),
+    ("steady", ["tests/gpu/steady_test.py"], 720),
     ("shapes", ["tests/gpu/shapes_test.py"], 130),
     ("streams", ["tests/gpu/streams_test.py"], 60),
     ("torch_operators", ["tests/gpu/torch_operators_test.py"], 100),
