@@ -284,6 +284,21 @@ void add_run_cost(const Trace& trace, OverheadReport& overhead) {
         RecordedSpans::touches(spans.switching(steps.device[s]), steps.host_start_ns[s], steps.end_ns[s]);
 }
 
+// What recording does to the slow ones among the steps of a stage: CUPTI's coming and going holds up a few of them.
+void add_slow_steps(const Trace& trace, OverheadReport& overhead) {
+  constexpr size_t kEnough = 20;
+  const Steps& steps = trace.steps;
+  std::vector<double> windows, pauses;
+  for (Row s = 0; s < steps.size(); ++s) {
+    if (steps.phase[s] == StepPhase::kWarmUp || trace.text(steps.stage[s]) != overhead.stage) continue;
+    (steps.state[s] == StepState::kNotRecorded ? pauses : windows)
+        .push_back(static_cast<double>(steps.end_ns[s] - steps.start_ns[s]) / 1e6);
+  }
+  if (windows.size() < kEnough || pauses.size() < kEnough) return;
+  overhead.windows_p99_ms = summarize_samples(std::move(windows))->p99;
+  overhead.pauses_p99_ms = summarize_samples(std::move(pauses))->p99;
+}
+
 // Whether all there is was read beside the program, which does not notice that: `nvidia-smi dmon`, samplers alone.
 bool only_readings(const Trace& trace) {
   return trace.gpu_ops.empty() && trace.ops.empty() && trace.api_calls.empty() && trace.annotations.empty() &&
@@ -340,6 +355,7 @@ void analyze_overhead(const Context& context, Report& report, std::vector<Cannot
     overhead.ci95 = std::array<double, 2>{row->ci95_low_frac, row->ci95_high_frac};
     overhead.stage = row->stage;
     overhead.method = name_of(row->method);
+    if (context.options.baseline == nullptr) add_slow_steps(trace, overhead);
   } else if (!only_readings(trace)) {
     const bool live = is_live_recording(trace);
     cannot_tell.push_back({"How much slower was the program because it was recorded?", std::move(found.reason),

@@ -23,6 +23,25 @@ WarmUpCause main_cause(const Steps& steps, const std::vector<Row>& cold) {
   return static_cast<WarmUpCause>(std::max_element(ns.begin(), ns.end()) - ns.begin());
 }
 
+// Of a stage whose steady steps all ran while nothing was recorded, tables and findings cannot speak.
+void ask_for_steady_steps(const Context& context, std::vector<CannotTell>& cannot_tell) {
+  const std::vector<StageGroup>& groups = context.groups.stages;
+  if (context.trace.gpu_ops.empty()) return;
+  for (const StageGroup& group : groups) {
+    if (group.unattributed || group.is_warm_up() || group.state != StepState::kNotRecorded) continue;
+    size_t recorded = 0, cold = 0;
+    for (const StageGroup& other : groups)
+      if (same_stage(group, other) && other.state == StepState::kUsual)
+        (other.is_warm_up() ? cold : recorded) += other.steps.size();
+    if (recorded > 0) continue;
+    const std::string_view stage = context.trace.text(group.name);
+    cannot_tell.push_back({fmt::format("Where does the time of {} go once it is warm?", stage),
+                           fmt::format("its {} steady steps ran while nothing was recorded{}", group.steps.size(),
+                                       cold == 0 ? "" : fmt::format("; the {} that were recorded are warm-up", cold)),
+                           "let it run longer, or record all of it: --unrecorded-windows off"});
+  }
+}
+
 }  // namespace
 
 std::string no_steady(const Steps& steps, const std::vector<Row>& cold, std::string_view one) {
@@ -34,6 +53,7 @@ std::string no_steady(const Steps& steps, const std::vector<Row>& cold, std::str
 void analyze_warm_up(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
   const Steps& steps = context.trace.steps;
   const std::vector<StageGroup>& groups = context.groups.stages;
+  ask_for_steady_steps(context, cannot_tell);
   for (const StageGroup& group : groups) {
     if (group.unattributed || !group.is_warm_up()) continue;
     int64_t steady = 0;

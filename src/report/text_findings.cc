@@ -71,6 +71,9 @@ std::string recording_line(const Report& report, const RenderOptions& options) {
     line += fmt::format("{}its coming and going held up {} {} for {} in all", line.empty() ? "" : "; ",
                         *overhead.switching_steps, *overhead.switching_steps == 1 ? "step" : "steps",
                         format_ms(*overhead.switching_ms));
+  if (overhead.windows_p99_ms && overhead.pauses_p99_ms)
+    line += fmt::format("{}p99 of {} {} while windows were open, {} while not", line.empty() ? "" : "; ",
+                        overhead.stage, format_ms(*overhead.windows_p99_ms), format_ms(*overhead.pauses_p99_ms));
   return line.empty() ? std::string() : wrap_text(line, options.width, "  ", "    ");
 }
 

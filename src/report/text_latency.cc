@@ -51,14 +51,15 @@ std::string figure_line(const Figure& figure, const std::string& cost, const Ren
     // The only one there is has nothing beside it.
     const bool only = figure.n == 1 && figure.first == figure.typical;
     text = format_ms(*figure.typical) + "  ";
-    const char* const recorded = figure.others_unseen ? " recorded" : "";
-    text += only && figure.others_unseen ? fmt::format("the first {}, and the only one recorded", figure.one)
+    const bool some = figure.others_unseen && figure.source != StepTimeSource::kUnrecorded;
+    const char* const recorded = some ? " recorded" : "";
+    text += only && some ? fmt::format("the first {}, and the only one recorded", figure.one)
             : only
                 ? fmt::format("the only {}{}", figure.one, figure.in_doubt ? ", the program's first: perhaps cold" : "")
             : figure.n == 1
                 ? fmt::format("1 {}{}", figure.one, recorded)
                 : fmt::format("median of {} {}s{}", format_count(static_cast<double>(figure.n)), figure.one, recorded);
-    if (!figure.others_unseen || figure.source != StepTimeSource::kRecorded) text += source_label(figure.source);
+    if (!some || figure.source != StepTimeSource::kRecorded) text += source_label(figure.source);
     if (figure.p99 && figure.n >= kP99Min) text += ", p99 " + format_ms(*figure.p99);
     if (!only && figure.first)
       text += fmt::format("; first {} {}{}{}", figure.one, format_ms(*figure.first), figure.first_since, cold);

@@ -83,7 +83,7 @@ std::string suffix_legend(const Report& report, const RenderOptions& options, co
        [](const StageMark& mark) { return mark.state == StepState::kWindowEdge; }},
       {"[warm-up]", "in no other figure of this page; the table below says why",
        [](const StageMark& mark) { return mark.is_warm_up(); }},
-      {"[not recorded]", "without its kernels: times are those of the program's ranges on the host",
+      {"[not recorded]", "without its kernels: times by the program's ranges, or by the call that recurs once a step",
        [](const StageMark& mark) { return mark.state == StepState::kNotRecorded; }},
       {"[whole graphs]", "CUDA graphs recorded as one activity each",
        [](const StageMark& mark) { return mark.state == StepState::kWholeGraphs; }}};

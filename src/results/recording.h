@@ -85,7 +85,10 @@ using Interval95 = std::optional<std::array<double, 2>>;
     "Mean slow-down of the run by recording, by the pace of its steps, measured while it ran")    \
   F(OptDouble, budget_frac, "frac", "What it was to be at most (`--budget`)")                     \
   F(OptDouble, switching_ms, "ms", "In which the recorder was attached, detached or switched on") \
-  F(OptInt, switching_steps, "", "Steps that were held up by that, which are window edges")
+  F(OptInt, switching_steps, "", "Steps that were held up by that, which are window edges")       \
+  F(OptDouble, windows_p99_ms, "ms",                                                              \
+    "99th percentile of the steps of `stage` while windows were open, with those at their edges") \
+  F(OptDouble, pauses_p99_ms, "ms", "The same of its steps of which nothing was recorded")
 LLMPROF_RECORD(OverheadReport, "overhead", "What recording cost", LLMPROF_OVERHEAD_FIELDS)
 
 }  // namespace llmprof

@@ -177,6 +177,36 @@ TEST(UndisturbedTimes, StepsOfOneRangeAreOneTime) {
   EXPECT_DOUBLE_EQ(*found.window_ns(StepId(0)) + *found.window_ns(StepId(1)), 11 * kMs) << "scaled together";
 }
 
+// What was recorded is warm-up, and what is steady was not recorded: tables and findings say nothing of it.
+TEST(UndisturbedTimes, SteadyStepsThatWereNotRecordedAreAskedFor) {
+  AnalyzedRecording run = recording(12, 70 * kMs, 20, 14 * kMs, true);
+  for (Row s = 0; s < 12; ++s) {
+    run.gpu("gemm", Category::kGemm, run.trace.steps.start_ns[s], 1000, {StepId(s), kNoRow, kNoRow, kNoRow});
+    run.trace.steps.phase[s] = StepPhase::kWarmUp;
+    run.trace.steps.warm_up_cause[s] = WarmUpCause::kModuleLoading;
+  }
+  const auto why = [](const AnalyzedRecording& of) -> std::string {
+    for (const CannotTell& row : report_of(of.trace).cannot_tell)
+      if (row.question == "Where does the time of decode_step go once it is warm?") return row.why;
+    return {};
+  };
+  EXPECT_EQ(why(run), "its 20 steady steps ran while nothing was recorded; the 12 that were recorded are warm-up");
+  run.trace.steps.phase[11] = StepPhase::kServing;
+  EXPECT_EQ(why(run), "") << "one was";
+}
+
+TEST(UndisturbedTimes, SlowStepsWhileWindowsWereOpenStandBesideTheOthers) {
+  AnalyzedRecording run = recording(40, 12 * kMs, 40, 10 * kMs, true);
+  for (Row s = 0; s < 40; ++s)
+    run.gpu("gemm", Category::kGemm, run.trace.steps.start_ns[s], 1000, {StepId(s), kNoRow, kNoRow, kNoRow});
+  run.trace.steps.state[0] = StepState::kWindowEdge;
+  run.trace.steps.start_ns[0] -= 20 * kMs;
+  const Report report = report_of(run.trace);
+  ASSERT_TRUE(report.overhead && report.overhead->windows_p99_ms && report.overhead->pauses_p99_ms);
+  EXPECT_GT(*report.overhead->windows_p99_ms, 20);
+  EXPECT_NEAR(*report.overhead->pauses_p99_ms, 10, 0.1);
+}
+
 TEST(UndisturbedTimes, OtherRecordersHaveNoRows) {
   AnalyzedRecording run = recording(20, 1200'000, 0, 0, false);
   run.trace.recorded.resize(0);
