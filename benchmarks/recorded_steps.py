@@ -2,7 +2,6 @@
 """What recording a step costs, beside what CUPTI itself costs: three states of CUPTI in turns in one process.
 
     python3 benchmarks/recorded_steps.py [--programs a,b] [--rounds 6] [--seconds 0.3] [--state recorded_steps.json]
-    python3 benchmarks/recorded_steps.py --counters off --state without_counters.json
 
 Processes of one program differ by some percent, so one process changes its state, many times:
   nothing    llmprof's recording is stopped. CUPTI is out of the process; where it cannot leave (CUDA graphs were
@@ -14,8 +13,8 @@ not counted. Every step ends with a wait for the GPU and is timed by itself. The
 median step of the turn "recorded" less that of "alone", in percent of the median step of "nothing": points. The figure is
 the median over rounds with a 95 % interval by resampling; a program passes with at most two points.
 
-The hardware counters of the default mode are sampled in "recorded" and not in the others: `--counters off` leaves them
-out. One program needs about 25 seconds on an H100. benchmarks/recorded_steps_target.py is the program;
+Hardware counters are left out: their sampler starts and stops with recording, which takes longer than a turn.
+benchmarks/counters_cost.py says what they cost. One program needs about 25 seconds on an H100. benchmarks/recorded_steps_target.py is the program;
 build/release/lib/libcupti.so.alone, a target of the build (cupti_alone), switches CUPTI.
 """
 import json
@@ -237,7 +236,8 @@ def arguments():
     parser.add_argument("--programs", default=",".join(PROGRAMS), help="of " + ",".join(PROGRAMS))
     parser.add_argument("--rounds", type=int, default=6, help="beside the one that warms up")
     parser.add_argument("--seconds", type=float, default=0.3, help="of steps in one turn")
-    parser.add_argument("--counters", default="auto", choices=("auto", "on", "off"), help="of llmprof run")
+    parser.add_argument("--counters", default="off", choices=("auto", "on", "off"),
+                        help="of llmprof run; a turn is over before the sampler has started (benchmarks/counters_cost.py)")
     parser.add_argument("--library", metavar="FILE", help="libcupti.so.alone (default: in lib beside llmprof's folder)")
     parser.add_argument("--target", default=str(ROOT / "benchmarks/recorded_steps_target.py"), help="the program (for tests)")
     return parser

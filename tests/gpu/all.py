@@ -36,6 +36,7 @@ TESTS = [
     ("ncu_bytes", ["tests/gpu/ncu_bytes_test.py"], 120),
     ("faults", ["tests/gpu/faults_test.py", "--seconds", "15"], 300),
     ("recorded_steps", ["benchmarks/recorded_steps.py"], 160),
+    ("counters_cost", ["benchmarks/counters_cost.py"], 60),
     ("distortion", ["benchmarks/distortion.py", "--rounds", "8"], 900),
     ("planted", ["tests/gpu/planted_test.py"], 600),
     ("truth", ["tests/gpu/truth_test.py"], 600),
