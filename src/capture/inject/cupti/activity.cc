@@ -207,6 +207,7 @@ bool start_activities(Level deepest) {
   }
   attachment.cupti = opened;
   attachment.attach_again = attach_again;
+  keep_buffers_ready();
   {
     SpoolAccess access;
     if (access.writer() != nullptr) {
@@ -268,6 +269,7 @@ void flush_activities() {
   const bool settling = leaving.load(std::memory_order_relaxed) == Leaving::kSettling;
   if (!on && !settling && !flush_due.exchange(false, std::memory_order_relaxed)) return;
   if (on) flush_due.store(true, std::memory_order_relaxed);
+  if (on) keep_buffers_ready();
   const Locked locked(attachment.lock);
   if (!attachment.attached.load(std::memory_order_relaxed)) return;
   const uint64_t before = recorded_kernels();

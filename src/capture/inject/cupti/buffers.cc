@@ -13,11 +13,12 @@ namespace {
 // 1 MiB holds 5,000 kernels. CUPTI gives each thread of the program one buffer for its calls, so larger ones would cost
 // memory for nothing, and a flush hands over partly filled ones anyway.
 constexpr size_t kBufferBytes = size_t{1} << 20;
-constexpr size_t kKept = 32;
+constexpr size_t kKept = 32, kReadyLeast = 8;
 
 pthread_mutex_t buffers_lock = PTHREAD_MUTEX_INITIALIZER;
 uint8_t* kept_buffers[kKept];
 size_t kept_count = 0;
+size_t asked_for = 0;  // since keep_buffers_ready()
 
 struct Filled {
   uint8_t* buffer = nullptr;
@@ -27,33 +28,52 @@ constexpr size_t kWaiting = 256;  // 256 MiB at most
 Filled waiting[kWaiting];
 size_t waiting_count = 0;
 
+uint8_t* fresh_buffer(int flags) {
+  void* const fresh = mmap(nullptr, kBufferBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+  return fresh == MAP_FAILED ? nullptr : static_cast<uint8_t*>(fresh);
+}
+
+// False where there is no room: it goes back to the system.
+bool keep(uint8_t* buffer) {
+  pthread_mutex_lock(&buffers_lock);
+  const bool room = kept_count < kKept;
+  if (room) kept_buffers[kept_count++] = buffer;
+  pthread_mutex_unlock(&buffers_lock);
+  if (!room) munmap(buffer, kBufferBytes);
+  return room;
+}
+
 void decode_and_keep(Filled filled) {
   decode_buffer(filled.buffer, filled.valid_size);
   // CUPTI expects zeroed memory; what lies behind the valid part never was anything else.
   std::memset(filled.buffer, 0, filled.valid_size < kBufferBytes ? filled.valid_size : kBufferBytes);
-  bool keep = false;
-  pthread_mutex_lock(&buffers_lock);
-  if (kept_count < kKept) {
-    kept_buffers[kept_count++] = filled.buffer;
-    keep = true;
-  }
-  pthread_mutex_unlock(&buffers_lock);
-  if (!keep) munmap(filled.buffer, kBufferBytes);
+  keep(filled.buffer);
 }
 
 }  // namespace
+
+void keep_buffers_ready() {
+  pthread_mutex_lock(&buffers_lock);
+  size_t wanted = 2 * asked_for;
+  asked_for = 0;
+  wanted = wanted < kReadyLeast ? kReadyLeast : wanted < kKept ? wanted : kKept;
+  size_t lacking = wanted > kept_count ? wanted - kept_count : 0;
+  pthread_mutex_unlock(&buffers_lock);
+  for (; lacking != 0; --lacking) {
+    uint8_t* const fresh = fresh_buffer(MAP_POPULATE);
+    if (fresh == nullptr || !keep(fresh)) return;
+  }
+}
 
 void buffer_requested(uint8_t** buffer, size_t* size, size_t* max_records) {
   uint8_t* memory = nullptr;
   pthread_mutex_lock(&buffers_lock);
   if (kept_count != 0) memory = kept_buffers[--kept_count];
+  ++asked_for;
   pthread_mutex_unlock(&buffers_lock);
-  if (memory == nullptr) {
-    void* fresh = mmap(nullptr, kBufferBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    // Refusing a buffer drops records, which CUPTI counts; versions before 12.9 may not survive it, but neither does a
-    // program without a megabyte of memory.
-    memory = fresh == MAP_FAILED ? nullptr : static_cast<uint8_t*>(fresh);
-  }
+  // Refusing a buffer drops records, which CUPTI counts; versions before 12.9 may not survive it, but neither does a
+  // program without a megabyte of memory.
+  if (memory == nullptr) memory = fresh_buffer(0);
   *buffer = memory;
   *size = memory == nullptr ? 0 : kBufferBytes;
   *max_records = 0;
@@ -98,7 +118,7 @@ void discard_completed() {
 
 void abandon_buffers() {
   pthread_mutex_init(&buffers_lock, nullptr);
-  kept_count = waiting_count = 0;
+  kept_count = waiting_count = asked_for = 0;
 }
 
 }  // namespace llmprof::inject
