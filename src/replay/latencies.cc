@@ -10,6 +10,7 @@
 namespace llmprof::replay {
 namespace {
 
+constexpr double kTickNs = 32;
 constexpr double kSure = 0.95;  // quantile of the launch latency from which on an activity has waited for its stream
 
 Latency median_latency(const std::vector<double>& values) {
@@ -17,14 +18,23 @@ Latency median_latency(const std::vector<double>& values) {
   return {median_of(values), static_cast<int64_t>(values.size())};
 }
 
-// Latencies behind one another add up over a step, so that their mean counts, without the twentieth at either end.
+// Latencies behind one another add up over a step, so that their mean counts. Without outliers: now and then a GPU
+// stands still for a hundred times as long before some kernel, and that is no latency of this one.
 Latency mean_latency(std::vector<double> values) {
+  constexpr double kFarOut = 3;  // interquartile ranges beyond the quartiles (Tukey's outer fences)
   if (values.empty()) return {};
   std::sort(values.begin(), values.end());
-  const size_t cut = values.size() / 20;
+  const double low = quantile_of_sorted(values, 0.25), high = quantile_of_sorted(values, 0.75);
+  // Clocks of GPUs tick every 32 ns: equal values say nothing of how much others may differ.
+  const double reach = std::max({kFarOut * (high - low), std::fabs(high), kTickNs});
   double sum = 0;
-  for (size_t i = cut; i < values.size() - cut; ++i) sum += values[i];
-  return {sum / static_cast<double>(values.size() - 2 * cut), static_cast<int64_t>(values.size())};
+  size_t count = 0;
+  for (const double value : values) {
+    if (value < low - reach || value > high + reach) continue;
+    sum += value;
+    ++count;
+  }
+  return {sum / static_cast<double>(count), static_cast<int64_t>(values.size())};
 }
 
 // The median distance from the median: how much a latency varies.
