@@ -116,12 +116,14 @@ std::string text_stages(const Report& report, const RenderOptions& options, cons
   TextTable table(columns);
   int64_t wall = 0;
   std::set<int64_t> devices;
-  bool any = false, detected = false, by_counter = false;
+  bool any = false, detected = false, named = false, by_counter = false;
   for (const StageTiming& stage : report.stages) {
     wall += stage.wall_ms.ns;
     devices.insert(stage.device);
     any |= stage.count > 0;
-    detected |= stage.source == StageSource::kDetected && stage.count > 0 && !report.mark_of(stage).is_warm_up();
+    const bool counts = stage.count > 0 && !report.mark_of(stage).is_warm_up();
+    detected |= counts && stage.source == StageSource::kDetected;
+    named |= counts && stage.source != StageSource::kDetected;
     const std::string name = stage_label(report, stage);
     by_counter |= busy_text(stage).starts_with('~');
     table.add_row({name, stage.count > 0 ? format_count(static_cast<double>(stage.count)) : "",
@@ -135,7 +137,9 @@ std::string text_stages(const Report& report, const RenderOptions& options, cons
   table.add_rule();
   table.add_row({devices.size() > 1 ? fmt::format("{} windows", devices.size()) : "window", "", "", format_ns(wall)});
   return title(ink, "Stages",
-               !any       ? "none was found"
+               !any ? "none was found"
+               : detected && named
+                   ? "as annotated; what no range names was found from token counts and kernel sequences"
                : detected ? "found by llmprof from token counts and kernel sequences, not annotated"
                           : std::string("as annotated") + (by_counter ? "; ~ by hardware counter" : "")) +
          table.render("  ", options) + suffix_legend(report, options, ink) + "\n";

@@ -253,6 +253,40 @@ TEST(Text, TheFirstRequestStandsBesideTheMedian) {
   }
 }
 
+TEST(Text, StagesOfRangesAndFoundOnesAreToldTogether) {
+  Report report;
+  const auto add = [&](StageSource source) {
+    StageTiming& stage = report.stages.emplace_back();
+    stage.source = source;
+    stage.count = 3;
+    report.stage_marks.resize(report.stages.size());
+  };
+  const auto title = [&] {
+    const std::string text = text_stages(report, {}, Ink(false));
+    return text.substr(0, text.find('\n'));
+  };
+  add(StageSource::kNvtx);
+  EXPECT_EQ(title(), "Stages  as annotated");
+  add(StageSource::kDetected);
+  EXPECT_EQ(title(), "Stages  as annotated; what no range names was found from token counts and kernel sequences");
+  report.stages.erase(report.stages.begin());
+  EXPECT_EQ(title(), "Stages  found by llmprof from token counts and kernel sequences, not annotated");
+}
+
+// A headline of unrecorded steps, where more of them may be in time of which nothing was recorded.
+TEST(Text, UnrecordedStepsAreNotCalledRecorded) {
+  Report report;
+  Headline& headline = report.latency.emplace().headline;
+  headline.itl_ms = headline.tpot_ms = 3.5, headline.itl_n = 31, headline.itl_source = StepTimeSource::kUnrecorded;
+  StageTiming& found = report.stages.emplace_back();
+  found.source = StageSource::kDetected;
+  found.count = 1;
+  report.source.duration_ms.ns = 100;
+  report.source.recorded_ms.ns = 40;
+  EXPECT_NE(text_latency(report, {}, Ink(false)).find("TPOT  3.500 ms  median of 31 steps, not recorded"),
+            std::string::npos);
+}
+
 TEST(Text, SaysWhetherFiguresHoldTheRecorder) {
   Report report;
   Headline& headline = report.latency.emplace().headline;
