@@ -39,9 +39,21 @@ Id stream_of(void* handle, bool per_thread, const cupti::CallbackData& data, Thr
   if (address <= kPerThreadStream) handle = nullptr;
   const uint32_t known = streams_known.load(std::memory_order_relaxed);
   const uintptr_t key = reinterpret_cast<uintptr_t>(handle) | (per_thread ? kPerThreadStream : 0);
-  CachedStream& cached = log.streams[(key * 0x9E3779B97F4A7C15ULL >> 32) % kStreamCacheSize];
-  if (cached.known != known || cached.key != key || cached.context != data.context)
-    cached = {key, data.context, known, define_stream(data.context, handle, per_thread)};
+  // Handles are addresses, so that two streams may have one place whatever the hash: the next few are looked at as
+  // well.
+  constexpr size_t kPlaces = 4;
+  const size_t first = (key * 0x9E3779B97F4A7C15ULL >> 32) % kStreamCacheSize;
+  CachedStream* free = nullptr;
+  for (size_t i = 0; i < kPlaces; ++i) {
+    CachedStream& cached = log.streams[(first + i) % kStreamCacheSize];
+    if (cached.known != known) {
+      if (free == nullptr) free = &cached;
+    } else if (cached.key == key && cached.context == data.context) {
+      return cached.id;
+    }
+  }
+  CachedStream& cached = free != nullptr ? *free : log.streams[first];
+  cached = {key, data.context, known, define_stream(data.context, handle, per_thread)};
   return cached.id;
 }
 
