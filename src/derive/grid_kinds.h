@@ -1,5 +1,5 @@
-// Prompts and tokens told by the grids of kernels, where no product's shape is known and no rule knows the choice of a
-// token: programs whose kernels are all their own.
+// Prompts and tokens recognised by the grids of kernels, where no product's shape is known and no rule knows the choice
+// of a token: programs whose kernels are all their own.
 #pragma once
 
 #include <vector>

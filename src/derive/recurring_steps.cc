@@ -29,7 +29,7 @@ struct StageEvents {
   std::set<uint64_t> keys;          // all that came
   uint64_t anchor = 0;
   int64_t tail_ns = 0;  // from the anchor to the end of the window
-  bool told = false;
+  bool known = false;   // its steps are, by the anchor
 };
 
 std::vector<HostEvent> events_of(const Trace& trace, ThreadId thread) {
@@ -73,8 +73,8 @@ void choose_anchor(std::map<std::string, StageEvents>& stages, StageEvents& stag
     best = count;
     stage.anchor = key;
   }
-  stage.told = stage.steps.size() >= kStepsMin &&
-               static_cast<double>(best) >= kMostSteps * static_cast<double>(stage.steps.size());
+  stage.known = stage.steps.size() >= kStepsMin &&
+                static_cast<double>(best) >= kMostSteps * static_cast<double>(stage.steps.size());
 }
 
 // How long steps go on behind the anchor. A host that runs ahead of the GPU calls before the window of the step begins:
@@ -96,8 +96,8 @@ void learn(const std::vector<HostEvent>& events, const std::vector<StepDraft>& d
     tails.push_back(static_cast<double>(draft.window_end_ns - anchor_ns));
     if (anchor_ns < draft.window_start_ns || anchor_ns > draft.window_end_ns) ++outside;
   }
-  stage.told = !tails.empty() && static_cast<double>(outside) <= (1 - kMostSteps) * static_cast<double>(tails.size());
-  if (stage.told) stage.tail_ns = static_cast<int64_t>(median_of(tails));
+  stage.known = !tails.empty() && static_cast<double>(outside) <= (1 - kMostSteps) * static_cast<double>(tails.size());
+  if (stage.known) stage.tail_ns = static_cast<int64_t>(median_of(tails));
 }
 
 // The last step of each stage stands for it: it is the steadiest.
@@ -115,7 +115,8 @@ StepDraft unseen_step(const StepDraft& like, int64_t start_ns, int64_t end_ns) {
   return draft;
 }
 
-bool known(const std::vector<HostEvent>& events, size_t from, size_t to, const StageEvents& a, const StageEvents& b) {
+bool all_in_keys(const std::vector<HostEvent>& events, size_t from, size_t to, const StageEvents& a,
+                 const StageEvents& b) {
   for (size_t e = from; e < to; ++e)
     if (a.keys.count(events[e].key) == 0 && b.keys.count(events[e].key) == 0) return false;
   return true;
@@ -131,25 +132,25 @@ struct ThreadKey {
 
 void add_steps_of(const std::vector<HostEvent>& events, const std::vector<TimeSpan>& unrecorded,
                   std::map<std::string, StageEvents>& stages, std::vector<StepDraft>& drafts) {
-  std::map<uint64_t, std::map<std::string, StageEvents>::const_iterator> told;
+  std::map<uint64_t, std::map<std::string, StageEvents>::const_iterator> by_anchor;
   for (auto stage = stages.begin(); stage != stages.end(); ++stage)
-    if (stage->second.told) told[stage->second.anchor] = stage;
+    if (stage->second.known) by_anchor[stage->second.anchor] = stage;
   std::vector<StepDraft> found;
   std::map<std::string, std::vector<int64_t>> lengths;
   size_t previous = events.size();  // the anchor before
   for (size_t e = 0; e < events.size(); ++e) {
-    const auto next = told.find(events[e].key);
-    if (next == told.end()) continue;
+    const auto next = by_anchor.find(events[e].key);
+    if (next == by_anchor.end()) continue;
     const size_t at = std::exchange(previous, e);
     if (at == events.size()) continue;
-    const StageEvents& before = told.at(events[at].key)->second;
+    const StageEvents& before = by_anchor.at(events[at].key)->second;
     const auto& [name, stage] = *next->second;
     const StepDraft& like = drafts[stage.steps.back()];
     // A prompt does not begin where the step before it ended.
     if (like.kind != StageKind::kDecode && like.kind != StageKind::kMixed) continue;
     const int64_t start_ns = events[at].time_ns + before.tail_ns, end_ns = events[e].time_ns + stage.tail_ns;
     if (start_ns >= end_ns || !RecordedSpans::holds(unrecorded, start_ns, end_ns)) continue;
-    if (!known(events, at + 1, e, before, stage)) continue;
+    if (!all_in_keys(events, at + 1, e, before, stage)) continue;
     found.push_back(unseen_step(like, start_ns, end_ns));
     lengths[name].push_back(end_ns - start_ns);
   }
@@ -181,7 +182,7 @@ void add_recurring_steps(const Trace& trace, const RecordedSpans& recorded, std:
     for (auto& [name, stage] : stages) count_keys(events, steps, stage);
     for (auto& [name, stage] : stages) choose_anchor(stages, stage);
     for (auto& [name, stage] : stages)
-      if (stage.told) learn(events, steps, stage);
+      if (stage.known) learn(events, steps, stage);
     add_steps_of(events, unrecorded, stages, steps);
   }
 }

@@ -334,8 +334,8 @@ void settle_sequences(const Trace& trace, const RecordedSpans& recorded, std::ve
     } else if (step.kind == StageKind::kPrefill && step.sequences < 0 && after > 0 && step.new_tokens % after == 0) {
       step.sequences = after;
     }
-    const bool told = step.kind != StageKind::kSpeculative && step.logit_rows > 0;
-    if (step.output_tokens < 0 && told) step.output_tokens = step.sequences;
+    const bool by_logits = step.kind != StageKind::kSpeculative && step.logit_rows > 0;
+    if (step.output_tokens < 0 && by_logits) step.output_tokens = step.sequences;
   }
 
   int64_t context = -1, sequences = -1;

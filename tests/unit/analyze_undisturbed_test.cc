@@ -9,6 +9,18 @@
 namespace llmprof {
 namespace {
 
+// Kernels were recorded up to `middle`, nothing after it.
+void recorded_until(AnalyzedRecording& run, int64_t middle, int64_t end, std::string_view reason) {
+  TraceBuilder builder(run.trace);
+  builder.add<Recorded>({.start_ns = 0, .dur_ns = middle, .process_id = 0, .level = RecordingLevel::kDefault});
+  builder.add<Recorded>({.start_ns = middle,
+                         .dur_ns = end - middle,
+                         .process_id = 0,
+                         .level = RecordingLevel::kLight,
+                         .reason = run.trace.strings.intern(reason)});
+  run.window(0, end);
+}
+
 // Decode steps of `recorded_ns`, then such of which nothing was recorded, `unrecorded_ns` each; CUPTI left before them
 // if `left`.
 AnalyzedRecording recording(int recorded, int64_t recorded_ns, int unrecorded, int64_t unrecorded_ns, bool left) {
@@ -23,14 +35,7 @@ AnalyzedRecording recording(int recorded, int64_t recorded_ns, int unrecorded, i
   for (int i = 0; i < recorded; ++i) add(true, recorded_ns + i * 100);
   const int64_t middle = at;
   for (int i = 0; i < unrecorded; ++i) add(false, unrecorded_ns + i * 100);
-  run.window(0, at);
-  TraceBuilder(run.trace).add<Recorded>(
-      {.start_ns = 0, .dur_ns = middle, .process_id = 0, .level = RecordingLevel::kDefault});
-  TraceBuilder(run.trace).add<Recorded>({.start_ns = middle,
-                                         .dur_ns = at - middle,
-                                         .process_id = 0,
-                                         .level = RecordingLevel::kLight,
-                                         .reason = run.trace.strings.intern(left ? "detached" : "unrecorded")});
+  recorded_until(run, middle, at, left ? "detached" : "unrecorded");
   return run;
 }
 
@@ -122,14 +127,7 @@ TEST(UndisturbedTimes, AStageOfTheHostAloneIsPassedOver) {
   for (int i = 0; i < 6; ++i) request(true);
   const int64_t middle = at;
   for (int i = 0; i < 7; ++i) request(false);
-  TraceBuilder builder(run.trace);
-  builder.add<Recorded>({.start_ns = 0, .dur_ns = middle, .process_id = 0, .level = RecordingLevel::kDefault});
-  builder.add<Recorded>({.start_ns = middle,
-                         .dur_ns = at - middle,
-                         .process_id = 0,
-                         .level = RecordingLevel::kLight,
-                         .reason = run.trace.strings.intern("detached")});
-  run.window(0, at);
+  recorded_until(run, middle, at, "detached");
   const UndisturbedTimes found = times(run, {}, {});
   ASSERT_EQ(found.rows().size(), 1U) << "there is nothing to take out of what the host does alone";
   EXPECT_EQ(found.rows()[0].stage, "prefill");
@@ -161,14 +159,7 @@ TEST(UndisturbedTimes, StepsOfOneRangeAreOneTime) {
   }
   const int64_t middle = at;
   for (; range < 13; ++range) add(StageKind::kPrefill, 11 * kMs, MissingKernels::kAll);
-  TraceBuilder builder(run.trace);
-  builder.add<Recorded>({.start_ns = 0, .dur_ns = middle, .process_id = 0, .level = RecordingLevel::kDefault});
-  builder.add<Recorded>({.start_ns = middle,
-                         .dur_ns = at - middle,
-                         .process_id = 0,
-                         .level = RecordingLevel::kLight,
-                         .reason = run.trace.strings.intern("detached")});
-  run.window(0, at);
+  recorded_until(run, middle, at, "detached");
   const UndisturbedTimes found = times(run, {}, {});
   ASSERT_EQ(found.rows().size(), 1U);
   EXPECT_EQ(found.rows()[0].recorded_steps, 6);
