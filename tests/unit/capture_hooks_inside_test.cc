@@ -65,11 +65,11 @@ uint64_t call(int64_t m, bool captured, bool succeeded) {
 TEST(GraphCapture, CallsThatWereCapturedAreKeptWhileNothingIsRecorded) {
   ClientRun run = run_inside([] {
     if (inject::current_library_call() != 0) return 1;
-    inject::current_level.store(spool::Level::kOff);
+    inject::switches.level.store(spool::Level::kOff);
     call(10, false, true);
     uint64_t captured = call(20, true, true);
     if (captured == 0 || inject::current_library_call() != 0) return 2;
-    inject::current_level.store(spool::Level::kLight);
+    inject::switches.level.store(spool::Level::kLight);
     call(30, false, true);
     call(40, false, false);  // refused
     return call(50, true, true) == captured ? 3 : 0;
@@ -88,7 +88,7 @@ TEST(GraphCapture, CallsThatWereCapturedAreKeptWhileNothingIsRecorded) {
 
 TEST(GraphCapture, RecurringCallsGoOnWhileNothingIsRecorded) {
   ClientRun run = run_inside([] {
-    inject::current_level.store(spool::Level::kOff);
+    inject::switches.level.store(spool::Level::kOff);
     for (int i = 0; i < 3; ++i) {
       call(1000, false, true);
       call(5, false, true);  // narrower: no call

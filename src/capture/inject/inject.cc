@@ -31,7 +31,7 @@
 
 namespace llmprof::inject {
 
-std::atomic<Level> current_level{Level::kOff};
+Switches switches;
 
 namespace {
 
@@ -234,7 +234,7 @@ void after_fork_in_child() {
   pthread_mutex_init(&process->lock, nullptr);
   pthread_mutex_init(&process->wake_lock, nullptr);
   pthread_cond_init(&process->wake, nullptr);
-  current_level.store(Level::kOff);
+  switches.level.store(Level::kOff);
   if (process->writer != nullptr) {
     process->writer->abandon();
     process->writer = nullptr;  // leaked on purpose: its memory is the parent's copy
@@ -360,7 +360,7 @@ void end_process(bool orderly) {
   const timespec until = realtime_after(kEndWaitNs);
   if (holds_spool || pthread_mutex_timedlock(&process->lock, &until) != 0) return;
   process->ended = true;
-  current_level.store(Level::kOff);
+  switches.level.store(Level::kOff);
   if (process->writer != nullptr) {
     drain_thread_logs(*process->writer);
     finish_launch_sites(*process->writer);

@@ -19,9 +19,20 @@ using spool::Level;
 // CUPTI's default clock; about 20 ns a call (vDSO).
 inline int64_t now_ns() { return realtime_ns(); }
 
-// The level right now. kOff before start() and after fork in the child; one relaxed load, for the hot paths.
-extern std::atomic<Level> current_level;
-inline Level level() { return current_level.load(std::memory_order_relaxed); }
+// What every callback of a launch reads, in one line of the cache: the program's own code and data push ours out
+// between two launches, and each line that comes back from memory costs a slow host some tens of nanoseconds.
+struct alignas(64) Switches {
+  std::atomic<Level> level{Level::kOff};        // right now; kOff before start() and after fork in the child
+  std::atomic<bool> kernels_tell_steps{false};  // recording.h
+  std::atomic<bool> reads_library_logs{false};  // libraries/library_logs.h
+  std::atomic<bool> client_callbacks{false};    // cupti/cupti_share.h
+  std::atomic<bool> kernels_on{false};          // records of kernels
+  std::atomic<bool> first_call_due{false};      // after an attaching
+  std::atomic<bool> leaving_due{false};         // the next end of a call takes CUPTI out
+  std::atomic<uint32_t> correlation_base{0};    // added to CUPTI's ids (cupti/api_calls.h)
+};
+extern Switches switches;
+inline Level level() { return switches.level.load(std::memory_order_relaxed); }
 inline bool records_ranges() { return level() >= Level::kLight; }
 inline bool records_kernels() { return level() >= Level::kDefault; }
 

@@ -106,7 +106,7 @@ bool follow_windows(Level level, int64_t now, WindowPlan::Place place) {
   paused_ns = 0;
   if (!windows.is_started()) {
     // The clock starts with the first kernel, not with the import of a framework.
-    const int64_t began_ns = attachment.first_launch_ns.load(std::memory_order_relaxed);
+    const int64_t began_ns = attachment.launches.first_ns.load(std::memory_order_relaxed);
     if (began_ns == 0 && recorded_kernels() == 0) return false;
     windows.started(began_ns == 0 ? now : began_ns);
   }
@@ -153,7 +153,7 @@ void apply(int64_t now, WindowPlan::Place place = WindowPlan::Place::kAnywhere) 
   const int64_t changed = now_ns();
   unrecorded_since_ns.store(kernels ? 0 : changed, std::memory_order_relaxed);
   recorded_since_ns.store(kernels && !(resumes && attached) ? changed : 0, std::memory_order_relaxed);
-  current_level.store(wanted.level, std::memory_order_relaxed);
+  switches.level.store(wanted.level, std::memory_order_relaxed);
   if (!kernels && kernels_on) set_kernel_records(false);
   kernels_on = kernels;
   wrote_first = true;
@@ -182,8 +182,6 @@ bool is_rare(const StepKey& key) {
 }
 
 }  // namespace
-
-std::atomic<bool> kernels_tell_steps{false};
 
 bool tells_steps() { return has_unrecorded.load(std::memory_order_relaxed); }
 
@@ -283,7 +281,7 @@ void begin_recording() {
   const char* unrecorded = std::getenv(session::kEnvUnrecorded);
   plan.unrecorded = unrecorded != nullptr && std::strcmp(unrecorded, "auto") == 0;
   has_unrecorded.store(plan.unrecorded, std::memory_order_relaxed);
-  kernels_tell_steps.store(plan.unrecorded, std::memory_order_relaxed);
+  switches.kernels_tell_steps.store(plan.unrecorded, std::memory_order_relaxed);
   windows = WindowPlan();
   const char* budget = std::getenv(session::kEnvBudget);
   const double percent = budget == nullptr ? 0 : std::strtod(budget, nullptr);
@@ -310,7 +308,7 @@ void activities_started() {
 void follow_control() {
   pthread_mutex_lock(&lock);
   const int64_t now = now_ns();
-  if (plan.unrecorded) kernels_tell_steps.store(!step_keys.named(now), std::memory_order_relaxed);
+  if (plan.unrecorded) switches.kernels_tell_steps.store(!step_keys.named(now), std::memory_order_relaxed);
   apply(now, step_over.exchange(false, std::memory_order_relaxed) ? WindowPlan::Place::kBetweenSteps
                                                                   : WindowPlan::Place::kAnywhere);
   pthread_mutex_unlock(&lock);

@@ -46,12 +46,10 @@ void range_step_ends(uint32_t depth);
 // A kernel was launched, seen at the driver; `function` is the same for the same one. Looked at only where nothing else
 // tells the steps, and once a thread has launched some, only at the first one after a wait, where steps begin, and at
 // some others: looking at each launch costs a program of small kernels some percent.
-extern std::atomic<bool> kernels_tell_steps;
 void kernel_step_seen(const void* function, int64_t time_ns);
-inline void kernel_launched(const void* function, int64_t time_ns) {
+inline void kernel_launched(ThreadState& state, const void* function, int64_t time_ns) {
   constexpr uint32_t kAll = 4096, kSome = 16;
-  if (!kernels_tell_steps.load(std::memory_order_relaxed)) return;
-  ThreadState& state = thread_state;
+  if (!switches.kernels_tell_steps.load(std::memory_order_relaxed)) return;
   const bool behind_wait = state.launches_since_wait == 0;
   ++state.launches_since_wait;
   if (++state.launches < kAll || behind_wait || state.launches % kSome == 0) kernel_step_seen(function, time_ns);

@@ -37,8 +37,13 @@ int64_t cuda_started_ns = 0;
 
 enum class Leaving : uint32_t { kNo, kSettling, kDue };  // kDue: the next end of a call takes CUPTI out
 std::atomic<Leaving> leaving{Leaving::kNo};
+
+void set_leaving(Leaving now) {
+  leaving.store(now, std::memory_order_relaxed);
+  switches.leaving_due.store(now == Leaving::kDue, std::memory_order_relaxed);
+}
+
 std::atomic<int64_t> leaving_due_ns{0};
-std::atomic<bool> first_call_due{false};  // after an attaching
 // With attachment.lock held.
 uint64_t recorded_before = 0;     // kernels, when CUPTI was attached
 uint64_t launched_until_off = 0;  // Attachment::launched when records were switched off
@@ -74,7 +79,7 @@ void detach_here() {
   const bool due = leaving.load(std::memory_order_relaxed) == Leaving::kDue && may_detach();
   const int64_t began_ns = now_ns();
   if (due) {
-    leaving.store(Leaving::kNo, std::memory_order_relaxed);
+    set_leaving(Leaving::kNo);
     // Copies are not counted, and a small one may end with this very call.
     attachment.cupti->cuptiActivityFlushAll(0);
     decode_completed();
@@ -93,7 +98,7 @@ void detach_here() {
 // A call that waits stands at the end of a step more often than any other; who has none is not waited for.
 bool may_leave_at(uint32_t domain, uint32_t cbid) {
   constexpr int64_t kWaitForNs = 300'000'000;
-  return leaving.load(std::memory_order_relaxed) == Leaving::kDue &&
+  return switches.leaving_due.load(std::memory_order_relaxed) &&
          (call_waits(domain, cbid) || now_ns() - leaving_due_ns.load(std::memory_order_relaxed) > kWaitForNs);
 }
 
@@ -113,7 +118,8 @@ void on_callback(void*, uint32_t domain, uint32_t cbid, const void* data) {
     call_ended = on_api_callback(domain, cbid, *static_cast<const cupti::CallbackData*>(data));
   forward_callback(domain, cbid, data);
   if (!call_ended) return;
-  if (first_call_due.load(std::memory_order_relaxed) && first_call_due.exchange(false)) first_call_ended();
+  if (switches.first_call_due.load(std::memory_order_relaxed) && switches.first_call_due.exchange(false))
+    first_call_ended();
   if (may_leave_at(domain, cbid)) detach_here();
 }
 
@@ -160,7 +166,7 @@ bool attach() {
     set_cupti_state(session::SlotState::kNoCupti);
     return false;
   }
-  attachment.launched.store(0, std::memory_order_relaxed);
+  attachment.launches.count.store(0, std::memory_order_relaxed);
   recorded_before = recorded_kernels();
   enable_calls(*attachment.cupti, attachment.subscriber);
   attachment.attached.store(true, std::memory_order_relaxed);
@@ -169,7 +175,7 @@ bool attach() {
 
 // With attachment.lock held. False if CUPTI cannot be had back: nothing is recorded from here on.
 bool attach_again() {
-  leaving.store(Leaving::kNo, std::memory_order_relaxed);
+  set_leaving(Leaving::kNo);
   if (attachment.attached.load(std::memory_order_relaxed)) return true;
   continue_correlations();
   if (attach()) return true;
@@ -236,21 +242,21 @@ bool set_kernel_records(bool on) {
   const bool was_attached = attachment.attached.load(std::memory_order_relaxed);
   if (on && !attach_again()) return false;
   if (!attachment.attached.load(std::memory_order_relaxed)) return false;
-  if (!on) launched_until_off = attachment.launched.load(std::memory_order_relaxed);
-  attachment.kernels_on.store(on, std::memory_order_relaxed);
+  if (!on) launched_until_off = attachment.launches.count.load(std::memory_order_relaxed);
+  switches.kernels_on.store(on, std::memory_order_relaxed);
   for (const cupti::ActivityKind kind : kKernelKinds) switch_kind(kind, on);
   if (attachment.deepest_wanted == Level::kDeep)
     for (const cupti::ActivityKind kind : kDeepKinds) switch_kind(kind, on);
   last_came_ns = (on ? records_on_ns : records_off_ns) = now_ns();
-  leaving.store(!on && may_detach() ? Leaving::kSettling : Leaving::kNo, std::memory_order_relaxed);
-  first_call_due.store(on && !was_attached, std::memory_order_relaxed);
+  set_leaving(!on && may_detach() ? Leaving::kSettling : Leaving::kNo);
+  switches.first_call_due.store(on && !was_attached, std::memory_order_relaxed);
   return on && !was_attached;
 }
 
 void leave_deep_mode() {
   if (!has_activities() || attachment.deepest_wanted != Level::kDeep) return;
   const Locked locked(attachment.lock);
-  if (attachment.attached.load(std::memory_order_relaxed) && attachment.kernels_on.load(std::memory_order_relaxed))
+  if (attachment.attached.load(std::memory_order_relaxed) && switches.kernels_on.load(std::memory_order_relaxed))
     for (const cupti::ActivityKind kind : kDeepKinds) switch_kind(kind, false);
   attachment.deepest_wanted = Level::kDefault;
   choose_calls(*attachment.cupti, attachment.deepest_wanted);
@@ -265,7 +271,7 @@ int64_t flush_wait_ns(int64_t most) {
 void flush_activities() {
   if (!has_activities() || other_client_active()) return;
   // Once more after recording paused, for what was in flight; then there is nothing to flush.
-  const bool on = attachment.kernels_on.load(std::memory_order_relaxed);
+  const bool on = switches.kernels_on.load(std::memory_order_relaxed);
   const bool settling = leaving.load(std::memory_order_relaxed) == Leaving::kSettling;
   if (!on && !settling && !flush_due.exchange(false, std::memory_order_relaxed)) return;
   if (on) flush_due.store(true, std::memory_order_relaxed);
@@ -282,7 +288,7 @@ void flush_activities() {
   constexpr int64_t kTellsNs = 450'000'000;
   if (records_off_ns - records_on_ns >= kTellsNs) gpu_was_busy = gpu_busy_before(records_off_ns) > kBusyStays;
   leaving_due_ns.store(now, std::memory_order_relaxed);
-  leaving.store(gpu_was_busy ? Leaving::kNo : Leaving::kDue, std::memory_order_relaxed);
+  set_leaving(gpu_was_busy ? Leaving::kNo : Leaving::kDue);
 }
 
 void finish_activities(bool orderly) {
@@ -315,8 +321,8 @@ bool abandon_activities() {
   const bool traced = attachment.active.exchange(false);
   pthread_mutex_init(&attachment.lock, nullptr);
   attachment.attached.store(false);
-  attachment.kernels_on.store(false);
-  leaving.store(Leaving::kNo);
+  switches.kernels_on.store(false);
+  set_leaving(Leaving::kNo);
   abandon_buffers();
   abandon_calls();
   devices_described.store(false);

@@ -17,23 +17,27 @@
 namespace llmprof::inject {
 namespace {
 
+// What is known of a call, in eight bytes.
+struct KnownCall {
+  std::atomic<Id> definition{0};         // in the spool; 0 until the first call
+  LoggedStep step = LoggedStep::kOther;  // what it is to a product known from a library's log
+  CallArguments arguments = CallArguments::kOthers;
+  bool kept : 1 = false;
+  bool launches_kernel : 1 = false;    // of the driver
+  bool disturbs : 1 = false;           // no steady step makes it
+  bool waits : 1 = false;              // for the GPU, whatever its arguments
+  bool of_graphs : 1 = false;          // launches or makes an executable graph
+  bool instantiates : 1 = false;       // makes one
+  bool per_thread_stream : 1 = false;  // stream 0 is the thread's own
+};
+static_assert(sizeof(KnownCall) == 8);
+
 // By layer (0 runtime, 1 driver) and callback id.
 constexpr uint32_t kCallsMost = 2000;
-bool kept[2][kCallsMost];
-bool launches_kernel[kCallsMost];  // of the driver
-bool disturbs[2][kCallsMost];      // no steady step makes it
-bool waits[2][kCallsMost];         // for the GPU, whatever its arguments
-bool of_graphs[2][kCallsMost];     // launches or makes an executable graph
-bool instantiates[2][kCallsMost];  // makes one
-CallArguments layouts[2][kCallsMost];
-bool per_thread_stream[2][kCallsMost];       // stream 0 is the thread's own
-LoggedStep steps[2][kCallsMost];             // what it is to a product known from a library's log
-std::atomic<Id> definitions[2][kCallsMost];  // in the spool; 0 until the first call
+KnownCall calls[2][kCallsMost];
 
-// Added to CUPTI's ids. Other calls than ours draw ids too, and threads race for the maximum: leave room for both.
+// Other calls than ours draw ids of CUPTI's too, and threads race for the largest: leave room for both.
 constexpr uint32_t kCorrelationRoom = 1U << 16;
-std::atomic<uint32_t> correlation_base{0};
-std::atomic<uint32_t> correlation_max{0};
 
 bool starts_with(std::string_view text, std::string_view start) { return text.substr(0, start.size()) == start; }
 
@@ -119,8 +123,7 @@ bool disturbs_step(std::string_view name) {
   return false;
 }
 
-Id definition_of(uint32_t layer, uint32_t cbid, const char* function) {
-  std::atomic<Id>& known = definitions[layer][cbid];
+Id definition_of(std::atomic<Id>& known, uint32_t layer, uint32_t cbid, const char* function) {
   Id id = known.load(std::memory_order_relaxed);
   if (id != 0) return id;
   ReentryGuard guard;
@@ -136,19 +139,19 @@ Id definition_of(uint32_t layer, uint32_t cbid, const char* function) {
   return id;
 }
 
-void record(uint32_t layer, uint32_t cbid, const cupti::CallbackData& data, int64_t start_ns) {
-  ThreadLog* const log = thread_log();
+void record(KnownCall& call, uint32_t layer, uint32_t cbid, const cupti::CallbackData& data, ThreadState& state) {
+  ThreadLog* const log = state.log != nullptr ? state.log : make_thread_log();
   if (log == nullptr) return;
   Event event;
   event.kind = EventKind::kApiCall;
-  event.definition = definition_of(layer, cbid, data.function);
+  event.definition = definition_of(call.definition, layer, cbid, data.function);
   if (event.definition == 0) return;
   const uint32_t result = data.result == nullptr ? 0 : static_cast<uint32_t>(*static_cast<const int*>(data.result));
   event.handle = uint64_t{result} << 32 | written_correlation(data.correlation);
-  event.start_ns = start_ns;
+  event.start_ns = state.api_start_ns;
   event.end_ns = now_ns();
-  if (layouts[layer][cbid] != CallArguments::kOthers) {
-    const CallTarget target = target_of(layouts[layer][cbid], per_thread_stream[layer][cbid], data, *log);
+  if (call.arguments != CallArguments::kOthers) {
+    const CallTarget target = target_of(call.arguments, call.per_thread_stream, data, *log);
     event.domain = target.stream;
     std::memcpy(&event.payload, &target.event, sizeof event.payload);
   }
@@ -186,26 +189,26 @@ void choose_calls(const nvidia::CuptiLibrary& api, Level deepest) {
       }
       unnamed = 0;
       const std::string_view plain = plain_call_name(name);
-      if (!runtime)
-        launches_kernel[cbid] = contains(plain, "LaunchKernel") || contains(plain, "LaunchCooperativeKernel");
-      steps[runtime ? 0 : 1][cbid] = step_of(plain, runtime);
-      disturbs[runtime ? 0 : 1][cbid] = disturbs_step(plain);
-      waits[runtime ? 0 : 1][cbid] = waits_for_gpu(plain);
-      instantiates[runtime ? 0 : 1][cbid] = contains(plain, "GraphInstantiate");
-      of_graphs[runtime ? 0 : 1][cbid] = contains(plain, "GraphLaunch") || instantiates[runtime ? 0 : 1][cbid];
-      layouts[runtime ? 0 : 1][cbid] = arguments_of(plain);
-      per_thread_stream[runtime ? 0 : 1][cbid] = contains(name, "_ptsz");
-      kept[runtime ? 0 : 1][cbid] =
-          worth_recording(plain, runtime) ||
-          (runtime && deepest == Level::kDeep && !mere_question(plain) && !contains(plain, "Launch"));
+      KnownCall& call = calls[runtime ? 0 : 1][cbid];
+      call.launches_kernel =
+          !runtime && (contains(plain, "LaunchKernel") || contains(plain, "LaunchCooperativeKernel"));
+      call.step = step_of(plain, runtime);
+      call.disturbs = disturbs_step(plain);
+      call.waits = waits_for_gpu(plain);
+      call.instantiates = contains(plain, "GraphInstantiate");
+      call.of_graphs = contains(plain, "GraphLaunch") || call.instantiates;
+      call.arguments = arguments_of(plain);
+      call.per_thread_stream = contains(name, "_ptsz");
+      call.kept = worth_recording(plain, runtime) ||
+                  (runtime && deepest == Level::kDeep && !mere_question(plain) && !contains(plain, "Launch"));
     }
   }
 }
 
 void enable_calls(const nvidia::CuptiLibrary& api, cupti::Subscriber subscriber) {
   for (uint32_t cbid = 1; cbid < kCallsMost; ++cbid) {
-    if (kept[0][cbid]) api.cuptiEnableCallback(1, subscriber, cupti::kDomainRuntime, cbid);
-    if (kept[1][cbid]) api.cuptiEnableCallback(1, subscriber, cupti::kDomainDriver, cbid);
+    if (calls[0][cbid].kept) api.cuptiEnableCallback(1, subscriber, cupti::kDomainRuntime, cbid);
+    if (calls[1][cbid].kept) api.cuptiEnableCallback(1, subscriber, cupti::kDomainDriver, cbid);
   }
 }
 
@@ -214,49 +217,54 @@ void enable_own_calls() {
 }
 
 bool call_waits(uint32_t domain, uint32_t cbid) {
-  return cbid < kCallsMost && steps[domain == cupti::kDomainRuntime ? 0 : 1][cbid] == LoggedStep::kCopy;
+  return cbid < kCallsMost && calls[domain == cupti::kDomainRuntime ? 0 : 1][cbid].step == LoggedStep::kCopy;
 }
 
 bool wants_call(uint32_t domain, uint32_t cbid) {
   if (domain != cupti::kDomainRuntime && domain != cupti::kDomainDriver) return false;
-  return cbid < kCallsMost && kept[domain == cupti::kDomainRuntime ? 0 : 1][cbid];
+  return cbid < kCallsMost && calls[domain == cupti::kDomainRuntime ? 0 : 1][cbid].kept;
 }
 
 bool on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& data) {
   const uint32_t layer = domain == cupti::kDomainRuntime ? 0 : 1;
-  if (cbid >= kCallsMost || !kept[layer][cbid] || thread_state.inside) return false;
+  if (cbid >= kCallsMost) return false;
+  KnownCall& call = calls[layer][cbid];
   ThreadState& state = thread_state;
+  if (!call.kept || state.inside) return false;
+  const uint32_t key = layer << 16 | cbid;
   if (data.site == cupti::kApiEnter) {
     // A driver call below a runtime call has the same id and is part of it. A call whose end was never seen, because
     // callbacks were switched off under it, gives way to the next one.
     if (state.api_correlation == data.correlation) return false;
-    if (of_graphs[layer][cbid]) {
+    if (call.of_graphs) {
       graph_call_seen();
-      if (instantiates[layer][cbid]) instantiation_begins();
+      if (call.instantiates) instantiation_begins();
     }
     state.api_correlation = data.correlation;
-    state.api_key = layer << 16 | cbid;
-    if (layer == 1 && launches_kernel[cbid] && level() == Level::kDeep)
+    state.api_key = key;
+    if (call.launches_kernel && level() == Level::kDeep)
       sample_launch_site(0, data.symbol, written_correlation(data.correlation));
-    if (concerns_logged_calls(steps[layer][cbid])) logged_step_begins(steps[layer][cbid], data.symbol);
+    if (concerns_logged_calls(call.step)) logged_step_begins(call.step, data.symbol);
     state.api_start_ns = now_ns();
-    if (layer == 1 && launches_kernel[cbid]) {
-      if (attachment.kernels_on.load(std::memory_order_relaxed) &&
-          attachment.launched.fetch_add(1, std::memory_order_relaxed) == 0)
-        attachment.first_launch_ns.store(state.api_start_ns, std::memory_order_relaxed);
-      kernel_launched(data.symbol, state.api_start_ns);
+    if (call.launches_kernel) {
+      Attachment::Launches& launches = attachment.launches;
+      if (switches.kernels_on.load(std::memory_order_relaxed) &&
+          launches.count.fetch_add(1, std::memory_order_relaxed) == 0)
+        launches.first_ns.store(state.api_start_ns, std::memory_order_relaxed);
+      kernel_launched(state, data.symbol, state.api_start_ns);
     }
     return false;
   }
-  if (state.api_correlation != data.correlation || state.api_key != (layer << 16 | cbid)) return false;
+  if (state.api_correlation != data.correlation || state.api_key != key) return false;
   state.api_correlation = 0;
-  if (disturbs[layer][cbid]) step_disturbed(state.api_start_ns);
+  if (call.disturbs) step_disturbed(state.api_start_ns);
+  std::atomic<uint32_t>& correlation_max = attachment.launches.correlation_max;
   if (data.correlation > correlation_max.load(std::memory_order_relaxed))
     correlation_max.store(data.correlation, std::memory_order_relaxed);
-  if (records_kernels()) record(layer, cbid, data, state.api_start_ns);
-  if (of_graphs[layer][cbid] && instantiates[layer][cbid]) instantiation_ends(data);
-  if (concerns_logged_calls(steps[layer][cbid])) logged_step_ends(steps[layer][cbid], now_ns());
-  if (waits[layer][cbid]) {
+  if (records_kernels()) record(call, layer, cbid, data, state);
+  if (call.instantiates) instantiation_ends(data);
+  if (concerns_logged_calls(call.step)) logged_step_ends(call.step, now_ns());
+  if (call.waits) {
     state.launches_since_wait = 0;
     host_waited(now_ns());
   }
@@ -264,19 +272,19 @@ bool on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& 
 }
 
 void continue_correlations() {
-  const uint32_t used = correlation_max.exchange(0, std::memory_order_relaxed);
-  correlation_base.fetch_add(used + kCorrelationRoom, std::memory_order_relaxed);
+  const uint32_t used = attachment.launches.correlation_max.exchange(0, std::memory_order_relaxed);
+  switches.correlation_base.fetch_add(used + kCorrelationRoom, std::memory_order_relaxed);
 }
 
 uint32_t written_correlation(uint32_t correlation) {
-  return correlation == 0 ? 0 : correlation + correlation_base.load(std::memory_order_relaxed);
+  return correlation == 0 ? 0 : correlation + switches.correlation_base.load(std::memory_order_relaxed);
 }
 
 void abandon_calls() {
-  for (std::atomic<Id>(&layer)[kCallsMost] : definitions)
-    for (std::atomic<Id>& id : layer) id.store(0, std::memory_order_relaxed);
-  correlation_base.store(0);
-  correlation_max.store(0);
+  for (KnownCall(&layer)[kCallsMost] : calls)
+    for (KnownCall& call : layer) call.definition.store(0, std::memory_order_relaxed);
+  switches.correlation_base.store(0);
+  attachment.launches.correlation_max.store(0);
 }
 
 }  // namespace llmprof::inject

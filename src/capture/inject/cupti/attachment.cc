@@ -7,7 +7,7 @@ namespace llmprof::inject {
 Attachment attachment;
 
 bool wants_kind(uint32_t kind) {
-  if (!has_activities() || !attachment.kernels_on.load(std::memory_order_relaxed)) return false;
+  if (!has_activities() || !switches.kernels_on.load(std::memory_order_relaxed)) return false;
   for (const cupti::ActivityKind own : kKernelKinds)
     if (own == kind) return true;
   if (attachment.deepest_wanted != Level::kDeep) return false;

@@ -22,10 +22,13 @@ struct Attachment {
   std::atomic<bool> attached{false};
   std::atomic<bool> stays{false};    // for good: graphs or a second client depend on it
   bool (*attach_again)() = nullptr;  // with the lock held
-  std::atomic<bool> kernels_on{false};
-  std::atomic<uint64_t> launched{0};  // kernels with their records on, since attaching; seldom a few too many
-  std::atomic<int64_t> first_launch_ns{0};
   Level deepest_wanted = Level::kOff;
+  // Written at each launch; a line of the cache of their own.
+  struct alignas(64) Launches {
+    std::atomic<uint64_t> count{0};  // of kernels with their records on, since attaching; seldom a few too many
+    std::atomic<int64_t> first_ns{0};
+    std::atomic<uint32_t> correlation_max{0};
+  } launches;
 };
 extern Attachment attachment;
 

@@ -38,7 +38,6 @@ Client client;
 uint8_t* foreign_buffers[kForeignBuffers];  // handed out by the client; null where free
 uint8_t* spare = nullptr;                   // one of the client's that CUPTI does not have
 size_t spare_size = 0;
-std::atomic<bool> client_callbacks{false};
 std::atomic<bool> client_records{false};
 std::atomic<int64_t> client_stopped_ns{0};  // 0: it never recorded, or still does
 // So long a client that has stopped is given to fetch its records by a flush of its own.
@@ -179,8 +178,7 @@ void shared_buffer_completed(void* context, uint32_t stream, uint8_t* buffer, si
   complete(context, stream, buffer, size, valid_size);
 }
 
-void forward_callback(uint32_t domain, uint32_t cbid, const void* data) {
-  if (!client_callbacks.load(std::memory_order_acquire)) return;
+void forward_to_client(uint32_t domain, uint32_t cbid, const void* data) {
   cupti::CallbackFunction callback = nullptr;
   void* user = nullptr;
   {
@@ -226,7 +224,7 @@ LLMPROF_EXPORT cupti::Result cuptiSubscribe(cupti::Subscriber* handle, cupti::Ca
     client.user = user;
     *handle = branch();
   }
-  client_callbacks.store(true, std::memory_order_release);
+  switches.client_callbacks.store(true, std::memory_order_release);
   tell_who(reinterpret_cast<const void*>(callback), "subscribed to CUPTI");
   return cupti::kSuccess;
 }
@@ -234,7 +232,7 @@ LLMPROF_EXPORT cupti::Result cuptiSubscribe(cupti::Subscriber* handle, cupti::Ca
 LLMPROF_EXPORT cupti::Result cuptiUnsubscribe(cupti::Subscriber handle) {
   LLMPROF_REAL(cuptiUnsubscribe, cupti::Result(cupti::Subscriber))
   if (handle != branch()) return real(handle);
-  client_callbacks.store(false, std::memory_order_release);
+  switches.client_callbacks.store(false, std::memory_order_release);
   const Locked locked(share_lock);
   client.callback = nullptr;
   std::memset(client.wants, 0, sizeof client.wants);

@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "capture/inject/inject.h"
+
 namespace llmprof::inject {
 
 // The callbacks that are registered with CUPTI: they pass on to the second client while it is recording.
@@ -17,7 +19,10 @@ void shared_buffer_requested(uint8_t** buffer, size_t* size, size_t* max_records
 void shared_buffer_completed(void* context, uint32_t stream, uint8_t* buffer, size_t size, size_t valid_size);
 
 // Hands a callback to the second client if it asked for it.
-void forward_callback(uint32_t domain, uint32_t cbid, const void* data);
+void forward_to_client(uint32_t domain, uint32_t cbid, const void* data);
+inline void forward_callback(uint32_t domain, uint32_t cbid, const void* data) {
+  if (switches.client_callbacks.load(std::memory_order_acquire)) forward_to_client(domain, cbid, data);
+}
 
 // True while the second client has activity kinds switched on, and after that until it has fetched its buffers (for ten
 // seconds at most): it flushes then, not we. What is recorded meanwhile reaches the disk when it does.

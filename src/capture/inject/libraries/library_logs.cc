@@ -17,8 +17,6 @@
 
 namespace llmprof::inject {
 
-std::atomic<bool> reads_library_logs{false};
-
 namespace {
 
 // cuBLASLt's mask for one line a product, and the level under which that line comes.
@@ -303,7 +301,7 @@ void look_for_libraries() {
     std::strcpy(logger.path, found.paths[i]);
     logger.lt = std::strncmp(file_name(logger.path), "libcublasLt", 11) == 0;
     logger.prepared = prepare(logger);
-    if (logger.prepared) reads_library_logs.store(true, std::memory_order_relaxed);
+    if (logger.prepared) switches.reads_library_logs.store(true, std::memory_order_relaxed);
     ++logger_count;
   }
 }

@@ -19,6 +19,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "capture/inject/inject.h"
+
 namespace llmprof::inject {
 
 // Looks for libraries that were loaded since, and switches the logs on or off as the level asks for. Called when CUDA
@@ -35,10 +37,9 @@ enum class LoggedStep : uint8_t {
   kCaptureEnds,
 };
 
-// True once a log is read. Before, only captures are of interest: their products are wanted whatever is recorded.
-extern std::atomic<bool> reads_library_logs;
+// Before a log is read, only captures are of interest: their products are wanted whatever is recorded.
 inline bool concerns_logged_calls(LoggedStep step) {
-  return reads_library_logs.load(std::memory_order_relaxed) || step == LoggedStep::kCaptureBegins ||
+  return switches.reads_library_logs.load(std::memory_order_relaxed) || step == LoggedStep::kCaptureBegins ||
          step == LoggedStep::kCaptureEnds;
 }
 void logged_step_begins(LoggedStep step, const char* kernel);
