@@ -453,6 +453,36 @@ TEST(Windows, ASeldomPrefillIsWaitedForAndNotHeldUp) {
   EXPECT_LE(program.seen("decode").held_up, 14) << "CUPTI leaves at the end of a call, which stands in some step";
 }
 
+TEST(Windows, OneIntervalBetweenPromptsIsNoPromise) {
+  Played::Costs costs;
+  costs.attach_ns = 10 * kMs;
+  Played program(costs);
+  program.range("prompt", 300 * kMs, true, true);
+  for (int i = 0; i < 4; ++i) program.range("decode", 20 * kMs, true, i < 2);
+  program.idle(40 * kMs);
+  program.range("prompt", 45 * kMs);
+  for (int i = 0; i < 200; ++i) program.range("decode", 11 * kMs);
+  EXPECT_LE(program.recorded_ns(), 1200 * kMs);
+  EXPECT_GE(program.seen("decode").whole_steady, 20);
+}
+
+// What a median of all of its steps says would otherwise be the recorder's.
+TEST(Windows, WaitingForPromptsLeavesMostStepsOfAProgramAlone) {
+  for (const int requests : {3, 4, 6}) {
+    Played::Costs costs;
+    costs.recorded = 0.37;
+    costs.attach_ns = 10 * kMs;
+    Played program(costs);
+    for (int request = 0; request < requests; ++request) {
+      program.range("prompt", request == 0 ? 400 * kMs : 12 * kMs, request == 0, request == 0);
+      for (int i = 0; i < 500 / requests; ++i) program.range("decode", request + i == 0 ? 50 * kMs : 7 * kMs);
+    }
+    EXPECT_GE(program.seen("decode").whole_steady, 20);
+    EXPECT_LE(program.seen("decode").whole, program.seen("decode").times * 2 / 5) << requests;
+    EXPECT_GE(program.seen("decode").alone, program.seen("decode").times / 2) << requests;
+  }
+}
+
 TEST(Windows, PrefillsOfManyShapesDoNotRecordForEver) {
   Played program;
   for (int request = 0; request < 200; ++request) {

@@ -9,8 +9,10 @@ constexpr int64_t kMs = 1'000'000, kS = 1'000'000'000;
 // At most a fifth of the time, however little it costs: recordings are to stay small.
 constexpr int64_t kPausesPerWindow = 4;
 constexpr int64_t kPauseMostNs = 600 * kS;
-// What waiting for stages may cost beyond the budget.
+// What waiting for stages may cost beyond the budget; and at most a third of the time behind the first window, so that
+// most of a short program's steps are its own as well.
 constexpr int64_t kMinimumNs = 2 * kS;
+constexpr int64_t kAwaitingShare = 3;
 constexpr uint32_t kMissedMost = 5;
 constexpr int64_t kRareMostNs = 5 * kS, kAwaitedMostNs = 10 * kS;
 // A place between steps is waited for so long, an idle moment so long.
@@ -45,7 +47,12 @@ bool WindowPlan::decide(int64_t now_ns, const StepKeys::Summary& steps, Place pl
 
 // Whether to wait for stages that lack occurrences: while that is within the minimum, and while they come.
 bool WindowPlan::waits_for(int64_t now_ns, const StepKeys::Summary& steps) const {
-  return steps.lacking != 0 && steps.due_ns != 0 && missed_ < kMissedMost && may_wait(now_ns);
+  return steps.lacking != 0 && steps.due_ns != 0 && missed_ < kMissedMost && may_wait(now_ns) && has_share(now_ns);
+}
+
+bool WindowPlan::has_share(int64_t now_ns) const {
+  const int64_t open_ns = phase_ == Phase::kWindow ? now_ns - phase_ns_ : 0;
+  return (recorded_ns_ + open_ns) * kAwaitingShare <= now_ns - first_ended_ns_;
 }
 
 bool WindowPlan::may_wait(int64_t now_ns) const {
@@ -73,7 +80,7 @@ bool WindowPlan::wants_change(int64_t now_ns, const StepKeys::Summary& steps) {
   if (now_ns < edge_ns_) return false;
   // An awaited stage has come as soon as fewer lack or its next occurrence is far away.
   if (awaited_ != 0 && steps.lacking >= awaited_ && steps.due_ns != 0 && steps.due_ns <= now_ns + kWindowNs &&
-      since_ns < std::min(kAwaitedMostNs, std::max(2 * steps.due_period_ns, kWindowNs))) {
+      has_share(now_ns) && since_ns < std::min(kAwaitedMostNs, std::max(2 * steps.due_period_ns, kWindowNs))) {
     next_ns_ = now_ns + 100 * kMs;
     return false;
   }
@@ -110,6 +117,10 @@ void WindowPlan::close(int64_t now_ns, const StepKeys::Summary& steps) {
   const bool first = phase_ == Phase::kFull;
   if (awaited_ != 0) missed_ = steps.lacking >= awaited_ && steps.due_ns <= now_ns ? missed_ + 1 : 0;
   spent_ns_ += scaled(now_ns - phase_ns_, cost_);
+  if (first)
+    first_ended_ns_ = now_ns;
+  else
+    recorded_ns_ += now_ns - phase_ns_;
   const int64_t window_spent_ns = window_spent_ns_ + scaled(window_ns_, cost_);
   window_spent_ns_ = 0;
   phase_ = Phase::kPause;
@@ -144,7 +155,7 @@ void WindowPlan::rare_ended(int64_t now_ns) {
 }
 
 void WindowPlan::paused(int64_t for_ns) {
-  for (int64_t* time : {&started_ns_, &phase_ns_, &edge_ns_, &next_ns_, &wanted_ns_})
+  for (int64_t* time : {&started_ns_, &first_ended_ns_, &phase_ns_, &edge_ns_, &next_ns_, &wanted_ns_})
     if (*time != 0) *time += for_ns;
 }
 

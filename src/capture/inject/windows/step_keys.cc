@@ -90,6 +90,13 @@ const Usual& comes_every(const StepKey& key) {
                                                                                                    : key.period;
 }
 
+// So long after it came last a key may still come. One interval alone, that from a warm-up to the first request as
+// often as not, is no promise.
+int64_t patience_ns(const StepKey& key) {
+  const int64_t period_ns = comes_every(key).median_ns();
+  return comes_every(key).count() < 2 ? period_ns + period_ns / 4 : 3 * period_ns;
+}
+
 // When a key with a long period must be waited for.
 int64_t due_of(const StepKey& key) {
   const int64_t last_ns = loaded(key.last_begin_ns), period_ns = comes_every(key).median_ns();
@@ -300,8 +307,11 @@ bool StepKeys::holds_open(const StepKey& key, int64_t now_ns, const Present& pre
   const int64_t since_ns = now_ns - loaded(key.last_begin_ns);
   if (loaded(key.open) > 0) return is_alive(key, now_ns);
   if (loaded(key.rounds) < 2 || loaded(key.rounds) >= kWholeEnough * key.wanted_rounds()) return false;
-  const int64_t period_ns = comes_every(key).median_ns();
-  if (since_ns > std::max(present.rounds_ns, 3 * period_ns)) return false;  // it is over
+  const Usual& every = comes_every(key);
+  const int64_t period_ns = every.median_ns();
+  // It is over; one interval alone, that from a warm-up to the first request as often as not, is no promise.
+  if (since_ns > std::max(present.rounds_ns, every.count() < 2 ? period_ns + period_ns / 4 : 3 * period_ns))
+    return false;
   // CUPTI can leave and come back before it is due.
   return period_ns < kLongPeriodNs || due_of(key) <= now_ns + kLongPeriodNs;
 }
@@ -345,9 +355,9 @@ StepKeys::Summary StepKeys::summary(int64_t now_ns) const {
     if (key.period.count() == 0 || kind == KeyKind::kKernel) continue;
     const bool seldom = period_ns >= kLongPeriodNs;
     // What comes often and did not come in the present steps is over.
-    if (!seldom && present.rounds_ns != 0 &&
-        now_ns - loaded(key.last_begin_ns) > std::max(present.rounds_ns, 3 * period_ns))
-      continue;
+    const int64_t since_ns = now_ns - loaded(key.last_begin_ns);
+    if (!seldom && present.rounds_ns != 0 && since_ns > std::max(present.rounds_ns, 3 * period_ns)) continue;
+    if (seldom && comes_every(key).count() < 2 && since_ns > patience_ns(key)) continue;
     const int64_t due_ns = seldom ? due_of(key) : now_ns;
     if (out.due_ns != 0 && out.due_ns <= due_ns) continue;
     out.due_ns = due_ns;
