@@ -16,7 +16,8 @@ import sys
 import time
 
 MODES = ("nothing", "alone", "recorded")
-PLACE_OF = {"nothing": 1, "alone": 2}
+PARTS = ("nothing", "alone", "copies", "launches", "calls", "recorded")  # each has what the one before it has, and more
+PLACE_OF = {"nothing": 1, "alone": 2, "copies": 3, "launches": 4, "calls": 5}
 KERNELS = 1 << 10  # CONCURRENT_KERNEL among the recorder's kinds
 DISCARDED_STEPS, DISCARDED_S = 3, 0.05
 STEPS_LEAST, STEPS_MOST = 8, 400
@@ -200,6 +201,22 @@ def check_recorder(library, path):
                      f"in its default mode? Loaded are {', '.join(loaded)}")
 
 
+class Place:
+    """The processor on which this thread is, to stay there: moving would change the pace of steps. Threads that are begun
+    meanwhile, CUPTI's above all, would stay there too, and in the way: free() lets them go anywhere."""
+
+    def __init__(self):
+        self.all = os.sched_getaffinity(0)
+        self.own = {int(pathlib.Path("/proc/thread-self/stat").read_text().rsplit(")", 1)[1].split()[36])}
+        self.keep()
+
+    def keep(self):
+        os.sched_setaffinity(0, self.own)
+
+    def free(self):
+        os.sched_setaffinity(0, self.all)
+
+
 def say(word, value=""):
     print(f"{word} {value if isinstance(value, str) else json.dumps(value)}".strip(), flush=True)
 
@@ -218,6 +235,7 @@ class Target:
         self.stays = False  # CUPTI was seen to stay when recording had stopped
         self.opened_ranges = 0
         self.alone_steps = 0
+        self.place = Place()
 
     def state(self):
         out = AloneState()
@@ -235,7 +253,9 @@ class Target:
 
     def switch(self, place):
         self.program.wait()
+        self.place.free()
         result = self.library.llmprof_alone_switch(place)
+        self.place.keep()
         if result != 0:
             raise SystemExit(f"switching CUPTI to place {place} gave {result}: {self.state().text()}")
 
@@ -313,7 +333,7 @@ class Target:
                 continue
             times.append(round((ended - started) * 1e-6, 5))
         last = self.state()
-        self.alone_steps += len(times) + discarded if mode == "alone" else 0
+        self.alone_steps += len(times) + discarded if mode in PLACE_OF and mode != "nothing" else 0
         changed = [name for name in ("place", "recorder_attached", "own_subscription", "unexpected", "refused_buffers")
                    if getattr(first, name) != getattr(last, name)]
         if mode != "recorded" and last.switches != first.switches:
@@ -328,7 +348,7 @@ class Target:
     def cupti(self, mode, state):
         if mode == "recorded":
             return "recorded"
-        if mode == "alone":
+        if mode != "nothing":
             return "own subscription" if state.own_subscription else "recorder's subscription"
         return "silent" if state.recorder_attached else "out"
 
@@ -341,8 +361,8 @@ def run(options, library, program):
     begin = time.monotonic()
     # The first round warms up: CUPTI prepares modules when it comes, and leaves for the first time.
     for number in range(options.rounds + 1):
-        forward = MODES if number % 2 else MODES[::-1]
-        for mode in forward if number else ("recorded", "alone", "nothing"):
+        modes = PARTS if options.parts else MODES
+        for mode in modes if number % 2 else modes[::-1]:
             target.turn(number, mode, options.seconds)
         if time.monotonic() - begin > options.seconds_most:
             say("NOTE", f"out of time after {number} of {options.rounds} rounds")
@@ -362,6 +382,7 @@ def options_of(words, programs):
     parser.add_argument("--library", required=True, metavar="FILE", help="libcupti.so.alone")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--seconds", type=float, default=0.3, help="of one turn")
+    parser.add_argument("--parts", action="store_true", help="in more turns, by what is switched on")
     parser.add_argument("--seconds-most", type=float, default=60, metavar="SECONDS", help="no new round after this")
     return parser.parse_args(words)
 

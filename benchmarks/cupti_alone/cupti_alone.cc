@@ -21,6 +21,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <type_traits>
 
 #include "nvidia/cupti_abi.h"
@@ -51,7 +52,9 @@ pthread_once_t open_once = PTHREAD_ONCE_INIT;
 pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;  // of all below
 AloneState state;
 cupti::Subscriber recorder_handle = nullptr, own_handle = nullptr;
-bool wanted[kDomains][kCallbacks];  // the recorder's callbacks
+bool wanted[kDomains][kCallbacks];       // the recorder's callbacks
+bool wanted_last[kDomains][kCallbacks];  // when CUPTI was taken out
+bool leaving = false;                    // without the lock, between calls of the program
 cupti::BufferRequest recorder_request = nullptr;
 cupti::BufferComplete recorder_complete = nullptr;
 uint8_t* arena = nullptr;
@@ -128,7 +131,7 @@ void request_buffer(uint8_t** buffer, size_t* size, size_t* max_records) {
   cupti::BufferRequest recorders = nullptr;
   {
     const Locked locked;
-    if (state.place == kPlaceAlone || state.own_subscription != 0 || recorder_request == nullptr) {
+    if (state.place >= kPlaceAlone || state.own_subscription != 0 || recorder_request == nullptr) {
       *buffer = nullptr;
       *size = *max_records = 0;
       for (size_t i = 0; i < kBuffers && arena != nullptr; ++i) {
@@ -168,9 +171,11 @@ void complete_buffer(void* context, uint32_t stream, uint8_t* buffer, size_t siz
 
 // ---- switching -----------------------------------------------------------------------------------------------------
 
-// At the end of a call that waits, where CUPTI may be taken out: the only callback that is ever on.
+constexpr cupti::ActivityKind kCopyKinds[] = {cupti::kMemcpy, cupti::kMemcpy2, cupti::kMemset, cupti::kOverhead};
+
+// At the end of a call that waits, where CUPTI may be taken out.
 void leave_at_end(void*, uint32_t, uint32_t, const void* data) {
-  if (static_cast<const cupti::CallbackData*>(data)->site != cupti::kApiExit) return;
+  if (!leaving || static_cast<const cupti::CallbackData*>(data)->site != cupti::kApiExit) return;
   llmprof_alone_finalize();
 }
 
@@ -194,6 +199,7 @@ cupti::Result subscribe_alone() {
     const Locked locked;
     own_handle = handle;
     state.own_subscription = 1;
+    leaving = false;
   }
   uint8_t zeroed = 1;
   size_t size = sizeof zeroed;
@@ -201,8 +207,31 @@ cupti::Result subscribe_alone() {
   return real.cuptiActivityRegisterCallbacks(request_buffer, complete_buffer);
 }
 
+// The recorder's callbacks, of launches alone or all of them. CUPTI is in the process by the own subscription.
+cupti::Result set_callbacks(bool launches_alone) {
+  cupti::Result worst = cupti::kSuccess;
+  for (const uint32_t domain : {uint32_t{cupti::kDomainRuntime}, uint32_t{cupti::kDomainDriver}})
+    for (uint32_t cbid = 0; cbid < kCallbacks; ++cbid) {
+      const char* name = nullptr;
+      if (!wanted_last[domain][cbid] || real.cuptiGetCallbackName(domain, cbid, &name) != cupti::kSuccess) continue;
+      if (launches_alone && (domain != cupti::kDomainDriver || std::strstr(name, "Launch") == nullptr)) continue;
+      const cupti::Result result = real.cuptiEnableCallback(1, own_handle, domain, cbid);
+      if (result != cupti::kSuccess) worst = result;
+    }
+  return worst;
+}
+
+cupti::Result set_records(int place, bool on) {
+  const auto set = on ? real.cuptiActivityEnable : real.cuptiActivityDisable;
+  const cupti::Result result = set(cupti::kConcurrentKernel);
+  for (const cupti::ActivityKind kind : kCopyKinds)
+    if (place >= kPlaceCopies) set(kind);  // old versions refuse kMemcpy2 beside kMemcpy
+  return result;
+}
+
 // The next call of the runtime that waits takes CUPTI out.
 cupti::Result leave_soon() {
+  leaving = true;
   uint32_t found = 0;
   for (uint32_t cbid = 1; cbid < kCallbacks; ++cbid) {
     const char* name = nullptr;
@@ -219,8 +248,8 @@ void set_place(int place) {
 }
 
 cupti::Result back_to_recorder(const AloneState& before) {
-  if (before.place == kPlaceAlone) {
-    real.cuptiActivityDisable(cupti::kConcurrentKernel);
+  if (before.place >= kPlaceAlone) {
+    set_records(static_cast<int>(before.place), false);
     real.cuptiActivityFlushAll(0);
     // Buffers that are partly filled would otherwise be filled on for the recorder.
     if (before.own_subscription == 0) real.cuptiActivityFlushAll(1);
@@ -235,12 +264,13 @@ cupti::Result away_from_recorder(const AloneState& before, int place) {
   if (before.recorder_attached != 0) {
     real.cuptiActivityFlushAll(1);
     result = set_recorder_callbacks(false);
-  } else if (place == kPlaceAlone) {
+  } else if (place >= kPlaceAlone) {
     result = subscribe_alone();
+    if (result == cupti::kSuccess && place >= kPlaceLaunches) result = set_callbacks(place == kPlaceLaunches);
   }
   if (result != cupti::kSuccess) return result;
   set_place(place);
-  return place == kPlaceAlone ? real.cuptiActivityEnable(cupti::kConcurrentKernel) : result;
+  return place >= kPlaceAlone ? set_records(place, true) : result;
 }
 
 }  // namespace
@@ -265,7 +295,8 @@ EXPORT int llmprof_alone_switch(int place) {
   if (place == kPlaceRecorder) return back_to_recorder(before);
   if (before.recorder_kinds != 0 || before.own_subscription != 0) return -1;
   if (before.place != kPlaceRecorder) return -2;
-  if (place == kPlaceAlone && arena == nullptr) {
+  if (place > kPlaceCopies && before.recorder_attached != 0) return -4;
+  if (place >= kPlaceAlone && arena == nullptr) {
     void* const memory =
         mmap(nullptr, kBuffers * kBufferBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return -3;
@@ -367,6 +398,7 @@ EXPORT cupti::Result cuptiFinalize() {
   ++state.finalizations;
   recorder_handle = nullptr;
   state.recorder_attached = state.recorder_kinds = state.recorder_callbacks = 0;
+  std::memcpy(wanted_last, wanted, sizeof wanted);
   std::memset(wanted, 0, sizeof wanted);
   return result;
 }

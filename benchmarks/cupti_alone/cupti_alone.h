@@ -10,6 +10,10 @@ enum AlonePlace {
   kPlaceRecorder = 0,  // CUPTI as the recorder has it
   kPlaceSilent = 1,    // no callbacks and no records; the recorder's subscription stays if it is there
   kPlaceAlone = 2,     // no callbacks, kernel records alone
+  // What the recorder has on as well, one after the other, with a callback that does nothing.
+  kPlaceCopies = 3,    // kernel records, and those of copies, memsets and CUPTI's overhead
+  kPlaceLaunches = 4,  // and callbacks of the driver's launches
+  kPlaceCalls = 5,     // and all callbacks of the runtime's and the driver's calls that the recorder had last
 };
 
 // Counts and switches, all of the same type for ctypes.
@@ -32,7 +36,7 @@ struct AloneState {
 int llmprof_alone_open(char* why, size_t size);
 void llmprof_alone_state(AloneState* out);
 // 0; a CUptiResult; -1: the recorder records, or CUPTI has not been taken out yet; -2: neither the place before nor
-// `place` is the recorder's; -3: no memory.
+// `place` is the recorder's; -3: no memory; -4: callbacks of the recorder's, which stays in the process.
 int llmprof_alone_switch(int place);
 // Takes CUPTI out at once, where no waiting call did after the switch back.
 int llmprof_alone_finalize();

@@ -43,7 +43,7 @@ class Figures(unittest.TestCase):
         self.assertEqual(out["steps"], {"nothing": 240, "alone": 240, "recorded": 240})
         self.assertAlmostEqual(out["points"]["alone"]["median"], 10.0, delta=0.1)
         self.assertAlmostEqual(out["points"]["recorded"]["median"], 11.5, delta=0.1)
-        found = out["points"]["recorded_over_alone"]
+        found = out["points"]["undisturbed"]
         self.assertAlmostEqual(found["median"], 1.5, delta=0.1)
         self.assertLess(found["ci95"][0], found["median"])
         self.assertGreater(found["ci95"][1], found["median"])
@@ -54,6 +54,25 @@ class Figures(unittest.TestCase):
         out = recorded_steps.summarize("items", {"turns": made_up(8, 1.10, 1.15), "notes": []})
         self.assertFalse(out["within_limit"])
         self.assertTrue(out["certain"])
+
+    def test_paces_of_the_host(self):
+        turns = made_up(10, 1.10, 1.11)
+        generator = random.Random(3)
+        for turn in turns:  # in two thirds of its time a state is half as slow again, each in its own
+            slow_until = generator.randrange(30)
+            turn["ms"] = [ms * (1.5 if at > slow_until else 1) for at, ms in enumerate(turn["ms"])]
+        out = recorded_steps.summarize("items", {"turns": turns, "notes": []})
+        self.assertAlmostEqual(out["points"]["undisturbed"]["median"], 1.0, delta=0.3)
+        self.assertTrue(out["within_limit"])
+
+    def test_parts(self):
+        turns = made_up(6, 1.10, 1.16)
+        for turn in [turn for turn in turns if turn["mode"] == "alone"]:
+            for mode, more in (("copies", 0.01), ("launches", 0.03), ("calls", 0.04)):
+                turns.append(dict(turn, mode=mode, ms=[ms * (1 + more / 1.1) for ms in turn["ms"]]))
+        out = recorded_steps.summarize("items", {"turns": turns, "notes": []})
+        self.assertEqual({mode: round(part["median"]) for mode, part in out["parts"].items()},
+                         {"alone": 10, "copies": 1, "launches": 2, "calls": 1, "recorded": 2})
 
     def test_noise_is_uncertain(self):
         out = recorded_steps.summarize("items", {"turns": made_up(8, 1.10, 1.12, noise=0.2), "notes": []})
