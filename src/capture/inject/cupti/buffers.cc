@@ -10,10 +10,11 @@
 namespace llmprof::inject {
 namespace {
 
-// 1 MiB holds 5,000 kernels. CUPTI gives each thread of the program one buffer for its calls, so larger ones would cost
-// memory for nothing, and a flush hands over partly filled ones anyway.
-constexpr size_t kBufferBytes = size_t{1} << 20;
-constexpr size_t kKept = 32, kReadyLeast = 8;
+// 8 MiB hold 40,000 kernels. Handing a buffer over holds a launch up for 100 to 300 us, whatever its size (seen on
+// virtual machines), so it is to be seldom. CUPTI gives each thread of the program a buffer for its calls; what a
+// thread does not fill takes no memory, and a flush hands over what is there.
+constexpr size_t kBufferBytes = size_t{8} << 20;
+constexpr size_t kKept = 8, kReadyLeast = 2;
 
 pthread_mutex_t buffers_lock = PTHREAD_MUTEX_INITIALIZER;
 uint8_t* kept_buffers[kKept];
@@ -24,7 +25,7 @@ struct Filled {
   uint8_t* buffer = nullptr;
   size_t valid_size = 0;
 };
-constexpr size_t kWaiting = 256;  // 256 MiB at most
+constexpr size_t kWaiting = 32;  // 256 MiB at most
 Filled waiting[kWaiting];
 size_t waiting_count = 0;
 
@@ -72,7 +73,7 @@ void buffer_requested(uint8_t** buffer, size_t* size, size_t* max_records) {
   ++asked_for;
   pthread_mutex_unlock(&buffers_lock);
   // Refusing a buffer drops records, which CUPTI counts; versions before 12.9 may not survive it, but neither does a
-  // program without a megabyte of memory.
+  // program without a few megabytes of memory.
   if (memory == nullptr) memory = fresh_buffer(0);
   *buffer = memory;
   *size = memory == nullptr ? 0 : kBufferBytes;

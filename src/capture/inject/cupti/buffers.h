@@ -10,9 +10,9 @@ namespace llmprof::inject {
 void buffer_requested(uint8_t** buffer, size_t* size, size_t* max_records);
 void buffer_completed(void* context, uint32_t stream, uint8_t* buffer, size_t size, size_t valid_size);
 
-// Puts memory whose pages are there into the free list, on the drain thread: a fresh megabyte costs the launch that
-// asks for it 130 to 330 us of page faults on virtual machines, every 5,000 kernels until buffers come back. As many as
-// were asked for twice over since the call before, eight at least.
+// Puts memory whose pages are there into the free list, on the drain thread: a launch would pay for the faults, up to a
+// microsecond each on virtual machines. As many buffers as were asked for twice over since the call before, two at
+// least.
 void keep_buffers_ready();
 
 // Decodes the buffers that have come in. CUPTI delivers them under locks that the program's launches need, so they are
