@@ -19,8 +19,8 @@ inline constexpr int kCostNodes[] = {32, 256};  // of the graphs
 
 // launch_0k, launch_64k, launch_512k, launch_2048k: cuLaunchKernel. wait: cuStreamSynchronize where nothing is to be
 // waited for. copy_in: 4 KiB to the GPU, copy_out: 4 bytes from it, pageable. gpu_kernel, gpu_node: from the start of
-// an empty kernel to that of the next, queued on a stream and in a graph. graph_32, graph_256: cuGraphLaunch of so many
-// kernels; graphs come last, for CUPTI stays in a process that has some. About `seconds` for each.
+// a kernel of about 2 us to that of the next, queued on a stream and in a graph. graph_32, graph_256: cuGraphLaunch of
+// so many kernels; graphs come last, for CUPTI stays in a process that has some. About `seconds` for each.
 //
 // Processes of one machine differ by a factor of two in this, so the recorder is to be switched within one: before each
 // of `turns` turns of everything but graphs, `switch_recorder(turn)` is called, and before the graphs once more, with
