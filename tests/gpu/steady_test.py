@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Headline figures against the timers of programs that no rule was made on (tests/gpu/steady_programs,
-tests/gpu/held_out_programs).
+tests/gpu/held_out_programs, tests/gpu/held_out_programs_2).
 
     python3 tests/gpu/steady_test.py [--state steady.json] [--only NAME,NAME] [--steps 5,40] [--plain 1] [--gpus 2]
 
@@ -34,7 +34,7 @@ import time
 
 import harness
 
-FOLDERS = ("steady_programs", "held_out_programs")
+FOLDERS = ("steady_programs", "held_out_programs", "held_out_programs_2")
 PROGRAMS = {path.stem: path for folder in FOLDERS for path in sorted((harness.ROOT / "tests/gpu" / folder).glob("*.py"))
             if path.stem != "contract"}
 # The others name their stages.
@@ -126,7 +126,7 @@ def run(args, place, name, steps):
     execute = lambda words: subprocess.run(words, capture_output=True, text=True, timeout=args.timeout, env=env,
                                            preexec_fn=lambda: cpus and os.sched_setaffinity(0, cpus))
     command = [args.python, str(PROGRAMS[name]), "--steps", str(steps)]
-    if name not in WITHOUT_RANGES:
+    if name not in WITHOUT_RANGES | args.without_ranges:
         command.append("--ranges")
     kept = os.path.join(args.keep or tempfile.mkdtemp(), f"{name}_{steps}")
     report_file = f"{kept}.json"
@@ -203,6 +203,8 @@ def main():
     parser.add_argument("--gpus", type=int, default=1, help="programs side by side, each on a GPU of its own")
     parser.add_argument("--plain", type=int, default=1, help="processes alone for each program")
     parser.add_argument("--plain-only-if-needed", action="store_true", help="none alone where five steps were unrecorded")
+    parser.add_argument("--without-ranges", type=lambda text: set(text.split(",")), default=set(), metavar="NAMES",
+                        help="programs that are not to name their stages, beside those that never do")
     args = parser.parse_args()
     budget, state, lock = harness.Budget(args.budget), harness.State(args.state, args.fresh), threading.Lock()
     state.save(machine=harness.machine(args.python))
