@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/text_table.h"
 #include "capture/samplers/background.h"
 #include "capture/samplers/pm_sampler.h"
 #include "capture/samplers/pm_session.h"
@@ -195,6 +196,30 @@ TEST_F(Counters, DecodingThatFallsBehindDoublesTheInterval) {
   ASSERT_FALSE(run.spool.counters.empty());
   const spool::GpuSample& last = run.spool.counters.back();
   EXPECT_EQ(last.end_ns - last.start_ns, 800000) << "doubled twice";
+}
+
+// The sampler acts before anything is lost: what is missing is the time that it takes to begin anew.
+TEST_F(Counters, FallingBehindLeavesAStatedGap) {
+  settings_.set("FAKE_PM_SAMPLE_US", "500");
+  options_.interval_ns = 400000;  // an image holds four times of what may pile up
+  length_ms_ = 2000;
+  const SamplerRun run = sample();
+  EXPECT_EQ(run.exit_code, 0);
+  const SpoolContent& spool = run.spool;
+  ASSERT_FALSE(spool.counters.empty());
+  const spool::GpuSample& last = spool.counters.back();
+  EXPECT_EQ(last.end_ns - last.start_ns, 800000);
+  EXPECT_EQ(spool.note_counts.count("counter-samples-lost"), 0U);
+  EXPECT_EQ(spool.fact("counters_samples_lost"), "0");
+  int64_t missing_ns = 0;
+  for (size_t i = 1; i < spool.counters.size(); ++i)
+    missing_ns += spool.counters[i].start_ns - spool.counters[i - 1].end_ns;
+  EXPECT_GT(missing_ns, 0);
+  EXPECT_EQ(spool.fact("counters_gap_ms"), std::to_string(missing_ns / 1000000));
+  EXPECT_NE(spool.all_notes("recorder-note").find("could not keep up at an interval of 400.0 us"), std::string::npos)
+      << spool.all_notes("recorder-note");
+  EXPECT_NE(spool.all_notes("recorder-note").find("counters have a gap of " + format_ns(missing_ns)), std::string::npos)
+      << spool.all_notes("recorder-note");
 }
 
 TEST_F(Counters, MissingSamplesAreCounted) {
@@ -452,19 +477,37 @@ TEST(SampleSeries, SharesFarAboveOneAreLeftOutOfAMeanAndCounted) {
   EXPECT_TRUE(series.take_impossible().empty()) << "told once";
 }
 
+TEST(SampleSeries, AChosenGapIsNoLoss) {
+  SampleSeries series(two_metrics(), 1, [](const spool::GpuSample&) {});
+  const double values[] = {10, 5};
+  series.add(0, 100, values);
+  series.add(100, 200, values);
+  series.begin_session(SampleSeries::Break::kGap);
+  series.add(0, 700, values);
+  EXPECT_EQ(series.take_gap_ns(), 0) << "its end is not known yet";
+  series.add(700, 900, values);
+  EXPECT_EQ(series.take_gap_ns(), 500);
+  EXPECT_EQ(series.take_gap_ns(), 0) << "told once";
+  EXPECT_EQ(series.take_lost(), 0U);
+  series.add(1300, 1500, values);
+  EXPECT_EQ(series.take_lost(), 2U) << "what goes missing later is lost";
+  EXPECT_EQ(series.take_gap_ns(), 0);
+}
+
 TEST(SampleSeries, ARestartCostsSamplesAndAPauseDoesNot) {
   SampleSeries series(two_metrics(), 1, [](const spool::GpuSample&) {});
   const double values[] = {10, 5};
   series.add(0, 100, values);
   series.add(100, 200, values);
-  series.begin_session(false);
+  series.begin_session(SampleSeries::Break::kLoss);
   series.add(0, 300, values);
   series.add(500, 600, values);
   EXPECT_EQ(series.take_lost(), 3U);
-  series.begin_session(true);
+  series.begin_session(SampleSeries::Break::kPause);
   series.add(0, 10000, values);
   series.add(20000, 20100, values);
   EXPECT_EQ(series.take_lost(), 0U);
+  EXPECT_EQ(series.take_gap_ns(), 0) << "a pause is told by when sampling stopped and started";
 }
 
 // ---- how far into an image samples reach

@@ -197,16 +197,22 @@ PmResult<PmDrain> PmSession::finish(const PmSink& sink) {
   stop();
   PmResult<PmDrain> result = PmDrain{};
   size_t samples = 0;
+  bool overflow = false, full = false;
   // All that is left, however much; a driver that never comes to an end must not hold the report.
   for (int i = 0; i < kLastDrains && result && (i == 0 || result->full); ++i) {
     result = drain(sink);
-    if (result) samples += result->samples;
+    if (!result) break;
+    samples += result->samples;
+    overflow |= result->overflow;
+    full |= result->full;
   }
   evaluator_->wait();
   const PmResult<size_t> rest = evaluator_->deliver(sink);
   if (!result) return result;
   if (!rest) return tl::unexpected<PmFailure>(rest.error());
   result->samples = samples + *rest;
+  result->overflow = overflow;
+  result->full = full;
   return result;
 }
 
