@@ -21,6 +21,7 @@
 #include "capture/samplers/pm_session.h"
 #include "capture/samplers/sample_series.h"
 #include "capture/samplers/session_watch.h"
+#include "capture/samplers/step_interval.h"
 #include "capture/spool/writer.h"
 #include "nvidia/find_cupti.h"
 #include "nvidia/libraries.h"
@@ -132,6 +133,7 @@ class CounterSampler {
   bool close_session();
   bool drain();
   PmSink sink();
+  void follow_steps();
   void relieve(const char* why, SampleSeries::Break until);
   void restart(int64_t interval_ns, SampleSeries::Break until, bool core_only, const std::string& why);
   std::string keep_core();
@@ -158,7 +160,9 @@ class CounterSampler {
   std::unique_ptr<SampleSeries> series_;
   std::unique_ptr<PmSession> session_;
   BackgroundSwitches switches_;
+  int cpus_ = 1;
   int64_t interval_ns_ = 0;
+  StepInterval steps_;
   uint32_t merges_ = 0;
   uint64_t lost_ = 0;
   int64_t gap_ns_ = 0;
@@ -263,8 +267,7 @@ spool::Id CounterSampler::define_metrics() {
 bool CounterSampler::begin_session(SampleSeries::Break before) {
   watch_.tell(SessionWatch::Counting::kChanging);
   // The program's steps may be known by now. A longer interval that losses asked for stays.
-  if (options_.interval_ns == 0)
-    interval_ns_ = std::max(interval_ns_, default_interval_ns(watch_.step_ns(), available_cpus()));
+  if (options_.interval_ns == 0) interval_ns_ = std::max(interval_ns_, default_interval_ns(watch_.step_ns(), cpus_));
   PmSessionConfig config;
   config.interval_ns = interval_ns_;
   series_->begin_session(before);
@@ -321,6 +324,15 @@ bool CounterSampler::drain() {
     relieve("decoding could not keep up", drained->full ? SampleSeries::Break::kLoss : SampleSeries::Break::kGap);
   }
   return session_ != nullptr;
+}
+
+void CounterSampler::follow_steps() {
+  if (options_.interval_ns != 0) return;
+  const int64_t step_ns = watch_.step_ns();
+  const int64_t due_ns =
+      steps_.due(monotonic_ns(), step_ns, default_interval_ns(step_ns, cpus_), interval_ns_, watch_.kernels_recorded());
+  if (due_ns == 0) return;
+  restart(due_ns, SampleSeries::Break::kGap, false, "the program's steps take " + format_ns(step_ns));
 }
 
 // Restarts with less to decode. No samples are taken in the time between the sessions, so one restart is to be enough:
@@ -411,6 +423,7 @@ void CounterSampler::loop() {
     if (wanted && session_ == nullptr && !begin_session(SampleSeries::Break::kPause)) break;
     if (!wanted) end_session();
     if (session_ != nullptr && switches_.decode && !drain() && over_) break;
+    if (session_ != nullptr) follow_steps();
     if (monotonic_ns() >= second_ns) {
       once_a_second();
       second_ns += kSecondNs;
@@ -424,6 +437,7 @@ void CounterSampler::loop() {
 void CounterSampler::run() {
   writer_.add(spool::ClockReading{realtime_ns(), read_clock_ns(CLOCK_MONOTONIC_RAW), 0});
   switches_ = go_to_background();
+  cpus_ = available_cpus();
   if (options_.interval_ns != 0) interval_ns_ = std::clamp(options_.interval_ns, kIntervalMinNs, kIntervalMaxNs);
   if (prepare()) {
     writer_.flush();
