@@ -76,6 +76,8 @@ class PmEvaluator {
   };
   static constexpr size_t kImages = 3;
 
+  // All but the first, which must be there when sampling starts: until then nothing is sampled, and an image is large.
+  void make_images();
   void work();
   PmResult<size_t> evaluate(Image& image, size_t& populated);
   void clean(Image& image, size_t populated);
