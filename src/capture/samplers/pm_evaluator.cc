@@ -59,6 +59,11 @@ void PmEvaluator::hand_over(Image& image) {
   changed_.notify_all();
 }
 
+bool PmEvaluator::making() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return clean_.empty() && made_ < kImages;
+}
+
 void PmEvaluator::wait() {
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [this] { return decoded_.empty() && evaluating_ == 0; });
@@ -91,6 +96,7 @@ void PmEvaluator::make_images() {
     images_[i].bytes = pristine_;
     const std::lock_guard<std::mutex> lock(mutex_);
     clean_.push_back(&images_[i]);
+    ++made_;
     changed_.notify_all();
   }
 }

@@ -171,6 +171,8 @@ PmResult<PmDrain> PmSession::decode() {
 
 PmResult<PmDrain> PmSession::drain(const PmSink& sink) {
   PmDrain result;
+  // To wait for an image that is being made would look like decoding that is slow.
+  if (running_ && evaluator_->making()) return result;
   const int64_t begin_ns = monotonic_ns();
   for (int round = 0; round < kRounds; ++round) {
     const PmResult<PmDrain> decoded = decode();
