@@ -80,12 +80,6 @@ struct SpoolContent {
       if (note.first == key) return note.second;
     return {};
   }
-  std::string all_notes(const std::string& key) const {
-    std::string all;
-    for (const std::pair<std::string, std::string>& note : notes)
-      if (note.first == key) all += note.second + "\n";
-    return all;
-  }
   // Place of a column in the metric set of that source, -1 if it is not there.
   int column(const std::string& source, const std::string& name) const {
     for (const std::pair<const spool::Id, spool::MetricSetDef>& set : sets) {

@@ -382,8 +382,7 @@ void CounterSampler::report_missing() {
     note("impossible-counter", gpu_label() + ": " + std::string(column), count);
   if (const int64_t gap_ns = series_->take_gap_ns(); gap_ns > 0) {
     gap_ns_ += gap_ns;
-    note("recorder-note",
-         gpu_label() + ": counters have a gap of " + format_ns(gap_ns) + ", in which their interval was changed");
+    note("counter-gap", gpu_label() + ": " + format_ns(gap_ns));
   }
   const uint64_t lost = series_->take_lost();
   lost_ += lost;
