@@ -422,7 +422,7 @@ void CounterSampler::loop() {
     if (wanted && session_ == nullptr && !begin_session(SampleSeries::Break::kPause)) break;
     if (!wanted) end_session();
     if (session_ != nullptr && switches_.decode && !drain() && over_) break;
-    if (session_ != nullptr) follow_steps();
+    if (session_ != nullptr && switches_.decode) follow_steps();
     if (monotonic_ns() >= second_ns) {
       once_a_second();
       second_ns += kSecondNs;
