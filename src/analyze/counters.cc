@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
 
 #include "analyze/groups.h"
-#include "base/statistics.h"
 
 namespace llmprof {
 namespace {
@@ -13,6 +15,16 @@ constexpr double kInsideMin = 0.8;              // share of a sample in one kern
 constexpr double kConcurrencyMax = 1.02;        // kernels that ran within a sample may add up to this much of it
 constexpr double kFlopsPerFmaInstruction = 64;  // 32 lanes, a multiply-add counts as two
 constexpr size_t kKernelsPerSampleMax = 32;     // more cannot leave 80 % to one
+
+// Half of the time was sampled in lengths of this or less: samples may be as many in a second of short ones as in ten
+// of the long ones that follow them.
+int64_t usual_length_ns(std::vector<int64_t> lengths) {
+  std::sort(lengths.begin(), lengths.end());
+  int64_t left_ns = std::accumulate(lengths.begin(), lengths.end(), int64_t{0}) / 2;
+  for (const int64_t length_ns : lengths)
+    if ((left_ns -= length_ns) <= 0) return length_ns;
+  return 0;
+}
 
 double sum_of(float read, float write) { return static_cast<double>(read) + static_cast<double>(write); }
 
@@ -26,18 +38,18 @@ CounterSamples::CounterSamples(const Trace& trace, int32_t device, OptDouble byt
       pm = true;
   }
   gpm_ = !pm;
-  std::vector<double> lengths;
+  std::vector<int64_t> lengths;
   for (Row row = 0; row < table_.size(); ++row) {
     if (table_.device[row] != device || table_.dur_ns[row] <= 0) continue;
     if ((table_.source[row] == CounterSource::kPmSampling) != pm) continue;
     rows_.push_back(row);
-    lengths.push_back(static_cast<double>(table_.dur_ns[row]));
+    lengths.push_back(table_.dur_ns[row]);
   }
   const auto before = [&](Row a, Row b) { return table_.start_ns[a] < table_.start_ns[b]; };
   if (!std::is_sorted(rows_.begin(), rows_.end(), before)) std::stable_sort(rows_.begin(), rows_.end(), before);
   if (lengths.empty()) return;
-  longest_ns_ = static_cast<int64_t>(*std::max_element(lengths.begin(), lengths.end()));
-  interval_ns_ = static_cast<int64_t>(median_of(std::move(lengths)));
+  longest_ns_ = *std::max_element(lengths.begin(), lengths.end());
+  interval_ns_ = usual_length_ns(std::move(lengths));
 }
 
 double CounterSamples::dram_frac(Row sample) const {
@@ -62,6 +74,7 @@ void CounterSamples::add(int64_t start_ns, int64_t end_ns, CounterSums& sums) co
   std::vector<Row>::const_iterator it =
       std::lower_bound(rows_.begin(), rows_.end(), start_ns - longest_ns_,
                        [&](Row row, int64_t time) { return table_.start_ns[row] < time; });
+  int64_t next_clock_ns = std::numeric_limits<int64_t>::min();
   for (; it != rows_.end() && table_.start_ns[*it] < end_ns; ++it) {
     const Row row = *it;
     const int64_t overlap =
@@ -90,7 +103,10 @@ void CounterSamples::add(int64_t start_ns, int64_t end_ns, CounterSums& sums) co
     const double fma = fma_per_s(row), half = static_cast<double>(table_.fma_half_instructions_per_s[row]);
     sums.fma_per_s.add(fma, ns);
     sums.fma_flops_per_s.add(kFlopsPerFmaInstruction * (fma + (!one_counter && half >= 0 ? half : 0)), ns);
-    if (table_.sm_clock_hz[row] > 0) sums.clocks_hz.push_back(table_.sm_clock_hz[row]);
+    if (table_.sm_clock_hz[row] > 0 && table_.start_ns[row] >= next_clock_ns) {
+      sums.clocks_hz.push_back(table_.sm_clock_hz[row]);
+      next_clock_ns = table_.start_ns[row] + interval_ns_ / 4 * 3;
+    }
   }
 }
 

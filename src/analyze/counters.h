@@ -29,6 +29,7 @@ struct CounterSums {
   TimeMean tensor_cycles_per_s;  // of one SM
   TimeMean fma_per_s;            // warp instructions of the FMA pipes, all SMs
   TimeMean fma_flops_per_s;      // what they do at most; packed halves count fully only where they are sampled
+  // About one in interval_ns(): where it was sampled more often, no more.
   std::vector<float> clocks_hz;
 };
 
@@ -43,7 +44,7 @@ class CounterSamples {
   // "pm-sampling" or "gpm".
   const char* source() const { return gpm_ ? "gpm" : "pm-sampling"; }
   const std::vector<Row>& rows() const { return rows_; }  // by start
-  // Median length of a sample; 0 without samples.
+  // The median over time of how long a sample is; 0 without samples.
   int64_t interval_ns() const { return interval_ns_; }
   // Adds what overlaps [start_ns, end_ns).
   void add(int64_t start_ns, int64_t end_ns, CounterSums& sums) const;

@@ -91,6 +91,8 @@ std::string_view name_of(Severity severity);
   D(kImpossibleCounter, "impossible-counter", kNotice,                                                                \
     "A hardware counter gave a share far above 1; those values were left out.")                                       \
   D(kCounterSamplesLost, "counter-samples-lost", kDataLoss, "Hardware counter samples were lost.")                    \
+  D(kCounterGap, "counter-gap", kNotice,                                                                              \
+    "Hardware counters have a gap, in which their interval was changed; nothing that was sampled is lost.")           \
   D(kOtherGpu, "option-other-gpu", kNotice, "--gpu names another part than the one that was recorded.")               \
   D(kOtherCeilings, "option-other-ceilings", kNotice,                                                                 \
     "--ceilings names ceilings of another device; they were not used.")                                               \

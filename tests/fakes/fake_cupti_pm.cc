@@ -12,6 +12,7 @@
 //   FAKE_PM_GAP              so many samples are missing after the hundredth of each session
 //   FAKE_PM_SLOW_BELOW       at intervals below this many ns, decoding takes long and never comes to the end
 //   FAKE_PM_SLOW_ABOVE       the same with more metrics than this
+//   FAKE_PM_SAMPLE_US        each sample takes so long to decode (0)
 //   FAKE_PM_VGPU             SupportLevel of vgpu (3)
 //   FAKE_PM_CRASH            1: cuptiPmSamplingEnable crashes
 // Values: metric i of a sample is i + 1; the third is not finite in every tenth sample; the first sample of a session
@@ -295,6 +296,7 @@ Code cuptiPmSamplingDecodeData(own::PmDecodeParams* params) {
   params->stop_reason = slow || head.count == head.capacity ? own::kStopImageFull : own::kStopEndOfRecords;
   params->overflow = 0;
   if (slow) usleep(20000);
+  usleep(static_cast<useconds_t>(static_cast<int64_t>(head.count) * number("FAKE_PM_SAMPLE_US", 0)));
   return ++decodes == number("FAKE_PM_OVERFLOW_AT", 0) ? own::kOutOfMemory : own::kSuccess;
 }
 Code cuptiPmSamplingGetCounterDataInfo(own::PmImageInfoParams* params) {

@@ -1,6 +1,7 @@
 // Counters, power and clocks attached to stages and kernels.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -68,6 +69,25 @@ TEST(CounterSamples, PartOfASampleCountsByItsPart) {
   EXPECT_EQ(sums.covered_ns, 200);
   EXPECT_NEAR(*sums.sm_active.mean(), (0.2 * 50 + 0.8 * 100) / 150, 1e-6);
   EXPECT_FALSE(sums.tensor_active.mean().has_value());
+}
+
+// The sampler goes over to a longer interval early in a run: the beginning must not outweigh the rest by its number.
+TEST(CounterSamples, WhatWasSampledMoreOftenCountsByItsTime) {
+  Trace trace;
+  GpuSamples& table = trace.gpu_samples;
+  const auto sample = [&](int64_t start_ns, int64_t dur_ns, float clock_hz) {
+    table.sm_clock_hz[add_sample(trace, start_ns, dur_ns)] = clock_hz;
+  };
+  for (int64_t at = 0; at < 4000; at += 100) sample(at, 100, 1.9e9F);
+  for (int64_t at = 4500; at < 10500; at += 1000) sample(at, 1000, 1.4e9F);  // after a gap
+  const CounterSamples counters(trace, 0, {});
+  EXPECT_EQ(counters.interval_ns(), 1000);
+  CounterSums sums;
+  counters.add(0, 10500, sums);
+  EXPECT_EQ(sums.samples, 46);
+  EXPECT_EQ(sums.covered_ns, 10000) << "the gap is not covered";
+  EXPECT_NEAR(static_cast<double>(std::count(sums.clocks_hz.begin(), sums.clocks_hz.end(), 1.9e9F)), 4, 1);
+  EXPECT_EQ(std::count(sums.clocks_hz.begin(), sums.clocks_hz.end(), 1.4e9F), 6);
 }
 
 TEST(CounterSamples, SharesOfThePeakBecomeBytesAndBack) {

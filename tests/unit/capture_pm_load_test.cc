@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "capture/samplers/pm_load.h"
 #include "capture/samplers/pm_metrics.h"
@@ -42,6 +43,15 @@ TEST(PmLoad, IsBehindBeforeAnImageIsFull) {
       EXPECT_GT(drains.longest_ns, image_ms * kMs / 2) << "a burst is ridden out";
       EXPECT_LT(drains.longest_ns, image_ms * kMs) << image_ms << " " << cost;
     }
+  }
+}
+
+// Two to three times as long as what is decoded: the third drain would find an image full.
+TEST(PmLoad, IsBehindSoonerWhereDecodingIsMuchTooSlow) {
+  for (const auto& [image_ms, cost] : {std::pair(100, 2.0), std::pair(200, 2.5), std::pair(200, 3.0)}) {
+    Drains drains(image_ms * kMs);
+    EXPECT_TRUE(drains.behind_within(cost, 100)) << image_ms << " " << cost;
+    EXPECT_LT(drains.longest_ns, image_ms * kMs) << image_ms << " " << cost;
   }
 }
 

@@ -13,11 +13,12 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/text_table.h"
 #include "capture/samplers/background.h"
 #include "capture/samplers/pm_sampler.h"
 #include "capture/samplers/pm_session.h"
-#include "capture/samplers/sample_series.h"
 #include "capture/session/control.h"
+#include "capture/spool/records.h"
 #include "capture_samplers_support.h"
 
 namespace llmprof::samplers {
@@ -75,6 +76,20 @@ class Counters : public ::testing::Test {
     run.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
     run.spool = testing::read_spool(folder_.path() + "/samples/counters-0.spool");
     return run;
+  }
+
+  // The session's page, as `run` makes it; recording is wanted. Unmapped with the process.
+  session::Control& control_page() {
+    const int fd = open((folder_.path() + "/control").c_str(), O_RDWR | O_CREAT, 0600);
+    EXPECT_EQ(ftruncate(fd, sizeof(session::Control)), 0);
+    void* const memory = mmap(nullptr, sizeof(session::Control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    EXPECT_NE(memory, MAP_FAILED);
+    session::Control& page = *static_cast<session::Control*>(memory);
+    page.magic = session::kControlMagic;
+    page.version = session::kControlVersion;
+    page.wanted_level = 1;
+    return page;
   }
 
   SamplerRun sample() {
@@ -195,6 +210,29 @@ TEST_F(Counters, DecodingThatFallsBehindDoublesTheInterval) {
   ASSERT_FALSE(run.spool.counters.empty());
   const spool::GpuSample& last = run.spool.counters.back();
   EXPECT_EQ(last.end_ns - last.start_ns, 800000) << "doubled twice";
+}
+
+// The sampler acts before anything is lost: what is missing is the time that it takes to begin anew.
+TEST_F(Counters, FallingBehindLeavesAStatedGap) {
+  settings_.set("FAKE_PM_SAMPLE_US", "500");
+  options_.interval_ns = 400000;  // an image holds four times of what may pile up
+  length_ms_ = 2000;
+  const SamplerRun run = sample();
+  EXPECT_EQ(run.exit_code, 0);
+  const SpoolContent& spool = run.spool;
+  ASSERT_FALSE(spool.counters.empty());
+  const spool::GpuSample& last = spool.counters.back();
+  EXPECT_EQ(last.end_ns - last.start_ns, 800000);
+  EXPECT_EQ(spool.note_counts.count("counter-samples-lost"), 0U);
+  EXPECT_EQ(spool.fact("counters_samples_lost"), "0");
+  int64_t missing_ns = 0;
+  for (size_t i = 1; i < spool.counters.size(); ++i)
+    missing_ns += spool.counters[i].start_ns - spool.counters[i - 1].end_ns;
+  EXPECT_GT(missing_ns, 0);
+  EXPECT_EQ(spool.fact("counters_gap_ms"), std::to_string(missing_ns / 1000000));
+  EXPECT_NE(spool.note("recorder-note").find("could not keep up at an interval of 400.0 us"), std::string::npos)
+      << spool.note("recorder-note");
+  EXPECT_EQ(spool.note("counter-gap"), "GPU 0: " + format_ns(missing_ns));
 }
 
 TEST_F(Counters, MissingSamplesAreCounted) {
@@ -324,15 +362,7 @@ TEST_F(Counters, FollowsTheSession) {
 // program's recorder, after which the interval follows the program's steps.
 TEST_F(Counters, ArePausedWithinARecording) {
   options_.interval_ns = 0;
-  const int fd = open((folder_.path() + "/control").c_str(), O_RDWR | O_CREAT, 0600);
-  ASSERT_GE(fd, 0);
-  ASSERT_EQ(ftruncate(fd, sizeof(session::Control)), 0);
-  void* const memory = mmap(nullptr, sizeof(session::Control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  ASSERT_NE(memory, MAP_FAILED);
-  session::Control& page = *static_cast<session::Control*>(memory);
-  page.magic = session::kControlMagic;
-  page.version = session::kControlVersion;
-  page.wanted_level = 1;
+  session::Control& page = control_page();
   int ready = -1;
   const pid_t child = start(ready);
   EXPECT_EQ(read_line(ready), "sampling GH100 19");
@@ -353,8 +383,6 @@ TEST_F(Counters, ArePausedWithinARecording) {
   int status = 0;
   EXPECT_EQ(waitpid(child, &status, 0), child);
   close(ready);
-  munmap(memory, sizeof(session::Control));
-  close(fd);
   const SpoolContent spool = testing::read_spool(folder_.path() + "/samples/counters-0.spool");
   ASSERT_FALSE(spool.counters.empty());
   for (const spool::GpuSample& sample : spool.counters)
@@ -363,6 +391,56 @@ TEST_F(Counters, ArePausedWithinARecording) {
   EXPECT_EQ(spool.counters.back().end_ns - spool.counters.back().start_ns, 900'000) << "a tenth of a step";
   EXPECT_EQ(spool.note_counts.count("counter-samples-lost"), 0U) << "a pause is no loss";
   EXPECT_EQ(spool.fact("counters_samples_lost"), "0");
+}
+
+// Steps that become known while sampling runs: one change, when they have settled and no kernels are recorded.
+TEST_F(Counters, FollowTheStepsOnce) {
+  options_.interval_ns = 0;
+  session::Control& page = control_page();
+  session::Slot& slot = page.slots[3];
+  slot.process_id = 1;
+  slot.level = static_cast<uint32_t>(spool::Level::kDefault);
+  int ready = -1;
+  const pid_t child = start(ready);
+  EXPECT_EQ(read_line(ready), "sampling GH100 19");
+  const auto wait = [](int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); };
+  slot.step_ns = 9'000'000;
+  wait(1600);
+  const int64_t first_ns = page.counters_since_ns;
+  EXPECT_GT(first_ns, 0) << "it is sampled";
+  slot.level = static_cast<uint32_t>(spool::Level::kLight);
+  wait(400);
+  const int64_t second_ns = page.counters_since_ns;
+  EXPECT_GT(second_ns, first_ns + 1'500'000'000) << "recorded steps kept their counters";
+  slot.step_ns = 15'000'000;  // not twice as long
+  wait(1600);
+  EXPECT_EQ(page.counters_since_ns, second_ns);
+  page.finished = 1;
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  close(ready);
+  const SpoolContent spool = testing::read_spool(folder_.path() + "/samples/counters-0.spool");
+  ASSERT_FALSE(spool.counters.empty());
+  EXPECT_EQ(spool.sets.size(), 1U) << "nothing is left out";
+  EXPECT_EQ(spool.fact_times("counters_started_ns").size(), 2U);
+  EXPECT_EQ(spool.counters.back().end_ns - spool.counters.back().start_ns, 900'000);
+  EXPECT_EQ(spool.fact("counters_samples_lost"), "0");
+  EXPECT_NE(spool.fact("counters_gap_ms"), "");
+  EXPECT_NE(spool.note("recorder-note").find("steps take 9.000 ms; counters are sampled every 900.0 us"),
+            std::string::npos)
+      << spool.note("recorder-note");
+  EXPECT_EQ(spool.note_counts.at("counter-gap"), 1U);
+}
+
+TEST_F(Counters, AGivenIntervalDoesNotFollowTheSteps) {
+  session::Control& page = control_page();
+  page.slots[0].process_id = 1;
+  page.slots[0].step_ns = 20'000'000;
+  length_ms_ = 1300;
+  const SpoolContent spool = sample().spool;
+  EXPECT_EQ(spool.fact_times("counters_started_ns").size(), 1U);
+  ASSERT_FALSE(spool.counters.empty());
+  EXPECT_EQ(spool.counters.back().end_ns - spool.counters.back().start_ns, 200'000);
 }
 
 TEST_F(Counters, ProbeTriesAndReportsTheFailingCall) {
@@ -376,95 +454,6 @@ TEST_F(Counters, ProbeTriesAndReportsTheFailingCall) {
   EXPECT_EQ(denied.code, 35);
   EXPECT_EQ(denied.call, "cuptiPmSamplingGetCounterAvailability");
   EXPECT_NE(denied.text.find("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35)"), std::string::npos);
-}
-
-// ---- the series alone
-// -------------------------------------------------------------------------------------------------
-
-std::vector<PmMetric> two_metrics() { return {{"sm_active_frac", "a", 0.01, false}, {"ctas_launched", "b", 1, true}}; }
-
-TEST(SampleSeries, MergesMeansByTimeAndAddsCounts) {
-  std::vector<spool::GpuSample> stored;
-  SampleSeries series(two_metrics(), 1, [&](const spool::GpuSample& sample) { stored.push_back(sample); });
-  series.set_merge(2);
-  const double dropped[] = {1, 1}, low[] = {10, 5}, high[] = {40, 7};
-  series.add(0, 100, dropped);
-  series.add(100, 200, low);
-  series.add(200, 500, high);
-  series.add(500, 600, low);
-  series.finish();
-  ASSERT_EQ(stored.size(), 2U);
-  EXPECT_EQ(stored[0].start_ns, 100);
-  EXPECT_EQ(stored[0].end_ns, 500);
-  EXPECT_FLOAT_EQ(stored[0].values[0], (0.10F * 100 + 0.40F * 300) / 400);
-  EXPECT_FLOAT_EQ(stored[0].values[1], 12);
-  EXPECT_EQ(stored[1].end_ns, 600);
-  EXPECT_EQ(series.take_lost(), 0U);
-}
-
-TEST(SampleSeries, NeverMergesAcrossAGap) {
-  std::vector<spool::GpuSample> stored;
-  SampleSeries series(two_metrics(), 1, [&](const spool::GpuSample& sample) { stored.push_back(sample); });
-  series.set_merge(4);
-  const double values[] = {10, 5};
-  series.add(0, 100, values);
-  series.add(100, 200, values);
-  series.add(600, 700, values);
-  series.finish();
-  ASSERT_EQ(stored.size(), 2U);
-  EXPECT_EQ(stored[0].end_ns, 200);
-  EXPECT_EQ(stored[1].start_ns, 600);
-  EXPECT_EQ(series.take_lost(), 4U);
-  EXPECT_EQ(series.take_lost(), 0U) << "told once";
-}
-
-TEST(SampleSeries, DropsWhatCannotBeTrue) {
-  size_t stored = 0;
-  SampleSeries series(two_metrics(), 1, [&](const spool::GpuSample&) { ++stored; });
-  const double values[] = {10, 5}, nothing[] = {NAN, INFINITY};
-  series.add(0, 100, values);
-  series.add(100, 200, nothing);
-  series.add(200, 200, values);
-  series.add(300, 250, values);
-  EXPECT_EQ(stored, 0U);
-  series.add(300, 400, values);
-  EXPECT_EQ(stored, 1U);
-}
-
-TEST(SampleSeries, SharesFarAboveOneAreLeftOutOfAMeanAndCounted) {
-  std::vector<spool::GpuSample> stored;
-  SampleSeries series(two_metrics(), 1, [&](const spool::GpuSample& sample) { stored.push_back(sample); });
-  series.set_merge(2);
-  const double usual[] = {96, 5}, impossible[] = {14370, 7}, edge[] = {104, 200};
-  series.add(0, 100, usual);
-  series.add(100, 200, usual);
-  series.add(200, 300, impossible);
-  series.add(300, 400, edge);
-  series.add(400, 500, edge);
-  ASSERT_EQ(stored.size(), 2U);
-  EXPECT_FLOAT_EQ(stored[0].values[0], 0.96F);
-  EXPECT_FLOAT_EQ(stored[0].values[1], 12) << "a count has no such limit";
-  EXPECT_FLOAT_EQ(stored[1].values[0], 1.04F) << "the edges of an interval";
-  const std::vector<std::pair<std::string_view, uint64_t>> told = series.take_impossible();
-  ASSERT_EQ(told.size(), 1U);
-  EXPECT_EQ(told[0].first, "sm_active_frac");
-  EXPECT_EQ(told[0].second, 1U);
-  EXPECT_TRUE(series.take_impossible().empty()) << "told once";
-}
-
-TEST(SampleSeries, ARestartCostsSamplesAndAPauseDoesNot) {
-  SampleSeries series(two_metrics(), 1, [](const spool::GpuSample&) {});
-  const double values[] = {10, 5};
-  series.add(0, 100, values);
-  series.add(100, 200, values);
-  series.begin_session(false);
-  series.add(0, 300, values);
-  series.add(500, 600, values);
-  EXPECT_EQ(series.take_lost(), 3U);
-  series.begin_session(true);
-  series.add(0, 10000, values);
-  series.add(20000, 20100, values);
-  EXPECT_EQ(series.take_lost(), 0U);
 }
 
 // ---- how far into an image samples reach
@@ -502,14 +491,6 @@ TEST(Background, CpusAreReadFromALongList) {
   ASSERT_TRUE(parse_cpus("64", bits));
   EXPECT_EQ(bits[1], 1UL);
   for (const char* text : {"", "x", "3-", "5-3", "1,", "4096"}) EXPECT_FALSE(parse_cpus(text, bits)) << text;
-}
-
-TEST(CounterInterval, IsLongerWhereStepsAreLongOrCpusAreFew) {
-  EXPECT_EQ(default_interval_ns(0, 16), 200000);
-  EXPECT_EQ(default_interval_ns(1'400'000, 16), 200000);
-  EXPECT_EQ(default_interval_ns(9'000'000, 16), 900000);
-  EXPECT_EQ(default_interval_ns(3'000'000'000, 16), 2000000);
-  EXPECT_EQ(default_interval_ns(0, 2), 500000);
 }
 
 }  // namespace

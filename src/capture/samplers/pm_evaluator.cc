@@ -28,8 +28,9 @@ PmEvaluator::PmEvaluator(const nvidia::CuptiProfilerLibrary& cupti, const PmHost
       names_(std::move(names)),
       pristine_(std::move(pristine)),
       layout_(pristine_.size(), max_samples),
-      images_(kImages, Image{pristine_}) {
-  for (Image& image : images_) clean_.push_back(&image);
+      images_(kImages) {
+  images_.front().bytes = pristine_;
+  clean_.push_back(&images_.front());
   thread_ = std::thread([this] { work(); });
 }
 
@@ -56,6 +57,11 @@ void PmEvaluator::hand_over(Image& image) {
     decoded_.push_back(&image);
   }
   changed_.notify_all();
+}
+
+bool PmEvaluator::making() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return clean_.empty() && made_ < kImages;
 }
 
 void PmEvaluator::wait() {
@@ -85,7 +91,18 @@ PmEvaluator::Cost PmEvaluator::cost() {
   return cost_;
 }
 
+void PmEvaluator::make_images() {
+  for (size_t i = 1; i < kImages; ++i) {
+    images_[i].bytes = pristine_;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    clean_.push_back(&images_[i]);
+    ++made_;
+    changed_.notify_all();
+  }
+}
+
 void PmEvaluator::work() {
+  make_images();
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return ending_ || !decoded_.empty(); });

@@ -60,6 +60,8 @@ class PmEvaluator {
   // A clean image, as soon as there is one. Must be handed over before the next is taken.
   Image& take();
   void hand_over(Image& image);
+  // Early on: there will be a clean image, and there is none yet because it is still being made.
+  bool making();
   // Returns when everything handed over has been evaluated.
   void wait();
   // Passes on what has been evaluated since the last time; the first failure comes after the values before it.
@@ -76,6 +78,8 @@ class PmEvaluator {
   };
   static constexpr size_t kImages = 3;
 
+  // All but the first, which must be there when sampling starts: until then nothing is sampled, and an image is large.
+  void make_images();
   void work();
   PmResult<size_t> evaluate(Image& image, size_t& populated);
   void clean(Image& image, size_t populated);
@@ -94,7 +98,7 @@ class PmEvaluator {
   std::condition_variable changed_;
   std::vector<Image> images_;
   std::deque<Image*> clean_, decoded_;
-  size_t evaluating_ = 0;
+  size_t made_ = 1, evaluating_ = 0;
   bool ending_ = false;
   std::vector<Row> rows_;
   std::vector<double> values_;  // as many a row as there are names

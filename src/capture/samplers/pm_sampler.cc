@@ -21,6 +21,7 @@
 #include "capture/samplers/pm_session.h"
 #include "capture/samplers/sample_series.h"
 #include "capture/samplers/session_watch.h"
+#include "capture/samplers/step_interval.h"
 #include "capture/spool/writer.h"
 #include "nvidia/find_cupti.h"
 #include "nvidia/libraries.h"
@@ -125,19 +126,21 @@ class CounterSampler {
 
  private:
   bool prepare();
-  bool begin_session(bool planned);
+  bool begin_session(SampleSeries::Break before);
   void end_session();
   void loop();
   int64_t period_ns() const;
-  void close_session();
+  bool close_session();
   bool drain();
   PmSink sink();
-  void relieve(const char* why);
+  void follow_steps();
+  void relieve(const char* why, SampleSeries::Break until);
+  void restart(int64_t interval_ns, SampleSeries::Break until, bool core_only, const std::string& why);
   std::string keep_core();
   spool::Id define_metrics();
   void once_a_second();
   void bound_file();
-  void report_lost();
+  void report_missing();
   void explain_failure(const PmFailure& failure);
   void note(const char* key, const std::string& text, uint64_t count = 1) {
     writer_.add(spool::Note{writer_.text(key), writer_.text(text), count});
@@ -157,9 +160,12 @@ class CounterSampler {
   std::unique_ptr<SampleSeries> series_;
   std::unique_ptr<PmSession> session_;
   BackgroundSwitches switches_;
+  int cpus_ = 1;
   int64_t interval_ns_ = 0;
+  StepInterval steps_;
   uint32_t merges_ = 0;
   uint64_t lost_ = 0;
+  int64_t gap_ns_ = 0;
   PmCost cost_;        // of the sessions that are over
   bool over_ = false;  // no further session is possible
 };
@@ -258,14 +264,13 @@ spool::Id CounterSampler::define_metrics() {
   return writer_.define(def);
 }
 
-bool CounterSampler::begin_session(bool planned) {
+bool CounterSampler::begin_session(SampleSeries::Break before) {
   watch_.tell(SessionWatch::Counting::kChanging);
   // The program's steps may be known by now. A longer interval that losses asked for stays.
-  if (options_.interval_ns == 0)
-    interval_ns_ = std::max(interval_ns_, default_interval_ns(watch_.step_ns(), available_cpus()));
+  if (options_.interval_ns == 0) interval_ns_ = std::max(interval_ns_, default_interval_ns(watch_.step_ns(), cpus_));
   PmSessionConfig config;
   config.interval_ns = interval_ns_;
-  series_->begin_session(planned);
+  series_->begin_session(before);
   PmResult<std::unique_ptr<PmSession>> session = PmSession::start(*opened_.cupti, opened_.device, config);
   if (!session) {
     over_ = true;
@@ -284,13 +289,16 @@ PmSink CounterSampler::sink() {
   return [this](int64_t start_ns, int64_t end_ns, const double* values) { series_->add(start_ns, end_ns, values); };
 }
 
-void CounterSampler::close_session() {
-  static_cast<void>(session_->finish(sink()));  // what failed, failed before, or only lost the last samples
+// Whether all that was collected was passed on.
+bool CounterSampler::close_session() {
+  // What failed, failed before, or only lost the last samples.
+  const PmResult<PmDrain> rest = session_->finish(sink());
   const PmCost cost = session_->cost();
   cost_.clean_ns += cost.clean_ns;
   cost_.decode_ns += cost.decode_ns;
   cost_.evaluate_ns += cost.evaluate_ns;
   session_.reset();
+  return rest && !rest->overflow && !rest->full;
 }
 
 void CounterSampler::end_session() {
@@ -311,35 +319,49 @@ bool CounterSampler::drain() {
     return false;
   }
   if (drained->overflow) {
-    relieve("the hardware buffer overflowed");
+    relieve("the hardware buffer overflowed", SampleSeries::Break::kLoss);
   } else if (drained->behind || (drained->full && drained->busy_frac > kBusyFullMax)) {
-    relieve("decoding could not keep up");
+    relieve("decoding could not keep up", drained->full ? SampleSeries::Break::kLoss : SampleSeries::Break::kGap);
   }
   return session_ != nullptr;
 }
 
-// Restarts with less to decode. The time between the sessions counts as lost samples, so one restart is to be enough:
+void CounterSampler::follow_steps() {
+  if (options_.interval_ns != 0) return;
+  const int64_t step_ns = watch_.step_ns();
+  const int64_t due_ns =
+      steps_.due(monotonic_ns(), step_ns, default_interval_ns(step_ns, cpus_), interval_ns_, watch_.kernels_recorded());
+  if (due_ns == 0) return;
+  restart(due_ns, SampleSeries::Break::kGap, false, "the program's steps take " + format_ns(step_ns));
+}
+
+// Restarts with less to decode. No samples are taken in the time between the sessions, so one restart is to be enough:
 // at twice the interval, and with the core of the set. On a GPU that is busy everywhere a longer interval alone was
 // seen to cost as much CPU time as before, because the hardware writes by what it counts.
-void CounterSampler::relieve(const char* why) {
+void CounterSampler::relieve(const char* why, SampleSeries::Break until) {
+  restart(std::min(interval_ns_ * 2, kIntervalMaxNs), until, true,
+          std::string(why) + " at an interval of " + format_ns(interval_ns_));
+}
+
+// What was collected is decoded first. Where all of it was, and nothing was lost before, the time until sampling runs
+// again is a gap: it was chosen, and its length is said. Else it counts as lost samples, like what was lost.
+void CounterSampler::restart(int64_t interval_ns, SampleSeries::Break until, bool core_only, const std::string& why) {
   const int64_t begin_ns = monotonic_ns();
   watch_.tell(SessionWatch::Counting::kChanging);
-  close_session();
+  if (!close_session()) until = SampleSeries::Break::kLoss;
   const int64_t closed_ns = monotonic_ns();
-  report_lost();
+  report_missing();
   if (watch_.finished()) return;
-  const std::string left_out = keep_core();
+  const std::string left_out = core_only ? keep_core() : std::string();
   if (!left_out.empty()) {
     const spool::Id set = define_metrics();
     series_->change_metrics(opened_.device.set.metrics, set);
   }
-  const int64_t before_ns = interval_ns_;
-  interval_ns_ = std::min(interval_ns_ * 2, kIntervalMaxNs);
-  note("recorder-note", gpu_label() + ": " + why + " at an interval of " + format_ns(before_ns) +
-                            "; counters are sampled every " + format_ns(interval_ns_) + " from here on" +
-                            (left_out.empty() ? "" : ", without " + left_out));
+  interval_ns_ = interval_ns;
   const int64_t opening_ns = monotonic_ns();
-  if (!begin_session(false)) return;
+  if (!begin_session(until)) return;
+  note("recorder-note", gpu_label() + ": " + why + "; counters are sampled every " + format_ns(interval_ns_) +
+                            " from here on" + (left_out.empty() ? "" : ", without " + left_out));
   fact("counters_restart_close_open_ms", std::to_string((closed_ns - begin_ns) / 1000000) + " " +
                                              std::to_string((monotonic_ns() - opening_ns) / 1000000));
 }
@@ -355,9 +377,13 @@ std::string CounterSampler::keep_core() {
   return left_out;
 }
 
-void CounterSampler::report_lost() {
+void CounterSampler::report_missing() {
   for (const auto& [column, count] : series_->take_impossible())
     note("impossible-counter", gpu_label() + ": " + std::string(column), count);
+  if (const int64_t gap_ns = series_->take_gap_ns(); gap_ns > 0) {
+    gap_ns_ += gap_ns;
+    note("counter-gap", gpu_label() + ": " + format_ns(gap_ns));
+  }
   const uint64_t lost = series_->take_lost();
   lost_ += lost;
   if (lost == 0) return;
@@ -377,7 +403,7 @@ void CounterSampler::bound_file() {
 }
 
 void CounterSampler::once_a_second() {
-  report_lost();
+  report_missing();
   writer_.flush();
   bound_file();
 }
@@ -393,9 +419,10 @@ void CounterSampler::loop() {
   int64_t tick_ns = monotonic_ns(), second_ns = tick_ns + kSecondNs;
   while (!watch_.finished() && !over_ && writer_.status().open) {
     const bool wanted = watch_.wanted() && watch_.counters_wanted();
-    if (wanted && session_ == nullptr && !begin_session(true)) break;
+    if (wanted && session_ == nullptr && !begin_session(SampleSeries::Break::kPause)) break;
     if (!wanted) end_session();
     if (session_ != nullptr && switches_.decode && !drain() && over_) break;
+    if (session_ != nullptr && switches_.decode) follow_steps();
     if (monotonic_ns() >= second_ns) {
       once_a_second();
       second_ns += kSecondNs;
@@ -409,14 +436,16 @@ void CounterSampler::loop() {
 void CounterSampler::run() {
   writer_.add(spool::ClockReading{realtime_ns(), read_clock_ns(CLOCK_MONOTONIC_RAW), 0});
   switches_ = go_to_background();
+  cpus_ = available_cpus();
   if (options_.interval_ns != 0) interval_ns_ = std::clamp(options_.interval_ns, kIntervalMinNs, kIntervalMaxNs);
   if (prepare()) {
     writer_.flush();
     loop();
     end_session();
-    report_lost();
+    report_missing();
     fact("counters_samples", std::to_string(series_->added()));
     fact("counters_samples_lost", std::to_string(lost_));
+    fact("counters_gap_ms", std::to_string(gap_ns_ / 1000000));
     fact("counters_clean_decode_evaluate_ms", std::to_string(cost_.clean_ns / 1000000) + " " +
                                                   std::to_string(cost_.decode_ns / 1000000) + " " +
                                                   std::to_string(cost_.evaluate_ns / 1000000));

@@ -21,7 +21,7 @@ struct CounterSamplerOptions {
   std::string folder;       // the session folder; writes samples/counters-N.spool
   int gpu_index = -1;       // N: NVML's index; -1: looked up by gpu_uuid. Which GPU, if gpu_uuid is empty
   std::string gpu_uuid;     // "GPU-..."
-  int64_t interval_ns = 0;  // 0: default_interval_ns(); longer where samples are lost
+  int64_t interval_ns = 0;  // 0: default_interval_ns() of the steps; longer where decoding cannot keep up
   std::string cupti_path;   // empty: nvidia::cupti_candidates(program)
   std::string program;      // what is being watched, for that search
   size_t metrics_max = 0;   // 0: as many as fit into one pass
@@ -38,8 +38,9 @@ struct CounterSamplerOptions {
 // The process's main function. 0 if samples or an explanation were stored, 1 if the spool could not be written.
 int run_counter_sampler(const CounterSamplerOptions& options);
 
-// Where nothing was lost yet: 200 us, which takes half a core to a whole one; longer on few CPUs, and where a usual
-// step of the program takes so long that a tenth of it is longer (0: not known), 2 ms at most.
+// Where decoding keeps up: 200 us, which takes half a core to a whole one; longer on few CPUs, and where a usual step
+// of the program takes so long that a tenth of it is longer (0: not known), 2 ms at most. Steps become known while
+// sampling runs (step_interval.h).
 int64_t default_interval_ns(int64_t step_ns, int cpus);
 constexpr int64_t kIntervalMinNs = 10000, kIntervalMaxNs = 100000000;
 

@@ -171,6 +171,8 @@ PmResult<PmDrain> PmSession::decode() {
 
 PmResult<PmDrain> PmSession::drain(const PmSink& sink) {
   PmDrain result;
+  // To wait for an image that is being made would look like decoding that is slow.
+  if (running_ && evaluator_->making()) return result;
   const int64_t begin_ns = monotonic_ns();
   for (int round = 0; round < kRounds; ++round) {
     const PmResult<PmDrain> decoded = decode();
@@ -197,16 +199,22 @@ PmResult<PmDrain> PmSession::finish(const PmSink& sink) {
   stop();
   PmResult<PmDrain> result = PmDrain{};
   size_t samples = 0;
+  bool overflow = false, full = false;
   // All that is left, however much; a driver that never comes to an end must not hold the report.
   for (int i = 0; i < kLastDrains && result && (i == 0 || result->full); ++i) {
     result = drain(sink);
-    if (result) samples += result->samples;
+    if (!result) break;
+    samples += result->samples;
+    overflow |= result->overflow;
+    full |= result->full;
   }
   evaluator_->wait();
   const PmResult<size_t> rest = evaluator_->deliver(sink);
   if (!result) return result;
   if (!rest) return tl::unexpected<PmFailure>(rest.error());
   result->samples = samples + *rest;
+  result->overflow = overflow;
+  result->full = full;
   return result;
 }
 

@@ -68,7 +68,7 @@ class PmSession {
 
   // Decodes what the hardware has collected, at most kRounds images full, and passes on what has been evaluated by now.
   PmResult<PmDrain> drain(const PmSink& sink);
-  // Stops collecting, and decodes, evaluates and passes on all that is left.
+  // Stops collecting, and decodes, evaluates and passes on all that is left. `overflow` and `full` say whether it was.
   PmResult<PmDrain> finish(const PmSink& sink);
 
   PmCost cost();

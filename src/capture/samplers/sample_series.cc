@@ -22,10 +22,10 @@ SampleSeries::SampleSeries(std::vector<PmMetric> metrics, spool::Id set, Store s
   impossible_.assign(metrics_.size(), 0);
 }
 
-void SampleSeries::begin_session(bool planned) {
+void SampleSeries::begin_session(Break before) {
   finish();
   drop_next_ = true;
-  planned_gap_ = planned;
+  before_ = before;
 }
 
 void SampleSeries::change_metrics(std::vector<PmMetric> metrics, spool::Id set) {
@@ -40,8 +40,7 @@ void SampleSeries::change_metrics(std::vector<PmMetric> metrics, spool::Id set) 
 void SampleSeries::add(int64_t start_ns, int64_t end_ns, const double* values) {
   if (drop_next_) {
     drop_next_ = false;
-    if (planned_gap_) last_end_ns_ = 0;
-    planned_gap_ = false;
+    if (before_ == Break::kPause) last_end_ns_ = 0;
     return;
   }
   const int64_t duration_ns = end_ns - start_ns;
@@ -49,7 +48,9 @@ void SampleSeries::add(int64_t start_ns, int64_t end_ns, const double* values) {
   if (duration_ns <= 0 || !any) return;
   // Samples follow one another without a break; half an interval is more than rounding.
   const int64_t gap_ns = last_end_ns_ != 0 ? start_ns - last_end_ns_ : 0;
-  if (gap_ns > duration_ns / 2) {
+  if (std::exchange(before_, Break::kLoss) == Break::kGap) {
+    gap_ns_ += std::max<int64_t>(gap_ns, 0);
+  } else if (gap_ns > duration_ns / 2) {
     lost_ += static_cast<uint64_t>(std::max<int64_t>(1, (gap_ns + duration_ns / 2) / duration_ns));
     finish();
   }
@@ -104,5 +105,7 @@ std::vector<std::pair<std::string_view, uint64_t>> SampleSeries::take_impossible
 }
 
 uint64_t SampleSeries::take_lost() { return std::exchange(lost_, 0); }
+
+int64_t SampleSeries::take_gap_ns() { return std::exchange(gap_ns_, 0); }
 
 }  // namespace llmprof::samplers

@@ -22,9 +22,11 @@ class SampleSeries {
   // `set` is the spool's id of the metric set.
   SampleSeries(std::vector<PmMetric> metrics, spool::Id set, Store store);
 
-  // A session begins: its first sample is dropped, because its start is stale. Time since the last sample counts as
-  // lost unless `planned` (recording was paused).
-  void begin_session(bool planned);
+  // What the time between two sessions is: a pause of the recording; a gap that was chosen, to sample otherwise from
+  // then on, with everything decoded before it; or lost samples.
+  enum class Break : uint8_t { kPause, kGap, kLoss };
+  // A session begins: its first sample is dropped, because its start is stale.
+  void begin_session(Break before);
   // Between two sessions: other metrics from here on, as records of the set `set`.
   void change_metrics(std::vector<PmMetric> metrics, spool::Id set);
   // Raw values in the order of the metrics. Values that are not finite become NaN, and so do shares far above 1: one
@@ -40,6 +42,8 @@ class SampleSeries {
 
   // Samples missing between the ones seen since the last call, judged by the length of their neighbours.
   uint64_t take_lost();
+  // The time of gaps between the samples seen since the last call.
+  int64_t take_gap_ns();
   // Impossible values since the last call, by column.
   std::vector<std::pair<std::string_view, uint64_t>> take_impossible();
   uint64_t added() const { return added_; }
@@ -49,8 +53,9 @@ class SampleSeries {
   std::vector<PmMetric> metrics_;
   spool::Id set_;
   Store store_;
-  bool drop_next_ = true, planned_gap_ = true;
-  int64_t last_end_ns_ = 0, last_duration_ns_ = 0;
+  bool drop_next_ = true;
+  Break before_ = Break::kPause;  // the next sample that is stored
+  int64_t last_end_ns_ = 0, last_duration_ns_ = 0, gap_ns_ = 0;
   uint64_t lost_ = 0, added_ = 0;
   std::vector<uint64_t> impossible_;  // parallel to metrics_
   uint32_t merge_ = 1;

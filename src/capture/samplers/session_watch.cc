@@ -5,9 +5,12 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <iterator>
 
 #include "base/clock.h"
+#include "capture/spool/records.h"
 
 namespace llmprof::samplers {
 namespace {
@@ -73,6 +76,15 @@ int64_t SessionWatch::step_ns() const {
       shortest_ns = step_ns;
   }
   return shortest_ns;
+}
+
+bool SessionWatch::kernels_recorded() const {
+  if (control_ == nullptr) return false;
+  return std::any_of(std::begin(control_->slots), std::end(control_->slots), [](const session::Slot& slot) {
+    return slot.process_id.load(std::memory_order_relaxed) != 0 &&
+           slot.state.load(std::memory_order_relaxed) != static_cast<uint32_t>(session::SlotState::kEnded) &&
+           slot.level.load(std::memory_order_relaxed) >= static_cast<uint32_t>(spool::Level::kDefault);
+  });
 }
 
 }  // namespace llmprof::samplers

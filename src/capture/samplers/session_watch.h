@@ -27,6 +27,8 @@ class SessionWatch {
   void tell(Counting counting) const;
   // What the shortest usual step of a watched process takes; 0 not known.
   int64_t step_ns() const;
+  // Whether a watched process records kernels now.
+  bool kernels_recorded() const;
 
  private:
   session::Control* control_ = nullptr;
