@@ -81,22 +81,40 @@ RecorderCostModel::Cost RecorderCostModel::of_launch(double seen_ns) const {
   return {std::lerp(low.inside_ns, high.inside_ns, part), std::lerp(low.beside_ns, high.beside_ns, part)};
 }
 
-RecorderCostModel::Cost RecorderCostModel::of_graph_launch(double seen_ns, uint32_t nodes) const {
+RecorderCostModel::Cost RecorderCostModel::of_graph_launch(double seen_ns, uint32_t nodes, bool may_wait) const {
   const double plain = graph_plain_ns_ + node_plain_ns_ * nodes, most = graph_most_ns_ + node_most_ns_ * nodes;
-  // Beyond the most that was seen it waited for room in the queue.
-  return {std::max(0.0, std::min(seen_ns, most) - plain), 0};
+  return {std::max(0.0, (may_wait ? std::min(seen_ns, most) : seen_ns) - plain), 0};
 }
+
+namespace {
+
+// Whether so much lay on its stream when a call began that it may have waited for room in the queue, which has some
+// hundreds of places.
+bool queue_may_be_full(const Timeline& timeline, ApiCallId call) {
+  constexpr int kPlacesLeast = 64;
+  const int64_t began_ns = timeline.start_of(call);
+  GpuOpId op = timeline.launched[timeline.launched_begin[call]];
+  for (int ahead = 0; ahead < kPlacesLeast; ++ahead) {
+    op = timeline.on_stream[op];
+    if (op == kNoRow || timeline.trace.gpu_ops.start_ns[op] + timeline.trace.gpu_ops.dur_ns[op] <= began_ns)
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 void take_recorder_out(const Timeline& timeline, const RecorderCostModel& model, Durations& durations,
                        Latencies& latencies) {
-  std::array<double, kStartKinds> inside{}, launches{};
+  std::array<double, kStartKinds> inside{}, left{}, launches{};
   for (Row call = 0; call < durations.call_ns.size(); ++call) {
     const uint32_t launched = timeline.launched_begin[call + 1] - timeline.launched_begin[call];
     const int64_t seen = durations.call_ns[call];
     RecorderCostModel::Cost cost;
     switch (timeline.calls.kind(call)) {
       case ApiKind::kGraphLaunch:
-        cost = model.of_graph_launch(static_cast<double>(seen), launched);
+        cost = model.of_graph_launch(static_cast<double>(seen), launched,
+                                     launched == 0 || queue_may_be_full(timeline, call));
         break;
       case ApiKind::kLaunch:
         cost = model.of_launch(static_cast<double>(seen));
@@ -114,6 +132,7 @@ void take_recorder_out(const Timeline& timeline, const RecorderCostModel& model,
     if (launched > 0) {
       const size_t kind = static_cast<size_t>(timeline.kinds[timeline.launched[timeline.launched_begin[call]]]);
       inside[kind] += cost.inside;
+      left[kind] += std::max(0.0, static_cast<double>(seen) - cost.inside);
       launches[kind] += 1;
     }
     durations.call_ns[call] = std::max<int64_t>(0, seen - std::llround(cost.inside));
@@ -122,6 +141,21 @@ void take_recorder_out(const Timeline& timeline, const RecorderCostModel& model,
   // A latency that was counted from the start of the call holds the call.
   for (size_t kind = 0; kind < kStartKinds; ++kind)
     if (!latencies.from_end[kind] && launches[kind] > 0) latencies.launch[kind].ns -= inside[kind] / launches[kind];
+  // CUPTI may go on in the launch of a graph when the GPU has begun with it; without it the GPU cannot begin before.
+  const auto mean_call = [&](StartKind kind) {
+    const size_t at = static_cast<size_t>(kind);
+    return launches[at] > 0 ? left[at] / launches[at] : 0;
+  };
+  const auto from_end = [&](StartKind kind) {
+    const size_t at = static_cast<size_t>(kind);
+    return latencies.launch[at].ns - (latencies.from_end[at] ? 0 : mean_call(kind));
+  };
+  Latency& of_graphs = latencies.launch[static_cast<size_t>(StartKind::kGraphNode)];
+  if (launches[static_cast<size_t>(StartKind::kGraphNode)] > 0) {
+    const double least =
+        launches[static_cast<size_t>(StartKind::kKernel)] > 0 ? std::max(0.0, from_end(StartKind::kKernel)) : 0;
+    of_graphs.ns += std::max(0.0, least - from_end(StartKind::kGraphNode));
+  }
   const auto later = [](StartKind kind) { return kind != StartKind::kGraphNode; };
   for (size_t before = 0; before < kStartKinds; ++before)
     for (size_t kind = 0; kind < kStartKinds; ++kind)

@@ -24,7 +24,7 @@ class RecorderCostModel {
     double inside = 0, beside = 0;
   };
   Cost of_launch(double seen_ns) const;
-  Cost of_graph_launch(double seen_ns, uint32_t nodes) const;
+  Cost of_graph_launch(double seen_ns, uint32_t nodes, bool may_wait) const;
   Cost of_copy() const { return copy_; }
   Cost of_wait() const { return wait_; }
   // By how much a kernel begins later behind another one: of a stream, of a graph.

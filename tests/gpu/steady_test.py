@@ -167,6 +167,7 @@ def run(args, place, name, steps):
                           for row in report.get("critical_path", [])],
         "cannot_tell": [row["question"] for row in report.get("cannot_tell", [])],
         "lost": sum(row["count"] for row in report.get("diagnostics", []) if row["key"] == "counter-samples-lost"),
+        "counter_gaps": [row["text"] for row in report.get("diagnostics", []) if row["key"] == "counter-gap"],
         "own": {},
     }
     for key in ("steps_ms", "ttft_ms"):
