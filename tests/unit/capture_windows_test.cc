@@ -335,6 +335,21 @@ TEST(Windows, OfAStageThatComesOnceInSomeStepsFewerAreWanted) {
   EXPECT_GE(program.seen("decode").alone, 15);
 }
 
+// Prompts every ten steps: most steps of a run of sixty would be recorded until five of them have come.
+TEST(Windows, PromptsBetweenTenStepsLeaveStepsAlone) {
+  Played::Costs costs;
+  costs.attach_ns = 3 * kMs;
+  Played program(costs);
+  for (int batch = 0; batch < 7; ++batch) {
+    program.range("prompt", batch == 0 ? 500 * kMs : 28 * kMs, batch == 0, batch == 0);
+    for (int i = 0; i < (batch == 0 ? 3 : 10); ++i)
+      program.range("decode", batch == 0 ? 40 * kMs : 12 * kMs, batch == 0);
+  }
+  EXPECT_GE(program.seen("prompt").whole_steady, 3);
+  EXPECT_GE(program.seen("decode").whole_steady, 20);
+  EXPECT_GE(program.seen("decode").alone, 15);
+}
+
 TEST(Windows, AServersFirstRequestIsFollowedByWindowsForItsPrompts) {
   Played program;
   const auto request = [&](bool first) {

@@ -10,7 +10,7 @@ constexpr int64_t kMillisecond = 1'000'000, kSecond = 1'000'000'000;
 // Fewer occurrences say nothing about what is usual.
 constexpr uint32_t kUsualLeast = 3;
 // How many steady ones are wanted of a key: so many as come within two seconds, within these bounds.
-constexpr uint32_t kWantedLeast = 5, kWantedMost = 20;
+constexpr uint32_t kWantedLeast = 5, kWantedMost = 20, kSeldomLeast = 3;
 constexpr int64_t kWantedWithinNs = 2 * kSecond;
 // So many times what is wanted recorded whole without being steady: then steadiness is not waited for any longer.
 constexpr uint32_t kWholeEnough = 3;
@@ -198,7 +198,7 @@ void StepKeys::count_steady_round(StepKey& key, const Conditions& conditions) {
   if (kind == KeyKind::kRecurring && conditions.disturbed_ns >= loaded(last_wait_ns_)) return;
   key.steady_round_at.store(round, std::memory_order_relaxed);
   const uint32_t rounds = key.steady_rounds.fetch_add(1, std::memory_order_relaxed) + 1;
-  if (rounds >= kWantedLeast && rounds <= key.wanted_rounds()) grown_.store(true, std::memory_order_relaxed);
+  if (rounds >= kSeldomLeast && rounds <= key.wanted_rounds()) grown_.store(true, std::memory_order_relaxed);
 }
 
 void StepKeys::ends(StepKey& key, int64_t begin_ns, int64_t now_ns, const Conditions& conditions) {
@@ -292,12 +292,13 @@ StepKeys::Present StepKeys::present_steps(int64_t now_ns) const {
   return out;
 }
 
-// Of a stage that comes once in several steps, so many as come in as many steps as are wanted will do.
+// Of a stage that comes once in several steps, so many as come in as many steps as are wanted will do; three at least.
+// More of them wait for windows to come: steps of the program alone are worth more.
 bool StepKeys::has_its_share(const StepKey& key, const Present& present) {
   if (key.enough_rounds()) return true;
   if (key.kind.load(std::memory_order_relaxed) != KeyKind::kRange || present.commonest_ns == 0) return false;
   const int64_t share = kWantedMost * present.commonest_ns / std::max<int64_t>(key.round.median_ns(), 1);
-  return key.round.count() != 0 && loaded(key.steady_rounds) >= std::max<int64_t>(share, kWantedLeast);
+  return key.round.count() != 0 && loaded(key.steady_rounds) >= std::max<int64_t>(share, kSeldomLeast);
 }
 
 // Whether a key keeps what goes on from being complete.
