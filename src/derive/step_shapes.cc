@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 #include <unordered_map>
 #include <utility>
 
@@ -292,10 +293,18 @@ void settle_kinds(std::vector<StepDraft>& steps) {
 }
 
 void settle_recurring(std::vector<StepDraft>& steps) {
+  struct Seen {
+    size_t count = 0;
+    int64_t longest_ns = 0;
+  };
   struct Kinds {
-    StageKind kind = StageKind::kOther;
-    size_t known = 0, recorded = 0;
-    bool agree = true, drafts = true;
+    std::map<StageKind, Seen> known;
+    size_t recorded = 0;
+    bool drafts = true;
+    size_t sum() const {
+      return std::accumulate(known.begin(), known.end(), size_t{0},
+                             [](size_t sum, const auto& one) { return sum + one.second.count; });
+    }
   };
   std::map<std::string, Kinds> stages;
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -308,17 +317,24 @@ void settle_recurring(std::vector<StepDraft>& steps) {
     Kinds& kinds = stages[step.stage];
     ++kinds.recorded;
     if (step.kind == StageKind::kOther) continue;
-    kinds.agree &= kinds.known == 0 || kinds.kind == step.kind;
-    kinds.kind = step.kind;
+    Seen& seen = kinds.known[step.kind];
+    ++seen.count;
+    seen.longest_ns = std::max(seen.longest_ns, step.end_ns - step.begin_ns);
     kinds.drafts &= step.kind == StageKind::kSpeculative && step.output_tokens == 0;
-    ++kinds.known;
   }
+  // What all of the recorded ones are; or nine of ten, if it takes no longer than those.
+  constexpr size_t kMany = 10;
   for (StepDraft& step : steps) {
     if (!step.recurs || step.kind != StageKind::kOther) continue;
     const Kinds& kinds = stages[step.stage];
-    if (!kinds.agree || kinds.known * 2 <= kinds.recorded) continue;
-    step.kind = kinds.kind;
-    if (kinds.drafts) step.output_tokens = 0;
+    const size_t known = kinds.sum();
+    if (known * 2 <= kinds.recorded) continue;
+    for (const auto& [kind, seen] : kinds.known) {
+      const bool nearly =
+          known >= kMany && seen.count * 10 >= known * 9 && step.end_ns - step.begin_ns <= seen.longest_ns;
+      if (seen.count == known || nearly) step.kind = kind;
+    }
+    if (kinds.drafts && step.kind == StageKind::kSpeculative) step.output_tokens = 0;
   }
 }
 

@@ -207,6 +207,24 @@ TEST(RecurringRanges, InUnrecordedTimeAreStepsOfTheirKind) {
   EXPECT_EQ(trace.steps.sequences[6], trace.steps.sequences[1]);
 }
 
+// One that its kernels make look like a prompt leaves the unrecorded ones theirs, if they take no longer.
+TEST(RecurringRanges, InUnrecordedTimeAreOfTheKindOfNearlyAll) {
+  RangesOfProgram r;
+  for (int i = 0; i < 20; ++i) r.in("emit", [&] { r.pass(i == 12 ? 40 : 1); });
+  const int64_t until = r.time - 10;
+  for (const int64_t length : {1500, 1500, 9000}) {
+    r.b.annotation("emit", r.time, length, AnnotationKind::kNvtx);
+    r.time += length + 100;
+  }
+  r.b.level(0, until, RecordingLevel::kDefault);
+  r.b.level(until, r.time, RecordingLevel::kLight);
+  r.b.derive_all();
+  StageKinds kinds(23, kSay);
+  kinds[12] = kAsk;
+  kinds[22] = StageKind::kOther;
+  EXPECT_EQ(r.kinds(), kinds);
+}
+
 TEST(RecurringRanges, AreCalledByTheirTextWithoutNumbers) {
   for (const auto& [text, stage] :
        std::vector<std::pair<std::string, std::string>>{{"embed 12 x 64", "embed"},
