@@ -15,6 +15,7 @@
 #include "derive/host_calls.h"
 #include "derive/host_stages.h"
 #include "derive/launch_order.h"
+#include "derive/prompt_starts.h"
 #include "derive/range_steps.h"
 #include "derive/recorded_spans.h"
 #include "derive/recurring_ranges.h"
@@ -475,8 +476,9 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   if (!trace.recorded.empty()) {
     drop_doubtful(trace, recorded, steps);
     reorder(trace, steps, by_window);
-    add_recurring_steps(trace, recorded, steps);
   }
+  begin_prompts_behind_results(trace, orders, steps);
+  if (!trace.recorded.empty()) add_recurring_steps(trace, recorded, steps);
   reorder(trace, steps, by_window);
   const std::vector<MissingKernels> missing = missing_kernels(trace, recorded, steps);
   inherit_tokens(missing, steps);

@@ -159,6 +159,38 @@ TEST(Detect, HeadsThatShareKeysAreNoTokens) {
   EXPECT_EQ(trace.steps.new_tokens[2], 1);
 }
 
+// Checks of an answer and the pause before the next request are no part of its prompt; what is copied in for it is.
+TEST(Detect, APromptBeginsBehindWhatIsReadBackBeforeIt) {
+  Model m;
+  std::vector<int64_t> asked;
+  for (int request = 0; request < 4; ++request) {
+    if (request > 0) {
+      m.kernel("isfinite");
+      m.kernel("reduce_all");
+      m.b.launch("Memcpy DtoH (Device -> Pinned)", m.time + 10, m.time + 30, 20);
+      m.b.api("cudaStreamSynchronize", m.time + 20, 60);
+      m.time += 40'000;
+    }
+    asked.push_back(m.time + 10);
+    m.b.launch("Memcpy HtoD (Pageable -> Device)", m.time + 10, m.time + 30, 20);
+    m.b.api("cudaStreamSynchronize", m.time + 20, 60);
+    m.time += 120;
+    m.run(1, 64);
+    for (int i = 0; i < 6; ++i) m.run(1, 1);
+  }
+  Trace& trace = m.b.derive_all();
+  size_t prompt = 0;
+  for (Row s = 0; s < trace.steps.size(); ++s) {
+    if (trace.steps.kind[s] != P) continue;
+    ASSERT_LT(prompt, asked.size());
+    if (prompt > 0) {
+      EXPECT_EQ(trace.steps.start_ns[s], asked[prompt]);
+    }
+    ++prompt;
+  }
+  EXPECT_EQ(prompt, 4U);
+}
+
 TEST(Detect, PositionTableIsNotAStep) {
   Model m;
   m.operators = true;
