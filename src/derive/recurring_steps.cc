@@ -1,6 +1,7 @@
 #include "derive/recurring_steps.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -130,6 +131,23 @@ struct ThreadKey {
   }
 };
 
+// What is longer may be a prompt, which ends with the same product as a step: halfway from the steps to the shortest
+// recorded prompt, where prompts take much longer.
+int64_t longest_of(const std::map<std::string, StageEvents>& stages, const std::vector<StepDraft>& drafts,
+                   const std::vector<int64_t>& lengths) {
+  constexpr double kMuchLonger = 1.5;
+  int64_t shortest_ns = std::numeric_limits<int64_t>::max();
+  for (const auto& [name, stage] : stages)
+    for (const DraftIndex i : stage.steps)
+      if (drafts[i].kind == StageKind::kPrefill)
+        shortest_ns = std::min(shortest_ns, drafts[i].window_end_ns - drafts[i].window_start_ns);
+  const double usual_ns = median_of(std::vector<double>(lengths.begin(), lengths.end()));
+  const bool tells =
+      shortest_ns != std::numeric_limits<int64_t>::max() && static_cast<double>(shortest_ns) > kMuchLonger * usual_ns;
+  return tells ? static_cast<int64_t>((usual_ns + static_cast<double>(shortest_ns)) / 2)
+               : std::numeric_limits<int64_t>::max();
+}
+
 void add_steps_of(const std::vector<HostEvent>& events, const std::vector<TimeSpan>& unrecorded,
                   std::map<std::string, StageEvents>& stages, std::vector<StepDraft>& drafts) {
   std::map<uint64_t, std::map<std::string, StageEvents>::const_iterator> by_anchor;
@@ -154,11 +172,12 @@ void add_steps_of(const std::vector<HostEvent>& events, const std::vector<TimeSp
     found.push_back(unseen_step(like, start_ns, end_ns));
     lengths[name].push_back(end_ns - start_ns);
   }
-  std::map<std::string, int64_t> pauses;
-  for (auto& [name, of_stage] : lengths) pauses[name] = pause_of(of_stage);
+  std::map<std::string, int64_t> longest;
+  for (const auto& [name, of_stage] : lengths)
+    longest[name] = std::min(pause_of(of_stage), longest_of(stages, drafts, of_stage));
   for (StepDraft& draft : found) {
     const std::string name = draft.stage.empty() ? std::string(name_of(draft.kind)) : draft.stage;
-    if (draft.window_end_ns - draft.window_start_ns <= pauses.at(name)) drafts.push_back(std::move(draft));
+    if (draft.window_end_ns - draft.window_start_ns <= longest.at(name)) drafts.push_back(std::move(draft));
   }
 }
 

@@ -25,6 +25,24 @@ class Loop {
               built.api("cudaMemcpyAsync", at_ + length * 8 / 10, length * 2 / 10 - 1'000));
     at_ += length;
   }
+  // The same products over more tokens; its last one is as wide as that of a step, and so is what follows.
+  void recorded_prompt(int64_t length) {
+    const uint64_t id = built.op("aten::embedding", at_, 1'000, "[[32000, 64], [1, 96], [], [], []]");
+    built.launch("gather", at_ + 100, at_ + 20'000, 50'000, id);
+    for (int i = 1; i < 5; ++i)
+      built.launch("gemm_prompt", at_ + length / 10 * i, at_ + length / 10 * i + 20'000, 900'000);
+    const int64_t end = at_ + length;
+    built.recurring_call(end - kStep * 4 / 10, kOutputLayer);
+    built.launch("gemm_output", end - kStep * 4 / 10 + 1'000, end - kStep * 4 / 10 + 20'000, 50'000);
+    built.launch("argmax", end - kStep * 3 / 10, end - kStep * 3 / 10 + 20'000, 50'000);
+    built.gpu("Memcpy DtoH (Device -> Pageable)", end - 100'000, 2'000,
+              built.api("cudaMemcpyAsync", end - kStep * 2 / 10, kStep * 2 / 10 - 1'000));
+    at_ = end;
+  }
+  void unrecorded_prompt(int64_t length) {
+    at_ += length;
+    built.recurring_call(at_ - kFasterStep * 4 / 10, kOutputLayer);
+  }
   void unrecorded_step(int64_t length = kFasterStep) {
     built.recurring_call(at_ + length * 6 / 10, kOutputLayer);
     at_ += length;
@@ -75,6 +93,24 @@ TEST(RecurringSteps, APauseIsNoStep) {
   const std::vector<double> found = loop.unseen();
   ASSERT_GE(found.size(), 6U);
   for (const double ms : found) EXPECT_NEAR(ms, 8, 0.001);
+}
+
+// It ends with the same product as a step.
+TEST(RecurringSteps, WhatMayBeAPromptIsNoStep) {
+  Loop loop;
+  for (int request = 0; request < 3; ++request) {
+    loop.recorded_prompt(3 * kStep);
+    for (int i = 0; i < 8; ++i) loop.recorded_step();
+  }
+  loop.level_since(RecordingLevel::kDefault, "start");
+  for (int request = 0; request < 3; ++request) {
+    loop.unrecorded_prompt(3 * kFasterStep);
+    for (int i = 0; i < 8; ++i) loop.unrecorded_step(i == 3 ? kStep : kFasterStep);
+  }
+  loop.level_since(RecordingLevel::kLight, "detached");
+  const std::vector<double> found = loop.unseen();
+  ASSERT_GE(found.size(), 20U);
+  for (const double ms : found) EXPECT_LE(ms, 10.001);
 }
 
 // A host that queues several steps and waits for all of them: its calls do not tell when a step ends.
