@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "base/flat_index.h"
 #include "base/statistics.h"
@@ -108,9 +111,7 @@ class Fitter {
     std::unordered_map<uint64_t, std::vector<double>> found;
     std::vector<double> all;
     for (Row op = 0; op < timeline_.kinds.size(); ++op) {
-      GpuOpId before = kNoRow;  // the last to end
-      for (const GpuOpId one : timeline_.in_graph.of(op))
-        if (before == kNoRow || timeline_.trace.end_of(one) > timeline_.trace.end_of(before)) before = one;
+      const GpuOpId before = node_before(op);
       if (before == kNoRow || !used_(op)) continue;
       const double ns = static_cast<double>(timeline_.trace.gpu_ops.start_ns[op] - timeline_.trace.end_of(before));
       found[edge_key(timeline_, before, op)].push_back(ns);
@@ -118,12 +119,79 @@ class Fitter {
     }
     for (std::pair<const uint64_t, std::vector<double>>& edge : found)
       out.edges[edge.first] = mean_latency(std::move(edge.second));
+    follow_pace(out);
     // For edges that are seen in other steps only.
     Latency& usual = out.behind[static_cast<size_t>(StartKind::kGraphNode)][static_cast<size_t>(StartKind::kGraphNode)];
     if (usual.samples == 0) usual = mean_latency(std::move(all));
   }
 
  private:
+  // The last to end of the nodes that this one follows; kNoRow.
+  GpuOpId node_before(GpuOpId op) const {
+    GpuOpId before = kNoRow;
+    for (const GpuOpId one : timeline_.in_graph.of(op))
+      if (before == kNoRow || timeline_.trace.end_of(one) > timeline_.trace.end_of(before)) before = one;
+    return before;
+  }
+
+  // What a launch of a graph shows beside the means of its edges; nothing if it was not learned from.
+  std::optional<double> pace_of(ApiCallId call, const Latencies& out) const {
+    std::vector<double> off;
+    for (uint32_t i = timeline_.launched_begin[call]; i < timeline_.launched_begin[call + 1]; ++i) {
+      const GpuOpId op = timeline_.launched[i], before = node_before(op);
+      if (before == kNoRow || !used_(op)) continue;
+      const double ns = static_cast<double>(timeline_.trace.gpu_ops.start_ns[op] - timeline_.trace.end_of(before));
+      off.push_back(ns - out.edges.at(edge_key(timeline_, before, op)).ns);
+    }
+    return off.empty() ? std::nullopt : std::optional(mean_latency(std::move(off)).ns);
+  }
+
+  void follow_pace(Latencies& out) const {
+    const size_t calls = timeline_.launched_begin.size() - 1;
+    out.pace.assign(calls, 0);
+    // Of each graph the launch before that was learned from, in order of time; calls are by start.
+    struct Learned {
+      ApiCallId call;
+      double ns;
+    };
+    std::unordered_map<uint64_t, std::vector<Learned>> learned;
+    std::vector<std::pair<ApiCallId, uint64_t>> launches;
+    for (ApiCallId call = 0; call < calls; ++call) {
+      if (timeline_.launched_begin[call + 1] - timeline_.launched_begin[call] < 2) continue;
+      const GpuOpId first = timeline_.launched[timeline_.launched_begin[call]];
+      if (!timeline_.is_graph_node(first)) continue;
+      const uint64_t graph = graph_key(first);
+      launches.emplace_back(call, graph);
+      if (const std::optional<double> ns = pace_of(call, out)) learned[graph].push_back({call, *ns});
+    }
+    for (const auto& [call, graph] : launches) {
+      const std::vector<Learned>& known = learned[graph];
+      if (known.empty()) continue;
+      // The three nearest: one may have stood still.
+      const size_t next =
+          static_cast<size_t>(std::lower_bound(known.begin(), known.end(), call,
+                                               [](const Learned& one, ApiCallId at) { return one.call < at; }) -
+                              known.begin());
+      const auto distance = [&, at = call](const Learned& one) {
+        return std::abs(timeline_.start_of(one.call) - timeline_.start_of(at));
+      };
+      std::vector<double> near;
+      for (size_t below = next, above = next; near.size() < 3 && (below > 0 || above < known.size());) {
+        const bool later = below == 0 || (above < known.size() && distance(known[above]) < distance(known[below - 1]));
+        near.push_back(known[later ? above++ : --below].ns);
+      }
+      out.pace[call] = median_of(std::move(near));
+    }
+  }
+
+  // By its first node and how many it has.
+  uint64_t graph_key(GpuOpId first) const {
+    const GpuOps& ops = timeline_.trace.gpu_ops;
+    const ApiCallId call = timeline_.trace.gpu_links.api[first];
+    const uint64_t node = ops.graph_node[first] != 0 ? ops.graph_node[first] : index(ops.name[first]);
+    return mix_bits(mix_bits(node) ^ (timeline_.launched_begin[call + 1] - timeline_.launched_begin[call]));
+  }
+
   template <class Visit>
   void for_each(Visit&& visit) const {
     for (Row op = 0; op < timeline_.kinds.size(); ++op)
@@ -151,7 +219,9 @@ double Latencies::behind_ns(const Timeline& timeline, GpuOpId before, GpuOpId op
 
 double Latencies::edge_ns(const Timeline& timeline, GpuOpId before, GpuOpId op) const {
   const std::unordered_map<uint64_t, Latency>::const_iterator edge = edges.find(edge_key(timeline, before, op));
-  return edge != edges.end() ? edge->second.ns : behind_ns(timeline, before, op);
+  const ApiCallId call = timeline.trace.gpu_links.api[op];
+  const double off_ns = call < pace.size() ? pace[call] : 0;
+  return off_ns + (edge != edges.end() ? edge->second.ns : behind_ns(timeline, before, op));
 }
 
 std::vector<GpuOpId> last_awaited(const Timeline& timeline) {

@@ -28,6 +28,10 @@ struct Latencies {
   Latency joined;
   // The same between two nodes of a graph, by both nodes' ids.
   std::unordered_map<uint64_t, Latency> edges;
+  // By call: so much further apart than `edges` says lie the nodes of its launch, ns; as seen of the launches of the
+  // same graph nearest in time that were learned from. Nodes were seen 0.10 or 0.45 us apart for spells of some
+  // launches, whatever records them.
+  std::vector<double> pace;
   // From the end of what a blocking call waited for to its return, and what it takes where nothing is to be waited for.
   // Those that free memory take their own time for it, each as recorded.
   std::array<Latency, kAwaitedCount> woken{}, unblocked{};

@@ -144,6 +144,31 @@ TEST(Replay, AGpuThatStandsStillNowAndThenIsNoLatency) {
   }
 }
 
+// For spells of some launches all nodes lie further apart; steps beside them are of the same spell.
+TEST(Replay, AGraphMayChangeItsPace) {
+  TestTrace b;
+  int64_t host = 0;
+  for (int s = 0; s < 24; ++s) {
+    const int64_t begin = host, gap = s / 8 == 1 ? 450 : 100;
+    const uint64_t launch = b.api("cuGraphLaunch", host, kCallNs);
+    int64_t gpu = host + kCallNs + 2'000;
+    for (int node = 1; node <= 100; ++node) {
+      b.node_kernel("gemm", gpu, 4'000, launch, static_cast<uint64_t>(node));
+      gpu += 4'000 + gap + node % 7;
+    }
+    const int64_t returned = gpu + kWakeNs;
+    b.api("cudaStreamSynchronize", host + kCallNs + 500, returned - host - kCallNs - 500);
+    b.annotation("decode", begin, returned - begin);
+    host = returned + 10'000;
+  }
+  const std::vector<StepTime> found = replay_steps(b.derive_all());
+  ASSERT_EQ(found.size(), 24U);
+  for (size_t i = 1; i < found.size(); ++i) {
+    if (i % 8 == 0 || i % 8 == 7) continue;
+    EXPECT_LT(std::fabs(found[i].error_frac()), 0.002) << i;
+  }
+}
+
 TEST(Replay, ADriverCallInARuntimeCallIsNotAnotherCall) {
   TestTrace b;
   int64_t host = 0;
