@@ -481,6 +481,22 @@ TEST(Windows, OneIntervalBetweenPromptsIsNoPromise) {
   EXPECT_GE(program.seen("decode").whole_steady, 20);
 }
 
+// As those of a graph: CUPTI stays, and a change costs nothing. The third of the time holds for the window that is
+// about to open as well.
+TEST(Windows, WaitingForPromptsOfAGraphLeavesMostStepsAloneToo) {
+  Played::Costs costs;
+  costs.recorded = 0.3;
+  costs.attach_ns = 0;
+  Played program(costs);
+  program.event(KeyKind::kRecurring, 5, 700 * kMs);
+  for (int batch = 0; batch < 8; ++batch) {
+    program.step("prompt", [&] { program.event(KeyKind::kRecurring, 7, 75 * kMs); });
+    for (int i = 0; i < 83; ++i) program.step("decode", [&] { program.event(KeyKind::kRecurring, 9, 3'400'000); });
+  }
+  EXPECT_GE(program.seen("decode").whole, 20);
+  EXPECT_LE(program.seen("decode").whole, program.seen("decode").times / 4);
+}
+
 // What a median of all of its steps says would otherwise be the recorder's.
 TEST(Windows, WaitingForPromptsLeavesMostStepsOfAProgramAlone) {
   for (const int requests : {3, 4, 6}) {

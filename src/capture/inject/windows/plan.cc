@@ -47,12 +47,14 @@ bool WindowPlan::decide(int64_t now_ns, const StepKeys::Summary& steps, Place pl
 
 // Whether to wait for stages that lack occurrences: while that is within the minimum, and while they come.
 bool WindowPlan::waits_for(int64_t now_ns, const StepKeys::Summary& steps) const {
-  return steps.lacking != 0 && steps.due_ns != 0 && missed_ < kMissedMost && may_wait(now_ns) && has_share(now_ns);
+  return steps.lacking != 0 && steps.due_ns != 0 && missed_ < kMissedMost && may_wait(now_ns) &&
+         has_share(now_ns, std::min(window_ns_, kWindowNs));
 }
 
-bool WindowPlan::has_share(int64_t now_ns) const {
+// Whether a window, with so much more of it, is within its share.
+bool WindowPlan::has_share(int64_t now_ns, int64_t more_ns) const {
   const int64_t open_ns = phase_ == Phase::kWindow ? now_ns - phase_ns_ : 0;
-  return (recorded_ns_ + open_ns) * kAwaitingShare <= now_ns - first_ended_ns_;
+  return (recorded_ns_ + open_ns + more_ns) * kAwaitingShare <= now_ns + more_ns - first_ended_ns_;
 }
 
 bool WindowPlan::may_wait(int64_t now_ns) const {
@@ -80,7 +82,7 @@ bool WindowPlan::wants_change(int64_t now_ns, const StepKeys::Summary& steps) {
   if (now_ns < edge_ns_) return false;
   // An awaited stage has come as soon as fewer lack or its next occurrence is far away.
   if (awaited_ != 0 && steps.lacking >= awaited_ && steps.due_ns != 0 && steps.due_ns <= now_ns + kWindowNs &&
-      has_share(now_ns) && since_ns < std::min(kAwaitedMostNs, std::max(2 * steps.due_period_ns, kWindowNs))) {
+      has_share(now_ns, 0) && since_ns < std::min(kAwaitedMostNs, std::max(2 * steps.due_period_ns, kWindowNs))) {
     next_ns_ = now_ns + 100 * kMs;
     return false;
   }

@@ -66,7 +66,7 @@ class WindowPlan {
   bool wants_change(int64_t now_ns, const StepKeys::Summary& steps);
   bool waits_for(int64_t now_ns, const StepKeys::Summary& steps) const;
   bool may_wait(int64_t now_ns) const;
-  bool has_share(int64_t now_ns) const;
+  bool has_share(int64_t now_ns, int64_t more_ns) const;
   bool ripe(int64_t now_ns, const StepKeys::Summary& steps, Place place, bool attached) const;
   void change(int64_t now_ns, const StepKeys::Summary& steps);
   void close(int64_t now_ns, const StepKeys::Summary& steps);
