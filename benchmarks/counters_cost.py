@@ -7,13 +7,12 @@ The program runs under `llmprof run --mode light`, so that nothing but counters 
 and closing a session of samples takes up to half a second: the first --settle seconds behind each switch count for neither.
 A program passes with at most two percent between the steps with counters and those without, each the tenth percentile of all
 rounds: the pace while the host was quick, as in benchmarks/recorded_steps.py, with a 95 % interval by resampling rounds. The
-medians of turns are told as well. `recorder core` is how much of a processor sampler and `llmprof run` used. The programs are
+medians of turns are given as well. `recorder core` is how much of a processor sampler and `llmprof run` used. The programs are
 those of benchmarks/recorded_steps_target.py; one needs about 50 seconds on an H100.
 """
 import json
 import os
 import pathlib
-import random
 import resource
 import statistics
 import subprocess
@@ -24,7 +23,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests/gpu"), str(ROOT / "benchmarks")]
 import harness
-from recorded_steps import PROGRAMS, interval
+from recorded_steps import PROGRAMS, interval, quick, resampled
 from recorded_steps_target import Place
 
 LIMIT_PERCENT = 2.0
@@ -69,13 +68,8 @@ def switch(args, session, to):
     return time.monotonic_ns()
 
 
-def quick(rounds, which):
-    steps = sorted(ms for one in rounds for ms in one[which])
-    return steps[len(steps) // 10]
-
-
 def percent(rounds):
-    return 100 * (quick(rounds, "on") / quick(rounds, "off") - 1)
+    return 100 * (quick([one["on"] for one in rounds]) / quick([one["off"] for one in rounds]) - 1)
 
 
 def cpu_of_children():
@@ -128,11 +122,8 @@ def run_program(args, name):
         out.update(off_ms=statistics.median(statistics.median(one["off"]) for one in rounds),
                    on_ms=statistics.median(statistics.median(one["on"]) for one in rounds),
                    medians={"percent": statistics.median(values), "ci95": interval(values)},
-                   undisturbed_ms={which: quick(rounds, which) for which in ("off", "on")}, percent=percent(rounds),
-                   within=percent(rounds) <= LIMIT_PERCENT)
-        generator = random.Random(1)
-        drawn = sorted(percent(generator.choices(rounds, k=len(rounds))) for _ in range(400))
-        out["ci95"] = [drawn[10], drawn[389]]
+                   undisturbed_ms={which: quick([one[which] for one in rounds]) for which in ("off", "on")},
+                   percent=percent(rounds), ci95=resampled(rounds, percent), within=percent(rounds) <= LIMIT_PERCENT)
     return out
 
 

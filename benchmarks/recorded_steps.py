@@ -14,7 +14,7 @@ step of the turn "recorded" less that of "alone", in percent of the step of "not
 rounds with a 95 % interval by resampling.
 
 Hosts that are virtual machines go from one pace to another within a turn, by up to half, whatever the program does: medians
-say little there. So the same is told of undisturbed steps: of each state the tenth percentile of the steps of all rounds, that
+say little there. So the same is given for undisturbed steps: of each state the tenth percentile of the steps of all rounds, that
 is its pace while the host was quick, with an interval by resampling rounds. A program passes with at most two points of these.
 The program's thread stays on one processor.
 
@@ -38,7 +38,9 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/gpu"))
+sys.path.insert(0, str(ROOT / "benchmarks"))
 import harness
+from recorded_steps_target import MODES, PARTS
 
 PROGRAMS = {
     "eager_decode": "eager decode of TinyLlama-1.1B, batch 1",
@@ -47,8 +49,6 @@ PROGRAMS = {
     "small_kernels": "1,000 elementwise kernels a step, waited for once",
     "eager_prefill": "eager prefill of Llama-3.1-8B, 512 tokens",
 }
-MODES = ("nothing", "alone", "recorded")
-PARTS = ("nothing", "alone", "copies", "launches", "calls", "recorded")
 LIMIT_POINTS = 2.0
 ROUNDS_LEAST = 3
 START_S, SWITCHES_S = 15, 2  # of a program on an H100: up to its first turn, and in a round beside the turns
@@ -170,6 +170,21 @@ def interval(values):
     return [medians[50], medians[1949]]
 
 
+def quick(turns):
+    """The tenth percentile of the steps of all of these turns: their pace while the host was quick."""
+    steps = sorted(ms for turn in turns for ms in turn)
+    return steps[len(steps) // 10]
+
+
+def resampled(rounds, value):
+    """95 % confidence interval of value(rounds), by resampling rounds; None of fewer than four."""
+    if len(rounds) < 4:
+        return None
+    generator = random.Random(1)
+    values = sorted(value(generator.choices(rounds, k=len(rounds))) for _ in range(400))
+    return [values[10], values[389]]
+
+
 def rounds_of(turns):
     """Complete rounds, without the warm-up: {mode: turn} each."""
     found = {}
@@ -193,19 +208,11 @@ def points(rounds, mode, floor, middle):
 
 def undisturbed(rounds, mode, floor):
     """`mode` less `floor` in percent of "nothing", of steps that nothing disturbed."""
-    def quick(chosen, which):
-        steps = sorted(ms for one in chosen for ms in one[which]["ms"])
-        return steps[len(steps) // 10]
-
     def value(chosen):
-        return 100 * (quick(chosen, mode) - quick(chosen, floor)) / quick(chosen, "nothing")
+        ms = {which: quick([one[which]["ms"] for one in chosen]) for which in (mode, floor, "nothing")}
+        return 100 * (ms[mode] - ms[floor]) / ms["nothing"]
 
-    out = {"median": value(rounds), "ci95": None}
-    if len(rounds) >= 4:
-        generator = random.Random(1)
-        values = sorted(value(generator.choices(rounds, k=len(rounds))) for _ in range(400))
-        out["ci95"] = [values[10], values[389]]
-    return out
+    return {"median": value(rounds), "ci95": resampled(rounds, value)}
 
 
 def summarize(name, result):
@@ -229,8 +236,7 @@ def summarize(name, result):
     out["points"] = {"alone": points(rounds, "alone", "nothing", statistics.median),
                      "recorded": points(rounds, "recorded", "nothing", statistics.median),
                      "recorded_over_alone": points(rounds, "recorded", "alone", statistics.median)}
-    out["undisturbed_ms"] = {mode: sorted(ms for one in rounds for ms in one[mode]["ms"])[out["steps"][mode] // 10]
-                             for mode in modes}
+    out["undisturbed_ms"] = {mode: quick([one[mode]["ms"] for one in rounds]) for mode in modes}
     found = out["points"]["undisturbed"] = undisturbed(rounds, "recorded", "alone")
     if modes is PARTS:
         out["parts"] = {mode: undisturbed(rounds, mode, before) for before, mode in zip(PARTS, PARTS[1:])}

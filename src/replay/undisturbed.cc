@@ -35,6 +35,20 @@ struct Line {
   }
 };
 
+// Whether so much lay on its stream when a call began that it may have waited for room in the queue, which has some
+// hundreds of places.
+bool queue_may_be_full(const Timeline& timeline, ApiCallId call) {
+  constexpr int kPlacesLeast = 64;
+  const int64_t began_ns = timeline.start_of(call);
+  GpuOpId op = timeline.launched[timeline.launched_begin[call]];
+  for (int ahead = 0; ahead < kPlacesLeast; ++ahead) {
+    op = timeline.on_stream[op];
+    if (op == kNoRow || timeline.trace.gpu_ops.start_ns[op] + timeline.trace.gpu_ops.dur_ns[op] <= began_ns)
+      return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 RecorderCostModel::RecorderCostModel(const RecorderCosts& costs) {
@@ -85,24 +99,6 @@ RecorderCostModel::Cost RecorderCostModel::of_graph_launch(double seen_ns, uint3
   const double plain = graph_plain_ns_ + node_plain_ns_ * nodes, most = graph_most_ns_ + node_most_ns_ * nodes;
   return {std::max(0.0, (may_wait ? std::min(seen_ns, most) : seen_ns) - plain), 0};
 }
-
-namespace {
-
-// Whether so much lay on its stream when a call began that it may have waited for room in the queue, which has some
-// hundreds of places.
-bool queue_may_be_full(const Timeline& timeline, ApiCallId call) {
-  constexpr int kPlacesLeast = 64;
-  const int64_t began_ns = timeline.start_of(call);
-  GpuOpId op = timeline.launched[timeline.launched_begin[call]];
-  for (int ahead = 0; ahead < kPlacesLeast; ++ahead) {
-    op = timeline.on_stream[op];
-    if (op == kNoRow || timeline.trace.gpu_ops.start_ns[op] + timeline.trace.gpu_ops.dur_ns[op] <= began_ns)
-      return false;
-  }
-  return true;
-}
-
-}  // namespace
 
 void take_recorder_out(const Timeline& timeline, const RecorderCostModel& model, Durations& durations,
                        Latencies& latencies) {

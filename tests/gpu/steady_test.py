@@ -18,6 +18,9 @@ and the report's headline beside them, with its source: a median of unrecorded s
 judged where the report gives one: within 3 % of the program's own unrecorded steps where there are five of them; else of
 its processes alone, where each has five ("few": fewer). Costs of the recorder are measured first (`llmprof peaks --recorder-only`), as a user would once. With
 several GPUs as many programs run side by side, each with a GPU and a share of the CPUs to itself.
+
+--again runs nothing: this llmprof analyses the recordings in --keep once more, and their headlines are judged against the
+timers in --state. Costs of the recorder are those in LLMPROF_HOME: call it on the same machine, or with that folder of it.
 """
 import concurrent.futures
 import json
@@ -153,23 +156,7 @@ def run(args, place, name, steps):
     plain = [times(one, like(one, result, warm_up)) for one in before + after]
     away, recorded = spans_of(report, True), spans_of(report, False)
     every, apart, inside = times(result, warm_up), times(result, warm_up, away), times(result, warm_up, recorded)
-    headline = (report.get("latency") or {}).get("headline") or {}
-    overhead = report.get("overhead") or {}
-    found = {
-        "seconds": round(time.monotonic() - began, 1),
-        "headline": {key: headline.get(key) for key in ("ttft_ms", "ttft_source", "ttft_n", "itl_ms", "itl_source", "itl_n",
-                                                        "first_ttft_ms", "first_ttft_cold")},
-        "undisturbed": report.get("undisturbed", []),
-        "warm_up": report.get("warm_up", []),
-        "stages": [[row["name"], row["kind"], row["count"]] for row in report.get("stages", [])],
-        "cost": {key: overhead.get(key) for key in ("distortion_frac", "ci95", "run_frac", "switching_ms", "switching_steps")},
-        "critical_path": [[row["stage"], row["steps"], row["error_median_frac"], row["error_worst_frac"]]
-                          for row in report.get("critical_path", [])],
-        "cannot_tell": [row["question"] for row in report.get("cannot_tell", [])],
-        "lost": sum(row["count"] for row in report.get("diagnostics", []) if row["key"] == "counter-samples-lost"),
-        "counter_gaps": [row["text"] for row in report.get("diagnostics", []) if row["key"] == "counter-gap"],
-        "own": {},
-    }
+    found = {"seconds": round(time.monotonic() - began, 1), **said_by(report), "own": {}}
     for key in ("steps_ms", "ttft_ms"):
         found["own"][key] = {"all": median(every[key]), "n": len(every[key]), "unrecorded": median(apart[key]),
                              "unrecorded_n": len(apart[key]), "recorded": median(inside[key]), "recorded_n": len(inside[key]),
@@ -177,6 +164,48 @@ def run(args, place, name, steps):
                              "alone_n": sum(len(one[key]) for one in plain),
                              "alone_processes": sorted(median(one[key]) for one in plain if one[key])}
     return found
+
+
+def said_by(report):
+    headline = (report.get("latency") or {}).get("headline") or {}
+    overhead = report.get("overhead") or {}
+    return {
+        "headline": {key: headline.get(key) for key in ("ttft_ms", "ttft_source", "ttft_n", "itl_ms", "itl_source", "itl_n",
+                                                        "first_ttft_ms", "first_ttft_cold")},
+        "undisturbed": report.get("undisturbed", []),
+        "warm_up": report.get("warm_up", []),
+        "stages": [[row["name"], row["kind"], row["count"]] for row in report.get("stages", [])],
+        "cost": {key: overhead.get(key) for key in ("distortion_frac", "ci95", "run_frac", "switching_ms", "switching_steps")},
+        "critical_path": [[row["stage"], row["steps"], row["error_median_frac"], row["error_worst_frac"], row["judged"]]
+                          for row in report.get("critical_path", [])],
+        "cannot_tell": [row["question"] for row in report.get("cannot_tell", [])],
+        "lost": sum(row["count"] for row in report.get("diagnostics", []) if row["key"] == "counter-samples-lost"),
+        "counter_gaps": [row["text"] for row in report.get("diagnostics", []) if row["key"] == "counter-gap"],
+    }
+
+
+def analyse_again(args, state):
+    """The recordings that are kept, by the present llmprof; the programs' own timers stay."""
+    for key, found in state.results().items():
+        kept = pathlib.Path(args.keep) / key.replace(" ", "_")
+        if key == "costs" or "error" in found or not kept.is_dir():
+            continue
+        done = subprocess.run([args.llmprof, "analyze", str(kept), "--format", "json"], capture_output=True, text=True,
+                              timeout=args.timeout)
+        if done.returncode != 0:
+            print(f"{key}: {done.stderr.strip()[-300:]}")
+            continue
+        found.update(said_by(json.loads(done.stdout)))
+        found["judged"] = judge(found)
+        state.put(key, found)
+        print(key, found["judged"], flush=True)
+
+
+def replay_of(rows):
+    """How well replay gives back steps that it has not learned from: of the stages with five of them."""
+    stages = [row for found in rows.values() for row in found.get("critical_path", []) if len(row) > 4 and (row[4] or 0) >= ENOUGH]
+    return {"stages": len(stages), "median_within_0.5_percent": sum(row[2] <= 0.005 for row in stages),
+            "worst_within_2_percent": sum(row[3] <= 0.02 for row in stages)}
 
 
 def judge(found):
@@ -206,8 +235,14 @@ def main():
     parser.add_argument("--plain-only-if-needed", action="store_true", help="none alone where five steps were unrecorded")
     parser.add_argument("--without-ranges", type=lambda text: set(text.split(",")), default=set(), metavar="NAMES",
                         help="programs that are not to name their stages, beside those that never do")
+    parser.add_argument("--again", action="store_true", help="analyse the recordings in --keep once more, and run nothing")
     args = parser.parse_args()
+    if args.again and not args.keep:
+        parser.error("--again: --keep FOLDER says where the recordings are")
     budget, state, lock = harness.Budget(args.budget), harness.State(args.state, args.fresh), threading.Lock()
+    if args.again:
+        analyse_again(args, state)
+        return finish(args, state, None)
     state.save(machine=harness.machine(args.python))
     if "costs" not in state:
         costs = subprocess.run([args.llmprof, "peaks", "--recorder-only", "--quick", "--quiet", "--json", "--device", "cuda:0"],
@@ -241,14 +276,20 @@ def main():
 
     with concurrent.futures.ThreadPoolExecutor(args.gpus) as workers:
         list(workers.map(lambda one: work(*one), wanted))
+    return finish(args, state, len(wanted))
+
+
+def finish(args, state, expected):
+    """`expected`: how many runs there must be; None: those that there are."""
     rows = {key: found for key, found in state.results().items() if key != "costs"}
     verdicts = [one["verdict"] for found in rows.values() for one in found["judged"].values()]
     summary = {"runs": len(rows), "errors": sum("error" in found for found in rows.values()),
-               **{verdict: verdicts.count(verdict) for verdict in sorted(set(verdicts))}}
+               **{verdict: verdicts.count(verdict) for verdict in sorted(set(verdicts))}, "replay": replay_of(rows)}
     state.save(summary=summary)
     harness.write_summary(args, state)
     print(json.dumps(summary))
-    return 0 if len(rows) == len(wanted) and set(verdicts) <= {"ok", "few", "not given"} and not summary["errors"] else 1
+    complete = expected is None or len(rows) == expected
+    return 0 if complete and set(verdicts) <= {"ok", "few", "not given"} and not summary["errors"] else 1
 
 
 if __name__ == "__main__":

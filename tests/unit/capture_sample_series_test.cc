@@ -45,7 +45,7 @@ TEST(SampleSeries, NeverMergesAcrossAGap) {
   EXPECT_EQ(stored[0].end_ns, 200);
   EXPECT_EQ(stored[1].start_ns, 600);
   EXPECT_EQ(series.take_lost(), 4U);
-  EXPECT_EQ(series.take_lost(), 0U) << "told once";
+  EXPECT_EQ(series.take_lost(), 0U) << "counted once";
 }
 
 TEST(SampleSeries, DropsWhatCannotBeTrue) {
@@ -75,11 +75,11 @@ TEST(SampleSeries, SharesFarAboveOneAreLeftOutOfAMeanAndCounted) {
   EXPECT_FLOAT_EQ(stored[0].values[0], 0.96F);
   EXPECT_FLOAT_EQ(stored[0].values[1], 12) << "a count has no such limit";
   EXPECT_FLOAT_EQ(stored[1].values[0], 1.04F) << "the edges of an interval";
-  const std::vector<std::pair<std::string_view, uint64_t>> told = series.take_impossible();
-  ASSERT_EQ(told.size(), 1U);
-  EXPECT_EQ(told[0].first, "sm_active_frac");
-  EXPECT_EQ(told[0].second, 1U);
-  EXPECT_TRUE(series.take_impossible().empty()) << "told once";
+  const std::vector<std::pair<std::string_view, uint64_t>> found = series.take_impossible();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].first, "sm_active_frac");
+  EXPECT_EQ(found[0].second, 1U);
+  EXPECT_TRUE(series.take_impossible().empty()) << "counted once";
 }
 
 TEST(SampleSeries, AChosenGapIsNoLoss) {
@@ -92,7 +92,7 @@ TEST(SampleSeries, AChosenGapIsNoLoss) {
   EXPECT_EQ(series.take_gap_ns(), 0) << "its end is not known yet";
   series.add(700, 900, values);
   EXPECT_EQ(series.take_gap_ns(), 500);
-  EXPECT_EQ(series.take_gap_ns(), 0) << "told once";
+  EXPECT_EQ(series.take_gap_ns(), 0) << "counted once";
   EXPECT_EQ(series.take_lost(), 0U);
   series.add(1300, 1500, values);
   EXPECT_EQ(series.take_lost(), 2U) << "what goes missing later is lost";
@@ -112,7 +112,7 @@ TEST(SampleSeries, ARestartCostsSamplesAndAPauseDoesNot) {
   series.add(0, 10000, values);
   series.add(20000, 20100, values);
   EXPECT_EQ(series.take_lost(), 0U);
-  EXPECT_EQ(series.take_gap_ns(), 0) << "a pause is told by when sampling stopped and started";
+  EXPECT_EQ(series.take_gap_ns(), 0) << "a pause is known by when sampling stopped and started";
 }
 
 }  // namespace

@@ -78,6 +78,15 @@ class Counters : public ::testing::Test {
     return run;
   }
 
+  // Ends the session, waits for the sampler and reads what it has written.
+  SpoolContent ended(session::Control& page, pid_t child, int ready) {
+    page.finished = 1;
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    close(ready);
+    return testing::read_spool(folder_.path() + "/samples/counters-0.spool");
+  }
+
   // The session's page, as `run` makes it; recording is wanted. Unmapped with the process.
   session::Control& control_page() {
     const int fd = open((folder_.path() + "/control").c_str(), O_RDWR | O_CREAT, 0600);
@@ -379,11 +388,7 @@ TEST_F(Counters, ArePausedWithinARecording) {
   wait();
   const int64_t on_ns = page.counters_since_ns;
   EXPECT_GT(on_ns, off_ns);
-  page.finished = 1;
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  close(ready);
-  const SpoolContent spool = testing::read_spool(folder_.path() + "/samples/counters-0.spool");
+  const SpoolContent spool = ended(page, child, ready);
   ASSERT_FALSE(spool.counters.empty());
   for (const spool::GpuSample& sample : spool.counters)
     EXPECT_TRUE(sample.end_ns <= off_ns || sample.start_ns >= off_ns) << "none in the pause";
@@ -415,11 +420,7 @@ TEST_F(Counters, FollowTheStepsOnce) {
   slot.step_ns = 15'000'000;  // not twice as long
   wait(1600);
   EXPECT_EQ(page.counters_since_ns, second_ns);
-  page.finished = 1;
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  close(ready);
-  const SpoolContent spool = testing::read_spool(folder_.path() + "/samples/counters-0.spool");
+  const SpoolContent spool = ended(page, child, ready);
   ASSERT_FALSE(spool.counters.empty());
   EXPECT_EQ(spool.sets.size(), 1U) << "nothing is left out";
   EXPECT_EQ(spool.fact_times("counters_started_ns").size(), 2U);

@@ -19,6 +19,9 @@ using spool::Level;
 // CUPTI's default clock; about 20 ns a call (vDSO).
 inline int64_t now_ns() { return realtime_ns(); }
 
+// CUPTI on its way out of the process: what was in flight is waited for, then the next end of a call takes it out.
+enum class Leaving : uint8_t { kNo, kSettling, kDue };
+
 // What every callback of a launch reads, in one line of the cache: the program's own code and data push ours out
 // between two launches, and each line that comes back from memory costs a slow host some tens of nanoseconds.
 struct alignas(64) Switches {
@@ -28,8 +31,8 @@ struct alignas(64) Switches {
   std::atomic<bool> client_callbacks{false};    // cupti/cupti_share.h
   std::atomic<bool> kernels_on{false};          // records of kernels
   std::atomic<bool> first_call_due{false};      // after an attaching
-  std::atomic<bool> leaving_due{false};         // the next end of a call takes CUPTI out
-  std::atomic<uint32_t> correlation_base{0};    // added to CUPTI's ids (cupti/api_calls.h)
+  std::atomic<Leaving> leaving{Leaving::kNo};
+  std::atomic<uint32_t> correlation_base{0};  // added to CUPTI's ids (cupti/api_calls.h)
 };
 extern Switches switches;
 inline Level level() { return switches.level.load(std::memory_order_relaxed); }

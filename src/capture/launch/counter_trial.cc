@@ -15,8 +15,7 @@ StepsSeen steps_seen(const session::Control& control) {
   StepsSeen seen;
   seen.unrecorded = true;
   for (const session::Slot& slot : control.slots) {
-    if (slot.process_id.load(std::memory_order_relaxed) == 0) continue;
-    if (slot.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(session::SlotState::kEnded)) continue;
+    if (!session::is_live(slot)) continue;
     seen.unrecorded =
         seen.unrecorded && slot.level.load(std::memory_order_relaxed) < static_cast<uint32_t>(spool::Level::kDefault);
     const uint32_t with = slot.steps_with_counters.load(std::memory_order_relaxed);

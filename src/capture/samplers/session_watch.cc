@@ -81,8 +81,7 @@ int64_t SessionWatch::step_ns() const {
 bool SessionWatch::kernels_recorded() const {
   if (control_ == nullptr) return false;
   return std::any_of(std::begin(control_->slots), std::end(control_->slots), [](const session::Slot& slot) {
-    return slot.process_id.load(std::memory_order_relaxed) != 0 &&
-           slot.state.load(std::memory_order_relaxed) != static_cast<uint32_t>(session::SlotState::kEnded) &&
+    return session::is_live(slot) &&
            slot.level.load(std::memory_order_relaxed) >= static_cast<uint32_t>(spool::Level::kDefault);
   });
 }

@@ -36,6 +36,12 @@ struct Slot {
 
 enum class SlotState : uint32_t { kStarting, kRecording, kNoCupti, kCuptiHeld, kNoSpool, kEnded };
 
+// Of a process that is there.
+inline bool is_live(const Slot& slot) {
+  return slot.process_id.load(std::memory_order_relaxed) != 0 &&
+         slot.state.load(std::memory_order_relaxed) != static_cast<uint32_t>(SlotState::kEnded);
+}
+
 // Whether hardware counters are to be sampled while recording is wanted, and who says so.
 enum class Counters : uint32_t { kSampled, kOffForComparison, kOffTooCostly, kOffByHand, kOnByHand };
 inline bool sampled(Counters counters) { return counters == Counters::kSampled || counters == Counters::kOnByHand; }

@@ -35,14 +35,6 @@ std::atomic<bool> devices_described{false};
 std::atomic<bool> cuda_started{false};
 int64_t cuda_started_ns = 0;
 
-enum class Leaving : uint32_t { kNo, kSettling, kDue };  // kDue: the next end of a call takes CUPTI out
-std::atomic<Leaving> leaving{Leaving::kNo};
-
-void set_leaving(Leaving now) {
-  leaving.store(now, std::memory_order_relaxed);
-  switches.leaving_due.store(now == Leaving::kDue, std::memory_order_relaxed);
-}
-
 std::atomic<int64_t> leaving_due_ns{0};
 // With attachment.lock held.
 uint64_t recorded_before = 0;     // kernels, when CUPTI was attached
@@ -76,10 +68,10 @@ void report_dropped() {
 // was seen to be safe while other threads use CUDA.
 void detach_here() {
   if (pthread_mutex_trylock(&attachment.lock) != 0) return;  // the next call will do
-  const bool due = leaving.load(std::memory_order_relaxed) == Leaving::kDue && may_detach();
+  const bool due = switches.leaving.load(std::memory_order_relaxed) == Leaving::kDue && may_detach();
   const int64_t began_ns = now_ns();
   if (due) {
-    set_leaving(Leaving::kNo);
+    switches.leaving.store(Leaving::kNo, std::memory_order_relaxed);
     // Copies are not counted, and a small one may end with this very call.
     attachment.cupti->cuptiActivityFlushAll(0);
     decode_completed();
@@ -98,7 +90,7 @@ void detach_here() {
 // A call that waits stands at the end of a step more often than any other; who has none is not waited for.
 bool may_leave_at(uint32_t domain, uint32_t cbid) {
   constexpr int64_t kWaitForNs = 300'000'000;
-  return switches.leaving_due.load(std::memory_order_relaxed) &&
+  return switches.leaving.load(std::memory_order_relaxed) == Leaving::kDue &&
          (call_waits(domain, cbid) || now_ns() - leaving_due_ns.load(std::memory_order_relaxed) > kWaitForNs);
 }
 
@@ -175,7 +167,7 @@ bool attach() {
 
 // With attachment.lock held. False if CUPTI cannot be had back: nothing is recorded from here on.
 bool attach_again() {
-  set_leaving(Leaving::kNo);
+  switches.leaving.store(Leaving::kNo, std::memory_order_relaxed);
   if (attachment.attached.load(std::memory_order_relaxed)) return true;
   continue_correlations();
   if (attach()) return true;
@@ -248,7 +240,7 @@ bool set_kernel_records(bool on) {
   if (attachment.deepest_wanted == Level::kDeep)
     for (const cupti::ActivityKind kind : kDeepKinds) switch_kind(kind, on);
   last_came_ns = (on ? records_on_ns : records_off_ns) = now_ns();
-  set_leaving(!on && may_detach() ? Leaving::kSettling : Leaving::kNo);
+  switches.leaving.store(!on && may_detach() ? Leaving::kSettling : Leaving::kNo, std::memory_order_relaxed);
   switches.first_call_due.store(on && !was_attached, std::memory_order_relaxed);
   return on && !was_attached;
 }
@@ -262,17 +254,18 @@ void leave_deep_mode() {
   choose_calls(*attachment.cupti, attachment.deepest_wanted);
 }
 
-bool activities_leave() { return leaving.load(std::memory_order_relaxed) != Leaving::kNo; }
+bool activities_leave() { return switches.leaving.load(std::memory_order_relaxed) != Leaving::kNo; }
 
 int64_t flush_wait_ns(int64_t most) {
-  return leaving.load(std::memory_order_relaxed) == Leaving::kSettling && kSettleStepNs < most ? kSettleStepNs : most;
+  return switches.leaving.load(std::memory_order_relaxed) == Leaving::kSettling && kSettleStepNs < most ? kSettleStepNs
+                                                                                                        : most;
 }
 
 void flush_activities() {
   if (!has_activities() || other_client_active()) return;
   // Once more after recording paused, for what was in flight; then there is nothing to flush.
   const bool on = switches.kernels_on.load(std::memory_order_relaxed);
-  const bool settling = leaving.load(std::memory_order_relaxed) == Leaving::kSettling;
+  const bool settling = switches.leaving.load(std::memory_order_relaxed) == Leaving::kSettling;
   if (!on && !settling && !flush_due.exchange(false, std::memory_order_relaxed)) return;
   if (on) flush_due.store(true, std::memory_order_relaxed);
   if (on) keep_buffers_ready();
@@ -281,14 +274,14 @@ void flush_activities() {
   const uint64_t before = recorded_kernels();
   attachment.cupti->cuptiActivityFlushAll(0);
   decode_completed();
-  if (!settling || leaving.load(std::memory_order_relaxed) != Leaving::kSettling) return;
+  if (!settling || switches.leaving.load(std::memory_order_relaxed) != Leaving::kSettling) return;
   const int64_t now = now_ns();
   if (recorded_kernels() != before) last_came_ns = now;
   if (recorded_kernels() - recorded_before < launched_until_off && now - last_came_ns < kQuietNs) return;
   constexpr int64_t kTellsNs = 450'000'000;
   if (records_off_ns - records_on_ns >= kTellsNs) gpu_was_busy = gpu_busy_before(records_off_ns) > kBusyStays;
   leaving_due_ns.store(now, std::memory_order_relaxed);
-  set_leaving(gpu_was_busy ? Leaving::kNo : Leaving::kDue);
+  switches.leaving.store(gpu_was_busy ? Leaving::kNo : Leaving::kDue, std::memory_order_relaxed);
 }
 
 void finish_activities(bool orderly) {
@@ -322,7 +315,7 @@ bool abandon_activities() {
   pthread_mutex_init(&attachment.lock, nullptr);
   attachment.attached.store(false);
   switches.kernels_on.store(false);
-  set_leaving(Leaving::kNo);
+  switches.leaving.store(Leaving::kNo, std::memory_order_relaxed);
   abandon_buffers();
   abandon_calls();
   devices_described.store(false);
