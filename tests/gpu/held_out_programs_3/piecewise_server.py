@@ -1,5 +1,6 @@
 """Closed-loop clients before an engine whose decode step is a chain of graphs, one from each attention to the next, which is eager."""
-import functools, os, random, sys, time; sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "steady_programs"))
+import functools, os, random, sys, time
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "steady_programs"))
 import torch
 from torch.nn import functional as F
 
@@ -23,9 +24,8 @@ def rotate(x, cos, sin):
     return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
 
 
-def captured(function, pool):
-    """A graph of `function`, which leaves its results in buffers of its own."""
-    side = torch.cuda.Stream()
+def captured(function, side, pool):
+    """A graph of `function`, which leaves its results in buffers of its own and runs first on the stream `side`."""
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(2):
@@ -95,9 +95,9 @@ class Model:
         self.done = torch.cuda.Event(blocking=True)
 
     def capture(self):
-        self.graphs = []
+        self.graphs, side = [], torch.cuda.Stream()
         for i in range(LAYERS + 1):
-            self.graphs.append(captured(functools.partial(self.piece, i), self.graphs[0].pool() if i else None))
+            self.graphs.append(captured(functools.partial(self.piece, i), side, self.graphs[0].pool() if i else None))
 
     def piece(self, i):
         """From behind the attention of layer i - 1 up to that of layer i."""
