@@ -4,8 +4,8 @@
     python3 benchmarks/recorded_steps.py [--programs a,b] [--rounds 6] [--seconds 0.3] [--state recorded_steps.json]
 
 Processes of one program differ by some percent, so one process changes its state, many times:
-  nothing    llmprof's recording is stopped. CUPTI is out of the process; where it cannot leave (CUDA graphs were
-             captured, or the GPU is busy all the time) it is silent: neither callbacks nor records are on
+  nothing    llmprof's recording is stopped. CUPTI is out of the process; where it cannot leave (graphs before
+             CUDA 13, or the GPU is busy all the time) it is silent: neither callbacks nor records are on
   alone      CUPTI subscribed, CONCURRENT_KERNEL on, and nothing else: what every tool of CUPTI pays
   recorded   llmprof records in its default mode
 A round is a turn of each, so many --seconds of steps; every second round goes backwards, and the first is warm-up and

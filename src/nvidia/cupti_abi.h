@@ -23,6 +23,7 @@ constexpr uint32_t kVersion12_0 = 19;
 constexpr uint32_t kVersion12_3 = 21;
 constexpr uint32_t kVersion12_6 = 24;        // cuptiFinalize leaves a usable process behind
 constexpr uint32_t kVersion12_9 = 27;        // a request for a buffer may be refused
+constexpr uint32_t kVersion13_0 = 130000;    // graphs survive cuptiFinalize (docs/adr 24)
 constexpr uint32_t kVersion13_0u1 = 130001;  // disabling kernels no longer deadlocks
 
 enum ActivityKind : uint32_t {

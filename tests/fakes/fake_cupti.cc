@@ -43,6 +43,13 @@ uint32_t next_correlation = 1;
 int handle;
 thread_local bool in_callback = false;
 uint32_t finalized = 0;
+
+// As driver 580 with CUPTI 13.0.1: a graph that was launched with records on and then with records off, CUPTI still
+// attached, does not run once CUPTI has left.
+struct FakeExec {
+  bool recorded = false, spoiled = false;
+};
+FakeExec execs[16];
 bool running = false;
 bool buffers_come_zeroed = false;
 int context;  // the one that is current
@@ -318,6 +325,20 @@ EXPORT void fake_call_ends(const char* name, uint32_t correlation) {
   driver_call_back(name, correlation, cupti::kApiExit);
 }
 
+EXPORT int fake_launch_graph(uint32_t graph, uint64_t first_node, uint32_t nodes, uint64_t node_ns) {
+  FakeExec& exec = execs[graph];
+  if (callback == nullptr && exec.spoiled) return 719;  // CUDA_ERROR_LAUNCH_FAILED
+  if (callback != nullptr && kinds[cupti::kConcurrentKernel])
+    exec.recorded = true;
+  else if (callback != nullptr && exec.recorded)
+    exec.spoiled = true;
+  const uint32_t correlation = fake_call_begins("cuGraphLaunch");
+  for (uint32_t i = 0; i < nodes; ++i)
+    fake_kernel_ran("_Z4nodePf", now() + i * node_ns, now() + (i + 1) * node_ns, correlation, first_node + i);
+  fake_call_ends("cuGraphLaunch", correlation);
+  return 0;
+}
+
 EXPORT void fake_kernel_ran(const char* kernel, uint64_t start_ns, uint64_t end_ns, uint32_t correlation,
                             uint64_t graph_node) {
   pthread_mutex_lock(&lock);
@@ -556,6 +577,7 @@ EXPORT int cuptiFinalize() {
   request = nullptr;
   complete = nullptr;
   next_correlation = 1;
+  for (FakeExec& exec : execs) exec.recorded = false;
   ++finalized;
   pthread_mutex_unlock(&lock);
   return 0;

@@ -351,13 +351,43 @@ TEST(Activity, CuptiLeavesInUnrecordedWindowsAndComesBack) {
   for (const spool::Kernel& kernel : spool.kernels) EXPECT_EQ(calls.count(kernel.correlation), 1U);
 }
 
-TEST(Activity, CuptiStaysOnceThereIsAGraph) {
+TEST(Activity, CuptiStaysWhileAGraphIsCaptured) {
   const ClientEnd result =
       watch({"capture", "launch=100", "sleep=2200", "launch=400", "detached"}, {{"LLMPROF_UNRECORDED", "auto"}});
   EXPECT_EQ(times_detached(result), 0) << result.output;
-  const ClientEnd nodes =
-      watch({"graph=1", "launch=100", "sleep=2200", "launch=400", "detached"}, {{"LLMPROF_UNRECORDED", "auto"}});
-  EXPECT_EQ(times_detached(nodes), 0) << nodes.output;
+  const ClientEnd ended = watch({"capture", "launch=100", "capture_ends", "sleep=2200", "launch=400", "detached"},
+                                {{"LLMPROF_UNRECORDED", "auto"}});
+  EXPECT_EQ(times_detached(ended), 1) << ended.output;
+}
+
+// They run on: the stand-in's fail as the driver's do where they were launched once more with records off before.
+TEST(Activity, CuptiLeavesGraphsThatItRecordedAndComesBack) {
+  const ClientEnd result =
+      watch({"capture", "capture_ends", "graph=1", "replays=250", "detached", "replays=550"}, kWindowsAndRanges);
+  EXPECT_EQ(result.status, 0) << result.output;
+  EXPECT_GE(times_detached(result), 1) << result.output;
+  const Counted& spool = result.only();
+  const std::vector<std::string> reasons = level_reasons(spool);
+  EXPECT_EQ(std::count(reasons.begin(), reasons.end(), "detached"), 2);
+  std::map<uint32_t, int> nodes;
+  for (const spool::Kernel& kernel : spool.kernels)
+    if (kernel.graph_node > 200) ++nodes[kernel.correlation];
+  EXPECT_GT(nodes.size(), 30U);
+  EXPECT_LT(nodes.size(), 600U);
+  std::set<uint32_t> calls;
+  for (const spool::ApiCall& call : spool.calls) calls.insert(call.correlation);
+  for (const auto& [correlation, count] : nodes) {
+    EXPECT_EQ(count, 3) << correlation;
+    EXPECT_EQ(calls.count(correlation), 1U) << "recorded although no window was open";
+  }
+}
+
+TEST(Activity, CuptiStaysWithGraphsBeforeCuda13) {
+  const ClientEnd result = watch(
+      {"replays=400", "detached"},
+      {{"LLMPROF_UNRECORDED", "auto"}, {"NVTX_INJECTION64_PATH", inject_library()}, {"FAKE_CUPTI_VERSION", "27"}});
+  EXPECT_EQ(result.status, 0) << result.output;
+  EXPECT_EQ(times_detached(result), 0) << result.output;
 }
 
 TEST(Activity, CuptiIsBackBeforeACapture) {
@@ -365,6 +395,8 @@ TEST(Activity, CuptiIsBackBeforeACapture) {
                                  {{"LLMPROF_UNRECORDED", "auto"}});
   EXPECT_EQ(times_detached(result), 1) << result.output;
   EXPECT_EQ(result.only().nodes.size(), 3U) << "the nodes of a graph that was captured after CUPTI had left";
+  const std::vector<std::string> reasons = level_reasons(result.only());
+  EXPECT_EQ(std::count(reasons.begin(), reasons.end(), "graph"), 1);
 }
 
 TEST(Activity, ASecondClientBringsCuptiBack) {

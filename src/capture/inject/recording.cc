@@ -272,6 +272,13 @@ void cupti_left(int64_t began_ns, int64_t ended_ns) {
   write_level(ended_ns, level(), "detached");
 }
 
+void cupti_came(int64_t began_ns, int64_t ended_ns) {
+  leaving_took_ns.fetch_add(ended_ns - began_ns, std::memory_order_relaxed);
+  unrecorded_since_ns.store(0, std::memory_order_relaxed);
+  write_level(began_ns, level(), "attaching");
+  write_level(ended_ns, level(), "graph");
+}
+
 Level deepest_level() { return plan.mode; }
 
 void begin_recording() {

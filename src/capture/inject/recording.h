@@ -68,5 +68,7 @@ void publish_steps(session::Slot& slot);
 void first_call_ended();
 // Taking CUPTI out of the process took from `began_ns` to `ended_ns`.
 void cupti_left(int64_t began_ns, int64_t ended_ns);
+// It came back for a graph that is made in an unrecorded window.
+void cupti_came(int64_t began_ns, int64_t ended_ns);
 
 }  // namespace llmprof::inject

@@ -4,12 +4,15 @@
 //   cuda_client [ACTION...]   each action in turn:
 //     launch=N      N kernels of 10 us, one every 20 us on the clock
 //     graph=N       captures a graph of 3 nodes and replays it N times
+//     replays=N     N ranges "decode" of 5 ms, in each a graph of 3 nodes launched and waited for; exits with 3 where
+//     that fails
 //     order=N       N times: two streams, events between them, waits for one; then one stream is destroyed and its
 //     handle
 //                   used again; prints how often CUPTI was asked for the id of a stream
 //     edges         makes a graph with a fork, a join and a graph in a node, and instantiates it twice
 //     chain=N       makes a graph of N nodes in a row, and instantiates it
 //     capture       cudaStreamBeginCapture
+//     capture_ends  cudaStreamEndCapture
 //     detached      prints how often CUPTI was taken out of the process so far
 //     copy=BYTES    a pageable copy
 //     driver_copy=BYTES  a copy by the driver, as programs make it that have no runtime
@@ -138,6 +141,18 @@ void graph(long replays) {
   for (uint64_t node = 1; node <= 3; ++node) fake_graph_node(100 + node, node);
   for (long i = 0; i < replays; ++i)
     for (uint64_t node = 101; node <= 103; ++node) fake_launch("_Z4nodePf", now(), 5'000, 7, node);
+}
+
+void replays(long times) {
+  for (long i = 0; i < times; ++i)
+    in_range("decode", [] {
+      if (const int error = fake_launch_graph(0, 201, 3, 5'000); error != 0) {
+        std::printf("launching the graph failed: %d\n", error);
+        std::exit(3);
+      }
+      usleep(5'000);
+      fake_synchronize_stream(nullptr, false);
+    });
 }
 
 void order(long times) {
@@ -379,6 +394,10 @@ void act(const char* program, const std::string& action) {
     waited_steps(value);
   } else if (name == "graph") {
     graph(value);
+  } else if (name == "replays") {
+    replays(value);
+  } else if (name == "capture_ends") {
+    fake_capture(false);
   } else if (name == "order") {
     order(value);
   } else if (name == "ordered_stage") {

@@ -46,12 +46,20 @@ bool gpu_was_busy = false;  // at the end of the last window that was long enoug
 // leaving and coming back: an H200's host was seen to stand still for 90 and 200 ms with PyTorch's modules loaded.
 constexpr double kBusyStays = 0.85;
 
-// A graph that was captured under CUPTI does not survive its leaving (launches fail), and one that is captured without
-// it has no nodes in the recording. So it stays once a graph was seen, and leaves only where a capture cannot begin
-// unseen.
+// A graph that is made without CUPTI has neither shapes nor edges in the recording: it leaves only where a capture
+// cannot begin unseen.
 bool may_detach() {
   return attachment.cupti->cuptiFinalize != nullptr && attachment.cupti->version >= cupti::kVersion12_6 &&
          !attachment.stays.load(std::memory_order_relaxed) && capture_hooks_work();
+}
+
+// With attachment.lock held: CUPTI knows nothing of records yet, or any more.
+void forget_records() {
+  attachment.records_on.store(false, std::memory_order_relaxed);
+  attachment.graphs.recorded.store(false, std::memory_order_relaxed);
+  attachment.unwanted_above.store(0, std::memory_order_relaxed);
+  attachment.unwanted_until.store(0, std::memory_order_relaxed);
+  forget_correlations();
 }
 
 // CUPTI's count begins anew with each attaching.
@@ -68,17 +76,20 @@ void report_dropped() {
 // was seen to be safe while other threads use CUDA.
 void detach_here() {
   if (pthread_mutex_trylock(&attachment.lock) != 0) return;  // the next call will do
-  const bool due = switches.leaving.load(std::memory_order_relaxed) == Leaving::kDue && may_detach();
   const int64_t began_ns = now_ns();
+  const bool due =
+      switches.leaving.load(std::memory_order_relaxed) == Leaving::kDue && may_detach() && !graphs_under_way(began_ns);
   if (due) {
     switches.leaving.store(Leaving::kNo, std::memory_order_relaxed);
     // Copies are not counted, and a small one may end with this very call.
     attachment.cupti->cuptiActivityFlushAll(0);
     decode_completed();
-    report_dropped();
+    // What is dropped of records that are on although none is wanted is no loss.
+    if (!attachment.records_on.load(std::memory_order_relaxed)) report_dropped();
     const cupti::Result result = attachment.cupti->cuptiFinalize();
     attachment.attached.store(false, std::memory_order_relaxed);
     attachment.subscriber = nullptr;
+    forget_records();
     // Names in records that come now are gone; everything recorded has been decoded long before.
     discard_completed();
     if (result != cupti::kSuccess) attachment.stays.store(true, std::memory_order_relaxed);
@@ -98,7 +109,6 @@ void on_callback(void*, uint32_t domain, uint32_t cbid, const void* data) {
   if (domain == cupti::kDomainResource) {
     const cupti::ResourceData& resource = *static_cast<const cupti::ResourceData*>(data);
     if (cbid == cupti::kGraphNodeCreated || cbid == cupti::kGraphNodeCloned) {
-      attachment.stays.store(true, std::memory_order_relaxed);
       graph_node_seen(*attachment.cupti, cbid == cupti::kGraphNodeCloned, resource);
     }
     if (cbid == cupti::kStreamDestroyStarting || cbid == cupti::kContextDestroyStarting) forget_streams();
@@ -158,6 +168,7 @@ bool attach() {
     set_cupti_state(session::SlotState::kNoCupti);
     return false;
   }
+  forget_records();
   attachment.launches.count.store(0, std::memory_order_relaxed);
   recorded_before = recorded_kernels();
   enable_calls(*attachment.cupti, attachment.subscriber);
@@ -176,6 +187,17 @@ bool attach_again() {
   return false;
 }
 
+// With attachment.lock held, before the first call that makes a graph.
+void come_for_graph() {
+  if (attachment.attached.load(std::memory_order_relaxed)) return;
+  const int64_t began_ns = now_ns();
+  if (!attach_again()) return;
+  launched_until_off = 0;
+  last_came_ns = now_ns();
+  switches.leaving.store(Leaving::kSettling, std::memory_order_relaxed);
+  cupti_came(began_ns, last_came_ns);
+}
+
 void switch_kind(cupti::ActivityKind kind, bool on) {
   const cupti::Result result =
       on ? attachment.cupti->cuptiActivityEnable(kind) : attachment.cupti->cuptiActivityDisable(kind);
@@ -185,6 +207,31 @@ void switch_kind(cupti::ActivityKind kind, bool on) {
   std::snprintf(text, sizeof text, "CUPTI refused to switch activity kind %u %s: %s", kind, on ? "on" : "off",
                 attachment.cupti->text_of(result));
   note(result == cupti::kErrorInsufficientPrivileges ? "no-counter-permission" : "recorder-note", text);
+}
+
+// With attachment.lock held. A graph's launch on another thread may be under way: it sees what is true before it is.
+void switch_records(bool on) {
+  if (on) attachment.records_on.store(true, std::memory_order_relaxed);
+  for (const cupti::ActivityKind kind : kKernelKinds) switch_kind(kind, on);
+  if (attachment.deepest_wanted == Level::kDeep)
+    for (const cupti::ActivityKind kind : kDeepKinds) switch_kind(kind, on);
+  if (!on) attachment.records_on.store(false, std::memory_order_relaxed);
+}
+
+// Something came to depend on CUPTI while it was about to leave.
+void stay_after_all() {
+  const Locked locked(attachment.lock);
+  if (switches.leaving.exchange(Leaving::kNo, std::memory_order_relaxed) == Leaving::kNo) return;
+  if (attachment.records_on.load(std::memory_order_relaxed)) switch_records(false);
+}
+
+// With attachment.lock held. Whether what was launched while it was wanted has come in.
+bool all_came(int64_t now) {
+  if (now - last_came_ns >= kQuietNs) return true;
+  // Records that nobody wants any more come behind the last wanted one; nodes of graphs are not counted by launches.
+  if (attachment.records_on.load(std::memory_order_relaxed))
+    return last_recorded_correlation() > attachment.unwanted_above.load(std::memory_order_relaxed);
+  return recorded_kernels() - recorded_before >= launched_until_off;
 }
 
 }  // namespace
@@ -205,6 +252,7 @@ bool start_activities(Level deepest) {
   }
   attachment.cupti = opened;
   attachment.attach_again = attach_again;
+  attachment.come_for_graph = come_for_graph;
   keep_buffers_ready();
   {
     SpoolAccess access;
@@ -235,12 +283,16 @@ bool set_kernel_records(bool on) {
   if (on && !attach_again()) return false;
   if (!attachment.attached.load(std::memory_order_relaxed)) return false;
   if (!on) launched_until_off = attachment.launches.count.load(std::memory_order_relaxed);
+  if (!on) report_dropped();
+  const bool leaves = !on && may_detach();
   switches.kernels_on.store(on, std::memory_order_relaxed);
-  for (const cupti::ActivityKind kind : kKernelKinds) switch_kind(kind, on);
-  if (attachment.deepest_wanted == Level::kDeep)
-    for (const cupti::ActivityKind kind : kDeepKinds) switch_kind(kind, on);
+  // What is launched from now on is wanted, or is not, though its records may be on until CUPTI leaves.
+  const uint32_t correlation = attachment.launches.correlation_max.load(std::memory_order_relaxed);
+  if (!on) attachment.unwanted_above.store(correlation, std::memory_order_relaxed);
+  attachment.unwanted_until.store(on ? correlation : UINT32_MAX, std::memory_order_relaxed);
+  if (on || !leaves || !attachment.graphs.recorded.load(std::memory_order_relaxed)) switch_records(on);
   last_came_ns = (on ? records_on_ns : records_off_ns) = now_ns();
-  switches.leaving.store(!on && may_detach() ? Leaving::kSettling : Leaving::kNo, std::memory_order_relaxed);
+  switches.leaving.store(leaves ? Leaving::kSettling : Leaving::kNo, std::memory_order_relaxed);
   switches.first_call_due.store(on && !was_attached, std::memory_order_relaxed);
   return on && !was_attached;
 }
@@ -265,6 +317,7 @@ void flush_activities() {
   if (!has_activities() || other_client_active()) return;
   // Once more after recording paused, for what was in flight; then there is nothing to flush.
   const bool on = switches.kernels_on.load(std::memory_order_relaxed);
+  if (switches.leaving.load(std::memory_order_relaxed) != Leaving::kNo && !may_detach()) stay_after_all();
   const bool settling = switches.leaving.load(std::memory_order_relaxed) == Leaving::kSettling;
   if (!on && !settling && !flush_due.exchange(false, std::memory_order_relaxed)) return;
   if (on) flush_due.store(true, std::memory_order_relaxed);
@@ -277,11 +330,13 @@ void flush_activities() {
   if (!settling || switches.leaving.load(std::memory_order_relaxed) != Leaving::kSettling) return;
   const int64_t now = now_ns();
   if (recorded_kernels() != before) last_came_ns = now;
-  if (recorded_kernels() - recorded_before < launched_until_off && now - last_came_ns < kQuietNs) return;
+  if (!all_came(now) || graphs_under_way(now)) return;
   constexpr int64_t kTellsNs = 450'000'000;
   if (records_off_ns - records_on_ns >= kTellsNs) gpu_was_busy = gpu_busy_before(records_off_ns) > kBusyStays;
+  // Launching a graph takes a hundred times as long while CUPTI is there, recording or not.
+  const bool stays_now = gpu_was_busy && !attachment.graphs.recorded.load(std::memory_order_relaxed);
   leaving_due_ns.store(now, std::memory_order_relaxed);
-  switches.leaving.store(gpu_was_busy ? Leaving::kNo : Leaving::kDue, std::memory_order_relaxed);
+  switches.leaving.store(stays_now ? Leaving::kNo : Leaving::kDue, std::memory_order_relaxed);
 }
 
 void finish_activities(bool orderly) {

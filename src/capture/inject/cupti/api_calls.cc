@@ -23,10 +23,11 @@ struct KnownCall {
   LoggedStep step = LoggedStep::kOther;  // what it is to a product known from a library's log
   CallArguments arguments = CallArguments::kOthers;
   bool kept : 1 = false;
-  bool launches_kernel : 1 = false;    // of the driver
-  bool disturbs : 1 = false;           // no steady step makes it
-  bool waits : 1 = false;              // for the GPU, whatever its arguments
-  bool of_graphs : 1 = false;          // launches or makes an executable graph
+  bool launches_kernel : 1 = false;  // of the driver
+  bool disturbs : 1 = false;         // no steady step makes it
+  bool waits : 1 = false;            // for the GPU, whatever its arguments
+  bool launches_graph : 1 = false;
+  bool ends_capture : 1 = false;
   bool instantiates : 1 = false;       // makes one
   bool per_thread_stream : 1 = false;  // stream 0 is the thread's own
 };
@@ -182,7 +183,8 @@ void choose_calls(const nvidia::CuptiLibrary& api, Level deepest) {
       call.disturbs = disturbs_step(plain);
       call.waits = waits_for_gpu(plain);
       call.instantiates = contains(plain, "GraphInstantiate");
-      call.of_graphs = contains(plain, "GraphLaunch") || call.instantiates;
+      call.launches_graph = contains(plain, "GraphLaunch");
+      call.ends_capture = contains(plain, "StreamEndCapture");
       call.arguments = arguments_of(plain);
       call.per_thread_stream = contains(name, "_ptsz");
       call.kept = worth_recording(plain, runtime) ||
@@ -222,9 +224,10 @@ bool on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& 
     // A driver call below a runtime call has the same id and is part of it. A call whose end was never seen, because
     // callbacks were switched off under it, gives way to the next one.
     if (state.api_correlation == data.correlation) return false;
-    if (call.of_graphs) {
-      graph_call_seen();
-      if (call.instantiates) instantiation_begins();
+    if (call.launches_graph) graph_launched();
+    if (call.instantiates) {
+      graph_made();
+      instantiation_begins();
     }
     state.api_correlation = data.correlation;
     state.api_key = key;
@@ -248,7 +251,11 @@ bool on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& 
   if (data.correlation > correlation_max.load(std::memory_order_relaxed))
     correlation_max.store(data.correlation, std::memory_order_relaxed);
   if (records_kernels()) record(call, layer, cbid, data, state);
-  if (call.instantiates) instantiation_ends(data);
+  if (call.instantiates) {
+    instantiation_ends(data);
+    graph_made();
+  }
+  if (call.ends_capture) capture_ended();
   if (concerns_logged_calls(call.step)) logged_step_ends(call.step, now_ns());
   if (call.waits) {
     state.launches_since_wait = 0;

@@ -6,6 +6,12 @@ namespace llmprof::inject {
 
 Attachment attachment;
 
+namespace {
+
+bool graphs_survive() { return attachment.cupti->version >= cupti::kVersion13_0; }
+
+}  // namespace
+
 bool wants_kind(uint32_t kind) {
   if (!has_activities() || !switches.kernels_on.load(std::memory_order_relaxed)) return false;
   for (const cupti::ActivityKind own : kKernelKinds)
@@ -20,6 +26,45 @@ void keep_attached() {
   if (attachment.stays.exchange(true, std::memory_order_relaxed) || !has_activities()) return;
   const Locked locked(attachment.lock);  // a detaching under way is waited for
   attachment.attach_again();
+}
+
+void graph_begins(bool capture) {
+  if (!has_activities()) return;
+  graph_made();
+  if (capture) attachment.graphs.captures.fetch_add(1, std::memory_order_relaxed);
+  if (attachment.stays.load(std::memory_order_relaxed)) return;
+  if (!graphs_survive()) return keep_attached();
+  const Locked locked(attachment.lock);
+  attachment.come_for_graph();
+}
+
+void graph_launched() {
+  if (!graphs_survive()) attachment.stays.store(true, std::memory_order_relaxed);
+  // Records may still be on although none are wanted any more, never the other way round.
+  if (attachment.records_on.load(std::memory_order_relaxed)) {
+    attachment.graphs.recorded.store(true, std::memory_order_relaxed);
+  } else if (attachment.graphs.recorded.load(std::memory_order_relaxed)) {
+    attachment.stays.store(true, std::memory_order_relaxed);
+  }
+}
+
+void graph_made() {
+  if (!graphs_survive()) attachment.stays.store(true, std::memory_order_relaxed);
+  attachment.graphs.made_ns.store(now_ns(), std::memory_order_relaxed);
+}
+
+void capture_ended() {
+  graph_made();
+  int under_way = attachment.graphs.captures.load(std::memory_order_relaxed);
+  while (under_way > 0 && !attachment.graphs.captures.compare_exchange_weak(under_way, under_way - 1)) {
+  }
+}
+
+bool graphs_under_way(int64_t now_ns) {
+  // What is captured is instantiated at once, and the next one captured soon.
+  constexpr int64_t kSoonNs = 300'000'000;
+  return attachment.graphs.captures.load(std::memory_order_relaxed) > 0 ||
+         now_ns - attachment.graphs.made_ns.load(std::memory_order_relaxed) < kSoonNs;
 }
 
 }  // namespace llmprof::inject

@@ -12,6 +12,15 @@
 
 namespace llmprof::inject {
 
+// CUDA graphs and CUPTI's leaving (docs/adr 24). A graph that was launched with kernel records on and then, CUPTI still
+// attached, with records off fails at its next launch once CUPTI has left. So where graphs were recorded CUPTI leaves
+// with its records on; and it does not leave while a graph is made, whose nodes and edges would not be seen.
+struct Graphs {
+  std::atomic<bool> recorded{false};  // launched with records on, since attaching
+  std::atomic<int> captures{0};       // under way
+  std::atomic<int64_t> made_ns{0};    // when last a capture or an instantiation began or ended
+};
+
 struct Attachment {
   nvidia::CuptiLibrary* cupti = nullptr;  // never destroyed
   cupti::Subscriber subscriber = nullptr;
@@ -20,8 +29,14 @@ struct Attachment {
   // Of being attached: whoever attaches, detaches, flushes or asks CUPTI for the time holds it.
   pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   std::atomic<bool> attached{false};
-  std::atomic<bool> stays{false};    // for good: graphs or a second client depend on it
-  bool (*attach_again)() = nullptr;  // with the lock held
+  std::atomic<bool> stays{false};       // for good: a second client depends on it, or graphs do
+  std::atomic<bool> records_on{false};  // CUPTI's own switches, whether or not what comes is wanted
+  bool (*attach_again)() = nullptr;     // both with the lock held
+  void (*come_for_graph)() = nullptr;
+  Graphs graphs;
+  // Kernels whose records are on although they are not wanted: CUPTI's correlation ids above the first, up to the
+  // second.
+  std::atomic<uint32_t> unwanted_above{0}, unwanted_until{0};
   Level deepest_wanted = Level::kOff;
   // Written at each launch; a line of the cache of their own.
   struct alignas(64) Launches {
@@ -57,9 +72,16 @@ inline bool has_activities() { return attachment.active.load(std::memory_order_a
 // Whether we need this activity kind on.
 bool wants_kind(uint32_t kind);
 
-// CUPTI stays from now on, and comes back if it is out: a graph is about to be captured, or another client wants it.
+// CUPTI stays from now on, and comes back if it is out: another client wants it.
 void keep_attached();
-// The same, from inside one of its callbacks.
-inline void graph_call_seen() { attachment.stays.store(true, std::memory_order_relaxed); }
+
+// A graph is about to be captured or made by hand: CUPTI comes back for it if it is out, and leaves when it is made.
+void graph_begins(bool capture);
+// Inside callbacks of a graph's launch, of a call that makes an executable graph, and of a capture's end.
+void graph_launched();
+void graph_made();
+void capture_ended();
+// Whether graphs are being made, so that CUPTI must not leave yet.
+bool graphs_under_way(int64_t now_ns);
 
 }  // namespace llmprof::inject

@@ -17,24 +17,24 @@ constexpr int kNotInitialized = 3;
 }  // namespace
 
 // Every graph begins with one of these, whatever is added to it later.
-#define LLMPROF_CAPTURE_HOOK(name, library, parameters, arguments)       \
-  extern "C" __attribute__((visibility("default"))) int name parameters; \
-  extern "C" int name parameters {                                       \
-    static constinit RealSymbol symbol{#name, library};                  \
-    auto* real = symbol.get<int parameters>();                           \
-    if (real == nullptr) return kNotInitialized;                         \
-    if (watched() && !thread_state.inside) keep_attached();              \
-    return real arguments;                                               \
+#define LLMPROF_CAPTURE_HOOK(name, library, parameters, arguments, captures) \
+  extern "C" __attribute__((visibility("default"))) int name parameters;     \
+  extern "C" int name parameters {                                           \
+    static constinit RealSymbol symbol{#name, library};                      \
+    auto* real = symbol.get<int parameters>();                               \
+    if (real == nullptr) return kNotInitialized;                             \
+    if (watched() && !thread_state.inside) graph_begins(captures);           \
+    return real arguments;                                                   \
   }
 
-LLMPROF_CAPTURE_HOOK(cudaStreamBeginCapture, "libcudart", (void* stream, int mode), (stream, mode))
-LLMPROF_CAPTURE_HOOK(cudaStreamBeginCapture_ptsz, "libcudart", (void* stream, int mode), (stream, mode))
-LLMPROF_CAPTURE_HOOK(cudaGraphCreate, "libcudart", (void** graph, unsigned flags), (graph, flags))
-LLMPROF_CAPTURE_HOOK(cuStreamBeginCapture, "libcuda.so", (void* stream), (stream))
-LLMPROF_CAPTURE_HOOK(cuStreamBeginCapture_ptsz, "libcuda.so", (void* stream), (stream))
-LLMPROF_CAPTURE_HOOK(cuStreamBeginCapture_v2, "libcuda.so", (void* stream, int mode), (stream, mode))
-LLMPROF_CAPTURE_HOOK(cuStreamBeginCapture_v2_ptsz, "libcuda.so", (void* stream, int mode), (stream, mode))
-LLMPROF_CAPTURE_HOOK(cuGraphCreate, "libcuda.so", (void** graph, unsigned flags), (graph, flags))
+LLMPROF_CAPTURE_HOOK(cudaStreamBeginCapture, "libcudart", (void* stream, int mode), (stream, mode), true)
+LLMPROF_CAPTURE_HOOK(cudaStreamBeginCapture_ptsz, "libcudart", (void* stream, int mode), (stream, mode), true)
+LLMPROF_CAPTURE_HOOK(cudaGraphCreate, "libcudart", (void** graph, unsigned flags), (graph, flags), false)
+LLMPROF_CAPTURE_HOOK(cuStreamBeginCapture, "libcuda.so", (void* stream), (stream), true)
+LLMPROF_CAPTURE_HOOK(cuStreamBeginCapture_ptsz, "libcuda.so", (void* stream), (stream), true)
+LLMPROF_CAPTURE_HOOK(cuStreamBeginCapture_v2, "libcuda.so", (void* stream, int mode), (stream, mode), true)
+LLMPROF_CAPTURE_HOOK(cuStreamBeginCapture_v2_ptsz, "libcuda.so", (void* stream, int mode), (stream, mode), true)
+LLMPROF_CAPTURE_HOOK(cuGraphCreate, "libcuda.so", (void** graph, unsigned flags), (graph, flags), false)
 
 bool capture_hooks_work() {
   static const bool announced = std::getenv(session::kEnvCapturesRecorded) != nullptr;

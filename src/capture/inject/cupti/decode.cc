@@ -13,6 +13,13 @@ namespace llmprof::inject {
 namespace {
 
 std::atomic<uint64_t> kernel_count{0};
+std::atomic<uint32_t> correlation_last{0};
+
+// Launched while records were on although none were wanted.
+bool unwanted(uint32_t correlation) {
+  return correlation > attachment.unwanted_above.load(std::memory_order_relaxed) &&
+         correlation <= attachment.unwanted_until.load(std::memory_order_relaxed);
+}
 
 // Time in kernels by the time at which they began; with the spool's lock held.
 constexpr int64_t kSlotNs = 100'000'000;
@@ -41,6 +48,11 @@ spool::Id thread_definition(spool::Writer& writer, uint32_t thread) {
 }
 
 void add_kernel(const nvidia::CuptiLibrary& api, const cupti::KernelActivity& kernel, spool::Writer& writer) {
+  kernel_count.fetch_add(1, std::memory_order_relaxed);
+  count_time(to_ns(kernel.start), to_ns(kernel.end));
+  if (kernel.correlation > correlation_last.load(std::memory_order_relaxed))
+    correlation_last.store(kernel.correlation, std::memory_order_relaxed);
+  if (unwanted(kernel.correlation)) return;
   spool::KernelDef def;
   def.name = kernel.name == nullptr ? 0 : writer.text(kernel.name);
   def.stream = stream_id(writer, kernel.device, kernel.context, kernel.stream);
@@ -60,12 +72,11 @@ void add_kernel(const nvidia::CuptiLibrary& api, const cupti::KernelActivity& ke
   record.graph_node = kernel.graph_node;
   record.graph_id = kernel.graph_id;
   writer.add(record);
-  kernel_count.fetch_add(1, std::memory_order_relaxed);
-  count_time(record.start_ns, record.end_ns);
 }
 
 template <class Source>
 void add_copy(const Source& copy, spool::Writer& writer) {
+  if (unwanted(copy.correlation)) return;
   spool::Memcpy record;
   record.stream = stream_id(writer, copy.device, copy.context, copy.stream);
   record.copy_kind = copy.copy_kind;
@@ -81,6 +92,7 @@ void add_copy(const Source& copy, spool::Writer& writer) {
 }
 
 void add_memset(const cupti::MemsetActivity& memset, spool::Writer& writer) {
+  if (unwanted(memset.correlation)) return;
   spool::Memset record;
   record.stream = stream_id(writer, memset.device, memset.context, memset.stream);
   record.bytes = static_cast<int64_t>(memset.bytes);
@@ -189,6 +201,9 @@ double gpu_busy_before(int64_t time_ns) {
 }
 
 uint64_t recorded_kernels() { return kernel_count.load(std::memory_order_relaxed); }
+
+uint32_t last_recorded_correlation() { return correlation_last.load(std::memory_order_relaxed); }
+void forget_correlations() { correlation_last.store(0, std::memory_order_relaxed); }
 
 void decode_buffer(uint8_t* buffer, size_t valid_size) {
   if (loaded_cupti() == nullptr || valid_size == 0) return;
