@@ -58,7 +58,9 @@ UndisturbedRecord record_of(const StageTimesOf& times, double unsure_frac) {
   } else if (!times.replayed.empty()) {
     row.source = StepTimeSource::kReplayed;
     chosen = &times.replayed;
-    unsure_ns = unsure_frac * std::fabs(*row.recorded_ms - *row.replayed_ms) * 1e6;
+    unsure_ns =
+        unsure_frac * std::fabs(*row.recorded_ms - *row.replayed_ms) * 1e6 +
+        replay::kNodeUnsureNs * static_cast<double>(times.graph_nodes) / static_cast<double>(times.recorded.size());
   } else {
     row.source = StepTimeSource::kRecorded;
   }

@@ -7,6 +7,11 @@
 
 namespace llmprof::replay {
 
+// By so much more or less than was measured a node of a graph may cost on the GPU, ns: its nodes lay 0.03 to 0.42 us
+// further apart than without the recorder, the same for hundreds of launches and then another (docs/results,
+// notes-recording.md).
+constexpr double kNodeUnsureNs = 200;
+
 // What `llmprof peaks` measured (device/cuda/call_costs.h), as a function of the recorded call. How long a call took as
 // it was seen tells how long it takes alone, because what slows one slows the other: a host that is slow just then, and
 // caches that hold the program's own data. So a launch is what it was in the measurement where it was seen to take as
