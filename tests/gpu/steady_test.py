@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Headline figures against the timers of programs that no rule was made on (tests/gpu/steady_programs,
-tests/gpu/held_out_programs, tests/gpu/held_out_programs_2).
+tests/gpu/held_out_programs, tests/gpu/held_out_programs_2, tests/gpu/held_out_programs_3).
 
     python3 tests/gpu/steady_test.py [--state steady.json] [--only NAME,NAME] [--steps 5,40] [--plain 1] [--gpus 2]
 
@@ -24,6 +24,7 @@ timers in --state. Costs of the recorder are those in LLMPROF_HOME: call it on t
 """
 import concurrent.futures
 import json
+import math
 import os
 import pathlib
 import queue
@@ -35,9 +36,10 @@ import tempfile
 import threading
 import time
 
+import forked
 import harness
 
-FOLDERS = ("steady_programs", "held_out_programs", "held_out_programs_2")
+FOLDERS = ("steady_programs", "held_out_programs", "held_out_programs_2", "held_out_programs_3")
 PROGRAMS = {path.stem: path for folder in FOLDERS for path in sorted((harness.ROOT / "tests/gpu" / folder).glob("*.py"))
             if path.stem != "contract"}
 # The others name their stages.
@@ -118,6 +120,14 @@ def whole_cores():
     return list(cores.values())
 
 
+def median_interval(values):
+    """The median's 95 % interval by ranks: for ten values the second to the ninth (97.9 %)."""
+    values, n = sorted(values), len(values)
+    below = lambda k: sum(math.comb(n, i) for i in range(k)) / 2 ** n  # that fewer than k values lie below the median
+    k = max((k for k in range(1, n // 2 + 1) if 2 * below(k) <= 0.05), default=0)
+    return values[max(0, k - 1)], values[min(n - 1, n - k if k else n - 1)]
+
+
 def median(values):
     return statistics.median(values) if values else None
 
@@ -135,7 +145,9 @@ def run(args, place, name, steps):
     report_file = f"{kept}.json"
     began = time.monotonic()
     # Processes alone before and after, so that what drifts is in both.
-    alone = lambda count: [one for _ in range(count) if (one := last_json(execute(command).stdout))]
+    forks = forked.Forks(args.python, env, cpus) if args.forked and args.plain > 0 else None
+    start = lambda: forks.run(command[1:], args.timeout) if forks else execute(command).stdout
+    alone = lambda count: [one for _ in range(count) if (one := last_json(start()))]
     before = alone(args.plain // 2)
     done = execute([args.llmprof, "run", "--quiet", "-o", kept, "--report", report_file, "--", *command])
     result = last_json(done.stdout)
@@ -153,6 +165,8 @@ def run(args, place, name, steps):
     enough = min(len(values) for values in times(result, warm_up, spans_of(report, True)).values()) >= ENOUGH
     skip = enough and args.plain_only_if_needed
     after = [] if skip else alone(args.plain - args.plain // 2)
+    if forks:
+        forks.close()
     plain = [times(one, like(one, result, warm_up)) for one in before + after]
     away, recorded = spans_of(report, True), spans_of(report, False)
     every, apart, inside = times(result, warm_up), times(result, warm_up, away), times(result, warm_up, recorded)
@@ -222,7 +236,10 @@ def judge(found):
         verdict = "few" if few else "ok" if abs(off) <= TOLERANCE else "off"
         out[figure] = {"verdict": verdict, "off": round(off, 4), "against": against}
         if len(own["alone_processes"]) >= ENOUGH:  # each process counts once
-            out[figure]["off_processes"] = round(value / median(own["alone_processes"]) - 1, 4)
+            low, high = median_interval(own["alone_processes"])
+            out[figure] |= {"off_processes": round(value / median(own["alone_processes"]) - 1, 4),
+                            "processes_ci95": [round(low / median(own["alone_processes"]) - 1, 4),
+                                               round(high / median(own["alone_processes"]) - 1, 4)]}
     return out
 
 
@@ -233,6 +250,7 @@ def main():
     parser.add_argument("--gpus", type=int, default=1, help="programs side by side, each on a GPU of its own")
     parser.add_argument("--plain", type=int, default=1, help="processes alone for each program")
     parser.add_argument("--plain-only-if-needed", action="store_true", help="none alone where five steps were unrecorded")
+    parser.add_argument("--forked", action="store_true", help="the processes alone are forked from one that has imported PyTorch")
     parser.add_argument("--without-ranges", type=lambda text: set(text.split(",")), default=set(), metavar="NAMES",
                         help="programs that are not to name their stages, beside those that never do")
     parser.add_argument("--again", action="store_true", help="analyse the recordings in --keep once more, and run nothing")
