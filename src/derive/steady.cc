@@ -189,7 +189,10 @@ int64_t octave(int64_t n) {
 
 class Judge {
  public:
-  explicit Judge(Trace& trace) : steps_(trace.steps), evidence_(steps_.size()) {
+  explicit Judge(Trace& trace) : steps_(trace.steps), evidence_(steps_.size()), kernels_ns_(steps_.size(), 0.0) {
+    for (GpuOpId op = 0; op < trace.gpu_ops.size(); ++op)
+      if (const StepId step = trace.gpu_links.step[op]; step != kNoRow && trace.gpu_ops.kind[op] == GpuOpKind::kKernel)
+        kernels_ns_[step] += static_cast<double>(trace.gpu_ops.dur_ns[op]);
     add_timed(trace, evidence_);
     add_first_kernels(trace, evidence_);
   }
@@ -257,6 +260,25 @@ class Judge {
     for (size_t i = 0; i < rows.size(); ++i)
       if (found.warm_up[i] != 0) mark(rows[i], found.excess_ns[i]);
     level = {rows, steps_.missing[rows.front()], found.level_ns};
+    if (size == StepSize::kUnknown && level.missing == MissingKernels::kNone) judge_hosts_part(rows, series);
+  }
+
+  // Prompts of lengths that nobody knows: what they take beyond their kernels' time hardly depends on the length, for
+  // all make the same calls. Where a cause was seen, that much more of it than others have is warm-up.
+  void judge_hosts_part(const std::vector<Row>& rows, std::vector<SeriesStep> series) {
+    if (rows.size() < kShapeMin) return;
+    std::vector<double> windows;
+    for (size_t i = 1; i < rows.size(); ++i) windows.push_back(window_ns(rows[i]));
+    const double usual_ns = median_of(windows);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (kernels_ns_[rows[i]] <= 0) return;
+      series[i].ns = usual_ns + std::max(0.0, window_ns(rows[i]) - kernels_ns_[rows[i]]);
+    }
+    const SteadySeries found = find_steady_series(series, StepSize::kAlike);
+    for (size_t i = 0; i < rows.size() && !found.falls; ++i)
+      if (found.warm_up[i] != 0 && (series[i].hint || series[i].once_ns > 0) &&
+          steps_.phase[rows[i]] != StepPhase::kWarmUp)
+        mark(rows[i], found.excess_ns[i]);
   }
 
   void mark(Row s, double excess_ns) {
@@ -321,6 +343,7 @@ class Judge {
 
   Steps& steps_;
   std::vector<Evidence> evidence_;
+  std::vector<double> kernels_ns_;  // by step
   std::map<ShapeKey, std::vector<Level>> levels_;
 };
 

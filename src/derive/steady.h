@@ -1,7 +1,8 @@
 // Which steps are warm-up, why, and what that cost: Steps::phase, warm_up_ns and warm_up_cause, beside what find_steps
 // knows by names. Steps are compared with others of their device, stage and shape (sequences and new tokens, or GEMM
-// rows; shapes that fewer than three steps have within a factor of 2), and of which the same kernels are recorded, for
-// recording costs time. What makes a step cold is looked for in the recording:
+// rows; shapes that fewer than three steps have within a factor of 2; prompts of unknown length by what they take
+// beyond their kernels' time), and of which the same kernels are recorded, for recording costs time. What makes a step
+// cold is looked for in the recording:
 //
 //   named            it lies before the first step that the program names (derive/steps.h); warm_up_ns is 0
 //   module-loading   modules or functions were loaded: overhead records, calls that load modules

@@ -52,8 +52,9 @@ class StepTimes {
     rows().add<ApiCalls>(
         {.start_ns = start(step, after), .dur_ns = std::llround(ms * 1e6), .thread = 0, .name = text(name)});
   }
-  void kernel(Row step, std::string_view name) {
-    rows().add<GpuOps>({.start_ns = trace.steps.start_ns[step], .dur_ns = 1000, .stream = 0, .name = text(name)});
+  void kernel(Row step, std::string_view name, double ms = 0.001) {
+    rows().add<GpuOps>(
+        {.start_ns = trace.steps.start_ns[step], .dur_ns = std::llround(ms * 1e6), .stream = 0, .name = text(name)});
     rows().add<GpuLinks>({.step = step});
   }
   void level(int64_t start, int64_t end, RecordingLevel level) {
@@ -281,6 +282,20 @@ TEST(Steady, UnknownPromptsAreNotComparedUnlessAlike) {
   EXPECT_EQ(run.marks(), ".....");
   for (int i = 0; i < 20; ++i) run.step(StageKind::kPrefill, 30, -1, -1);
   EXPECT_EQ(run.marks(), "#" + std::string(24, '.'));
+}
+
+// They make the same calls, however long they are: what they take beyond their kernels' time tells.
+TEST(Steady, UnknownPromptsHaveTheSameHost) {
+  constexpr double kKernelMs[] = {6, 21, 9, 32, 24, 13, 41};
+  for (const bool cause_known : {true, false}) {
+    StepTimes run;
+    for (const double ms : kKernelMs)
+      run.kernel(run.step(StageKind::kPrefill, ms + (ms == kKernelMs[0] ? 490 : 1), -1, -1), "attention", ms);
+    if (cause_known) run.level(0, run.at, RecordingLevel::kDefault);
+    EXPECT_EQ(run.marks(), cause_known ? "#......" : ".......") << "a cause is needed";
+    EXPECT_EQ(run.cause(0), cause_known ? WarmUpCause::kFirstCalls : WarmUpCause::kNone);
+    EXPECT_NEAR(run.excess_ms(0), cause_known ? 489 : 0, 1);
+  }
 }
 
 TEST(Steady, ContextGrowsAndTheClockDrifts) {
