@@ -382,6 +382,17 @@ TEST(Activity, CuptiLeavesGraphsThatItRecordedAndComesBack) {
   }
 }
 
+// No moment comes in which CUPTI may leave, so it does not come and go with each step, and does not record in vain.
+TEST(Activity, CuptiStaysWhereEveryStepCapturesAGraph) {
+  const ClientEnd result = watch({"captures=1100", "detached"}, kWindowsAndRanges);
+  EXPECT_EQ(result.status, 0) << result.output;
+  EXPECT_EQ(times_detached(result), 0) << result.output;
+  const std::vector<std::string> reasons = level_reasons(result.only());
+  EXPECT_EQ(std::count(reasons.begin(), reasons.end(), "graph"), 0);
+  EXPECT_GE(std::count(reasons.begin(), reasons.end(), "unrecorded"), 1);
+  EXPECT_LT(result.only().kernels.size(), 3U * 1000) << "there was a pause";
+}
+
 TEST(Activity, CuptiStaysWithGraphsBeforeCuda13) {
   const ClientEnd result = watch(
       {"replays=400", "detached"},

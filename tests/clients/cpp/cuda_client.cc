@@ -6,6 +6,7 @@
 //     graph=N       captures a graph of 3 nodes and replays it N times
 //     replays=N     N ranges "decode" of 5 ms, in each a graph of 3 nodes launched and waited for; exits with 3 where
 //     that fails
+//     captures=N    the same, each with a capture before it
 //     order=N       N times: two streams, events between them, waits for one; then one stream is destroyed and its
 //     handle
 //                   used again; prints how often CUPTI was asked for the id of a stream
@@ -143,9 +144,13 @@ void graph(long replays) {
     for (uint64_t node = 101; node <= 103; ++node) fake_launch("_Z4nodePf", now(), 5'000, 7, node);
 }
 
-void replays(long times) {
+void replays(long times, bool captured_anew) {
   for (long i = 0; i < times; ++i)
-    in_range("decode", [] {
+    in_range("decode", [captured_anew] {
+      if (captured_anew) {
+        cudaStreamBeginCapture(nullptr, 0);
+        fake_capture(false);
+      }
       if (const int error = fake_launch_graph(0, 201, 3, 5'000); error != 0) {
         std::printf("launching the graph failed: %d\n", error);
         std::exit(3);
@@ -395,7 +400,9 @@ void act(const char* program, const std::string& action) {
   } else if (name == "graph") {
     graph(value);
   } else if (name == "replays") {
-    replays(value);
+    replays(value, false);
+  } else if (name == "captures") {
+    replays(value, true);
   } else if (name == "capture_ends") {
     fake_capture(false);
   } else if (name == "order") {

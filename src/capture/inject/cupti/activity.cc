@@ -211,6 +211,7 @@ void switch_kind(cupti::ActivityKind kind, bool on) {
 
 // With attachment.lock held. A graph's launch on another thread may be under way: it sees what is true before it is.
 void switch_records(bool on) {
+  if (on == attachment.records_on.load(std::memory_order_relaxed)) return;
   if (on) attachment.records_on.store(true, std::memory_order_relaxed);
   for (const cupti::ActivityKind kind : kKernelKinds) switch_kind(kind, on);
   if (attachment.deepest_wanted == Level::kDeep)
@@ -218,11 +219,18 @@ void switch_records(bool on) {
   if (!on) attachment.records_on.store(false, std::memory_order_relaxed);
 }
 
-// Something came to depend on CUPTI while it was about to leave.
-void stay_after_all() {
+// CUPTI was to leave with its records on, and something has come to depend on it, or no moment comes in which it may: a
+// program that captures a graph for each step. Records go off; a graph that is launched now makes it stay for good.
+void give_up_leaving() {
+  constexpr int64_t kLeavesWithinNs = 2'000'000'000;
   const Locked locked(attachment.lock);
-  if (switches.leaving.exchange(Leaving::kNo, std::memory_order_relaxed) == Leaving::kNo) return;
-  if (attachment.records_on.load(std::memory_order_relaxed)) switch_records(false);
+  if (switches.leaving.load(std::memory_order_relaxed) == Leaving::kNo) return;
+  const bool overdue = attachment.records_on.load(std::memory_order_relaxed) &&
+                       !switches.kernels_on.load(std::memory_order_relaxed) &&
+                       now_ns() - records_off_ns > kLeavesWithinNs;
+  if (may_detach() && !overdue) return;
+  switches.leaving.store(Leaving::kNo, std::memory_order_relaxed);
+  if (!switches.kernels_on.load(std::memory_order_relaxed)) switch_records(false);
 }
 
 // With attachment.lock held. Whether what was launched while it was wanted has come in.
@@ -317,7 +325,7 @@ void flush_activities() {
   if (!has_activities() || other_client_active()) return;
   // Once more after recording paused, for what was in flight; then there is nothing to flush.
   const bool on = switches.kernels_on.load(std::memory_order_relaxed);
-  if (switches.leaving.load(std::memory_order_relaxed) != Leaving::kNo && !may_detach()) stay_after_all();
+  if (switches.leaving.load(std::memory_order_relaxed) != Leaving::kNo) give_up_leaving();
   const bool settling = switches.leaving.load(std::memory_order_relaxed) == Leaving::kSettling;
   if (!on && !settling && !flush_due.exchange(false, std::memory_order_relaxed)) return;
   if (on) flush_due.store(true, std::memory_order_relaxed);
@@ -371,6 +379,8 @@ bool abandon_activities() {
   attachment.attached.store(false);
   switches.kernels_on.store(false);
   switches.leaving.store(Leaving::kNo, std::memory_order_relaxed);
+  forget_records();
+  attachment.graphs.captures.store(0, std::memory_order_relaxed);
   abandon_buffers();
   abandon_calls();
   devices_described.store(false);
