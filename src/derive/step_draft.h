@@ -49,6 +49,7 @@ struct StepDraft {
   int64_t new_tokens = -1, sequences = -1, context = -1, output_tokens = -1;
   int64_t attended = -1;             // contexts of all sequences together, as the annotation has it
   int64_t gemm_rows = -1;            // rows that most GEMMs ran on
+  int64_t most_gemm_rows = -1;       // the most rows that one ran on
   int64_t logit_rows = -1;           // rows of the output layer, where the last GEMM is the widest
   int64_t chosen_rows = -1;          // rows of logits that operators choose tokens from
   double weights = 0;                // elements of the weights that products with known shapes multiply with

@@ -27,11 +27,13 @@ struct ShapeTally {
   };
   std::array<Rows, 6> gemm_rows{};  // the first few distinct m
   uint32_t gemms = 0;
+  int64_t most_rows = -1;
   double weights = 0;                               // elements
   int64_t widest_n = -1, last_n = -1, last_m = -1;  // of the GEMMs with weights, in launch order
 
   void add_gemm(int64_t m) {
     ++gemms;
+    most_rows = std::max(most_rows, m);
     for (Rows& rows : gemm_rows) {
       if (rows.count == 0) rows.m = m;
       if (rows.m != m) continue;
@@ -124,6 +126,20 @@ int64_t usual_gpu_ns(const std::vector<StepDraft>& steps, const std::unordered_m
   const std::vector<int64_t>::iterator middle = times.begin() + static_cast<ptrdiff_t>(times.size() / 2);
   std::nth_element(times.begin(), middle, times.end());
   return *middle;
+}
+
+// The most rows that a product of the steps that repeat each other has; -1 where they differ or are not known.
+int64_t usual_rows(const std::vector<StepDraft>& steps, const std::unordered_map<uint64_t, uint32_t>& repeats) {
+  std::map<int64_t, size_t> rows;
+  size_t repeated = 0;
+  for (const StepDraft& step : steps) {
+    if (step.unseen || repeats.at(step.names_hash) < 2) continue;
+    ++rows[step.most_gemm_rows];
+    ++repeated;
+  }
+  const auto most =
+      std::max_element(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most != rows.end() && most->second * 2 > repeated && most->first > 0 ? most->first : -1;
 }
 
 // Kernels for one query per sequence. A single matrix-vector product proves nothing: a prompt's last token alone goes
@@ -226,6 +242,7 @@ void count_tokens(const Trace& trace, const std::vector<LaunchOrder>& orders, co
     StepDraft& step = steps[i];
     const ShapeTally& tally = tallies[i];
     step.gemm_rows = tally.usual_rows();
+    step.most_gemm_rows = tally.most_rows;
     step.weights = tally.weights;
     step.attention_sequences = tally.sequences;
     step.chosen_rows = chosen[i];
@@ -262,7 +279,7 @@ void count_tokens(const Trace& trace, const std::vector<LaunchOrder>& orders, co
 void settle_kinds(std::vector<StepDraft>& steps) {
   std::unordered_map<uint64_t, uint32_t> repeats;
   for (const StepDraft& step : steps) repeats[step.names_hash] += step.unseen ? 0 : 1;
-  const int64_t usual_ns = usual_gpu_ns(steps, repeats);
+  const int64_t usual_ns = usual_gpu_ns(steps, repeats), rows = usual_rows(steps, repeats);
   bool generates = false;  // a prompt was seen before the steps that repeat
   for (size_t i = 0; i < steps.size(); ++i) {
     StepDraft& step = steps[i];
@@ -276,6 +293,8 @@ void settle_kinds(std::vector<StepDraft>& steps) {
       if (prompt && step.kind == StageKind::kDecode) step.kind = StageKind::kPrefill;
     } else if (shaped) {
       step.kind = shaped_kind(step, before);
+    } else if (!repeated && step.samples && rows > 0 && step.most_gemm_rows == rows) {
+      step.kind = StageKind::kDecode;  // longer or not, no more tokens at a time run through it than through the others
     } else if (opens_repeats(steps, i, usual_ns, repeats) && (!step.recurs || step.samples)) {
       step.kind = StageKind::kPrefill;
       generates = true;

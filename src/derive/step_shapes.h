@@ -20,11 +20,12 @@ void measure_steps(const Trace& trace, const std::vector<LaunchOrder>& orders, s
 void count_tokens(const Trace& trace, const std::vector<LaunchOrder>& orders, const TokenEvents& events,
                   std::vector<StepDraft>& steps);
 
-// Gives a kind to the steps that have none. One query per sequence is decode, more is prefill; a batch that goes on
-// with the sequences of the step before and adds a prompt is mixed. Without shapes: steps that repeat the same kernels
-// are decode if they choose tokens or follow a longer step with other kernels, which is then the prefill; so are steps
-// with kernels made for one query per sequence. Drafts and their verification are speculative (speculation.h). Anything
-// else stays other. `steps` are by device and host time.
+// Gives a kind to the steps that have none. One query per sequence is decode, more is prefill (but a step whose
+// products have no more rows than those of the steps that repeat, however long); a batch that goes on with the
+// sequences of the step before and adds a prompt is mixed. Without shapes: steps that repeat the same kernels are
+// decode if they choose tokens or follow a longer step with other kernels, which is then the prefill; so are steps with
+// kernels made for one query per sequence. Drafts and their verification are speculative (speculation.h). Anything else
+// stays other. `steps` are by device and host time.
 void settle_kinds(std::vector<StepDraft>& steps);
 
 // What all recorded ranges of one text are whose kind is known (recurring_ranges.h), the others are too: those that

@@ -385,6 +385,50 @@ TEST(Detect, AProjectionAsWideAsTheVocabularyEndsNoStep) {
     EXPECT_GE(launches[static_cast<size_t>(step)], 6 * kLayers + 2) << "step " << step;
 }
 
+// A model that writes blocks of 32 tokens, each run through it several times: where a block is done, its keys are made
+// and the next one is begun in one step, which is no prompt although it has twice the kernels.
+TEST(Detect, AStepOfTwoPassesIsNoPrompt) {
+  TestTrace b;
+  int64_t time = 1000;
+  int length = 0;
+  const auto launch = [&](const std::string& kernel, int64_t m = 0, int64_t n = 0, int64_t k = 0) {
+    if (m > 0) b.library_call(time, 40, m, n, k);
+    b.launch(kernel, time + 10, time + 30, 30);
+    time += 50;
+  };
+  const auto pass = [&](int64_t rows) {
+    launch("gather");
+    for (int layer = 0; layer < 4; ++layer) {
+      launch("gemm_qkv", rows, 3072, 1024);
+      launch("attn_" + std::to_string(length));
+      launch("gemm_out", rows, 1024, 1024);
+    }
+  };
+  const auto ends = [&] {
+    launch("gemm_head", 32, 32000, 1024);
+    launch("argmax");
+    b.api("cudaStreamSynchronize", time, 40);
+    time += 100;
+  };
+  Kinds expected;
+  for (const int64_t prompt : {200, 90, 300}) {
+    length += 1000;
+    pass(prompt);
+    for (int block = 0; block < 3; ++block) {
+      if (block > 0) pass(32);
+      ++length;
+      for (int i = 0; i < 5; ++i) {
+        pass(32);
+        ends();
+        expected.push_back(block == 0 && i == 0 ? P : D);
+      }
+    }
+  }
+  b.level(0, time, RecordingLevel::kDefault);
+  b.derive_all();
+  EXPECT_EQ(b.trace.steps.kind, expected);
+}
+
 TEST(Detect, AnnotatedGenerationHoldsThePrompt) {
   Model m;
   const int64_t start = m.time - 5;
