@@ -62,6 +62,18 @@ class Played {
     count(name, begin, switched, false);
     if (costs_.waits) waits(true);
   }
+  // A range around steps that have none.
+  template <class Work>
+  void around(const std::string& text, const Work& work) {
+    const KeyText of_text = key_of_text(text);
+    StepKey* const key = keys_->find(KeyKind::kRange, of_text.stage, of_text.shape);
+    ASSERT_NE(key, nullptr);
+    start_clock();
+    const int64_t begin = now_;
+    keys_->begins(*key, begin);
+    work();
+    keys_->ends(*key, begin, now_, conditions());
+  }
   // An event that recurs, and what the program does until the next one.
   void event(KeyKind kind, uint64_t hash, int64_t dur_ns) {
     start_clock();
@@ -621,6 +633,18 @@ TEST(Windows, GraphProgramsChangeAtTheEndsOfSteps) {
   EXPECT_GE(program.windows(), 3);
   // At most a fifth, the first window aside, however little it costs.
   EXPECT_LT(program.recorded_ns(), 2 * kS + (program.now() - 1000 * kS) / 4);
+}
+
+// One range holds the whole answer, so its end is no place that could be waited for.
+TEST(Windows, ARangeAroundAllTokensHoldsNothingOpen) {
+  Played program;
+  program.range("prompt", 20 * kMs);
+  program.around("answer", [&] {
+    for (int i = 0; i < 400; ++i) program.step("token", [&] { program.event(KeyKind::kRecurring, 1, 3'500'000); });
+  });
+  EXPECT_GE(program.seen("token").whole, 20);
+  EXPECT_LE(program.seen("token").whole, 100);
+  EXPECT_GE(program.seen("token").alone, 250);
 }
 
 TEST(Windows, AStageThatWasNeverSeenIsRecordedWhenItComes) {

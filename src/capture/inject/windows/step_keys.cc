@@ -306,7 +306,8 @@ bool StepKeys::holds_open(const StepKey& key, int64_t now_ns, const Present& pre
   if (key.kind.load(std::memory_order_relaxed) == KeyKind::kKernel || is_container(key) || has_its_share(key, present))
     return false;
   const int64_t since_ns = now_ns - loaded(key.last_begin_ns);
-  if (loaded(key.open) > 0) return is_alive(key, now_ns);
+  // In one that has gone on for as long as the wanted rounds take, they are what it holds.
+  if (loaded(key.open) > 0) return is_alive(key, now_ns) && (present.rounds_ns == 0 || since_ns <= present.rounds_ns);
   if (loaded(key.rounds) < 2 || loaded(key.rounds) >= kWholeEnough * key.wanted_rounds()) return false;
   const Usual& every = comes_every(key);
   const int64_t period_ns = every.median_ns();
