@@ -16,7 +16,8 @@ without those that the program calls warm-up, and without those in which the rep
 
 and the report's headline beside them, with its source: a median of unrecorded steps, or of replayed ones. A headline is
 judged where the report gives one: within 3 % of the program's own unrecorded steps where there are five of them; else of
-its processes alone, where each has five ("few": fewer). Costs of the recorder are measured first (`llmprof peaks --recorder-only`), as a user would once. With
+its processes alone, where there are five values ("few": fewer). Five processes or more count once each, and a headline
+further off but within the 95 % interval of their median is "undecided". Costs of the recorder are measured first (`llmprof peaks --recorder-only`), as a user would once. With
 several GPUs as many programs run side by side, each with a GPU and a share of the CPUs to itself.
 
 --again runs nothing: this llmprof analyses the recordings in --keep once more, and their headlines are judged against the
@@ -236,10 +237,11 @@ def judge(found):
         verdict = "few" if few else "ok" if abs(off) <= TOLERANCE else "off"
         out[figure] = {"verdict": verdict, "off": round(off, 4), "against": against}
         if len(own["alone_processes"]) >= ENOUGH:  # each process counts once
-            low, high = median_interval(own["alone_processes"])
-            out[figure] |= {"off_processes": round(value / median(own["alone_processes"]) - 1, 4),
-                            "processes_ci95": [round(low / median(own["alone_processes"]) - 1, 4),
-                                               round(high / median(own["alone_processes"]) - 1, 4)]}
+            off, low, high = (round(one / median(own["alone_processes"]) - 1, 4)
+                              for one in (value, *median_interval(own["alone_processes"])))
+            out[figure] |= {"off_processes": off, "processes_ci95": [low, high]}
+            if against == "alone" and not few:
+                out[figure]["verdict"] = "ok" if abs(off) <= TOLERANCE else "undecided" if low <= off <= high else "off"
     return out
 
 
@@ -307,7 +309,7 @@ def finish(args, state, expected):
     harness.write_summary(args, state)
     print(json.dumps(summary))
     complete = expected is None or len(rows) == expected
-    return 0 if complete and set(verdicts) <= {"ok", "few", "not given"} and not summary["errors"] else 1
+    return 0 if complete and set(verdicts) <= {"ok", "few", "undecided", "not given"} and not summary["errors"] else 1
 
 
 if __name__ == "__main__":
