@@ -12,7 +12,8 @@
 namespace llmprof {
 namespace {
 
-constexpr size_t kUnrecordedMin = 5;     // steps whose median stands for a stage
+constexpr size_t kUnrecordedMin = 5;              // steps whose median stands for a stage
+constexpr size_t kNearMost = 10, kNearLeast = 3;  // steps to either side of a change that are compared
 constexpr double kReplaysWithin = 0.05;  // a step that replay does not give back says nothing of the step without cost
 
 // Of ranges that hold several steps (an encoder, and the prompt behind it), those of one range are one time: where
@@ -22,6 +23,12 @@ struct StageTimesOf {
   AnnotationId range = kNoRow;                         // of the latest recorded step
   std::vector<StepId> steps;                           // all of them
   int64_t graph_nodes = 0, kernels = 0;                // of the recorded ones
+  // In order of time, replayed and unrecorded ones by turns, ns.
+  struct Run {
+    bool is_replayed;
+    std::vector<double> ns;
+  };
+  std::vector<Run> runs;
 };
 
 void add_time(double ns, bool goes_on, std::vector<double>& times) {
@@ -29,6 +36,26 @@ void add_time(double ns, bool goes_on, std::vector<double>& times) {
     times.back() += ns;
   else
     times.push_back(ns);
+}
+
+void add_to_run(double ns, bool is_replayed, bool goes_on, std::vector<StageTimesOf::Run>& runs) {
+  if (runs.empty() || runs.back().is_replayed != is_replayed) runs.push_back({is_replayed, {}});
+  add_time(ns, goes_on, runs.back().ns);
+}
+
+// Replayed over unrecorded steps next to them: over a whole run a program becomes faster, or its context longer.
+OptDouble agreement(const std::vector<StageTimesOf::Run>& runs) {
+  std::vector<double> ratios;
+  for (size_t i = 1; i < runs.size(); ++i) {
+    const std::vector<double>&before = runs[i - 1].ns, &behind = runs[i].ns;
+    if (before.size() < kNearLeast || behind.size() < kNearLeast) continue;
+    const auto last = static_cast<std::ptrdiff_t>(std::min(before.size(), kNearMost)),
+               first = static_cast<std::ptrdiff_t>(std::min(behind.size(), kNearMost));
+    const double earlier = median_of({before.end() - last, before.end()}),
+                 later = median_of({behind.begin(), behind.begin() + first});
+    ratios.push_back(runs[i].is_replayed ? later / earlier : earlier / later);
+  }
+  return ratios.empty() ? OptDouble() : median_of(std::move(ratios));
 }
 
 // The interval of a median, wider by what is not known of the costs that were taken out.
@@ -48,8 +75,7 @@ UndisturbedRecord record_of(const StageTimesOf& times, double unsure_frac) {
   row.recorded_ms = median_ms(times.recorded);
   row.replayed_ms = median_ms(times.replayed);
   row.unrecorded_ms = median_ms(times.unrecorded);
-  if (row.replayed_ms && times.unrecorded.size() >= kUnrecordedMin)
-    row.agree_frac = *row.replayed_ms / *row.unrecorded_ms - 1;
+  if (const OptDouble ratio = agreement(times.runs)) row.agree_frac = *ratio - 1;
   const std::vector<double>* chosen = &times.recorded;
   double unsure_ns = 0;
   if (times.unrecorded.size() >= kUnrecordedMin || (times.replayed.empty() && times.recorded.empty())) {
@@ -105,12 +131,15 @@ UndisturbedTimes::UndisturbedTimes(const Trace& trace, const Groups& groups,
       case StepRecording::kAlone:
         sources_[s] = StepTimeSource::kUnrecorded;
         times.unrecorded.push_back(window_ns_[s]);
+        add_to_run(window_ns_[s], false, false, times.runs);
         break;
       case StepRecording::kRecorded: {
         const bool goes_on = steps.annotation[s] != kNoRow && steps.annotation[s] == times.range;
         times.range = steps.annotation[s];
         add_time(static_cast<double>(steps.end_ns[s] - steps.start_ns[s]), goes_on, times.recorded);
-        if (sources_[s] == StepTimeSource::kReplayed) add_time(window_ns_[s], goes_on, times.replayed);
+        if (sources_[s] != StepTimeSource::kReplayed) break;
+        add_time(window_ns_[s], goes_on, times.replayed);
+        add_to_run(window_ns_[s], true, goes_on, times.runs);
         break;
       }
     }

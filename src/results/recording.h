@@ -35,20 +35,22 @@ std::string_view name_of(StepTimeSource source);
 LLMPROF_RECORD(DistortionRecord, "distortion", "What recording did to step times", LLMPROF_DISTORTION_FIELDS)
 
 // Medians over steady steps. Where both exist, the unrecorded and the replayed ones must agree.
-#define LLMPROF_UNDISTURBED_FIELDS(F)                                                                             \
-  F(std::string, stage, "", "Stage")                                                                              \
-  F(int64_t, device, "", "CUDA device ordinal")                                                                   \
-  F(StepTimeSource, source, "", "unrecorded, replayed, or recorded: which of the three step_ms is")               \
-  F(double, step_ms, "ms", "Time of a step without the recorder; with it where nothing else is known")            \
-  F(double, ci95_low_ms, "ms", "Lower end of its 95 % confidence interval (bootstrap, with the spread of costs)") \
-  F(double, ci95_high_ms, "ms", "Upper end")                                                                      \
-  F(int64_t, recorded_steps, "", "Steps with kernels recorded")                                                   \
-  F(OptDouble, recorded_ms, "ms", "Their median")                                                                 \
-  F(int64_t, unrecorded_steps, "", "Steps with CUPTI out of the process")                                         \
-  F(OptDouble, unrecorded_ms, "ms", "Their median")                                                               \
-  F(int64_t, replayed_steps, "", "Recorded steps that were replayed without what recording costs")                \
-  F(OptDouble, replayed_ms, "ms", "Their median; absent where `llmprof peaks` did not measure the costs here")    \
-  F(OptDouble, agree_frac, "frac", "replayed_ms over unrecorded_ms, less 1")
+#define LLMPROF_UNDISTURBED_FIELDS(F)                                                                                  \
+  F(std::string, stage, "", "Stage")                                                                                   \
+  F(int64_t, device, "", "CUDA device ordinal")                                                                        \
+  F(StepTimeSource, source, "", "unrecorded, replayed, or recorded: which of the three step_ms is")                    \
+  F(double, step_ms, "ms", "Time of a step without the recorder; with it where nothing else is known")                 \
+  F(double, ci95_low_ms, "ms", "Lower end of its 95 % confidence interval (bootstrap, with the spread of costs)")      \
+  F(double, ci95_high_ms, "ms", "Upper end")                                                                           \
+  F(int64_t, recorded_steps, "", "Steps with kernels recorded")                                                        \
+  F(OptDouble, recorded_ms, "ms", "Their median")                                                                      \
+  F(int64_t, unrecorded_steps, "", "Steps with CUPTI out of the process")                                              \
+  F(OptDouble, unrecorded_ms, "ms", "Their median")                                                                    \
+  F(int64_t, replayed_steps, "", "Recorded steps that were replayed without what recording costs")                     \
+  F(OptDouble, replayed_ms, "ms", "Their median; absent where `llmprof peaks` did not measure the costs here")         \
+  F(OptDouble, agree_frac, "frac",                                                                                     \
+    "Replayed steps over the unrecorded ones next to them, less 1: ten or fewer to either side of each change, three " \
+    "at least; median of changes")
 LLMPROF_RECORD(UndisturbedRecord, "undisturbed", "Step times without the recorder", LLMPROF_UNDISTURBED_FIELDS)
 
 #define LLMPROF_STEP_FIELDS(F)                                                                                       \

@@ -22,8 +22,9 @@ void recorded_until(AnalyzedRecording& run, int64_t middle, int64_t end, std::st
 }
 
 // Decode steps of `recorded_ns`, then such of which nothing was recorded, `unrecorded_ns` each; CUPTI left before them
-// if `left`.
-AnalyzedRecording recording(int recorded, int64_t recorded_ns, int unrecorded, int64_t unrecorded_ns, bool left) {
+// if `left`. `later`: so many more of them that take a tenth less.
+AnalyzedRecording recording(int recorded, int64_t recorded_ns, int unrecorded, int64_t unrecorded_ns, bool left,
+                            int later = 0) {
   AnalyzedRecording run;
   int64_t at = 0;
   const auto add = [&](bool is_recorded, int64_t length) {
@@ -35,6 +36,7 @@ AnalyzedRecording recording(int recorded, int64_t recorded_ns, int unrecorded, i
   for (int i = 0; i < recorded; ++i) add(true, recorded_ns + i * 100);
   const int64_t middle = at;
   for (int i = 0; i < unrecorded; ++i) add(false, unrecorded_ns + i * 100);
+  for (int i = 0; i < later; ++i) add(false, unrecorded_ns * 9 / 10);
   recorded_until(run, middle, at, left ? "detached" : "unrecorded");
   return run;
 }
@@ -81,6 +83,17 @@ TEST(UndisturbedTimes, UnrecordedStepsComeFirst) {
   EXPECT_NEAR(*row.agree_frac, 0.85 * 1.20095 / 1.001 - 1, 0.002);
   EXPECT_LE(row.ci95_low_ms, row.step_ms);
   EXPECT_GE(row.ci95_high_ms, row.step_ms);
+}
+
+// A program that becomes faster after a window: what was recorded is held against what came next, not what came later.
+TEST(UndisturbedTimes, ReplayedStepsAreHeldAgainstThoseNextToThem) {
+  const AnalyzedRecording run = recording(20, 1200'000, 12, 1020'000, true, 60);
+  const UndisturbedTimes found = times(run, replayed(run.trace, 0.85), some_costs());
+  const UndisturbedRecord& row = found.rows()[0];
+  EXPECT_NEAR(*row.unrecorded_ms, 0.918, 0.001);
+  EXPECT_NEAR(*row.replayed_ms, 1.0208, 0.001);
+  ASSERT_TRUE(row.agree_frac.has_value());
+  EXPECT_NEAR(*row.agree_frac, 0, 0.002);
 }
 
 TEST(UndisturbedTimes, ElseRecordedOnesAreReplayed) {
