@@ -240,7 +240,10 @@ void explain_missing_flops(const Context& context, const Report& report, std::ve
 void fill_stage_rates(const DeviceReport* device, const ComputeTimes& compute, StageTiming& row) {
   // What was counted was counted in recorded time; a formula holds for all of it.
   const bool counted = row.flops_provenance == Provenance::kCounted;
-  const double wall_ns = static_cast<double>(row.wall_ms.ns - (counted ? row.not_recorded_ms.ns : 0));
+  const int64_t recorded_ns = row.wall_ms.ns - row.not_recorded_ms.ns;
+  const double recorded_over_own =
+      row.own_ms && *row.own_ms > 0 ? static_cast<double>(recorded_ns) / 1e6 / *row.own_ms : 1;
+  const double wall_ns = static_cast<double>(counted ? recorded_ns : row.wall_ms.ns) / recorded_over_own;
   if (!row.flops || wall_ns <= 0) return;
   row.tflops = *row.flops / wall_ns / 1e3;
   if (row.dram_bytes_measured && row.dram_bytes_model && *row.dram_bytes_model > 0)

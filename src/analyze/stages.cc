@@ -133,25 +133,40 @@ void fill_tokens(const Trace& trace, const StageGroup& group, StageTiming& row) 
   if (longest >= 0 && (contexts_known || !live)) row.context = longest;
 }
 
-// What the known part of the arithmetic comes to: MFU and MBU are no less, whatever the rest does. Gone once the whole
-// is known (fill_stage_rates).
-void fill_least_rates(const DeviceReport* device, const StageSums& sums, const StageGroup& group, StageTiming& row) {
-  const double recorded_ns = static_cast<double>(group.wall_ns - group.not_recorded_ns);
-  if (device == nullptr || recorded_ns <= 0 || group.missing == MissingKernels::kAll || group.unattributed) return;
-  if (sums.compute_ns > 0) row.mfu_at_least = sums.compute_ns / recorded_ns;
-  const double bytes = sums.weight_bytes + sums.kv_bytes;
-  if (bytes > 0 && device->bytes_per_s) row.mbu_at_least = bytes / *device->bytes_per_s * 1e9 / recorded_ns;
+// The stage's recorded time as it is without the recorder, ns; absent where that is not known.
+std::optional<double> own_ns_of(const Context& context, const StageGroup& group) {
+  if (group.unattributed || group.is_warm_up() || group.state != StepState::kUsual ||
+      group.missing != MissingKernels::kNone)
+    return std::nullopt;
+  for (const UndisturbedRecord& row : context.undisturbed.rows()) {
+    if (row.device != group.device || row.stage != context.trace.text(group.name)) continue;
+    if (row.source == StepTimeSource::kRecorded || row.recorded_ms.value_or(0) <= 0) return std::nullopt;
+    return static_cast<double>(group.wall_ns - group.not_recorded_ns) * std::min(1.0, row.step_ms / *row.recorded_ms);
+  }
+  return std::nullopt;
 }
 
-// Shares of the wall time by what they wait for; the largest names the bound.
-void decide_bound(const StageGroup& group, const StageSums& sums, bool cpu, StageTiming& row) {
+// What the known part of the arithmetic comes to: MFU and MBU are no less, whatever the rest does. Gone once the whole
+// is known (fill_stage_rates).
+void fill_least_rates(const DeviceReport* device, const StageSums& sums, const StageGroup& group, double own_ns,
+                      StageTiming& row) {
+  if (device == nullptr || own_ns <= 0 || group.missing == MissingKernels::kAll || group.unattributed) return;
+  if (sums.compute_ns > 0) row.mfu_at_least = sums.compute_ns / own_ns;
+  const double bytes = sums.weight_bytes + sums.kv_bytes;
+  if (bytes > 0 && device->bytes_per_s) row.mbu_at_least = bytes / *device->bytes_per_s * 1e9 / own_ns;
+}
+
+// Shares of the wall time by what they wait for; the largest names the bound. `recorder_ns`: by how much the host is
+// slower because it is recorded, so that the GPU waits.
+void decide_bound(const StageGroup& group, const StageSums& sums, double recorder_ns, bool cpu, StageTiming& row) {
   const double gpu_ns = static_cast<double>(group.gpu_ns), busy_ns = static_cast<double>(group.busy_ns);
   // Overlapping streams: durations are scaled to the busy time so that the shares add up to the wall time.
   const double scale = gpu_ns > 0 ? busy_ns / gpu_ns : 0;
   const auto busy = [&](Bound bound) { return sums.bound_ns[static_cast<size_t>(bound)] * scale; };
   const auto idle = [&](IdleCause cause) { return static_cast<double>(group.idle_of(cause)); };
-  const double host = idle(IdleCause::kLaunchCall) + idle(IdleCause::kOperatorDispatch) + idle(IdleCause::kHostWork) +
-                      idle(IdleCause::kLaunchLatency) + idle(IdleCause::kAllocator) + idle(IdleCause::kOtherApi);
+  const double host = std::max(0.0, idle(IdleCause::kLaunchCall) + idle(IdleCause::kOperatorDispatch) +
+                                        idle(IdleCause::kHostWork) + idle(IdleCause::kLaunchLatency) +
+                                        idle(IdleCause::kAllocator) + idle(IdleCause::kOtherApi) - recorder_ns);
   const double kernels = busy(Bound::kLatency) + idle(IdleCause::kGraphInternal);
   struct Share {
     Bound bound;
@@ -169,7 +184,8 @@ void decide_bound(const StageGroup& group, const StageSums& sums, bool cpu, Stag
   if (group.missing == MissingKernels::kAll) return;
   // What the profiler does meanwhile is no part of the program.
   const double wall_ns = static_cast<double>(group.wall_ns - group.idle_of(IdleCause::kNoWork) -
-                                             group.idle_of(IdleCause::kProfiler) - group.not_recorded_ns);
+                                             group.idle_of(IdleCause::kProfiler) - group.not_recorded_ns) -
+                         recorder_ns;
   if (wall_ns <= 0) return;
   double explained_ns = 0;
   for (const Share& share : shares) explained_ns += share.ns;
@@ -237,9 +253,12 @@ void analyze_stages(const Context& context, Report& report, std::vector<CannotTe
     row.gpu_idle_ms.ns = group.idle_ns;
     row.not_recorded_ms.ns = group.not_recorded_ns;
     const int64_t recorded_ns = group.wall_ns - group.not_recorded_ns;
+    const std::optional<double> alone_ns = own_ns_of(context, group);
+    const double own_ns = alone_ns.value_or(static_cast<double>(recorded_ns));
+    if (alone_ns) row.own_ms = *alone_ns / 1e6;
     row.gpu_busy_ms.known = row.gpu_idle_ms.known = recorded_ns > 0 || group.wall_ns == 0;
     if (recorded_ns > 0 && group.missing != MissingKernels::kAll)
-      row.gpu_busy_frac = static_cast<double>(group.busy_ns) / static_cast<double>(recorded_ns);
+      row.gpu_busy_frac = std::min(1.0, static_cast<double>(group.busy_ns) / own_ns);
     unseen += group.missing == MissingKernels::kAll ? row.count : 0;
     row.kernels.n = group.gpu_ops;
     row.launches.n = group.launches;
@@ -247,9 +266,8 @@ void analyze_stages(const Context& context, Report& report, std::vector<CannotTe
         group.gpu_ops > 0 || (group.missing != MissingKernels::kAll && row.gpu_busy_ms.known);
     fill_tokens(context.trace, group, row);
     if (sums.gemm_flops > 0) row.gemm_flops = sums.gemm_flops;
-    if (sums.gemm_compute_ns > 0 && recorded_ns > 0)
-      row.gemm_mfu = sums.gemm_compute_ns / static_cast<double>(recorded_ns);
-    fill_least_rates(context.device, sums, group, row);
+    if (sums.gemm_compute_ns > 0 && recorded_ns > 0) row.gemm_mfu = sums.gemm_compute_ns / own_ns;
+    fill_least_rates(context.device, sums, group, own_ns, row);
     if (sums.gemm_ns > 0) row.gemm_coverage_frac = sums.gemm_covered_ns / sums.gemm_ns;
     if (sums.arithmetic_ns > 0) row.flop_coverage_frac = sums.covered_ns / sums.arithmetic_ns;
     const bool nothing_hidden = group.missing == MissingKernels::kNone && sums.arithmetic_ns == 0 && group.gpu_ns > 0 &&
@@ -273,7 +291,7 @@ void analyze_stages(const Context& context, Report& report, std::vector<CannotTe
                      sums.peaks_known ? ComputeTimes{sums.compute_ns, sums.roof_compute_ns} : ComputeTimes{}, row);
     // Outside the steps the GPU mostly has nothing to do, and what little it does is not what that time goes to.
     const bool between = group.unattributed && !context.trace.steps.empty() && 2 * group.busy_ns < recorded_ns;
-    if (!between) decide_bound(group, sums, on_cpu(context), row);
+    if (!between) decide_bound(group, sums, static_cast<double>(recorded_ns) - own_ns, on_cpu(context), row);
     if (!row.bound && !group.unattributed && sums.hidden_ns > kHiddenMin * static_cast<double>(recorded_ns))
       cannot_tell.push_back(
           {fmt::format("What limits {}?", row.name),

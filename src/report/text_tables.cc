@@ -116,7 +116,7 @@ std::string text_stages(const Report& report, const RenderOptions& options, cons
   TextTable table(columns);
   int64_t wall = 0;
   std::set<int64_t> devices;
-  bool any = false, detected = false, named = false, by_counter = false;
+  bool any = false, detected = false, named = false, by_counter = false, own = false;
   for (const StageTiming& stage : report.stages) {
     wall += stage.wall_ms.ns;
     devices.insert(stage.device);
@@ -126,6 +126,7 @@ std::string text_stages(const Report& report, const RenderOptions& options, cons
     named |= counts && stage.source != StageSource::kDetected;
     const std::string name = stage_label(report, stage);
     by_counter |= busy_text(stage).starts_with('~');
+    own |= stage.own_ms.has_value();
     table.add_row({name, stage.count > 0 ? format_count(static_cast<double>(stage.count)) : "",
                    stage.tokens ? format_count(static_cast<double>(*stage.tokens)) : "-", format_ns(stage.wall_ms.ns),
                    stage.count > 0 ? format_ms(per_instance(stage, stage.wall_ms.ms())) : "", busy_text(stage),
@@ -142,7 +143,14 @@ std::string text_stages(const Report& report, const RenderOptions& options, cons
                    ? "as annotated; what no range names was found from token counts and kernel sequences"
                : detected ? "found by llmprof from token counts and kernel sequences, not annotated"
                           : std::string("as annotated") + (by_counter ? "; ~ by hardware counter" : "")) +
-         table.render("  ", options) + suffix_legend(report, options, ink) + "\n";
+         table.render("  ", options) +
+         (own ? ink.dim(
+                    wrap_text(fmt::format("{} busy, TFLOP/s, MFU, MBU and bound are of the time without the recorder, "
+                                          "per step under \"Steps without the recorder\"; wall is as recorded",
+                                          processor(report)),
+                              options.width, "  ", "    "))
+              : std::string()) +
+         suffix_legend(report, options, ink) + "\n";
 }
 
 std::string text_warm_up(const Report& report, const RenderOptions& options, const Ink& ink) {
@@ -209,6 +217,10 @@ std::string text_where(const Report& report, const RenderOptions& options, const
     if (other.ns > 0)
       table.add_row({fmt::format("{} idle: other causes", processor(report)),
                      format_ms(per_instance(*stage, other.ms())), format_percent(other_share), "", "", "", ""});
+    const double recorded_ms = stage->wall_ms.ms() - stage->not_recorded_ms.ms();
+    if (const double cost_ms = recorded_ms - stage->own_ms.value_or(recorded_ms); cost_ms >= 0.005 * recorded_ms)
+      table.add_row({"of the idle time, because recorded", format_ms(per_instance(*stage, cost_ms)),
+                     format_percent(cost_ms / recorded_ms), "", "", "", ""});
     out += title(ink, "Where the time goes: " + stage_label(report, *stage),
                  fmt::format("{} step{} of {}", stage->count, stage->count == 1 ? "" : "s",
                              format_ms(per_instance(*stage, stage->wall_ms.ms())))) +

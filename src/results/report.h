@@ -105,7 +105,9 @@ struct StageMark {
   F(KnownMilliseconds, gpu_busy_ms, "ms", "Part of wall in which any stream of the device was busy, overlap once")     \
   F(KnownMilliseconds, gpu_idle_ms, "ms", "Idle part of wall, from the table of idle gaps")                            \
   F(Milliseconds, not_recorded_ms, "ms", "Part of wall in which kernels were not recorded: neither busy nor idle")     \
-  F(OptDouble, gpu_busy_frac, "frac", "gpu_busy_ms / (wall_ms - not_recorded_ms)")                                     \
+  F(OptDouble, own_ms, "ms",                                                                                           \
+    "wall_ms - not_recorded_ms without the recorder (table undisturbed), where that is known")                         \
+  F(OptDouble, gpu_busy_frac, "frac", "gpu_busy_ms / own_ms, where that is not known / (wall_ms - not_recorded_ms)")   \
   F(KnownCount, kernels, "", "Kernels, copies and memsets")                                                            \
   F(KnownCount, launches, "", "Distinct API calls that launched them; one graph launch starts many kernels")           \
   F(OptDouble, flops, "FLOP", "Arithmetic of GEMMs, convolutions and attention; causal attention counted causally")    \
@@ -113,7 +115,7 @@ struct StageMark {
   F(std::optional<Provenance>, flops_provenance, "", "counted (from recorded shapes) or formula (from the model)")     \
   F(OptDouble, flop_coverage_frac, "frac", "Share of GEMM, convolution and attention time whose shapes are recorded")  \
   F(OptDouble, gemm_flops, "FLOP", "Part of the arithmetic that GEMMs with recorded shapes do")                        \
-  F(OptDouble, gemm_mfu, "frac", "Those GEMMs at data sheet peak, as a share of wall_ms: MFU is at least this")        \
+  F(OptDouble, gemm_mfu, "frac", "Those GEMMs at data sheet peak, as a share of that time: MFU is at least this")      \
   F(OptDouble, gemm_coverage_frac, "frac", "Share of GEMM time whose shapes are recorded")                             \
   F(OptText, dtype, "", "Element type of most of the arithmetic")                                                      \
   F(OptDouble, dram_bytes_model, "bytes", "Least traffic: operands of GEMMs, attention and gathers once per call")     \
@@ -127,11 +129,11 @@ struct StageMark {
   F(OptDouble, fma_flops_measured, "FLOP", "At most: 32 multiply-adds an FMA instruction, 64 on packed halves")        \
   F(OptDouble, flops_measured, "FLOP", "At most executed, tile padding included: tensor_flops + fma_flops_measured")   \
   F(OptDouble, flops_measured_over_flops, "", "flops_measured / flops: at least 1 if the shapes are right")            \
-  F(OptDouble, tflops, "TFLOP/s", "flops / wall_ms")                                                                   \
-  F(OptDouble, mfu, "frac", "Arithmetic at data sheet peak of its type, as a share of wall_ms")                        \
+  F(OptDouble, tflops, "TFLOP/s", "flops / own_ms, else / wall_ms")                                                    \
+  F(OptDouble, mfu, "frac", "Arithmetic at data sheet peak of its type, as a share of own_ms, else of wall_ms")        \
   F(OptDouble, mfu_at_clock, "frac", "The same at the peak of the SM clock seen")                                      \
   F(OptDouble, mfu_at_least, "frac", "Where mfu is unknown: that of flop_coverage_frac of the arithmetic alone")       \
-  F(OptDouble, mbu, "frac", "Weights touched and KV read at data sheet bandwidth, as a share of wall_ms")              \
+  F(OptDouble, mbu, "frac", "Weights touched and KV read at data sheet bandwidth, as a share of own_ms, else wall_ms") \
   F(OptDouble, mbu_at_least, "frac", "Where mbu is unknown: that of the operands with recorded shapes alone")          \
   F(OptDouble, intensity, "FLOP/byte", "flops / dram_bytes_model")                                                     \
   F(OptDouble, roof_tflops, "TFLOP/s", "Attainable: min(peak, intensity x bandwidth)")                                 \
@@ -146,8 +148,9 @@ struct StageMark {
   F(OptDouble, counter_coverage_frac, "frac", "Share of wall that those samples cover")                                \
   F(OptDouble, sm_clock_mhz, "MHz", "Median SM clock in the instances")                                                \
   F(OptDouble, power_w, "W", "Mean board power in the instances")                                                      \
-  F(OptBound, bound, "", "compute, memory, overhead, sync, copy, comm, mixed: what most of wall_ms goes to, if known") \
-  F(OptDouble, bound_frac, "frac", "Share of wall_ms that the bound explains")                                         \
+  F(OptBound, bound, "",                                                                                               \
+    "compute, memory, overhead, sync, copy, comm, mixed: what most of that time goes to, if known")                    \
+  F(OptDouble, bound_frac, "frac", "Share of that time that the bound explains")                                       \
   F(OptText, bound_detail, "", "The bound in words")                                                                   \
   F(OptDouble, energy_j, "J", "Energy of the instances, where they last 2 s or more: the sensor is slow")              \
   F(OptDouble, energy_per_token_j, "J", "energy_j / output_tokens, or / tokens where none is known")

@@ -254,6 +254,28 @@ AnalyzedRecording launches_slowed_to(int64_t alone_ns) {
   return run;
 }
 
+// Half of the headline's line per stage: how busy, how far from the limit, and what holds it up.
+TEST(UndisturbedTimes, RatesAndBoundsAreThoseWithoutTheRecorder) {
+  const auto decode = [](const Report& report) {
+    for (const StageTiming& stage : report.stages)
+      if (stage.name == "decode") return stage;
+    return StageTiming();
+  };
+  const StageTiming slow = decode(report_of(launches_slowed_to(10 * kMs).trace));
+  const StageTiming alone = decode(report_of(launches_slowed_to(5 * kMs / 2).trace));
+  ASSERT_TRUE(slow.own_ms && alone.own_ms && slow.mfu && alone.mfu && slow.mbu && alone.mbu);
+  EXPECT_EQ(slow.wall_ms.ns, 30 * kMs);
+  EXPECT_EQ(alone.wall_ms.ns, 30 * kMs) << "as recorded: with busy and idle time it adds up";
+  EXPECT_DOUBLE_EQ(*slow.own_ms, 30);
+  EXPECT_DOUBLE_EQ(*alone.own_ms, 7.5);
+  EXPECT_NEAR(*slow.gpu_busy_frac, 0.2, 0.001);
+  EXPECT_NEAR(*alone.gpu_busy_frac, 0.8, 0.004);
+  EXPECT_NEAR(*alone.mfu / *slow.mfu, 4, 0.001);
+  EXPECT_NEAR(*alone.mbu / *slow.mbu, 4, 0.001);
+  EXPECT_EQ(slow.bound, Bound::kOverhead);
+  EXPECT_NE(alone.bound, Bound::kOverhead);
+}
+
 TEST(UndisturbedTimes, IdleTimeThatRecordingCostIsNoFinding) {
   const Report slow = report_of(launches_slowed_to(9 * kMs).trace);
   const Finding* found = finding_of(slow, "launch-bound", "decode");
