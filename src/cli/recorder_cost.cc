@@ -23,6 +23,7 @@
 #include "cli/temporary_folder.h"
 #include "device/cuda/call_costs.h"
 #include "import/importer.h"
+#include "nvidia/cupti_library.h"
 
 namespace llmprof::cli {
 namespace {
@@ -42,19 +43,27 @@ bool records_at(const session::Control& control, spool::Level level) {
   return false;
 }
 
-// Records in even turns, and at the end.
+// Whether CUPTI can leave this process when it has made graphs, as the recorder judges it (capture/inject/cupti).
+bool cupti_leaves_graphs() {
+  nvidia::CuptiLibrary cupti;  // the one that the recorder has loaded
+  std::string none;
+  return cupti.open(none) && cupti.version >= cupti::kVersion13_0;
+}
+
+// Records in even turns; without graphs in turns, at the end too.
 Result<std::vector<CallCost>> time_in_turns(device::cuda::Context& context, double seconds, int pairs) {
   const char* const session = std::getenv(session::kEnvFolder);
   if (pairs == 0 || session == nullptr) return device::cuda::time_calls(context, seconds);
   LLMPROF_ASSIGN(const launch::ControlPage control, launch::ControlPage::open(session));
-  return device::cuda::time_calls(context, seconds, 2 * pairs, [&](int turn) -> Status {
+  const device::cuda::SwitchRecorder switch_recorder = [&](int turn) -> Status {
     const spool::Level level = turn % 2 == 0 || turn < 0 ? spool::Level::kDefault : spool::Level::kOff;
     control.set_level(level);
     const int64_t until = monotonic_ns() + static_cast<int64_t>(kSecondsToKnow * 1e9);
     while (!records_at(*control, level) && monotonic_ns() < until)
       LLMPROF_CHECK(device::cuda::settle(context, kSecondsToSwitch / 10));
     return device::cuda::settle(context, kSecondsToSwitch);
-  });
+  };
+  return device::cuda::time_calls(context, seconds, 2 * pairs, switch_recorder, cupti_leaves_graphs());
 }
 
 Status time_and_write(int ordinal, double seconds, int pairs, const std::string& path) {
@@ -95,8 +104,26 @@ std::string_view call_named(std::string_view cost) {
                                      : "";
 }
 
-// Median of how long the recording says that these calls took; 0 of what is no call.
+// Mean time from the end of a node's kernel to the start of the next one's, of the same launch, in the recording. With
+// a kernel on all of the GPU none begins before the one ahead of it has ended.
+double seen_between_nodes_ns(const Trace& trace, const CallCost& cost) {
+  const GpuOps& ops = trace.gpu_ops;
+  double sum = 0;
+  int64_t count = 0;
+  for (Row row = 1; row < ops.size(); ++row) {
+    const int64_t before = ops.start_ns[row - 1] + trace.base_unix_ns;
+    if (before < cost.start_unix_ns || before > cost.end_unix_ns) continue;
+    if (ops.graph_node[row - 1] == 0 || ops.correlation[row] != ops.correlation[row - 1]) continue;
+    sum += static_cast<double>(ops.start_ns[row] - ops.start_ns[row - 1] - ops.dur_ns[row - 1]);
+    ++count;
+  }
+  return count == 0 ? 0 : std::max(0.0, sum / static_cast<double>(count));
+}
+
+// Median of how long the recording says that these calls took; of nodes, how far apart it says that they lay; 0 of what
+// is neither.
 double seen_ns(const Trace& trace, const CallCost& cost) {
+  if (cost.name == "gpu_node") return seen_between_nodes_ns(trace, cost);
   const std::string_view call = call_named(cost.name);
   std::vector<double> durations;
   for (Row row = 0; !call.empty() && row < trace.api_calls.size(); ++row) {
@@ -169,18 +196,32 @@ RecorderCost cost_of(const Turns& turns) {
   return cost;
 }
 
+bool is_of_graphs(std::string_view kind) { return kind.starts_with("graph") || kind == "gpu_node"; }
+
+// Where CUPTI did not leave a process that had graphs, a second one without it tells what they take alone.
+Status time_graphs_alone(int ordinal, std::map<std::string, Turns>& kinds) {
+  const auto lacks = [&](const std::string& name) { return is_of_graphs(name) && kinds[name].plain.empty(); };
+  if (std::none_of(kinds.begin(), kinds.end(), [&](const auto& kind) { return lacks(kind.first); })) return {};
+  const TemporaryFolder folder;
+  if (folder.path().empty()) return fail("cannot make a folder for temporary files", "TMPDIR");
+  LLMPROF_ASSIGN(const Timed alone, run_once(ordinal, 0, folder.path()));
+  for (const CallCost& cost : alone.costs) {
+    if (!lacks(cost.name)) continue;
+    kinds[cost.name].plain.push_back(cost.call_ns);
+    kinds[cost.name].between_plain.push_back(cost.between_ns);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<RecorderCosts> measure_recorder_costs(int ordinal, int pairs) {
   if (std::getenv(session::kEnvFolder) != nullptr)
     return fail("what recording costs cannot be measured in a process that is recorded itself");
-  const TemporaryFolder folder, folder_of_graphs;
-  if (folder.path().empty() || folder_of_graphs.path().empty())
-    return fail("cannot make a folder for temporary files", "TMPDIR");
+  const TemporaryFolder folder;
+  if (folder.path().empty()) return fail("cannot make a folder for temporary files", "TMPDIR");
   LLMPROF_ASSIGN(const Timed timed, run_once(ordinal, pairs, folder.path()));
-  LLMPROF_ASSIGN(const Timed plain, run_once(ordinal, 0, folder_of_graphs.path()));
   std::map<std::string, Turns> kinds;
-  const auto of_graphs = [](const CallCost& cost) { return cost.name.starts_with("graph") || cost.name == "gpu_node"; };
   for (const CallCost& cost : timed.costs) {
     const Recorder recorder = recorder_during(timed.trace, cost);
     Turns& turns = kinds[cost.name];
@@ -188,20 +229,16 @@ Result<RecorderCosts> measure_recorder_costs(int ordinal, int pairs) {
       turns.recorded.push_back(cost.call_ns);
       turns.seen.push_back(seen_ns(timed.trace, cost));
       turns.between_recorded.push_back(cost.between_ns);
-    } else if (recorder == Recorder::kOut && !of_graphs(cost)) {
+    } else if (recorder == Recorder::kOut) {
       turns.plain.push_back(cost.call_ns);
       turns.between_plain.push_back(cost.between_ns);
     }
-  }
-  for (const CallCost& cost : plain.costs) {
-    if (!of_graphs(cost)) continue;
-    kinds[cost.name].plain.push_back(cost.call_ns);
-    kinds[cost.name].between_plain.push_back(cost.between_ns);
   }
   const Turns& launches = kinds["launch_0k"];
   if (launches.recorded.empty() || median_of(launches.seen) <= 0)
     return fail("expected recorded launches, found none: CUPTI does not record here");
   if (launches.plain.empty()) return fail("expected CUPTI to leave the process when recording stops, and it did not");
+  LLMPROF_CHECK(time_graphs_alone(ordinal, kinds));
   RecorderCosts costs;
   for (const auto& [name, turns] : kinds)
     if (!turns.plain.empty() && !turns.recorded.empty()) costs[name] = cost_of(turns);

@@ -6,9 +6,9 @@
 
 namespace llmprof::cli {
 
-// One process on the GPU with this CUDA number, in which the recorder comes and goes `pairs` times, and one without it
-// for CUDA graphs, which keep it: 4 s and 0.8 s a pair. The error says why there are no figures: no recorder beside the
-// binary, CUPTI missing, this process is itself recorded.
+// One process on the GPU with this CUDA number, in which the recorder comes and goes `pairs` times: 2 s and 1 s a pair.
+// Before CUPTI 13.0, which CUDA graphs keep in their process, a second one without it for them: 2 s more. The error
+// says why there are no figures: no recorder beside the binary, CUPTI missing, this process is itself recorded.
 Result<RecorderCosts> measure_recorder_costs(int ordinal, int pairs);
 
 }  // namespace llmprof::cli

@@ -20,11 +20,12 @@ namespace llmprof {
   F(int64_t, end_unix_ns, "ns", "when it ended")
 LLMPROF_RECORD(CallCost, "call_costs", "What calls of CUDA cost in one process", LLMPROF_CALL_COST_FIELDS)
 
-// The same with and without the recorder, in turns within one process; of graphs in two.
+// The same with and without the recorder, in turns within one process; of graphs in two before CUPTI 13.0.
 #define LLMPROF_RECORDER_COST_FIELDS(F)                                                                              \
   F(double, plain_ns, "ns", "without the recorder")                                                                  \
   F(double, recorded_ns, "ns", "with it")                                                                            \
-  F(double, seen_ns, "ns", "how long the recording says that the call took; 0 of what is no call")                   \
+  F(double, seen_ns, "ns",                                                                                           \
+    "by the recording: of a call its time, of gpu_node from one's end to the next one's start; 0 of others")         \
   F(double, between_ns, "ns", "by how much the program's own work between two calls takes longer with the recorder") \
   F(double, spread_ns, "ns", "by how much recorded_ns - plain_ns differed between turns: highest - lowest")
 LLMPROF_RECORD(RecorderCost, "recorder_costs", "What recording costs one kind of call", LLMPROF_RECORDER_COST_FIELDS)

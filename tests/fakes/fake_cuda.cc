@@ -1,13 +1,17 @@
 // A stand-in for libcuda, NVRTC and cuBLASLt in one file. The GPU is host memory, one stream, and kernels on the CPU
 // (emulated_kernels.h); time is a counter that every launch moves on. It keeps the rules that matter: what is enqueued
 // behind a wait does not run before the word is written, capture records instead of running, memory ends, an access
-// outside of it breaks the context for good.
+// outside of it breaks the context for good. FAKE_CUDA_GRAPHS names a file that gets the process id for each graph
+// that is made.
 #include "fake_cuda.h"
+
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -124,6 +128,7 @@ struct FakeFunction {
 };
 struct FakeGraph {
   std::vector<Step> steps;
+  uint64_t number = 0;  // of one that can be launched
 };
 struct FakeEvent {
   double ns = -1;
@@ -312,13 +317,16 @@ Result cuStreamBeginCapture_v2(Stream, int) {
 Result cuStreamEndCapture(Stream, Graph* graph) {
   const Call call("cuStreamEndCapture");
   const bool lost = state.capture_lost;
-  *graph = lost ? nullptr : reinterpret_cast<Graph>(new FakeGraph{std::move(*state.capture)});
+  *graph = lost ? nullptr : reinterpret_cast<Graph>(new FakeGraph{std::move(*state.capture), 0});
   delete state.capture;
   state.capture = nullptr;
   return lost ? kCaptureInvalidated : kSuccess;
 }
 Result cuGraphInstantiateWithFlags(GraphExec* exec, Graph graph, unsigned long long) {
+  if (const char* const path = std::getenv("FAKE_CUDA_GRAPHS")) std::ofstream(path, std::ios::app) << getpid() << "\n";
   FakeGraph* const made = new FakeGraph{*reinterpret_cast<FakeGraph*>(graph)};
+  static uint64_t made_before = 0;
+  made->number = ++made_before;
   for (Step& step : made->steps) step.activity = fake_records::copied_node(step.activity);
   *exec = reinterpret_cast<GraphExec>(made);
   return kSuccess;
@@ -327,7 +335,9 @@ Result cuGraphUpload(GraphExec, Stream) { return kSuccess; }
 Result cuGraphLaunch(GraphExec exec, Stream) {
   const Call call("cuGraphLaunch");
   ++script.graph_launches;
-  for (const Step& step : reinterpret_cast<FakeGraph*>(exec)->steps) {
+  const FakeGraph& graph = *reinterpret_cast<FakeGraph*>(exec);
+  if (const int error = fake_records::graph_launches(graph.number); error != 0) state.lost = static_cast<Result>(error);
+  for (const Step& step : graph.steps) {
     const Result result = enqueue(Step{step});
     if (result != kSuccess) return result;
   }
@@ -378,7 +388,7 @@ Result cuModuleGetFunction(Function* function, Module module, const char* name) 
   const std::string& source = reinterpret_cast<FakeModule*>(module)->source;
   emulated::Launch launch = emulated::find_kernel(source, name);
   if (source == "spin" && std::strcmp(name, "spin") == 0)
-    launch = [](void** parameters) { return parameters[0] != nullptr ? [] {} : std::function<void()>(); };
+    launch = [](void**) { return std::function<void()>(); };  // no thread does anything
   if (!launch) return kInvalidValue;
   functions.push_back(std::make_unique<FakeFunction>(FakeFunction{name, std::move(launch)}));
   *function = reinterpret_cast<Function>(functions.back().get());
@@ -405,7 +415,7 @@ Result cuLaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsig
       [=] {
         emulated::set_time(static_cast<u64>(state.now_ns), static_cast<u64>(state.cycles), script.sms);
         ++state.executed;
-        emulated::run({grid_x, grid_y, 1}, {block_x, 1, 1}, thread);
+        if (thread) emulated::run({grid_x, grid_y, 1}, {block_x, 1, 1}, thread);
         pass(static_cast<double>(script.kernel_ns));
       },
       {Activity::Kind::kKernel, kernel.name.c_str()});

@@ -16,6 +16,7 @@ struct Cupti {
   decltype(&fake_kernel_ran) kernel_ran = nullptr;
   decltype(&fake_copy_ran) copy_ran = nullptr;
   decltype(&fake_graph_node) graph_node = nullptr;
+  decltype(&fake_graph_launches) graph_launches = nullptr;
 };
 Cupti cupti;
 thread_local uint32_t call = 0;
@@ -40,6 +41,7 @@ void start() {
   find(library, "fake_call_ends", cupti.call_ends);
   find(library, "fake_kernel_ran", cupti.kernel_ran);
   find(library, "fake_graph_node", cupti.graph_node);
+  find(library, "fake_graph_launches", cupti.graph_launches);
   find(library, "fake_copy_ran", cupti.copy_ran);
   const char* const injection = std::getenv("CUDA_INJECTION64_PATH");
   void* const tool = injection == nullptr ? nullptr : dlopen(injection, RTLD_NOW | RTLD_LOCAL);
@@ -72,6 +74,8 @@ Activity copied_node(const Activity& of_capture) {
   cupti.graph_node(copy.node, of_capture.node, 0);
   return copy;
 }
+
+int graph_launches(uint64_t graph) { return watched() ? cupti.graph_launches(graph) : 0; }
 
 uint64_t now_ns() { return watched() ? cupti.now() : 0; }
 

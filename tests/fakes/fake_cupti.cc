@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -49,7 +50,7 @@ uint32_t finalized = 0;
 struct FakeExec {
   bool recorded = false, spoiled = false;
 };
-FakeExec execs[16];
+std::map<uint64_t, FakeExec>& execs = *new std::map<uint64_t, FakeExec>;
 bool running = false;
 bool buffers_come_zeroed = false;
 int context;  // the one that is current
@@ -325,13 +326,20 @@ EXPORT void fake_call_ends(const char* name, uint32_t correlation) {
   driver_call_back(name, correlation, cupti::kApiExit);
 }
 
-EXPORT int fake_launch_graph(uint32_t graph, uint64_t first_node, uint32_t nodes, uint64_t node_ns) {
+EXPORT int fake_graph_launches(uint64_t graph) {
+  pthread_mutex_lock(&lock);
   FakeExec& exec = execs[graph];
-  if (callback == nullptr && exec.spoiled) return 719;  // CUDA_ERROR_LAUNCH_FAILED
+  const bool fails = callback == nullptr && exec.spoiled;
   if (callback != nullptr && kinds[cupti::kConcurrentKernel])
     exec.recorded = true;
   else if (callback != nullptr && exec.recorded)
     exec.spoiled = true;
+  pthread_mutex_unlock(&lock);
+  return fails ? 719 : 0;  // CUDA_ERROR_LAUNCH_FAILED
+}
+
+EXPORT int fake_launch_graph(uint32_t graph, uint64_t first_node, uint32_t nodes, uint64_t node_ns) {
+  if (const int error = fake_graph_launches(graph); error != 0) return error;
   const uint32_t correlation = fake_call_begins("cuGraphLaunch");
   for (uint32_t i = 0; i < nodes; ++i)
     fake_kernel_ran("_Z4nodePf", now() + i * node_ns, now() + (i + 1) * node_ns, correlation, first_node + i);
@@ -577,7 +585,7 @@ EXPORT int cuptiFinalize() {
   request = nullptr;
   complete = nullptr;
   next_correlation = 1;
-  for (FakeExec& exec : execs) exec.recorded = false;
+  for (auto& [graph, exec] : execs) exec.recorded = false;
   ++finalized;
   pthread_mutex_unlock(&lock);
   return 0;

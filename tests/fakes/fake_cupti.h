@@ -36,7 +36,10 @@ void fake_synchronize_event(void* event);
 // A node is captured (original 0) or copied from another one; calls the subscriber's resource callback.
 void fake_graph_node(uint64_t node, uint64_t original, uint32_t type = 0);
 
-// cuGraphLaunch of one of sixteen graphs, whose nodes run one after the other; what it returns.
+// What cuGraphLaunch of a graph, named by a number, returns: it fails where CUPTI left in a way that it does not
+// survive.
+int fake_graph_launches(uint64_t graph);
+// The call with its nodes, which run one after the other; what it returns.
 int fake_launch_graph(uint32_t graph, uint64_t first_node, uint32_t nodes, uint64_t node_ns);
 
 // cudaGraphInstantiate, which copies these nodes. The graph is one of the driver's (fake_graphs.h).

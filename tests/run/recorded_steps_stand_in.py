@@ -1,7 +1,7 @@
 """benchmarks/recorded_steps_target.py with programs that launch through the fake CUPTI, for recorded_steps_test.py.
 
 FAKES names the folder with the fake libraries; PROGRAM is one of the benchmark's names: with "graph_waited" a graph is made
-first, so that the recorder keeps CUPTI; "items" dies in its third turn; "eager_prefill" has its recorder elsewhere.
+first, so that the recorder keeps a CUPTI before 13.0; "items" dies in its third turn; "eager_prefill" has its recorder elsewhere.
 """
 import ctypes
 import os
@@ -20,6 +20,7 @@ class Program:
         cupti.fake_now.restype = ctypes.c_uint64
         cupti.fake_launch.argtypes = [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint64]
         cupti.fake_graph_node.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32]
+        cupti.fake_capture.argtypes = [ctypes.c_bool]
         cupti.fake_synchronize_stream.argtypes = [ctypes.c_void_p, ctypes.c_bool]
 
     def step(self):
@@ -52,7 +53,9 @@ def main():
     target.check_recorder(library, options.library)
     program = Program(cupti, 60 if options.program == "items" else 0)
     if options.program == "graph_waited":
+        cupti.fake_capture(True)
         cupti.fake_graph_node(1, 0, 0)
+        cupti.fake_capture(False)
     target.say("READY", {})
     target.run(options, library, program)
 

@@ -110,7 +110,7 @@ class Whole(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def measure(self, programs, *words, budget="120"):
+    def measure(self, programs, *words, budget="120", version="130001"):
         """Exit code, output and summary of a call with the stand-in."""
         summary = self.folder / "summary.json"
         summary.unlink(missing_ok=True)
@@ -119,12 +119,12 @@ class Whole(unittest.TestCase):
                    "--programs", programs, "--rounds", "3", "--seconds", "0.03", "--counters", "off", "--timeout", "30",
                    "--budget", budget, "--state", str(self.folder / "state.json"), "--summary", str(summary), *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120,
-                              env={**os.environ, "FAKES": OPTIONS.fakes})
+                              env={**os.environ, "FAKES": OPTIONS.fakes, "FAKE_CUPTI_VERSION": version})
         self.assertNotIn("Traceback", done.stderr, done.stderr)
         return done.returncode, done.stdout, json.loads(summary.read_text())["summary"]
 
-    def measured(self, name, nothing, alone):
-        code, said, summary = self.measure(name, "--keep", str(self.folder / "kept"))
+    def measured(self, name, nothing, alone, version="130001"):
+        code, said, summary = self.measure(name, "--keep", str(self.folder / "kept"), version=version)
         out = summary[name]
         self.assertNotIn("error", out, said)
         self.assertNotIn("notes", out, said)
@@ -148,9 +148,13 @@ class Whole(unittest.TestCase):
         code, said, _ = self.measure("small_kernels")
         self.assertIn("measured before", said)
 
-    def test_cupti_stays(self):
-        end = self.measured("graph_waited", "silent", "recorder's subscription")
+    def test_cupti_stays_with_graphs_before_cuda_13(self):
+        end = self.measured("graph_waited", "silent", "recorder's subscription", version="27")
         self.assertEqual((end["attached"], end["taken_out"]), (1, 0))
+
+    def test_cupti_leaves_graphs(self):
+        end = self.measured("graph_waited", "out", "own subscription")
+        self.assertEqual((end["attached"], end["taken_out"]), (3, 2))
 
     def test_what_fails_is_told(self):
         code, said, summary = self.measure("items,eager_prefill")

@@ -360,6 +360,14 @@ TEST(Activity, CuptiStaysWhileAGraphIsCaptured) {
   EXPECT_EQ(times_detached(ended), 1) << ended.output;
 }
 
+// A program that begins them by pointers to the driver's functions: their ends alone are seen.
+TEST(Activity, EndsOfCapturesWhoseBeginningWasNotSeenDoNotCount) {
+  const ClientEnd result =
+      watch({"capture_ends", "capture_ends", "capture", "launch=100", "sleep=2200", "launch=400", "detached"},
+            {{"LLMPROF_UNRECORDED", "auto"}});
+  EXPECT_EQ(times_detached(result), 0) << result.output;
+}
+
 // They run on: the stand-in's fail as the driver's do where they were launched once more with records off before.
 TEST(Activity, CuptiLeavesGraphsThatItRecordedAndComesBack) {
   const ClientEnd result =

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/statistics.h"
@@ -80,6 +81,10 @@ class CallTimer {
  public:
   CallTimer(Context& context, double seconds) : context_(context), each_ns_(static_cast<int64_t>(seconds * 1e9)) {}
   ~CallTimer() {
+    for (const TimedGraph& timed : graphs_) {
+      if (timed.exec != nullptr) context_.api().graph_exec_destroy(timed.exec);
+      if (timed.graph != nullptr) context_.api().graph_destroy(timed.graph);
+    }
     for (const cuda_abi::Event event : events_)
       if (event != nullptr) context_.api().event_destroy(event);
     if (memory_ != 0) context_.api().memory_free(memory_);
@@ -88,19 +93,30 @@ class CallTimer {
   CallTimer(const CallTimer&) = delete;
   CallTimer& operator=(const CallTimer&) = delete;
 
-  Result<std::vector<CallCost>> run(int turns, const SwitchRecorder& switch_recorder) {
+  Result<std::vector<CallCost>> run(int turns, const SwitchRecorder& switch_recorder, bool graphs_in_turns) {
     LLMPROF_CHECK(prepare());
     for (int turn = 0; turn < turns; ++turn) {
       if (switch_recorder) LLMPROF_CHECK(switch_recorder(turn));
+      // While it records: it sees the nodes then, and does not take the capture for one that it missed.
+      if (graphs_in_turns && turn == 0) LLMPROF_CHECK(make_graphs());
       LLMPROF_CHECK(eager());
+      LLMPROF_CHECK(graphs());
     }
+    if (graphs_in_turns) return std::move(costs_);
     if (switch_recorder) LLMPROF_CHECK(switch_recorder(-1));
-    for (const int nodes : kCostNodes) LLMPROF_CHECK(graph(nodes, false));
-    LLMPROF_CHECK(graph(kCostNodes[1], true));
+    LLMPROF_CHECK(make_graphs());
+    LLMPROF_CHECK(graphs());
     return std::move(costs_);
   }
 
  private:
+  struct TimedGraph {
+    int nodes;
+    bool busy;  // of kernels that take the GPU, whose distances are timed; else of empty ones, whose launch is
+    cuda_abi::Graph graph = nullptr;
+    cuda_abi::GraphExec exec = nullptr;
+  };
+
   Status eager() {
     for (const size_t kib : {0, 64, 512, 2048}) LLMPROF_CHECK(launches(kib));
     LLMPROF_CHECK(simple("wait", [&] { return context_.synchronize(); }));
@@ -213,22 +229,35 @@ class CallTimer {
     });
   }
 
-  Status graph(int nodes, bool busy) {
+  Status make_graphs() {
+    for (const int nodes : kCostNodes) LLMPROF_CHECK(make_graph(nodes, false));
+    return make_graph(kCostNodes[1], true);
+  }
+
+  Status make_graph(int nodes, bool busy) {
     const cuda_abi::Api& api = context_.api();
-    cuda_abi::Graph graph = nullptr;
-    cuda_abi::GraphExec exec = nullptr;
+    TimedGraph& made = graphs_.emplace_back(TimedGraph{nodes, busy});
     LLMPROF_CHECK(context_.check(api.capture_begin(context_.stream(), cuda_abi::kCaptureRelaxed), "making a graph"));
     Status launched;
     for (int i = 0; i < nodes && launched; ++i) launched = busy ? launch_busy() : launch(0);
-    LLMPROF_CHECK(context_.check(api.capture_end(context_.stream(), &graph), "making a graph"));
+    LLMPROF_CHECK(context_.check(api.capture_end(context_.stream(), &made.graph), "making a graph"));
     LLMPROF_CHECK(launched);
-    LLMPROF_CHECK(context_.check(api.graph_instantiate(&exec, graph, 0), "making a graph"));
-    const auto replay = [&] { return done(api.graph_launch(exec, context_.stream())); };
+    return context_.check(api.graph_instantiate(&made.exec, made.graph, 0), "making a graph");
+  }
+
+  Status graphs() {
+    for (const TimedGraph& timed : graphs_) LLMPROF_CHECK(graph(timed));
+    return {};
+  }
+
+  Status graph(const TimedGraph& timed) {
+    const auto replay = [&] { return done(context_.api().graph_launch(timed.exec, context_.stream())); };
+    // The first launch takes milliseconds: of all, and after CUPTI has come.
     for (int i = 0; i < 5; ++i) LLMPROF_CHECK(replay());
     LLMPROF_CHECK(context_.synchronize());
     const auto on_gpu = [&](std::pair<double, double>& times) -> Status {
       LLMPROF_ASSIGN(const double ns, gpu_ns(replay));
-      times = {ns / nodes, 0};
+      times = {ns / timed.nodes, 0};
       return {};
     };
     const auto on_host = [&](std::pair<double, double>& times) -> Status {
@@ -237,10 +266,7 @@ class CallTimer {
       times = {static_cast<double>(monotonic_ns() - start), 0};
       return context_.synchronize();
     };
-    const Status timed = busy ? take("gpu_node", nodes, on_gpu) : take(fmt::format("graph_{}", nodes), 1, on_host);
-    api.graph_exec_destroy(exec);
-    api.graph_destroy(graph);
-    return timed;
+    return timed.busy ? take("gpu_node", timed.nodes, on_gpu) : take(fmt::format("graph_{}", timed.nodes), 1, on_host);
   }
 
   Context& context_;
@@ -250,14 +276,15 @@ class CallTimer {
   cuda_abi::Function spin_ = nullptr;
   cuda_abi::DevicePtr memory_ = 0;
   std::array<cuda_abi::Event, 2> events_{};
+  std::vector<TimedGraph> graphs_;
   std::vector<CallCost> costs_;
 };
 
 }  // namespace
 
 Result<std::vector<CallCost>> time_calls(Context& context, double seconds, int turns,
-                                         const SwitchRecorder& switch_recorder) {
-  return CallTimer(context, seconds).run(turns, switch_recorder);
+                                         const SwitchRecorder& switch_recorder, bool graphs_in_turns) {
+  return CallTimer(context, seconds).run(turns, switch_recorder, graphs_in_turns);
 }
 
 Status settle(Context& context, double seconds) {

@@ -20,16 +20,17 @@ inline constexpr int kCostNodes[] = {32, 256};  // of the graphs
 // launch_0k, launch_64k, launch_512k, launch_2048k: cuLaunchKernel. wait: cuStreamSynchronize where nothing is to be
 // waited for. copy_in: 4 KiB to the GPU, copy_out: 4 bytes from it, pageable. gpu_kernel, gpu_node: from the start of
 // a kernel of about 2 us to that of the next, queued on a stream and in a graph. graph_32, graph_256: cuGraphLaunch of
-// so many kernels; graphs come last, for CUPTI stays in a process that has some. About `seconds` for each.
+// so many kernels. About `seconds` for each.
 //
 // Processes of one machine differ by a factor of two in this, so the recorder is to be switched within one: before each
-// of `turns` turns of everything but graphs, `switch_recorder(turn)` is called, and before the graphs once more, with
-// -1. Without it (null) there is one turn.
+// of `turns` turns `switch_recorder(turn)` is called. Without it (null) there is one turn. The graphs are made in the
+// first turn and launched in each; where CUPTI cannot leave a process that has some (`graphs_in_turns` false), they are
+// made and timed once behind all turns, after `switch_recorder(-1)`.
 using SwitchRecorder = std::function<Status(int turn)>;
 Result<std::vector<CallCost>> time_calls(Context& context, double seconds, int turns = 1,
-                                         const SwitchRecorder& switch_recorder = nullptr);
+                                         const SwitchRecorder& switch_recorder = nullptr, bool graphs_in_turns = true);
 
-// Launches and waits, so that a recorder that has been told to come or go does so: it goes at the end of a call that
+// Waits again and again, so that a recorder that has been told to come or go does so: it goes at the end of a call that
 // waits.
 Status settle(Context& context, double seconds);
 
