@@ -22,12 +22,12 @@ LLMPROF_RECORD(CallCost, "call_costs", "What calls of CUDA cost in one process",
 
 // The same with and without the recorder, in turns within one process; of graphs in two before CUPTI 13.0.
 #define LLMPROF_RECORDER_COST_FIELDS(F)                                                                              \
-  F(double, plain_ns, "ns", "without the recorder")                                                                  \
-  F(double, recorded_ns, "ns", "with it")                                                                            \
+  F(double, plain_ns, "ns", "without the recorder: of calls in the quickest turn, of what the GPU does the median")  \
+  F(double, recorded_ns, "ns", "with it, likewise")                                                                  \
   F(double, seen_ns, "ns",                                                                                           \
     "by the recording: of a call its time, of gpu_node from one's end to the next one's start; 0 of others")         \
   F(double, between_ns, "ns", "by how much the program's own work between two calls takes longer with the recorder") \
-  F(double, spread_ns, "ns", "by how much recorded_ns - plain_ns differed between turns: highest - lowest")
+  F(double, spread_ns, "ns", "by how much recorded_ns - plain_ns differed over the quicker half of turns")
 LLMPROF_RECORD(RecorderCost, "recorder_costs", "What recording costs one kind of call", LLMPROF_RECORDER_COST_FIELDS)
 
 using RecorderCosts = std::map<std::string, RecorderCost>;
