@@ -97,7 +97,7 @@ class CallTimer {
     LLMPROF_CHECK(prepare());
     for (int turn = 0; turn < turns; ++turn) {
       if (switch_recorder) LLMPROF_CHECK(switch_recorder(turn));
-      // While it records: it sees the nodes then, and does not take the capture for one that it missed.
+      // While it records: no hook of its sees these captures, only the callbacks of a CUPTI that is there.
       if (graphs_in_turns && turn == 0) LLMPROF_CHECK(make_graphs());
       LLMPROF_CHECK(eager());
       LLMPROF_CHECK(graphs());
