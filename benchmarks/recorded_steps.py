@@ -18,10 +18,15 @@ say little there. So the same is given for undisturbed steps: of each state the 
 is its pace while the host was quick, with an interval by resampling rounds. A program passes with at most two points of these.
 The program's thread stays on one processor.
 
-Hardware counters are left out: their sampler starts and stops with recording, which takes longer than a turn.
+What a report makes of the recorded steps, their time without the recorder, is held against the steps of "nothing" likewise: off by so
+many percent. What recording costs is measured on the machine first.
+
+Recording has no windows of its own here (--unrecorded-windows off): what tells the program's steps apart, some tens of nanoseconds
+a launch and wait, is not part of the cost. Hardware counters are left out: their sampler starts and stops with recording, which takes longer than a turn.
 benchmarks/counters_cost.py says what they cost. One program needs about 25 seconds on an H100. benchmarks/recorded_steps_target.py is the program;
 build/release/lib/libcupti.so.alone, a target of the build (cupti_alone), switches CUPTI.
 """
+import bisect
 import json
 import os
 import pathlib
@@ -48,6 +53,7 @@ PROGRAMS = {
     "graph_waited": "the same layers, batch 1, one CUDA graph a step, waited for",
     "small_kernels": "1,000 elementwise kernels a step, waited for once",
     "eager_prefill": "eager prefill of Llama-3.1-8B, 512 tokens",
+    "small_graphs": "25 graphs of 12 small kernels a step, an eager one behind each, waited for once",
 }
 LIMIT_POINTS = 2.0
 ROUNDS_LEAST = 3
@@ -70,8 +76,8 @@ class Watched:
         target = [args.python, "-B", args.target, name, "--library", args.library, "--rounds", str(args.rounds),
                   "--seconds", str(args.seconds), "--seconds-most", str(args.timeout)]
         target += ["--parts"] if args.parts else []
-        command = [args.llmprof, "run", "--quiet", "--no-report", "--armed", "--counters", args.counters, "-o", self.session,
-                   "--", *target]
+        command = [args.llmprof, "run", "--quiet", "--no-report", "--armed", "--unrecorded-windows", "off", "--counters",
+                   args.counters, "-o", self.session, "--", *target]
         self.log = open(self.scratch / "log", "w+")
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True,
                                         bufsize=1, start_new_session=True)
@@ -110,7 +116,14 @@ class Watched:
         last = [line.strip() for line in self.log.read().splitlines() if line.strip()][-4:]
         return f"it said: {' | '.join(last)[-800:] or 'nothing'}; ctl status: {said[-300:]}"
 
+    def report(self):
+        """What llmprof makes of the recording; None without one."""
+        done = subprocess.run([self.args.llmprof, "analyze", "--json", "--quiet", self.session], capture_output=True, text=True,
+                              timeout=300)
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
     def end(self):
+        """The exit code, and what is to be said of the recording."""
         try:
             self.process.stdin.close()
         except OSError:
@@ -121,6 +134,7 @@ class Watched:
             os.killpg(self.process.pid, signal.SIGKILL)  # the session that was made for it above
             self.process.wait()
         self.log.close()
+        report = self.report()
         if self.args.keep:
             kept = pathlib.Path(self.args.keep) / self.name
             shutil.rmtree(kept, ignore_errors=True)
@@ -128,7 +142,22 @@ class Watched:
             shutil.move(str(self.scratch), kept)
         else:
             shutil.rmtree(self.scratch, ignore_errors=True)
-        return self.process.returncode
+        return self.process.returncode, report
+
+
+def add_corrected(turns, report):
+    """To each recorded turn, what its steps take without the recorder, as the report has it. How many steps were found."""
+    steps = sorted((row["start_unix_ns"] + row["duration_ns"] / 2, row["undisturbed_ms"]) for row in (report or {}).get("steps", [])
+                   if row["recording"] == "recorded" and not row["warm_up"] and row["undisturbed_ms"] is not None)
+    middles, found = [middle for middle, _ in steps], 0
+    for turn in turns:
+        turn["corrected_ms"] = []
+        for began, ms in zip(turn.get("began_unix_ns", []), turn["ms"]):
+            at = bisect.bisect_left(middles, began)
+            if at < len(steps) and middles[at] < began + ms * 1e6:
+                turn["corrected_ms"].append(steps[at][1])
+                found += 1
+    return found
 
 
 def run_program(args, name):
@@ -152,7 +181,8 @@ def run_program(args, name):
             raise Failed("the program ended early")
     except (Failed, OSError, ValueError, subprocess.SubprocessError) as error:
         out["error"] = f"{error}; {watched.trouble()}"
-    code = watched.end()
+    code, report = watched.end()
+    out["corrected_steps"] = add_corrected(out["turns"], report)
     if code != 0 and "error" not in out:
         out["error"] = f"exit code {code} of llmprof run"
     out["seconds"] = round(time.monotonic() - begin, 1)
@@ -215,6 +245,24 @@ def undisturbed(rounds, mode, floor):
     return {"median": value(rounds), "ci95": resampled(rounds, value)}
 
 
+def corrected(rounds):
+    """The recorded steps as the report corrects them, against "nothing": percent, likewise by quick steps and by medians."""
+    rounds = [one for one in rounds if len(one["recorded"].get("corrected_ms", [])) >= len(one["recorded"]["ms"]) / 2]
+    if len(rounds) < ROUNDS_LEAST:
+        return None
+
+    def percent(middle):
+        def value(chosen):
+            return 100 * (middle([one["recorded"]["corrected_ms"] for one in chosen])
+                          / middle([one["nothing"]["ms"] for one in chosen]) - 1)
+        return {"median": value(rounds), "ci95": resampled(rounds, value)}
+
+    medians = lambda turns: statistics.median(statistics.median(turn) for turn in turns)
+    return {"steps": sum(len(one["recorded"]["corrected_ms"]) for one in rounds),
+            "quick_ms": quick([one["recorded"]["corrected_ms"] for one in rounds]), "undisturbed": percent(quick),
+            "medians": percent(medians)}
+
+
 def summarize(name, result):
     rounds = rounds_of(result["turns"])
     modes = modes_of(result["turns"])
@@ -240,6 +288,7 @@ def summarize(name, result):
     found = out["points"]["undisturbed"] = undisturbed(rounds, "recorded", "alone")
     if modes is PARTS:
         out["parts"] = {mode: undisturbed(rounds, mode, before) for before, mode in zip(PARTS, PARTS[1:])}
+    out["corrected"] = corrected(rounds)
     out["limit_points"] = LIMIT_POINTS
     out["within_limit"] = found["median"] <= LIMIT_POINTS
     # Whether the interval leaves a doubt about that.
@@ -267,7 +316,15 @@ def show(summary):
                                for state, count in out["cupti"][mode].items())])
     harness.print_table(["program", "nothing, quick ms", "alone", "recorded", "recorded - alone, points", "nothing, median ms",
                          "alone", "recorded", "alone - nothing, points", "recorded - alone", f"within {LIMIT_POINTS:g}", "CUPTI"], rows)
+    rows = [[name, out["undisturbed_ms"]["nothing"], out["corrected"]["quick_ms"], with_interval(out["corrected"]["undisturbed"]),
+             with_interval(out["corrected"]["medians"]), "yes" if abs(out["corrected"]["undisturbed"]["median"]) <= LIMIT_POINTS else "NO"]
+            for name, out in summary.items() if out.get("corrected")]
+    if rows:
+        harness.print_table(["program", "nothing, quick ms", "recorded, corrected", "off, percent", "by medians",
+                             f"within {LIMIT_POINTS:g}"], rows)
     for name, out in summary.items():
+        if "points" in out and not out.get("corrected"):
+            print(f"{name}: the report gave too few steps without the recorder to hold against the program's own")
         if "parts" in out:
             print(f"{name}, each beyond the one before it: "
                   + ", ".join(f"{mode} {with_interval(part)}" for mode, part in out["parts"].items()))
@@ -285,6 +342,8 @@ def arguments():
     parser.add_argument("--parts", action="store_true",
                         help="turns for what the recorder switches on beside kernel records as well, one after the other: records "
                              "of copies, callbacks of launches, callbacks of all calls that it wants; not of graphs")
+    parser.add_argument("--no-costs", dest="costs", action="store_false",
+                        help="do not measure what recording costs on this machine first: `llmprof peaks` has")
     parser.add_argument("--library", metavar="FILE", help="libcupti.so.alone (default: in lib beside llmprof's folder)")
     parser.add_argument("--target", default=str(ROOT / "benchmarks/recorded_steps_target.py"), help="the program (for tests)")
     return parser
@@ -321,6 +380,11 @@ def main():
     state = harness.State(args.state, args.fresh)
     budget = harness.Budget(args.budget)
     state.save(machine=harness.machine(args.python))
+    if args.costs and "costs" not in state:
+        done = subprocess.run([args.llmprof, "peaks", "--recorder-only", "--quick", "--quiet", "--json", "--device", "cuda:0"],
+                              capture_output=True, text=True, timeout=args.timeout)
+        found = json.loads(done.stdout) if done.returncode == 0 else {}
+        state.put("costs", found.get("recorder") or done.stderr[-300:])
     for name in args.names:
         before = state.get(name)
         if is_done(before, args):
@@ -333,7 +397,7 @@ def main():
         result = run_program(args, name)
         state.put(name, result)
         print(f"{name}: {len(rounds_of(result['turns']))} rounds in {result['seconds']:.0f} s", flush=True)
-    summary = {name: summarize(name, result) for name, result in state.results().items()}
+    summary = {name: summarize(name, result) for name, result in state.results().items() if name != "costs"}
     state.save(summary=summary)
     harness.write_summary(args, state)
     show(summary)

@@ -29,19 +29,16 @@ LEAVES_WITHIN_S, STAYS_AFTER_S = 1.5, 0.5
 # ---- programs ------------------------------------------------------------------------------------------------------
 
 class TorchProgram:
-    """step() runs one step to its end."""
+    """step() runs one step to its end, inside a range in every state, so that a report knows the steps."""
 
     def __init__(self, step):
         import torch
-        self.step, self.wait = step, torch.cuda.synchronize
+        self.one, self.wait, self.nvtx = step, torch.cuda.synchronize, torch.cuda.nvtx
 
-    def open_range(self, name):
-        import torch
-        torch.cuda.nvtx.range_push(name)
-
-    def close_range(self):
-        import torch
-        torch.cuda.nvtx.range_pop()
+    def step(self):
+        self.nvtx.range_push("step")
+        self.one()
+        self.nvtx.range_pop()
 
 
 def model_and_prompt(name, tokens):
@@ -135,6 +132,29 @@ def graph_waited():
     return TorchProgram(step)
 
 
+def small_graphs():
+    """25 graphs of 12 small kernels, an eager kernel behind each, waited for once."""
+    import torch
+    x = torch.rand(1 << 16, device="cuda")
+    y = torch.rand(1 << 16, device="cuda")
+    graphs = []
+    for _ in range(25):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(6):
+                x.mul_(0.5)
+                x.add_(y)
+        graphs.append(graph)
+
+    def step():
+        for graph in graphs:
+            graph.replay()
+            y.mul_(1.0)
+        torch.cuda.current_stream().synchronize()
+
+    return TorchProgram(step)
+
+
 def small_kernels():
     import torch
     x = torch.rand(1 << 16, device="cuda")
@@ -155,7 +175,7 @@ def eager_prefill():
 
 
 PROGRAMS = {"eager_decode": eager_decode, "items": items, "graph_waited": graph_waited, "small_kernels": small_kernels,
-            "eager_prefill": eager_prefill}
+            "eager_prefill": eager_prefill, "small_graphs": small_graphs}
 
 
 # ---- CUPTI's states ------------------------------------------------------------------------------------------------
@@ -233,7 +253,6 @@ class Target:
         self.library, self.program = library, program
         self.mode = None
         self.stays = False  # CUPTI was seen to stay when recording had stopped
-        self.opened_ranges = 0
         self.alone_steps = 0
         self.place = Place()
 
@@ -286,11 +305,6 @@ class Target:
             raise SystemExit(f"CUPTI could not be taken out: {state.text()}")
 
     def start_recording(self):
-        # A range whose text comes only once keeps the recorder from its pauses: it waits for more of that kind. It is open
-        # as long as recording is wanted.
-        self.opened_ranges += 1
-        letters = "".join(chr(ord("a") + int(digit)) for digit in str(self.opened_ranges))
-        self.program.open_range(f"recorded turn {letters}")
         control("start")
         if not self.run_until(lambda state: state.recorder_kinds & KERNELS, SWITCH_S):
             raise SystemExit(f"kernels are not recorded {SWITCH_S:.0f} s after ctl start: {self.state().text()}")
@@ -299,7 +313,6 @@ class Target:
         control("stop")
         if not self.run_until(lambda state: state.recorder_kinds == 0, SWITCH_S):
             raise SystemExit(f"records are still on {SWITCH_S:.0f} s after ctl stop: {self.state().text()}")
-        self.program.close_range()
         left = self.run_until(lambda state: not state.recorder_attached, STAYS_AFTER_S if self.stays else LEAVES_WITHIN_S)
         self.stays = not left
 
@@ -312,7 +325,7 @@ class Target:
             self.program.step()
             discarded += 1
         first = self.state()
-        times, passed_over = [], 0
+        times, began_unix_ns, passed_over = [], [], 0
         begin = time.monotonic()
         while len(times) < STEPS_MOST:
             now = time.monotonic()
@@ -323,6 +336,7 @@ class Target:
                             f"count: {self.state().text()}")
                 return
             before = self.state()
+            began = time.time_ns()
             started = time.perf_counter_ns()
             self.program.step()
             ended = time.perf_counter_ns()
@@ -332,6 +346,7 @@ class Target:
                 passed_over += 1
                 continue
             times.append(round((ended - started) * 1e-6, 5))
+            began_unix_ns.append(began)
         last = self.state()
         self.alone_steps += len(times) + discarded if mode in PLACE_OF and mode != "nothing" else 0
         changed = [name for name in ("place", "recorder_attached", "own_subscription", "unexpected", "refused_buffers")
@@ -343,7 +358,7 @@ class Target:
                         f"{first.text()} -> {last.text()}")
             return
         say("TURN", {"round": number, "mode": mode, "cupti": self.cupti(mode, last), "ms": times,
-                     "passed_over": passed_over})
+                     "passed_over": passed_over, **({"began_unix_ns": began_unix_ns} if mode == "recorded" else {})})
 
     def cupti(self, mode, state):
         if mode == "recorded":

@@ -35,12 +35,6 @@ class Program:
     def wait(self):
         self.cupti.fake_synchronize_stream(None, False)
 
-    def open_range(self, name):
-        pass
-
-    def close_range(self):
-        pass
-
 
 def main():
     options = target.options_of(None, target.PROGRAMS)

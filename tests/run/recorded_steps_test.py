@@ -87,6 +87,40 @@ class Figures(unittest.TestCase):
         self.assertNotIn("points", out)
 
 
+class Corrected(unittest.TestCase):
+    """What a report makes of the recorded steps, against those of "nothing"."""
+
+    def summary(self, shift_ns=0, without=1.01):
+        turns = made_up(8, 1.10, 1.115)
+        steps, now = [], 1_700_000_000_000_000_000
+        for turn in [turn for turn in turns if turn["mode"] == "recorded"]:
+            turn["began_unix_ns"] = []
+            for ms in turn["ms"]:
+                turn["began_unix_ns"].append(now)
+                # A report's step begins where the one before it ended.
+                steps.append({"start_unix_ns": now - 50_000 + shift_ns, "duration_ns": round(ms * 1e6), "recording": "recorded",
+                              "warm_up": False, "undisturbed_ms": ms / 1.115 * without})
+                now += round(ms * 1e6) + 60_000
+            now += 2_000_000_000
+        found = recorded_steps.add_corrected(turns, {"steps": steps})
+        return found, recorded_steps.summarize("items", {"turns": turns, "notes": []})["corrected"]
+
+    def test_of_all_steps(self):
+        found, out = self.summary()
+        self.assertEqual(found, 270)
+        self.assertEqual(out["steps"], 240)
+        self.assertAlmostEqual(out["undisturbed"]["median"], 1.0, delta=0.1)
+        self.assertAlmostEqual(out["medians"]["median"], 1.0, delta=0.1)
+        self.assertLess(out["undisturbed"]["ci95"][0], out["undisturbed"]["ci95"][1])
+        self.assertAlmostEqual(self.summary(without=0.9)[1]["undisturbed"]["median"], -10, delta=0.1)
+
+    def test_steps_at_other_times_are_none(self):
+        found, out = self.summary(shift_ns=1_000_000_000)
+        self.assertEqual(found, 0)
+        self.assertIsNone(out)
+        self.assertEqual(recorded_steps.add_corrected(made_up(3, 1.1, 1.1), None), 0)
+
+
 class Arguments(unittest.TestCase):
     def wrong(self, *words):
         said = io.StringIO()
@@ -117,7 +151,7 @@ class Whole(unittest.TestCase):
         command = [sys.executable, "-B", str(ROOT / "benchmarks/recorded_steps.py"), "--llmprof", OPTIONS.binary,
                    "--library", OPTIONS.library, "--target", str(ROOT / "tests/run/recorded_steps_stand_in.py"),
                    "--programs", programs, "--rounds", "3", "--seconds", "0.03", "--counters", "off", "--timeout", "30",
-                   "--budget", budget, "--state", str(self.folder / "state.json"), "--summary", str(summary), *words]
+                   "--no-costs", "--budget", budget, "--state", str(self.folder / "state.json"), "--summary", str(summary), *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120,
                               env={**os.environ, "FAKES": OPTIONS.fakes, "FAKE_CUPTI_VERSION": version})
         self.assertNotIn("Traceback", done.stderr, done.stderr)
