@@ -218,7 +218,8 @@ std::string text_where(const Report& report, const RenderOptions& options, const
       table.add_row({fmt::format("{} idle: other causes", processor(report)),
                      format_ms(per_instance(*stage, other.ms())), format_percent(other_share), "", "", "", ""});
     const double recorded_ms = stage->wall_ms.ms() - stage->not_recorded_ms.ms();
-    if (const double cost_ms = recorded_ms - stage->own_ms.value_or(recorded_ms); cost_ms >= 0.005 * recorded_ms)
+    const double cost_ms = std::min(stage->gpu_idle_ms.ms(), recorded_ms - stage->own_ms.value_or(recorded_ms));
+    if (cost_ms >= 0.005 * recorded_ms)
       table.add_row({"of the idle time, because recorded", format_ms(per_instance(*stage, cost_ms)),
                      format_percent(cost_ms / recorded_ms), "", "", "", ""});
     out += title(ink, "Where the time goes: " + stage_label(report, *stage),
