@@ -308,7 +308,10 @@ LLMPROF_EXPORT cupti::Result cuptiActivityDisable(uint32_t kind) {
     if (kind < 64) client.kinds &= ~(uint64_t{1} << kind);
     last = client.kinds == 0;
   }
-  const cupti::Result result = wants_kind(kind) ? cupti::kSuccess : real(kind);
+  const bool wanted = wants_kind(kind);
+  const cupti::Result result = wanted ? cupti::kSuccess : real(kind);
+  // They may have been ours still, on until CUPTI would have left.
+  if (!wanted && kind == cupti::kConcurrentKernel) attachment.records_on.store(false, std::memory_order_relaxed);
   if (last && client_records.load(std::memory_order_relaxed)) {
     // No flush: torch.profiler looks for records only while CUPTI still holds a buffer of its own.
     client_stopped_ns.store(now_ns(), std::memory_order_release);
