@@ -29,14 +29,15 @@ LEAVES_WITHIN_S, STAYS_AFTER_S = 1.5, 0.5
 # ---- programs ------------------------------------------------------------------------------------------------------
 
 class TorchProgram:
-    """step() runs one step to its end, inside a range in every state, so that a report knows the steps."""
+    """step() runs one step to its end, inside a range in every state, so that a report knows the steps. By that word, whatever
+    the program does, their windows begin where the range does; those of decode begin where the step before ended."""
 
     def __init__(self, step):
         import torch
         self.one, self.wait, self.nvtx = step, torch.cuda.synchronize, torch.cuda.nvtx
 
     def step(self):
-        self.nvtx.range_push("step")
+        self.nvtx.range_push("prefill step")
         self.one()
         self.nvtx.range_pop()
 

@@ -1,13 +1,12 @@
 // CUPTI with nothing but kernel records, in turns with llmprof's recorder in one process: the floor under what any tool
 // of CUPTI costs. benchmarks/recorded_steps.py drives it.
 //
-// CUPTI has one subscriber a process, and the recorder cannot let go of it where CUDA graphs were captured. So this
-// library stands between the recorder and libcupti: it has libcupti's functions under a name by which the recorder
-// takes it for the copy that is loaded already (CuptiLibrary::open), and hands every call on. It sees when CUPTI is
-// attached and taken out, and which callbacks and records are on. While the recorder is stopped it can
+// CUPTI has one subscriber a process, and before CUDA 13 the recorder cannot let go of it where CUDA graphs were
+// captured. So this library stands between the recorder and libcupti: it has libcupti's functions under a name by which
+// the recorder takes it for the copy that is loaded already (CuptiLibrary::open), and hands every call on. It sees when
+// CUPTI is attached and taken out, and which callbacks and records are on. While the recorder is stopped it can
 //   - do without it: if CUPTI is out, it subscribes itself, switches kernel records on, and takes CUPTI out again at
-//   the
-//     end of a call that waits;
+//     the end of a call that waits;
 //   - take its subscription over: switch all callbacks off, and kernel records on into buffers of its own; afterwards
 //     everything is as it was.
 // The recorder that is measured is the one that ships; a handed-on call costs it a jump.

@@ -90,16 +90,17 @@ class Figures(unittest.TestCase):
 class Corrected(unittest.TestCase):
     """What a report makes of the recorded steps, against those of "nothing"."""
 
-    def summary(self, shift_ns=0, without=1.01):
+    def summary(self, shift=0, without=1.01, pieces=1):
         turns = made_up(8, 1.10, 1.115)
         steps, now = [], 1_700_000_000_000_000_000
         for turn in [turn for turn in turns if turn["mode"] == "recorded"]:
             turn["began_unix_ns"] = []
             for ms in turn["ms"]:
                 turn["began_unix_ns"].append(now)
-                # A report's step begins where the one before it ended.
-                steps.append({"start_unix_ns": now - 50_000 + shift_ns, "duration_ns": round(ms * 1e6), "recording": "recorded",
-                              "warm_up": False, "undisturbed_ms": ms / 1.115 * without})
+                for piece in range(pieces):  # a little beside the program's own
+                    steps.append({"start_unix_ns": now + 5_000 + round((piece / pieces + shift) * ms * 1e6),
+                                  "duration_ns": round(ms * 1e6 / pieces), "recording": "recorded", "warm_up": False,
+                                  "undisturbed_ms": ms / 1.115 * without / pieces})
                 now += round(ms * 1e6) + 60_000
             now += 2_000_000_000
         found = recorded_steps.add_corrected(turns, {"steps": steps})
@@ -114,10 +115,10 @@ class Corrected(unittest.TestCase):
         self.assertLess(out["undisturbed"]["ci95"][0], out["undisturbed"]["ci95"][1])
         self.assertAlmostEqual(self.summary(without=0.9)[1]["undisturbed"]["median"], -10, delta=0.1)
 
-    def test_steps_at_other_times_are_none(self):
-        found, out = self.summary(shift_ns=1_000_000_000)
-        self.assertEqual(found, 0)
-        self.assertIsNone(out)
+    def test_other_steps_are_none_of_them(self):
+        for other in ({"shift": 100}, {"shift": 0.5}, {"pieces": 2}, {"pieces": 3}, {"without": 1.115}):  # the last: as recorded
+            found, out = self.summary(**other)
+            self.assertEqual((found, out), (0, None), other)
         self.assertEqual(recorded_steps.add_corrected(made_up(3, 1.1, 1.1), None), 0)
 
 
