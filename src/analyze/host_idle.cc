@@ -171,18 +171,15 @@ bool FindingContext::is_wait(Row gap, const StageView& stage) const {
 
 namespace {
 
-// A recorded step waits for the host longer than the program alone does. By how much is known where step times without
-// the recorder are: that part of the gaps is no finding about the program.
-void leave_recorder_out(const Report& report, StageView& stage) {
+// A recorded step waits for the host longer than the program alone does: that part of the gaps is no finding about the
+// program.
+void leave_recorder_out(StageView& stage) {
   HostIdle& host = stage.host;
   const double host_ns = sum_of(host.launch_by_cause) + host.code_ns;
-  for (const UndisturbedRecord& row : report.undisturbed) {
-    if (row.stage != stage.timing->name || row.device != stage.group->device || host_ns <= 0) continue;
-    if (row.source == StepTimeSource::kRecorded || row.recorded_ms.value_or(0) <= row.step_ms) continue;
-    host.recorder_ns = std::min(host_ns, stage.wall_ns() * (1 - row.step_ms / *row.recorded_ms));
-    for (double& ns : host.launch_by_cause) ns *= 1 - host.recorder_ns / host_ns;
-    host.code_ns *= 1 - host.recorder_ns / host_ns;
-  }
+  if (host_ns <= 0) return;
+  host.recorder_ns = std::min(host_ns, recorder_cost_ns(*stage.group, *stage.timing));
+  for (double& ns : host.launch_by_cause) ns *= 1 - host.recorder_ns / host_ns;
+  host.code_ns *= 1 - host.recorder_ns / host_ns;
 }
 
 }  // namespace
@@ -201,7 +198,7 @@ void add_host_idle(FindingContext& finding, std::vector<StageView*>& by_stage) {
     host.drained = host.after_sync_ns > sum_of(host.launch_by_cause);
     if (!host.drained)
       for (size_t c = 0; c < after[s].size(); ++c) host.launch_by_cause[c] += after[s][c];
-    leave_recorder_out(finding.report, stage);
+    leave_recorder_out(stage);
     host.launch_ns = sum_of(host.launch_by_cause);
     // Short pieces of one long gap (cut by cause) add up to much idle time per launch.
     const double launches = static_cast<double>(std::max<int64_t>(1, stage.launches));

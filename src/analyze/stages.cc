@@ -157,7 +157,7 @@ void fill_least_rates(const DeviceReport* device, const StageSums& sums, const S
 }
 
 // Shares of the wall time by what they wait for; the largest names the bound. `recorder_ns`: by how much the host is
-// slower because it is recorded, so that the GPU waits.
+// slower because it is recorded, so that the GPU waits, beyond what is idle because of the profiler anyway.
 void decide_bound(const StageGroup& group, const StageSums& sums, double recorder_ns, bool cpu, StageTiming& row) {
   const double gpu_ns = static_cast<double>(group.gpu_ns), busy_ns = static_cast<double>(group.busy_ns);
   // Overlapping streams: durations are scaled to the busy time so that the shares add up to the wall time.
@@ -291,7 +291,7 @@ void analyze_stages(const Context& context, Report& report, std::vector<CannotTe
                      sums.peaks_known ? ComputeTimes{sums.compute_ns, sums.roof_compute_ns} : ComputeTimes{}, row);
     // Outside the steps the GPU mostly has nothing to do, and what little it does is not what that time goes to.
     const bool between = group.unattributed && !context.trace.steps.empty() && 2 * group.busy_ns < recorded_ns;
-    if (!between) decide_bound(group, sums, static_cast<double>(recorded_ns) - own_ns, on_cpu(context), row);
+    if (!between) decide_bound(group, sums, recorder_cost_ns(group, row), on_cpu(context), row);
     if (!row.bound && !group.unattributed && sums.hidden_ns > kHiddenMin * static_cast<double>(recorded_ns))
       cannot_tell.push_back(
           {fmt::format("What limits {}?", row.name),

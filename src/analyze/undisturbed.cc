@@ -174,4 +174,10 @@ std::optional<double> UndisturbedTimes::window_ns(StepId step) const {
   return window_ns_[step] < 0 ? std::nullopt : std::optional(window_ns_[step]);
 }
 
+double recorder_cost_ns(const StageGroup& group, const StageTiming& timing) {
+  if (!timing.own_ms) return 0;
+  const int64_t recorded_ns = group.wall_ns - group.not_recorded_ns - group.idle_of(IdleCause::kProfiler);
+  return std::max(0.0, static_cast<double>(recorded_ns) - *timing.own_ms * 1e6);
+}
+
 }  // namespace llmprof

@@ -34,4 +34,8 @@ class UndisturbedTimes {
   std::vector<StepTimeSource> sources_;  // by step
 };
 
+// By how much the GPU waits longer for the host in a stage because it is recorded, ns, beside idle time whose cause is
+// the profiler: that is part of the cost, and counted by itself. 0 where the time without the recorder is not known.
+double recorder_cost_ns(const StageGroup& group, const StageTiming& timing);
+
 }  // namespace llmprof
