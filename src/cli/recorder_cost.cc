@@ -201,8 +201,7 @@ RecorderCost cost_of(std::string_view kind, const Turns& turns) {
     cost.plain_ns = plain.front();
     std::tie(cost.recorded_ns, cost.seen_ns) = recorded.front();
   }
-  // The quicker half of both.
-  const size_t pairs = (std::min(plain.size(), recorded.size()) + 1) / 2;
+  const size_t pairs = std::min(plain.size(), recorded.size());
   double least = HUGE_VAL, most = -HUGE_VAL;
   for (size_t i = 0; i < pairs; ++i) {
     least = std::min(least, recorded[i].first - plain[i]);

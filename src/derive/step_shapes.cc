@@ -129,7 +129,7 @@ int64_t usual_gpu_ns(const std::vector<StepDraft>& steps, const std::unordered_m
 }
 
 // The most rows that a product of the steps that repeat each other has; -1 where they differ or are not known.
-int64_t usual_rows(const std::vector<StepDraft>& steps, const std::unordered_map<uint64_t, uint32_t>& repeats) {
+int64_t rows_of_repeats(const std::vector<StepDraft>& steps, const std::unordered_map<uint64_t, uint32_t>& repeats) {
   std::map<int64_t, size_t> rows;
   size_t repeated = 0;
   for (const StepDraft& step : steps) {
@@ -279,7 +279,7 @@ void count_tokens(const Trace& trace, const std::vector<LaunchOrder>& orders, co
 void settle_kinds(std::vector<StepDraft>& steps) {
   std::unordered_map<uint64_t, uint32_t> repeats;
   for (const StepDraft& step : steps) repeats[step.names_hash] += step.unseen ? 0 : 1;
-  const int64_t usual_ns = usual_gpu_ns(steps, repeats), rows = usual_rows(steps, repeats);
+  const int64_t usual_ns = usual_gpu_ns(steps, repeats), rows = rows_of_repeats(steps, repeats);
   bool generates = false;  // a prompt was seen before the steps that repeat
   for (size_t i = 0; i < steps.size(); ++i) {
     StepDraft& step = steps[i];

@@ -66,7 +66,7 @@ LLMPROF_RECORD(PeakLatencyRow, "latency", "Measured fixed costs of a device", LL
   C(OptNumber, plain_us, "us", "without the recorder; of calls in the quickest turn, else the median")               \
   C(OptNumber, recorded_us, "us", "with it, likewise")                                                               \
   C(OptNumber, cost_us, "us", "the difference")                                                                      \
-  C(OptNumber, spread_us, "us", "by how much the difference varied over the quicker half of turns")                  \
+  C(OptNumber, spread_us, "us", "by how much the difference varied from the quickest turns to the slowest")          \
   C(OptNumber, between_us, "us", "by how much the program's own work between two calls took longer")                 \
   C(OptNumber, seen_us, "us",                                                                                        \
     "by the recording: of a call its time, of gpu_node the mean from the end of one to the start of the next; 0 of " \

@@ -30,8 +30,7 @@ using SwitchRecorder = std::function<Status(int turn)>;
 Result<std::vector<CallCost>> time_calls(Context& context, double seconds, int turns = 1,
                                          const SwitchRecorder& switch_recorder = nullptr, bool graphs_in_turns = true);
 
-// Waits again and again, so that a recorder that has been told to come or go does so: it goes at the end of a call that
-// waits.
+// Waits again and again, so that a recorder that is to come or go does so: it goes at the end of a call that waits.
 Status settle(Context& context, double seconds);
 
 }  // namespace llmprof::device::cuda
