@@ -18,11 +18,12 @@ say little there. So the same is given for undisturbed steps: of each state the 
 is its pace while the host was quick, with an interval by resampling rounds. A program passes with at most two points of these.
 The program's thread stays on one processor.
 
-What a report makes of the recorded steps, their time without the recorder, is held against the steps of "nothing" likewise: off by so
-many percent. What recording costs is measured on the machine first.
+What a report makes of the recorded steps, their time without the recorder, is held against the steps of "nothing" likewise:
+off by so many percent. What recording costs is measured on the machine first.
 
 Recording has no windows of its own here (--unrecorded-windows off): what tells the program's steps apart, some tens of nanoseconds
-a launch and wait, is not part of the cost. Hardware counters are left out: their sampler starts and stops with recording, which takes longer than a turn.
+a launch and wait, is not part of the cost. Hardware counters are left out: their sampler starts and stops with recording,
+which takes longer than a turn.
 benchmarks/counters_cost.py says what they cost. One program needs about 25 seconds on an H100. benchmarks/recorded_steps_target.py is the program;
 build/release/lib/libcupti.so.alone, a target of the build (cupti_alone), switches CUPTI.
 """
@@ -124,7 +125,7 @@ class Watched:
         return json.loads(done.stdout) if done.returncode in (0, 3) else None  # 3: answered, of what could be read
 
     def end(self):
-        """The exit code, and what is to be said of the recording."""
+        """The exit code, and the report of the recording."""
         try:
             self.process.stdin.close()
         except OSError:
@@ -333,7 +334,8 @@ def show(summary):
     harness.print_table(["program", "nothing, quick ms", "alone", "recorded", "recorded - alone, points", "nothing, median ms",
                          "alone", "recorded", "alone - nothing, points", "recorded - alone", f"within {LIMIT_POINTS:g}", "CUPTI"], rows)
     rows = [[name, out["undisturbed_ms"]["nothing"], out["corrected"]["quick_ms"], with_interval(out["corrected"]["undisturbed"]),
-             with_interval(out["corrected"]["medians"]), f"{out['corrected']['steps']} of {out['steps']['recorded']}", "yes" if is_right(out["corrected"]) else "NO"]
+             with_interval(out["corrected"]["medians"]), f"{out['corrected']['steps']} of {out['steps']['recorded']}",
+             "yes" if is_right(out["corrected"]) else "NO"]
             for name, out in summary.items() if out.get("corrected")]
     if rows:
         harness.print_table(["program", "nothing, quick ms", "recorded, corrected", "off, percent", "by medians",

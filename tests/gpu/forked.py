@@ -59,13 +59,16 @@ class Forks:
         try:
             self.process.stdin.write(json.dumps(words) + "\n")
             self.process.stdin.flush()
-            answer = json.loads(self.process.stdout.readline() or '{"status": 1, "output": "/dev/null"}')
+            line = self.process.stdout.readline()
         finally:
             overdue.cancel()
+        if not line:  # it is at its end, too
+            self.process.wait()
+            return ""
+        answer = json.loads(line)
         with open(answer["output"]) as file:
             text = file.read()
-        if answer["output"] != "/dev/null":
-            os.unlink(answer["output"])
+        os.unlink(answer["output"])
         return text if answer["status"] == 0 else ""
 
     def close(self):
