@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -46,11 +47,13 @@ thread_local bool in_callback = false;
 uint32_t finalized = 0;
 
 // As driver 580 with CUPTI 13.0.1: a graph that was launched with records on and then with records off, CUPTI still
-// attached, does not run once CUPTI has left.
+// attached, does not run once CUPTI has left; none does that CUPTI left while another thread was launching one.
 struct FakeExec {
   bool recorded = false, spoiled = false;
 };
 std::map<uint64_t, FakeExec>& execs = *new std::map<uint64_t, FakeExec>;
+std::atomic<int> launching_graphs{0};
+bool left_under_a_launch = false;
 bool running = false;
 bool buffers_come_zeroed = false;
 int context;  // the one that is current
@@ -329,7 +332,7 @@ EXPORT void fake_call_ends(const char* name, uint32_t correlation) {
 EXPORT int fake_graph_launches(uint64_t graph) {
   pthread_mutex_lock(&lock);
   FakeExec& exec = execs[graph];
-  const bool fails = callback == nullptr && exec.spoiled;
+  const bool fails = callback == nullptr && (exec.spoiled || left_under_a_launch);
   if (callback != nullptr && kinds[cupti::kConcurrentKernel])
     exec.recorded = true;
   else if (callback != nullptr && exec.recorded)
@@ -340,10 +343,13 @@ EXPORT int fake_graph_launches(uint64_t graph) {
 
 EXPORT int fake_launch_graph(uint32_t graph, uint64_t first_node, uint32_t nodes, uint64_t node_ns) {
   if (const int error = fake_graph_launches(graph); error != 0) return error;
+  ++launching_graphs;
   const uint32_t correlation = fake_call_begins("cuGraphLaunch");
+  if (callback != nullptr) usleep(500);  // as long as the driver takes for some hundred nodes under CUPTI
   for (uint32_t i = 0; i < nodes; ++i)
     fake_kernel_ran("_Z4nodePf", now() + i * node_ns, now() + (i + 1) * node_ns, correlation, first_node + i);
   fake_call_ends("cuGraphLaunch", correlation);
+  --launching_graphs;
   return 0;
 }
 
@@ -586,6 +592,7 @@ EXPORT int cuptiFinalize() {
   complete = nullptr;
   next_correlation = 1;
   for (auto& [graph, exec] : execs) exec.recorded = false;
+  left_under_a_launch = left_under_a_launch || launching_graphs > 0;
   ++finalized;
   pthread_mutex_unlock(&lock);
   return 0;

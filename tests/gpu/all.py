@@ -25,6 +25,7 @@ TESTS = [
     ("shapes", ["tests/gpu/shapes_test.py"], 130),
     ("streams", ["tests/gpu/streams_test.py"], 60),
     ("waits", ["tests/gpu/waits_test.py"], 20),
+    ("graph_threads", ["tests/gpu/graph_threads_test.py"], 60),
     ("torch_operators", ["tests/gpu/torch_operators_test.py"], 100),
     ("several_gpus", ["tests/gpu/several_gpus_test.py"], 90),
     ("bench_torch", ["tests/gpu/bench_torch_test.py"], 450),

@@ -390,6 +390,14 @@ TEST(Activity, CuptiLeavesGraphsThatItRecordedAndComesBack) {
   }
 }
 
+// Nobody is inside the launch of a graph when it leaves: on a GPU every access of it would go astray afterwards.
+TEST(Activity, CuptiLeavesWhileAnotherThreadLaunchesGraphs) {
+  const ClientEnd result =
+      watch({"capture", "capture_ends", "graph=1", "both_replay=500", "detached"}, kWindowsAndRanges);
+  EXPECT_EQ(result.status, 0) << result.output;
+  EXPECT_GE(times_detached(result), 1) << result.output;
+}
+
 // No moment comes in which CUPTI may leave, so it does not come and go with each step, and does not record in vain.
 TEST(Activity, CuptiStaysWhereEveryStepCapturesAGraph) {
   const ClientEnd result = watch({"captures=1100", "detached"}, kWindowsAndRanges);

@@ -6,6 +6,7 @@
 //     graph=N       captures a graph of 3 nodes and replays it N times
 //     replays=N     N ranges "decode" of 5 ms, in each a graph of 3 nodes launched and waited for; exits with 3 where
 //     that fails
+//     both_replay=N the same, while another thread launches a graph all the time
 //     captures=N    the same, each with a capture before it
 //     order=N       N times: two streams, events between them, waits for one; then one stream is destroyed and its
 //     handle
@@ -42,6 +43,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -67,6 +69,7 @@ int cuptiActivityRegisterCallbacks(cupti::BufferRequest, cupti::BufferComplete);
 int cuptiActivityRegisterTimestampCallback(cupti::TimestampFunction);
 int cuptiActivityGetNextRecord(uint8_t*, size_t, cupti::Activity**);
 int cudaStreamBeginCapture(void*, int);
+int cudaGraphLaunch(void*, void*);
 }
 
 namespace {
@@ -144,6 +147,13 @@ void graph(long replays) {
     for (uint64_t node = 101; node <= 103; ++node) fake_launch("_Z4nodePf", now(), 5'000, 7, node);
 }
 
+void launch_graph(uintptr_t number) {
+  if (const int error = cudaGraphLaunch(reinterpret_cast<void*>(number), nullptr); error != 0) {
+    std::printf("launching the graph failed: %d\n", error);
+    std::exit(3);
+  }
+}
+
 void replays(long times, bool captured_anew) {
   for (long i = 0; i < times; ++i)
     in_range("decode", [captured_anew] {
@@ -151,10 +161,7 @@ void replays(long times, bool captured_anew) {
         cudaStreamBeginCapture(nullptr, 0);
         fake_capture(false);
       }
-      if (const int error = fake_launch_graph(0, 201, 3, 5'000); error != 0) {
-        std::printf("launching the graph failed: %d\n", error);
-        std::exit(3);
-      }
+      launch_graph(1);
       usleep(5'000);
       fake_synchronize_stream(nullptr, false);
     });
@@ -301,6 +308,19 @@ void alone(long count) {
   }
 }
 
+void both_replay(long times) {
+  std::atomic<bool> done{false};
+  std::thread other([&] {
+    while (!done) {
+      launch_graph(2);
+      usleep(100);
+    }
+  });
+  replays(times, false);
+  done = true;
+  other.join();
+}
+
 void threads(long count) {
   for (long i = 0; i < count; ++i) std::thread([] { one_gemm(); }).join();
 }
@@ -401,6 +421,8 @@ void act(const char* program, const std::string& action) {
     graph(value);
   } else if (name == "replays") {
     replays(value, false);
+  } else if (name == "both_replay") {
+    both_replay(value);
   } else if (name == "captures") {
     replays(value, true);
   } else if (name == "capture_ends") {

@@ -77,8 +77,8 @@ void report_dropped() {
 void detach_here() {
   if (pthread_mutex_trylock(&attachment.lock) != 0) return;  // the next call will do
   const int64_t began_ns = now_ns();
-  const bool due =
-      switches.leaving.load(std::memory_order_relaxed) == Leaving::kDue && may_detach() && !graphs_under_way(began_ns);
+  const bool due = switches.leaving.load(std::memory_order_relaxed) == Leaving::kDue && may_detach() &&
+                   !graphs_under_way(began_ns) && hold_graph_launches();
   if (due) {
     switches.leaving.store(Leaving::kNo, std::memory_order_relaxed);
     // Copies are not counted, and a small one may end with this very call.
@@ -93,6 +93,7 @@ void detach_here() {
     // Names in records that come now are gone; everything recorded has been decoded long before.
     discard_completed();
     if (result != cupti::kSuccess) attachment.stays.store(true, std::memory_order_relaxed);
+    release_graph_launches();
   }
   pthread_mutex_unlock(&attachment.lock);
   if (due) cupti_left(began_ns, now_ns());
@@ -381,6 +382,8 @@ bool abandon_activities() {
   switches.leaving.store(Leaving::kNo, std::memory_order_relaxed);
   forget_records();
   attachment.graphs.captures.store(0, std::memory_order_relaxed);
+  attachment.graphs.launching.store(thread_state.launches_graph ? 1 : 0);
+  attachment.graphs.held.store(false);
   abandon_buffers();
   abandon_calls();
   devices_described.store(false);

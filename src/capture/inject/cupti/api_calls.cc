@@ -29,6 +29,7 @@ struct KnownCall {
   bool launches_graph : 1 = false;
   bool ends_capture : 1 = false;
   bool instantiates : 1 = false;       // makes one
+  bool changes_graph : 1 = false;      // of one that was made
   bool per_thread_stream : 1 = false;  // stream 0 is the thread's own
 };
 static_assert(sizeof(KnownCall) == 8);
@@ -183,6 +184,7 @@ void choose_calls(const nvidia::CuptiLibrary& api, Level deepest) {
       call.disturbs = disturbs_step(plain);
       call.waits = waits_for_gpu(plain);
       call.instantiates = contains(plain, "GraphInstantiate");
+      call.changes_graph = contains(plain, "GraphExecUpdate") || contains(plain, "GraphUpload");
       call.launches_graph = contains(plain, "GraphLaunch");
       call.ends_capture = contains(plain, "StreamEndCapture");
       call.arguments = arguments_of(plain);
@@ -225,6 +227,7 @@ bool on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& 
     // callbacks were switched off under it, gives way to the next one.
     if (state.api_correlation == data.correlation) return false;
     if (call.launches_graph) graph_launched();
+    if (call.changes_graph) graph_made();
     if (call.instantiates) {
       graph_made();
       instantiation_begins();

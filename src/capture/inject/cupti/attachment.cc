@@ -1,6 +1,10 @@
 #include "capture/inject/cupti/attachment.h"
 
+#include <sched.h>
+
+#include "capture/inject/cupti/capture_hooks.h"
 #include "capture/inject/locked.h"
+#include "capture/inject/threads/thread_events.h"
 
 namespace llmprof::inject {
 
@@ -39,7 +43,9 @@ void graph_begins(bool capture) {
 }
 
 void graph_launched() {
-  if (!graphs_survive()) attachment.stays.store(true, std::memory_order_relaxed);
+  // One that does not come by our hook cannot be held up while CUPTI leaves.
+  const bool held_up = thread_state.launches_graph || captures_are_announced();
+  if (!graphs_survive() || !held_up) attachment.stays.store(true, std::memory_order_relaxed);
   // Records may still be on although none are wanted any more, never the other way round.
   if (attachment.records_on.load(std::memory_order_relaxed)) {
     attachment.graphs.recorded.store(true, std::memory_order_relaxed);
@@ -47,6 +53,41 @@ void graph_launched() {
     attachment.stays.store(true, std::memory_order_relaxed);
   }
 }
+
+void graph_launch_begins() {
+  Graphs& graphs = attachment.graphs;
+  for (;;) {
+    graphs.launching.fetch_add(1);
+    if (!graphs.held.load()) break;
+    graphs.launching.fetch_sub(1);
+    while (graphs.held.load()) sched_yield();
+  }
+  thread_state.launches_graph = true;
+}
+
+void graph_launch_ends() {
+  thread_state.launches_graph = false;
+  attachment.graphs.launching.fetch_sub(1);
+}
+
+bool hold_graph_launches() {
+  // Under CUPTI the launch of a thousand nodes takes some milliseconds, the first one of a graph 12.
+  constexpr int64_t kWaitMostNs = 20'000'000;
+  Graphs& graphs = attachment.graphs;
+  graphs.held.store(true);
+  const int own = thread_state.launches_graph ? 1 : 0;
+  const int64_t until = now_ns() + kWaitMostNs;
+  while (graphs.launching.load() > own) {
+    if (now_ns() > until) {
+      release_graph_launches();
+      return false;
+    }
+    sched_yield();
+  }
+  return true;
+}
+
+void release_graph_launches() { attachment.graphs.held.store(false); }
 
 void graph_made() {
   if (!graphs_survive()) attachment.stays.store(true, std::memory_order_relaxed);

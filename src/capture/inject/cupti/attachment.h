@@ -14,11 +14,15 @@ namespace llmprof::inject {
 
 // CUDA graphs and CUPTI's leaving (docs/adr 24). A graph that was launched with kernel records on and then, CUPTI still
 // attached, with records off fails at its next launch once CUPTI has left. So where graphs were recorded CUPTI leaves
-// with its records on; and it does not leave while a graph is made, whose nodes and edges would not be seen.
+// with its records on; and it does not leave while a graph is made, whose nodes and edges would not be seen. A launch
+// of a graph that CUPTI leaves under, on another thread, ends in illegal accesses of the GPU: it does not leave then
+// either.
 struct Graphs {
   std::atomic<bool> recorded{false};  // launched with records on, since attaching
   std::atomic<int> captures{0};       // under way
   std::atomic<int64_t> made_ns{0};    // when last a capture or an instantiation began or ended
+  std::atomic<int> launching{0};      // threads inside the launch of one
+  std::atomic<bool> held{false};      // who comes to launch one waits
 };
 
 struct Attachment {
@@ -77,6 +81,13 @@ void keep_attached();
 
 // A graph is about to be captured or made by hand: CUPTI comes back for it if it is out, and leaves when it is made.
 void graph_begins(bool capture);
+// Around the launch of a graph: its beginning waits while CUPTI leaves.
+void graph_launch_begins();
+void graph_launch_ends();
+// Holds launches of graphs up and waits, not for long, until no other thread is inside one; false if one stays inside,
+// and then nothing is held up. Release when CUPTI has left.
+bool hold_graph_launches();
+void release_graph_launches();
 // Inside callbacks of a graph's launch, of a call that makes an executable graph, and of a capture's end.
 void graph_launched();
 void graph_made();

@@ -36,9 +36,13 @@ LLMPROF_CAPTURE_HOOK(cuStreamBeginCapture_v2, "libcuda.so", (void* stream, int m
 LLMPROF_CAPTURE_HOOK(cuStreamBeginCapture_v2_ptsz, "libcuda.so", (void* stream, int mode), (stream, mode), true)
 LLMPROF_CAPTURE_HOOK(cuGraphCreate, "libcuda.so", (void** graph, unsigned flags), (graph, flags), false)
 
-bool capture_hooks_work() {
+bool captures_are_announced() {
   static const bool announced = std::getenv(session::kEnvCapturesRecorded) != nullptr;
-  if (announced) return true;
+  return announced;
+}
+
+bool capture_hooks_work() {
+  if (captures_are_announced()) return true;
   // Where the library was not preloaded, or the runtime is part of the program, the program's calls do not come by
   // here.
   static RealSymbol runtime{"cudaStreamBeginCapture", "libcudart"};

@@ -5,5 +5,7 @@ namespace llmprof::inject {
 
 // Whether a capture of this program comes by our hooks: the library is preloaded and the CUDA runtime a shared library.
 bool capture_hooks_work();
+// The process says that it makes and launches graphs while kernels are recorded, on one thread (`llmprof peaks`).
+bool captures_are_announced();
 
 }  // namespace llmprof::inject

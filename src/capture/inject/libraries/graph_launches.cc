@@ -1,5 +1,6 @@
 // Hooks of graph launches: the calls that recur in each step of a program that decodes by CUDA graphs, known at every
 // recording level, CUPTI or not. The runtime reaches the driver by pointers of its own, so one launch is seen once.
+#include "capture/inject/cupti/attachment.h"
 #include "capture/inject/real_symbol.h"
 #include "capture/inject/threads/thread_events.h"
 
@@ -17,8 +18,10 @@ uint64_t key_of(const void* graph) {
 
 int launch(int (*real)(void*, void*), void* graph, void* stream) {
   if (!watched() || thread_state.inside) return real(graph, stream);
+  graph_launch_begins();
   int64_t time_ns = now_ns();
   int status = real(graph, stream);
+  graph_launch_ends();
   ThreadLog* log = status == 0 ? thread_log() : nullptr;
   if (log != nullptr) add_recurring_call(*log, key_of(graph), time_ns);
   return status;

@@ -133,6 +133,7 @@ struct ThreadState {
   uint32_t api_key = 0;
   uint32_t launches = 0, launches_since_wait = 0;  // counted where kernels tell the steps
   OpenStep steps[2];                               // of its outermost range, and of the one in it
+  bool launches_graph = false;                     // the thread is inside the launch of a graph
   bool inside = false;  // the thread is inside the recorder: what it does there is not recorded
 };
 extern constinit thread_local ThreadState thread_state;
