@@ -12,7 +12,6 @@
 #include "analyze/undisturbed.h"
 #include "base/result.h"
 #include "hardware/measured.h"
-#include "replay/replay.h"
 #include "results/report.h"
 #include "trace/trace.h"
 
@@ -41,7 +40,7 @@ struct Context {
   const AnalyzeOptions& options;
   const Groups& groups;
   const DeviceReport* device;  // null if unknown
-  const std::vector<replay::StepTime>& replayed;
+  const ReplayedSteps& replayed;
   const UndisturbedTimes& undisturbed;
 };
 

@@ -24,7 +24,7 @@ void analyze_critical_path(const Context& context, Report& report, std::vector<C
   if (on_cpu(context)) return;  // the host is the device there
   std::vector<StepSums> sums(groups.stages.size());
   const std::string lacking = replay::lacking(trace);
-  for (const replay::StepTime& time : context.replayed) {
+  for (const replay::StepTime& time : context.replayed.steps) {
     StepSums& sum = sums[groups.stage_of_step[time.step]];
     ++sum.steps;
     sum.recorded_ns += time.recorded_ns;

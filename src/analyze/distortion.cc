@@ -350,6 +350,11 @@ void analyze_overhead(const Context& context, Report& report, std::vector<Cannot
   }
   overhead.stages = std::move(found.rows);
   add_run_cost(trace, overhead);
+  if (const CallsFactor& calls = context.replayed.calls; calls.changes > 0) {
+    overhead.calls_factor = calls.factor;
+    overhead.calls_factor_error = calls.error;
+    overhead.calls_factor_changes = calls.changes;
+  }
   if (const DistortionRecord* row = headline(trace, overhead.stages); row != nullptr) {
     overhead.distortion_frac = row->distortion_frac;
     overhead.ci95 = std::array<double, 2>{row->ci95_low_frac, row->ci95_high_frac};

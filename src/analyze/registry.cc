@@ -112,10 +112,9 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
   describe_source(trace, groups, report);
   // What another recorder costs is not known.
   const bool costs_known = report.device && is_live_recording(trace);
-  const std::vector<replay::StepTime> replayed =
-      replay::replay_steps(trace, costs_known ? &report.device->recorder_ns : nullptr);
-  const UndisturbedTimes undisturbed(trace, groups, replayed,
-                                     costs_known ? report.device->recorder_ns : RecorderCosts());
+  const RecorderCosts costs = costs_known ? report.device->recorder_ns : RecorderCosts();
+  const ReplayedSteps replayed = replay_steps(trace, costs);
+  const UndisturbedTimes undisturbed(trace, groups, replayed, costs);
   report.undisturbed = undisturbed.rows();
   report.steps = list_steps(trace, undisturbed);
   describe_recorded(trace, report);

@@ -12,9 +12,7 @@
 namespace llmprof {
 namespace {
 
-constexpr size_t kUnrecordedMin = 5;              // steps whose median stands for a stage
-constexpr size_t kNearMost = 10, kNearLeast = 3;  // steps to either side of a change that are compared
-constexpr double kReplaysWithin = 0.05;  // a step that replay does not give back says nothing of the step without cost
+constexpr size_t kUnrecordedMin = 5;  // steps whose median stands for a stage
 
 // Of ranges that hold several steps (an encoder, and the prompt behind it), those of one range are one time: where
 // nothing was recorded nobody can part them.
@@ -23,12 +21,7 @@ struct StageTimesOf {
   AnnotationId range = kNoRow;                         // of the latest recorded step
   std::vector<StepId> steps;                           // all of them
   int64_t graph_nodes = 0, kernels = 0;                // of the recorded ones
-  // In order of time, replayed and unrecorded ones by turns, ns.
-  struct Run {
-    bool is_replayed;
-    std::vector<double> ns;
-  };
-  std::vector<Run> runs;
+  OptDouble disagreement;                              // of replayed and unrecorded ones
 };
 
 void add_time(double ns, bool goes_on, std::vector<double>& times) {
@@ -36,26 +29,6 @@ void add_time(double ns, bool goes_on, std::vector<double>& times) {
     times.back() += ns;
   else
     times.push_back(ns);
-}
-
-void add_to_run(double ns, bool is_replayed, bool goes_on, std::vector<StageTimesOf::Run>& runs) {
-  if (runs.empty() || runs.back().is_replayed != is_replayed) runs.push_back({is_replayed, {}});
-  add_time(ns, goes_on, runs.back().ns);
-}
-
-// Replayed over unrecorded steps next to them: over a whole run a program becomes faster, or its context longer.
-OptDouble agreement(const std::vector<StageTimesOf::Run>& runs) {
-  std::vector<double> ratios;
-  for (size_t i = 1; i < runs.size(); ++i) {
-    const std::vector<double>&before = runs[i - 1].ns, &behind = runs[i].ns;
-    if (before.size() < kNearLeast || behind.size() < kNearLeast) continue;
-    const auto last = static_cast<std::ptrdiff_t>(std::min(before.size(), kNearMost)),
-               first = static_cast<std::ptrdiff_t>(std::min(behind.size(), kNearMost));
-    const double earlier = median_of({before.end() - last, before.end()}),
-                 later = median_of({behind.begin(), behind.begin() + first});
-    ratios.push_back(runs[i].is_replayed ? later / earlier : earlier / later);
-  }
-  return ratios.empty() ? OptDouble() : median_of(std::move(ratios));
 }
 
 // The interval of a median, wider by what is not known of the costs that were taken out.
@@ -75,7 +48,7 @@ UndisturbedRecord record_of(const StageTimesOf& times, double unsure_frac) {
   row.recorded_ms = median_ms(times.recorded);
   row.replayed_ms = median_ms(times.replayed);
   row.unrecorded_ms = median_ms(times.unrecorded);
-  if (const OptDouble ratio = agreement(times.runs)) row.agree_frac = *ratio - 1;
+  row.agree_frac = times.disagreement;
   const std::vector<double>* chosen = &times.recorded;
   double unsure_ns = 0;
   if (times.unrecorded.size() >= kUnrecordedMin || (times.replayed.empty() && times.recorded.empty())) {
@@ -97,24 +70,64 @@ UndisturbedRecord record_of(const StageTimesOf& times, double unsure_frac) {
   return row;
 }
 
+std::vector<double> window_lengths(const Trace& trace) {
+  std::vector<double> out(trace.steps.size());
+  for (Row s = 0; s < out.size(); ++s) out[s] = static_cast<double>(trace.steps.end_ns[s] - trace.steps.start_ns[s]);
+  return out;
+}
+
+// By step: whether replay gives it back and knows it without the recorder.
+std::vector<uint8_t> replays(const Trace& trace, const std::vector<replay::StepTime>& steps) {
+  std::vector<uint8_t> out(trace.steps.size(), 0);
+  for (const replay::StepTime& time : steps) out[time.step] = time.undisturbed_ns && replays_step(time) ? 1 : 0;
+  return out;
+}
+
 }  // namespace
 
-UndisturbedTimes::UndisturbedTimes(const Trace& trace, const Groups& groups,
-                                   const std::vector<replay::StepTime>& replayed, const RecorderCosts& costs) {
+ReplayedSteps replay_steps(const Trace& trace, const RecorderCosts& costs) {
+  const replay::StepReplay replay(trace);
+  ReplayedSteps out{replay.as_recorded(), {}};
+  const replay::RecorderCostModel model(costs);
+  if (!model.known()) return out;
+  const std::vector<int64_t> once_ns = replay.without_recorder(model);
+  for (size_t i = 0; i < out.steps.size(); ++i) out.steps[i].undisturbed_ns = out.steps[i].by_machine_ns = once_ns[i];
+
+  const std::vector<StageRuns> runs =
+      stage_runs(trace, step_recordings(trace, CuptiAway(trace)), replays(trace, out.steps));
+  if (std::none_of(runs.begin(), runs.end(), [](const StageRuns& stage) { return stage.runs.size() > 1; })) return out;
+  const std::vector<int64_t> twice_ns = replay.without_recorder(replay::RecorderCostModel(costs, 2));
+  std::vector<double> once = window_lengths(trace), twice = once;
+  for (size_t i = 0; i < out.steps.size(); ++i) {
+    once[out.steps[i].step] = static_cast<double>(once_ns[i]);
+    twice[out.steps[i].step] = static_cast<double>(twice_ns[i]);
+  }
+  out.calls = calls_factor(runs, once, twice);
+  if (out.calls.changes == 0) return out;
+  const std::vector<int64_t> here_ns = replay.without_recorder(replay::RecorderCostModel(costs, out.calls.factor));
+  for (size_t i = 0; i < out.steps.size(); ++i) out.steps[i].undisturbed_ns = here_ns[i];
+  return out;
+}
+
+UndisturbedTimes::UndisturbedTimes(const Trace& trace, const Groups& groups, const ReplayedSteps& replayed,
+                                   const RecorderCosts& costs) {
   const Steps& steps = trace.steps;
-  window_ns_.resize(steps.size());
+  window_ns_ = window_lengths(trace);
   sources_.assign(steps.size(), StepTimeSource::kRecorded);
-  for (Row s = 0; s < steps.size(); ++s) window_ns_[s] = static_cast<double>(steps.end_ns[s] - steps.start_ns[s]);
   if (!is_live_recording(trace)) return;
 
   const CuptiAway away(trace);
-  for (const replay::StepTime& time : replayed) {
-    if (!time.undisturbed_ns || std::fabs(time.error_frac()) > kReplaysWithin) continue;
+  std::vector<double> by_machine_ns = window_ns_;
+  for (const replay::StepTime& time : replayed.steps) {
+    if (!time.undisturbed_ns || !replays_step(time)) continue;
     window_ns_[time.step] = static_cast<double>(*time.undisturbed_ns);
+    by_machine_ns[time.step] = static_cast<double>(time.by_machine_ns.value_or(*time.undisturbed_ns));
     sources_[time.step] = StepTimeSource::kReplayed;
   }
   std::map<std::tuple<int32_t, StringId>, StageTimesOf> stages;
   const std::vector<StepRecording> recordings = step_recordings(trace, away);
+  for (const StageRuns& runs : stage_runs(trace, recordings, replays(trace, replayed.steps)))
+    stages[{runs.device, runs.stage}].disagreement = disagreement(runs, by_machine_ns);
   for (Row s = 0; s < steps.size(); ++s) {
     const bool alone = away.throughout(steps.start_ns[s], steps.end_ns[s]);
     StageTimesOf& times = stages[{steps.device[s], steps.stage[s]}];
@@ -131,7 +144,6 @@ UndisturbedTimes::UndisturbedTimes(const Trace& trace, const Groups& groups,
       case StepRecording::kAlone:
         sources_[s] = StepTimeSource::kUnrecorded;
         times.unrecorded.push_back(window_ns_[s]);
-        add_to_run(window_ns_[s], false, false, times.runs);
         break;
       case StepRecording::kRecorded: {
         const bool goes_on = steps.annotation[s] != kNoRow && steps.annotation[s] == times.range;
@@ -139,7 +151,6 @@ UndisturbedTimes::UndisturbedTimes(const Trace& trace, const Groups& groups,
         add_time(static_cast<double>(steps.end_ns[s] - steps.start_ns[s]), goes_on, times.recorded);
         if (sources_[s] != StepTimeSource::kReplayed) break;
         add_time(window_ns_[s], goes_on, times.replayed);
-        add_to_run(window_ns_[s], true, goes_on, times.runs);
         break;
       }
     }
@@ -159,7 +170,10 @@ UndisturbedTimes::UndisturbedTimes(const Trace& trace, const Groups& groups,
     if (std::find(done.begin(), done.end(), found->first) != done.end()) continue;
     done.push_back(found->first);
     const bool graphs = found->second.graph_nodes > found->second.kernels;
-    UndisturbedRecord row = record_of(found->second, model.unsure_frac(graphs));
+    const bool fitted = replayed.calls.changes > 0 && !graphs;
+    UndisturbedRecord row =
+        record_of(found->second,
+                  fitted ? replayed.calls.error / std::max(replayed.calls.factor, 0.1) : model.unsure_frac(graphs));
     row.stage = trace.text(group.name);
     row.device = group.device;
     // What is recorded and cannot be replayed is scaled like its stage.

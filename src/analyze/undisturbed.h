@@ -8,17 +8,26 @@
 #include <vector>
 
 #include "analyze/groups.h"
+#include "analyze/recording_changes.h"
 #include "replay/replay.h"
 #include "results/report.h"
 #include "trace/trace.h"
 
 namespace llmprof {
 
+// Every completely recorded step replayed, as it was and without the recorder.
+struct ReplayedSteps {
+  std::vector<replay::StepTime> steps;  // in order of time
+  CallsFactor calls;
+};
+// `costs`: of the recorder that made the recording, as measured on its machine; empty where they are not known. Where
+// the program ran with and without the recorder, what its calls cost is fitted to that.
+ReplayedSteps replay_steps(const Trace& trace, const RecorderCosts& costs);
+
 class UndisturbedTimes {
  public:
-  // `costs`: of the recorder that made the recording; empty where they are not known.
-  UndisturbedTimes(const Trace& trace, const Groups& groups, const std::vector<replay::StepTime>& replayed,
-                   const RecorderCosts& costs);
+  // `costs`: those that `replayed` is by.
+  UndisturbedTimes(const Trace& trace, const Groups& groups, const ReplayedSteps& replayed, const RecorderCosts& costs);
 
   // One for each stage with steps of serving, in order of the stage table. None for a recording of another tool: there
   // is nothing to take out.

@@ -33,6 +33,7 @@ constexpr const char* kCallCostsCommand = "call-costs";
 constexpr double kSecondsEach = 0.02;      // of each kind of call in a turn
 constexpr double kSecondsToSwitch = 0.25;  // for CUPTI to come or go, once the recorder knows that it is to
 constexpr double kSecondsToKnow = 2;
+constexpr int64_t kBetweenMostNs = 10'000;  // between two kernels that are queued
 constexpr size_t kCostsBytesMax = size_t{1} << 20;
 
 // ---- in the process that is timed ------------------------------------------------------------------------------
@@ -106,26 +107,30 @@ std::string_view call_named(std::string_view cost) {
                                      : "";
 }
 
-// Mean time from the end of a node's kernel to the start of the next one's, of the same launch, in the recording. With
-// a kernel on all of the GPU none begins before the one ahead of it has ended.
-double seen_between_nodes_ns(const Trace& trace, const CallCost& cost) {
+// Mean time from the end of a kernel to the start of the next one, both queued or both nodes of one launch, in the
+// recording. With a kernel on all of the GPU none begins before the one ahead of it has ended.
+double seen_between_ns(const Trace& trace, const CallCost& cost, bool nodes) {
   const GpuOps& ops = trace.gpu_ops;
   double sum = 0;
   int64_t count = 0;
   for (Row row = 1; row < ops.size(); ++row) {
     const int64_t before = ops.start_ns[row - 1] + trace.base_unix_ns;
     if (before < cost.start_unix_ns || before > cost.end_unix_ns) continue;
-    if (ops.graph_node[row - 1] == 0 || ops.correlation[row] != ops.correlation[row - 1]) continue;
+    if (!nodes ? ops.graph_node[row] != 0 : ops.graph_node[row - 1] == 0) continue;
+    if (nodes != (ops.correlation[row] == ops.correlation[row - 1])) continue;
+    // Behind the last of a sample comes the wait of the host.
+    if (!nodes && ops.start_ns[row] - ops.start_ns[row - 1] - ops.dur_ns[row - 1] > kBetweenMostNs) continue;
     sum += static_cast<double>(ops.start_ns[row] - ops.start_ns[row - 1] - ops.dur_ns[row - 1]);
     ++count;
   }
   return count == 0 ? 0 : std::max(0.0, sum / static_cast<double>(count));
 }
 
-// Median of how long the recording says that these calls took; of nodes, how far apart it says that they lay; 0 of what
-// is neither.
+// Median of how long the recording says that these calls took; of kernels and nodes, how far apart it says that they
+// lay; 0 of what is neither.
 double seen_ns(const Trace& trace, const CallCost& cost) {
-  if (cost.name == "gpu_node") return seen_between_nodes_ns(trace, cost);
+  if (cost.name == "gpu_kernel" || cost.name == "gpu_node")
+    return seen_between_ns(trace, cost, cost.name == "gpu_node");
   const std::string_view call = call_named(cost.name);
   std::vector<double> durations;
   for (Row row = 0; !call.empty() && row < trace.api_calls.size(); ++row) {
@@ -211,7 +216,9 @@ RecorderCost cost_of(std::string_view kind, const Turns& turns) {
   return cost;
 }
 
-bool is_of_graphs(std::string_view kind) { return kind.starts_with("graph") || kind == "gpu_node"; }
+bool is_of_graphs(std::string_view kind) {
+  return kind.starts_with("graph") || kind == "gpu_node" || kind == "gpu_graph";
+}
 
 using KindTurns = std::map<std::string, Turns>;
 

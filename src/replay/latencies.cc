@@ -120,9 +120,10 @@ class Fitter {
     for (std::pair<const uint64_t, std::vector<double>>& edge : found)
       out.edges[edge.first] = mean_latency(std::move(edge.second));
     follow_pace(out);
-    // For edges that are seen in other steps only.
-    Latency& usual = out.behind[static_cast<size_t>(StartKind::kGraphNode)][static_cast<size_t>(StartKind::kGraphNode)];
-    if (usual.samples == 0) usual = mean_latency(std::move(all));
+    out.any_edge = mean_latency(std::move(all));
+    Latency& behind =
+        out.behind[static_cast<size_t>(StartKind::kGraphNode)][static_cast<size_t>(StartKind::kGraphNode)];
+    if (behind.samples == 0) behind.ns = out.any_edge.ns;
   }
 
  private:
@@ -221,7 +222,7 @@ double Latencies::edge_ns(const Timeline& timeline, GpuOpId before, GpuOpId op) 
   const std::unordered_map<uint64_t, Latency>::const_iterator edge = edges.find(edge_key(timeline, before, op));
   const ApiCallId call = timeline.trace.gpu_links.api[op];
   const double off_ns = call < pace.size() ? pace[call] : 0;
-  return off_ns + (edge != edges.end() ? edge->second.ns : behind_ns(timeline, before, op));
+  return off_ns + (edge != edges.end() ? edge->second.ns : any_edge.ns);
 }
 
 std::vector<GpuOpId> last_awaited(const Timeline& timeline) {

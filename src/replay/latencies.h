@@ -26,8 +26,9 @@ struct Latencies {
   std::array<std::array<Latency, kStartKinds>, kStartKinds> behind{};
   // From the end of an activity that the stream was told to wait for to the start.
   Latency joined;
-  // The same between two nodes of a graph, by both nodes' ids.
+  // The same between two nodes of a graph, by both nodes' ids; and of all, for those that were not learned from.
   std::unordered_map<uint64_t, Latency> edges;
+  Latency any_edge;
   // By call: so much further apart than `edges` says lie the nodes of its launch, ns; as seen of the launches of the
   // same graph nearest in time that were learned from. Nodes were seen 0.10 or 0.45 us apart for spells of some
   // launches, whatever records them.

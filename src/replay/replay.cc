@@ -8,6 +8,13 @@
 #include "replay/undisturbed.h"
 
 namespace llmprof::replay {
+
+// What ended a step's window: the last activity, and the call that waited for it.
+struct StepEnd {
+  GpuOpId op = kNoRow;
+  ApiCallId call = kNoRow;
+};
+
 namespace {
 
 class Runner {
@@ -168,12 +175,6 @@ std::vector<uint8_t> alternate(const Trace& trace) {
   }
   return learn;
 }
-
-// What ended a step's window: the last activity, and the call that waited for it.
-struct StepEnd {
-  GpuOpId op = kNoRow;
-  ApiCallId call = kNoRow;
-};
 
 std::vector<StepEnd> step_ends(const Timeline& timeline) {
   const Trace& trace = timeline.trace;
@@ -389,34 +390,57 @@ std::vector<int64_t> step_starts(const Timeline& timeline, const std::vector<Ste
 
 }  // namespace
 
-std::vector<StepTime> replay_steps(const Trace& trace, const RecorderCosts* costs) {
-  const Timeline timeline(trace);
-  const std::vector<uint8_t> learn = alternate(trace);
-  const std::vector<StepEnd> ends = step_ends(timeline);
-  const std::vector<Stretch> stretches = stretches_of(trace);
-  Durations durations(timeline);
-  Latencies latencies = learn_from(timeline, learn, ends);
-  const Replayed replayed = run(timeline, durations, latencies, stretches);
-  const std::vector<int64_t> starts = step_starts(timeline, ends, replayed);
+StepReplay::StepReplay(const Trace& trace)
+    : timeline_(trace),
+      learn_(alternate(trace)),
+      ends_(step_ends(timeline_)),
+      stretches_(stretches_of(trace)),
+      latencies_(learn_from(timeline_, learn_, ends_)) {}
+
+StepReplay::~StepReplay() = default;
+
+std::vector<StepTime> StepReplay::as_recorded() const {
+  const Trace& trace = timeline_.trace;
+  const Replayed replayed = run(timeline_, Durations(timeline_), latencies_, stretches_);
+  const std::vector<int64_t> starts = step_starts(timeline_, ends_, replayed);
   std::vector<StepTime> out;
   for (Row step = 0; step < trace.steps.size(); ++step) {
     if (starts[step] == kNever) continue;
-    StepTime time{step,
-                  learn[step] != 0,
-                  trace.steps.end_ns[step] - trace.steps.start_ns[step],
-                  end_of(replayed, ends[step]) - starts[step],
-                  std::nullopt,
-                  {}};
-    time.path_ns = Path(timeline, latencies, replayed, starts[step]).to(ends[step]);
+    StepTime time;
+    time.step = step;
+    time.learned = learn_[step] != 0;
+    time.recorded_ns = trace.steps.end_ns[step] - trace.steps.start_ns[step];
+    time.replayed_ns = end_of(replayed, ends_[step]) - starts[step];
+    time.path_ns = Path(timeline_, latencies_, replayed, starts[step]).to(ends_[step]);
     out.push_back(time);
   }
-  const RecorderCostModel model(costs != nullptr ? *costs : RecorderCosts());
-  if (!model.known()) return out;
-  take_recorder_out(timeline, model, durations, latencies);
-  const Replayed undisturbed = run(timeline, durations, latencies, stretches);
-  const std::vector<int64_t> begins = step_starts(timeline, ends, undisturbed);
-  for (StepTime& time : out) time.undisturbed_ns = end_of(undisturbed, ends[time.step]) - begins[time.step];
   return out;
+}
+
+std::vector<int64_t> StepReplay::windows(const Durations& durations, const Latencies& latencies) const {
+  const Replayed replayed = run(timeline_, durations, latencies, stretches_);
+  const std::vector<int64_t> starts = step_starts(timeline_, ends_, replayed);
+  std::vector<int64_t> out;
+  for (Row step = 0; step < starts.size(); ++step)
+    if (starts[step] != kNever) out.push_back(end_of(replayed, ends_[step]) - starts[step]);
+  return out;
+}
+
+std::vector<int64_t> StepReplay::without_recorder(const RecorderCostModel& model) const {
+  Durations durations(timeline_);
+  Latencies latencies = latencies_;
+  take_recorder_out(timeline_, model, durations, latencies);
+  return windows(durations, latencies);
+}
+
+std::vector<StepTime> replay_steps(const Trace& trace, const RecorderCosts* costs) {
+  const StepReplay replay(trace);
+  std::vector<StepTime> steps = replay.as_recorded();
+  const RecorderCostModel model(costs != nullptr ? *costs : RecorderCosts());
+  if (!model.known()) return steps;
+  const std::vector<int64_t> without_ns = replay.without_recorder(model);
+  for (size_t i = 0; i < steps.size(); ++i) steps[i].undisturbed_ns = steps[i].by_machine_ns = without_ns[i];
+  return steps;
 }
 
 }  // namespace llmprof::replay

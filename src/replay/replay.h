@@ -58,15 +58,41 @@ struct StepTime {
   bool learned = false;  // the latencies are those of this step among others; only the rest judges them
   int64_t recorded_ns = 0, replayed_ns = 0;
   std::optional<int64_t> undisturbed_ns;      // replayed without what recording costs, where that is known
+  std::optional<int64_t> by_machine_ns;       // the same by costs that were measured on this machine alone
   std::array<int64_t, kPathParts> path_ns{};  // adds up to replayed_ns
   double error_frac() const {
     return recorded_ns > 0 ? static_cast<double>(replayed_ns - recorded_ns) / static_cast<double>(recorded_ns) : 0;
   }
 };
 
-// Replays every completely recorded step of the program, each after the one before it, in order of time. Latencies are
-// learned from every other step of a stage. `costs`: of the recorder that made the recording (undisturbed.h), null
-// where they are not known.
+struct StepEnd;
+class RecorderCostModel;
+
+// Every completely recorded step of a program, to be run again as often as is liked, each after the one before it.
+// Latencies are learned from every other step of a stage. The trace must outlive it.
+class StepReplay {
+ public:
+  explicit StepReplay(const Trace& trace);
+  ~StepReplay();
+  StepReplay(const StepReplay&) = delete;
+  StepReplay& operator=(const StepReplay&) = delete;
+
+  // As they were, in order of time.
+  std::vector<StepTime> as_recorded() const;
+  // What each of as_recorded() takes without the recorder, ns; `model` must be known.
+  std::vector<int64_t> without_recorder(const RecorderCostModel& model) const;
+
+ private:
+  std::vector<int64_t> windows(const Durations& durations, const Latencies& latencies) const;
+
+  const Timeline timeline_;
+  const std::vector<uint8_t> learn_;  // by step
+  const std::vector<StepEnd> ends_;   // by step
+  const std::vector<Stretch> stretches_;
+  const Latencies latencies_;
+};
+
+// as_recorded() of a trace, with what the steps take without the recorder whose `costs` these are; null: not known.
 std::vector<StepTime> replay_steps(const Trace& trace, const RecorderCosts* costs = nullptr);
 
 }  // namespace llmprof::replay

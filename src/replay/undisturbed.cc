@@ -17,14 +17,15 @@ double cost_ns(const RecorderCost* cost) {
 }
 
 // What is seen of a call lies inside the time that the program takes it to be.
-RecorderCostModel::Cost cost_of(const RecorderCost* cost) {
+RecorderCostModel::Cost cost_of(const RecorderCost* cost, double factor) {
   if (cost == nullptr) return {};
   const double all = cost_ns(cost), inside = std::clamp(cost->seen_ns - cost->plain_ns, 0.0, all);
-  return {inside, all - inside};
+  return {factor * inside, factor * (all - inside)};
 }
 
 constexpr const char* kLaunchLevels[] = {"launch_0k", "launch_64k", "launch_512k", "launch_2048k"};
 constexpr double kFewNodes = 32, kManyNodes = 256;  // graph_32, graph_256
+constexpr double kGraphTurnNodes = 8;               // gpu_graph
 
 // A line through two points, as its value at 0 and its slope, neither below 0.
 struct Line {
@@ -34,6 +35,16 @@ struct Line {
     at_zero = std::max(0.0, at_few - slope * kFewNodes);
   }
 };
+
+// One kernel and a graph of so many lie on a stream by turns, so that both edges of the graph are in a turn, beside the
+// distances that are known.
+double graph_edge(const RecorderCost* turn, const RecorderCost& kernel, const RecorderCost& node) {
+  if (turn == nullptr || kernel.seen_ns <= 0) return 0;
+  const double between_kernels = std::max(0.0, kernel.seen_ns - cost_ns(&kernel));
+  const double between_nodes = node.seen_ns - cost_ns(&node);
+  const double edges = turn->plain_ns - kernel.plain_ns - kGraphTurnNodes * node.plain_ns;
+  return std::max(0.0, (edges + between_kernels + between_nodes) / 2);
+}
 
 // Whether so much lay on its stream when a call began that it may have waited for room in the queue, which has some
 // hundreds of places.
@@ -51,7 +62,7 @@ bool queue_may_be_full(const Timeline& timeline, ApiCallId call) {
 
 }  // namespace
 
-RecorderCostModel::RecorderCostModel(const RecorderCosts& costs) {
+RecorderCostModel::RecorderCostModel(const RecorderCosts& costs, double calls_factor) {
   const RecorderCost* const few = find(costs, "graph_32");
   const RecorderCost* const many = find(costs, "graph_256");
   const RecorderCost* const kernel = find(costs, "gpu_kernel");
@@ -60,7 +71,7 @@ RecorderCostModel::RecorderCostModel(const RecorderCosts& costs) {
   for (const char* const name : kLaunchLevels) {
     const RecorderCost* const level = find(costs, name);
     if (level == nullptr || level->seen_ns <= 0) continue;
-    const Cost cost = cost_of(level);
+    const Cost cost = cost_of(level, calls_factor);
     launch_.push_back({level->seen_ns, cost.inside, cost.beside});
   }
   const auto unsure = [](const RecorderCost* cost) {
@@ -75,10 +86,11 @@ RecorderCostModel::RecorderCostModel(const RecorderCosts& costs) {
   const Line most(few->recorded_ns + few->spread_ns, many->recorded_ns + many->spread_ns);
   graph_plain_ns_ = plain.at_zero, node_plain_ns_ = plain.slope;
   graph_most_ns_ = most.at_zero, node_most_ns_ = most.slope;
-  copy_ = cost_of(find(costs, "copy_in"));
-  wait_ = cost_of(find(costs, "wait"));
+  copy_ = cost_of(find(costs, "copy_in"), calls_factor);
+  wait_ = cost_of(find(costs, "wait"), calls_factor);
   kernel_gap_ns_ = cost_ns(kernel);
   node_gap_ns_ = cost_ns(node);
+  graph_edge_ns_ = graph_edge(find(costs, "gpu_graph"), *kernel, *node);
 }
 
 RecorderCostModel::Cost RecorderCostModel::of_launch(double seen_ns) const {
@@ -158,9 +170,16 @@ void take_recorder_out(const Timeline& timeline, const RecorderCostModel& model,
       if (later(static_cast<StartKind>(before)) && later(static_cast<StartKind>(kind)))
         latencies.behind[before][kind].ns -= model.kernel_gap_ns();
   for (auto& [edge, latency] : latencies.edges) latency.ns -= model.node_gap_ns();
-  Latency& nodes =
-      latencies.behind[static_cast<size_t>(StartKind::kGraphNode)][static_cast<size_t>(StartKind::kGraphNode)];
-  nodes.ns -= model.node_gap_ns();
+  latencies.any_edge.ns -= model.node_gap_ns();
+  // Where launching takes so much longer recorded that the GPU always waited for it, the edges of graphs were not seen.
+  for (size_t before = 0; before < kStartKinds; ++before)
+    for (size_t kind = 0; kind < kStartKinds; ++kind) {
+      const bool edge = !later(static_cast<StartKind>(before)) || !later(static_cast<StartKind>(kind));
+      Latency& latency = latencies.behind[before][kind];
+      if (!edge || latency.samples != 0) continue;
+      const bool nodes = before == kind;
+      latency.ns = std::max(nodes ? latencies.any_edge.ns : latency.ns, model.graph_edge_ns());
+    }
 }
 
 }  // namespace llmprof::replay

@@ -19,8 +19,9 @@ constexpr double kNodeUnsureNs = 200;
 // microsecond for each.
 class RecorderCostModel {
  public:
-  // Unknown where the costs of launches, graphs or the GPU are missing.
-  explicit RecorderCostModel(const RecorderCosts& costs);
+  // Unknown where the costs of launches, graphs or the GPU are missing. `calls_factor`: so many times what was measured
+  // a recorded launch, copy and wait cost in this program.
+  explicit RecorderCostModel(const RecorderCosts& costs, double calls_factor = 1);
   bool known() const { return !launch_.empty(); }
 
   // By how much a call is longer because it is recorded, ns: `inside` of its duration as seen, `beside` before or
@@ -35,6 +36,9 @@ class RecorderCostModel {
   // By how much a kernel begins later behind another one: of a stream, of a graph.
   double kernel_gap_ns() const { return kernel_gap_ns_; }
   double node_gap_ns() const { return node_gap_ns_; }
+  // From the end of what lies before a graph on its stream to its first node, and from its last node to what lies
+  // behind it, without the recorder. 0 where it was not measured.
+  double graph_edge_ns() const { return graph_edge_ns_; }
   // By how much of itself the cost of a launch, of a kernel or of a graph, differed between turns, to
   // either side.
   double unsure_frac(bool graph) const { return unsure_frac_[graph ? 1 : 0]; }
@@ -47,7 +51,7 @@ class RecorderCostModel {
   // Of graphs, for one and for each node: alone, and the most that was seen recorded.
   double graph_plain_ns_ = 0, node_plain_ns_ = 0, graph_most_ns_ = 0, node_most_ns_ = 0;
   Cost copy_, wait_;
-  double kernel_gap_ns_ = 0, node_gap_ns_ = 0;
+  double kernel_gap_ns_ = 0, node_gap_ns_ = 0, graph_edge_ns_ = 0;
   std::array<double, 2> unsure_frac_{};
 };
 

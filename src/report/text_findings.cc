@@ -74,6 +74,9 @@ std::string recording_line(const Report& report, const RenderOptions& options) {
   if (overhead.windows_p99_ms && overhead.pauses_p99_ms)
     line += fmt::format("{}p99 of {} {} while windows were open, {} while not", line.empty() ? "" : "; ",
                         overhead.stage, format_ms(*overhead.windows_p99_ms), format_ms(*overhead.pauses_p99_ms));
+  if (overhead.calls_factor)
+    line += fmt::format("{}a recorded call costs {:.2f} (+/- {:.2f}) times here what `llmprof peaks` measured",
+                        line.empty() ? "" : "; ", *overhead.calls_factor, overhead.calls_factor_error.value_or(0));
   return line.empty() ? std::string() : wrap_text(line, options.width, "  ", "    ");
 }
 

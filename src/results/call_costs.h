@@ -25,7 +25,8 @@ LLMPROF_RECORD(CallCost, "call_costs", "What calls of CUDA cost in one process",
   F(double, plain_ns, "ns", "without the recorder: of calls in the quickest turn, of what the GPU does the median")  \
   F(double, recorded_ns, "ns", "with it, likewise")                                                                  \
   F(double, seen_ns, "ns",                                                                                           \
-    "by the recording: of a call its time, of gpu_node from one's end to the next one's start; 0 of others")         \
+    "by the recording: of a call its time, of gpu_kernel and gpu_node from one's end to the next one's start; 0 of " \
+    "others")                                                                                                        \
   F(double, between_ns, "ns", "by how much the program's own work between two calls takes longer with the recorder") \
   F(double, spread_ns, "ns", "by how much recorded_ns - plain_ns differed from the quickest turns to the slowest")
 LLMPROF_RECORD(RecorderCost, "recorder_costs", "What recording costs one kind of call", LLMPROF_RECORDER_COST_FIELDS)

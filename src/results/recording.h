@@ -47,10 +47,12 @@ LLMPROF_RECORD(DistortionRecord, "distortion", "What recording did to step times
   F(int64_t, unrecorded_steps, "", "Steps with CUPTI out of the process")                                              \
   F(OptDouble, unrecorded_ms, "ms", "Their median")                                                                    \
   F(int64_t, replayed_steps, "", "Recorded steps that were replayed without what recording costs")                     \
-  F(OptDouble, replayed_ms, "ms", "Their median; absent where `llmprof peaks` did not measure the costs here")         \
+  F(OptDouble, replayed_ms, "ms",                                                                                      \
+    "Their median, by costs fitted to this program where it ran with and without the recorder (overhead.calls_factor)" \
+    "; absent where `llmprof peaks` did not measure the costs here")                                                   \
   F(OptDouble, agree_frac, "frac",                                                                                     \
-    "Replayed steps over the unrecorded ones next to them, less 1: ten or fewer to either side of each change, three " \
-    "at least; median of changes")
+    "Steps replayed by what was measured on the machine alone over the unrecorded ones next to them, less 1: ten or "  \
+    "fewer to either side of each change, three at least; median of changes")
 LLMPROF_RECORD(UndisturbedRecord, "undisturbed", "Step times without the recorder", LLMPROF_UNDISTURBED_FIELDS)
 
 #define LLMPROF_STEP_FIELDS(F)                                                                                       \
@@ -75,22 +77,27 @@ using Interval95 = std::optional<std::array<double, 2>>;
 
 // The headline is the decode stage's, or that of the stage with most steps; null, with a reason under cannot_tell,
 // where no steps without recording can be compared with.
-#define LLMPROF_OVERHEAD_FIELDS(F)                                                                \
-  F(OptDouble, distortion_frac, "frac", "The headline of the stages' figures")                    \
-  F(Interval95, ci95, "frac", "Its 95 % confidence interval")                                     \
-  F(std::string, stage, "", "It is about; empty if unknown")                                      \
-  F(std::string, method, "", "How it was found, as in the table")                                 \
-  F(std::vector<DistortionRecord>, stages, "", "What recording did to the steps of each stage")   \
-  F(Milliseconds, recorded_ms, "ms", "Profiler activity that the recording itself lists")         \
-  F(int64_t, records, "", "How many records those are")                                           \
-  F(OptDouble, run_frac, "frac",                                                                  \
-    "Mean slow-down of the run by recording, by the pace of its steps, measured while it ran")    \
-  F(OptDouble, budget_frac, "frac", "What it was to be at most (`--budget`)")                     \
-  F(OptDouble, switching_ms, "ms", "In which the recorder was attached, detached or switched on") \
-  F(OptInt, switching_steps, "", "Steps that were held up by that, which are window edges")       \
-  F(OptDouble, windows_p99_ms, "ms",                                                              \
-    "99th percentile of the steps of `stage` while windows were open, with those at their edges") \
-  F(OptDouble, pauses_p99_ms, "ms", "The same of its steps of which nothing was recorded")
+#define LLMPROF_OVERHEAD_FIELDS(F)                                                                                    \
+  F(OptDouble, distortion_frac, "frac", "The headline of the stages' figures")                                        \
+  F(Interval95, ci95, "frac", "Its 95 % confidence interval")                                                         \
+  F(std::string, stage, "", "It is about; empty if unknown")                                                          \
+  F(std::string, method, "", "How it was found, as in the table")                                                     \
+  F(std::vector<DistortionRecord>, stages, "", "What recording did to the steps of each stage")                       \
+  F(Milliseconds, recorded_ms, "ms", "Profiler activity that the recording itself lists")                             \
+  F(int64_t, records, "", "How many records those are")                                                               \
+  F(OptDouble, run_frac, "frac",                                                                                      \
+    "Mean slow-down of the run by recording, by the pace of its steps, measured while it ran")                        \
+  F(OptDouble, budget_frac, "frac", "What it was to be at most (`--budget`)")                                         \
+  F(OptDouble, switching_ms, "ms", "In which the recorder was attached, detached or switched on")                     \
+  F(OptInt, switching_steps, "", "Steps that were held up by that, which are window edges")                           \
+  F(OptDouble, windows_p99_ms, "ms",                                                                                  \
+    "99th percentile of the steps of `stage` while windows were open, with those at their edges")                     \
+  F(OptDouble, pauses_p99_ms, "ms", "The same of its steps of which nothing was recorded")                            \
+  F(OptDouble, calls_factor, "",                                                                                      \
+    "So many times what `llmprof peaks` measured a recorded launch, copy and wait cost here, by the steps to either " \
+    "side of changes of recording, weighed against 1")                                                                \
+  F(OptDouble, calls_factor_error, "", "Its standard error")                                                          \
+  F(OptInt, calls_factor_changes, "", "How many changes told")
 LLMPROF_RECORD(OverheadReport, "overhead", "What recording cost", LLMPROF_OVERHEAD_FIELDS)
 
 }  // namespace llmprof

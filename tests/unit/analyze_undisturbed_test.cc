@@ -67,7 +67,7 @@ std::vector<replay::StepTime> replayed(const Trace& trace, double without_frac, 
 
 UndisturbedTimes times(const AnalyzedRecording& run, const std::vector<replay::StepTime>& replay,
                        const RecorderCosts& costs) {
-  return UndisturbedTimes(run.trace, group_trace(run.trace), replay, costs);
+  return UndisturbedTimes(run.trace, group_trace(run.trace), {replay, {}}, costs);
 }
 
 TEST(UndisturbedTimes, UnrecordedStepsComeFirst) {

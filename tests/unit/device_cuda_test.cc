@@ -58,7 +58,7 @@ TEST_F(DeviceCuda, TimesItsCalls) {
   }
   EXPECT_EQ(names,
             (std::vector<std::string>{"launch_0k", "launch_64k", "launch_512k", "launch_2048k", "wait", "copy_in",
-                                      "copy_out", "gpu_kernel", "graph_32", "graph_256", "gpu_node"}));
+                                      "copy_out", "gpu_kernel", "graph_32", "graph_256", "gpu_graph", "gpu_node"}));
   EXPECT_GE(script_->launches - launches, static_cast<uint64_t>(launched));
   // One that fails is an error, and no figure.
   script_->launch_result = cuda_abi::kLaunchFailed;
@@ -82,9 +82,9 @@ TEST_F(DeviceCuda, TimesItsCallsInTurns) {
     ASSERT_TRUE(costs) << costs.error().text();
     std::map<std::string, int> times;
     for (const CallCost& cost : *costs) ++times[cost.name];
-    EXPECT_EQ(times.size(), 11U);
+    EXPECT_EQ(times.size(), 12U);
     for (const auto& [name, count] : times) {
-      const bool graph = name.starts_with("graph") || name == "gpu_node";
+      const bool graph = name.starts_with("graph") || name == "gpu_graph" || name == "gpu_node";
       EXPECT_EQ(count, graph && !graphs_in_turns ? 1 : 4) << name;
     }
     EXPECT_EQ(turns, graphs_in_turns ? (std::vector<int>{0, 1, 2, 3}) : (std::vector<int>{0, 1, 2, 3, -1}));

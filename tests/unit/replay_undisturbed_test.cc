@@ -133,5 +133,65 @@ TEST(Undisturbed, GraphsThatAreWaitedFor) {
   }
 }
 
+// Graphs of twelve small nodes with a kernel behind each. Recorded, launching one takes longer than the GPU needs for
+// it, so that the GPU waits at each edge and the recording does not show how far apart they lie; the program alone is
+// as fast as the GPU is.
+TEST(Undisturbed, EdgesOfGraphsThatTheRecordingDoesNotShow) {
+  constexpr int64_t kNode = 1'200, kEdge = 1'100;
+  RecorderCosts known = costs();
+  known["gpu_kernel"].seen_ns = 1'300, known["gpu_node"].seen_ns = 400;
+  // 1,000 between kernels and 200 between nodes alone; of the kernel of 600 ns that was timed one lies in each turn.
+  known["gpu_graph"] = {600 + 8 * 600 + 7 * 200 + 2 * kEdge, 0, 0, 0, 0};
+  EXPECT_DOUBLE_EQ(RecorderCostModel(known).graph_edge_ns(), kEdge);
+  EXPECT_DOUBLE_EQ(RecorderCostModel(costs()).graph_edge_ns(), 0);
+  const auto run = [&](int64_t call_ns, int64_t launch_ns, int64_t node_gap_ns) {
+    TestTrace b;
+    int64_t host = 0;
+    for (int s = 0; s < 6; ++s) {
+      const int64_t begin = host;
+      int64_t gpu = -1'000'000;
+      for (int graph = 0; graph < 20; ++graph) {
+        const uint64_t launch = b.api("cuGraphLaunch", host, call_ns);
+        gpu = std::max(host + call_ns + 2'000, gpu + kEdge);
+        for (int node = 1; node <= 12; ++node) {
+          b.node_kernel("small", gpu, kNode, launch, static_cast<uint64_t>(node));
+          gpu += kNode + (node < 12 ? node_gap_ns : 0);
+        }
+        host += call_ns + 1'000;
+        const uint64_t id = b.api("cuLaunchKernel", host, launch_ns);
+        gpu = std::max(host + launch_ns + 2'000, gpu + kEdge);
+        b.gpu("behind", gpu, kNode, id);
+        gpu += kNode;
+        host += launch_ns + 1'000;
+      }
+      const int64_t returned = gpu + kWake;
+      b.api("cudaStreamSynchronize", host, returned - host);
+      b.annotation("decode", begin, returned - begin);
+      host = returned + 10'000;
+    }
+    return b;
+  };
+  TestTrace without = run(2'000, kPlainLaunch, 200), with = run(2'000 + 12'000 + 18'000, 7'000, 400);
+  const std::vector<StepTime> plain = replay_steps(without.derive_all());
+  const std::vector<StepTime> recorded = replay_steps(with.derive_all(), &known);
+  ASSERT_EQ(recorded.size(), 6U);
+  for (size_t i = 1; i < recorded.size(); ++i) {
+    ASSERT_TRUE(recorded[i].undisturbed_ns.has_value());
+    const double want = static_cast<double>(plain[i].recorded_ns);
+    EXPECT_NEAR(static_cast<double>(*recorded[i].undisturbed_ns), want, 0.02 * want);
+    EXPECT_GT(static_cast<double>(recorded[i].recorded_ns), 1.5 * want);
+  }
+}
+
+TEST(Undisturbed, CallsMayCostMoreHereThanWhereTheyWereMeasured) {
+  const RecorderCostModel model(costs(), 1.5);
+  EXPECT_DOUBLE_EQ(model.of_launch(6'000).inside, 3'000);
+  EXPECT_DOUBLE_EQ(model.of_launch(6'000).beside, 1'500);
+  EXPECT_DOUBLE_EQ(model.of_copy().inside + model.of_copy().beside, 1'500);
+  EXPECT_DOUBLE_EQ(model.of_wait().inside + model.of_wait().beside, 600);
+  EXPECT_DOUBLE_EQ(model.kernel_gap_ns(), 300) << "the GPU is not the program";
+  EXPECT_DOUBLE_EQ(model.of_graph_launch(80'000, 110, true).inside, 78'000);
+}
+
 }  // namespace
 }  // namespace llmprof::replay

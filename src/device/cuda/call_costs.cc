@@ -40,6 +40,7 @@ done:
 constexpr int kLaunchesPerSample = 40;
 constexpr int kQueued = 256;               // kernels behind one that holds the GPU up until all are launched
 constexpr uint64_t kHoldCycles = 8000000;  // 4 to 6 ms
+constexpr int kGraphTurns = 24;            // kernels and graphs by turns behind one
 constexpr size_t kDataBytes = size_t{8} << 20;
 
 // Functions that differ, so that their code fills caches as a program's does.
@@ -231,6 +232,7 @@ class CallTimer {
 
   Status make_graphs() {
     for (const int nodes : kCostNodes) LLMPROF_CHECK(make_graph(nodes, false));
+    LLMPROF_CHECK(make_graph(kGraphTurnNodes, true));
     return make_graph(kCostNodes[1], true);
   }
 
@@ -260,12 +262,24 @@ class CallTimer {
       times = {ns / timed.nodes, 0};
       return {};
     };
+    const auto by_turns = [&](std::pair<double, double>& times) -> Status {
+      LLMPROF_ASSIGN(const double ns, gpu_ns([&]() -> Status {
+                       for (int i = 0; i < kGraphTurns; ++i) {
+                         LLMPROF_CHECK(launch_busy());
+                         LLMPROF_CHECK(replay());
+                       }
+                       return {};
+                     }));
+      times = {ns / kGraphTurns, 0};
+      return {};
+    };
     const auto on_host = [&](std::pair<double, double>& times) -> Status {
       const int64_t start = monotonic_ns();
       LLMPROF_CHECK(replay());
       times = {static_cast<double>(monotonic_ns() - start), 0};
       return context_.synchronize();
     };
+    if (timed.busy && timed.nodes == kGraphTurnNodes) return take("gpu_graph", kGraphTurns, by_turns);
     return timed.busy ? take("gpu_node", timed.nodes, on_gpu) : take(fmt::format("graph_{}", timed.nodes), 1, on_host);
   }
 
