@@ -38,7 +38,7 @@ std::optional<double> disagreement(const StageRuns& stage, const std::vector<dou
 // So many times what was measured on the machine recorded calls cost in this program.
 struct CallsFactor {
   double factor = 1, error = 0;  // standard error
-  int64_t changes = 0;           // that told; 0: none did, and the factor is 1
+  int64_t changes = 0;           // that it comes from; 0: none, and the factor is 1
 };
 // `once_ns`, `twice_ns`: by step, of recorded ones as replayed when calls cost what was measured, and twice that; of
 // others what they took. What is measured is weighed against the usual 1, for a host that is a virtual machine may have

@@ -433,14 +433,4 @@ std::vector<int64_t> StepReplay::without_recorder(const RecorderCostModel& model
   return windows(durations, latencies);
 }
 
-std::vector<StepTime> replay_steps(const Trace& trace, const RecorderCosts* costs) {
-  const StepReplay replay(trace);
-  std::vector<StepTime> steps = replay.as_recorded();
-  const RecorderCostModel model(costs != nullptr ? *costs : RecorderCosts());
-  if (!model.known()) return steps;
-  const std::vector<int64_t> without_ns = replay.without_recorder(model);
-  for (size_t i = 0; i < steps.size(); ++i) steps[i].undisturbed_ns = steps[i].by_machine_ns = without_ns[i];
-  return steps;
-}
-
 }  // namespace llmprof::replay

@@ -92,7 +92,4 @@ class StepReplay {
   const Latencies latencies_;
 };
 
-// as_recorded() of a trace, with what the steps take without the recorder whose `costs` these are; null: not known.
-std::vector<StepTime> replay_steps(const Trace& trace, const RecorderCosts* costs = nullptr);
-
 }  // namespace llmprof::replay

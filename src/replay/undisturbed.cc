@@ -24,8 +24,7 @@ RecorderCostModel::Cost cost_of(const RecorderCost* cost, double factor) {
 }
 
 constexpr const char* kLaunchLevels[] = {"launch_0k", "launch_64k", "launch_512k", "launch_2048k"};
-constexpr double kFewNodes = 32, kManyNodes = 256;  // graph_32, graph_256
-constexpr double kGraphTurnNodes = 8;               // gpu_graph
+constexpr double kFewNodes = kCostNodes[0], kManyNodes = kCostNodes[1];
 
 // A line through two points, as its value at 0 and its slope, neither below 0.
 struct Line {

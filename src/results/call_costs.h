@@ -9,6 +9,11 @@
 
 namespace llmprof {
 
+// Kernels in the graphs that are timed: in those of graph_32 and graph_256, and in the one that lies between two
+// kernels in gpu_graph.
+inline constexpr int kCostNodes[] = {32, 256};
+inline constexpr int kGraphTurnNodes = 8;
+
 // One kind of call as one process timed it (device/cuda/call_costs.h).
 #define LLMPROF_CALL_COST_FIELDS(F)                                                                      \
   F(std::string, name, "", "kind of call, and what was done between two of them")                        \

@@ -97,7 +97,7 @@ using Interval95 = std::optional<std::array<double, 2>>;
     "So many times what `llmprof peaks` measured a recorded launch, copy and wait cost here, by the steps to either " \
     "side of changes of recording, weighed against 1")                                                                \
   F(OptDouble, calls_factor_error, "", "Its standard error")                                                          \
-  F(OptInt, calls_factor_changes, "", "How many changes told")
+  F(OptInt, calls_factor_changes, "", "How many changes it comes from")
 LLMPROF_RECORD(OverheadReport, "overhead", "What recording cost", LLMPROF_OVERHEAD_FIELDS)
 
 }  // namespace llmprof

@@ -188,6 +188,23 @@ def profile(args, options, command, name="session", quiet=True, env=None, stdin=
         shutil.rmtree(scratch, ignore_errors=True)
 
 
+def run_cases(args, cases, run, problems_of, seconds):
+    """A test of several programs: run(name) of each that has no result yet and may still take `seconds`, and what
+    problems_of(name, result) finds. The exit status."""
+    budget, state = Budget(args.budget), State(args.state, args.fresh)
+    state.save(machine=machine(args.python))
+    for name in cases:
+        if (name not in state or "error" in state.get(name)) and not budget.spent(seconds):
+            state.put(name, run(name))
+        print(name, state.get(name), flush=True)
+    problems = [problem for name in cases for problem in
+                (problems_of(name, state.get(name)) if name in state else [f"{name}: not run"])]
+    state.save(summary={"passed": not problems, "problems": problems, "results": {name: state.get(name) for name in cases}})
+    write_summary(args, state)
+    print("\n".join(problems) or "all right")
+    return 1 if problems else 0
+
+
 def stage_of(report, name):
     """The row of a stage, or None; the first device's if several have it."""
     for row in (report or {}).get("stages", []):

@@ -55,18 +55,7 @@ def problems_of(name, found):
 
 def main():
     args = harness.arguments(__doc__, "streams_results.json").parse_args()
-    budget, state = harness.Budget(args.budget), harness.State(args.state, args.fresh)
-    state.save(machine=harness.machine(args.python))
-    for name in CASES:
-        if (name not in state or "error" in state.get(name)) and not budget.spent(60):
-            state.put(name, run(args, name))
-        print(name, state.get(name), flush=True)
-    problems = [problem for name in CASES for problem in
-                (problems_of(name, state.get(name)) if name in state else [f"{name}: not run"])]
-    state.save(summary={"passed": not problems, "problems": problems, "results": {name: state.get(name) for name in CASES}})
-    harness.write_summary(args, state)
-    print("\n".join(problems) or "all right")
-    return 1 if problems else 0
+    return harness.run_cases(args, CASES, lambda name: run(args, name), problems_of, 60)
 
 
 if __name__ == "__main__":

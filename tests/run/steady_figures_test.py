@@ -58,9 +58,9 @@ class Verdicts(unittest.TestCase):
         return steady_test.judge({"headline": headline, "own": {"steps_ms": own, "ttft_ms": own}})["itl_ms"]["verdict"]
 
     def test_against_ten_processes(self):
-        quiet, noisy = [10 + 0.01 * i for i in range(10)], [10 + 0.5 * i for i in range(10)]
-        self.assertEqual(self.judged(10.2, quiet), "ok")
-        self.assertEqual(self.judged(10.5, quiet), "off")
+        alike, noisy = [10 + 0.01 * i for i in range(10)], [10 + 0.5 * i for i in range(10)]
+        self.assertEqual(self.judged(10.2, alike), "ok")
+        self.assertEqual(self.judged(10.5, alike), "off")
         self.assertEqual(self.judged(11.0, noisy), "undecided")
         self.assertEqual(self.judged(15.5, noisy), "off")
 

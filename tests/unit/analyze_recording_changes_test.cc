@@ -1,7 +1,6 @@
 // What recorded calls cost in a program, by its steps with and without the recorder next to each other.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <random>
 
 #include "analyze/recording_changes.h"
@@ -42,14 +41,14 @@ TEST(CallsFactor, IsWhatMakesReplayAgreeWithTheStepsNextToIt) {
 }
 
 TEST(CallsFactor, OneChangeOnAHostOfManyPacesSaysLittle) {
-  Stage quiet, noisy;
+  Stage steady, noisy;
   std::mt19937 generator(1);
   std::uniform_real_distribution<double> pace(0.8, 1.2);
-  for (int i = 0; i < 12; ++i) quiet.add(true, 10, 10e6), noisy.add(true, 10, 10e6 * pace(generator));
-  quiet.add(false, 20, 8e6), noisy.add(false, 20, 8e6);
-  EXPECT_NEAR(quiet.factor().factor, 3, 0.3);
+  for (int i = 0; i < 12; ++i) steady.add(true, 10, 10e6), noisy.add(true, 10, 10e6 * pace(generator));
+  steady.add(false, 20, 8e6), noisy.add(false, 20, 8e6);
+  EXPECT_NEAR(steady.factor().factor, 3, 0.3);
   EXPECT_NEAR(noisy.factor().factor, 1, 0.5) << "a fifth less is what it may be without any change of recording";
-  EXPECT_GT(noisy.factor().error, 3 * quiet.factor().error);
+  EXPECT_GT(noisy.factor().error, 3 * steady.factor().error);
   EXPECT_LT(noisy.factor().error, 0.51);
 }
 

@@ -398,6 +398,14 @@ TEST(Activity, CuptiLeavesWhileAnotherThreadLaunchesGraphs) {
   EXPECT_GE(times_detached(result), 1) << result.output;
 }
 
+// Launches that do not come by our hook cannot be held up while it leaves.
+TEST(Activity, CuptiStaysWithGraphsThatAreLaunchedPastTheHook) {
+  const ClientEnd result =
+      watch({"capture", "capture_ends", "graph=1", "driver_replays=400", "detached"}, kWindowsAndRanges);
+  EXPECT_EQ(result.status, 0) << result.output;
+  EXPECT_EQ(times_detached(result), 0) << result.output;
+}
+
 // No moment comes in which CUPTI may leave, so it does not come and go with each step, and does not record in vain.
 TEST(Activity, CuptiStaysWhereEveryStepCapturesAGraph) {
   const ClientEnd result = watch({"captures=1100", "detached"}, kWindowsAndRanges);

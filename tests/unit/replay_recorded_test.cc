@@ -8,7 +8,7 @@
 #include "capture/spool/writer.h"
 #include "derive/derive.h"
 #include "import/importer.h"
-#include "replay/replay.h"
+#include "replay_steps.h"
 #include "temporary_folder.h"
 
 namespace llmprof::replay {

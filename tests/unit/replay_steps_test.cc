@@ -1,3 +1,5 @@
+#include "replay_steps.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,7 +10,6 @@
 #include "base/statistics.h"
 #include "derive_trace_builder.h"
 #include "import/importer.h"
-#include "replay/replay.h"
 
 namespace llmprof::replay {
 namespace {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "derive_trace_builder.h"
-#include "replay/undisturbed.h"
+#include "replay_steps.h"
 
 namespace llmprof::replay {
 namespace {

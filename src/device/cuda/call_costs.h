@@ -15,9 +15,6 @@
 
 namespace llmprof::device::cuda {
 
-inline constexpr int kCostNodes[] = {32, 256};  // of the graphs
-inline constexpr int kGraphTurnNodes = 8;       // of gpu_graph
-
 // launch_0k, launch_64k, launch_512k, launch_2048k: cuLaunchKernel. wait: cuStreamSynchronize where nothing is to be
 // waited for. copy_in: 4 KiB to the GPU, copy_out: 4 bytes from it, pageable. gpu_kernel, gpu_node: from the start of
 // a kernel of about 2 us to that of the next, queued on a stream and in a graph. graph_32, graph_256: cuGraphLaunch of

@@ -7,6 +7,7 @@
 //     replays=N     N ranges "decode" of 5 ms, in each a graph of 3 nodes launched and waited for; exits with 3 where
 //     that fails
 //     both_replay=N the same, while another thread launches a graph all the time
+//     driver_replays=N  the same by a pointer to the driver's function, past the runtime
 //     captures=N    the same, each with a capture before it
 //     order=N       N times: two streams, events between them, waits for one; then one stream is destroyed and its
 //     handle
@@ -147,21 +148,23 @@ void graph(long replays) {
     for (uint64_t node = 101; node <= 103; ++node) fake_launch("_Z4nodePf", now(), 5'000, 7, node);
 }
 
-void launch_graph(uintptr_t number) {
-  if (const int error = cudaGraphLaunch(reinterpret_cast<void*>(number), nullptr); error != 0) {
+void launch_graph(uintptr_t number, bool by_driver = false) {
+  const int error = by_driver ? fake_launch_graph(static_cast<uint32_t>(number), 201, 3, 5'000)
+                              : cudaGraphLaunch(reinterpret_cast<void*>(number), nullptr);
+  if (error != 0) {
     std::printf("launching the graph failed: %d\n", error);
     std::exit(3);
   }
 }
 
-void replays(long times, bool captured_anew) {
+void replays(long times, bool captured_anew, bool by_driver = false) {
   for (long i = 0; i < times; ++i)
-    in_range("decode", [captured_anew] {
+    in_range("decode", [captured_anew, by_driver] {
       if (captured_anew) {
         cudaStreamBeginCapture(nullptr, 0);
         fake_capture(false);
       }
-      launch_graph(1);
+      launch_graph(1, by_driver);
       usleep(5'000);
       fake_synchronize_stream(nullptr, false);
     });
@@ -423,6 +426,8 @@ void act(const char* program, const std::string& action) {
     replays(value, false);
   } else if (name == "both_replay") {
     both_replay(value);
+  } else if (name == "driver_replays") {
+    replays(value, false, true);
   } else if (name == "captures") {
     replays(value, true);
   } else if (name == "capture_ends") {

@@ -17,7 +17,7 @@ uint64_t key_of(const void* graph) {
 }
 
 int launch(int (*real)(void*, void*), void* graph, void* stream) {
-  if (!watched() || thread_state.inside) return real(graph, stream);
+  if (!watched() || thread_state.inside || thread_state.launches_graph) return real(graph, stream);
   graph_launch_begins();
   int64_t time_ns = now_ns();
   int status = real(graph, stream);
