@@ -1,8 +1,10 @@
 #include "derive/recurring_steps.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -13,7 +15,7 @@
 namespace llmprof {
 namespace {
 
-constexpr size_t kStepsMin = 3;
+constexpr size_t kStepsMin = 3, kPromptsMin = 2;
 constexpr double kMostSteps = 0.9;
 
 struct HostEvent {
@@ -21,84 +23,163 @@ struct HostEvent {
   uint64_t key;
 };
 
+// The first of a pass.
+struct Product {
+  int64_t time_ns;
+  int64_t rows;
+};
+
 using DraftIndex = size_t;
+
+// What the host calls in each pass of the model, at every recording level.
+struct HostEvents {
+  std::vector<HostEvent> recurring;
+  std::vector<Product> firsts;
+};
 
 // The recorded steps of a stage on one thread and device.
 struct StageEvents {
   std::vector<DraftIndex> steps;    // by window
   std::map<uint64_t, size_t> once;  // steps in which a key came once
   std::set<uint64_t> keys;          // all that came
+  std::map<int64_t, size_t> rows;   // of first products, and in how many steps; -1: none
   uint64_t anchor = 0;
-  int64_t tail_ns = 0;  // from the anchor to the end of the window
-  bool known = false;   // its steps are, by the anchor
+  bool any_own_key = false;        // instead of one anchor: any key that is not of another stage
+  std::set<uint64_t> not_anchors;  // then: those of the others
+  int64_t tail_ns = 0;             // from the anchor to the end of the window
+  int64_t lead_ns = 0;             // from the beginning of the window to the first product
+  bool known = false;              // its steps are, by the anchor
+
+  bool ends_with(uint64_t key) const { return any_own_key ? not_anchors.count(key) == 0 : key == anchor; }
 };
+using Stages = std::map<std::string, StageEvents>;
 
-std::vector<HostEvent> events_of(const Trace& trace, ThreadId thread) {
-  std::vector<HostEvent> events;
-  const RecurringCalls& calls = trace.recurring_calls;
-  for (Row row = 0; row < calls.size(); ++row)
-    if (calls.thread[row] == thread) events.push_back({calls.time_ns[row], calls.key[row]});
-  std::stable_sort(events.begin(), events.end(),
-                   [](const HostEvent& a, const HostEvent& b) { return a.time_ns < b.time_ns; });
-  return events;
-}
-
-std::pair<size_t, size_t> within(const std::vector<HostEvent>& events, int64_t from_ns, int64_t to_ns) {
-  const auto before = [](const HostEvent& event, int64_t time) { return event.time_ns < time; };
+template <class Event>
+std::pair<size_t, size_t> within(const std::vector<Event>& events, int64_t from_ns, int64_t to_ns) {
+  const auto before = [](const Event& event, int64_t time) { return event.time_ns < time; };
   const auto first = std::lower_bound(events.begin(), events.end(), from_ns, before);
   const auto last = std::lower_bound(first, events.end(), to_ns, before);
   return {static_cast<size_t>(first - events.begin()), static_cast<size_t>(last - events.begin())};
 }
 
-void count_keys(const std::vector<HostEvent>& events, const std::vector<StepDraft>& drafts, StageEvents& stage) {
+HostEvents events_of(const Trace& trace, ThreadId thread) {
+  HostEvents events;
+  const RecurringCalls& calls = trace.recurring_calls;
+  for (Row row = 0; row < calls.size(); ++row)
+    if (calls.thread[row] == thread) events.recurring.push_back({calls.time_ns[row], calls.key[row]});
+  const FirstProducts& firsts = trace.first_products;
+  for (Row row = 0; row < firsts.size(); ++row)
+    if (firsts.thread[row] == thread) events.firsts.push_back({firsts.time_ns[row], firsts.tokens[row]});
+  const auto by_time = [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; };
+  std::stable_sort(events.recurring.begin(), events.recurring.end(), by_time);
+  std::stable_sort(events.firsts.begin(), events.firsts.end(), by_time);
+  return events;
+}
+
+// The product that a pass begins with whose recurring calls lie in [from_ns, to_ns]; none: of -1 rows.
+Product first_product(const HostEvents& events, int64_t from_ns, int64_t to_ns) {
+  const auto [first, last] = within(events.firsts, from_ns, to_ns + 1);
+  return first == last ? Product{-1, -1} : events.firsts[first];
+}
+
+void count_keys(const HostEvents& events, const std::vector<StepDraft>& drafts, StageEvents& stage) {
   for (const DraftIndex i : stage.steps) {
-    const auto [first, last] = within(events, drafts[i].begin_ns, drafts[i].end_ns);
+    const auto [first, last] = within(events.recurring, drafts[i].begin_ns, drafts[i].end_ns);
     std::map<uint64_t, size_t> counts;
-    for (size_t e = first; e < last; ++e) ++counts[events[e].key];
+    for (size_t e = first; e < last; ++e) ++counts[events.recurring[e].key];
     for (const auto& [key, count] : counts) {
       stage.keys.insert(key);
       if (count == 1) ++stage.once[key];
     }
+    ++stage.rows[first_product(events, drafts[i].begin_ns, drafts[i].end_ns - 1).rows];
   }
 }
 
-// The key that comes once in most steps of the stage, and in more of them than in steps of any other.
-void choose_anchor(std::map<std::string, StageEvents>& stages, StageEvents& stage) {
+bool generates(StageKind kind) { return kind == StageKind::kDecode || kind == StageKind::kMixed; }
+
+StageKind kind_of(const StageEvents& stage, const std::vector<StepDraft>& drafts) {
+  return drafts[stage.steps.back()].kind;
+}
+
+// The most rows of a first product of steps that generate, where nearly all prompts have more and nothing else runs the
+// model: then rows tell prompts from tokens.
+std::optional<int64_t> rows_of_tokens(const Stages& stages, const std::vector<StepDraft>& drafts) {
+  int64_t most = -1;
+  size_t above = 0, prompts = 0;
+  for (const auto& [name, stage] : stages) {
+    const StageKind kind = kind_of(stage, drafts);
+    if (kind == StageKind::kMixed || kind == StageKind::kSpeculative || kind == StageKind::kVision) return {};
+    if (kind == StageKind::kDecode) most = std::max(most, stage.rows.rbegin()->first);
+  }
+  for (const auto& [name, stage] : stages) {
+    if (kind_of(stage, drafts) != StageKind::kPrefill) continue;
+    for (const auto& [rows, count] : stage.rows) {
+      prompts += count;
+      above += rows > most ? count : 0;
+    }
+  }
+  if (prompts == 0 || static_cast<double>(above) < kMostSteps * static_cast<double>(prompts)) return {};
+  return most;
+}
+
+// The key that comes once in most steps of the stage, and in more of them than in steps of any other that rows do not
+// tell from it.
+void choose_anchor(const Stages& stages, bool rows_tell, const std::vector<StepDraft>& drafts, StageEvents& stage) {
   size_t best = 0;
+  const bool generating = generates(kind_of(stage, drafts));
+  const auto told_by_rows = [&](const StageEvents& other) {
+    return rows_tell && generates(kind_of(other, drafts)) != generating;
+  };
   for (const auto& [key, count] : stage.once) {
     const bool others = std::any_of(stages.begin(), stages.end(), [&, k = key, n = count](const auto& other) {
+      if (&other.second == &stage || told_by_rows(other.second)) return false;
       const auto found = other.second.once.find(k);
-      return &other.second != &stage && found != other.second.once.end() && found->second >= n;
+      return found != other.second.once.end() && found->second >= n;
     });
     if (others || count <= best) continue;
     best = count;
     stage.anchor = key;
   }
-  stage.known = stage.steps.size() >= kStepsMin &&
-                static_cast<double>(best) >= kMostSteps * static_cast<double>(stage.steps.size());
+  const auto enough = [&](size_t steps, size_t least) {
+    return stage.steps.size() >= least &&
+           static_cast<double>(steps) >= kMostSteps * static_cast<double>(stage.steps.size());
+  };
+  const bool prompts = rows_tell && kind_of(stage, drafts) == StageKind::kPrefill;
+  stage.known = enough(best, prompts ? kPromptsMin : kStepsMin);
+  if (stage.known || !prompts) return;
+  // Logits of every token of a prompt: a product of another shape for each length.
+  for (const auto& [name, other] : stages)
+    if (&other != &stage) stage.not_anchors.insert(other.keys.begin(), other.keys.end());
+  size_t own = 0;
+  for (const auto& [key, count] : stage.once) own += stage.not_anchors.count(key) == 0 ? count : 0;
+  stage.any_own_key = stage.known = own <= stage.steps.size() && enough(own, kPromptsMin);
 }
 
 // How long steps go on behind the anchor. A host that runs ahead of the GPU calls before the window of the step begins:
 // its calls do not tell when a step ends.
-void learn(const std::vector<HostEvent>& events, const std::vector<StepDraft>& drafts, StageEvents& stage) {
-  std::vector<double> tails;
+void learn(const HostEvents& events, const std::vector<StepDraft>& drafts, StageEvents& stage) {
+  std::vector<double> tails, leads;
   size_t outside = 0;
   for (const DraftIndex i : stage.steps) {
     const StepDraft& draft = drafts[i];
-    const auto [first, last] = within(events, draft.begin_ns, draft.end_ns);
+    const auto [first, last] = within(events.recurring, draft.begin_ns, draft.end_ns);
     int64_t anchor_ns = -1;
     size_t count = 0;
     for (size_t e = first; e < last; ++e) {
-      if (events[e].key != stage.anchor) continue;
-      anchor_ns = events[e].time_ns;
+      if (!stage.ends_with(events.recurring[e].key)) continue;
+      anchor_ns = events.recurring[e].time_ns;
       ++count;
     }
     if (count != 1) continue;
     tails.push_back(static_cast<double>(draft.window_end_ns - anchor_ns));
+    const Product product = first_product(events, draft.begin_ns, anchor_ns);
+    if (product.rows >= 0) leads.push_back(static_cast<double>(product.time_ns - draft.window_start_ns));
     if (anchor_ns < draft.window_start_ns || anchor_ns > draft.window_end_ns) ++outside;
   }
   stage.known = !tails.empty() && static_cast<double>(outside) <= (1 - kMostSteps) * static_cast<double>(tails.size());
-  if (stage.known) stage.tail_ns = static_cast<int64_t>(median_of(tails));
+  if (!stage.known) return;
+  stage.tail_ns = static_cast<int64_t>(median_of(tails));
+  if (!leads.empty()) stage.lead_ns = static_cast<int64_t>(median_of(leads));
 }
 
 // The last step of each stage stands for it: it is the steadiest.
@@ -116,13 +197,6 @@ StepDraft unseen_step(const StepDraft& like, int64_t start_ns, int64_t end_ns) {
   return draft;
 }
 
-bool all_in_keys(const std::vector<HostEvent>& events, size_t from, size_t to, const StageEvents& a,
-                 const StageEvents& b) {
-  for (size_t e = from; e < to; ++e)
-    if (a.keys.count(events[e].key) == 0 && b.keys.count(events[e].key) == 0) return false;
-  return true;
-}
-
 struct ThreadKey {
   int32_t device;
   ThreadId thread;
@@ -133,8 +207,7 @@ struct ThreadKey {
 
 // What is longer may be a prompt, which ends with the same product as a step: halfway from the steps to the shortest
 // recorded prompt, where prompts take much longer.
-int64_t longest_of(const std::map<std::string, StageEvents>& stages, const std::vector<StepDraft>& drafts,
-                   const std::vector<int64_t>& lengths) {
+int64_t longest_of(const Stages& stages, const std::vector<StepDraft>& drafts, const std::vector<int64_t>& lengths) {
   constexpr double kMuchLonger = 1.5;
   int64_t shortest_ns = std::numeric_limits<int64_t>::max();
   for (const auto& [name, stage] : stages)
@@ -148,44 +221,95 @@ int64_t longest_of(const std::map<std::string, StageEvents>& stages, const std::
                : std::numeric_limits<int64_t>::max();
 }
 
-void add_steps_of(const std::vector<HostEvent>& events, const std::vector<TimeSpan>& unrecorded,
-                  std::map<std::string, StageEvents>& stages, std::vector<StepDraft>& drafts) {
-  std::map<uint64_t, std::map<std::string, StageEvents>::const_iterator> by_anchor;
-  for (auto stage = stages.begin(); stage != stages.end(); ++stage)
-    if (stage->second.known) by_anchor[stage->second.anchor] = stage;
-  std::vector<StepDraft> found;
-  std::map<std::string, std::vector<int64_t>> lengths;
-  size_t previous = events.size();  // the anchor before
-  for (size_t e = 0; e < events.size(); ++e) {
-    const auto next = by_anchor.find(events[e].key);
-    if (next == by_anchor.end()) continue;
-    const size_t at = std::exchange(previous, e);
-    if (at == events.size()) continue;
-    const StageEvents& before = by_anchor.at(events[at].key)->second;
-    const auto& [name, stage] = *next->second;
-    const StepDraft& like = drafts[stage.steps.back()];
-    // A prompt does not begin where the step before it ended.
-    if (like.kind != StageKind::kDecode && like.kind != StageKind::kMixed) continue;
-    const int64_t start_ns = events[at].time_ns + before.tail_ns, end_ns = events[e].time_ns + stage.tail_ns;
-    if (start_ns >= end_ns || !RecordedSpans::holds(unrecorded, start_ns, end_ns)) continue;
-    if (!all_in_keys(events, at + 1, e, before, stage)) continue;
-    found.push_back(unseen_step(like, start_ns, end_ns));
-    lengths[name].push_back(end_ns - start_ns);
+// The passes of one thread, one behind the other.
+class Passes {
+ public:
+  Passes(const HostEvents& events, const Stages& stages, const std::vector<StepDraft>& drafts,
+         std::optional<int64_t> rows_of_tokens)
+      : events_(events), stages_(stages), drafts_(drafts), rows_of_tokens_(rows_of_tokens) {}
+
+  // The steps that lie in unrecorded time.
+  std::vector<StepDraft> unseen(const std::vector<TimeSpan>& unrecorded) {
+    std::map<std::string, std::vector<StepDraft>> found;
+    for (size_t e = 0; e < events_.recurring.size(); ++e) {
+      if (!ends_pass(e)) continue;
+      const int64_t from_ns = last_ == kNone ? std::numeric_limits<int64_t>::min() : time_ns(last_) + 1;
+      const Product product = first_product(events_, from_ns, time_ns(e));
+      const Stages::const_iterator stage = stage_of(e, product);
+      const std::optional<TimeSpan> span = stage == stages_.end() ? std::nullopt : span_of(e, product, stage->second);
+      if (span && span->start_ns < span->end_ns && RecordedSpans::holds(unrecorded, span->start_ns, span->end_ns))
+        found[stage->first].push_back(unseen_step(drafts_[stage->second.steps.back()], span->start_ns, span->end_ns));
+      last_ = e;
+      last_stage_ = stage;
+    }
+    std::vector<StepDraft> out;
+    for (auto& [name, steps] : found) {
+      const int64_t longest_ns = longest_step(steps);
+      for (StepDraft& step : steps)
+        if (step.window_end_ns - step.window_start_ns <= longest_ns) out.push_back(std::move(step));
+    }
+    return out;
   }
-  std::map<std::string, int64_t> longest;
-  for (const auto& [name, of_stage] : lengths)
-    longest[name] = std::min(pause_of(of_stage), longest_of(stages, drafts, of_stage));
-  for (StepDraft& draft : found) {
-    const std::string name = draft.stage.empty() ? std::string(name_of(draft.kind)) : draft.stage;
-    if (draft.window_end_ns - draft.window_start_ns <= longest.at(name)) drafts.push_back(std::move(draft));
+
+ private:
+  static constexpr size_t kNone = std::numeric_limits<size_t>::max();
+
+  int64_t time_ns(size_t e) const { return events_.recurring[e].time_ns; }
+  bool ends_pass(size_t e) const {
+    const uint64_t key = events_.recurring[e].key;
+    return std::any_of(stages_.begin(), stages_.end(),
+                       [&](const auto& stage) { return stage.second.known && stage.second.ends_with(key); });
   }
-}
+  Stages::const_iterator stage_of(size_t e, const Product& product) const {
+    return std::find_if(stages_.begin(), stages_.end(), [&](const auto& entry) {
+      const StageEvents& stage = entry.second;
+      if (!stage.known || !stage.ends_with(events_.recurring[e].key)) return false;
+      return !rows_of_tokens_ || generates(kind_of(stage, drafts_)) == (product.rows <= *rows_of_tokens_);
+    });
+  }
+  // A step that generates begins where the one before it ended; a prompt does so only by its first product.
+  std::optional<TimeSpan> span_of(size_t e, const Product& product, const StageEvents& stage) const {
+    const bool follows = last_ != kNone && last_stage_ != stages_.end();
+    const int64_t before_ns = follows ? time_ns(last_) + last_stage_->second.tail_ns : 0;
+    const int64_t end_ns = time_ns(e) + stage.tail_ns;
+    if (generates(kind_of(stage, drafts_))) {
+      if (!follows || !all_known(last_ + 1, e, stage, &last_stage_->second)) return {};
+      return TimeSpan{before_ns, end_ns};
+    }
+    if (!rows_of_tokens_) return {};
+    const auto [first, last] = within(events_.recurring, product.time_ns, time_ns(e));
+    if (!all_known(first, last, stage, nullptr)) return {};
+    const int64_t start_ns = product.time_ns - stage.lead_ns;
+    return TimeSpan{follows ? std::max(start_ns, before_ns) : start_ns, end_ns};
+  }
+  bool all_known(size_t from, size_t to, const StageEvents& a, const StageEvents* b) const {
+    for (size_t e = from; e < to; ++e) {
+      const uint64_t key = events_.recurring[e].key;
+      if (a.keys.count(key) == 0 && (b == nullptr || b->keys.count(key) == 0)) return false;
+    }
+    return true;
+  }
+  // Longer is a pause, or, where rows do not tell, a prompt.
+  int64_t longest_step(const std::vector<StepDraft>& steps) const {
+    std::vector<int64_t> lengths;
+    for (const StepDraft& step : steps) lengths.push_back(step.window_end_ns - step.window_start_ns);
+    if (!generates(steps.front().kind)) return std::numeric_limits<int64_t>::max();
+    return rows_of_tokens_ ? pause_of(lengths) : std::min(pause_of(lengths), longest_of(stages_, drafts_, lengths));
+  }
+
+  const HostEvents& events_;
+  const Stages& stages_;
+  const std::vector<StepDraft>& drafts_;
+  std::optional<int64_t> rows_of_tokens_;
+  size_t last_ = kNone;  // the event that ended the pass before
+  Stages::const_iterator last_stage_;
+};
 
 }  // namespace
 
 void add_recurring_steps(const Trace& trace, const RecordedSpans& recorded, std::vector<StepDraft>& steps) {
   if (trace.recurring_calls.empty()) return;
-  std::map<ThreadKey, std::map<std::string, StageEvents>> threads;
+  std::map<ThreadKey, Stages> threads;
   std::set<ThreadId> named;
   for (DraftIndex i = 0; i < steps.size(); ++i) {
     const StepDraft& step = steps[i];
@@ -197,12 +321,14 @@ void add_recurring_steps(const Trace& trace, const RecordedSpans& recorded, std:
   for (auto& [place, stages] : threads) {
     const std::vector<TimeSpan>& unrecorded = recorded.unrecorded(place.device);
     if (named.count(place.thread) > 0 || unrecorded.empty()) continue;
-    const std::vector<HostEvent> events = events_of(trace, place.thread);
+    const HostEvents events = events_of(trace, place.thread);
     for (auto& [name, stage] : stages) count_keys(events, steps, stage);
-    for (auto& [name, stage] : stages) choose_anchor(stages, stage);
+    const std::optional<int64_t> tokens = rows_of_tokens(stages, steps);
+    for (auto& [name, stage] : stages) choose_anchor(stages, tokens.has_value(), steps, stage);
     for (auto& [name, stage] : stages)
       if (stage.known) learn(events, steps, stage);
-    add_steps_of(events, unrecorded, stages, steps);
+    std::vector<StepDraft> unseen = Passes(events, stages, steps, tokens).unseen(unrecorded);
+    std::move(unseen.begin(), unseen.end(), std::back_inserter(steps));
   }
 }
 

@@ -62,6 +62,13 @@ uint64_t call(int64_t m, bool captured, bool succeeded) {
   return id;
 }
 
+void linear(int64_t rows, int64_t features) {
+  inject::CallShape shape = shape_of(features);
+  shape.n = rows;
+  inject::CallScope scope{shape};
+  scope.end(true);
+}
+
 TEST(GraphCapture, CallsThatWereCapturedAreKeptWhileNothingIsRecorded) {
   ClientRun run = run_inside([] {
     if (inject::current_library_call() != 0) return 1;
@@ -101,6 +108,33 @@ TEST(GraphCapture, RecurringCallsGoOnWhileNothingIsRecorded) {
   EXPECT_EQ(run.spools[0].recurring_calls[0].key, run.spools[0].recurring_calls[2].key);
   EXPECT_LE(run.spools[0].recurring_calls[0].time_ns, run.spools[0].recurring_calls[2].time_ns);
   EXPECT_TRUE(run.spools[0].calls.empty());
+}
+
+// One to each call that ends a pass of the model, with the rows that tell a prompt from a token.
+TEST(GraphCapture, FirstProductsOfPassesGoOnWhileNothingIsRecorded) {
+  ClientRun run = run_inside([] {
+    inject::switches.level.store(spool::Level::kOff);
+    for (const int64_t rows : {30, 7, 7}) {
+      call(3, false, false);  // refused
+      linear(rows, 64);
+      linear(rows, 128);
+      linear(rows + 1, 4096);  // the widest
+    }
+    return 0;
+  });
+  ASSERT_EQ(run.exit_code, 0);
+  ASSERT_EQ(run.spools.size(), 1u);
+  const ClientSpool& spool = run.spools[0];
+  std::vector<int64_t> rows;
+  for (const spool::FirstProduct& product : spool.first_products) {
+    rows.push_back(product.rows);
+    EXPECT_GT(product.time_ns, 1'500'000'000'000'000'000);
+  }
+  // In the first pass each product is the widest so far.
+  EXPECT_EQ(rows, (std::vector<int64_t>{30, 30, 31, 7, 7}));
+  ASSERT_EQ(spool.recurring_calls.size(), 5u);
+  EXPECT_LE(spool.first_products[3].time_ns, spool.recurring_calls[3].time_ns);
+  EXPECT_LE(spool.recurring_calls[3].time_ns, spool.first_products[4].time_ns);
 }
 
 TEST(CallDetail, IsCutToItsSpace) {

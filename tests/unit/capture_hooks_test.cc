@@ -123,6 +123,13 @@ TEST_F(Hooks, GraphLaunchesAndTheWidestProductAreRecurringCalls) {
   EXPECT_EQ(sizes, (std::vector<int>{1, 1, 1, 1, 3}));
 }
 
+TEST_F(Hooks, FirstProductsHaveTheRowsThatAreNotOfWeights) {
+  std::vector<int64_t> rows;
+  for (const spool::FirstProduct& product : spool().first_products) rows.push_back(product.rows);
+  // Column-major callers have the tokens in n. The products behind the widest are of one pass.
+  EXPECT_EQ(rows, (std::vector<int64_t>{20, 20, 2, 7}));
+}
+
 TEST(HooksPrivate, LibrariesLoadedPrivatelyAreFound) {
   const std::string command = "private_client " + (build_folder() / "fakes/libhook_plugin.so").string();
   ClientRun run = run_client(command, Watching::kWatched);

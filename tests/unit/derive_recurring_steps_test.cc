@@ -26,13 +26,13 @@ class Loop {
     at_ += length;
   }
   // The same products over more tokens; its last one is as wide as that of a step, and so is what follows.
-  void recorded_prompt(int64_t length) {
+  void recorded_prompt(int64_t length, uint64_t head = kOutputLayer) {
     const uint64_t id = built.op("aten::embedding", at_, 1'000, "[[32000, 64], [1, 96], [], [], []]");
     built.launch("gather", at_ + 100, at_ + 20'000, 50'000, id);
     for (int i = 1; i < 5; ++i)
       built.launch("gemm_prompt", at_ + length / 10 * i, at_ + length / 10 * i + 20'000, 900'000);
     const int64_t end = at_ + length;
-    built.recurring_call(end - kStep * 4 / 10, kOutputLayer);
+    built.recurring_call(end - kStep * 4 / 10, head);
     built.launch("gemm_output", end - kStep * 4 / 10 + 1'000, end - kStep * 4 / 10 + 20'000, 50'000);
     built.launch("argmax", end - kStep * 3 / 10, end - kStep * 3 / 10 + 20'000, 50'000);
     built.gpu("Memcpy DtoH (Device -> Pageable)", end - 100'000, 2'000,
@@ -52,6 +52,7 @@ class Loop {
     if (at_ > since_) built.level(since_, at_, level, 1, reason);
     since_ = at_;
   }
+  int64_t at() const { return at_; }
   // Windows in ms of the steps of which nothing was recorded.
   std::vector<double> unseen() {
     Trace& trace = built.build();
@@ -111,6 +112,65 @@ TEST(RecurringSteps, WhatMayBeAPromptIsNoStep) {
   const std::vector<double> found = loop.unseen();
   ASSERT_GE(found.size(), 20U);
   for (const double ms : found) EXPECT_LE(ms, 10.001);
+}
+
+// First products have more rows in prompts than in steps: both are found, whatever the pace.
+class LoopWithFirstProducts : public Loop {
+ public:
+  explicit LoopWithFirstProducts(bool all_logits) : all_logits_(all_logits) {}
+  void recorded_request(int64_t tokens, int64_t prompt, int64_t step) {
+    built.first_product(at() + prompt / 10, tokens);
+    recorded_prompt(prompt, head_of(tokens));
+    for (int i = 0; i < 8; ++i) {
+      built.first_product(at() + step / 10, 1);
+      recorded_step(step);
+    }
+  }
+  void unrecorded_request(int64_t tokens, int64_t prompt, int64_t step) {
+    pause(5 * kFasterStep);  // for a request
+    built.first_product(at() + kStep * 3 / 10, tokens);
+    pause(prompt);
+    built.recurring_call(at() - kStep * 4 / 10, head_of(tokens));
+    for (int i = 0; i < 8; ++i) {
+      built.first_product(at() + step / 10, 1);
+      built.recurring_call(at() + step - kStep * 4 / 10, kOutputLayer);
+      pause(step);
+    }
+  }
+
+ private:
+  uint64_t head_of(int64_t tokens) const { return all_logits_ ? 1000 + static_cast<uint64_t>(tokens) : kOutputLayer; }
+  bool all_logits_;
+};
+
+TEST(RecurringSteps, PromptsAreToldByTheRowsOfFirstProducts) {
+  for (const bool all_logits : {false, true}) {
+    LoopWithFirstProducts loop(all_logits);
+    for (const int64_t tokens : {96, 90, 99}) loop.recorded_request(tokens, 3 * kStep, kStep);
+    loop.level_since(RecordingLevel::kDefault, "start");
+    // Steps as long as recorded prompts, and prompts as short as recorded steps.
+    loop.unrecorded_request(96, 5 * kStep, 3 * kStep);
+    loop.unrecorded_request(95, 5 * kStep, 3 * kStep);
+    loop.unrecorded_request(91, kStep, kStep / 2);
+    loop.level_since(RecordingLevel::kLight, "detached");
+    Trace& trace = loop.built.build();
+    ASSERT_TRUE(find_steps(trace, {}));
+    std::map<StageKind, std::vector<double>> found;
+    for (Row s = 0; s < trace.steps.size(); ++s)
+      if (trace.steps.missing[s] == MissingKernels::kAll)
+        found[trace.steps.kind[s]].push_back(static_cast<double>(trace.steps.end_ns[s] - trace.steps.start_ns[s]) /
+                                             1e6);
+    EXPECT_EQ(found.size(), 2U);
+    const std::vector<double>& prompts = found[StageKind::kPrefill];
+    ASSERT_EQ(prompts.size(), 3U) << all_logits;
+    EXPECT_NEAR(prompts[0], 50, 0.001);
+    EXPECT_NEAR(prompts[1], 50, 0.001);
+    EXPECT_NEAR(prompts[2], 10, 0.001);
+    const std::vector<double>& steps = found[StageKind::kDecode];
+    EXPECT_EQ(std::count_if(steps.begin(), steps.end(), [](double ms) { return std::abs(ms - 30) < 0.001; }), 16);
+    EXPECT_GE(std::count_if(steps.begin(), steps.end(), [](double ms) { return std::abs(ms - 5) < 0.001; }), 7);
+    EXPECT_LE(steps.size(), 24U);
+  }
 }
 
 // A host that queues several steps and waits for all of them: its calls do not tell when a step ends.

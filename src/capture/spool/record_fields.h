@@ -319,6 +319,13 @@ void code_one(C& c, R& r, const GraphEdge& last) {
 }
 
 template <class C, class R>
+void code_one(C& c, R& r, const FirstProduct& last) {
+  c.time(r.time_ns, last.time_ns);
+  c.integer(r.thread);
+  c.delta(r.rows, last.rows);
+}
+
+template <class C, class R>
 void code_one(C& c, R& r, const ClockReading& last) {
   c.time(r.realtime_ns, last.realtime_ns);
   c.delta(r.monotonic_raw_ns, last.monotonic_raw_ns);

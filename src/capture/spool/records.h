@@ -257,6 +257,14 @@ struct RecurringCall {
   int64_t time_ns = 0;
 };
 
+// The first GEMM with weights that a thread calls behind a RecurringCall, or at all: where a pass of the model begins,
+// and over how many tokens.
+struct FirstProduct {
+  Id thread = 0;
+  int64_t time_ns = 0;
+  int64_t rows = -1;  // of the operand that is no weights
+};
+
 // ---- the recording itself ------------------------------------------------------------------------------------------
 
 struct ClockReading {

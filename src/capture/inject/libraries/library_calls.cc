@@ -18,8 +18,12 @@ namespace {
 // step.
 std::atomic<uint64_t> widest{0};
 
+// A product with weights, as far as its shape tells.
+bool is_linear(const CallShape& shape) {
+  return shape.kind == kWorkGemm && shape.batch == 1 && shape.m > 0 && shape.k > 0 && shape.groups == 0;
+}
+
 bool is_widest(const CallShape& shape) {
-  if (shape.kind != kWorkGemm || shape.batch != 1 || shape.m <= 0 || shape.k <= 0 || shape.groups != 0) return false;
   // The operand that does not depend on how many tokens there are: A as column-major callers have it, else B.
   uint64_t weights = static_cast<uint64_t>(shape.row_major != 0 ? shape.n : shape.m) * static_cast<uint64_t>(shape.k);
   uint64_t known = widest.load(std::memory_order_relaxed);
@@ -173,9 +177,12 @@ CallScope::CallScope(const CallShape& shape) {
   if (definition_ == 0) return;
   log_ = log;
   record_ = records_ranges();
-  recurs_ = is_widest(shape);
+  const bool linear = is_linear(shape);
+  recurs_ = linear && is_widest(shape);
+  begins_ = linear && thread_state.pass_begins;
+  rows_ = shape.row_major != 0 ? shape.m : shape.n;
   thread_state.call_asked = false;
-  thread_state.call_start_ns = record_ || recurs_ ? now_ns() : 0;
+  thread_state.call_start_ns = record_ || recurs_ || begins_ ? now_ns() : 0;
   thread_state.call = next_handle(*log);
 }
 
@@ -192,6 +199,7 @@ void CallScope::end(bool succeeded) {
     event.end_ns = now_ns();
     append(*log_, event);
   }
+  if (begins_ && succeeded) add_first_product(*log_, rows_, state.call_start_ns);
   if (recurs_ && succeeded) add_recurring_call(*log_, shape_hash_, state.call_start_ns);
   state.call = 0;
 }

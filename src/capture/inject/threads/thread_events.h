@@ -25,7 +25,7 @@ struct Payload {
   double value = 0;
 };
 
-enum class EventKind : uint8_t { kRange, kMark, kLibraryCall, kRecurringCall, kApiCall };
+enum class EventKind : uint8_t { kRange, kMark, kLibraryCall, kRecurringCall, kFirstProduct, kApiCall };
 
 struct Event {
   EventKind kind = EventKind::kRange;
@@ -35,8 +35,9 @@ struct Event {
   Id definition = 0;   // name, or library call definition
   Id domain = 0;       // of a range; of an API call the stream that it names
   Id thread = 0;       // 0: the log's own
-  uint64_t handle =
-      0;  // of the range, library call or recurring call; of an API call its result << 32 | correlation id
+  // Of the range, library call or recurring call; of a first product its rows; of an API call its result << 32 |
+  // correlation id.
+  uint64_t handle = 0;
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   double payload = 0;  // of an API call the bits are the event that it names
@@ -134,6 +135,7 @@ struct ThreadState {
   uint32_t launches = 0, launches_since_wait = 0;  // counted where kernels tell the steps
   OpenStep steps[2];                               // of its outermost range, and of the one in it
   bool launches_graph = false;                     // the thread is inside the launch of a graph
+  bool pass_begins = true;                         // no product since the last call that ends a pass
   bool inside = false;  // the thread is inside the recorder: what it does there is not recorded
 };
 extern constinit thread_local ThreadState thread_state;
@@ -225,6 +227,18 @@ inline void add_recurring_call(ThreadLog& log, uint64_t key, int64_t time_ns) {
   step_recurs(key, time_ns);
   event.kind = EventKind::kRecurringCall;
   event.handle = key;
+  event.start_ns = time_ns;
+  append(log, event);
+  thread_state.pass_begins = true;
+}
+
+// The product that a pass of the model begins with, if this is one.
+inline void add_first_product(ThreadLog& log, int64_t rows, int64_t time_ns) {
+  if (!thread_state.pass_begins) return;
+  thread_state.pass_begins = false;
+  Event event;
+  event.kind = EventKind::kFirstProduct;
+  event.handle = static_cast<uint64_t>(rows);
   event.start_ns = time_ns;
   append(log, event);
 }
