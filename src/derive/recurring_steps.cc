@@ -155,10 +155,14 @@ void choose_anchor(const Stages& stages, bool rows_tell, const std::vector<StepD
   stage.any_own_key = stage.known = own <= stage.steps.size() && enough(own, kPromptsMin);
 }
 
-// How long steps go on behind the anchor. A host that runs ahead of the GPU calls before the window of the step begins:
-// its calls do not tell when a step ends.
+// How long steps go on behind the anchor, and how long before their first product they begin: of the quicker half,
+// which is not warm-up. A host that runs ahead of the GPU calls before the window of the step begins: its calls do not
+// tell when a step ends.
 void learn(const HostEvents& events, const std::vector<StepDraft>& drafts, StageEvents& stage) {
-  std::vector<double> tails, leads;
+  struct Edges {
+    int64_t window_ns, lead_ns, tail_ns;
+  };
+  std::vector<Edges> edges;
   size_t outside = 0;
   for (const DraftIndex i : stage.steps) {
     const StepDraft& draft = drafts[i];
@@ -171,15 +175,21 @@ void learn(const HostEvents& events, const std::vector<StepDraft>& drafts, Stage
       ++count;
     }
     if (count != 1) continue;
-    tails.push_back(static_cast<double>(draft.window_end_ns - anchor_ns));
     const Product product = first_product(events, draft.begin_ns, anchor_ns);
-    if (product.rows >= 0) leads.push_back(static_cast<double>(product.time_ns - draft.window_start_ns));
+    edges.push_back({draft.window_end_ns - draft.window_start_ns,
+                     product.rows >= 0 ? product.time_ns - draft.window_start_ns : 0, draft.window_end_ns - anchor_ns});
     if (anchor_ns < draft.window_start_ns || anchor_ns > draft.window_end_ns) ++outside;
   }
-  stage.known = !tails.empty() && static_cast<double>(outside) <= (1 - kMostSteps) * static_cast<double>(tails.size());
+  stage.known = !edges.empty() && static_cast<double>(outside) <= (1 - kMostSteps) * static_cast<double>(edges.size());
   if (!stage.known) return;
+  std::sort(edges.begin(), edges.end(), [](const Edges& a, const Edges& b) { return a.window_ns < b.window_ns; });
+  std::vector<double> leads, tails;
+  for (size_t i = 0; i < (edges.size() + 1) / 2; ++i) {
+    leads.push_back(static_cast<double>(edges[i].lead_ns));
+    tails.push_back(static_cast<double>(edges[i].tail_ns));
+  }
+  stage.lead_ns = static_cast<int64_t>(median_of(leads));
   stage.tail_ns = static_cast<int64_t>(median_of(tails));
-  if (!leads.empty()) stage.lead_ns = static_cast<int64_t>(median_of(leads));
 }
 
 // The last step of each stage stands for it: it is the steadiest.
