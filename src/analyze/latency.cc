@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "analyze/analysis.h"
 #include "analyze/requests.h"
@@ -308,6 +309,30 @@ void explain_missing(const Trace& trace, int32_t device, const Requests& request
                                   "program itself"});
 }
 
+// TTFT of prompts that were seen only while they were recorded, of a program whose other steps kept another pace then.
+void explain_other_pace(const Context& context, int32_t device, const Headline& headline,
+                        std::vector<CannotTell>& cannot_tell) {
+  constexpr double kSamePace = 0.1;
+  if (!headline.ttft_source || *headline.ttft_source == StepTimeSource::kUnrecorded ||
+      headline.itl_source != StepTimeSource::kUnrecorded)
+    return;
+  const bool replayed = *headline.ttft_source == StepTimeSource::kReplayed;
+  const auto then_ms = [&](const UndisturbedRecord& row) { return replayed ? row.replayed_ms : row.recorded_ms; };
+  const UndisturbedRecord* pace = nullptr;
+  for (const UndisturbedRecord& row : context.undisturbed.rows())
+    if (row.device == device && then_ms(row) && row.unrecorded_ms &&
+        (pace == nullptr || row.unrecorded_steps > pace->unrecorded_steps))
+      pace = &row;
+  if (pace == nullptr || std::fabs(*then_ms(*pace) / *pace->unrecorded_ms - 1) <= kSamePace) return;
+  cannot_tell.push_back(
+      {"Is TTFT that of the whole run?",
+       fmt::format("{} prompts are known, all recorded; at that time a step of {} took {:.3g} ms{}, in the unrecorded "
+                   "part of the run {:.3g} ms",
+                   headline.ttft_n, pace->stage, *then_ms(*pace), replayed ? " without the recorder's cost" : "",
+                   *pace->unrecorded_ms),
+       "name the prompts by NVTX ranges (torch.cuda.nvtx.range(\"prefill\")): then they are known unrecorded too"});
+}
+
 // Steps of which none is a prompt or makes tokens, as far as the recording tells: why.
 bool of_unknown_composition(const Trace& trace, std::vector<CannotTell>& cannot_tell) {
   const Steps& steps = trace.steps;
@@ -379,6 +404,7 @@ void analyze_latency(const Context& context, Report& report, std::vector<CannotT
   latency.output_tokens_per_s = latency.headline.output_tokens_per_s;
   latency.warmup_ms = warmup_ms(context, device);
   explain_missing(context.trace, device, requests, latency, is_live_recording(context.trace), cannot_tell);
+  explain_other_pace(context, device, latency.headline, cannot_tell);
   report.latency = latency;
 }
 

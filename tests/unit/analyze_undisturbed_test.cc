@@ -233,6 +233,29 @@ TEST(UndisturbedTimes, WhereNothingTellsTheReportAsks) {
   EXPECT_FALSE(asked(left));
 }
 
+// Prompts that nothing names are known only as recorded: their TTFT is not of a run that went at another pace.
+TEST(UndisturbedTimes, PromptsOfAnotherPaceAreSaidToBe) {
+  const auto asked = [](int64_t recorded_ns, int64_t unrecorded_ns) {
+    AnalyzedRecording run = recording(20, recorded_ns, 20, unrecorded_ns, true);
+    for (Row s = 0; s < 4; ++s) {
+      run.trace.steps.kind[s] = StageKind::kPrefill;
+      run.trace.steps.stage[s] = run.trace.strings.intern("prefill");
+    }
+    for (Row s = 0; s < 20; ++s)
+      run.gpu("gemm", Category::kGemm, run.trace.steps.start_ns[s], 1000, {StepId(s), kNoRow, kNoRow, kNoRow});
+    std::string why;
+    for (const CannotTell& row : report_of(run.trace).cannot_tell)
+      if (row.question == "Is TTFT that of the whole run?") why = row.why;
+    return why;
+  };
+  EXPECT_EQ(asked(1020'000, 1000'000), "");
+  const std::string why = asked(1500'000, 1000'000);
+  EXPECT_NE(why.find("prompts are known, all recorded; at that time a step of decode_step took 1.5 ms, in the "
+                     "unrecorded part of the run 1 ms"),
+            std::string::npos)
+      << why;
+}
+
 // A program whose recorded steps take 10 ms, 8 of them idle while the host launches, and its unrecorded ones so long.
 AnalyzedRecording launches_slowed_to(int64_t alone_ns) {
   AnalyzedRecording run = eager_run();
