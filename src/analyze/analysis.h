@@ -19,6 +19,10 @@ namespace llmprof {
 
 enum class SortKey : uint8_t { kTotal, kMean, kCalls, kName };
 
+namespace replay {
+struct WhatIf;
+}
+
 struct AnalyzeOptions {
   std::string gpu{};    // a name of the hardware table instead of the recorded device
   std::string model{};  // an identifier of the model table or the path of a config.json; empty: recognise it
@@ -26,6 +30,8 @@ struct AnalyzeOptions {
   int64_t context = 0;  // tokens attended by a decode step; 0: as the recording tells
   size_t top = 0;       // kernels, roofline rows, launch sites and allocating operators kept; 0 keeps all
   SortKey sort = SortKey::kTotal;
+  // Combinations of counterfactuals (replay/what_if.h) to simulate; each must exist (parse_what_ifs()).
+  std::vector<std::vector<const replay::WhatIf*>> what_ifs{};
   // A second run of the same program in light mode, derived; its step times tell what recording cost. Null: none.
   const Trace* baseline = nullptr;
   // Measured ceilings to choose from: those of the recorded device are taken, by its uuid, else by its name if only one
@@ -40,6 +46,7 @@ struct Context {
   const AnalyzeOptions& options;
   const Groups& groups;
   const DeviceReport* device;  // null if unknown
+  const RecorderCosts& costs;  // of the recorder that made the recording, on its machine; empty: not known
   const ReplayedSteps& replayed;
   const UndisturbedTimes& undisturbed;
 };
@@ -96,6 +103,7 @@ void analyze_launch_sites(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_categories(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_idle(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_host(const Context&, Report&, std::vector<CannotTell>&);
+void analyze_what_ifs(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_critical_path(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_memory(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_telemetry(const Context&, Report&, std::vector<CannotTell>&);

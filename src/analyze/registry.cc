@@ -29,6 +29,8 @@ constexpr Analysis kAnalyses[] = {
     {"host", "host time in operators, launches and waits against GPU time (host)", analyze_host, 0},
     {"critical-path", "what the time of a step consists of, and how well its replay gives it back (critical_path)",
      analyze_critical_path, 0},
+    {"what-if", "what steps would take with the changes that --what-if names, by replay (what_ifs)", analyze_what_ifs,
+     0},
     {"telemetry", "power, energy, clock, temperature, throttling and counters over the window (telemetry)",
      analyze_telemetry, 0},
     {"memory", "device memory peaks, allocating operators, timeline (memory)", analyze_memory, 0},
@@ -118,7 +120,8 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
   report.undisturbed = undisturbed.rows();
   report.steps = list_steps(trace, undisturbed);
   describe_recorded(trace, report);
-  const Context context{trace, options, groups, report.device ? &*report.device : nullptr, replayed, undisturbed};
+  const Context context{trace, options,  groups,     report.device ? &*report.device : nullptr,
+                        costs, replayed, undisturbed};
   if (report.device) {
     check_ceilings(context, *report.device, diagnostics);
     name_arithmetic(trace, groups, *report.device);

@@ -2,11 +2,13 @@
 #include <cstdio>
 
 #include "analyze/analysis.h"
+#include "base/nearest.h"
 #include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/measuring.h"
 #include "cli/other_file.h"
 #include "cli/pipeline.h"
+#include "replay/what_if.h"
 #include "trace/trace_file.h"
 
 namespace llmprof::cli {
@@ -15,6 +17,7 @@ namespace {
 struct AnalyzeArguments {
   std::vector<std::string> paths;
   std::vector<std::string> stages;
+  std::vector<std::string> what_ifs;
   bool no_detect = false;
   AnalyzeOptions analyze;
   CeilingsOption ceilings;
@@ -23,6 +26,30 @@ struct AnalyzeArguments {
   std::string save;
   OutputOptions output;
 };
+
+// Each word is changes made together, joined by commas; "all" stands for every one by itself.
+Status choose_what_ifs(const std::vector<std::string>& words, AnalyzeOptions& options) {
+  std::vector<std::string> known = {"all"};
+  for (const replay::WhatIf& one : replay::what_ifs()) known.emplace_back(one.id);
+  for (const std::string& word : words) {
+    if (word == "all") {
+      for (const replay::WhatIf& one : replay::what_ifs()) options.what_ifs.push_back({&one});
+      continue;
+    }
+    std::vector<const replay::WhatIf*>& together = options.what_ifs.emplace_back();
+    for (size_t from = 0; from <= word.size();) {
+      const size_t comma = std::min(word.find(',', from), word.size());
+      const std::string id = word.substr(from, comma - from);
+      const replay::WhatIf* const one = replay::find_what_if(id);
+      if (one == nullptr)
+        return fail("expected changes that `llmprof list what-ifs` names, joined by commas, found '" + id + "'",
+                    "--what-if " + word, "did you mean " + nearest_or_all(id, known) + "?", ExitCode::kUsage);
+      together.push_back(one);
+      from = comma + 1;
+    }
+  }
+  return {};
+}
 
 // A recording may be all that is left of a run: nothing is written over what is read.
 Status check_outputs(const AnalyzeArguments& options) {
@@ -46,6 +73,8 @@ int run(AnalyzeArguments& options) {
     if (!rule) return report_error(rule.error());
     derive_options.stage_rules.push_back(std::move(*rule));
   }
+  if (const Status status = choose_what_ifs(options.what_ifs, options.analyze); !status)
+    return report_error(status.error());
   if (const Status status = choose_ceilings(options.ceilings, options.analyze); !status)
     return report_error(status.error());
   // A page to read is shorter than a file to process.
@@ -94,6 +123,12 @@ void add_analyze(Parser& parser) {
       .check(whole_number(1, int64_t{1} << 30));
   command.option("--stage", options->stages, "ranges whose text matches REGEX are stage NAME (repeatable)")
       .type_name("NAME=REGEX");
+  command
+      .option("--what-if", options->what_ifs,
+              "what steps would take with these changes made together (llmprof list what-ifs), or all of them one by "
+              "one (repeatable)")
+      .type_name("ID[,ID]")
+      .one_word();
   command.flag("--no-detect", options->no_detect, "stages from annotations only");
   command.option("--top", options->top, "rows of long tables, 0 for all (default 12 in text, all elsewhere)")
       .check(whole_number(0, int64_t{1} << 40));

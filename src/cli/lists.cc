@@ -14,6 +14,7 @@
 #include "import/importer.h"
 #include "kernels/op.h"
 #include "model/catalogue.h"
+#include "replay/what_if.h"
 #include "report/metrics_doc.h"
 #include "report/render.h"
 
@@ -68,6 +69,19 @@ std::string list_findings(bool, const TextStyle&) {
     if (!rule.most_why.empty()) out += fmt::format("  at most {}: {}\n", name_of(rule.most), rule.most_why);
   }
   return out + "\n" + severity_rule() + "\n";
+}
+
+std::string list_what_ifs(bool, const TextStyle&) {
+  std::string out;
+  for (const replay::WhatIf& one : replay::what_ifs())
+    out += fmt::format("{}\n  if      there were {}\n  how     {}\n{}", one.id, one.what, one.how,
+                       one.forbidden != nullptr ? "  checks  whether something in the steps forbids it\n" : "");
+  return out;
+}
+
+void write_what_ifs(JsonWriter& json) {
+  for (const replay::WhatIf& one : replay::what_ifs())
+    json.begin_object().field("id", one.id).field("what", one.what).field("how", one.how).end_object();
 }
 
 std::string list_gpus(bool, const TextStyle& style) {
@@ -237,6 +251,7 @@ constexpr List kLists[] = {
     {"importers", "file formats that analyze reads", list_importers, write_importers},
     {"analyses", "questions that analyze answers", list_analyses, write_analyses},
     {"findings", "what analyze can find wrong, when, and what it advises", list_findings, write_findings},
+    {"what-ifs", "changes that analyze --what-if simulates", list_what_ifs, write_what_ifs},
     {"diagnostics", "what can be wrong with an input", list_diagnostics, write_diagnostics},
     {"metrics", "every column of every table, with unit and meaning", list_metrics, write_metrics},
     {"rules", "how kernels are classified and operators get FLOPs", list_rules, write_rules},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "derive/detect_period.h"
 #include "derive/whole_graphs.h"
@@ -62,6 +63,28 @@ Sequence make_sequence(const Trace& trace, const LaunchOrder& order, const HostC
   }
   seq.samples.resize(seq.size(), 0);
   return seq;
+}
+
+// A program whose kernels are all its own: no rule knows its products, but tokens are chosen by kernels that are known.
+// What no rule knows stands for products then. Call when choices are marked.
+void count_own_kernels(Sequence& seq) {
+  constexpr size_t kPassMin = 8;  // fewer unknown kernels between two choices are part of choosing
+  const auto own = [&](size_t i) {
+    return seq.category(i) == Category::kOther && seq.trace.gpu_ops.kind[seq.gpu[i]] == GpuOpKind::kKernel;
+  };
+  size_t unknown = 0, known = 0, others = 0, heavy = 0;
+  for (size_t i = 0; i < seq.size(); ++i) {
+    others += own(i) ? 1 : 0;
+    heavy += seq.heavy(i) ? 1 : 0;
+    if (seq.samples[i] == 0) continue;
+    known += heavy > 0 ? 1 : 0;
+    unknown += heavy == 0 && others >= kPassMin ? 1 : 0;
+    others = heavy = 0;
+  }
+  if (unknown <= known) return;
+  std::vector<uint32_t> counted(seq.size() + 1, 0);
+  for (size_t i = 0; i < seq.size(); ++i) counted[i + 1] = counted[i] + (seq.heavy(i) || own(i) ? 1 : 0);
+  seq.heavy_before = std::move(counted);
 }
 
 // Whether the products `at` are one in every layer, as wide as the output layer: the choice of a token follows some of
@@ -324,6 +347,79 @@ std::vector<Segment> split_at_samples(const Sequence& seq, const std::vector<Seg
   return out;
 }
 
+// The most rows of a product with weights in a segment; -1 if none is known.
+int64_t most_rows(const Sequence& seq, const Segment& segment) {
+  const Works& works = seq.trace.works;
+  int64_t most = -1;
+  for (size_t i = segment.first; i < segment.last; ++i) {
+    const WorkId work = seq.trace.gpu_links.work[seq.gpu[i]];
+    if (work != kNoRow && works.kind[work] == WorkKind::kGemm && works.batch[work] == 1)
+      most = std::max(most, works.m[work]);
+  }
+  return most;
+}
+
+// A model within the step of another (codes of a frame of sound, each chosen by the one before): between two waits of
+// the host lies one pass of one kind, then always as many passes of another kind, each of which chooses something on
+// as many rows. What the host waits for is the step. Passes that are all alike are steps that the host queues ahead;
+// passes on other rows than the first are drafts, and the first verifies them.
+std::vector<Segment> join_inner_passes(const Sequence& seq, const std::vector<Segment>& segments) {
+  constexpr size_t kGroupsMin = 3;
+  constexpr double kNearlyAll = 0.8, kOther = 1.25;
+  struct Group {
+    size_t first, last;  // of segments
+    uint32_t inner = 0;  // products of each inner pass; 0: they differ
+  };
+  std::vector<Group> groups;
+  for (size_t i = 0, first = 0; i < segments.size(); ++i) {
+    const bool final = i + 1 == segments.size();
+    const int64_t to =
+        final ? std::numeric_limits<int64_t>::max() : seq.time_ns[std::min(segments[i + 1].first, seq.size() - 1)];
+    if (!final && seq.calls.first_blocking(seq.thread, seq.time_ns[segments[i].last - 1], to) == nullptr) continue;
+    Group group{first, i + 1, 0};
+    for (size_t s = first + 1; s <= i; ++s) {
+      const uint32_t heavy = seq.heavy_in(segments[s].first, segments[s].last);
+      group.inner = s == first + 1 || heavy == group.inner ? heavy : 0;
+      if (group.inner == 0) break;
+    }
+    groups.push_back(group);
+    first = i + 1;
+  }
+  std::map<std::pair<size_t, uint32_t>, size_t> counts;  // by inner passes and their products
+  for (const Group& group : groups)
+    if (group.inner > 0 && group.last - group.first >= 3) ++counts[{group.last - group.first, group.inner}];
+  const auto usual =
+      std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (usual == counts.end() || usual->second < kGroupsMin ||
+      static_cast<double>(usual->second) < kNearlyAll * static_cast<double>(groups.size()))
+    return segments;
+  const auto is_usual = [&](const Group& group) {
+    return group.last - group.first == usual->first.first && group.inner == usual->first.second;
+  };
+  size_t different = 0, like_inner = 0;
+  for (const Group& group : groups) {
+    if (!is_usual(group)) continue;
+    const Segment& outer = segments[group.first];
+    const double ratio = static_cast<double>(seq.heavy_in(outer.first, outer.last)) / group.inner;
+    different += ratio >= kOther || ratio <= 1 / kOther ? 1 : 0;
+    like_inner += most_rows(seq, outer) == most_rows(seq, segments[group.first + 1]) ? 1 : 0;
+  }
+  if (like_inner * 2 <= usual->second ||
+      static_cast<double>(different) < kNearlyAll * static_cast<double>(usual->second))
+    return segments;
+  std::vector<Segment> out;
+  for (const Group& group : groups) {
+    if (is_usual(group)) {
+      out.push_back(segments[group.first]);
+      out.back().last = segments[group.last - 1].last;
+    } else {
+      out.insert(out.end(), segments.begin() + static_cast<ptrdiff_t>(group.first),
+                 segments.begin() + static_cast<ptrdiff_t>(group.last));
+    }
+  }
+  return out;
+}
+
 // Steps by the period of the kernel names. Work before the first period counts as a step of its own (the prompt, which
 // runs other kernels) if it holds at least half as many GEMMs and attentions as a period.
 std::vector<Segment> segments_from_period(const Sequence& seq) {
@@ -516,6 +612,7 @@ std::vector<StepDraft> detect_steps(const Trace& trace, const LaunchOrder& order
   Sequence seq = make_sequence(trace, order, calls);
   if (seq.size() == 0) return {};
   mark_samples(seq, events.samplings);
+  count_own_kernels(seq);
   std::vector<Segment> segments;
   const std::vector<size_t> anchors = start_anchors(seq, events.embeddings);
   if (!anchors.empty()) {
@@ -527,7 +624,7 @@ std::vector<StepDraft> detect_steps(const Trace& trace, const LaunchOrder& order
       segments.insert(segments.begin(), before.begin(), before.end());
     }
   } else {
-    segments = segments_from_ends(seq, 0, seq.size());
+    segments = join_inner_passes(seq, segments_from_ends(seq, 0, seq.size()));
   }
   const bool by_period = segments.empty();
   if (by_period) segments = segments_from_period(seq);

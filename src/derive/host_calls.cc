@@ -12,7 +12,7 @@ constexpr std::array<std::string_view, 12> kAllocatorParts{"Malloc",     "Free",
                                                            "MemCreate",  "MemMap",       "MemUnmap",   "MemRelease",
                                                            "MemAddress", "MemSetAccess", "MemGetInfo", "HostRegister"};
 
-constexpr uint8_t kUnjudged = 0xFF;
+constexpr uint8_t kNotJudged = 0xFF;
 constexpr size_t kNestedMax = 16;  // calls of one thread open at one time: a driver call in a runtime call, not more
 
 // Marks the calls whose copy touches pageable host memory: the driver stages it, and the host waits meanwhile. Copies
@@ -45,11 +45,11 @@ ApiKind api_kind_of(std::string_view name) {
 }
 
 HostCalls::HostCalls(const Trace& trace) : kinds_(trace.api_calls.size()), blocking_(trace.threads.size()) {
-  std::vector<uint8_t> judged(trace.strings.size(), kUnjudged);
+  std::vector<uint8_t> judged(trace.strings.size(), kNotJudged);
   std::vector<Row> waits;
   for (Row i = 0; i < trace.api_calls.size(); ++i) {
     uint8_t& verdict = judged[index(trace.api_calls.name[i])];
-    if (verdict == kUnjudged) verdict = static_cast<uint8_t>(api_kind_of(trace.text(trace.api_calls.name[i])));
+    if (verdict == kNotJudged) verdict = static_cast<uint8_t>(api_kind_of(trace.text(trace.api_calls.name[i])));
     kinds_[i] = static_cast<ApiKind>(verdict);
     if (kinds_[i] == ApiKind::kSync || kinds_[i] == ApiKind::kCopy) waits.push_back(i);
   }

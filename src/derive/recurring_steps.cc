@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/statistics.h"
+#include "derive/first_products.h"
 #include "derive/windows.h"
 
 namespace llmprof {
@@ -23,18 +24,14 @@ struct HostEvent {
   uint64_t key;
 };
 
-// The first of a pass.
-struct Product {
-  int64_t time_ns;
-  int64_t rows;
-};
+using Product = FirstProductsOf::Product;
 
 using DraftIndex = size_t;
 
 // What the host calls in each pass of the model, at every recording level.
 struct HostEvents {
   std::vector<HostEvent> recurring;
-  std::vector<Product> firsts;
+  FirstProductsOf firsts;
 };
 
 // The recorded steps of a stage on one thread and device.
@@ -54,32 +51,21 @@ struct StageEvents {
 };
 using Stages = std::map<std::string, StageEvents>;
 
-template <class Event>
-std::pair<size_t, size_t> within(const std::vector<Event>& events, int64_t from_ns, int64_t to_ns) {
-  const auto before = [](const Event& event, int64_t time) { return event.time_ns < time; };
+std::pair<size_t, size_t> within(const std::vector<HostEvent>& events, int64_t from_ns, int64_t to_ns) {
+  const auto before = [](const HostEvent& event, int64_t time) { return event.time_ns < time; };
   const auto first = std::lower_bound(events.begin(), events.end(), from_ns, before);
   const auto last = std::lower_bound(first, events.end(), to_ns, before);
   return {static_cast<size_t>(first - events.begin()), static_cast<size_t>(last - events.begin())};
 }
 
 HostEvents events_of(const Trace& trace, ThreadId thread) {
-  HostEvents events;
+  HostEvents events{{}, FirstProductsOf(trace, thread)};
   const RecurringCalls& calls = trace.recurring_calls;
   for (Row row = 0; row < calls.size(); ++row)
     if (calls.thread[row] == thread) events.recurring.push_back({calls.time_ns[row], calls.key[row]});
-  const FirstProducts& firsts = trace.first_products;
-  for (Row row = 0; row < firsts.size(); ++row)
-    if (firsts.thread[row] == thread) events.firsts.push_back({firsts.time_ns[row], firsts.tokens[row]});
-  const auto by_time = [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; };
-  std::stable_sort(events.recurring.begin(), events.recurring.end(), by_time);
-  std::stable_sort(events.firsts.begin(), events.firsts.end(), by_time);
+  std::stable_sort(events.recurring.begin(), events.recurring.end(),
+                   [](const HostEvent& a, const HostEvent& b) { return a.time_ns < b.time_ns; });
   return events;
-}
-
-// The product that a pass begins with whose recurring calls lie in [from_ns, to_ns]; none: of -1 rows.
-Product first_product(const HostEvents& events, int64_t from_ns, int64_t to_ns) {
-  const auto [first, last] = within(events.firsts, from_ns, to_ns + 1);
-  return first == last ? Product{-1, -1} : events.firsts[first];
 }
 
 void count_keys(const HostEvents& events, const std::vector<StepDraft>& drafts, StageEvents& stage) {
@@ -91,7 +77,7 @@ void count_keys(const HostEvents& events, const std::vector<StepDraft>& drafts, 
       stage.keys.insert(key);
       if (count == 1) ++stage.once[key];
     }
-    ++stage.rows[first_product(events, drafts[i].begin_ns, drafts[i].end_ns - 1).rows];
+    ++stage.rows[events.firsts.within(drafts[i].begin_ns, drafts[i].end_ns - 1).rows];
   }
 }
 
@@ -175,7 +161,7 @@ void learn(const HostEvents& events, const std::vector<StepDraft>& drafts, Stage
       ++count;
     }
     if (count != 1) continue;
-    const Product product = first_product(events, draft.begin_ns, anchor_ns);
+    const Product product = events.firsts.within(draft.begin_ns, anchor_ns);
     edges.push_back({draft.window_end_ns - draft.window_start_ns,
                      product.rows >= 0 ? product.time_ns - draft.window_start_ns : 0, draft.window_end_ns - anchor_ns});
     if (anchor_ns < draft.window_start_ns || anchor_ns > draft.window_end_ns) ++outside;
@@ -244,7 +230,7 @@ class Passes {
     for (size_t e = 0; e < events_.recurring.size(); ++e) {
       if (!ends_pass(e)) continue;
       const int64_t from_ns = last_ == kNone ? std::numeric_limits<int64_t>::min() : time_ns(last_) + 1;
-      const Product product = first_product(events_, from_ns, time_ns(e));
+      const Product product = events_.firsts.within(from_ns, time_ns(e));
       const Stages::const_iterator stage = stage_of(e, product);
       const std::optional<TimeSpan> span = stage == stages_.end() ? std::nullopt : span_of(e, product, stage->second);
       if (span && span->start_ns < span->end_ns && RecordedSpans::holds(unrecorded, span->start_ns, span->end_ns))

@@ -9,12 +9,6 @@
 
 namespace llmprof::replay {
 
-// What ended a step's window: the last activity, and the call that waited for it.
-struct StepEnd {
-  GpuOpId op = kNoRow;
-  ApiCallId call = kNoRow;
-};
-
 namespace {
 
 class Runner {
@@ -75,8 +69,9 @@ class Runner {
     int64_t start = kNever;
     Followed followed = Followed::kNone;
     GpuOpId behind = kNoRow;
+    const bool gone = durations_.gone[op] != 0;
     const auto after = [&](int64_t time, double latency, Followed what, GpuOpId which) {
-      const int64_t then = time + static_cast<int64_t>(latency);
+      const int64_t then = gone || time == kNever ? time : time + static_cast<int64_t>(latency);
       if (then > start) start = then, followed = what, behind = which;
     };
     for (const GpuOpId node : timeline_.in_graph.of(op))
@@ -84,15 +79,17 @@ class Runner {
     if (timeline_.in_graph.of(op).empty()) {
       const StartKind kind = timeline_.kinds[op];
       const bool from_end = latencies_.from_end[static_cast<size_t>(kind)];
-      after(from_end ? out_.call_end_ns[call] : out_.call_start_ns[call], latencies_.launch_ns(kind), Followed::kLaunch,
-            kNoRow);
+      const bool first = timeline_.on_stream[op] == kNoRow;
+      if (gone ? first && timeline_.joined.of(op).empty() : first || durations_.with_previous[op] == 0)
+        after(from_end ? out_.call_end_ns[call] : out_.call_start_ns[call], latencies_.launch_ns(kind),
+              Followed::kLaunch, kNoRow);
       if (const GpuOpId before = timeline_.on_stream[op]; before != kNoRow)
         after(out_.op_end_ns[before], latencies_.behind_ns(timeline_, before, op), Followed::kStream, before);
       for (const GpuOpId other : timeline_.joined.of(op))
         after(out_.op_end_ns[other], latencies_.joined_ns(timeline_, other, op), Followed::kEvent, other);
     }
     out_.op_start_ns[op] = start;
-    out_.op_end_ns[op] = start + durations_.op_ns[op];
+    out_.op_end_ns[op] = gone ? start : start + durations_.op_ns[op];
     out_.followed[op] = followed;
     out_.behind[op] = behind;
   }
@@ -120,7 +117,7 @@ class Runner {
 
   void wait(ApiCallId call, GpuOpId own) {
     const Awaited awaited = timeline_.awaited[call];
-    if (awaited == Awaited::kNothing || recorded_[call] == kNoRow) return;
+    if (awaited == Awaited::kNothing || recorded_[call] == kNoRow || durations_.no_wait[call] != 0) return;
     // What ended after the call had returned was waited for by somebody else.
     const int64_t recorded = trace_.end_of(recorded_[call]);
     if (recorded > timeline_.end_of(call)) return;
@@ -352,7 +349,10 @@ class Path {
 Durations::Durations(const Timeline& timeline)
     : call_ns(timeline.trace.api_calls.dur_ns),
       before_ns(timeline.trace.api_calls.size(), 0),
-      op_ns(timeline.trace.gpu_ops.dur_ns) {
+      op_ns(timeline.trace.gpu_ops.dur_ns),
+      no_wait(call_ns.size(), 0),
+      gone(op_ns.size(), 0),
+      with_previous(op_ns.size(), 0) {
   for (Row call = 0; call < before_ns.size(); ++call) {
     const ApiCallId before = timeline.before[call];
     if (before == kNoRow) continue;

@@ -24,6 +24,11 @@ struct Durations {
   std::vector<int64_t> before_ns;  // of the host on its thread: from the end of the call before, or the start of the
                                    // enclosing one, to the call; 0 for the first of a thread
   std::vector<int64_t> op_ns;      // of activities
+  // As recorded: none. What a counterfactual (what_if.h) takes away:
+  std::vector<uint8_t> no_wait;  // of calls: returns after call_ns, whatever the GPU does
+  std::vector<uint8_t> gone;     // of activities: takes no time, no place on its stream and no latency
+  // Of activities: launched with the one before it on its stream, in one call.
+  std::vector<uint8_t> with_previous;
 };
 
 // By row of the trace's tables.
@@ -65,7 +70,12 @@ struct StepTime {
   }
 };
 
-struct StepEnd;
+// What ended a step's window: the last activity, and the call that waited for it.
+struct StepEnd {
+  GpuOpId op = kNoRow;
+  ApiCallId call = kNoRow;
+};
+
 class RecorderCostModel;
 
 // Every completely recorded step of a program, to be run again as often as is liked, each after the one before it.
@@ -81,10 +91,15 @@ class StepReplay {
   std::vector<StepTime> as_recorded() const;
   // What each of as_recorded() takes without the recorder, ns; `model` must be known.
   std::vector<int64_t> without_recorder(const RecorderCostModel& model) const;
-
- private:
+  // What each takes with what is changed, ns.
   std::vector<int64_t> windows(const Durations& durations, const Latencies& latencies) const;
 
+  const Timeline& timeline() const { return timeline_; }
+  const Latencies& latencies() const { return latencies_; }
+  // By step; of those that are not replayed nothing.
+  const std::vector<StepEnd>& ends() const { return ends_; }
+
+ private:
   const Timeline timeline_;
   const std::vector<uint8_t> learn_;  // by step
   const std::vector<StepEnd> ends_;   // by step

@@ -67,6 +67,7 @@ std::string text_where(const Report& report, const RenderOptions& options, const
 std::string text_measured(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_idle(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_undisturbed(const Report& report, const RenderOptions& options, const Ink& ink);
+std::string text_what_ifs(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_critical_path(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_host(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_operators(const Report& report, const RenderOptions& options, const Ink& ink);

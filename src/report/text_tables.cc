@@ -314,6 +314,28 @@ std::string text_critical_path(const Report& report, const RenderOptions& option
          table.render("  ", options) + guessed + "\n";
 }
 
+std::string text_what_ifs(const Report& report, const RenderOptions& options, const Ink& ink) {
+  if (report.what_ifs.empty()) return {};
+  TextTable table({{"change", kLeft, 30},
+                   {"stage", kLeft, 24, 1},
+                   {"a step"},
+                   {"then"},
+                   {"gain"},
+                   {"95 % interval", kRight, 0, 2}});
+  std::string notes;
+  for (const WhatIfRecord& row : report.what_ifs) {
+    const bool forbidden = !row.forbidden.empty();
+    table.add_row({row.what_if + (forbidden ? " *" : ""), row.stage, format_ms(row.step_ms), format_ms(row.then_ms),
+                   row.gain_frac ? format_percent(*row.gain_frac) : "-",
+                   fmt::format("{} to {}", format_ms(row.ci95_low_ms), format_ms(row.ci95_high_ms))});
+    if (forbidden)
+      notes += wrap_text(ink.dim(fmt::format("* {}, {}: {}", row.what_if, row.stage, row.forbidden)), options.width,
+                         "  ", "    ");
+  }
+  return title(ink, "What if", "what steps would take with something changed, by replay; `llmprof list what-ifs`") +
+         table.render("  ", options) + notes + "\n";
+}
+
 std::string text_host(const Report& report, const RenderOptions& options, const Ink& ink) {
   TextTable table({{"stage", kLeft, 28},
                    {"operators", kRight, 0, 6},

@@ -312,6 +312,22 @@ LLMPROF_RECORD(
     "What the time of a step consists of, along the longest chain of dependencies to its end; mean of its steps",
     LLMPROF_CRITICAL_PATH_FIELDS)
 
+#define LLMPROF_WHAT_IF_FIELDS(F)                                                                                    \
+  F(std::string, what_if, "", "What is changed, by the names that `llmprof list what-ifs` has, joined by commas")    \
+  F(std::string, stage, "", "Stage")                                                                                 \
+  F(int64_t, device, "", "CUDA device ordinal")                                                                      \
+  F(int64_t, steps, "", "Steps that were replayed: all that were recorded whole")                                    \
+  F(double, step_ms, "ms", "Median step replayed without the recorder's cost where that is known, else as recorded") \
+  F(double, then_ms, "ms", "Median step replayed with what is changed")                                              \
+  F(double, gain_ms, "ms", "Median of what each step gains; below 0: it becomes longer")                             \
+  F(double, ci95_low_ms, "ms", "95 % interval of that, by resampling the steps, wider by what replay is off")        \
+  F(double, ci95_high_ms, "ms", "Its upper end")                                                                     \
+  F(OptDouble, gain_frac, "frac", "gain_ms of step_ms")                                                              \
+  F(std::string, forbidden, "", "Why the program cannot be changed so as it is; empty where nothing is known of that")
+LLMPROF_RECORD(WhatIfRecord, "what_ifs",
+               "What steps would take if something were otherwise, by replay of their dependencies",
+               LLMPROF_WHAT_IF_FIELDS)
+
 // A sample: of each function's 1st, 2nd, 4th, 8th, ... launch. It tells where a kernel was launched from, not how often
 // from each place.
 #define LLMPROF_LAUNCH_SITE_FIELDS(F)                                                                  \
@@ -581,6 +597,7 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
   F(std::vector<UndisturbedRecord>, undisturbed, "", "Step times without the recorder")                     \
   F(std::vector<StepRecord>, steps, "", "Every step")                                                       \
   F(std::vector<CriticalPathRecord>, critical_path, "", "What a step's time consists of")                   \
+  F(IfAny<std::vector<WhatIfRecord>>, what_ifs, "", "Of --what-if; left out without it")                    \
   F(std::vector<HostRecord>, host, "", "Host time against GPU time")                                        \
   F(std::optional<TelemetryReport>, telemetry, "", "Readings beside the program")                           \
   F(std::optional<MemoryReport>, memory, "", "Device memory")                                               \

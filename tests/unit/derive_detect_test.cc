@@ -66,6 +66,20 @@ class Model {
     time += 10;
   }
   int64_t gpu_time = 0;
+  void wait() {
+    b.api("cudaStreamSynchronize", time, 50);
+    time += 60;
+  }
+  // Kernels of which no rule knows what they do.
+  std::vector<std::string> own;
+  Trace& derive_with_own() {
+    b.build();
+    for (Row op = 0; op < b.trace.gpu_ops.size(); ++op)
+      if (std::find(own.begin(), own.end(), b.trace.text(b.trace.gpu_ops.name[op])) != own.end())
+        b.trace.gpu_links.category[op] = Category::kOther;
+    EXPECT_TRUE(find_steps(b.trace, {}));
+    return b.trace;
+  }
 
   std::vector<StageKind> kinds() const { return b.trace.steps.kind; }
 };
@@ -212,6 +226,61 @@ TEST(Detect, KernelNamesAlone) {
   EXPECT_EQ(trace.steps.kind[1], D);
   EXPECT_EQ(trace.steps.kind[4], D);
   EXPECT_EQ(broken_invariant(trace), "");
+}
+
+// Requests of equal length recur as evenly as their passes do. Where no rule knows the products, the choices of tokens
+// tell the passes.
+TEST(Detect, PassesOfOwnKernelsEndWithTheChoiceOfAToken) {
+  Model m;
+  m.operators = false;
+  const auto own = [&](const std::string& name) {
+    m.kernel(name);
+    m.own.push_back(name);
+  };
+  for (int request = 0; request < 5; ++request) {
+    for (int pass = 0; pass < 7; ++pass) {
+      own("embed_rows");
+      for (int layer = 0; layer < 4; ++layer)
+        for (const char* name : {"project", "turn", pass == 0 ? "attend_prompt" : "attend_token", "experts", "combine"})
+          own(name);
+      own("to_logits");
+      m.kernel("softmax");
+      m.kernel("argmax");
+      m.kernel("scale");
+      m.kernel("argmax");
+      m.wait();
+    }
+    m.kernel("check_tokens");
+    m.kernel("check_numbers");
+  }
+  Trace& trace = m.derive_with_own();
+  EXPECT_EQ(trace.steps.size(), 35U);
+  EXPECT_EQ(std::count(trace.steps.kind.begin(), trace.steps.kind.end(), D) >= 30, true);
+}
+
+// A frame of sound: a large pass, then eight of a small model, each of which chooses a code, then one wait.
+TEST(Detect, PassesOfAModelWithinAStepAreNoSteps) {
+  for (const bool drafts : {false, true}) {  // drafts: the large pass runs on several tokens, which it verifies
+    Model m;
+    m.operators = false;
+    const auto pass = [&](int layers, int64_t tokens, const char* size) {
+      for (int layer = 0; layer < layers; ++layer) {
+        m.b.library_call(m.time, 90, tokens, 256, 256);
+        m.kernel(std::string("gemm_") + size);
+        m.kernel(std::string("attn_") + size);
+      }
+    };
+    for (int frame = 0; frame < 6; ++frame) {
+      pass(12, drafts ? 5 : 1, "large");
+      for (int code = 0; code < 8; ++code) {
+        pass(3, 1, "small");
+        m.kernel("argmax");
+      }
+      m.wait();
+    }
+    const Trace& trace = m.b.derive_all();
+    EXPECT_EQ(trace.steps.size(), drafts ? 48U : 6U) << drafts;
+  }
 }
 
 TEST(Detect, OneVectorProductIsNotDecode) {

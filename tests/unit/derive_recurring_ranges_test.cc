@@ -225,6 +225,36 @@ TEST(RecurringRanges, InUnrecordedTimeAreOfTheKindOfNearlyAll) {
   EXPECT_EQ(r.kinds(), kinds);
 }
 
+// One text for prompts and tokens: the first product inside tells them apart, as it does where they are recorded.
+TEST(RecurringRanges, InUnrecordedTimeAreToldByTheirFirstProducts) {
+  for (const bool seen : {true, false}) {
+    RangesOfProgram r;
+    StageKinds expected;
+    const auto product = [&](int64_t tokens) {
+      if (seen) r.b.first_product(r.time, 2 * tokens);
+    };
+    for (int i = 0; i < 12; ++i) {
+      const int64_t tokens = i % 4 == 0 ? 40 + i : 1;
+      expected.push_back(tokens > 1 ? kAsk : kSay);
+      r.in("pass", [&] {
+        product(tokens);
+        r.pass(tokens);
+      });
+    }
+    const int64_t until = r.time - 10;
+    for (const int64_t tokens : {1, 33, 1}) {
+      product(tokens);
+      r.b.annotation("pass", r.time - 5, 1500, AnnotationKind::kNvtx);
+      r.time += 1600;
+      expected.push_back(!seen ? StageKind::kOther : tokens > 1 ? kAsk : kSay);
+    }
+    r.b.level(0, until, RecordingLevel::kDefault);
+    r.b.level(until, r.time, RecordingLevel::kLight);
+    r.b.derive_all();
+    EXPECT_EQ(r.kinds(), expected) << seen;
+  }
+}
+
 TEST(RecurringRanges, AreCalledByTheirTextWithoutNumbers) {
   for (const auto& [text, stage] :
        std::vector<std::pair<std::string, std::string>>{{"embed 12 x 64", "embed"},

@@ -1,0 +1,105 @@
+#include "replay/what_if.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/statistics.h"
+
+namespace llmprof::replay {
+namespace {
+
+constexpr WhatIf kWhatIfs[] = {
+    {"no-waits", "no wait for the GPU at all",
+     "waiting calls return at once, those that end a step too; copies to the host that they wait for go with them. The "
+     "program is taken not to need what it reads",
+     without_waits, nullptr},
+    {"last-wait-only", "no wait for the GPU but the one that ends a step",
+     "every other waiting call goes, with the copy to the host that it waits for", with_last_wait_only, nullptr},
+    {"no-copies", "no copies between host and GPU", "copies and the calls that make them go, but those that end a step",
+     without_copies, nullptr},
+    {"no-allocations", "no allocation of device or pinned memory",
+     "cudaMalloc, cudaFree and their like take no time and wait for nothing", without_allocations, nullptr},
+    {"no-host-gaps", "no long stretches of host code between CUDA calls",
+     "200 us or more between two calls of a thread become what is usual between them", without_host_gaps, nullptr},
+    {"no-communication", "communication hidden behind other work", "collectives take no time", without_communication,
+     nullptr},
+    {"graph", "each step's launches as one CUDA graph",
+     "launches behind the first of a step take no host time, and kernels lie as far apart as nodes of a graph do where "
+     "`llmprof peaks` measured it; waits, copies to the host and the code around them stay",
+     with_graph, graph_forbidden},
+    {"fast-host", "a host that takes no time",
+     "calls that do not wait and the code between them take no time: what is left is the GPU's, and waiting for it",
+     with_fast_host, nullptr},
+    {"fast-gpu", "a GPU that takes no time", "kernels and copies take no time: what is left is the host's",
+     with_fast_gpu, nullptr},
+};
+
+}  // namespace
+
+std::span<const WhatIf> what_ifs() { return kWhatIfs; }
+
+const WhatIf* find_what_if(std::string_view id) {
+  const auto found =
+      std::find_if(std::begin(kWhatIfs), std::end(kWhatIfs), [&](const WhatIf& w) { return w.id == id; });
+  return found == std::end(kWhatIfs) ? nullptr : &*found;
+}
+
+// A call belongs to the step of what it launches, else to that of the call before it on its thread: what a step ends
+// with comes behind its launches, and what leads to the next one's first launch takes as long in any of the two.
+Recording::Recording(const StepReplay& replay, const RecorderCosts& costs) : replay_(replay), costs_(costs) {
+  const Timeline& all = timeline();
+  const size_t calls = all.trace.api_calls.size();
+  step_of_.assign(calls, kNoRow);
+  ends_step_.assign(calls, 0);
+  for (const StepEnd& end : replay.ends())
+    if (end.call != kNoRow) ends_step_[end.call] = 1;
+  std::map<ThreadId, StepId> current;
+  for (ApiCallId call = 0; call < calls; ++call) {
+    StepId& step = current.try_emplace(all.trace.api_calls.thread[call], kNoRow).first->second;
+    for (const GpuOpId op : launched(call))
+      if (all.trace.gpu_links.step[op] != kNoRow) step = all.trace.gpu_links.step[op];
+    step_of_[call] = step;
+    if (ends_step_[call] != 0) step = kNoRow;
+  }
+  std::vector<double> before;
+  const Durations durations(all);
+  for (ApiCallId call = 0; call < calls; ++call)
+    if (kind(call) == ApiKind::kLaunch && all.before[call] != kNoRow)
+      before.push_back(static_cast<double>(durations.before_ns[call]));
+  if (!before.empty()) dispatch_ns_ = static_cast<int64_t>(median_of(std::move(before)));
+}
+
+bool Recording::waits(ApiCallId call) const {
+  const Awaited awaited = timeline().awaited[call];
+  return awaited != Awaited::kNothing && awaited != Awaited::kFree;
+}
+
+std::span<const GpuOpId> Recording::launched(ApiCallId call) const {
+  const Timeline& all = timeline();
+  return {all.launched.data() + all.launched_begin[call],
+          static_cast<size_t>(all.launched_begin[call + 1] - all.launched_begin[call])};
+}
+
+void assume_unseen(const RecorderCosts& costs, Latencies& latencies) {
+  Latency& behind = latencies.behind[static_cast<size_t>(StartKind::kKernel)][static_cast<size_t>(StartKind::kKernel)];
+  if (behind.samples == 0) {
+    const auto kernel = costs.find("gpu_kernel");
+    const bool measured = kernel != costs.end() && kernel->second.seen_ns > 0;
+    behind.ns = measured ? std::max(0.0, kernel->second.seen_ns -
+                                             std::max(0.0, kernel->second.recorded_ns - kernel->second.plain_ns))
+                         : kApartNs;
+  }
+  for (size_t kind = 0; kind < kAwaitedCount; ++kind)
+    if (latencies.woken[kind].samples == 0) latencies.woken[kind].ns = latencies.unblocked[kind].ns;
+}
+
+void take_away(const Recording& recording, ApiCallId call, Durations& durations) {
+  durations.call_ns[call] = 0;
+  durations.before_ns[call] = std::max<int64_t>(0, durations.before_ns[call] - recording.dispatch_ns());
+  durations.no_wait[call] = 1;
+  for (const GpuOpId op : recording.launched(call)) durations.gone[op] = 1;
+}
+
+}  // namespace llmprof::replay

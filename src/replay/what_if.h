@@ -1,0 +1,78 @@
+// Counterfactuals: what a step would take if something about the program were otherwise. Each changes what a replay
+// keeps constant (replay.h), and the replay tells what comes of it: work beside the longest chain of dependencies gains
+// nothing, and what comes to the fore in its place is counted. Adding one: docs/howto/add-a-what-if.md.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "replay/replay.h"
+#include "results/call_costs.h"
+
+namespace llmprof::replay {
+
+// A replay with which step each call belongs to.
+class Recording {
+ public:
+  // `costs`: of CUDA graphs and kernels without the recorder on this machine; empty where they are not known. The
+  // replay and they must outlive it.
+  Recording(const StepReplay& replay, const RecorderCosts& costs);
+
+  const Timeline& timeline() const { return replay_.timeline(); }
+  const Trace& trace() const { return timeline().trace; }
+  const RecorderCosts& costs() const { return costs_; }
+  ApiKind kind(ApiCallId call) const { return timeline().calls.kind(call); }
+  StepId step_of(ApiCallId call) const { return step_of_[call]; }  // kNoRow: of none that is replayed
+  // Whether the call is the wait that a step ends with.
+  bool ends_step(ApiCallId call) const { return ends_step_[call] != 0; }
+  bool waits(ApiCallId call) const;  // for the GPU, and for something
+  std::span<const GpuOpId> launched(ApiCallId call) const;
+  // Median of the host code that leads to the launch of a kernel, ns: what the dispatch of an operator takes.
+  int64_t dispatch_ns() const { return dispatch_ns_; }
+
+ private:
+  const StepReplay& replay_;
+  const RecorderCosts& costs_;
+  std::vector<StepId> step_of_;
+  std::vector<uint8_t> ends_step_;
+  int64_t dispatch_ns_ = 0;
+};
+
+struct WhatIf {
+  std::string_view id;
+  std::string_view what;  // what would be otherwise, as a noun phrase
+  std::string_view how;   // what the replay changes, and what it takes for granted
+  void (*change)(const Recording&, Durations&, Latencies&);
+  // Why steps like these cannot be so, as they are; empty: nothing is known that forbids it. Null: nothing can.
+  std::string (*forbidden)(const Recording&, std::span<const StepId>);
+};
+
+std::span<const WhatIf> what_ifs();
+const WhatIf* find_what_if(std::string_view id);  // null: there is none
+
+// From the end of a kernel to the start of the one behind it on an H100, where nothing better is known.
+constexpr double kApartNs = 800;
+// What the recording never showed and a change may bring to light: how far apart kernels lie where the GPU is behind
+// (as was measured on this machine, else kApartNs), and what a wait takes to wake up (what it takes where it need not
+// wait). Call before any change.
+void assume_unseen(const RecorderCosts& costs, Latencies& latencies);
+
+// ---- one file each ----
+void without_waits(const Recording&, Durations&, Latencies&);
+void with_last_wait_only(const Recording&, Durations&, Latencies&);
+void without_copies(const Recording&, Durations&, Latencies&);
+void without_allocations(const Recording&, Durations&, Latencies&);
+void without_host_gaps(const Recording&, Durations&, Latencies&);
+void without_communication(const Recording&, Durations&, Latencies&);
+void with_graph(const Recording&, Durations&, Latencies&);
+std::string graph_forbidden(const Recording&, std::span<const StepId>);
+void with_fast_host(const Recording&, Durations&, Latencies&);
+void with_fast_gpu(const Recording&, Durations&, Latencies&);
+
+// ---- what they share ----
+// A call goes, with what it launches and with as much of the host code before it as the dispatch of an operator takes:
+// the rest is the program's own.
+void take_away(const Recording&, ApiCallId call, Durations&);
+
+}  // namespace llmprof::replay

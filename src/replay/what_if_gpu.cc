@@ -1,0 +1,22 @@
+// What the GPU does.
+#include <algorithm>
+
+#include "replay/what_if.h"
+
+namespace llmprof::replay {
+
+void with_fast_gpu(const Recording&, Durations& durations, Latencies& latencies) {
+  std::fill(durations.op_ns.begin(), durations.op_ns.end(), 0);
+  for (std::array<Latency, kStartKinds>& before : latencies.behind)
+    for (Latency& latency : before) latency.ns = 0;
+  latencies.joined.ns = latencies.any_edge.ns = 0;
+  for (auto& [edge, latency] : latencies.edges) latency.ns = 0;
+  std::fill(latencies.pace.begin(), latencies.pace.end(), 0);
+}
+
+void without_communication(const Recording& recording, Durations& durations, Latencies&) {
+  for (const GpuOpId op : recording.trace().collectives.gpu_op)
+    if (op != kNoRow) durations.op_ns[op] = 0;
+}
+
+}  // namespace llmprof::replay

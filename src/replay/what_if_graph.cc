@@ -1,0 +1,105 @@
+// The launches of a step as one CUDA graph. One call of the host launches all of them, so what the host does between
+// the first and the last launch takes no time beside the GPU. Waits within a step cut the graph: it is then one graph
+// from wait to wait, which is what is replayed.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "replay/what_if.h"
+
+namespace llmprof::replay {
+namespace {
+
+bool goes_into_graph(const Recording& recording, ApiCallId call) {
+  if (recording.step_of(call) == kNoRow || recording.waits(call)) return false;
+  switch (recording.kind(call)) {
+    case ApiKind::kLaunch:
+      return true;
+    case ApiKind::kEnqueue: {
+      const std::span<const GpuOpId> ops = recording.launched(call);
+      return ops.size() == 1 && recording.trace().gpu_ops.path[ops[0]] != CopyPath::kDeviceToHost;
+    }
+    default:
+      return false;
+  }
+}
+
+// By how much nodes of a graph follow each other sooner than kernels of a stream, ns, as far as that was measured.
+double sooner_ns(const RecorderCosts& costs) {
+  const auto kernel = costs.find("gpu_kernel"), node = costs.find("gpu_node");
+  if (kernel == costs.end() || node == costs.end()) return 0;
+  return std::max(0.0, kernel->second.plain_ns - node->second.plain_ns);
+}
+
+// What launching a graph of so many nodes takes the host without the recorder, by those that were measured.
+class GraphLaunchCost {
+ public:
+  explicit GraphLaunchCost(const RecorderCosts& costs) {
+    const auto few = costs.find("graph_32"), many = costs.find("graph_256");
+    if (few == costs.end() || many == costs.end()) return;
+    per_node_ = std::max(0.0, (many->second.plain_ns - few->second.plain_ns) / (kCostNodes[1] - kCostNodes[0]));
+    at_zero_ = std::max(0.0, few->second.plain_ns - per_node_ * kCostNodes[0]);
+  }
+  int64_t ns(int64_t nodes) const { return std::llround(at_zero_ + per_node_ * static_cast<double>(nodes)); }
+
+ private:
+  double at_zero_ = 0, per_node_ = 0;
+};
+
+}  // namespace
+
+void with_graph(const Recording& recording, Durations& durations, Latencies& latencies) {
+  struct Graph {
+    StepId step = kNoRow;
+    ApiCallId launch = kNoRow;  // its first call, which stands for the launch of all
+    int64_t nodes = 0;
+  };
+  std::map<ThreadId, Graph> open;  // launched on a thread, and no wait since
+  const ApiCalls& calls = recording.trace().api_calls;
+  const GraphLaunchCost cost(recording.costs());
+  const auto close = [&](Graph& graph) {
+    if (graph.launch != kNoRow && graph.nodes > 1)
+      durations.call_ns[graph.launch] = std::max(durations.call_ns[graph.launch], cost.ns(graph.nodes));
+    graph = {};
+  };
+  for (ApiCallId call = 0; call < calls.size(); ++call) {
+    Graph& graph = open[calls.thread[call]];
+    if (recording.waits(call)) close(graph);
+    if (!goes_into_graph(recording, call)) continue;
+    if (graph.step != recording.step_of(call)) {
+      close(graph);
+      graph = {recording.step_of(call), call, 0};
+    } else {
+      durations.call_ns[call] = durations.before_ns[call] = 0;
+      for (const GpuOpId op : recording.launched(call)) durations.with_previous[op] = 1;
+    }
+    ++graph.nodes;
+  }
+  for (auto& [thread, graph] : open) close(graph);
+  Latency& behind = latencies.behind[static_cast<size_t>(StartKind::kKernel)][static_cast<size_t>(StartKind::kKernel)];
+  behind.ns -= sooner_ns(recording.costs());
+}
+
+std::string graph_forbidden(const Recording& recording, std::span<const StepId> steps) {
+  const auto is_one = [&](StepId step) { return std::binary_search(steps.begin(), steps.end(), step); };
+  size_t launches = 0, graphs = 0, waits = 0, allocations = 0;
+  for (ApiCallId call = 0; call < recording.trace().api_calls.size(); ++call) {
+    if (!is_one(recording.step_of(call))) continue;
+    launches += recording.kind(call) == ApiKind::kLaunch ? 1 : 0;
+    graphs += recording.kind(call) == ApiKind::kGraphLaunch ? 1 : 0;
+    waits += recording.waits(call) && !recording.ends_step(call) ? 1 : 0;
+    allocations += recording.kind(call) == ApiKind::kAllocator ? 1 : 0;
+  }
+  const auto per_step = [&](size_t count) { return static_cast<double>(count) / static_cast<double>(steps.size()); };
+  if (graphs > 0 && per_step(launches) < 8) return fmt::format("steps launch {:.3g} graphs already", per_step(graphs));
+  if (per_step(waits) >= 0.5)
+    return fmt::format("the host waits {:.3g} times within a step, and what it reads may decide what is launched",
+                       per_step(waits));
+  if (per_step(allocations) >= 0.5)
+    return fmt::format("{:.3g} allocations in a step, which a capture does not allow", per_step(allocations));
+  return {};
+}
+
+}  // namespace llmprof::replay

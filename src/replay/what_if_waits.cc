@@ -1,0 +1,36 @@
+// Waits for the GPU. What a program reads back from the GPU now and then is a copy of few bytes and the wait for it
+// (`.item()`): without the wait nobody would make the copy.
+#include "replay/what_if.h"
+
+namespace llmprof::replay {
+namespace {
+
+bool copies_to_host(const Recording& recording, ApiCallId call) {
+  const std::span<const GpuOpId> ops = recording.launched(call);
+  return ops.size() == 1 && recording.trace().gpu_ops.path[ops[0]] == CopyPath::kDeviceToHost;
+}
+
+void take_wait(const Recording& recording, ApiCallId call, Durations& durations) {
+  take_away(recording, call, durations);
+  // The copy that this wait is for is the call right before it, in a call of its own.
+  const ApiCallId before = recording.timeline().before[call];
+  if (before != kNoRow && copies_to_host(recording, before) && !recording.ends_step(before))
+    take_away(recording, before, durations);
+}
+
+void take_waits(const Recording& recording, bool last_too, Durations& durations) {
+  for (ApiCallId call = 0; call < recording.trace().api_calls.size(); ++call)
+    if (recording.waits(call) && (last_too || !recording.ends_step(call))) take_wait(recording, call, durations);
+}
+
+}  // namespace
+
+void without_waits(const Recording& recording, Durations& durations, Latencies&) {
+  take_waits(recording, true, durations);
+}
+
+void with_last_wait_only(const Recording& recording, Durations& durations, Latencies&) {
+  take_waits(recording, false, durations);
+}
+
+}  // namespace llmprof::replay

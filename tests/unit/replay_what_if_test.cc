@@ -1,0 +1,172 @@
+// Counterfactuals against closed forms: programs of which each start is its latest predecessor and a latency, made with
+// and without what is taken away. What is simulated on the one must be what the other takes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/statistics.h"
+#include "derive_trace_builder.h"
+#include "replay/what_if.h"
+
+namespace llmprof::replay {
+namespace {
+
+// Steps of so many launches. The host waits at their end, and where it reads something back in between.
+struct Simple {
+  static constexpr int64_t kStartNs = 4'000, kInCallNs = 5'000, kReturnNs = 3'000, kApartNs = 1'000, kCopyNs = 1'500;
+  static constexpr int kSteps = 8;
+  int launches = 40;
+  int64_t apart_ns = 10'000;  // from call to call
+  int64_t kernel_ns = 2'000;
+  int reads = 0;          // within a step, each a copy to the host and a wait
+  int64_t code_ns = 0;    // of the host in the middle of a step
+  int64_t malloc_ns = 0;  // of an allocation in the middle of a step
+
+  TestTrace made() const {
+    TestTrace b;
+    int64_t host = 0, gpu = -1'000'000;
+    const auto wait = [&](int64_t more_ns) {
+      const int64_t returned = std::max(host, gpu) + Simple::kReturnNs;
+      b.api("cudaStreamSynchronize", host, returned - host);
+      host = returned + more_ns;
+    };
+    for (int s = 0; s < kSteps; ++s) {
+      const int64_t begin = host;
+      for (int i = 0; i < launches; ++i) {
+        gpu = std::max(host + Simple::kStartNs, gpu + Simple::kApartNs);
+        b.gpu("gemm", gpu, kernel_ns, b.api("cudaLaunchKernel", host, Simple::kInCallNs));
+        gpu += kernel_ns;
+        host += apart_ns;
+        if (reads > 0 && i % (launches / (reads + 1)) == 0 && i > 0 && i / (launches / (reads + 1)) <= reads) {
+          gpu = std::max(host + Simple::kStartNs, gpu + Simple::kApartNs);
+          b.gpu("Memcpy DtoH (Device -> Pinned)", gpu, kCopyNs, b.api("cudaMemcpyAsync", host, Simple::kInCallNs));
+          gpu += kCopyNs;
+          host += Simple::kInCallNs + 1'000;
+          wait(5'000);
+        }
+        if (i == launches / 2) {
+          host += code_ns;
+          if (malloc_ns > 0) b.api("cudaMalloc", host - 2'000, malloc_ns);
+          host += malloc_ns;
+        }
+      }
+      wait(0);
+      b.annotation("decode", begin, host - begin);
+      host += 20'000;
+    }
+    return b;
+  }
+};
+
+struct Simulated {
+  double now_ns, then_ns;
+  std::string forbidden;
+};
+
+Simulated simulate(const Simple& program, std::string_view id, const RecorderCosts& costs = {}) {
+  TestTrace b = program.made();
+  const Trace& trace = b.derive_all();
+  const StepReplay replay(trace);
+  const Recording recording(replay, costs);
+  const WhatIf* const what_if = find_what_if(id);
+  EXPECT_NE(what_if, nullptr) << id;
+  Durations durations(replay.timeline());
+  Latencies latencies = replay.latencies();
+  assume_unseen(costs, latencies);
+  const auto median_window = [&] {
+    const std::vector<int64_t> windows = replay.windows(durations, latencies);
+    return median_of(std::vector<double>(windows.begin(), windows.end()));
+  };
+  Simulated out{};
+  out.now_ns = median_window();
+  what_if->change(recording, durations, latencies);
+  out.then_ns = median_window();
+  std::vector<StepId> steps;
+  for (const StepTime& step : replay.as_recorded()) steps.push_back(step.step);
+  if (what_if->forbidden != nullptr) out.forbidden = what_if->forbidden(recording, steps);
+  return out;
+}
+
+double step_of(const Simple& program) { return simulate(program, "no-communication").now_ns; }
+
+TEST(WhatIf, EveryOneHasANameOfItsOwn) {
+  for (const WhatIf& one : what_ifs()) {
+    EXPECT_EQ(find_what_if(one.id), &one);
+    EXPECT_FALSE(one.what.empty() || one.how.empty());
+    EXPECT_NE(one.change, nullptr);
+  }
+  EXPECT_EQ(find_what_if("nothing"), nullptr);
+}
+
+TEST(WhatIf, WaitsWithinAStepGoWithTheirCopies) {
+  for (const int64_t kernel_ns : {int64_t{2'000}, int64_t{9'500}}) {  // the host is the path; the GPU nearly is
+    Simple with{.kernel_ns = kernel_ns, .reads = 8};
+    Simple without = with;
+    without.reads = 0;
+    const Simulated found = simulate(with, "last-wait-only");
+    EXPECT_GT(found.now_ns, step_of(without) * 1.1);
+    EXPECT_NEAR(found.then_ns / step_of(without), 1, 0.02) << kernel_ns;
+  }
+}
+
+// The host launches the next step while the GPU works: what is left is the longer of the two.
+TEST(WhatIf, WithoutAnyWaitAStepTakesWhatTheGpuTakes) {
+  const Simple program{.apart_ns = 6'000, .kernel_ns = 30'000};
+  const Simulated found = simulate(program, "no-waits");
+  EXPECT_NEAR(found.then_ns, 40 * 31'000, 10);
+}
+
+TEST(WhatIf, HostCodeAndAllocationsGo) {
+  const Simple healthy{};
+  Simple gaps = healthy;
+  gaps.code_ns = 700'000;
+  EXPECT_NEAR(simulate(gaps, "no-host-gaps").then_ns / step_of(healthy), 1, 0.01);
+  EXPECT_NEAR(simulate(healthy, "no-host-gaps").then_ns, step_of(healthy), 1);
+  Simple allocates = healthy;
+  allocates.malloc_ns = 300'000;
+  EXPECT_NEAR(simulate(allocates, "no-allocations").then_ns / step_of(healthy), 1, 0.01);
+}
+
+// All launches at once: the GPU runs kernel behind kernel.
+TEST(WhatIf, OneGraphLeavesTheGpusTime) {
+  const Simple program{};
+  const Simulated found = simulate(program, "graph");
+  const double host_ns = 20'000 + Simple::kStartNs,
+               gpu_ns = 40 * 2'000 + 39 * kApartNs;  // not seen: the GPU never was behind
+  EXPECT_NEAR(found.then_ns, host_ns + gpu_ns + Simple::kReturnNs, 10);
+  EXPECT_EQ(found.forbidden, "");
+  // Nodes lie closer, by what was measured; and launching the graph takes the host its time, beside the GPU.
+  RecorderCosts costs;
+  costs["gpu_kernel"] = {3'000, 3'200, 1'100, 0, 0};
+  costs["gpu_node"] = {2'400, 2'600, 0, 0, 0};
+  costs["graph_32"] = costs["graph_256"] = {6'000, 6'000, 0, 0, 0};
+  EXPECT_NEAR(simulate(program, "graph", costs).then_ns, host_ns + 40 * 2'000 + 39 * 300 + Simple::kReturnNs, 10);
+}
+
+TEST(WhatIf, AGraphIsForbiddenWhereTheHostReadsInBetween) {
+  Simple program{};
+  program.reads = 8;
+  const Simulated found = simulate(program, "graph");
+  EXPECT_NE(found.forbidden.find("waits 8 times within a step"), std::string::npos) << found.forbidden;
+  // What is left between the waits is simulated all the same.
+  EXPECT_LT(found.then_ns, found.now_ns);
+}
+
+TEST(WhatIf, HostAndGpuOfNoTime) {
+  const Simple program{};  // the host is the path
+  EXPECT_NEAR(simulate(program, "fast-gpu").then_ns, step_of(program), 10);
+  const double least_ns = 40 * 2'000 + 39 * kApartNs + Simple::kReturnNs;
+  const Simulated found = simulate(program, "fast-host");
+  EXPECT_GE(found.then_ns, least_ns - 10);
+  EXPECT_LE(found.then_ns, least_ns + Simple::kStartNs + 10);
+}
+
+TEST(WhatIf, WhatIsBesideThePathGainsNothing) {
+  const Simple program{.apart_ns = 6'000, .kernel_ns = 30'000, .code_ns = 250'000};  // hidden behind the GPU
+  const Simulated found = simulate(program, "no-host-gaps");
+  EXPECT_NEAR(found.then_ns, found.now_ns, 0.01 * found.now_ns);
+}
+
+}  // namespace
+}  // namespace llmprof::replay
