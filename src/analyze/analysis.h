@@ -68,12 +68,18 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options = {});
 // GPU durations. All equalities are exact.
 std::vector<ConservationCheck> check_conservation(const Trace& trace, const Report& report);
 
+struct TimedStep {
+  bool recorded = false;
+  double ns = 0;
+};
+
 // Step times of one stage, ns, in time order.
 struct StageTimes {
   std::string stage;  // name without suffixes of missing kernels
   StageKind kind = StageKind::kOther;
   std::vector<double> recorded_ns;    // steps whose kernels were recorded
   std::vector<double> unrecorded_ns;  // steps in unrecorded time
+  std::vector<TimedStep> in_order;    // both
 };
 std::vector<StageTimes> stage_times(const Trace& trace);
 

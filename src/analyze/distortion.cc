@@ -53,6 +53,38 @@ bool divided_evenly(const std::vector<double>& times_ns) {
          static_cast<double>(equal) >= kEqualNeighbours * static_cast<double>(times_ns.size() - 1);
 }
 
+// A run of the program changes its pace for reasons of its own, on some hosts by half for seconds. So steps are
+// compared that lie next to each other: at each change from recording to none or back as many from either side,
+// kNearMost at most, and of a stretch between two changes half for each.
+struct NearChanges {
+  std::vector<double> recorded_ns, unrecorded_ns;
+};
+constexpr size_t kNearMost = 20;
+
+NearChanges near_changes(const std::vector<TimedStep>& steps) {
+  std::vector<std::pair<size_t, size_t>> stretches;  // recorded alike
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (i == 0 || steps[i].recorded != steps[i - 1].recorded) stretches.emplace_back(i, i);
+    stretches.back().second = i + 1;
+  }
+  NearChanges out;
+  const auto part = [&](size_t at, bool has_other_change) {
+    const size_t length = stretches[at].second - stretches[at].first;
+    return std::min(kNearMost, has_other_change ? (length + 1) / 2 : length);
+  };
+  const auto add = [&](size_t step) {
+    (steps[step].recorded ? out.recorded_ns : out.unrecorded_ns).push_back(steps[step].ns);
+  };
+  for (size_t at = 1; at < stretches.size(); ++at) {
+    const size_t count = std::min(part(at - 1, at > 1), part(at, at + 1 < stretches.size()));
+    for (size_t i = 0; i < count; ++i) {
+      add(stretches[at - 1].second - 1 - i);
+      add(stretches[at].first + i);
+    }
+  }
+  return out;
+}
+
 struct Found {
   std::vector<DistortionRecord> rows;
   std::string reason;  // where rows is empty
@@ -132,13 +164,16 @@ Found within_run(const Trace& trace) {
   found.reason = "no step lies in the windows without recording";
   const DistortionMethod method = method_of(CuptiAway(trace));
   for (const StageTimes& times : stage_times(trace)) {
-    if (!times.unrecorded_ns.empty()) add_row(times.stage, method, times.recorded_ns, times.unrecorded_ns, found);
+    if (times.unrecorded_ns.empty()) continue;
+    const NearChanges near = near_changes(times.in_order);
+    add_row(times.stage, method, near.recorded_ns, near.unrecorded_ns, found);
   }
   return found;
 }
 
 struct CallIntervals {
-  std::vector<double> recorded_ns, unrecorded_ns;
+  std::vector<TimedStep> in_order;
+  size_t recorded = 0;
   size_t waits = 0;  // recorded intervals in which the host waited for the GPU
 };
 
@@ -166,12 +201,13 @@ std::map<std::pair<Row, uint64_t>, CallIntervals> call_intervals(const Trace& tr
     CallIntervals& intervals = out[key];
     if (!RecordedSpans::touches(spans, from, to)) {
       if (from < compared.recorded_ns) continue;
-      intervals.recorded_ns.push_back(static_cast<double>(to - from));
+      intervals.in_order.push_back({true, static_cast<double>(to - from)});
+      ++intervals.recorded;
       intervals.waits += calls.first_blocking(thread, from, to) != nullptr;
     } else if (std::any_of(spans.begin(), spans.end(),
                            [&](const TimeSpan& span) { return span.start_ns <= from && to <= span.end_ns; })) {
       if (from < compared.unrecorded_ns || (away.ever() && !away.throughout(from, to))) continue;
-      intervals.unrecorded_ns.push_back(static_cast<double>(to - from));
+      intervals.in_order.push_back({false, static_cast<double>(to - from)});
     }
   }
   return out;
@@ -183,17 +219,17 @@ Found by_recurring_calls(const Trace& trace) {
   found.reason = "no recurring host event was seen often enough with and without recording";
   const std::map<std::pair<Row, uint64_t>, CallIntervals> all = call_intervals(trace);
   const CallIntervals* best = nullptr;
-  const auto pairs = [](const CallIntervals& i) { return std::min(i.recorded_ns.size(), i.unrecorded_ns.size()); };
+  const auto pairs = [](const CallIntervals& i) { return std::min(i.recorded, i.in_order.size() - i.recorded); };
   for (const auto& [key, intervals] : all) {
     if (best == nullptr || pairs(intervals) > pairs(*best)) best = &intervals;
   }
   if (best == nullptr || pairs(*best) < kStepsMin) return found;
-  if (static_cast<double>(best->waits) < kWaitsMin * static_cast<double>(best->recorded_ns.size())) {
+  if (static_cast<double>(best->waits) < kWaitsMin * static_cast<double>(best->recorded)) {
     found.reason = "the host runs ahead of the GPU, so that host events do not give step times";
     return found;
   }
-  add_row("[recurring host event]", DistortionMethod::kRecurringHostEvent, best->recorded_ns, best->unrecorded_ns,
-          found);
+  const NearChanges near = near_changes(best->in_order);
+  add_row("[recurring host event]", DistortionMethod::kRecurringHostEvent, near.recorded_ns, near.unrecorded_ns, found);
   return found;
 }
 
@@ -245,14 +281,16 @@ std::vector<StageTimes> stage_times(const Trace& trace) {
     if (steps.phase[s] == StepPhase::kWarmUp) continue;
     const std::string_view name = trace.text(steps.stage[s]);
     const auto [slot, fresh] = slots.emplace(name, out.size());
-    if (fresh) out.push_back({std::string(name), steps.kind[s], {}, {}});
+    if (fresh) out.push_back({std::string(name), steps.kind[s], {}, {}, {}});
     StageTimes& times = out[slot->second];
     const double window = static_cast<double>(steps.end_ns[s] - steps.start_ns[s]);
     const StepRecording recording = recordings[s];
-    if (recording == StepRecording::kRecorded) times.recorded_ns.push_back(window);
     // Where CUPTI never left there is nothing better to compare with.
-    if (recording == StepRecording::kAlone || (recording == StepRecording::kAttached && !away.ever()))
-      times.unrecorded_ns.push_back(window);
+    const bool unrecorded =
+        recording == StepRecording::kAlone || (recording == StepRecording::kAttached && !away.ever());
+    if (recording != StepRecording::kRecorded && !unrecorded) continue;
+    (unrecorded ? times.unrecorded_ns : times.recorded_ns).push_back(window);
+    times.in_order.push_back({!unrecorded, window});
   }
   return out;
 }

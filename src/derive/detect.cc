@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 #include <utility>
 
+#include "base/statistics.h"
 #include "derive/detect_period.h"
 #include "derive/whole_graphs.h"
 
@@ -111,6 +113,56 @@ bool of_every_layer(const Sequence& seq, const std::vector<size_t>& at) {
   return chosen > 0 && chosen * 2 < at.size() && single > 0 && several * 10 <= single;
 }
 
+// By launch: 1 for what chooses by the same kernels, in the same order, as follow some output layer, with a pass of the
+// model before it. A program may have its prompts' products from a library and those of its tokens not: both choose
+// alike. What routes to experts does not, and what is drawn anew has no pass before it.
+template <class WidthOf>
+std::vector<uint8_t> chosen_alike(const Sequence& seq, const WidthOf& width_of, int64_t widest) {
+  struct Choice {
+    std::vector<size_t> at;
+    bool after_output;
+    uint32_t heavy = 0;  // products since the choice before
+  };
+  constexpr double kPassLeast = 0.25;  // of the products of passes that end with an output layer
+  std::vector<Choice> choices;
+  bool after = false, fresh = true;
+  size_t others = 0;  // launches since the last one that chooses
+  constexpr size_t kWithinMost = 64;
+  for (size_t i = 0; i < seq.size(); ++i) {
+    if (seq.samples[i] != 0 && !seq.heavy(i)) {
+      if (fresh || others > kWithinMost) choices.push_back({{}, after && others <= kWithinMost});
+      choices.back().at.push_back(i);
+      fresh = false;
+      others = 0;
+      continue;
+    }
+    ++others;
+    if (!seq.heavy(i)) continue;
+    after = width_of(i) == widest;
+    fresh = true;
+    others = 0;
+  }
+  const auto names_of = [&](const Choice& choice) {
+    std::vector<StringId> names;
+    for (const size_t i : choice.at) names.push_back(seq.trace.gpu_ops.name[seq.gpu[i]]);
+    return names;
+  };
+  std::set<std::vector<StringId>> known;
+  std::vector<double> passes;
+  for (size_t c = 0; c < choices.size(); ++c) {
+    choices[c].heavy = seq.heavy_in(c > 0 ? choices[c - 1].at.back() : 0, choices[c].at.front());
+    if (!choices[c].after_output) continue;
+    known.insert(names_of(choices[c]));
+    passes.push_back(choices[c].heavy);
+  }
+  std::vector<uint8_t> out(seq.size(), 0);
+  const double least = passes.empty() ? 0 : kPassLeast * median_of(passes);
+  for (const Choice& choice : choices)
+    if (choice.heavy >= least && known.count(names_of(choice)) > 0)
+      for (const size_t i : choice.at) out[i] = 1;
+  return out;
+}
+
 // Without a token choice that a rule recognises, the output layer ends a step: the widest GEMM with weights, if it is
 // as wide as a vocabulary and much wider than what goes in (a projection inside a layer has at most 3.5 times the
 // features on one side, 7 where gate and up are one matrix).
@@ -129,6 +181,7 @@ void mark_output_layers(Sequence& seq) {
   for (size_t i = 0; i < seq.size(); ++i)
     if (width_of(i) == widest) outputs.push_back(i);
   const bool layers = of_every_layer(seq, outputs);
+  const std::vector<uint8_t> alike = chosen_alike(seq, width_of, widest);
   size_t unchosen = seq.size();  // output layer without a token choice after it so far
   bool after = false;
   for (size_t i = 0; i < seq.size(); ++i) {
@@ -138,7 +191,7 @@ void mark_output_layers(Sequence& seq) {
       unchosen = after ? i : seq.size();
       seq.samples[i] = 0;
     } else if (!after) {
-      seq.samples[i] = 0;
+      seq.samples[i] = alike[i];
     } else if (seq.samples[i] != 0) {
       unchosen = seq.size();
     }

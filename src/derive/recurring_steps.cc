@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/statistics.h"
-#include "derive/first_products.h"
+#include "derive/product_rows.h"
 #include "derive/windows.h"
 
 namespace llmprof {
@@ -24,14 +24,14 @@ struct HostEvent {
   uint64_t key;
 };
 
-using Product = FirstProductsOf::Product;
+using Product = ProductRowsOf::Product;
 
 using DraftIndex = size_t;
 
 // What the host calls in each pass of the model, at every recording level.
 struct HostEvents {
   std::vector<HostEvent> recurring;
-  FirstProductsOf firsts;
+  ProductRowsOf firsts;
 };
 
 // The recorded steps of a stage on one thread and device.
@@ -59,7 +59,7 @@ std::pair<size_t, size_t> within(const std::vector<HostEvent>& events, int64_t f
 }
 
 HostEvents events_of(const Trace& trace, ThreadId thread) {
-  HostEvents events{{}, FirstProductsOf(trace, thread)};
+  HostEvents events{{}, ProductRowsOf(trace, thread)};
   const RecurringCalls& calls = trace.recurring_calls;
   for (Row row = 0; row < calls.size(); ++row)
     if (calls.thread[row] == thread) events.recurring.push_back({calls.time_ns[row], calls.key[row]});

@@ -11,11 +11,11 @@
 
 #include "derive/annotate.h"
 #include "derive/detect.h"
-#include "derive/first_products.h"
 #include "derive/grid_kinds.h"
 #include "derive/host_calls.h"
 #include "derive/host_stages.h"
 #include "derive/launch_order.h"
+#include "derive/product_rows.h"
 #include "derive/prompt_starts.h"
 #include "derive/range_steps.h"
 #include "derive/recorded_spans.h"
@@ -467,7 +467,7 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   count_tokens(trace, orders, events, steps);
   settle_kinds(steps);
   settle_by_grids(trace, orders, calls, steps);
-  settle_by_first_products(trace, steps);
+  settle_by_product_rows(trace, steps);
   settle_recurring(steps);
   settle_sequences(trace, recorded, steps);
   settle_prompts(calls, steps);

@@ -127,7 +127,7 @@ void finish_import(Trace& trace) {
   static constexpr const char* kTables[] = {
       "gpu_ops",       "ops",         "api_calls",     "python_calls",   "annotations",
       "memory_events", "counters",    "library_calls", "graph_launches", "recurring_calls",
-      "recorded",      "gpu_samples", "nvml_samples",  "launch_sites",   "first_products"};
+      "recorded",      "gpu_samples", "nvml_samples",  "launch_sites",   "product_rows"};
   Counts counts[std::size(kTables)];
   const auto never = [](Row, Row) { return false; };
   // Collectives refer to rows of gpu_ops, which may move: remember them by what does not change.
@@ -186,7 +186,7 @@ void finish_import(Trace& trace) {
       [&] { counts[11] = sort_by_time(trace.gpu_samples, trace.gpu_samples.start_ns, nullptr); },
       [&] { counts[12] = sort_by_time(trace.nvml_samples, trace.nvml_samples.time_ns, nullptr); },
       [&] { counts[13] = sort_by_time(trace.launch_sites, trace.launch_sites.time_ns, nullptr); },
-      [&] { counts[14] = sort_by_time(trace.first_products, trace.first_products.time_ns, nullptr); },
+      [&] { counts[14] = sort_by_time(trace.product_rows, trace.product_rows.time_ns, nullptr); },
   });
   std::vector<Row> kept;
   for (Row row = 0; row < trace.collectives.size(); ++row) {

@@ -193,10 +193,10 @@ void SpoolReader::operator()(const spool::RecurringCall& r) {
   builder_.add<RecurringCalls>({.time_ns = time_ns, .thread = thread(r.thread), .key = unique(r.key)});
 }
 
-void SpoolReader::operator()(const spool::FirstProduct& r) {
+void SpoolReader::operator()(const spool::ProductRows& r) {
   int64_t time_ns = 0;
   if (!moment(r.time_ns, time_ns)) return;
-  builder_.add<FirstProducts>({.time_ns = time_ns, .thread = thread(r.thread), .tokens = r.rows});
+  builder_.add<ProductRows>({.time_ns = time_ns, .thread = thread(r.thread), .tokens = r.rows});
 }
 
 }  // namespace llmprof::session_importer

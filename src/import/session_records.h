@@ -143,7 +143,7 @@ class SpoolReader {
     if (r.node != 0) builder_.add<GraphEdges>({.node = unique(r.node), .after = unique(r.after)});
   }
   void operator()(const spool::RecurringCall& r);
-  void operator()(const spool::FirstProduct& r);
+  void operator()(const spool::ProductRows& r);
 
   // ---- the recording itself ----
   void operator()(const spool::ClockReading& r);

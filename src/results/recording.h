@@ -25,7 +25,8 @@ std::string_view name_of(StepTimeSource source);
 #define LLMPROF_DISTORTION_FIELDS(F)                                                                              \
   F(std::string, stage, "", "Stage, or the host event that recurs")                                               \
   F(DistortionMethod, method, "", "within-run (CUPTI attached: it never left), recurring host event or baseline") \
-  F(double, distortion_frac, "frac", "Ratio of the median step times with and without recording, less 1")         \
+  F(double, distortion_frac, "frac",                                                                              \
+    "Ratio of the median step times with and without recording next to each other, less 1")                       \
   F(double, ci95_low_frac, "frac", "Lower end of its 95 % confidence interval (bootstrap)")                       \
   F(double, ci95_high_frac, "frac", "Upper end")                                                                  \
   F(int64_t, recorded_steps, "", "Steps with kernels recorded")                                                   \

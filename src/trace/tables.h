@@ -339,13 +339,13 @@ LLMPROF_TABLE(RecurringCalls, "recurring_calls",
               "Graph launches and library calls on the host, at every recording level", LLMPROF_RECURRING_CALL_COLUMNS)
 
 // Where passes of the model begin that nothing else is recorded of.
-#define LLMPROF_FIRST_PRODUCT_COLUMNS(C)            \
+#define LLMPROF_PRODUCT_ROWS_COLUMNS(C)             \
   C(TimeNs, time_ns, "ns", "When")                  \
   C(Always<ThreadId>, thread, "", "Row in threads") \
   C(int64_t, tokens, "", "Rows of the operand that is no weights")
-LLMPROF_TABLE(FirstProducts, "first_products",
-              "First product with weights behind each graph launch and widest product, at every recording level",
-              LLMPROF_FIRST_PRODUCT_COLUMNS)
+LLMPROF_TABLE(ProductRows, "product_rows",
+              "Products with weights on other rows than the one before, at every recording level",
+              LLMPROF_PRODUCT_ROWS_COLUMNS)
 
 // What was recorded when, per process. Rows of one process do not overlap and are in time order.
 enum class RecordingLevel : uint8_t { kOff, kLight, kDefault, kDeep };
@@ -533,7 +533,7 @@ LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was 
   T(GraphLaunches, graph_launches)   \
   T(LaunchSites, launch_sites)       \
   T(RecurringCalls, recurring_calls) \
-  T(FirstProducts, first_products)   \
+  T(ProductRows, product_rows)       \
   T(Recorded, recorded)              \
   T(GpuSamples, gpu_samples)         \
   T(NvmlSamples, nvml_samples)

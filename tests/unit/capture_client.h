@@ -31,7 +31,7 @@ struct ClientSpool {
   std::vector<spool::RangeOpen> open;
   std::vector<spool::Mark> marks;
   std::vector<spool::RecurringCall> recurring_calls;
-  std::vector<spool::FirstProduct> first_products;
+  std::vector<spool::ProductRows> product_rows;
   std::vector<spool::Note> notes;
   spool::ReadSummary summary;
 
@@ -43,7 +43,7 @@ struct ClientSpool {
   void operator()(const spool::RangeOpen& record) { open.push_back(record); }
   void operator()(const spool::Mark& record) { marks.push_back(record); }
   void operator()(const spool::RecurringCall& record) { recurring_calls.push_back(record); }
-  void operator()(const spool::FirstProduct& record) { first_products.push_back(record); }
+  void operator()(const spool::ProductRows& record) { product_rows.push_back(record); }
   void operator()(const spool::Note& record) { notes.push_back(record); }
   template <class Record>
   void operator()(const Record&) {}

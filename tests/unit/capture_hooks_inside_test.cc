@@ -111,7 +111,7 @@ TEST(GraphCapture, RecurringCallsGoOnWhileNothingIsRecorded) {
 }
 
 // One to each call that ends a pass of the model, with the rows that tell a prompt from a token.
-TEST(GraphCapture, FirstProductsOfPassesGoOnWhileNothingIsRecorded) {
+TEST(GraphCapture, ProductRowsOfPassesGoOnWhileNothingIsRecorded) {
   ClientRun run = run_inside([] {
     inject::switches.level.store(spool::Level::kOff);
     for (const int64_t rows : {30, 7, 7}) {
@@ -126,15 +126,15 @@ TEST(GraphCapture, FirstProductsOfPassesGoOnWhileNothingIsRecorded) {
   ASSERT_EQ(run.spools.size(), 1u);
   const ClientSpool& spool = run.spools[0];
   std::vector<int64_t> rows;
-  for (const spool::FirstProduct& product : spool.first_products) {
+  for (const spool::ProductRows& product : spool.product_rows) {
     rows.push_back(product.rows);
     EXPECT_GT(product.time_ns, 1'500'000'000'000'000'000);
   }
-  // In the first pass each product is the widest so far.
-  EXPECT_EQ(rows, (std::vector<int64_t>{30, 30, 31, 7, 7}));
+  // In the first pass each product is the widest so far; then one for the first product and one for other rows.
+  EXPECT_EQ(rows, (std::vector<int64_t>{30, 30, 31, 7, 8, 7, 8}));
   ASSERT_EQ(spool.recurring_calls.size(), 5u);
-  EXPECT_LE(spool.first_products[3].time_ns, spool.recurring_calls[3].time_ns);
-  EXPECT_LE(spool.recurring_calls[3].time_ns, spool.first_products[4].time_ns);
+  EXPECT_LE(spool.product_rows[3].time_ns, spool.recurring_calls[3].time_ns);
+  EXPECT_LE(spool.recurring_calls[3].time_ns, spool.product_rows[5].time_ns);
 }
 
 TEST(CallDetail, IsCutToItsSpace) {

@@ -123,11 +123,11 @@ TEST_F(Hooks, GraphLaunchesAndTheWidestProductAreRecurringCalls) {
   EXPECT_EQ(sizes, (std::vector<int>{1, 1, 1, 1, 3}));
 }
 
-TEST_F(Hooks, FirstProductsHaveTheRowsThatAreNotOfWeights) {
+TEST_F(Hooks, ProductRowsHaveTheRowsThatAreNotOfWeights) {
   std::vector<int64_t> rows;
-  for (const spool::FirstProduct& product : spool().first_products) rows.push_back(product.rows);
-  // Column-major callers have the tokens in n. The products behind the widest are of one pass.
-  EXPECT_EQ(rows, (std::vector<int64_t>{20, 20, 2, 7}));
+  for (const spool::ProductRows& product : spool().product_rows) rows.push_back(product.rows);
+  // Column-major callers have the tokens in n. The products behind the widest are of one pass: told are other rows.
+  EXPECT_EQ(rows, (std::vector<int64_t>{20, 20, 2, 7, 1, 16}));
 }
 
 TEST(HooksPrivate, LibrariesLoadedPrivatelyAreFound) {

@@ -226,12 +226,12 @@ TEST(RecurringRanges, InUnrecordedTimeAreOfTheKindOfNearlyAll) {
 }
 
 // One text for prompts and tokens: the first product inside tells them apart, as it does where they are recorded.
-TEST(RecurringRanges, InUnrecordedTimeAreToldByTheirFirstProducts) {
+TEST(RecurringRanges, InUnrecordedTimeAreToldByTheirProductRows) {
   for (const bool seen : {true, false}) {
     RangesOfProgram r;
     StageKinds expected;
     const auto product = [&](int64_t tokens) {
-      if (seen) r.b.first_product(r.time, 2 * tokens);
+      if (seen) r.b.product_rows(r.time, 2 * tokens);
     };
     for (int i = 0; i < 12; ++i) {
       const int64_t tokens = i % 4 == 0 ? 40 + i : 1;

@@ -115,24 +115,24 @@ TEST(RecurringSteps, WhatMayBeAPromptIsNoStep) {
 }
 
 // First products have more rows in prompts than in steps: both are found, whatever the pace.
-class LoopWithFirstProducts : public Loop {
+class LoopWithProductRows : public Loop {
  public:
-  explicit LoopWithFirstProducts(bool all_logits) : all_logits_(all_logits) {}
+  explicit LoopWithProductRows(bool all_logits) : all_logits_(all_logits) {}
   void recorded_request(int64_t tokens, int64_t prompt, int64_t step) {
-    built.first_product(at() + prompt / 10, tokens);
+    built.product_rows(at() + prompt / 10, tokens);
     recorded_prompt(prompt, head_of(tokens));
     for (int i = 0; i < 8; ++i) {
-      built.first_product(at() + step / 10, 1);
+      built.product_rows(at() + step / 10, 1);
       recorded_step(step);
     }
   }
   void unrecorded_request(int64_t tokens, int64_t prompt, int64_t step) {
     pause(5 * kFasterStep);  // for a request
-    built.first_product(at() + kStep * 3 / 10, tokens);
+    built.product_rows(at() + kStep * 3 / 10, tokens);
     pause(prompt);
     built.recurring_call(at() - kStep * 4 / 10, head_of(tokens));
     for (int i = 0; i < 8; ++i) {
-      built.first_product(at() + step / 10, 1);
+      built.product_rows(at() + step / 10, 1);
       built.recurring_call(at() + step - kStep * 4 / 10, kOutputLayer);
       pause(step);
     }
@@ -143,9 +143,9 @@ class LoopWithFirstProducts : public Loop {
   bool all_logits_;
 };
 
-TEST(RecurringSteps, PromptsAreToldByTheRowsOfFirstProducts) {
+TEST(RecurringSteps, PromptsAreToldByTheRowsOfProductRows) {
   for (const bool all_logits : {false, true}) {
-    LoopWithFirstProducts loop(all_logits);
+    LoopWithProductRows loop(all_logits);
     for (const int64_t tokens : {96, 90, 99}) loop.recorded_request(tokens, 3 * kStep, kStep);
     loop.level_since(RecordingLevel::kDefault, "start");
     // Steps as long as recorded prompts, and prompts as short as recorded steps.

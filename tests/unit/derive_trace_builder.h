@@ -123,8 +123,8 @@ class TestTrace {
                           .reason = text(reason),
                           .cut_ns = 0});
   }
-  void first_product(int64_t time, int64_t tokens, ThreadId on_thread = 0) {
-    rows().add<FirstProducts>({.time_ns = time, .thread = on_thread, .tokens = tokens});
+  void product_rows(int64_t time, int64_t tokens, ThreadId on_thread = 0) {
+    rows().add<ProductRows>({.time_ns = time, .thread = on_thread, .tokens = tokens});
   }
   void recurring_call(int64_t time, uint64_t key, ThreadId on_thread = 0) {
     rows().add<RecurringCalls>({.time_ns = time, .thread = on_thread, .key = key});

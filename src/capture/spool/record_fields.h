@@ -319,7 +319,7 @@ void code_one(C& c, R& r, const GraphEdge& last) {
 }
 
 template <class C, class R>
-void code_one(C& c, R& r, const FirstProduct& last) {
+void code_one(C& c, R& r, const ProductRows& last) {
   c.time(r.time_ns, last.time_ns);
   c.integer(r.thread);
   c.delta(r.rows, last.rows);

@@ -257,9 +257,9 @@ struct RecurringCall {
   int64_t time_ns = 0;
 };
 
-// The first GEMM with weights that a thread calls behind a RecurringCall, or at all: where a pass of the model begins,
-// and over how many tokens.
-struct FirstProduct {
+// A GEMM with weights that is the first of its thread behind a RecurringCall, or at all, or has other rows than the one
+// before it: where passes of the model begin, and over how many tokens.
+struct ProductRows {
   Id thread = 0;
   int64_t time_ns = 0;
   int64_t rows = -1;  // of the operand that is no weights

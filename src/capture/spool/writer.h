@@ -64,7 +64,7 @@ class Writer {
   void add(const GraphNode& record);
   void add(const GraphEdge& record);
   void add(const RecurringCall& record);
-  void add(const FirstProduct& record);
+  void add(const ProductRows& record);
   void add(const ClockReading& record);
   void add(const LevelChange& record);
   void add(const Note& record);

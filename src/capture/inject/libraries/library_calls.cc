@@ -179,10 +179,10 @@ CallScope::CallScope(const CallShape& shape) {
   record_ = records_ranges();
   const bool linear = is_linear(shape);
   recurs_ = linear && is_widest(shape);
-  begins_ = linear && thread_state.pass_begins;
   rows_ = shape.row_major != 0 ? shape.m : shape.n;
+  tells_rows_ = linear && tells_of_pass(rows_);
   thread_state.call_asked = false;
-  thread_state.call_start_ns = record_ || recurs_ || begins_ ? now_ns() : 0;
+  thread_state.call_start_ns = record_ || recurs_ || tells_rows_ ? now_ns() : 0;
   thread_state.call = next_handle(*log);
 }
 
@@ -199,7 +199,7 @@ void CallScope::end(bool succeeded) {
     event.end_ns = now_ns();
     append(*log_, event);
   }
-  if (begins_ && succeeded) add_first_product(*log_, rows_, state.call_start_ns);
+  if (tells_rows_ && succeeded) add_product_rows(*log_, rows_, state.call_start_ns);
   if (recurs_ && succeeded) add_recurring_call(*log_, shape_hash_, state.call_start_ns);
   state.call = 0;
 }

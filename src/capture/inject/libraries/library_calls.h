@@ -68,7 +68,7 @@ class CallScope {
   ThreadLog* log_ = nullptr;
   Id definition_ = 0;
   bool record_ = false;
-  bool recurs_ = false, begins_ = false;
+  bool recurs_ = false, tells_rows_ = false;
   int64_t rows_ = -1;
   uint64_t shape_hash_ = 0;
 };

@@ -25,7 +25,7 @@ struct Payload {
   double value = 0;
 };
 
-enum class EventKind : uint8_t { kRange, kMark, kLibraryCall, kRecurringCall, kFirstProduct, kApiCall };
+enum class EventKind : uint8_t { kRange, kMark, kLibraryCall, kRecurringCall, kProductRows, kApiCall };
 
 struct Event {
   EventKind kind = EventKind::kRange;
@@ -136,6 +136,8 @@ struct ThreadState {
   OpenStep steps[2];                               // of its outermost range, and of the one in it
   bool launches_graph = false;                     // the thread is inside the launch of a graph
   bool pass_begins = true;                         // no product since the last call that ends a pass
+  uint8_t rows_told = 0;                           // products that were told of since
+  int64_t product_rows = -1;                       // of the last of them
   bool inside = false;  // the thread is inside the recorder: what it does there is not recorded
 };
 extern constinit thread_local ThreadState thread_state;
@@ -232,12 +234,21 @@ inline void add_recurring_call(ThreadLog& log, uint64_t key, int64_t time_ns) {
   thread_state.pass_begins = true;
 }
 
-// The product that a pass of the model begins with, if this is one.
-inline void add_first_product(ThreadLog& log, int64_t rows, int64_t time_ns) {
-  if (!thread_state.pass_begins) return;
-  thread_state.pass_begins = false;
+// Whether a product with weights on so many rows tells of a pass: it is the first one, or its rows are others than
+// those before. A step has a few of these; where each expert of a layer has rows of its own, the first kRowsMost stand
+// for all.
+constexpr uint8_t kRowsMost = 8;
+inline bool tells_of_pass(int64_t rows) {
+  const ThreadState& state = thread_state;
+  return state.pass_begins || (rows != state.product_rows && state.rows_told < kRowsMost);
+}
+inline void add_product_rows(ThreadLog& log, int64_t rows, int64_t time_ns) {
+  ThreadState& state = thread_state;
+  state.rows_told = state.pass_begins ? uint8_t{1} : static_cast<uint8_t>(state.rows_told + 1);
+  state.pass_begins = false;
+  state.product_rows = rows;
   Event event;
-  event.kind = EventKind::kFirstProduct;
+  event.kind = EventKind::kProductRows;
   event.handle = static_cast<uint64_t>(rows);
   event.start_ns = time_ns;
   append(log, event);

@@ -124,8 +124,8 @@ void write_event(ThreadLog& log, const Event& event, spool::Writer& writer, Id o
       writer.add(call);
       break;
     }
-    case EventKind::kFirstProduct: {
-      spool::FirstProduct product;
+    case EventKind::kProductRows: {
+      spool::ProductRows product;
       product.thread = own_thread;
       product.rows = static_cast<int64_t>(event.handle);
       product.time_ns = event.start_ns;

@@ -278,6 +278,11 @@ bool StepKeys::came_once(const StepKey& key) const {
          waits_.load(std::memory_order_relaxed) != 0;
 }
 
+// Of one that came in one round only: whether it did for so long that it is a loop without waits rather than a prompt.
+bool StepKeys::recurred_for_long(const StepKey& key) {
+  return static_cast<int64_t>(loaded(key.seen)) * key.period.median_ns() >= kSecond;
+}
+
 StepKeys::Present StepKeys::present_steps(int64_t now_ns) const {
   Present out;
   for (const StepKey& key : keys_) {
@@ -330,7 +335,7 @@ StepKeys::Summary StepKeys::summary(int64_t now_ns) const {
     if (key.hash.load(std::memory_order_relaxed) == 0) continue;
     const KeyKind kind = key.kind.load(std::memory_order_relaxed);
     out.last_active_ns = std::max({out.last_active_ns, loaded(key.last_begin_ns), loaded(key.last_end_ns)});
-    out.satisfied += key.enough();
+    out.satisfied += key.enough() && (!came_once(key) || recurred_for_long(key));
     out.complete = out.complete && !holds_open(key, now_ns, present);
     if (!is_alive(key, now_ns)) continue;
     out.open = out.open || (kind == KeyKind::kRange && loaded(key.open) > 0);

@@ -137,6 +137,7 @@ class StepKeys {
   static bool has_its_share(const StepKey& key, const Present& present);
   bool holds_open(const StepKey& key, int64_t now_ns, const Present& present) const;
   bool came_once(const StepKey& key) const;
+  static bool recurred_for_long(const StepKey& key);
 
   std::atomic<uint64_t> waits_{0};
   std::atomic<int64_t> last_wait_ns_{0};

@@ -1,4 +1,4 @@
-#include "derive/first_products.h"
+#include "derive/product_rows.h"
 
 #include <algorithm>
 #include <map>
@@ -27,23 +27,26 @@ struct Ranges {
 
 }  // namespace
 
-FirstProductsOf::FirstProductsOf(const Trace& trace, ThreadId thread) {
-  const FirstProducts& all = trace.first_products;
+ProductRowsOf::ProductRowsOf(const Trace& trace, ThreadId thread) {
+  const ProductRows& all = trace.product_rows;
   for (Row row = 0; row < all.size(); ++row)
     if (all.thread[row] == thread) products_.push_back({all.time_ns[row], all.tokens[row]});
   std::stable_sort(products_.begin(), products_.end(),
                    [](const Product& a, const Product& b) { return a.time_ns < b.time_ns; });
 }
 
-FirstProductsOf::Product FirstProductsOf::within(int64_t from_ns, int64_t to_ns) const {
-  const auto first = std::lower_bound(products_.begin(), products_.end(), from_ns,
-                                      [](const Product& product, int64_t time) { return product.time_ns < time; });
-  return first == products_.end() || first->time_ns > to_ns ? Product{} : *first;
+ProductRowsOf::Product ProductRowsOf::within(int64_t from_ns, int64_t to_ns) const {
+  Product most;
+  for (auto next = std::lower_bound(products_.begin(), products_.end(), from_ns,
+                                    [](const Product&product, int64_t time) { return product.time_ns < time; });
+       next != products_.end() && next->time_ns <= to_ns; ++next)
+    if (next->rows > most.rows) most = *next;
+  return most;
 }
 
-void settle_by_first_products(const Trace& trace, std::vector<StepDraft>& steps) {
-  if (trace.first_products.empty()) return;
-  std::map<ThreadId, FirstProductsOf> threads;
+void settle_by_product_rows(const Trace& trace, std::vector<StepDraft>& steps) {
+  if (trace.product_rows.empty()) return;
+  std::map<ThreadId, ProductRowsOf> threads;
   const auto rows_of = [&](const StepDraft& step) {
     const auto found = threads.try_emplace(step.thread, trace, step.thread).first;
     return found->second.within(step.begin_ns, step.end_ns - 1).rows;
