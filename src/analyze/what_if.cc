@@ -21,10 +21,10 @@ std::string joined_ids(const Combination& combination) {
 }
 
 std::string forbidden(const Combination& combination, const replay::Recording& recording,
-                      const std::vector<StepId>& steps) {
+                      const replay::Durations& changed, const std::vector<StepId>& steps) {
   std::string out;
   for (const replay::WhatIf* one : combination) {
-    const std::string why = one->forbidden != nullptr ? one->forbidden(recording, steps) : std::string();
+    const std::string why = one->forbidden != nullptr ? one->forbidden(recording, changed, steps) : std::string();
     if (!why.empty()) out += (out.empty() ? "" : "; ") + why;
   }
   return out;
@@ -100,7 +100,7 @@ void analyze_what_ifs(const Context& context, Report& report, std::vector<Cannot
       row.what_if = joined_ids(combination);
       row.stage = stage_name(context.trace, groups, s);
       row.device = groups.stages[s].device;
-      row.forbidden = forbidden(combination, recording, stage.steps);
+      row.forbidden = forbidden(combination, recording, changed, stage.steps);
       report.what_ifs.push_back(std::move(row));
     }
   }

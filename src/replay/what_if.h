@@ -44,8 +44,9 @@ struct WhatIf {
   std::string_view what;  // what would be otherwise, as a noun phrase
   std::string_view how;   // what the replay changes, and what it takes for granted
   void (*change)(const Recording&, Durations&, Latencies&);
-  // Why steps like these cannot be so, as they are; empty: nothing is known that forbids it. Null: nothing can.
-  std::string (*forbidden)(const Recording&, std::span<const StepId>);
+  // Why steps like these cannot be so with what is changed already; empty: nothing is known that forbids it. Null:
+  // nothing can.
+  std::string (*forbidden)(const Recording&, const Durations&, std::span<const StepId>);
 };
 
 std::span<const WhatIf> what_ifs();
@@ -66,7 +67,7 @@ void without_allocations(const Recording&, Durations&, Latencies&);
 void without_host_gaps(const Recording&, Durations&, Latencies&);
 void without_communication(const Recording&, Durations&, Latencies&);
 void with_graph(const Recording&, Durations&, Latencies&);
-std::string graph_forbidden(const Recording&, std::span<const StepId>);
+std::string graph_forbidden(const Recording&, const Durations&, std::span<const StepId>);
 void with_fast_host(const Recording&, Durations&, Latencies&);
 void with_fast_gpu(const Recording&, Durations&, Latencies&);
 

@@ -82,13 +82,14 @@ void with_graph(const Recording& recording, Durations& durations, Latencies& lat
   behind.ns -= sooner_ns(recording.costs());
 }
 
-std::string graph_forbidden(const Recording& recording, std::span<const StepId> steps) {
+std::string graph_forbidden(const Recording& recording, const Durations& durations, std::span<const StepId> steps) {
   const auto is_one = [&](StepId step) { return std::binary_search(steps.begin(), steps.end(), step); };
   size_t launches = 0, graphs = 0, waits = 0, allocations = 0;
   for (ApiCallId call = 0; call < recording.trace().api_calls.size(); ++call) {
     if (!is_one(recording.step_of(call))) continue;
     launches += recording.kind(call) == ApiKind::kLaunch ? 1 : 0;
     graphs += recording.kind(call) == ApiKind::kGraphLaunch ? 1 : 0;
+    if (durations.no_wait[call] != 0) continue;  // gone
     waits += recording.waits(call) && !recording.ends_step(call) ? 1 : 0;
     allocations += recording.kind(call) == ApiKind::kAllocator ? 1 : 0;
   }

@@ -64,7 +64,9 @@ struct Simulated {
   std::string forbidden;
 };
 
-Simulated simulate(const Simple& program, std::string_view id, const RecorderCosts& costs = {}) {
+// `first`: another change that is made before.
+Simulated simulate(const Simple& program, std::string_view id, const RecorderCosts& costs = {},
+                   std::string_view first = {}) {
   TestTrace b = program.made();
   const Trace& trace = b.derive_all();
   const StepReplay replay(trace);
@@ -80,11 +82,12 @@ Simulated simulate(const Simple& program, std::string_view id, const RecorderCos
   };
   Simulated out{};
   out.now_ns = median_window();
+  if (!first.empty()) find_what_if(first)->change(recording, durations, latencies);
   what_if->change(recording, durations, latencies);
   out.then_ns = median_window();
   std::vector<StepId> steps;
   for (const StepTime& step : replay.as_recorded()) steps.push_back(step.step);
-  if (what_if->forbidden != nullptr) out.forbidden = what_if->forbidden(recording, steps);
+  if (what_if->forbidden != nullptr) out.forbidden = what_if->forbidden(recording, durations, steps);
   return out;
 }
 
@@ -151,6 +154,9 @@ TEST(WhatIf, AGraphIsForbiddenWhereTheHostReadsInBetween) {
   EXPECT_NE(found.forbidden.find("waits 8 times within a step"), std::string::npos) << found.forbidden;
   // What is left between the waits is simulated all the same.
   EXPECT_LT(found.then_ns, found.now_ns);
+  const Simulated both = simulate(program, "graph", {}, "last-wait-only");
+  EXPECT_EQ(both.forbidden, "") << "nothing is read in between any more";
+  EXPECT_LT(both.then_ns, found.then_ns);
 }
 
 TEST(WhatIf, HostAndGpuOfNoTime) {
