@@ -8,7 +8,7 @@
 namespace llmprof {
 namespace {
 
-constexpr double kNearlyAll = 0.9;
+constexpr double kMostPrompts = 0.9;
 
 // The recorded ranges of one text on one thread.
 struct Ranges {
@@ -21,7 +21,7 @@ struct Ranges {
     if (others || tokens == 0 || of_prompts.empty()) return false;
     const auto above =
         std::count_if(of_prompts.begin(), of_prompts.end(), [&](int64_t rows) { return rows > most_of_tokens; });
-    return static_cast<double>(above) >= kNearlyAll * static_cast<double>(of_prompts.size());
+    return static_cast<double>(above) >= kMostPrompts * static_cast<double>(of_prompts.size());
   }
 };
 

@@ -258,6 +258,39 @@ TEST(Detect, PassesOfOwnKernelsEndWithTheChoiceOfAToken) {
   EXPECT_EQ(std::count(trace.steps.kind.begin(), trace.steps.kind.end(), D) >= 30, true);
 }
 
+// Prompts end with an output layer of a library, tokens with one of the program's own: both choose alike. What is drawn
+// anew after a look at it is no token of its own.
+TEST(Detect, ChoicesAlikeEndPassesOfBothKinds) {
+  for (const bool redraws : {false, true}) {
+    Model m;
+    m.operators = false;
+    const auto choose = [&] {
+      m.kernel("softmax");
+      m.kernel("argmax");
+      m.kernel("scale");
+      m.kernel("argmax");
+    };
+    const auto pass = [&](const char* size) {
+      for (int layer = 0; layer < 6; ++layer)
+        for (const char* name : {"norm", "gemm_in", "attn", "gemm_out"}) m.kernel(std::string(name) + size);
+    };
+    for (int request = 0; request < 4; ++request) {
+      for (int i = 0; i < 6; ++i) {
+        pass(i == 0 ? "_large" : "_small");
+        if (i == 0) m.b.library_call(m.time, 90, 3, 32000, 64);
+        m.kernel(i == 0 ? "gemm_head" : "gemm_own_head");
+        choose();
+        if (redraws && i % 2 == 1) {
+          m.kernel("gemm_guard");
+          choose();
+        }
+        m.wait();
+      }
+    }
+    EXPECT_EQ(m.b.derive_all().steps.size(), 24U) << redraws;
+  }
+}
+
 // A frame of sound: a large pass, then eight of a small model, each of which chooses a code, then one wait.
 TEST(Detect, PassesOfAModelWithinAStepAreNoSteps) {
   for (const bool drafts : {false, true}) {  // drafts: the large pass runs on several tokens, which it verifies
