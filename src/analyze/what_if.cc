@@ -49,10 +49,13 @@ WhatIfRecord row_of(const StageSteps& stage, const std::vector<int64_t>& now, co
   row.step_ms = median_of(before) / 1e6;
   row.then_ms = median_of(after) / 1e6;
   row.gain_ms = median_of(gains) / 1e6;
-  const Interval interval = bootstrap_median(gains);
-  const double unsure_ms = stage.errors.empty() ? 0 : median_of(stage.errors) * row.step_ms;
-  row.ci95_low_ms = interval.low / 1e6 - unsure_ms;
-  row.ci95_high_ms = interval.high / 1e6 + unsure_ms;
+  constexpr size_t kStepsMin = 3;
+  if (gains.size() >= kStepsMin) {
+    const Interval interval = bootstrap_median(gains);
+    const double unsure_ms = stage.errors.empty() ? 0 : median_of(stage.errors) * row.step_ms;
+    row.ci95_low_ms = interval.low / 1e6 - unsure_ms;
+    row.ci95_high_ms = interval.high / 1e6 + unsure_ms;
+  }
   if (row.step_ms > 0) row.gain_frac = row.gain_ms / row.step_ms;
   return row;
 }

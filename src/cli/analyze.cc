@@ -41,6 +41,10 @@ Status choose_what_ifs(const std::vector<std::string>& words, AnalyzeOptions& op
       const size_t comma = std::min(word.find(',', from), word.size());
       const std::string id = word.substr(from, comma - from);
       const replay::WhatIf* const one = replay::find_what_if(id);
+      if (id == "all")
+        return fail("expected 'all' by itself, found it among others", "--what-if " + word,
+                    "--what-if all --what-if " + (from == 0 ? word.substr(std::min(comma + 1, word.size())) : "graph"),
+                    ExitCode::kUsage);
       if (one == nullptr)
         return fail("expected changes that `llmprof list what-ifs` names, joined by commas, found '" + id + "'",
                     "--what-if " + word, "did you mean " + nearest_or_all(id, known) + "?", ExitCode::kUsage);

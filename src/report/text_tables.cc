@@ -327,7 +327,9 @@ std::string text_what_ifs(const Report& report, const RenderOptions& options, co
     const bool forbidden = !row.forbidden.empty();
     table.add_row({row.what_if + (forbidden ? " *" : ""), row.stage, format_ms(row.step_ms), format_ms(row.then_ms),
                    row.gain_frac ? format_percent(*row.gain_frac) : "-",
-                   fmt::format("{} to {}", format_ms(row.ci95_low_ms), format_ms(row.ci95_high_ms))});
+                   row.ci95_low_ms && row.ci95_high_ms
+                       ? fmt::format("{} to {}", format_ms(*row.ci95_low_ms), format_ms(*row.ci95_high_ms))
+                       : "-"});
     if (forbidden)
       notes += wrap_text(ink.dim(fmt::format("* {}, {}: {}", row.what_if, row.stage, row.forbidden)), options.width,
                          "  ", "    ");

@@ -320,8 +320,9 @@ LLMPROF_RECORD(
   F(double, step_ms, "ms", "Median step replayed without the recorder's cost where that is known, else as recorded") \
   F(double, then_ms, "ms", "Median step replayed with what is changed")                                              \
   F(double, gain_ms, "ms", "Median of what each step gains; below 0: it becomes longer")                             \
-  F(double, ci95_low_ms, "ms", "95 % interval of that, by resampling the steps, wider by what replay is off")        \
-  F(double, ci95_high_ms, "ms", "Its upper end")                                                                     \
+  F(OptDouble, ci95_low_ms, "ms",                                                                                    \
+    "95 % interval of that (of three steps or more), by resampling the steps, wider by what replay is off")          \
+  F(OptDouble, ci95_high_ms, "ms", "Its upper end")                                                                  \
   F(OptDouble, gain_frac, "frac", "gain_ms of step_ms")                                                              \
   F(std::string, forbidden, "", "Why the program cannot be changed so as it is; empty where nothing is known of that")
 LLMPROF_RECORD(WhatIfRecord, "what_ifs",
