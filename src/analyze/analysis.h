@@ -30,7 +30,7 @@ struct AnalyzeOptions {
   int64_t context = 0;  // tokens attended by a decode step; 0: as the recording tells
   size_t top = 0;       // kernels, roofline rows, launch sites and allocating operators kept; 0 keeps all
   SortKey sort = SortKey::kTotal;
-  // Combinations of counterfactuals (replay/what_if.h) to simulate; each must exist (parse_what_ifs()).
+  // Combinations of counterfactuals (replay/what_if.h) to simulate.
   std::vector<std::vector<const replay::WhatIf*>> what_ifs{};
   // A second run of the same program in light mode, derived; its step times tell what recording cost. Null: none.
   const Trace* baseline = nullptr;
@@ -69,17 +69,17 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options = {});
 std::vector<ConservationCheck> check_conservation(const Trace& trace, const Report& report);
 
 struct TimedStep {
-  bool recorded = false;
+  bool recorded = false;  // its kernels were; else it lies in unrecorded time
   double ns = 0;
 };
+// Of those that were recorded, or of the others.
+std::vector<double> times_ns(const std::vector<TimedStep>& steps, bool recorded);
 
-// Step times of one stage, ns, in time order.
+// Step times of one stage, in time order.
 struct StageTimes {
   std::string stage;  // name without suffixes of missing kernels
   StageKind kind = StageKind::kOther;
-  std::vector<double> recorded_ns;    // steps whose kernels were recorded
-  std::vector<double> unrecorded_ns;  // steps in unrecorded time
-  std::vector<TimedStep> in_order;    // both
+  std::vector<TimedStep> steps;
 };
 std::vector<StageTimes> stage_times(const Trace& trace);
 

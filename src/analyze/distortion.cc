@@ -111,13 +111,14 @@ Found against_baseline(const Trace& trace, const Trace& baseline) {
     const std::vector<StageTimes>::const_iterator other =
         std::find_if(theirs.begin(), theirs.end(), [&](const StageTimes& t) { return t.stage == mine.stage; });
     if (other == theirs.end()) continue;
-    const bool host_times = other->recorded_ns.size() < kStepsMin;
-    const std::vector<double>& plain = host_times ? other->unrecorded_ns : other->recorded_ns;
+    const std::vector<double> recorded = times_ns(other->steps, true);
+    const bool host_times = recorded.size() < kStepsMin;
+    const std::vector<double> plain = host_times ? times_ns(other->steps, false) : recorded;
     if (host_times && waits_frac(trace, mine.stage) < kWaitsMin && !divided_evenly(plain)) {
       found.reason = "the host runs ahead of the GPU, so that the ranges of the baseline do not give its step times";
       continue;
     }
-    add_row(mine.stage, DistortionMethod::kBaseline, mine.recorded_ns, plain, found);
+    add_row(mine.stage, DistortionMethod::kBaseline, times_ns(mine.steps, true), plain, found);
   }
   return found;
 }
@@ -164,17 +165,21 @@ Found within_run(const Trace& trace) {
   found.reason = "no step lies in the windows without recording";
   const DistortionMethod method = method_of(CuptiAway(trace));
   for (const StageTimes& times : stage_times(trace)) {
-    if (times.unrecorded_ns.empty()) continue;
-    const NearChanges near = near_changes(times.in_order);
+    if (times_ns(times.steps, false).empty()) continue;
+    const NearChanges near = near_changes(times.steps);
     add_row(times.stage, method, near.recorded_ns, near.unrecorded_ns, found);
   }
   return found;
 }
 
 struct CallIntervals {
-  std::vector<TimedStep> in_order;
-  size_t recorded = 0;
+  std::vector<TimedStep> steps;
   size_t waits = 0;  // recorded intervals in which the host waited for the GPU
+
+  size_t recorded() const {
+    return static_cast<size_t>(
+        std::count_if(steps.begin(), steps.end(), [](const TimedStep& s) { return s.recorded; }));
+  }
 };
 
 std::map<std::pair<Row, uint64_t>, CallIntervals> call_intervals(const Trace& trace) {
@@ -201,13 +206,12 @@ std::map<std::pair<Row, uint64_t>, CallIntervals> call_intervals(const Trace& tr
     CallIntervals& intervals = out[key];
     if (!RecordedSpans::touches(spans, from, to)) {
       if (from < compared.recorded_ns) continue;
-      intervals.in_order.push_back({true, static_cast<double>(to - from)});
-      ++intervals.recorded;
+      intervals.steps.push_back({true, static_cast<double>(to - from)});
       intervals.waits += calls.first_blocking(thread, from, to) != nullptr;
     } else if (std::any_of(spans.begin(), spans.end(),
                            [&](const TimeSpan& span) { return span.start_ns <= from && to <= span.end_ns; })) {
       if (from < compared.unrecorded_ns || (away.ever() && !away.throughout(from, to))) continue;
-      intervals.in_order.push_back({false, static_cast<double>(to - from)});
+      intervals.steps.push_back({false, static_cast<double>(to - from)});
     }
   }
   return out;
@@ -219,16 +223,16 @@ Found by_recurring_calls(const Trace& trace) {
   found.reason = "no recurring host event was seen often enough with and without recording";
   const std::map<std::pair<Row, uint64_t>, CallIntervals> all = call_intervals(trace);
   const CallIntervals* best = nullptr;
-  const auto pairs = [](const CallIntervals& i) { return std::min(i.recorded, i.in_order.size() - i.recorded); };
+  const auto pairs = [](const CallIntervals& i) { return std::min(i.recorded(), i.steps.size() - i.recorded()); };
   for (const auto& [key, intervals] : all) {
     if (best == nullptr || pairs(intervals) > pairs(*best)) best = &intervals;
   }
   if (best == nullptr || pairs(*best) < kStepsMin) return found;
-  if (static_cast<double>(best->waits) < kWaitsMin * static_cast<double>(best->recorded)) {
+  if (static_cast<double>(best->waits) < kWaitsMin * static_cast<double>(best->recorded())) {
     found.reason = "the host runs ahead of the GPU, so that host events do not give step times";
     return found;
   }
-  const NearChanges near = near_changes(best->in_order);
+  const NearChanges near = near_changes(best->steps);
   add_row("[recurring host event]", DistortionMethod::kRecurringHostEvent, near.recorded_ns, near.unrecorded_ns, found);
   return found;
 }
@@ -271,6 +275,13 @@ std::optional<DistortionRecord> compare_step_times(const std::vector<double>& re
   return row;
 }
 
+std::vector<double> times_ns(const std::vector<TimedStep>& steps, bool recorded) {
+  std::vector<double> out;
+  for (const TimedStep& step : steps)
+    if (step.recorded == recorded) out.push_back(step.ns);
+  return out;
+}
+
 std::vector<StageTimes> stage_times(const Trace& trace) {
   const Steps& steps = trace.steps;
   std::vector<StageTimes> out;
@@ -281,7 +292,7 @@ std::vector<StageTimes> stage_times(const Trace& trace) {
     if (steps.phase[s] == StepPhase::kWarmUp) continue;
     const std::string_view name = trace.text(steps.stage[s]);
     const auto [slot, fresh] = slots.emplace(name, out.size());
-    if (fresh) out.push_back({std::string(name), steps.kind[s], {}, {}, {}});
+    if (fresh) out.push_back({std::string(name), steps.kind[s], {}});
     StageTimes& times = out[slot->second];
     const double window = static_cast<double>(steps.end_ns[s] - steps.start_ns[s]);
     const StepRecording recording = recordings[s];
@@ -289,8 +300,7 @@ std::vector<StageTimes> stage_times(const Trace& trace) {
     const bool unrecorded =
         recording == StepRecording::kAlone || (recording == StepRecording::kAttached && !away.ever());
     if (recording != StepRecording::kRecorded && !unrecorded) continue;
-    (unrecorded ? times.unrecorded_ns : times.recorded_ns).push_back(window);
-    times.in_order.push_back({!unrecorded, window});
+    times.steps.push_back({!unrecorded, window});
   }
   return out;
 }

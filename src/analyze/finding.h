@@ -15,6 +15,7 @@
 #include "analyze/consequence.h"
 #include "analyze/roof.h"
 #include "derive/recorded_spans.h"
+#include "replay/what_if.h"
 
 namespace llmprof {
 
@@ -98,9 +99,8 @@ PythonIdle idle_behind(const FindingContext& finding, bool (*wanted)(std::string
 // Idle time because the host did not launch in time.
 bool is_host_cause(IdleCause cause);
 
-// A host gap at least this long is no launch overhead: dispatching one operator of an eager framework, Python code of
-// its module included, takes 5 to 40 us.
-constexpr int64_t kLongGapNs = 200'000;
+// A host gap at least this long is no launch overhead.
+using replay::kLongGapNs;
 
 struct FindingContext {
   const Context& context;

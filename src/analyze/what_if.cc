@@ -6,6 +6,7 @@
 
 #include "analyze/analysis.h"
 #include "analyze/processor.h"
+#include "analyze/recording_changes.h"
 #include "base/statistics.h"
 #include "replay/undisturbed.h"
 
@@ -32,6 +33,8 @@ std::string forbidden(const Combination& combination, const replay::Recording& r
 
 // The replayed steps of one stage, by their place among all replayed ones.
 struct StageSteps {
+  size_t all = 0;
+  // Of those that replay gives back: else it says nothing of what they would take.
   std::vector<size_t> places;
   std::vector<StepId> steps;
   std::vector<double> errors;  // of those that no latency was learned from
@@ -72,24 +75,23 @@ void analyze_what_ifs(const Context& context, Report& report, std::vector<Cannot
          "record with llmprof run, or with torch.profiler on CPU and CUDA"});
     return;
   }
-  // A replay that does not give steps back says nothing of what they would take.
-  constexpr double kErrorMost = 0.05;
   std::vector<StageSteps> stages(groups.stages.size());
   for (size_t at = 0; at < context.replayed.steps.size(); ++at) {
     const replay::StepTime& time = context.replayed.steps[at];
     StageSteps& stage = stages[groups.stage_of_step[time.step]];
+    ++stage.all;
+    if (!replays_step(time)) continue;
     stage.places.push_back(at);
     stage.steps.push_back(time.step);
     if (!time.learned) stage.errors.push_back(std::fabs(time.error_frac()));
   }
   const replay::StepReplay replay(context.trace);
-  const replay::Recording recording(replay, context.costs);
+  const replay::RecorderCostModel costs(context.costs, context.replayed.calls.factor);
+  const replay::Recording recording(replay, costs);
   replay::Durations durations(replay.timeline());
   replay::Latencies latencies = replay.latencies();
-  const double factor = context.replayed.calls.changes > 0 ? context.replayed.calls.factor : 1;
-  if (const replay::RecorderCostModel model(context.costs, factor); model.known())
-    replay::take_recorder_out(replay.timeline(), model, durations, latencies);
-  replay::assume_unseen(context.costs, latencies);
+  if (costs.known()) replay::take_recorder_out(replay.timeline(), costs, durations, latencies);
+  replay::assume_unseen(costs, latencies);
   const std::vector<int64_t> now = replay.windows(durations, latencies);
   for (const Combination& combination : context.options.what_ifs) {
     replay::Durations changed = durations;
@@ -98,7 +100,7 @@ void analyze_what_ifs(const Context& context, Report& report, std::vector<Cannot
     const std::vector<int64_t> then = replay.windows(changed, changed_latencies);
     for (uint32_t s = 0; s < stages.size(); ++s) {
       const StageSteps& stage = stages[s];
-      if (stage.steps.empty() || (!stage.errors.empty() && median_of(stage.errors) > kErrorMost)) continue;
+      if (stage.steps.empty()) continue;
       WhatIfRecord row = row_of(stage, now, then);
       row.what_if = joined_ids(combination);
       row.stage = stage_name(context.trace, groups, s);
@@ -108,7 +110,7 @@ void analyze_what_ifs(const Context& context, Report& report, std::vector<Cannot
     }
   }
   for (uint32_t s = 0; s < stages.size(); ++s)
-    if (!stages[s].errors.empty() && median_of(stages[s].errors) > kErrorMost)
+    if (stages[s].all > 0 && stages[s].steps.empty())
       cannot_tell.push_back(
           {"What would the changes of --what-if bring to " + stage_name(context.trace, groups, s) + "?",
            "replay does not give its steps back as they were recorded",

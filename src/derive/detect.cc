@@ -14,7 +14,6 @@ namespace {
 
 constexpr size_t kGraphNodesMin = 8;       // smaller graphs are pieces, not forward passes
 constexpr size_t kGraphNodesSurely = 200;  // this many nodes are a forward pass even if no attention is recognised
-constexpr size_t kTrailingMax = 64;        // launches after the last token choice that still belong to the step
 constexpr double kLeadInFrac = 0.25;       // launches before the first embedding belong to it within this share of it
 
 constexpr double kPauseFrac = 0.1;  // a pause of the host this long against the step separates it from before

@@ -70,10 +70,9 @@ std::vector<uint8_t> chosen_alike(const Sequence& seq, const WidthOf& width_of, 
   std::vector<Choice> choices;
   bool after = false, fresh = true;
   size_t others = 0;  // launches since the last one that chooses
-  constexpr size_t kWithinMost = 64;
   for (size_t i = 0; i < seq.size(); ++i) {
     if (seq.samples[i] != 0 && !seq.heavy(i)) {
-      if (fresh || others > kWithinMost) choices.push_back({{}, after && others <= kWithinMost});
+      if (fresh || others > kTrailingMax) choices.push_back({{}, after && others <= kTrailingMax});
       choices.back().at.push_back(i);
       fresh = false;
       others = 0;

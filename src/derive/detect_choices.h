@@ -12,6 +12,8 @@
 
 namespace llmprof {
 
+constexpr size_t kTrailingMax = 64;  // launches after the last token choice that still belong to the step
+
 // Those of the main thread, with what is known of each.
 struct Sequence {
   const Trace& trace;

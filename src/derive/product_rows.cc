@@ -6,26 +6,6 @@
 #include <utility>
 
 namespace llmprof {
-namespace {
-
-constexpr double kMostPrompts = 0.9;
-
-// The recorded ranges of one text on one thread.
-struct Ranges {
-  int64_t most_of_tokens = -1;
-  std::vector<int64_t> of_prompts;
-  size_t tokens = 0;
-  bool others = false;  // kinds that rows do not tell apart
-
-  bool rows_tell() const {
-    if (others || tokens == 0 || of_prompts.empty()) return false;
-    const auto above =
-        std::count_if(of_prompts.begin(), of_prompts.end(), [&](int64_t rows) { return rows > most_of_tokens; });
-    return static_cast<double>(above) >= kMostPrompts * static_cast<double>(of_prompts.size());
-  }
-};
-
-}  // namespace
 
 ProductRowsOf::ProductRowsOf(const Trace& trace, ThreadId thread) {
   const ProductRows& all = trace.product_rows;
@@ -44,6 +24,41 @@ ProductRowsOf::Product ProductRowsOf::within(int64_t from_ns, int64_t to_ns) con
   return most;
 }
 
+void PromptsByRows::add(StageKind kind, int64_t rows) {
+  switch (kind) {
+    case StageKind::kDecode:
+      most_of_tokens_ = std::max(most_of_tokens_, rows);
+      ++tokens_;
+      break;
+    case StageKind::kPrefill:
+      of_prompts_.push_back(rows);
+      break;
+    case StageKind::kOther:
+      break;
+    default:
+      others_ = true;
+  }
+}
+
+std::optional<int64_t> PromptsByRows::most_of_tokens() const {
+  constexpr double kNearlyAllOf = 0.9;
+  const auto above =
+      std::count_if(of_prompts_.begin(), of_prompts_.end(), [&](int64_t rows) { return rows > most_of_tokens_; });
+  if (others_ || of_prompts_.empty() ||
+      static_cast<double>(above) < kNearlyAllOf * static_cast<double>(of_prompts_.size()))
+    return {};
+  return most_of_tokens_;
+}
+
+std::optional<StageKind> PromptsByRows::kind_of(int64_t rows) const {
+  const std::optional<int64_t> most = most_of_tokens();
+  if (!most) return {};
+  if (rows > *most) return StageKind::kPrefill;
+  // Without a product it is a graph of tokens, where those have none either.
+  if (tokens_ == 0 || (rows < 0 && *most >= 0)) return {};
+  return StageKind::kDecode;
+}
+
 void settle_by_product_rows(const Trace& trace, std::vector<StepDraft>& steps) {
   if (trace.product_rows.empty()) return;
   std::map<ThreadId, ProductRowsOf> threads;
@@ -51,27 +66,15 @@ void settle_by_product_rows(const Trace& trace, std::vector<StepDraft>& steps) {
     const auto found = threads.try_emplace(step.thread, trace, step.thread).first;
     return found->second.within(step.begin_ns, step.end_ns - 1).rows;
   };
-  std::map<std::pair<ThreadId, std::string>, Ranges> texts;
-  for (const StepDraft& step : steps) {
-    if (!step.recurs || step.unseen || step.thread == kNoRow || step.kind == StageKind::kOther) continue;
-    Ranges& ranges = texts[{step.thread, step.stage}];
-    if (step.kind == StageKind::kDecode) {
-      ranges.most_of_tokens = std::max(ranges.most_of_tokens, rows_of(step));
-      ++ranges.tokens;
-    } else if (step.kind == StageKind::kPrefill) {
-      ranges.of_prompts.push_back(rows_of(step));
-    } else {
-      ranges.others = true;
-    }
-  }
+  std::map<std::pair<ThreadId, std::string>, PromptsByRows> texts;
+  for (const StepDraft& step : steps)
+    if (step.recurs && !step.unseen && step.thread != kNoRow)
+      texts[{step.thread, step.stage}].add(step.kind, rows_of(step));
   for (StepDraft& step : steps) {
     if (!step.recurs || !step.unseen || step.kind != StageKind::kOther) continue;
-    const auto ranges = texts.find({step.thread, step.stage});
-    if (ranges == texts.end() || !ranges->second.rows_tell()) continue;
-    const int64_t rows = rows_of(step);
-    // Without a product it is a graph of tokens, or nothing that is known.
-    if (rows < 0 && ranges->second.most_of_tokens >= 0) continue;
-    step.kind = rows > ranges->second.most_of_tokens ? StageKind::kPrefill : StageKind::kDecode;
+    const auto text = texts.find({step.thread, step.stage});
+    if (text == texts.end()) continue;
+    if (const std::optional<StageKind> kind = text->second.kind_of(rows_of(step))) step.kind = *kind;
   }
 }
 

@@ -2,6 +2,7 @@
 // a prompt multiplies more rows with the weights than a step that makes tokens.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "derive/step_draft.h"
@@ -24,9 +25,26 @@ class ProductRowsOf {
   std::vector<Product> products_;
 };
 
+// Whether rows tell prompts from steps that make tokens, by recorded ones: nearly all prompts have more rows than any
+// of those steps, and nothing else runs the model.
+class PromptsByRows {
+ public:
+  void add(StageKind kind, int64_t rows);
+  // The most rows of a step that makes tokens, -1 where none has any; nothing where rows do not tell.
+  std::optional<int64_t> most_of_tokens() const;
+  // Of a pass on so many rows; nothing where it cannot be said.
+  std::optional<StageKind> kind_of(int64_t rows) const;
+
+ private:
+  int64_t most_of_tokens_ = -1;
+  size_t tokens_ = 0;
+  std::vector<int64_t> of_prompts_;
+  bool others_ = false;
+};
+
 // Prompts and decode steps in unrecorded time, of ranges whose words do not tell them apart ("pass"): by the rows of
-// products inside, where nearly all recorded prompts of the same text have more of them than any recorded step that
-// makes tokens. Call when recorded steps have their kinds.
+// products inside, where those of recorded ranges of the same text do (PromptsByRows). Call when recorded steps have
+// their kinds.
 void settle_by_product_rows(const Trace& trace, std::vector<StepDraft>& steps);
 
 }  // namespace llmprof

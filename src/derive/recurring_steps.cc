@@ -31,7 +31,7 @@ using DraftIndex = size_t;
 // What the host calls in each pass of the model, at every recording level.
 struct HostEvents {
   std::vector<HostEvent> recurring;
-  ProductRowsOf firsts;
+  ProductRowsOf rows;
 };
 
 // The recorded steps of a stage on one thread and device.
@@ -39,12 +39,11 @@ struct StageEvents {
   std::vector<DraftIndex> steps;    // by window
   std::map<uint64_t, size_t> once;  // steps in which a key came once
   std::set<uint64_t> keys;          // all that came
-  std::map<int64_t, size_t> rows;   // of first products, and in how many steps; -1: none
   uint64_t anchor = 0;
   bool any_own_key = false;        // instead of one anchor: any key that is not of another stage
   std::set<uint64_t> not_anchors;  // then: those of the others
   int64_t tail_ns = 0;             // from the anchor to the end of the window
-  int64_t lead_ns = 0;             // from the beginning of the window to the first product
+  int64_t lead_ns = 0;             // from the beginning of the window to the product that the pass begins with
   bool known = false;              // its steps are, by the anchor
 
   bool ends_with(uint64_t key) const { return any_own_key ? not_anchors.count(key) == 0 : key == anchor; }
@@ -68,7 +67,14 @@ HostEvents events_of(const Trace& trace, ThreadId thread) {
   return events;
 }
 
-void count_keys(const HostEvents& events, const std::vector<StepDraft>& drafts, StageEvents& stage) {
+bool generates(StageKind kind) { return kind == StageKind::kDecode || kind == StageKind::kMixed; }
+
+StageKind kind_of(const StageEvents& stage, const std::vector<StepDraft>& drafts) {
+  return drafts[stage.steps.back()].kind;
+}
+
+void count_keys(const HostEvents& events, const std::vector<StepDraft>& drafts, StageEvents& stage,
+                PromptsByRows& prompts) {
   for (const DraftIndex i : stage.steps) {
     const auto [first, last] = within(events.recurring, drafts[i].begin_ns, drafts[i].end_ns);
     std::map<uint64_t, size_t> counts;
@@ -77,35 +83,8 @@ void count_keys(const HostEvents& events, const std::vector<StepDraft>& drafts, 
       stage.keys.insert(key);
       if (count == 1) ++stage.once[key];
     }
-    ++stage.rows[events.firsts.within(drafts[i].begin_ns, drafts[i].end_ns - 1).rows];
+    prompts.add(kind_of(stage, drafts), events.rows.within(drafts[i].begin_ns, drafts[i].end_ns - 1).rows);
   }
-}
-
-bool generates(StageKind kind) { return kind == StageKind::kDecode || kind == StageKind::kMixed; }
-
-StageKind kind_of(const StageEvents& stage, const std::vector<StepDraft>& drafts) {
-  return drafts[stage.steps.back()].kind;
-}
-
-// The most rows of a first product of steps that generate, where nearly all prompts have more and nothing else runs the
-// model: then rows tell prompts from tokens.
-std::optional<int64_t> rows_of_tokens(const Stages& stages, const std::vector<StepDraft>& drafts) {
-  int64_t most = -1;
-  size_t above = 0, prompts = 0;
-  for (const auto& [name, stage] : stages) {
-    const StageKind kind = kind_of(stage, drafts);
-    if (kind == StageKind::kMixed || kind == StageKind::kSpeculative || kind == StageKind::kVision) return {};
-    if (kind == StageKind::kDecode) most = std::max(most, stage.rows.rbegin()->first);
-  }
-  for (const auto& [name, stage] : stages) {
-    if (kind_of(stage, drafts) != StageKind::kPrefill) continue;
-    for (const auto& [rows, count] : stage.rows) {
-      prompts += count;
-      above += rows > most ? count : 0;
-    }
-  }
-  if (prompts == 0 || static_cast<double>(above) < kMostSteps * static_cast<double>(prompts)) return {};
-  return most;
 }
 
 // The key that comes once in most steps of the stage, and in more of them than in steps of any other that rows do not
@@ -141,8 +120,8 @@ void choose_anchor(const Stages& stages, bool rows_tell, const std::vector<StepD
   stage.any_own_key = stage.known = own <= stage.steps.size() && enough(own, kPromptsMin);
 }
 
-// How long steps go on behind the anchor, and how long before their first product they begin: of the quicker half,
-// which is not warm-up. A host that runs ahead of the GPU calls before the window of the step begins: its calls do not
+// How long steps go on behind the anchor, and how long they last before their first product: of the quicker half, which
+// is not warm-up. A host that runs ahead of the GPU calls before the window of the step begins: its calls do not
 // tell when a step ends.
 void learn(const HostEvents& events, const std::vector<StepDraft>& drafts, StageEvents& stage) {
   struct Edges {
@@ -161,7 +140,7 @@ void learn(const HostEvents& events, const std::vector<StepDraft>& drafts, Stage
       ++count;
     }
     if (count != 1) continue;
-    const Product product = events.firsts.within(draft.begin_ns, anchor_ns);
+    const Product product = events.rows.within(draft.begin_ns, anchor_ns);
     edges.push_back({draft.window_end_ns - draft.window_start_ns,
                      product.rows >= 0 ? product.time_ns - draft.window_start_ns : 0, draft.window_end_ns - anchor_ns});
     if (anchor_ns < draft.window_start_ns || anchor_ns > draft.window_end_ns) ++outside;
@@ -230,7 +209,7 @@ class Passes {
     for (size_t e = 0; e < events_.recurring.size(); ++e) {
       if (!ends_pass(e)) continue;
       const int64_t from_ns = last_ == kNone ? std::numeric_limits<int64_t>::min() : time_ns(last_) + 1;
-      const Product product = events_.firsts.within(from_ns, time_ns(e));
+      const Product product = events_.rows.within(from_ns, time_ns(e));
       const Stages::const_iterator stage = stage_of(e, product);
       const std::optional<TimeSpan> span = stage == stages_.end() ? std::nullopt : span_of(e, product, stage->second);
       if (span && span->start_ns < span->end_ns && RecordedSpans::holds(unrecorded, span->start_ns, span->end_ns))
@@ -318,8 +297,9 @@ void add_recurring_steps(const Trace& trace, const RecordedSpans& recorded, std:
     const std::vector<TimeSpan>& unrecorded = recorded.unrecorded(place.device);
     if (named.count(place.thread) > 0 || unrecorded.empty()) continue;
     const HostEvents events = events_of(trace, place.thread);
-    for (auto& [name, stage] : stages) count_keys(events, steps, stage);
-    const std::optional<int64_t> tokens = rows_of_tokens(stages, steps);
+    PromptsByRows prompts;
+    for (auto& [name, stage] : stages) count_keys(events, steps, stage, prompts);
+    const std::optional<int64_t> tokens = prompts.most_of_tokens();
     for (auto& [name, stage] : stages) choose_anchor(stages, tokens.has_value(), steps, stage);
     for (auto& [name, stage] : stages)
       if (stage.known) learn(events, steps, stage);

@@ -1,6 +1,6 @@
 // Steps in time of which nothing was recorded, of programs that do not name them: by the host event that recurs once a
-// step (the product of the output layer, the launch of the step's graph) and by the first product of each pass, which
-// are recorded at every level.
+// step (the product of the output layer, the launch of the step's graph) and by the rows of products, which are
+// recorded at every level.
 #pragma once
 
 #include <vector>
@@ -10,12 +10,11 @@
 
 namespace llmprof {
 
-// Adds a draft with its window for each step that makes tokens, and for each prompt where first products tell. `steps`
-// have their windows. How long a step goes on behind its event is learned from the recorded ones of each stage, three
-// at least; the step before it ended likewise. A prompt begins by its first product, as long before it as recorded ones
-// (two at least) do, and is told from a token by the rows of that product: nearly all recorded prompts have more than
-// any recorded token. Where rows do not tell, as of prompts without a library's products, no prompt is added, and no
-// step that is longer than halfway from the steps to the shortest recorded prompt.
+// Adds a draft with its window for each step that makes tokens, and for each prompt where rows of products tell
+// (product_rows.h). `steps` have their windows. How long a step goes on behind its event is learned from the recorded
+// ones of each stage, three at least; the step before it ended likewise. A prompt begins by its first product, as long
+// before it as recorded ones (two at least) do. Where rows do not tell, as of prompts without a library's products, no
+// prompt is added, and no step that is longer than halfway from the steps to the shortest recorded prompt.
 // Left out are threads whose steps are named, hosts that run ahead of the GPU, stages that no event tells apart, steps
 // behind a pause, and those in which events came that no recorded one of their stage has.
 void add_recurring_steps(const Trace& trace, const RecordedSpans& recorded, std::vector<StepDraft>& steps);

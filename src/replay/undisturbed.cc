@@ -35,14 +35,17 @@ struct Line {
   }
 };
 
+double kernels_apart(const RecorderCost& kernel) {
+  return kernel.seen_ns > 0 ? std::max(0.0, kernel.seen_ns - cost_ns(&kernel)) : 0;
+}
+
 // One kernel and a graph of so many lie on a stream by turns, so that both edges of the graph are in a turn, beside the
 // distances that are known.
 double graph_edge(const RecorderCost* turn, const RecorderCost& kernel, const RecorderCost& node) {
   if (turn == nullptr || kernel.seen_ns <= 0) return 0;
-  const double between_kernels = std::max(0.0, kernel.seen_ns - cost_ns(&kernel));
   const double between_nodes = node.seen_ns - cost_ns(&node);
   const double edges = turn->plain_ns - kernel.plain_ns - kGraphTurnNodes * node.plain_ns;
-  return std::max(0.0, (edges + between_kernels + between_nodes) / 2);
+  return std::max(0.0, (edges + kernels_apart(kernel) + between_nodes) / 2);
 }
 
 // Whether so much lay on its stream when a call began that it may have waited for room in the queue, which has some
@@ -89,6 +92,8 @@ RecorderCostModel::RecorderCostModel(const RecorderCosts& costs, double calls_fa
   wait_ = cost_of(find(costs, "wait"), calls_factor);
   kernel_gap_ns_ = cost_ns(kernel);
   node_gap_ns_ = cost_ns(node);
+  kernels_apart_ns_ = kernels_apart(*kernel);
+  nodes_sooner_ns_ = std::max(0.0, kernel->plain_ns - node->plain_ns);
   graph_edge_ns_ = graph_edge(find(costs, "gpu_graph"), *kernel, *node);
 }
 
@@ -107,7 +112,7 @@ RecorderCostModel::Cost RecorderCostModel::of_launch(double seen_ns) const {
 }
 
 RecorderCostModel::Cost RecorderCostModel::of_graph_launch(double seen_ns, uint32_t nodes, bool may_wait) const {
-  const double plain = graph_plain_ns_ + node_plain_ns_ * nodes, most = graph_most_ns_ + node_most_ns_ * nodes;
+  const double plain = graph_launch_ns(nodes), most = graph_most_ns_ + node_most_ns_ * nodes;
   return {std::max(0.0, (may_wait ? std::min(seen_ns, most) : seen_ns) - plain), 0};
 }
 

@@ -39,6 +39,12 @@ class RecorderCostModel {
   // From the end of what lies before a graph on its stream to its first node, and from its last node to what lies
   // behind it, without the recorder. 0 where it was not measured.
   double graph_edge_ns() const { return graph_edge_ns_; }
+  // From the end of a kernel to the start of the one behind it on a stream that is never empty, by how much sooner
+  // nodes of a graph follow each other, and what launching a graph takes the host, all without the recorder. 0 where it
+  // was not measured.
+  double kernels_apart_ns() const { return kernels_apart_ns_; }
+  double nodes_sooner_ns() const { return nodes_sooner_ns_; }
+  double graph_launch_ns(double nodes) const { return graph_plain_ns_ + node_plain_ns_ * nodes; }
   // By how much of itself the cost of a launch, of a kernel or of a graph, differed between turns, to
   // either side.
   double unsure_frac(bool graph) const { return unsure_frac_[graph ? 1 : 0]; }
@@ -52,6 +58,7 @@ class RecorderCostModel {
   double graph_plain_ns_ = 0, node_plain_ns_ = 0, graph_most_ns_ = 0, node_most_ns_ = 0;
   Cost copy_, wait_;
   double kernel_gap_ns_ = 0, node_gap_ns_ = 0, graph_edge_ns_ = 0;
+  double kernels_apart_ns_ = 0, nodes_sooner_ns_ = 0;
   std::array<double, 2> unsure_frac_{};
 };
 

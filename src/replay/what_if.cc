@@ -48,7 +48,7 @@ const WhatIf* find_what_if(std::string_view id) {
 
 // A call belongs to the step of what it launches, else to that of the call before it on its thread: what a step ends
 // with comes behind its launches, and what leads to the next one's first launch takes as long in any of the two.
-Recording::Recording(const StepReplay& replay, const RecorderCosts& costs) : replay_(replay), costs_(costs) {
+Recording::Recording(const StepReplay& replay, const RecorderCostModel& costs) : replay_(replay), costs_(costs) {
   const Timeline& all = timeline();
   const size_t calls = all.trace.api_calls.size();
   step_of_.assign(calls, kNoRow);
@@ -82,15 +82,9 @@ std::span<const GpuOpId> Recording::launched(ApiCallId call) const {
           static_cast<size_t>(all.launched_begin[call + 1] - all.launched_begin[call])};
 }
 
-void assume_unseen(const RecorderCosts& costs, Latencies& latencies) {
+void assume_unseen(const RecorderCostModel& costs, Latencies& latencies) {
   Latency& behind = latencies.behind[static_cast<size_t>(StartKind::kKernel)][static_cast<size_t>(StartKind::kKernel)];
-  if (behind.samples == 0) {
-    const auto kernel = costs.find("gpu_kernel");
-    const bool measured = kernel != costs.end() && kernel->second.seen_ns > 0;
-    behind.ns = measured ? std::max(0.0, kernel->second.seen_ns -
-                                             std::max(0.0, kernel->second.recorded_ns - kernel->second.plain_ns))
-                         : kApartNs;
-  }
+  if (behind.samples == 0) behind.ns = costs.kernels_apart_ns() > 0 ? costs.kernels_apart_ns() : kApartNs;
   for (size_t kind = 0; kind < kAwaitedCount; ++kind)
     if (latencies.woken[kind].samples == 0) latencies.woken[kind].ns = latencies.unblocked[kind].ns;
 }

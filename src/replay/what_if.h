@@ -8,20 +8,19 @@
 #include <string_view>
 
 #include "replay/replay.h"
-#include "results/call_costs.h"
+#include "replay/undisturbed.h"
 
 namespace llmprof::replay {
 
 // A replay with which step each call belongs to.
 class Recording {
  public:
-  // `costs`: of CUDA graphs and kernels without the recorder on this machine; empty where they are not known. The
-  // replay and they must outlive it.
-  Recording(const StepReplay& replay, const RecorderCosts& costs);
+  // `costs`: what was measured on its machine, as far as it was. Both must outlive it.
+  Recording(const StepReplay& replay, const RecorderCostModel& costs);
 
   const Timeline& timeline() const { return replay_.timeline(); }
   const Trace& trace() const { return timeline().trace; }
-  const RecorderCosts& costs() const { return costs_; }
+  const RecorderCostModel& costs() const { return costs_; }
   ApiKind kind(ApiCallId call) const { return timeline().calls.kind(call); }
   StepId step_of(ApiCallId call) const { return step_of_[call]; }  // kNoRow: of none that is replayed
   // Whether the call is the wait that a step ends with.
@@ -33,7 +32,7 @@ class Recording {
 
  private:
   const StepReplay& replay_;
-  const RecorderCosts& costs_;
+  const RecorderCostModel& costs_;
   std::vector<StepId> step_of_;
   std::vector<uint8_t> ends_step_;
   int64_t dispatch_ns_ = 0;
@@ -57,7 +56,11 @@ constexpr double kApartNs = 800;
 // What the recording never showed and a change may bring to light: how far apart kernels lie where the GPU is behind
 // (as was measured on this machine, else kApartNs), and what a wait takes to wake up (what it takes where it need not
 // wait). Call before any change.
-void assume_unseen(const RecorderCosts& costs, Latencies& latencies);
+void assume_unseen(const RecorderCostModel& costs, Latencies& latencies);
+
+// Host code at least this long is no dispatch: one operator of an eager framework takes 5 to 40 us, Python code of its
+// module included.
+constexpr int64_t kLongGapNs = 200'000;
 
 // ---- one file each ----
 void without_waits(const Recording&, Durations&, Latencies&);

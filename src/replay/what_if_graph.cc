@@ -26,42 +26,20 @@ bool goes_into_graph(const Recording& recording, ApiCallId call) {
   }
 }
 
-// By how much nodes of a graph follow each other sooner than kernels of a stream, ns, as far as that was measured.
-double sooner_ns(const RecorderCosts& costs) {
-  const auto kernel = costs.find("gpu_kernel"), node = costs.find("gpu_node");
-  if (kernel == costs.end() || node == costs.end()) return 0;
-  return std::max(0.0, kernel->second.plain_ns - node->second.plain_ns);
-}
-
-// What launching a graph of so many nodes takes the host without the recorder, by those that were measured.
-class GraphLaunchCost {
- public:
-  explicit GraphLaunchCost(const RecorderCosts& costs) {
-    const auto few = costs.find("graph_32"), many = costs.find("graph_256");
-    if (few == costs.end() || many == costs.end()) return;
-    per_node_ = std::max(0.0, (many->second.plain_ns - few->second.plain_ns) / (kCostNodes[1] - kCostNodes[0]));
-    at_zero_ = std::max(0.0, few->second.plain_ns - per_node_ * kCostNodes[0]);
-  }
-  int64_t ns(int64_t nodes) const { return std::llround(at_zero_ + per_node_ * static_cast<double>(nodes)); }
-
- private:
-  double at_zero_ = 0, per_node_ = 0;
-};
-
 }  // namespace
 
 void with_graph(const Recording& recording, Durations& durations, Latencies& latencies) {
   struct Graph {
     StepId step = kNoRow;
     ApiCallId launch = kNoRow;  // its first call, which stands for the launch of all
-    int64_t nodes = 0;
+    double nodes = 0;
   };
   std::map<ThreadId, Graph> open;  // launched on a thread, and no wait since
   const ApiCalls& calls = recording.trace().api_calls;
-  const GraphLaunchCost cost(recording.costs());
   const auto close = [&](Graph& graph) {
     if (graph.launch != kNoRow && graph.nodes > 1)
-      durations.call_ns[graph.launch] = std::max(durations.call_ns[graph.launch], cost.ns(graph.nodes));
+      durations.call_ns[graph.launch] = std::max<int64_t>(durations.call_ns[graph.launch],
+                                                          std::llround(recording.costs().graph_launch_ns(graph.nodes)));
     graph = {};
   };
   for (ApiCallId call = 0; call < calls.size(); ++call) {
@@ -79,7 +57,7 @@ void with_graph(const Recording& recording, Durations& durations, Latencies& lat
   }
   for (auto& [thread, graph] : open) close(graph);
   Latency& behind = latencies.behind[static_cast<size_t>(StartKind::kKernel)][static_cast<size_t>(StartKind::kKernel)];
-  behind.ns -= sooner_ns(recording.costs());
+  behind.ns -= recording.costs().nodes_sooner_ns();
 }
 
 std::string graph_forbidden(const Recording& recording, const Durations& durations, std::span<const StepId> steps) {

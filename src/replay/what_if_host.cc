@@ -12,9 +12,8 @@ void without_allocations(const Recording& recording, Durations& durations, Laten
 }
 
 void without_host_gaps(const Recording& recording, Durations& durations, Latencies&) {
-  constexpr int64_t kLongNs = 200'000;  // no operator of an eager framework takes so long to dispatch
   for (int64_t& before : durations.before_ns)
-    if (before >= kLongNs) before = std::min(kLongNs, recording.dispatch_ns());
+    if (before >= kLongGapNs) before = std::min(kLongGapNs, recording.dispatch_ns());
 }
 
 void with_fast_host(const Recording& recording, Durations& durations, Latencies& latencies) {

@@ -316,7 +316,7 @@ LLMPROF_RECORD(
   F(std::string, what_if, "", "What is changed, by the names that `llmprof list what-ifs` has, joined by commas")    \
   F(std::string, stage, "", "Stage")                                                                                 \
   F(int64_t, device, "", "CUDA device ordinal")                                                                      \
-  F(int64_t, steps, "", "Steps that were replayed: all that were recorded whole")                                    \
+  F(int64_t, steps, "", "Steps recorded whole that replay gives back within 5 %")                                    \
   F(double, step_ms, "ms", "Median step replayed without the recorder's cost where that is known, else as recorded") \
   F(double, then_ms, "ms", "Median step replayed with what is changed")                                              \
   F(double, gain_ms, "ms", "Median of what each step gains; below 0: it becomes longer")                             \

@@ -150,7 +150,8 @@ TEST(UndisturbedTimes, AStageOfTheHostAloneIsPassedOver) {
   EXPECT_EQ(found.source(StepId(24)), StepTimeSource::kUnrecorded);
   EXPECT_EQ(*found.window_ns(StepId(24)), kMs);
   const std::vector<StageTimes> stages = stage_times(run.trace);
-  for (const StageTimes& stage : stages) EXPECT_EQ(stage.unrecorded_ns.size(), stage.stage == "prefill" ? 6U : 0U);
+  for (const StageTimes& stage : stages)
+    EXPECT_EQ(times_ns(stage.steps, false).size(), stage.stage == "prefill" ? 6U : 0U);
 }
 
 // A range around an encoder and its prompt is two steps where it is recorded, and one where it is not.

@@ -137,6 +137,24 @@ TEST(GraphCapture, ProductRowsOfPassesGoOnWhileNothingIsRecorded) {
   EXPECT_LE(spool.recurring_calls[3].time_ns, spool.product_rows[5].time_ns);
 }
 
+// Where each expert has rows of its own the first few of a pass stand for all.
+TEST(GraphCapture, ProductsOfManyRowsAreRecordedAFewTimesAPass) {
+  ClientRun run = run_inside([] {
+    inject::switches.level.store(spool::Level::kOff);
+    for (int pass = 0; pass < 3; ++pass) {
+      linear(1000, 4096);
+      for (int expert = 0; expert < 40; ++expert) linear(100 + expert, 64);
+    }
+    return 0;
+  });
+  ASSERT_EQ(run.exit_code, 0);
+  ASSERT_EQ(run.spools.size(), 1u);
+  // The widest ends a pass: behind it eight of the next one, of which its own rows are none in the first.
+  EXPECT_EQ(run.spools[0].recurring_calls.size(), 3u);
+  EXPECT_EQ(run.spools[0].product_rows.size(), 1u + 3u * inject::kRowsMost);
+  EXPECT_EQ(run.spools[0].product_rows[1].rows, 100);
+}
+
 TEST(CallDetail, IsCutToItsSpace) {
   inject::CallShape shape = shape_of(1);
   shape.groups = 12;

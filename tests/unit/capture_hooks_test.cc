@@ -126,7 +126,8 @@ TEST_F(Hooks, GraphLaunchesAndTheWidestProductAreRecurringCalls) {
 TEST_F(Hooks, ProductRowsHaveTheRowsThatAreNotOfWeights) {
   std::vector<int64_t> rows;
   for (const spool::ProductRows& product : spool().product_rows) rows.push_back(product.rows);
-  // Column-major callers have the tokens in n. The products behind the widest are of one pass: told are other rows.
+  // Column-major callers have the tokens in n. The products behind the widest are of one pass, in which only other rows
+  // count.
   EXPECT_EQ(rows, (std::vector<int64_t>{20, 20, 2, 7, 1, 16}));
 }
 

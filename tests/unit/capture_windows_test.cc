@@ -480,6 +480,20 @@ TEST(Windows, ASeldomPrefillIsWaitedForAndNotHeldUp) {
   EXPECT_LE(program.seen("decode").held_up, 14) << "CUPTI leaves at the end of a call, which stands in some step";
 }
 
+// Products of an encoder come by the dozen in the first pass, and loading goes on behind them for over a second: they
+// are no steps, however many.
+TEST(Windows, CallsOfTheFirstPassDoNotEndTheWindow) {
+  Played program;
+  program.step("load", [&] { program.event(KeyKind::kRecurring, 40, 20 * kMs); });
+  program.step("prompt", [&] {
+    for (int layer = 0; layer < 40; ++layer) program.event(KeyKind::kRecurring, 50, 3 * kMs);
+    for (int load = 0; load < 12; ++load) program.idle(90 * kMs);
+  });
+  program.step("token", [&] { program.event(KeyKind::kRecurring, 52, 150 * kMs); });
+  for (int i = 0; i < 60; ++i) program.step("token", [&] { program.event(KeyKind::kRecurring, 52, 6 * kMs); });
+  EXPECT_GE(program.seen("token").whole, 20);
+}
+
 TEST(Windows, OneIntervalBetweenPromptsIsNoPromise) {
   Played::Costs costs;
   costs.attach_ns = 10 * kMs;

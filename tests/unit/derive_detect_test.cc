@@ -259,7 +259,7 @@ TEST(Detect, PassesOfOwnKernelsEndWithTheChoiceOfAToken) {
 }
 
 // Prompts end with an output layer of a library, tokens with one of the program's own: both choose alike. What is drawn
-// anew after a look at it is no token of its own.
+// anew because a check refused it is no token of its own.
 TEST(Detect, ChoicesAlikeEndPassesOfBothKinds) {
   for (const bool redraws : {false, true}) {
     Model m;

@@ -19,6 +19,7 @@ struct Simple {
   int launches = 40;
   int64_t apart_ns = 10'000;  // from call to call
   int64_t kernel_ns = 2'000;
+  bool copied = true;     // what is read; else the host waits alone
   int reads = 0;          // within a step, each a copy to the host and a wait
   int64_t code_ns = 0;    // of the host in the middle of a step
   int64_t malloc_ns = 0;  // of an allocation in the middle of a step
@@ -39,11 +40,14 @@ struct Simple {
         gpu += kernel_ns;
         host += apart_ns;
         if (reads > 0 && i % (launches / (reads + 1)) == 0 && i > 0 && i / (launches / (reads + 1)) <= reads) {
-          gpu = std::max(host + Simple::kStartNs, gpu + Simple::kApartNs);
-          b.gpu("Memcpy DtoH (Device -> Pinned)", gpu, kCopyNs, b.api("cudaMemcpyAsync", host, Simple::kInCallNs));
-          gpu += kCopyNs;
-          host += Simple::kInCallNs + 1'000;
-          wait(5'000);
+          if (copied) {
+            host += 5'000;  // dispatch of what reads
+            gpu = std::max(host + Simple::kStartNs, gpu + Simple::kApartNs);
+            b.gpu("Memcpy DtoH (Device -> Pinned)", gpu, kCopyNs, b.api("cudaMemcpyAsync", host, Simple::kInCallNs));
+            gpu += kCopyNs;
+            host += Simple::kInCallNs;
+          }
+          wait(0);
         }
         if (i == launches / 2) {
           host += code_ns;
@@ -70,12 +74,13 @@ Simulated simulate(const Simple& program, std::string_view id, const RecorderCos
   TestTrace b = program.made();
   const Trace& trace = b.derive_all();
   const StepReplay replay(trace);
-  const Recording recording(replay, costs);
+  const RecorderCostModel model(costs);
+  const Recording recording(replay, model);
   const WhatIf* const what_if = find_what_if(id);
   EXPECT_NE(what_if, nullptr) << id;
   Durations durations(replay.timeline());
   Latencies latencies = replay.latencies();
-  assume_unseen(costs, latencies);
+  assume_unseen(model, latencies);
   const auto median_window = [&] {
     const std::vector<int64_t> windows = replay.windows(durations, latencies);
     return median_of(std::vector<double>(windows.begin(), windows.end()));
@@ -111,6 +116,31 @@ TEST(WhatIf, WaitsWithinAStepGoWithTheirCopies) {
     EXPECT_GT(found.now_ns, step_of(without) * 1.1);
     EXPECT_NEAR(found.then_ns / step_of(without), 1, 0.02) << kernel_ns;
   }
+}
+
+TEST(WhatIf, CopiesGoAndWaitsStay) {
+  const Simple with{.reads = 8};
+  Simple without = with;
+  without.copied = false;
+  const Simulated found = simulate(with, "no-copies");
+  EXPECT_GT(found.now_ns, step_of(without) * 1.05);
+  EXPECT_NEAR(found.then_ns / step_of(without), 1, 0.03);
+}
+
+TEST(WhatIf, HiddenCommunicationTakesNoTime) {
+  const Simple program{.apart_ns = 6'000, .kernel_ns = 30'000};  // the GPU is the path
+  TestTrace b = program.made();
+  const Trace& trace = b.derive_all();
+  for (Row op = 4; op < trace.gpu_ops.size(); op += 40) TraceBuilder(b.trace).add<Collectives>({.gpu_op = op});
+  const StepReplay replay(trace);
+  const RecorderCostModel costs({});
+  Durations durations(replay.timeline());
+  Latencies latencies = replay.latencies();
+  const std::vector<int64_t> now = replay.windows(durations, latencies);
+  without_communication(Recording(replay, costs), durations, latencies);
+  const std::vector<int64_t> then = replay.windows(durations, latencies);
+  ASSERT_EQ(then.size(), now.size());
+  for (size_t step = 0; step < now.size(); ++step) EXPECT_EQ(now[step] - then[step], 30'000) << step;
 }
 
 // The host launches the next step while the GPU works: what is left is the longer of the two.

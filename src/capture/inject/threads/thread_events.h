@@ -136,7 +136,7 @@ struct ThreadState {
   OpenStep steps[2];                               // of its outermost range, and of the one in it
   bool launches_graph = false;                     // the thread is inside the launch of a graph
   bool pass_begins = true;                         // no product since the last call that ends a pass
-  uint8_t rows_told = 0;                           // products that were told of since
+  uint8_t rows_seen = 0;                           // products recorded since (add_product_rows)
   int64_t product_rows = -1;                       // of the last of them
   bool inside = false;  // the thread is inside the recorder: what it does there is not recorded
 };
@@ -240,11 +240,11 @@ inline void add_recurring_call(ThreadLog& log, uint64_t key, int64_t time_ns) {
 constexpr uint8_t kRowsMost = 8;
 inline bool tells_of_pass(int64_t rows) {
   const ThreadState& state = thread_state;
-  return state.pass_begins || (rows != state.product_rows && state.rows_told < kRowsMost);
+  return state.pass_begins || (rows != state.product_rows && state.rows_seen < kRowsMost);
 }
 inline void add_product_rows(ThreadLog& log, int64_t rows, int64_t time_ns) {
   ThreadState& state = thread_state;
-  state.rows_told = state.pass_begins ? uint8_t{1} : static_cast<uint8_t>(state.rows_told + 1);
+  state.rows_seen = state.pass_begins ? uint8_t{1} : static_cast<uint8_t>(state.rows_seen + 1);
   state.pass_begins = false;
   state.product_rows = rows;
   Event event;
