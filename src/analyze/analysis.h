@@ -109,6 +109,7 @@ void analyze_launch_sites(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_categories(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_idle(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_host(const Context&, Report&, std::vector<CannotTell>&);
+void analyze_host_places(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_what_ifs(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_critical_path(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_memory(const Context&, Report&, std::vector<CannotTell>&);

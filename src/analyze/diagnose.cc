@@ -262,7 +262,9 @@ const StageView* FindingContext::preparation(uint32_t stage) const {
 }
 
 FindingContext make_finding_context(const Context& context, const Report& report, std::vector<Finding>& out) {
-  FindingContext finding{context, report, {}, {}, {}, 0, {}, typical_steps(context.trace), {}, &out};
+  FindingContext finding{
+      context, report, {}, {}, {}, 0, {}, typical_steps(context.trace), places_of_stages(context.trace, context.groups),
+      {},      &out};
   const Groups& groups = context.groups;
   const std::vector<StageConsequence> consequences = stage_consequences(context, report);
   for (const Window& window : context.trace.windows)

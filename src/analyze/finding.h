@@ -13,6 +13,7 @@
 
 #include "analyze/analysis.h"
 #include "analyze/consequence.h"
+#include "analyze/host_places.h"
 #include "analyze/roof.h"
 #include "derive/recorded_spans.h"
 #include "replay/what_if.h"
@@ -113,6 +114,7 @@ struct FindingContext {
   double window_ns = 0;                        // of all devices, recorded or not
   std::map<int32_t, int64_t> serving_from_ns;  // serving_starts(): what comes before is warm-up, and not judged
   std::vector<uint8_t> typical;                // 1 for the steps that the headline's figures are medians of
+  std::vector<std::vector<PlaceSums>> places;  // Python code, by stage
   std::vector<uint8_t> gap_after_sync;         // 1 for the gaps of HostIdle::after_sync_ns; empty but for live
   std::vector<Finding>* out = nullptr;
   bool between = false;    // host-preprocessing tells of host code between steps, by gaps

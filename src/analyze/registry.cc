@@ -27,6 +27,8 @@ constexpr Analysis kAnalyses[] = {
     {"categories", "operation, time, share, bottleneck per stage (categories)", analyze_categories, 0},
     {"idle", "GPU idle time by cause, and where the host was meanwhile (idle, idle_sites)", analyze_idle, 0},
     {"host", "host time in operators, launches and waits against GPU time (host)", analyze_host, 0},
+    {"host-places", "Python code that waits, copies, allocates or keeps the GPU waiting (host_places)",
+     analyze_host_places, 0},
     {"critical-path", "what the time of a step consists of, and how well its replay gives it back (critical_path)",
      analyze_critical_path, 0},
     {"what-if", "what steps would take with the changes that --what-if names, by replay (what_ifs)", analyze_what_ifs,

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/statistics.h"
+#include "derive/host_waits.h"
 #include "derive/product_rows.h"
 #include "derive/windows.h"
 
@@ -22,7 +23,9 @@ constexpr double kMostSteps = 0.9;
 struct HostEvent {
   int64_t time_ns;
   uint64_t key;
+  bool waits = false;  // a wait for the GPU, by its start; the key is of its code
 };
+uint64_t key_of(StringId stack) { return ~uint64_t{index(stack)}; }
 
 using Product = ProductRowsOf::Product;
 
@@ -32,21 +35,29 @@ using DraftIndex = size_t;
 struct HostEvents {
   std::vector<HostEvent> recurring;
   ProductRowsOf rows;
+  HostWaits waits;
 };
 
 // The recorded steps of a stage on one thread and device.
 struct StageEvents {
   std::vector<DraftIndex> steps;    // by window
-  std::map<uint64_t, size_t> once;  // steps in which a key came once
+  std::map<uint64_t, size_t> once;  // steps in which a key came once; of waits the one that ends steps alone
   std::set<uint64_t> keys;          // all that came
   uint64_t anchor = 0;
   bool any_own_key = false;        // instead of one anchor: any key that is not of another stage
   std::set<uint64_t> not_anchors;  // then: those of the others
-  int64_t tail_ns = 0;             // from the anchor to the end of the window
+  std::optional<StringId> ends;    // code whose wait ends the window
+  int64_t tail_ns = 0;             // where there is none: from the anchor to the end of the window
   int64_t lead_ns = 0;             // from the beginning of the window to the product that the pass begins with
   bool known = false;              // its steps are, by the anchor
 
-  bool ends_with(uint64_t key) const { return any_own_key ? not_anchors.count(key) == 0 : key == anchor; }
+  bool ends_with(const HostEvent& event) const {
+    return any_own_key ? !event.waits && not_anchors.count(event.key) == 0 : event.key == anchor;
+  }
+  bool is_end(uint64_t key) const { return ends && key == key_of(*ends); }
+  bool most(size_t count, size_t least) const {
+    return steps.size() >= least && static_cast<double>(count) >= kMostSteps * static_cast<double>(steps.size());
+  }
 };
 using Stages = std::map<std::string, StageEvents>;
 
@@ -58,10 +69,14 @@ std::pair<size_t, size_t> within(const std::vector<HostEvent>& events, int64_t f
 }
 
 HostEvents events_of(const Trace& trace, ThreadId thread) {
-  HostEvents events{{}, ProductRowsOf(trace, thread)};
+  HostEvents events{{}, ProductRowsOf(trace, thread), HostWaits(trace, thread)};
   const RecurringCalls& calls = trace.recurring_calls;
   for (Row row = 0; row < calls.size(); ++row)
     if (calls.thread[row] == thread) events.recurring.push_back({calls.time_ns[row], calls.key[row]});
+  const HostPlaces& places = trace.host_places;
+  for (Row row = 0; row < places.size(); ++row)
+    if (places.thread[row] == thread && places.kind[row] == PlaceKind::kWait && places.stack[row] != StringId::kEmpty)
+      events.recurring.push_back({places.start_ns[row], key_of(places.stack[row]), true});
   std::stable_sort(events.recurring.begin(), events.recurring.end(),
                    [](const HostEvent& a, const HostEvent& b) { return a.time_ns < b.time_ns; });
   return events;
@@ -73,12 +88,19 @@ StageKind kind_of(const StageEvents& stage, const std::vector<StepDraft>& drafts
   return drafts[stage.steps.back()].kind;
 }
 
+// Whether the code that fetches results tells the steps of two stages apart.
+bool told_by_waits(const StageEvents& a, const StageEvents& b) { return a.ends && b.ends && *a.ends != *b.ends; }
+
 void count_keys(const HostEvents& events, const std::vector<StepDraft>& drafts, StageEvents& stage,
                 PromptsByRows& prompts) {
+  std::vector<int64_t> ends_ns;
+  for (const DraftIndex i : stage.steps) ends_ns.push_back(drafts[i].window_end_ns);
+  stage.ends = stack_that_ends(events.waits, ends_ns);
   for (const DraftIndex i : stage.steps) {
     const auto [first, last] = within(events.recurring, drafts[i].begin_ns, drafts[i].end_ns);
     std::map<uint64_t, size_t> counts;
-    for (size_t e = first; e < last; ++e) ++counts[events.recurring[e].key];
+    for (size_t e = first; e < last; ++e)
+      if (!events.recurring[e].waits || stage.is_end(events.recurring[e].key)) ++counts[events.recurring[e].key];
     for (const auto& [key, count] : counts) {
       stage.keys.insert(key);
       if (count == 1) ++stage.once[key];
@@ -87,37 +109,36 @@ void count_keys(const HostEvents& events, const std::vector<StepDraft>& drafts, 
   }
 }
 
-// The key that comes once in most steps of the stage, and in more of them than in steps of any other that rows do not
-// tell from it.
+// The key that comes once in most steps of the stage, and in more of them than in steps of any other that neither rows
+// nor waits tell from it.
 void choose_anchor(const Stages& stages, bool rows_tell, const std::vector<StepDraft>& drafts, StageEvents& stage) {
   size_t best = 0;
   const bool generating = generates(kind_of(stage, drafts));
-  const auto told_by_rows = [&](const StageEvents& other) {
-    return rows_tell && generates(kind_of(other, drafts)) != generating;
+  const auto told_apart = [&](const StageEvents& other) {
+    return (rows_tell && generates(kind_of(other, drafts)) != generating) || told_by_waits(stage, other);
   };
   for (const auto& [key, count] : stage.once) {
     const bool others = std::any_of(stages.begin(), stages.end(), [&, k = key, n = count](const auto& other) {
-      if (&other.second == &stage || told_by_rows(other.second)) return false;
+      if (&other.second == &stage || told_apart(other.second)) return false;
       const auto found = other.second.once.find(k);
       return found != other.second.once.end() && found->second >= n;
     });
     if (others || count <= best) continue;
+    // Where a product or a graph will do (keys of waits come last), the wait only says when the step ends.
+    if (stage.is_end(key) && stage.most(best, kPromptsMin)) continue;
     best = count;
     stage.anchor = key;
   }
-  const auto enough = [&](size_t steps, size_t least) {
-    return stage.steps.size() >= least &&
-           static_cast<double>(steps) >= kMostSteps * static_cast<double>(stage.steps.size());
-  };
-  const bool prompts = rows_tell && kind_of(stage, drafts) == StageKind::kPrefill;
-  stage.known = enough(best, prompts ? kPromptsMin : kStepsMin);
+  const bool prompts = (rows_tell || stage.ends) && kind_of(stage, drafts) == StageKind::kPrefill;
+  stage.known = stage.most(best, prompts ? kPromptsMin : kStepsMin);
   if (stage.known || !prompts) return;
   // Logits of every token of a prompt: a product of another shape for each length.
   for (const auto& [name, other] : stages)
     if (&other != &stage) stage.not_anchors.insert(other.keys.begin(), other.keys.end());
   size_t own = 0;
-  for (const auto& [key, count] : stage.once) own += stage.not_anchors.count(key) == 0 ? count : 0;
-  stage.any_own_key = stage.known = own <= stage.steps.size() && enough(own, kPromptsMin);
+  for (const auto& [key, count] : stage.once)
+    own += stage.not_anchors.count(key) == 0 && !stage.is_end(key) ? count : 0;
+  stage.any_own_key = stage.known = own <= stage.steps.size() && stage.most(own, kPromptsMin);
 }
 
 // How long steps go on behind the anchor, and how long they last before their first product: of the quicker half, which
@@ -135,7 +156,7 @@ void learn(const HostEvents& events, const std::vector<StepDraft>& drafts, Stage
     int64_t anchor_ns = -1;
     size_t count = 0;
     for (size_t e = first; e < last; ++e) {
-      if (!stage.ends_with(events.recurring[e].key)) continue;
+      if (!stage.ends_with(events.recurring[e])) continue;
       anchor_ns = events.recurring[e].time_ns;
       ++count;
     }
@@ -201,21 +222,31 @@ class Passes {
  public:
   Passes(const HostEvents& events, const Stages& stages, const std::vector<StepDraft>& drafts,
          std::optional<int64_t> rows_of_tokens)
-      : events_(events), stages_(stages), drafts_(drafts), rows_of_tokens_(rows_of_tokens) {}
+      : events_(events),
+        stages_(stages),
+        drafts_(drafts),
+        rows_of_tokens_(rows_of_tokens),
+        prompts_told_(rows_of_tokens.has_value() || waits_tell_prompts()) {}
 
   // The steps that lie in unrecorded time.
   std::vector<StepDraft> unseen(const std::vector<TimeSpan>& unrecorded) {
     std::map<std::string, std::vector<StepDraft>> found;
-    for (size_t e = 0; e < events_.recurring.size(); ++e) {
-      if (!ends_pass(e)) continue;
+    std::vector<size_t> ends;
+    for (size_t e = 0; e < events_.recurring.size(); ++e)
+      if (ends_pass(e)) ends.push_back(e);
+    for (size_t i = 0; i < ends.size(); ++i) {
+      const size_t e = ends[i];
       const int64_t from_ns = last_ == kNone ? std::numeric_limits<int64_t>::min() : time_ns(last_) + 1;
+      const int64_t next_ns = i + 1 < ends.size() ? time_ns(ends[i + 1]) : std::numeric_limits<int64_t>::max();
       const Product product = events_.rows.within(from_ns, time_ns(e));
-      const Stages::const_iterator stage = stage_of(e, product);
-      const std::optional<TimeSpan> span = stage == stages_.end() ? std::nullopt : span_of(e, product, stage->second);
+      const Stages::const_iterator stage = stage_of(e, next_ns, product);
+      const std::optional<int64_t> end_ns = stage == stages_.end() ? std::nullopt : end_of(e, next_ns, stage->second);
+      const std::optional<TimeSpan> span = end_ns ? span_of(e, *end_ns, product, stage->second) : std::nullopt;
       if (span && span->start_ns < span->end_ns && RecordedSpans::holds(unrecorded, span->start_ns, span->end_ns))
         found[stage->first].push_back(unseen_step(drafts_[stage->second.steps.back()], span->start_ns, span->end_ns));
       last_ = e;
       last_stage_ = stage;
+      last_end_ns_ = end_ns;
     }
     std::vector<StepDraft> out;
     for (auto& [name, steps] : found) {
@@ -231,27 +262,42 @@ class Passes {
 
   int64_t time_ns(size_t e) const { return events_.recurring[e].time_ns; }
   bool ends_pass(size_t e) const {
-    const uint64_t key = events_.recurring[e].key;
-    return std::any_of(stages_.begin(), stages_.end(),
-                       [&](const auto& stage) { return stage.second.known && stage.second.ends_with(key); });
+    return std::any_of(stages_.begin(), stages_.end(), [&](const auto& stage) {
+      return stage.second.known && stage.second.ends_with(events_.recurring[e]);
+    });
   }
-  Stages::const_iterator stage_of(size_t e, const Product& product) const {
+  bool waits_tell_prompts() const {
+    bool prompts = false;
+    for (const auto& [name, stage] : stages_) {
+      if (!stage.known || kind_of(stage, drafts_) != StageKind::kPrefill) continue;
+      prompts = true;
+      for (const auto& [other_name, other] : stages_)
+        if (other.known && generates(kind_of(other, drafts_)) && !told_by_waits(stage, other)) return false;
+    }
+    return prompts;
+  }
+  // When the pass with this event ended, if it is one of the stage and the next one's event comes at next_ns.
+  std::optional<int64_t> end_of(size_t e, int64_t next_ns, const StageEvents& stage) const {
+    if (!stage.ends) return time_ns(e) + stage.tail_ns;
+    const HostWaits::Wait* const wait = events_.waits.last_in(time_ns(e), next_ns - 1, stage.ends);
+    return wait != nullptr ? std::optional(wait->end_ns) : std::nullopt;
+  }
+  Stages::const_iterator stage_of(size_t e, int64_t next_ns, const Product& product) const {
     return std::find_if(stages_.begin(), stages_.end(), [&](const auto& entry) {
       const StageEvents& stage = entry.second;
-      if (!stage.known || !stage.ends_with(events_.recurring[e].key)) return false;
+      if (!stage.known || !stage.ends_with(events_.recurring[e]) || !end_of(e, next_ns, stage)) return false;
       return !rows_of_tokens_ || generates(kind_of(stage, drafts_)) == (product.rows <= *rows_of_tokens_);
     });
   }
   // A step that generates begins where the one before it ended; a prompt does so only by its first product.
-  std::optional<TimeSpan> span_of(size_t e, const Product& product, const StageEvents& stage) const {
-    const bool follows = last_ != kNone && last_stage_ != stages_.end();
-    const int64_t before_ns = follows ? time_ns(last_) + last_stage_->second.tail_ns : 0;
-    const int64_t end_ns = time_ns(e) + stage.tail_ns;
+  std::optional<TimeSpan> span_of(size_t e, int64_t end_ns, const Product& product, const StageEvents& stage) const {
+    const bool follows = last_ != kNone && last_end_ns_;
+    const int64_t before_ns = follows ? *last_end_ns_ : 0;
     if (generates(kind_of(stage, drafts_))) {
       if (!follows || !all_known(last_ + 1, e, stage, &last_stage_->second)) return {};
       return TimeSpan{before_ns, end_ns};
     }
-    if (!rows_of_tokens_) return {};
+    if (!prompts_told_ || product.rows < 0) return {};
     const auto [first, last] = within(events_.recurring, product.time_ns, time_ns(e));
     if (!all_known(first, last, stage, nullptr)) return {};
     const int64_t start_ns = product.time_ns - stage.lead_ns;
@@ -260,30 +306,33 @@ class Passes {
   bool all_known(size_t from, size_t to, const StageEvents& a, const StageEvents* b) const {
     for (size_t e = from; e < to; ++e) {
       const uint64_t key = events_.recurring[e].key;
+      if (events_.recurring[e].waits) continue;
       if (a.keys.count(key) == 0 && (b == nullptr || b->keys.count(key) == 0)) return false;
     }
     return true;
   }
-  // Longer is a pause, or, where rows do not tell, a prompt.
+  // Longer is a pause, or, where nothing tells them, a prompt.
   int64_t longest_step(const std::vector<StepDraft>& steps) const {
     std::vector<int64_t> lengths;
     for (const StepDraft& step : steps) lengths.push_back(step.window_end_ns - step.window_start_ns);
     if (!generates(steps.front().kind)) return std::numeric_limits<int64_t>::max();
-    return rows_of_tokens_ ? pause_of(lengths) : std::min(pause_of(lengths), longest_of(stages_, drafts_, lengths));
+    return prompts_told_ ? pause_of(lengths) : std::min(pause_of(lengths), longest_of(stages_, drafts_, lengths));
   }
 
   const HostEvents& events_;
   const Stages& stages_;
   const std::vector<StepDraft>& drafts_;
   std::optional<int64_t> rows_of_tokens_;
+  bool prompts_told_;
   size_t last_ = kNone;  // the event that ended the pass before
   Stages::const_iterator last_stage_;
+  std::optional<int64_t> last_end_ns_;
 };
 
 }  // namespace
 
 void add_recurring_steps(const Trace& trace, const RecordedSpans& recorded, std::vector<StepDraft>& steps) {
-  if (trace.recurring_calls.empty()) return;
+  if (trace.recurring_calls.empty() && trace.host_places.empty()) return;
   std::map<ThreadKey, Stages> threads;
   std::set<ThreadId> named;
   for (DraftIndex i = 0; i < steps.size(); ++i) {

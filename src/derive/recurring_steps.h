@@ -10,13 +10,15 @@
 
 namespace llmprof {
 
-// Adds a draft with its window for each step that makes tokens, and for each prompt where rows of products tell
-// (product_rows.h). `steps` have their windows. How long a step goes on behind its event is learned from the recorded
-// ones of each stage, three at least; the step before it ended likewise. A prompt begins by its first product, as long
-// before it as recorded ones (two at least) do. Where rows do not tell, as of prompts without a library's products, no
-// prompt is added, and no step that is longer than halfway from the steps to the shortest recorded prompt.
+// Adds a draft with its window for each step that makes tokens, and for each prompt where rows of products
+// (product_rows.h) or the code that fetches results (host_waits.h) tell. `steps` have their windows. A step ends with
+// the wait of the code that ends recorded ones; where that is not known, as long behind its event as they do, three at
+// least; the step before it ended likewise. A prompt begins by its first product, as long before it as recorded ones
+// (two at least) do. Where nothing tells them, as prompts without a library's products, no prompt is added, and no step
+// that is longer than halfway from the steps to the shortest recorded prompt. A step without products and graphs has
+// that wait as its event.
 // Left out are threads whose steps are named, hosts that run ahead of the GPU, stages that no event tells apart, steps
-// behind a pause, and those in which events came that no recorded one of their stage has.
+// behind a pause, and those in which products or graphs came that no recorded one of their stage has.
 void add_recurring_steps(const Trace& trace, const RecordedSpans& recorded, std::vector<StepDraft>& steps);
 
 }  // namespace llmprof

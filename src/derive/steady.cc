@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/statistics.h"
 #include "base/steady_series.h"
 #include "derive/host_calls.h"
 #include "derive/recorded_spans.h"

@@ -14,6 +14,7 @@
 #include "derive/grid_kinds.h"
 #include "derive/host_calls.h"
 #include "derive/host_stages.h"
+#include "derive/host_waits.h"
 #include "derive/launch_order.h"
 #include "derive/product_rows.h"
 #include "derive/prompt_starts.h"
@@ -468,6 +469,7 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   settle_kinds(steps);
   settle_by_grids(trace, orders, calls, steps);
   settle_by_product_rows(trace, steps);
+  settle_by_waits(trace, steps);
   settle_recurring(steps);
   settle_sequences(trace, recorded, steps);
   settle_prompts(calls, steps);

@@ -125,9 +125,9 @@ void finish_import(Trace& trace) {
   Annotations& notes = trace.annotations;
   PythonCalls& python = trace.python_calls;
   static constexpr const char* kTables[] = {
-      "gpu_ops",       "ops",         "api_calls",     "python_calls",   "annotations",
-      "memory_events", "counters",    "library_calls", "graph_launches", "recurring_calls",
-      "recorded",      "gpu_samples", "nvml_samples",  "launch_sites",   "product_rows"};
+      "gpu_ops",      "ops",           "api_calls",      "python_calls",    "annotations", "memory_events",
+      "counters",     "library_calls", "graph_launches", "recurring_calls", "recorded",    "gpu_samples",
+      "nvml_samples", "launch_sites",  "product_rows",   "host_places"};
   Counts counts[std::size(kTables)];
   const auto never = [](Row, Row) { return false; };
   // Collectives refer to rows of gpu_ops, which may move: remember them by what does not change.
@@ -187,6 +187,7 @@ void finish_import(Trace& trace) {
       [&] { counts[12] = sort_by_time(trace.nvml_samples, trace.nvml_samples.time_ns, nullptr); },
       [&] { counts[13] = sort_by_time(trace.launch_sites, trace.launch_sites.time_ns, nullptr); },
       [&] { counts[14] = sort_by_time(trace.product_rows, trace.product_rows.time_ns, nullptr); },
+      [&] { counts[15] = sort_by_time(trace.host_places, trace.host_places.start_ns, nullptr); },
   });
   std::vector<Row> kept;
   for (Row row = 0; row < trace.collectives.size(); ++row) {

@@ -199,4 +199,14 @@ void SpoolReader::operator()(const spool::ProductRows& r) {
   builder_.add<ProductRows>({.time_ns = time_ns, .thread = thread(r.thread), .tokens = r.rows});
 }
 
+void SpoolReader::operator()(const spool::HostPlace& r) {
+  int64_t start_ns = 0;
+  if (!moment(r.start_ns, start_ns)) return;
+  builder_.add<HostPlaces>({.start_ns = start_ns,
+                            .dur_ns = std::max<int64_t>(0, r.end_ns - r.start_ns),
+                            .thread = thread(r.thread),
+                            .kind = static_cast<PlaceKind>(std::min(r.kind, spool::PlaceKind::kHostCode)),
+                            .stack = text(r.stack)});
+}
+
 }  // namespace llmprof::session_importer

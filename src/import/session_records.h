@@ -144,6 +144,7 @@ class SpoolReader {
   }
   void operator()(const spool::RecurringCall& r);
   void operator()(const spool::ProductRows& r);
+  void operator()(const spool::HostPlace& r);
 
   // ---- the recording itself ----
   void operator()(const spool::ClockReading& r);

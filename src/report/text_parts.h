@@ -72,6 +72,7 @@ std::string text_critical_path(const Report& report, const RenderOptions& option
 std::string text_host(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_operators(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_kernels(const Report& report, const RenderOptions& options, const Ink& ink);
+std::string text_host_places(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_launch_sites(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_roofline(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_memory(const Report& report, const RenderOptions& options, const Ink& ink);

@@ -338,6 +338,31 @@ std::string text_what_ifs(const Report& report, const RenderOptions& options, co
          table.render("  ", options) + notes + "\n";
 }
 
+std::string text_host_places(const Report& report, const RenderOptions& options, const Ink& ink) {
+  constexpr size_t kRowsOfStage = 5;
+  if (report.host_places.empty()) return {};
+  TextTable table({{"stage", Align::kLeft, 24},
+                   {"kind", Align::kLeft, 0},
+                   {"per step", Align::kRight, 0},
+                   {"host ms/step", Align::kRight, 0, 1},
+                   {"Python code, innermost first", Align::kLeft, options.width > 100 ? size_t{90} : size_t{60}}});
+  const std::string* stage = nullptr;
+  size_t of_stage = 0, hidden = 0;
+  for (const HostPlaceRecord& row : report.host_places) {
+    of_stage = stage != nullptr && *stage == row.stage ? of_stage + 1 : 0;
+    stage = &row.stage;
+    if (of_stage >= kRowsOfStage) {
+      ++hidden;
+      continue;
+    }
+    table.add_row({printable(row.stage), row.kind, fmt::format("{:.3g}", row.per_step),
+                   row.host_ms_per_step ? fmt::format("{:.3f}", *row.host_ms_per_step) : "-", printable(row.place)});
+  }
+  std::string out = ink.bold("Where the host waits") + "\n" + table.render("  ", options);
+  if (hidden > 0) out += ink.dim(fmt::format("  ... {} more (--format csv)\n", hidden));
+  return out + "\n";
+}
+
 std::string text_host(const Report& report, const RenderOptions& options, const Ink& ink) {
   TextTable table({{"stage", kLeft, 28},
                    {"operators", kRight, 0, 6},

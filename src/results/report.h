@@ -288,6 +288,17 @@ LLMPROF_RECORD(IdleSiteRecord, "idle_sites", "Where the host was while the GPU i
   F(OptDouble, host_per_gpu, "frac", "Host time in operators and in launches outside them, over gpu_busy_ms")
 LLMPROF_RECORD(HostRecord, "host", "Host time against GPU time per stage", LLMPROF_HOST_FIELDS)
 
+#define LLMPROF_HOST_PLACE_FIELDS(F)                                                             \
+  F(std::string, stage, "", "Stage")                                                             \
+  F(int64_t, device, "", "CUDA device ordinal")                                                  \
+  F(std::string, kind, "", "wait, copy, allocation, or host-code: 100 us or more between calls") \
+  F(std::string, place, "", "The two innermost Python functions, with file and line")            \
+  F(double, per_step, "", "Times per step")                                                      \
+  F(OptDouble, host_ms_per_step, "ms", "Host time per step, of waits and of host code")          \
+  F(std::string, stack, "", "All functions of the program, innermost first")
+LLMPROF_RECORD(HostPlaceRecord, "host_places", "Python code that waits, copies, allocates or keeps the GPU waiting",
+               LLMPROF_HOST_PLACE_FIELDS)
+
 #define LLMPROF_CRITICAL_PATH_FIELDS(F)                                                                            \
   F(std::string, stage, "", "Stage")                                                                               \
   F(int64_t, device, "", "CUDA device ordinal")                                                                    \
@@ -600,6 +611,7 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
   F(std::vector<CriticalPathRecord>, critical_path, "", "What a step's time consists of")                   \
   F(IfAny<std::vector<WhatIfRecord>>, what_ifs, "", "Of --what-if; left out without it")                    \
   F(std::vector<HostRecord>, host, "", "Host time against GPU time")                                        \
+  F(IfAny<std::vector<HostPlaceRecord>>, host_places, "", "Python code; left out where none was seen")      \
   F(std::optional<TelemetryReport>, telemetry, "", "Readings beside the program")                           \
   F(std::optional<MemoryReport>, memory, "", "Device memory")                                               \
   F(std::optional<OverheadReport>, overhead, "", "What recording cost")                                     \

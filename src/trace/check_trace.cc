@@ -94,6 +94,10 @@ template <>
 constexpr size_t enumerators<RecordingLevel>() {
   return static_cast<size_t>(RecordingLevel::kDeep) + 1;
 }
+template <>
+constexpr size_t enumerators<PlaceKind>() {
+  return static_cast<size_t>(PlaceKind::kHostCode) + 1;
+}
 
 // What one pass over the columns needs to know and counts.
 struct Checker {

@@ -347,6 +347,17 @@ LLMPROF_TABLE(ProductRows, "product_rows",
               "Products with weights on other rows than the one before, at every recording level",
               LLMPROF_PRODUCT_ROWS_COLUMNS)
 
+// Where the host was in its Python program. Of host code the stack is that of the call behind it.
+enum class PlaceKind : uint8_t { kWait, kCopy, kAllocation, kHostCode };
+#define LLMPROF_HOST_PLACE_COLUMNS(C)                                                                       \
+  C(TimeNs, start_ns, "ns", "Start")                                                                        \
+  C(DurationNs, dur_ns, "ns", "Duration; 0 for copies and allocations")                                     \
+  C(Always<ThreadId>, thread, "", "Row in threads")                                                         \
+  C(PlaceKind, kind, "", "wait (at every recording level), copy, allocation, or host-code: 100 us or more") \
+  C(StringId, stack, "", "Python functions, innermost first, or empty")
+LLMPROF_TABLE(HostPlaces, "host_places", "Python code that waits, copies, allocates or keeps the GPU waiting",
+              LLMPROF_HOST_PLACE_COLUMNS)
+
 // What was recorded when, per process. Rows of one process do not overlap and are in time order.
 enum class RecordingLevel : uint8_t { kOff, kLight, kDefault, kDeep };
 #define LLMPROF_RECORDED_COLUMNS(C)                                                       \
@@ -534,6 +545,7 @@ LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was 
   T(LaunchSites, launch_sites)       \
   T(RecurringCalls, recurring_calls) \
   T(ProductRows, product_rows)       \
+  T(HostPlaces, host_places)         \
   T(Recorded, recorded)              \
   T(GpuSamples, gpu_samples)         \
   T(NvmlSamples, nvml_samples)

@@ -32,6 +32,7 @@ struct ClientSpool {
   std::vector<spool::Mark> marks;
   std::vector<spool::RecurringCall> recurring_calls;
   std::vector<spool::ProductRows> product_rows;
+  std::vector<spool::HostPlace> host_places;
   std::vector<spool::Note> notes;
   spool::ReadSummary summary;
 
@@ -44,6 +45,7 @@ struct ClientSpool {
   void operator()(const spool::Mark& record) { marks.push_back(record); }
   void operator()(const spool::RecurringCall& record) { recurring_calls.push_back(record); }
   void operator()(const spool::ProductRows& record) { product_rows.push_back(record); }
+  void operator()(const spool::HostPlace& record) { host_places.push_back(record); }
   void operator()(const spool::Note& record) { notes.push_back(record); }
   template <class Record>
   void operator()(const Record&) {}

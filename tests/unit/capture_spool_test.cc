@@ -72,6 +72,7 @@ MEMBERS(LibraryCall, a, b, c, d, e)
 MEMBERS(GraphNode, a, b, c)
 MEMBERS(RecurringCall, a, b, c)
 MEMBERS(ProductRows, a, b, c)
+MEMBERS(HostPlace, a, b, c, d, e)
 MEMBERS(ClockReading, a, b, c)
 MEMBERS(LevelChange, a, b, c)
 MEMBERS(Note, a, b, c)
@@ -146,7 +147,7 @@ bool same_record(Record a, Record b) {
 using Any = std::variant<ThreadDef, StreamDef, KernelDef, ApiDef, LibraryDef, MetricSetDef, DeviceDef, Kernel, Memcpy,
                          Memset, GraphLaunch, ApiCall, Synchronization, Overhead, MemoryEvent, Range, RangeOpen, Mark,
                          LibraryCall, GraphNode, RecurringCall, ClockReading, LevelChange, Note, Fact, NvmlSample,
-                         GpuSample, LaunchSite, ModuleDef, CallTarget, GraphEdge, ProductRows>;
+                         GpuSample, LaunchSite, ModuleDef, CallTarget, GraphEdge, ProductRows, HostPlace>;
 
 struct Collector {
   std::vector<Any> records;

@@ -209,5 +209,91 @@ TEST(RecurringSteps, StepsThatTheProgramNamesAreItsOwn) {
   EXPECT_TRUE(loop.unseen().empty());
 }
 
+// Where the host waits says when steps end, whatever they do behind their last product.
+class LoopWithWaits : public Loop {
+ public:
+  void recorded_token(bool product = true) {
+    recorded_step(kStep, product);
+    built.host_wait(at() - kStep * 2 / 10, at() - 1'000, "generate (serve.py:40)");
+  }
+  // The output layer comes at the same time in each, the tokens do not.
+  void unrecorded_token(int64_t length, bool product = true) {
+    const int64_t from = at();
+    if (product) built.recurring_call(from + kStep / 10, kOutputLayer);
+    built.host_wait(from + kStep / 5, from + kStep / 4, "guard (serve.py:12) < generate (serve.py:39)");
+    pause(length);
+    built.host_wait(at() - 200'000, at(), "generate (serve.py:40)");
+  }
+};
+
+TEST(RecurringSteps, EndWithTheWaitThatFetchesTheToken) {
+  for (const bool product : {true, false}) {
+    LoopWithWaits loop;
+    for (int i = 0; i < 8; ++i) loop.recorded_token(product);
+    loop.level_since(RecordingLevel::kDefault, "start");
+    for (int i = 0; i < 12; ++i) loop.unrecorded_token(i % 2 == 0 ? kFasterStep : kStep / 2, product);
+    loop.level_since(RecordingLevel::kLight, "detached");
+    const std::vector<double> found = loop.unseen();
+    ASSERT_GE(found.size(), 10U) << product;
+    EXPECT_GE(std::count_if(found.begin(), found.end(), [](double ms) { return std::abs(ms - 8) < 0.001; }), 5);
+    EXPECT_GE(std::count_if(found.begin(), found.end(), [](double ms) { return std::abs(ms - 5) < 0.001; }), 5);
+  }
+}
+
+// What waits elsewhere ends no step: nothing is said of a pass whose token nobody fetched.
+TEST(RecurringSteps, WithoutTheWaitAreNotKnown) {
+  LoopWithWaits loop;
+  for (int i = 0; i < 8; ++i) loop.recorded_token();
+  loop.level_since(RecordingLevel::kDefault, "start");
+  for (int i = 0; i < 8; ++i) {
+    loop.built.recurring_call(loop.at() + kStep / 10, kOutputLayer);
+    loop.built.host_wait(loop.at() + kStep / 5, loop.at() + kStep, "evaluate (serve.py:90)");
+    loop.pause(kStep);
+  }
+  loop.level_since(RecordingLevel::kLight, "detached");
+  EXPECT_TRUE(loop.unseen().empty());
+}
+
+// A recurrent network multiplies as many rows in a prompt as in a step: other code fetches its token.
+TEST(RecurringSteps, PromptsAreToldByTheCodeThatFetchesTheirToken) {
+  Loop loop;
+  const auto request = [&](bool recorded, int64_t prompt, int64_t step) {
+    const int64_t from = loop.at();
+    loop.built.product_rows(from + 100'000, 8);
+    if (recorded)
+      for (int i = 0; i < 40; ++i) loop.built.launch("gemm", from + 200'000 * i, from + 200'000 * i + 20'000, 190'000);
+    if (recorded) {
+      loop.recorded_step(prompt);
+    } else {
+      loop.built.recurring_call(from + prompt * 6 / 10, kOutputLayer);
+      loop.pause(prompt);
+    }
+    loop.built.host_wait(loop.at() - prompt * 2 / 10, loop.at() - 1'000, "prefill (serve.py:30) < main (serve.py:70)");
+    for (int i = 0; i < 5; ++i) {
+      loop.built.product_rows(loop.at() + 100'000, 8);
+      if (recorded) {
+        loop.recorded_step(step);
+      } else {
+        loop.built.recurring_call(loop.at() + step * 6 / 10, kOutputLayer);
+        loop.pause(step);
+      }
+      loop.built.host_wait(loop.at() - step * 2 / 10, loop.at() - 1'000, "decode (serve.py:40) < main (serve.py:72)");
+    }
+  };
+  for (int i = 0; i < 3; ++i) request(true, 3 * kStep, kStep);
+  loop.level_since(RecordingLevel::kDefault, "start");
+  for (int i = 0; i < 3; ++i) request(false, 2 * kStep, 2 * kStep);
+  loop.level_since(RecordingLevel::kLight, "detached");
+  Trace& trace = loop.built.build();
+  ASSERT_TRUE(find_steps(trace, {}));
+  std::map<std::pair<StageKind, bool>, size_t> counts;
+  for (Row s = 0; s < trace.steps.size(); ++s)
+    ++counts[{trace.steps.kind[s], trace.steps.missing[s] == MissingKernels::kAll}];
+  EXPECT_EQ((counts[{StageKind::kPrefill, false}]), 3U);
+  EXPECT_EQ((counts[{StageKind::kDecode, false}]), 15U);
+  EXPECT_EQ((counts[{StageKind::kPrefill, true}]), 3U);
+  EXPECT_GE((counts[{StageKind::kDecode, true}]), 14U);
+}
+
 }  // namespace
 }  // namespace llmprof

@@ -126,6 +126,13 @@ class TestTrace {
   void product_rows(int64_t time, int64_t tokens, ThreadId on_thread = 0) {
     rows().add<ProductRows>({.time_ns = time, .thread = on_thread, .tokens = tokens});
   }
+  void host_wait(int64_t start, int64_t end, std::string_view stack, ThreadId on_thread = 0) {
+    rows().add<HostPlaces>({.start_ns = start,
+                            .dur_ns = end - start,
+                            .thread = on_thread,
+                            .kind = PlaceKind::kWait,
+                            .stack = text(stack)});
+  }
   void recurring_call(int64_t time, uint64_t key, ThreadId on_thread = 0) {
     rows().add<RecurringCalls>({.time_ns = time, .thread = on_thread, .key = key});
   }

@@ -11,6 +11,10 @@
 
 namespace llmprof::inject {
 
+// What a hook of CUDA returns where there is no real function: cudaErrorInitializationError and
+// CUDA_ERROR_NOT_INITIALIZED are both 3.
+constexpr int kCudaNotInitialized = 3;
+
 class RealSymbol {
  public:
   // `library`: how the file name of the loaded library starts, "libcublas.so".

@@ -265,6 +265,22 @@ struct ProductRows {
   int64_t rows = -1;  // of the operand that is no weights
 };
 
+// Where a thread was in its Python program. Calls that wait for the GPU are recorded at every level, with or without
+// Python; the others where API calls are, at their start, and only with it.
+enum class PlaceKind : uint8_t {
+  kWait,        // a call that waits for the GPU
+  kCopy,        // a copy or fill
+  kAllocation,  // of memory, not from a pool
+  kHostCode,    // the program's own code between two CUDA calls, if it is long; the stack is that of the later call
+};
+struct HostPlace {
+  PlaceKind kind = PlaceKind::kWait;
+  Id thread = 0;
+  Id stack = 0;  // text of the thread's Python stack; 0: none
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+};
+
 // ---- the recording itself ------------------------------------------------------------------------------------------
 
 struct ClockReading {

@@ -26,6 +26,7 @@ struct KnownCall {
   bool launches_kernel : 1 = false;  // of the driver
   bool disturbs : 1 = false;         // no steady step makes it
   bool waits : 1 = false;            // for the GPU, whatever its arguments
+  bool allocates : 1 = false;        // memory, not from a pool
   bool launches_graph : 1 = false;
   bool ends_capture : 1 = false;
   bool instantiates : 1 = false;       // makes one
@@ -111,6 +112,31 @@ bool disturbs_step(std::string_view name) {
   return false;
 }
 
+bool allocates(std::string_view name) {
+  if (contains(name, "Async") || contains(name, "FromPool")) return false;
+  for (const std::string_view part : {"Malloc", "Alloc", "Free", "MemCreate", "MemMap", "MemUnmap"})
+    if (contains(name, part)) return true;
+  return false;
+}
+
+// Host code that is long enough to ask where it is, and not so long that nothing was recorded meanwhile.
+constexpr int64_t kHostCodeLeastNs = 100'000, kHostCodeMostNs = 1'000'000'000;
+
+// Where the program is at the start of a call.
+void place_call(const KnownCall& call, ThreadState& state) {
+  const int64_t code_ns = state.api_end_ns == 0 ? 0 : state.api_start_ns - state.api_end_ns;
+  const bool after_code = code_ns >= kHostCodeLeastNs && code_ns <= kHostCodeMostNs;
+  const bool copies = call.step == LoggedStep::kCopy && !call.waits;
+  if (!after_code && !copies && !call.allocates) return;
+  ThreadLog* const log = state.log != nullptr ? state.log : make_thread_log();
+  const Id stack = log != nullptr ? python_stack_id(*log) : 0;
+  if (stack == 0) return;
+  if (after_code) add_host_place(*log, spool::PlaceKind::kHostCode, stack, state.api_end_ns, state.api_start_ns);
+  if (!copies && !call.allocates) return;
+  const spool::PlaceKind kind = copies ? spool::PlaceKind::kCopy : spool::PlaceKind::kAllocation;
+  add_host_place(*log, kind, stack, state.api_start_ns, state.api_start_ns);
+}
+
 Id definition_of(std::atomic<Id>& known, uint32_t layer, uint32_t cbid, const char* function) {
   Id id = known.load(std::memory_order_relaxed);
   if (id != 0) return id;
@@ -137,7 +163,7 @@ void record(KnownCall& call, uint32_t layer, uint32_t cbid, const cupti::Callbac
   const uint32_t result = data.result == nullptr ? 0 : static_cast<uint32_t>(*static_cast<const int*>(data.result));
   event.handle = uint64_t{result} << 32 | written_correlation(data.correlation);
   event.start_ns = state.api_start_ns;
-  event.end_ns = now_ns();
+  event.end_ns = state.api_end_ns = now_ns();
   if (call.arguments != CallArguments::kOthers) {
     const CallTarget target = target_of(call.arguments, call.per_thread_stream, data, *log);
     event.domain = target.stream;
@@ -183,6 +209,7 @@ void choose_calls(const nvidia::CuptiLibrary& api, Level deepest) {
       call.step = step_of(plain, runtime);
       call.disturbs = disturbs_step(plain);
       call.waits = waits_for_gpu(plain);
+      call.allocates = allocates(plain);
       call.instantiates = contains(plain, "GraphInstantiate");
       call.changes_graph = contains(plain, "GraphExecUpdate") || contains(plain, "GraphUpload");
       call.launches_graph = contains(plain, "GraphLaunch");
@@ -245,6 +272,7 @@ bool on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& 
         launches.first_ns.store(state.api_start_ns, std::memory_order_relaxed);
       kernel_launched(state, data.symbol, state.api_start_ns);
     }
+    if (records_kernels()) place_call(call, state);
     return false;
   }
   if (state.api_correlation != data.correlation || state.api_key != key) return false;
@@ -253,7 +281,13 @@ bool on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& 
   std::atomic<uint32_t>& correlation_max = attachment.launches.correlation_max;
   if (data.correlation > correlation_max.load(std::memory_order_relaxed))
     correlation_max.store(data.correlation, std::memory_order_relaxed);
-  if (records_kernels()) record(call, layer, cbid, data, state);
+  if (records_kernels()) {
+    record(call, layer, cbid, data, state);
+    // A wait that a hook did not see: of a program that has the runtime in itself.
+    if (call.waits && !state.waits && state.log != nullptr)
+      add_host_place(*state.log, spool::PlaceKind::kWait, python_stack_id(*state.log), state.api_start_ns,
+                     state.api_end_ns);
+  }
   if (call.instantiates) {
     instantiation_ends(data);
     graph_made();

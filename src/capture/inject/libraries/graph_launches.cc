@@ -8,9 +8,6 @@ namespace llmprof::inject {
 
 namespace {
 
-// cudaErrorInitializationError and CUDA_ERROR_NOT_INITIALIZED are both 3.
-constexpr int kNotInitialized = 3;
-
 // Equal for the same executable graph; mixed, because keys of graphs and of shapes share one space.
 uint64_t key_of(const void* graph) {
   return (reinterpret_cast<uintptr_t>(graph) ^ 0x67726170680A0A0AULL) * 0x9E3779B97F4A7C15ULL;
@@ -34,7 +31,7 @@ int launch(int (*real)(void*, void*), void* graph, void* stream) {
   extern "C" int name(void* graph, void* stream) {                          \
     static constinit RealSymbol symbol{#name, library};                     \
     auto* real = symbol.get<int(void*, void*)>();                           \
-    if (real == nullptr) return kNotInitialized;                            \
+    if (real == nullptr) return kCudaNotInitialized;                        \
     return launch(real, graph, stream);                                     \
   }
 

@@ -25,17 +25,18 @@ struct Payload {
   double value = 0;
 };
 
-enum class EventKind : uint8_t { kRange, kMark, kLibraryCall, kRecurringCall, kProductRows, kApiCall };
+enum class EventKind : uint8_t { kRange, kMark, kLibraryCall, kRecurringCall, kProductRows, kHostPlace, kApiCall };
 
 struct Event {
   EventKind kind = EventKind::kRange;
   PayloadKind payload_kind = PayloadKind::kNone;
   uint8_t process_wide = 0;
   int16_t depth = -1;  // of a push/pop range in its thread's stack
-  Id definition = 0;   // name, or library call definition
+  Id definition = 0;   // name, library call definition, or Python stack of a place
   Id domain = 0;       // of a range; of an API call the stream that it names
   Id thread = 0;       // 0: the log's own
-  // Of the range, library call or recurring call; of a first product its rows; of an API call its result << 32 |
+  // Of the range, library call or recurring call; of a first product its rows; of a place its kind; of an API call its
+  // result << 32 |
   // correlation id.
   uint64_t handle = 0;
   int64_t start_ns = 0;
@@ -50,6 +51,7 @@ constexpr uint32_t kDepthMax = 256;       // ranges open at once in one thread; 
 constexpr uint32_t kTextCacheSets = 256;  // of two entries each
 constexpr uint32_t kShapeCacheSize = 256;
 constexpr uint32_t kStreamCacheSize = 64;
+constexpr uint32_t kStackCacheSize = 256;
 
 // A range between push and pop. The atomic members are read by whoever drains, as a sequence lock over handle.
 struct OpenRange {
@@ -114,6 +116,7 @@ struct ThreadLog {
   CachedText texts[kTextCacheSets][2];
   CachedShape shapes[kShapeCacheSize];
   CachedStream streams[kStreamCacheSize];
+  CachedShape stacks[kStackCacheSize];
 };
 
 // An occurrence of a step key that a range of the thread is (recording.h); no key: none.
@@ -130,6 +133,7 @@ struct ThreadState {
   int64_t call_start_ns = 0;  // 0 where nobody needed it yet
   bool call_asked = false;    // a graph node was captured under it
   int64_t api_start_ns = 0;   // of the outermost CUDA call that the thread is in, and what it is
+  int64_t api_end_ns = 0;     // of the last one, 0: none is known
   uint32_t api_correlation = 0;
   uint32_t api_key = 0;
   uint32_t launches = 0, launches_since_wait = 0;  // counted where kernels tell the steps
@@ -138,6 +142,7 @@ struct ThreadState {
   bool pass_begins = true;                         // no product since the last call that ends a pass
   uint8_t rows_seen = 0;                           // products recorded since (add_product_rows)
   int64_t product_rows = -1;                       // of the last of them
+  bool waits = false;                              // the thread is inside a call that waits for the GPU
   bool inside = false;  // the thread is inside the recorder: what it does there is not recorded
 };
 extern constinit thread_local ThreadState thread_state;
@@ -251,6 +256,20 @@ inline void add_product_rows(ThreadLog& log, int64_t rows, int64_t time_ns) {
   event.kind = EventKind::kProductRows;
   event.handle = static_cast<uint64_t>(rows);
   event.start_ns = time_ns;
+  append(log, event);
+}
+
+// The spool's id of the Python stack of the calling thread, from its cache; 0 where there is none.
+Id python_stack_id(ThreadLog& log);
+
+// Where the thread was in its Python program from start to end.
+inline void add_host_place(ThreadLog& log, spool::PlaceKind kind, Id stack, int64_t start_ns, int64_t end_ns) {
+  Event event;
+  event.kind = EventKind::kHostPlace;
+  event.definition = stack;
+  event.handle = static_cast<uint64_t>(kind);
+  event.start_ns = start_ns;
+  event.end_ns = end_ns;
   append(log, event);
 }
 

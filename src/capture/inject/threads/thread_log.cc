@@ -13,6 +13,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "capture/inject/python/python_stack.h"
 #include "capture/inject/threads/reentry_guard.h"
 #include "capture/inject/threads/thread_events.h"
 #include "capture/session/control.h"
@@ -130,6 +131,16 @@ void write_event(ThreadLog& log, const Event& event, spool::Writer& writer, Id o
       product.rows = static_cast<int64_t>(event.handle);
       product.time_ns = event.start_ns;
       writer.add(product);
+      break;
+    }
+    case EventKind::kHostPlace: {
+      spool::HostPlace place;
+      place.kind = static_cast<spool::PlaceKind>(event.handle);
+      place.thread = own_thread;
+      place.stack = event.definition;
+      place.start_ns = event.start_ns;
+      place.end_ns = event.end_ns;
+      writer.add(place);
       break;
     }
   }
@@ -320,6 +331,16 @@ Id text_id(ThreadLog& log, std::string_view text) {
   set[1] = set[0];
   set[0] = {hash, access.writer()->text(text)};
   return set[0].id;
+}
+
+Id python_stack_id(ThreadLog& log) {
+  PythonStack stack;
+  if (!read_python_stack(stack)) return 0;
+  CachedShape& cached = log.stacks[stack.hash % kStackCacheSize];
+  if (cached.hash == stack.hash && cached.id != 0) return cached.id;
+  char text[kPythonTextMost];
+  cached = {stack.hash, text_id(log, {text, python_stack_text(stack, text, sizeof text)})};
+  return cached.id;
 }
 
 Id thread_def_id(ThreadLog& log) {

@@ -1,0 +1,82 @@
+#include "analyze/host_places.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include "analyze/analysis.h"
+
+namespace llmprof {
+
+std::string_view name_of(PlaceKind kind) {
+  static constexpr std::array<std::string_view, 4> kNames = {"wait", "copy", "allocation", "host-code"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+std::string python_place(std::string_view stack) {
+  constexpr size_t kFramesMost = 2;
+  constexpr std::string_view kCaller = " < ";
+  std::string out;
+  for (size_t frame = 0; frame < kFramesMost && !stack.empty(); ++frame) {
+    const size_t end = std::min(stack.find(kCaller), stack.size());
+    std::string_view text = stack.substr(0, end);
+    stack.remove_prefix(std::min(end + kCaller.size(), stack.size()));
+    if (!out.empty()) out += kCaller;
+    const size_t open = text.rfind(" (");
+    const size_t slash = text.rfind('/');
+    if (open == std::string_view::npos || slash == std::string_view::npos || slash < open) {
+      out += text;
+    } else {
+      out += text.substr(0, open + 2);
+      out += text.substr(slash + 1);
+    }
+  }
+  return out;
+}
+
+std::vector<std::vector<PlaceSums>> places_of_stages(const Trace& trace, const Groups& groups) {
+  const HostPlaces& places = trace.host_places;
+  std::vector<std::map<std::pair<PlaceKind, StringId>, PlaceSums>> sums(groups.stages.size());
+  HostCursor host(groups);
+  for (Row row = 0; row < places.size(); ++row) {
+    const uint32_t stage = host.stage_at(places.start_ns[row]);
+    if (groups.stages[stage].missing == MissingKernels::kAll || places.stack[row] == StringId::kEmpty) continue;
+    PlaceSums& sum = sums[stage][{places.kind[row], places.stack[row]}];
+    sum.stack = places.stack[row];
+    sum.kind = places.kind[row];
+    ++sum.count;
+    sum.host_ns += places.dur_ns[row];
+  }
+  std::vector<std::vector<PlaceSums>> out(groups.stages.size());
+  for (size_t stage = 0; stage < sums.size(); ++stage) {
+    for (const auto& [key, sum] : sums[stage]) out[stage].push_back(sum);
+    std::stable_sort(out[stage].begin(), out[stage].end(), [](const PlaceSums& a, const PlaceSums& b) {
+      return a.host_ns != b.host_ns ? a.host_ns > b.host_ns : a.count > b.count;
+    });
+  }
+  return out;
+}
+
+void analyze_host_places(const Context& context, Report& report, std::vector<CannotTell>&) {
+  const Trace& trace = context.trace;
+  const Groups& groups = context.groups;
+  const std::vector<std::vector<PlaceSums>> places = places_of_stages(trace, groups);
+  for (uint32_t s = 0; s < groups.stages.size(); ++s) {
+    const StageGroup& group = groups.stages[s];
+    if (group.unattributed || group.is_warm_up() || group.steps.empty()) continue;
+    const double steps = static_cast<double>(group.steps.size());
+    for (const PlaceSums& place : places[s]) {
+      HostPlaceRecord& row = report.host_places.emplace_back();
+      row.stage = stage_name(trace, groups, s);
+      row.device = group.device;
+      row.kind = std::string(name_of(place.kind));
+      row.place = python_place(trace.text(place.stack));
+      row.per_step = static_cast<double>(place.count) / steps;
+      if (place.host_ns > 0) row.host_ms_per_step = static_cast<double>(place.host_ns) / steps / 1e6;
+      row.stack = trace.text(place.stack);
+    }
+  }
+}
+
+}  // namespace llmprof

@@ -1,0 +1,30 @@
+// Python code at which the host waits for the GPU, copies, allocates or keeps the GPU waiting, per stage
+// (Trace::host_places).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analyze/groups.h"
+#include "trace/trace.h"
+
+namespace llmprof {
+
+// What one piece of code did in the recorded steps of a stage.
+struct PlaceSums {
+  StringId stack = StringId::kEmpty;
+  PlaceKind kind = PlaceKind::kWait;
+  int64_t count = 0;
+  int64_t host_ns = 0;
+};
+
+// Those of each stage (rows of Groups::stages), most host time first.
+std::vector<std::vector<PlaceSums>> places_of_stages(const Trace& trace, const Groups& groups);
+
+// The two innermost functions of a stack, with the names of their files: "pick (serve.py:40) < decode (serve.py:88)".
+std::string python_place(std::string_view stack);
+
+std::string_view name_of(PlaceKind kind);
+
+}  // namespace llmprof

@@ -1,0 +1,109 @@
+#include "analyze/simulation.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "analyze/processor.h"
+#include "analyze/recording_changes.h"
+#include "base/statistics.h"
+#include "replay/undisturbed.h"
+
+namespace llmprof {
+
+Combination combination_of(std::initializer_list<std::string_view> ids) {
+  Combination out;
+  for (const std::string_view id : ids) out.push_back(replay::find_what_if(id));
+  return out;
+}
+
+std::string joined_ids(const Combination& combination) {
+  std::string out;
+  for (const replay::WhatIf* one : combination) out += (out.empty() ? "" : ",") + std::string(one->id);
+  return out;
+}
+
+struct Simulation::Program {
+  Program(const Context& context)
+      : replay(context.trace),
+        costs(context.costs, context.replayed.calls.factor),
+        recording(replay, costs),
+        durations(replay.timeline()),
+        latencies(replay.latencies()) {
+    if (costs.known()) replay::take_recorder_out(replay.timeline(), costs, durations, latencies);
+    replay::assume_unseen(costs, latencies);
+    now = replay.windows(durations, latencies);
+  }
+  const replay::StepReplay replay;
+  const replay::RecorderCostModel costs;
+  const replay::Recording recording;
+  replay::Durations durations;
+  replay::Latencies latencies;
+  std::vector<int64_t> now;
+};
+
+struct Simulation::Changed {
+  std::vector<int64_t> then;
+  std::vector<std::string> forbidden;  // by stage
+};
+
+Simulation::Simulation(const Context& context) : context_(context), stages_(context.groups.stages.size()) {
+  if (on_cpu(context)) return;
+  for (size_t at = 0; at < context.replayed.steps.size(); ++at) {
+    const replay::StepTime& time = context.replayed.steps[at];
+    StageSteps& stage = stages_[context.groups.stage_of_step[time.step]];
+    ++stage.recorded;
+    if (!replays_step(time)) continue;
+    stage.places.push_back(at);
+    stage.steps.push_back(time.step);
+    if (!time.learned) stage.errors.push_back(std::fabs(time.error_frac()));
+  }
+}
+
+Simulation::~Simulation() = default;
+
+const Simulation::Changed& Simulation::changed(const Combination& combination) {
+  if (program_ == nullptr) program_ = std::make_unique<Program>(context_);
+  std::unique_ptr<Changed>& change = changes_[joined_ids(combination)];
+  if (change != nullptr) return *change;
+  change = std::make_unique<Changed>();
+  replay::Durations durations = program_->durations;
+  replay::Latencies latencies = program_->latencies;
+  for (const replay::WhatIf* one : combination) one->change(program_->recording, durations, latencies);
+  change->then = program_->replay.windows(durations, latencies);
+  change->forbidden.resize(stages_.size());
+  for (size_t s = 0; s < stages_.size(); ++s) {
+    for (const replay::WhatIf* one : combination) {
+      if (one->forbidden == nullptr || stages_[s].steps.empty()) continue;
+      const std::string why = one->forbidden(program_->recording, durations, stages_[s].steps);
+      if (!why.empty()) change->forbidden[s] += (change->forbidden[s].empty() ? "" : "; ") + why;
+    }
+  }
+  return *change;
+}
+
+std::optional<StageGain> Simulation::gain(uint32_t stage, const Combination& combination) {
+  const StageSteps& of = stages_[stage];
+  if (of.steps.empty()) return {};
+  const Changed& change = changed(combination);
+  std::vector<double> before, after, gains;
+  for (const size_t at : of.places) {
+    before.push_back(static_cast<double>(program_->now[at]));
+    after.push_back(static_cast<double>(change.then[at]));
+    gains.push_back(before.back() - after.back());
+  }
+  StageGain out;
+  out.steps = of.steps.size();
+  out.step_ms = median_of(before) / 1e6;
+  out.then_ms = median_of(after) / 1e6;
+  out.gain_ms = median_of(gains) / 1e6;
+  constexpr size_t kStepsMin = 3;
+  if (gains.size() >= kStepsMin) {
+    const Interval interval = bootstrap_median(gains);
+    const double unsure_ms = of.errors.empty() ? 0 : median_of(of.errors) * out.step_ms;
+    out.ci95_ms = {interval.low / 1e6 - unsure_ms, interval.high / 1e6 + unsure_ms};
+  }
+  out.forbidden = change.forbidden[stage];
+  return out;
+}
+
+}  // namespace llmprof

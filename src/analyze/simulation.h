@@ -1,0 +1,63 @@
+// What changes of a program would bring each stage, by replay of its recorded steps (replay/what_if.h).
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analyze/analysis.h"
+#include "replay/what_if.h"
+
+namespace llmprof {
+
+// Changes made together.
+using Combination = std::vector<const replay::WhatIf*>;
+Combination combination_of(std::initializer_list<std::string_view> ids);  // which are in the registry
+std::string joined_ids(const Combination& combination);
+
+// Of the steps of a stage that were recorded whole and that replay gives back within 5 %.
+struct StageGain {
+  size_t steps = 0;
+  double step_ms = 0, then_ms = 0;               // medians, without the recorder where its cost is known
+  double gain_ms = 0;                            // median of what each step gains; below 0: it becomes longer
+  std::optional<std::array<double, 2>> ci95_ms;  // of that, of three steps or more, wider by what replay is off
+  std::string forbidden;                         // why the program cannot be changed so as it is
+  double frac() const { return step_ms > 0 ? gain_ms / step_ms : 0; }
+};
+
+class Simulation {
+ public:
+  explicit Simulation(const Context& context);
+  ~Simulation();
+  Simulation(const Simulation&) = delete;
+  Simulation& operator=(const Simulation&) = delete;
+
+  // Row of Groups::stages. Nothing where none of its steps can be replayed.
+  std::optional<StageGain> gain(uint32_t stage, const Combination& combination);
+  bool replays(uint32_t stage) const { return !stages_[stage].steps.empty(); }
+  // Whether steps of it were recorded whole, but replay does not give them back.
+  bool fails(uint32_t stage) const { return stages_[stage].recorded > 0 && !replays(stage); }
+
+ private:
+  // The replayed steps of one stage, by their place among all replayed ones.
+  struct StageSteps {
+    size_t recorded = 0;
+    std::vector<size_t> places;
+    std::vector<StepId> steps;
+    std::vector<double> errors;  // of those that no latency was learned from
+  };
+  struct Program;  // as recorded, and without the recorder
+  struct Changed;
+  const Changed& changed(const Combination& combination);
+
+  const Context& context_;
+  std::vector<StageSteps> stages_;
+  std::unique_ptr<Program> program_;  // made when it is first asked for
+  std::map<std::string, std::unique_ptr<Changed>> changes_;
+};
+
+}  // namespace llmprof

@@ -1,0 +1,282 @@
+#include "capture/inject/python/python_stack.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+namespace llmprof::inject {
+namespace {
+
+constexpr int kNone = -1;
+
+// Offsets in the structs of one version, bytes.
+struct Layout {
+  int minor;              // of Python 3
+  int thread_frame;       // PyThreadState: the innermost frame, or what holds it
+  int holder_frame;       // _PyCFrame::current_frame; kNone: the thread state has the frame itself
+  int frame_code;         // the frame's code
+  int frame_back;         // the frame that called it
+  int frame_instruction;  // pointer to the instruction; where it is kNone, frame_index is the instruction's number
+  int frame_index;
+  int frame_owner;  // one byte; kNone: there is none
+  int code_first_line;
+  int code_file;
+  int code_name;
+  int code_lines;         // bytes object with the lines of instructions
+  int code_instructions;  // the first one; kNone where frame_index counts
+  int text_ascii;         // str: where its characters are, all ASCII
+  int text_other;         // and where they are not
+};
+
+constexpr Layout kLayouts[] = {
+    {10, 24, kNone, 32, 24, kNone, 96, kNone, 40, 104, 112, 120, kNone, 48, 72},
+    {11, 56, 8, 32, 48, 56, kNone, 69, 72, 112, 128, 136, 184, 48, 72},
+    {12, 56, 0, 0, 8, 56, kNone, 70, 68, 112, 128, 136, 192, 40, 56},
+};
+constexpr int kTypeAt = 8;             // of every object
+constexpr int kSizeAt = 16;            // of str and bytes
+constexpr int kTextStateAt = 32;       // of str
+constexpr int kBytesAt = 32;           // where the content of a bytes object begins
+constexpr uint8_t kOwnedByCStack = 3;  // a frame of the interpreter itself, without code
+
+struct Python {
+  const Layout* layout = nullptr;
+  void* (*this_thread)() = nullptr;
+  const void* code_type = nullptr;
+  const void* text_type = nullptr;
+  const void* bytes_type = nullptr;
+};
+enum State : uint8_t { kUnknown, kLooking, kAbsent, kReady };
+std::atomic<uint8_t> state;
+Python python;
+
+template <class T>
+T at(const char* object, int offset) {
+  T value;
+  std::memcpy(&value, object + offset, sizeof value);
+  return value;
+}
+
+bool has_type(const char* object, const void* type) {
+  return object != nullptr && at<const void*>(object, kTypeAt) == type;
+}
+
+const Layout* layout_of(const char* version) {
+  if (version == nullptr || version[0] != '3' || version[1] != '.') return nullptr;
+  const int minor = std::atoi(version + 2);
+  for (const Layout& layout : kLayouts)
+    if (layout.minor == minor) return &layout;
+  return nullptr;
+}
+
+// The interpreter of this process: it is there when the first Python code calls CUDA, or it is not looked for again.
+void look_for_python() {
+  uint8_t expected = kUnknown;
+  if (!state.compare_exchange_strong(expected, kLooking, std::memory_order_acquire)) return;
+  const auto symbol = [](const char* name) { return dlsym(RTLD_DEFAULT, name); };
+  using Version = const char*();
+  Version* const version = reinterpret_cast<Version*>(symbol("Py_GetVersion"));
+  Python found;
+  if (version != nullptr) found.layout = layout_of(version());
+  found.this_thread = reinterpret_cast<void* (*)()>(symbol("PyGILState_GetThisThreadState"));
+  found.code_type = symbol("PyCode_Type");
+  found.text_type = symbol("PyUnicode_Type");
+  found.bytes_type = symbol("PyBytes_Type");
+  const bool whole = found.layout != nullptr && found.this_thread != nullptr && found.code_type != nullptr &&
+                     found.text_type != nullptr && found.bytes_type != nullptr;
+  if (whole) python = found;
+  state.store(whole ? kReady : kAbsent, std::memory_order_release);
+}
+
+uint64_t mixed(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0x9E3779B97F4A7C15ULL;
+  return hash ^ (hash >> 29);
+}
+
+// ---- lines ---------------------------------------------------------------------------------------------------------
+
+// Six bits a byte, the lowest first.
+uint32_t number(const uint8_t*& at, const uint8_t* end) {
+  uint32_t value = 0;
+  for (int shift = 0; at != end && shift < 32; shift += 6) {
+    const uint8_t byte = *at++;
+    value |= static_cast<uint32_t>(byte & 0x3F) << shift;
+    if ((byte & 0x40) == 0) break;
+  }
+  return value;
+}
+
+int32_t signed_number(const uint8_t*& at, const uint8_t* end) {
+  const uint32_t value = number(at, end);
+  const int32_t half = static_cast<int32_t>(value >> 1);
+  return (value & 1) != 0 ? -half : half;
+}
+
+// The table of 3.11 and later (Objects/locations.md): entries of a head with kind and length in instructions of two
+// bytes, then the line's difference, then columns.
+int32_t line_by_locations(const uint8_t* at, const uint8_t* end, int32_t line, int32_t offset) {
+  constexpr int kOneLine = 10, kNoColumns = 13, kLong = 14;  // 15, without a location, keeps the line before it
+  int32_t here = 0;
+  while (at != end) {
+    const int kind = (*at >> 3) & 15;
+    const int32_t length = 2 * ((*at & 7) + 1);
+    ++at;
+    if (kind >= kOneLine && kind < kNoColumns) line += kind - kOneLine;
+    if (kind == kNoColumns || kind == kLong) line += signed_number(at, end);
+    if (offset < here + length) return line;
+    here += length;
+    while (at != end && (*at & 0x80) == 0) ++at;  // only heads have the highest bit
+  }
+  return line;
+}
+
+// The table of 3.10: pairs of a length in bytes and the line's difference, -128 for none.
+int32_t line_by_pairs(const uint8_t* at, const uint8_t* end, int32_t line, int32_t offset) {
+  int32_t here = 0;
+  for (; end - at >= 2; at += 2) {
+    const int8_t change = static_cast<int8_t>(at[1]);
+    if (change != -128) line += change;
+    here += at[0];
+    if (offset < here) return line;
+  }
+  return line;
+}
+
+int32_t line_of(const PythonFrame& frame) {
+  const Layout& layout = *python.layout;
+  const int32_t first = at<int32_t>(frame.code, layout.code_first_line);
+  const char* const lines = at<const char*>(frame.code, layout.code_lines);
+  if (!has_type(lines, python.bytes_type) || frame.offset < 0) return first;
+  const uint8_t* const begin = reinterpret_cast<const uint8_t*>(lines + kBytesAt);
+  const uint8_t* const end = begin + at<int64_t>(lines, kSizeAt);
+  return layout.minor == 10 ? line_by_pairs(begin, end, first, frame.offset)
+                            : line_by_locations(begin, end, first, frame.offset);
+}
+
+// ---- texts ---------------------------------------------------------------------------------------------------------
+
+class Text {
+ public:
+  Text(char* text, size_t size) : text_(text), size_(size) {}
+  void add(char c) {
+    if (used_ < size_) text_[used_++] = c;
+  }
+  void add(std::string_view part) {
+    for (const char c : part) add(c);
+  }
+  void add_number(int32_t value) {
+    char digits[12];
+    int count = 0;
+    for (uint32_t rest = static_cast<uint32_t>(std::max(value, 0)); rest > 0 || count == 0; rest /= 10)
+      digits[count++] = static_cast<char>('0' + rest % 10);
+    while (count > 0) add(digits[--count]);
+  }
+  void add_code_point(uint32_t c) {
+    const auto more = [&](int shift) { add(static_cast<char>(0x80 | ((c >> shift) & 0x3F))); };
+    if (c < 0x80) {
+      add(static_cast<char>(c));
+    } else if (c < 0x800) {
+      add(static_cast<char>(0xC0 | (c >> 6)));
+      more(0);
+    } else if (c < 0x10000) {
+      add(static_cast<char>(0xE0 | (c >> 12)));
+      more(6);
+      more(0);
+    } else {
+      add(static_cast<char>(0xF0 | ((c >> 18) & 7)));
+      more(12);
+      more(6);
+      more(0);
+    }
+  }
+  // A Python str; longer ones lose their beginning, for the end of a path says more.
+  void add_string(const char* string, int64_t most) {
+    if (!has_type(string, python.text_type)) return add('?');
+    const uint32_t text_state = at<uint32_t>(string, kTextStateAt);
+    const uint32_t width = (text_state >> 2) & 7;
+    const bool compact = (text_state & 0x20) != 0, ascii = (text_state & 0x40) != 0;
+    if (!compact || (width != 1 && width != 2 && width != 4)) return add('?');
+    const int64_t length = at<int64_t>(string, kSizeAt);
+    const char* const data = string + (ascii ? python.layout->text_ascii : python.layout->text_other);
+    for (int64_t i = std::max<int64_t>(0, length - most); i < length; ++i) {
+      if (width == 1) add_code_point(static_cast<uint8_t>(data[i]));
+      if (width == 2) add_code_point(at<uint16_t>(data, static_cast<int>(2 * i)));
+      if (width == 4) add_code_point(at<uint32_t>(data, static_cast<int>(4 * i)));
+    }
+  }
+  size_t used() const { return used_; }
+
+ private:
+  char* text_;
+  size_t size_;
+  size_t used_ = 0;
+};
+
+bool of_package(std::string_view path) {
+  return path.find("/site-packages/") != std::string_view::npos ||
+         path.find("/dist-packages/") != std::string_view::npos ||
+         path.find("/lib/python3") != std::string_view::npos || path.substr(0, 1) == "<";
+}
+
+}  // namespace
+
+bool read_python_stack(PythonStack& stack) {
+  stack.count = 0;
+  const uint8_t known = state.load(std::memory_order_acquire);
+  if (known != kReady) {
+    if (known == kUnknown) look_for_python();
+    if (state.load(std::memory_order_acquire) != kReady) return false;
+  }
+  const Layout& layout = *python.layout;
+  const char* const thread = static_cast<const char*>(python.this_thread());
+  if (thread == nullptr) return false;
+  const char* frame = at<const char*>(thread, layout.thread_frame);
+  if (layout.holder_frame != kNone && frame != nullptr) frame = at<const char*>(frame, layout.holder_frame);
+  uint64_t hash = 0;
+  for (; frame != nullptr && stack.count < kPythonFramesMost; frame = at<const char*>(frame, layout.frame_back)) {
+    if (layout.frame_owner != kNone && at<uint8_t>(frame, layout.frame_owner) == kOwnedByCStack) continue;
+    PythonFrame& out = stack.frames[stack.count];
+    out.code = at<const char*>(frame, layout.frame_code);
+    if (!has_type(out.code, python.code_type)) break;
+    if (layout.frame_index != kNone) {
+      out.offset = 2 * at<int32_t>(frame, layout.frame_index);
+    } else {
+      const char* const instruction = at<const char*>(frame, layout.frame_instruction);
+      out.offset = static_cast<int32_t>(instruction - (out.code + layout.code_instructions));
+    }
+    hash = mixed(mixed(hash, reinterpret_cast<uintptr_t>(out.code)), static_cast<uint32_t>(out.offset));
+    ++stack.count;
+  }
+  stack.hash = hash;
+  return stack.count > 0;
+}
+
+size_t python_stack_text(const PythonStack& stack, char* text, size_t size) {
+  constexpr int64_t kPathMost = 200, kNameMost = 80;
+  Text out(text, size);
+  const auto add_frame = [&](const PythonFrame& frame) {
+    out.add_string(at<const char*>(frame.code, python.layout->code_name), kNameMost);
+    out.add(" (");
+    out.add_string(at<const char*>(frame.code, python.layout->code_file), kPathMost);
+    out.add(':');
+    out.add_number(line_of(frame));
+    out.add(')');
+  };
+  int frames = 0;
+  for (int i = 0; i < stack.count && frames < kPythonTextFramesMost; ++i) {
+    char path[4 * kPathMost];
+    Text path_text(path, sizeof path);
+    path_text.add_string(at<const char*>(stack.frames[i].code, python.layout->code_file), kPathMost);
+    if (of_package({path, path_text.used()})) continue;
+    if (frames++ > 0) out.add(" < ");
+    add_frame(stack.frames[i]);
+  }
+  if (frames == 0 && stack.count > 0) add_frame(stack.frames[0]);
+  return out.used();
+}
+
+}  // namespace llmprof::inject

@@ -1,0 +1,40 @@
+// Where the calling thread is in its Python program: file, line and function of the frames on its stack, read from the
+// interpreter's memory. Nothing of Python's is called but PyGILState_GetThisThreadState, which needs no lock: CUDA is
+// called with the interpreter's lock given up, and taking it again would make the program wait for its other threads.
+// Reading needs no lock either: the frames of a thread and the code they run stay as they are while it is inside a
+// call.
+//
+// The layouts are those of CPython 3.10, 3.11 and 3.12 (Include/cpython and Include/internal of each). Of every object
+// the type is compared before it is read, so an interpreter built otherwise gives no stack rather than a wrong one.
+// Other versions, and threads without Python, have none.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace llmprof::inject {
+
+// Frames that are looked at, from the innermost; and those of them that make a text.
+constexpr int kPythonFramesMost = 64;
+constexpr int kPythonTextFramesMost = 12;
+constexpr size_t kPythonTextMost = 2000;
+
+struct PythonFrame {
+  const char* code = nullptr;  // a PyCodeObject
+  int32_t offset = 0;          // of the instruction in it, bytes
+};
+
+struct PythonStack {
+  int count = 0;
+  uint64_t hash = 0;  // equal for equal frames at equal instructions
+  PythonFrame frames[kPythonFramesMost];
+};
+
+// False where the calling thread runs no Python, or one of an unknown version. About 5 ns a frame.
+bool read_python_stack(PythonStack& stack);
+
+// "function (path:line) < function (path:line)", innermost first; frames of installed packages and of the standard
+// library are left out behind the first of the program's own, and before it too where there is one. Returns the length.
+size_t python_stack_text(const PythonStack& stack, char* text, size_t size);
+
+}  // namespace llmprof::inject
