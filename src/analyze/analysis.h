@@ -99,6 +99,9 @@ std::string unnamed_before_names(const Trace& trace);
 // Mean, deviation and order statistics; empty for no samples. See Summary for the method.
 std::optional<Summary> summarize(std::vector<double> samples);
 
+// Whether the recording does not tell which steps are prompts and which make a token; then says why.
+bool latency_is_unknown(const Trace& trace, std::vector<CannotTell>& cannot_tell);
+
 // ---- the analyses, one file each ----
 void analyze_latency(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_stages(const Context&, Report&, std::vector<CannotTell>&);

@@ -333,43 +333,6 @@ void explain_other_pace(const Context& context, int32_t device, const Headline& 
        "name the prompts by NVTX ranges (torch.cuda.nvtx.range(\"prefill\")): then they are known unrecorded too"});
 }
 
-// Steps of which none is a prompt or makes tokens, as far as the recording tells: why.
-bool of_unknown_composition(const Trace& trace, std::vector<CannotTell>& cannot_tell) {
-  const Steps& steps = trace.steps;
-  int64_t several = 0, least = 0, most = 0;
-  bool known = false;
-  for (Row s = 0; s < steps.size(); ++s) {
-    const bool named = steps.warm_up_cause[s] == WarmUpCause::kNamed;
-    known |= steps.kind[s] != StageKind::kOther && !named;
-    if (trace.text(steps.stage[s]) != kSeveralRequests) continue;
-    const int64_t tokens = std::max<int64_t>(0, steps.new_tokens[s]);
-    least = several == 0 ? tokens : std::min(least, tokens);
-    most = std::max(most, tokens);
-    ++several;
-  }
-  const char* const how =
-      is_live_recording(trace)
-          ? "name the steps by NVTX ranges as servers do (\"execute_context_1(512)_generation_8(8)\"), "
-            "or take them from the server's own metrics"
-          : "name the steps with torch.profiler.record_function as servers do "
-            "(\"execute_context_1(512)_generation_8(8)\"), or take them from the server's own metrics";
-  if (several > 0) {
-    cannot_tell.push_back(
-        {known ? "Which requests do the steps that nobody named serve?"
-               : "What are TTFT and TPOT, and how many tokens per second come out?",
-         fmt::format("{} found steps run on tokens of several requests at once ({} to {} tokens each), and the "
-                     "recording does not say which token is whose",
-                     several, least, most),
-         how});
-    return !known;
-  }
-  if (known) return false;
-  cannot_tell.push_back(
-      {"What are TTFT and TPOT?", "the steps of the recording are not known to be prompts or to make tokens",
-       "name your own ranges with --stage prefill=REGEX and --stage decode=REGEX, if a language model runs in them"});
-  return true;
-}
-
 }  // namespace
 
 void analyze_latency(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
@@ -395,7 +358,7 @@ void analyze_latency(const Context& context, Report& report, std::vector<CannotT
                                  "with --stage prefill=REGEX and --stage decode=REGEX"});
     return;
   }
-  if (of_unknown_composition(context.trace, cannot_tell)) return;
+  if (latency_is_unknown(context.trace, cannot_tell)) return;
   const int32_t device = main_device(steps);
   const Requests requests = find_requests(context.trace, device);
   Latency latency;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "analyze_live_copy.h"
 #include "analyze_recording.h"
 
 namespace llmprof {
@@ -412,6 +413,68 @@ TEST(Latency, NoStepsNoLatency) {
   ASSERT_TRUE(report);
   EXPECT_FALSE(report->latency);
   EXPECT_FALSE(report->cannot_tell.empty());
+}
+
+std::string why_no_latency(const Report& report) {
+  for (const CannotTell& row : report.cannot_tell)
+    if (row.question == "What are TTFT and TPOT?") return row.why;
+  return {};
+}
+
+// Passes over many tokens may be whole texts without a cache, drafts or embeddings where nothing says that they are
+// prompts.
+TEST(Latency, PassesBehindWhichNothingMakesTokensAreNoPrompts) {
+  for (const std::string_view name : {"", "expert", "prefill"}) {
+    AnalyzedRecording run;
+    run.window(0, 40 * kMs);
+    for (int i = 0; i < 4; ++i) run.step(StageKind::kPrefill, i * 10 * kMs, (i + 1) * 10 * kMs, 100 + i, 100 + i, name);
+    add_level(run.trace, 0, 40 * kMs, RecordingLevel::kDefault);
+    Result<Report> report = analyze(run.trace);
+    ASSERT_TRUE(report);
+    EXPECT_EQ(report->latency.has_value(), name == "prefill") << name;
+    if (name == "prefill") continue;
+    EXPECT_NE(why_no_latency(*report).find("4 passes"), std::string::npos) << why_no_latency(*report);
+  }
+}
+
+// A request taken for a step: the code that fetches a token does so four times in it.
+TEST(Latency, StepsThatFetchSeveralTimesAreNoTokens) {
+  enum Case { kTokens, kOnce, kSampler, kInModule, kNamed };
+  for (const Case what : {kTokens, kOnce, kSampler, kInModule, kNamed}) {
+    AnalyzedRecording run;
+    run.window(0, 80 * kMs);
+    for (int i = 0; i < 4; ++i) {
+      const int64_t at = i * 20 * kMs;
+      run.step(StageKind::kPrefill, at, at + 4 * kMs, 100, 100, what == kNamed ? "prefill" : "");
+      const Row step =
+          run.step(StageKind::kDecode, at + 4 * kMs, at + 20 * kMs, 1, 101, what == kNamed ? "decode" : "");
+      const auto wait = [&](int64_t time) {
+        const char* const code = what == kInModule ? "Layer.forward (serve.py:9) < [nn.Module] < generate (serve.py:30)"
+                                                   : "generate (serve.py:31) < main (serve.py:50)";
+        TraceBuilder(run.trace).add<HostPlaces>({.start_ns = time,
+                                                 .dur_ns = kUs,
+                                                 .thread = 0,
+                                                 .kind = PlaceKind::kWait,
+                                                 .stack = run.trace.strings.intern(code)});
+      };
+      for (int k = 0; k < 40; ++k) {
+        const int64_t time = at + 4 * kMs + k * 300 * kUs;
+        run.gpu("gemm", Category::kGemm, time, 10 * kUs,
+                {.step = step, .api = run.api("cudaLaunchKernel", time, 5 * kUs)});
+        const bool last = k == 39;
+        const bool waits = what == kOnce ? last : what == kSampler ? k >= 37 : k % 10 == 9;
+        if (waits) wait(time + 20 * kUs);
+      }
+    }
+    add_level(run.trace, 0, 80 * kMs, RecordingLevel::kDefault);
+    Result<Report> report = analyze(run.trace);
+    ASSERT_TRUE(report);
+    EXPECT_EQ(report->latency.has_value(), what != kTokens) << what;
+    if (what != kTokens) continue;
+    EXPECT_NE(why_no_latency(*report).find("4 times by the same code, generate (serve.py:31) < main (serve.py:50)"),
+              std::string::npos)
+        << why_no_latency(*report);
+  }
 }
 
 }  // namespace

@@ -216,6 +216,8 @@ class Text {
   size_t used_ = 0;
 };
 
+constexpr std::string_view kModuleFile = "/torch/nn/modules/module.py";
+
 bool of_package(std::string_view path) {
   return path.find("/site-packages/") != std::string_view::npos ||
          path.find("/dist-packages/") != std::string_view::npos ||
@@ -267,11 +269,17 @@ size_t python_stack_text(const PythonStack& stack, char* text, size_t size) {
     out.add(')');
   };
   int frames = 0;
+  bool in_module = false;  // a module was called between the last two functions
   for (int i = 0; i < stack.count && frames < kPythonTextFramesMost; ++i) {
     char path[4 * kPathMost];
     Text path_text(path, sizeof path);
     path_text.add_string(at<const char*>(stack.frames[i].code, python.layout->code_file), kPathMost);
-    if (of_package({path, path_text.used()})) continue;
+    if (const std::string_view file(path, path_text.used()); of_package(file)) {
+      in_module |= frames > 0 && file.ends_with(kModuleFile);
+      continue;
+    }
+    if (in_module) out.add(" < [nn.Module]");
+    in_module = false;
     if (frames++ > 0) out.add(" < ");
     add_frame(stack.frames[i]);
   }

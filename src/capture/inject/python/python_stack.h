@@ -34,7 +34,8 @@ struct PythonStack {
 bool read_python_stack(PythonStack& stack);
 
 // "function (path:line) < function (path:line)", innermost first; frames of installed packages and of the standard
-// library are left out behind the first of the program's own, and before it too where there is one. Returns the length.
+// library are left out where there are any of the program's own; where one of its functions was called as a module of
+// PyTorch, [nn.Module] stands behind it. Returns the length.
 size_t python_stack_text(const PythonStack& stack, char* text, size_t size);
 
 }  // namespace llmprof::inject

@@ -1,0 +1,139 @@
+// Recordings that do not tell which steps are prompts and which make a token, and so have no TTFT and TPOT.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "analyze/analysis.h"
+#include "analyze/host_places.h"
+#include "base/statistics.h"
+#include "derive/step_composition.h"
+#include "derive/step_names.h"
+
+namespace llmprof {
+namespace {
+
+// Steps of which none is a prompt or makes tokens, as far as the recording tells: why.
+bool of_unknown_composition(const Trace& trace, std::vector<CannotTell>& cannot_tell) {
+  const Steps& steps = trace.steps;
+  int64_t several = 0, least = 0, most = 0;
+  bool known = false;
+  for (Row s = 0; s < steps.size(); ++s) {
+    const bool named = steps.warm_up_cause[s] == WarmUpCause::kNamed;
+    known |= steps.kind[s] != StageKind::kOther && !named;
+    if (trace.text(steps.stage[s]) != kSeveralRequests) continue;
+    const int64_t tokens = std::max<int64_t>(0, steps.new_tokens[s]);
+    least = several == 0 ? tokens : std::min(least, tokens);
+    most = std::max(most, tokens);
+    ++several;
+  }
+  const char* const how =
+      is_live_recording(trace)
+          ? "name the steps by NVTX ranges as servers do (\"execute_context_1(512)_generation_8(8)\"), "
+            "or take them from the server's own metrics"
+          : "name the steps with torch.profiler.record_function as servers do "
+            "(\"execute_context_1(512)_generation_8(8)\"), or take them from the server's own metrics";
+  if (several > 0) {
+    cannot_tell.push_back(
+        {known ? "Which requests do the steps that nobody named serve?"
+               : "What are TTFT and TPOT, and how many tokens per second come out?",
+         fmt::format("{} found steps run on tokens of several requests at once ({} to {} tokens each), and the "
+                     "recording does not say which token is whose",
+                     several, least, most),
+         how});
+    return !known;
+  }
+  if (known) return false;
+  cannot_tell.push_back(
+      {"What are TTFT and TPOT?", "the steps of the recording are not known to be prompts or to make tokens",
+       "name your own ranges with --stage prefill=REGEX and --stage decode=REGEX, if a language model runs in them"});
+  return true;
+}
+
+// Whether the words of the program's range say what the step is.
+bool named_by_words(const Trace& trace, Row s) {
+  return trace.steps.source[s] != StageSource::kDetected &&
+         stage_kind_of(trace.text(trace.steps.stage[s])) != StageKind::kOther;
+}
+
+// Passes over many tokens that nobody names and that no step follows which makes tokens: prompts of a model that is
+// asked for nothing else, whole texts without a cache, drafts, embeddings.
+bool prompts_of_nothing(const Trace& trace, std::vector<CannotTell>& cannot_tell) {
+  const Steps& steps = trace.steps;
+  if (!is_live_recording(trace)) return false;
+  int64_t passes = 0;
+  for (Row s = 0; s < steps.size(); ++s) {
+    const StageKind kind = steps.kind[s];
+    if (kind == StageKind::kDecode || kind == StageKind::kMixed || kind == StageKind::kSpeculative) return false;
+    if (kind != StageKind::kPrefill) continue;
+    if (named_by_words(trace, s)) return false;
+    ++passes;
+  }
+  if (passes == 0) return false;
+  cannot_tell.push_back(
+      {"What are TTFT and TPOT?",
+       fmt::format(
+           "{} passes of the model run on many tokens at once and none makes one token behind them: they may be "
+           "prompts, whole texts without a cache, drafts or embeddings",
+           passes),
+       "name the prompts and the steps by NVTX ranges (torch.cuda.nvtx.range(\"prefill\") and (\"decode_step\"))"});
+  return true;
+}
+
+// Steps that nobody names and that fetch results several times by the same code outside the model, each time behind a
+// good part of what they launch: what was found as one step is several, and a step is not a token.
+bool fetches_several_times(const Trace& trace, std::vector<CannotTell>& cannot_tell) {
+  constexpr double kPart = 0.1;  // of the launches of a step; between two waits of a sampler's loop lie a few percent
+  constexpr std::string_view kInModule = "[nn.Module]";
+  const Steps& steps = trace.steps;
+  const HostPlaces& places = trace.host_places;
+  std::map<Row, std::vector<int64_t>> launches;
+  for (GpuOpId gpu = 0; gpu < trace.gpu_ops.size(); ++gpu) {
+    const StepId step = trace.gpu_links.step[gpu];
+    const ApiCallId api = trace.gpu_links.api[gpu];
+    if (step == kNoRow || api == kNoRow || steps.kind[step] != StageKind::kDecode || named_by_words(trace, step) ||
+        steps.missing[step] != MissingKernels::kNone || steps.phase[step] == StepPhase::kWarmUp)
+      continue;
+    launches[step].push_back(trace.api_calls.start_ns[api]);
+  }
+  std::vector<double> fetches;
+  StringId code = StringId::kEmpty;
+  for (auto& [step, times] : launches) {
+    std::sort(times.begin(), times.end());
+    std::map<StringId, int64_t> counts;
+    size_t before = 0;
+    const auto first = std::lower_bound(places.start_ns.begin(), places.start_ns.end(), times.front());
+    for (size_t row = static_cast<size_t>(first - places.start_ns.begin());
+         row < places.size() && places.start_ns[row] < steps.end_ns[step]; ++row) {
+      if (places.kind[row] != PlaceKind::kWait || places.stack[row] == StringId::kEmpty) continue;
+      const size_t launched =
+          static_cast<size_t>(std::lower_bound(times.begin(), times.end(), places.start_ns[row]) - times.begin());
+      const double part = static_cast<double>(launched - before) / static_cast<double>(times.size());
+      before = launched;
+      if (part >= kPart && trace.text(places.stack[row]).find(kInModule) == std::string_view::npos)
+        ++counts[places.stack[row]];
+    }
+    const auto most = std::max_element(counts.begin(), counts.end(),
+                                       [](const auto& a, const auto& b) { return a.second < b.second; });
+    fetches.push_back(most == counts.end() ? 0 : static_cast<double>(most->second));
+    if (most != counts.end() && most->second > 1) code = most->first;
+  }
+  if (fetches.empty() || median_of(fetches) < 2) return false;
+  cannot_tell.push_back(
+      {"What are TTFT and TPOT?",
+       fmt::format("what was found as a step fetches results {:.3g} times by the same code, {}: each may be a token",
+                   median_of(fetches), python_place(trace.text(code))),
+       "name the prompts and the steps by NVTX ranges (torch.cuda.nvtx.range(\"prefill\") and (\"decode_step\"))"});
+  return true;
+}
+
+}  // namespace
+
+bool latency_is_unknown(const Trace& trace, std::vector<CannotTell>& cannot_tell) {
+  return of_unknown_composition(trace, cannot_tell) || prompts_of_nothing(trace, cannot_tell) ||
+         fetches_several_times(trace, cannot_tell);
+}
+
+}  // namespace llmprof
