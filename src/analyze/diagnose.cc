@@ -44,14 +44,10 @@ FindingSeverity one_lower(FindingSeverity severity) {
 
 }  // namespace
 
-namespace {
-
 FindingSeverity severity_for(const StageConsequence& consequence, double share) {
   const FindingSeverity severity = severity_of(share);
   return consequence.of_request < kRequestPartMin ? one_lower(severity) : severity;
 }
-
-}  // namespace
 
 void FindingContext::raise(uint32_t stage, double gain_ns, Finding& finding) const {
   for (const StageView& view : stages) {
@@ -302,13 +298,19 @@ FindingContext make_finding_context(const Context& context, const Report& report
 
 void diagnose(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
   std::vector<Finding> found;
-  const FindingContext finding = make_finding_context(context, report, found);
+  Simulation simulation(context);
+  FindingContext finding = make_finding_context(context, report, found);
+  // What another tool's recording cost is not known, and a change would take that away too.
+  if (finding.live()) finding.simulation = &simulation;
   const bool cpu = on_cpu(context);
   for (const FindingRule& rule : finding_rules())
     if (rule.find != nullptr && (!cpu || rule.on_cpu)) rule.find(finding);
+  simulate_findings(finding, found);
   // Ranks of one process repeat each other: the same finding on the same stage is told once, the largest.
   std::stable_sort(found.begin(), found.end(), [](const Finding& a, const Finding& b) {
-    return a.severity != b.severity ? a.severity > b.severity : a.share > b.share;
+    if (a.severity != b.severity) return a.severity > b.severity;
+    if (a.share != b.share) return a.share > b.share;
+    return a.gain && b.gain && a.gain->method > b.gain->method;  // replay before formula
   });
   for (Finding& candidate : found) {
     const bool told = std::any_of(report.findings.begin(), report.findings.end(), [&](const Finding& other) {

@@ -87,7 +87,9 @@ void find_launch_bound(const FindingContext& finding) {
     const HostIdle& idle = stage.host;
     const double launches = static_cast<double>(stage.launches);
     if (finding.preparation(stage.stage) != nullptr) continue;
-    if (launches == 0 || idle.launch_ns == 0 || idle.launch_ns < kLaunchIdleMin * stage.own_ns()) continue;
+    const bool by_sums = idle.launch_ns > 0 && idle.launch_ns >= kLaunchIdleMin * stage.own_ns();
+    if (launches == 0 || idle.launch_ns < kGainMin * stage.own_ns()) continue;
+    if (!finding.worth(stage, "graph", by_sums)) continue;
     // Idle time in which another GPU has to work first is not the host's.
     const double gain_ns = std::min(idle.launch_ns, stage.wall_ns() - stage.least_gpu_ns());
     Finding& out = finding.add(kLaunchBound, &stage,
@@ -119,8 +121,10 @@ void find_launch_bound(const FindingContext& finding) {
 void find_cpu_bound_gap(const FindingContext& finding) {
   for (const StageView& stage : finding.stages) {
     const HostIdle& idle = stage.host;
-    if (finding.preparation(stage.stage) != nullptr || idle.code_ns == 0) continue;
-    if (idle.code_ns < kGapShareMin * stage.own_ns()) continue;
+    if (finding.preparation(stage.stage) != nullptr) continue;
+    const bool by_sums = idle.code_ns > 0 && idle.code_ns >= kGapShareMin * stage.own_ns();
+    if (idle.code_ns < kGainMin * stage.own_ns()) continue;
+    if (!finding.worth(stage, "no-host-gaps", by_sums)) continue;
     Finding& out = finding.add("cpu-bound-gap", &stage,
                                fmt::format("{}the GPU waits {} of the time for host code between launches",
                                            stage.label(), format_percent(idle.code_ns / stage.wall_ns())),
@@ -130,6 +134,7 @@ void find_cpu_bound_gap(const FindingContext& finding) {
     add_sites(
         finding, stage, [&](Row gap) { return finding.is_code(gap, stage); }, out);
     add_left_out(stage, out);
+    finding.add_places(stage, PlaceKind::kHostCode, out);
     out.advice = {
         "Move this work off the launching thread, or do it while the GPU is busy with the previous step "
         "(prepare inputs early, sample on the GPU, detokenise in another thread)."};
@@ -143,7 +148,7 @@ void find_sync_bound(const FindingContext& finding) {
     const StageView& stage = *view;
     const double after_ns = stage.host.drained ? stage.host.after_sync_ns : 0;
     const double sync_ns = stage.idle_ns(IdleCause::kBlockingSync) + after_ns;
-    if (sync_ns < kGapShareMin * stage.own_ns()) continue;
+    if (!finding.worth(stage, "last-wait-only", sync_ns >= kGapShareMin * stage.own_ns())) continue;
     Finding& out = finding.add("sync-bound", &stage,
                                fmt::format("{}blocking synchronisation leaves the GPU idle {} of the time",
                                            stage.label(), format_percent(sync_ns / stage.wall_ns())),
@@ -164,6 +169,7 @@ void find_sync_bound(const FindingContext& finding) {
     const auto waits = [&](Row gap) { return finding.trace().gaps.cause[gap] == IdleCause::kBlockingSync; };
     add_sites(finding, stage, waits, out);
     add_left_out(stage, out);
+    finding.add_places(stage, PlaceKind::kWait, out, true);
     out.advice = {
         "Keep results on the GPU: .item(), .cpu(), .tolist(), nonzero and boolean indexing make the host wait. "
         "Sample on the device and read tokens back asynchronously, one step late.",
@@ -179,7 +185,7 @@ void find_allocator_churn(const FindingContext& finding) {
   for (const StageView* view : finding.with_unstaged()) {
     const StageView& stage = *view;
     const double idle_ns = stage.idle_ns(IdleCause::kAllocator);
-    if (idle_ns == 0 || idle_ns < kSmallShareMin * stage.own_ns()) continue;
+    if (!finding.worth(stage, "no-allocations", idle_ns > 0 && idle_ns >= kSmallShareMin * stage.own_ns())) continue;
     int64_t calls = 0, call_ns = 0;
     HostCursor host(finding.context.groups);
     for (Row a = 0; a < trace.api_calls.size(); ++a) {
@@ -200,6 +206,7 @@ void find_allocator_churn(const FindingContext& finding) {
     out.advice = {
         "Warm up with the largest shapes so that the caching allocator holds the memory beforehand, keep its "
         "cache (no empty_cache), and try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."};
+    finding.add_places(stage, PlaceKind::kAllocation, out);
     finding.bound_gaps(
         stage, idle_ns, [&](Row gap) { return trace.gaps.cause[gap] == IdleCause::kAllocator; }, out);
   }

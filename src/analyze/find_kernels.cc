@@ -37,22 +37,6 @@ const OperatorRecord* find_operator(const FindingContext& finding, const StageVi
   return nullptr;
 }
 
-bool is_pass_over_memory(Category category) {
-  switch (category) {
-    case Category::kNorm:
-    case Category::kRope:
-    case Category::kActivation:
-    case Category::kSoftmax:
-    case Category::kElementwise:
-    case Category::kKvCache:
-    case Category::kQuantize:
-    case Category::kCopy:
-      return true;
-    default:
-      return false;
-  }
-}
-
 // Thread blocks that fit on one SM at once, from the resources of the launch; 0 if the device's limits are unknown.
 int64_t blocks_per_sm(const Trace& trace, int32_t device, LaunchConfigId config) {
   const LaunchConfigs& launch = trace.launch_configs;
@@ -548,6 +532,10 @@ void find_low_occupancy(const FindingContext& finding) {
 
 namespace {
 
+bool is_pass(const FindingContext& finding, uint32_t kernel) {
+  return is_pass_over_memory(finding.key(kernel).category) && finding.sums(kernel).kind == GpuOpKind::kKernel;
+}
+
 // A kernel that passes over its operands, and so short that its fixed cost is most of it.
 bool is_small_pass(const FindingContext& finding, uint32_t kernel) {
   const KernelSums& sums = finding.sums(kernel);
@@ -571,15 +559,18 @@ double launches_of_small_passes(const FindingContext& finding, const StageView& 
 void find_small_kernels_unfused(const FindingContext& finding) {
   for (const StageView& stage : finding.stages) {
     double time_ns = 0, calls = 0, gemms = 0;
+    const bool simulated = finding.simulated(stage, {"fused"}).has_value();
     for (const uint32_t k : stage.kernels) {
       const KernelSums& sums = finding.sums(k);
       if (finding.key(k).category == Category::kGemm) gemms += static_cast<double>(sums.calls);
-      if (!is_small_pass(finding, k)) continue;
+      if (simulated ? !is_pass(finding, k) : !is_small_pass(finding, k)) continue;
       time_ns += static_cast<double>(sums.total_ns);
       calls += static_cast<double>(sums.calls);
     }
     // With fused norm, rotary and activation kernels a layer has about one such kernel per GEMM.
-    if (time_ns < kSmallKernelShareMin * stage.busy_ns() || calls < 1.5 * gemms || calls < 20 * stage.count()) continue;
+    const bool by_sums =
+        time_ns >= kSmallKernelShareMin * stage.busy_ns() && calls >= 1.5 * gemms && calls >= 20 * stage.count();
+    if (calls == 0 || !finding.worth(stage, "fused", by_sums)) continue;
     const double graph_ns = stage.idle_ns(IdleCause::kGraphInternal);
     // What would stay: one fused kernel per GEMM. The rest goes, with its part of the pauses between graph nodes.
     const double removed = calls - std::min(calls, gemms);
@@ -589,16 +580,18 @@ void find_small_kernels_unfused(const FindingContext& finding) {
     const double launch_ns = stage.graph_replay() ? 0 : launches_of_small_passes(finding, stage) * removed / calls;
     const bool waits = launch_ns > 0 && launch_ns >= work_ns;
     const double gain_ns = waits ? std::min(work_ns + launch_ns, stage.wall_ns() - stage.least_gpu_ns()) : work_ns;
-    Finding& out = finding.add(
-        "small-kernels-unfused", &stage,
-        fmt::format("{}{} short elementwise and norm kernels per step take {} of the GPU time", stage.label(),
-                    format_count(calls / stage.count()), format_percent(time_ns / stage.busy_ns())),
-        gain_ns);
-    out.evidence = {measured("kernels under 6 us for norms, rotary, activation, copies, elementwise, per step",
-                             calls / stage.count(), Unit::kOne),
-                    measured("their GPU time per step", stage.per_step_ms(time_ns), Unit::kMs),
-                    measured("mean duration", time_ns / calls / 1e3, Unit::kUs),
-                    measured("GEMM kernels per step", gemms / stage.count(), Unit::kOne)};
+    Finding& out = finding.add("small-kernels-unfused", &stage,
+                               fmt::format("{}{} {}elementwise and norm kernels per step take {} of the GPU time",
+                                           stage.label(), format_count(calls / stage.count()),
+                                           simulated ? "" : "short ", format_percent(time_ns / stage.busy_ns())),
+                               gain_ns);
+    out.evidence = {
+        measured(simulated ? "kernels for norms, rotary, activation, copies, elementwise, per step"
+                           : "kernels under 6 us for norms, rotary, activation, copies, elementwise, per step",
+                 calls / stage.count(), Unit::kOne),
+        measured("their GPU time per step", stage.per_step_ms(time_ns), Unit::kMs),
+        measured("mean duration", time_ns / calls / 1e3, Unit::kUs),
+        measured("GEMM kernels per step", gemms / stage.count(), Unit::kOne)};
     out.evidence.push_back({"bound assumes fused kernels per step instead", std::min(calls, gemms) / stage.count(),
                             Unit::kOne, Provenance::kFormula});
     if (graph_ns > 0)

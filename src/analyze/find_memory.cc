@@ -16,6 +16,9 @@ namespace {
 constexpr double kBindingShareMin = 0.40;
 constexpr double kKvShareMin = 0.25;
 constexpr double kCopyShareMin = 0.20;
+constexpr const char* kPinAdvice =
+    "Allocate host buffers pinned (pin_memory=True) and copy with non_blocking=True: faster, and the host does not "
+    "wait.";
 constexpr double kPageableShareMin = 0.02;
 constexpr double kCacheCopyShareMin = 0.01;
 constexpr double kWideShareMin = 0.10;
@@ -179,7 +182,36 @@ void find_kv_cache_copy(const FindingContext& finding) {
   }
 }
 
+namespace {
+
+// By what pinned memory would bring each stage, where that can be simulated.
+bool find_pageable_copies_of_stages(const FindingContext& finding) {
+  bool found = false;
+  for (const StageView& stage : finding.stages) {
+    double copy_ns = 0, copies = 0;
+    for (const uint32_t k : stage.kernels) {
+      if (finding.sums(k).kind != GpuOpKind::kMemcpy || finding.key(k).host_memory != HostMemory::kPageable) continue;
+      copy_ns += static_cast<double>(finding.sums(k).total_ns);
+      copies += static_cast<double>(finding.sums(k).calls);
+    }
+    if (copies == 0 || !finding.worth(stage, "pinned-copies", false)) continue;
+    Finding& out = finding.add(
+        "pageable-copy", &stage,
+        fmt::format("{}copies use pageable host memory, and the host waits for them", stage.label()), copy_ns / 2);
+    out.evidence = {measured("pageable copies per step", copies / stage.count(), Unit::kOne),
+                    measured("their time per step", stage.per_step_ms(copy_ns), Unit::kMs)};
+    add_copy_rates(finding.context.device, sum_copies(finding.context, stage.kernels), out.evidence);
+    out.advice = {kPinAdvice};
+    finding.add_places(stage, PlaceKind::kCopy, out);
+    found = true;
+  }
+  return found;
+}
+
+}  // namespace
+
 void find_pageable_copy(const FindingContext& finding) {
+  if (find_pageable_copies_of_stages(finding)) return;
   const Trace& trace = finding.trace();
   const Groups& groups = finding.context.groups;
   double whole_ns = 0, total_ns = 0;
@@ -211,9 +243,7 @@ void find_pageable_copy(const FindingContext& finding) {
                   measured("share of the time, if unrecorded time is like recorded time", whole_ns / finding.window_ns,
                            Unit::kFrac)};
   add_copy_rates(finding.context.device, by_path, out.evidence);
-  out.advice = {
-      "Allocate host buffers pinned (pin_memory=True) and copy with non_blocking=True: faster, and the host "
-      "does not wait."};
+  out.advice = {kPinAdvice};
 }
 
 void find_copy_bound(const FindingContext& finding) {
@@ -230,7 +260,7 @@ void find_copy_bound(const FindingContext& finding) {
     }
     kernels_ns = std::min(kernels_ns, stage.busy_ns());  // on several streams at once
     const double copy_ns = kernels_ns + stage.idle_ns(IdleCause::kCopy);
-    if (copy_ns < kCopyShareMin * stage.own_ns()) continue;
+    if (!finding.worth(stage, "no-copies", copy_ns >= kCopyShareMin * stage.own_ns())) continue;
     // Of the whole recording, pageable-copy tells the same with its reason.
     if (stage.whole() && pageable_ns * 2 > kernels_ns) continue;
     Finding& out = finding.add(
@@ -249,6 +279,7 @@ void find_copy_bound(const FindingContext& finding) {
     out.advice = {
         "Keep data on the device, copy once and early on a stream of its own, and overlap copies with kernels "
         "(weights or cache offloaded to the host are read over PCIe every step)."};
+    finding.add_places(stage, PlaceKind::kCopy, out);
     out.bound = stage.bound(copy_ns);
   }
 }
@@ -342,7 +373,7 @@ void find_comm_bound(const FindingContext& finding) {
       comm_ns += static_cast<double>(finding.sums(k).exposed_ns);
       kernels += static_cast<double>(finding.sums(k).calls);
     }
-    if (comm_ns < kCopyShareMin * stage.wall_ns()) continue;
+    if (comm_ns == 0 || !finding.worth(stage, "no-communication", comm_ns >= kCopyShareMin * stage.wall_ns())) continue;
     Finding& out = finding.add(
         "comm-bound", &stage,
         fmt::format("{}communication takes {} of the time", stage.label(), format_percent(comm_ns / stage.wall_ns())),

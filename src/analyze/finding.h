@@ -15,6 +15,7 @@
 #include "analyze/consequence.h"
 #include "analyze/host_places.h"
 #include "analyze/roof.h"
+#include "analyze/simulation.h"
 #include "derive/recorded_spans.h"
 #include "replay/what_if.h"
 
@@ -100,6 +101,9 @@ PythonIdle idle_behind(const FindingContext& finding, bool (*wanted)(std::string
 // Idle time because the host did not launch in time.
 bool is_host_cause(IdleCause cause);
 
+// A simulated gain below is within what replay is off, or not worth a change.
+constexpr double kGainMin = 0.05;
+
 // A host gap at least this long is no launch overhead.
 using replay::kLongGapNs;
 
@@ -117,8 +121,9 @@ struct FindingContext {
   std::vector<std::vector<PlaceSums>> places;  // Python code, by stage
   std::vector<uint8_t> gap_after_sync;         // 1 for the gaps of HostIdle::after_sync_ns; empty but for live
   std::vector<Finding>* out = nullptr;
-  bool between = false;    // host-preprocessing tells of host code between steps, by gaps
-  bool preparing = false;  // it tells of Python functions that prepare inputs
+  Simulation* simulation = nullptr;  // null: nothing is simulated
+  bool between = false;              // host-preprocessing tells of host code between steps, by gaps
+  bool preparing = false;            // it tells of Python functions that prepare inputs
 
   const Trace& trace() const { return context.trace; }
   // Recorded by llmprof itself: rules go by API calls, kernels and library calls where there are no operators.
@@ -134,6 +139,13 @@ struct FindingContext {
   // Rules that hold without steps too: about what kernels, copies and calls do.
   std::vector<const StageView*> with_unstaged() const;
   const StageView* preparation(uint32_t stage) const;  // null if it is none
+  // What a change brings a stage; nothing where its steps cannot be run again.
+  std::optional<StageGain> simulated(const StageView& stage, std::initializer_list<std::string_view> what_ifs) const;
+  // Whether a change is worth a finding: by what it brings, and only where that is not known by what sums say.
+  bool worth(const StageView& stage, std::string_view what_if, bool by_sums) const;
+  // Adds the Python code of the stage that does most of something: at most three places. `but_ends`: not the code whose
+  // wait ends steps.
+  void add_places(const StageView& stage, PlaceKind kind, Finding& finding, bool but_ends = false) const;
   // Raises a finding of the whole recording to what a part of it, `gain_ns` of a stage's steps, means to those
   // who wait for that stage: a long start does not make it less.
   void raise(uint32_t stage, double gain_ns, Finding& finding) const;
@@ -191,6 +203,7 @@ const FindingRule& finding_rule(std::string_view id);  // which is in the regist
 // How severity follows from what could go, in words.
 std::string severity_rule();
 FindingSeverity severity_of(double gain_frac);
+FindingSeverity severity_for(const StageConsequence& consequence, double share);
 
 FindingContext make_finding_context(const Context& context, const Report& report, std::vector<Finding>& out);
 
@@ -201,6 +214,9 @@ void add_host_idle(FindingContext& finding, std::vector<StageView*>& by_stage);
 // Sets FindingContext::preparations (find_preparing.cc).
 void add_preparations(const std::vector<StageConsequence>& consequences, FindingContext& finding);
 void find_preparations(const FindingContext&);
+// Puts what changes bring by replay into the findings that they mend, merges those of one cause and notes what forbids
+// a change (simulated_findings.cc).
+void simulate_findings(const FindingContext& finding, std::vector<Finding>& found);
 
 // host
 void find_launch_bound(const FindingContext&);

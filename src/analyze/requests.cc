@@ -156,8 +156,12 @@ TypicalTimes typical_times(const Trace& trace, const Requests& requests) {
   std::vector<double> ttft, step, count;
   for (const RequestTimes* request : requests.typical_prompts()) ttft.push_back(*request->ttft_ns / 1e6);
   for (const Row s : requests.typical_steps(trace.steps)) step.push_back(window_ns(trace.steps, s) / 1e6);
-  for (const RequestTimes& request : requests.all)
-    if (!request.making.empty()) count.push_back(static_cast<double>(request.making.size()));
+  // A warm-up makes fewer tokens than what is served; it counts where there is nothing else.
+  for (const bool cold : {false, true}) {
+    if (!count.empty()) break;
+    for (const RequestTimes& request : requests.all)
+      if (request.cold == cold && !request.making.empty()) count.push_back(static_cast<double>(request.making.size()));
+  }
   if (!ttft.empty()) out.ttft_ms = median_of(ttft);
   if (!step.empty()) out.step_ms = median_of(step);
   if (out.ttft_ms && out.step_ms && !requests.interleaved)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analyze/copies.h"
 #include "analyze/processor.h"
 #include "analyze/recording_changes.h"
 #include "base/statistics.h"
@@ -22,11 +23,20 @@ std::string joined_ids(const Combination& combination) {
   return out;
 }
 
+namespace {
+
+replay::LinkRates rates_of(const DeviceReport* device) {
+  const auto rate = [&](CopyPath path) { return copy_bytes_per_s(device, path).value_or(0) / 1e9; };
+  return {rate(CopyPath::kHostToDevice), rate(CopyPath::kDeviceToHost)};
+}
+
+}  // namespace
+
 struct Simulation::Program {
   Program(const Context& context)
       : replay(context.trace),
         costs(context.costs, context.replayed.calls.factor),
-        recording(replay, costs),
+        recording(replay, costs, rates_of(context.device)),
         durations(replay.timeline()),
         latencies(replay.latencies()) {
     if (costs.known()) replay::take_recorder_out(replay.timeline(), costs, durations, latencies);

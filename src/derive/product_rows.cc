@@ -42,10 +42,12 @@ void PromptsByRows::add(StageKind kind, int64_t rows) {
 
 std::optional<int64_t> PromptsByRows::most_of_tokens() const {
   constexpr double kNearlyAllOf = 0.9;
+  constexpr std::ptrdiff_t kFew = 3;  // of few, one may be a step of a warm-up that is taken for a prompt
   const auto above =
       std::count_if(of_prompts_.begin(), of_prompts_.end(), [&](int64_t rows) { return rows > most_of_tokens_; });
-  if (others_ || of_prompts_.empty() ||
-      static_cast<double>(above) < kNearlyAllOf * static_cast<double>(of_prompts_.size()))
+  const std::ptrdiff_t all = static_cast<std::ptrdiff_t>(of_prompts_.size());
+  const bool but_one = above >= kFew && all - above <= 1;
+  if (others_ || all == 0 || (!but_one && static_cast<double>(above) < kNearlyAllOf * static_cast<double>(all)))
     return {};
   return most_of_tokens_;
 }

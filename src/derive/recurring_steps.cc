@@ -105,7 +105,9 @@ void count_keys(const HostEvents& events, const std::vector<StepDraft>& drafts, 
       stage.keys.insert(key);
       if (count == 1) ++stage.once[key];
     }
-    prompts.add(kind_of(stage, drafts), events.rows.within(drafts[i].begin_ns, drafts[i].end_ns - 1).rows);
+    // Its launches end where the next known step begins, which may be unrecorded passes later.
+    const int64_t last_ns = std::min(drafts[i].end_ns - 1, drafts[i].window_end_ns);
+    prompts.add(kind_of(stage, drafts), events.rows.within(drafts[i].begin_ns, last_ns).rows);
   }
 }
 

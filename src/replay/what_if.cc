@@ -16,15 +16,28 @@ constexpr WhatIf kWhatIfs[] = {
      "program is taken not to need what it reads",
      without_waits, nullptr},
     {"last-wait-only", "no wait for the GPU but the one that ends a step",
-     "every other waiting call goes, with the copy to the host that it waits for", with_last_wait_only, nullptr},
+     "every other waiting call goes, with the copy to the host that it waits for; those for copies of pageable memory "
+     "to "
+     "the GPU stay",
+     with_last_wait_only, nullptr},
     {"no-copies", "no copies between host and GPU", "copies and the calls that make them go, but those that end a step",
      without_copies, nullptr},
+    {"pinned-copies", "copies from and to pinned host memory",
+     "copies of pageable memory take what the link allows (25 GB/s where that is not known), and the host does not "
+     "wait "
+     "for those to the GPU",
+     with_pinned_copies, nullptr},
     {"no-allocations", "no allocation of device or pinned memory",
      "cudaMalloc, cudaFree and their like take no time and wait for nothing", without_allocations, nullptr},
     {"no-host-gaps", "no long stretches of host code between CUDA calls",
      "200 us or more between two calls of a thread become what is usual between them", without_host_gaps, nullptr},
     {"no-communication", "communication hidden behind other work", "collectives take no time", without_communication,
      nullptr},
+    {"fused", "kernels that pass over memory one behind the other as one kernel",
+     "of norms, activations, elementwise kernels and the like between two products the longest stays; the others go "
+     "with "
+     "their launches. Attention that is written out is left alone",
+     with_fused_passes, nullptr},
     {"graph", "each step's launches as one CUDA graph",
      "launches behind the first of a step take no host time, and kernels lie as far apart as nodes of a graph do where "
      "`llmprof peaks` measured it; waits, copies to the host and the code around them stay",
@@ -48,7 +61,8 @@ const WhatIf* find_what_if(std::string_view id) {
 
 // A call belongs to the step of what it launches, else to that of the call before it on its thread: what a step ends
 // with comes behind its launches, and what leads to the next one's first launch takes as long in any of the two.
-Recording::Recording(const StepReplay& replay, const RecorderCostModel& costs) : replay_(replay), costs_(costs) {
+Recording::Recording(const StepReplay& replay, const RecorderCostModel& costs, LinkRates rates)
+    : replay_(replay), costs_(costs), rates_(rates) {
   const Timeline& all = timeline();
   const size_t calls = all.trace.api_calls.size();
   step_of_.assign(calls, kNoRow);
@@ -87,6 +101,13 @@ void assume_unseen(const RecorderCostModel& costs, Latencies& latencies) {
   if (behind.samples == 0) behind.ns = costs.kernels_apart_ns() > 0 ? costs.kernels_apart_ns() : kApartNs;
   for (size_t kind = 0; kind < kAwaitedCount; ++kind)
     if (latencies.woken[kind].samples == 0) latencies.woken[kind].ns = latencies.unblocked[kind].ns;
+}
+
+bool copies_pageable_in(const Recording& recording, ApiCallId call) {
+  const GpuOps& ops = recording.trace().gpu_ops;
+  const std::span<const GpuOpId> launched = recording.launched(call);
+  return launched.size() == 1 && ops.host_memory[launched[0]] == HostMemory::kPageable &&
+         ops.path[launched[0]] == CopyPath::kHostToDevice;
 }
 
 void take_away(const Recording& recording, ApiCallId call, Durations& durations) {

@@ -12,15 +12,21 @@
 
 namespace llmprof::replay {
 
+// What copies between the host and the GPU reach at most, bytes per ns; 0: not known.
+struct LinkRates {
+  double to_device = 0, to_host = 0;
+};
+
 // A replay with which step each call belongs to.
 class Recording {
  public:
   // `costs`: what was measured on its machine, as far as it was. Both must outlive it.
-  Recording(const StepReplay& replay, const RecorderCostModel& costs);
+  Recording(const StepReplay& replay, const RecorderCostModel& costs, LinkRates rates = {});
 
   const Timeline& timeline() const { return replay_.timeline(); }
   const Trace& trace() const { return timeline().trace; }
   const RecorderCostModel& costs() const { return costs_; }
+  const LinkRates& rates() const { return rates_; }
   ApiKind kind(ApiCallId call) const { return timeline().calls.kind(call); }
   StepId step_of(ApiCallId call) const { return step_of_[call]; }  // kNoRow: of none that is replayed
   // Whether the call is the wait that a step ends with.
@@ -33,6 +39,7 @@ class Recording {
  private:
   const StepReplay& replay_;
   const RecorderCostModel& costs_;
+  LinkRates rates_;
   std::vector<StepId> step_of_;
   std::vector<uint8_t> ends_step_;
   int64_t dispatch_ns_ = 0;
@@ -66,6 +73,8 @@ constexpr int64_t kLongGapNs = 200'000;
 void without_waits(const Recording&, Durations&, Latencies&);
 void with_last_wait_only(const Recording&, Durations&, Latencies&);
 void without_copies(const Recording&, Durations&, Latencies&);
+void with_pinned_copies(const Recording&, Durations&, Latencies&);
+void with_fused_passes(const Recording&, Durations&, Latencies&);
 void without_allocations(const Recording&, Durations&, Latencies&);
 void without_host_gaps(const Recording&, Durations&, Latencies&);
 void without_communication(const Recording&, Durations&, Latencies&);
@@ -78,5 +87,7 @@ void with_fast_gpu(const Recording&, Durations&, Latencies&);
 // A call goes, with what it launches and with as much of the host code before it as the dispatch of an operator takes:
 // the rest is the program's own.
 void take_away(const Recording&, ApiCallId call, Durations&);
+// Whether a call copies pageable memory to the GPU: it waits for that, which pinned memory would spare it.
+bool copies_pageable_in(const Recording&, ApiCallId call);
 
 }  // namespace llmprof::replay

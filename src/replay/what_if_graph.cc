@@ -1,6 +1,6 @@
 // The launches of a step as one CUDA graph. One call of the host launches all of them, so what the host does between
 // the first and the last launch takes no time beside the GPU. Waits within a step cut the graph: it is then one graph
-// from wait to wait, which is what is replayed.
+// from wait to wait, and between long stretches of host code, which is what is replayed.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -46,7 +46,8 @@ void with_graph(const Recording& recording, Durations& durations, Latencies& lat
     Graph& graph = open[calls.thread[call]];
     if (recording.waits(call)) close(graph);
     if (!goes_into_graph(recording, call)) continue;
-    if (graph.step != recording.step_of(call)) {
+    // Long host code is the program's own: it stays, and the launches behind it are another graph.
+    if (graph.step != recording.step_of(call) || durations.before_ns[call] >= kLongGapNs) {
       close(graph);
       graph = {recording.step_of(call), call, 0};
     } else {

@@ -18,9 +18,16 @@ void take_wait(const Recording& recording, ApiCallId call, Durations& durations)
     take_away(recording, before, durations);
 }
 
+// A wait for a copy of pageable memory to the GPU, in the copying call or right behind it, is that copy's matter.
+bool is_for_pageable(const Recording& recording, ApiCallId call) {
+  const ApiCallId before = recording.timeline().before[call];
+  return copies_pageable_in(recording, call) || (before != kNoRow && copies_pageable_in(recording, before));
+}
+
 void take_waits(const Recording& recording, bool last_too, Durations& durations) {
   for (ApiCallId call = 0; call < recording.trace().api_calls.size(); ++call)
-    if (recording.waits(call) && (last_too || !recording.ends_step(call))) take_wait(recording, call, durations);
+    if (recording.waits(call) && (last_too || (!recording.ends_step(call) && !is_for_pageable(recording, call))))
+      take_wait(recording, call, durations);
 }
 
 }  // namespace

@@ -123,6 +123,15 @@ std::string bound_text(const GainBound& bound) {
   return fmt::format("{} {} -> {}", name.substr(0, name.find(" (")), format_ms(bound.from), format_ms(bound.to));
 }
 
+std::string gain_text(const FindingGain& gain) {
+  const std::string moves = bound_text({gain.metric, gain.from, gain.to});
+  if (gain.method != "replay") return "At best " + moves;
+  std::string out = "By replay " + moves;
+  if (gain.ci95) out += fmt::format(" ({} to {})", format_ms((*gain.ci95)[0]), format_ms((*gain.ci95)[1]));
+  if (gain.on_top_of) out += ", once " + *gain.on_top_of + " is mended";
+  return out;
+}
+
 std::string text_verdict(const Report& report, const RenderOptions& options, const Ink& ink) {
   std::string out;
   if (report.latency) out += text_latency(report, options, ink);
@@ -151,7 +160,7 @@ std::string text_verdict(const Report& report, const RenderOptions& options, con
   for (const Finding& finding : report.findings) {
     if (finding.severity < FindingSeverity::kMinor || finding.advice.empty()) continue;
     std::string line = finding.advice.front();
-    if (finding.bound) line += " At best " + bound_text(*finding.bound) + ".";
+    if (finding.gain) line += " " + gain_text(*finding.gain) + ".";
     out += "  " + ink.accent("change first") + "\n" + wrap_text(line, options.width, "      ", "      ");
     break;
   }

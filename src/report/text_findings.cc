@@ -40,7 +40,16 @@ std::string text_findings(const Report& report, const RenderOptions& options, co
                   (e.provenance == Provenance::kMeasured ? "" : fmt::format(" ({})", name_of(e.provenance)));
     const std::string id = finding.id + ": ";
     out += ink.dim(wrap_text(id + evidence, options.width, "      ", "      "));
-    if (finding.bound) out += wrap_text("at best " + bound_text(*finding.bound), options.width, "      ", "      ");
+    if (finding.gain) out += wrap_text(gain_text(*finding.gain), options.width, "      ", "      ");
+    for (const FindingPlace& place : finding.where) {
+      const std::string times = place.per_step ? fmt::format(", {:.3g} times a step", *place.per_step) : "";
+      out += wrap_text("at " + printable(place.name) + times, options.width, "      ", "        ");
+    }
+    if (finding.forbidden_by)
+      out +=
+          wrap_text("not as the program is: " + printable(*finding.forbidden_by), options.width, "      ", "        ");
+    for (const std::string& symptom : finding.symptoms)
+      out += wrap_text("goes with it: " + printable(symptom), options.width, "      ", "        ");
     for (const std::string& advice : finding.advice) out += wrap_text(advice, options.width, "      > ", "        ");
   }
   return out + "\n";

@@ -381,6 +381,23 @@ LLMPROF_RECORD(Evidence, "evidence", "Numbers of this run behind a finding", LLM
   F(double, to, "", "Best value that the change can reach")
 LLMPROF_RECORD(GainBound, "bound", "Upper bound of the gain", LLMPROF_BOUND_FIELDS)
 
+// What a finding's change brings. By replay: the recorded steps run again with it (replay/what_if.h); by formula: what
+// sums of the recording allow at most.
+#define LLMPROF_GAIN_FIELDS(F)                                                          \
+  F(GainMetric, metric, "", "Metric that the change moves")                             \
+  F(double, from, "", "Its value now, or with the finding of on_top_of mended")         \
+  F(double, to, "", "With the change")                                                  \
+  F(Interval95, ci95, "", "95 % interval of `to`; of replay, with three steps or more") \
+  F(std::string, method, "", "replay or formula")                                       \
+  F(OptText, on_top_of, "", "Finding that is taken to be mended before")
+LLMPROF_RECORD(FindingGain, "gain", "What a change brings", LLMPROF_GAIN_FIELDS)
+
+#define LLMPROF_FINDING_PLACE_FIELDS(F)                                     \
+  F(std::string, kind, "", "python")                                        \
+  F(std::string, name, "", "Functions with file and line, innermost first") \
+  F(OptDouble, per_step, "", "Times per step")
+LLMPROF_RECORD(FindingPlace, "where", "Where in the program", LLMPROF_FINDING_PLACE_FIELDS)
+
 #define LLMPROF_CANNOT_TELL_FIELDS(F)                     \
   F(std::string, question, "", "What cannot be answered") \
   F(std::string, why, "", "Which data is missing")        \
@@ -574,7 +591,11 @@ const char* name_of(FindingSeverity severity);
   F(std::string, title, "", "What is so")                                          \
   F(std::vector<Evidence>, evidence, "", "The numbers behind it")                  \
   F(std::vector<std::string>, advice, "", "What to change, the first thing first") \
-  F(std::optional<GainBound>, bound, "", "What that can bring at most")
+  F(std::optional<GainBound>, bound, "", "What that can bring at most")            \
+  F(std::optional<FindingGain>, gain, "", "What it brings")                        \
+  F(std::vector<std::string>, symptoms, "", "Other findings that go with it")      \
+  F(std::vector<FindingPlace>, where, "", "Where in the program")                  \
+  F(OptText, forbidden_by, "", "Why the program cannot be changed so as it is")
 LLMPROF_RECORD(FindingFields, "findings", "What is wrong, why, and what to change", LLMPROF_FINDING_FIELDS)
 
 struct Finding : FindingFields {

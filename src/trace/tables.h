@@ -78,6 +78,21 @@ enum class Category : uint8_t {
   kCount
 };
 std::string_view category_name(Category category);
+constexpr bool is_pass_over_memory(Category category) {
+  switch (category) {
+    case Category::kNorm:
+    case Category::kRope:
+    case Category::kActivation:
+    case Category::kSoftmax:
+    case Category::kElementwise:
+    case Category::kKvCache:
+    case Category::kQuantize:
+    case Category::kCopy:
+      return true;
+    default:
+      return false;
+  }
+}
 // Products, attention and convolutions: what a model's FLOPs are counted in.
 constexpr bool is_arithmetic(Category category) {
   return category == Category::kGemm || category == Category::kAttention || category == Category::kConvolution;

@@ -137,7 +137,8 @@ class TestTrace {
     rows().add<RecurringCalls>({.time_ns = time, .thread = on_thread, .key = key});
   }
 
-  // Sorted tables with launches linked and categories by the words gemm, attn, argmax, conv and Memcpy in kernel names.
+  // Sorted tables with launches linked and categories by the words gemm, attn, argmax, softmax, conv and Memcpy in
+  // kernel names.
   Trace& build() {
     sort(trace.ops, trace.ops.start_ns, trace.ops.dur_ns);
     sort(trace.api_calls, trace.api_calls.start_ns, trace.api_calls.dur_ns);
@@ -149,13 +150,14 @@ class TestTrace {
     for (size_t i = 0; i < trace.gpu_ops.size(); ++i) {
       const std::string_view name = trace.text(trace.gpu_ops.name[i]);
       const auto has = [&](std::string_view word) { return name.find(word) != std::string_view::npos; };
-      trace.gpu_links.category[i] = has("gemm")     ? Category::kGemm
-                                    : has("attn")   ? Category::kAttention
-                                    : has("argmax") ? Category::kSampling
-                                    : has("conv")   ? Category::kConvolution
-                                    : has("Memcpy") ? Category::kCopy
-                                    : has("[CUDA")  ? Category::kOther
-                                                    : Category::kElementwise;
+      trace.gpu_links.category[i] = has("gemm")      ? Category::kGemm
+                                    : has("attn")    ? Category::kAttention
+                                    : has("argmax")  ? Category::kSampling
+                                    : has("softmax") ? Category::kSoftmax
+                                    : has("conv")    ? Category::kConvolution
+                                    : has("Memcpy")  ? Category::kCopy
+                                    : has("[CUDA")   ? Category::kOther
+                                                     : Category::kElementwise;
     }
     if (!trace.library_calls.empty()) {
       link_library_calls(trace);

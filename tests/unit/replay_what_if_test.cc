@@ -69,7 +69,8 @@ struct Simulated {
 };
 
 // `first`: another change that is made before.
-Simulated simulate(const Simple& program, std::string_view id, const RecorderCosts& costs = {},
+template <class Program>
+Simulated simulate(const Program& program, std::string_view id, const RecorderCosts& costs = {},
                    std::string_view first = {}) {
   TestTrace b = program.made();
   const Trace& trace = b.derive_all();
@@ -196,6 +197,102 @@ TEST(WhatIf, HostAndGpuOfNoTime) {
   const Simulated found = simulate(program, "fast-host");
   EXPECT_GE(found.then_ns, least_ns - 10);
   EXPECT_LE(found.then_ns, least_ns + Simple::kStartNs + 10);
+}
+
+// A copy of pageable memory to the GPU in the middle of a step, with the wait behind it; or one of pinned memory.
+struct Copying {
+  bool pinned = false;
+  TestTrace made() const {
+    constexpr int64_t kBytes = 10'000'000;  // at 25 bytes a ns 400 us
+    TestTrace b;
+    int64_t host = 0, gpu = -1'000'000;
+    for (int s = 0; s < Simple::kSteps; ++s) {
+      const int64_t begin = host;
+      for (int i = 0; i < 40; ++i) {
+        if (i == 20) {
+          gpu = std::max(host + Simple::kStartNs, gpu + Simple::kApartNs);
+          const int64_t copy_ns = pinned ? 400'000 : 2'000'000;
+          const GpuOpId op = static_cast<GpuOpId>(b.trace.gpu_ops.size());
+          const int64_t in_call_ns = pinned ? 5'000 : gpu + copy_ns - host;
+          b.gpu(pinned ? "Memcpy HtoD (Pinned -> Device)" : "Memcpy HtoD (Pageable -> Device)", gpu, copy_ns,
+                b.api("cudaMemcpyAsync", host, in_call_ns));
+          b.trace.gpu_ops.bytes[op] = kBytes;
+          gpu += copy_ns;
+          host += in_call_ns + 5'000;
+          if (!pinned) {
+            b.api("cudaStreamSynchronize", host, 2'000);
+            host += 2'000 + 5'000;
+          }
+        }
+        gpu = std::max(host + Simple::kStartNs, gpu + Simple::kApartNs);
+        b.gpu("gemm", gpu, 30'000, b.api("cudaLaunchKernel", host, Simple::kInCallNs));
+        gpu += 30'000;
+        host += 10'000;
+      }
+      const int64_t returned = std::max(host, gpu) + Simple::kReturnNs;
+      b.api("cudaStreamSynchronize", host, returned - host);
+      host = returned;
+      b.annotation("decode", begin, host - begin);
+      host += 20'000;
+    }
+    return b;
+  }
+};
+
+TEST(WhatIf, PinnedCopiesTakeWhatTheyDoAndAreNotWaitedFor) {
+  const double pinned_ns = simulate(Copying{.pinned = true}, "no-communication").now_ns;
+  const Simulated found = simulate(Copying{}, "pinned-copies");
+  EXPECT_GT(found.now_ns, 1.5 * pinned_ns);
+  EXPECT_NEAR(found.then_ns / pinned_ns, 1, 0.02);
+  EXPECT_NEAR(simulate(Copying{}, "last-wait-only").then_ns / found.now_ns, 1, 0.01) << "that wait is the copy's";
+  EXPECT_NEAR(simulate(Copying{.pinned = true}, "pinned-copies").then_ns, pinned_ns, 10);
+}
+
+// Three elementwise kernels behind each product, or one that takes as long as the longest of them.
+struct Passing {
+  int passes = 3;
+  bool softmax = false;
+  TestTrace made() const {
+    TestTrace b;
+    int64_t host = 0, gpu = -1'000'000;
+    const auto launch = [&](std::string_view name, int64_t dur_ns) {
+      gpu = std::max(host + Simple::kStartNs, gpu + Simple::kApartNs);
+      b.gpu(name, gpu, dur_ns, b.api("cudaLaunchKernel", host, Simple::kInCallNs));
+      gpu += dur_ns;
+      host += 6'000;
+    };
+    for (int s = 0; s < Simple::kSteps; ++s) {
+      const int64_t begin = host;
+      for (int i = 0; i < 10; ++i) {
+        launch("gemm", 30'000);
+        for (int p = 0; p < passes; ++p)
+          launch(softmax && p == 1 ? "softmax_warp_forward" : "vectorized_elementwise_kernel",
+                 p == passes - 1 ? 20'000 : 12'000);
+      }
+      const int64_t returned = std::max(host, gpu) + Simple::kReturnNs;
+      b.api("cudaStreamSynchronize", host, returned - host);
+      host = returned;
+      b.annotation("decode", begin, host - begin);
+      host += 20'000;
+    }
+    return b;
+  }
+};
+
+TEST(WhatIf, FusedKernelsTakeAsLongAsTheLongestOfThem) {
+  const double fused_ns = simulate(Passing{.passes = 1}, "no-communication").now_ns;
+  const Simulated found = simulate(Passing{}, "fused");
+  EXPECT_GT(found.now_ns, 1.3 * fused_ns);
+  EXPECT_NEAR(found.then_ns / fused_ns, 1, 0.02);
+  const Simulated attention = simulate(Passing{.softmax = true}, "fused");
+  EXPECT_NEAR(attention.then_ns, attention.now_ns, 10) << "a softmax is attention's";
+}
+
+TEST(WhatIf, LongHostCodeStaysBetweenGraphs) {
+  const Simple program{.code_ns = 700'000};
+  const Simulated found = simulate(program, "graph");
+  EXPECT_GT(found.then_ns, 700'000);
+  EXPECT_LT(found.then_ns, simulate(program, "no-communication").now_ns - 200'000);
 }
 
 TEST(WhatIf, WhatIsBesideThePathGainsNothing) {

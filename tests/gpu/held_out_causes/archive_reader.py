@@ -1,7 +1,7 @@
-"""Eight answers to one long document: it is read once, its keys and values stand in front of all eight, then they are written.
+"""Eight answers to one long document, which is read once and whose keys and values stand in front of all eight.
 
-A step is one decode step, from its first call until the eight tokens are in a list on the host. The steps are shared by requests
-of up to 31 tokens about the same document.
+A step is one decode step, from its first call until the eight tokens are in a list on the host. The steps are shared by
+requests of up to 31 tokens about the same document.
 """
 import torch
 from torch.nn import functional as F

@@ -1,8 +1,8 @@
-"""A model that is a little too large: two of its layers lie in the host's memory and take turns in one place on the GPU.
+"""A model a little too large: two of its layers lie in the host's memory and take turns in one place on the GPU.
 
-In each decode step a second stream fetches the weights of either layer before its turn. The other layers stay on the GPU; they are
-two CUDA graphs, the two borrowed layers two more. A step is one decode step, from its first call until the tokens are in a list
-on the host.
+In each decode step a second stream fetches the weights of either layer before its turn. The other layers stay on the
+GPU; they are two CUDA graphs, the two borrowed layers two more. A step is one decode step, from its first call until
+the tokens are in a list on the host.
 """
 import torch
 

@@ -1,4 +1,4 @@
-"""Sorts essays: eight of 1024 tokens go through a model in the manner of GPT at a time, and each gets a shelf, which is one token.
+"""Sorts essays: a model in the manner of GPT reads eight of 1024 tokens at a time and gives each a shelf, one token.
 
 A step is one prefill, from its first call until the shelves are in a list on the host.
 """

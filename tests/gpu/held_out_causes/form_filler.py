@@ -1,6 +1,7 @@
 """Fills in forty-eight forms at once: what a field may hold is a table of allowed tokens, another one in each step.
 
-The tables are made once, at the start. A step is one decode step, from its first call until the tokens are in a list on the host.
+The tables are made once, at the start. A step is one decode step, from its first call until the tokens are in a list
+on the host.
 """
 import torch
 

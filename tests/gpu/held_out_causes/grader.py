@@ -1,7 +1,7 @@
 """Reads four essays of 1024 tokens at a time and gives each a mark, which is one token.
 
-The inner width is two thirds of four times the width, rounded down. A step is one prefill, from its first call until the marks are
-in a list on the host.
+The inner width is two thirds of four times the width, rounded down. A step is one prefill, from its first call until
+the marks are in a list on the host.
 """
 from torch import nn
 from torch.nn import functional as F

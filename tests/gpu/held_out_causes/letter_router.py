@@ -1,11 +1,11 @@
-"""Routes letters in many languages: eight of 512 tokens at a time, and the first word of an answer names the desk of each.
+"""Routes letters in many languages, eight of 448 tokens at a time: the first word of an answer names the desk.
 
 A step is one prefill, from its first call until the words are in a list on the host.
 """
 from shared_loop import begin, finish, prompts, serve_prefills
 from shared_model import Model, Sizes
 
-BATCH, PROMPT, VOCABULARY = 8, 512, 128256
+BATCH, PROMPT, VOCABULARY = 8, 448, 128256
 
 
 class Router:

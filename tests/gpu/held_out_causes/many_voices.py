@@ -1,4 +1,4 @@
-"""Forty-eight characters of a play speak at once: penalties for what was said, a smallest chance relative to the best, then a draw.
+"""Forty-eight characters of a play speak at once: penalties for what was said, a least chance, then a draw.
 
 A step is one decode step, from its first call until the tokens are on the host and what it borrowed is given back.
 """

@@ -1,4 +1,4 @@
-"""Sixteen chats are continued together and watched: with each token its surprise, the entropy and the lead go into a log.
+"""Sixteen chats are continued together and watched: each token's surprise, the entropy and the lead go into a log.
 
 A step is one decode step, from its first call until the tokens and the three numbers of every chat are on the host.
 """

@@ -1,4 +1,4 @@
-"""What the programs of this folder share around the model: their arguments, the loops over steps and the check at the end."""
+"""What the programs of this folder share around the model: arguments, loops over steps and the check at the end."""
 import argparse
 import os
 import sys
@@ -50,7 +50,7 @@ def serve(record, prompt, steps, start, following, warm_up=False):
 
 
 def serve_prefills(record, batches, steps, read):
-    """A warm-up step and `steps` more, each of which reads one of `batches` and yields a token for each of its prompts."""
+    """A warm-up step and `steps` more, each of which reads one of `batches` and yields a token for each prompt."""
     torch.cuda.synchronize()
     texts = []
     for i in range(steps + 1):

@@ -1,4 +1,4 @@
-"""A small model in the manner of Llama (with LayerNorm, which is one kernel in every PyTorch), and a batch that it continues."""
+"""A small model in the manner of Llama (with LayerNorm, one kernel in every PyTorch), and a batch that it continues."""
 from dataclasses import dataclass
 
 import torch
@@ -155,8 +155,8 @@ def replayed(step):
 
 
 class Decoder:
-    """A batch of texts of one length. `choose` makes tokens of logits; without it they are left in `logits` for the caller,
-    who puts the next tokens into `tokens`."""
+    """A batch of texts of one length. `choose` makes tokens of logits; without it they are left in `logits` for the
+    caller, who puts the next tokens into `tokens`."""
 
     def __init__(self, model, choose=greedy, graphed=True):
         self.model, self.choose = model, choose

@@ -1,0 +1,217 @@
+// Findings by their consequence: what the change that mends one brings is simulated, and so is what another one brings
+// on top of it. What brings next to nothing then has the same cause.
+#include <algorithm>
+#include <map>
+
+#include "analyze/finding.h"
+
+namespace llmprof {
+namespace {
+
+// On top of another.
+constexpr double kOnTopMin = 0.03;
+
+struct Mended {
+  std::string_view finding, what_if;
+  bool gpu_stays = true;  // what the GPU does stays
+};
+constexpr std::string_view kSyncBound = "sync-bound";
+constexpr Mended kMended[] = {
+    {kLaunchBound, "graph"},
+    {"cpu-bound-gap", "no-host-gaps"},
+    {kSyncBound, "last-wait-only"},
+    {"allocator-churn", "no-allocations"},
+    {"pageable-copy", "pinned-copies", false},
+    {"small-kernels-unfused", "fused", false},
+    {"copy-bound", "no-copies", false},
+    {"comm-bound", "no-communication", false},
+};
+
+const Mended* mends(const Finding& finding) {
+  for (const Mended& one : kMended)
+    if (one.finding == finding.id) return &one;
+  return nullptr;
+}
+
+const StageView* stage_of(const FindingContext& finding, const Finding& one) {
+  for (const StageView& stage : finding.stages)
+    if (stage.timing->name == one.stage) return &stage;
+  return nullptr;
+}
+
+// The figure that the stage moves once `gain_frac` of its step is gone.
+double figure_ms(const StageView& stage, double gain_frac, bool gpu_stays) {
+  const double gain_ns = gain_frac * stage.wall_ns();
+  return (gpu_stays ? stage.bound_of_waiting(gain_ns) : stage.bound(gain_ns)).to;
+}
+
+void set_gain(const StageView& stage, const StageGain& gain, double before_frac, std::string_view on_top_of,
+              Finding& out) {
+  const bool gpu_stays = mends(out)->gpu_stays;
+  const auto figure = [&](double frac) { return figure_ms(stage, frac, gpu_stays); };
+  FindingGain row;
+  row.metric = stage.consequence.metric;
+  row.from = figure(before_frac);
+  row.to = figure(gain.frac());
+  if (gain.ci95_ms && gain.step_ms > 0)
+    row.ci95 = {figure((*gain.ci95_ms)[1] / gain.step_ms), figure((*gain.ci95_ms)[0] / gain.step_ms)};
+  row.method = "replay";
+  if (!on_top_of.empty()) row.on_top_of = std::string(on_top_of);
+  out.gain = row;
+  out.bound = GainBound{row.metric, row.from, row.to};
+}
+
+// One finding of a stage whose change is simulated.
+struct Simulated {
+  Finding* finding = nullptr;
+  const StageView* stage = nullptr;
+  Combination change;
+  StageGain gain;
+};
+
+// A change that waits within a step forbid is simulated once they are gone.
+void lift_waits(const FindingContext& finding, Simulated& one) {
+  if (one.gain.forbidden.empty()) return;
+  const replay::WhatIf* const waits = replay::find_what_if("last-wait-only");
+  Combination both = one.change;
+  both.insert(both.begin(), waits);
+  const std::optional<StageGain> lifted = finding.simulation->gain(one.stage->stage, both);
+  one.finding->forbidden_by = one.gain.forbidden;
+  if (!lifted || !lifted->forbidden.empty()) return;
+  one.change = both;
+  one.gain = *lifted;
+}
+
+bool possible(const Simulated& one) { return one.gain.forbidden.empty(); }
+
+// The most first. What the program cannot do as it is comes last, and what its waits forbid behind these waits.
+int order_of(const Simulated& one, bool waits_found) {
+  if (!possible(one)) return 2;
+  return waits_found && one.finding->forbidden_by ? 1 : 0;
+}
+
+Combination joined(const Combination& a, const Combination& b) {
+  Combination out = a;
+  for (const replay::WhatIf* one : b)
+    if (std::find(out.begin(), out.end(), one) == out.end()) out.push_back(one);
+  return out;
+}
+
+void rate(const FindingContext& finding, const StageView& stage, double gain_frac, Finding& out) {
+  const FindingSeverity most = finding_rule(out.id).most;
+  const double share = stage.consequence.share(gain_frac * stage.wall_ns(), stage.wall_ns());
+  out.gain_ns = finding.whole_ns(stage.stage, gain_frac * stage.wall_ns());
+  out.share = share * stage.consequence.of_request;
+  out.severity = std::min(most, severity_for(stage.consequence, share));
+}
+
+// The findings of one stage, each with what it brings on top of those before it. Returns those that are no findings of
+// their own.
+std::vector<const Finding*> settle_stage(const FindingContext& finding, std::vector<Simulated>& all) {
+  std::vector<const Finding*> gone;
+  for (Simulated& one : all) lift_waits(finding, one);
+  const bool waits_found =
+      std::any_of(all.begin(), all.end(), [](const Simulated& one) { return one.finding->id == kSyncBound; });
+  std::stable_sort(all.begin(), all.end(), [&](const Simulated& a, const Simulated& b) {
+    const int of_a = order_of(a, waits_found), of_b = order_of(b, waits_found);
+    return of_a != of_b ? of_a < of_b : a.gain.gain_ms > b.gain.gain_ms;
+  });
+  Simulated* first = nullptr;
+  Combination done;
+  double done_frac = 0;
+  for (Simulated& one : all) {
+    if (!possible(one)) continue;  // what sums say at most
+    if (first == nullptr) {
+      set_gain(*one.stage, one.gain, 0, {}, *one.finding);
+      rate(finding, *one.stage, one.gain.frac(), *one.finding);
+      first = &one;
+      done = one.change;
+      done_frac = one.gain.frac();
+      continue;
+    }
+    const Combination together = joined(done, one.change);
+    const std::optional<StageGain> gain = finding.simulation->gain(one.stage->stage, together);
+    if (!gain || gain->frac() - done_frac < kOnTopMin) {
+      first->finding->symptoms.push_back(one.finding->title);
+      gone.push_back(one.finding);
+      continue;
+    }
+    set_gain(*one.stage, *gain, done_frac, first->finding->id, *one.finding);
+    rate(finding, *one.stage, gain->frac() - done_frac, *one.finding);
+    // Not before what it is on top of.
+    one.finding->severity = std::min(one.finding->severity, first->finding->severity);
+    one.finding->share = std::min(one.finding->share, first->finding->share);
+    done = together;
+    done_frac = gain->frac();
+  }
+  return gone;
+}
+
+}  // namespace
+
+std::optional<StageGain> FindingContext::simulated(const StageView& stage,
+                                                   std::initializer_list<std::string_view> what_ifs) const {
+  if (simulation == nullptr || stage.whole()) return {};
+  return simulation->gain(stage.stage, combination_of(what_ifs));
+}
+
+bool FindingContext::worth(const StageView& stage, std::string_view what_if, bool by_sums) const {
+  const std::optional<StageGain> gain = simulated(stage, {what_if});
+  if (!gain) return by_sums;
+  if (gain->frac() >= kGainMin) return true;
+  // What waits hide.
+  const std::optional<StageGain> waits = gain->forbidden.empty() ? std::nullopt : simulated(stage, {"last-wait-only"});
+  if (!waits) return false;
+  const std::optional<StageGain> both = simulated(stage, {"last-wait-only", what_if});
+  return both->forbidden.empty() && both->frac() - waits->frac() >= kGainMin;
+}
+
+void FindingContext::add_places(const StageView& stage, PlaceKind kind, Finding& finding, bool but_ends) const {
+  constexpr size_t kPlacesMost = 3;
+  std::vector<PlaceSums> of_kind;
+  for (const PlaceSums& place : places[stage.stage])
+    if (place.kind == kind) of_kind.push_back(place);
+  const double steps = static_cast<double>(stage.group->steps.size());
+  if (but_ends) {
+    // The wait for all of a step's work is the longest, and there once.
+    if (of_kind.size() > 1 && static_cast<double>(of_kind.front().count) <= 1.05 * steps)
+      of_kind.erase(of_kind.begin());
+    std::stable_sort(of_kind.begin(), of_kind.end(),
+                     [](const PlaceSums& a, const PlaceSums& b) { return a.count > b.count; });
+  }
+  for (size_t i = 0; i < std::min(kPlacesMost, of_kind.size()); ++i)
+    finding.where.push_back({"python", python_place(trace().text(of_kind[i].stack)),
+                             static_cast<double>(of_kind[i].count) / std::max(1.0, steps)});
+}
+
+void simulate_findings(const FindingContext& finding, std::vector<Finding>& found) {
+  std::map<uint32_t, std::vector<Simulated>> stages;
+  for (Finding& one : found) {
+    const Mended* const mended = mends(one);
+    const StageView* const stage = mended != nullptr ? stage_of(finding, one) : nullptr;
+    if (stage == nullptr || finding.simulation == nullptr) continue;
+    const Combination change = combination_of({mended->what_if});
+    const std::optional<StageGain> gain = finding.simulation->gain(stage->stage, change);
+    if (gain) stages[stage->stage].push_back({&one, stage, change, *gain});
+  }
+  std::vector<const Finding*> gone;
+  for (auto& [stage, all] : stages) {
+    const std::vector<const Finding*> merged = settle_stage(finding, all);
+    gone.insert(gone.end(), merged.begin(), merged.end());
+  }
+  for (Finding& one : found)
+    if (!one.gain && one.bound) {
+      FindingGain row;
+      row.metric = one.bound->metric;
+      row.from = one.bound->from;
+      row.to = one.bound->to;
+      row.method = "formula";
+      one.gain = row;
+    }
+  std::vector<Finding> kept;
+  for (Finding& one : found)
+    if (std::find(gone.begin(), gone.end(), &one) == gone.end()) kept.push_back(std::move(one));
+  found = std::move(kept);
+}
+
+}  // namespace llmprof

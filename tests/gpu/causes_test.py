@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Findings against programs with a planted cause and a healthy twin (tests/gpu/held_out_causes).
+
+    python3 tests/gpu/causes_test.py [--state causes.json] [--steps 40] [--rounds 2] [--only NAME,NAME]
+
+Each program runs under `llmprof run`, planted and repaired (--fixed), and both run alone, by turns. Recorded for each:
+
+  first      the first finding of at least minor severity of the planted program: what, where, the gain it gives
+  real       what the repair saves of a step by the programs' own timers: of the median of its main kind of step, of both
+             sides alone, each round for itself
+  twin       the findings of the repaired program with a simulated gain
+
+Whether the first finding names the cause is for a reader to judge, beside causes.json: the words there were written without
+knowledge of the findings. Costs of the recorder are measured first (`llmprof peaks --recorder-only`), as a user would once.
+--again runs nothing: this llmprof analyses the recordings in --keep once more.
+"""
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+
+import harness
+
+FOLDER = harness.ROOT / "tests/gpu/held_out_causes"
+
+
+def last_json(text):
+    for line in reversed(text.splitlines()):
+        if line.startswith("{"):
+            return json.loads(line)
+    return None
+
+
+def step_ms(result):
+    """The median of the kind of step that takes most of the time, warm-up aside."""
+    kinds = {}
+    for step in result["steps"]:
+        if not step.get("warm_up"):
+            kinds.setdefault(step["kind"], []).append((step["end_ns"] - step["start_ns"]) / 1e6)
+    times = max(kinds.values(), key=sum)
+    return statistics.median(times)
+
+
+def findings(report):
+    kept = []
+    for found in report["findings"]:
+        kept.append({key: found[key] for key in ("id", "severity", "stage", "title", "gain", "where", "symptoms",
+                                                 "forbidden_by")})
+    return kept
+
+
+def gain_of(found):
+    gain = found["gain"]
+    return None if not gain or gain["from"] <= 0 else 1 - gain["to"] / gain["from"]
+
+
+def recorded(args, place, name, fixed):
+    kept = pathlib.Path(args.keep or place) / (name + ("_fixed" if fixed else ""))
+    command = [args.python, str(FOLDER / f"{name}.py"), "--steps", str(args.steps), *(["--fixed"] if fixed else [])]
+    report_file = str(kept) + ".json"
+    done = harness.execute([args.llmprof, "run", "--quiet", "-o", str(kept), "--report", report_file, "--", *command],
+                           args.timeout)
+    if done.failure():
+        return {"error": done.failure()}
+    report = json.loads(pathlib.Path(report_file).read_text())
+    return {"own_ms": step_ms(last_json(done.stdout)), "findings": findings(report),
+            "latency": (report["latency"] or {}).get("headline")}
+
+
+def alone(args, name, fixed):
+    command = [args.python, str(FOLDER / f"{name}.py"), "--steps", str(args.steps), *(["--fixed"] if fixed else [])]
+    done = harness.execute(command, args.timeout)
+    if done.failure():
+        return {"error": done.failure()}
+    return {"ms": step_ms(last_json(done.stdout))}
+
+
+def judge(one):
+    out = {}
+    for side in ("planted", "fixed"):
+        if "error" in one[side]:
+            return {"error": f"{side}: {one[side]['error']}"}
+    errors = [turn["error"] for turn in one["alone"] for turn in turn.values() if "error" in turn]
+    if errors:
+        return {"error": errors[0]}
+    if one["alone"]:
+        savings = [1 - turn["fixed"]["ms"] / turn["planted"]["ms"] for turn in one["alone"]]
+        out["real"] = {"median": statistics.median(savings), "least": min(savings), "most": max(savings)}
+    first = next((found for found in one["planted"]["findings"] if found["severity"] != "info"), None)
+    if first:
+        out["first"] = {"id": first["id"], "stage": first["stage"], "gain": gain_of(first),
+                        "method": (first["gain"] or {}).get("method"),
+                        "where": [place["name"] for place in first["where"][:1]]}
+        out["next"] = [found["id"] for found in one["planted"]["findings"][1:4] if found["severity"] != "info"]
+    out["twin"] = [{"id": found["id"], "gain": gain_of(found), "severity": found["severity"]}
+                   for found in one["fixed"]["findings"]
+                   if found["gain"] and (gain_of(found) or 0) > 0.05][:3]
+    return out
+
+
+def main():
+    parser = harness.arguments(__doc__, "causes_results.json")
+    parser.add_argument("--only", help="names of programs")
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=2, help="turns of both sides alone")
+    parser.add_argument("--again", action="store_true", help="analyse the recordings in --keep once more, and run nothing")
+    args = parser.parse_args()
+    causes = {row["program"]: row for row in json.loads((FOLDER / "causes.json").read_text())}
+    names = args.only.split(",") if args.only else list(causes)
+    state, budget = harness.State(args.state, args.fresh), harness.Budget(args.budget)
+    place = args.keep or "causes_sessions"
+    pathlib.Path(place).mkdir(parents=True, exist_ok=True)
+    if not args.again and "costs" not in state:
+        state.save(machine=harness.machine(args.python))
+        subprocess.run([args.llmprof, "peaks", "--recorder-only", "--quick", "--quiet", "--json", "--device", "cuda:0"],
+                       capture_output=True, text=True, timeout=200)
+        state.put("costs", True)
+    for name in names:
+        if args.again:
+            one = state.get(name)
+            for side, suffix in (("planted", ""), ("fixed", "_fixed")):
+                done = subprocess.run([args.llmprof, "analyze", str(pathlib.Path(place) / (name + suffix)), "--json"],
+                                      capture_output=True, text=True)
+                one[side]["findings"] = findings(json.loads(done.stdout))
+        elif name in state:
+            one = state.get(name)
+        elif budget.spent(20):
+            continue
+        else:
+            one = {"planted": recorded(args, place, name, False), "fixed": recorded(args, place, name, True), "alone": []}
+            for _ in range(args.rounds):
+                one["alone"].append({"planted": alone(args, name, False), "fixed": alone(args, name, True)})
+            state.put(name, one)
+        one["judged"] = judge(one)
+        state.put(name, one)
+        print(name, json.dumps({"cause": causes[name]["cause"], **one["judged"]}), flush=True)
+    state.save(judged={name: state.get(name)["judged"] for name in names if name in state})
+    harness.write_summary(args, state)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
