@@ -83,9 +83,10 @@ bool prompts_of_nothing(const Trace& trace, std::vector<CannotTell>& cannot_tell
 }
 
 // Steps that nobody names and that fetch results several times by the same code outside the model, each time behind a
-// good part of what they launch: what was found as one step is several, and a step is not a token.
+// good part of their products and attention: a token needs a pass of the model, so what was found as one step is
+// several.
 bool fetches_several_times(const Trace& trace, std::vector<CannotTell>& cannot_tell) {
-  constexpr double kPart = 0.1;  // of the launches of a step; between two waits of a sampler's loop lie a few percent
+  constexpr double kPart = 0.1;  // a guard or a draft between two waits of a sampler has a few percent of them
   constexpr std::string_view kInModule = "[nn.Module]";
   const Steps& steps = trace.steps;
   const HostPlaces& places = trace.host_places;
@@ -94,7 +95,8 @@ bool fetches_several_times(const Trace& trace, std::vector<CannotTell>& cannot_t
     const StepId step = trace.gpu_links.step[gpu];
     const ApiCallId api = trace.gpu_links.api[gpu];
     if (step == kNoRow || api == kNoRow || steps.kind[step] != StageKind::kDecode || named_by_words(trace, step) ||
-        steps.missing[step] != MissingKernels::kNone || steps.phase[step] == StepPhase::kWarmUp)
+        steps.missing[step] != MissingKernels::kNone || steps.phase[step] == StepPhase::kWarmUp ||
+        !is_arithmetic(trace.gpu_links.category[gpu]))
       continue;
     launches[step].push_back(trace.api_calls.start_ns[api]);
   }
