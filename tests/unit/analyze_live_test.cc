@@ -149,6 +149,65 @@ TEST(LivePlanted, AWaitAfterEveryKernel) {
   EXPECT_EQ(finding_of(report, "launch-bound"), nullptr) << "the gaps are those after the waits";
 }
 
+double step_ms_of(const Report& report) {
+  const StageTiming* const stage = stage_of(report, "decode_step");
+  return stage == nullptr ? 0 : stage->wall_ms.ms() / static_cast<double>(stage->count);
+}
+
+// What a finding's gain promises is what the program takes that is made without its cause.
+TEST(LivePlanted, TheGainIsWhatTheHealthyProgramTakes) {
+  Loop waits;
+  waits.busy = 30 * kUs;
+  Loop healthy = waits;
+  waits.sync_each = true;
+  const Report with = report_of(run_loop(waits)), without = report_of(run_loop(healthy));
+  const Finding* found = finding_of(with, "sync-bound");
+  ASSERT_TRUE(found != nullptr && found->gain);
+  EXPECT_EQ(found->gain->method, "replay");
+  EXPECT_FALSE(found->gain->on_top_of);
+  EXPECT_NEAR(found->gain->to / found->gain->from, step_ms_of(without) / step_ms_of(with), 0.03);
+  ASSERT_TRUE(found->gain->ci95);
+  EXPECT_LE((*found->gain->ci95)[0], found->gain->to);
+  EXPECT_GE((*found->gain->ci95)[1], found->gain->to);
+
+  Loop launches;
+  launches.busy = 4 * kUs;
+  launches.host = 12 * kUs;
+  const Report eager = report_of(run_loop(launches));
+  found = finding_of(eager, "launch-bound");
+  ASSERT_TRUE(found != nullptr && found->gain);
+  EXPECT_EQ(found->gain->method, "replay");
+  // Kernels behind each other, as far apart as nodes are where nothing was measured, one launch and one wait.
+  const double least_us = 20 * 4 + 19 * 0.8, most_us = least_us + 25;
+  EXPECT_GE(found->gain->to / found->gain->from * step_ms_of(eager) * 1e3, least_us);
+  EXPECT_LE(found->gain->to / found->gain->from * step_ms_of(eager) * 1e3, most_us);
+}
+
+TEST(LivePlanted, AWaitIsNamedByItsLine) {
+  Loop loop;
+  loop.busy = 30 * kUs;
+  loop.sync_each = true;
+  Trace trace = run_loop(loop);
+  const char* const code = "pick (/srv/app/serve.py:12) < decode (/srv/app/serve.py:30) < main (/srv/app/serve.py:44)";
+  for (Row call = 0; call < trace.api_calls.size(); ++call)
+    if (trace.text(trace.api_calls.name[call]) == "cudaStreamSynchronize")
+      TraceBuilder(trace).add<HostPlaces>({.start_ns = trace.api_calls.start_ns[call],
+                                           .dur_ns = trace.api_calls.dur_ns[call],
+                                           .thread = 0,
+                                           .kind = PlaceKind::kWait,
+                                           .stack = trace.strings.intern(code)});
+  const Report report = report_of(trace);
+  const Finding* const found = finding_of(report, "sync-bound");
+  ASSERT_NE(found, nullptr);
+  ASSERT_EQ(found->where.size(), 1U);
+  EXPECT_EQ(found->where[0].name, "pick (serve.py:12) < decode (serve.py:30)");
+  // One behind each kernel; the one that ends a step may count for the host's time behind it.
+  EXPECT_GE(found->where[0].per_step.value_or(0), 20);
+  EXPECT_LE(found->where[0].per_step.value_or(0), 21);
+  ASSERT_FALSE(report.host_places.empty());
+  EXPECT_EQ(report.host_places[0].stack, code);
+}
+
 TEST(LivePlanted, HostCodeBeforeEveryStep) {
   Loop loop;
   loop.before_step = kMs;
