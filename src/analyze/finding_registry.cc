@@ -144,7 +144,11 @@ std::string severity_rule() {
          "from "
          "3 %, info below; one level lower where TTFT or TPOT makes up less than 10 % of a typical request; and no "
          "higher "
-         "than a rule says of itself.";
+         "than a rule says of itself. In recordings of llmprof run, what waits, launches, host code, allocations, "
+         "copies, "
+         "communication and kernels that pass over memory cost is simulated: such a finding is one where its change "
+         "brings "
+         "5 % of a step or more, and its severity is by that.";
 }
 
 }  // namespace llmprof

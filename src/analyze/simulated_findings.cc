@@ -168,20 +168,28 @@ bool FindingContext::worth(const StageView& stage, std::string_view what_if, boo
 
 void FindingContext::add_places(const StageView& stage, PlaceKind kind, Finding& finding, bool but_ends) const {
   constexpr size_t kPlacesMost = 3;
-  std::vector<PlaceSums> of_kind;
-  for (const PlaceSums& place : places[stage.stage])
-    if (place.kind == kind) of_kind.push_back(place);
-  const double steps = static_cast<double>(stage.group->steps.size());
+  struct Place {
+    std::string name;
+    double per_step = 0;
+  };
+  // Stacks that differ in who called the two functions alone are one place.
+  std::vector<Place> of_kind;
+  const double steps = std::max(1.0, static_cast<double>(stage.group->steps.size()));
+  for (const PlaceSums& place : places[stage.stage]) {
+    if (place.kind != kind) continue;
+    const std::string name = python_place(trace().text(place.stack));
+    auto known = std::find_if(of_kind.begin(), of_kind.end(), [&](const Place& one) { return one.name == name; });
+    if (known == of_kind.end()) known = of_kind.insert(of_kind.end(), {name, 0});
+    known->per_step += static_cast<double>(place.count) / steps;
+  }
   if (but_ends) {
     // The wait for all of a step's work is the longest, and there once.
-    if (of_kind.size() > 1 && static_cast<double>(of_kind.front().count) <= 1.05 * steps)
-      of_kind.erase(of_kind.begin());
+    if (of_kind.size() > 1 && of_kind.front().per_step <= 1.05) of_kind.erase(of_kind.begin());
     std::stable_sort(of_kind.begin(), of_kind.end(),
-                     [](const PlaceSums& a, const PlaceSums& b) { return a.count > b.count; });
+                     [](const Place& a, const Place& b) { return a.per_step > b.per_step; });
   }
   for (size_t i = 0; i < std::min(kPlacesMost, of_kind.size()); ++i)
-    finding.where.push_back({"python", python_place(trace().text(of_kind[i].stack)),
-                             static_cast<double>(of_kind[i].count) / std::max(1.0, steps)});
+    finding.where.push_back({"python", of_kind[i].name, of_kind[i].per_step});
 }
 
 void simulate_findings(const FindingContext& finding, std::vector<Finding>& found) {
