@@ -592,8 +592,9 @@ void find_small_kernels_unfused(const FindingContext& finding) {
         measured("their GPU time per step", stage.per_step_ms(time_ns), Unit::kMs),
         measured("mean duration", time_ns / calls / 1e3, Unit::kUs),
         measured("GEMM kernels per step", gemms / stage.count(), Unit::kOne)};
-    out.evidence.push_back({"bound assumes fused kernels per step instead", std::min(calls, gemms) / stage.count(),
-                            Unit::kOne, Provenance::kFormula});
+    if (!simulated)
+      out.evidence.push_back({"bound assumes fused kernels per step instead", std::min(calls, gemms) / stage.count(),
+                              Unit::kOne, Provenance::kFormula});
     if (graph_ns > 0)
       out.evidence.push_back(
           measured("pauses between the nodes of the graph per step", stage.per_step_ms(graph_ns), Unit::kMs));

@@ -45,9 +45,9 @@ double figure_ms(const StageView& stage, double gain_frac, bool gpu_stays) {
   return (gpu_stays ? stage.bound_of_waiting(gain_ns) : stage.bound(gain_ns)).to;
 }
 
-void set_gain(const StageView& stage, const StageGain& gain, double before_frac, std::string_view on_top_of,
-              Finding& out) {
-  const bool gpu_stays = mends(out)->gpu_stays;
+// `gpu_stays`: of all that is changed.
+void set_gain(const StageView& stage, const StageGain& gain, double before_frac, bool gpu_stays,
+              std::string_view on_top_of, Finding& out) {
   const auto figure = [&](double frac) { return figure_ms(stage, frac, gpu_stays); };
   FindingGain row;
   row.metric = stage.consequence.metric;
@@ -119,10 +119,12 @@ std::vector<const Finding*> settle_stage(const FindingContext& finding, std::vec
   Simulated* first = nullptr;
   Combination done;
   double done_frac = 0;
+  bool gpu_stays = true;
   for (Simulated& one : all) {
     if (!possible(one)) continue;  // what sums say at most
     if (first == nullptr) {
-      set_gain(*one.stage, one.gain, 0, {}, *one.finding);
+      gpu_stays = mends(*one.finding)->gpu_stays;
+      set_gain(*one.stage, one.gain, 0, gpu_stays, {}, *one.finding);
       rate(finding, *one.stage, one.gain.frac(), *one.finding);
       first = &one;
       done = one.change;
@@ -136,7 +138,8 @@ std::vector<const Finding*> settle_stage(const FindingContext& finding, std::vec
       gone.push_back(one.finding);
       continue;
     }
-    set_gain(*one.stage, *gain, done_frac, first->finding->id, *one.finding);
+    gpu_stays = gpu_stays && mends(*one.finding)->gpu_stays;
+    set_gain(*one.stage, *gain, done_frac, gpu_stays, first->finding->id, *one.finding);
     rate(finding, *one.stage, gain->frac() - done_frac, *one.finding);
     // Not before what it is on top of.
     one.finding->severity = std::min(one.finding->severity, first->finding->severity);
