@@ -108,6 +108,8 @@ def main():
     args = parser.parse_args()
     causes = {row["program"]: row for row in json.loads((FOLDER / "causes.json").read_text())}
     names = args.only.split(",") if args.only else list(causes)
+    if unknown := set(names) - set(causes):
+        parser.error(f"no program {', '.join(sorted(unknown))}; there are {', '.join(causes)}")
     state, budget = harness.State(args.state, args.fresh), harness.Budget(args.budget)
     place = args.keep or "causes_sessions"
     pathlib.Path(place).mkdir(parents=True, exist_ok=True)
