@@ -22,7 +22,7 @@ struct AnalyzeArguments {
   AnalyzeOptions analyze;
   CeilingsOption ceilings;
   std::optional<size_t> top;
-  std::string sort = "total";
+  std::string sort;  // empty: not given
   std::string save;
   OutputOptions output;
 };
@@ -84,6 +84,7 @@ int run(AnalyzeArguments& options) {
   // A page to read is shorter than a file to process.
   constexpr size_t kTextRows = 12;
   options.analyze.top = options.top.value_or(options.output.is_text() ? kTextRows : 0);
+  options.output.tables = options.top.has_value() || !options.sort.empty();
   if (options.sort == "mean") options.analyze.sort = SortKey::kMean;
   if (options.sort == "calls") options.analyze.sort = SortKey::kCalls;
   if (options.sort == "name") options.analyze.sort = SortKey::kName;
@@ -134,11 +135,13 @@ void add_analyze(Parser& parser) {
       .type_name("ID[,ID]")
       .one_word();
   command.flag("--no-detect", options->no_detect, "stages from annotations only");
-  command.option("--top", options->top, "rows of long tables, 0 for all (default 12 in text, all elsewhere)")
+  command
+      .option("--top", options->top,
+              "rows of long tables, which the page then has; 0 for all (default 12 in text, all elsewhere)")
       .check(whole_number(0, int64_t{1} << 40));
   command.option("--sort", options->sort, "operators and kernels by total, mean, calls or name")
       .check(one_of({"total", "mean", "calls", "name"}))
-      .capture_default();
+      .shown_default("total");
   command.option("--save", options->save, "also keep the recording in llmprof's own compact file").type_name("PATH");
   add_output_options(command, options->output);
   command.footer("Example:  llmprof analyze trace.json.gz --model llama-3.1-8b");

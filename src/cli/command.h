@@ -42,7 +42,8 @@ struct OutputOptions {
   std::string path;    // -o: a file, or a folder for csv
   bool json = false, quiet = false, no_color = false;
   std::string color = "auto";
-  bool full = false;  // every column of every table, however wide
+  bool full = false;    // every table of a report, and every column however wide
+  bool tables = false;  // every table of a report: something was asked for that only they have
   // After parsing: --json is short for --format json, and FILE.json is JSON unless another format was asked for.
   std::string effective_format() const { return json || json_by_name() ? "json" : format.empty() ? "text" : format; }
   bool json_by_name() const {

@@ -46,9 +46,10 @@ std::vector<Recording> recordings() {
       {"kineto_llama-3.1-8b_unlabelled.json.gz", bytes(llmprof_demo_eager, llmprof_demo_eager_end), "", 0, "1 of 2",
        "Llama-3.1-8B as a first script runs it: Hugging Face, eager, batch 1, recorded with torch.profiler on an H200. "
        "Nothing in the recording says what is prefill and what is decode; llmprof finds the steps itself.",
-       "Look at: the stage table. Decode waits for the host most of the time (busy share), so a faster GPU would "
-       "change nothing; the bound under the first finding says what a CUDA graph could give at most. The idle table "
-       "says where the host was meanwhile."},
+       "Look at: the stages. Decode waits for the host most of the time (GPU idle), so a faster GPU would "
+       "change nothing; the line below what to change first says what a CUDA graph could give at most. The rows of "
+       "idle "
+       "time say what the GPU waited for."},
       {"kineto_qwen2.5-0.5b_cuda_graph.json.gz", bytes(llmprof_demo_graph, llmprof_demo_graph_end), "qwen2.5-0.5b", 512,
        "2 of 2",
        "Qwen2.5-0.5B with one CUDA graph per decode step, batch 1, context 512. A replayed graph records no shapes, so "
@@ -150,7 +151,6 @@ Status live_on_gpu(const UsableGpu& gpu, const OutputOptions& output, const Guid
   ProgramRun what;
   what.words = {self.string(), "workload", "--device", "cuda:0", "--size", gpu.size};
   what.folder = folder.path() + "/session";
-  what.top = 8;
   what.output = output;
   LLMPROF_ASSIGN(const int code, record_and_report(what));
   if (code != 0) return fail(fmt::format("the workload ended with {} on the GPU", code));

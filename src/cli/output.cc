@@ -125,7 +125,8 @@ Status check_folder(const OutputOptions& options, const std::string& example, co
 }
 
 void add_style_options(const Command& command, OutputOptions& options, const std::string& group) {
-  command.flag("--full", options.full, "text: every column of every table, however wide the terminal").group(group);
+  command.flag("--full", options.full, "text: every table of a report and every column, however long and wide")
+      .group(group);
   command
       .option("--color", options.color,
               "bold and dim text: auto (on a terminal, as NO_COLOR, CLICOLOR_FORCE and TERM have it), always, never")
@@ -162,7 +163,8 @@ Status write_result(const AnyResult& result, const OutputOptions& output, size_t
   const Renderer* renderer = find_renderer(output.effective_format());
   if (renderer == nullptr) return fail("no such format: " + output.effective_format(), {}, {}, ExitCode::kUsage);
   const bool one_table = result.visit([](const auto& record) { return !result_info(record).one_table.empty(); });
-  const std::vector<RenderedFile> files = renderer->render(result, {output.style(), top});
+  const std::vector<RenderedFile> files =
+      renderer->render(result, {output.style(), top, !output.full && !output.tables});
   return renderer->tables && !one_table ? write_files(output.path, files)
                                         : write_output(files.front().content, output.path);
 }

@@ -216,7 +216,9 @@ void report(const RunArguments& options, const DeriveOptions& derive_options, co
       AnalyzeOptions analyze_options = options.analyze;
       constexpr size_t kTextRows = 12;  // as `llmprof analyze` does
       analyze_options.top = options.top.value_or(options.output.is_text() ? kTextRows : 0);
-      analyze_and_print(*trace, derive_options, analyze_options, options.output);
+      OutputOptions output = options.output;
+      output.tables = options.top.has_value();
+      analyze_and_print(*trace, derive_options, analyze_options, output);
     }
   }
   if (!options.forgotten)
@@ -362,7 +364,9 @@ void add_report_options(const Command& command, RunArguments& options) {
   command.option("--stage", options.stages, "ranges whose text matches REGEX are stage NAME (repeatable)")
       .type_name("NAME=REGEX")
       .group(reporting);
-  command.option("--top", options.top, "rows of long tables, 0 for all (default 12 in text, all elsewhere)")
+  command
+      .option("--top", options.top,
+              "rows of long tables, which the page then has; 0 for all (default 12 in text, all elsewhere)")
       .check(whole_number(0, int64_t{1} << 40))
       .group(reporting);
   add_format_option(command, options.output, CsvOutput::kFolder).group(reporting);
@@ -387,7 +391,6 @@ Result<int> record_and_report(const ProgramRun& what) {
   options.launch.command = what.words;
   options.folder = what.folder;
   options.forgotten = true;
-  options.top = what.top;
   options.output = what.output;
   LLMPROF_CHECK(check_options(options, derive_options));
   LLMPROF_CHECK(prepare_launch(options));

@@ -12,7 +12,6 @@ namespace llmprof::cli {
 struct ProgramRun {
   std::vector<std::string> words;
   std::string folder;  // of the session, new or empty; the caller's
-  size_t top = 12;     // rows of long tables
   OutputOptions output;
 };
 // The program's exit code. Errors come before it has started.

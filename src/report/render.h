@@ -16,6 +16,7 @@ namespace llmprof {
 
 struct RenderOptions : TextStyle {  // of text
   size_t top = 12;                  // text: rows per table; the others always give all that the result holds
+  bool one_page = false;            // text of a report: at most 60 lines, else every table
 };
 
 struct RenderedFile {

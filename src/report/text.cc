@@ -125,7 +125,7 @@ std::string bound_text(const GainBound& bound) {
 
 std::string gain_text(const FindingGain& gain) {
   const std::string moves = bound_text({gain.metric, gain.from, gain.to});
-  if (gain.method != "replay") return "At best " + moves;
+  if (gain.method != "replay") return "By formula at best " + moves;
   std::string out = "By replay " + moves;
   if (gain.ci95) out += fmt::format(" ({} to {})", format_ms((*gain.ci95)[0]), format_ms((*gain.ci95)[1]));
   if (gain.on_top_of) out += ", once " + *gain.on_top_of + " is mended";
@@ -172,11 +172,11 @@ std::string render_text(const Report& report, const RenderOptions& given) {
   options.width = std::max(kLeastWidth, options.width);
   const Ink ink(options.color);
   std::string out = headline(report, ink) + warnings(report, options, ink);
+  if (options.one_page) return finish_page(text_page(report, out, options, ink), options);
   const bool cpu = on_cpu(report);
-  for (const auto part :
-       {text_verdict, text_stages, text_warm_up, text_measured, text_where, text_undisturbed, text_critical_path,
-        text_what_ifs, text_host, text_host_places, text_idle, text_operators, text_kernels, text_launch_sites,
-        text_roofline, text_memory, text_findings, text_cannot_tell, text_foot})
+  for (const auto part : {text_verdict, text_stages, text_warm_up, text_measured, text_where, text_undisturbed,
+                          text_critical_path, text_what_ifs, text_host, text_host_places, text_idle, text_operators,
+                          text_kernels, text_launch_sites, text_memory, text_findings, text_cannot_tell, text_foot})
     if (!cpu || part != text_host) out += part(report, options, ink);  // the host is the device there
   return finish_page(out, options);
 }

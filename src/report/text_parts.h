@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/page.h"
 #include "base/text_table.h"
@@ -48,6 +49,18 @@ std::string percent_or_dash(const OptDouble& frac);
 // The share, or "≥ 41.0 %" where only a part of it is known.
 std::string at_least_text(const OptDouble& frac, const OptDouble& at_least);
 
+// "copy, 41.2 % of roof"; "-" for unknown.
+std::string limit_of(const OptBound& bound, const OptDouble& of_roof);
+
+// Stages worth a block of their own: at least 2 % of the recording, the longest first, at most four.
+std::vector<const StageTiming*> main_stages(const Report& report);
+
+// The mean over the steps of a stage.
+double per_instance(const StageTiming& stage, double total);
+
+// The line above a table.
+std::string title(const Ink& ink, std::string_view text, std::string_view note = {});
+
 // GPU busy share of a stage: from recorded activities; "~97 %" by hardware counter where those are missing.
 std::string busy_text(const StageTiming& stage);
 
@@ -59,6 +72,10 @@ std::string distortion_label(const Report& report, StageKind stage_kind);
 
 // TTFT, TPOT and tokens per second: what requests typically take, the first one beside it.
 std::string text_latency(const Report& report, const RenderOptions& options, const Ink& ink);
+
+// All of it on one page of at most so many lines, below `head`: what was recorded, and warnings.
+constexpr size_t kPageLines = 60;
+std::string text_page(const Report& report, std::string_view head, const RenderOptions& options, const Ink& ink);
 
 std::string text_verdict(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_stages(const Report& report, const RenderOptions& options, const Ink& ink);
@@ -76,7 +93,6 @@ std::string text_kernels(const Report& report, const RenderOptions& options, con
 std::string gain_text(const FindingGain& gain);
 std::string text_host_places(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_launch_sites(const Report& report, const RenderOptions& options, const Ink& ink);
-std::string text_roofline(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_memory(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_findings(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_cannot_tell(const Report& report, const RenderOptions& options, const Ink& ink);

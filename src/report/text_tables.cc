@@ -12,30 +12,9 @@
 namespace llmprof {
 namespace {
 
-std::string title(const Ink& ink, std::string_view text, std::string_view note = {}) {
-  return ink.bold(text) + (note.empty() ? "" : "  " + ink.dim(note)) + "\n";
-}
-
 std::string count_text(KnownCount count) { return count.known ? format_count(static_cast<double>(count.n)) : "-"; }
 
 std::string number(const OptDouble& value, int decimals) { return value ? format_fixed(*value, decimals) : "-"; }
-
-// Stages worth a block of their own: at least 2 % of the recording, the longest first, at most four.
-std::vector<const StageTiming*> main_stages(const Report& report) {
-  std::vector<const StageTiming*> out;
-  for (const StageTiming& stage : report.stages)
-    if (stage.kernels > 0 && stage.wall_ms.ns >= report.source.duration_ms.ns / 50 &&
-        !report.mark_of(stage).is_warm_up())
-      out.push_back(&stage);
-  std::stable_sort(out.begin(), out.end(),
-                   [](const StageTiming* a, const StageTiming* b) { return a->wall_ms.ns > b->wall_ms.ns; });
-  if (out.size() > 4) out.resize(4);
-  return out;
-}
-
-double per_instance(const StageTiming& stage, double total) {
-  return total / static_cast<double>(std::max<int64_t>(1, stage.count));
-}
 
 std::string cut_note(size_t shown, size_t all, const Ink& ink) {
   return shown < all ? ink.dim(fmt::format("  ... {} more (--top, or --format csv)\n", all - shown)) : std::string();
@@ -65,13 +44,6 @@ std::string short_shapes(const OptText& shapes) {
 
 std::string bound_or_dash(const OptBound& bound) { return bound ? std::string(name_of(*bound)) : "-"; }
 
-std::string limit_of(const OptBound& bound, const OptDouble& of_roof) {
-  if (!bound) return "-";
-  if (of_roof && (*bound == Bound::kMemory || *bound == Bound::kCompute || *bound == Bound::kCopy))
-    return fmt::format("{}, {} of roof", name_of(*bound), format_percent(*of_roof));
-  return std::string(name_of(*bound));
-}
-
 // What the words in brackets behind the names of stages mean, of those that are there.
 std::string suffix_legend(const Report& report, const RenderOptions& options, const Ink& ink) {
   struct Meaning {
@@ -95,6 +67,33 @@ std::string suffix_legend(const Report& report, const RenderOptions& options, co
 }
 
 }  // namespace
+
+std::string title(const Ink& ink, std::string_view text, std::string_view note) {
+  return ink.bold(text) + (note.empty() ? "" : "  " + ink.dim(note)) + "\n";
+}
+
+std::vector<const StageTiming*> main_stages(const Report& report) {
+  std::vector<const StageTiming*> out;
+  for (const StageTiming& stage : report.stages)
+    if (stage.kernels > 0 && stage.wall_ms.ns >= report.source.duration_ms.ns / 50 &&
+        !report.mark_of(stage).is_warm_up())
+      out.push_back(&stage);
+  std::stable_sort(out.begin(), out.end(),
+                   [](const StageTiming* a, const StageTiming* b) { return a->wall_ms.ns > b->wall_ms.ns; });
+  if (out.size() > 4) out.resize(4);
+  return out;
+}
+
+double per_instance(const StageTiming& stage, double total) {
+  return total / static_cast<double>(std::max<int64_t>(1, stage.count));
+}
+
+std::string limit_of(const OptBound& bound, const OptDouble& of_roof) {
+  if (!bound) return "-";
+  if (of_roof && (*bound == Bound::kMemory || *bound == Bound::kCompute || *bound == Bound::kCopy))
+    return fmt::format("{}, {} of roof", name_of(*bound), format_percent(*of_roof));
+  return std::string(name_of(*bound));
+}
 
 std::string text_stages(const Report& report, const RenderOptions& options, const Ink& ink) {
   if (report.stages.empty()) return {};
@@ -410,13 +409,39 @@ std::string text_operators(const Report& report, const RenderOptions& options, c
   columns.push_back({"most frequent shapes", kLeft, options.width > 100 ? size_t{34} : size_t{14}, 6});
   TextTable table(std::move(columns));
   size_t shown = 0;
+  std::vector<const OperatorRecord*> taken;
   for (const OperatorRecord& row : report.operators) {
     if (is_warm_up(report, row.stage)) continue;
+    // An operator that does nothing but call another says what that one says: linear, matmul, mm are one row, of the
+    // outermost.
+    const bool said = std::any_of(taken.begin(), taken.end(), [&row](const OperatorRecord* other) {
+      return other->stage == row.stage && other->calls == row.calls && row.gpu_total_ms.ns > 0 &&
+             other->gpu_total_ms.ns == row.gpu_total_ms.ns;
+    });
+    if (said) continue;
     if (++shown > options.top) break;
-    std::vector<std::string> cells = {row.name, row.stage, format_count(static_cast<double>(row.calls)),
-                                      format_ns(row.cpu_total_ms.ns), format_ns(row.cpu_self_ms.ns)};
-    if (!on_cpu(report)) cells.insert(cells.end(), {format_ns(row.gpu_total_ms.ns), format_ns(row.gpu_self_ms.ns)});
-    cells.push_back(short_shapes(row.shapes));
+    const OperatorRecord* outermost = &row;
+    std::vector<const OperatorRecord*> inside;
+    for (const OperatorRecord& other : report.operators)
+      if (other.stage == row.stage && other.calls == row.calls && row.gpu_total_ms.ns > 0 &&
+          other.gpu_total_ms.ns == row.gpu_total_ms.ns) {
+        inside.push_back(&other);
+        if (other.cpu_total_ms.ns > outermost->cpu_total_ms.ns) outermost = &other;
+      }
+    std::string name = outermost->name;
+    int64_t cpu_self = outermost->cpu_self_ms.ns, gpu_self = outermost->gpu_self_ms.ns;
+    for (const OperatorRecord* other : inside) {
+      if (other == outermost) continue;
+      const size_t plain = other->name.rfind("::");
+      name += " > " + (plain == std::string::npos ? other->name : other->name.substr(plain + 2));
+      cpu_self += other->cpu_self_ms.ns;
+      gpu_self += other->gpu_self_ms.ns;
+    }
+    taken.push_back(&row);
+    std::vector<std::string> cells = {name, row.stage, format_count(static_cast<double>(row.calls)),
+                                      format_ns(outermost->cpu_total_ms.ns), format_ns(cpu_self)};
+    if (!on_cpu(report)) cells.insert(cells.end(), {format_ns(row.gpu_total_ms.ns), format_ns(gpu_self)});
+    cells.push_back(short_shapes(outermost->shapes));
     table.add_row(std::move(cells));
   }
   if (table.empty()) return {};
@@ -427,53 +452,34 @@ std::string text_operators(const Report& report, const RenderOptions& options, c
 
 std::string text_kernels(const Report& report, const RenderOptions& options, const Ink& ink) {
   if (report.kernels_topk.empty()) return {};
-  TextTable table({{"kernel", kLeft, options.width > 100 ? size_t{50} : size_t{34}},
+  TextTable table({{"kernel", kLeft, options.width > 100 ? size_t{46} : size_t{34}},
                    {"stage", kLeft, 12, 3},
                    {"calls", kRight, 0, 4},
                    {"total"},
                    {"share", kRight, 0, 1},
-                   {"p50", kRight, 0, 5},
-                   {"grid", kRight, 0, 6},
-                   {"shape", kLeft, 24, 7},
-                   {"limit", kLeft, 24, 2}});
+                   {"grid", kRight, 0, 10},
+                   {"shape", kLeft, 24, 9},
+                   {"FLOP/B", kRight, 0, 8},
+                   {"TFLOP/s", kRight, 0, 6},
+                   {"GB/s", kRight, 0, 7},
+                   {"limit", kLeft, 24, 2},
+                   {"could save", kRight, 0, 1}});
   size_t shown = 0;
   for (const KernelRecord& row : report.kernels_topk) {
     if (is_warm_up(report, row.stage)) continue;
     if (++shown > options.top) break;
     table.add_row({short_kernel_name(row.name), row.stage, format_count(static_cast<double>(row.calls)),
-                   format_ns(row.total_ms.ns), format_percent(row.share), format_ms(row.p50_ms), row.grid.value_or("-"),
-                   row.shape.value_or("-"), limit_of(row.bound, row.of_roof_frac)});
+                   format_ns(row.total_ms.ns), format_percent(row.share), row.grid.value_or("-"),
+                   row.shape.value_or("-"), number(row.intensity, 1), row.tflops ? format_rate(*row.tflops) : "-",
+                   row.gbs ? format_rate(*row.gbs) : "-", limit_of(row.bound, row.of_roof_frac),
+                   row.of_roof_frac ? format_ms(row.total_ms.ms() * std::max(0.0, 1 - *row.of_roof_frac)) : "-"});
   }
   if (table.empty()) return {};
-  return title(ink, "Kernels", "all steps together, by name, launch, shape and stage; full names in JSON and CSV") +
-         table.render("  ", options) + cut_note(options.top, report.kernels_topk.size(), ink) + "\n";
-}
-
-std::string text_roofline(const Report& report, const RenderOptions& options, const Ink& ink) {
-  if (report.roofline.empty()) return {};
-  TextTable table({{"kernel", kLeft, options.width > 100 ? size_t{38} : size_t{24}},
-                   {"stage", kLeft, 12, 6},
-                   {"shape", kLeft, 26, 5},
-                   {"FLOP/B", kRight, 0, 4},
-                   {"TFLOP/s", kRight, 0, 2},
-                   {"GB/s", kRight, 0, 3},
-                   {"of roof"},
-                   {"limit", kLeft, 0, 1},
-                   {"could save", kRight, 0, 1}});
-  size_t shown = 0;
-  for (const RooflineRecord& row : report.roofline) {
-    if (is_warm_up(report, row.stage)) continue;
-    if (++shown > options.top) break;
-    table.add_row({short_kernel_name(row.name), row.stage, row.shape, format_fixed(row.intensity, 1),
-                   format_rate(row.tflops), format_rate(row.gbs), percent_or_dash(row.of_roof_frac),
-                   bound_or_dash(row.bound), row.gain_ms ? format_ms(*row.gain_ms) : "-"});
-  }
-  if (table.empty()) return {};
-  std::string note = "kernels with known shapes over all steps against min(peak, intensity x bandwidth)";
+  std::string note = "all steps together; roof: min(peak, intensity x bandwidth)";
   if (report.device && report.device->arithmetic && report.device->ridge)
     note += fmt::format("; ridge of {} at {:.0f} FLOP/B", *report.device->arithmetic, *report.device->ridge);
-  return title(ink, "Roofline", note) + table.render("  ", options) +
-         cut_note(options.top, report.roofline.size(), ink) + "\n";
+  return title(ink, "Kernels", note) + table.render("  ", options) +
+         cut_note(options.top, report.kernels_topk.size(), ink) + "\n";
 }
 
 std::string text_memory(const Report& report, const RenderOptions& options, const Ink& ink) {
