@@ -92,7 +92,8 @@ OptDouble before_prompt_ms(const Trace& trace, const Requests& requests) {
 // What a figure of the headline is the median of: times without the recorder where there are some.
 struct Times {
   std::vector<double> ms;
-  std::vector<Row> steps;  // one for each, of ITL
+  std::vector<double> unsure_ms;  // one for each: how much it may be off for what is not known of the recorder's cost
+  std::vector<Row> steps;         // one for each, of ITL
   StepTimeSource source = StepTimeSource::kRecorded;
 };
 
@@ -106,6 +107,7 @@ Times choose_times(const std::array<Times, 3>& by_source, size_t enough) {
   const Times& replayed = of(StepTimeSource::kReplayed);
   if (!replayed.ms.empty()) {
     out.ms.insert(out.ms.end(), replayed.ms.begin(), replayed.ms.end());
+    out.unsure_ms.insert(out.unsure_ms.end(), replayed.unsure_ms.begin(), replayed.unsure_ms.end());
     out.steps.insert(out.steps.end(), replayed.steps.begin(), replayed.steps.end());
     out.source = StepTimeSource::kReplayed;
     return out;
@@ -122,7 +124,7 @@ constexpr size_t kPromptsEnough = 3, kStepsEnough = 5;
 Times prompt_times(const Context& context, const Requests& requests) {
   std::array<Times, 3> by_source;
   for (const RequestTimes* request : requests.typical_prompts()) {
-    double ns = *request->ttft_ns;
+    double ns = *request->ttft_ns, unsure_ns = 0;
     bool known = true;
     StepTimeSource source = StepTimeSource::kUnrecorded;
     for (const Row s : request->before_token) {
@@ -130,8 +132,11 @@ Times prompt_times(const Context& context, const Requests& requests) {
       known &= alone.has_value();
       if (alone) ns -= window_ms(context.trace.steps, s) * 1e6 - *alone;
       source = std::max(source, context.undisturbed.source(s));
+      unsure_ns += context.undisturbed.unsure_ns(s);
     }
-    if (known) by_source[static_cast<size_t>(source)].ms.push_back(ns / 1e6);
+    if (!known) continue;
+    by_source[static_cast<size_t>(source)].ms.push_back(ns / 1e6);
+    by_source[static_cast<size_t>(source)].unsure_ms.push_back(unsure_ns / 1e6);
   }
   return choose_times(by_source, kPromptsEnough);
 }
@@ -143,9 +148,21 @@ Times token_times(const Context& context, const Requests& requests) {
     if (!alone) continue;
     Times& times = by_source[static_cast<size_t>(context.undisturbed.source(s))];
     times.ms.push_back(*alone / 1e6);
+    times.unsure_ms.push_back(context.undisturbed.unsure_ns(s) / 1e6);
     times.steps.push_back(s);
   }
   return choose_times(by_source, kStepsEnough);
+}
+
+// The 95 % interval of the median: how far it would move with other steps of the same run, and how far for what is not
+// known of the recorder's cost, which is in all of them alike. Fewer than three values say nothing of it.
+void fill_interval(const Times& times, OptDouble& low_ms, OptDouble& high_ms) {
+  constexpr size_t kValuesLeast = 3;
+  if (times.ms.size() < kValuesLeast) return;
+  const Interval interval = bootstrap_median(times.ms);
+  const double unsure_ms = median_of(times.unsure_ms);
+  low_ms = std::max(0.0, interval.low - unsure_ms);
+  high_ms = interval.high + unsure_ms;
 }
 
 // A live recording of one request that no other came before, and no evidence: all of its kernels ran for the first
@@ -174,6 +191,7 @@ Headline headline_of(const Context& context, const Requests& requests) {
     if (live) out.ttft_source = ttft.source;
     out.ttft_p99_ms = summary->p99;
     out.ttft_n = summary->n;
+    fill_interval(ttft, out.ttft_ci95_low_ms, out.ttft_ci95_high_ms);
     out.before_prompt_ms = before_prompt_ms(context.trace, requests);
   }
   if (const RequestTimes* first = requests.first_prompt(); first != nullptr) {
@@ -187,6 +205,7 @@ Headline headline_of(const Context& context, const Requests& requests) {
     if (live) out.itl_source = itl.source;
     out.itl_p99_ms = summary->p99;
     out.itl_n = summary->n;
+    fill_interval(itl, out.itl_ci95_low_ms, out.itl_ci95_high_ms);
     if (!requests.interleaved) out.tpot_ms = out.itl_ms;
     if (tokens_known && making_ms > 0 && !requests.stalled) out.output_tokens_per_s = 1e3 * tokens / making_ms;
   }

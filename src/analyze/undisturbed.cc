@@ -39,6 +39,12 @@ Interval interval_of(const std::vector<double>& values, double unsure_ns) {
   return interval;
 }
 
+// What of a replayed step is not known, of a cost of which such a share is not.
+double unsure_of(const StageTimesOf& times, double unsure_frac, double cost_ns) {
+  return unsure_frac * std::fabs(cost_ns) +
+         replay::kNodeUnsureNs * static_cast<double>(times.graph_nodes) / static_cast<double>(times.recorded.size());
+}
+
 UndisturbedRecord record_of(const StageTimesOf& times, double unsure_frac) {
   UndisturbedRecord row;
   row.recorded_steps = static_cast<int64_t>(times.recorded.size());
@@ -57,9 +63,7 @@ UndisturbedRecord record_of(const StageTimesOf& times, double unsure_frac) {
   } else if (!times.replayed.empty()) {
     row.source = StepTimeSource::kReplayed;
     chosen = &times.replayed;
-    unsure_ns =
-        unsure_frac * std::fabs(*row.recorded_ms - *row.replayed_ms) * 1e6 +
-        replay::kNodeUnsureNs * static_cast<double>(times.graph_nodes) / static_cast<double>(times.recorded.size());
+    unsure_ns = unsure_of(times, unsure_frac, (*row.recorded_ms - *row.replayed_ms) * 1e6);
   } else {
     row.source = StepTimeSource::kRecorded;
   }
@@ -113,6 +117,7 @@ UndisturbedTimes::UndisturbedTimes(const Trace& trace, const Groups& groups, con
                                    const RecorderCosts& costs) {
   const Steps& steps = trace.steps;
   window_ns_ = window_lengths(trace);
+  unsure_ns_.assign(steps.size(), 0);
   sources_.assign(steps.size(), StepTimeSource::kRecorded);
   if (!is_live_recording(trace)) return;
 
@@ -171,9 +176,13 @@ UndisturbedTimes::UndisturbedTimes(const Trace& trace, const Groups& groups, con
     done.push_back(found->first);
     const bool graphs = found->second.graph_nodes > found->second.kernels;
     const bool fitted = replayed.calls.changes > 0 && !graphs;
-    UndisturbedRecord row =
-        record_of(found->second,
-                  fitted ? replayed.calls.error / std::max(replayed.calls.factor, 0.1) : model.unsure_frac(graphs));
+    const double unsure_frac =
+        fitted ? replayed.calls.error / std::max(replayed.calls.factor, 0.1) : model.unsure_frac(graphs);
+    UndisturbedRecord row = record_of(found->second, unsure_frac);
+    for (const StepId step : found->second.steps)
+      if (sources_[step] == StepTimeSource::kReplayed && recordings[step] == StepRecording::kRecorded)
+        unsure_ns_[step] = unsure_of(found->second, unsure_frac,
+                                     static_cast<double>(steps.end_ns[step] - steps.start_ns[step]) - window_ns_[step]);
     row.stage = trace.text(group.name);
     row.device = group.device;
     // What is recorded and cannot be replayed is scaled like its stage.

@@ -36,10 +36,13 @@ class UndisturbedTimes {
   // process while nothing was recorded have no time: neither are they the program alone, nor can they be replayed.
   std::optional<double> window_ns(StepId step) const;
   StepTimeSource source(StepId step) const { return sources_[step]; }
+  // How much that window may be off for what is not known of the recorder's cost; 0 where nothing was taken out.
+  double unsure_ns(StepId step) const { return unsure_ns_[step]; }
 
  private:
   std::vector<UndisturbedRecord> rows_;
   std::vector<double> window_ns_;        // by step; below 0: none
+  std::vector<double> unsure_ns_;        // by step
   std::vector<StepTimeSource> sources_;  // by step
 };
 

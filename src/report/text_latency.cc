@@ -11,13 +11,14 @@ namespace {
 
 // From this share of TTFT on, time before the prompt is worth a word.
 constexpr double kBeforePromptMin = 0.2;
+constexpr double kIntervalLeast = 0.002;
 constexpr int64_t kP99Min = 20;  // of fewer the 99th percentile is next to the largest one
 
 // One typical figure: what it is the median of, how far others lie, and the first one, which has costs of its own.
 struct Figure {
   const char* label;
   const char* one;  // "prompt"
-  OptDouble typical, p99, first;
+  OptDouble typical, low, high, p99, first;
   int64_t n = 0;
   bool others_unseen = false;    // there may be more of them in unrecorded time
   const char* first_since = "";  // what the first one is timed from, where that is not its start
@@ -51,6 +52,9 @@ std::string figure_line(const Figure& figure, const std::string& cost, const Ren
     // The only one there is has nothing beside it.
     const bool only = figure.n == 1 && figure.first == figure.typical;
     text = format_ms(*figure.typical) + "  ";
+    // Narrower than the digits that are printed says nothing.
+    if (figure.low && figure.high && *figure.high - *figure.low > kIntervalLeast * *figure.typical)
+      text += fmt::format("({} to {})  ", format_ms(*figure.low), format_ms(*figure.high));
     const bool some = figure.others_unseen && figure.source != StepTimeSource::kUnrecorded;
     const char* const recorded = some ? " recorded" : "";
     text += only && some ? fmt::format("the first {}, and the only one recorded", figure.one)
@@ -121,16 +125,17 @@ std::string text_latency(const Report& report, const RenderOptions& options, con
   if (headline.ttft_ms && headline.before_prompt_ms.value_or(0) >= kBeforePromptMin * *headline.ttft_ms)
     before = fmt::format("; without {} on the host before it (inputs prepared, or no request)",
                          format_ms(*headline.before_prompt_ms));
-  std::string out = figure_line(
-      {"TTFT", single_prompts(report) ? "prompt" : "sample", headline.ttft_ms, headline.ttft_p99_ms,
-       headline.first_ttft_ms, headline.ttft_n, unseen, prompts_found(report) ? " from its first kernel on" : "",
-       headline.first_ttft_cold.value_or(false), headline.ttft_in_doubt.value_or(false), headline.ttft_source},
-      before + (headline.ttft_ms ? distortion_label(report, StageKind::kPrefill) : ""), options, ink);
+  std::string out =
+      figure_line({"TTFT", single_prompts(report) ? "prompt" : "sample", headline.ttft_ms, headline.ttft_ci95_low_ms,
+                   headline.ttft_ci95_high_ms, headline.ttft_p99_ms, headline.first_ttft_ms, headline.ttft_n, unseen,
+                   prompts_found(report) ? " from its first kernel on" : "", headline.first_ttft_cold.value_or(false),
+                   headline.ttft_in_doubt.value_or(false), headline.ttft_source},
+                  before + (headline.ttft_ms ? distortion_label(report, StageKind::kPrefill) : ""), options, ink);
   const bool per_request = headline.tpot_ms || !headline.itl_ms;
-  out +=
-      figure_line({per_request ? "TPOT" : "ITL ", "step", headline.itl_ms, headline.itl_p99_ms, headline.first_itl_ms,
-                   headline.itl_n, unseen, "", headline.first_itl_cold.value_or(false), false, headline.itl_source},
-                  headline.itl_ms ? distortion_label(report, StageKind::kDecode) : "", options, ink);
+  out += figure_line({per_request ? "TPOT" : "ITL ", "step", headline.itl_ms, headline.itl_ci95_low_ms,
+                      headline.itl_ci95_high_ms, headline.itl_p99_ms, headline.first_itl_ms, headline.itl_n, unseen, "",
+                      headline.first_itl_cold.value_or(false), false, headline.itl_source},
+                     headline.itl_ms ? distortion_label(report, StageKind::kDecode) : "", options, ink);
   if (headline.output_tokens_per_s)
     out +=
         "  " + ink.bold("rate") + "  " +

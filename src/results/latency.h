@@ -53,6 +53,10 @@ LLMPROF_RECORD(WarmUpRecord, "warm_up", "Steps that are in no other figure, and 
   F(OptDouble, ttft_ms, "ms", "TTFT: the median over steady requests")                                               \
   F(IfKnown<StepTimeSource>, ttft_source, "",                                                                        \
     "unrecorded, replayed or recorded: what its steps are, as in undisturbed; left out for other tools' recordings") \
+  F(OptDouble, ttft_ci95_low_ms, "ms",                                                                               \
+    "Lower end of its 95 % interval: of this run's requests, and of what is not known of the recorder's cost; null " \
+    "for fewer than three")                                                                                          \
+  F(OptDouble, ttft_ci95_high_ms, "ms", "Upper end of the same")                                                     \
   F(OptDouble, ttft_p99_ms, "ms", "99th percentile of the same requests")                                            \
   F(int64_t, ttft_n, "", "How many requests those are")                                                              \
   F(OptDouble, first_ttft_ms, "ms", "TTFT of the first request")                                                     \
@@ -63,6 +67,8 @@ LLMPROF_RECORD(WarmUpRecord, "warm_up", "Steps that are in no other figure, and 
   F(OptDouble, tpot_ms, "ms", "TPOT: itl_ms, where requests are known apart")                                        \
   F(OptDouble, itl_ms, "ms", "ITL: the median over steady steps")                                                    \
   F(IfKnown<StepTimeSource>, itl_source, "", "The same of ITL and TPOT")                                             \
+  F(OptDouble, itl_ci95_low_ms, "ms", "Lower end of the 95 % interval of ITL and TPOT, as above")                    \
+  F(OptDouble, itl_ci95_high_ms, "ms", "Upper end of the same")                                                      \
   F(OptDouble, itl_p99_ms, "ms", "99th percentile of the same steps")                                                \
   F(int64_t, itl_n, "", "How many steps those are")                                                                  \
   F(OptDouble, first_itl_ms, "ms", "The first step after a first token")                                             \

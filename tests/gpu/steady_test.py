@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Headline figures against the timers of programs that no rule was made on (tests/gpu/steady_programs,
-tests/gpu/held_out_programs and the six sets after it).
+tests/gpu/held_out_programs and the seven sets after it).
 
     python3 tests/gpu/steady_test.py [--state steady.json] [--only NAME,NAME] [--steps 5,40] [--plain 1] [--gpus 2]
 
@@ -17,8 +17,9 @@ without those that the program calls warm-up, and without those in which the rep
 and the report's headline beside them, with its source: a median of unrecorded steps, or of replayed ones. A headline is
 judged where the report gives one: within 3 % of the program's own unrecorded steps where there are five of them; else of
 its processes alone, where there are five values ("few": fewer). Five processes or more count once each, and a headline
-further off but within the 95 % interval of their median is "undecided". Costs of the recorder are measured first (`llmprof peaks --recorder-only`), as a user would once. With
-several GPUs as many programs run side by side, each with a GPU and a share of the CPUs to itself.
+further off but within the 95 % interval of their median is "undecided". Beside it stands whether the report's own interval
+holds what it is judged against. Costs of the recorder are measured first (`llmprof peaks --recorder-only`), as a user would
+once. With several GPUs as many programs run side by side, each with a GPU and a share of the CPUs to itself.
 
 --again runs nothing: this llmprof analyses the recordings in --keep once more, and their headlines are judged against the
 timers in --state. Costs of the recorder are those in LLMPROF_HOME: call it on the same machine, or with that folder of it.
@@ -41,7 +42,7 @@ import forked
 import harness
 
 FOLDERS = ("steady_programs", "held_out_programs", "held_out_programs_2", "held_out_programs_3", "held_out_programs_4",
-           "held_out_programs_5", "held_out_programs_6", "held_out_programs_7")
+           "held_out_programs_5", "held_out_programs_6", "held_out_programs_7", "held_out_programs_8")
 PROGRAMS = {path.stem: path for folder in FOLDERS for path in sorted((harness.ROOT / "tests/gpu" / folder).glob("*.py"))
             if path.stem != "contract"}
 # The others name their stages.
@@ -187,7 +188,8 @@ def said_by(report):
     headline = (report.get("latency") or {}).get("headline") or {}
     overhead = report.get("overhead") or {}
     return {
-        "headline": {key: headline.get(key) for key in ("ttft_ms", "ttft_source", "ttft_n", "itl_ms", "itl_source", "itl_n",
+        "headline": {key: headline.get(key) for key in ("ttft_ms", "ttft_source", "ttft_n", "ttft_ci95_low_ms", "ttft_ci95_high_ms",
+                                                        "itl_ms", "itl_source", "itl_n", "itl_ci95_low_ms", "itl_ci95_high_ms",
                                                         "first_ttft_ms", "first_ttft_cold")},
         "undisturbed": report.get("undisturbed", []),
         "warm_up": report.get("warm_up", []),
@@ -238,6 +240,10 @@ def judge(found):
         few = against == "alone" and min(own["alone_n"], found["headline"][figure.replace("_ms", "_n")] or 0) < ENOUGH
         verdict = "few" if few else "ok" if abs(off) <= TOLERANCE else "off"
         out[figure] = {"verdict": verdict, "off": round(off, 4), "against": against}
+        ends = [found["headline"].get(figure.replace("_ms", f"_ci95_{end}_ms")) for end in ("low", "high")]
+        if None not in ends:  # whether the interval that the report gives holds the truth, give or take 3 %
+            out[figure]["interval"] = [round(end / value - 1, 4) for end in ends]
+            out[figure]["holds"] = ends[0] * (1 - TOLERANCE) <= own[against] <= ends[1] * (1 + TOLERANCE)
         if len(own["alone_processes"]) >= ENOUGH:  # each process counts once
             off, low, high = (round(one / median(own["alone_processes"]) - 1, 4)
                               for one in (value, *median_interval(own["alone_processes"])))

@@ -141,6 +141,23 @@ TEST(Latency, TheHeadlineIsTheMedianAndTheFirstRequestStandsBesideIt) {
   EXPECT_DOUBLE_EQ(*headline.output_tokens_per_s, 250);
 }
 
+// Other steps of the same run would give another median: how far off, says the interval.
+TEST(Latency, FiguresHaveTheIntervalOfTheirMedian) {
+  AnalyzedRecording run = requests(5, 4, 20, 2);
+  const Headline even = latency_of(run).headline;
+  EXPECT_DOUBLE_EQ(*even.itl_ci95_low_ms, 4);
+  EXPECT_DOUBLE_EQ(*even.itl_ci95_high_ms, 4);
+  int late = 0;
+  for (Row s = 0; s < run.trace.steps.size(); ++s)
+    if (run.trace.steps.kind[s] == StageKind::kDecode && ++late % 2 == 0) run.trace.steps.end_ns[s] += 1'000'000;
+  const Headline uneven = latency_of(run).headline;
+  EXPECT_DOUBLE_EQ(*uneven.itl_ci95_low_ms, 4);
+  EXPECT_DOUBLE_EQ(*uneven.itl_ci95_high_ms, 5);
+  AnalyzedRecording few = requests(1, 4, 1, 0);
+  ASSERT_TRUE(latency_of(few).headline.ttft_ms);
+  EXPECT_FALSE(latency_of(few).headline.ttft_ci95_low_ms) << "one prompt says nothing of others";
+}
+
 TEST(Latency, ThreeColdStepsOfOneRequestDoNotMoveTheHeadline) {
   AnalyzedRecording run = requests(1, 1503, 1, 3);
   const Latency latency = latency_of(run);

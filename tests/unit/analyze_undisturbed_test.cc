@@ -108,6 +108,8 @@ TEST(UndisturbedTimes, ElseRecordedOnesAreReplayed) {
   EXPECT_DOUBLE_EQ(*found.window_ns(0), 0.85 * 1200'000);
   // The cost of a launch was 4 us, give or take 1: a quarter of what was taken out is not sure.
   EXPECT_LE(row.ci95_low_ms, row.step_ms - 0.25 * 0.15 * 1.2);
+  EXPECT_NEAR(found.unsure_ns(0), 0.25 * 0.15 * 1200'000, 1);
+  EXPECT_EQ(times(run, {}, {}).unsure_ns(0), 0) << "nothing was taken out";
 }
 
 TEST(UndisturbedTimes, ElseTheyAreAsRecorded) {

@@ -9,9 +9,9 @@ namespace {
 constexpr int64_t kMillisecond = 1'000'000, kSecond = 1'000'000'000;
 // Fewer occurrences say nothing about what is usual.
 constexpr uint32_t kUsualLeast = 3;
-// How many steady ones are wanted of a key: so many as come within two seconds, within these bounds.
+// How many steady ones are wanted of a key: so many as come within a second, within these bounds.
 constexpr uint32_t kWantedLeast = 5, kWantedMost = 20, kSeldomLeast = 3;
-constexpr int64_t kWantedWithinNs = 2 * kSecond;
+constexpr int64_t kWantedWithinNs = kSecond;
 // So many times what is wanted recorded whole without being steady: then steadiness is not waited for any longer.
 constexpr uint32_t kWholeEnough = 3;
 // Of kernels, which come by the hundred while a model loads, what lies around them tells, not only between two of one

@@ -59,7 +59,7 @@ struct StepKey {
   std::atomic<uint64_t> round_at{0}, steady_round_at{0};  // the number of the latest one; 0: none
   std::atomic<int64_t> round_begin_ns{0};
 
-  // How many steady occurrences are wanted: 20, and 5 of what comes less than every 0.2 s.
+  // How many steady occurrences are wanted: as many as come in a second, 5 to 20.
   uint32_t wanted() const;
   // Whether so many were recorded, or so often that it will not become steady.
   bool enough() const;
