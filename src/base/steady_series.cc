@@ -12,7 +12,7 @@ namespace {
 constexpr double kSigmaOfMad = 1.4826;  // of a normal distribution
 constexpr size_t kSpreadMin = 8;        // of fewer steps the spread says little
 constexpr double kClearSigmas = 6, kClearMin = 0.1, kClearFew = 0.5, kClearOne = 1.0;
-constexpr double kEvidenceSigmas = 3, kEvidenceMin = 0.02, kEvidenceFew = 0.1;
+constexpr double kEvidenceSigmas = 3, kEvidenceMin = 0.02, kEvidenceFew = 0.05;
 constexpr double kDriftMost = 0.5;                       // clocks of a GPU lie within this; more is no drift
 constexpr double kEvidencePart = 0.1;                    // of the excess that evidence explains at least
 constexpr size_t kOftenMin = 6;                          // steps of which the later half says what comes again
@@ -152,7 +152,8 @@ class Series {
     for (size_t i = 0; i < n_; ++i) {
       if (once_[i] <= 0 && hint_[i] == 0) continue;
       const std::vector<double> others = near(i);
-      const double level = median_of(others);
+      // What is known to come once is none of the step's own level, however slow the ones before it were.
+      const double level = once_[i] > 0 ? std::min(median_of(others), own_[i]) : median_of(others);
       const double least = others.size() >= kSpreadMin
                                ? std::max(kEvidenceSigmas * spread_of(others, level), kEvidenceMin * level)
                                : (once_[i] > 0 ? kEvidenceFew : kClearFew) * level;

@@ -9,9 +9,9 @@
 //   - Without evidence "slow" is more than 6 standard deviations (by the median absolute deviation, so drift widens it)
 //     and more than 10 % over the level of at least 8 steps, 50 % of 2 to 7, or 100 % of a single one. What recurs
 //     later is none; and up to 50 % it is none without a sharp end either, for clocks drift by as much.
-//   - With evidence 3 standard deviations and 2 % over the steps around it are enough ; of fewer than 8, 10 %
-//     where its length is known, else 50 %. Evidence that lies in most later steps is how the program runs, and is
-//     none.
+//   - With evidence 3 standard deviations and 2 % over the steps around it are enough; of fewer than 8, 5 %
+//     where its length is known, else 50 %. Where it is known, what is left of the step is its level too. Evidence that
+//     lies in most later steps is how the program runs, and is none.
 //   - A series that falls to its end is nowhere steady: all of it is beginning.
 #pragma once
 

@@ -194,6 +194,21 @@ TEST(SteadySeries, WhatComesOnceTellsByItself) {
   EXPECT_EQ(marks(find_steady_series(two, StepSize::kAlike)), "##");
 }
 
+// A second prompt that loads a few modules, behind a first one that was slow for other reasons too.
+TEST(SteadySeries, WhatComesOnceIsNotHiddenBySlowerStepsBefore) {
+  std::vector<SeriesStep> steps = series({708, 90});
+  steps[0].once_ns = 100e6;
+  steps[1].once_ns = 12e6;
+  const SteadySeries found = find_steady_series(steps, StepSize::kAlike);
+  EXPECT_EQ(marks(found), "##");
+  EXPECT_DOUBLE_EQ(found.level_ns, 78e6) << "what is left of the faster one";
+  std::vector<SeriesStep> only = series({100});
+  only[0].once_ns = 6e6;
+  EXPECT_EQ(marks(find_steady_series(only, StepSize::kAlike)), "#");
+  only[0].once_ns = 3e6;
+  EXPECT_EQ(marks(find_steady_series(only, StepSize::kAlike)), ".");
+}
+
 TEST(SteadySeries, EvidenceWithoutExcessIsNone) {
   std::vector<SeriesStep> steps = flat(20, 10);
   steps[0].hint = true;
