@@ -7,6 +7,7 @@
 #include <span>
 
 #include "analyze/finding.h"
+#include "analyze/kernel_times.h"
 #include "analyze/processor.h"
 #include "base/text_table.h"
 #include "trace/signature.h"
@@ -23,9 +24,6 @@ constexpr double kGridKernelNsMin = 10'000;
 // Fewer thread blocks than this share of the SMs leave most of the GPU without work.
 constexpr double kGridShareMin = 0.5;
 constexpr double kWaveEfficiencyMax = 0.75;
-// The output layer: as wide as a vocabulary (Llama-2 has 32,000) and, unlike any projection inside a layer (3.5 times
-// the hidden size), many times wider than what goes in.
-constexpr int64_t kVocabularyMin = 30'000, kVocabularyPerHidden = 6;
 constexpr int64_t kLogitRowsPerSequence = 8;
 constexpr double kLogitShareMin = 0.01;
 
@@ -74,17 +72,6 @@ Grid grid_of(const FindingContext& finding, const KernelKey& key) {
 }  // namespace
 
 namespace {
-
-// Products of which a matrix's row is no multiple of 16 bytes, in types of two bytes and less: tensor-core kernels load
-// rows 16 bytes at a time, other sizes fall back to slower ones.
-bool is_misaligned_product(const Works& works, WorkId work) {
-  constexpr int64_t kRowsMin = 16;
-  if (work == kNoRow || works.kind[work] != WorkKind::kGemm || works.m[work] < kRowsMin) return false;
-  const double width = dtype_bytes(works.dtype[work]);
-  if (width <= 0 || width > 2) return false;
-  const int64_t multiple = static_cast<int64_t>(16 / width);
-  return works.n[work] % multiple != 0 || works.k[work] % multiple != 0;
-}
 
 double misaligned_ns(const FindingContext& finding, const StageView& stage) {
   double time_ns = 0;
@@ -215,9 +202,7 @@ void find_logits_all_tokens(const FindingContext& finding) {
     int64_t calls = 0, width = 0;
     for (const uint32_t k : stage.kernels) {
       const WorkId work = finding.key(k).work;
-      if (work == kNoRow || works.kind[work] != WorkKind::kGemm || works.n[work] < kVocabularyMin ||
-          works.n[work] < kVocabularyPerHidden * works.k[work])
-        continue;
+      if (!is_output_layer(works, work)) continue;
       if (works.m[work] < kLogitRowsPerSequence * *sequences) continue;
       const KernelSums& sums = finding.sums(k);
       time_ns += static_cast<double>(sums.total_ns);

@@ -7,6 +7,9 @@ namespace {
 
 constexpr bool kOnCpu = true, kGpuOnly = false;
 
+// What limits a healthy step too.
+constexpr std::string_view kChangesAnswers = "narrower numbers change the model's answers, and other models are others";
+
 constexpr FindingRule kRules[] = {
     {kLaunchBound,
      "idle time behind launches and dispatch is at least 25 % of the stage's time without the profiler's own, and at "
@@ -25,12 +28,12 @@ constexpr FindingRule kRules[] = {
      "memory-limited GEMMs that read weights take at least 40 % of the stage's GPU time and reach at least 30 % of the "
      "bandwidth (below, fixed costs are the reason)",
      "recorded shapes and the GPU's bandwidth", "narrower weights, larger batches, speculative decoding",
-     find_memory_bound_weights, kOnCpu},
+     find_memory_bound_weights, kOnCpu, FindingSeverity::kMinor, kChangesAnswers},
     {"memory-bound-kv",
      "memory-limited attention takes at least 25 % of a decode stage's GPU time and reaches at least 30 % of the "
      "bandwidth",
      "recorded shapes and the GPU's bandwidth", "FP8 cache, fewer KV heads, latent attention", find_memory_bound_kv,
-     kOnCpu},
+     kOnCpu, FindingSeverity::kMinor, kChangesAnswers},
     {"compute-bound",
      "kernels limited by arithmetic explain at least half of the stage's time, at 10 % of the peak or more, and "
      "products "

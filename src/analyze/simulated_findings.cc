@@ -14,6 +14,7 @@ constexpr double kOnTopMin = 0.03;
 struct Mended {
   std::string_view finding, what_if;
   bool gpu_stays = true;  // what the GPU does stays
+  FindingSeverity most = FindingSeverity::kCritical;
 };
 constexpr std::string_view kSyncBound = "sync-bound";
 constexpr Mended kMended[] = {
@@ -24,6 +25,13 @@ constexpr Mended kMended[] = {
     {"pageable-copy", "pinned-copies", false},
     {"small-kernels-unfused", "fused", false},
     {"copy-bound", "no-copies", false},
+    {"attention-unfused", "fused-attention", false},
+    {"kv-cache-copy", "in-place-cache", false},
+    {"logits-all-tokens", "last-logits", false},
+    {"dtype-wide", "half-precision", false},
+    {"tensor-cores-idle", "half-precision", false},
+    {"gemm-shape-misaligned", "aligned", false},
+    {"memory-bound-weights", "fp8-weights", false, FindingSeverity::kMinor},
     {"comm-bound", "no-communication", false},
 };
 
@@ -98,7 +106,7 @@ Combination joined(const Combination& a, const Combination& b) {
 }
 
 void rate(const FindingContext& finding, const StageView& stage, double gain_frac, Finding& out) {
-  const FindingSeverity most = finding_rule(out.id).most;
+  const FindingSeverity most = mends(out)->most;  // a rule's own is for gains that are assumed
   const double share = stage.consequence.share(gain_frac * stage.wall_ns(), stage.wall_ns());
   out.gain_ns = finding.whole_ns(stage.stage, gain_frac * stage.wall_ns());
   out.share = share * stage.consequence.of_request;
@@ -114,7 +122,9 @@ std::vector<const Finding*> settle_stage(const FindingContext& finding, std::vec
       std::any_of(all.begin(), all.end(), [](const Simulated& one) { return one.finding->id == kSyncBound; });
   std::stable_sort(all.begin(), all.end(), [&](const Simulated& a, const Simulated& b) {
     const int of_a = order_of(a, waits_found), of_b = order_of(b, waits_found);
-    return of_a != of_b ? of_a < of_b : a.gain.gain_ms > b.gain.gain_ms;
+    if (of_a != of_b || a.gain.gain_ms != b.gain.gain_ms)
+      return of_a != of_b ? of_a < of_b : a.gain.gain_ms > b.gain.gain_ms;
+    return mends(*a.finding) < mends(*b.finding);  // of one change the finding that says more
   });
   Simulated* first = nullptr;
   Combination done;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "analyze/copies.h"
+#include "analyze/kernel_times.h"
 #include "analyze/processor.h"
 #include "analyze/recording_changes.h"
 #include "base/statistics.h"
@@ -36,7 +37,7 @@ struct Simulation::Program {
   Program(const Context& context)
       : replay(context.trace),
         costs(context.costs, context.replayed.calls.factor),
-        recording(replay, costs, rates_of(context.device)),
+        recording(replay, costs, rates_of(context.device), kernel_times(context)),
         durations(replay.timeline()),
         latencies(replay.latencies()) {
     if (costs.known()) replay::take_recorder_out(replay.timeline(), costs, durations, latencies);

@@ -38,6 +38,30 @@ constexpr WhatIf kWhatIfs[] = {
      "with "
      "their launches. Attention that is written out is left alone",
      with_fused_passes, nullptr},
+    {"fused-attention", "attention as one kernel",
+     "products of many matrices with a softmax among them become one kernel that reads queries, keys and values once, "
+     "in "
+     "16 bits; passes beside it that are as long as one over all keys, which make its input, go",
+     with_fused_attention, nullptr},
+    {"in-place-cache", "a KV cache that is written in place",
+     "concatenations in decode steps take as long as the shortest kernel", with_cache_in_place, nullptr},
+    {"last-logits", "logits of a prompt's last place alone",
+     "its output layer takes as long as reading its weights, and passes over the logits of all places shrink with "
+     "their "
+     "number",
+     with_last_logits, nullptr},
+    {"half-precision", "products of 4-byte types in bf16",
+     "they take half their bytes at 80 % of the bandwidth or their arithmetic at 70 % of the peak of bf16, half of "
+     "their "
+     "time at most; where most products of a stage are such, passes over their results take half as long",
+     in_half_precision, nullptr},
+    {"fp8-weights", "weights of two bytes in one",
+     "products limited by reading their weights take that much less; scales and conversions cost nothing",
+     with_fp8_weights, nullptr},
+    {"aligned", "matrix sizes that are multiples of 16 bytes",
+     "such products reach 70 % of the arithmetic's roof or 80 % of memory's", with_aligned_sizes, nullptr},
+    {"roofline", "kernels of known shapes at their roof",
+     "they take as long as their arithmetic or their least traffic does, whichever is longer", at_roofline, nullptr},
     {"graph", "each step's launches as one CUDA graph",
      "launches behind the first of a step take no host time, and kernels lie as far apart as nodes of a graph do where "
      "`llmprof peaks` measured it; waits, copies to the host and the code around them stay",
@@ -61,8 +85,8 @@ const WhatIf* find_what_if(std::string_view id) {
 
 // A call belongs to the step of what it launches, else to that of the call before it on its thread: what a step ends
 // with comes behind its launches, and what leads to the next one's first launch takes as long in any of the two.
-Recording::Recording(const StepReplay& replay, const RecorderCostModel& costs, LinkRates rates)
-    : replay_(replay), costs_(costs), rates_(rates) {
+Recording::Recording(const StepReplay& replay, const RecorderCostModel& costs, LinkRates rates, KernelTimes times)
+    : replay_(replay), costs_(costs), rates_(rates), kernel_times_(std::move(times)) {
   const Timeline& all = timeline();
   const size_t calls = all.trace.api_calls.size();
   step_of_.assign(calls, kNoRow);

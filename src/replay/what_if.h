@@ -3,9 +3,11 @@
 // nothing, and what comes to the fore in its place is counted. Adding one: docs/howto/add-a-what-if.md.
 #pragma once
 
+#include <array>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "replay/replay.h"
 #include "replay/undisturbed.h"
@@ -17,16 +19,33 @@ struct LinkRates {
   double to_device = 0, to_host = 0;
 };
 
+// What kernels would take, ns by activity, if something about them were otherwise: kStays where nothing changes, 0
+// where the kernel goes with its launch. Replay knows neither shapes nor peaks; whoever does says it
+// (analyze/kernel_times.h).
+enum class KernelChange : uint8_t {
+  kRoofline,
+  kHalfPrecision,
+  kAligned,
+  kFp8Weights,
+  kCacheInPlace,
+  kFusedAttention,
+  kLastLogits,
+  kCount
+};
+constexpr int64_t kStays = -1;
+using KernelTimes = std::array<std::vector<int64_t>, static_cast<size_t>(KernelChange::kCount)>;  // empty: not known
+
 // A replay with which step each call belongs to.
 class Recording {
  public:
   // `costs`: what was measured on its machine, as far as it was. Both must outlive it.
-  Recording(const StepReplay& replay, const RecorderCostModel& costs, LinkRates rates = {});
+  Recording(const StepReplay& replay, const RecorderCostModel& costs, LinkRates rates = {}, KernelTimes times = {});
 
   const Timeline& timeline() const { return replay_.timeline(); }
   const Trace& trace() const { return timeline().trace; }
   const RecorderCostModel& costs() const { return costs_; }
   const LinkRates& rates() const { return rates_; }
+  const KernelTimes& kernel_times() const { return kernel_times_; }
   ApiKind kind(ApiCallId call) const { return timeline().calls.kind(call); }
   StepId step_of(ApiCallId call) const { return step_of_[call]; }  // kNoRow: of none that is replayed
   // Whether the call is the wait that a step ends with.
@@ -40,6 +59,7 @@ class Recording {
   const StepReplay& replay_;
   const RecorderCostModel& costs_;
   LinkRates rates_;
+  KernelTimes kernel_times_;
   std::vector<StepId> step_of_;
   std::vector<uint8_t> ends_step_;
   int64_t dispatch_ns_ = 0;
@@ -76,6 +96,13 @@ void without_copies(const Recording&, Durations&, Latencies&);
 void with_pinned_copies(const Recording&, Durations&, Latencies&);
 void with_fused_passes(const Recording&, Durations&, Latencies&);
 void without_allocations(const Recording&, Durations&, Latencies&);
+void at_roofline(const Recording&, Durations&, Latencies&);
+void in_half_precision(const Recording&, Durations&, Latencies&);
+void with_aligned_sizes(const Recording&, Durations&, Latencies&);
+void with_fp8_weights(const Recording&, Durations&, Latencies&);
+void with_cache_in_place(const Recording&, Durations&, Latencies&);
+void with_fused_attention(const Recording&, Durations&, Latencies&);
+void with_last_logits(const Recording&, Durations&, Latencies&);
 void without_host_gaps(const Recording&, Durations&, Latencies&);
 void without_communication(const Recording&, Durations&, Latencies&);
 void with_graph(const Recording&, Durations&, Latencies&);

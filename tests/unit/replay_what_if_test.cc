@@ -301,5 +301,35 @@ TEST(WhatIf, WhatIsBesideThePathGainsNothing) {
   EXPECT_NEAR(found.then_ns, found.now_ns, 0.01 * found.now_ns);
 }
 
+// Who knows the kernels says what they would take: shorter ones are simulated so, those that go take their launch
+// along.
+TEST(WhatIf, KernelsTakeWhatIsSaidOfThem) {
+  const Simple long_kernels{.apart_ns = 10'000, .kernel_ns = 60'000},
+      short_kernels{.apart_ns = 10'000, .kernel_ns = 20'000};
+  TestTrace b = long_kernels.made();
+  const Trace& trace = b.derive_all();
+  const StepReplay replay(trace);
+  const RecorderCostModel model({});
+  const auto step_with = [&](int64_t ns, size_t every) {
+    KernelTimes times;
+    times[static_cast<size_t>(KernelChange::kAligned)].assign(trace.gpu_ops.size(), kStays);
+    for (size_t op = 0; op < trace.gpu_ops.size(); op += every)
+      times[static_cast<size_t>(KernelChange::kAligned)][op] = ns;
+    const Recording recording(replay, model, {}, times);
+    Durations durations(replay.timeline());
+    Latencies latencies = replay.latencies();
+    assume_unseen(model, latencies);
+    find_what_if("aligned")->change(recording, durations, latencies);
+    find_what_if("roofline")->change(recording, durations, latencies);  // of which nothing is said
+    const std::vector<int64_t> windows = replay.windows(durations, latencies);
+    return median_of(std::vector<double>(windows.begin(), windows.end()));
+  };
+  EXPECT_NEAR(step_with(20'000, 1), step_of(short_kernels), 0.01 * step_of(short_kernels));
+  EXPECT_NEAR(step_with(90'000, 1), step_of(long_kernels), 1) << "a change makes nothing slower";
+  Simple half = long_kernels;
+  half.launches /= 2;
+  EXPECT_NEAR(step_with(0, 2), step_of(half), 0.02 * step_of(half));
+}
+
 }  // namespace
 }  // namespace llmprof::replay

@@ -1,0 +1,24 @@
+// What kernels would take if something about them were otherwise (replay::KernelChange), from their recorded shapes and
+// the GPU's peaks. Where neither is known nothing changes. A peak of the data sheet is not what kernels reach: of those
+// that were not measured, the shares below are taken.
+#pragma once
+
+#include "analyze/analysis.h"
+#include "replay/what_if.h"
+
+namespace llmprof {
+
+// What good kernels reach of a data sheet's figures on an H100 (docs/results: products of 4096 and more, copies).
+constexpr double kReachedOfPeak = 0.7, kReachedOfBandwidth = 0.8;
+
+replay::KernelTimes kernel_times(const Context& context);
+
+// Products of which a matrix's row is no multiple of 16 bytes, in types of two bytes and less: tensor-core kernels load
+// rows 16 bytes at a time, other sizes fall back to slower ones.
+bool is_misaligned_product(const Works& works, WorkId work);
+
+// The output layer: as wide as a vocabulary (Llama-2 has 32,000) and, unlike any projection inside a layer (3.5 times
+// the hidden size), many times wider than what goes in.
+bool is_output_layer(const Works& works, WorkId work);
+
+}  // namespace llmprof

@@ -1,0 +1,49 @@
+// Kernels that would take less: how long, those say who know their shapes (KernelTimes).
+#include <algorithm>
+
+#include "replay/what_if.h"
+
+namespace llmprof::replay {
+namespace {
+
+void with_times(const Recording& recording, KernelChange change, Durations& durations) {
+  const std::vector<int64_t>& times = recording.kernel_times()[static_cast<size_t>(change)];
+  if (times.empty()) return;
+  for (GpuOpId op = 0; op < times.size(); ++op)
+    if (times[op] > 0) durations.op_ns[op] = std::min(durations.op_ns[op], times[op]);
+  for (ApiCallId call = 0; call < recording.trace().api_calls.size(); ++call) {
+    const std::span<const GpuOpId> launched = recording.launched(call);
+    const auto goes = [&](GpuOpId op) { return times[op] == 0 && durations.gone[op] == 0; };
+    if (launched.size() == 1 && goes(launched[0]))
+      take_away(recording, call, durations);
+    else
+      for (const GpuOpId op : launched)
+        if (goes(op)) durations.gone[op] = 1;
+  }
+}
+
+}  // namespace
+
+void at_roofline(const Recording& recording, Durations& durations, Latencies&) {
+  with_times(recording, KernelChange::kRoofline, durations);
+}
+void in_half_precision(const Recording& recording, Durations& durations, Latencies&) {
+  with_times(recording, KernelChange::kHalfPrecision, durations);
+}
+void with_aligned_sizes(const Recording& recording, Durations& durations, Latencies&) {
+  with_times(recording, KernelChange::kAligned, durations);
+}
+void with_fp8_weights(const Recording& recording, Durations& durations, Latencies&) {
+  with_times(recording, KernelChange::kFp8Weights, durations);
+}
+void with_cache_in_place(const Recording& recording, Durations& durations, Latencies&) {
+  with_times(recording, KernelChange::kCacheInPlace, durations);
+}
+void with_fused_attention(const Recording& recording, Durations& durations, Latencies&) {
+  with_times(recording, KernelChange::kFusedAttention, durations);
+}
+void with_last_logits(const Recording& recording, Durations& durations, Latencies&) {
+  with_times(recording, KernelChange::kLastLogits, durations);
+}
+
+}  // namespace llmprof::replay

@@ -1,0 +1,137 @@
+// What kernels would take with something changed, against closed forms of their shapes.
+#include <gtest/gtest.h>
+
+#include "analyze/kernel_times.h"
+#include "analyze/undisturbed.h"
+#include "analyze_recording.h"
+
+namespace llmprof {
+namespace {
+
+using replay::KernelChange;
+using replay::kStays;
+
+struct Made {
+  AnalyzedRecording run;
+  int64_t at = 0;
+  StepId step;
+
+  explicit Made(StageKind kind, int64_t tokens = 1) : step(run.step(kind, 0, 100 * kMs, tokens, 513)) {
+    run.window(0, 100 * kMs);
+  }
+  GpuOpId kernel(Category category, int64_t dur_ns, WorkId work = kNoRow, std::string_view name = "kernel") {
+    const GpuOpId op = run.gpu(name, category, at, dur_ns, {.step = step, .work = work});
+    run.busy(at, at + dur_ns);
+    at += dur_ns + 1000;
+    return op;
+  }
+  WorkId batched(int64_t batch, int64_t m, int64_t n, int64_t k) {
+    const WorkId work = run.gemm(DType::kBf16, m, n, k);
+    Works& works = run.trace.works;
+    works.batch[work] = batch;
+    works.flops[work] *= static_cast<double>(batch);
+    works.bytes[work] *= static_cast<double>(batch);
+    works.weight_bytes[work] = 0;
+    return work;
+  }
+  std::vector<int64_t> times(KernelChange change) {
+    const Result<Report> report = analyze(run.trace);
+    EXPECT_TRUE(report && report->device);
+    const AnalyzeOptions options;
+    const RecorderCosts costs;
+    const ReplayedSteps replayed;
+    const Groups groups = group_trace(run.trace);
+    const UndisturbedTimes undisturbed(run.trace, groups, replayed, costs);
+    const Context context{run.trace, options, groups, &*report->device, costs, replayed, undisturbed};
+    return kernel_times(context)[static_cast<size_t>(change)];
+  }
+};
+
+constexpr double kBytesPerNs = 4800 * kReachedOfBandwidth, kHalvesPerNs = 989.5e3 * kReachedOfPeak;
+
+TEST(KernelTimes, AttentionWrittenOutReadsKeysAndValuesOnce) {
+  Made made(StageKind::kDecode);
+  const int64_t heads = 512, keys = 4096, size = 128;
+  const WorkId weights = made.run.gemm(DType::kBf16, 16, 4096, 4096);
+  made.kernel(Category::kGemm, 20'000, weights);
+  const GpuOpId rotary = made.kernel(Category::kElementwise, 3'000);
+  const GpuOpId upcast = made.kernel(Category::kElementwise, 400'000);
+  const GpuOpId scores = made.kernel(Category::kGemm, 500'000, made.batched(heads, 1, keys, size));
+  const GpuOpId softmax = made.kernel(Category::kSoftmax, 30'000);
+  const GpuOpId result = made.kernel(Category::kGemm, 500'000, made.batched(heads, 1, size, keys));
+  const GpuOpId out = made.kernel(Category::kGemm, 20'000, weights);
+  const std::vector<int64_t> times = made.times(KernelChange::kFusedAttention);
+  const double bytes = 2.0 * 2 * heads * (keys * size + size);  // keys and values, queries and results
+  EXPECT_NEAR(static_cast<double>(times[scores]), bytes / kBytesPerNs, 0.01 * bytes / kBytesPerNs);
+  EXPECT_EQ(times[softmax], 0);
+  EXPECT_EQ(times[result], 0);
+  EXPECT_EQ(times[upcast], 0) << "as long as a pass over all keys";
+  EXPECT_EQ(times[rotary], kStays);
+  EXPECT_EQ(times[out], kStays);
+}
+
+TEST(KernelTimes, ASoftmaxWithoutProductsIsSampling) {
+  Made made(StageKind::kDecode);
+  made.kernel(Category::kGemm, 20'000, made.run.gemm(DType::kBf16, 16, 32000, 4096));
+  const GpuOpId softmax = made.kernel(Category::kSoftmax, 30'000);
+  EXPECT_EQ(made.times(KernelChange::kFusedAttention)[softmax], kStays);
+}
+
+TEST(KernelTimes, AlignedProductsComeNearTheirRoof) {
+  Made made(StageKind::kPrefill, 4096);
+  const GpuOpId odd = made.kernel(Category::kGemm, 3'000'000, made.run.gemm(DType::kBf16, 4096, 5461, 4096));
+  const GpuOpId even = made.kernel(Category::kGemm, 300'000, made.run.gemm(DType::kBf16, 4096, 5464, 4096));
+  const std::vector<int64_t> times = made.times(KernelChange::kAligned);
+  const double ns = 2.0 * 4096 * 5461 * 4096 / kHalvesPerNs;
+  EXPECT_NEAR(static_cast<double>(times[odd]), ns, 0.01 * ns);
+  EXPECT_EQ(times[even], kStays);
+}
+
+TEST(KernelTimes, WideProductsInBf16) {
+  Made made(StageKind::kPrefill, 4096);
+  const GpuOpId wide = made.kernel(Category::kGemm, 3'000'000, made.run.gemm(DType::kFp32, 4096, 4096, 4096));
+  const GpuOpId pass = made.kernel(Category::kElementwise, 40'000), little = made.kernel(Category::kElementwise, 3'000);
+  const std::vector<int64_t> times = made.times(KernelChange::kHalfPrecision);
+  const double ns = 2.0 * 4096 * 4096 * 4096 / kHalvesPerNs;
+  EXPECT_NEAR(static_cast<double>(times[wide]), ns, 0.01 * ns);
+  EXPECT_EQ(times[pass], 20'000) << "half the bytes";
+  EXPECT_EQ(times[little], kStays) << "its fixed cost";
+  Made narrow(StageKind::kPrefill, 4096);
+  const GpuOpId bf16 = narrow.kernel(Category::kGemm, 300'000, narrow.run.gemm(DType::kBf16, 4096, 4096, 4096));
+  const GpuOpId other = narrow.kernel(Category::kElementwise, 40'000);
+  const std::vector<int64_t> stay = narrow.times(KernelChange::kHalfPrecision);
+  EXPECT_EQ(stay[bf16], kStays);
+  EXPECT_EQ(stay[other], kStays);
+}
+
+TEST(KernelTimes, LogitsOfTheLastPlaceAlone) {
+  Made made(StageKind::kPrefill, 1024);
+  const GpuOpId product = made.kernel(Category::kGemm, 1'000'000, made.run.gemm(DType::kBf16, 1024, 32000, 2048));
+  const GpuOpId sort = made.kernel(Category::kElementwise, 2'000'000),
+                step = made.kernel(Category::kElementwise, 3'000);
+  const std::vector<int64_t> times = made.times(KernelChange::kLastLogits);
+  const double weights_ns = 2.0 * 32000 * 2048 / kBytesPerNs;
+  EXPECT_NEAR(static_cast<double>(times[product]), weights_ns, 0.01 * weights_ns);
+  EXPECT_EQ(times[sort], 2000) << "a 1024th, and the least that a kernel takes";
+  EXPECT_EQ(times[step], kStays);
+}
+
+TEST(KernelTimes, CachesAreConcatenatedInDecodeStepsAlone) {
+  Made decode(StageKind::kDecode), prefill(StageKind::kPrefill, 512);
+  const std::string_view name = "void at::native::CatArrayBatchedCopy<...>";
+  const GpuOpId grows = decode.kernel(Category::kCopy, 700'000, kNoRow, name);
+  const GpuOpId once = prefill.kernel(Category::kCopy, 700'000, kNoRow, name);
+  EXPECT_EQ(decode.times(KernelChange::kCacheInPlace)[grows], 2000);
+  EXPECT_EQ(prefill.times(KernelChange::kCacheInPlace)[once], kStays);
+}
+
+TEST(KernelTimes, WeightsOfOneByteAreReadInHalfTheTime) {
+  Made made(StageKind::kDecode);
+  const WorkId work = made.run.gemm(DType::kBf16, 1, 8192, 8192);
+  const GpuOpId op = made.kernel(Category::kGemm, 40'000, work);
+  EXPECT_NEAR(static_cast<double>(made.times(KernelChange::kFp8Weights)[op]), 20'000, 20);
+  EXPECT_NEAR(static_cast<double>(made.times(KernelChange::kRoofline)[op]), 2.0 * 8192 * 8192 / 4800, 20);
+}
+
+}  // namespace
+}  // namespace llmprof
