@@ -119,6 +119,13 @@ constexpr FindingRule kRules[] = {
     {"graph-padding", "graph replays compute at least 10 % more rows than the names of the steps say",
      "ranges that name the composition of steps, shapes under graph replay", "more capture sizes", find_graph_padding},
     {"moe-imbalance", "not decided", "token counts per expert", "balance experts", nullptr},
+    {"no-single-cause",
+     "in a stage that makes up at least half of a request no simulated change brings 10 %, and two or more that bring "
+     "1 % "
+     "each bring at least 5 % together, of which the largest is at most 60 %",
+     "steps of a live recording that replay gives back", "several small changes",
+     [](const FindingContext&) {},  // by simulate_findings(), from what every change brings
+     kGpuOnly, FindingSeverity::kMinor, "nothing by itself is worth much"},
     {"batch-too-small",
      "decode GEMMs limited by memory take at least 40 % of the GPU time with under an eighth of the sequences at which "
      "they become compute-bound",

@@ -1,9 +1,12 @@
 // Findings by their consequence: what the change that mends one brings is simulated, and so is what another one brings
 // on top of it. What brings next to nothing then has the same cause.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
 #include "analyze/finding.h"
+#include "base/text_table.h"
 
 namespace llmprof {
 namespace {
@@ -160,6 +163,50 @@ std::vector<const Finding*> settle_stage(const FindingContext& finding, std::vec
   return gone;
 }
 
+// Where no change by itself brings much, but several do together, that is the answer: of the stages that make up most
+// of a request.
+void find_no_single_cause(const FindingContext& finding, std::vector<Finding>& found) {
+  constexpr double kRequestPartMin = 0.5, kSingleMost = 0.10, kEachMin = 0.01, kPartMost = 0.6;
+  for (const StageView& stage : finding.stages) {
+    if (finding.simulation == nullptr || stage.consequence.of_request < kRequestPartMin) continue;
+    const bool single = std::any_of(found.begin(), found.end(), [&](const Finding& one) {
+      return one.stage == stage.timing->name && one.gain && one.gain->method == "replay" &&
+             one.severity >= FindingSeverity::kMajor;
+    });
+    if (single) continue;
+    struct One {
+      std::string_view id;
+      double frac;
+    };
+    std::vector<One> ones;
+    Combination all;
+    for (const Mended& mended : kMended) {
+      if (mended.most < FindingSeverity::kCritical) continue;  // it changes what the program computes
+      const Combination change = combination_of({mended.what_if});
+      const std::optional<StageGain> gain = finding.simulation->gain(stage.stage, change);
+      if (!gain || !gain->forbidden.empty() || gain->frac() < kEachMin || joined(all, change).size() == all.size())
+        continue;
+      ones.push_back({mended.what_if, gain->frac()});
+      all = joined(all, change);
+    }
+    const std::optional<StageGain> together =
+        ones.size() > 1 ? finding.simulation->gain(stage.stage, all) : std::nullopt;
+    if (!together || together->frac() < kGainMin) continue;
+    std::stable_sort(ones.begin(), ones.end(), [](const One& a, const One& b) { return a.frac > b.frac; });
+    if (ones.front().frac >= kSingleMost || ones.front().frac > kPartMost * together->frac()) continue;
+    Finding& out = finding.add(
+        "no-single-cause", &stage,
+        fmt::format("{}no single cause: the most that one change brings is {}, {} of them "
+                    "together {}",
+                    stage.label(), format_percent(ones.front().frac), ones.size(), format_percent(together->frac())),
+        together->frac() * stage.wall_ns());
+    for (const One& one : ones)
+      out.evidence.push_back({std::string(one.id) + " alone", one.frac, Unit::kFrac, Provenance::kFormula});
+    out.advice = {"Look at the details (--full): each of these is small, and what takes the time is the work itself."};
+    set_gain(stage, *together, 0, false, {}, out);
+  }
+}
+
 }  // namespace
 
 std::optional<StageGain> FindingContext::simulated(const StageView& stage,
@@ -233,6 +280,7 @@ void simulate_findings(const FindingContext& finding, std::vector<Finding>& foun
   for (Finding& one : found)
     if (std::find(gone.begin(), gone.end(), &one) == gone.end()) kept.push_back(std::move(one));
   found = std::move(kept);
+  find_no_single_cause(finding, found);
 }
 
 }  // namespace llmprof

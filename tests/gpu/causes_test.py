@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Findings against programs with a planted cause and a healthy twin (tests/gpu/held_out_causes).
+"""Findings against programs with a planted cause and a healthy twin (tests/gpu/held_out_causes and held_out_causes_2).
 
-    python3 tests/gpu/causes_test.py [--state causes.json] [--steps 40] [--rounds 2] [--only NAME,NAME]
+    python3 tests/gpu/causes_test.py [--folder held_out_causes] [--state causes.json] [--steps 40] [--rounds 2] [--only NAME,NAME]
 
 Each program runs under `llmprof run`, planted and repaired (--fixed), and both run alone, by turns. Recorded for each:
 
   first      the first finding of at least minor severity of the planted program: what, where, the gain it gives
   real       what the repair saves of a step by the programs' own timers: of the median of its main kind of step, of both
-             sides alone, each round for itself
+             sides alone, each round for itself; `kinds` has the same of every kind of step
   twin       the findings of the repaired program with a simulated gain
 
 Whether the first finding names the cause is for a reader to judge, beside causes.json: the words there were written without
@@ -15,15 +15,14 @@ knowledge of the findings. Costs of the recorder are measured first (`llmprof pe
 --again runs nothing: this llmprof analyses the recordings in --keep once more.
 """
 import json
+import os
 import pathlib
 import statistics
 import subprocess
 import sys
 
+import forked
 import harness
-
-FOLDER = harness.ROOT / "tests/gpu/held_out_causes"
-
 
 def last_json(text):
     for line in reversed(text.splitlines()):
@@ -32,14 +31,14 @@ def last_json(text):
     return None
 
 
-def step_ms(result):
-    """The median of the kind of step that takes most of the time, warm-up aside."""
+def steps_ms(result):
+    """The median of each kind of step, warm-up aside, and of the one that takes most of the time."""
     kinds = {}
     for step in result["steps"]:
         if not step.get("warm_up"):
             kinds.setdefault(step["kind"], []).append((step["end_ns"] - step["start_ns"]) / 1e6)
-    times = max(kinds.values(), key=sum)
-    return statistics.median(times)
+    return {"ms": statistics.median(max(kinds.values(), key=sum)),
+            "kinds": {kind: statistics.median(times) for kind, times in kinds.items()}}
 
 
 def findings(report):
@@ -57,23 +56,26 @@ def gain_of(found):
 
 def recorded(args, place, name, fixed):
     kept = pathlib.Path(args.keep or place) / (name + ("_fixed" if fixed else ""))
-    command = [args.python, str(FOLDER / f"{name}.py"), "--steps", str(args.steps), *(["--fixed"] if fixed else [])]
+    command = [args.python, str(args.folder / f"{name}.py"), "--steps", str(args.steps), *(["--fixed"] if fixed else [])]
     report_file = str(kept) + ".json"
     done = harness.execute([args.llmprof, "run", "--quiet", "-o", str(kept), "--report", report_file, "--", *command],
                            args.timeout)
     if done.failure():
         return {"error": done.failure()}
     report = json.loads(pathlib.Path(report_file).read_text())
-    return {"own_ms": step_ms(last_json(done.stdout)), "findings": findings(report),
+    return {"own_ms": steps_ms(last_json(done.stdout))["ms"], "findings": findings(report),
             "latency": (report["latency"] or {}).get("headline")}
 
 
-def alone(args, name, fixed):
-    command = [args.python, str(FOLDER / f"{name}.py"), "--steps", str(args.steps), *(["--fixed"] if fixed else [])]
+def alone(args, name, fixed, forks):
+    command = [args.python, str(args.folder / f"{name}.py"), "--steps", str(args.steps), *(["--fixed"] if fixed else [])]
+    if forks:
+        result = last_json(forks.run(command[1:], args.timeout))
+        return steps_ms(result) if result else {"error": "no result"}
     done = harness.execute(command, args.timeout)
     if done.failure():
         return {"error": done.failure()}
-    return {"ms": step_ms(last_json(done.stdout))}
+    return steps_ms(last_json(done.stdout))
 
 
 def judge(one):
@@ -87,6 +89,10 @@ def judge(one):
     if one["alone"]:
         savings = [1 - turn["fixed"]["ms"] / turn["planted"]["ms"] for turn in one["alone"]]
         out["real"] = {"median": statistics.median(savings), "least": min(savings), "most": max(savings)}
+        out["kinds"] = {kind: statistics.median(1 - turn["fixed"]["kinds"][kind] / turn["planted"]["kinds"][kind]
+                                                for turn in one["alone"])
+                        for kind in one["alone"][0]["planted"].get("kinds", {})
+                        if all(kind in turn["fixed"]["kinds"] for turn in one["alone"])}
     first = next((found for found in one["planted"]["findings"] if found["severity"] != "info"), None)
     if first:
         out["first"] = {"id": first["id"], "stage": first["stage"], "gain": gain_of(first),
@@ -101,12 +107,15 @@ def judge(one):
 
 def main():
     parser = harness.arguments(__doc__, "causes_results.json")
+    parser.add_argument("--folder", type=lambda name: harness.ROOT / "tests/gpu" / name, default="held_out_causes",
+                        help="held_out_causes or held_out_causes_2")
+    parser.add_argument("--forked", action="store_true", help="programs alone are forked from one that has imported PyTorch")
     parser.add_argument("--only", help="names of programs")
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=2, help="turns of both sides alone")
     parser.add_argument("--again", action="store_true", help="analyse the recordings in --keep once more, and run nothing")
     args = parser.parse_args()
-    causes = {row["program"]: row for row in json.loads((FOLDER / "causes.json").read_text())}
+    causes = {row["program"]: row for row in json.loads((args.folder / "causes.json").read_text())}
     names = args.only.split(",") if args.only else list(causes)
     if unknown := set(names) - set(causes):
         parser.error(f"no program {', '.join(sorted(unknown))}; there are {', '.join(causes)}")
@@ -118,6 +127,7 @@ def main():
         subprocess.run([args.llmprof, "peaks", "--recorder-only", "--quick", "--quiet", "--json", "--device", "cuda:0"],
                        capture_output=True, text=True, timeout=200)
         state.put("costs", True)
+    forks = forked.Forks(args.python, os.environ, None) if args.forked and not args.again else None
     for name in names:
         if args.again:
             one = state.get(name)
@@ -132,11 +142,13 @@ def main():
         else:
             one = {"planted": recorded(args, place, name, False), "fixed": recorded(args, place, name, True), "alone": []}
             for _ in range(args.rounds):
-                one["alone"].append({"planted": alone(args, name, False), "fixed": alone(args, name, True)})
+                one["alone"].append({"planted": alone(args, name, False, forks), "fixed": alone(args, name, True, forks)})
             state.put(name, one)
         one["judged"] = judge(one)
         state.put(name, one)
         print(name, json.dumps({"cause": causes[name]["cause"], **one["judged"]}), flush=True)
+    if forks:
+        forks.close()
     state.save(judged={name: state.get(name)["judged"] for name in names if name in state})
     harness.write_summary(args, state)
     return 0

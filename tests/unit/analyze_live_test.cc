@@ -518,6 +518,40 @@ TEST(LiveWindows, TokenisingIsNamedOnceAndFirst) {
   }
 }
 
+// Steps that the GPU needs most of: host code before them and an allocation in them cost some percent each.
+Report several_small_causes(int64_t code_ns, int64_t malloc_ns) {
+  Watched w;
+  w.windows = false;
+  w.time = 100 * kUs;
+  while (w.time < Watched::kEnd) {
+    const int64_t start = w.time;
+    w.b.annotation("decode_step", start, 3160 * kUs + code_ns + malloc_ns - kUs, AnnotationKind::kNvtx);
+    w.time += code_ns;
+    for (int half = 0; half < 2; ++half) {
+      if (half == 1) {
+        w.b.api("cudaMalloc", w.time, malloc_ns);
+        w.time += malloc_ns;
+      }
+      for (int k = 0; k < 15; ++k)
+        w.launch("gemm_layer", w.time + 10 * k * kUs, w.time + (15 + 103 * k) * kUs, 100 * kUs);
+      w.wait(w.time + 160 * kUs, w.time + 1570 * kUs);
+      w.time += 1580 * kUs;
+    }
+  }
+  return w.report();
+}
+
+TEST(LiveWhole, SeveralSmallCausesAreNoSingleOne) {
+  const Report small = several_small_causes(260 * kUs, 200 * kUs);
+  ASSERT_FALSE(small.findings.empty());
+  EXPECT_EQ(first_finding(small), "no-single-cause");
+  ASSERT_TRUE(small.findings[0].gain);
+  EXPECT_NEAR(1 - small.findings[0].gain->to / small.findings[0].gain->from, 0.13, 0.03);
+  EXPECT_GE(small.findings[0].evidence.size(), 2U);
+  EXPECT_EQ(finding_of(several_small_causes(260 * kUs, 5 * kUs), "no-single-cause"), nullptr) << "one cause alone";
+  EXPECT_EQ(finding_of(several_small_causes(1500 * kUs, 200 * kUs), "no-single-cause"), nullptr) << "a large one";
+}
+
 TEST(LiveLight, StepsAndLatencyFromRangesAlone) {
   TestTrace b;
   b.annotation("prefill", 0, 20 * kMs, AnnotationKind::kNvtx);
