@@ -309,6 +309,9 @@ void diagnose(const Context& context, Report& report, std::vector<CannotTell>& c
   // Ranks of one process repeat each other: the same finding on the same stage is told once, the largest.
   std::stable_sort(found.begin(), found.end(), [](const Finding& a, const Finding& b) {
     if (a.severity != b.severity) return a.severity > b.severity;
+    // What comes once a start is no change to begin with, however short the run was.
+    const bool once_a = a.id == "first-call-cost", once_b = b.id == "first-call-cost";
+    if (once_a != once_b) return once_b;
     if (a.share != b.share) return a.share > b.share;
     return a.gain && b.gain && a.gain->method > b.gain->method;  // replay before formula
   });

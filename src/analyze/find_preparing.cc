@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "analyze/finding.h"
 #include "analyze/processor.h"
@@ -100,10 +104,12 @@ namespace {
 
 // Idle time of the GPU behind host code that is in no CUDA call, in gaps of at least kLongGapNs.
 struct BetweenSteps {
-  double within_ns = 0;   // before the first activity of steps
-  double outside_ns = 0;  // outside every step
-  double alone_ns = 0;    // in stages of the program that launch nothing
-  double whole_ns = 0;    // all of it, of the whole recording
+  std::map<uint32_t, double> before_ns;  // by the stage of the step behind it: of steps, and outside every step
+  std::map<uint32_t, double> beyond_ns;  // the latter alone
+  double within_ns = 0;                  // before the first activity of steps
+  double outside_ns = 0;                 // outside every step
+  double alone_ns = 0;                   // in stages of the program that launch nothing
+  double whole_ns = 0;                   // all of it, of the whole recording
   int64_t count = 0;
   double recorded_ns() const { return within_ns + outside_ns + alone_ns; }
 };
@@ -116,6 +122,7 @@ BetweenSteps between_steps(const FindingContext& finding) {
   for (const StageView& stage : finding.stages) {
     if (finding.preparation(stage.stage) != nullptr) continue;
     out.within_ns += stage.host.boundary_ns;
+    out.before_ns[stage.stage] += stage.host.boundary_ns;
     out.whole_ns += finding.whole_ns(stage.stage, stage.host.boundary_ns);
     out.count += stage.host.boundary_gaps;
   }
@@ -134,6 +141,9 @@ BetweenSteps between_steps(const FindingContext& finding) {
       const bool first = trace.steps.empty() || gaps.start_ns[g] < trace.steps.start_ns[0];
       if (!before_step || first) continue;
       out.outside_ns += gap_ns;
+      const uint32_t behind = groups.stage_of_step[trace.gpu_links.step[gaps.next_gpu_op[g]]];
+      out.before_ns[behind] += gap_ns;
+      out.beyond_ns[behind] += gap_ns;
     } else {
       continue;
     }
@@ -141,6 +151,39 @@ BetweenSteps between_steps(const FindingContext& finding) {
     ++out.count;
   }
   return out;
+}
+
+// The Python code that calls CUDA behind the longest stretches of host code between its calls: where those end.
+void add_places_between(const FindingContext& finding, double steps, Finding& out) {
+  constexpr size_t kPlacesMost = 2;
+  const HostPlaces& places = finding.trace().host_places;
+  std::map<std::string, std::pair<int64_t, int64_t>> sums;  // length and number
+  for (Row row = 0; row < places.size(); ++row) {
+    if (places.kind[row] != PlaceKind::kHostCode || places.dur_ns[row] < kLongGapNs) continue;
+    const std::map<int32_t, int64_t>& from = finding.serving_from_ns;
+    const bool serves = from.empty() || std::any_of(from.begin(), from.end(), [&](const auto& device) {
+                          return places.start_ns[row] >= device.second;
+                        });
+    if (!serves) continue;
+    auto& [ns, count] = sums[python_place(finding.trace().text(places.stack[row]))];
+    ns += places.dur_ns[row];
+    ++count;
+  }
+  std::vector<std::pair<std::string, std::pair<int64_t, int64_t>>> longest(sums.begin(), sums.end());
+  std::stable_sort(longest.begin(), longest.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  if (longest.size() > kPlacesMost) longest.resize(kPlacesMost);
+  for (const auto& [name, sum] : longest)
+    out.where.push_back({"python", "before " + name, static_cast<double>(sum.second) / std::max(1.0, steps)});
+}
+
+// The stage before whose steps nearly all of it lies; null if there is none.
+const StageView* stage_behind(const FindingContext& finding, const BetweenSteps& idle) {
+  constexpr double kNearlyAll = 0.8;
+  for (const StageView& stage : finding.stages) {
+    const auto mine = idle.before_ns.find(stage.stage);
+    if (mine != idle.before_ns.end() && mine->second >= kNearlyAll * idle.recorded_ns()) return &stage;
+  }
+  return nullptr;
 }
 
 // Live recordings without Python frames.
@@ -151,12 +194,31 @@ void find_host_between_steps(const FindingContext& finding) {
     if (finding.preparation(stage.stage) == nullptr)
       share = std::max(share, stage.consequence.share(stage.host.boundary_ns, stage.wall_ns()));
   if (idle.count == 0 || share < kPreparingShareMin) return;
-  Finding& out = finding.add("host-preprocessing", nullptr,
-                             fmt::format("the GPU waits {} of the time for host code between steps",
-                                         format_percent(idle.whole_ns / finding.window_ns)),
-                             idle.whole_ns);
-  for (const StageView& stage : finding.stages)
-    if (finding.preparation(stage.stage) == nullptr) finding.raise(stage.stage, stage.host.boundary_ns, out);
+  // Where it lies before the steps of one stage, it is a part of what they take.
+  const StageView* const behind = stage_behind(finding, idle);
+  const auto beyond = behind != nullptr ? idle.beyond_ns.find(behind->stage) : idle.beyond_ns.end();
+  const double beyond_ns = beyond != idle.beyond_ns.end() ? beyond->second : 0;
+  const double before_ns = behind != nullptr ? idle.before_ns.at(behind->stage) : 0;
+  const bool counts_steps = behind != nullptr && beyond_ns * 2 < before_ns;
+  Finding& out =
+      finding.add("host-preprocessing", counts_steps ? behind : nullptr,
+                  fmt::format("{}the GPU waits {} of the time for host code between steps",
+                              counts_steps ? behind->label() : "", format_percent(idle.whole_ns / finding.window_ns)),
+                  counts_steps ? before_ns : idle.whole_ns);
+  if (counts_steps) {
+    out.bound = behind->bound_of_waiting(before_ns);
+  } else {
+    for (const StageView& stage : finding.stages)
+      if (finding.preparation(stage.stage) == nullptr) finding.raise(stage.stage, stage.host.boundary_ns, out);
+    if (behind != nullptr) {
+      // Of a step and what lies before it.
+      const double step_ms = behind->consequence.now_ms, before_ms = behind->per_step_ms(beyond_ns);
+      finding.raise(behind->stage, before_ns * behind->wall_ns() / (behind->wall_ns() + before_ns), out);
+      out.beyond_steps = true;
+      out.bound = GainBound{behind->consequence.metric, step_ms + before_ms, step_ms};
+    }
+  }
+  add_places_between(finding, behind != nullptr ? behind->count() : 0, out);
   out.evidence = {measured("such idle time, recorded", idle.recorded_ns() / 1e6, Unit::kMs),
                   measured("of it before the first activity of steps", idle.within_ns / 1e6, Unit::kMs),
                   measured("of it outside every step", idle.outside_ns / 1e6, Unit::kMs)};

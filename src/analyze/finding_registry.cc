@@ -70,7 +70,7 @@ constexpr FindingRule kRules[] = {
     {"low-occupancy",
      "kernels of 10 us or more with fewer thread blocks than half the SMs take at least 5 % of the stage's GPU time",
      "grids and the GPU's SM count", "more parallel work: batch, split-KV, split-K", find_low_occupancy, kGpuOnly,
-     FindingSeverity::kMajor, "it assumes that half of their time goes; no figure of the recording says so"},
+     FindingSeverity::kMinor, "it assumes that half of their time goes; no figure of the recording says so"},
     {"uncoalesced-access", "not decided", "memory counters per kernel (Nsight Compute)", "contiguous layouts", nullptr},
     {"l2-thrash", "not decided", "L2 counters per kernel (Nsight Compute)", "smaller working sets, tile order",
      nullptr},

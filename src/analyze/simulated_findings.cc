@@ -23,7 +23,8 @@ constexpr std::string_view kSyncBound = "sync-bound";
 constexpr Mended kMended[] = {
     {kLaunchBound, "graph"},
     {"cpu-bound-gap", "no-host-gaps"},
-    {kSyncBound, "last-wait-only"},
+    {"host-preprocessing", "no-host-gaps"},
+    {kSyncBound, "reads-at-once"},
     {"allocator-churn", "no-allocations"},
     {"pageable-copy", "pinned-copies", false},
     {"small-kernels-unfused", "fused", false},
@@ -39,6 +40,7 @@ constexpr Mended kMended[] = {
 };
 
 const Mended* mends(const Finding& finding) {
+  if (finding.beyond_steps) return nullptr;
   for (const Mended& one : kMended)
     if (one.finding == finding.id) return &one;
   return nullptr;
@@ -95,9 +97,11 @@ void lift_waits(const FindingContext& finding, Simulated& one) {
 
 bool possible(const Simulated& one) { return one.gain.forbidden.empty(); }
 
-// The most first. What the program cannot do as it is comes last, and what its waits forbid behind these waits.
+// The most first. What the program cannot do as it is comes last, what changes its answers before that, and what its
+// waits forbid behind these waits.
 int order_of(const Simulated& one, bool waits_found) {
-  if (!possible(one)) return 2;
+  if (!possible(one)) return 3;
+  if (mends(*one.finding)->most < FindingSeverity::kCritical) return 2;
   return waits_found && one.finding->forbidden_by ? 1 : 0;
 }
 

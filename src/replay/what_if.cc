@@ -20,6 +20,11 @@ constexpr WhatIf kWhatIfs[] = {
      "to "
      "the GPU stay",
      with_last_wait_only, nullptr},
+    {"reads-at-once", "one reading of what is read time and again within a step",
+     "as last-wait-only, and what lies between two such waits goes, with its calls, its kernels and the code between "
+     "them, "
+     "where the step had the same before and no part of the model runs in it",
+     with_reads_at_once, nullptr},
     {"no-copies", "no copies between host and GPU", "copies and the calls that make them go, but those that end a step",
      without_copies, nullptr},
     {"pinned-copies", "copies from and to pinned host memory",

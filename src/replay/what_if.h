@@ -92,6 +92,7 @@ constexpr int64_t kLongGapNs = 200'000;
 // ---- one file each ----
 void without_waits(const Recording&, Durations&, Latencies&);
 void with_last_wait_only(const Recording&, Durations&, Latencies&);
+void with_reads_at_once(const Recording&, Durations&, Latencies&);
 void without_copies(const Recording&, Durations&, Latencies&);
 void with_pinned_copies(const Recording&, Durations&, Latencies&);
 void with_fused_passes(const Recording&, Durations&, Latencies&);

@@ -1,5 +1,10 @@
 // Waits for the GPU. What a program reads back from the GPU now and then is a copy of few bytes and the wait for it
 // (`.item()`): without the wait nobody would make the copy.
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
 #include "replay/what_if.h"
 
 namespace llmprof::replay {
@@ -30,6 +35,31 @@ void take_waits(const Recording& recording, bool last_too, Durations& durations)
       take_wait(recording, call, durations);
 }
 
+// A wait within a step that nothing but what is read asks for.
+bool reads(const Recording& recording, ApiCallId call) {
+  return recording.waits(call) && !recording.ends_step(call) && !is_for_pageable(recording, call);
+}
+
+// Kernels that work out what is read: none that runs a part of the model.
+bool is_check(const Recording& recording, ApiCallId call) {
+  const Trace& trace = recording.trace();
+  for (const GpuOpId op : recording.launched(call)) {
+    const Category category = trace.gpu_links.category[op];
+    if (recording.timeline().is_graph_node(op) || category == Category::kGemm || category == Category::kAttention ||
+        category == Category::kCommunication)
+      return false;
+  }
+  return true;
+}
+
+// What lies between one such wait and the next, of one thread in one step.
+struct Turn {
+  StepId step = kNoRow;
+  bool checks = true;             // no kernel of the model in it
+  std::vector<ApiCallId> calls;   // the wait that ends it is the last
+  std::vector<StringId> kernels;  // by name
+};
+
 }  // namespace
 
 void without_waits(const Recording& recording, Durations& durations, Latencies&) {
@@ -37,6 +67,38 @@ void without_waits(const Recording& recording, Durations& durations, Latencies&)
 }
 
 void with_last_wait_only(const Recording& recording, Durations& durations, Latencies&) {
+  take_waits(recording, false, durations);
+}
+
+void with_reads_at_once(const Recording& recording, Durations& durations, Latencies&) {
+  const Trace& trace = recording.trace();
+  struct Thread {
+    Turn now;
+    std::set<std::vector<StringId>> seen;  // kernels of turns of the step that checked something
+  };
+  std::map<ThreadId, Thread> threads;
+  for (ApiCallId call = 0; call < trace.api_calls.size(); ++call) {
+    auto& [now, seen] = threads[trace.api_calls.thread[call]];
+    const StepId step = recording.step_of(call);
+    if (step == kNoRow || step != now.step || recording.ends_step(call)) {
+      seen.clear();
+      now = {};
+      now.step = step;
+      if (step == kNoRow || recording.ends_step(call)) continue;
+    }
+    now.calls.push_back(call);
+    now.checks = now.checks && is_check(recording, call);
+    for (const GpuOpId op : recording.launched(call)) now.kernels.push_back(trace.gpu_ops.name[op]);
+    if (!reads(recording, call)) continue;
+    // Like one before it: one reading of all of them takes their place.
+    if (now.checks && !seen.insert(now.kernels).second)
+      for (const ApiCallId one : now.calls) {
+        take_away(recording, one, durations);
+        durations.before_ns[one] = 0;
+      }
+    now = {};
+    now.step = step;
+  }
   take_waits(recording, false, durations);
 }
 

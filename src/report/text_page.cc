@@ -185,7 +185,7 @@ std::string operation_lines(const Report& report, const RenderOptions& options, 
 // What a finding brings, and where it is.
 std::string gain_and_place(const Finding& finding, bool whole, const RenderOptions& options) {
   const std::string gain = finding.gain ? gain_text(*finding.gain) : std::string();
-  const std::string place = finding.where.empty() ? std::string() : "at " + finding.where.front().name;
+  const std::string place = finding.where.empty() ? std::string() : place_text(finding.where.front().name);
   if (!whole) {
     const std::string line = gain + (gain.empty() || place.empty() ? "" : "; ") + place;
     return line.empty() ? line : one_line(line, options, 6);

@@ -91,6 +91,8 @@ std::string text_operators(const Report& report, const RenderOptions& options, c
 std::string text_kernels(const Report& report, const RenderOptions& options, const Ink& ink);
 // "By replay TPOT 3.3 ms -> 1.7 ms (1.6 ms to 1.8 ms)".
 std::string gain_text(const FindingGain& gain);
+// Where a finding is: "at Sampler.pick (serve.py:41)", or before it, where host code ends there.
+std::string place_text(const std::string& name);
 std::string text_host_places(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_launch_sites(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_memory(const Report& report, const RenderOptions& options, const Ink& ink);

@@ -229,8 +229,9 @@ TEST(LivePlanted, HostCodeBeforeEveryStepAfterALongStart) {
   b.derive_all();
   const Report report = report_of(b.trace);
   expect_whole(report);
-  const Finding* finding = finding_of(report, "host-preprocessing", "all");
+  const Finding* finding = finding_of(report, "host-preprocessing");
   ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->stage, "decode_step");
   EXPECT_EQ(finding->severity, FindingSeverity::kCritical) << "1 of 3 ms of TPOT";
   EXPECT_EQ(first_finding(report), "host-preprocessing");
 }
@@ -488,6 +489,10 @@ TEST(LiveWindows, PausesBetweenStepsCountTheSameWhateverIsRecorded) {
   EXPECT_EQ(first_finding(windows), "host-preprocessing");
   EXPECT_NEAR(windows.findings[0].gain_ns / whole.findings[0].gain_ns, 1, 0.1);
   EXPECT_EQ(windows.findings[0].severity, FindingSeverity::kCritical) << "0.4 of 1.0 ms";
+  ASSERT_TRUE(whole.findings[0].gain);
+  EXPECT_EQ(whole.findings[0].gain->method, "replay");
+  EXPECT_NEAR(whole.findings[0].gain->from - whole.findings[0].gain->to, 0.4, 0.02);
+  EXPECT_NEAR(whole.findings[0].gain->to, 0.62, 0.03);
 }
 
 // Prompts that are tokenised inside their range, under --torch.

@@ -301,6 +301,57 @@ TEST(WhatIf, WhatIsBesideThePathGainsNothing) {
   EXPECT_NEAR(found.then_ns, found.now_ns, 0.01 * found.now_ns);
 }
 
+// Steps that work out and read one answer after the other behind the model's kernels, each with a kernel, a copy and a
+// wait of its own.
+struct Checked {
+  int checks = 20;
+  bool read = true;  // else they are only worked out
+  const char* kernel = "void elementwise_kernel<compare>";
+
+  TestTrace made() const {
+    TestTrace b;
+    int64_t host = 0, gpu = -1'000'000;
+    const auto launch = [&](const char* name, int64_t ns, int64_t before_ns) {
+      host += before_ns;
+      gpu = std::max(host + Simple::kStartNs, gpu + Simple::kApartNs);
+      b.gpu(name, gpu, ns, b.api(name[0] == 'M' ? "cudaMemcpyAsync" : "cudaLaunchKernel", host, Simple::kInCallNs));
+      gpu += ns;
+      host += Simple::kInCallNs;
+    };
+    const auto wait = [&] {
+      const int64_t returned = std::max(host, gpu) + Simple::kReturnNs;
+      b.api("cudaStreamSynchronize", host, returned - host);
+      host = returned;
+    };
+    for (int s = 0; s < Simple::kSteps; ++s) {
+      const int64_t begin = host;
+      for (int i = 0; i < 20; ++i) launch("gemm", 10'000, 5'000);
+      for (int i = 0; i < checks; ++i) {
+        launch(kernel, 2'000, 5'000);
+        if (!read) continue;
+        launch("Memcpy DtoH (Device -> Pinned)", 1'500, 5'000);
+        wait();
+      }
+      wait();
+      b.annotation("decode", begin, host - begin);
+      host += 20'000;
+    }
+    return b;
+  }
+};
+
+TEST(WhatIf, WhatIsReadTimeAndAgainIsReadOnce) {
+  const Simulated found = simulate(Checked(), "reads-at-once");
+  // The first answer comes behind the model's kernels, the second is the first of its like.
+  const double least = simulate(Checked{.checks = 2, .read = false}, "no-communication").now_ns;
+  EXPECT_NEAR(found.then_ns, least, 0.03 * least);
+  EXPECT_GT(simulate(Checked(), "last-wait-only").then_ns, 1.2 * found.then_ns)
+      << "they are still worked out one by one";
+  // What runs a part of the model is no answer.
+  const Simulated model = simulate(Checked{.kernel = "gemm"}, "reads-at-once");
+  EXPECT_DOUBLE_EQ(model.then_ns, simulate(Checked{.kernel = "gemm"}, "last-wait-only").then_ns);
+}
+
 // Who knows the kernels says what they would take: shorter ones are simulated so, those that go take their launch
 // along.
 TEST(WhatIf, KernelsTakeWhatIsSaidOfThem) {
