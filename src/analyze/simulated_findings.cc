@@ -24,7 +24,7 @@ constexpr Mended kMended[] = {
     {kLaunchBound, "graph"},
     {"cpu-bound-gap", "no-host-gaps"},
     {"host-preprocessing", "no-host-gaps"},
-    {kSyncBound, "reads-at-once"},
+    {kSyncBound, "reads-at-once", false},
     {"allocator-churn", "no-allocations"},
     {"pageable-copy", "pinned-copies", false},
     {"small-kernels-unfused", "fused", false},

@@ -55,6 +55,7 @@ struct Simulation::Program {
 struct Simulation::Changed {
   std::vector<int64_t> then;
   std::vector<std::string> forbidden;  // by stage
+  std::vector<double> unsure_ns;       // by stage, of one step: of kernels that take something else than recorded
 };
 
 Simulation::Simulation(const Context& context) : context_(context), stages_(context.groups.stages.size()) {
@@ -82,6 +83,18 @@ const Simulation::Changed& Simulation::changed(const Combination& combination) {
   for (const replay::WhatIf* one : combination) one->change(program_->recording, durations, latencies);
   change->then = program_->replay.windows(durations, latencies);
   change->forbidden.resize(stages_.size());
+  // What a kernel would take is an estimate of its rate: nobody ran it.
+  constexpr double kRateUnsure = 0.15;
+  change->unsure_ns.assign(stages_.size(), 0);
+  const Trace& trace = context_.trace;
+  for (GpuOpId op = 0; op < trace.gpu_ops.size(); ++op) {
+    if (trace.gpu_links.step[op] == kNoRow || durations.gone[op] != 0 ||
+        durations.op_ns[op] == program_->durations.op_ns[op])
+      continue;
+    const uint32_t stage = context_.groups.stage_of_step[trace.gpu_links.step[op]];
+    const double steps = static_cast<double>(std::max<size_t>(1, context_.groups.stages[stage].steps.size()));
+    change->unsure_ns[stage] += kRateUnsure * static_cast<double>(durations.op_ns[op]) / steps;
+  }
   for (size_t s = 0; s < stages_.size(); ++s) {
     for (const replay::WhatIf* one : combination) {
       if (one->forbidden == nullptr || stages_[s].steps.empty()) continue;
@@ -110,7 +123,8 @@ std::optional<StageGain> Simulation::gain(uint32_t stage, const Combination& com
   constexpr size_t kStepsMin = 3;
   if (gains.size() >= kStepsMin) {
     const Interval interval = bootstrap_median(gains);
-    const double unsure_ms = of.errors.empty() ? 0 : median_of(of.errors) * out.step_ms;
+    const double unsure_ms =
+        (of.errors.empty() ? 0 : median_of(of.errors) * out.step_ms) + change.unsure_ns[stage] / 1e6;
     out.ci95_ms = {interval.low / 1e6 - unsure_ms, interval.high / 1e6 + unsure_ms};
   }
   out.forbidden = change.forbidden[stage];

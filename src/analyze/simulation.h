@@ -22,10 +22,11 @@ std::string joined_ids(const Combination& combination);
 // Of the steps of a stage that were recorded whole and that replay gives back within 5 %.
 struct StageGain {
   size_t steps = 0;
-  double step_ms = 0, then_ms = 0;               // medians, without the recorder where its cost is known
-  double gain_ms = 0;                            // median of what each step gains; below 0: it becomes longer
-  std::optional<std::array<double, 2>> ci95_ms;  // of that, of three steps or more, wider by what replay is off
-  std::string forbidden;                         // why the program cannot be changed so as it is
+  double step_ms = 0, then_ms = 0;  // medians, without the recorder where its cost is known
+  double gain_ms = 0;               // median of what each step gains; below 0: it becomes longer
+  // Of that, of three steps or more, wider by what replay is off and by what the rates of changed kernels are.
+  std::optional<std::array<double, 2>> ci95_ms;
+  std::string forbidden;  // why the program cannot be changed so as it is
   double frac() const { return step_ms > 0 ? gain_ms / step_ms : 0; }
 };
 
