@@ -43,7 +43,10 @@ struct StepDraft {
   bool samples = false;            // ran a sampling kernel
   uint32_t decode_attentions = 0;  // attention kernels made for one query per sequence
   uint32_t vector_gemms = 0;       // matrix-vector products
-  uint32_t heavy = 0;              // GEMM and attention kernels
+  int64_t query_tiles = 0;  // of attention kernels whose grid counts them: tiles of queries of a sequence, 0 unknown
+  int64_t tiled_sequences = 0;  // and sequences
+  bool tiles_differ = false;    // from kernel to kernel
+  uint32_t heavy = 0;           // GEMM and attention kernels
 
   // -1 unknown
   int64_t new_tokens = -1, sequences = -1, context = -1, output_tokens = -1;

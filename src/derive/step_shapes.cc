@@ -185,11 +185,42 @@ void settle_whole_graphs(std::vector<StepDraft>& steps) {
   }
 }
 
+// Which numbers of a grid count the tiles of queries and the sequences, by kernel. FlashAttention-2: (tiles, sequences,
+// heads); where it splits the keys the first counts something else. Memory-efficient attention of PyTorch: (tiles,
+// heads, sequences). FlashAttention-3 and cuDNN have grids of other shapes.
+enum class QueryGrid : uint8_t { kNone, kSequencesSecond, kSequencesThird };
+
+QueryGrid query_grid(std::string_view name) {
+  if (name.find("splitkv") != std::string_view::npos) return QueryGrid::kNone;
+  if (name.find("flash_fwd_kernel") != std::string_view::npos) return QueryGrid::kSequencesSecond;
+  if (name.find("fmha_cutlassF") != std::string_view::npos) return QueryGrid::kSequencesThird;
+  return QueryGrid::kNone;
+}
+
+void add_tiles(const LaunchConfigs& configs, LaunchConfigId config, QueryGrid grid, StepDraft& step) {
+  if (grid == QueryGrid::kNone || config == kNoRow) return;
+  const int64_t tiles = configs.grid_x[config];
+  const int64_t sequences = grid == QueryGrid::kSequencesSecond ? configs.grid_y[config] : configs.grid_z[config];
+  step.tiles_differ |= step.query_tiles != 0 && (step.query_tiles != tiles || step.tiled_sequences != sequences);
+  step.query_tiles = tiles;
+  step.tiled_sequences = sequences;
+}
+
+// Whether so many tokens are several tiles of queries of each sequence, of one of the sizes that tiles have. One tile
+// says little: a token of each sequence has one, and so has a short prompt.
+bool fits_tiles(const StepDraft& step, int64_t tokens) {
+  if (step.tiles_differ || step.query_tiles < 2 || step.tiled_sequences < 1 || tokens % step.tiled_sequences != 0)
+    return false;
+  const int64_t each = tokens / step.tiled_sequences;
+  const auto tiles_of = [each](int64_t size) { return (each + size - 1) / size; };
+  return step.query_tiles == tiles_of(64) || step.query_tiles == tiles_of(128) || step.query_tiles == tiles_of(32);
+}
+
 }  // namespace
 
 void measure_steps(const Trace& trace, const std::vector<LaunchOrder>& orders, std::vector<StepDraft>& steps) {
   constexpr uint8_t kUnjudged = 0xFF;
-  std::vector<uint8_t> decode_name(trace.strings.size(), kUnjudged);
+  std::vector<uint8_t> decode_name(trace.strings.size(), kUnjudged), grids(trace.strings.size(), kUnjudged);
   const StringId whole = whole_graph_name(trace);
   for (const LaunchOrder& order : orders) {
     Row previous_api = kNoRow;
@@ -217,6 +248,11 @@ void measure_steps(const Trace& trace, const std::vector<LaunchOrder>& orders, s
       ++step.heavy;
       uint8_t& verdict = decode_name[index(name)];
       if (verdict == kUnjudged) verdict = names_decode(trace.text(name)) ? 1 : 0;
+      if (category == Category::kAttention) {
+        uint8_t& grid = grids[index(name)];
+        if (grid == kUnjudged) grid = static_cast<uint8_t>(query_grid(trace.text(name)));
+        add_tiles(trace.launch_configs, trace.gpu_ops.config[gpu], static_cast<QueryGrid>(grid), step);
+      }
       if (verdict == 1) ++(category == Category::kAttention ? step.decode_attentions : step.vector_gemms);
     }
   }
@@ -268,6 +304,7 @@ void count_tokens(const Trace& trace, const std::vector<LaunchOrder>& orders, co
       if (tokens == 1) sequences = 1;
       if (step.logit_rows > 0 && step.logit_rows < tokens) sequences = step.logit_rows;
     }
+    if (tokens > 0 && fits_tiles(step, tokens)) sequences = step.tiled_sequences;
     if (step.new_tokens < 0) step.new_tokens = tokens;
     if (step.sequences < 0) step.sequences = sequences;
     if (step.context < 0) step.context = tally.context;

@@ -484,6 +484,66 @@ TEST(LiveSteps, AreFoundFromLibraryCallsAlone) {
   EXPECT_EQ(broken_invariant(trace), "");
 }
 
+// The same pass over 1,024 tokens time and again, with logits of all of them and a choice among each: 1,024 sequences
+// of one token, or two texts. Where the grid of attention counts tiles of queries, that tells.
+TestTrace repeated_passes(std::string_view attention, int32_t grid_x, int32_t grid_y, int32_t grid_z) {
+  TestTrace b;
+  TraceBuilder rows(b.trace);
+  const LaunchConfigId config = rows.add<LaunchConfigs>(
+      {.grid_x = grid_x, .grid_y = grid_y, .grid_z = grid_z, .block_x = 128, .block_y = 1, .block_z = 1});
+  int64_t host = 0, gpu = 1000 * kUs;
+  const auto gemm = [&](int64_t n, int64_t k) {
+    b.library_call(host, 8 * kUs, 1024, n, k);
+    gpu = std::max(gpu, host + 10 * kUs);
+    b.launch("gemm", host + 2 * kUs, gpu, 50 * kUs);
+    host += 10 * kUs;
+    gpu += 51 * kUs;
+  };
+  for (int step = 0; step < 6; ++step) {
+    for (int layer = 0; layer < 4; ++layer) {
+      gemm(3072, 1024);
+      b.launch(attention, host, gpu, 20 * kUs);
+      b.trace.gpu_ops.config.back() = config;
+      gpu += 21 * kUs;
+      host += 10 * kUs;
+      gemm(1024, 4096);
+    }
+    gemm(32000, 1024);
+    b.launch("argmax", host, gpu, 5 * kUs);
+    gpu += 6 * kUs;
+    host += 10 * kUs;
+    b.api("cudaStreamSynchronize", host, gpu - host + 5 * kUs);
+    host = gpu + 10 * kUs;
+  }
+  b.level(-kMs, host + kMs, RecordingLevel::kDefault);
+  return b;
+}
+
+TEST(LiveSteps, TilesOfQueriesTellAPassOverTextsFromOneOverTokens) {
+  struct Case {
+    const char* attention;
+    int32_t x, y, z;
+    StageKind kind;
+  };
+  const Case cases[] = {{"flash_fwd_kernel<attn>", 8, 2, 16, StageKind::kPrefill},  // 512 queries in tiles of 64
+                        {"flash_fwd_kernel<attn>", 4, 2, 16, StageKind::kPrefill},  // of 128
+                        {"fmha_cutlassF_bf16_64x128_attn", 8, 16, 2, StageKind::kPrefill},  // sequences are the last
+                        {"flash_fwd_kernel<attn>", 1, 1024, 16, StageKind::kDecode},        // a token of each
+                        {"flash_fwd_splitkv_kernel<attn>", 8, 2, 16, StageKind::kDecode},   // parts of the keys
+                        {"flash_fwd_kernel<attn>", 5, 2, 16, StageKind::kDecode}};          // of no such tokens
+  for (const Case& one : cases) {
+    TestTrace b = repeated_passes(one.attention, one.x, one.y, one.z);
+    const Trace& trace = b.derive_all();
+    ASSERT_GE(trace.steps.size(), 5U) << one.attention << one.x;
+    EXPECT_EQ(trace.steps.kind[3], one.kind) << one.attention << " " << one.x;
+    if (one.kind == StageKind::kPrefill) {
+      EXPECT_EQ(trace.steps.sequences[3], 2);
+      EXPECT_EQ(trace.steps.new_tokens[3], 1024);
+    }
+    EXPECT_EQ(broken_invariant(trace), "");
+  }
+}
+
 TEST(LiveSteps, ADetectedStepThatMayBeHalfIsDropped) {
   TestTrace b = unlabelled();
   b.trace.recorded.clear();
