@@ -174,7 +174,9 @@ void analyze_idle(const Context& context, Report& report, std::vector<CannotTell
   // No Python runs in the reference workload, of which recordings of a CPU are.
   if (context.trace.python_calls.empty() && host_ns > idle_ns / 20 && !on_cpu(context))
     cannot_tell.push_back({"Which Python code was the host in while the GPU idled?",
-                           "the recording holds no Python stacks",
+                           context.trace.host_places.empty()
+                               ? "the recording holds no Python stacks"
+                               : "it holds Python stacks of waits, copies, allocations and long stretches of host code",
                            is_live_recording(context.trace) ? "record with `llmprof run --torch`, which adds operators"
                                                             : "record with with_stack=True"});
 }
