@@ -143,6 +143,17 @@ void find_cpu_bound_gap(const FindingContext& finding) {
   }
 }
 
+namespace {
+
+double waits_per_step(const FindingContext& finding, const StageView& stage) {
+  for (const HostRecord& host : finding.report.host)
+    if (host.stage == stage.timing->name && host.device == stage.timing->device)
+      return static_cast<double>(host.syncs) / static_cast<double>(std::max<int64_t>(1, stage.timing->count));
+  return 0;
+}
+
+}  // namespace
+
 void find_sync_bound(const FindingContext& finding) {
   for (const StageView* view : finding.with_unstaged()) {
     const StageView& stage = *view;
@@ -150,8 +161,12 @@ void find_sync_bound(const FindingContext& finding) {
     const double sync_ns = stage.idle_ns(IdleCause::kBlockingSync) + after_ns;
     if (!finding.worth(stage, "last-wait-only", sync_ns >= kGapShareMin * stage.own_ns())) continue;
     Finding& out = finding.add("sync-bound", &stage,
-                               fmt::format("{}blocking synchronisation leaves the GPU idle {} of the time",
-                                           stage.label(), format_percent(sync_ns / stage.wall_ns())),
+                               waits_per_step(finding, stage) >= 2 && finding.simulated(stage, {"last-wait-only"})
+                                   ? fmt::format("{}the host waits for the GPU {:.3g} times a step, and launches "
+                                                 "nothing ahead meanwhile",
+                                                 stage.label(), waits_per_step(finding, stage))
+                                   : fmt::format("{}blocking synchronisation leaves the GPU idle {} of the time",
+                                                 stage.label(), format_percent(sync_ns / stage.wall_ns())),
                                sync_ns);
     out.evidence = {measured(stage.each("idle behind synchronisation"), stage.per_step_ms(sync_ns), Unit::kMs)};
     if (after_ns > 0) {

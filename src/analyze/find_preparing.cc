@@ -200,11 +200,12 @@ void find_host_between_steps(const FindingContext& finding) {
   const double beyond_ns = beyond != idle.beyond_ns.end() ? beyond->second : 0;
   const double before_ns = behind != nullptr ? idle.before_ns.at(behind->stage) : 0;
   const bool counts_steps = behind != nullptr && beyond_ns * 2 < before_ns;
-  Finding& out =
-      finding.add("host-preprocessing", counts_steps ? behind : nullptr,
-                  fmt::format("{}the GPU waits {} of the time for host code between steps",
-                              counts_steps ? behind->label() : "", format_percent(idle.whole_ns / finding.window_ns)),
-                  counts_steps ? before_ns : idle.whole_ns);
+  const std::string title = behind != nullptr ? fmt::format("{}the GPU waits {} for host code before each step",
+                                                            behind->label(), format_ms(behind->per_step_ms(before_ns)))
+                                              : fmt::format("the GPU waits {} of the time for host code between steps",
+                                                            format_percent(idle.whole_ns / finding.window_ns));
+  Finding& out = finding.add("host-preprocessing", counts_steps ? behind : nullptr, title,
+                             counts_steps ? before_ns : idle.whole_ns);
   if (counts_steps) {
     out.bound = behind->bound_of_waiting(before_ns);
   } else {

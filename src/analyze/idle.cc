@@ -173,12 +173,13 @@ void analyze_idle(const Context& context, Report& report, std::vector<CannotTell
                                : "record CPU activity too (ProfilerActivity.CPU), with_stack=True for Python frames"});
   // No Python runs in the reference workload, of which recordings of a CPU are.
   if (context.trace.python_calls.empty() && host_ns > idle_ns / 20 && !on_cpu(context))
-    cannot_tell.push_back({"Which Python code was the host in while the GPU idled?",
-                           context.trace.host_places.empty()
-                               ? "the recording holds no Python stacks"
-                               : "it holds Python stacks of waits, copies, allocations and long stretches of host code",
-                           is_live_recording(context.trace) ? "record with `llmprof run --torch`, which adds operators"
-                                                            : "record with with_stack=True"});
+    cannot_tell.push_back(
+        {"Which Python code was the host in while the GPU idled?",
+         context.trace.host_places.empty()
+             ? "the recording holds no Python stacks"
+             : "only waits, copies, allocations and long stretches of host code have Python stacks in it",
+         is_live_recording(context.trace) ? "record with `llmprof run --torch`, which adds operators"
+                                          : "record with with_stack=True"});
 }
 
 }  // namespace llmprof

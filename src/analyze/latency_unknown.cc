@@ -74,10 +74,10 @@ bool prompts_of_nothing(const Trace& trace, std::vector<CannotTell>& cannot_tell
   if (passes == 0) return false;
   cannot_tell.push_back(
       {"What are TTFT and TPOT?",
-       fmt::format(
-           "{} passes of the model run on many tokens at once and none makes one token behind them: they may be "
-           "prompts, whole texts without a cache, drafts or embeddings",
-           passes),
+       fmt::format("no decode steps: {} passes of the model run on many tokens each, and none makes a token at a time; "
+                   "they may be "
+                   "prompts, whole texts without a cache, drafts or embeddings",
+                   passes),
        "name the prompts and the steps by NVTX ranges (torch.cuda.nvtx.range(\"prefill\") and (\"decode_step\"))"});
   return true;
 }

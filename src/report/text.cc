@@ -125,10 +125,11 @@ std::string bound_text(const GainBound& bound) {
 
 std::string gain_text(const FindingGain& gain) {
   const std::string moves = bound_text({gain.metric, gain.from, gain.to});
-  if (gain.method != "replay") return "By formula at best " + moves;
-  std::string out = "By replay " + moves;
-  if (gain.ci95) out += fmt::format(" ({} to {})", format_ms((*gain.ci95)[0]), format_ms((*gain.ci95)[1]));
-  if (gain.on_top_of) out += ", once " + *gain.on_top_of + " is mended";
+  if (gain.method != "replay") return "At best, by formula: " + moves;
+  std::string out = "Simulated: " + moves;
+  if (gain.ci95 && format_ms((*gain.ci95)[0]) != format_ms((*gain.ci95)[1]))
+    out += fmt::format(" (95 %: {} to {})", format_ms((*gain.ci95)[0]), format_ms((*gain.ci95)[1]));
+  if (gain.on_top_of) out += ", after fixing " + *gain.on_top_of;
   return out;
 }
 

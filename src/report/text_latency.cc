@@ -12,7 +12,7 @@ namespace {
 // From this share of TTFT on, time before the prompt is worth a word.
 constexpr double kBeforePromptMin = 0.2;
 constexpr double kIntervalLeast = 0.002;
-constexpr int64_t kP99Min = 20;  // of fewer the 99th percentile is next to the largest one
+constexpr int64_t kP99Min = 100;  // of fewer the 99th percentile is next to the largest one
 
 // One typical figure: what it is the median of, how far others lie, and the first one, which has costs of its own.
 struct Figure {
@@ -32,9 +32,9 @@ std::string source_label(std::optional<StepTimeSource> source) {
   if (!source) return {};
   switch (*source) {
     case StepTimeSource::kUnrecorded:
-      return ", not recorded";
+      return ", unrecorded";
     case StepTimeSource::kReplayed:
-      return ", recorded, without what that cost";
+      return ", recorder's cost subtracted";
     case StepTimeSource::kRecorded:
       return ", as recorded";
   }
@@ -54,7 +54,7 @@ std::string figure_line(const Figure& figure, const std::string& cost, const Ren
     text = format_ms(*figure.typical) + "  ";
     // Narrower than the digits that are printed says nothing.
     if (figure.low && figure.high && *figure.high - *figure.low > kIntervalLeast * *figure.typical)
-      text += fmt::format("({} to {})  ", format_ms(*figure.low), format_ms(*figure.high));
+      text += fmt::format("(95 %: {} to {})  ", format_ms(*figure.low), format_ms(*figure.high));
     const bool some = figure.others_unseen && figure.source != StepTimeSource::kUnrecorded;
     const char* const recorded = some ? " recorded" : "";
     text += only && some ? fmt::format("the first {}, and the only one recorded", figure.one)

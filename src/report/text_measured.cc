@@ -103,9 +103,9 @@ std::string window_lines(const TelemetryReport& telemetry, const RenderOptions& 
 std::string_view method_in_words(DistortionMethod method) {
   switch (method) {
     case DistortionMethod::kWithinRun:
-      return "against its unrecorded steps";
+      return "against unrecorded steps";
     case DistortionMethod::kWithinRunAttached:
-      return "against its unrecorded steps, CUPTI attached";
+      return "against unrecorded steps, CUPTI attached";
     case DistortionMethod::kRecurringHostEvent:
       return "by what recurs on the host";
     case DistortionMethod::kBaseline:
@@ -125,9 +125,9 @@ std::string distortion_label(const Report& report, StageKind stage_kind) {
     if (!mine && !(stage_kind == StageKind::kDecode && row.method == DistortionMethod::kRecurringHostEvent)) continue;
     // Wider than the step itself, it says nothing of the step.
     if (row.ci95_high_frac - row.ci95_low_frac > 1)
-      return fmt::format(" (recording cost not known: {:+.0f} to {:+.0f} %, too few steps)", 100 * row.ci95_low_frac,
+      return fmt::format(" (recording costs {:+.0f} to {:+.0f} %: too few steps to tell)", 100 * row.ci95_low_frac,
                          100 * row.ci95_high_frac);
-    return fmt::format(" (recording cost {:+.1f} % [{:.1f}, {:.1f}], {})", 100 * row.distortion_frac,
+    return fmt::format(" (recording costs {:+.1f} % [{:.1f}, {:.1f}] {})", 100 * row.distortion_frac,
                        100 * row.ci95_low_frac, 100 * row.ci95_high_frac, method_in_words(row.method));
   }
   return {};

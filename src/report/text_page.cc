@@ -78,9 +78,9 @@ std::string rest_of_window(const Report& report, const std::vector<const StageTi
     std::string why;
     for (const WarmUpRecord& row : report.warm_up)
       if (const std::string cause(in_words(row.cause)); why.find(cause) == std::string::npos)
-        why += (why.empty() ? ", because " : ", ") + cause;
-    add(fmt::format("warm-up, in no figure: {} in {} step{}{}", format_ns(warm_ns), warm_steps,
-                    warm_steps == 1 ? "" : "s", why));
+        why += (why.empty() ? ": " : ", ") + cause;
+    add(fmt::format("excluded: warm-up, {} in {} step{}{}", format_ns(warm_ns), warm_steps, warm_steps == 1 ? "" : "s",
+                    why));
   }
   if (others > 0) add(fmt::format("{} more stage{}: {}", others, others == 1 ? "" : "s", format_ns(other_ns)));
   if (none_ns > 0) add("in no stage: " + format_ns(none_ns));
@@ -131,6 +131,13 @@ std::string largest_kernel(const Report& report, const CategoryRecord& row) {
   return fmt::format("{:.0f} % {}", 100 * std::min(1.0, share), short_kernel_name(largest->name));
 }
 
+// Of passes over memory only some have known shapes: a share that these few reach says nothing of the row.
+std::string bottleneck_of(const CategoryRecord& row) {
+  constexpr double kShareLeast = 0.1;
+  const bool little = row.bottleneck == Bound::kMemory && row.of_roof_frac && *row.of_roof_frac < kShareLeast;
+  return limit_of(row.bottleneck, little ? OptDouble() : row.of_roof_frac);
+}
+
 // GPU work by operation and idle time by cause, of all main stages: the rows that take most, stage by stage.
 std::string operation_lines(const Report& report, const RenderOptions& options, const Ink& ink) {
   struct Row {
@@ -174,8 +181,7 @@ std::string operation_lines(const Report& report, const RenderOptions& options, 
                      format_ms(per_instance(*stage, static_cast<double>(row.ns) / 1e6)),
                      percent_or_dash(row.wall_share),
                      category ? format_count(per_instance(*stage, static_cast<double>(category->kernels))) : "",
-                     category ? limit_of(category->bottleneck, category->of_roof_frac) : "",
-                     category ? largest_kernel(report, *category) : ""});
+                     category ? bottleneck_of(*category) : "", category ? largest_kernel(report, *category) : ""});
     }
   }
   return title(ink, "Where the time goes", hidden > 0 ? fmt::format("{} smaller rows: --full", hidden) : "") +
@@ -202,7 +208,7 @@ std::string finding_lines(const Finding& finding, bool whole, const RenderOption
     out = "  " + ink.accent("change first") + "  " +
           wrap_text(printable(finding.title), options.width, std::string(16, ' '), "      ").substr(16);
   } else {
-    out = one_line(fmt::format("[{}] {}", name_of(finding.severity), finding.title), options, 2);
+    out = one_line(fmt::format("[{} {}] {}", name_of(finding.severity), finding.id, finding.title), options, 2);
   }
   out += gain_and_place(finding, whole, options);
   if (finding.forbidden_by) out += one_line("not as the program is: " + *finding.forbidden_by, options, 6);

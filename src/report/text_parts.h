@@ -67,7 +67,7 @@ std::string busy_text(const StageTiming& stage);
 // "TPOT 26.00 ms -> 6.335 ms"
 std::string bound_text(const GainBound& bound);
 
-// " (recording cost +1.2 % [0.8, 1.6], against its unrecorded steps)" for the stage, or nothing if unknown.
+// " (recording costs +1.2 % [0.8, 1.6] against unrecorded steps)" for the stage, or nothing if unknown.
 std::string distortion_label(const Report& report, StageKind stage_kind);
 
 // TTFT, TPOT and tokens per second: what requests typically take, the first one beside it.
@@ -89,7 +89,7 @@ std::string text_critical_path(const Report& report, const RenderOptions& option
 std::string text_host(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_operators(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_kernels(const Report& report, const RenderOptions& options, const Ink& ink);
-// "By replay TPOT 3.3 ms -> 1.7 ms (1.6 ms to 1.8 ms)".
+// "Simulated: TPOT 3.3 ms -> 1.7 ms (95 %: 1.6 ms to 1.8 ms)".
 std::string gain_text(const FindingGain& gain);
 // Where a finding is: "at Sampler.pick (serve.py:41)", or before it, where host code ends there.
 std::string place_text(const std::string& name);

@@ -85,11 +85,11 @@ TEST(LiveReport, TextSaysThatNoGpuWasSeen) {
 
 TEST(LiveReport, TextLabelsTimingsWithTheCostOfRecording) {
   const std::string text = render_text(live_report(), {});
-  EXPECT_NE(text.find("(recording cost +1.2 % [0.8, 1.6], against its unrecorded steps)"), std::string::npos) << text;
+  EXPECT_NE(text.find("(recording costs +1.2 % [0.8, 1.6] against unrecorded steps)"), std::string::npos) << text;
   EXPECT_EQ(distortion_label(live_report(), StageKind::kPrefill), "");
   Report few = live_report();
   few.overhead->stages = {{"decode_step", DistortionMethod::kWithinRun, -0.15, -0.2, 9.02, 2, 2, 8.0, 7.9}};
-  EXPECT_NE(render_text(few, {}).find("(recording cost not known: -20 to +902 %, too few steps)"), std::string::npos);
+  EXPECT_NE(render_text(few, {}).find("(recording costs -20 to +902 %: too few steps to tell)"), std::string::npos);
   EXPECT_NE(text.find("~97.0 %"), std::string::npos) << "busy by counter where kernels are missing";
   EXPECT_NE(text.find("Measured"), std::string::npos);
   EXPECT_NE(text.find("102"), std::string::npos);

@@ -208,11 +208,11 @@ TEST(Text, TheFirstRequestStandsBesideTheMedian) {
   Report report;
   report.latency.emplace();
   Headline& headline = report.latency->headline;
-  headline.ttft_ms = 31.2, headline.ttft_p99_ms = 80, headline.ttft_n = 23, headline.first_ttft_ms = 412;
+  headline.ttft_ms = 31.2, headline.ttft_p99_ms = 80, headline.ttft_n = 123, headline.first_ttft_ms = 412;
   headline.itl_ms = headline.tpot_ms = 3.5, headline.itl_p99_ms = 4, headline.itl_n = 3, headline.first_itl_ms = 900;
   headline.output_tokens_per_s = 285.7;
   EXPECT_EQ(text_latency(report, {}, Ink(false)),
-            "  TTFT  31.20 ms  median of 23 prompts, p99 80.00 ms; first prompt 412.0 ms\n"
+            "  TTFT  31.20 ms  median of 123 prompts, p99 80.00 ms; first prompt 412.0 ms\n"
             "  TPOT  3.500 ms  median of 3 steps; first step 900.0 ms\n"
             "  rate  285.7 output tokens/s while decoding\n");
   headline.ttft_n = 1;
@@ -283,7 +283,7 @@ TEST(Text, UnrecordedStepsAreNotCalledRecorded) {
   found.count = 1;
   report.source.duration_ms.ns = 100;
   report.source.recorded_ms.ns = 40;
-  EXPECT_NE(text_latency(report, {}, Ink(false)).find("TPOT  3.500 ms  median of 31 steps, not recorded"),
+  EXPECT_NE(text_latency(report, {}, Ink(false)).find("TPOT  3.500 ms  median of 31 steps, unrecorded"),
             std::string::npos);
 }
 
@@ -299,8 +299,8 @@ TEST(Text, SaysWhetherFiguresHoldTheRecorder) {
   decode.count = 10;
   decode.wall_ms.ns = 70'000'000;
   EXPECT_EQ(text_latency(report, {}, Ink(false)),
-            "  TTFT  31.20 ms  median of 3 prompts, recorded, without what that cost\n"
-            "  TPOT  3.500 ms  median of 30 steps, not recorded\n"
+            "  TTFT  31.20 ms  median of 3 prompts, recorder's cost subtracted\n"
+            "  TPOT  3.500 ms  median of 30 steps, unrecorded\n"
             "  rate  285.7 output tokens/s while decoding\n");
   headline.itl_source = StepTimeSource::kRecorded;
   EXPECT_NE(text_latency(report, {}, Ink(false)).find("median of 30 steps, as recorded"), std::string::npos);
