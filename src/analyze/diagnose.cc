@@ -3,6 +3,7 @@
 #include <map>
 
 #include "analyze/finding.h"
+#include "analyze/kernel_times.h"
 #include "analyze/processor.h"
 #include "analyze/requests.h"
 #include "derive/steps.h"
@@ -171,7 +172,7 @@ void add_growing_copies(const FindingContext& finding, std::vector<StageView*>& 
   for (Row g = 0; g < trace.gpu_ops.size(); ++g) {
     const StringId name = trace.gpu_ops.name[g];
     uint8_t& verdict = verdicts[index(name)];
-    if (verdict == 0) verdict = trace.text(name).find("CatArrayBatchedCopy") != std::string_view::npos ? 1 : 2;
+    if (verdict == 0) verdict = concatenates(trace.text(name)) ? 1 : 2;
     const StepId step = trace.gpu_links.step[g];
     if (verdict != 1 || step == kNoRow || trace.steps.kind[step] != StageKind::kDecode) continue;
     CatSums& sums = kernels[{finding.context.groups.stage_of_step[step], name}][step];

@@ -145,11 +145,12 @@ void find_cpu_bound_gap(const FindingContext& finding) {
 
 namespace {
 
-double waits_per_step(const FindingContext& finding, const StageView& stage) {
+// Waits of the host for the GPU in a step; empty where the recording does not say.
+OptDouble waits_per_step(const FindingContext& finding, const StageView& stage) {
   for (const HostRecord& host : finding.report.host)
     if (host.stage == stage.timing->name && host.device == stage.timing->device)
       return static_cast<double>(host.syncs) / static_cast<double>(std::max<int64_t>(1, stage.timing->count));
-  return 0;
+  return {};
 }
 
 }  // namespace
@@ -160,14 +161,15 @@ void find_sync_bound(const FindingContext& finding) {
     const double after_ns = stage.host.drained ? stage.host.after_sync_ns : 0;
     const double sync_ns = stage.idle_ns(IdleCause::kBlockingSync) + after_ns;
     if (!finding.worth(stage, "last-wait-only", sync_ns >= kGapShareMin * stage.own_ns())) continue;
-    Finding& out = finding.add("sync-bound", &stage,
-                               waits_per_step(finding, stage) >= 2 && finding.simulated(stage, {"last-wait-only"})
-                                   ? fmt::format("{}the host waits for the GPU {:.3g} times a step, and launches "
-                                                 "nothing ahead meanwhile",
-                                                 stage.label(), waits_per_step(finding, stage))
-                                   : fmt::format("{}blocking synchronisation leaves the GPU idle {} of the time",
-                                                 stage.label(), format_percent(sync_ns / stage.wall_ns())),
-                               sync_ns);
+    // Where it is simulated, idle time behind the waits is a part of the gain only: nothing is launched ahead.
+    const OptDouble waits_known = waits_per_step(finding, stage);
+    const bool by_waits = waits_known.value_or(0) >= 2 && finding.simulated(stage, {"last-wait-only"});
+    const std::string title =
+        by_waits ? fmt::format("{}the host waits for the GPU {:.3g} times a step, and launches nothing ahead meanwhile",
+                               stage.label(), *waits_known)
+                 : fmt::format("{}blocking synchronisation leaves the GPU idle {} of the time", stage.label(),
+                               format_percent(sync_ns / stage.wall_ns()));
+    Finding& out = finding.add("sync-bound", &stage, title, sync_ns);
     out.evidence = {measured(stage.each("idle behind synchronisation"), stage.per_step_ms(sync_ns), Unit::kMs)};
     if (after_ns > 0) {
       out.evidence.push_back(measured("of it after the wait, until the next launch reached the GPU",
@@ -175,12 +177,7 @@ void find_sync_bound(const FindingContext& finding) {
       out.evidence.push_back(measured("waits per step that left the GPU without work",
                                       static_cast<double>(stage.host.after_syncs) / stage.count(), Unit::kOne));
     }
-    for (const HostRecord& host : finding.report.host)
-      if (host.stage == stage.timing->name && host.device == stage.timing->device)
-        out.evidence.push_back(
-            measured(stage.each("synchronising calls"),
-                     static_cast<double>(host.syncs) / static_cast<double>(std::max<int64_t>(1, stage.timing->count)),
-                     Unit::kOne));
+    if (waits_known) out.evidence.push_back(measured(stage.each("synchronising calls"), *waits_known, Unit::kOne));
     const auto waits = [&](Row gap) { return finding.trace().gaps.cause[gap] == IdleCause::kBlockingSync; };
     add_sites(finding, stage, waits, out);
     add_left_out(stage, out);

@@ -173,7 +173,7 @@ void add_places_between(const FindingContext& finding, double steps, Finding& ou
   std::stable_sort(longest.begin(), longest.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   if (longest.size() > kPlacesMost) longest.resize(kPlacesMost);
   for (const auto& [name, sum] : longest)
-    out.where.push_back({"python", "before " + name, static_cast<double>(sum.second) / std::max(1.0, steps)});
+    out.where.push_back({std::string(kBeforePython), name, static_cast<double>(sum.second) / std::max(1.0, steps)});
 }
 
 // The stage before whose steps nearly all of it lies; null if there is none.

@@ -248,7 +248,7 @@ replay::KernelTimes kernel_times(const Context& context) {
   for (uint32_t k = 0; k < groups.size(); ++k)
     groups[k] = {group_times.at_roof(k), group_times.in_bf16(k), group_times.aligned(k), group_times.works_on_wide(k),
                  group_times.with_fp8_weights(k)};
-  std::vector<uint8_t> concatenates(context.trace.strings.size());  // by name: 0 unseen, 1 yes, 2 no
+  std::vector<uint8_t> verdicts(context.trace.strings.size());  // concatenates, by name: 0 unseen, 1 yes, 2 no
   for (GpuOpId op = 0; op < ops.size(); ++op) {
     const Times& times = groups[context.groups.kernel_of[op]];
     const double ns = static_cast<double>(ops.dur_ns[op]);
@@ -256,9 +256,8 @@ replay::KernelTimes kernel_times(const Context& context) {
     of(KernelChange::kHalfPrecision)[op] = times.halved && ns >= kShortKernelNs ? rounded(ns / 2) : times.bf16;
     of(KernelChange::kAligned)[op] = times.aligned;
     if (times.fp8 < 1) of(KernelChange::kFp8Weights)[op] = rounded(ns * times.fp8);
-    uint8_t& verdict = concatenates[index(ops.name[op])];
-    if (verdict == 0)
-      verdict = context.trace.text(ops.name[op]).find("CatArrayBatchedCopy") != std::string_view::npos ? 1 : 2;
+    uint8_t& verdict = verdicts[index(ops.name[op])];
+    if (verdict == 0) verdict = concatenates(context.trace.text(ops.name[op])) ? 1 : 2;
     const StepId step = context.trace.gpu_links.step[op];
     if (verdict == 1 && step != kNoRow && context.trace.steps.kind[step] == StageKind::kDecode)
       of(KernelChange::kCacheInPlace)[op] = kLeastKernelNs;

@@ -134,10 +134,7 @@ std::string gain_text(const FindingGain& gain) {
 }
 
 std::string text_verdict(const Report& report, const RenderOptions& options, const Ink& ink) {
-  std::string out;
-  if (report.latency) out += text_latency(report, options, ink);
-  if (!report.latency)  // then the reason is the answer
-    for (const std::string& why : report.why_no_latency) out += wrap_text(why, options.width, "  ", "  ");
+  std::string out = text_latency_or_why(report, options, ink);
   for (const StageTiming& stage : report.stages) {
     if (stage.name == kUnattributed || !stage.bound || stage.count == 0 || report.mark_of(stage).is_warm_up()) continue;
     if (stage.wall_ms.ns < report.source.duration_ms.ns / 50) continue;  // under 2 % of the recording

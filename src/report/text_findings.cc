@@ -26,7 +26,9 @@ std::string value_text(const Evidence& e) {
 
 }  // namespace
 
-std::string place_text(const std::string& name) { return (name.starts_with("before ") ? "" : "at ") + printable(name); }
+std::string place_text(const FindingPlace& place) {
+  return (place.kind == kBeforePython ? "before " : "at ") + printable(place.name);
+}
 
 std::string text_findings(const Report& report, const RenderOptions& options, const Ink& ink) {
   std::string out = ink.bold("Findings") + "\n";
@@ -45,7 +47,7 @@ std::string text_findings(const Report& report, const RenderOptions& options, co
     if (finding.gain) out += wrap_text(gain_text(*finding.gain), options.width, "      ", "      ");
     for (const FindingPlace& place : finding.where) {
       const std::string times = place.per_step ? fmt::format(", {:.3g} times a step", *place.per_step) : "";
-      out += wrap_text(place_text(place.name) + times, options.width, "      ", "        ");
+      out += wrap_text(place_text(place) + times, options.width, "      ", "        ");
     }
     if (finding.forbidden_by)
       out +=

@@ -143,4 +143,11 @@ std::string text_latency(const Report& report, const RenderOptions& options, con
   return out;
 }
 
+std::string text_latency_or_why(const Report& report, const RenderOptions& options, const Ink& ink) {
+  if (report.latency) return text_latency(report, options, ink);
+  std::string out;  // the reason is the answer
+  for (const std::string& why : report.why_no_latency) out += wrap_text(why, options.width, "  ", "  ");
+  return out;
+}
+
 }  // namespace llmprof

@@ -16,7 +16,6 @@ namespace {
 // Lines that the parts get, of those that the page has.
 constexpr size_t kFewestUnknown = 4;  // of what is not known, before further findings take the room
 constexpr size_t kOperations = 10;
-constexpr double kPathErrorMost = 0.05;  // a replay that is further off says nothing of what a step consists of
 
 size_t lines_of(std::string_view text) { return static_cast<size_t>(std::count(text.begin(), text.end(), '\n')); }
 
@@ -191,7 +190,7 @@ std::string operation_lines(const Report& report, const RenderOptions& options, 
 // What a finding brings, and where it is.
 std::string gain_and_place(const Finding& finding, bool whole, const RenderOptions& options) {
   const std::string gain = finding.gain ? gain_text(*finding.gain) : std::string();
-  const std::string place = finding.where.empty() ? std::string() : place_text(finding.where.front().name);
+  const std::string place = finding.where.empty() ? std::string() : place_text(finding.where.front());
   if (!whole) {
     const std::string line = gain + (gain.empty() || place.empty() ? "" : "; ") + place;
     return line.empty() ? line : one_line(line, options, 6);
@@ -265,10 +264,7 @@ std::string page_foot(const Report& report, const RenderOptions& options, const 
 
 std::string text_page(const Report& report, std::string_view head, const RenderOptions& options, const Ink& ink) {
   std::string out(head);
-  const std::string latency = report.latency ? text_latency(report, options, ink) : std::string();
-  out += latency;
-  if (latency.empty())  // then the reason is the answer
-    for (const std::string& why : report.why_no_latency) out += wrap_text(why, options.width, "  ", "  ");
+  out += text_latency_or_why(report, options, ink);
   const size_t first = !report.findings.empty() && is_first(report.findings.front()) ? 1 : 0;
   if (first > 0) {
     out += finding_lines(report.findings.front(), true, options, ink);

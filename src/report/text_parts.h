@@ -72,6 +72,11 @@ std::string distortion_label(const Report& report, StageKind stage_kind);
 
 // TTFT, TPOT and tokens per second: what requests typically take, the first one beside it.
 std::string text_latency(const Report& report, const RenderOptions& options, const Ink& ink);
+// The same, or why there are none.
+std::string text_latency_or_why(const Report& report, const RenderOptions& options, const Ink& ink);
+// A replay that is further off does not give steps back as they were recorded, and says nothing of what they consist
+// of.
+constexpr double kPathErrorMost = 0.05;
 
 // All of it on one page of at most so many lines, below `head`: what was recorded, and warnings.
 constexpr size_t kPageLines = 60;
@@ -92,7 +97,7 @@ std::string text_kernels(const Report& report, const RenderOptions& options, con
 // "Simulated: TPOT 3.3 ms -> 1.7 ms (95 %: 1.6 ms to 1.8 ms)".
 std::string gain_text(const FindingGain& gain);
 // Where a finding is: "at Sampler.pick (serve.py:41)", or before it, where host code ends there.
-std::string place_text(const std::string& name);
+std::string place_text(const FindingPlace& place);
 std::string text_host_places(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_launch_sites(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_memory(const Report& report, const RenderOptions& options, const Ink& ink);

@@ -281,8 +281,6 @@ std::string text_undisturbed(const Report& report, const RenderOptions& options,
 }
 
 std::string text_critical_path(const Report& report, const RenderOptions& options, const Ink& ink) {
-  // A replay that does not give steps back as they were recorded says nothing of what they consist of.
-  constexpr double kErrorMost = 0.05;
   TextTable table({{"stage", kLeft, 28},
                    {"steps", kRight, 0, 5},
                    {"per step"},
@@ -296,7 +294,7 @@ std::string text_critical_path(const Report& report, const RenderOptions& option
                    {"error", kRight, 0, 6}});
   std::string guessed;  // the same in every row
   for (const CriticalPathRecord& row : report.critical_path) {
-    if (row.error_worst_frac.value_or(0) > kErrorMost) continue;
+    if (row.error_worst_frac.value_or(0) > kPathErrorMost) continue;
     if (!row.not_recorded.empty())
       guessed = wrap_text(ink.dim("not recorded, so guessed: " + row.not_recorded), options.width, "  ", "    ");
     const auto part = [&](Milliseconds of) {
