@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "base/text_table.h"
 #include "report/kernel_name.h"
@@ -59,7 +60,9 @@ double step_ms(const Report& report, const StageTiming& stage) {
 
 // What of the window is in none of the rows above: steps of warm-up, smaller stages, time between steps.
 std::string rest_of_window(const Report& report, const std::vector<const StageTiming*>& shown) {
-  int64_t warm_ns = 0, warm_steps = 0, none_ns = 0, other_ns = 0, others = 0;
+  constexpr size_t kNamesMost = 4;
+  int64_t warm_ns = 0, warm_steps = 0, none_ns = 0, other_ns = 0;
+  std::vector<std::string> others;
   for (const StageTiming& stage : report.stages) {
     if (stage.name == kUnattributed) {
       none_ns += stage.wall_ms.ns;
@@ -68,7 +71,7 @@ std::string rest_of_window(const Report& report, const std::vector<const StageTi
       warm_steps += stage.count;
     } else if (std::find(shown.begin(), shown.end(), &stage) == shown.end() && stage.count > 0) {
       other_ns += stage.wall_ms.ns;
-      ++others;
+      others.push_back(stage_label(report, stage));
     }
   }
   std::string out;
@@ -81,7 +84,12 @@ std::string rest_of_window(const Report& report, const std::vector<const StageTi
     add(fmt::format("excluded: warm-up, {} in {} step{}{}", format_ns(warm_ns), warm_steps, warm_steps == 1 ? "" : "s",
                     why));
   }
-  if (others > 0) add(fmt::format("{} more stage{}: {}", others, others == 1 ? "" : "s", format_ns(other_ns)));
+  if (!others.empty()) {
+    std::string names;
+    for (size_t i = 0; i < std::min(kNamesMost, others.size()); ++i) names += (i > 0 ? ", " : "") + others[i];
+    if (others.size() > kNamesMost) names += fmt::format(" and {} more", others.size() - kNamesMost);
+    add(names + ": " + format_ns(other_ns));
+  }
   if (none_ns > 0) add("in no stage: " + format_ns(none_ns));
   return out;
 }

@@ -204,6 +204,24 @@ TEST(Text, TheFirstLinesSayWhatWasRecordedAndWhatItIsHeldAgainst) {
   EXPECT_EQ(text().find("; ridge"), std::string::npos);
 }
 
+// On one page a stage that takes little has no row, but its name and time: all of the window is accounted for.
+TEST(Text, OnePageNamesStagesThatTakeLittle) {
+  Report report = full_report();
+  RenderOptions options;
+  options.one_page = true;
+  for (const char* name : {"vision encoder", "vision projector", "preprocess", "fourth", "fifth"}) {
+    StageTiming& stage = report.stages.emplace_back();
+    stage.name = name;
+    stage.count = 1;
+    stage.wall_ms.ns = 1000;
+  }
+  report.stage_marks.resize(report.stages.size());
+  const std::string text = render_text(report, options);
+  EXPECT_NE(text.find("vision encoder, vision projector, preprocess, fourth and 1 more: 5.000 us"), std::string::npos)
+      << text;
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 60);
+}
+
 TEST(Text, TheFirstRequestStandsBesideTheMedian) {
   Report report;
   report.latency.emplace();
