@@ -93,8 +93,8 @@ std::vector<StageRuns> stage_runs(const Trace& trace, const std::vector<StepReco
     stage.device = steps.device[step], stage.stage = steps.stage[step];
     if (stage.runs.empty() || stage.runs.back().recorded != recorded) stage.runs.push_back({recorded, {}});
     AnnotationId& range = ranges.try_emplace(key, kNoRow).first->second;
-    const bool goes_on = recorded && steps.annotation[step] != kNoRow && steps.annotation[step] == range;
-    if (recorded) range = steps.annotation[step];
+    const bool goes_on = steps.annotation[step] != kNoRow && steps.annotation[step] == range;
+    range = steps.annotation[step];
     std::vector<std::vector<StepId>>& times = stage.runs.back().times;
     if (!goes_on || times.empty()) times.emplace_back();
     times.back().push_back(step);

@@ -18,7 +18,7 @@ constexpr size_t kUnrecordedMin = 5;  // steps whose median stands for a stage
 // nothing was recorded nobody can part them.
 struct StageTimesOf {
   std::vector<double> recorded, replayed, unrecorded;  // ns
-  AnnotationId range = kNoRow;                         // of the latest recorded step
+  AnnotationId range = kNoRow;                         // of the latest step
   std::vector<StepId> steps;                           // all of them
   int64_t graph_nodes = 0, kernels = 0;                // of the recorded ones
   OptDouble disagreement;                              // of replayed and unrecorded ones
@@ -136,6 +136,7 @@ UndisturbedTimes::UndisturbedTimes(const Trace& trace, const Groups& groups, con
   for (Row s = 0; s < steps.size(); ++s) {
     const bool alone = away.throughout(steps.start_ns[s], steps.end_ns[s]);
     StageTimesOf& times = stages[{steps.device[s], steps.stage[s]}];
+    const bool goes_on = steps.annotation[s] != kNoRow && steps.annotation[s] == times.range;
     switch (recordings[s]) {
       case StepRecording::kNeither:
         if (steps.missing[s] == MissingKernels::kAll) window_ns_[s] = -1;
@@ -148,17 +149,14 @@ UndisturbedTimes::UndisturbedTimes(const Trace& trace, const Groups& groups, con
         continue;
       case StepRecording::kAlone:
         sources_[s] = StepTimeSource::kUnrecorded;
-        times.unrecorded.push_back(window_ns_[s]);
+        add_time(window_ns_[s], goes_on, times.unrecorded);
         break;
-      case StepRecording::kRecorded: {
-        const bool goes_on = steps.annotation[s] != kNoRow && steps.annotation[s] == times.range;
-        times.range = steps.annotation[s];
+      case StepRecording::kRecorded:
         add_time(static_cast<double>(steps.end_ns[s] - steps.start_ns[s]), goes_on, times.recorded);
-        if (sources_[s] != StepTimeSource::kReplayed) break;
-        add_time(window_ns_[s], goes_on, times.replayed);
+        if (sources_[s] == StepTimeSource::kReplayed) add_time(window_ns_[s], goes_on, times.replayed);
         break;
-      }
     }
+    times.range = steps.annotation[s];
     times.steps.push_back(s);
   }
   for (Row op = 0; op < trace.gpu_ops.size(); ++op) {

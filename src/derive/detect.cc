@@ -470,12 +470,7 @@ std::vector<StepDraft> drafts_of(const Sequence& seq, int32_t device, const std:
   return drafts;
 }
 
-}  // namespace
-
-std::vector<StepDraft> detect_steps(const Trace& trace, const LaunchOrder& order, const HostCalls& calls,
-                                    const TokenEvents& events) {
-  const Sequence seq = make_sequence(trace, order, calls, events.samplings);
-  if (seq.size() == 0) return {};
+std::vector<StepDraft> detect_on_thread(const Sequence& seq, int32_t device, const TokenEvents& events) {
   std::vector<Segment> segments;
   const std::vector<size_t> anchors = start_anchors(seq, events.embeddings);
   if (!anchors.empty()) {
@@ -492,9 +487,49 @@ std::vector<StepDraft> detect_steps(const Trace& trace, const LaunchOrder& order
   const bool by_period = segments.empty();
   if (by_period) segments = segments_from_period(seq);
   add_vision_before(seq, segments);
-  std::vector<StepDraft> drafts = drafts_of(seq, order.device, split_vision(seq, segments));
+  std::vector<StepDraft> drafts = drafts_of(seq, device, split_vision(seq, segments));
   for (StepDraft& draft : drafts) draft.by_period = by_period;
   return drafts;
+}
+
+// A thread for each request, or those of a pool by turns: their steps lie between those of the others. Where two
+// threads work at once, the one that launches more has the steps.
+void add_between(std::vector<StepDraft> more, std::vector<StepDraft>& steps) {
+  const size_t known = steps.size();
+  for (StepDraft& step : more) {
+    const std::vector<StepDraft>::iterator end = steps.begin() + static_cast<ptrdiff_t>(known);
+    const std::vector<StepDraft>::iterator next = std::lower_bound(
+        steps.begin(), end, step.end_ns, [](const StepDraft& other, int64_t time) { return other.begin_ns < time; });
+    if (next != steps.begin() && std::prev(next)->end_ns > step.begin_ns) continue;
+    steps.push_back(std::move(step));
+  }
+  std::inplace_merge(steps.begin(), steps.begin() + static_cast<ptrdiff_t>(known), steps.end(),
+                     [](const StepDraft& a, const StepDraft& b) { return a.begin_ns < b.begin_ns; });
+}
+
+}  // namespace
+
+std::vector<StepDraft> detect_steps(const Trace& trace, const LaunchOrder& order, const HostCalls& calls,
+                                    const TokenEvents& events) {
+  if (order.size() == 0) return {};
+  std::map<ThreadId, std::vector<size_t>> launches;
+  for (size_t i = 0; i < order.size(); ++i) launches[order.thread[i]].push_back(i);
+  std::vector<ThreadId> threads;
+  for (const auto& [thread, of_thread] : launches)
+    if (thread != order.main_thread) threads.push_back(thread);
+  std::stable_sort(threads.begin(), threads.end(),
+                   [&](ThreadId a, ThreadId b) { return launches[a].size() > launches[b].size(); });
+  const auto detected_on = [&](ThreadId thread) {
+    return detect_on_thread(make_sequence(trace, order, thread, launches[thread], calls, events.samplings),
+                            order.device, events);
+  };
+  std::vector<StepDraft> steps = detected_on(order.main_thread);
+  for (const ThreadId thread : threads) {
+    std::vector<StepDraft> more = detected_on(thread);
+    // Names that recur on a thread beside the main one are as likely something else.
+    if (!more.empty() && !more.front().by_period) add_between(std::move(more), steps);
+  }
+  return steps;
 }
 
 }  // namespace llmprof

@@ -33,9 +33,10 @@ struct Sequence {
   }
 };
 
-// `samplings`: operators that choose tokens. Where there are none, kernels do that rules know; behind an output layer
-// where a library computes one, or as it is done there.
-Sequence make_sequence(const Trace& trace, const LaunchOrder& order, const HostCalls& calls,
+// `launches`: those of the thread, in order. `samplings`: operators that choose tokens. Where there are none, kernels
+// do that rules know; behind an output layer where a library computes one, or as it is done there.
+Sequence make_sequence(const Trace& trace, const LaunchOrder& order, ThreadId thread,
+                       const std::vector<size_t>& launches, const HostCalls& calls,
                        const std::vector<TokenEvent>& samplings);
 
 }  // namespace llmprof

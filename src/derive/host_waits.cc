@@ -20,10 +20,10 @@ StringId most_frequent(const std::map<StringId, size_t>& counts) {
 
 }  // namespace
 
-HostWaits::HostWaits(const Trace& trace, ThreadId thread) {
+HostWaits::HostWaits(const Trace& trace, const std::vector<ThreadId>& threads) {
   const HostPlaces& places = trace.host_places;
   for (Row row = 0; row < places.size(); ++row)
-    if (places.thread[row] == thread && places.kind[row] == PlaceKind::kWait)
+    if (places.kind[row] == PlaceKind::kWait && std::binary_search(threads.begin(), threads.end(), places.thread[row]))
       waits_.push_back({places.start_ns[row], places.start_ns[row] + places.dur_ns[row], places.stack[row]});
   std::stable_sort(waits_.begin(), waits_.end(), [](const Wait& a, const Wait& b) { return a.end_ns < b.end_ns; });
 }
@@ -104,7 +104,7 @@ void settle_by_waits(const Trace& trace, std::vector<StepDraft>& steps) {
       fetched.whole = false;
       continue;
     }
-    const HostWaits& own = waits.try_emplace(step.thread, trace, step.thread).first->second;
+    const HostWaits& own = waits.try_emplace(step.thread, trace, std::vector<ThreadId>{step.thread}).first->second;
     const HostWaits::Wait* const wait = own.first_behind(step.last_launch_ns);
     fetched.whole = fetched.whole && wait != nullptr && wait->stack != StringId::kEmpty;
     fetched.steps.push_back(i);

@@ -10,10 +10,10 @@
 
 namespace llmprof {
 
-// Those of one thread, in order of time.
+// Those of one thread, or of several (in order) that work by turns, by time.
 class HostWaits {
  public:
-  HostWaits(const Trace& trace, ThreadId thread);
+  HostWaits(const Trace& trace, const std::vector<ThreadId>& threads);
   struct Wait {
     int64_t start_ns = 0, end_ns = 0;
     StringId stack = StringId::kEmpty;

@@ -7,10 +7,11 @@
 
 namespace llmprof {
 
-ProductRowsOf::ProductRowsOf(const Trace& trace, ThreadId thread) {
+ProductRowsOf::ProductRowsOf(const Trace& trace, const std::vector<ThreadId>& threads) {
   const ProductRows& all = trace.product_rows;
   for (Row row = 0; row < all.size(); ++row)
-    if (all.thread[row] == thread) products_.push_back({all.time_ns[row], all.tokens[row]});
+    if (std::binary_search(threads.begin(), threads.end(), all.thread[row]))
+      products_.push_back({all.time_ns[row], all.tokens[row]});
   std::stable_sort(products_.begin(), products_.end(),
                    [](const Product& a, const Product& b) { return a.time_ns < b.time_ns; });
 }
@@ -65,7 +66,7 @@ void settle_by_product_rows(const Trace& trace, std::vector<StepDraft>& steps) {
   if (trace.product_rows.empty()) return;
   std::map<ThreadId, ProductRowsOf> threads;
   const auto rows_of = [&](const StepDraft& step) {
-    const auto found = threads.try_emplace(step.thread, trace, step.thread).first;
+    const auto found = threads.try_emplace(step.thread, trace, std::vector<ThreadId>{step.thread}).first;
     return found->second.within(step.begin_ns, step.end_ns - 1).rows;
   };
   std::map<std::pair<ThreadId, std::string>, PromptsByRows> texts;

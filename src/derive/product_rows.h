@@ -10,10 +10,10 @@
 
 namespace llmprof {
 
-// Those of one thread, in order of time.
+// Those of one thread, or of several (in order) that work by turns, by time.
 class ProductRowsOf {
  public:
-  ProductRowsOf(const Trace& trace, ThreadId thread);
+  ProductRowsOf(const Trace& trace, const std::vector<ThreadId>& threads);
   struct Product {
     int64_t time_ns = -1, rows = -1;
   };

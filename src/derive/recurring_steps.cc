@@ -4,6 +4,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -38,7 +39,7 @@ struct HostEvents {
   HostWaits waits;
 };
 
-// The recorded steps of a stage on one thread and device.
+// The recorded steps of a stage of one host and device.
 struct StageEvents {
   std::vector<DraftIndex> steps;    // by window
   std::map<uint64_t, size_t> once;  // steps in which a key came once; of waits the one that ends steps alone
@@ -68,14 +69,15 @@ std::pair<size_t, size_t> within(const std::vector<HostEvent>& events, int64_t f
   return {static_cast<size_t>(first - events.begin()), static_cast<size_t>(last - events.begin())};
 }
 
-HostEvents events_of(const Trace& trace, ThreadId thread) {
-  HostEvents events{{}, ProductRowsOf(trace, thread), HostWaits(trace, thread)};
+HostEvents events_of(const Trace& trace, const std::vector<ThreadId>& threads) {
+  HostEvents events{{}, ProductRowsOf(trace, threads), HostWaits(trace, threads)};
+  const auto is_one = [&](ThreadId thread) { return std::binary_search(threads.begin(), threads.end(), thread); };
   const RecurringCalls& calls = trace.recurring_calls;
   for (Row row = 0; row < calls.size(); ++row)
-    if (calls.thread[row] == thread) events.recurring.push_back({calls.time_ns[row], calls.key[row]});
+    if (is_one(calls.thread[row])) events.recurring.push_back({calls.time_ns[row], calls.key[row]});
   const HostPlaces& places = trace.host_places;
   for (Row row = 0; row < places.size(); ++row)
-    if (places.thread[row] == thread && places.kind[row] == PlaceKind::kWait && places.stack[row] != StringId::kEmpty)
+    if (is_one(places.thread[row]) && places.kind[row] == PlaceKind::kWait && places.stack[row] != StringId::kEmpty)
       events.recurring.push_back({places.start_ns[row], key_of(places.stack[row]), true});
   std::stable_sort(events.recurring.begin(), events.recurring.end(),
                    [](const HostEvent& a, const HostEvent& b) { return a.time_ns < b.time_ns; });
@@ -195,12 +197,49 @@ StepDraft unseen_step(const StepDraft& like, int64_t start_ns, int64_t end_ns) {
   return draft;
 }
 
-struct ThreadKey {
-  int32_t device;
-  ThreadId thread;
-  bool operator<(const ThreadKey& other) const {
-    return device != other.device ? device < other.device : thread < other.thread;
+// Threads of a process of which one begins when another has ended, as a server with a thread for each request makes
+// them: they are one host, whose steps follow each other, whichever of its threads were recorded.
+class Hosts {
+ public:
+  explicit Hosts(const Trace& trace) : of_(trace.threads.size()) {
+    std::vector<TimeSpan> spans(trace.threads.size(), {std::numeric_limits<int64_t>::max(), 0});
+    const auto seen = [&](ThreadId thread, int64_t from_ns, int64_t to_ns) {
+      if (thread >= spans.size()) return;
+      spans[thread].start_ns = std::min(spans[thread].start_ns, from_ns);
+      spans[thread].end_ns = std::max(spans[thread].end_ns, to_ns);
+    };
+    const auto all_seen = [&](const auto& table) {
+      for (Row row = 0; row < table.size(); ++row) seen(table.thread[row], table.time_ns[row], table.time_ns[row]);
+    };
+    all_seen(trace.recurring_calls);
+    all_seen(trace.product_rows);
+    const HostPlaces& places = trace.host_places;
+    for (Row row = 0; row < places.size(); ++row)
+      seen(places.thread[row], places.start_ns[row], places.start_ns[row] + places.dur_ns[row]);
+    std::vector<ThreadId> order(spans.size());
+    std::iota(order.begin(), order.end(), ThreadId{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](ThreadId a, ThreadId b) { return spans[a].start_ns < spans[b].start_ns; });
+    std::vector<int64_t> ended_ns;  // of each host, its latest thread
+    for (const ThreadId thread : order) {
+      size_t host = 0;
+      while (host < ended_ns.size() &&
+             (ended_ns[host] > spans[thread].start_ns ||
+              trace.threads.process_id[threads_[host].front()] != trace.threads.process_id[thread]))
+        ++host;
+      if (host == ended_ns.size()) ended_ns.push_back(0), threads_.emplace_back();
+      ended_ns[host] = std::max(spans[thread].start_ns, spans[thread].end_ns);
+      threads_[host].push_back(thread);
+      of_[thread] = host;
+    }
+    for (std::vector<ThreadId>& threads : threads_) std::sort(threads.begin(), threads.end());
   }
+  size_t of(ThreadId thread) const { return of_[thread]; }
+  const std::vector<ThreadId>& threads(size_t host) const { return threads_[host]; }
+
+ private:
+  std::vector<size_t> of_;
+  std::vector<std::vector<ThreadId>> threads_;
 };
 
 // What is longer may be a prompt, which ends with the same product as a step: halfway from the steps to the shortest
@@ -219,7 +258,7 @@ int64_t longest_of(const Stages& stages, const std::vector<StepDraft>& drafts, c
                : std::numeric_limits<int64_t>::max();
 }
 
-// The passes of one thread, one behind the other.
+// The passes of one host, one behind the other.
 class Passes {
  public:
   Passes(const HostEvents& events, const Stages& stages, const std::vector<StepDraft>& drafts,
@@ -335,19 +374,21 @@ class Passes {
 
 void add_recurring_steps(const Trace& trace, const RecordedSpans& recorded, std::vector<StepDraft>& steps) {
   if (trace.recurring_calls.empty() && trace.host_places.empty()) return;
-  std::map<ThreadKey, Stages> threads;
-  std::set<ThreadId> named;
+  const Hosts hosts(trace);
+  std::map<std::pair<int32_t, size_t>, Stages> found;  // by device and host
+  std::set<size_t> named;
   for (DraftIndex i = 0; i < steps.size(); ++i) {
     const StepDraft& step = steps[i];
     if (step.thread == kNoRow) continue;
-    if (step.source != StageSource::kDetected || step.unseen) named.insert(step.thread);
+    const size_t host = hosts.of(step.thread);
+    if (step.source != StageSource::kDetected || step.unseen) named.insert(host);
     const std::string name = step.stage.empty() ? std::string(name_of(step.kind)) : step.stage;
-    threads[{step.device, step.thread}][name].steps.push_back(i);
+    found[{step.device, host}][name].steps.push_back(i);
   }
-  for (auto& [place, stages] : threads) {
-    const std::vector<TimeSpan>& unrecorded = recorded.unrecorded(place.device);
-    if (named.count(place.thread) > 0 || unrecorded.empty()) continue;
-    const HostEvents events = events_of(trace, place.thread);
+  for (auto& [place, stages] : found) {
+    const std::vector<TimeSpan>& unrecorded = recorded.unrecorded(place.first);
+    if (named.count(place.second) > 0 || unrecorded.empty()) continue;
+    const HostEvents events = events_of(trace, hosts.threads(place.second));
     PromptsByRows prompts;
     for (auto& [name, stage] : stages) count_keys(events, steps, stage, prompts);
     const std::optional<int64_t> tokens = prompts.most_of_tokens();

@@ -378,10 +378,13 @@ void settle_recurring(std::vector<StepDraft>& steps) {
     seen.longest_ns = std::max(seen.longest_ns, step.end_ns - step.begin_ns);
     kinds.drafts &= step.kind == StageKind::kSpeculative && step.output_tokens == 0;
   }
-  // What all of the recorded ones are; or nine of ten, if it takes no longer than those.
+  // What all of the recorded ones are; or nine of ten, if it takes no longer than those. So few tokens of a sequence
+  // may be drafts that are checked, as well as a prompt.
   constexpr size_t kMany = 10;
   for (StepDraft& step : steps) {
-    if (!step.recurs || step.kind != StageKind::kOther) continue;
+    const bool few_tokens = step.kind == StageKind::kPrefill && step.new_tokens > 0 &&
+                            step.new_tokens / std::max<int64_t>(step.sequences, 1) <= kDraftTokensMax;
+    if (!step.recurs || (step.kind != StageKind::kOther && !few_tokens)) continue;
     const Kinds& kinds = stages[step.stage];
     const size_t known = kinds.sum();
     if (known * 2 <= kinds.recorded) continue;

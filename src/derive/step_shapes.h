@@ -29,7 +29,8 @@ void count_tokens(const Trace& trace, const std::vector<LaunchOrder>& orders, co
 void settle_kinds(std::vector<StepDraft>& steps);
 
 // What all recorded ranges of one text are whose kind is known (recurring_ranges.h), the others are too: those that
-// were not recorded, or in part, and those of a first call with kernels of its own.
+// were not recorded, or in part, those of a first call with kernels of its own, and those that would be prompts of so
+// few tokens that these may be drafts.
 void settle_recurring(std::vector<StepDraft>& steps);
 
 // For live recordings, whose shapes are those of library calls: sequences of steps that have none yet (a decode step

@@ -471,6 +471,8 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   settle_by_product_rows(trace, steps);
   settle_by_waits(trace, steps);
   settle_recurring(steps);
+  divide_unseen_steps(trace, recorded, steps);
+  reorder(trace, steps, by_device_and_host);
   settle_sequences(trace, recorded, steps);
   settle_prompts(calls, steps);
   forget_unknown_compositions(trace, steps);

@@ -1,6 +1,8 @@
 #include "derive/unseen_steps.h"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <map>
 #include <string>
 #include <unordered_map>
@@ -54,18 +56,19 @@ class MainDevices {
   int32_t fallback_ = 0;
 };
 
-// Share of the recorded steps of each stage in which the host waits for the GPU; -1 where none is recorded.
+// Share of the recorded ranges of each stage in which the host waits for the GPU, by the stage's name. A range that
+// holds several steps waits if it does for one of them.
 std::map<std::string, double> waiting_frac(const std::vector<StepDraft>& steps, const HostCalls& calls) {
-  std::map<std::string, std::pair<size_t, size_t>> counts;
+  std::map<std::string, std::map<AnnotationId, bool>> ranges;
   for (const StepDraft& step : steps) {
     if (step.annotation == kNoRow) continue;
-    std::pair<size_t, size_t>& count = counts[step.stage];
-    ++count.first;
-    if (calls.first_blocking(step.thread, step.begin_ns, step.end_ns) != nullptr) ++count.second;
+    bool& waits = ranges[step.stage][step.annotation];
+    waits = waits || calls.first_blocking(step.thread, step.begin_ns, step.end_ns) != nullptr;
   }
   std::map<std::string, double> out;
-  for (const auto& [stage, count] : counts) {
-    out[stage] = static_cast<double>(count.second) / static_cast<double>(count.first);
+  for (const auto& [stage, waits] : ranges) {
+    const auto count = std::count_if(waits.begin(), waits.end(), [](const auto& range) { return range.second; });
+    out[stage] = static_cast<double>(count) / static_cast<double>(waits.size());
   }
   return out;
 }
@@ -170,6 +173,112 @@ void add_unseen_steps(const Trace& trace, const StageRanges& stages, const std::
     }
   }
   steps.insert(steps.end(), found.begin(), found.end());
+}
+
+namespace {
+
+// The graph launches and library calls of the host, at every recording level.
+class CallCounts {
+ public:
+  explicit CallCounts(const RecurringCalls& calls) : calls_(calls) {
+    for (Row row = 0; row < calls_.size(); ++row) of_thread_[calls_.thread[row]].push_back(row);
+    for (auto& [thread, rows] : of_thread_)
+      std::stable_sort(rows.begin(), rows.end(), [&](Row a, Row b) { return calls_.time_ns[a] < calls_.time_ns[b]; });
+  }
+  // By key, within [start_ns, end_ns).
+  std::map<uint64_t, size_t> within(ThreadId thread, int64_t start_ns, int64_t end_ns) const {
+    std::map<uint64_t, size_t> out;
+    const std::unordered_map<Row, std::vector<Row>>::const_iterator rows = of_thread_.find(thread);
+    if (rows == of_thread_.end()) return out;
+    const auto before = [&](Row row, int64_t time) { return calls_.time_ns[row] < time; };
+    for (auto row = std::lower_bound(rows->second.begin(), rows->second.end(), start_ns, before);
+         row != rows->second.end() && calls_.time_ns[*row] < end_ns; ++row)
+      ++out[calls_.key[*row]];
+    return out;
+  }
+
+ private:
+  const RecurringCalls& calls_;
+  std::unordered_map<Row, std::vector<Row>> of_thread_;  // by time
+};
+
+// What the recorded ranges of a stage hold that hold several steps.
+struct SeveralSteps {
+  size_t ranges = 0, least = std::numeric_limits<size_t>::max(), most = 0;
+  bool any_tokens = false, only_tokens = true;  // some, all of the steps make tokens
+  std::vector<uint64_t> keys;                   // of calls that came once a step in all of them
+
+  // How many steps a range with such calls holds; 0: nobody can tell.
+  size_t count(const std::map<uint64_t, size_t>& calls) const {
+    for (const uint64_t key : keys)
+      if (const std::map<uint64_t, size_t>::const_iterator seen = calls.find(key); seen != calls.end())
+        return seen->second;
+    return least == most ? most : 0;
+  }
+};
+
+std::map<std::string, SeveralSteps> several_steps(const Trace& trace, const RecordedSpans& recorded,
+                                                  const CallCounts& calls, const std::vector<StepDraft>& steps) {
+  std::unordered_map<Row, std::vector<const StepDraft*>> ranges;
+  for (const StepDraft& step : steps)
+    if (step.split && !step.unseen && step.kind != StageKind::kVision) ranges[step.annotation].push_back(&step);
+  std::map<std::string, SeveralSteps> out;
+  const Annotations& notes = trace.annotations;
+  for (const auto& [range, pieces] : ranges) {
+    const int64_t start = notes.start_ns[range], end = start + notes.dur_ns[range];
+    const ThreadId thread = pieces.front()->thread;
+    SeveralSteps& stage = out[pieces.front()->stage];
+    for (const StepDraft* piece : pieces) {
+      const bool tokens = piece->kind == StageKind::kDecode;
+      stage.any_tokens = stage.any_tokens || tokens;
+      stage.only_tokens = stage.only_tokens && tokens;
+    }
+    if (RecordedSpans::touches(recorded.unrecorded(pieces.front()->device), start, end)) continue;
+    const std::map<uint64_t, size_t> counts = calls.within(thread, start, end);
+    if (stage.ranges++ == 0)
+      for (const auto& [key, count] : counts) stage.keys.push_back(key);
+    std::erase_if(stage.keys, [&](uint64_t key) {
+      const std::map<uint64_t, size_t>::const_iterator count = counts.find(key);
+      return count == counts.end() || count->second != pieces.size();
+    });
+    stage.least = std::min(stage.least, pieces.size());
+    stage.most = std::max(stage.most, pieces.size());
+  }
+  return out;
+}
+
+}  // namespace
+
+void divide_unseen_steps(const Trace& trace, const RecordedSpans& recorded, std::vector<StepDraft>& steps) {
+  const CallCounts calls(trace.recurring_calls);
+  const std::map<std::string, SeveralSteps> several = several_steps(trace, recorded, calls, steps);
+  if (several.empty()) return;
+  std::vector<StepDraft> more;
+  for (StepDraft& step : steps) {
+    const std::map<std::string, SeveralSteps>::const_iterator stage = several.find(step.stage);
+    if (!step.unseen || stage == several.end() || stage->second.most < 2 || !stage->second.any_tokens) continue;
+    const int64_t start = step.gpu_start_ns, length = step.gpu_end_ns - start;
+    const size_t count =
+        stage->second.only_tokens ? stage->second.count(calls.within(step.thread, start, start + length)) : 0;
+    if (count == 0) {
+      step.unseen = false;  // of no activities: it goes
+      continue;
+    }
+    const StepDraft whole = step;
+    for (size_t i = 0; i < count; ++i) {
+      StepDraft piece = whole;
+      piece.split = count > 1;
+      piece.kind = StageKind::kDecode;
+      piece.begin_ns = piece.host_start_ns = piece.gpu_start_ns = piece.last_launch_ns =
+          start + length * static_cast<int64_t>(i) / static_cast<int64_t>(count);
+      piece.end_ns = piece.gpu_end_ns = start + length * static_cast<int64_t>(i + 1) / static_cast<int64_t>(count);
+      if (i == 0)
+        step = std::move(piece);
+      else
+        more.push_back(std::move(piece));
+    }
+  }
+  std::move(more.begin(), more.end(), std::back_inserter(steps));
 }
 
 }  // namespace llmprof

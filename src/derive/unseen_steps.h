@@ -21,4 +21,10 @@ namespace llmprof {
 void add_unseen_steps(const Trace& trace, const StageRanges& stages, const std::vector<LaunchOrder>& orders,
                       const RecordedSpans& recorded, const HostCalls& calls, std::vector<StepDraft>& steps);
 
+// Ranges of which recorded ones hold several steps (several replays of a graph for one fetch). Where all of these make
+// tokens, an unseen one is divided evenly into as many as the calls in it say that came once a step in all recorded
+// ones, or as all recorded ones hold; the new drafts are at the end. Where some do, or nothing says how many there are,
+// unseen ones go: how long a step takes in them nobody can say. Call when recorded steps have their kinds.
+void divide_unseen_steps(const Trace& trace, const RecordedSpans& recorded, std::vector<StepDraft>& steps);
+
 }  // namespace llmprof

@@ -267,6 +267,8 @@ def main():
     args = parser.parse_args()
     if args.again and not args.keep:
         parser.error("--again: --keep FOLDER says where the recordings are")
+    if args.keep:
+        os.makedirs(args.keep, exist_ok=True)
     budget, state, lock = harness.Budget(args.budget), harness.State(args.state, args.fresh), threading.Lock()
     if args.again:
         analyse_again(args, state)

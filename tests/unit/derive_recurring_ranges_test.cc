@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <functional>
 
 #include "derive/step_names.h"
@@ -223,6 +224,79 @@ TEST(RecurringRanges, InUnrecordedTimeAreOfTheKindOfNearlyAll) {
   kinds[12] = kAsk;
   kinds[22] = StageKind::kOther;
   EXPECT_EQ(r.kinds(), kinds);
+}
+
+// So few tokens in a range of such a text may be drafts that are checked: no prompt.
+TEST(RecurringRanges, OfAFewTokensAmongSuchOfOneAreNoPrompts) {
+  RangesOfProgram r;
+  for (int i = 0; i < 20; ++i) r.in("round", [&] { r.pass(i == 12 ? 6 : i == 5 ? 40 : 1); });
+  r.b.derive_all();
+  StageKinds kinds(20, kSay);
+  kinds[5] = kAsk;
+  EXPECT_EQ(r.kinds(), kinds);
+}
+
+// Several passes for one fetch: where nothing was recorded, the call that comes once a pass says how many there were.
+class RangesOfSeveralPasses : public RangesOfProgram {
+ public:
+  void passes(int count, bool says, int64_t prompt = 0) {
+    in("turn", [&] {
+      if (prompt > 0) pass(prompt);
+      for (int i = 0; i < count; ++i) {
+        if (says) b.recurring_call(time, kGraph);
+        b.recurring_call(time, kOther + i % 2);
+        pass(1, 3, i + 1 == count);
+      }
+    });
+  }
+  void unrecorded(int count, bool says, int64_t length) {
+    for (int i = 0; says && i < count; ++i) b.recurring_call(time + 10 + i, kGraph);
+    b.annotation("turn", time, length, AnnotationKind::kNvtx);
+    time += length + 100;
+  }
+  // Lengths of the steps of which nothing was recorded.
+  std::vector<int64_t> unseen(int64_t until) {
+    b.level(0, until, RecordingLevel::kDefault);
+    b.level(until, time, RecordingLevel::kLight);
+    const Trace& trace = b.derive_all();
+    std::vector<int64_t> out;
+    for (Row s = 0; s < trace.steps.size(); ++s) {
+      if (trace.steps.state[s] != StepState::kNotRecorded) continue;
+      EXPECT_EQ(trace.steps.kind[s], kSay);
+      out.push_back(trace.steps.end_ns[s] - trace.steps.start_ns[s]);
+    }
+    return out;
+  }
+
+ private:
+  static constexpr uint64_t kGraph = 5, kOther = 6;
+};
+
+TEST(RecurringRanges, OfSeveralStepsAreDividedWhereNothingIsRecorded) {
+  for (const bool says : {true, false}) {
+    for (const int last : {4, 3}) {
+      RangesOfSeveralPasses r;
+      for (int i = 0; i < 4; ++i) r.passes(i == 3 ? last : 4, says);
+      const int64_t until = r.time - 10;
+      r.unrecorded(4, says, 8000);
+      r.unrecorded(2, says, 4000);
+      std::vector<int64_t> expected;  // ranges of 4 and of 3 and no call that tells: nobody knows
+      if (says) expected = std::vector<int64_t>(6, 2000);
+      if (!says && last == 4) expected = {2000, 2000, 2000, 2000, 1000, 1000, 1000, 1000};
+      const std::vector<int64_t> found = r.unseen(until);
+      ASSERT_EQ(found.size(), expected.size()) << says << last;
+      // The first of a range begins where the range before it ended.
+      for (size_t i = 0; i < found.size(); ++i) EXPECT_LE(std::abs(found[i] - expected[i]), 100) << says << last;
+    }
+  }
+}
+
+TEST(RecurringRanges, OfPromptAndTokensAreLeftOutWhereNothingIsRecorded) {
+  RangesOfSeveralPasses r;
+  for (int i = 0; i < 4; ++i) r.passes(4, true, 100);
+  const int64_t until = r.time - 10;
+  r.unrecorded(4, true, 8000);
+  EXPECT_EQ(r.unseen(until), std::vector<int64_t>());
 }
 
 // One text for prompts and tokens: the first product inside tells them apart, as it does where they are recorded.

@@ -17,14 +17,15 @@ class Loop {
   TestTrace built;
 
   void recorded_step(int64_t length = kStep, bool says = true) {
-    for (int i = 0; i < 5; ++i) built.launch("gemm", at_ + length / 10 * i, at_ + length / 10 * i + 20'000, 50'000);
-    if (says) built.recurring_call(at_ + length * 6 / 10, kOutputLayer);
-    built.launch("gemm_output", at_ + length * 6 / 10 + 1'000, at_ + length * 6 / 10 + 20'000, 50'000);
-    built.launch("argmax", at_ + length * 7 / 10, at_ + length * 7 / 10 + 20'000, 50'000);
+    for (int i = 0; i < 5; ++i) launch("gemm", at_ + length / 10 * i);
+    if (says) built.recurring_call(at_ + length * 6 / 10, kOutputLayer, thread_);
+    launch("gemm_output", at_ + length * 6 / 10 + 1'000);
+    launch("argmax", at_ + length * 7 / 10);
     built.gpu("Memcpy DtoH (Device -> Pageable)", at_ + length - 100'000, 2'000,
-              built.api("cudaMemcpyAsync", at_ + length * 8 / 10, length * 2 / 10 - 1'000));
+              built.api("cudaMemcpyAsync", at_ + length * 8 / 10, length * 2 / 10 - 1'000, 0, thread_));
     at_ += length;
   }
+  void on(ThreadId thread) { thread_ = thread; }
   // The same products over more tokens; its last one is as wide as that of a step, and so is what follows.
   void recorded_prompt(int64_t length, uint64_t head = kOutputLayer) {
     const uint64_t id = built.op("aten::embedding", at_, 1'000, "[[32000, 64], [1, 96], [], [], []]");
@@ -44,7 +45,7 @@ class Loop {
     built.recurring_call(at_ - kFasterStep * 4 / 10, kOutputLayer);
   }
   void unrecorded_step(int64_t length = kFasterStep) {
-    built.recurring_call(at_ + length * 6 / 10, kOutputLayer);
+    built.recurring_call(at_ + length * 6 / 10, kOutputLayer, thread_);
     at_ += length;
   }
   void pause(int64_t length) { at_ += length; }
@@ -68,7 +69,11 @@ class Loop {
   }
 
  private:
+  void launch(std::string_view kernel, int64_t at) {
+    built.gpu(kernel, at + 20'000, 50'000, built.api("cudaLaunchKernel", at, 5, 0, thread_));
+  }
   int64_t at_ = 1'000'000, since_ = 0;
+  ThreadId thread_ = 0;
 };
 
 TEST(RecurringSteps, ADecodeLoopGoesOnUnrecorded) {
@@ -81,6 +86,32 @@ TEST(RecurringSteps, ADecodeLoopGoesOnUnrecorded) {
   // The last one's end is not seen.
   ASSERT_GE(found.size(), 8U);
   for (const double ms : found) EXPECT_NEAR(ms, 8, 0.001);
+}
+
+// A thread for each request: recorded ones have steps, and what follows on others is unrecorded.
+TEST(RecurringSteps, OfAThreadForEachRequestGoOnUnrecorded) {
+  for (const bool by_turns : {true, false}) {
+    Loop loop;
+    for (int request = 0; request < 3; ++request) {
+      if (request > 0) loop.on(loop.built.thread());
+      for (int i = 0; i < 8; ++i) loop.recorded_step();
+    }
+    loop.level_since(RecordingLevel::kDefault, "start");
+    for (int request = 0; request < 3; ++request) {
+      const ThreadId thread = loop.built.thread();
+      // One that lives as long as the program is another host.
+      if (!by_turns) loop.built.recurring_call(500'000, kOutputLayer + 1, thread);
+      loop.on(thread);
+      for (int i = 0; i < 5; ++i) loop.unrecorded_step();
+    }
+    loop.level_since(RecordingLevel::kLight, "detached");
+    const std::vector<double> found = loop.unseen();
+    EXPECT_EQ(std::count(loop.built.trace.steps.state.begin(), loop.built.trace.steps.state.end(), StepState::kUsual),
+              24);
+    EXPECT_GE(found.size(), by_turns ? 12U : 0U);
+    EXPECT_LE(found.size(), by_turns ? 15U : 0U);
+    for (const double ms : found) EXPECT_NEAR(ms, 8, 0.001);
+  }
 }
 
 TEST(RecurringSteps, APauseIsNoStep) {
