@@ -13,8 +13,30 @@ namespace {
 struct StepSums {
   int64_t steps = 0, recorded_ns = 0, replayed_ns = 0;
   std::array<int64_t, replay::kPathParts> parts_ns{};
+  std::array<int64_t, replay::kCategories> work_ns{};
   std::vector<double> errors;  // of the steps that judge
 };
+
+// Means per step in whole nanoseconds that add up to the mean of the sum: each is what the mean of all up to it grows
+// by.
+void add_work(const StepSums& sums, const CriticalPathRecord& path, std::vector<CriticalPathWorkRecord>& out) {
+  std::vector<CriticalPathWorkRecord> rows;
+  int64_t up_to_ns = 0;
+  for (size_t c = 0; c < replay::kCategories; ++c) {
+    const int64_t before_ns = up_to_ns / sums.steps;
+    up_to_ns += sums.work_ns[c];
+    if (sums.work_ns[c] == 0) continue;
+    CriticalPathWorkRecord& row = rows.emplace_back();
+    row.stage = path.stage;
+    row.device = path.device;
+    row.category = category_name(static_cast<Category>(c));
+    row.ms.ns = up_to_ns / sums.steps - before_ns;
+    if (path.step_ms.ns > 0) row.share = static_cast<double>(row.ms.ns) / static_cast<double>(path.step_ms.ns);
+  }
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const CriticalPathWorkRecord& a, const CriticalPathWorkRecord& b) { return a.ms.ns > b.ms.ns; });
+  out.insert(out.end(), rows.begin(), rows.end());
+}
 
 }  // namespace
 
@@ -30,6 +52,7 @@ void analyze_critical_path(const Context& context, Report& report, std::vector<C
     sum.recorded_ns += time.recorded_ns;
     sum.replayed_ns += time.replayed_ns;
     for (size_t part = 0; part < replay::kPathParts; ++part) sum.parts_ns[part] += time.path_ns[part];
+    for (size_t c = 0; c < replay::kCategories; ++c) sum.work_ns[c] += time.work_ns[c];
     if (!time.learned) sum.errors.push_back(std::fabs(time.error_frac()));
   }
   for (uint32_t s = 0; s < groups.stages.size(); ++s) {
@@ -63,6 +86,7 @@ void analyze_critical_path(const Context& context, Report& report, std::vector<C
          {row.host_code_ms, row.cuda_calls_ms, row.launch_latency_ms, row.gpu_work_ms, row.gpu_gap_ms, row.wake_up_ms})
       row.unexplained_ms.ns -= explained.ns;
     row.not_recorded = lacking;
+    add_work(sum, row, report.critical_path_work);
     report.critical_path.push_back(std::move(row));
   }
 }

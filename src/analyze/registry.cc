@@ -29,7 +29,9 @@ constexpr Analysis kAnalyses[] = {
     {"host", "host time in operators, launches and waits against GPU time (host)", analyze_host, 0},
     {"host-places", "Python code that waits, copies, allocates or keeps the GPU waiting (host_places)",
      analyze_host_places, 0},
-    {"critical-path", "what the time of a step consists of, and how well its replay gives it back (critical_path)",
+    {"critical-path",
+     "what the time of a step consists of, and how well its replay gives it back (critical_path, "
+     "critical_path_work)",
      analyze_critical_path, 0},
     {"what-if", "what steps would take with the changes that --what-if names, by replay (what_ifs)", analyze_what_ifs,
      0},

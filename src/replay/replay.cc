@@ -240,7 +240,7 @@ class Path {
   Path(const Timeline& timeline, const Latencies& latencies, const Replayed& replayed, int64_t from_ns)
       : timeline_(timeline), latencies_(latencies), replayed_(replayed), from_ns_(from_ns) {}
 
-  std::array<int64_t, kPathParts> to(const StepEnd& end) {
+  void to(const StepEnd& end, StepTime& out) {
     time_ns_ = end_of(replayed_, end);
     call_ = end.call != kNoRow && replayed_.call_end_ns[end.call] == time_ns_ ? end.call : ApiCallId(kNoRow);
     op_ = call_ == kNoRow ? end.op : GpuOpId(kNoRow);
@@ -251,7 +251,8 @@ class Path {
         behind_call();
     }
     back_to(from_ns_, PathPart::kHostCode);  // of a thread before its first call
-    return parts_;
+    out.path_ns = parts_;
+    out.work_ns = work_;
   }
 
  private:
@@ -265,7 +266,9 @@ class Path {
   void behind_op() {
     const GpuOpId op = op_;
     const ApiCallId launch = timeline_.trace.gpu_links.api[op];
+    const int64_t end = time_ns_;
     back_to(replayed_.op_start_ns[op], PathPart::kGpuWork);
+    work_[static_cast<size_t>(timeline_.trace.gpu_links.category[op])] += end - time_ns_;
     op_ = kNoRow;
     if (replayed_.behind[op] != kNoRow) {
       op_ = replayed_.behind[op];
@@ -335,6 +338,7 @@ class Path {
   ApiCallId call_ = kNoRow;
   GpuOpId op_ = kNoRow;
   std::array<int64_t, kPathParts> parts_{};
+  std::array<int64_t, kCategories> work_{};
   // Calls of another thread in a stretch of time.
   struct Other {
     ThreadId thread;
@@ -411,7 +415,7 @@ std::vector<StepTime> StepReplay::as_recorded() const {
     time.learned = learn_[step] != 0;
     time.recorded_ns = trace.steps.end_ns[step] - trace.steps.start_ns[step];
     time.replayed_ns = end_of(replayed, ends_[step]) - starts[step];
-    time.path_ns = Path(timeline_, latencies_, replayed, starts[step]).to(ends_[step]);
+    Path(timeline_, latencies_, replayed, starts[step]).to(ends_[step], time);
     out.push_back(time);
   }
   return out;

@@ -56,15 +56,17 @@ enum class PathPart : uint8_t {
   kCount
 };
 inline constexpr size_t kPathParts = static_cast<size_t>(PathPart::kCount);
+inline constexpr size_t kCategories = static_cast<size_t>(Category::kCount);
 
 // A step's window as it was recorded and as replay gives it back.
 struct StepTime {
   StepId step = kNoRow;
   bool learned = false;  // the latencies are those of this step among others; only the rest judges them
   int64_t recorded_ns = 0, replayed_ns = 0;
-  std::optional<int64_t> undisturbed_ns;      // replayed without what recording costs, where that is known
-  std::optional<int64_t> by_machine_ns;       // the same by costs that were measured on this machine alone
-  std::array<int64_t, kPathParts> path_ns{};  // adds up to replayed_ns
+  std::optional<int64_t> undisturbed_ns;       // replayed without what recording costs, where that is known
+  std::optional<int64_t> by_machine_ns;        // the same by costs that were measured on this machine alone
+  std::array<int64_t, kPathParts> path_ns{};   // adds up to replayed_ns
+  std::array<int64_t, kCategories> work_ns{};  // by Category; adds up to path_ns of kGpuWork
   double error_frac() const {
     return recorded_ns > 0 ? static_cast<double>(replayed_ns - recorded_ns) / static_cast<double>(recorded_ns) : 0;
   }

@@ -26,26 +26,49 @@ std::string one_line(std::string_view text, const RenderOptions& options, size_t
   return std::string(indent, ' ') + ellipsize(printable(text), room, options.charset) + "\n";
 }
 
-// "GPU work 92 %, host code 6 %": what a step waits for, the most first.
+// " (gemm 80 %, norm 6 %)": what GPU work on the path of a stage is for, of the step; at most so many, none of them
+// small.
+std::string path_work(const Report& report, const CriticalPathRecord& path, size_t most) {
+  constexpr double kShareLeast = 0.10;
+  std::string out;
+  for (const CriticalPathWorkRecord& row : report.critical_path_work) {
+    if (row.stage != path.stage || row.device != path.device || row.share < kShareLeast) continue;
+    if (most-- == 0) break;
+    out += fmt::format("{}{} {:.0f} %", out.empty() ? " (" : ", ", row.category, 100 * row.share);
+  }
+  return out.empty() ? out : out + ")";
+}
+
+constexpr size_t kPathWidth = 60;
+
+// "GPU work 92 % (gemm 80 %), host code 6 %": what a step waits for, the most first.
 std::string path_of(const Report& report, const StageTiming& stage) {
   for (const CriticalPathRecord& row : report.critical_path) {
     if (row.stage != stage.name || row.device != stage.device || row.step_ms.ns <= 0) continue;
     if (row.error_worst_frac.value_or(0) > kPathErrorMost) return "-";
-    std::array parts{std::pair{row.host_code_ms.ns, "host code"},
-                     std::pair{row.cuda_calls_ms.ns, "CUDA calls"},
-                     std::pair{row.launch_latency_ms.ns, "launch latency"},
-                     std::pair{row.gpu_work_ms.ns, "GPU work"},
-                     std::pair{row.gpu_gap_ms.ns, "GPU gaps"},
-                     std::pair{row.wake_up_ms.ns, "waking up"},
-                     std::pair{row.unexplained_ms.ns, "unexplained"}};
+    using Part = std::pair<int64_t, std::string_view>;
+    constexpr std::string_view kGpuWork = "GPU work";
+    std::array parts{Part{row.host_code_ms.ns, "host code"},
+                     Part{row.cuda_calls_ms.ns, "CUDA calls"},
+                     Part{row.launch_latency_ms.ns, "launch latency"},
+                     Part{row.gpu_work_ms.ns, kGpuWork},
+                     Part{row.gpu_gap_ms.ns, "GPU gaps"},
+                     Part{row.wake_up_ms.ns, "waking up"},
+                     Part{row.unexplained_ms.ns, "unexplained"}};
     std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-    std::string out;
-    for (const auto& [ns, name] : parts) {
-      const double share = static_cast<double>(ns) / static_cast<double>(row.step_ms.ns);
-      if (share < 0.015) break;
-      out += fmt::format("{}{} {:.0f} %", out.empty() ? "" : ", ", name, 100 * share);
-    }
-    return out;
+    const auto with_work = [&](size_t most) {
+      std::string out;
+      for (const auto& [ns, name] : parts) {
+        const double share = static_cast<double>(ns) / static_cast<double>(row.step_ms.ns);
+        if (share < 0.015) break;
+        out += fmt::format("{}{} {:.0f} %", out.empty() ? "" : ", ", name, 100 * share);
+        if (name == kGpuWork) out += path_work(report, row, most);
+      }
+      return out;
+    };
+    for (const size_t most : {size_t{2}, size_t{1}})  // as many as there is room for
+      if (std::string out = with_work(most); out.size() <= kPathWidth) return out;
+    return with_work(0);
   }
   return "-";
 }
@@ -107,7 +130,7 @@ std::string stage_lines(const Report& report, const RenderOptions& options, cons
                    {"MFU", kRight, 0, 2},
                    {"MBU", kRight, 0, 2},
                    {"bound", kLeft, 28},
-                   {"a step waits for", kLeft, 60, 4}});
+                   {"a step waits for", kLeft, kPathWidth, 4}});
   for (const StageTiming* stage : stages) {
     std::string bound = stage->bound ? std::string(name_of(*stage->bound)) : "-";
     if (stage->bound && stage->bound_detail) bound += ", " + *stage->bound_detail;

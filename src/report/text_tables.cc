@@ -66,6 +66,21 @@ std::string suffix_legend(const Report& report, const RenderOptions& options, co
   return out;
 }
 
+// What the GPU work on the path is for, a line for each stage.
+std::string text_path_work(const Report& report, const RenderOptions& options) {
+  constexpr double kShareLeast = 0.0005;  // of a step
+  TextTable table({{"stage", kLeft, 28}, {"GPU work"}, {"which is, of a step", kLeft, 0, 0, true}});
+  for (const CriticalPathRecord& path : report.critical_path) {
+    if (path.error_worst_frac.value_or(0) > kPathErrorMost || path.gpu_work_ms.ns <= 0) continue;
+    std::string work;
+    for (const CriticalPathWorkRecord& row : report.critical_path_work)
+      if (row.stage == path.stage && row.device == path.device && row.share >= kShareLeast)
+        work += fmt::format("{}{} {}", work.empty() ? "" : ", ", row.category, format_percent(row.share));
+    if (!work.empty()) table.add_row({path.stage, format_ns(path.gpu_work_ms.ns), work});
+  }
+  return table.empty() ? std::string() : table.render("  ", options);
+}
+
 }  // namespace
 
 std::string title(const Ink& ink, std::string_view text, std::string_view note) {
@@ -308,7 +323,7 @@ std::string text_critical_path(const Report& report, const RenderOptions& option
   if (table.empty()) return {};
   return title(ink, "Critical path",
                "what a step waits for: the chain of dependencies to its end, by replay; work beside it is hidden") +
-         table.render("  ", options) + guessed + "\n";
+         table.render("  ", options) + guessed + text_path_work(report, options) + "\n";
 }
 
 std::string text_what_ifs(const Report& report, const RenderOptions& options, const Ink& ink) {

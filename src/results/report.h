@@ -323,6 +323,16 @@ LLMPROF_RECORD(
     "What the time of a step consists of, along the longest chain of dependencies to its end; mean of its steps",
     LLMPROF_CRITICAL_PATH_FIELDS)
 
+#define LLMPROF_CRITICAL_PATH_WORK_FIELDS(F)                                                            \
+  F(std::string, stage, "", "Stage")                                                                    \
+  F(int64_t, device, "", "CUDA device ordinal")                                                         \
+  F(std::string, category, "", "What it is for, by the names of `categories`")                          \
+  F(Milliseconds, ms, "ms", "On the path of a step; those of a stage add up to gpu_work_ms of its row") \
+  F(double, share, "frac", "Part of step_ms there")
+LLMPROF_RECORD(CriticalPathWorkRecord, "critical_path_work",
+               "Kernels, copies and memsets on the critical path by what they are for, the most first",
+               LLMPROF_CRITICAL_PATH_WORK_FIELDS)
+
 #define LLMPROF_WHAT_IF_FIELDS(F)                                                                                    \
   F(std::string, what_if, "", "What is changed, by the names that `llmprof list what-ifs` has, joined by commas")    \
   F(std::string, stage, "", "Stage")                                                                                 \
@@ -632,6 +642,7 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
   F(std::vector<UndisturbedRecord>, undisturbed, "", "Step times without the recorder")                     \
   F(std::vector<StepRecord>, steps, "", "Every step")                                                       \
   F(std::vector<CriticalPathRecord>, critical_path, "", "What a step's time consists of")                   \
+  F(std::vector<CriticalPathWorkRecord>, critical_path_work, "", "Its GPU work by category")                \
   F(IfAny<std::vector<WhatIfRecord>>, what_ifs, "", "Of --what-if; left out without it")                    \
   F(std::vector<HostRecord>, host, "", "Host time against GPU time")                                        \
   F(IfAny<std::vector<HostPlaceRecord>>, host_places, "", "Python code; left out where none was seen")      \

@@ -84,7 +84,7 @@ def check_report(report, recordings):
         check_title(finding, stages, report["source"])
         check_severity(finding)
     for row in report.get("critical_path", []):
-        check_critical_path(row)
+        check_critical_path(row, report["critical_path_work"])
     check_latency(report["latency"])
     for row in report["cannot_tell"]:
         need_keys("cannot_tell", row, ["question", "why", "how_to_find_out"])
@@ -137,10 +137,13 @@ def check_stage(stage):
         expect(abs(rate - Decimal(stage["tflops"])) <= abs(rate) / 10**6, f"{name}: tflops is not flops / wall")
 
 
-def check_critical_path(row):
+def check_critical_path(row, work):
     parts = "host_code cuda_calls launch_latency gpu_work gpu_gap wake_up unexplained"
     same(f"critical path of {row['stage']}: parts against the step", ns_of(row["step_ms"]),
          sum(ns_of(row[part + "_ms"]) for part in parts.split()))
+    of_stage = [one for one in work if (one["stage"], one["device"]) == (row["stage"], row["device"])]
+    same(f"critical path of {row['stage']}: its GPU work by category", ns_of(row["gpu_work_ms"]), total_ns(of_stage, "ms"))
+    expect(len({one["category"] for one in of_stage}) == len(of_stage), "a category of the critical path stands twice")
 
 
 def check_kernel(row):

@@ -34,6 +34,10 @@ def longer_path(report):
     add(report["critical_path"][0], "gpu_gap_ms", NS)
 
 
+def less_work_on_path(report):
+    add(report["critical_path_work"][0], "ms", -NS)
+
+
 def shorter_kernels(report):
     """A nanosecond less in category and kernel alike: only the recording itself tells."""
     add(report["categories"][0], "time_ms", -NS)
@@ -56,6 +60,7 @@ TAMPERINGS = {
     "idle moved": move_idle,
     "the window grew": longer_window,
     "a part of the critical path grew": longer_path,
+    "a category of the critical path shrank": less_work_on_path,
     "kernels got shorter": shorter_kernels,
     "a kernel counts twice": lambda report: report["kernels_topk"].append(report["kernels_topk"][0]),
     "a category is missing": lambda report: report["categories"].pop(0),

@@ -15,6 +15,7 @@ namespace llmprof::replay {
 namespace {
 
 int64_t part(const StepTime& step, PathPart of) { return step.path_ns[static_cast<size_t>(of)]; }
+int64_t work(const StepTime& step) { return std::accumulate(step.work_ns.begin(), step.work_ns.end(), int64_t{0}); }
 int64_t sum(const StepTime& step) { return std::accumulate(step.path_ns.begin(), step.path_ns.end(), int64_t{0}); }
 
 constexpr int64_t kLaunchNs = 4'000, kCallNs = 5'000, kWakeNs = 3'000, kGapNs = 1'000;
@@ -61,6 +62,8 @@ TEST(Replay, AGpuThatIsBehindIsThePath) {
     const StepTime& step = found[i];
     EXPECT_NEAR(static_cast<double>(step.replayed_ns), static_cast<double>(step.recorded_ns), 2);
     EXPECT_EQ(part(step, PathPart::kGpuWork), 50 * 30'000);
+    EXPECT_EQ(step.work_ns[static_cast<size_t>(Category::kGemm)], 50 * 30'000);
+    EXPECT_EQ(work(step), 50 * 30'000);
     EXPECT_NEAR(static_cast<double>(part(step, PathPart::kGpuGap)), 49 * kGapNs, 2);
     EXPECT_EQ(part(step, PathPart::kLaunchLatency), kLaunchNs);
     EXPECT_EQ(part(step, PathPart::kWakeUp), kWakeNs);
