@@ -23,6 +23,14 @@ namespace replay {
 struct WhatIf;
 }
 
+// A counterfactual to simulate (replay/what_if.h).
+struct Change {
+  const replay::WhatIf* what_if = nullptr;
+  std::string gpu{};  // of the hardware table, of those that name one
+  friend bool operator==(const Change&, const Change&) = default;
+};
+using Combination = std::vector<Change>;  // made together
+
 struct AnalyzeOptions {
   std::string gpu{};    // a name of the hardware table instead of the recorded device
   std::string model{};  // an identifier of the model table or the path of a config.json; empty: recognise it
@@ -30,8 +38,7 @@ struct AnalyzeOptions {
   int64_t context = 0;  // tokens attended by a decode step; 0: as the recording tells
   size_t top = 0;       // kernels, roofline rows, launch sites and allocating operators kept; 0 keeps all
   SortKey sort = SortKey::kTotal;
-  // Combinations of counterfactuals (replay/what_if.h) to simulate.
-  std::vector<std::vector<const replay::WhatIf*>> what_ifs{};
+  std::vector<Combination> what_ifs{};
   // A second run of the same program in light mode, derived; its step times tell what recording cost. Null: none.
   const Trace* baseline = nullptr;
   // Measured ceilings to choose from: those of the recorded device are taken, by its uuid, else by its name if only one

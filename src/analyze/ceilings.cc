@@ -13,7 +13,6 @@
 #include "analyze/roof.h"
 #include "base/statistics.h"
 #include "base/text_table.h"
-#include "hardware/hardware.h"
 
 namespace llmprof {
 namespace {
@@ -258,6 +257,13 @@ void set_arithmetic(DType dtype, DeviceReport& device) {
 }
 
 }  // namespace
+
+OptDouble sheet_flops_per_s(const Gpu& gpu, DType dtype) {
+  for (const PeakType type : kPeakTypes)
+    if (dtype != DType::kUnknown && dtype_of(type) == dtype)
+      if (const Known peak = peak_tflops(gpu, type); peak) return peak->value * 1e12;
+  return std::nullopt;
+}
 
 Result<std::optional<DeviceReport>> describe_device(const Trace& trace, const AnalyzeOptions& options,
                                                     Diagnostics& diagnostics, std::vector<CannotTell>& cannot_tell) {

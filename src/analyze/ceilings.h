@@ -3,6 +3,7 @@
 
 #include "analyze/analysis.h"
 #include "base/diagnostics.h"
+#include "hardware/hardware.h"
 
 namespace llmprof {
 
@@ -12,6 +13,9 @@ namespace llmprof {
 // beside those of the data sheet, and in their place where there is none: for CPUs, and for GPUs not in the table.
 Result<std::optional<DeviceReport>> describe_device(const Trace& trace, const AnalyzeOptions& options,
                                                     Diagnostics& diagnostics, std::vector<CannotTell>& cannot_tell);
+
+// The data sheet's peak of products of that type; nothing where it has none.
+OptDouble sheet_flops_per_s(const Gpu& gpu, DType dtype);
 
 // In which element type most of the time of matrix products is spent, and its ridge point; nothing where none has half
 // of it.

@@ -24,10 +24,8 @@ struct Rates {
 Rates rates_of(const DeviceReport* device) {
   Rates out;
   if (device == nullptr) return out;
-  if (const OptDouble rate = device->roof_bytes_per_s())
-    out.bytes_per_ns = *rate / 1e9 * (device->measured_bytes_per_s ? 1 : kReachedOfBandwidth);
-  if (const OptDouble rate = device->roof_of(DType::kBf16))
-    out.halves_per_ns = *rate / 1e9 * (rate == device->peak_of(DType::kBf16) ? kReachedOfPeak : 1);
+  out.bytes_per_ns = reached_bytes_per_ns(*device).value_or(0);
+  out.halves_per_ns = reached_flops_per_ns(*device, DType::kBf16).value_or(0);
   return out;
 }
 
@@ -215,6 +213,18 @@ void add_last_logits(const Context& context, const Rates& rates, std::vector<int
 }
 
 }  // namespace
+
+OptDouble reached_bytes_per_ns(const DeviceReport& device) {
+  const OptDouble rate = device.roof_bytes_per_s();
+  if (!rate) return {};
+  return *rate / 1e9 * (device.measured_bytes_per_s ? 1 : kReachedOfBandwidth);
+}
+
+OptDouble reached_flops_per_ns(const DeviceReport& device, DType dtype) {
+  const OptDouble rate = device.roof_of(dtype);
+  if (!rate) return {};
+  return *rate / 1e9 * (rate == device.peak_of(dtype) ? kReachedOfPeak : 1);
+}
 
 bool is_misaligned_product(const Works& works, WorkId work) {
   constexpr int64_t kRowsMin = 16;

@@ -13,6 +13,10 @@ namespace llmprof {
 // About what large products reach of a data sheet's figures in recordings of an H100 (72 to 82 %): chosen, not fitted.
 constexpr double kReachedOfPeak = 0.7, kReachedOfBandwidth = 0.8;
 
+// Of the roof that kernels are held against, what they reach: of a measured one all.
+OptDouble reached_bytes_per_ns(const DeviceReport& device);
+OptDouble reached_flops_per_ns(const DeviceReport& device, DType dtype);
+
 replay::KernelTimes kernel_times(const Context& context);
 
 // Products of which a matrix's row is no multiple of 16 bytes, in types of two bytes and less: tensor-core kernels load

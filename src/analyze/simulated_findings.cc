@@ -87,7 +87,7 @@ void lift_waits(const FindingContext& finding, Simulated& one) {
   if (one.gain.forbidden.empty()) return;
   const replay::WhatIf* const waits = replay::find_what_if("last-wait-only");
   Combination both = one.change;
-  both.insert(both.begin(), waits);
+  both.insert(both.begin(), Change{waits});
   const std::optional<StageGain> lifted = finding.simulation->gain(one.stage->stage, both);
   one.finding->forbidden_by = one.gain.forbidden;
   if (!lifted || !lifted->forbidden.empty()) return;
@@ -107,7 +107,7 @@ int order_of(const Simulated& one, bool waits_found) {
 
 Combination joined(const Combination& a, const Combination& b) {
   Combination out = a;
-  for (const replay::WhatIf* one : b)
+  for (const Change& one : b)
     if (std::find(out.begin(), out.end(), one) == out.end()) out.push_back(one);
   return out;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "analyze/copies.h"
+#include "analyze/kernel_scales.h"
 #include "analyze/kernel_times.h"
 #include "analyze/processor.h"
 #include "analyze/recording_changes.h"
@@ -14,13 +15,16 @@ namespace llmprof {
 
 Combination combination_of(std::initializer_list<std::string_view> ids) {
   Combination out;
-  for (const std::string_view id : ids) out.push_back(replay::find_what_if(id));
+  for (const std::string_view id : ids) out.push_back({replay::find_what_if(id)});
   return out;
 }
 
 std::string joined_ids(const Combination& combination) {
   std::string out;
-  for (const replay::WhatIf* one : combination) out += (out.empty() ? "" : ",") + std::string(one->id);
+  for (const Change& one : combination) {
+    out += (out.empty() ? "" : ",") + std::string(one.what_if->id);
+    if (one.what_if->names_gpu) out += ":" + one.gpu;
+  }
   return out;
 }
 
@@ -46,7 +50,7 @@ struct Simulation::Program {
   }
   const replay::StepReplay replay;
   const replay::RecorderCostModel costs;
-  const replay::Recording recording;
+  replay::Recording recording;
   replay::Durations durations;
   replay::Latencies latencies;
   std::vector<int64_t> now;
@@ -80,7 +84,11 @@ const Simulation::Changed& Simulation::changed(const Combination& combination) {
   change = std::make_unique<Changed>();
   replay::Durations durations = program_->durations;
   replay::Latencies latencies = program_->latencies;
-  for (const replay::WhatIf* one : combination) one->change(program_->recording, durations, latencies);
+  for (const auto& [what_if, gpu] : combination) {
+    if (what_if->scale != replay::Scale::kNone)
+      program_->recording.tell(what_if->scale, kernel_scales(context_, what_if->scale, gpu));
+    what_if->change(program_->recording, durations, latencies);
+  }
   change->then = program_->replay.windows(durations, latencies);
   change->forbidden.resize(stages_.size());
   // What a kernel would take is an estimate of its rate: nobody ran it.
@@ -96,9 +104,9 @@ const Simulation::Changed& Simulation::changed(const Combination& combination) {
     change->unsure_ns[stage] += kRateUnsure * static_cast<double>(durations.op_ns[op]) / steps;
   }
   for (size_t s = 0; s < stages_.size(); ++s) {
-    for (const replay::WhatIf* one : combination) {
-      if (one->forbidden == nullptr || stages_[s].steps.empty()) continue;
-      const std::string why = one->forbidden(program_->recording, durations, stages_[s].steps);
+    for (const Change& one : combination) {
+      if (one.what_if->forbidden == nullptr || stages_[s].steps.empty()) continue;
+      const std::string why = one.what_if->forbidden(program_->recording, durations, stages_[s].steps);
       if (!why.empty()) change->forbidden[s] += (change->forbidden[s].empty() ? "" : "; ") + why;
     }
   }
@@ -127,6 +135,7 @@ std::optional<StageGain> Simulation::gain(uint32_t stage, const Combination& com
         (of.errors.empty() ? 0 : median_of(of.errors) * out.step_ms) + change.unsure_ns[stage] / 1e6;
     out.ci95_ms = {interval.low / 1e6 - unsure_ms, interval.high / 1e6 + unsure_ms};
   }
+  for (const Change& one : combination) out.tokens *= one.what_if->tokens;
   out.forbidden = change.forbidden[stage];
   return out;
 }

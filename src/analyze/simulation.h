@@ -14,8 +14,6 @@
 
 namespace llmprof {
 
-// Changes made together.
-using Combination = std::vector<const replay::WhatIf*>;
 Combination combination_of(std::initializer_list<std::string_view> ids);  // which are in the registry
 std::string joined_ids(const Combination& combination);
 
@@ -26,7 +24,8 @@ struct StageGain {
   double gain_ms = 0;               // median of what each step gains; below 0: it becomes longer
   // Of that, of three steps or more, wider by what replay is off and by what the rates of changed kernels are.
   std::optional<std::array<double, 2>> ci95_ms;
-  std::string forbidden;  // why the program cannot be changed so as it is
+  double tokens = 1;      // that a step makes then, over now
+  std::string forbidden;  // why the program cannot be changed so as it is, or what of the change is not known
   double frac() const { return step_ms > 0 ? gain_ms / step_ms : 0; }
 };
 

@@ -30,6 +30,7 @@ void analyze_what_ifs(const Context& context, Report& report, std::vector<Cannot
       row.gain_ms = gain->gain_ms;
       if (gain->ci95_ms) row.ci95_low_ms = (*gain->ci95_ms)[0], row.ci95_high_ms = (*gain->ci95_ms)[1];
       if (gain->step_ms > 0) row.gain_frac = gain->frac();
+      if (gain->tokens != 1 && gain->then_ms > 0) row.tokens_factor = gain->tokens * gain->step_ms / gain->then_ms;
       row.forbidden = gain->forbidden;
     }
   }

@@ -1,4 +1,5 @@
 // `llmprof analyze PATH...`: import, derive, analyse, render.
+#include <algorithm>
 #include <cstdio>
 
 #include "analyze/analysis.h"
@@ -8,6 +9,7 @@
 #include "cli/measuring.h"
 #include "cli/other_file.h"
 #include "cli/pipeline.h"
+#include "hardware/hardware.h"
 #include "replay/what_if.h"
 #include "trace/trace_file.h"
 
@@ -27,28 +29,47 @@ struct AnalyzeArguments {
   OutputOptions output;
 };
 
-// Each word is changes made together, joined by commas; "all" stands for every one by itself.
+// "graph", or "gpu:H200"; `word` is what was typed, for errors.
+Result<Change> parse_change(const std::string& text, const std::string& word) {
+  const size_t colon = text.find(':');
+  Change out{replay::find_what_if(text.substr(0, colon))};
+  if (out.what_if == nullptr || out.what_if->names_gpu != (colon != std::string::npos)) {
+    std::vector<std::string> known = {"all"};
+    for (const replay::WhatIf& one : replay::what_ifs())
+      known.push_back(std::string(one.id) + (one.names_gpu ? ":NAME" : ""));
+    return fail("expected changes that `llmprof list what-ifs` names, joined by commas, found '" + text + "'",
+                "--what-if " + word, "did you mean " + nearest_or_all(text, known) + "?", ExitCode::kUsage);
+  }
+  if (!out.what_if->names_gpu) return out;
+  const Result<Gpu> gpu = find_gpu(text.substr(colon + 1));
+  if (!gpu) return fail(gpu.error().what, "--what-if " + word, gpu.error().advice, ExitCode::kUsage);
+  out.gpu = gpu->sku;
+  return out;
+}
+
+// Each word is changes made together, joined by commas; "all" stands for every one by itself, but those that need a
+// name.
 Status choose_what_ifs(const std::vector<std::string>& words, AnalyzeOptions& options) {
-  std::vector<std::string> known = {"all"};
-  for (const replay::WhatIf& one : replay::what_ifs()) known.emplace_back(one.id);
   for (const std::string& word : words) {
     if (word == "all") {
-      for (const replay::WhatIf& one : replay::what_ifs()) options.what_ifs.push_back({&one});
+      for (const replay::WhatIf& one : replay::what_ifs())
+        if (!one.names_gpu) options.what_ifs.push_back({Change{&one}});
       continue;
     }
-    std::vector<const replay::WhatIf*>& together = options.what_ifs.emplace_back();
+    Combination& together = options.what_ifs.emplace_back();
     for (size_t from = 0; from <= word.size();) {
       const size_t comma = std::min(word.find(',', from), word.size());
       const std::string id = word.substr(from, comma - from);
-      const replay::WhatIf* const one = replay::find_what_if(id);
       if (id == "all")
         return fail("expected 'all' by itself, found it among others", "--what-if " + word,
                     "--what-if all --what-if " + (from == 0 ? word.substr(std::min(comma + 1, word.size())) : "graph"),
                     ExitCode::kUsage);
-      if (one == nullptr)
-        return fail("expected changes that `llmprof list what-ifs` names, joined by commas, found '" + id + "'",
-                    "--what-if " + word, "did you mean " + nearest_or_all(id, known) + "?", ExitCode::kUsage);
-      together.push_back(one);
+      LLMPROF_ASSIGN(Change one, parse_change(id, word));
+      const auto other = std::find_if(together.begin(), together.end(), [](const Change& c) { return !c.gpu.empty(); });
+      if (other != together.end() && !one.gpu.empty())
+        return fail("expected one GPU among changes made together, found two", "--what-if " + word,
+                    "--what-if gpu:" + other->gpu + " --what-if gpu:" + one.gpu, ExitCode::kUsage);
+      together.push_back(std::move(one));
       from = comma + 1;
     }
   }

@@ -71,17 +71,21 @@ std::string list_findings(bool, const TextStyle&) {
   return out + "\n" + severity_rule() + "\n";
 }
 
+std::string listed_id(const replay::WhatIf& one) { return std::string(one.id) + (one.names_gpu ? ":NAME" : ""); }
+
 std::string list_what_ifs(bool, const TextStyle&) {
   std::string out;
   for (const replay::WhatIf& one : replay::what_ifs())
-    out += fmt::format("{}\n  if      there were {}\n  how     {}\n{}", one.id, one.what, one.how,
-                       one.forbidden != nullptr ? "  checks  whether something in the steps forbids it\n" : "");
+    out += fmt::format("{}\n  if      there were {}\n  how     {}\n{}", listed_id(one), one.what, one.how,
+                       one.forbidden == nullptr            ? ""
+                       : one.scale != replay::Scale::kNone ? "  checks  whether what it needs is known\n"
+                                                           : "  checks  whether something in the steps forbids it\n");
   return out;
 }
 
 void write_what_ifs(JsonWriter& json) {
   for (const replay::WhatIf& one : replay::what_ifs())
-    json.begin_object().field("id", one.id).field("what", one.what).field("how", one.how).end_object();
+    json.begin_object().field("id", listed_id(one)).field("what", one.what).field("how", one.how).end_object();
 }
 
 std::string list_gpus(bool, const TextStyle& style) {

@@ -71,6 +71,20 @@ constexpr WhatIf kWhatIfs[] = {
      "launches behind the first of a step take no host time, and kernels lie as far apart as nodes of a graph do where "
      "`llmprof peaks` measured it; waits, copies to the host and the code around them stay",
      with_graph, graph_forbidden},
+    {"batch-doubled", "twice as many sequences in each step",
+     "products take twice their arithmetic, or as long as their weights once and all else twice, whichever is longer; "
+     "attention, passes over memory, products of unknown shape and copies take twice as long, those under 6 us as long "
+     "as before. The host's work stays; memory is taken to suffice",
+     with_doubled_batch, nullptr, Scale::kBatch, 2},
+    {"clock", "the GPU's highest clock throughout",
+     "kernels limited by arithmetic and short ones take less by the median SM clock of the recording over the data "
+     "sheet's highest; power and temperature are taken to allow it",
+     at_full_clock, clock_unknown, Scale::kClock},
+    {"gpu", "another GPU of the hardware table, as in gpu:H200",
+     "by data sheets: kernels limited by memory take as its bandwidth has it, those limited by arithmetic as the peak "
+     "of their type, short ones as the highest clock, those of unknown shape as is less favourable; the host, copies "
+     "between host and GPU and communication stay",
+     on_another_gpu, gpu_unknown, Scale::kGpu, 1, true},
     {"fast-host", "a host that takes no time",
      "calls that do not wait and the code between them take no time: what is left is the GPU's, and waiting for it",
      with_fast_host, nullptr},

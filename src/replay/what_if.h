@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "replay/replay.h"
@@ -35,6 +36,14 @@ enum class KernelChange : uint8_t {
 constexpr int64_t kStays = -1;
 using KernelTimes = std::array<std::vector<int64_t>, static_cast<size_t>(KernelChange::kCount)>;  // empty: not known
 
+// By how much longer activities would take if what all of them depend on were otherwise; said by whoever knows shapes
+// and peaks (analyze/kernel_scales.h).
+enum class Scale : uint8_t { kNone, kBatch, kClock, kGpu, kCount };
+struct KernelScales {
+  std::vector<double> factor;  // by activity; empty: not known
+  std::string unknown;         // what is not known of them, and why; empty: nothing
+};
+
 // A replay with which step each call belongs to.
 class Recording {
  public:
@@ -46,6 +55,8 @@ class Recording {
   const RecorderCostModel& costs() const { return costs_; }
   const LinkRates& rates() const { return rates_; }
   const KernelTimes& kernel_times() const { return kernel_times_; }
+  const KernelScales& scales(Scale scale) const { return scales_[static_cast<size_t>(scale)]; }
+  void tell(Scale scale, KernelScales scales) { scales_[static_cast<size_t>(scale)] = std::move(scales); }
   ApiKind kind(ApiCallId call) const { return timeline().calls.kind(call); }
   StepId step_of(ApiCallId call) const { return step_of_[call]; }  // kNoRow: of none that is replayed
   // Whether the call is the wait that a step ends with.
@@ -60,6 +71,7 @@ class Recording {
   const RecorderCostModel& costs_;
   LinkRates rates_;
   KernelTimes kernel_times_;
+  std::array<KernelScales, static_cast<size_t>(Scale::kCount)> scales_;
   std::vector<StepId> step_of_;
   std::vector<uint8_t> ends_step_;
   int64_t dispatch_ns_ = 0;
@@ -73,6 +85,9 @@ struct WhatIf {
   // Why steps like these cannot be so with what is changed already; empty: nothing is known that forbids it. Null:
   // nothing can.
   std::string (*forbidden)(const Recording&, const Durations&, std::span<const StepId>);
+  Scale scale = Scale::kNone;  // to be told to the recording before the change
+  double tokens = 1;           // that a step makes then, over now
+  bool names_gpu = false;      // its name is followed by a colon and that of a GPU
 };
 
 std::span<const WhatIf> what_ifs();
@@ -110,6 +125,11 @@ void with_graph(const Recording&, Durations&, Latencies&);
 std::string graph_forbidden(const Recording&, const Durations&, std::span<const StepId>);
 void with_fast_host(const Recording&, Durations&, Latencies&);
 void with_fast_gpu(const Recording&, Durations&, Latencies&);
+void with_doubled_batch(const Recording&, Durations&, Latencies&);
+void at_full_clock(const Recording&, Durations&, Latencies&);
+std::string clock_unknown(const Recording&, const Durations&, std::span<const StepId>);
+void on_another_gpu(const Recording&, Durations&, Latencies&);
+std::string gpu_unknown(const Recording&, const Durations&, std::span<const StepId>);
 
 // ---- what they share ----
 // A call goes, with what it launches and with as much of the host code before it as the dispatch of an operator takes:

@@ -328,20 +328,24 @@ std::string text_critical_path(const Report& report, const RenderOptions& option
 
 std::string text_what_ifs(const Report& report, const RenderOptions& options, const Ink& ink) {
   if (report.what_ifs.empty()) return {};
-  TextTable table({{"change", kLeft, 30},
-                   {"stage", kLeft, 24, 1},
-                   {"a step"},
-                   {"then"},
-                   {"gain"},
-                   {"95 % interval", kRight, 0, 2}});
+  // Of changes that make more tokens in a step, what that brings is not the step's time.
+  const bool tokens = std::any_of(report.what_ifs.begin(), report.what_ifs.end(),
+                                  [](const WhatIfRecord& row) { return row.tokens_factor.has_value(); });
+  std::vector<TextTable::Column> columns = {
+      {"change", kLeft, 30}, {"stage", kLeft, 24, 1}, {"a step"}, {"then"}, {"gain"}};
+  if (tokens) columns.push_back({"tokens/s", kRight, 0, 1});
+  columns.push_back({"95 % interval", kRight, 0, 2});
+  TextTable table(std::move(columns));
   std::string notes;
   for (const WhatIfRecord& row : report.what_ifs) {
     const bool forbidden = !row.forbidden.empty();
-    table.add_row({row.what_if + (forbidden ? " *" : ""), row.stage, format_ms(row.step_ms), format_ms(row.then_ms),
-                   row.gain_frac ? format_percent(*row.gain_frac) : "-",
-                   row.ci95_low_ms && row.ci95_high_ms
-                       ? fmt::format("{} to {}", format_ms(*row.ci95_low_ms), format_ms(*row.ci95_high_ms))
-                       : "-"});
+    std::vector<std::string> cells = {row.what_if + (forbidden ? " *" : ""), row.stage, format_ms(row.step_ms),
+                                      format_ms(row.then_ms), row.gain_frac ? format_percent(*row.gain_frac) : "-"};
+    if (tokens) cells.push_back(row.tokens_factor ? fmt::format("x {:.2f}", *row.tokens_factor) : "-");
+    cells.push_back(row.ci95_low_ms && row.ci95_high_ms
+                        ? fmt::format("{} to {}", format_ms(*row.ci95_low_ms), format_ms(*row.ci95_high_ms))
+                        : "-");
+    table.add_row(std::move(cells));
     if (forbidden)
       notes += wrap_text(ink.dim(fmt::format("* {}, {}: {}", row.what_if, row.stage, row.forbidden)), options.width,
                          "  ", "    ");

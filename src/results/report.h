@@ -345,7 +345,10 @@ LLMPROF_RECORD(CriticalPathWorkRecord, "critical_path_work",
     "95 % interval of that (of three steps or more), by resampling the steps, wider by what replay is off")          \
   F(OptDouble, ci95_high_ms, "ms", "Its upper end")                                                                  \
   F(OptDouble, gain_frac, "frac", "gain_ms of step_ms")                                                              \
-  F(std::string, forbidden, "", "Why the program cannot be changed so as it is; empty where nothing is known of that")
+  F(OptDouble, tokens_factor, "",                                                                                    \
+    "Of changes by which a step makes more tokens: tokens per second then, over now; unknown of all others")         \
+  F(std::string, forbidden, "",                                                                                      \
+    "Why the program cannot be changed so as it is, or why it is not known what the change would do; else empty")
 LLMPROF_RECORD(WhatIfRecord, "what_ifs",
                "What steps would take if something were otherwise, by replay of their dependencies",
                LLMPROF_WHAT_IF_FIELDS)

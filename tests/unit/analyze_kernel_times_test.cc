@@ -1,6 +1,7 @@
 // What kernels would take with something changed, against closed forms of their shapes.
 #include <gtest/gtest.h>
 
+#include "analyze/kernel_scales.h"
 #include "analyze/kernel_times.h"
 #include "analyze/undisturbed.h"
 #include "analyze_recording.h"
@@ -10,6 +11,7 @@ namespace {
 
 using replay::KernelChange;
 using replay::kStays;
+using replay::Scale;
 
 struct Made {
   AnalyzedRecording run;
@@ -34,7 +36,13 @@ struct Made {
     works.weight_bytes[work] = 0;
     return work;
   }
-  std::vector<int64_t> times(KernelChange change) {
+  // As NVML reads it throughout.
+  void clock(float mhz) {
+    for (int64_t time = 0; time <= 100 * kMs; time += kMs)
+      TraceBuilder(run.trace).add<NvmlSamples>({.time_ns = time, .device = 0, .sm_clock_mhz = mhz});
+  }
+  template <class Ask>
+  auto with_context(const Ask& ask) {
     const Result<Report> report = analyze(run.trace);
     EXPECT_TRUE(report && report->device);
     const AnalyzeOptions options;
@@ -43,7 +51,13 @@ struct Made {
     const Groups groups = group_trace(run.trace);
     const UndisturbedTimes undisturbed(run.trace, groups, replayed, costs);
     const Context context{run.trace, options, groups, &*report->device, costs, replayed, undisturbed};
-    return kernel_times(context)[static_cast<size_t>(change)];
+    return ask(context);
+  }
+  std::vector<int64_t> times(KernelChange change) {
+    return with_context([&](const Context& context) { return kernel_times(context)[static_cast<size_t>(change)]; });
+  }
+  replay::KernelScales scales(Scale scale, const std::string& gpu = {}) {
+    return with_context([&](const Context& context) { return kernel_scales(context, scale, gpu); });
   }
 };
 
@@ -131,6 +145,98 @@ TEST(KernelTimes, WeightsOfOneByteAreReadInHalfTheTime) {
   const GpuOpId op = made.kernel(Category::kGemm, 40'000, work);
   EXPECT_NEAR(static_cast<double>(made.times(KernelChange::kFp8Weights)[op]), 20'000, 20);
   EXPECT_NEAR(static_cast<double>(made.times(KernelChange::kRoofline)[op]), 2.0 * 8192 * 8192 / 4800, 20);
+}
+
+// One of each kind: products limited by memory and by arithmetic, a pass over memory, a short one, and one of which
+// nothing is known.
+struct Kinds {
+  Made made{StageKind::kDecode};
+  WorkId few = made.run.gemm(DType::kBf16, 16, 8192, 8192), many = made.run.gemm(DType::kBf16, 4096, 4096, 4096);
+  GpuOpId weights = made.kernel(Category::kGemm, 40'000, few), products = made.kernel(Category::kGemm, 300'000, many);
+  GpuOpId pass = made.kernel(Category::kElementwise, 40'000);
+  GpuOpId little = made.kernel(Category::kElementwise, 3'000, kNoRow, "another kernel");
+  GpuOpId unknown = made.kernel(Category::kAttention, 50'000);
+};
+
+TEST(KernelScales, TwiceTheSequencesReadTheWeightsOnce) {
+  Kinds kinds;
+  Made& made = kinds.made;
+  // Limited by memory now, by arithmetic then.
+  const WorkId between = made.run.gemm(DType::kBf16, 150, 8192, 8192);
+  const GpuOpId turns = made.kernel(Category::kGemm, 60'000, between);
+  const GpuOpId unshaped = made.kernel(Category::kGemm, 40'000);
+  const GpuOpId copy = made.run.gpu("Memcpy DtoD (Device -> Device)", Category::kCopy, made.at, 40'000,
+                                    {.step = made.step, .kind = GpuOpKind::kMemcpy});
+  const std::vector<double> factor = made.scales(Scale::kBatch).factor;
+  const double weights = 2.0 * 8192 * 8192, rest = 2.0 * 2 * 16 * 8192;
+  EXPECT_NEAR(factor[kinds.weights], (weights + 2 * rest) / (weights + rest), 1e-9);
+  EXPECT_NEAR(factor[kinds.products], 2, 1e-9);
+  const double then_ns = 2 * 2.0 * 150 * 8192 * 8192 / kHalvesPerNs;
+  const double now_ns = (weights + 2.0 * 2 * 150 * 8192) / kBytesPerNs;
+  EXPECT_GT(then_ns, now_ns);
+  EXPECT_NEAR(factor[turns], then_ns / now_ns, 1e-3);
+  for (const GpuOpId op : {kinds.pass, kinds.unknown, unshaped, copy}) EXPECT_EQ(factor[op], 2) << op;
+  EXPECT_EQ(factor[kinds.little], 1) << "its fixed cost";
+}
+
+TEST(KernelScales, AHigherClockHelpsArithmeticAndShortKernels) {
+  Kinds kinds;
+  EXPECT_TRUE(kinds.made.scales(Scale::kClock).factor.empty());
+  EXPECT_NE(kinds.made.scales(Scale::kClock).unknown.find("no SM clock"), std::string::npos);
+  kinds.made.clock(1320);  // of 1980
+  const replay::KernelScales scales = kinds.made.scales(Scale::kClock);
+  EXPECT_EQ(scales.unknown, "");
+  for (const GpuOpId op : {kinds.products, kinds.little}) EXPECT_NEAR(scales.factor[op], 2.0 / 3, 1e-9) << op;
+  for (const GpuOpId op : {kinds.weights, kinds.pass, kinds.unknown}) EXPECT_EQ(scales.factor[op], 1) << op;
+  Kinds full;
+  full.made.clock(1995);
+  for (const double factor : full.made.scales(Scale::kClock).factor) EXPECT_EQ(factor, 1) << "nothing gets slower";
+}
+
+TEST(KernelScales, AnotherGpuByItsDataSheet) {
+  Kinds kinds;
+  Made& made = kinds.made;
+  const GpuOpId link = made.run.gpu("Memcpy HtoD (Pinned -> Device)", Category::kCopy, made.at, 40'000,
+                                    {.step = made.step, .kind = GpuOpKind::kMemcpy});
+  const replay::KernelScales a100 = made.scales(Scale::kGpu, "A100-SXM4-80GB");
+  EXPECT_EQ(a100.unknown, "");
+  const double memory = 4800.0 / 2039, arithmetic = 989.4 / 312;
+  EXPECT_NEAR(a100.factor[kinds.weights], memory, 1e-6);
+  EXPECT_NEAR(a100.factor[kinds.pass], memory, 1e-6);
+  EXPECT_NEAR(a100.factor[kinds.products], arithmetic, 1e-3);
+  EXPECT_NEAR(a100.factor[kinds.unknown], arithmetic, 1e-3) << "the less favourable";
+  EXPECT_NEAR(a100.factor[kinds.little], 1980.0 / 1410, 1e-6);
+  EXPECT_EQ(a100.factor[link], 1);
+  const std::vector<double> h100 = made.scales(Scale::kGpu, "H100-SXM5-80GB").factor;
+  EXPECT_NEAR(h100[kinds.weights], 4800.0 / 3350, 1e-6);
+  EXPECT_NEAR(h100[kinds.products], 1, 1e-3);
+  for (const double factor : made.scales(Scale::kGpu, "H200-SXM-141GB").factor) EXPECT_NEAR(factor, 1, 1e-9);
+}
+
+TEST(KernelScales, TypesThatTheOtherGpuLacksAreSaid) {
+  Made made(StageKind::kPrefill, 4096);
+  const GpuOpId op = made.kernel(Category::kGemm, 300'000, made.run.gemm(DType::kFp8, 8192, 4096, 4096));
+  const replay::KernelScales a100 = made.scales(Scale::kGpu, "A100-SXM4-80GB");
+  EXPECT_EQ(a100.factor[op], 1);
+  EXPECT_NE(a100.unknown.find("fp8"), std::string::npos) << a100.unknown;
+}
+
+TEST(KernelScales, WithoutAGpuNothingIsKnownOfAnother) {
+  AnalyzedRecording run(false);
+  run.window(0, kMs);
+  run.gpu("k", Category::kElementwise, 0, 40'000, {.step = run.step(StageKind::kDecode, 0, kMs, 1, 10)});
+  const AnalyzeOptions options;
+  const RecorderCosts costs;
+  const ReplayedSteps replayed;
+  const Groups groups = group_trace(run.trace);
+  const UndisturbedTimes undisturbed(run.trace, groups, replayed, costs);
+  const Context context{run.trace, options, groups, nullptr, costs, replayed, undisturbed};
+  for (const Scale scale : {Scale::kClock, Scale::kGpu}) {
+    const replay::KernelScales scales = kernel_scales(context, scale, "H200-SXM-141GB");
+    EXPECT_TRUE(scales.factor.empty());
+    EXPECT_NE(scales.unknown, "");
+  }
+  EXPECT_EQ(kernel_scales(context, Scale::kBatch).factor[0], 2);
 }
 
 }  // namespace

@@ -382,5 +382,51 @@ TEST(WhatIf, KernelsTakeWhatIsSaidOfThem) {
   EXPECT_NEAR(step_with(0, 2), step_of(half), 0.02 * step_of(half));
 }
 
+// What all kernels depend on: steps follow where the GPU is the path, and stay where the host is. Changes made before
+// are scaled too.
+TEST(WhatIf, AllKernelsTakeAsMuchLongerAsIsSaid) {
+  const auto step_with = [](const Simple& program, std::initializer_list<std::string_view> ids, double factor) {
+    TestTrace b = program.made();
+    const Trace& trace = b.derive_all();
+    const StepReplay replay(trace);
+    const RecorderCostModel model({});
+    KernelTimes times;
+    times[static_cast<size_t>(KernelChange::kAligned)].assign(trace.gpu_ops.size(), 20'000);
+    Recording recording(replay, model, {}, times);
+    Durations durations(replay.timeline());
+    Latencies latencies = replay.latencies();
+    assume_unseen(model, latencies);
+    for (const std::string_view id : ids) {
+      const WhatIf* const what_if = find_what_if(id);
+      if (factor != 0) recording.tell(what_if->scale, {std::vector<double>(trace.gpu_ops.size(), factor), {}});
+      what_if->change(recording, durations, latencies);
+    }
+    const std::vector<int64_t> windows = replay.windows(durations, latencies);
+    return median_of(std::vector<double>(windows.begin(), windows.end()));
+  };
+  const Simple gpu{.apart_ns = 10'000, .kernel_ns = 40'000};
+  Simple longer = gpu, shorter = gpu;
+  longer.kernel_ns = 80'000, shorter.kernel_ns = 20'000;
+  EXPECT_NEAR(step_with(gpu, {"batch-doubled"}, 2), step_of(longer), 0.01 * step_of(longer));
+  EXPECT_NEAR(step_with(gpu, {"clock"}, 0.5), step_of(shorter), 0.01 * step_of(shorter));
+  EXPECT_NEAR(step_with(gpu, {"gpu"}, 0.5), step_of(shorter), 0.01 * step_of(shorter));
+  EXPECT_NEAR(step_with(gpu, {"aligned", "batch-doubled"}, 2), step_of(gpu), 0.01 * step_of(gpu));
+  EXPECT_NEAR(step_with(gpu, {"batch-doubled"}, 0), step_of(gpu), 1) << "nothing is known";
+  const Simple host{.apart_ns = 10'000, .kernel_ns = 2'000};
+  EXPECT_NEAR(step_with(host, {"batch-doubled"}, 2), step_of(host), 0.01 * step_of(host) + 2'000);
+}
+
+TEST(WhatIf, WhatIsNotKnownIsSaid) {
+  TestTrace b = Simple().made();
+  const Trace& trace = b.derive_all();
+  const StepReplay replay(trace);
+  const RecorderCostModel model({});
+  Recording recording(replay, model);
+  recording.tell(Scale::kClock, {{}, "no clock"});
+  const Durations durations(replay.timeline());
+  EXPECT_EQ(find_what_if("clock")->forbidden(recording, durations, {}), "no clock");
+  EXPECT_EQ(find_what_if("gpu")->forbidden(recording, durations, {}), "");
+}
+
 }  // namespace
 }  // namespace llmprof::replay

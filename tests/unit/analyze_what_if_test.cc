@@ -1,0 +1,66 @@
+// What changes bring, as reports say it.
+#include <gtest/gtest.h>
+
+#include "analyze/analysis.h"
+#include "derive_trace_builder.h"
+#include "replay/what_if.h"
+
+namespace llmprof {
+namespace {
+
+// Steps of 40 launches, 10 us from one to the next.
+Report with_what_if(int64_t kernel_ns, std::string_view id) {
+  constexpr int kRepeated = 8, kLaunches = 40;
+  TestTrace b;
+  int64_t host = 0, gpu = -1'000'000;
+  for (int s = 0; s < kRepeated; ++s) {
+    const int64_t begin = host;
+    for (int i = 0; i < kLaunches; ++i) {
+      gpu = std::max(host + 4'000, gpu + 1'000);
+      b.launch("gemm", host, gpu, kernel_ns);
+      gpu += kernel_ns;
+      host += 10'000;
+    }
+    const int64_t returned = std::max(host, gpu) + 3'000;
+    b.api("cudaStreamSynchronize", host, returned - host);
+    b.annotation("decode", begin, returned - begin);
+    host = returned + 20'000;
+  }
+  AnalyzeOptions options;
+  options.what_ifs = {{Change{replay::find_what_if(id)}}};
+  Result<Report> report = analyze(b.derive_all(), options);
+  EXPECT_TRUE(report);
+  return report ? *std::move(report) : Report();
+}
+
+TEST(WhatIfs, TwiceTheSequencesAreTwiceTheTokens) {
+  const Report host = with_what_if(2'000, "batch-doubled");
+  ASSERT_EQ(host.what_ifs.size(), 1U);
+  ASSERT_TRUE(host.what_ifs[0].tokens_factor);
+  EXPECT_NEAR(*host.what_ifs[0].tokens_factor, 2, 0.01) << "the GPU had time left";
+  EXPECT_NEAR(*host.what_ifs[0].gain_frac, 0, 0.005);
+  const Report gpu = with_what_if(60'000, "batch-doubled");
+  ASSERT_EQ(gpu.what_ifs.size(), 1U);
+  const WhatIfRecord& row = gpu.what_ifs[0];
+  const double now = 20'000 + 4'000 + 40 * 61'000 - 1'000 + 3'000, then = now + 40 * 60'000;
+  EXPECT_NEAR(row.then_ms, then / 1e6, 0.01 * then / 1e6);
+  EXPECT_NEAR(*row.tokens_factor, 2 * now / then, 0.01);
+  EXPECT_LT(row.gain_ms, 0) << "a step takes longer";
+  EXPECT_EQ(row.forbidden, "");
+}
+
+TEST(WhatIfs, OtherChangesMakeNoMoreTokens) {
+  const Report report = with_what_if(60'000, "fast-host");
+  ASSERT_EQ(report.what_ifs.size(), 1U);
+  EXPECT_FALSE(report.what_ifs[0].tokens_factor);
+}
+
+TEST(WhatIfs, AClockThatIsNotKnownChangesNothing) {
+  const Report report = with_what_if(60'000, "clock");
+  ASSERT_EQ(report.what_ifs.size(), 1U);
+  EXPECT_DOUBLE_EQ(report.what_ifs[0].gain_ms, 0);
+  EXPECT_NE(report.what_ifs[0].forbidden, "");
+}
+
+}  // namespace
+}  // namespace llmprof
