@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Headline figures against the timers of programs that no rule was made on (tests/gpu/steady_programs,
-tests/gpu/held_out_programs and the seven sets after it).
+tests/gpu/held_out_programs and the eight sets after it).
 
     python3 tests/gpu/steady_test.py [--state steady.json] [--only NAME,NAME] [--steps 5,40] [--plain 1] [--gpus 2]
 
@@ -42,7 +42,8 @@ import forked
 import harness
 
 FOLDERS = ("steady_programs", "held_out_programs", "held_out_programs_2", "held_out_programs_3", "held_out_programs_4",
-           "held_out_programs_5", "held_out_programs_6", "held_out_programs_7", "held_out_programs_8")
+           "held_out_programs_5", "held_out_programs_6", "held_out_programs_7", "held_out_programs_8",
+           "held_out_programs_9")
 PROGRAMS = {path.stem: path for folder in FOLDERS for path in sorted((harness.ROOT / "tests/gpu" / folder).glob("*.py"))
             if path.stem != "contract"}
 # The others name their stages.
