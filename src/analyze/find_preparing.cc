@@ -103,28 +103,29 @@ void find_preparations(const FindingContext& finding) {
 namespace {
 
 // Idle time of the GPU behind host code that is in no CUDA call, in gaps of at least kLongGapNs.
-struct BetweenSteps {
-  std::map<uint32_t, double> before_ns;  // by the stage of the step behind it: of steps, and outside every step
-  std::map<uint32_t, double> beyond_ns;  // the latter alone
-  double within_ns = 0;                  // before the first activity of steps
-  double outside_ns = 0;                 // outside every step
-  double alone_ns = 0;                   // in stages of the program that launch nothing
-  double whole_ns = 0;                   // all of it, of the whole recording
+struct HostGaps {
+  double within_ns = 0;   // before the first activity of steps: a part of them
+  double outside_ns = 0;  // outside every step
+  double alone_ns = 0;    // in stages of the program that launch nothing
+  double whole_ns = 0;    // all of it, of the whole recording
   int64_t count = 0;
   double recorded_ns() const { return within_ns + outside_ns + alone_ns; }
+  void add(const HostGaps& other) {
+    within_ns += other.within_ns, outside_ns += other.outside_ns, alone_ns += other.alone_ns;
+    whole_ns += other.whole_ns, count += other.count;
+  }
 };
 
-BetweenSteps between_steps(const FindingContext& finding) {
+// By the stage of the step behind them; in stages that launch nothing by that stage.
+std::map<uint32_t, HostGaps> gaps_between(const FindingContext& finding) {
   const Trace& trace = finding.trace();
   const Gaps& gaps = trace.gaps;
   const Groups& groups = finding.context.groups;
-  BetweenSteps out;
+  std::map<uint32_t, HostGaps> out;
   for (const StageView& stage : finding.stages) {
-    if (finding.preparation(stage.stage) != nullptr) continue;
-    out.within_ns += stage.host.boundary_ns;
-    out.before_ns[stage.stage] += stage.host.boundary_ns;
-    out.whole_ns += finding.whole_ns(stage.stage, stage.host.boundary_ns);
-    out.count += stage.host.boundary_gaps;
+    if (finding.preparation(stage.stage) != nullptr || stage.host.boundary_gaps == 0) continue;
+    out[stage.stage].add({stage.host.boundary_ns, 0, 0, finding.whole_ns(stage.stage, stage.host.boundary_ns),
+                          stage.host.boundary_gaps});
   }
   for (Row g = 0; g < gaps.size(); ++g) {
     if (gaps.dur_ns[g] < kLongGapNs || finding.before_serving(gaps.device[g], gaps.start_ns[g])) continue;
@@ -132,29 +133,36 @@ BetweenSteps between_steps(const FindingContext& finding) {
     const uint32_t stage =
         gaps.step[g] != kNoRow ? groups.stage_of_step[gaps.step[g]] : groups.unattributed(gaps.device[g]);
     if (groups.stages[stage].is_warm_up()) continue;
+    const double whole_ns = finding.whole_ns(stage, gap_ns);
     if (gaps.cause[g] == IdleCause::kHostWork && gaps.step[g] != kNoRow && groups.stages[stage].gpu_ops == 0 &&
         finding.preparation(stage) == nullptr) {
-      out.alone_ns += gap_ns;
+      out[stage].add({0, 0, gap_ns, whole_ns, 1});
     } else if (gaps.cause[g] == IdleCause::kNoWork && gaps.next_gpu_op[g] != kNoRow) {
       // Between two steps: before the first one the program starts, after the last one it ends.
-      const bool before_step = trace.gpu_links.step[gaps.next_gpu_op[g]] != kNoRow;
+      const StepId next = trace.gpu_links.step[gaps.next_gpu_op[g]];
       const bool first = trace.steps.empty() || gaps.start_ns[g] < trace.steps.start_ns[0];
-      if (!before_step || first) continue;
-      out.outside_ns += gap_ns;
-      const uint32_t behind = groups.stage_of_step[trace.gpu_links.step[gaps.next_gpu_op[g]]];
-      out.before_ns[behind] += gap_ns;
-      out.beyond_ns[behind] += gap_ns;
-    } else {
-      continue;
+      if (next == kNoRow || first) continue;
+      out[groups.stage_of_step[next]].add({0, gap_ns, 0, whole_ns, 1});
     }
-    out.whole_ns += finding.whole_ns(stage, gap_ns);
-    ++out.count;
   }
   return out;
 }
 
-// The Python code that calls CUDA behind the longest stretches of host code between its calls: where those end.
-void add_places_between(const FindingContext& finding, double steps, Finding& out) {
+// The stage of the step in which host code ends, or before which it does.
+uint32_t stage_behind(const FindingContext& finding, int64_t end_ns) {
+  const Steps& steps = finding.trace().steps;
+  const std::vector<uint32_t>& stages = finding.context.groups.stage_of_step;
+  const size_t after = static_cast<size_t>(std::upper_bound(steps.start_ns.begin(), steps.start_ns.end(), end_ns) -
+                                           steps.start_ns.begin());
+  for (size_t s = after; s-- > 0 && after - s <= 4;)  // of several devices
+    if (steps.end_ns[s] >= end_ns) return stages[s];
+  return after < stages.size() ? stages[after] : kNoRow;
+}
+
+// The Python code that calls CUDA behind the longest stretches of host code between its calls, before steps of these
+// stages (of none in particular: of all): where those end.
+void add_places_between(const FindingContext& finding, const std::vector<uint32_t>& stages, double steps,
+                        Finding& out) {
   constexpr size_t kPlacesMost = 2;
   const HostPlaces& places = finding.trace().host_places;
   std::map<std::string, std::pair<int64_t, int64_t>> sums;  // length and number
@@ -164,7 +172,8 @@ void add_places_between(const FindingContext& finding, double steps, Finding& ou
     const bool serves = from.empty() || std::any_of(from.begin(), from.end(), [&](const auto& device) {
                           return places.start_ns[row] >= device.second;
                         });
-    if (!serves) continue;
+    const uint32_t behind = stage_behind(finding, places.start_ns[row] + places.dur_ns[row]);
+    if (!serves || std::find(stages.begin(), stages.end(), behind) == stages.end()) continue;
     auto& [ns, count] = sums[python_place(finding.trace().text(places.stack[row]))];
     ns += places.dur_ns[row];
     ++count;
@@ -176,50 +185,7 @@ void add_places_between(const FindingContext& finding, double steps, Finding& ou
     out.where.push_back({std::string(kBeforePython), name, static_cast<double>(sum.second) / std::max(1.0, steps)});
 }
 
-// The stage before whose steps nearly all of it lies; null if there is none.
-const StageView* stage_behind(const FindingContext& finding, const BetweenSteps& idle) {
-  constexpr double kNearlyAll = 0.8;
-  for (const StageView& stage : finding.stages) {
-    const auto mine = idle.before_ns.find(stage.stage);
-    if (mine != idle.before_ns.end() && mine->second >= kNearlyAll * idle.recorded_ns()) return &stage;
-  }
-  return nullptr;
-}
-
-// Live recordings without Python frames.
-void find_host_between_steps(const FindingContext& finding) {
-  const BetweenSteps idle = between_steps(finding);
-  double share = idle.whole_ns / std::max(1.0, finding.window_ns);
-  for (const StageView& stage : finding.stages)
-    if (finding.preparation(stage.stage) == nullptr)
-      share = std::max(share, stage.consequence.share(stage.host.boundary_ns, stage.wall_ns()));
-  if (idle.count == 0 || share < kPreparingShareMin) return;
-  // Where it lies before the steps of one stage, it is a part of what they take.
-  const StageView* const behind = stage_behind(finding, idle);
-  const auto beyond = behind != nullptr ? idle.beyond_ns.find(behind->stage) : idle.beyond_ns.end();
-  const double beyond_ns = beyond != idle.beyond_ns.end() ? beyond->second : 0;
-  const double before_ns = behind != nullptr ? idle.before_ns.at(behind->stage) : 0;
-  const bool counts_steps = behind != nullptr && beyond_ns * 2 < before_ns;
-  const std::string title = behind != nullptr ? fmt::format("{}the GPU waits {} for host code before each step",
-                                                            behind->label(), format_ms(behind->per_step_ms(before_ns)))
-                                              : fmt::format("the GPU waits {} of the time for host code between steps",
-                                                            format_percent(idle.whole_ns / finding.window_ns));
-  Finding& out = finding.add("host-preprocessing", counts_steps ? behind : nullptr, title,
-                             counts_steps ? before_ns : idle.whole_ns);
-  if (counts_steps) {
-    out.bound = behind->bound_of_waiting(before_ns);
-  } else {
-    for (const StageView& stage : finding.stages)
-      if (finding.preparation(stage.stage) == nullptr) finding.raise(stage.stage, stage.host.boundary_ns, out);
-    if (behind != nullptr) {
-      // Of a step and what lies before it.
-      const double step_ms = behind->consequence.now_ms, before_ms = behind->per_step_ms(beyond_ns);
-      finding.raise(behind->stage, before_ns * behind->wall_ns() / (behind->wall_ns() + before_ns), out);
-      out.beyond_steps = true;
-      out.bound = GainBound{behind->consequence.metric, step_ms + before_ms, step_ms};
-    }
-  }
-  add_places_between(finding, behind != nullptr ? behind->count() : 0, out);
+void explain(const HostGaps& idle, Finding& out) {
   out.evidence = {measured("such idle time, recorded", idle.recorded_ns() / 1e6, Unit::kMs),
                   measured("of it before the first activity of steps", idle.within_ns / 1e6, Unit::kMs),
                   measured("of it outside every step", idle.outside_ns / 1e6, Unit::kMs)};
@@ -232,6 +198,56 @@ void find_host_between_steps(const FindingContext& finding) {
       "Prepare the next inputs (tokenising, image processing, padding, scheduling) while the GPU works: in another "
       "process or thread, or one step ahead.",
       "If the program waits for requests there, nothing is lost; `llmprof run --torch` names the Python code."};
+}
+
+// Host code before the steps of one stage is a part of what they take.
+void add_gaps_before(const FindingContext& finding, const StageView& stage, const HostGaps& idle) {
+  const double beyond_ns = idle.outside_ns, before_ns = idle.within_ns + beyond_ns;
+  const bool counts_steps = beyond_ns * 2 < before_ns;
+  Finding& out = finding.add("host-preprocessing", counts_steps ? &stage : nullptr,
+                             fmt::format("{}the GPU waits {} for host code before each step", stage.label(),
+                                         format_ms(stage.per_step_ms(before_ns))),
+                             counts_steps ? before_ns : idle.whole_ns);
+  if (counts_steps) {
+    out.bound = stage.bound_of_waiting(before_ns);
+  } else {
+    // Of a step and what lies before it.
+    const double step_ms = stage.consequence.now_ms, before_ms = stage.per_step_ms(beyond_ns);
+    finding.raise(stage.stage, before_ns * stage.wall_ns() / (stage.wall_ns() + before_ns), out);
+    out.beyond_steps = true;
+    out.bound = GainBound{stage.consequence.metric, step_ms + before_ms, step_ms};
+  }
+  add_places_between(finding, {stage.stage}, stage.count(), out);
+  explain(idle, out);
+}
+
+// Live recordings without Python frames: what lies before the steps of a stage that it is a good part of, and then what
+// is left.
+void find_host_between_steps(const FindingContext& finding) {
+  std::map<uint32_t, HostGaps> idle = gaps_between(finding);
+  for (const StageView& stage : finding.stages) {
+    const std::map<uint32_t, HostGaps>::iterator mine = idle.find(stage.stage);
+    if (mine == idle.end() || stage.whole()) continue;
+    const double before_ns = mine->second.within_ns + mine->second.outside_ns;
+    const double of_all_ns = stage.wall_ns() + mine->second.outside_ns;
+    if (stage.consequence.share(before_ns * stage.wall_ns() / of_all_ns, stage.wall_ns()) < kPreparingShareMin)
+      continue;
+    add_gaps_before(finding, stage, mine->second);
+    idle.erase(mine);
+  }
+  HostGaps rest;
+  std::vector<uint32_t> stages;
+  for (const auto& [stage, gaps] : idle) rest.add(gaps), stages.push_back(stage);
+  if (rest.count == 0 || rest.whole_ns < kPreparingShareMin * finding.window_ns) return;
+  Finding& out = finding.add("host-preprocessing", nullptr,
+                             fmt::format("the GPU waits {} of the time for host code between steps",
+                                         format_percent(rest.whole_ns / finding.window_ns)),
+                             rest.whole_ns);
+  for (const StageView& stage : finding.stages)
+    if (finding.preparation(stage.stage) == nullptr && idle.count(stage.stage) > 0)
+      finding.raise(stage.stage, stage.host.boundary_ns, out);
+  add_places_between(finding, stages, 0, out);
+  explain(rest, out);
 }
 
 // Only recorded Python frames can tell tokenising and image processing from any other wait.
