@@ -82,6 +82,38 @@ bool prompts_of_nothing(const Trace& trace, std::vector<CannotTell>& cannot_tell
   return true;
 }
 
+// Passes of another kind before most steps that make tokens (an encoder of the next frame): whether a token waits for
+// them, or for them alone every so often, is not known, and its steps alone are not its time.
+bool others_between(const Trace& trace, std::vector<CannotTell>& cannot_tell) {
+  constexpr double kPart = 0.05;  // of the steps' time
+  const Steps& steps = trace.steps;
+  if (!is_live_recording(trace)) return false;
+  int64_t tokens = 0, behind = 0, tokens_ns = 0, others_ns = 0;
+  std::map<int32_t, Row> before;
+  for (Row s = 0; s < steps.size(); ++s) {
+    if (steps.missing[s] != MissingKernels::kNone || steps.phase[s] == StepPhase::kWarmUp) continue;
+    const auto known = before.find(steps.device[s]);
+    if (steps.kind[s] == StageKind::kDecode && !named_by_words(trace, s)) {
+      ++tokens;
+      tokens_ns += steps.end_ns[s] - steps.start_ns[s];
+      if (known != before.end() && steps.kind[known->second] == StageKind::kOther) {
+        ++behind;
+        others_ns += steps.end_ns[known->second] - steps.start_ns[known->second];
+      }
+    }
+    before[steps.device[s]] = s;
+  }
+  if (behind * 2 <= tokens || static_cast<double>(others_ns) < kPart * static_cast<double>(tokens_ns)) return false;
+  cannot_tell.push_back(
+      {"What are TTFT and TPOT?",
+       fmt::format(
+           "other passes run before {} of {} steps that make tokens, {:.3g} ms each; whether a token's time holds "
+           "them is not known",
+           behind, tokens, static_cast<double>(others_ns) / static_cast<double>(behind) / 1e6),
+       "name the prompts and the steps by NVTX ranges (torch.cuda.nvtx.range(\"prefill\") and (\"decode_step\"))"});
+  return true;
+}
+
 // Steps that nobody names and that fetch results several times by the same code outside the model, each time behind a
 // good part of their products and attention, and behind the widest of them where shapes are known: a token needs a pass
 // of the model and its logits, so what was found as one step is several.
@@ -151,7 +183,7 @@ bool fetches_several_times(const Trace& trace, std::vector<CannotTell>& cannot_t
 
 bool latency_is_unknown(const Trace& trace, std::vector<CannotTell>& cannot_tell) {
   return of_unknown_composition(trace, cannot_tell) || prompts_of_nothing(trace, cannot_tell) ||
-         fetches_several_times(trace, cannot_tell);
+         fetches_several_times(trace, cannot_tell) || others_between(trace, cannot_tell);
 }
 
 }  // namespace llmprof

@@ -72,6 +72,8 @@ std::string_view name_of(Severity severity);
     "The recorder dropped call stacks of launches; launch sites may be missing.")                                     \
   D(kSpoolUnwritable, "spool-unwritable", kError,                                                                     \
     "The output folder could not be written (full, read-only or removed); the recording stops there.")                \
+  D(kLateEnd, "late-end", kInfo,                                                                                      \
+    "A GPU activity was stamped with an end behind the beginning of the next one on its stream; it ends there.")      \
   D(kEdgeActivity, "edge-activity", kInfo,                                                                            \
     "GPU activities in flight when recording paused were left out: the recorder does not know their true end.")       \
   D(kNoCupti, "no-cupti", kError, "CUPTI could not be loaded in a watched process; its kernels were not recorded.")   \

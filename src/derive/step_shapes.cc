@@ -216,6 +216,24 @@ bool fits_tiles(const StepDraft& step, int64_t tokens) {
   return step.query_tiles == tiles_of(64) || step.query_tiles == tiles_of(128) || step.query_tiles == tiles_of(32);
 }
 
+// A prompt ends with logits, and so does the last piece of one. Passes behind which no such piece comes are an
+// encoder's (of the next frame, in each step), where prompts of the recording are known to have logits.
+void settle_encoders(std::vector<StepDraft>& steps) {
+  const auto is_prompt = [](const StepDraft& step) {
+    return step.kind == StageKind::kPrefill && !step.kind_known && !step.unseen;
+  };
+  std::map<int32_t, bool> ends;  // by device: a prompt that ends with logits lies behind
+  std::map<int32_t, bool> known;
+  for (const StepDraft& step : steps) known[step.device] |= is_prompt(step) && step.logit_rows > 0;
+  for (size_t i = steps.size(); i-- > 0;) {
+    StepDraft& step = steps[i];
+    if (!is_prompt(step) || !known[step.device]) continue;
+    bool& ended = ends[step.device];
+    ended = ended || step.logit_rows > 0 || step.samples;
+    if (!ended) step.kind = StageKind::kOther;
+  }
+}
+
 }  // namespace
 
 void measure_steps(const Trace& trace, const std::vector<LaunchOrder>& orders, std::vector<StepDraft>& steps) {
@@ -318,10 +336,16 @@ void settle_kinds(std::vector<StepDraft>& steps) {
   for (const StepDraft& step : steps) repeats[step.names_hash] += step.unseen ? 0 : 1;
   const int64_t usual_ns = usual_gpu_ns(steps, repeats), rows = rows_of_repeats(steps, repeats);
   bool generates = false;  // a prompt was seen before the steps that repeat
+  int64_t prompted = -1;   // sequences of the latest prompt
   for (size_t i = 0; i < steps.size(); ++i) {
     StepDraft& step = steps[i];
     const StepDraft* before = i > 0 && steps[i - 1].device == step.device ? &steps[i - 1] : nullptr;
-    if (before == nullptr) generates = false;
+    if (before == nullptr) generates = false, prompted = -1;
+    // Logits of every row are those of a text's tokens, or of one token each of so many sequences: of those, where the
+    // prompt before gave as many first tokens.
+    if (step.sequences < 0 && step.new_tokens > 0 && step.logit_rows == step.new_tokens &&
+        prompted == step.new_tokens && repeats[step.names_hash] >= 2)
+      step.sequences = prompted;
     const bool shaped = step.new_tokens > 0 && step.sequences > 0;
     const bool repeated = repeats[step.names_hash] >= 2;
     if (step.kind_known) {
@@ -343,9 +367,12 @@ void settle_kinds(std::vector<StepDraft>& steps) {
     if (step.kind == StageKind::kDecode && step.new_tokens < 0 && step.source == StageSource::kDetected) {
       step.new_tokens = step.sequences;  // what makes it a decode step: one token per sequence
     }
+    if (step.kind == StageKind::kPrefill && step.sequences > 0 && step.new_tokens > step.sequences)
+      prompted = step.sequences;
   }
   settle_speculation(steps);
   settle_whole_graphs(steps);
+  settle_encoders(steps);
 }
 
 void settle_recurring(std::vector<StepDraft>& steps) {

@@ -173,6 +173,33 @@ void SpoolReader::finish_levels() {
   }
 }
 
+// A copy may come with the time of the next flush as its end, long after it: what began behind it on its stream says
+// that it was over by then. Nodes of a graph need not follow each other.
+void SpoolReader::correct_ends(int64_t off_ns) {
+  GpuOps& ops = trace_.gpu_ops;
+  std::map<StreamId, std::vector<std::pair<int64_t, Row>>> late;  // those that end behind off_ns, by start
+  for (Row row = 0; row < ops.size(); ++row)
+    if (ops.start_ns[row] < off_ns && ops.start_ns[row] + ops.dur_ns[row] > off_ns && ops.graph_node[row] == 0)
+      late[ops.stream[row]].emplace_back(ops.start_ns[row], row);
+  if (late.empty()) return;
+  std::map<Row, int64_t> next_ns;
+  for (auto& [stream, starts] : late) std::sort(starts.begin(), starts.end());
+  for (Row row = 0; row < ops.size(); ++row) {
+    const auto found = late.find(ops.stream[row]);
+    if (found == late.end()) continue;
+    const auto behind = std::lower_bound(found->second.begin(), found->second.end(),
+                                         std::make_pair(ops.start_ns[row], std::numeric_limits<Row>::min()));
+    if (behind == found->second.begin()) continue;
+    int64_t& next = next_ns.try_emplace(std::prev(behind)->second, ops.start_ns[row]).first->second;
+    next = std::min(next, ops.start_ns[row]);
+  }
+  for (const auto& [row, next] : next_ns) {
+    if (next >= off_ns) continue;
+    ops.dur_ns[row] = next - ops.start_ns[row];
+    trace_.diagnostics.add(DiagnosticId::kLateEnd, std::string(trace_.text(ops.name[row])));
+  }
+}
+
 // Where the recording of kernels was switched off, what was in flight comes without its true end (CUPTI stamps it with
 // the time of the next flush), and what starts later is recorded by chance: neither belongs to the recorded time.
 void SpoolReader::drop_unrecorded() {
@@ -190,6 +217,7 @@ void SpoolReader::drop_unrecorded() {
     was_on = was_on || on;
   }
   if (off.empty()) return;
+  for (const auto& [start_ns, end_ns] : off) correct_ends(start_ns);
   std::vector<uint8_t> keep(ops.size(), 1);
   size_t dropped = 0;
   std::unordered_map<uint64_t, Row> cut;  // correlation of a dropped activity -> row of levels that cut it

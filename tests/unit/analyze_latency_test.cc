@@ -454,6 +454,26 @@ TEST(Latency, PassesBehindWhichNothingMakesTokensAreNoPrompts) {
   }
 }
 
+// An encoder of the next frame, say: a token's time may hold it, and its step alone is not that time.
+TEST(Latency, OtherPassesBeforeMostStepsMayBePartOfAToken) {
+  for (const int every : {1, 4}) {
+    AnalyzedRecording run;
+    run.window(0, 200 * kMs);
+    run.step(StageKind::kPrefill, 0, 10 * kMs, 100, 100, "");
+    for (int i = 0; i < 8; ++i) {
+      const int64_t at = (i + 1) * 20 * kMs;
+      if (i % every == 0) run.step(StageKind::kOther, at - 8 * kMs, at, 256, 256, "");
+      run.step(StageKind::kDecode, at, at + 10 * kMs, 1, 101 + i, "");
+    }
+    add_level(run.trace, 0, 200 * kMs, RecordingLevel::kDefault);
+    Result<Report> report = analyze(run.trace);
+    ASSERT_TRUE(report);
+    EXPECT_EQ(report->latency.has_value(), every > 1) << every;
+    if (every > 1) continue;
+    EXPECT_NE(why_no_latency(*report).find("8 of 8 steps"), std::string::npos) << why_no_latency(*report);
+  }
+}
+
 // A request taken for a step: the code that fetches a token does so four times in it.
 TEST(Latency, StepsThatFetchSeveralTimesAreNoTokens) {
   enum Case { kTokens, kOnce, kSampler, kInModule, kNamed, kLogitsOfEach, kLogitsOnce };

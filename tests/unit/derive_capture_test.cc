@@ -3,6 +3,7 @@
 
 #include "derive/launch_order.h"
 #include "derive/recorded_spans.h"
+#include "derive/step_shapes.h"
 #include "derive/steps.h"
 #include "derive/whole_graphs.h"
 #include "derive_named_request.h"
@@ -439,7 +440,7 @@ TEST(LiveSteps, RangesOfLibrariesAreNoStages) {
 }
 
 // Unlabelled: a prompt of 64 tokens for 2 sequences and 4 decode steps, all by library calls, the output layer last.
-TestTrace unlabelled(bool with_head = true) {
+TestTrace unlabelled(bool with_head = true, std::string_view attention = "attn_decode") {
   TestTrace b;
   int64_t host = 0, gpu = 1000 * kUs;
   const auto gemm = [&](int64_t m, int64_t n, int64_t k, std::string_view name, int64_t dur) {
@@ -453,7 +454,7 @@ TestTrace unlabelled(bool with_head = true) {
     const int64_t m = step == 0 ? 128 : 2;
     for (int layer = 0; layer < 4; ++layer) {
       gemm(m, 3072, 1024, step == 0 ? "gemm_big" : "gemm_small", 50 * kUs);
-      b.launch(step == 0 ? "attn_prompt" : "attn_decode", host, gpu, 20 * kUs);
+      b.launch(step == 0 ? "attn_prompt" : attention, host, gpu, 20 * kUs);
       gpu += 21 * kUs;
       host += 10 * kUs;
       gemm(m, 1024, 4096, step == 0 ? "gemm_big2" : "gemm_small2", 50 * kUs);
@@ -482,6 +483,41 @@ TEST(LiveSteps, AreFoundFromLibraryCallsAlone) {
     EXPECT_EQ(trace.steps.context[s], 64 + static_cast<int64_t>(s));
   }
   EXPECT_EQ(broken_invariant(trace), "");
+}
+
+// Neither a kernel for one query nor a choice of a token says so: as many rows with logits as the prompt has texts.
+TEST(LiveSteps, OnAsManyRowsAsThePromptHasTextsMakeTokens) {
+  TestTrace b = unlabelled(true, "attn_any");
+  const Trace& trace = b.derive_all();
+  ASSERT_EQ(trace.steps.size(), 5U);
+  EXPECT_EQ(trace.steps.kind[0], StageKind::kPrefill);
+  for (Row s = 1; s < 5; ++s) {
+    EXPECT_EQ(trace.steps.kind[s], StageKind::kDecode);
+    EXPECT_EQ(trace.steps.sequences[s], 2);
+  }
+}
+
+StepDraft pass_of(int64_t tokens, int64_t sequences, int64_t logit_rows) {
+  StepDraft draft;
+  draft.new_tokens = tokens;
+  draft.sequences = sequences;
+  draft.logit_rows = logit_rows;
+  draft.names_hash = static_cast<uint64_t>(tokens * 1000 + logit_rows);
+  draft.gpu_ns = tokens;
+  return draft;
+}
+
+// A frame's encoder before each token, without logits; pieces of a prompt, of which the last has them.
+TEST(LiveSteps, PassesWithoutLogitsThatNoPromptEndsAreNoPrompts) {
+  std::vector<StepDraft> steps{pass_of(64, 1, -1), pass_of(64, 1, -1), pass_of(40, 1, 1), pass_of(1, 1, 1)};
+  for (int i = 0; i < 4; ++i) {
+    steps.push_back(pass_of(256, 1, -1));
+    steps.push_back(pass_of(1, 1, 1));
+  }
+  settle_kinds(steps);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(steps[i].kind, StageKind::kPrefill) << i;
+  for (size_t i = 3; i < steps.size(); ++i)
+    EXPECT_EQ(steps[i].kind, i % 2 == 1 ? StageKind::kDecode : StageKind::kOther) << i;
 }
 
 // The same pass over 1,024 tokens time and again, with logits of all of them and a choice among each: 1,024 sequences

@@ -241,6 +241,31 @@ TEST_F(CaptureTest, ActivitiesThatRunIntoAnUnrecordedWindowAreDroppedAndTheirLau
   EXPECT_EQ(trace.recorded.cut_ns[1], 4500 - 1200) << "launched at 1200 ns";
 }
 
+// CUPTI stamps some copies with the time of a flush: they were over when the next one on the stream began.
+TEST_F(CaptureTest, AnActivityEndsWhereTheNextOnItsStreamBegins) {
+  Writer writer;
+  open(writer, "spool/1-1.spool", "target");
+  const auto [stream, thread, launch] = define_one_thread(writer);
+  writer.add(spool::LevelChange{kStart, spool::Level::kDefault, writer.text("start")});
+  const Id gemm = kernel(writer, "gemm", stream);
+  const int64_t ends[] = {1500, 4600, 3500};
+  for (uint32_t i = 0; i < 3; ++i) {
+    writer.add(spool::ApiCall{launch, thread, kStart + 800 + i * 10, kStart + 805 + i * 10, i + 1, 0});
+    writer.add(spool::Kernel{gemm, kStart + 1000 + i * 1000, kStart + ends[i], i + 1, 0, 0});
+  }
+  writer.add(spool::LevelChange{kStart + 4500, spool::Level::kLight, writer.text("gap")});
+  writer.add(spool::Mark{thread, writer.text("end"), 0, kStart + 9000, spool::PayloadKind::kNone, 0});
+  writer.close();
+  const Trace trace = import();
+  ASSERT_EQ(trace.gpu_ops.size(), 3U);
+  EXPECT_EQ(trace.gpu_ops.dur_ns[0], 500);
+  EXPECT_EQ(trace.gpu_ops.dur_ns[1], 1000) << "to the start of the third";
+  EXPECT_EQ(trace.gpu_ops.dur_ns[2], 500);
+  EXPECT_EQ(trace.recorded.cut_ns[1], 0);
+  EXPECT_EQ(trace.diagnostics.count(DiagnosticId::kLateEnd), 1U);
+  EXPECT_EQ(trace.diagnostics.count(DiagnosticId::kEdgeActivity), 0U);
+}
+
 TEST_F(CaptureTest, LibraryCallsAndTheirGraphNodes) {
   Writer writer;
   open(writer, "spool/1-1.spool", "target");
