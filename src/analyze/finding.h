@@ -240,6 +240,7 @@ void find_comm_bound(const FindingContext&);
 void find_compute_bound(const FindingContext&);
 void find_logits_all_tokens(const FindingContext&);
 void find_attention_unfused(const FindingContext&);
+void find_dense_experts(const FindingContext&);
 void find_tensor_cores_idle(const FindingContext&);
 void find_gemm_shape_misaligned(const FindingContext&);
 void find_wave_quantization(const FindingContext&);

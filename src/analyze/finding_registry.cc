@@ -118,6 +118,12 @@ constexpr FindingRule kRules[] = {
      "what comes once a start is no part of what requests wait for after it"},
     {"graph-padding", "graph replays compute at least 10 % more rows than the names of the steps say",
      "ranges that name the composition of steps, shapes under graph replay", "more capture sizes", find_graph_padding},
+    {"dense-experts",
+     "behind a router with n outputs and the choice of the largest, products of the same shapes on all of its rows n "
+     "times one behind the other, or one of n matrices, of 4 experts or more, and at least 5 % of the GPU time would "
+     "go",
+     "recorded shapes; operators to know how many experts a token has chosen, else two are assumed",
+     "tokens sorted by expert, grouped products", find_dense_experts},
     {"moe-imbalance", "not decided", "token counts per expert", "balance experts", nullptr},
     {"no-single-cause",
      "in a stage that makes up at least half of a request no simulated change brings 10 %, and two or more that bring "

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "analyze/dense_experts.h"
 #include "analyze/processor.h"
 #include "analyze/roof.h"
 
@@ -274,6 +275,8 @@ replay::KernelTimes kernel_times(const Context& context) {
   }
   WrittenOutAttention(context, rates, of(KernelChange::kFusedAttention)).find();
   add_last_logits(context, rates, of(KernelChange::kLastLogits));
+  for (const DenseExperts& layer : dense_experts(context))
+    for (const auto& [op, then_ns] : layer.then) of(KernelChange::kRoutedExperts)[op] = then_ns;
   return out;
 }
 

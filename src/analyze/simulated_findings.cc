@@ -32,6 +32,7 @@ constexpr Mended kMended[] = {
     {"attention-unfused", "fused-attention", false},
     {"kv-cache-copy", "in-place-cache", false},
     {"logits-all-tokens", "last-logits", false},
+    {"dense-experts", "routed-experts", false},
     {"dtype-wide", "half-precision", false},
     {"tensor-cores-idle", "half-precision", false},
     {"gemm-shape-misaligned", "aligned", false},

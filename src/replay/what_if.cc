@@ -55,6 +55,11 @@ constexpr WhatIf kWhatIfs[] = {
      "their "
      "number",
      with_last_logits, nullptr},
+    {"routed-experts", "experts that work on the tokens that chose them alone",
+     "where each expert of a layer works on all tokens, products and passes of the experts take the part of their time "
+     "that a token's choice is of the experts (two where the recording does not say), products no less than reading "
+     "their weights, and gathering the tokens is added; deciding who has which costs nothing",
+     with_routed_experts, nullptr},
     {"half-precision", "products of 4-byte types in bf16",
      "they take half their bytes at 80 % of the bandwidth or their arithmetic at 70 % of the peak of bf16, half of "
      "their "

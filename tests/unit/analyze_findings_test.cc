@@ -70,13 +70,14 @@ TEST(Findings, RegistryHoldsEveryIdOnce) {
                          "python-gc",
                          "first-call-cost",
                          "graph-padding",
+                         "dense-experts",
                          "moe-imbalance",
                          "no-single-cause",
                          "batch-too-small",
                          "profiler-distortion",
                          "logits-all-tokens"})
     EXPECT_EQ(ids.count(id), 1U) << id;
-  EXPECT_EQ(ids.size(), 33U);
+  EXPECT_EQ(ids.size(), 34U);
 }
 
 TEST(Findings, LaunchBoundGivesTheBusyTimeAsBound) {
@@ -293,6 +294,35 @@ TEST(Findings, ManyShortKernels) {
   add_step(fused, 0,
            {.kernel = "elementwise", .category = Category::kElementwise, .kernels = 200, .kernel_ns = 20'000});
   EXPECT_EQ(finding_of(report_of(fused), "small-kernels-unfused"), nullptr);
+}
+
+TEST(Findings, ExpertsThatComputeAllTokens) {
+  for (const int64_t experts : {8, 7}) {
+    AnalyzedRecording run;
+    run.window(0, 10 * kMs);
+    const Row s = run.step(StageKind::kPrefill, 0, 10 * kMs, 4096, 4096);
+    int64_t at = 0;
+    const auto kernel = [&](std::string_view name, Category category, int64_t ns, WorkId work) {
+      run.gpu(name, category, at, ns, {.step = s, .work = work});
+      run.busy(at, at + ns);
+      at += ns;
+    };
+    kernel("gemm", Category::kGemm, 10'000, run.gemm(DType::kBf16, 4096, 8, 2048));
+    kernel("gatherTopK", Category::kSampling, 10'000, kNoRow);
+    for (int64_t e = 0; e < experts; ++e) {
+      kernel("gemm", Category::kGemm, 400'000, run.gemm(DType::kBf16, 4096, 5632, 2048));
+      kernel("silu", Category::kActivation, 100'000, kNoRow);
+      kernel("gemm", Category::kGemm, 200'000, run.gemm(DType::kBf16, 4096, 2048, 2816));
+    }
+    const Report report = report_of(run);
+    const Finding* finding = finding_of(report, "dense-experts", "prefill");
+    ASSERT_EQ(finding != nullptr, experts == 8);
+    if (finding == nullptr) continue;
+    EXPECT_NE(finding->title.find("(assumed)"), std::string::npos) << finding->title;
+    EXPECT_DOUBLE_EQ(*finding->evidence[0].value, 8);
+    ASSERT_TRUE(finding->bound);
+    EXPECT_NEAR(finding->bound->from - finding->bound->to, 0.75 * 5.6, 0.05);
+  }
 }
 
 TEST(Findings, CopiesFromPageableMemory) {

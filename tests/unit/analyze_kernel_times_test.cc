@@ -1,6 +1,9 @@
 // What kernels would take with something changed, against closed forms of their shapes.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "analyze/dense_experts.h"
 #include "analyze/kernel_scales.h"
 #include "analyze/kernel_times.h"
 #include "analyze/undisturbed.h"
@@ -145,6 +148,118 @@ TEST(KernelTimes, WeightsOfOneByteAreReadInHalfTheTime) {
   const GpuOpId op = made.kernel(Category::kGemm, 40'000, work);
   EXPECT_NEAR(static_cast<double>(made.times(KernelChange::kFp8Weights)[op]), 20'000, 20);
   EXPECT_NEAR(static_cast<double>(made.times(KernelChange::kRoofline)[op]), 2.0 * 8192 * 8192 / 4800, 20);
+}
+
+// A layer with a router and experts: gate and up as one product, what they make, down, and the sum over experts.
+struct Layer {
+  int64_t rows = 8192, outputs = 8, experts = 8;
+  const char* picks = "void at::native::sbtopk::gatherTopK<float>";
+  bool attention = false;       // between the experts
+  bool unknown = false;         // shapes of one of them
+  int64_t rows_of_others = -1;  // but the first
+
+  static constexpr int64_t kHidden = 2048, kInner = 2816, kFirstNs = 250'000, kDownNs = 120'000, kPassNs = 40'000;
+  GpuOpId first_product = 0, pass = 0, last_pass = 0, residual = 0, little = 0;
+
+  void add(Made& made) {
+    made.kernel(Category::kGemm, 90'000, made.run.gemm(DType::kBf16, rows, kHidden, kHidden));
+    made.kernel(Category::kGemm, 10'000, made.run.gemm(DType::kBf16, rows, outputs, kHidden));
+    made.kernel(Category::kSoftmax, 2'000);
+    if (picks != nullptr) made.kernel(Category::kSampling, 20'000, kNoRow, picks);
+    for (int64_t e = 0; e < experts; ++e) {
+      const int64_t m = e > 0 && rows_of_others >= 0 ? rows_of_others : rows;
+      const GpuOpId product =
+          made.kernel(Category::kGemm, kFirstNs, made.run.gemm(DType::kBf16, m, 2 * kInner, kHidden));
+      if (e == 0) first_product = product;
+      pass = made.kernel(Category::kActivation, kPassNs, kNoRow, "silu");
+      if (attention && e == 3) made.kernel(Category::kAttention, 100'000);
+      const WorkId down = made.run.gemm(DType::kBf16, m, kHidden, kInner);
+      made.kernel(Category::kGemm, kDownNs, unknown && e == 3 ? kNoRow : down, "down");
+      last_pass = made.kernel(Category::kElementwise, kPassNs, kNoRow, "weighted");
+      if (e + 1 < experts) little = made.kernel(Category::kElementwise, 2'000, kNoRow, "mask");
+    }
+    residual = made.kernel(Category::kElementwise, 30'000, kNoRow, "residual");
+  }
+};
+
+TEST(KernelTimes, ExpertsThatComputeAllTokensWouldHaveThoseThatChoseThem) {
+  Made made(StageKind::kPrefill, 8192);
+  Layer layer;
+  layer.add(made);
+  const std::vector<int64_t> times = made.times(KernelChange::kRoutedExperts);
+  // Two of eight; and tokens are gathered twice, what is made of them is written and read, and the sum is written.
+  const double moved = 7 * 2.0 * 8192 * Layer::kHidden / kBytesPerNs / 16;
+  EXPECT_NEAR(static_cast<double>(times[layer.first_product]), Layer::kFirstNs / 4.0 + moved, 1);
+  EXPECT_EQ(times[layer.pass], Layer::kPassNs / 4);
+  EXPECT_EQ(times[layer.last_pass], Layer::kPassNs / 4) << "as behind the other experts";
+  EXPECT_EQ(times[layer.little], kStays);
+  EXPECT_EQ(times[layer.residual], kStays);
+  EXPECT_EQ(times[0], kStays);
+}
+
+TEST(KernelTimes, ExpertsOfFewTokensReadTheWeightsOfThoseChosen) {
+  Made made(StageKind::kDecode);
+  Layer layer{.rows = 4};
+  layer.add(made);
+  const double moved = 7 * 2.0 * 4 * Layer::kHidden / kBytesPerNs / 16;
+  const double weights = 2.0 * 2 * Layer::kInner * Layer::kHidden / kBytesPerNs, touched = 1 - std::pow(0.75, 4);
+  EXPECT_NEAR(static_cast<double>(made.times(KernelChange::kRoutedExperts)[layer.first_product]),
+              std::max(touched * weights, Layer::kFirstNs / 4.0) + moved, 1);
+}
+
+TEST(KernelTimes, ExpertsAreDenseOnlyWhereAllOfTheRoutersOutputsComputeAllItsRows) {
+  const auto found = [](Layer layer) {
+    Made made(StageKind::kPrefill, 8192);
+    layer.add(made);
+    return made.with_context([](const Context& context) { return dense_experts(context).size(); });
+  };
+  EXPECT_EQ(found({}), 1U);
+  EXPECT_EQ(found({.experts = 9}), 1U) << "one is shared by all tokens";
+  EXPECT_EQ(found({.outputs = 3, .experts = 3}), 0U) << "too few to save much";
+  EXPECT_EQ(found({.experts = 7}), 0U);
+  EXPECT_EQ(found({.experts = 16}), 0U);
+  EXPECT_EQ(found({.rows_of_others = 2048}), 0U) << "routed";
+  EXPECT_EQ(found({.picks = nullptr}), 0U) << "a soft mixture means all of them";
+  EXPECT_EQ(found({.attention = true}), 0U) << "layers, not experts";
+  EXPECT_EQ(found({.unknown = true}), 0U);
+}
+
+TEST(KernelTimes, ExpertsInOneProductOfSoManyMatrices) {
+  for (const int64_t matrices : {int64_t{32}, int64_t{16}}) {
+    Made made(StageKind::kPrefill, 4096);
+    made.kernel(Category::kGemm, 10'000, made.run.gemm(DType::kBf16, 4096, 32, 2048));
+    made.kernel(Category::kSampling, 20'000, kNoRow, "gatherTopK");
+    const GpuOpId up = made.kernel(Category::kGemm, 9'000'000, made.batched(matrices, 4096, 5632, 2048));
+    const GpuOpId pass = made.kernel(Category::kActivation, 900'000);
+    made.kernel(Category::kGemm, 4'500'000, made.batched(matrices, 4096, 2048, 2816));
+    const std::vector<int64_t> times = made.times(KernelChange::kRoutedExperts);
+    EXPECT_EQ(times[pass], matrices == 32 ? 900'000 / 16 : kStays);
+    EXPECT_EQ(times[up] < 9'000'000 / 8 && times[up] > 9'000'000 / 16, matrices == 32);
+  }
+}
+
+TEST(KernelTimes, HowManyExpertsATokenHasIsReadWhereItIsRecorded) {
+  const auto of = [](const char* picks, bool asked) {
+    Made made(StageKind::kPrefill, 8192);
+    Layer layer{.picks = picks};
+    layer.add(made);
+    if (asked) {
+      const OpId op = made.run.op("aten::topk", 0, 1000);
+      made.run.trace.ops.signature[op] = TraceBuilder(made.run.trace)
+                                             .signature({.dims = "[[8192,8],[],[],[],[]]",
+                                                         .types = R"(["float","Scalar","Scalar","Scalar","Scalar"])",
+                                                         .concrete = R"(["","3","-1","True","True"])"});
+      made.run.trace.gpu_links.op[3] = op;
+    }
+    return made.with_context([](const Context& context) { return dense_experts(context).at(0); });
+  };
+  const DenseExperts usual = of("gatherTopK", false), asked = of("gatherTopK", true), one = of("ArgMaxOps", false);
+  EXPECT_EQ(usual.chosen, 2);
+  EXPECT_FALSE(usual.chosen_known);
+  EXPECT_EQ(asked.chosen, 3);
+  EXPECT_TRUE(asked.chosen_known);
+  EXPECT_EQ(one.chosen, 1);
+  EXPECT_TRUE(one.chosen_known);
 }
 
 // One of each kind: products limited by memory and by arithmetic, a pass over memory, a short one, and one of which

@@ -382,6 +382,27 @@ TEST(WhatIf, KernelsTakeWhatIsSaidOfThem) {
   EXPECT_NEAR(step_with(0, 2), step_of(half), 0.02 * step_of(half));
 }
 
+// A kernel may stand for others that were fused with it: what is left of it is a part, not a time.
+TEST(WhatIf, RoutedExpertsKeepAPartOfWhatTheyTake) {
+  const Simple long_kernels{.apart_ns = 10'000, .kernel_ns = 60'000},
+      short_kernels{.apart_ns = 10'000, .kernel_ns = 15'000};
+  TestTrace b = long_kernels.made();
+  const Trace& trace = b.derive_all();
+  const StepReplay replay(trace);
+  const RecorderCostModel model({});
+  KernelTimes times;
+  times[static_cast<size_t>(KernelChange::kAligned)].assign(trace.gpu_ops.size(), 30'000);
+  times[static_cast<size_t>(KernelChange::kRoutedExperts)].assign(trace.gpu_ops.size(), 30'000);
+  const Recording recording(replay, model, {}, times);
+  Durations durations(replay.timeline());
+  Latencies latencies = replay.latencies();
+  assume_unseen(model, latencies);
+  for (const char* id : {"aligned", "routed-experts"}) find_what_if(id)->change(recording, durations, latencies);
+  const std::vector<int64_t> windows = replay.windows(durations, latencies);
+  EXPECT_NEAR(median_of(std::vector<double>(windows.begin(), windows.end())), step_of(short_kernels),
+              0.01 * step_of(short_kernels));
+}
+
 // What all kernels depend on: steps follow where the GPU is the path, and stay where the host is. Changes made before
 // are scaled too.
 TEST(WhatIf, AllKernelsTakeAsMuchLongerAsIsSaid) {
