@@ -250,6 +250,7 @@ void find_graph_padding(const FindingContext&);
 void find_power_throttled(const FindingContext&);
 void find_thermal_throttled(const FindingContext&);
 void find_clock_drop(const FindingContext&);
+void find_norm_unfused(const FindingContext&);
 void find_small_kernels_unfused(const FindingContext&);
 
 // Evidence in one line.

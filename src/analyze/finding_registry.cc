@@ -74,6 +74,11 @@ constexpr FindingRule kRules[] = {
     {"uncoalesced-access", "not decided", "memory counters per kernel (Nsight Compute)", "contiguous layouts", nullptr},
     {"l2-thrash", "not decided", "L2 counters per kernel (Nsight Compute)", "smaller working sets, tile order",
      nullptr},
+    {"norm-unfused",
+     "norms that are chains of PyTorch's kernels (square, mean, root, product) and whose fusion is simulated to bring "
+     "5 "
+     "% of a step; before small-kernels-unfused where it is most of what fusing all brings",
+     "steps of a live recording that replay gives back", "rms_norm, torch.compile, fused kernels", find_norm_unfused},
     {"small-kernels-unfused",
      "norm, rotary, activation, copy and elementwise kernels under 6 us on average take at least 15 % of the stage's "
      "GPU "

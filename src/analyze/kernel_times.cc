@@ -7,6 +7,7 @@
 #include "analyze/dense_experts.h"
 #include "analyze/processor.h"
 #include "analyze/roof.h"
+#include "analyze/written_norms.h"
 
 namespace llmprof {
 namespace {
@@ -275,6 +276,10 @@ replay::KernelTimes kernel_times(const Context& context) {
   }
   WrittenOutAttention(context, rates, of(KernelChange::kFusedAttention)).find();
   add_last_logits(context, rates, of(KernelChange::kLastLogits));
+  for (const WrittenNorm& norm : written_norms(context)) {
+    for (const GpuOpId op : norm.passes) of(KernelChange::kFusedNorms)[op] = 0;
+    of(KernelChange::kFusedNorms)[norm.stays] = ops.dur_ns[norm.stays];
+  }
   for (const DenseExperts& layer : dense_experts(context))
     for (const auto& [op, then_ns] : layer.then) of(KernelChange::kRoutedExperts)[op] = then_ns;
   return out;

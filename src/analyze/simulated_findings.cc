@@ -18,6 +18,7 @@ struct Mended {
   std::string_view finding, what_if;
   bool gpu_stays = true;  // what the GPU does stays
   FindingSeverity most = FindingSeverity::kCritical;
+  std::string_view part_of = {};  // the finding whose change does this too, and more
 };
 constexpr std::string_view kSyncBound = "sync-bound";
 constexpr Mended kMended[] = {
@@ -27,6 +28,7 @@ constexpr Mended kMended[] = {
     {kSyncBound, "reads-at-once", false},
     {"allocator-churn", "no-allocations"},
     {"pageable-copy", "pinned-copies", false},
+    {"norm-unfused", "fused-norms", false, FindingSeverity::kCritical, "small-kernels-unfused"},
     {"small-kernels-unfused", "fused", false},
     {"copy-bound", "no-copies", false},
     {"attention-unfused", "fused-attention", false},
@@ -81,6 +83,7 @@ struct Simulated {
   const StageView* stage = nullptr;
   Combination change;
   StageGain gain;
+  double rank_ms = 0;  // its gain, or that of a part of it that comes before
 };
 
 // A change that waits within a step forbid is simulated once they are gone.
@@ -94,6 +97,16 @@ void lift_waits(const FindingContext& finding, Simulated& one) {
   if (!lifted || !lifted->forbidden.empty()) return;
   one.change = both;
   one.gain = *lifted;
+}
+
+// What makes up most of another change's gain says what to change, and comes before it.
+void rank(std::vector<Simulated>& all) {
+  constexpr double kMostOf = 0.6;
+  for (Simulated& one : all) one.rank_ms = one.gain.gain_ms;
+  for (const Simulated& part : all)
+    for (Simulated& whole : all)
+      if (mends(*part.finding)->part_of == whole.finding->id && part.gain.gain_ms >= kMostOf * whole.gain.gain_ms)
+        whole.rank_ms = std::min(whole.rank_ms, part.gain.gain_ms);
 }
 
 bool possible(const Simulated& one) { return one.gain.forbidden.empty(); }
@@ -128,10 +141,10 @@ std::vector<const Finding*> settle_stage(const FindingContext& finding, std::vec
   for (Simulated& one : all) lift_waits(finding, one);
   const bool waits_found =
       std::any_of(all.begin(), all.end(), [](const Simulated& one) { return one.finding->id == kSyncBound; });
+  rank(all);
   std::stable_sort(all.begin(), all.end(), [&](const Simulated& a, const Simulated& b) {
     const int of_a = order_of(a, waits_found), of_b = order_of(b, waits_found);
-    if (of_a != of_b || a.gain.gain_ms != b.gain.gain_ms)
-      return of_a != of_b ? of_a < of_b : a.gain.gain_ms > b.gain.gain_ms;
+    if (of_a != of_b || a.rank_ms != b.rank_ms) return of_a != of_b ? of_a < of_b : a.rank_ms > b.rank_ms;
     return mends(*a.finding) < mends(*b.finding);  // of one change the finding that says more
   });
   Simulated* first = nullptr;
@@ -187,6 +200,7 @@ void find_no_single_cause(const FindingContext& finding, std::vector<Finding>& f
     Combination all;
     for (const Mended& mended : kMended) {
       if (mended.most < FindingSeverity::kCritical) continue;  // it changes what the program computes
+      if (!mended.part_of.empty()) continue;                   // counted with the whole
       const Combination change = combination_of({mended.what_if});
       const std::optional<StageGain> gain = finding.simulation->gain(stage.stage, change);
       if (!gain || !gain->forbidden.empty() || gain->frac() < kEachMin || joined(all, change).size() == all.size())

@@ -43,6 +43,10 @@ constexpr WhatIf kWhatIfs[] = {
      "with "
      "their launches. Attention that is written out is left alone",
      with_fused_passes, nullptr},
+    {"fused-norms", "norms that are written out as one kernel each",
+     "of the passes that square, average, take the root and multiply, one stays: the mean where the norm widens 16-bit "
+     "numbers, else squaring, which move as many bytes as a fused norm does; the others go with their launches",
+     with_fused_norms, nullptr},
     {"fused-attention", "attention as one kernel",
      "products of many matrices with a softmax among them become one kernel that reads queries, keys and values once, "
      "in "

@@ -32,6 +32,7 @@ enum class KernelChange : uint8_t {
   kFusedAttention,
   kLastLogits,
   kRoutedExperts,
+  kFusedNorms,
   kCount
 };
 constexpr int64_t kStays = -1;
@@ -120,6 +121,7 @@ void with_fp8_weights(const Recording&, Durations&, Latencies&);
 void with_cache_in_place(const Recording&, Durations&, Latencies&);
 void with_fused_attention(const Recording&, Durations&, Latencies&);
 void with_last_logits(const Recording&, Durations&, Latencies&);
+void with_fused_norms(const Recording&, Durations&, Latencies&);
 void with_routed_experts(const Recording&, Durations&, Latencies&);
 void without_host_gaps(const Recording&, Durations&, Latencies&);
 void without_communication(const Recording&, Durations&, Latencies&);

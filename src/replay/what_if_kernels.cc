@@ -1,14 +1,15 @@
 // Kernels that would take less: how long, those say who know their shapes (KernelTimes).
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <vector>
 
 #include "replay/what_if.h"
 
 namespace llmprof::replay {
 namespace {
 
-void with_times(const Recording& recording, KernelChange change, Durations& durations) {
-  const std::vector<int64_t>& times = recording.kernel_times()[static_cast<size_t>(change)];
+void with_times(const Recording& recording, const std::vector<int64_t>& times, Durations& durations) {
   if (times.empty()) return;
   for (GpuOpId op = 0; op < times.size(); ++op)
     if (times[op] > 0) durations.op_ns[op] = std::min(durations.op_ns[op], times[op]);
@@ -21,6 +22,9 @@ void with_times(const Recording& recording, KernelChange change, Durations& dura
       for (const GpuOpId op : launched)
         if (goes(op)) durations.gone[op] = 1;
   }
+}
+void with_times(const Recording& recording, KernelChange change, Durations& durations) {
+  with_times(recording, recording.kernel_times()[static_cast<size_t>(change)], durations);
 }
 
 }  // namespace
@@ -45,6 +49,31 @@ void with_fused_attention(const Recording& recording, Durations& durations, Late
 }
 void with_last_logits(const Recording& recording, Durations& durations, Latencies&) {
   with_times(recording, KernelChange::kLastLogits, durations);
+}
+// Norms of which a pass is gone were fused before, with what is about them.
+void with_fused_norms(const Recording& recording, Durations& durations, Latencies&) {
+  std::vector<int64_t> times = recording.kernel_times()[static_cast<size_t>(KernelChange::kFusedNorms)];
+  struct Chain {
+    std::vector<GpuOpId> ops;
+    bool fused = false;
+  };
+  std::map<StreamId, Chain> chains;
+  const auto close = [&](Chain& chain) {
+    if (chain.fused)
+      for (const GpuOpId op : chain.ops) times[op] = kStays;
+    chain = {};
+  };
+  for (GpuOpId op = 0; op < times.size(); ++op) {
+    Chain& chain = chains[recording.trace().gpu_ops.stream[op]];
+    if (times[op] == kStays) {
+      close(chain);
+      continue;
+    }
+    chain.ops.push_back(op);
+    chain.fused |= durations.gone[op] != 0;
+  }
+  for (auto& [stream, chain] : chains) close(chain);
+  with_times(recording, times, durations);
 }
 // By the part that is left: a pass may stand for others that were fused with it.
 void with_routed_experts(const Recording& recording, Durations& durations, Latencies&) {

@@ -262,6 +262,74 @@ TEST(KernelTimes, HowManyExpertsATokenHasIsReadWhereItIsRecorded) {
   EXPECT_TRUE(one.chosen_known);
 }
 
+// A norm as PyTorch runs it when it is written out.
+struct NormPasses {
+  bool widens = true, weight = true, adds_one = false, narrows_last = false;
+
+  std::vector<GpuOpId> add(Made& made) const {
+    std::vector<GpuOpId> out;
+    const auto kernel = [&](Category category, int64_t ns, std::string_view name) {
+      out.push_back(made.kernel(category, ns, kNoRow, name));
+    };
+    if (widens) kernel(Category::kCopy, 54'000, "unrolled_elementwise_kernel<direct_copy_kernel_cuda>");
+    kernel(Category::kNorm, 47'000, "vectorized_elementwise_kernel<4, pow_tensor_scalar_kernel_impl>");
+    kernel(Category::kNorm, 27'000, "reduce_kernel<512, 1, ReduceOp<float, MeanOps<float>>>");
+    kernel(Category::kElementwise, 1'200, "vectorized_elementwise_kernel<4, CUDAFunctorOnSelf_add<float>>");
+    kernel(Category::kNorm, 1'200, "vectorized_elementwise_kernel<4, rsqrt_kernel_cuda>");
+    kernel(Category::kElementwise, 58'000, "elementwise_kernel<BinaryFunctor<MulFunctor<float>>>");
+    if (widens && !narrows_last) kernel(Category::kCopy, 33'000, "vectorized_elementwise_kernel<bfloat16_copy_kernel>");
+    if (adds_one) {
+      kernel(Category::kCopy, 1'200, "vectorized_elementwise_kernel<direct_copy_kernel_cuda>");
+      kernel(Category::kElementwise, 1'200, "vectorized_elementwise_kernel<4, CUDAFunctorOnSelf_add<float>>");
+    }
+    if (weight) kernel(Category::kElementwise, 47'000, "elementwise_kernel<BinaryFunctor<MulFunctor<float>>>");
+    if (widens && narrows_last) kernel(Category::kCopy, 33'000, "vectorized_elementwise_kernel<bfloat16_copy_kernel>");
+    return out;
+  }
+};
+
+TEST(KernelTimes, ANormWrittenOutIsOnePass) {
+  for (const NormPasses& passes :
+       {NormPasses{}, NormPasses{.adds_one = true, .narrows_last = true}, NormPasses{.narrows_last = true},
+        NormPasses{.weight = false}, NormPasses{.widens = false}}) {
+    Made made(StageKind::kPrefill, 8192);
+    made.kernel(Category::kGemm, 90'000, made.run.gemm(DType::kBf16, 8192, 2048, 2048));
+    const std::vector<GpuOpId> first = passes.add(made);
+    const GpuOpId residual = made.kernel(Category::kElementwise, 33'000, kNoRow, "CUDAFunctor_add<c10::BFloat16>");
+    const std::vector<GpuOpId> second = passes.add(made);
+    const GpuOpId product = made.kernel(Category::kGemm, 90'000, made.run.gemm(DType::kBf16, 8192, 6144, 2048));
+    const std::vector<int64_t> times = made.times(KernelChange::kFusedNorms);
+    for (const std::vector<GpuOpId>& norm : {first, second}) {
+      // The mean of numbers of 4 bytes, or squaring where all have the same type.
+      const GpuOpId stays = norm[passes.widens ? 2 : 0];
+      for (const GpuOpId op : norm) EXPECT_EQ(times[op], op == stays ? made.run.trace.gpu_ops.dur_ns[op] : 0) << op;
+    }
+    EXPECT_EQ(times[residual], kStays);
+    EXPECT_EQ(times[product], kStays);
+  }
+}
+
+TEST(KernelTimes, WhatIsNoNormStays) {
+  const std::string_view multiply = "elementwise_kernel<BinaryFunctor<MulFunctor<float>>>", copy = "direct_copy_kernel",
+                         power = "pow_tensor_scalar", mean = "reduce_kernel<MeanOps>", root = "rsqrt_kernel_cuda";
+  const std::vector<std::vector<std::string_view>> chains = {
+      {copy, mean, root, multiply, multiply},                           // nothing is squared: a mean
+      {power, mean, multiply, multiply},                                // no root
+      {power, mean, "vectorized_layer_norm_kernel", root, multiply},    // other work in between
+      {copy, "vectorized_layer_norm_kernel", multiply, multiply, copy}  // one kernel already
+  };
+  for (const std::vector<std::string_view>& chain : chains) {
+    Made made(StageKind::kPrefill, 8192);
+    for (const std::string_view name : chain) made.kernel(Category::kElementwise, 40'000, kNoRow, name);
+    for (const int64_t ns : made.times(KernelChange::kFusedNorms)) EXPECT_EQ(ns, kStays) << chain[1];
+  }
+  // What rotary embedding multiplies behind a norm is its own.
+  Made made(StageKind::kPrefill, 8192);
+  NormPasses{}.add(made);
+  const GpuOpId rotary = made.kernel(Category::kElementwise, 40'000, kNoRow, multiply);
+  EXPECT_EQ(made.times(KernelChange::kFusedNorms)[rotary], kStays);
+}
+
 // One of each kind: products limited by memory and by arithmetic, a pass over memory, a short one, and one of which
 // nothing is known.
 struct Kinds {

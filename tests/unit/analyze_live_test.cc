@@ -116,6 +116,40 @@ Trace run_loop(const Loop& loop, bool graph = false) {
   return std::move(b.trace);
 }
 
+// Steps of products, each with a norm that is written out behind it and `others` passes that are none.
+Trace run_norms(int others) {
+  TestTrace b;
+  int64_t host = 10 * kUs, gpu = 0;
+  const auto launch = [&](std::string_view name, int64_t busy) {
+    gpu = std::max(gpu, host + 8 * kUs);
+    if (name == "gemm_layer") b.library_call(host, 3 * kUs, 1, 4096, 4096);
+    b.gpu(name, gpu, busy, b.api("cudaLaunchKernel", host + kUs, kUs));
+    gpu += busy + kUs;
+    host += 5 * kUs;
+  };
+  for (int s = 0; s < 10; ++s) {
+    const int64_t start = host;
+    for (int layer = 0; layer < 10; ++layer) {
+      launch("gemm_layer", 100 * kUs);
+      launch("vectorized_elementwise_kernel<pow_tensor_scalar>", 40 * kUs);
+      launch("reduce_kernel<MeanOps<float>>", 30 * kUs);
+      launch("vectorized_elementwise_kernel<rsqrt_kernel_cuda>", 2 * kUs);
+      launch("elementwise_kernel<BinaryFunctor<MulFunctor<float>>>", 40 * kUs);
+      launch("elementwise_kernel<BinaryFunctor<MulFunctor<float>>>", 40 * kUs);
+      launch("gemm_layer", 100 * kUs);
+      for (int i = 0; i < others; ++i) launch("vectorized_elementwise_kernel<sigmoid>", 40 * kUs);
+    }
+    b.api("cudaStreamSynchronize", host, std::max<int64_t>(kUs, gpu + 2 * kUs - host));
+    host = std::max(host + kUs, gpu + 2 * kUs) + 2 * kUs;
+    b.annotation("decode_step", start, host - start - kUs, AnnotationKind::kNvtx);
+  }
+  b.level(-kMs, host + kMs, RecordingLevel::kDefault);
+  b.trace.devices = AnalyzedRecording().trace.devices;
+  b.trace.devices.name[0] = b.trace.strings.intern("NVIDIA H200");
+  b.derive_all();
+  return std::move(b.trace);
+}
+
 std::string first_finding(const Report& report) { return report.findings.empty() ? "" : report.findings[0].id; }
 
 void expect_whole(const Report& report) {
@@ -137,6 +171,25 @@ TEST(LivePlanted, LaunchBound) {
   expect_whole(report);
   EXPECT_EQ(first_finding(report), "launch-bound");
   EXPECT_EQ(finding_of(report, "sync-bound"), nullptr);
+}
+
+// Norms are the finding where they are most of what fusing brings, and what other passes bring is on top; else they are
+// a symptom of those.
+TEST(LivePlanted, NormsComeBeforeOtherPassesWhereTheyAreMostOfThem) {
+  const Report alone = report_of(run_norms(0)), most = report_of(run_norms(2)), few = report_of(run_norms(6));
+  const Finding* norms = finding_of(alone, "norm-unfused");
+  ASSERT_TRUE(norms != nullptr && norms->gain);
+  EXPECT_EQ(first_finding(alone), "norm-unfused");
+  EXPECT_EQ(finding_of(alone, "small-kernels-unfused"), nullptr) << "the same kernels";
+  EXPECT_EQ(norms->symptoms.size(), 1U);
+  const double step_ms = (10 * (200 + 152 + 7) + 10) / 1e3, gain_ms = 10 * (112 + 4) / 1e3;
+  EXPECT_NEAR(1 - norms->gain->to / norms->gain->from, gain_ms / step_ms, 0.02);
+  EXPECT_EQ(first_finding(most), "norm-unfused");
+  const Finding* others = finding_of(most, "small-kernels-unfused");
+  ASSERT_TRUE(others != nullptr && others->gain && others->gain->on_top_of);
+  EXPECT_EQ(*others->gain->on_top_of, "norm-unfused");
+  EXPECT_EQ(first_finding(few), "small-kernels-unfused");
+  EXPECT_EQ(finding_of(few, "norm-unfused"), nullptr);
 }
 
 TEST(LivePlanted, AWaitAfterEveryKernel) {

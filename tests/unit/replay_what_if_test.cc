@@ -382,6 +382,31 @@ TEST(WhatIf, KernelsTakeWhatIsSaidOfThem) {
   EXPECT_NEAR(step_with(0, 2), step_of(half), 0.02 * step_of(half));
 }
 
+// Norms of four passes, of which the second stays; what was fused before, with more about it, gains nothing on top.
+TEST(WhatIf, FusedNormsLeaveOnePassOfEach) {
+  TestTrace b = Passing{.passes = 4}.made();
+  const Trace& trace = b.derive_all();
+  const StepReplay replay(trace);
+  const RecorderCostModel model({});
+  KernelTimes times;
+  std::vector<int64_t>& norms = times[static_cast<size_t>(KernelChange::kFusedNorms)];
+  for (GpuOpId op = 0; op < trace.gpu_ops.size(); ++op)
+    norms.push_back(op % 5 == 0 ? kStays : op % 5 == 2 ? trace.gpu_ops.dur_ns[op] : 0);
+  const Recording recording(replay, model, {}, times);
+  const auto step_with = [&](std::initializer_list<std::string_view> ids) {
+    Durations durations(replay.timeline());
+    Latencies latencies = replay.latencies();
+    assume_unseen(model, latencies);
+    for (const std::string_view id : ids) find_what_if(id)->change(recording, durations, latencies);
+    const std::vector<int64_t> windows = replay.windows(durations, latencies);
+    return median_of(std::vector<double>(windows.begin(), windows.end()));
+  };
+  const double fused_ns = step_with({"fused"}), norms_ns = step_with({"fused-norms"});
+  EXPECT_NEAR(fused_ns - norms_ns, 10 * 8'000, 0.02 * fused_ns) << "20 us, the longest of a run, and 12";
+  EXPECT_DOUBLE_EQ(step_with({"fused", "fused-norms"}), fused_ns);
+  EXPECT_DOUBLE_EQ(step_with({"fused-norms", "fused"}), norms_ns) << "nothing else is about it";
+}
+
 // A kernel may stand for others that were fused with it: what is left of it is a part, not a time.
 TEST(WhatIf, RoutedExpertsKeepAPartOfWhatTheyTake) {
   const Simple long_kernels{.apart_ns = 10'000, .kernel_ns = 60'000},

@@ -1,0 +1,144 @@
+#include "analyze/written_norms.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include "analyze/finding.h"
+#include "base/text_table.h"
+
+namespace llmprof {
+namespace {
+
+// What a kernel of PyTorch does, as far as a norm has it. x is squared by pow or by multiplying; the root is rsqrt, or
+// sqrt and a division.
+enum class Pass : uint8_t { kUnseen, kOther, kCopy, kPower, kMean, kAdd, kAddScalar, kRoot, kMultiply };
+
+Pass pass_of(std::string_view name) {
+  const auto has = [&](std::string_view word) { return name.find(word) != std::string_view::npos; };
+  if (has("MeanOps")) return Pass::kMean;
+  if (has("sqrt_kernel")) return Pass::kRoot;
+  if (has("pow_tensor_scalar")) return Pass::kPower;
+  if (has("MulFunctor") || has("DivFunctor")) return Pass::kMultiply;
+  if (has("FunctorOnSelf_add")) return Pass::kAddScalar;
+  if (has("Functor_add")) return Pass::kAdd;
+  if (has("copy_kernel")) return Pass::kCopy;
+  return Pass::kOther;
+}
+
+class Norms {
+ public:
+  explicit Norms(const Context& context) : trace_(context.trace), passes_(trace_.strings.size(), Pass::kUnseen) {}
+
+  std::vector<WrittenNorm> find() {
+    std::map<StreamId, std::vector<GpuOpId>> runs;
+    for (GpuOpId op = 0; op < trace_.gpu_ops.size(); ++op) {
+      std::vector<GpuOpId>& run = runs[trace_.gpu_ops.stream[op]];
+      const StepId step = trace_.gpu_links.step[op];
+      if (!run.empty() && trace_.gpu_links.step[run.front()] != step) judge(run);
+      if (step == kNoRow || pass(op) == Pass::kOther)
+        judge(run);
+      else
+        run.push_back(op);
+    }
+    for (auto& [stream, run] : runs) judge(run);
+    return std::move(found_);
+  }
+
+ private:
+  Pass pass(GpuOpId op) {
+    if (trace_.gpu_ops.kind[op] != GpuOpKind::kKernel) return Pass::kOther;
+    Pass& known = passes_[index(trace_.gpu_ops.name[op])];
+    if (known == Pass::kUnseen) known = pass_of(trace_.text(trace_.gpu_ops.name[op]));
+    return known;
+  }
+
+  void judge(std::vector<GpuOpId>& run) {
+    const auto is = [&](size_t i, Pass what) { return i < run.size() && pass(run[i]) == what; };
+    size_t from = 0;  // what no norm before has taken
+    for (size_t mean = 1; mean < run.size(); ++mean) {
+      if (!is(mean, Pass::kMean) || mean == from) continue;
+      const size_t square = mean - 1;
+      if (!is(square, Pass::kPower) && !is(square, Pass::kMultiply)) continue;
+      // x widened before.
+      size_t begin = square;
+      const bool widened = square > from && is(square - 1, Pass::kCopy);
+      if (widened) --begin;
+      size_t root = mean + 1;
+      if (is(root, Pass::kAddScalar) || is(root, Pass::kAdd)) ++root;  // eps
+      if (!is(root, Pass::kRoot) || !is(root + 1, Pass::kMultiply)) continue;
+      size_t end = root + 1;
+      bool narrowed = false;
+      // The weight, which may be widened or have one added to it; what is narrow again before or behind that.
+      size_t weight = end + 1;
+      if (is(weight, Pass::kCopy)) ++weight;
+      if (is(weight, Pass::kAddScalar)) ++weight;
+      if (is(weight, Pass::kMultiply)) {
+        narrowed = weight == end + 2 && is(end + 1, Pass::kCopy);
+        end = weight;
+      }
+      if (widened && !narrowed && is(end + 1, Pass::kCopy)) ++end;
+      WrittenNorm& norm = found_.emplace_back();
+      norm.passes.assign(run.begin() + static_cast<std::ptrdiff_t>(begin),
+                         run.begin() + static_cast<std::ptrdiff_t>(end) + 1);
+      const std::vector<int64_t>& ns = trace_.gpu_ops.dur_ns;
+      norm.stays = !widened && ns[run[square]] > ns[run[mean]] ? run[square] : run[mean];
+      from = end + 1;
+      mean = end;
+    }
+    run.clear();
+  }
+
+  const Trace& trace_;
+  std::vector<Pass> passes_;  // by name
+  std::vector<WrittenNorm> found_;
+};
+
+}  // namespace
+
+std::vector<WrittenNorm> written_norms(const Context& context) { return Norms(context).find(); }
+
+// By simulation alone: sums of short kernels are small-kernels-unfused.
+void find_norm_unfused(const FindingContext& finding) {
+  std::vector<WrittenNorm> all;
+  if (finding.simulation != nullptr) all = written_norms(finding.context);
+  if (all.empty()) return;
+  const GpuOps& ops = finding.trace().gpu_ops;
+  for (const StageView& stage : finding.stages) {
+    double norms = 0, passes = 0, time_ns = 0, then_ns = 0;
+    std::set<StepId> steps;
+    for (const WrittenNorm& norm : all) {
+      const StepId step = finding.trace().gpu_links.step[norm.stays];
+      if (finding.context.groups.stage_of_step[step] != stage.stage) continue;
+      steps.insert(step);
+      ++norms;
+      passes += static_cast<double>(norm.passes.size());
+      for (const GpuOpId op : norm.passes) time_ns += static_cast<double>(ops.dur_ns[op]);
+      then_ns += static_cast<double>(ops.dur_ns[norm.stays]);
+    }
+    if (norms == 0 || !finding.worth(stage, "fused-norms", false)) continue;
+    const double steps_seen = static_cast<double>(steps.size());
+    time_ns *= stage.count() / steps_seen;
+    then_ns *= stage.count() / steps_seen;
+    Finding& out =
+        finding.add("norm-unfused", &stage,
+                    fmt::format("{}norms are chains of {} passes over memory, {} a step, and take {} of the GPU time",
+                                stage.label(), format_count(passes / norms), format_count(norms / steps_seen),
+                                format_percent(time_ns / stage.busy_ns())),
+                    time_ns - then_ns);
+    out.evidence = {counted("norms written out, per step", norms / steps_seen, Unit::kOne),
+                    counted("kernels of each", passes / norms, Unit::kOne),
+                    measured("their GPU time per step", stage.per_step_ms(time_ns), Unit::kMs),
+                    {"of it as one pass each that reads and writes once", stage.per_step_ms(then_ns), Unit::kMs,
+                     Provenance::kFormula}};
+    out.advice = {
+        "Make each norm one kernel: torch.nn.functional.rms_norm or layer_norm, torch.compile, or the fused RMSNorm "
+        "(with the residual add) of inference servers. It widens numbers in registers, not in memory."};
+    finding.bound_work(stage, time_ns - then_ns, out);
+  }
+}
+
+}  // namespace llmprof
