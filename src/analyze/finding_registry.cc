@@ -129,6 +129,10 @@ constexpr FindingRule kRules[] = {
      "go",
      "recorded shapes; operators to know how many experts a token has chosen, else two are assumed",
      "tokens sorted by expert, grouped products", find_dense_experts},
+    {"padded-batch",
+     "products and attention of decode steps run on more than twice as many rows as sequences are in use: of that many "
+     "a step reads back one number each, and so many had the prompts before it; fewer rows bring 5 % of the step",
+     "shapes under graph replay, copies to the host, prompts", "graphs for more batch sizes", find_padded_batch},
     {"moe-imbalance", "not decided", "token counts per expert", "balance experts", nullptr},
     {"no-single-cause",
      "in a stage that makes up at least half of a request no simulated change brings 10 %, and two or more that bring "

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "analyze/dense_experts.h"
+#include "analyze/padding.h"
 #include "analyze/processor.h"
 #include "analyze/roof.h"
 #include "analyze/written_norms.h"
@@ -282,6 +283,7 @@ replay::KernelTimes kernel_times(const Context& context) {
   }
   for (const DenseExperts& layer : dense_experts(context))
     for (const auto& [op, then_ns] : layer.then) of(KernelChange::kRoutedExperts)[op] = then_ns;
+  add_needed_rows(context, of(KernelChange::kNeededRows));
   return out;
 }
 

@@ -35,6 +35,7 @@ constexpr Mended kMended[] = {
     {"kv-cache-copy", "in-place-cache", false},
     {"logits-all-tokens", "last-logits", false},
     {"dense-experts", "routed-experts", false},
+    {"padded-batch", "needed-rows", false},
     {"dtype-wide", "half-precision", false},
     {"tensor-cores-idle", "half-precision", false},
     {"gemm-shape-misaligned", "aligned", false},

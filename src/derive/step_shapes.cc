@@ -236,6 +236,12 @@ void settle_encoders(std::vector<StepDraft>& steps) {
 
 }  // namespace
 
+int64_t sequences_of_grid(std::string_view kernel, const LaunchConfigs& configs, LaunchConfigId config) {
+  const QueryGrid grid = query_grid(kernel);
+  if (grid == QueryGrid::kNone || config == kNoRow) return -1;
+  return grid == QueryGrid::kSequencesSecond ? configs.grid_y[config] : configs.grid_z[config];
+}
+
 void measure_steps(const Trace& trace, const std::vector<LaunchOrder>& orders, std::vector<StepDraft>& steps) {
   constexpr uint8_t kUnjudged = 0xFF;
   std::vector<uint8_t> decode_name(trace.strings.size(), kUnjudged), grids(trace.strings.size(), kUnjudged);

@@ -1,6 +1,7 @@
 // What the shapes inside a step say about its tokens, and from that what kind of step it is.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "derive/host_calls.h"
@@ -32,6 +33,10 @@ void settle_kinds(std::vector<StepDraft>& steps);
 // were not recorded, or in part, those of a first call with kernels of its own, and those that would be prompts of so
 // few tokens that these may be drafts.
 void settle_recurring(std::vector<StepDraft>& steps);
+
+// Sequences that a kernel of attention runs on, by its grid: FlashAttention-2 and memory-efficient attention; -1 where
+// the grid does not tell.
+int64_t sequences_of_grid(std::string_view kernel, const LaunchConfigs& configs, LaunchConfigId config);
 
 // For live recordings, whose shapes are those of library calls: sequences of steps that have none yet (a decode step
 // runs on one token of each; a prompt has those of the decode steps after it), tokens produced where an output layer

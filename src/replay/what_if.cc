@@ -64,6 +64,11 @@ constexpr WhatIf kWhatIfs[] = {
      "that a token's choice is of the experts (two where the recording does not say), products no less than reading "
      "their weights, and gathering the tokens is added; deciding who has which costs nothing",
      with_routed_experts, nullptr},
+    {"needed-rows", "no more rows in a decode step than the next power of two above its sequences",
+     "where the recording tells how many are in use: attention and sampling take as much less, but what a wave of "
+     "their "
+     "blocks takes, and products what their arithmetic, or weights and the rows left, ask for",
+     with_needed_rows, nullptr},
     {"half-precision", "products of 4-byte types in bf16",
      "they take half their bytes at 80 % of the bandwidth or their arithmetic at 70 % of the peak of bf16, half of "
      "their "

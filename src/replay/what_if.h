@@ -33,6 +33,7 @@ enum class KernelChange : uint8_t {
   kLastLogits,
   kRoutedExperts,
   kFusedNorms,
+  kNeededRows,
   kCount
 };
 constexpr int64_t kStays = -1;
@@ -123,6 +124,7 @@ void with_fused_attention(const Recording&, Durations&, Latencies&);
 void with_last_logits(const Recording&, Durations&, Latencies&);
 void with_fused_norms(const Recording&, Durations&, Latencies&);
 void with_routed_experts(const Recording&, Durations&, Latencies&);
+void with_needed_rows(const Recording&, Durations&, Latencies&);
 void without_host_gaps(const Recording&, Durations&, Latencies&);
 void without_communication(const Recording&, Durations&, Latencies&);
 void with_graph(const Recording&, Durations&, Latencies&);

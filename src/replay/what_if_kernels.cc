@@ -84,5 +84,8 @@ void with_routed_experts(const Recording& recording, Durations& durations, Laten
       durations.op_ns[op] = std::llround(static_cast<double>(durations.op_ns[op]) * static_cast<double>(times[op]) /
                                          static_cast<double>(recorded_ns[op]));
 }
+void with_needed_rows(const Recording& recording, Durations& durations, Latencies&) {
+  with_times(recording, KernelChange::kNeededRows, durations);
+}
 
 }  // namespace llmprof::replay
