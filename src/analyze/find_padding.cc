@@ -48,4 +48,43 @@ void find_padded_batch(const FindingContext& finding) {
   }
 }
 
+void find_padded_attention(const FindingContext& finding) {
+  constexpr double kShareMin = 0.05;  // of the stage's GPU time
+  for (const StageView& stage : finding.stages) {
+    const std::optional<PaddedAttention> padded = padded_attention(finding.context, stage.stage);
+    if (!padded) continue;
+    std::vector<int64_t> times(finding.trace().gpu_ops.size(), replay::kStays);
+    add_needed_keys(finding.context, times);
+    double gain_ns = 0, attention_ns = 0;
+    for (GpuOpId op = 0; op < times.size(); ++op) {
+      if (times[op] <= 0 || finding.key(finding.context.groups.kernel_of[op]).stage != stage.stage) continue;
+      const double now_ns = static_cast<double>(finding.trace().gpu_ops.dur_ns[op]);
+      attention_ns += now_ns;
+      gain_ns += now_ns - static_cast<double>(times[op]);
+    }
+    if (!finding.worth(stage, "needed-keys", gain_ns >= kShareMin * stage.busy_ns())) continue;
+    Finding& out =
+        finding.add("padded-attention", &stage,
+                    fmt::format("{}attention reads at least {:.1f} times as many keys as the program can have made",
+                                stage.label(), padded->read / padded->tokens),
+                    gain_ns);
+    const Provenance how = padded->by_counter ? Provenance::kMeasured : Provenance::kCounted;
+    out.evidence = {
+        {"keys that a layer reads per step and sequence, at least", padded->read / padded->sequences, Unit::kOne, how},
+        counted("tokens that the model ran on until then, per sequence of a step", padded->tokens / padded->sequences,
+                Unit::kOne),
+        {"keys in use per sequence, by context, rounded up", padded->in_use / padded->sequences, Unit::kOne,
+         Provenance::kFormula},
+        measured("its attention per step", stage.per_step_ms(attention_ns), Unit::kMs)};
+    if (padded->by_counter)
+      out.evidence.push_back(
+          measured("memory traffic per step, by hardware counter", padded->dram_bytes, Unit::kBytes));
+    out.advice = {
+        "Let attention see only the places in use: cut cache and mask to the longest text of the batch, rounded up "
+        "(with CUDA graphs one for each of a few lengths), or use a kernel that takes the length of each text (paged "
+        "or variable-length attention). Masked places are read and computed like any other."};
+    finding.bound_work(stage, gain_ns, out);
+  }
+}
+
 }  // namespace llmprof

@@ -247,6 +247,7 @@ void find_wave_quantization(const FindingContext&);
 void find_low_occupancy(const FindingContext&);
 void find_graph_padding(const FindingContext&);
 void find_padded_batch(const FindingContext&);
+void find_padded_attention(const FindingContext&);
 // readings beside the program
 void find_power_throttled(const FindingContext&);
 void find_thermal_throttled(const FindingContext&);

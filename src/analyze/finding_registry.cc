@@ -133,6 +133,13 @@ constexpr FindingRule kRules[] = {
      "products and attention of decode steps run on more than twice as many rows as sequences are in use: of that many "
      "a step reads back one number each, and so many had the prompts before it; fewer rows bring 5 % of the step",
      "shapes under graph replay, copies to the host, prompts", "graphs for more batch sizes", find_padded_batch},
+    {"padded-attention",
+     "attention of decode steps reads at least twice as many keys as all tokens that the program ran its model on "
+     "until "
+     "then, and reading no more than are in use brings 5 % of the step",
+     "a recording from the program's start, prompts, and shapes of attention that is written out or memory traffic by "
+     "hardware counter",
+     "attention over the places in use", find_padded_attention},
     {"moe-imbalance", "not decided", "token counts per expert", "balance experts", nullptr},
     {"no-single-cause",
      "in a stage that makes up at least half of a request no simulated change brings 10 %, and two or more that bring "

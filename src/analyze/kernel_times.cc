@@ -16,9 +16,6 @@ namespace {
 using replay::KernelChange;
 using replay::kStays;
 
-// The least that a kernel takes however little it does.
-constexpr int64_t kLeastKernelNs = 2'000;
-
 int64_t rounded(double ns) { return std::max<int64_t>(kLeastKernelNs, std::llround(ns)); }
 
 struct Rates {
@@ -284,6 +281,7 @@ replay::KernelTimes kernel_times(const Context& context) {
   for (const DenseExperts& layer : dense_experts(context))
     for (const auto& [op, then_ns] : layer.then) of(KernelChange::kRoutedExperts)[op] = then_ns;
   add_needed_rows(context, of(KernelChange::kNeededRows));
+  add_needed_keys(context, of(KernelChange::kNeededKeys));
   return out;
 }
 

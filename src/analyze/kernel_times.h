@@ -13,6 +13,9 @@ namespace llmprof {
 // About what large products reach of a data sheet's figures in recordings of an H100 (72 to 82 %): chosen, not fitted.
 constexpr double kReachedOfPeak = 0.7, kReachedOfBandwidth = 0.8;
 
+// The least that a kernel takes however little it does.
+constexpr int64_t kLeastKernelNs = 2'000;
+
 // Of the roof that kernels are held against, what they reach: of a measured one all.
 OptDouble reached_bytes_per_ns(const DeviceReport& device);
 OptDouble reached_flops_per_ns(const DeviceReport& device, DType dtype);

@@ -22,11 +22,6 @@ constexpr double kStepsMin = 0.9;
 // Fewer rows in use than one in so many: two of each sequence are how guidance without a classifier is computed.
 constexpr int64_t kIdleMin = 2;
 
-bool is_judged(const StageGroup& group) {
-  return group.kind == StageKind::kDecode && !group.unattributed && !group.is_warm_up() &&
-         group.missing == MissingKernels::kNone && group.state == StepState::kUsual && !group.steps.empty();
-}
-
 // Rows that the products of all steps run on; 0 where they differ, or the program says of its own how many are real.
 int64_t rows_of(const Steps& steps, const StageGroup& group) {
   const int64_t rows = steps.gemm_rows[group.steps.front()];
@@ -156,11 +151,16 @@ double kept_by(const Context& context, uint32_t kernel, const PaddedBatch& batch
 
 }  // namespace
 
+bool is_decode_to_judge(const StageGroup& group) {
+  return group.kind == StageKind::kDecode && !group.unattributed && !group.is_warm_up() &&
+         group.missing == MissingKernels::kNone && group.state == StepState::kUsual && !group.steps.empty();
+}
+
 std::optional<PaddedBatch> padded_batch(const Context& context, uint32_t stage) {
   const Trace& trace = context.trace;
   const Steps& steps = trace.steps;
   const StageGroup& group = context.groups.stages[stage];
-  if (!is_judged(group)) return {};
+  if (!is_decode_to_judge(group)) return {};
   PaddedBatch out;
   out.rows = rows_of(steps, group);
   if (out.rows <= kIdleMin || !attends_to_all(context, stage, out.rows)) return {};

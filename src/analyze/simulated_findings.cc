@@ -36,6 +36,7 @@ constexpr Mended kMended[] = {
     {"logits-all-tokens", "last-logits", false},
     {"dense-experts", "routed-experts", false},
     {"padded-batch", "needed-rows", false},
+    {"padded-attention", "needed-keys", false},
     {"dtype-wide", "half-precision", false},
     {"tensor-cores-idle", "half-precision", false},
     {"gemm-shape-misaligned", "aligned", false},

@@ -69,6 +69,11 @@ constexpr WhatIf kWhatIfs[] = {
      "their "
      "blocks takes, and products what their arithmetic, or weights and the rows left, ask for",
      with_needed_rows, nullptr},
+    {"needed-keys", "no keys in a decode step's attention but those in use",
+     "where the recording proves that it reads at least twice as many: its kernels take as much less as there are "
+     "fewer "
+     "keys, each text's rounded up to 256",
+     with_needed_keys, nullptr},
     {"half-precision", "products of 4-byte types in bf16",
      "they take half their bytes at 80 % of the bandwidth or their arithmetic at 70 % of the peak of bf16, half of "
      "their "

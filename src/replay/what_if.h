@@ -34,6 +34,7 @@ enum class KernelChange : uint8_t {
   kRoutedExperts,
   kFusedNorms,
   kNeededRows,
+  kNeededKeys,
   kCount
 };
 constexpr int64_t kStays = -1;
@@ -125,6 +126,7 @@ void with_last_logits(const Recording&, Durations&, Latencies&);
 void with_fused_norms(const Recording&, Durations&, Latencies&);
 void with_routed_experts(const Recording&, Durations&, Latencies&);
 void with_needed_rows(const Recording&, Durations&, Latencies&);
+void with_needed_keys(const Recording&, Durations&, Latencies&);
 void without_host_gaps(const Recording&, Durations&, Latencies&);
 void without_communication(const Recording&, Durations&, Latencies&);
 void with_graph(const Recording&, Durations&, Latencies&);

@@ -87,5 +87,8 @@ void with_routed_experts(const Recording& recording, Durations& durations, Laten
 void with_needed_rows(const Recording& recording, Durations& durations, Latencies&) {
   with_times(recording, KernelChange::kNeededRows, durations);
 }
+void with_needed_keys(const Recording& recording, Durations& durations, Latencies&) {
+  with_times(recording, KernelChange::kNeededKeys, durations);
+}
 
 }  // namespace llmprof::replay

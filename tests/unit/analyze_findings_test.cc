@@ -42,7 +42,7 @@ TEST(Findings, RegistryHoldsEveryIdOnce) {
     EXPECT_FALSE(rule.advice.empty());
     EXPECT_EQ(rule.most == FindingSeverity::kCritical, rule.most_why.empty()) << rule.id;
   }
-  for (const char* id : {"padded-batch", "launch-bound",       "cpu-bound-gap",
+  for (const char* id : {"padded-batch", "padded-attention", "launch-bound",       "cpu-bound-gap",
                          "sync-bound",         "memory-bound-weights",
                          "memory-bound-kv",    "compute-bound",
                          "attention-unfused",  "tensor-cores-idle",
@@ -61,7 +61,7 @@ TEST(Findings, RegistryHoldsEveryIdOnce) {
                          "batch-too-small",    "profiler-distortion",
                          "logits-all-tokens"})
     EXPECT_EQ(ids.count(id), 1U) << id;
-  EXPECT_EQ(ids.size(), 36U);
+  EXPECT_EQ(ids.size(), 37U);
 }
 
 TEST(Findings, LaunchBoundGivesTheBusyTimeAsBound) {

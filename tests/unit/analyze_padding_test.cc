@@ -121,5 +121,142 @@ TEST(PaddedBatch, RowsOfOneSequenceAreDrafts) {
 
 TEST(PaddedBatch, StepsThatTheProgramNames) { EXPECT_EQ((Ferry{.steps_named = true}).found(), nullptr); }
 
+// Two layers of a model 2,048 wide with 16 heads and 4 of keys, 16 sequences with prompts of 224 tokens and ten decode
+// steps after them, of which attention takes 2 x 1 ms of 3 ms.
+struct Notary {
+  double read_places = 8192;  // of each sequence by each layer, as the counters saw it
+  int64_t prompts = 16, sequences = 16, prompt_tokens = 224 * 16;
+  int64_t key_value_width = 1024;
+  bool written_out = false;  // with `read_places` in its shapes
+  RecordingLevel first_level = RecordingLevel::kDefault;
+  std::string_view first_reason = "start";
+  bool own_keys = true;       // else its keys are those of something else
+  int64_t pass_ns = 2 * kUs;  // of a pass before each attention
+
+  AnalyzedRecording recording() const {
+    AnalyzedRecording run;
+    TraceBuilder rows(run.trace);
+    int64_t at = 10 * kUs, host = 0;
+    const auto level = [&](int64_t start, int64_t end, RecordingLevel value, std::string_view reason) {
+      rows.add<Recorded>({.start_ns = start,
+                          .dur_ns = end - start,
+                          .process_id = 0,
+                          .level = value,
+                          .reason = rows.text(reason),
+                          .cut_ns = 0});
+    };
+    level(-20 * kMs, -10 * kMs, first_level, first_reason);
+    level(-10 * kMs, 1000 * kMs, RecordingLevel::kDefault, "start");
+    StepId step;
+    const auto kernel = [&](Category category, int64_t ns, WorkId work = kNoRow) {
+      run.gpu(category == Category::kAttention ? "fmha_cutlassF" : "kernel", category, at, ns,
+              {.step = step, .api = run.api("cudaLaunchKernel", host, kUs), .work = work});
+      host += 2 * kUs;
+      run.busy(at, at + ns);
+      at += ns;
+    };
+    const auto batched = [&](int64_t n, int64_t k) {
+      const WorkId work = run.gemm(DType::kBf16, 4, n, k);
+      run.trace.works.batch[work] = sequences * 4;
+      run.trace.works.weight_bytes[work] = 0;
+      return work;
+    };
+    step = run.step(StageKind::kPrefill, 0, 4 * kMs, prompt_tokens, 224);
+    run.trace.steps.sequences[step] = prompts;
+    kernel(Category::kGemm, 4 * kMs, run.gemm(DType::kBf16, prompt_tokens, 4096, 4096));
+    const auto product = [&](int64_t n, int64_t k) { return run.gemm(DType::kBf16, sequences, n, k); };
+    const WorkId qkv = product(own_keys ? 2048 + key_value_width : 2048, 2048), out = product(2048, 2048),
+                 up = product(11264, 2048), down = product(2048, 5632);
+    const int64_t places = static_cast<int64_t>(read_places);
+    const WorkId scores = batched(places, 128), result = batched(128, places);
+    const double weights = 2.0 * 2 * (2048.0 * (2048 + 1024 + 2048 + 11264) + 2048.0 * 5632);
+    const double keys = 2.0 * 2 * 1024 * static_cast<double>(sequences) * read_places;
+    for (int64_t i = 0; i < 10; ++i) {
+      const int64_t begin = at;
+      host = begin;
+      at += 10 * kUs;
+      step = run.step(StageKind::kDecode, begin, begin + 3 * kMs, sequences, 225 + i);
+      run.trace.steps.sequences[step] = sequences;
+      run.trace.steps.gemm_rows[step] = sequences;
+      for (int layer = 0; layer < 2; ++layer) {
+        kernel(Category::kGemm, 20 * kUs, qkv);
+        kernel(Category::kElementwise, pass_ns);
+        if (written_out) {
+          kernel(Category::kGemm, 500 * kUs, scores);
+          kernel(Category::kSoftmax, 100 * kUs);
+          kernel(Category::kGemm, 400 * kUs, result);
+        } else {
+          kernel(Category::kAttention, kMs);
+        }
+        for (const WorkId work : {out, up, down}) kernel(Category::kGemm, 20 * kUs, work);
+      }
+      run.api("cudaStreamSynchronize", host, at + 5 * kUs - host);
+      run.gap(IdleCause::kNoWork, at, begin + 3 * kMs - at, step);
+      at = begin + 3 * kMs;
+      for (int64_t time = begin; time < at && !written_out; time += 100 * kUs)
+        rows.add<GpuSamples>({.start_ns = time,
+                              .dur_ns = 100 * kUs,
+                              .device = 0,
+                              .source = CounterSource::kPmSampling,
+                              .dram_read_bytes_per_s = static_cast<float>((weights + keys) / 3e-3),
+                              .dram_write_bytes_per_s = 0});
+    }
+    run.window(0, at);
+    return run;
+  }
+  const Finding* found() {
+    report = report_of(recording());
+    return finding_of(report, "padded-attention", "decode");
+  }
+  Report report{};
+};
+
+TEST(PaddedAttention, PlacesThatHoldNoKeyByTraffic) {
+  Notary notary;
+  const Finding* finding = notary.found();
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, FindingSeverity::kCritical);
+  EXPECT_NEAR(*finding->evidence[0].value, 8192, 0.1 * 8192) << "less what products may have read twice";
+  EXPECT_LE(*finding->evidence[0].value, 8192);
+  EXPECT_DOUBLE_EQ(*finding->evidence[1].value, 224 + 10);
+  EXPECT_DOUBLE_EQ(*finding->evidence[2].value, 256);
+  ASSERT_TRUE(finding->bound);
+  EXPECT_NEAR(finding->bound->to, 3 - 2 * (1 - 256.0 / 8192), 0.02);
+}
+
+TEST(PaddedAttention, PlacesThatHoldNoKeyByShapes) {
+  Notary notary{.written_out = true};
+  const Finding* finding = notary.found();
+  ASSERT_NE(finding, nullptr);
+  EXPECT_DOUBLE_EQ(*finding->evidence[0].value, 8192);
+  EXPECT_EQ(finding->evidence[0].provenance, Provenance::kCounted);
+}
+
+TEST(PaddedAttention, NothingOfACacheThatIsCutToItsLength) {
+  EXPECT_EQ((Notary{.read_places = 256}).found(), nullptr);
+  EXPECT_EQ((Notary{.read_places = 256, .written_out = true}).found(), nullptr);
+}
+
+// Keys may be as many as all tokens of the program's life.
+TEST(PaddedAttention, NothingWhereTheTokensMayBeInTheCache) {
+  EXPECT_EQ((Notary{.prompt_tokens = 4096 * 16}).found(), nullptr);
+  EXPECT_EQ((Notary{.first_level = RecordingLevel::kLight, .first_reason = "delay"}).found(), nullptr);
+  EXPECT_NE((Notary{.first_level = RecordingLevel::kLight}).found(), nullptr) << "while CUDA starts";
+  EXPECT_EQ((Notary{.prompt_tokens = -1}).found(), nullptr);
+}
+
+TEST(PaddedAttention, NothingWhereManyGoOnFromOnePrompt) {
+  EXPECT_EQ((Notary{.prompts = 1}).found(), nullptr);
+  EXPECT_EQ((Notary{.prompts = -1}).found(), nullptr);
+}
+
+TEST(PaddedAttention, NothingOfKeysThatTheStepDoesNotMake) {
+  EXPECT_EQ((Notary{.own_keys = false}).found(), nullptr);
+  EXPECT_EQ((Notary{.written_out = true, .own_keys = false}).found(), nullptr);
+}
+
+// A pass that is long enough may have made wider keys for each head, which attention reads then.
+TEST(PaddedAttention, TrafficThatPassesMayHaveMade) { EXPECT_EQ((Notary{.pass_ns = 100 * kUs}).found(), nullptr); }
+
 }  // namespace
 }  // namespace llmprof
