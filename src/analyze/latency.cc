@@ -98,21 +98,20 @@ struct Times {
 };
 
 // Of times by where they come from: the unrecorded ones if they are enough, else all that are without the recorder,
-// else those as recorded.
+// else, and where those are the lesser part, as where replay gives back a few of many, those as recorded.
 Times choose_times(const std::array<Times, 3>& by_source, size_t enough) {
   const auto of = [&](StepTimeSource source) -> const Times& { return by_source[static_cast<size_t>(source)]; };
   Times out = of(StepTimeSource::kUnrecorded);
   out.source = StepTimeSource::kUnrecorded;
   if (out.ms.size() >= enough) return out;
-  const Times& replayed = of(StepTimeSource::kReplayed);
-  if (!replayed.ms.empty()) {
+  const Times &replayed = of(StepTimeSource::kReplayed), &recorded = of(StepTimeSource::kRecorded);
+  if (!replayed.ms.empty() && out.ms.size() + replayed.ms.size() >= recorded.ms.size()) {
     out.ms.insert(out.ms.end(), replayed.ms.begin(), replayed.ms.end());
     out.unsure_ms.insert(out.unsure_ms.end(), replayed.unsure_ms.begin(), replayed.unsure_ms.end());
     out.steps.insert(out.steps.end(), replayed.steps.begin(), replayed.steps.end());
     out.source = StepTimeSource::kReplayed;
     return out;
   }
-  const Times& recorded = of(StepTimeSource::kRecorded);
   if (recorded.ms.empty()) return out;
   out = recorded;
   out.source = StepTimeSource::kRecorded;

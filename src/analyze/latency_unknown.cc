@@ -8,6 +8,7 @@
 
 #include "analyze/analysis.h"
 #include "analyze/host_places.h"
+#include "analyze/kernel_times.h"
 #include "base/statistics.h"
 #include "derive/step_composition.h"
 #include "derive/step_names.h"
@@ -115,16 +116,15 @@ bool others_between(const Trace& trace, std::vector<CannotTell>& cannot_tell) {
 }
 
 // Steps that nobody names and that fetch results several times by the same code outside the model, each time behind a
-// good part of their products and attention, and behind the widest of them where shapes are known: a token needs a pass
-// of the model and its logits, so what was found as one step is several.
+// good part of their products and attention, and behind an output layer where one is known: a token needs a pass of the
+// model and its logits, so what was found as one step is several.
 bool fetches_several_times(const Trace& trace, std::vector<CannotTell>& cannot_tell) {
   constexpr double kPart = 0.1;  // a guard or a draft between two waits of a sampler has a few percent of them
   constexpr std::string_view kInModule = "[nn.Module]";
   const Steps& steps = trace.steps;
   const HostPlaces& places = trace.host_places;
   struct Launches {
-    std::vector<int64_t> times, widest;  // of products and attention; of the products with the widest result
-    int64_t width = 0;
+    std::vector<int64_t> times, logits;  // of products and attention; of output layers
   };
   std::map<Row, Launches> launches;
   for (GpuOpId gpu = 0; gpu < trace.gpu_ops.size(); ++gpu) {
@@ -137,19 +137,16 @@ bool fetches_several_times(const Trace& trace, std::vector<CannotTell>& cannot_t
     Launches& mine = launches[step];
     mine.times.push_back(trace.api_calls.start_ns[api]);
     const WorkId work = trace.gpu_links.work[gpu];
-    if (work == kNoRow || trace.works.kind[work] != WorkKind::kGemm || trace.works.n[work] < mine.width) continue;
-    if (trace.works.n[work] > mine.width) mine.widest.clear();
-    mine.width = trace.works.n[work];
-    mine.widest.push_back(trace.api_calls.start_ns[api]);
+    if (is_output_layer(trace.works, work)) mine.logits.push_back(trace.api_calls.start_ns[api]);
   }
   std::vector<double> fetches;
   StringId code = StringId::kEmpty;
   for (auto& [step, mine] : launches) {
     std::vector<int64_t>& times = mine.times;
     std::sort(times.begin(), times.end());
-    std::sort(mine.widest.begin(), mine.widest.end());
+    std::sort(mine.logits.begin(), mine.logits.end());
     std::map<StringId, int64_t> counts;
-    size_t before = 0, widest_before = 0;
+    size_t before = 0, logits_before = 0;
     const auto launched_by = [](const std::vector<int64_t>& sorted, int64_t time) {
       return static_cast<size_t>(std::lower_bound(sorted.begin(), sorted.end(), time) - sorted.begin());
     };
@@ -158,11 +155,11 @@ bool fetches_several_times(const Trace& trace, std::vector<CannotTell>& cannot_t
          row < places.size() && places.start_ns[row] < steps.end_ns[step]; ++row) {
       if (places.kind[row] != PlaceKind::kWait || places.stack[row] == StringId::kEmpty) continue;
       const size_t launched = launched_by(times, places.start_ns[row]);
-      const size_t widest = launched_by(mine.widest, places.start_ns[row]);
+      const size_t logits = launched_by(mine.logits, places.start_ns[row]);
       const double part = static_cast<double>(launched - before) / static_cast<double>(times.size());
-      const bool logits = mine.widest.empty() || widest > widest_before;
-      before = launched, widest_before = widest;
-      if (part >= kPart && logits && trace.text(places.stack[row]).find(kInModule) == std::string_view::npos)
+      const bool may_be_token = mine.logits.empty() || logits > logits_before;
+      before = launched, logits_before = logits;
+      if (part >= kPart && may_be_token && trace.text(places.stack[row]).find(kInModule) == std::string_view::npos)
         ++counts[places.stack[row]];
     }
     const auto most = std::max_element(counts.begin(), counts.end(),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <unordered_map>
@@ -337,7 +338,7 @@ void count_tokens(const Trace& trace, const std::vector<LaunchOrder>& orders, co
   }
 }
 
-void settle_kinds(std::vector<StepDraft>& steps) {
+void settle_kinds(const HostCalls& calls, std::vector<StepDraft>& steps) {
   std::unordered_map<uint64_t, uint32_t> repeats;
   for (const StepDraft& step : steps) repeats[step.names_hash] += step.unseen ? 0 : 1;
   const int64_t usual_ns = usual_gpu_ns(steps, repeats), rows = rows_of_repeats(steps, repeats);
@@ -348,9 +349,13 @@ void settle_kinds(std::vector<StepDraft>& steps) {
     const StepDraft* before = i > 0 && steps[i - 1].device == step.device ? &steps[i - 1] : nullptr;
     if (before == nullptr) generates = false, prompted = -1;
     // Logits of every row are those of a text's tokens, or of one token each of so many sequences: of those, where the
-    // prompt before gave as many first tokens.
-    if (step.sequences < 0 && step.new_tokens > 0 && step.logit_rows == step.new_tokens &&
-        prompted == step.new_tokens && repeats[step.names_hash] >= 2)
+    // prompt before gave as many first tokens, and the host waits for each. One of two models that run for a token has
+    // no wait behind it, and a range of any words may be a part of a step.
+    const bool last = i + 1 == steps.size() || steps[i + 1].device != step.device;
+    const int64_t next_ns = last ? std::numeric_limits<int64_t>::max() : steps[i + 1].begin_ns;
+    if (step.source == StageSource::kDetected && step.sequences < 0 && step.new_tokens > 0 &&
+        step.logit_rows == step.new_tokens && prompted == step.new_tokens && repeats[step.names_hash] >= 2 &&
+        calls.first_blocking(step.thread, step.last_launch_ns, next_ns) != nullptr)
       step.sequences = prompted;
     const bool shaped = step.new_tokens > 0 && step.sequences > 0;
     const bool repeated = repeats[step.names_hash] >= 2;

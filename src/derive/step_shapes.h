@@ -27,7 +27,7 @@ void count_tokens(const Trace& trace, const std::vector<LaunchOrder>& orders, co
 // decode if they choose tokens or follow a longer step with other kernels, which is then the prefill; so are steps with
 // kernels made for one query per sequence. Drafts and their verification are speculative (speculation.h). Anything else
 // stays other. `steps` are by device and host time.
-void settle_kinds(std::vector<StepDraft>& steps);
+void settle_kinds(const HostCalls& calls, std::vector<StepDraft>& steps);
 
 // What all recorded ranges of one text are whose kind is known (recurring_ranges.h), the others are too: those that
 // were not recorded, or in part, those of a first call with kernels of its own, and those that would be prompts of so

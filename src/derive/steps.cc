@@ -466,7 +466,7 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   };
   reorder(trace, steps, by_device_and_host);
   count_tokens(trace, orders, events, steps);
-  settle_kinds(steps);
+  settle_kinds(calls, steps);
   settle_by_grids(trace, orders, calls, steps);
   settle_by_product_rows(trace, steps);
   settle_by_waits(trace, steps);

@@ -514,7 +514,8 @@ TEST(LiveSteps, PassesWithoutLogitsThatNoPromptEndsAreNoPrompts) {
     steps.push_back(pass_of(256, 1, -1));
     steps.push_back(pass_of(1, 1, 1));
   }
-  settle_kinds(steps);
+  const TestTrace nothing;
+  settle_kinds(HostCalls(nothing.trace), steps);
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(steps[i].kind, StageKind::kPrefill) << i;
   for (size_t i = 3; i < steps.size(); ++i)
     EXPECT_EQ(steps[i].kind, i % 2 == 1 ? StageKind::kDecode : StageKind::kOther) << i;
