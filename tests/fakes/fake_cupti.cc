@@ -47,13 +47,15 @@ thread_local bool in_callback = false;
 uint32_t finalized = 0;
 
 // As driver 580 with CUPTI 13.0.1: a graph that was launched with records on and then with records off, CUPTI still
-// attached, does not run once CUPTI has left; none does that CUPTI left while another thread was launching one.
+// attached, does not run once CUPTI has left; none does that CUPTI left while another thread was launching one, or
+// behind a copy that does not wait, while what the thread had launched ran.
 struct FakeExec {
   bool recorded = false, spoiled = false;
 };
 std::map<uint64_t, FakeExec>& execs = *new std::map<uint64_t, FakeExec>;
 std::atomic<int> launching_graphs{0};
 bool left_under_a_launch = false;
+thread_local bool gpu_runs = false;  // since the thread's last wait
 bool running = false;
 bool buffers_come_zeroed = false;
 int context;  // the one that is current
@@ -337,6 +339,7 @@ EXPORT int fake_graph_launches(uint64_t graph) {
     exec.recorded = true;
   else if (callback != nullptr && exec.recorded)
     exec.spoiled = true;
+  gpu_runs = true;
   pthread_mutex_unlock(&lock);
   return fails ? 719 : 0;  // CUDA_ERROR_LAUNCH_FAILED
 }
@@ -425,9 +428,13 @@ EXPORT void fake_stream_waits(void* stream, void* event, bool per_thread) {
   call_both(with_stream("cudaStreamWaitEvent", per_thread), with_stream("cuStreamWaitEvent", per_thread), &arguments);
 }
 EXPORT void fake_synchronize_stream(void* stream, bool per_thread) {
+  gpu_runs = false;
   call_both(with_stream("cudaStreamSynchronize", per_thread), with_stream("cuStreamSynchronize", per_thread), &stream);
 }
-EXPORT void fake_synchronize_event(void* event) { call_both("cudaEventSynchronize", "cuEventSynchronize", &event); }
+EXPORT void fake_synchronize_event(void* event) {
+  gpu_runs = false;
+  call_both("cudaEventSynchronize", "cuEventSynchronize", &event);
+}
 
 EXPORT void fake_instantiate(void* graph, const FakeCopy* copies, uint32_t count) {
   void* made = nullptr;
@@ -591,7 +598,10 @@ EXPORT int cuptiFinalize() {
   request = nullptr;
   complete = nullptr;
   next_correlation = 1;
-  for (auto& [graph, exec] : execs) exec.recorded = false;
+  for (auto& [graph, exec] : execs) {
+    exec.spoiled = exec.spoiled || (exec.recorded && gpu_runs);
+    exec.recorded = false;
+  }
   left_under_a_launch = left_under_a_launch || launching_graphs > 0;
   ++finalized;
   pthread_mutex_unlock(&lock);

@@ -390,6 +390,14 @@ TEST(Activity, CuptiLeavesGraphsThatItRecordedAndComesBack) {
   }
 }
 
+// A copy that does not wait ends while the graph runs: CUPTI leaves behind the wait that follows.
+TEST(Activity, CuptiLeavesGraphsWhenTheyHaveRun) {
+  const ClientEnd result = watch(
+      {"capture", "capture_ends", "graph=1", "copy_replays=250", "detached", "copy_replays=250"}, kWindowsAndRanges);
+  EXPECT_EQ(result.status, 0) << result.output;
+  EXPECT_GE(times_detached(result), 1) << result.output;
+}
+
 // Nobody is inside the launch of a graph when it leaves: on a GPU every access of it would go astray afterwards.
 TEST(Activity, CuptiLeavesWhileAnotherThreadLaunchesGraphs) {
   const ClientEnd result =

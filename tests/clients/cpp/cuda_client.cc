@@ -7,6 +7,7 @@
 //     replays=N     N ranges "decode" of 5 ms, in each a graph of 3 nodes launched and waited for; exits with 3 where
 //     that fails
 //     both_replay=N the same, while another thread launches a graph all the time
+//     copy_replays=N    the same, with a copy that does not wait behind each launch
 //     driver_replays=N  the same by a pointer to the driver's function, past the runtime
 //     captures=N    the same, each with a capture before it
 //     order=N       N times: two streams, events between them, waits for one; then one stream is destroyed and its
@@ -157,15 +158,16 @@ void launch_graph(uintptr_t number, bool by_driver = false) {
   }
 }
 
-void replays(long times, bool captured_anew, bool by_driver = false) {
+void replays(long times, bool captured_anew, bool by_driver = false, bool copies = false) {
   for (long i = 0; i < times; ++i)
-    in_range("decode", [captured_anew, by_driver] {
+    in_range("decode", [captured_anew, by_driver, copies] {
       if (captured_anew) {
         cudaStreamBeginCapture(nullptr, 0);
         fake_capture(false);
       }
       launch_graph(1, by_driver);
       usleep(5'000);
+      if (copies) fake_copy(64, fake_now(), 1'000, true);
       fake_synchronize_stream(nullptr, false);
     });
 }
@@ -426,6 +428,8 @@ void act(const char* program, const std::string& action) {
     replays(value, false);
   } else if (name == "both_replay") {
     both_replay(value);
+  } else if (name == "copy_replays") {
+    replays(value, false, false, true);
   } else if (name == "driver_replays") {
     replays(value, false, true);
   } else if (name == "captures") {

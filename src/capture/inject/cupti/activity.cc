@@ -99,11 +99,15 @@ void detach_here() {
   if (due) cupti_left(began_ns, now_ns());
 }
 
-// A call that waits stands at the end of a step more often than any other; who has none is not waited for.
-bool may_leave_at(uint32_t domain, uint32_t cbid) {
+// Behind a wait, when the GPU has nothing to do: such a call stands at the end of a step more often than any other. Who
+// has none is not waited for, but where graphs were recorded: a program that replays one and has kernels, copies and
+// settings of memory behind it failed at its next launch when CUPTI left while they ran.
+bool may_leave() {
   constexpr int64_t kWaitForNs = 300'000'000;
-  return switches.leaving.load(std::memory_order_relaxed) == Leaving::kDue &&
-         (call_waits(domain, cbid) || now_ns() - leaving_due_ns.load(std::memory_order_relaxed) > kWaitForNs);
+  if (switches.leaving.load(std::memory_order_relaxed) != Leaving::kDue) return false;
+  if (left_gpu_idle()) return true;
+  return !attachment.graphs.recorded.load(std::memory_order_relaxed) &&
+         now_ns() - leaving_due_ns.load(std::memory_order_relaxed) > kWaitForNs;
 }
 
 void on_callback(void*, uint32_t domain, uint32_t cbid, const void* data) {
@@ -123,7 +127,7 @@ void on_callback(void*, uint32_t domain, uint32_t cbid, const void* data) {
   if (!call_ended) return;
   if (switches.first_call_due.load(std::memory_order_relaxed) && switches.first_call_due.exchange(false))
     first_call_ended();
-  if (may_leave_at(domain, cbid)) detach_here();
+  if (may_leave()) detach_here();
 }
 
 bool subscribe() {

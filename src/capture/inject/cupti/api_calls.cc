@@ -32,12 +32,16 @@ struct KnownCall {
   bool instantiates : 1 = false;       // makes one
   bool changes_graph : 1 = false;      // of one that was made
   bool per_thread_stream : 1 = false;  // stream 0 is the thread's own
+  bool enqueues : 1 = false;           // gives the GPU something to do
 };
 static_assert(sizeof(KnownCall) == 8);
 
 // By layer (0 runtime, 1 driver) and callback id.
 constexpr uint32_t kCallsMost = 2000;
 KnownCall calls[2][kCallsMost];
+
+// Calls that gave the GPU something to do, and how many there had been when an event was last recorded.
+std::atomic<uint64_t> enqueued{0}, enqueued_at_event{0}, latest_event{0};
 
 // Other calls than ours draw ids of CUPTI's too, and threads race for the largest: leave room for both.
 constexpr uint32_t kCorrelationRoom = 1U << 16;
@@ -216,6 +220,8 @@ void choose_calls(const nvidia::CuptiLibrary& api, Level deepest) {
       call.ends_capture = contains(plain, "StreamEndCapture");
       call.arguments = arguments_of(plain);
       call.per_thread_stream = contains(name, "_ptsz");
+      call.enqueues = call.launches_kernel || call.launches_graph || contains(plain, "Memcpy") ||
+                      contains(plain, "Memset") || contains(plain, "LaunchHostFunc");
       call.kept = worth_recording(plain, runtime) ||
                   (runtime && deepest == Level::kDeep && !mere_question(plain) && !contains(plain, "Launch"));
     }
@@ -223,6 +229,7 @@ void choose_calls(const nvidia::CuptiLibrary& api, Level deepest) {
 }
 
 void enable_calls(const nvidia::CuptiLibrary& api, cupti::Subscriber subscriber) {
+  latest_event.store(0, std::memory_order_relaxed);  // what was launched while CUPTI was away was not counted
   for (uint32_t cbid = 1; cbid < kCallsMost; ++cbid) {
     if (calls[0][cbid].kept) api.cuptiEnableCallback(1, subscriber, cupti::kDomainRuntime, cbid);
     if (calls[1][cbid].kept) api.cuptiEnableCallback(1, subscriber, cupti::kDomainDriver, cbid);
@@ -233,9 +240,26 @@ void enable_own_calls() {
   if (has_activities() && own_subscriber() != nullptr) enable_calls(*loaded_cupti(), own_subscriber());
 }
 
-bool call_waits(uint32_t domain, uint32_t cbid) {
-  return cbid < kCallsMost && calls[domain == cupti::kDomainRuntime ? 0 : 1][cbid].step == LoggedStep::kCopy;
+bool left_gpu_idle() { return thread_state.left_gpu_idle; }
+
+namespace {
+
+// Whether the GPU has nothing left to do behind a call that ends: it waited, and nobody has given it anything since it
+// began; for an event, nobody since that was recorded. Work of streams that it does not wait for is not seen.
+bool leaves_gpu_idle(const KnownCall& call, const cupti::CallbackData& data, const ThreadState& state) {
+  const uint64_t now = enqueued.load(std::memory_order_relaxed);
+  if (!call.waits) return false;
+  if (call.arguments != CallArguments::kEvent) return now == state.enqueued_before + (call.enqueues ? 1 : 0);
+  return event_of(call.arguments, data) == latest_event.load(std::memory_order_relaxed) &&
+         now == enqueued_at_event.load(std::memory_order_relaxed);
 }
+
+void event_recorded(const cupti::CallbackData& data) {
+  enqueued_at_event.store(enqueued.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  latest_event.store(event_of(CallArguments::kRecord, data), std::memory_order_relaxed);
+}
+
+}  // namespace
 
 bool wants_call(uint32_t domain, uint32_t cbid) {
   if (domain != cupti::kDomainRuntime && domain != cupti::kDomainDriver) return false;
@@ -261,6 +285,8 @@ bool on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& 
     }
     state.api_correlation = data.correlation;
     state.api_key = key;
+    state.enqueued_before =
+        call.enqueues ? enqueued.fetch_add(1, std::memory_order_relaxed) : enqueued.load(std::memory_order_relaxed);
     if (call.launches_kernel && level() == Level::kDeep)
       sample_launch_site(0, data.symbol, written_correlation(data.correlation));
     if (concerns_logged_calls(call.step)) logged_step_begins(call.step, data.symbol);
@@ -277,6 +303,8 @@ bool on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& 
   }
   if (state.api_correlation != data.correlation || state.api_key != key) return false;
   state.api_correlation = 0;
+  state.left_gpu_idle = leaves_gpu_idle(call, data, state);
+  if (call.arguments == CallArguments::kRecord) event_recorded(data);
   if (call.disturbs) step_disturbed(state.api_start_ns);
   std::atomic<uint32_t>& correlation_max = attachment.launches.correlation_max;
   if (data.correlation > correlation_max.load(std::memory_order_relaxed))

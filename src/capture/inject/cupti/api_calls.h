@@ -22,8 +22,8 @@ void choose_calls(const nvidia::CuptiLibrary& api, Level deepest);
 void enable_calls(const nvidia::CuptiLibrary& api, cupti::Subscriber subscriber);
 // On again after another client's change.
 void enable_own_calls();
-// Whether a call waits for the GPU, or may (copies do).
-bool call_waits(uint32_t domain, uint32_t cbid);
+// Whether the thread's call that has just ended waited for all that the GPU was given, as far as calls tell.
+bool left_gpu_idle();
 // Whether a callback is one of ours.
 bool wants_call(uint32_t domain, uint32_t cbid);
 

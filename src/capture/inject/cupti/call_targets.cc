@@ -107,6 +107,13 @@ CallTarget target_of(CallArguments arguments, bool per_thread, const cupti::Call
   return target;
 }
 
+uint64_t event_of(CallArguments arguments, const cupti::CallbackData& data) {
+  if (data.parameters == nullptr) return 0;
+  if (arguments == CallArguments::kRecord) return number_of(arguments_in<cupti::EventRecordArguments>(data).event);
+  if (arguments == CallArguments::kEvent) return number_of(arguments_in<cupti::EventSynchronizeArguments>(data).event);
+  return 0;
+}
+
 Id stream_id(spool::Writer& writer, uint32_t device, uint32_t context, uint32_t stream) {
   spool::StreamDef def;
   def.device = static_cast<int32_t>(device);

@@ -31,6 +31,9 @@ struct CallTarget {
 // On the program's thread, inside the callback. `per_thread`: stream 0 is the thread's own (a call with suffix _ptsz).
 CallTarget target_of(CallArguments arguments, bool per_thread, const cupti::CallbackData& data, ThreadLog& log);
 
+// The event of EventRecord and EventSynchronize; 0 where it is not known.
+uint64_t event_of(CallArguments arguments, const cupti::CallbackData& data);
+
 // The definition of a stream by CUPTI's ids of it, in records and here alike.
 Id stream_id(spool::Writer& writer, uint32_t device, uint32_t context, uint32_t stream);
 
