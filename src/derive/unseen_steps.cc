@@ -237,9 +237,9 @@ std::map<std::string, SeveralSteps> several_steps(const Trace& trace, const Reco
     const std::map<uint64_t, size_t> counts = calls.within(thread, start, end);
     if (stage.ranges++ == 0)
       for (const auto& [key, count] : counts) stage.keys.push_back(key);
-    std::erase_if(stage.keys, [&](uint64_t key) {
+    std::erase_if(stage.keys, [&counts, held = pieces.size()](uint64_t key) {
       const std::map<uint64_t, size_t>::const_iterator count = counts.find(key);
-      return count == counts.end() || count->second != pieces.size();
+      return count == counts.end() || count->second != held;
     });
     stage.least = std::min(stage.least, pieces.size());
     stage.most = std::max(stage.most, pieces.size());
