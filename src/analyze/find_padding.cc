@@ -10,7 +10,7 @@
 namespace llmprof {
 
 void find_padded_batch(const FindingContext& finding) {
-  constexpr double kShareMin = 0.05;  // of the stage's GPU time: less would not be noticed
+  constexpr double kPaddingShareMin = 0.05;  // of the stage's GPU time: less would not be noticed
   for (const StageView& stage : finding.stages) {
     const std::optional<PaddedBatch> batch = padded_batch(finding.context, stage.stage);
     if (!batch) continue;
@@ -28,7 +28,7 @@ void find_padded_batch(const FindingContext& finding) {
       if (key.category == Category::kAttention) attention_ns += now_ns;
       if (times[op] > 0) gain_ns += now_ns - static_cast<double>(times[op]);
     }
-    if (!finding.worth(stage, "needed-rows", gain_ns >= kShareMin * stage.busy_ns())) continue;
+    if (!finding.worth(stage, "needed-rows", gain_ns >= kPaddingShareMin * stage.busy_ns())) continue;
     Finding& out = finding.add("padded-batch", &stage,
                                fmt::format("{}each step computes {} rows for {} {}", stage.label(), batch->rows,
                                            batch->sequences, batch->sequences == 1 ? "sequence" : "sequences"),
@@ -49,7 +49,7 @@ void find_padded_batch(const FindingContext& finding) {
 }
 
 void find_padded_attention(const FindingContext& finding) {
-  constexpr double kShareMin = 0.05;  // of the stage's GPU time
+  constexpr double kPaddingShareMin = 0.05;  // of the stage's GPU time
   for (const StageView& stage : finding.stages) {
     const std::optional<PaddedAttention> padded = padded_attention(finding.context, stage.stage);
     if (!padded) continue;
@@ -62,7 +62,7 @@ void find_padded_attention(const FindingContext& finding) {
       attention_ns += now_ns;
       gain_ns += now_ns - static_cast<double>(times[op]);
     }
-    if (!finding.worth(stage, "needed-keys", gain_ns >= kShareMin * stage.busy_ns())) continue;
+    if (!finding.worth(stage, "needed-keys", gain_ns >= kPaddingShareMin * stage.busy_ns())) continue;
     Finding& out =
         finding.add("padded-attention", &stage,
                     fmt::format("{}attention reads at least {:.1f} times as many keys as the program can have made",
