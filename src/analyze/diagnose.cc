@@ -328,13 +328,13 @@ void diagnose(const Context& context, Report& report, std::vector<CannotTell>& c
     routing |= row.category == category_name(Category::kMoeRouting);
   }
   for (const StageView& stage : finding.stages) {
-    bool told = std::any_of(report.findings.begin(), report.findings.end(), [&](const Finding& one) {
+    bool known = std::any_of(report.findings.begin(), report.findings.end(), [&](const Finding& one) {
       return one.id == "padded-batch" && one.stage == stage.timing->name;
     });
     for (const StepId step : stage.group->steps)
-      told |= context.trace.steps.annotation[step] != kNoRow && context.trace.steps.gemm_rows[step] > 0 &&
-              context.trace.steps.new_tokens[step] > 0;
-    graphs |= stage.graph_replay() && !told;
+      known |= context.trace.steps.annotation[step] != kNoRow && context.trace.steps.gemm_rows[step] > 0 &&
+               context.trace.steps.new_tokens[step] > 0;
+    graphs |= stage.graph_replay() && !known;
   }
   if (comm)
     cannot_tell.push_back({"Do some ranks wait for others (rank-skew)?", "the recording holds one rank",

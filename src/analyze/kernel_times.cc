@@ -8,7 +8,7 @@
 #include "analyze/padding.h"
 #include "analyze/processor.h"
 #include "analyze/roof.h"
-#include "analyze/written_norms.h"
+#include "analyze/unfused_norms.h"
 
 namespace llmprof {
 namespace {
@@ -274,7 +274,7 @@ replay::KernelTimes kernel_times(const Context& context) {
   }
   WrittenOutAttention(context, rates, of(KernelChange::kFusedAttention)).find();
   add_last_logits(context, rates, of(KernelChange::kLastLogits));
-  for (const WrittenNorm& norm : written_norms(context)) {
+  for (const UnfusedNorm& norm : unfused_norms(context)) {
     for (const GpuOpId op : norm.passes) of(KernelChange::kFusedNorms)[op] = 0;
     of(KernelChange::kFusedNorms)[norm.stays] = ops.dur_ns[norm.stays];
   }

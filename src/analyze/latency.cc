@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "analyze/analysis.h"
+#include "analyze/headline_times.h"
 #include "analyze/requests.h"
 #include "analyze/warm_up.h"
 #include "base/statistics.h"
@@ -89,39 +90,10 @@ OptDouble before_prompt_ms(const Trace& trace, const Requests& requests) {
   return before.empty() ? std::nullopt : OptDouble(median_of(before));
 }
 
-// What a figure of the headline is the median of: times without the recorder where there are some.
-struct Times {
-  std::vector<double> ms;
-  std::vector<double> unsure_ms;  // one for each: how much it may be off for what is not known of the recorder's cost
-  std::vector<Row> steps;         // one for each, of ITL
-  StepTimeSource source = StepTimeSource::kRecorded;
-};
-
-// Of times by where they come from: the unrecorded ones if they are enough, else all that are without the recorder,
-// else, and where those are the lesser part, as where replay gives back a few of many, those as recorded.
-Times choose_times(const std::array<Times, 3>& by_source, size_t enough) {
-  const auto of = [&](StepTimeSource source) -> const Times& { return by_source[static_cast<size_t>(source)]; };
-  Times out = of(StepTimeSource::kUnrecorded);
-  out.source = StepTimeSource::kUnrecorded;
-  if (out.ms.size() >= enough) return out;
-  const Times &replayed = of(StepTimeSource::kReplayed), &recorded = of(StepTimeSource::kRecorded);
-  if (!replayed.ms.empty() && out.ms.size() + replayed.ms.size() >= recorded.ms.size()) {
-    out.ms.insert(out.ms.end(), replayed.ms.begin(), replayed.ms.end());
-    out.unsure_ms.insert(out.unsure_ms.end(), replayed.unsure_ms.begin(), replayed.unsure_ms.end());
-    out.steps.insert(out.steps.end(), replayed.steps.begin(), replayed.steps.end());
-    out.source = StepTimeSource::kReplayed;
-    return out;
-  }
-  if (recorded.ms.empty()) return out;
-  out = recorded;
-  out.source = StepTimeSource::kRecorded;
-  return out;
-}
-
 constexpr size_t kPromptsEnough = 3, kStepsEnough = 5;
 
-Times prompt_times(const Context& context, const Requests& requests) {
-  std::array<Times, 3> by_source;
+HeadlineTimes prompt_times(const Context& context, const Requests& requests) {
+  TimesBySource by_source;
   for (const RequestTimes* request : requests.typical_prompts()) {
     double ns = *request->ttft_ns, unsure_ns = 0;
     bool known = true;
@@ -140,12 +112,12 @@ Times prompt_times(const Context& context, const Requests& requests) {
   return choose_times(by_source, kPromptsEnough);
 }
 
-Times token_times(const Context& context, const Requests& requests) {
-  std::array<Times, 3> by_source;
+HeadlineTimes token_times(const Context& context, const Requests& requests) {
+  TimesBySource by_source;
   for (const Row s : requests.typical_steps(context.trace.steps)) {
     const std::optional<double> alone = context.undisturbed.window_ns(s);
     if (!alone) continue;
-    Times& times = by_source[static_cast<size_t>(context.undisturbed.source(s))];
+    HeadlineTimes& times = by_source[static_cast<size_t>(context.undisturbed.source(s))];
     times.ms.push_back(*alone / 1e6);
     times.unsure_ms.push_back(context.undisturbed.unsure_ns(s) / 1e6);
     times.steps.push_back(s);
@@ -155,7 +127,7 @@ Times token_times(const Context& context, const Requests& requests) {
 
 // The 95 % interval of the median: how far it would move with other steps of the same run, and how far for what is not
 // known of the recorder's cost, which is in all of them alike. Fewer than three values say nothing of it.
-void fill_interval(const Times& times, OptDouble& low_ms, OptDouble& high_ms) {
+void fill_interval(const HeadlineTimes& times, OptDouble& low_ms, OptDouble& high_ms) {
   constexpr size_t kValuesLeast = 3;
   if (times.ms.size() < kValuesLeast) return;
   const Interval interval = bootstrap_median(times.ms);
@@ -175,7 +147,7 @@ bool is_only_one_of_process(const Trace& trace, const Requests& requests) {
 Headline headline_of(const Context& context, const Requests& requests) {
   Headline out;
   const Steps& steps = context.trace.steps;
-  const Times ttft = prompt_times(context, requests), itl = token_times(context, requests);
+  const HeadlineTimes ttft = prompt_times(context, requests), itl = token_times(context, requests);
   const bool live = is_live_recording(context.trace);
   bool tokens_known = true;
   double tokens = 0, making_ms = 0;
@@ -240,10 +212,10 @@ std::vector<Row> cold_steps_of(const Steps& steps, const Requests& requests, boo
   return out;
 }
 
-// Times from one verification of drafts to the next, ms, all steady and recorded alike: of unrecorded ones if they are
-// enough.
-Times round_times(const Steps& steps, int32_t device) {
-  Times unrecorded, recorded;
+// Times from one verification of drafts to the next, ms, all steady and recorded alike: of unrecorded ones if
+// they are enough.
+HeadlineTimes round_times(const Steps& steps, int32_t device) {
+  HeadlineTimes unrecorded, recorded;
   unrecorded.source = StepTimeSource::kUnrecorded;
   Row last = kNoRow;  // verification before
   bool alike = false;
@@ -253,7 +225,7 @@ Times round_times(const Steps& steps, int32_t device) {
                       steps.phase[s] == StepPhase::kServing;
     alike &= fits && last != kNoRow && steps.missing[s] == steps.missing[last];
     if (steps.kind[s] != StageKind::kSpeculative || steps.output_tokens[s] == 0) continue;
-    Times& times = steps.missing[s] == MissingKernels::kNone ? recorded : unrecorded;
+    HeadlineTimes& times = steps.missing[s] == MissingKernels::kNone ? recorded : unrecorded;
     if (alike) times.ms.push_back(static_cast<double>(steps.end_ns[s] - steps.end_ns[last]) / 1e6);
     last = s;
     alike = fits;
@@ -270,7 +242,7 @@ CannotTell explain_speculation(const Trace& trace, int32_t device) {
         steps.device[s] == device && steps.kind[s] == StageKind::kSpeculative && steps.output_tokens[s] != 0 ? 1 : 0;
   std::string why = fmt::format(
       "{} steps verify tokens that others drafted, and how many were accepted is not in the recording", verifications);
-  const Times rounds = round_times(steps, device);
+  const HeadlineTimes rounds = round_times(steps, device);
   if (const std::optional<Summary> summary = summarize(rounds.ms))
     why +=
         fmt::format("; a round of drafts and verification takes {:.4g} ms (median of {}, {})", summary->p50, summary->n,

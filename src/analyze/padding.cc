@@ -166,7 +166,7 @@ std::optional<PaddedBatch> padded_batch(const Context& context, uint32_t stage) 
   if (out.rows <= kIdleMin || !attends_to_all(context, stage, out.rows)) return {};
   const std::vector<int64_t> read = read_back(trace);
   Prompts prompts;
-  size_t told = 0;
+  size_t known = 0;
   for (StepId s = 0; s < steps.size(); ++s) {
     if (steps.device[s] != group.device) continue;
     if (steps.kind[s] == StageKind::kPrefill || steps.kind[s] == StageKind::kMixed) prompts.add(s, steps);
@@ -178,9 +178,9 @@ std::optional<PaddedBatch> padded_batch(const Context& context, uint32_t stage) 
     // A single number may be a count of those that go on, unless the prompt ended with one too.
     if (sequences == 0 || (sequences == 1 && read[prompts.last_prompt()] != read[s])) continue;
     out.sequences = std::max(out.sequences, sequences);
-    ++told;
+    ++known;
   }
-  if (static_cast<double>(told) < kStepsMin * static_cast<double>(group.steps.size())) return {};
+  if (static_cast<double>(known) < kStepsMin * static_cast<double>(group.steps.size())) return {};
   if (kIdleMin * out.sequences >= out.rows) return {};
   out.needed = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(out.sequences)));
   return out;

@@ -16,8 +16,9 @@
 
 namespace llmprof {
 
-// Steps of one device, in launch order, disjoint. Activities before, between and after may belong to none. Kinds are
-// left to the shapes, except vision. Linear in the launches.
+// Steps of one device, in launch order, disjoint, of all threads that launch on it: where two work at once, those of
+// the one that launches more. Activities before, between and after may belong to none. Kinds are left to the shapes,
+// except vision. Linear in the launches.
 std::vector<StepDraft> detect_steps(const Trace& trace, const LaunchOrder& order, const HostCalls& calls,
                                     const TokenEvents& events);
 

@@ -39,7 +39,7 @@ struct HostEvents {
   HostWaits waits;
 };
 
-// The recorded steps of a stage of one host and device.
+// The recorded steps of a stage on one device, of threads in turn.
 struct StageEvents {
   std::vector<DraftIndex> steps;    // by window
   std::map<uint64_t, size_t> once;  // steps in which a key came once; of waits the one that ends steps alone
@@ -198,10 +198,10 @@ StepDraft unseen_step(const StepDraft& like, int64_t start_ns, int64_t end_ns) {
 }
 
 // Threads of a process of which one begins when another has ended, as a server with a thread for each request makes
-// them: they are one host, whose steps follow each other, whichever of its threads were recorded.
-class Hosts {
+// them: steps of such a group follow each other, whichever of its threads were recorded.
+class ThreadsInTurn {
  public:
-  explicit Hosts(const Trace& trace) : of_(trace.threads.size()) {
+  explicit ThreadsInTurn(const Trace& trace) : of_(trace.threads.size()) {
     std::vector<TimeSpan> spans(trace.threads.size(), {std::numeric_limits<int64_t>::max(), 0});
     const auto seen = [&](ThreadId thread, int64_t from_ns, int64_t to_ns) {
       if (thread >= spans.size()) return;
@@ -220,22 +220,22 @@ class Hosts {
     std::iota(order.begin(), order.end(), ThreadId{0});
     std::stable_sort(order.begin(), order.end(),
                      [&](ThreadId a, ThreadId b) { return spans[a].start_ns < spans[b].start_ns; });
-    std::vector<int64_t> ended_ns;  // of each host, its latest thread
+    std::vector<int64_t> ended_ns;  // of each group, its latest thread
     for (const ThreadId thread : order) {
-      size_t host = 0;
-      while (host < ended_ns.size() &&
-             (ended_ns[host] > spans[thread].start_ns ||
-              trace.threads.process_id[threads_[host].front()] != trace.threads.process_id[thread]))
-        ++host;
-      if (host == ended_ns.size()) ended_ns.push_back(0), threads_.emplace_back();
-      ended_ns[host] = std::max(spans[thread].start_ns, spans[thread].end_ns);
-      threads_[host].push_back(thread);
-      of_[thread] = host;
+      size_t group = 0;
+      while (group < ended_ns.size() &&
+             (ended_ns[group] > spans[thread].start_ns ||
+              trace.threads.process_id[threads_[group].front()] != trace.threads.process_id[thread]))
+        ++group;
+      if (group == ended_ns.size()) ended_ns.push_back(0), threads_.emplace_back();
+      ended_ns[group] = std::max(spans[thread].start_ns, spans[thread].end_ns);
+      threads_[group].push_back(thread);
+      of_[thread] = group;
     }
     for (std::vector<ThreadId>& threads : threads_) std::sort(threads.begin(), threads.end());
   }
   size_t of(ThreadId thread) const { return of_[thread]; }
-  const std::vector<ThreadId>& threads(size_t host) const { return threads_[host]; }
+  const std::vector<ThreadId>& threads(size_t group) const { return threads_[group]; }
 
  private:
   std::vector<size_t> of_;
@@ -258,7 +258,7 @@ int64_t longest_of(const Stages& stages, const std::vector<StepDraft>& drafts, c
                : std::numeric_limits<int64_t>::max();
 }
 
-// The passes of one host, one behind the other.
+// The passes of threads in turn, one behind the other.
 class Passes {
  public:
   Passes(const HostEvents& events, const Stages& stages, const std::vector<StepDraft>& drafts,
@@ -374,21 +374,21 @@ class Passes {
 
 void add_recurring_steps(const Trace& trace, const RecordedSpans& recorded, std::vector<StepDraft>& steps) {
   if (trace.recurring_calls.empty() && trace.host_places.empty()) return;
-  const Hosts hosts(trace);
-  std::map<std::pair<int32_t, size_t>, Stages> found;  // by device and host
+  const ThreadsInTurn in_turn(trace);
+  std::map<std::pair<int32_t, size_t>, Stages> found;  // by device and group of threads
   std::set<size_t> named;
   for (DraftIndex i = 0; i < steps.size(); ++i) {
     const StepDraft& step = steps[i];
     if (step.thread == kNoRow) continue;
-    const size_t host = hosts.of(step.thread);
-    if (step.source != StageSource::kDetected || step.unseen) named.insert(host);
+    const size_t group = in_turn.of(step.thread);
+    if (step.source != StageSource::kDetected || step.unseen) named.insert(group);
     const std::string name = step.stage.empty() ? std::string(name_of(step.kind)) : step.stage;
-    found[{step.device, host}][name].steps.push_back(i);
+    found[{step.device, group}][name].steps.push_back(i);
   }
   for (auto& [place, stages] : found) {
     const std::vector<TimeSpan>& unrecorded = recorded.unrecorded(place.first);
     if (named.count(place.second) > 0 || unrecorded.empty()) continue;
-    const HostEvents events = events_of(trace, hosts.threads(place.second));
+    const HostEvents events = events_of(trace, in_turn.threads(place.second));
     PromptsByRows prompts;
     for (auto& [name, stage] : stages) count_keys(events, steps, stage, prompts);
     const std::optional<int64_t> tokens = prompts.most_of_tokens();

@@ -17,7 +17,7 @@ namespace llmprof {
 // (two at least) do. Where nothing tells them, as prompts without a library's products, no prompt is added, and no step
 // that is longer than halfway from the steps to the shortest recorded prompt. A step without products and graphs has
 // that wait as its event.
-// Threads that begin when others have ended are one host (a thread for each request). Left out are hosts whose steps
+// Threads that begin when others have ended count as one (a thread for each request). Left out are threads whose steps
 // are named, hosts that run ahead of the GPU, stages that no event tells apart, steps behind a pause, and those in
 // which products or graphs came that no recorded one of their stage has.
 void add_recurring_steps(const Trace& trace, const RecordedSpans& recorded, std::vector<StepDraft>& steps);

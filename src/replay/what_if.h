@@ -89,7 +89,7 @@ struct WhatIf {
   // Why steps like these cannot be so with what is changed already; empty: nothing is known that forbids it. Null:
   // nothing can.
   std::string (*forbidden)(const Recording&, const Durations&, std::span<const StepId>);
-  Scale scale = Scale::kNone;  // to be told to the recording before the change
+  Scale scale = Scale::kNone;  // the recording must have it before the change
   double tokens = 1;           // that a step makes then, over now
   bool names_gpu = false;      // its name is followed by a colon and that of a GPU
 };

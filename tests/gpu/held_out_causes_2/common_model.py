@@ -19,9 +19,10 @@ class Shape:
     room: int = 512  # the longest text
     batch: int = 1
     dtype: torch.dtype = torch.bfloat16
+    device: str = "cuda"
 
     def made(self):
-        return dict(device="cuda", dtype=self.dtype)
+        return dict(device=self.device, dtype=self.dtype)
 
     def linear(self, inputs, outputs):
         return nn.Linear(inputs, outputs, bias=False, **self.made())
@@ -98,11 +99,11 @@ class Model(nn.Module):
         self.blocks = nn.ModuleList(block(shape) for _ in range(shape.layers))
         self.last = nn.Parameter(torch.ones(shape.width, **shape.made()))
         self.head = shape.linear(shape.width, shape.vocabulary)
-        speed = 1e-4 ** (torch.arange(0, shape.size, 2, device="cuda") / shape.size)
-        angle = torch.outer(torch.arange(shape.room, device="cuda").float(), speed)
+        speed = 1e-4 ** (torch.arange(0, shape.size, 2, device=shape.device) / shape.size)
+        angle = torch.outer(torch.arange(shape.room, device=shape.device).float(), speed)
         self.cos = torch.cat((angle.cos(), angle.cos()), -1).to(shape.dtype)
         self.sin = torch.cat((-angle.sin(), angle.sin()), -1).to(shape.dtype)
-        self.columns = torch.arange(shape.room, device="cuda")
+        self.columns = torch.arange(shape.room, device=shape.device)
         self.eval()
 
     def cache(self):
@@ -128,7 +129,7 @@ class Model(nn.Module):
 
     def places(self, position):
         """What the layers need to know of the place `position`, a tensor of one number."""
-        mask = torch.zeros(1, 1, self.shape.group, self.shape.room, device="cuda", dtype=self.shape.dtype)
+        mask = torch.zeros(1, 1, self.shape.group, self.shape.room, **self.shape.made())
         return self.cos[position], self.sin[position], mask.masked_fill(self.columns > position, float("-inf"))
 
     def next(self, tokens, position, cache):

@@ -7,8 +7,7 @@ import logging
 import random
 import tempfile
 
-from base_loop import begin, finish, prompts, serve
-from base_model import Decoder, Model, Shape
+from base_loop import Decoder, Model, Shape, begin, finish, prompts, serve
 
 BATCH, PROMPT, VOCABULARY, WINDOW = 48, 64, 32000, 32
 LETTERS = "etaoinshrdlucmfwypvbgkqjxzäöüßéñ"

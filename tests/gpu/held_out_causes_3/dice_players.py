@@ -5,8 +5,7 @@ tokens are in a list on the host.
 """
 import torch
 
-from base_loop import begin, finish, prompts, serve
-from base_model import Decoder, Model, Shape
+from base_loop import Decoder, Model, Shape, begin, finish, prompts, serve
 
 BATCH, PROMPT, VOCABULARY, LONGEST = 4, 96, 32000, 304
 

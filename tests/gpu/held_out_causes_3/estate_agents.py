@@ -14,8 +14,7 @@ def hunt_for_errors():
 if "--fixed" not in sys.argv:
     hunt_for_errors()  # PyTorch looks when it first needs memory
 
-from base_loop import begin, finish, prompts, serve_prefills  # noqa: E402
-from base_model import Model, Shape, greedy  # noqa: E402
+from base_loop import Model, Shape, begin, finish, greedy, prompts, serve_prefills  # noqa: E402
 
 BATCH, PROMPT, VOCABULARY = 4, 1024, 32000
 

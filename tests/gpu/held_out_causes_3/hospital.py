@@ -6,8 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from base_loop import begin, finish, prompts, serve_prefills
-from base_model import Block, Model, Shape, greedy
+from base_loop import Block, Model, Shape, begin, finish, greedy, prompts, serve_prefills
 
 BATCH, PROMPT, VOCABULARY, DOCTORS, ASKED = 8, 1024, 32000, 8, 2
 SHAPE = Shape(inner=2816, layers=6, vocabulary=VOCABULARY, room=PROMPT)

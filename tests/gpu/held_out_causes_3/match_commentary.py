@@ -7,8 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from base_loop import begin, finish, prompts, serve
-from base_model import Decoder, Model, Shape, greedy, replayed
+from base_loop import Decoder, Model, Shape, begin, finish, greedy, prompts, replayed, serve
 
 BATCH, PROMPT, VOCABULARY, STORED = 4, 64, 16000, 16
 PATCHES, PIXELS, WIDTH, LAYERS, HEADS, SIZE = 256, 16 * 16 * 3, 1024, 24, 16, 64

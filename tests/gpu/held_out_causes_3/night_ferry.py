@@ -2,8 +2,7 @@
 
 A step is one decode step, from its first call until the six tokens are in a list on the host.
 """
-from base_loop import begin, finish, prompts, serve
-from base_model import Decoder, Model, Shape
+from base_loop import Decoder, Model, Shape, begin, finish, prompts, serve
 
 BERTHS, ABOARD, PROMPT, VOCABULARY = 64, 6, 448, 32000
 SHAPE = Shape(layers=10, kv_heads=16, vocabulary=VOCABULARY, room=768, batch=BERTHS)

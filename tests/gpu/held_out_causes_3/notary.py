@@ -4,8 +4,7 @@ The steps are CUDA graphs. A step is one decode step, from its first call until 
 """
 import torch
 
-from base_loop import begin, finish, prompts, serve
-from base_model import Decoder, Model, Shape, greedy, replayed
+from base_loop import Decoder, Model, Shape, begin, finish, greedy, prompts, replayed, serve
 
 BATCH, PROMPT, ROOM, PIECE, LONGEST, VOCABULARY = 16, 224, 8192, 256, 224 + 304, 32000
 SHAPE = Shape(vocabulary=VOCABULARY, room=ROOM, batch=BATCH)

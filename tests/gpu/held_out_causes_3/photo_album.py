@@ -7,8 +7,7 @@ one prefill, from its first call until the names, a token for each, are in a lis
 import torch
 from torch import nn
 
-from base_loop import begin, finish, serve_prefills
-from base_model import Model, Shape, greedy
+from base_loop import Model, Shape, begin, finish, greedy, serve_prefills
 
 BATCH, PATCHES, PIXELS, VOCABULARY, STORED = 32, 256, 28 * 28 * 3, 32000, 4
 

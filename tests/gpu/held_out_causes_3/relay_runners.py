@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import torch
 
-from base_loop import begin, finish, need_gpus, prompts, serve_prefills
-from base_model import Model, Shape, greedy
+from base_loop import Model, Shape, begin, finish, greedy, need_gpus, prompts, serve_prefills
 
 LOT, LOTS, PROMPT, VOCABULARY = 4, 6, 1024, 32000
 SHAPE = Shape(layers=4, vocabulary=VOCABULARY, room=PROMPT)

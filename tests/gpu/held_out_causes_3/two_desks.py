@@ -9,8 +9,7 @@ from dataclasses import replace
 import torch
 from torch.nn import functional as F
 
-from base_loop import begin, finish, need_gpus, prompts, serve_prefills
-from base_model import Block, Model, Shape, greedy
+from base_loop import Block, Model, Shape, begin, finish, greedy, need_gpus, prompts, serve_prefills
 
 BATCH, PROMPT, VOCABULARY = 8, 1024, 32000
 SHAPE = Shape(inner=2816, layers=8, heads=8, kv_heads=2, vocabulary=VOCABULARY, room=PROMPT)  # one desk's half

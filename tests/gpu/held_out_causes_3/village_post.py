@@ -9,8 +9,7 @@ import json
 import torch
 from torch.nn import functional as F
 
-from base_loop import begin, finish, prompts, serve
-from base_model import Block, Decoder, Model, Shape
+from base_loop import Block, Decoder, Model, Shape, begin, finish, prompts, serve
 
 BATCH, PROMPT, VOCABULARY, STYLES, NUMBERS, SCRATCH = 48, 32, 32000, 8, 12, 440_000_000
 SHAPE = Shape(layers=24, vocabulary=VOCABULARY, batch=BATCH)

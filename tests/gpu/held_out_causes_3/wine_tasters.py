@@ -7,8 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from base_loop import begin, finish, prompts, serve_prefills
-from base_model import Block, Model, Shape, greedy
+from base_loop import Block, Model, Shape, begin, finish, greedy, prompts, serve_prefills
 
 BATCH, PROMPT, VOCABULARY, SMALL = 8, 1024, 32000, 1e-6
 SHAPE = Shape(inner=3072, layers=12, vocabulary=VOCABULARY, room=PROMPT)

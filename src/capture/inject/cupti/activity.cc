@@ -102,10 +102,10 @@ void detach_here() {
 // Behind a wait, when the GPU has nothing to do: such a call stands at the end of a step more often than any other. Who
 // has none is not waited for, but where graphs were recorded: a program that replays one and has kernels, copies and
 // settings of memory behind it failed at its next launch when CUPTI left while they ran.
-bool may_leave() {
+bool may_leave(CallEnd end) {
   constexpr int64_t kWaitForNs = 300'000'000;
   if (switches.leaving.load(std::memory_order_relaxed) != Leaving::kDue) return false;
-  if (left_gpu_idle()) return true;
+  if (end == CallEnd::kGpuIdle) return true;
   return !attachment.graphs.recorded.load(std::memory_order_relaxed) &&
          now_ns() - leaving_due_ns.load(std::memory_order_relaxed) > kWaitForNs;
 }
@@ -120,14 +120,14 @@ void on_callback(void*, uint32_t domain, uint32_t cbid, const void* data) {
     // The program ends its use of the GPU: everything has run, so a flush of the rest loses nothing.
     if (cbid == cupti::kContextDestroyStarting) attachment.cupti->cuptiActivityFlushAll(1);
   }
-  bool call_ended = false;
+  CallEnd end = CallEnd::kNone;
   if (domain == cupti::kDomainRuntime || domain == cupti::kDomainDriver)
-    call_ended = on_api_callback(domain, cbid, *static_cast<const cupti::CallbackData*>(data));
+    end = on_api_callback(domain, cbid, *static_cast<const cupti::CallbackData*>(data));
   forward_callback(domain, cbid, data);
-  if (!call_ended) return;
+  if (end == CallEnd::kNone) return;
   if (switches.first_call_due.load(std::memory_order_relaxed) && switches.first_call_due.exchange(false))
     first_call_ended();
-  if (may_leave()) detach_here();
+  if (may_leave(end)) detach_here();
 }
 
 bool subscribe() {

@@ -240,8 +240,6 @@ void enable_own_calls() {
   if (has_activities() && own_subscriber() != nullptr) enable_calls(*loaded_cupti(), own_subscriber());
 }
 
-bool left_gpu_idle() { return thread_state.left_gpu_idle; }
-
 namespace {
 
 // Whether the GPU has nothing left to do behind a call that ends: it waited, and nobody has given it anything since it
@@ -266,17 +264,17 @@ bool wants_call(uint32_t domain, uint32_t cbid) {
   return cbid < kCallsMost && calls[domain == cupti::kDomainRuntime ? 0 : 1][cbid].kept;
 }
 
-bool on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& data) {
+CallEnd on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& data) {
   const uint32_t layer = domain == cupti::kDomainRuntime ? 0 : 1;
-  if (cbid >= kCallsMost) return false;
+  if (cbid >= kCallsMost) return CallEnd::kNone;
   KnownCall& call = calls[layer][cbid];
   ThreadState& state = thread_state;
-  if (!call.kept || state.inside) return false;
+  if (!call.kept || state.inside) return CallEnd::kNone;
   const uint32_t key = layer << 16 | cbid;
   if (data.site == cupti::kApiEnter) {
     // A driver call below a runtime call has the same id and is part of it. A call whose end was never seen, because
     // callbacks were switched off under it, gives way to the next one.
-    if (state.api_correlation == data.correlation) return false;
+    if (state.api_correlation == data.correlation) return CallEnd::kNone;
     if (call.launches_graph) graph_launched();
     if (call.changes_graph) graph_made();
     if (call.instantiates) {
@@ -299,11 +297,11 @@ bool on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& 
       kernel_launched(state, data.symbol, state.api_start_ns);
     }
     if (records_kernels()) place_call(call, state);
-    return false;
+    return CallEnd::kNone;
   }
-  if (state.api_correlation != data.correlation || state.api_key != key) return false;
+  if (state.api_correlation != data.correlation || state.api_key != key) return CallEnd::kNone;
   state.api_correlation = 0;
-  state.left_gpu_idle = leaves_gpu_idle(call, data, state);
+  const bool gpu_idle = leaves_gpu_idle(call, data, state);
   if (call.arguments == CallArguments::kRecord) event_recorded(data);
   if (call.disturbs) step_disturbed(state.api_start_ns);
   std::atomic<uint32_t>& correlation_max = attachment.launches.correlation_max;
@@ -326,7 +324,7 @@ bool on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& 
     state.launches_since_wait = 0;
     host_waited(now_ns());
   }
-  return true;
+  return gpu_idle ? CallEnd::kGpuIdle : CallEnd::kCall;
 }
 
 void continue_correlations() {

@@ -22,14 +22,14 @@ void choose_calls(const nvidia::CuptiLibrary& api, Level deepest);
 void enable_calls(const nvidia::CuptiLibrary& api, cupti::Subscriber subscriber);
 // On again after another client's change.
 void enable_own_calls();
-// Whether the thread's call that has just ended waited for all that the GPU was given, as far as calls tell.
-bool left_gpu_idle();
 // Whether a callback is one of ours.
 bool wants_call(uint32_t domain, uint32_t cbid);
 
-// A callback of the runtime's or the driver's domain. True at the end of a call that was the thread's outermost one:
-// where CUPTI may be taken out of the process.
-bool on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& data);
+// What a callback is the end of: of nothing, or of a call that was the thread's outermost one, which may have waited
+// for all that the GPU was given, as far as calls tell. There CUPTI may be taken out of the process.
+enum class CallEnd : uint8_t { kNone, kCall, kGpuIdle };
+// A callback of the runtime's or the driver's domain.
+CallEnd on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackData& data);
 
 // CUPTI counts correlation ids from 1 again each time it is attached; what is written goes on counting. To be called at
 // each attaching after the first, before any record of it is decoded.

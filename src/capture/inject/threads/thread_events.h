@@ -143,8 +143,7 @@ struct ThreadState {
   uint8_t rows_seen = 0;                           // products recorded since (add_product_rows)
   int64_t product_rows = -1;                       // of the last of them
   bool waits = false;                              // the thread is inside a call that waits for the GPU
-  bool left_gpu_idle = false;    // the last outermost CUDA call ended with nothing left for the GPU to do
-  uint64_t enqueued_before = 0;  // calls of all threads that gave the GPU something to do, when it began
+  uint64_t enqueued_before = 0;  // calls of all threads that gave the GPU work, when the outermost CUDA call began
   bool inside = false;           // the thread is inside the recorder: what it does there is not recorded
 };
 extern constinit thread_local ThreadState thread_state;

@@ -1,4 +1,4 @@
-#include "analyze/written_norms.h"
+#include "analyze/unfused_norms.h"
 
 #include <fmt/format.h>
 
@@ -33,7 +33,7 @@ class Norms {
  public:
   explicit Norms(const Context& context) : trace_(context.trace), passes_(trace_.strings.size(), Pass::kUnseen) {}
 
-  std::vector<WrittenNorm> find() {
+  std::vector<UnfusedNorm> find() {
     std::map<StreamId, std::vector<GpuOpId>> runs;
     for (GpuOpId op = 0; op < trace_.gpu_ops.size(); ++op) {
       std::vector<GpuOpId>& run = runs[trace_.gpu_ops.stream[op]];
@@ -81,7 +81,7 @@ class Norms {
         end = weight;
       }
       if (widened && !narrowed && is(end + 1, Pass::kCopy)) ++end;
-      WrittenNorm& norm = found_.emplace_back();
+      UnfusedNorm& norm = found_.emplace_back();
       norm.passes.assign(run.begin() + static_cast<std::ptrdiff_t>(begin),
                          run.begin() + static_cast<std::ptrdiff_t>(end) + 1);
       const std::vector<int64_t>& ns = trace_.gpu_ops.dur_ns;
@@ -94,23 +94,23 @@ class Norms {
 
   const Trace& trace_;
   std::vector<Pass> passes_;  // by name
-  std::vector<WrittenNorm> found_;
+  std::vector<UnfusedNorm> found_;
 };
 
 }  // namespace
 
-std::vector<WrittenNorm> written_norms(const Context& context) { return Norms(context).find(); }
+std::vector<UnfusedNorm> unfused_norms(const Context& context) { return Norms(context).find(); }
 
 // By simulation alone: sums of short kernels are small-kernels-unfused.
 void find_norm_unfused(const FindingContext& finding) {
-  std::vector<WrittenNorm> all;
-  if (finding.simulation != nullptr) all = written_norms(finding.context);
+  std::vector<UnfusedNorm> all;
+  if (finding.simulation != nullptr) all = unfused_norms(finding.context);
   if (all.empty()) return;
   const GpuOps& ops = finding.trace().gpu_ops;
   for (const StageView& stage : finding.stages) {
     double norms = 0, passes = 0, time_ns = 0, then_ns = 0;
     std::set<StepId> steps;
-    for (const WrittenNorm& norm : all) {
+    for (const UnfusedNorm& norm : all) {
       const StepId step = finding.trace().gpu_links.step[norm.stays];
       if (finding.context.groups.stage_of_step[step] != stage.stage) continue;
       steps.insert(step);
