@@ -8,9 +8,14 @@
 #include "base/text_table.h"
 
 namespace llmprof {
+namespace {
+
+// Of the stage's GPU time: less would not be noticed.
+constexpr double kPaddingShareMin = 0.05;
+
+}  // namespace
 
 void find_padded_batch(const FindingContext& finding) {
-  constexpr double kPaddingShareMin = 0.05;  // of the stage's GPU time: less would not be noticed
   for (const StageView& stage : finding.stages) {
     const std::optional<PaddedBatch> batch = padded_batch(finding.context, stage.stage);
     if (!batch) continue;
@@ -49,7 +54,6 @@ void find_padded_batch(const FindingContext& finding) {
 }
 
 void find_padded_attention(const FindingContext& finding) {
-  constexpr double kPaddingShareMin = 0.05;  // of the stage's GPU time
   for (const StageView& stage : finding.stages) {
     const std::optional<PaddedAttention> padded = padded_attention(finding.context, stage.stage);
     if (!padded) continue;

@@ -86,7 +86,7 @@ const Simulation::Changed& Simulation::changed(const Combination& combination) {
   replay::Latencies latencies = program_->latencies;
   for (const auto& [what_if, gpu] : combination) {
     if (what_if->scale != replay::Scale::kNone)
-      program_->recording.tell(what_if->scale, kernel_scales(context_, what_if->scale, gpu));
+      program_->recording.set_scales(what_if->scale, kernel_scales(context_, what_if->scale, gpu));
     what_if->change(program_->recording, durations, latencies);
   }
   change->then = program_->replay.windows(durations, latencies);

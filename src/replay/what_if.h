@@ -60,7 +60,7 @@ class Recording {
   const LinkRates& rates() const { return rates_; }
   const KernelTimes& kernel_times() const { return kernel_times_; }
   const KernelScales& scales(Scale scale) const { return scales_[static_cast<size_t>(scale)]; }
-  void tell(Scale scale, KernelScales scales) { scales_[static_cast<size_t>(scale)] = std::move(scales); }
+  void set_scales(Scale scale, KernelScales scales) { scales_[static_cast<size_t>(scale)] = std::move(scales); }
   ApiKind kind(ApiCallId call) const { return timeline().calls.kind(call); }
   StepId step_of(ApiCallId call) const { return step_of_[call]; }  // kNoRow: of none that is replayed
   // Whether the call is the wait that a step ends with.

@@ -444,7 +444,7 @@ TEST(WhatIf, AllKernelsTakeAsMuchLongerAsIsSaid) {
     assume_unseen(model, latencies);
     for (const std::string_view id : ids) {
       const WhatIf* const what_if = find_what_if(id);
-      if (factor != 0) recording.tell(what_if->scale, {std::vector<double>(trace.gpu_ops.size(), factor), {}});
+      if (factor != 0) recording.set_scales(what_if->scale, {std::vector<double>(trace.gpu_ops.size(), factor), {}});
       what_if->change(recording, durations, latencies);
     }
     const std::vector<int64_t> windows = replay.windows(durations, latencies);
@@ -468,7 +468,7 @@ TEST(WhatIf, WhatIsNotKnownIsSaid) {
   const StepReplay replay(trace);
   const RecorderCostModel model({});
   Recording recording(replay, model);
-  recording.tell(Scale::kClock, {{}, "no clock"});
+  recording.set_scales(Scale::kClock, {{}, "no clock"});
   const Durations durations(replay.timeline());
   EXPECT_EQ(find_what_if("clock")->forbidden(recording, durations, {}), "no clock");
   EXPECT_EQ(find_what_if("gpu")->forbidden(recording, durations, {}), "");
