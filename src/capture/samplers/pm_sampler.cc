@@ -265,7 +265,7 @@ spool::Id CounterSampler::define_metrics() {
 }
 
 bool CounterSampler::begin_session(SampleSeries::Break before) {
-  watch_.set_scales(SessionWatch::Counting::kChanging);
+  watch_.tell(SessionWatch::Counting::kChanging);
   // The program's steps may be known by now. A longer interval that losses asked for stays.
   if (options_.interval_ns == 0) interval_ns_ = std::max(interval_ns_, default_interval_ns(watch_.step_ns(), cpus_));
   PmSessionConfig config;
@@ -280,7 +280,7 @@ bool CounterSampler::begin_session(SampleSeries::Break before) {
   session_ = std::move(*session);
   fact("counters_interval_ns", std::to_string(interval_ns_));
   fact("counters_started_ns", std::to_string(realtime_ns()));
-  watch_.set_scales(SessionWatch::Counting::kOn);
+  watch_.tell(SessionWatch::Counting::kOn);
   say_ready("sampling " + opened_.device.chip + " " + std::to_string(opened_.device.set.metrics.size()));
   return true;
 }
@@ -303,9 +303,9 @@ bool CounterSampler::close_session() {
 
 void CounterSampler::end_session() {
   if (session_ == nullptr) return;
-  watch_.set_scales(SessionWatch::Counting::kChanging);
+  watch_.tell(SessionWatch::Counting::kChanging);
   close_session();
-  watch_.set_scales(SessionWatch::Counting::kOff);
+  watch_.tell(SessionWatch::Counting::kOff);
   series_->finish();
   fact("counters_stopped_ns", std::to_string(realtime_ns()));
 }
@@ -347,7 +347,7 @@ void CounterSampler::relieve(const char* why, SampleSeries::Break until) {
 // again is a gap: it was chosen, and its length is said. Else it counts as lost samples, like what was lost.
 void CounterSampler::restart(int64_t interval_ns, SampleSeries::Break until, bool core_only, const std::string& why) {
   const int64_t begin_ns = monotonic_ns();
-  watch_.set_scales(SessionWatch::Counting::kChanging);
+  watch_.tell(SessionWatch::Counting::kChanging);
   if (!close_session()) until = SampleSeries::Break::kLoss;
   const int64_t closed_ns = monotonic_ns();
   report_missing();

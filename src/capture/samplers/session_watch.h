@@ -24,7 +24,7 @@ class SessionWatch {
   bool counters_wanted() const;
   // Tells the session that counters are sampled from now on, are not, or that this changes.
   enum class Counting : uint8_t { kChanging, kOn, kOff };
-  void set_scales(Counting counting) const;
+  void tell(Counting counting) const;
   // What the shortest usual step of a watched process takes; 0 not known.
   int64_t step_ns() const;
   // Whether a watched process records kernels now.
