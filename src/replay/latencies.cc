@@ -9,6 +9,7 @@
 
 #include "base/flat_index.h"
 #include "base/statistics.h"
+#include "replay/last_given.h"
 
 namespace llmprof::replay {
 namespace {
@@ -228,25 +229,19 @@ double Latencies::edge_ns(const Timeline& timeline, GpuOpId before, GpuOpId op) 
 std::vector<GpuOpId> last_awaited(const Timeline& timeline) {
   const Trace& trace = timeline.trace;
   std::vector<GpuOpId> last(trace.api_calls.size(), kNoRow);
-  std::vector<GpuOpId> by_process(trace.threads.size(), kNoRow), by_thread(trace.threads.size(), kNoRow);
+  LastGiven given(timeline);
   const auto later = [&](GpuOpId& of, GpuOpId op) {
-    if (of == kNoRow || trace.end_of(op) > trace.end_of(of)) of = op;
+    if (op != kNoRow && (of == kNoRow || trace.end_of(op) > trace.end_of(of))) of = op;
   };
+  const auto end_of = [&](GpuOpId op) { return trace.end_of(op); };
   for (Row call = 0; call < trace.api_calls.size(); ++call) {
-    const ThreadId thread = trace.api_calls.thread[call];
-    GpuOpId& all = by_process[timeline.process[thread]];
-    for (uint32_t i = timeline.launched_begin[call]; i < timeline.launched_begin[call + 1]; ++i) {
-      later(all, timeline.launched[i]);
-      later(by_thread[thread], timeline.launched[i]);
+    for (uint32_t i = timeline.launched_begin[call]; i < timeline.launched_begin[call + 1]; ++i)
       if (timeline.awaited[call] == Awaited::kOwn) later(last[call], timeline.launched[i]);
-    }
     switch (timeline.awaited[call]) {
       case Awaited::kDevice:
       case Awaited::kFree:
-        last[call] = all;
-        break;
       case Awaited::kThread:
-        last[call] = by_thread[thread];
+        last[call] = given.last_for(call, end_of);
         break;
       case Awaited::kStream:
       case Awaited::kEvent:
@@ -256,6 +251,7 @@ std::vector<GpuOpId> last_awaited(const Timeline& timeline) {
       case Awaited::kOwn:
         break;
     }
+    given.take(call, end_of);
   }
   return last;
 }

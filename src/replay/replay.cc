@@ -11,150 +11,6 @@ namespace llmprof::replay {
 
 namespace {
 
-class Runner {
- public:
-  Runner(const Timeline& timeline, const Durations& durations, const Latencies& latencies)
-      : timeline_(timeline),
-        trace_(timeline.trace),
-        durations_(durations),
-        latencies_(latencies),
-        recorded_(last_awaited(timeline)),
-        by_process_(trace_.threads.size(), kNoRow),
-        by_thread_(trace_.threads.size(), kNoRow) {
-    out_.call_start_ns = trace_.api_calls.start_ns;
-    out_.op_start_ns = trace_.gpu_ops.start_ns;
-    out_.call_end_ns.resize(trace_.api_calls.size());
-    for (Row call = 0; call < trace_.api_calls.size(); ++call) out_.call_end_ns[call] = timeline.end_of(call);
-    out_.op_end_ns.resize(trace_.gpu_ops.size());
-    for (Row op = 0; op < trace_.gpu_ops.size(); ++op) out_.op_end_ns[op] = trace_.end_of(op);
-    out_.followed.assign(trace_.gpu_ops.size(), Followed::kNone);
-    out_.behind.assign(trace_.gpu_ops.size(), kNoRow);
-    out_.woken_by.assign(trace_.api_calls.size(), kNoRow);
-  }
-
-  Replayed run(const std::vector<Stretch>& stretches) {
-    size_t at = 0;
-    for (Row call = 0; call < trace_.api_calls.size(); ++call) {
-      const int64_t start = timeline_.start_of(call);
-      while (at < stretches.size() && stretches[at].end_ns <= start) ++at;
-      if (at < stretches.size() && start >= stretches[at].start_ns) run_call(call, stretches[at].start_ns);
-      note_launched(call);
-    }
-    return std::move(out_);
-  }
-
- private:
-  void run_call(ApiCallId call, int64_t from_ns) {
-    const ApiCallId before = timeline_.before[call];
-    if (before != kNoRow && timeline_.start_of(before) >= from_ns) {
-      const int64_t from = timeline_.nested[call] != 0 ? out_.call_start_ns[before] : out_.call_end_ns[before];
-      out_.call_start_ns[call] = from + durations_.before_ns[call];
-    }
-    const int64_t start = out_.call_start_ns[call];
-    out_.call_end_ns[call] = start + durations_.call_ns[call];
-    GpuOpId own = kNoRow;
-    for (uint32_t i = timeline_.launched_begin[call]; i < timeline_.launched_begin[call + 1]; ++i) {
-      start_op(call, timeline_.launched[i]);
-      own = later(own, timeline_.launched[i]);
-    }
-    wait(call, own);
-  }
-
-  GpuOpId later(GpuOpId a, GpuOpId b) const {
-    if (a == kNoRow || b == kNoRow) return a == kNoRow ? b : a;
-    return out_.op_end_ns[b] > out_.op_end_ns[a] ? b : a;
-  }
-
-  void start_op(ApiCallId call, GpuOpId op) {
-    int64_t start = kNever;
-    Followed followed = Followed::kNone;
-    GpuOpId behind = kNoRow;
-    const bool gone = durations_.gone[op] != 0;
-    const auto after = [&](int64_t time, double latency, Followed what, GpuOpId which) {
-      const int64_t then = gone || time == kNever ? time : time + static_cast<int64_t>(latency);
-      if (then > start) start = then, followed = what, behind = which;
-    };
-    for (const GpuOpId node : timeline_.in_graph.of(op))
-      after(out_.op_end_ns[node], latencies_.edge_ns(timeline_, node, op), Followed::kGraph, node);
-    if (timeline_.in_graph.of(op).empty()) {
-      const StartKind kind = timeline_.kinds[op];
-      const bool from_end = latencies_.from_end[static_cast<size_t>(kind)];
-      const bool first = timeline_.on_stream[op] == kNoRow;
-      if (gone ? first && timeline_.joined.of(op).empty() : first || durations_.with_previous[op] == 0)
-        after(from_end ? out_.call_end_ns[call] : out_.call_start_ns[call], latencies_.launch_ns(kind),
-              Followed::kLaunch, kNoRow);
-      if (const GpuOpId before = timeline_.on_stream[op]; before != kNoRow)
-        after(out_.op_end_ns[before], latencies_.behind_ns(timeline_, before, op), Followed::kStream, before);
-      for (const GpuOpId other : timeline_.joined.of(op))
-        after(out_.op_end_ns[other], latencies_.joined_ns(timeline_, other, op), Followed::kEvent, other);
-    }
-    out_.op_start_ns[op] = start;
-    out_.op_end_ns[op] = gone ? start : start + durations_.op_ns[op];
-    out_.followed[op] = followed;
-    out_.behind[op] = behind;
-  }
-
-  // The last to end of what the call waits for.
-  GpuOpId last_of(ApiCallId call, GpuOpId own) const {
-    GpuOpId last = kNoRow;
-    switch (timeline_.awaited[call]) {
-      case Awaited::kNothing:
-        return kNoRow;
-      case Awaited::kOwn:
-        return own;
-      case Awaited::kDevice:
-      case Awaited::kFree:
-        return by_process_[timeline_.process[trace_.api_calls.thread[call]]];
-      case Awaited::kThread:
-        return by_thread_[trace_.api_calls.thread[call]];
-      case Awaited::kStream:
-      case Awaited::kEvent:
-        for (const GpuOpId op : timeline_.awaits.of(call)) last = later(last, op);
-        break;
-    }
-    return last;
-  }
-
-  void wait(ApiCallId call, GpuOpId own) {
-    const Awaited awaited = timeline_.awaited[call];
-    if (awaited == Awaited::kNothing || recorded_[call] == kNoRow || durations_.no_wait[call] != 0) return;
-    // What ended after the call had returned was waited for by somebody else.
-    const int64_t recorded = trace_.end_of(recorded_[call]);
-    if (recorded > timeline_.end_of(call)) return;
-    const GpuOpId last = last_of(call, own);
-    const size_t kind = static_cast<size_t>(awaited);
-    const int64_t start = out_.call_start_ns[call], until = last == kNoRow ? kNever : out_.op_end_ns[last];
-    const int64_t waited_ns = recorded - timeline_.start_of(call);
-    const bool waits = until > start;
-    if (waited_ns <= 0 && !waits) return;
-    int64_t unblocked = static_cast<int64_t>(latencies_.unblocked[kind].ns);
-    int64_t woken = static_cast<int64_t>(latencies_.woken[kind].ns);
-    // What freeing takes by itself differs from call to call.
-    if (awaited == Awaited::kFree)
-      unblocked = woken = std::max<int64_t>(durations_.call_ns[call] - std::max<int64_t>(waited_ns, 0), 0);
-    out_.call_end_ns[call] = start + unblocked;
-    if (!waits || until + woken < out_.call_end_ns[call]) return;
-    out_.call_end_ns[call] = until + woken;
-    out_.woken_by[call] = last;
-  }
-
-  void note_launched(ApiCallId call) {
-    GpuOpId& of_thread = by_thread_[trace_.api_calls.thread[call]];
-    for (uint32_t i = timeline_.launched_begin[call]; i < timeline_.launched_begin[call + 1]; ++i)
-      of_thread = later(of_thread, timeline_.launched[i]);
-    GpuOpId& of_process = by_process_[timeline_.process[trace_.api_calls.thread[call]]];
-    of_process = later(of_process, of_thread);
-  }
-
-  const Timeline& timeline_;
-  const Trace& trace_;
-  const Durations& durations_;
-  const Latencies& latencies_;
-  const std::vector<GpuOpId> recorded_;          // the last to end of what each call waits for
-  std::vector<GpuOpId> by_process_, by_thread_;  // the last to end of what was launched so far
-  Replayed out_;
-};
-
 bool is_whole(const Trace& trace, StepId step) {
   return trace.steps.state[step] == StepState::kUsual && trace.steps.missing[step] == MissingKernels::kNone &&
          trace.steps.phase[step] == StepPhase::kServing;
@@ -264,7 +120,8 @@ class Path {
   }
 
   void behind_op() {
-    const GpuOpId op = op_;
+    const GpuOpId last = replayed_.met.empty() ? GpuOpId(kNoRow) : replayed_.met[op_];
+    const GpuOpId op = last == kNoRow ? op_ : last;  // of a collective, the part that the others waited for
     const ApiCallId launch = timeline_.trace.gpu_links.api[op];
     const int64_t end = time_ns_;
     back_to(replayed_.op_start_ns[op], PathPart::kGpuWork);
@@ -349,26 +206,6 @@ class Path {
 };
 
 }  // namespace
-
-Durations::Durations(const Timeline& timeline)
-    : call_ns(timeline.trace.api_calls.dur_ns),
-      before_ns(timeline.trace.api_calls.size(), 0),
-      op_ns(timeline.trace.gpu_ops.dur_ns),
-      no_wait(call_ns.size(), 0),
-      gone(op_ns.size(), 0),
-      with_previous(op_ns.size(), 0) {
-  for (Row call = 0; call < before_ns.size(); ++call) {
-    const ApiCallId before = timeline.before[call];
-    if (before == kNoRow) continue;
-    before_ns[call] =
-        timeline.start_of(call) - (timeline.nested[call] != 0 ? timeline.start_of(before) : timeline.end_of(before));
-  }
-}
-
-Replayed run(const Timeline& timeline, const Durations& durations, const Latencies& latencies,
-             const std::vector<Stretch>& stretches) {
-  return Runner(timeline, durations, latencies).run(stretches);
-}
 
 namespace {
 

@@ -36,7 +36,8 @@ struct Replayed {
   std::vector<int64_t> call_start_ns, call_end_ns, op_start_ns, op_end_ns;
   std::vector<Followed> followed;  // of activities; kNone where nothing was run again
   std::vector<GpuOpId> behind;     // of activities: the one that it followed, kNoRow if none
-  std::vector<GpuOpId> woken_by;   // of calls: the activity whose end let it return, kNoRow if it did not wait
+  std::vector<GpuOpId> met;  // of activities: the last to begin of a meeting, kNoRow for itself; empty without meetings
+  std::vector<GpuOpId> woken_by;  // of calls: the activity whose end let it return, kNoRow if it did not wait
 };
 
 // Stretches in order of time, none touching another.

@@ -1,10 +1,12 @@
 #include "replay/timeline.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <unordered_map>
 
 #include "replay/graph_edges.h"
+#include "replay/order.h"
 
 namespace llmprof::replay {
 namespace {
@@ -164,6 +166,25 @@ void follow_as_seen(const Timeline& timeline, ApiCallId call, Pairs& out) {
   }
 }
 
+// A wait for a device is for the current one, which the recording does not tell.
+void find_other_devices(Timeline& timeline) {
+  const Trace& trace = timeline.trace;
+  std::map<std::pair<uint32_t, int32_t>, int64_t> last;  // end of what was launched so far, by process and device
+  timeline.other_devices.assign(trace.api_calls.size(), 0);
+  for (Row call = 0; call < trace.api_calls.size(); ++call) {
+    const uint32_t process = timeline.process[trace.api_calls.thread[call]];
+    if (timeline.awaited[call] == Awaited::kDevice || timeline.awaited[call] == Awaited::kFree)
+      for (const auto& [of, end] : last)
+        if (of.first == process && end > timeline.end_of(call))
+          timeline.other_devices[call] |= uint32_t{1} << (static_cast<uint32_t>(of.second) % 32);
+    for (uint32_t i = timeline.launched_begin[call]; i < timeline.launched_begin[call + 1]; ++i) {
+      const GpuOpId op = timeline.launched[i];
+      int64_t& end = last.try_emplace({process, trace.device_of(op)}, kNever).first->second;
+      end = std::max(end, trace.end_of(op));
+    }
+  }
+}
+
 }  // namespace
 
 void ActivityLists::take(const std::vector<std::pair<Row, GpuOpId>>& pairs, size_t rows) {
@@ -223,6 +244,14 @@ Timeline::Timeline(const Trace& recording) : trace(recording), calls(recording) 
     last = call;
   }
   Streams(*this).run();
+  if (trace.windows.size() < 2) return;
+  find_other_devices(*this);
+  meetings = find_meetings(trace);
+  if (meetings.empty()) return;
+  meeting.assign(ops, kNoRow);
+  for (uint32_t which = 0; which < meetings.size(); ++which)
+    for (const GpuOpId op : meetings[which]) meeting[op] = which;
+  set_order(*this);
 }
 
 }  // namespace llmprof::replay

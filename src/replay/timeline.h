@@ -5,7 +5,8 @@
 // with something about them changed (replay.h).
 //
 // Known of the dependencies: order on a thread, the call that launched an activity, order on a stream, events that one
-// stream records and another waits for, the edges of CUDA graphs, and what the blocking calls wait for. Where a
+// stream records and another waits for, the edges of CUDA graphs, what the blocking calls wait for, and collectives in
+// which all GPUs meet (meetings.h). Where a
 // recording does not hold the last three (lacking()), nodes of a graph follow each other as they were seen to run, and
 // a thread waits for what it launched. Not known: what threads wait for from each other, and that the legacy default
 // stream waits for streams that were not made non-blocking.
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "derive/host_calls.h"
+#include "replay/meetings.h"
 #include "trace/trace.h"
 
 namespace llmprof::replay {
@@ -61,6 +63,13 @@ class ActivityLists {
   std::vector<uint32_t> begin_;  // by row, one more at the end
 };
 
+// A call begins, an activity runs, a call that waits returns.
+struct Item {
+  enum class Kind : uint8_t { kCall, kActivity, kReturn };
+  Kind kind;
+  Row row;  // of the calls or activities
+};
+
 // The parallel arrays of a trace that replay needs beside its tables.
 struct Timeline {
   explicit Timeline(const Trace& recording);
@@ -78,15 +87,27 @@ struct Timeline {
   std::vector<uint8_t> nested;  // whether that one encloses it
   std::vector<Awaited> awaited;
   ActivityLists awaits;  // of kStream and kEvent
+  // Of calls that wait for a device, where there are several: one bit for each that is not meant, since what was
+  // launched on it went on behind the return. Else empty.
+  std::vector<uint32_t> other_devices;
   // By thread: a number of its process.
   std::vector<uint32_t> process;
   // Activities by call, in order of their start.
   std::vector<GpuOpId> launched;
   std::vector<uint32_t> launched_begin;  // by call, one more at the end
+  // Where GPUs meet; else all empty.
+  std::vector<Meeting> meetings;
+  std::vector<uint32_t> meeting;  // by activity: which one, kNoRow
+  std::vector<Item> order;        // in which a replay works things out; else that of the calls
+  ActivityLists last_given;       // by call: of kDevice, kThread and kFree, the last on each stream before it
 
   int64_t start_of(ApiCallId call) const { return trace.api_calls.start_ns[call]; }
   int64_t end_of(ApiCallId call) const { return trace.api_calls.start_ns[call] + trace.api_calls.dur_ns[call]; }
   bool is_graph_node(GpuOpId op) const { return kinds[op] == StartKind::kGraphNode; }
+  Row meeting_of(GpuOpId op) const { return meeting.empty() ? Row(kNoRow) : meeting[op]; }
+  bool awaits_device(ApiCallId call, int32_t device) const {
+    return other_devices.empty() || (other_devices[call] >> (static_cast<uint32_t>(device) % 32) & 1) == 0;
+  }
 };
 
 // Dependencies that the program has and the recording does not hold, in words for a report, joined by commas; empty if

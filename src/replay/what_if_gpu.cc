@@ -15,8 +15,9 @@ void with_fast_gpu(const Recording&, Durations& durations, Latencies& latencies)
 }
 
 void without_communication(const Recording& recording, Durations& durations, Latencies&) {
-  for (const GpuOpId op : recording.trace().collectives.gpu_op)
-    if (op != kNoRow) durations.op_ns[op] = 0;
+  const Trace& trace = recording.trace();
+  for (Row op = 0; op < trace.gpu_ops.size(); ++op)
+    if (trace.gpu_links.category[op] == Category::kCommunication) durations.op_ns[op] = 0;
 }
 
 }  // namespace llmprof::replay

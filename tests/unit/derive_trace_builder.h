@@ -137,8 +137,8 @@ class TestTrace {
     rows().add<RecurringCalls>({.time_ns = time, .thread = on_thread, .key = key});
   }
 
-  // Sorted tables with launches linked and categories by the words gemm, attn, argmax, softmax, conv and Memcpy in
-  // kernel names.
+  // Sorted tables with launches linked and categories by the words gemm, attn, argmax, softmax, conv, nccl and Memcpy
+  // in kernel names.
   Trace& build() {
     sort(trace.ops, trace.ops.start_ns, trace.ops.dur_ns);
     sort(trace.api_calls, trace.api_calls.start_ns, trace.api_calls.dur_ns);
@@ -156,6 +156,7 @@ class TestTrace {
                                     : has("softmax") ? Category::kSoftmax
                                     : has("conv")    ? Category::kConvolution
                                     : has("Memcpy")  ? Category::kCopy
+                                    : has("nccl")    ? Category::kCommunication
                                     : has("[CUDA")   ? Category::kOther
                                                      : Category::kElementwise;
     }
