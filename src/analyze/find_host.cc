@@ -186,6 +186,10 @@ void find_sync_bound(const FindingContext& finding) {
         "Keep results on the GPU: .item(), .cpu(), .tolist(), nonzero and boolean indexing make the host wait. "
         "Sample on the device and read tokens back asynchronously, one step late.",
         "Drop synchronisation that only serves timing."};
+    if (finding.trace().windows.size() > 1)
+      out.advice.push_back(
+          "GPUs that hand work to each other need no wait of the host: let their streams wait for the copies between "
+          "them, so that all of them work at once.");
     finding.bound_gaps(
         stage, sync_ns, [&](Row gap) { return finding.is_wait(gap, stage); }, out);
   }
@@ -203,7 +207,8 @@ void find_allocator_churn(const FindingContext& finding) {
     for (Row a = 0; a < trace.api_calls.size(); ++a) {
       uint8_t& verdict = is_alloc[index(trace.api_calls.name[a])];
       if (verdict == 0) verdict = api_kind_of(trace.text(trace.api_calls.name[a])) == ApiKind::kAllocator ? 1 : 2;
-      if (verdict != 1 || host.stage_at(trace.api_calls.start_ns[a]) != stage.stage) continue;
+      if (verdict != 1 || host.stage_at(trace.api_calls.thread[a], trace.api_calls.start_ns[a]) != stage.stage)
+        continue;
       ++calls;
       call_ns += trace.api_calls.dur_ns[a];
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "analyze/exposed.h"
 #include "analyze/several_gpus.h"
@@ -204,14 +205,40 @@ void find_scales(const Trace& trace, Groups& groups) {
 
 void find_host_intervals(const Trace& trace, Groups& groups) {
   const Steps& steps = trace.steps;
-  std::vector<HostInterval>& host = groups.host;
+  std::map<int32_t, std::vector<HostInterval>> by_device;
   for (Row s = 0; s < steps.size(); ++s) {
     const int64_t end = std::max(std::max(steps.sync_ns[s], steps.end_ns[s]), steps.host_start_ns[s]);
-    host.push_back({steps.host_start_ns[s], end, groups.stage_of_step[s]});
+    by_device[steps.device[s]].push_back({steps.host_start_ns[s], end, groups.stage_of_step[s]});
   }
-  std::stable_sort(host.begin(), host.end(),
-                   [](const HostInterval& a, const HostInterval& b) { return a.start_ns < b.start_ns; });
-  for (size_t i = 0; i + 1 < host.size(); ++i) host[i].end_ns = std::min(host[i].end_ns, host[i + 1].start_ns);
+  std::map<int32_t, uint32_t> rows;
+  for (auto& [device, host] : by_device) {
+    std::stable_sort(host.begin(), host.end(),
+                     [](const HostInterval& a, const HostInterval& b) { return a.start_ns < b.start_ns; });
+    for (size_t i = 0; i + 1 < host.size(); ++i) host[i].end_ns = std::min(host[i].end_ns, host[i + 1].start_ns);
+    rows[device] = static_cast<uint32_t>(groups.host.size());
+    groups.host.push_back(std::move(host));
+  }
+  std::vector<std::set<uint32_t>> of_thread(trace.threads.size());
+  std::map<int64_t, std::set<uint32_t>> of_process;
+  ApiCallId last;
+  for (GpuOpId op = 0; op < trace.gpu_ops.size(); ++op) {
+    const ApiCallId call = trace.gpu_links.api[op];
+    if (call == kNoRow || call == last) continue;
+    last = call;
+    const auto row = rows.find(trace.device_of(op));
+    if (row == rows.end()) continue;
+    const ThreadId thread = trace.api_calls.thread[call];
+    of_thread[thread].insert(row->second);
+    of_process[trace.threads.process_id[thread]].insert(row->second);
+  }
+  std::set<uint32_t> all;
+  for (const auto& [device, row] : rows) all.insert(row);
+  for (ThreadId thread = 0; thread < trace.threads.size(); ++thread) {
+    const std::set<uint32_t>& own = of_thread[thread];
+    const std::set<uint32_t>& process = of_process[trace.threads.process_id[thread]];
+    const std::set<uint32_t>& rows_of = !own.empty() ? own : !process.empty() ? process : all;
+    groups.host_of_thread.emplace_back(rows_of.begin(), rows_of.end());
+  }
 }
 
 void group_kernels(const Trace& trace, Groups& groups) {
@@ -285,7 +312,7 @@ Groups group_trace(const Trace& trace) {
                   add_idle(trace, groups);
                 }});
   find_scales(trace, groups);
-  raise_least_gpu_time(trace, groups);
+  set_least_gpu_time(trace, groups);
   return groups;
 }
 

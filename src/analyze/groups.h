@@ -85,7 +85,10 @@ struct Groups {
   FlatIndex<KernelKey> kernel_keys;       // group -> key
   std::vector<KernelSums> kernels;        // parallel to kernel_keys
   std::vector<uint32_t> kernel_of;        // parallel to gpu_ops
-  std::vector<HostInterval> host;         // sorted, disjoint
+  // By device that has steps, in the order of the devices: sorted, disjoint.
+  std::vector<std::vector<HostInterval>> host;
+  // By thread: rows of `host` of the devices that it launched work on; else those of its process; else all.
+  std::vector<std::vector<uint32_t>> host_of_thread;
   // Parallel to steps: GPU time that the step needs at least, however early it is launched. The part of its window in
   // which its device was busy; more where several GPUs share it and wait for each other (analyze/several_gpus.h).
   std::vector<int64_t> least_gpu_ns;
@@ -104,21 +107,40 @@ inline std::string stage_name(const Trace& trace, const Groups& groups, uint32_t
   return stage_name(trace, groups.stages[stage]);
 }
 
-// Walks the host intervals along with times that never decrease by much; returns the stage on the host at a time.
+// Walks the host intervals along with times that never decrease by much; returns the stage on the host at a time: of
+// several GPUs the one whose step began last.
 class HostCursor {
  public:
-  explicit HostCursor(const Groups& groups) : groups_(groups), outside_(groups.unattributed(INT32_MIN)) {}
+  explicit HostCursor(const Groups& groups)
+      : groups_(groups), outside_(groups.unattributed(INT32_MIN)), next_(groups.host.size(), 0) {}
+  uint32_t stage_at(ThreadId thread, int64_t time_ns) {
+    const HostInterval* last = nullptr;
+    for (const uint32_t device : groups_.host_of_thread[thread]) last = later(last, interval_at(device, time_ns));
+    return last != nullptr ? last->stage : outside_;
+  }
+  // Of whichever thread.
   uint32_t stage_at(int64_t time_ns) {
-    const std::vector<HostInterval>& host = groups_.host;
-    while (next_ > 0 && time_ns < host[next_ - 1].start_ns) --next_;
-    while (next_ < host.size() && host[next_].start_ns <= time_ns) ++next_;
-    return next_ > 0 && time_ns < host[next_ - 1].end_ns ? host[next_ - 1].stage : outside_;
+    const HostInterval* last = nullptr;
+    for (uint32_t device = 0; device < groups_.host.size(); ++device) last = later(last, interval_at(device, time_ns));
+    return last != nullptr ? last->stage : outside_;
   }
 
  private:
+  static const HostInterval* later(const HostInterval* a, const HostInterval* b) {
+    if (a == nullptr || b == nullptr) return a == nullptr ? b : a;
+    return b->start_ns > a->start_ns ? b : a;
+  }
+  const HostInterval* interval_at(uint32_t device, int64_t time_ns) {
+    const std::vector<HostInterval>& host = groups_.host[device];
+    size_t& next = next_[device];
+    while (next > 0 && time_ns < host[next - 1].start_ns) --next;
+    while (next < host.size() && host[next].start_ns <= time_ns) ++next;
+    return next > 0 && time_ns < host[next - 1].end_ns ? &host[next - 1] : nullptr;
+  }
+
   const Groups& groups_;
   uint32_t outside_;
-  size_t next_ = 0;  // first interval that starts after the last time asked for
+  std::vector<size_t> next_;  // by device: the first interval that starts after the last time asked for
 };
 
 }  // namespace llmprof

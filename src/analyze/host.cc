@@ -11,7 +11,7 @@ void analyze_host(const Context& context, Report& report, std::vector<CannotTell
   std::vector<int64_t> outside_ns(groups.stages.size(), 0);  // in launches that no operator makes: replays of graphs
   HostCursor op_host(groups);
   for (OpId op = 0; op < trace.ops.size(); ++op) {
-    HostRecord& row = rows[op_host.stage_at(trace.ops.start_ns[op])];
+    HostRecord& row = rows[op_host.stage_at(trace.ops.thread[op], trace.ops.start_ns[op])];
     ++row.operators.n;
     // Nesting is exact, so the self times of a thread add up to the time in which it was inside operators.
     row.operators_ms.ns += trace.op_links.self_ns[op];
@@ -26,7 +26,7 @@ void analyze_host(const Context& context, Report& report, std::vector<CannotTell
     uint8_t& kind = kind_of_name[index(trace.api_calls.name[api])];
     if (kind == kUnseen) kind = api_kind_of(trace.text(trace.api_calls.name[api])) == ApiKind::kSync ? kSync : kNoSync;
     if (launches[api] == 0 && kind == kNoSync) continue;
-    const uint32_t stage = api_host.stage_at(trace.api_calls.start_ns[api]);
+    const uint32_t stage = api_host.stage_at(trace.api_calls.thread[api], trace.api_calls.start_ns[api]);
     HostRecord& row = rows[stage];
     if (launches[api] != 0) {
       if (trace.api_links.op[api] == kNoRow) outside_ns[stage] += trace.api_calls.dur_ns[api];

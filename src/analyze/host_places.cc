@@ -40,7 +40,7 @@ std::vector<std::vector<PlaceSums>> places_of_stages(const Trace& trace, const G
   std::vector<std::map<std::pair<PlaceKind, StringId>, PlaceSums>> sums(groups.stages.size());
   HostCursor host(groups);
   for (Row row = 0; row < places.size(); ++row) {
-    const uint32_t stage = host.stage_at(places.start_ns[row]);
+    const uint32_t stage = host.stage_at(places.thread[row], places.start_ns[row]);
     if (groups.stages[stage].missing == MissingKernels::kAll || places.stack[row] == StringId::kEmpty) continue;
     PlaceSums& sum = sums[stage][{places.kind[row], places.stack[row]}];
     sum.stack = places.stack[row];

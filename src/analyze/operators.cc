@@ -88,7 +88,7 @@ Calls sum_calls(const Context& context) {
   const OpGpu gpu = gpu_time_of_ops(trace);
   HostCursor host(context.groups);
   for (OpId op = 0; op < ops.size(); ++op) {
-    const uint32_t c = out.keys.add({ops.name[op], ops.signature[op], host.stage_at(ops.start_ns[op])});
+    const uint32_t c = out.keys.add({ops.name[op], ops.signature[op], host.stage_at(ops.thread[op], ops.start_ns[op])});
     if (c == out.sums.size()) out.sums.emplace_back();
     CallSums& sums = out.sums[c];
     ++sums.calls;

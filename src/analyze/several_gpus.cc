@@ -5,6 +5,7 @@
 #include <set>
 
 #include "analyze/copies.h"
+#include "replay/meetings.h"
 
 namespace llmprof {
 namespace {
@@ -93,11 +94,12 @@ int32_t receiver_of(const Trace& trace, std::span<const Row> activities, size_t 
 
 }  // namespace
 
-int64_t longest_chain_ns(const Trace& trace, std::span<const Row> activities) {
+int64_t longest_chain_ns(const Trace& trace, std::span<const Row> activities, std::span<const int64_t> waited_ns) {
   std::map<int32_t, DeviceChain> chains;
   int64_t longest = 0;
   for (size_t i = 0; i < activities.size(); ++i) {
-    const int64_t start = trace.gpu_ops.start_ns[activities[i]], end = start + trace.gpu_ops.dur_ns[activities[i]];
+    const int64_t waited = waited_ns.empty() ? 0 : waited_ns[activities[i]];
+    const int64_t start = trace.gpu_ops.start_ns[activities[i]] + waited, end = trace.end_of(activities[i]);
     DeviceChain& chain = chains[trace.device_of(activities[i])];
     std::erase_if(chain.arrivals, [&](const DeviceChain::Arrival& arrival) {
       if (arrival.recorded_ns > start) return false;
@@ -115,8 +117,26 @@ int64_t longest_chain_ns(const Trace& trace, std::span<const Row> activities) {
   return longest;
 }
 
-void raise_least_gpu_time(const Trace& trace, Groups& groups) {
+namespace {
+
+// By activity, what it waited in a collective for another GPU to begin; empty where none did.
+std::vector<int64_t> waits_for_others(const Trace& trace) {
+  std::vector<int64_t> out;
+  for (const replay::Meeting& meeting : replay::find_meetings(trace)) {
+    out.resize(trace.gpu_ops.size(), 0);
+    for (const GpuOpId op : meeting) out[op] = replay::waited_ns(trace, meeting, op);
+  }
+  return out;
+}
+
+}  // namespace
+
+void set_least_gpu_time(const Trace& trace, Groups& groups) {
   if (trace.windows.size() < 2) return;
+  const std::vector<int64_t> waited = waits_for_others(trace);
+  for (Row op = 0; op < waited.size(); ++op)
+    if (const StepId step = trace.gpu_links.step[op]; step != kNoRow)
+      groups.least_gpu_ns[step] = std::max<int64_t>(0, groups.least_gpu_ns[step] - waited[op]);
   std::vector<Row> owner(trace.steps.size(), kNoRow);
   const std::map<Row, std::vector<Row>> shared = shared_steps(trace, owner);
   if (shared.empty()) return;
@@ -127,7 +147,7 @@ void raise_least_gpu_time(const Trace& trace, Groups& groups) {
   for (const auto& [first, together] : shared) {
     const std::map<Row, std::vector<Row>>::const_iterator found = activities.find(first);
     if (found == activities.end() || !are_joined(trace, found->second)) continue;
-    const int64_t least = longest_chain_ns(trace, found->second);
+    const int64_t least = longest_chain_ns(trace, found->second, waited);
     for (const Row s : together) groups.least_gpu_ns[s] = std::max(groups.least_gpu_ns[s], least);
   }
 }
