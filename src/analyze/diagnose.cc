@@ -7,6 +7,7 @@
 #include "analyze/processor.h"
 #include "analyze/requests.h"
 #include "derive/steps.h"
+#include "replay/meetings.h"
 #include "trace/signature.h"
 
 namespace llmprof {
@@ -64,6 +65,7 @@ Finding& FindingContext::add(std::string_view id, const StageView* stage, std::s
   Finding& finding = out->emplace_back();
   finding.id = id;
   finding.stage = stage != nullptr && !stage->whole() ? stage->timing->name : "all";
+  if (stage != nullptr) finding.device = stage->timing->device;
   finding.title = std::move(title);
   if (stage == nullptr) {
     finding.gain_ns = gain_ns;
@@ -336,9 +338,11 @@ void diagnose(const Context& context, Report& report, std::vector<CannotTell>& c
                context.trace.steps.new_tokens[step] > 0;
     graphs |= stage.graph_replay() && !known;
   }
-  if (comm)
-    cannot_tell.push_back({"Do some ranks wait for others (rank-skew)?", "the recording holds one rank",
-                           "record every rank and compare their communication times"});
+  if (comm && replay::find_meetings(context.trace).empty())
+    cannot_tell.push_back({"Do some ranks wait for others (rank-skew)?",
+                           context.trace.windows.size() < 2 ? "the recording holds one rank"
+                                                            : "its GPUs communicate in groups, or not at the same time",
+                           "record every rank of one group (llmprof run -- torchrun ...)"});
   if (routing)
     cannot_tell.push_back({"Are the experts loaded unevenly (moe-imbalance)?",
                            "the recording does not say how many tokens each expert received",

@@ -236,6 +236,8 @@ void find_copy_bound(const FindingContext&);
 void find_batch_too_small(const FindingContext&);
 void find_dtype_wide(const FindingContext&);
 void find_comm_bound(const FindingContext&);
+// several GPUs
+void find_rank_skew(const FindingContext&);
 // kernels
 void find_compute_bound(const FindingContext&);
 void find_logits_all_tokens(const FindingContext&);

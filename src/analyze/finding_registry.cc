@@ -107,7 +107,11 @@ constexpr FindingRule kRules[] = {
      "clock samples", "lock clocks to measure", find_clock_drop},
     {"comm-bound", "communication kernels take at least 20 % of the stage", "GPU activities",
      "fewer GPUs, fused all-reduce, overlap", find_comm_bound},
-    {"rank-skew", "not decided", "recordings of all ranks", "balance the ranks", nullptr},
+    {"rank-skew",
+     "what a GPU waits in collectives for another one to begin brings its step at least 5 %, or is at least 10 % of it "
+     "where that cannot be simulated",
+     "all GPUs of a group in one recording", "balance the ranks", find_rank_skew, false, FindingSeverity::kMinor,
+     "the cause is on the GPU that is late, and a finding there"},
     {"host-preprocessing",
      "a stage of the program before a prompt that runs no part of the model (preprocess, tokenize) is at least 10 % of "
      "TTFT; idle time in tokenising or image-processing Python code is at least 5 % of the window; without Python "

@@ -42,6 +42,7 @@ constexpr Mended kMended[] = {
     {"gemm-shape-misaligned", "aligned", false},
     {"memory-bound-weights", "fp8-weights", false, FindingSeverity::kMinor},
     {"comm-bound", "no-communication", false},
+    {"rank-skew", "even-ranks", false, FindingSeverity::kMinor},
 };
 
 const Mended* mends(const Finding& finding) {
@@ -53,7 +54,7 @@ const Mended* mends(const Finding& finding) {
 
 const StageView* stage_of(const FindingContext& finding, const Finding& one) {
   for (const StageView& stage : finding.stages)
-    if (stage.timing->name == one.stage) return &stage;
+    if (stage.timing->name == one.stage && stage.timing->device == one.device) return &stage;
   return nullptr;
 }
 
@@ -190,8 +191,8 @@ void find_no_single_cause(const FindingContext& finding, std::vector<Finding>& f
   for (const StageView& stage : finding.stages) {
     if (finding.simulation == nullptr || stage.consequence.of_request < kRequestPartMin) continue;
     const bool single = std::any_of(found.begin(), found.end(), [&](const Finding& one) {
-      return one.stage == stage.timing->name && one.gain && one.gain->method == "replay" &&
-             one.severity >= FindingSeverity::kMajor;
+      return one.stage == stage.timing->name && one.device == stage.timing->device && one.gain &&
+             one.gain->method == "replay" && one.severity >= FindingSeverity::kMajor;
     });
     if (single) continue;
     struct One {

@@ -32,7 +32,7 @@ std::vector<uint8_t> alternate(const Trace& trace) {
 std::vector<StepEnd> step_ends(const Timeline& timeline) {
   const Trace& trace = timeline.trace;
   std::vector<StepEnd> ends(trace.steps.size());
-  std::map<int64_t, ApiCallId> waits;  // by end
+  std::multimap<int64_t, ApiCallId> waits;  // by end
   for (Row call = 0; call < trace.api_calls.size(); ++call)
     if (timeline.awaited[call] != Awaited::kNothing) waits.emplace(timeline.end_of(call), call);
   for (Row op = 0; op < trace.gpu_ops.size(); ++op) {
@@ -40,8 +40,16 @@ std::vector<StepEnd> step_ends(const Timeline& timeline) {
     if (step == kNoRow) continue;
     if (ends[step].op == kNoRow || trace.end_of(op) > trace.end_of(ends[step].op)) ends[step].op = op;
   }
-  for (Row step = 0; step < trace.steps.size(); ++step)
-    if (const auto found = waits.find(trace.steps.sync_ns[step]); found != waits.end()) ends[step].call = found->second;
+  const auto process_of = [&](ApiCallId call) {
+    return call == kNoRow ? timeline.process.size() : size_t{timeline.process[trace.api_calls.thread[call]]};
+  };
+  for (Row step = 0; step < trace.steps.size(); ++step) {
+    const GpuOpId last = ends[step].op;
+    const size_t process = process_of(last == kNoRow ? ApiCallId(kNoRow) : trace.gpu_links.api[last]);
+    const auto [from, to] = waits.equal_range(trace.steps.sync_ns[step]);
+    for (auto found = from; found != to; ++found)
+      if (found == from || process_of(found->second) == process) ends[step].call = found->second;
+  }
   return ends;
 }
 
@@ -223,6 +231,8 @@ std::vector<int64_t> step_starts(const Timeline& timeline, const std::vector<Ste
       out[step] = end_of(replayed, ends[before]);
     } else if (const ApiCallId call = trace.gpu_links.api[ends[step].op]; call != kNoRow) {
       out[step] = moved(timeline, replayed, trace.api_calls.thread[call], start);
+      // Where the host gets ahead, the GPU still does one step after the other.
+      if (before != kNoRow) out[step] = std::max(out[step], end_of(replayed, ends[before]));
     }
     before = step;
   }

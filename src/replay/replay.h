@@ -29,6 +29,7 @@ struct Durations {
   std::vector<uint8_t> gone;     // of activities: takes no time, no place on its stream and no latency
   // Of activities: launched with the one before it on its stream, in one call.
   std::vector<uint8_t> with_previous;
+  bool meet = true;  // in a collective each GPU waits for the last one to begin (meetings.h)
 };
 
 // By row of the trace's tables.

@@ -97,14 +97,15 @@ class Runner {
     out_.call_end_ns[call] = out_.call_start_ns[call] + durations_.call_ns[call];
   }
 
-  // All of them have begun. One that takes no time is hidden, and waits for nobody.
+  // All of them have begun.
   template <class Runs>
   void end_meeting(const Meeting& meeting, const Runs& runs) {
+    if (!durations_.meet) return;
     GpuOpId last = kNoRow;
     for (const GpuOpId op : meeting)
       if (last == kNoRow || out_.op_start_ns[op] > out_.op_start_ns[last]) last = op;
     for (const GpuOpId op : meeting) {
-      if (!runs(trace_.gpu_links.api[op]) || durations_.gone[op] != 0 || durations_.op_ns[op] == 0) continue;
+      if (!runs(trace_.gpu_links.api[op]) || durations_.gone[op] != 0) continue;
       const int64_t together_ns = std::max<int64_t>(0, durations_.op_ns[op] - waited_ns(trace_, meeting, op));
       out_.op_end_ns[op] = out_.op_start_ns[last] + together_ns;
       if (last != op) out_.met[op] = last;

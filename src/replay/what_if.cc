@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -17,8 +18,8 @@ constexpr WhatIf kWhatIfs[] = {
      without_waits, nullptr},
     {"last-wait-only", "no wait for the GPU but the one that ends a step",
      "every other waiting call goes, with the copy to the host that it waits for; those for copies of pageable memory "
-     "to "
-     "the GPU stay",
+     "to the GPU stay. Where one process has several GPUs, waits that end a step go too if nothing was copied to the "
+     "host since the wait before",
      with_last_wait_only, nullptr},
     {"reads-at-once", "one reading of what is read time and again within a step",
      "as last-wait-only, and what lies between two such waits goes, with its calls, its kernels and the code between "
@@ -36,8 +37,14 @@ constexpr WhatIf kWhatIfs[] = {
      "cudaMalloc, cudaFree and their like take no time and wait for nothing", without_allocations, nullptr},
     {"no-host-gaps", "no long stretches of host code between CUDA calls",
      "200 us or more between two calls of a thread become what is usual between them", without_host_gaps, nullptr},
-    {"no-communication", "communication hidden behind other work", "collectives take no time", without_communication,
-     nullptr},
+    {"no-communication", "communication hidden behind other work",
+     "communication kernels take no time; what a GPU waits in them for another one to begin stays, where the recording "
+     "holds both",
+     without_communication, nullptr},
+    {"even-ranks", "collectives that all GPUs begin at once",
+     "what a GPU waits in a collective for the last one to begin goes, and each GPU goes on at its own pace; where the "
+     "recording holds all of them",
+     with_even_ranks, nullptr},
     {"fused", "kernels that pass over memory one behind the other as one kernel",
      "of norms, activations, elementwise kernels and the like between two products the longest stays; the others go "
      "with "
@@ -139,12 +146,36 @@ Recording::Recording(const StepReplay& replay, const RecorderCostModel& costs, L
     step_of_[call] = step;
     if (ends_step_[call] != 0) step = kNoRow;
   }
+  find_waits_in_vain();
   std::vector<double> before;
   const Durations durations(all);
   for (ApiCallId call = 0; call < calls; ++call)
     if (kind(call) == ApiKind::kLaunch && all.before[call] != kNoRow)
       before.push_back(static_cast<double>(durations.before_ns[call]));
   if (!before.empty()) dispatch_ns_ = static_cast<int64_t>(median_of(std::move(before)));
+}
+
+void Recording::find_waits_in_vain() {
+  const Timeline& all = timeline();
+  struct Process {
+    std::set<int32_t> devices;
+    bool copies = false;  // to the host, since the last wait
+  };
+  std::vector<Process> processes(all.process.size());
+  const auto process_of = [&](ApiCallId call) -> Process& {
+    return processes[all.process[all.trace.api_calls.thread[call]]];
+  };
+  if (all.trace.windows.size() < 2) return;
+  for (ApiCallId call = 0; call < step_of_.size(); ++call)
+    for (const GpuOpId op : launched(call)) process_of(call).devices.insert(all.trace.device_of(op));
+  in_vain_.assign(step_of_.size(), 0);
+  for (ApiCallId call = 0; call < step_of_.size(); ++call) {
+    Process& process = process_of(call);
+    for (const GpuOpId op : launched(call)) process.copies |= all.trace.gpu_ops.path[op] == CopyPath::kDeviceToHost;
+    if (!waits(call)) continue;
+    in_vain_[call] = ends_step_[call] != 0 && !process.copies && process.devices.size() > 1 ? 1 : 0;
+    process.copies = false;
+  }
 }
 
 bool Recording::waits(ApiCallId call) const {

@@ -65,12 +65,17 @@ class Recording {
   StepId step_of(ApiCallId call) const { return step_of_[call]; }  // kNoRow: of none that is replayed
   // Whether the call is the wait that a step ends with.
   bool ends_step(ApiCallId call) const { return ends_step_[call] != 0; }
+  // Whether a call that ends a step keeps another GPU of its process from working meanwhile and brings the host
+  // nothing: no copy to it was made since the wait before.
+  bool ends_in_vain(ApiCallId call) const { return !in_vain_.empty() && in_vain_[call] != 0; }
   bool waits(ApiCallId call) const;  // for the GPU, and for something
   std::span<const GpuOpId> launched(ApiCallId call) const;
   // Median of the host code that leads to the launch of a kernel, ns: what the dispatch of an operator takes.
   int64_t dispatch_ns() const { return dispatch_ns_; }
 
  private:
+  void find_waits_in_vain();
+
   const StepReplay& replay_;
   const RecorderCostModel& costs_;
   LinkRates rates_;
@@ -78,6 +83,7 @@ class Recording {
   std::array<KernelScales, static_cast<size_t>(Scale::kCount)> scales_;
   std::vector<StepId> step_of_;
   std::vector<uint8_t> ends_step_;
+  std::vector<uint8_t> in_vain_;  // by call; empty where no process has several GPUs
   int64_t dispatch_ns_ = 0;
 };
 
@@ -129,6 +135,7 @@ void with_needed_rows(const Recording&, Durations&, Latencies&);
 void with_needed_keys(const Recording&, Durations&, Latencies&);
 void without_host_gaps(const Recording&, Durations&, Latencies&);
 void without_communication(const Recording&, Durations&, Latencies&);
+void with_even_ranks(const Recording&, Durations&, Latencies&);
 void with_graph(const Recording&, Durations&, Latencies&);
 std::string graph_forbidden(const Recording&, const Durations&, std::span<const StepId>);
 void with_fast_host(const Recording&, Durations&, Latencies&);

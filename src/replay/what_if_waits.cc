@@ -31,7 +31,8 @@ bool is_for_pageable(const Recording& recording, ApiCallId call) {
 
 void take_waits(const Recording& recording, bool last_too, Durations& durations) {
   for (ApiCallId call = 0; call < recording.trace().api_calls.size(); ++call)
-    if (recording.waits(call) && (last_too || (!recording.ends_step(call) && !is_for_pageable(recording, call))))
+    if (recording.waits(call) && (last_too || ((!recording.ends_step(call) || recording.ends_in_vain(call)) &&
+                                               !is_for_pageable(recording, call))))
       take_wait(recording, call, durations);
 }
 

@@ -613,8 +613,9 @@ const char* name_of(FindingSeverity severity);
 LLMPROF_RECORD(FindingFields, "findings", "What is wrong, why, and what to change", LLMPROF_FINDING_FIELDS)
 
 struct Finding : FindingFields {
-  double gain_ns = 0;  // expected gain over the recording; an upper bound
-  double share = 0;    // of a typical request (of the window, where it is about that) that could go: for the order
+  int64_t device = -1;  // ordinal of the stage's GPU
+  double gain_ns = 0;   // expected gain over the recording; an upper bound
+  double share = 0;     // of a typical request (of the window, where it is about that) that could go: for the order
   bool beyond_steps = false;  // what could go lies before the steps, where no replay of them sees it
 };
 

@@ -3,6 +3,7 @@
 
 #include "analyze/several_gpus.h"
 #include "analyze_recording.h"
+#include "two_gpus.h"
 
 namespace llmprof {
 namespace {
@@ -88,6 +89,62 @@ TEST(SeveralGpus, StreamsOfOneGpuCountOnce) {
   two.copy(0, 200, 10);
   two.work(1, 300, 100);
   EXPECT_EQ(two.least().front(), (150 + 10 + 100) * kUs);
+}
+
+// The host of the first rank holds both up: that is the finding, and the other GPU's wait says which one is late.
+TEST(SeveralGpus, TheOneThatOthersWaitForIsNamed) {
+  const auto live = [](const Ranks& program) {  // a recording of both processes by llmprof
+    TestTrace b = program.made();
+    for (const int64_t process : {1, 2}) b.level(-kMs, 100 * kMs, RecordingLevel::kDefault, process);
+    return b;
+  };
+  TestTrace late = live(Ranks{.code_ns = 400'000, .graphs = true});
+  const Result<Report> report = analyze(late.derive_all());
+  ASSERT_TRUE(report);
+  const Finding* skew = nullptr;
+  for (const Finding& one : report->findings)
+    if (one.id == "rank-skew") skew = &one;
+  ASSERT_NE(skew, nullptr);
+  EXPECT_EQ(skew->severity, FindingSeverity::kMinor);
+  EXPECT_NE(skew->title.find("GPU 1 waits 0.4 ms a step"), std::string::npos) << skew->title;
+  ASSERT_EQ(skew->evidence.size(), 3U);
+  EXPECT_NEAR(skew->evidence[0].value.value_or(0), 0.4, 0.001);
+  EXPECT_DOUBLE_EQ(skew->evidence[1].value.value_or(0), Ranks::kLayers);
+  EXPECT_EQ(skew->evidence[2].metric, "collectives that GPU 0 began last");
+  ASSERT_TRUE(skew->gain);
+  EXPECT_EQ(skew->gain->method, "replay");
+  EXPECT_NEAR(skew->gain->from - skew->gain->to, 0.4, 0.02);
+  const Finding& first = report->findings.front();
+  EXPECT_EQ(first.id, "host-preprocessing") << "what holds up the first rank";
+  ASSERT_TRUE(first.gain);
+  EXPECT_NEAR(first.gain->from - first.gain->to, 0.4, 0.02);
+  ASSERT_EQ(report->host.size(), 2U);
+  for (const HostRecord& host : report->host) {
+    EXPECT_EQ(host.syncs, Ranks::kSteps) << "of GPU " << host.device;
+    EXPECT_EQ(host.launches, Ranks::kSteps);
+  }
+  for (const CannotTell& one : report->cannot_tell) EXPECT_EQ(one.question.find("rank-skew"), std::string::npos);
+
+  TestTrace even = live(Ranks{.graphs = true});
+  const Result<Report> healthy = analyze(even.derive_all());
+  ASSERT_TRUE(healthy);
+  for (const Finding& one : healthy->findings) EXPECT_NE(one.id, "rank-skew");
+}
+
+// One process drives both, and waits for both behind each half of each lot, within steps or at their ends.
+TEST(SeveralGpus, WaitsThatKeepThemFromWorkingAtOnceComeFirst) {
+  for (const bool ranges : {true, false}) {
+    TestTrace b = Relay{.ranges = ranges}.made();
+    b.level(-kMs, 1000 * kMs, RecordingLevel::kDefault);
+    const Result<Report> report = analyze(b.derive_all());
+    ASSERT_TRUE(report);
+    ASSERT_FALSE(report->findings.empty());
+    const Finding& first = report->findings.front();
+    EXPECT_EQ(first.id, "sync-bound");
+    ASSERT_TRUE(first.gain);
+    const double saved = 1 - first.gain->to / first.gain->from;
+    EXPECT_NEAR(saved, ranges ? 0.41 : 0.5, 0.02) << "seven halves for twelve; one for two";
+  }
 }
 
 }  // namespace

@@ -1,0 +1,75 @@
+// Findings about several GPUs of one recording.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "analyze/finding.h"
+#include "base/text_table.h"
+#include "replay/meetings.h"
+
+namespace llmprof {
+namespace {
+
+// Waits of a stage's GPU in collectives for another one to begin.
+struct Waits {
+  int64_t ns = 0, collectives = 0;
+  std::set<StepId> steps;
+  std::map<int32_t, int64_t> last;  // how often which GPU began last
+
+  double per_step_ns() const { return static_cast<double>(ns) / static_cast<double>(steps.size()); }
+};
+
+std::map<uint32_t, Waits> waits_by_stage(const FindingContext& finding) {
+  const Trace& trace = finding.trace();
+  std::map<uint32_t, Waits> out;
+  for (const replay::Meeting& meeting : replay::find_meetings(trace)) {
+    const GpuOpId last = *std::max_element(meeting.begin(), meeting.end(), [&](GpuOpId a, GpuOpId b) {
+      return trace.gpu_ops.start_ns[a] < trace.gpu_ops.start_ns[b];
+    });
+    for (const GpuOpId op : meeting) {
+      const StepId step = trace.gpu_links.step[op];
+      if (step == kNoRow) continue;
+      Waits& waits = out[finding.context.groups.stage_of_step[step]];
+      waits.ns += replay::waited_ns(trace, meeting, op);
+      ++waits.collectives;
+      waits.steps.insert(step);
+      ++waits.last[trace.device_of(last)];
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+void find_rank_skew(const FindingContext& finding) {
+  constexpr double kWaitShareMin = 0.10;
+  const std::map<uint32_t, Waits> waits = waits_by_stage(finding);
+  for (const StageView& stage : finding.stages) {
+    const auto found = waits.find(stage.stage);
+    if (found == waits.end()) continue;
+    const Waits& of = found->second;
+    const double wait_ns = of.per_step_ns() * stage.count();
+    if (!finding.worth(stage, "even-ranks", wait_ns >= kWaitShareMin * stage.wall_ns())) continue;
+    const auto late = std::max_element(of.last.begin(), of.last.end(),
+                                       [](const auto& a, const auto& b) { return a.second < b.second; });
+    Finding& out = finding.add("rank-skew", &stage,
+                               fmt::format("{}GPU {} waits {:.3g} ms a step in collectives for another one to begin",
+                                           stage.label(), stage.timing->device, of.per_step_ns() / 1e6),
+                               wait_ns);
+    out.evidence = {measured("waiting in collectives per step", of.per_step_ns() / 1e6, Unit::kMs),
+                    counted("collectives per step",
+                            static_cast<double>(of.collectives) / static_cast<double>(of.steps.size()), Unit::kOne),
+                    measured(fmt::format("collectives that GPU {} began last", late->first),
+                             static_cast<double>(late->second) / static_cast<double>(of.collectives), Unit::kFrac)};
+    out.advice = {
+        fmt::format("GPU {} is late most often: its findings and its critical path say what it does before. "
+                    "Even out what the ranks compute, and keep sampling, logging and input preparation off "
+                    "the launching thread of any of them.",
+                    late->first)};
+    out.bound = stage.bound(wait_ns);
+  }
+}
+
+}  // namespace llmprof
