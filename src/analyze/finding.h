@@ -236,8 +236,9 @@ void find_copy_bound(const FindingContext&);
 void find_batch_too_small(const FindingContext&);
 void find_dtype_wide(const FindingContext&);
 void find_comm_bound(const FindingContext&);
-// several GPUs
+// several GPUs, several streams
 void find_rank_skew(const FindingContext&);
+void find_streams_taking_turns(const FindingContext&);
 // kernels
 void find_compute_bound(const FindingContext&);
 void find_logits_all_tokens(const FindingContext&);

@@ -112,6 +112,11 @@ constexpr FindingRule kRules[] = {
      "where that cannot be simulated",
      "all GPUs of a group in one recording", "balance the ranks", find_rank_skew, false, FindingSeverity::kMinor,
      "the cause is on the GPU that is late, and a finding there"},
+    {"streams-taking-turns",
+     "two streams with at least 10 % of the kernels' time each have kernels at once in under 5 % of it, and wait for "
+     "each other's events twice a step or more, which brings a step at least 5 %; whether they need what the other one "
+     "computes is not recorded",
+     "API calls with their streams and events", "wait only for what is read", find_streams_taking_turns},
     {"host-preprocessing",
      "a stage of the program before a prompt that runs no part of the model (preprocess, tokenize) is at least 10 % of "
      "TTFT; idle time in tokenising or image-processing Python code is at least 5 % of the window; without Python "

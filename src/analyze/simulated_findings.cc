@@ -42,6 +42,7 @@ constexpr Mended kMended[] = {
     {"gemm-shape-misaligned", "aligned", false},
     {"memory-bound-weights", "fp8-weights", false, FindingSeverity::kMinor},
     {"comm-bound", "no-communication", false},
+    {"streams-taking-turns", "streams-apart", false},
     {"rank-skew", "even-ranks", false, FindingSeverity::kMinor},
 };
 

@@ -4,6 +4,8 @@
 
 #include <array>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "replay/latencies.h"
@@ -15,6 +17,8 @@ namespace llmprof::replay {
 struct Stretch {
   int64_t start_ns = 0, end_ns = 0;
 };
+
+using StreamPairs = std::set<std::pair<StreamId, StreamId>>;  // the lower one first
 
 // What is constant, by row of the trace's tables: to replay something else than was recorded, change it.
 struct Durations {
@@ -29,7 +33,8 @@ struct Durations {
   std::vector<uint8_t> gone;     // of activities: takes no time, no place on its stream and no latency
   // Of activities: launched with the one before it on its stream, in one call.
   std::vector<uint8_t> with_previous;
-  bool meet = true;  // in a collective each GPU waits for the last one to begin (meetings.h)
+  StreamPairs apart;  // kernels of these wait for each other's no more
+  bool meet = true;   // in a collective each GPU waits for the last one to begin (meetings.h)
 };
 
 // By row of the trace's tables.

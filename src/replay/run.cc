@@ -112,6 +112,12 @@ class Runner {
     }
   }
 
+  bool is_apart(GpuOpId op, GpuOpId other) const {
+    const GpuOps& ops = trace_.gpu_ops;
+    return ops.kind[op] == GpuOpKind::kKernel && ops.kind[other] == GpuOpKind::kKernel &&
+           durations_.apart.count(std::minmax(ops.stream[op], ops.stream[other])) != 0;
+  }
+
   GpuOpId later(GpuOpId a, GpuOpId b) const {
     if (a == kNoRow || b == kNoRow) return a == kNoRow ? b : a;
     return out_.op_end_ns[b] > out_.op_end_ns[a] ? b : a;
@@ -138,7 +144,8 @@ class Runner {
       if (const GpuOpId before = timeline_.on_stream[op]; before != kNoRow)
         after(out_.op_end_ns[before], latencies_.behind_ns(timeline_, before, op), Followed::kStream, before);
       for (const GpuOpId other : timeline_.joined.of(op))
-        after(out_.op_end_ns[other], latencies_.joined_ns(timeline_, other, op), Followed::kEvent, other);
+        if (durations_.apart.empty() || !is_apart(op, other))
+          after(out_.op_end_ns[other], latencies_.joined_ns(timeline_, other, op), Followed::kEvent, other);
     }
     out_.op_start_ns[op] = start;
     out_.op_end_ns[op] = gone ? start : start + durations_.op_ns[op];

@@ -111,6 +111,10 @@ constexpr WhatIf kWhatIfs[] = {
      "of their type, short ones as the highest clock, those of unknown shape as is less favourable; the host, copies "
      "between host and GPU and communication stay",
      on_another_gpu, gpu_unknown, Scale::kGpu, 1, true},
+    {"streams-apart", "streams that do not wait for each other time and again",
+     "kernels of two streams that wait for each other's twice a step or more in both directions wait no more; kernels "
+     "that then run at once are taken not to slow each other, and to need nothing of each other",
+     with_streams_apart, nullptr},
     {"fast-host", "a host that takes no time",
      "calls that do not wait and the code between them take no time: what is left is the GPU's, and waiting for it",
      with_fast_host, nullptr},

@@ -136,6 +136,7 @@ void with_needed_keys(const Recording&, Durations&, Latencies&);
 void without_host_gaps(const Recording&, Durations&, Latencies&);
 void without_communication(const Recording&, Durations&, Latencies&);
 void with_even_ranks(const Recording&, Durations&, Latencies&);
+void with_streams_apart(const Recording&, Durations&, Latencies&);
 void with_graph(const Recording&, Durations&, Latencies&);
 std::string graph_forbidden(const Recording&, const Durations&, std::span<const StepId>);
 void with_fast_host(const Recording&, Durations&, Latencies&);
@@ -150,6 +151,8 @@ std::string gpu_unknown(const Recording&, const Durations&, std::span<const Step
 // A call goes, with what it launches and with as much of the host code before it as the dispatch of an operator takes:
 // the rest is the program's own.
 void take_away(const Recording&, ApiCallId call, Durations&);
+// Streams of one GPU of which the kernels of a step wait for each other's time and again.
+StreamPairs taking_turns(const Recording&);
 // Whether a call copies pageable memory to the GPU: it waits for that, which pinned memory would spare it.
 bool copies_pageable_in(const Recording&, ApiCallId call);
 

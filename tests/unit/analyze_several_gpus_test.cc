@@ -3,7 +3,7 @@
 
 #include "analyze/several_gpus.h"
 #include "analyze_recording.h"
-#include "two_gpus.h"
+#include "several_streams.h"
 
 namespace llmprof {
 namespace {
@@ -144,6 +144,22 @@ TEST(SeveralGpus, WaitsThatKeepThemFromWorkingAtOnceComeFirst) {
     ASSERT_TRUE(first.gain);
     const double saved = 1 - first.gain->to / first.gain->from;
     EXPECT_NEAR(saved, ranges ? 0.41 : 0.5, 0.02) << "seven halves for twelve; one for two";
+  }
+}
+
+TEST(SeveralStreams, ThatTakeTurnsAreFoundAndThoseThatDoNotAreNot) {
+  for (const bool turns : {true, false}) {
+    TestTrace b = Turns{.turns = turns}.made();
+    b.level(-kMs, 100 * kMs, RecordingLevel::kDefault);
+    const Result<Report> report = analyze(b.derive_all());
+    ASSERT_TRUE(report);
+    const Finding* const found = finding_of(*report, "streams-taking-turns", "decode");
+    ASSERT_EQ(found != nullptr, turns);
+    if (!turns) continue;
+    EXPECT_EQ(&report->findings.front(), found);
+    ASSERT_TRUE(found->gain);
+    EXPECT_NEAR(found->gain->to / found->gain->from, 0.5, 0.03);
+    EXPECT_NEAR(found->evidence[0].value.value_or(0), 0.6, 0.001) << "20 kernels of 30 us on either";
   }
 }
 

@@ -10,7 +10,7 @@
 #include "base/statistics.h"
 #include "derive_trace_builder.h"
 #include "replay/what_if.h"
-#include "two_gpus.h"
+#include "several_streams.h"
 
 namespace llmprof::replay {
 namespace {
@@ -534,6 +534,16 @@ TEST(WhatIf, RanksWaitForEachOtherInCollectives) {
     const auto mean_now = [](const Simulated& what) { return what.now_ns - what.then_ns; };
     EXPECT_NEAR(mean_now(simulate(with, "no-communication")), Ranks::kLayers * Ranks::kTogetherNs, 10);
   }
+}
+
+TEST(WhatIf, StreamsThatTakeTurnsWorkAtOnceApart) {
+  const Simulated found = simulate(Turns{}, "streams-apart");
+  const double then_ns = simulate(Turns{.turns = false}, "clock").now_ns;
+  EXPECT_GT(found.now_ns, 1.8 * then_ns);
+  EXPECT_NEAR(found.then_ns / then_ns, 1, 0.03);
+  // A fork and a join are needed.
+  const Simulated healthy = simulate(Turns{.turns = false}, "streams-apart");
+  EXPECT_DOUBLE_EQ(healthy.then_ns, healthy.now_ns);
 }
 
 TEST(WhatIf, WhatIsNotKnownIsSaid) {

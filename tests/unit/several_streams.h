@@ -1,4 +1,4 @@
-// Programs of two GPUs as recordings: every start is its latest predecessor and a latency.
+// Programs of two GPUs, or of several streams, as recordings: every start is its latest predecessor and a latency.
 #pragma once
 
 #include <algorithm>
@@ -128,6 +128,57 @@ struct Relay {
       launch(1, "Memcpy DtoH (Device -> Pinned)", 2'000);
       wait(1);
       if (ranges) b.annotation("prefill", begin, host - begin);
+      host += 20'000;
+    }
+    return b;
+  }
+};
+
+// Two streams of short kernels, each of which waits for the other's last one, or for nothing but its own. The steps
+// begin and end on a third.
+struct Turns {
+  bool turns = true;
+  static constexpr int kParts = 20, kSteps = 8;
+  static constexpr int64_t kKernelNs = 30'000, kCallNs = 2'000, kStartNs = 4'000, kApartNs = 1'000, kReturnNs = 3'000;
+
+  TestTrace made() const {
+    TestTrace b;
+    const std::array<StreamId, 3> streams{StreamId(0), b.stream(0, 13), b.stream(0, 14)};
+    std::array<int64_t, 3> gpu{-1'000'000, -1'000'000, -1'000'000};
+    int64_t host = 0;
+    uint64_t event = 0;
+    const auto launch = [&](size_t stream, std::string_view name, int64_t ns, int64_t joined) {
+      const int64_t start = std::max({host + kStartNs, gpu[stream] + kApartNs, joined + kApartNs});
+      b.gpu(name, start, ns, b.api(name[0] == 'M' ? "cudaMemcpyAsync" : "cudaLaunchKernel", host, kCallNs),
+            streams[stream]);
+      b.names(streams[stream]);
+      gpu[stream] = start + ns;
+      host += kCallNs;
+    };
+    const auto wait_for = [&](size_t waiting, size_t other) {  // from now on
+      b.api("cudaEventRecord", host, 500);
+      b.names(streams[other], ++event);
+      b.api("cudaStreamWaitEvent", host + 500, 500);
+      b.names(streams[waiting], event);
+      host += 1'000;
+      return gpu[other];
+    };
+    for (int s = 0; s < kSteps; ++s) {
+      const int64_t begin = host;
+      launch(0, "gemm", 5'000, -1'000'000);
+      std::array<int64_t, 3> joined{0, wait_for(1, 0), wait_for(2, 0)};
+      for (int part = 0; part < kParts; ++part)
+        for (const size_t stream : {size_t{1}, size_t{2}}) {
+          if (turns) joined[stream] = std::max(joined[stream], wait_for(stream, 3 - stream));
+          launch(stream, "gemm", kKernelNs, joined[stream]);
+        }
+      const int64_t both = std::max(wait_for(0, 1), wait_for(0, 2));
+      launch(0, "Memcpy DtoH (Device -> Pinned)", 2'000, both);
+      const int64_t returned = std::max(host, gpu[0]) + kReturnNs;
+      b.api("cudaStreamSynchronize", host, returned - host);
+      b.names(streams[0]);
+      host = returned;
+      b.annotation("decode", begin, host - begin);
       host += 20'000;
     }
     return b;
