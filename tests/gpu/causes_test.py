@@ -8,6 +8,7 @@ Each program runs under `llmprof run`, planted and repaired (--fixed), and both 
   first      the first finding of at least minor severity of the planted program: what, where, the gain it gives
   real       what the repair saves of a step by the programs' own timers: of the median of its main kind of step, of both
              sides alone, each round for itself; `kinds` has the same of every kind of step
+  interval   what the gain may be, and whether what the repair saves of that kind of step lies in it
   twin       the findings of the repaired program with a simulated gain
 
 Whether the first finding names the cause is for a reader to judge, beside causes.json: the words there were written without
@@ -54,6 +55,14 @@ def gain_of(found):
     return None if not gain or gain["from"] <= 0 else 1 - gain["to"] / gain["from"]
 
 
+def interval_of(found):
+    gain = found["gain"]
+    if not gain or gain["from"] <= 0 or not gain.get("ci95"):
+        return None
+    low, high = gain["ci95"]  # of the figure
+    return [1 - high / gain["from"], 1 - low / gain["from"]]
+
+
 def recorded(args, place, name, fixed):
     kept = pathlib.Path(args.keep or place) / (name + ("_fixed" if fixed else ""))
     command = [args.python, str(args.folder / f"{name}.py"), "--steps", str(args.steps), *(["--fixed"] if fixed else [])]
@@ -98,6 +107,9 @@ def judge(one):
         out["first"] = {"id": first["id"], "stage": first["stage"], "gain": gain_of(first),
                         "method": (first["gain"] or {}).get("method"),
                         "where": [place["name"] for place in first["where"][:1]]}
+        if interval := interval_of(first):
+            saved = out.get("kinds", {}).get(first["stage"])
+            out["interval"] = {"of": interval, "holds": None if saved is None else interval[0] <= saved <= interval[1]}
         out["next"] = [found["id"] for found in one["planted"]["findings"][1:4] if found["severity"] != "info"]
     out["twin"] = [{"id": found["id"], "gain": gain_of(found), "severity": found["severity"]}
                    for found in one["fixed"]["findings"]
