@@ -236,7 +236,7 @@ class Bench:
         self.out = self.work / "out"
         self.environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(self.work),
                             "XDG_RUNTIME_DIR": str(self.work / "runtime"), "LC_ALL": "C.UTF-8", "NO_COLOR": "1",
-                            "LLMPROF_NVML": "/nonexistent/libnvidia-ml.so.1"}
+                            "LLMPROF_NVML": "/nonexistent/libnvidia-ml.so.1", "LLMPROF_STORE": "off"}
         for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS"):
             if name in os.environ:
                 self.environment[name] = os.environ[name]

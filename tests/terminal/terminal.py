@@ -46,7 +46,7 @@ class Tool:
     def environment(self, extra):
         kept = {name: os.environ[name] for name in ("PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS") if name in os.environ}
         return {**kept, "HOME": self.home, "XDG_CACHE_HOME": self.home, "XDG_RUNTIME_DIR": self.home,
-                "LC_ALL": "C.UTF-8", **extra}
+                "LC_ALL": "C.UTF-8", "LLMPROF_STORE": "off", **extra}
 
     def pipe(self, *words, **extra):
         return subprocess.run([self.binary, *words], cwd=INPUTS, env=self.environment(extra), stdin=subprocess.DEVNULL,
@@ -111,7 +111,7 @@ def commands():
     yield ("doctor",)
     yield ("demo", "--recorded")
     yield ("--help",)
-    for name in ("run", "analyze", "model", "peaks", "bench", "workload", "list", "demo", "doctor", "ctl"):
+    for name in ("run", "analyze", "model", "peaks", "bench", "workload", "list", "demo", "doctor", "ctl", "runs"):
         yield (name, "--help")
 
 
