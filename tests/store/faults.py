@@ -229,7 +229,7 @@ def kills(options, work):
         store.good(*RECORD)
     usual = (time.monotonic() - begun) / 8
     lucky = random.Random(7)
-    before, ended = {}, 0
+    before, ended, came, broken = {}, 0, 0, 0
     for n in range(options.kills):
         what = f"kill {n}"
         process = store.start(*(ANALYZE if n % 2 else RECORD))
@@ -244,12 +244,15 @@ def kills(options, work):
             stay = sorted((n for n, row in before.items() if row["kind"] == kind and n != 1), reverse=True)[:3]
             check(set(stay) <= set(rows), f"{what}: {sorted(set(stay) - set(rows))} lost")
         check(not before or max(rows) >= max(before), f"{what}: numbers go back")
+        fresh = set(rows) - set(before) if before else set()
+        came += len(fresh)
+        broken += any(rows[n]["state"] == "incomplete" for n in fresh)
         before = rows
     store.good(*ANALYZE)
     store.good(*RECORD)
     exact(store, "after kills", {1}, 2, 2)
     settled(store, "after kills")
-    print(f"kills: {options.kills}, of which {ended} came after the end")
+    print(f"kills: {options.kills}; {came} new runs were there by then, {broken} of them incomplete; {ended} came after the end")
 
 
 def full_disks(options, work):
