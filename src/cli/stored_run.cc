@@ -33,9 +33,16 @@ bool is_there(const std::string& path) { return access(path.c_str(), F_OK) == 0;
 // The run that a word names, and its manifest; nothing where the word is something else. Whether a word that is neither
 // a number nor `last` names a run is found out by looking.
 Result<std::optional<std::pair<RunRow, RunManifest>>> run_named(const std::string& word, std::optional<RunKind> kind) {
+  if (word.empty() || word == "-") return std::nullopt;
+  if (is_there(word)) {
+    // A run's own folder, as `llmprof runs open` prints it.
+    if (!is_there(word + "/" + store::kManifestName) || is_there(word + "/session.json")) return std::nullopt;
+    LLMPROF_ASSIGN(RunManifest manifest, store::read_manifest(word));
+    RunRow row = store::row_of(manifest, word);
+    return std::pair(std::move(row), std::move(manifest));
+  }
   const std::string folder = store::store_folder();
   const bool certain = store::names_a_run(word);
-  if (word.empty() || word == "-" || is_there(word)) return std::nullopt;
   if (folder.empty()) {
     if (!certain) return std::nullopt;
     return fail("expected a file, or a run of the store, and there is no store", word,

@@ -421,6 +421,10 @@ def names(options, work):
                          ("last", str(elsewhere))):
         code, _, err = store.run("analyze", word)
         check(code == 1 and folder in err, f"analyze {word}: {code}: {err}")
+    code, _, err = store.run("analyze", str(store.root / "0002-run-first"))  # as `runs open` prints it
+    check(code == 1 and "0002-run-first/recording" in err, f"analyze a run's folder: {code}: {err}")
+    code, _, err = store.run("analyze", str(store.root / "0002-run-first/manifest.json"))
+    check(code != 0 and "the manifest of a stored run" in err, f"analyze a manifest: {code}: {err}")
     (work / "2").write_text("not a recording")
     code, _, err = store.run("analyze", "2")
     check("0002-run-first" not in err, f"a file that is called 2: {err}")
