@@ -110,9 +110,10 @@ void name_inputs(const std::vector<std::string>& paths, RunManifest& manifest) {
     const std::filesystem::path whole = std::filesystem::absolute(path, failed);
     manifest.inputs.push_back(failed || path == "-" ? path : whole.lexically_normal().string());
   }
-  std::string name = manifest.inputs.front() == "-"
-                         ? "standard-input"
-                         : std::filesystem::path(manifest.inputs.front()).filename().string();
+  // Recordings in the run store are all called the same: the run's folder above says which.
+  const std::filesystem::path first = manifest.inputs.front();
+  std::string name = first == "-" ? "standard-input" : first.filename().string();
+  if (name == "recording" && first.has_parent_path()) name = first.parent_path().filename().string();
   for (const char* ending : {".gz", ".zst", ".json"})
     if (name.ends_with(ending)) name.resize(name.size() - std::string_view(ending).size());
   manifest.name = name;

@@ -27,7 +27,7 @@ std::string marks_of(const RunRow& row) {
   };
   add(row.state != RunState::kWhole, name_of(row.state));
   add(row.pinned, "pinned");
-  add(row.compressed, "compressed");
+  add(row.stored_bytes < row.bytes, "compressed");
   return out;
 }
 
@@ -54,6 +54,12 @@ class Lines {
   const RenderOptions& options_;
   std::string out_;
 };
+
+bool is_smaller(const RunManifest& run) {
+  for (const StoredFile& file : run.files)
+    if (file.stored_bytes < file.bytes) return true;
+  return false;
+}
 
 std::string git_text(const RunGit& git) {
   std::string out = git.commit.substr(0, 12);
@@ -95,8 +101,8 @@ std::string render_text(const RunShown& run, const RenderOptions& options) {
   std::string out =
       fmt::format("run {}  {}  {}\n\n", run.number, name_of(run.kind), printable(run.name, options.charset));
   Lines lines(options);
-  lines.add("state", std::string(name_of(run.state)) + (run.pinned ? ", pinned" : "") +
-                         (run.compressed ? ", large files compressed" : ""));
+  lines.add("state",
+            std::string(name_of(run.state)) + (run.pinned ? ", pinned" : "") + (is_smaller(run) ? ", compressed" : ""));
   lines.add("folder", run.folder);
   lines.add("recording", run.recording.value_or(""));
   lines.add("result", run.result.value_or(""));

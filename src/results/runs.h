@@ -72,19 +72,20 @@ struct RunShown : RunManifest {
   std::string folder;
 };
 
-#define LLMPROF_RUN_ROW_FIELDS(F)                                                        \
-  F(int64_t, number, "", "Never given twice")                                            \
-  F(RunKind, kind, "", "run, bench, peaks or analysis")                                  \
-  F(std::string, name, "", "Of --name, else of the program, the operations or the file") \
-  F(RunState, state, "", "whole, incomplete, running or damaged")                        \
-  F(bool, pinned, "", "Kept whatever its age and size")                                  \
-  F(bool, compressed, "", "Its large files have been compressed")                        \
-  F(int64_t, start_unix_ns, "ns", "When it began")                                       \
-  F(OptDouble, ttft_ms, "ms", "TTFT of the headline")                                    \
-  F(OptDouble, tpot_ms, "ms", "TPOT of the headline")                                    \
-  F(int64_t, stored_bytes, "bytes", "On the disk")                                       \
-  F(std::string, gpu, "", "The first one's name")                                        \
-  F(std::string, command, "", "In one line")                                             \
+#define LLMPROF_RUN_ROW_FIELDS(F)                                                          \
+  F(int64_t, number, "", "Never given twice")                                              \
+  F(RunKind, kind, "", "run, bench, peaks or analysis")                                    \
+  F(std::string, name, "", "Of --name, else of the program, the operations or the file")   \
+  F(RunState, state, "", "whole, incomplete, running or damaged")                          \
+  F(bool, pinned, "", "Kept whatever its age and size")                                    \
+  F(bool, compressed, "", "Its large files have been compressed")                          \
+  F(int64_t, start_unix_ns, "ns", "When it began")                                         \
+  F(OptDouble, ttft_ms, "ms", "TTFT of the headline")                                      \
+  F(OptDouble, tpot_ms, "ms", "TPOT of the headline")                                      \
+  F(int64_t, bytes, "bytes", "Of the content of its files")                                \
+  F(int64_t, stored_bytes, "bytes", "On the disk: fewer where files have been compressed") \
+  F(std::string, gpu, "", "The first one's name")                                          \
+  F(std::string, command, "", "In one line")                                               \
   F(std::string, folder, "", "Where it is")
 LLMPROF_RECORD(RunRow, "runs", "The runs of a store, the newest first", LLMPROF_RUN_ROW_FIELDS)
 

@@ -16,7 +16,8 @@ constexpr const char* kIndexSchema =
     "TEXT NOT NULL, pinned INTEGER NOT NULL, compressed INTEGER NOT NULL, start_unix_ns INTEGER NOT NULL, ttft_ms "
     "REAL, "
     "tpot_ms REAL, stored_bytes INTEGER NOT NULL, gpu TEXT NOT NULL, command TEXT NOT NULL, inode INTEGER NOT NULL, "
-    "changed_ns INTEGER NOT NULL, bytes INTEGER NOT NULL, xxh3 TEXT NOT NULL) WITHOUT ROWID; PRAGMA user_version=1;";
+    "changed_ns INTEGER NOT NULL, manifest_bytes INTEGER NOT NULL, bytes INTEGER NOT NULL, xxh3 TEXT NOT NULL) WITHOUT "
+    "ROWID; PRAGMA user_version=1;";
 constexpr int kIndexVersion = 1;
 
 // A statement that ends with its owner.
@@ -66,7 +67,7 @@ std::string checksum_of_row(const IndexedRun& one) {
   JsonWriter json(0);
   json.begin_object();
   write_fields(json, one.row);
-  json.field("inode", one.mark.inode).field("changed_ns", one.mark.changed_ns).field("bytes", one.mark.bytes);
+  json.field("inode", one.mark.inode).field("changed_ns", one.mark.changed_ns).field("manifest_bytes", one.mark.bytes);
   json.end_object();
   return checksum_of(json.str());
 }
@@ -110,7 +111,7 @@ bool Index::load() {
   if (version.step() != SQLITE_ROW || version.number(0) != kIndexVersion) return false;
   Statement all(database_,
                 "SELECT folder, number, kind, name, state, pinned, compressed, start_unix_ns, ttft_ms, tpot_ms, "
-                "stored_bytes, gpu, command, inode, changed_ns, bytes, xxh3 FROM runs");
+                "stored_bytes, gpu, command, inode, changed_ns, manifest_bytes, bytes, xxh3 FROM runs");
   int got = SQLITE_ERROR;
   while ((got = all.step()) == SQLITE_ROW) {
     IndexedRun one;
@@ -123,11 +124,12 @@ bool Index::load() {
     one.row.start_unix_ns = all.number(7);
     one.row.ttft_ms = all.real(8);
     one.row.tpot_ms = all.real(9);
+    one.row.bytes = all.number(16);
     one.row.stored_bytes = all.number(10);
     one.row.gpu = all.text(11);
     one.row.command = all.text(12);
     one.mark = {all.number(13), all.number(14), all.number(15)};
-    if (known && all.text(16) == checksum_of_row(one)) rows_.emplace(one.row.folder, std::move(one));
+    if (known && all.text(17) == checksum_of_row(one)) rows_.emplace(one.row.folder, std::move(one));
   }
   if (got == SQLITE_DONE) return true;
   rows_.clear();
@@ -148,7 +150,7 @@ void Index::replace(const std::map<std::string, IndexedRun>& rows) {
   if (!writable_ || database_ == nullptr) return;
   const auto write = [&]() {
     if (!run("BEGIN IMMEDIATE; DELETE FROM runs;")) return false;
-    Statement insert(database_, "INSERT INTO runs VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+    Statement insert(database_, "INSERT INTO runs VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
     if (!insert.is_good()) return false;
     for (const auto& [folder, one] : rows) {
       const RunRow& row = one.row;
@@ -168,7 +170,8 @@ void Index::replace(const std::map<std::string, IndexedRun>& rows) {
       insert.put(14, one.mark.inode);
       insert.put(15, one.mark.changed_ns);
       insert.put(16, one.mark.bytes);
-      insert.put(17, checksum_of_row(one));
+      insert.put(17, row.bytes);
+      insert.put(18, checksum_of_row(one));
       if (insert.step() != SQLITE_DONE) return false;
       insert.reset();
     }

@@ -122,7 +122,7 @@ RunRow damaged_row(const std::string& folder, const std::string& name, int64_t n
   row.state = RunState::kDamaged;
   row.name = name;
   row.folder = folder;
-  row.stored_bytes = bytes_below(folder);
+  row.bytes = row.stored_bytes = bytes_below(folder);
   return row;
 }
 
@@ -236,7 +236,10 @@ RunRow row_of(const RunManifest& manifest, const std::string& folder) {
   // Of the program itself its name, however it was called.
   for (const std::string& word : manifest.command)
     row.command += row.command.empty() ? word.substr(word.rfind('/') + 1) : " " + word;
-  for (const StoredFile& file : manifest.files) row.stored_bytes += file.stored_bytes;
+  for (const StoredFile& file : manifest.files) {
+    row.bytes += file.bytes;
+    row.stored_bytes += file.stored_bytes;
+  }
   row.folder = folder;
   return row;
 }
@@ -273,7 +276,7 @@ Result<std::vector<RunRow>> list_runs(const std::string& store) {
     row.folder = folder;
     if (row.state != RunState::kIncomplete) continue;
     if (is_running(folder)) row.state = RunState::kRunning;
-    row.stored_bytes = bytes_below(folder);
+    row.bytes = row.stored_bytes = bytes_below(folder);
   }
   if (changed || rows.size() != index.rows().size()) index.replace(rows);
   std::sort(out.begin(), out.end(), [](const RunRow& a, const RunRow& b) { return a.number > b.number; });
