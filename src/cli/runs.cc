@@ -60,26 +60,40 @@ Result<int> show(const RunsArguments& options, const std::string&, const std::ve
   return 0;
 }
 
-Result<int> open_path(const RunsArguments& options, const std::string&, const std::vector<RunRow>& runs) {
+// Runs that something was done with, for programs: as `list` has them.
+Status write_rows(const RunsArguments& options, const std::string& store, const std::vector<RunRow>& rows) {
+  RunList result;
+  result.folder = store;
+  for (const RunRow& row : rows) result.stored_bytes += row.stored_bytes;
+  result.runs = rows;
+  return write_result(result, options.output);
+}
+
+Result<int> open_path(const RunsArguments& options, const std::string& store, const std::vector<RunRow>& runs) {
   LLMPROF_ASSIGN(const RunRow row, store::find_run(runs, options.runs.empty() ? "last" : options.runs.front()));
-  LLMPROF_CHECK(write_output(row.folder + "\n", options.output.path));
+  LLMPROF_CHECK(options.output.is_text() ? write_output(row.folder + "\n", options.output.path)
+                                         : write_rows(options, store, {row}));
   return 0;
 }
 
-Result<int> set_pin(const RunsArguments& options, const std::vector<RunRow>& runs, bool pinned) {
-  LLMPROF_ASSIGN(const std::vector<RunRow> rows, chosen(options, runs));
-  for (const RunRow& row : rows) {
+Result<int> set_pin(const RunsArguments& options, const std::string& store, const std::vector<RunRow>& runs,
+                    bool pinned) {
+  LLMPROF_ASSIGN(std::vector<RunRow> rows, chosen(options, runs));
+  std::string page;
+  for (RunRow& row : rows) {
     LLMPROF_CHECK(store::pin_run(row, pinned));
-    LLMPROF_CHECK(
-        write_page(fmt::format("run {} is {}\n", row.number, pinned ? "pinned" : "not pinned"), output_style()));
+    row.pinned = pinned;
+    page += fmt::format("run {} is {}\n", row.number, pinned ? "pinned" : "not pinned");
   }
+  LLMPROF_CHECK(options.output.is_text() ? write_page(page, options.output.style(), options.output.path)
+                                         : write_rows(options, store, rows));
   return 0;
 }
-Result<int> pin(const RunsArguments& options, const std::string&, const std::vector<RunRow>& runs) {
-  return set_pin(options, runs, true);
+Result<int> pin(const RunsArguments& options, const std::string& store, const std::vector<RunRow>& runs) {
+  return set_pin(options, store, runs, true);
 }
-Result<int> unpin(const RunsArguments& options, const std::string&, const std::vector<RunRow>& runs) {
-  return set_pin(options, runs, false);
+Result<int> unpin(const RunsArguments& options, const std::string& store, const std::vector<RunRow>& runs) {
+  return set_pin(options, store, runs, false);
 }
 
 // Those that were named, whatever retention says of them.

@@ -414,6 +414,10 @@ def names(options, work):
     shown = store.answer("show", "3")
     check(shown["recording"] == str(elsewhere) and shown["files"] == [] and shown["exit_code"] == 0, f"-o: {shown}")
     check(store.good("runs", "open", "first").decode().strip() == str(store.root / "0002-run-first"), "open by name")
+    check(store.answer("open", "first")["runs"][0]["folder"] == str(store.root / "0002-run-first"), "open --json")
+    pinned = store.answer("pin", "1", "first")["runs"]
+    check([(row["number"], row["pinned"]) for row in pinned] == [(1, True), (2, True)], f"pin --json: {pinned}")
+    check([row["pinned"] for row in store.rows()] == [False, True, True], "pins are not listed")
     again = json.loads(store.good("analyze", "1", "--json"))
     check(again["source"]["files"] == [str(INPUT)], f"an analysis by its number: {again['source']}")
     # Nothing was recorded of `true`: that the recording was found and read is what its error says.
