@@ -220,7 +220,7 @@ def kills(options, work):
     store.good(*ANALYZE)
     store.good("runs", "pin", "1")
     pinned = {path: content for path, content in store.files().items() if path.startswith("0001")}
-    for _ in range(6):  # until each further one compresses and removes others
+    for _ in range(5):  # until each further one compresses and removes others
         store.good(*ANALYZE)
         store.good(*RECORD)
     begun = time.monotonic()
