@@ -1,5 +1,6 @@
 #include "store/index.h"
 
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <unistd.h>
 
@@ -139,6 +140,8 @@ bool Index::load() {
 void Index::begin_anew() {
   close();
   for (const char* ending : {"", "-journal", "-wal", "-shm"}) unlink((path_ + ending).c_str());
+  // Command lines are nobody else's business; SQLite would make a file that all may read.
+  { const Descriptor own(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)); }
   if (sqlite3_open_v2(path_.c_str(), &database_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOFOLLOW,
                       nullptr) == SQLITE_OK &&
       run("PRAGMA synchronous=OFF; PRAGMA trusted_schema=OFF;") && run(kIndexSchema))

@@ -135,7 +135,7 @@ def faults_of(store, words, plain, kinds, every, highest):
     shutil.rmtree(store.root)
     store.copy_of(highest)
     before, numbers = store.files(), {row["number"] for row in store.rows()}
-    tried = told = 0
+    tried = noticed = 0
     for at in range(1, len(calls) + 1):
         for n, (kind, error) in enumerate(kinds):
             if (at * len(kinds) + n) % every:
@@ -144,7 +144,7 @@ def faults_of(store, words, plain, kinds, every, highest):
             store.copy_of(highest)
             code, out, err = store.run(*words, **{kind: at, "errno": error})
             tried += 1
-            told += "not kept in the run store" in err
+            noticed += "not kept in the run store" in err
             if kind != "kill":
                 check((code, out) == plain, f"{what}: ended with {code} and printed {len(out)} bytes, without a store "
                                             f"{plain[0]} and {len(plain[1])}: {err}")
@@ -158,9 +158,9 @@ def faults_of(store, words, plain, kinds, every, highest):
             check(max(after) > max(rows), f"{what}: a number was given again")
             unchanged(before, store, what)
             settled(store, what)
-    check(tried < 8 or told, f"{words[0]}: none of {tried} faults was noticed")
+    check(tried < 8 or noticed, f"{words[0]}: none of {tried} faults was noticed")
     by_name = ", ".join(f"{calls.count(name)} {name}" for name in sorted(set(calls)))
-    print(f"{words[0]}: {tried} faults at {len(calls)} calls ({by_name}), {told} of them with a notice")
+    print(f"{words[0]}: {tried} faults at {len(calls)} calls ({by_name}), {noticed} of them with a notice")
 
 
 def every_call(options, work):
