@@ -291,8 +291,11 @@ Status prepare_launch(RunArguments& options, StoredRun& stored) {
 }
 
 // Gives the exit code back, which the store has no say in.
-int keep(StoredRun& stored, int exit_code) {
-  stored.manifest().exit_code = exit_code;
+int keep(StoredRun& stored, const std::string& recording, int exit_code) {
+  RunManifest& manifest = stored.manifest();
+  manifest.exit_code = exit_code;
+  // Without a report the session says which GPUs there were.
+  if (manifest.gpus.empty()) manifest.gpus = launch::recorded_gpus(recording);
   stored.keep();
   return exit_code;
 }
@@ -315,12 +318,12 @@ int run(RunArguments& options, const Command& command, const ProgramArguments& p
   if (options.baseline) {
     const Result<bool> go_on = run_baseline(options);
     if (!go_on) return failed(go_on.error());
-    if (!*go_on) return keep(*stored, options.baseline_exit_code);
+    if (!*go_on) return keep(*stored, options.launch.folder, options.baseline_exit_code);
   }
   const Result<launch::LaunchOutcome> outcome = launch::launch(options.launch);
   if (!outcome) return failed(outcome.error());
   report(options, derive_options, *outcome, *stored);
-  return keep(*stored, outcome->exit_code);
+  return keep(*stored, options.launch.folder, outcome->exit_code);
 }
 
 void add_recording_options(const Command& command, RunArguments& options) {

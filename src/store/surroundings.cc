@@ -191,6 +191,20 @@ std::optional<RunGit> git_state(const std::string& folder, int limit_ms) {
   return out;
 }
 
+std::optional<std::string> driver_in(std::string_view text) {
+  text = text.substr(0, text.find('\n'));
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(' ', at), text.size());
+    const std::string_view word = text.substr(at, end - at);
+    at = end + 1;
+    // "580.159.04" among words like "x86_64" and "NVIDIA".
+    const bool digits =
+        std::all_of(word.begin(), word.end(), [](char c) { return c == '.' || (c >= '0' && c <= '9'); });
+    if (digits && word.find('.') != std::string_view::npos && word.front() != '.') return std::string(word);
+  }
+  return std::nullopt;
+}
+
 void describe_surroundings(RunManifest& manifest) {
   manifest.command = own_command();
   char folder[PATH_MAX];
@@ -202,6 +216,8 @@ void describe_surroundings(RunManifest& manifest) {
     manifest.host = system.nodename;
     manifest.kernel = system.release;
   }
+  if (const Result<std::string> driver = read_small("/proc/driver/nvidia/version", uint64_t{1} << 16))
+    manifest.driver = driver_in(*driver);
   manifest.start_unix_ns = realtime_ns();
   manifest.tool_version = LLMPROF_VERSION;
 }

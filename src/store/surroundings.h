@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "results/runs.h"
@@ -19,7 +20,10 @@ std::vector<RunVariable> variables_that_matter(const char* const* environment);
 // `limit_ms`.
 std::optional<RunGit> git_state(const std::string& folder, int limit_ms);
 
-// Fills command, working_folder, git, environment, host, kernel, start_unix_ns and tool_version.
+// The version of NVIDIA's driver in what the kernel says of it (/proc/driver/nvidia/version).
+std::optional<std::string> driver_in(std::string_view text);
+
+// Fills command, working_folder, git, environment, host, kernel, driver, start_unix_ns and tool_version.
 void describe_surroundings(RunManifest& manifest);
 
 }  // namespace llmprof::store

@@ -599,7 +599,7 @@ def the_newest_of_two_sessions(bench):
 def a_recording_in_the_store_ends_at_its_limit(bench):
     bench.environment.update(LLMPROF_STORE=str(bench.work / "runs"), LLMPROF_STORE_RUN_GB="0.001")
     process = bench.start(["run", "--no-report", "--name", "long", "--", "{client}", "--ranges", "200000", "--until",
-                           "{work}/done"])
+                           "{work}/done"], env=FAKE_GPUS)
     wait_until("the limit is reached", lambda: (bench.status() or {}).get("level") == "off")
     expect(bench.status()["session"] == str(bench.work / "runs/0001-run-long/recording"), f"{bench.status()}")
     (bench.work / "done").write_text("")
@@ -608,6 +608,8 @@ def a_recording_in_the_store_ends_at_its_limit(bench):
     expect(b"recording ended, the program runs on" in err, f"{err!r}")
     expect(b"run 1)" in err, f"the run is not named: {err!r}")
     expect(not (bench.work / "llmprof-runs").exists(), "a folder in the current one, too")
+    shown = json.loads(bench.run(["runs", "show", "long", "--json"])[1])
+    expect(shown["gpus"] == ["NVIDIA Fake H200"] * 2 and shown["exit_code"] == 0, f"{shown}")
     code, out, err = bench.run(["analyze", "long", "--json"])
     expect(code == 0 and json.loads(out)["source"]["kind"] == "session", f"analyze long: {code}: {err}")
 

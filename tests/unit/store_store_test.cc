@@ -288,6 +288,16 @@ TEST(StoreSurroundings, variables_that_matter_and_no_secrets) {
   EXPECT_EQ(found, "CUDA_VISIBLE_DEVICES=1 NCCL_DEBUG= OMP_NUM_THREADS=4 PYTORCH_CUDA_ALLOC_CONF=a=b ");
 }
 
+TEST(StoreSurroundings, the_driver_s_version) {
+  EXPECT_EQ(
+      driver_in("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.06  Wed Jun 26 06:46:07 UTC 2024\nGCC 12.2"),
+      "535.183.06");
+  EXPECT_EQ(driver_in("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build"),
+            "580.159.04");
+  for (const char* text : {"", "NVRM version: none", "..", "\n580.1", "NVIDIA 580"})
+    EXPECT_FALSE(driver_in(text)) << text;
+}
+
 TEST(StoreSurroundings, the_commit_by_git_s_own_files) {
   const TemporaryFolder folder;
   const std::string commit(40, 'a'), packed(40, 'b');
