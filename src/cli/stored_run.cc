@@ -52,7 +52,10 @@ Result<std::optional<std::pair<RunRow, RunManifest>>> run_named(const std::strin
   Result<RunRow> found = store::find_run(runs, word, kind);
   if (!found) {
     if (certain) return tl::unexpected<Error>(found.error());
-    return std::nullopt;
+    // A name that is nearly one of a run; for other words, whoever opens the file says what is wrong.
+    const std::string& advice = found.error().advice;
+    if (!advice.starts_with("did you mean")) return std::nullopt;
+    return fail("expected a file, or a run of the store, found neither", word, advice, ExitCode::kUsage);
   }
   LLMPROF_ASSIGN(RunManifest manifest, store::read_manifest(found->folder));
   return std::pair(*std::move(found), std::move(manifest));

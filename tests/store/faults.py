@@ -433,6 +433,7 @@ def names(options, work):
     code, _, err = store.run("analyze", "2")
     check("0002-run-first" not in err, f"a file that is called 2: {err}")
     for words, code, text in ((("analyze", "99"), 2, "it has 1 to "), (("runs", "show", "frist"), 2, "did you mean first?"),
+                              (("analyze", "frist"), 2, "did you mean first?"), (("analyze", "wholly-other"), 1, "no such file"),
                               (("bench", "--compare", "last"), 2, "expected a bench in the run store, found none"),
                               (("runs", "shw"), 2, "llmprof runs show"), (("runs", "pin"), 2, "llmprof runs pin last")):
         found, _, err = store.run(*words)
