@@ -20,6 +20,8 @@ import sys
 import tempfile
 import time
 
+os.environ.setdefault("LLMPROF_STORE", "off")  # nothing of this among the runs of whoever calls it
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests/gpu"), str(ROOT / "benchmarks")]
 import harness

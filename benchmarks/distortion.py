@@ -18,6 +18,7 @@ end of the target to the printed report.
 Cases: (a) eager TinyLlama-1.1B, batch 1, the launch-bound worst case; (b) eager Llama-3.1-8B; (c) Llama-3.1-8B by CUDA
 graph.
 """
+import os
 import itertools
 import pathlib
 import random
@@ -29,6 +30,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+os.environ.setdefault("LLMPROF_STORE", "off")  # nothing of this among the runs of whoever calls it
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/gpu"))

@@ -25,6 +25,8 @@ import sys
 import tempfile
 import time
 
+os.environ.setdefault("LLMPROF_STORE", "off")  # nothing of this among the runs of whoever calls it
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RECORDING = ROOT / "tests/golden/inputs/kineto_llama-3.1-8b_unlabelled.json.gz"
 HTA_SECONDS, HTA_FILE_BYTES, HTA_PEAK_BYTES = 39.6, 400e6, 2.2e9

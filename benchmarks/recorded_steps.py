@@ -42,6 +42,8 @@ import tempfile
 import threading
 import time
 
+os.environ.setdefault("LLMPROF_STORE", "off")  # nothing of this among the runs of whoever calls it
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/gpu"))
 sys.path.insert(0, str(ROOT / "benchmarks"))

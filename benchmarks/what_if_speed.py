@@ -7,6 +7,7 @@ The recording is a shipped one of an eager 8B model, its steps written again and
 file, so that importing is no part of the time. Asked for are all what-ifs one by one, a GPU by its name among them, and two of
 several together. Times are medians of whole processes, memory is the largest of any.
 """
+import os
 import argparse
 import json
 import pathlib
@@ -16,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+os.environ.setdefault("LLMPROF_STORE", "off")  # nothing of this among the runs of whoever calls it
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "tests/golden/inputs/kineto_llama-3.1-8b_unlabelled.json.gz"

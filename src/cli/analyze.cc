@@ -1,6 +1,7 @@
 // `llmprof analyze PATH...`: import, derive, analyse, render.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 
 #include "analyze/analysis.h"
 #include "base/nearest.h"
@@ -9,6 +10,7 @@
 #include "cli/measuring.h"
 #include "cli/other_file.h"
 #include "cli/pipeline.h"
+#include "cli/stored_run.h"
 #include "hardware/hardware.h"
 #include "replay/what_if.h"
 #include "trace/trace_file.h"
@@ -27,6 +29,7 @@ struct AnalyzeArguments {
   std::string sort;  // empty: not given
   std::string save;
   OutputOptions output;
+  bool no_store = false;
 };
 
 // "graph", or "gpu:H200"; `word` is what was typed, for errors.
@@ -89,7 +92,35 @@ Status check_outputs(const AnalyzeArguments& options) {
   return {};
 }
 
+// Runs of the store by the files that they stand for.
+Status resolve_runs(std::vector<std::string>& paths) {
+  std::vector<std::string> out;
+  for (const std::string& word : paths) {
+    LLMPROF_ASSIGN(const std::vector<std::string> found, recordings_named(word));
+    out.insert(out.end(), found.begin(), found.end());
+  }
+  paths = std::move(out);
+  return {};
+}
+
+// The name of an analysis: of the file, without its endings.
+void name_inputs(const std::vector<std::string>& paths, RunManifest& manifest) {
+  for (const std::string& path : paths) {
+    std::error_code failed;
+    const std::filesystem::path whole = std::filesystem::absolute(path, failed);
+    manifest.inputs.push_back(failed || path == "-" ? path : whole.lexically_normal().string());
+  }
+  // Recordings in the run store are all called the same: the run's folder above says which.
+  const std::filesystem::path first = manifest.inputs.front();
+  std::string name = first == "-" ? "standard-input" : first.filename().string();
+  if (name == "recording" && first.has_parent_path()) name = first.parent_path().filename().string();
+  for (const char* ending : {".gz", ".zst", ".json"})
+    if (name.ends_with(ending)) name.resize(name.size() - std::string_view(ending).size());
+  manifest.name = name;
+}
+
 int run(AnalyzeArguments& options) {
+  if (const Status status = resolve_runs(options.paths); !status) return report_error(status.error());
   if (const Status status = check_outputs(options); !status) return report_error(status.error());
   DeriveOptions derive_options;
   derive_options.detect_stages = !options.no_detect;
@@ -120,7 +151,11 @@ int run(AnalyzeArguments& options) {
   if (!trace) return report_error(name_other_file(options.paths.front(), trace.error()));
   if (!options.save.empty())
     if (Status status = save_trace(*trace, options.save); !status) return report_error(status.error());
-  return analyze_and_print(*trace, derive_options, options.analyze, options.output);
+  StoredRun stored(RunKind::kAnalysis, !options.no_store, options.output.quiet);
+  name_inputs(options.paths, stored.manifest());
+  const int code = analyze_and_print(*trace, derive_options, options.analyze, options.output, &stored);
+  stored.keep();
+  return code;
 }
 
 }  // namespace
@@ -133,7 +168,9 @@ void add_analyze(Parser& parser) {
       .option("PATH", options->paths,
               "recording: torch.profiler .json, .json.gz or .json.zst, a session folder of llmprof run (or its "
               ".spool files), "
-              "a llmprof trace file, output of nvidia-smi dmon, or - for standard input")
+              "a llmprof trace file, output of nvidia-smi dmon, or - for standard input; or a run of the store: its "
+              "number, its "
+              "name, last")
       .required()
       .type_name("");
   add_ceilings_option(command, options->ceilings);
@@ -164,6 +201,7 @@ void add_analyze(Parser& parser) {
       .check(one_of({"total", "mean", "calls", "name"}))
       .shown_default("total");
   command.option("--save", options->save, "also keep the recording in llmprof's own compact file").type_name("PATH");
+  add_store_option(command, options->no_store);
   add_output_options(command, options->output);
   command.footer("Example:  llmprof analyze trace.json.gz --model llama-3.1-8b");
   command.action([options] { return run(*options); });

@@ -18,6 +18,7 @@
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/measuring.h"
+#include "cli/stored_run.h"
 #include "hardware/measured.h"
 #include "kernels/op.h"
 #include "model/catalogue.h"
@@ -37,7 +38,7 @@ struct BenchArguments {
   double min_time_s = 0;
   size_t max_cases = 0;
   uint64_t seed = 1;
-  bool quick = false, suite_time = false;
+  bool quick = false, suite_time = false, no_store = false;
   OutputOptions output;
 
   bool json_file() const { return !output.path.empty() && output.effective_format() == "json"; }
@@ -288,6 +289,7 @@ struct Run {
   std::optional<bench::Preset> preset;
   bench::RunOutcome outcome;
   size_t planned = 0;
+  std::optional<bench::BenchResult> result;  // as it was printed
 };
 
 Result<Run> measure(const BenchArguments& options, device::Device& device, const bench::ResultsFile* before,
@@ -332,7 +334,8 @@ Result<Run> measure(const BenchArguments& options, device::Device& device, const
   progress.clear();
   run.results.records = run.outcome.records;
   run.results.interrupted = run.outcome.left > 0;
-  LLMPROF_CHECK(print(options, result_of(options, run.results, run.preset, device.identity(), ceilings)));
+  run.result = result_of(options, run.results, run.preset, device.identity(), ceilings);
+  LLMPROF_CHECK(print(options, *run.result));
   if (journal && !run.results.interrupted) journal->remove();
   return run;
 }
@@ -356,7 +359,21 @@ int conclude(const BenchArguments& options, const Run& run) {
   return timed && run.outcome.lost.empty() ? 0 : static_cast<int>(ExitCode::kFailed);
 }
 
+// In the run store, under the names of the operations.
+void keep(const Run& run, const BenchArguments& options, StoredRun& stored) {
+  std::string& name = stored.manifest().name;
+  for (const std::string& operation : options.names) name += (name.empty() ? "" : "-") + operation;
+  if (name.empty()) name = options.model.empty() ? "suite" : options.model.substr(options.model.rfind('/') + 1);
+  if (run.result && !run.results.records.empty()) stored.take(*run.result);
+  stored.keep();
+}
+
 int run_bench(BenchArguments options) {
+  for (std::string& word : options.compare) {
+    Result<std::string> path = bench_named(word);
+    if (!path) return report_error(path.error());
+    word = *std::move(path);
+  }
   if (!options.resume.empty() && options.output.path.empty()) options.output.path = options.resume;
   if (const Status status = check(options); !status) return report_error(status.error());
   say_aliases(options);
@@ -374,9 +391,11 @@ int run_bench(BenchArguments options) {
   }
   const Result<std::unique_ptr<device::Device>> device = open_measured_device(options.device, options.output.quiet);
   if (!device) return report_error(device.error());
+  StoredRun stored(RunKind::kBench, !options.no_store, options.output.quiet);
   const Interrupt interrupt(options.output.quiet);
   const Result<Run> run = measure(options, **device, before ? &*before : nullptr, interrupt.flag());
   if (!run) return report_error(run.error());
+  keep(*run, options, stored);
   const int code = conclude(options, *run);
   if (code == kInterruptedExit) return code;
   if (!before) {
@@ -437,12 +456,15 @@ void add_bench(Parser& parser) {
   command.flag("--suite-time", options->suite_time, "measure a named case as briefly as the default suite does");
   command.option("--resume", options->resume, "go on with an interrupted run that was writing this file")
       .type_name("FILE");
-  command.option("--compare", options->compare, "an earlier result; with a second one nothing is measured")
+  command
+      .option("--compare", options->compare,
+              "an earlier result, or a bench of the run store (12, NAME, last); with a second one nothing is measured")
       .expected(1, 2)
       .type_name("OLD.json [NEW.json]");
   command.option("--fail-on", options->fail_on, "exit code 4 on slow, slow:N%, ambiguous or failed")
       .delimiter(',')
       .type_name("LIST");
+  add_store_option(command, options->no_store);
   add_output_options(command, options->output, CsvOutput::kFile);
   command.declared("--output")
       .description("write to this file instead of standard output; FILE.json: as JSON, beside the page");

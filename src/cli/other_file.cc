@@ -13,7 +13,7 @@ namespace {
 struct OwnFile {
   std::string_view schema, what, advice;
 };
-constexpr std::array<OwnFile, 8> kOwnFiles = {{
+constexpr std::array<OwnFile, 9> kOwnFiles = {{
     {"llmprof.report/", "a report of llmprof", "name the recording that it was made from: source.files in it"},
     {"llmprof.bench/", "results of llmprof bench", "llmprof bench --compare FILE ... reads it"},
     {"llmprof.peaks/", "what llmprof peaks printed",
@@ -21,6 +21,7 @@ constexpr std::array<OwnFile, 8> kOwnFiles = {{
     {"llmprof.ceilings/", "ceilings that llmprof peaks measured", "llmprof analyze RECORDING --ceilings FILE"},
     {"llmprof.model/", "what llmprof model printed", "llmprof model NAME makes it anew"},
     {"llmprof.session/", "the description of a session", "name the folder that it lies in"},
+    {"llmprof.manifest/", "the manifest of a stored run", "name the run's number, or the folder that it lies in"},
     {"llmprof.doctor/", "what llmprof doctor printed", "name a recording"},
     {"llmprof.list/", "what llmprof list printed", "name a recording"},
 }};

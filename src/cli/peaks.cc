@@ -8,6 +8,7 @@
 #include "cli/interrupt.h"
 #include "cli/measuring.h"
 #include "cli/recorder_cost.h"
+#include "cli/stored_run.h"
 #include "hardware/measured.h"
 #include "kernels/op.h"
 
@@ -112,6 +113,7 @@ int run(const PeaksArguments& options) {
   if (const Status status = check_device(options, **device); !status) return report_error(status.error());
   const Result<std::string> busy = refuse_if_busy(**device, options.device.busy_ok, options.output.quiet);
   if (!busy) return report_error(busy.error());
+  StoredRun stored(RunKind::kPeaks, !options.no_store, options.output.quiet);
   const Interrupt interrupt(options.output.quiet);
   Result<bench::Peaks> peaks = measure(options, **device, interrupt.flag());
   if (!peaks) return report_error(peaks.error());
@@ -122,6 +124,9 @@ int run(const PeaksArguments& options) {
   const Status written = write_result(result, options.output);
   if (!written) return report_error(written.error());
   if (!options.output.is_text() && !options.output.quiet) complain(result.kept);
+  stored.manifest().name = result.device.name;
+  if (!peaks->rows.empty() || !peaks->recorder_ns.empty()) stored.take(result);
+  stored.keep();
   if (peaks->interrupted) return kInterruptedExit;
   return peaks->rows.empty() && peaks->recorder_ns.empty() ? static_cast<int>(ExitCode::kFailed) : 0;
 }
@@ -138,7 +143,8 @@ void add_peaks(Parser& parser) {
       .type_name("LIST");
   command.flag("--quick", options->quick, "shorter, and less exact");
   command.flag("--recorder-only", options->recorder_only, "only what `llmprof run` costs a program on this GPU: 10 s");
-  command.flag("--no-store", options->no_store, "do not keep the ceilings for later reports");
+  command.flag("--no-store", options->no_store,
+               "do not keep the ceilings for later reports, nor the result in the run store");
   add_output_options(command, options->output);
   command.footer("Example:  llmprof peaks --device cpu --quick");
   command.action([options] { return run(*options); });

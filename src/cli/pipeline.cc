@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <map>
+#include <set>
 
 #include "base/text_table.h"
 #include "derive/recorded_spans.h"
@@ -80,6 +81,23 @@ std::optional<Trace> baseline_of(const Trace& trace, const DeriveOptions& option
   return std::move(*baseline);
 }
 
+// As analyze() does with AnalyzeOptions::top, afterwards.
+void cut_to(Report& report, size_t top) {
+  if (top == 0) return;
+  const auto cut = [top](auto& rows) {
+    if (rows.size() > top) rows.resize(top);
+  };
+  cut(report.kernels_topk);
+  cut(report.roofline);
+  if (report.memory) cut(report.memory->operators);
+  std::set<std::string> kernels;
+  std::erase_if(report.launch_sites, [&](const LaunchSiteRecord& row) {
+    if (kernels.size() == top && kernels.count(row.kernel) == 0) return true;
+    kernels.insert(row.kernel);
+    return false;
+  });
+}
+
 }  // namespace
 
 void add_ceilings_option(const Command& command, CeilingsOption& option) {
@@ -113,7 +131,7 @@ int print_empty_report(Trace& trace, const std::string& why, const std::string& 
 }
 
 int analyze_and_print(Trace& trace, const DeriveOptions& derive_options, const AnalyzeOptions& analyze_options,
-                      const OutputOptions& output) {
+                      const OutputOptions& output, StoredRun* stored) {
   if (!can_report(trace)) {
     if (!output.quiet) warn(trace);
     return report_error(no_gpu_activity(trace));
@@ -122,8 +140,14 @@ int analyze_and_print(Trace& trace, const DeriveOptions& derive_options, const A
   const std::optional<Trace> baseline = baseline_of(trace, derive_options);
   AnalyzeOptions with_baseline = analyze_options;
   if (baseline) with_baseline.baseline = &*baseline;
-  const Result<Report> report = analyze(trace, with_baseline);
+  const bool keeps = stored != nullptr && stored->wanted();
+  if (keeps) with_baseline.top = 0;
+  Result<Report> report = analyze(trace, with_baseline);
   if (!report) return report_error(report.error());
+  if (keeps) {
+    stored->take(*report);
+    cut_to(*report, analyze_options.top);
+  }
   if (!output.quiet) warn(trace);
   if (!output.quiet && (!output.is_text() || !output.path.empty())) warn_of_options(*report);
   if (const Status written = write_result(*report, output, analyze_options.top == 0 ? SIZE_MAX : analyze_options.top);

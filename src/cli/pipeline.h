@@ -3,6 +3,7 @@
 
 #include "analyze/analysis.h"
 #include "cli/command.h"
+#include "cli/stored_run.h"
 #include "derive/derive.h"
 #include "import/importer.h"
 
@@ -22,8 +23,8 @@ Status choose_ceilings(const CeilingsOption& option, AnalyzeOptions& options);
 int print_empty_report(Trace& trace, const std::string& why, const std::string& advice, const OutputOptions& output);
 
 // Derives, analyses and prints. Exit code 3 when the input had error-level diagnostics, even though a report was
-// printed.
+// printed. `stored` takes the whole report, whatever of it is printed.
 int analyze_and_print(Trace& trace, const DeriveOptions& derive_options, const AnalyzeOptions& analyze_options,
-                      const OutputOptions& output);
+                      const OutputOptions& output, StoredRun* stored = nullptr);
 
 }  // namespace llmprof::cli

@@ -20,6 +20,7 @@
 #include "cli/measuring.h"
 #include "cli/pipeline.h"
 #include "cli/run_program.h"
+#include "cli/stored_run.h"
 #include "hardware/hardware.h"
 #include "model/catalogue.h"
 
@@ -31,6 +32,7 @@ struct RunArguments {
   std::string mode = "default", unrecorded = "auto", counters = "auto";
   std::string folder;
   bool no_adapt = false, baseline = false, no_report = false, no_detect = false;
+  bool no_store = false;
   bool forgotten = false;  // the session folder is another's and does not stay
   std::vector<std::string> stages;
   AnalyzeOptions analyze;
@@ -195,7 +197,8 @@ bool saw_anything(const Trace& trace, const launch::LaunchOutcome& outcome) {
   return work || (outcome.watched > 0 && !trace.gpu_samples.empty());
 }
 
-void report(const RunArguments& options, const DeriveOptions& derive_options, const launch::LaunchOutcome& outcome) {
+void report(const RunArguments& options, const DeriveOptions& derive_options, const launch::LaunchOutcome& outcome,
+            StoredRun& stored) {
   const std::string& folder = options.launch.folder;
   // Said before the report, which it limits; where there is none it limits nothing.
   const auto say_killed = [&](const char* what) {
@@ -218,12 +221,14 @@ void report(const RunArguments& options, const DeriveOptions& derive_options, co
       analyze_options.top = options.top.value_or(options.output.is_text() ? kTextRows : 0);
       OutputOptions output = options.output;
       output.tables = options.top.has_value();
-      analyze_and_print(*trace, derive_options, analyze_options, output);
+      analyze_and_print(*trace, derive_options, analyze_options, output, &stored);
     }
   }
-  if (!options.forgotten)
-    say(options,
-        fmt::format("recording: {}  ({})", folder, format_bytes(static_cast<double>(launch::recorded_bytes(folder)))));
+  if (options.forgotten) return;
+  const std::string name = stored.name();
+  say(options,
+      fmt::format("recording: {}  ({}{})", folder, format_bytes(static_cast<double>(launch::recorded_bytes(folder))),
+                  name.empty() ? "" : ", " + name));
 }
 
 // The program once without the recording of kernels, in DIR/baseline: what profiling cost is measured against it.
@@ -252,39 +257,73 @@ Result<bool> run_baseline(RunArguments& options) {
   return true;
 }
 
+// Where the recording goes: into the run store, unless -o or its settings say otherwise. A store that cannot be used
+// is no reason not to record.
+Result<std::string> recording_folder(const RunArguments& options, StoredRun& stored) {
+  const launch::LaunchOptions& plan = options.launch;
+  stored.manifest().name = plan.name.empty() ? launch::short_name(plan.command) : plan.name;
+  if (options.folder.empty() && stored.wanted() && stored.settings().recordings) {
+    stored.manifest().recording = "recording";
+    if (const std::optional<std::string> folder = stored.begin())
+      return launch::create_session_folder(*folder + "/recording", {}, {});
+    stored.manifest().recording.reset();
+  }
+  LLMPROF_ASSIGN(std::string folder,
+                 launch::create_session_folder(options.folder, launch::short_name(plan.command), plan.name));
+  stored.manifest().recording = folder;
+  stored.begin();
+  return folder;
+}
+
 // All that must be there before the program is started.
-Status prepare_launch(RunArguments& options) {
+Status prepare_launch(RunArguments& options, StoredRun& stored) {
   launch::LaunchOptions& plan = options.launch;
   LLMPROF_CHECK(check_nesting());
   LLMPROF_ASSIGN(plan.program, launch::find_program(plan.command.front(), std::getenv("PATH")));
   LLMPROF_CHECK(launch::injection_library());
   if (plan.torch) LLMPROF_CHECK(launch::torch_hook_folder());
-  LLMPROF_ASSIGN(plan.folder,
-                 launch::create_session_folder(options.folder, launch::short_name(plan.command), plan.name));
+  LLMPROF_ASSIGN(plan.folder, recording_folder(options, stored));
+  if (stored.wanted() && stored.manifest().recording == "recording") plan.bytes_most = stored.settings().run_bytes();
   plan.quiet = options.output.quiet;
   // A line that is written over and lines of the program would mix on one terminal, and the program's come first.
   plan.progress = !plan.quiet && can_redraw(STDERR_FILENO) && isatty(STDOUT_FILENO) == 0;
   return {};
 }
 
+// Gives the exit code back, which the store has no say in.
+int keep(StoredRun& stored, const std::string& recording, int exit_code) {
+  RunManifest& manifest = stored.manifest();
+  manifest.exit_code = exit_code;
+  // Without a report the session says which GPUs there were.
+  if (manifest.gpus.empty()) manifest.gpus = launch::recorded_gpus(recording);
+  stored.keep();
+  return exit_code;
+}
+
 int run(RunArguments& options, const Command& command, const ProgramArguments& program) {
   DeriveOptions derive_options;
+  std::optional<StoredRun> stored;
+  const auto failed = [&](const Error& error) {
+    if (stored) stored->drop();
+    return report_error(error);
+  };
   const auto prepare = [&]() -> Status {
     LLMPROF_CHECK(check_rest(command, program));
     LLMPROF_CHECK(check_options(options, derive_options));
     options.launch.command = program.words;
-    return prepare_launch(options);
+    stored.emplace(RunKind::kRun, !options.no_store, options.output.quiet);
+    return prepare_launch(options, *stored);
   };
-  if (const Status prepared = prepare(); !prepared) return report_error(prepared.error());
+  if (const Status prepared = prepare(); !prepared) return failed(prepared.error());
   if (options.baseline) {
     const Result<bool> go_on = run_baseline(options);
-    if (!go_on) return report_error(go_on.error());
-    if (!*go_on) return options.baseline_exit_code;
+    if (!go_on) return failed(go_on.error());
+    if (!*go_on) return keep(*stored, options.launch.folder, options.baseline_exit_code);
   }
   const Result<launch::LaunchOutcome> outcome = launch::launch(options.launch);
-  if (!outcome) return report_error(outcome.error());
-  report(options, derive_options, *outcome);
-  return outcome->exit_code;
+  if (!outcome) return failed(outcome.error());
+  report(options, derive_options, *outcome, *stored);
+  return keep(*stored, options.launch.folder, outcome->exit_code);
 }
 
 void add_recording_options(const Command& command, RunArguments& options) {
@@ -336,12 +375,15 @@ void add_recording_options(const Command& command, RunArguments& options) {
       .type_name("N")
       .check(whole_number(10, int64_t{1000000}))
       .group(recording);
-  command.option("--name", plan.name, "a word for the session folder's name").group(recording);
+  command.option("--name", plan.name, "a word by which the run is found again, in the folder's name too")
+      .group(recording);
   command
       .option("-o,--output", options.folder,
-              "session folder, new or empty (default ./llmprof-runs/PROGRAM-TIME[-NAME])")
+              "session folder, new or empty (default: in the run store, llmprof runs; without one "
+              "./llmprof-runs/PROGRAM-TIME[-NAME])")
       .type_name("DIR")
       .group(recording);
+  add_store_option(command, options.no_store, recording);
 }
 
 void add_report_options(const Command& command, RunArguments& options) {
@@ -393,9 +435,10 @@ Result<int> record_and_report(const ProgramRun& what) {
   options.forgotten = true;
   options.output = what.output;
   LLMPROF_CHECK(check_options(options, derive_options));
-  LLMPROF_CHECK(prepare_launch(options));
+  StoredRun none(RunKind::kRun, false, true);
+  LLMPROF_CHECK(prepare_launch(options, none));
   LLMPROF_ASSIGN(const launch::LaunchOutcome outcome, launch::launch(options.launch));
-  report(options, derive_options, outcome);
+  report(options, derive_options, outcome, none);
   return outcome.exit_code;
 }
 

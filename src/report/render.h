@@ -48,5 +48,9 @@ std::string render_text(const bench::ComparisonResult& result, const RenderOptio
 std::string render_text(const bench::PeaksResult& result, const RenderOptions& options);
 std::string render_text(const ModelResult& result, const RenderOptions& options);
 std::string render_text(const DoctorResult& result, const RenderOptions& options);
+std::string render_text(const RunList& result, const RenderOptions& options);
+std::string render_text(const RunShown& result, const RenderOptions& options);
+std::string render_text(const PrunedRuns& result, const RenderOptions& options);
+std::string render_text(const VerifiedRuns& result, const RenderOptions& options);
 
 }  // namespace llmprof

@@ -9,9 +9,12 @@
 namespace llmprof {
 namespace {
 
-std::string file_name(const std::string& path) {
+std::string file_name(std::string_view path) {
+  // Recordings in the run store are all called the same: the run's folder above says which.
+  constexpr std::string_view kStored = "/recording";
+  if (path.ends_with(kStored) && path.size() > kStored.size()) path.remove_suffix(kStored.size());
   const size_t slash = path.rfind('/');
-  return printable(slash == std::string::npos ? path : path.substr(slash + 1));
+  return printable(slash == std::string_view::npos ? path : path.substr(slash + 1));
 }
 
 // "989 TFLOP/s (measured 724)"; "0.53 TFLOP/s measured" where there is no data sheet.

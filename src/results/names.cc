@@ -6,6 +6,7 @@
 #include "results/model.h"
 #include "results/peaks.h"
 #include "results/report.h"
+#include "results/runs.h"
 
 namespace llmprof {
 namespace {
@@ -72,6 +73,22 @@ std::string_view name_of(GainMetric metric) {
   static constexpr std::array<std::string_view, 5> kNames = {"", "TTFT (ms)", "TPOT (ms)", "time per step (ms)",
                                                              "recorded time (ms)"};
   return entry(kNames, metric);
+}
+
+std::string_view name_of(RunKind kind) {
+  static constexpr std::array<std::string_view, static_cast<size_t>(RunKind::kCount)> kNames = {"run", "bench", "peaks",
+                                                                                                "analysis"};
+  return entry(kNames, kind);
+}
+
+std::string_view name_of(RunState state) {
+  static constexpr std::array<std::string_view, static_cast<size_t>(RunState::kCount)> kNames = {"whole", "incomplete",
+                                                                                                 "running", "damaged"};
+  return entry(kNames, state);
+}
+
+std::string_view name_of(RetentionAction action) {
+  return action == RetentionAction::kCompress ? "compress" : "remove";
 }
 
 namespace bench {

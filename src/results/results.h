@@ -10,6 +10,7 @@
 #include "results/model.h"
 #include "results/peaks.h"
 #include "results/report.h"
+#include "results/runs.h"
 
 namespace llmprof {
 
@@ -27,9 +28,14 @@ constexpr ResultInfo result_info(const bench::ComparisonResult&) {
 constexpr ResultInfo result_info(const bench::PeaksResult&) { return {"peaks", "llmprof.peaks/1", {}}; }
 constexpr ResultInfo result_info(const DoctorResult&) { return {"doctor", {}, "checks"}; }
 constexpr ResultInfo result_info(const ModelResult&) { return {"model", "llmprof.model/1", "model_operators"}; }
+constexpr ResultInfo result_info(const RunList&) { return {"runs", "llmprof.runs/1", "runs"}; }
+constexpr ResultInfo result_info(const RunShown&) { return {"manifest", "llmprof.manifest/1", "files"}; }
+constexpr ResultInfo result_info(const PrunedRuns&) { return {"pruned", "llmprof.runs.pruned/1", "steps"}; }
+constexpr ResultInfo result_info(const VerifiedRuns&) { return {"verified", "llmprof.runs.verified/1", "problems"}; }
 
 using ResultRecord = std::variant<const Report*, const bench::BenchResult*, const bench::ComparisonResult*,
-                                  const bench::PeaksResult*, const ModelResult*, const DoctorResult*>;
+                                  const bench::PeaksResult*, const ModelResult*, const DoctorResult*, const RunList*,
+                                  const RunShown*, const PrunedRuns*, const VerifiedRuns*>;
 
 // One of them, whichever it is; it must outlive this.
 class AnyResult {

@@ -20,7 +20,7 @@ def main():
 
     def analyze(path, *words, columns=None):
         env = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LLMPROF_HOME")}
-        env.update({"LLMPROF_HOME": "/nonexistent", "LC_ALL": "C.UTF-8"}, **({"COLUMNS": str(columns)} if columns else {}))
+        env.update({"LLMPROF_HOME": "/nonexistent", "LLMPROF_STORE": "off", "LC_ALL": "C.UTF-8"}, **({"COLUMNS": str(columns)} if columns else {}))
         done = subprocess.run([binary, "analyze", str(path), "--quiet", *words], capture_output=True, text=True, env=env)
         return done.stdout if done.returncode in (0, 3) else None
 

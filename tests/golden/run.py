@@ -72,7 +72,7 @@ def run(binary, arguments, folder, threads, version, of_case, stdin=None):
         case = os.path.relpath(folder, INPUTS)
         words = [word.replace("{case}", case).replace("{out}", str(out)) for word in arguments]
         environment = {"PATH": os.environ.get("PATH", ""), "HOME": temporary, "LC_ALL": "C.UTF-8",
-                       "LLMPROF_THREADS": str(threads), "NO_COLOR": "1", **of_case}
+                       "LLMPROF_THREADS": str(threads), "NO_COLOR": "1", "LLMPROF_STORE": "off", **of_case}
         for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS"):
             if name in os.environ:
                 environment[name] = os.environ[name]

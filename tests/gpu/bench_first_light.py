@@ -13,6 +13,8 @@ import subprocess
 import sys
 import time
 
+os.environ.setdefault("LLMPROF_STORE", "off")  # nothing of this among the runs of whoever calls it
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SUMMARY_MAX = 8000
 

@@ -23,6 +23,8 @@ import sys
 
 import harness
 
+os.environ.setdefault("LLMPROF_STORE", "off")  # nothing of this among the runs of whoever calls it
+
 PAGES = r"""
 import json, time, torch
 torch.set_grad_enabled(False)

@@ -14,6 +14,8 @@ import sys
 import tempfile
 import time
 
+os.environ.setdefault("LLMPROF_STORE", "off")  # nothing of this among the runs of whoever calls it
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CLIENTS = ROOT / "tests/clients"
 PROGRAMS = CLIENTS / "planted"

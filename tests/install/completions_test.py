@@ -35,6 +35,7 @@ CASES = [
     ("workload --size ti", ["workload", "--size", "tiny"]),
     ("run --mode li", ["run", "--mode", "light"]),
     ("ctl sto", ["ctl", "stop"]),
+    ("runs ver", ["runs", "verify"]),
     ("analyze myrec", ["analyze", "myrecording.json.gz"]),
     ("analyze --ceilings myr", ["analyze", "--ceilings", "myrecording.json.gz"]),
     ("analyze --ceilings data", ["analyze", "--ceilings", "datasheet"]),

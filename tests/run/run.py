@@ -236,7 +236,7 @@ class Bench:
         self.out = self.work / "out"
         self.environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(self.work),
                             "XDG_RUNTIME_DIR": str(self.work / "runtime"), "LC_ALL": "C.UTF-8", "NO_COLOR": "1",
-                            "LLMPROF_NVML": "/nonexistent/libnvidia-ml.so.1"}
+                            "LLMPROF_NVML": "/nonexistent/libnvidia-ml.so.1", "LLMPROF_STORE": "off"}
         for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS"):
             if name in os.environ:
                 self.environment[name] = os.environ[name]
@@ -593,6 +593,44 @@ def the_newest_of_two_sessions(bench):
         process.terminate()
         process.communicate(timeout=LIMIT_S)
         expect(process.returncode == 143, f"exit {process.returncode}")
+
+
+@scenario
+def a_recording_in_the_store_ends_at_its_limit(bench):
+    bench.environment.update(LLMPROF_STORE=str(bench.work / "runs"), LLMPROF_STORE_RUN_GB="0.001")
+    process = bench.start(["run", "--no-report", "--name", "long", "--", "{client}", "--ranges", "200000", "--until",
+                           "{work}/done"], env=FAKE_GPUS)
+    wait_until("the limit is reached", lambda: (bench.status() or {}).get("level") == "off")
+    expect(bench.status()["session"] == str(bench.work / "runs/0001-run-long/recording"), f"{bench.status()}")
+    (bench.work / "done").write_text("")
+    out, err = process.communicate(timeout=LIMIT_S)
+    expect(process.returncode == 0 and out.startswith(b"pushed "), f"exit {process.returncode}: {out!r}")
+    expect(b"recording ended, the program runs on" in err, f"{err!r}")
+    expect(b"run 1)" in err, f"the run is not named: {err!r}")
+    expect(not (bench.work / "llmprof-runs").exists(), "a folder in the current one, too")
+    shown = json.loads(bench.run(["runs", "show", "long", "--json"])[1])
+    expect(shown["gpus"] == ["NVIDIA Fake H200"] * 2 and shown["exit_code"] == 0, f"{shown}")
+    code, out, err = bench.run(["analyze", "long", "--json"])
+    expect(code == 0 and json.loads(out)["source"]["kind"] == "session", f"analyze long: {code}: {err}")
+
+
+@scenario
+def a_store_that_cannot_be_used_is_no_reason_not_to_record(bench):
+    (bench.work / "file").write_text("")
+    bench.environment["LLMPROF_STORE"] = str(bench.work / "file/runs")
+    code, out, err = bench.run(["run", "--no-report", "--", "sh", "-c", "echo words; exit 3"])
+    expect(code == 3 and out == b"words\n", f"exit {code}: {out!r}")
+    expect("not kept in the run store" in err and "llmprof-runs/sh-" in err, err)
+    code, _, err = bench.run(["run", "--no-report", "--no-store", "--", "true"])
+    expect(code == 0 and "not kept" not in err and "llmprof-runs/true-" in err, f"--no-store: {code}: {err}")
+    bench.environment.update(LLMPROF_STORE=str(bench.work / "runs"), LLMPROF_STORE_RECORDINGS="here")
+    code, _, err = bench.run(["run", "--no-report", "--", "true"])
+    expect(code == 0 and "llmprof-runs/true-" in err and "run 1)" in err, f"recordings here: {code}: {err}")
+    code, _, err = bench.run(["run", "--", "./no-such-program"])
+    expect(code == 127, f"no such program: {code}: {err}")
+    code, _, err = bench.run(["run", "--no-report", "--", "./orphan"])  # found, and exec fails
+    rows = json.loads(bench.run(["runs", "list", "--json"])[1])["runs"]
+    expect([row["number"] for row in rows] == [1], f"a run that did not start is kept: {rows}")
 
 
 @scenario

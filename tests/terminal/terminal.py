@@ -46,7 +46,7 @@ class Tool:
     def environment(self, extra):
         kept = {name: os.environ[name] for name in ("PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS") if name in os.environ}
         return {**kept, "HOME": self.home, "XDG_CACHE_HOME": self.home, "XDG_RUNTIME_DIR": self.home,
-                "LC_ALL": "C.UTF-8", **extra}
+                "LC_ALL": "C.UTF-8", "LLMPROF_STORE": "off", **extra}
 
     def pipe(self, *words, **extra):
         return subprocess.run([self.binary, *words], cwd=INPUTS, env=self.environment(extra), stdin=subprocess.DEVNULL,
@@ -111,7 +111,7 @@ def commands():
     yield ("doctor",)
     yield ("demo", "--recorded")
     yield ("--help",)
-    for name in ("run", "analyze", "model", "peaks", "bench", "workload", "list", "demo", "doctor", "ctl"):
+    for name in ("run", "analyze", "model", "peaks", "bench", "workload", "list", "demo", "doctor", "ctl", "runs"):
         yield (name, "--help")
 
 
@@ -325,17 +325,43 @@ def on_a_cpu(tool, folder):
     check(done.returncode == 0, f"run on a CPU: {done.stderr!r}")
 
 
+def stored_runs(tool, folder):
+    """Pages about the run store: as wide as the terminal, and harmless whatever runs are called."""
+    store = {"LLMPROF_STORE": str(folder / "runs" / ("long" * 20)), "NO_COLOR": "1"}
+    names = ["\u202egnp.exe", "\x1b[2Jcleared", "größe", "a" * 300, "two\nlines"]
+    for name in names:
+        done = tool.pipe("run", "--quiet", "--no-report", "--name", name, "--", "sh", "-c", f"true '{name}'", **store)
+        check(done.returncode == 0 and not done.stderr, f"--name {name!r}: {done.returncode} {done.stderr!r}")
+    tool.pipe("analyze", "unfused_attention.json.gz", **store)
+    listed = tool.pipe("runs", "list", "--json", **store).stdout.decode()
+    check({row["name"] for row in json.loads(listed)["runs"]} >= set(names), f"names are not kept: {listed}")
+    for words in (("list",), ("show", "1"), ("show", "2"), ("show", "last"), ("prune", "--dry-run"), ("prune",), ("verify",),
+                  ("pin", "2"), ("unpin", "2"), ("open", "2"), ("show", "nothing"), ("prune", "2")):
+        for columns in (80, 40):
+            out, err, code = tool.terminal("runs", *words, columns=columns, **store)
+            check(code == (2 if words[-1] == "nothing" else code) and code in (0, 2), f"runs {words}: {code} {err!r}")
+            harmless_text((out + err).decode(), f"runs {words}")
+            for line in out.decode().split("\n"):
+                check(words[0] == "open" or columns_of(line) <= columns, f"runs {words} at {columns}: {line}")
+        for data in tool.terminal("runs", *words, LC_ALL="C", **store)[:2]:
+            check(re.search(rb"[^\n\x20-\x7e]", data) is None, f"runs {words}: {data!r} in the C locale")
+    for words in (("list",), ("show", "1"), ("verify",)):
+        text = tool.pipe("runs", *words, "--format", "csv", **store).stdout.decode()
+        check(text.count("\n") >= 2 or words[0] == "verify", f"runs {words} as CSV: {text!r}")
+        harmless_text(text.replace("\t", ""), f"runs {words} as CSV")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--binary", required=True)
-    parser.add_argument("parts", nargs="*", help="fits, is_ascii, dumb, colors, hostile, on_a_cpu; all if none is given")
+    parser.add_argument("parts", nargs="*", help="fits, is_ascii, dumb, colors, hostile, on_a_cpu, stored_runs; all if none is given")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="llmprof-terminal-") as temporary:
         folder = pathlib.Path(temporary)
         tool = Tool(str(pathlib.Path(options.binary).resolve()), temporary)
         parts = {"fits": lambda: fits(tool), "is_ascii": lambda: is_ascii(tool), "dumb": lambda: dumb(tool),
                  "colors": lambda: colors(tool), "hostile": lambda: hostile(tool, folder),
-                 "on_a_cpu": lambda: on_a_cpu(tool, folder)}
+                 "on_a_cpu": lambda: on_a_cpu(tool, folder), "stored_runs": lambda: stored_runs(tool, folder)}
         for name, part in parts.items():
             if not options.parts or name in options.parts:
                 part()

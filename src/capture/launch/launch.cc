@@ -60,6 +60,7 @@ class Session {
   void open_window(int64_t now);
   int64_t keep_windows(int64_t now);  // gives the time of the next change, or of the next tick
   void follow_counters(int64_t now);
+  void keep_below_limit(int64_t now);
   Ending wait_for(pid_t target);
 
   const LaunchOptions& options_;
@@ -71,8 +72,9 @@ class Session {
   ProgressLine progress_;
   CounterTrial trial_;
   SessionRecord record_;
-  int64_t open_at_ns_ = 0;  // when the delay is over; 0 once it is
-  bool interrupted_ = false;
+  int64_t open_at_ns_ = 0;    // when the delay is over; 0 once it is
+  int64_t size_seen_ns_ = 0;  // when the recording's size was last looked at
+  bool limit_reached_ = false, interrupted_ = false;
 };
 
 void Session::notice(const std::string& text) {
@@ -158,6 +160,22 @@ int64_t Session::keep_windows(int64_t now) {
   return next;
 }
 
+// A recording that has grown to its limit ends. What is in flight is written still, so it may be somewhat larger.
+void Session::keep_below_limit(int64_t now) {
+  constexpr int64_t kLookNs = 500'000'000;
+  if (options_.bytes_most <= 0 || limit_reached_ || now - size_seen_ns_ < kLookNs) return;
+  size_seen_ns_ = now;
+  const uint64_t bytes = recorded_bytes(options_.folder);
+  if (bytes < static_cast<uint64_t>(options_.bytes_most)) return;
+  limit_reached_ = true;
+  open_at_ns_ = 0;
+  page_.set_level(Level::kOff);
+  notice(fmt::format(
+      "the recording has {}, the most that one in the run store may have: recording ended, the program runs "
+      "on (-o DIR has no limit; LLMPROF_STORE_RUN_GB sets it)",
+      format_bytes(static_cast<double>(bytes))));
+}
+
 // What is said by hand goes before what was measured.
 void Session::follow_counters(int64_t now) {
   if (!options_.counters || !options_.counters_judged || trial_.over()) return;
@@ -181,6 +199,7 @@ Ending Session::wait_for(pid_t target) {
     if (const std::optional<Ending> ending = collect(target)) return *ending;
     const int64_t now = realtime_ns();
     const int64_t next = keep_windows(now);
+    keep_below_limit(now);
     follow_counters(now);
     progress_.update(*page_);
     if (signals_.wait(std::chrono::nanoseconds(next - now), target)) interrupted_ = true;

@@ -34,6 +34,7 @@ struct LaunchOptions {
   bool counters = true;
   bool counters_judged = true;      // switched off where they cost more than the budget
   int64_t counter_interval_us = 0;  // 0: by samplers::default_interval_ns()
+  int64_t bytes_most = 0;           // of the recording: it ends there; 0: no limit
   std::string baseline;   // relative path of the baseline's session folder, written to session.json; empty for none
   bool progress = false;  // a line on standard error, twice a second
   bool quiet = false;     // no notices on standard error

@@ -15,8 +15,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <thread>
 
+#include "base/json_document.h"
 #include "base/json_writer.h"
 #include "capture/launch/control_page.h"
 
@@ -199,6 +201,17 @@ Status write_session_file(const std::string& folder, const SessionRecord& record
   unlink(fresh.c_str());
   return fail(std::string("cannot write the session's description: ") + std::strerror(why), path,
               "check that the disk is not full");
+}
+
+std::vector<std::string> recorded_gpus(const std::string& folder) {
+  std::ifstream file(folder + "/session.json", std::ios::binary);
+  const Result<JsonDocument> document =
+      JsonDocument::parse(std::string{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+  std::vector<std::string> names;
+  if (!document) return names;
+  for (const JsonValue gpu : document->root()["gpus"].entries())
+    if (const std::optional<std::string_view> name = gpu["name"].text()) names.emplace_back(*name);
+  return names;
 }
 
 RunningEntry::RunningEntry(const std::string& session_folder) {

@@ -144,9 +144,9 @@ Sets sets_of(const CommandLine& line) {
       if (option.takes_value())
         for (const std::string& name : option.names)
           add_place(sets, option.values, shell_quoted(command.name + " " + name));
-    for (size_t i = 0; i < command.arguments.size(); ++i)
+    for (size_t i = 0; i < command.arguments.size(); ++i)  // the last may be several: those before it are others
       add_place(sets, command.arguments[i].values,
-                command.arguments[i].many ? shell_quoted(command.name + " ") + "[0-9]*"
+                command.arguments[i].many ? shell_quoted(command.name + " ") + fmt::format("[{}-9]*", i)
                                           : shell_quoted(fmt::format("{} {}", command.name, i)));
   }
   return sets;

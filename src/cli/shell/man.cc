@@ -77,6 +77,13 @@ ends with the exit status of the program.
 where measured ceilings are kept, instead of
 .IR $XDG_STATE_HOME/llmprof " or " ~/.local/state/llmprof
 .TP
+.B LLMPROF_STORE
+the run store, instead of
+.I runs
+in the same folder;
+.B off
+for none
+.TP
 .B LLMPROF_CUPTI
 the CUPTI library that a watched program is recorded with
 .TP

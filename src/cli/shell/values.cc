@@ -101,6 +101,7 @@ Choices sizes() {
 Choices plain_formats() { return plain({"bf16", "fp16", "fp32", "fp8", "int8"}); }
 Choices workload_dtypes() { return plain({"auto", "fp32", "bf16"}); }
 Choices modes() { return plain({"light", "default", "deep"}); }
+Choices run_actions() { return plain({"list", "show", "open", "pin", "unpin", "prune", "verify"}); }
 Choices controls() { return plain({"start", "stop", "status"}); }
 Choices gates() { return plain({"slow", "ambiguous", "failed"}); }
 
@@ -117,6 +118,7 @@ constexpr Known kKnown[] = {
     {"", "--finding", findings},
     {"list", "WHAT", topics},
     {"ctl", "WHAT", controls},
+    {"runs", "WHAT", run_actions},
     {"bench", "NAME", operations},
     {"bench", "--variant", variants},
     {"bench", "--dtype", operation_dtypes},
