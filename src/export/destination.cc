@@ -62,7 +62,7 @@ Result<Destination> Destination::for_folder(const std::string& path) {
                 "name another folder, or empty this one: files of two recordings would mix", ExitCode::kUsage);
   const std::string place = without_slashes(place_of(path));
   Destination out(path, place, part_of(place));
-  fs::create_directories(out.part_, failed);
+  fs::create_directory(out.part_, failed);
   if (failed) return cannot_write(path, failed.message());
   return out;
 }
