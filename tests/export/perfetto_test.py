@@ -203,6 +203,27 @@ def check_memory(name, recording, trace):
     same(f"{name}: memory counters", found, expected)
 
 
+def check_readings(name, path, trace):
+    """Counters of `nvidia-smi dmon`: the columns of its text, a value a second."""
+    lines = path.read_text().splitlines()
+    header = lines[0].lstrip("#").split()
+    rows = [dict(zip(header, line.split())) for line in lines if not line.startswith("#")]
+    for column, counter, unit, scale in (("pwr", "power_w", "W", 1), ("gtemp", "temperature_c", "C", 1),
+                                         ("mclk", "memory_clock_mhz", "MHz", 1), ("sm", "gpu_util_frac", "frac", 0.01),
+                                         ("fb", "memory_used_bytes", None, 1 << 20)):
+        tracks = [uuid for uuid in trace.counters if trace.name_of(uuid).split()[0] == counter]
+        if not expect(len(tracks) == 1, f"{name}: {len(tracks)} tracks of {counter}"):
+            continue
+        descriptor = decoded.one(trace.tracks[tracks[0]], "counter")
+        expect(descriptor.get("unit_name") == [unit] if unit else descriptor.get("unit") == ["UNIT_SIZE_BYTES"],
+               f"{name}: unit of {counter}: {descriptor}")
+        values = trace.counters[tracks[0]]
+        expect(len(values) == len(rows) and all(abs(value - float(row[column]) * scale) <= 1e-6 * abs(value)
+                                                for (_, value), row in zip(values, rows)), f"{name}: values of {counter}")
+        expect([time - values[0][0] for time, _ in values] == [second * 10**9 for second in range(len(rows))],
+               f"{name}: times of {counter}")
+
+
 def check_tracks(name, trace):
     for uuid, track in trace.tracks.items():
         parent = decoded.one(track, "parent_uuid", 0)
@@ -286,6 +307,8 @@ def main():
                 check_stages(name, recording, trace)
             if "memory" in name:
                 check_memory(name, recording, trace)
+        readings = INPUTS / "dmon_dated.txt"
+        check_readings(readings.name, readings, export(binary, readings, folder))
         live = export(binary, INPUTS / "streams.spool", folder)
         expect(any(piece.category == "kernel" and piece.flows for piece in live.slices), "streams.spool: no flows")
     print("\n".join(problems[:SAMPLE]))

@@ -173,8 +173,8 @@ def check_failures(binary, folder):
                               text=True, timeout=250, check=False, preexec_fn=limit)
         expect(done.returncode == 1 and "expected to write" in done.stderr and str(place / "out") in done.stderr,
                f"{kind} on a full disk: exit {done.returncode}: {done.stderr}")
-        left = [(path.name, path.read_text()) for path in place.iterdir()]
-        expect(left == ([] if kind == "csv" else [("out", "before")]), f"{kind} on a full disk leaves {left}")
+        left = [(path.name, path.read_bytes()[:20]) for path in place.iterdir()]
+        expect(left == ([] if kind == "csv" else [("out", b"before")]), f"{kind} on a full disk leaves {left}")
     full = subprocess.run([binary, "export", recording, "--to", "json", "-o", "/dev/full"], capture_output=True, text=True,
                           timeout=250, check=False)
     expect(full.returncode == 1 and os.path.exists("/dev/full"), f"/dev/full: exit {full.returncode}: {full.stderr}")
