@@ -81,11 +81,15 @@ TrackId PerfettoWriter::add(const Track& track) {
       descriptor.add_string(perfetto::descriptor::kName, name);
     }
     if (track.counter_unit) {
-      pbf_writer counter(descriptor, perfetto::descriptor::kCounter);
+      // As a text of its own: a nested writer takes back a message without fields, which here says that it is a
+      // counter.
+      std::string message;
+      pbf_writer counter(message);
       if (*track.counter_unit == "bytes")
         counter.add_enum(perfetto::counter::kUnit, static_cast<int32_t>(perfetto::kUnitBytes));
       else if (!track.counter_unit->empty())
         counter.add_string(perfetto::counter::kUnitName, std::string(*track.counter_unit));
+      descriptor.add_message(perfetto::descriptor::kCounter, message);
     }
     if (track.orders_children)
       descriptor.add_enum(perfetto::descriptor::kChildOrdering, static_cast<int32_t>(perfetto::kExplicitOrder));

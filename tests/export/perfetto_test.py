@@ -7,11 +7,13 @@ here from the JSON of torch.profiler; slices on each track must nest, and on a s
 
 import argparse
 import collections
+import csv
 import gc
 import gzip
 import json
 import pathlib
 import random
+import struct
 import subprocess
 import sys
 import tempfile
@@ -20,6 +22,7 @@ from decimal import Decimal
 import decoded
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+HERE = pathlib.Path(__file__).resolve().parent
 INPUTS = ROOT / "tests/golden/inputs"
 SAMPLE = 40  # differences shown
 
@@ -224,6 +227,45 @@ def check_readings(name, path, trace):
                f"{name}: times of {counter}")
 
 
+# Of the tables of a trace, those that are slices: category (or the column that says it), start, and length or end.
+SLICES = {"ops": "operator", "api_calls": "cuda", "library_calls": "library", "python_calls": "python",
+          "annotations": "range", "overheads": "recorder", "sync_events": "wait"}
+NO_COUNTERS = ("row", "start_ns", "time_ns", "dur_ns", "device", "source")
+UNKNOWN = {"", "-1", str((1 << 64) - 1)}
+
+
+def check_tables(binary, path, trace, folder):
+    """Slices and counters against the CSV export of the same recording: what recordings of llmprof hold."""
+    place = pathlib.Path(folder) / f"{path.name}.tables"
+    subprocess.run([binary, "export", path, "--to", "csv", "-o", place, "-q"], check=True, timeout=250)
+
+    def rows(table):
+        with open(place / f"{table}.csv", newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+    offset = trace.unix_ns - int(next(row["value"] for row in rows("facts") if row["key"] == "base_unix_ns"))
+    expected = [(category, row["name"], int(row["start_ns"]), int(row["dur_ns"]))
+                for table, category in SLICES.items() for row in rows(table)]
+    expected += [(row["kind"], row["name"], int(row["start_ns"]), int(row["dur_ns"])) for row in rows("gpu_ops")]
+    expected += [("place", row["kind"], int(row["start_ns"]), int(row["dur_ns"])) for row in rows("host_places")]
+    expected += [("idle", row["cause"], int(row["start_ns"]), int(row["dur_ns"])) for row in rows("gaps")]
+    expected += [("recorder", row["level"], int(row["start_ns"]), int(row["dur_ns"])) for row in rows("recorded")]
+    expected += [("step", row["stage"], int(row["start_ns"]), int(row["end_ns"]) - int(row["start_ns"]))
+                 for row in rows("steps")]
+    same(f"{path.name}: slices", ((piece.category, piece.name, piece.start + offset, piece.end - piece.start)
+                                  for piece in trace.slices), expected)
+    values = []
+    for table, source in (("gpu_samples", None), ("nvml_samples", "nvml")):
+        for row in rows(table):
+            values += [(f"{column} ({source or row['source']})", int(row.get("start_ns") or row["time_ns"]), float(text))
+                       for column, text in row.items() if column not in NO_COUNTERS and text not in UNKNOWN]
+    found = [(trace.name_of(track), time + offset, value) for track, all_values in trace.counters.items()
+             for time, value in all_values]
+    if values or found:
+        # Most are floats: Perfetto has the double that each is, CSV its fewest digits.
+        same(f"{path.name}: counters", *(((name, time, struct.pack("f", value)) for name, time, value in counted)
+                                         for counted in (found, values)))
+
+
 def check_tracks(name, trace):
     for uuid, track in trace.tracks.items():
         parent = decoded.one(track, "parent_uuid", 0)
@@ -309,8 +351,15 @@ def main():
                 check_memory(name, recording, trace)
         readings = INPUTS / "dmon_dated.txt"
         check_readings(readings.name, readings, export(binary, readings, folder))
-        live = export(binary, INPUTS / "streams.spool", folder)
-        expect(any(piece.category == "kernel" and piece.flows for piece in live.slices), "streams.spool: no flows")
+        # A workload under `llmprof run` on the GPU, the counters and the power that tests/fakes make up. Its first readings
+        # come before the time that its epoch is.
+        for path in (HERE / "live.llmprof", INPUTS / "streams.spool"):
+            live = export(binary, path, folder)
+            check_tracks(path.name, live)
+            check_tables(binary, path, live, folder)
+            check_idle(path.name, live)
+            expect(any(piece.category == "kernel" and piece.flows for piece in live.slices), f"{path.name}: no flows")
+        expect(min(piece.start for piece in live.slices) >= 0, "negative times")
     print("\n".join(problems[:SAMPLE]))
     print(f"{compared} slices compared, {len(problems)} problems")
     sys.exit(1 if problems or compared < 50000 else 0)
