@@ -13,7 +13,7 @@ namespace {
 struct OwnFile {
   std::string_view schema, what, advice;
 };
-constexpr std::array<OwnFile, 8> kOwnFiles = {{
+constexpr std::array<OwnFile, 9> kOwnFiles = {{
     {"llmprof.report/", "a report of llmprof", "name the recording that it was made from: source.files in it"},
     {"llmprof.bench/", "results of llmprof bench", "llmprof bench --compare FILE ... reads it"},
     {"llmprof.peaks/", "what llmprof peaks printed",
@@ -22,6 +22,8 @@ constexpr std::array<OwnFile, 8> kOwnFiles = {{
     {"llmprof.model/", "what llmprof model printed", "llmprof model NAME makes it anew"},
     {"llmprof.session/", "the description of a session", "name the folder that it lies in"},
     {"llmprof.doctor/", "what llmprof doctor printed", "name a recording"},
+    {"llmprof.trace/", "tables that llmprof export wrote",
+     "name the recording that they are of: source_file in their table facts"},
     {"llmprof.list/", "what llmprof list printed", "name a recording"},
 }};
 
@@ -33,6 +35,13 @@ std::string_view schema_of(std::string_view head) {
   const size_t from = key == std::string_view::npos ? key : head.find('"', key + kKey.size());
   const size_t to = from == std::string_view::npos ? from : head.find('"', from + 1);
   return to == std::string_view::npos ? std::string_view() : head.substr(from + 1, to - from - 1);
+}
+
+// By its application_id (src/export/sqlite.cc).
+bool is_exported_database(std::string_view head) {
+  constexpr size_t kApplicationIdAt = 68;
+  return head.starts_with("SQLite format 3") && head.size() > kApplicationIdAt &&
+         head.substr(kApplicationIdAt).starts_with("llmp");
 }
 
 // Tables of Nsight Compute (`ncu --csv`) and of Nsight Systems (`nsys stats`) by the names of their columns.
@@ -62,6 +71,11 @@ Error name_other_file(const std::string& path, const Error& error) {
     if (!schema.starts_with(file.schema)) continue;
     better.what = expected + std::string(file.what);
     better.advice = file.advice;
+    return better;
+  }
+  if (is_exported_database(input->head())) {
+    better.what = expected + "a database that llmprof export wrote";
+    better.advice = "name the recording that it is of: source_file in its table facts";
     return better;
   }
   if (const std::string_view table = profiler_table(input->head()); !table.empty()) {

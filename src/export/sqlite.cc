@@ -13,6 +13,8 @@ namespace {
 
 // Raised when a table, a column or a view changes its meaning or goes away.
 constexpr int kSqliteSchemaVersion = 1;
+// "llmp", by which the file is known for what it is.
+constexpr int kApplicationId = 0x6c6c6d70;
 
 std::string_view sqlite_type(CellType type) {
   switch (type) {
@@ -153,7 +155,8 @@ Status write_sqlite(const Trace& trace, const std::string& path) {
   LLMPROF_CHECK(describe_columns(database, tables.views()));
   for (const SqliteView& view : sqlite_views())
     LLMPROF_CHECK(database.run(fmt::format("CREATE VIEW \"{}\" AS{}", view.name, view.select)));
-  LLMPROF_CHECK(database.run(fmt::format("PRAGMA user_version={}; COMMIT", kSqliteSchemaVersion)));
+  LLMPROF_CHECK(database.run(
+      fmt::format("PRAGMA application_id={}; PRAGMA user_version={}; COMMIT", kApplicationId, kSqliteSchemaVersion)));
   LLMPROF_CHECK(database.close());
   return destination.take_name();
 }

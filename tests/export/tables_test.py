@@ -189,6 +189,15 @@ def check_failures(binary, folder):
     expect(link.is_symlink() and (folder / "full-json" / "out").read_bytes() == piped.stdout, "a link is replaced, or not followed")
 
 
+def check_not_recordings(binary, folder):
+    """An export is no recording: `analyze` says what it is."""
+    for kind, said in (("json", "tables that llmprof export wrote"), ("sqlite", "a database that llmprof export wrote")):
+        subprocess.run([binary, "export", INPUTS / "two_streams.json.gz", "--to", kind, "-o", folder / f"own.{kind}"], check=True,
+                       timeout=250)
+        done = subprocess.run([binary, "analyze", folder / f"own.{kind}"], capture_output=True, text=True, timeout=250, check=False)
+        expect(done.returncode == 1 and said in done.stderr, f"analyze of {kind}: exit {done.returncode}: {done.stderr}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--binary", required=True)
@@ -198,6 +207,7 @@ def main():
         for recording in RECORDINGS:
             cells += check_recording(binary, INPUTS / recording, pathlib.Path(folder))
         check_failures(binary, pathlib.Path(folder))
+        check_not_recordings(binary, pathlib.Path(folder))
     print("\n".join(problems[:40]))
     print(f"{cells} cells compared, {len(problems)} problems")
     sys.exit(1 if problems or cells < 100000 else 0)
