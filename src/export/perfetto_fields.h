@@ -62,7 +62,7 @@ enum : uint32_t {
   kFlowIds = 47
 };
 }
-constexpr uint64_t kSliceBegin = 1, kSliceEnd = 2, kInstant = 3, kCounter = 4;  // of event::kType
+constexpr uint64_t kSliceBegin = 1, kSliceEnd = 2, kCounter = 4;  // of event::kType
 namespace annotation {
 enum : uint32_t { kNameIid = 1, kUintValue = 3, kIntValue = 4, kDoubleValue = 5, kStringValueIid = 17 };
 }

@@ -141,13 +141,6 @@ void PerfettoWriter::begin(TrackId track, int64_t time_ns, std::string_view cate
   event.add_uint64(perfetto::event::kNameIid, static_cast<uint64_t>(name));
 }
 
-void PerfettoWriter::instant(TrackId track, int64_t time_ns, std::string_view category, NameId name) {
-  start_event(track, time_ns, perfetto::kInstant);
-  pbf_writer event(event_);
-  event.add_uint64(perfetto::event::kCategoryIids, intern(categories_, category));
-  event.add_uint64(perfetto::event::kNameIid, static_cast<uint64_t>(name));
-}
-
 template <class Add>
 void PerfettoWriter::annotate(std::string_view key, Add&& add) {
   annotation_.clear();

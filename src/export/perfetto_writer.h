@@ -49,7 +49,6 @@ class PerfettoWriter {
   NameId name(std::string_view text);
 
   void begin(TrackId track, int64_t time_ns, std::string_view category, NameId name);
-  void instant(TrackId track, int64_t time_ns, std::string_view category, NameId name);
   void arg(std::string_view key, StringId text);  // none if the text is empty
   void arg(std::string_view key, std::string_view text);
   void arg(std::string_view key, int64_t number);
