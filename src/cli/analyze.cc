@@ -20,9 +20,8 @@ namespace {
 
 struct AnalyzeArguments {
   std::vector<std::string> paths;
-  std::vector<std::string> stages;
+  StageOptions stages;
   std::vector<std::string> what_ifs;
-  bool no_detect = false;
   AnalyzeOptions analyze;
   CeilingsOption ceilings;
   std::optional<size_t> top;
@@ -122,13 +121,8 @@ void name_inputs(const std::vector<std::string>& paths, RunManifest& manifest) {
 int run(AnalyzeArguments& options) {
   if (const Status status = resolve_runs(options.paths); !status) return report_error(status.error());
   if (const Status status = check_outputs(options); !status) return report_error(status.error());
-  DeriveOptions derive_options;
-  derive_options.detect_stages = !options.no_detect;
-  for (const std::string& text : options.stages) {
-    Result<StageRule> rule = parse_stage_rule(text);
-    if (!rule) return report_error(rule.error());
-    derive_options.stage_rules.push_back(std::move(*rule));
-  }
+  const Result<DeriveOptions> derive_options = derive_options_of(options.stages);
+  if (!derive_options) return report_error(derive_options.error());
   if (const Status status = choose_what_ifs(options.what_ifs, options.analyze); !status)
     return report_error(status.error());
   if (const Status status = choose_ceilings(options.ceilings, options.analyze); !status)
@@ -153,7 +147,7 @@ int run(AnalyzeArguments& options) {
     if (Status status = save_trace(*trace, options.save); !status) return report_error(status.error());
   StoredRun stored(RunKind::kAnalysis, !options.no_store, options.output.quiet);
   name_inputs(options.paths, stored.manifest());
-  const int code = analyze_and_print(*trace, derive_options, options.analyze, options.output, &stored);
+  const int code = analyze_and_print(*trace, *derive_options, options.analyze, options.output, &stored);
   stored.keep();
   return code;
 }
@@ -184,15 +178,13 @@ void add_analyze(Parser& parser) {
       .check(whole_number(1, int64_t{1} << 20));
   command.option("--context", options->analyze.context, "tokens a decode step attends to, if it is not recorded")
       .check(whole_number(1, int64_t{1} << 30));
-  command.option("--stage", options->stages, "ranges whose text matches REGEX are stage NAME (repeatable)")
-      .type_name("NAME=REGEX");
+  add_stage_options(command, options->stages);
   command
       .option("--what-if", options->what_ifs,
               "what steps would take with these changes made together (llmprof list what-ifs), or all of them one by "
               "one (repeatable)")
       .type_name("ID[,ID]")
       .one_word();
-  command.flag("--no-detect", options->no_detect, "stages from annotations only");
   command
       .option("--top", options->top,
               "rows of long tables, which the page then has; 0 for all (default 12 in text, all elsewhere)")

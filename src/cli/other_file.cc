@@ -23,6 +23,8 @@ constexpr std::array<OwnFile, 9> kOwnFiles = {{
     {"llmprof.session/", "the description of a session", "name the folder that it lies in"},
     {"llmprof.manifest/", "the manifest of a stored run", "name the run's number, or the folder that it lies in"},
     {"llmprof.doctor/", "what llmprof doctor printed", "name a recording"},
+    {"llmprof.trace/", "tables that llmprof export wrote",
+     "name the recording that they are of: source_file in their table facts"},
     {"llmprof.list/", "what llmprof list printed", "name a recording"},
 }};
 
@@ -34,6 +36,13 @@ std::string_view schema_of(std::string_view head) {
   const size_t from = key == std::string_view::npos ? key : head.find('"', key + kKey.size());
   const size_t to = from == std::string_view::npos ? from : head.find('"', from + 1);
   return to == std::string_view::npos ? std::string_view() : head.substr(from + 1, to - from - 1);
+}
+
+// By its application_id (src/export/sqlite.cc).
+bool is_exported_database(std::string_view head) {
+  constexpr size_t kApplicationIdAt = 68;
+  return head.starts_with("SQLite format 3") && head.size() > kApplicationIdAt &&
+         head.substr(kApplicationIdAt).starts_with("llmp");
 }
 
 // Tables of Nsight Compute (`ncu --csv`) and of Nsight Systems (`nsys stats`) by the names of their columns.
@@ -63,6 +72,11 @@ Error name_other_file(const std::string& path, const Error& error) {
     if (!schema.starts_with(file.schema)) continue;
     better.what = expected + std::string(file.what);
     better.advice = file.advice;
+    return better;
+  }
+  if (is_exported_database(input->head())) {
+    better.what = expected + "a database that llmprof export wrote";
+    better.advice = "name the recording that it is of: source_file in its table facts";
     return better;
   }
   if (const std::string_view table = profiler_table(input->head()); !table.empty()) {

@@ -50,20 +50,6 @@ Error no_gpu_activity(const Trace& trace) {
       ExitCode::kFailed};
 }
 
-// What was wrong with the input, on stderr; the report's foot lists everything.
-void warn(const Trace& trace) {
-  for (size_t i = 0; i < kDiagnosticCount; ++i) {
-    const DiagnosticId id = static_cast<DiagnosticId>(i);
-    const DiagnosticInfo& info = diagnostic_table()[i];
-    if (trace.diagnostics.count(id) == 0 || info.severity < Severity::kDataLoss) continue;
-    const std::vector<std::string>& places = trace.diagnostics.places(id);
-    const uint64_t count = trace.diagnostics.count(id);
-    complain(fmt::format("{}: {} ({} time{}{}{})", name_of(info.severity), info.text,
-                         format_count(static_cast<double>(count)), count == 1 ? "" : "s",
-                         places.empty() ? "" : ", first at ", places.empty() ? "" : printable(places.front())));
-  }
-}
-
 // Options that do not fit stand at the top of a page; whoever reads a file or a pipe is told here.
 void warn_of_options(const Report& report) {
   for (const DiagnosticRecord& row : report.diagnostics)
@@ -100,6 +86,36 @@ void cut_to(Report& report, size_t top) {
 
 }  // namespace
 
+// The report's foot lists everything.
+void warn_of_damage(const Trace& trace) {
+  for (size_t i = 0; i < kDiagnosticCount; ++i) {
+    const DiagnosticId id = static_cast<DiagnosticId>(i);
+    const DiagnosticInfo& info = diagnostic_table()[i];
+    if (trace.diagnostics.count(id) == 0 || info.severity < Severity::kDataLoss) continue;
+    const std::vector<std::string>& places = trace.diagnostics.places(id);
+    const uint64_t count = trace.diagnostics.count(id);
+    complain(fmt::format("{}: {} ({} time{}{}{})", name_of(info.severity), info.text,
+                         format_count(static_cast<double>(count)), count == 1 ? "" : "s",
+                         places.empty() ? "" : ", first at ", places.empty() ? "" : printable(places.front())));
+  }
+}
+
+void add_stage_options(const Command& command, StageOptions& options) {
+  command.option("--stage", options.rules, "ranges whose text matches REGEX are stage NAME (repeatable)")
+      .type_name("NAME=REGEX");
+  command.flag("--no-detect", options.no_detect, "stages from annotations only");
+}
+
+Result<DeriveOptions> derive_options_of(const StageOptions& options) {
+  DeriveOptions out;
+  out.detect_stages = !options.no_detect;
+  for (const std::string& text : options.rules) {
+    LLMPROF_ASSIGN(StageRule rule, parse_stage_rule(text));
+    out.stage_rules.push_back(std::move(rule));
+  }
+  return out;
+}
+
 void add_ceilings_option(const Command& command, CeilingsOption& option) {
   command
       .option("--ceilings", option.choice,
@@ -133,7 +149,7 @@ int print_empty_report(Trace& trace, const std::string& why, const std::string& 
 int analyze_and_print(Trace& trace, const DeriveOptions& derive_options, const AnalyzeOptions& analyze_options,
                       const OutputOptions& output, StoredRun* stored) {
   if (!can_report(trace)) {
-    if (!output.quiet) warn(trace);
+    if (!output.quiet) warn_of_damage(trace);
     return report_error(no_gpu_activity(trace));
   }
   if (Status status = derive(trace, derive_options); !status) return report_error(status.error());
@@ -148,7 +164,7 @@ int analyze_and_print(Trace& trace, const DeriveOptions& derive_options, const A
     stored->take(*report);
     cut_to(*report, analyze_options.top);
   }
-  if (!output.quiet) warn(trace);
+  if (!output.quiet) warn_of_damage(trace);
   if (!output.quiet && (!output.is_text() || !output.path.empty())) warn_of_options(*report);
   if (const Status written = write_result(*report, output, analyze_options.top == 0 ? SIZE_MAX : analyze_options.top);
       !written)

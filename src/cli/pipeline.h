@@ -9,6 +9,14 @@
 
 namespace llmprof::cli {
 
+// --stage NAME=REGEX and --no-detect: what derive() is asked for.
+struct StageOptions {
+  std::vector<std::string> rules;
+  bool no_detect = false;
+};
+void add_stage_options(const Command& command, StageOptions& options);
+Result<DeriveOptions> derive_options_of(const StageOptions& options);
+
 // --ceilings auto|datasheet|FILE.
 struct CeilingsOption {
   std::string choice = "auto";
@@ -17,6 +25,9 @@ void add_ceilings_option(const Command& command, CeilingsOption& option);
 // auto: all that are kept here, of which analyze() takes those of the recorded device. The error names a FILE that
 // cannot be read.
 Status choose_ceilings(const CeilingsOption& option, AnalyzeOptions& options);
+
+// What was wrong with the input, on standard error: data loss and errors.
+void warn_of_damage(const Trace& trace);
 
 // The report of a recording in which there is nothing to report on, for programs that read it: every key is there, and
 // `cannot_tell` begins with why. Text has its own words for that (on standard error).

@@ -176,6 +176,16 @@ class Pipeline {
 
 }  // namespace
 
+// Whether `key` stands there as a key, and not as a text that some other document has among its values.
+bool has_key(std::string_view head, std::string_view key) {
+  for (size_t at = head.find(key); at != std::string_view::npos; at = head.find(key, at + 1)) {
+    size_t behind = at + key.size();
+    while (behind < head.size() && json::is_space(head[behind])) ++behind;
+    if (behind < head.size() && head[behind] == ':') return true;
+  }
+  return false;
+}
+
 int sniff(std::string_view head) {
   size_t at = head.starts_with("\xEF\xBB\xBF") ? 3 : 0;
   while (at < head.size() && json::is_space(head[at])) ++at;
@@ -183,10 +193,8 @@ int sniff(std::string_view head) {
   constexpr std::string_view kMarks[] = {"\"traceEvents\"", "\"schemaVersion\"", "\"deviceProperties\"",
                                          "\"baseTimeNanoseconds\""};
   for (const std::string_view mark : kMarks)
-    if (head.find(mark) != std::string_view::npos) return 90;
-  const bool has_events =
-      head.find("\"ph\"") != std::string_view::npos && head.find("\"ts\"") != std::string_view::npos;
-  return has_events ? 50 : 0;
+    if (has_key(head, mark)) return 90;
+  return has_key(head, "\"ph\"") && has_key(head, "\"ts\"") ? 50 : 0;
 }
 
 Status import_in_blocks(InputFile& input, Trace& trace, size_t block_bytes, unsigned workers) {

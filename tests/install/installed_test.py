@@ -87,6 +87,9 @@ def check_program(prefix, folder, recording):
     expect("change first" in program.run("demo", "--recorded").stdout, "demo --recorded: no findings")
     report = program.run("analyze", recording, "--json").stdout
     expect(report.startswith("{") and json.loads(report)["schema"] == "llmprof.report/1", "analyze: no report")
+    for kind in ("perfetto", "sqlite"):
+        program.run("export", recording, "--to", kind, "-o", f"trace.{kind}")
+    expect((folder / "trace.sqlite").read_bytes().startswith(b"SQLite format 3\0"), "export: no database")
     done = program.run("run", "-o", "session", "--", "/bin/sh", "-c", "echo $LD_PRELOAD; echo $CUDA_INJECTION64_PATH")
     inject = str(prefix / "lib/libllmprof_inject.so")
     expect(inject in done.stdout.splitlines(), f"run: the program was not given {inject}: {done.stdout!r}")

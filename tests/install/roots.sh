@@ -39,6 +39,8 @@ llmprof=$prefix/bin/llmprof library=$prefix/lib/libllmprof_inject.so
 "$llmprof" demo --recorded | grep -q "^Findings"
 "$llmprof" analyze /recording.json.gz --json -o report.json
 grep -q "\"schema\": \"llmprof.report/1\"" report.json
+"$llmprof" export /recording.json.gz --to sqlite -o trace.sqlite
+"$llmprof" export /recording.json.gz --to perfetto -o trace.pftrace
 "$llmprof" model llama-3.1-8b --quiet >/dev/null
 # oneDNN brings the system libstdc++ into a program that has its own.
 if ldconfig -p | grep -q libdnnl.so.2; then

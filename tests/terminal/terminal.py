@@ -111,7 +111,7 @@ def commands():
     yield ("doctor",)
     yield ("demo", "--recorded")
     yield ("--help",)
-    for name in ("run", "analyze", "model", "peaks", "bench", "workload", "list", "demo", "doctor", "ctl", "runs"):
+    for name in ("run", "analyze", "export", "model", "peaks", "bench", "workload", "list", "demo", "doctor", "ctl", "runs"):
         yield (name, "--help")
 
 
@@ -125,6 +125,8 @@ def errors():
     yield ("run", "--", "./größe")
     yield ("model", "llama→")
     yield ("bench", "gëmm")
+    yield ("export", "training.json.gz", "--to", "perfètto", "-o", "größe")
+    yield ("export", "training.json.gz", "--to", "json", "-o", "größe/×")
 
 
 def fits(tool):

@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "cli/lists.h"
 #include "cli/shell/command_line.h"
+#include "export/export.h"
 #include "hardware/hardware.h"
 #include "kernels/op.h"
 #include "model/catalogue.h"
@@ -65,6 +66,13 @@ Choices formats() {
   return out;
 }
 
+Choices export_names() {
+  Choices out;
+  for (const ExportFormat& format : export_formats())
+    out.push_back({std::string(format.name), std::string(format.description)});
+  return out;
+}
+
 Choices operations() {
   Choices out;
   for (const kernels::Operation& operation : kernels::operations())
@@ -116,6 +124,7 @@ constexpr Known kKnown[] = {
     {"model", "MODEL", models},
     {"", "--format", formats},
     {"", "--finding", findings},
+    {"export", "--to", export_names},
     {"list", "WHAT", topics},
     {"ctl", "WHAT", controls},
     {"runs", "WHAT", run_actions},
