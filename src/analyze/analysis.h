@@ -71,6 +71,10 @@ std::span<const Analysis> analyses();
 // Runs everything. `trace` must have been through derive(). Fails only on wrong options: an unknown GPU or model name.
 Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options = {});
 
+// Leaves so many rows of the long tables, as AnalyzeOptions::top does; 0: all. Of launch sites those of so many
+// kernels.
+void keep_top(Report& report, size_t rows_most);
+
 // Checks that totals add up: stages to windows, busy and idle to wall, categories, kernels and operators to the sum of
 // GPU durations. All equalities are exact.
 std::vector<ConservationCheck> check_conservation(const Trace& trace, const Report& report);

@@ -140,10 +140,7 @@ void analyze_kernels(const Context& context, Report& report, std::vector<CannotT
   const Groups& groups = context.groups;
   std::vector<uint32_t> order(groups.kernels.size());
   std::iota(order.begin(), order.end(), 0U);
-  const size_t top = context.options.top == 0 ? order.size() : std::min(context.options.top, order.size());
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(top), order.end(),
-                    [&](uint32_t a, uint32_t b) { return before(context, a, b); });
-  // The roofline keeps the top rows with known arithmetic, which need not be among the top kernels.
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return before(context, a, b); });
   std::vector<uint32_t> roofs;
   for (uint32_t k = 0; k < groups.kernels.size(); ++k) {
     const WorkId work = groups.kernel_keys.key(k).work;
@@ -156,8 +153,6 @@ void analyze_kernels(const Context& context, Report& report, std::vector<CannotT
                ? groups.kernels[a].total_ns > groups.kernels[b].total_ns
                : a < b;
   });
-  if (context.options.top != 0 && roofs.size() > context.options.top) roofs.resize(context.options.top);
-  order.resize(top);
   const std::vector<double> p50 = medians(context, order);
   std::map<int32_t, std::vector<KernelCounters>> counters;
   if (!context.trace.gpu_samples.empty())

@@ -151,7 +151,6 @@ void analyze_launch_sites(const Context& context, Report& report, std::vector<Ca
     if (ran[a].second != ran[b].second) return ran[a].second > ran[b].second;
     return trace.text(static_cast<StringId>(a)) < trace.text(static_cast<StringId>(b));
   });
-  if (context.options.top != 0 && order.size() > context.options.top) order.resize(context.options.top);
   for (const uint32_t name : order) {
     const Sites& sites = kernels[name];
     std::vector<std::pair<std::string, std::pair<int64_t, StringId>>> rows(sites.by_name.begin(), sites.by_name.end());

@@ -129,7 +129,6 @@ void analyze_memory(const Context& context, Report& report, std::vector<CannotTe
     by_name[i].name = names[i] == StringId::kEmpty ? "[none]" : std::string(trace.text(names[i]));
   std::stable_sort(by_name.begin(), by_name.end(),
                    [](const AllocationRecord& a, const AllocationRecord& b) { return a.bytes > b.bytes; });
-  if (context.options.top != 0 && by_name.size() > context.options.top) by_name.resize(context.options.top);
   memory.operators = std::move(by_name);
   add_series(context, buckets, origin_ns, memory);
   report.memory = std::move(memory);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
+#include <string>
 
 #include "analyze/analysis.h"
 #include "analyze/ceilings.h"
@@ -147,8 +149,25 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
     if (!no_gpu || kAnalyses[i].run == analyze_latency)
       for (CannotTell& row : notes[i]) report.cannot_tell.push_back(std::move(row));
   add_diagnostics(trace, diagnostics, report);
+  keep_top(report, options.top);
   report.conservation = check_conservation(trace, report);
   return report;
+}
+
+void keep_top(Report& report, size_t rows_most) {
+  if (rows_most == 0) return;
+  const auto cut = [rows_most](auto& rows) {
+    if (rows.size() > rows_most) rows.resize(rows_most);
+  };
+  cut(report.kernels_topk);
+  cut(report.roofline);  // whose kernels need not be among those
+  if (report.memory) cut(report.memory->operators);
+  std::set<std::string> kernels;
+  std::erase_if(report.launch_sites, [&](const LaunchSiteRecord& row) {
+    if (kernels.size() == rows_most && kernels.count(row.kernel) == 0) return true;
+    kernels.insert(row.kernel);
+    return false;
+  });
 }
 
 }  // namespace llmprof

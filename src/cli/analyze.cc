@@ -91,17 +91,6 @@ Status check_outputs(const AnalyzeArguments& options) {
   return {};
 }
 
-// Runs of the store by the files that they stand for.
-Status resolve_runs(std::vector<std::string>& paths) {
-  std::vector<std::string> out;
-  for (const std::string& word : paths) {
-    LLMPROF_ASSIGN(const std::vector<std::string> found, recordings_named(word));
-    out.insert(out.end(), found.begin(), found.end());
-  }
-  paths = std::move(out);
-  return {};
-}
-
 // The name of an analysis: of the file, without its endings.
 void name_inputs(const std::vector<std::string>& paths, RunManifest& manifest) {
   for (const std::string& path : paths) {

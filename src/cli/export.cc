@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/other_file.h"
 #include "cli/pipeline.h"
+#include "cli/stored_run.h"
 
 namespace llmprof::cli {
 namespace {
@@ -17,8 +18,9 @@ struct ExportArguments {
   bool quiet = false;
 };
 
-int run_export(const ExportArguments& options) {
+int run_export(ExportArguments& options) {
   const ExportFormat& format = *find_export_format(options.format);  // --to takes no other name
+  if (const Status status = resolve_runs(options.paths); !status) return report_error(status.error());
   if (const Status status = refuse_overwriting("-o", options.path, options.paths); !status)
     return report_error(status.error());
   const Result<DeriveOptions> derive_options = derive_options_of(options.stages);

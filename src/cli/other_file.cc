@@ -13,7 +13,7 @@ namespace {
 struct OwnFile {
   std::string_view schema, what, advice;
 };
-constexpr std::array<OwnFile, 9> kOwnFiles = {{
+constexpr std::array<OwnFile, 10> kOwnFiles = {{
     {"llmprof.report/", "a report of llmprof", "name the recording that it was made from: source.files in it"},
     {"llmprof.bench/", "results of llmprof bench", "llmprof bench --compare FILE ... reads it"},
     {"llmprof.peaks/", "what llmprof peaks printed",

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <map>
-#include <set>
 
 #include "base/text_table.h"
 #include "derive/recorded_spans.h"
@@ -65,23 +64,6 @@ std::optional<Trace> baseline_of(const Trace& trace, const DeriveOptions& option
   Result<Trace> baseline = import_files({folder});
   if (!baseline || !derive(*baseline, options)) return std::nullopt;
   return std::move(*baseline);
-}
-
-// As analyze() does with AnalyzeOptions::top, afterwards.
-void cut_to(Report& report, size_t top) {
-  if (top == 0) return;
-  const auto cut = [top](auto& rows) {
-    if (rows.size() > top) rows.resize(top);
-  };
-  cut(report.kernels_topk);
-  cut(report.roofline);
-  if (report.memory) cut(report.memory->operators);
-  std::set<std::string> kernels;
-  std::erase_if(report.launch_sites, [&](const LaunchSiteRecord& row) {
-    if (kernels.size() == top && kernels.count(row.kernel) == 0) return true;
-    kernels.insert(row.kernel);
-    return false;
-  });
 }
 
 }  // namespace
@@ -162,7 +144,7 @@ int analyze_and_print(Trace& trace, const DeriveOptions& derive_options, const A
   if (!report) return report_error(report.error());
   if (keeps) {
     stored->take(*report);
-    cut_to(*report, analyze_options.top);
+    keep_top(*report, analyze_options.top);
   }
   if (!output.quiet) warn_of_damage(trace);
   if (!output.quiet && (!output.is_text() || !output.path.empty())) warn_of_options(*report);

@@ -171,6 +171,16 @@ Result<std::vector<std::string>> recordings_named(const std::string& word) {
   return std::vector<std::string>{path};
 }
 
+Status resolve_runs(std::vector<std::string>& words) {
+  std::vector<std::string> out;
+  for (const std::string& word : words) {
+    LLMPROF_ASSIGN(const std::vector<std::string> found, recordings_named(word));
+    out.insert(out.end(), found.begin(), found.end());
+  }
+  words = std::move(out);
+  return {};
+}
+
 Result<std::string> bench_named(const std::string& word) {
   LLMPROF_ASSIGN(const auto found, run_named(word, RunKind::kBench));
   if (!found) return word;

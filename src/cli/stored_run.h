@@ -51,6 +51,8 @@ class StoredRun {
 // `last`, #12, 12 and names of runs are the recordings of those, or what an analysis has read. Other words stay as they
 // are, so that whoever opens them says what is wrong.
 Result<std::vector<std::string>> recordings_named(const std::string& word);
+// Puts them in the place of all such words.
+Status resolve_runs(std::vector<std::string>& words);
 // The same where results of `llmprof bench` are expected.
 Result<std::string> bench_named(const std::string& word);
 
