@@ -44,14 +44,23 @@ struct OutputOptions {
   std::string color = "auto";
   bool full = false;    // every table of a report, and every column however wide
   bool tables = false;  // every table of a report: something was asked for that only they have
-  // After parsing: --json is short for --format json, and FILE.json is JSON unless another format was asked for.
-  std::string effective_format() const { return json || json_by_name() ? "json" : format.empty() ? "text" : format; }
-  bool json_by_name() const {
-    return format.empty() && !json && path.size() > 5 && path.substr(path.size() - 5) == ".json";
+  // After parsing: --json is short for --format json; FILE.json is JSON and FILE.html is HTML unless another format was
+  // asked for.
+  std::string effective_format() const {
+    if (json) return "json";
+    if (!format.empty()) return format;
+    return named("json") ? "json" : named("html") ? "html" : "text";
   }
+  // Whether the file's name alone says which format it has.
+  bool format_by_name() const { return !json && format.empty() && (named("json") || named("html")); }
   bool is_text() const { return effective_format() == "text"; }
   // How text is laid out for whoever reads it: a terminal, a pipe or a file.
   TextStyle style() const;
+
+ private:
+  bool named(std::string_view ending) const {
+    return path.size() > ending.size() + 1 && path.ends_with(ending) && path[path.size() - ending.size() - 1] == '.';
+  }
 };
 // What a command writes as tables: one file, or one for each list of its result, in a folder.
 enum class CsvOutput : uint8_t { kNone, kFile, kFolder };

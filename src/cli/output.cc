@@ -90,7 +90,8 @@ void refuse_contradictions(const Command& command, const OutputOptions& options,
                   {}, ExitCode::kUsage);
     const std::string& format = options.json ? "json" : options.format;
     const bool other_name = (options.path.ends_with(".csv") && !format.empty() && format != "csv") ||
-                            (options.path.ends_with(".json") && !format.empty() && format != "json");
+                            (options.path.ends_with(".json") && !format.empty() && format != "json") ||
+                            (options.path.ends_with(".html") && !format.empty() && format != "html");
     if (other_name && !options.quiet)
       complain(fmt::format("notice: {} is written as {}, whatever its name says", printable(options.path), format));
     if (csv == CsvOutput::kNone || options.json || !options.format.empty() || !options.path.ends_with(".csv"))
@@ -150,9 +151,11 @@ void add_output_options(const Command& command, OutputOptions& options, CsvOutpu
   add_format_option(command, options, csv);
   command.flag("--json", options.json, "short for --format json");
   command
-      .option("-o,--output", options.path,
-              fmt::format("write to this file{} instead of standard output; FILE.json: as JSON",
-                          csv == CsvOutput::kFolder ? " (csv: a folder)" : ""))
+      .option(
+          "-o,--output", options.path,
+          fmt::format(
+              "write to this file{} instead of standard output; FILE.json: as JSON; FILE.html: as a page for a browser",
+              csv == CsvOutput::kFolder ? " (csv: a folder)" : ""))
       .type_name("PATH");
   command.flag("-q,--quiet", options.quiet, "no progress and no warnings on standard error");
   add_style_options(command, options);

@@ -373,7 +373,9 @@ void add_report_options(const Command& command, RunArguments& options) {
   command.flag("--json", options.output.json, "short for --format json").group(reporting);
   command
       .option("--report", options.output.path,
-              "write the report to this file (csv: a folder) instead of standard output; FILE.json: as JSON")
+              "write the report to this file (csv: a folder) instead of standard output; FILE.json: as JSON; "
+              "FILE.html: as a "
+              "page for a browser")
       .type_name("PATH")
       .group(reporting);
   command.flag("--no-detect", options.no_detect, "stages from NVTX ranges only").group(reporting);
