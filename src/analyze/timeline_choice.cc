@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "analyze/groups.h"
-#include "analyze/processor.h"
 #include "replay/replay.h"
 
 namespace llmprof {
@@ -20,7 +19,9 @@ std::vector<CriticalPiece> pieces_of(const std::vector<replay::PathSegment>& pat
 void add_paths(const Trace& trace, std::vector<StageChoice>& stages) {
   std::vector<StepId> steps;
   for (const StageChoice& stage : stages) steps.insert(steps.end(), {stage.median.step, stage.slowest.step});
-  if (steps.empty() || no_gpu_work(trace)) return;  // on a CPU the host is the device
+  const std::vector<ProcessorKind>& kinds = trace.devices.kind;
+  const bool on_a_cpu = std::find(kinds.begin(), kinds.end(), ProcessorKind::kCpu) != kinds.end();
+  if (steps.empty() || on_a_cpu) return;  // the host is the device there
   const std::vector<std::vector<replay::PathSegment>> paths = replay::StepReplay(trace).paths(steps);
   for (size_t i = 0; i < stages.size(); ++i) {
     stages[i].median.path = pieces_of(paths[2 * i]);

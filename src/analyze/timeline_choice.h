@@ -6,7 +6,8 @@
 
 namespace llmprof {
 
-// `trace` has been through derive(). Stages by the names that reports give them; the median is a step, that in the middle.
+// `trace` has been through derive(). Stages by the names that reports give them; the median is a step, that in the
+// middle.
 TimelineChoice choose_timeline(const Trace& trace);
 
 }  // namespace llmprof

@@ -91,8 +91,9 @@ Status write_output(const std::string& text, const std::string& path);
 // A page of text rather than data: goes through finish_page() (base/page.h).
 Status write_page(const std::string& text, const TextStyle& style, const std::string& path = {});
 // A result in the format that was asked for: to the file or folder, or to standard output. `top`: rows of long tables
-// of a page.
-Status write_result(const AnyResult& result, const OutputOptions& output, size_t top = SIZE_MAX);
+// of a page. `timeline`: of a report, packed (report/timeline_data.h), for the formats that show one.
+Status write_result(const AnyResult& result, const OutputOptions& output, size_t top = SIZE_MAX,
+                    const std::string* timeline = nullptr);
 // "llmprof: TEXT" and a line end on standard error, through print_error() (base/terminal.h).
 void complain(const std::string& text);
 

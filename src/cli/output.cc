@@ -162,12 +162,12 @@ void add_output_options(const Command& command, OutputOptions& options, CsvOutpu
   refuse_contradictions(command, options, csv, "-o");
 }
 
-Status write_result(const AnyResult& result, const OutputOptions& output, size_t top) {
+Status write_result(const AnyResult& result, const OutputOptions& output, size_t top, const std::string* timeline) {
   const Renderer* renderer = find_renderer(output.effective_format());
   if (renderer == nullptr) return fail("no such format: " + output.effective_format(), {}, {}, ExitCode::kUsage);
   const bool one_table = result.visit([](const auto& record) { return !result_info(record).one_table.empty(); });
   const std::vector<RenderedFile> files =
-      renderer->render(result, {output.style(), top, !output.full && !output.tables});
+      renderer->render(result, {output.style(), top, !output.full && !output.tables, timeline});
   return renderer->tables && !one_table ? write_files(output.path, files)
                                         : write_output(files.front().content, output.path);
 }

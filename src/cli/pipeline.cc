@@ -5,8 +5,10 @@
 
 #include <map>
 
+#include "analyze/timeline_choice.h"
 #include "base/text_table.h"
 #include "derive/recorded_spans.h"
+#include "report/timeline_data.h"
 
 namespace llmprof::cli {
 namespace {
@@ -126,7 +128,10 @@ int analyze_and_print(Trace& trace, const DeriveOptions& derive_options, const A
   if (!report) return report_error(report.error());
   if (!output.quiet) warn(trace);
   if (!output.quiet && (!output.is_text() || !output.path.empty())) warn_of_options(*report);
-  if (const Status written = write_result(*report, output, analyze_options.top == 0 ? SIZE_MAX : analyze_options.top);
+  std::string timeline;
+  if (output.effective_format() == "html") timeline = pack_timeline(trace, choose_timeline(trace));
+  if (const Status written = write_result(*report, output, analyze_options.top == 0 ? SIZE_MAX : analyze_options.top,
+                                          timeline.empty() ? nullptr : &timeline);
       !written)
     return report_error(written.error());
   return static_cast<int>(trace.diagnostics.has(Severity::kError) ? ExitCode::kInputErrors : ExitCode::kOk);

@@ -66,7 +66,7 @@ inline constexpr size_t kCategories = static_cast<size_t>(Category::kCount);
 struct PathSegment {
   int64_t start_ns = 0, end_ns = 0;
   PathPart part = PathPart::kHostCode;
-  GpuOpId op = kNoRow;      // of kGpuWork; of a latency and a gap: what began behind it; of kWakeUp: what was waited for
+  GpuOpId op = kNoRow;  // of kGpuWork; of a latency and a gap: what began behind it; of kWakeUp: what was waited for
   ApiCallId call = kNoRow;  // of kCudaCalls and kWakeUp; of kHostCode and kUnexplained: the call behind it
 };
 
