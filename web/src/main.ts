@@ -13,13 +13,14 @@ import { add_path } from './sections/path';
 import { add_roofline } from './sections/roofline';
 import { add_memory, add_telemetry } from './sections/series';
 import { add_stages } from './sections/stages';
+import { add_timeline } from './sections/timeline';
 import { add_categories, add_idle, add_kernels, add_operators } from './sections/work';
 import { theme_switch } from './theme';
 import { install_tips } from './tip';
 
 const sections: Record<string, ((page: Page) => void)[]> = {
   report: [
-    add_answer, add_stages, add_path, add_roofline, add_operators, add_kernels, add_categories, add_idle, add_latency,
+    add_answer, add_stages, add_path, add_timeline, add_roofline, add_operators, add_kernels, add_categories, add_idle, add_latency,
     add_memory, add_telemetry, add_recording, add_unknown, add_diagnostics,
   ],
   bench: [add_bench],

@@ -14,9 +14,11 @@ export interface MountedTimeline {
   destroy(): void;
   /** A stretch of the recording, in ns from the beginning of the timeline. */
   show(start_ns: number, end_ns: number): void;
+  /** "median:STAGE", "slowest:STAGE" or "run". */
+  open(selected: string): void;
 }
 
-/** `selected`: what it opens with: "median:STAGE", "slowest:STAGE" or "run"; else the median step of the first stage. */
+/** `selected`: what it opens with, as open() takes it; else the median step of the first stage. */
 export function mountTimeline(root: HTMLElement, packed: Uint8Array, selected?: string): MountedTimeline {
   return new Mounted(root, decode(packed), selected);
 }
@@ -74,7 +76,7 @@ class Mounted implements MountedTimeline {
       drop: () => this.drop(),
       help: () => (this.help_panel.hidden = !this.help_panel.hidden),
     });
-    this.open(selected);
+    this.open(selected ?? '');
     this.view.draw();
   }
 
@@ -136,8 +138,8 @@ class Mounted implements MountedTimeline {
 
   // ---- what is shown
 
-  private open(selected: string | undefined): void {
-    const [which, ...rest] = (selected ?? '').split(':');
+  open(selected: string): void {
+    const [which, ...rest] = selected.split(':');
     const name = rest.join(':');
     const { stages } = this.timeline;
     const stage = stages.find((one) => one.stage === name) ?? stages[0];

@@ -45,7 +45,7 @@ export function lay_out(timeline: Timeline, collapsed: Collapsed): Layout {
     const tracks = timeline.tracks.flatMap((track, at) => (track.group === group ? [at] : []));
     if (counters.length === 0 && tracks.length === 0) return;
     items.push({ kind: 'group', group, y, height: GROUP_HEIGHT });
-    y += GROUP_HEIGHT;
+    y += GROUP_HEIGHT + 3;
     if (collapsed.groups.has(group)) return;
     const add_track = (track: number): void => {
       const closed = collapsed.tracks.has(track);

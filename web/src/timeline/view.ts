@@ -43,6 +43,7 @@ export class View {
   private readonly context: CanvasRenderingContext2D;
   private readonly resized: ResizeObserver;
   private readonly dark = matchMedia('(prefers-color-scheme: dark)');
+  private readonly chosen = new MutationObserver(() => this.restyle());
 
   constructor(
     readonly timeline: Timeline,
@@ -63,12 +64,14 @@ export class View {
     this.resized = new ResizeObserver(() => this.measure());
     this.resized.observe(box);
     this.dark.addEventListener('change', this.restyle);
+    this.chosen.observe(document.documentElement, { attributeFilter: ['data-theme'] });
   }
 
   destroy(): void {
     cancelAnimationFrame(this.frame);
     this.resized.disconnect();
     this.dark.removeEventListener('change', this.restyle);
+    this.chosen.disconnect();
   }
 
   private readonly restyle = (): void => {
