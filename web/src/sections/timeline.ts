@@ -1,5 +1,6 @@
 // The timeline. It is unpacked and drawn when its section comes near, or an address leads to it: #timeline/median:STAGE,
-// #timeline/slowest:STAGE, #timeline/run, #timeline?from=NS&to=NS.
+// #timeline/slowest:STAGE, #timeline/run, #timeline?start=NS&end=NS,
+// #timeline?name=NAME, the first slice of that name.
 import { el } from '../dom';
 import type { Page } from '../page';
 import { packed_timeline } from '../result';
@@ -15,8 +16,11 @@ export function add_timeline(page: Page): void {
     (mounted ??= packed().then((bytes) => {
       place.replaceChildren();
       const timeline = mountTimeline(place, bytes, selected);
-      section.dataset['drawn'] = '';
-      performance.mark('timeline-drawn');
+      // Behind the frame that shows it.
+      requestAnimationFrame(() => setTimeout(() => {
+        section.dataset['drawn'] = '';
+        performance.mark('timeline-drawn');
+      }));
       return timeline;
     }));
   const failed = (error: unknown): void => {
@@ -24,12 +28,14 @@ export function add_timeline(page: Page): void {
     place.replaceChildren(el('p', { class: 'failed', role: 'alert' }, `The timeline cannot be shown: ${why}`));
   };
   page.route('timeline', (which, query) => {
-    const from = Number(query.get('from') ?? NaN);
-    const to = Number(query.get('to') ?? NaN);
+    const start = Number(query.get('start') ?? NaN);
+    const end = Number(query.get('end') ?? NaN);
+    const name = query.get('name');
     open(which)
       .then((timeline) => {
-        if (to > from) timeline.show(from, to);
+        if (end > start) timeline.show(start, end);
         else if (which) timeline.open(which);
+        if (name) timeline.find(name);
       })
       .catch(failed);
     return section;

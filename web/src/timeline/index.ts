@@ -16,6 +16,8 @@ export interface MountedTimeline {
   show(start_ns: number, end_ns: number): void;
   /** "median:STAGE", "slowest:STAGE" or "run". */
   open(selected: string): void;
+  /** Searches for a name and selects the first slice that has it. */
+  find(name: string): void;
 }
 
 /** `selected`: what it opens with, as open() takes it; else the median step of the first stage. */
@@ -90,6 +92,12 @@ class Mounted implements MountedTimeline {
 
   show(start_ns: number, end_ns: number): void {
     this.view.fit(start_ns, end_ns);
+  }
+
+  find(name: string): void {
+    this.search.value = name;
+    this.run_search();
+    this.next(true);
   }
 
   // ---- what stands above
