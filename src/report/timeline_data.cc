@@ -95,6 +95,7 @@ class Packer {
   }
 
   std::string run() {
+    if (timeline_.tracks.empty() && timeline_.counters.empty()) return {};
     find_ends();
     pack_slices();
     pack_counters();
@@ -119,7 +120,6 @@ class Packer {
       start_ns_ = std::min(start_ns_, counter.times_ns.front());
       end_ns_ = std::max(end_ns_, counter.times_ns.back());
     }
-    if (start_ns_ > end_ns_) start_ns_ = end_ns_ = 0;
   }
 
   template <class Value>

@@ -9,7 +9,8 @@
 
 namespace llmprof {
 
-// `trace` has been through derive(). The same recording gives the same bytes.
+// `trace` has been through derive(). The same recording gives the same bytes; one that holds
+// nothing to show gives none.
 std::string pack_timeline(const Trace& trace, const TimelineChoice& choice);
 
 }  // namespace llmprof

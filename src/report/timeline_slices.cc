@@ -134,11 +134,16 @@ class Collector {
     for (const int32_t device : trace_.steps.device) found.insert(device);
     for (Row op = 0; op < trace_.gpu_ops.size(); ++op) found.insert(trace_.device_of(op));
     for (const StreamId stream : trace_.graph_launches.stream) found.insert(trace_.streams.device[stream]);
+    // Of a recording of nothing but readings, the devices that were read.
+    const bool seen = !found.empty();
+    for (const std::vector<int32_t>* of : {&trace_.gpu_samples.device, &trace_.nvml_samples.device})
+      for (const int32_t device : *of)
+        if (device >= 0 || !seen) found.insert(device);
     return found;
   }
 
   void add_device(int32_t device) {
-    std::string name = fmt::format("GPU {}", device);
+    std::string name = device < 0 ? "GPU" : fmt::format("GPU {}", device);
     for (Row row = 0; row < trace_.devices.size(); ++row) {
       if (trace_.devices.device[row] != device) continue;
       if (trace_.devices.kind[row] == ProcessorKind::kCpu) name = "CPU";

@@ -284,11 +284,20 @@ TEST(TimelineData, ShortSlicesAreMergedWhereThereAreTooMany) {
   }
 }
 
-TEST(TimelineData, NothingIsATimelineOfNothing) {
+TEST(TimelineData, NothingToShowIsNoTimeline) {
   TestTrace b;
+  EXPECT_EQ(pack_timeline(b.derive_all(), {}), "");
+}
+
+TEST(TimelineData, ReadingsAloneAreATimeline) {
+  TestTrace b;
+  for (int i = 0; i < 10; ++i)
+    TraceBuilder(b.trace).add<NvmlSamples>(
+        {.time_ns = i * 1'000'000'000LL, .device = 0, .power_w = 100.0F + static_cast<float>(i)});
   const ReadTimeline read = packed(b.derive_all());
   EXPECT_EQ(read.slices.size(), 0U);
-  EXPECT_EQ(read.header["duration_ns"].get_int64().value(), 0);
+  EXPECT_EQ(read.header["duration_ns"].get_int64().value(), 9'000'000'000);
+  EXPECT_EQ(read.header["counters"].at(0)["name"].get_string().value(), "Power");
 }
 
 TEST(TimelineData, ARealRecordingComesBackWhole) {

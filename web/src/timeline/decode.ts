@@ -100,23 +100,25 @@ function read_header(packed: Uint8Array): { header: Header; body: Uint8Array } {
 
 type Numbers = Float64Array | Uint32Array | Uint16Array | Uint8Array;
 
-/** Adds up the planes of a column. */
+/** Adds up the planes of a column; the loops see one type of array only, which makes them several times faster. */
 function read_column<T extends Numbers>(header: Header, body: Uint8Array, name: string, into: T): T {
   const column = header.columns.find((one) => one.name === name);
   if (!column || column.bytes !== column.width * into.length)
     throw new Error(`expected ${into.length} values of ${name} in the packed timeline, found others`);
   const count = into.length;
-  for (let plane = 0; plane < column.width; ++plane) {
-    const factor = 2 ** (8 * plane);
-    const at = column.offset + plane * count;
-    if (plane === 0) for (let i = 0; i < count; ++i) into[i] = body[at + i]!;
-    else
-      for (let i = 0; i < count; ++i) {
-        const byte = body[at + i]!;
-        if (byte !== 0) into[i] = into[i]! + byte * factor;
-      }
-  }
+  const low = new Uint32Array(count);
+  for (let plane = 0; plane < Math.min(column.width, 4); ++plane) add_plane(body, column.offset + plane * count, 8 * plane, low);
+  into.set(low);
+  for (let plane = 4; plane < column.width; ++plane)
+    for (let i = 0; i < count; ++i) {
+      const byte = body[column.offset + plane * count + i]!;
+      if (byte !== 0) into[i] = into[i]! + byte * 2 ** (8 * plane);
+    }
   return into;
+}
+
+function add_plane(body: Uint8Array, offset: number, shift: number, into: Uint32Array): void {
+  for (let i = 0; i < into.length; ++i) into[i] = into[i]! | (body[offset + i]! << shift);
 }
 
 /** Differences become values, for each stretch of [first, count]. */

@@ -231,7 +231,8 @@ export class View {
     const out: number[] = [];
     if (flow[slice]! >= 0) out.push(flow[slice]!);
     for (const track of this.timeline.tracks) {
-      if (track.kind === 'path') continue; // that it is on the path is marked
+      // That it is on the critical path is marked; idle time before an activity stands right before it.
+      if (track.kind === 'path' || track.kind === 'idle') continue;
       for (let i = track.first; i < track.first + track.count && out.length < most; ++i) if (flow[i] === slice) out.push(i);
     }
     return out;
