@@ -1,7 +1,8 @@
 // What the page is about: one declared result, as `--format json` has it, and the units of its fields. It stands in the
 // page as text, or, where it is large, as gzip in base64.
 
-export type Value = null | boolean | number | string | Value[] | Row;
+// bigint: nanoseconds since 1970, which a number would round.
+export type Value = null | boolean | number | bigint | string | Value[] | Row;
 export interface Row {
   [key: string]: Value;
 }
@@ -22,10 +23,19 @@ export async function unpack(base64: string): Promise<Uint8Array> {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
+/** As JSON.parse, but whole numbers stay exact where the browser shows how they were written. */
+function parse(text: string): Row {
+  const exact = (_: string, value: Value, context?: { source?: string }): Value =>
+    typeof value === 'number' && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source ?? '')
+      ? BigInt(context?.source as string)
+      : value;
+  return JSON.parse(text, exact as (key: string, value: unknown) => unknown) as Row;
+}
+
 async function read_json(element: HTMLElement): Promise<Row> {
   const text = element.textContent ?? '';
-  if (element.dataset['encoding'] !== 'gzip-base64') return JSON.parse(text) as Row;
-  return JSON.parse(new TextDecoder().decode(await unpack(text))) as Row;
+  if (element.dataset['encoding'] !== 'gzip-base64') return parse(text);
+  return parse(new TextDecoder().decode(await unpack(text)));
 }
 
 export async function read_result(): Promise<Result> {
@@ -51,7 +61,8 @@ export const rows_of = (value: Value | undefined): Row[] =>
   Array.isArray(value) ? value.filter((row): row is Row => row_of(row) !== null) : [];
 export const row_of = (value: Value | undefined): Row | null =>
   typeof value === 'object' && value !== null && !Array.isArray(value) ? value : null;
-export const number_of = (value: Value | undefined): number | null => (typeof value === 'number' ? value : null);
+export const number_of = (value: Value | undefined): number | null =>
+  typeof value === 'number' ? value : typeof value === 'bigint' ? Number(value) : null;
 export const text_of = (value: Value | undefined): string => (typeof value === 'string' ? value : '');
 export const texts_of = (value: Value | undefined): string[] =>
   Array.isArray(value) ? value.filter((text): text is string => typeof text === 'string') : [];
