@@ -141,7 +141,7 @@ void add_style_options(const Command& command, OutputOptions& options, const std
 Option add_format_option(const Command& command, OutputOptions& options, CsvOutput csv) {
   std::vector<std::string> formats;
   for (const Renderer& renderer : renderers())
-    if (csv != CsvOutput::kNone || !renderer.tables) formats.emplace_back(renderer.name);
+    if (csv != CsvOutput::kNone || renderer.name == "text" || renderer.name == "json") formats.emplace_back(renderer.name);
   return command.option("--format", options.format, join_or(formats))
       .check(one_of(formats))
       .shown_default(formats.front());

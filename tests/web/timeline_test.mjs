@@ -15,7 +15,10 @@ const { values } = parseArgs({ options: { binary: { type: 'string' }, source: { 
 const web = join(values.source, 'web');
 const chromium_file = ['/usr/bin/chromium', '/usr/bin/chromium-browser'].find((file) => existsSync(file));
 assert.ok(chromium_file, 'expected Chromium at /usr/bin/chromium, found none: apt-get install chromium');
-assert.ok(existsSync(join(web, 'node_modules')), `expected npm's packages in ${web}/node_modules, found none: ./dev web`);
+assert.ok(
+  existsSync(join(web, 'node_modules')),
+  `expected npm's packages in ${web}/node_modules, found none: ./dev web`,
+);
 const { chromium } = createRequire(join(web, 'package.json'))('playwright-core');
 
 // As web/src/timeline/draw.ts and layout.ts have them, px.
@@ -29,7 +32,10 @@ const folder = mkdtempSync(join(tmpdir(), 'llmprof-timeline-'));
 let browser;
 
 before(async () => {
-  browser = await chromium.launch({ executablePath: chromium_file, args: ['--headless', '--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking'] });
+  browser = await chromium.launch({
+    executablePath: chromium_file,
+    args: ['--headless', '--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking'],
+  });
 });
 after(async () => {
   await browser?.close();
@@ -39,17 +45,30 @@ after(async () => {
 /** The page of a recording, and its events with times in ns from the first on. */
 function page_of(name, path) {
   const file = join(folder, `${name}.html`);
-  execFileSync(values.binary, ['analyze', path, '--format', 'html', '-o', file, '-q', '--ceilings', 'datasheet'], { env: { ...process.env, XDG_STATE_HOME: folder } });
+  execFileSync(values.binary, ['analyze', path, '--format', 'html', '-o', file, '-q', '--ceilings', 'datasheet'], {
+    env: { ...process.env, XDG_STATE_HOME: folder },
+  });
   const bytes = readFileSync(path);
   const text = (path.endsWith('.gz') ? gunzipSync(bytes) : bytes).toString();
   // Times have more digits than a number: they are read as whole and thousandths of a microsecond.
-  const exact = text.replace(/"(ts|dur)":\s*(\d+)(?:\.(\d{1,3}))?\d*/g, (_, key, whole, part = '') => `"${key}": "${whole}${part.padEnd(3, '0')}"`);
+  const exact = text.replace(
+    /"(ts|dur)":\s*(\d+)(?:\.(\d{1,3}))?\d*/g,
+    (_, key, whole, part = '') => `"${key}": "${whole}${part.padEnd(3, '0')}"`,
+  );
   const events = JSON.parse(exact).traceEvents.filter((event) => event.ph === 'X' && BigInt(event.ts ?? 0) > 0n);
   return { file, events };
 }
 
 const GPU = ['kernel', 'gpu_memcpy', 'gpu_memset'];
-const SHOWN = [...GPU, 'cpu_op', 'user_annotation', 'gpu_user_annotation', 'cuda_runtime', 'cuda_driver', 'python_function'];
+const SHOWN = [
+  ...GPU,
+  'cpu_op',
+  'user_annotation',
+  'gpu_user_annotation',
+  'cuda_runtime',
+  'cuda_driver',
+  'python_function',
+];
 
 /** The header and the slices of a page's timeline, by docs/formats/page-timeline.md. */
 function timeline_in(file) {
@@ -61,7 +80,8 @@ function timeline_in(file) {
     const { width, offset, bytes: size } = header.columns.find((one) => one.name === name);
     return Array.from({ length: size / width }, (_, i) => {
       let value = 0;
-      for (let plane = 0; plane < width; ++plane) value += bytes[12 + length + offset + (plane * size) / width + i] * 2 ** (8 * plane);
+      for (let plane = 0; plane < width; ++plane)
+        value += bytes[12 + length + offset + (plane * size) / width + i] * 2 ** (8 * plane);
       return value;
     });
   };
@@ -111,10 +131,20 @@ const eager = page_of('eager', join(values.source, 'tests/golden/inputs/kineto_l
 const packed = timeline_in(eager.file);
 
 test('slices of the recording are those of the page', () => {
-  const kernels = eager.events.filter((event) => GPU.includes(event.cat)).map((event) => `${event.name} ${Number(event.dur)}`).sort();
-  const shown = packed.slices.filter((slice) => slice.kind === 'stream').map((slice) => `${slice.name} ${slice.dur}`).sort();
+  const kernels = eager.events
+    .filter((event) => GPU.includes(event.cat))
+    .map((event) => `${event.name} ${Number(event.dur)}`)
+    .sort();
+  const shown = packed.slices
+    .filter((slice) => slice.kind === 'stream')
+    .map((slice) => `${slice.name} ${slice.dur}`)
+    .sort();
   assert.equal(shown.length, kernels.length);
-  assert.equal(shown.findIndex((slice, i) => slice !== kernels[i]), -1, 'a kernel with another name or duration');
+  assert.equal(
+    shown.findIndex((slice, i) => slice !== kernels[i]),
+    -1,
+    'a kernel with another name or duration',
+  );
 });
 
 test('a kernel stands where it ran, in the colour of its category', async () => {
@@ -129,10 +159,13 @@ test('a kernel stands where it ran, in the colour of its category', async () => 
     await page.mouse.move(box.x + x, box.y + y);
     const hint = await page.textContent('.timeline-hint');
     assert.ok(hint.startsWith(kernel.name.slice(0, 100)), `${hint} at the place of ${kernel.name}`);
-    const color = await page.evaluate(([px, py]) => {
-      const canvas = document.querySelector('.timeline-box canvas');
-      return [...canvas.getContext('2d').getImageData(px, py, 1, 1).data].join();
-    }, [Math.round(x_of(box.width, start, end, kernel.start) + 2), Math.round(y + ROW / 2 - 4)]);
+    const color = await page.evaluate(
+      ([px, py]) => {
+        const canvas = document.querySelector('.timeline-box canvas');
+        return [...canvas.getContext('2d').getImageData(px, py, 1, 1).data].join();
+      },
+      [Math.round(x_of(box.width, start, end, kernel.start) + 2), Math.round(y + ROW / 2 - 4)],
+    );
     assert.notEqual(color, '255,255,255,255');
     await page.mouse.click(box.x + x, box.y + y);
     const details = await page.textContent('.timeline-details');
@@ -147,15 +180,27 @@ test('a kernel stands where it ran, in the colour of its category', async () => 
 test('search counts what the recording holds', async () => {
   const named = (meant) => eager.events.filter((event) => SHOWN.includes(event.cat) && meant(event.name)).length;
   await with_timeline(eager.file, '#timeline/run', async (page) => {
-    assert.equal(await search(page, 'cudaLaunchKernel'), named((name) => name.toLowerCase().includes('cudalaunchkernel')));
-    assert.equal(await search(page, 'ATEN::MM'), named((name) => name.toLowerCase().includes('aten::mm')));
-    assert.equal(await search(page, '/^aten::(mm|add)$/'), named((name) => /^aten::(mm|add)$/.test(name)));
+    assert.equal(
+      await search(page, 'cudaLaunchKernel'),
+      named((name) => name.toLowerCase().includes('cudalaunchkernel')),
+    );
+    assert.equal(
+      await search(page, 'ATEN::MM'),
+      named((name) => name.toLowerCase().includes('aten::mm')),
+    );
+    assert.equal(
+      await search(page, '/^aten::(mm|add)$/'),
+      named((name) => /^aten::(mm|add)$/.test(name)),
+    );
     assert.equal(await search(page, 'no such name at all'), 0);
     await page.fill('.timeline-bar input', '/(/');
     await page.press('.timeline-bar input', 'Enter');
     assert.equal(await page.textContent('.timeline-found'), 'no such expression');
     // n and N walk them in time and around the ends.
-    const expected = packed.slices.filter((slice) => slice.name === 'aten::embedding').map((slice) => slice.start).sort((a, b) => a - b);
+    const expected = packed.slices
+      .filter((slice) => slice.name === 'aten::embedding')
+      .map((slice) => slice.start)
+      .sort((a, b) => a - b);
     await search(page, '/^aten::embedding$/');
     const first = await said(page);
     await page.focus('.timeline-box');
@@ -172,9 +217,19 @@ test('totals of an area are those of its slices', async () => {
   await with_timeline(eager.file, '#timeline/run', async (page) => {
     await page.focus('.timeline-box');
     await page.keyboard.press('r');
-    const rows = await page.$$eval('.timeline-totals tbody tr', (list) => list.map((row) => [...row.children].map((cell) => cell.dataset.ns ?? cell.textContent)));
+    const rows = await page.$$eval('.timeline-totals tbody tr', (list) =>
+      list.map((row) => [...row.children].map((cell) => cell.dataset.ns ?? cell.textContent)),
+    );
     assert.equal(rows.length, 50);
-    const words = { stream: 'GPU', operators: 'operator', calls: 'CUDA call', idle: 'GPU idle', stages: 'stage', path: 'critical path', recorder: 'recorder' };
+    const words = {
+      stream: 'GPU',
+      operators: 'operator',
+      calls: 'CUDA call',
+      idle: 'GPU idle',
+      stages: 'stage',
+      path: 'critical path',
+      recorder: 'recorder',
+    };
     const sums = new Map();
     for (const slice of packed.slices) {
       const key = `${words[slice.kind]} ${slice.name}`;
@@ -183,14 +238,19 @@ test('totals of an area are those of its slices', async () => {
     }
     for (const [name, kind, count, ns] of rows) {
       const [key] = [...sums.keys()].filter((one) => one.startsWith(`${kind} ${name.replace(/…$/, '')}`));
-      const same = [...sums].filter(([one]) => one.startsWith(`${kind} ${name.replace(/…$/, '')}`)).some(([, sum]) => sum.count === Number(count.replace(/,/g, '')) && sum.ns === Number(ns));
+      const same = [...sums]
+        .filter(([one]) => one.startsWith(`${kind} ${name.replace(/…$/, '')}`))
+        .some(([, sum]) => sum.count === Number(count.replace(/,/g, '')) && sum.ns === Number(ns));
       assert.ok(key !== undefined && same, `${name}, ${kind}: ${count}, ${ns} ns`);
     }
     // An operator's calls, counted from the recording.
     const mm = eager.events.filter((event) => event.cat === 'cpu_op' && event.name === 'aten::mm');
     const row = rows.find(([name, kind]) => name === 'aten::mm' && kind === 'operator');
     assert.equal(Number(row[2].replace(/,/g, '')), mm.length);
-    assert.equal(Number(row[3]), mm.reduce((sum, event) => sum + Number(event.dur), 0));
+    assert.equal(
+      Number(row[3]),
+      mm.reduce((sum, event) => sum + Number(event.dur), 0),
+    );
   });
 });
 
@@ -210,8 +270,14 @@ test('a dragged area counts the slices within', async () => {
     // The canvas lies at whole pixels or between them: a slice at either edge may be in or out.
     const around = Math.max((to - from) * 0.04, 1);
     const time = (px) => from - around + ((px - LABELS) / (box.width - LABELS)) * (to - from + 2 * around);
-    const count = (a, b) => packed.slices.filter((slice) => slice.kind === 'stream' && slice.depth === 0 && slice.start < b && slice.start + slice.dur > a).length;
-    assert.ok(count(time(x[0] + 1), time(x[1] - 1)) <= shown && shown <= count(time(x[0] - 1), time(x[1] + 1)), `${shown} slices`);
+    const count = (a, b) =>
+      packed.slices.filter(
+        (slice) => slice.kind === 'stream' && slice.depth === 0 && slice.start < b && slice.start + slice.dur > a,
+      ).length;
+    assert.ok(
+      count(time(x[0] + 1), time(x[1] - 1)) <= shown && shown <= count(time(x[0] - 1), time(x[1] + 1)),
+      `${shown} slices`,
+    );
     assert.ok(shown > 100);
   });
 });
@@ -233,7 +299,15 @@ test('everything works by keyboard', async () => {
     assert.equal(await said(page), kernel);
     await page.keyboard.press('Enter');
     assert.equal(await said(page), `Selected: ${kernel}`);
-    const shot = () => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(document.querySelector('.timeline-box canvas').toDataURL())))));
+    const shot = () =>
+      page.evaluate(
+        () =>
+          new Promise((done) =>
+            requestAnimationFrame(() =>
+              requestAnimationFrame(() => done(document.querySelector('.timeline-box canvas').toDataURL())),
+            ),
+          ),
+      );
     let last = await shot();
     for (const key of ['f', 'm', 's', 'd', 'w', 'a', 'c']) {
       await page.keyboard.press(key);
@@ -260,7 +334,10 @@ test('the critical path is a track, and marked on what it lies on', async () => 
   const path = packed.slices.filter((slice) => slice.kind === 'path');
   const { median } = packed.header.stages[0];
   const within = path.filter((piece) => piece.start >= median.start_ns && piece.start < median.end_ns);
-  assert.equal(within.reduce((sum, piece) => sum + piece.dur, 0), within.at(-1).start + within.at(-1).dur - within[0].start);
+  assert.equal(
+    within.reduce((sum, piece) => sum + piece.dur, 0),
+    within.at(-1).start + within.at(-1).dur - within[0].start,
+  );
   const gap = Math.abs(within.at(-1).start + within.at(-1).dur - median.end_ns);
   assert.ok(gap < 0.05 * (median.end_ns - median.start_ns), `the path ends ${gap} ns from the step's end`);
   await with_timeline(eager.file, '#timeline', async (page) => {
@@ -272,13 +349,40 @@ test('the critical path is a track, and marked on what it lies on', async () => 
 });
 
 test('names of any kind stay text, in both themes', async () => {
-  const hostile = ['</script><img src=x onerror=alert(1)>', '<b>bold</b>', 'a\u202egnp.exe', '"\'&lt;', 'x'.repeat(5000)];
+  const hostile = [
+    '</script><img src=x onerror=alert(1)>',
+    '<b>bold</b>',
+    'a\u202egnp.exe',
+    '"\'&lt;',
+    'x'.repeat(5000),
+  ];
   const events = hostile.flatMap((name, i) => [
-    { ph: 'X', cat: 'cuda_runtime', name: 'cudaLaunchKernel', pid: 1, tid: 1, ts: 1000 + 40 * i, dur: 2, args: { correlation: i + 1 } },
-    { ph: 'X', cat: 'kernel', name, pid: 0, tid: 7, ts: 1004 + 40 * i, dur: 20, args: { correlation: i + 1, device: 0, stream: 7 } },
+    {
+      ph: 'X',
+      cat: 'cuda_runtime',
+      name: 'cudaLaunchKernel',
+      pid: 1,
+      tid: 1,
+      ts: 1000 + 40 * i,
+      dur: 2,
+      args: { correlation: i + 1 },
+    },
+    {
+      ph: 'X',
+      cat: 'kernel',
+      name,
+      pid: 0,
+      tid: 7,
+      ts: 1004 + 40 * i,
+      dur: 20,
+      args: { correlation: i + 1, device: 0, stream: 7 },
+    },
   ]);
   const recording = join(folder, 'hostile.json');
-  writeFileSync(recording, JSON.stringify({ schemaVersion: 1, deviceProperties: [{ id: 0, name: 'NVIDIA H200' }], traceEvents: events }));
+  writeFileSync(
+    recording,
+    JSON.stringify({ schemaVersion: 1, deviceProperties: [{ id: 0, name: 'NVIDIA H200' }], traceEvents: events }),
+  );
   const { file } = page_of('hostile', recording);
   for (const colorScheme of ['light', 'dark'])
     await with_timeline(

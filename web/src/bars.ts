@@ -24,18 +24,33 @@ export function bar_table(caption: string, what: string, bars: Bar[]): HTMLEleme
     const drawn = svg(
       'svg',
       { viewBox: `0 0 ${kWidth} 16`, preserveAspectRatio: 'none', 'aria-hidden': 'true', class: 'bar' },
-      svg('rect', { x: x.toFixed(2), y: 1, width: Math.max(2, (length / total) * kWidth).toFixed(2), height: 14, class: bar.kind }),
+      svg('rect', {
+        x: x.toFixed(2),
+        y: 1,
+        width: Math.max(2, (length / total) * kWidth).toFixed(2),
+        height: 14,
+        class: bar.kind,
+      }),
     );
     return el(
       'tr',
       { class: bar.sum ? 'sum' : null },
       el('th', { scope: 'row' }, name, bar.note ? el('small', {}, ` ${bar.note}`) : null),
-      el('td', { class: 'number', 'data-tip': bar.tip }, format_ms(bar.to < bar.from && !bar.sum ? -length : length)),
+      el(
+        'td',
+        { class: 'number', 'data-tip': bar.tip },
+        (bar.to < bar.from && !bar.sum ? '−' : '') + format_ms(length),
+      ),
       el('td', { class: 'number' }, format_percent(length / total)),
       el('td', { class: 'drawn' }, drawn),
     );
   });
-  const head = el('tr', {}, ...[what, 'per step', 'of step'].map((name, i) => el('th', { scope: 'col', class: i ? 'number' : null }, name)), el('td', {}));
+  const head = el(
+    'tr',
+    {},
+    ...[what, 'per step', 'of step'].map((name, i) => el('th', { scope: 'col', class: i ? 'number' : null }, name)),
+    el('td', {}),
+  );
   return el(
     'div',
     { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption },

@@ -2,12 +2,18 @@
 // characters escaped.
 import type { Row, Value } from './result';
 
-const harmful = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+const harmful =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 
 function cell(value: Value | undefined): string {
   if (value === null || value === undefined) return '';
-  if (typeof value === 'number' || typeof value === 'boolean') return String(value);
-  let text = typeof value === 'string' ? value : Array.isArray(value) ? value.filter((one) => typeof one !== 'object').join(' ') : '';
+  if (typeof value === 'number' || typeof value === 'bigint' || typeof value === 'boolean') return String(value);
+  let text =
+    typeof value === 'string'
+      ? value
+      : Array.isArray(value)
+        ? value.filter((one) => typeof one !== 'object').join(' ')
+        : '';
   text = text.replace(/\\(?=u[0-9a-f]{4}|U[0-9a-f]{8})/g, '\\u005c');
   text = text.replace(harmful, (c) => '\\u' + c.charCodeAt(0).toString(16).padStart(4, '0'));
   const is_number = text.trim() !== '' && Number.isFinite(Number(text));

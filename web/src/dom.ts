@@ -37,7 +37,8 @@ export function svg<K extends keyof SVGElementTagNameMap>(
 }
 
 // Control characters, those that turn the direction of writing, and invisible ones: names come from anyone's recording.
-const unprintable = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+const unprintable =
+  /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 
 /** The text with such characters escaped, as llmprof's pages of text have them. */
 export function printable(text: string): string {

@@ -6,7 +6,8 @@ const grouped = (text: string): string => text.replace(/\B(?=(\d{3})+(?!\d))/g, 
 /** So many significant figures, no exponent. */
 function figures(value: number, digits: number): string {
   if (value === 0) return '0';
-  const size = Math.floor(Math.log10(Math.abs(value)));
+  const rounded = Number(value.toPrecision(digits));
+  const size = Math.floor(Math.log10(Math.abs(rounded)));
   const decimals = Math.min(20, Math.max(0, digits - 1 - size));
   return value.toFixed(decimals);
 }
@@ -42,6 +43,9 @@ export function format_si(value: number, unit: string): string {
   const number = step === 0 && Number.isInteger(size) ? String(size) : figures(size, 3);
   return `${number} ${steps[step]}${unit}`;
 }
+
+/** On an axis: without zeros behind the point. */
+export const format_tick = (text: string): string => text.replace(/(\.\d*?)0+(?=\D|$)/, '$1').replace(/\.(?=\D|$)/, '');
 
 /** A number with the unit of its field, as people read it. */
 export function format_number(value: number, unit: string): string {

@@ -20,8 +20,21 @@ import { install_tips } from './tip';
 
 const sections: Record<string, ((page: Page) => void)[]> = {
   report: [
-    add_answer, add_stages, add_path, add_timeline, add_roofline, add_operators, add_kernels, add_categories, add_idle, add_latency,
-    add_memory, add_telemetry, add_recording, add_unknown, add_diagnostics,
+    add_answer,
+    add_stages,
+    add_path,
+    add_timeline,
+    add_roofline,
+    add_operators,
+    add_kernels,
+    add_categories,
+    add_idle,
+    add_latency,
+    add_memory,
+    add_telemetry,
+    add_recording,
+    add_unknown,
+    add_diagnostics,
   ],
   bench: [add_bench],
   comparison: [add_comparison],

@@ -22,9 +22,19 @@ export class Page {
   /** Everything is in place: puts the frame into the document and goes where the address says. */
   show(title: string, ...beside: Child[]): void {
     document.title = `${title} – llmprof ${this.result.kind}`;
-    const header = el('header', {}, el('p', { class: 'brand' }, `llmprof ${this.result.kind}`), el('h1', {}, title), ...beside);
+    const header = el(
+      'header',
+      {},
+      el('p', { class: 'brand' }, `llmprof ${this.result.kind}`),
+      el('h1', {}, title),
+      ...beside,
+    );
     document.body.append(
-      el('a', { class: 'skip', href: '#content', click: (event: Event) => (event.preventDefault(), this.main.focus()) }, 'skip to the content'),
+      el(
+        'a',
+        { class: 'skip', href: '#content', click: (event: Event) => (event.preventDefault(), this.main.focus()) },
+        'skip to the content',
+      ),
       header,
       el('div', { class: 'frame' }, el('nav', { 'aria-label': 'sections' }, this.nav_list), this.main),
     );
@@ -72,17 +82,23 @@ export class Page {
     const single: Row = {};
     for (const [key, value] of Object.entries(this.data)) {
       if (this.claimed.has(key)) continue;
+      const title = name_of(key).replace(/^./, (first) => first.toUpperCase());
       if (is_table(value) && value.length > 0) {
-        this.section(key, name_of(key), this.table({ id: key, caption: name_of(key), rows: value, group_by: text_columns(value) }));
+        this.section(
+          key,
+          title,
+          this.table({ id: key, caption: `${title}, as a table`, rows: value, group_by: text_columns(value) }),
+        );
       } else if (row_of(value)) {
-        this.section(key, name_of(key), ...this.record(key, row_of(value) as Row));
+        this.section(key, title, ...this.record(key, row_of(value) as Row));
       } else if (Array.isArray(value) && value.length > 0) {
-        this.section(key, name_of(key), el('ul', {}, ...value.map((one) => el('li', {}, shortened(String(one), 4000)))));
+        this.section(key, title, el('ul', {}, ...value.map((one) => el('li', {}, shortened(String(one), 4000)))));
       } else if (!Array.isArray(value)) {
         single[key] = value;
       }
     }
-    if (Object.keys(single).length > 0) this.section('about', 'About this result', description('Single values', single, this.fields('')));
+    if (Object.keys(single).length > 0)
+      this.section('about', 'About this result', description('Single values', single, this.fields('')));
   }
 
   /** A record: its values, then its lists. */
@@ -92,9 +108,24 @@ export class Page {
     for (const [key, value] of Object.entries(record)) {
       const inner = row_of(value);
       if (is_table(value) && value.length > 0)
-        tables.push(data_table({ id: `${path}.${key}`, caption: name_of(key), rows: value, fields: this.fields(`${path}.${key}`) }).root);
+        tables.push(
+          data_table({
+            id: `${path}.${key}`,
+            caption: `${name_of(key)} of ${title}`,
+            rows: value,
+            fields: this.fields(`${path}.${key}`),
+          }).root,
+        );
       else if (inner && Object.values(inner).every((one) => row_of(one)))
-        tables.push(data_table({ id: `${path}.${key}`, caption: name_of(key), rows: Object.entries(inner).map(([name, row]) => ({ name, ...(row as Row) })), fields: this.fields(`${path}.${key}`), bare: true }).root);
+        tables.push(
+          data_table({
+            id: `${path}.${key}`,
+            caption: `${name_of(key)} of ${title}`,
+            rows: Object.entries(inner).map(([name, row]) => ({ name, ...(row as Row) })),
+            fields: this.fields(`${path}.${key}`),
+            bare: true,
+          }).root,
+        );
       else if (inner) for (const [name, one] of Object.entries(inner)) values[`${key}.${name}`] = one;
       else if (!Array.isArray(value) || value.length > 0) values[key] = value;
     }
@@ -159,7 +190,10 @@ export const link_to = (id: string, values: Record<string, string>): string =>
 export function why_missing(page: Page, about: RegExp): HTMLElement {
   const reasons = rows_of(page.data['cannot_tell']).filter((row) => about.test(text_of(row['question'])));
   const note = el('p', { class: 'missing' }, 'Not in this recording. ');
-  for (const row of reasons) note.append(`${shortened(text_of(row['question']), 400)} ${shortened(text_of(row['why']), 400)}; ${shortened(text_of(row['how_to_find_out']), 400)}. `);
+  for (const row of reasons)
+    note.append(
+      `${shortened(text_of(row['question']), 400)} ${shortened(text_of(row['why']), 400)}; ${shortened(text_of(row['how_to_find_out']), 400)}. `,
+    );
   note.append(el('a', { href: '#unknown' }, 'What is not known'));
   return note;
 }

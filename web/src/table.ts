@@ -15,6 +15,7 @@ export interface TableSpec {
   group_by?: string[]; // columns to group by
   link?: (column: string, row: Row) => string | null; // where a cell leads
   describe?: (row: Row) => Child; // below the table, of the rows that a link asks for
+  short?: Record<string, (value: string) => string>; // shorter texts of a column; the whole one is beside it
   bare?: boolean; // without controls
 }
 
@@ -50,7 +51,7 @@ const is_numeric = (rows: Row[], column: string): boolean => {
   for (const row of rows) {
     const value = row[column];
     if (value === null || value === undefined) continue;
-    if (typeof value !== 'number') return false;
+    if (typeof value !== 'number' && typeof value !== 'bigint') return false;
     seen = true;
   }
   return seen;
@@ -60,7 +61,14 @@ function compare(a: Value | undefined, b: Value | undefined, direction: Directio
   const none_a = a === null || a === undefined;
   const none_b = b === null || b === undefined;
   if (none_a || none_b) return Number(none_a) - Number(none_b); // what is not known stands last, whichever the order
-  const order = typeof a === 'number' && typeof b === 'number' ? a - b : String(a) < String(b) ? -1 : String(a) > String(b) ? 1 : 0;
+  const numeric = number_of(a) !== null && number_of(b) !== null;
+  const order = numeric
+    ? Number((a as number) > (b as number)) - Number((a as number) < (b as number))
+    : String(a) < String(b)
+      ? -1
+      : String(a) > String(b)
+        ? 1
+        : 0;
   return direction === 'ascending' ? order : -order;
 }
 
@@ -94,7 +102,15 @@ class Table implements DataTable {
       this.limit = Infinity;
       this.draw();
     });
-    this.root = el('div', { class: 'table', 'data-table': spec.id }, spec.bare ? null : this.controls(), this.chosen, scroll, this.more, this.described);
+    this.root = el(
+      'div',
+      { class: 'table', 'data-table': spec.id },
+      spec.bare ? null : this.controls(),
+      this.chosen,
+      scroll,
+      this.more,
+      this.described,
+    );
     this.draw();
   }
 
@@ -115,11 +131,16 @@ class Table implements DataTable {
     copy.addEventListener('click', () => {
       const columns = this.group.value ? this.columns() : this.every_column;
       void copy_text(csv_of(columns, this.selected())).then((copied) => {
-        this.status.textContent = copied ? `${this.selected().length} rows copied` : 'the browser did not let this page copy';
+        this.status.textContent = copied
+          ? `${this.selected().length} rows copied`
+          : 'the browser did not let this page copy';
       });
     });
     const groups = this.spec.group_by ?? [];
-    this.group.append(el('option', { value: '' }, 'nothing'), ...groups.map((name) => el('option', { value: name }, name_of(name))));
+    this.group.append(
+      el('option', { value: '' }, 'nothing'),
+      ...groups.map((name) => el('option', { value: name }, name_of(name))),
+    );
     const hidden_columns = this.spec.columns && this.spec.columns.length < this.every_column.length;
     return el(
       'div',
@@ -164,7 +185,9 @@ class Table implements DataTable {
   /** The rows that are asked for, grouped and sorted as they are. */
   private selected(): Row[] {
     const matches = this.matcher();
-    let rows = this.rows.filter((row) => this.wanted.every(([column, value]) => String(row[column]) === value) && matches(row));
+    let rows = this.rows.filter(
+      (row) => this.wanted.every(([column, value]) => String(row[column]) === value) && matches(row),
+    );
     if (this.group.value) rows = this.groups(rows, this.group.value);
     const sort = this.sort;
     if (sort) rows = [...rows].sort((a, b) => compare(a[sort.column], b[sort.column], sort.direction));
@@ -224,7 +247,9 @@ class Table implements DataTable {
     const text = this.wanted.map(([column, value]) => `${name_of(column)}: ${shortened(value, 80)}`).join(', ');
     this.chosen.append(rows.length ? `only ${text} ` : `no row has ${text} `, all);
     if (rows.length > 0 && rows.length <= kDescribed)
-      this.described.append(...rows.map((row) => description(title_of(row), row, this.spec.fields, this.spec.describe?.(row))));
+      this.described.append(
+        ...rows.map((row) => description(title_of(row), row, this.spec.fields, this.spec.describe?.(row))),
+      );
   }
 
   private heading(column: string): HTMLElement {
@@ -239,7 +264,11 @@ class Table implements DataTable {
       // The heading was made anew.
       this.head.querySelector<HTMLElement>('[aria-sort] button')?.focus();
     });
-    return el('th', { scope: 'col', class: this.numeric.has(column) ? 'number' : null, 'aria-sort': sorted, 'data-column': column }, button);
+    return el(
+      'th',
+      { scope: 'col', class: this.numeric.has(column) ? 'number' : null, 'aria-sort': sorted, 'data-column': column },
+      button,
+    );
   }
 
   private line(columns: string[], row: Row): HTMLElement {
@@ -251,19 +280,30 @@ class Table implements DataTable {
     const text = this.spec.fields.show(column, value, row);
     const tag = first ? 'th' : 'td';
     const scope = first ? 'row' : null;
-    if (text === null) return el(tag, { scope, class: 'none' }, el('span', { role: 'img', 'aria-label': 'not known', 'data-tip': kNotKnown }, '–'));
-    const shown = shortened(text);
-    const link = this.group.value && column === this.group.value ? `#${this.spec.id}?${new URLSearchParams([[column, text]]).toString()}` : this.spec.link?.(column, row);
-    const tip = typeof value === 'string' && value.length > 28 ? shortened(value, 2000) : null;
+    if (text === null)
+      return el(
+        tag,
+        { scope, class: 'none' },
+        el('span', { role: 'img', 'aria-label': 'not known', 'data-tip': kNotKnown }, '–'),
+      );
+    const shorter = typeof value === 'string' ? this.spec.short?.[column]?.(value) : undefined;
+    const shown = shortened(shorter ?? text);
+    const link =
+      this.group.value && column === this.group.value
+        ? `#${this.spec.id}?${new URLSearchParams([[column, text]]).toString()}`
+        : this.spec.link?.(column, row);
+    const tip =
+      typeof value === 'string' && (value.length > 28 || shorter !== undefined) ? shortened(value, 2000) : null;
     const inner: Child = link ? el('a', { href: link, 'data-tip': tip }, shown) : shown;
-    const kind = typeof value === 'number' ? 'number' : text.length > 28 ? 'long' : null;
+    const kind = number_of(value) !== null ? 'number' : shown.length > 28 ? 'long' : null;
     return el(tag, { scope, class: kind, 'data-tip': link ? null : tip }, inner);
   }
 }
 
 export const kNotKnown = 'not known; what this recording does not answer, and why: section "not known"';
 
-const title_of = (row: Row): string => text_of(row['name']) || text_of(row['kernel']) || text_of(row['cause']) || text_of(row['stage']) || 'row';
+const title_of = (row: Row): string =>
+  text_of(row['name']) || text_of(row['kernel']) || text_of(row['cause']) || text_of(row['stage']) || 'row';
 
 /** Every field of a row, with what it is. */
 export function description(title: string, row: Row, fields: Fields, extra?: Child): HTMLElement {
@@ -276,7 +316,9 @@ export function description(title: string, row: Row, fields: Fields, extra?: Chi
         {},
         el('dt', {}, name_of(column)),
         el('dd', { class: text === null ? 'none' : null }, text === null ? 'not known' : shortened(text, 4000)),
-        typeof value === 'number' ? el('dd', { class: 'from' }, fields.provenance(column, row)) : null,
+        number_of(value) !== null && fields.provenance(column, row)
+          ? el('dd', { class: 'from' }, fields.provenance(column, row))
+          : null,
       ),
     );
   }

@@ -22,7 +22,11 @@ function apply(theme: Theme): void {
 }
 
 export function theme_switch(): HTMLElement {
-  const select = el('select', {}, ...(['system', 'light', 'dark'] as const).map((theme) => el('option', { value: theme }, theme)));
+  const select = el(
+    'select',
+    {},
+    ...(['system', 'light', 'dark'] as const).map((theme) => el('option', { value: theme }, theme)),
+  );
   select.value = kept();
   apply(kept());
   select.addEventListener('input', () => {

@@ -25,7 +25,12 @@ export const stage_address = (name: string): string => `#stage/${encodeURICompon
 export function step_time(data: Row, stage: Row): { ms: number; source: string } {
   for (const row of rows_of(data['undisturbed'])) {
     const ms = number_of(row['step_ms']);
-    if (row['stage'] === stage['name'] && row['device'] === stage['device'] && row['source'] !== 'recorded' && ms !== null)
+    if (
+      row['stage'] === stage['name'] &&
+      row['device'] === stage['device'] &&
+      row['source'] !== 'recorded' &&
+      ms !== null
+    )
       return { ms, source: `${text_of(row['source'])}, without the recorder` };
   }
   const count = number_of(stage['count']) ?? 1;
@@ -46,15 +51,36 @@ function facts(page: Page): HTMLElement {
   };
   if (device) {
     const units = number_of(device['sm_count']);
-    add(linked('#recording', shortened(text_of(device['name'])), 'device'), units === null ? '' : `, ${units} ${processor(data) === 'CPU' ? 'threads' : 'SMs'}`);
+    add(
+      linked('#recording', shortened(text_of(device['name'])), 'device'),
+      units === null ? '' : `, ${units} ${processor(data) === 'CPU' ? 'threads' : 'SMs'}`,
+    );
     const type = text_of(device['arithmetic']);
-    for (const [name, unit] of [[`${type}_tflops`, 'TFLOP/s'], ['dram_gbs', 'GB/s']] as const) {
+    for (const [name, unit] of [
+      [`${type}_tflops`, 'TFLOP/s'],
+      ['dram_gbs', 'GB/s'],
+    ] as const) {
       const peak = row_of(row_of(device['peaks'])?.[name]);
       const value = number_of(peak?.['value']);
-      if (peak && value !== null) add(linked('#recording', `${name === 'dram_gbs' ? '' : type + ' '}${format_rate(value)} ${unit}`, text_of(peak['provenance'])));
+      if (peak && value !== null)
+        add(
+          linked(
+            '#recording',
+            `${name === 'dram_gbs' ? '' : type + ' '}${format_rate(value)} ${unit}`,
+            text_of(peak['provenance']),
+          ),
+        );
     }
   }
-  if (model) add(linked('#recording', shortened(text_of(model['id'])), `${text_of(model['origin'])}: ${text_of(model['evidence'])}`), ` (${text_of(model['origin'])})`);
+  if (model)
+    add(
+      linked(
+        '#recording',
+        shortened(text_of(model['id'])),
+        `${text_of(model['origin'])}: ${text_of(model['evidence'])}`,
+      ),
+      ` (${text_of(model['origin'])})`,
+    );
   const recorded = number_of(source?.['recorded_ms']);
   if (recorded !== null) add(linked('#recording', `${format_ms(recorded)} recorded`, 'measured'));
   return el('p', { class: 'facts' }, ...parts);
@@ -76,7 +102,9 @@ function figure(one: Figure): HTMLElement {
     el(
       'dd',
       {},
-      one.value === null ? el('span', { class: 'none' }, 'not known') : el('a', { href: one.href, class: 'value', 'data-tip': one.from }, one.value),
+      one.value === null
+        ? el('span', { class: 'none' }, 'not known')
+        : el('a', { href: one.href, class: 'value', 'data-tip': one.from }, one.value),
       ...one.notes.map((note) => el('span', { class: 'note' }, note)),
       one.value === null ? null : el('span', { class: 'from' }, one.from),
     ),
@@ -104,7 +132,8 @@ function figures(page: Page): HTMLElement {
   if (!headline) return why_missing(page, /TTFT|TPOT|latenc|token/i);
   const ms = (field: string): number | null => number_of(headline[field]);
   const shown = (value: number | null): string | null => (value === null ? null : format_ms(value));
-  const times = (n: number, one: string): string => `median of ${n} ${one}${n === 1 ? '' : 's'}`;
+  const times = (n: number, one: string): string =>
+    n === 1 ? `of one ${one}` : `median of ${n} ${one}${n === 1 ? '' : 's'}`;
   const prefill = stage_of_kind(page.data, ['prefill', 'mixed']);
   const decode = stage_of_kind(page.data, ['decode', 'mixed']);
   const steps = (stage: string): string => (stage ? link_to('steps', { stage }) : '#steps');
@@ -119,16 +148,35 @@ function figures(page: Page): HTMLElement {
       value: shown(ms('ttft_ms')),
       href: steps(prefill),
       from: from('ttft_source'),
-      notes: ms('ttft_ms') === null ? [] : [...interval(ms('ttft_ci95_low_ms'), ms('ttft_ci95_high_ms')), times(number_of(headline['ttft_n']) ?? 0, 'request')],
+      notes:
+        ms('ttft_ms') === null
+          ? []
+          : [
+              ...interval(ms('ttft_ci95_low_ms'), ms('ttft_ci95_high_ms')),
+              times(number_of(headline['ttft_n']) ?? 0, 'request'),
+            ],
     }),
     figure({
       name: ms('tpot_ms') === null ? 'ITL' : 'TPOT',
       value: shown(per_token),
       href: steps(decode),
       from: from('itl_source'),
-      notes: per_token === null ? [] : [...interval(ms('itl_ci95_low_ms'), ms('itl_ci95_high_ms')), times(number_of(headline['itl_n']) ?? 0, 'step'), ...(ms('itl_p99_ms') === null ? [] : [`p99 ${format_ms(ms('itl_p99_ms') as number)}`])],
+      notes:
+        per_token === null
+          ? []
+          : [
+              ...interval(ms('itl_ci95_low_ms'), ms('itl_ci95_high_ms')),
+              times(number_of(headline['itl_n']) ?? 0, 'step'),
+              ...(ms('itl_p99_ms') === null ? [] : [`p99 ${format_ms(ms('itl_p99_ms') as number)}`]),
+            ],
     }),
-    figure({ name: 'rate', value: rate === null ? null : `${format_rate(rate)} tokens/s`, href: '#latency', from: 'measured: output tokens over the time of the same steps', notes: ['output tokens while decoding'] }),
+    figure({
+      name: 'rate',
+      value: rate === null ? null : `${format_rate(rate)} tokens/s`,
+      href: '#latency',
+      from: 'measured: output tokens over the time of the same steps',
+      notes: ['output tokens while decoding'],
+    }),
   );
 }
 
@@ -143,7 +191,9 @@ const path_parts: [string, string][] = [
 ];
 
 function waits_for(data: Row, stage: Row): string | null {
-  const path = rows_of(data['critical_path']).find((row) => row['stage'] === stage['name'] && row['device'] === stage['device']);
+  const path = rows_of(data['critical_path']).find(
+    (row) => row['stage'] === stage['name'] && row['device'] === stage['device'],
+  );
   const step = number_of(path?.['step_ms']);
   if (!path || !step || (number_of(path['error_worst_frac']) ?? 0) > kPathErrorMost) return null;
   const parts = path_parts
@@ -160,8 +210,17 @@ function verdict(page: Page): HTMLElement {
   const share = (value: number | null, least: number | null): string | null =>
     value !== null ? format_percent(value) : least !== null ? `≥ ${format_percent(least)}` : null;
   const cell = (text: string | null, href: string, tip: string, number = true): HTMLElement =>
-    el('td', { class: number ? 'number' : null }, text === null ? el('span', { class: 'none', role: 'img', 'aria-label': 'not known' }, '–') : linked(href, text, tip));
-  const rows = judged_stages(data).map((stage) => {
+    el(
+      'td',
+      { class: number ? 'number' : null },
+      text === null
+        ? el('span', { class: 'none', role: 'img', 'aria-label': 'not known' }, '–')
+        : linked(href, text, tip),
+    );
+  const longest_first = judged_stages(data).sort(
+    (a, b) => (number_of(b['wall_ms']) ?? 0) - (number_of(a['wall_ms']) ?? 0),
+  );
+  const rows = longest_first.map((stage) => {
     const name = text_of(stage['name']);
     const to = stage_address(name);
     const step = step_time(data, stage);
@@ -173,24 +232,67 @@ function verdict(page: Page): HTMLElement {
     return el(
       'tr',
       {},
-      el('th', { scope: 'row' }, linked(to, shortened(name), 'all figures of this stage'), several ? ` GPU ${String(stage['device'])}` : ''),
+      el(
+        'th',
+        { scope: 'row' },
+        linked(to, shortened(name), 'all figures of this stage'),
+        several ? ` GPU ${String(stage['device'])}` : '',
+      ),
       cell(format_count(number_of(stage['count']) ?? 0), link_to('steps', { stage: name }), 'measured: steps'),
       cell(window_ms > 0 ? format_percent((number_of(stage['wall_ms']) ?? 0) / window_ms) : null, to, 'measured'),
       cell(format_ms(step.ms), link_to('steps', { stage: name }), step.source),
       cell(idle, link_to('idle', { stage: name }), 'measured'),
-      cell(share(number_of(stage['mfu']), number_of(stage['mfu_at_least'])), to, `FLOPs ${text_of(stage['flops_provenance']) || 'not known'}, measured time, ${peak_words(data)} peak`),
-      cell(share(number_of(stage['mbu']), number_of(stage['mbu_at_least'])), to, `bytes by formula, measured time, ${peak_words(data)} bandwidth`),
-      cell(bound ? bound + (detail ? `, ${shortened(detail, 90)}` : '') : null, to, 'what most of the time goes to', false),
-      cell(waits_for(data, stage), `#path/${encodeURIComponent(name)}`, 'critical path: measured, along replayed dependencies', false),
+      cell(
+        share(number_of(stage['mfu']), number_of(stage['mfu_at_least'])),
+        to,
+        `FLOPs ${text_of(stage['flops_provenance']) || 'not known'}, measured time, ${peak_words(data)} peak`,
+      ),
+      cell(
+        share(number_of(stage['mbu']), number_of(stage['mbu_at_least'])),
+        to,
+        `bytes by formula, measured time, ${peak_words(data)} bandwidth`,
+      ),
+      cell(
+        bound ? bound + (detail ? `, ${shortened(detail, 90)}` : '') : null,
+        to,
+        'what most of the time goes to',
+        false,
+      ),
+      cell(
+        waits_for(data, stage),
+        `#path/${encodeURIComponent(name)}`,
+        'critical path: measured, along replayed dependencies',
+        false,
+      ),
     );
   });
-  const names = ['stage', 'n', 'of window', 'per step', `${processor(data)} idle`, 'MFU', 'MBU', 'bound', 'a step waits for'];
-  const head = el('tr', {}, ...names.map((name, i) => el('th', { scope: 'col', class: i >= 1 && i <= 6 ? 'number' : null }, name)));
+  const names = [
+    'stage',
+    'n',
+    'of window',
+    'per step',
+    `${processor(data)} idle`,
+    'MFU',
+    'MBU',
+    'bound',
+    'a step waits for',
+  ];
+  const head = el(
+    'tr',
+    {},
+    ...names.map((name, i) => el('th', { scope: 'col', class: i >= 1 && i <= 6 ? 'number' : null }, name)),
+  );
   if (rows.length === 0) return why_missing(page, /stage|step|prefill|decode/i);
   return el(
     'div',
     { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'verdict per stage' },
-    el('table', { class: 'verdict' }, el('caption', {}, 'Verdict per stage'), el('thead', {}, head), el('tbody', {}, ...rows)),
+    el(
+      'table',
+      { class: 'verdict' },
+      el('caption', {}, 'Verdict per stage'),
+      el('thead', {}, head),
+      el('tbody', {}, ...rows),
+    ),
   );
 }
 
@@ -204,7 +306,8 @@ export function gain_words(finding: Row): string | null {
   if (!gain || from === null || to === null) return null;
   const metric = text_of(gain['metric']).replace(/ \(ms\)$/, '');
   const ci = Array.isArray(gain['ci95']) ? gain['ci95'] : [];
-  const range = typeof ci[0] === 'number' && typeof ci[1] === 'number' ? ` (95 %: ${format_ms(ci[0])} to ${format_ms(ci[1])})` : '';
+  const range =
+    typeof ci[0] === 'number' && typeof ci[1] === 'number' ? ` (95 %: ${format_ms(ci[0])} to ${format_ms(ci[1])})` : '';
   const how = gain['method'] === 'replay' ? 'Simulated' : 'At best, by formula';
   const on_top = text_of(gain['on_top_of']);
   return `${how}: ${metric} ${format_ms(from)} → ${format_ms(to)}${range}${on_top ? `, on top of ${on_top}` : ''}`;
@@ -224,7 +327,8 @@ function address_of(finding: Row, known: Set<string>): string {
   const stage = text_of(finding['stage']);
   const of_stage = known.has(stage);
   const id = text_of(finding['id']);
-  for (const [pattern, address] of rows_behind) if (pattern.test(id)) return of_stage ? address(stage) : address(stage).replace(/\?.*/, '');
+  for (const [pattern, address] of rows_behind)
+    if (pattern.test(id)) return of_stage ? address(stage) : address(stage).replace(/\?.*/, '');
   return of_stage ? stage_address(stage) : '#stages';
 }
 
@@ -236,25 +340,55 @@ function evidence_table(finding: Row, href: string): HTMLElement {
       'tr',
       {},
       el('th', { scope: 'row' }, shortened(text_of(one['metric']), 300)),
-      el('td', { class: 'number' }, value === null ? 'not known' : el('a', { href, 'data-tip': text_of(one['provenance']) }, format_number(value, unit === 'flop' ? 'FLOP' : unit))),
+      el(
+        'td',
+        { class: 'number' },
+        value === null
+          ? 'not known'
+          : el(
+              'a',
+              { href, 'data-tip': text_of(one['provenance']) },
+              format_number(value, unit === 'flop' ? 'FLOP' : unit),
+            ),
+      ),
       el('td', {}, text_of(one['provenance'])),
     );
   });
-  const head = el('tr', {}, el('th', { scope: 'col' }, 'evidence'), el('th', { scope: 'col', class: 'number' }, 'value'), el('th', { scope: 'col' }, 'provenance'));
-  return el('table', { class: 'evidence' }, el('caption', {}, `Numbers behind ${text_of(finding['id'])}`), el('thead', {}, head), el('tbody', {}, ...rows));
+  const head = el(
+    'tr',
+    {},
+    el('th', { scope: 'col' }, 'evidence'),
+    el('th', { scope: 'col', class: 'number' }, 'value'),
+    el('th', { scope: 'col' }, 'provenance'),
+  );
+  return el(
+    'table',
+    { class: 'evidence' },
+    el('caption', {}, `Numbers behind ${text_of(finding['id'])}`),
+    el('thead', {}, head),
+    el('tbody', {}, ...rows),
+  );
 }
 
 function change(finding: Row, known: Set<string>, first: boolean): HTMLElement {
   const advice = texts_of(finding['advice']);
   const gain = gain_words(finding);
   const href = address_of(finding, known);
-  const places = rows_of(finding['where']).map((place) => `${place['kind'] === 'before-python' ? 'before' : 'at'} ${shortened(text_of(place['name']), 400)}`);
+  const places = rows_of(finding['where']).map(
+    (place) => `${place['kind'] === 'before-python' ? 'before' : 'at'} ${shortened(text_of(place['name']), 400)}`,
+  );
   const symptoms = texts_of(finding['symptoms']);
   const forbidden = text_of(finding['forbidden_by']);
   return el(
     'li',
     { class: `finding ${text_of(finding['severity'])}` },
-    el('h3', {}, el('span', { class: 'severity' }, text_of(finding['severity'])), ' ', el('a', { href }, shortened(text_of(finding['title']), 400))),
+    el(
+      'h3',
+      {},
+      el('span', { class: 'severity' }, text_of(finding['severity'])),
+      ' ',
+      el('a', { href }, shortened(text_of(finding['title']), 400)),
+    ),
     gain ? el('p', { class: 'gain' }, gain) : null,
     advice[0] ? el('p', { class: 'advice' }, shortened(advice[0], 1000)) : null,
     forbidden ? el('p', {}, `Not as the program is: ${shortened(forbidden, 400)}`) : null,
@@ -263,7 +397,16 @@ function change(finding: Row, known: Set<string>, first: boolean): HTMLElement {
       'details',
       first ? { open: true } : {},
       el('summary', {}, `evidence of ${text_of(finding['id'])}`),
-      el('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': `evidence of ${text_of(finding['id'])}, ${text_of(finding['stage'])}` }, evidence_table(finding, href)),
+      el(
+        'div',
+        {
+          class: 'scroll',
+          tabindex: 0,
+          role: 'region',
+          'aria-label': `evidence of ${text_of(finding['id'])}, ${text_of(finding['stage'])}`,
+        },
+        evidence_table(finding, href),
+      ),
       ...advice.slice(1).map((text) => el('p', { class: 'advice' }, shortened(text, 1000))),
       symptoms.length ? el('p', {}, `Goes with it: ${symptoms.map((one) => shortened(one, 300)).join('; ')}`) : null,
     ),
@@ -288,5 +431,25 @@ export function add_answer(page: Page): void {
   const what_ifs = rows_of(page.data['what_ifs']);
   page.claim('what_ifs');
   if (what_ifs.length)
-    page.section('what_ifs', 'What if', page.table({ id: 'what_ifs', caption: 'Steps replayed with one thing changed', rows: what_ifs, group_by: ['what_if', 'stage'], columns: ['what_if', 'stage', 'step_ms', 'then_ms', 'gain_ms', 'ci95_low_ms', 'ci95_high_ms', 'gain_frac', 'forbidden'] }));
+    page.section(
+      'what_ifs',
+      'What if',
+      page.table({
+        id: 'what_ifs',
+        caption: 'Steps replayed with one thing changed',
+        rows: what_ifs,
+        group_by: ['what_if', 'stage'],
+        columns: [
+          'what_if',
+          'stage',
+          'step_ms',
+          'then_ms',
+          'gain_ms',
+          'ci95_low_ms',
+          'ci95_high_ms',
+          'gain_frac',
+          'forbidden',
+        ],
+      }),
+    );
 }

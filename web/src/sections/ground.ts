@@ -15,7 +15,14 @@ export function add_unknown(page: Page): void {
           { class: 'unknown' },
           ...rows.flatMap((row) => [
             el('dt', {}, shortened(text_of(row['question']), 1000)),
-            el('dd', {}, shortened(text_of(row['why']), 1000), el('br'), 'What to do: ', shortened(text_of(row['how_to_find_out']), 1000)),
+            el(
+              'dd',
+              {},
+              shortened(text_of(row['why']), 1000),
+              el('br'),
+              'What to do: ',
+              shortened(text_of(row['how_to_find_out']), 1000),
+            ),
           ]),
         )
       : el('p', {}, 'Nothing that this page could answer is left open.'),
@@ -31,10 +38,44 @@ export function add_diagnostics(page: Page): void {
   page.section(
     'diagnostics',
     'Diagnostics',
-    el('p', {}, checks.length === 0 ? '' : failed ? `${failed} of ${checks.length} totals do not add up.` : `${checks.length} of ${checks.length} totals add up to the nanosecond.`),
-    diagnostics.length ? page.table({ id: 'diagnostics', caption: 'Anomalies met while reading', rows: diagnostics, group_by: ['severity'] }) : el('p', {}, 'No anomalies were met while reading.'),
-    coverage.length ? el('div', { class: 'block', id: 'coverage' }, el('h3', { tabindex: -1 }, 'Coverage'), page.table({ id: 'coverage', caption: 'How much of the recording the answers rest on', rows: coverage, bare: true })) : null,
-    checks.length ? el('div', { class: 'block', id: 'conservation' }, el('h3', { tabindex: -1 }, 'Conservation'), page.table({ id: 'conservation', caption: 'Totals that must add up exactly', rows: checks })) : null,
+    el(
+      'p',
+      {},
+      checks.length === 0
+        ? ''
+        : failed
+          ? `${failed} of ${checks.length} totals do not add up.`
+          : `${checks.length} of ${checks.length} totals add up to the nanosecond.`,
+    ),
+    diagnostics.length
+      ? page.table({
+          id: 'diagnostics',
+          caption: 'Anomalies met while reading',
+          rows: diagnostics,
+          group_by: ['severity'],
+        })
+      : el('p', {}, 'No anomalies were met while reading.'),
+    coverage.length
+      ? el(
+          'div',
+          { class: 'block', id: 'coverage' },
+          el('h3', { tabindex: -1 }, 'Coverage'),
+          page.table({
+            id: 'coverage',
+            caption: 'How much of the recording the answers rest on',
+            rows: coverage,
+            bare: true,
+          }),
+        )
+      : null,
+    checks.length
+      ? el(
+          'div',
+          { class: 'block', id: 'conservation' },
+          el('h3', { tabindex: -1 }, 'Conservation'),
+          page.table({ id: 'conservation', caption: 'Totals that must add up exactly', rows: checks }),
+        )
+      : null,
   );
 }
 
@@ -54,7 +95,9 @@ export function add_recording(page: Page): void {
     ...parts('model'),
     el('h3', {}, 'What recording cost'),
     ...(overhead.length ? overhead : [why_missing(page, /recorded/i)]),
-    recorded.length ? page.table({ id: 'recorded', caption: 'How much was recorded, over time', rows: recorded }) : null,
+    recorded.length
+      ? page.table({ id: 'recorded', caption: 'How much was recorded, over time', rows: recorded })
+      : null,
     el('p', { class: 'note' }, `llmprof ${text_of(page.data['tool_version'])}`),
   );
 }

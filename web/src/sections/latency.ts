@@ -14,7 +14,8 @@ function step_dots(steps: Row[]): HTMLElement {
   const totals = new Map<string, number>();
   for (const step of sorted) totals.set(group(step), (totals.get(group(step)) ?? 0) + 1);
   const names = [...totals].sort((a, b) => b[1] - a[1]).map(([name]) => name);
-  const values = (name: string, field: (step: Row) => number | null): (number | null)[] => sorted.map((step) => (group(step) === name ? field(step) : null));
+  const values = (name: string, field: (step: Row) => number | null): (number | null)[] =>
+    sorted.map((step) => (group(step) === name ? field(step) : null));
   const series: Series[] = names.map((name) => ({
     label: name,
     dots: true,
@@ -30,7 +31,11 @@ function step_dots(steps: Row[]): HTMLElement {
     series,
     pick: (at) => {
       const step = sorted[at];
-      if (step) location.hash = link_to('steps', { stage: text_of(step['stage']), start_unix_ns: String(step['start_unix_ns']) });
+      if (step)
+        location.hash = link_to('steps', {
+          stage: text_of(step['stage']),
+          start_unix_ns: String(step['start_unix_ns']),
+        });
     },
   });
 }
@@ -38,7 +43,9 @@ function step_dots(steps: Row[]): HTMLElement {
 function summaries(latency: Row): Row[] {
   return Object.entries(latency).flatMap(([name, value]) => {
     const summary = row_of(value);
-    return summary && typeof summary['n'] === 'number' ? [{ figure: name.replace(/_ms$/, '').toUpperCase(), ...summary }] : [];
+    return summary && typeof summary['n'] === 'number'
+      ? [{ figure: name.replace(/_ms$/, '').toUpperCase(), ...summary }]
+      : [];
   });
 }
 
@@ -52,15 +59,40 @@ export function add_latency(page: Page): void {
     'latency',
     'Latencies',
     latency ? null : why_missing(page, /TTFT|TPOT|latenc|token/i),
-    distributions.length ? page.table({ id: 'distributions', path: 'latency.ttft_ms', caption: 'Distributions, in ms', rows: distributions, bare: true }) : null,
-    headline ? el('details', {}, el('summary', {}, 'all figures of the headline'), description('Headline', headline, page.fields('latency.headline'))) : null,
-    undisturbed.length ? page.table({ id: 'undisturbed', caption: 'Step times without the recorder', rows: undisturbed, bare: true }) : null,
+    distributions.length
+      ? page.table({
+          id: 'distributions',
+          path: 'latency.ttft_ms',
+          caption: 'Distributions, in ms',
+          rows: distributions,
+          bare: true,
+        })
+      : null,
+    headline
+      ? el(
+          'details',
+          {},
+          el('summary', {}, 'all figures of the headline'),
+          description('Headline', headline, page.fields('latency.headline')),
+        )
+      : null,
+    undisturbed.length
+      ? page.table({ id: 'undisturbed', caption: 'Step times without the recorder', rows: undisturbed, bare: true })
+      : null,
   );
   const steps = rows_of(page.data['steps']);
   page.section(
     'steps',
     'Steps',
     steps.length ? step_dots(steps) : why_missing(page, /step/i),
-    steps.length ? page.table({ id: 'steps', caption: 'Every step', rows: steps, group_by: text_columns(steps), sums: ['duration_ns'] }) : null,
+    steps.length
+      ? page.table({
+          id: 'steps',
+          caption: 'Every step',
+          rows: steps,
+          group_by: text_columns(steps),
+          sums: ['duration_ns'],
+        })
+      : null,
   );
 }

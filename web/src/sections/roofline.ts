@@ -2,6 +2,7 @@
 import { el, shortened, svg, type Child } from '../dom';
 import { format_ms, format_percent, format_rate } from '../format';
 import { link_to, why_missing, type Page } from '../page';
+import { short_kernel_name } from '../kernel_name';
 import { number_of, row_of, rows_of, text_of, type Row } from '../result';
 
 export interface Point {
@@ -12,6 +13,7 @@ export interface Point {
   weight: number; // ms: its size
   href: string;
   about: string;
+  roof?: number | null; // what it could reach, where each point has its own
 }
 export interface Roof {
   name: string; // bf16, data sheet
@@ -43,13 +45,17 @@ interface Frame {
 
 function frame_of(points: Point[], roofs: Roof[], width: number): Frame {
   const xs = [...points.map((point) => point.intensity), ...roofs.map((roof) => (1000 * roof.tflops) / roof.gbs)];
-  const ys = [...points.map((point) => point.tflops), ...roofs.map((roof) => roof.tflops)];
+  const ys = [
+    ...points.flatMap((point) => [point.tflops, point.roof ?? point.tflops]),
+    ...roofs.map((roof) => roof.tflops),
+  ];
   const low: [number, number] = [Math.min(...xs) / 2, Math.min(...ys) / 2];
   const high: [number, number] = [Math.max(...xs) * 3, Math.max(...ys) * 2];
   const height = Math.max(260, Math.min(460, width * 0.55));
   const left = 54;
   const bottom = 40;
-  const along = (value: number, from: number, to: number): number => (Math.log10(value) - Math.log10(from)) / (Math.log10(to) - Math.log10(from));
+  const along = (value: number, from: number, to: number): number =>
+    (Math.log10(value) - Math.log10(from)) / (Math.log10(to) - Math.log10(from));
   return {
     width,
     height,
@@ -60,7 +66,8 @@ function frame_of(points: Point[], roofs: Roof[], width: number): Frame {
   };
 }
 
-const tick_text = (value: number): string => (value >= 1e4 || value < 1e-3 ? `1e${Math.round(Math.log10(value))}` : String(Number(value.toPrecision(1))));
+const tick_text = (value: number): string =>
+  value >= 1e4 || value < 1e-3 ? `1e${Math.round(Math.log10(value))}` : String(Number(value.toPrecision(1)));
 
 function axes(frame: Frame): Child[] {
   const out: Child[] = [];
@@ -68,15 +75,34 @@ function axes(frame: Frame): Child[] {
   const left = frame.x(frame.low[0]);
   for (const tick of ticks(frame.low[0], frame.high[0])) {
     const x = frame.x(tick).toFixed(1);
-    out.push(svg('line', { class: 'grid', x1: x, x2: x, y1: frame.y(frame.high[1]), y2: bottom }), svg('text', { x, y: bottom + 15, 'text-anchor': 'middle' }, tick_text(tick)));
+    out.push(
+      svg('line', { class: 'grid', x1: x, x2: x, y1: frame.y(frame.high[1]), y2: bottom }),
+      svg('text', { x, y: bottom + 15, 'text-anchor': 'middle' }, tick_text(tick)),
+    );
   }
   for (const tick of ticks(frame.low[1], frame.high[1])) {
     const y = frame.y(tick);
-    out.push(svg('line', { class: 'grid', x1: left, x2: frame.x(frame.high[0]), y1: y.toFixed(1), y2: y.toFixed(1) }), svg('text', { x: left - 6, y: (y + 4).toFixed(1), 'text-anchor': 'end' }, tick_text(tick)));
+    out.push(
+      svg('line', { class: 'grid', x1: left, x2: frame.x(frame.high[0]), y1: y.toFixed(1), y2: y.toFixed(1) }),
+      svg('text', { x: left - 6, y: (y + 4).toFixed(1), 'text-anchor': 'end' }, tick_text(tick)),
+    );
   }
   out.push(
-    svg('text', { x: (left + frame.width) / 2, y: frame.height - 6, 'text-anchor': 'middle' }, 'arithmetic intensity, FLOP per byte'),
-    svg('text', { x: 12, y: frame.height / 2 - 20, 'text-anchor': 'middle', transform: `rotate(-90 12 ${frame.height / 2 - 20})` }, 'TFLOP/s'),
+    svg(
+      'text',
+      { x: (left + frame.width) / 2, y: frame.height - 6, 'text-anchor': 'middle' },
+      'arithmetic intensity, FLOP per byte',
+    ),
+    svg(
+      'text',
+      {
+        x: 12,
+        y: frame.height / 2 - 20,
+        'text-anchor': 'middle',
+        transform: `rotate(-90 12 ${frame.height / 2 - 20})`,
+      },
+      'TFLOP/s',
+    ),
   );
   return out;
 }
@@ -86,7 +112,8 @@ function roof_lines(frame: Frame, roofs: Roof[]): Child[] {
   return roofs.flatMap((roof) => {
     const ridge = (1000 * roof.tflops) / roof.gbs;
     const start = Math.max(frame.low[0], (1000 * frame.low[1]) / roof.gbs);
-    const from = (intensity: number, tflops: number): string => `${frame.x(intensity).toFixed(1)},${frame.y(tflops).toFixed(1)}`;
+    const from = (intensity: number, tflops: number): string =>
+      `${frame.x(intensity).toFixed(1)},${frame.y(tflops).toFixed(1)}`;
     const points = `${from(start, (start * roof.gbs) / 1000)} ${from(ridge, roof.tflops)} ${from(frame.high[0], roof.tflops)}`;
     // Labels of roofs that lie on each other stand below each other.
     let y = frame.y(roof.tflops) - 4;
@@ -94,7 +121,11 @@ function roof_lines(frame: Frame, roofs: Roof[]): Child[] {
     labels.push(y);
     return [
       svg('polyline', { points, class: roof.measured ? 'roof measured' : 'roof' }),
-      svg('text', { x: frame.width - 12, y: y.toFixed(1), 'text-anchor': 'end', class: 'roof-name' }, `${roof.name} ${format_rate(roof.tflops)}`),
+      svg(
+        'text',
+        { x: frame.width - 12, y: y.toFixed(1), 'text-anchor': 'end', class: 'roof-name' },
+        `${roof.name} ${format_rate(roof.tflops)}`,
+      ),
     ];
   });
 }
@@ -105,10 +136,18 @@ function point_marks(frame: Frame, points: Point[], groups: string[]): SVGElemen
   const marks = ordered.map((point, i) => {
     const radius = 3 + 11 * Math.sqrt(Math.max(0, point.weight) / most);
     const colour = Math.max(0, groups.indexOf(point.group)) % kColours;
+    const [x, y] = [frame.x(point.intensity).toFixed(1), frame.y(point.tflops).toFixed(1)];
     return svg(
       'a',
-      { href: point.href, class: `point c${colour}`, tabindex: i === 0 ? 0 : -1, 'aria-label': point.about, 'data-tip': point.about },
-      svg('circle', { cx: frame.x(point.intensity).toFixed(1), cy: frame.y(point.tflops).toFixed(1), r: radius.toFixed(1) }),
+      {
+        href: point.href,
+        class: `point c${colour}`,
+        tabindex: i === 0 ? 0 : -1,
+        'aria-label': point.about,
+        'data-tip': point.about,
+      },
+      point.roof ? svg('line', { class: 'to-roof', x1: x, x2: x, y1: y, y2: frame.y(point.roof).toFixed(1) }) : null,
+      svg('circle', { cx: x, cy: y, r: radius.toFixed(1) }),
     );
   });
   // One stop of the tab key; arrows go from the point that takes most to the one that takes least.
@@ -127,7 +166,9 @@ function point_marks(frame: Frame, points: Point[], groups: string[]): SVGElemen
 
 /** The chart, drawn anew when its width changes. */
 export function roofline_chart(levels: Level[], roofs: Roof[]): HTMLElement {
-  const usable = levels.map((level) => ({ ...level, points: level.points.filter((point) => point.intensity > 0 && point.tflops > 0) })).filter((level) => level.points.length > 0);
+  const usable = levels
+    .map((level) => ({ ...level, points: level.points.filter((point) => point.intensity > 0 && point.tflops > 0) }))
+    .filter((level) => level.points.length > 0);
   let level = usable[0];
   const figure = el('figure', { class: 'chart' });
   if (!level) return figure;
@@ -140,24 +181,46 @@ export function roofline_chart(levels: Level[], roofs: Roof[]): HTMLElement {
     box.replaceChildren(
       svg(
         'svg',
-        { width: frame.width, height: frame.height, viewBox: `0 0 ${frame.width} ${frame.height}`, role: 'group', 'aria-label': `roofline of ${level.name}; the table below has the same` },
+        {
+          width: frame.width,
+          height: frame.height,
+          viewBox: `0 0 ${frame.width} ${frame.height}`,
+          role: 'group',
+          'aria-label': `roofline of ${level.name}; the table below has the same`,
+        },
         ...axes(frame),
         ...roof_lines(frame, roofs),
         point_marks(frame, level.points, groups),
       ),
     );
-    legend.replaceChildren(...groups.slice(0, 12).map((group, i) => el('li', { class: `c${i % kColours}` }, shortened(group, 60))));
+    legend.replaceChildren(
+      ...groups.slice(0, 12).map((group, i) => el('li', { class: `c${i % kColours}` }, shortened(group, 60))),
+    );
   };
   const choice = usable.length > 1 ? level_choice(usable, (chosen) => ((level = chosen), draw())) : null;
   const dashes = roofs.some((roof) => !roof.measured) ? ' Dashed: data sheet.' : '';
-  const lines = roofs.some((roof) => roof.measured) ? ' Solid: measured.' : '';
-  figure.append(el('figcaption', {}, `Area: time.${lines}${dashes} Arrow keys go from point to point, Enter to its rows.`), ...(choice ? [choice] : []), box, legend);
+  const lines =
+    roofs.length === 0 && usable.some((one) => one.points.some((point) => point.roof))
+      ? ' Lines upwards: to the measured roof.'
+      : roofs.some((roof) => roof.measured)
+        ? ' Solid: measured.'
+        : '';
+  figure.append(
+    el('figcaption', {}, `Area: time.${lines}${dashes} Arrow keys go from point to point, Enter to its rows.`),
+    ...(choice ? [choice] : []),
+    box,
+    legend,
+  );
   new ResizeObserver(draw).observe(box);
   return figure;
 }
 
 function level_choice(levels: Level[], choose: (level: Level) => void): HTMLElement {
-  const select = el('select', {}, ...levels.map((level, i) => el('option', { value: i }, `${level.name} (${level.points.length})`)));
+  const select = el(
+    'select',
+    {},
+    ...levels.map((level, i) => el('option', { value: i }, `${level.name} (${level.points.length})`)),
+  );
   select.addEventListener('input', () => {
     const level = levels[Number(select.value)];
     if (level) choose(level);
@@ -176,9 +239,20 @@ function roofs_of(device: Row | null, types: Set<string>): Roof[] {
     const value = number_of(peak?.['value']);
     const gbs = number_of(memory?.['value']);
     if (!peak || !memory || value === null || gbs === null) continue;
-    out.push({ name: `${type} ${provenance(peak) ? 'measured' : 'data sheet'}`, tflops: value, gbs, measured: provenance(peak) });
+    out.push({
+      name: `${type} ${provenance(peak) ? 'measured' : 'data sheet'}`,
+      tflops: value,
+      gbs,
+      measured: provenance(peak),
+    });
     const measured = number_of(peak['measured']);
-    if (measured !== null) out.push({ name: `${type} measured`, tflops: measured, gbs: number_of(memory['measured']) ?? gbs, measured: true });
+    if (measured !== null)
+      out.push({
+        name: `${type} measured`,
+        tflops: measured,
+        gbs: number_of(memory['measured']) ?? gbs,
+        measured: true,
+      });
   }
   return out;
 }
@@ -195,8 +269,17 @@ function kernel_points(data: Row): Point[] {
     const tflops = number_of(row['tflops']) ?? 0;
     const weight = number_of(row['total_ms']) ?? 0;
     const wanted: Record<string, string> = { name, stage };
-    if (rows_of(data['kernels_topk']).some((kernel) => kernel['name'] === name && kernel['shape'] === shape)) wanted['shape'] = shape;
-    return { name, group: stage, intensity, tflops, weight, href: link_to('kernels', wanted), about: about(`${name} ${shape}`, stage, row, tflops, intensity, weight) };
+    if (rows_of(data['kernels_topk']).some((kernel) => kernel['name'] === name && kernel['shape'] === shape))
+      wanted['shape'] = shape;
+    return {
+      name,
+      group: stage,
+      intensity,
+      tflops,
+      weight,
+      href: link_to('kernels', wanted),
+      about: about(`${short_kernel_name(name)} ${shape}`, stage, row, tflops, intensity, weight),
+    };
   });
 }
 
@@ -206,7 +289,17 @@ function operator_points(data: Row): Point[] {
     if (!flops || !bytes || !ms) return [];
     const [name, stage] = [text_of(row['name']), text_of(row['stage'])];
     const [intensity, tflops] = [flops / bytes, flops / ms / 1e9];
-    return [{ name, group: stage, intensity, tflops, weight: ms, href: link_to('operators', { name, stage }), about: about(name, stage, row, tflops, intensity, ms) }];
+    return [
+      {
+        name,
+        group: stage,
+        intensity,
+        tflops,
+        weight: ms,
+        href: link_to('operators', { name, stage }),
+        about: about(name, stage, row, tflops, intensity, ms),
+      },
+    ];
   });
 }
 
@@ -216,7 +309,17 @@ function stage_points(data: Row): Point[] {
     if (!intensity || !tflops) return [];
     const name = text_of(row['name']);
     const weight = number_of(row['wall_ms']) ?? 0;
-    return [{ name, group: name, intensity, tflops, weight, href: `#stage/${encodeURIComponent(name)}`, about: about(name, 'whole stage', row, tflops, intensity, weight) }];
+    return [
+      {
+        name,
+        group: name,
+        intensity,
+        tflops,
+        weight,
+        href: `#stage/${encodeURIComponent(name)}`,
+        about: about(name, 'whole stage', row, tflops, intensity, weight),
+      },
+    ];
   });
 }
 
@@ -232,20 +335,39 @@ export function add_roofline(page: Page): void {
     page.section('roofline', 'Roofline', why_missing(page, /shape|FLOP|roof|arithmetic|MFU/i));
     return;
   }
-  const roofs = roofs_of(row_of(page.data['device']), new Set(rows.map((row) => text_of(row['dtype'])).filter((type) => type !== '')));
+  const roofs = roofs_of(
+    row_of(page.data['device']),
+    new Set(rows.map((row) => text_of(row['dtype'])).filter((type) => type !== '')),
+  );
   page.section(
     'roofline',
     'Roofline',
-    roofs.length ? null : el('p', { class: 'missing' }, 'No ceilings of this device are known: llmprof peaks measures them.'),
+    roofs.length
+      ? null
+      : el('p', { class: 'missing' }, 'No ceilings of this device are known: llmprof peaks measures them.'),
     roofline_chart(levels, roofs),
     page.table({
       id: 'roofline',
       caption: 'Kernels with known arithmetic against the roofline',
       rows,
-      columns: ['name', 'category', 'stage', 'shape', 'total_ms', 'intensity', 'tflops', 'attainable_tflops', 'of_roof_frac', 'bound', 'gain_ms'],
+      columns: [
+        'name',
+        'category',
+        'stage',
+        'shape',
+        'total_ms',
+        'intensity',
+        'tflops',
+        'attainable_tflops',
+        'of_roof_frac',
+        'bound',
+        'gain_ms',
+      ],
+      short: { name: short_kernel_name },
       sums: ['total_ms', 'calls', 'gain_ms'],
       group_by: ['category', 'stage', 'dtype', 'bound'],
-      link: (column, row) => (column === 'name' ? link_to('kernels', { name: text_of(row['name']), stage: text_of(row['stage']) }) : null),
+      link: (column, row) =>
+        column === 'name' ? link_to('kernels', { name: text_of(row['name']), stage: text_of(row['stage']) }) : null,
     }),
   );
 }

@@ -16,12 +16,17 @@ function chart(page: Page, path: string, title: string, rows: Row[], columns: st
     x: rows.map((row) => number_of(row['time_ms']) ?? 0),
     x_label: 'since the start',
     x_format: format_ms,
-    series: known.map((column) => ({ label: name_of(column), values: rows.map((row) => number_of(row[column])), format: (value) => fields.show(column, value) ?? '' })),
+    series: known.map((column) => ({
+      label: name_of(column),
+      values: rows.map((row) => number_of(row[column])),
+      format: (value) => fields.show(column, value) ?? '',
+    })),
     height: 170,
   });
 }
 
-const scalars = (record: Row): Row => Object.fromEntries(Object.entries(record).filter(([, value]) => !Array.isArray(value)));
+const scalars = (record: Row): Row =>
+  Object.fromEntries(Object.entries(record).filter(([, value]) => !Array.isArray(value)));
 
 export function add_memory(page: Page): void {
   page.claim('memory');
@@ -37,8 +42,28 @@ export function add_memory(page: Page): void {
     'Memory',
     chart(page, 'memory.series', 'Device memory over time', series, ['allocated_bytes', 'reserved_bytes']),
     description('By recorded allocations', scalars(memory), page.fields('memory')),
-    operators.length ? page.table({ id: 'memory', path: 'memory.operators', caption: 'Operators by device memory allocated', rows: operators, sums: ['allocations', 'bytes'] }) : null,
-    series.length ? el('details', {}, el('summary', {}, 'device memory over time, as a table'), data_table({ id: 'memory.series', caption: 'Device memory over time', rows: series, fields: page.fields('memory.series') }).root) : null,
+    operators.length
+      ? page.table({
+          id: 'memory',
+          path: 'memory.operators',
+          caption: 'Operators by device memory allocated',
+          rows: operators,
+          sums: ['allocations', 'bytes'],
+        })
+      : null,
+    series.length
+      ? el(
+          'details',
+          {},
+          el('summary', {}, 'device memory over time, as a table'),
+          data_table({
+            id: 'memory.series',
+            caption: 'Device memory over time',
+            rows: series,
+            fields: page.fields('memory.series'),
+          }).root,
+        )
+      : null,
   );
 }
 
@@ -70,9 +95,38 @@ export function add_telemetry(page: Page): void {
     'telemetry',
     'Readings',
     ...kCharts.map(([title, columns]) => chart(page, 'telemetry.series', title, series, columns)),
-    summaries.length ? data_table({ id: 'readings', caption: 'Readings over the window', rows: summaries, fields: page.fields('telemetry.power_w'), bare: true }).root : null,
-    throttle.length ? data_table({ id: 'throttle', caption: 'Why the clock was held down', rows: throttle, fields: page.fields('telemetry.throttle'), bare: true }).root : null,
+    summaries.length
+      ? data_table({
+          id: 'readings',
+          caption: 'Readings over the window',
+          rows: summaries,
+          fields: page.fields('telemetry.power_w'),
+          bare: true,
+        }).root
+      : null,
+    throttle.length
+      ? data_table({
+          id: 'throttle',
+          caption: 'Why the clock was held down',
+          rows: throttle,
+          fields: page.fields('telemetry.throttle'),
+          bare: true,
+        }).root
+      : null,
     description('Over the window', values, page.fields('telemetry')),
-    series.length ? el('details', {}, el('summary', {}, 'readings over time, as a table'), page.table({ id: 'telemetry', path: 'telemetry.series', caption: 'Readings over time', rows: series, group_by: text_columns(series) })) : null,
+    series.length
+      ? el(
+          'details',
+          {},
+          el('summary', {}, 'readings over time, as a table'),
+          page.table({
+            id: 'telemetry',
+            path: 'telemetry.series',
+            caption: 'Readings over time',
+            rows: series,
+            group_by: text_columns(series),
+          }),
+        )
+      : null,
   );
 }

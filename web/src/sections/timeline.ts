@@ -17,10 +17,12 @@ export function add_timeline(page: Page): void {
       place.replaceChildren();
       const timeline = mountTimeline(place, bytes, selected);
       // Behind the frame that shows it.
-      requestAnimationFrame(() => setTimeout(() => {
-        section.dataset['drawn'] = '';
-        performance.mark('timeline-drawn');
-      }));
+      requestAnimationFrame(() =>
+        setTimeout(() => {
+          section.dataset['drawn'] = '';
+          performance.mark('timeline-drawn');
+        }),
+      );
       return timeline;
     }));
   const failed = (error: unknown): void => {

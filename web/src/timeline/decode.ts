@@ -107,7 +107,8 @@ function read_column<T extends Numbers>(header: Header, body: Uint8Array, name: 
     throw new Error(`expected ${into.length} values of ${name} in the packed timeline, found others`);
   const count = into.length;
   const low = new Uint32Array(count);
-  for (let plane = 0; plane < Math.min(column.width, 4); ++plane) add_plane(body, column.offset + plane * count, 8 * plane, low);
+  for (let plane = 0; plane < Math.min(column.width, 4); ++plane)
+    add_plane(body, column.offset + plane * count, 8 * plane, low);
   into.set(low);
   for (let plane = 4; plane < column.width; ++plane)
     for (let i = 0; i < count; ++i) {

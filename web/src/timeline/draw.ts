@@ -42,8 +42,7 @@ class Batches {
     this.data.forEach((boxes, color) => {
       if (boxes.length === 0) return;
       canvas.fillStyle = colors[color]!;
-      for (let i = 0; i < boxes.length; i += 4)
-        canvas.fillRect(boxes[i]!, boxes[i + 1]!, boxes[i + 2]!, boxes[i + 3]!);
+      for (let i = 0; i < boxes.length; i += 4) canvas.fillRect(boxes[i]!, boxes[i + 1]!, boxes[i + 2]!, boxes[i + 3]!);
     });
   }
 }
@@ -117,7 +116,12 @@ function paint_texts(canvas: CanvasRenderingContext2D, frame: Frame, texts: read
 
 // ---- counters
 
-function counter_area(canvas: CanvasRenderingContext2D, frame: Frame, item: Item & { kind: 'counter' }, y: number): void {
+function counter_area(
+  canvas: CanvasRenderingContext2D,
+  frame: Frame,
+  item: Item & { kind: 'counter' },
+  y: number,
+): void {
   const counter = frame.timeline.counters[item.counter]!;
   const { times, values } = counter;
   const span = counter.high - counter.low || 1;
@@ -260,7 +264,14 @@ function paint_flows(canvas: CanvasRenderingContext2D, frame: Frame): void {
   }
 }
 
-function shade(canvas: CanvasRenderingContext2D, frame: Frame, from: number, to: number, y: number, height: number): void {
+function shade(
+  canvas: CanvasRenderingContext2D,
+  frame: Frame,
+  from: number,
+  to: number,
+  y: number,
+  height: number,
+): void {
   const scale = (frame.width - LABELS) / (frame.to - frame.from);
   const left = Math.max(LABELS, LABELS + (from - frame.from) * scale);
   const right = Math.min(frame.width, LABELS + (to - frame.from) * scale);

@@ -43,7 +43,10 @@ export function details(view: View, slice: number, go: (slice: number) => void):
     if (others.length > 12) shown.push(`and ${format_count(others.length - 12)} more`);
     add(track.kind === 'calls' ? 'Leads to' : 'Belongs to', ...shown);
   }
-  add('Critical path', view.on_path(slice) ? 'lies on it' : track.kind === 'path' ? 'a piece of it' : 'not on a path that is shown');
+  add(
+    'Critical path',
+    view.on_path(slice) ? 'lies on it' : track.kind === 'path' ? 'a piece of it' : 'not on a path that is shown',
+  );
   return list;
 }
 

@@ -2,7 +2,16 @@
 import { tint_colors, theme_of, type Theme } from './colors';
 import { first_ending_after, first_starting_at, track_of, type Row, type Timeline } from './decode';
 import { LABELS, paint, RULER, type Frame } from './draw';
-import { collapsed_at_first, item_at, lay_out, middle_of, row_at, ROW_HEIGHT, type Collapsed, type Layout } from './layout';
+import {
+  collapsed_at_first,
+  item_at,
+  lay_out,
+  middle_of,
+  row_at,
+  ROW_HEIGHT,
+  type Collapsed,
+  type Layout,
+} from './layout';
 import type { Found } from './find';
 import { printable } from '../dom';
 
@@ -233,7 +242,8 @@ export class View {
     for (const track of this.timeline.tracks) {
       // That it is on the critical path is marked; idle time before an activity stands right before it.
       if (track.kind === 'path' || track.kind === 'idle') continue;
-      for (let i = track.first; i < track.first + track.count && out.length < most; ++i) if (flow[i] === slice) out.push(i);
+      for (let i = track.first; i < track.first + track.count && out.length < most; ++i)
+        if (flow[i] === slice) out.push(i);
     }
     return out;
   }
