@@ -8,6 +8,7 @@ const report_sections = [
   'answer',
   'stages',
   'path',
+  'timeline',
   'roofline',
   'operators',
   'kernels',
