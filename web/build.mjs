@@ -42,7 +42,11 @@ const policy = [
   "form-action 'none'",
 ].join('; ');
 
-const page = readFileSync(join(here, 'src', 'page.html'), 'utf8')
+const template = readFileSync(join(here, 'src', 'page.html'), 'utf8');
+// The hashes are those of the elements' whole text: not even white space may stand beside it.
+for (const place of ['content="{{policy}}"', '<style>{{style}}</style>', '<script>{{script}}</script>'])
+  if (!template.includes(place)) throw new Error(`expected ${place} in src/page.html`);
+const page = template
   .replace('{{policy}}', () => policy)
   .replace('{{style}}', () => style)
   .replace('{{script}}', () => script);

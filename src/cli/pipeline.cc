@@ -80,6 +80,18 @@ std::optional<Trace> baseline_of(const Trace& trace, const DeriveOptions& option
   return std::move(*baseline);
 }
 
+// The page for a browser beside what was printed, if one is wanted. It has every row, whatever the printed report has.
+Status write_html(const Trace& trace, AnalyzeOptions options, const Report& printed, const std::string& path) {
+  if (path.empty()) return {};
+  OutputOptions page;
+  page.format = "html";
+  page.path = path;
+  if (options.top == 0) return write_result(printed, page);
+  options.top = 0;
+  LLMPROF_ASSIGN(const Report whole, analyze(trace, options));
+  return write_result(whole, page);
+}
+
 }  // namespace
 
 void add_ceilings_option(const Command& command, CeilingsOption& option) {
@@ -129,6 +141,8 @@ int analyze_and_print(Trace& trace, const DeriveOptions& derive_options, const A
   if (const Status written = write_result(*report, output, analyze_options.top == 0 ? SIZE_MAX : analyze_options.top);
       !written)
     return report_error(written.error());
+  if (const Status written = write_html(trace, with_baseline, *report, output.page); !written)
+    report_error(written.error());  // the report was printed
   return static_cast<int>(trace.diagnostics.has(Severity::kError) ? ExitCode::kInputErrors : ExitCode::kOk);
 }
 
