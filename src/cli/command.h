@@ -44,6 +44,7 @@ struct OutputOptions {
   std::string color = "auto";
   bool full = false;    // every table of a report, and every column however wide
   bool tables = false;  // every table of a report: something was asked for that only they have
+  std::string page;     // a report is also written to this file, as HTML; empty: it is not
   // After parsing: --json is short for --format json; FILE.json is JSON and FILE.html is HTML unless another format was
   // asked for.
   std::string effective_format() const {
@@ -62,7 +63,8 @@ struct OutputOptions {
     return path.size() > ending.size() + 1 && path.ends_with(ending) && path[path.size() - ending.size() - 1] == '.';
   }
 };
-// What a command writes as tables: one file, or one for each list of its result, in a folder.
+// What a command writes as tables: one file, or one for each list of its result, in a folder; none: it has text and
+// JSON of its own, and no declared result.
 enum class CsvOutput : uint8_t { kNone, kFile, kFolder };
 // --full, --color and --no-color, which add_output_options has too.
 void add_style_options(const Command& command, OutputOptions& options, const std::string& group = "OPTIONS");

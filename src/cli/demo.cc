@@ -199,8 +199,26 @@ Status live_on_cpu(const std::string& why_no_gpu, const OutputOptions& output, c
                   format_ms(done.result.ttft_ms()), format_ms(steady ? steady->median_ms : 0), cold));
 }
 
-int run(const OutputOptions& output, bool recorded_only) {
+// In the folder where it was started; the first report that there is, the live one if it can be.
+constexpr const char* kPage = "llmprof-demo.html";
+
+bool page_is_written() {
+  std::error_code none;
+  return std::filesystem::exists(kPage, none);
+}
+
+Status say_where_the_page_is(const Guide& guide) {
+  if (!page_is_written()) return {};
+  return guide.say(fmt::format("The first report as a page for a browser: {}", kPage));
+}
+
+int run(OutputOptions output, bool recorded_only) {
   const bool text = output.is_text();
+  if (text && output.path.empty() && !output.quiet) {
+    output.page = kPage;
+    std::error_code none;
+    std::filesystem::remove(kPage, none);
+  }
   if (const Status folder = check_folder(output, "llmprof demo --format csv -o report"); !folder)
     return report_error(folder.error());
   const Guide guide(output);
@@ -223,6 +241,7 @@ int run(const OutputOptions& output, bool recorded_only) {
     }
   }
   for (const Recording& recording : recordings()) {
+    if (page_is_written()) output.page.clear();
     if (text && !output.quiet) {
       const Status status = guide.begin(recording.label, recording.before);
       if (!status) return report_error(status.error());
@@ -249,8 +268,10 @@ int run(const OutputOptions& output, bool recorded_only) {
     if (!status) return report_error(status.error());
   }
   if (output.quiet) return 0;
-  const Status status =
-      guide.say("Your own: record with torch.profiler (record_shapes=True), then  llmprof analyze trace.json.gz");
+  Status status = say_where_the_page_is(guide);
+  if (status)
+    status =
+        guide.say("Your own: record with torch.profiler (record_shapes=True), then  llmprof analyze trace.json.gz");
   return status ? 0 : report_error(status.error());
 }
 

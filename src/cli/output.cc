@@ -141,7 +141,8 @@ void add_style_options(const Command& command, OutputOptions& options, const std
 Option add_format_option(const Command& command, OutputOptions& options, CsvOutput csv) {
   std::vector<std::string> formats;
   for (const Renderer& renderer : renderers())
-    if (csv != CsvOutput::kNone || renderer.name == "text" || renderer.name == "json") formats.emplace_back(renderer.name);
+    if (csv != CsvOutput::kNone || renderer.name == "text" || renderer.name == "json")
+      formats.emplace_back(renderer.name);
   return command.option("--format", options.format, join_or(formats))
       .check(one_of(formats))
       .shown_default(formats.front());
@@ -151,11 +152,10 @@ void add_output_options(const Command& command, OutputOptions& options, CsvOutpu
   add_format_option(command, options, csv);
   command.flag("--json", options.json, "short for --format json");
   command
-      .option(
-          "-o,--output", options.path,
-          fmt::format(
-              "write to this file{} instead of standard output; FILE.json: as JSON; FILE.html: as a page for a browser",
-              csv == CsvOutput::kFolder ? " (csv: a folder)" : ""))
+      .option("-o,--output", options.path,
+              fmt::format("write to this file{} instead of standard output; FILE.json: as JSON{}",
+                          csv == CsvOutput::kFolder ? " (csv: a folder)" : "",
+                          csv == CsvOutput::kNone ? "" : ", FILE.html: for a browser"))
       .type_name("PATH");
   command.flag("-q,--quiet", options.quiet, "no progress and no warnings on standard error");
   add_style_options(command, options);

@@ -82,6 +82,25 @@ std::optional<Trace> baseline_of(const Trace& trace, const DeriveOptions& option
   return std::move(*baseline);
 }
 
+// Only pages for a browser show one.
+Status write_with_timeline(const Trace& trace, const Report& report, const OutputOptions& output, size_t top) {
+  std::string timeline;
+  if (output.effective_format() == "html") timeline = pack_timeline(trace, choose_timeline(trace));
+  return write_result(report, output, top, timeline.empty() ? nullptr : &timeline);
+}
+
+// The page for a browser beside what was printed, if one is wanted. It has every row, whatever the printed report has.
+Status write_html(const Trace& trace, AnalyzeOptions options, const Report& printed, const std::string& path) {
+  if (path.empty()) return {};
+  OutputOptions page;
+  page.format = "html";
+  page.path = path;
+  if (options.top == 0) return write_with_timeline(trace, printed, page, SIZE_MAX);
+  options.top = 0;
+  LLMPROF_ASSIGN(const Report whole, analyze(trace, options));
+  return write_with_timeline(trace, whole, page, SIZE_MAX);
+}
+
 }  // namespace
 
 void add_ceilings_option(const Command& command, CeilingsOption& option) {
@@ -128,12 +147,11 @@ int analyze_and_print(Trace& trace, const DeriveOptions& derive_options, const A
   if (!report) return report_error(report.error());
   if (!output.quiet) warn(trace);
   if (!output.quiet && (!output.is_text() || !output.path.empty())) warn_of_options(*report);
-  std::string timeline;
-  if (output.effective_format() == "html") timeline = pack_timeline(trace, choose_timeline(trace));
-  if (const Status written = write_result(*report, output, analyze_options.top == 0 ? SIZE_MAX : analyze_options.top,
-                                          timeline.empty() ? nullptr : &timeline);
-      !written)
+  const size_t rows = analyze_options.top == 0 ? SIZE_MAX : analyze_options.top;
+  if (const Status written = write_with_timeline(trace, *report, output, rows); !written)
     return report_error(written.error());
+  if (const Status written = write_html(trace, with_baseline, *report, output.page); !written)
+    report_error(written.error());  // the report was printed
   return static_cast<int>(trace.diagnostics.has(Severity::kError) ? ExitCode::kInputErrors : ExitCode::kOk);
 }
 
