@@ -19,7 +19,9 @@ assert.ok(
   existsSync(join(web, 'node_modules')),
   `expected npm's packages in ${web}/node_modules, found none: ./dev web`,
 );
-const { chromium } = createRequire(join(web, 'package.json'))('playwright-core');
+const require = createRequire(join(web, 'package.json'));
+const { chromium } = require('playwright-core');
+const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 
 // As web/src/timeline/draw.ts and layout.ts have them, px.
 const LABELS = 190;
@@ -395,6 +397,29 @@ test('names of any kind stay text, in both themes', async () => {
         assert.equal(await search(page, 'gnp.exe'), 1);
         assert.match(await page.textContent('.timeline-details'), /a\\u202egnp\.exe/);
         assert.equal(await page.locator('.timeline img, .timeline b').count(), 0);
+      },
+      { colorScheme },
+    );
+});
+
+test('axe finds no violation in either theme, with everything open', async () => {
+  for (const colorScheme of ['light', 'dark'])
+    await with_timeline(
+      eager.file,
+      '#timeline',
+      async (page) => {
+        const violations = async () => {
+          const result = await page.evaluate(() => window.axe.run('#timeline'));
+          return result.violations.map((one) => `${one.id}: ${one.nodes[0].html.slice(0, 200)}`);
+        };
+        await page.evaluate(axe);
+        await page.focus('.timeline-box');
+        await page.keyboard.press('?');
+        await search(page, 'cudaLaunchKernel');
+        assert.deepEqual(await violations(), []);
+        await page.focus('.timeline-box');
+        await page.keyboard.press('r');
+        assert.deepEqual(await violations(), []);
       },
       { colorScheme },
     );
