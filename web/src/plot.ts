@@ -67,7 +67,7 @@ function options_of(spec: PlotSpec, width: number, say: (text: string) => void):
       },
       {
         ...axis,
-        size: 74,
+        size: 84,
         values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : format_tick(format(tick)))),
       },
     ],
