@@ -230,8 +230,8 @@ bench::BenchResult result_of(const BenchArguments& options, const bench::Results
 
 Status print(const BenchArguments& options, const bench::BenchResult& result) {
   LLMPROF_CHECK(write_result(result, options.output));
-  // What a name alone made JSON is printed too.
-  if (!options.output.json_by_name() || options.output.quiet) return {};
+  // Where a name alone made a file JSON or HTML, the page of text is printed too.
+  if (!options.output.format_by_name() || options.output.quiet) return {};
   OutputOptions page = options.output;
   page.path.clear();
   return write_result(result, page);

@@ -46,16 +46,27 @@ struct OutputOptions {
   std::string color = "auto";
   bool full = false;    // every table of a report, and every column however wide
   bool tables = false;  // every table of a report: something was asked for that only they have
-  // After parsing: --json is short for --format json, and FILE.json is JSON unless another format was asked for.
-  std::string effective_format() const { return json || json_by_name() ? "json" : format.empty() ? "text" : format; }
-  bool json_by_name() const {
-    return format.empty() && !json && path.size() > 5 && path.substr(path.size() - 5) == ".json";
+  std::string page;     // a report is also written to this file, as HTML; empty: it is not
+  // After parsing: --json is short for --format json; FILE.json is JSON and FILE.html is HTML unless another format was
+  // asked for.
+  std::string effective_format() const {
+    if (json) return "json";
+    if (!format.empty()) return format;
+    return named("json") ? "json" : named("html") ? "html" : "text";
   }
+  // Whether the file's name alone says which format it has.
+  bool format_by_name() const { return !json && format.empty() && (named("json") || named("html")); }
   bool is_text() const { return effective_format() == "text"; }
   // How text is laid out for whoever reads it: a terminal, a pipe or a file.
   TextStyle style() const;
+
+ private:
+  bool named(std::string_view ending) const {
+    return path.size() > ending.size() + 1 && path.ends_with(ending) && path[path.size() - ending.size() - 1] == '.';
+  }
 };
-// What a command writes as tables: one file, or one for each list of its result, in a folder.
+// What a command writes as tables: one file, or one for each list of its result, in a folder; none: it has text and
+// JSON of its own, and no declared result.
 enum class CsvOutput : uint8_t { kNone, kFile, kFolder };
 // --full, --color and --no-color, which add_output_options has too.
 void add_style_options(const Command& command, OutputOptions& options, const std::string& group = "OPTIONS");
@@ -84,8 +95,9 @@ Status write_output(const std::string& text, const std::string& path);
 // A page of text rather than data: goes through finish_page() (base/page.h).
 Status write_page(const std::string& text, const TextStyle& style, const std::string& path = {});
 // A result in the format that was asked for: to the file or folder, or to standard output. `top`: rows of long tables
-// of a page.
-Status write_result(const AnyResult& result, const OutputOptions& output, size_t top = SIZE_MAX);
+// of a page. `timeline`: of a report, packed (report/timeline_data.h), for the formats that show one.
+Status write_result(const AnyResult& result, const OutputOptions& output, size_t top = SIZE_MAX,
+                    const std::string* timeline = nullptr);
 // "llmprof: TEXT" and a line end on standard error, through print_error() (base/terminal.h).
 void complain(const std::string& text);
 

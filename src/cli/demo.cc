@@ -199,8 +199,25 @@ Status live_on_cpu(const std::string& why_no_gpu, const OutputOptions& output, c
                   format_ms(done.result.ttft_ms()), format_ms(steady ? steady->median_ms : 0), cold));
 }
 
-int run(const OutputOptions& output, bool recorded_only) {
+// In the folder where it was started; the first report that there is, the live one if it can be.
+constexpr const char* kPage = "llmprof-demo.html";
+
+bool page_is_written() {
+  std::error_code none;
+  return std::filesystem::exists(kPage, none);
+}
+
+Status say_where_the_page_is(const Guide& guide) {
+  return guide.say(fmt::format("The first report as a page for a browser: {}", kPage));
+}
+
+int run(OutputOptions output, bool recorded_only, bool html) {
   const bool text = output.is_text();
+  if (html && text && output.path.empty() && !output.quiet) {
+    output.page = kPage;
+    std::error_code none;
+    std::filesystem::remove(kPage, none);
+  }
   if (const Status folder = check_folder(output, "llmprof demo --format csv -o report"); !folder)
     return report_error(folder.error());
   const Guide guide(output);
@@ -223,6 +240,7 @@ int run(const OutputOptions& output, bool recorded_only) {
     }
   }
   for (const Recording& recording : recordings()) {
+    if (html && page_is_written()) output.page.clear();
     if (text && !output.quiet) {
       const Status status = guide.begin(recording.label, recording.before);
       if (!status) return report_error(status.error());
@@ -249,8 +267,10 @@ int run(const OutputOptions& output, bool recorded_only) {
     if (!status) return report_error(status.error());
   }
   if (output.quiet) return 0;
-  const Status status =
-      guide.say("Your own: record with torch.profiler (record_shapes=True), then  llmprof analyze trace.json.gz");
+  Status status = html && page_is_written() ? say_where_the_page_is(guide) : Status();
+  if (status)
+    status =
+        guide.say("Your own: record with torch.profiler (record_shapes=True), then  llmprof analyze trace.json.gz");
   return status ? 0 : report_error(status.error());
 }
 
@@ -259,15 +279,17 @@ int run(const OutputOptions& output, bool recorded_only) {
 void add_demo(Parser& parser) {
   struct Options {
     OutputOptions output;
-    bool recorded = false;
+    bool recorded = false, no_html = false;
   };
   const std::shared_ptr<Options> options = std::make_shared<Options>();
   const Command command = parser.add_command(
       "demo", "the whole of it: a run on this machine, then two recordings that ship with llmprof; needs no GPU");
   command.flag("--recorded", options->recorded, "only the recordings; nothing is run or measured here");
+  command.flag("--no-html", options->no_html,
+               "no " + std::string(kPage) + ", the first report as a page for a browser");
   add_output_options(command, options->output);
   command.footer("Example:  llmprof demo");
-  command.action([options] { return run(options->output, options->recorded); });
+  command.action([options] { return run(options->output, options->recorded, !options->no_html); });
 }
 
 }  // namespace llmprof::cli

@@ -90,7 +90,8 @@ void refuse_contradictions(const Command& command, const OutputOptions& options,
                   {}, ExitCode::kUsage);
     const std::string& format = options.json ? "json" : options.format;
     const bool other_name = (options.path.ends_with(".csv") && !format.empty() && format != "csv") ||
-                            (options.path.ends_with(".json") && !format.empty() && format != "json");
+                            (options.path.ends_with(".json") && !format.empty() && format != "json") ||
+                            (options.path.ends_with(".html") && !format.empty() && format != "html");
     if (other_name && !options.quiet)
       complain(fmt::format("notice: {} is written as {}, whatever its name says", printable(options.path), format));
     if (csv == CsvOutput::kNone || options.json || !options.format.empty() || !options.path.ends_with(".csv"))
@@ -140,7 +141,8 @@ void add_style_options(const Command& command, OutputOptions& options, const std
 Option add_format_option(const Command& command, OutputOptions& options, CsvOutput csv) {
   std::vector<std::string> formats;
   for (const Renderer& renderer : renderers())
-    if (csv != CsvOutput::kNone || !renderer.tables) formats.emplace_back(renderer.name);
+    if (csv != CsvOutput::kNone || renderer.name == "text" || renderer.name == "json")
+      formats.emplace_back(renderer.name);
   return command.option("--format", options.format, join_or(formats))
       .check(one_of(formats))
       .shown_default(formats.front());
@@ -151,20 +153,21 @@ void add_output_options(const Command& command, OutputOptions& options, CsvOutpu
   command.flag("--json", options.json, "short for --format json");
   command
       .option("-o,--output", options.path,
-              fmt::format("write to this file{} instead of standard output; FILE.json: as JSON",
-                          csv == CsvOutput::kFolder ? " (csv: a folder)" : ""))
+              fmt::format("write to this file{} instead of standard output; FILE.json: as JSON{}",
+                          csv == CsvOutput::kFolder ? " (csv: a folder)" : "",
+                          csv == CsvOutput::kNone ? "" : ", FILE.html: for a browser"))
       .type_name("PATH");
   command.flag("-q,--quiet", options.quiet, "no progress and no warnings on standard error");
   add_style_options(command, options);
   refuse_contradictions(command, options, csv, "-o");
 }
 
-Status write_result(const AnyResult& result, const OutputOptions& output, size_t top) {
+Status write_result(const AnyResult& result, const OutputOptions& output, size_t top, const std::string* timeline) {
   const Renderer* renderer = find_renderer(output.effective_format());
   if (renderer == nullptr) return fail("no such format: " + output.effective_format(), {}, {}, ExitCode::kUsage);
   const bool one_table = result.visit([](const auto& record) { return !result_info(record).one_table.empty(); });
   const std::vector<RenderedFile> files =
-      renderer->render(result, {output.style(), top, !output.full && !output.tables});
+      renderer->render(result, {output.style(), top, !output.full && !output.tables, timeline});
   return renderer->tables && !one_table ? write_files(output.path, files)
                                         : write_output(files.front().content, output.path);
 }

@@ -5,8 +5,10 @@
 
 #include <map>
 
+#include "analyze/timeline_choice.h"
 #include "base/text_table.h"
 #include "derive/recorded_spans.h"
+#include "report/timeline_data.h"
 
 namespace llmprof::cli {
 namespace {
@@ -64,6 +66,22 @@ std::optional<Trace> baseline_of(const Trace& trace, const DeriveOptions& option
   Result<Trace> baseline = import_files({folder});
   if (!baseline || !derive(*baseline, options)) return std::nullopt;
   return std::move(*baseline);
+}
+
+// Only pages for a browser show one.
+Status write_with_timeline(const Trace& trace, const Report& report, const OutputOptions& output, size_t top) {
+  std::string timeline;
+  if (output.effective_format() == "html") timeline = pack_timeline(trace, choose_timeline(trace));
+  return write_result(report, output, top, timeline.empty() ? nullptr : &timeline);
+}
+
+// The page for a browser beside what was printed, if one is wanted.
+Status write_html(const Trace& trace, const Report& report, const std::string& path) {
+  if (path.empty()) return {};
+  OutputOptions page;
+  page.format = "html";
+  page.path = path;
+  return write_with_timeline(trace, report, page, SIZE_MAX);
 }
 
 }  // namespace
@@ -138,19 +156,19 @@ int analyze_and_print(Trace& trace, const DeriveOptions& derive_options, const A
   const std::optional<Trace> baseline = baseline_of(trace, derive_options);
   AnalyzeOptions with_baseline = analyze_options;
   if (baseline) with_baseline.baseline = &*baseline;
-  const bool keeps = stored != nullptr && stored->wanted();
-  if (keeps) with_baseline.top = 0;
-  Result<Report> report = analyze(trace, with_baseline);
-  if (!report) return report_error(report.error());
-  if (keeps) {
-    stored->take(*report);
-    keep_top(*report, analyze_options.top);
-  }
+  with_baseline.top = 0;  // what is kept and the page have every row
+  const Result<Report> whole = analyze(trace, with_baseline);
+  if (!whole) return report_error(whole.error());
+  if (stored != nullptr && stored->wanted()) stored->take(*whole);
+  Report report = *whole;
+  keep_top(report, analyze_options.top);
   if (!output.quiet) warn_of_damage(trace);
-  if (!output.quiet && (!output.is_text() || !output.path.empty())) warn_of_options(*report);
-  if (const Status written = write_result(*report, output, analyze_options.top == 0 ? SIZE_MAX : analyze_options.top);
-      !written)
+  if (!output.quiet && (!output.is_text() || !output.path.empty())) warn_of_options(report);
+  const size_t rows = analyze_options.top == 0 ? SIZE_MAX : analyze_options.top;
+  if (const Status written = write_with_timeline(trace, report, output, rows); !written)
     return report_error(written.error());
+  if (const Status written = write_html(trace, *whole, output.page); !written)
+    report_error(written.error());  // the report was printed
   return static_cast<int>(trace.diagnostics.has(Severity::kError) ? ExitCode::kInputErrors : ExitCode::kOk);
 }
 

@@ -31,7 +31,7 @@ struct RunArguments {
   launch::LaunchOptions launch;
   std::string mode = "default", unrecorded = "auto", counters = "auto";
   std::string folder;
-  bool no_adapt = false, baseline = false, no_report = false, no_detect = false;
+  bool no_adapt = false, baseline = false, no_report = false, no_detect = false, no_html = false;
   bool no_store = false;
   bool forgotten = false;  // the session folder is another's and does not stay
   std::vector<std::string> stages;
@@ -221,10 +221,13 @@ void report(const RunArguments& options, const DeriveOptions& derive_options, co
       analyze_options.top = options.top.value_or(options.output.is_text() ? kTextRows : 0);
       OutputOptions output = options.output;
       output.tables = options.top.has_value();
+      if (!options.forgotten && !options.no_html) output.page = folder + "/report.html";
       analyze_and_print(*trace, derive_options, analyze_options, output, &stored);
     }
   }
   if (options.forgotten) return;
+  if (access((folder + "/report.html").c_str(), R_OK) == 0)
+    say(options, fmt::format("page: {}/report.html", printable(folder)));
   const std::string name = stored.name();
   say(options,
       fmt::format("recording: {}  ({}{})", folder, format_bytes(static_cast<double>(launch::recorded_bytes(folder))),
@@ -415,10 +418,13 @@ void add_report_options(const Command& command, RunArguments& options) {
   command.flag("--json", options.output.json, "short for --format json").group(reporting);
   command
       .option("--report", options.output.path,
-              "write the report to this file (csv: a folder) instead of standard output; FILE.json: as JSON")
+              "write the report to this file (csv: a folder) instead of standard output; FILE.json: as JSON, "
+              "FILE.html: for "
+              "a browser")
       .type_name("PATH")
       .group(reporting);
   command.flag("--no-detect", options.no_detect, "stages from NVTX ranges only").group(reporting);
+  command.flag("--no-html", options.no_html, "no report.html in the session folder").group(reporting);
   command.flag("--no-report", options.no_report, "only record").group(reporting);
   command.flag("-q,--quiet", options.output.quiet, "no progress and no notices on standard error").group(reporting);
   add_style_options(command, options.output, reporting);

@@ -104,27 +104,36 @@ class Path {
   Path(const Timeline& timeline, const Latencies& latencies, const Replayed& replayed, int64_t from_ns)
       : timeline_(timeline), latencies_(latencies), replayed_(replayed), from_ns_(from_ns) {}
 
-  void to(const StepEnd& end, StepTime& out) {
+  // With `segments` also its pieces, in order of time.
+  void to(const StepEnd& end, StepTime& out, std::vector<PathSegment>* segments = nullptr) {
     time_ns_ = end_of(replayed_, end);
+    segments_ = segments;
     call_ = end.call != kNoRow && replayed_.call_end_ns[end.call] == time_ns_ ? end.call : ApiCallId(kNoRow);
     op_ = call_ == kNoRow ? end.op : GpuOpId(kNoRow);
+    recorded_ns_ = call_ != kNoRow ? timeline_.end_of(call_) : timeline_.trace.end_of(op_);
     while (time_ns_ > from_ns_ && (call_ != kNoRow || op_ != kNoRow)) {
       if (op_ != kNoRow)
         behind_op();
       else
         behind_call();
     }
-    back_to(from_ns_, PathPart::kHostCode);  // of a thread before its first call
+    back_to(from_ns_, PathPart::kHostCode, recorded_ns_ - (time_ns_ - from_ns_));  // of a thread before its first call
     out.path_ns = parts_;
     out.work_ns = work_;
+    if (segments_ != nullptr) std::reverse(segments_->begin(), segments_->end());
   }
 
  private:
-  void back_to(int64_t time, PathPart part) {
+  // To a moment of the replay, which is `recorded` in the recording.
+  void back_to(int64_t time, PathPart part, int64_t recorded, GpuOpId op = kNoRow, ApiCallId call = kNoRow) {
+    if (time < from_ns_) recorded += from_ns_ - time;
     time = std::max(time, from_ns_);
     if (time >= time_ns_) return;
     parts_[static_cast<size_t>(part)] += time_ns_ - time;
     time_ns_ = time;
+    if (recorded >= recorded_ns_) return;
+    if (segments_ != nullptr) segments_->push_back({recorded, recorded_ns_, part, op, call});
+    recorded_ns_ = recorded;
   }
 
   void behind_op() {
@@ -132,16 +141,17 @@ class Path {
     const GpuOpId op = last == kNoRow ? op_ : last;  // of a collective, the part that the others waited for
     const ApiCallId launch = timeline_.trace.gpu_links.api[op];
     const int64_t end = time_ns_;
-    back_to(replayed_.op_start_ns[op], PathPart::kGpuWork);
+    back_to(replayed_.op_start_ns[op], PathPart::kGpuWork, timeline_.trace.gpu_ops.start_ns[op], op);
     work_[static_cast<size_t>(timeline_.trace.gpu_links.category[op])] += end - time_ns_;
     op_ = kNoRow;
     if (replayed_.behind[op] != kNoRow) {
       op_ = replayed_.behind[op];
-      back_to(replayed_.op_end_ns[op_], PathPart::kGpuGap);
+      back_to(replayed_.op_end_ns[op_], PathPart::kGpuGap, timeline_.trace.end_of(op_), op);
     } else if (replayed_.followed[op] == Followed::kLaunch) {
       call_ = launch;
       const bool from_end = latencies_.from_end[static_cast<size_t>(timeline_.kinds[op])];
-      back_to(from_end ? replayed_.call_end_ns[launch] : replayed_.call_start_ns[launch], PathPart::kLaunchLatency);
+      back_to(from_end ? replayed_.call_end_ns[launch] : replayed_.call_start_ns[launch], PathPart::kLaunchLatency,
+              from_end ? timeline_.end_of(launch) : timeline_.start_of(launch), op);
     }
   }
 
@@ -150,22 +160,26 @@ class Path {
     const ApiCallId call = call_;
     if (const GpuOpId op = replayed_.woken_by[call]; op != kNoRow && time_ns_ >= replayed_.call_end_ns[call]) {
       const bool frees = timeline_.awaited[call] == Awaited::kFree;
-      back_to(replayed_.op_end_ns[op], frees ? PathPart::kCudaCalls : PathPart::kWakeUp);
+      back_to(replayed_.op_end_ns[op], frees ? PathPart::kCudaCalls : PathPart::kWakeUp, timeline_.trace.end_of(op), op,
+              call);
       call_ = kNoRow, op_ = op;
       return;
     }
-    back_to(replayed_.call_start_ns[call], PathPart::kCudaCalls);
+    back_to(replayed_.call_start_ns[call], PathPart::kCudaCalls, timeline_.start_of(call), kNoRow, call);
     call_ = timeline_.before[call];
     while (call_ != kNoRow && timeline_.nested[call] != 0 && replayed_.call_end_ns[call_] > time_ns_) {
       // Of the enclosing call only what lies before.
-      back_to(replayed_.call_start_ns[call_], PathPart::kCudaCalls);
+      back_to(replayed_.call_start_ns[call_], PathPart::kCudaCalls, timeline_.start_of(call_), kNoRow, call_);
       const ApiCallId outer = call_;
       call_ = timeline_.before[outer];
       if (timeline_.nested[outer] == 0) break;
     }
     if (call_ == kNoRow) return;
-    if (timeline_.nested[call] == 0) back_to(time_ns_ - handed_over_ns(call), PathPart::kUnexplained);
-    back_to(replayed_.call_end_ns[call_], PathPart::kHostCode);
+    if (timeline_.nested[call] == 0) {
+      const int64_t other_ns = handed_over_ns(call);
+      back_to(time_ns_ - other_ns, PathPart::kUnexplained, recorded_ns_ - other_ns, kNoRow, call);
+    }
+    back_to(replayed_.call_end_ns[call_], PathPart::kHostCode, timeline_.end_of(call_), kNoRow, call);
   }
 
   // Between the call before and this one, as recorded: how long other threads of the process took that began and ended
@@ -199,7 +213,8 @@ class Path {
   const Latencies& latencies_;
   const Replayed& replayed_;
   const int64_t from_ns_;
-  int64_t time_ns_ = 0;
+  int64_t time_ns_ = 0, recorded_ns_ = 0;  // the same moment, replayed and recorded
+  std::vector<PathSegment>* segments_ = nullptr;
   ApiCallId call_ = kNoRow;
   GpuOpId op_ = kNoRow;
   std::array<int64_t, kPathParts> parts_{};
@@ -214,6 +229,27 @@ class Path {
 };
 
 }  // namespace
+
+std::string_view in_words(PathPart part) {
+  switch (part) {
+    case PathPart::kHostCode:
+      return "host code";
+    case PathPart::kCudaCalls:
+      return "CUDA calls";
+    case PathPart::kLaunchLatency:
+      return "launch latency";
+    case PathPart::kGpuWork:
+      return "GPU work";
+    case PathPart::kGpuGap:
+      return "gap on the GPU";
+    case PathPart::kWakeUp:
+      return "wake-up";
+    case PathPart::kUnexplained:
+    case PathPart::kCount:
+      break;
+  }
+  return "another thread";
+}
 
 namespace {
 
@@ -264,6 +300,18 @@ std::vector<StepTime> StepReplay::as_recorded() const {
     time.replayed_ns = end_of(replayed, ends_[step]) - starts[step];
     Path(timeline_, latencies_, replayed, starts[step]).to(ends_[step], time);
     out.push_back(time);
+  }
+  return out;
+}
+
+std::vector<std::vector<PathSegment>> StepReplay::paths(std::span<const StepId> steps) const {
+  const Replayed replayed = run(timeline_, Durations(timeline_), latencies_, stretches_);
+  const std::vector<int64_t> starts = step_starts(timeline_, ends_, replayed);
+  std::vector<std::vector<PathSegment>> out(steps.size());
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (starts[steps[i]] == kNever) continue;
+    StepTime time;
+    Path(timeline_, latencies_, replayed, starts[steps[i]]).to(ends_[steps[i]], time, &out[i]);
   }
   return out;
 }

@@ -5,6 +5,8 @@
 #include <array>
 #include <optional>
 #include <set>
+#include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -63,7 +65,17 @@ enum class PathPart : uint8_t {
   kCount
 };
 inline constexpr size_t kPathParts = static_cast<size_t>(PathPart::kCount);
+std::string_view in_words(PathPart part);
 inline constexpr size_t kCategories = static_cast<size_t>(Category::kCount);
+
+// A piece of that chain. It lies where it was recorded, although the chain is found in what is replayed: pieces are cut
+// where they would overlap, so that those of a step are in order and none reaches into another.
+struct PathSegment {
+  int64_t start_ns = 0, end_ns = 0;
+  PathPart part = PathPart::kHostCode;
+  GpuOpId op = kNoRow;  // of kGpuWork; of a latency and a gap: what began behind it; of kWakeUp: what was waited for
+  ApiCallId call = kNoRow;  // of kCudaCalls and kWakeUp; of kHostCode and kUnexplained: the call behind it
+};
 
 // A step's window as it was recorded and as replay gives it back.
 struct StepTime {
@@ -100,6 +112,8 @@ class StepReplay {
   std::vector<StepTime> as_recorded() const;
   // What each of as_recorded() takes without the recorder, ns; `model` must be known.
   std::vector<int64_t> without_recorder(const RecorderCostModel& model) const;
+  // What the time of each of these steps consists of, piece by piece; nothing of steps that are not replayed.
+  std::vector<std::vector<PathSegment>> paths(std::span<const StepId> steps) const;
   // What each takes with what is changed, ns.
   std::vector<int64_t> windows(const Durations& durations, const Latencies& latencies) const;
 

@@ -4,8 +4,8 @@
 
 namespace llmprof {
 
-std::string render_json(const AnyResult& result) {
-  JsonWriter json;
+std::string render_json(const AnyResult& result, int indent) {
+  JsonWriter json(indent);
   json.begin_object();
   result.visit([&json](const auto& record) {
     const std::string_view schema = result_info(record).schema;

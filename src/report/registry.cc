@@ -19,6 +19,9 @@ std::vector<RenderedFile> text_file(const AnyResult& result, const RenderOptions
 std::vector<RenderedFile> json_file(const AnyResult& result, const RenderOptions&) {
   return one_file(result, ".json", render_json(result));
 }
+std::vector<RenderedFile> html_file(const AnyResult& result, const RenderOptions& options) {
+  return one_file(result, ".html", render_html(result, options));
+}
 std::vector<RenderedFile> csv_files(const AnyResult& result, const RenderOptions&) { return render_csv(result); }
 
 constexpr Renderer kRenderers[] = {
@@ -26,6 +29,8 @@ constexpr Renderer kRenderers[] = {
     {"json", "one document: every key is there, null where a value is not known", false, json_file},
     {"csv", "a file for each table, in a folder: stages.csv, kernels.csv, ...; one file where there is one table", true,
      csv_files},
+    {"html", "one page for a browser, offline and in one file: charts, and tables to sort and filter", false,
+     html_file},
 };
 
 }  // namespace

@@ -14,9 +14,10 @@
 
 namespace llmprof {
 
-struct RenderOptions : TextStyle {  // of text
-  size_t top = 12;                  // text: rows per table; the others always give all that the result holds
-  bool one_page = false;            // text of a report: at most 60 lines, else every table
+struct RenderOptions : TextStyle {        // of text
+  size_t top = 12;                        // text: rows per table; the others always give all that the result holds
+  bool one_page = false;                  // text of a report: at most 60 lines, else every table
+  const std::string* timeline = nullptr;  // html: packed steps for its timeline; none: it has no such section
 };
 
 struct RenderedFile {
@@ -38,7 +39,8 @@ const Renderer* find_renderer(std::string_view name);
 // Writes the files into `folder`, which is made if it does not exist. Errors name the file.
 Status write_files(const std::string& folder, const std::vector<RenderedFile>& files);
 
-std::string render_json(const AnyResult& result);
+std::string render_json(const AnyResult& result, int indent = 2);
+std::string render_html(const AnyResult& result, const RenderOptions& options);
 std::vector<RenderedFile> render_csv(const AnyResult& result);
 
 // Pages, one function per result. Each has gone through finish_page().

@@ -84,7 +84,7 @@ def check_program(prefix, folder, recording):
     expect(re.fullmatch(r"llmprof \d+\.\d+\.\d+\n", version), f"--version printed {version!r}")
     expect(program.run("-V").stdout == version, "-V prints something else than --version")
     expect(program.run("list", "gpus").stdout.count("\n") > 20, "list gpus: too few lines")
-    expect("change first" in program.run("demo", "--recorded").stdout, "demo --recorded: no findings")
+    expect("change first" in program.run("demo", "--recorded", "--no-html").stdout, "demo --recorded: no findings")
     report = program.run("analyze", recording, "--json").stdout
     expect(report.startswith("{") and json.loads(report)["schema"] == "llmprof.report/1", "analyze: no report")
     for kind in ("perfetto", "sqlite"):

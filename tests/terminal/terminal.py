@@ -109,7 +109,7 @@ def commands():
         yield ("list", name)
     yield ("bench", "--compare", str(COMPARED / "old.json"), str(COMPARED / "new.json"))
     yield ("doctor",)
-    yield ("demo", "--recorded")
+    yield ("demo", "--recorded", "--no-html")
     yield ("--help",)
     for name in ("run", "analyze", "export", "model", "peaks", "bench", "workload", "list", "demo", "doctor", "ctl", "runs"):
         yield (name, "--help")

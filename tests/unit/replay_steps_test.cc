@@ -71,6 +71,36 @@ TEST(Replay, AGpuThatIsBehindIsThePath) {
   }
 }
 
+// The pieces of a path are those of its sums, in order, and lie on what was recorded.
+TEST(Replay, PiecesOfAPathLieWhereTheyWereRecorded) {
+  for (const bool host_bound : {true, false}) {
+    TestTrace b = host_bound ? steps(6, 50, 10'000, 2'000) : steps(6, 50, 6'000, 30'000);
+    const Trace& trace = b.derive_all();
+    const StepReplay replay(trace);
+    const std::vector<StepTime> found = replay.as_recorded();
+    const std::vector<StepId> asked = {StepId(4), StepId(2)};
+    const std::vector<std::vector<PathSegment>> paths = replay.paths(asked);
+    ASSERT_EQ(paths.size(), 2U);
+    for (size_t i = 0; i < asked.size(); ++i) {
+      const StepTime& step = found[asked[i]];
+      ASSERT_FALSE(paths[i].empty());
+      EXPECT_EQ(paths[i].front().start_ns, trace.steps.start_ns[asked[i]]);
+      EXPECT_EQ(paths[i].back().end_ns, trace.steps.end_ns[asked[i]]);
+      std::array<int64_t, kPathParts> sums{};
+      int64_t until = paths[i].front().start_ns;
+      for (const PathSegment& piece : paths[i]) {
+        EXPECT_EQ(piece.start_ns, until);
+        until = piece.end_ns;
+        sums[static_cast<size_t>(piece.part)] += piece.end_ns - piece.start_ns;
+        if (piece.part != PathPart::kGpuWork) continue;
+        EXPECT_EQ(piece.start_ns, trace.gpu_ops.start_ns[piece.op]);
+        EXPECT_EQ(piece.end_ns, trace.end_of(piece.op));
+      }
+      for (size_t p = 0; p < kPathParts; ++p) EXPECT_LE(std::abs(sums[p] - step.path_ns[p]), 2) << p;
+    }
+  }
+}
+
 // What changes is carried on: a host that is faster by x in each of its calls makes a host-bound step faster by as much
 // and leaves a GPU-bound one alone.
 TEST(Replay, ChangesMoveWhatDependsOnThem) {

@@ -238,19 +238,19 @@ def recorded_kernels_on_a_gpu_give_the_times_too(tool):
 
 @part
 def demo_runs_on_a_gpu(tool):
-    text = tool.run("demo", env={**tool.gpu(), "FAKE_CUDA_MEMORY_BYTES": "420000000"}).stdout
+    text = tool.run("demo", "--no-html", env={**tool.gpu(), "FAKE_CUDA_MEMORY_BYTES": "420000000"}).stdout
     live, rest = text.split("1 of 2", 1)
     assert "this machine's GPU (NVIDIA Fake)" in live and "--device cuda:0 --size tiny" in live, live
     for word in ("on NVIDIA Fake (cuda:0", "Stages", "vision encoder", "prefill", "decode", "TTFT", "TPOT", "Look at"):
         assert word in live, (word, live)
     assert "CPU" not in live and "2 of 2" in rest, live
-    text = tool.run("demo", env={**tool.gpu(), "FAKE_CUDA_MEMORY_BYTES": "300000000"}).stdout
+    text = tool.run("demo", "--no-html", env={**tool.gpu(), "FAKE_CUDA_MEMORY_BYTES": "300000000"}).stdout
     assert "Not on a GPU: only" in text, text[:2000]
 
 
 @part
 def demo_is_live(tool):
-    done = tool.run("demo")
+    done = tool.run("demo", "--no-html")
     text = done.stdout
     assert "The live part ends here" not in text, text
     assert "Not on a GPU: expected the CUDA driver's library" in text, text
@@ -259,7 +259,7 @@ def demo_is_live(tool):
         assert word in live, (word, live)
     assert "Llama-3.1-8B" in rest and "2 of 2" in rest
     assert not (tool.folder / "home" / "ceilings").exists()  # a quick look is not kept
-    recorded = tool.run("demo", "--recorded").stdout
+    recorded = tool.run("demo", "--recorded", "--no-html").stdout
     assert recorded.strip() == ("1 of 2" + rest).strip()
 
 

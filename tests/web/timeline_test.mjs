@@ -1,0 +1,426 @@
+// The timeline of real recordings in headless Chromium: slices where they belong, search and totals as counted here from the
+// recording itself, everything by keyboard, and not a word on the console.
+//   node timeline_test.mjs --binary LLMPROF --source FOLDER
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test, { after, before } from 'node:test';
+import { parseArgs } from 'node:util';
+import { gunzipSync } from 'node:zlib';
+
+const { values } = parseArgs({ options: { binary: { type: 'string' }, source: { type: 'string' } } });
+const web = join(values.source, 'web');
+const chromium_file = ['/usr/bin/chromium', '/usr/bin/chromium-browser'].find((file) => existsSync(file));
+assert.ok(chromium_file, 'expected Chromium at /usr/bin/chromium, found none: apt-get install chromium');
+assert.ok(
+  existsSync(join(web, 'node_modules')),
+  `expected npm's packages in ${web}/node_modules, found none: ./dev web`,
+);
+const require = createRequire(join(web, 'package.json'));
+const { chromium } = require('playwright-core');
+const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
+
+// As web/src/timeline/draw.ts and layout.ts have them, px.
+const LABELS = 190;
+const RULER = 26;
+const FIRST_TRACK = 24 + 3;
+const ROW = 17;
+const TRACK_GAP = 7;
+
+const folder = mkdtempSync(join(tmpdir(), 'llmprof-timeline-'));
+let browser;
+
+before(async () => {
+  browser = await chromium.launch({
+    executablePath: chromium_file,
+    args: ['--headless', '--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking'],
+  });
+});
+after(async () => {
+  await browser?.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+/** The page of a recording, and its events with times in ns from the first on. */
+function page_of(name, path) {
+  const file = join(folder, `${name}.html`);
+  execFileSync(values.binary, ['analyze', path, '--format', 'html', '-o', file, '-q', '--ceilings', 'datasheet'], {
+    env: { ...process.env, XDG_STATE_HOME: folder },
+  });
+  const bytes = readFileSync(path);
+  const text = (path.endsWith('.gz') ? gunzipSync(bytes) : bytes).toString();
+  // Times have more digits than a number: they are read as whole and thousandths of a microsecond.
+  const exact = text.replace(
+    /"(ts|dur)":\s*(\d+)(?:\.(\d{1,3}))?\d*/g,
+    (_, key, whole, part = '') => `"${key}": "${whole}${part.padEnd(3, '0')}"`,
+  );
+  const events = JSON.parse(exact).traceEvents.filter((event) => event.ph === 'X' && BigInt(event.ts ?? 0) > 0n);
+  return { file, events };
+}
+
+const GPU = ['kernel', 'gpu_memcpy', 'gpu_memset'];
+const SHOWN = [
+  ...GPU,
+  'cpu_op',
+  'user_annotation',
+  'gpu_user_annotation',
+  'cuda_runtime',
+  'cuda_driver',
+  'python_function',
+];
+
+/** The header and the slices of a page's timeline, by docs/formats/page-timeline.md. */
+function timeline_in(file) {
+  const [, text] = /id="llmprof-timeline">([^<]*)</.exec(readFileSync(file, 'latin1'));
+  const bytes = gunzipSync(Buffer.from(text, 'base64'));
+  const length = bytes.readUInt32LE(8);
+  const header = JSON.parse(bytes.subarray(12, 12 + length).toString());
+  const column = (name) => {
+    const { width, offset, bytes: size } = header.columns.find((one) => one.name === name);
+    return Array.from({ length: size / width }, (_, i) => {
+      let value = 0;
+      for (let plane = 0; plane < width; ++plane)
+        value += bytes[12 + length + offset + (plane * size) / width + i] * 2 ** (8 * plane);
+      return value;
+    });
+  };
+  const [start, dur, name, depth] = ['start', 'dur', 'name', 'depth'].map(column);
+  const slices = header.tracks.flatMap((track) => {
+    let time = 0;
+    return Array.from({ length: track.count }, (_, i) => {
+      const at = track.first + i;
+      time += start[at];
+      return { kind: track.kind, start: time, dur: dur[at], name: header.texts[name[at] - 1] ?? '', depth: depth[at] };
+    });
+  });
+  return { header, slices };
+}
+
+async function with_timeline(file, hash, use, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  const page = await context.newPage();
+  const complaints = [];
+  page.on('console', (message) => complaints.push(`${message.type()}: ${message.text()}`));
+  page.on('pageerror', (error) => complaints.push(`thrown: ${error.message}`));
+  page.on('request', (request) => {
+    if (!request.url().startsWith('file://')) complaints.push(`asked for ${request.url()}`);
+  });
+  await page.goto(`file://${file}${hash}`);
+  await page.waitForSelector('#timeline[data-drawn]');
+  const result = await use(page);
+  assert.deepEqual(complaints, []);
+  await context.close();
+  return result;
+}
+
+const said = (page) => page.textContent('.timeline-said');
+const search = async (page, words) => {
+  await page.fill('.timeline-bar input', words);
+  await page.press('.timeline-bar input', 'Enter');
+  return Number((await page.textContent('.timeline-found')).split(' ')[0].replace(/,/g, ''));
+};
+
+/** Where an address that shows [start, end) puts a moment. */
+function x_of(width, start, end, time) {
+  const around = Math.max((end - start) * 0.04, 1);
+  return LABELS + ((time - start + around) / (end - start + 2 * around)) * (width - LABELS);
+}
+
+const eager = page_of('eager', join(values.source, 'tests/golden/inputs/kineto_llama-3.1-8b_unlabelled.json.gz'));
+const packed = timeline_in(eager.file);
+
+test('slices of the recording are those of the page', () => {
+  const kernels = eager.events
+    .filter((event) => GPU.includes(event.cat))
+    .map((event) => `${event.name} ${Number(event.dur)}`)
+    .sort();
+  const shown = packed.slices
+    .filter((slice) => slice.kind === 'stream')
+    .map((slice) => `${slice.name} ${slice.dur}`)
+    .sort();
+  assert.equal(shown.length, kernels.length);
+  assert.equal(
+    shown.findIndex((slice, i) => slice !== kernels[i]),
+    -1,
+    'a kernel with another name or duration',
+  );
+});
+
+test('a kernel stands where it ran, in the colour of its category', async () => {
+  const stream = packed.slices.filter((slice) => slice.kind === 'stream' && slice.depth === 0 && slice.dur > 2000);
+  const kernel = stream[Math.floor(stream.length / 2)];
+  const [start, end] = [kernel.start - 20000, kernel.start + kernel.dur + 20000];
+  await with_timeline(eager.file, `#timeline?start=${start}&end=${end}`, async (page) => {
+    const box = await page.locator('.timeline-box canvas').boundingBox();
+    const x = x_of(box.width, start, end, kernel.start + kernel.dur / 2);
+    // Below stages and critical path.
+    const y = RULER + FIRST_TRACK + 2 * (ROW + TRACK_GAP) + ROW / 2;
+    await page.mouse.move(box.x + x, box.y + y);
+    const hint = await page.textContent('.timeline-hint');
+    assert.ok(hint.startsWith(kernel.name.slice(0, 100)), `${hint} at the place of ${kernel.name}`);
+    const color = await page.evaluate(
+      ([px, py]) => {
+        const canvas = document.querySelector('.timeline-box canvas');
+        return [...canvas.getContext('2d').getImageData(px, py, 1, 1).data].join();
+      },
+      [Math.round(x_of(box.width, start, end, kernel.start) + 2), Math.round(y + ROW / 2 - 4)],
+    );
+    assert.notEqual(color, '255,255,255,255');
+    await page.mouse.click(box.x + x, box.y + y);
+    const details = await page.textContent('.timeline-details');
+    assert.ok(details.includes(`(${kernel.dur.toLocaleString('en')} ns)`), details);
+    assert.match(details, /Launched by/);
+    // Its launch is one click away.
+    await page.click('.timeline-details dd button');
+    assert.match(await said(page), /^Selected: c(uda|u)\w*Launch/);
+  });
+});
+
+test('search counts what the recording holds', async () => {
+  const named = (meant) => eager.events.filter((event) => SHOWN.includes(event.cat) && meant(event.name)).length;
+  await with_timeline(eager.file, '#timeline/run', async (page) => {
+    assert.equal(
+      await search(page, 'cudaLaunchKernel'),
+      named((name) => name.toLowerCase().includes('cudalaunchkernel')),
+    );
+    assert.equal(
+      await search(page, 'ATEN::MM'),
+      named((name) => name.toLowerCase().includes('aten::mm')),
+    );
+    assert.equal(
+      await search(page, '/^aten::(mm|add)$/'),
+      named((name) => /^aten::(mm|add)$/.test(name)),
+    );
+    assert.equal(await search(page, 'no such name at all'), 0);
+    await page.fill('.timeline-bar input', '/(/');
+    await page.press('.timeline-bar input', 'Enter');
+    assert.equal(await page.textContent('.timeline-found'), 'no such expression');
+    // n and N walk them in time and around the ends.
+    const expected = packed.slices
+      .filter((slice) => slice.name === 'aten::embedding')
+      .map((slice) => slice.start)
+      .sort((a, b) => a - b);
+    await search(page, '/^aten::embedding$/');
+    const first = await said(page);
+    await page.focus('.timeline-box');
+    for (let i = 1; i < expected.length; ++i) await page.keyboard.press('n');
+    assert.notEqual(await said(page), first);
+    await page.keyboard.press('n');
+    assert.equal(await said(page), first);
+    await page.keyboard.press('Shift+N');
+    assert.notEqual(await said(page), first);
+  });
+});
+
+test('totals of an area are those of its slices', async () => {
+  await with_timeline(eager.file, '#timeline/run', async (page) => {
+    await page.focus('.timeline-box');
+    await page.keyboard.press('r');
+    const rows = await page.$$eval('.timeline-totals tbody tr', (list) =>
+      list.map((row) => [...row.children].map((cell) => cell.dataset.ns ?? cell.textContent)),
+    );
+    assert.equal(rows.length, 50);
+    const words = {
+      stream: 'GPU',
+      operators: 'operator',
+      calls: 'CUDA call',
+      idle: 'GPU idle',
+      stages: 'stage',
+      path: 'critical path',
+      recorder: 'recorder',
+    };
+    const sums = new Map();
+    for (const slice of packed.slices) {
+      const key = `${words[slice.kind]} ${slice.name}`;
+      const sum = sums.get(key) ?? { count: 0, ns: 0 };
+      sums.set(key, { count: sum.count + 1, ns: sum.ns + slice.dur });
+    }
+    for (const [name, kind, count, ns] of rows) {
+      const [key] = [...sums.keys()].filter((one) => one.startsWith(`${kind} ${name.replace(/…$/, '')}`));
+      const same = [...sums]
+        .filter(([one]) => one.startsWith(`${kind} ${name.replace(/…$/, '')}`))
+        .some(([, sum]) => sum.count === Number(count.replace(/,/g, '')) && sum.ns === Number(ns));
+      assert.ok(key !== undefined && same, `${name}, ${kind}: ${count}, ${ns} ns`);
+    }
+    // An operator's calls, counted from the recording.
+    const mm = eager.events.filter((event) => event.cat === 'cpu_op' && event.name === 'aten::mm');
+    const row = rows.find(([name, kind]) => name === 'aten::mm' && kind === 'operator');
+    assert.equal(Number(row[2].replace(/,/g, '')), mm.length);
+    assert.equal(
+      Number(row[3]),
+      mm.reduce((sum, event) => sum + Number(event.dur), 0),
+    );
+  });
+});
+
+test('a dragged area counts the slices within', async () => {
+  const { median } = packed.header.stages[0];
+  await with_timeline(eager.file, '#timeline', async (page) => {
+    const box = await page.locator('.timeline-box canvas').boundingBox();
+    const [from, to] = [median.from_ns, median.end_ns];
+    const y = RULER + FIRST_TRACK + 2 * (ROW + TRACK_GAP) + 4;
+    const x = [0.25, 0.75].map((share) => Math.round(x_of(box.width, from, to, from + share * (to - from))));
+    await page.mouse.move(box.x + x[0], box.y + y);
+    await page.mouse.down();
+    await page.mouse.move(box.x + x[1], box.y + y + 4, { steps: 5 });
+    await page.mouse.up();
+    const caption = await page.textContent('.timeline-totals caption');
+    const shown = Number(/: ([\d,]+) slices/.exec(caption)[1].replace(/,/g, ''));
+    // The canvas lies at whole pixels or between them: a slice at either edge may be in or out.
+    const around = Math.max((to - from) * 0.04, 1);
+    const time = (px) => from - around + ((px - LABELS) / (box.width - LABELS)) * (to - from + 2 * around);
+    const count = (a, b) =>
+      packed.slices.filter(
+        (slice) => slice.kind === 'stream' && slice.depth === 0 && slice.start < b && slice.start + slice.dur > a,
+      ).length;
+    assert.ok(
+      count(time(x[0] + 1), time(x[1] - 1)) <= shown && shown <= count(time(x[0] - 1), time(x[1] + 1)),
+      `${shown} slices`,
+    );
+    assert.ok(shown > 100);
+  });
+});
+
+test('everything works by keyboard', async () => {
+  await with_timeline(eager.file, '#timeline', async (page) => {
+    assert.match(await said(page), /^decode: the median of 3 steady steps/);
+    await page.focus('.timeline-box');
+    await page.keyboard.press('ArrowDown');
+    assert.match(await said(page), /Stages of GPU 0/);
+    await page.keyboard.press('ArrowDown');
+    assert.match(await said(page), /Critical path of GPU 0/);
+    await page.keyboard.press('ArrowDown');
+    const kernel = await said(page);
+    assert.match(kernel, /Stream 7 of GPU 0/);
+    await page.keyboard.press('ArrowRight');
+    assert.notEqual(await said(page), kernel);
+    await page.keyboard.press('ArrowLeft');
+    assert.equal(await said(page), kernel);
+    await page.keyboard.press('Enter');
+    assert.equal(await said(page), `Selected: ${kernel}`);
+    const shot = () =>
+      page.evaluate(
+        () =>
+          new Promise((done) =>
+            requestAnimationFrame(() =>
+              requestAnimationFrame(() => done(document.querySelector('.timeline-box canvas').toDataURL())),
+            ),
+          ),
+      );
+    let last = await shot();
+    for (const key of ['f', 'm', 's', 'd', 'w', 'a', 'c']) {
+      await page.keyboard.press(key);
+      const next = await shot();
+      assert.notEqual(next, last, `${key} changes nothing`);
+      last = next;
+    }
+    await page.keyboard.press('?');
+    assert.ok(await page.isVisible('.timeline-help'));
+    await page.keyboard.press('/');
+    assert.ok(await page.evaluate(() => document.activeElement.type === 'search'));
+    await page.keyboard.press('Escape');
+    assert.ok(await page.evaluate(() => document.activeElement.classList.contains('timeline-box')));
+    await page.keyboard.press('Escape');
+    assert.equal(await said(page), 'Nothing selected');
+    await page.getByRole('button', { name: 'Slowest step' }).press('Enter');
+    assert.match(await said(page), /the slowest of 3/);
+    await page.getByRole('button', { name: 'Table of what is visible' }).press('Enter');
+    assert.match(await page.textContent('.timeline-totals caption'), /^Visible: [\d,]+ slices/);
+  });
+});
+
+test('the critical path is a track, and marked on what it lies on', async () => {
+  const path = packed.slices.filter((slice) => slice.kind === 'path');
+  const { median } = packed.header.stages[0];
+  const within = path.filter((piece) => piece.start >= median.start_ns && piece.start < median.end_ns);
+  assert.equal(
+    within.reduce((sum, piece) => sum + piece.dur, 0),
+    within.at(-1).start + within.at(-1).dur - within[0].start,
+  );
+  const gap = Math.abs(within.at(-1).start + within.at(-1).dur - median.end_ns);
+  assert.ok(gap < 0.05 * (median.end_ns - median.start_ns), `the path ends ${gap} ns from the step's end`);
+  await with_timeline(eager.file, '#timeline', async (page) => {
+    await search(page, 'GPU work');
+    assert.match(await page.textContent('.timeline-details'), /a piece of it/);
+    await page.click('.timeline-details dd button');
+    assert.match(await said(page), /on the critical path$/);
+  });
+});
+
+test('names of any kind stay text, in both themes', async () => {
+  const hostile = [
+    '</script><img src=x onerror=alert(1)>',
+    '<b>bold</b>',
+    'a\u202egnp.exe',
+    '"\'&lt;',
+    'x'.repeat(5000),
+  ];
+  const events = hostile.flatMap((name, i) => [
+    {
+      ph: 'X',
+      cat: 'cuda_runtime',
+      name: 'cudaLaunchKernel',
+      pid: 1,
+      tid: 1,
+      ts: 1000 + 40 * i,
+      dur: 2,
+      args: { correlation: i + 1 },
+    },
+    {
+      ph: 'X',
+      cat: 'kernel',
+      name,
+      pid: 0,
+      tid: 7,
+      ts: 1004 + 40 * i,
+      dur: 20,
+      args: { correlation: i + 1, device: 0, stream: 7 },
+    },
+  ]);
+  const recording = join(folder, 'hostile.json');
+  writeFileSync(
+    recording,
+    JSON.stringify({ schemaVersion: 1, deviceProperties: [{ id: 0, name: 'NVIDIA H200' }], traceEvents: events }),
+  );
+  const { file } = page_of('hostile', recording);
+  for (const colorScheme of ['light', 'dark'])
+    await with_timeline(
+      file,
+      '#timeline/run',
+      async (page) => {
+        assert.equal(await search(page, 'onerror'), 1);
+        const details = await page.textContent('.timeline-details');
+        assert.ok(details.includes(hostile[0]), details);
+        assert.equal(await search(page, 'gnp.exe'), 1);
+        assert.match(await page.textContent('.timeline-details'), /a\\u202egnp\.exe/);
+        assert.equal(await page.locator('.timeline img, .timeline b').count(), 0);
+      },
+      { colorScheme },
+    );
+});
+
+test('axe finds no violation in either theme, with everything open', async () => {
+  for (const colorScheme of ['light', 'dark'])
+    await with_timeline(
+      eager.file,
+      '#timeline',
+      async (page) => {
+        const violations = async () => {
+          const result = await page.evaluate(() => window.axe.run('#timeline'));
+          return result.violations.map((one) => `${one.id}: ${one.nodes[0].html.slice(0, 200)}`);
+        };
+        await page.evaluate(axe);
+        await page.focus('.timeline-box');
+        await page.keyboard.press('?');
+        await search(page, 'cudaLaunchKernel');
+        assert.deepEqual(await violations(), []);
+        await page.focus('.timeline-box');
+        await page.keyboard.press('r');
+        assert.deepEqual(await violations(), []);
+      },
+      { colorScheme },
+    );
+});

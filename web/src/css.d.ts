@@ -1,0 +1,2 @@
+// esbuild gathers imported style sheets into the page's one <style>.
+declare module '*.css';
