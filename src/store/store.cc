@@ -337,7 +337,9 @@ Result<RunRow> find_run(const std::vector<RunRow>& runs, const std::string& word
   if (word == "last") {
     for (const RunRow& row : runs)
       if (fits(row) && row.state != RunState::kRunning) return row;
-    return fail(fmt::format("expected {} in the run store, found none", what), word, "llmprof runs list",
+    // Beside other kinds, "run" alone would be any of them.
+    const std::string kinds = kind == RunKind::kRun ? "a recording of llmprof run" : what;
+    return fail(fmt::format("expected {} in the run store, found none", kinds), word, "llmprof runs list",
                 ExitCode::kUsage);
   }
   const std::string_view digits = std::string_view(word).substr(word.starts_with('#') ? 1 : 0);
