@@ -67,7 +67,7 @@ def recorded(args, place, name, fixed):
     kept = pathlib.Path(args.keep or place) / (name + ("_fixed" if fixed else ""))
     command = [args.python, str(args.folder / f"{name}.py"), "--steps", str(args.steps), *(["--fixed"] if fixed else [])]
     report_file = str(kept) + ".json"
-    done = harness.execute([args.llmprof, "run", "--quiet", "-o", str(kept), "--report", report_file, "--", *command],
+    done = harness.execute([args.llmprof, "run", "--quiet", "--no-html", "-o", str(kept), "--report", report_file, "--", *command],
                            args.timeout)
     if done.failure():
         return {"error": done.failure()}

@@ -164,7 +164,7 @@ def profile(args, options, command, name="session", quiet=True, env=None, stdin=
     """`llmprof run OPTIONS -- COMMAND`, with the JSON report and the size of the recording."""
     scratch = pathlib.Path(tempfile.mkdtemp(prefix="llmprof-gpu-test-"))
     session, report, stamp = scratch / "session", scratch / "report.json", scratch / "stamp"
-    words = [args.llmprof, "run", "--format", "json", "--report", str(report), "-o", str(session)]
+    words = [args.llmprof, "run", "--no-html", "--format", "json", "--report", str(report), "-o", str(session)]
     words += ["--quiet"] if quiet else []
     target = ["sh", "-c", STAMPED, "sh", str(stamp), *command] if stamped else list(command)
     try:

@@ -158,7 +158,7 @@ def record(args, told):
     scratch = pathlib.Path(tempfile.mkdtemp(prefix="llmprof-gpu-test-"))
     session, report, stamp = scratch / "session", scratch / "report.json", scratch / "stamp"
     target = ["sh", "-c", harness.STAMPED, "sh", str(stamp), args.python, str(WORKLOAD), *WORDS, "--seconds", str(args.seconds)]
-    command = [args.llmprof, "run", "--format", "json", "--report", str(report), "-o", str(session), "--top", "0",
+    command = [args.llmprof, "run", "--no-html", "--format", "json", "--report", str(report), "-o", str(session), "--top", "0",
                *args.options.split(), "--", *target]
     process = None
     try:

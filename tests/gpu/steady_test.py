@@ -154,7 +154,7 @@ def run(args, place, name, steps):
     start = lambda: forks.run(command[1:], args.timeout) if forks else execute(command).stdout
     alone = lambda count: [one for _ in range(count) if (one := last_json(start()))]
     before = alone(args.plain // 2)
-    done = execute([args.llmprof, "run", "--quiet", "-o", kept, "--report", report_file, "--", *command])
+    done = execute([args.llmprof, "run", "--quiet", "--no-html", "-o", kept, "--report", report_file, "--", *command])
     result = last_json(done.stdout)
     if done.returncode != 0 or result is None:
         again = execute(command)  # is it the program?
