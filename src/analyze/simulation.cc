@@ -128,8 +128,8 @@ std::optional<StageGain> Simulation::gain(uint32_t stage, const Combination& com
   out.step_ms = median_of(before) / 1e6;
   out.then_ms = median_of(after) / 1e6;
   out.gain_ms = median_of(gains) / 1e6;
-  constexpr size_t kStepsMin = 3;
-  if (gains.size() >= kStepsMin) {
+  constexpr size_t kGainsMin = 3;
+  if (gains.size() >= kGainsMin) {
     const Interval interval = bootstrap_median(gains);
     const double unsure_ms =
         (of.errors.empty() ? 0 : median_of(of.errors) * out.step_ms) + change.unsure_ns[stage] / 1e6;
