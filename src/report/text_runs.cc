@@ -8,8 +8,6 @@
 namespace llmprof {
 namespace {
 
-using Align = TextTable::Align;
-
 std::string when(int64_t unix_ns) {
   const time_t seconds = static_cast<time_t>(unix_ns / 1000000000);
   tm parts{};
@@ -75,15 +73,15 @@ std::string render_text(const RunList& result, const RenderOptions& options) {
                            ".\nllmprof run -- PROGRAM makes one; so do analyze, bench and peaks.\n",
                        options);
   TextTable table({{"run"},
-                   {"kind", Align::kLeft, 0, 3},
-                   {"name", Align::kLeft, 28},
-                   {"when", Align::kLeft, 0, 2},
-                   {"TTFT", Align::kRight, 0, 4},
-                   {"TPOT", Align::kRight, 0, 1},
-                   {"size", Align::kRight, 0, 5},
-                   {"state", Align::kLeft, 0, 6},
-                   {"GPU", Align::kLeft, 24, 7},
-                   {"command", Align::kLeft, 60, 8}});
+                   {"kind", TextTable::Align::kLeft, 0, 3},
+                   {"name", TextTable::Align::kLeft, 28},
+                   {"when", TextTable::Align::kLeft, 0, 2},
+                   {"TTFT", TextTable::Align::kRight, 0, 4},
+                   {"TPOT", TextTable::Align::kRight, 0, 1},
+                   {"size", TextTable::Align::kRight, 0, 5},
+                   {"state", TextTable::Align::kLeft, 0, 6},
+                   {"GPU", TextTable::Align::kLeft, 24, 7},
+                   {"command", TextTable::Align::kLeft, 60, 8}});
   for (const RunRow& row : result.runs) {
     const bool known = row.state != RunState::kDamaged;
     table.add_row({std::to_string(row.number), known ? std::string(name_of(row.kind)) : "",
@@ -120,7 +118,10 @@ std::string render_text(const RunShown& run, const RenderOptions& options) {
   if (run.tpot_ms) lines.add("TPOT", format_ms(*run.tpot_ms));
   for (const RunVariable& variable : run.environment) lines.add("variable", variable.name + "=" + variable.value);
   out += lines.take();
-  TextTable table({{"file", Align::kLeft}, {"size"}, {"on disk", Align::kRight, 0, 1}, {"XXH3", Align::kLeft, 0, 2}});
+  TextTable table({{"file", TextTable::Align::kLeft},
+                   {"size"},
+                   {"on disk", TextTable::Align::kRight, 0, 1},
+                   {"XXH3", TextTable::Align::kLeft, 0, 2}});
   for (const StoredFile& file : run.files)
     table.add_row(
         {printable(file.path, options.charset), size_text(file.bytes), size_text(file.stored_bytes), file.xxh3});
@@ -132,11 +133,11 @@ std::string render_text(const PrunedRuns& result, const RenderOptions& options) 
     return finish_page(fmt::format("Nothing to compress or remove; {} in all.\n", size_text(result.before_bytes)),
                        options);
   TextTable table({{"run"},
-                   {"kind", Align::kLeft, 0, 2},
-                   {"name", Align::kLeft, 28},
-                   {"size", Align::kRight, 0, 1},
-                   {result.dry_run ? "would" : "done", Align::kLeft},
-                   {"why", Align::kLeft, 0, 0, true}});
+                   {"kind", TextTable::Align::kLeft, 0, 2},
+                   {"name", TextTable::Align::kLeft, 28},
+                   {"size", TextTable::Align::kRight, 0, 1},
+                   {result.dry_run ? "would" : "done", TextTable::Align::kLeft},
+                   {"why", TextTable::Align::kLeft, 0, 0, true}});
   for (const RetentionStep& step : result.steps)
     table.add_row({std::to_string(step.number), std::string(name_of(step.kind)), printable(step.name, options.charset),
                    size_text(step.stored_bytes), std::string(name_of(step.action)),
