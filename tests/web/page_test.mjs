@@ -3,73 +3,31 @@
 //   node page_test.mjs --binary LLMPROF --source FOLDER
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after, before } from 'node:test';
 import { parseArgs } from 'node:util';
+import { open_browser, open_page } from './browser.mjs';
 import { make_pages, page_of, recording_of, result_in } from './pages.mjs';
 
 const { values } = parseArgs({ options: { binary: { type: 'string' }, source: { type: 'string' } } });
 const web = join(values.source, 'web');
-const require = createRequire(join(web, 'package.json'));
-const chromium_file = ['/usr/bin/chromium', '/usr/bin/chromium-browser'].find((file) => existsSync(file));
-assert.ok(chromium_file, 'expected Chromium at /usr/bin/chromium, found none: apt-get install chromium');
-assert.ok(
-  existsSync(join(web, 'node_modules')),
-  `expected npm's packages in ${web}/node_modules, found none: ./dev web`,
-);
-const { chromium } = require('playwright-core');
-const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
-
 const folder = mkdtempSync(join(tmpdir(), 'llmprof-pages-'));
 let browser;
+let axe;
 let pages;
 
 before(async () => {
   pages = make_pages({ binary: values.binary, source: values.source, web, folder });
-  // A user data folder of its own: Playwright makes one for each launch.
-  browser = await chromium.launch({
-    executablePath: chromium_file,
-    args: [
-      '--headless',
-      '--no-sandbox',
-      '--disable-gpu',
-      '--disable-quic',
-      '--no-first-run',
-      '--disable-background-networking',
-      '--disable-component-update',
-      '--disable-sync',
-    ],
-  });
+  ({ browser, axe } = await open_browser(web));
 });
 after(async () => {
   await browser?.close();
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** Opens a page; `use` may do with it what it likes, as long as nothing is logged, thrown or asked of a network. */
-async function with_page(file, use, { hash = '', ...options } = {}) {
-  const context = await browser.newContext({
-    viewport: { width: 1280, height: 900 },
-    colorScheme: 'light',
-    ...options,
-  });
-  const page = await context.newPage();
-  const complaints = [];
-  page.on('console', (message) => complaints.push(`${message.type()}: ${message.text()}`));
-  page.on('pageerror', (error) => complaints.push(`thrown: ${error.message}`));
-  page.on('request', (request) => {
-    if (!request.url().startsWith('file://')) complaints.push(`asked for ${request.url()}`);
-  });
-  await page.goto(`file://${file}${hash}`);
-  await page.waitForSelector('main section, [role=alert]');
-  const result = await use(page);
-  assert.deepEqual(complaints, []);
-  await context.close();
-  return result;
-}
+const with_page = (file, use, options) => open_page(browser, file, 'main section, [role=alert]', use, options);
 const page_named = (name) => pages.find((page) => page.name === name).file;
 const json_of = (name) => result_in(readFileSync(page_named(name), 'utf8'));
 

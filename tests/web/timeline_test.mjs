@@ -3,25 +3,17 @@
 //   node timeline_test.mjs --binary LLMPROF --source FOLDER
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after, before } from 'node:test';
 import { parseArgs } from 'node:util';
 import { gunzipSync } from 'node:zlib';
+import { open_browser, open_page } from './browser.mjs';
+import { recording_of } from './pages.mjs';
 
 const { values } = parseArgs({ options: { binary: { type: 'string' }, source: { type: 'string' } } });
 const web = join(values.source, 'web');
-const chromium_file = ['/usr/bin/chromium', '/usr/bin/chromium-browser'].find((file) => existsSync(file));
-assert.ok(chromium_file, 'expected Chromium at /usr/bin/chromium, found none: apt-get install chromium');
-assert.ok(
-  existsSync(join(web, 'node_modules')),
-  `expected npm's packages in ${web}/node_modules, found none: ./dev web`,
-);
-const require = createRequire(join(web, 'package.json'));
-const { chromium } = require('playwright-core');
-const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 
 // As web/src/timeline/draw.ts and layout.ts have them, px.
 const LABELS = 190;
@@ -32,12 +24,10 @@ const TRACK_GAP = 7;
 
 const folder = mkdtempSync(join(tmpdir(), 'llmprof-timeline-'));
 let browser;
+let axe;
 
 before(async () => {
-  browser = await chromium.launch({
-    executablePath: chromium_file,
-    args: ['--headless', '--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking'],
-  });
+  ({ browser, axe } = await open_browser(web));
 });
 after(async () => {
   await browser?.close();
@@ -99,22 +89,8 @@ function timeline_in(file) {
   return { header, slices };
 }
 
-async function with_timeline(file, hash, use, options = {}) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
-  const page = await context.newPage();
-  const complaints = [];
-  page.on('console', (message) => complaints.push(`${message.type()}: ${message.text()}`));
-  page.on('pageerror', (error) => complaints.push(`thrown: ${error.message}`));
-  page.on('request', (request) => {
-    if (!request.url().startsWith('file://')) complaints.push(`asked for ${request.url()}`);
-  });
-  await page.goto(`file://${file}${hash}`);
-  await page.waitForSelector('#timeline[data-drawn]');
-  const result = await use(page);
-  assert.deepEqual(complaints, []);
-  await context.close();
-  return result;
-}
+const with_timeline = (file, hash, use, options = {}) =>
+  open_page(browser, file, '#timeline[data-drawn]', use, { hash, ...options });
 
 const said = (page) => page.textContent('.timeline-said');
 const search = async (page, words) => {
@@ -358,33 +334,8 @@ test('names of any kind stay text, in both themes', async () => {
     '"\'&lt;',
     'x'.repeat(5000),
   ];
-  const events = hostile.flatMap((name, i) => [
-    {
-      ph: 'X',
-      cat: 'cuda_runtime',
-      name: 'cudaLaunchKernel',
-      pid: 1,
-      tid: 1,
-      ts: 1000 + 40 * i,
-      dur: 2,
-      args: { correlation: i + 1 },
-    },
-    {
-      ph: 'X',
-      cat: 'kernel',
-      name,
-      pid: 0,
-      tid: 7,
-      ts: 1004 + 40 * i,
-      dur: 20,
-      args: { correlation: i + 1, device: 0, stream: 7 },
-    },
-  ]);
   const recording = join(folder, 'hostile.json');
-  writeFileSync(
-    recording,
-    JSON.stringify({ schemaVersion: 1, deviceProperties: [{ id: 0, name: 'NVIDIA H200' }], traceEvents: events }),
-  );
+  writeFileSync(recording, recording_of(hostile));
   const { file } = page_of('hostile', recording);
   for (const colorScheme of ['light', 'dark'])
     await with_timeline(

@@ -5,6 +5,7 @@ import { redraw_plots } from './plot';
 
 type Theme = 'system' | 'light' | 'dark';
 const kKey = 'llmprof-theme';
+const system_is_dark = matchMedia('(prefers-color-scheme: dark)');
 
 function kept(): Theme {
   try {
@@ -16,8 +17,8 @@ function kept(): Theme {
 }
 
 function apply(theme: Theme): void {
-  if (theme === 'system') delete document.documentElement.dataset['theme'];
-  else document.documentElement.dataset['theme'] = theme;
+  const of_system = system_is_dark.matches ? 'dark' : 'light';
+  document.documentElement.dataset['theme'] = theme === 'system' ? of_system : theme;
   redraw_plots();
 }
 
@@ -37,6 +38,6 @@ export function theme_switch(): HTMLElement {
       // It holds until the page is closed.
     }
   });
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw_plots);
+  system_is_dark.addEventListener('change', () => apply(select.value as Theme));
   return el('label', { class: 'theme' }, 'theme ', select);
 }

@@ -51,7 +51,6 @@ export class View {
   private readonly labels: string[] = [];
   private readonly context: CanvasRenderingContext2D;
   private readonly resized: ResizeObserver;
-  private readonly dark = matchMedia('(prefers-color-scheme: dark)');
   private readonly chosen = new MutationObserver(() => this.restyle());
 
   constructor(
@@ -72,14 +71,12 @@ export class View {
     this.measure();
     this.resized = new ResizeObserver(() => this.measure());
     this.resized.observe(box);
-    this.dark.addEventListener('change', this.restyle);
     this.chosen.observe(document.documentElement, { attributeFilter: ['data-theme'] });
   }
 
   destroy(): void {
     cancelAnimationFrame(this.frame);
     this.resized.disconnect();
-    this.dark.removeEventListener('change', this.restyle);
     this.chosen.disconnect();
   }
 
