@@ -13,6 +13,7 @@
 #include "analyze/finding.h"
 #include "analyze/processor.h"
 #include "base/text_table.h"
+#include "derive/host_calls.h"
 
 namespace llmprof {
 namespace {
@@ -116,12 +117,37 @@ struct HostGaps {
   }
 };
 
-// By the stage of the step behind them; in stages that launch nothing by that stage.
+// Such time outside every step, by the step behind it.
+struct GapsOutside {
+  HostGaps sum;
+  std::map<StepId, double> before_ns;
+  // Before most of so many steps. Else it is a few pauses, and none of what a step waits for.
+  bool before_most(double steps) const { return static_cast<double>(before_ns.size()) * 2 > steps; }
+};
+
+// Of a gap, what is host code: not what the thread that ends it waits in CUDA calls, for another GPU.
+int64_t host_code_of(const Trace& trace, const HostCalls& calls, Row gap) {
+  const int64_t start = trace.gaps.start_ns[gap], end = start + trace.gaps.dur_ns[gap];
+  const ApiCallId launch = trace.gpu_links.api[trace.gaps.next_gpu_op[gap]];
+  if (launch == kNoRow) return end - start;
+  const std::vector<BlockingCall>& waits = calls.blocking(trace.api_calls.thread[launch]);
+  int64_t waited = 0;
+  for (auto wait = std::partition_point(waits.begin(), waits.end(),
+                                        [&](const BlockingCall& one) { return one.end_ns <= start; });
+       wait != waits.end() && wait->start_ns < end; ++wait)
+    waited += std::min(end, wait->end_ns) - std::max(start, wait->start_ns);
+  return end - start - waited;
+}
+
+// By the stage of the step behind them; in stages that launch nothing by that stage; pauses outside every step by the
+// row of what lies there.
 std::map<uint32_t, HostGaps> gaps_between(const FindingContext& finding) {
   const Trace& trace = finding.trace();
   const Gaps& gaps = trace.gaps;
   const Groups& groups = finding.context.groups;
   std::map<uint32_t, HostGaps> out;
+  std::map<uint32_t, GapsOutside> outside;
+  const HostCalls calls(trace);
   for (const StageView& stage : finding.stages) {
     if (finding.preparation(stage.stage) != nullptr || stage.host.boundary_gaps == 0) continue;
     out[stage.stage].add({stage.host.boundary_ns, 0, 0, finding.whole_ns(stage.stage, stage.host.boundary_ns),
@@ -141,9 +167,19 @@ std::map<uint32_t, HostGaps> gaps_between(const FindingContext& finding) {
       // Between two steps: before the first one the program starts, after the last one it ends.
       const StepId next = trace.gpu_links.step[gaps.next_gpu_op[g]];
       const bool first = trace.steps.empty() || gaps.start_ns[g] < trace.steps.start_ns[0];
-      if (next == kNoRow || first) continue;
-      out[groups.stage_of_step[next]].add({0, gap_ns, 0, whole_ns, 1});
+      const int64_t code_ns = host_code_of(trace, calls, g);
+      if (next == kNoRow || first || code_ns < kLongGapNs) continue;
+      const double outside_ns = static_cast<double>(code_ns);
+      GapsOutside& before = outside[groups.stage_of_step[next]];
+      before.sum.add({0, outside_ns, 0, finding.whole_ns(stage, outside_ns), 1});
+      before.before_ns[next] += outside_ns;
     }
+  }
+  for (const auto& [stage, gaps_before] : outside) {
+    const auto view = std::find_if(finding.stages.begin(), finding.stages.end(),
+                                   [&, stage = stage](const StageView& one) { return one.stage == stage; });
+    const bool before_steps = view == finding.stages.end() || gaps_before.before_most(view->count());
+    out[before_steps ? stage : groups.unattributed(groups.stages[stage].device)].add(gaps_before.sum);
   }
   return out;
 }

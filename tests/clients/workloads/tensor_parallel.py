@@ -1,7 +1,8 @@
 """Decode steps of a small tensor-parallel model: one process a GPU, each with its part of every matrix, an NCCL all-reduce
 after attention and after the MLP. Started by torch.distributed.run.
 
-Rank 0 prints the median of its own step times, and how many products and all-reduces a step has on each GPU.
+Rank 0 prints the median of its own step times, and how many products and all-reduces a step has on each GPU. --late-rank
+makes one rank late by --late-us a step, in its GPU's work or in the host code before that.
 """
 import argparse
 import os
@@ -14,6 +15,9 @@ parser.add_argument("--hidden", type=int, default=4096)
 parser.add_argument("--batch", type=int, default=16)
 parser.add_argument("--steps", type=int, default=200)
 parser.add_argument("--one-visible", action="store_true", help="each process sees one GPU, which is its first")
+parser.add_argument("--late-rank", type=int, default=-1)
+parser.add_argument("--late-us", type=float, default=400)
+parser.add_argument("--late-by", choices=["gpu", "host"], default="gpu")
 args = parser.parse_args()
 rank, world = int(os.environ["LOCAL_RANK"]), int(os.environ["WORLD_SIZE"])
 if args.one_visible:
@@ -40,8 +44,35 @@ layers = [(weight(hidden, 3 * part), weight(part, hidden), weight(hidden, inner)
           for _ in range(args.layers)]
 x = weight(args.batch, hidden)
 
+late = rank == args.late_rank
+cycles_per_us = 1000.0
+
+
+def late_gpu():
+    torch.cuda._sleep(int(args.late_us * cycles_per_us))
+
+
+def late_host():
+    end = time.perf_counter() + args.late_us * 1e-6
+    while time.perf_counter() < end:
+        pass
+
+
+def late_gpu_us():
+    """How long the late rank's kernel takes, by events around forty of them."""
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    late_gpu()
+    begin.record()
+    for _ in range(40):
+        late_gpu()
+    end.record()
+    end.synchronize()
+    return 1e3 * begin.elapsed_time(end) / 40
+
 
 def step():
+    if late:
+        late_gpu() if args.late_by == "gpu" else late_host()
     y = x
     for qkv, output, up, down in layers:
         y = (y @ qkv)[:, :part] @ output
@@ -52,6 +83,9 @@ def step():
 
 
 with torch.inference_mode():
+    if late and args.late_by == "gpu":
+        for _ in range(3):  # the clock of the GPU decides how many cycles it takes
+            cycles_per_us *= args.late_us / late_gpu_us()
     for _ in range(20):
         step()
     torch.cuda.synchronize()
@@ -65,5 +99,6 @@ with torch.inference_mode():
 flops = 2 * args.batch * args.layers * (hidden * 3 * part + part * hidden + 2 * hidden * inner)
 if rank == 0:
     print_result("", world=world, steps=args.steps, products_per_step=4 * args.layers, reduces_per_step=2 * args.layers,
-                 gemm_flops_per_step=flops, tpot_ms=statistics.median(times_ms), tpot_mean_ms=statistics.fmean(times_ms))
+                 gemm_flops_per_step=flops,
+                 late_us=args.late_us if args.late_rank >= 0 else 0, tpot_ms=statistics.median(times_ms), tpot_mean_ms=statistics.fmean(times_ms))
 dist.destroy_process_group()
