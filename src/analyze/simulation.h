@@ -22,7 +22,8 @@ struct StageGain {
   size_t steps = 0;
   double step_ms = 0, then_ms = 0;  // medians, without the recorder where its cost is known
   double gain_ms = 0;               // median of what each step gains; below 0: it becomes longer
-  // Of that, of three steps or more, wider by what replay is off and by what the rates of changed kernels are.
+  // Of that, of three steps or more, wider by what replay is off, by what the rates of changed
+  // kernels are, and by what equal processes differ.
   std::optional<std::array<double, 2>> ci95_ms;
   double tokens = 1;      // that a step makes then, over now
   std::string forbidden;  // why the program cannot be changed so as it is, or what of the change is not known

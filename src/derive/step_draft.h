@@ -22,6 +22,7 @@ struct StepDraft {
   bool recurs = false;  // of a range whose words do not say a kind
   bool unseen = false;  // a range of the program in which kernels were not recorded; no activities
   bool host_only = false;  // a range of the program in which nothing was launched; no activities either
+  uint32_t pass = 0;       // steps of several GPUs with the same one are one pass of the model; 0 for none
   bool continues = false;  // the same run of the host as the step before (a prompt after its images)
   std::string stage;       // empty: name it after its kind
   AnnotationId annotation = kNoRow;

@@ -15,6 +15,7 @@
 #include "derive/host_calls.h"
 #include "derive/host_stages.h"
 #include "derive/host_waits.h"
+#include "derive/joint_passes.h"
 #include "derive/launch_order.h"
 #include "derive/product_rows.h"
 #include "derive/prompt_starts.h"
@@ -238,6 +239,7 @@ void write_steps(Trace& trace, const RecordedSpans& recorded, const std::vector<
     if (missing[i] == MissingKernels::kNone) complete.insert(name_of(drafts[i]));
   }
   Steps& table = trace.steps;
+  std::map<uint32_t, Row> passes;
   table.clear();
   table.resize(drafts.size());
   for (size_t i = 0; i < drafts.size(); ++i) {
@@ -268,6 +270,7 @@ void write_steps(Trace& trace, const RecordedSpans& recorded, const std::vector<
     table.gemm_rows[i] = draft.gemm_rows;
     table.missing[i] = missing[i];
     table.annotation[i] = draft.annotation;
+    if (draft.pass != 0) table.pass[i] = passes.try_emplace(draft.pass, static_cast<Row>(i)).first->second;
     widen_window(trace, draft);
   }
   const std::map<int32_t, int64_t> serving = serving_starts(table);
@@ -452,6 +455,7 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   const std::vector<LaunchOrder> orders = order_launches(trace);
   std::vector<std::vector<StepDraft>> detected(orders.size());
   for (size_t i = 0; detect && i < orders.size(); ++i) detected[i] = detect_steps(trace, orders[i], calls, events);
+  if (detect) detect_joint_passes(trace, orders, calls, events, detected);
   if (detect) add_recurring_ranges(trace, orders, detected, calls, stages);
   std::vector<StepDraft> steps;
   for (size_t i = 0; i < orders.size(); ++i) {
@@ -478,12 +482,14 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   forget_unknown_compositions(trace, steps);
   add_host_stages(trace, stages, recorded, steps);
   reorder(trace, steps, by_device_and_host);
+  share_passes(steps);
   set_device_windows(trace, steps, calls, recorded);
   if (!trace.recorded.empty()) {
     drop_doubtful(trace, recorded, steps);
     reorder(trace, steps, by_window);
   }
   begin_prompts_behind_results(trace, orders, steps);
+  join_windows(steps);
   if (!trace.recorded.empty()) add_recurring_steps(trace, recorded, steps);
   reorder(trace, steps, by_window);
   const std::vector<MissingKernels> missing = missing_kernels(trace, recorded, steps);

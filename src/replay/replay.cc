@@ -40,6 +40,16 @@ std::vector<StepEnd> step_ends(const Timeline& timeline) {
     if (step == kNoRow) continue;
     if (ends[step].op == kNoRow || trace.end_of(op) > trace.end_of(ends[step].op)) ends[step].op = op;
   }
+  // A pass over several GPUs ends on one of them for all.
+  std::map<StepId, GpuOpId> last_of_pass;
+  for (Row step = 0; step < trace.steps.size(); ++step) {
+    if (trace.steps.pass[step] == kNoRow || ends[step].op == kNoRow) continue;
+    GpuOpId& last = last_of_pass.try_emplace(trace.steps.pass[step], ends[step].op).first->second;
+    if (trace.end_of(ends[step].op) > trace.end_of(last)) last = ends[step].op;
+  }
+  for (Row step = 0; step < trace.steps.size(); ++step)
+    if (trace.steps.pass[step] != kNoRow && ends[step].op != kNoRow)
+      ends[step].op = last_of_pass[trace.steps.pass[step]];
   const auto process_of = [&](ApiCallId call) {
     return call == kNoRow ? timeline.process.size() : size_t{timeline.process[trace.api_calls.thread[call]]};
   };

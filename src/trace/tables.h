@@ -508,7 +508,8 @@ LLMPROF_TABLE(Works, "works", "Distinct arithmetic shapes with FLOPs and bytes",
   C(StepPhase, phase, "", "serving, or warm-up")                                                                       \
   C(LengthNs, warm_up_ns, "ns", "Excess of a step of warm-up over the steady level of its shape, 0 otherwise")         \
   C(WarmUpCause, warm_up_cause, "", "Why it is warm-up")                                                               \
-  C(AnnotationId, annotation, "", "Row in annotations, kNoRow if detected")
+  C(AnnotationId, annotation, "", "Row in annotations, kNoRow if detected")                                            \
+  C(StepId, pass, "", "First of the steps of several GPUs that are one pass by one thread, row in steps, or kNoRow")
 LLMPROF_TABLE(Steps, "steps", "Runs of the model: prefills, decode steps, vision passes, in time order",
               LLMPROF_STEP_COLUMNS)
 
