@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
+#include <vector>
 
 #include "analyze/finding.h"
+#include "base/statistics.h"
 #include "base/text_table.h"
 #include "replay/meetings.h"
 
@@ -15,10 +16,14 @@ namespace {
 // Waits of a stage's GPU in collectives for another one to begin.
 struct Waits {
   int64_t ns = 0, collectives = 0;
-  std::set<StepId> steps;
-  std::map<int32_t, int64_t> last;  // how often which GPU began last
+  std::map<StepId, double> steps;
+  std::map<int32_t, int64_t> behind;  // which GPU began last, ns
 
-  double per_step_ns() const { return static_cast<double>(ns) / static_cast<double>(steps.size()); }
+  double typical_ns() const {
+    std::vector<double> each;
+    for (const auto& [step, step_ns] : steps) each.push_back(step_ns);
+    return median_of(std::move(each));
+  }
 };
 
 std::map<uint32_t, Waits> waits_by_stage(const FindingContext& finding) {
@@ -32,10 +37,11 @@ std::map<uint32_t, Waits> waits_by_stage(const FindingContext& finding) {
       const StepId step = trace.gpu_links.step[op];
       if (step == kNoRow) continue;
       Waits& waits = out[finding.context.groups.stage_of_step[step]];
-      waits.ns += replay::waited_ns(trace, meeting, op);
+      const int64_t waited_ns = replay::waited_ns(trace, meeting, op);
+      waits.ns += waited_ns;
       ++waits.collectives;
-      waits.steps.insert(step);
-      ++waits.last[trace.device_of(last)];
+      waits.steps[step] += static_cast<double>(waited_ns);
+      waits.behind[trace.device_of(last)] += waited_ns;
     }
   }
   return out;
@@ -50,21 +56,23 @@ void find_rank_skew(const FindingContext& finding) {
     const auto found = waits.find(stage.stage);
     if (found == waits.end()) continue;
     const Waits& of = found->second;
-    const double wait_ns = of.per_step_ns() * stage.count();
+    const double wait_ns = of.typical_ns() * stage.count();
     if (!finding.worth(stage, "even-ranks", wait_ns >= kWaitShareMin * stage.wall_ns())) continue;
-    const auto late = std::max_element(of.last.begin(), of.last.end(),
+    const auto late = std::max_element(of.behind.begin(), of.behind.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });
     Finding& out = finding.add("rank-skew", &stage,
                                fmt::format("{}GPU {} waits {:.3g} ms a step in collectives for another one to begin",
-                                           stage.label(), stage.timing->device, of.per_step_ns() / 1e6),
+                                           stage.label(), stage.timing->device, of.typical_ns() / 1e6),
                                wait_ns);
-    out.evidence = {measured("waiting in collectives per step", of.per_step_ns() / 1e6, Unit::kMs),
+    out.evidence = {measured("waiting in collectives per step", of.typical_ns() / 1e6, Unit::kMs),
                     counted("collectives per step",
                             static_cast<double>(of.collectives) / static_cast<double>(of.steps.size()), Unit::kOne),
-                    measured(fmt::format("collectives that GPU {} began last", late->first),
-                             static_cast<double>(late->second) / static_cast<double>(of.collectives), Unit::kFrac)};
+                    measured(fmt::format("of its waiting, for GPU {}", late->first),
+                             of.ns > 0 ? static_cast<double>(late->second) / static_cast<double>(of.ns) : 0,
+                             Unit::kFrac)};
+    out.late_device = late->first;
     out.advice = {
-        fmt::format("GPU {} is late most often: its findings and its critical path say what it does before. "
+        fmt::format("GPU {} is the late one: its findings and its critical path say what it does before. "
                     "Even out what the ranks compute, and keep sampling, logging and input preparation off "
                     "the launching thread of any of them.",
                     late->first)};

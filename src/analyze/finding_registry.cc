@@ -109,9 +109,8 @@ constexpr FindingRule kRules[] = {
      "fewer GPUs, fused all-reduce, overlap", find_comm_bound},
     {"rank-skew",
      "what a GPU waits in collectives for another one to begin brings its step at least 5 %, or is at least 10 % of it "
-     "where that cannot be simulated",
-     "all GPUs of a group in one recording", "balance the ranks", find_rank_skew, false, FindingSeverity::kMinor,
-     "the cause is on the GPU that is late, and a finding there"},
+     "where that cannot be simulated; minor where a finding of the GPU that is late brings most of it, which is the cause",
+     "all GPUs of a group in one recording", "balance the ranks", find_rank_skew},
     {"streams-taking-turns",
      "two streams with at least 10 % of the kernels' time each have kernels at once in under 5 % of it, and wait for "
      "each other's events twice a step or more, which brings a step at least 5 %; whether they need what the other one "

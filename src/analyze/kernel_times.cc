@@ -116,6 +116,7 @@ class WrittenOutAttention {
     for (GpuOpId op = 0; op < trace_.gpu_ops.size(); ++op) {
       std::vector<GpuOpId>& run = runs[trace_.gpu_ops.stream[op]];
       if (!run.empty() && trace_.gpu_links.step[run.front()] != trace_.gpu_links.step[op]) judge(run);
+      if (trace_.gpu_ops.kind[op] == GpuOpKind::kMemset) continue;  // of a product's counters, before it
       if (trace_.gpu_links.step[op] == kNoRow || trace_.gpu_ops.kind[op] != GpuOpKind::kKernel || is_plain(op)) {
         judge(run);
         continue;

@@ -43,7 +43,7 @@ constexpr Mended kMended[] = {
     {"memory-bound-weights", "fp8-weights", false, FindingSeverity::kMinor},
     {"comm-bound", "no-communication", false},
     {"streams-taking-turns", "streams-apart", false},
-    {"rank-skew", "even-ranks", false, FindingSeverity::kMinor},
+    {"rank-skew", "even-ranks", false},
 };
 
 const Mended* mends(const Finding& finding) {
@@ -230,6 +230,22 @@ void find_no_single_cause(const FindingContext& finding, std::vector<Finding>& f
   }
 }
 
+// What a GPU waits for another one is minor where a finding of that one brings most of it: that is the cause.
+void yield_to_late_gpu(std::vector<Finding>& found) {
+  constexpr double kMostOf = 0.7;
+  const auto gain_ms = [](const Finding& one) {
+    return one.gain && one.gain->method == "replay" ? one.gain->from - one.gain->to : 0;
+  };
+  for (Finding& wait : found) {
+    if (wait.late_device < 0) continue;
+    const bool caused = std::any_of(found.begin(), found.end(), [&](const Finding& one) {
+      return one.device == wait.late_device && one.stage == wait.stage && one.late_device < 0 && !one.forbidden_by &&
+             gain_ms(one) >= kMostOf * gain_ms(wait);
+    });
+    if (caused) wait.severity = std::min(wait.severity, FindingSeverity::kMinor);
+  }
+}
+
 }  // namespace
 
 std::optional<StageGain> FindingContext::simulated(const StageView& stage,
@@ -303,6 +319,7 @@ void simulate_findings(const FindingContext& finding, std::vector<Finding>& foun
   for (Finding& one : found)
     if (std::find(gone.begin(), gone.end(), &one) == gone.end()) kept.push_back(std::move(one));
   found = std::move(kept);
+  yield_to_late_gpu(found);
   find_no_single_cause(finding, found);
 }
 

@@ -616,6 +616,7 @@ struct Finding : FindingFields {
   int64_t device = -1;  // ordinal of the stage's GPU
   double gain_ns = 0;   // expected gain over the recording; an upper bound
   double share = 0;     // of a typical request (of the window, where it is about that) that could go: for the order
+  int32_t late_device = -1;   // the GPU that this one waits for, where the finding is such a wait
   bool beyond_steps = false;  // what could go lies before the steps, where no replay of them sees it
 };
 

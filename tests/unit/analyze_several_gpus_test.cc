@@ -110,7 +110,7 @@ TEST(SeveralGpus, TheOneThatOthersWaitForIsNamed) {
   ASSERT_EQ(skew->evidence.size(), 3U);
   EXPECT_NEAR(skew->evidence[0].value.value_or(0), 0.4, 0.001);
   EXPECT_DOUBLE_EQ(skew->evidence[1].value.value_or(0), Ranks::kLayers);
-  EXPECT_EQ(skew->evidence[2].metric, "collectives that GPU 0 began last");
+  EXPECT_EQ(skew->evidence[2].metric, "of its waiting, for GPU 0");
   ASSERT_TRUE(skew->gain);
   EXPECT_EQ(skew->gain->method, "replay");
   EXPECT_NEAR(skew->gain->from - skew->gain->to, 0.4, 0.02);
