@@ -247,11 +247,11 @@ void add_gaps_before(const FindingContext& finding, const StageView& stage, cons
   if (counts_steps) {
     out.bound = stage.bound_of_waiting(before_ns);
   } else {
-    // Of a step and what lies before it.
+    // Of a step and what lies before it: beside each other, the longer of the two is what a step takes.
     const double step_ms = stage.consequence.now_ms, before_ms = stage.per_step_ms(beyond_ns);
     finding.raise(stage.stage, before_ns * stage.wall_ns() / (stage.wall_ns() + before_ns), out);
     out.beyond_steps = true;
-    out.bound = GainBound{stage.consequence.metric, step_ms + before_ms, step_ms};
+    out.bound = GainBound{stage.consequence.metric, step_ms + before_ms, std::max(step_ms, before_ms)};
   }
   add_places_between(finding, {stage.stage}, stage.count(), out);
   explain(idle, out);

@@ -64,12 +64,12 @@ void find_rank_skew(const FindingContext& finding) {
                                fmt::format("{}GPU {} waits {:.3g} ms a step in collectives for another one to begin",
                                            stage.label(), stage.timing->device, of.typical_ns() / 1e6),
                                wait_ns);
-    out.evidence = {measured("waiting in collectives per step", of.typical_ns() / 1e6, Unit::kMs),
-                    counted("collectives per step",
-                            static_cast<double>(of.collectives) / static_cast<double>(of.steps.size()), Unit::kOne),
-                    measured(fmt::format("of its waiting, for GPU {}", late->first),
-                             of.ns > 0 ? static_cast<double>(late->second) / static_cast<double>(of.ns) : 0,
-                             Unit::kFrac)};
+    out.evidence = {
+        measured("waiting in collectives per step", of.typical_ns() / 1e6, Unit::kMs),
+        counted("collectives per step", static_cast<double>(of.collectives) / static_cast<double>(of.steps.size()),
+                Unit::kOne),
+        measured(fmt::format("of its waiting, for GPU {}", late->first),
+                 of.ns > 0 ? static_cast<double>(late->second) / static_cast<double>(of.ns) : 0, Unit::kFrac)};
     out.late_device = late->first;
     out.advice = {
         fmt::format("GPU {} is the late one: its findings and its critical path say what it does before. "

@@ -251,6 +251,8 @@ void find_low_occupancy(const FindingContext&);
 void find_graph_padding(const FindingContext&);
 void find_padded_batch(const FindingContext&);
 void find_padded_attention(const FindingContext&);
+void find_converted_weights(const FindingContext&);
+void find_recomputation(const FindingContext&);
 // readings beside the program
 void find_power_throttled(const FindingContext&);
 void find_thermal_throttled(const FindingContext&);

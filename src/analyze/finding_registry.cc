@@ -109,7 +109,8 @@ constexpr FindingRule kRules[] = {
      "fewer GPUs, fused all-reduce, overlap", find_comm_bound},
     {"rank-skew",
      "what a GPU waits in collectives for another one to begin brings its step at least 5 %, or is at least 10 % of it "
-     "where that cannot be simulated; minor where a finding of the GPU that is late brings most of it, which is the cause",
+     "where that cannot be simulated; minor where a finding of the GPU that is late brings most of it, which is the "
+     "cause",
      "all GPUs of a group in one recording", "balance the ranks", find_rank_skew},
     {"streams-taking-turns",
      "two streams with at least 10 % of the kernels' time each have kernels at once in under 5 % of it, and wait for "
@@ -148,6 +149,15 @@ constexpr FindingRule kRules[] = {
      "a recording from the program's start, prompts, and shapes of attention that is written out or memory traffic by "
      "hardware counter",
      "attention over the places in use", find_padded_attention},
+    {"converted-weights",
+     "kernels pass over as many numbers as the weights of the product behind them have, or say that they dequantise, "
+     "which brings 5 % of the step",
+     "grids of elementwise kernels and shapes of products", "products that read the stored type",
+     find_converted_weights},
+    {"recomputation",
+     "decode steps run products of one inner width on at least 16 times as many rows as tokens are new, which brings "
+     "5 % of the step",
+     "shapes of products", "keep what does not depend on the new token", find_recomputation},
     {"moe-imbalance", "not decided", "token counts per expert", "balance experts", nullptr},
     {"no-single-cause",
      "in a stage that makes up at least half of a request no simulated change brings 10 %, and two or more that bring "

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <map>
 
+#include "analyze/converted_weights.h"
 #include "analyze/dense_experts.h"
 #include "analyze/padding.h"
 #include "analyze/processor.h"
+#include "analyze/recomputed_products.h"
 #include "analyze/roof.h"
 #include "analyze/unfused_norms.h"
 
@@ -281,6 +283,9 @@ replay::KernelTimes kernel_times(const Context& context) {
   }
   for (const DenseExperts& layer : dense_experts(context))
     for (const auto& [op, then_ns] : layer.then) of(KernelChange::kRoutedExperts)[op] = then_ns;
+  for (const ConvertedWeights& one : converted_weights(context))
+    for (const GpuOpId op : one.passes) of(KernelChange::kReadyWeights)[op] = 0;
+  for (const GpuOpId op : recomputed_products(context)) of(KernelChange::kProductsKept)[op] = 0;
   add_needed_rows(context, of(KernelChange::kNeededRows));
   add_needed_keys(context, of(KernelChange::kNeededKeys));
   return out;

@@ -37,6 +37,8 @@ constexpr Mended kMended[] = {
     {"dense-experts", "routed-experts", false},
     {"padded-batch", "needed-rows", false},
     {"padded-attention", "needed-keys", false},
+    {"converted-weights", "ready-weights", false},
+    {"recomputation", "products-kept", false},
     {"dtype-wide", "half-precision", false},
     {"tensor-cores-idle", "half-precision", false},
     {"gemm-shape-misaligned", "aligned", false},

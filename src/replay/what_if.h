@@ -35,6 +35,8 @@ enum class KernelChange : uint8_t {
   kFusedNorms,
   kNeededRows,
   kNeededKeys,
+  kReadyWeights,
+  kProductsKept,
   kCount
 };
 constexpr int64_t kStays = -1;
@@ -133,6 +135,8 @@ void with_fused_norms(const Recording&, Durations&, Latencies&);
 void with_routed_experts(const Recording&, Durations&, Latencies&);
 void with_needed_rows(const Recording&, Durations&, Latencies&);
 void with_needed_keys(const Recording&, Durations&, Latencies&);
+void with_ready_weights(const Recording&, Durations&, Latencies&);
+void with_products_kept(const Recording&, Durations&, Latencies&);
 void without_host_gaps(const Recording&, Durations&, Latencies&);
 void without_communication(const Recording&, Durations&, Latencies&);
 void with_even_ranks(const Recording&, Durations&, Latencies&);

@@ -91,4 +91,11 @@ void with_needed_keys(const Recording& recording, Durations& durations, Latencie
   with_times(recording, KernelChange::kNeededKeys, durations);
 }
 
+void with_ready_weights(const Recording& recording, Durations& durations, Latencies&) {
+  with_times(recording, KernelChange::kReadyWeights, durations);
+}
+void with_products_kept(const Recording& recording, Durations& durations, Latencies&) {
+  with_times(recording, KernelChange::kProductsKept, durations);
+}
+
 }  // namespace llmprof::replay

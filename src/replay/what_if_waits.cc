@@ -1,5 +1,6 @@
 // Waits for the GPU. What a program reads back from the GPU now and then is a copy of few bytes and the wait for it
-// (`.item()`): without the wait nobody would make the copy. One of many bytes is what takes the time, waited for or not.
+// (`.item()`): without the wait nobody would make the copy. One of many bytes is what takes the time, waited for or
+// not.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -37,8 +38,8 @@ void take_wait(const Recording& recording, ApiCallId call, Durations& durations)
     take_away(recording, before, durations);
 }
 
-// A wait for a copy of pageable memory to the GPU, or for a long one to the host, in the copying call or right behind it,
-// is that copy's matter.
+// A wait for a copy of pageable memory to the GPU, or for a long one to the host, in the copying call or right behind
+// it, is that copy's matter.
 bool is_for_copy(const Recording& recording, ApiCallId call) {
   const auto matters = [&](ApiCallId one) {
     return one != kNoRow && (copies_pageable_in(recording, one) || copies_long_to_host(recording, one));
@@ -48,8 +49,8 @@ bool is_for_copy(const Recording& recording, ApiCallId call) {
 
 void take_waits(const Recording& recording, bool last_too, Durations& durations) {
   for (ApiCallId call = 0; call < recording.trace().api_calls.size(); ++call)
-    if (recording.waits(call) && (last_too || ((!recording.ends_step(call) || recording.ends_in_vain(call)) &&
-                                               !is_for_copy(recording, call))))
+    if (recording.waits(call) &&
+        (last_too || ((!recording.ends_step(call) || recording.ends_in_vain(call)) && !is_for_copy(recording, call))))
       take_wait(recording, call, durations);
 }
 

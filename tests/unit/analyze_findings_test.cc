@@ -42,21 +42,28 @@ TEST(Findings, RegistryHoldsEveryIdOnce) {
     EXPECT_FALSE(rule.advice.empty());
     EXPECT_EQ(rule.most == FindingSeverity::kCritical, rule.most_why.empty()) << rule.id;
   }
-  for (const char* id : {"padded-batch",       "padded-attention",    "launch-bound",
-                         "cpu-bound-gap",      "sync-bound",          "memory-bound-weights",
-                         "memory-bound-kv",    "compute-bound",       "attention-unfused",
-                         "tensor-cores-idle",  "dtype-wide",          "gemm-shape-misaligned",
-                         "wave-quantization",  "low-occupancy",       "uncoalesced-access",
-                         "l2-thrash",          "norm-unfused",        "small-kernels-unfused",
-                         "kv-cache-copy",      "pageable-copy",       "copy-bound",
-                         "allocator-churn",    "power-throttled",     "thermal-throttled",
-                         "clock-drop",         "comm-bound",          "rank-skew",
-                         "host-preprocessing", "python-gc",           "first-call-cost",
-                         "graph-padding",      "dense-experts",       "moe-imbalance",
-                         "no-single-cause",    "batch-too-small",     "profiler-distortion",
-                         "logits-all-tokens",  "streams-taking-turns"})
+  for (const char* id : {"padded-batch",       "padded-attention",
+                         "launch-bound",       "cpu-bound-gap",
+                         "sync-bound",         "memory-bound-weights",
+                         "memory-bound-kv",    "compute-bound",
+                         "attention-unfused",  "tensor-cores-idle",
+                         "dtype-wide",         "gemm-shape-misaligned",
+                         "wave-quantization",  "low-occupancy",
+                         "uncoalesced-access", "l2-thrash",
+                         "norm-unfused",       "small-kernels-unfused",
+                         "kv-cache-copy",      "pageable-copy",
+                         "copy-bound",         "allocator-churn",
+                         "power-throttled",    "thermal-throttled",
+                         "clock-drop",         "comm-bound",
+                         "rank-skew",          "host-preprocessing",
+                         "python-gc",          "first-call-cost",
+                         "graph-padding",      "dense-experts",
+                         "moe-imbalance",      "no-single-cause",
+                         "batch-too-small",    "profiler-distortion",
+                         "logits-all-tokens",  "streams-taking-turns",
+                         "converted-weights",  "recomputation"})
     EXPECT_EQ(ids.count(id), 1U) << id;
-  EXPECT_EQ(ids.size(), 38U);
+  EXPECT_EQ(ids.size(), 40U);
 }
 
 TEST(Findings, LaunchBoundGivesTheBusyTimeAsBound) {
@@ -301,6 +308,55 @@ TEST(Findings, ExpertsThatComputeAllTokens) {
     EXPECT_DOUBLE_EQ(*finding->evidence[0].value, 8);
     ASSERT_TRUE(finding->bound);
     EXPECT_NEAR(finding->bound->from - finding->bound->to, 0.75 * 5.6, 0.05);
+  }
+}
+
+TEST(Findings, WeightsThatAreConvertedBeforeEachProduct) {
+  for (const int32_t blocks : {12288, 40}) {
+    AnalyzedRecording run;
+    run.window(0, 10 * kMs);
+    const Row s = run.step(StageKind::kDecode, 0, 10 * kMs, 8, 513);
+    int64_t at = 0;
+    const auto kernel = [&](Category category, int64_t ns, WorkId work, LaunchConfigId config) {
+      run.gpu("unrolled_elementwise_kernel<direct_copy_kernel_cuda>", category, at, ns,
+              {.step = s, .work = work, .config = config});
+      run.busy(at, at + ns);
+      at += ns;
+    };
+    const WorkId work = run.gemm(DType::kBf16, 8, 3072, 2048);
+    for (int layer = 0; layer < 10; ++layer) {
+      kernel(Category::kCopy, 600'000, kNoRow, run.config(blocks, 128));
+      kernel(Category::kGemm, 400'000, work, kNoRow);
+    }
+    const Report report = report_of(run);
+    const Finding* const finding = finding_of(report, "converted-weights", "decode");
+    ASSERT_EQ(finding != nullptr, blocks == 12288);
+    if (finding == nullptr) continue;
+    EXPECT_DOUBLE_EQ(finding->evidence[0].value.value_or(0), 10);
+    ASSERT_TRUE(finding->bound);
+    EXPECT_NEAR(finding->bound->to / finding->bound->from, 0.4, 1e-6);
+  }
+}
+
+TEST(Findings, ProductsOnRowsThatAreNotNew) {
+  for (const int64_t rows : {12'000, 16}) {
+    AnalyzedRecording run;
+    run.window(0, 10 * kMs);
+    const Row s = run.step(StageKind::kDecode, 0, 10 * kMs, 8, 513);
+    int64_t at = 0;
+    const auto product = [&](int64_t m, int64_t ns) {
+      run.gpu("gemm", Category::kGemm, at, ns, {.step = s, .work = run.gemm(DType::kBf16, m, 2560, 1280)});
+      run.busy(at, at + ns);
+      at += ns;
+    };
+    for (int layer = 0; layer < 10; ++layer) product(8, 500'000), product(rows, 500'000);
+    const Report report = report_of(run);
+    const Finding* const finding = finding_of(report, "recomputation", "decode");
+    ASSERT_EQ(finding != nullptr, rows == 12'000);
+    if (finding == nullptr) continue;
+    EXPECT_NE(finding->title.find("10 products a step run on up to 12,000 rows"), std::string::npos) << finding->title;
+    ASSERT_TRUE(finding->bound);
+    EXPECT_NEAR(finding->bound->to / finding->bound->from, 0.5, 1e-6);
   }
 }
 

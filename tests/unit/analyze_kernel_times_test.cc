@@ -24,8 +24,11 @@ struct Made {
   explicit Made(StageKind kind, int64_t tokens = 1) : step(run.step(kind, 0, 100 * kMs, tokens, 513)) {
     run.window(0, 100 * kMs);
   }
-  GpuOpId kernel(Category category, int64_t dur_ns, WorkId work = kNoRow, std::string_view name = "kernel") {
-    const GpuOpId op = run.gpu(name, category, at, dur_ns, {.step = step, .work = work});
+  GpuOpId kernel(Category category, int64_t dur_ns, WorkId work = kNoRow, std::string_view name = "kernel",
+                 int32_t blocks = 0, GpuOpKind kind = GpuOpKind::kKernel) {
+    const LaunchConfigId config = blocks > 0 ? run.config(blocks, 128) : LaunchConfigId(kNoRow);
+    const GpuOpId op =
+        run.gpu(name, category, at, dur_ns, {.step = step, .work = work, .config = config, .kind = kind});
     run.busy(at, at + dur_ns);
     at += dur_ns + 1000;
     return op;
@@ -85,6 +88,68 @@ TEST(KernelTimes, AttentionWrittenOutReadsKeysAndValuesOnce) {
   EXPECT_EQ(times[upcast], 0) << "as long as a pass over all keys";
   EXPECT_EQ(times[rotary], kStays);
   EXPECT_EQ(times[out], kStays);
+}
+
+// cuBLAS clears a counter before some products.
+TEST(KernelTimes, AttentionWrittenOutWithMemsetsBetween) {
+  Made made(StageKind::kPrefill, 2048);
+  const auto memset = [&] { made.kernel(Category::kCopy, 700, kNoRow, "Memset (Device)", 0, GpuOpKind::kMemset); };
+  made.kernel(Category::kGemm, 200'000, made.run.gemm(DType::kBf16, 2048, 6144, 2048));
+  memset();
+  const GpuOpId scores = made.kernel(Category::kGemm, 500'000, made.batched(64, 2048, 2048, 128));
+  const GpuOpId softmax = made.kernel(Category::kSoftmax, 800'000);
+  memset();
+  const GpuOpId result = made.kernel(Category::kGemm, 500'000, made.batched(64, 2048, 128, 2048));
+  made.kernel(Category::kGemm, 200'000, made.run.gemm(DType::kBf16, 2048, 2048, 2048));
+  const std::vector<int64_t> times = made.times(KernelChange::kFusedAttention);
+  EXPECT_GT(times[scores], 0);
+  EXPECT_EQ(times[softmax], 0);
+  EXPECT_EQ(times[result], 0);
+}
+
+// Weights of 3072 x 2048 that are stored otherwise: passes of 512 numbers a block over all of them, before the product.
+TEST(KernelTimes, ConvertedWeightsAreReady) {
+  constexpr std::string_view kCast = "unrolled_elementwise_kernel<direct_copy_kernel_cuda>",
+                             kScale = "elementwise_kernel<128, 4, MulFunctor<c10::BFloat16>>",
+                             kWide = "vectorized_elementwise_kernel<4, MulFunctor<c10::BFloat16>>";
+  Made made(StageKind::kDecode, 8);
+  const WorkId work = made.run.gemm(DType::kBf16, 8, 3072, 2048);
+  const GpuOpId norm = made.kernel(Category::kNorm, 5'000, kNoRow, "vectorized_layer_norm_kernel", 8);
+  const GpuOpId cast = made.kernel(Category::kCopy, 18'000, kNoRow, kCast, 12288);
+  const GpuOpId scale = made.kernel(Category::kElementwise, 16'000, kNoRow, kScale, 12288);
+  const GpuOpId product = made.kernel(Category::kGemm, 5'000, work);
+  const GpuOpId rotary = made.kernel(Category::kElementwise, 3'000, kNoRow, kScale, 40);
+  const GpuOpId wide = made.kernel(Category::kElementwise, 16'000, kNoRow, kWide, 6144);
+  const GpuOpId named = made.kernel(Category::kOther, 16'000, kNoRow, "kDequantizeBlockwise<__nv_bfloat16, 512>", 77);
+  made.kernel(Category::kGemm, 5'000, work);
+  const std::vector<int64_t> times = made.times(KernelChange::kReadyWeights);
+  for (const GpuOpId op : {cast, scale, wide, named}) EXPECT_EQ(times[op], 0) << op;
+  for (const GpuOpId op : {norm, product, rotary}) EXPECT_EQ(times[op], kStays) << op;
+
+  // As many tokens as the weights have rows: a pass over the product's input has as many numbers.
+  Made prompt(StageKind::kPrefill, 3072);
+  const GpuOpId either = prompt.kernel(Category::kElementwise, 16'000, kNoRow, kScale, 12288);
+  prompt.kernel(Category::kGemm, 90'000, prompt.run.gemm(DType::kBf16, 3072, 3072, 2048));
+  EXPECT_EQ(prompt.times(KernelChange::kReadyWeights)[either], kStays);
+}
+
+// Eight new tokens, and keys and values of 12,000 frames made anew in each of two layers; or an encoder of two layers.
+TEST(KernelTimes, ProductsOfWhatIsNotNewAreKept) {
+  for (const bool encoder : {false, true}) {
+    Made made(StageKind::kDecode, 8);
+    std::vector<GpuOpId> wide, usual;
+    const auto product = [&](std::vector<GpuOpId>& to, int64_t m, int64_t n, int64_t k) {
+      to.push_back(made.kernel(Category::kGemm, m > 8 ? 100'000 : 5'000, made.run.gemm(DType::kBf16, m, n, k)));
+    };
+    for (int layer = 0; layer < 2; ++layer) {
+      for (const int64_t n : {3840, 1280, 5120}) product(usual, 8, n, 1280);
+      product(wide, 12'000, 2560, 1280);
+      if (encoder) product(wide, 12'000, 1280, 5120);
+    }
+    const std::vector<int64_t> times = made.times(KernelChange::kProductsKept);
+    for (const GpuOpId op : wide) EXPECT_EQ(times[op], encoder ? kStays : 0);
+    for (const GpuOpId op : usual) EXPECT_EQ(times[op], kStays);
+  }
 }
 
 TEST(KernelTimes, ASoftmaxWithoutProductsIsSampling) {

@@ -17,11 +17,12 @@ namespace {
 
 // Steps of so many launches. The host waits at their end, and where it reads something back in between.
 struct Simple {
-  static constexpr int64_t kStartNs = 4'000, kInCallNs = 5'000, kReturnNs = 3'000, kApartNs = 1'000, kCopyNs = 1'500;
+  static constexpr int64_t kStartNs = 4'000, kInCallNs = 5'000, kReturnNs = 3'000, kApartNs = 1'000;
   static constexpr int kSteps = 8;
   int launches = 40;
   int64_t apart_ns = 10'000;  // from call to call
   int64_t kernel_ns = 2'000;
+  int64_t copy_ns = 1'500;
   bool copied = true;     // what is read; else the host waits alone
   int reads = 0;          // within a step, each a copy to the host and a wait
   int64_t code_ns = 0;    // of the host in the middle of a step
@@ -46,8 +47,8 @@ struct Simple {
           if (copied) {
             host += 5'000;  // dispatch of what reads
             gpu = std::max(host + Simple::kStartNs, gpu + Simple::kApartNs);
-            b.gpu("Memcpy DtoH (Device -> Pinned)", gpu, kCopyNs, b.api("cudaMemcpyAsync", host, Simple::kInCallNs));
-            gpu += kCopyNs;
+            b.gpu("Memcpy DtoH (Device -> Pinned)", gpu, copy_ns, b.api("cudaMemcpyAsync", host, Simple::kInCallNs));
+            gpu += copy_ns;
             host += Simple::kInCallNs;
           }
           wait(0);
@@ -120,6 +121,16 @@ TEST(WhatIf, WaitsWithinAStepGoWithTheirCopies) {
     EXPECT_GT(found.now_ns, step_of(without) * 1.1);
     EXPECT_NEAR(found.then_ns / step_of(without), 1, 0.02) << kernel_ns;
   }
+}
+
+// A copy of many bytes to the host takes its time whether or not somebody waits for it.
+TEST(WhatIf, LongCopiesToTheHostStay) {
+  const Simple with{.copy_ns = 200'000, .reads = 8};
+  const Simulated waits = simulate(with, "last-wait-only"), copies = simulate(with, "no-copies");
+  EXPECT_NEAR(waits.then_ns / waits.now_ns, 1, 0.01);
+  EXPECT_LT(copies.then_ns, 0.6 * copies.now_ns);
+  const double gpu_ns = 8 * 200'000 + 40 * 2'000;
+  EXPECT_GT(simulate(with, "no-waits").then_ns, gpu_ns);
 }
 
 TEST(WhatIf, CopiesGoAndWaitsStay) {

@@ -1,0 +1,118 @@
+#include "analyze/converted_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+
+#include "analyze/finding.h"
+#include "base/text_table.h"
+
+namespace llmprof {
+namespace {
+
+// How many numbers a thread block of the kernel takes, of which it may be one: that of vectorised ones depends on the
+// version of PyTorch and on the type.
+std::array<int64_t, 2> numbers_per_block(std::string_view name) {
+  const auto has = [&](std::string_view word) { return name.find(word) != std::string_view::npos; };
+  if (has("vectorized_elementwise_kernel")) return {512, 1024};
+  if (has("elementwise_kernel<128, 2")) return {256, 256};
+  if (has("elementwise_kernel")) return {512, 512};
+  return {0, 0};
+}
+
+class Passes {
+ public:
+  explicit Passes(const Context& context) : context_(context), trace_(context.trace) {}
+
+  std::vector<ConvertedWeights> find() {
+    struct Open {
+      StepId step = kNoRow;
+      std::vector<GpuOpId> passes;
+    };
+    std::map<StreamId, Open> streams;
+    std::vector<ConvertedWeights> out;
+    for (GpuOpId op = 0; op < trace_.gpu_ops.size(); ++op) {
+      if (trace_.gpu_ops.kind[op] != GpuOpKind::kKernel) continue;
+      Open& open = streams[trace_.gpu_ops.stream[op]];
+      const StepId step = trace_.gpu_links.step[op];
+      if (open.step != step) open = {step, {}};
+      if (step == kNoRow) continue;
+      const Category category = trace_.gpu_links.category[op];
+      if (is_pass_over_memory(category) || category == Category::kOther) {
+        open.passes.push_back(op);
+      } else if (is_arithmetic(category)) {
+        ConvertedWeights found{op, {}};
+        for (const GpuOpId pass : open.passes)
+          if (makes_weights(pass, op)) found.passes.push_back(pass);
+        if (!found.passes.empty()) out.push_back(std::move(found));
+        open.passes.clear();
+      }
+    }
+    return out;
+  }
+
+ private:
+  bool makes_weights(GpuOpId pass, GpuOpId product) const {
+    const WorkId work = context_.groups.kernel_keys.key(context_.groups.kernel_of[product]).work;
+    const std::string_view name = trace_.text(trace_.gpu_ops.name[pass]);
+    if (name.find("equantize") != std::string_view::npos && name.find("KV") == std::string_view::npos) return true;
+    const Works& works = trace_.works;
+    if (work == kNoRow || works.kind[work] != WorkKind::kGemm || works.batch[work] > 1) return false;
+    const int64_t m = works.m[work], n = works.n[work], k = works.k[work];
+    return covers(pass, n * k) && !covers(pass, m * k) && !covers(pass, m * n);
+  }
+
+  bool covers(GpuOpId pass, int64_t numbers) const {
+    const LaunchConfigId config = trace_.gpu_ops.config[pass];
+    if (config == kNoRow) return false;
+    const LaunchConfigs& configs = trace_.launch_configs;
+    const int64_t blocks = int64_t{configs.grid_x[config]} * configs.grid_y[config] * configs.grid_z[config];
+    for (const int64_t each : numbers_per_block(trace_.text(trace_.gpu_ops.name[pass])))
+      if (each > 0 && blocks == (numbers + each - 1) / each) return true;
+    return false;
+  }
+
+  const Context& context_;
+  const Trace& trace_;
+};
+
+}  // namespace
+
+std::vector<ConvertedWeights> converted_weights(const Context& context) { return Passes(context).find(); }
+
+void find_converted_weights(const FindingContext& finding) {
+  constexpr double kShareMin = 0.05;
+  struct Sums {
+    double ns = 0, passes = 0, products = 0;
+  };
+  std::map<uint32_t, Sums> stages;
+  for (const ConvertedWeights& one : converted_weights(finding.context)) {
+    Sums& sums = stages[finding.context.groups.stage_of_step[finding.trace().gpu_links.step[one.product]]];
+    ++sums.products;
+    for (const GpuOpId pass : one.passes)
+      sums.ns += static_cast<double>(finding.trace().gpu_ops.dur_ns[pass]), ++sums.passes;
+  }
+  for (const StageView& stage : finding.stages) {
+    const auto found = stages.find(stage.stage);
+    if (found == stages.end()) continue;
+    const Sums& sums = found->second;
+    if (!finding.worth(stage, "ready-weights", sums.ns >= kShareMin * stage.busy_ns())) continue;
+    Finding& out = finding.add("converted-weights", &stage,
+                               fmt::format("{}weights are converted before each product, {} of the GPU time",
+                                           stage.label(), format_percent(sums.ns / stage.busy_ns())),
+                               sums.ns);
+    out.evidence = {measured("passes over weights per step", sums.passes / stage.count(), Unit::kOne),
+                    measured("products behind them per step", sums.products / stage.count(), Unit::kOne),
+                    measured("GPU time of these passes per step", stage.per_step_ms(sums.ns), Unit::kMs)};
+    out.advice = {
+        "Use products that read the stored type (Marlin or machete kernels for 4 and 8 bits, scaled FP8 GEMMs, "
+        "torch.compile of weight-only quantisation), which read fewer bytes than 16-bit weights.",
+        "Where memory allows, convert the weights once when they are loaded."};
+    out.bound = stage.bound(sums.ns);
+  }
+}
+
+}  // namespace llmprof
