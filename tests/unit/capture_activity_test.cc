@@ -246,7 +246,7 @@ TEST(Activity, UnrecordedWindowsHoldNoKernels) {
   EXPECT_LT(spool.kernels.size(), 8110U);
 }
 
-const std::map<std::string, std::string> kWindowsAndRanges{{"LLMPROF_UNRECORDED", "auto"},
+const std::map<std::string, std::string> kWindowsAndRanges{{"LLMPROF_UNRECORDED", "graphs"},
                                                            {"NVTX_INJECTION64_PATH", inject_library()}};
 
 TEST(Activity, AShortProgramHasItsStepsRecordedAfterALongWarmUp) {
@@ -425,10 +425,21 @@ TEST(Activity, CuptiStaysWhereEveryStepCapturesAGraph) {
   EXPECT_LT(result.only().kernels.size(), 3U * 1000) << "there was a pause";
 }
 
+// Nobody knows which programs survive it.
+TEST(Activity, CuptiStaysWithGraphsUnlessItIsAskedToLeave) {
+  for (const char* windows : {"auto", "graphs"}) {
+    const ClientEnd result =
+        watch({"capture", "capture_ends", "graph=1", "copy_replays=250", "detached", "copy_replays=250"},
+              {{"LLMPROF_UNRECORDED", windows}, {"NVTX_INJECTION64_PATH", inject_library()}});
+    EXPECT_EQ(result.status, 0) << result.output;
+    EXPECT_EQ(times_detached(result) > 0, std::string_view(windows) == "graphs") << result.output;
+  }
+}
+
 TEST(Activity, CuptiStaysWithGraphsBeforeCuda13) {
   const ClientEnd result = watch(
       {"replays=400", "detached"},
-      {{"LLMPROF_UNRECORDED", "auto"}, {"NVTX_INJECTION64_PATH", inject_library()}, {"FAKE_CUPTI_VERSION", "27"}});
+      {{"LLMPROF_UNRECORDED", "graphs"}, {"NVTX_INJECTION64_PATH", inject_library()}, {"FAKE_CUPTI_VERSION", "27"}});
   EXPECT_EQ(result.status, 0) << result.output;
   EXPECT_EQ(times_detached(result), 0) << result.output;
 }

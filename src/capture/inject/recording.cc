@@ -286,7 +286,9 @@ void begin_recording() {
   plan = Plan();
   plan.mode = parse_level(std::getenv(session::kEnvLevel));
   const char* unrecorded = std::getenv(session::kEnvUnrecorded);
-  plan.unrecorded = unrecorded != nullptr && std::strcmp(unrecorded, "auto") == 0;
+  plan.unrecorded =
+      unrecorded != nullptr && (std::strcmp(unrecorded, "auto") == 0 || std::strcmp(unrecorded, "graphs") == 0);
+  attachment.graphs.may_be_left = unrecorded != nullptr && std::strcmp(unrecorded, "graphs") == 0;
   has_unrecorded.store(plan.unrecorded, std::memory_order_relaxed);
   switches.kernels_tell_steps.store(plan.unrecorded, std::memory_order_relaxed);
   windows = WindowPlan();

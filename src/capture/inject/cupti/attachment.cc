@@ -14,6 +14,8 @@ namespace {
 
 bool graphs_survive() { return attachment.cupti->version >= cupti::kVersion13_0; }
 
+bool graphs_may_be_left() { return attachment.graphs.may_be_left || captures_are_announced(); }
+
 }  // namespace
 
 bool wants_kind(uint32_t kind) {
@@ -45,7 +47,7 @@ void graph_begins(bool capture) {
 void graph_launched() {
   // One that does not come by our hook cannot be held up while CUPTI leaves.
   const bool held_up = thread_state.launches_graph || captures_are_announced();
-  if (!graphs_survive() || !held_up) attachment.stays.store(true, std::memory_order_relaxed);
+  if (!graphs_survive() || !held_up || !graphs_may_be_left()) attachment.stays.store(true, std::memory_order_relaxed);
   // Records may still be on although none are wanted any more, never the other way round.
   if (attachment.records_on.load(std::memory_order_relaxed)) {
     attachment.graphs.recorded.store(true, std::memory_order_relaxed);

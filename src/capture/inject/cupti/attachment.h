@@ -16,8 +16,11 @@ namespace llmprof::inject {
 // attached, with records off fails at its next launch once CUPTI has left. So where graphs were recorded CUPTI leaves
 // with its records on; and it does not leave while a graph is made, whose nodes and edges would not be seen. A launch
 // of a graph that CUPTI leaves under, on another thread, ends in illegal accesses of the GPU: it does not leave then
-// either.
+// either. All of that is not enough for every program: of some thirty, one failed at its next launch of a graph
+// whatever the GPU did meanwhile. So CUPTI stays where graphs were launched under it, unless the user asks for it, or
+// the program is ours (captures_are_announced).
 struct Graphs {
+  bool may_be_left = false;           // the user says so; set before CUDA starts
   std::atomic<bool> recorded{false};  // launched with records on, since attaching
   std::atomic<int> captures{0};       // under way
   std::atomic<int64_t> made_ns{0};    // when last a capture or an instantiation began or ended
