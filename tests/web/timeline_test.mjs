@@ -155,6 +155,31 @@ test('a kernel stands where it ran, in the colour of its category', async () => 
   });
 });
 
+// Pieces of the critical path follow each other without a gap, the shortest next to the longest.
+test('what is wide enough to see is drawn, whatever narrow slices are beside it', async () => {
+  const { start_ns: start, end_ns } = packed.header.stages[0].median;
+  const end = start + Math.round((end_ns - start) / 10);
+  const step = packed.slices.filter((slice) => slice.kind === 'path' && slice.start >= start && slice.start < end);
+  await with_timeline(eager.file, `#timeline?start=${start}&end=${end}`, async (page) => {
+    const { width } = await page.locator('.timeline-box canvas').boundingBox();
+    const places = step
+      .map((slice) => [slice.start, slice.start + slice.dur].map((time) => x_of(width, start, end, time)))
+      .filter(([left, right]) => right - left >= 4)
+      .map(([left, right]) => Math.round((left + right) / 2));
+    assert.ok(places.length >= 10, `${places.length} wide pieces`);
+    const y = Math.round(RULER + FIRST_TRACK + ROW + TRACK_GAP + ROW / 2 + 5);
+    const blank = await page.evaluate(
+      ([xs, py]) => {
+        const canvas = document.querySelector('.timeline-box canvas');
+        const row = canvas.getContext('2d').getImageData(0, py, canvas.width, 1).data;
+        return xs.filter((px) => row[4 * px] === 255 && row[4 * px + 1] === 255 && row[4 * px + 2] === 255).length;
+      },
+      [places, y],
+    );
+    assert.equal(blank, 0, `of ${places.length} pieces`);
+  });
+});
+
 test('search counts what the recording holds', async () => {
   const named = (meant) => eager.events.filter((event) => SHOWN.includes(event.cat) && meant(event.name)).length;
   await with_timeline(eager.file, '#timeline/run', async (page) => {

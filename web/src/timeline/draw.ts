@@ -90,7 +90,11 @@ function row_boxes(
         run_begin = pixel;
       }
       run_end = pixel + 1;
-      i = first_starting_at(frame.timeline, ids, frame.from + (pixel + 1 - LABELS) / scale, i + 1);
+      const until = frame.from + (pixel + 1 - LABELS) / scale;
+      const next = first_starting_at(frame.timeline, ids, until, i + 1);
+      // The last one that begins within the pixel may reach beyond it.
+      const last = ids[next - 1]!;
+      i = next - 1 > i && start[last]! + dur[last]! > until ? next - 1 : next;
       continue;
     }
     flush();
