@@ -70,14 +70,25 @@ void keep(Counter&& counter, Timeline& out) {
   out.counters.push_back(std::move(counter));
 }
 
+// A counter of two sources is that of the shorter intervals: GPM's hold a tenth of a second.
+CounterSource source_of(const Trace& trace, int32_t device, const std::vector<float>& values) {
+  const GpuSamples& samples = trace.gpu_samples;
+  for (Row row = 0; row < samples.size(); ++row)
+    if (samples.device[row] == device && samples.source[row] == CounterSource::kPmSampling &&
+        std::isfinite(values[row]))
+      return CounterSource::kPmSampling;
+  return CounterSource::kGpm;
+}
+
 // Between two intervals that do not touch nothing is known.
 void add_sampled(const Trace& trace, int32_t device, uint32_t group, Timeline& out) {
   const GpuSamples& samples = trace.gpu_samples;
   for (const Column<GpuSamples>& column : kSampled) {
     Counter counter{column.name, column.unit, group, {}, {}};
+    const CounterSource source = source_of(trace, device, samples.*column.values);
     int64_t until = std::numeric_limits<int64_t>::min();
     for (Row row = 0; row < samples.size(); ++row) {
-      if (samples.device[row] != device || samples.start_ns[row] < until) continue;
+      if (samples.device[row] != device || samples.source[row] != source || samples.start_ns[row] < until) continue;
       if (!counter.values.empty() && samples.start_ns[row] > until + samples.dur_ns[row])
         add_value(counter, until, kUnknown);
       add_value(counter, samples.start_ns[row], (samples.*column.values)[row] * column.scale);

@@ -3,6 +3,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <string>
@@ -244,6 +245,33 @@ TEST(TimelineData, CountersKeepTheirValuesToOneIn65534) {
     EXPECT_EQ(time, static_cast<int64_t>(sample * 1'000 + (sample >= 25 ? 1'000'000 : 0)));
     ++sample;
   }
+}
+
+// GPM's long intervals lie beside those of PM sampling for as long as the program runs.
+TEST(TimelineData, ACounterOfTwoSourcesIsThatOfTheShorterIntervals) {
+  TestTrace b = small_steps(2);
+  TraceBuilder rows(b.trace);
+  constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
+  for (int i = 0; i < 2; ++i)
+    rows.add<GpuSamples>({.start_ns = i * 100'000,
+                          .dur_ns = 100'000,
+                          .device = 0,
+                          .source = CounterSource::kGpm,
+                          .sm_active_frac = 0.9F,
+                          .nvlink_rx_bytes_per_s = 5e9F});
+  for (int i = 0; i < 50; ++i)
+    rows.add<GpuSamples>({.start_ns = 20'000 + i * 1'000,
+                          .dur_ns = 1'000,
+                          .device = 0,
+                          .source = CounterSource::kPmSampling,
+                          .sm_active_frac = 0.1F,
+                          .nvlink_rx_bytes_per_s = kNone});
+  const ReadTimeline read = packed(b.derive_all());
+  std::map<std::string, uint64_t> samples;
+  for (const simdjson::dom::element counter : read.header["counters"].get_array())
+    samples[std::string(counter["name"].get_string().value())] = counter["count"].get_uint64().value();
+  EXPECT_EQ(samples["SMs active"], 51U) << "and the end of the last";
+  EXPECT_EQ(samples["NVLink received"], 3U) << "GPM alone has it";
 }
 
 TEST(TimelineData, ShortSlicesAreMergedWhereThereAreTooMany) {
