@@ -174,13 +174,18 @@ void SpoolReader::finish_levels() {
 }
 
 // A copy may come with the time of the next flush as its end, long after it: what began behind it on its stream says
-// that it was over by then. Nodes of a graph need not follow each other.
+// that it was over by then. Nodes of a graph need not follow each other. Those that end behind `off_ns`, and copies
+// that last longer than what began this much before their end.
 void SpoolReader::correct_ends(int64_t off_ns) {
+  constexpr int64_t kOverlapMinNs = 100'000;
   GpuOps& ops = trace_.gpu_ops;
-  std::map<StreamId, std::vector<std::pair<int64_t, Row>>> late;  // those that end behind off_ns, by start
-  for (Row row = 0; row < ops.size(); ++row)
-    if (ops.start_ns[row] < off_ns && ops.start_ns[row] + ops.dur_ns[row] > off_ns && ops.graph_node[row] == 0)
+  std::map<StreamId, std::vector<std::pair<int64_t, Row>>> late;  // by start
+  for (Row row = 0; row < ops.size(); ++row) {
+    if (ops.graph_node[row] != 0) continue;
+    const bool crosses = ops.start_ns[row] < off_ns && ops.start_ns[row] + ops.dur_ns[row] > off_ns;
+    if (crosses || (ops.kind[row] != GpuOpKind::kKernel && ops.dur_ns[row] > kOverlapMinNs))
       late[ops.stream[row]].emplace_back(ops.start_ns[row], row);
+  }
   if (late.empty()) return;
   std::map<Row, int64_t> next_ns;
   for (auto& [stream, starts] : late) std::sort(starts.begin(), starts.end());
@@ -194,7 +199,9 @@ void SpoolReader::correct_ends(int64_t off_ns) {
     next = std::min(next, ops.start_ns[row]);
   }
   for (const auto& [row, next] : next_ns) {
-    if (next >= off_ns) continue;
+    const int64_t end_ns = ops.start_ns[row] + ops.dur_ns[row];
+    const bool crosses = end_ns > off_ns && next < off_ns;
+    if (!crosses && (ops.kind[row] == GpuOpKind::kKernel || end_ns - next < kOverlapMinNs)) continue;
     ops.dur_ns[row] = next - ops.start_ns[row];
     trace_.diagnostics.add(DiagnosticId::kLateEnd, std::string(trace_.text(ops.name[row])));
   }
@@ -216,8 +223,9 @@ void SpoolReader::drop_unrecorded() {
     }
     was_on = was_on || on;
   }
+  correct_ends(off.empty() ? std::numeric_limits<int64_t>::max() : off.front().first);
   if (off.empty()) return;
-  for (const auto& [start_ns, end_ns] : off) correct_ends(start_ns);
+  for (size_t i = 1; i < off.size(); ++i) correct_ends(off[i].first);
   std::vector<uint8_t> keep(ops.size(), 1);
   size_t dropped = 0;
   std::unordered_map<uint64_t, Row> cut;  // correlation of a dropped activity -> row of levels that cut it

@@ -266,6 +266,25 @@ TEST_F(CaptureTest, AnActivityEndsWhereTheNextOnItsStreamBegins) {
   EXPECT_EQ(trace.diagnostics.count(DiagnosticId::kEdgeActivity), 0U);
 }
 
+// In the middle of recorded time too; a copy that really is as long has nothing of its stream within it.
+TEST_F(CaptureTest, ACopyEndsWhereTheNextOnItsStreamBegins) {
+  Writer writer;
+  open(writer, "spool/1-1.spool", "target");
+  const auto [stream, thread, launch] = define_one_thread(writer);
+  writer.add(spool::LevelChange{kStart, spool::Level::kDefault, writer.text("start")});
+  constexpr int64_t kMs = 1'000'000;
+  const int64_t starts[] = {1 * kMs, 2 * kMs, 20 * kMs, 40 * kMs}, ends[] = {117 * kMs, 3 * kMs, 39 * kMs, 41 * kMs};
+  for (uint32_t i = 0; i < 4; ++i)
+    writer.add(spool::Memcpy{stream, 8, 3, 3, 1, 512, kStart + starts[i], kStart + ends[i], i + 1, 0});
+  writer.add(spool::Mark{thread, writer.text("end"), 0, kStart + 120 * kMs, spool::PayloadKind::kNone, 0});
+  writer.close();
+  const Trace trace = import();
+  ASSERT_EQ(trace.gpu_ops.size(), 4U);
+  EXPECT_EQ(trace.gpu_ops.dur_ns[0], 1 * kMs);
+  for (size_t i = 1; i < 4; ++i) EXPECT_EQ(trace.gpu_ops.dur_ns[i], ends[i] - starts[i]);
+  EXPECT_EQ(trace.diagnostics.count(DiagnosticId::kLateEnd), 1U);
+}
+
 TEST_F(CaptureTest, LibraryCallsAndTheirGraphNodes) {
   Writer writer;
   open(writer, "spool/1-1.spool", "target");
