@@ -56,7 +56,7 @@ class Passes {
 
  private:
   bool makes_weights(GpuOpId pass, GpuOpId product) const {
-    const WorkId work = context_.groups.kernel_keys.key(context_.groups.kernel_of[product]).work;
+    const WorkId work = context_.groups.work_of(product);
     const std::string_view name = trace_.text(trace_.gpu_ops.name[pass]);
     if (name.find("equantize") != std::string_view::npos && name.find("KV") == std::string_view::npos) return true;
     const Works& works = trace_.works;

@@ -59,7 +59,7 @@ class Finder {
  private:
   enum class Choice : uint8_t { kUnseen, kNone, kSome, kOne };
 
-  WorkId work(GpuOpId op) const { return context_.groups.kernel_keys.key(context_.groups.kernel_of[op]).work; }
+  WorkId work(GpuOpId op) const { return context_.groups.work_of(op); }
   bool is_product(GpuOpId op) const { return work(op) != kNoRow && trace_.works.kind[work(op)] == WorkKind::kGemm; }
   bool is_router(WorkId w) const {
     const Works& works = trace_.works;

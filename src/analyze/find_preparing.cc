@@ -6,6 +6,7 @@
 #include <array>
 #include <cctype>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -120,9 +121,9 @@ struct HostGaps {
 // Such time outside every step, by the step behind it.
 struct GapsOutside {
   HostGaps sum;
-  std::map<StepId, double> before_ns;
+  std::set<StepId> before;
   // Before most of so many steps. Else it is a few pauses, and none of what a step waits for.
-  bool before_most(double steps) const { return static_cast<double>(before_ns.size()) * 2 > steps; }
+  bool before_most(double steps) const { return static_cast<double>(before.size()) * 2 > steps; }
 };
 
 // Of a gap, what is host code: not what the thread that ends it waits in CUDA calls, for another GPU.
@@ -170,9 +171,9 @@ std::map<uint32_t, HostGaps> gaps_between(const FindingContext& finding) {
       const int64_t code_ns = host_code_of(trace, calls, g);
       if (next == kNoRow || first || code_ns < kLongGapNs) continue;
       const double outside_ns = static_cast<double>(code_ns);
-      GapsOutside& before = outside[groups.stage_of_step[next]];
-      before.sum.add({0, outside_ns, 0, finding.whole_ns(stage, outside_ns), 1});
-      before.before_ns[next] += outside_ns;
+      GapsOutside& gaps_of = outside[groups.stage_of_step[next]];
+      gaps_of.sum.add({0, outside_ns, 0, finding.whole_ns(stage, outside_ns), 1});
+      gaps_of.before.insert(next);
     }
   }
   for (const auto& [stage, gaps_before] : outside) {

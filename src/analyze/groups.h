@@ -94,6 +94,8 @@ struct Groups {
   std::vector<int64_t> least_gpu_ns;
   int64_t gpu_ns = 0;  // sum of all durations
 
+  // Row in works of what a GPU activity computes, kNoRow where that is not known.
+  WorkId work_of(GpuOpId op) const { return kernel_keys.key(kernel_of[op]).work; }
   // Row of stages for "outside every step" of a device; the first unattributed row if the device has no window.
   uint32_t unattributed(int32_t device) const;
   bool is_unattributed(uint32_t stage) const { return stages[stage].unattributed; }

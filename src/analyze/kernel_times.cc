@@ -129,7 +129,7 @@ class WrittenOutAttention {
   }
 
  private:
-  WorkId work(GpuOpId op) const { return context_.groups.kernel_keys.key(context_.groups.kernel_of[op]).work; }
+  WorkId work(GpuOpId op) const { return context_.groups.work_of(op); }
   bool is_product(GpuOpId op) const { return work(op) != kNoRow && trace_.works.kind[work(op)] == WorkKind::kGemm; }
   bool is_batched(GpuOpId op) const { return is_product(op) && trace_.works.batch[work(op)] > 1; }
   // A product with weights, or one that nothing is known of.
@@ -198,7 +198,7 @@ void add_last_logits(const Context& context, const Rates& rates, std::vector<int
       continue;
     }
     const double ns = static_cast<double>(trace.gpu_ops.dur_ns[op]);
-    const WorkId work = context.groups.kernel_keys.key(context.groups.kernel_of[op]).work;
+    const WorkId work = context.groups.work_of(op);
     if (work != kNoRow && works.kind[work] == WorkKind::kGemm) {
       open = {};
       const int64_t sequences = trace.steps.sequences[step];

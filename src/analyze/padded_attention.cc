@@ -86,7 +86,7 @@ class AttentionOps {
   std::vector<Written> written;
 
  private:
-  WorkId work(GpuOpId op) const { return context_.groups.kernel_keys.key(context_.groups.kernel_of[op]).work; }
+  WorkId work(GpuOpId op) const { return context_.groups.work_of(op); }
   int64_t batch(GpuOpId op) const {
     const WorkId w = work(op);
     return w != kNoRow && trace_.works.kind[w] == WorkKind::kGemm ? trace_.works.batch[w] : 0;

@@ -22,10 +22,6 @@ struct StepProducts {
   bool recompute() const { return wide.size() >= 2 && inner.size() == 1 && outer.size() <= 2 && usual >= wide.size(); }
 };
 
-WorkId work_of(const Context& context, GpuOpId op) {
-  return context.groups.kernel_keys.key(context.groups.kernel_of[op]).work;
-}
-
 }  // namespace
 
 std::vector<GpuOpId> recomputed_products(const Context& context) {
@@ -35,7 +31,7 @@ std::vector<GpuOpId> recomputed_products(const Context& context) {
   for (GpuOpId op = 0; op < trace.gpu_ops.size(); ++op) {
     const StepId step = trace.gpu_links.step[op];
     if (step == kNoRow || trace.steps.kind[step] != StageKind::kDecode || trace.steps.new_tokens[step] < 1) continue;
-    const WorkId work = work_of(context, op);
+    const WorkId work = context.groups.work_of(op);
     if (work == kNoRow || works.kind[work] != WorkKind::kGemm || works.batch[work] > 1) continue;
     StepProducts& products = steps[step];
     if (works.m[work] <= 2 * trace.steps.new_tokens[step]) ++products.usual;
@@ -61,7 +57,7 @@ void find_recomputation(const FindingContext& finding) {
   for (const GpuOpId op : recomputed_products(finding.context)) {
     Sums& sums = stages[finding.context.groups.stage_of_step[finding.trace().gpu_links.step[op]]];
     sums.ns += static_cast<double>(finding.trace().gpu_ops.dur_ns[op]);
-    sums.rows = std::max(sums.rows, finding.trace().works.m[work_of(finding.context, op)]);
+    sums.rows = std::max(sums.rows, finding.trace().works.m[finding.context.groups.work_of(op)]);
     ++sums.products;
   }
   for (const StageView& stage : finding.stages) {

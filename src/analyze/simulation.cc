@@ -129,9 +129,9 @@ std::optional<StageGain> Simulation::gain(uint32_t stage, const Combination& com
   out.then_ms = median_of(after) / 1e6;
   out.gain_ms = median_of(gains) / 1e6;
   constexpr size_t kGainsMin = 3;
-  // Medians of equal processes differ: of 24 programs by 0.5 % in the median pair
-  // (docs/results/h100_held_out_causes_3_again.json), which is this standard deviation of one. The gain is between two
-  // processes, of which one was seen.
+  // Medians of equal processes differ: by 0.5 % in the median of 24 pairs (alone_ms in docs/results of
+  // h100_held_out_causes_3_again.json and h200_two_gpus_causes.json), which is this standard deviation of one. The gain
+  // is between two processes, of which one was seen.
   constexpr double kProcessSpread = 0.005;
   if (gains.size() >= kGainsMin) {
     const Interval interval = bootstrap_median(gains);

@@ -358,9 +358,8 @@ void add_recording_options(const Command& command, RunArguments& options) {
       .group(recording);
   command
       .option("--unrecorded-windows", options.unrecorded,
-              "auto: leave windows unrecorded, to keep the cost low and know it; graphs: with CUPTI out of programs of "
-              "CUDA "
-              "graphs too, which some do not survive; off")
+              "auto: leave windows unrecorded, to keep the cost low and know it; graphs: with CUPTI out of programs "
+              "of CUDA graphs too, which some do not survive; off")
       .check(one_of({"auto", "graphs", "off"}))
       .capture_default()
       .group(recording);

@@ -200,7 +200,7 @@ class SpoolReader {
   void close_open_ranges();
   bool add_torch(ThreadId on_thread, std::string_view text, int64_t start_ns, int64_t dur_ns);
   void finish_levels();
-  void correct_ends(int64_t off_ns);
+  void correct_ends(const std::vector<std::pair<int64_t, int64_t>>& off);
   void drop_unrecorded();
   void finish_graph_nodes();
   void finish_diagnostics(const spool::ReadSummary& summary);

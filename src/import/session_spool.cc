@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <unordered_map>
 
 #include "import/session_records.h"
@@ -173,18 +174,24 @@ void SpoolReader::finish_levels() {
   }
 }
 
-// A copy may come with the time of the next flush as its end, long after it: what began behind it on its stream says
-// that it was over by then. Nodes of a graph need not follow each other. Those that end behind `off_ns`, and copies
-// that last longer than what began this much before their end.
-void SpoolReader::correct_ends(int64_t off_ns) {
+// A copy may come with the time of a later flush as its end, whether records went off by then or not: what began behind
+// it on its stream says that it was over. Looked for among what runs into time without records, and among long copies.
+// Nodes of a graph need not follow each other.
+void SpoolReader::correct_ends(const std::vector<std::pair<int64_t, int64_t>>& off) {
   constexpr int64_t kOverlapMinNs = 100'000;
   GpuOps& ops = trace_.gpu_ops;
+  const auto end_of = [&](Row row) { return ops.start_ns[row] + ops.dur_ns[row]; };
+  // When records went off while it ran.
+  const auto off_within = [&](Row row) -> std::optional<int64_t> {
+    const auto next = std::upper_bound(off.begin(), off.end(),
+                                       std::make_pair(ops.start_ns[row], std::numeric_limits<int64_t>::max()));
+    return next != off.end() && next->first < end_of(row) ? std::optional(next->first) : std::nullopt;
+  };
   std::map<StreamId, std::vector<std::pair<int64_t, Row>>> late;  // by start
   for (Row row = 0; row < ops.size(); ++row) {
     if (ops.graph_node[row] != 0) continue;
-    const bool crosses = ops.start_ns[row] < off_ns && ops.start_ns[row] + ops.dur_ns[row] > off_ns;
-    if (crosses || (ops.kind[row] != GpuOpKind::kKernel && ops.dur_ns[row] > kOverlapMinNs))
-      late[ops.stream[row]].emplace_back(ops.start_ns[row], row);
+    const bool long_copy = ops.kind[row] != GpuOpKind::kKernel && ops.dur_ns[row] > kOverlapMinNs;
+    if (long_copy || off_within(row)) late[ops.stream[row]].emplace_back(ops.start_ns[row], row);
   }
   if (late.empty()) return;
   std::map<Row, int64_t> next_ns;
@@ -199,9 +206,9 @@ void SpoolReader::correct_ends(int64_t off_ns) {
     next = std::min(next, ops.start_ns[row]);
   }
   for (const auto& [row, next] : next_ns) {
-    const int64_t end_ns = ops.start_ns[row] + ops.dur_ns[row];
-    const bool crosses = end_ns > off_ns && next < off_ns;
-    if (!crosses && (ops.kind[row] == GpuOpKind::kKernel || end_ns - next < kOverlapMinNs)) continue;
+    const bool overlaps = ops.kind[row] != GpuOpKind::kKernel && end_of(row) - next >= kOverlapMinNs;
+    const std::optional<int64_t> off_ns = off_within(row);
+    if (!overlaps && !(off_ns && next < *off_ns)) continue;
     ops.dur_ns[row] = next - ops.start_ns[row];
     trace_.diagnostics.add(DiagnosticId::kLateEnd, std::string(trace_.text(ops.name[row])));
   }
@@ -223,9 +230,8 @@ void SpoolReader::drop_unrecorded() {
     }
     was_on = was_on || on;
   }
-  correct_ends(off.empty() ? std::numeric_limits<int64_t>::max() : off.front().first);
+  correct_ends(off);
   if (off.empty()) return;
-  for (size_t i = 1; i < off.size(); ++i) correct_ends(off[i].first);
   std::vector<uint8_t> keep(ops.size(), 1);
   size_t dropped = 0;
   std::unordered_map<uint64_t, Row> cut;  // correlation of a dropped activity -> row of levels that cut it

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Threads that launch CUDA graphs, while the recorder's CUPTI leaves the process and comes back.
+"""Threads that launch CUDA graphs, while the recorder's CUPTI is asked to leave the process and comes back.
 
     python3 tests/gpu/graph_threads_test.py [--state graph_threads.json]
 

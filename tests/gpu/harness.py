@@ -194,7 +194,7 @@ def run_cases(args, cases, run, problems_of, seconds):
     """A test of several programs: run(name) of each that has no result yet and may still take `seconds`, and what
     problems_of(name, result) finds. The exit status."""
     budget, state = Budget(args.budget), State(args.state, args.fresh)
-    state.save(machine=machine(args.python))
+    state.save(machine=state.data.get("machine") or machine(args.python))  # what was measured elsewhere stays of there
     for name in cases:
         if (name not in state or "error" in state.get(name)) and not budget.spent(seconds):
             state.put(name, run(name))

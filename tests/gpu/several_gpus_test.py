@@ -64,18 +64,8 @@ def main():
     parser = harness.arguments(__doc__, "several_gpus_results.json")
     parser.add_argument("--gpus", type=int, default=2)
     args = parser.parse_args()
-    budget, state = harness.Budget(args.budget), harness.State(args.state, args.fresh)
-    state.save(machine=harness.machine(args.python))
-    for name in CASES:
-        if (name not in state or "error" in state.get(name)) and not budget.spent(40):
-            state.put(name, run(args, name))
-        print(name, state.get(name), flush=True)
-    problems = [problem for name in CASES for problem in
-                (problems_of(name, state.get(name), args.gpus) if name in state else [f"{name}: not run"])]
-    state.save(summary={"passed": not problems, "problems": problems, "results": {name: state.get(name) for name in CASES}})
-    harness.write_summary(args, state)
-    print("\n".join(problems) or "all right")
-    return 1 if problems else 0
+    return harness.run_cases(args, CASES, lambda name: run(args, name),
+                             lambda name, found: problems_of(name, found, args.gpus), 40)
 
 
 if __name__ == "__main__":

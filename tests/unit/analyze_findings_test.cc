@@ -284,23 +284,18 @@ TEST(Findings, ManyShortKernels) {
 
 TEST(Findings, ExpertsThatComputeAllTokens) {
   for (const int64_t experts : {8, 7}) {
-    AnalyzedRecording run;
-    run.window(0, 10 * kMs);
-    const Row s = run.step(StageKind::kPrefill, 0, 10 * kMs, 4096, 4096);
-    int64_t at = 0;
-    const auto kernel = [&](std::string_view name, Category category, int64_t ns, WorkId work) {
-      run.gpu(name, category, at, ns, {.step = s, .work = work});
-      run.busy(at, at + ns);
-      at += ns;
+    OneStep made(StageKind::kPrefill, 10 * kMs, 4096, 0);
+    const auto product = [&](int64_t ns, int64_t n, int64_t k) {
+      made.kernel(Category::kGemm, ns, made.run.gemm(DType::kBf16, 4096, n, k), "gemm");
     };
-    kernel("gemm", Category::kGemm, 10'000, run.gemm(DType::kBf16, 4096, 8, 2048));
-    kernel("gatherTopK", Category::kSampling, 10'000, kNoRow);
+    product(10'000, 8, 2048);
+    made.kernel(Category::kSampling, 10'000, kNoRow, "gatherTopK");
     for (int64_t e = 0; e < experts; ++e) {
-      kernel("gemm", Category::kGemm, 400'000, run.gemm(DType::kBf16, 4096, 5632, 2048));
-      kernel("silu", Category::kActivation, 100'000, kNoRow);
-      kernel("gemm", Category::kGemm, 200'000, run.gemm(DType::kBf16, 4096, 2048, 2816));
+      product(400'000, 5632, 2048);
+      made.kernel(Category::kActivation, 100'000, kNoRow, "silu");
+      product(200'000, 2048, 2816);
     }
-    const Report report = report_of(run);
+    const Report report = report_of(made.run);
     const Finding* finding = finding_of(report, "dense-experts", "prefill");
     ASSERT_EQ(finding != nullptr, experts == 8);
     if (finding == nullptr) continue;
@@ -313,22 +308,13 @@ TEST(Findings, ExpertsThatComputeAllTokens) {
 
 TEST(Findings, WeightsThatAreConvertedBeforeEachProduct) {
   for (const int32_t blocks : {12288, 40}) {
-    AnalyzedRecording run;
-    run.window(0, 10 * kMs);
-    const Row s = run.step(StageKind::kDecode, 0, 10 * kMs, 8, 513);
-    int64_t at = 0;
-    const auto kernel = [&](Category category, int64_t ns, WorkId work, LaunchConfigId config) {
-      run.gpu("unrolled_elementwise_kernel<direct_copy_kernel_cuda>", category, at, ns,
-              {.step = s, .work = work, .config = config});
-      run.busy(at, at + ns);
-      at += ns;
-    };
-    const WorkId work = run.gemm(DType::kBf16, 8, 3072, 2048);
+    OneStep made(StageKind::kDecode, 10 * kMs, 8, 0);
+    const WorkId work = made.run.gemm(DType::kBf16, 8, 3072, 2048);
     for (int layer = 0; layer < 10; ++layer) {
-      kernel(Category::kCopy, 600'000, kNoRow, run.config(blocks, 128));
-      kernel(Category::kGemm, 400'000, work, kNoRow);
+      made.kernel(Category::kCopy, 600'000, kNoRow, "unrolled_elementwise_kernel<direct_copy_kernel_cuda>", blocks);
+      made.kernel(Category::kGemm, 400'000, work);
     }
-    const Report report = report_of(run);
+    const Report report = report_of(made.run);
     const Finding* const finding = finding_of(report, "converted-weights", "decode");
     ASSERT_EQ(finding != nullptr, blocks == 12288);
     if (finding == nullptr) continue;
@@ -340,17 +326,11 @@ TEST(Findings, WeightsThatAreConvertedBeforeEachProduct) {
 
 TEST(Findings, ProductsOnRowsThatAreNotNew) {
   for (const int64_t rows : {12'000, 16}) {
-    AnalyzedRecording run;
-    run.window(0, 10 * kMs);
-    const Row s = run.step(StageKind::kDecode, 0, 10 * kMs, 8, 513);
-    int64_t at = 0;
-    const auto product = [&](int64_t m, int64_t ns) {
-      run.gpu("gemm", Category::kGemm, at, ns, {.step = s, .work = run.gemm(DType::kBf16, m, 2560, 1280)});
-      run.busy(at, at + ns);
-      at += ns;
-    };
-    for (int layer = 0; layer < 10; ++layer) product(8, 500'000), product(rows, 500'000);
-    const Report report = report_of(run);
+    OneStep made(StageKind::kDecode, 10 * kMs, 8, 0);
+    for (int layer = 0; layer < 10; ++layer)
+      for (const int64_t m : {int64_t{8}, rows})
+        made.kernel(Category::kGemm, 500'000, made.run.gemm(DType::kBf16, m, 2560, 1280));
+    const Report report = report_of(made.run);
     const Finding* const finding = finding_of(report, "recomputation", "decode");
     ASSERT_EQ(finding != nullptr, rows == 12'000);
     if (finding == nullptr) continue;

@@ -16,23 +16,8 @@ using replay::KernelChange;
 using replay::kStays;
 using replay::Scale;
 
-struct Made {
-  AnalyzedRecording run;
-  int64_t at = 0;
-  StepId step;
-
-  explicit Made(StageKind kind, int64_t tokens = 1) : step(run.step(kind, 0, 100 * kMs, tokens, 513)) {
-    run.window(0, 100 * kMs);
-  }
-  GpuOpId kernel(Category category, int64_t dur_ns, WorkId work = kNoRow, std::string_view name = "kernel",
-                 int32_t blocks = 0, GpuOpKind kind = GpuOpKind::kKernel) {
-    const LaunchConfigId config = blocks > 0 ? run.config(blocks, 128) : LaunchConfigId(kNoRow);
-    const GpuOpId op =
-        run.gpu(name, category, at, dur_ns, {.step = step, .work = work, .config = config, .kind = kind});
-    run.busy(at, at + dur_ns);
-    at += dur_ns + 1000;
-    return op;
-  }
+struct Made : OneStep {
+  explicit Made(StageKind kind, int64_t tokens = 1) : OneStep(kind, 100 * kMs, tokens, 1000) {}
   WorkId batched(int64_t batch, int64_t m, int64_t n, int64_t k) {
     const WorkId work = run.gemm(DType::kBf16, m, n, k);
     Works& works = run.trace.works;

@@ -191,6 +191,28 @@ inline AnalyzedRecording eager_run(bool with_device = true, int kernels = 200) {
   return run;
 }
 
+// One step, and what the GPU does in it: one activity behind the other, so far apart.
+struct OneStep {
+  AnalyzedRecording run;
+  int64_t at = 0;
+  StepId step;
+  int64_t apart_ns;
+
+  OneStep(StageKind kind, int64_t length_ns, int64_t tokens, int64_t apart)
+      : step(run.step(kind, 0, length_ns, tokens, 513)), apart_ns(apart) {
+    run.window(0, length_ns);
+  }
+  GpuOpId kernel(Category category, int64_t dur_ns, WorkId work = kNoRow, std::string_view name = "kernel",
+                 int32_t blocks = 0, GpuOpKind kind = GpuOpKind::kKernel) {
+    const LaunchConfigId config = blocks > 0 ? run.config(blocks, 128) : LaunchConfigId(kNoRow);
+    const GpuOpId op =
+        run.gpu(name, category, at, dur_ns, {.step = step, .work = work, .config = config, .kind = kind});
+    run.busy(at, at + dur_ns);
+    at += dur_ns + apart_ns;
+    return op;
+  }
+};
+
 inline const StageTiming* stage_of(const Report& report, std::string_view name) {
   for (const StageTiming& stage : report.stages)
     if (stage.name == name) return &stage;

@@ -27,6 +27,13 @@ def begin(description):
     return options, Record()
 
 
+def need_gpus(count):
+    """Ends the program where there are too few GPUs."""
+    found = torch.cuda.device_count()
+    if found < count:
+        sys.exit(f"{os.path.basename(sys.argv[0])} needs {count} GPUs, but PyTorch sees {found}.")
+
+
 def prompts(seed, batch, count, vocabulary):
     """Random prompts, the same for the same seed whatever else has drawn random numbers."""
     generator = torch.Generator().manual_seed(seed)

@@ -9,41 +9,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from base_loop import Block, Decoder, Model, Shape, begin, finish, greedy, prompts, serve
+from encoder import Encoder
 
 BATCH, PROMPT, VOCABULARY, PATCHES, PIXELS = 2, 64, 32000, 576, 14 * 14 * 3
 SHAPE = Shape(width=1536, inner=4096, layers=20, heads=12, kv_heads=4, vocabulary=VOCABULARY, batch=BATCH)
 EYE_LAYERS, EYE_HEADS = 8, 24
-
-
-class Lens(nn.Module):
-    def __init__(self):
-        super().__init__()
-        width = SHAPE.width
-        self.first, self.second = nn.LayerNorm(width, **SHAPE.made()), nn.LayerNorm(width, **SHAPE.made())
-        self.qkv, self.out = SHAPE.linear(width, 3 * width), SHAPE.linear(width, width)
-        self.wide, self.narrow = SHAPE.linear(width, 4 * width), SHAPE.linear(4 * width, width)
-
-    def forward(self, x):
-        both = self.qkv(self.first(x)).view(x.shape[0], x.shape[1], 3, EYE_HEADS, -1)
-        query, key, value = both.permute(2, 0, 3, 1, 4).unbind(0)
-        heads = F.scaled_dot_product_attention(query, key, value)
-        x = x + self.out(heads.transpose(1, 2).reshape(x.shape))
-        return x + self.narrow(F.gelu(self.wide(self.second(x)), approximate="tanh"))
-
-
-class Eye(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.enter = SHAPE.linear(PIXELS, SHAPE.width)
-        self.places = nn.Parameter(torch.randn(PATCHES, SHAPE.width, **SHAPE.made()))
-        self.lenses = nn.ModuleList(Lens() for _ in range(EYE_LAYERS))
-        self.last = nn.LayerNorm(SHAPE.width, **SHAPE.made())
-
-    def forward(self, painting):
-        x = self.enter(painting) + self.places
-        for lens in self.lenses:
-            x = lens(x)
-        return self.last(x)
 
 
 class Gaze(nn.Module):
@@ -96,7 +66,7 @@ class Talk(Block):
 
 class Guide(Decoder):
     def __init__(self, model, graphed, seed):
-        self.eye = Eye().eval()
+        self.eye = Encoder(SHAPE, PIXELS, PATCHES, EYE_LAYERS, EYE_HEADS).eval()
         self.gazes = [Gaze().eval() for _ in model.blocks[::2]]
         for block, gaze in zip(model.blocks[::2], self.gazes):
             block.gaze = gaze

@@ -9,42 +9,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from base_loop import Block, Decoder, Model, Shape, begin, finish, prompts, serve
+from encoder import Encoder
 
 BATCH, PROMPT, FRAMES, BANDS, VOCABULARY, EAR_LAYERS = 8, 4, 1500, 128, 51968, 4
 SHAPE = Shape(width=1280, inner=3456, layers=12, heads=20, kv_heads=20, size=64, vocabulary=VOCABULARY, batch=BATCH)
-
-
-class Canal(nn.Module):
-    """A layer of the encoder."""
-
-    def __init__(self):
-        super().__init__()
-        width = SHAPE.width
-        self.first, self.second = nn.LayerNorm(width, **SHAPE.made()), nn.LayerNorm(width, **SHAPE.made())
-        self.qkv, self.out = SHAPE.linear(width, 3 * width), SHAPE.linear(width, width)
-        self.wide, self.narrow = SHAPE.linear(width, 4 * width), SHAPE.linear(4 * width, width)
-
-    def forward(self, x):
-        both = self.qkv(self.first(x)).view(BATCH, FRAMES, 3, SHAPE.heads, SHAPE.size)
-        query, key, value = both.permute(2, 0, 3, 1, 4).unbind(0)
-        heads = F.scaled_dot_product_attention(query, key, value)
-        x = x + self.out(heads.transpose(1, 2).reshape(x.shape))
-        return x + self.narrow(F.gelu(self.wide(self.second(x)), approximate="tanh"))
-
-
-class Ear(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.enter = SHAPE.linear(BANDS, SHAPE.width)
-        self.places = nn.Parameter(torch.randn(FRAMES, SHAPE.width, **SHAPE.made()))
-        self.canals = nn.ModuleList(Canal() for _ in range(EAR_LAYERS))
-        self.last = nn.LayerNorm(SHAPE.width, **SHAPE.made())
-
-    def forward(self, sound):
-        x = self.enter(sound) + self.places
-        for canal in self.canals:
-            x = canal(x)
-        return self.last(x)
 
 
 class Scribe(Block):
@@ -90,7 +58,7 @@ class MindfulScribe(Scribe):
 
 class Radio(Decoder):
     def __init__(self, model, seed):
-        self.ear = Ear().eval()
+        self.ear = Encoder(SHAPE, BANDS, FRAMES, EAR_LAYERS, SHAPE.heads).eval()
         self.heard = torch.zeros(BATCH, FRAMES, SHAPE.width, **SHAPE.made())
         for block in model.blocks:
             block.heard = self.heard
