@@ -84,7 +84,7 @@ constexpr WhatIf kWhatIfs[] = {
     {"ready-weights", "weights that are ready for their products",
      "passes over as many numbers as the weights of the product behind them are gone; the product reads what it reads",
      with_ready_weights, nullptr},
-    {"products-kept", "what a decode step's products on other rows than new tokens give is kept from the step before",
+    {"products-kept", "results of the step before for products of a decode step on rows that are no new tokens",
      "such products are gone", with_products_kept, nullptr},
     {"half-precision", "products of 4-byte types in bf16",
      "they take half their bytes at 80 % of the bandwidth or their arithmetic at 70 % of the peak of bf16, half of "
