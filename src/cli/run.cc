@@ -91,8 +91,7 @@ Status check_options(RunArguments& options, DeriveOptions& derive_options) {
     return usage("expected a mode of light, default or deep, found \"" + options.mode + "\"",
                  "--mode " + nearest_or_all(options.mode, {"light", "default", "deep"}));
   options.launch.level = *level;
-  options.launch.unrecorded = options.unrecorded != "off";
-  options.launch.leaves_graphs = options.unrecorded == "graphs";
+  options.launch.unrecorded = options.unrecorded == "auto";
   options.launch.counters = options.counters != "off";
   options.launch.counters_judged = options.counters == "auto";
   options.launch.adapt = !options.no_adapt;
@@ -358,9 +357,8 @@ void add_recording_options(const Command& command, RunArguments& options) {
       .group(recording);
   command
       .option("--unrecorded-windows", options.unrecorded,
-              "auto: leave windows unrecorded, to keep the cost low and know it; graphs: with CUPTI out of programs "
-              "of CUDA graphs too, which some do not survive; off")
-      .check(one_of({"auto", "graphs", "off"}))
+              "auto: leave windows unrecorded, to keep the cost low and know it; off")
+      .check(one_of({"auto", "off"}))
       .capture_default()
       .group(recording);
   command.option("--budget", options.budget, "percent by which recording may slow the run in the mean (default 2)")

@@ -296,6 +296,11 @@ Result cuStreamCreate(Stream* stream, unsigned) {
   return kSuccess;
 }
 Result cuStreamDestroy_v2(Stream) { return kSuccess; }
+Result cuThreadExchangeStreamCaptureMode(int* mode) {
+  static thread_local int current = 0;
+  std::swap(*mode, current);
+  return kSuccess;
+}
 // A stream that is being captured cannot be waited for, and its capture is lost by it.
 Result cuStreamSynchronize(Stream) {
   const Call call("cuStreamSynchronize");
@@ -331,7 +336,10 @@ Result cuGraphInstantiateWithFlags(GraphExec* exec, Graph graph, unsigned long l
   *exec = reinterpret_cast<GraphExec>(made);
   return kSuccess;
 }
-Result cuGraphUpload(GraphExec, Stream) { return kSuccess; }
+Result cuGraphUpload(GraphExec exec, Stream) {
+  fake_records::graph_uploaded(reinterpret_cast<FakeGraph*>(exec)->number);
+  return kSuccess;
+}
 Result cuGraphLaunch(GraphExec exec, Stream) {
   const Call call("cuGraphLaunch");
   ++script.graph_launches;

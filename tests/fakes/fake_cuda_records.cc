@@ -17,6 +17,7 @@ struct Cupti {
   decltype(&fake_copy_ran) copy_ran = nullptr;
   decltype(&fake_graph_node) graph_node = nullptr;
   decltype(&fake_graph_launches) graph_launches = nullptr;
+  decltype(&fake_graph_uploaded) graph_uploaded = nullptr;
 };
 Cupti cupti;
 thread_local uint32_t call = 0;
@@ -42,6 +43,7 @@ void start() {
   find(library, "fake_kernel_ran", cupti.kernel_ran);
   find(library, "fake_graph_node", cupti.graph_node);
   find(library, "fake_graph_launches", cupti.graph_launches);
+  find(library, "fake_graph_uploaded", cupti.graph_uploaded);
   find(library, "fake_copy_ran", cupti.copy_ran);
   const char* const injection = std::getenv("CUDA_INJECTION64_PATH");
   void* const tool = injection == nullptr ? nullptr : dlopen(injection, RTLD_NOW | RTLD_LOCAL);
@@ -73,6 +75,10 @@ Activity copied_node(const Activity& of_capture) {
   copy.node = ++nodes;
   cupti.graph_node(copy.node, of_capture.node, 0);
   return copy;
+}
+
+void graph_uploaded(uint64_t graph) {
+  if (watched()) cupti.graph_uploaded(graph);
 }
 
 int graph_launches(uint64_t graph) { return watched() ? cupti.graph_launches(graph) : 0; }

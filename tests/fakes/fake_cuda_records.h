@@ -35,7 +35,8 @@ struct Activity {
 void launched_now(Activity& activity);             // by the call that lives
 void captured(Activity& activity);                 // becomes a node
 Activity copied_node(const Activity& of_capture);  // of the graph that can be run
-int graph_launches(uint64_t graph);                // what launching this one returns
+void graph_uploaded(uint64_t graph);
+int graph_launches(uint64_t graph);  // what launching this one returns
 
 uint64_t now_ns();
 void ran(const Activity& activity, uint64_t start_ns);  // until now

@@ -16,6 +16,18 @@ FAKE_EXPORT int cudaGraphLaunch(void* graph, void* stream) {
              : 0;
 }
 
+// Graphs that are made executable are numbered from 1 on; where a stand-in of CUPTI is in the process, it sees the
+// call.
+extern "C" __attribute__((weak)) void fake_instantiate(void* graph, const void* copies, uint32_t count);
+
+FAKE_EXPORT int cudaGraphInstantiate(void** executable, void* graph, unsigned long long flags) {
+  static uintptr_t made = 0;
+  fake_log("cudaGraphInstantiate %x %llx", static_cast<unsigned>(reinterpret_cast<uintptr_t>(graph)), flags);
+  if (fake_instantiate != nullptr) fake_instantiate(graph, nullptr, 0);
+  *executable = reinterpret_cast<void*>(++made);
+  return 0;
+}
+
 FAKE_EXPORT int cudaStreamBeginCapture(void* stream, int mode) {
   fake_log("cudaStreamBeginCapture %x %d", static_cast<unsigned>(reinterpret_cast<uintptr_t>(stream)), mode);
   return 0;

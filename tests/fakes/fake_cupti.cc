@@ -48,9 +48,10 @@ uint32_t finalized = 0;
 
 // As driver 580 with CUPTI 13.0.1: a graph that was launched with records on and then with records off, CUPTI still
 // attached, does not run once CUPTI has left; none does that CUPTI left while another thread was launching one, or
-// behind a copy that does not wait, while what the thread had launched ran.
+// behind a copy that does not wait, while what the thread had launched ran; and none that was first uploaded, or first
+// launched, with records on.
 struct FakeExec {
-  bool recorded = false, spoiled = false;
+  bool on_gpu = false, writes_records = false, recorded = false, spoiled = false;
 };
 std::map<uint64_t, FakeExec>& execs = *new std::map<uint64_t, FakeExec>;
 std::atomic<int> launching_graphs{0};
@@ -332,7 +333,16 @@ EXPORT void fake_call_ends(const char* name, uint32_t correlation) {
   driver_call_back(name, correlation, cupti::kApiExit);
 }
 
+EXPORT void fake_graph_uploaded(uint64_t graph) {
+  pthread_mutex_lock(&lock);
+  FakeExec& exec = execs[graph];
+  if (!exec.on_gpu) exec.writes_records = callback != nullptr && kinds[cupti::kConcurrentKernel];
+  exec.on_gpu = true;
+  pthread_mutex_unlock(&lock);
+}
+
 EXPORT int fake_graph_launches(uint64_t graph) {
+  fake_graph_uploaded(graph);
   pthread_mutex_lock(&lock);
   FakeExec& exec = execs[graph];
   const bool fails = callback == nullptr && (exec.spoiled || left_under_a_launch);
@@ -600,7 +610,7 @@ EXPORT int cuptiFinalize() {
   complete = nullptr;
   next_correlation = 1;
   for (auto& [graph, exec] : execs) {
-    exec.spoiled = exec.spoiled || (exec.recorded && gpu_runs);
+    exec.spoiled = exec.spoiled || exec.writes_records || (exec.recorded && gpu_runs);
     exec.recorded = false;
   }
   left_under_a_launch = left_under_a_launch || launching_graphs > 0;

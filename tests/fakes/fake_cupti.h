@@ -39,6 +39,8 @@ void fake_graph_node(uint64_t node, uint64_t original, uint32_t type = 0);
 // What cuGraphLaunch of a graph, named by a number, returns: it fails where CUPTI left in a way that it does not
 // survive.
 int fake_graph_launches(uint64_t graph);
+// cuGraphUpload of it.
+void fake_graph_uploaded(uint64_t graph);
 // The call with its nodes, which run one after the other; what it returns.
 int fake_launch_graph(uint32_t graph, uint64_t first_node, uint32_t nodes, uint64_t node_ns);
 

@@ -3,6 +3,7 @@
 #include "fake_graphs.h"
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -34,6 +35,27 @@ void* handle_of(uint64_t node) { return reinterpret_cast<void*>(node); }
 }  // namespace
 
 extern "C" {
+
+__attribute__((weak)) void fake_graph_uploaded(uint64_t graph);
+
+EXPORT int cuThreadExchangeStreamCaptureMode(int* mode) {
+  static thread_local int current = 0;
+  std::swap(*mode, current);
+  return 0;
+}
+EXPORT int cuStreamCreate(void** stream, unsigned) {
+  *stream = new char;
+  return 0;
+}
+EXPORT int cuStreamSynchronize(void*) { return 0; }
+EXPORT int cuStreamDestroy_v2(void* stream) {
+  delete static_cast<char*>(stream);
+  return 0;
+}
+EXPORT int cuGraphUpload(void* executable, void*) {
+  fake_graph_uploaded(reinterpret_cast<uintptr_t>(executable));
+  return 0;
+}
 
 EXPORT void* fake_graph() {
   graphs().push_back(new Graph());

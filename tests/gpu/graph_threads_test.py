@@ -15,7 +15,7 @@ CASES = {"three threads": ["--threads", "3"], "two threads": ["--threads", "2"],
 
 def run(args, words):
     command = [args.python, str(harness.WORKLOADS / "graph_threads.py"), "--seconds", "5", *words]
-    outcome = harness.profile(args, ["--counters", "off", "--unrecorded-windows", "graphs"], command, "graph_threads")
+    outcome = harness.profile(args, ["--counters", "off"], command, "graph_threads")
     if outcome.failure() or outcome.report is None or outcome.result is None:
         return {"error": outcome.failure() or "no report or no RESULT line: " + outcome.stderr.strip()[-300:]}
     spans = [(row["level"], row["reason"], round(row["duration_ns"] / 1e9, 3)) for row in outcome.report["recorded"]]

@@ -279,6 +279,12 @@ void cupti_came(int64_t began_ns, int64_t ended_ns) {
   write_level(ended_ns, level(), "graph");
 }
 
+void records_were_off(int64_t began_ns, int64_t ended_ns) {
+  if (!records_kernels()) return;
+  write_level(began_ns, Level::kLight, "graph");
+  write_level(ended_ns, level(), "graph");
+}
+
 Level deepest_level() { return plan.mode; }
 
 void begin_recording() {
@@ -286,9 +292,7 @@ void begin_recording() {
   plan = Plan();
   plan.mode = parse_level(std::getenv(session::kEnvLevel));
   const char* unrecorded = std::getenv(session::kEnvUnrecorded);
-  plan.unrecorded =
-      unrecorded != nullptr && (std::strcmp(unrecorded, "auto") == 0 || std::strcmp(unrecorded, "graphs") == 0);
-  attachment.graphs.may_be_left = unrecorded != nullptr && std::strcmp(unrecorded, "graphs") == 0;
+  plan.unrecorded = unrecorded != nullptr && std::strcmp(unrecorded, "auto") == 0;
   has_unrecorded.store(plan.unrecorded, std::memory_order_relaxed);
   switches.kernels_tell_steps.store(plan.unrecorded, std::memory_order_relaxed);
   windows = WindowPlan();

@@ -69,6 +69,8 @@ void first_call_ended();
 // Taking CUPTI out of the process took from `began_ns` to `ended_ns`.
 void cupti_left(int64_t began_ns, int64_t ended_ns);
 // It came back for a graph that is made in an unrecorded window.
+// Kernels were not recorded meanwhile although they were wanted: a graph was uploaded.
+void records_were_off(int64_t began_ns, int64_t ended_ns);
 void cupti_came(int64_t began_ns, int64_t ended_ns);
 
 }  // namespace llmprof::inject

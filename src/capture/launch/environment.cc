@@ -103,7 +103,7 @@ TargetEnvironment target_environment(const char* const* current, const Injection
   if ((cupti == nullptr || *cupti == '\0') && !plan.cupti.empty()) environment.set(nvidia::kEnvCupti, plan.cupti);
   if (!plan.capture_range.empty()) environment.set(session::kEnvCaptureRange, plan.capture_range);
   if (plan.steps > 0) environment.set(session::kEnvSteps, std::to_string(plan.steps));
-  environment.set(session::kEnvUnrecorded, !plan.unrecorded ? "off" : plan.leaves_graphs ? "graphs" : "auto");
+  environment.set(session::kEnvUnrecorded, plan.unrecorded ? "auto" : "off");
   environment.set(session::kEnvBudget, fmt::format("{}", plan.budget_percent));
   environment.set(session::kEnvAdapt, plan.adapt ? "auto" : "off");
   if (!plan.python_folder.empty()) {

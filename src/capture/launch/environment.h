@@ -20,7 +20,6 @@ struct InjectionPlan {
   std::string capture_range;    // empty: everything
   int64_t steps = 0;            // 0: no limit
   bool unrecorded = true;       // unrecorded windows that measure the distortion
-  bool leaves_graphs = false;   // CUPTI is out of programs of CUDA graphs, too, in unrecorded windows
   double budget_percent = 2;    // by which recording may slow the run, in the mean
   bool adapt = true;            // a mode that costs too much is lowered
   std::string python_folder{};  // --torch: the folder of the hook module; empty: no operators of PyTorch

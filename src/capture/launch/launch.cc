@@ -93,7 +93,6 @@ TargetEnvironment Session::environment() const {
   plan.capture_range = options_.capture_range;
   plan.steps = options_.steps;
   plan.unrecorded = options_.unrecorded;
-  plan.leaves_graphs = options_.leaves_graphs;
   plan.budget_percent = options_.budget_percent;
   plan.adapt = options_.adapt;
   plan.python_folder = hook_;
@@ -119,7 +118,6 @@ void Session::describe(const TargetEnvironment& environment) {
   option(!options_.capture_range.empty(), "capture_range", options_.capture_range);
   option(options_.steps > 0, "steps", std::to_string(options_.steps));
   option(!options_.unrecorded, "unrecorded_windows", "off");
-  option(options_.unrecorded && options_.leaves_graphs, "unrecorded_windows", "graphs");
   option(options_.unrecorded, "budget_percent", fmt::format("{}", options_.budget_percent));
   option(!options_.adapt, "adapt", "off");
   option(options_.torch, "torch", "yes");

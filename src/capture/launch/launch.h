@@ -29,7 +29,7 @@ struct LaunchOptions {
   double duration_s = 0;      // recording ends so long after it began; 0: with the program
   std::string capture_range;  // record only inside ranges with this text; empty: everywhere
   int64_t steps = 0;          // end after so many steps; 0: no limit
-  bool unrecorded = true, leaves_graphs = false, adapt = true, torch = false;
+  bool unrecorded = true, adapt = true, torch = false;
   double budget_percent = 2;  // by which recording in windows may slow the run, in the mean
   bool counters = true;
   bool counters_judged = true;      // switched off where they cost more than the budget

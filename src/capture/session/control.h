@@ -77,10 +77,9 @@ constexpr const char* kEnvFolder = "LLMPROF_SESSION";              // absolute p
 constexpr const char* kEnvLevel = "LLMPROF_LEVEL";                 // light, default or deep
 constexpr const char* kEnvCaptureRange = "LLMPROF_CAPTURE_RANGE";  // NVTX text: record only inside it
 constexpr const char* kEnvSteps = "LLMPROF_STEPS";                 // stop after this many closings of the step range
-constexpr const char* kEnvUnrecorded = "LLMPROF_UNRECORDED";       // auto, graphs or off: unrecorded windows, and
-// whether CUPTI leaves programs that replay CUDA graphs, too
-constexpr const char* kEnvBudget = "LLMPROF_BUDGET";  // percent that recording may slow the run by
-constexpr const char* kEnvAdapt = "LLMPROF_ADAPT";    // auto or off: whether a mode that costs too much is lowered
+constexpr const char* kEnvUnrecorded = "LLMPROF_UNRECORDED";  // auto or off: unrecorded windows that measure distortion
+constexpr const char* kEnvBudget = "LLMPROF_BUDGET";          // percent that recording may slow the run by
+constexpr const char* kEnvAdapt = "LLMPROF_ADAPT";  // auto or off: whether a mode that costs too much is lowered
 // Set by a program of ours that begins captures of graphs only while it is recorded, so that CUPTI may leave it.
 constexpr const char* kEnvCapturesRecorded = "LLMPROF_CAPTURES_RECORDED";
 constexpr const char* kEnvNext = "LLMPROF_NEXT_INJECTION";  // a foreign CUDA_INJECTION64_PATH to load as well

@@ -4,6 +4,7 @@
 //   cuda_client [ACTION...]   each action in turn:
 //     launch=N      N kernels of 10 us, one every 20 us on the clock
 //     graph=N       captures a graph of 3 nodes and replays it N times
+//     make=N        makes N executable graphs, which have the next numbers from 1 on
 //     replays=N     N ranges "decode" of 5 ms, in each a graph of 3 nodes launched and waited for; exits with 3 where
 //     that fails
 //     both_replay=N the same, while another thread launches a graph all the time
@@ -72,6 +73,7 @@ int cuptiActivityRegisterTimestampCallback(cupti::TimestampFunction);
 int cuptiActivityGetNextRecord(uint8_t*, size_t, cupti::Activity**);
 int cudaStreamBeginCapture(void*, int);
 int cudaGraphLaunch(void*, void*);
+int cudaGraphInstantiate(void**, void*, unsigned long long);
 }
 
 namespace {
@@ -155,6 +157,13 @@ void launch_graph(uintptr_t number, bool by_driver = false) {
   if (error != 0) {
     std::printf("launching the graph failed: %d\n", error);
     std::exit(3);
+  }
+}
+
+void make(long count) {
+  for (long i = 0; i < count; ++i) {
+    void* executable = nullptr;
+    cudaGraphInstantiate(&executable, fake_graph(), 0);
   }
 }
 
@@ -424,6 +433,8 @@ void act(const char* program, const std::string& action) {
     waited_steps(value);
   } else if (name == "graph") {
     graph(value);
+  } else if (name == "make") {
+    make(value);
   } else if (name == "replays") {
     replays(value, false);
   } else if (name == "both_replay") {

@@ -17,6 +17,7 @@
 #include "capture/inject/cupti/cupti_share.h"
 #include "capture/inject/cupti/decode.h"
 #include "capture/inject/cupti/graph_nodes.h"
+#include "capture/inject/cupti/graph_upload.h"
 #include "capture/inject/devices.h"
 #include "capture/inject/locked.h"
 #include "capture/inject/process.h"
@@ -224,6 +225,20 @@ void switch_records(bool on) {
   if (!on) attachment.records_on.store(false, std::memory_order_relaxed);
 }
 
+// With attachment.lock held, when a graph was instantiated: its first upload fixes what it writes (attachment.h).
+void upload_unrecorded(void* executable) {
+  const bool records = attachment.records_on.load(std::memory_order_relaxed);
+  // A graph that was launched with records on must not be launched while they are off.
+  if (!hold_graph_launches()) return attachment.stays.store(true, std::memory_order_relaxed);
+  const int64_t began_ns = now_ns();
+  switch_records(false);
+  const bool uploaded = upload_graph(executable);
+  switch_records(records);
+  release_graph_launches();
+  if (!uploaded) attachment.stays.store(true, std::memory_order_relaxed);
+  if (records) records_were_off(began_ns, now_ns());
+}
+
 // CUPTI was to leave with its records on, and something has come to depend on it, or no moment comes in which it may: a
 // program that captures a graph for each step. Records go off; a graph that is launched now makes it stay for good.
 void give_up_leaving() {
@@ -266,6 +281,7 @@ bool start_activities(Level deepest) {
   attachment.cupti = opened;
   attachment.attach_again = attach_again;
   attachment.come_for_graph = come_for_graph;
+  attachment.upload_unrecorded = upload_unrecorded;
   keep_buffers_ready();
   {
     SpoolAccess access;

@@ -278,7 +278,7 @@ CallEnd on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackDat
     if (call.launches_graph) graph_launched();
     if (call.changes_graph) graph_made();
     if (call.instantiates) {
-      graph_made();
+      graph_instantiation_begins();
       instantiation_begins();
     }
     state.api_correlation = data.correlation;

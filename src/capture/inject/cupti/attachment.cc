@@ -14,8 +14,6 @@ namespace {
 
 bool graphs_survive() { return attachment.cupti->version >= cupti::kVersion13_0; }
 
-bool graphs_may_be_left() { return attachment.graphs.may_be_left || captures_are_announced(); }
-
 }  // namespace
 
 bool wants_kind(uint32_t kind) {
@@ -47,7 +45,7 @@ void graph_begins(bool capture) {
 void graph_launched() {
   // One that does not come by our hook cannot be held up while CUPTI leaves.
   const bool held_up = thread_state.launches_graph || captures_are_announced();
-  if (!graphs_survive() || !held_up || !graphs_may_be_left()) attachment.stays.store(true, std::memory_order_relaxed);
+  if (!graphs_survive() || !held_up) attachment.stays.store(true, std::memory_order_relaxed);
   // Records may still be on although none are wanted any more, never the other way round.
   if (attachment.records_on.load(std::memory_order_relaxed)) {
     attachment.graphs.recorded.store(true, std::memory_order_relaxed);
@@ -94,6 +92,18 @@ void release_graph_launches() { attachment.graphs.held.store(false); }
 void graph_made() {
   if (!graphs_survive()) attachment.stays.store(true, std::memory_order_relaxed);
   attachment.graphs.made_ns.store(now_ns(), std::memory_order_relaxed);
+}
+
+void graph_instantiation_begins() {
+  graph_made();
+  // One that does not come by our hook cannot be uploaded before its first launch.
+  if (!thread_state.instantiates_graph) attachment.stays.store(true, std::memory_order_relaxed);
+}
+
+void graph_instantiated(void* executable) {
+  if (!has_activities() || attachment.stays.load(std::memory_order_relaxed)) return;
+  const Locked locked(attachment.lock);
+  attachment.upload_unrecorded(executable);
 }
 
 void capture_ended() {

@@ -16,11 +16,10 @@ namespace llmprof::inject {
 // attached, with records off fails at its next launch once CUPTI has left. So where graphs were recorded CUPTI leaves
 // with its records on; and it does not leave while a graph is made, whose nodes and edges would not be seen. A launch
 // of a graph that CUPTI leaves under, on another thread, ends in illegal accesses of the GPU: it does not leave then
-// either. All of that is not enough for every program: of some thirty, one failed at its next launch of a graph
-// whatever the GPU did meanwhile. So CUPTI stays where graphs were launched under it, unless the user asks for it, or
-// the program is ours (captures_are_announced).
+// either. And what a graph writes when it has run is fixed when it is first uploaded, which its first launch does where
+// nobody did before: under records it goes on writing to CUPTI's memory, which is gone when CUPTI has left. So each
+// graph is uploaded with records off as soon as it is instantiated; where that was not seen, CUPTI stays.
 struct Graphs {
-  bool may_be_left = false;           // the user says so; set before CUDA starts
   std::atomic<bool> recorded{false};  // launched with records on, since attaching
   std::atomic<int> captures{0};       // under way
   std::atomic<int64_t> made_ns{0};    // when last a capture or an instantiation began or ended
@@ -40,6 +39,7 @@ struct Attachment {
   std::atomic<bool> records_on{false};  // CUPTI's own switches, whether or not what comes is wanted
   bool (*attach_again)() = nullptr;     // both with the lock held
   void (*come_for_graph)() = nullptr;
+  void (*upload_unrecorded)(void* executable) = nullptr;
   Graphs graphs;
   // Kernels whose records are on although they are not wanted: CUPTI's correlation ids above the first, up to the
   // second.
@@ -91,9 +91,12 @@ void graph_launch_ends();
 // and then nothing is held up. Release when CUPTI has left.
 bool hold_graph_launches();
 void release_graph_launches();
+// At the end of a call of the program that made an executable graph, before it is launched.
+void graph_instantiated(void* executable);
 // Inside callbacks of a graph's launch, of a call that makes an executable graph, and of a capture's end.
 void graph_launched();
 void graph_made();
+void graph_instantiation_begins();
 void capture_ended();
 // Whether graphs are being made, so that CUPTI must not leave yet.
 bool graphs_under_way(int64_t now_ns);

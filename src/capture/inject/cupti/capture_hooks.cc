@@ -1,5 +1,6 @@
 #include "capture/inject/cupti/capture_hooks.h"
 
+#include <cstddef>
 #include <cstdlib>
 
 #include "capture/inject/cupti/attachment.h"
@@ -13,6 +14,18 @@ namespace {
 
 // cudaErrorInitializationError and CUDA_ERROR_NOT_INITIALIZED are both 3.
 constexpr int kNotInitialized = 3;
+
+// Calls that make an executable graph have three arguments or, before CUDA 12, five: the rest is passed on unread.
+using Instantiate = int(void** executable, void* graph, void* flags, void* log, size_t log_bytes);
+int instantiate(Instantiate* real, void** executable, void* graph, void* flags, void* log, size_t log_bytes) {
+  if (!watched() || thread_state.inside || thread_state.instantiates_graph)
+    return real(executable, graph, flags, log, log_bytes);
+  thread_state.instantiates_graph = true;
+  const int status = real(executable, graph, flags, log, log_bytes);
+  thread_state.instantiates_graph = false;
+  if (status == 0 && executable != nullptr && *executable != nullptr) graph_instantiated(*executable);
+  return status;
+}
 
 }  // namespace
 
@@ -35,6 +48,25 @@ LLMPROF_CAPTURE_HOOK(cuStreamBeginCapture_ptsz, "libcuda.so", (void* stream), (s
 LLMPROF_CAPTURE_HOOK(cuStreamBeginCapture_v2, "libcuda.so", (void* stream, int mode), (stream, mode), true)
 LLMPROF_CAPTURE_HOOK(cuStreamBeginCapture_v2_ptsz, "libcuda.so", (void* stream, int mode), (stream, mode), true)
 LLMPROF_CAPTURE_HOOK(cuGraphCreate, "libcuda.so", (void** graph, unsigned flags), (graph, flags), false)
+
+#define LLMPROF_INSTANTIATE_HOOK(name, library)                                                    \
+  extern "C" __attribute__((visibility("default"))) int name(void**, void*, void*, void*, size_t); \
+  extern "C" int name(void** executable, void* graph, void* flags, void* log, size_t log_bytes) {  \
+    static constinit RealSymbol symbol{#name, library};                                            \
+    auto* real = symbol.get<Instantiate>();                                                        \
+    if (real == nullptr) return kNotInitialized;                                                   \
+    return instantiate(real, executable, graph, flags, log, log_bytes);                            \
+  }
+
+LLMPROF_INSTANTIATE_HOOK(cudaGraphInstantiate, "libcudart")
+LLMPROF_INSTANTIATE_HOOK(cudaGraphInstantiateWithFlags, "libcudart")
+LLMPROF_INSTANTIATE_HOOK(cudaGraphInstantiateWithParams, "libcudart")
+LLMPROF_INSTANTIATE_HOOK(cudaGraphInstantiateWithParams_ptsz, "libcudart")
+LLMPROF_INSTANTIATE_HOOK(cuGraphInstantiate, "libcuda.so")
+LLMPROF_INSTANTIATE_HOOK(cuGraphInstantiate_v2, "libcuda.so")
+LLMPROF_INSTANTIATE_HOOK(cuGraphInstantiateWithFlags, "libcuda.so")
+LLMPROF_INSTANTIATE_HOOK(cuGraphInstantiateWithParams, "libcuda.so")
+LLMPROF_INSTANTIATE_HOOK(cuGraphInstantiateWithParams_ptsz, "libcuda.so")
 
 bool captures_are_announced() {
   static const bool announced = std::getenv(session::kEnvCapturesRecorded) != nullptr;

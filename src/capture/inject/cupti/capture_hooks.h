@@ -1,4 +1,5 @@
-// Hooks of what begins a CUDA graph: CUPTI must be in the process before that, or be brought back (attachment.h).
+// Hooks of what begins a CUDA graph: CUPTI must be in the process before that, or be brought back; and of what makes it
+// executable: it must be uploaded before its first launch, or CUPTI cannot leave (attachment.h).
 #pragma once
 
 namespace llmprof::inject {

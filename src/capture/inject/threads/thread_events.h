@@ -139,6 +139,7 @@ struct ThreadState {
   uint32_t launches = 0, launches_since_wait = 0;  // counted where kernels tell the steps
   OpenStep steps[2];                               // of its outermost range, and of the one in it
   bool launches_graph = false;                     // the thread is inside the launch of a graph
+  bool instantiates_graph = false;                 // the thread is inside a hooked call that makes an executable graph
   bool pass_begins = true;                         // no product since the last call that ends a pass
   uint8_t rows_seen = 0;                           // products recorded since (add_product_rows)
   int64_t product_rows = -1;                       // of the last of them
