@@ -154,6 +154,7 @@ void apply(int64_t now, WindowPlan::Place place = WindowPlan::Place::kAnywhere) 
   unrecorded_since_ns.store(kernels ? 0 : changed, std::memory_order_relaxed);
   recorded_since_ns.store(kernels && !(resumes && attached) ? changed : 0, std::memory_order_relaxed);
   switches.level.store(wanted.level, std::memory_order_relaxed);
+  if (kernels != kernels_on) want_kernels(kernels);
   if (!kernels && kernels_on) set_kernel_records(false);
   kernels_on = kernels;
   wrote_first = true;

@@ -315,15 +315,17 @@ bool set_kernel_records(bool on) {
   if (!on) report_dropped();
   const bool leaves = !on && may_detach();
   switches.kernels_on.store(on, std::memory_order_relaxed);
-  // What is launched from now on is wanted, or is not, though its records may be on until CUPTI leaves.
-  const uint32_t correlation = attachment.launches.correlation_max.load(std::memory_order_relaxed);
-  if (!on) attachment.unwanted_above.store(correlation, std::memory_order_relaxed);
-  attachment.unwanted_until.store(on ? correlation : UINT32_MAX, std::memory_order_relaxed);
   if (on || !leaves || !attachment.graphs.recorded.load(std::memory_order_relaxed)) switch_records(on);
   last_came_ns = (on ? records_on_ns : records_off_ns) = now_ns();
   switches.leaving.store(leaves ? Leaving::kSettling : Leaving::kNo, std::memory_order_relaxed);
   switches.first_call_due.store(on && !was_attached, std::memory_order_relaxed);
   return on && !was_attached;
+}
+
+void want_kernels(bool on) {
+  const uint32_t correlation = attachment.launches.correlation_max.load(std::memory_order_relaxed);
+  if (!on) attachment.unwanted_above.store(correlation, std::memory_order_relaxed);
+  attachment.unwanted_until.store(on ? correlation : UINT32_MAX, std::memory_order_relaxed);
 }
 
 void leave_deep_mode() {

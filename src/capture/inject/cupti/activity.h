@@ -21,6 +21,10 @@ bool start_activities(Level deepest);
 // attached for it: then the end of the next call is told (first_call_ended of recording.h).
 bool set_kernel_records(bool on);
 
+// What is launched from now on is wanted, or is not: as the level changes, by which calls are recorded. Records come on
+// before that, and may be on until CUPTI leaves.
+void want_kernels(bool on);
+
 // CUPTI is to leave at the end of one of the next calls.
 bool activities_leave();
 
