@@ -24,7 +24,8 @@ CASES = {
     "instantiated and launched with records off": ("off", "launch"),
     "instantiated and uploaded with records off": ("off", "upload"),
     "that, then updated with records on": ("off", "upload", "update"),
-    "that, then launched with records off while CUPTI is there": ("off", "upload", "silent"),
+    "that, then launched with records off and on": ("off", "upload", "silent", "again"),
+    "that, then launched with records off before CUPTI left": ("off", "upload", "silent"),
 }
 
 
@@ -110,6 +111,7 @@ class Case:
         if "silent" in self.words:
             self.cupti.off()
             self.steps(10, begin=False)
+        if "again" in self.words:
             self.cupti.on()
             self.steps(10, begin=False)
         for turn in "first", "second":

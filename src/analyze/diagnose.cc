@@ -51,6 +51,10 @@ FindingSeverity severity_for(const StageConsequence& consequence, double share) 
   return consequence.of_request < kRequestPartMin ? one_lower(severity) : severity;
 }
 
+double order_share(const StageConsequence& consequence, double share, FindingSeverity most) {
+  return std::min(share, least_share_above(most)) * consequence.of_request;
+}
+
 void FindingContext::raise(uint32_t stage, double gain_ns, Finding& finding) const {
   for (const StageView& view : stages) {
     if (view.stage != stage) continue;
@@ -76,8 +80,7 @@ Finding& FindingContext::add(std::string_view id, const StageView* stage, std::s
   const StageConsequence& consequence = stage->consequence;
   const double share = consequence.share(gain_ns, stage->wall_ns());
   finding.gain_ns = whole_ns(stage->stage, gain_ns);
-  // In the order, too, what is at most minor stands no higher than what is.
-  finding.share = std::min(share * consequence.of_request, least_share_above(most));
+  finding.share = order_share(consequence, share, most);
   finding.severity = std::min(most, severity_for(consequence, share));
   return finding;
 }
@@ -311,11 +314,11 @@ void diagnose(const Context& context, Report& report, std::vector<CannotTell>& c
   simulate_findings(finding, found);
   // Ranks of one process repeat each other: the same finding on the same stage is told once, the largest.
   std::stable_sort(found.begin(), found.end(), [](const Finding& a, const Finding& b) {
-    if (a.severity != b.severity) return a.severity > b.severity;
     // What comes once a start is no change to begin with, however short the run was.
     const bool once_a = a.id == "first-call-cost", once_b = b.id == "first-call-cost";
     if (once_a != once_b) return once_b;
     if (a.share != b.share) return a.share > b.share;
+    if (a.severity != b.severity) return a.severity > b.severity;
     return a.gain && b.gain && a.gain->method > b.gain->method;  // replay before formula
   });
   for (Finding& candidate : found) {

@@ -204,6 +204,9 @@ const FindingRule& finding_rule(std::string_view id);  // which is in the regist
 std::string severity_rule();
 FindingSeverity severity_of(double gain_frac);
 FindingSeverity severity_for(const StageConsequence& consequence, double share);
+// What findings are ordered by: the share of the steady run that goes. Of the figure it counts no more than what
+// `most`, the severity that its rule or change can have, stands for.
+double order_share(const StageConsequence& consequence, double share, FindingSeverity most);
 
 FindingContext make_finding_context(const Context& context, const Report& report, std::vector<Finding>& out);
 

@@ -136,7 +136,7 @@ void rate(const FindingContext& finding, const StageView& stage, double gain_fra
   const FindingSeverity most = mends(out)->most;  // a rule's own is for gains that are assumed
   const double share = stage.consequence.share(gain_frac * stage.wall_ns(), stage.wall_ns());
   out.gain_ns = finding.whole_ns(stage.stage, gain_frac * stage.wall_ns());
-  out.share = share * stage.consequence.of_request;
+  out.share = order_share(stage.consequence, share, most);
   out.severity = std::min(most, severity_for(stage.consequence, share));
 }
 
