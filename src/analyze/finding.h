@@ -256,6 +256,7 @@ void find_padded_batch(const FindingContext&);
 void find_padded_attention(const FindingContext&);
 void find_converted_weights(const FindingContext&);
 void find_recomputation(const FindingContext&);
+void find_separate_adapters(const FindingContext&);
 // readings beside the program
 void find_power_throttled(const FindingContext&);
 void find_thermal_throttled(const FindingContext&);

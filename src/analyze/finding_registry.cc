@@ -158,6 +158,10 @@ constexpr FindingRule kRules[] = {
      "decode steps run products of one inner width on at least 16 times as many rows as tokens are new, which brings "
      "5 % of the step",
      "shapes of products", "keep what does not depend on the new token", find_recomputation},
+    {"separate-adapters",
+     "products go through an inner width of at most 256, an eighth of both outer ones, beside one of the same outer "
+     "widths, or kernels say that they compute adapters, and merging them brings 5 % of the step",
+     "shapes of products", "adapters merged into the weights", find_separate_adapters},
     {"moe-imbalance", "not decided", "token counts per expert", "balance experts", nullptr},
     {"no-single-cause",
      "in a stage that makes up at least half of a request no simulated change brings 10 %, and two or more that bring "

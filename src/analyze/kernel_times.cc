@@ -10,6 +10,7 @@
 #include "analyze/processor.h"
 #include "analyze/recomputed_products.h"
 #include "analyze/roof.h"
+#include "analyze/separate_adapters.h"
 #include "analyze/unfused_norms.h"
 
 namespace llmprof {
@@ -286,6 +287,8 @@ replay::KernelTimes kernel_times(const Context& context) {
   for (const ConvertedWeights& one : converted_weights(context))
     for (const GpuOpId op : one.passes) of(KernelChange::kReadyWeights)[op] = 0;
   for (const GpuOpId op : recomputed_products(context)) of(KernelChange::kProductsKept)[op] = 0;
+  for (const SeparateAdapter& one : separate_adapters(context))
+    for (const GpuOpId op : one.gone) of(KernelChange::kMergedAdapters)[op] = 0;
   add_needed_rows(context, of(KernelChange::kNeededRows));
   add_needed_keys(context, of(KernelChange::kNeededKeys));
   return out;

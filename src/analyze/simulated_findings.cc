@@ -39,6 +39,7 @@ constexpr Mended kMended[] = {
     {"padded-attention", "needed-keys", false},
     {"converted-weights", "ready-weights", false},
     {"recomputation", "products-kept", false},
+    {"separate-adapters", "merged-adapters", false},
     {"dtype-wide", "half-precision", false},
     {"tensor-cores-idle", "half-precision", false},
     {"gemm-shape-misaligned", "aligned", false},

@@ -86,6 +86,11 @@ constexpr WhatIf kWhatIfs[] = {
      with_ready_weights, nullptr},
     {"products-kept", "results of the step before for products of a decode step on rows that are no new tokens",
      "such products are gone", with_products_kept, nullptr},
+    {"merged-adapters", "adapters (LoRA) that are part of the weights",
+     "two products through a narrow inner width beside one of the same outer widths, what scales and adds their "
+     "result, "
+     "and kernels that say that they compute adapters are gone",
+     with_merged_adapters, nullptr},
     {"half-precision", "products of 4-byte types in bf16",
      "they take half their bytes at 80 % of the bandwidth or their arithmetic at 70 % of the peak of bf16, half of "
      "their "

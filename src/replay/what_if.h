@@ -37,6 +37,7 @@ enum class KernelChange : uint8_t {
   kNeededKeys,
   kReadyWeights,
   kProductsKept,
+  kMergedAdapters,
   kCount
 };
 constexpr int64_t kStays = -1;
@@ -137,6 +138,7 @@ void with_needed_rows(const Recording&, Durations&, Latencies&);
 void with_needed_keys(const Recording&, Durations&, Latencies&);
 void with_ready_weights(const Recording&, Durations&, Latencies&);
 void with_products_kept(const Recording&, Durations&, Latencies&);
+void with_merged_adapters(const Recording&, Durations&, Latencies&);
 void without_host_gaps(const Recording&, Durations&, Latencies&);
 void without_communication(const Recording&, Durations&, Latencies&);
 void with_even_ranks(const Recording&, Durations&, Latencies&);

@@ -97,5 +97,8 @@ void with_ready_weights(const Recording& recording, Durations& durations, Latenc
 void with_products_kept(const Recording& recording, Durations& durations, Latencies&) {
   with_times(recording, KernelChange::kProductsKept, durations);
 }
+void with_merged_adapters(const Recording& recording, Durations& durations, Latencies&) {
+  with_times(recording, KernelChange::kMergedAdapters, durations);
+}
 
 }  // namespace llmprof::replay

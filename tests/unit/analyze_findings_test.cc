@@ -61,9 +61,10 @@ TEST(Findings, RegistryHoldsEveryIdOnce) {
                          "moe-imbalance",      "no-single-cause",
                          "batch-too-small",    "profiler-distortion",
                          "logits-all-tokens",  "streams-taking-turns",
-                         "converted-weights",  "recomputation"})
+                         "converted-weights",  "recomputation",
+                         "separate-adapters"})
     EXPECT_EQ(ids.count(id), 1U) << id;
-  EXPECT_EQ(ids.size(), 40U);
+  EXPECT_EQ(ids.size(), 41U);
 }
 
 TEST(Findings, LaunchBoundGivesTheBusyTimeAsBound) {
@@ -337,6 +338,29 @@ TEST(Findings, ProductsOnRowsThatAreNotNew) {
     EXPECT_NE(finding->title.find("10 products a step run on up to 12,000 rows"), std::string::npos) << finding->title;
     ASSERT_TRUE(finding->bound);
     EXPECT_NEAR(finding->bound->to / finding->bound->from, 0.5, 1e-6);
+  }
+}
+
+// Of rank 16 beside a matrix; or a layer that is narrow by design, without one.
+TEST(Findings, AdaptersBesideTheirMatrix) {
+  for (const bool matrix : {true, false}) {
+    OneStep made(StageKind::kDecode, 10 * kMs, 16, 0);
+    const auto product = [&](int64_t n, int64_t k) {
+      made.kernel(Category::kGemm, 200'000, made.run.gemm(DType::kBf16, 16, n, k));
+    };
+    for (int layer = 0; layer < 10; ++layer) {
+      product(matrix ? 2560 : 2048, 1536);
+      product(16, 1536);
+      product(2560, 16);
+    }
+    const Report report = report_of(made.run);
+    const Finding* const finding = finding_of(report, "separate-adapters", "decode");
+    ASSERT_EQ(finding != nullptr, matrix);
+    if (finding == nullptr) continue;
+    EXPECT_DOUBLE_EQ(finding->evidence[0].value.value_or(0), 10);
+    EXPECT_DOUBLE_EQ(finding->evidence[3].value.value_or(0), 16) << "the rank";
+    ASSERT_TRUE(finding->bound);
+    EXPECT_NEAR(finding->bound->to / finding->bound->from, 0.6, 1e-6);
   }
 }
 

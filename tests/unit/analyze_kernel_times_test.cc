@@ -137,6 +137,31 @@ TEST(KernelTimes, ProductsOfWhatIsNotNewAreKept) {
   }
 }
 
+// The residual's addition stays, whether or not the adapter's result is scaled first.
+TEST(KernelTimes, AdaptersAreMerged) {
+  constexpr std::string_view kScale = "vectorized_elementwise_kernel<8, AUnaryFunctor<MulFunctor<float>>>",
+                             kAdd = "vectorized_elementwise_kernel<8, CUDAFunctor_add<c10::BFloat16>>";
+  for (const bool scaled : {true, false}) {
+    Made made(StageKind::kDecode, 16);
+    std::vector<GpuOpId> gone, stays;
+    const auto product = [&](std::vector<GpuOpId>& to, int64_t n, int64_t k) {
+      to.push_back(made.kernel(Category::kGemm, 5'000, made.run.gemm(DType::kBf16, 16, n, k)));
+    };
+    product(stays, 1536, 4096);
+    product(gone, 16, 4096);
+    gone.push_back(made.kernel(Category::kGemm, 1'500, kNoRow, "cublasLt::splitKreduce_kernel<32, 16>"));
+    product(gone, 1536, 16);
+    if (scaled) gone.push_back(made.kernel(Category::kElementwise, 1'500, kNoRow, kScale));
+    gone.push_back(made.kernel(Category::kElementwise, 1'500, kNoRow, kAdd));
+    stays.push_back(made.kernel(Category::kElementwise, 1'500, kNoRow, kAdd));
+    product(stays, 8192, 1536);
+    gone.push_back(made.kernel(Category::kOther, 5'000, kNoRow, "_lora_shrink_kernel"));
+    const std::vector<int64_t> times = made.times(KernelChange::kMergedAdapters);
+    for (const GpuOpId op : gone) EXPECT_EQ(times[op], 0) << op;
+    for (const GpuOpId op : stays) EXPECT_EQ(times[op], kStays) << op;
+  }
+}
+
 TEST(KernelTimes, ASoftmaxWithoutProductsIsSampling) {
   Made made(StageKind::kDecode);
   made.kernel(Category::kGemm, 20'000, made.run.gemm(DType::kBf16, 16, 32000, 4096));
