@@ -120,7 +120,7 @@ def judge(one):
 def main():
     parser = harness.arguments(__doc__, "causes_results.json")
     parser.add_argument("--folder", type=lambda name: harness.ROOT / "tests/gpu" / name, default="held_out_causes",
-                        help="held_out_causes, or one of the sets _2 to _4")
+                        help="held_out_causes, or one of the sets _2 to _5")
     parser.add_argument("--forked", action="store_true", help="programs alone are forked from one that has imported PyTorch")
     parser.add_argument("--only", help="names of programs")
     parser.add_argument("--steps", type=int, default=40)

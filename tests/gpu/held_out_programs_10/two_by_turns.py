@@ -20,7 +20,7 @@ LENGTHS = (128, 72, 256, 192)  # of prompts, by turns
 
 class Engine:
     def __init__(self):
-        self.model = Decoder(VOCABULARY, 2048, 8192, 24, 16, 8, BATCH, LENGTH, gated=False)
+        self.model = Decoder(VOCABULARY, 2048, 8192, 22, 16, 8, BATCH, LENGTH, gated=False)
         self.ids = [torch.zeros(BATCH, 1, dtype=torch.int64, device="cuda") for _ in range(2)]
         self.places = torch.zeros(BATCH, 1, dtype=torch.int64, device="cuda")
         self.fetched = [torch.zeros(BATCH, 1, dtype=torch.int64, pin_memory=True) for _ in range(2)]

@@ -1,16 +1,17 @@
-"""Sixty-four texts at once, with attention in fp32 over keys and values that are turned to it in every step: the GPU is the limit.
+"""Forty-eight texts at once, with attention in fp32 over keys and values that are turned to it in every step: the GPU is the limit.
 
-A step is one pass through the model and the draw of sixty-four tokens, until `.cpu()` has them: a prefill step takes in
+A step is one pass through the model and the draw of forty-eight tokens, until `.cpu()` has them: a prefill step takes in
 prompts of one length, a decode step one token of each text. A request is one text. It marks no ranges.
 """
 import os, sys; sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "steady_programs"))
+
 import torch
 from torch.nn import functional as F
 
 from contract import Record, arguments, now, split
 from parts import MADE, tables, turned, weight
 
-VOCABULARY, LENGTH, BATCH = 32000, 448, 64
+VOCABULARY, LENGTH, BATCH = 32000, 448, 48
 WIDTH, INNER, LAYERS, HEADS, SIZE = 3072, 8192, 8, 24, 128
 SHARE = 0.9  # of the chances that the likeliest tokens may have together
 LENGTHS = (240, 160, 320, 280, 200)  # of prompts, by turns
