@@ -449,6 +449,75 @@ int64_t host_start(const Sequence& seq, const Segment& segment) {
   return launch - run_end > pause ? launch : run_start;
 }
 
+// Passes by the host's waits, of kernels that no rule knows: they recur in each layer, so nothing but a wait tells a
+// pass from a layer. The same launches lie between most waits; longer passes that end alike count too (a prompt token
+// by token). Where a library's products are among them, a step may as well wait several times. Empty where no launches
+// recur so; or, if they are to be most of all launches, where they are not.
+std::vector<Segment> segments_from_waits(const Sequence& seq, bool most_of_all) {
+  constexpr size_t kAlikeMin = 5, kLaunchesMin = 8;
+  std::vector<Segment> pieces;
+  for (size_t i = 0; i < seq.size(); ++i) {
+    const bool waited = i == 0 || seq.calls.first_blocking(seq.thread, seq.time_ns[i - 1], seq.time_ns[i]) != nullptr;
+    if (waited) pieces.push_back({i, i, false, false});
+    pieces.back().last = i + 1;
+  }
+  const auto name = [&](size_t i) { return seq.trace.gpu_ops.name[seq.gpu[i]]; };
+  std::map<std::vector<StringId>, size_t> alike;
+  for (const Segment& piece : pieces) {
+    if (piece.last - piece.first < kLaunchesMin) continue;
+    std::vector<StringId> names;
+    for (size_t i = piece.first; i < piece.last; ++i) names.push_back(name(i));
+    ++alike[std::move(names)];
+  }
+  const auto most =
+      std::max_element(alike.begin(), alike.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == alike.end() || most->second < kAlikeMin) return {};
+  const std::vector<StringId>& usual = most->first;
+  const auto unknown = [&](const Segment& piece) {
+    size_t count = 0;
+    for (size_t i = piece.first; i < piece.last; ++i) count += seq.category(i) == Category::kOther ? 1 : 0;
+    return 2 * count > piece.last - piece.first;
+  };
+  std::vector<Segment> passes;
+  size_t of_passes = 0;
+  for (const Segment& piece : pieces) {
+    const size_t launches = piece.last - piece.first;
+    if (launches < usual.size() || seq.heavy_in(piece.first, piece.last) > 0 || !unknown(piece)) continue;
+    if (!std::equal(usual.end() - kLaunchesMin, usual.end(),
+                    seq.gpu.begin() + static_cast<ptrdiff_t>(piece.last - kLaunchesMin),
+                    [&](StringId one, GpuOpId op) { return one == seq.trace.gpu_ops.name[op]; }))
+      continue;
+    passes.push_back(piece);
+    of_passes += launches;
+  }
+  return !most_of_all || 2 * of_passes > seq.size() ? passes : std::vector<Segment>();
+}
+
+// Whether several periods between two waits are layers of `passes`: one of each pass holds what comes before and behind
+// the layers. Passes of a host that runs ahead are all alike.
+bool are_layers(const Sequence& seq, const std::vector<Segment>& periods, size_t passes) {
+  if (periods.size() < 2 * passes) return false;
+  std::map<std::vector<StringId>, size_t> alike;
+  size_t most = 0;
+  for (const Segment& period : periods) {
+    std::vector<StringId> names;
+    for (size_t i = period.first; i < period.last; ++i) names.push_back(seq.trace.gpu_ops.name[seq.gpu[i]]);
+    most = std::max(most, ++alike[std::move(names)]);
+  }
+  return 2 * (periods.size() - most) >= passes;
+}
+
+// Prompts are known by a library's kernels and tokens are not: they run the program's own, and would belong to the step
+// behind them. Returns those passes, and takes them off the segments; both are in order.
+std::vector<Segment> cut_off(std::vector<Segment> passes, std::vector<Segment>& segments) {
+  std::vector<Segment>::const_iterator pass = passes.begin();
+  for (Segment& segment : segments) {
+    while (pass != passes.end() && pass->first < segment.first) ++pass;
+    for (; pass != passes.end() && pass->last < segment.last; ++pass) segment.first = pass->last;
+  }
+  return passes;
+}
+
 std::vector<StepDraft> drafts_of(const Sequence& seq, int32_t device, const std::vector<Segment>& segments) {
   std::vector<StepDraft> drafts;
   drafts.reserve(segments.size());
@@ -470,6 +539,21 @@ std::vector<StepDraft> drafts_of(const Sequence& seq, int32_t device, const std:
   return drafts;
 }
 
+// A thread for each request, or those of a pool by turns: their steps lie between those of the others. Where two
+// threads work at once, the one that launches more has the steps.
+void add_between(std::vector<StepDraft> more, std::vector<StepDraft>& steps) {
+  const size_t known = steps.size();
+  for (StepDraft& step : more) {
+    const std::vector<StepDraft>::iterator end = steps.begin() + static_cast<ptrdiff_t>(known);
+    const std::vector<StepDraft>::iterator next = std::lower_bound(
+        steps.begin(), end, step.end_ns, [](const StepDraft& other, int64_t time) { return other.begin_ns < time; });
+    if (next != steps.begin() && std::prev(next)->end_ns > step.begin_ns) continue;
+    steps.push_back(std::move(step));
+  }
+  std::inplace_merge(steps.begin(), steps.begin() + static_cast<ptrdiff_t>(known), steps.end(),
+                     [](const StepDraft& a, const StepDraft& b) { return a.begin_ns < b.begin_ns; });
+}
+
 std::vector<StepDraft> detect_on_thread(const Sequence& seq, int32_t device, const TokenEvents& events) {
   std::vector<Segment> segments;
   const std::vector<size_t> anchors = start_anchors(seq, events.embeddings);
@@ -484,27 +568,17 @@ std::vector<StepDraft> detect_on_thread(const Sequence& seq, int32_t device, con
   } else {
     segments = join_inner_passes(seq, segments_from_ends(seq, 0, seq.size()));
   }
-  const bool by_period = segments.empty();
-  if (by_period) segments = segments_from_period(seq);
+  const bool none = segments.empty();
+  if (none) segments = segments_from_period(seq);
+  std::vector<Segment> passes = segments_from_waits(seq, none);
+  if (!none) passes = cut_off(std::move(passes), segments);
+  const bool by_waits = none && !passes.empty() && (segments.empty() || are_layers(seq, segments, passes.size()));
+  if (by_waits) segments = std::move(passes);
   add_vision_before(seq, segments);
   std::vector<StepDraft> drafts = drafts_of(seq, device, split_vision(seq, segments));
-  for (StepDraft& draft : drafts) draft.by_period = by_period;
+  for (StepDraft& draft : drafts) draft.by_period = none && !by_waits, draft.by_waits = by_waits;
+  if (!none) add_between(drafts_of(seq, device, passes), drafts);
   return drafts;
-}
-
-// A thread for each request, or those of a pool by turns: their steps lie between those of the others. Where two
-// threads work at once, the one that launches more has the steps.
-void add_between(std::vector<StepDraft> more, std::vector<StepDraft>& steps) {
-  const size_t known = steps.size();
-  for (StepDraft& step : more) {
-    const std::vector<StepDraft>::iterator end = steps.begin() + static_cast<ptrdiff_t>(known);
-    const std::vector<StepDraft>::iterator next = std::lower_bound(
-        steps.begin(), end, step.end_ns, [](const StepDraft& other, int64_t time) { return other.begin_ns < time; });
-    if (next != steps.begin() && std::prev(next)->end_ns > step.begin_ns) continue;
-    steps.push_back(std::move(step));
-  }
-  std::inplace_merge(steps.begin(), steps.begin() + static_cast<ptrdiff_t>(known), steps.end(),
-                     [](const StepDraft& a, const StepDraft& b) { return a.begin_ns < b.begin_ns; });
 }
 
 }  // namespace
@@ -527,7 +601,7 @@ std::vector<StepDraft> detect_steps(const Trace& trace, const LaunchOrder& order
   for (const ThreadId thread : threads) {
     std::vector<StepDraft> more = detected_on(thread);
     // Names that recur on a thread beside the main one are as likely something else.
-    if (!more.empty() && !more.front().by_period) add_between(std::move(more), steps);
+    if (!more.empty() && !more.front().by_period && !more.front().by_waits) add_between(std::move(more), steps);
   }
   return steps;
 }

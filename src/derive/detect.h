@@ -5,7 +5,8 @@
 //             as it is made there; where no rule knows the products, behind the program's own kernels. Several passes
 //             of two sizes between two waits of the host are one step
 //   period    kernel names that recur once per step. The layers inside a step recur as well, so the names that recur
-//             least often, at even distances and over the whole recording, are taken
+//             least often, at even distances and over the whole recording, are taken; where several of them lie between
+//             two waits of the host, the waits are
 // Between the end of one step and the start of the next the cut is at the host's blocking call, if it made one.
 #pragma once
 

@@ -45,6 +45,24 @@ bool is_larger(const Pass& larger, const Pass& smaller) {
   return attentions > 0 && products == 1;
 }
 
+// A pass of `smaller`'s kernels at least twice over, some of which may come once, with two others each time at most.
+bool is_repeated(const Pass& larger, const Pass& smaller) {
+  if (larger.kernels.size() * 2 < smaller.kernels.size() * 3) return false;
+  std::map<StringId, std::pair<size_t, size_t>> counts;  // in the smaller, in the larger
+  for (const PassKernel& kernel : smaller.kernels) ++counts[kernel.name].first;
+  for (const PassKernel& kernel : larger.kernels) ++counts[kernel.name].second;
+  size_t times = 0, others = 0;
+  for (const auto& [name, count] : counts) {
+    if (count.second < count.first) return false;
+    if (count.first == 0) others += count.second;
+    if (count.first > 0) times = std::max(times, count.second / count.first);
+  }
+  size_t recurring = 0;  // kernels of the smaller that come as often as any, but for one time
+  for (const auto& [name, count] : counts)
+    if (count.second + count.first > times * count.first) recurring += count.first;
+  return times >= 2 && others <= 2 * times && 2 * recurring > smaller.kernels.size();
+}
+
 bool is_unknown(const StepDraft& step) {
   return step.kind == StageKind::kOther && !step.kind_known && !step.unseen && !step.host_only && step.new_tokens < 0;
 }
@@ -88,6 +106,12 @@ class PassesOfDevice {
     for (const auto& [names, alike] : by_kernels) {
       if (alike.size() > kSmallerMin) settle_alike(alike);
     }
+    const auto most = std::max_element(by_kernels.begin(), by_kernels.end(),
+                                       [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+    if (most != by_kernels.end() && most->second.size() >= kSmallerMin) {
+      settle_token_by_token(most->second);
+      settle_behind_prompts(most->second);
+    }
   }
 
  private:
@@ -119,6 +143,32 @@ class PassesOfDevice {
     if (!followed) return;
     for (const size_t p : smaller) steps_[passes_[p].step].kind = StageKind::kDecode;
     for (const size_t p : prompts) steps_[passes_[p].step].kind = StageKind::kPrefill;
+  }
+
+  void settle_token_by_token(const std::vector<size_t>& smaller) {
+    if (!is_unknown(steps_[passes_[smaller.front()].step]) || !go_on_by_themselves(smaller)) return;
+    std::vector<size_t> prompts;
+    bool followed = false;
+    for (size_t p = 0; p < passes_.size(); ++p) {
+      if (!is_repeated(passes_[p], passes_[smaller.front()])) continue;
+      prompts.push_back(p);
+      followed |= holds(smaller, p, p + 1) && holds(smaller, p, p + 2);
+    }
+    if (!followed) return;
+    for (const size_t p : smaller) steps_[passes_[p].step].kind = StageKind::kDecode;
+    for (const size_t p : prompts) steps_[passes_[p].step].kind = StageKind::kPrefill;
+  }
+
+  // Behind a prompt that is known by a library's kernels.
+  void settle_behind_prompts(const std::vector<size_t>& alike) {
+    if (!is_unknown(steps_[passes_[alike.front()].step]) || !go_on_by_themselves(alike)) return;
+    const bool follow = std::any_of(alike.begin(), alike.end(), [&](size_t p) {
+      const size_t step = passes_[p].step;
+      return step > 0 && steps_[step - 1].device == steps_[step].device &&
+             steps_[step - 1].kind == StageKind::kPrefill && holds(alike, p, p + 1) && holds(alike, p, p + 2);
+    });
+    if (!follow) return;
+    for (const size_t p : alike) steps_[passes_[p].step].kind = StageKind::kDecode;
   }
 
   // Whether `next` is one of the passes, and no other step lies between it and `from`.

@@ -18,7 +18,9 @@ namespace llmprof {
 //   - a larger pass is followed by two smaller ones;
 //   - the host waits for a few bytes at the end of most smaller ones, and gives none of them more than that back: what
 //     they run on, the pass before made. A pass over a new batch needs its input.
-// Call when other kinds are settled. `steps` are by device and host time.
+// Passes that go on like that behind a prompt that is known by a library's kernels make tokens too.
+// A prompt may be read token by token instead: the larger one is then the smaller one's kernels at least twice over, of
+// any category, but for the end. Call when other kinds are settled. `steps` are by device and host time.
 void settle_by_grids(const Trace& trace, const std::vector<LaunchOrder>& orders, const HostCalls& calls,
                      std::vector<StepDraft>& steps);
 

@@ -17,10 +17,11 @@ struct StepDraft {
   StageKind kind = StageKind::kOther;
   bool kind_known = false;  // by the annotation or the structure; shapes decide otherwise
   bool split = false;       // a piece of an annotation that spans several runs of the model
-  bool by_period =
-      false;            // detected only because kernel names recur; layers recur too, so this is the weakest evidence
-  bool recurs = false;  // of a range whose words do not say a kind
-  bool unseen = false;  // a range of the program in which kernels were not recorded; no activities
+  // Detected only because kernel names recur; layers recur too, so this is the weakest evidence.
+  bool by_period = false;
+  bool by_waits = false;   // detected only by the host's waits between equal launches
+  bool recurs = false;     // of a range whose words do not say a kind
+  bool unseen = false;     // a range of the program in which kernels were not recorded; no activities
   bool host_only = false;  // a range of the program in which nothing was launched; no activities either
   uint32_t pass = 0;       // steps of several GPUs with the same one are one pass of the model; 0 for none
   bool continues = false;  // the same run of the host as the step before (a prompt after its images)

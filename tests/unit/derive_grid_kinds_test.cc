@@ -83,6 +83,76 @@ TEST(GridKinds, PassesThatGoOnFromALargerOneMakeTokens) {
 }
 
 // A loop that reads its loss after each batch; now and then one is larger.
+// No rule knows these names; the layers of passes that choose nothing recur as evenly as passes do.
+void unknown_pass(OwnKernels& program, bool chooses) {
+  program.kernel("look_up", 1);
+  for (int layer = 0; layer < 20; ++layer)
+    for (const char* name : {"unknown_a", "unknown_b", "unknown_c", "unknown_d"}) program.kernel(name, 8);
+  if (!chooses) return program.kernel("go_on", 1);
+  program.kernel("widen", 500);
+  program.kernel("best", 1);
+}
+
+// Of six requests, which make more tokens from one to the next.
+template <class Prompt>
+void expect_tokens_behind(OwnKernels& program, Prompt&& prompt) {
+  std::vector<bool> tokens;
+  for (int request = 0; request < 6; ++request) {
+    prompt();
+    tokens.push_back(false);
+    for (int token = 0; token < 5 + 3 * request; ++token) {
+      unknown_pass(program, true);
+      program.read(4);
+      tokens.push_back(true);
+    }
+  }
+  const std::vector<StageKind>& kinds = program.b.derive_all().steps.kind;
+  ASSERT_EQ(kinds.size(), tokens.size());
+  for (size_t i = 0; i < kinds.size(); ++i)
+    EXPECT_EQ(kinds[i], tokens[i] ? StageKind::kDecode : StageKind::kPrefill) << i;
+}
+
+TEST(GridKinds, PromptsReadTokenByToken) {
+  OwnKernels program;
+  expect_tokens_behind(program, [&] {
+    program.give(40);
+    for (int token = 0; token < 29; ++token) unknown_pass(program, false);
+    unknown_pass(program, true);
+    program.read(4);
+  });
+}
+
+// A loop that works on new input each time makes no tokens.
+TEST(GridKinds, UnknownPassesOverNewInputMakeNone) {
+  OwnKernels program;
+  for (int batch = 0; batch < 12; ++batch) {
+    program.give(4096);
+    for (int part = batch % 4; part < 4; ++part) unknown_pass(program, part == 3);
+    program.read(4);
+  }
+  for (const StageKind kind : program.b.derive_all().steps.kind) EXPECT_EQ(kind, StageKind::kOther);
+}
+
+// Tokens by the program's own kernels behind a prompt that a library ran.
+TEST(GridKinds, TokensBehindAKnownPrompt) {
+  OwnKernels program;
+  expect_tokens_behind(program, [&] {
+    program.give(400);
+    const auto product = [&](int64_t rows, int64_t columns) {
+      program.b.library_call(program.time - 1, 20, rows, columns, 2048);
+      program.kernel("gemm", 64);
+    };
+    for (int layer = 0; layer < 12; ++layer) {
+      product(100, 6144);
+      program.kernel("attn", 64);
+      product(100, 2048);
+    }
+    product(1, 32000);
+    program.kernel("argmax", 1);
+    program.read(8);
+  });
+}
+
 TEST(GridKinds, TrainingMakesNone) {
   OwnKernels m;
   for (int i = 0; i < 12; ++i) {

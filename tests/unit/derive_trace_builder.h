@@ -158,6 +158,7 @@ class TestTrace {
                                     : has("Memcpy")  ? Category::kCopy
                                     : has("nccl")    ? Category::kCommunication
                                     : has("[CUDA")   ? Category::kOther
+                                    : has("unknown") ? Category::kOther
                                                      : Category::kElementwise;
     }
     if (!trace.library_calls.empty()) {
