@@ -43,11 +43,12 @@ const HostWaits::Wait* HostWaits::first_behind(int64_t time_ns) const {
 }
 
 std::optional<StringId> stack_that_ends(const HostWaits& waits, const std::vector<int64_t>& ends_ns) {
-  // The window ends with the driver's call, the wait with the runtime's around it.
-  constexpr int64_t kAroundNs = 20'000;
+  // The window ends with the driver's call, the wait with the runtime's around it, or with the one behind a copy that
+  // has waited: 12 to 30 us later on a slow host.
+  constexpr int64_t kBeforeNs = 20'000, kBehindNs = 100'000;
   std::map<StringId, size_t> counts;
   for (const int64_t end_ns : ends_ns)
-    if (const HostWaits::Wait* wait = waits.last_in(end_ns - kAroundNs, end_ns + kAroundNs)) ++counts[wait->stack];
+    if (const HostWaits::Wait* wait = waits.last_in(end_ns - kBeforeNs, end_ns + kBehindNs)) ++counts[wait->stack];
   if (counts.empty()) return {};
   const StringId stack = most_frequent(counts);
   const bool ends = counts[stack] >= kEndsMin &&

@@ -98,6 +98,8 @@ void count_keys(const HostEvents& events, const std::vector<StepDraft>& drafts, 
   std::vector<int64_t> ends_ns;
   for (const DraftIndex i : stage.steps) ends_ns.push_back(drafts[i].window_end_ns);
   stage.ends = stack_that_ends(events.waits, ends_ns);
+  // The first may be a warm-up, which is called from another line.
+  if (!stage.ends && !ends_ns.empty()) stage.ends = stack_that_ends(events.waits, {ends_ns.begin() + 1, ends_ns.end()});
   for (const DraftIndex i : stage.steps) {
     const auto [first, last] = within(events.recurring, drafts[i].begin_ns, drafts[i].end_ns);
     std::map<uint64_t, size_t> counts;

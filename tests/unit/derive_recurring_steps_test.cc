@@ -285,10 +285,14 @@ TEST(RecurringSteps, WithoutTheWaitAreNotKnown) {
   EXPECT_TRUE(loop.unseen().empty());
 }
 
-// A recurrent network multiplies as many rows in a prompt as in a step: other code fetches its token.
-TEST(RecurringSteps, PromptsAreToldByTheCodeThatFetchesTheirToken) {
+// A recurrent network multiplies as many rows in a prompt as in a step: other code fetches its token. `late_ns`: how
+// long behind the step the wait ends; `first`: what calls that code for the first request.
+void expect_prompts_told_by_waits(int64_t late_ns, const std::string& first) {
   Loop loop;
-  const auto request = [&](bool recorded, int64_t prompt, int64_t step) {
+  const auto wait = [&](int64_t length, std::string_view code, std::string_view from) {
+    loop.built.host_wait(loop.at() - length * 2 / 10, loop.at() + late_ns, std::string(code).append(from));
+  };
+  const auto request = [&](bool recorded, int64_t prompt, int64_t step, std::string_view caller) {
     const int64_t from = loop.at();
     loop.built.product_rows(from + 100'000, 8);
     if (recorded)
@@ -299,7 +303,7 @@ TEST(RecurringSteps, PromptsAreToldByTheCodeThatFetchesTheirToken) {
       loop.built.recurring_call(from + prompt * 6 / 10, kOutputLayer);
       loop.pause(prompt);
     }
-    loop.built.host_wait(loop.at() - prompt * 2 / 10, loop.at() - 1'000, "prefill (serve.py:30) < main (serve.py:70)");
+    wait(prompt, "prefill (serve.py:30) < ", caller);
     for (int i = 0; i < 5; ++i) {
       loop.built.product_rows(loop.at() + 100'000, 8);
       if (recorded) {
@@ -308,22 +312,65 @@ TEST(RecurringSteps, PromptsAreToldByTheCodeThatFetchesTheirToken) {
         loop.built.recurring_call(loop.at() + step * 6 / 10, kOutputLayer);
         loop.pause(step);
       }
-      loop.built.host_wait(loop.at() - step * 2 / 10, loop.at() - 1'000, "decode (serve.py:40) < main (serve.py:72)");
+      wait(step, "decode (serve.py:40) < ", caller);
     }
   };
-  for (int i = 0; i < 3; ++i) request(true, 3 * kStep, kStep);
+  for (int i = 0; i < 4; ++i) request(true, 3 * kStep, kStep, i == 0 ? first : "main (serve.py:70)");
   loop.level_since(RecordingLevel::kDefault, "start");
-  for (int i = 0; i < 3; ++i) request(false, 2 * kStep, 2 * kStep);
+  for (int i = 0; i < 3; ++i) request(false, 2 * kStep, 2 * kStep, "main (serve.py:70)");
   loop.level_since(RecordingLevel::kLight, "detached");
   Trace& trace = loop.built.build();
   ASSERT_TRUE(find_steps(trace, {}));
   std::map<std::pair<StageKind, bool>, size_t> counts;
   for (Row s = 0; s < trace.steps.size(); ++s)
     ++counts[{trace.steps.kind[s], trace.steps.missing[s] == MissingKernels::kAll}];
-  EXPECT_EQ((counts[{StageKind::kPrefill, false}]), 3U);
-  EXPECT_EQ((counts[{StageKind::kDecode, false}]), 15U);
+  EXPECT_EQ((counts[{StageKind::kPrefill, false}]), 4U);
+  EXPECT_EQ((counts[{StageKind::kDecode, false}]), 20U);
   EXPECT_EQ((counts[{StageKind::kPrefill, true}]), 3U);
   EXPECT_GE((counts[{StageKind::kDecode, true}]), 14U);
+}
+
+TEST(RecurringSteps, PromptsAreToldByTheCodeThatFetchesTheirToken) {
+  expect_prompts_told_by_waits(-1'000, "main (serve.py:70)");
+}
+
+// On a slow host the wait ends some microseconds behind the copy that ended the step.
+TEST(RecurringSteps, PromptsAreToldByAWaitBehindTheCopy) { expect_prompts_told_by_waits(30'000, "main (serve.py:70)"); }
+
+// The first request of a server is often a warm-up: what fetches its token is called from elsewhere.
+TEST(RecurringSteps, PromptsEndWithTheWaitOfAllButTheFirst) {
+  LoopWithProductRows loop(false);
+  const auto fetched = [&](int line) {
+    loop.built.host_wait(loop.at() - 900'000, loop.at() - 1'000,
+                         "prefill (serve.py:30) < main (serve.py:" + std::to_string(line) + ")");
+  };
+  for (int request = 0; request < 4; ++request) {
+    loop.built.product_rows(loop.at() + kStep * 3 / 10, 96);
+    loop.recorded_prompt(3 * kStep);
+    fetched(request == 0 ? 60 : 70);
+    for (int i = 0; i < 8; ++i) {
+      loop.built.product_rows(loop.at() + kStep / 10, 1);
+      loop.recorded_step();
+    }
+  }
+  loop.level_since(RecordingLevel::kDefault, "start");
+  for (const int64_t steps : {2, 4, 6}) {  // the output layer is launched early, whatever the prompt takes
+    loop.pause(5 * kStep);
+    loop.built.product_rows(loop.at() + kStep * 3 / 10, 96);
+    loop.built.recurring_call(loop.at() + kStep, kOutputLayer);
+    loop.pause(steps * kStep);
+    fetched(70);
+  }
+  loop.pause(kStep);
+  loop.level_since(RecordingLevel::kLight, "detached");
+  Trace& trace = loop.built.build();
+  ASSERT_TRUE(find_steps(trace, {}));
+  std::vector<double> prompts;
+  for (Row s = 0; s < trace.steps.size(); ++s)
+    if (trace.steps.missing[s] == MissingKernels::kAll && trace.steps.kind[s] == StageKind::kPrefill)
+      prompts.push_back(static_cast<double>(trace.steps.end_ns[s] - trace.steps.start_ns[s]) / kStep);
+  ASSERT_EQ(prompts.size(), 3U);
+  for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(prompts[i], 2.0 * static_cast<double>(i + 1), 0.01) << i;
 }
 
 }  // namespace
