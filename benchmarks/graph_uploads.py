@@ -21,11 +21,15 @@ PROGRAMS = pathlib.Path(__file__).resolve().parent.parent / "tests/gpu/held_out_
 CASES = {
     "first launched with records on": (),
     "instantiated with records off": ("off",),
+    "instantiated with CUPTI out of the process": ("out",),
     "instantiated and launched with records off": ("off", "launch"),
     "instantiated and uploaded with records off": ("off", "upload"),
     "that, then updated with records on": ("off", "upload", "update"),
     "that, then launched with records off and on": ("off", "upload", "silent", "again"),
     "that, then launched with records off before CUPTI left": ("off", "upload", "silent"),
+    "uploaded when CUPTI had left": ("upload later",),
+    "updated when CUPTI had left": ("update later",),
+    "instantiated anew when CUPTI had left": ("instantiate later",),
 }
 
 
@@ -67,21 +71,30 @@ class Case:
         graph = self.captured(step, stream)
         if "off" in self.words:
             self.cupti.off()
+        if "out" in self.words:
+            self.leave()
+        self.graph, self.step, self.stream = graph, step, stream
         graph.instantiate()
-        executable = C.c_void_p(graph.raw_cuda_graph_exec())
         if "launch" in self.words:
             graph.replay()
         if "upload" in self.words:
-            self.checked("cuGraphUpload", executable, C.c_void_p(stream.cuda_stream))
+            self.upload()
         self.torch.cuda.synchronize()
         if "off" in self.words:
             self.cupti.on()
-
-        def update():
-            self.other = self.captured(step, stream)
-            self.checked("cuGraphExecUpdate_v2", executable, C.c_void_p(self.other.raw_cuda_graph()), (C.c_uint64 * 8)())
-        self.update = update
+        if "out" in self.words:
+            self.come()
         return graph.replay
+
+    def executable(self):
+        return C.c_void_p(self.graph.raw_cuda_graph_exec())
+
+    def upload(self):
+        self.checked("cuGraphUpload", self.executable(), C.c_void_p(self.stream.cuda_stream))
+
+    def update(self):
+        self.other = self.captured(self.step, self.stream)
+        self.checked("cuGraphExecUpdate_v2", self.executable(), C.c_void_p(self.other.raw_cuda_graph()), (C.c_uint64 * 8)())
 
     def come(self):
         self.cupti.subscribe()
@@ -117,6 +130,12 @@ class Case:
         for turn in "first", "second":
             self.leave()
             self.stage = f"after CUPTI left for the {turn} time"
+            if "upload later" in self.words:
+                self.upload()
+            if "update later" in self.words:
+                self.update()
+            if "instantiate later" in self.words:
+                self.graph.instantiate()
             self.steps(20, begin=False)
             self.come()
             self.stage = f"after CUPTI came back for the {turn} time"

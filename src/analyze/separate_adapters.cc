@@ -32,7 +32,7 @@ class StreamProducts {
       if (works().m[first] != works().m[second] || works().k[second] != rank) continue;
       if (rank > kRankMost || works().k[first] < kNarrowing * rank || works().n[second] < kNarrowing * rank) continue;
       if (!matrix_beside(p)) continue;
-      SeparateAdapter found{ops_[products_[p]], ops_[products_[p + 1]], rank, {}};
+      SeparateAdapter found{rank, {}};
       for (size_t at = products_[p]; at <= products_[p + 1]; ++at) found.gone.push_back(ops_[at]);
       add_passes_behind(products_[p + 1], found.gone);
       out.push_back(std::move(found));
@@ -89,7 +89,7 @@ std::vector<SeparateAdapter> separate_adapters(const Context& context) {
     const StepId step = trace.gpu_links.step[op];
     if (step == kNoRow || trace.gpu_ops.kind[op] != GpuOpKind::kKernel) continue;
     if (says_adapter(trace.text(trace.gpu_ops.name[op]))) {
-      out.push_back({op, kNoRow, 0, {op}});
+      out.push_back({0, {op}});
     } else {
       streams[{trace.gpu_ops.stream[op], step}].push_back(op);
     }
@@ -106,7 +106,7 @@ void find_separate_adapters(const FindingContext& finding) {
   };
   std::map<uint32_t, Sums> stages;
   for (const SeparateAdapter& one : separate_adapters(finding.context)) {
-    Sums& sums = stages[finding.context.groups.stage_of_step[finding.trace().gpu_links.step[one.narrow]]];
+    Sums& sums = stages[finding.context.groups.stage_of_step[finding.trace().gpu_links.step[one.gone.front()]]];
     ++sums.adapters;
     sums.rank = std::max(sums.rank, one.rank);
     for (const GpuOpId op : one.gone)

@@ -9,9 +9,8 @@
 namespace llmprof {
 
 struct SeparateAdapter {
-  GpuOpId narrow = kNoRow, wide = kNoRow;  // x(m,k) -> (m,r), (m,r) -> (m,n)
-  int64_t rank = 0;
-  std::vector<GpuOpId> gone;  // all that merged weights take away, in order
+  int64_t rank = 0;           // inner width; 0: not known
+  std::vector<GpuOpId> gone;  // all that merged weights take away, in order, of one step; at least one
 };
 
 // By the shapes of products on one stream within a step, where one of (m,n,k) lies beside them; and by the names of

@@ -7,13 +7,12 @@ block of sixteen places and fetches the keys and values of the eight best. A req
 """
 import os, sys; sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "steady_programs"))
 import math
-import random
 
 import torch
 from torch.nn import functional as F
 
 from contract import Record, arguments, now, ranges, split
-from parts import MADE, drawn, prompt, tables, turned, weight
+from parts import MADE, begun, drawn, prompt, tables, turned, weight
 
 VOCABULARY, LENGTH, BLOCK, BEST = 32000, 1024, 16, 8
 WIDTH, INNER, LAYERS, HEADS, KV_HEADS, SIZE = 2048, 8192, 18, 16, 4, 128
@@ -104,9 +103,7 @@ def write(model, record, mark, tokens, steps, cold=False):
 def main():
     options = arguments(__doc__)
     mark, record = ranges(options.ranges), Record()
-    torch.manual_seed(options.seed)
-    torch.set_grad_enabled(False)
-    chance, model = random.Random(options.seed), Model()
+    chance, model = begun(options.seed), Model()
     torch.cuda.synchronize()
     for number, steps in enumerate(split(options.steps, max(4, min(30, options.steps // 7)))):
         length = chance.randrange(*BANDS[number % len(BANDS)])

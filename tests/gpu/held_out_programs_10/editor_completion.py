@@ -5,13 +5,12 @@ editor wrote and what stands behind it, on top of the cache up to the cursor; a 
 is one completion, of a few tokens. Between two of them the user types for some milliseconds. It marks no ranges.
 """
 import os, sys; sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "steady_programs"))
-import random
 import time
 
 import torch
 
 from contract import Record, arguments, now, split
-from parts import Decoder, prompt
+from parts import Decoder, begun, prompt
 
 VOCABULARY, LENGTH = 32000, 1024
 TYPED, BEHIND = 24, (40, 120)  # tokens written at the cursor, and of those behind it
@@ -53,9 +52,7 @@ class Editor:
 def main():
     options = arguments(__doc__)
     record = Record()
-    torch.manual_seed(options.seed)
-    torch.set_grad_enabled(False)
-    chance = random.Random(options.seed)
+    chance = begun(options.seed)
     editor = Editor(Decoder(VOCABULARY, 1536, 4096, 30, 12, 2, 1, LENGTH), chance)
     torch.cuda.synchronize()
     editor.complete(record, 3, warm_up=True)

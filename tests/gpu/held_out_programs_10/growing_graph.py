@@ -6,12 +6,12 @@ attends to the whole cache, and counts up by two kernels outside of it. A cache 
 places more; the capture that follows is in no step. A request is one text. It marks no ranges.
 """
 import os, sys; sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "steady_programs"))
-import random
+from functools import partial
 
 import torch
 
-from contract import Record, arguments, now, split
-from parts import MADE, Decoder, captured, prompt
+from contract import Record, arguments, now
+from parts import MADE, Decoder, answered, begun, captured, in_batches
 
 VOCABULARY, REACH, MORE, BATCH = 32000, 1024, 32, 3
 
@@ -70,39 +70,24 @@ class Engine:
 
 def serve(engine, record, prompts, steps, warm_up=False):
     count = len(prompts[0])
-    start = now()
-    texts = [[token] for token in engine.prefill(prompts)]
-    first = end = now()
-    record.step("prefill", start, first, count * BATCH, BATCH, warm_up)
-    for i in range(steps):
+
+    def ready(i):
         engine.make_room(count + i + 1)
         if engine.graph is None:
             engine.capture()
-        begin = now()
-        tokens = engine.decode()
-        end = now()
-        record.step("decode", begin, end, BATCH, BATCH, warm_up)
-        for text, token in zip(texts, tokens):
-            text.append(token)
-    for text in texts:
-        record.request(start, first, end, count, len(text), warm_up)
-    assert all(0 <= token < VOCABULARY for text in texts for token in text) and bool(torch.isfinite(engine.last).all())
+
+    start = now()
+    texts = [[token] for token in engine.prefill(prompts)]
+    answered(record, texts, VOCABULARY, start, count, steps, engine.decode, warm_up, ready)
+    assert bool(torch.isfinite(engine.last).all())
     assert engine.places[:, 0].tolist() == [count + steps] * BATCH and engine.captures > 0
 
 
 def main():
     options = arguments(__doc__)
     record = Record()
-    torch.manual_seed(options.seed)
-    torch.set_grad_enabled(False)
-    chance, engine = random.Random(options.seed), Engine()
-
-    def prompts(length):
-        return [prompt(chance, VOCABULARY, length) for _ in range(BATCH)]
-
-    serve(engine, record, prompts(72), 4, warm_up=True)
-    for number, steps in enumerate(split(options.steps, max(3, min(30, options.steps // 8)))):
-        serve(engine, record, prompts(75 + 15 * number), steps)
+    chance, engine = begun(options.seed), Engine()
+    in_batches(partial(serve, engine, record), chance, VOCABULARY, BATCH, range(75, 525, 15), options.steps, 30, warm_up=(72, 4))
     record.finish()
 
 

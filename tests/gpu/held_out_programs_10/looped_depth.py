@@ -8,13 +8,12 @@ a prefill step "read", a decode step "word" and inside that "round" for each rep
 """
 import os, sys; sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "steady_programs"))
 import math
-import random
 
 import torch
 from torch.nn import functional as F
 
 from contract import Record, arguments, now, ranges, split
-from parts import MADE, captured, prompt, tables, turned, weight
+from parts import MADE, begun, captured, prompt, tables, turned, weight
 
 VOCABULARY, LENGTH = 32000, 512
 WIDTH, INNER, LAYERS, HEADS, SIZE = 3072, 8192, 5, 24, 128
@@ -124,9 +123,7 @@ def serve(engine, record, mark, tokens, steps, warm_up=False):
 def main():
     options = arguments(__doc__)
     mark, record = ranges(options.ranges), Record()
-    torch.manual_seed(options.seed)
-    torch.set_grad_enabled(False)
-    chance, engine = random.Random(options.seed), Engine()
+    chance, engine = begun(options.seed), Engine()
     engine.capture()
     serve(engine, record, mark, prompt(chance, VOCABULARY, 120), 4, warm_up=True)
     for number, steps in enumerate(split(options.steps, max(3, min(30, options.steps // 7)))):

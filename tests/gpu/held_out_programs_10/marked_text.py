@@ -8,13 +8,12 @@ for each of the seven inside.
 """
 import os, sys; sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "steady_programs"))
 import math
-import random
 
 import torch
 from torch.nn import functional as F
 
 from contract import Record, arguments, now, ranges, split
-from parts import MADE, prompt, tables, turned, weight
+from parts import MADE, begun, prompt, tables, turned, weight
 
 VOCABULARY, LENGTH = 32000, 768
 WIDTH, INNER, LAYERS, HEADS = 2048, 5632, 20, 16
@@ -112,9 +111,7 @@ def write(model, marker, record, mark, tokens, steps, warm_up=False):
 def main():
     options = arguments(__doc__)
     mark, record = ranges(options.ranges), Record()
-    torch.manual_seed(options.seed)
-    torch.set_grad_enabled(False)
-    chance, model, marker = random.Random(options.seed), Model(), Marker(mark)
+    chance, model, marker = begun(options.seed), Model(), Marker(mark)
     torch.cuda.synchronize()
     write(model, marker, record, mark, prompt(chance, VOCABULARY, 150), 3, warm_up=True)
     for number, steps in enumerate(split(options.steps, max(3, min(30, options.steps // 7)))):

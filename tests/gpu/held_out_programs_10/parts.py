@@ -1,8 +1,12 @@
-"""What some programs of this folder share: weights, turning by position, prompts, a plain decoder, and the capture of a graph."""
+"""What some programs of this folder share: weights, turning by position, prompts, a plain decoder, the capture of a graph, and
+the loops over batches and their steps."""
 import math
+import random
 
 import torch
 from torch.nn import functional as F
+
+from contract import now, split
 
 MADE = dict(device="cuda", dtype=torch.bfloat16)
 
@@ -97,3 +101,45 @@ def drawn(logits, temperature=1.0):
     """A token for each row, by a race of exponential clocks, which a graph can hold."""
     chances = (logits / temperature).softmax(-1)
     return (chances / torch.empty_like(chances).exponential_().clamp_(min=1e-20)).argmax(-1, keepdim=True)
+
+
+def begun(seed):
+    """PyTorch is seeded and set up for inference; what the program draws with."""
+    torch.manual_seed(seed)
+    torch.set_grad_enabled(False)
+    return random.Random(seed)
+
+
+def finished(record, texts, vocabulary, start, first, end, count, warm_up):
+    """The requests of a batch of texts whose prompts have `count` tokens."""
+    for text in texts:
+        record.request(start, first, end, count, len(text), warm_up)
+    assert all(0 <= token < vocabulary for text in texts for token in text)
+
+
+def answered(record, texts, vocabulary, start, count, steps, decode, warm_up, ready=lambda i: None):
+    """A batch whose first tokens are there: its prefill ends now, then come its decode steps. `ready` comes before each of
+    them and is timed by nobody."""
+    batch = len(texts)
+    first = end = now()
+    record.step("prefill", start, first, count * batch, batch, warm_up)
+    for i in range(steps):
+        ready(i)
+        begin = now()
+        tokens = decode()
+        end = now()
+        record.step("decode", begin, end, batch, batch, warm_up)
+        for text, token in zip(texts, tokens):
+            text.append(token)
+    finished(record, texts, vocabulary, start, first, end, count, warm_up)
+
+
+def in_batches(serve, chance, vocabulary, batch, lengths, steps, most, warm_up):
+    """Batches of prompts of these lengths, by turns, that share the decode steps: up to `most`, behind one that warms up,
+    of a length and a number of steps."""
+    def prompts(length):
+        return [prompt(chance, vocabulary, length) for _ in range(batch)]
+
+    serve(prompts(warm_up[0]), warm_up[1], warm_up=True)
+    for number, count in enumerate(split(steps, max(3, min(most, steps // 8)))):
+        serve(prompts(lengths[number % len(lengths)]), count)

@@ -6,12 +6,12 @@ sizes that has room for the texts still running. Moving up is done between steps
 batch of texts has "wave" around it, inside are "prompts", "move" and, with the size of the graph in its words, each step.
 """
 import os, sys; sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "steady_programs"))
-import random
+from functools import partial
 
 import torch
 
-from contract import Record, arguments, now, ranges, split
-from parts import Decoder, captured, drawn, prompt
+from contract import Record, arguments, now, ranges
+from parts import Decoder, begun, captured, drawn, in_batches
 
 VOCABULARY, LENGTH, BATCH, SIZES = 32000, 384, 12, (12, 8, 4, 2)
 LENGTHS = (96, 160, 64, 240, 128, 200)  # of prompts, by turns
@@ -87,17 +87,9 @@ def serve(engine, record, mark, prompts, steps, warm_up=False):
 def main():
     options = arguments(__doc__)
     mark, record = ranges(options.ranges), Record()
-    torch.manual_seed(options.seed)
-    torch.set_grad_enabled(False)
-    chance, engine = random.Random(options.seed), Engine()
+    chance, engine = begun(options.seed), Engine()
     engine.capture()
-
-    def prompts(length):
-        return [prompt(chance, VOCABULARY, length) for _ in range(BATCH)]
-
-    serve(engine, record, mark, prompts(80), 4, warm_up=True)
-    for number, steps in enumerate(split(options.steps, max(3, min(25, options.steps // 8)))):
-        serve(engine, record, mark, prompts(LENGTHS[number % len(LENGTHS)]), steps)
+    in_batches(partial(serve, engine, record, mark), chance, VOCABULARY, BATCH, LENGTHS, options.steps, 25, warm_up=(80, 4))
     record.finish()
 
 

@@ -6,15 +6,15 @@ A request is one text. It marks no ranges.
 """
 import os, sys; sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "steady_programs"))
 import math
-import random
+from functools import partial
 
 import torch
 import triton
 from torch.nn import functional as F
 from triton import language as tl
 
-from contract import Record, arguments, now, split
-from parts import MADE, prompt, turned, weight
+from contract import Record, arguments, now
+from parts import MADE, answered, begun, in_batches, turned, weight
 
 VOCABULARY, LENGTH, BATCH = 32768, 512, 2
 WIDTH, INNER, LAYERS = 2048, 6144, 20
@@ -213,35 +213,17 @@ def serve(engine, record, prompts, steps, warm_up=False):
     count = len(prompts[0])
     start = now()
     texts = [[token] for token in engine.prefill(prompts)]
-    first = end = now()
-    record.step("prefill", start, first, count * BATCH, BATCH, warm_up)
-    for _ in range(steps):
-        begin = now()
-        tokens = engine.decode()
-        end = now()
-        record.step("decode", begin, end, BATCH, BATCH, warm_up)
-        for text, token in zip(texts, tokens):
-            text.append(token)
-    for text in texts:
-        record.request(start, first, end, count, len(text), warm_up)
-    assert all(0 <= token < VOCABULARY for text in texts for token in text) and bool(torch.isfinite(engine.logits).all())
+    answered(record, texts, VOCABULARY, start, count, steps, engine.decode, warm_up)
+    assert bool(torch.isfinite(engine.logits).all())
     assert engine.places.tolist() == [count + steps] * BATCH and count + steps <= LENGTH
 
 
 def main():
     options = arguments(__doc__)
     record = Record()
-    torch.manual_seed(options.seed)
-    torch.set_grad_enabled(False)
-    chance, engine = random.Random(options.seed), Engine()
+    chance, engine = begun(options.seed), Engine()
     torch.cuda.synchronize()
-
-    def prompts(length):
-        return [prompt(chance, VOCABULARY, length) for _ in range(BATCH)]
-
-    serve(engine, record, prompts(80), 3, warm_up=True)
-    for number, steps in enumerate(split(options.steps, max(3, min(25, options.steps // 8)))):
-        serve(engine, record, prompts(LENGTHS[number % len(LENGTHS)]), steps)
+    in_batches(partial(serve, engine, record), chance, VOCABULARY, BATCH, LENGTHS, options.steps, 25, warm_up=(80, 3))
     record.finish()
 
 

@@ -5,14 +5,13 @@ choice of a token, until `.item()` has it. The text lies on the GPU, where the c
 place is counted up, so from one token to the next nothing has to be sent. A request is one text. It marks no ranges.
 """
 import os, sys; sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "steady_programs"))
-import random
 
 import torch
 import triton
 from triton import language as tl
 
 from contract import Record, arguments, now, split
-from parts import MADE, prompt, weight
+from parts import MADE, begun, prompt, weight
 
 VOCABULARY, LENGTH, RING = 32768, 256, 128
 WIDTH, INNER, LAYERS, HEADS, SIZE = 2048, 8192, 20, 16, 128
@@ -166,9 +165,7 @@ def write(engine, record, tokens, steps, cold=False):
 def main():
     options = arguments(__doc__)
     record = Record()
-    torch.manual_seed(options.seed)
-    torch.set_grad_enabled(False)
-    chance, engine = random.Random(options.seed), Engine()
+    chance, engine = begun(options.seed), Engine()
     torch.cuda.synchronize()
     for number, steps in enumerate(split(options.steps, max(4, min(20, options.steps // 8)))):
         write(engine, record, prompt(chance, VOCABULARY, LENGTHS[number % len(LENGTHS)]), steps, cold=number == 0)

@@ -7,12 +7,12 @@ step before. A request is one text. With --ranges there are "opening" for the pr
 "take" around the wait for the step before it.
 """
 import os, sys; sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "steady_programs"))
-import random
+from functools import partial
 
 import torch
 
-from contract import Record, arguments, now, ranges, split
-from parts import Decoder, captured, drawn, prompt
+from contract import Record, arguments, now, ranges
+from parts import Decoder, begun, captured, drawn, finished, in_batches
 
 VOCABULARY, LENGTH, BATCH = 32000, 512, 4
 LENGTHS = (128, 72, 256, 192)  # of prompts, by turns
@@ -78,26 +78,17 @@ def serve(engine, record, mark, prompts, steps, warm_up=False):
             record.step("decode", begin, end, BATCH, BATCH, warm_up)
             for text, token in zip(texts, tokens):
                 text.append(token)
-    for text in texts:
-        record.request(start, first, end, count, len(text), warm_up)
-    assert all(0 <= token < VOCABULARY for text in texts for token in text) and bool(torch.isfinite(engine.last).all())
+    finished(record, texts, VOCABULARY, start, first, end, count, warm_up)
+    assert bool(torch.isfinite(engine.last).all())
     assert engine.places[:, 0].tolist() == [count + steps] * BATCH
 
 
 def main():
     options = arguments(__doc__)
     mark, record = ranges(options.ranges), Record()
-    torch.manual_seed(options.seed)
-    torch.set_grad_enabled(False)
-    chance, engine = random.Random(options.seed), Engine()
+    chance, engine = begun(options.seed), Engine()
     engine.capture()
-
-    def prompts(length):
-        return [prompt(chance, VOCABULARY, length) for _ in range(BATCH)]
-
-    serve(engine, record, mark, prompts(100), 4, warm_up=True)
-    for number, steps in enumerate(split(options.steps, max(3, min(25, options.steps // 8)))):
-        serve(engine, record, mark, prompts(LENGTHS[number % len(LENGTHS)]), steps)
+    in_batches(partial(serve, engine, record, mark), chance, VOCABULARY, BATCH, LENGTHS, options.steps, 25, warm_up=(100, 4))
     record.finish()
 
 

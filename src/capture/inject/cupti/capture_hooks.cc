@@ -12,9 +12,6 @@ namespace llmprof::inject {
 
 namespace {
 
-// cudaErrorInitializationError and CUDA_ERROR_NOT_INITIALIZED are both 3.
-constexpr int kNotInitialized = 3;
-
 // Calls that make an executable graph have three arguments or, before CUDA 12, five: the rest is passed on unread.
 using Instantiate = int(void** executable, void* graph, void* flags, void* log, size_t log_bytes);
 int instantiate(Instantiate* real, void** executable, void* graph, void* flags, void* log, size_t log_bytes) {
@@ -35,7 +32,7 @@ int instantiate(Instantiate* real, void** executable, void* graph, void* flags, 
   extern "C" int name parameters {                                           \
     static constinit RealSymbol symbol{#name, library};                      \
     auto* real = symbol.get<int parameters>();                               \
-    if (real == nullptr) return kNotInitialized;                             \
+    if (real == nullptr) return kCudaNotInitialized;                         \
     if (watched() && !thread_state.inside) graph_begins(captures);           \
     return real arguments;                                                   \
   }
@@ -54,7 +51,7 @@ LLMPROF_CAPTURE_HOOK(cuGraphCreate, "libcuda.so", (void** graph, unsigned flags)
   extern "C" int name(void** executable, void* graph, void* flags, void* log, size_t log_bytes) {  \
     static constinit RealSymbol symbol{#name, library};                                            \
     auto* real = symbol.get<Instantiate>();                                                        \
-    if (real == nullptr) return kNotInitialized;                                                   \
+    if (real == nullptr) return kCudaNotInitialized;                                               \
     return instantiate(real, executable, graph, flags, log, log_bytes);                            \
   }
 
