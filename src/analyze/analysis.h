@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analyze/groups.h"
+#include "analyze/host_pace.h"
 #include "analyze/undisturbed.h"
 #include "base/result.h"
 #include "hardware/measured.h"
@@ -56,6 +57,7 @@ struct Context {
   const RecorderCosts& costs;  // of the recorder that made the recording, on its machine; empty: not known
   const ReplayedSteps& replayed;
   const UndisturbedTimes& undisturbed;
+  const HostPace& host_pace;
 };
 
 struct Analysis {
@@ -92,7 +94,7 @@ struct StageTimes {
   StageKind kind = StageKind::kOther;
   std::vector<TimedStep> steps;
 };
-std::vector<StageTimes> stage_times(const Trace& trace);
+std::vector<StageTimes> stage_times(const Trace& trace, const HostPace& host_pace);
 
 // What recording did to step times: ratio of medians less 1, with a 95 % percentile bootstrap interval (1,000
 // resamples, fixed seed). Empty with fewer than 5 steps on either side. Method is left to the caller.

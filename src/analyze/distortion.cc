@@ -103,11 +103,11 @@ void add_row(const std::string& stage, DistortionMethod method, const std::vecto
   found.rows.push_back(std::move(*row));
 }
 
-Found against_baseline(const Trace& trace, const Trace& baseline) {
+Found against_baseline(const Trace& trace, const HostPace& host_pace, const Trace& baseline) {
   Found found;
-  const std::vector<StageTimes> theirs = stage_times(baseline);
+  const std::vector<StageTimes> theirs = stage_times(baseline, HostPace(baseline, {}));
   found.reason = "the baseline has no step of the same name as this run";
-  for (const StageTimes& mine : stage_times(trace)) {
+  for (const StageTimes& mine : stage_times(trace, host_pace)) {
     const std::vector<StageTimes>::const_iterator other =
         std::find_if(theirs.begin(), theirs.end(), [&](const StageTimes& t) { return t.stage == mine.stage; });
     if (other == theirs.end()) continue;
@@ -151,7 +151,7 @@ DistortionMethod method_of(const CuptiAway& away) {
   return away.ever() ? DistortionMethod::kWithinRun : DistortionMethod::kWithinRunAttached;
 }
 
-Found within_run(const Trace& trace) {
+Found within_run(const Trace& trace, const HostPace& host_pace) {
   Found found;
   found.reason = "everything was recorded: no window without recording lies in the run";
   bool unrecorded = false;
@@ -164,7 +164,7 @@ Found within_run(const Trace& trace) {
   }
   found.reason = "no step lies in the windows without recording";
   const DistortionMethod method = method_of(CuptiAway(trace));
-  for (const StageTimes& times : stage_times(trace)) {
+  for (const StageTimes& times : stage_times(trace, host_pace)) {
     if (times_ns(times.steps, false).empty()) continue;
     const NearChanges near = near_changes(times.steps);
     add_row(times.stage, method, near.recorded_ns, near.unrecorded_ns, found);
@@ -282,12 +282,13 @@ std::vector<double> times_ns(const std::vector<TimedStep>& steps, bool recorded)
   return out;
 }
 
-std::vector<StageTimes> stage_times(const Trace& trace) {
+std::vector<StageTimes> stage_times(const Trace& trace, const HostPace& host_pace) {
   const Steps& steps = trace.steps;
   std::vector<StageTimes> out;
   std::map<std::string_view, size_t> slots;
   const CuptiAway away(trace);
   const std::vector<StepRecording> recordings = step_recordings(trace, away);
+  const StepsAtPace chosen(trace, recordings, host_pace);
   for (Row s = 0; s < steps.size(); ++s) {
     if (steps.phase[s] == StepPhase::kWarmUp) continue;
     const std::string_view name = trace.text(steps.stage[s]);
@@ -299,7 +300,7 @@ std::vector<StageTimes> stage_times(const Trace& trace) {
     // Where CUPTI never left there is nothing better to compare with.
     const bool unrecorded =
         recording == StepRecording::kAlone || (recording == StepRecording::kAttached && !away.ever());
-    if (recording != StepRecording::kRecorded && !unrecorded) continue;
+    if ((recording != StepRecording::kRecorded && !unrecorded) || !chosen.has(s)) continue;
     times.steps.push_back({!unrecorded, window});
   }
   return out;
@@ -388,9 +389,9 @@ void analyze_overhead(const Context& context, Report& report, std::vector<Cannot
   Found found;
   found.reason = "the recording does not contain an unrecorded run to compare with";
   if (context.options.baseline != nullptr) {
-    found = against_baseline(trace, *context.options.baseline);
+    found = against_baseline(trace, context.host_pace, *context.options.baseline);
   } else if (!trace.recorded.empty()) {
-    found = within_run(trace);
+    found = within_run(trace, context.host_pace);
     if (found.rows.empty() && !trace.recurring_calls.empty()) {
       Found host = by_recurring_calls(trace);
       if (!host.rows.empty()) found = std::move(host);

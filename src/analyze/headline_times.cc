@@ -11,6 +11,7 @@ HeadlineTimes choose_times(const TimesBySource& by_source, size_t enough) {
   if (!replayed.ms.empty() && out.ms.size() + replayed.ms.size() >= recorded.ms.size()) {
     out.ms.insert(out.ms.end(), replayed.ms.begin(), replayed.ms.end());
     out.unsure_ms.insert(out.unsure_ms.end(), replayed.unsure_ms.begin(), replayed.unsure_ms.end());
+    out.full_pace.insert(out.full_pace.end(), replayed.full_pace.begin(), replayed.full_pace.end());
     out.steps.insert(out.steps.end(), replayed.steps.begin(), replayed.steps.end());
     out.source = StepTimeSource::kReplayed;
     return out;

@@ -11,9 +11,16 @@ namespace llmprof {
 
 struct HeadlineTimes {
   std::vector<double> ms;
-  std::vector<double> unsure_ms;  // one for each: how much it may be off for what is not known of the recorder's cost
-  std::vector<Row> steps;         // one for each, of ITL
+  std::vector<double> unsure_ms;   // one for each: how much it may be off for what is not known of the recorder's cost
+  std::vector<uint8_t> full_pace;  // one for each: the CPU is known to have been at full pace
+  std::vector<Row> steps;          // one for each, of ITL
   StepTimeSource source = StepTimeSource::kRecorded;
+
+  void add(double time_ms, double unsure, bool full) {
+    ms.push_back(time_ms);
+    unsure_ms.push_back(unsure);
+    full_pace.push_back(full ? 1 : 0);
+  }
 };
 using TimesBySource = std::array<HeadlineTimes, 3>;  // by StepTimeSource
 

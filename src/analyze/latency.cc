@@ -96,7 +96,7 @@ HeadlineTimes prompt_times(const Context& context, const Requests& requests) {
   TimesBySource by_source;
   for (const RequestTimes* request : requests.typical_prompts()) {
     double ns = *request->ttft_ns, unsure_ns = 0;
-    bool known = true;
+    bool known = true, full_pace = true;
     StepTimeSource source = StepTimeSource::kUnrecorded;
     for (const Row s : request->before_token) {
       const std::optional<double> alone = context.undisturbed.window_ns(s);
@@ -104,10 +104,10 @@ HeadlineTimes prompt_times(const Context& context, const Requests& requests) {
       if (alone) ns -= window_ms(context.trace.steps, s) * 1e6 - *alone;
       source = std::max(source, context.undisturbed.source(s));
       unsure_ns += context.undisturbed.unsure_ns(s);
+      full_pace &= context.host_pace.full(context.trace.steps, s);
     }
     if (!known) continue;
-    by_source[static_cast<size_t>(source)].ms.push_back(ns / 1e6);
-    by_source[static_cast<size_t>(source)].unsure_ms.push_back(unsure_ns / 1e6);
+    by_source[static_cast<size_t>(source)].add(ns / 1e6, unsure_ns / 1e6, full_pace);
   }
   return choose_times(by_source, kPromptsEnough);
 }
@@ -118,8 +118,7 @@ HeadlineTimes token_times(const Context& context, const Requests& requests) {
     const std::optional<double> alone = context.undisturbed.window_ns(s);
     if (!alone) continue;
     HeadlineTimes& times = by_source[static_cast<size_t>(context.undisturbed.source(s))];
-    times.ms.push_back(*alone / 1e6);
-    times.unsure_ms.push_back(context.undisturbed.unsure_ns(s) / 1e6);
+    times.add(*alone / 1e6, context.undisturbed.unsure_ns(s) / 1e6, context.host_pace.full(context.trace.steps, s));
     times.steps.push_back(s);
   }
   return choose_times(by_source, kStepsEnough);
@@ -134,6 +133,18 @@ void fill_interval(const HeadlineTimes& times, OptDouble& low_ms, OptDouble& hig
   const double unsure_ms = median_of(times.unsure_ms);
   low_ms = std::max(0.0, interval.low - unsure_ms);
   high_ms = interval.high + unsure_ms;
+}
+
+// The median of those at full pace, where there are enough of them, and they are alike: a few of prompts of all lengths
+// say nothing of the others.
+void fill_full_pace(const HeadlineTimes& times, size_t enough, IfKnown<double>& median_ms, IfKnown<int64_t>& n) {
+  constexpr double kAlike = 0.2;
+  std::vector<double> full;
+  for (size_t i = 0; i < times.ms.size(); ++i)
+    if (times.full_pace[i] != 0) full.push_back(times.ms[i]);
+  if (full.size() < enough || summarize_samples(full)->iqr_frac() > kAlike) return;
+  n = static_cast<int64_t>(full.size());
+  median_ms = median_of(std::move(full));
 }
 
 // A live recording of one request that no other came before, and no evidence: all of its kernels ran for the first
@@ -163,6 +174,7 @@ Headline headline_of(const Context& context, const Requests& requests) {
     out.ttft_p99_ms = summary->p99;
     out.ttft_n = summary->n;
     fill_interval(ttft, out.ttft_ci95_low_ms, out.ttft_ci95_high_ms);
+    fill_full_pace(ttft, kPromptsEnough, out.ttft_full_pace_ms, out.ttft_full_pace_n);
     out.before_prompt_ms = before_prompt_ms(context.trace, requests);
   }
   if (const RequestTimes* first = requests.first_prompt(); first != nullptr) {
@@ -177,6 +189,7 @@ Headline headline_of(const Context& context, const Requests& requests) {
     out.itl_p99_ms = summary->p99;
     out.itl_n = summary->n;
     fill_interval(itl, out.itl_ci95_low_ms, out.itl_ci95_high_ms);
+    fill_full_pace(itl, kStepsEnough, out.itl_full_pace_ms, out.itl_full_pace_n);
     if (!requests.interleaved) out.tpot_ms = out.itl_ms;
     if (tokens_known && making_ms > 0 && !requests.stalled) out.output_tokens_per_s = 1e3 * tokens / making_ms;
   }

@@ -81,13 +81,15 @@ double pace_frac(const std::vector<StageRuns>& stages, const std::vector<double>
 bool replays_step(const replay::StepTime& time) { return std::fabs(time.error_frac()) <= kReplaysWithin; }
 
 std::vector<StageRuns> stage_runs(const Trace& trace, const std::vector<StepRecording>& recordings,
-                                  const std::vector<uint8_t>& replays) {
+                                  const std::vector<uint8_t>& replays, const HostPace& host_pace) {
   const Steps& steps = trace.steps;
+  const StepsAtPace chosen(trace, recordings, host_pace);
   std::map<std::tuple<int32_t, StringId>, StageRuns> found;
   std::map<std::tuple<int32_t, StringId>, AnnotationId> ranges;
   for (Row step = 0; step < steps.size(); ++step) {
     const bool recorded = recordings[step] == StepRecording::kRecorded;
     if (recorded ? replays[step] == 0 : recordings[step] != StepRecording::kAlone) continue;
+    if (!chosen.has(step)) continue;
     const std::tuple<int32_t, StringId> key{steps.device[step], steps.stage[step]};
     StageRuns& stage = found[key];
     stage.device = steps.device[step], stage.stage = steps.stage[step];

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "analyze/host_pace.h"
 #include "analyze/step_recording.h"
 #include "replay/replay.h"
 #include "trace/trace.h"
@@ -24,9 +25,10 @@ struct StageRuns {
   StringId stage{};
   std::vector<StepRun> runs;
 };
-// `replays`: by step, whether replay gives it back; recorded ones that it does not are left out.
+// `replays`: by step, whether replay gives it back; recorded ones that it does not are left out. So are steps of a slow
+// CPU, where there are enough of the stage at full pace.
 std::vector<StageRuns> stage_runs(const Trace& trace, const std::vector<StepRecording>& recordings,
-                                  const std::vector<uint8_t>& replays);
+                                  const std::vector<uint8_t>& replays, const HostPace& host_pace);
 
 // A replay that misses a recorded step by more says nothing of the step without the recorder.
 bool replays_step(const replay::StepTime& time);

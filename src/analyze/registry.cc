@@ -121,13 +121,15 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
   // What another recorder costs is not known.
   const bool costs_known = report.device && is_live_recording(trace);
   const RecorderCosts costs = costs_known ? report.device->recorder_ns : RecorderCosts();
-  const ReplayedSteps replayed = replay_steps(trace, costs);
-  const UndisturbedTimes undisturbed(trace, groups, replayed, costs);
+  const HostPace host_pace(trace, costs);
+  const ReplayedSteps replayed = replay_steps(trace, costs, host_pace);
+  const UndisturbedTimes undisturbed(trace, groups, replayed, costs, host_pace);
   report.undisturbed = undisturbed.rows();
-  report.steps = list_steps(trace, undisturbed);
+  report.steps = list_steps(trace, undisturbed, host_pace);
+  if (host_pace.record()) report.host_pace = {*host_pace.record()};
   describe_recorded(trace, report);
-  const Context context{trace, options,  groups,     report.device ? &*report.device : nullptr,
-                        costs, replayed, undisturbed};
+  const Context context{trace, options,  groups,      report.device ? &*report.device : nullptr,
+                        costs, replayed, undisturbed, host_pace};
   if (report.device) {
     check_ceilings(context, *report.device, diagnostics);
     name_arithmetic(trace, groups, *report.device);

@@ -79,6 +79,7 @@ void set_gain(const StageView& stage, const StageGain& gain, double before_frac,
   if (gain.ci95_ms && gain.step_ms > 0)
     row.ci95 = {figure((*gain.ci95_ms)[1] / gain.step_ms), figure((*gain.ci95_ms)[0] / gain.step_ms)};
   row.method = "replay";
+  if (on_top_of.empty()) row.full_pace_frac = gain.full_pace_frac;
   if (!on_top_of.empty()) row.on_top_of = std::string(on_top_of);
   out.gain = row;
   out.bound = GainBound{row.metric, row.from, row.to};

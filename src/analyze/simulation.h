@@ -25,7 +25,8 @@ struct StageGain {
   // Of that, of three steps or more, wider by what replay is off, by what the rates of changed
   // kernels are, and by what equal processes differ.
   std::optional<std::array<double, 2>> ci95_ms;
-  double tokens = 1;      // that a step makes then, over now
+  std::optional<double> full_pace_frac;  // frac() of the steps at the full pace of their CPU, five or more
+  double tokens = 1;                     // that a step makes then, over now
   std::string forbidden;  // why the program cannot be changed so as it is, or what of the change is not known
   double frac() const { return step_ms > 0 ? gain_ms / step_ms : 0; }
 };

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
+#include "analyze/host_pace.h"
 #include "analyze/undisturbed.h"
 
 namespace llmprof {
@@ -42,7 +44,29 @@ std::vector<StepRecording> step_recordings(const Trace& trace, const CuptiAway& 
   return out;
 }
 
-std::vector<StepRecord> list_steps(const Trace& trace, const UndisturbedTimes& undisturbed) {
+StepsAtPace::StepsAtPace(const Trace& trace, const std::vector<StepRecording>& recordings, const HostPace& host_pace)
+    : has_(trace.steps.size(), 1) {
+  constexpr size_t kEnough = 5;
+  if (!host_pace.record()) return;
+  const Steps& steps = trace.steps;
+  struct AtFullPace {
+    size_t recorded = 0, alone = 0;
+  };
+  std::map<std::tuple<int32_t, StringId>, AtFullPace> stages;
+  std::vector<uint8_t> full(steps.size(), 0);
+  for (Row s = 0; s < steps.size(); ++s) {
+    full[s] = host_pace.full(steps, s) ? 1 : 0;
+    AtFullPace& stage = stages[{steps.device[s], steps.stage[s]}];
+    stage.recorded += full[s] != 0 && recordings[s] == StepRecording::kRecorded ? 1 : 0;
+    stage.alone += full[s] != 0 && recordings[s] == StepRecording::kAlone ? 1 : 0;
+  }
+  for (Row s = 0; s < steps.size(); ++s) {
+    const AtFullPace& stage = stages[{steps.device[s], steps.stage[s]}];
+    if (stage.recorded >= kEnough && stage.alone >= kEnough) has_[s] = full[s];
+  }
+}
+
+std::vector<StepRecord> list_steps(const Trace& trace, const UndisturbedTimes& undisturbed, const HostPace& host_pace) {
   constexpr size_t kMost = 20'000;
   const Steps& steps = trace.steps;
   const CuptiAway away(trace);
@@ -62,6 +86,7 @@ std::vector<StepRecord> list_steps(const Trace& trace, const UndisturbedTimes& u
     row.duration_ns = steps.end_ns[s] - steps.start_ns[s];
     row.recording = how(s);
     row.warm_up = steps.phase[s] == StepPhase::kWarmUp;
+    row.host_pace_frac = host_pace.during(steps.host_start_ns[s], steps.end_ns[s]);
     if (!live) continue;
     if (const std::optional<double> ns = undisturbed.window_ns(s)) row.undisturbed_ms = *ns / 1e6;
   }

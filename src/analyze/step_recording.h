@@ -10,6 +10,7 @@
 
 namespace llmprof {
 
+class HostPace;
 class UndisturbedTimes;
 
 // When CUPTI was out of the process. Where kernels were recorded at no time (light mode, a program on a CPU) it never
@@ -37,7 +38,18 @@ enum class StepRecording : uint8_t {
 // By row of steps.
 std::vector<StepRecording> step_recordings(const Trace& trace, const CuptiAway& away);
 
+// Steps whose times can be compared with those that were recorded otherwise: all of a stage, but for those of a slow
+// CPU where enough recorded and enough unrecorded ones were at full pace.
+class StepsAtPace {
+ public:
+  StepsAtPace(const Trace& trace, const std::vector<StepRecording>& recordings, const HostPace& host_pace);
+  bool has(StepId step) const { return has_[step] != 0; }
+
+ private:
+  std::vector<uint8_t> has_;  // by step
+};
+
 // Every step with how it was recorded, in order of time; the first 20,000.
-std::vector<StepRecord> list_steps(const Trace& trace, const UndisturbedTimes& undisturbed);
+std::vector<StepRecord> list_steps(const Trace& trace, const UndisturbedTimes& undisturbed, const HostPace& host_pace);
 
 }  // namespace llmprof

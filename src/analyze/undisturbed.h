@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analyze/groups.h"
+#include "analyze/host_pace.h"
 #include "analyze/recording_changes.h"
 #include "replay/replay.h"
 #include "results/report.h"
@@ -22,12 +23,13 @@ struct ReplayedSteps {
 };
 // `costs`: of the recorder that made the recording, as measured on its machine; empty where they are not known. Where
 // the program ran with and without the recorder, what its calls cost is fitted to that.
-ReplayedSteps replay_steps(const Trace& trace, const RecorderCosts& costs);
+ReplayedSteps replay_steps(const Trace& trace, const RecorderCosts& costs, const HostPace& host_pace);
 
 class UndisturbedTimes {
  public:
   // `costs`: those that `replayed` is by.
-  UndisturbedTimes(const Trace& trace, const Groups& groups, const ReplayedSteps& replayed, const RecorderCosts& costs);
+  UndisturbedTimes(const Trace& trace, const Groups& groups, const ReplayedSteps& replayed, const RecorderCosts& costs,
+                   const HostPace& host_pace);
 
   // One for each stage with steps of serving, in order of the stage table. None for a recording of another tool: there
   // is nothing to take out.

@@ -104,8 +104,10 @@ PeaksResult peaks_result(const Peaks& peaks, const std::string& tool_version) {
   }
   add_ridges(peaks, gpu, out);
   for (const auto& [kind, cost] : peaks.recorder_ns)
-    out.recorder.push_back({kind, cost.plain_ns / 1e3, cost.recorded_ns / 1e3, (cost.recorded_ns - cost.plain_ns) / 1e3,
-                            cost.spread_ns / 1e3, cost.between_ns / 1e3, cost.seen_ns / 1e3});
+    if (kind != kHostPaceCost)
+      out.recorder.push_back({kind, cost.plain_ns / 1e3, cost.recorded_ns / 1e3,
+                              (cost.recorded_ns - cost.plain_ns) / 1e3, cost.spread_ns / 1e3, cost.between_ns / 1e3,
+                              cost.seen_ns / 1e3});
   out.interrupted = peaks.interrupted;
   out.diagnostics = peaks.remarks;
   return out;

@@ -1,16 +1,21 @@
 #include "cli/recorder_cost.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <thread>
 #include <tuple>
 
+#include "analyze/host_pace.h"
 #include "base/clock.h"
 #include "base/input_file.h"
 #include "base/json_document.h"
+#include "base/pace_work.h"
 #include "base/record_json.h"
 #include "base/record_reader.h"
 #include "base/statistics.h"
@@ -183,34 +188,89 @@ Result<Timed> run_once(int ordinal, int pairs, bool graphs_last, const std::stri
   return timed;
 }
 
-// What one kind of call took in turns, with and without the recorder.
-struct Turns {
-  std::vector<double> plain, recorded, seen, between_plain, between_recorded;
+// What a probe of the host's pace takes: at best, and half of the time. On one CPU after the other, for each may be
+// slow for seconds, and no two at a time, for they may be halves of one core.
+RecorderCost host_pace() {
+  constexpr int kProbesOfCpu = 12;
+  constexpr size_t kCpusMost = 32;
+  using namespace std::chrono_literals;
+  std::vector<double> took_ns;
+  std::thread([&took_ns] {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    sched_getaffinity(0, sizeof allowed, &allowed);
+    size_t cpus = 0;
+    for (int cpu = 0; cpu < CPU_SETSIZE && cpus < kCpusMost; ++cpu) {
+      if (!CPU_ISSET(cpu, &allowed)) continue;
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(cpu, &one);
+      if (sched_setaffinity(0, sizeof one, &one) != 0) continue;
+      ++cpus;
+      for (int i = 0; i < kProbesOfCpu; ++i) {
+        std::this_thread::sleep_for(500us);
+        const int64_t start_ns = monotonic_ns();
+        asm volatile("" ::"r"(pace_work()));
+        took_ns.push_back(static_cast<double>(monotonic_ns() - start_ns));
+      }
+    }
+  }).join();
+  if (took_ns.empty()) return {};
+  std::sort(took_ns.begin(), took_ns.end());
+  RecorderCost cost;
+  cost.plain_ns = quantile_of_sorted(took_ns, 0.05);
+  cost.recorded_ns = median_of(took_ns);
+  cost.spread_ns = took_ns.back() - took_ns.front();
+  return cost;
+}
+
+// What one kind of call took, with and without the recorder.
+struct Times {
+  std::vector<CallCost> plain, recorded;
+  std::vector<double> seen;  // one for each of `recorded`
 };
 
-// Turns by how quick they were. A host that is a virtual machine is slow for whole turns, by up to half, with and
-// without the recorder alike: what a call costs is seen where it was not. What the GPU does has no such turns.
-RecorderCost cost_of(std::string_view kind, const Turns& turns) {
+// Those at the full pace of the host, by what the quickest probe of all took; all where there are none. What the GPU
+// does has no pace.
+std::vector<CallCost> at_full_pace(const std::vector<CallCost>& rows, double best_ns) {
+  std::vector<CallCost> out;
+  for (const CallCost& row : rows)
+    if (row.pace_ns * kFullPace <= best_ns) out.push_back(row);
+  return out.empty() ? rows : out;
+}
+
+// The quickest where none is at full pace, for a host that is a virtual machine may be slow for whole turns.
+RecorderCost cost_of(std::string_view kind, const Times& times, double best_ns) {
+  const bool of_gpu = kind.starts_with("gpu_");
+  const std::vector<CallCost> plain = of_gpu ? times.plain : at_full_pace(times.plain, best_ns);
+  const std::vector<CallCost> recorded = of_gpu ? times.recorded : at_full_pace(times.recorded, best_ns);
+  const auto sorted = [](const std::vector<CallCost>& rows, double CallCost::*field) {
+    std::vector<double> out;
+    for (const CallCost& row : rows) out.push_back(row.*field);
+    std::sort(out.begin(), out.end());
+    return out;
+  };
+  const std::vector<double> alone = sorted(plain, &CallCost::call_ns), with = sorted(recorded, &CallCost::call_ns);
+  const auto is_full = [&](const std::vector<CallCost>& rows) {
+    return of_gpu || rows.front().pace_ns * kFullPace <= best_ns;
+  };
   RecorderCost cost;
-  cost.between_ns = median_of(turns.between_recorded) - median_of(turns.between_plain);
-  std::vector<double> plain = turns.plain;
-  std::vector<std::pair<double, double>> recorded;  // and as seen
-  for (size_t i = 0; i < turns.recorded.size(); ++i) recorded.emplace_back(turns.recorded[i], turns.seen[i]);
-  std::sort(plain.begin(), plain.end());
-  std::sort(recorded.begin(), recorded.end());
-  if (kind.starts_with("gpu_")) {
-    cost.plain_ns = median_of(plain);
-    cost.recorded_ns = median_of(turns.recorded);
-    cost.seen_ns = median_of(turns.seen);
-  } else {
-    cost.plain_ns = plain.front();
-    std::tie(cost.recorded_ns, cost.seen_ns) = recorded.front();
+  cost.plain_ns = is_full(plain) ? median_of(alone) : alone.front();
+  cost.recorded_ns = is_full(recorded) ? median_of(with) : with.front();
+  // As seen by the row that is nearest.
+  double nearest = HUGE_VAL;
+  for (size_t i = 0; i < times.recorded.size(); ++i) {
+    const double off = std::fabs(times.recorded[i].call_ns - cost.recorded_ns);
+    if (off < nearest) nearest = off, cost.seen_ns = times.seen[i];
   }
-  const size_t pairs = std::min(plain.size(), recorded.size());
+  if (of_gpu) cost.seen_ns = median_of(times.seen);
+  cost.between_ns =
+      median_of(sorted(recorded, &CallCost::between_ns)) - median_of(sorted(plain, &CallCost::between_ns));
+  const size_t pairs = std::min(alone.size(), with.size());
   double least = HUGE_VAL, most = -HUGE_VAL;
   for (size_t i = 0; i < pairs; ++i) {
-    least = std::min(least, recorded[i].first - plain[i]);
-    most = std::max(most, recorded[i].first - plain[i]);
+    least = std::min(least, with[i] - alone[i]);
+    most = std::max(most, with[i] - alone[i]);
   }
   cost.spread_ns = most - least;
   return cost;
@@ -220,31 +280,29 @@ bool is_of_graphs(std::string_view kind) {
   return kind.starts_with("graph") || kind == "gpu_node" || kind == "gpu_graph";
 }
 
-using KindTurns = std::map<std::string, Turns>;
+using KindTimes = std::map<std::string, Times>;
 
 // One process, in which the recorder comes and goes.
-Result<KindTurns> take_turns(int ordinal, int pairs, bool graphs_last) {
+Result<KindTimes> take_turns(int ordinal, int pairs, bool graphs_last) {
   const TemporaryFolder folder;
   if (folder.path().empty()) return fail("cannot make a folder for temporary files", "TMPDIR");
   LLMPROF_ASSIGN(const Timed timed, run_once(ordinal, pairs, graphs_last, folder.path()));
-  KindTurns kinds;
+  KindTimes kinds;
   for (const CallCost& cost : timed.costs) {
     const Recorder recorder = recorder_during(timed.trace, cost);
-    Turns& turns = kinds[cost.name];
+    Times& times = kinds[cost.name];
     if (recorder == Recorder::kIn) {
-      turns.recorded.push_back(cost.call_ns);
-      turns.seen.push_back(seen_ns(timed.trace, cost));
-      turns.between_recorded.push_back(cost.between_ns);
+      times.recorded.push_back(cost);
+      times.seen.push_back(seen_ns(timed.trace, cost));
     } else if (recorder == Recorder::kOut) {
-      turns.plain.push_back(cost.call_ns);
-      turns.between_plain.push_back(cost.between_ns);
+      times.plain.push_back(cost);
     }
   }
   return kinds;
 }
 
 // Where CUPTI did not leave a process that had graphs, a second one without it tells what they take alone.
-Status time_graphs_alone(int ordinal, KindTurns& kinds) {
+Status time_graphs_alone(int ordinal, KindTimes& kinds) {
   const auto lacks = [&](const std::string& name) { return is_of_graphs(name) && kinds[name].plain.empty(); };
   if (std::none_of(kinds.begin(), kinds.end(), [&](const auto& kind) { return lacks(kind.first); })) return {};
   const TemporaryFolder folder;
@@ -252,8 +310,7 @@ Status time_graphs_alone(int ordinal, KindTurns& kinds) {
   LLMPROF_ASSIGN(const Timed alone, run_once(ordinal, 0, true, folder.path()));
   for (const CallCost& cost : alone.costs) {
     if (!lacks(cost.name)) continue;
-    kinds[cost.name].plain.push_back(cost.call_ns);
-    kinds[cost.name].between_plain.push_back(cost.between_ns);
+    kinds[cost.name].plain.push_back(cost);
   }
   return {};
 }
@@ -263,19 +320,25 @@ Status time_graphs_alone(int ordinal, KindTurns& kinds) {
 Result<RecorderCosts> measure_recorder_costs(int ordinal, int pairs) {
   if (std::getenv(session::kEnvFolder) != nullptr)
     return fail("what recording costs cannot be measured in a process that is recorded itself");
-  LLMPROF_ASSIGN(KindTurns kinds, take_turns(ordinal, pairs, false));
+  LLMPROF_ASSIGN(KindTimes kinds, take_turns(ordinal, pairs, false));
   // A driver that does not let CUPTI leave once there are graphs, whatever its version says: they come last.
   if (kinds["launch_0k"].plain.empty()) {
     LLMPROF_ASSIGN(kinds, take_turns(ordinal, pairs, true));
   }
-  const Turns& launches = kinds["launch_0k"];
+  const Times& launches = kinds["launch_0k"];
   if (launches.recorded.empty() || median_of(launches.seen) <= 0)
     return fail("expected recorded launches, found none: CUPTI does not record here");
   if (launches.plain.empty()) return fail("expected CUPTI to leave the process when recording stops, and it did not");
   LLMPROF_CHECK(time_graphs_alone(ordinal, kinds));
   RecorderCosts costs;
-  for (const auto& [name, turns] : kinds)
-    if (!turns.plain.empty() && !turns.recorded.empty()) costs[name] = cost_of(name, turns);
+  const RecorderCost pace = host_pace();
+  if (pace.plain_ns > 0) costs[kHostPaceCost] = pace;
+  double best_ns = pace.plain_ns;
+  for (const auto& [name, times] : kinds)
+    for (const std::vector<CallCost>& rows : {times.plain, times.recorded})
+      for (const CallCost& row : rows) best_ns = std::min(best_ns, row.pace_ns);
+  for (const auto& [name, times] : kinds)
+    if (!times.plain.empty() && !times.recorded.empty()) costs[name] = cost_of(name, times, best_ns);
   return costs;
 }
 

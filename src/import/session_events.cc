@@ -209,4 +209,11 @@ void SpoolReader::operator()(const spool::HostPlace& r) {
                             .stack = text(r.stack)});
 }
 
+void SpoolReader::operator()(const spool::HostPace& r) {
+  int64_t start_ns = 0;
+  if (!moment(r.start_ns, start_ns)) return;
+  builder_.add<HostPaces>(
+      {.start_ns = start_ns, .dur_ns = std::max<int64_t>(0, r.end_ns - r.start_ns), .thread = thread(r.thread)});
+}
+
 }  // namespace llmprof::session_importer

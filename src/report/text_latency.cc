@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/text_table.h"
 #include "report/text_parts.h"
@@ -25,6 +26,8 @@ struct Figure {
   bool first_cold = false;       // warm-up is in it
   bool in_doubt = false;         // the first of the program is the only one
   std::optional<StepTimeSource> source{};
+  OptDouble full_pace{};  // of those whose CPU was at full pace
+  int64_t full_pace_n = 0;
 };
 
 // Whose times those are: nothing of recordings by other tools, which say it as a whole.
@@ -39,6 +42,30 @@ std::string source_label(std::optional<StepTimeSource> source) {
       return ", as recorded";
   }
   return {};
+}
+
+bool pace_matters(const OptDouble& typical, const OptDouble& full_pace) {
+  constexpr double kMatters = 0.02;
+  return typical && full_pace && std::fabs(*full_pace / *typical - 1) > kMatters;
+}
+
+// That the CPU was slow, where that shows in a figure, or where no step was without it.
+std::string pace_line(const Report& report, const RenderOptions& options, const Ink& ink) {
+  constexpr double kOften = 0.1;
+  const Headline& headline = report.latency->headline;
+  if (report.host_pace.empty() || report.host_pace[0].slow_frac < kOften) return {};
+  const HostPaceRecord& pace = report.host_pace[0];
+  const bool matters = pace_matters(headline.ttft_ms, headline.ttft_full_pace_ms) ||
+                       pace_matters(headline.itl_ms, headline.itl_full_pace_ms);
+  const bool never = headline.itl_ms ? !headline.itl_full_pace_ms : headline.ttft_ms && !headline.ttft_full_pace_ms;
+  if (!matters && !never) return {};
+  const std::string text = fmt::format(
+      "its CPU was slow in {:.0f} % of probes: another program, or another virtual machine of the same host, runs on "
+      "the "
+      "same cores{}",
+      100 * pace.slow_frac, never && !matters ? "; no figure is of its full pace" : "");
+  std::string out = wrap_text(text, options.width, "  pace  ", "        ");
+  return out.replace(0, 6, "  " + ink.bold("pace"));
 }
 
 std::string figure_line(const Figure& figure, const std::string& cost, const RenderOptions& options, const Ink& ink) {
@@ -65,6 +92,9 @@ std::string figure_line(const Figure& figure, const std::string& cost, const Ren
                 : fmt::format("median of {} {}s{}", format_count(static_cast<double>(figure.n)), figure.one, recorded);
     if (!some || figure.source != StepTimeSource::kRecorded) text += source_label(figure.source);
     if (figure.p99 && figure.n >= kP99Min) text += ", p99 " + format_ms(*figure.p99);
+    if (pace_matters(figure.typical, figure.full_pace))
+      text += fmt::format("; {} at the full pace of its CPU ({} {}s)", format_ms(*figure.full_pace), figure.full_pace_n,
+                          figure.one);
     if (!only && figure.first)
       text += fmt::format("; first {} {}{}{}", figure.one, format_ms(*figure.first), figure.first_since, cold);
     text += cost;
@@ -129,17 +159,20 @@ std::string text_latency(const Report& report, const RenderOptions& options, con
       figure_line({"TTFT", single_prompts(report) ? "prompt" : "sample", headline.ttft_ms, headline.ttft_ci95_low_ms,
                    headline.ttft_ci95_high_ms, headline.ttft_p99_ms, headline.first_ttft_ms, headline.ttft_n, unseen,
                    prompts_found(report) ? " from its first kernel on" : "", headline.first_ttft_cold.value_or(false),
-                   headline.ttft_in_doubt.value_or(false), headline.ttft_source},
+                   headline.ttft_in_doubt.value_or(false), headline.ttft_source, headline.ttft_full_pace_ms,
+                   headline.ttft_full_pace_n.value_or(0)},
                   before + (headline.ttft_ms ? distortion_label(report, StageKind::kPrefill) : ""), options, ink);
   const bool per_request = headline.tpot_ms || !headline.itl_ms;
-  out += figure_line({per_request ? "TPOT" : "ITL ", "step", headline.itl_ms, headline.itl_ci95_low_ms,
-                      headline.itl_ci95_high_ms, headline.itl_p99_ms, headline.first_itl_ms, headline.itl_n, unseen, "",
-                      headline.first_itl_cold.value_or(false), false, headline.itl_source},
-                     headline.itl_ms ? distortion_label(report, StageKind::kDecode) : "", options, ink);
+  out += figure_line(
+      {per_request ? "TPOT" : "ITL ", "step", headline.itl_ms, headline.itl_ci95_low_ms, headline.itl_ci95_high_ms,
+       headline.itl_p99_ms, headline.first_itl_ms, headline.itl_n, unseen, "", headline.first_itl_cold.value_or(false),
+       false, headline.itl_source, headline.itl_full_pace_ms, headline.itl_full_pace_n.value_or(0)},
+      headline.itl_ms ? distortion_label(report, StageKind::kDecode) : "", options, ink);
   if (headline.output_tokens_per_s)
     out +=
         "  " + ink.bold("rate") + "  " +
         fmt::format("{:.1f} output tokens/s while decoding{}\n", *headline.output_tokens_per_s, uneven_steps(report));
+  out += pace_line(report, options, ink);
   return out;
 }
 

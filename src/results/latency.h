@@ -59,6 +59,9 @@ LLMPROF_RECORD(WarmUpRecord, "warm_up", "Steps that are in no other figure, and 
   F(OptDouble, ttft_ci95_high_ms, "ms", "Upper end of the same")                                                     \
   F(OptDouble, ttft_p99_ms, "ms", "99th percentile of the same requests")                                            \
   F(int64_t, ttft_n, "", "How many requests those are")                                                              \
+  F(IfKnown<double>, ttft_full_pace_ms, "ms",                                                                        \
+    "Median of those among them whose CPU was at full pace all along (host_pace); left out for fewer than three")    \
+  F(IfKnown<int64_t>, ttft_full_pace_n, "", "How many those are")                                                    \
   F(OptDouble, first_ttft_ms, "ms", "TTFT of the first request")                                                     \
   F(IfKnown<bool>, first_ttft_cold, "", "Whether warm-up is in it; left out where nothing tells")                    \
   F(IfKnown<bool>, ttft_in_doubt, "", "true: of the program's first and only request, cold or not: nothing tells")   \
@@ -71,6 +74,8 @@ LLMPROF_RECORD(WarmUpRecord, "warm_up", "Steps that are in no other figure, and 
   F(OptDouble, itl_ci95_high_ms, "ms", "Upper end of the same")                                                      \
   F(OptDouble, itl_p99_ms, "ms", "99th percentile of the same steps")                                                \
   F(int64_t, itl_n, "", "How many steps those are")                                                                  \
+  F(IfKnown<double>, itl_full_pace_ms, "ms", "The same of ITL and TPOT; left out for fewer than five")               \
+  F(IfKnown<int64_t>, itl_full_pace_n, "", "How many those are")                                                     \
   F(OptDouble, first_itl_ms, "ms", "The first step after a first token")                                             \
   F(IfKnown<bool>, first_itl_cold, "", "Whether that is warm-up; left out where nothing tells")                      \
   F(OptDouble, output_tokens_per_s, "1/s", "While decoding: tokens made over the time of the same steps")

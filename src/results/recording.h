@@ -56,6 +56,14 @@ LLMPROF_RECORD(DistortionRecord, "distortion", "What recording did to step times
     "fewer to either side of each change, three at least; median of changes")
 LLMPROF_RECORD(UndisturbedRecord, "undisturbed", "Step times without the recorder", LLMPROF_UNDISTURBED_FIELDS)
 
+// Of probes: the same work each time, on the thread that waits for the GPU, before a wait and between calls of
+// math libraries, 5 ms apart or more.
+#define LLMPROF_HOST_PACE_FIELDS(F)                                                                             \
+  F(int64_t, probes, "", "How many")                                                                            \
+  F(double, best_ns, "ns", "What one takes at full pace: the quickest of this run and of `llmprof peaks` here") \
+  F(double, slow_frac, "frac", "Share of probes that were slower than 0.92 of that")
+LLMPROF_RECORD(HostPaceRecord, "host_pace", "How fast the CPU of the program was", LLMPROF_HOST_PACE_FIELDS)
+
 #define LLMPROF_STEP_FIELDS(F)                                                                                       \
   F(std::string, stage, "", "Stage")                                                                                 \
   F(int64_t, device, "", "CUDA device ordinal")                                                                      \
@@ -63,7 +71,9 @@ LLMPROF_RECORD(UndisturbedRecord, "undisturbed", "Step times without the recorde
   F(int64_t, duration_ns, "ns", "How long it lasted, as it was")                                                     \
   F(std::string, recording, "", "recorded, whole-graphs, unrecorded (without CUPTI), attached (with it), edge")      \
   F(bool, warm_up, "", "It is in no other figure")                                                                   \
-  F(OptDouble, undisturbed_ms, "ms", "How long without llmprof's recorder; absent where that is not known")
+  F(OptDouble, undisturbed_ms, "ms", "How long without llmprof's recorder; absent where that is not known")          \
+  F(IfKnown<double>, host_pace_frac, "frac",                                                                         \
+    "How fast its CPU did the probes meanwhile (host_pace), 1: at full pace; left out where that is not known")
 LLMPROF_RECORD(StepRecord, "steps", "Every step, at most 20,000 of them", LLMPROF_STEP_FIELDS)
 
 #define LLMPROF_RECORDED_WINDOW_FIELDS(F)                                              \

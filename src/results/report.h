@@ -402,7 +402,9 @@ LLMPROF_RECORD(GainBound, "bound", "Upper bound of the gain", LLMPROF_BOUND_FIEL
   F(double, to, "", "With the change")                                                  \
   F(Interval95, ci95, "", "95 % interval of `to`; of replay, with three steps or more") \
   F(std::string, method, "", "replay or formula")                                       \
-  F(OptText, on_top_of, "", "Finding that is taken to be mended before")
+  F(OptText, on_top_of, "", "Finding that is taken to be mended before")                \
+  F(IfKnown<double>, full_pace_frac, "frac",                                            \
+    "Of replay: share of a step at the full pace of its CPU (host_pace) that goes; of five such steps or more")
 LLMPROF_RECORD(FindingGain, "gain", "What a change brings", LLMPROF_GAIN_FIELDS)
 
 inline constexpr std::string_view kBeforePython = "before-python";
@@ -628,36 +630,37 @@ struct Finding : FindingFields {
   F(Milliseconds, recorded_ms, "ms", "Part of it in which the kernels of the reported device were recorded")
 LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
 
-#define LLMPROF_REPORT_FIELDS(F)                                                                            \
-  F(std::string, tool_version, "", "Version of llmprof")                                                    \
-  F(SourceReport, source, "", "The recording")                                                              \
-  F(std::optional<DeviceReport>, device, "", "The one with most GPU time; rows of stages have the ordinal") \
-  F(std::optional<ModelSummary>, model, "", "Given or recognised")                                          \
-  F(std::optional<Latency>, latency, "", "TTFT, TPOT and ITL")                                              \
-  F(std::vector<StageTiming>, stages, "", "Per stage")                                                      \
-  F(IfAny<std::vector<WarmUpRecord>>, warm_up, "", "Steps that are in no other figure; left out without")   \
-  F(std::vector<OperatorRecord>, operators, "", "Per framework operator")                                   \
-  F(std::vector<KernelRecord>, kernels_topk, "", "The most expensive kernels")                              \
-  F(std::vector<CategoryRecord>, categories, "", "Where the GPU time goes")                                 \
-  F(std::vector<RooflineRecord>, roofline, "", "Kernels against the roofline")                              \
-  F(std::vector<LaunchSiteRecord>, launch_sites, "", "Empty but for deep recordings")                       \
-  F(std::vector<IdleRecord>, idle, "", "GPU idle time by cause")                                            \
-  F(std::vector<IdleSiteRecord>, idle_sites, "", "Where the host was meanwhile")                            \
-  F(std::vector<RecordedWindowRecord>, recorded, "", "How much was recorded, over time")                    \
-  F(std::vector<UndisturbedRecord>, undisturbed, "", "Step times without the recorder")                     \
-  F(std::vector<StepRecord>, steps, "", "Every step")                                                       \
-  F(std::vector<CriticalPathRecord>, critical_path, "", "What a step's time consists of")                   \
-  F(std::vector<CriticalPathWorkRecord>, critical_path_work, "", "Its GPU work by category")                \
-  F(IfAny<std::vector<WhatIfRecord>>, what_ifs, "", "Of --what-if; left out without it")                    \
-  F(std::vector<HostRecord>, host, "", "Host time against GPU time")                                        \
-  F(IfAny<std::vector<HostPlaceRecord>>, host_places, "", "Python code; left out where none was seen")      \
-  F(std::optional<TelemetryReport>, telemetry, "", "Readings beside the program")                           \
-  F(std::optional<MemoryReport>, memory, "", "Device memory")                                               \
-  F(std::optional<OverheadReport>, overhead, "", "What recording cost")                                     \
-  F(std::vector<Finding>, findings, "", "The most important first")                                         \
-  F(std::vector<CannotTell>, cannot_tell, "", "What this recording does not answer")                        \
-  F(std::vector<DiagnosticRecord>, diagnostics, "", "Anomalies met while reading")                          \
-  F(std::vector<ConservationCheck>, conservation, "", "Totals that must add up")                            \
+#define LLMPROF_REPORT_FIELDS(F)                                                                             \
+  F(std::string, tool_version, "", "Version of llmprof")                                                     \
+  F(SourceReport, source, "", "The recording")                                                               \
+  F(std::optional<DeviceReport>, device, "", "The one with most GPU time; rows of stages have the ordinal")  \
+  F(std::optional<ModelSummary>, model, "", "Given or recognised")                                           \
+  F(std::optional<Latency>, latency, "", "TTFT, TPOT and ITL")                                               \
+  F(std::vector<StageTiming>, stages, "", "Per stage")                                                       \
+  F(IfAny<std::vector<WarmUpRecord>>, warm_up, "", "Steps that are in no other figure; left out without")    \
+  F(std::vector<OperatorRecord>, operators, "", "Per framework operator")                                    \
+  F(std::vector<KernelRecord>, kernels_topk, "", "The most expensive kernels")                               \
+  F(std::vector<CategoryRecord>, categories, "", "Where the GPU time goes")                                  \
+  F(std::vector<RooflineRecord>, roofline, "", "Kernels against the roofline")                               \
+  F(std::vector<LaunchSiteRecord>, launch_sites, "", "Empty but for deep recordings")                        \
+  F(std::vector<IdleRecord>, idle, "", "GPU idle time by cause")                                             \
+  F(std::vector<IdleSiteRecord>, idle_sites, "", "Where the host was meanwhile")                             \
+  F(std::vector<RecordedWindowRecord>, recorded, "", "How much was recorded, over time")                     \
+  F(std::vector<UndisturbedRecord>, undisturbed, "", "Step times without the recorder")                      \
+  F(std::vector<StepRecord>, steps, "", "Every step")                                                        \
+  F(std::vector<CriticalPathRecord>, critical_path, "", "What a step's time consists of")                    \
+  F(std::vector<CriticalPathWorkRecord>, critical_path_work, "", "Its GPU work by category")                 \
+  F(IfAny<std::vector<WhatIfRecord>>, what_ifs, "", "Of --what-if; left out without it")                     \
+  F(std::vector<HostRecord>, host, "", "Host time against GPU time")                                         \
+  F(IfAny<std::vector<HostPlaceRecord>>, host_places, "", "Python code; left out where none was seen")       \
+  F(IfAny<std::vector<HostPaceRecord>>, host_pace, "", "How fast its CPU was; left out where nothing tells") \
+  F(std::optional<TelemetryReport>, telemetry, "", "Readings beside the program")                            \
+  F(std::optional<MemoryReport>, memory, "", "Device memory")                                                \
+  F(std::optional<OverheadReport>, overhead, "", "What recording cost")                                      \
+  F(std::vector<Finding>, findings, "", "The most important first")                                          \
+  F(std::vector<CannotTell>, cannot_tell, "", "What this recording does not answer")                         \
+  F(std::vector<DiagnosticRecord>, diagnostics, "", "Anomalies met while reading")                           \
+  F(std::vector<ConservationCheck>, conservation, "", "Totals that must add up")                             \
   F(std::vector<CoverageRecord>, coverage, "", "What the answers rest on")
 LLMPROF_RECORD(ReportFields, "report", "What a recording shows", LLMPROF_REPORT_FIELDS)
 

@@ -373,6 +373,15 @@ enum class PlaceKind : uint8_t { kWait, kCopy, kAllocation, kHostCode };
 LLMPROF_TABLE(HostPlaces, "host_places", "Python code that waits, copies, allocates or keeps the GPU waiting",
               LLMPROF_HOST_PLACE_COLUMNS)
 
+// How fast the CPU of a thread was: the same work each time (base/pace_work.h), so that twice the time is half the
+// pace.
+#define LLMPROF_HOST_PACE_COLUMNS(C)          \
+  C(TimeNs, start_ns, "ns", "Start")          \
+  C(DurationNs, dur_ns, "ns", "What it took") \
+  C(Always<ThreadId>, thread, "", "Row in threads")
+LLMPROF_TABLE(HostPaces, "host_paces", "Probes of how fast the CPU of a thread was, at every recording level",
+              LLMPROF_HOST_PACE_COLUMNS)
+
 // What was recorded when, per process. Rows of one process do not overlap and are in time order.
 enum class RecordingLevel : uint8_t { kOff, kLight, kDefault, kDeep };
 #define LLMPROF_RECORDED_COLUMNS(C)                                                       \
@@ -562,6 +571,7 @@ LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was 
   T(RecurringCalls, recurring_calls) \
   T(ProductRows, product_rows)       \
   T(HostPlaces, host_places)         \
+  T(HostPaces, host_paces)           \
   T(Recorded, recorded)              \
   T(GpuSamples, gpu_samples)         \
   T(NvmlSamples, nvml_samples)

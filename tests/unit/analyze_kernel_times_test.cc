@@ -40,8 +40,9 @@ struct Made : OneStep {
     const RecorderCosts costs;
     const ReplayedSteps replayed;
     const Groups groups = group_trace(run.trace);
-    const UndisturbedTimes undisturbed(run.trace, groups, replayed, costs);
-    const Context context{run.trace, options, groups, &*report->device, costs, replayed, undisturbed};
+    const HostPace host_pace(run.trace, costs);
+    const UndisturbedTimes undisturbed(run.trace, groups, replayed, costs, host_pace);
+    const Context context{run.trace, options, groups, &*report->device, costs, replayed, undisturbed, host_pace};
     return ask(context);
   }
   std::vector<int64_t> times(KernelChange change) {
@@ -487,8 +488,9 @@ TEST(KernelScales, WithoutAGpuNothingIsKnownOfAnother) {
   const RecorderCosts costs;
   const ReplayedSteps replayed;
   const Groups groups = group_trace(run.trace);
-  const UndisturbedTimes undisturbed(run.trace, groups, replayed, costs);
-  const Context context{run.trace, options, groups, nullptr, costs, replayed, undisturbed};
+  const HostPace host_pace(run.trace, costs);
+  const UndisturbedTimes undisturbed(run.trace, groups, replayed, costs, host_pace);
+  const Context context{run.trace, options, groups, nullptr, costs, replayed, undisturbed, host_pace};
   for (const Scale scale : {Scale::kClock, Scale::kGpu}) {
     const replay::KernelScales scales = kernel_scales(context, scale, "H200-SXM-141GB");
     EXPECT_TRUE(scales.factor.empty());

@@ -67,7 +67,7 @@ std::vector<replay::StepTime> replayed(const Trace& trace, double without_frac, 
 
 UndisturbedTimes times(const AnalyzedRecording& run, const std::vector<replay::StepTime>& replay,
                        const RecorderCosts& costs) {
-  return UndisturbedTimes(run.trace, group_trace(run.trace), {replay, {}}, costs);
+  return UndisturbedTimes(run.trace, group_trace(run.trace), {replay, {}}, costs, HostPace(run.trace, costs));
 }
 
 TEST(UndisturbedTimes, UnrecordedStepsComeFirst) {
@@ -106,9 +106,9 @@ TEST(UndisturbedTimes, ElseRecordedOnesAreReplayed) {
   EXPECT_EQ(row.unrecorded_steps, 0) << "CUPTI never left";
   EXPECT_FALSE(found.window_ns(25).has_value()) << "neither alone nor replayed";
   EXPECT_DOUBLE_EQ(*found.window_ns(0), 0.85 * 1200'000);
-  // The cost of a launch was 4 us, give or take 1: a quarter of what was taken out is not sure.
-  EXPECT_LE(row.ci95_low_ms, row.step_ms - 0.25 * 0.15 * 1.2);
-  EXPECT_NEAR(found.unsure_ns(0), 0.25 * 0.15 * 1200'000, 1);
+  // The cost of a launch was 4 us, give or take 1, there; in another program it differs by more.
+  EXPECT_LE(row.ci95_low_ms, row.step_ms - 0.4 * 0.15 * 1.2);
+  EXPECT_NEAR(found.unsure_ns(0), 0.4 * 0.15 * 1200'000, 1);
   EXPECT_EQ(times(run, {}, {}).unsure_ns(0), 0) << "nothing was taken out";
 }
 
@@ -151,7 +151,7 @@ TEST(UndisturbedTimes, AStageOfTheHostAloneIsPassedOver) {
   EXPECT_EQ(found.source(StepId(0)), StepTimeSource::kReplayed);
   EXPECT_EQ(found.source(StepId(24)), StepTimeSource::kUnrecorded);
   EXPECT_EQ(*found.window_ns(StepId(24)), kMs);
-  const std::vector<StageTimes> stages = stage_times(run.trace);
+  const std::vector<StageTimes> stages = stage_times(run.trace, HostPace(run.trace, {}));
   for (const StageTimes& stage : stages)
     EXPECT_EQ(times_ns(stage.steps, false).size(), stage.stage == "prefill" ? 6U : 0U);
 }

@@ -26,6 +26,7 @@ struct Counted {
   std::vector<std::pair<uint64_t, uint64_t>> edges;
   std::vector<spool::LevelChange> levels;
   std::vector<spool::Range> ranges;
+  std::vector<spool::HostPace> paces;
   std::vector<std::string> notes;
   spool::ReadSummary summary;
 
@@ -46,6 +47,7 @@ struct Counted {
   void operator()(const spool::GraphEdge& record) { edges.emplace_back(record.node, record.after); }
   void operator()(const spool::LevelChange& record) { levels.push_back(record); }
   void operator()(const spool::Range& record) { ranges.push_back(record); }
+  void operator()(const spool::HostPace& record) { paces.push_back(record); }
   void operator()(const spool::Note& record) { notes.push_back(texts[record.key] + ": " + texts[record.text]); }
   template <class Record>
   void operator()(const Record&) {}
@@ -272,6 +274,12 @@ TEST(Activity, AShortProgramThatWaitsGoesOnAlone) {
           .push_back(call.start_ns);
     EXPECT_GE(waits.size(), 20U) << steps;
     EXPECT_LE(waits.size(), 50U) << steps;
+    // Probes of the CPU's pace, before waits at every level, so far apart that they cost next to nothing.
+    EXPECT_GE(spool.paces.size(), 10U) << steps;
+    for (size_t i = 0; i < spool.paces.size(); ++i) {
+      EXPECT_GT(spool.paces[i].end_ns, spool.paces[i].start_ns);
+      EXPECT_GE(spool.paces[i].start_ns, i > 0 ? spool.paces[i - 1].end_ns + 5'000'000 : 0);
+    }
     // Nothing is lost, but what was launched while records were switched off may have none.
     EXPECT_NEAR(static_cast<double>(spool.kernels.size()), static_cast<double>(launches.size()), 10) << steps;
     int64_t closed_ns = 0, left_ns = 0;

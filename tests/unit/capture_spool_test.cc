@@ -73,6 +73,7 @@ MEMBERS(GraphNode, a, b, c)
 MEMBERS(RecurringCall, a, b, c)
 MEMBERS(ProductRows, a, b, c)
 MEMBERS(HostPlace, a, b, c, d, e)
+MEMBERS(HostPace, a, b, c)
 MEMBERS(ClockReading, a, b, c)
 MEMBERS(LevelChange, a, b, c)
 MEMBERS(Note, a, b, c)
@@ -147,7 +148,7 @@ bool same_record(Record a, Record b) {
 using Any = std::variant<ThreadDef, StreamDef, KernelDef, ApiDef, LibraryDef, MetricSetDef, DeviceDef, Kernel, Memcpy,
                          Memset, GraphLaunch, ApiCall, Synchronization, Overhead, MemoryEvent, Range, RangeOpen, Mark,
                          LibraryCall, GraphNode, RecurringCall, ClockReading, LevelChange, Note, Fact, NvmlSample,
-                         GpuSample, LaunchSite, ModuleDef, CallTarget, GraphEdge, ProductRows, HostPlace>;
+                         GpuSample, LaunchSite, ModuleDef, CallTarget, GraphEdge, ProductRows, HostPlace, HostPace>;
 
 struct Collector {
   std::vector<Any> records;

@@ -335,6 +335,13 @@ void code_one(C& c, R& r, const HostPlace& last) {
 }
 
 template <class C, class R>
+void code_one(C& c, R& r, const HostPace& last) {
+  c.integer(r.thread);
+  c.time(r.end_ns, last.end_ns);
+  c.below(r.start_ns, r.end_ns);
+}
+
+template <class C, class R>
 void code_one(C& c, R& r, const ClockReading& last) {
   c.time(r.realtime_ns, last.realtime_ns);
   c.delta(r.monotonic_raw_ns, last.monotonic_raw_ns);

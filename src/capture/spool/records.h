@@ -281,6 +281,13 @@ struct HostPlace {
   int64_t end_ns = 0;
 };
 
+// A probe of how fast the thread's CPU is: the same work each time (base/pace_work.h).
+struct HostPace {
+  Id thread = 0;
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+};
+
 // ---- the recording itself ------------------------------------------------------------------------------------------
 
 struct ClockReading {

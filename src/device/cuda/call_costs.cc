@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/pace_work.h"
 #include "base/statistics.h"
 
 namespace llmprof::device::cuda {
@@ -38,6 +40,10 @@ done:
 )";
 
 constexpr int kLaunchesPerSample = 40;
+constexpr size_t kSamplesLeast = 5;        // of a row
+constexpr size_t kAtFullPaceLeast = 20;    // samples of a kind in a turn, if that can be had
+constexpr int kLongestTimes = 4;           // so many times as long a kind is timed for that at most
+constexpr double kPaceWithin = 1.09;       // of the quickest probe (analyze/host_pace.h: 1 / kFullPace)
 constexpr int kQueued = 256;               // kernels behind one that holds the GPU up until all are launched
 constexpr uint64_t kHoldCycles = 8000000;  // 4 to 6 ms
 constexpr int kGraphTurns = 24;            // kernels and graphs by turns behind one
@@ -103,11 +109,11 @@ class CallTimer {
       LLMPROF_CHECK(eager());
       LLMPROF_CHECK(graphs());
     }
-    if (graphs_in_turns) return std::move(costs_);
+    if (graphs_in_turns) return rows();
     if (switch_recorder) LLMPROF_CHECK(switch_recorder(-1));
     LLMPROF_CHECK(make_graphs());
     LLMPROF_CHECK(graphs());
-    return std::move(costs_);
+    return rows();
   }
 
  private:
@@ -155,28 +161,86 @@ class CallTimer {
     return context_.synchronize();
   }
 
+  struct Sample {
+    double call_ns = 0, between_ns = 0, pace_ns = 0;
+    int64_t start_unix_ns = 0, end_unix_ns = 0;
+  };
+  struct Taken {
+    std::string name;
+    int64_t calls_per_sample = 0;
+    std::vector<Sample> samples;
+  };
+
+  // A probe before each sample and one behind it.
+  double probe() {
+    const int64_t start = monotonic_ns();
+    asm volatile("" ::"r"(pace_work()));
+    const double took_ns = static_cast<double>(monotonic_ns() - start);
+    best_pace_ns_ = std::min(best_pace_ns_, took_ns);
+    return took_ns;
+  }
+
   // Takes samples until the time is over; `sample` gives {ns of a call, ns between}.
-  template <class Sample>
-  Status take(std::string name, int64_t calls_per_sample, Sample&& sample) {
-    CallCost cost;
-    cost.name = std::move(name);
-    std::vector<double> calls, between;
-    cost.start_unix_ns = realtime_ns();
-    const int64_t until = monotonic_ns() + each_ns_;
-    while (calls.size() < 5 || monotonic_ns() < until) {
+  template <class TakeOne>
+  Status take(std::string name, int64_t calls_per_sample, TakeOne&& sample) {
+    Taken& taken = taken_.emplace_back(Taken{std::move(name), calls_per_sample, {}});
+    const int64_t from = monotonic_ns();
+    size_t at_full_pace = 0;
+    double before_ns = probe();
+    for (;;) {
+      const int64_t now = monotonic_ns();
+      const bool enough = taken.samples.size() >= kSamplesLeast && now >= from + each_ns_;
+      if (enough && (at_full_pace >= kAtFullPaceLeast || now >= from + kLongestTimes * each_ns_)) return {};
+      Sample one;
+      one.start_unix_ns = realtime_ns();
       std::pair<double, double> times;
       LLMPROF_CHECK(sample(times));
-      calls.push_back(times.first);
-      between.push_back(times.second);
+      one.end_unix_ns = realtime_ns();
+      const double behind_ns = probe();
+      one.call_ns = times.first, one.between_ns = times.second;
+      one.pace_ns = std::max(before_ns, std::exchange(before_ns, behind_ns));
+      at_full_pace += one.pace_ns <= kPaceWithin * best_pace_ns_ ? 1 : 0;
+      taken.samples.push_back(one);
     }
-    cost.end_unix_ns = realtime_ns();
+  }
+
+  // A row for each stretch of samples at full pace, or of others; those that are too short only where a kind has
+  // nothing else.
+  std::vector<CallCost> rows() const {
+    std::vector<CallCost> out;
+    for (const Taken& taken : taken_) {
+      const std::vector<Sample>& samples = taken.samples;
+      const auto full = [&](const Sample& one) { return one.pace_ns <= kPaceWithin * best_pace_ns_; };
+      bool any = false;
+      for (size_t begin = 0, end = 0; begin < samples.size(); begin = end) {
+        while (end < samples.size() && full(samples[end]) == full(samples[begin])) ++end;
+        if (end - begin < kSamplesLeast) continue;
+        out.push_back(row(taken, begin, end));
+        any = true;
+      }
+      if (!any) out.push_back(row(taken, 0, samples.size()));
+    }
+    return out;
+  }
+
+  static CallCost row(const Taken& taken, size_t begin, size_t end) {
+    std::vector<double> calls, between, paces;
+    for (size_t i = begin; i < end; ++i) {
+      calls.push_back(taken.samples[i].call_ns);
+      between.push_back(taken.samples[i].between_ns);
+      paces.push_back(taken.samples[i].pace_ns);
+    }
+    CallCost cost;
+    cost.name = taken.name;
+    cost.start_unix_ns = taken.samples[begin].start_unix_ns;
+    cost.end_unix_ns = taken.samples[end - 1].end_unix_ns;
     const SampleSummary summary = *summarize_samples(calls);
     cost.call_ns = summary.median;
     cost.iqr_frac = summary.iqr_frac();
     cost.between_ns = median_of(std::move(between));
-    cost.calls = static_cast<int64_t>(calls.size()) * calls_per_sample;
-    costs_.push_back(std::move(cost));
-    return {};
+    cost.calls = static_cast<int64_t>(calls.size()) * taken.calls_per_sample;
+    cost.pace_ns = median_of(std::move(paces));
+    return cost;
   }
 
   Status launches(size_t kib) {
@@ -291,7 +355,8 @@ class CallTimer {
   cuda_abi::DevicePtr memory_ = 0;
   std::array<cuda_abi::Event, 2> events_{};
   std::vector<TimedGraph> graphs_;
-  std::vector<CallCost> costs_;
+  std::vector<Taken> taken_;
+  double best_pace_ns_ = 1e9;
 };
 
 }  // namespace

@@ -89,6 +89,7 @@ void detach_here() {
     if (!attachment.records_on.load(std::memory_order_relaxed)) report_dropped();
     const cupti::Result result = attachment.cupti->cuptiFinalize();
     attachment.attached.store(false, std::memory_order_relaxed);
+    switches.cupti_left.store(true, std::memory_order_relaxed);
     attachment.subscriber = nullptr;
     forget_records();
     // Names in records that come now are gone; everything recorded has been decoded long before.
@@ -179,6 +180,7 @@ bool attach() {
   recorded_before = recorded_kernels();
   enable_calls(*attachment.cupti, attachment.subscriber);
   attachment.attached.store(true, std::memory_order_relaxed);
+  switches.cupti_left.store(false, std::memory_order_relaxed);
   return true;
 }
 

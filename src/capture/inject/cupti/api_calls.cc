@@ -11,6 +11,7 @@
 #include "capture/inject/launch_sites/launch_sites.h"
 #include "capture/inject/libraries/library_logs.h"
 #include "capture/inject/recording.h"
+#include "capture/inject/threads/host_pace.h"
 #include "capture/inject/threads/reentry_guard.h"
 #include "capture/inject/threads/thread_events.h"
 
@@ -296,7 +297,11 @@ CallEnd on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackDat
         launches.first_ns.store(state.api_start_ns, std::memory_order_relaxed);
       kernel_launched(state, data.symbol, state.api_start_ns);
     }
-    if (records_kernels()) place_call(call, state);
+    if (records_kernels()) {
+      // Of a program whose waits no hook sees, it has the runtime in itself.
+      if (call.waits && state.log != nullptr) state.api_start_ns = probe_host_pace(*state.log, state.api_start_ns);
+      place_call(call, state);
+    }
     return CallEnd::kNone;
   }
   if (state.api_correlation != data.correlation || state.api_key != key) return CallEnd::kNone;

@@ -7,6 +7,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "capture/inject/threads/host_pace.h"
 #include "capture/inject/threads/reentry_guard.h"
 #include "nvidia/cublas_abi.h"
 
@@ -172,21 +173,31 @@ Id call_definition(ThreadLog& log, const CallShape& shape) { return definition_i
 CallScope::CallScope(const CallShape& shape) {
   ThreadLog* log = thread_log();
   if (log == nullptr) return;
-  shape_hash_ = hash_of(shape);
-  definition_ = definition_id(*log, shape, shape_hash_);
-  if (definition_ == 0) return;
-  log_ = log;
-  record_ = records_ranges();
+  constexpr uint32_t kCallsBetween = 16;  // looks at the clock
+  if (++thread_state.library_calls % kCallsBetween == 0) probe_host_pace(*log, now_ns());
   const bool linear = is_linear(shape);
   recurs_ = linear && is_widest(shape);
   rows_ = shape.row_major != 0 ? shape.m : shape.n;
   tells_rows_ = linear && tells_of_pass(rows_);
+  // While CUPTI is out of the process there are no kernels that the call could be joined with, nor graphs that it is
+  // captured in. What tells the steps is all that is wanted then: the rest only brings data of ours into the caches.
+  const bool left = switches.cupti_left.load(std::memory_order_relaxed);
+  if (left && !recurs_ && !tells_rows_) {
+    thread_state.passes_over = passes_over_ = true;
+    return;
+  }
+  shape_hash_ = hash_of(shape);
+  definition_ = definition_id(*log, shape, shape_hash_);
+  if (definition_ == 0) return;
+  log_ = log;
+  record_ = records_ranges() && !left;
   thread_state.call_asked = false;
   thread_state.call_start_ns = record_ || recurs_ || tells_rows_ ? now_ns() : 0;
   thread_state.call = next_handle(*log);
 }
 
 void CallScope::end(bool succeeded) {
+  if (passes_over_) thread_state.passes_over = false;
   if (log_ == nullptr) return;
   ThreadState& state = thread_state;
   // A graph captured while nothing is recorded is replayed when everything is: its calls are kept.

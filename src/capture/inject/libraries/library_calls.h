@@ -68,13 +68,15 @@ class CallScope {
   ThreadLog* log_ = nullptr;
   Id definition_ = 0;
   bool record_ = false;
-  bool recurs_ = false, tells_rows_ = false;
+  bool recurs_ = false, tells_rows_ = false, passes_over_ = false;
   int64_t rows_ = -1;
   uint64_t shape_hash_ = 0;
 };
 
 // False: the hook hands the call on and does nothing else.
-inline bool hooks_calls() { return watched() && thread_state.call == 0 && !thread_state.inside; }
+inline bool hooks_calls() {
+  return watched() && thread_state.call == 0 && !thread_state.inside && !thread_state.passes_over;
+}
 
 }  // namespace llmprof::inject
 

@@ -2,6 +2,7 @@
 // them. The runtime reaches the driver by pointers of its own, so one wait is seen once.
 #include "capture/inject/python/python_stack.h"
 #include "capture/inject/real_symbol.h"
+#include "capture/inject/threads/host_pace.h"
 #include "capture/inject/threads/thread_events.h"
 
 namespace llmprof::inject {
@@ -18,7 +19,7 @@ class WaitScope {
     if (log_ == nullptr) return;
     thread.waits = true;
     stack_ = python_stack_id(*log_);
-    start_ns_ = now_ns();
+    start_ns_ = probe_host_pace(*log_, now_ns());
   }
   void end() {
     if (log_ == nullptr) return;

@@ -25,7 +25,16 @@ struct Payload {
   double value = 0;
 };
 
-enum class EventKind : uint8_t { kRange, kMark, kLibraryCall, kRecurringCall, kProductRows, kHostPlace, kApiCall };
+enum class EventKind : uint8_t {
+  kRange,
+  kMark,
+  kLibraryCall,
+  kRecurringCall,
+  kProductRows,
+  kHostPlace,
+  kApiCall,
+  kHostPace
+};
 
 struct Event {
   EventKind kind = EventKind::kRange;
@@ -144,6 +153,9 @@ struct ThreadState {
   uint8_t rows_seen = 0;                           // products recorded since (add_product_rows)
   int64_t product_rows = -1;                       // of the last of them
   bool waits = false;                              // the thread is inside a call that waits for the GPU
+  bool passes_over = false;                        // the thread is inside a library call that nothing is recorded of
+  int64_t pace_ns = 0;                             // when the last probe of its CPU's pace ended (host_pace.h)
+  uint32_t library_calls = 0;
   uint64_t enqueued_before = 0;  // calls of all threads that gave the GPU work, when the outermost CUDA call began
   bool inside = false;           // the thread is inside the recorder: what it does there is not recorded
 };

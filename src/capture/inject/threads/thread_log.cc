@@ -143,6 +143,14 @@ void write_event(ThreadLog& log, const Event& event, spool::Writer& writer, Id o
       writer.add(place);
       break;
     }
+    case EventKind::kHostPace: {
+      spool::HostPace pace;
+      pace.thread = own_thread;
+      pace.start_ns = event.start_ns;
+      pace.end_ns = event.end_ns;
+      writer.add(pace);
+      break;
+    }
   }
 }
 
