@@ -48,6 +48,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/gpu"))
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import harness
+import pace
 from recorded_steps_target import MODES, PARTS
 
 PROGRAMS = {
@@ -162,15 +163,15 @@ def add_corrected(turns, report):
                    if row["recording"] == "recorded" and not row["warm_up"] and known(row))
     middles, found = [start + length / 2 for start, length, _ in steps], 0
     for turn in turns:
-        turn["corrected_ms"] = []
-        for began, ms in zip(turn.get("began_unix_ns", []), turn["ms"]):
+        turn["corrected_ms"] = [None] * len(turn.get("began_unix_ns", []))
+        for i, (began, ms) in enumerate(zip(turn.get("began_unix_ns", []), turn["ms"])):
             at = bisect.bisect_left(middles, began)
             if at == len(steps):
                 continue
             start, length, without_ms = steps[at]
             shared = min(start + length, began + ms * 1e6) - max(start, began)
             if shared >= SHARED_LEAST * max(length, ms * 1e6):  # the same step, and all of it
-                turn["corrected_ms"].append(round(ms - (length / 1e6 - without_ms), 5))
+                turn["corrected_ms"][i] = round(ms - (length / 1e6 - without_ms), 5)
                 found += 1
     return found
 
@@ -230,10 +231,28 @@ def resampled(rounds, value):
     return [values[10], values[389]]
 
 
+FULL_LEAST = 5
+
+
+def at_full_pace(turns):
+    """The turns with those steps alone that ran at the full pace of the CPU, by the probes of the program beside each; whole
+    where they are too few, or there are no probes."""
+    took = sorted(ns for turn in turns for ns in turn.get("pace_ns", []))
+    best = took[len(took) // 20] if took else None
+    out = []
+    for turn in turns:
+        chosen = [i for i, ns in enumerate(turn.get("pace_ns", [])) if pace.full(ns, best)]
+        if len(chosen) >= FULL_LEAST:
+            pick = lambda values: [values[i] for i in chosen] if len(values) == len(turn["pace_ns"]) else values
+            turn = {**turn, **{key: pick(turn[key]) for key in ("ms", "began_unix_ns", "corrected_ms") if key in turn}}
+        out.append(turn)
+    return out
+
+
 def rounds_of(turns):
     """Complete rounds, without the warm-up: {mode: turn} each."""
     found = {}
-    for turn in turns:
+    for turn in at_full_pace(turns):
         if turn["round"] > 0 and turn["ms"]:
             found.setdefault(turn["round"], {})[turn["mode"]] = turn
     modes = modes_of(turns)
@@ -262,7 +281,9 @@ def undisturbed(rounds, mode, floor):
 
 def corrected(rounds):
     """The recorded steps as the report corrects them, against "nothing": percent, likewise by quick steps and by medians."""
-    rounds = [one for one in rounds if len(one["recorded"].get("corrected_ms", [])) >= len(one["recorded"]["ms"]) / 2]
+    found = lambda turn: {**turn, "corrected_ms": [ms for ms in turn.get("corrected_ms", []) if ms is not None]}
+    rounds = [{**one, "recorded": found(one["recorded"])} for one in rounds]
+    rounds = [one for one in rounds if len(one["recorded"]["corrected_ms"]) >= len(one["recorded"]["ms"]) / 2]
     if len(rounds) < ROUNDS_LEAST:
         return None
 

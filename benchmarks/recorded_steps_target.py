@@ -3,7 +3,7 @@
     recorded_steps_target.py PROGRAM --library build/release/lib/libcupti.so.alone [--rounds N] [--seconds S]
 
 It asks on stdout for recording to be started and stopped ("CTL start") and waits for "OK" on stdin; prints a "TURN" line
-for each turn with the times of its steps, "NOTE" for what should not be, and "END". All steps have the same shapes, and
+for each turn with the times of its steps and the slowest probe of the CPU's pace beside each, "NOTE" for what should not be, and "END". All steps have the same shapes, and
 each ends with a wait for the GPU.
 """
 import argparse
@@ -15,12 +15,18 @@ import pathlib
 import sys
 import time
 
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tests/gpu"), str(ROOT / "tests/gpu/steady_programs")]
+import contract
+import pace
+
 MODES = ("nothing", "alone", "recorded")
 PARTS = ("nothing", "alone", "copies", "launches", "calls", "recorded")  # each has what the one before it has, and more
 PLACE_OF = {"nothing": 1, "alone": 2, "copies": 3, "launches": 4, "calls": 5}
 KERNELS = 1 << 10  # CONCURRENT_KERNEL among the recorder's kinds
 DISCARDED_STEPS, DISCARDED_S = 3, 0.05
 STEPS_LEAST, STEPS_MOST = 8, 400
+LONGER = 4  # times as long a turn goes on for steps at the full pace of the CPU
 SWITCH_S = 15.0  # what should be there by then never comes
 # Recording has stopped, and CUPTI is still there: so long it is waited for to leave. Once it stayed, not that long again.
 LEAVES_WITHIN_S, STAYS_AFTER_S = 1.5, 0.5
@@ -44,7 +50,7 @@ class TorchProgram:
 
 def model_and_prompt(name, tokens):
     """A model of tests/clients/workloads with random weights, and tokens for it."""
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/clients/workloads"))
+    sys.path.insert(0, str(ROOT / "tests/clients/workloads"))
     import torch
     from models import build, vocabulary
     with torch.inference_mode(False):
@@ -255,6 +261,7 @@ class Target:
         self.mode = None
         self.stays = False  # CUPTI was seen to stay when recording had stopped
         self.alone_steps = 0
+        self.best_ns = 1 << 62
         self.place = Place()
 
     def state(self):
@@ -317,6 +324,11 @@ class Target:
         left = self.run_until(lambda state: not state.recorder_attached, STAYS_AFTER_S if self.stays else LEAVES_WITHIN_S)
         self.stays = not left
 
+    def probe(self):
+        took = contract.pace_ns()
+        self.best_ns = min(self.best_ns, took)
+        return took
+
     def turn(self, number, mode, seconds):
         self.to(mode)
         gc.collect()  # and not while steps are timed
@@ -326,11 +338,13 @@ class Target:
             self.program.step()
             discarded += 1
         first = self.state()
-        times, began_unix_ns, passed_over = [], [], 0
+        times, began_unix_ns, paces, passed_over, at_full_pace = [], [], [], 0, 0
         begin = time.monotonic()
+        pace_before = self.probe()
         while len(times) < STEPS_MOST:
             now = time.monotonic()
-            if now > begin + seconds and len(times) >= STEPS_LEAST:
+            enough = at_full_pace >= STEPS_LEAST or now > begin + LONGER * seconds
+            if now > begin + seconds and len(times) >= STEPS_LEAST and enough:
                 break
             if now > begin + SWITCH_S + seconds:
                 say("NOTE", f"round {number}, {mode}: {len(times)} whole steps in {now - begin:.0f} s, the turn does not "
@@ -341,6 +355,8 @@ class Target:
             started = time.perf_counter_ns()
             self.program.step()
             ended = time.perf_counter_ns()
+            pace_behind = self.probe()
+            slowest, pace_before = max(pace_before, pace_behind), pace_behind
             after = self.state()
             # A window of the recorder's own ended: no step of a recorded turn.
             if mode == "recorded" and not (before.recorder_kinds & KERNELS and after.switches == before.switches):
@@ -348,6 +364,8 @@ class Target:
                 continue
             times.append(round((ended - started) * 1e-6, 5))
             began_unix_ns.append(began)
+            paces.append(slowest)
+            at_full_pace += pace.full(slowest, self.best_ns)
         last = self.state()
         self.alone_steps += len(times) + discarded if mode in PLACE_OF and mode != "nothing" else 0
         changed = [name for name in ("place", "recorder_attached", "own_subscription", "unexpected", "refused_buffers")
@@ -359,7 +377,7 @@ class Target:
                         f"{first.text()} -> {last.text()}")
             return
         say("TURN", {"round": number, "mode": mode, "cupti": self.cupti(mode, last), "ms": times,
-                     "passed_over": passed_over, **({"began_unix_ns": began_unix_ns} if mode == "recorded" else {})})
+                     "pace_ns": paces, "passed_over": passed_over, **({"began_unix_ns": began_unix_ns} if mode == "recorded" else {})})
 
     def cupti(self, mode, state):
         if mode == "recorded":

