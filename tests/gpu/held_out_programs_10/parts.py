@@ -134,6 +134,15 @@ def answered(record, texts, vocabulary, start, count, steps, decode, warm_up, re
     finished(record, texts, vocabulary, start, first, end, count, warm_up)
 
 
+def served(record, engine, prompts, vocabulary, steps, warm_up):
+    """A batch of an engine whose prefill(prompts) and decode() give a token of each text. How long its prompts are."""
+    count = len(prompts[0])
+    start = now()
+    texts = [[token] for token in engine.prefill(prompts)]
+    answered(record, texts, vocabulary, start, count, steps, engine.decode, warm_up)
+    return count
+
+
 def in_batches(serve, chance, vocabulary, batch, lengths, steps, most, warm_up):
     """Batches of prompts of these lengths, by turns, that share the decode steps: up to `most`, behind one that warms up,
     of a length and a number of steps."""

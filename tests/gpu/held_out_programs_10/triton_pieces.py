@@ -13,8 +13,8 @@ import triton
 from torch.nn import functional as F
 from triton import language as tl
 
-from contract import Record, arguments, now
-from parts import MADE, answered, begun, in_batches, turned, weight
+from contract import Record, arguments
+from parts import MADE, begun, in_batches, served, turned, weight
 
 VOCABULARY, LENGTH, BATCH = 32768, 512, 2
 WIDTH, INNER, LAYERS = 2048, 6144, 20
@@ -210,10 +210,7 @@ class Engine:
 
 
 def serve(engine, record, prompts, steps, warm_up=False):
-    count = len(prompts[0])
-    start = now()
-    texts = [[token] for token in engine.prefill(prompts)]
-    answered(record, texts, VOCABULARY, start, count, steps, engine.decode, warm_up)
+    count = served(record, engine, prompts, VOCABULARY, steps, warm_up)
     assert bool(torch.isfinite(engine.logits).all())
     assert engine.places.tolist() == [count + steps] * BATCH and count + steps <= LENGTH
 

@@ -10,8 +10,8 @@ from functools import partial
 import torch
 from torch.nn import functional as F
 
-from contract import Record, arguments, now
-from parts import MADE, SIZE, answered, attended, begun, drawn, heads_of, in_batches, layer_of, prompt, shares_of, swiglu, tables, weight
+from contract import Record, arguments
+from parts import MADE, SIZE, attended, begun, drawn, heads_of, in_batches, layer_of, prompt, served, shares_of, swiglu, tables, weight
 
 VOCABULARY, LENGTH, PADDED, BATCH = 32000, 448, (192, 384), 2
 WIDTH, INNER, LAYERS, HEADS, KV_HEADS = 2048, 5632, 20, 16, 8
@@ -62,10 +62,7 @@ class Engine:
 
 
 def serve(engine, record, prompts, steps, warm_up=False):
-    count = len(prompts[0])
-    start = now()
-    texts = [[token] for token in engine.prefill(prompts)]
-    answered(record, texts, VOCABULARY, start, count, steps, engine.decode, warm_up)
+    count = served(record, engine, prompts, VOCABULARY, steps, warm_up)
     assert bool(torch.isfinite(engine.last).all())
     assert engine.place.item() == count + steps <= LENGTH
 

@@ -23,8 +23,8 @@ def loaded(name, path):
 
 earlier = loaded("parts_10", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "held_out_programs_10", "parts.py"))
 MADE, Decoder, answered, begun, captured = earlier.MADE, earlier.Decoder, earlier.answered, earlier.begun, earlier.captured
-drawn, in_batches, prompt, tables = earlier.drawn, earlier.in_batches, earlier.prompt, earlier.tables
-turned, weight = earlier.turned, earlier.weight
+drawn, in_batches, prompt, served = earlier.drawn, earlier.in_batches, earlier.prompt, earlier.served
+tables, turned, weight = earlier.tables, earlier.turned, earlier.weight
 
 
 def layer_of(width, inner, heads, kv_heads):

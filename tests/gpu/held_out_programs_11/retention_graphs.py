@@ -11,8 +11,8 @@ from functools import partial
 import torch
 from torch.nn import functional as F
 
-from contract import Record, arguments, now
-from parts import MADE, SIZE, answered, begun, captured, drawn, in_batches, tables, turned, weight
+from contract import Record, arguments
+from parts import MADE, SIZE, begun, captured, drawn, in_batches, served, tables, turned, weight
 
 VOCABULARY, LENGTH, BATCH, CHUNK = 32000, 512, 4, 32
 WIDTH, INNER, LAYERS, HEADS = 1792, 4608, 24, 14
@@ -95,10 +95,7 @@ class Engine:
 
 
 def serve(engine, record, prompts, steps, warm_up=False):
-    count = len(prompts[0])
-    start = now()
-    texts = [[token] for token in engine.prefill(prompts)]
-    answered(record, texts, VOCABULARY, start, count, steps, engine.decode, warm_up)
+    count = served(record, engine, prompts, VOCABULARY, steps, warm_up)
     assert bool(torch.isfinite(engine.last).all()) and bool(torch.isfinite(engine.states).all())
     assert engine.place.item() == count + steps <= LENGTH
 

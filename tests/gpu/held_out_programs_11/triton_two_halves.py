@@ -13,8 +13,8 @@ import triton
 from torch.nn import functional as F
 from triton import language as tl
 
-from contract import Record, arguments, now
-from parts import MADE, SIZE, answered, attended, begun, in_batches, shares_of, swiglu, turned, weight
+from contract import Record, arguments
+from parts import MADE, SIZE, attended, begun, in_batches, served, shares_of, swiglu, turned, weight
 
 VOCABULARY, LENGTH, RING, BATCH = 32768, 512, 128, 4
 WIDTH, INNER, HALF_LAYERS, HEADS, KV_HEADS = 2048, 6144, 10, 16, 4
@@ -244,10 +244,7 @@ class Engine:
 
 
 def serve(engine, record, prompts, steps, warm_up=False):
-    count = len(prompts[0])
-    start = now()
-    texts = [[token] for token in engine.prefill(prompts)]
-    answered(record, texts, VOCABULARY, start, count, steps, engine.decode, warm_up)
+    count = served(record, engine, prompts, VOCABULARY, steps, warm_up)
     assert bool(torch.isfinite(engine.logits).all())
     assert engine.places.tolist() == [count + steps] * BATCH and count + steps <= LENGTH
 
