@@ -139,9 +139,8 @@ std::optional<StageGain> Simulation::gain(uint32_t stage, const Combination& com
   // h100_held_out_causes_3_again.json and h200_two_gpus_causes.json), which is this standard deviation of one. The gain
   // is between two processes, of which one was seen.
   constexpr double kProcessSpread = 0.005;
-  // What 24 repairs that were made saved of a step in two blind sets of programs and before them (docs/results,
-  // h100_held_out_causes_2, _5 and _6) is off from what was simulated by 0 to 11 % of it, by this root of the mean
-  // square.
+  // What 18 repairs saved of a step, in programs that no rule was made on, is off from what was simulated by 0 to 11 %
+  // of that, by this root of the mean square (docs/results, h100_held_out_causes_2, _5 and _6; as run).
   constexpr double kModelSpread = 0.07;
   if (gains.size() >= kGainsMin) {
     const Interval interval = bootstrap_median(gains);
