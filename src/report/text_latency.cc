@@ -51,18 +51,18 @@ bool pace_matters(const OptDouble& typical, const OptDouble& full_pace) {
 
 // That the CPU was slow, where that shows in a figure, or where no step was without it.
 std::string pace_line(const Report& report, const RenderOptions& options, const Ink& ink) {
-  constexpr double kOften = 0.1;
+  constexpr double kOften = 0.1, kMostly = 0.5;
   const Headline& headline = report.latency->headline;
   if (report.host_pace.empty() || report.host_pace[0].slow_frac < kOften) return {};
   const HostPaceRecord& pace = report.host_pace[0];
   const bool matters = pace_matters(headline.ttft_ms, headline.ttft_full_pace_ms) ||
                        pace_matters(headline.itl_ms, headline.itl_full_pace_ms);
-  const bool never = headline.itl_ms ? !headline.itl_full_pace_ms : headline.ttft_ms && !headline.ttft_full_pace_ms;
+  const bool none = headline.itl_ms ? !headline.itl_full_pace_ms : headline.ttft_ms && !headline.ttft_full_pace_ms;
+  const bool never = none && pace.slow_frac >= kMostly;
   if (!matters && !never) return {};
   const std::string text = fmt::format(
-      "its CPU was slow in {:.0f} % of probes: another program, or another virtual machine of the same host, runs on "
-      "the "
-      "same cores{}",
+      "its CPU was slow in {:.0f} % of probes: another program, or another virtual machine of the same host, runs "
+      "on the same cores{}",
       100 * pace.slow_frac, never && !matters ? "; no figure is of its full pace" : "");
   std::string out = wrap_text(text, options.width, "  pace  ", "        ");
   return out.replace(0, 6, "  " + ink.bold("pace"));
