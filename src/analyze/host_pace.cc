@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/pace_work.h"
 #include "base/statistics.h"
 
 namespace llmprof {
@@ -82,11 +83,6 @@ std::optional<double> HostPace::during(int64_t start_ns, int64_t end_ns) const {
 bool HostPace::full(int64_t start_ns, int64_t end_ns) const {
   const std::optional<Near> found = near(start_ns, end_ns);
   return found && found->least >= kFullPace;
-}
-
-bool HostPace::slow(int64_t start_ns, int64_t end_ns) const {
-  const std::optional<Near> found = near(start_ns, end_ns);
-  return found && found->least < kFullPace;
 }
 
 }  // namespace llmprof

@@ -12,24 +12,17 @@
 
 namespace llmprof {
 
-// A step is at full pace where no probe in it or next to it is slower than this share of the best one. On a host of 16
-// CPUs whose cores others shared, 90 % of probes took less than 1.02 times the best where Python ran at its full pace,
-// and 90 % more than 1.12 times where it took half as long again to twice as long (docs/adr 31).
-constexpr double kFullPace = 0.92;
-
 class HostPace {
  public:
   // `costs`: of the machine of the recording; they say what a probe takes there at best. Nothing is known where several
-  // threads of the program, or several processes, wait for GPUs: which CPU a step waited for is not told.
+  // threads of the program, or several processes, wait for GPUs: which CPU a step waited for is not known.
   HostPace(const Trace& trace, const RecorderCosts& costs);
 
   // 1: as fast as ever. Nothing where no probe is near.
   std::optional<double> during(int64_t start_ns, int64_t end_ns) const;
-  // Known to be at full pace all along; known not to be.
+  // Known to be at full pace all along: no probe in the time or next to it is slower (base/pace_work.h).
   bool full(int64_t start_ns, int64_t end_ns) const;
-  bool slow(int64_t start_ns, int64_t end_ns) const;
   bool full(const Steps& steps, Row step) const { return full(steps.host_start_ns[step], steps.end_ns[step]); }
-  bool slow(const Steps& steps, Row step) const { return slow(steps.host_start_ns[step], steps.end_ns[step]); }
 
   // Of all probes; nothing without any.
   const std::optional<HostPaceRecord>& record() const { return record_; }

@@ -11,7 +11,6 @@
 #include <thread>
 #include <tuple>
 
-#include "analyze/host_pace.h"
 #include "base/clock.h"
 #include "base/input_file.h"
 #include "base/json_document.h"
@@ -209,9 +208,7 @@ RecorderCost host_pace() {
       ++cpus;
       for (int i = 0; i < kProbesOfCpu; ++i) {
         std::this_thread::sleep_for(500us);
-        const int64_t start_ns = monotonic_ns();
-        asm volatile("" ::"r"(pace_work()));
-        took_ns.push_back(static_cast<double>(monotonic_ns() - start_ns));
+        took_ns.push_back(static_cast<double>(timed_pace_work_ns()));
       }
     }
   }).join();

@@ -43,7 +43,6 @@ constexpr int kLaunchesPerSample = 40;
 constexpr size_t kSamplesLeast = 5;        // of a row
 constexpr size_t kAtFullPaceLeast = 20;    // samples of a kind in a turn, if that can be had
 constexpr int kLongestTimes = 4;           // so many times as long a kind is timed for that at most
-constexpr double kPaceWithin = 1.09;       // of the quickest probe (analyze/host_pace.h: 1 / kFullPace)
 constexpr int kQueued = 256;               // kernels behind one that holds the GPU up until all are launched
 constexpr uint64_t kHoldCycles = 8000000;  // 4 to 6 ms
 constexpr int kGraphTurns = 24;            // kernels and graphs by turns behind one
@@ -173,9 +172,7 @@ class CallTimer {
 
   // A probe before each sample and one behind it.
   double probe() {
-    const int64_t start = monotonic_ns();
-    asm volatile("" ::"r"(pace_work()));
-    const double took_ns = static_cast<double>(monotonic_ns() - start);
+    const double took_ns = static_cast<double>(timed_pace_work_ns());
     best_pace_ns_ = std::min(best_pace_ns_, took_ns);
     return took_ns;
   }
@@ -199,7 +196,7 @@ class CallTimer {
       const double behind_ns = probe();
       one.call_ns = times.first, one.between_ns = times.second;
       one.pace_ns = std::max(before_ns, std::exchange(before_ns, behind_ns));
-      at_full_pace += one.pace_ns <= kPaceWithin * best_pace_ns_ ? 1 : 0;
+      at_full_pace += one.pace_ns * kFullPace <= best_pace_ns_ ? 1 : 0;
       taken.samples.push_back(one);
     }
   }
@@ -210,7 +207,7 @@ class CallTimer {
     std::vector<CallCost> out;
     for (const Taken& taken : taken_) {
       const std::vector<Sample>& samples = taken.samples;
-      const auto full = [&](const Sample& one) { return one.pace_ns <= kPaceWithin * best_pace_ns_; };
+      const auto full = [&](const Sample& one) { return one.pace_ns * kFullPace <= best_pace_ns_; };
       bool any = false;
       for (size_t begin = 0, end = 0; begin < samples.size(); begin = end) {
         while (end < samples.size() && full(samples[end]) == full(samples[begin])) ++end;

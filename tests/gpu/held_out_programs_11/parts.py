@@ -81,6 +81,6 @@ def alone(record, mark, words, vocabulary, prefill, decode, tokens, steps, warm_
 
 def in_bands(write, chance, vocabulary, bands, steps, least, most):
     """Texts that share the decode steps, from `least` to `most`, whose prompts' lengths are drawn from these bands by turns.
-    `write` is told a text's number."""
+    `write` gets a text's number."""
     for number, count in enumerate(split(steps, max(least, min(most, steps // 8)))):
         write(prompt(chance, vocabulary, chance.randrange(*bands[number % len(bands)])), count, number)
