@@ -1,6 +1,7 @@
 #include "derive/speculation.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "derive/step_shapes.h"
@@ -9,6 +10,7 @@ namespace llmprof {
 namespace {
 
 constexpr size_t kRoundsMin = 3;
+constexpr size_t kOwnRoundsMin = 4;
 
 int64_t per_sequence(const StepDraft& step, int64_t sequences) {
   if (step.new_tokens <= 0 || sequences <= 0 || step.new_tokens % sequences != 0) return -1;
@@ -35,7 +37,7 @@ class Speculation {
   }
 
   void settle() {
-    if (verifications_.size() < kRoundsMin) return;
+    if (verifications_.size() < kRoundsMin) return settle_own_guesses();
     const StepDraft* before = nullptr;
     for (const size_t i : passes_) {
       StepDraft& step = steps_[i];
@@ -56,6 +58,43 @@ class Speculation {
   }
 
  private:
+  // Heads of the model itself, or a look into the text so far, guess as well: then every pass behind the prompt checks
+  // as many guesses as the one before, by the same kernels, and the model is not run for one token of a sequence.
+  void settle_own_guesses() {
+    struct Alike {
+      size_t count = 0, in_turn = 0;  // of them directly behind another one
+      bool after_prompt = false;
+    };
+    std::map<uint64_t, Alike> passes;
+    const StepDraft* before = nullptr;
+    double single_weights = 0;  // of passes over one token; a head alone, until a graph holds it, has few
+    const auto tokens_of = [](const StepDraft& step) {
+      return per_sequence(step, std::max<int64_t>(step.sequences, 1));
+    };
+    for (const size_t i : passes_) {
+      const StepDraft& step = steps_[i];
+      const int64_t tokens = tokens_of(step);
+      if (tokens == 1) single_weights = std::max(single_weights, step.weights);
+      if (step.kind == StageKind::kPrefill && is_few(tokens) && !named(step)) {
+        Alike& alike = passes[step.names_hash];
+        ++alike.count;
+        if (before != nullptr && before->names_hash == step.names_hash) ++alike.in_turn;
+        alike.after_prompt |= before != nullptr && tokens_of(*before) > kDraftTokensMax;
+      }
+      before = &step;
+    }
+    for (const size_t i : passes_) {
+      StepDraft& step = steps_[i];
+      const std::map<uint64_t, Alike>::const_iterator found = passes.find(step.names_hash);
+      if (found == passes.end() || named(step) || !is_few(tokens_of(step)) || step.weights < 2 * single_weights)
+        continue;
+      const auto& [count, in_turn, after_prompt] = found->second;
+      if (after_prompt && count >= kOwnRoundsMin && 2 * in_turn >= count) mark(step, "verification of drafts", -1);
+    }
+  }
+
+  static bool named(const StepDraft& step) { return step.kind_known && !step.split; }
+
   void find() {
     std::vector<size_t> drafts;
     for (const size_t i : passes_) {
@@ -65,8 +104,7 @@ class Speculation {
                                                    : -1;
       const int64_t tokens = per_sequence(step, sequences);
       const int64_t drafted = static_cast<int64_t>(drafts.size());
-      const bool named = step.kind_known && !step.split;
-      if (named || !is_few(tokens) || step.weights <= 0) {
+      if (named(step) || !is_few(tokens) || step.weights <= 0) {
         drafts.clear();
         continue;
       }

@@ -15,6 +15,10 @@ namespace llmprof {
 //   - directly after passes over a token or few each, as many as it has tokens or one less: the drafts of these tokens,
 //   - with more weights than those passes have. A piece of a prompt that goes on after decode steps runs on the same
 //     model as they do, and so does the short prompt of a chat.
+// A model may guess by itself, by further heads or from its text so far. Passes over two to 16 tokens of a sequence
+// verify such guesses where they recur behind one another and behind a longer prompt, by the same kernels, four times
+// or more, and the device has no pass over one token of a sequence with half of the weights or more.
+//
 // Drafts make 0 output tokens; what a verification makes is unknown. Steps whose kind the program named stay as they
 // are. Call when kinds are known by shapes. `steps` are by device and host time.
 void settle_speculation(std::vector<StepDraft>& steps);

@@ -143,5 +143,40 @@ TEST(Speculation, TwoModelsInTurnAreNone) {
   }
 }
 
+// Further heads of the model guess: no draft model runs, and no pass over one token.
+TEST(Speculation, AModelThatChecksItsOwnGuesses) {
+  for (const bool also_single : {false, true}) {
+    Speculator s;
+    for (const int64_t prompt : {200, 120}) {
+      s.pass(kLayers, prompt, 1);
+      s.wait();
+      for (int round = 0; round < 4; ++round) {
+        s.pass(kLayers, 9, 1);
+        s.wait();
+      }
+      if (!also_single) continue;
+      s.pass(kLayers, 1, 1);
+      s.wait();
+    }
+    Trace& trace = s.derive();
+    EXPECT_EQ(s.count(StageKind::kSpeculative), also_single ? 0U : 8U);
+    EXPECT_EQ(s.kind(0), StageKind::kPrefill);
+    if (also_single) continue;
+    EXPECT_EQ(s.stage(1), "verification of drafts");
+    EXPECT_EQ(trace.steps.output_tokens[1], -1);
+    EXPECT_EQ(s.kind(5), StageKind::kPrefill);
+  }
+}
+
+TEST(Speculation, ShortPromptsAreNoGuesses) {
+  Speculator s;
+  for (int prompt = 0; prompt < 8; ++prompt) {
+    s.pass(kLayers, 9, 1);
+    s.wait();
+  }
+  s.derive();
+  EXPECT_EQ(s.count(StageKind::kSpeculative), 0U);
+}
+
 }  // namespace
 }  // namespace llmprof
