@@ -216,15 +216,15 @@ def load_alone(path):
     return library
 
 
-def check_recorder(library, path):
-    """After CUDA has started: the recorder has subscribed through the library."""
+def check_recorder(library):
+    """Once recording was to begin: the recorder has subscribed through the library."""
     state = AloneState()
     library.llmprof_alone_state(ctypes.byref(state))
     if state.subscriptions:
         return
     maps = pathlib.Path("/proc/self/maps").read_text().split()
     loaded = sorted({word for word in maps if "/libcupti.so" in word or "/libllmprof" in word})
-    raise SystemExit(f"the recorder did not come to CUPTI through {path}: {state.text()}. Is this program run by `llmprof run`, "
+    raise SystemExit(f"the recorder did not come to CUPTI through {library._name}: {state.text()}. Is this program run by `llmprof run`, "
                      f"in its default mode? Loaded are {', '.join(loaded)}")
 
 
@@ -315,6 +315,7 @@ class Target:
     def start_recording(self):
         control("start")
         if not self.run_until(lambda state: state.recorder_kinds & KERNELS, SWITCH_S):
+            check_recorder(self.library)
             raise SystemExit(f"kernels are not recorded {SWITCH_S:.0f} s after ctl start: {self.state().text()}")
 
     def stop_recording(self):
@@ -427,7 +428,6 @@ def main():
     library = load_alone(options.library)
     torch.manual_seed(0)
     torch.zeros(1, device="cuda")
-    check_recorder(library, options.library)
     with torch.inference_mode():
         begin = time.monotonic()
         program = PROGRAMS[options.program]()

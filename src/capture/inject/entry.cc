@@ -42,7 +42,7 @@ extern "C" LLMPROF_EXPORT int InitializeInjection() {
   using namespace llmprof::inject;
   if (injected.exchange(true)) return 1;
   if (start()) {
-    start_activities(deepest_level());
+    start_activities(deepest_level(), !awaits_start());
     follow_library_logs();
   }
   start_next_injection();

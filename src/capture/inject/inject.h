@@ -31,7 +31,7 @@ struct alignas(64) Switches {
   std::atomic<bool> client_callbacks{false};    // cupti/cupti_share.h
   std::atomic<bool> kernels_on{false};          // records of kernels
   std::atomic<bool> first_call_due{false};      // after an attaching
-  std::atomic<bool> cupti_left{false};          // it was in the process, and is out of it
+  std::atomic<bool> cupti_left{false};          // it is ready, and out of the process
   std::atomic<Leaving> leaving{Leaving::kNo};
   std::atomic<uint32_t> correlation_base{0};  // added to CUPTI's ids (cupti/api_calls.h)
 };

@@ -146,10 +146,10 @@ void apply(int64_t now, WindowPlan::Place place = WindowPlan::Place::kAnywhere) 
   const Level before = level();
   if (wanted.level == before && wrote_first) return;
   const bool kernels = wanted.level >= Level::kDefault;
-  const bool resumes = kernels && !kernels_on && windows.is_started();
   // Records are switched on before and off after the level says so: what lies between is recorded, not missing.
   const int64_t began = now_ns();
   const bool attached = kernels && !kernels_on && set_kernel_records(true);
+  const bool resumes = kernels && !kernels_on && (windows.is_started() || attached);
   const int64_t changed = now_ns();
   unrecorded_since_ns.store(kernels ? 0 : changed, std::memory_order_relaxed);
   recorded_since_ns.store(kernels && !(resumes && attached) ? changed : 0, std::memory_order_relaxed);
@@ -159,7 +159,7 @@ void apply(int64_t now, WindowPlan::Place place = WindowPlan::Place::kAnywhere) 
   kernels_on = kernels;
   wrote_first = true;
   if (resumes) {
-    windows.switched(changed - began);
+    if (windows.is_started()) windows.switched(changed - began);
     write_level(began, before, "attaching");
   }
   // CUPTI prepares the program's modules at its first call.
@@ -287,6 +287,12 @@ void records_were_off(int64_t began_ns, int64_t ended_ns) {
 }
 
 Level deepest_level() { return plan.mode; }
+
+bool awaits_start() {
+  const session::Control* const control = control_page();
+  return control != nullptr &&
+         control->wanted_level.load(std::memory_order_relaxed) == static_cast<uint32_t>(Level::kOff);
+}
 
 void begin_recording() {
   pthread_mutex_lock(&lock);

@@ -35,6 +35,8 @@ void finish_recording();
 void abandon_recording();
 // The deepest level that this session can reach.
 Level deepest_level();
+// Whether nothing is to be recorded until someone says so (--armed, --delay).
+bool awaits_start();
 
 // ---- what tells the program's steps (windows/step_keys.h) ----------------------------------------------------------
 

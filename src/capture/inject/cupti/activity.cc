@@ -266,7 +266,7 @@ bool all_came(int64_t now) {
 
 }  // namespace
 
-bool start_activities(Level deepest) {
+bool start_activities(Level deepest, bool attached) {
   attachment.deepest_wanted = deepest;
   cuda_started_ns = now_ns();
   cuda_started.store(true, std::memory_order_release);
@@ -300,7 +300,9 @@ bool start_activities(Level deepest) {
   {
     const Locked locked(attachment.lock);
     choose_calls(*attachment.cupti, deepest);
-    if (!attach()) return false;
+    const bool comes = attached || !may_detach();  // where it may not leave, graphs are not to be made without it
+    if (comes && !attach()) return false;
+    switches.cupti_left.store(!comes, std::memory_order_relaxed);
     attachment.active.store(true, std::memory_order_release);
   }
   activities_started();

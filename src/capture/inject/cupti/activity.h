@@ -15,7 +15,10 @@ namespace llmprof::inject {
 // Loads CUPTI, subscribes, asks for the records of `deepest`, the deepest level this session can reach. Called once,
 // from InitializeInjection, before the program has a CUDA context. Kernels are not recorded until set_kernel_records.
 // False, with a note, if CUPTI is missing or held by another tool.
-bool start_activities(Level deepest);
+//
+// `attached` false: CUPTI is loaded and stays out of the process until records are wanted or a graph is made; a
+// subscription alone, with nothing recorded, made eager steps 5 % longer.
+bool start_activities(Level deepest, bool attached);
 
 // Kernels, copies and memsets on or off. Callable from any thread, also while kernels run. True if CUPTI had to be
 // attached for it: then the end of the next call is told (first_call_ended of recording.h).
