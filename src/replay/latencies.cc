@@ -67,23 +67,40 @@ class Fitter {
 
   // Activities that found their stream idle when the launch was called.
   void launches(Latencies& out) const {
-    std::array<std::vector<double>, kStartKinds> from_start, from_end;
+    struct Seen {
+      std::vector<double> from_start, from_end;
+    };
+    std::vector<Seen> seen(kStartKinds);
+    std::unordered_map<uint64_t, size_t> place_of_graph;
+    out.of_graph.assign(timeline_.launched_begin.size() - 1, 0);
+    for (ApiCallId call = 0; call < out.of_graph.size(); ++call) {
+      if (timeline_.launched_begin[call + 1] - timeline_.launched_begin[call] < 2) continue;
+      const GpuOpId first = timeline_.launched[timeline_.launched_begin[call]];
+      if (!timeline_.is_graph_node(first)) continue;
+      const auto [place, is_new] = place_of_graph.emplace(graph_key(first), seen.size());
+      if (is_new) seen.emplace_back();
+      out.of_graph[call] = static_cast<uint32_t>(place->second);
+    }
     for_each([&](GpuOpId op, size_t kind, ApiCallId call) {
       const GpuOpId before = last_before(timeline_, op);
       if (before != kNoRow && timeline_.trace.end_of(before) > timeline_.start_of(call)) return;
       const int64_t start = timeline_.trace.gpu_ops.start_ns[op];
-      from_start[kind].push_back(static_cast<double>(start - timeline_.start_of(call)));
-      from_end[kind].push_back(static_cast<double>(start - timeline_.end_of(call)));
+      for (const size_t place : {kind, out.launch_place(timeline_, op)}) {
+        seen[place].from_start.push_back(static_cast<double>(start - timeline_.start_of(call)));
+        seen[place].from_end.push_back(static_cast<double>(start - timeline_.end_of(call)));
+        if (place == out.launch_place(timeline_, op)) break;
+      }
     });
-    for (size_t kind = 0; kind < kStartKinds; ++kind) {
-      if (from_start[kind].empty()) continue;
-      // A copy may hold its call up until it is done: then the end of the call follows it.
-      const bool before_end = static_cast<StartKind>(kind) != StartKind::kCopy;
-      out.from_end[kind] = before_end && spread(from_end[kind]) < spread(from_start[kind]);
-      const std::vector<double>& chosen = out.from_end[kind] ? from_end[kind] : from_start[kind];
-      out.launch[kind] = median_latency(chosen);
-      std::sort(from_start[kind].begin(), from_start[kind].end());
-      sure_ns_[kind] = quantile_of_sorted(from_start[kind], kSure);
+    out.launches.resize(seen.size());
+    for (size_t place = 0; place < seen.size(); ++place) {
+      Seen& of = seen[place];
+      // A graph that was not learned from starts as graphs do.
+      if (of.from_start.empty() && place >= kStartKinds) out.launches[place] = out.of_kind(StartKind::kGraphNode);
+      if (of.from_start.empty()) continue;
+      out.launches[place] = launch_of(of.from_start, of.from_end, place);
+      if (place >= kStartKinds) continue;
+      std::sort(of.from_start.begin(), of.from_start.end());
+      sure_ns_[place] = quantile_of_sorted(of.from_start, kSure);
     }
   }
 
@@ -128,6 +145,30 @@ class Fitter {
   }
 
  private:
+  static Latencies::Launch launch_of(const std::vector<double>& from_start, const std::vector<double>& from_end,
+                                     size_t place) {
+    Latencies::Launch out{median_latency(from_start), 0};
+    // A copy may hold its call up until it is done: then the end of the call follows it.
+    if (place == static_cast<size_t>(StartKind::kCopy)) return out;
+    double least = spread(from_start);
+    const auto choose = [&](double at, const std::vector<double>& from) {
+      if (spread(from) >= least) return;
+      least = spread(from);
+      out = {median_latency(from), at};
+    };
+    choose(1, from_end);
+    if (place < static_cast<size_t>(StartKind::kGraphNode)) return out;
+    std::vector<double> parts, from_part;
+    for (size_t i = 0; i < from_start.size(); ++i)
+      if (from_start[i] > from_end[i]) parts.push_back(from_start[i] / (from_start[i] - from_end[i]));
+    const double part = parts.empty() ? 0 : median_of(std::move(parts));
+    if (part <= 0 || part >= 1) return out;
+    for (size_t i = 0; i < from_start.size(); ++i)
+      from_part.push_back(from_start[i] - part * (from_start[i] - from_end[i]));
+    choose(part, from_part);
+    return out;
+  }
+
   // The last to end of the nodes that this one follows; kNoRow.
   GpuOpId node_before(GpuOpId op) const {
     GpuOpId before = kNoRow;

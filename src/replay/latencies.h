@@ -19,9 +19,20 @@ struct Latency {
 
 struct Latencies {
   // From the launch call to the activity's start; counted from the call's end where that varies less (the doorbell is
-  // rung at the end), else from its start.
-  std::array<Latency, kStartKinds> launch{};
-  std::array<bool, kStartKinds> from_end{};
+  // rung at the end), else from its start. By kind of activity; behind these each graph by itself: of a large one the
+  // first nodes may run while the call goes on for the others, and after a certain part of the call, however long it
+  // is.
+  struct Launch {
+    Latency latency;
+    double at = 0;  // what it is counted from: 0 the call's start, 1 its end, or a part of it
+    int64_t from(int64_t call_start_ns, int64_t call_end_ns) const {
+      return at == 0   ? call_start_ns
+             : at == 1 ? call_end_ns
+                       : call_start_ns + static_cast<int64_t>(at * static_cast<double>(call_end_ns - call_start_ns));
+    }
+  };
+  std::vector<Launch> launches = std::vector<Launch>(kStartKinds);
+  std::vector<uint32_t> of_graph;  // by call, its place in `launches`; 0 where it is that of the kind
   // From the end of the activity before on the stream to the start; by kinds of both. Below 0 where kernels overlap.
   std::array<std::array<Latency, kStartKinds>, kStartKinds> behind{};
   // From the end of an activity that the stream was told to wait for to the start.
@@ -37,7 +48,15 @@ struct Latencies {
   // Those that free memory take their own time for it, each as recorded.
   std::array<Latency, kAwaitedCount> woken{}, unblocked{};
 
-  double launch_ns(StartKind kind) const { return launch[static_cast<size_t>(kind)].ns; }
+  size_t launch_place(const Timeline& timeline, GpuOpId first) const {
+    const ApiCallId call = timeline.trace.gpu_links.api[first];
+    const bool known = timeline.is_graph_node(first) && call < of_graph.size() && of_graph[call] != 0;
+    return known ? of_graph[call] : static_cast<size_t>(timeline.kinds[first]);
+  }
+  const Launch& launch_of(const Timeline& timeline, GpuOpId first) const {
+    return launches[launch_place(timeline, first)];
+  }
+  const Launch& of_kind(StartKind kind) const { return launches[static_cast<size_t>(kind)]; }
   double behind_ns(const Timeline& timeline, GpuOpId before, GpuOpId op) const;
   double joined_ns(const Timeline& timeline, GpuOpId before, GpuOpId op) const {
     return joined.samples != 0 ? joined.ns : behind_ns(timeline, before, op);

@@ -159,9 +159,9 @@ class Path {
       back_to(replayed_.op_end_ns[op_], PathPart::kGpuGap, timeline_.trace.end_of(op_), op);
     } else if (replayed_.followed[op] == Followed::kLaunch) {
       call_ = launch;
-      const bool from_end = latencies_.from_end[static_cast<size_t>(timeline_.kinds[op])];
-      back_to(from_end ? replayed_.call_end_ns[launch] : replayed_.call_start_ns[launch], PathPart::kLaunchLatency,
-              from_end ? timeline_.end_of(launch) : timeline_.start_of(launch), op);
+      const Latencies::Launch& of = latencies_.launch_of(timeline_, op);
+      back_to(of.from(replayed_.call_start_ns[launch], replayed_.call_end_ns[launch]), PathPart::kLaunchLatency,
+              of.from(timeline_.start_of(launch), timeline_.end_of(launch)), op);
     }
   }
 

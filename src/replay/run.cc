@@ -135,12 +135,11 @@ class Runner {
     for (const GpuOpId node : timeline_.in_graph.of(op))
       after(out_.op_end_ns[node], latencies_.edge_ns(timeline_, node, op), Followed::kGraph, node);
     if (timeline_.in_graph.of(op).empty()) {
-      const StartKind kind = timeline_.kinds[op];
-      const bool from_end = latencies_.from_end[static_cast<size_t>(kind)];
+      const Latencies::Launch& launch = latencies_.launch_of(timeline_, op);
       const bool first = timeline_.on_stream[op] == kNoRow;
       if (gone ? first && timeline_.joined.of(op).empty() : first || durations_.with_previous[op] == 0)
-        after(from_end ? out_.call_end_ns[call] : out_.call_start_ns[call], latencies_.launch_ns(kind),
-              Followed::kLaunch, kNoRow);
+        after(launch.from(out_.call_start_ns[call], out_.call_end_ns[call]), launch.latency.ns, Followed::kLaunch,
+              kNoRow);
       if (const GpuOpId before = timeline_.on_stream[op]; before != kNoRow)
         after(out_.op_end_ns[before], latencies_.behind_ns(timeline_, before, op), Followed::kStream, before);
       for (const GpuOpId other : timeline_.joined.of(op))

@@ -118,7 +118,8 @@ RecorderCostModel::Cost RecorderCostModel::of_graph_launch(double seen_ns, uint3
 
 void take_recorder_out(const Timeline& timeline, const RecorderCostModel& model, Durations& durations,
                        Latencies& latencies) {
-  std::array<double, kStartKinds> inside{}, left{}, launches{};
+  // By place in latencies.launches.
+  std::vector<double> inside(latencies.launches.size(), 0), left = inside, launches = inside;
   for (Row call = 0; call < durations.call_ns.size(); ++call) {
     const uint32_t launched = timeline.launched_begin[call + 1] - timeline.launched_begin[call];
     const int64_t seen = durations.call_ns[call];
@@ -142,32 +143,32 @@ void take_recorder_out(const Timeline& timeline, const RecorderCostModel& model,
         break;
     }
     if (launched > 0) {
-      const size_t kind = static_cast<size_t>(timeline.kinds[timeline.launched[timeline.launched_begin[call]]]);
-      inside[kind] += cost.inside;
-      left[kind] += std::max(0.0, static_cast<double>(seen) - cost.inside);
-      launches[kind] += 1;
+      const size_t place = latencies.launch_place(timeline, timeline.launched[timeline.launched_begin[call]]);
+      inside[place] += cost.inside;
+      // A launch that was held up by a full queue takes longer than it does where the GPU waits for it.
+      const bool graph = timeline.calls.kind(call) == ApiKind::kGraphLaunch;
+      const double without = std::max(0.0, static_cast<double>(seen) - cost.inside);
+      left[place] += graph ? std::min(without, model.graph_launch_ns(launched)) : without;
+      launches[place] += 1;
     }
     durations.call_ns[call] = std::max<int64_t>(0, seen - std::llround(cost.inside));
     durations.before_ns[call] = std::max<int64_t>(0, durations.before_ns[call] - std::llround(cost.beside));
   }
   // A latency that was counted from the start of the call holds the call.
-  for (size_t kind = 0; kind < kStartKinds; ++kind)
-    if (!latencies.from_end[kind] && launches[kind] > 0) latencies.launch[kind].ns -= inside[kind] / launches[kind];
-  // CUPTI may go on in the launch of a graph when the GPU has begun with it; without it the GPU cannot begin before.
-  const auto mean_call = [&](StartKind kind) {
-    const size_t at = static_cast<size_t>(kind);
-    return launches[at] > 0 ? left[at] / launches[at] : 0;
-  };
-  const auto from_end = [&](StartKind kind) {
-    const size_t at = static_cast<size_t>(kind);
-    return latencies.launch[at].ns - (latencies.from_end[at] ? 0 : mean_call(kind));
-  };
-  Latency& of_graphs = latencies.launch[static_cast<size_t>(StartKind::kGraphNode)];
-  if (launches[static_cast<size_t>(StartKind::kGraphNode)] > 0) {
-    const double least =
-        launches[static_cast<size_t>(StartKind::kKernel)] > 0 ? std::max(0.0, from_end(StartKind::kKernel)) : 0;
-    of_graphs.ns += std::max(0.0, least - from_end(StartKind::kGraphNode));
+  for (size_t at = 0; at < launches.size(); ++at) {
+    Latencies::Launch& launch = latencies.launches[at];
+    if (launch.at == 0 && launches[at] > 0) launch.latency.ns -= inside[at] / launches[at];
   }
+  // CUPTI may go on in the launch of a graph when the GPU has begun with it; without it the GPU cannot begin before.
+  const auto mean_call = [&](size_t at) { return launches[at] > 0 ? left[at] / launches[at] : 0; };
+  const auto from_end = [&](size_t at) {
+    const Latencies::Launch& launch = latencies.launches[at];
+    return launch.latency.ns - (1 - launch.at) * mean_call(at);
+  };
+  const size_t kernels = static_cast<size_t>(StartKind::kKernel);
+  const double least = launches[kernels] > 0 ? std::max(0.0, from_end(kernels)) : 0;
+  for (size_t at = static_cast<size_t>(StartKind::kGraphNode); at < launches.size(); ++at)
+    if (launches[at] > 0) latencies.launches[at].latency.ns += std::max(0.0, least - from_end(at));
   const auto later = [](StartKind kind) { return kind != StartKind::kGraphNode; };
   for (size_t before = 0; before < kStartKinds; ++before)
     for (size_t kind = 0; kind < kStartKinds; ++kind)

@@ -18,19 +18,21 @@ void without_host_gaps(const Recording& recording, Durations& durations, Latenci
 
 void with_fast_host(const Recording& recording, Durations& durations, Latencies& latencies) {
   std::fill(durations.before_ns.begin(), durations.before_ns.end(), 0);
-  std::array<double, kStartKinds> calls_ns{}, count{};
+  std::vector<double> calls_ns(latencies.launches.size(), 0), count = calls_ns;  // by place in launches
   for (ApiCallId call = 0; call < recording.trace().api_calls.size(); ++call) {
     for (const GpuOpId op : recording.launched(call)) {
-      const size_t kind = static_cast<size_t>(recording.timeline().kinds[op]);
-      calls_ns[kind] += static_cast<double>(durations.call_ns[call]);
-      count[kind] += 1;
+      const size_t place = latencies.launch_place(recording.timeline(), op);
+      calls_ns[place] += static_cast<double>(durations.call_ns[call]);
+      count[place] += 1;
     }
     if (!recording.waits(call)) durations.call_ns[call] = 0, durations.no_wait[call] = 1;
   }
   // A latency that is counted from the start of a call holds the call.
-  for (size_t kind = 0; kind < kStartKinds; ++kind)
-    if (!latencies.from_end[kind] && count[kind] > 0)
-      latencies.launch[kind].ns = std::max(0.0, latencies.launch[kind].ns - calls_ns[kind] / count[kind]);
+  for (size_t at = 0; at < count.size(); ++at) {
+    Latencies::Launch& launch = latencies.launches[at];
+    if (launch.at == 0 && count[at] > 0)
+      launch.latency.ns = std::max(0.0, launch.latency.ns - calls_ns[at] / count[at]);
+  }
 }
 
 }  // namespace llmprof::replay

@@ -203,6 +203,31 @@ TEST(Replay, AGraphMayChangeItsPace) {
   }
 }
 
+// Of two graphs the first one's nodes begin soon after the call does, the other's when 85 % of it are over: calls take
+// their time with each node, now more of it, now less.
+TEST(Replay, EachGraphBeginsInItsOwnWay) {
+  TestTrace b;
+  int64_t host = 0;
+  for (int s = 0; s < 24; ++s) {
+    const int64_t call = 1'000'000 + 50'000 * (s / 2 * 7 % 10), begin = host;
+    const bool soon = s % 2 == 0;
+    const uint64_t launch = b.api("cuGraphLaunch", host, call);
+    int64_t gpu = host + (soon ? 90'000 : call * 85 / 100);
+    const int nodes = soon ? 100 : 50;
+    for (int node = 1; node <= nodes; ++node) {
+      b.node_kernel("gemm", gpu, 20'000, launch, static_cast<uint64_t>(node + (soon ? 0 : 1'000)));
+      gpu += 20'000 + 100;
+    }
+    const int64_t returned = gpu - 100 + kWakeNs;
+    b.api("cudaStreamSynchronize", host + call + 500, returned - host - call - 500);
+    b.annotation(soon ? "vision" : "decode", begin, returned - begin);
+    host = returned + 10'000;
+  }
+  const std::vector<StepTime> found = replay_steps(b.derive_all());
+  ASSERT_EQ(found.size(), 24U);
+  for (size_t i = 2; i < found.size(); ++i) EXPECT_LT(std::fabs(found[i].error_frac()), 0.002) << i;
+}
+
 TEST(Replay, ADriverCallInARuntimeCallIsNotAnotherCall) {
   TestTrace b;
   int64_t host = 0;
