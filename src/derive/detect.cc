@@ -149,6 +149,30 @@ std::vector<Segment> segments_from_starts(const Sequence& seq, const std::vector
   return segments;
 }
 
+// Choices behind fewer products than one layer has, of a model that has many: a second output layer that the host asks
+// for (of an earlier layer, of guesses for later tokens) belongs to the step before it. Where choices go on like that,
+// the small passes are steps of their own.
+std::vector<Segment> join_further_outputs(const Sequence& seq, const std::vector<Segment>& groups, size_t from) {
+  constexpr uint32_t kLayerMin = 4;
+  constexpr size_t kInARow = 8;
+  std::vector<uint32_t> products;
+  for (size_t g = 0; g < groups.size(); ++g)
+    products.push_back(seq.heavy_in(g == 0 ? from : groups[g - 1].last, groups[g].first));
+  const uint32_t most = products.empty() ? 0 : *std::max_element(products.begin(), products.end());
+  std::vector<Segment> out;
+  size_t in_a_row = 0;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const bool further = g > 0 && products[g] < kLayerMin && products[g] * kLayerMin < most;
+    in_a_row = further ? in_a_row + 1 : 0;
+    if (in_a_row > kInARow) return groups;
+    if (further)
+      out.back().last = groups[g].last;
+    else
+      out.push_back(groups[g]);
+  }
+  return out;
+}
+
 // A run of token-choosing launches with at least one GEMM or attention before it.
 std::vector<Segment> sampling_groups(const Sequence& seq, size_t from, size_t to) {
   std::vector<Segment> groups;
@@ -162,7 +186,7 @@ std::vector<Segment> sampling_groups(const Sequence& seq, size_t from, size_t to
     }
     searched = i;
   }
-  return groups;
+  return join_further_outputs(seq, groups, from);
 }
 
 // Steps that end with a choice of tokens, within [from, to).

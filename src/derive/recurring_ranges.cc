@@ -12,6 +12,7 @@ constexpr double kNearlyAll = 0.9;
 constexpr size_t kRecursMin = 3;
 constexpr size_t kBesideMin = 2;    // beside texts that are there three times: two prompts with the tokens of each
 constexpr size_t kLaunchesMin = 4;  // of a step
+constexpr size_t kLeadingMin = 8;   // launches of a pass that leads to a prompt
 
 struct Occurrence {
   int64_t start_ns = 0, end_ns = 0;
@@ -155,7 +156,7 @@ class ThreadRanges {
   }
 
   // The texts that are steps, with the detected steps that the typical range holds.
-  std::map<uint32_t, size_t> texts_of_steps(const std::vector<Occurrence>& ranges) const {
+  std::map<uint32_t, size_t> texts_of_steps(const std::vector<Occurrence>& ranges) {
     std::map<uint32_t, size_t> texts;
     bool recurs = false;
     for (const auto& [text, typical] : typical_of(ranges)) {
@@ -164,7 +165,40 @@ class ThreadRanges {
       recurs |= counts_[text] >= kRecursMin;
     }
     if (!recurs) texts.clear();
+    add_leading(ranges, texts);
     return texts;
+  }
+
+  // Texts whose ranges stand directly before those of one step that is not the most frequent one, and it behind nothing
+  // else: an encoder's pass before a prompt. Detection finds no choice of a token in it and takes it for a part of the
+  // prompt.
+  void add_leading(const std::vector<Occurrence>& ranges, std::map<uint32_t, size_t>& texts) {
+    size_t most = 0;
+    for (const auto& [text, steps] : texts) most = std::max(most, counts_[text]);
+    struct Following {
+      std::map<uint32_t, size_t> next;
+      std::vector<size_t> launches;
+    };
+    std::map<uint32_t, Following> found;
+    for (size_t i = 0; i + 1 < ranges.size(); ++i) {
+      if (texts.count(ranges[i].text) > 0) continue;
+      const size_t launches = count_in(launches_, ranges[i].start_ns, ranges[i].end_ns);
+      if (launches == 0) continue;
+      ++found[ranges[i].text].next[ranges[i + 1].text];
+      found[ranges[i].text].launches.push_back(launches);
+    }
+    const auto nearly = [](size_t part, size_t all) {
+      return static_cast<double>(part) >= kNearlyAll * static_cast<double>(all);
+    };
+    for (auto& [text, following] : found) {
+      const auto next = std::max_element(following.next.begin(), following.next.end(),
+                                         [](const auto& a, const auto& b) { return a.second < b.second; });
+      const bool leads = texts.count(next->first) > 0 && counts_[next->first] < most &&
+                         nearly(next->second, counts_[text]) && nearly(next->second, counts_[next->first]);
+      if (!leads || counts_[text] < kRecursMin || median_count(std::move(following.launches)) < kLeadingMin) continue;
+      leading_.insert(text);
+    }
+    for (const uint32_t text : leading_) texts.emplace(text, 0);
   }
 
   // Whether nearly all that was launched between the first and the last of the ranges was launched in one of them or in
@@ -198,7 +232,7 @@ class ThreadRanges {
   }
 
   // The ranges inside those of one text that are steps, if nearly all of its steps lie in them.
-  std::vector<Occurrence> steps_inside(const std::vector<Occurrence>& ranges) const {
+  std::vector<Occurrence> steps_inside(const std::vector<Occurrence>& ranges) {
     std::vector<Occurrence> inner;
     size_t next = 0, all = 0, held = 0;
     for (const Occurrence& one : ranges) {
@@ -222,6 +256,7 @@ class ThreadRanges {
     name.stage = stage_of_text(trace_.text(trace_.annotations.name[first_[text]]));
     name.recurs = true;
     name.holds_known_steps = !steps_.empty();
+    if (leading_.count(text) > 0) name.kind = StageKind::kVision;
     return name;
   }
 
@@ -237,6 +272,7 @@ class ThreadRanges {
   std::vector<Occurrence> all_;      // by start, outer before inner
   std::vector<size_t> counts_;       // by text, ranges in unrecorded time included
   std::vector<AnnotationId> first_;  // by text
+  std::set<uint32_t> leading_;       // texts of passes before prompts
 };
 
 }  // namespace

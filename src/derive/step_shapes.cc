@@ -29,8 +29,8 @@ struct ShapeTally {
   std::array<Rows, 6> gemm_rows{};  // the first few distinct m
   uint32_t gemms = 0;
   int64_t most_rows = -1;
-  double weights = 0;                               // elements
-  int64_t widest_n = -1, last_n = -1, last_m = -1;  // of the GEMMs with weights, in launch order
+  double weights = 0;                                            // elements
+  int64_t widest_n = -1, last_n = -1, last_k = -1, last_m = -1;  // of the GEMMs with weights, in launch order
 
   void add_gemm(int64_t m) {
     ++gemms;
@@ -45,7 +45,10 @@ struct ShapeTally {
   void add_width(int64_t m, int64_t n, int64_t k) {
     weights += static_cast<double>(n) * static_cast<double>(k);
     widest_n = std::max(widest_n, n);
+    // An output layer that runs once more, on states of earlier layers, say, says nothing of tokens.
+    if (n == last_n && k == last_k) return;
     last_n = n;
+    last_k = k;
     last_m = m;
   }
   int64_t logit_rows() const { return last_n >= kLogitsMin && last_n == widest_n ? last_m : -1; }
@@ -235,6 +238,31 @@ void settle_encoders(std::vector<StepDraft>& steps) {
   }
 }
 
+// Ranges of a text that says nothing, of passes that nothing is known of, nearly all of them directly before a prompt:
+// what comes before its first token.
+void settle_leading(std::vector<StepDraft>& steps) {
+  constexpr size_t kRecursMin = 3;
+  struct Leading {
+    std::vector<size_t> at;
+    size_t to_prompts = 0;
+  };
+  std::map<std::pair<int32_t, std::string>, Leading> stages;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (!steps[i].recurs) continue;
+    Leading& leading = stages[{steps[i].device, steps[i].stage}];
+    leading.at.push_back(i);
+    const bool unknown = steps[i].kind == StageKind::kOther && !steps[i].kind_known && !steps[i].unseen;
+    const bool before = i + 1 < steps.size() && steps[i + 1].device == steps[i].device &&
+                        steps[i + 1].kind == StageKind::kPrefill;
+    leading.to_prompts += unknown && before ? 1 : 0;
+  }
+  for (const auto& [stage, leading] : stages) {
+    if (leading.at.size() < kRecursMin || leading.to_prompts * 10 < leading.at.size() * 9) continue;
+    for (const size_t i : leading.at)
+      if (steps[i].kind == StageKind::kOther) steps[i].kind = StageKind::kVision;
+  }
+}
+
 }  // namespace
 
 int64_t sequences_of_grid(std::string_view kernel, const LaunchConfigs& configs, LaunchConfigId config) {
@@ -384,6 +412,7 @@ void settle_kinds(const HostCalls& calls, std::vector<StepDraft>& steps) {
   settle_speculation(steps);
   settle_whole_graphs(steps);
   settle_encoders(steps);
+  settle_leading(steps);
 }
 
 void settle_recurring(std::vector<StepDraft>& steps) {

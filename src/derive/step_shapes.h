@@ -26,7 +26,8 @@ void count_tokens(const Trace& trace, const std::vector<LaunchOrder>& orders, co
 // sequences of the step before and adds a prompt is mixed. Without shapes: steps that repeat the same kernels are
 // decode if they choose tokens or follow a longer step with other kernels, which is then the prefill; so are steps with
 // kernels made for one query per sequence. Drafts and their verification are speculative (speculation.h). Anything else
-// stays other. `steps` are by device and host time.
+// stays other, but for ranges that always come before a prompt: those are of an encoder. `steps` are by device and host
+// time.
 void settle_kinds(const HostCalls& calls, std::vector<StepDraft>& steps);
 
 // What all recorded ranges of one text are whose kind is known (recurring_ranges.h), the others are too: those that

@@ -124,6 +124,29 @@ TEST(RecurringRanges, OfARequestGiveWayToThoseInside) {
   EXPECT_EQ(r.stages()[11], "say");
 }
 
+// An encoder whose output nothing chooses from, in a range of its own: the first token waits for it too.
+TEST(RecurringRanges, BeforePromptsLeadToThem) {
+  for (const bool before_tokens : {false, true}) {
+    RangesOfProgram r;
+    for (int request = 0; request < 4; ++request) {
+      r.in("album " + std::to_string(request), [&] {
+        if (!before_tokens) r.in("see", [&] { r.encode(); });
+        r.in("ask", [&] { r.pass(100); });
+        for (int i = 0; i < 3; ++i) {
+          if (before_tokens) r.in("see", [&] { r.encode(); });
+          r.in("say", [&] { r.pass(1); });
+        }
+      });
+    }
+    r.b.derive_all();
+    const StageKinds& kinds = r.kinds();
+    EXPECT_EQ(std::count(kinds.begin(), kinds.end(), StageKind::kVision), before_tokens ? 0 : 4);
+    EXPECT_EQ(std::count(kinds.begin(), kinds.end(), kAsk), 4);
+    if (before_tokens) continue;
+    EXPECT_EQ(r.stages()[0], "see");
+  }
+}
+
 // Two models read a prompt, and the host waits for both: its first token is there at the end of the range.
 TEST(RecurringRanges, PromptsThatAreWaitedForTogetherGiveOneFirstToken) {
   for (const bool waits : {false, true}) {

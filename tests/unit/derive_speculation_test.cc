@@ -168,6 +168,27 @@ TEST(Speculation, AModelThatChecksItsOwnGuesses) {
   }
 }
 
+// The output layer once more, on the states of six earlier layers, which the host waits for: no pass, and no rows of
+// other requests.
+TEST(Speculation, AFurtherOutputIsPartOfItsStep) {
+  Speculator s;
+  for (const int64_t prompt : {200, 120, 96}) {
+    for (const int64_t tokens : {prompt, int64_t{1}, int64_t{1}, int64_t{1}}) {
+      s.pass(kLayers, tokens, 1);
+      s.product(6, 32000, 1024);
+      s.b.launch("argmax", s.time + 10, s.time + 30, 15);
+      s.time += 50;
+      s.wait();
+    }
+  }
+  Trace& trace = s.derive();
+  ASSERT_EQ(trace.steps.size(), 12U);
+  EXPECT_EQ(s.count(StageKind::kPrefill), 3U);
+  EXPECT_EQ(s.count(StageKind::kDecode), 9U);
+  EXPECT_EQ(trace.steps.new_tokens[0], 200);
+  EXPECT_EQ(trace.steps.new_tokens[1], 1);
+}
+
 TEST(Speculation, ShortPromptsAreNoGuesses) {
   Speculator s;
   for (int prompt = 0; prompt < 8; ++prompt) {
