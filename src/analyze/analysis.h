@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "analyze/groups.h"
-#include "analyze/host_pace.h"
 #include "analyze/undisturbed.h"
 #include "base/result.h"
+#include "derive/host_pace.h"
 #include "hardware/measured.h"
 #include "results/report.h"
 #include "trace/trace.h"

@@ -105,7 +105,7 @@ void add_row(const std::string& stage, DistortionMethod method, const std::vecto
 
 Found against_baseline(const Trace& trace, const HostPace& host_pace, const Trace& baseline) {
   Found found;
-  const std::vector<StageTimes> theirs = stage_times(baseline, HostPace(baseline, {}));
+  const std::vector<StageTimes> theirs = stage_times(baseline, HostPace(baseline));
   found.reason = "the baseline has no step of the same name as this run";
   for (const StageTimes& mine : stage_times(trace, host_pace)) {
     const std::vector<StageTimes>::const_iterator other =

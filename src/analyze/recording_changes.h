@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "analyze/host_pace.h"
 #include "analyze/step_recording.h"
+#include "derive/host_pace.h"
 #include "replay/replay.h"
 #include "trace/trace.h"
 

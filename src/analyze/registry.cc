@@ -121,12 +121,14 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
   // What another recorder costs is not known.
   const bool costs_known = report.device && is_live_recording(trace);
   const RecorderCosts costs = costs_known ? report.device->recorder_ns : RecorderCosts();
-  const HostPace host_pace(trace, costs);
+  const auto best = costs.find(kHostPaceCost);
+  const HostPace host_pace(trace, best == costs.end() ? 0 : best->second.plain_ns);
   const ReplayedSteps replayed = replay_steps(trace, costs, host_pace);
   const UndisturbedTimes undisturbed(trace, groups, replayed, costs, host_pace);
   report.undisturbed = undisturbed.rows();
   report.steps = list_steps(trace, undisturbed, host_pace);
-  if (host_pace.record()) report.host_pace = {*host_pace.record()};
+  for (const HostPace::Probed& of : host_pace.probed())
+    report.host_pace.push_back({of.process_id, of.probes, of.best_ns, of.slow_frac});
   describe_recorded(trace, report);
   const Context context{trace, options,  groups,      report.device ? &*report.device : nullptr,
                         costs, replayed, undisturbed, host_pace};

@@ -4,8 +4,8 @@
 #include <map>
 #include <tuple>
 
-#include "analyze/host_pace.h"
 #include "analyze/undisturbed.h"
+#include "derive/host_pace.h"
 
 namespace llmprof {
 
@@ -47,7 +47,7 @@ std::vector<StepRecording> step_recordings(const Trace& trace, const CuptiAway& 
 StepsAtPace::StepsAtPace(const Trace& trace, const std::vector<StepRecording>& recordings, const HostPace& host_pace)
     : has_(trace.steps.size(), 1) {
   constexpr size_t kEnough = 5;
-  if (!host_pace.record()) return;
+  if (host_pace.probed().empty()) return;
   const Steps& steps = trace.steps;
   struct AtFullPace {
     size_t recorded = 0, alone = 0;
@@ -86,7 +86,7 @@ std::vector<StepRecord> list_steps(const Trace& trace, const UndisturbedTimes& u
     row.duration_ns = steps.end_ns[s] - steps.start_ns[s];
     row.recording = how(s);
     row.warm_up = steps.phase[s] == StepPhase::kWarmUp;
-    row.host_pace_frac = host_pace.during(steps.host_start_ns[s], steps.end_ns[s]);
+    row.host_pace_frac = host_pace.during(steps.device[s], steps.host_start_ns[s], steps.end_ns[s]);
     if (!live) continue;
     if (const std::optional<double> ns = undisturbed.window_ns(s)) row.undisturbed_ms = *ns / 1e6;
   }

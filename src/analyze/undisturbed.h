@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "analyze/groups.h"
-#include "analyze/host_pace.h"
 #include "analyze/recording_changes.h"
+#include "derive/host_pace.h"
 #include "replay/replay.h"
 #include "results/report.h"
 #include "trace/trace.h"

@@ -55,6 +55,7 @@ class Series {
     }
     forget_what_recurs();
     level_out_sizes();
+    level_out_paces();
   }
 
   SteadySeries find() {
@@ -127,6 +128,18 @@ class Series {
     for (size_t i = 0; i < n_; ++i) own_[i] = std::max(0.0, all_[i] - once_[i]);
   }
 
+  // Times as they would be if nothing but a CPU at full pace had taken them. What waits for the GPU takes longer than
+  // that: only what is slow by both is slow.
+  void level_out_paces() {
+    all_at_pace_ = all_;
+    own_at_pace_ = own_;
+    for (size_t i = 0; i < n_; ++i) {
+      if (steps_[i].pace <= 0) continue;
+      all_at_pace_[i] *= steps_[i].pace;
+      own_at_pace_[i] *= steps_[i].pace;
+    }
+  }
+
   // Time per size, where it explains much of the spread; else 0.
   static double trend(const std::vector<double>& sizes, const std::vector<double>& ns) {
     const std::vector<double> x = thinned_to(sizes, kTrendPoints), y = thinned_to(ns, kTrendPoints);
@@ -166,10 +179,10 @@ class Series {
   }
 
   // From what time on a step of [0, end) is slow for sure, by the steps from `from` on; never where nobody can tell.
-  double clear_limit(size_t from, size_t end) const {
+  double clear_limit(const std::vector<double>& own, size_t from, size_t end) const {
     std::vector<double> rest;
     for (size_t i = from; i < end; ++i)
-      if (by_evidence_[i] == 0) rest.push_back(own_[i]);
+      if (by_evidence_[i] == 0) rest.push_back(own[i]);
     if (rest.empty() || (!few_are_enough() && rest.size() < kSpreadMin)) return HUGE_VAL;
     const double level = median_of(rest);
     const double least = rest.size() >= kSpreadMin ? kClearMin : rest.size() > 1 ? kClearFew : kClearOne;
@@ -188,8 +201,11 @@ class Series {
       if (part == 2) found = end / 2;
       for (int round = 0; round < 3 && found != before; ++round) {
         before = found;
-        const double limit = clear_limit(found, end);
-        for (size_t i = 0; i < end; ++i) slow[i] = by_evidence_[i] != 0 || (all_[i] > limit && beyond_[i] == 0) ? 1 : 0;
+        const double limit = clear_limit(own_, found, end), limit_at_pace = clear_limit(own_at_pace_, found, end);
+        for (size_t i = 0; i < end; ++i) {
+          const bool clear = all_[i] > limit && all_at_pace_[i] > limit_at_pace && beyond_[i] == 0;
+          slow[i] = by_evidence_[i] != 0 || clear ? 1 : 0;
+        }
         found = slow_beginning({slow.begin(), slow.begin() + static_cast<std::ptrdiff_t>(end)});
       }
       if (!is_warm_up(slow, found, std::min(n_, kRecursWithin * end), part == 4)) {
@@ -227,25 +243,32 @@ class Series {
 
   // All of it is beginning where the steps behind what was found fall to the end.
   void mark_fall(SteadySeries& out) const {
-    std::vector<double> rest;
-    for (size_t i = 0; i < n_; ++i)
-      if (out.warm_up[i] == 0) rest.push_back(all_[i]);
+    std::vector<double> rest, rest_at_pace;
+    for (size_t i = 0; i < n_; ++i) {
+      if (out.warm_up[i] != 0) continue;
+      rest.push_back(all_[i]);
+      rest_at_pace.push_back(all_at_pace_[i]);
+    }
     if (rest.size() < 2 || n_ < 3 || (!few_are_enough() && rest.size() < kSpreadMin)) return;
-    const auto third = static_cast<std::ptrdiff_t>(std::max<size_t>(1, rest.size() / 3));
-    const double first = median_of({rest.begin(), rest.begin() + third}),
-                 last = median_of({rest.end() - third, rest.end()});
-    if (first <= (n_ < kSpreadMin ? kFallFew : kFallMany) * last) return;
-    const std::vector<double> points = thinned_to(rest, kTrendPoints);
-    size_t pairs = 0, falling = 0;
-    for (size_t i = 0; i < points.size(); ++i)
-      for (size_t j = i + 1; j < points.size(); ++j) ++pairs, falling += points[i] > points[j] ? 1 : 0;
-    if (static_cast<double>(falling) < kFallPairs * static_cast<double>(pairs)) return;
+    if (!falls(rest) || !falls(rest_at_pace)) return;
     out.falls = true;
     const double least = *std::min_element(rest.begin(), rest.end());
     for (size_t i = 0; i < n_; ++i) {
       if (out.warm_up[i] == 0) out.excess_ns[i] = std::max(0.0, all_[i] - least);
       out.warm_up[i] = 1;
     }
+  }
+
+  bool falls(const std::vector<double>& rest) const {
+    const auto third = static_cast<std::ptrdiff_t>(std::max<size_t>(1, rest.size() / 3));
+    const double first = median_of({rest.begin(), rest.begin() + third}),
+                 last = median_of({rest.end() - third, rest.end()});
+    if (first <= (n_ < kSpreadMin ? kFallFew : kFallMany) * last) return false;
+    const std::vector<double> points = thinned_to(rest, kTrendPoints);
+    size_t pairs = 0, falling = 0;
+    for (size_t i = 0; i < points.size(); ++i)
+      for (size_t j = i + 1; j < points.size(); ++j) ++pairs, falling += points[i] > points[j] ? 1 : 0;
+    return static_cast<double>(falling) >= kFallPairs * static_cast<double>(pairs);
   }
 
   void find_level(SteadySeries& out) const {
@@ -258,7 +281,7 @@ class Series {
   const std::vector<SeriesStep>& steps_;
   StepSize size_;
   size_t n_, beginning_ = 0;
-  std::vector<double> once_, all_, own_;
+  std::vector<double> once_, all_, own_, all_at_pace_, own_at_pace_;
   std::vector<uint8_t> hint_, beyond_, by_evidence_, slow_;
 };
 

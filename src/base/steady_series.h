@@ -12,6 +12,7 @@
 //   - With evidence 3 standard deviations and 2 % over the steps around it are enough; of fewer than 8, 5 %
 //     where its length is known, else 50 %. Where it is known, what is left of the step is its level too. Evidence that
 //     lies in most later steps is how the program runs, and is none.
+//   - Where the pace of the CPU is known, a step is slow only if it is that also with every time taken at full pace.
 //   - A series that falls to its end is nowhere steady: all of it is beginning.
 #pragma once
 
@@ -33,6 +34,7 @@ struct SeriesStep {
   double size = -1;    // -1 unknown
   double once_ns = 0;  // part of it that comes once: modules loaded, kernels compiled, graphs captured
   bool hint = false;   // evidence that has no such part, or that may come again: memory allocated, a first launch
+  double pace = -1;    // of the CPU meanwhile, 1: as fast as ever; -1 unknown
 };
 
 struct SteadySeries {

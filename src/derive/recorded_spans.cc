@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
 
 namespace llmprof {
 namespace {
@@ -22,7 +21,8 @@ void normalise(std::vector<TimeSpan>& spans) {
   spans = std::move(merged);
 }
 
-// Processes whose calls launched something on each device.
+}  // namespace
+
 std::map<int32_t, std::set<int64_t>> processes_of_devices(const Trace& trace) {
   std::map<int32_t, std::set<int64_t>> users;
   const size_t count = std::min(trace.gpu_ops.size(), trace.gpu_links.size());
@@ -40,8 +40,6 @@ std::map<int32_t, std::set<int64_t>> processes_of_devices(const Trace& trace) {
   }
   return users;
 }
-
-}  // namespace
 
 // Of a file that ends in the middle, what came after the last activity of a device: there may have been more.
 void RecordedSpans::add_lost_ends(const Trace& trace) {

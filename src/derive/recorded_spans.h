@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -47,6 +48,9 @@ class RecordedSpans {
   std::map<int64_t, Spans> processes_;
   Spans all_, none_;
 };
+
+// Processes whose calls launched something on each device. Needs gpu_links.
+std::map<int32_t, std::set<int64_t>> processes_of_devices(const Trace& trace);
 
 // Reasons of levels of the recorder (capture/inject/recording.cc): it was attached, switched on or detached.
 inline bool is_switching(std::string_view reason) { return reason == "attaching" || reason == "detaching"; }

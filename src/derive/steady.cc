@@ -4,12 +4,14 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <vector>
 
 #include "base/statistics.h"
 #include "base/steady_series.h"
 #include "derive/host_calls.h"
+#include "derive/host_pace.h"
 #include "derive/recorded_spans.h"
 
 namespace llmprof {
@@ -190,7 +192,8 @@ int64_t octave(int64_t n) {
 
 class Judge {
  public:
-  explicit Judge(Trace& trace) : steps_(trace.steps), evidence_(steps_.size()), kernels_ns_(steps_.size(), 0.0) {
+  explicit Judge(Trace& trace)
+      : steps_(trace.steps), host_pace_(trace), evidence_(steps_.size()), kernels_ns_(steps_.size(), 0.0) {
     for (GpuOpId op = 0; op < trace.gpu_ops.size(); ++op)
       if (const StepId step = trace.gpu_links.step[op]; step != kNoRow && trace.gpu_ops.kind[op] == GpuOpKind::kKernel)
         kernels_ns_[step] += static_cast<double>(trace.gpu_ops.dur_ns[op]);
@@ -244,6 +247,12 @@ class Judge {
   }
   double window_ns(Row s) const { return static_cast<double>(steps_.end_ns[s] - steps_.start_ns[s]); }
 
+  std::optional<double> pace_of(Row s) const {
+    return host_pace_.during(steps_.device[s], steps_.start_ns[s], steps_.end_ns[s]);
+  }
+  // Its window if its CPU had been at full pace, and nothing else had taken time.
+  double at_full_pace_ns(Row s) const { return window_ns(s) * pace_of(s).value_or(1); }
+
   void judge_series(const ShapeKey& key, const std::vector<Row>& rows, Level& level) {
     // Prompts differ in length; a decode step of unknown shape is one token of each sequence.
     const StepSize size = key.binned                                         ? StepSize::kBinned
@@ -255,7 +264,8 @@ class Judge {
       const Evidence& evidence = evidence_[s];
       const int64_t sized = key.binned ? tokens_of(s) : steps_.context[s];
       series.push_back({window_ns(s), static_cast<double>(sized), evidence.once_ns(),
-                        evidence.first_kernels > 0 || evidence.allocation_ns() > kHintPart * window_ns(s)});
+                        evidence.first_kernels > 0 || evidence.allocation_ns() > kHintPart * window_ns(s),
+                        pace_of(s).value_or(-1)});
     }
     const SteadySeries found = find_steady_series(series, size);
     for (size_t i = 0; i < rows.size(); ++i)
@@ -310,7 +320,7 @@ class Judge {
                     first.end());
         const double limit = late.ns * (early.missing < late.missing ? kRecordingMost : kSlowerClass);
         std::vector<uint8_t> slow;
-        for (const Row s : first) slow.push_back(window_ns(s) > limit ? 1 : 0);
+        for (const Row s : first) slow.push_back(at_full_pace_ns(s) > limit ? 1 : 0);
         for (size_t i = 0, end = slow_beginning(slow); i < end; ++i)
           if (slow[i] != 0) mark(first[i], window_ns(first[i]) - late.ns);
       }
@@ -343,6 +353,7 @@ class Judge {
   }
 
   Steps& steps_;
+  const HostPace host_pace_;
   std::vector<Evidence> evidence_;
   std::vector<double> kernels_ns_;  // by step
   std::map<ShapeKey, std::vector<Level>> levels_;

@@ -53,8 +53,11 @@ bool pace_matters(const OptDouble& typical, const OptDouble& full_pace) {
 std::string pace_line(const Report& report, const RenderOptions& options, const Ink& ink) {
   constexpr double kOften = 0.1, kMostly = 0.5;
   const Headline& headline = report.latency->headline;
-  if (report.host_pace.empty() || report.host_pace[0].slow_frac < kOften) return {};
-  const HostPaceRecord& pace = report.host_pace[0];
+  if (report.host_pace.empty()) return {};
+  const HostPaceRecord& pace =
+      *std::max_element(report.host_pace.begin(), report.host_pace.end(),
+                        [](const HostPaceRecord& a, const HostPaceRecord& b) { return a.slow_frac < b.slow_frac; });
+  if (pace.slow_frac < kOften) return {};
   const bool matters = pace_matters(headline.ttft_ms, headline.ttft_full_pace_ms) ||
                        pace_matters(headline.itl_ms, headline.itl_full_pace_ms);
   const bool none = headline.itl_ms ? !headline.itl_full_pace_ms : headline.ttft_ms && !headline.ttft_full_pace_ms;

@@ -59,10 +59,11 @@ LLMPROF_RECORD(UndisturbedRecord, "undisturbed", "Step times without the recorde
 // Of probes: the same work each time, on the thread that waits for the GPU, before a wait and between calls of
 // math libraries, 5 ms apart or more.
 #define LLMPROF_HOST_PACE_FIELDS(F)                                                                             \
+  F(int64_t, process_id, "", "Operating system process id")                                                     \
   F(int64_t, probes, "", "How many")                                                                            \
   F(double, best_ns, "ns", "What one takes at full pace: the quickest of this run and of `llmprof peaks` here") \
   F(double, slow_frac, "frac", "Share of probes that were slower than 0.92 of that")
-LLMPROF_RECORD(HostPaceRecord, "host_pace", "How fast the CPU of the program was", LLMPROF_HOST_PACE_FIELDS)
+LLMPROF_RECORD(HostPaceRecord, "host_pace", "How fast the CPU of the program was, by process", LLMPROF_HOST_PACE_FIELDS)
 
 #define LLMPROF_STEP_FIELDS(F)                                                                                       \
   F(std::string, stage, "", "Stage")                                                                                 \

@@ -2,8 +2,8 @@
 // cost.
 #include <gtest/gtest.h>
 
-#include "analyze/host_pace.h"
 #include "analyze_recording.h"
+#include "derive/host_pace.h"
 
 namespace llmprof {
 namespace {
@@ -16,13 +16,7 @@ void probe(AnalyzedRecording& run, int64_t at, int64_t took_ns, ThreadId thread 
 
 // Known not to be at full pace.
 bool slow(const HostPace& pace, int64_t start_ns, int64_t end_ns) {
-  return pace.during(start_ns, end_ns).has_value() && !pace.full(start_ns, end_ns);
-}
-
-RecorderCosts known_best(double ns) {
-  RecorderCosts costs;
-  costs[kHostPaceCost].plain_ns = ns;
-  return costs;
+  return pace.during(0, start_ns, end_ns).has_value() && !pace.full(0, start_ns, end_ns);
 }
 
 // Twenty probes 5 ms apart; every fourth is slow.
@@ -34,41 +28,68 @@ AnalyzedRecording probed() {
 
 TEST(HostPace, AStepIsAtFullPaceWhereNoProbeNearItIsSlow) {
   const AnalyzedRecording run = probed();
-  const HostPace pace(run.trace, {});
-  ASSERT_TRUE(pace.record().has_value());
-  EXPECT_EQ(pace.record()->probes, 20);
-  EXPECT_DOUBLE_EQ(pace.record()->best_ns, kBestNs);
-  EXPECT_DOUBLE_EQ(pace.record()->slow_frac, 0.25);
-  EXPECT_TRUE(pace.full(1 * kMs, 9 * kMs)) << "probes at 0, 5 and 10 ms";
+  const HostPace pace(run.trace);
+  ASSERT_EQ(pace.probed().size(), 1U);
+  EXPECT_EQ(pace.probed()[0].probes, 20);
+  EXPECT_DOUBLE_EQ(pace.probed()[0].best_ns, kBestNs);
+  EXPECT_DOUBLE_EQ(pace.probed()[0].slow_frac, 0.25);
+  EXPECT_TRUE(pace.full(0, 1 * kMs, 9 * kMs)) << "probes at 0, 5 and 10 ms";
   EXPECT_FALSE(slow(pace, 1 * kMs, 9 * kMs));
   EXPECT_TRUE(slow(pace, 6 * kMs, 14 * kMs)) << "the one behind it, at 15 ms, is slow";
   EXPECT_TRUE(slow(pace, 16 * kMs, 19 * kMs)) << "and the one before it";
-  EXPECT_DOUBLE_EQ(*pace.during(16 * kMs, 19 * kMs), (0.8 + 1) / 2);
+  EXPECT_DOUBLE_EQ(*pace.during(0, 16 * kMs, 19 * kMs), (0.8 + 1) / 2);
 }
 
 TEST(HostPace, NothingIsKnownWhereNoProbeIsNear) {
   const AnalyzedRecording run = probed();
-  const HostPace pace(run.trace, {});
-  EXPECT_FALSE(pace.full(200 * kMs, 210 * kMs));
+  const HostPace pace(run.trace);
+  EXPECT_FALSE(pace.full(0, 200 * kMs, 210 * kMs));
   EXPECT_FALSE(slow(pace, 200 * kMs, 210 * kMs));
-  EXPECT_FALSE(pace.during(200 * kMs, 210 * kMs).has_value());
-  EXPECT_FALSE(HostPace(AnalyzedRecording().trace, {}).record().has_value());
+  EXPECT_FALSE(pace.during(0, 200 * kMs, 210 * kMs).has_value());
+  EXPECT_TRUE(HostPace(AnalyzedRecording().trace).probed().empty());
 }
 
 TEST(HostPace, ARunThatWasSlowThroughoutIsHeldAgainstTheMachine) {
   AnalyzedRecording run;
   for (int64_t i = 0; i < 20; ++i) probe(run, i * 5 * kMs, kSlowNs);
-  EXPECT_TRUE(HostPace(run.trace, {}).full(1 * kMs, 9 * kMs)) << "nothing tells";
-  const HostPace pace(run.trace, known_best(kBestNs));
+  EXPECT_TRUE(HostPace(run.trace).full(0, 1 * kMs, 9 * kMs)) << "nothing tells";
+  const HostPace pace(run.trace, kBestNs);
   EXPECT_TRUE(slow(pace, 1 * kMs, 9 * kMs));
-  EXPECT_DOUBLE_EQ(pace.record()->slow_frac, 1);
+  EXPECT_DOUBLE_EQ(pace.probed()[0].slow_frac, 1);
 }
 
 TEST(HostPace, NothingIsKnownOfSeveralThreads) {
   AnalyzedRecording run = probed();
   const ThreadId other = TraceBuilder(run.trace).add<Threads>({.process_id = 0, .thread_id = 1});
   for (int64_t i = 0; i < 20; ++i) probe(run, 100 * kMs + i * 5 * kMs, kBestNs, other);
-  EXPECT_FALSE(HostPace(run.trace, {}).record().has_value());
+  EXPECT_TRUE(HostPace(run.trace).probed().empty());
+}
+
+// Two processes, each with a GPU of its own: the pace of a step is that of its own process's CPU, and what is slow is
+// held against the quicker of the two.
+TEST(HostPace, EachProcessHasItsOwn) {
+  AnalyzedRecording run;
+  TraceBuilder rows(run.trace);
+  const ThreadId other = rows.add<Threads>({.process_id = 1, .thread_id = 1});
+  for (int64_t i = 0; i < 20; ++i) {
+    probe(run, i * 5 * kMs, kBestNs);
+    probe(run, i * 5 * kMs, kSlowNs, other);
+  }
+  const auto launch = [&](int32_t device, ThreadId thread) {
+    const ApiCallId api = rows.add<ApiCalls>({.start_ns = 0, .dur_ns = 10, .thread = thread});
+    const StreamId stream = device == 0 ? StreamId(0) : rows.add<Streams>({.device = device});
+    rows.add<GpuOps>({.start_ns = 20, .dur_ns = 10, .stream = stream});
+    rows.add<GpuLinks>({.api = api});
+  };
+  launch(0, 0);
+  launch(1, other);
+  const HostPace pace(run.trace);
+  ASSERT_EQ(pace.probed().size(), 2U);
+  EXPECT_TRUE(pace.full(0, 1 * kMs, 9 * kMs));
+  EXPECT_DOUBLE_EQ(*pace.during(1, 1 * kMs, 9 * kMs), 0.8);
+  EXPECT_FALSE(pace.during(2, 1 * kMs, 9 * kMs).has_value()) << "nobody is known to use it";
+  launch(0, other);
+  EXPECT_FALSE(HostPace(run.trace).during(0, 1 * kMs, 9 * kMs).has_value()) << "two processes use it";
 }
 
 // Decode steps of 10 ms each with a probe at both ends: of every five the last two took half as long again, on a slow
@@ -127,7 +148,7 @@ TEST(HostPace, StepsRecordedAndNotAreComparedAtFullPace) {
                          .level = RecordingLevel::kLight,
                          .reason = run.trace.strings.intern("detached")});
   run.window(0, at);
-  const std::vector<StageTimes> stages = stage_times(run.trace, HostPace(run.trace, {}));
+  const std::vector<StageTimes> stages = stage_times(run.trace, HostPace(run.trace));
   ASSERT_EQ(stages.size(), 1U);
   for (const double ns : times_ns(stages[0].steps, true)) EXPECT_EQ(ns, 11 * kMs);
   EXPECT_GE(times_ns(stages[0].steps, true).size(), 5U);

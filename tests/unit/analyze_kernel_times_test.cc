@@ -40,7 +40,7 @@ struct Made : OneStep {
     const RecorderCosts costs;
     const ReplayedSteps replayed;
     const Groups groups = group_trace(run.trace);
-    const HostPace host_pace(run.trace, costs);
+    const HostPace host_pace(run.trace);
     const UndisturbedTimes undisturbed(run.trace, groups, replayed, costs, host_pace);
     const Context context{run.trace, options, groups, &*report->device, costs, replayed, undisturbed, host_pace};
     return ask(context);
@@ -488,7 +488,7 @@ TEST(KernelScales, WithoutAGpuNothingIsKnownOfAnother) {
   const RecorderCosts costs;
   const ReplayedSteps replayed;
   const Groups groups = group_trace(run.trace);
-  const HostPace host_pace(run.trace, costs);
+  const HostPace host_pace(run.trace);
   const UndisturbedTimes undisturbed(run.trace, groups, replayed, costs, host_pace);
   const Context context{run.trace, options, groups, nullptr, costs, replayed, undisturbed, host_pace};
   for (const Scale scale : {Scale::kClock, Scale::kGpu}) {

@@ -91,7 +91,7 @@ TEST(StageRuns, AreByTurnsAndKeepRangesTogether) {
   for (int i = 0; i < 2; ++i) add(StepRecording::kAlone, kNoRow);
   std::vector<uint8_t> replays(recordings.size(), 1);
   replays[5] = 0;
-  const std::vector<StageRuns> found = stage_runs(run.trace, recordings, replays, HostPace(run.trace, {}));
+  const std::vector<StageRuns> found = stage_runs(run.trace, recordings, replays, HostPace(run.trace));
   ASSERT_EQ(found.size(), 1U);
   ASSERT_EQ(found[0].runs.size(), 2U);
   EXPECT_TRUE(found[0].runs[0].recorded);

@@ -67,7 +67,7 @@ std::vector<replay::StepTime> replayed(const Trace& trace, double without_frac, 
 
 UndisturbedTimes times(const AnalyzedRecording& run, const std::vector<replay::StepTime>& replay,
                        const RecorderCosts& costs) {
-  return UndisturbedTimes(run.trace, group_trace(run.trace), {replay, {}}, costs, HostPace(run.trace, costs));
+  return UndisturbedTimes(run.trace, group_trace(run.trace), {replay, {}}, costs, HostPace(run.trace));
 }
 
 TEST(UndisturbedTimes, UnrecordedStepsComeFirst) {
@@ -151,7 +151,7 @@ TEST(UndisturbedTimes, AStageOfTheHostAloneIsPassedOver) {
   EXPECT_EQ(found.source(StepId(0)), StepTimeSource::kReplayed);
   EXPECT_EQ(found.source(StepId(24)), StepTimeSource::kUnrecorded);
   EXPECT_EQ(*found.window_ns(StepId(24)), kMs);
-  const std::vector<StageTimes> stages = stage_times(run.trace, HostPace(run.trace, {}));
+  const std::vector<StageTimes> stages = stage_times(run.trace, HostPace(run.trace));
   for (const StageTimes& stage : stages)
     EXPECT_EQ(times_ns(stage.steps, false).size(), stage.stage == "prefill" ? 6U : 0U);
 }

@@ -93,6 +93,17 @@ TEST(SteadySeries, APlateauIsWarmUp) {
   }
 }
 
+// 160 steps on a CPU of 0.6 of its pace, 40 at full pace: the program did not warm up.
+TEST(SteadySeries, ASlowCpuIsNoWarmUp) {
+  std::vector<SeriesStep> steps = flat(200, 1.3);
+  for (size_t i = 0; i < 160; ++i) steps[i].ns *= 1.65;
+  EXPECT_EQ(count(find_steady_series(steps, StepSize::kAlike)), 160U) << "whose pace is not known";
+  for (size_t i = 0; i < steps.size(); ++i) steps[i].pace = i < 160 ? 0.6 : 1;
+  EXPECT_EQ(count(find_steady_series(steps, StepSize::kAlike)), 0U);
+  for (size_t i = 0; i < 10; ++i) steps[i].ns *= 2;
+  EXPECT_EQ(count(find_steady_series(steps, StepSize::kAlike)), 10U) << "more than the CPU explains";
+}
+
 TEST(SteadySeries, MostOfARunMayBeWarmUpIfTheRestIsMuchFaster) {
   std::vector<SeriesStep> steps = flat(48, 60), rest = flat(20, 14);
   steps.insert(steps.end(), rest.begin(), rest.end());
