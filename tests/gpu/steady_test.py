@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Headline figures against the timers of programs that no rule was made on (tests/gpu/steady_programs,
-tests/gpu/held_out_programs and the ten sets after it).
+tests/gpu/held_out_programs and the eleven sets after it).
 
     python3 tests/gpu/steady_test.py [--state steady.json] [--only NAME,NAME] [--steps 5,40] [--plain 1] [--gpus 2]
 
@@ -26,6 +26,10 @@ is no such figure and the CPU was slow in a fifth of the recorder's probes, proc
 holds what it is judged against. Costs of the recorder are measured first (`llmprof peaks --recorder-only`), as a user would
 once. With several GPUs as many programs run side by side, each with a GPU and a share of the CPUs to itself.
 
+`whole` says, for each kind of step of which the program ran five or more after its warm-up, how many of them the report knows as
+steady and recorded with all their kernels, and where there is none, whether the report says so: in words on what it cannot
+tell, or in its table of warm-up.
+
 --again runs nothing: this llmprof analyses the recordings in --keep once more, and their headlines are judged against the
 timers in --state. Costs of the recorder are those in LLMPROF_HOME: call it on the same machine, or with that folder of it.
 """
@@ -49,7 +53,7 @@ import pace
 
 FOLDERS = ("steady_programs", "held_out_programs", "held_out_programs_2", "held_out_programs_3", "held_out_programs_4",
            "held_out_programs_5", "held_out_programs_6", "held_out_programs_7", "held_out_programs_8",
-           "held_out_programs_9", "held_out_programs_10", "held_out_programs_11")
+           "held_out_programs_9", "held_out_programs_10", "held_out_programs_11", "held_out_programs_12")
 PROGRAMS = {path.stem: path for folder in FOLDERS for path in sorted((harness.ROOT / "tests/gpu" / folder).glob("*.py"))
             if path.stem not in ("contract", "parts")}
 # The others name their stages.
@@ -122,6 +126,24 @@ def like(result, recorded, warm_up):
     return [(s["start_ns"], s["end_ns"]) for i, s in enumerate(steps(result)) if i in skipped]
 
 
+def whole(result, report):
+    """By kind of step: how many the program ran, how many are steady and recorded whole, what is said where none is."""
+    steady = [(row["start_unix_ns"], row["start_unix_ns"] + row["duration_ns"]) for row in report.get("steps", [])
+              if row["recording"] == "recorded" and not row["warm_up"]]
+    warm_up, out = warm_up_of(report), {}
+    for kind in sorted({step["kind"] for step in result["steps"]} - {"other"}):
+        ran = [s for s in result["steps"] if s["kind"] == kind and not s["warm_up"]]
+        if len(ran) < ENOUGH:
+            continue
+        out[kind] = {"ran": len(ran), "warm_up": sum(touches(warm_up, s["start_ns"], s["end_ns"]) for s in ran),
+                     "whole": sum(touches(steady, s["start_ns"], s["end_ns"]) for s in ran)}
+        if out[kind]["whole"] == 0:
+            out[kind]["said"] = [f"{row['question']} {row['why']}" for row in report.get("cannot_tell", [])
+                                 if any(word in row["question"] for word in ("TTFT", "TPOT", "ITL", "stage", "steady"))]
+            out[kind]["said"] += [f"{row['stage']}: {row['cause']}" for row in report.get("warm_up", []) if row["steady_steps"] == 0]
+    return out
+
+
 def whole_cores():
     """The CPUs of this process, those that share a core together: programs side by side must not."""
     cores = {}
@@ -186,13 +208,15 @@ def run(args, place, name, steps):
     at_pace = [times(one, like(one, result, warm_up), best_ns=best_ns or 1) for one in before + after]
     away, recorded = spans_of(report, True), spans_of(report, False)
     every, apart, inside = times(result, warm_up), times(result, warm_up, away), times(result, warm_up, recorded)
-    found = {"seconds": round(time.monotonic() - began, 1), **said_by(report), "own": {}}
+    undisturbed = times(result, warm_up, away, best_ns or 1)
+    found = {"seconds": round(time.monotonic() - began, 1), **said_by(report), "whole": whole(result, report), "own": {}}
     for key in ("steps_ms", "ttft_ms"):
         found["own"][key] = {"all": median(every[key]), "n": len(every[key]), "unrecorded": median(apart[key]),
                              "unrecorded_n": len(apart[key]), "recorded": median(inside[key]), "recorded_n": len(inside[key]),
                              "alone": median([value for one in plain for value in one[key]]),
                              "alone_n": sum(len(one[key]) for one in plain),
                              "alone_processes": sorted(median(one[key]) for one in plain if one[key]),
+                             "unrecorded_full_pace": median(undisturbed[key]), "unrecorded_full_pace_n": len(undisturbed[key]),
                              "full_pace": median([value for one in at_pace for value in one[key]]),
                              "full_pace_processes": sorted(median(one[key]) for one in at_pace if one[key])}
     return found
@@ -230,7 +254,11 @@ def analyse_again(args, state):
         if done.returncode != 0:
             print(f"{key}: {done.stderr.strip()[-300:]}")
             continue
-        found.update(said_by(json.loads(done.stdout)))
+        report = json.loads(done.stdout)
+        found.update(said_by(report))
+        own = kept.with_name(f"{kept.name}.own.json")
+        if own.is_file():
+            found["whole"] = whole(json.loads(own.read_text()), report)
         found["judged"] = judge(found)
         state.put(key, found)
         print(key, found["judged"], flush=True)
@@ -340,7 +368,9 @@ def finish(args, state, expected):
     """`expected`: how many runs there must be; None: those that there are."""
     rows = {key: found for key, found in state.results().items() if key != "costs"}
     verdicts = [one["verdict"] for found in rows.values() for one in found["judged"].values()]
-    summary = {"runs": len(rows), "errors": sum("error" in found for found in rows.values()),
+    kinds = [kind for found in rows.values() for kind in found.get("whole", {}).values()]
+    summary = {"runs": len(rows), "kinds_of_steps": len(kinds), "recorded_whole": sum(kind["whole"] > 0 for kind in kinds),
+               "said_why_not": sum(bool(kind.get("said")) for kind in kinds), "errors": sum("error" in found for found in rows.values()),
                **{verdict: verdicts.count(verdict) for verdict in sorted(set(verdicts))}, "replay": replay_of(rows)}
     state.save(summary=summary)
     harness.write_summary(args, state)
