@@ -182,10 +182,11 @@ class ThreadRanges {
     std::map<uint32_t, Following> found;
     for (size_t i = 0; i + 1 < ranges.size(); ++i) {
       if (texts.count(ranges[i].text) > 0) continue;
-      const size_t launches = count_in(launches_, ranges[i].start_ns, ranges[i].end_ns);
-      if (launches == 0) continue;
-      ++found[ranges[i].text].next[ranges[i + 1].text];
-      found[ranges[i].text].launches.push_back(launches);
+      Following& following = found[ranges[i].text];
+      ++following.next[ranges[i + 1].text];
+      // Nothing is known of those in unrecorded time.
+      if (const size_t launches = count_in(launches_, ranges[i].start_ns, ranges[i].end_ns); launches > 0)
+        following.launches.push_back(launches);
     }
     const auto nearly = [](size_t part, size_t all) {
       return static_cast<double>(part) >= kNearlyAll * static_cast<double>(all);

@@ -248,12 +248,12 @@ void settle_leading(std::vector<StepDraft>& steps) {
   };
   std::map<std::pair<int32_t, std::string>, Leading> stages;
   for (size_t i = 0; i < steps.size(); ++i) {
-    if (!steps[i].recurs) continue;
+    if (!steps[i].recurs || steps[i].unseen) continue;
     Leading& leading = stages[{steps[i].device, steps[i].stage}];
     leading.at.push_back(i);
-    const bool unknown = steps[i].kind == StageKind::kOther && !steps[i].kind_known && !steps[i].unseen;
-    const bool before = i + 1 < steps.size() && steps[i + 1].device == steps[i].device &&
-                        steps[i + 1].kind == StageKind::kPrefill;
+    const bool unknown = steps[i].kind == StageKind::kOther && !steps[i].kind_known;
+    const bool before =
+        i + 1 < steps.size() && steps[i + 1].device == steps[i].device && steps[i + 1].kind == StageKind::kPrefill;
     leading.to_prompts += unknown && before ? 1 : 0;
   }
   for (const auto& [stage, leading] : stages) {

@@ -147,6 +147,28 @@ TEST(RecurringRanges, BeforePromptsLeadToThem) {
   }
 }
 
+TEST(RecurringRanges, BeforePromptsLeadToThemInUnrecordedTimeToo) {
+  RangesOfProgram r;
+  int64_t until = 0;
+  for (int request = 0; request < 8; ++request) {
+    const auto launches = [&](int64_t time) { request < 4 ? r.encode() : void(r.time += time); };
+    r.in("album " + std::to_string(request), [&] {
+      // Detection finds no step in it: it chooses nothing, and the prompt behind it begins it.
+      r.in("see", [&] { launches(4'000); });
+      r.in("ask", [&] { request < 4 ? r.pass(100) : void(r.time += 1'500); });
+      for (int i = 0; i < 3; ++i) r.in("say", [&] { request < 4 ? r.pass(1) : void(r.time += 1'500); });
+    });
+    if (request == 3) until = r.time - 20;
+  }
+  r.b.level(0, until, RecordingLevel::kDefault);
+  r.b.level(until, r.time, RecordingLevel::kLight);
+  r.b.derive_all();
+  const StageKinds& kinds = r.kinds();
+  EXPECT_EQ(std::count(kinds.begin(), kinds.end(), StageKind::kVision), 8);
+  EXPECT_EQ(std::count(kinds.begin(), kinds.end(), kAsk), 8);
+  EXPECT_EQ(std::count(kinds.begin(), kinds.end(), kSay), 24);
+}
+
 // Two models read a prompt, and the host waits for both: its first token is there at the end of the range.
 TEST(RecurringRanges, PromptsThatAreWaitedForTogetherGiveOneFirstToken) {
   for (const bool waits : {false, true}) {
