@@ -257,6 +257,9 @@ void find_padded_attention(const FindingContext&);
 void find_converted_weights(const FindingContext&);
 void find_recomputation(const FindingContext&);
 void find_separate_adapters(const FindingContext&);
+void find_data_movement(const FindingContext&);
+void find_full_sort(const FindingContext&);
+void find_products_in_pieces(const FindingContext&);
 // readings beside the program
 void find_power_throttled(const FindingContext&);
 void find_thermal_throttled(const FindingContext&);

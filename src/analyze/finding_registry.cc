@@ -162,6 +162,19 @@ constexpr FindingRule kRules[] = {
      "products go through an inner width of at most 256, an eighth of both outer ones, beside one of the same outer "
      "widths, or kernels say that they compute adapters, and merging them brings 5 % of the step",
      "shapes of products", "adapters merged into the weights", find_separate_adapters},
+    {"products-in-pieces",
+     "four or more products of the same rows and inner width one behind the other, none wider than half of that width, "
+     "and computing them as one brings 5 % of the step",
+     "shapes of products", "weights side by side, one product", find_products_in_pieces},
+    {"full-sort",
+     "sorting kernels, and passes of 5 us or more behind them, take at least 5 % of the stage's GPU time, and going "
+     "without brings 5 % of the step",
+     "kernel names", "the largest first, then sort and draw among them", find_full_sort},
+    {"data-movement",
+     "copies on the device, gathers, casts and writes of a cache of 10 us or more take at least 10 % of the stage's "
+     "GPU "
+     "time, and going without brings 5 % of the step",
+     "kernel names", "tables of places, layouts that kernels read, writing in place", find_data_movement},
     {"moe-imbalance", "not decided", "token counts per expert", "balance experts", nullptr},
     {"no-single-cause",
      "in a stage that makes up at least half of a request no simulated change brings 10 %, and two or more that bring "

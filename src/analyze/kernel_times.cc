@@ -6,11 +6,14 @@
 
 #include "analyze/converted_weights.h"
 #include "analyze/dense_experts.h"
+#include "analyze/moved_data.h"
 #include "analyze/padding.h"
 #include "analyze/processor.h"
+#include "analyze/products_in_pieces.h"
 #include "analyze/recomputed_products.h"
 #include "analyze/roof.h"
 #include "analyze/separate_adapters.h"
+#include "analyze/sorted_chances.h"
 #include "analyze/unfused_norms.h"
 
 namespace llmprof {
@@ -182,6 +185,27 @@ class WrittenOutAttention {
   std::vector<int64_t>& times_;
 };
 
+// One product in the place of its pieces.
+void add_joined_products(const Context& context, const Rates& rates, std::vector<int64_t>& times) {
+  if (rates.bytes_per_ns <= 0) return;
+  const Works& works = context.trace.works;
+  for (const ProductsInPieces& one : products_in_pieces(context)) {
+    double weights = 0, flops = 0;
+    int64_t longest = 0;
+    for (const GpuOpId op : one.pieces) {
+      const WorkId work = context.groups.work_of(op);
+      weights += works.weight_bytes[work];
+      flops += works.flops[work];
+      longest = std::max(longest, context.trace.gpu_ops.dur_ns[op]);
+    }
+    double ns = weights / rates.bytes_per_ns;
+    if (rates.halves_per_ns > 0) ns = std::max(ns, flops / rates.halves_per_ns);
+    times[one.pieces.front()] = std::max(longest, rounded(ns));
+    for (size_t i = 1; i < one.pieces.size(); ++i) times[one.pieces[i]] = 0;
+    for (const GpuOpId op : one.around) times[op] = 0;
+  }
+}
+
 // A prompt's output layer over its last places alone, with what follows it over all of them.
 void add_last_logits(const Context& context, const Rates& rates, std::vector<int64_t>& times) {
   const Trace& trace = context.trace;
@@ -289,6 +313,12 @@ replay::KernelTimes kernel_times(const Context& context) {
   for (const GpuOpId op : recomputed_products(context)) of(KernelChange::kProductsKept)[op] = 0;
   for (const SeparateAdapter& one : separate_adapters(context))
     for (const GpuOpId op : one.gone) of(KernelChange::kMergedAdapters)[op] = 0;
+  for (const GpuOpId op : moved_data(context)) of(KernelChange::kNoMoves)[op] = 0;
+  for (const SortedChances& one : sorted_chances(context)) {
+    for (const GpuOpId op : one.gone) of(KernelChange::kLargestOnly)[op] = 0;
+    for (const GpuOpId op : one.narrowed) of(KernelChange::kLargestOnly)[op] = kLeastKernelNs;
+  }
+  add_joined_products(context, rates, of(KernelChange::kJoinedProducts));
   add_needed_rows(context, of(KernelChange::kNeededRows));
   add_needed_keys(context, of(KernelChange::kNeededKeys));
   return out;

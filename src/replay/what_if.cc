@@ -91,6 +91,20 @@ constexpr WhatIf kWhatIfs[] = {
      "result, "
      "and kernels that say that they compute adapters are gone",
      with_merged_adapters, nullptr},
+    {"no-moves", "no large kernels that only move data",
+     "copies on the device, gathers, casts and writes of a cache that take 10 us or more are gone, but for weights "
+     "that "
+     "are converted (ready-weights) and concatenations in decode steps (in-place-cache)",
+     without_moves, nullptr},
+    {"largest-only", "the largest chances chosen instead of all of them sorted",
+     "of a sort one kernel stays, its longest, and passes of 5 us or more behind it, until a product or the end of the "
+     "step, take as long as the shortest kernel",
+     with_largest_only, nullptr},
+    {"joined-products", "one product for those that stand one behind the other with the same rows and inner width",
+     "of four or more of them, none wider than half of the inner width, the first takes what reading all of their "
+     "weights does at the bandwidth that kernels reach, or their arithmetic; the others go, with the concatenation "
+     "behind them",
+     with_joined_products, nullptr},
     {"half-precision", "products of 4-byte types in bf16",
      "they take half their bytes at 80 % of the bandwidth or their arithmetic at 70 % of the peak of bf16, half of "
      "their "

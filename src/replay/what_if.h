@@ -38,6 +38,9 @@ enum class KernelChange : uint8_t {
   kReadyWeights,
   kProductsKept,
   kMergedAdapters,
+  kNoMoves,
+  kLargestOnly,
+  kJoinedProducts,
   kCount
 };
 constexpr int64_t kStays = -1;
@@ -139,6 +142,9 @@ void with_needed_keys(const Recording&, Durations&, Latencies&);
 void with_ready_weights(const Recording&, Durations&, Latencies&);
 void with_products_kept(const Recording&, Durations&, Latencies&);
 void with_merged_adapters(const Recording&, Durations&, Latencies&);
+void without_moves(const Recording&, Durations&, Latencies&);
+void with_largest_only(const Recording&, Durations&, Latencies&);
+void with_joined_products(const Recording&, Durations&, Latencies&);
 void without_host_gaps(const Recording&, Durations&, Latencies&);
 void without_communication(const Recording&, Durations&, Latencies&);
 void with_even_ranks(const Recording&, Durations&, Latencies&);

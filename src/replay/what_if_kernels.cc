@@ -100,5 +100,14 @@ void with_products_kept(const Recording& recording, Durations& durations, Latenc
 void with_merged_adapters(const Recording& recording, Durations& durations, Latencies&) {
   with_times(recording, KernelChange::kMergedAdapters, durations);
 }
+void without_moves(const Recording& recording, Durations& durations, Latencies&) {
+  with_times(recording, KernelChange::kNoMoves, durations);
+}
+void with_largest_only(const Recording& recording, Durations& durations, Latencies&) {
+  with_times(recording, KernelChange::kLargestOnly, durations);
+}
+void with_joined_products(const Recording& recording, Durations& durations, Latencies&) {
+  with_times(recording, KernelChange::kJoinedProducts, durations);
+}
 
 }  // namespace llmprof::replay
