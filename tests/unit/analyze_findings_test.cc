@@ -62,9 +62,10 @@ TEST(Findings, RegistryHoldsEveryIdOnce) {
                          "batch-too-small",    "profiler-distortion",
                          "logits-all-tokens",  "streams-taking-turns",
                          "converted-weights",  "recomputation",
-                         "separate-adapters"})
+                         "separate-adapters",  "products-in-pieces",
+                         "full-sort",          "data-movement"})
     EXPECT_EQ(ids.count(id), 1U) << id;
-  EXPECT_EQ(ids.size(), 41U);
+  EXPECT_EQ(ids.size(), 44U);
 }
 
 TEST(Findings, LaunchBoundGivesTheBusyTimeAsBound) {
@@ -361,6 +362,58 @@ TEST(Findings, AdaptersBesideTheirMatrix) {
     EXPECT_DOUBLE_EQ(finding->evidence[3].value.value_or(0), 16) << "the rank";
     ASSERT_TRUE(finding->bound);
     EXPECT_NEAR(finding->bound->to / finding->bound->from, 0.6, 1e-6);
+  }
+}
+
+// Eight products of 128 columns each, or three of 1,024 as many models have.
+TEST(Findings, ProductsInPieces) {
+  for (const int pieces : {8, 3}) {
+    OneStep made(StageKind::kDecode, 10 * kMs, 16, 0);
+    for (int layer = 0; layer < 10; ++layer) {
+      for (int piece = 0; piece < pieces; ++piece)
+        made.kernel(Category::kGemm, 60'000, made.run.gemm(DType::kBf16, 16, pieces == 8 ? 128 : 1024, 4096));
+      made.kernel(Category::kNorm, 100'000);
+    }
+    const Report report = report_of(made.run);
+    const Finding* const finding = finding_of(report, "products-in-pieces", "decode");
+    ASSERT_EQ(finding != nullptr, pieces == 8);
+    if (finding == nullptr) continue;
+    EXPECT_NE(finding->title.find("in 8 pieces each"), std::string::npos) << finding->title;
+    EXPECT_DOUBLE_EQ(finding->evidence[0].value.value_or(0), 10);
+    EXPECT_DOUBLE_EQ(finding->evidence[1].value.value_or(0), 80);
+  }
+}
+
+TEST(Findings, AllChancesSorted) {
+  for (const int64_t sort_ns : {100'000, 2'000}) {
+    OneStep made(StageKind::kDecode, 10 * kMs, 16, 0);
+    made.kernel(Category::kGemm, 1'000'000, made.run.gemm(DType::kBf16, 16, 32000, 4096));
+    for (int pass = 0; pass < 4; ++pass)
+      made.kernel(Category::kSampling, sort_ns, kNoRow, "DeviceRadixSortOnesweepKernel<radix_sort>");
+    made.kernel(Category::kElementwise, 200'000, kNoRow, "tensor_kernel_scan_innermost_dim");
+    made.kernel(Category::kElementwise, 2'000);
+    const Report report = report_of(made.run);
+    const Finding* const finding = finding_of(report, "full-sort", "decode");
+    ASSERT_EQ(finding != nullptr, sort_ns == 100'000);
+    if (finding == nullptr) continue;
+    EXPECT_DOUBLE_EQ(finding->evidence[0].value.value_or(0), 1);
+    EXPECT_DOUBLE_EQ(finding->evidence[1].value.value_or(0), 0.3) << "one kernel of the sort stays";
+    EXPECT_DOUBLE_EQ(finding->evidence[2].value.value_or(0), 0.2) << "the scan, not the short pass";
+  }
+}
+
+TEST(Findings, DataThatIsMoved) {
+  for (const int64_t each_ns : {400'000, 4'000}) {
+    OneStep made(StageKind::kDecode, 10 * kMs, 16, 0);
+    made.kernel(Category::kGemm, 2'000'000, made.run.gemm(DType::kBf16, 16, 32000, 4096));
+    for (int i = 0; i < 5; ++i) made.kernel(Category::kEmbedding, each_ns, kNoRow, "index_elementwise_kernel<gather>");
+    const Report report = report_of(made.run);
+    const Finding* const finding = finding_of(report, "data-movement", "decode");
+    ASSERT_EQ(finding != nullptr, each_ns == 400'000) << "what short ones cost is not their bytes";
+    if (finding == nullptr) continue;
+    EXPECT_DOUBLE_EQ(finding->evidence[0].value.value_or(0), 5);
+    EXPECT_DOUBLE_EQ(finding->evidence[1].value.value_or(0), 2);
+    EXPECT_NE(finding->evidence[2].metric.find("index_elementwise_kernel<gather>"), std::string::npos);
   }
 }
 

@@ -163,6 +163,58 @@ TEST(KernelTimes, AdaptersAreMerged) {
   }
 }
 
+// A product for each of sixteen heads; the kernel that puts results together goes with them.
+TEST(KernelTimes, PiecesOfAProductAreOne) {
+  Made made(StageKind::kDecode, 8);
+  const GpuOpId norm = made.kernel(Category::kNorm, 5'000);
+  std::vector<GpuOpId> pieces;
+  for (int head = 0; head < 16; ++head)
+    pieces.push_back(made.kernel(Category::kGemm, 5'000, made.run.gemm(DType::kBf16, 8, 1024, 8192)));
+  const GpuOpId sum = made.kernel(Category::kGemm, 1'500, kNoRow, "cublasLt::splitKreduce_kernel<32, 16>");
+  const GpuOpId concatenation = made.kernel(Category::kCopy, 3'000, kNoRow, "CatArrayBatchedCopy<float, 4>");
+  const GpuOpId wide = made.kernel(Category::kGemm, 30'000, made.run.gemm(DType::kBf16, 8, 16384, 8192));
+  const std::vector<int64_t> times = made.times(KernelChange::kJoinedProducts);
+  const double weights = 2.0 * 16 * 1024 * 8192;
+  EXPECT_NEAR(static_cast<double>(times[pieces[0]]), weights / kBytesPerNs, 0.01 * weights / kBytesPerNs);
+  for (size_t i = 1; i < pieces.size(); ++i) EXPECT_EQ(times[pieces[i]], 0);
+  EXPECT_EQ(times[sum], 0);
+  EXPECT_EQ(times[concatenation], 0);
+  for (const GpuOpId op : {norm, wide}) EXPECT_EQ(times[op], kStays);
+}
+
+TEST(KernelTimes, TheLargestChancesInsteadOfASort) {
+  Made made(StageKind::kDecode, 8);
+  made.kernel(Category::kGemm, 50'000, made.run.gemm(DType::kBf16, 8, 32000, 2048));
+  const GpuOpId before = made.kernel(Category::kSoftmax, 20'000);
+  const GpuOpId first = made.kernel(Category::kSampling, 40'000, kNoRow, "radix_sort::DeviceRadixSortHistogramKernel");
+  const GpuOpId longest = made.kernel(Category::kSampling, 90'000, kNoRow, "radix_sort::DeviceRadixSortOnesweepKernel");
+  const GpuOpId last = made.kernel(Category::kOther, 80'000, kNoRow, "sort_postprocess_kernel<float>");
+  const GpuOpId scan = made.kernel(Category::kElementwise, 200'000, kNoRow, "tensor_kernel_scan_innermost_dim");
+  const GpuOpId small = made.kernel(Category::kElementwise, 1'500);
+  const std::vector<int64_t> times = made.times(KernelChange::kLargestOnly);
+  for (const GpuOpId op : {before, longest, small}) EXPECT_EQ(times[op], kStays) << op;
+  for (const GpuOpId op : {first, last}) EXPECT_EQ(times[op], 0) << op;
+  EXPECT_EQ(times[scan], kLeastKernelNs);
+}
+
+// Copies to the host and weights that are converted are other findings' matter.
+TEST(KernelTimes, WhatOnlyMovesDataIsGone) {
+  Made made(StageKind::kDecode, 8);
+  const GpuOpId gather = made.kernel(Category::kEmbedding, 300'000, kNoRow, "index_elementwise_kernel<gather>");
+  const GpuOpId back =
+      made.kernel(Category::kCopy, 200'000, kNoRow, "Memcpy DtoD (Device -> Device)", 0, GpuOpKind::kMemcpy);
+  const GpuOpId out =
+      made.kernel(Category::kCopy, 200'000, kNoRow, "Memcpy DtoH (Device -> Pinned)", 0, GpuOpKind::kMemcpy);
+  const GpuOpId small = made.kernel(Category::kCopy, 2'000);
+  const GpuOpId append = made.kernel(Category::kCopy, 50'000, kNoRow, "CatArrayBatchedCopy<float, 4>");
+  const GpuOpId cast =
+      made.kernel(Category::kCopy, 18'000, kNoRow, "unrolled_elementwise_kernel<direct_copy_kernel_cuda>", 12288);
+  made.kernel(Category::kGemm, 5'000, made.run.gemm(DType::kBf16, 8, 3072, 2048));
+  const std::vector<int64_t> times = made.times(KernelChange::kNoMoves);
+  for (const GpuOpId op : {gather, back}) EXPECT_EQ(times[op], 0) << op;
+  for (const GpuOpId op : {out, small, append, cast}) EXPECT_EQ(times[op], kStays) << op;
+}
+
 TEST(KernelTimes, ASoftmaxWithoutProductsIsSampling) {
   Made made(StageKind::kDecode);
   made.kernel(Category::kGemm, 20'000, made.run.gemm(DType::kBf16, 16, 32000, 4096));
