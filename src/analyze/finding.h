@@ -260,6 +260,7 @@ void find_separate_adapters(const FindingContext&);
 void find_data_movement(const FindingContext&);
 void find_full_sort(const FindingContext&);
 void find_products_in_pieces(const FindingContext&);
+void find_no_kv_cache(const FindingContext&);
 // readings beside the program
 void find_power_throttled(const FindingContext&);
 void find_thermal_throttled(const FindingContext&);

@@ -162,6 +162,10 @@ constexpr FindingRule kRules[] = {
      "products go through an inner width of at most 256, an eighth of both outer ones, beside one of the same outer "
      "widths, or kernels say that they compute adapters, and merging them brings 5 % of the step",
      "shapes of products", "adapters merged into the weights", find_separate_adapters},
+    {"no-kv-cache",
+     "most decode steps run their products on all tokens of the text, 16 times as many as are new or more, and a cache "
+     "brings 5 % of the step",
+     "shapes of products and of attention", "keys and values kept", find_no_kv_cache},
     {"products-in-pieces",
      "four or more products of the same rows and inner width one behind the other, none wider than half of that width, "
      "and computing them as one brings 5 % of the step",

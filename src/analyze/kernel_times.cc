@@ -14,6 +14,7 @@
 #include "analyze/roof.h"
 #include "analyze/separate_adapters.h"
 #include "analyze/sorted_chances.h"
+#include "analyze/uncached_text.h"
 #include "analyze/unfused_norms.h"
 
 namespace llmprof {
@@ -206,6 +207,24 @@ void add_joined_products(const Context& context, const Rates& rates, std::vector
   }
 }
 
+// The newest tokens alone, where a step ran on all of the text.
+void add_cached_keys(const Context& context, const Rates& rates, std::vector<int64_t>& times) {
+  const Trace& trace = context.trace;
+  for (GpuOpId op = 0; op < trace.gpu_ops.size(); ++op) {
+    const StepId step = trace.gpu_links.step[op];
+    const double part =
+        step == kNoRow || trace.gpu_ops.kind[op] != GpuOpKind::kKernel ? 1 : needed_part(trace.steps, step);
+    if (part == 1 || trace.gpu_ops.dur_ns[op] <= kLeastKernelNs) continue;
+    double ns = part * static_cast<double>(trace.gpu_ops.dur_ns[op]);
+    const WorkId work = context.groups.work_of(op);
+    if (work != kNoRow && trace.works.kind[work] == WorkKind::kGemm) {
+      if (trace.works.batch[work] == 1 && trace.works.m[work] != trace.steps.gemm_rows[step]) continue;
+      if (rates.bytes_per_ns > 0) ns = std::max(ns, trace.works.weight_bytes[work] / rates.bytes_per_ns);
+    }
+    times[op] = rounded(ns);
+  }
+}
+
 // A prompt's output layer over its last places alone, with what follows it over all of them.
 void add_last_logits(const Context& context, const Rates& rates, std::vector<int64_t>& times) {
   const Trace& trace = context.trace;
@@ -319,6 +338,7 @@ replay::KernelTimes kernel_times(const Context& context) {
     for (const GpuOpId op : one.narrowed) of(KernelChange::kLargestOnly)[op] = kLeastKernelNs;
   }
   add_joined_products(context, rates, of(KernelChange::kJoinedProducts));
+  add_cached_keys(context, rates, of(KernelChange::kCachedKeys));
   add_needed_rows(context, of(KernelChange::kNeededRows));
   add_needed_keys(context, of(KernelChange::kNeededKeys));
   return out;

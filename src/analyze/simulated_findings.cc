@@ -40,6 +40,7 @@ constexpr Mended kMended[] = {
     {"converted-weights", "ready-weights", false},
     {"recomputation", "products-kept", false},
     {"separate-adapters", "merged-adapters", false},
+    {"no-kv-cache", "cached-keys", false},
     {"products-in-pieces", "joined-products", false},
     {"full-sort", "largest-only", false},
     {"data-movement", "no-moves", false},

@@ -238,6 +238,30 @@ void settle_encoders(std::vector<StepDraft>& steps) {
   }
 }
 
+// Passes each of which runs on one token of each sequence more than the one before, and attends to no other: decoding
+// without a cache of keys and values, which reads the whole text for each token.
+void settle_whole_texts(std::vector<StepDraft>& steps) {
+  constexpr size_t kGrowsMin = 4;
+  const auto grows = [&](size_t i) {
+    const StepDraft &before = steps[i - 1], &step = steps[i];
+    return step.device == before.device && step.kind == StageKind::kPrefill && before.kind == StageKind::kPrefill &&
+           !step.kind_known && !step.unseen && step.sequences > 0 && step.sequences == before.sequences &&
+           step.new_tokens == before.new_tokens + step.sequences && step.gemm_rows == step.new_tokens &&
+           (step.context < 0 || step.context * step.sequences == step.new_tokens);
+  };
+  for (size_t i = 1, last = 0; i < steps.size(); i = last + 1) {
+    for (last = i; last < steps.size() && grows(last); ++last) {
+    }
+    if (last - i < kGrowsMin) continue;
+    for (size_t at = i; at < last; ++at) {
+      StepDraft& step = steps[at];
+      step.kind = StageKind::kDecode;
+      step.context = step.new_tokens / step.sequences;
+      step.new_tokens = step.output_tokens = step.sequences;
+    }
+  }
+}
+
 // Ranges of a text that says nothing, of passes that nothing is known of, nearly all of them directly before a prompt:
 // what comes before its first token.
 void settle_leading(std::vector<StepDraft>& steps) {
@@ -413,6 +437,7 @@ void settle_kinds(const HostCalls& calls, std::vector<StepDraft>& steps) {
   settle_whole_graphs(steps);
   settle_encoders(steps);
   settle_leading(steps);
+  settle_whole_texts(steps);
 }
 
 void settle_recurring(std::vector<StepDraft>& steps) {

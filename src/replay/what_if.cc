@@ -105,6 +105,10 @@ constexpr WhatIf kWhatIfs[] = {
      "weights does at the bandwidth that kernels reach, or their arithmetic; the others go, with the concatenation "
      "behind them",
      with_joined_products, nullptr},
+    {"cached-keys", "keys and values of earlier tokens that are kept",
+     "in decode steps that run the model on the whole text, kernels take the part that the newest tokens are of it, "
+     "products no less than reading their weights, and every kernel as long as the shortest one",
+     with_cached_keys, nullptr},
     {"half-precision", "products of 4-byte types in bf16",
      "they take half their bytes at 80 % of the bandwidth or their arithmetic at 70 % of the peak of bf16, half of "
      "their "

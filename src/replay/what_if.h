@@ -41,6 +41,7 @@ enum class KernelChange : uint8_t {
   kNoMoves,
   kLargestOnly,
   kJoinedProducts,
+  kCachedKeys,
   kCount
 };
 constexpr int64_t kStays = -1;
@@ -145,6 +146,7 @@ void with_merged_adapters(const Recording&, Durations&, Latencies&);
 void without_moves(const Recording&, Durations&, Latencies&);
 void with_largest_only(const Recording&, Durations&, Latencies&);
 void with_joined_products(const Recording&, Durations&, Latencies&);
+void with_cached_keys(const Recording&, Durations&, Latencies&);
 void without_host_gaps(const Recording&, Durations&, Latencies&);
 void without_communication(const Recording&, Durations&, Latencies&);
 void with_even_ranks(const Recording&, Durations&, Latencies&);

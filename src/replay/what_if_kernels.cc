@@ -109,5 +109,8 @@ void with_largest_only(const Recording& recording, Durations& durations, Latenci
 void with_joined_products(const Recording& recording, Durations& durations, Latencies&) {
   with_times(recording, KernelChange::kJoinedProducts, durations);
 }
+void with_cached_keys(const Recording& recording, Durations& durations, Latencies&) {
+  with_times(recording, KernelChange::kCachedKeys, durations);
+}
 
 }  // namespace llmprof::replay

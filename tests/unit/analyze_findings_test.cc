@@ -63,9 +63,10 @@ TEST(Findings, RegistryHoldsEveryIdOnce) {
                          "logits-all-tokens",  "streams-taking-turns",
                          "converted-weights",  "recomputation",
                          "separate-adapters",  "products-in-pieces",
-                         "full-sort",          "data-movement"})
+                         "full-sort",          "data-movement",
+                         "no-kv-cache"})
     EXPECT_EQ(ids.count(id), 1U) << id;
-  EXPECT_EQ(ids.size(), 44U);
+  EXPECT_EQ(ids.size(), 45U);
 }
 
 TEST(Findings, LaunchBoundGivesTheBusyTimeAsBound) {
@@ -381,6 +382,22 @@ TEST(Findings, ProductsInPieces) {
     EXPECT_NE(finding->title.find("in 8 pieces each"), std::string::npos) << finding->title;
     EXPECT_DOUBLE_EQ(finding->evidence[0].value.value_or(0), 10);
     EXPECT_DOUBLE_EQ(finding->evidence[1].value.value_or(0), 80);
+  }
+}
+
+TEST(Findings, TheWholeTextForEachToken) {
+  for (const int64_t rows : {4096, 8}) {
+    OneStep made(StageKind::kDecode, 10 * kMs, 8, 0);
+    for (int layer = 0; layer < 10; ++layer)
+      made.kernel(Category::kGemm, 500'000, made.run.gemm(DType::kBf16, rows, 2560, 2560));
+    made.run.trace.steps.sequences[0] = 8;
+    made.run.trace.steps.gemm_rows[0] = rows;
+    made.run.trace.steps.context[0] = rows / 8;
+    const Report report = report_of(made.run);
+    const Finding* const finding = finding_of(report, "no-kv-cache", "decode");
+    ASSERT_EQ(finding != nullptr, rows == 4096);
+    if (finding == nullptr) continue;
+    EXPECT_NE(finding->title.find("up to 4,096 tokens"), std::string::npos) << finding->title;
   }
 }
 

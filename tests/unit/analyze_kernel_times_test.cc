@@ -182,6 +182,27 @@ TEST(KernelTimes, PiecesOfAProductAreOne) {
   for (const GpuOpId op : {norm, wide}) EXPECT_EQ(times[op], kStays);
 }
 
+// Of 8 x 512 tokens eight are new: products read their weights, passes shrink, the output layer has the new ones
+// already.
+TEST(KernelTimes, WithACacheTheNewestTokensAlone) {
+  Made made(StageKind::kDecode, 8);
+  Steps& steps = made.run.trace.steps;
+  steps.sequences[0] = 8;
+  steps.context[0] = 512;
+  steps.gemm_rows[0] = 4096;
+  const GpuOpId product = made.kernel(Category::kGemm, 900'000, made.run.gemm(DType::kBf16, 4096, 4096, 4096));
+  const GpuOpId pass = made.kernel(Category::kElementwise, 1'024'000);
+  const GpuOpId small = made.kernel(Category::kElementwise, 1'500);
+  const GpuOpId output = made.kernel(Category::kGemm, 80'000, made.run.gemm(DType::kBf16, 8, 32000, 4096));
+  const std::vector<int64_t> times = made.times(KernelChange::kCachedKeys);
+  const double weights = 2.0 * 4096 * 4096;
+  EXPECT_NEAR(static_cast<double>(times[product]), weights / kBytesPerNs, 0.01 * weights / kBytesPerNs);
+  EXPECT_EQ(times[pass], 2'000);
+  for (const GpuOpId op : {small, output}) EXPECT_EQ(times[op], kStays) << op;
+  steps.context[0] = 300;
+  EXPECT_EQ(made.times(KernelChange::kCachedKeys)[pass], kStays) << "other rows than those of the text";
+}
+
 TEST(KernelTimes, TheLargestChancesInsteadOfASort) {
   Made made(StageKind::kDecode, 8);
   made.kernel(Category::kGemm, 50'000, made.run.gemm(DType::kBf16, 8, 32000, 2048));

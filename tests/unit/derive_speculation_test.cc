@@ -189,6 +189,25 @@ TEST(Speculation, AFurtherOutputIsPartOfItsStep) {
   EXPECT_EQ(trace.steps.new_tokens[1], 1);
 }
 
+// A text that is read again for each token, one longer every time; prompts of other lengths are prompts.
+TEST(Speculation, WholeTextsForEachTokenAreDecodeSteps) {
+  for (const int64_t further : {1, 7}) {
+    Speculator s;
+    for (int64_t step = 0; step < 8; ++step) {
+      s.pass(kLayers, 64 + further * step, 1);
+      s.wait();
+    }
+    Trace& trace = s.derive();
+    ASSERT_EQ(trace.steps.size(), 8U);
+    EXPECT_EQ(s.count(StageKind::kDecode), further == 1 ? 7U : 0U);
+    EXPECT_EQ(s.kind(0), StageKind::kPrefill);
+    if (further != 1) continue;
+    EXPECT_EQ(trace.steps.new_tokens[7], 1);
+    EXPECT_EQ(trace.steps.context[7], 71);
+    EXPECT_EQ(trace.steps.gemm_rows[7], 71);
+  }
+}
+
 TEST(Speculation, ShortPromptsAreNoGuesses) {
   Speculator s;
   for (int prompt = 0; prompt < 8; ++prompt) {
