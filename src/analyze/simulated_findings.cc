@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "analyze/finding.h"
@@ -161,7 +162,7 @@ std::vector<const Finding*> settle_stage(const FindingContext& finding, std::vec
   });
   Simulated* first = nullptr;
   Combination done;
-  double done_frac = 0;
+  double done_frac = 0, last_share = 0;
   bool gpu_stays = true;
   for (Simulated& one : all) {
     if (!possible(one)) continue;  // what sums say at most
@@ -170,6 +171,7 @@ std::vector<const Finding*> settle_stage(const FindingContext& finding, std::vec
       set_gain(*one.stage, one.gain, 0, gpu_stays, {}, *one.finding);
       rate(finding, *one.stage, one.gain.frac(), *one.finding);
       first = &one;
+      last_share = one.finding->share;
       done = one.change;
       done_frac = one.gain.frac();
       continue;
@@ -186,7 +188,8 @@ std::vector<const Finding*> settle_stage(const FindingContext& finding, std::vec
     rate(finding, *one.stage, gain->frac() - done_frac, *one.finding);
     // Not before what it is on top of.
     one.finding->severity = std::min(one.finding->severity, first->finding->severity);
-    one.finding->share = std::min(one.finding->share, first->finding->share);
+    one.finding->share = std::min(one.finding->share, std::nextafter(last_share, 0.0));
+    last_share = one.finding->share;
     done = together;
     done_frac = gain->frac();
   }

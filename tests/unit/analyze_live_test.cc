@@ -190,6 +190,7 @@ TEST(LivePlanted, NormsComeBeforeOtherPassesWhereTheyAreMostOfThem) {
   const Finding* others = finding_of(most, "small-kernels-unfused");
   ASSERT_TRUE(others != nullptr && others->gain && others->gain->on_top_of);
   EXPECT_EQ(*others->gain->on_top_of, "norm-unfused");
+  EXPECT_LT(others->share, finding_of(most, "norm-unfused")->share) << "behind what it is on top of";
   EXPECT_EQ(first_finding(few), "small-kernels-unfused");
   EXPECT_EQ(finding_of(few, "norm-unfused"), nullptr);
 }
