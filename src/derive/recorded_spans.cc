@@ -1,7 +1,9 @@
 #include "derive/recorded_spans.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <string_view>
 
 namespace llmprof {
 namespace {
@@ -19,6 +21,36 @@ void normalise(std::vector<TimeSpan>& spans) {
     }
   }
   spans = std::move(merged);
+}
+
+// Rows in which nothing was recorded and nothing could be: while the recorder brings a graph to the GPU that the
+// program has made, before it records on. Another thread might launch meanwhile.
+std::set<Row> uploads_of_graphs(const Trace& trace) {
+  constexpr std::string_view kGraph = "graph";  // capture/inject/recording.cc
+  const Recorded& table = trace.recorded;
+  std::map<int64_t, std::set<ThreadId>> launching;
+  std::map<int64_t, Row> before;
+  std::set<Row> out;
+  for (Row row = 0; row < table.size(); ++row) {
+    const auto last = before.find(table.process_id[row]);
+    const bool goes_on = last != before.end() && table.level[row] >= RecordingLevel::kDefault &&
+                         table.start_ns[row] == table.start_ns[last->second] + table.dur_ns[last->second] &&
+                         table.level[last->second] == RecordingLevel::kLight &&
+                         trace.text(table.reason[row]) == kGraph && trace.text(table.reason[last->second]) == kGraph;
+    if (goes_on) out.insert(last->second);
+    before[table.process_id[row]] = row;
+  }
+  if (out.empty()) return out;
+  const size_t count = std::min(trace.gpu_ops.size(), trace.gpu_links.size());
+  for (GpuOpId gpu = 0; gpu < count; ++gpu) {
+    const ApiCallId api = trace.gpu_links.api[gpu];
+    if (api >= trace.api_calls.size()) continue;
+    const ThreadId thread = trace.api_calls.thread[api];
+    if (thread < trace.threads.size()) launching[trace.threads.process_id[thread]].insert(thread);
+  }
+  for (auto row = out.begin(); row != out.end();)
+    row = launching[table.process_id[*row]].size() > 1 ? out.erase(row) : std::next(row);
+  return out;
 }
 
 }  // namespace
@@ -57,7 +89,9 @@ RecordedSpans::RecordedSpans(const Trace& trace) {
   const Recorded& table = trace.recorded;
   if (table.empty()) add_lost_ends(trace);
   if (table.empty()) return;
+  const std::set<Row> uploads = uploads_of_graphs(trace);
   for (Row row = 0; row < table.size(); ++row) {
+    if (uploads.count(row) > 0) continue;
     Spans& process = processes_[table.process_id[row]];
     const int64_t start = table.start_ns[row];
     for (Spans* spans : {&process, &all_}) {

@@ -1,7 +1,8 @@
 // When kernels were not recorded although the program ran, per device: from the recording levels of the processes that
 // use it. A recording without levels (any other recorder) counts as recorded throughout, unless its file ends in the
 // middle: then nothing is known after the last activity of a device. Before the first and after the
-// last level of a process nothing is known and nothing is claimed.
+// last level of a process nothing is known and nothing is claimed. Nor is recording taken to have paused while the
+// recorder brought a new graph to the GPU, where one thread of the process launches.
 #pragma once
 
 #include <cstdint>

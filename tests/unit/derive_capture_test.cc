@@ -780,5 +780,23 @@ TEST(RecordedSpans, BelongToTheProcessThatUsesTheDevice) {
   EXPECT_FALSE(RecordedSpans::touches(recorded.unrecorded(1), 700, 800));
 }
 
+// Records are off for a moment while the recorder brings a new graph to the GPU: of a program that launches from one
+// thread nothing is missing. CUPTI that came for a graph in an unrecorded window is another matter.
+TEST(RecordedSpans, ANewGraphIsNoPause) {
+  for (const bool several_threads : {false, true}) {
+    TestTrace b;
+    b.gpu("gemm", 100, 50, b.api("cudaLaunchKernel", 10, 5));
+    if (several_threads) b.gpu("gemm", 200, 50, b.api("cudaLaunchKernel", 20, 5, 0, b.thread()));
+    b.level(0, 400, RecordingLevel::kDefault, 1, "start");
+    b.level(400, 450, RecordingLevel::kLight, 1, "graph");
+    b.level(450, 800, RecordingLevel::kDefault, 1, "graph");
+    b.level(800, 900, RecordingLevel::kLight, 1, "graph");
+    b.level(900, 1000, RecordingLevel::kDefault, 1, "start");
+    const RecordedSpans recorded(b.build());
+    EXPECT_EQ(RecordedSpans::touches(recorded.unrecorded(0), 400, 450), several_threads);
+    EXPECT_TRUE(RecordedSpans::touches(recorded.unrecorded(0), 800, 900));
+  }
+}
+
 }  // namespace
 }  // namespace llmprof
