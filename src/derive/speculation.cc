@@ -58,8 +58,9 @@ class Speculation {
   }
 
  private:
-  // Heads of the model itself, or a look into the text so far, guess as well: then every pass behind the prompt checks
-  // as many guesses as the one before, by the same kernels, and the model is not run for one token of a sequence.
+  // Heads of the model itself, or words of the text so far, give guesses as well: then every pass behind the prompt
+  // checks as many guesses as the one before, by the same kernels, and the model is not run for one token of a
+  // sequence.
   void settle_own_guesses() {
     struct Alike {
       size_t count = 0, in_turn = 0;  // of them directly behind another one
