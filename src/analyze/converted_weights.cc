@@ -90,7 +90,7 @@ void find_converted_weights(const FindingContext& finding) {
   };
   std::map<uint32_t, Sums> stages;
   for (const ConvertedWeights& one : converted_weights(finding.context)) {
-    Sums& sums = stages[finding.context.groups.stage_of_step[finding.trace().gpu_links.step[one.product]]];
+    Sums& sums = stages[finding.stage_of(one.product)];
     ++sums.products;
     for (const GpuOpId pass : one.passes)
       sums.ns += static_cast<double>(finding.trace().gpu_ops.dur_ns[pass]), ++sums.passes;

@@ -134,6 +134,8 @@ struct FindingContext {
   // A sum over a stage's recorded part, scaled to the whole recording (Groups): what window_ns is compared with.
   double whole_ns(uint32_t stage, double sum_ns) const { return sum_ns * context.groups.stages[stage].scale; }
   bool live() const { return is_live_recording(context.trace); }
+  // Of an activity in a step.
+  uint32_t stage_of(GpuOpId op) const { return context.groups.stage_of_step[trace().gpu_links.step[op]]; }
   const KernelKey& key(uint32_t kernel) const { return context.groups.kernel_keys.key(kernel); }
   const KernelSums& sums(uint32_t kernel) const { return context.groups.kernels[kernel]; }
   // Rules that hold without steps too: about what kernels, copies and calls do.

@@ -51,7 +51,7 @@ void find_data_movement(const FindingContext& finding) {
   const Trace& trace = finding.trace();
   std::map<uint32_t, Sums> stages;
   for (const GpuOpId op : moved_data(finding.context)) {
-    Sums& sums = stages[finding.context.groups.stage_of_step[trace.gpu_links.step[op]]];
+    Sums& sums = stages[finding.stage_of(op)];
     const double ns = static_cast<double>(trace.gpu_ops.dur_ns[op]);
     sums.ns += ns;
     ++sums.kernels;

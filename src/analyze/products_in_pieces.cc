@@ -70,7 +70,7 @@ void find_products_in_pieces(const FindingContext& finding) {
   const Trace& trace = finding.trace();
   std::map<uint32_t, Sums> stages;
   for (const ProductsInPieces& one : products_in_pieces(finding.context)) {
-    Sums& sums = stages[finding.context.groups.stage_of_step[trace.gpu_links.step[one.pieces.front()]]];
+    Sums& sums = stages[finding.stage_of(one.pieces.front())];
     ++sums.products;
     sums.pieces += static_cast<double>(one.pieces.size());
     sums.k = one.k;

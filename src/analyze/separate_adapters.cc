@@ -106,7 +106,7 @@ void find_separate_adapters(const FindingContext& finding) {
   };
   std::map<uint32_t, Sums> stages;
   for (const SeparateAdapter& one : separate_adapters(finding.context)) {
-    Sums& sums = stages[finding.context.groups.stage_of_step[finding.trace().gpu_links.step[one.gone.front()]]];
+    Sums& sums = stages[finding.stage_of(one.gone.front())];
     ++sums.adapters;
     sums.rank = std::max(sums.rank, one.rank);
     for (const GpuOpId op : one.gone)

@@ -75,7 +75,7 @@ void find_full_sort(const FindingContext& finding) {
   const Trace& trace = finding.trace();
   std::map<uint32_t, Sums> stages;
   for (const SortedChances& one : sorted_chances(finding.context)) {
-    Sums& sums = stages[finding.context.groups.stage_of_step[trace.gpu_links.step[one.stays]]];
+    Sums& sums = stages[finding.stage_of(one.stays)];
     ++sums.count;
     for (const GpuOpId op : one.gone) sums.sorts_ns += static_cast<double>(trace.gpu_ops.dur_ns[op]);
     for (const GpuOpId op : one.narrowed) sums.ns += static_cast<double>(trace.gpu_ops.dur_ns[op]);

@@ -1,25 +1,14 @@
 """What some programs of this folder share, beside what they take from ../held_out_programs_10/parts.py: layers with grouped heads
 and SwiGLU, their attention, and the loops over texts that are alone in their batch."""
-import importlib.util
 import math
 import os
-import sys
 
 import torch
 from torch.nn import functional as F
 
-from contract import now, split
+from contract import loaded, now, split
 
 SIZE = 128  # of a head
-
-
-def loaded(name, path):
-    """The module at this path, which others of the same file's name do not hide."""
-    spec = importlib.util.spec_from_file_location(name, path)
-    sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
 
 earlier = loaded("parts_10", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "held_out_programs_10", "parts.py"))
 MADE, Decoder, answered, begun, captured = earlier.MADE, earlier.Decoder, earlier.answered, earlier.begun, earlier.captured

@@ -1,21 +1,10 @@
 """What some programs of this folder share, beside what they take from ../held_out_programs_11/parts.py: modules made on the GPU,
 graphs captured on streams of their own, and the loop over one text with the host's work between its steps."""
-import importlib.util
 import os
-import sys
 
 import torch
 
-from contract import now
-
-
-def loaded(name, path):
-    """The module at this path, which others of the same file's name do not hide."""
-    spec = importlib.util.spec_from_file_location(name, path)
-    sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
+from contract import loaded, now
 
 earlier = loaded("parts_11", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "held_out_programs_11", "parts.py"))
 MADE, SIZE, Decoder, begun, captured = earlier.MADE, earlier.SIZE, earlier.Decoder, earlier.begun, earlier.captured

@@ -1,12 +1,21 @@
 """What the programs of this folder share: their arguments, their clock, their ranges and the one line they end with."""
 import argparse
 import contextlib
+import importlib.util
 import json
 import os
 import sys
 import time
 
 KINDS = ("prefill", "decode", "mixed", "vision", "other")
+
+
+def loaded(name, path):
+    """The module at this path, which others of the same file's name do not hide."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
 
 
 def arguments(description):
