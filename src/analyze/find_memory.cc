@@ -6,6 +6,7 @@
 
 #include "analyze/copies.h"
 #include "analyze/finding.h"
+#include "analyze/kernel_times.h"
 #include "analyze/processor.h"
 #include "base/text_table.h"
 
@@ -332,6 +333,36 @@ double narrow_gemm_ns(const FindingContext& finding, uint32_t kernel, double tot
 
 }  // namespace
 
+namespace {
+
+// Where the weights are of 16 bits and queries and keys are not.
+void find_wide_attention(const FindingContext& finding, const StageView& stage) {
+  const Trace& trace = finding.trace();
+  double wide_ns = 0;
+  std::string name;
+  for (const uint32_t k : stage.kernels) {
+    const std::string_view text = trace.text(finding.key(k).name);
+    if (!is_wide_attention(text)) continue;
+    wide_ns += static_cast<double>(finding.sums(k).total_ns);
+    name = text;
+  }
+  if (wide_ns == 0 || wide_ns < kWideShareMin * stage.busy_ns()) return;
+  const double part = half_precision_part(
+      trace.steps, stage.group->steps.empty() ? StepId(kNoRow) : StepId(stage.group->steps.front()));
+  Finding& out =
+      finding.add("dtype-wide", &stage, stage.label() + "attention runs on 4-byte numbers", wide_ns * (1 - part));
+  out.evidence = {measured(stage.each("time of such attention"), stage.per_step_ms(wide_ns), Unit::kMs),
+                  measured("share of the stage's GPU time", wide_ns / stage.busy_ns(), Unit::kFrac),
+                  {stage.each("its time in bf16"), stage.per_step_ms(wide_ns * part), Unit::kMs, Provenance::kFormula}};
+  out.where.push_back({"kernel", name, {}});
+  out.advice = {
+      "Hand queries, keys and values to attention in bf16 or fp16: compute what needs more digits (angles, norms) in "
+      "single precision and convert its result."};
+  finding.bound_work(stage, wide_ns * (1 - part), out);
+}
+
+}  // namespace
+
 void find_dtype_wide(const FindingContext& finding) {
   const Works& works = finding.trace().works;
   for (const StageView* view : finding.with_unstaged()) {
@@ -348,7 +379,10 @@ void find_dtype_wide(const FindingContext& finding) {
       weight_bytes += works.weight_bytes[key.work] * static_cast<double>(finding.sums(k).calls);
       dtype = works.weight_dtype[key.work];
     }
-    if (wide_ns < kWideShareMin * stage.busy_ns() || wide_ns == 0) continue;
+    if (wide_ns < kWideShareMin * stage.busy_ns() || wide_ns == 0) {
+      find_wide_attention(finding, stage);
+      continue;
+    }
     Finding& out = finding.add("dtype-wide", &stage, fmt::format("{}weights are {}", stage.label(), dtype_name(dtype)),
                                wide_ns - narrow_ns);
     out.evidence = {measured(stage.each("time of GEMMs with such weights"), stage.per_step_ms(wide_ns), Unit::kMs),

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "analyze/finding.h"
 #include "base/text_table.h"
@@ -74,6 +75,42 @@ void find_streams_taking_turns(const FindingContext& finding) {
         "every part does need the other stream's, use one stream, which saves the events.",
         "Kernels that fill the GPU slow each other when they run at once: then less is gained."};
     out.bound = stage.bound(sum_ns - static_cast<double>(streams.front().first));
+  }
+}
+
+void find_copies_one_stream(const FindingContext& finding) {
+  const Trace& trace = finding.trace();
+  const GpuOps& ops = trace.gpu_ops;
+  const std::set<StreamId> streams = replay::copying_both_ways(trace);
+  if (streams.empty()) return;
+  struct Sums {
+    double up_ns = 0, down_ns = 0;
+    std::set<StreamId> streams;
+  };
+  std::map<uint32_t, Sums> stages;
+  for (GpuOpId op = 0; op < ops.size(); ++op) {
+    const bool up = ops.path[op] == CopyPath::kHostToDevice, down = ops.path[op] == CopyPath::kDeviceToHost;
+    if ((!up && !down) || trace.gpu_links.step[op] == kNoRow || streams.count(ops.stream[op]) == 0) continue;
+    Sums& sums = stages[finding.stage_of(op)];
+    (up ? sums.up_ns : sums.down_ns) += static_cast<double>(ops.dur_ns[op]);
+    sums.streams.insert(ops.stream[op]);
+  }
+  for (const StageView& stage : finding.stages) {
+    const auto found = stages.find(stage.stage);
+    if (found == stages.end() || found->second.up_ns == 0 || found->second.down_ns == 0) continue;
+    const Sums& sums = found->second;
+    if (!finding.worth(stage, "copies-apart", false)) continue;
+    Finding& out = finding.add("copies-one-stream", &stage,
+                               fmt::format("{}copies to the GPU and to the host wait for each other in stream {}",
+                                           stage.label(), trace.streams.stream[*sums.streams.begin()]),
+                               std::min(sums.up_ns, sums.down_ns));
+    out.evidence = {measured("copies to the GPU per step", stage.per_step_ms(sums.up_ns), Unit::kMs),
+                    measured("copies to the host per step", stage.per_step_ms(sums.down_ns), Unit::kMs)};
+    out.advice = {
+        "Give each direction a stream of its own: a GPU has an engine for either, and the link carries both at once.",
+        "Let a copy wait for the event of what it copies alone, not for all that a stream holds."};
+    finding.add_places(stage, PlaceKind::kCopy, out);
+    out.bound = stage.bound(std::min(sums.up_ns, sums.down_ns));
   }
 }
 

@@ -244,6 +244,9 @@ void find_comm_bound(const FindingContext&);
 // several GPUs, several streams
 void find_rank_skew(const FindingContext&);
 void find_streams_taking_turns(const FindingContext&);
+void find_copies_one_stream(const FindingContext&);
+// CUDA graphs
+void find_graphs_made_anew(const FindingContext&);
 // kernels
 void find_compute_bound(const FindingContext&);
 void find_logits_all_tokens(const FindingContext&);
@@ -260,6 +263,8 @@ void find_converted_weights(const FindingContext&);
 void find_recomputation(const FindingContext&);
 void find_separate_adapters(const FindingContext&);
 void find_data_movement(const FindingContext&);
+void find_oversized_tensors(const FindingContext&);
+void find_gathered_weights(const FindingContext&);
 void find_full_sort(const FindingContext&);
 void find_products_in_pieces(const FindingContext&);
 void find_no_kv_cache(const FindingContext&);

@@ -55,8 +55,10 @@ constexpr FindingRule kRules[] = {
      "FP32 GEMM kernels without tensor instructions take at least 5 % of the stage's GPU time, or the tensor pipe is "
      "active under 1 % of the GPU's busy time in a stage of which GEMMs of 64 rows or more are 30 %",
      "kernel names, or counters and shapes", "16-bit types or TF32", find_tensor_cores_idle},
-    {"dtype-wide", "GEMMs with weights of 4 bytes or more take at least 10 % of the stage's GPU time", "recorded types",
-     "load the model in 16 bits", find_dtype_wide},
+    {"dtype-wide",
+     "GEMMs with weights of 4 bytes or more, or attention kernels on 4-byte numbers, take at least 10 % of the stage's "
+     "GPU time",
+     "recorded types, kernel names", "load the model in 16 bits", find_dtype_wide},
     {"gemm-shape-misaligned",
      "GEMMs of 16 rows or more whose n or k is no multiple of 16 bytes take at least 5 % of the stage's GPU time",
      "recorded shapes", "pad dimensions", find_gemm_shape_misaligned, kGpuOnly, FindingSeverity::kMinor,
@@ -117,6 +119,13 @@ constexpr FindingRule kRules[] = {
      "each other's events twice a step or more, which brings a step at least 5 %; whether they need what the other one "
      "computes is not recorded",
      "API calls with their streams and events", "wait only for what is read", find_streams_taking_turns},
+    {"copies-one-stream",
+     "a stream that runs no kernels holds copies to the GPU and to the host, and a stream for each brings 5 % of the "
+     "step",
+     "copies with their streams", "a stream for each direction", find_copies_one_stream},
+    {"graphs-made-anew",
+     "every second step or more captures a CUDA graph, and having made it before brings 5 % of the step", "API calls",
+     "capture once for each shape", find_graphs_made_anew},
     {"host-preprocessing",
      "a stage of the program before a prompt that runs no part of the model (preprocess, tokenize) is at least 10 % of "
      "TTFT; idle time in tokenising or image-processing Python code is at least 5 % of the window; without Python "
@@ -174,6 +183,15 @@ constexpr FindingRule kRules[] = {
      "sorting kernels, and passes of 5 us or more behind them, take at least 5 % of the stage's GPU time, and going "
      "without brings 5 % of the step",
      "kernel names", "the largest first, then sort and draw among them", find_full_sort},
+    {"gathered-weights",
+     "gathers right before products of 4 or more matrices with 16 rows at most each write those matrices, and going "
+     "without brings 5 % of the step",
+     "shapes of products, kernel names", "grouped products, or kernels that read through an index",
+     find_gathered_weights},
+    {"oversized-tensors",
+     "elementwise kernels, reductions and fills that fill the GPU take longer than four passes over the largest matrix "
+     "of their step's products, and passes over its largest result instead bring 5 % of the step",
+     "shapes of products", "compute on what is there instead of on all that could be", find_oversized_tensors},
     {"data-movement",
      "copies on the device, gathers, casts and writes of a cache of 10 us or more take at least 10 % of the stage's "
      "GPU "

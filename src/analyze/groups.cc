@@ -8,6 +8,7 @@
 #include "analyze/several_gpus.h"
 #include "base/parallel.h"
 #include "derive/steps.h"
+#include "results/report.h"
 
 namespace llmprof {
 namespace {

@@ -6,7 +6,9 @@
 
 #include "analyze/converted_weights.h"
 #include "analyze/dense_experts.h"
+#include "analyze/gathered_weights.h"
 #include "analyze/moved_data.h"
+#include "analyze/oversized_tensors.h"
 #include "analyze/padding.h"
 #include "analyze/processor.h"
 #include "analyze/products_in_pieces.h"
@@ -261,6 +263,13 @@ void add_last_logits(const Context& context, const Rates& rates, std::vector<int
 
 }  // namespace
 
+double half_precision_part(const Steps& steps, StepId step) {
+  constexpr int64_t kQueriesMin = 64;  // a block of queries: its arithmetic is what takes the time
+  const bool many =
+      step != kNoRow && steps.sequences[step] > 0 && steps.gemm_rows[step] >= kQueriesMin * steps.sequences[step];
+  return many ? 1.0 / 6 : 0.5;
+}
+
 OptDouble reached_bytes_per_ns(const DeviceReport& device) {
   const OptDouble rate = device.roof_bytes_per_s();
   if (!rate) return {};
@@ -305,7 +314,8 @@ replay::KernelTimes kernel_times(const Context& context) {
   for (uint32_t k = 0; k < groups.size(); ++k)
     groups[k] = {group_times.at_roof(k), group_times.in_bf16(k), group_times.aligned(k), group_times.works_on_wide(k),
                  group_times.with_fp8_weights(k)};
-  std::vector<uint8_t> verdicts(context.trace.strings.size());  // concatenates, by name: 0 unseen, 1 yes, 2 no
+  enum class NameKind : uint8_t { kUnseen, kOther, kConcatenates, kWideAttention };
+  std::vector<NameKind> names(context.trace.strings.size(), NameKind::kUnseen);
   for (GpuOpId op = 0; op < ops.size(); ++op) {
     const Times& times = groups[context.groups.kernel_of[op]];
     const double ns = static_cast<double>(ops.dur_ns[op]);
@@ -313,11 +323,18 @@ replay::KernelTimes kernel_times(const Context& context) {
     of(KernelChange::kHalfPrecision)[op] = times.halved && ns >= kShortKernelNs ? rounded(ns / 2) : times.bf16;
     of(KernelChange::kAligned)[op] = times.aligned;
     if (times.fp8 < 1) of(KernelChange::kFp8Weights)[op] = rounded(ns * times.fp8);
-    uint8_t& verdict = verdicts[index(ops.name[op])];
-    if (verdict == 0) verdict = concatenates(context.trace.text(ops.name[op])) ? 1 : 2;
+    NameKind& name = names[index(ops.name[op])];
+    if (name == NameKind::kUnseen) {
+      const std::string_view text = context.trace.text(ops.name[op]);
+      name = concatenates(text)        ? NameKind::kConcatenates
+             : is_wide_attention(text) ? NameKind::kWideAttention
+                                       : NameKind::kOther;
+    }
     const StepId step = context.trace.gpu_links.step[op];
-    if (verdict == 1 && step != kNoRow && context.trace.steps.kind[step] == StageKind::kDecode)
+    if (name == NameKind::kConcatenates && step != kNoRow && context.trace.steps.kind[step] == StageKind::kDecode)
       of(KernelChange::kCacheInPlace)[op] = kLeastKernelNs;
+    if (name == NameKind::kWideAttention)
+      of(KernelChange::kHalfPrecision)[op] = rounded(ns * half_precision_part(context.trace.steps, step));
   }
   WrittenOutAttention(context, rates, of(KernelChange::kFusedAttention)).find();
   add_last_logits(context, rates, of(KernelChange::kLastLogits));
@@ -332,6 +349,8 @@ replay::KernelTimes kernel_times(const Context& context) {
   for (const GpuOpId op : recomputed_products(context)) of(KernelChange::kProductsKept)[op] = 0;
   for (const SeparateAdapter& one : separate_adapters(context))
     for (const GpuOpId op : one.gone) of(KernelChange::kMergedAdapters)[op] = 0;
+  for (const OversizedPass& one : oversized_passes(context)) of(KernelChange::kSmallTensors)[one.op] = one.needed_ns;
+  for (const GatheredWeights& one : gathered_weights(context)) of(KernelChange::kWeightsInPlace)[one.gather] = 0;
   for (const GpuOpId op : moved_data(context)) of(KernelChange::kNoMoves)[op] = 0;
   for (const SortedChances& one : sorted_chances(context)) {
     for (const GpuOpId op : one.gone) of(KernelChange::kLargestOnly)[op] = 0;

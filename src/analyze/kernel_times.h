@@ -29,6 +29,15 @@ bool is_misaligned_product(const Works& works, WorkId work);
 // Kernels of PyTorch that concatenate, by name.
 inline bool concatenates(std::string_view name) { return name.find("CatArrayBatchedCopy") != std::string_view::npos; }
 
+// Attention of CUTLASS in PyTorch on 4-byte numbers, by name. Each product is three of TF32 (OpMultiplyAddFastF32),
+// whose rate is half of that of bf16.
+inline bool is_wide_attention(std::string_view name) {
+  return name.find("fmha_cutlassF_f32") != std::string_view::npos;
+}
+// What is left of its time in 16 bits: a sixth by arithmetic, where each sequence of the step has many queries, else
+// half by bytes.
+double half_precision_part(const Steps& steps, StepId step);
+
 // The output layer: as wide as a vocabulary (Llama-2 has 32,000) and, unlike any projection inside a layer (3.5 times
 // the hidden size), many times wider than what goes in.
 bool is_output_layer(const Works& works, WorkId work);

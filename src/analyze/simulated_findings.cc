@@ -23,6 +23,7 @@ struct Mended {
 };
 constexpr std::string_view kSyncBound = "sync-bound";
 constexpr Mended kMended[] = {
+    {"graphs-made-anew", "graphs-kept"},
     {kLaunchBound, "graph"},
     {"cpu-bound-gap", "no-host-gaps"},
     {"host-preprocessing", "no-host-gaps"},
@@ -31,6 +32,7 @@ constexpr Mended kMended[] = {
     {"pageable-copy", "pinned-copies", false},
     {"norm-unfused", "fused-norms", false, FindingSeverity::kCritical, "small-kernels-unfused"},
     {"small-kernels-unfused", "fused", false},
+    {"copies-one-stream", "copies-apart", false, FindingSeverity::kCritical, "copy-bound"},
     {"copy-bound", "no-copies", false},
     {"attention-unfused", "fused-attention", false},
     {"kv-cache-copy", "in-place-cache", false},
@@ -44,6 +46,8 @@ constexpr Mended kMended[] = {
     {"no-kv-cache", "cached-keys", false},
     {"products-in-pieces", "joined-products", false},
     {"full-sort", "largest-only", false},
+    {"gathered-weights", "weights-in-place", false},
+    {"oversized-tensors", "small-tensors", false},
     {"data-movement", "no-moves", false},
     {"dtype-wide", "half-precision", false},
     {"tensor-cores-idle", "half-precision", false},
@@ -81,8 +85,16 @@ void set_gain(const StageView& stage, const StageGain& gain, double before_frac,
   row.metric = stage.consequence.metric;
   row.from = figure(before_frac);
   row.to = figure(gain.frac());
-  if (gain.ci95_ms && gain.step_ms > 0)
+  if (gain.ci95_ms && gain.step_ms > 0) {
     row.ci95 = {figure((*gain.ci95_ms)[1] / gain.step_ms), figure((*gain.ci95_ms)[0] / gain.step_ms)};
+    // Nobody knows whether code can go or only move: it may then be what takes longest.
+    const double beside = figure(1 - gain.beside_ms / gain.step_ms);
+    if (gain.beside_ms > gain.then_ms && beside > (*row.ci95)[1]) {
+      (*row.ci95)[1] = beside;
+      out.evidence.push_back(
+          {"the figure if this code runs in another thread beside the step", beside, Unit::kMs, Provenance::kFormula});
+    }
+  }
   row.method = "replay";
   if (on_top_of.empty()) row.full_pace_frac = gain.full_pace_frac;
   if (!on_top_of.empty()) row.on_top_of = std::string(on_top_of);

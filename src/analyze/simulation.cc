@@ -60,6 +60,7 @@ struct Simulation::Changed {
   std::vector<int64_t> then;
   std::vector<std::string> forbidden;  // by stage
   std::vector<double> unsure_ns;       // by stage, of one step: of kernels that take something else than recorded
+  std::map<StepId, int64_t> code_ns;   // long host code that is gone
 };
 
 Simulation::Simulation(const Context& context) : context_(context), stages_(context.groups.stages.size()) {
@@ -103,6 +104,12 @@ const Simulation::Changed& Simulation::changed(const Combination& combination) {
     const double steps = static_cast<double>(std::max<size_t>(1, context_.groups.stages[stage].steps.size()));
     change->unsure_ns[stage] += kRateUnsure * static_cast<double>(durations.op_ns[op]) / steps;
   }
+  for (ApiCallId call = 0; call < trace.api_calls.size(); ++call) {
+    const int64_t before_ns = program_->durations.before_ns[call];
+    if (before_ns < replay::kLongGapNs || durations.before_ns[call] >= before_ns) continue;
+    if (const StepId step = program_->recording.step_of(call); step != kNoRow)
+      change->code_ns[step] += before_ns - durations.before_ns[call];
+  }
   for (size_t s = 0; s < stages_.size(); ++s) {
     for (const Change& one : combination) {
       if (one.what_if->forbidden == nullptr || stages_[s].steps.empty()) continue;
@@ -117,11 +124,13 @@ std::optional<StageGain> Simulation::gain(uint32_t stage, const Combination& com
   const StageSteps& of = stages_[stage];
   if (of.steps.empty()) return {};
   const Changed& change = changed(combination);
-  std::vector<double> before, after, gains, full_before, full_gains;
+  std::vector<double> before, after, gains, full_before, full_gains, beside;
   for (size_t i = 0; i < of.places.size(); ++i) {
     before.push_back(static_cast<double>(program_->now[of.places[i]]));
     after.push_back(static_cast<double>(change.then[of.places[i]]));
     gains.push_back(before.back() - after.back());
+    const auto code = change.code_ns.find(of.steps[i]);
+    beside.push_back(std::max(after.back(), code != change.code_ns.end() ? static_cast<double>(code->second) : 0));
     if (!context_.host_pace.full(context_.trace.steps, of.steps[i])) continue;
     full_before.push_back(before.back());
     full_gains.push_back(gains.back());
@@ -131,6 +140,7 @@ std::optional<StageGain> Simulation::gain(uint32_t stage, const Combination& com
   out.step_ms = median_of(before) / 1e6;
   out.then_ms = median_of(after) / 1e6;
   out.gain_ms = median_of(gains) / 1e6;
+  out.beside_ms = median_of(std::move(beside)) / 1e6;
   constexpr size_t kFullPaceMin = 5;
   if (full_gains.size() >= kFullPaceMin)
     out.full_pace_frac = median_of(std::move(full_gains)) / median_of(std::move(full_before));

@@ -22,7 +22,10 @@ struct StageGain {
   size_t steps = 0;
   double step_ms = 0, then_ms = 0;  // medians, without the recorder where its cost is known
   double gain_ms = 0;               // median of what each step gains; below 0: it becomes longer
-  // Of that, of three steps or more, wider by what replay is off, by what the rates of changed
+  // What they would take if the long host code that is gone ran in another thread instead, beside them: then_ms where
+  // it is shorter.
+  double beside_ms = 0;
+  // Of the gain, of three steps or more, wider by what replay is off, by what the rates of changed
   // kernels are, and by what equal processes differ.
   std::optional<std::array<double, 2>> ci95_ms;
   std::optional<double> full_pace_frac;  // frac() of the steps at the full pace of their CPU, five or more

@@ -48,11 +48,15 @@ double spread(std::vector<double> values) {
   return median_of(std::move(values));
 }
 
-// The last to end, as recorded, of what runs before `op` on its stream or was joined to it; kNoRow if nothing does.
+// The last to end, as recorded, of what runs before `op` on its stream or engine or was joined to it; kNoRow if nothing
+// does.
 GpuOpId last_before(const Timeline& timeline, GpuOpId op) {
   GpuOpId last = timeline.on_stream[op];
-  for (const GpuOpId joined : timeline.joined.of(op))
-    if (last == kNoRow || timeline.trace.end_of(joined) > timeline.trace.end_of(last)) last = joined;
+  const auto take = [&](GpuOpId other) {
+    if (last == kNoRow || timeline.trace.end_of(other) > timeline.trace.end_of(last)) last = other;
+  };
+  for (const GpuOpId joined : timeline.joined.of(op)) take(joined);
+  if (timeline.on_engine[op] != kNoRow) take(timeline.on_engine[op]);
   return last;
 }
 

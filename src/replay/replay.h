@@ -22,6 +22,14 @@ struct Stretch {
 
 using StreamPairs = std::set<std::pair<StreamId, StreamId>>;  // the lower one first
 
+// Of streams whose copies to the GPU follow each other, and those to the host too, but none of the one way one of the
+// other. By activity; of others as recorded.
+struct CopyOrder {
+  std::vector<GpuOpId> behind;     // the one that it follows, kNoRow for the first
+  std::vector<GpuOpId> other_way;  // the last of the other way before it: who waits for it waits for that one too
+  bool empty() const { return behind.empty(); }
+};
+
 // What is constant, by row of the trace's tables: to replay something else than was recorded, change it.
 struct Durations {
   explicit Durations(const Timeline& timeline);  // as recorded
@@ -36,6 +44,7 @@ struct Durations {
   // Of activities: launched with the one before it on its stream, in one call.
   std::vector<uint8_t> with_previous;
   StreamPairs apart;  // kernels of these wait for each other's no more
+  CopyOrder copies;   // empty: copies of a stream follow each other as recorded
   bool meet = true;   // in a collective each GPU waits for the last one to begin (meetings.h)
 };
 

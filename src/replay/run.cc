@@ -140,11 +140,21 @@ class Runner {
       if (gone ? first && timeline_.joined.of(op).empty() : first || durations_.with_previous[op] == 0)
         after(launch.from(out_.call_start_ns[call], out_.call_end_ns[call]), launch.latency.ns, Followed::kLaunch,
               kNoRow);
-      if (const GpuOpId before = timeline_.on_stream[op]; before != kNoRow)
+      const CopyOrder& copies = durations_.copies;
+      const GpuOpId before = copies.empty() ? timeline_.on_stream[op] : copies.behind[op];
+      if (before != kNoRow)
         after(out_.op_end_ns[before], latencies_.behind_ns(timeline_, before, op), Followed::kStream, before);
-      for (const GpuOpId other : timeline_.joined.of(op))
+      const auto join = [&](GpuOpId other) {
         if (durations_.apart.empty() || !is_apart(op, other))
           after(out_.op_end_ns[other], latencies_.joined_ns(timeline_, other, op), Followed::kEvent, other);
+      };
+      if (timeline_.on_engine[op] != kNoRow) join(timeline_.on_engine[op]);
+      // What its stream was told to wait for since then holds for it too, whichever way was meant.
+      for (GpuOpId one = op; one != before && one != kNoRow; one = timeline_.on_stream[one])
+        for (const GpuOpId other : timeline_.joined.of(one)) {
+          join(other);
+          if (!copies.empty() && copies.other_way[other] != kNoRow) join(copies.other_way[other]);
+        }
     }
     out_.op_start_ns[op] = start;
     out_.op_end_ns[op] = gone ? start : start + durations_.op_ns[op];
@@ -170,7 +180,10 @@ class Runner {
         break;
       case Awaited::kStream:
       case Awaited::kEvent:
-        for (const GpuOpId op : timeline_.awaits.of(call)) last = later(last, op);
+        for (const GpuOpId op : timeline_.awaits.of(call)) {
+          last = later(last, op);
+          if (!durations_.copies.empty()) last = later(last, durations_.copies.other_way[op]);
+        }
         break;
     }
     return last;

@@ -166,6 +166,24 @@ void follow_as_seen(const Timeline& timeline, ApiCallId call, Pairs& out) {
   }
 }
 
+// What ended after a copy had begun was not waited for, and what was asked for later is no matter of the order of
+// calls.
+void find_engines(Timeline& timeline) {
+  const Trace& trace = timeline.trace;
+  const GpuOps& ops = trace.gpu_ops;
+  timeline.on_engine.assign(ops.size(), kNoRow);
+  std::map<std::pair<int32_t, CopyPath>, GpuOpId> engines;
+  for (GpuOpId op = 0; op < ops.size(); ++op) {
+    if (ops.path[op] != CopyPath::kHostToDevice && ops.path[op] != CopyPath::kDeviceToHost) continue;
+    const ApiCallId call = trace.gpu_links.api[op];
+    if (call == kNoRow || timeline.is_graph_node(op)) continue;
+    const auto [engine, is_first] = engines.try_emplace({trace.device_of(op), ops.path[op]}, op);
+    const GpuOpId before = std::exchange(engine->second, op);
+    if (is_first || ops.stream[before] == ops.stream[op] || trace.end_of(before) > ops.start_ns[op]) continue;
+    if (trace.gpu_links.api[before] < call) timeline.on_engine[op] = before;
+  }
+}
+
 // A wait for a device is for the current one, which the recording does not tell.
 void find_other_devices(Timeline& timeline) {
   const Trace& trace = timeline.trace;
@@ -244,6 +262,7 @@ Timeline::Timeline(const Trace& recording) : trace(recording), calls(recording) 
     last = call;
   }
   Streams(*this).run();
+  find_engines(*this);
   if (trace.windows.size() < 2) return;
   find_other_devices(*this);
   meetings = find_meetings(trace);

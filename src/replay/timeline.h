@@ -5,11 +5,11 @@
 // with something about them changed (replay.h).
 //
 // Known of the dependencies: order on a thread, the call that launched an activity, order on a stream, events that one
-// stream records and another waits for, the edges of CUDA graphs, what the blocking calls wait for, and collectives in
-// which all GPUs meet (meetings.h). Where a
-// recording does not hold the last three (lacking()), nodes of a graph follow each other as they were seen to run, and
-// a thread waits for what it launched. Not known: what threads wait for from each other, and that the legacy default
-// stream waits for streams that were not made non-blocking.
+// stream records and another waits for, the engine that copies one way, the edges of CUDA graphs, what the blocking
+// calls wait for, and collectives in which all GPUs meet (meetings.h). Where a recording does not hold the last three
+// (lacking()), nodes of a graph follow each other as they were seen to run, and a thread waits for what it launched.
+// Not known: what threads wait for from each other, and that the legacy default stream waits for streams that were not
+// made non-blocking.
 #pragma once
 
 #include <array>
@@ -78,7 +78,10 @@ struct Timeline {
   HostCalls calls;
   // By activity.
   std::vector<StartKind> kinds;
-  std::vector<GpuOpId> on_stream;   // the one before it on its stream, kNoRow
+  std::vector<GpuOpId> on_stream;  // the one before it on its stream, kNoRow
+  // Of copies between a GPU and the host: the one before it the same way, on another stream. An engine makes those of
+  // one way, one after the other, whoever asked for them.
+  std::vector<GpuOpId> on_engine;
   ActivityLists joined;             // those that its stream was told to wait for since the one before it
   ActivityLists in_graph;           // of a graph node: those of its launch that it follows; none of a first one
   std::vector<uint32_t> in_launch;  // how many activities its call launched before it

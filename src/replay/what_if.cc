@@ -107,12 +107,22 @@ constexpr WhatIf kWhatIfs[] = {
      with_joined_products, nullptr},
     {"cached-keys", "keys and values of earlier tokens that are kept",
      "in decode steps that run the model on the whole text, kernels take the part that the newest tokens are of it, "
-     "products no less than reading their weights, and every kernel as long as the shortest one",
+     "products no less than reading their weights, and every kernel as long as the shortest one; 200 us or more of "
+     "host code before a launch, which choose kernels for the new length, become what is usual",
      with_cached_keys, nullptr},
-    {"half-precision", "products of 4-byte types in bf16",
-     "they take half their bytes at 80 % of the bandwidth or their arithmetic at 70 % of the peak of bf16, half of "
-     "their "
-     "time at most; where most products of a stage are such, passes over their results take half as long",
+    {"small-tensors", "no passes over tensors larger than the model's",
+     "elementwise kernels, reductions and fills that move more than four times the largest matrix of the step's "
+     "products "
+     "take what a pass over the largest result of a product does",
+     with_small_tensors, nullptr},
+    {"weights-in-place", "products that read their weights where they lie",
+     "a gather of each row's weights before a batched product is gone; the product takes what it takes",
+     with_weights_in_place, nullptr},
+    {"half-precision", "products and attention of 4-byte types in bf16",
+     "products take half their bytes at 80 % of the bandwidth or their arithmetic at 70 % of the peak of bf16, half of "
+     "their time at most; where most products of a stage are such, passes over their results take half as long. "
+     "Attention kernels that compute in single precision by three products of TF32 take a sixth where a sequence has "
+     "64 queries or more, else half",
      in_half_precision, nullptr},
     {"fp8-weights", "weights of two bytes in one",
      "products limited by reading their weights take that much less; scales and conversions cost nothing",
@@ -143,6 +153,15 @@ constexpr WhatIf kWhatIfs[] = {
      "kernels of two streams that wait for each other's twice a step or more in both directions wait no more; kernels "
      "that then run at once are taken not to slow each other, and to need nothing of each other",
      with_streams_apart, nullptr},
+    {"copies-apart", "a stream for copies to the GPU and one for those to the host",
+     "in streams that hold both and no kernels, copies of one way no longer follow those of the other; what their "
+     "stream "
+     "was told to wait for holds for both, and both ways at once are taken not to slow each other",
+     with_copies_apart, nullptr},
+    {"graphs-kept", "CUDA graphs that were made before they are needed",
+     "from the start of a capture to the graph's instantiation calls and host code take no time, and so do calls right "
+     "before it that launch nothing; the first launch of such a graph takes what one of as many nodes does",
+     with_graphs_kept, nullptr},
     {"fast-host", "a host that takes no time",
      "calls that do not wait and the code between them take no time: what is left is the GPU's, and waiting for it",
      with_fast_host, nullptr},

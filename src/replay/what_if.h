@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,6 +43,8 @@ enum class KernelChange : uint8_t {
   kLargestOnly,
   kJoinedProducts,
   kCachedKeys,
+  kSmallTensors,
+  kWeightsInPlace,
   kCount
 };
 constexpr int64_t kStays = -1;
@@ -147,10 +150,14 @@ void without_moves(const Recording&, Durations&, Latencies&);
 void with_largest_only(const Recording&, Durations&, Latencies&);
 void with_joined_products(const Recording&, Durations&, Latencies&);
 void with_cached_keys(const Recording&, Durations&, Latencies&);
+void with_small_tensors(const Recording&, Durations&, Latencies&);
+void with_weights_in_place(const Recording&, Durations&, Latencies&);
 void without_host_gaps(const Recording&, Durations&, Latencies&);
 void without_communication(const Recording&, Durations&, Latencies&);
 void with_even_ranks(const Recording&, Durations&, Latencies&);
 void with_streams_apart(const Recording&, Durations&, Latencies&);
+void with_copies_apart(const Recording&, Durations&, Latencies&);
+void with_graphs_kept(const Recording&, Durations&, Latencies&);
 void with_graph(const Recording&, Durations&, Latencies&);
 std::string graph_forbidden(const Recording&, const Durations&, std::span<const StepId>);
 void with_fast_host(const Recording&, Durations&, Latencies&);
@@ -167,6 +174,14 @@ std::string gpu_unknown(const Recording&, const Durations&, std::span<const Step
 void take_away(const Recording&, ApiCallId call, Durations&);
 // Streams of one GPU of which the kernels of a step wait for each other's time and again.
 StreamPairs taking_turns(const Recording&);
+// A graph that was captured, by its thread's calls.
+struct MadeGraph {
+  ApiCallId begin = kNoRow, instantiated = kNoRow;
+  ApiCallId launch = kNoRow;  // the first graph launch behind it, kNoRow: there was none before the next capture
+};
+std::vector<MadeGraph> made_graphs(const Trace& trace);
+// Streams that copy to the GPU and to the host, and compute nothing.
+std::set<StreamId> copying_both_ways(const Trace& trace);
 // Whether a call copies pageable memory to the GPU: it waits for that, which pinned memory would spare it.
 bool copies_pageable_in(const Recording&, ApiCallId call);
 

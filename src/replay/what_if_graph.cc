@@ -1,6 +1,6 @@
-// The launches of a step as one CUDA graph. One call of the host launches all of them, so what the host does between
-// the first and the last launch takes no time beside the GPU. Waits within a step cut the graph: it is then one graph
-// from wait to wait, and between long stretches of host code, which is what is replayed.
+// CUDA graphs: the launches of a step as one, and those that are made anew. One call of the host launches all of them,
+// so what the host does between the first and the last launch takes no time beside the GPU. Waits within a step cut the
+// graph: it is then one graph from wait to wait, and between long stretches of host code, which is what is replayed.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +26,43 @@ bool goes_into_graph(const Recording& recording, ApiCallId call) {
   }
 }
 
+enum class GraphCall : uint8_t { kOther, kBegin, kInstantiate, kLaunch };
+GraphCall graph_call_of(std::string_view name) {
+  if (name.find("BeginCapture") != std::string_view::npos) return GraphCall::kBegin;
+  if (name.find("GraphInstantiate") != std::string_view::npos) return GraphCall::kInstantiate;
+  if (name.find("GraphLaunch") != std::string_view::npos) return GraphCall::kLaunch;
+  return GraphCall::kOther;
+}
+
 }  // namespace
+
+std::vector<MadeGraph> made_graphs(const Trace& trace) {
+  std::vector<GraphCall> kinds(trace.strings.size(), GraphCall::kOther);
+  std::vector<uint8_t> seen(trace.strings.size(), 0);
+  struct Thread {
+    ApiCallId begin = kNoRow;
+    size_t made = SIZE_MAX;  // not launched yet
+  };
+  std::map<ThreadId, Thread> threads;
+  std::vector<MadeGraph> out;
+  for (ApiCallId call = 0; call < trace.api_calls.size(); ++call) {
+    const size_t name = index(trace.api_calls.name[call]);
+    if (seen[name] == 0) seen[name] = 1, kinds[name] = graph_call_of(trace.text(trace.api_calls.name[call]));
+    if (kinds[name] == GraphCall::kOther) continue;
+    Thread& thread = threads[trace.api_calls.thread[call]];
+    if (kinds[name] == GraphCall::kBegin) {
+      thread = {call, SIZE_MAX};
+    } else if (kinds[name] == GraphCall::kInstantiate && thread.begin != kNoRow) {
+      thread.made = out.size();
+      out.push_back({thread.begin, call, kNoRow});
+      thread.begin = kNoRow;
+    } else if (kinds[name] == GraphCall::kLaunch && thread.made != SIZE_MAX) {
+      out[thread.made].launch = call;
+      thread.made = SIZE_MAX;
+    }
+  }
+  return out;
+}
 
 void with_graph(const Recording& recording, Durations& durations, Latencies& latencies) {
   struct Graph {
@@ -59,6 +95,35 @@ void with_graph(const Recording& recording, Durations& durations, Latencies& lat
   for (auto& [thread, graph] : open) close(graph);
   Latency& behind = latencies.behind[static_cast<size_t>(StartKind::kKernel)][static_cast<size_t>(StartKind::kKernel)];
   behind.ns -= recording.costs().nodes_sooner_ns();
+}
+
+void with_graphs_kept(const Recording& recording, Durations& durations, Latencies&) {
+  const ApiCalls& calls = recording.trace().api_calls;
+  const Timeline& timeline = recording.timeline();
+  for (const MadeGraph& made : made_graphs(recording.trace())) {
+    // Frameworks wait for the GPU and set what the captured work reads before they begin.
+    constexpr int kBeforeMost = 8;
+    ApiCallId first = made.begin, before = timeline.before[first];
+    for (int i = 0; i < kBeforeMost && before != kNoRow && !recording.ends_step(before); ++i) {
+      if (recording.waits(before)) {
+        first = before;
+        break;
+      }
+      before = timeline.before[before];
+    }
+    for (ApiCallId call = first; call <= made.instantiated; ++call) {
+      if (calls.thread[call] != calls.thread[first]) continue;
+      if (call != first) durations.before_ns[call] = 0;
+      durations.call_ns[call] = 0;
+      durations.no_wait[call] = 1;
+      for (const GpuOpId op : recording.launched(call)) durations.gone[op] = 1;
+    }
+    if (made.launch == kNoRow) continue;
+    durations.before_ns[made.launch] = std::min(durations.before_ns[made.launch], recording.dispatch_ns());
+    const double nodes = static_cast<double>(recording.launched(made.launch).size());
+    if (const int64_t launch_ns = std::llround(recording.costs().graph_launch_ns(nodes)); launch_ns > 0)
+      durations.call_ns[made.launch] = std::min(durations.call_ns[made.launch], launch_ns);
+  }
 }
 
 std::string graph_forbidden(const Recording& recording, const Durations& durations, std::span<const StepId> steps) {

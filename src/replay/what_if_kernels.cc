@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "replay/what_if.h"
@@ -109,8 +110,24 @@ void with_largest_only(const Recording& recording, Durations& durations, Latenci
 void with_joined_products(const Recording& recording, Durations& durations, Latencies&) {
   with_times(recording, KernelChange::kJoinedProducts, durations);
 }
+// Products of a text that has grown are of shapes that were never run: long host code before launches in such steps is
+// the search for their kernels.
 void with_cached_keys(const Recording& recording, Durations& durations, Latencies&) {
   with_times(recording, KernelChange::kCachedKeys, durations);
+  const std::vector<int64_t>& times = recording.kernel_times()[static_cast<size_t>(KernelChange::kCachedKeys)];
+  std::set<StepId> uncached;
+  for (GpuOpId op = 0; op < times.size(); ++op)
+    if (times[op] != kStays) uncached.insert(recording.trace().gpu_links.step[op]);
+  for (ApiCallId call = 0; call < recording.trace().api_calls.size(); ++call)
+    if (durations.before_ns[call] >= kLongGapNs && !recording.launched(call).empty() &&
+        uncached.count(recording.step_of(call)) > 0)
+      durations.before_ns[call] = std::min(durations.before_ns[call], recording.dispatch_ns());
+}
+void with_weights_in_place(const Recording& recording, Durations& durations, Latencies&) {
+  with_times(recording, KernelChange::kWeightsInPlace, durations);
+}
+void with_small_tensors(const Recording& recording, Durations& durations, Latencies&) {
+  with_times(recording, KernelChange::kSmallTensors, durations);
 }
 
 }  // namespace llmprof::replay

@@ -1,5 +1,6 @@
-// Streams of one GPU that wait for each other.
+// Streams of one GPU that wait for each other, and copies that wait for each other in one stream.
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -33,6 +34,47 @@ StreamPairs taking_turns(const Recording& recording) {
     if (from < to && count >= kTurnsMin && back != waits.end() && back->second >= kTurnsMin) out.insert({from, to});
   }
   return out;
+}
+
+std::set<StreamId> copying_both_ways(const Trace& trace) {
+  std::map<StreamId, std::pair<bool, bool>> ways;  // to the GPU, to the host; in steps
+  std::set<StreamId> computing;
+  for (GpuOpId op = 0; op < trace.gpu_ops.size(); ++op) {
+    if (trace.gpu_ops.kind[op] == GpuOpKind::kKernel) {
+      computing.insert(trace.gpu_ops.stream[op]);
+      continue;
+    }
+    auto& [up, down] = ways[trace.gpu_ops.stream[op]];
+    up |= trace.gpu_ops.path[op] == CopyPath::kHostToDevice;
+    down |= trace.gpu_ops.path[op] == CopyPath::kDeviceToHost;
+  }
+  std::set<StreamId> out;
+  for (const auto& [stream, of] : ways)
+    if (of.first && of.second && computing.count(stream) == 0) out.insert(stream);
+  return out;
+}
+
+void with_copies_apart(const Recording& recording, Durations& durations, Latencies&) {
+  const std::set<StreamId> streams = copying_both_ways(recording.trace());
+  if (streams.empty()) return;
+  const GpuOps& ops = recording.trace().gpu_ops;
+  CopyOrder& order = durations.copies;
+  order.behind = recording.timeline().on_stream;
+  order.other_way.assign(ops.size(), kNoRow);
+  struct Last {
+    GpuOpId up = kNoRow, down = kNoRow;
+  };
+  std::map<StreamId, Last> last;
+  for (ApiCallId call = 0; call < recording.trace().api_calls.size(); ++call) {
+    for (const GpuOpId op : recording.launched(call)) {
+      if (streams.count(ops.stream[op]) == 0) continue;
+      Last& of = last[ops.stream[op]];
+      const bool down = ops.path[op] == CopyPath::kDeviceToHost;
+      order.behind[op] = down ? of.down : of.up;
+      order.other_way[op] = down ? of.up : of.down;
+      (down ? of.down : of.up) = op;
+    }
+  }
 }
 
 void with_streams_apart(const Recording& recording, Durations& durations, Latencies&) {

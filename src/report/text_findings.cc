@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/text_table.h"
+#include "report/kernel_name.h"
 #include "report/text_parts.h"
 
 namespace llmprof {
@@ -27,7 +28,8 @@ std::string value_text(const Evidence& e) {
 }  // namespace
 
 std::string place_text(const FindingPlace& place) {
-  return (place.kind == kBeforePython ? "before " : "at ") + printable(place.name);
+  const std::string name = place.kind == "kernel" ? short_kernel_name(place.name) : place.name;
+  return (place.kind == kBeforePython ? "before " : "at ") + printable(name);
 }
 
 std::string text_findings(const Report& report, const RenderOptions& options, const Ink& ink) {

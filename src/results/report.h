@@ -408,9 +408,9 @@ LLMPROF_RECORD(GainBound, "bound", "Upper bound of the gain", LLMPROF_BOUND_FIEL
 LLMPROF_RECORD(FindingGain, "gain", "What a change brings", LLMPROF_GAIN_FIELDS)
 
 inline constexpr std::string_view kBeforePython = "before-python";
-#define LLMPROF_FINDING_PLACE_FIELDS(F)                                     \
-  F(std::string, kind, "", "python; before-python: host code ends there")   \
-  F(std::string, name, "", "Functions with file and line, innermost first") \
+#define LLMPROF_FINDING_PLACE_FIELDS(F)                                           \
+  F(std::string, kind, "", "python; before-python: host code ends there; kernel") \
+  F(std::string, name, "", "Functions with file and line, innermost first")       \
   F(OptDouble, per_step, "", "Times per step")
 LLMPROF_RECORD(FindingPlace, "where", "Where in the program", LLMPROF_FINDING_PLACE_FIELDS)
 

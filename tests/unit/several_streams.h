@@ -185,4 +185,70 @@ struct Turns {
   }
 };
 
+// Batches that come up while the one before is computed, and results that go down, on one stream for both ways or on
+// one each; what a step reads is copied down behind them, by the same engine. Copies never wait for what they do not
+// copy.
+struct BothWays {
+  bool one_stream = true;
+  int64_t up_ns = 400'000, down_ns = 350'000;
+
+  static constexpr int kKernels = 10, kSteps = 10;
+  static constexpr int64_t kKernelNs = 45'000, kCallNs = 2'000, kStartNs = 4'000, kApartNs = 1'000, kReturnNs = 3'000;
+
+  TestTrace made() const {
+    TestTrace b;
+    const std::array<StreamId, 3> streams{StreamId(0), b.stream(0, 13), b.stream(0, 14)};
+    const size_t up = 1, down = one_stream ? 1 : 2;
+    std::array<int64_t, 3> free{-10'000'000, -10'000'000, -10'000'000};
+    int64_t host = 0, engine_down = -10'000'000, arrived = -10'000'000;
+    uint64_t event = 0;
+    const auto launch = [&](size_t stream, std::string_view name, int64_t ns, int64_t joined) {
+      int64_t start = std::max({host + kStartNs, free[stream] + kApartNs, joined + kApartNs});
+      if (name.starts_with("Memcpy DtoH")) start = std::max(start, engine_down + kApartNs);
+      b.gpu(name, start, ns, b.api(name[0] == 'M' ? "cudaMemcpyAsync" : "cudaLaunchKernel", host, kCallNs),
+            streams[stream]);
+      b.names(streams[stream]);
+      free[stream] = start + ns;
+      if (name.starts_with("Memcpy DtoH")) engine_down = start + ns;
+      host += kCallNs;
+      return start + ns;
+    };
+    const auto record = [&](size_t stream) {
+      b.api("cudaEventRecord", host, 500);
+      b.names(streams[stream], ++event);
+      host += 500;
+      return event;
+    };
+    const auto wait_for = [&](size_t stream, uint64_t which) {
+      b.api("cudaStreamWaitEvent", host, 500);
+      b.names(streams[stream], which);
+      host += 500;
+    };
+    arrived = launch(up, "Memcpy HtoD (Pinned -> Device)", up_ns, -10'000'000);
+    uint64_t came = record(up);
+    for (int s = 0; s < kSteps; ++s) {
+      const int64_t begin = host;
+      wait_for(0, came);
+      int64_t joined = arrived;
+      arrived = launch(up, "Memcpy HtoD (Pinned -> Device)", up_ns, -10'000'000);
+      came = record(up);
+      int64_t last = 0;
+      for (int i = 0; i < kKernels; ++i) {
+        last = launch(0, "gemm", kKernelNs, i == 0 ? joined : -10'000'000);
+        if (i != 1) continue;
+        wait_for(down, record(0));
+        launch(down, "Memcpy DtoH (Device -> Pinned)", down_ns, last);
+      }
+      launch(0, "Memcpy DtoH (Device -> Pinned)", 2'000, last);
+      const int64_t returned = std::max(host, free[0]) + kReturnNs;
+      b.api("cudaStreamSynchronize", host, returned - host);
+      b.names(streams[0]);
+      host = returned;
+      b.annotation("prefill", begin, host - begin);
+      host += 20'000;
+    }
+    return b;
+  }
+};
+
 }  // namespace llmprof
