@@ -45,6 +45,11 @@ void Diagnostics::merge(const Diagnostics& other) {
   }
 }
 
+void Diagnostics::rewrite_places(const std::function<std::string(std::string_view)>& text_of) {
+  for (std::vector<std::string>& places : places_)
+    for (std::string& place : places) place = text_of(place);
+}
+
 uint64_t Diagnostics::total() const {
   uint64_t sum = 0;
   for (const uint64_t count : counts_) sum += count;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -136,6 +137,8 @@ class Diagnostics {
   void merge(const Diagnostics& other);
   uint64_t count(DiagnosticId id) const { return counts_[static_cast<size_t>(id)]; }
   const std::vector<std::string>& places(DiagnosticId id) const { return places_[static_cast<size_t>(id)]; }
+  // Replaces every place by what `text_of` makes of it.
+  void rewrite_places(const std::function<std::string(std::string_view)>& text_of);
   uint64_t total() const;
   bool has(Severity at_least) const;
 

@@ -47,6 +47,25 @@ void StringPool::clear() {
   block_ = block_used_ = bytes_ = 0;
 }
 
+void StringPool::rewrite(const std::function<std::string(std::string_view)>& text_of) {
+  for (size_t id = 1; id < views_.size(); ++id) {
+    const std::string text = text_of(views_[id]);
+    if (text == views_[id]) continue;
+    char* const place = allocate(text.size());
+    std::memcpy(place, text.data(), text.size());
+    bytes_ += text.size() - views_[id].size();
+    views_[id] = {place, text.size()};
+    hashes_[id] = static_cast<uint32_t>(hash_of(text));
+  }
+  std::fill(slots_.begin(), slots_.end(), 0U);
+  const size_t mask = slots_.size() - 1;
+  for (uint32_t id = 1; id < views_.size(); ++id) {
+    size_t slot = hashes_[id] & mask;
+    while (slots_[slot] != 0) slot = (slot + 1) & mask;
+    slots_[slot] = id;
+  }
+}
+
 StringId StringPool::find(std::string_view text) const {
   if (text.empty()) return StringId::kEmpty;
   const uint32_t hash = static_cast<uint32_t>(hash_of(text));

@@ -3,8 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +33,8 @@ class StringPool {
   // Number of distinct strings, the empty one included.
   uint32_t size() const { return static_cast<uint32_t>(views_.size()); }
   size_t bytes() const { return bytes_; }
+  // Replaces every string by what `text_of` makes of it. Handles stay; different ones may then hold the same string.
+  void rewrite(const std::function<std::string(std::string_view)>& text_of);
   // Forgets every string but keeps the memory; all handles become invalid.
   void clear();
 

@@ -85,6 +85,10 @@ Status check_outputs(const AnalyzeArguments& options) {
     if (!named.empty()) inputs.push_back(named);
   LLMPROF_CHECK(refuse_overwriting("-o", options.output.path, inputs));
   LLMPROF_CHECK(refuse_overwriting("--save", options.save, inputs));
+  if (!options.save.empty() && options.output.redact)
+    return fail("expected --save or --redact, found both: the saved recording would hold what the report leaves out",
+                "--save " + options.save, "leave one out; llmprof export --redact hands a recording over",
+                ExitCode::kUsage);
   if (!options.save.empty() && options.save == options.output.path)
     return fail("expected two files, found one for the report and the recording", "--save " + options.save,
                 "name another file for one of them", ExitCode::kUsage);
@@ -182,6 +186,7 @@ void add_analyze(Parser& parser) {
       .check(one_of({"total", "mean", "calls", "name"}))
       .shown_default("total");
   command.option("--save", options->save, "also keep the recording in llmprof's own compact file").type_name("PATH");
+  add_redact_option(command, options->output.redact);
   add_store_option(command, options->no_store);
   add_output_options(command, options->output);
   command.footer("Example:  llmprof analyze trace.json.gz --model llama-3.1-8b");

@@ -46,6 +46,7 @@ struct OutputOptions {
   std::string color = "auto";
   bool full = false;    // every table of a report, and every column however wide
   bool tables = false;  // every table of a report: something was asked for that only they have
+  bool redact = false;  // of a recording: paths, hosts, addresses, UUIDs and arguments are left out (trace/redact.h)
   std::string page;     // a report is also written to this file, as HTML; empty: it is not
   // After parsing: --json is short for --format json; FILE.json is JSON and FILE.html is HTML unless another format was
   // asked for.

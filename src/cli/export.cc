@@ -15,7 +15,7 @@ struct ExportArguments {
   std::vector<std::string> paths;
   std::string format, path;
   StageOptions stages;
-  bool quiet = false;
+  bool quiet = false, redact = false;
 };
 
 int run_export(ExportArguments& options) {
@@ -30,6 +30,7 @@ int run_export(ExportArguments& options) {
   Result<Trace> trace = import_files(options.paths);
   if (!trace) return report_error(name_other_file(options.paths.front(), trace.error()));
   if (const Status status = derive(*trace, *derive_options); !status) return report_error(status.error());
+  if (options.redact) redact_trace(*trace);
   if (!options.quiet) warn_of_damage(*trace);
   if (const Status status = format.write(*trace, options.path); !status) return report_error(status.error());
   return static_cast<int>(trace->diagnostics.has(Severity::kError) ? ExitCode::kInputErrors : ExitCode::kOk);
@@ -49,6 +50,7 @@ void add_export(Parser& parser) {
       .required()
       .type_name("PATH");
   add_stage_options(command, options->stages);
+  add_redact_option(command, options->redact);
   command.flag("-q,--quiet", options->quiet, "no warnings on standard error");
   command.footer("Example:  llmprof export trace.json.gz --to perfetto -o trace.pftrace");
   command.action([options] { return run_export(*options); });

@@ -9,6 +9,7 @@
 #include "base/text_table.h"
 #include "derive/recorded_spans.h"
 #include "report/timeline_data.h"
+#include "trace/redact.h"
 
 namespace llmprof::cli {
 namespace {
@@ -86,6 +87,23 @@ Status write_html(const Trace& trace, const Report& report, const std::string& p
 
 }  // namespace
 
+void add_redact_option(const Command& command, bool& redact) {
+  command.flag("--redact", redact,
+               "leave folders of paths, host names, addresses, UUIDs and arguments out of what is written");
+}
+
+void redact_trace(Trace& trace) {
+  std::vector<std::string> hosts;
+  char name[256] = "";
+  if (gethostname(name, sizeof name - 1) == 0 && name[0] != '\0') {
+    hosts.emplace_back(name);
+    if (const size_t dot = hosts.front().find('.'); dot != std::string::npos) hosts.push_back(hosts[0].substr(0, dot));
+  }
+  for (const auto& [key, value] : trace.metadata)
+    if (key == "host_name" || key == "hostname") hosts.push_back(value);
+  redact(trace, hosts);
+}
+
 // The report's foot lists everything.
 void warn_of_damage(const Trace& trace) {
   for (size_t i = 0; i < kDiagnosticCount; ++i) {
@@ -156,7 +174,8 @@ int analyze_and_print(Trace& trace, const DeriveOptions& derive_options, const A
   const std::optional<Trace> baseline = baseline_of(trace, derive_options);
   AnalyzeOptions with_baseline = analyze_options;
   if (baseline) with_baseline.baseline = &*baseline;
-  with_baseline.top = 0;  // what is kept and the page have every row
+  if (output.redact) redact_trace(trace);  // its files have been read
+  with_baseline.top = 0;                   // what is kept and the page have every row
   const Result<Report> whole = analyze(trace, with_baseline);
   if (!whole) return report_error(whole.error());
   if (stored != nullptr && stored->wanted()) stored->take(*whole);

@@ -26,6 +26,11 @@ void add_ceilings_option(const Command& command, CeilingsOption& option);
 // cannot be read.
 Status choose_ceilings(const CeilingsOption& option, AnalyzeOptions& options);
 
+// --redact.
+void add_redact_option(const Command& command, bool& redact);
+// Takes out of a trace what --redact promises, this machine's name included.
+void redact_trace(Trace& trace);
+
 // What was wrong with the input, on standard error: data loss and errors.
 void warn_of_damage(const Trace& trace);
 

@@ -425,6 +425,11 @@ void add_report_options(const Command& command, RunArguments& options) {
       .group(reporting);
   command.flag("--no-detect", options.no_detect, "stages from NVTX ranges only").group(reporting);
   command.flag("--no-html", options.no_html, "no report.html in the session folder").group(reporting);
+  command
+      .flag(
+          "--redact", options.output.redact,
+          "leave folders of paths, host names, addresses, UUIDs and arguments out of the report, not of the recording")
+      .group(reporting);
   command.flag("--no-report", options.no_report, "only record").group(reporting);
   command.flag("-q,--quiet", options.output.quiet, "no progress and no notices on standard error").group(reporting);
   add_style_options(command, options.output, reporting);
