@@ -25,6 +25,8 @@ export class Page {
     const header = el(
       'header',
       {},
+      // Served by `llmprof serve`, it has a page above it.
+      document.querySelector('link[rel=up]') ? el('a', { class: 'up', href: '/' }, 'all runs') : null,
       el('p', { class: 'brand' }, `llmprof ${this.result.kind}`),
       el('h1', {}, title),
       ...beside,

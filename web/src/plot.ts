@@ -20,6 +20,7 @@ export interface PlotSpec {
   series: Series[];
   height?: number;
   logarithmic_x?: boolean;
+  tight?: boolean; // y need not begin at 0
   pick?: (index: number) => void; // a click at a point of x
 }
 
@@ -56,7 +57,12 @@ function options_of(spec: PlotSpec, width: number, say: (text: string) => void):
           ? { distr: 3, range: (_, low, high): uPlot.Range.MinMax => [low / 1.15, high * 1.15] }
           : {}),
       },
-      y: { range: (_, low, high) => (low === high ? [low - 1, high + 1] : [Math.min(0, low), high * 1.08]) },
+      y: {
+        range: (_, low, high) => {
+          if (spec.tight && low > 0) return [low * 0.9, high * 1.1];
+          return low === high ? [low - 1, high + 1] : [Math.min(0, low), high * 1.08];
+        },
+      },
     },
     axes: [
       {
