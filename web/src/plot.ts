@@ -10,6 +10,7 @@ export interface Series {
   values: (number | null)[];
   dots?: boolean; // no line
   hollow?: boolean;
+  bare?: boolean; // a line without its points
   format: (value: number) => string;
 }
 export interface PlotSpec {
@@ -86,7 +87,7 @@ function options_of(spec: PlotSpec, width: number, say: (text: string) => void):
         spanGaps: !one.dots,
         ...(one.dots ? { paths: () => null } : {}),
         points: {
-          show: one.dots === true || spec.x.length < 30,
+          show: one.dots === true || (spec.x.length < 30 && !one.bare),
           size: one.hollow ? 7 : 5,
           stroke: colour(i),
           fill: one.hollow ? style_value('--page') : colour(i),

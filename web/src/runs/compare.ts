@@ -9,6 +9,9 @@ import { data_table } from '../table';
 import { get, time_of } from './api';
 import { with_results } from './list';
 
+const kNothing =
+  'These two have no figures in common: comparing takes two reports (of run or analyze), or two of bench.';
+
 class ChangeFields extends Fields {
   override show(field: string, value: Value | undefined, row?: Row): string | null {
     if (field === 'change_frac' && typeof value === 'number') return `${value > 0 ? '+' : ''}${format_percent(value)}`;
@@ -83,6 +86,7 @@ interface Part {
   columns: string[];
   unit: string;
   figures: (data: Row) => Figure[];
+  by_size?: boolean; // the largest differences first
 }
 
 const parts: Record<string, Part[]> = {
@@ -104,6 +108,7 @@ const parts: Record<string, Part[]> = {
     },
     {
       id: 'operators',
+      by_size: true,
       title: 'GPU time of operators in one step, without that of operators inside them',
       columns: ['name', 'stage'],
       unit: 'ms',
@@ -111,6 +116,7 @@ const parts: Record<string, Part[]> = {
     },
     {
       id: 'kernels',
+      by_size: true,
       title: 'Kernels in one step',
       columns: ['name', 'stage'],
       unit: 'ms',
@@ -211,14 +217,17 @@ export class Comparison {
 
   private draw(before: string, after: string, a: Row, b: Row): void {
     if (parts_of(a) !== parts_of(b) || parts_of(a).length === 0) {
-      this.status.textContent =
-        'These two have no figures in common: comparing takes two reports (of run or analyze), or two of bench.';
+      this.status.textContent = kNothing;
       return;
     }
     const fields = new ChangeFields(this.page.result, 'compare');
     for (const part of parts_of(a)) {
       const rows = paired(part.columns, part.unit, part.figures(a), part.figures(b));
-      const known = rows.filter((row) => row[`before_${part.unit}`] !== null || row[`after_${part.unit}`] !== null);
+      const size = (row: Row): number => Math.abs(number_of(row[`difference_${part.unit}`]) ?? 0);
+      const known = rows.filter((row) =>
+        [row[`before_${part.unit}`], row[`after_${part.unit}`]].some((value) => (number_of(value) ?? 0) !== 0),
+      );
+      if (part.by_size) known.sort((a, b) => size(b) - size(a));
       if (known.length === 0) continue;
       const columns = [
         ...part.columns,
@@ -232,6 +241,10 @@ export class Comparison {
         el('h3', {}, part.title),
         data_table({ id: `compare-${part.id}`, caption, rows: known, fields, columns, bare: known.length < 6 }).root,
       );
+    }
+    if (!this.shown.hasChildNodes()) {
+      this.status.textContent = kNothing;
+      return;
     }
     this.shown.append(
       el(

@@ -60,24 +60,27 @@ function chart(trend: Row, id: string, name: string): Child[] {
   const numbers = points.map((point) => number_of(point['number']) ?? 0);
   const values = points.map((point) => number_of(point[column]));
   const changed = new Set(changes.map((change) => number_of(change['number'])));
-  const series = [{ label: name, values, dots: true, format: format_ms }];
-  const marks = [
-    { label: 'level: median between changes', values: levels(points, column, changes), format: format_ms },
-    {
-      label: 'first run of a new level',
-      values: points.map((point, i) => (changed.has(number_of(point['number'])) ? (values[i] ?? null) : null)),
-      dots: true,
-      hollow: true,
-      format: format_ms,
-    },
-  ];
+  const measured = { label: name, values, dots: true, format: format_ms };
+  const level = {
+    label: 'level: median between changes',
+    values: levels(points, column, changes),
+    bare: true,
+    format: format_ms,
+  };
+  const first = {
+    label: 'first run of a new level',
+    values: points.map((point, i) => (changed.has(number_of(point['number'])) ? (values[i] ?? null) : null)),
+    dots: true,
+    hollow: true,
+    format: format_ms,
+  };
   return [
     plot({
       name: `${name} by run`,
       x: points.map((_, i) => i),
       x_label: 'run',
       x_format: (at) => (Number.isInteger(at) && numbers[at] !== undefined ? String(numbers[at]) : ''),
-      series: changes.length > 0 ? [...series, ...marks] : series,
+      series: changes.length > 0 ? [level, measured, first] : [measured],
       tight: true,
       pick: (at) => (location.href = `/runs/${numbers[at] ?? 0}`),
     }),
