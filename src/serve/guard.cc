@@ -173,7 +173,8 @@ std::optional<Response> Guard::refuse(const Request& request) const {
   bool twice = false;
   const auto host = header_of(request, "Host", twice);
   if (!host || twice || !names_us(*host))
-    return say(Code::kForbidden, "This server answers to its own address only; the request named another in Host.");
+    return say(Code::kForbidden,
+               "This server answers to its own address and port only; the request named another in Host.");
   const auto origin = header_of(request, "Origin", twice);
   if (origin && (twice || !equal_ignoring_case(*origin, "http://" + std::string(*host))))
     return say(Code::kForbidden, "The request comes from a page of another server (Origin).");

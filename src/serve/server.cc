@@ -48,8 +48,8 @@ Request request_of(const Parser& parser) {
 // One connection. It lives as long as an operation of it goes on.
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(tcp::socket socket, const Handler& handler, size_t& open)
-      : stream_(std::move(socket)), handler_(handler), open_(open) {
+  Session(tcp::socket socket, const Handler& handler, const Limits& limits, size_t& open)
+      : stream_(std::move(socket)), handler_(handler), limits_(limits), open_(open) {
     ++open_;
   }
   ~Session() { --open_; }
@@ -59,7 +59,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void read() {
     parser_.emplace();
     limit(*parser_);
-    stream_.expires_after(std::chrono::seconds(kReadSeconds));
+    stream_.expires_after(std::chrono::milliseconds(limits_.read_ms));
     // The header alone: a body, which nobody has asked for, is not waited for.
     http::async_read_header(stream_, buffer_, *parser_,
                             [self = shared_from_this()](error_code failed, size_t) { self->answer(failed); });
@@ -104,7 +104,7 @@ class Session : public std::enable_shared_from_this<Session> {
     // Of HEAD the length that GET would have.
     if (response.code != Code::kNoContent) out.content_length(bytes);
     out.keep_alive(keep);
-    stream_.expires_after(std::chrono::seconds(kWriteSeconds));
+    stream_.expires_after(std::chrono::milliseconds(limits_.write_ms));
     const auto next = [self = shared_from_this(), keep](error_code failed, size_t) {
       self->serializer_.reset();
       self->response_.reset();
@@ -125,6 +125,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   beast::tcp_stream stream_;
   const Handler& handler_;
+  const Limits& limits_;
   size_t& open_;
   beast::flat_buffer buffer_{kHeaderBytesMost};
   std::optional<Parser> parser_;
@@ -147,6 +148,7 @@ tl::unexpected<Error> cannot_listen(const Address& address, const error_code& wh
 
 struct Server::State {
   Address address;
+  Limits limits;
   // Before the others: sessions that are still open go with it, and count down.
   size_t open = 0;
   asio::io_context context{1};
@@ -156,7 +158,8 @@ struct Server::State {
   void accept(const Handler& handler) {
     acceptor.async_accept([this, &handler](error_code failed, tcp::socket socket) {
       if (failed == asio::error::operation_aborted) return;
-      if (!failed && open < kConnectionsMost) std::make_shared<Session>(std::move(socket), handler, open)->read();
+      if (!failed && open < kConnectionsMost)
+        std::make_shared<Session>(std::move(socket), handler, limits, open)->read();
       if (!failed) return accept(handler);
       // No file descriptors, for example: trying at once would only spin.
       constexpr auto kPause = std::chrono::milliseconds(100);
@@ -182,9 +185,10 @@ Server::~Server() = default;
 
 const Address& Server::address() const { return state_->address; }
 
-Result<Server> Server::listen(const Address& address) {
+Result<Server> Server::listen(const Address& address, Limits limits) {
   std::unique_ptr<State> state = std::make_unique<State>();
   state->address = address;
+  state->limits = limits;
   error_code why;
   const asio::ip::address ip = asio::ip::make_address(address.ip, why);
   if (why) return cannot_listen(address, why);

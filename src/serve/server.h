@@ -1,6 +1,5 @@
-// HTTP/1.1 over TCP by Boost.Beast, one thread: accepts, reads a request within limits, asks `answer`, writes. Limits:
-// a header of kHeaderBytesMost, no body, kConnectionsMost at a time (more are closed at once), kReadSeconds for a
-// request to come whole, kWriteSeconds for an answer to go.
+// HTTP/1.1 over TCP by Boost.Beast, one thread: accepts, reads a request within limits, asks the handler, writes.
+// Headers have kHeaderBytesMost, bodies are not read, and kConnectionsMost are open at a time: more are closed at once.
 #pragma once
 
 #include <atomic>
@@ -18,7 +17,11 @@ namespace llmprof::serve {
 
 constexpr size_t kHeaderBytesMost = size_t{16} << 10;
 constexpr size_t kConnectionsMost = 64;
-constexpr int kReadSeconds = 15, kWriteSeconds = 60;
+
+struct Limits {
+  int read_ms = 15'000;    // for the header of a request to come whole, and for the next one on a connection to begin
+  int write_ms = 120'000;  // for an answer to go whole
+};
 
 using Handler = std::function<Response(const Request&)>;
 
@@ -26,7 +29,7 @@ class Server {
  public:
   // Bound and listening; address.port 0: a free port. Errors: the port is in use, the address is none of this
   // machine's.
-  static Result<Server> listen(const Address& address);
+  static Result<Server> listen(const Address& address, Limits limits = {});
   Server(Server&&) noexcept;
   Server& operator=(Server&&) noexcept;
   ~Server();

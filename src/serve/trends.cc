@@ -11,7 +11,7 @@ namespace llmprof::serve {
 namespace {
 
 constexpr size_t kExactMost = 30;
-constexpr size_t kPointsMost = 2000;  // of a series: the newest
+constexpr size_t kPointsMost = 500;  // of a series: the newest
 
 double middle(std::span<const double> values) {
   std::vector<double> sorted(values.begin(), values.end());
@@ -66,41 +66,29 @@ double distance_from_middle(std::span<const double> values) {
   return sum;
 }
 
-// Where the values are all apart, a first value of the new level that is its smallest fits the old one by rank as well.
-// So of the splits around the least likely one, the place is where the values lie nearest to the medians of their
-// parts.
-size_t place_of(std::span<const double> values, size_t near) {
-  size_t best = near;
-  double least = std::numeric_limits<double>::infinity();
-  const size_t from = std::max(near, 2 * kPartLeast) - kPartLeast;
-  const size_t to = std::min(near + kPartLeast, values.size() - kPartLeast);
-  for (size_t at = from; at <= to; ++at) {
-    const double sum = distance_from_middle(values.first(at)) + distance_from_middle(values.subspan(at));
-    if (sum < least) {
-      least = sum;
-      best = at;
-    }
-  }
-  return best;
-}
-
 std::optional<Split> best_split(std::span<const double> values) {
   const size_t n = values.size();
   if (n < 2 * kPartLeast) return std::nullopt;
   const Ranked ranks = ranked(values);
+  const double splits = static_cast<double>(n - 2 * kPartLeast + 1);
   Split best;
-  double rank_sum = 0;
+  double rank_sum = 0, nearest = std::numeric_limits<double>::infinity();
   for (size_t at = 1; at + kPartLeast <= n; ++at) {
     rank_sum += ranks.ranks[at - 1];
     if (at < kPartLeast) continue;
     const double size = static_cast<double>(at);
-    const double probability = mann_whitney(at, n - at, rank_sum - size * (size + 1) / 2, ranks.ties);
-    if (probability < best.probability) best = {at, probability};
+    const double probability = splits * mann_whitney(at, n - at, rank_sum - size * (size + 1) / 2, ranks.ties);
+    if (probability > kFalseAlarmsMost) continue;
+    best.probability = std::min(best.probability, probability);
+    // Ranks alone would often place it too late or early: a first value of the new level that is its smallest fits the
+    // old one as well.
+    const double distance = distance_from_middle(values.first(at)) + distance_from_middle(values.subspan(at));
+    if (distance < nearest) {
+      nearest = distance;
+      best.at = at;
+    }
   }
-  best.probability = std::min(1.0, best.probability * static_cast<double>(n - 2 * kPartLeast + 1));
-  if (best.at == 0 || best.probability > kFalseAlarmsMost) return std::nullopt;
-  best.at = place_of(values, best.at);
-  return best;
+  return best.at == 0 ? std::nullopt : std::optional(best);
 }
 
 // Parts that are still to be looked at stand in a list: nothing recurses over as many runs as there may be.

@@ -2,11 +2,12 @@
 //
 // A change is sought by ranks, since times of runs have outliers and no known distribution. Of every split of a series
 // in two, the Mann-Whitney statistic says how unlikely the two parts are as parts of one (Mann and Whitney 1947, "On a
-// test of whether one of two random variables is stochastically larger than the other"); the least likely split is a
-// change if its probability times the number of splits (Bonferroni) is at most kFalseAlarmsMost. Then each part is
-// looked at by itself (binary segmentation: Scott and Knott 1974, "A cluster analysis method for grouping means in the
-// analysis of variance"). So at most that share of series of independent runs without a change is said to have one.
-// Runs are not quite independent: a machine that is warm for an hour can look like a change, and is one.
+// test of whether one of two random variables is stochastically larger than the other"). There is a change if that
+// probability times the number of splits (Bonferroni) is at most kFalseAlarmsMost for any of them; of those it is the
+// one whose parts lie nearest to their medians (least absolute deviations). Then each part is looked at by itself
+// (binary segmentation: Scott and Knott 1974, "A cluster analysis method for grouping means in the analysis of
+// variance"). So at most that share of series of independent runs without a change is said to have one. Runs are not
+// quite independent: a machine that is warm for an hour can look like a change, and is one.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +27,7 @@ constexpr size_t kPartLeast = 4;  // runs before and after a change: with 5 and 
 struct Change {
   size_t at = 0;                 // the first value of the new level
   double before = 0, after = 0;  // medians of the values up to the changes beside it, in the unit of the values
-  double probability = 1;        // of a split at least as clear without a change, all splits taken together
+  double probability = 1;        // of the least likely split where there is no change, all splits taken together
 };
 
 // In the order of the values, which must be finite. Nothing where there are fewer than 2 * kPartLeast.

@@ -320,21 +320,29 @@ test('names that mean harm are text, in the list, a report and a comparison', as
 
 test('axe finds no violation, light and dark, and a phone scrolls tables alone', async () => {
   const number = named('series')[0].number;
+  const pages = [
+    [`/#compare/${number - 1}/${number}`, '[data-table="compare-kernels"]', 'all'],
+    [`/runs/${number}`, '#answer', 'report'],
+  ];
   for (const colorScheme of ['light', 'dark'])
-    await with_page(
-      `/#compare/${number - 1}/${number}`,
-      async (page) => {
-        await page.waitForSelector('[data-table="compare-kernels"]');
-        await page.evaluate(axe);
-        const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ['violations'] }));
-        assert.deepEqual(
-          found.violations.flatMap((one) => one.nodes.slice(0, 3).map((node) => `${one.id}: ${node.html.slice(0, 200)}`)),
-          [],
-        );
-        await shot(page, `all_${colorScheme}`);
-      },
-      { colorScheme },
-    );
+    for (const [path, ready, name] of pages)
+      await with_page(
+        path,
+        async (page) => {
+          await page.waitForSelector(ready);
+          await page.evaluate(axe);
+          const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ['violations'] }));
+          assert.deepEqual(
+            found.violations.flatMap((one) =>
+              one.nodes.slice(0, 3).map((node) => `${one.id}: ${node.html.slice(0, 200)}`),
+            ),
+            [],
+            `${name}, ${colorScheme}`,
+          );
+          await shot(page, `${name}_${colorScheme}`);
+        },
+        { colorScheme },
+      );
   await with_page(
     '/',
     async (page) => {

@@ -28,7 +28,11 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  void send(const std::string& bytes) const { EXPECT_GE(::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL), 0); }
+  // False where the server has closed it.
+  bool try_send(const std::string& bytes) const {
+    return ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) >= 0;
+  }
+  void send(const std::string& bytes) const { EXPECT_TRUE(try_send(bytes)); }
   // Until `enough` stands in it, or the server closes.
   std::string receive(const std::string& enough = "\r\n\r\nbody") const {
     std::string out;
@@ -169,6 +173,39 @@ TEST_F(Serving, ends_with_connections_that_are_open) {
   idle.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
   EXPECT_FALSE(idle.receive().empty());
   // The destructor of the fixture ends it, and must return.
+}
+
+// Whoever sends a byte now and then, or nothing, or does not take the answer, loses the connection.
+TEST(Limits, connections_that_take_their_time_are_closed) {
+  Result<Server> server = Server::listen(*parse_address("127.0.0.1", 0), {300, 300});
+  ASSERT_TRUE(server);
+  std::atomic<bool> ended{false};
+  int asked = 0;
+  std::thread thread([&] {
+    server->run(
+        [&](const Request&) {
+          ++asked;
+          return say(Code::kOk, std::string(64 << 20, 'x'));
+        },
+        ended);
+  });
+  const Client nothing(server->address().port), slow(server->address().port), full(server->address().port);
+  full.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+  const auto began = std::chrono::steady_clock::now();
+  // Each byte comes in time; the header does not.
+  bool open = true;
+  for (int i = 0; i < 100 && open; ++i) {
+    open = slow.try_send("G");
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_FALSE(open);
+  EXPECT_EQ(nothing.all(), "");
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_LT(full.all().size(), size_t{64} << 20);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(15));
+  ended = true;
+  thread.join();
+  EXPECT_EQ(asked, 1);
 }
 
 TEST(ReadRequest, reads_what_the_server_reads) {

@@ -15,7 +15,7 @@ const measures = [
 
 const label_of = (trend: Row): string =>
   shortened(
-    `${text_of(trend['kind'])} ${text_of(trend['name'])}, ${text_of(trend['gpu']) || 'unknown GPU'}: ${rows_of(trend['points']).length} runs`,
+    `${text_of(trend['kind'])} ${text_of(trend['name'])}, ${text_of(trend['gpu']) || 'no GPU named'}: ${rows_of(trend['points']).length} runs`,
     120,
   );
 
