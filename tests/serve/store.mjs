@@ -27,7 +27,8 @@ export function make_store({ binary, source, folder }) {
   const harm = join(folder, 'harm.json');
   writeFileSync(harm, recording_of([kHostile, 'bad INVALID bytes', kFormula, `long ${'x'.repeat(10_000_000)}`]));
   run('analyze', harm, '-q');
-  for (const name of [kHostile, kFormula]) run('run', '--name', name, '-q', '--', binary, 'workload', '--device', 'cpu', '--size', 'tiny', '-q');
+  for (const name of [kHostile, kFormula])
+    run('run', '--name', name, '-q', '--', binary, 'workload', '--device', 'cpu', '--size', 'tiny', '-q');
   run('bench', 'rmsnorm', '--device', 'cpu', '-q');
   const recording = JSON.parse(gunzipSync(readFileSync(llama)).toString());
   const series = join(folder, 'series.json');
