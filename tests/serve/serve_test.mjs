@@ -213,6 +213,8 @@ test('by keyboard alone from the list to a report and back', async () => {
     await Promise.all([page.waitForURL(`**/runs/${number}`), page.keyboard.press('Enter')]);
     await page.waitForSelector('main section');
     assert.match(await page.textContent('h1'), /series\.json/);
+    assert.equal(await page.textContent('.brand'), `llmprof report of run ${number}`);
+    assert.match(await page.title(), new RegExp(`^run ${number}: series`));
     assert.ok(await page.isVisible('#answer'));
     await page.keyboard.press('Tab'); // to "skip to the content"
     await page.keyboard.press('Tab');
