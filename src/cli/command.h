@@ -26,6 +26,7 @@ void add_list(Parser& parser);
 void add_model(Parser& parser);
 void add_peaks(Parser& parser);
 void add_runs(Parser& parser);
+void add_serve(Parser& parser);
 void add_workload(Parser& parser);
 
 // The command line of the program that `run` starts: what follows "--", which no parser ever looks at.

@@ -76,6 +76,7 @@ int main(int argc, char** argv) {
   llmprof::cli::add_call_costs(parser);
   llmprof::cli::add_workload(parser);
   llmprof::cli::add_runs(parser);
+  llmprof::cli::add_serve(parser);
   llmprof::cli::add_list(parser);
   llmprof::cli::add_demo(parser);
   llmprof::cli::add_doctor(parser);

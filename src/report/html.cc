@@ -19,6 +19,8 @@ std::span<const EmbeddedFile> embedded_page();
 namespace {
 
 constexpr std::string_view kDataMarker = "<!--llmprof:data-->";
+constexpr std::string_view kTimelineStart = "<script type=\"application/octet-stream;base64\" id=\"llmprof-timeline\">";
+constexpr std::string_view kBase64Letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=";
 // Smaller JSON stands in the page as text, where people and programs can find it.
 constexpr size_t kPlainMost = size_t{64} << 10;
 
@@ -128,7 +130,7 @@ std::string base64(std::string_view bytes) {
   return out;
 }
 
-std::string data_element(std::string_view id, std::string_view kind, const std::string& json) {
+std::string data_element(std::string_view id, std::string_view kind, std::string_view json) {
   std::string out = "<script type=\"application/json\" id=\"" + std::string(id) + "\"";
   if (!kind.empty()) out += " data-kind=\"" + std::string(kind) + "\"";
   const std::string packed = json.size() > kPlainMost ? gzip(json) : std::string();
@@ -136,21 +138,67 @@ std::string data_element(std::string_view id, std::string_view kind, const std::
   return out + " data-encoding=\"gzip-base64\">" + base64(packed) + "</script>\n";
 }
 
+std::string timeline_element(std::string_view base64_text) {
+  return std::string(kTimelineStart) + std::string(base64_text) + "</script>\n";
+}
+
+template <class Record>
+std::string units_of(const Record& record) {
+  UnitsVisitor units;
+  visit(record, units);
+  return units.take();
+}
+
+// The page with these elements in the place of its data.
+std::string page_with(const std::string& elements) {
+  const std::string_view page = embedded_page().front().text;
+  const size_t marker = page.find(kDataMarker);
+  std::string out;
+  out.reserve(page.size() + elements.size());
+  out += page.substr(0, marker);
+  out += elements;
+  return out.append(page.substr(marker + kDataMarker.size()));
+}
+
 }  // namespace
 
 std::string render_html(const AnyResult& result, const RenderOptions& options) {
-  const std::string_view page = embedded_page().front().text;
-  const size_t marker = page.find(kDataMarker);
-  UnitsVisitor units;
-  result.visit([&units](const auto& record) { visit(record, units); });
   const std::string_view kind = result.visit([](const auto& record) { return result_info(record).name; });
-  std::string out(page.substr(0, marker));
-  out += data_element("llmprof-units", {}, units.take());
-  out += data_element("llmprof-result", kind, render_json(result, 0));
-  if (options.timeline != nullptr)
-    out += "<script type=\"application/octet-stream;base64\" id=\"llmprof-timeline\">" +
-           base64(gzip(*options.timeline)) + "</script>\n";
-  return out.append(page.substr(marker + kDataMarker.size()));
+  std::string data =
+      data_element("llmprof-units", {}, result.visit([](const auto& record) { return units_of(record); }));
+  data += data_element("llmprof-result", kind, render_json(result, 0));
+  if (options.timeline != nullptr) data += timeline_element(base64(gzip(*options.timeline)));
+  return page_with(data);
 }
+
+std::string render_stored_html(std::string_view kind, std::string_view json, std::string_view timeline) {
+  const std::string units = kind == "bench"   ? units_of(bench::BenchResult())
+                            : kind == "peaks" ? units_of(bench::PeaksResult())
+                                              : units_of(Report());
+  std::string data = "<link rel=\"up\" href=\"/\">\n";
+  data += data_element("llmprof-units", {}, units);
+  data += data_element("llmprof-result", kind == "bench" || kind == "peaks" ? kind : "report", json);
+  if (!timeline.empty()) data += timeline_element(timeline);
+  return page_with(data);
+}
+
+std::string_view packed_timeline_in(std::string_view page) {
+  const size_t start = page.find(kTimelineStart);
+  if (start == std::string_view::npos) return {};
+  page.remove_prefix(start + kTimelineStart.size());
+  const std::string_view text = page.substr(0, page.find('<'));
+  return text.find_first_not_of(kBase64Letters) == std::string_view::npos ? text : std::string_view();
+}
+
+std::string_view page_policy(std::string_view page) {
+  constexpr std::string_view kBefore = "http-equiv=\"Content-Security-Policy\" content=\"";
+  const size_t start = page.find(kBefore);
+  // A page without one is no page of ours: nothing of it may run.
+  if (start == std::string_view::npos) return "default-src 'none'";
+  page.remove_prefix(start + kBefore.size());
+  return page.substr(0, page.find('"'));
+}
+
+std::string_view report_page_policy() { return page_policy(embedded_page().front().text); }
 
 }  // namespace llmprof

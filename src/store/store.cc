@@ -244,12 +244,12 @@ RunRow row_of(const RunManifest& manifest, const std::string& folder) {
   return row;
 }
 
-Result<std::vector<RunRow>> list_runs(const std::string& store) {
+Result<std::vector<RunRow>> list_runs(const std::string& store, Listing listing) {
   std::vector<RunRow> out;
   if (access(store.c_str(), F_OK) != 0) return out;
   // Who cannot have the lock reads without it: rows that are not in the index come from their manifests.
   std::optional<Result<Lock>> lock;
-  if (access(store.c_str(), W_OK) == 0) lock = Lock::take(store);
+  if (listing == Listing::kUpdatesIndex && access(store.c_str(), W_OK) == 0) lock = Lock::take(store);
   LLMPROF_ASSIGN(const std::vector<std::string> names, names_in(store));
   Index index(store, lock && *lock);
   std::map<std::string, IndexedRun> rows;
@@ -266,6 +266,8 @@ Result<std::vector<RunRow>> list_runs(const std::string& store) {
     } else {
       const Result<RunManifest> manifest = read_manifest(folder);
       if (!mark || !manifest || manifest->number != *number) {
+        // Without the lock, another process may just have removed it.
+        if (lstat(folder.c_str(), &status) != 0) continue;
         out.push_back(damaged_row(folder, name, *number));
         continue;
       }
@@ -278,7 +280,7 @@ Result<std::vector<RunRow>> list_runs(const std::string& store) {
     if (is_running(folder)) row.state = RunState::kRunning;
     row.bytes = row.stored_bytes = bytes_below(folder);
   }
-  if (changed || rows.size() != index.rows().size()) index.replace(rows);
+  if (listing == Listing::kUpdatesIndex && (changed || rows.size() != index.rows().size())) index.replace(rows);
   std::sort(out.begin(), out.end(), [](const RunRow& a, const RunRow& b) { return a.number > b.number; });
   return out;
 }

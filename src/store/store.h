@@ -59,8 +59,10 @@ Result<OpenRun> begin_run(const std::string& store, RunManifest manifest);
 // manifest.
 Result<RunManifest> add_run(const std::string& store, RunManifest manifest, std::string_view result);
 
-// All runs, the newest first; none where there is no store. By the index, which is brought up to date.
-Result<std::vector<RunRow>> list_runs(const std::string& store);
+// Whether looking at a store may bring its index up to date, under the store's lock; else not a byte of it changes.
+enum class Listing : uint8_t { kUpdatesIndex, kReadsOnly };
+// All runs, the newest first; none where there is no store. By the index.
+Result<std::vector<RunRow>> list_runs(const std::string& store, Listing listing = Listing::kUpdatesIndex);
 // The row of a manifest that lies in `folder`.
 RunRow row_of(const RunManifest& manifest, const std::string& folder);
 

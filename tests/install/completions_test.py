@@ -36,6 +36,8 @@ CASES = [
     ("run --mode li", ["run", "--mode", "light"]),
     ("ctl sto", ["ctl", "stop"]),
     ("runs ver", ["runs", "verify"]),
+    ("ser", ["serve"]),
+    ("serve --token-file myrec", ["serve", "--token-file", "myrecording.json.gz"]),
     ("analyze myrec", ["analyze", "myrecording.json.gz"]),
     ("analyze --ceilings myr", ["analyze", "--ceilings", "myrecording.json.gz"]),
     ("analyze --ceilings data", ["analyze", "--ceilings", "datasheet"]),

@@ -111,7 +111,7 @@ def commands():
     yield ("doctor",)
     yield ("demo", "--recorded", "--no-html")
     yield ("--help",)
-    for name in ("run", "analyze", "export", "model", "peaks", "bench", "workload", "list", "demo", "doctor", "ctl", "runs"):
+    for name in ("run", "analyze", "export", "model", "peaks", "bench", "workload", "list", "demo", "doctor", "ctl", "runs", "serve"):
         yield (name, "--help")
 
 

@@ -1,4 +1,4 @@
-// The committed page is what its sources make, and they are free of type errors.
+// The committed pages are what their sources make, and they are free of type errors.
 //   node bundle_test.mjs --web FOLDER
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -20,17 +20,18 @@ execFileSync(process.execPath, [join(web, 'node_modules', 'typescript', 'bin', '
 
 const folder = mkdtempSync(join(tmpdir(), 'llmprof-web-'));
 try {
-  const fresh = join(folder, 'report.html');
-  execFileSync(process.execPath, [join(web, 'build.mjs'), fresh], { stdio: 'inherit' });
-  const committed = readFileSync(join(web, 'dist', 'report.html'));
-  assert.ok(
-    readFileSync(fresh).equals(committed),
-    'web/dist/report.html is not what web/src makes: run ./dev web and commit it',
-  );
-  const text = committed.toString();
-  for (const address of text.match(/(?:src|href|url)\s*[=(]\s*["']?https?:/gi) ?? [])
-    assert.fail(`the page refers to another server: ${address}`);
+  execFileSync(process.execPath, [join(web, 'build.mjs'), folder], { stdio: 'inherit' });
+  for (const page of ['report.html', 'runs.html']) {
+    const committed = readFileSync(join(web, 'dist', page));
+    assert.ok(
+      readFileSync(join(folder, page)).equals(committed),
+      `web/dist/${page} is not what web/src makes: run ./dev web and commit it`,
+    );
+    const text = committed.toString();
+    for (const address of text.match(/(?:src|href|url)\s*[=(]\s*["']?https?:/gi) ?? [])
+      assert.fail(`the page refers to another server: ${address}`);
+  }
 } finally {
   rmSync(folder, { recursive: true });
 }
-console.log('the committed page is up to date');
+console.log('the committed pages are up to date');

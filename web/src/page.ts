@@ -21,11 +21,15 @@ export class Page {
 
   /** Everything is in place: puts the frame into the document and goes where the address says. */
   show(title: string, ...beside: Child[]): void {
-    document.title = `${title} – llmprof ${this.result.kind}`;
+    // Served by `llmprof serve`, it has a page above it, and its address says which run it is of: many are called alike.
+    const served = document.querySelector('link[rel=up]') !== null;
+    const run = served ? /^\/runs\/(\d+)$/.exec(location.pathname)?.[1] : undefined;
+    document.title = `${run ? `run ${run}: ` : ''}${title} – llmprof ${this.result.kind}`;
     const header = el(
       'header',
       {},
-      el('p', { class: 'brand' }, `llmprof ${this.result.kind}`),
+      served ? el('a', { class: 'up', href: '/' }, 'all runs') : null,
+      el('p', { class: 'brand' }, `llmprof ${this.result.kind}${run ? ` of run ${run}` : ''}`),
       el('h1', {}, title),
       ...beside,
     );

@@ -10,6 +10,7 @@ export interface Series {
   values: (number | null)[];
   dots?: boolean; // no line
   hollow?: boolean;
+  bare?: boolean; // a line without its points
   format: (value: number) => string;
 }
 export interface PlotSpec {
@@ -20,6 +21,7 @@ export interface PlotSpec {
   series: Series[];
   height?: number;
   logarithmic_x?: boolean;
+  tight?: boolean; // y need not begin at 0
   pick?: (index: number) => void; // a click at a point of x
 }
 
@@ -56,7 +58,12 @@ function options_of(spec: PlotSpec, width: number, say: (text: string) => void):
           ? { distr: 3, range: (_, low, high): uPlot.Range.MinMax => [low / 1.15, high * 1.15] }
           : {}),
       },
-      y: { range: (_, low, high) => (low === high ? [low - 1, high + 1] : [Math.min(0, low), high * 1.08]) },
+      y: {
+        range: (_, low, high) => {
+          if (spec.tight && low > 0) return [low * 0.9, high * 1.1];
+          return low === high ? [low - 1, high + 1] : [Math.min(0, low), high * 1.08];
+        },
+      },
     },
     axes: [
       {
@@ -80,7 +87,7 @@ function options_of(spec: PlotSpec, width: number, say: (text: string) => void):
         spanGaps: !one.dots,
         ...(one.dots ? { paths: () => null } : {}),
         points: {
-          show: one.dots === true || spec.x.length < 30,
+          show: one.dots === true || (spec.x.length < 30 && !one.bare),
           size: one.hollow ? 7 : 5,
           stroke: colour(i),
           fill: one.hollow ? style_value('--page') : colour(i),

@@ -32,7 +32,7 @@ export async function unpack(base64: string): Promise<Uint8Array> {
 }
 
 /** As JSON.parse, but whole numbers stay exact where the browser shows how they were written. */
-function parse(text: string): Row {
+export function parse_json(text: string): Row {
   const exact = (_: string, value: Value, context?: { source?: string }): Value =>
     typeof value === 'number' && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source ?? '')
       ? BigInt(context?.source as string)
@@ -42,8 +42,8 @@ function parse(text: string): Row {
 
 async function read_json(element: HTMLElement): Promise<Row> {
   const text = element.textContent ?? '';
-  if (element.dataset['encoding'] !== 'gzip-base64') return parse(text);
-  return parse(new TextDecoder().decode(await unpack(text)));
+  if (element.dataset['encoding'] !== 'gzip-base64') return parse_json(text);
+  return parse_json(new TextDecoder().decode(await unpack(text)));
 }
 
 export async function read_result(): Promise<Result> {

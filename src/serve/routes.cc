@@ -1,0 +1,193 @@
+#include "serve/routes.h"
+
+#include <charconv>
+
+#include "base/embedded.h"
+#include "base/json_writer.h"
+#include "base/printable.h"
+#include "report/render.h"
+#include "serve/trends.h"
+
+namespace llmprof {
+std::span<const EmbeddedFile> embedded_runs_page();
+}
+
+namespace llmprof::serve {
+namespace {
+
+constexpr const char* kHtml = "text/html; charset=utf-8";
+constexpr const char* kJson = "application/json; charset=utf-8";
+constexpr size_t kDigitsMost = 15;  // as the store reads numbers
+// What is no page must not act as one.
+constexpr std::string_view kNothingRuns = "default-src 'none'; sandbox";
+
+// "12": digits without a zero before them.
+std::optional<int64_t> number_in(std::string_view text) {
+  int64_t number = 0;
+  const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (text.empty() || text.size() > kDigitsMost || text[0] < '1' || text[0] > '9') return std::nullopt;
+  if (wrong != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+// The start of a text, at most kTextMost bytes, never within a character.
+std::string cut(const std::string& text) {
+  if (text.size() <= kTextMost) return text;
+  std::string_view start = std::string_view(text).substr(0, kTextMost);
+  size_t end = 0;
+  while (end < start.size()) {
+    const size_t bytes = first_glyph(std::string_view(text).substr(end)).bytes;
+    if (end + bytes > kTextMost) break;
+    end += bytes;
+  }
+  return std::string(start.substr(0, end)) + "…";
+}
+
+Response not_found(std::string_view why = "There is nothing at this address.") { return say(Code::kNotFound, why); }
+
+Response json_of(std::string text) {
+  Response out;
+  out.type = kJson;
+  out.body = std::move(text);
+  return out;
+}
+
+Response page_of(std::string text, std::string_view policy) {
+  Response out;
+  out.type = kHtml;
+  out.body = std::move(text);
+  out.headers.push_back({"Content-Security-Policy", std::string(policy) + "; frame-ancestors 'none'"});
+  return out;
+}
+
+Response all_runs(const Library& library) {
+  Result<std::vector<RunRow>> rows = library.runs();
+  if (!rows) return say(Code::kFailed, "The run store cannot be read.");
+  RunList list;
+  for (RunRow& row : *rows) {
+    list.stored_bytes += row.stored_bytes;
+    row.folder.clear();
+    for (std::string* text : {&row.name, &row.gpu, &row.command}) *text = cut(*text);
+  }
+  list.runs = *std::move(rows);
+  return json_of(render_json(list, 0));
+}
+
+void write_changes(JsonWriter& json, std::string_view name, const Trend& trend, OptDouble Trend::Point::*figure,
+                   const std::vector<Change>& changes) {
+  std::vector<int64_t> numbers;
+  for (const Trend::Point& point : trend.points)
+    if (point.*figure) numbers.push_back(point.number);
+  json.key(name).begin_array();
+  for (const Change& change : changes) {
+    json.begin_object().field("number", numbers[change.at]).field("before_ms", change.before);
+    json.field("after_ms", change.after).field("probability", change.probability).end_object();
+  }
+  json.end_array();
+}
+
+Response all_trends(const Library& library) {
+  const Result<std::vector<RunRow>> rows = library.runs();
+  if (!rows) return say(Code::kFailed, "The run store cannot be read.");
+  JsonWriter json(0);
+  json.begin_object().field("schema", "llmprof.trends/1").field("false_alarms_most_frac", kFalseAlarmsMost);
+  json.field("part_least", static_cast<uint64_t>(kPartLeast)).key("trends").begin_array();
+  for (const Trend& trend : trends_of(*rows)) {
+    json.begin_object().field("kind", name_of(trend.kind)).field("name", cut(trend.name)).field("gpu", cut(trend.gpu));
+    json.key("points").begin_array();
+    for (const Trend::Point& point : trend.points) {
+      json.begin_object().field("number", point.number).field("start_unix_ns", point.start_unix_ns);
+      json.field("ttft_ms", point.ttft_ms).field("tpot_ms", point.tpot_ms).end_object();
+    }
+    json.end_array();
+    write_changes(json, "ttft_changes", trend, &Trend::Point::ttft_ms, trend.ttft_changes);
+    write_changes(json, "tpot_changes", trend, &Trend::Point::tpot_ms, trend.tpot_changes);
+    json.end_object();
+  }
+  json.end_array().end_object();
+  return json_of(json.take() + "\n");
+}
+
+Response one_manifest(const Library& library, int64_t number) {
+  Result<RunManifest> manifest = library.manifest(number);
+  if (!manifest) return not_found(manifest.error().what);
+  return json_of(render_json(RunShown{*std::move(manifest), {}}, 0));
+}
+
+Response one_result(const Library& library, int64_t number) {
+  Result<StoredResult> result = library.result(number, false);
+  if (!result) return not_found(result.error().what);
+  return json_of(std::move(result->json));
+}
+
+Response one_page(const Library& library, int64_t number) {
+  const Result<StoredResult> result = library.result(number, true);
+  if (!result) return not_found(result.error().what);
+  return page_of(render_stored_html(result->kind, result->json, result->timeline), report_page_policy());
+}
+
+Response runs_page() {
+  const std::string_view page = embedded_runs_page().front().text;
+  return page_of(std::string(page), page_policy(page));
+}
+
+Response route(std::string_view target, const Library& library) {
+  if (target == "/") return runs_page();
+  if (target == "/api/runs") return all_runs(library);
+  if (target == "/api/trends") return all_trends(library);
+  if (target == "/favicon.ico") {
+    Response out;
+    out.code = Code::kNoContent;
+    return out;
+  }
+  constexpr std::string_view kPages = "/runs/", kManifests = "/api/runs/", kResult = "/result";
+  if (target.starts_with(kPages)) {
+    const std::optional<int64_t> number = number_in(target.substr(kPages.size()));
+    return number ? one_page(library, *number) : not_found();
+  }
+  if (!target.starts_with(kManifests)) return not_found();
+  target.remove_prefix(kManifests.size());
+  const bool of_result = target.ends_with(kResult);
+  if (of_result) target.remove_suffix(kResult.size());
+  const std::optional<int64_t> number = number_in(target);
+  if (!number) return not_found();
+  return of_result ? one_result(library, *number) : one_manifest(library, *number);
+}
+
+bool has_header(const Response& response, std::string_view name) {
+  for (const Header& header : response.headers)
+    if (header.name == name) return true;
+  return false;
+}
+
+Response unguarded(const Request& request, const Library& library) {
+  if (request.method != "GET" && request.method != "HEAD") {
+    Response out = say(Code::kMethodNotAllowed, "Only GET and HEAD are answered: this server changes nothing.");
+    out.headers.push_back({"Allow", "GET, HEAD"});
+    return out;
+  }
+  if (request.has_body) return say(Code::kBadRequest, "A request with a body is not answered.");
+  return route(request.target, library);
+}
+
+}  // namespace
+
+Response sealed(Response out) {
+  if (!has_header(out, "Content-Security-Policy"))
+    out.headers.push_back({"Content-Security-Policy", std::string(kNothingRuns) + "; frame-ancestors 'none'"});
+  for (const auto& [name, value] : {std::pair("Cache-Control", "no-store"),
+                                    {"X-Content-Type-Options", "nosniff"},
+                                    {"X-Frame-Options", "DENY"},
+                                    {"Referrer-Policy", "no-referrer"},
+                                    {"Cross-Origin-Opener-Policy", "same-origin"},
+                                    {"Cross-Origin-Resource-Policy", "same-origin"}})
+    out.headers.push_back({name, value});
+  return out;
+}
+
+Response answer(const Request& request, const Guard& guard, const Library& library) {
+  std::optional<Response> refused = guard.refuse(request);
+  return sealed(refused ? *std::move(refused) : unguarded(request, library));
+}
+
+}  // namespace llmprof::serve
