@@ -87,6 +87,33 @@ void take_gap(const Trace& trace_a, std::span<const GpuOpId> a, const Trace& tra
   out.only_b.insert(out.only_b.end(), replaced.b.begin(), replaced.b.end());
 }
 
+// Kernels of both sides that are left, in whatever place: those of one category stand for each other, one by one where
+// there are as many. (A conversion before attention instead of behind it is in the other's place in the order.)
+void pair_left_kernels(const Trace& trace_a, const Trace& trace_b, AlignedStep& out) {
+  std::map<Category, Replaced> left;
+  const auto take = [&](const Trace& trace, std::vector<GpuOpId>& ops, std::vector<GpuOpId> Replaced::*side) {
+    for (const GpuOpId op : ops)
+      if (is_kernel(trace, op)) (left[trace.gpu_links.category[op]].*side).push_back(op);
+    std::erase_if(ops, [&](GpuOpId op) { return is_kernel(trace, op); });
+  };
+  take(trace_a, out.only_a, &Replaced::a);
+  take(trace_b, out.only_b, &Replaced::b);
+  for (auto& [category, group] : left) {
+    if (group.a.empty() || group.b.empty()) {
+      out.only_a.insert(out.only_a.end(), group.a.begin(), group.a.end());
+      out.only_b.insert(out.only_b.end(), group.b.begin(), group.b.end());
+    } else if (group.a.size() != group.b.size()) {
+      out.replaced.push_back(std::move(group));
+    } else {
+      for (size_t i = 0; i < group.a.size(); ++i) {
+        const bool same =
+            trace_a.text(trace_a.gpu_ops.name[group.a[i]]) == trace_b.text(trace_b.gpu_ops.name[group.b[i]]);
+        out.ops.push_back({group.a[i], group.b[i], same});
+      }
+    }
+  }
+}
+
 }  // namespace
 
 PlacePairs align_items(const std::vector<Item>& a, const std::vector<Item>& b) {
@@ -108,9 +135,21 @@ PlacePairs align_items(const std::vector<Item>& a, const std::vector<Item>& b) {
 
 std::vector<std::vector<ApiCallId>> calls_by_step(const replay::Recording& recording) {
   const Trace& trace = recording.trace();
+  // Behind the call that ends a step its thread is in none until the next one's first launch; the window of that step
+  // begins with the end of the last, and such calls (allocations, say) lie in it.
+  std::vector<StepId> step_of(trace.api_calls.size(), kNoRow);
+  std::map<ThreadId, StepId> next;
+  for (Row call = static_cast<Row>(step_of.size()); call-- > 0;) {
+    const auto found = next.try_emplace(trace.api_calls.thread[call], kNoRow).first;
+    if (const StepId own = recording.step_of(call); own != kNoRow) {
+      step_of[call] = found->second = own;
+    } else if (found->second != kNoRow && trace.api_calls.start_ns[call] >= trace.steps.start_ns[found->second]) {
+      step_of[call] = found->second;
+    }
+  }
   std::vector<std::vector<ApiCallId>> out(trace.steps.size());
-  for (ApiCallId call = 0; call < trace.api_calls.size(); ++call)
-    if (const StepId step = recording.step_of(call); step != kNoRow) out[step].push_back(call);
+  for (ApiCallId call = 0; call < step_of.size(); ++call)
+    if (step_of[call] != kNoRow) out[step_of[call]].push_back(call);
   return out;
 }
 
@@ -147,6 +186,7 @@ AlignedStep align_steps(const replay::Recording& a, const std::vector<ApiCallId>
     done_a = at_a + 1, done_b = at_b + 1;
   }
   gap(ops_a.size(), ops_b.size());
+  pair_left_kernels(a.trace(), b.trace(), out);
   return out;
 }
 

@@ -54,7 +54,8 @@ struct AlignedStep {
   std::vector<GpuOpId> only_a, only_b;  // the rest
 };
 
-// Calls by step (Recording::step_of), in order of time.
+// Calls by step, in order of time: those of Recording::step_of, and those of its thread that lie before them in the
+// step's window.
 std::vector<std::vector<ApiCallId>> calls_by_step(const replay::Recording& recording);
 
 AlignedStep align_steps(const replay::Recording& a, const std::vector<ApiCallId>& calls_a, const replay::Recording& b,

@@ -46,7 +46,7 @@ std::string_view in_words(DiffPart part) {
     case DiffPart::kOther:
       break;
   }
-  return "gaps on the GPU, other calls";
+  return "streams and events, gaps on the GPU, other calls";
 }
 
 }  // namespace

@@ -3,8 +3,9 @@
 //
 //   v(S), S a set of parts: the step's window with what belongs to S as in B, the rest as in A. Without `count` in S on
 //   A's timeline, with the values of B where a row's part is in S; with `count` on B's timeline, with the values of A
-//   where it is not. Rows without a partner keep their own values; waits and copies that one side alone has are there
-//   or not by their own part.
+//   where it is not. Rows without a partner keep their own values. Waits, copies, allocations and long host code that
+//   one side alone has are there or not by their own part: on the timeline of the other side they cannot be put, so
+//   what they bring there is what taking them away changes on their own.
 //
 // v of no part is A's step, v of all is B's, both as replay gives them back. Each part gets its Shapley value: the
 // mean, over all orders in which parts can be exchanged, of what it changes when its turn comes (Shapley, 1953). So

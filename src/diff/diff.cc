@@ -169,6 +169,7 @@ class Pair {
     const StepGroup& first = matched.a.front().second;
     DiffStage& row = add_row(first.name, DiffMetric::kStep, compare(a, b, false));
     row.shape = shape_text(first, matched.b.front().second);
+    row.device = first.device;
     const bool decided = row.verdict == DiffVerdict::kFaster || row.verdict == DiffVerdict::kSlower;
     size_t& done = attributed_[first.name];
     if (done > 0 && (!decided || done >= kAttributedMost)) return;

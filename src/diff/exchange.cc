@@ -41,6 +41,12 @@ double sum_of(const Replayable& own, const std::vector<GpuOpId>& ops) {
 
 bool is_launch(ApiKind kind) { return kind == ApiKind::kLaunch || kind == ApiKind::kGraphLaunch; }
 
+void note_launch(const Replayable& own, ApiCallId call, int64_t& launches, int64_t& ops) {
+  if (!is_launch(own.recording->kind(call))) return;
+  ++launches;
+  ops += static_cast<int64_t>(own.recording->launched(call).size());
+}
+
 // The latency of the other side where both have seen one.
 void exchange(replay::Latency& own, const replay::Latency& other) {
   if (own.samples > 0 && other.samples > 0) own.ns = other.ns;
@@ -90,8 +96,8 @@ void Exchange::add(const AlignedStep& aligned, bool counted) {
 
 void Exchange::add_calls(const AlignedStep& aligned, bool counted) {
   for (const auto& [a, b] : aligned.calls) {
-    if (counted && a != kNoRow && is_launch(a_.recording->kind(a))) ++launches_a_;
-    if (counted && b != kNoRow && is_launch(b_.recording->kind(b))) ++launches_b_;
+    if (counted && a != kNoRow) note_launch(a_, a, launches_a_, ops_a_);
+    if (counted && b != kNoRow) note_launch(b_, b, launches_b_, ops_b_);
     if (a == kNoRow) {
       add_alone(b_, b, edits_b_, 1, counted);
       continue;
@@ -103,11 +109,11 @@ void Exchange::add_calls(const AlignedStep& aligned, bool counted) {
     const DiffPart part = part_of(a_.recording->kind(a));
     const int64_t call_ns = b_.durations.call_ns[b] - a_.durations.call_ns[a];
     const int64_t before_ns = b_.durations.before_ns[b] - a_.durations.before_ns[a];
-    if (call_ns != 0) {
+    // What a call waits for is none of its own time: replay finds it out.
+    if (call_ns != 0 && !a_.recording->waits(a) && !b_.recording->waits(b)) {
       edits_a_.calls.push_back({a, call_ns, part});
       edits_b_.calls.push_back({b, -call_ns, part});
-      // What a call waits for is none of its own time.
-      if (!a_.recording->waits(a)) count(part, name_of_call(b_.trace(), b), static_cast<double>(call_ns), counted);
+      count(part, name_of_call(b_.trace(), b), static_cast<double>(call_ns), counted);
     }
     if (before_ns != 0) {
       edits_a_.before.push_back({a, before_ns, DiffPart::kHost});
@@ -119,22 +125,21 @@ void Exchange::add_calls(const AlignedStep& aligned, bool counted) {
   }
 }
 
-// A wait or a copy that the other side does not have goes by its own part, with as much of the code before it as a
-// dispatch takes. What is longer than any dispatch is host code. Other calls stay with the timeline that they are on.
+// A wait, a copy or an allocation that the other side does not have goes by its own part, with as much of the code
+// before it as a dispatch takes. What is longer than any dispatch is host code. Other calls stay with the timeline that
+// they are on.
 void Exchange::add_alone(const Replayable& own, ApiCallId call, Edits& edits, double sign, bool counted) {
   const int64_t before = own.durations.before_ns[call], dispatch = own.recording->dispatch_ns();
-  const DiffPart part = part_of(own.recording->kind(call));
+  const ApiKind kind = own.recording->kind(call);
+  const DiffPart part = part_of(kind);
   const int64_t program_ns = before > replay::kLongGapNs ? before - std::min(before, dispatch) : 0;
   if (program_ns > 0) {
-    edits.before.push_back({call, -program_ns, DiffPart::kHost});
+    edits.alone.push_back({call, DiffPart::kHost, program_ns, false});
     count(DiffPart::kHost, host_place(own.trace(), call, before), sign * static_cast<double>(program_ns), counted);
   }
-  if (part != DiffPart::kWait && part != DiffPart::kCopy) {
-    if (is_launch(own.recording->kind(call))) structure_ = DiffPart::kCount;
-    return;
-  }
-  edits.absent.push_back({call, part});
-  edits.before.push_back({call, -std::min(before - program_ns, dispatch), part});
+  if (is_launch(kind)) structure_ = DiffPart::kCount;
+  if (part != DiffPart::kWait && part != DiffPart::kCopy && kind != ApiKind::kAllocator) return;
+  edits.alone.push_back({call, part, std::min(before - program_ns, dispatch), true});
   count(part, name_of_call(own.trace(), call),
         sign * static_cast<double>(std::max<int64_t>(own.durations.call_ns[call], 1)), counted);
 }
@@ -192,19 +197,22 @@ void Exchange::finish() {
   for (const Edits* edits : {&edits_a_, &edits_b_}) {
     for (const Changed& one : edits->calls) active_ |= bit_of(one.part);
     for (const Changed& one : edits->before) active_ |= bit_of(one.part);
-    for (const Absent& one : edits->absent) active_ |= bit_of(one.part);
+    for (const Alone& one : edits->alone) active_ |= bit_of(one.part);
     for (const ChangedOp& one : edits->ops)
       active_ |= bit_of(one.part) | (one.clock != 1 ? bit_of(DiffPart::kClock) : PartSet{0});
   }
   // Latencies of the two recordings are never quite the same.
   active_ |= bit_of(DiffPart::kLaunch) | bit_of(DiffPart::kWait) | bit_of(DiffPart::kOther) | bit_of(structure_);
   const int64_t steps = std::max<int64_t>(counted_, 1);
-  count(DiffPart::kCount, fmt::format("{} -> {} launches", launches_a_ / steps, launches_b_ / steps), 1, true);
+  count(DiffPart::kCount,
+        fmt::format("{} -> {} launches of {} -> {} activities", launches_a_ / steps, launches_b_ / steps,
+                    ops_a_ / steps, ops_b_ / steps),
+        1, true);
   if (a_.sm_clock_mhz && b_.sm_clock_mhz)
     count(DiffPart::kClock, fmt::format("{:.0f} -> {:.0f} MHz", *a_.sm_clock_mhz, *b_.sm_clock_mhz), 1, true);
 }
 
-replay::Durations Exchange::durations_with(const Replayable& own, const Edits& edits, PartSet set) {
+replay::Durations Exchange::durations_with(const Replayable& own, const Edits& edits, PartSet set, PartSet without) {
   replay::Durations out = own.durations;
   const auto has = [set](DiffPart part) { return (set & bit_of(part)) != 0; };
   for (const Changed& one : edits.calls)
@@ -216,8 +224,10 @@ replay::Durations Exchange::durations_with(const Replayable& own, const Edits& e
     if (has(one.part)) ns += one.rest_ns;
     out.op_ns[one.op] = std::max<int64_t>(0, std::llround(ns));
   }
-  for (const Absent& one : edits.absent) {
-    if (!has(one.part)) continue;
+  for (const Alone& one : edits.alone) {
+    if (((set | without) & bit_of(one.part)) == 0) continue;
+    out.before_ns[one.call] -= one.before_ns;
+    if (!one.gone) continue;
     out.call_ns[one.call] = 0;
     out.no_wait[one.call] = 1;
     for (const GpuOpId op : own.recording->launched(one.call)) out.gone[op] = 1;
@@ -251,18 +261,31 @@ replay::Latencies Exchange::latencies_with(const Replayable& own, const Replayab
   return out;
 }
 
-double Exchange::evaluate(PartSet set, const std::vector<StepId>& steps_a, const std::vector<StepId>& steps_b) const {
-  const bool on_b = (set & bit_of(structure_)) != 0;
+double Exchange::window_with(bool on_b, PartSet changed, PartSet without, const std::vector<StepId>& steps) const {
   const Replayable& own = on_b ? b_ : a_;
-  const Replayable& other = on_b ? a_ : b_;
-  // On B's timeline what is not exchanged is as in A.
-  const PartSet changed = (on_b ? ~set : set) & active_ & ~bit_of(structure_);
   const std::vector<int64_t> windows =
-      own.replay->windows_of(on_b ? steps_b : steps_a, durations_with(own, on_b ? edits_b_ : edits_a_, changed),
-                             latencies_with(own, other, changed));
+      own.replay->windows_of(steps, durations_with(own, on_b ? edits_b_ : edits_a_, changed, without),
+                             latencies_with(own, on_b ? a_ : b_, changed));
   double sum = 0;
   for (const int64_t ns : windows) sum += static_cast<double>(ns);
   return windows.empty() ? 0 : sum / static_cast<double>(windows.size());
+}
+
+double Exchange::evaluate(PartSet set, const std::vector<StepId>& steps_a, const std::vector<StepId>& steps_b) const {
+  const bool on_b = (set & bit_of(structure_)) != 0;
+  // On B's timeline what is not exchanged is as in A.
+  const PartSet parts = active_ & ~bit_of(structure_);
+  const PartSet as_in_a = ~set & parts, as_in_b = set & parts;
+  double out = window_with(on_b, on_b ? as_in_a : as_in_b, 0, on_b ? steps_b : steps_a);
+  // What the other side alone has of the parts that are as there.
+  PartSet there = 0;
+  for (const Alone& one : (on_b ? edits_a_ : edits_b_).alone) there |= bit_of(one.part);
+  there &= on_b ? as_in_a : as_in_b;
+  if (there == 0) return out;
+  const PartSet changed = on_b ? as_in_b : as_in_a;  // on the other timeline
+  const std::vector<StepId>& steps = on_b ? steps_a : steps_b;
+  out += window_with(!on_b, changed, 0, steps) - window_with(!on_b, changed, there, steps);
+  return out;
 }
 
 }  // namespace llmprof::diff

@@ -59,14 +59,18 @@ class Exchange {
     double rest_ns;  // and so much more where `part` is
     DiffPart part;
   };
-  struct Absent {  // a call that the other side does not have, with what it launched
+  // Of a call that the other side does not have. On the timeline of the other side it cannot be put, so what it brings
+  // there is what taking it away changes here.
+  struct Alone {
     ApiCallId call;
     DiffPart part;
+    int64_t before_ns;  // of the code before it, that goes with it
+    bool gone;          // the call goes too, with what it launched
   };
   struct Edits {
     std::vector<Changed> calls, before;
     std::vector<ChangedOp> ops;
-    std::vector<Absent> absent;
+    std::vector<Alone> alone;
   };
 
   void add_calls(const AlignedStep& aligned, bool counted);
@@ -77,7 +81,8 @@ class Exchange {
   double clock_factor(const Replayable& own, GpuOpId op, double factor) const;
   void count(DiffPart part, const std::string& name, double ns, bool counted);
   replay::Latencies latencies_with(const Replayable& own, const Replayable& other, PartSet set) const;
-  static replay::Durations durations_with(const Replayable& own, const Edits& edits, PartSet set);
+  static replay::Durations durations_with(const Replayable& own, const Edits& edits, PartSet set, PartSet without);
+  double window_with(bool on_b, PartSet changed, PartSet without, const std::vector<StepId>& steps) const;
 
   const Replayable& a_;
   const Replayable& b_;
@@ -85,7 +90,7 @@ class Exchange {
   PartSet active_ = 0;
   DiffPart structure_ = DiffPart::kOther;
   std::array<std::map<std::string, double>, kDiffParts> by_name_;
-  int64_t launches_a_ = 0, launches_b_ = 0, counted_ = 0;
+  int64_t launches_a_ = 0, launches_b_ = 0, ops_a_ = 0, ops_b_ = 0, counted_ = 0;
 };
 
 // Which part a call's own time is.

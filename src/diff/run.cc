@@ -50,6 +50,27 @@ std::optional<double> step_ms(const Run& run, StepId step) {
   return as_recorded;
 }
 
+// Of steps whose kernels are not recorded nothing tells the shape: where a run has one shape of their stage, it is
+// that.
+std::vector<StepGroup> join_unknown(std::vector<StepGroup> groups) {
+  const auto is_unknown = [](const StepGroup& group) { return group.sequences < 0 && group.tokens < 0; };
+  for (StepGroup& group : groups) {
+    if (!is_unknown(group)) continue;
+    StepGroup* only = nullptr;
+    size_t others = 0;
+    for (StepGroup& other : groups)
+      if (!is_unknown(other) && other.kind == group.kind && other.name == group.name && other.device == group.device)
+        only = &other, ++others;
+    if (others != 1) continue;
+    only->steps.insert(only->steps.end(), group.steps.begin(), group.steps.end());
+    std::sort(only->steps.begin(), only->steps.end());
+    only->total_ns += group.total_ns;
+    group.steps.clear();
+  }
+  std::erase_if(groups, [](const StepGroup& group) { return group.steps.empty(); });
+  return groups;
+}
+
 }  // namespace
 
 std::optional<Figure> headline(const Report& report, DiffMetric metric, bool full_pace) {
@@ -98,8 +119,10 @@ std::vector<StepGroup> step_groups(const Run& run) {
     group.total_ns += steps.end_ns[step] - steps.start_ns[step];
     ++of_stage[{steps.stage[step], steps.device[step]}];
   }
+  std::vector<StepGroup> alike;
+  for (auto& [key, group] : found) alike.push_back(std::move(group));
   std::vector<StepGroup> out;
-  for (auto& [key, group] : found) {
+  for (StepGroup& group : join_unknown(std::move(alike))) {
     // Stages have suffixes for what was not recorded; the name of the usual one is the bare text.
     std::map<StringId, size_t> names;
     for (const StepId step : group.steps) ++names[steps.stage[step]];

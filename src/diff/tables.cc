@@ -142,7 +142,7 @@ class KernelMatch {
     const std::vector<KernelName> of_a = by_time(a_), of_b = by_time(b_);
     for (const KernelName& a : of_a) {
       for (const KernelName& b : of_b) {
-        if (!fits(a, b) || b_.count(b) == 0) continue;
+        if (b_.count(b) == 0 || !fits(a, b)) continue;
         add(&a, &b, presence);
         a_.erase(a), b_.erase(b);
         break;

@@ -190,6 +190,14 @@ class DiffPage {
     return whole == 0 ? "-" : fmt::format("{:.0f} %", 100 * part / whole);
   }
 
+  // With its GPU where stages are of several.
+  std::string label(const DiffStage& row) const {
+    const bool several = std::any_of(result_.stages.begin(), result_.stages.end(), [&](const DiffStage& other) {
+      return row.device && other.device && *other.device != *row.device;
+    });
+    return printable(std::string(row.kind)) + (several ? fmt::format(" gpu{}", *row.device) : "");
+  }
+
   std::string gates() const {
     if (result_.gates.empty()) return {};
     std::string out = title(ink_, "--fail-on");

@@ -69,6 +69,7 @@ LLMPROF_RECORD(DiffShare, "diff_attribution", "Where a difference comes from, th
   F(int64_t, side, "", "Which side is compared with the first: 1 is the second word")                                \
   F(KeyText, kind, "", "Kind of the stage: prefill, decode, mixed, vision, speculative; its name where it is other") \
   F(KeyText, shape, "", "Sequences, tokens and context of its steps; empty where no recording says")                 \
+  F(OptInt, device, "", "CUDA device ordinal of steps; null for headlines")                                          \
   F(DiffMetric, metric, "", "ttft, tpot, rate (output tokens per second), or step: the time of one step")            \
   F(OptDouble, a, "", "Of the first side, ms (rate: 1/s): the median of its runs")                                   \
   F(OptDouble, b, "", "Of the other side")                                                                           \
