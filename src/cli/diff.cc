@@ -91,6 +91,7 @@ class SideReader {
     LLMPROF_ASSIGN(const std::vector<std::string> paths, recordings_named(word));
     Result<Trace> trace = import_files(paths);
     if (!trace) return tl::unexpected<Error>(name_other_file(paths.front(), trace.error()));
+    LLMPROF_CHECK(check_reportable(*trace));
     LLMPROF_CHECK(derive(*trace, derive_));
     if (!options_.output.quiet) warn_of_damage(*trace);
     damaged_ |= trace->diagnostics.has(Severity::kError);

@@ -135,13 +135,13 @@ class Pair {
     };
     const SideFigures a = figures(a_, of_a_), b = figures(b_, of_b_);
     if (a.runs.empty() || b.runs.empty()) {
-      if (metric != DiffMetric::kRate && !(a.runs.empty() && b.runs.empty() && metric == DiffMetric::kTpot))
-        cannot_tell(fmt::format("How do {} compare?", metric == DiffMetric::kTtft ? "TTFT" : "TPOT"),
-                    fmt::format("the {} has no steady one", a.runs.empty() && b.runs.empty()
-                                                                ? "recordings hold none on either side: each"
-                                                            : a.runs.empty() ? "first side"
-                                                                             : "other side"),
-                    "llmprof analyze says why");
+      const bool both = a.runs.empty() && b.runs.empty();
+      if (metric == DiffMetric::kRate || (both && metric == DiffMetric::kTpot)) return;
+      cannot_tell(fmt::format("How do {} compare?", metric == DiffMetric::kTtft ? "TTFT" : "TPOT"),
+                  both             ? "neither side has a steady one"
+                  : a.runs.empty() ? "the first side has no steady one"
+                                   : "the other side has no steady one",
+                  "llmprof analyze says why");
       return;
     }
     DiffStage& row = add_row(std::string(name_of(kind)), metric, compare(a, b, metric == DiffMetric::kRate));
@@ -176,9 +176,26 @@ class Pair {
     ++done;
     Attribution found = attributor_.attribute(nearest_run(matched.a, *row.a), nearest_run(matched.b, *row.b));
     take(row, found);
-    if (!found.why_not.empty())
-      cannot_tell(fmt::format("Where does the difference of {} come from?", first.name), found.why_not, found.advice);
-    attributions_.emplace_back(first.kind, std::move(found));
+    if (!found.why_not.empty()) say_why_not(first.name, found);
+    if (is_most_of_its_kind(matched)) attributions_.emplace_back(first.kind, std::move(found));
+  }
+
+  // Once for each reason.
+  void say_why_not(const std::string& stage, const Attribution& found) {
+    for (const CannotTell& row : out_.cannot_tell)
+      if (row.why == found.why_not) return;
+    cannot_tell(fmt::format("Where does the difference of {} come from?", stage), found.why_not, found.advice);
+  }
+
+  // A headline is of all steps of its kind: what others do says nothing of it.
+  bool is_most_of_its_kind(const Matched& matched) const {
+    const auto is_most = [](const std::pair<const Run*, StepGroup>& of) {
+      int64_t all_ns = 0;
+      for (const StepGroup& group : step_groups(*of.first))
+        if (group.kind == of.second.kind && group.device == of.second.device) all_ns += group.total_ns;
+      return of.second.total_ns * 2 >= all_ns;
+    };
+    return is_most(matched.a.front()) && is_most(matched.b.front());
   }
 
   // The run whose figure is nearest to that of its side.

@@ -11,6 +11,11 @@ namespace {
 bool is_same_stage(const StepGroup& a, const StepGroup& b) {
   return a.kind == b.kind && a.name == b.name && a.device == b.device;
 }
+// The one with the bare name of its kind is all that its run has of it.
+bool is_same_kind(const StepGroup& a, const StepGroup& b) {
+  const std::string_view kind = ::llmprof::name_of(a.kind);
+  return a.kind == b.kind && a.device == b.device && a.kind != StageKind::kOther && (a.name == kind || b.name == kind);
+}
 bool is_same_or_unknown(int64_t a, int64_t b) { return a == b || a < 0 || b < 0; }
 
 double middle_context(const Run& run, const StepGroup& group) {
@@ -47,14 +52,16 @@ GroupPairs match_groups(const std::vector<StepGroup>& a, const std::vector<StepG
   const auto pass = [&](auto&& fits) {
     for (size_t i = 0; i < a.size(); ++i)
       for (size_t k = 0; k < b.size() && of_a[i] == b.size(); ++k)
-        if (taken[k] == 0 && is_same_stage(a[i], b[k]) && fits(a[i], b[k])) of_a[i] = k, taken[k] = 1;
+        if (taken[k] == 0 && fits(a[i], b[k])) of_a[i] = k, taken[k] = 1;
   };
   pass([](const StepGroup& one, const StepGroup& other) {
-    return one.sequences == other.sequences && one.tokens == other.tokens;
+    return is_same_stage(one, other) && one.sequences == other.sequences && one.tokens == other.tokens;
   });
-  pass([](const StepGroup& one, const StepGroup& other) {
+  const auto alike = [](const StepGroup& one, const StepGroup& other) {
     return is_same_or_unknown(one.sequences, other.sequences) && is_same_or_unknown(one.tokens, other.tokens);
-  });
+  };
+  pass([&](const StepGroup& one, const StepGroup& other) { return is_same_stage(one, other) && alike(one, other); });
+  pass([&](const StepGroup& one, const StepGroup& other) { return is_same_kind(one, other) && alike(one, other); });
   for (size_t i = 0; i < a.size(); ++i)
     if (of_a[i] < b.size())
       out.pairs.emplace_back(i, of_a[i]);

@@ -15,7 +15,8 @@ struct GroupPairs {
   std::vector<size_t> only_a, only_b;
 };
 // Of one kind (of other stages one name) and device. Those of equal sequences and tokens; then those of which one side
-// does not know one of these and the other number is the same. Contexts need not agree: they grow from step to step.
+// does not know one of these and the other number is the same; then those of a kind that
+// has one stage in one of the runs. Contexts need not agree: they grow from step to step.
 GroupPairs match_groups(const std::vector<StepGroup>& a, const std::vector<StepGroup>& b);
 
 // Steps of both whose contexts lie in the range that both have, where their medians lie more than a tenth apart and

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -91,20 +93,27 @@ std::optional<Figure> headline(const Report& report, DiffMetric metric, bool ful
     return moved_to(*itl, *of.itl_full_pace_ms, of.itl_full_pace_n.value_or(0));
   }
   if (!of.output_tokens_per_s || *of.output_tokens_per_s <= 0 || !itl || full_pace) return std::nullopt;
-  // The rate is tokens over the time of the same steps: as sure as that.
+  // Tokens over the time of the same steps, a mean: slow ones count in full, and it is as sure as the mean of steps is.
   Figure out{*of.output_tokens_per_s, std::nullopt, std::nullopt, of.itl_n};
-  if (itl->low) out.low = out.value * itl->value / *itl->high, out.high = out.value * itl->value / *itl->low;
+  const std::optional<Summary>& steps = report.latency->itl_ms;
+  if (!steps || !steps->stddev || steps->n < static_cast<int64_t>(kFewestForInterval) || steps->mean <= 0) return out;
+  const double error = 1.96 * *steps->stddev / (steps->mean * std::sqrt(static_cast<double>(steps->n)));
+  out.low = out.value * std::exp(-error), out.high = out.value * std::exp(error);
   return out;
 }
 
 std::vector<StepGroup> step_groups(const Run& run) {
   const Steps& steps = run.trace.steps;
+  std::map<StageKind, std::set<StringId>> stages;  // a kind may have several, a vision encoder and what prepares for it
+  for (Row step = 0; step < steps.size(); ++step)
+    if (is_steady(run.trace, step)) stages[steps.kind[step]].insert(steps.stage[step]);
   std::map<std::tuple<StageKind, std::string, int32_t, int64_t, int64_t>, StepGroup> found;
   std::map<std::pair<StringId, int32_t>, size_t> of_stage;  // how many steady steps a stage has
   for (Row step = 0; step < steps.size(); ++step) {
     if (!is_steady(run.trace, step)) continue;
     const StageKind kind = steps.kind[step];
-    const std::string name(kind == StageKind::kOther ? run.trace.text(steps.stage[step]) : name_of(kind));
+    const bool by_name = kind == StageKind::kOther || stages[kind].size() > 1;
+    const std::string name(by_name ? run.trace.text(steps.stage[step]) : name_of(kind));
     StepGroup& group = found[{kind, name, steps.device[step], steps.sequences[step], steps.new_tokens[step]}];
     group.kind = kind;
     group.name = name;

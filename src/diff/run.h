@@ -32,7 +32,7 @@ std::optional<Figure> headline(const Report& report, DiffMetric metric, bool ful
 // Steady steps of one run that are alike: kind, device, sequences and tokens. What no recording says is -1.
 struct StepGroup {
   StageKind kind = StageKind::kOther;
-  std::string name;   // of the kind; of other stages their own
+  std::string name;   // of the kind; of stages of which the kind has several, and of other ones, their own
   std::string stage;  // the report's name of the stage that most of them are in
   int32_t device = 0;
   int64_t sequences = -1, tokens = -1;

@@ -22,6 +22,7 @@ constexpr double kWholeLeast = 0.01;  // shares of a difference that is smaller 
 struct Room {
   size_t shares, stages, operations, kernels, operators, unknown;
 };
+constexpr size_t kFewestRows = 2;
 constexpr Room kOnePage{8, 8, 8, 7, 4, 3};
 constexpr Room kAll{kNoLimit, kNoLimit, kNoLimit, kNoLimit, kNoLimit, kNoLimit};
 
@@ -86,16 +87,19 @@ std::string side_suffix(const DiffResult& result, int64_t side) {
 
 class DiffPage {
  public:
-  DiffPage(const DiffResult& result, const RenderOptions& options)
+  // `less`: rows that each table gets less, so that all fit on one page.
+  DiffPage(const DiffResult& result, const RenderOptions& options, size_t less)
       : result_(result), options_(options), ink_(options.color), room_(options.one_page ? kOnePage : kAll) {
     if (options.one_page) {
+      for (size_t* const rows : {&room_.shares, &room_.operations, &room_.kernels, &room_.operators})
+        *rows = std::max(kFewestRows, *rows - std::min(less, *rows));
       options_.width = std::min(options_.width, kPageWidth);
       options_.fit = true;
       options_.more = "--full, --format csv";
     }
   }
 
-  std::string text() {
+  std::string text() const {
     std::string out = head();
     for (int64_t side = 1; side < static_cast<int64_t>(result_.sides.size()); ++side) {
       out += verdicts(side);
@@ -383,8 +387,14 @@ class DiffPage {
 std::string render_text(const DiffResult& result, const RenderOptions& given) {
   RenderOptions options = given;
   options.width = std::max(kLeastWidth, options.width);
-  DiffPage page(result, options);
-  return finish_page(page.text(), page.options());
+  std::string out;
+  for (size_t less = 0; less < kOnePage.operations; ++less) {
+    const DiffPage page(result, options, less);
+    out = finish_page(page.text(), page.options());
+    const size_t lines = static_cast<size_t>(std::count(out.begin(), out.end(), '\n'));
+    if (!options.one_page || lines <= kPageLines) break;
+  }
+  return out;
 }
 
 }  // namespace llmprof
