@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/statistics.h"
 #include "diff/attribute.h"
 #include "diff/match.h"
 #include "diff/noise.h"
@@ -146,11 +147,37 @@ class Pair {
     }
     DiffStage& row = add_row(std::string(name_of(kind)), metric, compare(a, b, metric == DiffMetric::kRate));
     row.full_pace = full_pace;
+    if (const std::string why = unlike(kind); !why.empty()) {
+      row.verdict = DiffVerdict::kAmbiguous;
+      row.reason = why;
+      row.ci95.reset();  // of no change of the program
+    }
     std::vector<const Matched*> of_kind;
     for (const Matched& matched : matched_)
       if (matched.a.front().second.kind == kind) of_kind.push_back(&matched);
     if (of_kind.size() == 1)
       row.shape = shape_text(of_kind.front()->a.front().second, of_kind.front()->b.front().second);
+  }
+
+  // Why headlines of this kind are of other requests: what a step runs on differs by more than a tenth in the median.
+  std::string unlike(StageKind kind) const {
+    constexpr double kAlike = 0.10;
+    const auto middle = [kind](const Run& run, const std::vector<int64_t>& column) {
+      std::vector<double> known;
+      for (const StepGroup& group : step_groups(run))
+        for (const StepId step : group.steps)
+          if (group.kind == kind && column[step] > 0) known.push_back(static_cast<double>(column[step]));
+      return known.empty() ? 0 : median_of(std::move(known));
+    };
+    using Column = std::vector<int64_t> Steps::*;
+    for (const auto& [word, column] : {std::pair<const char*, Column>{"tokens", &Steps::new_tokens},
+                                       std::pair<const char*, Column>{"sequences", &Steps::sequences}}) {
+      const double of_a = middle(a_.front(), a_.front().trace.steps.*column);
+      const double of_b = middle(b_.front(), b_.front().trace.steps.*column);
+      if (of_a > 0 && of_b > 0 && std::abs(of_a - of_b) > kAlike * std::max(of_a, of_b))
+        return fmt::format("of other requests: {:.0f} and {:.0f} {} a step in the median", of_a, of_b, word);
+    }
+    return {};
   }
 
   void add_step(const Matched& matched) {

@@ -117,7 +117,7 @@ std::vector<DiffGate> judge(const std::vector<Gate>& gates, const DiffResult& re
         if (worst == nullptr || high > worse(*worst).second) worst = &stage;
       }
       if (worst == nullptr) {
-        row.reason = "not both sides have it";
+        row.reason = "not both sides have it, of like requests";
       } else if (broken != nullptr) {
         row.state = GateState::kBroken;
         row.reason = in_words(*broken);

@@ -108,6 +108,14 @@ KernelTimes kernels_of(const GroupsOfSide& side) {
       .medians();
 }
 
+// Of one category; a copy by the copy engine is no kernel, and no other kind of copy.
+bool can_replace(const KernelName& a, const KernelName& b) {
+  const auto is_kernel = [](const std::string& name) {
+    return !name.starts_with("Memcpy") && !name.starts_with("Memset");
+  };
+  return std::get<0>(a) == std::get<0>(b) && is_kernel(std::get<2>(a)) && is_kernel(std::get<2>(b));
+}
+
 class KernelMatch {
  public:
   KernelMatch(KernelTimes a, KernelTimes b) : a_(std::move(a)), b_(std::move(b)) {}
@@ -123,14 +131,12 @@ class KernelMatch {
          DiffPresence::kBoth);
     pass(
         [](const KernelName& a, const KernelName& b) {
-          return std::get<0>(a) == std::get<0>(b) && !std::get<1>(a).empty() && std::get<1>(a) == std::get<1>(b);
+          return can_replace(a, b) && !std::get<1>(a).empty() && std::get<1>(a) == std::get<1>(b);
         },
         DiffPresence::kReplaced);
-    pass(
-        [this](const KernelName& a, const KernelName& b) {
-          return std::get<0>(a) == std::get<0>(b) && std::abs(a_.at(a)[0] - b_.at(b)[0]) < 0.5;
-        },
-        DiffPresence::kReplaced);
+    pass([this](const KernelName& a,
+                const KernelName& b) { return can_replace(a, b) && std::abs(a_.at(a)[0] - b_.at(b)[0]) < 0.5; },
+         DiffPresence::kReplaced);
     for (const auto& [name, times] : a_) add(&name, nullptr, DiffPresence::kGone);
     for (const auto& [name, times] : b_) add(nullptr, &name, DiffPresence::kNew);
     return std::move(rows_);

@@ -123,7 +123,9 @@ class DiffPage {
   std::string head() const {
     std::string names;
     for (const DiffSide& side : result_.sides) names += (names.empty() ? "" : " -> ") + printable(side_name(side));
-    std::string out = ink_.bold("llmprof " + result_.tool_version) + "  diff  " + names + "\n";
+    const std::string tool = "llmprof " + result_.tool_version;
+    std::string out =
+        ink_.bold(tool) + wrap_text(tool + "  diff  " + names, options_.width, "", "  ").substr(tool.size());
     const DiffSide& first = result_.sides.front();
     std::string device = first.device ? printable(*first.device) : "unknown device";
     if (first.driver) device += " · driver " + printable(*first.driver);
