@@ -77,7 +77,8 @@ Change compare(const SideFigures& a, const SideFigures& b, bool more_is_better) 
   out.by_repeats = degrees >= 2;
   const std::optional<double> own_a = own_variance(a), own_b = own_variance(b);
   const bool own_known = own_a && own_b;
-  const double own = own_a.value_or(0) + own_b.value_or(0);
+  // Of one or two steps it is not known what the next would take: at least as different as another run's.
+  const double own = own_a.value_or(a.deviation * a.deviation) + own_b.value_or(b.deviation * b.deviation);
   double pair = 0;  // variance of the difference of two single runs
   double half = 0, own_half = kNormal * std::sqrt(own);
   if (out.by_repeats) {

@@ -2,6 +2,7 @@
 //
 // Everything is computed on logarithms, where a change is a difference. With s_a, s_b the standard error of each side's
 // own figures (a 95 % interval is taken to be 3.92 of them wide) and d what runs differ by from one to the next:
+// Where a run has too few steps for an interval, s is taken to be d once more.
 //   one run a side    d by the noise model (noise.h);  interval  +-1.96 sqrt(s_a^2 + s_b^2 + 2 d^2)
 //   repeats           d the pooled deviation of the runs of both sides, with n_a + n_b - 2 degrees of freedom, from two
 //                     on;  interval  +-t sqrt(d^2/n_a + d^2/n_b), no less than what the own intervals leave

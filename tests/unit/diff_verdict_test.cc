@@ -53,6 +53,14 @@ TEST(Verdict, EqualRunsOfTheGpuAreTheSame) {
   one.runs = {{10, std::nullopt, std::nullopt, 1}};
   one.deviation = kGpuDeviation;
   EXPECT_EQ(compare(one, one, false).verdict, DiffVerdict::kAmbiguous);
+  // One step may be any: the interval is wider than that of many.
+  SideFigures other = one;
+  other.runs[0].value = 20;
+  const Change few = compare(one, other, false),
+               many = compare(side({10}, kGpuDeviation), side({20}, kGpuDeviation), false);
+  EXPECT_LT(few.low, many.low);
+  EXPECT_GT(few.high, many.high);
+  EXPECT_EQ(few.verdict, DiffVerdict::kSlower);
 }
 
 TEST(Verdict, RepeatsSayWhatTheyDifferBy) {
