@@ -20,6 +20,7 @@ void add_completion(Parser& parser);
 void add_counters(Parser& parser);  // hidden: `run` starts it beside the target
 void add_ctl(Parser& parser);
 void add_demo(Parser& parser);
+void add_diff(Parser& parser);
 void add_doctor(Parser& parser);
 void add_export(Parser& parser);
 void add_list(Parser& parser);

@@ -155,6 +155,11 @@ Status choose_ceilings(const CeilingsOption& option, AnalyzeOptions& options) {
   return {};
 }
 
+Status check_reportable(const Trace& trace) {
+  if (!can_report(trace)) return tl::unexpected<Error>(no_gpu_activity(trace));
+  return {};
+}
+
 int print_empty_report(Trace& trace, const std::string& why, const std::string& advice, const OutputOptions& output) {
   if (const Status status = derive(trace); !status) return report_error(status.error());
   Result<Report> report = analyze(trace);

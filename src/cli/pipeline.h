@@ -38,6 +38,9 @@ void warn_of_damage(const Trace& trace);
 // `cannot_tell` begins with why. Text has its own words for that (on standard error).
 int print_empty_report(Trace& trace, const std::string& why, const std::string& advice, const OutputOptions& output);
 
+// Why there is nothing to report on: no GPU work, and not a run that was watched without kernels.
+Status check_reportable(const Trace& trace);
+
 // Derives, analyses and prints. Exit code 3 when the input had error-level diagnostics, even though a report was
 // printed. `stored` takes the whole report, whatever of it is printed.
 int analyze_and_print(Trace& trace, const DeriveOptions& derive_options, const AnalyzeOptions& analyze_options,

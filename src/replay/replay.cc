@@ -335,6 +335,44 @@ std::vector<int64_t> StepReplay::windows(const Durations& durations, const Laten
   return out;
 }
 
+std::vector<int64_t> StepReplay::windows_of(std::span<const StepId> steps, const Durations& durations,
+                                            const Latencies& latencies) const {
+  constexpr size_t kLead = 2;
+  const Trace& trace = timeline_.trace;
+  std::vector<Stretch> parts;
+  for (const StepId step : steps) {
+    if (!is_whole(trace, step)) continue;
+    const auto holds = [&](const Stretch& one) {
+      return one.start_ns <= trace.steps.host_start_ns[step] && trace.steps.host_start_ns[step] < one.end_ns;
+    };
+    const auto whole = std::find_if(stretches_.begin(), stretches_.end(), holds);
+    if (whole == stretches_.end()) continue;
+    Stretch part{trace.steps.host_start_ns[step], trace.steps.end_ns[step] + 1};
+    size_t lead = 0;
+    for (Row before = step; before-- > 0 && lead < kLead;) {
+      if (trace.steps.device[before] != trace.steps.device[step]) continue;
+      if (!is_whole(trace, before) || trace.steps.host_start_ns[before] < whole->start_ns) break;
+      part.start_ns = std::min(part.start_ns, trace.steps.host_start_ns[before]);
+      ++lead;
+    }
+    parts.push_back(part);
+  }
+  std::sort(parts.begin(), parts.end(), [](const Stretch& a, const Stretch& b) { return a.start_ns < b.start_ns; });
+  std::vector<Stretch> joined;
+  for (const Stretch& part : parts) {
+    if (!joined.empty() && part.start_ns <= joined.back().end_ns)
+      joined.back().end_ns = std::max(joined.back().end_ns, part.end_ns);
+    else
+      joined.push_back(part);
+  }
+  const Replayed replayed = run(timeline_, durations, latencies, joined);
+  const std::vector<int64_t> starts = step_starts(timeline_, ends_, replayed);
+  std::vector<int64_t> out;
+  for (const StepId step : steps)
+    out.push_back(starts[step] == kNever ? kNever : end_of(replayed, ends_[step]) - starts[step]);
+  return out;
+}
+
 std::vector<int64_t> StepReplay::without_recorder(const RecorderCostModel& model) const {
   Durations durations(timeline_);
   Latencies latencies = latencies_;

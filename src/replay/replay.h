@@ -125,6 +125,10 @@ class StepReplay {
   std::vector<std::vector<PathSegment>> paths(std::span<const StepId> steps) const;
   // What each takes with what is changed, ns.
   std::vector<int64_t> windows(const Durations& durations, const Latencies& latencies) const;
+  // The same of these alone, ns, kNever of one that is not replayed. Of the rest only what leads to them is run again,
+  // from two steps before each on: for many replays of a few steps.
+  std::vector<int64_t> windows_of(std::span<const StepId> steps, const Durations& durations,
+                                  const Latencies& latencies) const;
 
   const Timeline& timeline() const { return timeline_; }
   const Latencies& latencies() const { return latencies_; }

@@ -1,12 +1,14 @@
 // One CSV file per list of records, header row first, the names and units of the declarations. Records inside a row are
-// columns of it, under their name; texts inside it are one column, the last; lists inside it are files of their own,
-// whose rows begin with the keys of this one. Whatever is known of a result, the same files have the same columns.
+// columns of it, under their name; texts inside it are one column, the last; the two ends of an interval are one; lists
+// inside it are files of their own, whose rows begin with the keys of this one. Whatever is known of a result, the same
+// files have the same columns.
 #include "base/csv.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "report/render.h"
 
@@ -46,6 +48,7 @@ class CsvVisitor : public RecordVisitor {
       frame.cells.emplace_back("metric", field.name);
     }
     if (nest == Nest::kTexts) frame.text_column = field.name;
+    if (nest == Nest::kNumbers) frame.text_column = frame.prefix + std::string(field.name);
     frames_.push_back(std::move(frame));
     if (nest == Nest::kRows) declare(shape);
   }
@@ -55,6 +58,11 @@ class CsvVisitor : public RecordVisitor {
     frames_.pop_back();
     if (frame.nest == Nest::kTexts) {
       if (Frame* row = this->row()) row->texts.emplace_back(frame.text_column, frame.joined);
+    } else if (frame.nest == Nest::kNumbers) {
+      // An interval that may be unknown is a column; lists of samples are none, and the header has no place for them.
+      Frame* const row = this->row();
+      if (row != nullptr && columns_[std::string(row->table)].count(frame.text_column) > 0)
+        row->cells.emplace_back(frame.text_column, frame.joined);
     } else if (frame.is_row) {
       frame.cells.insert(frame.cells.end(), frame.texts.begin(), frame.texts.end());
       finish_row(frame);
@@ -101,12 +109,11 @@ class CsvVisitor : public RecordVisitor {
   }
 
   void add(std::string_view name, std::string text) {
-    if (!frames_.empty() && frames_.back().nest == Nest::kTexts) {
+    if (!frames_.empty() && (frames_.back().nest == Nest::kTexts || frames_.back().nest == Nest::kNumbers)) {
       std::string& joined = frames_.back().joined;
       joined += (joined.empty() ? "" : " ") + text;
       return;
     }
-    if (!frames_.empty() && frames_.back().nest == Nest::kNumbers) return;
     if (Frame* row = this->row()) row->cells.emplace_back(frames_.back().prefix + std::string(name), std::move(text));
   }
 
@@ -116,7 +123,7 @@ class CsvVisitor : public RecordVisitor {
     const auto [table, fresh] = tables_.try_emplace(name);
     if (fresh) {
       order_.push_back(name);
-      for (const auto& [column, text] : frame.cells) cells.push_back(column);
+      for (const auto& [column, text] : frame.cells) cells.push_back(column), columns_[name].insert(column);
       append_csv_row(table->second, cells);
       cells.clear();
     }
@@ -150,6 +157,7 @@ class CsvVisitor : public RecordVisitor {
 
   std::vector<Frame> frames_;
   std::map<std::string, std::string> tables_;
+  std::map<std::string, std::set<std::string>> columns_;  // by table
   std::vector<std::string> order_;
   int headers_only_ = 0;
 };

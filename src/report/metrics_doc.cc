@@ -155,7 +155,7 @@ std::string metrics_markdown() {
   out += "\n## Recording\n\nThe tables of a trace as importers and collectors fill them.\n\n" +
          markdown(imported_sections());
   out += "## Derived\n\nWhat llmprof adds to a recording before it analyses it.\n\n" + markdown(derived_sections());
-  out += "## Other commands\n\nWhat `bench`, `peaks`, `model` and `doctor` answer, in JSON and CSV.\n\n" +
+  out += "## Other commands\n\nWhat `diff`, `bench`, `peaks`, `model` and `doctor` answer, in JSON and CSV.\n\n" +
          markdown(other_sections());
   while (out.ends_with("\n\n")) out.pop_back();
   return out;

@@ -58,6 +58,7 @@ std::string render_text(const bench::BenchResult& result, const RenderOptions& o
 std::string render_text(const bench::ComparisonResult& result, const RenderOptions& options);
 std::string render_text(const bench::PeaksResult& result, const RenderOptions& options);
 std::string render_text(const ModelResult& result, const RenderOptions& options);
+std::string render_text(const DiffResult& result, const RenderOptions& options);
 std::string render_text(const DoctorResult& result, const RenderOptions& options);
 std::string render_text(const RunList& result, const RenderOptions& options);
 std::string render_text(const RunShown& result, const RenderOptions& options);

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "results/bench.h"
+#include "results/diff.h"
 #include "results/doctor.h"
 #include "results/model.h"
 #include "results/peaks.h"
@@ -89,6 +90,34 @@ std::string_view name_of(RunState state) {
 
 std::string_view name_of(RetentionAction action) {
   return action == RetentionAction::kCompress ? "compress" : "remove";
+}
+
+std::string_view name_of(DiffVerdict verdict) {
+  static constexpr std::array<std::string_view, static_cast<size_t>(DiffVerdict::kCount)> kNames = {
+      "FASTER", "SLOWER", "SAME", "AMBIGUOUS"};
+  return entry(kNames, verdict);
+}
+
+std::string_view name_of(DiffMetric metric) {
+  static constexpr std::array<std::string_view, static_cast<size_t>(DiffMetric::kCount)> kNames = {"ttft", "tpot",
+                                                                                                   "rate", "step"};
+  return entry(kNames, metric);
+}
+
+std::string_view name_of(DiffPart part) {
+  static constexpr std::array<std::string_view, kDiffParts> kNames = {
+      "kernel-replaced", "kernel-slower", "clock", "launch", "wait", "copy", "host", "count", "other"};
+  return entry(kNames, part);
+}
+
+std::string_view name_of(DiffPresence presence) {
+  static constexpr std::array<std::string_view, 4> kNames = {"both", "replaced", "gone", "new"};
+  return entry(kNames, presence);
+}
+
+std::string_view name_of(GateState state) {
+  static constexpr std::array<std::string_view, 3> kNames = {"holds", "broken", "ambiguous"};
+  return entry(kNames, state);
 }
 
 namespace bench {

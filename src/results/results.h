@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "results/bench.h"
+#include "results/diff.h"
 #include "results/doctor.h"
 #include "results/model.h"
 #include "results/peaks.h"
@@ -26,6 +27,7 @@ constexpr ResultInfo result_info(const bench::ComparisonResult&) {
   return {"comparison", "llmprof.bench.comparison/1", "comparison"};
 }
 constexpr ResultInfo result_info(const bench::PeaksResult&) { return {"peaks", "llmprof.peaks/1", {}}; }
+constexpr ResultInfo result_info(const DiffResult&) { return {"diff", "llmprof.diff/1", {}}; }
 constexpr ResultInfo result_info(const DoctorResult&) { return {"doctor", {}, "checks"}; }
 constexpr ResultInfo result_info(const ModelResult&) { return {"model", "llmprof.model/1", "model_operators"}; }
 constexpr ResultInfo result_info(const RunList&) { return {"runs", "llmprof.runs/1", "runs"}; }
@@ -35,7 +37,7 @@ constexpr ResultInfo result_info(const VerifiedRuns&) { return {"verified", "llm
 
 using ResultRecord = std::variant<const Report*, const bench::BenchResult*, const bench::ComparisonResult*,
                                   const bench::PeaksResult*, const ModelResult*, const DoctorResult*, const RunList*,
-                                  const RunShown*, const PrunedRuns*, const VerifiedRuns*>;
+                                  const RunShown*, const PrunedRuns*, const VerifiedRuns*, const DiffResult*>;
 
 // One of them, whichever it is; it must outlive this.
 class AnyResult {

@@ -44,6 +44,7 @@ CASES = [
     ("analyze my\\ l", ["analyze", "my long name.json"]),
     ("run -o myf", ["run", "-o", "myfolder"]),
     ("run --mode light -- cat myrec", ["run", "--mode", "light", "--", "cat", "myrecording.json.gz"]),
+    ("diff myrec", ["diff", "myrecording.json.gz"]),
     ("export --to per", ["export", "--to", "perfetto"]),
     ("export myrec", ["export", "myrecording.json.gz"]),
     ("completion fi", ["completion", "fish"]),

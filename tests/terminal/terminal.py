@@ -108,10 +108,11 @@ def commands():
     for name in LISTS:
         yield ("list", name)
     yield ("bench", "--compare", str(COMPARED / "old.json"), str(COMPARED / "new.json"))
+    yield ("diff", "two_streams.json.gz", "unfused_attention.json.gz")
     yield ("doctor",)
     yield ("demo", "--recorded", "--no-html")
     yield ("--help",)
-    for name in ("run", "analyze", "export", "model", "peaks", "bench", "workload", "list", "demo", "doctor", "ctl", "runs", "serve"):
+    for name in ("run", "analyze", "diff", "export", "model", "peaks", "bench", "workload", "list", "demo", "doctor", "ctl", "runs", "serve"):
         yield (name, "--help")
 
 

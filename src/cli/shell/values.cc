@@ -111,6 +111,7 @@ Choices workload_dtypes() { return plain({"auto", "fp32", "bf16"}); }
 Choices modes() { return plain({"light", "default", "deep"}); }
 Choices run_actions() { return plain({"list", "show", "open", "pin", "unpin", "prune", "verify"}); }
 Choices controls() { return plain({"start", "stop", "status"}); }
+Choices diff_gates() { return plain({"ttft>3%", "tpot>3%", "rate>3%", "slower:5%"}); }
 Choices gates() { return plain({"slow", "ambiguous", "failed"}); }
 
 // The first line that fits; an empty command is any.
@@ -132,6 +133,7 @@ constexpr Known kKnown[] = {
     {"bench", "--variant", variants},
     {"bench", "--dtype", operation_dtypes},
     {"bench", "--fail-on", gates},
+    {"diff", "--fail-on", diff_gates},
     {"peaks", "--dtype", operation_dtypes},
     {"workload", "--dtype", workload_dtypes},
     {"workload", "--size", sizes},
@@ -143,7 +145,7 @@ constexpr Known kKnown[] = {
 
 // Values that are files whatever the declaration calls them.
 constexpr std::pair<std::string_view, std::string_view> kFiles[] = {
-    {"", "PATH"}, {"", "--program"}, {"model", "MODEL"}, {"", "--model"}};
+    {"", "PATH"}, {"diff", "SIDE"}, {"", "--program"}, {"model", "MODEL"}, {"", "--model"}};
 
 bool is_word(std::string_view part) {
   return !part.empty() && std::all_of(part.begin(), part.end(), [](char c) {

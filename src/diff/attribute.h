@@ -1,0 +1,53 @@
+// Where the difference of a step's time between two runs comes from. Steps of both are aligned call by call and
+// activity by activity (align.h), and replayed (replay/replay.h) with one part after the other exchanged:
+//
+//   v(S), S a set of parts: the step's window with what belongs to S as in B, the rest as in A. Without `count` in S on
+//   A's timeline, with the values of B where a row's part is in S; with `count` on B's timeline, with the values of A
+//   where it is not. Rows without a partner keep their own values. Waits, copies, allocations and long host code that
+//   one side alone has are there or not by their own part: on the timeline of the other side they cannot be put, so
+//   what they bring there is what taking them away changes on their own.
+//
+// v of no part is A's step, v of all is B's, both as replay gives them back. Each part gets its Shapley value: the
+// mean, over all orders in which parts can be exchanged, of what it changes when its turn comes (Shapley, 1953). So
+// shares add up to the difference, and no order is preferred. Several pairs of steps next to the medians are averaged.
+//
+// What recording costs is taken out of both sides where `llmprof peaks` measured it on the machine (undisturbed.h).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "diff/match.h"
+#include "results/diff.h"
+
+namespace llmprof::diff {
+
+struct Attribution {
+  std::vector<DiffShare> shares;  // the largest first
+  bool by_replay = true;          // else: sums of kernels by name
+  std::string why_not, advice;    // where there are none, or only sums
+  bool known() const { return !shares.empty() || why_not.empty(); }
+};
+
+// Runs are prepared for replay once; they must outlive it.
+class Attributor {
+ public:
+  Attributor();
+  ~Attributor();
+  Attributor(const Attributor&) = delete;
+  Attributor& operator=(const Attributor&) = delete;
+
+  Attribution attribute(const GroupOfRun& a, const GroupOfRun& b);
+
+ private:
+  struct Prepared;
+  const Prepared& prepared(const Run& run);
+  std::map<const Run*, std::unique_ptr<Prepared>> prepared_;
+};
+
+// The Shapley value of each of n parts, n at most 16. `value[set]` for every set of parts, one bit each: 2^n of them.
+std::vector<double> shapley(const std::vector<double>& value, size_t parts);
+
+}  // namespace llmprof::diff

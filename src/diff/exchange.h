@@ -1,0 +1,101 @@
+// What becomes otherwise on the timeline of one run when parts of it are those of another: sums that are added to what
+// a replay keeps constant (replay::Durations), by part.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "diff/align.h"
+#include "replay/replay.h"
+#include "results/diff.h"
+
+namespace llmprof::diff {
+
+using PartSet = uint32_t;  // one bit for each DiffPart
+constexpr PartSet bit_of(DiffPart part) { return PartSet{1} << static_cast<uint32_t>(part); }
+
+// One side: its recording, and what of it is taken for constant. All must outlive the exchange.
+struct Replayable {
+  const replay::Recording* recording = nullptr;
+  const replay::StepReplay* replay = nullptr;
+  replay::Durations durations;  // without the recorder, where that is known
+  replay::Latencies latencies;
+  OptDouble sm_clock_mhz;
+  const std::map<std::string, bool>* follows_clock = nullptr;  // by kernel: whether its time does (by what bounds it)
+  const Trace& trace() const { return recording->trace(); }
+};
+
+class Exchange {
+ public:
+  Exchange(const Replayable& a, const Replayable& b) : a_(a), b_(b) {}
+
+  // Steps of both that stand for each other. `counted`: their differences by name are kept.
+  void add(const AlignedStep& aligned, bool counted);
+  // Behind the last add().
+  void finish();
+
+  // Parts in which the two differ. `kCount` is among them where one side has launches that the other has not; else the
+  // change from one timeline to the other counts as `kOther`.
+  PartSet active() const { return active_; }
+  DiffPart structure() const { return structure_; }
+  // As in A but for the parts in `set`: the mean window of the steps, ns.
+  double evaluate(PartSet set, const std::vector<StepId>& steps_a, const std::vector<StepId>& steps_b) const;
+
+  // By part and name, b - a in ns, of all steps that were counted.
+  const std::array<std::map<std::string, double>, kDiffParts>& by_name() const { return by_name_; }
+
+ private:
+  struct Changed {  // of a call or of the code before it
+    ApiCallId call;
+    int64_t add_ns;
+    DiffPart part;
+  };
+  struct ChangedOp {
+    GpuOpId op;
+    double clock;    // times this where the clock is exchanged
+    double rest_ns;  // and so much more where `part` is
+    DiffPart part;
+  };
+  // Of a call that the other side does not have. On the timeline of the other side it cannot be put, so what it brings
+  // there is what taking it away changes here.
+  struct Alone {
+    ApiCallId call;
+    DiffPart part;
+    int64_t before_ns;  // of the code before it, that goes with it
+    bool gone;          // the call goes too, with what it launched
+  };
+  struct Edits {
+    std::vector<Changed> calls, before;
+    std::vector<ChangedOp> ops;
+    std::vector<Alone> alone;
+  };
+
+  void add_calls(const AlignedStep& aligned, bool counted);
+  void add_alone(const Replayable& own, ApiCallId call, Edits& edits, double sign, bool counted);
+  void add_ops(const AlignedStep& aligned, bool counted);
+  void change_op(GpuOpId a, double to_a_ns, GpuOpId b, double to_b_ns, DiffPart part);
+  void change_one(const Replayable& own, GpuOpId op, double to_ns, double clock, DiffPart part, Edits& edits);
+  double clock_factor(const Replayable& own, GpuOpId op, double factor) const;
+  void count(DiffPart part, const std::string& name, double ns, bool counted);
+  replay::Latencies latencies_with(const Replayable& own, const Replayable& other, PartSet set) const;
+  static replay::Durations durations_with(const Replayable& own, const Edits& edits, PartSet set, PartSet without);
+  double window_with(bool on_b, PartSet changed, PartSet without, const std::vector<StepId>& steps) const;
+
+  const Replayable& a_;
+  const Replayable& b_;
+  Edits edits_a_, edits_b_;
+  PartSet active_ = 0;
+  DiffPart structure_ = DiffPart::kOther;
+  std::array<std::map<std::string, double>, kDiffParts> by_name_;
+  int64_t launches_a_ = 0, launches_b_ = 0, ops_a_ = 0, ops_b_ = 0, counted_ = 0;
+};
+
+// Which part a call's own time is.
+DiffPart part_of(ApiKind kind);
+// Where the host was before a call: the line of code where that was recorded, else the operator that made it.
+std::string host_place(const Trace& trace, ApiCallId call, int64_t before_ns);
+
+}  // namespace llmprof::diff

@@ -1,0 +1,144 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "diff/attribute.h"
+#include "diff_runs.h"
+
+namespace llmprof::diff {
+namespace {
+
+struct Found {
+  Attribution attribution;
+  double delta_ms = 0;  // of the steps as recorded
+  double of(DiffPart part) const {
+    double sum = 0;
+    for (const DiffShare& share : attribution.shares) sum += share.part == part ? share.delta_ms : 0;
+    return sum;
+  }
+  double all() const {
+    double sum = 0;
+    for (const DiffShare& share : attribution.shares) sum += share.delta_ms;
+    return sum;
+  }
+};
+
+Found attributed(const Run& a, const Run& b) {
+  const std::vector<StepGroup> of_a = step_groups(a), of_b = step_groups(b);
+  EXPECT_FALSE(of_a.empty());
+  EXPECT_FALSE(of_b.empty());
+  Attributor attributor;
+  Found out;
+  out.attribution = attributor.attribute({&a, &of_a.front()}, {&b, &of_b.front()});
+  out.delta_ms = step_figure(b, of_b.front())->value - step_figure(a, of_a.front())->value;
+  EXPECT_TRUE(out.attribution.by_replay) << out.attribution.why_not;
+  return out;
+}
+Found attributed(const Plan& a, const Plan& b) { return attributed(run_of(a), run_of(b)); }
+
+// The whole difference, nearly all of it by one part.
+void expect_part(const Found& found, DiffPart part) {
+  ASSERT_GT(std::abs(found.delta_ms), 0.05);
+  EXPECT_NEAR(found.all(), found.delta_ms, 0.01 * std::abs(found.delta_ms));
+  EXPECT_NEAR(found.of(part), found.delta_ms, 0.1 * std::abs(found.delta_ms)) << name_of(part);
+  EXPECT_EQ(found.attribution.shares.front().part, part);
+}
+
+TEST(Shapley, IsTheMeanOverAllOrders) {
+  constexpr size_t kParts = 4;
+  std::vector<double> value(1U << kParts);
+  for (size_t set = 0; set < value.size(); ++set)
+    value[set] = static_cast<double>(set * set % 37) + ((set & 5) == 5 ? 100 : 0);
+  std::vector<size_t> order(kParts);
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::vector<double> mean(kParts, 0);
+  double orders = 0;
+  do {
+    size_t set = 0;
+    for (const size_t part : order) {
+      mean[part] += value[set | size_t{1} << part] - value[set];
+      set |= size_t{1} << part;
+    }
+    ++orders;
+  } while (std::next_permutation(order.begin(), order.end()));
+  const std::vector<double> shares = shapley(value, kParts);
+  for (size_t part = 0; part < kParts; ++part) EXPECT_NEAR(shares[part], mean[part] / orders, 1e-9);
+  EXPECT_NEAR(std::accumulate(shares.begin(), shares.end(), 0.0), value.back() - value.front(), 1e-9);
+}
+
+TEST(Shapley, PartsThatDoTheSameGetTheSame) {
+  // Two of three parts needed for a gain of 6: whoever they are.
+  const std::vector<double> shares = shapley({0, 0, 0, 6, 0, 6, 6, 6}, 3);
+  for (const double share : shares) EXPECT_NEAR(share, 2, 1e-12);
+}
+
+TEST(Attribute, EqualRunsHaveNothingToAttribute) {
+  const Found found = attributed(Plan{}, Plan{});
+  EXPECT_NEAR(found.all(), 0, 1e-9);
+  for (const DiffShare& share : found.attribution.shares) EXPECT_NEAR(share.delta_ms, 0, 1e-9) << share.name;
+}
+
+TEST(Attribute, ASlowerKernelThatTheHostWaitsFor) {
+  Plan slow;
+  slow.special_ns = 900'000;
+  const Found found = attributed(Plan{}, slow);
+  expect_part(found, DiffPart::kKernelSlower);
+  EXPECT_EQ(found.attribution.shares.front().name, "gemm_special");
+}
+
+TEST(Attribute, ASlowerKernelBesideTheHostCostsNothing) {
+  Plan slow;
+  slow.special_ns = 7'000;  // hidden: the host launches every 12 us
+  const Found found = attributed(Plan{}, slow);
+  EXPECT_NEAR(found.of(DiffPart::kKernelSlower), 0, 1e-6);
+}
+
+TEST(Attribute, AnotherKernelInItsPlace) {
+  Plan other;
+  other.special = "gemm_better";
+  Plan slow;
+  slow.special_ns = 900'000;
+  const Found found = attributed(slow, other);
+  expect_part(found, DiffPart::kKernelReplaced);
+  EXPECT_EQ(found.attribution.shares.front().name, "gemm_special -> gemm_better");
+  EXPECT_LT(found.all(), 0);
+}
+
+TEST(Attribute, ALongerStretchOfHostCode) {
+  Plan gap;
+  gap.gap_ns = 500'000;
+  expect_part(attributed(Plan{}, gap), DiffPart::kHost);
+}
+
+TEST(Attribute, MoreWaits) {
+  Plan plain, waits;
+  plain.kernel_ns = waits.kernel_ns = 30'000;  // the GPU is behind: each wait makes the host start over
+  plain.special_ns = waits.special_ns = 30'000;
+  waits.waits = 6;
+  expect_part(attributed(plain, waits), DiffPart::kWait);
+}
+
+TEST(Attribute, MoreLaunches) {
+  Plan more;
+  more.launches = 60;
+  const Found found = attributed(Plan{}, more);
+  expect_part(found, DiffPart::kCount);
+  EXPECT_EQ(found.attribution.shares.front().name, "40 -> 60 launches of 40 -> 60 activities");
+}
+
+TEST(Attribute, TheOtherWayRoundIsTheSameWithTheOtherSign) {
+  Plan other;
+  other.special_ns = 600'000;
+  other.gap_ns = 300'000;
+  other.launches = 50;
+  const diff::Run a = run_of(Plan{}), b = run_of(other);
+  const Found there = attributed(a, b), back = attributed(b, a);
+  for (size_t part = 0; part < kDiffParts; ++part) {
+    const DiffPart one = static_cast<DiffPart>(part);
+    EXPECT_NEAR(there.of(one), -back.of(one), 1e-6) << name_of(one);
+  }
+  EXPECT_NEAR(there.all(), there.delta_ms, 0.01 * there.delta_ms);
+}
+
+}  // namespace
+}  // namespace llmprof::diff

@@ -1,0 +1,123 @@
+#include <algorithm>
+
+#include "diff/align.h"
+#include "diff/diff.h"
+#include "diff/match.h"
+#include "diff_runs.h"
+
+namespace llmprof::diff {
+namespace {
+
+StepGroup group(StageKind kind, int64_t sequences, int64_t tokens) {
+  StepGroup out;
+  out.kind = kind;
+  out.name = name_of(kind);
+  out.sequences = sequences;
+  out.tokens = tokens;
+  return out;
+}
+
+TEST(Match, StepsOfOneShapeBelongTogether) {
+  const std::vector<StepGroup> a = {group(StageKind::kPrefill, 1, 512), group(StageKind::kDecode, 1, 1),
+                                    group(StageKind::kPrefill, 1, 64)};
+  const std::vector<StepGroup> b = {group(StageKind::kDecode, 8, 8), group(StageKind::kPrefill, 1, 64),
+                                    group(StageKind::kDecode, 1, 1)};
+  const GroupPairs found = match_groups(a, b);
+  EXPECT_EQ(found.pairs, (std::vector<std::pair<size_t, size_t>>{{1, 2}, {2, 1}}));
+  EXPECT_EQ(found.only_a, std::vector<size_t>{0});
+  EXPECT_EQ(found.only_b, std::vector<size_t>{0});
+}
+
+TEST(Match, WhatIsNotKnownFitsWhatIsLeft) {
+  const std::vector<StepGroup> a = {group(StageKind::kDecode, 1, 1), group(StageKind::kDecode, -1, -1)};
+  const std::vector<StepGroup> b = {group(StageKind::kDecode, 8, 8), group(StageKind::kDecode, 1, 1)};
+  const GroupPairs found = match_groups(a, b);
+  EXPECT_EQ(found.pairs, (std::vector<std::pair<size_t, size_t>>{{0, 1}, {1, 0}}));
+  StepGroup other = group(StageKind::kDecode, 1, 1);
+  other.device = 1;
+  EXPECT_TRUE(match_groups(a, {other}).pairs.empty());
+}
+
+TEST(Align, FindsTheLongestCommonOrder) {
+  const auto items = [](std::initializer_list<int> names) {
+    std::vector<Item> out;
+    for (const int name : names) out.push_back({1, static_cast<uint32_t>(name)});
+    return out;
+  };
+  // Two more in the middle of the second.
+  EXPECT_EQ(align_items(items({1, 2, 3, 4}), items({1, 2, 8, 9, 3, 4})), (PlacePairs{{0, 0}, {1, 1}, {2, 4}, {3, 5}}));
+  // Another of the same role in the place of one.
+  EXPECT_EQ(align_items(items({1, 2, 3}), items({1, 9, 3})), (PlacePairs{{0, 0}, {1, 1}, {2, 2}}));
+  // Another role stands for nothing.
+  std::vector<Item> other = items({1, 2, 3});
+  other[1].role = 2;
+  EXPECT_EQ(align_items(items({1, 2, 3}), other), (PlacePairs{{0, 0}, {2, 2}}));
+  EXPECT_TRUE(align_items({}, items({1})).empty());
+}
+
+TEST(Diff, KernelsAreMatchedByRoleAndName) {
+  Plan other;
+  other.special = "gemm_better";
+  other.launches = 42;
+  std::vector<Side> sides(2);
+  sides[0].push_back(run_of(Plan{}));
+  sides[1].push_back(run_of(other));
+  const DiffResult result = diff(sides);
+  ASSERT_FALSE(result.kernels.empty());
+  const auto of = [&](DiffPresence presence) {
+    return std::count_if(result.kernels.begin(), result.kernels.end(),
+                         [&](const DiffKernel& row) { return row.presence == presence; });
+  };
+  EXPECT_EQ(of(DiffPresence::kBoth), 38);  // all but those in the middle, and what took their numbers
+  const auto replaced = std::find_if(result.kernels.begin(), result.kernels.end(),
+                                     [](const DiffKernel& row) { return row.presence == DiffPresence::kReplaced; });
+  ASSERT_NE(replaced, result.kernels.end());
+  EXPECT_EQ(of(DiffPresence::kGone), 0);
+  EXPECT_EQ(of(DiffPresence::kNew), 2);
+}
+
+TEST(Diff, StagesAndSharesAddUp) {
+  Plan slow;
+  slow.special_ns = 900'000;
+  std::vector<Side> sides(2);
+  sides[0].push_back(run_of(Plan{}));
+  sides[1].push_back(run_of(slow));
+  const DiffResult result = diff(sides);
+  ASSERT_EQ(result.sides.size(), 2U);
+  ASSERT_FALSE(result.stages.empty());
+  for (const DiffStage& row : result.stages) {
+    ASSERT_TRUE(row.a && row.b && row.change_frac);
+    EXPECT_NEAR(*row.change_frac, *row.b / *row.a - 1, 1e-9);
+    if (!row.unattributed_ms) continue;
+    double sum = *row.unattributed_ms;
+    for (const DiffShare& share : row.attribution) sum += share.delta_ms;
+    EXPECT_NEAR(sum, *row.b - *row.a, 1e-9);
+  }
+  const auto step = std::find_if(result.stages.begin(), result.stages.end(),
+                                 [](const DiffStage& row) { return row.metric == DiffMetric::kStep; });
+  ASSERT_NE(step, result.stages.end());
+  EXPECT_EQ(step->verdict, DiffVerdict::kSlower);
+  EXPECT_EQ(step->attributed_by, "replay");
+}
+
+TEST(Diff, RepeatsAreOneSide) {
+  Plan slow;
+  slow.apart_ns = 12'600;
+  std::vector<Side> sides(2);
+  for (const int64_t more : {0, 20, 40}) {
+    Plan a, b = slow;
+    a.apart_ns += more;
+    b.apart_ns += more;
+    sides[0].push_back(run_of(a));
+    sides[1].push_back(run_of(b));
+  }
+  const DiffResult result = diff(sides);
+  const auto step = std::find_if(result.stages.begin(), result.stages.end(),
+                                 [](const DiffStage& row) { return row.metric == DiffMetric::kStep; });
+  ASSERT_NE(step, result.stages.end());
+  EXPECT_EQ(step->noise_source, "repeats");
+  EXPECT_EQ(step->verdict, DiffVerdict::kSlower) << step->reason;
+}
+
+}  // namespace
+}  // namespace llmprof::diff
