@@ -2,6 +2,7 @@
 // where it comes from. The decision is in verdict.h, what belongs to what in match.h, the attribution in attribute.h.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,5 +30,8 @@ DiffResult diff(const std::vector<Side>& sides, const std::vector<Gate>& gates =
 // Whether the machines were the same, as far as the recordings say.
 DiffComparable compare_machines(const std::vector<DiffSide>& sides, const std::vector<Side>& runs);
 DiffSide describe_side(const Side& side);
+// By how much of a time another SM clock can have changed it at most, as a share: work may follow the clock or not. 0
+// where the machines do not differ; nothing where something else does, or a clock is not known.
+std::optional<double> clock_difference(const DiffResult& result, size_t side);
 
 }  // namespace llmprof::diff

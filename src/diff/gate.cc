@@ -109,11 +109,13 @@ std::vector<DiffGate> judge(const std::vector<Gate>& gates, const DiffResult& re
       const DiffStage* broken = nullptr;
       const DiffStage* doubtful = nullptr;
       const DiffStage* worst = nullptr;
+      const std::optional<double> clock = clock_difference(result, side);
+      const double slack = clock.value_or(0);
       for (const DiffStage& stage : result.stages) {
         if (stage.side != row.side || !concerns(gate, stage) || !stage.ci95) continue;
         const auto [low, high] = worse(stage);
-        if (low > gate.limit_frac && (broken == nullptr || low > worse(*broken).first)) broken = &stage;
-        if (low <= gate.limit_frac && high > gate.limit_frac && doubtful == nullptr) doubtful = &stage;
+        if (low - slack > gate.limit_frac && (broken == nullptr || low > worse(*broken).first)) broken = &stage;
+        if (low - slack <= gate.limit_frac && high + slack > gate.limit_frac && doubtful == nullptr) doubtful = &stage;
         if (worst == nullptr || high > worse(*worst).second) worst = &stage;
       }
       if (worst == nullptr) {
@@ -122,12 +124,13 @@ std::vector<DiffGate> judge(const std::vector<Gate>& gates, const DiffResult& re
         row.state = GateState::kBroken;
         row.reason = in_words(*broken);
       } else if (doubtful != nullptr) {
-        row.reason = in_words(*doubtful) + ": more repeats a side would tell";
+        row.reason = in_words(*doubtful) + (slack > 0 ? fmt::format(", of which {:.1f} % may be the clock", 100 * slack)
+                                                      : ": more repeats a side would tell");
       } else {
         row.state = GateState::kHolds;
         row.reason = in_words(*worst);
       }
-      if (row.state != GateState::kAmbiguous && !result.comparable.yes) {
+      if (row.state != GateState::kAmbiguous && !clock) {
         row.state = GateState::kAmbiguous;
         row.reason += "; but the machines differ: " + result.comparable.differs.front();
       }

@@ -84,6 +84,9 @@ bool has_telemetry(const Side& side) {
   return std::all_of(side.begin(), side.end(), [](const Run& run) { return run.report.telemetry.has_value(); });
 }
 
+constexpr const char* kClockDiffers = "SM clock (MHz)";
+constexpr const char* kHeldDownDiffers = "clock held down by";
+
 class Machines {
  public:
   Machines(const std::vector<DiffSide>& sides, DiffComparable& out) : sides_(sides), out_(out) {}
@@ -144,7 +147,7 @@ DiffComparable compare_machines(const std::vector<DiffSide>& sides, const std::v
     machines.text("driver", &DiffSide::driver);
     const auto rounded = [](OptDouble value) { return value ? OptDouble(std::round(*value)) : std::nullopt; };
     machines.each(
-        "SM clock (MHz)", [&](const DiffSide& side) { return rounded(side.sm_clock_mhz); },
+        kClockDiffers, [&](const DiffSide& side) { return rounded(side.sm_clock_mhz); },
         [](double a, double b) { return std::abs(a - b) <= kClockApart * std::max(a, b); });
     machines.each(
         "power limit (W)", [&](const DiffSide& side) { return rounded(side.power_cap_w); },
@@ -153,11 +156,20 @@ DiffComparable compare_machines(const std::vector<DiffSide>& sides, const std::v
     if (!readings) out.not_known.emplace_back("what held the clock down");
     for (size_t side = 1; readings && side < runs.size(); ++side)
       if (throttled(runs[0]) != throttled(runs[side]))
-        out.differs.push_back(fmt::format("clock held down by: {} -> {}{}", throttled(runs[0]), throttled(runs[side]),
+        out.differs.push_back(fmt::format("{}: {} -> {}{}", kHeldDownDiffers, throttled(runs[0]), throttled(runs[side]),
                                           runs.size() > 2 ? fmt::format(" (side {})", side + 1) : ""));
   }
   out.yes = out.differs.empty();
   return out;
+}
+
+std::optional<double> clock_difference(const DiffResult& result, size_t side) {
+  for (const std::string& one : result.comparable.differs)
+    if (!one.starts_with(kClockDiffers) && !one.starts_with(kHeldDownDiffers)) return std::nullopt;
+  if (result.comparable.yes) return 0;
+  const OptDouble a = result.sides.front().sm_clock_mhz, b = result.sides[side].sm_clock_mhz;
+  if (!a || !b || *a <= 0 || *b <= 0) return std::nullopt;
+  return std::max(*a / *b, *b / *a) - 1;
 }
 
 }  // namespace llmprof::diff

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Findings against programs with a planted cause and a healthy twin (tests/gpu/held_out_causes and the six sets after it).
+"""Findings against programs with a planted cause and a healthy twin (tests/gpu/held_out_causes and the seven sets after it).
 
     python3 tests/gpu/causes_test.py [--folder held_out_causes] [--state causes.json] [--steps 40] [--rounds 2] [--only NAME,NAME]
 

@@ -122,6 +122,23 @@ TEST(Gates, OfOtherMachinesCannotBeTold) {
   EXPECT_EQ(state_of("tpot>3%", result), GateState::kAmbiguous);
 }
 
+// Clocks 5 % apart may be 5 % of a change, whichever way.
+TEST(Gates, AnotherClockWidensWhatCanBeTold) {
+  const auto state = [](const char* expression, double low, double high, OptDouble clock) {
+    DiffResult result = with(DiffMetric::kTpot, low, (low + high) / 2, high);
+    result.comparable.yes = false;
+    result.comparable.differs = {"SM clock (MHz) 2000 -> 1905", "clock held down by: none -> sw-power-cap"};
+    result.sides[0].sm_clock_mhz = 2000;
+    result.sides[1].sm_clock_mhz = clock;
+    return state_of(expression, result);
+  };
+  EXPECT_EQ(state("tpot>3%", 0.20, 0.25, 1905), GateState::kBroken);
+  EXPECT_EQ(state("tpot>3%", -0.60, -0.50, 1905), GateState::kHolds);
+  EXPECT_EQ(state("tpot>3%", 0.04, 0.06, 1905), GateState::kAmbiguous);
+  EXPECT_EQ(state("tpot>3%", -0.04, -0.01, 1905), GateState::kAmbiguous);
+  EXPECT_EQ(state("tpot>3%", 0.20, 0.25, std::nullopt), GateState::kAmbiguous) << "nobody knows by how much";
+}
+
 TEST(Gates, AreParsedStrictly) {
   const Result<std::vector<Gate>> two = parse_gates({"tpot>3%, ttft>5.5%"});
   ASSERT_TRUE(two);
