@@ -11,8 +11,11 @@ const here = dirname(fileURLToPath(import.meta.url));
 const folder = process.argv[2] ?? join(here, 'dist');
 const hash = (text) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
 
-/** `more`: what the page may do beyond showing itself. */
-async function build_page(entry, template_file, name, more = []) {
+const template_file = 'src/page.html';
+
+/** `elsewhere`: where the same is without JavaScript; `data`: what stands in for a result; `more`: what the page may do
+ *  beyond showing itself. */
+async function build_page(entry, name, { elsewhere, data = '', more = [] }) {
   const built = await esbuild.build({
     absWorkingDir: here,
     entryPoints: [entry],
@@ -46,16 +49,24 @@ async function build_page(entry, template_file, name, more = []) {
   ].join('; ');
   const template = readFileSync(join(here, template_file), 'utf8');
   // The hashes are those of the elements' whole text: not even white space may stand beside it.
-  for (const place of ['content="{{policy}}"', '<style>{{style}}</style>', '<script>{{script}}</script>'])
+  for (const place of ['content="{{policy}}"', '<style>{{style}}</style>', '<script>{{script}}</script>', '{{elsewhere}}', '{{data}}'])
     if (!template.includes(place)) throw new Error(`expected ${place} in ${template_file}`);
   const page = template
     .replace('{{policy}}', () => policy)
     .replace('{{style}}', () => style)
-    .replace('{{script}}', () => script);
+    .replace('{{script}}', () => script)
+    .replace('{{elsewhere}}', () => elsewhere)
+    .replace('{{data}}', () => data);
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, name), page);
 }
 
-await build_page('src/main.ts', 'src/page.html', 'report.html');
+await build_page('src/main.ts', 'report.html', {
+  elsewhere: 'The same numbers: llmprof ... --format text',
+  data: '<!--llmprof:data-->\n',
+});
 // It asks the server that it came from, and nobody else.
-await build_page('src/runs/main.ts', 'src/runs/page.html', 'runs.html', ["connect-src 'self'"]);
+await build_page('src/runs/main.ts', 'runs.html', {
+  elsewhere: 'The same runs: llmprof runs list',
+  more: ["connect-src 'self'"],
+});
