@@ -49,7 +49,13 @@ async function build_page(entry, name, { elsewhere, data = '', more = [] }) {
   ].join('; ');
   const template = readFileSync(join(here, template_file), 'utf8');
   // The hashes are those of the elements' whole text: not even white space may stand beside it.
-  for (const place of ['content="{{policy}}"', '<style>{{style}}</style>', '<script>{{script}}</script>', '{{elsewhere}}', '{{data}}'])
+  for (const place of [
+    'content="{{policy}}"',
+    '<style>{{style}}</style>',
+    '<script>{{script}}</script>',
+    '{{elsewhere}}',
+    '{{data}}',
+  ])
     if (!template.includes(place)) throw new Error(`expected ${place} in ${template_file}`);
   const page = template
     .replace('{{policy}}', () => policy)

@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after, before } from 'node:test';
 import { parseArgs } from 'node:util';
-import { open_browser } from '../web/browser.mjs';
+import { open_address, open_browser } from '../web/browser.mjs';
 import { ask, start } from './server.mjs';
 import { kFactors, kFormula, kHostile, make_store } from './store.mjs';
 
@@ -54,26 +54,10 @@ after(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** Opens a page of the server; nothing may be logged, thrown, or asked of anyone else. */
-async function with_page(path, use, { ready = 'main section, [role=alert]', origin = server.origin, ...options } = {}) {
-  const context = await browser.newContext({
-    viewport: { width: 1280, height: 900 },
-    colorScheme: 'light',
-    ...options,
-  });
-  const page = await context.newPage();
-  const complaints = [];
-  page.on('console', (message) => complaints.push(`${message.type()}: ${message.text()}`));
-  page.on('pageerror', (error) => complaints.push(`thrown: ${error.message}`));
-  page.on('request', (request) => {
-    if (!request.url().startsWith(`${origin}/`)) complaints.push(`asked for ${request.url()}`);
-  });
-  await page.goto(path.startsWith('http') ? path : origin + path);
-  await page.waitForSelector(ready);
-  const result = await use(page);
-  assert.deepEqual(complaints, []);
-  await context.close();
-  return result;
+/** Opens a page of the server. */
+function with_page(path, use, { ready = 'main section, [role=alert]', origin = server.origin, ...options } = {}) {
+  const address = path.startsWith('http') ? path : origin + path;
+  return open_address(browser, address, ready, use, { own: `${origin}/`, ...options });
 }
 
 const named = (name) => runs.filter((run) => run.name === name);

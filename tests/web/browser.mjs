@@ -30,8 +30,9 @@ export async function open_browser(web) {
   return { browser, axe: readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8') };
 }
 
-/** Opens a page and waits until `ready` is there; `use` may do with it what it likes. */
-export async function open_page(browser, file, ready, use, { hash = '', ...options } = {}) {
+/** Opens a page and waits until `ready` is there; `use` may do with it what it likes. Nothing may be logged, thrown, or
+ *  asked of anyone but `own`. */
+export async function open_address(browser, address, ready, use, { own, ...options }) {
   const context = await browser.newContext({
     viewport: { width: 1280, height: 900 },
     colorScheme: 'light',
@@ -42,12 +43,16 @@ export async function open_page(browser, file, ready, use, { hash = '', ...optio
   page.on('console', (message) => complaints.push(`${message.type()}: ${message.text()}`));
   page.on('pageerror', (error) => complaints.push(`thrown: ${error.message}`));
   page.on('request', (request) => {
-    if (!request.url().startsWith('file://')) complaints.push(`asked for ${request.url()}`);
+    if (!request.url().startsWith(own)) complaints.push(`asked for ${request.url()}`);
   });
-  await page.goto(`file://${file}${hash}`);
+  await page.goto(address);
   await page.waitForSelector(ready);
   const result = await use(page);
   assert.deepEqual(complaints, []);
   await context.close();
   return result;
+}
+
+export function open_page(browser, file, ready, use, { hash = '', ...options } = {}) {
+  return open_address(browser, `file://${file}${hash}`, ready, use, { own: 'file://', ...options });
 }
