@@ -202,7 +202,7 @@ void add_diff(Parser& parser) {
   command
       .option("--fail-on", options->fail_on,
               "exit code 4 where METRIC (ttft, tpot, rate) or, with slower:N%, any stage is worse by more than N %, 5 "
-              "where that cannot be told; several with commas; of bench results as llmprof bench has it")
+              "where that is not decided; several with commas; of bench results as llmprof bench has it")
       .type_name("METRIC>N%,...")
       .one_word();
   add_ceilings_option(command, options->ceilings);

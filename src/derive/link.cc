@@ -16,6 +16,7 @@
 
 #include "base/parallel.h"
 #include "derive/derive.h"
+#include "derive/graph_calls.h"
 #include "derive/id_index.h"
 
 namespace llmprof {
@@ -148,9 +149,17 @@ enum class CallRole : uint8_t {
 
 CallRole role_of_name(std::string_view name) {
   const auto has = [&](std::string_view piece) { return name.find(piece) != std::string_view::npos; };
-  if (has("BeginCapture")) return CallRole::kBeginCapture;
-  if (has("EndCapture")) return CallRole::kEndCapture;
-  if (has("GraphLaunch")) return CallRole::kGraphLaunch;
+  switch (graph_call_of(name)) {
+    case GraphCall::kBeginCapture:
+      return CallRole::kBeginCapture;
+    case GraphCall::kEndCapture:
+      return CallRole::kEndCapture;
+    case GraphCall::kLaunch:
+      return CallRole::kGraphLaunch;
+    case GraphCall::kInstantiate:
+    case GraphCall::kNone:
+      break;
+  }
   if (has("Launch") && !has("HostFunc")) return CallRole::kLaunch;
   if (has("Memcpy")) return CallRole::kMemcpy;
   if (has("Memset")) return CallRole::kMemset;

@@ -10,6 +10,7 @@
 
 #include "base/statistics.h"
 #include "base/steady_series.h"
+#include "derive/graph_calls.h"
 #include "derive/host_calls.h"
 #include "derive/host_pace.h"
 #include "derive/recorded_spans.h"
@@ -78,20 +79,15 @@ void add_spans(const Trace& trace, const Table& table, Judge&& judge, std::vecto
 
 // From each begin of a capture to the next end on its thread.
 void add_captures(const Trace& trace, std::vector<CauseSpan>& out) {
-  std::vector<uint8_t> verdicts(trace.strings.size(), 0xFF);
+  std::vector<std::optional<GraphCall>> verdicts(trace.strings.size());
   std::map<Row, int64_t> open;
   for (Row call = 0; call < trace.api_calls.size(); ++call) {
-    uint8_t& verdict = verdicts[index(trace.api_calls.name[call])];
-    if (verdict == 0xFF) {
-      const std::string_view name = trace.text(trace.api_calls.name[call]);
-      verdict = name.find("BeginCapture") != std::string_view::npos ? 1
-                : name.find("EndCapture") != std::string_view::npos ? 2
-                                                                    : 0;
-    }
-    if (verdict == 0) continue;
+    std::optional<GraphCall>& verdict = verdicts[index(trace.api_calls.name[call])];
+    if (!verdict) verdict = graph_call_of(trace.text(trace.api_calls.name[call]));
+    if (*verdict != GraphCall::kBeginCapture && *verdict != GraphCall::kEndCapture) continue;
     const Row thread = trace.api_calls.thread[call];
     const int64_t start = trace.api_calls.start_ns[call];
-    if (verdict == 1) {
+    if (*verdict == GraphCall::kBeginCapture) {
       open.emplace(thread, start);
     } else if (const auto begin = open.find(thread); begin != open.end()) {
       out.push_back({begin->second, start + trace.api_calls.dur_ns[call], WarmUpCause::kGraphCapture});

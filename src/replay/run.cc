@@ -149,7 +149,7 @@ class Runner {
           after(out_.op_end_ns[other], latencies_.joined_ns(timeline_, other, op), Followed::kEvent, other);
       };
       if (timeline_.on_engine[op] != kNoRow) join(timeline_.on_engine[op]);
-      // What its stream was told to wait for since then holds for it too, whichever way was meant.
+      // What its stream has to wait for since then holds for it too, whichever way was meant.
       for (GpuOpId one = op; one != before && one != kNoRow; one = timeline_.on_stream[one])
         for (const GpuOpId other : timeline_.joined.of(one)) {
           join(other);

@@ -156,7 +156,7 @@ constexpr WhatIf kWhatIfs[] = {
     {"copies-apart", "a stream for copies to the GPU and one for those to the host",
      "in streams that hold both and no kernels, copies of one way no longer follow those of the other; what their "
      "stream "
-     "was told to wait for holds for both, and both ways at once are taken not to slow each other",
+     "has to wait for holds for both, and both ways at once are taken not to slow each other",
      with_copies_apart, nullptr},
     {"graphs-kept", "CUDA graphs that were made before they are needed",
      "from the start of a capture to the graph's instantiation calls and host code take no time, and so do calls right "

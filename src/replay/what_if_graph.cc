@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "derive/graph_calls.h"
 #include "replay/what_if.h"
 
 namespace llmprof::replay {
@@ -26,18 +27,10 @@ bool goes_into_graph(const Recording& recording, ApiCallId call) {
   }
 }
 
-enum class GraphCall : uint8_t { kOther, kBegin, kInstantiate, kLaunch };
-GraphCall graph_call_of(std::string_view name) {
-  if (name.find("BeginCapture") != std::string_view::npos) return GraphCall::kBegin;
-  if (name.find("GraphInstantiate") != std::string_view::npos) return GraphCall::kInstantiate;
-  if (name.find("GraphLaunch") != std::string_view::npos) return GraphCall::kLaunch;
-  return GraphCall::kOther;
-}
-
 }  // namespace
 
 std::vector<MadeGraph> made_graphs(const Trace& trace) {
-  std::vector<GraphCall> kinds(trace.strings.size(), GraphCall::kOther);
+  std::vector<GraphCall> kinds(trace.strings.size(), GraphCall::kNone);
   std::vector<uint8_t> seen(trace.strings.size(), 0);
   struct Thread {
     ApiCallId begin = kNoRow;
@@ -48,9 +41,9 @@ std::vector<MadeGraph> made_graphs(const Trace& trace) {
   for (ApiCallId call = 0; call < trace.api_calls.size(); ++call) {
     const size_t name = index(trace.api_calls.name[call]);
     if (seen[name] == 0) seen[name] = 1, kinds[name] = graph_call_of(trace.text(trace.api_calls.name[call]));
-    if (kinds[name] == GraphCall::kOther) continue;
+    if (kinds[name] == GraphCall::kNone) continue;
     Thread& thread = threads[trace.api_calls.thread[call]];
-    if (kinds[name] == GraphCall::kBegin) {
+    if (kinds[name] == GraphCall::kBeginCapture) {
       thread = {call, SIZE_MAX};
     } else if (kinds[name] == GraphCall::kInstantiate && thread.begin != kNoRow) {
       thread.made = out.size();

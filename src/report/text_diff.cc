@@ -1,5 +1,5 @@
 // The page of `llmprof diff`: the verdict, where it comes from, what differs between the machines, tables before and
-// after, and what cannot be told. At most 60 lines for two sides; every row with --full.
+// after, and what is not known. At most 60 lines for two sides; every row with --full.
 #include <fmt/format.h>
 
 #include <algorithm>

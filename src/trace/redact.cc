@@ -64,10 +64,9 @@ size_t address_at(std::string_view text, size_t at) {
     while (end < text.size() && is_digit(text[end]) && end - from < 4) ++end;
     if (end == from || end - from > 3) return 0;
   }
-  return end < text.size() && (is_word(text[end]) || text[end] == '.') && end + 1 < text.size() &&
-                 is_word(text[end + 1])
-             ? 0
-             : end - at;
+  const bool more = end < text.size() &&
+                    (is_word(text[end]) || (text[end] == '.' && end + 1 < text.size() && is_word(text[end + 1])));
+  return more ? 0 : end - at;
 }
 
 // GPU-6b8..., MIG-...: a prefix and 36 characters of a UUID.
@@ -130,7 +129,7 @@ void redact(Trace& trace, std::span<const std::string> hosts) {
   for (std::string& file : trace.source.files) file = of(file.find('/') == std::string::npos ? file : "/" + file);
   for (auto& [key, value] : trace.metadata) {
     const bool arguments = key.find("command") != std::string::npos || key.find("argument") != std::string::npos;
-    const bool host = key.find("host") != std::string::npos && key.find("hostcall") == std::string::npos;
+    const bool host = key.find("host") != std::string::npos;
     value = arguments ? "[arguments]" : host ? "[host]" : of(value);
   }
 }

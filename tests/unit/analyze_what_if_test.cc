@@ -62,5 +62,38 @@ TEST(WhatIfs, AClockThatIsNotKnownChangesNothing) {
   EXPECT_NE(report.what_ifs[0].forbidden, "");
 }
 
+// Python code of 2 ms before the launches of a step of 1 ms: it may go, or run beside the step in another thread.
+TEST(WhatIfs, TheIntervalOfCodeThatGoesReachesToCodeThatMoves) {
+  TestTrace b;
+  constexpr int64_t kCodeNs = 2 * 1'000'000, kKernelNs = 24'000;
+  int64_t host = 0;
+  for (int s = 0; s < 10; ++s) {
+    const int64_t begin = host;
+    host += kCodeNs;
+    int64_t gpu = host + 4'000;
+    for (int i = 0; i < 40; ++i) {
+      gpu = std::max(gpu + 1'000, host + 4'000);
+      b.launch("gemm", host, gpu, kKernelNs);
+      gpu += kKernelNs;
+      host += 10'000;
+    }
+    const int64_t returned = gpu + 3'000;
+    b.api("cudaStreamSynchronize", host, returned - host);
+    b.annotation("decode", begin, returned - begin);
+    host = returned;
+  }
+  b.level(-1'000'000, host + 1'000'000, RecordingLevel::kDefault, 0);
+  const Result<Report> report = analyze(b.derive_all());
+  ASSERT_TRUE(report);
+  const auto mended = std::find_if(report->findings.begin(), report->findings.end(), [](const Finding& one) {
+    return one.stage == "decode" && (one.id == "cpu-bound-gap" || one.id == "host-preprocessing");
+  });
+  ASSERT_NE(mended, report->findings.end());
+  ASSERT_TRUE(mended->gain && mended->gain->ci95);
+  EXPECT_EQ(mended->gain->method, "replay");
+  EXPECT_NEAR(mended->gain->to, 1.01, 0.05) << "the code is gone";
+  EXPECT_NEAR((*mended->gain->ci95)[1], 2.0, 0.05) << "the code is what takes longest";
+}
+
 }  // namespace
 }  // namespace llmprof

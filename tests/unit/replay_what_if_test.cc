@@ -637,6 +637,27 @@ TEST(WhatIf, GraphsThatAreMadeInEachStepAreKept) {
   EXPECT_DOUBLE_EQ(healthy.then_ns, healthy.now_ns);
 }
 
+// Long host code before launches of steps that read the whole text chooses kernels for its new length.
+TEST(WhatIf, ACacheSparesTheSearchForKernelsOfNewLengths) {
+  for (const bool uncached : {true, false}) {
+    TestTrace b = Simple{.code_ns = 800'000}.made();
+    const StepReplay replay(b.derive_all());
+    const RecorderCostModel model({});
+    KernelTimes times;
+    std::vector<int64_t>& cached = times[static_cast<size_t>(KernelChange::kCachedKeys)];
+    cached.assign(replay.timeline().trace.gpu_ops.size(), kStays);
+    if (uncached) cached = replay.timeline().trace.gpu_ops.dur_ns;
+    const Recording recording(replay, model, {}, std::move(times));
+    Durations durations(replay.timeline());
+    Latencies latencies = replay.latencies();
+    assume_unseen(model, latencies);
+    const int64_t now_ns = replay.windows(durations, latencies).back();
+    with_cached_keys(recording, durations, latencies);
+    const int64_t saved_ns = now_ns - replay.windows(durations, latencies).back();
+    EXPECT_NEAR(static_cast<double>(saved_ns), uncached ? 800'000 : 0, 10'000);
+  }
+}
+
 TEST(WhatIf, WhatIsNotKnownIsSaid) {
   TestTrace b = Simple().made();
   const Trace& trace = b.derive_all();

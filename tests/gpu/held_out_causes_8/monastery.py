@@ -1,5 +1,5 @@
 """Sixteen monks go on with chronicles of 512 tokens. Of each token the cache has 512 numbers a layer, from which a matrix
-makes the keys and values of all heads; places are not told to the model.
+makes the keys and values of all heads; the model is not given places.
 
 The steps are CUDA graphs. A step is one decode step, from its first call until the tokens are in a list on the host.
 """
