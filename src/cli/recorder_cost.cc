@@ -236,17 +236,29 @@ std::vector<CallCost> at_full_pace(const std::vector<CallCost>& rows, double bes
   return out.empty() ? rows : out;
 }
 
+std::vector<double> sorted(const std::vector<CallCost>& rows, double CallCost::*field) {
+  std::vector<double> out;
+  for (const CallCost& row : rows) out.push_back(row.*field);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// By how much the differences of two sorted lists differ; 0 of less than two.
+double spread_of(const std::vector<double>& alone, const std::vector<double>& with) {
+  const size_t pairs = std::min(alone.size(), with.size());
+  double least = HUGE_VAL, most = -HUGE_VAL;
+  for (size_t i = 0; i < pairs; ++i) {
+    least = std::min(least, with[i] - alone[i]);
+    most = std::max(most, with[i] - alone[i]);
+  }
+  return pairs == 0 ? 0 : most - least;
+}
+
 // The quickest where none is at full pace, for a host that is a virtual machine may be slow for whole turns.
 RecorderCost cost_of(std::string_view kind, const Times& times, double best_ns) {
   const bool of_gpu = kind.starts_with("gpu_");
   const std::vector<CallCost> plain = of_gpu ? times.plain : at_full_pace(times.plain, best_ns);
   const std::vector<CallCost> recorded = of_gpu ? times.recorded : at_full_pace(times.recorded, best_ns);
-  const auto sorted = [](const std::vector<CallCost>& rows, double CallCost::*field) {
-    std::vector<double> out;
-    for (const CallCost& row : rows) out.push_back(row.*field);
-    std::sort(out.begin(), out.end());
-    return out;
-  };
   const std::vector<double> alone = sorted(plain, &CallCost::call_ns), with = sorted(recorded, &CallCost::call_ns);
   const auto is_full = [&](const std::vector<CallCost>& rows) {
     return of_gpu || rows.front().pace_ns * kFullPace <= best_ns;
@@ -263,13 +275,10 @@ RecorderCost cost_of(std::string_view kind, const Times& times, double best_ns) 
   if (of_gpu) cost.seen_ns = median_of(times.seen);
   cost.between_ns =
       median_of(sorted(recorded, &CallCost::between_ns)) - median_of(sorted(plain, &CallCost::between_ns));
-  const size_t pairs = std::min(alone.size(), with.size());
-  double least = HUGE_VAL, most = -HUGE_VAL;
-  for (size_t i = 0; i < pairs; ++i) {
-    least = std::min(least, with[i] - alone[i]);
-    most = std::max(most, with[i] - alone[i]);
-  }
-  cost.spread_ns = most - least;
+  // One pair has no spread that is known, and 0 would be read as certainty: that of all turns then, which is wider.
+  cost.spread_ns = std::min(alone.size(), with.size()) > 1
+                       ? spread_of(alone, with)
+                       : spread_of(sorted(times.plain, &CallCost::call_ns), sorted(times.recorded, &CallCost::call_ns));
   return cost;
 }
 
