@@ -128,7 +128,7 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
   report.undisturbed = undisturbed.rows();
   report.steps = list_steps(trace, undisturbed, host_pace);
   for (const HostPace::Probed& of : host_pace.probed())
-    report.host_pace.push_back({of.process_id, of.probes, of.best_ns, of.slow_frac});
+    report.host_pace.push_back({of.process_id, of.probes, of.best_ns, of.slow_frac, of.waited_frac});
   describe_recorded(trace, report);
   const Context context{trace, options,  groups,      report.device ? &*report.device : nullptr,
                         costs, replayed, undisturbed, host_pace};

@@ -18,9 +18,10 @@ class HostPace {
   // use: which CPU a step waited for is not known.
   explicit HostPace(const Trace& trace, double known_best_ns = 0);
 
-  // 1: as fast as ever. Nothing where no probe is near.
+  // 1: as fast as ever, and no wait for a CPU. Nothing where no probe is near.
   std::optional<double> during(int32_t device, int64_t start_ns, int64_t end_ns) const;
-  // Known to be at full pace all along: no probe in the time or next to it is slower (base/pace_work.h).
+  // Known to be at full pace all along: no probe in the time or next to it is slower (base/pace_work.h), and the
+  // thread did not wait for a CPU.
   bool full(int32_t device, int64_t start_ns, int64_t end_ns) const;
   bool full(const Steps& steps, Row step) const {
     return full(steps.device[step], steps.host_start_ns[step], steps.end_ns[step]);
@@ -32,6 +33,8 @@ class HostPace {
     int64_t probes = 0;
     double best_ns = 0;    // of all
     double slow_frac = 0;  // share of probes that were not at full pace
+    // Share of time in which the thread was ready to run and had no CPU.
+    std::optional<double> waited_frac;
   };
   const std::vector<Probed>& probed() const { return probed_; }  // by process
 
@@ -39,10 +42,12 @@ class HostPace {
   struct Probe {
     int64_t start_ns, end_ns;
     double pace;
+    double waited;  // share of the time since the probe before it
   };
   // Those in the time and the ones next to it; none where the next ones are far.
   struct Near {
     double mean = 0, least = 0;
+    double waited = 0;  // the largest share between two probes
   };
   std::optional<Near> near(int32_t device, int64_t start_ns, int64_t end_ns) const;
   const std::vector<Probe>* probes_of(int32_t device) const;

@@ -212,8 +212,10 @@ void SpoolReader::operator()(const spool::HostPlace& r) {
 void SpoolReader::operator()(const spool::HostPace& r) {
   int64_t start_ns = 0;
   if (!moment(r.start_ns, start_ns)) return;
-  builder_.add<HostPaces>(
-      {.start_ns = start_ns, .dur_ns = std::max<int64_t>(0, r.end_ns - r.start_ns), .thread = thread(r.thread)});
+  builder_.add<HostPaces>({.start_ns = start_ns,
+                           .dur_ns = std::max<int64_t>(0, r.end_ns - r.start_ns),
+                           .thread = thread(r.thread),
+                           .waited_ns = std::max<int64_t>(-1, r.waited_ns)});
 }
 
 }  // namespace llmprof::session_importer

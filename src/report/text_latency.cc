@@ -63,10 +63,15 @@ std::string pace_line(const Report& report, const RenderOptions& options, const 
   const bool none = headline.itl_ms ? !headline.itl_full_pace_ms : headline.ttft_ms && !headline.ttft_full_pace_ms;
   const bool never = none && pace.slow_frac >= kMostly;
   if (!matters && !never) return {};
+  constexpr double kWaited = 0.05;
+  const std::string waited =
+      pace.waited_frac && *pace.waited_frac > kWaited
+          ? fmt::format(", and for {:.0f} % of the time it was ready and had no CPU", 100 * *pace.waited_frac)
+          : "";
   const std::string text = fmt::format(
-      "its CPU was slow in {:.0f} % of probes: another program, or another virtual machine of the same host, runs "
+      "its CPU was slow in {:.0f} % of probes{}: another program, or another virtual machine of the same host, runs "
       "on the same cores{}",
-      100 * pace.slow_frac, never && !matters ? "; no figure is of its full pace" : "");
+      100 * pace.slow_frac, waited, never && !matters ? "; no figure is of its full pace" : "");
   std::string out = wrap_text(text, options.width, "  pace  ", "        ");
   return out.replace(0, 6, "  " + ink.bold("pace"));
 }

@@ -62,7 +62,10 @@ LLMPROF_RECORD(UndisturbedRecord, "undisturbed", "Step times without the recorde
   F(int64_t, process_id, "", "Operating system process id")                                                     \
   F(int64_t, probes, "", "How many")                                                                            \
   F(double, best_ns, "ns", "What one takes at full pace: the quickest of this run and of `llmprof peaks` here") \
-  F(double, slow_frac, "frac", "Share of probes that were slower than 0.92 of that")
+  F(double, slow_frac, "frac",                                                                                  \
+    "Share of probes that were slower than 0.92 of that, or before which the thread had waited for a CPU")      \
+  F(OptDouble, waited_frac, "frac",                                                                             \
+    "Share of time in which the thread was ready to run and had no CPU; null where the system does not say")
 LLMPROF_RECORD(HostPaceRecord, "host_pace", "How fast the CPU of the program was, by process", LLMPROF_HOST_PACE_FIELDS)
 
 #define LLMPROF_STEP_FIELDS(F)                                                                                       \

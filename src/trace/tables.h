@@ -375,10 +375,12 @@ LLMPROF_TABLE(HostPlaces, "host_places", "Python code that waits, copies, alloca
 
 // How fast the CPU of a thread was: the same work each time (base/pace_work.h), so that twice the time is half the
 // pace.
-#define LLMPROF_HOST_PACE_COLUMNS(C)          \
-  C(TimeNs, start_ns, "ns", "Start")          \
-  C(DurationNs, dur_ns, "ns", "What it took") \
-  C(Always<ThreadId>, thread, "", "Row in threads")
+#define LLMPROF_HOST_PACE_COLUMNS(C)                \
+  C(TimeNs, start_ns, "ns", "Start")                \
+  C(DurationNs, dur_ns, "ns", "What it took")       \
+  C(Always<ThreadId>, thread, "", "Row in threads") \
+  C(LengthNs, waited_ns, "ns",                      \
+    "Since the probe before it the thread was ready to run and had no CPU for so long, -1 if that is not known")
 LLMPROF_TABLE(HostPaces, "host_paces", "Probes of how fast the CPU of a thread was, at every recording level",
               LLMPROF_HOST_PACE_COLUMNS)
 

@@ -7,6 +7,8 @@
 
 #include <limits>
 
+#include "base/pace_work.h"
+
 namespace llmprof::workload {
 namespace {
 
@@ -77,6 +79,19 @@ void Recording::host_operator(std::string_view name, int64_t start_ns, int64_t e
   add({full, name, {}, {}, {}, -1}, start_ns, end_ns);
 }
 
+// As the recorder's probes (capture/inject/threads/host_pace.h), of whichever thread waited longest.
+void Recording::probe_pace() {
+  constexpr int64_t kProbeEveryNs = 5'000'000;
+  const int64_t start_ns = clock_ns();
+  if (start_ns - probed_ns_ < kProbeEveryNs) return;
+  const int64_t waited_ns = waits_.since_last_ns();
+  const int64_t begin_ns = clock_ns();
+  asm volatile("" ::"r"(pace_work()));
+  probed_ns_ = clock_ns();
+  builder_.add<HostPaces>(
+      {.start_ns = begin_ns, .dur_ns = probed_ns_ - begin_ns, .thread = thread_, .waited_ns = waited_ns});
+}
+
 // An operator, the call that ran it, and what ran: all three at the same time, because the CPU is host and device.
 void Recording::add(const Call& call, int64_t start_ns, int64_t end_ns) {
   const uint64_t id = trace_.ops.size() + 1;
@@ -103,6 +118,7 @@ void Recording::add(const Call& call, int64_t start_ns, int64_t end_ns) {
                         .correlation = id,
                         .external_id = id,
                         .kind = GpuOpKind::kKernel});
+  probe_pace();
 }
 
 Trace Recording::take(const std::vector<std::pair<std::string, std::string>>& facts) {
@@ -114,7 +130,8 @@ Trace Recording::take(const std::vector<std::pair<std::string, std::string>>& fa
   clock_gettime(CLOCK_REALTIME, &now);
   trace_.base_unix_ns = int64_t{now.tv_sec} * 1000000000 + now.tv_nsec - (clock_ns() - first);
   for (std::vector<int64_t>* const starts :
-       {&trace_.annotations.start_ns, &trace_.ops.start_ns, &trace_.api_calls.start_ns, &trace_.gpu_ops.start_ns})
+       {&trace_.annotations.start_ns, &trace_.ops.start_ns, &trace_.api_calls.start_ns, &trace_.gpu_ops.start_ns,
+        &trace_.host_paces.start_ns})
     for (int64_t& start : *starts) start -= first;
   for (const auto& [key, value] : facts) trace_.metadata[key] = value;
   return std::move(trace_);

@@ -1,5 +1,6 @@
 // A run on the CPU as a recording, without a profiler: every operator notes when it ran and on what shapes, the stages
-// note theirs, and the result is a Trace as importers fill it. The CPU is its device, each operator one activity on it.
+// note theirs, the CPU is probed for its pace every 5 ms, and the result is a Trace as importers fill it. The CPU is
+// its device, each operator one activity on it.
 //
 // Operators are called as PyTorch, vLLM and the like call theirs where they do the same, so that the rules of
 // `llmprof list rules` give their FLOPs and bytes; others are llmprof::NAME.
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cpu_wait.h"
 #include "trace/trace_builder.h"
 #include "workload/backend.h"
 #include "workload/run.h"
@@ -35,11 +37,15 @@ class Recording : public StageListener, public HostListener {
   Trace take(const std::vector<std::pair<std::string, std::string>>& facts);
 
  private:
+  void probe_pace();
+
   Trace trace_;
   TraceBuilder builder_{trace_};
   ThreadId thread_;
   StreamId stream_;
   std::vector<AnnotationId> open_;
+  ProcessCpuWait waits_;
+  int64_t probed_ns_ = 0;
 };
 
 // Passes everything on to `to` and notes each operator. For backends whose operators are done when they return.

@@ -40,6 +40,26 @@ TEST(HostPace, AStepIsAtFullPaceWhereNoProbeNearItIsSlow) {
   EXPECT_DOUBLE_EQ(*pace.during(0, 16 * kMs, 19 * kMs), (0.8 + 1) / 2);
 }
 
+// What it waited for a CPU between two probes is of the steps between these.
+TEST(HostPace, AStepThatWaitedForACpuIsNotAtFullPace) {
+  AnalyzedRecording run;
+  for (int64_t i = 0; i < 20; ++i) {
+    const int64_t waited_ns = i == 0 ? -1 : i == 8 ? 2 * kMs : i == 12 ? 50'000 : 0;
+    TraceBuilder(run.trace).add<HostPaces>(
+        {.start_ns = i * 5 * kMs, .dur_ns = kBestNs, .thread = 0, .waited_ns = waited_ns});
+  }
+  const HostPace pace(run.trace);
+  EXPECT_TRUE(pace.full(0, 26 * kMs, 34 * kMs));
+  EXPECT_TRUE(slow(pace, 36 * kMs, 39 * kMs)) << "2 of 5 ms";
+  EXPECT_TRUE(slow(pace, 31 * kMs, 36 * kMs));
+  EXPECT_TRUE(pace.full(0, 41 * kMs, 49 * kMs)) << "it waited before the probe at 40 ms";
+  EXPECT_TRUE(pace.full(0, 56 * kMs, 59 * kMs)) << "a moment is nothing";
+  EXPECT_NEAR(*pace.during(0, 36 * kMs, 39 * kMs), (1 + 0.6) / 2, 1e-3);
+  EXPECT_DOUBLE_EQ(pace.probed()[0].slow_frac, 0.05);
+  EXPECT_NEAR(*pace.probed()[0].waited_frac, 2.05 / 95, 1e-3);
+  EXPECT_FALSE(HostPace(probed().trace).probed()[0].waited_frac.has_value());
+}
+
 TEST(HostPace, NothingIsKnownWhereNoProbeIsNear) {
   const AnalyzedRecording run = probed();
   const HostPace pace(run.trace);

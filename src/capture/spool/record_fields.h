@@ -339,6 +339,7 @@ void code_one(C& c, R& r, const HostPace& last) {
   c.integer(r.thread);
   c.time(r.end_ns, last.end_ns);
   c.below(r.start_ns, r.end_ns);
+  c.integer(r.waited_ns);
 }
 
 template <class C, class R>

@@ -286,6 +286,7 @@ struct HostPace {
   Id thread = 0;
   int64_t start_ns = 0;
   int64_t end_ns = 0;
+  int64_t waited_ns = -1;  // without a CPU although ready to run, since the thread's probe before it; -1: not known
 };
 
 // ---- the recording itself ------------------------------------------------------------------------------------------

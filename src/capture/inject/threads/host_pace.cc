@@ -15,6 +15,7 @@ int64_t probe_host_pace(ThreadLog& log, int64_t time_ns) {
   event.kind = EventKind::kHostPace;
   event.start_ns = start_ns;
   event.end_ns = end_ns;
+  event.handle = static_cast<uint64_t>(cpu_wait_since_ns(state.cpu_wait));
   append(log, event);
   return end_ns;
 }

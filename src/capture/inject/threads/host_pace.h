@@ -1,8 +1,8 @@
 // How fast the CPU that a thread runs on is at the moment. A core whose other half runs another program, perhaps of
 // another virtual machine, takes half as long again for the same code, for milliseconds or for seconds, and nothing
 // that the system counts shows it. So now and then a thread of the program does the same work (base/pace_work.h) and
-// notes how long that took: where it is about to wait for the GPU, which hides most of it, and between calls of a math
-// library.
+// notes how long that took, and how long it had no CPU at all since the last time: where it is about to wait for the
+// GPU, which hides most of it, and between calls of a math library.
 #pragma once
 
 #include <cstdint>

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/cpu_wait.h"
 #include "capture/inject/inject.h"
 #include "capture/spool/records.h"
 #include "capture/spool/writer.h"
@@ -45,8 +46,7 @@ struct Event {
   Id domain = 0;       // of a range; of an API call the stream that it names
   Id thread = 0;       // 0: the log's own
   // Of the range, library call or recurring call; of a first product its rows; of a place its kind; of an API call its
-  // result << 32 |
-  // correlation id.
+  // result << 32 | correlation id; of a probe of the CPU the thread's wait for one, as two's complement.
   uint64_t handle = 0;
   int64_t start_ns = 0;
   int64_t end_ns = 0;
@@ -155,6 +155,7 @@ struct ThreadState {
   bool waits = false;                              // the thread is inside a call that waits for the GPU
   bool passes_over = false;                        // the thread is inside a library call that nothing is recorded of
   int64_t pace_ns = 0;                             // when the last probe of its CPU's pace ended (host_pace.h)
+  CpuWait cpu_wait;                                // as it was then
   uint32_t library_calls = 0;
   uint64_t enqueued_before = 0;  // calls of all threads that gave the GPU work, when the outermost CUDA call began
   bool inside = false;           // the thread is inside the recorder: what it does there is not recorded

@@ -148,6 +148,7 @@ void write_event(ThreadLog& log, const Event& event, spool::Writer& writer, Id o
       pace.thread = own_thread;
       pace.start_ns = event.start_ns;
       pace.end_ns = event.end_ns;
+      pace.waited_ns = static_cast<int64_t>(event.handle);
       writer.add(pace);
       break;
     }
