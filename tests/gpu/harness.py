@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import pathlib
+import queue
 import shutil
 import signal
 import subprocess
@@ -205,6 +206,26 @@ def run_cases(args, cases, run, problems_of, seconds):
     write_summary(args, state)
     print("\n".join(problems) or "all right")
     return 1 if problems else 0
+
+
+def whole_cores():
+    """The CPUs of this process, those that share a core together: programs side by side must not."""
+    cores = {}
+    for cpu in sorted(os.sched_getaffinity(0)):
+        try:
+            siblings = pathlib.Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text().strip()
+        except OSError:
+            siblings = str(cpu)
+        cores.setdefault(siblings, []).append(cpu)
+    return list(cores.values())
+
+
+def places(gpus):
+    """A queue of places to run a program at: its GPU and its CPUs, None for all of them where there is one."""
+    out, cores = queue.SimpleQueue(), whole_cores()
+    for i in range(gpus):
+        out.put((None, None) if gpus == 1 else (i, [cpu for core in cores[i::gpus] for cpu in core]))
+    return out
 
 
 def stage_of(report, name):

@@ -38,7 +38,6 @@ import json
 import math
 import os
 import pathlib
-import queue
 import shutil
 import statistics
 import subprocess
@@ -142,18 +141,6 @@ def whole(result, report):
                                  if any(word in row["question"] for word in ("TTFT", "TPOT", "ITL", "stage", "steady"))]
             out[kind]["said"] += [f"{row['stage']}: {row['cause']}" for row in report.get("warm_up", []) if row["steady_steps"] == 0]
     return out
-
-
-def whole_cores():
-    """The CPUs of this process, those that share a core together: programs side by side must not."""
-    cores = {}
-    for cpu in sorted(os.sched_getaffinity(0)):
-        try:
-            siblings = pathlib.Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text().strip()
-        except OSError:
-            siblings = str(cpu)
-        cores.setdefault(siblings, []).append(cpu)
-    return list(cores.values())
 
 
 def median_interval(values):
@@ -339,10 +326,7 @@ def main():
     if unknown := set(named) - set(PROGRAMS):
         parser.error(f"no program {', '.join(sorted(unknown))}; there are {', '.join(PROGRAMS)}")
     wanted = [(name, int(steps)) for steps in args.steps.split(",") for name in named]
-    places, cores = queue.SimpleQueue(), whole_cores()
-    for i in range(args.gpus):
-        mine = [cpu for core in cores[i::args.gpus] for cpu in core]
-        places.put((None, None) if args.gpus == 1 else (i, mine))
+    places = harness.places(args.gpus)
 
     def work(name, steps):
         key = f"{name} {steps}"

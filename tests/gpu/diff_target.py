@@ -1,0 +1,139 @@
+"""A decoder of random weights, a step of which can be made longer on purpose: the program that diff_test.py compares.
+
+eager: launched kernel by kernel, the step waits for the host. graph: a step is one CUDA graph, and takes what the GPU takes.
+A request is a prompt and --steps tokens, each waited for. Prints the medians of its own timers in a RESULT line.
+"""
+import argparse
+import json
+import statistics
+import time
+
+import torch
+import torch.nn.functional as F
+
+SHAPES = {"eager": dict(layers=16, hidden=1024, heads=16), "graph": dict(layers=12, hidden=4096, heads=32)}
+CYCLES = 20_000  # that the kernel takes in every layer, of which --kernel-us makes the same kernel a longer one
+CYCLES_PER_US = 1980  # at the H100's and H200's highest clock
+DTYPE = torch.bfloat16
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mode", choices=SHAPES, default="eager")
+    parser.add_argument("--steps", type=int, default=120, help="tokens of each request")
+    parser.add_argument("--requests", type=int, default=3)
+    parser.add_argument("--prompt", type=int, default=128)
+    parser.add_argument("--batch", type=int, default=4, help="sequences")
+    parser.add_argument("--kernel-us", type=float, default=0, help="a kernel that is there anyway takes longer, us of a step")
+    parser.add_argument("--host-us", type=float, default=0, help="Python code between two steps, us")
+    parser.add_argument("--launches", type=int, default=0, help="more small kernels in a step")
+    parser.add_argument("--waits", type=int, default=0, help="waits for the GPU amid a step (eager)")
+    return parser.parse_args()
+
+
+class Decoder:
+    def __init__(self, args):
+        shape = SHAPES[args.mode]
+        self.args, self.heads, hidden = args, shape["heads"], shape["hidden"]
+        self.longest = args.prompt + args.steps + 8
+        make = lambda *size: torch.randn(*size, device="cuda", dtype=DTYPE) * 0.02
+        self.layers = [dict(norm=torch.ones(hidden, device="cuda", dtype=DTYPE), qkv=make(3 * hidden, hidden), out=make(hidden, hidden),
+                            gate=make(3 * hidden, hidden), down=make(hidden, 3 * hidden)) for _ in range(shape["layers"])]
+        self.head = make(8192, hidden)
+        self.embedding = make(8192, hidden)
+        cache = (args.batch, self.heads, self.longest, hidden // self.heads)
+        self.caches = [(torch.zeros(cache, device="cuda", dtype=DTYPE), torch.zeros(cache, device="cuda", dtype=DTYPE)) for _ in self.layers]
+        self.one = torch.ones(16, device="cuda")
+        self.cycles = CYCLES + int(args.kernel_us * CYCLES_PER_US / shape["layers"])
+        self.waits_in = set()
+        if args.waits:
+            self.waits_in = {int((i + 0.5) * shape["layers"] / args.waits) for i in range(args.waits)}
+
+    def forward(self, tokens, place, positions, mask):
+        batch, count = tokens.shape
+        x = self.embedding[tokens]
+        for at, layer in enumerate(self.layers):
+            h = F.rms_norm(x, x.shape[-1:], layer["norm"])
+            q, k, v = F.linear(h, layer["qkv"]).view(batch, count, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+            keys, values = self.caches[at]
+            keys.index_copy_(2, place, k)
+            values.index_copy_(2, place, v)
+            y = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
+            x = x + F.linear(y.transpose(1, 2).reshape(batch, count, -1), layer["out"])
+            torch.cuda._sleep(self.cycles)
+            x = x + F.linear(F.silu(F.linear(F.rms_norm(x, x.shape[-1:], layer["norm"]), layer["gate"])), layer["down"])
+            if at in self.waits_in:
+                torch.cuda.current_stream().synchronize()
+        for _ in range(self.args.launches):
+            self.one.add_(1)
+        return F.linear(x[:, -1:], self.head).argmax(-1)
+
+    def mask_of(self, positions):
+        return torch.arange(self.longest, device="cuda")[None, None, None, :] <= positions[None, None, :, None]
+
+    def prefill(self, prompt):
+        positions = torch.arange(prompt.shape[1], device="cuda")
+        return self.forward(prompt, positions, positions, self.mask_of(positions))
+
+    def step(self, tokens, place):
+        return self.forward(tokens, place, place, self.mask_of(place))
+
+
+def busy(us):
+    """Python code that takes so long, as far as the clock says."""
+    until = time.perf_counter_ns() + int(us * 1000)
+    count = 0
+    while time.perf_counter_ns() < until:
+        count += 1
+    return count
+
+
+def graphed(decoder, tokens, place):
+    """The step as one CUDA graph over these two tensors."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(2):
+            decoder.step(tokens, place)
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = decoder.step(tokens, place)
+
+    def run():
+        graph.replay()
+        return out
+
+    return run
+
+
+def main():
+    args = options()
+    torch.manual_seed(0)
+    decoder = Decoder(args)
+    prompt = torch.randint(0, 8192, (args.batch, args.prompt), device="cuda")
+    tokens = torch.zeros(args.batch, 1, dtype=torch.long, device="cuda")
+    place = torch.zeros(1, dtype=torch.long, device="cuda")
+    ttft_ms, step_ms = [], []
+    with torch.inference_mode():
+        run = graphed(decoder, tokens, place) if args.mode == "graph" else lambda: decoder.step(tokens, place)
+        for _ in range(args.requests):
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            tokens.copy_(decoder.prefill(prompt))
+            int(tokens[0, 0])
+            ttft_ms.append(1e3 * (time.perf_counter() - begin))
+            place.fill_(args.prompt)
+            for _ in range(args.steps):
+                begin = time.perf_counter()
+                if args.host_us:
+                    busy(args.host_us)
+                tokens.copy_(run())
+                place.add_(1)
+                int(tokens[0, 0])
+                step_ms.append(1e3 * (time.perf_counter() - begin))
+    print("RESULT " + json.dumps({"ttft_ms": statistics.median(ttft_ms), "tpot_ms": statistics.median(step_ms),
+                                  "tpot_low_ms": statistics.quantiles(step_ms, n=10)[0], "steps": len(step_ms)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
