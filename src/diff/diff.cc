@@ -21,6 +21,8 @@ namespace {
 constexpr size_t kShapesMost = 12;
 // Shapes of one stage of which it is said where their difference comes from.
 constexpr size_t kAttributedMost = 4;
+// A step that waits for the host so much is one of the host.
+constexpr double kMostly = 0.5;
 
 // One shape of one stage, in all runs that have it.
 struct Matched {
@@ -36,6 +38,21 @@ GroupsOfSide groups_of(const std::vector<std::pair<const Run*, StepGroup>>& side
 std::string what_and_shape(const StepGroup& group) {
   const std::string shape = shape_text(group, group);
   return group.name + (shape.empty() ? "" : " (" + shape + ")");
+}
+
+// To the noise of the noisiest run.
+void widen(SideFigures& side, const Run& run, const DiffSide& of, double host_frac, bool full_pace) {
+  const bool contended = !full_pace && is_contended(cpu_waited_frac(run.report));
+  FigureOf figure;
+  figure.host_frac = host_frac;
+  figure.on_cpu = run.report.device && run.report.device->cpu;
+  figure.full_pace = full_pace || at_full_pace(of.cpu_slow_frac);
+  figure.unsure = contended || !side.runs.back().low;
+  const Noise noise = noise_of(figure);
+  side.noise = {std::max(side.noise.p90, noise.p90), std::max(side.noise.p95, noise.p95),
+                std::max(side.noise.p98, noise.p98)};
+  side.unsure |= figure.unsure && host_frac > kMostly;
+  side.contended |= contended;
 }
 
 // Compares one side with the first.
@@ -59,9 +76,28 @@ class Pair {
       add_operators(a, b, side_, out_.operators);
     }
     attribute_headlines();
+    say_order();
   }
 
  private:
+  // Ranks err as often as they say only if the order of the runs is by chance.
+  void say_order() {
+    if (a_.size() < 2 || b_.size() < 2) return;
+    const auto starts = [](const Side& side) {
+      std::pair<int64_t, int64_t> out = {INT64_MAX, 0};
+      for (const Run& run : side)
+        out = {std::min(out.first, run.trace.base_unix_ns), std::max(out.second, run.trace.base_unix_ns)};
+      return out;
+    };
+    const auto [first_a, last_a] = starts(a_);
+    const auto [first_b, last_b] = starts(b_);
+    if (first_a <= 0 || first_b <= 0 || (last_a >= first_b && last_b >= first_a)) return;
+    cannot_tell(
+        "Would runs in another order differ as much?",
+        "all runs of one side were made before those of the other: what changed on the machine meanwhile is in it",
+        "record the sides in turns");
+  }
+
   void match() {
     std::vector<std::vector<StepGroup>> of_a, of_b;
     for (const Run& run : a_) of_a.push_back(step_groups(run));
@@ -129,8 +165,7 @@ class Pair {
       for (const Run& run : side)
         if (const std::optional<Figure> figure = headline(run.report, metric, full_pace)) {
           out.runs.push_back(*figure);
-          out.deviation =
-              std::max(out.deviation, deviation_of(host_frac(run, kind), full_pace || at_full_pace(of.cpu_slow_frac)));
+          widen(out, run, of, host_frac(run, kind), full_pace);
         }
       return out;
     };
@@ -186,8 +221,7 @@ class Pair {
       for (const auto& [run, group] : runs)
         if (const std::optional<Figure> figure = step_figure(*run, group)) {
           out.runs.push_back(*figure);
-          out.deviation =
-              std::max(out.deviation, deviation_of(host_frac(run->report, group), at_full_pace(of.cpu_slow_frac)));
+          widen(out, *run, of, host_frac(run->report, group), false);
         }
       return out;
     };
@@ -270,8 +304,10 @@ class Pair {
     row.a_samples = change.a_samples;
     row.b_samples = change.b_samples;
     row.change_frac = change.frac;
-    row.ci95 = std::array<double, 2>{change.low, change.high};
-    row.noise_frac = change.noise_frac;
+    if (change.has_interval) {
+      row.ci95 = std::array<double, 2>{change.low, change.high};
+      row.noise_frac = change.noise_frac;
+    }
     row.noise_source = change.by_repeats ? "repeats" : "model";
     row.verdict = change.verdict;
     row.reason = change.reason;

@@ -109,23 +109,30 @@ std::vector<DiffGate> judge(const std::vector<Gate>& gates, const DiffResult& re
       const DiffStage* broken = nullptr;
       const DiffStage* doubtful = nullptr;
       const DiffStage* worst = nullptr;
+      const DiffStage* unsure = nullptr;  // of which nothing is known
       const std::optional<double> clock = clock_difference(result, side);
       const double slack = clock.value_or(0);
       for (const DiffStage& stage : result.stages) {
-        if (stage.side != row.side || !concerns(gate, stage) || !stage.ci95) continue;
+        if (stage.side != row.side || !concerns(gate, stage)) continue;
+        if (!stage.ci95) {
+          if (unsure == nullptr) unsure = &stage;
+          continue;
+        }
         const auto [low, high] = worse(stage);
         if (low - slack > gate.limit_frac && (broken == nullptr || low > worse(*broken).first)) broken = &stage;
         if (low - slack <= gate.limit_frac && high + slack > gate.limit_frac && doubtful == nullptr) doubtful = &stage;
         if (worst == nullptr || high > worse(*worst).second) worst = &stage;
       }
       if (worst == nullptr) {
-        row.reason = "not both sides have it, of like requests";
+        row.reason = unsure != nullptr ? unsure->reason : "not both sides have it, of like requests";
       } else if (broken != nullptr) {
         row.state = GateState::kBroken;
         row.reason = in_words(*broken);
       } else if (doubtful != nullptr) {
         row.reason = in_words(*doubtful) + (slack > 0 ? fmt::format(", of which {:.1f} % may be the clock", 100 * slack)
                                                       : ": more repeats a side would tell");
+      } else if (unsure != nullptr) {
+        row.reason = unsure->reason;
       } else {
         row.state = GateState::kHolds;
         row.reason = in_words(*worst);

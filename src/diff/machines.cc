@@ -132,6 +132,7 @@ DiffSide describe_side(const Side& side) {
   out.sm_clock_mhz = median_over(side, clock_of);
   out.power_cap_w = median_over(side, power_cap_of);
   out.cpu_slow_frac = median_over(side, [](const Run& run) { return cpu_slow_frac(run.report); });
+  out.cpu_waited_frac = median_over(side, [](const Run& run) { return cpu_waited_frac(run.report); });
   return out;
 }
 

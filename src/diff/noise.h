@@ -1,28 +1,48 @@
-// What runs of one unchanged program differ by: the standard deviation of the logarithm of a step's time from process
-// to process. By what the step waits for, the host or the GPU: host code takes another time in each process, what a GPU
-// computes hardly does.
+// By how much two runs of one unchanged program differ: quantiles of the absolute difference of the logarithms of their
+// figures, over pairs of runs of many programs, each program with the same weight. By what a step waits for: host code
+// takes another time in each process, what a GPU computes hardly does.
 //
-// Fitted on equal processes that ran alone, without llmprof (docs/results, benchmarks/diff_noise.py): medians over
-// programs. Those are H100s and H200s of virtual machines that share their cores; pairs of recordings on GPUs are still
-// to be fitted. Runs that are repeated say by themselves what they differ by, and then nothing of this is used
-// (verdict.h).
+// Quantiles and no deviation, for runs are not normally distributed: most are close together, and now and then one
+// takes half as long again for no reason that shows. Of the same programs' pairs an interval by their median deviation
+// (3 % at full pace) called 1 in 8 different, where it was to be 1 in 20.
+//
+// Fitted on equal processes on H100s and H200s that ran alone, without llmprof, and what is unsure on runs of the
+// reference workload on a CPU with busy neighbours (docs/results, `benchmarks/diff_noise.py`). The GPUs' machines are
+// virtual and share their cores; pairs of recordings on GPUs are still to be fitted. Runs that are repeated often
+// enough say by themselves what they differ by, and then nothing of this is used (verdict.h).
 #pragma once
 
 #include <optional>
 
 namespace llmprof::diff {
 
-constexpr double kHostDeviation = 0.147;  // eager programs as they ran: 105 sets of processes, 2.8 to 20.8 %
-constexpr double kHostFullPaceDeviation =
-    0.030;                               // the same of steps at the full pace of the CPU: 24 sets, 1.1 to 6.1 %
-constexpr double kGpuDeviation = 0.011;  // programs of CUDA graphs: 13 sets, 0.5 to 1.8 %
+struct Noise {
+  double p90 = 0, p95 = 0, p98 = 0;  // so many of 100 pairs are closer than that
+};
 
-// `host_frac`: part of the step that waits for the host. `full_pace`: the figures are of steps at full pace, or the CPU
-// was never slow.
-double deviation_of(double host_frac, bool full_pace);
+constexpr Noise kHostNoise = {0.44, 0.51, 0.59};           // as they ran: 85 sets of processes of eager programs
+constexpr Noise kHostFullPaceNoise = {0.093, 0.13, 0.30};  // steps at the full pace of the CPU: 23 sets
+constexpr Noise kGpuNoise = {0.035, 0.037, 0.044};         // steps of one CUDA graph: 8 sets
+// Of one or two steps, or where the program's threads waited for a CPU that others had: TTFT of one prompt a run.
+constexpr Noise kUnsureNoise = {0.80, 2.4, 2.6};
+
+// What a figure is of. A model on a CPU waits for memory that neighbours use too, which no probe of the CPU's pace
+// shows: steps at full pace are no surer there.
+struct FigureOf {
+  double host_frac = 1;    // part of the step that waits for the host
+  bool on_cpu = false;     // the model runs on a CPU
+  bool full_pace = false;  // it is of steps at full pace, or the CPU was hardly ever slow
+  bool unsure = false;  // threads waited for a CPU, and it is not of steps in which they did not; or of too few steps
+};
+Noise noise_of(const FigureOf& figure);
 
 // A CPU that was slow in fewer probes than that was at full pace.
 constexpr double kSeldomSlow = 0.05;
 bool at_full_pace(const std::optional<double>& cpu_slow_frac);
+
+// Threads that were ready to run and had no CPU for a larger part of the time shared it with something else. Equal runs
+// on a machine with nothing else on it waited 0.6 to 2.4 %, with two busy neighbours on two CPUs 19 to 49 %.
+constexpr double kContended = 0.05;
+bool is_contended(const std::optional<double>& cpu_waited_frac);
 
 }  // namespace llmprof::diff

@@ -73,6 +73,14 @@ std::vector<StepGroup> join_unknown(std::vector<StepGroup> groups) {
   return groups;
 }
 
+// The process with most probes; null where nothing was probed.
+const HostPaceRecord* most_probed(const Report& report) {
+  const auto most =
+      std::max_element(report.host_pace.begin(), report.host_pace.end(),
+                       [](const HostPaceRecord& a, const HostPaceRecord& b) { return a.probes < b.probes; });
+  return most == report.host_pace.end() ? nullptr : &*most;
+}
+
 }  // namespace
 
 std::optional<Figure> headline(const Report& report, DiffMetric metric, bool full_pace) {
@@ -186,10 +194,13 @@ double host_frac(const Run& run, StageKind kind) {
 }
 
 std::optional<double> cpu_slow_frac(const Report& report) {
-  const HostPaceRecord* most = nullptr;
-  for (const HostPaceRecord& row : report.host_pace)
-    if (most == nullptr || row.probes > most->probes) most = &row;
+  const HostPaceRecord* const most = most_probed(report);
   return most == nullptr ? std::nullopt : std::optional(most->slow_frac);
+}
+
+std::optional<double> cpu_waited_frac(const Report& report) {
+  const HostPaceRecord* const most = most_probed(report);
+  return most == nullptr ? std::nullopt : most->waited_frac;
 }
 
 std::string shape_text(const StepGroup& a, const StepGroup& b) {

@@ -55,6 +55,8 @@ double host_frac(const Run& run, StageKind kind);
 
 // Share of probes in which the CPU was slow, of the process with most of them; empty where nothing was probed.
 std::optional<double> cpu_slow_frac(const Report& report);
+// Share of time in which its thread was ready to run and had no CPU; empty where that is not known.
+std::optional<double> cpu_waited_frac(const Report& report);
 
 // "1 sequence, 512 tokens"; empty where nothing is known.
 std::string shape_text(const StepGroup& a, const StepGroup& b);

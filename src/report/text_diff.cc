@@ -140,9 +140,10 @@ class DiffPage {
     for (const DiffStage& row : result_.stages) any |= row.side == side && row.metric != DiffMetric::kStep;
     for (const DiffStage& row : result_.stages) {
       if (row.side != side || (any && row.metric == DiffMetric::kStep)) continue;
-      std::string line = fmt::format("{}: {} {} -> {}, {} (95 %: {})  ", std::string(row.kind), in_words(row.metric),
+      std::string line = fmt::format("{}: {} {} -> {}, {}{}  ", std::string(row.kind), in_words(row.metric),
                                      value_text(row.metric, row.a), value_text(row.metric, row.b),
-                                     signed_percent(row.change_frac.value_or(0)), interval_text(row.ci95));
+                                     signed_percent(row.change_frac.value_or(0)),
+                                     row.ci95 ? fmt::format(" (95 %: {})", interval_text(row.ci95)) : "");
       std::string whole =
           wrapped(line + std::string(name_of(row.verdict)) + (row.full_pace ? ", at full pace" : ""), 2, 6);
       const std::string word(name_of(row.verdict));
@@ -214,17 +215,29 @@ class DiffPage {
     return out + "\n";
   }
 
+  // "12 % -> 40 %"; nothing where not all sides have it.
+  std::string of_sides(OptDouble DiffSide::*frac) const {
+    std::string out;
+    for (const DiffSide& side : result_.sides) {
+      if (!(side.*frac)) return {};
+      out += fmt::format("{}{:.0f} %", out.empty() ? "" : " -> ", 100 * *(side.*frac));
+    }
+    return out;
+  }
+
   std::string machines() const {
     std::string out;
     if (!result_.comparable.differs.empty()) {
       out += title(ink_, "Not comparable", "the machines differ");
       for (const std::string& one : result_.comparable.differs) out += wrapped(one, 2, 6);
     }
-    std::string pace;
-    for (const DiffSide& side : result_.sides)
-      if (side.cpu_slow_frac) pace += fmt::format("{}{:.0f} %", pace.empty() ? "" : " -> ", 100 * *side.cpu_slow_frac);
-    if (!pace.empty() && pace.find(" -> ") != std::string::npos)
+    if (const std::string pace = of_sides(&DiffSide::cpu_slow_frac); !pace.empty())
       out += wrapped("the CPU was slow in so many of its probes: " + pace, 2, 6);
+    constexpr double kMuch = 0.05;
+    const auto waited = [](const DiffSide& side) { return side.cpu_waited_frac.value_or(0) > kMuch; };
+    if (std::any_of(result_.sides.begin(), result_.sides.end(), waited))
+      if (const std::string much = of_sides(&DiffSide::cpu_waited_frac); !much.empty())
+        out += wrapped("its threads were ready and had no CPU for so much of the time: " + much, 2, 6);
     return out.empty() ? out : out + "\n";
   }
 

@@ -43,13 +43,14 @@ std::string_view name_of(DiffPresence presence);  // "both", "replaced", "gone",
 enum class GateState : uint8_t { kHolds, kBroken, kAmbiguous };
 std::string_view name_of(GateState state);  // "holds"
 
-#define LLMPROF_DIFF_SIDE_FIELDS(F)                                                                    \
-  F(std::vector<std::string>, runs, "", "Its runs as they were named: repeats of one program")         \
-  F(OptText, device, "", "Name of the GPU, or of the CPU where the model ran on one")                  \
-  F(OptText, driver, "", "Version of NVIDIA's driver")                                                 \
-  F(OptDouble, sm_clock_mhz, "MHz", "Median SM clock in the stage with most time, median of the runs") \
-  F(OptDouble, power_cap_w, "W", "Power limit of the GPU")                                             \
-  F(OptDouble, cpu_slow_frac, "frac", "Share of probes in which the CPU was slow (host_pace), median of the runs")
+#define LLMPROF_DIFF_SIDE_FIELDS(F)                                                                                \
+  F(std::vector<std::string>, runs, "", "Its runs as they were named: repeats of one program")                     \
+  F(OptText, device, "", "Name of the GPU, or of the CPU where the model ran on one")                              \
+  F(OptText, driver, "", "Version of NVIDIA's driver")                                                             \
+  F(OptDouble, sm_clock_mhz, "MHz", "Median SM clock in the stage with most time, median of the runs")             \
+  F(OptDouble, power_cap_w, "W", "Power limit of the GPU")                                                         \
+  F(OptDouble, cpu_slow_frac, "frac", "Share of probes in which the CPU was slow (host_pace), median of the runs") \
+  F(OptDouble, cpu_waited_frac, "frac", "Share of time in which the program waited for a CPU (host_pace), likewise")
 LLMPROF_RECORD(DiffSide, "diff_sides", "What is compared", LLMPROF_DIFF_SIDE_FIELDS)
 
 #define LLMPROF_DIFF_COMPARABLE_FIELDS(F)                                                                     \
@@ -77,8 +78,9 @@ LLMPROF_RECORD(DiffShare, "diff_attribution", "Where a difference comes from, th
   F(int64_t, b_samples, "", "The same of the other side")                                                            \
   F(bool, full_pace, "", "Both are of requests and steps in which the CPU was at full pace")                         \
   F(OptDouble, change_frac, "frac", "b / a - 1")                                                                     \
-  F(Interval95, ci95, "frac", "Its 95 % interval: of both runs' own intervals, and of what equal runs differ by")    \
-  F(OptDouble, noise_frac, "frac", "By so much two such sides differ in 95 of 100 cases if nothing was changed")     \
+  F(Interval95, ci95, "frac", "Its 95 % interval; null where one prompt or step, or waits for a CPU, leave it open") \
+  F(OptDouble, noise_frac, "frac",                                                                                   \
+    "By so much two such sides differ in 95 of 100 cases if nothing was changed; as ci95")                           \
   F(std::string, noise_source, "", "repeats, or model: where that comes from")                                       \
   F(DiffVerdict, verdict, "", "FASTER, SLOWER, SAME or AMBIGUOUS")                                                   \
   F(std::string, reason, "", "What decided")                                                                         \

@@ -7,10 +7,11 @@
 #include <numeric>
 #include <tuple>
 
+#include "base/rank_sum.h"
+
 namespace llmprof::serve {
 namespace {
 
-constexpr size_t kExactMost = 30;
 constexpr size_t kPointsMost = 500;  // of a series: the newest
 
 double middle(std::span<const double> values) {
@@ -18,18 +19,6 @@ double middle(std::span<const double> values) {
   std::sort(sorted.begin(), sorted.end());
   const size_t half = sorted.size() / 2;
   return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
-}
-
-// How many of the choices of m ranks out of m + n give the statistic 0, 1, ...: the coefficients of the Gaussian
-// binomial coefficient, the product over i of (1 - q^(n+i)) / (1 - q^i). All are whole and below 2^53.
-std::vector<double> counts_of(size_t m, size_t n) {
-  std::vector<double> counts(m * n + 1, 0);
-  counts[0] = 1;
-  for (size_t i = 1; i <= m; ++i) {
-    for (size_t u = counts.size(); u-- > n + i;) counts[u] -= counts[u - n - i];
-    for (size_t u = i; u < counts.size(); ++u) counts[u] += counts[u - i];
-  }
-  return counts;
 }
 
 struct Ranked {
@@ -123,8 +112,8 @@ double mann_whitney(size_t m, size_t n, double u, double ties) {
   if (m == 0 || n == 0) return 1;
   const double a = static_cast<double>(m), b = static_cast<double>(n);
   const double least = std::min(u, a * b - u);
-  if (m + n <= kExactMost) {
-    const std::vector<double> counts = counts_of(m, n);
+  if (m + n <= kRankSumExactMost) {
+    const std::vector<double> counts = rank_sum_counts(m, n);
     const double all = std::accumulate(counts.begin(), counts.end(), 0.0);
     const size_t last = static_cast<size_t>(std::ceil(std::max(0.0, least)));
     const double tail = std::accumulate(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(last) + 1, 0.0);

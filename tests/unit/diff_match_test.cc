@@ -104,7 +104,7 @@ TEST(Diff, RepeatsAreOneSide) {
   Plan slow;
   slow.apart_ns = 12'600;
   std::vector<Side> sides(2);
-  for (const int64_t more : {0, 20, 40}) {
+  for (const int64_t more : {0, 20, 40, 10, 30}) {
     Plan a, b = slow;
     a.apart_ns += more;
     b.apart_ns += more;
@@ -117,6 +117,25 @@ TEST(Diff, RepeatsAreOneSide) {
   ASSERT_NE(step, result.stages.end());
   EXPECT_EQ(step->noise_source, "repeats");
   EXPECT_EQ(step->verdict, DiffVerdict::kSlower) << step->reason;
+}
+
+TEST(Diff, SaysWhereTheSidesWereNotInTurns) {
+  std::vector<Side> sides(2);
+  for (const int64_t i : {0, 1, 2})
+    for (const size_t side : {size_t{0}, size_t{1}}) {
+      sides[side].push_back(run_of(Plan{}));
+      sides[side].back().trace.base_unix_ns = 1'000'000'000 * (10 + 2 * i + static_cast<int64_t>(side));
+    }
+  const auto says = [&sides] {
+    const DiffResult result = diff(sides);
+    return std::any_of(result.cannot_tell.begin(), result.cannot_tell.end(),
+                       [](const CannotTell& row) { return row.question.find("another order") != std::string::npos; });
+  };
+  EXPECT_FALSE(says());
+  for (diff::Run& run : sides[1]) run.trace.base_unix_ns += 100'000'000'000;
+  EXPECT_TRUE(says());
+  for (diff::Run& run : sides[1]) run.trace.base_unix_ns = 0;  // not known
+  EXPECT_FALSE(says());
 }
 
 }  // namespace

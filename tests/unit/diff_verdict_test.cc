@@ -7,80 +7,125 @@
 namespace llmprof::diff {
 namespace {
 
-SideFigures side(std::vector<double> values, double deviation, double width = 0.002) {
+SideFigures side(std::vector<double> values, const Noise& noise, double width = 0.002) {
   SideFigures out;
   for (const double value : values) out.runs.push_back({value, value * (1 - width), value * (1 + width), 50});
-  out.deviation = deviation;
+  out.noise = noise;
   return out;
 }
 
+DiffVerdict verdict_of(std::vector<double> a, std::vector<double> b, const Noise& noise) {
+  return compare(side(std::move(a), noise), side(std::move(b), noise), false).verdict;
+}
+
 TEST(Noise, IsTheHostsMoreThanTheGpus) {
-  EXPECT_DOUBLE_EQ(deviation_of(1, false), kHostDeviation);
-  EXPECT_DOUBLE_EQ(deviation_of(1, true), kHostFullPaceDeviation);
-  EXPECT_DOUBLE_EQ(deviation_of(0, false), kGpuDeviation);
-  EXPECT_GT(deviation_of(0.5, false), deviation_of(0.5, true));
+  EXPECT_DOUBLE_EQ(noise_of({.host_frac = 1}).p95, kHostNoise.p95);
+  EXPECT_DOUBLE_EQ(noise_of({.host_frac = 1, .full_pace = true}).p98, kHostFullPaceNoise.p98);
+  EXPECT_DOUBLE_EQ(noise_of({.host_frac = 0}).p90, kGpuNoise.p90);
+  EXPECT_GT(noise_of({.host_frac = 0.5}).p95, noise_of({.host_frac = 0.5, .full_pace = true}).p95);
+  // On a CPU all of it is the host's.
+  EXPECT_DOUBLE_EQ(noise_of({.host_frac = 0, .on_cpu = true, .full_pace = true}).p95, kHostNoise.p95);
+  EXPECT_DOUBLE_EQ(noise_of({.host_frac = 1, .unsure = true}).p95, kUnsureNoise.p95);
   EXPECT_TRUE(at_full_pace(0.01));
   EXPECT_FALSE(at_full_pace(0.5));
   EXPECT_FALSE(at_full_pace(std::nullopt));  // not known
+  EXPECT_TRUE(is_contended(0.2));
+  EXPECT_FALSE(is_contended(0.02));
+  EXPECT_FALSE(is_contended(std::nullopt));
 }
 
 TEST(Verdict, OnePairOfTheGpuTellsTenPercent) {
-  const Change slower = compare(side({10}, kGpuDeviation), side({11}, kGpuDeviation), false);
+  const Change slower = compare(side({10}, kGpuNoise), side({11}, kGpuNoise), false);
   EXPECT_EQ(slower.verdict, DiffVerdict::kSlower);
   EXPECT_NEAR(slower.frac, 0.1, 1e-9);
   EXPECT_GT(slower.low, 0.05);
   EXPECT_LT(slower.high, 0.15);
   EXPECT_FALSE(slower.by_repeats);
-  EXPECT_EQ(compare(side({11}, kGpuDeviation), side({10}, kGpuDeviation), false).verdict, DiffVerdict::kFaster);
-  EXPECT_EQ(compare(side({10}, kGpuDeviation), side({11}, kGpuDeviation), true).verdict, DiffVerdict::kFaster);
+  EXPECT_EQ(verdict_of({11}, {10}, kGpuNoise), DiffVerdict::kFaster);
+  EXPECT_EQ(compare(side({10}, kGpuNoise), side({11}, kGpuNoise), true).verdict, DiffVerdict::kFaster);
 }
 
 TEST(Verdict, OnePairOfASharedHostDoesNot) {
-  const Change change = compare(side({10}, kHostDeviation), side({11}, kHostDeviation), false);
+  const Change change = compare(side({10}, kHostNoise), side({11}, kHostNoise), false);
   EXPECT_EQ(change.verdict, DiffVerdict::kAmbiguous);
   EXPECT_NE(change.reason.find("repeats"), std::string::npos) << change.reason;
-  EXPECT_EQ(compare(side({10}, kHostDeviation), side({10}, kHostDeviation), false).verdict, DiffVerdict::kAmbiguous);
-  EXPECT_EQ(compare(side({10}, kHostDeviation), side({2}, kHostDeviation), false).verdict, DiffVerdict::kFaster);
+  EXPECT_EQ(verdict_of({10}, {10}, kHostNoise), DiffVerdict::kAmbiguous);
+  EXPECT_EQ(verdict_of({10}, {2}, kHostNoise), DiffVerdict::kFaster);
+}
+
+// The interval is one of 95 %, what is decided is so at 98.
+TEST(Verdict, WhatIsDecidedIsSureBeyondTheInterval) {
+  const Change change = compare(side({10}, kHostFullPaceNoise), side({12}, kHostFullPaceNoise), false);
+  EXPECT_GT(change.low, 0);
+  EXPECT_EQ(change.verdict, DiffVerdict::kAmbiguous);
+  EXPECT_NE(change.reason.find("not at 98"), std::string::npos) << change.reason;
+  EXPECT_EQ(verdict_of({10}, {14}, kHostFullPaceNoise), DiffVerdict::kSlower);
+}
+
+TEST(Verdict, RunsThatWaitedForACpuTellNothing) {
+  SideFigures a = side({10}, kUnsureNoise), b = side({300}, kUnsureNoise);
+  a.unsure = b.unsure = a.contended = b.contended = true;
+  const Change change = compare(a, b, false);
+  EXPECT_EQ(change.verdict, DiffVerdict::kAmbiguous);
+  EXPECT_NE(change.reason.find("waited for a CPU"), std::string::npos) << change.reason;
+  EXPECT_FALSE(change.has_interval);
+  // Three a side may be in two modes of the machine by chance.
+  SideFigures some = side({10, 10.1, 10.2}, kUnsureNoise), others = side({30, 30.1, 30.2}, kUnsureNoise);
+  EXPECT_EQ(compare(some, others, false).verdict, DiffVerdict::kSlower);
+  some.unsure = true;
+  EXPECT_EQ(compare(some, others, false).verdict, DiffVerdict::kAmbiguous);
 }
 
 TEST(Verdict, EqualRunsOfTheGpuAreTheSame) {
-  EXPECT_EQ(compare(side({10}, kGpuDeviation), side({10.05}, kGpuDeviation), false).verdict, DiffVerdict::kSame);
+  EXPECT_EQ(verdict_of({10}, {10.05}, kGpuNoise), DiffVerdict::kSame);
   // The interval of their own is too wide to say so.
-  EXPECT_EQ(compare(side({10}, kGpuDeviation, 0.05), side({10.05}, kGpuDeviation, 0.05), false).verdict,
+  EXPECT_EQ(compare(side({10}, kGpuNoise, 0.05), side({10.05}, kGpuNoise, 0.05), false).verdict,
             DiffVerdict::kAmbiguous);
   // Without an interval nothing is the same.
   SideFigures one;
   one.runs = {{10, std::nullopt, std::nullopt, 1}};
-  one.deviation = kGpuDeviation;
+  one.noise = kGpuNoise;
   EXPECT_EQ(compare(one, one, false).verdict, DiffVerdict::kAmbiguous);
   // One step may be any: the interval is wider than that of many.
   SideFigures other = one;
   other.runs[0].value = 20;
-  const Change few = compare(one, other, false),
-               many = compare(side({10}, kGpuDeviation), side({20}, kGpuDeviation), false);
+  const Change few = compare(one, other, false), many = compare(side({10}, kGpuNoise), side({20}, kGpuNoise), false);
   EXPECT_LT(few.low, many.low);
   EXPECT_GT(few.high, many.high);
   EXPECT_EQ(few.verdict, DiffVerdict::kSlower);
+  one.unsure = true;
+  EXPECT_EQ(compare(one, other, false).verdict, DiffVerdict::kAmbiguous);
 }
 
-TEST(Verdict, RepeatsSayWhatTheyDifferBy) {
-  // On a host whose runs agree, whatever the model says of hosts.
-  const Change change = compare(side({10, 10.1, 9.9}, kHostDeviation), side({11, 11.1, 10.9}, kHostDeviation), false);
+TEST(Verdict, AFewRepeatsAreWeighedAgainstTheModel) {
+  const Change change = compare(side({10, 10.1, 9.9}, kGpuNoise), side({11, 11.1, 10.9}, kGpuNoise), false);
   EXPECT_TRUE(change.by_repeats);
   EXPECT_EQ(change.verdict, DiffVerdict::kSlower);
-  // t(4) = 2.776 on the pooled deviation of 0.96 % over 3 and 3 runs.
-  EXPECT_NEAR(change.noise_frac, 2.776 * 0.00957 * std::sqrt(2.0 / 3), 3e-4);
-  const Change wide = compare(side({10, 13, 8}, kGpuDeviation), side({11, 14, 9}, kGpuDeviation), false);
-  EXPECT_EQ(wide.verdict, DiffVerdict::kAmbiguous);
-  const Change same = compare(side({10, 10.02, 9.98, 10.01}, 0), side({10.01, 10, 9.99, 10.02}, 0), false);
-  EXPECT_EQ(same.verdict, DiffVerdict::kSame);
+  // t(5) = 2.571 on the deviation of 0.96 % with four degrees of freedom and of the model's 1.33 % with one, over 3
+  // and 3 runs.
+  EXPECT_NEAR(change.noise_frac,
+              2.571 * std::sqrt((4 * 0.00957 * 0.00957 + 0.01335 * 0.01335) / 5) * std::sqrt(2.0 / 3), 3e-4);
+  // The same on a host whose noise is not known: three runs may be alike by chance.
+  EXPECT_EQ(verdict_of({10, 10.1, 9.9}, {11, 11.1, 10.9}, kHostNoise), DiffVerdict::kAmbiguous);
+  // All of one side must be quicker.
+  EXPECT_EQ(verdict_of({10, 10.01, 10.02}, {10.02, 11, 11.01}, kGpuNoise), DiffVerdict::kAmbiguous);
+  EXPECT_EQ(verdict_of({10, 13, 8}, {11, 14, 9}, kGpuNoise), DiffVerdict::kAmbiguous);
+  EXPECT_EQ(verdict_of({10, 10.02, 9.98, 10.01}, {10.01, 10, 9.99, 10.02}, kGpuNoise), DiffVerdict::kSame);
 }
 
-TEST(Verdict, QuantilesOfStudentsT) {
-  EXPECT_NEAR(t_quantile(1), 12.706, 1e-3);
-  EXPECT_NEAR(t_quantile(4), 2.776, 1e-3);
-  EXPECT_NEAR(t_quantile(21), 2.080, 0.01);
-  EXPECT_NEAR(t_quantile(100), 1.984, 0.01);
+TEST(Verdict, FiveRepeatsASideTellByThemselves) {
+  // Whatever the model says.
+  const std::vector<double> before = {10, 10.1, 9.9, 10.05, 9.95};
+  EXPECT_EQ(verdict_of(before, {10.5, 10.6, 10.4, 10.55, 10.45}, kUnsureNoise), DiffVerdict::kSlower);
+  // One run that took half as long again is one, on either side.
+  EXPECT_EQ(verdict_of(before, {10.5, 10.6, 10.4, 10.55, 16}, kHostNoise), DiffVerdict::kSlower);
+  const Change one = compare(side(before, kHostNoise), side({10, 10.1, 9.9, 10.05, 16}, kHostNoise), false);
+  EXPECT_EQ(one.verdict, DiffVerdict::kAmbiguous);
+  EXPECT_LT(one.low, 0);
+  EXPECT_GT(one.high, 0);
+  // Of two modes in which a machine may be, by chance three runs in one and two in the other.
+  EXPECT_EQ(verdict_of({10, 10.1, 15, 10.05, 15.2}, {15, 15.1, 10.2, 15.3, 10}, kHostNoise), DiffVerdict::kAmbiguous);
+  EXPECT_EQ(verdict_of(before, {10.01, 10.09, 9.91, 10.04, 9.96}, kHostNoise), DiffVerdict::kSame);
 }
 
 // ---- --fail-on
