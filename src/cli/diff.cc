@@ -10,6 +10,7 @@
 #include "bench/results_file.h"
 #include "cli/checks.h"
 #include "cli/command.h"
+#include "cli/measuring.h"
 #include "cli/other_file.h"
 #include "cli/pipeline.h"
 #include "cli/stored_run.h"
@@ -44,6 +45,16 @@ std::vector<std::string> words_of(const std::string& side) {
 bool is_bench(const std::string& path) {
   std::error_code failed;
   return std::filesystem::is_regular_file(path, failed) && bench::read_results(path).has_value();
+}
+
+// What is made first where tables go into the folder `path`, whose folders are made with it.
+std::string first_made(const std::string& path) {
+  std::error_code failed;
+  std::filesystem::path first = path;
+  while (first.has_parent_path() && first != first.parent_path() &&
+         !std::filesystem::exists(first.parent_path(), failed))
+    first = first.parent_path();
+  return first.string();
 }
 
 // The same file twice compares nothing; by what it is, not by how it is named.
@@ -180,6 +191,9 @@ Result<int> run_diff(const DiffArguments& options) {
   }
   LLMPROF_CHECK(refuse_overwriting("-o", options.output.path, all));
   LLMPROF_CHECK(refuse_twice(files));
+  // Large recordings take a while: what cannot be written is said before.
+  const bool tables = options.output.effective_format() == "csv" && results.empty();
+  LLMPROF_CHECK(check_writable(tables ? first_made(options.output.path) : options.output.path));
   if (!results.empty() && results.size() < runs)
     return fail("expected sides of one kind, found results of llmprof bench beside recordings", results.front(),
                 "compare two of either", ExitCode::kUsage);
