@@ -145,7 +145,7 @@ bool knows(const InputFile& input) {
 
 Status import_nsys_report(const InputFile& input, Trace& trace) {
   LLMPROF_CHECK(nsys::import_report(input.name(), trace));
-  trace.source.kind = "nsys";
+  trace.source.kind = kNsysImporter;
   trace.source.files.push_back(input.name());
   trace.source.bytes += input.stored_bytes();
   return {};

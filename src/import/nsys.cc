@@ -53,8 +53,9 @@ std::string names_of(const std::vector<TableInfo>& tables) {
 Status check_kind(const Database& database, const std::string& file) {
   const auto has = [&](std::string_view name) { return database.find(name) != nullptr; };
   const std::vector<TableInfo>& tables = database.tables();
-  const bool activity = std::any_of(tables.begin(), tables.end(),
-                                    [](const TableInfo& table) { return table.name.starts_with(kActivity); });
+  const bool activity = std::any_of(sources().begin(), sources().end(), [&](const Source& source) {
+    return std::string_view(source.table).starts_with(kActivity) && has(source.table);
+  });
   if (has("StringIds") && (activity || has("NVTX_EVENTS") || has("META_DATA_EXPORT") || has("TARGET_INFO_SYSTEM_ENV") ||
                            has("ANALYSIS_DETAILS")))
     return {};
@@ -380,14 +381,19 @@ void count_unread(const Database& database, Trace& trace) {
     if (!is_read && !is_description(table.name) && table.has_rows())
       unread.emplace_back(-table.row_count(), table.name.substr(0, 64));
   }
+  // What is no plain table is not looked into, whatever its name.
+  for (const std::string& name : database.other_names()) unread.emplace_back(0, name.substr(0, 64));
   if (unread.empty()) return;
   std::sort(unread.begin(), unread.end());
   uint64_t count = 0;
   std::string names;
   constexpr size_t kShown = 16;
   for (size_t i = 0; i < unread.size(); ++i) {
-    count += static_cast<uint64_t>(-unread[i].first);
-    if (i < kShown) names += fmt::format("{}{} ({} rows)", i == 0 ? "" : ", ", unread[i].second, -unread[i].first);
+    const int64_t rows = -unread[i].first;
+    count += static_cast<uint64_t>(std::max<int64_t>(rows, 1));
+    if (i < kShown)
+      names += (i == 0 ? "" : ", ") + unread[i].second +
+               (rows == 0 ? std::string(" (no plain table)") : fmt::format(" ({} rows)", rows));
   }
   if (unread.size() > kShown) names += fmt::format(" and {} more", unread.size() - kShown);
   trace.diagnostics.add(DiagnosticId::kUnknownTable, names, count);

@@ -34,6 +34,7 @@ void Joiner::add(const Part& part) {
 }
 
 void Joiner::finish() {
+  sort_gpu_ops();
   end_open_ranges();
   name_domains();
   find_calls();
@@ -52,6 +53,23 @@ void Joiner::finish() {
   }
   if (others != 0)
     trace_.diagnostics.add(DiagnosticId::kUnknownCategory, "NVTX_EVENTS with eventType " + types, others);
+}
+
+// Kernels, copies and memsets lie in tables of their own: out of order together is no anomaly.
+void Joiner::sort_gpu_ops() {
+  GpuOps& gpu = trace_.gpu_ops;
+  std::vector<Row> order(gpu.size());
+  std::iota(order.begin(), order.end(), 0U);
+  const auto before = [&](Row a, Row b) {
+    return gpu.start_ns[a] != gpu.start_ns[b] ? gpu.start_ns[a] < gpu.start_ns[b] : gpu.dur_ns[a] > gpu.dur_ns[b];
+  };
+  if (std::is_sorted(order.begin(), order.end(), before)) return;
+  std::stable_sort(order.begin(), order.end(), before);
+  gpu.for_each_column([&]<class T>(const FieldInfo&, std::vector<T>& column) {
+    std::vector<T> sorted(order.size());
+    for (size_t i = 0; i < order.size(); ++i) sorted[i] = column[order[i]];
+    column.swap(sorted);
+  });
 }
 
 void Joiner::end_open_ranges() {

@@ -15,6 +15,7 @@ class Joiner {
   void finish();
 
  private:
+  void sort_gpu_ops();
   void end_open_ranges();
   void name_domains();
   void find_calls();

@@ -23,8 +23,9 @@ std::span<const Importer> importers() {
                "the session is damaged or cut off: copy the whole folder again, or record again"},
       Importer{"dmon", "output of `nvidia-smi dmon`, best with -o DT", dmon::sniff, dmon::import,
                "the file is damaged or cut off: copy it again"},
-      Importer{"nsys", "Nsight Systems: SQLite of `nsys export`, or a .nsys-rep where nsys is installed", nsys::sniff,
-               nsys::import, "the file is damaged or cut off: copy it again, or export it again with nsys export"},
+      Importer{kNsysImporter, "Nsight Systems: SQLite of `nsys export`, or a .nsys-rep where nsys is installed",
+               nsys::sniff, nsys::import,
+               "the file is damaged or cut off: copy it again, or export it again with nsys export"},
   };
   return kImporters;
 }
