@@ -351,6 +351,15 @@ void name_threads(Database& database, const Strings& strings, Trace& trace) {
   });
 }
 
+void name_processes(Database& database, const std::vector<int64_t>& processes, Trace& trace) {
+  for_rows(database, "PROCESSES", {"pid", "name"}, trace, [&](const Rows& rows) {
+    const int64_t process = rows.integer(0, -1);
+    constexpr size_t kNamedMax = 256;
+    if (std::binary_search(processes.begin(), processes.end(), process) && processes.size() <= kNamedMax)
+      add_fact(trace, fmt::format("process.{}.name", process), rows.text(1).substr(0, 256));
+  });
+}
+
 // What Nsight Systems itself warned of: lost events, tables that may lack some.
 void read_warnings(Database& database, Trace& trace) {
   constexpr int64_t kWarning = 2, kError = 3;
@@ -458,6 +467,7 @@ Status import_in_parts(InputFile& input, Trace& trace, int64_t part_rows) {
   Reading(*database, shared, make_tasks(*database, part_rows), trace, joiner).run();
   joiner.finish();
   name_threads(*database, strings, trace);
+  name_processes(*database, joiner.processes(), trace);
   read_warnings(*database, trace);
   count_unread(*database, trace);
   mark_without_kernels(trace);

@@ -13,7 +13,7 @@ int sniff(std::string_view head);
 Status import(InputFile& input, Trace& trace);
 
 // The same with parts of so many rows. The result must not depend on it.
-constexpr int64_t kPartRows = 1 << 18;
+constexpr int64_t kPartRows = 1 << 16;
 Status import_in_parts(InputFile& input, Trace& trace, int64_t part_rows);
 
 // A report as `nsys profile` writes it, by its name: its format is not public, nsys itself can export it.

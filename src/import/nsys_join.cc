@@ -246,6 +246,8 @@ void Joiner::number_processes() {
   find_in(calls.correlation);
   find_in(gpu.correlation);
   find_in(launches.correlation);
+  // Rows that do not say whose they are belong to the only process that there is.
+  if (found.size() == 2) found.erase(0);
   processes_.assign(found.begin(), found.end());
   const auto number = [&](uint64_t& correlation) {
     correlation = qualified_by(correlation, correlation & kCorrelationMask);

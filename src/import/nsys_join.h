@@ -13,6 +13,8 @@ class Joiner {
 
   void add(const Part& part);
   void finish();
+  // Ids of the processes that did something; known behind finish().
+  const std::vector<int64_t>& processes() const { return processes_; }
 
  private:
   void sort_gpu_ops();

@@ -109,6 +109,12 @@ class PartReader {
   StreamId last_stream_row_;
 };
 
+// How many rows a part will have; of a table that is read as one not more than of a usual part.
+size_t room_for(const RowRange& range) {
+  constexpr int64_t kRowsMax = 1 << 16;
+  return static_cast<size_t>(std::clamp<int64_t>(range.most, 0, kRowsMax));
+}
+
 void finish_rows(const Rows& rows, Part& part) {
   part.error = rows.error();
   part.read = rows.read();
@@ -130,7 +136,7 @@ class WorkReader : public PartReader {
   bool work(const Rows& rows, GpuOps::Values& op) {
     if (!span(rows, op.start_ns, op.dur_ns)) return false;
     const int64_t process = process_of(rows.integer(kProcess));
-    op.stream = stream(process, rows.integer(kDevice, 0), rows.integer(kContext, -1), rows.integer(kStream, -1));
+    op.stream = stream(process, rows.integer(kDevice), rows.integer(kContext, -1), rows.integer(kStream, -1));
     op.correlation = with_process(process, rows.integer(kCorrelation));
     op.graph_node = static_cast<uint64_t>(rows.integer(kGraphNode));
     return true;
@@ -141,27 +147,21 @@ class KernelReader : public WorkReader {
  public:
   using WorkReader::WorkReader;
   void read(Connection& connection, const TableInfo& table, const RowRange& range) {
+    // Every column costs time, wanted or not.
+    const std::string_view name = table.has("demangledName") ? "demangledName"
+                                  : table.has("shortName")   ? "shortName"
+                                                             : "mangledName";
     Rows rows(connection, table,
-              {LLMPROF_NSYS_WORK, "demangledName", "shortName", "mangledName", "registersPerThread", "gridX", "gridY",
-               "gridZ", "blockX", "blockY", "blockZ", "staticSharedMemory", "dynamicSharedMemory"},
+              {LLMPROF_NSYS_WORK, name, "registersPerThread", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ",
+               "staticSharedMemory", "dynamicSharedMemory"},
               range);
-    enum : int {
-      kName = kWorkColumns,
-      kShort,
-      kMangled,
-      kRegisters,
-      kGrid,
-      kBlock = kGrid + 3,
-      kStatic = kBlock + 3,
-      kDynamic
-    };
+    enum : int { kName = kWorkColumns, kRegisters };
+    part_.rows.gpu_ops.reserve(room_for(range));
     GpuOps::Values op;
     op.kind = GpuOpKind::kKernel;
     while (rows.next()) {
       if (!work(rows, op)) continue;
       op.name = text(rows.integer(kName, -1));
-      if (op.name == StringId::kEmpty) op.name = text(rows.integer(kShort, -1));
-      if (op.name == StringId::kEmpty) op.name = text(rows.integer(kMangled, -1));
       if (op.name == StringId::kEmpty) {
         problem(DiagnosticId::kMissingField, "no name");
         op.name = part_.builder.text("[name lost]");
@@ -306,6 +306,7 @@ class CallReader : public PartReader {
     enum : int { kThread = 2, kCorrelationId, kName, kReturned, kClass };
     constexpr int64_t kDriverClass = 1;
     constexpr int64_t kNotReady = 600;  // cudaErrorNotReady: the answer of a query, not a failure
+    part_.rows.api_calls.reserve(room_for(range));
     ApiCalls::Values call;
     while (rows.next()) {
       if (!span(rows, call.start_ns, call.dur_ns)) continue;

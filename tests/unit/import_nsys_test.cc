@@ -115,6 +115,21 @@ TEST(Nsys, ColumnsAreFoundByNameAndMayLack) {
   EXPECT_EQ(trace.gpu_ops.correlation[0], 0u);
 }
 
+TEST(Nsys, KernelsWithoutAProcessBelongToTheOnlyOne) {
+  const Trace trace = read_nsys(kTexts + kCalls + call(10, 5) +
+                                "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, \"end\" INTEGER, "
+                                "correlationId INTEGER, mangledName INTEGER);"
+                                "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (20, 30, 5, 3);"
+                                "CREATE TABLE PROCESSES (globalPid INTEGER, pid INTEGER, name TEXT);"
+                                "INSERT INTO PROCESSES VALUES (0, 4242, 'python3'), (0, 1, 'init');");
+  ASSERT_EQ(trace.gpu_ops.size(), 1u);
+  EXPECT_EQ(trace.text(trace.gpu_ops.name[0]), "gemm");
+  EXPECT_EQ(trace.gpu_ops.correlation[0], trace.api_calls.correlation[0]);
+  EXPECT_EQ(trace.metadata.at("processes"), "1");
+  EXPECT_EQ(trace.metadata.at("process.4242.name"), "python3");
+  EXPECT_EQ(trace.metadata.count("process.1.name"), 0u);
+}
+
 // A "_v2" is part of a name, a version of CUDA is not.
 TEST(Nsys, NamesOfCallsLoseTheVersion) {
   const Trace trace =
