@@ -99,8 +99,8 @@ std::string advice_for_folder(const std::string& path) {
        at.increment(failed), ++seen) {
     const std::string name = at->path().filename().string();
     const bool named = name.ends_with(".llmprof") || name.ends_with(".json") || name.ends_with(".json.gz") ||
-                       name.ends_with(".json.zst") || name.ends_with(".spool") || name.ends_with(".sqlite") ||
-                       nsys::is_report(name);
+                       name.ends_with(".json.zst") || name.ends_with(".spool") ||
+                       (name.ends_with(".sqlite") && name != "index.sqlite") || nsys::is_report(name);
     if (!named && !session_importer::is_session(at->path().string())) continue;
     if (found++ == 0 || at->path().string() < first) first = at->path().string();
   }

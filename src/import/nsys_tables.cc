@@ -358,8 +358,8 @@ class RangeReader : public PartReader {
 
  private:
   enum : int {
-    kStart,
-    kEnd,
+    kBegin,
+    kFinish,
     kType,
     kThread,
     kText,
@@ -416,7 +416,7 @@ class RangeReader : public PartReader {
       case kMark:
       case kTextMark: {
         int64_t time_ns = 0;
-        if (moment(rows, kStart, time_ns)) annotate(rows, global_id, domain, name_of(rows), time_ns, 0);
+        if (moment(rows, kBegin, time_ns)) annotate(rows, global_id, domain, name_of(rows), time_ns, 0);
         return;
       }
       case kDomainCreate:
@@ -436,8 +436,8 @@ class RangeReader : public PartReader {
 
   void add_range(const Rows& rows, int64_t global_id, int64_t domain) {
     int64_t start_ns = 0, dur_ns = 0;
-    const bool open = rows.is_null(kEnd);
-    if (open ? !moment(rows, kStart, start_ns) : !span(rows, start_ns, dur_ns)) return;
+    const bool open = rows.is_null(kFinish);
+    if (open ? !moment(rows, kBegin, start_ns) : !span(rows, start_ns, dur_ns)) return;
     const StringId name = name_of(rows);
     if (domain == 0 && !open &&
         add_torch_range(part_.builder, thread(global_id), part_.rows.text(name), start_ns, dur_ns))
