@@ -34,8 +34,10 @@ void for_rows(Database& database, std::string_view name, const std::vector<std::
   {
     Rows rows(*connection, *table, columns, {INT64_MIN, INT64_MAX, std::min(table->rows_max, kSmallRowsMax)});
     while (rows.next()) visit(rows);
+    const bool limited = rows.read() == kSmallRowsMax && table->rows_max > kSmallRowsMax;
     if (!rows.error().empty())
-      trace.diagnostics.add(DiagnosticId::kDamagedTable, fmt::format("{}: {}", table->name, rows.error()));
+      trace.diagnostics.add(limited ? DiagnosticId::kLimitReached : DiagnosticId::kDamagedTable,
+                            fmt::format("{}: {}", table->name, limited ? "too many rows" : rows.error()));
   }
   database.give_back(std::move(connection));
 }
@@ -383,26 +385,26 @@ bool is_description(std::string_view name) {
 
 // Events of kinds that a recording has no table for, by the numbers of their rows.
 void count_unread(const Database& database, Trace& trace) {
-  std::vector<std::pair<int64_t, std::string>> unread;
+  std::vector<std::pair<int64_t, std::string>> unread;  // most rows first
   for (const TableInfo& table : database.tables()) {
     const bool is_read = std::any_of(sources().begin(), sources().end(),
-                                     [&](const Source& source) { return database.find(source.table) == &table; });
-    if (!is_read && !is_description(table.name) && table.has_rows())
-      unread.emplace_back(-table.row_count(), table.name.substr(0, 64));
+                                     [&](const Source& source) { return table.is_named(source.table); });
+    if (is_read || is_description(table.name) || !table.has_rows()) continue;
+    const std::string shown = table.name.substr(0, 64);
+    unread.emplace_back(-table.row_count(), table.numbered ? fmt::format("{} ({} rows)", shown, table.row_count())
+                                                           : shown + " (rows not counted)");
   }
   // What is no plain table is not looked into, whatever its name.
-  for (const std::string& name : database.other_names()) unread.emplace_back(0, name.substr(0, 64));
+  for (const std::string& name : database.other_names())
+    unread.emplace_back(0, name.substr(0, 64) + " (no plain table)");
   if (unread.empty()) return;
   std::sort(unread.begin(), unread.end());
   uint64_t count = 0;
   std::string names;
   constexpr size_t kShown = 16;
   for (size_t i = 0; i < unread.size(); ++i) {
-    const int64_t rows = -unread[i].first;
-    count += static_cast<uint64_t>(std::max<int64_t>(rows, 1));
-    if (i < kShown)
-      names += (i == 0 ? "" : ", ") + unread[i].second +
-               (rows == 0 ? std::string(" (no plain table)") : fmt::format(" ({} rows)", rows));
+    count += static_cast<uint64_t>(std::max<int64_t>(-unread[i].first, 1));
+    if (i < kShown) names += (i == 0 ? "" : ", ") + unread[i].second;
   }
   if (unread.size() > kShown) names += fmt::format(" and {} more", unread.size() - kShown);
   trace.diagnostics.add(DiagnosticId::kUnknownTable, names, count);
@@ -443,6 +445,9 @@ Status import_in_parts(InputFile& input, Trace& trace, int64_t part_rows) {
   if (input.damaged()) trace.diagnostics.explain(DiagnosticId::kTruncatedFile, input.damage());
   if (database->is_cut())
     trace.diagnostics.add(DiagnosticId::kTruncatedFile, "the file is shorter than its header says");
+
+  if (!database->schema_damage().empty())
+    trace.diagnostics.add(DiagnosticId::kDamagedTable, "sqlite_master: " + database->schema_damage());
 
   Strings strings;
   Gpus gpus;

@@ -67,6 +67,8 @@ std::string quoted(std::string_view name) {
   return out + "\"";
 }
 
+bool TableInfo::is_named(std::string_view other) const { return same_name(name, other); }
+
 bool TableInfo::has(std::string_view column) const {
   return std::any_of(columns.begin(), columns.end(), [&](const std::string& own) { return same_name(own, column); });
 }
@@ -163,6 +165,7 @@ Status Database::list_tables(Connection& connection) {
   if (names.empty() && !rows.error().empty())
     return fail("expected an SQLite file, found one that cannot be read: " + rows.error(), name_,
                 "the file is damaged or cut off: copy it again, or export it again with nsys export");
+  schema_damage_ = rows.error();
   for (std::string& name : names) {
     TableInfo table;
     table.name = name;
@@ -213,7 +216,7 @@ Status Database::describe(Connection& connection, TableInfo& table) {
 
 const TableInfo* Database::find(std::string_view name) const {
   for (const TableInfo& table : tables_)
-    if (same_name(table.name, name)) return &table;
+    if (table.is_named(name)) return &table;
   return nullptr;
 }
 

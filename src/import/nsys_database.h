@@ -5,6 +5,7 @@
 
 #include <sqlite3.h>
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -41,8 +42,10 @@ struct TableInfo {
   int64_t rows_max = 0;
 
   bool has_rows() const { return last_row >= first_row; }
-  // How many there are if none was deleted.
-  int64_t row_count() const { return has_rows() ? std::min(rows_max, last_row - first_row + 1) : 0; }
+  // How many there are if none was deleted; 0 where their numbers do not tell.
+  int64_t row_count() const { return has_rows() && numbered ? last_row - first_row + 1 : 0; }
+  // As SQLite compares names: without case.
+  bool is_named(std::string_view other) const;
   bool has(std::string_view column) const;
 };
 
@@ -60,6 +63,8 @@ class Database {
   // Views and the like, which are not read.
   const std::vector<std::string>& other_names() const { return others_; }
   uint64_t bytes() const { return bytes_; }
+  // Why the list of tables may lack some; empty if it does not.
+  const std::string& schema_damage() const { return schema_damage_; }
   // The file is shorter than its header says.
   bool is_cut() const { return cut_; }
 
@@ -79,6 +84,7 @@ class Database {
   bool cut_ = false;
   std::vector<TableInfo> tables_;
   std::vector<std::string> others_;
+  std::string schema_damage_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Connection>> idle_;
 };

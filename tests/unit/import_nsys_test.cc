@@ -347,6 +347,11 @@ TEST(Nsys, WhatHasNoTableIsCounted) {
                                 "CREATE TABLE ENUM_X (id INTEGER); INSERT INTO ENUM_X VALUES (1);");
   EXPECT_EQ(trace.diagnostics.count(DiagnosticId::kUnknownTable), 3u);
   EXPECT_EQ(trace.diagnostics.places(DiagnosticId::kUnknownTable)[0], "OSRT_API (3 rows)");
+  const Trace sparse =
+      read_nsys(kTexts + kKernels + kernel(0, 1) +
+                "CREATE TABLE OSRT_API (start INTEGER); INSERT INTO OSRT_API (rowid) VALUES (1), (9000000000);");
+  EXPECT_EQ(sparse.diagnostics.places(DiagnosticId::kUnknownTable)[0], "OSRT_API (rows not counted)");
+  EXPECT_EQ(sparse.diagnostics.count(DiagnosticId::kUnknownTable), 1u);
 }
 
 // Views, generated columns and virtual tables are programs of whoever made the file.
