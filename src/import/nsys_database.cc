@@ -58,7 +58,7 @@ uint64_t bytes_by_header(std::string_view head) {
 
 }  // namespace
 
-std::string quoted(std::string_view name) {
+std::string sql_name(std::string_view name) {
   std::string out = "\"";
   for (const char c : name) {
     if (c == '"') out += '"';
@@ -180,7 +180,7 @@ Status Database::list_tables(Connection& connection) {
 // An error is one of this table alone.
 Status Database::describe(Connection& connection, TableInfo& table) {
   sqlite3_stmt* statement = nullptr;
-  const std::string columns = "PRAGMA table_xinfo(" + quoted(table.name) + ")";
+  const std::string columns = "PRAGMA table_xinfo(" + sql_name(table.name) + ")";
   if (sqlite3_prepare_v2(connection.get(), columns.c_str(), -1, &statement, nullptr) != SQLITE_OK)
     return fail(connection.error());
   // Columns: cid, name, type, notnull, dflt_value, pk, hidden.
@@ -194,7 +194,7 @@ Status Database::describe(Connection& connection, TableInfo& table) {
   int64_t ends[2] = {0, -1};
   for (int i = 0; i < 2; ++i) {
     const std::string sql =
-        fmt::format("SELECT {}(rowid) FROM {} NOT INDEXED", i == 0 ? "min" : "max", quoted(table.name));
+        fmt::format("SELECT {}(rowid) FROM {} NOT INDEXED", i == 0 ? "min" : "max", sql_name(table.name));
     if (sqlite3_prepare_v2(connection.get(), sql.c_str(), -1, &statement, nullptr) != SQLITE_OK)
       return fail(connection.error());
     const bool some = sqlite3_step(statement) == SQLITE_ROW && sqlite3_column_type(statement, 0) == SQLITE_INTEGER;
@@ -227,11 +227,11 @@ Rows::Rows(Connection& connection, const TableInfo& table, const std::vector<std
     : connection_(connection), most_(range.most) {
   std::string sql = "SELECT ";
   for (const std::string_view column : columns) {
-    sql += table.has(column) ? quoted(column) : "NULL";
+    sql += table.has(column) ? sql_name(column) : "NULL";
     sql += ", ";
   }
   sql.resize(sql.size() - 2);
-  sql += " FROM " + quoted(table.name) + " NOT INDEXED";
+  sql += " FROM " + sql_name(table.name) + " NOT INDEXED";
   const bool part = range.first != INT64_MIN || range.last != INT64_MAX;
   if (part) sql += " WHERE rowid BETWEEN ?1 AND ?2";
   if (sqlite3_prepare_v2(connection.get(), sql.c_str(), static_cast<int>(sql.size()), &statement_, nullptr) !=

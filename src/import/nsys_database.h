@@ -146,6 +146,6 @@ class Rows {
 };
 
 // A name as SQL has it, in quotes.
-std::string quoted(std::string_view name);
+std::string sql_name(std::string_view name);
 
 }  // namespace llmprof::nsys
