@@ -131,7 +131,7 @@ void read_machine(Database& database, Trace& trace) {
 }
 
 // Sets the epoch; what is subtracted from the times of the file. Exports are in time since the start of the capture,
-// unless they were told to shift it (--ts-shift) or to write UTC (--ts-normalize).
+// unless they were asked to shift it (--ts-shift) or to write UTC (--ts-normalize).
 int64_t read_clock(Database& database, Trace& trace) {
   int64_t shift_ns = 0, utc_ns = 0;
   bool utc = false;
