@@ -57,8 +57,10 @@ std::string_view name_of(Severity severity);
     "The file does not describe the GPU; name it with --gpu to get peaks.")                                           \
   D(kDamagedBlock, "damaged-block", kError,                                                                           \
     "A block of a llmprof trace file fails its checksum; its table was dropped.")                                     \
+  D(kDamagedTable, "damaged-table", kError,                                                                           \
+    "A table of an SQLite file is damaged; its rows before the damage were kept.")                                    \
   D(kUnknownTable, "unknown-table", kInfo,                                                                            \
-    "A llmprof trace file holds tables or columns this version does not know; they were ignored.")                    \
+    "A file holds tables or columns that llmprof does not know or has no place for; they were ignored.")              \
   D(kUnfinishedSpool, "unfinished-spool", kNotice,                                                                    \
     "A watched process ended without closing its recording (killed, crashed or _exit); up to its last second is "     \
     "missing.")                                                                                                       \

@@ -155,7 +155,8 @@ void add_analyze(Parser& parser) {
       .option("PATH", options->paths,
               "recording: torch.profiler .json, .json.gz or .json.zst, a session folder of llmprof run (or its "
               ".spool files), "
-              "a llmprof trace file, output of nvidia-smi dmon, or - for standard input; or a run of the store: its "
+              "a llmprof trace file, .sqlite of nsys export, output of nvidia-smi dmon, or - for standard input; or a "
+              "run of the store: its "
               "number, its "
               "name, last")
       .required()

@@ -16,7 +16,8 @@ namespace {
 
 // A program watched by `llmprof run` in light mode has ranges, counters and power to report on, and no kernels.
 bool can_report(const Trace& trace) {
-  if (!trace.gpu_ops.empty()) return true;
+  // Launches of CUDA graphs that were recorded as a whole are GPU activities to come.
+  if (!trace.gpu_ops.empty() || !trace.graph_launches.empty()) return true;
   const bool watched = trace.source.kind == kSessionImporter || is_live_recording(trace);  // the latter was saved
   return watched && (!trace.annotations.empty() || !trace.recurring_calls.empty() || !trace.graph_launches.empty() ||
                      !trace.gpu_samples.empty() || !trace.nvml_samples.empty());
@@ -45,6 +46,11 @@ Error no_gpu_activity(const Trace& trace) {
   if (trace.diagnostics.has(Severity::kDataLoss))
     return {"expected a recording with GPU activity, found " + found + " in what could be read of it", where,
             advice_for_damaged(trace.source.kind), ExitCode::kFailed};
+  if (trace.source.kind == kNsysImporter)
+    return {"expected a recording with GPU activity, found " + found, where,
+            "record with  nsys profile --trace=cuda,nvtx  on a machine with a GPU; if that was done, another profiler "
+            "held CUPTI",
+            ExitCode::kFailed};
   return {
       "expected a recording with GPU activity, found " + found, where,
       "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] on a machine with a GPU; if that was done, "

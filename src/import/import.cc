@@ -4,6 +4,7 @@
 
 #include "base/json_document.h"
 #include "import/importer.h"
+#include "import/nsys.h"
 #include "import/session.h"
 
 namespace llmprof {
@@ -27,7 +28,6 @@ std::string describe(std::string_view head) {
   if (starts("\x89PNG") || starts("\xFF\xD8\xFF") || starts("GIF8")) return "an image";
   if (starts("%PDF")) return "a PDF document";
   if (starts("PK\x03\x04")) return "a zip archive; unpack it and name the recording inside";
-  if (starts("SQLite format 3")) return "an SQLite database (Nsight Systems exports are not read yet)";
   if (starts("\x7F"
              "ELF"))
     return "a program, not a recording";
@@ -99,7 +99,8 @@ std::string advice_for_folder(const std::string& path) {
        at.increment(failed), ++seen) {
     const std::string name = at->path().filename().string();
     const bool named = name.ends_with(".llmprof") || name.ends_with(".json") || name.ends_with(".json.gz") ||
-                       name.ends_with(".json.zst") || name.ends_with(".spool");
+                       name.ends_with(".json.zst") || name.ends_with(".spool") ||
+                       (name.ends_with(".sqlite") && name != "index.sqlite") || nsys::is_report(name);
     if (!named && !session_importer::is_session(at->path().string())) continue;
     if (found++ == 0 || at->path().string() < first) first = at->path().string();
   }
@@ -136,6 +137,20 @@ Result<const Importer*> importer_for(const InputFile& input) {
               "`llmprof list importers` names the formats; record with torch.profiler and export_chrome_trace()");
 }
 
+// Whether any importer reads what the file holds, whatever its name is.
+bool knows(const InputFile& input) {
+  return std::any_of(importers().begin(), importers().end(),
+                     [&](const Importer& importer) { return importer.sniff(input.head()) > 0; });
+}
+
+Status import_nsys_report(const InputFile& input, Trace& trace) {
+  LLMPROF_CHECK(nsys::import_report(input.name(), trace));
+  trace.source.kind = kNsysImporter;
+  trace.source.files.push_back(input.name());
+  trace.source.bytes += input.stored_bytes();
+  return {};
+}
+
 }  // namespace
 
 Status import_input(InputFile& input, Trace& trace) {
@@ -163,7 +178,8 @@ Result<Trace> import_files(const std::vector<std::string>& paths) {
     return fail("expected a recording, found a directory", paths.front(), advice_for_folder(paths.front()));
   } else {
     LLMPROF_ASSIGN(InputFile input, InputFile::open(paths.front()));
-    LLMPROF_CHECK(import_input(input, trace));
+    LLMPROF_CHECK(nsys::is_report(paths.front()) && !knows(input) ? import_nsys_report(input, trace)
+                                                                  : import_input(input, trace));
   }
   finish_import(trace);
   return trace;

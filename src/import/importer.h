@@ -27,6 +27,8 @@ struct Importer {
 
 // The importer of what `llmprof run` recorded.
 inline constexpr std::string_view kSessionImporter = "session";
+// The importer of Nsight Systems.
+inline constexpr std::string_view kNsysImporter = "nsys";
 
 // Every importer, in one constexpr array (registry.cc).
 std::span<const Importer> importers();

@@ -3,6 +3,7 @@
 #include "import/dmon.h"
 #include "import/importer.h"
 #include "import/kineto.h"
+#include "import/nsys.h"
 #include "import/session.h"
 #include "import/trace_importer.h"
 
@@ -22,6 +23,9 @@ std::span<const Importer> importers() {
                "the session is damaged or cut off: copy the whole folder again, or record again"},
       Importer{"dmon", "output of `nvidia-smi dmon`, best with -o DT", dmon::sniff, dmon::import,
                "the file is damaged or cut off: copy it again"},
+      Importer{kNsysImporter, "Nsight Systems: SQLite of `nsys export`, or a .nsys-rep where nsys is installed",
+               nsys::sniff, nsys::import,
+               "the file is damaged or cut off: copy it again, or export it again with nsys export"},
   };
   return kImporters;
 }

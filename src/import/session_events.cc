@@ -1,5 +1,6 @@
 // What the watched program did: kernels, calls, ranges.
 #include "import/session_records.h"
+#include "import/torch_ranges.h"
 
 namespace llmprof::session_importer {
 
@@ -102,35 +103,6 @@ void SpoolReader::add_annotation(ThreadId thread, StringId name, StringId domain
                              .payload = payload});
 }
 
-// With --torch, PyTorch names its operators ("aten::mm, sizes = [[1, 8], [8, 4]]") and the hook module the program's
-// modules ("[module] LlamaMLP") and functions ("[python] model.py(12): forward") by ranges: they are operators and
-// Python calls, not stages that the program named.
-bool SpoolReader::add_torch(ThreadId on_thread, std::string_view text, int64_t start_ns, int64_t dur_ns) {
-  constexpr std::string_view kModule = "[module] ";
-  constexpr std::string_view kSizes = ", sizes = ";
-  constexpr std::string_view kPython = "[python] ";
-  const bool module = text.substr(0, kModule.size()) == kModule;
-  if (module || text.substr(0, kPython.size()) == kPython) {
-    builder_.add<PythonCalls>({.start_ns = start_ns,
-                               .dur_ns = dur_ns,
-                               .thread = on_thread,
-                               .name = module ? builder_.text("nn.Module: " + std::string(text.substr(kModule.size())))
-                                              : builder_.text(text.substr(kPython.size()))});
-    return true;
-  }
-  const size_t sizes = text.find(kSizes);
-  const std::string name(text.substr(0, text.find(',')));
-  const size_t space = name.find("::");
-  const bool named = space != std::string::npos && space != 0 && name.find(' ') == std::string::npos;
-  if (sizes == std::string_view::npos && !named) return false;
-  // PyTorch names sizes only; element types come from the library calls inside.
-  SignatureId shaped;
-  if (sizes != std::string_view::npos) shaped = builder_.signature({.dims = text.substr(sizes + kSizes.size())});
-  builder_.add<Ops>(
-      {.start_ns = start_ns, .dur_ns = dur_ns, .thread = on_thread, .name = builder_.text(name), .signature = shaped});
-  return true;
-}
-
 void SpoolReader::operator()(const spool::Range& r) {
   if (r.handle != 0) {
     const uint32_t open = open_by_handle_.find(r.handle);
@@ -138,7 +110,7 @@ void SpoolReader::operator()(const spool::Range& r) {
   }
   int64_t start_ns = 0, dur_ns = 0;
   if (!span(r.start_ns, r.end_ns, start_ns, dur_ns)) return;
-  if (r.domain == 0 && add_torch(thread(r.thread), trace_.text(text(r.name)), start_ns, dur_ns)) return;
+  if (r.domain == 0 && add_torch_range(builder_, thread(r.thread), trace_.text(text(r.name)), start_ns, dur_ns)) return;
   add_annotation(thread(r.thread), text(r.name), text(r.domain), start_ns, dur_ns,
                  r.payload_kind == spool::PayloadKind::kNone ? kNoDouble : r.payload);
 }

@@ -199,7 +199,6 @@ class SpoolReader {
   void add_annotation(ThreadId thread, StringId name, StringId domain, int64_t start_ns, int64_t dur_ns,
                       double payload);
   void close_open_ranges();
-  bool add_torch(ThreadId on_thread, std::string_view text, int64_t start_ns, int64_t dur_ns);
   void finish_levels();
   void correct_ends(const std::vector<std::pair<int64_t, int64_t>>& off);
   void drop_unrecorded();
