@@ -3,9 +3,10 @@
 import './style.css';
 import { el } from './dom';
 import { Page } from './page';
-import { read_result, row_of, text_of, texts_of, type Result } from './result';
+import { read_result, row_of, rows_of, text_of, texts_of, type Result } from './result';
 import { add_answer } from './sections/answer';
 import { add_bench, add_comparison, add_peaks } from './sections/bench';
+import { add_diff } from './sections/diff';
 import { add_diagnostics, add_recording, add_unknown } from './sections/ground';
 import { add_latency } from './sections/latency';
 import { add_doctor, add_model } from './sections/model';
@@ -38,14 +39,26 @@ const sections: Record<string, ((page: Page) => void)[]> = {
   ],
   bench: [add_bench],
   comparison: [add_comparison],
+  diff: [add_diff],
   peaks: [add_peaks],
   model: [add_model],
   doctor: [add_doctor],
 };
 
+/** The sides by the names of their runs, without folders. */
+function title_of_diff(data: Result['data']): string {
+  const sides = rows_of(data['sides']).map((side) =>
+    texts_of(side['runs'])
+      .map((run) => run.replace(/^.*\//, ''))
+      .join(','),
+  );
+  return sides.join(' → ').slice(0, 120);
+}
+
 /** What the page is about, in the fewest words. */
 function title_of(result: Result): string {
   const { data } = result;
+  if (result.kind === 'diff') return title_of_diff(data);
   const file = texts_of(row_of(data['source'])?.['files'])[0];
   const device = text_of(row_of(data['device'])?.['name']);
   const name = file ? file.replace(/^.*\//, '') : text_of(data['id']) || device || result.kind;
