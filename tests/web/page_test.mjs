@@ -89,12 +89,12 @@ test('axe finds no violation in the light theme', async () => {
 
 test('axe finds no violation in the dark theme', async () => {
   // Only colours differ; these pages have all of them.
-  for (const name of ['eager', 'readings', 'peaks'])
+  for (const name of ['eager', 'readings', 'peaks', 'diff'])
     await check_accessibility(name, 'dark', ['color-contrast', 'link-in-text-block']);
 });
 
 test('a phone of 360 px scrolls tables, never the page; tables print without controls', async () => {
-  for (const name of ['eager', 'two_gpus', 'bench', 'model', 'hostile'])
+  for (const name of ['eager', 'two_gpus', 'bench', 'model', 'hostile', 'diff', 'diff_hostile'])
     await with_page(
       page_named(name),
       async (page) => {
@@ -107,6 +107,44 @@ test('a phone of 360 px scrolls tables, never the page; tables print without con
       },
       { viewport: { width: 360, height: 740 } },
     );
+});
+
+test('the page of a comparison says of each stage what the JSON says, and its parts add up', async () => {
+  for (const name of ['diff', 'diff_three'])
+    await with_page(page_named(name), async (page) => {
+      const stages = json_of(name).stages;
+      assert.ok(stages.some((stage) => stage.verdict === 'FASTER' || stage.verdict === 'SLOWER'));
+      const shown = await page.$$eval('#answer .verdicts tbody tr', (rows) =>
+        rows.map((row) => ({
+          name: row.cells[0].textContent,
+          verdict: row.cells[1].textContent,
+          interval: row.cells[6].textContent,
+          drawn: row.querySelector('.diff-interval') !== null,
+        })),
+      );
+      assert.equal(shown.length, stages.length);
+      stages.forEach((stage, i) => {
+        assert.ok(shown[i].name.toLowerCase().includes(`${stage.kind} ${stage.metric}`), shown[i].name);
+        assert.equal(shown[i].verdict, stage.verdict);
+        assert.equal(shown[i].drawn, stage.ci95 !== null);
+        assert.equal(shown[i].interval === '–', stage.ci95 === null);
+      });
+      const falls = await page.$$eval('#attribution tbody', (all) => all.map((one) => one.rows.length));
+      const attributed = stages.filter((stage) => stage.attribution.length > 0);
+      assert.deepEqual(
+        falls,
+        attributed.map((stage) => stage.attribution.length + (stage.unattributed_ms === null ? 0 : 1)),
+      );
+      for (const stage of attributed) {
+        const sum = stage.attribution.reduce((all, share) => all + share.delta_ms, stage.unattributed_ms ?? 0);
+        if (stage.unattributed_ms !== null) assert.ok(Math.abs(sum - (stage.b - stage.a)) < 1e-6);
+      }
+    });
+  const gates = json_of('diff').gates;
+  assert.equal(gates[0].state, 'broken');
+  await with_page(page_named('diff'), async (page) => {
+    assert.match(await page.textContent('[data-table="gates"]'), /tpot>3%.*broken/);
+  });
 });
 
 test('the theme can be chosen against the system', async () => {

@@ -1,6 +1,6 @@
 // Pages to test: made by llmprof from real recordings, and of results that would take minutes to measure from their JSON.
 import { execFileSync } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 
@@ -84,6 +84,14 @@ export function make_pages({ binary, source, web, folder }) {
   page('doctor', ['checks'], ['doctor']);
   const compare = join(source, 'tests', 'golden', 'bench', 'compare');
   page('comparison', ['rows'], ['bench', '--compare', join(compare, 'old.json'), join(compare, 'new.json')]);
+  const of_diff = ['answer', 'attribution', 'operations', 'kernels', 'operators', 'sides'];
+  const graph = join(inputs, 'kineto_qwen2.5-0.5b_cuda_graph.json.gz');
+  const eager = join(inputs, 'kineto_qwen2.5-0.5b_annotated.json.gz');
+  page('diff', of_diff, ['diff', graph, eager, '--fail-on', 'tpot>3%']);
+  page('diff_three', of_diff, ['diff', eager, graph, join(inputs, 'kineto_llama-3.1-8b_unlabelled.json.gz')]);
+  const hostile = join(folder, 'hostile_again.json.gz');
+  copyFileSync(join(inputs, 'hostile_names.json.gz'), hostile);
+  page('diff_hostile', of_diff, ['diff', join(inputs, 'hostile_names.json.gz'), hostile]);
   for (const [kind, sections, json] of [
     ['bench', ['cases', 'sweeps', 'roofline', 'device'], join(compare, 'new.json')],
     [

@@ -48,8 +48,11 @@ function value_shown(stage: Row, side: string): string {
 }
 
 function name_of_stage(stage: Row, several: boolean): string {
-  const words = [text_of(stage['kind']), text_of(stage['metric']), text_of(stage['shape'])].filter(Boolean);
-  return shortened((several ? `side ${number_of(stage['side'])}: ` : '') + words.join(', '));
+  const metric = text_of(stage['metric']);
+  const figure = metric === 'ttft' || metric === 'tpot' ? metric.toUpperCase() : metric;
+  const shape = text_of(stage['shape']);
+  const side = several ? `side ${number_of(stage['side'])}: ` : '';
+  return shortened(`${side}${text_of(stage['kind'])} ${figure}${shape ? `, ${shape}` : ''}`);
 }
 
 export function add_diff(page: Page): void {
@@ -94,7 +97,7 @@ function add_verdicts(page: Page, stages: Row[], several: boolean): void {
   const heads = ['stage', 'verdict', 'before', 'after', 'change', 'interval, drawn', '95 % interval', 'noise'];
   const table = el(
     'table',
-    { class: 'bars' },
+    { class: 'bars verdicts' },
     el('caption', {}, 'Verdicts: a line is the 95 % interval, the band what equal sides differ by'),
     el('thead', {}, el('tr', {}, ...heads.map((name) => el('th', { scope: 'col' }, name)))),
     el('tbody', {}, ...rows),
