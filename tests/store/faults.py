@@ -259,6 +259,10 @@ def full_disks(options, work):
     """A small file system where one may be mounted, else a number of bytes that are free."""
     lucky = random.Random(11)
     mounted = 0
+    room = work / "room"
+    room.mkdir()
+    for words in (ANALYZE, RECORD):
+        Store(options, room).good(*words)  # an end with an error below is one of the disk
     for n in range(options.full_disks):
         what = f"full disk {n}"
         folder = work / f"disk{n}"
