@@ -13,18 +13,14 @@
 #include "report/render.h"
 #include "trace/check_trace.h"
 #include "trace/trace_file.h"
+#include "whole_program.h"
 
 namespace {
 
 using namespace llmprof;
 
-// One thread: libFuzzer runs thousands of inputs a second, and starting threads would take most of the time.
-const bool kOneThread = setenv("LLMPROF_THREADS", "1", 1) == 0;
-
-[[noreturn]] void broken(const char* what, const std::string& detail) {
-  std::fprintf(stderr, "%s: %s\n", what, detail.c_str());
-  std::abort();
-}
+using fuzz::broken;
+using fuzz::kOneThread;
 
 // An imported trace keeps its promises: nothing to repair, and saving loses nothing.
 void check_imported(Trace& trace, bool save) {

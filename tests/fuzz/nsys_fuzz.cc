@@ -1,29 +1,17 @@
 // Any bytes as an SQLite export of Nsight Systems, through the whole program: read, import, derive, analyze, render.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
-#include "analyze/analysis.h"
-#include "derive/derive.h"
-#include "import/importer.h"
 #include "import/nsys.h"
-#include "report/render.h"
-#include "trace/check_trace.h"
-#include "trace/trace_file.h"
+#include "whole_program.h"
 
 namespace {
 
 using namespace llmprof;
 
-// One thread: libFuzzer runs thousands of inputs a second, and starting threads would take most of the time.
-const bool kOneThread = setenv("LLMPROF_THREADS", "1", 1) == 0;
-
-[[noreturn]] void broken(const char* what, const std::string& detail) {
-  std::fprintf(stderr, "%s: %s\n", what, detail.c_str());
-  std::abort();
-}
+using fuzz::broken;
+using fuzz::kOneThread;
 
 void use(std::string_view bytes) {
   constexpr size_t kBytesMax = size_t{1} << 20;  // time of one input
@@ -38,23 +26,7 @@ void use(std::string_view bytes) {
   const size_t rows =
       trace.gpu_ops.size() + trace.api_calls.size() + trace.annotations.size() + trace.gpu_samples.size();
   if (rows > 4 * (bytes.size() / 5 + 1)) broken("reading", "more rows than fit into the file");
-  finish_import(trace);
-  const uint64_t found = trace.diagnostics.total();
-  check_trace(trace);
-  if (trace.diagnostics.total() != found) broken("the importer left", "values that check_trace repairs");
-  if (bytes.size() % 8 == 0) {
-    const Result<std::string> packed = pack_trace(trace);
-    Trace back;
-    if (packed && !read_trace(*packed, back)) broken("saving", "cannot be read back");
-  }
-  if (Status status = derive(trace); !status) broken("derive failed", status.error().text());
-  const Result<Report> report = analyze(trace);
-  if (!report) return;
-  for (const ConservationCheck& check : report->conservation)
-    if (!check.ok) broken("conservation", check.name);
-  for (const Renderer& renderer : renderers())
-    for (const RenderedFile& file : renderer.render(*report, {}))
-      if (file.name.empty()) broken("a rendered file has no name", std::string(renderer.name));
+  fuzz::finish_and_report(trace, bytes.size() % 8 == 0);
 }
 
 }  // namespace

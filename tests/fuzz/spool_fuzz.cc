@@ -1,8 +1,6 @@
 // Any bytes as a spool file, through the whole program: read, import, derive, analyze, render. Checksums are made right
 // first: otherwise nearly every mutation ends at a checksum and the code behind it is never reached.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -10,26 +8,16 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "analyze/analysis.h"
 #include "capture/spool/reader.h"
-#include "derive/derive.h"
-#include "import/importer.h"
 #include "import/session.h"
-#include "report/render.h"
-#include "trace/check_trace.h"
-#include "trace/trace_file.h"
+#include "whole_program.h"
 
 namespace {
 
 using namespace llmprof;
 
-// One thread: libFuzzer runs thousands of inputs a second, and starting threads would take most of the time.
-const bool kOneThread = setenv("LLMPROF_THREADS", "1", 1) == 0;
-
-[[noreturn]] void broken(const char* what, const std::string& detail) {
-  std::fprintf(stderr, "%s: %s\n", what, detail.c_str());
-  std::abort();
-}
+using fuzz::broken;
+using fuzz::kOneThread;
 
 // Follows the blocks as far as their lengths lead; a block that reaches beyond the end is shortened.
 std::string with_checksums(std::string file) {
@@ -70,23 +58,7 @@ void use(std::string_view bytes, bool save) {
   Result<InputFile> input = InputFile::from_memory(bytes, "fuzz.spool");
   Trace trace;
   if (!input || session_importer::sniff(input->head()) == 0 || !session_importer::import(*input, trace)) return;
-  finish_import(trace);
-  const uint64_t found = trace.diagnostics.total();
-  check_trace(trace);
-  if (trace.diagnostics.total() != found) broken("the importer left", "values that check_trace repairs");
-  if (save) {
-    const Result<std::string> packed = pack_trace(trace);
-    Trace back;
-    if (packed && !read_trace(*packed, back)) broken("saving", "cannot be read back");
-  }
-  if (Status status = derive(trace); !status) broken("derive failed", status.error().text());
-  const Result<Report> report = analyze(trace);
-  if (!report) return;
-  for (const ConservationCheck& check : report->conservation)
-    if (!check.ok) broken("conservation", check.name);
-  for (const Renderer& renderer : renderers())
-    for (const RenderedFile& file : renderer.render(*report, {}))
-      if (file.name.empty()) broken("a rendered file has no name", std::string(renderer.name));
+  fuzz::finish_and_report(trace, save);
 }
 
 }  // namespace
