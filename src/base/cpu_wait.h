@@ -1,6 +1,5 @@
 // How long threads were ready to run and had no CPU: another program, another thread or the quota of a container had
-// it. The kernel counts that for each thread (second number of /proc/.../schedstat, ns). No allocation, no locks: the
-// recorder calls this inside programs.
+// it. The kernel counts that for each thread (second number of /proc/.../schedstat, ns).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,8 @@ struct CpuWait {
   int64_t switches = -1;  // of the thread to another one, ever
   int64_t total_ns = -1;
 };
-// -1: the first call, or a system that does not count it.
+// -1: the first call, or a system that does not count it. Allocates nothing and takes no lock: the recorder calls it
+// inside programs.
 int64_t cpu_wait_since_ns(CpuWait& last);
 
 // The wait of whichever thread of this process waited longest since the last call. Threads that work on one thing

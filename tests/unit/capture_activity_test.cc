@@ -1,6 +1,9 @@
 // The injection library in a program that launches through a fabricated CUPTI: what is recorded, and what happens at
 // the ends of a process.
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <set>
 
 #include "capture_client.h"
 
@@ -276,6 +279,11 @@ TEST(Activity, AShortProgramThatWaitsGoesOnAlone) {
     EXPECT_LE(waits.size(), 50U) << steps;
     // Probes of the CPU's pace, before waits at every level, so far apart that they cost next to nothing.
     EXPECT_GE(spool.paces.size(), 10U) << steps;
+    // From the second of a thread on it is known how long that had no CPU since, if the system counts it.
+    const bool counted = access("/proc/thread-self/schedstat", R_OK) == 0;
+    std::set<spool::Id> threads;
+    for (const spool::HostPace& pace : spool.paces)
+      EXPECT_EQ(pace.waited_ns >= 0, counted && !threads.insert(pace.thread).second) << steps;
     for (size_t i = 0; i < spool.paces.size(); ++i) {
       EXPECT_GT(spool.paces[i].end_ns, spool.paces[i].start_ns);
       EXPECT_GE(spool.paces[i].start_ns, i > 0 ? spool.paces[i - 1].end_ns + 5'000'000 : 0);
