@@ -26,7 +26,7 @@ class Writer(Block):
         # The queries that share a head of keys stand one behind the other.
         query = query.reshape(x.shape[0], self.shape.kv_heads, -1, self.shape.size)
         heads = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
-        heads = heads.view(x.shape[0], self.shape.heads, -1, self.shape.size)
+        heads = heads.reshape(x.shape[0], self.shape.heads, -1, self.shape.size)
         return self.close(x, heads.transpose(1, 2).reshape(x.shape))
 
 
