@@ -176,11 +176,51 @@ bool fetches_several_times(const Trace& trace, std::vector<CannotTell>& cannot_t
   return true;
 }
 
+// Most of what the program does is in no step that is known: a call that recurs far more often than there are steps, as
+// a CUDA graph that was made after recording had stopped. The steps that were recorded, of a warm-up, say nothing of
+// it.
+bool runs_unseen(const Trace& trace, std::vector<CannotTell>& cannot_tell) {
+  constexpr int64_t kCallsMin = 20, kPerStepMin = 2;
+  const Steps& steps = trace.steps;
+  std::vector<std::pair<int64_t, int64_t>> known;  // of the host; steps may overlap
+  int64_t serving = 0;
+  for (Row s = 0; s < steps.size(); ++s) {
+    known.emplace_back(std::min(steps.host_start_ns[s], steps.start_ns[s]), steps.end_ns[s]);
+    serving += steps.phase[s] == StepPhase::kServing ? 1 : 0;
+  }
+  std::sort(known.begin(), known.end());
+  int64_t end_ns = INT64_MIN;                          // the latest of the steps that begin before
+  std::map<uint64_t, std::pair<int64_t, bool>> calls;  // how many are in no step, and whether any is in one
+  size_t next = 0;
+  const RecurringCalls& recurring = trace.recurring_calls;
+  for (Row row = 0; row < recurring.size(); ++row) {
+    for (; next < known.size() && known[next].first <= recurring.time_ns[row]; ++next)
+      end_ns = std::max(end_ns, known[next].second);
+    auto& [outside, seen] = calls[recurring.key[row]];
+    const bool inside = recurring.time_ns[row] <= end_ns;
+    seen = seen || inside;
+    outside += inside ? 0 : 1;
+  }
+  int64_t most = 0;
+  for (const auto& [key, call] : calls)
+    if (!call.second) most = std::max(most, call.first);
+  if (most < kCallsMin || most < kPerStepMin * serving) return false;
+  cannot_tell.push_back(
+      {"What are TTFT and TPOT?",
+       fmt::format(
+           "most of what the program did was not recorded: a call that recurs {} times (a CUDA graph, or a matrix "
+           "product) is in none of the {} steps that are known",
+           most, serving),
+       "record all of it: `llmprof run --unrecorded-windows off`, or run more requests"});
+  return true;
+}
+
 }  // namespace
 
 bool latency_is_unknown(const Trace& trace, std::vector<CannotTell>& cannot_tell) {
   return of_unknown_composition(trace, cannot_tell) || prompts_of_nothing(trace, cannot_tell) ||
-         fetches_several_times(trace, cannot_tell) || others_between(trace, cannot_tell);
+         fetches_several_times(trace, cannot_tell) || others_between(trace, cannot_tell) ||
+         runs_unseen(trace, cannot_tell);
 }
 
 }  // namespace llmprof

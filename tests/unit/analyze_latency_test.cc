@@ -520,5 +520,29 @@ TEST(Latency, StepsThatFetchSeveralTimesAreNoTokens) {
   }
 }
 
+// A program whose warm-up was recorded and whose CUDA graph was not: the steps known are not what it does.
+TEST(Latency, NoFigureWhereACallThatRecursIsInNoStep) {
+  enum Case { kUnseen, kFew, kSeen, kAsOftenAsSteps };
+  for (const Case what : {kUnseen, kFew, kSeen, kAsOftenAsSteps}) {
+    AnalyzedRecording run;
+    run.window(0, 1000 * kMs);
+    const int steps = what == kAsOftenAsSteps ? 40 : 3;
+    for (int i = 0; i < steps; ++i) {
+      const int64_t at = i * 4 * kMs;
+      const Row step = run.step(StageKind::kDecode, at, at + 3 * kMs, 1, 101, "decode");
+      run.gpu("gemm", Category::kGemm, at + kMs, kMs, {.step = step, .api = run.api("cudaLaunchKernel", at, 5 * kUs)});
+    }
+    const int calls = what == kFew ? 15 : 60;
+    for (int i = 0; i < calls; ++i)
+      TraceBuilder(run.trace).add<RecurringCalls>({.time_ns = 500 * kMs + i * kMs, .thread = 0, .key = 7});
+    if (what == kSeen) run.trace.recurring_calls.time_ns[0] = kMs;
+    std::vector<CannotTell> why;
+    EXPECT_EQ(latency_is_unknown(run.trace, why), what == kUnseen) << what;
+    if (what != kUnseen) continue;
+    ASSERT_EQ(why.size(), 1U);
+    EXPECT_NE(why[0].why.find("recurs 60 times"), std::string::npos) << why[0].why;
+  }
+}
+
 }  // namespace
 }  // namespace llmprof
